@@ -1,0 +1,1 @@
+# What `cmake --install` and CPack give. Filled beside the targets that exist.

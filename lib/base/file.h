@@ -1,0 +1,85 @@
+// Files as the core sees them: control-plane calls that block, and data-plane calls that
+// complete through an Executor. Implementations: io_uring, pread/pwrite (base/os_file.h), and the
+// simulation's disk with torn, lost and reordered writes (tests/support/sim_disk.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/function.h"
+#include "base/status.h"
+
+namespace kvbm {
+
+// One run of memory of an I/O. For direct files address, length and offset are multiples of kIoAlign.
+struct IoRun {
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+// What O_DIRECT needs at most on the devices we know (logical blocks of 512 or 4096 bytes).
+inline constexpr size_t kIoAlign = 4096;
+
+using IoDone = UniqueFunction<void(Result<size_t> bytes_moved)>;
+
+class File {
+ public:
+  virtual ~File() = default;  // outstanding I/O must have completed
+
+  // Moves all runs, in order, from or to `offset`. `done` runs exactly once, on the executor given
+  // to the FileSystem, with the bytes moved (short only at end of file) or the error. The memory of
+  // the runs stays borrowed until then; the array itself is copied. Thread: any.
+  virtual void read(uint64_t offset, std::span<const IoRun> runs, IoDone done) = 0;
+  virtual void write(uint64_t offset, std::span<const IoRun> runs, IoDone done) = 0;
+  // Makes completed writes durable (fdatasync).
+  virtual void sync(UniqueFunction<void(Status)> done) = 0;
+
+  // Control plane: these block. Thread: any.
+  virtual Result<size_t> read_now(uint64_t offset, std::span<std::byte> out) = 0;
+  virtual Status write_now(uint64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual Status sync_now() = 0;
+  virtual Result<uint64_t> size() = 0;
+  // Reserves real space for [0, bytes) so that later writes cannot fail for room (fallocate).
+  virtual Status allocate(uint64_t bytes) = 0;
+  virtual Status truncate(uint64_t bytes) = 0;
+};
+
+enum class OpenMode { read_only, read_write, create };
+
+// An exclusive claim on a directory; ends with the object or the process.
+class DirectoryLock {
+ public:
+  virtual ~DirectoryLock() = default;
+};
+
+// One directory, named by a file descriptor, entered without following links. Names are single
+// path components. Created with mode 0700.
+class Directory {
+ public:
+  virtual ~Directory() = default;
+  virtual Result<std::unique_ptr<File>> open(std::string_view name, OpenMode mode, bool direct) = 0;
+  virtual Result<std::vector<std::string>> list() = 0;  // sorted
+  virtual Status remove(std::string_view name) = 0;
+  virtual Status rename(std::string_view from, std::string_view to) = 0;
+  virtual Status sync() = 0;
+  // Refused with Code::in_use, and the owner's process id where known, if any process or another
+  // part of this one holds it. A forked child does not inherit it.
+  virtual Result<std::unique_ptr<DirectoryLock>> lock() = 0;
+  virtual Result<uint64_t> free_bytes() = 0;
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  virtual Result<std::unique_ptr<Directory>> open_directory(const std::string& path, bool create) = 0;
+  // Page-aligned memory for staging; registered with the I/O engine where limits allow, so that
+  // I/O inside it is cheaper. Thread: any. Freed when the last copy goes.
+  virtual Result<std::shared_ptr<std::byte[]>> staging(size_t bytes) = 0;
+};
+
+}  // namespace kvbm

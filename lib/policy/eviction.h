@@ -1,0 +1,81 @@
+// The eviction policy: which resident block goes when room is needed.
+//
+// A policy orders slots; it owns no bytes and takes no locks (its caller serialises every call).
+// The facts it judges by live in one FactTable that the block table shares with it: the hit path
+// only writes facts (a use count and a tick, relaxed), so a hit costs no policy call unless the
+// policy says that it needs to hear of hits (`hears_uses`). Everything else is lazy: a policy
+// keeps a queue of candidates and looks at the facts again when a candidate comes up.
+//
+// Leaves go before their parents whatever the policy: a slot with resident children, or held,
+// pinned or retained, is not evictable; a policy that meets such a slot may drop it from its
+// queue and will be told by `available` when it can be evicted (again).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/ids.h"
+
+namespace kvbm::policy {
+
+// What is known of a resident block, 24 bytes, one per slot. `last_use` and `uses` are written by
+// readers on any thread (relaxed; a lost increment is harmless); the rest only under the caller's lock.
+struct Facts {
+  std::atomic<uint32_t> last_use{0};  // tick of the latest use; ticks count requests (lookups, stores)
+  std::atomic<uint16_t> uses{0};      // hits since it became resident, saturating
+  uint8_t priority = 0;               // caller's hint: 0 normal .. 3 keep longest (hints.h)
+  uint8_t queue = 0;                  // policy's own: 0 = in no queue of the policy
+  uint32_t next = kNoSlot;            // policy's own links and scratch
+  uint32_t prev = kNoSlot;
+  uint32_t aux = 0;
+  uint32_t depth = 0;                 // distance from the root of its prefix tree, in blocks
+};
+static_assert(sizeof(Facts) == 24);
+
+// What the policy may ask of the block table. Called only from inside policy calls.
+class Residents {
+ public:
+  virtual ~Residents() = default;
+  // True if nothing holds the slot, no child of it is resident and no pin or retention keeps it.
+  [[nodiscard]] virtual bool evictable(SlotId slot) const noexcept = 0;
+  // A uniform 64-bit name of the slot's block, equal whenever the same block returns (for history).
+  [[nodiscard]] virtual uint64_t name(SlotId slot) const noexcept = 0;
+};
+
+class EvictionPolicy {
+ public:
+  virtual ~EvictionPolicy() = default;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  // If true, `used` is called for every hit, in order; else hits only change the facts.
+  [[nodiscard]] virtual bool hears_uses() const noexcept { return false; }
+
+  // Slots became resident, in the order of their prefix (a parent before its children). Facts are
+  // already set: last_use = tick, uses = 0.
+  virtual void inserted(std::span<const SlotId> slots, uint32_t tick) = 0;
+  // A hit, if hears_uses().
+  virtual void used(std::span<const SlotId> slots, uint32_t tick) { (void)slots, (void)tick; }
+  // The slot is evictable again after a hold, pin or child ended. Called only while
+  // facts.queue == 0; a policy that keeps such slots queued never needs it.
+  virtual void available(SlotId slot, uint32_t tick) = 0;
+  // Chooses, forgets and returns an evictable slot; kNoSlot when there is none.
+  virtual SlotId evict(uint32_t tick) = 0;
+  // The slot stops being resident for another reason (invalidated, dropped by the caller).
+  virtual void erased(SlotId slot) = 0;
+
+  // Bytes of memory beyond the facts: queues, ghosts, sketches. Bounded by construction:
+  // history is at most max(65,536, 4 x capacity) entries of at most 16 bytes.
+  [[nodiscard]] virtual size_t bytes() const noexcept = 0;
+};
+
+// "prefix" (the default), "lru", "fifo", "lfu", "s3fifo", "arc", "sieve", "tinylfu".
+inline constexpr std::string_view kDefaultPolicy = "prefix";
+[[nodiscard]] std::span<const std::string_view> eviction_policy_names() noexcept;
+// Null for an unknown name. `facts` has one entry per slot and outlives the policy, as does `residents`.
+[[nodiscard]] std::unique_ptr<EvictionPolicy> make_eviction_policy(std::string_view name, std::span<Facts> facts,
+                                                                   const Residents& residents);
+
+}  // namespace kvbm::policy
