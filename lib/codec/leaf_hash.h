@@ -1,0 +1,40 @@
+// The leaf hash: 64 bits over the raw bytes of one leaf, and copies that compute it on the way.
+//
+// Defined over 32 independent lanes of 64 bits (256 bytes a row), so that an AVX-512 register
+// file, an AVX2 one or a GPU warp computes it in one pass; leaf_hash_reference is normative, every
+// other implementation must equal it bit for bit. Unkeyed: it detects faults, not forgery (sealing
+// does that). Position matters: swapping, dropping or repeating any bytes changes the hash.
+//
+// A verified copy loads each vector once and feeds that register to both the hash and the store:
+// what was checked is what was written, even if the source changes under it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+
+namespace kvbm::codec {
+
+[[nodiscard]] uint64_t leaf_hash_reference(ConstBytes bytes) noexcept;
+[[nodiscard]] uint64_t leaf_hash(ConstBytes bytes) noexcept;
+
+// How the target will be used. `streaming` writes past the caches where the copy is large; `cached`
+// leaves the target in the cache for a reader that follows at once.
+enum class CopyHint { automatic, streaming, cached };
+
+// memcpy(target, source, bytes) and leaf_hash(source) in one pass. No overlap.
+uint64_t copy_hashed(std::byte* target, const std::byte* source, size_t bytes, CopyHint hint) noexcept;
+
+// Gathers the pieces of `source`, in order, into `target` (as long as all of them together) and
+// returns the hash of what was written. Scatter is the reverse; its hash is of what was read.
+uint64_t gather_hashed(std::byte* target, std::span<const StridedRun> source, CopyHint hint) noexcept;
+uint64_t scatter_hashed(std::span<const StridedRun> target, const std::byte* source, CopyHint hint) noexcept;
+
+// Which implementation runs here: "avx512", "avx2", "portable". KVBM_CPU-like overrides are the
+// caller's business: force_kernel(nullptr) restores the choice; returns false if not available here.
+[[nodiscard]] const char* kernel_name() noexcept;
+bool force_kernel(const char* name) noexcept;
+
+}  // namespace kvbm::codec

@@ -1,0 +1,119 @@
+// The record: one block's bytes of one component and shard, immutable, the same on every tier, on
+// the wire and in object stores. Format and reasons: lib/codec/README.md, docs/format.md.
+//
+//   head    = header (160 bytes) | leaf table (24 bytes a leaf) | attributes (TLV, <= 4 KiB)
+//   payload = the leaves, one after the other; on disk at a 4 KiB boundary
+//
+// A leaf is one (layer, K or V, head group) cut at 64 KiB; opaque records are cut at 64 KiB alone.
+// Any set of leaves is verified alone against the table; the table against the root hash.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace kvbm::codec {
+
+inline constexpr uint32_t kRecordMagic = 0x5242564BU;  // "KVBR"
+inline constexpr uint8_t kRecordVersion = 1;
+inline constexpr size_t kHeaderBytes = 160;
+inline constexpr size_t kLeafEntryBytes = 24;
+inline constexpr uint64_t kMaxLeafBytes = 64 * 1024;
+inline constexpr size_t kMaxAttributeBytes = 4096;
+inline constexpr uint32_t kMaxLeaves = 1U << 16;
+inline constexpr uint64_t kMaxRecordBytes = kMaxLeaves * kMaxLeafBytes;  // 4 GiB of payload
+
+enum class LeafCodec : uint16_t { raw = 0 };
+enum RecordFlag : uint16_t { kOpaque = 1, kLossy = 2, kSealed = 4, kContentKey = 8 };
+
+struct Leaf {
+  uint32_t offset = 0;  // in the payload
+  uint32_t stored_bytes = 0;
+  uint32_t raw_bytes = 0;
+  LeafCodec codec = LeafCodec::raw;
+  uint16_t reserved = 0;
+  uint64_t hash = 0;  // leaf_hash of the stored bytes
+  bool operator==(const Leaf&) const = default;
+};
+
+struct Header {
+  uint16_t flags = 0;
+  NamespaceId ns;
+  Key key;
+  Key parent;  // previous key of the chain; zero for none
+  Component component = 0;
+  Shard shard;
+  uint64_t geometry = 0;
+  std::array<uint8_t, 16> record_id{};  // random, new for each record ever made
+  uint32_t tokens = 0;                  // tokens that the block covers; 0 = not said
+  uint32_t leaf_count = 0;
+  uint64_t raw_bytes = 0;
+  uint64_t stored_bytes = 0;  // payload
+  uint32_t attribute_bytes = 0;
+  uint32_t key_id = 0;  // sealing
+  bool operator==(const Header&) const = default;
+};
+
+// Sizes of a head with that many leaves and attribute bytes.
+constexpr size_t head_bytes(uint32_t leaves, size_t attribute_bytes) noexcept {
+  return kHeaderBytes + kLeafEntryBytes * leaves + attribute_bytes;
+}
+
+// Attributes. Unknown tags are kept and ignored.
+enum class Attribute : uint16_t { engine_hash = 1, position = 2, extra_keys = 3, tokens = 4 };
+struct AttributeView {
+  Attribute tag;
+  ConstBytes value;
+};
+// Under a content key the position a block was computed at decides whether it may be used.
+struct Position {
+  uint64_t first_token = 0;
+  uint64_t rotation = 0;      // fingerprint of the rotary parameters
+  uint64_t left_context = 0;  // fingerprint of what stood before
+  bool operator==(const Position&) const = default;
+};
+
+// Writes the head into `out` (at least head_bytes) and returns the bytes written, root hash and
+// checksum included. invalid_argument if counts or sizes do not agree (leaf order, overlap, sums).
+Result<size_t> encode_head(const Header& header, std::span<const Leaf> leaves, ConstBytes attributes, MutableBytes out);
+
+// A checked view of a head in memory that outlives it; nothing is copied.
+class HeadView {
+ public:
+  // Checks magic, version, lengths, header checksum, leaf table (in order, inside the payload, sums)
+  // and root hash. damaged | newer_version | mismatch with a static text; never reads past `bytes`.
+  static Result<HeadView> parse(ConstBytes bytes);
+  [[nodiscard]] const Header& header() const noexcept { return header_; }
+  [[nodiscard]] Leaf leaf(uint32_t index) const noexcept;  // index < leaf_count
+  [[nodiscard]] ConstBytes attributes() const noexcept { return attributes_; }
+  [[nodiscard]] size_t head_bytes() const noexcept { return head_bytes_; }
+
+ private:
+  Header header_;
+  ConstBytes table_;
+  ConstBytes attributes_;
+  size_t head_bytes_ = 0;
+};
+
+// The fixed 160 bytes alone (recovery scans headers before it reads tables). Root hash not checked.
+struct HeaderPeek {
+  Header header;
+  uint32_t head_bytes = 0;
+};
+Result<HeaderPeek> peek_header(ConstBytes first_160_bytes);
+
+Status append_attribute(std::vector<std::byte>& attributes, Attribute tag, ConstBytes value);
+// Calls for each attribute; damaged if the TLV is malformed.
+Result<std::vector<AttributeView>> parse_attributes(ConstBytes attributes);
+Position parse_position(ConstBytes value);
+std::vector<std::byte> encode_position(const Position& position);
+
+// How a payload of `raw_bytes` is cut when its producer gives no geometry.
+std::vector<Leaf> opaque_leaves(uint64_t raw_bytes);
+
+}  // namespace kvbm::codec
