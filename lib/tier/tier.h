@@ -1,0 +1,138 @@
+// The one interface of every tier below host memory: disks here, peers, object stores, caches and
+// plug-ins later. A tier stores records (codec/record.h) by identity and gives them back; it may
+// lose any of them at any time (KV cache is soft state) and must never give wrong ones: what it
+// returns is checked by the caller leaf by leaf, whatever the tier promises.
+//
+// Batch calls never block: they take ownership of the batch, and `done` runs exactly once on the
+// tier's executor with a status per item, in any order with other batches. Memory named by a batch
+// stays borrowed until then. `deadline_ns` is on the executor's clock; an item that cannot be
+// finished by then completes as Code::deadline, promptly, and its memory is no longer touched.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/function.h"
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace kvbm::tier {
+
+// A record on its way down. `head` and `payload` as in codec/record.h. For direct I/O the payload's
+// address is kIoAlign-aligned and readable up to its length rounded up to kIoAlign.
+struct PutItem {
+  Identity id;
+  Identity parent;  // same family; used only if has_parent
+  bool has_parent = false;
+  uint8_t priority = 0;
+  uint16_t uses = 0;
+  ConstBytes head;
+  ConstBytes payload;
+};
+
+struct PutBatch {
+  std::vector<PutItem> items;
+  std::vector<Code> status;  // ok: stored (or there already); else disk_full, no_room, io_error, deadline, ...
+  uint64_t deadline_ns = kNever;
+  bool durable = false;  // ok only after the bytes survive a power cut
+  UniqueFunction<void(PutBatch&)> done;
+};
+
+// What a tier knows of a record without reading it.
+struct Found {
+  bool present = false;
+  uint32_t head_bytes = 0;
+  uint64_t payload_bytes = 0;
+  uint64_t location = 0;  // the tier's own; records stored together have neighbouring locations
+};
+
+// A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both
+// targets are kIoAlign-aligned with room rounded up to kIoAlign. With first_leaf/n_leaves set, only the bytes
+// of those leaves need to be filled, at their place. The tier checks the head's identity and
+// root hash and, for whole payloads, every leaf it read; mismatch = damaged, counted and quarantined.
+struct GetItem {
+  Identity id;
+  uint64_t location = 0;  // from find(); 0 = look it up
+  MutableBytes head;
+  MutableBytes payload;
+  uint64_t payload_offset = 0;  // the part of the payload wanted; payload_wanted = 0 means all of it
+  uint64_t payload_wanted = 0;
+  uint32_t head_bytes = 0;     // out
+  uint64_t payload_bytes = 0;  // out
+};
+
+struct GetBatch {
+  std::vector<GetItem> items;  // in the order wanted; neighbours are read together
+  std::vector<Code> status;    // ok, miss, damaged, io_error, deadline, ...
+  uint64_t deadline_ns = kNever;
+  UniqueFunction<void(GetBatch&)> done;
+};
+
+struct TierStats {
+  uint64_t capacity_bytes = 0;
+  uint64_t used_bytes = 0;  // everything on the medium that counts against the capacity
+  uint64_t records = 0;
+  uint64_t payload_bytes = 0;
+  uint64_t index_bytes = 0;  // memory for the index
+  uint64_t puts = 0, put_bytes = 0, put_errors = 0;
+  uint64_t gets = 0, get_bytes = 0, get_errors = 0, misses = 0;
+  uint64_t damaged = 0, evicted = 0, reclaimed_bytes = 0, rewritten_bytes = 0, dropped_full = 0;
+};
+
+// One row of scan(): what a tier holds.
+struct ScanRow {
+  Identity id;
+  uint64_t payload_bytes = 0;
+  uint32_t last_use = 0;
+  uint16_t uses = 0;
+};
+
+// Told of what leaves a tier on its own account (evicted, damaged). Called on the tier's executor,
+// without the tier's locks held.
+class TierListener {
+ public:
+  virtual ~TierListener() = default;
+  virtual void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) = 0;
+  virtual void disabled(TierIndex tier, const Status& why) = 0;
+};
+
+class Tier {
+ public:
+  virtual ~Tier() = default;  // waits for nothing: shutdown() first
+  [[nodiscard]] virtual std::string_view kind() const noexcept = 0;  // "disk", "plugin", ...
+  [[nodiscard]] virtual std::string describe() const = 0;            // one line for people
+
+  // From memory, never blocks. Fills out[i]; absent ones have present = false. Counts as a use if `touch`.
+  virtual void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept = 0;
+  // While pinned, a found record is not reclaimed; pins nest; the identity must have been found.
+  // Returns false if it has gone meanwhile (or the tier cannot pin: then a get may miss).
+  virtual bool pin(const Identity& id) noexcept = 0;
+  virtual void unpin(const Identity& id) noexcept = 0;
+
+  virtual void put(std::unique_ptr<PutBatch> batch) = 0;
+  virtual void get(std::unique_ptr<GetBatch> batch) = 0;
+  // Forgets records; absent ones are ignored. After it returns no get started later finds them.
+  virtual void erase(std::span<const Identity> ids) = 0;
+  // Forgets every record of a family. Persisted before it returns where the tier persists.
+  virtual Status erase_family(FamilyId family) = 0;
+
+  // Rows in a stable order starting after `cursor` (0 = start); sets cursor for the next page, 0 at the end.
+  virtual size_t scan(uint64_t& cursor, std::span<ScanRow> out) = 0;
+  [[nodiscard]] virtual TierStats stats() const = 0;
+
+  // Persisted counters by namespace (the namespace epoch). A tier that does not persist returns
+  // nothing and accepts everything.
+  virtual Result<uint64_t> epoch(const NamespaceId& base_id) = 0;
+  virtual Status set_epoch(const NamespaceId& base_id, uint64_t epoch) = 0;
+
+  // Stops taking work; `done` runs when nothing is in flight any more and everything acknowledged is on the medium.
+  virtual void shutdown(UniqueFunction<void()> done) = 0;
+};
+
+}  // namespace kvbm::tier
