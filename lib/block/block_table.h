@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -242,9 +243,14 @@ class BlockTable final : private policy::Residents {
   void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
   void leave_policy(SlotId slot) KVBM_REQUIRES(pool_);
   void push_free(SlotId slot) KVBM_REQUIRES(pool_);
-  void enter_policy(const Publication& what, const Fresh* fresh, size_t n) KVBM_EXCLUDES(pool_);
-  [[nodiscard]] Code make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<Evicted>* evicted,
-                               uint32_t tick) KVBM_REQUIRES(pool_);
+  void enter_policy(const Publication& what, Fresh& fresh) KVBM_EXCLUDES(pool_);
+  void join_parent(SlotId slot, SlotId parent) noexcept;
+  [[nodiscard]] Code publish_one(SlotId& inout, const Search& key, SlotId parent, const Publication& what,
+                                 Fresh& fresh) noexcept;
+  void count_erased(size_t n) KVBM_EXCLUDES(pool_);
+  [[nodiscard]] Code make_room(Account& account, std::span<SlotId> out, size_t* got, uint32_t tick)
+      KVBM_REQUIRES(pool_);
+  void move_to_own(AccountId account, policy::EvictionPolicy& own) KVBM_REQUIRES(pool_);
   void report(SlotId slot, std::vector<Evicted>* evicted) const;
   void unlist(SlotId slot) noexcept;
   [[nodiscard]] bool withdraw(SlotId slot) noexcept;
