@@ -71,9 +71,9 @@ void BlockTable::leave_parent(SlotId slot, uint32_t tick) {
 
 void BlockTable::hear_available(SlotId slot, uint32_t tick) {
   // The slot may have been taken, or freed and used again, since it woke: judge it as it is now.
-  if (meta_[slot].in_policy == 0 || facts_[slot].queue != 0) return;
+  if (meta_[slot].in_policy == 0) return;
   table_[slot].word.fetch_and(~SlotWord::kNotify, std::memory_order_relaxed);
-  if (!evictable(slot)) return;
+  if (facts_[slot].queue != 0 || !evictable(slot)) return;
   policy_of(slot).available(slot, tick);
   if (facts_[slot].queue == 0) table_[slot].word.fetch_or(SlotWord::kNotify, std::memory_order_relaxed);
 }
@@ -145,9 +145,24 @@ SlotId BlockTable::evict_any(uint64_t to, uint32_t tick) {
   }
 }
 
+// From `evicting` to the free list; the policy has forgotten it.
+void BlockTable::free_evicted(SlotId slot, std::vector<Evicted>* evicted, uint32_t tick) {
+  if (meta_[slot].in_policy != 0) {
+    meta_[slot].in_policy = 0;
+    facts_[slot].queue = 0;
+    --counters_.registered;
+  }
+  unlist(slot);
+  report(slot, evicted);
+  leave_parent(slot, tick);
+  push_free(slot);
+  ++counters_.evicted;
+}
+
 // Fills out[*got..) from the account's own blocks where its limit asks for it, then from the free
 // list, then by eviction. Evicted slots are in `evicting` and still listed in the index.
-Code BlockTable::make_room(Account& account, std::span<SlotId> out, size_t* got, uint32_t tick) {
+Code BlockTable::make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<Evicted>* evicted,
+                           uint32_t tick) {
   const auto take_evicted = [&](SlotId slot) KVBM_NO_TSA {
     meta_[slot].in_policy = 0;
     facts_[slot].queue = 0;
@@ -160,10 +175,15 @@ Code BlockTable::make_room(Account& account, std::span<SlotId> out, size_t* got,
   const uint64_t wanted = static_cast<uint64_t>(account.used) + out.size();
   if (wanted > account.limit) {
     if (account.mode == OverQuota::reject || out.size() > account.limit) return Code::over_quota;
+    reserve_for(evicted, wanted - account.limit);
     while (static_cast<uint64_t>(account.used) + out.size() > account.limit) {
-      const SlotId slot = *got == out.size() ? kNoSlot : evict_one(*account.own, kEvicting, tick);
+      const SlotId slot = evict_one(*account.own, kEvicting, tick);
       if (slot == kNoSlot) return Code::over_quota;
-      take_evicted(slot);
+      if (*got < out.size()) {
+        take_evicted(slot);
+      } else {
+        free_evicted(slot, evicted, tick);  // the limit has moved below the use
+      }
     }
   }
   while (*got < out.size()) {
@@ -189,7 +209,7 @@ Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<
     BatchLock lock(pool_);
     if (account >= accounts_.size() || !accounts_[account].exists) return Code::invalid_argument;
     if (out.size() > slot_count_) return Code::no_room;
-    code = make_room(accounts_[account], out, &got, tick);
+    code = make_room(accounts_[account], out, &got, evicted, tick);
     if (code == Code::ok) {
       accounts_[account].used += static_cast<uint32_t>(got);
       counters_.allocated += got;
@@ -271,12 +291,8 @@ size_t BlockTable::evict_held(std::span<const SlotId> slots, std::vector<Evicted
           kept[n_kept++] = slot;
           continue;
         }
-        unlist(slot);
-        report(slot, evicted);
         leave_policy(slot);
-        leave_parent(slot, tick);
-        push_free(slot);
-        ++counters_.evicted;
+        free_evicted(slot, evicted, tick);
         ++count;
       }
     }
