@@ -179,10 +179,10 @@ Code BlockTable::make_room(Account& account, std::span<SlotId> out, size_t* got,
     while (static_cast<uint64_t>(account.used) + out.size() > account.limit) {
       const SlotId slot = evict_one(*account.own, kEvicting, tick);
       if (slot == kNoSlot) return Code::over_quota;
-      if (*got < out.size()) {
-        take_evicted(slot);
-      } else {
+      if (account.used > account.limit) {
         free_evicted(slot, evicted, tick);  // the limit has moved below the use
+      } else {
+        take_evicted(slot);
       }
     }
   }
