@@ -7,7 +7,8 @@
 // Invariants: a block is findable only while registered and not withdrawn; a parent is never
 // evicted before its resident children; whoever holds a reference reads stable bytes.
 // Locks: the pool lock (free list, policies, accounts), once per batch; a partition lock of the
-// index, once per published block; never both. Lookups, retain and release take neither, except
+// index, once per published block. Order: partition, then pool (a lookup inside the former that meets
+// a slot which changed under it may have to give it back). Lookups, retain and release take neither, except
 // where a policy must hear (`hears_uses`, or a slot that it gave up became evictable), then the
 // pool lock once per batch.
 // Budget: no allocation per block after construction (vectors that the caller passes may grow).
@@ -20,6 +21,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -55,10 +57,10 @@ enum class Lineage : uint8_t {
 
 struct Publication {
   FamilyId family = 0;
-  std::span<const Key> keys;
+  std::span<const Key> keys{};
   Lineage lineage = Lineage::none;
-  SlotId first_parent = kNoSlot;    // the caller holds a reference to it for the call
-  std::span<const SlotId> parents;  // `given`: one per key, kNoSlot for a root; each held by the caller
+  SlotId first_parent = kNoSlot;      // the caller holds a reference to it for the call
+  std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each held by the caller
   DuplicateMode duplicates = DuplicateMode::reject;
   uint8_t priority = 0;  // policy::Facts::priority
   uint32_t tick = 0;
@@ -242,9 +244,15 @@ class BlockTable final : private policy::Residents {
   void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
   void leave_policy(SlotId slot) KVBM_REQUIRES(pool_);
   void push_free(SlotId slot) KVBM_REQUIRES(pool_);
-  void enter_policy(const Publication& what, const Fresh* fresh, size_t n) KVBM_EXCLUDES(pool_);
+  void enter_policy(const Publication& what, Fresh& fresh) KVBM_EXCLUDES(pool_);
+  void join_parent(SlotId slot, SlotId parent) noexcept;
+  [[nodiscard]] Code publish_one(SlotId& inout, const Search& key, SlotId parent, const Publication& what,
+                                 Fresh& fresh) noexcept;
+  void count_erased(size_t n) KVBM_EXCLUDES(pool_);
   [[nodiscard]] Code make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<Evicted>* evicted,
                                uint32_t tick) KVBM_REQUIRES(pool_);
+  void free_evicted(SlotId slot, std::vector<Evicted>* evicted, uint32_t tick) KVBM_REQUIRES(pool_);
+  void move_to_own(AccountId account, policy::EvictionPolicy& own) KVBM_REQUIRES(pool_);
   void report(SlotId slot, std::vector<Evicted>* evicted) const;
   void unlist(SlotId slot) noexcept;
   [[nodiscard]] bool withdraw(SlotId slot) noexcept;
