@@ -1,0 +1,13 @@
+// `kvbm bench keys`: what deriving a block key costs next to the bare hash of the same bytes.
+#pragma once
+
+#include <vector>
+
+#include "bench/row.h"
+
+namespace kvbm::bench {
+
+// keys.block16: ns per 16-token block of a chain, against SHA-256 of as many bytes as a key's input has.
+std::vector<Row> bench_keys();
+
+}  // namespace kvbm::bench

@@ -1,0 +1,19 @@
+// One line of a benchmark: what `kvbm bench` prints as text or JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace kvbm::bench {
+
+struct Row {
+  std::string name;
+  double value = 0;
+  std::string unit;
+  std::optional<double> limit;  // measured in the same run, alternately
+  std::string limit_name;
+  // value / limit for speeds, limit / value for times: 1 is the limit, higher is better.
+  std::optional<double> ratio;
+};
+
+}  // namespace kvbm::bench
