@@ -47,8 +47,12 @@ class File {
   // Reserves real space for [0, bytes) so that later writes cannot fail for room (fallocate).
   virtual Status allocate(uint64_t bytes) = 0;
   virtual Status truncate(uint64_t bytes) = 0;
+  // Whether I/O passes by the page cache; false where direct was asked for and the system refused.
+  [[nodiscard]] virtual bool direct() const noexcept { return false; }
 };
 
+// create opens what is there, and makes an empty file where nothing is. The other two answer
+// Code::miss where nothing is.
 enum class OpenMode { read_only, read_write, create };
 
 // An exclusive claim on a directory; ends with the object or the process.
@@ -80,6 +84,8 @@ class FileSystem {
   // Page-aligned memory for staging; registered with the I/O engine where limits allow, so that
   // I/O inside it is cheaper. Thread: any. Freed when the last copy goes.
   virtual Result<std::shared_ptr<std::byte[]>> staging(size_t bytes) = 0;
+  // One line for logs and `kvbm doctor`: the engine in use, and what was wanted and not got.
+  [[nodiscard]] virtual std::string describe() const { return {}; }
 };
 
 }  // namespace kvbm

@@ -1,0 +1,140 @@
+#include "base/io_engine.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include "base/errno_status.h"
+
+namespace kvbm {
+
+namespace {
+
+constexpr size_t kPooledRequests = 1024;
+// A transfer that is interrupted this often in a row is reported, so that nothing spins for ever.
+constexpr uint32_t kMaxAttempts = 1000;
+
+// Bytes of `fd` end at `offset` or before it.
+bool at_end(int fd, uint64_t offset) noexcept {
+  struct stat st {};
+  return fstat(fd, &st) == 0 && offset >= static_cast<uint64_t>(st.st_size);
+}
+
+const char* what_failed(IoRequest::Op op) noexcept {
+  switch (op) {
+    case IoRequest::Op::read:
+      return "cannot read";
+    case IoRequest::Op::write:
+      return "cannot write";
+    default:
+      return "cannot make durable";
+  }
+}
+
+}  // namespace
+
+bool IoRequest::advance(long answer) noexcept {
+  if (answer == -EINTR || answer == -EAGAIN) {
+    retried = answer == -EAGAIN;
+    if (++attempts < kMaxAttempts) return false;
+  }
+  if (answer < 0) {
+    error = static_cast<int>(-answer);
+    return true;
+  }
+  if (op == Op::sync) return true;
+  if (answer == 0) {
+    if (op == Op::write && moved < total) error = EIO;
+    return true;
+  }
+  attempts = 0;
+  retried = false;
+  auto left = static_cast<size_t>(answer);
+  moved += left;
+  offset += left;
+  while (first < runs.size() && left >= runs[first].iov_len) left -= runs[first++].iov_len;
+  if (left > 0) {
+    runs[first].iov_base = static_cast<std::byte*>(runs[first].iov_base) + left;
+    runs[first].iov_len -= left;
+  }
+  if (moved >= total) return true;
+  // A direct read that goes on at an unaligned end of file would be refused, so ask for the size.
+  return op == Op::read && at_end(fd, offset);
+}
+
+std::span<const iovec> IoRequest::rest() const noexcept {
+  return std::span<const iovec>(runs).subspan(first, std::min<size_t>(runs.size() - first, IOV_MAX));
+}
+
+IoRequest* IoEngine::take() {
+  MutexLock lock(pool_mutex_);
+  if (pool_.empty()) return new IoRequest;
+  IoRequest* request = pool_.back().release();
+  pool_.pop_back();
+  return request;
+}
+
+void IoEngine::transfer(IoRequest::Op op, int fd, bool direct, const std::string& path, uint64_t offset,
+                        std::span<const IoRun> runs, IoDone done) {
+  IoRequest* r = take();
+  r->op = op;
+  r->fd = fd;
+  r->direct = direct;
+  r->path = &path;
+  r->offset = offset;
+  r->done = std::move(done);
+  for (const IoRun& run : runs) {
+    if (run.bytes == 0) continue;
+    r->runs.push_back({run.data, run.bytes});
+    r->total += run.bytes;
+  }
+  if (r->total == 0) return complete(r);
+  submit(r);
+}
+
+void IoEngine::sync(int fd, const std::string& path, UniqueFunction<void(Status)> done) {
+  IoRequest* r = take();
+  r->op = IoRequest::Op::sync;
+  r->fd = fd;
+  r->path = &path;
+  r->synced = std::move(done);
+  submit(r);
+}
+
+void IoEngine::complete(IoRequest* request) {
+  executor_.post([this, request] { finish(request); });
+}
+
+// The request goes back before the caller's function runs, which may end the file and the engine.
+void IoEngine::finish(IoRequest* request) {
+  std::unique_ptr<IoRequest> r(request);
+  Status status;
+  if (r->error != 0) status = errno_status(r->error, what_failed(r->op), *r->path);
+  const size_t moved = r->moved;
+  IoDone done = std::move(r->done);
+  UniqueFunction<void(Status)> synced = std::move(r->synced);
+  r->runs.clear();
+  r->first = r->moved = r->total = 0;
+  r->error = 0;
+  r->attempts = 0;
+  r->retried = false;
+  r->fixed = -1;
+  {
+    MutexLock lock(pool_mutex_);
+    if (pool_.size() < kPooledRequests) pool_.push_back(std::move(r));
+  }
+  if (synced) {
+    synced(std::move(status));
+  } else if (done) {
+    if (status.ok()) {
+      done(moved);
+    } else {
+      done(std::move(status));
+    }
+  }
+}
+
+}  // namespace kvbm

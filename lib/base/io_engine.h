@@ -1,0 +1,85 @@
+// The data plane beneath os_file: an engine moves requests and posts their completions. Private to
+// base; other layers see base/file.h.
+//
+// A request is owned by the engine from submit until its completion runs; requests are recycled, so
+// a steady load does not allocate. Interrupted and short transfers are continued here, once for
+// both engines (IoRequest::advance).
+#pragma once
+
+#include <sys/uio.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/file.h"
+#include "base/mutex.h"
+
+namespace kvbm {
+
+struct IoRequest {
+  enum class Op { read, write, sync };
+  Op op = Op::read;
+  int fd = -1;
+  bool direct = false;
+  bool retried = false;        // the kernel said EAGAIN; io_uring then takes a worker thread
+  int fixed = -1;              // index of the registered buffer that holds the only run
+  int error = 0;               // errno of the end, 0 for success
+  uint32_t attempts = 0;       // interrupted tries in a row
+  uint64_t offset = 0;         // of the bytes that are still to move
+  size_t first = 0;            // the first run that is not yet moved whole
+  size_t moved = 0;
+  size_t total = 0;
+  std::vector<iovec> runs;
+  const std::string* path = nullptr;  // the File outlives the request
+  IoDone done;
+  UniqueFunction<void(Status)> synced;
+
+  // Takes the kernel's answer (bytes, or a negative errno); true when the request has ended.
+  bool advance(long answer) noexcept;
+  // The runs of the next transfer, at most IOV_MAX.
+  [[nodiscard]] std::span<const iovec> rest() const noexcept;
+};
+
+class IoEngine {
+ public:
+  explicit IoEngine(Executor& executor) : executor_(executor) {}
+  virtual ~IoEngine() = default;  // nothing outstanding; not on a thread of the engine
+
+  // Thread: any. None of these fails: what cannot be done is said in the completion.
+  void transfer(IoRequest::Op op, int fd, bool direct, const std::string& path, uint64_t offset,
+                std::span<const IoRun> runs, IoDone done);
+  void sync(int fd, const std::string& path, UniqueFunction<void(Status)> done);
+
+  // Registers [data, data + bytes) if the engine can; the index to unregister, or -1.
+  virtual int register_buffer(std::byte* data, size_t bytes) = 0;
+  virtual void unregister_buffer(int index) = 0;
+  [[nodiscard]] virtual std::string describe() const = 0;
+
+ protected:
+  virtual void submit(IoRequest* request) = 0;
+  // Posts the completion of a request that has ended.
+  void complete(IoRequest* request);
+
+ private:
+  IoRequest* take();
+  void finish(IoRequest* request);
+
+  Executor& executor_;
+  Mutex pool_mutex_;
+  std::vector<std::unique_ptr<IoRequest>> pool_ KVBM_GUARDED_BY(pool_mutex_);
+};
+
+struct UringOptions {
+  uint32_t entries = 256;      // of the submission ring; four times as many may be in flight
+  bool register_buffers = true;
+};
+
+// Code::unsupported, with the system's text, where io_uring is missing or forbidden.
+Result<std::shared_ptr<IoEngine>> make_uring_engine(Executor& executor, const UringOptions& options);
+// pread and pwrite on `threads` threads.
+Result<std::shared_ptr<IoEngine>> make_pread_engine(Executor& executor, uint32_t threads);
+
+}  // namespace kvbm

@@ -1,0 +1,174 @@
+#include "base/os_directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+
+#include "base/errno_status.h"
+
+namespace kvbm {
+
+Fd::~Fd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+namespace {
+
+Status check_name(std::string_view name) {
+  const bool plain = !name.empty() && name != "." && name != ".." && name.size() <= NAME_MAX &&
+                     name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+  if (!plain) return Status(Code::invalid_argument, "not a plain file name", std::string(name));
+  if (name == kLockName) return Status(Code::invalid_argument, "the name `lock` belongs to the directory's lock");
+  return {};
+}
+
+class OsDirectory final : public Directory {
+ public:
+  OsDirectory(std::shared_ptr<IoEngine> engine, Fd fd, std::string path)
+      : engine_(std::move(engine)), fd_(std::move(fd)), path_(std::move(path)) {}
+
+  Result<std::unique_ptr<File>> open(std::string_view name, OpenMode mode, bool direct) override;
+  Result<std::vector<std::string>> list() override;
+
+  Status remove(std::string_view name) override {
+    if (Status s = check_name(name); !s.ok()) return s;
+    if (unlinkat(fd_.get(), std::string(name).c_str(), 0) != 0) return failed("cannot remove", name);
+    return {};
+  }
+  Status rename(std::string_view from, std::string_view to) override {
+    if (Status s = check_name(from); !s.ok()) return s;
+    if (Status s = check_name(to); !s.ok()) return s;
+    if (renameat(fd_.get(), std::string(from).c_str(), fd_.get(), std::string(to).c_str()) != 0) {
+      return failed("cannot rename", from);
+    }
+    return {};
+  }
+  Status sync() override {
+    if (fsync(fd_.get()) != 0) return errno_status(errno, "cannot make durable", path_);
+    return {};
+  }
+  Result<std::unique_ptr<DirectoryLock>> lock() override { return lock_directory(fd_.get(), path_); }
+  Result<uint64_t> free_bytes() override {
+    struct statvfs st {};
+    if (fstatvfs(fd_.get(), &st) != 0) return errno_status(errno, "cannot ask for free space", path_);
+    return static_cast<uint64_t>(st.f_bavail) * st.f_frsize;
+  }
+
+ private:
+  [[nodiscard]] std::string full(std::string_view name) const { return path_ + "/" + std::string(name); }
+  [[nodiscard]] Status failed(const char* what, std::string_view name) const {
+    const int error = errno;
+    return errno_status(error, what, full(name));
+  }
+
+  std::shared_ptr<IoEngine> engine_;
+  Fd fd_;
+  std::string path_;
+};
+
+int open_flags(OpenMode mode) noexcept {
+  // Not blocking, so that a fifo put under our name cannot stall the open.
+  constexpr int kAlways = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  switch (mode) {
+    case OpenMode::read_only:
+      return kAlways | O_RDONLY;
+    case OpenMode::read_write:
+      return kAlways | O_RDWR;
+    default:
+      return kAlways | O_RDWR | O_CREAT;
+  }
+}
+
+Result<std::unique_ptr<File>> OsDirectory::open(std::string_view name, OpenMode mode, bool direct) {
+  if (Status s = check_name(name); !s.ok()) return s;
+  const std::string terminated(name);
+  const int flags = open_flags(mode);
+  Fd fd(openat(fd_.get(), terminated.c_str(), flags | (direct ? O_DIRECT : 0), 0600));
+  if (!fd && direct && errno == EINVAL) {
+    direct = false;  // the file system has no O_DIRECT
+    fd = Fd(openat(fd_.get(), terminated.c_str(), flags, 0600));
+  }
+  if (!fd) return failed("cannot open", name);
+  struct stat st {};
+  if (fstat(fd.get(), &st) != 0) return failed("cannot open", name);
+  if (!S_ISREG(st.st_mode)) return Status(Code::not_permitted, "not a regular file", full(name));
+  // io_uring would take O_NONBLOCK for a wish to fail rather than wait.
+  if (fcntl(fd.get(), F_SETFL, direct ? O_DIRECT : 0) != 0) return failed("cannot open", name);
+  return make_os_file(engine_, std::move(fd), full(name), direct);
+}
+
+Result<std::vector<std::string>> OsDirectory::list() {
+  // A descriptor of its own: two lists at once must not share a position.
+  const int copy = openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* dir = copy >= 0 ? fdopendir(copy) : nullptr;
+  if (dir == nullptr) {
+    const int error = errno;
+    const Fd closing(copy);
+    return errno_status(error, "cannot list", path_);
+  }
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = readdir(dir)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  const int error = errno;
+  closedir(dir);
+  if (error != 0) return errno_status(error, "cannot list", path_);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Makes every missing directory of the path, ours alone.
+Status make_directories(const std::string& path) {
+  for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
+    const std::string part = path.substr(0, at);
+    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+      const int error = errno;
+      struct stat st {};
+      if (stat(part.c_str(), &st) != 0) return errno_status(error, "cannot create the directory", part);
+    }
+    if (at == std::string::npos) return {};
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Directory>> open_os_directory(std::shared_ptr<IoEngine> engine, const std::string& path,
+                                                     bool create) {
+  std::string clean = path;
+  while (clean.size() > 1 && clean.back() == '/') clean.pop_back();  // a trailing slash follows a link
+  if (clean.empty()) return Status(Code::invalid_argument, "the directory's path is empty");
+  if (create) {
+    if (Status s = make_directories(clean); !s.ok()) return s;
+  }
+  Fd fd(::open(clean.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) {
+    const int error = errno;
+    struct stat link {};
+    if (lstat(clean.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
+      return Status(Code::not_permitted, "the directory is a symbolic link; name its target", clean);
+    }
+    if (error == ENOTDIR) return Status(Code::invalid_argument, "not a directory", clean);
+    return errno_status(error, "cannot open the directory", clean);
+  }
+  struct stat st {};
+  if (fstat(fd.get(), &st) != 0) return errno_status(errno, "cannot open the directory", clean);
+  if ((st.st_mode & S_IWOTH) != 0 && st.st_uid != geteuid()) {
+    char mode[8];
+    std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(st.st_mode & 07777));
+    return Status(Code::not_permitted, "everyone may write the directory and it is not ours; use one of mode 0700",
+                  clean + " (owner " + std::to_string(st.st_uid) + ", mode " + mode + ")");
+  }
+  return std::unique_ptr<Directory>(std::make_unique<OsDirectory>(std::move(engine), std::move(fd), std::move(clean)));
+}
+
+}  // namespace kvbm

@@ -1,0 +1,40 @@
+// Opening and locking directories, and opening files beneath them. Private to base.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/io_engine.h"
+
+namespace kvbm {
+
+// A file descriptor that is closed with the object.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd();
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+Result<std::unique_ptr<Directory>> open_os_directory(std::shared_ptr<IoEngine> engine, const std::string& path,
+                                                     bool create);
+std::unique_ptr<File> make_os_file(std::shared_ptr<IoEngine> engine, Fd fd, std::string path, bool direct);
+
+// The lock file's content is the owner's process id. Refuses a second lock of the same directory in
+// this process too, which a POSIX record lock alone would grant.
+Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const std::string& path);
+inline constexpr std::string_view kLockName = "lock";
+
+}  // namespace kvbm

@@ -1,0 +1,218 @@
+#include "base/os_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/errno_status.h"
+#include "base/io_engine.h"
+#include "base/os_directory.h"
+
+namespace kvbm {
+
+namespace {
+
+constexpr size_t kBounceBytes = size_t{256} << 10;
+constexpr size_t kHugePage = size_t{2} << 20;
+
+bool aligned(uint64_t offset, const void* data, size_t bytes) noexcept {
+  return ((offset | reinterpret_cast<uintptr_t>(data) | bytes) & (kIoAlign - 1)) == 0;
+}
+
+class OsFile final : public File {
+ public:
+  OsFile(std::shared_ptr<IoEngine> engine, Fd fd, std::string path, bool direct)
+      : engine_(std::move(engine)), fd_(std::move(fd)), path_(std::move(path)), direct_(direct) {}
+
+  // Each keeps the engine through the call: the completion may run, and end this file, before submit returns.
+  void read(uint64_t offset, std::span<const IoRun> runs, IoDone done) override {
+    const std::shared_ptr<IoEngine> engine = engine_;
+    engine->transfer(IoRequest::Op::read, fd_.get(), direct_, path_, offset, runs, std::move(done));
+  }
+  void write(uint64_t offset, std::span<const IoRun> runs, IoDone done) override {
+    const std::shared_ptr<IoEngine> engine = engine_;
+    engine->transfer(IoRequest::Op::write, fd_.get(), direct_, path_, offset, runs, std::move(done));
+  }
+  void sync(UniqueFunction<void(Status)> done) override {
+    const std::shared_ptr<IoEngine> engine = engine_;
+    engine->sync(fd_.get(), path_, std::move(done));
+  }
+
+  Result<size_t> read_now(uint64_t offset, std::span<std::byte> out) override;
+  Status write_now(uint64_t offset, std::span<const std::byte> bytes) override;
+  Status sync_now() override { return checked(fdatasync(fd_.get()), "cannot make durable"); }
+  Result<uint64_t> size() override {
+    struct stat st {};
+    if (fstat(fd_.get(), &st) != 0) return errno_status(errno, "cannot ask for the size", path_);
+    return static_cast<uint64_t>(st.st_size);
+  }
+  Status allocate(uint64_t bytes) override;
+  Status truncate(uint64_t bytes) override {
+    return checked(ftruncate(fd_.get(), static_cast<off_t>(bytes)), "cannot truncate");
+  }
+  [[nodiscard]] bool direct() const noexcept override { return direct_; }
+
+ private:
+  [[nodiscard]] Status checked(int result, const char* what) const {
+    if (result == 0) return {};
+    return errno_status(errno, what, path_);
+  }
+  Result<size_t> pread_all(uint64_t offset, std::span<std::byte> out);
+  Status pwrite_all(uint64_t offset, std::span<const std::byte> bytes);
+
+  std::shared_ptr<IoEngine> engine_;
+  Fd fd_;
+  std::string path_;
+  bool direct_;
+};
+
+struct Unmap {
+  size_t bytes;
+  void operator()(std::byte* data) const noexcept { munmap(data, bytes); }
+};
+using Pages = std::unique_ptr<std::byte, Unmap>;
+
+// Page-aligned, without access in forked children: a child's copy-on-write would move the parent's
+// pages away from under a device that writes them.
+Pages map_pages(size_t bytes) {
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return Pages(nullptr, Unmap{0});
+  madvise(data, bytes, MADV_DONTFORK);
+  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+  return Pages(static_cast<std::byte*>(data), Unmap{bytes});
+}
+
+Result<size_t> OsFile::pread_all(uint64_t offset, std::span<std::byte> out) {
+  size_t moved = 0;
+  while (moved < out.size()) {
+    const ssize_t n = pread(fd_.get(), out.data() + moved, out.size() - moved, static_cast<off_t>(offset + moved));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_status(errno, "cannot read", path_);
+    moved += static_cast<size_t>(n);
+    // Going on from an unaligned end of file would be refused for a direct file.
+    if (n == 0 || (direct_ && moved % kIoAlign != 0)) break;
+  }
+  return moved;
+}
+
+Status OsFile::pwrite_all(uint64_t offset, std::span<const std::byte> bytes) {
+  size_t moved = 0;
+  while (moved < bytes.size()) {
+    const ssize_t n = pwrite(fd_.get(), bytes.data() + moved, bytes.size() - moved, static_cast<off_t>(offset + moved));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_status(errno, "cannot write", path_);
+    if (n == 0) return errno_status(EIO, "cannot write", path_);
+    moved += static_cast<size_t>(n);
+  }
+  return {};
+}
+
+// A direct file takes any offset, length and address here: what is not aligned passes through
+// aligned memory.
+Result<size_t> OsFile::read_now(uint64_t offset, std::span<std::byte> out) {
+  if (!direct_ || aligned(offset, out.data(), out.size())) return pread_all(offset, out);
+  const Pages bounce = map_pages(kBounceBytes);
+  if (bounce == nullptr) return errno_status(ENOMEM, "cannot read", path_);
+  size_t moved = 0;
+  while (moved < out.size()) {
+    const uint64_t at = offset + moved;
+    const uint64_t start = at & ~uint64_t{kIoAlign - 1};
+    const size_t skip = static_cast<size_t>(at - start);
+    const size_t want = std::min(kBounceBytes, static_cast<size_t>(round_up(skip + out.size() - moved, kIoAlign)));
+    auto got = pread_all(start, {bounce.get(), want});
+    if (!got.ok()) return got;
+    if (got.value() <= skip) break;
+    const size_t n = std::min(got.value() - skip, out.size() - moved);
+    std::memcpy(out.data() + moved, bounce.get() + skip, n);
+    moved += n;
+    if (got.value() < want) break;
+  }
+  return moved;
+}
+
+// Offset and length of a write to a direct file must be aligned, the address need not.
+Status OsFile::write_now(uint64_t offset, std::span<const std::byte> bytes) {
+  if (!direct_ || aligned(offset, bytes.data(), bytes.size())) return pwrite_all(offset, bytes);
+  if (!aligned(offset, nullptr, bytes.size())) {
+    return Status(Code::invalid_argument, "a direct file is written in multiples of 4096 bytes", path_);
+  }
+  const Pages bounce = map_pages(kBounceBytes);
+  if (bounce == nullptr) return errno_status(ENOMEM, "cannot write", path_);
+  while (!bytes.empty()) {
+    const size_t n = std::min(kBounceBytes, bytes.size());
+    std::memcpy(bounce.get(), bytes.data(), n);
+    if (Status s = pwrite_all(offset, {bounce.get(), n}); !s.ok()) return s;
+    bytes = bytes.subspan(n);
+    offset += n;
+  }
+  return {};
+}
+
+// Where the file system has no fallocate the file only gets its length; later writes can then fail
+// with Code::disk_full.
+Status OsFile::allocate(uint64_t bytes) {
+  int result = 0;
+  do {
+    result = fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return {};
+  if (errno != EOPNOTSUPP) return errno_status(errno, "cannot reserve space", path_);
+  auto now = size();
+  if (!now.ok()) return now.status();
+  return now.value() >= bytes ? Status{} : truncate(bytes);
+}
+
+class OsFileSystem final : public FileSystem {
+ public:
+  OsFileSystem(std::shared_ptr<IoEngine> engine, std::string note) : engine_(std::move(engine)), note_(std::move(note)) {}
+
+  Result<std::unique_ptr<Directory>> open_directory(const std::string& path, bool create) override {
+    return open_os_directory(engine_, path, create);
+  }
+
+  Result<std::shared_ptr<std::byte[]>> staging(size_t bytes) override {
+    if (bytes == 0) return Status(Code::invalid_argument, "staging memory of no bytes");
+    const size_t rounded = static_cast<size_t>(round_up(bytes, bytes >= kHugePage ? kHugePage : kIoAlign));
+    Pages pages = map_pages(rounded);
+    if (pages == nullptr) return errno_status(errno, "cannot map staging memory", std::to_string(rounded) + " bytes");
+    std::byte* data = pages.get();
+    const int index = engine_->register_buffer(data, rounded);
+    auto release = [pages = std::make_shared<Pages>(std::move(pages)), engine = engine_, index](std::byte*) {
+      if (index >= 0) engine->unregister_buffer(index);
+    };
+    return std::shared_ptr<std::byte[]>(data, std::move(release));
+  }
+
+  [[nodiscard]] std::string describe() const override { return engine_->describe() + note_; }
+
+ private:
+  std::shared_ptr<IoEngine> engine_;
+  std::string note_;
+};
+
+}  // namespace
+
+std::unique_ptr<File> make_os_file(std::shared_ptr<IoEngine> engine, Fd fd, std::string path, bool direct) {
+  return std::make_unique<OsFile>(std::move(engine), std::move(fd), std::move(path), direct);
+}
+
+Result<std::unique_ptr<FileSystem>> make_os_file_system(Executor& executor, const OsFileOptions& options) {
+  std::string note;
+  if (options.engine != IoEngineChoice::pread) {
+    auto uring = make_uring_engine(executor, {options.ring_entries, options.register_staging});
+    if (uring.ok()) return std::unique_ptr<FileSystem>(std::make_unique<OsFileSystem>(std::move(uring).value(), ""));
+    if (options.engine == IoEngineChoice::uring) return uring.status();
+    note = "; " + uring.status().message();
+  }
+  auto engine = make_pread_engine(executor, options.pread_threads);
+  if (!engine.ok()) return engine.status();
+  return std::unique_ptr<FileSystem>(std::make_unique<OsFileSystem>(std::move(engine).value(), std::move(note)));
+}
+
+}  // namespace kvbm

@@ -1,0 +1,31 @@
+// The FileSystem of a Linux host.
+//
+// Directories are opened without following a link in their last component, made with mode 0700
+// (missing parents too), and refused when everyone may write them and they are not ours. Files have
+// mode 0600 and are opened beneath the directory's descriptor by one checked path component with
+// O_NOFOLLOW, so that no name can leave the directory. The name `lock` belongs to Directory::lock.
+// Data plane: io_uring, or pread/pwrite on threads where io_uring is missing or forbidden.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/executor.h"
+#include "base/file.h"
+
+namespace kvbm {
+
+enum class IoEngineChoice { automatic, uring, pread };
+
+struct OsFileOptions {
+  IoEngineChoice engine = IoEngineChoice::automatic;
+  uint32_t pread_threads = 4;
+  uint32_t ring_entries = 256;
+  bool register_staging = true;  // false: as under a memlock limit that forbids it
+};
+
+// Completions are posted to `executor`, which outlives the file system and its files. With the
+// engine `uring` fails with Code::unsupported where io_uring is not available.
+Result<std::unique_ptr<FileSystem>> make_os_file_system(Executor& executor, const OsFileOptions& options = {});
+
+}  // namespace kvbm

@@ -1,0 +1,82 @@
+// The containers of both real executors: a ring of tasks, first in first out, and a heap of timers.
+// Neither locks. The ring grows by doubling and never shrinks, so a steady load does not allocate.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/function.h"
+
+namespace kvbm {
+
+using Task = UniqueFunction<void()>;
+
+class TaskRing {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+  [[nodiscard]] size_t size() const noexcept { return count_; }
+
+  void push(Task task) {
+    if (count_ == ring_.size()) grow();
+    ring_[(head_ + count_) & (ring_.size() - 1)] = std::move(task);
+    ++count_;
+  }
+  // Not empty.
+  Task pop() noexcept {
+    Task task = std::move(ring_[head_]);
+    head_ = (head_ + 1) & (ring_.size() - 1);
+    --count_;
+    return task;
+  }
+
+ private:
+  void grow() {
+    std::vector<Task> larger(std::max<size_t>(64, ring_.size() * 2));
+    for (size_t i = 0; i < count_; ++i) larger[i] = std::move(ring_[(head_ + i) & (ring_.size() - 1)]);
+    ring_.swap(larger);
+    head_ = 0;
+  }
+
+  std::vector<Task> ring_;  // a power of two, or empty
+  size_t head_ = 0;
+  size_t count_ = 0;
+};
+
+// Timers that fall due together come out in the order in which they were set.
+class TimerHeap {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
+  // When the first one falls due; kNever without any.
+  [[nodiscard]] uint64_t first_ns() const noexcept { return heap_.empty() ? kNever : heap_.front().when_ns; }
+
+  void push(uint64_t when_ns, Task task) {
+    heap_.push_back({when_ns, next_++, std::move(task)});
+    std::push_heap(heap_.begin(), heap_.end(), later);
+  }
+  // Not empty.
+  Task pop() noexcept {
+    std::pop_heap(heap_.begin(), heap_.end(), later);
+    Task task = std::move(heap_.back().task);
+    heap_.pop_back();
+    return task;
+  }
+
+ private:
+  struct Timer {
+    uint64_t when_ns;
+    uint64_t order;
+    Task task;
+  };
+  static bool later(const Timer& a, const Timer& b) noexcept {
+    return a.when_ns != b.when_ns ? a.when_ns > b.when_ns : a.order > b.order;
+  }
+
+  std::vector<Timer> heap_;
+  uint64_t next_ = 0;
+};
+
+}  // namespace kvbm
