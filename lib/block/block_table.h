@@ -240,12 +240,12 @@ class BlockTable final : private policy::Residents {
   [[nodiscard]] policy::EvictionPolicy& policy_of(SlotId slot) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
+  [[nodiscard]] SlotId take_parent(SlotId slot) KVBM_REQUIRES(pool_);
   void leave_parent(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
   void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
   void leave_policy(SlotId slot) KVBM_REQUIRES(pool_);
   void push_free(SlotId slot) KVBM_REQUIRES(pool_);
   void enter_policy(const Publication& what, Fresh& fresh) KVBM_EXCLUDES(pool_);
-  void join_parent(SlotId slot, SlotId parent) noexcept;
   [[nodiscard]] Code publish_one(SlotId& inout, const Search& key, SlotId parent, const Publication& what,
                                  Fresh& fresh) noexcept;
   void count_erased(size_t n) KVBM_EXCLUDES(pool_);

@@ -50,10 +50,16 @@ void BlockTable::leave_policy(SlotId slot) {
   facts_[slot].queue = 0;
 }
 
+SlotId BlockTable::take_parent(SlotId slot) {
+  const SlotId parent = table_[slot].parent.load(std::memory_order_relaxed);
+  if (parent != kNoSlot) table_[slot].parent.store(kNoSlot, std::memory_order_relaxed);
+  return parent;
+}
+
 // The slot stops being a child; a parent that this makes evictable is announced, one that was only
 // waiting for it is freed.
 void BlockTable::leave_parent(SlotId slot, uint32_t tick) {
-  SlotId parent = table_[slot].parent.exchange(kNoSlot, std::memory_order_relaxed);
+  SlotId parent = take_parent(slot);
   while (parent != kNoSlot) {
     const SlotWord now(table_[parent].word.fetch_sub(SlotWord::kOneChild, std::memory_order_acq_rel) -
                        SlotWord::kOneChild);
@@ -62,7 +68,7 @@ void BlockTable::leave_parent(SlotId slot, uint32_t tick) {
       return;
     }
     if (!now.reapable() || !try_reap(parent)) return;
-    const SlotId grandparent = table_[parent].parent.exchange(kNoSlot, std::memory_order_relaxed);
+    const SlotId grandparent = take_parent(parent);
     leave_policy(parent);
     push_free(parent);
     parent = grandparent;

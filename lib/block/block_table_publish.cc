@@ -13,6 +13,17 @@ static_assert(SlotWord::kRegistered > kComplete);
 // Far enough from the end of the field for every thread that looked before it added.
 constexpr uint32_t kMaxChildren = 0xFFFFFF - 0xFFFF;
 
+// Adds to the word of a slot that is partial or complete and held by the caller. Nothing but its
+// holders may change such a word, so the only holder needs no atomic step.
+void advance(std::atomic<uint64_t>& word, uint64_t step) noexcept {
+  const uint64_t bits = word.load(std::memory_order_relaxed);
+  if (SlotWord(bits).references() == 1) {
+    word.store(bits + step, std::memory_order_release);
+  } else {
+    word.fetch_add(step, std::memory_order_release);
+  }
+}
+
 }  // namespace
 
 // What one batch of a publication leaves to do after the index.
@@ -22,25 +33,20 @@ struct BlockTable::Fresh {
   SlotId freed[kBatch];  // the caller's slots of rejected duplicates
   size_t n_freed = 0;
   size_t duplicates = 0;
-  SlotId previous = kNoSlot;  // parent of the next key of a chain
-  bool borrowed = false;      // a reference to `previous` is ours
+  SlotId previous = kNoSlot;   // parent of the next key of a chain
+  bool borrowed = false;       // a reference to `previous` is ours
+  bool expects_child = false;  // the item at hand has a successor in its chain
+  bool counted = false;        // `previous` was published with its expected child in its count
 };
 
 Code BlockTable::complete(std::span<const SlotId> slots) noexcept {
-  constexpr uint64_t kStep = kComplete - static_cast<uint64_t>(SlotState::partial);
   for (const SlotId slot : slots) {
     if (slot >= slot_count_) return Code::invalid_argument;
     if (SlotWord(table_[slot].word.load(std::memory_order_relaxed)).state() != SlotState::partial)
       return Code::wrong_state;
   }
-  for (const SlotId slot : slots) table_[slot].word.fetch_add(kStep, std::memory_order_release);
+  for (const SlotId slot : slots) advance(table_[slot].word, kComplete - static_cast<uint64_t>(SlotState::partial));
   return Code::ok;
-}
-
-// The parent is held by the caller or by this call, so it cannot go before its count is raised.
-void BlockTable::join_parent(SlotId slot, SlotId parent) noexcept {
-  table_[slot].parent.store(parent, std::memory_order_relaxed);
-  if (parent != kNoSlot) table_[parent].word.fetch_add(SlotWord::kOneChild, std::memory_order_relaxed);
 }
 
 Code BlockTable::publish_one(SlotId& inout, const Search& key, SlotId parent, const Publication& what,
@@ -56,15 +62,19 @@ Code BlockTable::publish_one(SlotId& inout, const Search& key, SlotId parent, co
   }
   SlotId existing = kNoSlot;
   {
-    MutexLock lock(index_.lock_of(key.place));
+    BatchLock lock(index_.lock_of(key.place));
     existing = find_and_take(key, what.family);
     if (existing == kNoSlot && !index_.insert(key.place, slot)) return Code::no_room;
     at.key_low.store(key.low, std::memory_order_relaxed);
     at.key_high.store(key.high, std::memory_order_relaxed);
     at.family.store(what.family, std::memory_order_relaxed);
     if (existing == kNoSlot) {
-      join_parent(slot, parent);
-      at.word.fetch_add(kToRegistered, std::memory_order_release);
+      // The parent is held by the caller or by this call, so it cannot go before its count is raised.
+      at.parent.store(parent, std::memory_order_relaxed);
+      if (parent != kNoSlot && !std::exchange(fresh.counted, false)) {
+        table_[parent].word.fetch_add(SlotWord::kOneChild, std::memory_order_relaxed);
+      }
+      advance(at.word, kToRegistered + (fresh.expects_child ? SlotWord::kOneChild : 0));
       fresh.slots[fresh.n++] = slot;
       return Code::ok;
     }
@@ -74,7 +84,7 @@ Code BlockTable::publish_one(SlotId& inout, const Search& key, SlotId parent, co
     fresh.freed[fresh.n_freed++] = slot;
     inout = existing;
   } else {
-    at.word.fetch_add(kToRegistered | SlotWord::kWithdrawn, std::memory_order_release);
+    advance(at.word, kToRegistered | SlotWord::kWithdrawn);
     fresh.previous = existing;
     fresh.borrowed = true;
   }
@@ -101,7 +111,13 @@ Code BlockTable::publish(std::span<SlotId> inout, const Publication& what, std::
       if (what.lineage == Lineage::given) parent = what.parents[begin + i];
       const bool borrowed = std::exchange(fresh.borrowed, false);
       const SlotId before = std::exchange(fresh.previous, kNoSlot);
+      fresh.expects_child = what.lineage == Lineage::chain && begin + i + 1 < inout.size();
       const Code code = publish_one(slot, search[i], parent, what, fresh);
+      // A child that did not come is taken back; `before` is held, so nothing has acted on the count.
+      if (std::exchange(fresh.counted, false)) {
+        table_[before].word.fetch_sub(SlotWord::kOneChild, std::memory_order_relaxed);
+      }
+      fresh.counted = code == Code::ok && fresh.expects_child;
       if (borrowed) release({&before, 1}, what.tick);
       // What is now found under the key is the parent of the next.
       if (!fresh.borrowed && (code == Code::ok || code == Code::exists)) fresh.previous = slot;

@@ -7,10 +7,10 @@ namespace kvbm::block {
 namespace {
 
 constexpr uint32_t kMaxPartitions = 64;
-// Keys spread over partitions binomially. With 2,048 slots a partition and a load of 0.8 at most,
-// a partition overflows 11 standard deviations out.
+// Keys spread over partitions binomially. With 2,048 slots a partition and a load of 0.67 at most,
+// a partition overflows 20 standard deviations out.
 constexpr uint32_t kSlotsPerPartition = 2048;
-constexpr uint32_t kLoadPercent = 80;
+constexpr uint32_t kLoadPercent = 67;
 constexpr uint64_t kOneOverflow = 1ULL << 32;
 
 // Sets the byte of an entry; the others may be cleared at the same time by removals.
