@@ -53,7 +53,10 @@ void PrefixIndex::by_partition(const Place* places, size_t n, Each&& each) {
   std::copy_n(start, kMaxPartitions, next);
   uint8_t order[kMaxBatch];
   for (size_t i = 0; i < n; ++i) order[next[places[i].partition]++] = static_cast<uint8_t>(i);
-  for (uint32_t p = 0; p < kMaxPartitions; ++p) {
+  // Threads begin at different partitions, so that they do not queue behind each other lock by lock.
+  const uint32_t first = n == 0 ? 0 : places[0].partition;
+  for (uint32_t turn = 0; turn < kMaxPartitions; ++turn) {
+    const uint32_t p = (first + turn) % kMaxPartitions;
     if (start[p] == start[p + 1]) continue;
     BatchLock lock(locks_[p].mutex);
     for (uint8_t at = start[p]; at < start[p + 1]; ++at) each(static_cast<size_t>(order[at]));
