@@ -60,7 +60,8 @@ struct Publication {
   std::span<const Key> keys{};
   Lineage lineage = Lineage::none;
   SlotId first_parent = kNoSlot;      // the caller holds a reference to it for the call
-  std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each held by the caller
+  std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each registered before the
+                                      // call and held by the caller
   DuplicateMode duplicates = DuplicateMode::reject;
   uint8_t priority = 0;  // policy::Facts::priority
   uint32_t tick = 0;
