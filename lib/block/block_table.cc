@@ -99,7 +99,7 @@ size_t BlockTable::acquire(FamilyId family, std::span<const Key> keys, std::span
   SlotId hint[kBatch];
   size_t hits = 0;
   // A prefix often ends at once: look at a few before fetching many.
-  size_t width = kStopAtMiss ? kBatch / 4 : kBatch;
+  size_t width = kStopAtMiss ? kBatch / 8 : kBatch;
   for (size_t begin = 0; begin < keys.size();) {
     const size_t n = std::min(width, keys.size() - begin);
     prepare(family, keys.subspan(begin, n), search);

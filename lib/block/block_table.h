@@ -7,7 +7,7 @@
 // Invariants: a block is findable only while registered and not withdrawn; a parent is never
 // evicted before its resident children; whoever holds a reference reads stable bytes.
 // Locks: the pool lock (free list, policies, accounts), once per batch; a partition lock of the
-// index, once per published block. Order: partition, then pool (a lookup inside the former that meets
+// index, once per partition and batch. Order: partition, then pool (a lookup inside the former that meets
 // a slot which changed under it may have to give it back). Lookups, retain and release take neither, except
 // where a policy must hear (`hears_uses`, or a slot that it gave up became evictable), then the
 // pool lock once per batch.
@@ -60,7 +60,8 @@ struct Publication {
   std::span<const Key> keys{};
   Lineage lineage = Lineage::none;
   SlotId first_parent = kNoSlot;      // the caller holds a reference to it for the call
-  std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each held by the caller
+  std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each registered before the
+                                      // call and held by the caller
   DuplicateMode duplicates = DuplicateMode::reject;
   uint8_t priority = 0;  // policy::Facts::priority
   uint32_t tick = 0;
@@ -199,7 +200,7 @@ class BlockTable final : private policy::Residents {
   [[nodiscard]] size_t bytes() const KVBM_EXCLUDES(pool_);
 
  private:
-  static constexpr size_t kBatch = 64;  // blocks whose cache misses overlap
+  static constexpr size_t kBatch = PrefixIndex::kMaxBatch;  // blocks whose cache misses overlap
 
   struct Account {
     uint32_t used = 0;
@@ -240,18 +241,24 @@ class BlockTable final : private policy::Residents {
   [[nodiscard]] policy::EvictionPolicy& policy_of(SlotId slot) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
+  [[nodiscard]] SlotId take_parent(SlotId slot) KVBM_REQUIRES(pool_);
   void leave_parent(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
   void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
   void leave_policy(SlotId slot) KVBM_REQUIRES(pool_);
   void push_free(SlotId slot) KVBM_REQUIRES(pool_);
   void enter_policy(const Publication& what, Fresh& fresh) KVBM_EXCLUDES(pool_);
-  void join_parent(SlotId slot, SlotId parent) noexcept;
-  [[nodiscard]] Code publish_one(SlotId& inout, const Search& key, SlotId parent, const Publication& what,
-                                 Fresh& fresh) noexcept;
+  [[nodiscard]] Code list(SlotId slot, const Search& key, const Publication& what, uint64_t child,
+                          SlotId* existing) noexcept;
+  void link(SlotId& inout, size_t i, SlotId parent, bool counted, const Publication& what, Fresh& fresh) noexcept;
+  [[nodiscard]] bool may_be_parent(SlotId parent, SlotId child) const noexcept;
+  void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what, Fresh& fresh)
+      KVBM_EXCLUDES(pool_);
   void count_erased(size_t n) KVBM_EXCLUDES(pool_);
-  [[nodiscard]] Code make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<Evicted>* evicted,
+  [[nodiscard]] Code make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<SlotId>* surplus,
                                uint32_t tick) KVBM_REQUIRES(pool_);
-  void free_evicted(SlotId slot, std::vector<Evicted>* evicted, uint32_t tick) KVBM_REQUIRES(pool_);
+  void leave_evicted(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
+  void finish_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) noexcept;
+  void free_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) KVBM_EXCLUDES(pool_);
   void move_to_own(AccountId account, policy::EvictionPolicy& own) KVBM_REQUIRES(pool_);
   void report(SlotId slot, std::vector<Evicted>* evicted) const;
   void unlist(SlotId slot) noexcept;

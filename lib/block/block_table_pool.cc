@@ -50,10 +50,16 @@ void BlockTable::leave_policy(SlotId slot) {
   facts_[slot].queue = 0;
 }
 
+SlotId BlockTable::take_parent(SlotId slot) {
+  const SlotId parent = table_[slot].parent.load(std::memory_order_relaxed);
+  if (parent != kNoSlot) table_[slot].parent.store(kNoSlot, std::memory_order_relaxed);
+  return parent;
+}
+
 // The slot stops being a child; a parent that this makes evictable is announced, one that was only
 // waiting for it is freed.
 void BlockTable::leave_parent(SlotId slot, uint32_t tick) {
-  SlotId parent = table_[slot].parent.exchange(kNoSlot, std::memory_order_relaxed);
+  SlotId parent = take_parent(slot);
   while (parent != kNoSlot) {
     const SlotWord now(table_[parent].word.fetch_sub(SlotWord::kOneChild, std::memory_order_acq_rel) -
                        SlotWord::kOneChild);
@@ -62,7 +68,7 @@ void BlockTable::leave_parent(SlotId slot, uint32_t tick) {
       return;
     }
     if (!now.reapable() || !try_reap(parent)) return;
-    const SlotId grandparent = table_[parent].parent.exchange(kNoSlot, std::memory_order_relaxed);
+    const SlotId grandparent = take_parent(parent);
     leave_policy(parent);
     push_free(parent);
     parent = grandparent;
@@ -89,11 +95,13 @@ void BlockTable::push_free(SlotId slot) {
   table_[slot].word.store(static_cast<uint64_t>(SlotState::reset), std::memory_order_release);
 }
 
-// Thread: the one that took the slot out of `registered`, or that holds it and withdrew it.
+// Thread: the one that withdrew the slot, which it holds.
 void BlockTable::unlist(SlotId slot) noexcept {
   const Slot& at = table_[slot];
-  (void)index_.remove(
-      index_.place(at.key_low.load(std::memory_order_relaxed), at.family.load(std::memory_order_relaxed)), slot);
+  const auto place =
+      index_.place(at.key_low.load(std::memory_order_relaxed), at.family.load(std::memory_order_relaxed));
+  BatchLock lock(index_.lock_of(place));
+  (void)index_.remove(place, slot);
 }
 
 void BlockTable::report(SlotId slot, std::vector<Evicted>* evicted) const {
@@ -145,45 +153,63 @@ SlotId BlockTable::evict_any(uint64_t to, uint32_t tick) {
   }
 }
 
-// From `evicting` to the free list; the policy has forgotten it.
-void BlockTable::free_evicted(SlotId slot, std::vector<Evicted>* evicted, uint32_t tick) {
-  if (meta_[slot].in_policy != 0) {
-    meta_[slot].in_policy = 0;
-    facts_[slot].queue = 0;
-    --counters_.registered;
-  }
-  unlist(slot);
-  report(slot, evicted);
-  leave_parent(slot, tick);
-  push_free(slot);
+// The slot has just become `evicting`: it leaves its policy, its account and its parent.
+void BlockTable::leave_evicted(SlotId slot, uint32_t tick) {
+  meta_[slot].in_policy = 0;
+  facts_[slot].queue = 0;
+  --counters_.registered;
   ++counters_.evicted;
+  --accounts_[meta_[slot].account.load(std::memory_order_relaxed)].used;
+  leave_parent(slot, tick);
+}
+
+// Takes evicting slots out of the index and reports them; they are blank afterwards.
+void BlockTable::finish_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) noexcept {
+  for (size_t begin = 0; begin < slots.size(); begin += kBatch) {
+    const size_t n = std::min(kBatch, slots.size() - begin);
+    PrefixIndex::Place places[kBatch];
+    for (size_t i = 0; i < n; ++i) {
+      const Slot& at = table_[slots[begin + i]];
+      places[i] = index_.place(at.key_low.load(std::memory_order_relaxed), at.family.load(std::memory_order_relaxed));
+      index_.prefetch(places[i]);
+    }
+    index_.by_partition(places, n, [&](size_t i) { (void)index_.remove(places[i], slots[begin + i]); });
+    for (size_t i = 0; i < n; ++i) {
+      report(slots[begin + i], evicted);
+      SlotMeta& meta = meta_[slots[begin + i]];
+      meta.generation.store(meta.generation.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      meta.flags.store(0, std::memory_order_relaxed);
+    }
+  }
+}
+
+void BlockTable::free_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) {
+  if (slots.empty()) return;
+  finish_evicted(slots, evicted);
+  BatchLock lock(pool_);
+  for (const SlotId slot : slots) {
+    ++accounts_[meta_[slot].account.load(std::memory_order_relaxed)].used;  // push_free takes it off again
+    push_free(slot);
+  }
 }
 
 // Fills out[*got..) from the account's own blocks where its limit asks for it, then from the free
 // list, then by eviction. Evicted slots are in `evicting` and still listed in the index.
-Code BlockTable::make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<Evicted>* evicted,
+Code BlockTable::make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<SlotId>* surplus,
                            uint32_t tick) {
-  const auto take_evicted = [&](SlotId slot) KVBM_NO_TSA {
-    meta_[slot].in_policy = 0;
-    facts_[slot].queue = 0;
-    --counters_.registered;
-    ++counters_.evicted;
-    --accounts_[meta_[slot].account.load(std::memory_order_relaxed)].used;
-    leave_parent(slot, tick);
-    out[(*got)++] = slot;
-  };
   const uint64_t wanted = static_cast<uint64_t>(account.used) + out.size();
   if (wanted > account.limit) {
     if (account.mode == OverQuota::reject || out.size() > account.limit) return Code::over_quota;
-    reserve_for(evicted, wanted - account.limit);
+    if (account.used > account.limit) surplus->reserve(account.used - account.limit);
     while (static_cast<uint64_t>(account.used) + out.size() > account.limit) {
       const SlotId slot = evict_one(*account.own, kEvicting, tick);
       if (slot == kNoSlot) return Code::over_quota;
       if (account.used > account.limit) {
-        free_evicted(slot, evicted, tick);  // the limit has moved below the use
+        surplus->push_back(slot);  // the limit has moved below the use
       } else {
-        take_evicted(slot);
+        out[(*got)++] = slot;
       }
+      leave_evicted(slot, tick);
     }
   }
   while (*got < out.size()) {
@@ -196,47 +222,40 @@ Code BlockTable::make_room(Account& account, std::span<SlotId> out, size_t* got,
     }
     slot = evict_any(kEvicting, tick);
     if (slot == kNoSlot) return Code::no_room;
-    take_evicted(slot);
+    out[(*got)++] = slot;
+    leave_evicted(slot, tick);
   }
   return Code::ok;
 }
 
 Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<Evicted>* evicted, uint32_t tick) {
   reserve_for(evicted, out.size());
+  std::vector<SlotId> surplus;
   Code code = Code::ok;
   size_t got = 0;
   {
     BatchLock lock(pool_);
     if (account >= accounts_.size() || !accounts_[account].exists) return Code::invalid_argument;
     if (out.size() > slot_count_) return Code::no_room;
-    code = make_room(accounts_[account], out, &got, evicted, tick);
-    if (code == Code::ok) {
-      accounts_[account].used += static_cast<uint32_t>(got);
-      counters_.allocated += got;
-    }
+    code = make_room(accounts_[account], out, &got, &surplus, tick);
+    accounts_[account].used += static_cast<uint32_t>(got);
+    if (code == Code::ok) counters_.allocated += got;
   }
-  for (size_t i = 0; i < got; ++i) {
-    const SlotId slot = out[i];
-    if (SlotWord(table_[slot].word.load(std::memory_order_relaxed)).state() != SlotState::evicting) continue;
-    index_.prefetch(index_.place(table_[slot].key_low.load(std::memory_order_relaxed),
-                                 table_[slot].family.load(std::memory_order_relaxed)));
+  free_evicted(surplus, evicted);
+  // Slots off the free list are reset, the others are evicting: runs of the latter are finished together.
+  for (size_t begin = 0; begin < got;) {
+    size_t end = begin;
+    while (end < got && word(out[end]).state() == SlotState::evicting) ++end;
+    finish_evicted(out.subspan(begin, end - begin), evicted);
+    begin = end + (end == begin ? 1 : 0);
   }
-  for (size_t i = 0; i < got; ++i) {
-    const SlotId slot = out[i];
-    SlotMeta& meta = meta_[slot];
-    if (SlotWord(table_[slot].word.load(std::memory_order_relaxed)).state() == SlotState::evicting) {
-      unlist(slot);
-      report(slot, evicted);
-      meta.generation.store(meta.generation.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      meta.flags.store(0, std::memory_order_relaxed);
-    }
-    meta.account.store(account, std::memory_order_relaxed);
+  for (const SlotId slot : out.first(got)) {
+    meta_[slot].account.store(account, std::memory_order_relaxed);
     table_[slot].word.store(kPartial, std::memory_order_release);
   }
   if (code == Code::ok) return code;
   BatchLock lock(pool_);
   // Back in reverse, so that the free list is as it was.
-  accounts_[account].used += static_cast<uint32_t>(got);
   for (size_t i = got; i-- > 0;) push_free(out[i]);
   return code;
 }
@@ -277,26 +296,30 @@ size_t BlockTable::evict_held(std::span<const SlotId> slots, std::vector<Evicted
   for (size_t begin = 0; begin < slots.size(); begin += kBatch) {
     const auto batch = slots.subspan(begin, std::min(kBatch, slots.size() - begin));
     SlotId kept[kBatch];
+    SlotId gone[kBatch];
     size_t n_kept = 0;
+    size_t n_gone = 0;
     {
       BatchLock lock(pool_);
       for (const SlotId slot : batch) {
         std::atomic<uint64_t>& at = table_[slot].word;
         uint64_t bits = at.load(std::memory_order_relaxed);
         bool mine = false;
-        while (!mine && (bits & ~SlotWord::kNotify) == kOnlyMine) {
+        while (!mine && (bits & ~SlotWord::kNotify) == kOnlyMine && meta_[slot].in_policy != 0) {
           mine = at.compare_exchange_weak(bits, kEvicting, std::memory_order_acq_rel, std::memory_order_relaxed);
         }
         if (!mine) {
           kept[n_kept++] = slot;
           continue;
         }
-        leave_policy(slot);
-        free_evicted(slot, evicted, tick);
-        ++count;
+        policy_of(slot).erased(slot);
+        leave_evicted(slot, tick);
+        gone[n_gone++] = slot;
       }
     }
+    free_evicted({gone, n_gone}, evicted);
     drop({kept, n_kept}, SlotWord::kOneReference, tick);
+    count += n_gone;
   }
   return count;
 }

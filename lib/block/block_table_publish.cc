@@ -13,72 +13,129 @@ static_assert(SlotWord::kRegistered > kComplete);
 // Far enough from the end of the field for every thread that looked before it added.
 constexpr uint32_t kMaxChildren = 0xFFFFFF - 0xFFFF;
 
+// Adds to the word of a slot that is partial or complete and held by the caller. Nothing but its
+// holders may change such a word, so the only holder needs no atomic step.
+void advance(std::atomic<uint64_t>& word, uint64_t step) noexcept {
+  const uint64_t bits = word.load(std::memory_order_relaxed);
+  if (SlotWord(bits).references() == 1) {
+    word.store(bits + step, std::memory_order_release);
+  } else {
+    word.fetch_add(step, std::memory_order_release);
+  }
+}
+
 }  // namespace
 
-// What one batch of a publication leaves to do after the index.
+// One batch of a publication on its way.
 struct BlockTable::Fresh {
-  SlotId slots[kBatch];  // registered and listed
+  Code codes[kBatch];
+  SlotId existing[kBatch];  // of duplicates, with a reference that is ours
+  SlotId slots[kBatch];     // registered and listed
   size_t n = 0;
   SlotId freed[kBatch];  // the caller's slots of rejected duplicates
   size_t n_freed = 0;
   size_t duplicates = 0;
   SlotId previous = kNoSlot;  // parent of the next key of a chain
-  bool borrowed = false;      // a reference to `previous` is ours
+  bool borrowed = false;      // the reference that keeps `previous` is ours to end
 };
 
 Code BlockTable::complete(std::span<const SlotId> slots) noexcept {
-  constexpr uint64_t kStep = kComplete - static_cast<uint64_t>(SlotState::partial);
   for (const SlotId slot : slots) {
     if (slot >= slot_count_) return Code::invalid_argument;
     if (SlotWord(table_[slot].word.load(std::memory_order_relaxed)).state() != SlotState::partial)
       return Code::wrong_state;
   }
-  for (const SlotId slot : slots) table_[slot].word.fetch_add(kStep, std::memory_order_release);
+  for (const SlotId slot : slots) advance(table_[slot].word, kComplete - static_cast<uint64_t>(SlotState::partial));
   return Code::ok;
 }
 
-// The parent is held by the caller or by this call, so it cannot go before its count is raised.
-void BlockTable::join_parent(SlotId slot, SlotId parent) noexcept {
-  table_[slot].parent.store(parent, std::memory_order_relaxed);
-  if (parent != kNoSlot) table_[parent].word.fetch_add(SlotWord::kOneChild, std::memory_order_relaxed);
-}
-
-Code BlockTable::publish_one(SlotId& inout, const Search& key, SlotId parent, const Publication& what,
-                             Fresh& fresh) noexcept {
-  const SlotId slot = inout;
+// Looks the key up and makes the slot findable under it, in one step under the partition's lock.
+// `child`: a child is expected to follow; it is counted in the same store.
+Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, uint64_t child,
+                      SlotId* existing) noexcept {
   if (slot >= slot_count_) return Code::invalid_argument;
   Slot& at = table_[slot];
   if (SlotWord(at.word.load(std::memory_order_relaxed)).state() != SlotState::complete) return Code::wrong_state;
-  if (parent != kNoSlot) {
-    if (parent >= slot_count_ || parent == slot || word(parent).state() != SlotState::registered)
-      return Code::invalid_argument;
-    if (word(parent).children() >= kMaxChildren) parent = kNoSlot;
+  *existing = find_and_take(key, what.family);
+  const bool duplicate = *existing != kNoSlot;
+  if (!duplicate && !index_.insert(key.place, slot)) return Code::no_room;
+  at.key_low.store(key.low, std::memory_order_relaxed);
+  at.key_high.store(key.high, std::memory_order_relaxed);
+  at.family.store(what.family, std::memory_order_relaxed);
+  if (!duplicate) {
+    advance(at.word, kToRegistered + child);
+  } else if (what.duplicates == DuplicateMode::keep) {
+    advance(at.word, kToRegistered | SlotWord::kWithdrawn);
   }
-  SlotId existing = kNoSlot;
-  {
-    MutexLock lock(index_.lock_of(key.place));
-    existing = find_and_take(key, what.family);
-    if (existing == kNoSlot && !index_.insert(key.place, slot)) return Code::no_room;
-    at.key_low.store(key.low, std::memory_order_relaxed);
-    at.key_high.store(key.high, std::memory_order_relaxed);
-    at.family.store(what.family, std::memory_order_relaxed);
-    if (existing == kNoSlot) {
-      join_parent(slot, parent);
-      at.word.fetch_add(kToRegistered, std::memory_order_release);
-      fresh.slots[fresh.n++] = slot;
-      return Code::ok;
+  return duplicate ? Code::exists : Code::ok;
+}
+
+// Second step, in the order of the keys: parents, and what becomes of duplicates. Every slot of the
+// batch and every parent is held, so nothing acts on a children count before it is right.
+// `counted`: the parent's count has this child already.
+void BlockTable::link(SlotId& inout, size_t i, SlotId parent, bool counted, const Publication& what,
+                      Fresh& fresh) noexcept {
+  const SlotId slot = inout;
+  const Code code = fresh.codes[i];
+  if (code == Code::ok) {
+    if (parent != kNoSlot && !counted) {
+      if (word(parent).children() < kMaxChildren) {
+        table_[parent].word.fetch_add(SlotWord::kOneChild, std::memory_order_relaxed);
+      } else {
+        parent = kNoSlot;
+      }
     }
+    table_[slot].parent.store(parent, std::memory_order_relaxed);
+    fresh.slots[fresh.n++] = slot;
+    fresh.previous = slot;
+    return;
   }
+  if (counted) table_[parent].word.fetch_sub(SlotWord::kOneChild, std::memory_order_relaxed);
+  if (code != Code::exists) return;
   ++fresh.duplicates;
+  fresh.previous = fresh.existing[i];
   if (what.duplicates == DuplicateMode::reject) {
     fresh.freed[fresh.n_freed++] = slot;
-    inout = existing;
+    inout = fresh.existing[i];
   } else {
-    at.word.fetch_add(kToRegistered | SlotWord::kWithdrawn, std::memory_order_release);
-    fresh.previous = existing;
     fresh.borrowed = true;
   }
-  return Code::exists;
+}
+
+bool BlockTable::may_be_parent(SlotId parent, SlotId child) const noexcept {
+  return parent == kNoSlot ||
+         (parent < slot_count_ && parent != child && word(parent).state() == SlotState::registered);
+}
+
+void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what,
+                               Fresh& fresh) {
+  const bool chain = what.lineage == Lineage::chain;
+  const size_t n = inout.size();
+  PrefixIndex::Place places[kBatch];
+  for (size_t i = 0; i < n; ++i) places[i] = search[i].place;
+  for (size_t i = 0; i < n; ++i) {
+    SlotId parent = kNoSlot;
+    if (chain && i == 0) parent = fresh.previous;
+    if (what.lineage == Lineage::given) parent = what.parents[begin + i];
+    fresh.codes[i] = may_be_parent(parent, inout[i]) ? Code::ok : Code::invalid_argument;
+  }
+  index_.by_partition(places, n, [&](size_t i) {
+    if (fresh.codes[i] != Code::ok) return;
+    const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild : 0;
+    fresh.codes[i] = list(inout[i], search[i], what, child, &fresh.existing[i]);
+  });
+  for (size_t i = 0; i < n; ++i) {
+    const bool borrowed = std::exchange(fresh.borrowed, false);
+    const SlotId before = std::exchange(fresh.previous, kNoSlot);
+    const bool counted = chain && i > 0 && fresh.codes[i - 1] == Code::ok;
+    const SlotId parent = what.lineage == Lineage::given ? what.parents[begin + i] : before;
+    link(inout[i], i, parent, counted, what, fresh);
+    if (borrowed) release({&before, 1}, what.tick);
+    if (!chain && std::exchange(fresh.borrowed, false)) release({&fresh.previous, 1}, what.tick);
+    if (!chain) fresh.previous = kNoSlot;
+  }
+  enter_policy(what, fresh);
+  release({fresh.freed, fresh.n_freed}, what.tick);
 }
 
 Code BlockTable::publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes) {
@@ -94,22 +151,9 @@ Code BlockTable::publish(std::span<SlotId> inout, const Publication& what, std::
     const size_t n = std::min(kBatch, inout.size() - begin);
     prepare(what.family, what.keys.subspan(begin, n), search);
     fresh.n = fresh.n_freed = fresh.duplicates = 0;
-    for (size_t i = 0; i < n; ++i) {
-      SlotId& slot = inout[begin + i];
-      SlotId parent = kNoSlot;
-      if (what.lineage == Lineage::chain) parent = fresh.previous;
-      if (what.lineage == Lineage::given) parent = what.parents[begin + i];
-      const bool borrowed = std::exchange(fresh.borrowed, false);
-      const SlotId before = std::exchange(fresh.previous, kNoSlot);
-      const Code code = publish_one(slot, search[i], parent, what, fresh);
-      if (borrowed) release({&before, 1}, what.tick);
-      // What is now found under the key is the parent of the next.
-      if (!fresh.borrowed && (code == Code::ok || code == Code::exists)) fresh.previous = slot;
-      if (!codes.empty()) codes[begin + i] = code;
-      all = all && (code == Code::ok || code == Code::exists);
-    }
-    enter_policy(what, fresh);
-    release({fresh.freed, fresh.n_freed}, what.tick);
+    publish_batch(inout.subspan(begin, n), search, begin, what, fresh);
+    for (size_t i = 0; i < n; ++i) all = all && (fresh.codes[i] == Code::ok || fresh.codes[i] == Code::exists);
+    if (!codes.empty()) std::copy_n(fresh.codes, n, codes.begin() + static_cast<std::ptrdiff_t>(begin));
   }
   if (fresh.borrowed) release({&fresh.previous, 1}, what.tick);
   return all ? Code::ok : Code::partial;

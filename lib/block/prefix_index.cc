@@ -6,20 +6,15 @@
 namespace kvbm::block {
 namespace {
 
-constexpr uint32_t kMaxPartitions = 64;
-// Keys spread over partitions binomially. With 2,048 slots a partition and a load of 0.8 at most,
-// a partition overflows 11 standard deviations out.
+// Keys spread over partitions binomially. With 2,048 slots a partition and a load of 0.6 at most,
+// a partition overflows 20 standard deviations out.
 constexpr uint32_t kSlotsPerPartition = 2048;
-constexpr uint32_t kLoadPercent = 80;
+constexpr uint32_t kLoadPercent = 60;
 constexpr uint64_t kOneOverflow = 1ULL << 32;
 
-// Sets the byte of an entry; the others may be cleared at the same time by removals.
-void set_tag(std::atomic<uint64_t>& word, unsigned shift, uint8_t tag) noexcept {
-  word.fetch_or(static_cast<uint64_t>(tag) << shift, std::memory_order_release);
-}
-
-void clear_tag(std::atomic<uint64_t>& word, unsigned shift) noexcept {
-  word.fetch_and(~(0xFFULL << shift), std::memory_order_release);
+// Writers hold the partition's lock, readers see either value: no read-modify-write is needed.
+void add(std::atomic<uint64_t>& word, uint64_t what) noexcept {
+  word.store(word.load(std::memory_order_relaxed) + what, std::memory_order_release);
 }
 
 }  // namespace
@@ -43,15 +38,15 @@ bool PrefixIndex::insert(const Place& at, SlotId slot) noexcept {
     if (const uint32_t free = match(low, high, 0); free != 0) {
       const auto entry = static_cast<unsigned>(__builtin_ctz(free));
       chunk.slots[entry].store(slot, std::memory_order_relaxed);
-      set_tag(chunk.tags[entry / 8], entry % 8 * 8, at.tag);
+      add(chunk.tags[entry / 8], static_cast<uint64_t>(at.tag) << (entry % 8 * 8));
       return true;
     }
     // Counted before the entry exists, so that a search never stops short of it.
-    chunk.tags[1].fetch_add(kOneOverflow, std::memory_order_relaxed);
+    add(chunk.tags[1], kOneOverflow);
     if (++position == chunks_per_partition_) position = 0;
   }
   for (uint32_t i = 0; i < chunks_per_partition_; ++i) {
-    first[i].tags[1].fetch_sub(kOneOverflow, std::memory_order_relaxed);
+    add(first[i].tags[1], -kOneOverflow);
   }
   return false;
 }
@@ -66,9 +61,9 @@ bool PrefixIndex::remove(const Place& at, SlotId slot) noexcept {
     for (uint32_t bits = match(low, high, at.tag); bits != 0; bits &= bits - 1) {
       const auto entry = static_cast<unsigned>(__builtin_ctz(bits));
       if (chunk.slots[entry].load(std::memory_order_relaxed) != slot) continue;
-      clear_tag(chunk.tags[entry / 8], entry % 8 * 8);
+      add(chunk.tags[entry / 8], -(static_cast<uint64_t>(at.tag) << (entry % 8 * 8)));
       for (uint32_t back = at.chunk; back != position;) {
-        first[back].tags[1].fetch_sub(kOneOverflow, std::memory_order_relaxed);
+        add(first[back].tags[1], -kOneOverflow);
         if (++back == chunks_per_partition_) back = 0;
       }
       return true;

@@ -5,9 +5,9 @@
 // twelve slot numbers. A search reads a chunk, compares its twelve tags at once and goes on only
 // while the count is not zero.
 // Threads: readers take no lock; they see candidates, and verify each by the slot itself. An entry
-// never moves, so a block that is present throughout a search is found. Removal is lock-free (an
-// entry is removed only by the one who took its slot out). Insertion happens under the partition's
-// lock, which also makes "look, then insert" of one key one step.
+// never moves, so a block that is present throughout a search is found. Insertion and removal
+// happen under the partition's lock, which also makes "look, then insert" of one key one step;
+// batches are sorted by partition, so that a batch takes each lock once.
 // Budget: one cache miss a search, no allocation after construction.
 #pragma once
 
@@ -31,6 +31,9 @@ static_assert(sizeof(IndexChunk) == 64);
 
 class PrefixIndex {
  public:
+  static constexpr uint32_t kMaxPartitions = 16;
+  static constexpr size_t kMaxBatch = 64;
+
   // Where a hash begins, computed once and kept for prefetching.
   struct Place {
     uint32_t partition = 0;
@@ -60,9 +63,12 @@ class PrefixIndex {
 
   // The lock under which a key of this place is looked up and inserted as one step.
   [[nodiscard]] Mutex& lock_of(const Place& at) noexcept { return locks_[at.partition].mutex; }
+  // Calls each(i) for every i < n <= kMaxBatch under the lock of places[i], by partition and in order within one.
+  template <class Each>
+  void by_partition(const Place* places, size_t n, Each&& each) KVBM_NO_TSA;
   // Lock: lock_of(at). False when the partition is full.
   [[nodiscard]] bool insert(const Place& at, SlotId slot) noexcept;
-  // Removes the entry that names `slot`; false if there is none. Thread: any, once per entry.
+  // Removes the entry that names `slot`; false if there is none. Lock: lock_of(at).
   bool remove(const Place& at, SlotId slot) noexcept;
 
   [[nodiscard]] size_t bytes() const noexcept;

@@ -1,6 +1,9 @@
 // Tag comparison and search of PrefixIndex, inlined into the lookup loops.
 #pragma once
 
+#include <algorithm>
+
+#include "block/batch_lock.h"
 #include "block/prefix_index.h"
 
 #if defined(__SSE2__)
@@ -39,6 +42,25 @@ bool PrefixIndex::search(const Place& at, Visit&& visit) const noexcept {
     if (++position == chunks_per_partition_) position = 0;
   }
   return false;
+}
+
+template <class Each>
+void PrefixIndex::by_partition(const Place* places, size_t n, Each&& each) {
+  uint8_t start[kMaxPartitions + 1] = {};
+  for (size_t i = 0; i < n; ++i) ++start[places[i].partition + 1];
+  for (uint32_t p = 0; p < kMaxPartitions; ++p) start[p + 1] = static_cast<uint8_t>(start[p + 1] + start[p]);
+  uint8_t next[kMaxPartitions];
+  std::copy_n(start, kMaxPartitions, next);
+  uint8_t order[kMaxBatch];
+  for (size_t i = 0; i < n; ++i) order[next[places[i].partition]++] = static_cast<uint8_t>(i);
+  // Threads begin at different partitions, so that they do not queue behind each other lock by lock.
+  const uint32_t first = n == 0 ? 0 : places[0].partition;
+  for (uint32_t turn = 0; turn < kMaxPartitions; ++turn) {
+    const uint32_t p = (first + turn) % kMaxPartitions;
+    if (start[p] == start[p + 1]) continue;
+    BatchLock lock(locks_[p].mutex);
+    for (uint8_t at = start[p]; at < start[p + 1]; ++at) each(static_cast<size_t>(order[at]));
+  }
 }
 
 }  // namespace kvbm::block

@@ -58,7 +58,7 @@ class PlainFifo final : public policy::EvictionPolicy {
       : facts_(facts), residents_(residents) {}
   [[nodiscard]] std::string_view name() const noexcept override { return "plain-fifo"; }
   void inserted(std::span<const SlotId> slots, uint32_t tick) override {
-    for (const SlotId slot : slots) available(slot, tick);
+    for (size_t i = slots.size(); i > 0; --i) available(slots[i - 1], tick);  // leaves first
   }
   void available(SlotId slot, uint32_t) override {
     facts_[slot].queue = 1;
