@@ -1,7 +1,780 @@
-/* kvbm: see below; the sections grow with the library. */
+/* kvbm.h - keeps and moves the KV cache of large language models.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * THE MODEL
+ *   An inference engine computes, for every token of a prompt, key and value vectors in every layer
+ *   of its model: the KV cache. libkvbm keeps those vectors beyond the memory of the GPU, finds them
+ *   again by content, and brings them back before the engine would have computed them again.
+ *
+ *   block       the KV of a fixed number of consecutive tokens. Its content is named by a 16-byte key.
+ *   namespace   who the key means something to: tenant, model, adapter, geometry, epoch and a secret. Keys of
+ *               different namespaces never match, whatever their tokens.
+ *   shard       which layers and heads of the model the bytes are. Two tensor-parallel ranks use the
+ *               same keys and different shards, and never get each other's bytes.
+ *   component   what kind of state it is, for hybrid models: attention, sliding window, recurrent state.
+ *   tier        where bytes live, fastest first: host memory (tier 0), then disks and plug-ins in the
+ *               order they were configured. Offload moves a block down, onboard moves it up.
+ *   record      a block's bytes of one component and shard, with hashes of every 64 KiB of them. Whatever
+ *               comes back from a tier is checked against them; damage is a miss, never wrong bytes.
+ *
+ * TWO WAYS TO USE IT
+ *   Attached cache: the engine keeps its own paged KV cache. It describes it once (kvbm_cache_attach)
+ *   and calls lookup, load and store with keys and its own block ids.
+ *   Managed pool: the engine lets kvbm own the blocks: allocate, fill, complete, register, look up, release.
+ *
+ * THE LIFE OF A BLOCK IN C
+ *   Reset --allocate--> Partial --complete--> Complete --register--> Registered --last release--> evictable
+ *   A kvbm_block_t names a *hold* on a block, not the block: every allocate, match and clone makes a new
+ *   one, and every hold ends once. Using an ended hold gives KVBM_ERR_STALE, another manager's
+ *   KVBM_ERR_FOREIGN; neither touches memory. A block is evicted only when nothing holds it.
+ *
+ * CONVENTIONS
+ *   1. Functions return kvbm_status_t: 0 done, above 0 accepted or partly done, below 0 failed, in bands
+ *      of 100 that name the remedy. A cache miss is a count, not an error.
+ *   2. Arguments come in the order: subject, inputs (pointer, then count), options, outputs (out_*),
+ *      then a nullable kvbm_error_t that receives the particulars. Outputs are written only on success
+ *      unless said otherwise; out_ counts are always written.
+ *   3. Options structs begin with struct_size. Call the *_options_init function, set what you want, pass it.
+ *      Unset means the default. NULL options mean all defaults. A field that this library does not
+ *      know and that is not zero is refused (KVBM_ERR_UNSUPPORTED), never ignored.
+ *   4. Long-lived objects are opaque pointers, counted inside: releasing them in any order is legal, children
+ *      keep parents alive, NULL is a no-op. KVBM_OWN marks what the caller must release.
+ *   5. Pointers passed in are borrowed for the call. Asynchronous calls copy arrays at submit; the bytes
+ *      of attached caches stay borrowed until the completion is polled, as do item_status arrays.
+ *   6. Sizes are bytes and times nanoseconds, and names say so. Strings are UTF-8 with a final zero byte.
+ *   7. No call aborts, exits, throws, installs a signal handler, or runs a callback on a library thread,
+ *      with two exceptions that say so: the log callback and plug-in tables.
+ *
+ * THREADS
+ *   Each function has a Thread line: "any" may be called concurrently on one object, "one" needs the
+ *   caller to serialise calls on that object. Library threads are named kvbm-*, block all signals and end with
+ *   the context. After fork a child may not use objects of its parent: calls return KVBM_ERR_FORKED.
+ *
+ * STABILITY
+ *   Symbols and struct layouts before KVBM_EXPERIMENTAL keep their meaning within a soname. Values are
+ *   never reused. Formats on disk carry their own versions (docs/formats).
+ */
 #ifndef KVBM_H
 #define KVBM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define KVBM_API
+#elif defined(SWIG)
+#define KVBM_API
+#else
+#define KVBM_API __attribute__((visibility("default")))
+#endif
+/* Marks an output or input whose ownership passes to the receiver. Expands to nothing. */
+#define KVBM_OWN
+
+/* ------------------------------------------------------------------ version */
+
 #define KVBM_VERSION_MAJOR 0
 #define KVBM_VERSION_MINOR 1
 #define KVBM_VERSION_PATCH 0
+/* The version as one number that compares: major * 1000000 + minor * 1000 + patch. */
+#define KVBM_VERSION (KVBM_VERSION_MAJOR * 1000000 + KVBM_VERSION_MINOR * 1000 + KVBM_VERSION_PATCH)
+
+/* The version of the library that runs, in the form of KVBM_VERSION; compare it with the macro to
+ * find a header and a library that do not belong together. Thread: any. Since 0.1. */
+KVBM_API uint32_t kvbm_version(void);
+/* The same as text, "0.1.0". Static; never NULL. Thread: any. Since 0.1. */
+KVBM_API const char *kvbm_version_string(void);
+
+/* ------------------------------------------------------------------- status */
+
+typedef int32_t kvbm_status_t;
+
+enum {
+  KVBM_OK = 0,
+  KVBM_PARTIAL = 1, /* some items of the batch failed; read their statuses */
+  /* -100 .. -199: the call is wrong; fix the caller. */
+  KVBM_ERR_INVALID = -100,
+  KVBM_ERR_STALE = -101,
+  KVBM_ERR_FOREIGN = -102,
+  KVBM_ERR_STATE = -103,
+  KVBM_ERR_FORKED = -104,
+  KVBM_ERR_CONFIG = -105,
+  KVBM_ERR_IN_USE = -106,
+  KVBM_ERR_EXISTS = -107,
+  /* -200 .. -299: no room; release, evict, wait or raise a limit. */
+  KVBM_ERR_NO_ROOM = -200,
+  KVBM_ERR_QUOTA = -201,
+  KVBM_ERR_AGAIN = -202,
+  KVBM_ERR_NO_MEMORY = -203,
+  KVBM_ERR_DISK_FULL = -204,
+  /* -300 .. -399: time, peers and owners; retry, or go elsewhere. */
+  KVBM_ERR_DEADLINE = -300,
+  KVBM_ERR_CANCELLED = -301,
+  KVBM_ERR_OWNER_GONE = -302,
+  KVBM_ERR_CLOSED = -303,
+  /* -400 .. -499: not here or not trustworthy; treat as a miss and compute. */
+  KVBM_ERR_MISS = -400,
+  KVBM_ERR_DAMAGED = -401,
+  KVBM_ERR_MISMATCH = -402,
+  /* -500 .. -599: not available here. */
+  KVBM_ERR_UNSUPPORTED = -500,
+  KVBM_ERR_VERSION = -501,
+  KVBM_ERR_PERMISSION = -502,
+  /* -600 .. -699: the library's or the system's fault. */
+  KVBM_ERR_INTERNAL = -600,
+  KVBM_ERR_IO = -601,
+  KVBM_ERR_TIER_DISABLED = -602
+};
+
+/* The symbolic name of a status, e.g. "KVBM_ERR_NO_ROOM". Static; never NULL. Thread: any. Since 0.1. */
+KVBM_API const char *kvbm_status_name(kvbm_status_t status);
+/* One sentence that says what it means and what to do. Static; never NULL. Thread: any. Since 0.1. */
+KVBM_API const char *kvbm_status_text(kvbm_status_t status);
+
+/* Particulars of a failure. Caller-owned, reusable, nothing to free; every call that takes one accepts NULL. */
+typedef struct kvbm_error {
+  kvbm_status_t status;
+  uint32_t reserved;
+  char message[504]; /* what was refused, why, and what to do; zero-terminated, cut if longer */
+} kvbm_error_t;
+
+/* ------------------------------------------------------------------ handles */
+
+typedef struct kvbm_context kvbm_context_t;
+typedef struct kvbm_queue kvbm_queue_t;
+typedef struct kvbm_geometry kvbm_geometry_t;
+typedef struct kvbm_manager kvbm_manager_t;
+typedef struct kvbm_namespace kvbm_namespace_t;
+typedef struct kvbm_cache kvbm_cache_t;
+typedef struct kvbm_match kvbm_match_t;
+
+/* A hold on a block: hold index, generation and manager, packed. Zero is never valid. */
+typedef uint64_t kvbm_block_t;
+/* A pin: keeps blocks resident for an owner until a deadline. Zero is never valid. */
+typedef uint64_t kvbm_pin_t;
+
+/* The name of a block's content in its namespace (frozen, 16 bytes). */
+typedef struct kvbm_key {
+  uint8_t bytes[16];
+} kvbm_key_t;
+
+/* No deadline. */
+#define KVBM_FOREVER UINT64_MAX
+
+/* ------------------------------------------------------ context and settings */
+
+enum { KVBM_LOG_OFF = 0, KVBM_LOG_ERROR = 1, KVBM_LOG_WARNING = 2, KVBM_LOG_INFO = 3, KVBM_LOG_DEBUG = 4 };
+
+/* Receives one log line. `text` is valid during the call. May be called on any thread, also a
+ * library one; it must not call kvbm. */
+typedef void (*kvbm_log_fn)(void *user, int32_t level, const char *component, const char *text);
+
+/* One setting: the key of a configuration option and its value as text (frozen). */
+typedef struct kvbm_setting {
+  const char *key;   /* e.g. "host.capacity" */
+  const char *value; /* e.g. "8GiB" */
+} kvbm_setting_t;
+
+typedef struct kvbm_context_options {
+  uint32_t struct_size;
+  uint32_t threads;              /* worker threads; 0 = from configuration ("threads", default 2) */
+  const char *config_file;       /* TOML; NULL = $KVBM_CONFIG, else none */
+  const kvbm_setting_t *settings; /* [n_settings] these win over file and environment */
+  size_t n_settings;
+  kvbm_log_fn log;               /* NULL = silent */
+  void *log_user;
+  int32_t log_level;             /* KVBM_LOG_*; 0 with a callback = KVBM_LOG_WARNING */
+  int32_t reserved;
+} kvbm_context_options_t;
+
+/* Fills defaults; struct_size = sizeof(kvbm_context_options_t) as the caller's header has it.
+ * Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_context_options_init(kvbm_context_options_t *out_options, uint32_t struct_size);
+
+/* Creates a context: configuration, worker threads, I/O engine. Configuration is resolved once, here:
+ * defaults, then the TOML file, then KVBM_* of the environment, then `settings`; the later wins.
+ * Errors: KVBM_ERR_CONFIG (unknown key, bad value; the message names key, value and origin),
+ * KVBM_ERR_NO_MEMORY. Thread: any. Blocks: for the reading of one file. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_context_create(const kvbm_context_options_t *options, KVBM_OWN kvbm_context_t **out_context,
+                                           kvbm_error_t *err);
+/* Ends the caller's reference. The context lives until its last child is released. Thread: any. Since 0.1. */
+KVBM_API void kvbm_context_release(kvbm_context_t *context);
+/* Writes the effective configuration as TOML, each value with its origin as a comment. Two-phase: *out_needed is the
+ * length without the final zero byte; `out` may be NULL if capacity is 0; what does not fit is cut and
+ * still zero-terminated. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_context_config(const kvbm_context_t *context, char *out, size_t capacity,
+                                           size_t *out_needed);
+/* Writes the table of all configuration options (key, type, default, meaning) as Markdown. Two-phase as
+ * above. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_config_reference(char *out, size_t capacity, size_t *out_needed);
+
+/* ------------------------------------------------------- queues, completions */
+
+enum {
+  KVBM_OP_STORE = 1,
+  KVBM_OP_LOAD = 2,
+  KVBM_OP_PREFETCH = 3,
+  KVBM_OP_OFFLOAD = 4
+};
+
+/* What became of one accepted submission (frozen, 64 bytes). Every accepted submission gives exactly one, also
+ * when it finished at once, failed or was cancelled; a refused one gives none. */
+typedef struct kvbm_completion {
+  uint64_t user_data;      /* as given at submit */
+  uint64_t operation;      /* as returned by submit */
+  int32_t op;              /* KVBM_OP_* */
+  kvbm_status_t status;    /* KVBM_OK, KVBM_PARTIAL (see item_status), or why nothing was done */
+  uint64_t items_done;     /* blocks done */
+  uint64_t items;          /* blocks asked for */
+  uint64_t bytes;          /* payload bytes moved */
+  uint64_t wait_ns;        /* from submit until work began */
+  uint64_t service_ns;     /* from then until done */
+} kvbm_completion_t;
+
+enum { KVBM_EVENT_STORED = 1, KVBM_EVENT_REMOVED = 2, KVBM_EVENT_CLEARED = 3, KVBM_EVENT_DISABLED = 4 };
+
+/* A block changed its place (frozen, 72 bytes). A move between tiers is a STORED in one and a REMOVED in the
+ * other. */
+typedef struct kvbm_event {
+  uint64_t sequence;   /* from 1, without gaps; a gap seen by a reader means events were lost */
+  int32_t kind;        /* KVBM_EVENT_* */
+  uint32_t tier;       /* 0 = host */
+  uint8_t namespace_id[16];
+  kvbm_key_t key;
+  kvbm_key_t parent;   /* zero bytes = none or unknown */
+  uint32_t component;
+  uint32_t reserved;
+} kvbm_event_t;
+
+/* Creates a queue for at most `depth` operations in flight (1 to 65,536). Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_queue_create(kvbm_context_t *context, uint32_t depth, KVBM_OWN kvbm_queue_t **out_queue,
+                                         kvbm_error_t *err);
+/* Ends the caller's reference; operations in flight still finish, their completions are dropped. Thread: any.
+ * Blocks: no. Since 0.1. */
+KVBM_API void kvbm_queue_release(kvbm_queue_t *queue);
+/* A file descriptor that polls readable while completions or events wait. Owned by the queue: do not read
+ * or close it. Thread: any. Since 0.1. */
+KVBM_API int kvbm_queue_fd(const kvbm_queue_t *queue);
+/* Takes up to `capacity` completions and returns how many. Never blocks. Thread: any. Since 0.1. */
+KVBM_API size_t kvbm_queue_poll(kvbm_queue_t *queue, kvbm_completion_t *out_completions, size_t capacity);
+/* As poll, but waits up to timeout_ns for the first one; 0 after the timeout. Thread: any. Since 0.1. */
+KVBM_API size_t kvbm_queue_wait(kvbm_queue_t *queue, kvbm_completion_t *out_completions, size_t capacity,
+                                uint64_t timeout_ns);
+/* Asks that an operation ends early. Its completion still comes (KVBM_ERR_CANCELLED, or what it had become)
+ * and until then its memory stays borrowed. KVBM_ERR_STALE if it has completed. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_queue_cancel(kvbm_queue_t *queue, uint64_t operation);
+/* Takes up to `capacity` block events (kvbm_manager_subscribe) and returns how many. Never blocks. When the reader
+ * is slower than the writer the oldest are lost and the sequence shows it. Thread: any. Since 0.1. */
+KVBM_API size_t kvbm_queue_poll_events(kvbm_queue_t *queue, kvbm_event_t *out_events, size_t capacity);
+
+/* ---------------------------------------------- geometry, shards, arrangements */
+
+enum {
+  KVBM_ELEMENT_BYTES = 0, /* opaque */
+  KVBM_ELEMENT_BF16 = 1,
+  KVBM_ELEMENT_FP16 = 2,
+  KVBM_ELEMENT_FP32 = 3,
+  KVBM_ELEMENT_FP8_E4M3 = 4,
+  KVBM_ELEMENT_FP8_E5M2 = 5,
+  KVBM_ELEMENT_INT8 = 6
+};
+
+enum {
+  KVBM_COMPONENT_ATTENTION = 0, /* K and V of every token */
+  KVBM_COMPONENT_WINDOW = 1,    /* K and V; only the last window_tokens matter */
+  KVBM_COMPONENT_LATENT = 2,    /* one latent row per token (MLA) */
+  KVBM_COMPONENT_STATE = 3      /* a recurrent state; only the last block's matters */
+};
+
+/* One component of the model, whole: all layers and heads, before sharding (frozen, 48 bytes). */
+typedef struct kvbm_component {
+  uint32_t kind;          /* KVBM_COMPONENT_* */
+  uint32_t element;       /* KVBM_ELEMENT_* */
+  uint32_t layers;        /* layers that have this component */
+  uint32_t heads;         /* KV heads in all; 1 for latent and state */
+  uint32_t head_dim;      /* elements of a head's row; the latent's width; unused for state */
+  uint32_t window_tokens; /* WINDOW only */
+  uint64_t state_bytes;   /* STATE only: bytes per layer and block */
+  uint64_t reserved[2];   /* zero */
+} kvbm_component_t;
+
+/* Which part of a component a record holds (frozen, 16 bytes). All zero = all layers and heads. */
+typedef struct kvbm_shard {
+  uint16_t first_layer;
+  uint16_t layers;
+  uint16_t first_head;
+  uint16_t heads;
+  uint16_t replicated; /* 1: every rank of the group holds the same (MLA latents) */
+  uint16_t reserved[3];
+} kvbm_shard_t;
+
+/* Creates a geometry: model facts and the tokens of one engine block. `units` engine blocks make one stored
+ * block (1 = the same; 16 with 16-token blocks = 256-token records). Errors: KVBM_ERR_INVALID naming the component and
+ * field. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_geometry_create(uint32_t tokens_per_block, uint32_t units,
+                                            const kvbm_component_t *components, size_t n_components,
+                                            KVBM_OWN kvbm_geometry_t **out_geometry, kvbm_error_t *err);
+KVBM_API void kvbm_geometry_release(kvbm_geometry_t *geometry);
+/* The 64-bit fingerprint that is part of the namespace (formula: docs/formats). Thread: any. Since 0.1. */
+KVBM_API uint64_t kvbm_geometry_fingerprint(const kvbm_geometry_t *geometry);
+/* Payload bytes of one record of that component and shard (NULL = all of it). Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_geometry_record_bytes(const kvbm_geometry_t *geometry, uint32_t component,
+                                                  const kvbm_shard_t *shard, uint64_t *out_bytes);
+
+/* ----------------------------------------------------------------- managers */
+
+enum { KVBM_ADMIT_ALL = 0, KVBM_ADMIT_ON_EVICTION = 1, KVBM_ADMIT_AFTER_USES = 2, KVBM_ADMIT_FREQUENCY = 3 };
+enum { KVBM_QUOTA_EVICT = 0, KVBM_QUOTA_REJECT = 1 };
+
+/* How often and how a plug-in is asked; see "plug-in tiers". */
+typedef struct kvbm_tier_table kvbm_tier_table_t;
+typedef struct kvbm_policy_table kvbm_policy_table_t;
+
+/* A tier below host memory (frozen, 128 bytes). */
+typedef struct kvbm_tier {
+  const char *path;               /* directory of a disk tier; NULL for a plug-in */
+  const kvbm_tier_table_t *table; /* a plug-in tier; NULL for a disk */
+  void *table_user;               /* handed to the table's functions */
+  uint64_t capacity_bytes;        /* hard cap of everything in the tier's directory */
+  uint64_t write_bytes_per_s;     /* bandwidth cap of offload into it; 0 = none */
+  uint64_t read_bytes_per_s;      /* bandwidth cap of onboard from it; 0 = none */
+  uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the tier above come here */
+  uint32_t admission_uses;        /* AFTER_USES: n; FREQUENCY: threshold */
+  uint64_t reserved[9];           /* zero */
+} kvbm_tier_t;
+
+typedef struct kvbm_manager_options {
+  uint32_t struct_size;
+  uint32_t flags;                /* zero */
+  uint64_t block_bytes;          /* largest payload of a record; 0 = configuration "host.block_bytes" */
+  uint64_t host_capacity_bytes;  /* host tier, record heads included; 0 = configuration "host.capacity" */
+  const char *host_file;         /* keep host blocks in this tmpfs or hugetlbfs file over restarts; NULL = anonymous */
+  const char *policy;            /* eviction policy; NULL = configuration "host.policy" (default "prefix") */
+  const kvbm_policy_table_t *policy_table; /* the caller's own policy instead; NULL = none */
+  void *policy_user;
+  const kvbm_tier_t *tiers;      /* [n_tiers], fastest first; NULL = configuration [[tier]] */
+  size_t n_tiers;
+} kvbm_manager_options_t;
+
+KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_options, uint32_t struct_size);
+
+/* Creates a manager: one owner of one set of tiers. Maps the host tier, opens and recovers the tiers below.
+ * Errors: KVBM_ERR_CONFIG (a capacity smaller than one block, an impossible size), KVBM_ERR_IN_USE (a tier
+ * directory has another owner; the message names its process), KVBM_ERR_VERSION (a directory of a newer format),
+ * KVBM_ERR_NO_MEMORY, KVBM_ERR_IO, KVBM_ERR_PERMISSION. Thread: any. Blocks: for mapping and recovery. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_create(kvbm_context_t *context, const kvbm_manager_options_t *options,
+                                           KVBM_OWN kvbm_manager_t **out_manager, kvbm_error_t *err);
+/* Ends the caller's reference. When the last of manager, namespaces, caches and matches goes, work in flight is
+ * finished and the tiers are closed; what was acknowledged is found again. Thread: any. Blocks: until closed. */
+KVBM_API void kvbm_manager_release(kvbm_manager_t *manager);
+/* Forgets every block of every tier that nothing holds; held ones vanish from lookups and go when released.
+ * Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t *err);
+/* Waits until nothing is queued or in flight, offloads included, and what the tiers acknowledged is durable.
+ * KVBM_ERR_DEADLINE if it takes longer. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
+
+/* --------------------------------------------------------------- namespaces */
+
+typedef struct kvbm_namespace_options {
+  uint32_t struct_size;
+  uint32_t quota_mode;            /* KVBM_QUOTA_*: what a store does when the quota is used up */
+  const char *tenant;             /* NULL = "" */
+  const char *model;              /* required: weights, revision, element type; what makes KV comparable */
+  const char *adapter;            /* LoRA and the like; NULL = none */
+  const kvbm_geometry_t *geometry; /* NULL = opaque blocks */
+  const uint8_t *secret;          /* [32] from the operator, never from a request; NULL = zeroes (one tenant) */
+  uint64_t epoch;                 /* at least this epoch; the tiers may know a higher one */
+  uint64_t quota_bytes;           /* host bytes this namespace may use; 0 = no quota */
+} kvbm_namespace_options_t;
+
+KVBM_API kvbm_status_t kvbm_namespace_options_init(kvbm_namespace_options_t *out_options, uint32_t struct_size);
+/* Opens a namespace of a manager. The same options give the same namespace id on every machine.
+ * Thread: any. Blocks: for reading the tiers' epochs. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_namespace_open(kvbm_manager_t *manager, const kvbm_namespace_options_t *options,
+                                           KVBM_OWN kvbm_namespace_t **out_namespace, kvbm_error_t *err);
+KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
+/* Copies the 16-byte namespace id (it changes with the epoch). Thread: any. Since 0.1. */
+KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
+/* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
+ * returns. Keys made before do not match any more: make them again. Thread: any. Blocks: one write per tier. */
+KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
+/* Forgets this namespace's blocks in every tier; keys stay valid. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t *ns, kvbm_error_t *err);
+/* Changes the quota; lowering it evicts what nothing holds. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_namespace_set_quota(kvbm_namespace_t *ns, uint64_t quota_bytes, uint32_t quota_mode);
+
+/* --------------------------------------------------------------------- keys */
+
+/* Bytes that make a block more than its tokens: LoRA, multimodal hashes, cache salt (frozen, 16 bytes). */
+typedef struct kvbm_extra {
+  const uint8_t *data; /* NULL with bytes = 0: none for this block */
+  size_t bytes;
+} kvbm_extra_t;
+
+/* Keys of consecutive full blocks of `block_tokens` tokens, each depending on all before it: the names to use for
+ * prefix caching. `previous` is the key of the block before, NULL at the start of a prompt. A partial last block
+ * gets none. `extras` is NULL or has one entry per full block. *out_n is the number of full blocks; at most
+ * `capacity` keys are written. Formula: docs/formats. Errors: KVBM_ERR_INVALID. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_key_chain(const kvbm_namespace_t *ns, const kvbm_key_t *previous, const uint32_t *tokens,
+                                      size_t n_tokens, uint32_t block_tokens, const kvbm_extra_t *extras,
+                                      kvbm_key_t *out_keys, size_t capacity, size_t *out_n);
+/* Keys of full blocks by their own tokens alone, wherever they stand. A block stored under such a key carries the
+ * position it was computed at (kvbm_store_options_t); loading it elsewhere is a miss unless allowed. */
+KVBM_API kvbm_status_t kvbm_key_content(const kvbm_namespace_t *ns, const uint32_t *tokens, size_t n_tokens,
+                                        uint32_t block_tokens, const kvbm_extra_t *extras, kvbm_key_t *out_keys,
+                                        size_t capacity, size_t *out_n);
+/* Keys from an engine's own hashes: `hashes` is [n][hash_bytes], hash_bytes 1 to 64. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t *ns, const uint8_t *hashes, size_t hash_bytes,
+                                            size_t n, kvbm_key_t *out_keys);
+
+/* ------------------------------------------------------------ managed pools */
+
+/* What part of the namespace's records a call means. NULL = component 0 and the whole model. */
+typedef struct kvbm_part {
+  uint32_t component; /* index into the geometry's components */
+  uint32_t reserved;
+  kvbm_shard_t shard;
+} kvbm_part_t;
+
+/* Memory of a block (frozen, 24 bytes). */
+typedef struct kvbm_view {
+  void *data;     /* writable only while the block is Partial and the hold is yours alone */
+  uint64_t bytes; /* block_bytes of the manager while Partial, then what was completed */
+  uint64_t slot;  /* position in the host tier, stable while held */
+} kvbm_view_t;
+
+/* Takes n Partial blocks, all or none, evicting what nothing holds if need be. Up to `evicted_capacity` keys of evicted
+ * blocks are written; *out_n_evicted counts them all (both may be NULL). The bytes of a new block are undefined.
+ * Errors: KVBM_ERR_NO_ROOM (everything is held), KVBM_ERR_QUOTA. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_namespace_t *ns, size_t n_blocks,
+                                             kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
+                                             size_t evicted_capacity, size_t *out_n_evicted);
+/* Partial -> Complete: the bytes are final. `bytes` is [n_blocks] payload lengths, NULL = block_bytes each. The old
+ * holds end and new ones take their place in inout_blocks. All or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN,
+ * KVBM_ERR_STATE. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_complete(kvbm_manager_t *manager, kvbm_block_t *inout_blocks, size_t n_blocks,
+                                             const uint64_t *bytes);
+
+enum { KVBM_DUPLICATE_REUSE = 0, KVBM_DUPLICATE_KEEP = 1 };
+
+typedef struct kvbm_register_options {
+  uint32_t struct_size;
+  uint32_t duplicates;      /* REUSE: a key that is there already gives its block and frees yours; KEEP: yours stays
+                               private until released, and does not become findable */
+  const kvbm_part_t *part;  /* NULL = component 0, whole model */
+  const kvbm_key_t *parent; /* key before the first; NULL = none */
+  uint32_t unchained;       /* 1: keys are not a prefix in order; blocks have no parents */
+  uint32_t priority;        /* KVBM_PRIORITY_* */
+  kvbm_status_t *item_status; /* [n_blocks] KVBM_OK or KVBM_ERR_EXISTS (reused or kept private); NULL = not wanted */
+} kvbm_register_options_t;
+
+enum { KVBM_PRIORITY_NORMAL = 0, KVBM_PRIORITY_ONE_SHOT = 1, KVBM_PRIORITY_CONTINUES = 2, KVBM_PRIORITY_KEEP = 3 };
+
+KVBM_API kvbm_status_t kvbm_register_options_init(kvbm_register_options_t *out_options, uint32_t struct_size);
+/* Complete -> Registered: findable by key from now on, read-only. keys is [n_blocks], a prefix in order unless
+ * options say otherwise. Old holds end, new ones take their place. Lower tiers receive the blocks as their admission
+ * says. All blocks are checked before any is changed. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_register(kvbm_manager_t *manager, kvbm_namespace_t *ns, kvbm_block_t *inout_blocks,
+                                             const kvbm_key_t *keys, size_t n_blocks,
+                                             const kvbm_register_options_t *options);
+
+/* Where the bytes of held blocks are. Valid until the hold ends. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_block_view(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
+                                       kvbm_view_t *out_views);
+/* One more hold on each (Registered blocks only). Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_block_clone(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
+                                        kvbm_block_t *out_blocks);
+/* Ends holds. A Partial or Complete block goes back to the pool; a Registered one stays findable and becomes evictable with
+ * its last hold. Every valid hold is ended even if others of the batch are not valid. Errors: KVBM_ERR_STALE,
+ * KVBM_ERR_FOREIGN. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_block_release(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks);
+/* Weak references: they do not keep a block. Upgrade gives a new hold, or 0 where the block has gone. The weak hold
+ * itself is released like any other. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_block_downgrade(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
+                                            kvbm_block_t *out_weak);
+KVBM_API kvbm_status_t kvbm_block_upgrade(kvbm_manager_t *manager, const kvbm_block_t *weak, size_t n_blocks,
+                                          kvbm_block_t *out_blocks);
+
+/* ------------------------------------------------------- lookup and matches */
+
+enum { KVBM_LOOKUP_PREFIX = 0, KVBM_LOOKUP_EACH = 1, KVBM_LOOKUP_ANY = 2 };
+
+typedef struct kvbm_lookup_options {
+  uint32_t struct_size;
+  uint32_t mode;            /* KVBM_LOOKUP_*: the longest prefix; each key by itself; the first that is there */
+  const kvbm_part_t *parts; /* [n_parts] what must be there for a hit: all of them. NULL = component 0, whole model */
+  size_t n_parts;
+  uint32_t host_only;       /* 1: look in the host tier alone */
+  uint32_t no_use;          /* 1: do not count as a use */
+} kvbm_lookup_options_t;
+
+KVBM_API kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t *out_options, uint32_t struct_size);
+/* Finds blocks in every tier, from memory alone. *out_n is the number of leading keys that hit (PREFIX), the
+ * number that hit at all (EACH), 0 or 1 (ANY). What hit is held by the match until it is released; with *out_n = 0
+ * *out_match is NULL. Of several parts, a window component need only have the blocks its window reaches, and
+ * a state component the last. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_lookup(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
+                                           size_t n_keys, const kvbm_lookup_options_t *options,
+                                           KVBM_OWN kvbm_match_t **out_match, size_t *out_n);
+
+/* One key of a match (frozen, 32 bytes). */
+typedef struct kvbm_match_item {
+  uint32_t tier;         /* the slowest tier that a part of it must come from; KVBM_NO_TIER = missed (EACH, ANY) */
+  uint32_t parts_needed; /* bit i: part i is needed and there */
+  uint64_t bytes;        /* payload bytes to move for it */
+  uint64_t below_bytes;  /* of these, bytes that are not in the host tier yet */
+  uint64_t reserved;
+} kvbm_match_item_t;
+#define KVBM_NO_TIER UINT32_MAX
+
+/* Keys the match was made from, hits or not. Thread: any. Since 0.1. */
+KVBM_API size_t kvbm_match_count(const kvbm_match_t *match);
+/* What is known of keys [first, first + n). Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_match_items(const kvbm_match_t *match, size_t first, size_t n,
+                                        kvbm_match_item_t *out_items);
+/* New holds on part `part` of keys [first, first + n); 0 where it is not in the host tier. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_match_blocks(kvbm_match_t *match, uint32_t part, size_t first, size_t n,
+                                         kvbm_block_t *out_blocks);
+KVBM_API void kvbm_match_release(kvbm_match_t *match);
+
+/* ----------------------------------------------------------- attached caches */
+
+enum {
+  KVBM_FORM_NHD = 0,          /* a tensor per layer and plane: [block][token][head][dim] */
+  KVBM_FORM_HND = 1,          /* a tensor per layer and plane: [block][head][token][dim] */
+  KVBM_FORM_PLANES_NHD = 2,   /* a tensor per layer: [K,V][block][token][head][dim] */
+  KVBM_FORM_PLANES_HND = 3,   /* a tensor per layer: [K,V][block][head][token][dim] */
+  KVBM_FORM_BLOCKS_NHD = 4,   /* a tensor per layer: [block][K,V][token][head][dim] */
+  KVBM_FORM_BLOCKS_HND = 5,   /* a tensor per layer: [block][K,V][head][token][dim] */
+  KVBM_FORM_PACKED_NHD = 6,   /* a tensor per layer: [block][token][head][K dim, V dim] */
+  KVBM_FORM_PACKED_HND = 7,   /* a tensor per layer: [block][head][token][K dim, V dim] */
+  KVBM_FORM_BLOCK_FIRST_NHD = 8, /* one tensor: [block][layer][K,V][token][head][dim] */
+  KVBM_FORM_BLOCK_FIRST_HND = 9, /* one tensor: [block][layer][K,V][head][token][dim] */
+  KVBM_FORM_LAYER_FIRST_NHD = 10, /* one tensor: [layer][K,V][block][token][head][dim] */
+  KVBM_FORM_LAYER_FIRST_HND = 11, /* one tensor: [layer][K,V][block][head][token][dim] */
+  KVBM_FORM_OPAQUE = 12       /* n tensors: [block][bytes]; a record is their pages one after the other */
+};
+
+/* A tensor of the engine (frozen, 32 bytes). */
+typedef struct kvbm_tensor {
+  void *data;             /* host memory; stays the caller's, must outlive the cache */
+  uint64_t bytes;         /* its whole extent: nothing outside is ever touched */
+  uint64_t block_stride;  /* bytes from a block to the next; 0 = dense as the form says */
+  uint64_t page_bytes;    /* OPAQUE: bytes of a block in this tensor; else 0 */
+} kvbm_tensor_t;
+
+/* How the engine holds one part of the model (frozen, 64 bytes). */
+typedef struct kvbm_cache_part {
+  kvbm_part_t part;             /* 24 bytes: which component and shard */
+  uint32_t form;                /* KVBM_FORM_* */
+  uint32_t reserved;
+  const kvbm_tensor_t *tensors; /* [n_tensors] in the order [layer] or [layer][K,V], as the form says */
+  size_t n_tensors;
+  uint64_t reserved2[2];
+} kvbm_cache_part_t;
+
+typedef struct kvbm_cache_options {
+  uint32_t struct_size;
+  uint32_t n_blocks;              /* engine blocks in the tensors; ids are [0, n_blocks) */
+  const kvbm_cache_part_t *parts; /* [n_parts] */
+  size_t n_parts;
+} kvbm_cache_options_t;
+
+KVBM_API kvbm_status_t kvbm_cache_options_init(kvbm_cache_options_t *out_options, uint32_t struct_size);
+/* Describes an engine's paged cache once. Errors: KVBM_ERR_INVALID naming the part, tensor, what the layout needs
+ * and what is there; KVBM_ERR_UNSUPPORTED. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns,
+                                         const kvbm_cache_options_t *options, KVBM_OWN kvbm_cache_t **out_cache,
+                                         kvbm_error_t *err);
+/* Waits for operations that touch the tensors, then forgets them. Thread: any. Blocks: yes. Since 0.1. */
+KVBM_API void kvbm_cache_release(kvbm_cache_t *cache);
+/* kvbm_manager_lookup with the cache's own parts. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_lookup(kvbm_cache_t *cache, const kvbm_key_t *keys, size_t n_keys,
+                                         KVBM_OWN kvbm_match_t **out_match, size_t *out_n);
+
+/* The position a block under a content key was computed at (frozen, 24 bytes). */
+typedef struct kvbm_position {
+  uint64_t first_token;
+  uint64_t rotation;     /* fingerprint of the rotary parameters, of the caller's choosing */
+  uint64_t left_context; /* fingerprint of what stood before; 0 = nothing */
+} kvbm_position_t;
+
+typedef struct kvbm_store_options {
+  uint32_t struct_size;
+  uint32_t priority;            /* KVBM_PRIORITY_* */
+  const kvbm_key_t *parent;     /* key before the first; NULL = none */
+  uint32_t unchained;           /* 1: keys are not a prefix in order */
+  uint32_t reserved;
+  const kvbm_position_t *positions; /* [n_keys] content keys only; NULL = none */
+  uint64_t timeout_ns;          /* KVBM_FOREVER by default; what is not in place by then is KVBM_ERR_DEADLINE */
+  kvbm_status_t *item_status;   /* [n_keys] written before the completion can be polled; NULL = not wanted */
+  uint64_t *out_operation;      /* for kvbm_queue_cancel; NULL = not wanted */
+} kvbm_store_options_t;
+
+KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options, uint32_t struct_size);
+/* Copies engine blocks into the host tier under their keys, hashing on the way; visible when complete, never before.
+ * block_ids is [n_keys * units]. A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until
+ * done and returns the result; else returns KVBM_OK when accepted, and the tensors stay borrowed until the completion.
+ * Errors at submit: KVBM_ERR_INVALID (a block id out of range, named by its index), KVBM_ERR_AGAIN. Per item:
+ * KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,
+                                        size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,
+                                        uint64_t user_data);
+
+typedef struct kvbm_load_options {
+  uint32_t struct_size;
+  uint32_t first_key;          /* skip this many keys of the match */
+  uint32_t any_position;       /* 1: content-keyed blocks may be used at any position (the caller re-rotates) */
+  uint32_t first_layer;        /* load only layers [first_layer, first_layer + n_layers) of the part's shard */
+  uint32_t n_layers;           /* 0 = all */
+  uint32_t keep_below;         /* 1: do not keep blocks from lower tiers in the host tier */
+  const kvbm_position_t *positions; /* [n_keys] where the blocks will stand; content keys only */
+  uint64_t timeout_ns;         /* KVBM_FOREVER by default */
+  kvbm_status_t *item_status;  /* [n_keys] */
+  uint64_t *out_operation;
+} kvbm_load_options_t;
+
+KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, uint32_t struct_size);
+/* Brings matched blocks into the engine's blocks, every byte verified on the way. Keys of the match starting at
+ * first_key are taken in order; block_ids is [n_block_ids], `units` ids a key; the last key may have fewer, then only its
+ * leading units are loaded. An item that fails (KVBM_ERR_MISS, _DAMAGED, _MISMATCH, _DEADLINE, ...) leaves its engine
+ * blocks undefined and is never reported as loaded: compute it. At the deadline the completion comes at once and the
+ * tensors are no longer written to. queue as for store. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
+                                       size_t n_block_ids, const kvbm_load_options_t *options, kvbm_queue_t *queue,
+                                       uint64_t user_data);
+
+/* ---------------------------------------------------- care of what is cached */
+
+/* Brings blocks up into the host tier so that a later load is quick. Keys that are nowhere are ignored. queue as for
+ * store. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
+                                             const kvbm_key_t *keys, size_t n_keys, kvbm_queue_t *queue,
+                                             uint64_t user_data);
+/* Copies host blocks to tier `tier` (1 = the first below) now, whatever its admission says. Completes when they are
+ * there. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
+                                            const kvbm_key_t *keys, size_t n_keys, uint32_t tier, kvbm_queue_t *queue,
+                                            uint64_t user_data);
+/* Forgets blocks in every tier. *out_n counts those that were in the host tier (may be NULL). Thread: any. */
+KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
+                                         const kvbm_key_t *keys, size_t n_keys, size_t *out_n);
+/* Tells the policies what is known of blocks (KVBM_PRIORITY_*). Absent keys are ignored. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
+                                         const kvbm_key_t *keys, size_t n_keys, uint32_t priority);
+/* Keeps host blocks resident for `owner` (any number of the caller's choosing) until timeout_ns from now or until
+ * unpinned. The leading keys that are there are pinned; *out_n says how many; with 0 the pin is 0. Thread: any. */
+KVBM_API kvbm_status_t kvbm_manager_pin(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
+                                        const kvbm_key_t *keys, size_t n_keys, uint64_t owner, uint64_t timeout_ns,
+                                        kvbm_pin_t *out_pin, size_t *out_n);
+KVBM_API kvbm_status_t kvbm_manager_unpin(kvbm_manager_t *manager, kvbm_pin_t pin);
+/* Ends every pin of an owner, as when it has died. *out_n counts them (may be NULL). Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t *manager, uint64_t owner, size_t *out_n);
+
+/* ------------------------------------------------------------ seeing it work */
+
+/* Counters of one tier (frozen, 160 bytes). Tiers sum to the total. */
+typedef struct kvbm_tier_stats {
+  uint64_t capacity_bytes, used_bytes, blocks, payload_bytes;
+  uint64_t hits, hit_bytes, misses;   /* keys that lookups found here first; keys found in no tier count on the last */
+  uint64_t stores, store_bytes;       /* blocks that came in */
+  uint64_t loads, load_bytes;         /* blocks that went out, verified */
+  uint64_t evictions, damaged, errors;
+  uint64_t metadata_bytes;
+  uint64_t disabled;                  /* 1 after a fault that took it out of service */
+  uint64_t reserved[4];
+} kvbm_tier_stats_t;
+
+typedef struct kvbm_manager_stats {
+  uint32_t struct_size;
+  uint32_t n_tiers;            /* host included */
+  uint64_t lookups, keys_looked_up, keys_hit;
+  uint64_t holds, pins, matches; /* live now */
+  uint64_t operations_in_flight;
+  uint64_t stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures;
+  kvbm_tier_stats_t tiers[8];
+} kvbm_manager_stats_t;
+
+/* Fills the struct; set struct_size first. Cheap. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_stats(kvbm_manager_t *manager, kvbm_manager_stats_t *out_stats);
+/* All metrics as Prometheus text exposition. Two-phase as kvbm_context_config. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_metrics(kvbm_manager_t *manager, char *out, size_t capacity, size_t *out_needed);
+/* Sends block events to a queue (NULL = stop). One queue per manager. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t *manager, kvbm_queue_t *queue);
+
+/* One live block or stored record (frozen, 64 bytes). */
+typedef struct kvbm_scan_row {
+  kvbm_key_t key;
+  uint8_t namespace_id[16];
+  uint64_t bytes;
+  uint32_t tier;
+  uint32_t component;
+  uint32_t uses;
+  uint32_t holds;
+  uint32_t pins;
+  uint32_t age_ticks; /* requests since its last use */
+} kvbm_scan_row_t;
+
+/* Reads a page of what is there without stopping any work. *inout_cursor is 0 to begin and 0 again at the end; blocks that
+ * come and go during the walk may or may not be seen, others exactly once. *out_n rows are written. Thread: any. */
+KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inout_cursor, kvbm_scan_row_t *out_rows,
+                                         size_t capacity, size_t *out_n);
+
+/* ------------------------------------------------------------- plug-in tiers */
+
+/* One item of a plug-in's put or get (frozen, 64 bytes). A record is opaque to the plug-in: it keeps `head` and
+ * `payload` and gives them back byte for byte. kvbm checks everything that comes back. */
+typedef struct kvbm_tier_item {
+  uint8_t identity[32]; /* the name to store it under: unique per record content, safe as a file name in hex */
+  void *head;           /* put: read it; get: fill it */
+  void *payload;
+  uint32_t head_bytes;    /* put: length; get: room, then set to the length */
+  uint32_t reserved;
+  uint64_t payload_bytes; /* likewise */
+} kvbm_tier_item_t;
+
+/* A storage tier in C. Functions are called on threads of the library's, several at a time, and may block for as long as
+ * the deadline allows; a table that hangs, lies or answers twice is contained: its answers are checked, late and second ones
+ * are ignored, and after repeated faults the tier is disabled. */
+struct kvbm_tier_table {
+  uint32_t struct_size;
+  uint32_t concurrency; /* calls at a time; 0 = 1 */
+  const char *name;
+  /* Fill out_present[i] with 1 or 0 and out_payload_bytes[i], out_head_bytes[i] where present. From memory, quick. */
+  void (*find)(void *user, const uint8_t (*identities)[32], size_t n, uint8_t *out_present, uint32_t *out_head_bytes,
+               uint64_t *out_payload_bytes);
+  /* Store or fetch n items; out_status[i] = KVBM_OK or an error. Return when all are decided. */
+  void (*put)(void *user, const kvbm_tier_item_t *items, size_t n, uint64_t timeout_ns, kvbm_status_t *out_status);
+  void (*get)(void *user, kvbm_tier_item_t *inout_items, size_t n, uint64_t timeout_ns, kvbm_status_t *out_status);
+  void (*erase)(void *user, const uint8_t (*identities)[32], size_t n);
+  /* Capacity and use in bytes, records. Any pointer is valid. */
+  void (*stats)(void *user, uint64_t *out_capacity_bytes, uint64_t *out_used_bytes, uint64_t *out_records);
+};
+
+/* ------------------------------------------------------------------ policies */
+
+/* An eviction policy in C. All calls are serialised. Slots are numbers in [0, n_slots). A slot that evict returns and that
+ * kvbm_may_evict refuses is put back and counted; a policy that returns nothing usable is helped out by scanning. */
+struct kvbm_policy_table {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const char *name;
+  void *(*create)(void *user, uint32_t n_slots);
+  void (*destroy)(void *policy);
+  void (*inserted)(void *policy, const uint32_t *slots, const uint64_t *names, size_t n, uint32_t tick);
+  void (*used)(void *policy, const uint32_t *slots, size_t n, uint32_t tick);
+  /* Choose and forget one slot for which may_evict(asker, slot) is nonzero; UINT32_MAX = none. */
+  uint32_t (*evict)(void *policy, int (*may_evict)(const void *asker, uint32_t slot), const void *asker, uint32_t tick);
+  void (*erased)(void *policy, uint32_t slot);
+};
+
+#ifdef __cplusplus
+}
 #endif
+
+#endif /* KVBM_H */

@@ -1,0 +1,259 @@
+// Construction, lookups, references. Budget: per block no lock, no allocation, no system call.
+#include "block/block_table.h"
+
+#include <algorithm>
+
+#include "block/batch_lock.h"
+#include "block/woken.h"
+
+namespace kvbm::block {
+namespace {
+
+// Above this count of references or children a slot takes no more, far enough from the field's
+// end that threads which looked before they added cannot overflow it.
+constexpr uint32_t kMaxReferences = 0xFFFFFF - 0xFFFF;
+
+void prefetch_for_write(const void* p) noexcept { __builtin_prefetch(p, 1); }
+
+}  // namespace
+
+Result<std::unique_ptr<BlockTable>> BlockTable::create(const Options& options) {
+  if (options.slots == 0) return Status(Code::bad_config, "a block table needs at least one slot");
+  if (options.slots == kNoSlot) return Status(Code::bad_config, "a block table has at most 2^32 - 2 slots");
+  if (options.make == nullptr) return Status(Code::bad_config, "a block table needs a policy factory");
+  std::unique_ptr<BlockTable> table(new BlockTable(options));
+  auto policy = options.make(options.policy, std::span(table->facts_.get(), options.slots), *table);
+  if (policy == nullptr) return Status(Code::bad_config, "no eviction policy has this name", options.policy);
+  table->hears_uses_.store(policy->hears_uses(), std::memory_order_relaxed);
+  {
+    MutexLock lock(table->pool_);
+    table->shared_ = std::move(policy);
+  }
+  return table;
+}
+
+BlockTable::BlockTable(const Options& options)
+    : slot_count_(options.slots),
+      policy_name_(options.policy),
+      make_policy_(options.make),
+      table_(std::make_unique<Slot[]>(options.slots)),
+      meta_(std::make_unique<SlotMeta[]>(options.slots)),
+      facts_(std::make_unique<policy::Facts[]>(options.slots)),
+      index_(options.slots) {
+  MutexLock lock(pool_);
+  accounts_.resize(1);
+  accounts_[kSharedAccount].exists = true;
+  for (SlotId slot = slot_count_; slot-- > 0;) {
+    facts_[slot].next = free_head_;
+    free_head_ = slot;
+  }
+  counters_.slots = counters_.free = slot_count_;
+}
+
+BlockTable::~BlockTable() = default;
+
+void BlockTable::prepare(FamilyId family, std::span<const Key> keys, Search* out) const noexcept {
+  for (size_t i = 0; i < keys.size(); ++i) {
+    out[i].low = keys[i].low();
+    out[i].high = keys[i].high();
+    out[i].place = index_.place(out[i].low, family);
+    index_.prefetch(out[i].place);
+  }
+}
+
+bool BlockTable::take(SlotId slot, const Search& key, FamilyId family) noexcept {
+  Slot& at = table_[slot];
+  uint64_t bits = at.word.load(std::memory_order_relaxed);
+  if (!at.is(key.low, key.high, family)) return false;
+  do {
+    const SlotWord now(bits);
+    if (!now.findable() || now.references() >= kMaxReferences) return false;
+  } while (!at.word.compare_exchange_weak(bits, bits + SlotWord::kOneReference, std::memory_order_acquire,
+                                          std::memory_order_relaxed));
+  // What was compared may have been an earlier block of the slot; from here on it stays.
+  if (at.is(key.low, key.high, family)) return true;
+  drop({&slot, 1}, SlotWord::kOneReference, 0);
+  return false;
+}
+
+SlotId BlockTable::find_and_take(const Search& key, FamilyId family) noexcept {
+  SlotId found = kNoSlot;
+  index_.search(key.place, [&](SlotId slot) {
+    if (!take(slot, key, family)) return false;
+    found = slot;
+    return true;
+  });
+  return found;
+}
+
+void BlockTable::note_use(SlotId slot, uint32_t tick) noexcept {
+  policy::Facts& facts = facts_[slot];
+  facts.last_use.store(tick, std::memory_order_relaxed);
+  const uint16_t uses = facts.uses.load(std::memory_order_relaxed);
+  if (uses != UINT16_MAX) facts.uses.store(static_cast<uint16_t>(uses + 1), std::memory_order_relaxed);
+}
+
+template <bool kStopAtMiss>
+size_t BlockTable::acquire(FamilyId family, std::span<const Key> keys, std::span<SlotId> out, uint32_t tick) noexcept {
+  Search search[kBatch];
+  SlotId hint[kBatch];
+  size_t hits = 0;
+  // A prefix often ends at once: look at a few before fetching many.
+  size_t width = kStopAtMiss ? kBatch / 4 : kBatch;
+  for (size_t begin = 0; begin < keys.size();) {
+    const size_t n = std::min(width, keys.size() - begin);
+    prepare(family, keys.subspan(begin, n), search);
+    for (size_t i = 0; i < n; ++i) {
+      hint[i] = kNoSlot;
+      index_.search(search[i].place, [&](SlotId slot) {
+        prefetch_for_write(&table_[slot]);
+        prefetch_for_write(&facts_[slot]);
+        hint[i] = slot;
+        return true;
+      });
+    }
+    for (size_t i = 0; i < n; ++i) {
+      SlotId slot = hint[i];
+      if (slot != kNoSlot && !take(slot, search[i], family)) slot = find_and_take(search[i], family);
+      out[begin + i] = slot;
+      if (slot == kNoSlot) {
+        if constexpr (kStopAtMiss) return hits;
+        continue;
+      }
+      ++hits;
+      note_use(slot, tick);
+    }
+    begin += n;
+    width = kBatch;
+  }
+  return hits;
+}
+
+size_t BlockTable::acquire_prefix(FamilyId family, std::span<const Key> keys, std::span<SlotId> out,
+                                  uint32_t tick) noexcept {
+  const size_t hits = acquire<true>(family, keys, out, tick);
+  if (hears_uses_.load(std::memory_order_relaxed)) tell_used(out.first(hits), tick);
+  return hits;
+}
+
+size_t BlockTable::acquire_each(FamilyId family, std::span<const Key> keys, std::span<SlotId> out,
+                                uint32_t tick) noexcept {
+  const size_t hits = acquire<false>(family, keys, out, tick);
+  if (hears_uses_.load(std::memory_order_relaxed)) tell_used(out.first(keys.size()), tick);
+  return hits;
+}
+
+size_t BlockTable::acquire_any(FamilyId family, std::span<const Key> keys, SlotId* out, uint32_t tick) noexcept {
+  Search search[kBatch];
+  *out = kNoSlot;
+  for (size_t begin = 0; begin < keys.size(); begin += kBatch) {
+    const size_t n = std::min(kBatch, keys.size() - begin);
+    prepare(family, keys.subspan(begin, n), search);
+    for (size_t i = 0; i < n; ++i) {
+      const SlotId slot = find_and_take(search[i], family);
+      if (slot == kNoSlot) continue;
+      *out = slot;
+      note_use(slot, tick);
+      if (hears_uses_.load(std::memory_order_relaxed)) tell_used({out, 1}, tick);
+      return begin + i;
+    }
+  }
+  return keys.size();
+}
+
+void BlockTable::probe(FamilyId family, std::span<const Key> keys, std::span<uint8_t> present) const noexcept {
+  Search search[kBatch];
+  for (size_t begin = 0; begin < keys.size(); begin += kBatch) {
+    const size_t n = std::min(kBatch, keys.size() - begin);
+    prepare(family, keys.subspan(begin, n), search);
+    for (size_t i = 0; i < n; ++i) {
+      const Search& key = search[i];
+      present[begin + i] = index_.search(
+          key.place, [&](SlotId slot) { return word(slot).findable() && table_[slot].is(key.low, key.high, family); });
+    }
+  }
+}
+
+bool BlockTable::acquire_weak(SlotId slot, uint32_t generation) noexcept {
+  if (slot >= slot_count_ || this->generation(slot) != generation) return false;
+  Slot& at = table_[slot];
+  uint64_t bits = at.word.load(std::memory_order_relaxed);
+  do {
+    const SlotWord now(bits);
+    if (!now.findable() || now.references() >= kMaxReferences) return false;
+  } while (!at.word.compare_exchange_weak(bits, bits + SlotWord::kOneReference, std::memory_order_acquire,
+                                          std::memory_order_relaxed));
+  if (this->generation(slot) == generation) return true;
+  drop({&slot, 1}, SlotWord::kOneReference, 0);
+  return false;
+}
+
+uint32_t BlockTable::generation(SlotId slot) const noexcept {
+  return meta_[slot].generation.load(std::memory_order_relaxed);
+}
+
+void BlockTable::retain(std::span<const SlotId> slots) noexcept {
+  for (const SlotId slot : slots) table_[slot].word.fetch_add(SlotWord::kOneReference, std::memory_order_relaxed);
+}
+
+void BlockTable::release(std::span<const SlotId> slots, uint32_t tick) noexcept {
+  drop(slots, SlotWord::kOneReference, tick);
+}
+
+Code BlockTable::pin(SlotId slot) noexcept {
+  if (slot >= slot_count_) return Code::invalid_argument;
+  std::atomic<uint64_t>& at = table_[slot].word;
+  uint64_t bits = at.load(std::memory_order_relaxed);
+  do {
+    const SlotWord now(bits);
+    if (now.state() != SlotState::registered) return Code::wrong_state;
+    if (now.pins() == 0xFF) return Code::no_room;
+  } while (!at.compare_exchange_weak(bits, bits + SlotWord::kOnePin, std::memory_order_relaxed));
+  return Code::ok;
+}
+
+void BlockTable::unpin(std::span<const SlotId> slots, uint32_t tick) noexcept { drop(slots, SlotWord::kOnePin, tick); }
+
+// Release pairs with the acquire of whoever evicts or frees the slot next: reads of its bytes are over.
+void BlockTable::drop(std::span<const SlotId> slots, uint64_t what, uint32_t tick) noexcept {
+  constexpr uint64_t kPlain = SlotWord::kStateMask | SlotWord::kWithdrawn | SlotWord::kNotify;
+  Woken woken;
+  for (const SlotId slot : slots) {
+    const SlotWord now(table_[slot].word.fetch_sub(what, std::memory_order_acq_rel) - what);
+    if ((now.bits() & kPlain) == SlotWord::kRegistered) [[likely]]
+      continue;
+    if (now.evictable()) {
+      woken.available[woken.n_available++] = slot;
+    } else if (now.reapable()) {
+      if (try_reap(slot)) woken.freed[woken.n_freed++] = slot;
+    } else if (now.bits() == static_cast<uint64_t>(SlotState::partial) ||
+               now.bits() == static_cast<uint64_t>(SlotState::complete)) {
+      woken.freed[woken.n_freed++] = slot;
+    }
+    if (woken.full()) settle(woken, tick);
+  }
+  if (!woken.empty()) settle(woken, tick);
+}
+
+bool BlockTable::try_reap(SlotId slot) noexcept {
+  std::atomic<uint64_t>& at = table_[slot].word;
+  uint64_t bits = at.load(std::memory_order_relaxed);
+  while (SlotWord(bits).reapable()) {
+    if (at.compare_exchange_weak(bits, SlotWord(SlotState::evicting).bits(), std::memory_order_acq_rel)) return true;
+  }
+  return false;
+}
+
+void BlockTable::settle(Woken& woken, uint32_t tick) noexcept {
+  BatchLock lock(pool_);
+  for (size_t i = 0; i < woken.n_available; ++i) hear_available(woken.available[i], tick);
+  for (size_t i = 0; i < woken.n_freed; ++i) {
+    const SlotId slot = woken.freed[i];
+    leave_policy(slot);
+    leave_parent(slot, tick);
+    push_free(slot);
+  }
+  woken.clear();
+}
+
+}  // namespace kvbm::block

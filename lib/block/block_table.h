@@ -1,0 +1,279 @@
+// The life cycle of the blocks of one memory tier: which slot holds which block, who uses it, and
+// which goes when room is needed. It owns no bytes and does no I/O: a slot is an index, the manager
+// keeps the bytes of slot i.
+//
+//   reset -> partial -> complete -> registered -> (evicting) -> reset
+//
+// Invariants: a block is findable only while registered and not withdrawn; a parent is never
+// evicted before its resident children; whoever holds a reference reads stable bytes.
+// Locks: the pool lock (free list, policies, accounts), once per batch; a partition lock of the
+// index, once per published block. Order: partition, then pool (a lookup inside the former that meets
+// a slot which changed under it may have to give it back). Lookups, retain and release take neither, except
+// where a policy must hear (`hears_uses`, or a slot that it gave up became evictable), then the
+// pool lock once per batch.
+// Budget: no allocation per block after construction (vectors that the caller passes may grow).
+// Determinism: the same calls in the same order give the same slots and the same evictions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "block/prefix_index.h"
+#include "block/slot.h"
+#include "policy/eviction.h"
+
+namespace kvbm::block {
+
+// Who pays for a slot. 0 is shared and has no limit of its own.
+using AccountId = uint16_t;
+inline constexpr AccountId kSharedAccount = 0;
+inline constexpr AccountId kMaxAccounts = 4096;
+inline constexpr uint32_t kNoLimit = UINT32_MAX;
+
+// What an allocation beyond the account's limit does: fail with over_quota, or evict the
+// account's own coldest blocks (over_quota only when none of them can go).
+enum class OverQuota : uint8_t { reject, evict };
+
+// A key that is registered already, published again.
+// reject: the caller's slot is freed and the caller gets a reference to the existing block.
+// keep: the caller keeps its slot as a private duplicate: registered, never found by a lookup,
+//       freed when its last reference ends; the existing block stays the one that is found.
+enum class DuplicateMode : uint8_t { reject, keep };
+
+enum class Lineage : uint8_t {
+  none,   // no parents: every block may go in any order
+  chain,  // keys[i]'s parent is keys[i-1]; first_parent is the parent of keys[0]
+  given,  // parents[i]
+};
+
+struct Publication {
+  FamilyId family = 0;
+  std::span<const Key> keys{};
+  Lineage lineage = Lineage::none;
+  SlotId first_parent = kNoSlot;      // the caller holds a reference to it for the call
+  std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each held by the caller
+  DuplicateMode duplicates = DuplicateMode::reject;
+  uint8_t priority = 0;  // policy::Facts::priority
+  uint32_t tick = 0;
+};
+
+// A block that lost its slot to an allocation.
+struct Evicted {
+  Identity identity;
+  SlotId slot = kNoSlot;
+  AccountId account = kSharedAccount;
+  uint8_t flags = 0;  // as the manager left them
+};
+
+// One slot as a scan sees it; the parts may be of slightly different moments.
+struct SlotInfo {
+  SlotId slot = kNoSlot;
+  Identity identity;  // meaningful when registered
+  SlotState state = SlotState::reset;
+  bool withdrawn = false;
+  uint8_t flags = 0;
+  AccountId account = kSharedAccount;
+  uint32_t references = 0;
+  uint32_t children = 0;
+  uint32_t pins = 0;
+  uint32_t uses = 0;
+  uint32_t last_use = 0;
+  uint32_t generation = 0;
+};
+
+struct Counters {
+  uint32_t slots = 0;
+  uint32_t free = 0;        // reset
+  uint32_t registered = 0;  // registered and known to a policy (private duplicates are not)
+  uint64_t allocated = 0;
+  uint64_t published = 0;
+  uint64_t duplicates = 0;
+  uint64_t evicted = 0;
+  uint64_t erased = 0;
+};
+
+struct AccountUse {
+  uint32_t used = 0;  // slots that are not reset
+  uint32_t limit = kNoLimit;
+  OverQuota mode = OverQuota::reject;
+};
+
+class BlockTable final : private policy::Residents {
+ public:
+  using MakePolicy = std::unique_ptr<policy::EvictionPolicy> (*)(std::string_view name, std::span<policy::Facts> facts,
+                                                                 const policy::Residents& residents);
+  struct Options {
+    uint32_t slots = 0;
+    std::string policy{policy::kDefaultPolicy};
+    MakePolicy make = nullptr;  // policy::make_eviction_policy
+  };
+
+  // bad_config: no slots, no factory, or a policy name that it does not know.
+  [[nodiscard]] static Result<std::unique_ptr<BlockTable>> create(const Options& options);
+  ~BlockTable() override;
+
+  [[nodiscard]] uint32_t slots() const noexcept { return slot_count_; }
+
+  // ---- Lookups. Thread: any; no lock (see above). A hit adds one reference to its slot. ----
+  // The longest present prefix: returns its length, out[0..length) are its slots. out.size() >= keys.size().
+  size_t acquire_prefix(FamilyId family, std::span<const Key> keys, std::span<SlotId> out, uint32_t tick) noexcept;
+  // Every key on its own: out[i] is a slot or kNoSlot; returns the number of hits.
+  size_t acquire_each(FamilyId family, std::span<const Key> keys, std::span<SlotId> out, uint32_t tick) noexcept;
+  // The first key of the list that is present: returns its position (keys.size() if none), *out its slot.
+  size_t acquire_any(FamilyId family, std::span<const Key> keys, SlotId* out, uint32_t tick) noexcept;
+  // present[i] = 1 or 0, counted as no use and without a reference: advice that may be old at once.
+  void probe(FamilyId family, std::span<const Key> keys, std::span<uint8_t> present) const noexcept;
+  // A reference to the block that a slot held at that generation; false when it is gone or withdrawn.
+  [[nodiscard]] bool acquire_weak(SlotId slot, uint32_t generation) noexcept;
+  [[nodiscard]] uint32_t generation(SlotId slot) const noexcept;
+
+  // One more reference to each; the caller holds one already.
+  void retain(std::span<const SlotId> slots) noexcept;
+  // Ends one reference to each. A partial or complete slot is freed, a registered one stays
+  // resident, a withdrawn one is freed when nothing keeps it. `tick` goes to the policy.
+  void release(std::span<const SlotId> slots, uint32_t tick = 0) noexcept;
+  // Pins keep a block without a reference (255 per slot); the caller holds a reference. no_room beyond.
+  [[nodiscard]] Code pin(SlotId slot) noexcept;
+  void unpin(std::span<const SlotId> slots, uint32_t tick = 0) noexcept;
+
+  // ---- Writing ----
+  // All or nothing: reset -> partial with one reference each. Evicts where the free list is short;
+  // what was evicted is appended to *evicted (may be null), also when the call fails in the end.
+  // no_room: too little is evictable. over_quota: the account's limit. invalid_argument: no such account.
+  [[nodiscard]] Code allocate(AccountId account, std::span<SlotId> out, std::vector<Evicted>* evicted,
+                              uint32_t tick = 0) KVBM_EXCLUDES(pool_);
+  // partial -> complete, all or nothing; wrong_state otherwise.
+  [[nodiscard]] Code complete(std::span<const SlotId> slots) noexcept;
+  // complete -> registered; the caller's reference stays. Per item (codes may be empty): ok; exists:
+  // a duplicate, see DuplicateMode; wrong_state: the slot was not complete; no_room: the index has no
+  // place (practically never); invalid_argument. Returns ok when all are ok or exists, else partial.
+  // An item that failed is no parent: the next of a chain has none.
+  [[nodiscard]] Code publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes)
+      KVBM_EXCLUDES(pool_);
+  // Drops the caller's reference to partial or complete slots: they are freed.
+  void abandon(std::span<const SlotId> slots) noexcept { release(slots); }
+
+  // No longer findable, at once; a slot is freed when its last reference, pin and resident child
+  // end. Returns how many were present.
+  size_t erase(FamilyId family, std::span<const Key> keys) KVBM_EXCLUDES(pool_);
+  size_t erase_family(FamilyId family) KVBM_EXCLUDES(pool_);
+  size_t erase_all() KVBM_EXCLUDES(pool_);
+
+  // ---- Demotion ahead of need ----
+  // The blocks that would be evicted next, coldest first, with a reference each; still findable.
+  size_t select_cold(std::span<SlotId> out, uint32_t tick) KVBM_EXCLUDES(pool_);
+  // Ends the caller's reference to each; a block that nothing else keeps is evicted and its slot is
+  // free. Returns how many were.
+  size_t evict_held(std::span<const SlotId> slots, std::vector<Evicted>* evicted, uint32_t tick = 0)
+      KVBM_EXCLUDES(pool_);
+
+  // ---- Accounts ----
+  // Creates the account, or moves its limit. An account below its use keeps its blocks until they go.
+  [[nodiscard]] Code set_limit(AccountId account, uint32_t slots, OverQuota mode) KVBM_EXCLUDES(pool_);
+  [[nodiscard]] AccountUse account_use(AccountId account) const KVBM_EXCLUDES(pool_);
+
+  // ---- Facts ----
+  // Eight bits per slot for the manager, zero when the slot is allocated. Thread: any.
+  [[nodiscard]] uint8_t flags(SlotId slot) const noexcept { return meta_[slot].flags.load(std::memory_order_acquire); }
+  uint8_t set_flags(SlotId slot, uint8_t bits) noexcept { return meta_[slot].flags.fetch_or(bits); }
+  uint8_t clear_flags(SlotId slot, uint8_t bits) noexcept {
+    return meta_[slot].flags.fetch_and(static_cast<uint8_t>(~bits));
+  }
+  // The identity of a registered slot that the caller holds.
+  [[nodiscard]] Identity identity(SlotId slot) const noexcept { return table_[slot].identity(); }
+  [[nodiscard]] SlotState state(SlotId slot) const noexcept { return word(slot).state(); }
+  // Slots from `first` on that are not reset; returns the slot to go on from, slots() at the end. No lock.
+  SlotId scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) const;
+  [[nodiscard]] SlotInfo info(SlotId slot) const noexcept;
+  [[nodiscard]] Counters counters() const KVBM_EXCLUDES(pool_);
+  // All metadata: slots, facts, index, policies.
+  [[nodiscard]] size_t bytes() const KVBM_EXCLUDES(pool_);
+
+ private:
+  static constexpr size_t kBatch = 64;  // blocks whose cache misses overlap
+
+  struct Account {
+    uint32_t used = 0;
+    uint32_t limit = kNoLimit;
+    OverQuota mode = OverQuota::reject;
+    bool exists = false;
+    std::unique_ptr<policy::EvictionPolicy> own;  // null: the shared policy
+  };
+  struct Search {
+    uint64_t low, high;
+    PrefixIndex::Place place;
+  };
+  // Slots that a release made evictable or reapable, dealt with under one lock per batch.
+  struct Woken;
+  struct Fresh;
+
+  explicit BlockTable(const Options& options);
+
+  // policy::Residents, from inside policy calls.
+  [[nodiscard]] bool evictable(SlotId slot) const noexcept override;
+  [[nodiscard]] uint64_t name(SlotId slot) const noexcept override;
+
+  [[nodiscard]] SlotWord word(SlotId slot) const noexcept {
+    return SlotWord(table_[slot].word.load(std::memory_order_acquire));
+  }
+  void prepare(FamilyId family, std::span<const Key> keys, Search* out) const noexcept;
+  [[nodiscard]] bool take(SlotId slot, const Search& key, FamilyId family) noexcept;
+  [[nodiscard]] SlotId find_and_take(const Search& key, FamilyId family) noexcept;
+  template <bool kStopAtMiss>
+  size_t acquire(FamilyId family, std::span<const Key> keys, std::span<SlotId> out, uint32_t tick) noexcept;
+  void note_use(SlotId slot, uint32_t tick) noexcept;
+  void tell_used(std::span<const SlotId> slots, uint32_t tick) noexcept KVBM_EXCLUDES(pool_);
+  void drop(std::span<const SlotId> slots, uint64_t what, uint32_t tick) noexcept KVBM_EXCLUDES(pool_);
+  void settle(Woken& woken, uint32_t tick) noexcept KVBM_EXCLUDES(pool_);
+  [[nodiscard]] bool try_reap(SlotId slot) noexcept;
+
+  // Under the pool lock.
+  [[nodiscard]] policy::EvictionPolicy& policy_of(SlotId slot) KVBM_REQUIRES(pool_);
+  [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
+  [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
+  void leave_parent(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
+  void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
+  void leave_policy(SlotId slot) KVBM_REQUIRES(pool_);
+  void push_free(SlotId slot) KVBM_REQUIRES(pool_);
+  void enter_policy(const Publication& what, Fresh& fresh) KVBM_EXCLUDES(pool_);
+  void join_parent(SlotId slot, SlotId parent) noexcept;
+  [[nodiscard]] Code publish_one(SlotId& inout, const Search& key, SlotId parent, const Publication& what,
+                                 Fresh& fresh) noexcept;
+  void count_erased(size_t n) KVBM_EXCLUDES(pool_);
+  [[nodiscard]] Code make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<Evicted>* evicted,
+                               uint32_t tick) KVBM_REQUIRES(pool_);
+  void free_evicted(SlotId slot, std::vector<Evicted>* evicted, uint32_t tick) KVBM_REQUIRES(pool_);
+  void move_to_own(AccountId account, policy::EvictionPolicy& own) KVBM_REQUIRES(pool_);
+  void report(SlotId slot, std::vector<Evicted>* evicted) const;
+  void unlist(SlotId slot) noexcept;
+  [[nodiscard]] bool withdraw(SlotId slot) noexcept;
+  template <class Match>
+  size_t erase_where(Match&& match) KVBM_EXCLUDES(pool_);
+
+  const uint32_t slot_count_;
+  const std::string policy_name_;
+  const MakePolicy make_policy_;
+  std::unique_ptr<Slot[]> table_;
+  std::unique_ptr<SlotMeta[]> meta_;
+  std::unique_ptr<policy::Facts[]> facts_;
+  PrefixIndex index_;
+  std::atomic<bool> hears_uses_{false};
+
+  alignas(64) mutable Mutex pool_;
+  std::unique_ptr<policy::EvictionPolicy> shared_ KVBM_GUARDED_BY(pool_);
+  std::vector<Account> accounts_ KVBM_GUARDED_BY(pool_);
+  uint32_t own_policies_ KVBM_GUARDED_BY(pool_) = 0;
+  SlotId free_head_ KVBM_GUARDED_BY(pool_) = kNoSlot;  // linked through Facts::next
+  Counters counters_ KVBM_GUARDED_BY(pool_);
+};
+
+}  // namespace kvbm::block

@@ -1,0 +1,48 @@
+// What others may see of the table while it works.
+#include "block/block_table.h"
+
+namespace kvbm::block {
+
+SlotInfo BlockTable::info(SlotId slot) const noexcept {
+  const SlotMeta& meta = meta_[slot];
+  const SlotWord now = word(slot);
+  SlotInfo info;
+  info.slot = slot;
+  info.identity = table_[slot].identity();
+  info.state = now.state();
+  info.withdrawn = now.withdrawn();
+  info.flags = meta.flags.load(std::memory_order_relaxed);
+  info.account = meta.account.load(std::memory_order_relaxed);
+  info.references = now.references();
+  info.children = now.children();
+  info.pins = now.pins();
+  info.uses = facts_[slot].uses.load(std::memory_order_relaxed);
+  info.last_use = facts_[slot].last_use.load(std::memory_order_relaxed);
+  info.generation = meta.generation.load(std::memory_order_relaxed);
+  return info;
+}
+
+SlotId BlockTable::scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) const {
+  size_t found = 0;
+  SlotId slot = first;
+  for (; slot < slot_count_ && found < limit; ++slot) {
+    if (word(slot).state() == SlotState::reset) continue;
+    out.push_back(info(slot));
+    ++found;
+  }
+  return slot < slot_count_ ? slot : slot_count_;
+}
+
+Counters BlockTable::counters() const {
+  MutexLock lock(pool_);
+  return counters_;
+}
+
+size_t BlockTable::bytes() const {
+  MutexLock lock(pool_);
+  size_t total = sizeof *this + index_.bytes() + shared_->bytes() + accounts_.capacity() * sizeof(Account);
+  for (const Account& account : accounts_) total += account.own != nullptr ? account.own->bytes() : 0;
+  return total + static_cast<size_t>(slot_count_) * (sizeof(Slot) + sizeof(SlotMeta) + sizeof(policy::Facts));
+}
+
+}  // namespace kvbm::block

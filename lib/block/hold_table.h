@@ -1,0 +1,99 @@
+// Holds: the 64-bit values that callers own in place of slots (kvbm_block_t).
+//
+// A value is hold index (bits 0-31) | generation (32-55) | manager tag (56-63); never 0, because
+// generations begin at 1. Each entry is one atomic word: slot (0-31) | generation (32-55) | kind
+// (56-57). Ending a hold is one compare-and-swap that raises the generation, so of two concurrent
+// ends exactly one wins, and any later use of the value is stale. Freed entries are reused first
+// in, first out; an entry whose generation would wrap is retired.
+// Locks: one list lock, once per batch of create and end; resolve and renew take none.
+// Budget: no allocation but for a new page, when every existing hold is in use.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "base/status.h"
+
+namespace kvbm::block {
+
+using HoldValue = uint64_t;
+inline constexpr HoldValue kNoHold = 0;
+
+enum class HoldKind : uint8_t { writable = 1, reading = 2, weak = 3 };
+
+// What a hold stands for. slot_generation is set for weak holds only.
+struct Hold {
+  SlotId slot = kNoSlot;
+  HoldKind kind = HoldKind::reading;
+  uint32_t slot_generation = 0;
+};
+
+class HoldTable {
+ public:
+  static constexpr uint32_t kPageHolds = 4096;
+  static constexpr uint32_t kMaxGeneration = (1U << 24) - 1;
+
+  struct Options {
+    uint8_t tag = 1;                // of the manager; differs between the managers of a process where possible
+    uint32_t max_holds = 1 << 20;   // rounded up to whole pages
+    uint32_t first_generation = 1;  // of new entries; tests begin near the wrap
+  };
+  explicit HoldTable(const Options& options);
+  ~HoldTable();
+  HoldTable(const HoldTable&) = delete;
+  HoldTable& operator=(const HoldTable&) = delete;
+
+  // All or nothing; out[i] stands for slots[i]. slot_generations: for weak holds, one per slot; else empty.
+  // no_room: max_holds are in use. no_memory.
+  [[nodiscard]] Code create(HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
+                            std::span<HoldValue> out) KVBM_EXCLUDES(lock_);
+  // ok, invalid_argument (0), foreign_handle (another manager's tag), stale_handle (ended, or never issued).
+  [[nodiscard]] Code resolve(HoldValue value, Hold* out) const noexcept;
+  // Returns how many resolved; codes may be empty; out[i].slot is kNoSlot where not ok.
+  size_t resolve(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) const noexcept;
+  // Ends each hold; out[i] is what it stood for, slot kNoSlot where codes[i] is not ok. A value that
+  // appears twice ends once. Returns how many ended. The references are the caller's to end.
+  size_t end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept
+      KVBM_EXCLUDES(lock_);
+  // Ends each hold and makes a new one of another kind (and slot) in its place, as consuming calls
+  // do. `inout[i]` becomes the new value. Returns how many; an item that fails is left as it is.
+  size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout,
+               std::span<Code> codes) noexcept;
+
+  [[nodiscard]] uint32_t live() const noexcept KVBM_EXCLUDES(lock_);
+  [[nodiscard]] size_t bytes() const noexcept;
+  [[nodiscard]] uint8_t tag() const noexcept { return tag_; }
+
+ private:
+  struct Page {
+    std::atomic<uint64_t> words[kPageHolds];
+    std::atomic<uint32_t> slot_generations[kPageHolds];
+  };
+
+  [[nodiscard]] Page* page_of(uint32_t index) const noexcept;
+  [[nodiscard]] Code check(HoldValue value, uint64_t* word) const noexcept;
+  [[nodiscard]] std::atomic<uint64_t>& word_at(uint32_t index) const noexcept {
+    return pages_[index / kPageHolds].load(std::memory_order_acquire)->words[index % kPageHolds];
+  }
+  [[nodiscard]] bool grow() KVBM_REQUIRES(lock_);
+
+  const uint8_t tag_;
+  const uint32_t max_pages_;
+  const uint32_t first_generation_;
+  std::unique_ptr<std::atomic<Page*>[]> pages_;
+  std::atomic<uint32_t> page_count_{0};
+
+  mutable Mutex lock_;
+  // Free entries, linked through the slot field of their words.
+  uint32_t head_ KVBM_GUARDED_BY(lock_) = kNoSlot;
+  uint32_t tail_ KVBM_GUARDED_BY(lock_) = kNoSlot;
+  uint32_t free_ KVBM_GUARDED_BY(lock_) = 0;
+  uint32_t retired_ KVBM_GUARDED_BY(lock_) = 0;
+};
+
+}  // namespace kvbm::block

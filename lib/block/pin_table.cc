@@ -1,0 +1,93 @@
+#include "block/pin_table.h"
+
+#include "base/clock.h"
+
+namespace kvbm::block {
+
+PinTable::~PinTable() {
+  MutexLock lock(lock_);
+  for (const auto& [id, pin] : pins_) table_.unpin(pin.slots);
+}
+
+Result<PinId> PinTable::pin(std::span<const SlotId> slots, OwnerId owner, uint64_t deadline_ns) {
+  if (slots.empty()) return Status(Code::invalid_argument, "a pin needs at least one block");
+  std::vector<SlotId> kept(slots.begin(), slots.end());
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const Code code = table_.pin(kept[i]);
+    if (code == Code::ok) continue;
+    table_.unpin(std::span(kept).first(i));
+    return Status(code, "a block cannot be pinned");
+  }
+  MutexLock lock(lock_);
+  const PinId id = next_id_++;
+  if (deadline_ns != kNever) by_deadline_.emplace(deadline_ns, id);
+  if (owner != kNoOwner) by_owner_.emplace(owner, id);
+  pins_.emplace(id, Pin{owner, deadline_ns, std::move(kept)});
+  return id;
+}
+
+EndedPin PinTable::take(PinId id) {
+  auto node = pins_.extract(id);
+  Pin& pin = node.mapped();
+  by_deadline_.erase({pin.deadline_ns, id});
+  by_owner_.erase({pin.owner, id});
+  return {id, pin.owner, std::move(pin.slots)};
+}
+
+Code PinTable::unpin(PinId id) {
+  EndedPin ended;
+  {
+    MutexLock lock(lock_);
+    if (pins_.count(id) == 0) return Code::stale_handle;
+    ended = take(id);
+  }
+  table_.unpin(ended.slots);
+  return Code::ok;
+}
+
+Code PinTable::extend(PinId id, uint64_t deadline_ns) {
+  MutexLock lock(lock_);
+  const auto at = pins_.find(id);
+  if (at == pins_.end()) return Code::stale_handle;
+  by_deadline_.erase({at->second.deadline_ns, id});
+  at->second.deadline_ns = deadline_ns;
+  if (deadline_ns != kNever) by_deadline_.emplace(deadline_ns, id);
+  return Code::ok;
+}
+
+std::vector<EndedPin> PinTable::owner_died(OwnerId owner) {
+  std::vector<EndedPin> ended;
+  {
+    MutexLock lock(lock_);
+    for (auto at = by_owner_.lower_bound({owner, 0}); at != by_owner_.end() && at->first == owner;
+         at = by_owner_.lower_bound({owner, 0})) {
+      ended.push_back(take(at->second));
+    }
+  }
+  for (const EndedPin& pin : ended) table_.unpin(pin.slots);
+  return ended;
+}
+
+std::vector<EndedPin> PinTable::expire(uint64_t now_ns) {
+  std::vector<EndedPin> ended;
+  {
+    MutexLock lock(lock_);
+    while (!by_deadline_.empty() && by_deadline_.begin()->first <= now_ns) {
+      ended.push_back(take(by_deadline_.begin()->second));
+    }
+  }
+  for (const EndedPin& pin : ended) table_.unpin(pin.slots);
+  return ended;
+}
+
+uint64_t PinTable::next_deadline_ns() const {
+  MutexLock lock(lock_);
+  return by_deadline_.empty() ? kNever : by_deadline_.begin()->first;
+}
+
+size_t PinTable::size() const {
+  MutexLock lock(lock_);
+  return pins_.size();
+}
+
+}  // namespace kvbm::block

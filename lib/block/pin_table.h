@@ -1,0 +1,71 @@
+// Pins: blocks kept resident for an owner until a deadline. A retention until a time is a pin
+// without an owner. Step-driven: time comes in with expire(), the death of an owner with
+// owner_died(); what ended is returned, so that the manager can say so.
+// Lock: one, never held while the block table is called. Control plane: may allocate.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "block/block_table.h"
+
+namespace kvbm::block {
+
+using PinId = uint64_t;  // never 0, never reused
+using OwnerId = uint64_t;
+inline constexpr OwnerId kNoOwner = 0;
+
+struct EndedPin {
+  PinId id = 0;
+  OwnerId owner = kNoOwner;
+  std::vector<SlotId> slots;
+};
+
+class PinTable {
+ public:
+  // The table outlives this.
+  explicit PinTable(BlockTable& table) : table_(table) {}
+  // Ends every pin.
+  ~PinTable();
+  PinTable(const PinTable&) = delete;
+  PinTable& operator=(const PinTable&) = delete;
+
+  // Pins slots that the caller holds references to; all or nothing. deadline_ns: base/clock.h time,
+  // kNever for none. invalid_argument: no slots. wrong_state: not registered. no_room: pinned 255 times.
+  [[nodiscard]] Result<PinId> pin(std::span<const SlotId> slots, OwnerId owner, uint64_t deadline_ns)
+      KVBM_EXCLUDES(lock_);
+  // stale_handle: it has ended.
+  [[nodiscard]] Code unpin(PinId id) KVBM_EXCLUDES(lock_);
+  // Moves the deadline of a pin, as a lease is renewed. stale_handle: it has ended.
+  [[nodiscard]] Code extend(PinId id, uint64_t deadline_ns) KVBM_EXCLUDES(lock_);
+  // In the order of the pins' ids.
+  std::vector<EndedPin> owner_died(OwnerId owner) KVBM_EXCLUDES(lock_);
+  // Ends pins whose deadline is at or before now, in the order of deadline, then id.
+  std::vector<EndedPin> expire(uint64_t now_ns) KVBM_EXCLUDES(lock_);
+  // The next deadline, kNever if none: when to call expire.
+  [[nodiscard]] uint64_t next_deadline_ns() const KVBM_EXCLUDES(lock_);
+  [[nodiscard]] size_t size() const KVBM_EXCLUDES(lock_);
+
+ private:
+  struct Pin {
+    OwnerId owner;
+    uint64_t deadline_ns;
+    std::vector<SlotId> slots;
+  };
+  [[nodiscard]] EndedPin take(PinId id) KVBM_REQUIRES(lock_);
+
+  BlockTable& table_;
+  mutable Mutex lock_;
+  PinId next_id_ KVBM_GUARDED_BY(lock_) = 1;
+  std::map<PinId, Pin> pins_ KVBM_GUARDED_BY(lock_);
+  std::set<std::pair<uint64_t, PinId>> by_deadline_ KVBM_GUARDED_BY(lock_);  // without kNever
+  std::set<std::pair<OwnerId, PinId>> by_owner_ KVBM_GUARDED_BY(lock_);      // without kNoOwner
+};
+
+}  // namespace kvbm::block

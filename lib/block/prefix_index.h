@@ -1,0 +1,90 @@
+// From an identity's hash to the slots that may hold it. Fixed capacity, no tombstones, no rehash.
+//
+// Layout: chunks of one cache line in the manner of F14 (Bronson and Shi, "Open-sourcing F14",
+// 2019): twelve one-byte tags, a count of entries that wanted this chunk and lie further on, and
+// twelve slot numbers. A search reads a chunk, compares its twelve tags at once and goes on only
+// while the count is not zero.
+// Threads: readers take no lock; they see candidates, and verify each by the slot itself. An entry
+// never moves, so a block that is present throughout a search is found. Removal is lock-free (an
+// entry is removed only by the one who took its slot out). Insertion happens under the partition's
+// lock, which also makes "look, then insert" of one key one step.
+// Budget: one cache miss a search, no allocation after construction.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/ids.h"
+#include "base/mutex.h"
+
+namespace kvbm::block {
+
+struct alignas(64) IndexChunk {
+  static constexpr unsigned kEntries = 12;
+  // tags[0]: tags 0-7. tags[1]: tags 8-11 in the low half, count of overflows in the high half.
+  std::atomic<uint64_t> tags[2]{};
+  std::atomic<uint32_t> slots[kEntries]{};
+};
+static_assert(sizeof(IndexChunk) == 64);
+
+class PrefixIndex {
+ public:
+  // Where a hash begins, computed once and kept for prefetching.
+  struct Place {
+    uint32_t partition = 0;
+    uint32_t chunk = 0;  // within the partition
+    uint8_t tag = 0;     // never 0
+  };
+
+  explicit PrefixIndex(uint32_t slots);
+
+  [[nodiscard]] Place place(uint64_t low, FamilyId family) const noexcept {
+    // One 64x64->128 multiply, folded: keys are uniform by contract, tests and engines' own hashes may not be.
+    const unsigned __int128 product =
+        static_cast<unsigned __int128>(low ^ (family * 0x9E3779B97F4A7C15ULL)) * 0xA0761D6478BD642FULL;
+    const uint64_t hash = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+    Place at;
+    at.partition = static_cast<uint32_t>(hash & partition_mask_);
+    at.chunk = static_cast<uint32_t>((((hash >> 8) & 0xFFFFFFFFULL) * chunks_per_partition_) >> 32);
+    const auto tag = static_cast<uint8_t>(hash >> 56);
+    at.tag = tag == 0 ? uint8_t{1} : tag;
+    return at;
+  }
+  void prefetch(const Place& at) const noexcept { __builtin_prefetch(home(at)); }
+
+  // Calls visit(slot) for each candidate until it returns true; true if one did. Thread: any.
+  template <class Visit>
+  bool search(const Place& at, Visit&& visit) const noexcept;
+
+  // The lock under which a key of this place is looked up and inserted as one step.
+  [[nodiscard]] Mutex& lock_of(const Place& at) noexcept { return locks_[at.partition].mutex; }
+  // Lock: lock_of(at). False when the partition is full.
+  [[nodiscard]] bool insert(const Place& at, SlotId slot) noexcept;
+  // Removes the entry that names `slot`; false if there is none. Thread: any, once per entry.
+  bool remove(const Place& at, SlotId slot) noexcept;
+
+  [[nodiscard]] size_t bytes() const noexcept;
+
+ private:
+  struct alignas(64) Partition {
+    Mutex mutex;
+  };
+
+  [[nodiscard]] IndexChunk* base(const Place& at) const noexcept {
+    return chunks_.get() + static_cast<size_t>(at.partition) * chunks_per_partition_;
+  }
+  [[nodiscard]] IndexChunk* home(const Place& at) const noexcept { return base(at) + at.chunk; }
+  // One bit per tag that equals `tag`.
+  [[nodiscard]] static uint32_t match(uint64_t first, uint64_t second, uint8_t tag) noexcept;
+
+  uint32_t partition_mask_ = 0;
+  uint32_t chunks_per_partition_ = 1;
+  std::unique_ptr<IndexChunk[]> chunks_;
+  std::unique_ptr<Partition[]> locks_;
+};
+
+}  // namespace kvbm::block
+
+#include "block/prefix_index_inl.h"

@@ -1,0 +1,96 @@
+// The state of one slot: a 64-bit word that every transition goes through, and the identity beside it.
+//
+// Invariant: the word is the truth. A slot can be evicted exactly when its word (the notify bit
+// aside) equals {registered, nothing else}: no reference, no child, no pin, not withdrawn; the
+// eviction is one compare-and-swap from that value, so it cannot race with a new reference, a new
+// child or a new pin. The identity changes only while the state is not `registered`; readers take
+// a reference first and compare afterwards, so what they compared cannot change under them.
+// Memory order: a transition to `registered` releases, taking a reference acquires.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/ids.h"
+
+namespace kvbm::block {
+
+// reset: on the free list. partial: its owner writes. complete: bytes are final, no name yet.
+// registered: findable (or withdrawn and still held). evicting: being taken out, bytes are going.
+enum class SlotState : uint8_t { reset = 0, partial = 1, complete = 2, registered = 3, evicting = 4 };
+
+// A value of the word. bits: 0-2 state, 3 withdrawn, 4 notify, 5-7 zero, 8-31 references,
+// 32-55 resident children, 56-63 pins.
+class SlotWord {
+ public:
+  static constexpr uint64_t kStateMask = 0x7;
+  // No longer findable (erased, or a private duplicate); the slot is freed when nothing keeps it.
+  static constexpr uint64_t kWithdrawn = 1ULL << 3;
+  // The policy has no candidate for this slot: who makes it evictable tells the policy.
+  static constexpr uint64_t kNotify = 1ULL << 4;
+  static constexpr uint64_t kOneReference = 1ULL << 8;
+  static constexpr uint64_t kReferenceMask = 0xFFFFFFULL << 8;
+  static constexpr uint64_t kOneChild = 1ULL << 32;
+  static constexpr uint64_t kChildMask = 0xFFFFFFULL << 32;
+  static constexpr uint64_t kOnePin = 1ULL << 56;
+  static constexpr uint64_t kPinMask = 0xFFULL << 56;
+  static constexpr uint64_t kRegistered = static_cast<uint64_t>(SlotState::registered);
+
+  explicit constexpr SlotWord(uint64_t bits) : bits_(bits) {}
+  constexpr explicit SlotWord(SlotState state) : bits_(static_cast<uint64_t>(state)) {}
+  [[nodiscard]] constexpr uint64_t bits() const { return bits_; }
+  [[nodiscard]] constexpr SlotState state() const { return static_cast<SlotState>(bits_ & kStateMask); }
+  [[nodiscard]] constexpr bool withdrawn() const { return (bits_ & kWithdrawn) != 0; }
+  [[nodiscard]] constexpr bool notify() const { return (bits_ & kNotify) != 0; }
+  [[nodiscard]] constexpr uint32_t references() const { return static_cast<uint32_t>((bits_ & kReferenceMask) >> 8); }
+  [[nodiscard]] constexpr uint32_t children() const { return static_cast<uint32_t>((bits_ & kChildMask) >> 32); }
+  [[nodiscard]] constexpr uint32_t pins() const { return static_cast<uint32_t>(bits_ >> 56); }
+  // A lookup may take a reference.
+  [[nodiscard]] constexpr bool findable() const { return (bits_ & (kStateMask | kWithdrawn)) == kRegistered; }
+  [[nodiscard]] constexpr bool evictable() const { return (bits_ & ~kNotify) == kRegistered; }
+  // Withdrawn and kept by nothing any more.
+  [[nodiscard]] constexpr bool reapable() const { return (bits_ & ~kNotify) == (kRegistered | kWithdrawn); }
+
+ private:
+  uint64_t bits_;
+};
+static_assert((SlotWord::kStateMask ^ SlotWord::kWithdrawn ^ SlotWord::kNotify ^ 0xE0ULL ^ SlotWord::kReferenceMask ^
+               SlotWord::kChildMask ^ SlotWord::kPinMask) == ~0ULL);
+static_assert((SlotWord::kStateMask & SlotWord::kWithdrawn) == 0 &&
+              (SlotWord::kReferenceMask & SlotWord::kChildMask) == 0);
+static_assert(static_cast<uint64_t>(SlotState::evicting) <= SlotWord::kStateMask);
+
+// Half a cache line: what a lookup reads and writes.
+struct alignas(32) Slot {
+  std::atomic<uint64_t> word{0};
+  std::atomic<uint64_t> key_low{0};
+  std::atomic<uint64_t> key_high{0};
+  std::atomic<uint32_t> family{0};
+  std::atomic<uint32_t> parent{kNoSlot};  // resident parent, whose word counts this slot as a child
+
+  [[nodiscard]] bool is(uint64_t low, uint64_t high, FamilyId fam) const noexcept {
+    return key_low.load(std::memory_order_relaxed) == low && key_high.load(std::memory_order_relaxed) == high &&
+           family.load(std::memory_order_relaxed) == fam;
+  }
+  [[nodiscard]] Identity identity() const noexcept {
+    const uint64_t low = key_low.load(std::memory_order_relaxed);
+    const uint64_t high = key_high.load(std::memory_order_relaxed);
+    Identity id;
+    std::memcpy(id.key.bytes.data(), &low, sizeof low);
+    std::memcpy(id.key.bytes.data() + 8, &high, sizeof high);
+    id.family = family.load(std::memory_order_relaxed);
+    return id;
+  }
+};
+static_assert(sizeof(Slot) == 32);
+
+// What lookups do not touch.
+struct SlotMeta {
+  std::atomic<uint32_t> generation{1};  // grows each time that the slot is freed; names a block for weak references
+  std::atomic<uint16_t> account{0};     // changes under the pool lock
+  std::atomic<uint8_t> flags{0};        // the manager's
+  uint8_t in_policy = 0;                // pool lock: the account's policy has heard `inserted`
+};
+static_assert(sizeof(SlotMeta) == 8);
+
+}  // namespace kvbm::block

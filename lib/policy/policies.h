@@ -1,0 +1,16 @@
+// The policies of this folder, one file each; callers make them by name (eviction.h).
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "policy/eviction.h"
+
+namespace kvbm::policy {
+
+// Least recently used first; of one request's blocks the deepest is the least recent.
+[[nodiscard]] std::unique_ptr<EvictionPolicy> make_lru(std::span<Facts> facts, const Residents& residents);
+// Ours, the default: learns when blocks return (prefix.cc).
+[[nodiscard]] std::unique_ptr<EvictionPolicy> make_prefix(std::span<Facts> facts, const Residents& residents);
+
+}  // namespace kvbm::policy

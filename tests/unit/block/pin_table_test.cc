@@ -1,0 +1,95 @@
+#include "block/pin_table.h"
+
+#include "base/clock.h"
+#include "block_fixture.h"
+
+namespace kvbm::block {
+namespace {
+
+struct Pinned : testing::Test {
+  std::unique_ptr<BlockTable> table = make_table(4);
+  std::vector<SlotId> slots = store(*table, keys_of(0, 4), 1);
+
+  [[nodiscard]] Code room(size_t n) {
+    std::vector<SlotId> out(n);
+    const Code code = table->allocate(0, out, nullptr, 9);
+    if (code == Code::ok) table->abandon(out);
+    return code;
+  }
+};
+
+TEST_F(Pinned, a_pinned_block_outlives_its_references_and_is_evictable_after_unpin) {
+  PinTable pins(*table);
+  auto id = pins.pin(slots, 1, kNever);
+  ASSERT_TRUE(id.ok());
+  table->release(slots);
+  EXPECT_EQ(room(1), Code::no_room);
+  EXPECT_EQ(present(*table, keys_of(0, 4)), 4U);
+  EXPECT_EQ(table->info(slots[0]).pins, 1U);
+  EXPECT_EQ(pins.unpin(id.value()), Code::ok);
+  EXPECT_EQ(pins.unpin(id.value()), Code::stale_handle);
+  EXPECT_EQ(room(4), Code::ok);
+}
+
+TEST_F(Pinned, pins_end_at_their_deadline_and_not_before) {
+  PinTable pins(*table);
+  auto late = pins.pin(std::span(slots).first(1), kNoOwner, 200);
+  auto soon = pins.pin(std::span(slots).last(1), kNoOwner, 100);
+  EXPECT_EQ(pins.next_deadline_ns(), 100U);
+  table->release(slots);
+  EXPECT_TRUE(pins.expire(99).empty());
+  auto ended = pins.expire(100);
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].id, soon.value());
+  EXPECT_EQ(pins.extend(late.value(), 300), Code::ok);
+  EXPECT_TRUE(pins.expire(299).empty());
+  EXPECT_EQ(room(4), Code::no_room);
+  EXPECT_EQ(pins.expire(300).size(), 1U);
+  EXPECT_EQ(pins.next_deadline_ns(), kNever);
+  EXPECT_EQ(pins.extend(late.value(), 400), Code::stale_handle);
+}
+
+TEST_F(Pinned, the_death_of_an_owner_ends_its_pins_only) {
+  PinTable pins(*table);
+  auto a = pins.pin(std::span(slots).first(2), 7, kNever);
+  auto b = pins.pin(std::span(slots).last(2), 8, 50);
+  table->release(slots);
+  const auto ended = pins.owner_died(7);
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].id, a.value());
+  EXPECT_EQ(ended[0].slots.size(), 2U);
+  EXPECT_EQ(pins.size(), 1U);
+  EXPECT_EQ(room(2), Code::ok);
+  EXPECT_EQ(room(3), Code::no_room);
+  EXPECT_EQ(pins.unpin(b.value()), Code::ok);
+}
+
+TEST_F(Pinned, an_erased_block_keeps_its_slot_while_pinned) {
+  PinTable pins(*table);
+  auto id = pins.pin(std::span(slots).first(1), 1, kNever);
+  table->release(slots);
+  EXPECT_EQ(table->erase(0, keys_of(0, 1)), 1U);
+  EXPECT_EQ(table->state(slots[0]), SlotState::registered);
+  EXPECT_EQ(pins.unpin(id.value()), Code::ok);
+  EXPECT_EQ(table->state(slots[0]), SlotState::reset);
+}
+
+TEST_F(Pinned, pinning_is_all_or_nothing_and_bounded) {
+  PinTable pins(*table);
+  EXPECT_EQ(pins.pin({}, 1, kNever).status().code(), Code::invalid_argument);
+  for (int i = 0; i < 255; ++i) ASSERT_TRUE(pins.pin(std::span(slots).last(1), 1, kNever).ok());
+  EXPECT_EQ(pins.pin(slots, 1, kNever).status().code(), Code::no_room);
+  EXPECT_EQ(table->info(slots[0]).pins, 0U);
+  EXPECT_EQ(table->info(slots[3]).pins, 255U);
+}
+
+TEST_F(Pinned, unregistered_slots_cannot_be_pinned) {
+  table->release(slots);
+  std::vector<SlotId> fresh(1);
+  ASSERT_EQ(table->allocate(0, fresh, nullptr), Code::ok);
+  PinTable pins(*table);
+  EXPECT_EQ(pins.pin(fresh, 1, kNever).status().code(), Code::wrong_state);
+}
+
+}  // namespace
+}  // namespace kvbm::block
