@@ -1,0 +1,262 @@
+#include "tier/disk/disk_core.h"
+
+#include <algorithm>
+
+namespace kvbm::tier::disk {
+
+DiskCore::DiskCore(const DiskTierOptions& options, Executor& executor, FamilyTable& families, TierListener* listener,
+                   TierIndex tier)
+    : options_(options),
+      executor_(executor),
+      families_(families),
+      listener_(listener),
+      tier_(tier),
+      index_(options.index_bytes),
+      read_cap_(options.read_bytes_per_s),
+      write_cap_(options.write_bytes_per_s) {}
+
+std::string DiskCore::describe() const {
+  return "disk " + options_.path + ", " + std::to_string(options_.capacity_bytes >> 20) + " MiB in segments of " +
+         std::to_string(segment_bytes_ >> 20) + " MiB";
+}
+
+Segment& DiskCore::segment(uint32_t number) {
+  MutexLock lock(mutex_);
+  return *segments_[number];
+}
+
+void DiskCore::find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept {
+  MutexLock lock(mutex_);
+  const uint32_t now = touch ? seconds() : 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    out[i] = Found{};
+    if (disabled_) continue;
+    const uint32_t entry = index_.find(ids[i]);
+    if (entry == DiskIndex::kNone) continue;
+    IndexEntry& e = index_.at(entry);
+    out[i] = Found{true, static_cast<uint32_t>(e.head_bytes), e.payload_bytes, uint64_t{e.location} + 1};
+    if (!touch) continue;
+    e.last_use = now;
+    if (e.uses != UINT8_MAX) ++e.uses;
+    ++segments_[segment_of(e.location)]->heat;
+  }
+}
+
+bool DiskCore::pin(const Identity& id) noexcept {
+  MutexLock lock(mutex_);
+  const uint32_t entry = index_.find(id);
+  if (entry == DiskIndex::kNone || disabled_) return false;
+  const auto [it, fresh] = pins_.try_emplace(id);
+  if (fresh) {
+    it->second.segment = segment_of(index_.at(entry).location);
+    ++segments_[it->second.segment]->pins;
+  }
+  ++it->second.count;
+  return true;
+}
+
+void DiskCore::unpin(const Identity& id) noexcept {
+  bool released = false;
+  {
+    MutexLock lock(mutex_);
+    const auto it = pins_.find(id);
+    if (it == pins_.end() || --it->second.count != 0) return;
+    released = --segments_[it->second.segment]->pins == 0 && !put_queue_.empty();
+    pins_.erase(it);
+  }
+  if (released) pump();
+}
+
+void DiskCore::drop_entry(uint32_t entry) {
+  const IndexEntry& e = index_.at(entry);
+  segments_[segment_of(e.location)]->gone(record_bytes(e.head_bytes, e.payload_bytes));
+  stats_.payload_bytes -= e.payload_bytes;
+  index_.erase(entry);
+}
+
+bool DiskCore::dead(FamilyId family, uint64_t sequence) const {
+  const auto it = erased_.find(family);
+  return it != erased_.end() && sequence <= it->second;
+}
+
+void DiskCore::erase(std::span<const Identity> ids) {
+  std::vector<Identity> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  MutexLock lock(mutex_);
+  for (const Identity& id : ids) {
+    const uint32_t entry = index_.find(id);
+    if (entry != DiskIndex::kNone) drop_entry(entry);
+  }
+  // Those still on their way must not appear afterwards.
+  for (const auto& op : puts_) {
+    for (size_t i = 0; i < op->batch->items.size(); ++i) {
+      if (std::binary_search(sorted.begin(), sorted.end(), op->batch->items[i].id)) op->erased[i] = true;
+    }
+  }
+}
+
+Status DiskCore::erase_family(FamilyId family) {
+  if (family >= families_.size()) return {Code::invalid_argument, "no such family"};
+  MutexLock control(control_);
+  Superblock next = superblock_;
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    // What is appended from now on lies in a later life than everything that dies here.
+    if (open_ != UINT32_MAX) begin_seal(open_, work);
+    uint64_t sequence = 0;
+    for (const auto& s : segments_) {
+      if (s != nullptr && s->state != SegmentState::free) sequence = std::max(sequence, s->life.sequence);
+    }
+    erased_[family] = sequence;
+    for (const auto& op : puts_) {
+      for (size_t i = 0; i < op->batch->items.size(); ++i) {
+        if (op->batch->items[i].id.family == family) op->erased[i] = true;
+      }
+    }
+    for (uint32_t i = 0; i < index_.entries(); ++i) {
+      if (index_.at(i).location != 0 && index_.at(i).family == family) drop_entry(i);
+    }
+    std::erase_if(next.tombstones, [&](const Tombstone& t) { return t.family == families_.get(family); });
+    next.tombstones.push_back(Tombstone{families_.get(family), sequence});
+  }
+  perform(work);
+  const Status status = write_superblock(*superblock_file_, next);
+  if (status.ok()) superblock_ = std::move(next);
+  else superblock_.writes = next.writes;  // the slot may hold half of it; the other one stays good
+  return status;
+}
+
+size_t DiskCore::scan(uint64_t& cursor, std::span<ScanRow> out) {
+  MutexLock lock(mutex_);
+  size_t n = 0;
+  uint64_t at = cursor;
+  for (; at < index_.entries() && n < out.size(); ++at) {
+    const IndexEntry& e = index_.at(static_cast<uint32_t>(at));
+    if (e.location != 0) out[n++] = ScanRow{DiskIndex::identity(e), e.payload_bytes, e.last_use, e.uses};
+  }
+  cursor = at < index_.entries() ? at : 0;
+  return n;
+}
+
+TierStats DiskCore::stats() const {
+  MutexLock lock(mutex_);
+  TierStats s = stats_;
+  s.capacity_bytes = options_.capacity_bytes;
+  s.used_bytes = kSuperblockBytes + kPage + segments_.size() * segment_bytes_;
+  s.records = index_.size();
+  s.index_bytes = index_.bytes();
+  return s;
+}
+
+Result<uint64_t> DiskCore::epoch(const NamespaceId& base_id) {
+  MutexLock control(control_);
+  const auto it = superblock_.epochs.find(base_id);
+  return it == superblock_.epochs.end() ? uint64_t{0} : it->second;
+}
+
+Status DiskCore::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
+  MutexLock control(control_);
+  Superblock next = superblock_;
+  uint64_t& current = next.epochs[base_id];
+  if (epoch < current) return {Code::invalid_argument, "the disk tier holds a later epoch of this namespace"};
+  if (epoch == current && superblock_.epochs.contains(base_id)) return {};
+  current = epoch;
+  const Status status = write_superblock(*superblock_file_, next);
+  if (status.ok()) superblock_ = std::move(next);
+  else superblock_.writes = next.writes;
+  return status;
+}
+
+void DiskCore::shutdown(UniqueFunction<void()> done) {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    shutdown_done_ = std::move(done);
+  }
+  executor_.post([self = shared_from_this()] { self->pump(); });
+}
+
+void DiskCore::finish_shutdown(Work& work) {
+  if (!stopping_ || !shutdown_done_) return;
+  if (!puts_.empty() || gets_open_ != 0 || reclaim_ != nullptr || preparing_ != 0 || growing_) return;
+  if (open_ != UINT32_MAX) begin_seal(open_, work);
+  if (closing_ == 0) work.shutdown_done = std::move(shutdown_done_);
+}
+
+void DiskCore::fail(Work& work, const char* what) {
+  if (disabled_) return;
+  disabled_ = work.disabled = true;
+  (void)what;
+  refuse_puts(Code::tier_disabled, work);
+  refuse_reads(Code::tier_disabled, work);
+}
+
+void DiskCore::wake_at(uint64_t when_ns) {
+  executor_.post_at(when_ns, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->pump();
+  });
+}
+
+void DiskCore::expire(Work& work) {
+  const uint64_t now = executor_.clock().now_ns();
+  if (now < next_deadline_) return;
+  expire_puts(now, work);
+  expire_reads(now, work);
+  next_deadline_ = kNever;
+  for (const auto& op : put_queue_) next_deadline_ = std::min(next_deadline_, op->batch->deadline_ns);
+  for (const Extent& e : read_queue_) next_deadline_ = std::min(next_deadline_, e.op->batch->deadline_ns);
+}
+
+void DiskCore::advance(Work& work) {
+  expire(work);
+  fill_reads(work);
+  fill_writes(work);
+  maybe_reclaim(work);
+  finish_shutdown(work);
+}
+
+void DiskCore::pump() {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    advance(work);
+  }
+  perform(work);
+}
+
+void DiskCore::perform(Work& work) {
+  const auto self = shared_from_this();
+  for (auto& run : work.reads) {
+    File& file = *segment(run->segment).file;
+    ReadRun& r = *run;
+    file.read(r.offset, r.runs, [self, run = std::move(run)](const Result<size_t>& moved) mutable {
+      self->read_done(std::move(run), moved);
+    });
+  }
+  for (auto& run : work.writes) {
+    encode(*run);
+    File& file = *segment(run->segment).file;
+    WriteRun& w = *run;
+    file.write(w.offset, w.runs, [self, run = std::move(run)](const Result<size_t>& moved) mutable {
+      self->written(std::move(run), moved);
+    });
+  }
+  for (const uint32_t s : work.seals) seal(s);
+  for (const uint32_t s : work.syncs) sync_segment(s);
+  for (const uint32_t s : work.prepares) prepare(s);
+  if (work.grow) executor_.post([self] { self->grow(); });
+  if (work.reclaim) executor_.post([self] { self->reclaim_collect(); });
+  if (work.wake_at != 0) wake_at(work.wake_at);
+  if (listener_ != nullptr) {
+    if (!work.evicted.empty()) listener_->removed(tier_, work.evicted, false);
+    if (!work.damaged.empty()) listener_->removed(tier_, work.damaged, true);
+    if (work.disabled)
+      listener_->disabled(tier_, Status(Code::tier_disabled, "the disk tier met I/O errors again and again", options_.path));
+  }
+  for (const auto& op : work.puts_done) executor_.post([op] { op->batch->done(*op->batch); });
+  for (const auto& op : work.gets_done) executor_.post([op] { op->batch->done(*op->batch); });
+  if (work.shutdown_done) executor_.post(std::move(work.shutdown_done));
+}
+
+}  // namespace kvbm::tier::disk

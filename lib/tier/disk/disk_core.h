@@ -1,0 +1,258 @@
+// The disk tier's inside. One mutex guards all state; events (calls, I/O completions, timers) change
+// state under it and note what is to be done in a Work, which is performed after it is released: no
+// lock is held across I/O, callbacks or posts. Writer, reader, reclaim and recovery are the parts, one
+// file each. `control_` orders the blocking superblock writes and is taken before mutex_, never inside.
+//
+// Budget per record: put and get allocate per run and per batch, not per record; find takes the
+// mutex once per batch.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "codec/record.h"
+#include "tier/disk/aligned_buffer.h"
+#include "tier/disk/bandwidth.h"
+#include "tier/disk/disk_index.h"
+#include "tier/disk/disk_tier.h"
+#include "tier/disk/segment.h"
+#include "tier/disk/superblock.h"
+
+namespace kvbm::tier::disk {
+
+struct PutOp {
+  std::unique_ptr<PutBatch> batch;
+  std::vector<uint32_t> todo;       // items to be written, in order
+  size_t next = 0;                  // in todo
+  std::vector<uint8_t> tries;       // per item
+  std::vector<bool> erased;         // per item: erase() came while it was on its way
+  uint32_t open = 0;                // items without a status yet
+  bool queued = false;
+  std::vector<uint32_t> segments;   // written to; a durable batch syncs them
+  std::vector<uint32_t> moved_from; // per item: old location, for records carried by reclaim
+  [[nodiscard]] bool carry() const { return !moved_from.empty(); }
+};
+
+struct GetOp {
+  struct Place {
+    uint32_t segment = 0, location = 0;
+    uint32_t extents = 0;  // reads outstanding
+    uint64_t from = 0, to = 0;  // of the payload, what was asked, page-aligned outward
+    bool internal = false;
+  };
+  std::unique_ptr<GetBatch> batch;
+  std::vector<Place> places;  // per item
+  uint32_t open = 0;
+};
+
+// A contiguous read that belongs to one item.
+struct Extent {
+  std::shared_ptr<GetOp> op;
+  uint32_t item = 0;
+  uint32_t segment = 0;
+  uint64_t offset = 0;
+  IoRun run;
+};
+
+struct ReadRun {
+  uint32_t segment = 0;
+  uint64_t offset = 0, bytes = 0;
+  std::vector<IoRun> runs;
+  std::vector<Extent> extents;
+};
+
+struct WriteRun {
+  struct Item {
+    std::shared_ptr<PutOp> op;
+    uint32_t item = 0;
+    uint32_t row = 0;  // of the segment
+    uint32_t page = 0;
+    uint64_t sequence = 0;
+    std::byte* area = nullptr;          // where head and envelope are laid out
+    std::byte* payload_copy = nullptr;  // for a payload that direct I/O could not take as it is
+  };
+  uint32_t segment = 0;
+  uint64_t offset = 0, bytes = 0;
+  std::vector<IoRun> runs;
+  std::vector<Item> items;
+  std::byte* staging = nullptr;  // a slot of the staging ring,
+  AlignedBuffer own;             // or memory of its own for what does not fit one
+};
+
+// What an event decided under the mutex and does after it.
+struct Work {
+  std::vector<std::unique_ptr<ReadRun>> reads;
+  std::vector<std::unique_ptr<WriteRun>> writes;
+  std::vector<std::shared_ptr<PutOp>> puts_done;
+  std::vector<std::shared_ptr<GetOp>> gets_done;
+  std::vector<uint32_t> seals, syncs, prepares;
+  std::vector<Identity> evicted, damaged;
+  uint64_t wake_at = 0;
+  bool grow = false, reclaim = false, disabled = false;
+  UniqueFunction<void()> shutdown_done;
+};
+
+class DiskCore : public std::enable_shared_from_this<DiskCore> {
+ public:
+  DiskCore(const DiskTierOptions& options, Executor& executor, FamilyTable& families, TierListener* listener,
+           TierIndex tier);
+  // Blocking; recovery.cc.
+  Status open(FileSystem& fs, Random& random);
+
+  [[nodiscard]] std::string describe() const;
+  void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept KVBM_EXCLUDES(mutex_);
+  bool pin(const Identity& id) noexcept KVBM_EXCLUDES(mutex_);
+  void unpin(const Identity& id) noexcept KVBM_EXCLUDES(mutex_);
+  void put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_from) KVBM_EXCLUDES(mutex_);
+  void get(std::unique_ptr<GetBatch> batch, bool internal) KVBM_EXCLUDES(mutex_);
+  void erase(std::span<const Identity> ids) KVBM_EXCLUDES(mutex_);
+  Status erase_family(FamilyId family) KVBM_EXCLUDES(mutex_, control_);
+  size_t scan(uint64_t& cursor, std::span<ScanRow> out) KVBM_EXCLUDES(mutex_);
+  TierStats stats() const KVBM_EXCLUDES(mutex_);
+  Result<uint64_t> epoch(const NamespaceId& base_id) KVBM_EXCLUDES(control_);
+  Status set_epoch(const NamespaceId& base_id, uint64_t epoch) KVBM_EXCLUDES(control_);
+  void shutdown(UniqueFunction<void()> done) KVBM_EXCLUDES(mutex_);
+
+ private:
+  struct Pin {
+    uint32_t count = 0;
+    uint32_t segment = 0;
+  };
+  struct Reclaim {
+    uint32_t segment = 0;
+    uint32_t cursor = 0;  // in the index
+    std::vector<Identity> ids;  // all records of the segment
+    std::vector<Identity> carry;  // those worth carrying, hottest first
+    size_t next = 0;
+    bool draining = false;  // emptied, waits for its readers
+  };
+
+  // disk_core.cc
+  void pump() KVBM_EXCLUDES(mutex_);
+  void advance(Work& work) KVBM_REQUIRES(mutex_);
+  void perform(Work& work) KVBM_EXCLUDES(mutex_);
+  void finish_shutdown(Work& work) KVBM_REQUIRES(mutex_);
+  void fail(Work& work, const char* what) KVBM_REQUIRES(mutex_);
+  void drop_entry(uint32_t entry) KVBM_REQUIRES(mutex_);
+  void wake_at(uint64_t when_ns);
+  void expire(Work& work) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] uint32_t seconds() const { return static_cast<uint32_t>(executor_.clock().now_ns() / 1'000'000'000); }
+  [[nodiscard]] uint32_t segment_of(uint32_t location) const { return location / segment_pages_; }
+  [[nodiscard]] uint32_t page_of(uint32_t location) const { return location % segment_pages_; }
+  [[nodiscard]] bool dead(FamilyId family, uint64_t sequence) const KVBM_REQUIRES(mutex_);
+
+  // writer.cc
+  void fill_writes(Work& work) KVBM_REQUIRES(mutex_);
+  bool open_segment() KVBM_REQUIRES(mutex_);
+  std::unique_ptr<WriteRun> next_write(Work& work) KVBM_REQUIRES(mutex_);
+  bool start_run(WriteRun& run, const PutItem& item, uint64_t& room) KVBM_REQUIRES(mutex_);
+  void add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t item, std::byte* at) KVBM_REQUIRES(mutex_);
+  void encode(WriteRun& run) KVBM_EXCLUDES(mutex_);
+  void written(std::unique_ptr<WriteRun> run, const Result<size_t>& moved) KVBM_EXCLUDES(mutex_);
+  void publish(const WriteRun::Item& item, uint32_t segment, Work& work) KVBM_REQUIRES(mutex_);
+  void settle(const std::shared_ptr<PutOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
+  void finish_put(const std::shared_ptr<PutOp>& op, Work& work) KVBM_REQUIRES(mutex_);
+  void begin_seal(uint32_t segment, Work& work) KVBM_REQUIRES(mutex_);
+  void seal(uint32_t segment) KVBM_EXCLUDES(mutex_);
+  void write_footer(uint32_t segment) KVBM_EXCLUDES(mutex_);
+  Segment& segment(uint32_t number) KVBM_EXCLUDES(mutex_);
+  void sealed(uint32_t segment, bool footer) KVBM_EXCLUDES(mutex_);
+  void sync_segment(uint32_t segment) KVBM_EXCLUDES(mutex_);
+  void synced(uint32_t segment, const std::vector<std::shared_ptr<PutOp>>& waiters, const Status& status)
+      KVBM_EXCLUDES(mutex_);
+  void expire_puts(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
+  void refuse_puts(Code code, Work& work) KVBM_REQUIRES(mutex_);
+
+  // reader.cc
+  void fill_reads(Work& work) KVBM_REQUIRES(mutex_);
+  Code place_read(GetOp& op, uint32_t item, bool internal) KVBM_REQUIRES(mutex_);
+  void read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& moved) KVBM_EXCLUDES(mutex_);
+  Code verify(const GetItem& item, const GetOp::Place& place) const;
+  void extent_done(const Extent& extent, Code code, Work& work) KVBM_REQUIRES(mutex_);
+  void settle_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
+  void refuse_reads(Code code, Work& work) KVBM_REQUIRES(mutex_);
+  void expire_reads(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
+
+  // reclaim.cc
+  void maybe_reclaim(Work& work) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] uint32_t victim() KVBM_REQUIRES(mutex_);
+  void reclaim_collect() KVBM_EXCLUDES(mutex_);
+  void reclaim_choose(Reclaim& r) KVBM_REQUIRES(mutex_);
+  void reclaim_abort() KVBM_REQUIRES(mutex_);
+  void reclaim_carry() KVBM_EXCLUDES(mutex_);
+  void reclaim_store(std::unique_ptr<GetBatch> batch, std::shared_ptr<AlignedBuffer> memory,
+                     std::vector<uint32_t> from) KVBM_EXCLUDES(mutex_);
+  void reclaim_drop() KVBM_EXCLUDES(mutex_);
+  void reclaim_drained(Work& work) KVBM_REQUIRES(mutex_);
+  void prepare(uint32_t segment) KVBM_EXCLUDES(mutex_);
+  void prepared(uint32_t segment, const SegmentLife& life, bool ok) KVBM_EXCLUDES(mutex_);
+  void grow() KVBM_EXCLUDES(mutex_);
+
+  // recovery.cc
+  Status check_directory(const std::vector<std::string>& names);
+  Status load_superblock(const std::vector<std::string>& names, Random& random);
+  Status load_segments(const std::vector<std::string>& names);
+  void adopt(uint32_t number, const std::vector<Row>& rows) KVBM_REQUIRES(mutex_);
+  Result<std::unique_ptr<Segment>> make_segment(uint32_t number, uint64_t sequence);
+  Status open_segment_file(uint32_t number, std::unique_ptr<Segment>& out, bool& valid);
+  Status recover_segment(uint32_t number);
+  Status renew_segment(uint32_t number);
+  void prune_tombstones() KVBM_REQUIRES(mutex_, control_);
+
+  const DiskTierOptions options_;
+  Executor& executor_;
+  FamilyTable& families_;
+  TierListener* const listener_;
+  const TierIndex tier_;
+  std::unique_ptr<DirectoryLock> directory_lock_;
+  std::unique_ptr<Directory> directory_;
+  std::unique_ptr<File> superblock_file_;
+  // Set by open() and constant after it.
+  uint64_t segment_bytes_ = 0;
+  uint64_t directory_id_ = 0;
+  uint32_t segment_pages_ = 1;
+  uint32_t max_segments_ = 0;
+  uint32_t epoch_ = 0;
+  std::shared_ptr<std::byte[]> staging_;
+
+  mutable Mutex control_;
+  Superblock superblock_ KVBM_GUARDED_BY(control_);
+
+  mutable Mutex mutex_;
+  DiskIndex index_ KVBM_GUARDED_BY(mutex_);
+  // Reserved for max_segments_ at open: a pointer in it stays valid without the mutex.
+  std::vector<std::unique_ptr<Segment>> segments_ KVBM_GUARDED_BY(mutex_);
+  std::deque<uint32_t> free_ KVBM_GUARDED_BY(mutex_);  // first in, first out: sequences stay in order
+  uint32_t open_ KVBM_GUARDED_BY(mutex_) = UINT32_MAX;
+  uint32_t preparing_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint32_t closing_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t next_life_ KVBM_GUARDED_BY(mutex_) = 1;
+  uint64_t next_record_ KVBM_GUARDED_BY(mutex_) = 1;
+  std::map<FamilyId, uint64_t> erased_ KVBM_GUARDED_BY(mutex_);
+  std::map<Identity, Pin> pins_ KVBM_GUARDED_BY(mutex_);
+  std::unique_ptr<Reclaim> reclaim_ KVBM_GUARDED_BY(mutex_);
+  bool growing_ KVBM_GUARDED_BY(mutex_) = false;
+  bool grow_refused_ KVBM_GUARDED_BY(mutex_) = false;
+
+  std::deque<std::shared_ptr<PutOp>> put_queue_ KVBM_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<PutOp>> puts_ KVBM_GUARDED_BY(mutex_);  // all unfinished
+  std::deque<Extent> read_queue_ KVBM_GUARDED_BY(mutex_);
+  uint64_t next_deadline_ KVBM_GUARDED_BY(mutex_) = kNever;  // no queued item has an earlier one
+  uint64_t write_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // in flight
+  uint64_t read_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint32_t gets_open_ KVBM_GUARDED_BY(mutex_) = 0;
+  std::vector<std::byte*> staging_free_ KVBM_GUARDED_BY(mutex_);
+  Bandwidth read_cap_ KVBM_GUARDED_BY(mutex_);
+  Bandwidth write_cap_ KVBM_GUARDED_BY(mutex_);
+  uint32_t failures_ KVBM_GUARDED_BY(mutex_) = 0;  // I/O errors in a row
+  bool disabled_ KVBM_GUARDED_BY(mutex_) = false;
+  bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
+  UniqueFunction<void()> shutdown_done_ KVBM_GUARDED_BY(mutex_);
+  TierStats stats_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::tier::disk

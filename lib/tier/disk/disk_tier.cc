@@ -1,0 +1,34 @@
+#include "tier/disk/disk_tier.h"
+
+#include "tier/disk/disk_core.h"
+
+namespace kvbm::tier::disk {
+
+Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options, FileSystem& fs, Executor& executor,
+                                                 FamilyTable& families, Random& random, TierListener* listener,
+                                                 TierIndex index) {
+  auto core = std::make_shared<DiskCore>(options, executor, families, listener, index);
+  if (Status s = core->open(fs, random); !s.ok()) return s;
+  return std::unique_ptr<DiskTier>(new DiskTier(std::move(core)));
+}
+
+DiskTier::DiskTier(std::shared_ptr<DiskCore> core) : core_(std::move(core)) {}
+DiskTier::~DiskTier() = default;
+
+std::string DiskTier::describe() const { return core_->describe(); }
+void DiskTier::find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept {
+  core_->find(ids, out, touch);
+}
+bool DiskTier::pin(const Identity& id) noexcept { return core_->pin(id); }
+void DiskTier::unpin(const Identity& id) noexcept { core_->unpin(id); }
+void DiskTier::put(std::unique_ptr<PutBatch> batch) { core_->put(std::move(batch), {}); }
+void DiskTier::get(std::unique_ptr<GetBatch> batch) { core_->get(std::move(batch), false); }
+void DiskTier::erase(std::span<const Identity> ids) { core_->erase(ids); }
+Status DiskTier::erase_family(FamilyId family) { return core_->erase_family(family); }
+size_t DiskTier::scan(uint64_t& cursor, std::span<ScanRow> out) { return core_->scan(cursor, out); }
+TierStats DiskTier::stats() const { return core_->stats(); }
+Result<uint64_t> DiskTier::epoch(const NamespaceId& base_id) { return core_->epoch(base_id); }
+Status DiskTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) { return core_->set_epoch(base_id, epoch); }
+void DiskTier::shutdown(UniqueFunction<void()> done) { core_->shutdown(std::move(done)); }
+
+}  // namespace kvbm::tier::disk

@@ -1,0 +1,225 @@
+// Reading: the extents of a batch are sorted by place, neighbours become one vectored read into
+// the targets, and every record is checked before its item is ok.
+#include <algorithm>
+
+#include "codec/leaf_hash.h"
+#include "tier/disk/disk_core.h"
+
+namespace kvbm::tier::disk {
+namespace {
+
+constexpr uint64_t kRunBytes = uint64_t{4} << 20;
+constexpr size_t kRunVectors = 256;
+constexpr uint32_t kFailuresToDisable = 16;
+
+bool aligned(const std::byte* p) { return reinterpret_cast<uintptr_t>(p) % kIoAlign == 0; }
+
+}  // namespace
+
+void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
+  auto op = std::make_shared<GetOp>();
+  const size_t n = batch->items.size();
+  const uint64_t deadline = batch->deadline_ns;
+  batch->status.assign(n, Code::again);
+  op->places.resize(n);
+  op->batch = std::move(batch);
+  bool wait = false;
+  {
+    MutexLock lock(mutex_);
+    std::vector<Extent> extents;
+    for (uint32_t i = 0; i < n; ++i) {
+      const Code code = place_read(*op, i, internal);
+      if (code != Code::again) {
+        op->batch->status[i] = code;
+        continue;
+      }
+      ++op->open;
+      const GetItem& item = op->batch->items[i];
+      GetOp::Place& place = op->places[i];
+      ++segments_[place.segment]->reads;
+      const uint64_t at = page_of(place.location) * kPage;
+      extents.push_back({op, i, place.segment, at, IoRun{item.head.data(), round_up(item.head_bytes, kPage)}});
+      if (place.to > place.from)
+        extents.push_back({op, i, place.segment, at + head_area(item.head_bytes) + place.from,
+                           IoRun{item.payload.data() + place.from, place.to - place.from}});
+      place.extents = place.to > place.from ? 2 : 1;
+    }
+    std::stable_sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
+      return a.segment != b.segment ? a.segment < b.segment : a.offset < b.offset;
+    });
+    for (Extent& e : extents) read_queue_.push_back(std::move(e));
+    wait = op->open != 0;
+    if (wait) {
+      ++gets_open_;
+      next_deadline_ = std::min(next_deadline_, deadline);
+    }
+  }
+  if (!wait) {
+    executor_.post([op] { op->batch->done(*op->batch); });
+    return;
+  }
+  if (deadline != kNever) wake_at(deadline);
+  pump();
+}
+
+// again = to be read; anything else is the item's result.
+Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
+  GetItem& item = op.batch->items[i];
+  GetOp::Place& place = op.places[i];
+  if (disabled_) return Code::tier_disabled;
+  if (stopping_) return Code::closed;
+  const uint32_t entry = index_.find(item.id);
+  if (entry == DiskIndex::kNone) {
+    ++stats_.misses;
+    return Code::miss;
+  }
+  const IndexEntry& e = index_.at(entry);
+  item.head_bytes = static_cast<uint32_t>(e.head_bytes);
+  item.payload_bytes = e.payload_bytes;
+  const uint64_t offset = item.payload_wanted == 0 ? 0 : item.payload_offset;
+  const uint64_t wanted = item.payload_wanted == 0 ? item.payload_bytes : item.payload_wanted;
+  if (item.head.size() < item.head_bytes || item.payload.size() < item.payload_bytes || !aligned(item.head.data()) ||
+      !aligned(item.payload.data()) || offset > item.payload_bytes || wanted > item.payload_bytes - offset)
+    return Code::invalid_argument;
+  place.location = e.location;
+  place.segment = segment_of(e.location);
+  place.from = offset & ~(kPage - 1);
+  place.to = round_up(offset + wanted, kPage);
+  place.internal = internal;
+  return Code::again;
+}
+
+void DiskCore::fill_reads(Work& work) {
+  const uint64_t now = executor_.clock().now_ns();
+  while (!read_queue_.empty() && (read_bytes_ == 0 || read_bytes_ < options_.read_budget_bytes)) {
+    if (const uint64_t at = read_cap_.ready_at(now); at != 0) {
+      work.wake_at = work.wake_at == 0 ? at : std::min(at, work.wake_at);
+      return;
+    }
+    auto run = std::make_unique<ReadRun>();
+    run->segment = read_queue_.front().segment;
+    run->offset = read_queue_.front().offset;
+    while (!read_queue_.empty() && run->runs.size() < kRunVectors) {
+      Extent& e = read_queue_.front();
+      if (e.segment != run->segment || e.offset != run->offset + run->bytes) break;
+      if (run->bytes != 0 && run->bytes + e.run.bytes > kRunBytes) break;
+      run->bytes += e.run.bytes;
+      run->runs.push_back(e.run);
+      run->extents.push_back(std::move(e));
+      read_queue_.pop_front();
+    }
+    read_bytes_ += run->bytes;
+    read_cap_.take(now, run->bytes);
+    work.reads.push_back(std::move(run));
+  }
+}
+
+Code DiskCore::verify(const GetItem& item, const GetOp::Place& place) const {
+  auto head = codec::HeadView::parse(ConstBytes(item.head).first(item.head_bytes));
+  if (!head.ok()) return Code::damaged;
+  const codec::Header& h = head.value().header();
+  const Family& f = families_.get(item.id.family);
+  if (h.key != item.id.key || h.ns != f.ns || h.geometry != f.geometry || h.component != f.component ||
+      h.shard != f.shard || h.stored_bytes != item.payload_bytes)
+    return Code::damaged;
+  for (uint32_t i = 0; i < h.leaf_count; ++i) {
+    const codec::Leaf leaf = head.value().leaf(i);
+    const uint64_t end = uint64_t{leaf.offset} + leaf.stored_bytes;
+    if (end > item.payload_bytes) return Code::damaged;
+    if (leaf.offset < place.from || end > place.to) continue;
+    if (codec::leaf_hash(ConstBytes(item.payload).subspan(leaf.offset, leaf.stored_bytes)) != leaf.hash)
+      return Code::damaged;
+  }
+  return Code::ok;
+}
+
+void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& moved) {
+  // A short read is a file that was cut: what is missing was not read.
+  const bool ok = moved.ok() && moved.value() == run->bytes;
+  Work work;
+  std::vector<std::pair<std::shared_ptr<GetOp>, uint32_t>> whole;
+  {
+    MutexLock lock(mutex_);
+    read_bytes_ -= run->bytes;
+    if (ok) failures_ = 0;
+    else if (++failures_ >= kFailuresToDisable) fail(work, "reading from the disk tier failed again and again");
+    for (const Extent& e : run->extents) {
+      if (!ok) {
+        extent_done(e, Code::io_error, work);
+      } else if (e.op->places[e.item].extents == 1 && e.op->batch->status[e.item] == Code::again) {
+        whole.emplace_back(e.op, e.item);  // its last extent: check it, unlocked
+      } else {
+        extent_done(e, Code::again, work);
+      }
+    }
+  }
+  std::vector<Code> codes;
+  codes.reserve(whole.size());
+  for (const auto& [op, i] : whole) codes.push_back(verify(op->batch->items[i], op->places[i]));
+  {
+    MutexLock lock(mutex_);
+    for (size_t k = 0; k < whole.size(); ++k) settle_read(whole[k].first, whole[k].second, codes[k], work);
+    advance(work);
+  }
+  perform(work);
+}
+
+// One of an item's reads is over; `again` says without an error. The item settles with its last.
+void DiskCore::extent_done(const Extent& e, Code code, Work& work) {
+  GetOp::Place& place = e.op->places[e.item];
+  Code& status = e.op->batch->status[e.item];
+  if (status == Code::again) status = code;
+  if (place.extents > 1) {
+    --place.extents;
+    return;
+  }
+  settle_read(e.op, e.item, status, work);
+}
+
+void DiskCore::settle_read(const std::shared_ptr<GetOp>& op, uint32_t i, Code code, Work& work) {
+  const GetItem& item = op->batch->items[i];
+  const GetOp::Place& place = op->places[i];
+  op->batch->status[i] = code;
+  Segment& segment = *segments_[place.segment];
+  --segment.reads;
+  if (code == Code::ok && !place.internal) {
+    ++stats_.gets;
+    stats_.get_bytes += item.head_bytes + (place.to - place.from);
+  } else if (code == Code::damaged || code == Code::io_error) {
+    ++stats_.get_errors;
+    const uint32_t entry = index_.find(item.id);
+    // Quarantine: forgotten, and its place is not used again before the whole segment is.
+    if (entry != DiskIndex::kNone && index_.at(entry).location == place.location) {
+      ++stats_.damaged;
+      work.damaged.push_back(item.id);
+      drop_entry(entry);
+    }
+  }
+  if (--op->open == 0) {
+    --gets_open_;
+    work.gets_done.push_back(op);
+  }
+  reclaim_drained(work);
+}
+
+void DiskCore::expire_reads(uint64_t now, Work& work) {
+  for (auto it = read_queue_.begin(); it != read_queue_.end();) {
+    if (it->op->batch->deadline_ns > now) {
+      ++it;
+      continue;
+    }
+    const Extent e = std::move(*it);
+    it = read_queue_.erase(it);
+    extent_done(e, Code::deadline, work);
+  }
+}
+
+void DiskCore::refuse_reads(Code code, Work& work) {
+  while (!read_queue_.empty()) {
+    const Extent e = std::move(read_queue_.front());
+    read_queue_.pop_front();
+    extent_done(e, code, work);
+  }
+}
+
+}  // namespace kvbm::tier::disk

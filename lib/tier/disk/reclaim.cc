@@ -1,0 +1,277 @@
+// Making room: the closed segment that is worth least is emptied, its hottest records carried
+// forward within a quarter of a segment, its header renewed, and it is free again. One at a time.
+#include <algorithm>
+
+#include "tier/disk/disk_core.h"
+
+namespace kvbm::tier::disk {
+namespace {
+
+constexpr uint32_t kCollectStep = 65536;  // index entries looked at per hold of the mutex
+constexpr uint64_t kCarryBytes = uint64_t{4} << 20;
+constexpr uint32_t kManySegments = 8;  // below this one free segment must do
+
+// Uses count most; a record that others hang on is worth more than one that stands alone.
+uint32_t worth(const IndexEntry& e) {
+  return 4U * e.uses + (e.children > 0 ? 3U : 0U) + 8U * static_cast<uint32_t>(e.priority);
+}
+
+}  // namespace
+
+void DiskCore::maybe_reclaim(Work& work) {
+  if (disabled_) return;
+  const uint32_t enough = max_segments_ >= kManySegments ? 2 : 1;
+  const bool busy = growing_ || preparing_ != 0 || reclaim_ != nullptr;
+  const bool short_of = free_.size() < enough;
+  if (!busy && !stopping_ && (short_of || index_.full())) {
+    // One source of new lives at a time, so that sequences enter free_ in order.
+    if (short_of && segments_.size() < max_segments_ && !grow_refused_) {
+      growing_ = work.grow = true;
+      return;
+    }
+    const uint32_t v = victim();
+    if (v != UINT32_MAX) {
+      reclaim_ = std::make_unique<Reclaim>();
+      reclaim_->segment = v;
+      segments_[v]->state = SegmentState::reclaiming;
+      work.reclaim = true;
+      return;
+    }
+  }
+  const bool stuck = !put_queue_.empty() && open_ == UINT32_MAX && free_.empty();
+  if (stuck && !growing_ && preparing_ == 0 && reclaim_ == nullptr && closing_ == 0) refuse_puts(Code::no_room, work);
+}
+
+// Benefit over cost as in the log-structured file system (Rosenblum and Ousterhout, 1992): what is
+// lost by emptying it (live bytes, raised by recent finds) against how long it has rested.
+uint32_t DiskCore::victim() {
+  uint32_t best = UINT32_MAX;
+  double least = 0;
+  for (uint32_t i = 0; i < segments_.size(); ++i) {
+    Segment& s = *segments_[i];
+    if (s.state != SegmentState::closed) continue;
+    const double heat = s.live_records == 0 ? 0 : static_cast<double>(s.heat) / s.live_records;
+    const auto age = static_cast<double>(next_life_ - s.life.sequence);
+    const double score = static_cast<double>(s.live_bytes) * (1 + heat) / age;
+    s.heat /= 2;
+    if (s.pins != 0 || (best != UINT32_MAX && score >= least)) continue;
+    best = i;
+    least = score;
+  }
+  return best;
+}
+
+void DiskCore::reclaim_abort() {
+  segments_[reclaim_->segment]->state = SegmentState::closed;
+  reclaim_.reset();
+}
+
+void DiskCore::reclaim_collect() {
+  bool more = false;
+  {
+    MutexLock lock(mutex_);
+    Reclaim& r = *reclaim_;
+    const uint32_t end = std::min(index_.entries(), r.cursor + kCollectStep);
+    for (; r.cursor < end; ++r.cursor) {
+      const IndexEntry& e = index_.at(r.cursor);
+      if (e.location != 0 && segment_of(e.location) == r.segment) r.ids.push_back(DiskIndex::identity(e));
+    }
+    more = r.cursor < index_.entries();
+    if (!more) reclaim_choose(r);
+  }
+  if (more) executor_.post([self = shared_from_this()] { self->reclaim_collect(); });
+  else reclaim_carry();
+}
+
+void DiskCore::reclaim_choose(Reclaim& r) {
+  if (index_.full()) return;
+  std::vector<std::pair<uint32_t, Identity>> hot;
+  for (const Identity& id : r.ids) {
+    const uint32_t entry = index_.find(id);
+    if (entry == DiskIndex::kNone) continue;
+    if (const uint32_t w = worth(index_.at(entry)); w > 0) hot.emplace_back(w, id);
+  }
+  std::stable_sort(hot.begin(), hot.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  uint64_t bytes = 0;
+  for (const auto& [w, id] : hot) {
+    const IndexEntry& e = index_.at(index_.find(id));
+    bytes += record_bytes(e.head_bytes, e.payload_bytes);
+    if (bytes > segment_bytes_ / 4) break;
+    r.carry.push_back(id);
+  }
+}
+
+void DiskCore::reclaim_carry() {
+  auto batch = std::make_unique<GetBatch>();
+  std::vector<uint32_t> from;
+  std::vector<uint64_t> at;
+  uint64_t bytes = 0;
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    Reclaim& r = *reclaim_;
+    if (stopping_ || disabled_) reclaim_abort();
+    while (reclaim_ != nullptr && r.next < r.carry.size() && bytes < kCarryBytes) {
+      const Identity id = r.carry[r.next++];
+      const uint32_t entry = index_.find(id);
+      if (entry == DiskIndex::kNone || segment_of(index_.at(entry).location) != r.segment) continue;
+      const IndexEntry& e = index_.at(entry);
+      GetItem item;
+      item.id = id;
+      item.head_bytes = static_cast<uint32_t>(e.head_bytes);
+      item.payload_bytes = e.payload_bytes;
+      batch->items.push_back(item);
+      from.push_back(e.location);
+      at.push_back(bytes);
+      bytes += record_bytes(e.head_bytes, e.payload_bytes);
+    }
+    if (reclaim_ == nullptr) advance(work);
+  }
+  perform(work);
+  if (batch->items.empty()) return reclaim_drop();
+  auto memory = std::make_shared<AlignedBuffer>(bytes);
+  if (memory->data() == nullptr) return reclaim_drop();
+  for (size_t i = 0; i < at.size(); ++i) {
+    GetItem& item = batch->items[i];
+    std::byte* const p = memory->data() + at[i];
+    item.head = MutableBytes(p, item.head_bytes);
+    item.payload = MutableBytes(p + head_area(item.head_bytes), item.payload_bytes);
+  }
+  batch->done = [self = shared_from_this(), memory, from](GetBatch& got) mutable {
+    self->reclaim_store(std::make_unique<GetBatch>(std::move(got)), memory, std::move(from));
+  };
+  get(std::move(batch), true);
+}
+
+void DiskCore::reclaim_store(std::unique_ptr<GetBatch> got, std::shared_ptr<AlignedBuffer> memory,
+                             std::vector<uint32_t> from) {
+  auto batch = std::make_unique<PutBatch>();
+  std::vector<uint32_t> moved;
+  {
+    MutexLock lock(mutex_);
+    for (size_t i = 0; i < got->items.size(); ++i) {
+      const GetItem& item = got->items[i];
+      const uint32_t entry = index_.find(item.id);
+      if (got->status[i] != Code::ok || entry == DiskIndex::kNone) continue;
+      const IndexEntry& e = index_.at(entry);
+      PutItem put;
+      put.id = item.id;
+      put.head = item.head;
+      put.payload = item.payload;
+      put.uses = e.uses;
+      put.priority = static_cast<uint8_t>(e.priority);
+      auto head = codec::HeadView::parse(put.head);
+      if (!head.ok()) continue;
+      put.parent = Identity{head.value().header().parent, item.id.family};
+      put.has_parent = put.parent.key != Key{};
+      batch->items.push_back(put);
+      moved.push_back(from[i]);
+    }
+  }
+  if (batch->items.empty()) return reclaim_carry();
+  batch->done = [self = shared_from_this(), memory](PutBatch&) { self->reclaim_carry(); };
+  put(std::move(batch), std::move(moved));
+}
+
+void DiskCore::reclaim_drop() {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    if (reclaim_ == nullptr) return;
+    Reclaim& r = *reclaim_;
+    Segment& segment = *segments_[r.segment];
+    if (segment.pins != 0 || disabled_) {
+      reclaim_abort();
+    } else {
+      for (const Identity& id : r.ids) {
+        const uint32_t entry = index_.find(id);
+        if (entry == DiskIndex::kNone || segment_of(index_.at(entry).location) != r.segment) continue;
+        work.evicted.push_back(id);
+        drop_entry(entry);
+      }
+      stats_.evicted += work.evicted.size();
+      stats_.reclaimed_bytes += segment_bytes_;
+      r.draining = true;
+      reclaim_drained(work);
+    }
+    advance(work);
+  }
+  perform(work);
+}
+
+// Nothing points into the segment any more; once its last reader is gone its life is over.
+void DiskCore::reclaim_drained(Work& work) {
+  if (reclaim_ == nullptr || !reclaim_->draining) return;
+  Segment& segment = *segments_[reclaim_->segment];
+  if (segment.reads != 0) return;
+  segment.state = SegmentState::preparing;
+  ++preparing_;
+  work.prepares.push_back(reclaim_->segment);
+  reclaim_.reset();
+}
+
+// The header of the next life is durable before the first record of that life is written, so that
+// an old footer is never believed over new bytes.
+void DiskCore::prepare(uint32_t number) {
+  SegmentLife life;
+  File* file = nullptr;
+  {
+    MutexLock lock(mutex_);
+    life = segments_[number]->life;
+    life.sequence = next_life_++;
+    life.generation = static_cast<uint32_t>(life.sequence);
+    life.epoch = epoch_;
+    file = segments_[number]->file.get();
+  }
+  auto page = std::make_shared<AlignedBuffer>(kPage);
+  if (page->data() == nullptr) return prepared(number, life, false);
+  encode_segment_header(life, page->span());
+  const IoRun run{page->data(), kPage};
+  file->write(0, {&run, 1}, [self = shared_from_this(), number, life, page, file](const Result<size_t>& moved) {
+    if (!moved.ok() || moved.value() != kPage) return self->prepared(number, life, false);
+    file->sync([self, number, life](const Status& status) { self->prepared(number, life, status.ok()); });
+  });
+}
+
+void DiskCore::prepared(uint32_t number, const SegmentLife& life, bool ok) {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    --preparing_;
+    Segment& segment = *segments_[number];
+    if (ok) {
+      segment.begin_life(life);
+      free_.push_back(number);
+    } else {
+      segment.state = SegmentState::lost;
+    }
+    advance(work);
+  }
+  perform(work);
+}
+
+void DiskCore::grow() {
+  uint32_t number = 0;
+  uint64_t sequence = 0;
+  {
+    MutexLock lock(mutex_);
+    number = static_cast<uint32_t>(segments_.size());
+    sequence = next_life_++;
+  }
+  auto made = make_segment(number, sequence);
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    growing_ = false;
+    if (made.ok()) {
+      segments_.push_back(std::move(made).value());
+      free_.push_back(number);
+    } else {
+      grow_refused_ = true;  // the file system is full: live with what there is
+    }
+    advance(work);
+  }
+  perform(work);
+}
+
+}  // namespace kvbm::tier::disk

@@ -1,0 +1,301 @@
+// Opening a directory: whose it is, what it remembers, and which records are in it. Blocks.
+#include <algorithm>
+
+#include "tier/disk/disk_core.h"
+#include "tier/disk/segment_scan.h"
+
+namespace kvbm::tier::disk {
+namespace {
+
+constexpr uint64_t kMinSegmentBytes = 64 * 1024;
+constexpr uint32_t kMinSegments = 3;
+constexpr size_t kStagingSlots = 16;
+constexpr uint64_t kSlotBytes = uint64_t{256} << 10;
+constexpr std::string_view kSuperblockName = "superblock";
+
+// The superblock and the lock file.
+constexpr uint64_t kFixedBytes = kSuperblockBytes + kPage;
+
+bool ours(const std::string& name) {
+  return name == kSuperblockName || name == "lock" || name == "lost+found" || segment_number(name) != UINT32_MAX;
+}
+
+}  // namespace
+
+uint64_t default_segment_bytes(uint64_t capacity_bytes) noexcept {
+  constexpr uint64_t kLeast = uint64_t{16} << 20;
+  constexpr uint64_t kMost = uint64_t{256} << 20;
+  constexpr uint64_t kFiles = 512;
+  return round_up(std::max(std::clamp(capacity_bytes / 64, kLeast, kMost), capacity_bytes / kFiles), kPage);
+}
+
+Status DiskCore::open(FileSystem& fs, Random& random) {
+  auto directory = fs.open_directory(options_.path, true);
+  if (!directory.ok()) return directory.status();
+  directory_ = std::move(directory).value();
+  // Looked at before anything is written: a directory of someone else stays as it is.
+  auto names = directory_->list();
+  if (!names.ok()) return names.status();
+  if (Status s = check_directory(names.value()); !s.ok()) return s;
+  auto lock = directory_->lock();
+  if (!lock.ok()) return lock.status();
+  directory_lock_ = std::move(lock).value();
+  auto staging = fs.staging(kStagingSlots * kSlotBytes);
+  if (!staging.ok()) return staging.status();
+  staging_ = std::move(staging).value();
+  if (Status s = load_superblock(names.value(), random); !s.ok()) return s;
+  if (Status s = load_segments(names.value()); !s.ok()) return s;
+  MutexLock control(control_);
+  MutexLock state(mutex_);
+  for (size_t i = kStagingSlots; i-- > 0;) staging_free_.push_back(staging_.get() + i * kSlotBytes);
+  prune_tombstones();
+  return {};
+}
+
+Status DiskCore::check_directory(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (!ours(name))
+      return {Code::exists, "the tier directory holds a file that is not kvbm's; nothing was changed",
+              options_.path + "/" + name + ": move it away, or choose an empty directory"};
+  }
+  return {};
+}
+
+Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& random) {
+  MutexLock control(control_);
+  const bool there = std::find(names.begin(), names.end(), kSuperblockName) != names.end();
+  const bool segments = std::any_of(names.begin(), names.end(),
+                                    [](const std::string& n) { return segment_number(n) != UINT32_MAX; });
+  if (!there && segments)
+    return {Code::damaged, "the tier directory has segments but no superblock; remove it to start empty", options_.path};
+  const uint64_t wanted = options_.segment_bytes != 0 ? options_.segment_bytes : default_segment_bytes(options_.capacity_bytes);
+  if (wanted < kMinSegmentBytes || wanted % kPage != 0)
+    return {Code::bad_config, "disk segments must be a multiple of 4 KiB and at least 64 KiB", std::to_string(wanted)};
+  const auto enough = [&](uint64_t bytes) { return options_.capacity_bytes >= kFixedBytes + kMinSegments * bytes; };
+  if (!there && !enough(wanted))
+    return {Code::bad_config, "the disk tier's capacity is too small",
+            std::to_string(options_.capacity_bytes) + " bytes given, at least " +
+                std::to_string(kFixedBytes + kMinSegments * wanted) + " needed (3 segments)"};
+  auto file = directory_->open(kSuperblockName, there ? OpenMode::read_write : OpenMode::create, false);
+  if (!file.ok()) return file.status();
+  superblock_file_ = std::move(file).value();
+  Result<Superblock> known = Status(Code::miss, "new directory");
+  if (there) {
+    known = read_superblock(*superblock_file_);
+    // Made, but the owner died before the first write: as good as new.
+    if (known.status().code() == Code::damaged && !segments) known = Status(Code::miss, "new directory");
+    if (!known.ok() && known.status().code() != Code::miss)
+      return {known.status().code(), known.status().what(), options_.path};
+  }
+  if (known.ok()) {
+    superblock_ = std::move(known).value();
+  } else {
+    superblock_.directory_id = random.next();
+    superblock_.segment_bytes = wanted;
+    if (Status s = superblock_file_->allocate(kSuperblockBytes); !s.ok()) return s;
+  }
+  if (!enough(superblock_.segment_bytes))
+    return {Code::bad_config, "the disk tier's capacity is too small for this directory",
+            std::to_string(options_.capacity_bytes) + " bytes given, at least " +
+                std::to_string(kFixedBytes + kMinSegments * superblock_.segment_bytes) + " needed (3 segments)"};
+  ++superblock_.epoch;
+  if (Status s = write_superblock(*superblock_file_, superblock_); !s.ok()) return s;
+  if (Status s = directory_->sync(); !s.ok()) return s;
+  segment_bytes_ = superblock_.segment_bytes;
+  segment_pages_ = pages(segment_bytes_);
+  directory_id_ = superblock_.directory_id;
+  epoch_ = superblock_.epoch;
+  // Locations are 32-bit page numbers: 16 TiB.
+  const uint64_t addressable = (uint64_t{1} << 32) / segment_pages_;
+  max_segments_ = static_cast<uint32_t>(std::min((options_.capacity_bytes - kFixedBytes) / segment_bytes_, addressable));
+  MutexLock state(mutex_);
+  for (const Tombstone& t : superblock_.tombstones) {
+    auto id = families_.intern(t.family);
+    if (!id.ok()) return id.status();
+    erased_[id.value()] = std::max(erased_[id.value()], t.sequence);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Segment>> DiskCore::make_segment(uint32_t number, uint64_t sequence) {
+  auto segment = std::make_unique<Segment>();
+  auto file = directory_->open(segment_name(number), OpenMode::create, options_.direct);
+  if (!file.ok()) return file.status();
+  segment->file = std::move(file).value();
+  SegmentLife life{directory_id_, number, static_cast<uint32_t>(sequence), epoch_, sequence, segment_bytes_};
+  const AlignedBuffer page(kPage);
+  if (page.data() == nullptr) return Status(Code::no_memory, "no memory for a segment header");
+  encode_segment_header(life, page.span());
+  Status s = segment->file->allocate(segment_bytes_);
+  if (s.ok()) s = segment->file->write_now(0, page.span());
+  if (s.ok()) s = segment->file->sync_now();
+  if (s.ok()) s = directory_->sync();
+  if (!s.ok()) {
+    segment->file.reset();
+    // Half a segment would be renewed at the next open; without it its space is free at once.
+    (void)directory_->remove(segment_name(number)).ok();
+    return s;
+  }
+  segment->begin_life(life);
+  return segment;
+}
+
+// `valid`: the header names this directory and segment.
+Status DiskCore::open_segment_file(uint32_t number, std::unique_ptr<Segment>& out, bool& valid) {
+  auto file = directory_->open(segment_name(number), OpenMode::read_write, options_.direct);
+  if (!file.ok()) return file.status();
+  out = std::make_unique<Segment>();
+  out->file = std::move(file).value();
+  auto size = out->file->size();
+  if (!size.ok()) return size.status();
+  valid = false;
+  out->life = SegmentLife{directory_id_, number, 0, 0, 0, segment_bytes_};
+  if (size.value() != segment_bytes_) {
+    if (size.value() > segment_bytes_) {
+      if (Status s = out->file->truncate(segment_bytes_); !s.ok()) return s;
+    }
+    return out->file->allocate(segment_bytes_);
+  }
+  const AlignedBuffer page(kPage);
+  if (page.data() == nullptr) return {Code::no_memory, "no memory for a segment header"};
+  auto got = out->file->read_now(0, page.span());
+  if (!got.ok()) return {};  // unreadable: renewed if it can be written, else refused there
+  auto life = decode_segment_header(page.span());
+  if (life.status().code() == Code::newer_version) return life.status();
+  if (!life.ok() || life.value().directory_id != directory_id_ || life.value().segment != number ||
+      life.value().segment_bytes != segment_bytes_)
+    return {};
+  out->life = life.value();
+  valid = true;
+  return {};
+}
+
+Status DiskCore::load_segments(const std::vector<std::string>& names) {
+  std::vector<std::pair<uint64_t, uint32_t>> order;  // by sequence: of two copies the later one counts
+  std::vector<uint32_t> blank;
+  uint32_t count = 0;
+  for (const std::string& name : names) {
+    const uint32_t number = segment_number(name);
+    if (number == UINT32_MAX) continue;
+    if (number >= max_segments_) {
+      if (Status s = directory_->remove(name); !s.ok()) return s;  // the capacity was lowered
+    } else {
+      count = std::max(count, number + 1);
+    }
+  }
+  {
+    MutexLock state(mutex_);
+    segments_.reserve(max_segments_);
+  }
+  for (uint32_t i = 0; i < std::max(count, kMinSegments); ++i) {
+    std::unique_ptr<Segment> segment;
+    bool valid = false;
+    if (std::find(names.begin(), names.end(), segment_name(i)) != names.end()) {
+      if (Status s = open_segment_file(i, segment, valid); !s.ok()) return s;
+    } else {
+      auto made = make_segment(i, 0);
+      if (!made.ok()) return made.status();
+      segment = std::move(made).value();
+    }
+    MutexLock state(mutex_);
+    if (valid && segment->life.sequence != 0) order.emplace_back(segment->life.sequence, i);
+    else blank.push_back(i);
+    next_life_ = std::max(next_life_, segment->life.sequence + 1);
+    segments_.push_back(std::move(segment));
+  }
+  {
+    MutexLock state(mutex_);
+    for (const auto& [family, sequence] : erased_) next_life_ = std::max(next_life_, sequence + 1);
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [sequence, number] : order) {
+    if (Status s = recover_segment(number); !s.ok()) return s;
+    MutexLock state(mutex_);
+    if (segments_[number]->state == SegmentState::free) blank.push_back(number);
+  }
+  for (const uint32_t number : blank) {
+    if (Status s = renew_segment(number); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status DiskCore::recover_segment(uint32_t number) {
+  Segment& s = segment(number);
+  auto footer = read_footer(*s.file, s.life);
+  std::vector<Row> rows;
+  if (footer.ok()) {
+    rows = std::move(footer).value();
+  } else {
+    auto scanned = scan_records(*s.file, s.life);
+    if (scanned.ok()) rows = std::move(scanned.value().rows);
+    // Nothing is ever appended to another owner's life: its last writes may still be on their way.
+    if (!rows.empty() && s.file->sync_now().ok()) {
+      const std::vector<std::byte> bytes = encode_footer(s.life, rows);
+      const AlignedBuffer buffer(bytes.size());
+      const uint64_t start = segment_bytes_ - bytes.size();
+      const Row& last = rows.back();
+      if (buffer.data() != nullptr && last.page * kPage + record_bytes(last.head_bytes, last.payload_bytes) <= start) {
+        std::memcpy(buffer.data(), bytes.data(), bytes.size());
+        // A failure costs a scan at the next open, nothing else.
+        (void)(s.file->write_now(start, buffer.span()).ok() && s.file->sync_now().ok());
+      }
+    }
+  }
+  MutexLock state(mutex_);
+  adopt(number, rows);
+  return {};
+}
+
+void DiskCore::adopt(uint32_t number, const std::vector<Row>& rows) {
+  Segment& s = *segments_[number];
+  s.state = rows.empty() ? SegmentState::free : SegmentState::closed;
+  s.next_page = segment_pages_;
+  const uint32_t now = seconds();
+  for (const Row& row : rows) {
+    auto family = families_.intern(row.family);
+    if (!family.ok() || dead(family.value(), s.life.sequence)) continue;
+    const Identity id{row.key, family.value()};
+    const uint32_t known = index_.find(id);
+    if (known != DiskIndex::kNone) drop_entry(known);
+    const uint32_t entry = index_.insert(id);
+    if (entry == DiskIndex::kNone) continue;
+    IndexEntry& e = index_.at(entry);
+    e.location = number * segment_pages_ + row.page;
+    e.head_bytes = row.head_bytes & 0x3FFFFFU;
+    e.payload_bytes = row.payload_bytes & 0x3FFFFFFFFULL;
+    e.uses = row.uses;
+    e.priority = row.priority;
+    e.last_use = now;
+    if (row.has_parent) index_.link(entry, Identity{row.parent, family.value()});
+    s.live_bytes += record_bytes(row.head_bytes, row.payload_bytes);
+    ++s.live_records;
+    stats_.payload_bytes += row.payload_bytes;
+  }
+}
+
+Status DiskCore::renew_segment(uint32_t number) {
+  MutexLock state(mutex_);
+  Segment& s = *segments_[number];
+  SegmentLife life{directory_id_, number, static_cast<uint32_t>(next_life_), epoch_, next_life_, segment_bytes_};
+  ++next_life_;
+  const AlignedBuffer page(kPage);
+  if (page.data() == nullptr) return {Code::no_memory, "no memory for a segment header"};
+  encode_segment_header(life, page.span());
+  // Nobody else can hold the mutex yet: open() has not returned.
+  if (Status st = s.file->write_now(0, page.span()); !st.ok()) return st;
+  if (Status st = s.file->sync_now(); !st.ok()) return st;
+  s.begin_life(life);
+  free_.push_back(number);
+  return {};
+}
+
+// A tombstone is needed while a segment of its time may still hold what it killed.
+void DiskCore::prune_tombstones() {
+  uint64_t oldest = UINT64_MAX;
+  for (const auto& s : segments_) {
+    if (s->state != SegmentState::free) oldest = std::min(oldest, s->life.sequence);
+  }
+  std::erase_if(superblock_.tombstones, [&](const Tombstone& t) { return t.sequence < oldest; });
+}
+
+}  // namespace kvbm::tier::disk

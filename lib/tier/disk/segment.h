@@ -1,0 +1,76 @@
+// One segment file in memory: what life it is in, how full and how useful it is.
+// Lock: DiskCore's mutex, but for `file`, which is set before the segment is shared and then constant.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "tier/disk/segment_format.h"
+
+namespace kvbm::tier::disk {
+
+enum class SegmentState : uint8_t {
+  free,        // prepared: header written and synced, no record of this life
+  open,        // records are appended
+  closing,     // full; waits for its writes, then gets its footer
+  closed,      // immutable
+  reclaiming,  // its hot records are carried forward
+  preparing,   // emptied; the header of the next life is being written
+  lost         // its header could not be written; not used again by this owner
+};
+
+struct PutOp;
+
+struct Segment {
+  struct LiveRow {
+    Row row;
+    bool written = false;
+  };
+
+  std::unique_ptr<File> file;
+  SegmentLife life;
+  SegmentState state = SegmentState::free;
+  bool footer = false;       // the medium has one for this life
+  bool sealing = false;      // sync and footer are under way
+  bool sync_running = false;
+  uint32_t writes = 0;       // in flight
+  uint32_t reads = 0;        // in flight or queued
+  uint32_t pins = 0;
+  uint32_t next_page = 1;    // where the next record goes
+  uint64_t live_bytes = 0;
+  uint32_t live_records = 0;
+  uint32_t heat = 0;         // finds since the last reclaim round, halved each time
+  FooterSize footer_size;
+  std::vector<LiveRow> rows;  // until the footer is written
+  std::vector<std::shared_ptr<PutOp>> sync_waiters;  // durable puts
+
+
+  void begin_life(const SegmentLife& next) {
+    life = next;
+    state = SegmentState::free;
+    footer = sealing = false;
+    next_page = 1;
+    live_bytes = 0;
+    live_records = heat = 0;
+    footer_size = FooterSize();
+    rows = {};
+  }
+  [[nodiscard]] bool has_room(uint64_t bytes, const Family& family) const {
+    return next_page * kPage + bytes + footer_size.with(family) <= life.segment_bytes;
+  }
+  void gone(uint64_t bytes) {
+    live_bytes -= std::min(live_bytes, bytes);
+    if (live_records > 0) --live_records;
+  }
+};
+
+// "segment-000001.kv" for segment 0.
+std::string segment_name(uint32_t segment);
+// The number in such a name; UINT32_MAX for any other name.
+uint32_t segment_number(std::string_view name);
+
+}  // namespace kvbm::tier::disk

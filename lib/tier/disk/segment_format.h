@@ -1,0 +1,115 @@
+// The bytes of a segment file: header page, records with their envelopes, footer. Every byte is
+// specified in README.md beside this file. Pure functions over spans; nothing here does I/O.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "codec/record.h"
+
+namespace kvbm::tier::disk {
+
+inline constexpr uint64_t kPage = 4096;
+inline constexpr uint8_t kFormatVersion = 1;
+inline constexpr uint32_t kSegmentMagic = 0x5342564BU;   // "KVBS"
+inline constexpr uint32_t kEnvelopeMagic = 0x4542564BU;  // "KVBE"
+inline constexpr uint32_t kFooterMagic = 0x4642564BU;    // "KVBF"
+inline constexpr size_t kEnvelopeBytes = 64;
+inline constexpr size_t kFooterTailBytes = 64;
+inline constexpr size_t kFamilyBytes = 40;
+inline constexpr size_t kRowBytes = 40;
+inline constexpr size_t kParentBytes = 16;
+// Row.parent: none, a row of the same footer, or (with the top bit) an entry of the parent table.
+inline constexpr uint32_t kNoParent = UINT32_MAX;
+inline constexpr uint32_t kParentElsewhere = 0x80000000U;
+
+// Bytes from the start of a record to its payload: head, then the envelope in the last 64 bytes.
+constexpr uint64_t head_area(uint64_t head_bytes) noexcept { return round_up(head_bytes + kEnvelopeBytes, kPage); }
+constexpr uint64_t record_bytes(uint64_t head_bytes, uint64_t payload_bytes) noexcept {
+  return head_area(head_bytes) + round_up(payload_bytes, kPage);
+}
+constexpr uint32_t pages(uint64_t bytes) noexcept { return static_cast<uint32_t>(bytes / kPage); }
+
+// Which life of which segment of which directory some bytes belong to.
+struct SegmentLife {
+  uint64_t directory_id = 0;
+  uint32_t segment = 0;
+  uint32_t generation = 0;  // raised each time the segment is taken again
+  uint32_t epoch = 0;       // of the owner that began this life
+  uint64_t sequence = 0;    // lives are used in this order, over the whole directory
+  uint64_t segment_bytes = 0;
+  bool operator==(const SegmentLife&) const = default;
+};
+
+void encode_segment_header(const SegmentLife& life, MutableBytes page);  // page: kPage bytes
+Result<SegmentLife> decode_segment_header(ConstBytes page);
+
+struct Envelope {
+  uint64_t directory_id = 0;
+  uint64_t sequence = 0;
+  uint32_t segment = 0;
+  uint32_t generation = 0;
+  uint32_t epoch = 0;
+  uint32_t page = 0;  // where in the segment: a misdirected write shows
+  uint32_t head_bytes = 0;
+  uint64_t payload_bytes = 0;
+  uint16_t uses = 0;
+  uint8_t priority = 0;
+  bool operator==(const Envelope&) const = default;
+};
+
+// Lays head, zero padding and envelope into `area` (head_area(head.size()) bytes). The envelope's
+// checksum covers the head too, so neither is taken without the other.
+void encode_head_area(const Envelope& envelope, ConstBytes head, MutableBytes area);
+// `area` as above, complete. damaged if anything in it does not fit together.
+Result<Envelope> decode_head_area(ConstBytes area, uint32_t head_bytes);
+
+// One record of a closed segment.
+struct Row {
+  Key key;
+  uint32_t page = 0;
+  uint32_t head_bytes = 0;
+  uint64_t payload_bytes = 0;
+  Family family;
+  Key parent;
+  bool has_parent = false;
+  uint8_t uses = 0;
+  uint8_t priority = 0;
+};
+
+// Counts what a footer of the rows added so far takes, so that room for it is kept.
+class FooterSize {
+ public:
+  void add(const Family& family);
+  // Bytes with one more row of `family`, rounded up to pages.
+  [[nodiscard]] uint64_t with(const Family& family) const;
+  [[nodiscard]] uint64_t bytes() const;
+
+ private:
+  std::map<Family, uint32_t> families_;
+  uint64_t rows_ = 0;
+};
+
+// The footer's bytes, to be written so that they end at the end of the segment.
+std::vector<std::byte> encode_footer(const SegmentLife& life, const std::vector<Row>& rows);
+
+struct FooterTail {
+  uint32_t start_page = 0;
+  uint32_t families = 0, rows = 0, parents = 0;
+  uint64_t checksum = 0;
+  [[nodiscard]] uint64_t table_bytes() const noexcept {
+    return kFamilyBytes * uint64_t{families} + kRowBytes * uint64_t{rows} + kParentBytes * uint64_t{parents};
+  }
+};
+// `tail`: the last kFooterTailBytes of the segment. miss if it is not a footer of this life.
+Result<FooterTail> decode_footer_tail(const SegmentLife& life, ConstBytes tail);
+// `footer`: from start_page to the end of the segment.
+Result<std::vector<Row>> decode_footer(const SegmentLife& life, ConstBytes footer);
+
+uint64_t checksum(ConstBytes bytes, uint64_t seed) noexcept;
+
+}  // namespace kvbm::tier::disk

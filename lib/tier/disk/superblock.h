@@ -1,0 +1,52 @@
+// What a tier directory must remember beside its segments: who it is, how often it was opened,
+// namespace epochs and erased families. Two slots in one file, written alternately and synced, so
+// that a cut while one is written leaves the other. Format: README.md.
+// Thread: one at a time (the tier's control-plane mutex).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace kvbm::tier::disk {
+
+inline constexpr uint32_t kSuperblockMagic = 0x5042564BU;  // "KVBP"
+inline constexpr uint64_t kSuperblockSlotBytes = 256 * 1024;
+inline constexpr uint64_t kSuperblockBytes = 2 * kSuperblockSlotBytes;
+inline constexpr uint32_t kMaxEpochs = 4096;
+inline constexpr uint32_t kMaxTombstones = 2048;
+
+// Records of `family` in segment lives up to `sequence` are dead.
+struct Tombstone {
+  Family family;
+  uint64_t sequence = 0;
+  bool operator==(const Tombstone&) const = default;
+};
+
+struct Superblock {
+  uint64_t directory_id = 0;
+  uint64_t writes = 0;  // the slot with more of them counts
+  uint32_t epoch = 0;   // of the owner; raised at each open
+  uint64_t segment_bytes = 0;
+  std::map<NamespaceId, uint64_t> epochs;
+  std::vector<Tombstone> tombstones;
+  bool operator==(const Superblock&) const = default;
+};
+
+// no_room if there are too many epochs or tombstones. `slot`: kSuperblockSlotBytes.
+Status encode_superblock(const Superblock& superblock, MutableBytes slot);
+// damaged | newer_version.
+Result<Superblock> decode_superblock(ConstBytes slot);
+
+// The newest slot that verifies. damaged if neither does, newer_version if one of them says so.
+Result<Superblock> read_superblock(File& file);
+// Raises `writes`, writes the slot that is not the current one and syncs.
+Status write_superblock(File& file, Superblock& superblock);
+
+}  // namespace kvbm::tier::disk

@@ -1,0 +1,427 @@
+// Appending: records of a batch go into the open segment one after the other; runs of them are
+// written as one vectored write, payloads straight from the caller's memory.
+#include <algorithm>
+
+#include "tier/disk/disk_core.h"
+
+namespace kvbm::tier::disk {
+namespace {
+
+constexpr uint64_t kRunBytes = uint64_t{4} << 20;
+constexpr size_t kRunVectors = 256;
+constexpr uint64_t kSlotBytes = uint64_t{256} << 10;  // one slot of the staging ring
+constexpr uint32_t kFailuresToDisable = 16;
+
+bool direct_ready(ConstBytes payload) { return reinterpret_cast<uintptr_t>(payload.data()) % kIoAlign == 0; }
+
+uint64_t staging_need(const PutItem& item) {
+  return head_area(item.head.size()) + (direct_ready(item.payload) ? 0 : round_up(item.payload.size(), kPage));
+}
+
+}  // namespace
+
+void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_from) {
+  auto op = std::make_shared<PutOp>();
+  const size_t n = batch->items.size();
+  const uint64_t deadline = batch->deadline_ns;
+  batch->status.assign(n, Code::ok);
+  op->tries.assign(n, 0);
+  op->erased.assign(n, false);
+  op->moved_from = std::move(moved_from);
+  op->batch = std::move(batch);
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    for (uint32_t i = 0; i < n; ++i) {
+      const PutItem& item = op->batch->items[i];
+      Code& status = op->batch->status[i];
+      if (disabled_ || stopping_) {
+        status = disabled_ ? Code::tier_disabled : Code::closed;
+      } else if (item.head.size() < codec::kHeaderBytes || item.head.size() >= (1U << 22) ||
+                 item.payload.size() > codec::kMaxRecordBytes || item.id.family >= families_.size()) {
+        status = Code::invalid_argument;
+      } else if (kPage + record_bytes(item.head.size(), item.payload.size()) + kPage > segment_bytes_) {
+        status = Code::no_room;  // larger than a segment
+      } else if (op->carry() || index_.find(item.id) == DiskIndex::kNone) {
+        status = Code::again;
+        op->todo.push_back(i);
+      }
+    }
+    op->open = static_cast<uint32_t>(op->todo.size());
+    if (op->open != 0) {
+      puts_.push_back(op);
+      op->queued = true;
+      // Carried records go first: they make the room that others wait for.
+      if (op->carry()) put_queue_.push_front(op);
+      else put_queue_.push_back(op);
+      next_deadline_ = std::min(next_deadline_, deadline);
+    }
+  }
+  if (op->open == 0 && op->todo.empty()) {
+    executor_.post([op] { op->batch->done(*op->batch); });
+    return;
+  }
+  if (deadline != kNever) wake_at(deadline);
+  pump();
+}
+
+void DiskCore::fill_writes(Work& work) {
+  const uint64_t now = executor_.clock().now_ns();
+  while (!disabled_ && !put_queue_.empty()) {
+    const uint64_t limit = gets_open_ > 0 ? options_.write_budget_bytes / 8 : options_.write_budget_bytes;
+    if (write_bytes_ > 0 && (write_bytes_ >= limit || !read_queue_.empty())) return;
+    if (const uint64_t at = write_cap_.ready_at(now); at != 0) {
+      work.wake_at = at;
+      return;
+    }
+    auto run = next_write(work);
+    if (run == nullptr) return;
+    write_bytes_ += run->bytes;
+    write_cap_.take(now, run->bytes);
+    work.writes.push_back(std::move(run));
+  }
+}
+
+bool DiskCore::open_segment() {
+  if (free_.empty()) return false;
+  open_ = free_.front();
+  free_.pop_front();
+  segments_[open_]->state = SegmentState::open;
+  return true;
+}
+
+bool DiskCore::start_run(WriteRun& run, const PutItem& item, uint64_t& room) {
+  const uint64_t need = staging_need(item);
+  run.segment = open_;
+  run.offset = segments_[open_]->next_page * kPage;
+  if (need > kSlotBytes) {
+    run.own = AlignedBuffer(need);
+    room = need;
+    return run.own.data() != nullptr;
+  }
+  if (staging_free_.empty()) return false;
+  run.staging = staging_free_.back();
+  staging_free_.pop_back();
+  room = kSlotBytes;
+  return true;
+}
+
+std::unique_ptr<WriteRun> DiskCore::next_write(Work& work) {
+  auto run = std::make_unique<WriteRun>();
+  uint64_t room = 0;
+  uint64_t used = 0;
+  while (!put_queue_.empty()) {
+    const std::shared_ptr<PutOp> op = put_queue_.front();
+    if (op->next == op->todo.size()) {
+      op->queued = false;
+      put_queue_.pop_front();
+      continue;
+    }
+    const uint32_t i = op->todo[op->next];
+    const PutItem& item = op->batch->items[i];
+    const uint64_t bytes = record_bytes(item.head.size(), item.payload.size());
+    const Family& family = families_.get(item.id.family);
+    if (!run->items.empty() &&
+        (run->bytes + bytes > kRunBytes || run->runs.size() + 2 > kRunVectors || used + staging_need(item) > room ||
+         !segments_[open_]->has_room(bytes, family)))
+      break;
+    if (open_ != UINT32_MAX && !segments_[open_]->has_room(bytes, family)) begin_seal(open_, work);
+    if (open_ == UINT32_MAX && !open_segment()) {
+      if (!op->carry()) return nullptr;
+      ++op->next;
+      settle(op, i, Code::no_room, work);
+      continue;
+    }
+    if (!segments_[open_]->has_room(bytes, family)) {
+      ++op->next;
+      settle(op, i, Code::no_room, work);
+      continue;
+    }
+    if (run->items.empty() && !start_run(*run, item, room)) return nullptr;
+    std::byte* const base = run->staging != nullptr ? run->staging : run->own.data();
+    add_record(*run, op, i, base + used);
+    used += staging_need(item);
+    ++op->next;
+  }
+  if (run->items.empty()) return nullptr;
+  ++segments_[run->segment]->writes;
+  return run;
+}
+
+void DiskCore::add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t i, std::byte* at) {
+  const PutItem& item = op->batch->items[i];
+  Segment& segment = *segments_[run.segment];
+  const uint64_t area = head_area(item.head.size());
+  const uint64_t payload = round_up(item.payload.size(), kPage);
+  Segment::LiveRow row;
+  row.row.key = item.id.key;
+  row.row.page = segment.next_page;
+  row.row.head_bytes = static_cast<uint32_t>(item.head.size());
+  row.row.payload_bytes = item.payload.size();
+  row.row.family = families_.get(item.id.family);
+  row.row.parent = item.parent.key;
+  row.row.has_parent = item.has_parent;
+  row.row.uses = static_cast<uint8_t>(std::min<uint16_t>(item.uses, UINT8_MAX));
+  row.row.priority = item.priority;
+  WriteRun::Item out{op, i, static_cast<uint32_t>(segment.rows.size()), segment.next_page, next_record_++, at, nullptr};
+  segment.footer_size.add(row.row.family);
+  segment.rows.push_back(row);
+  segment.next_page += pages(area + payload);
+  run.runs.push_back(IoRun{at, area});
+  if (payload != 0) {
+    // The write reads this memory only; IoRun serves both directions.
+    auto* data = const_cast<std::byte*>(item.payload.data());
+    if (!direct_ready(item.payload)) data = out.payload_copy = at + area;
+    run.runs.push_back(IoRun{data, payload});
+  }
+  run.bytes += area + payload;
+  run.items.push_back(std::move(out));
+  if (std::find(op->segments.begin(), op->segments.end(), run.segment) == op->segments.end())
+    op->segments.push_back(run.segment);
+}
+
+void DiskCore::encode(WriteRun& run) {
+  const SegmentLife life = segment(run.segment).life;
+  for (WriteRun::Item& out : run.items) {
+    const PutItem& item = out.op->batch->items[out.item];
+    Envelope e;
+    e.directory_id = directory_id_;
+    e.sequence = out.sequence;
+    e.segment = run.segment;
+    e.generation = life.generation;
+    e.epoch = life.epoch;
+    e.page = out.page;
+    e.head_bytes = static_cast<uint32_t>(item.head.size());
+    e.payload_bytes = item.payload.size();
+    e.uses = item.uses;
+    e.priority = item.priority;
+    encode_head_area(e, item.head, MutableBytes(out.area, head_area(item.head.size())));
+    if (out.payload_copy == nullptr) continue;
+    std::memcpy(out.payload_copy, item.payload.data(), item.payload.size());
+    std::memset(out.payload_copy + item.payload.size(), 0, round_up(item.payload.size(), kPage) - item.payload.size());
+  }
+}
+
+void DiskCore::written(std::unique_ptr<WriteRun> run, const Result<size_t>& moved) {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    Segment& segment = *segments_[run->segment];
+    write_bytes_ -= run->bytes;
+    --segment.writes;
+    if (run->staging != nullptr) staging_free_.push_back(run->staging);
+    if (moved.ok() && moved.value() == run->bytes) {
+      failures_ = 0;
+      for (const WriteRun::Item& item : run->items) publish(item, run->segment, work);
+    } else {
+      const Code code = moved.status().code() == Code::disk_full ? Code::disk_full : Code::io_error;
+      // This segment may be bad: close it, and try its records once more in another.
+      if (open_ == run->segment) begin_seal(open_, work);
+      for (const WriteRun::Item& item : run->items) {
+        PutOp& op = *item.op;
+        if (op.tries[item.item]++ > 0 || op.carry() || stopping_) {
+          settle(item.op, item.item, code, work);
+          continue;
+        }
+        op.todo.push_back(item.item);
+        if (op.queued) continue;
+        op.queued = true;
+        put_queue_.push_front(item.op);
+      }
+      if (++failures_ >= kFailuresToDisable) fail(work, "writing to the disk tier failed again and again");
+    }
+    if (segment.state == SegmentState::closing && segment.writes == 0 && !segment.sealing) {
+      segment.sealing = true;
+      work.seals.push_back(run->segment);
+    }
+    advance(work);
+  }
+  perform(work);
+}
+
+void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) {
+  PutOp& op = *item.op;
+  const PutItem& put = op.batch->items[item.item];
+  Segment& segment = *segments_[number];
+  Row& row = segment.rows[item.row].row;
+  const uint64_t bytes = record_bytes(row.head_bytes, row.payload_bytes);
+  const uint32_t location = number * segment_pages_ + row.page;
+  const uint32_t known = index_.find(put.id);
+  if (op.erased[item.item] || dead(put.id.family, segment.life.sequence) || (!op.carry() && known != DiskIndex::kNone))
+    return settle(item.op, item.item, Code::ok, work);
+  uint32_t entry = known;
+  if (op.carry()) {
+    const uint32_t from = op.moved_from[item.item];
+    if (known == DiskIndex::kNone || index_.at(known).location != from)
+      return settle(item.op, item.item, Code::ok, work);
+    segments_[segment_of(from)]->gone(bytes);
+    index_.at(known).uses /= 2;  // so that nothing lives for ever on old merits
+    stats_.rewritten_bytes += bytes;
+  } else {
+    entry = index_.insert(put.id);
+    if (entry == DiskIndex::kNone) {
+      ++stats_.dropped_full;
+      return settle(item.op, item.item, Code::no_room, work);
+    }
+    if (put.has_parent) index_.link(entry, put.parent);
+    IndexEntry& e = index_.at(entry);
+    e.uses = row.uses;
+    e.last_use = seconds();
+    e.head_bytes = row.head_bytes & 0x3FFFFFU;
+    e.payload_bytes = row.payload_bytes & 0x3FFFFFFFFULL;
+    e.priority = row.priority;
+    stats_.payload_bytes += row.payload_bytes;
+    ++stats_.puts;
+    stats_.put_bytes += bytes;
+  }
+  index_.at(entry).location = location;
+  segment.rows[item.row].written = true;
+  segment.live_bytes += bytes;
+  ++segment.live_records;
+  settle(item.op, item.item, Code::ok, work);
+}
+
+void DiskCore::settle(const std::shared_ptr<PutOp>& op, uint32_t item, Code code, Work& work) {
+  op->batch->status[item] = code;
+  if (code != Code::ok) ++stats_.put_errors;
+  if (--op->open == 0) finish_put(op, work);
+}
+
+void DiskCore::finish_put(const std::shared_ptr<PutOp>& op, Work& work) {
+  if (op->batch->durable && !op->segments.empty()) {
+    op->open = static_cast<uint32_t>(op->segments.size());
+    for (const uint32_t number : op->segments) {
+      Segment& segment = *segments_[number];
+      segment.sync_waiters.push_back(op);
+      if (!std::exchange(segment.sync_running, true)) work.syncs.push_back(number);
+    }
+    return;
+  }
+  puts_.erase(std::find(puts_.begin(), puts_.end(), op));
+  work.puts_done.push_back(op);
+}
+
+// Group commit: whoever waits when a sync begins is served by it; later ones by the next.
+void DiskCore::sync_segment(uint32_t number) {
+  std::vector<std::shared_ptr<PutOp>> waiters;
+  File* file = nullptr;
+  {
+    MutexLock lock(mutex_);
+    waiters.swap(segments_[number]->sync_waiters);
+    file = segments_[number]->file.get();
+  }
+  file->sync([self = shared_from_this(), number, waiters = std::move(waiters)](const Status& status) {
+    self->synced(number, waiters, status);
+  });
+}
+
+void DiskCore::synced(uint32_t number, const std::vector<std::shared_ptr<PutOp>>& waiters, const Status& status) {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    Segment& segment = *segments_[number];
+    segment.sync_running = !segment.sync_waiters.empty();
+    if (segment.sync_running) work.syncs.push_back(number);
+    for (const auto& op : waiters) {
+      if (!status.ok()) {
+        for (Code& code : op->batch->status) code = code == Code::ok ? Code::io_error : code;
+      }
+      if (--op->open != 0) continue;
+      puts_.erase(std::find(puts_.begin(), puts_.end(), op));
+      work.puts_done.push_back(op);
+    }
+    advance(work);
+  }
+  perform(work);
+}
+
+void DiskCore::begin_seal(uint32_t number, Work& work) {
+  Segment& segment = *segments_[number];
+  if (open_ == number) open_ = UINT32_MAX;
+  if (segment.next_page == 1) {
+    segment.state = SegmentState::free;
+    free_.push_front(number);
+    return;
+  }
+  segment.state = SegmentState::closing;
+  ++closing_;
+  if (segment.writes != 0) return;
+  segment.sealing = true;
+  work.seals.push_back(number);
+}
+
+// Records first, then the table that vouches for them: a footer is never on the medium before
+// everything that it names.
+void DiskCore::seal(uint32_t number) {
+  segment(number).file->sync([self = shared_from_this(), number](const Status& status) {
+    if (status.ok()) self->write_footer(number);
+    else self->sealed(number, false);
+  });
+}
+
+void DiskCore::write_footer(uint32_t number) {
+  std::vector<std::byte> bytes;
+  Segment& s = segment(number);
+  uint64_t segment_bytes = 0;
+  {
+    MutexLock lock(mutex_);
+    std::vector<Row> rows;
+    for (const Segment::LiveRow& live : s.rows) {
+      if (live.written) rows.push_back(live.row);
+    }
+    segment_bytes = s.life.segment_bytes;
+    bytes = encode_footer(s.life, rows);
+  }
+  auto buffer = std::make_shared<AlignedBuffer>(bytes.size());
+  if (buffer->data() == nullptr) return sealed(number, false);
+  std::memcpy(buffer->data(), bytes.data(), bytes.size());
+  const IoRun run{buffer->data(), buffer->size()};
+  s.file->write(segment_bytes - bytes.size(), {&run, 1},
+                [self = shared_from_this(), number, buffer](const Result<size_t>& moved) {
+                  if (!moved.ok() || moved.value() != buffer->size()) return self->sealed(number, false);
+                  self->segment(number).file->sync(
+                      [self, number](const Status& status) { self->sealed(number, status.ok()); });
+                });
+}
+
+void DiskCore::sealed(uint32_t number, bool footer) {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    Segment& segment = *segments_[number];
+    segment.state = SegmentState::closed;
+    segment.footer = footer;
+    segment.sealing = false;
+    segment.rows = {};
+    --closing_;
+    advance(work);
+  }
+  perform(work);
+}
+
+void DiskCore::expire_puts(uint64_t now, Work& work) {
+  for (auto it = put_queue_.begin(); it != put_queue_.end();) {
+    const std::shared_ptr<PutOp> op = *it;
+    if (op->batch->deadline_ns > now) {
+      ++it;
+      continue;
+    }
+    it = put_queue_.erase(it);
+    op->queued = false;
+    while (op->next < op->todo.size()) settle(op, op->todo[op->next++], Code::deadline, work);
+  }
+}
+
+void DiskCore::refuse_puts(Code code, Work& work) {
+  while (!put_queue_.empty()) {
+    const std::shared_ptr<PutOp> op = put_queue_.front();
+    put_queue_.pop_front();
+    op->queued = false;
+    while (op->next < op->todo.size()) {
+      if (code == Code::no_room) ++stats_.dropped_full;
+      settle(op, op->todo[op->next++], code, work);
+    }
+  }
+}
+
+}  // namespace kvbm::tier::disk
