@@ -1,0 +1,137 @@
+#include "layout/record_shape.h"
+
+#include <string>
+
+#include "layout/shard.h"
+
+namespace kvbm::layout {
+
+bool LeafSet::contains(uint32_t leaf) const noexcept {
+  if (leaf_count() == 0 || leaf < first_) return false;
+  uint32_t rest = leaf - first_;
+  if (outer_ > 1) {
+    if (rest / outer_step_ >= outer_) return false;
+    rest %= outer_step_;
+  }
+  if (inner_ > 1) {
+    if (rest / inner_step_ >= inner_) return false;
+    rest %= inner_step_;
+  }
+  return rest < run_;
+}
+
+Result<RecordShape> RecordShape::make(const Geometry& geometry, Component component, const Shard& shard,
+                                      uint32_t units) {
+  if (auto s = check_shard(geometry, component, shard); !s.ok()) return s;
+  if (units == 0 || units > geometry.units()) {
+    return Status(Code::invalid_argument, "wrong number of engine blocks in a record",
+                  std::to_string(units) + ", must be 1 to " + std::to_string(geometry.units()));
+  }
+  const ComponentGeometry& c = *geometry.component(component);
+  RecordShape r;
+  r.layers_ = shard.layers;
+  r.planes_ = c.planes;
+  r.units_ = units;
+  r.heads_ = shard.heads;
+  r.element_ = c.element;
+  r.kind_ = c.kind;
+  r.shard_ = shard;
+  const bool is_state = c.kind == ComponentKind::state;
+  r.tokens_ = is_state ? static_cast<uint32_t>(c.state_bytes) : geometry.tokens_per_block();
+  r.row_bytes_ = is_state ? 1 : c.head_dim * element_bytes(c.element);
+  r.head_bytes_ = uint64_t{r.tokens_} * r.row_bytes_;
+  r.tokens_per_piece_ = std::min<uint32_t>(r.tokens_, static_cast<uint32_t>(kLeafLimit / r.row_bytes_));
+  r.pieces_ = static_cast<uint32_t>((uint64_t{r.tokens_} + r.tokens_per_piece_ - 1) / r.tokens_per_piece_);
+  if (r.pieces_ == 1) {
+    r.heads_per_leaf_ = static_cast<uint32_t>(std::min<uint64_t>(r.heads_, kLeafLimit / r.head_bytes_));
+  }
+  r.groups_ = (r.heads_ + r.heads_per_leaf_ - 1) / r.heads_per_leaf_;
+
+  // Largest product: 4096 layers * 2 * 4096 units * 4096 heads * 2^31 bytes of a head < 2^69, so in doubles first.
+  const double bytes = static_cast<double>(r.head_bytes_) * r.heads_ * r.units_ * r.planes_ * r.layers_;
+  const double leaves = static_cast<double>(r.groups_) * r.pieces_ * r.units_ * r.planes_ * r.layers_;
+  if (bytes > static_cast<double>(kPayloadLimit)) {
+    return Status(Code::invalid_argument, "a record would be too large; store fewer engine blocks together",
+                  std::to_string(bytes / (1 << 20)) + " MiB, at most 4095 MiB");
+  }
+  if (leaves > static_cast<double>(kLeafCountLimit)) {
+    return Status(Code::invalid_argument, "a record would have too many leaves; store fewer engine blocks together",
+                  std::to_string(static_cast<uint64_t>(leaves)) + ", at most " + std::to_string(kLeafCountLimit));
+  }
+  return r;
+}
+
+LeafExtent RecordShape::leaf(uint32_t i) const noexcept {
+  LeafExtent e;
+  const uint32_t piece = i % pieces_;
+  i /= pieces_;
+  const uint32_t group = i % groups_;
+  i /= groups_;
+  e.unit = i % units_;
+  const uint32_t row = i / units_;
+  e.plane = row % planes_;
+  e.layer = row / planes_;
+  e.first_head = group * heads_per_leaf_;
+  e.heads = std::min(heads_per_leaf_, heads_ - e.first_head);
+  e.first_token = piece * tokens_per_piece_;
+  e.tokens = std::min(tokens_per_piece_, tokens_ - e.first_token);
+  e.bytes = e.heads * e.tokens * row_bytes_;
+  e.offset = i * unit_bytes() + e.first_head * head_bytes_ + uint64_t{e.first_token} * row_bytes_;
+  return e;
+}
+
+uint32_t RecordShape::leaf_at(uint64_t offset) const noexcept {
+  const uint64_t unit_row = offset / unit_bytes();
+  const uint64_t in_unit = offset % unit_bytes();
+  const uint64_t head = in_unit / head_bytes_;
+  const uint64_t piece = pieces_ == 1 ? 0 : in_unit % head_bytes_ / row_bytes_ / tokens_per_piece_;
+  return static_cast<uint32_t>((unit_row * groups_ + head / heads_per_leaf_) * pieces_ + piece);
+}
+
+LeafSet RecordShape::select(const Selection& s) const noexcept {
+  const uint32_t layer_end = std::min(s.layer_end, layers_);
+  const uint32_t unit_end = std::min(s.unit_end, units_);
+  const uint32_t head_end = std::min(s.head_end, heads_);
+  LeafSet set;
+  if (s.layer_begin >= layer_end || s.unit_begin >= unit_end || s.head_begin >= head_end) return set;
+  const uint32_t unit_leaves = leaves_per_unit();
+  const uint32_t group_begin = s.head_begin / heads_per_leaf_;
+  const uint32_t group_end = (head_end + heads_per_leaf_ - 1) / heads_per_leaf_;
+  set.first_ = s.layer_begin * leaves_per_layer() + s.unit_begin * unit_leaves + group_begin * pieces_;
+  set.outer_ = (layer_end - s.layer_begin) * planes_;
+  set.outer_step_ = units_ * unit_leaves;
+  set.inner_ = unit_end - s.unit_begin;
+  set.inner_step_ = unit_leaves;
+  set.run_ = (group_end - group_begin) * pieces_;
+  if (set.run_ == set.inner_step_) {
+    set.run_ *= set.inner_;
+    set.inner_ = 1;
+    if (set.run_ == set.outer_step_) {
+      set.run_ *= set.outer_;
+      set.outer_ = 1;
+    }
+  }
+  return set;
+}
+
+LeafSet RecordShape::select_layers(uint32_t begin, uint32_t end) const noexcept {
+  Selection s;
+  s.layer_begin = begin;
+  s.layer_end = end;
+  return select(s);
+}
+
+LeafSet RecordShape::select_units(uint32_t units) const noexcept {
+  Selection s;
+  s.unit_end = units;
+  return select(s);
+}
+
+LeafSet RecordShape::select_heads(uint32_t begin, uint32_t end) const noexcept {
+  Selection s;
+  s.head_begin = begin;
+  s.head_end = end;
+  return select(s);
+}
+
+}  // namespace kvbm::layout
