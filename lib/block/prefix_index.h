@@ -31,7 +31,7 @@ static_assert(sizeof(IndexChunk) == 64);
 
 class PrefixIndex {
  public:
-  static constexpr uint32_t kMaxPartitions = 16;
+  static constexpr uint32_t kMaxPartitions = 8;
   static constexpr size_t kMaxBatch = 64;
 
   // Where a hash begins, computed once and kept for prefetching.
