@@ -454,10 +454,10 @@ typedef struct kvbm_view {
 KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_namespace_t *ns, size_t n_blocks,
                                              kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
                                              size_t evicted_capacity, size_t *out_n_evicted);
-/* Partial -> Complete: the bytes are final. `bytes` is [n_blocks] payload lengths, NULL = block_bytes each. The old
- * holds end and new ones take their place in inout_blocks. All or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN,
- * KVBM_ERR_STATE. Thread: any. Blocks: no. Since 0.1. */
-KVBM_API kvbm_status_t kvbm_manager_complete(kvbm_manager_t *manager, kvbm_block_t *inout_blocks, size_t n_blocks,
+/* Partial -> Complete: the bytes are final. `bytes` is [n_blocks] payload lengths, NULL = block_bytes each. The holds stay
+ * as they are. All or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE. Thread: any. Blocks: no.
+ * Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_complete(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                              const uint64_t *bytes);
 
 enum { KVBM_DUPLICATE_REUSE = 0, KVBM_DUPLICATE_KEEP = 1 };
@@ -544,20 +544,34 @@ KVBM_API void kvbm_match_release(kvbm_match_t *match);
 
 /* ----------------------------------------------------------- attached caches */
 
+/* How an engine orders its cache. The axes are given outermost first; `dim`, the row of one head of one token,
+ * is always innermost. Where an axis is missing, tensors are given for each of its values. */
 enum {
-  KVBM_FORM_NHD = 0,          /* a tensor per layer and plane: [block][token][head][dim] */
-  KVBM_FORM_HND = 1,          /* a tensor per layer and plane: [block][head][token][dim] */
-  KVBM_FORM_PLANES_NHD = 2,   /* a tensor per layer: [K,V][block][token][head][dim] */
-  KVBM_FORM_PLANES_HND = 3,   /* a tensor per layer: [K,V][block][head][token][dim] */
-  KVBM_FORM_BLOCKS_NHD = 4,   /* a tensor per layer: [block][K,V][token][head][dim] */
-  KVBM_FORM_BLOCKS_HND = 5,   /* a tensor per layer: [block][K,V][head][token][dim] */
-  KVBM_FORM_PACKED_NHD = 6,   /* a tensor per layer: [block][token][head][K dim, V dim] */
-  KVBM_FORM_PACKED_HND = 7,   /* a tensor per layer: [block][head][token][K dim, V dim] */
-  KVBM_FORM_BLOCK_FIRST_NHD = 8, /* one tensor: [block][layer][K,V][token][head][dim] */
-  KVBM_FORM_BLOCK_FIRST_HND = 9, /* one tensor: [block][layer][K,V][head][token][dim] */
-  KVBM_FORM_LAYER_FIRST_NHD = 10, /* one tensor: [layer][K,V][block][token][head][dim] */
-  KVBM_FORM_LAYER_FIRST_HND = 11, /* one tensor: [layer][K,V][block][head][token][dim] */
-  KVBM_FORM_OPAQUE = 12       /* n tensors: [block][bytes]; a record is their pages one after the other */
+  /* a tensor per layer */
+  KVBM_FORM_NHD = 0,         /* [K,V][block][token][head][dim] */
+  KVBM_FORM_HND = 1,         /* [K,V][block][head][token][dim] */
+  KVBM_FORM_BLOCKS_NHD = 2,  /* [block][K,V][token][head][dim] */
+  KVBM_FORM_BLOCKS_HND = 3,  /* [block][K,V][head][token][dim] */
+  KVBM_FORM_PACKED_NHD = 4,  /* [block][token][head][K dim, V dim] */
+  KVBM_FORM_PACKED_HND = 5,  /* [block][head][token][K dim, V dim]; vLLM from 0.32 */
+  /* a tensor for each layer and plane: K0, V0, K1, V1, ... */
+  KVBM_FORM_SPLIT_NHD = 6,   /* [block][token][head][dim]; also latents (MLA), with one tensor per layer */
+  KVBM_FORM_SPLIT_HND = 7,   /* [block][head][token][dim] */
+  /* one tensor for all layers */
+  KVBM_FORM_LAYERS_NHD = 8,  /* [layer][K,V][block][token][head][dim] */
+  KVBM_FORM_LAYERS_HND = 9,  /* [layer][K,V][block][head][token][dim] */
+  KVBM_FORM_CROSS_NHD = 10,  /* [block][layer][K,V][token][head][dim] */
+  KVBM_FORM_CROSS_HND = 11,  /* [block][layer][K,V][head][token][dim] */
+  KVBM_FORM_CROSS_PACKED_LNH = 12, /* [block][layer][token][head][K dim, V dim] */
+  KVBM_FORM_CROSS_PACKED_LHN = 13, /* [block][layer][head][token][K dim, V dim] */
+  KVBM_FORM_CROSS_PACKED_HLN = 14, /* [block][head][layer][token][K dim, V dim] */
+  KVBM_FORM_HEADS_PACKED = 15,     /* [layer][head][block][token][K dim, V dim] */
+  KVBM_FORM_SGLANG_LAYER_FIRST = 16,       /* [K,V][layer][block * token][head][dim] */
+  KVBM_FORM_SGLANG_PAGE_FIRST = 17,        /* [K,V][block * token][layer][head][dim] */
+  KVBM_FORM_SGLANG_PAGE_FIRST_DIRECT = 18, /* [K,V][block][layer][token][head][dim] */
+  KVBM_FORM_SGLANG_PAGE_HEAD = 19,         /* [K,V][block][head][token][layer][dim] */
+  /* n tensors, [block][bytes]; a record is the block's pages one after the other; never re-sliced */
+  KVBM_FORM_OPAQUE = 100
 };
 
 /* A tensor of the engine (frozen, 32 bytes). */
@@ -597,6 +611,9 @@ KVBM_API void kvbm_cache_release(kvbm_cache_t *cache);
 KVBM_API kvbm_status_t kvbm_cache_lookup(kvbm_cache_t *cache, const kvbm_key_t *keys, size_t n_keys,
                                          KVBM_OWN kvbm_match_t **out_match, size_t *out_n);
 
+/* In a list of block ids: none. */
+#define KVBM_NO_BLOCK UINT32_MAX
+
 /* The position a block under a content key was computed at (frozen, 24 bytes). */
 typedef struct kvbm_position {
   uint64_t first_token;
@@ -618,7 +635,7 @@ typedef struct kvbm_store_options {
 
 KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options, uint32_t struct_size);
 /* Copies engine blocks into the host tier under their keys, hashing on the way; visible when complete, never before.
- * block_ids is [n_keys * units]. A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until
+ * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window). A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until
  * done and returns the result; else returns KVBM_OK when accepted, and the tensors stay borrowed until the completion.
  * Errors at submit: KVBM_ERR_INVALID (a block id out of range, named by its index), KVBM_ERR_AGAIN. Per item:
  * KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE. Thread: any. Since 0.1. */
@@ -641,8 +658,8 @@ typedef struct kvbm_load_options {
 
 KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, uint32_t struct_size);
 /* Brings matched blocks into the engine's blocks, every byte verified on the way. Keys of the match starting at
- * first_key are taken in order; block_ids is [n_block_ids], `units` ids a key; the last key may have fewer, then only its
- * leading units are loaded. An item that fails (KVBM_ERR_MISS, _DAMAGED, _MISMATCH, _DEADLINE, ...) leaves its engine
+ * first_key are taken in order; block_ids is [n_parts][n_block_ids], `units` ids a key; the last key may have fewer,
+ * then only its leading units are loaded. KVBM_NO_BLOCK skips a block. An item that fails (KVBM_ERR_MISS, _DAMAGED, _MISMATCH, _DEADLINE, ...) leaves its engine
  * blocks undefined and is never reported as loaded: compute it. At the deadline the completion comes at once and the
  * tensors are no longer written to. queue as for store. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
@@ -690,7 +707,7 @@ typedef struct kvbm_tier_stats {
   uint64_t reserved[4];
 } kvbm_tier_stats_t;
 
-typedef struct kvbm_manager_stats {
+typedef struct kvbm_manager_counters {
   uint32_t struct_size;
   uint32_t n_tiers;            /* host included */
   uint64_t lookups, keys_looked_up, keys_hit;

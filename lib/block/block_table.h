@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -110,12 +111,12 @@ struct AccountUse {
 
 class BlockTable final : private policy::Residents {
  public:
-  using MakePolicy = std::unique_ptr<policy::EvictionPolicy> (*)(std::string_view name, std::span<policy::Facts> facts,
-                                                                 const policy::Residents& residents);
+  using MakePolicy = std::function<std::unique_ptr<policy::EvictionPolicy>(
+      std::string_view name, std::span<policy::Facts> facts, const policy::Residents& residents)>;
   struct Options {
     uint32_t slots = 0;
     std::string policy{policy::kDefaultPolicy};
-    MakePolicy make = nullptr;  // policy::make_eviction_policy
+    MakePolicy make;  // policy::make_eviction_policy
   };
 
   // bad_config: no slots, no factory, or a policy name that it does not know.
@@ -168,6 +169,9 @@ class BlockTable final : private policy::Residents {
   size_t erase(FamilyId family, std::span<const Key> keys) KVBM_EXCLUDES(pool_);
   size_t erase_family(FamilyId family) KVBM_EXCLUDES(pool_);
   size_t erase_all() KVBM_EXCLUDES(pool_);
+
+  // Tells the policies what the caller knows of resident blocks (policy/hints.h). The caller holds references.
+  void set_priority(std::span<const SlotId> slots, uint8_t priority) KVBM_EXCLUDES(pool_);
 
   // ---- Demotion ahead of need ----
   // The blocks that would be evicted next, coldest first, with a reference each; still findable.

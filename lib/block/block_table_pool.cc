@@ -373,4 +373,9 @@ AccountUse BlockTable::account_use(AccountId account) const {
   return {accounts_[account].used, accounts_[account].limit, accounts_[account].mode};
 }
 
+void BlockTable::set_priority(std::span<const SlotId> slots, uint8_t priority) {
+  MutexLock lock(pool_);
+  for (const SlotId slot : slots) facts_[slot].priority = priority;
+}
+
 }  // namespace kvbm::block

@@ -1,0 +1,289 @@
+#include "block/block_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "block/hold_table.h"
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "manager/host_record.h"
+
+using kvbm::Code;
+using kvbm::Key;
+using kvbm::SlotId;
+using kvbm::block::Hold;
+using kvbm::block::HoldKind;
+using kvbm::block::HoldValue;
+using kvbm::block::SlotState;
+using kvbm::capi::guarded;
+using kvbm::capi::to_c;
+using kvbm::manager::Manager;
+
+static_assert(sizeof(kvbm_block_t) == sizeof(HoldValue));
+
+namespace {
+
+// Small batches need no heap.
+class Slots {
+ public:
+  explicit Slots(size_t n) {
+    if (n > kInline) heap_.resize(n);
+    span_ = {n > kInline ? heap_.data() : inline_, n};
+  }
+  Slots(const Slots&) = delete;
+  Slots& operator=(const Slots&) = delete;
+  SlotId& operator[](size_t i) { return span_[i]; }
+  operator std::span<SlotId>() { return span_; }              // NOLINT(google-explicit-constructor): it is one
+  operator std::span<const SlotId>() const { return span_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  static constexpr size_t kInline = 128;
+  SlotId inline_[kInline];
+  std::vector<SlotId> heap_;
+  std::span<SlotId> span_;
+};
+
+// Slots of holds that must all be valid, of one kind, and in one state.
+Code resolve_all(Manager& manager, const kvbm_block_t* blocks, size_t n, HoldKind kind, SlotState state, Slots& slots) {
+  for (size_t i = 0; i < n; ++i) {
+    Hold hold;
+    const Code code = manager.holds().resolve(blocks[i], &hold);
+    if (code != Code::ok) return code;
+    if (hold.kind != kind || (kind == HoldKind::writable && manager.table().state(hold.slot) != state)) {
+      return Code::wrong_state;
+    }
+    slots[i] = hold.slot;
+  }
+  return Code::ok;
+}
+
+kvbm_status_t make_holds(Manager& manager, HoldKind kind, std::span<const SlotId> slots,
+                         std::span<const uint32_t> generations, kvbm_block_t* out) {
+  const Code code = manager.holds().create(kind, slots, generations, {out, slots.size()});
+  if (code != Code::ok && kind != HoldKind::weak) manager.release(slots);
+  return to_c(code);
+}
+
+// Two holds of one batch on one block would complete or register it twice.
+bool repeats(const kvbm_block_t* blocks, size_t n) {
+  for (size_t i = 1; i < n; ++i) {
+    if (blocks[i] > blocks[i - 1]) continue;  // the usual case: fresh holds ascend
+    std::vector<kvbm_block_t> sorted(blocks, blocks + n);
+    std::sort(sorted.begin(), sorted.end());
+    return std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  }
+  return false;
+}
+
+}  // namespace
+
+extern "C" {
+
+kvbm_status_t kvbm_manager_allocate(kvbm_manager_t* manager, kvbm_namespace_t* ns, size_t n_blocks,
+                                    kvbm_block_t* out_blocks, kvbm_key_t* out_evicted, size_t evicted_capacity,
+                                    size_t* out_n_evicted) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n_evicted != nullptr) *out_n_evicted = 0;
+    if (manager == nullptr || ns == nullptr || (out_evicted == nullptr && evicted_capacity != 0)) return KVBM_ERR_INVALID;
+    if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
+    const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
+    if (here != KVBM_OK) return here;
+    if (n_blocks == 0) return KVBM_OK;
+    if (out_blocks == nullptr) return KVBM_ERR_INVALID;
+    Manager& core = *manager->tenancy->manager;
+    if (n_blocks > core.table().slots()) return KVBM_ERR_NO_ROOM;
+    Slots slots(n_blocks);
+    std::vector<kvbm::block::Evicted> evicted;
+    const bool report = out_evicted != nullptr || out_n_evicted != nullptr;
+    const Code code = core.allocate(ns->ns->account(), slots, report ? &evicted : nullptr);
+    for (size_t i = 0; i < std::min(evicted.size(), evicted_capacity); ++i) {
+      std::memcpy(out_evicted[i].bytes, evicted[i].identity.key.bytes.data(), sizeof(kvbm_key_t));
+    }
+    if (out_n_evicted != nullptr) *out_n_evicted = evicted.size();
+    if (code != Code::ok) return to_c(code);
+    return make_holds(core, HoldKind::writable, slots, {}, out_blocks);
+  });
+}
+
+kvbm_status_t kvbm_manager_complete(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
+                                    const uint64_t* bytes) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr || (blocks == nullptr && n_blocks != 0)) return KVBM_ERR_INVALID;
+    Manager& core = *manager->tenancy->manager;
+    Slots slots(n_blocks);
+    Code code = resolve_all(core, blocks, n_blocks, HoldKind::writable, SlotState::partial, slots);
+    if (code != Code::ok) return to_c(code);
+    const uint64_t limit = core.arena().block_bytes();
+    for (size_t i = 0; i < n_blocks && bytes != nullptr; ++i) {
+      if (bytes[i] == 0 || bytes[i] > limit) return KVBM_ERR_INVALID;
+    }
+    code = core.table().complete(slots);
+    if (code != Code::ok) return to_c(code);
+    for (size_t i = 0; i < n_blocks; ++i) {
+      core.arena().clear_head(slots[i]);
+      kvbm::manager::note_payload_bytes(core, slots[i], bytes != nullptr ? bytes[i] : limit);
+    }
+    return KVBM_OK;
+  });
+}
+
+kvbm_status_t kvbm_register_options_init(kvbm_register_options_t* out_options, uint32_t struct_size) {
+  return kvbm::capi::init_options(out_options, struct_size, kvbm_register_options_t{});
+}
+
+kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* ns, kvbm_block_t* inout_blocks,
+                                    const kvbm_key_t* keys, size_t n_blocks, const kvbm_register_options_t* options) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr || ns == nullptr) return KVBM_ERR_INVALID;
+    if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
+    kvbm_register_options_t given{};
+    if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
+    if (given.duplicates > KVBM_DUPLICATE_KEEP || given.priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
+    if (n_blocks == 0) return KVBM_OK;
+    if (inout_blocks == nullptr || keys == nullptr) return KVBM_ERR_INVALID;
+    Manager& core = *manager->tenancy->manager;
+    Slots slots(n_blocks);
+    const Code code = resolve_all(core, inout_blocks, n_blocks, HoldKind::writable, SlotState::complete, slots);
+    if (code != Code::ok) return to_c(code);
+    if (repeats(inout_blocks, n_blocks)) return KVBM_ERR_INVALID;
+    kvbm::block::Publication what;
+    if (given.part == nullptr) {
+      const auto family = ns->ns->default_family();
+      if (!family.ok()) return to_c(family.status().code());
+      what.family = family.value();
+    } else {
+      const auto plan = ns->ns->plan(kvbm::capi::to_part(given.part));
+      if (!plan.ok()) return to_c(plan.status().code());
+      what.family = plan.value().family;
+    }
+    const auto* list = reinterpret_cast<const Key*>(keys);
+    const auto* parent = reinterpret_cast<const Key*>(given.parent);
+    what.keys = {list, n_blocks};
+    what.lineage = given.unchained != 0 ? kvbm::block::Lineage::none : kvbm::block::Lineage::chain;
+    if (parent != nullptr && given.unchained == 0) what.first_parent = core.acquire_one(what.family, *parent);
+    what.duplicates = given.duplicates == KVBM_DUPLICATE_KEEP ? kvbm::block::DuplicateMode::keep
+                                                              : kvbm::block::DuplicateMode::reject;
+    what.priority = static_cast<uint8_t>(given.priority);
+    what.tick = core.tick();
+    std::vector<Key> parents(core.events().wanted() ? n_blocks : 0);
+    for (size_t i = 0; i < n_blocks && given.unchained == 0; ++i) {
+      const Key* before = i != 0 ? &list[i - 1] : parent;
+      if (before == nullptr) continue;
+      kvbm::manager::note_parent(core, slots[i], *before);
+      if (!parents.empty()) parents[i] = *before;
+    }
+    // The old holds end first: of two callers that register one block, one must find it stale.
+    if (core.holds().renew(HoldKind::reading, slots, {inout_blocks, n_blocks}, {}) != n_blocks) {
+      if (what.first_parent != kvbm::kNoSlot) core.release({&what.first_parent, 1});
+      return KVBM_ERR_STALE;
+    }
+    std::vector<Code> codes(n_blocks);
+    const Code all = core.publish(slots, what, parents, codes);
+    if (what.first_parent != kvbm::kNoSlot) core.release({&what.first_parent, 1});
+    for (size_t i = 0; i < n_blocks; ++i) {
+      if (given.item_status != nullptr) given.item_status[i] = to_c(codes[i]);
+      if (codes[i] == Code::ok) continue;
+      // A duplicate's hold now stands for the block that was there; a refused one is writable again.
+      const HoldKind kind = codes[i] == Code::exists ? HoldKind::reading : HoldKind::writable;
+      core.holds().renew(kind, {&slots[i], 1}, {&inout_blocks[i], 1}, {});
+    }
+    return to_c(all);
+  });
+}
+
+kvbm_status_t kvbm_block_view(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
+                              kvbm_view_t* out_views) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr || (n_blocks != 0 && (blocks == nullptr || out_views == nullptr))) return KVBM_ERR_INVALID;
+    Manager& core = *manager->tenancy->manager;
+    for (size_t i = 0; i < n_blocks; ++i) {
+      Hold hold;
+      const Code code = core.holds().resolve(blocks[i], &hold);
+      if (code != Code::ok) return to_c(code);
+      if (hold.kind == HoldKind::weak) return KVBM_ERR_STATE;
+      const bool partial = core.table().state(hold.slot) == SlotState::partial;
+      out_views[i].data = core.arena().payload(hold.slot).data();
+      out_views[i].bytes = partial ? core.arena().block_bytes() : kvbm::manager::payload_bytes(core, hold.slot);
+      out_views[i].slot = hold.slot;
+    }
+    return KVBM_OK;
+  });
+}
+
+kvbm_status_t kvbm_block_clone(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
+                               kvbm_block_t* out_blocks) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr || (n_blocks != 0 && (blocks == nullptr || out_blocks == nullptr))) return KVBM_ERR_INVALID;
+    Manager& core = *manager->tenancy->manager;
+    Slots slots(n_blocks);
+    const Code code = resolve_all(core, blocks, n_blocks, HoldKind::reading, SlotState::registered, slots);
+    if (code != Code::ok) return to_c(code);
+    core.table().retain(slots);
+    return make_holds(core, HoldKind::reading, slots, {}, out_blocks);
+  });
+}
+
+kvbm_status_t kvbm_block_release(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr || (blocks == nullptr && n_blocks != 0)) return KVBM_ERR_INVALID;
+    Manager& core = *manager->tenancy->manager;
+    constexpr size_t kPage = 128;
+    Code first = Code::ok;
+    for (size_t at = 0; at < n_blocks; at += kPage) {
+      const size_t n = std::min(kPage, n_blocks - at);
+      Hold holds[kPage];
+      Code codes[kPage];
+      SlotId slots[kPage];
+      core.holds().end({blocks + at, n}, {holds, n}, {codes, n});
+      size_t ended = 0;
+      for (size_t i = 0; i < n; ++i) {
+        if (codes[i] != Code::ok && first == Code::ok) first = codes[i];
+        if (codes[i] == Code::ok && holds[i].kind != HoldKind::weak) slots[ended++] = holds[i].slot;
+      }
+      core.release({slots, ended});
+    }
+    return to_c(first);
+  });
+}
+
+kvbm_status_t kvbm_block_downgrade(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
+                                   kvbm_block_t* out_weak) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr || (n_blocks != 0 && (blocks == nullptr || out_weak == nullptr))) return KVBM_ERR_INVALID;
+    Manager& core = *manager->tenancy->manager;
+    Slots slots(n_blocks);
+    const Code code = resolve_all(core, blocks, n_blocks, HoldKind::reading, SlotState::registered, slots);
+    if (code != Code::ok) return to_c(code);
+    std::vector<uint32_t> generations(n_blocks);
+    for (size_t i = 0; i < n_blocks; ++i) generations[i] = core.table().generation(slots[i]);
+    return make_holds(core, HoldKind::weak, slots, generations, out_weak);
+  });
+}
+
+kvbm_status_t kvbm_block_upgrade(kvbm_manager_t* manager, const kvbm_block_t* weak, size_t n_blocks,
+                                 kvbm_block_t* out_blocks) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr || (n_blocks != 0 && (weak == nullptr || out_blocks == nullptr))) return KVBM_ERR_INVALID;
+    Manager& core = *manager->tenancy->manager;
+    std::vector<Hold> holds(n_blocks);
+    for (size_t i = 0; i < n_blocks; ++i) {
+      const Code code = core.holds().resolve(weak[i], &holds[i]);
+      if (code != Code::ok) return to_c(code);
+      if (holds[i].kind != HoldKind::weak) return KVBM_ERR_STATE;
+    }
+    for (size_t i = 0; i < n_blocks; ++i) {
+      out_blocks[i] = 0;
+      if (!core.table().acquire_weak(holds[i].slot, holds[i].slot_generation)) continue;
+      const kvbm_status_t made = make_holds(core, HoldKind::reading, {&holds[i].slot, 1}, {}, &out_blocks[i]);
+      if (made != KVBM_OK) {
+        kvbm_block_release(manager, out_blocks, i);
+        return made;
+      }
+    }
+    return KVBM_OK;
+  });
+}
+
+}  // extern "C"

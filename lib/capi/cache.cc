@@ -1,0 +1,211 @@
+#include "manager/cache.h"
+
+#include <utility>
+#include <vector>
+
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "layout/engine_forms.h"
+#include "manager/load.h"
+#include "manager/store.h"
+
+using kvbm::Code;
+using kvbm::Result;
+using kvbm::Status;
+using kvbm::capi::fail;
+using kvbm::capi::guarded;
+using kvbm::capi::to_c;
+using kvbm::manager::CachePart;
+namespace layout = kvbm::layout;
+
+static_assert(sizeof(kvbm_position_t) == sizeof(kvbm::codec::Position));
+static_assert(KVBM_FORM_SGLANG_PAGE_HEAD == static_cast<int>(layout::Form::sglang_page_head));
+static_assert(KVBM_FORM_CROSS_NHD == static_cast<int>(layout::Form::cross_nhd));
+static_assert(KVBM_NO_BLOCK == kvbm::manager::kNoBlock);
+
+namespace {
+
+Status in_part(size_t index, const Status& why) {
+  return {why.code(), "a cache part does not fit", "part " + std::to_string(index) + ": " + why.message()};
+}
+
+Result<CachePart> make_opaque(const kvbm_cache_part_t& in, kvbm::manager::PartPlan plan, uint32_t n_blocks,
+                              uint32_t units) {
+  std::vector<layout::PageTensor> tensors;
+  for (size_t i = 0; i < in.n_tensors; ++i) {
+    const kvbm_tensor_t& t = in.tensors[i];
+    layout::PageTensor page;
+    page.base = static_cast<std::byte*>(t.data);
+    page.extent_bytes = t.bytes;
+    page.page_bytes = t.page_bytes;
+    page.block_stride = static_cast<int64_t>(t.block_stride != 0 ? t.block_stride : t.page_bytes);
+    tensors.push_back(page);
+  }
+  auto pages = layout::PageArrangement::make(n_blocks, std::move(tensors));
+  if (!pages.ok()) return pages.status();
+  return CachePart::opaque(std::move(plan), std::move(pages).value(), units);
+}
+
+Result<CachePart> make_shaped(const kvbm_cache_part_t& in, kvbm::manager::PartPlan plan, uint32_t n_blocks) {
+  if (!plan.shape.has_value()) {
+    return Status(Code::invalid_argument, "the namespace has no geometry; only KVBM_FORM_OPAQUE fits it");
+  }
+  std::vector<layout::Tensor> tensors;
+  for (size_t i = 0; i < in.n_tensors; ++i) {
+    tensors.push_back({static_cast<std::byte*>(in.tensors[i].data), in.tensors[i].bytes});
+    if (in.tensors[i].block_stride != in.tensors[0].block_stride) {
+      return Status(Code::invalid_argument, "all tensors of a part have one block_stride");
+    }
+  }
+  const uint64_t stride = in.n_tensors != 0 ? in.tensors[0].block_stride : 0;
+  auto arrangement = layout::arrange(static_cast<layout::Form>(in.form), *plan.shape, n_blocks, tensors, stride);
+  if (!arrangement.ok()) return arrangement.status();
+  return CachePart::shaped(std::move(plan), std::move(arrangement).value());
+}
+
+Result<CachePart> make_part(const kvbm_namespace_t& ns, const kvbm_cache_part_t& in, uint32_t n_blocks) {
+  if (in.tensors == nullptr || in.n_tensors == 0) return Status(Code::invalid_argument, "the part has no tensors");
+  if (in.reserved != 0 || in.reserved2[0] != 0 || in.reserved2[1] != 0) {
+    return Status(Code::invalid_argument, "reserved fields must be zero");
+  }
+  if (in.form >= layout::kFormCount && in.form != KVBM_FORM_OPAQUE) {
+    return Status(Code::invalid_argument, "form is not a KVBM_FORM_* value");
+  }
+  auto plan = ns.ns->plan(kvbm::capi::to_part(&in.part));
+  if (!plan.ok()) return plan.status();
+  const auto& geometry = ns.ns->options().geometry;
+  const uint32_t units = geometry != nullptr ? geometry->units() : 1;
+  if (in.form == KVBM_FORM_OPAQUE) return make_opaque(in, std::move(plan).value(), n_blocks, units);
+  return make_shaped(in, std::move(plan).value(), n_blocks);
+}
+
+}  // namespace
+
+extern "C" {
+
+kvbm_status_t kvbm_cache_options_init(kvbm_cache_options_t* out_options, uint32_t struct_size) {
+  return kvbm::capi::init_options(out_options, struct_size, kvbm_cache_options_t{});
+}
+
+kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_cache_options_t* options,
+                                kvbm_cache_t** out_cache, kvbm_error_t* err) {
+  return guarded(err, [&]() -> kvbm_status_t {
+    if (manager == nullptr || ns == nullptr || options == nullptr || out_cache == nullptr) {
+      return fail(err, Code::invalid_argument, "manager, ns, options or out_cache is NULL");
+    }
+    if (ns->tenancy != manager->tenancy) return fail(err, Code::foreign_handle, "the namespace belongs to another manager");
+    kvbm_cache_options_t given{};
+    if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
+    if (given.n_blocks == 0 || given.n_parts == 0 || given.n_parts > 32 || given.parts == nullptr) {
+      return fail(err, Code::invalid_argument, "a cache has at least one block and 1 to 32 parts");
+    }
+    std::vector<CachePart> parts;
+    for (size_t i = 0; i < given.n_parts; ++i) {
+      auto part = make_part(*ns, given.parts[i], given.n_blocks);
+      if (!part.ok()) return fail(err, in_part(i, part.status()));
+      parts.push_back(std::move(part).value());
+    }
+    auto cache = kvbm::manager::Cache::create(manager->tenancy->manager, ns->ns, std::move(parts));
+    if (!cache.ok()) return fail(err, cache.status());
+    *out_cache = new kvbm_cache{manager->tenancy, std::move(cache).value(), std::make_shared<kvbm::capi::Gate>()};
+    return kvbm::capi::done(err);
+  });
+}
+
+void kvbm_cache_release(kvbm_cache_t* cache) {
+  if (cache == nullptr) return;
+  if (cache->tenancy->context->fork.same_process()) cache->gate->wait_idle();
+  delete cache;
+}
+
+kvbm_status_t kvbm_store_options_init(kvbm_store_options_t* out_options, uint32_t struct_size) {
+  kvbm_store_options_t defaults{};
+  defaults.timeout_ns = KVBM_FOREVER;
+  return kvbm::capi::init_options(out_options, struct_size, defaults);
+}
+
+kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, const uint32_t* block_ids, size_t n_keys,
+                               const kvbm_store_options_t* options, kvbm_queue_t* queue, uint64_t user_data) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (cache == nullptr || (n_keys != 0 && (keys == nullptr || block_ids == nullptr))) return KVBM_ERR_INVALID;
+    kvbm_store_options_t given{};
+    given.timeout_ns = KVBM_FOREVER;
+    if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
+    if (given.priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
+    const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
+    if (here != KVBM_OK) return here;
+    const auto& core = cache->cache;
+    const size_t per_part = n_keys * core->units();
+    kvbm::manager::StoreRequest request;
+    request.cache = core;
+    const auto* list = reinterpret_cast<const kvbm::Key*>(keys);
+    request.keys.assign(list, list + n_keys);
+    request.block_ids.assign(block_ids, block_ids + per_part * core->parts().size());
+    for (size_t p = 0; p < core->parts().size(); ++p) {
+      const Status fits = core->check_blocks(p, std::span(request.block_ids).subspan(p * per_part, per_part));
+      if (!fits.ok()) return to_c(fits.code());
+    }
+    if (given.parent != nullptr) request.parent = *reinterpret_cast<const kvbm::Key*>(given.parent);
+    request.unchained = given.unchained != 0;
+    if (given.positions != nullptr) {
+      const auto* positions = reinterpret_cast<const kvbm::codec::Position*>(given.positions);
+      request.positions.assign(positions, positions + n_keys);
+      request.unchained = true;  // a content key has no block before it
+    }
+    request.priority = static_cast<uint8_t>(given.priority);
+    request.deadline_ns = kvbm::deadline_after(core->manager()->env().clock(), given.timeout_ns);
+    if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};
+    auto operation = std::make_shared<kvbm::manager::StoreOperation>(std::move(request));
+    return run_operation(cache->tenancy, cache->gate, std::move(operation), queue, user_data, given.out_operation);
+  });
+}
+
+kvbm_status_t kvbm_load_options_init(kvbm_load_options_t* out_options, uint32_t struct_size) {
+  kvbm_load_options_t defaults{};
+  defaults.timeout_ns = KVBM_FOREVER;
+  return kvbm::capi::init_options(out_options, struct_size, defaults);
+}
+
+kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const uint32_t* block_ids, size_t n_block_ids,
+                              const kvbm_load_options_t* options, kvbm_queue_t* queue, uint64_t user_data) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (cache == nullptr || match == nullptr || (block_ids == nullptr && n_block_ids != 0)) return KVBM_ERR_INVALID;
+    if (match->tenancy != cache->tenancy) return KVBM_ERR_FOREIGN;
+    kvbm_load_options_t given{};
+    given.timeout_ns = KVBM_FOREVER;
+    if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
+    const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
+    if (here != KVBM_OK) return here;
+    const auto& core = cache->cache;
+    const size_t n_keys = (n_block_ids + core->units() - 1) / core->units();
+    const size_t matched = match->match->keys().size();
+    if (match->match->parts().size() != core->parts().size() || given.first_key > matched ||
+        n_keys > matched - given.first_key) {
+      return KVBM_ERR_INVALID;
+    }
+    kvbm::manager::LoadRequest request;
+    request.cache = core;
+    request.match = match->match;
+    request.block_ids.assign(block_ids, block_ids + n_block_ids * core->parts().size());
+    for (size_t p = 0; p < core->parts().size(); ++p) {
+      const Status fits = core->check_blocks(p, std::span(request.block_ids).subspan(p * n_block_ids, n_block_ids));
+      if (!fits.ok()) return to_c(fits.code());
+    }
+    request.n_ids = n_block_ids;
+    request.first_key = given.first_key;
+    request.any_position = given.any_position != 0;
+    request.first_layer = given.first_layer;
+    request.n_layers = given.n_layers;
+    request.keep_below = given.keep_below != 0;
+    if (given.positions != nullptr) {
+      const auto* positions = reinterpret_cast<const kvbm::codec::Position*>(given.positions);
+      request.positions.assign(positions, positions + n_keys);
+    }
+    request.deadline_ns = kvbm::deadline_after(core->manager()->env().clock(), given.timeout_ns);
+    if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};
+    auto operation = std::make_shared<kvbm::manager::LoadOperation>(std::move(request));
+    return run_operation(cache->tenancy, cache->gate, std::move(operation), queue, user_data, given.out_operation);
+  });
+}
+
+}  // extern "C"

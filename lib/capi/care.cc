@@ -1,0 +1,133 @@
+#include <utility>
+#include <vector>
+
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "manager/lookup.h"
+#include "manager/move.h"
+
+using kvbm::FamilyId;
+using kvbm::Key;
+using kvbm::capi::guarded;
+using kvbm::capi::to_c;
+
+namespace {
+
+// What every call of this section begins with: the arguments checked, the family found, the keys as a span.
+struct Subject {
+  kvbm_status_t status = KVBM_OK;
+  kvbm::manager::PartPlan plan;
+  std::span<const Key> keys;
+};
+
+Subject subject(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_part_t* part, const kvbm_key_t* keys,
+                size_t n_keys) {
+  Subject out;
+  if (manager == nullptr || ns == nullptr || (keys == nullptr && n_keys != 0)) {
+    out.status = KVBM_ERR_INVALID;
+    return out;
+  }
+  if (ns->tenancy != manager->tenancy) {
+    out.status = KVBM_ERR_FOREIGN;
+    return out;
+  }
+  out.status = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
+  if (out.status != KVBM_OK) return out;
+  auto plan = ns->ns->plan(kvbm::capi::to_part(part));
+  out.status = to_c(plan.status().code());
+  if (plan.ok()) out.plan = std::move(plan).value();
+  out.keys = {reinterpret_cast<const Key*>(keys), n_keys};
+  return out;
+}
+
+}  // namespace
+
+extern "C" {
+
+kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_part_t* part,
+                                    const kvbm_key_t* keys, size_t n_keys, kvbm_queue_t* queue, uint64_t user_data) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    const Subject s = subject(manager, ns, part, keys, n_keys);
+    if (s.status != KVBM_OK) return s.status;
+    const auto& core = manager->tenancy->manager;
+    kvbm::manager::LookupRequest request;
+    request.mode = kvbm::manager::LookupMode::each;
+    auto match = n_keys == 0 ? nullptr : kvbm::manager::look_up(core, ns->ns, {&s.plan, 1}, s.keys, request);
+    auto operation = std::make_shared<kvbm::manager::PrefetchOperation>(core, std::move(match), n_keys, kvbm::kNever);
+    return run_operation(manager->tenancy, nullptr, std::move(operation), queue, user_data, nullptr);
+  });
+}
+
+kvbm_status_t kvbm_manager_offload(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_part_t* part,
+                                   const kvbm_key_t* keys, size_t n_keys, uint32_t tier, kvbm_queue_t* queue,
+                                   uint64_t user_data) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    const Subject s = subject(manager, ns, part, keys, n_keys);
+    if (s.status != KVBM_OK) return s.status;
+    const auto& core = manager->tenancy->manager;
+    if (tier == 0 || tier > core->tiers_below()) return KVBM_ERR_INVALID;
+    auto operation = std::make_shared<kvbm::manager::OffloadOperation>(
+        core, static_cast<kvbm::TierIndex>(tier), s.plan.family, std::vector<Key>(s.keys.begin(), s.keys.end()),
+        kvbm::kNever);
+    return run_operation(manager->tenancy, nullptr, std::move(operation), queue, user_data, nullptr);
+  });
+}
+
+kvbm_status_t kvbm_manager_drop(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_part_t* part,
+                                const kvbm_key_t* keys, size_t n_keys, size_t* out_n) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
+    const Subject s = subject(manager, ns, part, keys, n_keys);
+    if (s.status != KVBM_OK) return s.status;
+    const size_t n = manager->tenancy->manager->drop(s.plan.family, s.keys);
+    if (out_n != nullptr) *out_n = n;
+    return KVBM_OK;
+  });
+}
+
+kvbm_status_t kvbm_manager_hint(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_part_t* part,
+                                const kvbm_key_t* keys, size_t n_keys, uint32_t priority) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    const Subject s = subject(manager, ns, part, keys, n_keys);
+    if (s.status != KVBM_OK) return s.status;
+    if (priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
+    manager->tenancy->manager->hint(s.plan.family, s.keys, static_cast<uint8_t>(priority));
+    return KVBM_OK;
+  });
+}
+
+kvbm_status_t kvbm_manager_pin(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_part_t* part,
+                               const kvbm_key_t* keys, size_t n_keys, uint64_t owner, uint64_t timeout_ns,
+                               kvbm_pin_t* out_pin, size_t* out_n) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
+    const Subject s = subject(manager, ns, part, keys, n_keys);
+    if (s.status != KVBM_OK) return s.status;
+    if (out_pin == nullptr) return KVBM_ERR_INVALID;
+    *out_pin = 0;
+    auto& core = *manager->tenancy->manager;
+    size_t count = 0;
+    const uint64_t deadline = kvbm::deadline_after(core.env().clock(), timeout_ns);
+    const kvbm::Code code = core.pin(s.plan.family, s.keys, owner, deadline, *out_pin, count);
+    if (out_n != nullptr) *out_n = count;
+    return to_c(code);
+  });
+}
+
+kvbm_status_t kvbm_manager_unpin(kvbm_manager_t* manager, kvbm_pin_t pin) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr) return KVBM_ERR_INVALID;
+    return to_c(manager->tenancy->manager->unpin(pin));
+  });
+}
+
+kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t* manager, uint64_t owner, size_t* out_n) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr) return KVBM_ERR_INVALID;
+    const size_t n = manager->tenancy->manager->unpin_owner(owner);
+    if (out_n != nullptr) *out_n = n;
+    return KVBM_OK;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,65 @@
+// The edge between C and the core: no exception leaves, errors get their text, structs from newer
+// headers are taken as far as they are understood.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <new>
+
+#include "base/status.h"
+#include "kvbm.h"
+
+namespace kvbm::capi {
+
+inline kvbm_status_t to_c(Code code) noexcept { return static_cast<kvbm_status_t>(code); }
+
+// Writes code and text into a caller's error slot, if there is one.
+kvbm_status_t fail(kvbm_error_t* err, Code code, const char* text) noexcept;
+kvbm_status_t fail(kvbm_error_t* err, const Status& status) noexcept;
+inline kvbm_status_t done(kvbm_error_t* err) noexcept { return fail(err, Code::ok, ""); }
+
+// The only catch-all of the tree: what may throw is allocation.
+template <class Fn>
+kvbm_status_t guarded(kvbm_error_t* err, Fn&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail(err, Code::no_memory, "the system refused memory");
+  } catch (...) {
+    return fail(err, Code::internal, "an unexpected exception inside kvbm");
+  }
+}
+
+// Copies a caller's options into `known`, which holds the defaults. A shorter struct (older header) keeps the
+// defaults of what it lacks; a longer one is accepted if its unknown tail is zero. False: refuse it.
+template <class T>
+bool take_options(const T* given, T& known) noexcept {
+  if (given == nullptr) return true;
+  const size_t size = given->struct_size;
+  if (size < sizeof(uint32_t)) return false;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char c) { return c != 0; })) {
+    return false;
+  }
+  std::memcpy(static_cast<void*>(&known), given, std::min(size, sizeof(T)));
+  known.struct_size = sizeof(T);
+  return true;
+}
+inline constexpr const char* kUnknownOptions =
+    "options.struct_size is not set (call the _options_init function), or a field is set that this library does not know";
+
+// Zeroes what the caller's header has and this library does not, and sets struct_size.
+template <class T>
+kvbm_status_t init_options(T* out, uint32_t struct_size, const T& defaults) noexcept {
+  if (out == nullptr || struct_size < sizeof(uint32_t)) return to_c(Code::invalid_argument);
+  std::memset(static_cast<void*>(out), 0, struct_size);
+  std::memcpy(static_cast<void*>(out), &defaults, std::min<size_t>(struct_size, sizeof(T)));
+  out->struct_size = struct_size;
+  return KVBM_OK;
+}
+
+// Two-phase text output.
+kvbm_status_t copy_text(const char* text, size_t length, char* out, size_t capacity, size_t* out_needed) noexcept;
+
+}  // namespace kvbm::capi

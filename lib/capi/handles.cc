@@ -1,0 +1,150 @@
+#include "capi/handles.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "capi/guard.h"
+
+namespace kvbm::capi {
+
+void Gate::enter() {
+  MutexLock lock(mutex_);
+  ++inside_;
+}
+
+void Gate::leave() {
+  MutexLock lock(mutex_);
+  if (--inside_ == 0) idle_.notify_all();
+}
+
+void Gate::wait_idle() {
+  MutexLock lock(mutex_);
+  while (inside_ != 0) idle_.wait(mutex_);
+}
+
+manager::Environment Context::environment() {
+  manager::Environment environment;
+  environment.executor = executor.get();
+  environment.files = files.get();
+  environment.random = &random;
+  environment.log = &log;
+  return environment;
+}
+
+uint64_t Registry::add(const std::shared_ptr<manager::Operation>& operation) {
+  MutexLock lock(mutex_);
+  const uint64_t id = next_++;
+  operations_.emplace(id, operation);
+  return id;
+}
+
+void Registry::remove(uint64_t id) {
+  MutexLock lock(mutex_);
+  operations_.erase(id);
+}
+
+std::shared_ptr<manager::Operation> Registry::find(uint64_t id) {
+  MutexLock lock(mutex_);
+  const auto it = operations_.find(id);
+  return it == operations_.end() ? nullptr : it->second.lock();
+}
+
+namespace {
+
+// A caller that waits for one thing.
+struct Waiter {
+  Mutex mutex;
+  std::condition_variable_any arrived;
+  bool set KVBM_GUARDED_BY(mutex) = false;
+  copy::Completion completion KVBM_GUARDED_BY(mutex);
+
+  void give(const copy::Completion& value) {
+    MutexLock lock(mutex);
+    completion = value;
+    set = true;
+    arrived.notify_all();
+  }
+  copy::Completion wait() {
+    MutexLock lock(mutex);
+    while (!set) arrived.wait(mutex);
+    return completion;
+  }
+  // False when the deadline passed first.
+  bool wait_until(const Clock& clock, uint64_t deadline_ns) {
+    MutexLock lock(mutex);
+    while (!set) {
+      const uint64_t now = clock.now_ns();
+      if (now >= deadline_ns) return false;
+      // An hour at a time: a far deadline must not overflow the standard library's clock.
+      arrived.wait_for(mutex, std::chrono::nanoseconds(std::min<uint64_t>(deadline_ns - now, 3'600'000'000'000ULL)));
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+Tenancy::~Tenancy() {
+  if (manager == nullptr || !context->fork.same_process()) {
+    // In a forked child threads and rings are the parent's: nothing can be closed here.
+    if (manager != nullptr) new std::shared_ptr<manager::Manager>(std::move(manager));
+    return;
+  }
+  gate.wait_idle();
+  const auto waiter = std::make_shared<Waiter>();
+  manager->shutdown([waiter] { waiter->give({}); });
+  waiter->wait();
+}
+
+kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::shared_ptr<Gate>& cache_gate,
+                            std::shared_ptr<manager::Operation> operation, kvbm_queue_t* queue, uint64_t user_data,
+                            uint64_t* out_operation) {
+  if (queue == nullptr) {
+    const auto waiter = std::make_shared<Waiter>();
+    operation->start_here([waiter](const copy::Completion& completion) { waiter->give(completion); });
+    return to_c(waiter->wait().status);
+  }
+  const std::shared_ptr<QueueCore> core = queue->core;
+  if (!core->queue->reserve()) return to_c(Code::again);
+  const uint64_t id = core->registry.add(operation);
+  if (out_operation != nullptr) *out_operation = id;
+  // Gates by pointer: they outlive the operation because their owners wait for it.
+  Gate* gates[2] = {&tenancy->gate, cache_gate.get()};
+  for (Gate* gate : gates) {
+    if (gate != nullptr) gate->enter();
+  }
+  operation->start([core, id, user_data, first = gates[0], second = gates[1]](const copy::Completion& result) {
+    copy::Completion completion = result;
+    completion.user_data = user_data;
+    completion.operation = id;
+    core->registry.remove(id);
+    core->queue->push(completion);
+    if (second != nullptr) second->leave();
+    first->leave();
+  });
+  return KVBM_OK;
+}
+
+kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns) {
+  const Clock& clock = tenancy.manager->env().clock();
+  const auto waiter = std::make_shared<Waiter>();
+  tenancy.manager->flush([waiter] { waiter->give({}); });
+  return waiter->wait_until(clock, deadline_after(clock, timeout_ns)) ? KVBM_OK : to_c(Code::deadline);
+}
+
+manager::Part to_part(const kvbm_part_t* part) noexcept {
+  manager::Part out;
+  if (part == nullptr) return out;
+  out.component = static_cast<Component>(part->component);
+  out.shard = {part->shard.first_layer, part->shard.layers, part->shard.first_head, part->shard.heads,
+               part->shard.replicated};
+  return out;
+}
+
+kvbm_status_t check_process(const Context& context, kvbm_error_t* err) noexcept {
+  if (context.fork.same_process()) return KVBM_OK;
+  return fail(err, Code::forked, "called in a forked child; create a context of its own after fork");
+}
+
+}  // namespace kvbm::capi

@@ -1,0 +1,119 @@
+// What the opaque pointers of kvbm.h point to, and how they keep each other alive.
+//
+// A handle is a small struct around shared ownership: releasing in any order is legal. The last handle of
+// a manager's family ends its Tenancy, on the caller's thread, which waits for work in flight and
+// closes the tiers; operations own parts of the manager, never a Tenancy.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/config.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/process.h"
+#include "base/random.h"
+#include "base/thread_executor.h"
+#include "copy/queue.h"
+#include "kvbm.h"
+#include "manager/cache.h"
+#include "manager/manager.h"
+#include "manager/match.h"
+#include "manager/operation.h"
+
+namespace kvbm::capi {
+
+// Counts operations under way; its owner can wait until there are none.
+class Gate {
+ public:
+  void enter();
+  void leave();
+  void wait_idle();
+
+ private:
+  Mutex mutex_;
+  std::condition_variable_any idle_;
+  uint64_t inside_ KVBM_GUARDED_BY(mutex_) = 0;
+};
+
+struct Context {
+  Config config;
+  Log log;
+  SystemRandom random;
+  ForkGuard fork;
+  // Destroyed after the executor, whose last tasks may still close files.
+  std::unique_ptr<FileSystem> files;
+  std::unique_ptr<ThreadExecutor> executor;
+  [[nodiscard]] manager::Environment environment();
+};
+
+// The operations of a queue that can be cancelled.
+class Registry {
+ public:
+  uint64_t add(const std::shared_ptr<manager::Operation>& operation);
+  void remove(uint64_t id);
+  std::shared_ptr<manager::Operation> find(uint64_t id);
+
+ private:
+  Mutex mutex_;
+  uint64_t next_ KVBM_GUARDED_BY(mutex_) = 1;
+  std::map<uint64_t, std::weak_ptr<manager::Operation>> operations_ KVBM_GUARDED_BY(mutex_);
+};
+
+struct QueueCore {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<copy::Queue> queue;
+  Registry registry;
+};
+
+struct Tenancy {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<manager::Manager> manager;
+  Gate gate;
+  ~Tenancy();
+};
+
+// Runs an operation: with a queue it is submitted, without one this thread runs it and waits.
+// `cache_gate` may be null. Returns the submit status, or the result.
+kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::shared_ptr<Gate>& cache_gate,
+                            std::shared_ptr<manager::Operation> operation, kvbm_queue_t* queue, uint64_t user_data,
+                            uint64_t* out_operation);
+
+// Waits until offloads are done; deadline after timeout_ns.
+kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns);
+
+manager::Part to_part(const kvbm_part_t* part) noexcept;
+// Null, or a forked child.
+kvbm_status_t check_process(const Context& context, kvbm_error_t* err) noexcept;
+
+}  // namespace kvbm::capi
+
+struct kvbm_context {
+  std::shared_ptr<kvbm::capi::Context> core;
+};
+struct kvbm_queue {
+  std::shared_ptr<kvbm::capi::QueueCore> core;
+};
+struct kvbm_geometry {
+  std::shared_ptr<const kvbm::layout::Geometry> core;
+};
+struct kvbm_manager {
+  std::shared_ptr<kvbm::capi::Tenancy> tenancy;
+};
+struct kvbm_namespace {
+  std::shared_ptr<kvbm::capi::Tenancy> tenancy;
+  std::shared_ptr<kvbm::manager::Namespace> ns;
+};
+struct kvbm_cache {
+  std::shared_ptr<kvbm::capi::Tenancy> tenancy;
+  std::shared_ptr<kvbm::manager::Cache> cache;
+  std::shared_ptr<kvbm::capi::Gate> gate;
+};
+struct kvbm_match {
+  std::shared_ptr<kvbm::capi::Tenancy> tenancy;
+  std::shared_ptr<kvbm::manager::Match> match;
+};

@@ -1,0 +1,78 @@
+#include "codec/key.h"
+
+#include <vector>
+
+#include "capi/guard.h"
+#include "capi/handles.h"
+
+using kvbm::Key;
+using kvbm::capi::guarded;
+
+static_assert(sizeof(kvbm_key_t) == sizeof(Key));
+
+namespace {
+
+std::vector<kvbm::ConstBytes> to_extras(const kvbm_extra_t* extras, size_t n) {
+  std::vector<kvbm::ConstBytes> out;
+  if (extras == nullptr) return out;
+  out.reserve(n);
+  for (size_t i = 0; i < n; ++i) out.emplace_back(reinterpret_cast<const std::byte*>(extras[i].data), extras[i].bytes);
+  return out;
+}
+
+// Chained and content keys differ in nothing but the core's function.
+template <class Make>
+kvbm_status_t make_keys(const kvbm_namespace_t* ns, const uint32_t* tokens, size_t n_tokens, uint32_t block_tokens,
+                        const kvbm_extra_t* extras, kvbm_key_t* out_keys, size_t capacity, size_t* out_n, Make&& make) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (ns == nullptr || out_n == nullptr || block_tokens == 0 || (tokens == nullptr && n_tokens != 0)) {
+      return KVBM_ERR_INVALID;
+    }
+    const size_t full = n_tokens / block_tokens;
+    *out_n = full;
+    const size_t n = full < capacity ? full : capacity;
+    if (n == 0) return KVBM_OK;
+    if (out_keys == nullptr) return KVBM_ERR_INVALID;
+    const auto list = to_extras(extras, n);
+    const auto made = make(ns->ns->id(), std::span(tokens, n * block_tokens), kvbm::codec::Extras(list),
+                           std::span(reinterpret_cast<Key*>(out_keys), n));
+    return made.ok() ? KVBM_OK : kvbm::capi::to_c(made.status().code());
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+kvbm_status_t kvbm_key_chain(const kvbm_namespace_t* ns, const kvbm_key_t* previous, const uint32_t* tokens,
+                             size_t n_tokens, uint32_t block_tokens, const kvbm_extra_t* extras, kvbm_key_t* out_keys,
+                             size_t capacity, size_t* out_n) {
+  return make_keys(ns, tokens, n_tokens, block_tokens, extras, out_keys, capacity, out_n,
+                   [&](const kvbm::NamespaceId& id, std::span<const uint32_t> t, kvbm::codec::Extras e, std::span<Key> out) {
+                     return kvbm::codec::chained_keys(id, reinterpret_cast<const Key*>(previous), t, block_tokens, e, out);
+                   });
+}
+
+kvbm_status_t kvbm_key_content(const kvbm_namespace_t* ns, const uint32_t* tokens, size_t n_tokens,
+                               uint32_t block_tokens, const kvbm_extra_t* extras, kvbm_key_t* out_keys, size_t capacity,
+                               size_t* out_n) {
+  return make_keys(ns, tokens, n_tokens, block_tokens, extras, out_keys, capacity, out_n,
+                   [&](const kvbm::NamespaceId& id, std::span<const uint32_t> t, kvbm::codec::Extras e, std::span<Key> out) {
+                     return kvbm::codec::content_keys(id, t, block_tokens, e, out);
+                   });
+}
+
+kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t* ns, const uint8_t* hashes, size_t hash_bytes, size_t n,
+                                   kvbm_key_t* out_keys) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (ns == nullptr || hash_bytes == 0 || hash_bytes > 64) return KVBM_ERR_INVALID;
+    if (n == 0) return KVBM_OK;
+    if (hashes == nullptr || out_keys == nullptr || n > SIZE_MAX / hash_bytes) return KVBM_ERR_INVALID;
+    const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(hashes), n * hash_bytes);
+    const kvbm::Status made =
+        kvbm::codec::engine_keys(ns->ns->id(), bytes, hash_bytes, {reinterpret_cast<Key*>(out_keys), n});
+    return kvbm::capi::to_c(made.code());
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,127 @@
+#include "manager/manager.h"
+
+#include <string>
+#include <utility>
+
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "capi/plugin_policy.h"
+#include "capi/plugin_tier.h"
+
+using kvbm::Code;
+using kvbm::Result;
+using kvbm::Status;
+using kvbm::capi::fail;
+using kvbm::capi::guarded;
+using kvbm::manager::Options;
+using kvbm::manager::TierOptions;
+
+namespace {
+
+Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
+  TierOptions out;
+  for (const uint64_t reserved : in.reserved) {
+    if (reserved != 0) return Status(Code::unsupported, "kvbm_tier_t.reserved must be zero");
+  }
+  if ((in.path == nullptr) == (in.table == nullptr)) {
+    return Status(Code::bad_config, "a tier has either a path (a disk) or a table (a plug-in)");
+  }
+  if (in.admission > KVBM_ADMIT_FREQUENCY) return Status(Code::bad_config, "admission is not a KVBM_ADMIT_* value");
+  if (in.path != nullptr) out.path = in.path;
+  out.capacity_bytes = in.capacity_bytes;
+  out.write_bytes_per_s = in.write_bytes_per_s;
+  out.read_bytes_per_s = in.read_bytes_per_s;
+  out.admission = static_cast<kvbm::policy::AdmissionKind>(in.admission);
+  if (in.admission_uses != 0) out.admission_uses = in.admission_uses;
+  if (in.table != nullptr) {
+    out.make = [table = *in.table, user = in.table_user, &executor](
+                   kvbm::TierIndex index, kvbm::FamilyTable& families,
+                   kvbm::tier::TierListener* listener) -> Result<std::unique_ptr<kvbm::tier::Tier>> {
+      auto made = kvbm::capi::PluginTier::create(table, user, executor, families, index, listener);
+      if (!made.ok()) return made.status();
+      return std::unique_ptr<kvbm::tier::Tier>(std::move(made).value());
+    };
+  }
+  return out;
+}
+
+Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Options& options) {
+  if (given.flags != 0) return {Code::unsupported, "kvbm_manager_options_t.flags must be zero"};
+  if (given.block_bytes != 0) options.block_bytes = given.block_bytes;
+  if (given.host_capacity_bytes != 0) options.host_capacity_bytes = given.host_capacity_bytes;
+  if (given.host_file != nullptr) options.host_file = given.host_file;
+  if (given.policy != nullptr) options.policy = given.policy;
+  if (given.policy_table != nullptr) {
+    if (!kvbm::capi::policy_table_complete(*given.policy_table)) {
+      return {Code::unsupported, "policy_table needs struct_size and all of its functions"};
+    }
+    options.make_policy = [table = *given.policy_table, user = given.policy_user](
+                              std::string_view, std::span<kvbm::policy::Facts> facts,
+                              const kvbm::policy::Residents& residents) {
+      return kvbm::capi::make_plugin_policy(table, user, facts, residents);
+    };
+  }
+  if (given.tiers == nullptr) return given.n_tiers == 0 ? Status{} : Status(Code::invalid_argument, "tiers is NULL");
+  options.tiers.clear();
+  for (size_t i = 0; i < given.n_tiers; ++i) {
+    auto tier = to_tier(given.tiers[i], executor);
+    if (!tier.ok()) {
+      return {tier.status().code(), "a tier cannot be used",
+              "tier " + std::to_string(i + 1) + ": " + tier.status().message()};
+    }
+    options.tiers.push_back(std::move(tier).value());
+  }
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t* out_options, uint32_t struct_size) {
+  return kvbm::capi::init_options(out_options, struct_size, kvbm_manager_options_t{});
+}
+
+kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_options_t* options,
+                                  kvbm_manager_t** out_manager, kvbm_error_t* err) {
+  return guarded(err, [&]() -> kvbm_status_t {
+    if (context == nullptr || out_manager == nullptr) {
+      return fail(err, Code::invalid_argument, "context or out_manager is NULL");
+    }
+    const kvbm_status_t here = kvbm::capi::check_process(*context->core, err);
+    if (here != KVBM_OK) return here;
+    kvbm_manager_options_t given{};
+    if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
+    auto core = kvbm::manager::options_from(context->core->config);
+    if (!core.ok()) return fail(err, core.status());
+    const Status applied = apply(given, *context->core->executor, core.value());
+    if (!applied.ok()) return fail(err, applied);
+    auto manager = kvbm::manager::Manager::create(context->core->environment(), std::move(core).value());
+    if (!manager.ok()) return fail(err, manager.status());
+    auto tenancy = std::make_shared<kvbm::capi::Tenancy>();
+    tenancy->context = context->core;
+    tenancy->manager = std::move(manager).value();
+    *out_manager = new kvbm_manager{std::move(tenancy)};
+    return kvbm::capi::done(err);
+  });
+}
+
+void kvbm_manager_release(kvbm_manager_t* manager) { delete manager; }
+
+kvbm_status_t kvbm_manager_reset(kvbm_manager_t* manager, kvbm_error_t* err) {
+  return guarded(err, [&]() -> kvbm_status_t {
+    if (manager == nullptr) return fail(err, Code::invalid_argument, "manager is NULL");
+    return fail(err, manager->tenancy->manager->reset_all());
+  });
+}
+
+kvbm_status_t kvbm_manager_flush(kvbm_manager_t* manager, uint64_t timeout_ns) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr) return KVBM_ERR_INVALID;
+    const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
+    if (here != KVBM_OK) return here;
+    return kvbm::capi::flush_and_wait(*manager->tenancy, timeout_ns);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,137 @@
+#include "manager/match.h"
+
+#include <utility>
+#include <vector>
+
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "manager/lookup.h"
+
+using kvbm::capi::guarded;
+using kvbm::capi::to_c;
+using kvbm::manager::PartPlan;
+
+namespace {
+
+// Runs a lookup and wraps its match. `parts` is not empty.
+kvbm_status_t look_up(const std::shared_ptr<kvbm::capi::Tenancy>& tenancy,
+                      const std::shared_ptr<kvbm::manager::Namespace>& ns, std::span<const PartPlan> parts,
+                      const kvbm_key_t* keys, size_t n_keys, const kvbm::manager::LookupRequest& request,
+                      kvbm_match_t** out_match, size_t* out_n) {
+  auto match = kvbm::manager::look_up(tenancy->manager, ns, parts,
+                                      {reinterpret_cast<const kvbm::Key*>(keys), n_keys}, request);
+  *out_n = match != nullptr ? match->hits() : 0;
+  *out_match = match != nullptr ? new kvbm_match{tenancy, std::move(match)} : nullptr;
+  return KVBM_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t* out_options, uint32_t struct_size) {
+  return kvbm::capi::init_options(out_options, struct_size, kvbm_lookup_options_t{});
+}
+
+kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_key_t* keys, size_t n_keys,
+                                  const kvbm_lookup_options_t* options, kvbm_match_t** out_match, size_t* out_n) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr || ns == nullptr || out_match == nullptr || out_n == nullptr) return KVBM_ERR_INVALID;
+    *out_match = nullptr;
+    *out_n = 0;
+    if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
+    kvbm_lookup_options_t given{};
+    if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
+    if (given.mode > KVBM_LOOKUP_ANY || given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0)) {
+      return KVBM_ERR_INVALID;
+    }
+    const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
+    if (here != KVBM_OK) return here;
+    if (n_keys == 0) return KVBM_OK;
+    if (keys == nullptr) return KVBM_ERR_INVALID;
+    kvbm::manager::LookupRequest request;
+    request.mode = static_cast<kvbm::manager::LookupMode>(given.mode);
+    request.host_only = given.host_only != 0;
+    std::vector<PartPlan> parts;
+    for (size_t i = 0; i < (given.n_parts == 0 ? 1 : given.n_parts); ++i) {
+      auto plan = ns->ns->plan(kvbm::capi::to_part(given.n_parts == 0 ? nullptr : &given.parts[i]));
+      if (!plan.ok()) return to_c(plan.status().code());
+      parts.push_back(std::move(plan).value());
+    }
+    return look_up(manager->tenancy, ns->ns, parts, keys, n_keys, request, out_match, out_n);
+  });
+}
+
+kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, size_t n_keys, kvbm_match_t** out_match,
+                                size_t* out_n) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (cache == nullptr || out_match == nullptr || out_n == nullptr) return KVBM_ERR_INVALID;
+    *out_match = nullptr;
+    *out_n = 0;
+    const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
+    if (here != KVBM_OK) return here;
+    if (n_keys == 0) return KVBM_OK;
+    if (keys == nullptr) return KVBM_ERR_INVALID;
+    const auto plans = cache->cache->plans();
+    if (!plans.ok()) return to_c(plans.status().code());
+    return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, {}, out_match, out_n);
+  });
+}
+
+size_t kvbm_match_count(const kvbm_match_t* match) { return match != nullptr ? match->match->keys().size() : 0; }
+
+kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n, kvbm_match_item_t* out_items) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (match == nullptr || (out_items == nullptr && n != 0)) return KVBM_ERR_INVALID;
+    const auto& found = *match->match;
+    if (first > found.keys().size() || n > found.keys().size() - first) return KVBM_ERR_INVALID;
+    for (size_t i = 0; i < n; ++i) {
+      kvbm_match_item_t item{};
+      for (size_t p = 0; p < found.parts().size(); ++p) {
+        const kvbm::TierIndex tier = found.tier_of(p, first + i);
+        if (tier == kvbm::kNoTier) continue;
+        const auto& part = found.parts()[p];
+        const uint64_t bytes = tier != 0                ? part.found[first + i].payload_bytes
+                               : part.plan.shape        ? part.plan.shape->payload_bytes()
+                                                        : found.manager().arena().block_bytes();
+        item.parts_needed |= 1U << p;
+        item.bytes += bytes;
+        if (tier != 0) item.below_bytes += bytes;
+        if (tier > item.tier) item.tier = tier;
+      }
+      if (item.parts_needed == 0) item.tier = KVBM_NO_TIER;
+      out_items[i] = item;
+    }
+    return KVBM_OK;
+  });
+}
+
+kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first, size_t n, kvbm_block_t* out_blocks) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (match == nullptr || (out_blocks == nullptr && n != 0)) return KVBM_ERR_INVALID;
+    const auto& found = *match->match;
+    if (part >= found.parts().size() || first > found.keys().size() || n > found.keys().size() - first) {
+      return KVBM_ERR_INVALID;
+    }
+    auto& manager = found.manager();
+    std::vector<kvbm::SlotId> slots;
+    for (size_t i = 0; i < n; ++i) {
+      if (found.tier_of(part, first + i) == 0) slots.push_back(found.parts()[part].slots[first + i]);
+    }
+    std::vector<kvbm::block::HoldValue> holds(slots.size());
+    manager.table().retain(slots);
+    const kvbm::Code code = manager.holds().create(kvbm::block::HoldKind::reading, slots, {}, holds);
+    if (code != kvbm::Code::ok) {
+      manager.release(slots);
+      return to_c(code);
+    }
+    for (size_t i = 0, next = 0; i < n; ++i) {
+      out_blocks[i] = found.tier_of(part, first + i) == 0 ? holds[next++] : 0;
+    }
+    return KVBM_OK;
+  });
+}
+
+void kvbm_match_release(kvbm_match_t* match) { delete match; }
+
+}  // extern "C"

@@ -1,0 +1,50 @@
+// A tier made of a caller's C table (kvbm_tier_table_t), contained.
+//
+// The table's functions run on threads of this tier's own, never on the core's. Everything they touch
+// is memory of this object that lives until they return: a call that hangs past its deadline costs
+// its items a deadline and one thread, and its late answer is dropped. What comes back is checked here
+// (identity, root hash, every leaf) before anyone sees it. After kMaxFaults faults the tier is disabled.
+#pragma once
+
+#include <memory>
+
+#include "base/family_table.h"
+#include "base/thread_executor.h"
+#include "kvbm.h"
+#include "tier/tier.h"
+
+namespace kvbm::capi {
+
+class PluginCore;
+
+class PluginTier final : public tier::Tier {
+ public:
+  // `executor` is the core's: completions run there. unsupported if the table lacks a function.
+  static Result<std::unique_ptr<PluginTier>> create(const kvbm_tier_table_t& table, void* user, Executor& executor,
+                                                    const FamilyTable& families, TierIndex index,
+                                                    tier::TierListener* listener);
+  ~PluginTier() override;
+
+  [[nodiscard]] std::string_view kind() const noexcept override { return "plugin"; }
+  [[nodiscard]] std::string describe() const override;
+  void find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept override;
+  bool pin(const Identity& id) noexcept override;
+  void unpin(const Identity& id) noexcept override;
+  void put(std::unique_ptr<tier::PutBatch> batch) override;
+  void get(std::unique_ptr<tier::GetBatch> batch) override;
+  void erase(std::span<const Identity> ids) override;
+  Status erase_family(FamilyId family) override;
+  size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;
+  [[nodiscard]] tier::TierStats stats() const override;
+  Result<uint64_t> epoch(const NamespaceId& base_id) override;
+  Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
+  void shutdown(UniqueFunction<void()> done) override;
+
+ private:
+  PluginTier(std::shared_ptr<PluginCore> core, std::unique_ptr<ThreadExecutor> threads)
+      : core_(std::move(core)), threads_(std::move(threads)) {}
+  std::shared_ptr<PluginCore> core_;
+  std::unique_ptr<ThreadExecutor> threads_;
+};
+
+}  // namespace kvbm::capi

@@ -1,0 +1,109 @@
+#include "manager/stats.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "capi/guard.h"
+#include "capi/handles.h"
+#include "manager/scan.h"
+
+using kvbm::capi::guarded;
+
+namespace {
+
+kvbm_tier_stats_t to_c_tier(const kvbm::manager::TierSnapshot& t) {
+  kvbm_tier_stats_t out{};
+  out.capacity_bytes = t.capacity_bytes;
+  out.used_bytes = t.used_bytes;
+  out.blocks = t.blocks;
+  out.payload_bytes = t.payload_bytes;
+  out.hits = t.hits;
+  out.hit_bytes = t.hit_bytes;
+  out.misses = t.misses;
+  out.stores = t.stores;
+  out.store_bytes = t.store_bytes;
+  out.loads = t.loads;
+  out.load_bytes = t.load_bytes;
+  out.evictions = t.evictions;
+  out.damaged = t.damaged;
+  out.errors = t.errors;
+  out.metadata_bytes = t.metadata_bytes;
+  out.disabled = t.disabled;
+  return out;
+}
+
+}  // namespace
+
+extern "C" {
+
+kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* out_stats) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr || out_stats == nullptr || out_stats->struct_size < sizeof(uint32_t)) return KVBM_ERR_INVALID;
+    const kvbm::manager::Snapshot s = kvbm::manager::snapshot(*manager->tenancy->manager);
+    kvbm_manager_stats_t full{};
+    full.n_tiers = s.n_tiers;
+    full.lookups = s.lookups;
+    full.keys_looked_up = s.keys_looked_up;
+    full.keys_hit = s.keys_hit;
+    full.holds = s.holds;
+    full.pins = s.pins;
+    full.matches = s.matches;
+    full.operations_in_flight = s.operations_in_flight;
+    full.stores_refused_room = s.refused_room;
+    full.stores_refused_quota = s.refused_quota;
+    full.deadline_missed = s.deadline_missed;
+    full.position_mismatches = s.position_mismatches;
+    full.verify_failures = s.verify_failures;
+    for (size_t i = 0; i < s.n_tiers; ++i) full.tiers[i] = to_c_tier(s.tiers[i]);
+    return kvbm::capi::init_options(out_stats, out_stats->struct_size, full);
+  });
+}
+
+kvbm_status_t kvbm_manager_metrics(kvbm_manager_t* manager, char* out, size_t capacity, size_t* out_needed) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr) return KVBM_ERR_INVALID;
+    const std::string text = kvbm::manager::metrics_text(*manager->tenancy->manager);
+    return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);
+  });
+}
+
+kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t* manager, kvbm_queue_t* queue) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (manager == nullptr) return KVBM_ERR_INVALID;
+    manager->tenancy->manager->events().subscribe(queue != nullptr ? queue->core->queue : nullptr);
+    return KVBM_OK;
+  });
+}
+
+kvbm_status_t kvbm_manager_scan(kvbm_manager_t* manager, uint64_t* inout_cursor, kvbm_scan_row_t* out_rows,
+                                size_t capacity, size_t* out_n) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
+    if (manager == nullptr || inout_cursor == nullptr || out_n == nullptr || out_rows == nullptr || capacity == 0) {
+      return KVBM_ERR_INVALID;
+    }
+    auto& core = *manager->tenancy->manager;
+    if ((*inout_cursor >> 56) > core.tiers_below()) return KVBM_ERR_INVALID;
+    std::vector<kvbm::manager::ScanEntry> rows(capacity);
+    const size_t n = kvbm::manager::scan(core, *inout_cursor, rows);
+    for (size_t i = 0; i < n; ++i) {
+      const kvbm::Family& family = core.families().get(rows[i].id.family);
+      kvbm_scan_row_t row{};
+      std::memcpy(row.key.bytes, rows[i].id.key.bytes.data(), sizeof row.key);
+      std::memcpy(row.namespace_id, family.ns.bytes.data(), sizeof row.namespace_id);
+      row.bytes = rows[i].bytes;
+      row.tier = rows[i].tier;
+      row.component = family.component;
+      row.uses = rows[i].uses;
+      row.holds = rows[i].holds;
+      row.pins = rows[i].pins;
+      row.age_ticks = rows[i].age_ticks;
+      out_rows[i] = row;
+    }
+    *out_n = n;
+    return KVBM_OK;
+  });
+}
+
+}  // extern "C"

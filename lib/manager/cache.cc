@@ -1,0 +1,118 @@
+#include "manager/cache.h"
+
+#include <string>
+#include <utility>
+
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+Result<CachePart> CachePart::shaped(PartPlan plan, layout::Arrangement arrangement) {
+  if (!plan.shape.has_value() || !arrangement.fits(*plan.shape)) {
+    return Status(Code::invalid_argument, "the arrangement does not hold the part's layers, heads, tokens and rows");
+  }
+  CachePart part;
+  part.units_ = plan.shape->units();
+  part.leaf_count_ = plan.shape->leaf_count();
+  part.payload_bytes_ = plan.shape->payload_bytes();
+  part.plan_ = std::move(plan);
+  part.arrangement_ = std::move(arrangement);
+  return part;
+}
+
+Result<CachePart> CachePart::opaque(PartPlan plan, layout::PageArrangement pages, uint32_t units) {
+  const Status fits = pages.check_units(units);
+  if (!fits.ok()) return fits;
+  CachePart part;
+  part.plan_ = std::move(plan);
+  part.units_ = units;
+  part.leaf_count_ = pages.leaf_count(units);
+  part.payload_bytes_ = pages.payload_bytes(units);
+  part.pages_ = std::move(pages);
+  return part;
+}
+
+uint32_t CachePart::layers() const noexcept {
+  return pages_.has_value() ? static_cast<uint32_t>(pages_->tensors().size()) : plan_.shape->layers();
+}
+
+codec::Leaf CachePart::leaf(uint32_t index, uint32_t& unit, uint32_t& layer) const noexcept {
+  codec::Leaf leaf;
+  if (pages_.has_value()) {
+    const layout::PageLeaf page = pages_->leaf(index, units_);
+    leaf.offset = static_cast<uint32_t>(page.offset);
+    leaf.raw_bytes = page.bytes;
+    unit = page.unit;
+    layer = page.tensor;
+  } else {
+    const layout::LeafExtent extent = plan_.shape->leaf(index);
+    leaf.offset = static_cast<uint32_t>(extent.offset);
+    leaf.raw_bytes = extent.bytes;
+    unit = extent.unit;
+    layer = extent.layer;
+  }
+  leaf.stored_bytes = leaf.raw_bytes;
+  return leaf;
+}
+
+StridedRun CachePart::run(uint32_t index, uint32_t block) const noexcept {
+  if (pages_.has_value()) return layout::plan_page(*pages_, pages_->leaf(index, units_), block);
+  return layout::plan_leaf(*arrangement_, plan_.shape->leaf(index), block);
+}
+
+Status CachePart::check_blocks(std::span<const uint32_t> ids) const {
+  return pages_.has_value() ? pages_->check_blocks(ids) : arrangement_->check_blocks(ids);
+}
+
+Result<std::shared_ptr<Cache>> Cache::create(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns,
+                                             std::vector<CachePart> parts) {
+  const uint64_t block_bytes = manager->arena().block_bytes();
+  const size_t head_room = manager->arena().head(0).size();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].payload_bytes() > block_bytes) {
+      return Status(Code::invalid_argument, "a stored block is larger than the manager's blocks",
+                    "part " + std::to_string(i) + " needs " + std::to_string(parts[i].payload_bytes()) +
+                        " bytes, host.block_bytes is " + std::to_string(block_bytes) + "; raise host.block_bytes");
+    }
+    if (codec::head_bytes(parts[i].leaf_count(), 0) > head_room) {
+      return Status(Code::invalid_argument, "a stored block is cut into more leaves than its head has room for",
+                    "part " + std::to_string(i) + " has " + std::to_string(parts[i].leaf_count()) +
+                        " leaves; store more tokens in a block (units), or raise host.block_bytes");
+    }
+  }
+  auto cache = std::shared_ptr<Cache>(new Cache());
+  const layout::Geometry* geometry = ns->options().geometry.get();
+  cache->units_ = geometry != nullptr ? geometry->units() : 1;
+  cache->manager_ = std::move(manager);
+  cache->ns_ = std::move(ns);
+  cache->parts_ = std::move(parts);
+  return cache;
+}
+
+Result<std::vector<PartPlan>> Cache::plans() const {
+  std::vector<PartPlan> plans;
+  plans.reserve(parts_.size());
+  for (const CachePart& part : parts_) {
+    auto plan = ns_->plan(part.plan().part);
+    if (!plan.ok()) return plan.status();
+    plans.push_back(std::move(plan).value());
+  }
+  return plans;
+}
+
+Status Cache::check_blocks(size_t part, std::span<const uint32_t> ids) const {
+  const Status all = parts_[part].check_blocks(ids);
+  if (all.ok()) return all;
+  // kNoBlock is allowed: look again without those, keeping the positions that the message names.
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == kNoBlock) continue;
+    const Status one = parts_[part].check_blocks(ids.subspan(i, 1));
+    if (!one.ok()) {
+      return Status(Code::invalid_argument, "a block id is out of range",
+                    "block_ids[" + std::to_string(i) + "] is " + std::to_string(ids[i]));
+    }
+  }
+  return {};
+}
+
+}  // namespace kvbm::manager

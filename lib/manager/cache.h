@@ -1,0 +1,72 @@
+// An attached cache: where an engine's own paged KV cache lies, described once.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "codec/record.h"
+#include "layout/arrangement.h"
+#include "layout/plan.h"
+#include "manager/namespace.h"
+
+namespace kvbm::manager {
+
+class Manager;
+
+// In a list of block ids: the engine has no block of this part here.
+inline constexpr uint32_t kNoBlock = UINT32_MAX;
+
+// One part of the cache: either an arrangement of shaped records, or opaque pages.
+class CachePart {
+ public:
+  static Result<CachePart> shaped(PartPlan plan, layout::Arrangement arrangement);
+  static Result<CachePart> opaque(PartPlan plan, layout::PageArrangement pages, uint32_t units);
+
+  // The family may change when the namespace's epoch does; the caller reads it again then.
+  [[nodiscard]] const PartPlan& plan() const noexcept { return plan_; }
+  [[nodiscard]] bool is_opaque() const noexcept { return pages_.has_value(); }
+  [[nodiscard]] uint64_t payload_bytes() const noexcept { return payload_bytes_; }
+  [[nodiscard]] uint32_t leaf_count() const noexcept { return leaf_count_; }
+  [[nodiscard]] uint32_t layers() const noexcept;
+  // The unhashed leaf and the unit of the block it lies in.
+  [[nodiscard]] codec::Leaf leaf(uint32_t index, uint32_t& unit, uint32_t& layer) const noexcept;
+  // Where that leaf lies in engine block `block`. Valid ids only.
+  [[nodiscard]] StridedRun run(uint32_t index, uint32_t block) const noexcept;
+  [[nodiscard]] Status check_blocks(std::span<const uint32_t> ids) const;
+
+ private:
+  PartPlan plan_;
+  std::optional<layout::Arrangement> arrangement_;
+  std::optional<layout::PageArrangement> pages_;
+  uint32_t units_ = 1;
+  uint32_t leaf_count_ = 0;
+  uint64_t payload_bytes_ = 0;
+};
+
+class Cache {
+ public:
+  // invalid_argument when a record would not fit a block of the manager.
+  static Result<std::shared_ptr<Cache>> create(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns,
+                                               std::vector<CachePart> parts);
+
+  [[nodiscard]] const std::shared_ptr<Manager>& manager() const noexcept { return manager_; }
+  [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
+  [[nodiscard]] const std::vector<CachePart>& parts() const noexcept { return parts_; }
+  // Engine blocks in one stored block.
+  [[nodiscard]] uint32_t units() const noexcept { return units_; }
+  // The parts at the namespace's present epoch, for a lookup.
+  Result<std::vector<PartPlan>> plans() const;
+  // Ids of one part; kNoBlock is allowed.
+  [[nodiscard]] Status check_blocks(size_t part, std::span<const uint32_t> ids) const;
+
+ private:
+  Cache() = default;
+  std::shared_ptr<Manager> manager_;
+  std::shared_ptr<Namespace> ns_;
+  std::vector<CachePart> parts_;
+  uint32_t units_ = 1;
+};
+
+}  // namespace kvbm::manager

@@ -1,0 +1,37 @@
+// What the manager counts. Relaxed atomics: each is exact, a snapshot of several is not one moment.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/metrics.h"
+
+namespace kvbm::manager {
+
+using Count = std::atomic<uint64_t>;
+
+inline void add(Count& counter, uint64_t n) noexcept { counter.fetch_add(n, std::memory_order_relaxed); }
+[[nodiscard]] inline uint64_t get(const Count& counter) noexcept { return counter.load(std::memory_order_relaxed); }
+
+// Traffic of one tier as the manager sees it; 0 is the host.
+struct TierCounters {
+  Count hits{0}, hit_bytes{0}, misses{0};
+  Count stores{0}, store_bytes{0};
+  Count loads{0}, load_bytes{0};
+  Count evictions{0}, damaged{0}, errors{0};
+};
+
+struct Counters {
+  Count lookups{0}, keys_looked_up{0}, keys_hit{0};
+  Count matches{0};  // live
+  Count operations{0};  // in flight
+  Count refused_room{0}, refused_quota{0}, deadline_missed{0}, position_mismatches{0}, verify_failures{0};
+  Count offload_skipped{0};  // blocks that a full offload queue or an admission policy did not take
+  std::array<TierCounters, 8> tiers;
+  // Latency in nanoseconds, by operation kind - 1: wait in the executor, and service.
+  std::array<Histogram, 4> wait;
+  std::array<Histogram, 4> service;
+};
+
+}  // namespace kvbm::manager

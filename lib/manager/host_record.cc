@@ -1,0 +1,108 @@
+#include "manager/host_record.h"
+
+#include <cstring>
+
+#include "codec/leaf_hash.h"
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+namespace {
+// Where a slot without a head keeps its payload length: behind the word that would be the magic.
+constexpr size_t kNotedBytesAt = 8;
+constexpr size_t kNotedParentAt = 16;
+}  // namespace
+
+Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span<const codec::Leaf> leaves,
+                ConstBytes attributes) {
+  const Family& family = manager.families().get(facts.family);
+  codec::Header header;
+  header.flags = facts.flags;
+  header.ns = family.ns;
+  header.key = facts.key;
+  header.parent = facts.parent;
+  header.component = family.component;
+  header.shard = family.shard;
+  header.geometry = family.geometry;
+  header.record_id = manager.new_record_id();
+  header.tokens = facts.tokens;
+  header.leaf_count = static_cast<uint32_t>(leaves.size());
+  header.raw_bytes = facts.payload_bytes;
+  header.stored_bytes = facts.payload_bytes;
+  header.attribute_bytes = static_cast<uint32_t>(attributes.size());
+  const auto written = codec::encode_head(header, leaves, attributes, manager.arena().head(slot));
+  if (!written.ok()) return written.status().code();
+  manager.table().set_flags(slot, kHasHead);
+  return Code::ok;
+}
+
+void note_payload_bytes(Manager& manager, SlotId slot, uint64_t bytes) noexcept {
+  store_le(manager.arena().head(slot).data() + kNotedBytesAt, bytes);
+}
+
+void note_parent(Manager& manager, SlotId slot, const Key& parent) noexcept {
+  std::memcpy(manager.arena().head(slot).data() + kNotedParentAt, parent.bytes.data(), parent.bytes.size());
+}
+
+uint64_t payload_bytes(Manager& manager, SlotId slot) noexcept {
+  const MutableBytes head = manager.arena().head(slot);
+  if ((manager.table().flags(slot) & kHasHead) != 0) {
+    const auto peek = codec::peek_header(head.first(codec::kHeaderBytes));
+    return peek.ok() ? peek.value().header.stored_bytes : 0;
+  }
+  return load_le<uint64_t>(head.data() + kNotedBytesAt);
+}
+
+Result<codec::HeadView> read_head(Manager& manager, SlotId slot) {
+  auto view = codec::HeadView::parse(manager.arena().head(slot));
+  if (!view.ok()) return view;
+  const Identity id = manager.table().identity(slot);
+  const codec::Header& header = view.value().header();
+  const Family& family = manager.families().get(id.family);
+  if (header.key != id.key || header.ns != family.ns || header.component != family.component ||
+      header.shard != family.shard || header.stored_bytes > manager.arena().block_bytes()) {
+    return Status(Code::damaged, "a host record names another block");
+  }
+  return view;
+}
+
+Code ensure_head(Manager& manager, SlotId slot) {
+  block::BlockTable& table = manager.table();
+  const uint8_t before = table.set_flags(slot, kMakingHead);
+  if ((before & kHasHead) != 0) {
+    if ((before & kMakingHead) == 0) table.clear_flags(slot, kMakingHead);
+    return Code::ok;
+  }
+  if ((before & kMakingHead) != 0) return Code::again;
+  const uint64_t bytes = payload_bytes(manager, slot);
+  std::vector<codec::Leaf> leaves = codec::opaque_leaves(bytes);
+  const ConstBytes payload = manager.arena().payload(slot);
+  for (codec::Leaf& leaf : leaves) leaf.hash = codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes));
+  const Identity id = table.identity(slot);
+  HeadFacts facts;
+  facts.family = id.family;
+  facts.key = id.key;
+  facts.flags = codec::kOpaque;
+  std::memcpy(facts.parent.bytes.data(), manager.arena().head(slot).data() + kNotedParentAt, sizeof(Key));
+  facts.payload_bytes = bytes;
+  const Code code = write_head(manager, slot, facts, leaves, {});
+  table.clear_flags(slot, kMakingHead);
+  return code;
+}
+
+Code describe_for_put(Manager& manager, SlotId slot, tier::PutItem& item) {
+  const Code made = ensure_head(manager, slot);
+  if (made != Code::ok) return made;
+  const auto view = read_head(manager, slot);
+  if (!view.ok()) return view.status().code();
+  const codec::Header& header = view.value().header();
+  item.id = manager.table().identity(slot);
+  item.has_parent = header.parent != Key{};
+  item.parent = {header.parent, item.id.family};
+  item.uses = static_cast<uint16_t>(manager.table().info(slot).uses);
+  item.head = ConstBytes(manager.arena().head(slot)).first(view.value().head_bytes());
+  item.payload = ConstBytes(manager.arena().payload(slot)).first(header.stored_bytes);
+  return Code::ok;
+}
+
+}  // namespace kvbm::manager

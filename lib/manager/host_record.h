@@ -1,0 +1,45 @@
+// The record of a host slot: its head made, read and checked, and how slots meet the tiers below.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "codec/record.h"
+#include "manager/namespace.h"
+#include "tier/tier.h"
+
+namespace kvbm::manager {
+
+class Manager;
+
+// What a head says beyond its leaves.
+struct HeadFacts {
+  FamilyId family = 0;
+  Key key;
+  Key parent;
+  uint16_t flags = 0;  // codec::RecordFlag
+  uint32_t tokens = 0;
+  uint64_t payload_bytes = 0;
+};
+
+// Encodes the head of a slot whose payload is in place. The caller owns the slot or the claim to its head.
+Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span<const codec::Leaf> leaves,
+                ConstBytes attributes);
+
+// Before a managed block has a head, its head area remembers how many of its bytes are payload, and its parent.
+void note_payload_bytes(Manager& manager, SlotId slot, uint64_t bytes) noexcept;
+void note_parent(Manager& manager, SlotId slot, const Key& parent) noexcept;
+uint64_t payload_bytes(Manager& manager, SlotId slot) noexcept;
+
+// The checked head of a held slot; damaged if it does not verify or names another block.
+Result<codec::HeadView> read_head(Manager& manager, SlotId slot);
+
+// Makes the head of a held registered block that has none: hashes its bytes. again: another thread is
+// at it right now.
+Code ensure_head(Manager& manager, SlotId slot);
+
+// Everything a tier needs to store a held slot; ensures the head.
+Code describe_for_put(Manager& manager, SlotId slot, tier::PutItem& item);
+
+}  // namespace kvbm::manager

@@ -1,0 +1,246 @@
+#include "manager/load.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "codec/leaf_hash.h"
+#include "manager/host_record.h"
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+LoadOperation::LoadOperation(LoadRequest request)
+    : Operation(*request.cache->manager()->env().executor, request.cache->manager()->counters(), copy::OpKind::load,
+                request.deadline_ns),
+      request_(std::move(request)),
+      manager_(*request_.cache->manager()) {
+  const size_t units = request_.cache->units();
+  n_keys_ = (request_.n_ids + units - 1) / units;
+  status_.assign(n_keys_, Code::ok);
+  pending_.assign(n_keys_, 0);
+}
+
+std::span<const uint32_t> LoadOperation::ids_of(size_t part, size_t key) const noexcept {
+  const size_t units = request_.cache->units();
+  const size_t first = (key - request_.first_key) * units;
+  const size_t n = std::min(units, request_.n_ids - first);
+  return std::span(request_.block_ids).subspan(part * request_.n_ids + first, n);
+}
+
+void LoadOperation::settle(size_t key, Code code) {
+  const size_t k = key - request_.first_key;
+  if (status_[k] == Code::ok) status_[k] = code;
+  --pending_[k];
+}
+
+// Decides where every wanted part of every key comes from.
+void LoadOperation::plan() {
+  planned_ = true;
+  MutexLock lock(mutex_);
+  for (size_t k = 0; k < n_keys_; ++k) {
+    const size_t key = request_.first_key + k;
+    for (size_t p = 0; p < request_.cache->parts().size(); ++p) {
+      const auto ids = ids_of(p, key);
+      if (std::all_of(ids.begin(), ids.end(), [](uint32_t id) { return id == kNoBlock; })) continue;
+      const TierIndex tier = request_.match->tier_of(p, key);
+      if (tier == kNoTier) {
+        // In a prefix match a window or state part has no block where none is needed.
+        const bool needless = request_.match->parts()[p].plan.kind != layout::ComponentKind::attention &&
+                              request_.match->parts()[p].plan.kind != layout::ComponentKind::latent &&
+                              key < request_.match->hits();
+        if (!needless) status_[k] = Code::miss;
+        continue;
+      }
+      ++pending_[k];
+      if (tier == 0) {
+        ready_.push_back({p, key, request_.match->parts()[p].slots[key], false});
+      } else {
+        below_.push_back({p, key, kNoSlot, false});
+      }
+    }
+  }
+}
+
+// Keeps a few batches on their way, each from one tier, in the order of the keys.
+void LoadOperation::request_more() {
+  while (!below_.empty()) {
+    {
+      MutexLock lock(mutex_);
+      if (landing_ == kLandings) return;
+      ++landing_;
+    }
+    const auto tier_of = [this](const Item& item) { return request_.match->tier_of(item.part, item.key); };
+    const TierIndex tier = tier_of(below_.front());
+    std::vector<Item> items;
+    std::vector<OnboardItem> wanted;
+    uint64_t bytes = 0;
+    while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < kLandingItems &&
+           (bytes < kLandingBytes || items.empty())) {
+      const Item item = below_.front();
+      below_.pop_front();
+      const MatchPart& part = request_.match->parts()[item.part];
+      wanted.push_back({{request_.match->keys()[item.key], part.plan.family}, part.found[item.key]});
+      bytes += part.found[item.key].payload_bytes;
+      items.push_back(item);
+    }
+    auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
+    onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted), deadline_ns(),
+            !request_.keep_below, [self, items](std::vector<Landed> results) {
+              self->landed(items, std::move(results));
+            });
+  }
+}
+
+void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results) {
+  std::vector<SlotId> late;
+  {
+    MutexLock lock(mutex_);
+    --landing_;
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (results[i].code != Code::ok) {
+        failed_.emplace_back(items[i].key, results[i].code);
+      } else if (over_) {
+        late.push_back(results[i].slot);
+      } else {
+        ready_.push_back({items[i].part, items[i].key, results[i].slot, true});
+      }
+    }
+  }
+  manager_.release(late);
+  wake();
+}
+
+bool LoadOperation::next_item(Item& item) {
+  MutexLock lock(mutex_);
+  for (const auto& [key, code] : failed_) settle(key, code);
+  failed_.clear();
+  if (ready_.empty()) return false;
+  item = ready_.front();
+  ready_.pop_front();
+  return true;
+}
+
+Operation::Next LoadOperation::step() {
+  if (!planned_) plan();
+  request_more();
+  uint64_t moved = 0;
+  while (moved < kStepBytes) {
+    if (!copying_) {
+      if (!next_item(current_)) {
+        MutexLock lock(mutex_);
+        if (!ready_.empty() || !failed_.empty()) return Next::more;
+        return landing_ == 0 && below_.empty() ? Next::finished : Next::wait;
+      }
+      copying_ = true;
+      leaf_ = 0;
+      const Code opened = open_item();
+      if (opened != Code::ok) {
+        if (opened == Code::damaged) manager_.quarantine(current_.slot);
+        settle(current_.key, opened);
+        if (current_.owned) manager_.release({&current_.slot, 1});
+        copying_ = false;
+        continue;
+      }
+    }
+    if (copy_item(moved)) {
+      if (current_.owned) manager_.release({&current_.slot, 1});
+      copying_ = false;
+    }
+  }
+  return Next::more;
+}
+
+// Reads the head of the current item and checks that the record is what the cache part expects.
+Code LoadOperation::open_item() {
+  head_.reset();
+  const CachePart& part = request_.cache->parts()[current_.part];
+  if ((manager_.table().flags(current_.slot) & kHasHead) == 0) {
+    return payload_bytes(manager_, current_.slot) == part.payload_bytes() ? Code::ok : Code::mismatch;
+  }
+  auto head = current_.owned && request_.keep_below ? codec::HeadView::parse(manager_.arena().head(current_.slot))
+                                                    : read_head(manager_, current_.slot);
+  if (!head.ok()) return Code::damaged;
+  const codec::Header& header = head.value().header();
+  if (header.stored_bytes != part.payload_bytes() || header.leaf_count != part.leaf_count()) return Code::mismatch;
+  if ((header.flags & codec::kContentKey) != 0 && !request_.any_position) {
+    const Code fits = check_position(head.value(), current_.key);
+    if (fits != Code::ok) return fits;
+  }
+  head_ = std::move(head).value();
+  return Code::ok;
+}
+
+Code LoadOperation::check_position(const codec::HeadView& head, size_t key) const {
+  const size_t k = key - request_.first_key;
+  const auto attributes = codec::parse_attributes(head.attributes());
+  if (!attributes.ok()) return Code::damaged;
+  for (const codec::AttributeView& attribute : attributes.value()) {
+    if (attribute.tag != codec::Attribute::position) continue;
+    if (k < request_.positions.size() && codec::parse_position(attribute.value) == request_.positions[k]) {
+      return Code::ok;
+    }
+  }
+  add(manager_.counters().position_mismatches, 1);
+  return Code::mismatch;
+}
+
+bool LoadOperation::copy_item(uint64_t& moved) {
+  const CachePart& part = request_.cache->parts()[current_.part];
+  const auto ids = ids_of(current_.part, current_.key);
+  const std::byte* payload = manager_.arena().payload(current_.slot).data();
+  const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
+  for (; leaf_ < part.leaf_count(); ++leaf_) {
+    if (moved >= kStepBytes) return false;
+    uint32_t unit = 0;
+    uint32_t layer = 0;
+    const codec::Leaf leaf = part.leaf(leaf_, unit, layer);
+    if (unit >= ids.size() || ids[unit] == kNoBlock || layer < request_.first_layer || layer >= last_layer) continue;
+    const StridedRun run = part.run(leaf_, ids[unit]);
+    const uint64_t hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic);
+    moved += leaf.raw_bytes;
+    bytes_ += leaf.raw_bytes;
+    if (!head_.has_value()) continue;  // a managed block that never left the memory it was written in
+    const codec::Leaf expected = head_->leaf(leaf_);
+    if (expected.hash != hash || expected.offset != leaf.offset || expected.raw_bytes != leaf.raw_bytes) {
+      manager_.quarantine(current_.slot);
+      settle(current_.key, Code::damaged);
+      return true;
+    }
+  }
+  settle(current_.key, Code::ok);
+  TierCounters& host = manager_.counters().tiers[0];
+  add(host.loads, 1);
+  return true;
+}
+
+void LoadOperation::conclude(Code why, copy::Completion& completion) {
+  std::vector<SlotId> left;
+  {
+    MutexLock lock(mutex_);
+    over_ = true;
+    for (const Item& item : ready_) {
+      if (item.owned) left.push_back(item.slot);
+    }
+    for (const auto& [key, code] : failed_) settle(key, code);
+    ready_.clear();
+    failed_.clear();
+  }
+  if (copying_ && current_.owned) left.push_back(current_.slot);
+  manager_.release(left);
+  completion.items = n_keys_;
+  for (size_t k = 0; k < n_keys_; ++k) {
+    if (pending_[k] != 0 && status_[k] == Code::ok) status_[k] = why == Code::ok ? Code::internal : why;
+    if (!planned_ && why != Code::ok) status_[k] = why;
+    if (status_[k] == Code::ok) ++completion.items_done;
+    if (k < request_.item_status.size()) request_.item_status[k] = static_cast<int32_t>(status_[k]);
+  }
+  completion.bytes = bytes_;
+  add(manager_.counters().tiers[0].load_bytes, bytes_);
+  const bool all = completion.items_done == completion.items;
+  completion.status = all ? Code::ok : completion.items_done != 0 ? Code::partial : why;
+  if (!all && completion.items_done == 0 && why == Code::ok) {
+    completion.status = *std::find_if(status_.begin(), status_.end(), [](Code c) { return c != Code::ok; });
+  }
+}
+
+}  // namespace kvbm::manager

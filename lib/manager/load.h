@@ -1,0 +1,84 @@
+// Loading: matched blocks go into the engine's blocks, every byte verified on the way.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "codec/record.h"
+#include "manager/cache.h"
+#include "manager/match.h"
+#include "manager/onboard.h"
+#include "manager/operation.h"
+
+namespace kvbm::manager {
+
+struct LoadRequest {
+  std::shared_ptr<Cache> cache;
+  std::shared_ptr<Match> match;
+  std::vector<uint32_t> block_ids;  // [parts][n_ids]
+  size_t n_ids = 0;
+  size_t first_key = 0;
+  bool any_position = false;
+  uint32_t first_layer = 0;
+  uint32_t n_layers = 0;  // 0 = all
+  bool keep_below = false;
+  std::vector<codec::Position> positions;  // empty, or one per key from first_key on
+  uint64_t deadline_ns = kNever;
+  std::span<int32_t> item_status;  // one per key from first_key on
+};
+
+class LoadOperation final : public Operation {
+ public:
+  explicit LoadOperation(LoadRequest request);
+
+ protected:
+  Next step() override;
+  void conclude(Code why, copy::Completion& completion) override;
+
+ private:
+  // One part of one key that must be moved.
+  struct Item {
+    size_t part;
+    size_t key;  // in the match
+    SlotId slot;
+    bool owned;  // the reference is this operation's
+  };
+  // Bytes and batches of one operation on their way up from the tiers below.
+  static constexpr uint64_t kLandingBytes = 4ULL << 20;
+  static constexpr size_t kLandingItems = 256;
+  static constexpr uint32_t kLandings = 4;
+
+  void plan();
+  void request_more();
+  void landed(std::vector<Item> items, std::vector<Landed> results);
+  bool next_item(Item& item);
+  // Copies the current item on; true when it is done.
+  bool copy_item(uint64_t& moved);
+  Code open_item();
+  Code check_position(const codec::HeadView& head, size_t key) const;
+  void settle(size_t key, Code code);
+  [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
+
+  LoadRequest request_;
+  Manager& manager_;
+  size_t n_keys_ = 0;
+  std::vector<Code> status_;       // per key from first_key on
+  std::vector<uint16_t> pending_;  // parts of the key that are not settled
+  bool planned_ = false;
+  std::deque<Item> below_;  // not asked for yet
+  bool copying_ = false;
+  Item current_{};
+  uint32_t leaf_ = 0;
+  std::optional<codec::HeadView> head_;
+  uint64_t bytes_ = 0;
+
+  Mutex mutex_;
+  std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);
+  std::vector<std::pair<size_t, Code>> failed_ KVBM_GUARDED_BY(mutex_);
+  uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches on their way
+  bool over_ KVBM_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace kvbm::manager

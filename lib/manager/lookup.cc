@@ -1,0 +1,245 @@
+#include "manager/lookup.h"
+
+#include <algorithm>
+
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+class Lookup {
+ public:
+  Lookup(Manager& manager, Match& match, const LookupRequest& request)
+      : manager_(manager), match_(match), request_(request), tick_(manager.next_tick()) {}
+
+  size_t run(std::span<const PartPlan> parts) {
+    match_.mode_ = request_.mode;
+    match_.parts_.resize(parts.size());
+    for (size_t p = 0; p < parts.size(); ++p) find_part(match_.parts_[p], parts[p]);
+    switch (request_.mode) {
+      case LookupMode::prefix:
+        match_.hits_ = longest_prefix();
+        break;
+      case LookupMode::each:
+        match_.hits_ = count_each();
+        break;
+      case LookupMode::any:
+        match_.hits_ = first_present() < match_.keys_.size() ? 1 : 0;
+        break;
+    }
+    trim();
+    count();
+    return match_.hits_;
+  }
+
+ private:
+  [[nodiscard]] std::span<const Key> keys() const noexcept { return match_.keys_; }
+  [[nodiscard]] bool look_below() const noexcept { return !request_.host_only && manager_.tiers_below() != 0; }
+
+  void find_part(MatchPart& part, const PartPlan& plan) {
+    part.plan = plan;
+    part.slots.assign(keys().size(), kNoSlot);
+    // A part that needs every block of a prefix can stop at the first gap; the others cannot know yet.
+    const bool stops = request_.mode == LookupMode::prefix && plan.kind != layout::ComponentKind::state &&
+                       plan.kind != layout::ComponentKind::sliding_window;
+    size_t n = 0;
+    if (stops) {
+      n = manager_.table().acquire_prefix(plan.family, keys(), part.slots, tick_);
+      if (n == keys().size() || !look_below()) return;
+    }
+    find_rest(part, n, stops);
+  }
+
+  // From key `from` on: each key in the host, else in the tiers below, in pages.
+  void find_rest(MatchPart& part, size_t from, bool stops) {
+    constexpr size_t kPage = 64;
+    if (look_below()) {
+      part.below.assign(keys().size(), kNoTier);
+      part.found.assign(keys().size(), tier::Found{});
+    }
+    for (size_t first = from; first < keys().size(); first += kPage) {
+      const size_t n = std::min(kPage, keys().size() - first);
+      manager_.table().acquire_each(part.plan.family, keys().subspan(first, n),
+                                    std::span(part.slots).subspan(first, n), tick_);
+      if (look_below()) find_below(part, first, n);
+      if (!stops) continue;
+      for (size_t i = first; i < first + n; ++i) {
+        if (match_.tier_of_part(part, i) == kNoTier) return;
+      }
+    }
+  }
+
+  void find_below(MatchPart& part, size_t first, size_t n) {
+    Identity ids[64];
+    size_t where[64];
+    size_t wanted = 0;
+    for (size_t i = first; i < first + n; ++i) {
+      if (part.slots[i] != kNoSlot) continue;
+      ids[wanted] = {keys()[i], part.plan.family};
+      where[wanted++] = i;
+    }
+    for (TierIndex t = 1; t <= manager_.tiers_below() && wanted != 0; ++t) {
+      if (manager_.disabled(t)) continue;
+      tier::Tier& tier = manager_.tier_below(t);
+      tier::Found found[64];
+      tier.find({ids, wanted}, {found, wanted}, true);
+      size_t left = 0;
+      for (size_t k = 0; k < wanted; ++k) {
+        if (found[k].present && tier.pin(ids[k])) {
+          part.below[where[k]] = t;
+          part.found[where[k]] = found[k];
+        } else {
+          ids[left] = ids[k];
+          where[left++] = where[k];
+        }
+      }
+      wanted = left;
+    }
+  }
+
+  [[nodiscard]] bool present(const MatchPart& part, size_t i) const noexcept {
+    return match_.tier_of_part(part, i) != kNoTier;
+  }
+
+  // The longest L such that every part has what a prefix of L blocks needs of it.
+  [[nodiscard]] size_t longest_prefix() const noexcept {
+    size_t length = keys().size();
+    for (const MatchPart& part : match_.parts_) {
+      if (part.plan.kind == layout::ComponentKind::state || part.plan.kind == layout::ComponentKind::sliding_window) {
+        continue;
+      }
+      size_t n = 0;
+      while (n < length && present(part, n)) ++n;
+      length = n;
+    }
+    while (length != 0 && !tails_present(length)) --length;
+    return length;
+  }
+
+  [[nodiscard]] bool tails_present(size_t length) const noexcept {
+    for (size_t p = 0; p < match_.parts_.size(); ++p) {
+      const MatchPart& part = match_.parts_[p];
+      const size_t reach = tail_blocks(part.plan);
+      if (reach == 0) continue;
+      for (size_t i = length - std::min(length, reach); i < length; ++i) {
+        if (!present(part, i)) return false;
+      }
+    }
+    return true;
+  }
+
+  // Trailing blocks that a window or state part needs; 0 for parts that need all.
+  static size_t tail_blocks(const PartPlan& plan) noexcept {
+    if (plan.kind == layout::ComponentKind::state) return 1;
+    if (plan.kind == layout::ComponentKind::sliding_window) return std::max<size_t>(1, plan.window_blocks);
+    return 0;
+  }
+
+  [[nodiscard]] bool all_parts(size_t i) const noexcept {
+    return std::all_of(match_.parts_.begin(), match_.parts_.end(), [&](const MatchPart& p) { return present(p, i); });
+  }
+
+  [[nodiscard]] size_t count_each() const noexcept {
+    size_t n = 0;
+    for (size_t i = 0; i < keys().size(); ++i) n += all_parts(i) ? 1 : 0;
+    return n;
+  }
+
+  [[nodiscard]] size_t first_present() const noexcept {
+    size_t i = 0;
+    while (i < keys().size() && !all_parts(i)) ++i;
+    return i;
+  }
+
+  // Lets go of what the hit does not need. (In mode each a key that lacks one part is dropped from
+  // the parts that have it, and stays incomplete while they are trimmed one after the other.)
+  void trim() {
+    std::vector<SlotId> spare;
+    const size_t any = request_.mode == LookupMode::any ? first_present() : 0;
+    for (MatchPart& part : match_.parts_) {
+      const size_t reach = tail_blocks(part.plan);
+      for (size_t i = 0; i < keys().size(); ++i) {
+        const bool keep = request_.mode == LookupMode::each     ? all_parts(i)
+                          : request_.mode == LookupMode::any    ? i == any
+                                                                : i < match_.hits_ && (reach == 0 || i + reach >= match_.hits_);
+        if (keep || !present(part, i)) continue;
+        if (part.slots[i] != kNoSlot) {
+          spare.push_back(part.slots[i]);
+          part.slots[i] = kNoSlot;
+        } else {
+          manager_.tier_below(part.below[i]).unpin({keys()[i], part.plan.family});
+          part.below[i] = kNoTier;
+        }
+      }
+    }
+    if (!spare.empty()) manager_.release(spare);
+  }
+
+  void count() {
+    Counters& c = manager_.counters();
+    add(c.lookups, 1);
+    add(c.keys_looked_up, keys().size());
+    const size_t hits = match_.hits_;
+    add(c.keys_hit, hits);
+    size_t by_tier[8] = {};
+    const MatchPart* first = match_.parts_.empty() ? nullptr : &match_.parts_[0];
+    if (first != nullptr && first->below.empty()) {
+      by_tier[0] = hits;
+    } else if (first != nullptr) {
+      for (size_t i = 0; i < keys().size(); ++i) {
+        const TierIndex t = match_.tier_of(0, i);
+        if (t != kNoTier) ++by_tier[t];
+      }
+    }
+    for (size_t t = 0; t < 8; ++t) {
+      if (by_tier[t] != 0) add(c.tiers[t].hits, by_tier[t]);
+    }
+    if (hits < keys().size()) add(c.tiers[manager_.tiers_below()].misses, keys().size() - hits);
+    if (manager_.hears_uses() && hits != 0) {
+      for (const MatchPart& part : match_.parts_) manager_.used(part.slots);
+    }
+  }
+
+  Manager& manager_;
+  Match& match_;
+  const LookupRequest request_;
+  const uint32_t tick_;
+
+ public:
+  static void set_keys(Match& match, std::span<const Key> keys) { match.keys_.assign(keys.begin(), keys.end()); }
+};
+
+std::shared_ptr<Match> look_up(const std::shared_ptr<Manager>& manager, const std::shared_ptr<Namespace>& ns,
+                               std::span<const PartPlan> parts, std::span<const Key> keys,
+                               const LookupRequest& request) {
+  auto match = std::make_shared<Match>(manager, ns);
+  Lookup::set_keys(*match, keys);
+  if (Lookup(*manager, *match, request).run(parts) == 0) return nullptr;
+  return match;
+}
+
+Match::Match(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns)
+    : manager_(std::move(manager)), ns_(std::move(ns)) {
+  add(manager_->counters().matches, 1);
+}
+
+Match::~Match() {
+  for (MatchPart& part : parts_) {
+    const auto held = std::remove(part.slots.begin(), part.slots.end(), kNoSlot);
+    manager_->release({part.slots.begin(), held});
+    for (size_t i = 0; i < part.below.size(); ++i) {
+      if (part.below[i] != kNoTier) manager_->tier_below(part.below[i]).unpin({keys_[i], part.plan.family});
+    }
+  }
+  manager_->counters().matches.fetch_sub(1, std::memory_order_relaxed);
+}
+
+TierIndex Match::tier_of_part(const MatchPart& part, size_t i) noexcept {
+  if (part.slots[i] != kNoSlot) return 0;
+  return part.below.empty() ? kNoTier : part.below[i];
+}
+
+TierIndex Match::tier_of(size_t part, size_t i) const noexcept { return tier_of_part(parts_[part], i); }
+
+bool Match::needed(size_t part, size_t i) const noexcept { return tier_of(part, i) != kNoTier; }
+
+}  // namespace kvbm::manager

@@ -1,0 +1,143 @@
+// The manager: one set of tiers, and the only place where policy meets mechanism.
+//
+// It composes the block table (who is resident in host memory), the host arena (their bytes), the
+// tiers below and the offloaders between them. Everything here is step-driven: calls either finish
+// at once or start an Operation on the environment's executor. Thread: any, unless said otherwise.
+// Lock order: lib/README.md.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/family_table.h"
+#include "block/block_table.h"
+#include "block/hold_table.h"
+#include "block/pin_table.h"
+#include "manager/counters.h"
+#include "manager/environment.h"
+#include "manager/events.h"
+#include "manager/namespace.h"
+#include "manager/options.h"
+#include "tier/host/host_arena.h"
+#include "tier/tier.h"
+
+namespace kvbm::manager {
+
+class Offloader;
+
+// Bits of a slot's flags (BlockTable::flags).
+enum SlotFlag : uint8_t {
+  kHasHead = 1,       // the head in the arena describes the payload
+  kMakingHead = 2,    // someone is hashing the payload right now
+  kOnTier1 = 4,       // tier i has the record: kOnTier1 << (i - 1), i <= 6
+};
+inline constexpr size_t kMaxTiersBelow = 6;
+constexpr uint8_t on_tier_flag(TierIndex tier) noexcept { return static_cast<uint8_t>(kOnTier1 << (tier - 1)); }
+
+class Manager final : public tier::TierListener, public std::enable_shared_from_this<Manager> {
+ public:
+  static Result<std::shared_ptr<Manager>> create(const Environment& environment, Options options);
+  ~Manager() override;
+
+  // Stops taking work, lets what is in flight finish and closes the tiers; `done` runs once.
+  void shutdown(UniqueFunction<void()> done);
+  // `done` runs when no offload is queued or in flight.
+  void flush(UniqueFunction<void()> done);
+
+  // ---- Namespaces ----
+  Result<std::shared_ptr<Namespace>> open_namespace(NamespaceOptions options);
+  Status invalidate(Namespace& ns);
+  Status reset(Namespace& ns);
+  Status reset_all();
+  Status set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode);
+
+  // ---- Slots ----
+  // Host slots for blocks of an account, all or none; evictions are reported and counted. In
+  // `evicted` (may be null) are the identities that went.
+  Code allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted);
+  // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty.
+  Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
+               std::span<Code> codes);
+  void release(std::span<const SlotId> slots) noexcept { table_->release(slots, tick()); }
+  // Ends references and evicts what nothing else keeps.
+  void evict_held(std::span<const SlotId> slots);
+  // The resident slot of a key, with a reference; kNoSlot. Not counted as a use.
+  SlotId acquire_one(FamilyId family, const Key& key) noexcept;
+  // The slot's bytes failed verification: it vanishes from lookups, counted and told.
+  void quarantine(SlotId slot);
+
+  // ---- Care ----
+  size_t drop(FamilyId family, std::span<const Key> keys);
+  void hint(FamilyId family, std::span<const Key> keys, uint8_t priority);
+  Code pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
+           size_t& count);
+  Code unpin(block::PinId id);
+  size_t unpin_owner(uint64_t owner);
+
+  // ---- Parts, for operations of this layer ----
+  [[nodiscard]] const Environment& env() const noexcept { return env_; }
+  [[nodiscard]] block::BlockTable& table() noexcept { return *table_; }
+  [[nodiscard]] block::HoldTable& holds() noexcept { return *holds_; }
+  [[nodiscard]] tier::HostArena& arena() noexcept { return *arena_; }
+  [[nodiscard]] FamilyTable& families() noexcept { return families_; }
+  [[nodiscard]] Events& events() noexcept { return events_; }
+  [[nodiscard]] Counters& counters() noexcept { return counters_; }
+  // Tiers below the host; index 1 is the first.
+  [[nodiscard]] size_t tiers_below() const noexcept { return tiers_.size(); }
+  [[nodiscard]] tier::Tier& tier_below(TierIndex index) noexcept { return *tiers_[index - 1U]; }
+  [[nodiscard]] bool disabled(TierIndex index) const noexcept {
+    return (disabled_.load(std::memory_order_relaxed) >> index & 1U) != 0;
+  }
+  [[nodiscard]] Offloader& offloader(TierIndex index) noexcept { return *offloaders_[index - 1U]; }
+  // One more request began: the unit of time of the policies.
+  uint32_t next_tick() noexcept { return tick_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  [[nodiscard]] uint32_t tick() const noexcept { return tick_.load(std::memory_order_relaxed); }
+  // A new record's id: unique over managers and restarts (64 random bits, then a counter).
+  std::array<uint8_t, 16> new_record_id() noexcept;
+  // Hits that offloaders may act on.
+  void used(std::span<const SlotId> slots);
+  [[nodiscard]] bool hears_uses() const noexcept { return hears_uses_; }
+  [[nodiscard]] const Options& options() const noexcept { return options_; }
+  [[nodiscard]] size_t pins() const { return pins_->size(); }
+  [[nodiscard]] bool closing() const noexcept { return closing_.load(std::memory_order_acquire); }
+
+  // tier::TierListener
+  void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) override;
+  void disabled(TierIndex tier, const Status& why) override;
+
+ private:
+  Manager(const Environment& environment, Options options);
+  Status open_host();
+  Status open_tiers();
+  void recover_host();  // recover_host.cc
+  void tell_evicted(std::span<const block::Evicted> gone);
+  void arm_pins(uint64_t deadline_ns);
+  void expire_pins();
+
+  const Environment env_;
+  const Options options_;
+  FamilyTable families_;
+  Events events_;
+  Counters counters_;
+  std::unique_ptr<tier::HostArena> arena_;
+  std::unique_ptr<block::BlockTable> table_;
+  std::unique_ptr<block::HoldTable> holds_;
+  std::unique_ptr<block::PinTable> pins_;
+  std::vector<std::unique_ptr<tier::Tier>> tiers_;
+  std::vector<std::unique_ptr<Offloader>> offloaders_;
+  bool hears_uses_ = false;
+  std::atomic<uint32_t> tick_{0};
+  std::atomic<uint32_t> disabled_{0};  // bit i: tier i is out of service
+  std::atomic<bool> closing_{false};
+  uint64_t record_base_ = 0;
+  std::atomic<uint64_t> record_count_{0};
+  Mutex namespaces_mutex_;
+  std::vector<bool> accounts_ KVBM_GUARDED_BY(namespaces_mutex_);
+  std::atomic<uint64_t> armed_ns_{kNever};  // the pin timer that is set
+};
+
+}  // namespace kvbm::manager

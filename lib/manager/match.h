@@ -1,0 +1,55 @@
+// What a lookup found, held until released.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "manager/namespace.h"
+#include "tier/tier.h"
+
+namespace kvbm::manager {
+
+class Manager;
+
+enum class LookupMode : uint32_t { prefix = 0, each = 1, any = 2 };
+
+// Where one key of one part was found.
+struct MatchPart {
+  PartPlan plan;
+  std::vector<SlotId> slots;        // kNoSlot: not in the host tier; each holds a reference
+  std::vector<TierIndex> below;     // tier of keys that are not in the host; kNoTier: nowhere. Empty: all in host
+  std::vector<tier::Found> found;   // beside `below`; pinned there
+};
+
+// Thread: reading any; release by the last owner.
+class Match {
+ public:
+  Match(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns);
+  ~Match();
+  Match(const Match&) = delete;
+  Match& operator=(const Match&) = delete;
+
+  // Leading keys that hit in mode prefix; keys that hit in the others.
+  [[nodiscard]] size_t hits() const noexcept { return hits_; }
+  [[nodiscard]] const std::vector<Key>& keys() const noexcept { return keys_; }
+  [[nodiscard]] const std::vector<MatchPart>& parts() const noexcept { return parts_; }
+  [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
+  [[nodiscard]] Manager& manager() const noexcept { return *manager_; }
+  // Part `part` of key `i` is needed for the hit (a window or state may not be).
+  [[nodiscard]] bool needed(size_t part, size_t i) const noexcept;
+  // Tier that part `part` of key `i` comes from: 0 host, kNoTier nowhere.
+  [[nodiscard]] TierIndex tier_of(size_t part, size_t i) const noexcept;
+  [[nodiscard]] static TierIndex tier_of_part(const MatchPart& part, size_t i) noexcept;
+
+ private:
+  friend class Lookup;
+  std::shared_ptr<Manager> manager_;
+  std::shared_ptr<Namespace> ns_;
+  LookupMode mode_ = LookupMode::prefix;
+  size_t hits_ = 0;
+  std::vector<Key> keys_;
+  std::vector<MatchPart> parts_;
+};
+
+}  // namespace kvbm::manager

@@ -1,0 +1,94 @@
+#include "manager/namespace.h"
+
+#include <utility>
+
+#include "layout/shard.h"
+
+namespace kvbm::manager {
+
+Namespace::Namespace(NamespaceOptions options, FamilyTable& families, block::AccountId account, uint64_t epoch)
+    : options_(std::move(options)), table_(families), account_(account), base_id_(derive(0)), epoch_(epoch) {
+  id_ = derive(epoch);
+}
+
+NamespaceId Namespace::derive(uint64_t epoch) const {
+  codec::NamespaceDescription description;
+  description.tenant = options_.tenant;
+  description.model = options_.model;
+  description.adapter = options_.adapter;
+  description.geometry = options_.geometry != nullptr ? options_.geometry->fingerprint() : 0;
+  description.epoch = epoch;
+  return codec::namespace_id(options_.secret, description);
+}
+
+NamespaceId Namespace::id() const {
+  MutexLock lock(mutex_);
+  return id_;
+}
+
+uint64_t Namespace::epoch() const {
+  MutexLock lock(mutex_);
+  return epoch_;
+}
+
+Result<PartPlan> Namespace::plan(const Part& part) {
+  MutexLock lock(mutex_);
+  const auto known = plans_.find(part);
+  if (known != plans_.end()) return known->second;
+
+  PartPlan plan;
+  plan.part = part;
+  Family family;
+  family.ns = id_;
+  family.component = part.component;
+  family.shard = part.shard;
+  if (options_.geometry != nullptr) {
+    const layout::Geometry& geometry = *options_.geometry;
+    const layout::ComponentGeometry* component = geometry.component(part.component);
+    if (component == nullptr) return Status(Code::invalid_argument, "the geometry has no such component");
+    if (family.shard == Shard{}) family.shard = layout::whole_shard(*component);
+    const Status fits = layout::check_shard(geometry, part.component, family.shard);
+    if (!fits.ok()) return fits;
+    auto shape = layout::RecordShape::make(geometry, part.component, family.shard, geometry.units());
+    if (!shape.ok()) return shape.status();
+    plan.shape = std::move(shape).value();
+    plan.kind = component->kind;
+    family.geometry = geometry.fingerprint();
+    const uint32_t stored = geometry.tokens_per_stored_block();
+    plan.window_blocks = (component->window_tokens + stored - 1) / stored;
+  }
+  const auto id = table_.intern(family);
+  if (!id.ok()) return id.status();
+  plan.family = id.value();
+  plans_.emplace(part, plan);
+  return plan;
+}
+
+Result<FamilyId> Namespace::default_family() {
+  const FamilyId cached = default_family_.load(std::memory_order_acquire);
+  if (cached != kUnknownFamily) return cached;
+  const auto plan_of_default = plan(Part{});
+  if (!plan_of_default.ok()) return plan_of_default.status();
+  default_family_.store(plan_of_default.value().family, std::memory_order_release);
+  return plan_of_default.value().family;
+}
+
+std::vector<FamilyId> Namespace::advance(uint64_t epoch) {
+  MutexLock lock(mutex_);
+  std::vector<FamilyId> old;
+  for (const auto& [part, plan] : plans_) old.push_back(plan.family);
+  plans_.clear();
+  default_family_.store(kUnknownFamily, std::memory_order_release);
+  epoch_ = epoch;
+  id_ = derive(epoch);
+  return old;
+}
+
+std::vector<FamilyId> Namespace::families() const {
+  MutexLock lock(mutex_);
+  std::vector<FamilyId> all;
+  for (const auto& [part, plan] : plans_) all.push_back(plan.family);
+  return all;
+}
+
+}  // namespace kvbm::manager

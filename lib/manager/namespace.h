@@ -1,0 +1,83 @@
+// A namespace as one manager knows it: its id at the current epoch, its account, its families.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/family_table.h"
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "block/block_table.h"
+#include "codec/key.h"
+#include "layout/geometry.h"
+#include "layout/record_shape.h"
+
+namespace kvbm::manager {
+
+// A part of the model that a call means, as the caller says it: an all-zero shard is the whole model.
+struct Part {
+  Component component = 0;
+  Shard shard;
+  auto operator<=>(const Part&) const = default;
+};
+
+struct NamespaceOptions {
+  std::string tenant;
+  std::string model;
+  std::string adapter;
+  std::shared_ptr<const layout::Geometry> geometry;  // null: opaque
+  codec::Secret secret{};
+  uint64_t epoch = 0;
+  uint64_t quota_bytes = 0;
+  block::OverQuota quota_mode = block::OverQuota::evict;
+};
+
+// A part resolved: its family, and how its records are cut (absent for opaque ones).
+struct PartPlan {
+  FamilyId family = 0;
+  Part part;
+  std::optional<layout::RecordShape> shape;  // none: opaque
+  layout::ComponentKind kind = layout::ComponentKind::attention;
+  uint32_t window_blocks = 0;  // sliding window: stored blocks that the window reaches
+};
+
+class Namespace {
+ public:
+  Namespace(NamespaceOptions options, FamilyTable& families, block::AccountId account, uint64_t epoch);
+
+  // The id at the current epoch. Thread: any.
+  [[nodiscard]] NamespaceId id() const;
+  // The id that epochs are persisted under: it does not change with them.
+  [[nodiscard]] NamespaceId base_id() const noexcept { return base_id_; }
+  [[nodiscard]] uint64_t epoch() const;
+  [[nodiscard]] block::AccountId account() const noexcept { return account_; }
+  [[nodiscard]] const NamespaceOptions& options() const noexcept { return options_; }
+  // invalid_argument when the geometry has no such component or shard. Thread: any; one short lock.
+  Result<PartPlan> plan(const Part& part);
+  // Component 0, whole model: cached, no lock after the first call.
+  Result<FamilyId> default_family();
+  // Moves to `epoch` and returns the families that belonged to the id before.
+  std::vector<FamilyId> advance(uint64_t epoch);
+  [[nodiscard]] std::vector<FamilyId> families() const;
+
+ private:
+  [[nodiscard]] NamespaceId derive(uint64_t epoch) const;
+
+  const NamespaceOptions options_;
+  FamilyTable& table_;
+  const block::AccountId account_;
+  NamespaceId base_id_;
+  static constexpr uint32_t kUnknownFamily = UINT32_MAX;
+  std::atomic<FamilyId> default_family_{kUnknownFamily};
+  mutable Mutex mutex_;
+  NamespaceId id_ KVBM_GUARDED_BY(mutex_);
+  uint64_t epoch_ KVBM_GUARDED_BY(mutex_) = 0;
+  std::map<Part, PartPlan> plans_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::manager

@@ -1,0 +1,228 @@
+#include "manager/offload.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "manager/host_record.h"
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+namespace {
+// Host bytes that may wait for one tier: an eighth of the host, so that offload never owns the cache.
+constexpr uint64_t kQueueShare = 8;
+}  // namespace
+
+Offloader::Offloader(Manager& manager, TierIndex tier, const TierOptions& options)
+    : manager_(manager),
+      tier_(tier),
+      options_(options),
+      limit_bytes_(std::max<uint64_t>(manager.arena().capacity_bytes() / kQueueShare, manager.arena().slot_bytes())),
+      slot_bytes_(manager.arena().slot_bytes()),
+      admission_(policy::make_admission(options.admission, options.admission_uses, manager.arena().slots())) {}
+
+bool Offloader::admits_on_use() const noexcept {
+  return options_.admission == policy::AdmissionKind::after_uses ||
+         options_.admission == policy::AdmissionKind::frequency;
+}
+
+uint64_t Offloader::queued_bytes() const {
+  MutexLock lock(mutex_);
+  return queue_.size() * slot_bytes_ + in_flight_;
+}
+
+void Offloader::stored(std::span<const SlotId> slots) {
+  if (options_.admission == policy::AdmissionKind::on_eviction || manager_.disabled(tier_)) return;
+  std::vector<Entry> entries;
+  entries.reserve(slots.size());
+  {
+    MutexLock lock(mutex_);
+    for (const SlotId slot : slots) {
+      if (admission_->stored(manager_.table().identity(slot).hash())) entries.push_back({slot, false, 0, nullptr});
+    }
+  }
+  add(std::move(entries), true);
+}
+
+void Offloader::used(std::span<const SlotId> slots) {
+  if (!admits_on_use() || manager_.disabled(tier_)) return;
+  std::vector<Entry> entries;
+  {
+    MutexLock lock(mutex_);
+    for (const SlotId slot : slots) {
+      if (slot == kNoSlot || (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0) continue;
+      if (admission_->used(manager_.table().identity(slot).hash())) entries.push_back({slot, false, 0, nullptr});
+    }
+  }
+  add(std::move(entries), true);
+}
+
+void Offloader::request(std::vector<SlotId> slots, std::shared_ptr<Report> report) {
+  std::vector<Entry> entries;
+  entries.reserve(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) entries.push_back({slots[i], false, i, report});
+  {
+    MutexLock lock(mutex_);
+    queue_.insert(queue_.end(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
+  }
+  pump();
+}
+
+// Takes a reference for every entry that finds room in the queue.
+void Offloader::add(std::vector<Entry> entries, bool bounded) {
+  if (entries.empty()) return;
+  size_t taken = 0;
+  {
+    MutexLock lock(mutex_);
+    const uint64_t used = queue_.size() * slot_bytes_ + in_flight_;
+    const uint64_t room = used >= limit_bytes_ ? 0 : (limit_bytes_ - used) / slot_bytes_;
+    taken = bounded ? std::min<size_t>(entries.size(), room) : entries.size();
+    for (size_t i = 0; i < taken; ++i) {
+      manager_.table().retain({&entries[i].slot, 1});
+      queue_.push_back(std::move(entries[i]));
+    }
+  }
+  if (taken < entries.size()) manager::add(manager_.counters().offload_skipped, entries.size() - taken);
+  pump();
+}
+
+void Offloader::relieve() {
+  if (options_.admission != policy::AdmissionKind::on_eviction || manager_.disabled(tier_)) return;
+  const uint32_t slots = manager_.table().slots();
+  const uint32_t low = std::max<uint32_t>(slots / 32, 1);
+  const uint32_t free = manager_.table().counters().free;
+  if (free >= low) return;
+  {
+    MutexLock lock(mutex_);
+    if (relieving_ || queue_.size() * slot_bytes_ + in_flight_ >= limit_bytes_) return;
+    relieving_ = true;
+  }
+  std::vector<SlotId> cold(std::min<uint32_t>(low - free, 64));
+  cold.resize(manager_.table().select_cold(cold, manager_.tick()));
+  std::vector<Entry> entries;
+  std::vector<SlotId> clean;
+  for (const SlotId slot : cold) {
+    const bool there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;
+    if (there) {
+      clean.push_back(slot);
+    } else {
+      entries.push_back({slot, true, 0, nullptr});
+    }
+  }
+  manager_.evict_held(clean);
+  {
+    MutexLock lock(mutex_);
+    relieving_ = false;
+    queue_.insert(queue_.end(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
+  }
+  pump();
+}
+
+void Offloader::when_idle(UniqueFunction<void()> idle) {
+  {
+    MutexLock lock(mutex_);
+    if (!queue_.empty() || in_flight_ != 0) {
+      idle_.push_back(std::move(idle));
+      return;
+    }
+  }
+  idle();
+}
+
+std::vector<Offloader::Entry> Offloader::next_batch() {
+  std::vector<Entry> batch;
+  if (in_flight_ >= kFlightBytes && in_flight_ != 0) return batch;
+  while (!queue_.empty() && batch.size() < kBatchItems && batch.size() * slot_bytes_ < kBatchBytes) {
+    batch.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  }
+  in_flight_ += batch.size() * slot_bytes_;
+  return batch;
+}
+
+void Offloader::pump() {
+  for (;;) {
+    std::vector<Entry> batch;
+    std::vector<UniqueFunction<void()>> idle;
+    {
+      MutexLock lock(mutex_);
+      batch = next_batch();
+      if (batch.empty() && queue_.empty() && in_flight_ == 0) idle.swap(idle_);
+    }
+    for (auto& call : idle) call();
+    if (batch.empty()) return;
+    send(std::move(batch));
+  }
+}
+
+// Ends entries that will not be sent, or that were: reports, and lets go of the slots.
+void Offloader::drop(std::span<Entry> entries, Code why) {
+  std::vector<SlotId> slots;
+  for (Entry& entry : entries) {
+    if (entry.report != nullptr) (*entry.report)(entry.index, why);
+    slots.push_back(entry.slot);
+  }
+  manager_.release(slots);
+}
+
+void Offloader::send(std::vector<Entry> entries) {
+  const uint64_t charged = entries.size() * slot_bytes_;
+  auto batch = std::make_unique<tier::PutBatch>();
+  std::vector<Entry> sent;
+  for (Entry& entry : entries) {
+    const bool there = (manager_.table().flags(entry.slot) & on_tier_flag(tier_)) != 0;
+    if (there || manager_.disabled(tier_)) {
+      drop({&entry, 1}, there ? Code::ok : Code::tier_disabled);
+      continue;
+    }
+    tier::PutItem item;
+    const Code code = describe_for_put(manager_, entry.slot, item);
+    if (code != Code::ok) {
+      drop({&entry, 1}, code);
+      continue;
+    }
+    batch->items.push_back(item);
+    sent.push_back(std::move(entry));
+  }
+  if (sent.empty()) {
+    MutexLock lock(mutex_);
+    in_flight_ -= charged;
+    return;
+  }
+  batch->status.assign(sent.size(), Code::internal);
+  auto shared = std::make_shared<std::vector<Entry>>(std::move(sent));
+  batch->done = [this, keep = manager_.shared_from_this(), shared, charged](tier::PutBatch& done) {
+    finished(*shared, done, charged);
+  };
+  manager_.tier_below(tier_).put(std::move(batch));
+}
+
+void Offloader::finished(std::vector<Entry>& entries, tier::PutBatch& batch, uint64_t charged) {
+  TierCounters& counters = manager_.counters().tiers[tier_];
+  std::vector<SlotId> keep;
+  std::vector<SlotId> evict;
+  std::vector<Identity> stored;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Code code = batch.status[i];
+    if (code == Code::ok) {
+      manager_.table().set_flags(entries[i].slot, on_tier_flag(tier_));
+      manager::add(counters.stores, 1);
+      manager::add(counters.store_bytes, batch.items[i].payload.size());
+      stored.push_back(batch.items[i].id);
+    } else {
+      manager::add(counters.errors, 1);
+    }
+    if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, code);
+    (entries[i].evict_after ? evict : keep).push_back(entries[i].slot);
+  }
+  manager_.events().publish(copy::EventKind::stored, tier_, stored);
+  manager_.release(keep);
+  manager_.evict_held(evict);
+  {
+    MutexLock lock(mutex_);
+    in_flight_ -= charged;
+  }
+  pump();
+}
+
+}  // namespace kvbm::manager

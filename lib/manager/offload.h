@@ -1,0 +1,75 @@
+// One edge of the tier order: host blocks on their way into one tier below.
+//
+// Blocks reach the queue when they are stored or used (admission decides), when room in the host runs
+// short (demotion), or because a caller asks. Each waits with a reference, so its bytes stay. The
+// queue is bounded in bytes: what does not fit is not offloaded now, and counted. Batches are formed
+// so that blocks stored together lie together below. Lock: `mutex_`; never held while the table, the
+// tier or a callback is called.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "manager/options.h"
+#include "policy/admission.h"
+#include "tier/tier.h"
+
+namespace kvbm::manager {
+
+class Manager;
+
+class Offloader {
+ public:
+  // Told how each block of an explicit request ended.
+  using Report = UniqueFunction<void(size_t index, Code code)>;
+
+  Offloader(Manager& manager, TierIndex tier, const TierOptions& options);
+
+  // Blocks came to the host, or were used there. The caller holds references for the call.
+  void stored(std::span<const SlotId> slots);
+  void used(std::span<const SlotId> slots);
+  // Offloads held slots whatever admission says; takes over the caller's references. `report` runs once per
+  // slot, then is dropped.
+  void request(std::vector<SlotId> slots, std::shared_ptr<Report> report);
+  // Called after allocations: frees host slots ahead of need when admission is on_eviction.
+  void relieve();
+  // Runs when nothing is queued or in flight (now, if so).
+  void when_idle(UniqueFunction<void()> idle);
+  [[nodiscard]] bool admits_on_use() const noexcept;
+  [[nodiscard]] uint64_t queued_bytes() const;
+
+ private:
+  struct Entry {
+    SlotId slot;
+    bool evict_after;
+    size_t index;
+    std::shared_ptr<Report> report;
+  };
+  // Bytes of one batch and of all batches in flight: large enough for a disk's best speed.
+  static constexpr uint64_t kBatchBytes = 4ULL << 20;
+  static constexpr uint64_t kFlightBytes = 32ULL << 20;
+  static constexpr size_t kBatchItems = 512;
+
+  void add(std::vector<Entry> entries, bool bounded);
+  void pump();
+  std::vector<Entry> next_batch() KVBM_REQUIRES(mutex_);
+  void send(std::vector<Entry> entries);
+  void finished(std::vector<Entry>& entries, tier::PutBatch& batch, uint64_t charged);
+  void drop(std::span<Entry> entries, Code why);
+
+  Manager& manager_;
+  const TierIndex tier_;
+  const TierOptions options_;
+  const uint64_t limit_bytes_;
+  const uint64_t slot_bytes_;
+  mutable Mutex mutex_;
+  std::unique_ptr<policy::Admission> admission_ KVBM_GUARDED_BY(mutex_);
+  std::deque<Entry> queue_ KVBM_GUARDED_BY(mutex_);
+  uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
+  bool relieving_ KVBM_GUARDED_BY(mutex_) = false;
+  std::vector<UniqueFunction<void()>> idle_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::manager

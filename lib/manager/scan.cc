@@ -1,0 +1,76 @@
+#include "manager/scan.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "manager/host_record.h"
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+// The cursor: tier in the top byte, then that tier's own cursor. The host's is slot + 1, so that 0 is the start.
+constexpr unsigned kTierShift = 56;
+
+uint64_t pack(size_t tier, uint64_t inner) { return static_cast<uint64_t>(tier) << kTierShift | inner; }
+
+size_t scan_host(Manager& manager, uint64_t& inner, std::span<ScanEntry> out) {
+  std::vector<block::SlotInfo> infos;
+  const SlotId first = inner == 0 ? 0 : static_cast<SlotId>(inner - 1);
+  const SlotId next = manager.table().scan(first, infos, out.size());
+  size_t n = 0;
+  for (const block::SlotInfo& info : infos) {
+    if (info.state != block::SlotState::registered || info.withdrawn) continue;
+    ScanEntry& row = out[n++];
+    row = {};
+    row.id = info.identity;
+    row.bytes = payload_bytes(manager, info.slot);
+    row.uses = info.uses;
+    row.holds = info.references;
+    row.pins = info.pins;
+    const uint32_t now = manager.tick();
+    row.age_ticks = now > info.last_use ? now - info.last_use : 0;
+  }
+  inner = next >= manager.table().slots() ? 0 : static_cast<uint64_t>(next) + 1;
+  return n;
+}
+
+size_t scan_below(Manager& manager, TierIndex tier, uint64_t& inner, std::span<ScanEntry> out) {
+  std::vector<tier::ScanRow> rows(std::min<size_t>(out.size(), 1024));
+  const size_t n = manager.tier_below(tier).scan(inner, rows);
+  const uint32_t now = manager.tick();
+  for (size_t i = 0; i < n; ++i) {
+    out[i] = {};
+    out[i].id = rows[i].id;
+    out[i].tier = tier;
+    out[i].bytes = rows[i].payload_bytes;
+    out[i].uses = rows[i].uses;
+    out[i].age_ticks = now > rows[i].last_use ? now - rows[i].last_use : 0;
+  }
+  return n;
+}
+
+}  // namespace
+
+size_t scan(Manager& manager, uint64_t& cursor, std::span<ScanEntry> out) {
+  size_t tier = cursor >> kTierShift;
+  uint64_t inner = cursor & ((1ULL << kTierShift) - 1);
+  size_t n = 0;
+  while (n < out.size()) {
+    const auto rest = out.subspan(n);
+    n += tier == 0 ? scan_host(manager, inner, rest) : scan_below(manager, static_cast<TierIndex>(tier), inner, rest);
+    if (inner != 0) {
+      if (n != 0) break;
+      continue;
+    }
+    if (++tier > manager.tiers_below()) {
+      cursor = 0;
+      return n;
+    }
+  }
+  cursor = pack(tier, inner);
+  return n;
+}
+
+}  // namespace kvbm::manager

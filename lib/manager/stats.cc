@@ -1,0 +1,67 @@
+#include "manager/stats.h"
+
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+void fill_traffic(const TierCounters& from, TierSnapshot& to) {
+  to.hits = get(from.hits);
+  to.hit_bytes = get(from.hit_bytes);
+  to.misses = get(from.misses);
+  to.stores = get(from.stores);
+  to.store_bytes = get(from.store_bytes);
+  to.loads = get(from.loads);
+  to.load_bytes = get(from.load_bytes);
+  to.evictions = get(from.evictions);
+  to.damaged = get(from.damaged);
+  to.errors = get(from.errors);
+}
+
+void fill_host(Manager& manager, TierSnapshot& host) {
+  const block::Counters blocks = manager.table().counters();
+  host.capacity_bytes = manager.arena().capacity_bytes();
+  host.blocks = blocks.registered;
+  host.used_bytes = static_cast<uint64_t>(blocks.slots - blocks.free) * manager.arena().slot_bytes();
+  host.payload_bytes = host.blocks * manager.arena().block_bytes();
+  host.metadata_bytes = manager.table().bytes() + manager.holds().bytes();
+}
+
+void fill_below(Manager& manager, TierIndex index, TierSnapshot& tier) {
+  const tier::TierStats stats = manager.tier_below(index).stats();
+  tier.capacity_bytes = stats.capacity_bytes;
+  tier.used_bytes = stats.used_bytes;
+  tier.blocks = stats.records;
+  tier.payload_bytes = stats.payload_bytes;
+  tier.metadata_bytes = stats.index_bytes;
+  tier.disabled = manager.disabled(index) ? 1 : 0;
+}
+
+}  // namespace
+
+Snapshot snapshot(Manager& manager) {
+  Snapshot out;
+  const Counters& c = manager.counters();
+  out.n_tiers = static_cast<uint32_t>(manager.tiers_below() + 1);
+  out.lookups = get(c.lookups);
+  out.keys_looked_up = get(c.keys_looked_up);
+  out.keys_hit = get(c.keys_hit);
+  out.holds = manager.holds().live();
+  out.pins = manager.pins();
+  out.matches = get(c.matches);
+  out.operations_in_flight = get(c.operations);
+  out.refused_room = get(c.refused_room);
+  out.refused_quota = get(c.refused_quota);
+  out.deadline_missed = get(c.deadline_missed);
+  out.position_mismatches = get(c.position_mismatches);
+  out.verify_failures = get(c.verify_failures);
+  for (size_t t = 0; t < out.n_tiers; ++t) fill_traffic(c.tiers[t], out.tiers[t]);
+  fill_host(manager, out.tiers[0]);
+  for (size_t t = 1; t < out.n_tiers; ++t) fill_below(manager, static_cast<TierIndex>(t), out.tiers[t]);
+  return out;
+}
+
+std::string metrics_text(Manager&) { return ""; }
+
+}  // namespace kvbm::manager

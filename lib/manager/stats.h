@@ -1,0 +1,34 @@
+// One snapshot of what a manager counts, and the same as Prometheus text.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace kvbm::manager {
+
+class Manager;
+
+struct TierSnapshot {
+  uint64_t capacity_bytes = 0, used_bytes = 0, blocks = 0, payload_bytes = 0;
+  uint64_t hits = 0, hit_bytes = 0, misses = 0;
+  uint64_t stores = 0, store_bytes = 0;
+  uint64_t loads = 0, load_bytes = 0;
+  uint64_t evictions = 0, damaged = 0, errors = 0;
+  uint64_t metadata_bytes = 0;
+  uint64_t disabled = 0;
+};
+
+struct Snapshot {
+  uint32_t n_tiers = 0;
+  uint64_t lookups = 0, keys_looked_up = 0, keys_hit = 0;
+  uint64_t holds = 0, pins = 0, matches = 0;
+  uint64_t operations_in_flight = 0;
+  uint64_t refused_room = 0, refused_quota = 0, deadline_missed = 0, position_mismatches = 0, verify_failures = 0;
+  std::array<TierSnapshot, 8> tiers;
+};
+
+Snapshot snapshot(Manager& manager);
+std::string metrics_text(Manager& manager);
+
+}  // namespace kvbm::manager

@@ -1,0 +1,254 @@
+#include "manager/store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "codec/leaf_hash.h"
+#include "manager/host_record.h"
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+StoreOperation::StoreOperation(StoreRequest request)
+    : Operation(*request.cache->manager()->env().executor, request.cache->manager()->counters(), copy::OpKind::store,
+                request.deadline_ns),
+      request_(std::move(request)),
+      manager_(*request_.cache->manager()),
+      status_(request_.keys.size(), Code::ok) {
+}
+
+const Key* StoreOperation::parent_of(size_t key) const noexcept {
+  if (request_.unchained) return nullptr;
+  if (key != 0) return &request_.keys[key - 1];
+  return request_.parent.has_value() ? &*request_.parent : nullptr;
+}
+
+std::span<const uint32_t> StoreOperation::ids_of(size_t part, size_t key) const noexcept {
+  const size_t units = request_.cache->units();
+  return std::span(request_.block_ids).subspan((part * request_.keys.size() + key) * units, units);
+}
+
+Code StoreOperation::has_block(size_t part, size_t key) const noexcept {
+  const auto ids = ids_of(part, key);
+  const auto none = std::count(ids.begin(), ids.end(), kNoBlock);
+  if (none == 0) return Code::ok;
+  return static_cast<size_t>(none) == ids.size() ? Code::miss : Code::invalid_argument;
+}
+
+void StoreOperation::fail(size_t key, Code code) {
+  if (status_[key] == Code::ok) status_[key] = code;
+  if (code == Code::no_room) add(manager_.counters().refused_room, 1);
+  if (code == Code::over_quota) add(manager_.counters().refused_quota, 1);
+}
+
+Operation::Next StoreOperation::step() {
+  if (plans_.empty()) {
+    auto plans = request_.cache->plans();
+    if (!plans.ok()) {
+      for (size_t k = 0; k < request_.keys.size(); ++k) fail(k, plans.status().code());
+      return Next::finished;
+    }
+    plans_ = std::move(plans).value();
+    decided_.assign(request_.keys.size(), false);
+  }
+  if (part_ == plans_.size() || request_.keys.empty()) return Next::finished;
+  if (!chunk_open_) open_chunk();
+  if (!copy_some()) return Next::more;
+  close_chunk();
+  chunk_first_ += kChunk;
+  if (chunk_first_ >= request_.keys.size()) {
+    if (last_ != kNoSlot) manager_.release({&last_, 1});
+    last_ = kNoSlot;
+    chunk_first_ = 0;
+    ++part_;
+  }
+  return part_ == plans_.size() ? Next::finished : Next::more;
+}
+
+// Looks which keys are there already and takes slots for the others.
+void StoreOperation::open_chunk() {
+  const size_t n = std::min(kChunk, request_.keys.size() - chunk_first_);
+  const auto keys = std::span<const Key>(request_.keys).subspan(chunk_first_, n);
+  present_.assign(n, kNoSlot);
+  manager_.table().acquire_each(plans_[part_].family, keys, present_, manager_.tick());
+  if (chunk_first_ == 0 && parent_of(0) != nullptr) last_ = manager_.acquire_one(plans_[part_].family, *parent_of(0));
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < n; ++i) {
+    const size_t key = chunk_first_ + i;
+    if (present_[i] != kNoSlot || status_[key] != Code::ok) continue;
+    const Code has = has_block(part_, key);
+    if (has == Code::invalid_argument) fail(key, has);
+    if (has == Code::ok) missing.push_back(key);
+  }
+  take_slots(std::move(missing));
+  at_ = 0;
+  leaf_ = 0;
+  chunk_open_ = true;
+}
+
+// All the slots, or as many leading ones as there is room for.
+void StoreOperation::take_slots(std::vector<size_t> missing) {
+  fresh_.clear();
+  const block::AccountId account = request_.cache->ns()->account();
+  size_t first = 0;
+  size_t want = missing.size();
+  std::vector<SlotId> slots(want);
+  while (first < missing.size()) {
+    want = std::min(want, missing.size() - first);
+    const Code code = manager_.allocate(account, std::span(slots).first(want), nullptr);
+    if (code == Code::ok) {
+      for (size_t i = 0; i < want; ++i) fresh_.push_back({missing[first + i], slots[i]});
+      first += want;
+      continue;
+    }
+    if (want > 1) {
+      want = (want + 1) / 2;
+      continue;
+    }
+    // A block without room ends the prefix: what follows it would never be found.
+    for (size_t i = first; i < missing.size(); ++i) fail(missing[i], code);
+    return;
+  }
+}
+
+// Copies until the chunk is done (true) or a step's worth of bytes is (false).
+bool StoreOperation::copy_some() {
+  const CachePart& part = request_.cache->parts()[part_];
+  uint64_t moved = 0;
+  for (; at_ < fresh_.size(); ++at_, leaf_ = 0) {
+    const Fresh& fresh = fresh_[at_];
+    const auto ids = ids_of(part_, fresh.key);
+    if (leaf_ == 0) {
+      manager_.arena().clear_head(fresh.slot);
+      leaves_.resize(part.leaf_count());
+    }
+    std::byte* payload = manager_.arena().payload(fresh.slot).data();
+    for (; leaf_ < part.leaf_count(); ++leaf_) {
+      if (moved >= kStepBytes) return false;
+      uint32_t unit = 0;
+      uint32_t layer = 0;
+      codec::Leaf& leaf = leaves_[leaf_];
+      leaf = part.leaf(leaf_, unit, layer);
+      const StridedRun run = part.run(leaf_, ids[unit]);
+      leaf.hash = codec::gather_hashed(payload + leaf.offset, {&run, 1}, codec::CopyHint::automatic);
+      moved += leaf.raw_bytes;
+    }
+    const Code code = finish_record(fresh);
+    if (code != Code::ok) fail(fresh.key, code);
+    bytes_ += part.payload_bytes();
+  }
+  return true;
+}
+
+Code StoreOperation::finish_record(const Fresh& fresh) {
+  const CachePart& part = request_.cache->parts()[part_];
+  HeadFacts facts;
+  facts.family = plans_[part_].family;
+  facts.key = request_.keys[fresh.key];
+  if (const Key* parent = parent_of(fresh.key)) facts.parent = *parent;
+  facts.payload_bytes = part.payload_bytes();
+  if (part.is_opaque()) facts.flags |= codec::kOpaque;
+  std::vector<std::byte> attributes;
+  if (!request_.positions.empty()) {
+    facts.flags |= codec::kContentKey;
+    const auto value = codec::encode_position(request_.positions[fresh.key]);
+    const Status added = codec::append_attribute(attributes, codec::Attribute::position, value);
+    if (!added.ok()) return added.code();
+  }
+  return write_head(manager_, fresh.slot, facts, leaves_, attributes);
+}
+
+// Publishes what was copied, in runs of consecutive keys, each chained to the block before it.
+void StoreOperation::close_chunk() {
+  const size_t n = present_.size();
+  SlotId before = last_;
+  size_t f = 0;
+  for (size_t i = 0; i < n;) {
+    const size_t key = chunk_first_ + i;
+    if (f == fresh_.size() || fresh_[f].key != key) {
+      before = present_[i];
+      ++i;
+      continue;
+    }
+    size_t count = 1;
+    while (f + count < fresh_.size() && fresh_[f + count].key == key + count) ++count;
+    publish_run(f, count, before);
+    before = fresh_[f + count - 1].slot;
+    f += count;
+    i += count;
+  }
+  // The last block of the chunk is the parent of the next chunk's first: keep its reference.
+  const SlotId keep = before;
+  std::vector<SlotId> done;
+  if (last_ != kNoSlot) done.push_back(last_);
+  for (const SlotId slot : present_) {
+    if (slot != kNoSlot) done.push_back(slot);
+  }
+  for (const Fresh& fresh : fresh_) {
+    if (fresh.slot != kNoSlot) done.push_back(fresh.slot);
+  }
+  if (keep != kNoSlot) manager_.table().retain({&keep, 1});
+  last_ = keep;
+  manager_.release(done);
+  present_.clear();
+  fresh_.clear();
+  chunk_open_ = false;
+}
+
+void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
+  SlotId slots[kChunk];
+  Code codes[kChunk];
+  Key parents[kChunk];
+  const size_t key = fresh_[first].key;
+  for (size_t i = 0; i < count; ++i) {
+    slots[i] = fresh_[first + i].slot;
+    if (const Key* p = parent_of(key + i)) parents[i] = *p;
+  }
+  const Code completed = manager_.table().complete({slots, count});
+  block::Publication what;
+  what.family = plans_[part_].family;
+  what.keys = std::span<const Key>(request_.keys).subspan(key, count);
+  what.lineage = request_.unchained ? block::Lineage::none : block::Lineage::chain;
+  what.first_parent = request_.unchained ? kNoSlot : parent;
+  what.priority = request_.priority;
+  what.tick = manager_.tick();
+  if (completed == Code::ok) {
+    [[maybe_unused]] const Code all = manager_.publish({slots, count}, what, {parents, count}, {codes, count});
+  } else {
+    std::fill_n(codes, count, completed);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    fresh_[first + i].slot = slots[i];
+    if (codes[i] != Code::ok && codes[i] != Code::exists) fail(key + i, codes[i]);
+  }
+}
+
+void StoreOperation::conclude(Code why, copy::Completion& completion) {
+  std::vector<SlotId> left;
+  if (last_ != kNoSlot) left.push_back(last_);
+  for (const SlotId slot : present_) {
+    if (slot != kNoSlot) left.push_back(slot);
+  }
+  for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
+  manager_.release(left);
+  // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
+  if (why != Code::ok) {
+    const size_t from = part_ + 1 == plans_.size() ? chunk_first_ : 0;
+    for (size_t k = from; k < status_.size(); ++k) fail(k, why);
+    }
+  completion.items = status_.size();
+  for (size_t k = 0; k < status_.size(); ++k) {
+    if (status_[k] == Code::ok) ++completion.items_done;
+    if (k < request_.item_status.size()) request_.item_status[k] = static_cast<int32_t>(status_[k]);
+  }
+  completion.bytes = bytes_;
+  const bool all = completion.items_done == completion.items;
+  completion.status = all ? Code::ok : completion.items_done != 0 ? Code::partial : why;
+  if (!all && completion.items_done == 0 && why == Code::ok) {
+    completion.status = *std::find_if(status_.begin(), status_.end(), [](Code c) { return c != Code::ok; });
+  }
+  TierCounters& host = manager_.counters().tiers[0];
+  add(host.store_bytes, bytes_);
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,73 @@
+// Storing: engine blocks become host records, hashed on the way, visible only when complete.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "block/block_table.h"
+#include "codec/record.h"
+#include "manager/cache.h"
+#include "manager/operation.h"
+
+namespace kvbm::manager {
+
+struct StoreRequest {
+  std::shared_ptr<Cache> cache;
+  std::vector<Key> keys;
+  std::vector<uint32_t> block_ids;  // [parts][keys * units]
+  std::optional<Key> parent;
+  bool unchained = false;
+  std::vector<codec::Position> positions;  // empty, or one per key
+  uint8_t priority = 0;
+  uint64_t deadline_ns = kNever;
+  std::span<int32_t> item_status;  // caller's; empty if not wanted
+};
+
+class StoreOperation final : public Operation {
+ public:
+  explicit StoreOperation(StoreRequest request);
+
+ protected:
+  Next step() override;
+  void conclude(Code why, copy::Completion& completion) override;
+
+ private:
+  static constexpr size_t kChunk = 64;  // keys whose slots are taken together
+  // One key of the chunk that must be copied.
+  struct Fresh {
+    size_t key;
+    SlotId slot;
+  };
+
+  void open_chunk();
+  void take_slots(std::vector<size_t> missing);
+  bool copy_some();
+  void close_chunk();
+  void publish_run(size_t first, size_t count, SlotId parent);
+  Code finish_record(const Fresh& fresh);
+  void fail(size_t key, Code code);
+  [[nodiscard]] const Key* parent_of(size_t key) const noexcept;
+  [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
+  // Whether the engine has this block of the part: all units, none, or some (which is refused).
+  [[nodiscard]] Code has_block(size_t part, size_t key) const noexcept;
+
+  StoreRequest request_;
+  Manager& manager_;
+  std::vector<PartPlan> plans_;
+  std::vector<Code> status_;  // per key, the worst of its parts
+  std::vector<bool> decided_;  // per key: its last part is done or it failed
+  size_t part_ = 0;
+  size_t chunk_first_ = 0;
+  bool chunk_open_ = false;
+  std::vector<SlotId> present_;  // per key of the chunk: resident slot with a reference, kNoSlot
+  std::vector<Fresh> fresh_;
+  size_t at_ = 0;       // fresh_ being copied
+  uint32_t leaf_ = 0;   // next leaf of it
+  std::vector<codec::Leaf> leaves_;
+  SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace kvbm::manager

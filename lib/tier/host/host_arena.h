@@ -1,0 +1,66 @@
+// The bytes of the host tier: one payload area and one head area per slot, in one mapping.
+//
+//   [ super page | payloads: slots x payload_stride | heads: slots x head_stride ]
+//
+// Payloads are page-aligned, so that disks read and write them directly. A slot's head is valid only
+// while its first word is the record magic: it is written last and cleared first, so that a process that
+// dies at any moment leaves no head beside bytes it does not describe (whoever reads still verifies).
+// With a file in tmpfs or hugetlbfs a restarted process finds the heads again (recovered()).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+namespace kvbm::tier {
+
+struct HostOptions {
+  uint64_t capacity_bytes = 0;  // hard cap, heads included
+  uint64_t block_bytes = 0;     // largest payload of a record
+  std::string file;             // empty: anonymous memory
+  bool huge_pages = true;       // explicit huge pages if reserved, else transparent ones
+  bool touch = false;           // fault everything in now, in parallel, instead of at first use
+};
+
+class HostArena {
+ public:
+  static Result<std::unique_ptr<HostArena>> create(const HostOptions& options);
+
+  [[nodiscard]] uint32_t slots() const noexcept { return slots_; }
+  [[nodiscard]] uint64_t block_bytes() const noexcept { return block_bytes_; }
+  [[nodiscard]] uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
+  // Bytes of the mapping that one slot takes.
+  [[nodiscard]] uint64_t slot_bytes() const noexcept { return payload_stride_ + head_stride_; }
+  [[nodiscard]] MutableBytes payload(SlotId slot) const noexcept {
+    return {payloads_ + payload_stride_ * slot, payload_stride_};
+  }
+  [[nodiscard]] MutableBytes head(SlotId slot) const noexcept { return {heads_ + head_stride_ * slot, head_stride_}; }
+  // Takes the head away before the payload changes.
+  void clear_head(SlotId slot) const noexcept;
+  // True when a file with the same shape was there before: its heads may be valid.
+  [[nodiscard]] bool recovered() const noexcept { return recovered_; }
+  // One line: size, pages got, nodes.
+  [[nodiscard]] std::string describe() const;
+
+  // Room for the head of a record of block_bytes cut as finely as one leaf per 4 KiB.
+  static size_t head_stride(uint64_t block_bytes) noexcept;
+
+ private:
+  HostArena() = default;
+  uint64_t capacity_bytes_ = 0;
+  uint64_t block_bytes_ = 0;
+  uint64_t payload_stride_ = 0;
+  uint64_t head_stride_ = 0;
+  uint32_t slots_ = 0;
+  bool recovered_ = false;
+  std::byte* payloads_ = nullptr;
+  std::byte* heads_ = nullptr;
+  std::unique_ptr<MemoryArena> memory_;
+};
+
+}  // namespace kvbm::tier
