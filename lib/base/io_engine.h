@@ -8,6 +8,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,9 @@ struct IoRequest {
   const std::string* path = nullptr;  // the File outlives the request
   IoDone done;
   UniqueFunction<void(Status)> synced;
+  // The kernel hands a request from submitter to reaper; this says so in the language's own terms:
+  // release in prepare, acquire in handle.
+  std::atomic<bool> handed{false};
 
   // Takes the kernel's answer (bytes, or a negative errno); true when the request has ended.
   bool advance(long answer) noexcept;

@@ -204,6 +204,7 @@ void UringEngine::prepare(IoRequest& r, int fixed) {
   }
   if (r.retried) sqe->flags |= IOSQE_ASYNC;
   io_uring_sqe_set_data(sqe, &r);
+  r.handed.store(true, std::memory_order_release);
 }
 
 // Hands every prepared entry to the kernel. EAGAIN and EBUSY mean that it is short of memory for
@@ -242,7 +243,7 @@ bool UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& 
     auto [request, answer] = batch[i];
     if (request == nullptr) {
       more = false;
-    } else if (!request->advance(answer)) {
+    } else if (request->handed.load(std::memory_order_acquire) && !request->advance(answer)) {
       again[n_again++] = request;
     }
   }
