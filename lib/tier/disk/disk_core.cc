@@ -184,10 +184,9 @@ void DiskCore::finish_shutdown(Work& work) {
   if (closing_ == 0) work.shutdown_done = std::move(shutdown_done_);
 }
 
-void DiskCore::fail(Work& work, const char* what) {
+void DiskCore::fail(Work& work) {
   if (disabled_) return;
   disabled_ = work.disabled = true;
-  (void)what;
   refuse_puts(Code::tier_disabled, work);
   refuse_reads(Code::tier_disabled, work);
 }

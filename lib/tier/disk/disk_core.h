@@ -24,6 +24,9 @@
 
 namespace kvbm::tier::disk {
 
+// I/O errors in a row, of any kind, after which the disk is given up.
+inline constexpr uint32_t kFailuresToDisable = 8;
+
 struct PutOp {
   std::unique_ptr<PutBatch> batch;
   std::vector<uint32_t> todo;       // items to be written, in order
@@ -136,7 +139,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void advance(Work& work) KVBM_REQUIRES(mutex_);
   void perform(Work& work) KVBM_EXCLUDES(mutex_);
   void finish_shutdown(Work& work) KVBM_REQUIRES(mutex_);
-  void fail(Work& work, const char* what) KVBM_REQUIRES(mutex_);
+  void fail(Work& work) KVBM_REQUIRES(mutex_);
   void drop_entry(uint32_t entry) KVBM_REQUIRES(mutex_);
   void wake_at(uint64_t when_ns);
   void expire(Work& work) KVBM_REQUIRES(mutex_);
@@ -236,7 +239,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   std::map<Identity, Pin> pins_ KVBM_GUARDED_BY(mutex_);
   std::unique_ptr<Reclaim> reclaim_ KVBM_GUARDED_BY(mutex_);
   bool growing_ KVBM_GUARDED_BY(mutex_) = false;
-  bool grow_refused_ KVBM_GUARDED_BY(mutex_) = false;
+  uint64_t grow_again_at_ KVBM_GUARDED_BY(mutex_) = 0;
 
   std::deque<std::shared_ptr<PutOp>> put_queue_ KVBM_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<PutOp>> puts_ KVBM_GUARDED_BY(mutex_);  // all unfinished

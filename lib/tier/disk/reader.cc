@@ -10,7 +10,6 @@ namespace {
 
 constexpr uint64_t kRunBytes = uint64_t{4} << 20;
 constexpr size_t kRunVectors = 256;
-constexpr uint32_t kFailuresToDisable = 16;
 
 bool aligned(const std::byte* p) { return reinterpret_cast<uintptr_t>(p) % kIoAlign == 0; }
 
@@ -142,7 +141,7 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
     MutexLock lock(mutex_);
     read_bytes_ -= run->bytes;
     if (ok) failures_ = 0;
-    else if (++failures_ >= kFailuresToDisable) fail(work, "reading from the disk tier failed again and again");
+    else if (++failures_ >= kFailuresToDisable) fail(work);
     for (const Extent& e : run->extents) {
       if (!ok) {
         extent_done(e, Code::io_error, work);

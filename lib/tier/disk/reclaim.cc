@@ -9,6 +9,8 @@ namespace {
 
 constexpr uint32_t kCollectStep = 65536;  // index entries looked at per hold of the mutex
 constexpr uint64_t kCarryBytes = uint64_t{4} << 20;
+constexpr uint32_t kRenewals = 3;
+constexpr uint64_t kGrowAgainNs = 500'000'000;  // after the file system was full
 constexpr uint32_t kManySegments = 8;  // below this one free segment must do
 
 // Uses count most; a record that others hang on is worth more than one that stands alone.
@@ -25,7 +27,8 @@ void DiskCore::maybe_reclaim(Work& work) {
   const bool short_of = free_.size() < enough;
   if (!busy && !stopping_ && (short_of || index_.full())) {
     // One source of new lives at a time, so that sequences enter free_ in order.
-    if (short_of && segments_.size() < max_segments_ && !grow_refused_) {
+    if (short_of && segments_.size() < max_segments_ &&
+        executor_.clock().now_ns() >= grow_again_at_) {
       growing_ = work.grow = true;
       return;
     }
@@ -240,10 +243,14 @@ void DiskCore::prepared(uint32_t number, const SegmentLife& life, bool ok) {
     --preparing_;
     Segment& segment = *segments_[number];
     if (ok) {
+      failures_ = 0;
+      segment.renew_failures = 0;
       segment.begin_life(life);
       free_.push_back(number);
     } else {
-      segment.state = SegmentState::lost;
+      // Empty, it is the next victim again: that is the retry.
+      segment.state = ++segment.renew_failures < kRenewals ? SegmentState::closed : SegmentState::lost;
+      if (++failures_ >= kFailuresToDisable) fail(work);
     }
     advance(work);
   }
@@ -267,7 +274,8 @@ void DiskCore::grow() {
       segments_.push_back(std::move(made).value());
       free_.push_back(number);
     } else {
-      grow_refused_ = true;  // the file system is full: live with what there is
+      // The file system is full or fails: live with what there is, and look again later.
+      grow_again_at_ = executor_.clock().now_ns() + kGrowAgainNs;
     }
     advance(work);
   }

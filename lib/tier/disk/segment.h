@@ -40,6 +40,7 @@ struct Segment {
   uint32_t writes = 0;       // in flight
   uint32_t reads = 0;        // in flight or queued
   uint32_t pins = 0;
+  uint32_t renew_failures = 0;
   uint32_t next_page = 1;    // where the next record goes
   uint64_t live_bytes = 0;
   uint32_t live_records = 0;

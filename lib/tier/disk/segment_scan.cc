@@ -138,8 +138,7 @@ Result<ScanResult> scan_records(File& file, const SegmentLife& life) {
   return result;
 }
 
-Result<bool> verify_record(File& file, const Row& row, std::vector<std::byte>& scratch) {
-  (void)scratch;
+Result<bool> verify_record(File& file, const Row& row) {
   const AlignedBuffer buffer(record_bytes(row.head_bytes, row.payload_bytes));
   if (buffer.data() == nullptr) return Status(Code::no_memory, "no memory to verify a record");
   auto got = file.read_now(row.page * kPage, buffer.span());

@@ -22,7 +22,7 @@ struct ScanResult {
 // All records of this life whose head and every leaf verify, in order of their place.
 Result<ScanResult> scan_records(File& file, const SegmentLife& life);
 
-// Whether the record at `row` verifies in full; `scratch` grows as needed.
-Result<bool> verify_record(File& file, const Row& row, std::vector<std::byte>& scratch);
+// Whether the record at `row` verifies in full.
+Result<bool> verify_record(File& file, const Row& row);
 
 }  // namespace kvbm::tier::disk

@@ -10,7 +10,6 @@ namespace {
 constexpr uint64_t kRunBytes = uint64_t{4} << 20;
 constexpr size_t kRunVectors = 256;
 constexpr uint64_t kSlotBytes = uint64_t{256} << 10;  // one slot of the staging ring
-constexpr uint32_t kFailuresToDisable = 16;
 
 bool direct_ready(ConstBytes payload) { return reinterpret_cast<uintptr_t>(payload.data()) % kIoAlign == 0; }
 
@@ -228,7 +227,7 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Result<size_t>& move
         op.queued = true;
         put_queue_.push_front(item.op);
       }
-      if (++failures_ >= kFailuresToDisable) fail(work, "writing to the disk tier failed again and again");
+      if (++failures_ >= kFailuresToDisable) fail(work);
     }
     if (segment.state == SegmentState::closing && segment.writes == 0 && !segment.sealing) {
       segment.sealing = true;

@@ -1,0 +1,44 @@
+// A read-only walk over a tier directory, for `kvbm inspect`: nothing is changed and nothing is kept
+// from its owner. Where an owner is at work (`in_use`), what it is writing may show as damage. Blocks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/function.h"
+#include "tier/disk/segment_format.h"
+#include "tier/disk/superblock.h"
+
+namespace kvbm::tier::disk {
+
+struct SegmentReport {
+  uint32_t number = 0;  // as in the file name, from 1
+  std::string state;    // "closed", "open", "free", "unreadable"
+  uint32_t generation = 0, epoch = 0;
+  uint64_t sequence = 0;
+  uint64_t records = 0, damaged = 0;
+  uint64_t record_bytes = 0;  // with heads and padding
+  uint64_t uses = 0;          // as of when the records were written
+};
+
+struct InspectReport {
+  Superblock superblock;
+  uint64_t file_bytes = 0;
+  uint64_t records = 0, damaged = 0, payload_bytes = 0;
+  bool in_use = false;
+  std::vector<std::string> foreign;
+  std::vector<SegmentReport> segments;
+};
+
+struct InspectOptions {
+  bool verify = true;  // read and check every record, not only the tables
+};
+
+// `progress` hears (segments done, segments in all) and each record with whether it is damaged;
+// either may be empty.
+Result<InspectReport> inspect(FileSystem& fs, const std::string& path, const InspectOptions& options,
+                              UniqueFunction<void(uint64_t, uint64_t)> progress,
+                              UniqueFunction<void(const SegmentReport&, const Row&, bool)> record);
+
+}  // namespace kvbm::tier::disk

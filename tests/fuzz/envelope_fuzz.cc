@@ -1,0 +1,17 @@
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "tier/disk/segment_format.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kvbm::tier::disk;
+  const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
+  if (size < kvbm::codec::kHeaderBytes) return 0;
+  auto peek = kvbm::codec::peek_header(bytes.first(kvbm::codec::kHeaderBytes));
+  if (peek.ok() && head_area(peek.value().head_bytes) <= size)
+    (void)decode_head_area(bytes.first(head_area(peek.value().head_bytes)), peek.value().head_bytes).ok();
+  (void)decode_head_area(bytes, static_cast<uint32_t>(size)).ok();
+  if (size == kPage) (void)decode_head_area(bytes, kvbm::codec::kHeaderBytes).ok();
+  return 0;
+}

@@ -1,0 +1,196 @@
+// The disk tier under a seed: random load, faults, kills and power cuts. Never a wrong byte.
+#include <gtest/gtest.h>
+
+#include "support/disk_world.h"
+
+namespace kvbm::test {
+namespace {
+
+constexpr uint64_t kBytes = 12000;
+
+struct Memory {
+  std::set<uint64_t> acknowledged, durable;
+};
+
+// Puts random batches and gets some back; returns what was acknowledged.
+void load(DiskWorld& w, uint64_t first, uint64_t batches, bool wait, Memory& memory,
+          std::vector<std::unique_ptr<std::vector<Code>>>& results, std::vector<std::vector<uint64_t>>& asked,
+          std::vector<bool>& durable) {
+  for (uint64_t b = 0; b < batches; ++b) {
+    std::vector<uint64_t> numbers;
+    const uint64_t n = 1 + w.sim.random().below(6);
+    for (uint64_t i = 0; i < n; ++i) numbers.push_back(first + b * 8 + i);
+    results.push_back(std::make_unique<std::vector<Code>>());
+    asked.push_back(numbers);
+    durable.push_back(w.sim.random().below(2) == 0);
+    w.put(numbers, kBytes, durable.back(), results.back().get());
+    for (uint64_t s = w.sim.random().below(30); s > 0; --s) w.sim.step();
+  }
+  if (wait) w.sim.run();
+  for (size_t b = 0; b < asked.size(); ++b) {
+    for (size_t i = 0; i < results[b]->size(); ++i) {
+      if ((*results[b])[i] != Code::ok) continue;
+      memory.acknowledged.insert(asked[b][i]);
+      if (durable[b]) memory.durable.insert(asked[b][i]);
+    }
+  }
+}
+
+struct Outcome {
+  uint64_t wrong = 0, lost = 0, lost_durable = 0, found = 0, log = 0;
+};
+
+Outcome cut_once(uint64_t seed, bool power) {
+  DiskWorld w(seed, uint64_t{8} << 20);
+  EXPECT_TRUE(w.open().ok());
+  Outcome out;
+  uint64_t first = 1;
+  for (int round = 0; round < 2; ++round, first += 1000) {
+    Memory memory;
+    std::vector<std::unique_ptr<std::vector<Code>>> results;
+    std::vector<std::vector<uint64_t>> asked;
+    std::vector<bool> durable;
+    load(w, first, 20, false, memory, results, asked, durable);
+    if (power) w.power_cut();
+    else w.crash();
+    EXPECT_TRUE(w.open().ok()) << "seed " << seed;
+    for (const auto& numbers : asked) {
+      for (const uint64_t n : numbers) {
+        const auto got = w.get_now(n, kBytes);
+        if (got.code == Code::ok && !got.right) ++out.wrong;
+        if (got.code == Code::ok) ++out.found;
+        if (got.code == Code::ok || !memory.acknowledged.contains(n)) continue;
+        ++out.lost;
+        if (memory.durable.contains(n)) ++out.lost_durable;
+      }
+    }
+  }
+  out.log = w.sim.log_hash();
+  return out;
+}
+
+TEST(DiskTierCrash, a_killed_process_loses_nothing_that_was_acknowledged) {
+  uint64_t found = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    const Outcome o = cut_once(seed, false);
+    ASSERT_EQ(o.wrong, 0U) << "seed " << seed;
+    ASSERT_EQ(o.lost, 0U) << "seed " << seed;
+    found += o.found;
+  }
+  EXPECT_GT(found, 1000U);
+}
+
+TEST(DiskTierCrash, a_power_cut_loses_nothing_that_was_acknowledged_durable) {
+  uint64_t found = 0;
+  uint64_t lost = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    const Outcome o = cut_once(seed, true);
+    ASSERT_EQ(o.wrong, 0U) << "seed " << seed;
+    ASSERT_EQ(o.lost_durable, 0U) << "seed " << seed;
+    found += o.found;
+    lost += o.lost;
+  }
+  EXPECT_GT(found, 1000U);
+  EXPECT_GT(lost, 0U) << "the simulation cuts nothing";
+}
+
+TEST(DiskTierCrash, a_seed_run_twice_gives_the_same_log) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) EXPECT_EQ(cut_once(seed, true).log, cut_once(seed, true).log);
+}
+
+TEST(DiskTierFaults, random_load_with_faults_never_gives_wrong_bytes) {
+  uint64_t right = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    DiskWorld w(seed);
+    ASSERT_TRUE(w.open().ok());
+    w.disk.faults.read_error = 0.01;
+    w.disk.faults.write_error = 0.02;
+    w.disk.faults.write_full = 0.01;
+    w.disk.faults.flip_on_read = 0.02;
+    w.disk.faults.flip_at_rest = 0.02;
+    w.disk.faults.misdirected_write = 0.01;
+    w.disk.faults.lost_write = 0.01;
+    w.disk.faults.short_read = 0.01;
+    for (uint64_t step = 0; step < 300; ++step) {
+      const uint64_t n = 1 + w.sim.random().below(200);
+      if (w.sim.random().below(2) == 0) {
+        (void)w.put_now(n, kBytes, w.sim.random().below(4) == 0);
+        continue;
+      }
+      const auto got = w.get_now(n, kBytes);
+      if (got.code == Code::ok) {
+        ASSERT_TRUE(got.right) << "seed " << seed << " step " << step;
+        ++right;
+      }
+      ASSERT_LE(w.disk.used(), w.options.capacity_bytes);
+    }
+  }
+  EXPECT_GT(right, 500U);
+}
+
+TEST(DiskTierFaults, every_write_failing_once_loses_nothing) {
+  for (const Code code : {Code::io_error, Code::disk_full}) {
+    for (uint64_t nth = 1; nth <= 40; ++nth) {
+      DiskWorld w(nth);
+      ASSERT_TRUE(w.open().ok());
+      w.disk.fail_nth(SimDisk::Op::write, nth, code);
+      for (uint64_t n = 1; n <= 40; ++n) ASSERT_EQ(w.put_now(n, kBytes), Code::ok) << nth;
+      uint64_t held = 0;
+      for (uint64_t n = 1; n <= 40; ++n) held += w.get_now(n, kBytes).right ? 1 : 0;
+      // A segment that could not be made is an eviction, not a loss.
+      ASSERT_EQ(held + w.removals.evictions, 40U) << nth;
+    }
+  }
+}
+
+TEST(DiskTierFaults, every_operation_failing_once_is_survived) {
+  using Op = SimDisk::Op;
+  for (const Op op : {Op::read, Op::write, Op::sync, Op::allocate, Op::open, Op::list, Op::directory_sync}) {
+    for (uint64_t nth = 1; nth <= 25; ++nth) {
+      DiskWorld w(nth);
+      w.disk.fail_nth(op, nth);
+      ASSERT_TRUE(w.open().ok() || w.open().ok()) << static_cast<int>(op) << " " << nth;
+      for (uint64_t n = 1; n <= 300; ++n) {
+        (void)w.put_now(n, kBytes, true);
+        const auto got = w.get_now(n, kBytes);
+        ASSERT_TRUE(got.code != Code::ok || got.right);
+      }
+      w.crash();
+      w.disk.fail_nth(op, 1 + nth % 7);
+      ASSERT_TRUE(w.open().ok() || w.open().ok()) << static_cast<int>(op) << " " << nth;
+      for (uint64_t n = 200; n <= 300; ++n) {
+        const auto got = w.get_now(n, kBytes);
+        ASSERT_TRUE(got.code != Code::ok || got.right);
+      }
+    }
+  }
+}
+
+TEST(DiskTierFaults, every_bit_flip_is_a_miss_or_harmless) {
+  DiskWorld w(77, uint64_t{2} << 20);
+  ASSERT_TRUE(w.open().ok());
+  for (uint64_t n = 1; n <= 30; ++n) ASSERT_EQ(w.put_now(n, kBytes, true), Code::ok);
+  SeededRandom random(77);
+  uint64_t damaged = 0;
+  for (int flip = 0; flip < 10'000; ++flip) {
+    const std::string name = "segment-00000" + std::to_string(1 + random.below(3)) + ".kv";
+    const uint64_t bit = random.below(uint64_t{256} * 1024 * 8);
+    ASSERT_TRUE(w.disk.flip_bit("/tier", name, bit));
+    const bool reopen = flip % 200 == 0;
+    if (reopen) {
+      w.crash();
+      ASSERT_TRUE(w.open().ok());
+    }
+    for (uint64_t k = 0; k < (reopen ? 30 : 1); ++k) {
+      const uint64_t n = 1 + (reopen ? k : random.below(30));
+      const auto got = w.get_now(n, kBytes);
+      ASSERT_TRUE(got.code != Code::ok || got.right) << flip;
+      if (got.code == Code::damaged) ++damaged;
+      if (got.code != Code::ok) (void)w.put_now(n, kBytes, true);
+    }
+  }
+  EXPECT_GT(damaged, 100U);
+}
+
+}  // namespace
+}  // namespace kvbm::test

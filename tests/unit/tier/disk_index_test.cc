@@ -1,0 +1,80 @@
+#include "tier/disk/disk_index.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/random.h"
+
+namespace kvbm::tier::disk {
+namespace {
+
+Identity random_identity(Random& random) {
+  Identity id;
+  random.fill(std::as_writable_bytes(std::span(id.key.bytes)));
+  id.family = static_cast<FamilyId>(random.below(3));
+  return id;
+}
+
+TEST(DiskIndex, takes_at_most_48_bytes_a_record_from_500000_on) {
+  DiskIndex index(UINT64_MAX);
+  SeededRandom random(1);
+  for (uint64_t n = 1; n <= 700'000; ++n) {
+    const uint32_t e = index.insert(random_identity(random));
+    ASSERT_NE(e, DiskIndex::kNone);
+    index.at(e).location = 1;
+    if (n < 500'000 || n % 5'000 != 0) continue;
+    ASSERT_LE(static_cast<double>(index.bytes()) / static_cast<double>(n), 48.0) << n;
+  }
+}
+
+TEST(DiskIndex, agrees_with_a_map_under_random_inserts_and_erases) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    DiskIndex index(UINT64_MAX);
+    SeededRandom random(seed);
+    std::map<Identity, uint32_t> model;
+    std::vector<Identity> known;
+    for (int step = 0; step < 60'000; ++step) {
+      if (known.size() < 100 || random.below(100) < 52) {
+        const Identity id = random_identity(random);
+        const uint32_t e = index.insert(id);
+        index.at(e).location = 1;
+        model[id] = e;
+        known.push_back(id);
+      } else {
+        const size_t at = random.below(known.size());
+        index.erase(model.at(known[at]));
+        model.erase(known[at]);
+        ASSERT_EQ(index.find(known[at]), DiskIndex::kNone);
+        known[at] = known.back();
+        known.pop_back();
+      }
+    }
+    ASSERT_EQ(index.size(), model.size());
+    for (const auto& [id, e] : model) ASSERT_EQ(index.find(id), e) << "seed " << seed;
+  }
+}
+
+TEST(DiskIndex, refuses_more_than_its_memory_allows) {
+  DiskIndex index(48 * 1000);
+  SeededRandom random(3);
+  for (int i = 0; i < 1000; ++i) ASSERT_NE(index.insert(random_identity(random)), DiskIndex::kNone);
+  EXPECT_EQ(index.insert(random_identity(random)), DiskIndex::kNone);
+}
+
+TEST(DiskIndex, counts_the_children_of_a_parent) {
+  DiskIndex index(UINT64_MAX);
+  SeededRandom random(4);
+  const Identity parent = random_identity(random);
+  const uint32_t p = index.insert(parent);
+  Identity child = random_identity(random);
+  child.family = parent.family;
+  const uint32_t c = index.insert(child);
+  index.link(c, parent);
+  EXPECT_EQ(index.at(p).children, 1);
+  index.erase(c);
+  EXPECT_EQ(index.at(p).children, 0);
+}
+
+}  // namespace
+}  // namespace kvbm::tier::disk

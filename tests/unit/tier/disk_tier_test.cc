@@ -1,0 +1,267 @@
+#include "tier/disk/disk_tier.h"
+
+#include "support/disk_world.h"
+#include "tier/disk/segment_format.h"
+#include "tier/disk/superblock.h"
+
+namespace kvbm::test {
+namespace {
+
+TEST(DiskTier, gives_back_what_was_put) {
+  DiskWorld w(1);
+  ASSERT_TRUE(w.open().ok());
+  for (const uint64_t bytes : {0, 1, 4096, 5000, 65536, 100000, 200000}) {
+    ASSERT_EQ(w.put_now(bytes + 1, bytes), Code::ok) << bytes;
+    const auto got = w.get_now(bytes + 1, bytes);
+    EXPECT_EQ(got.code, Code::ok) << bytes;
+    EXPECT_TRUE(got.right) << bytes;
+  }
+  EXPECT_EQ(w.get_now(99, 4096).code, Code::miss);
+  EXPECT_EQ(w.tier->stats().records, 7U);
+}
+
+TEST(DiskTier, puts_a_known_identity_without_writing_it) {
+  DiskWorld w(2);
+  ASSERT_TRUE(w.open().ok());
+  ASSERT_EQ(w.put_now(1, 4096), Code::ok);
+  const uint64_t writes = w.disk.count(SimDisk::Op::write);
+  EXPECT_EQ(w.put_now(1, 4096), Code::ok);
+  EXPECT_EQ(w.disk.count(SimDisk::Op::write), writes);
+}
+
+TEST(DiskTier, reads_and_checks_only_the_part_wanted) {
+  DiskWorld w(3);
+  ASSERT_TRUE(w.open().ok());
+  ASSERT_EQ(w.put_now(1, 200000), Code::ok);
+  const TestRecord want(1, 200000, family_of(1));
+  const tier::disk::AlignedBuffer head(8192);
+  const tier::disk::AlignedBuffer payload(200000);
+  std::memset(payload.data(), 0x5A, payload.size());
+  auto batch = std::make_unique<tier::GetBatch>();
+  tier::GetItem item;
+  item.id = w.id(1);
+  item.head = head.span();
+  item.payload = payload.span();
+  item.payload_offset = 65536;
+  item.payload_wanted = 65536;
+  batch->items.push_back(item);
+  Code code = Code::internal;
+  batch->done = [&](tier::GetBatch& b) { code = b.status[0]; };
+  w.tier->get(std::move(batch));
+  w.sim.run_until([&] { return code != Code::internal; });
+  EXPECT_EQ(code, Code::ok);
+  EXPECT_EQ(std::memcmp(payload.data() + 65536, want.memory.data() + 65536, 65536), 0);
+  EXPECT_EQ(payload.data()[0], std::byte{0x5A});
+  EXPECT_EQ(payload.data()[131072], std::byte{0x5A});
+}
+
+TEST(DiskTier, stores_a_payload_that_is_not_aligned) {
+  DiskWorld w(4);
+  ASSERT_TRUE(w.open().ok());
+  const TestRecord record(1, 9000, family_of(1));
+  std::vector<std::byte> memory(9001);
+  std::byte* const odd = memory.data() + (reinterpret_cast<uintptr_t>(memory.data()) % 2 == 0 ? 1 : 0);
+  std::memcpy(odd, record.memory.data(), 9000);
+  auto batch = std::make_unique<tier::PutBatch>();
+  tier::PutItem item;
+  item.id = w.id(1);
+  item.head = record.head;
+  item.payload = ConstBytes(odd, 9000);
+  batch->items.push_back(item);
+  Code code = Code::internal;
+  batch->done = [&](tier::PutBatch& b) { code = b.status[0]; };
+  w.tier->put(std::move(batch));
+  w.sim.run_until([&] { return code != Code::internal; });
+  EXPECT_EQ(code, Code::ok);
+  EXPECT_TRUE(w.get_now(1, 9000).right);
+}
+
+TEST(DiskTier, finds_everything_after_a_clean_shutdown) {
+  DiskWorld w(5);
+  ASSERT_TRUE(w.open().ok());
+  for (uint64_t n = 1; n <= 60; ++n) ASSERT_EQ(w.put_now(n, 8192), Code::ok);
+  ASSERT_TRUE(w.close());
+  ASSERT_TRUE(w.open().ok());
+  for (uint64_t n = 1; n <= 60; ++n) EXPECT_TRUE(w.get_now(n, 8192).right) << n;
+}
+
+TEST(DiskTier, keeps_the_files_within_its_capacity_and_evicts) {
+  DiskWorld w(6);
+  ASSERT_TRUE(w.open().ok());
+  for (uint64_t n = 1; n <= 1000; ++n) {
+    ASSERT_EQ(w.put_now(n, 8192), Code::ok) << n;
+    ASSERT_LE(w.disk.used(), w.options.capacity_bytes);
+  }
+  const auto stats = w.tier->stats();
+  EXPECT_GT(stats.evicted, 600U);
+  EXPECT_EQ(stats.evicted, w.removals.evictions);
+  EXPECT_LE(stats.used_bytes, w.options.capacity_bytes);
+  uint64_t held = 0;
+  for (uint64_t n = 1; n <= 1000; ++n) {
+    if (!w.present(n)) continue;
+    ++held;
+    EXPECT_TRUE(w.get_now(n, 8192).right);
+  }
+  EXPECT_EQ(held, stats.records);
+  EXPECT_GT(held, 100U);
+}
+
+TEST(DiskTier, carries_used_records_forward) {
+  DiskWorld w(7);
+  ASSERT_TRUE(w.open().ok());
+  ASSERT_EQ(w.put_now(1, 8192), Code::ok);
+  const Identity hot = w.id(1);
+  for (uint64_t n = 2; n <= 1000; ++n) {
+    ASSERT_EQ(w.put_now(n, 8192), Code::ok);
+    tier::Found found;
+    w.tier->find({&hot, 1}, {&found, 1}, true);
+    ASSERT_TRUE(found.present) << n;
+  }
+  EXPECT_TRUE(w.get_now(1, 8192).right);
+  EXPECT_GT(w.tier->stats().rewritten_bytes, 0U);
+}
+
+TEST(DiskTier, refuses_with_no_room_when_everything_is_pinned) {
+  DiskWorld w(8);
+  ASSERT_TRUE(w.open().ok());
+  Code code = Code::ok;
+  std::vector<uint64_t> pinned;
+  for (uint64_t n = 1; n <= 1000 && code == Code::ok; ++n) {
+    code = w.put_now(n, 8192);
+    if (code == Code::ok && w.tier->pin(w.id(n))) pinned.push_back(n);
+  }
+  EXPECT_EQ(code, Code::no_room);
+  for (const uint64_t n : pinned) EXPECT_TRUE(w.get_now(n, 8192).right) << n;
+  for (const uint64_t n : pinned) w.tier->unpin(w.id(n));
+  EXPECT_EQ(w.put_now(5000, 8192), Code::ok);
+}
+
+TEST(DiskTier, forgets_erased_records_and_families_across_a_crash) {
+  DiskWorld w(9);
+  ASSERT_TRUE(w.open().ok());
+  for (uint64_t n = 1; n <= 20; ++n) {
+    ASSERT_EQ(w.put_now(n, 4096, true, 1), Code::ok);
+    ASSERT_EQ(w.put_now(n, 4096, true, 2), Code::ok);
+  }
+  const Identity one = w.id(1, 2);
+  w.tier->erase({&one, 1});
+  EXPECT_FALSE(w.present(1, 2));
+  ASSERT_TRUE(w.tier->erase_family(w.id(1, 1).family).ok());
+  EXPECT_FALSE(w.present(2, 1));
+  ASSERT_EQ(w.put_now(7, 4096, true, 1), Code::ok);  // stored again afterwards: alive
+  w.power_cut();
+  ASSERT_TRUE(w.open().ok());
+  for (uint64_t n = 1; n <= 20; ++n) EXPECT_EQ(w.present(n, 1), n == 7) << n;
+  for (uint64_t n = 2; n <= 20; ++n) EXPECT_TRUE(w.get_now(n, 4096, 2).right) << n;
+}
+
+TEST(DiskTier, keeps_namespace_epochs_across_a_power_cut_and_refuses_older_ones) {
+  DiskWorld w(10);
+  ASSERT_TRUE(w.open().ok());
+  EXPECT_EQ(w.tier->epoch(namespace_of(3)).value(), 0U);
+  ASSERT_TRUE(w.tier->set_epoch(namespace_of(3), 5).ok());
+  w.power_cut();
+  ASSERT_TRUE(w.open().ok());
+  EXPECT_EQ(w.tier->epoch(namespace_of(3)).value(), 5U);
+  EXPECT_EQ(w.tier->set_epoch(namespace_of(3), 4).code(), Code::invalid_argument);
+}
+
+TEST(DiskTier, completes_as_deadline_what_is_still_queued_then) {
+  DiskWorld w(11);
+  w.options.write_bytes_per_s = 100'000;
+  ASSERT_TRUE(w.open().ok());
+  ASSERT_EQ(w.put_now(1, 200000), Code::ok);  // leaves the cap in debt for two seconds
+  const TestRecord record(2, 8192, family_of(1));
+  auto batch = std::make_unique<tier::PutBatch>();
+  tier::PutItem item;
+  item.id = w.id(2);
+  item.head = record.head;
+  item.payload = record.payload();
+  batch->items.push_back(item);
+  batch->deadline_ns = w.sim.clock().now_ns() + 1'000'000;
+  Code code = Code::internal;
+  batch->done = [&](tier::PutBatch& b) { code = b.status[0]; };
+  w.tier->put(std::move(batch));
+  w.sim.run_until([&] { return code != Code::internal; });
+  EXPECT_EQ(code, Code::deadline);
+  EXPECT_FALSE(w.present(2));
+}
+
+TEST(DiskTier, refuses_a_capacity_below_three_segments) {
+  DiskWorld w(12, 1 << 20, 512 << 10);
+  const Status s = w.open();
+  EXPECT_EQ(s.code(), Code::bad_config);
+  EXPECT_NE(s.message().find("too small"), std::string::npos);
+}
+
+TEST(DiskTier, refuses_a_record_larger_than_a_segment) {
+  DiskWorld w(13);
+  ASSERT_TRUE(w.open().ok());
+  EXPECT_EQ(w.put_now(1, 300 << 10), Code::no_room);
+}
+
+TEST(DiskTier, refuses_a_directory_with_foreign_files_and_leaves_it_alone) {
+  DiskWorld w(14);
+  {
+    auto dir = w.disk.open_directory("/tier", true);
+    ASSERT_TRUE(dir.value()->open("thesis.txt", OpenMode::create, false).ok());
+  }
+  const Status s = w.open();
+  EXPECT_EQ(s.code(), Code::exists);
+  EXPECT_NE(s.message().find("thesis.txt"), std::string::npos);
+  EXPECT_EQ(w.disk.open_directory("/tier", false).value()->list().value(), std::vector<std::string>{"thesis.txt"});
+}
+
+TEST(DiskTier, refuses_a_second_opener) {
+  DiskWorld w(15);
+  ASSERT_TRUE(w.open().ok());
+  auto second = tier::disk::DiskTier::open(w.options, w.disk, w.sim, w.families, w.sim.random(), nullptr, 2);
+  EXPECT_EQ(second.status().code(), Code::in_use);
+}
+
+TEST(DiskTier, refuses_a_newer_format) {
+  DiskWorld w(16);
+  ASSERT_TRUE(w.open().ok());
+  w.crash();
+  {
+    auto dir = w.disk.open_directory("/tier", false);
+    auto file = dir.value()->open("superblock", OpenMode::read_write, false);
+    auto newest = tier::disk::read_superblock(*file.value());
+    ASSERT_TRUE(newest.ok());
+    std::vector<std::byte> slot(tier::disk::kSuperblockSlotBytes);
+    ASSERT_TRUE(tier::disk::encode_superblock(newest.value(), slot).ok());
+    store_le<uint32_t>(slot.data() + 4, 99);
+    const size_t fields = slot.size() - 8;
+    store_le<uint64_t>(slot.data() + fields,
+                       tier::disk::checksum(ConstBytes(slot).first(fields), tier::disk::kSuperblockMagic));
+    ASSERT_TRUE(file.value()->write_now(0, slot).ok());
+  }
+  EXPECT_EQ(w.open().code(), Code::newer_version);
+}
+
+TEST(DiskTier, disables_itself_when_the_disk_keeps_failing_and_answers_on) {
+  DiskWorld w(17);
+  ASSERT_TRUE(w.open().ok());
+  ASSERT_EQ(w.put_now(1, 4096), Code::ok);
+  w.disk.faults.write_error = 1;
+  Code code = Code::ok;
+  for (uint64_t n = 2; n < 60 && code != Code::tier_disabled; ++n) code = w.put_now(n, 4096);
+  EXPECT_EQ(code, Code::tier_disabled);
+  EXPECT_EQ(w.removals.disables, 1U);
+  EXPECT_EQ(w.get_now(1, 4096).code, Code::tier_disabled);
+  EXPECT_TRUE(w.close());
+}
+
+TEST(DiskTier, removes_extra_segments_when_the_capacity_was_lowered) {
+  DiskWorld w(18);
+  ASSERT_TRUE(w.open().ok());
+  for (uint64_t n = 1; n <= 200; ++n) ASSERT_EQ(w.put_now(n, 8192), Code::ok);
+  ASSERT_TRUE(w.close());
+  w.options.capacity_bytes = 3 << 19;
+  ASSERT_TRUE(w.open().ok());
+  EXPECT_LE(w.disk.used(), w.options.capacity_bytes);
+  EXPECT_EQ(w.put_now(1000, 8192), Code::ok);
+}
+
+}  // namespace
+}  // namespace kvbm::test
