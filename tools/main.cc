@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "command/doctor.h"
 #include "command/registry.h"
 #include "command/shell.h"
 #include "command/size.h"
@@ -20,6 +21,7 @@ int main(int argc, char** argv) {
     root.require_subcommand(0, 1);
     command::Registry registry(root);
     command::add_size(registry);
+    command::add_doctor(registry);
     command::add_completion(registry);
     command::add_man(registry);
     try {

@@ -44,7 +44,7 @@ TEST(Command, bad_input_says_what_to_do_and_exits_2) {
   for (const char* arguments : {"", "siez", "size", "size --preset nothing", "size --config /nonexistent/config.json",
                                 "size --preset qwen3-8b --host 64G", "size --preset qwen3-8b --tokens 0",
                                 "size --preset qwen3-8b --bits 0", "size --preset qwen3-8b --bits many",
-                                "completion tcsh"}) {
+                                "completion tcsh", "doctor --dir /nonexistent"}) {
     const Ran ran = run(arguments);
     EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
     EXPECT_FALSE(ran.text.empty()) << arguments;
@@ -55,7 +55,7 @@ TEST(Command, bad_input_says_what_to_do_and_exits_2) {
 
 TEST(Command, help_version_completion_and_man_exit_0) {
   for (const char* arguments :
-       {"--help", "--version", "size --help", "size --list-presets", "completion bash", "completion zsh",
+       {"--help", "--version", "size --help", "doctor", "doctor --json", "size --list-presets", "completion bash", "completion zsh",
         "completion fish", "man"}) {
     const Ran ran = run(arguments);
     EXPECT_EQ(ran.exit_code, 0) << arguments << "\n" << ran.text;
