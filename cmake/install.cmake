@@ -1,1 +1,65 @@
-# What `cmake --install` and CPack give. Filled beside the targets that exist.
+# What `cmake --install` and CPack give: libkvbm.so, kvbm.h, kvbm.pc, the CMake package, the command
+# with its manual page and completions, and a .deb.
+include(CMakePackageConfigHelpers)
+
+if(TARGET kvbm_shared)
+  set(kvbm_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/kvbm")
+  install(TARGETS kvbm_shared EXPORT kvbmTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(EXPORT kvbmTargets NAMESPACE kvbm:: DESTINATION "${kvbm_package_dir}")
+  configure_package_config_file(cmake/kvbmConfig.cmake.in "${PROJECT_BINARY_DIR}/kvbmConfig.cmake"
+    INSTALL_DESTINATION "${kvbm_package_dir}")
+  # Before 1.0 a minor version may break the ABI, as the soname says.
+  write_basic_package_version_file("${PROJECT_BINARY_DIR}/kvbmConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+  install(FILES "${PROJECT_BINARY_DIR}/kvbmConfig.cmake" "${PROJECT_BINARY_DIR}/kvbmConfigVersion.cmake"
+    DESTINATION "${kvbm_package_dir}")
+  # The prefix may still change at install time (--prefix), so the file is made then.
+  install(CODE "
+    set(PROJECT_DESCRIPTION \"${PROJECT_DESCRIPTION}\")
+    set(PROJECT_VERSION \"${PROJECT_VERSION}\")
+    set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
+    set(CMAKE_INSTALL_INCLUDEDIR \"${CMAKE_INSTALL_INCLUDEDIR}\")
+    get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+    configure_file(\"${PROJECT_SOURCE_DIR}/pkgconfig/kvbm.pc.in\" \"${PROJECT_BINARY_DIR}/kvbm.pc\" @ONLY)")
+  install(FILES "${PROJECT_BINARY_DIR}/kvbm.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  install(FILES include/kvbm.h DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+
+# A sanitized command can be run at install time too, but there is no reason to package it.
+if(TARGET kvbm_command)
+  install(TARGETS kvbm_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(CODE "
+    execute_process(COMMAND \"$<TARGET_FILE:kvbm_command>\" man
+      OUTPUT_FILE \"${PROJECT_BINARY_DIR}/kvbm.1\" RESULT_VARIABLE failed)
+    foreach(shell bash zsh fish)
+      execute_process(COMMAND \"$<TARGET_FILE:kvbm_command>\" completion \${shell}
+        OUTPUT_FILE \"${PROJECT_BINARY_DIR}/kvbm.\${shell}\" RESULT_VARIABLE shell_failed)
+      if(shell_failed)
+        set(failed \${shell_failed})
+      endif()
+    endforeach()
+    if(failed)
+      message(FATAL_ERROR \"kvbm could not print its manual page or completions: \${failed}\")
+    endif()")
+  install(FILES "${PROJECT_BINARY_DIR}/kvbm.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+  install(FILES "${PROJECT_BINARY_DIR}/kvbm.bash" RENAME kvbm
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+  install(FILES "${PROJECT_BINARY_DIR}/kvbm.zsh" RENAME _kvbm
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions")
+  install(FILES "${PROJECT_BINARY_DIR}/kvbm.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+endif()
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME libkvbm)
+set(CPACK_PACKAGE_VERSION "${PROJECT_VERSION}")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGE_VENDOR "kvbm maintainers")
+set(CPACK_PACKAGE_CONTACT "kvbm maintainers <maintainers@kvbm.invalid>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)
+# The library needs glibc alone; 2.34 is the first with libpthread and libdl inside libc.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34)")
+include(CPack)

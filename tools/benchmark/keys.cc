@@ -1,4 +1,4 @@
-#include "bench/keys.h"
+#include "benchmark/keys.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,7 +7,7 @@
 
 #include "codec/key.h"
 
-namespace kvbm::bench {
+namespace kvbm::benchmark {
 namespace {
 
 constexpr int kRounds = 31;
@@ -51,4 +51,4 @@ std::vector<Row> bench_keys() {
   return {{"keys.block16", value, "ns", limit, "SHA-256 of the same number of bytes", limit / value}};
 }
 
-}  // namespace kvbm::bench
+}  // namespace kvbm::benchmark

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace kvbm::bench {
+namespace kvbm::benchmark {
 
 struct Row {
   std::string name;
@@ -16,4 +16,4 @@ struct Row {
   std::optional<double> ratio;
 };
 
-}  // namespace kvbm::bench
+}  // namespace kvbm::benchmark

@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "bench/row.h"
+#include "benchmark/row.h"
 
-namespace kvbm::bench {
+namespace kvbm::benchmark {
 
 // keys.block16: ns per 16-token block of a chain, against SHA-256 of as many bytes as a key's input has.
 std::vector<Row> bench_keys();
 
-}  // namespace kvbm::bench
+}  // namespace kvbm::benchmark

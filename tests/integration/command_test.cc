@@ -1,0 +1,69 @@
+// The kvbm command as a user runs it: output, messages and exit codes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace {
+
+struct Ran {
+  int exit_code = -1;
+  std::string text;  // stdout and stderr
+};
+
+Ran run(const std::string& arguments) {
+  Ran ran;
+  FILE* pipe = ::popen(("'" KVBM_COMMAND "' " + arguments + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return ran;
+  std::array<char, 4096> buffer{};
+  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ran.text.append(buffer.data(), n);
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
+  return ran;
+}
+
+bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+TEST(Command, size_of_a_preset_as_json) {
+  const Ran ran = run("size --preset llama-3.3-70b --tokens 100000 --json");
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_TRUE(contains(ran.text, "\"bytes_per_token\": 327680,")) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "\"total_bytes\": 32768000000,")) << ran.text;
+}
+
+TEST(Command, size_prints_both_units_and_the_formula) {
+  const Ran ran = run("size --preset qwen3-8b --tokens 100k --host 64GiB --context-table");
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_TRUE(contains(ran.text, "14.75 GB (13.73 GiB)")) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "2 * 8 * 128")) << ran.text;
+}
+
+TEST(Command, bad_input_says_what_to_do_and_exits_2) {
+  for (const char* arguments : {"", "siez", "size", "size --preset nothing", "size --config /nonexistent/config.json",
+                                "size --preset qwen3-8b --host 64G", "size --preset qwen3-8b --tokens 0",
+                                "size --preset qwen3-8b --bits 0", "size --preset qwen3-8b --bits many",
+                                "completion tcsh", "doctor --dir /nonexistent"}) {
+    const Ran ran = run(arguments);
+    EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
+    EXPECT_FALSE(ran.text.empty()) << arguments;
+  }
+  EXPECT_TRUE(contains(run("siez").text, "did you mean `size`?"));
+  EXPECT_TRUE(contains(run("size --preset nothing").text, "hint: "));
+}
+
+TEST(Command, help_version_completion_and_man_exit_0) {
+  for (const char* arguments :
+       {"--help", "--version", "size --help", "doctor", "doctor --json", "size --list-presets", "completion bash", "completion zsh",
+        "completion fish", "man"}) {
+    const Ran ran = run(arguments);
+    EXPECT_EQ(ran.exit_code, 0) << arguments << "\n" << ran.text;
+    EXPECT_FALSE(ran.text.empty()) << arguments;
+  }
+  EXPECT_TRUE(contains(run("completion bash").text, "--list-presets"));
+  EXPECT_TRUE(contains(run("man").text, ".SS kvbm size"));
+  EXPECT_FALSE(contains(run("--help").text, "manual page"));
+}
+
+}  // namespace

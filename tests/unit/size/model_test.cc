@@ -1,0 +1,120 @@
+#include "size/model.h"
+
+#include <gtest/gtest.h>
+
+namespace kvbm::size {
+namespace {
+
+Usage usage_of_preset(const char* name, uint64_t tokens) {
+  const Preset* preset = find_preset(name);
+  EXPECT_NE(preset, nullptr) << name;
+  const Result<Model> model = parse_model(preset->config);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  const Result<Usage> usage = usage_of(model.value(), tokens, 1, 16);
+  EXPECT_TRUE(usage.ok());
+  return usage.value();
+}
+
+std::string refusal_of(const char* config) {
+  const Result<Model> model = parse_model(config);
+  EXPECT_FALSE(model.ok()) << config;
+  return model.status().message();
+}
+
+TEST(Model, grouped_query_presets_have_the_published_bytes_per_token) {
+  EXPECT_EQ(usage_of_preset("llama-3.3-70b", 1).bytes_per_token, 327680U);
+  EXPECT_EQ(usage_of_preset("qwen3-8b", 1).bytes_per_token, 147456U);
+  EXPECT_EQ(usage_of_preset("llama-3.1-405b", 1).bytes_per_token, 516096U);
+  EXPECT_EQ(usage_of_preset("smollm2-135m", 1).bytes_per_token, 23040U);
+}
+
+TEST(Model, latent_attention_keeps_one_latent_and_one_rope_key) {
+  EXPECT_EQ(usage_of_preset("deepseek-v3", 1).bytes_per_token, 70272U);
+}
+
+TEST(Model, every_preset_parses) {
+  EXPECT_GE(presets().size(), 20U);
+  for (const Preset& preset : presets()) {
+    EXPECT_TRUE(parse_model(preset.config).ok()) << preset.name << parse_model(preset.config).status().message();
+  }
+}
+
+TEST(Model, sliding_window_layers_stop_growing_at_the_window) {
+  // gpt-oss-20b: 12 full and 12 sliding layers of 2 * 8 * 64 values.
+  const uint64_t layer = uint64_t{2} * 8 * 64 * 2;
+  EXPECT_EQ(usage_of_preset("gpt-oss-20b", 100).bytes_per_sequence, 24 * layer * 100);
+  const Usage long_one = usage_of_preset("gpt-oss-20b", 10000);
+  EXPECT_EQ(long_one.bytes_per_sequence, 12 * layer * 10000 + 12 * layer * 128);
+  EXPECT_EQ(long_one.bytes_per_token_past_window, 12 * layer);
+}
+
+TEST(Model, gemma_3_has_one_full_layer_in_six) {
+  const Usage usage = usage_of_preset("gemma-3-27b", 1);
+  EXPECT_EQ(usage.bytes_per_token_past_window, uint64_t{10} * 2 * 16 * 128 * 2);
+  EXPECT_EQ(usage.bytes_per_token, uint64_t{62} * 2 * 16 * 128 * 2);
+}
+
+TEST(Model, recurrent_layers_cost_a_constant_per_sequence) {
+  const Usage jamba = usage_of_preset("jamba-1.5-mini", 1000);
+  EXPECT_EQ(jamba.bytes_per_token, uint64_t{4} * 2 * 8 * 128 * 2);
+  EXPECT_EQ(jamba.state_bytes_per_sequence, uint64_t{28} * (8192 * 3 + 8192 * 16) * 2);
+  EXPECT_EQ(jamba.bytes_per_sequence, jamba.bytes_per_token * 1000 + jamba.state_bytes_per_sequence);
+  const Usage nemotron = usage_of_preset("nemotron-h-8b", 1);
+  EXPECT_EQ(nemotron.bytes_per_token, uint64_t{4} * 2 * 8 * 128 * 2);
+  EXPECT_EQ(nemotron.state_bytes_per_sequence, uint64_t{24} * ((8192 + 2048) * 3 + 128 * 64 * 128) * 2);
+  EXPECT_EQ(usage_of_preset("qwen3-next-80b-a3b", 1).bytes_per_token, uint64_t{12} * 2 * 2 * 256 * 2);
+}
+
+TEST(Model, layer_types_decide_over_everything_else) {
+  const Result<Model> model = parse_model(
+      R"({"num_hidden_layers":3,"num_attention_heads":4,"head_dim":8,"sliding_window":16,"model_type":"mistral",
+          "layer_types":["full_attention","sliding_attention","full_attention"]})");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(usage_of(model.value(), 1, 1, 16).value().bytes_per_token_past_window, uint64_t{2} * 2 * 4 * 8 * 2);
+}
+
+TEST(Model, fewer_bits_shrink_the_cache_in_proportion) {
+  const Result<Model> model = parse_model(find_preset("qwen3-8b")->config);
+  EXPECT_EQ(usage_of(model.value(), 1, 1, 8).value().bytes_per_token, 73728U);
+  EXPECT_EQ(usage_of(model.value(), 10, 3, 4).value().total_bytes, 36864U * 30);
+  EXPECT_FALSE(usage_of(model.value(), 1, 1, 0).ok());
+  EXPECT_FALSE(usage_of(model.value(), 1, 1, 65).ok());
+}
+
+TEST(Model, totals_that_overflow_are_refused) {
+  const Result<Model> model = parse_model(find_preset("qwen3-8b")->config);
+  EXPECT_FALSE(usage_of(model.value(), UINT64_MAX, 1, 16).ok());
+  EXPECT_FALSE(usage_of(model.value(), 1000000, UINT64_MAX / 1000000, 16).ok());
+}
+
+TEST(Model, longest_sequence_just_fits) {
+  const Result<Model> model = parse_model(find_preset("gpt-oss-20b")->config);
+  const uint64_t capacity = 1000000000;
+  const uint64_t tokens = longest_sequence(model.value(), capacity, 16).value();
+  EXPECT_LE(usage_of(model.value(), tokens, 1, 16).value().bytes_per_sequence, capacity);
+  EXPECT_GT(usage_of(model.value(), tokens + 1, 1, 16).value().bytes_per_sequence, capacity);
+}
+
+TEST(Model, bad_configs_are_refused_by_name) {
+  EXPECT_NE(refusal_of("{").find("not JSON"), std::string::npos);
+  EXPECT_NE(refusal_of("[]").find("not an object"), std::string::npos);
+  EXPECT_NE(refusal_of("{}").find("num_hidden_layers"), std::string::npos);
+  EXPECT_NE(refusal_of(R"({"num_hidden_layers":2,"num_attention_heads":4})").find("hidden_size"), std::string::npos);
+  EXPECT_NE(refusal_of(R"({"num_hidden_layers":0,"num_attention_heads":4,"head_dim":8})").find("no model has"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(R"({"num_hidden_layers":-2,"num_attention_heads":4,"head_dim":8})").find("whole number"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":99999999999})").find("head_dim"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(R"({"num_hidden_layers":2,"num_attention_heads":3,"hidden_size":100})").find("does not divide"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(R"({"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":3,"head_dim":8})")
+                .find("do not divide"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,"layer_types":["x","x"]})")
+                .find("not known"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvbm::size

@@ -1,0 +1,46 @@
+#include <gtest/gtest.h>
+
+#include "terminal/quantity.h"
+#include "terminal/table.h"
+
+namespace kvbm::terminal {
+namespace {
+
+TEST(Quantity, sizes_need_a_unit_that_says_which) {
+  EXPECT_EQ(parse_size("64GiB").value(), uint64_t{64} << 30);
+  EXPECT_EQ(parse_size("1.5 TB").value(), 1500000000000U);
+  EXPECT_EQ(parse_size("4096").value(), 4096U);
+  EXPECT_FALSE(parse_size("64G").ok());
+  EXPECT_FALSE(parse_size("").ok());
+  EXPECT_FALSE(parse_size("-1GB").ok());
+  EXPECT_FALSE(parse_size("1.2.3GB").ok());
+  EXPECT_FALSE(parse_size("99999999999999999999").ok());
+  EXPECT_FALSE(parse_size("20000000PiB").ok());
+}
+
+TEST(Quantity, counts_are_decimal) {
+  EXPECT_EQ(parse_count("3M").value(), 3000000U);
+  EXPECT_EQ(parse_counts("1k,2.5k").value(), (std::vector<uint64_t>{1000, 2500}));
+  EXPECT_FALSE(parse_counts("1k,,3k").ok());
+}
+
+TEST(Quantity, sizes_are_printed_in_both_units) {
+  EXPECT_EQ(format_size(32768000000.0), "32.77 GB (30.52 GiB)");
+  EXPECT_EQ(format_size(512), "512 B");
+  EXPECT_EQ(format_count(1234567), "1,234,567");
+  EXPECT_EQ(format_count(999), "999");
+}
+
+TEST(Table, aligns_columns_and_leaves_no_trailing_blanks) {
+  Table table({{"name"}, {"value", Align::right}, {"note"}});
+  table.add_row({"é", "7", ""});
+  table.add_row({"long name", "1,000", "x"});
+  EXPECT_EQ(table.render(),
+            "name       value  note\n"
+            "---------  -----  ----\n"
+            "é              7\n"
+            "long name  1,000  x\n");
+}
+
+}  // namespace
+}  // namespace kvbm::terminal

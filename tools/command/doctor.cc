@@ -1,0 +1,52 @@
+#include "command/doctor.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "doctor/finding.h"
+#include "terminal/table.h"
+
+namespace kvbm::command {
+
+namespace {
+
+int run(const std::string& dir, const Output& output) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(dir, error)) {
+    return fail(kBadInput, "--dir " + dir + " is not a directory", "give the directory that a disk tier would use");
+  }
+  doctor::Findings findings;
+  doctor::probe_cpu(findings);
+  doctor::probe_memory(findings);
+  doctor::probe_storage(dir, findings);
+  doctor::probe_devices(findings);
+  if (output.json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const auto& f : findings) {
+      list.push_back({{"area", f.area},
+                      {"name", f.name},
+                      {"state", doctor::state_name(f.state)},
+                      {"value", f.value},
+                      {"advice", f.advice}});
+    }
+    std::printf("%s\n", list.dump(2).c_str());
+    return kDone;
+  }
+  terminal::Table table({{"area"}, {"what"}, {"state"}, {"found"}, {"what follows"}});
+  for (const auto& f : findings) table.add_row({f.area, f.name, doctor::state_name(f.state), f.value, f.advice});
+  std::fputs(table.render().c_str(), stdout);
+  return kDone;
+}
+
+}  // namespace
+
+void add_doctor(Registry& registry) {
+  auto dir = std::make_shared<std::string>(".");
+  CLI::App& app = registry.add("doctor", "What this machine offers, and what follows from what it lacks",
+                               [dir](const Output& output) { return run(*dir, output); });
+  app.add_option("--dir", *dir, "Directory that a disk tier would use")->type_name("DIR");
+  app.footer("Example:\n  kvbm doctor --dir /mnt/nvme --json");
+}
+
+}  // namespace kvbm::command

@@ -1,0 +1,176 @@
+#include "command/shell.h"
+
+#include <cstdio>
+
+#include "kvbm.h"
+
+namespace kvbm::command {
+
+namespace {
+
+std::vector<const CLI::App*> visible(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* sub) { return !sub->get_group().empty(); });
+}
+
+std::vector<const CLI::Option*> named_options(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* o) { return !o->get_group().empty() && !o->get_lnames().empty(); });
+}
+
+// Every word that may follow `app`.
+std::string words_after(const CLI::App& app) {
+  std::string words;
+  for (const CLI::App* sub : visible(app)) words += sub->get_name() + " ";
+  for (const CLI::Option* option : named_options(app)) {
+    for (const std::string& name : option->get_lnames()) words += "--" + name + " ";
+  }
+  if (!words.empty()) words.pop_back();
+  return words;
+}
+
+std::string single_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+void bash_cases(const CLI::App& app, const std::string& path, std::string& out) {
+  out += "    " + single_quoted(path) + ") words=" + single_quoted(words_after(app)) + " ;;\n";
+  for (const CLI::App* sub : visible(app)) bash_cases(*sub, path + " " + sub->get_name(), out);
+}
+
+void subcommand_paths(const CLI::App& app, const std::string& path, std::string& out) {
+  for (const CLI::App* sub : visible(app)) {
+    const std::string longer = path + " " + sub->get_name();
+    out += (out.empty() ? "" : "|") + single_quoted(longer);
+    subcommand_paths(*sub, longer, out);
+  }
+}
+
+// What bash and zsh share: $path becomes the deepest subcommand typed so far, $words what may follow.
+std::string body(const CLI::App& root, const std::string& typed) {
+  std::string paths;
+  std::string cases;
+  subcommand_paths(root, "kvbm", paths);
+  bash_cases(root, "kvbm", cases);
+  return "  local path='kvbm' words='' word\n  for word in " + typed + "; do\n    case \"$path $word\" in\n      " + paths +
+         ") path=\"$path $word\" ;;\n    esac\n  done\n  case \"$path\" in\n" + cases + "  esac\n";
+}
+
+std::string bash_completion(const CLI::App& root) {
+  return "# bash completion of kvbm\n_kvbm() {\n" + body(root, "\"${COMP_WORDS[@]:1:COMP_CWORD-1}\"") +
+         "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\")\n}\n"
+         "complete -o default -F _kvbm kvbm\n";
+}
+
+std::string zsh_completion(const CLI::App& root) {
+  std::string text = body(root, "\"${(@)words_typed}\"");
+  const size_t at = text.find("path='kvbm' words=''");
+  text.replace(at, 20, "at='kvbm' next=''");
+  // zsh ties $path to $PATH and $words to the command line, so the shared names change.
+  for (const auto& [from, to] : {std::pair<std::string, std::string>{"$path", "$at"},
+                                 {" path=\"", " at=\""},
+                                 {" words='", " next='"}}) {
+    for (size_t p = text.find(from); p != std::string::npos; p = text.find(from, p + to.size())) {
+      text.replace(p, from.size(), to);
+    }
+  }
+  return "#compdef kvbm\n_kvbm() {\n  local -a words_typed=(\"${(@)words[2,CURRENT-1]}\")\n" + text +
+         "  compadd -- ${=next} || _files\n}\n"
+         "if [ \"$funcstack[1]\" = _kvbm ]; then _kvbm \"$@\"; else compdef _kvbm kvbm; fi\n";
+}
+
+void fish_lines(const CLI::App& app, const std::string& condition, std::string& out) {
+  for (const CLI::App* sub : visible(app)) {
+    out += "complete -c kvbm -f -n " + single_quoted(condition) + " -a " + sub->get_name() + " -d " +
+           single_quoted(sub->get_description()) + "\n";
+    fish_lines(*sub, "__fish_seen_subcommand_from " + sub->get_name(), out);
+  }
+  for (const CLI::Option* option : named_options(app)) {
+    for (const std::string& name : option->get_lnames()) {
+      out += "complete -c kvbm -n " + single_quoted(condition) + " -l " + name +
+             (option->get_items_expected_max() > 0 ? " -r" : "") + " -d " + single_quoted(option->get_description()) + "\n";
+    }
+  }
+}
+
+std::string fish_completion(const CLI::App& root) {
+  std::string out = "# fish completion of kvbm\n";
+  fish_lines(root, "__fish_use_subcommand", out);
+  return out;
+}
+
+// Text for roff: backslashes and dashes are literal, a line never starts a request.
+std::string roff(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if ((c == '.' || c == '\'') && (out.empty() || out.back() == '\n')) out += "\\&";
+    if (c == '\\') {
+      out += "\\e";
+    } else if (c == '-') {
+      out += "\\-";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+void man_options(const CLI::App& app, std::string& out) {
+  for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return !o->get_group().empty(); })) {
+    const bool positional = option->get_lnames().empty() && option->get_snames().empty();
+    out += ".TP\n\\fB" + roff(option->get_name(positional, true)) + "\\fR";
+    if (option->get_items_expected_max() > 0 && !positional) out += " \\fI" + roff(option->get_type_name()) + "\\fR";
+    out += "\n" + roff(option->get_description()) + "\n";
+  }
+}
+
+void man_commands(const CLI::App& app, const std::string& path, std::string& out) {
+  for (const CLI::App* sub : visible(app)) {
+    const std::string longer = path + " " + sub->get_name();
+    out += ".SS " + roff(longer) + "\n" + roff(sub->get_description()) + ".\n";
+    man_options(*sub, out);
+    if (!sub->get_footer().empty()) out += ".PP\n.nf\n" + roff(sub->get_footer()) + "\n.fi\n";
+    man_commands(*sub, longer, out);
+  }
+}
+
+std::string man_page(const CLI::App& root) {
+  const std::string version = std::to_string(KVBM_VERSION_MAJOR) + "." + std::to_string(KVBM_VERSION_MINOR) + "." +
+                              std::to_string(KVBM_VERSION_PATCH);
+  std::string out = ".TH KVBM 1 \"\" \"kvbm " + version + "\" \"User Commands\"\n.SH NAME\nkvbm \\- " +
+                    roff(root.get_description()) +
+                    "\n.SH SYNOPSIS\n.B kvbm\n\\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n.SH OPTIONS\n";
+  man_options(root, out);
+  out += ".SH COMMANDS\n";
+  man_commands(root, "kvbm", out);
+  out +=
+      ".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe work failed\n.TP\n2\nbad usage or input; the message says what to do\n";
+  return out;
+}
+
+}  // namespace
+
+void add_completion(Registry& registry) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App& root = registry.root();
+  CLI::App& app = registry.add("completion", "Print the completion script of a shell", [shell, &root](const Output&) {
+    const std::string text = *shell == "bash"  ? bash_completion(root)
+                             : *shell == "zsh" ? zsh_completion(root)
+                                               : fish_completion(root);
+    std::fputs(text.c_str(), stdout);
+    return kDone;
+  });
+  app.add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  app.footer("Example:\n  kvbm completion bash > ~/.local/share/bash-completion/completions/kvbm");
+}
+
+void add_man(Registry& registry) {
+  CLI::App& root = registry.root();
+  CLI::App& app = registry.add("man", "Print the manual page as roff", [&root](const Output&) {
+    std::fputs(man_page(root).c_str(), stdout);
+    return kDone;
+  });
+  app.group("");
+}
+
+}  // namespace kvbm::command

@@ -1,0 +1,12 @@
+// `kvbm completion` and the hidden `kvbm man`: shell completion and the manual page, both generated
+// from the command's own option tree so that they cannot fall behind it.
+#pragma once
+
+#include "command/registry.h"
+
+namespace kvbm::command {
+
+void add_completion(Registry& registry);
+void add_man(Registry& registry);
+
+}  // namespace kvbm::command

@@ -1,0 +1,32 @@
+// What `kvbm doctor` finds: each thing the library can use, whether it is here, and what follows.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kvbm::doctor {
+
+enum class State { ok, limited, absent };
+
+struct Finding {
+  std::string area;  // "cpu", "memory", "storage", "devices"
+  std::string name;
+  State state = State::ok;
+  std::string value;
+  std::string advice;  // consequence and remedy; empty when all is well
+};
+
+using Findings = std::vector<Finding>;
+
+const char* state_name(State state) noexcept;
+void probe_cpu(Findings& out);
+void probe_memory(Findings& out);
+// Opens an unlinked temporary file in `dir`, and a ring of io_uring; leaves nothing behind.
+void probe_storage(const std::string& dir, Findings& out);
+// Loads UCX and CUDA where they are installed; the process keeps its own signal dispositions.
+void probe_devices(Findings& out);
+
+// The first line of a file of /proc or /sys; "" when it cannot be read.
+std::string first_line(const std::string& path);
+
+}  // namespace kvbm::doctor

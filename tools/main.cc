@@ -1,0 +1,36 @@
+// The `kvbm` command. A subcommand is one file in command/ and one line here.
+#include <cstdio>
+#include <exception>
+
+#include "command/doctor.h"
+#include "command/registry.h"
+#include "command/shell.h"
+#include "command/size.h"
+#include "kvbm.h"
+
+#define KVBM_TEXT_OF(x) #x
+#define KVBM_TEXT(x) KVBM_TEXT_OF(x)
+
+int main(int argc, char** argv) {
+  namespace command = kvbm::command;
+  try {
+    CLI::App root("KV-cache blocks of LLM engines in host memory and on disk: sizes, replays, checks", "kvbm");
+    root.set_version_flag("--version", "kvbm " KVBM_TEXT(KVBM_VERSION_MAJOR) "." KVBM_TEXT(
+                                           KVBM_VERSION_MINOR) "." KVBM_TEXT(KVBM_VERSION_PATCH));
+    root.footer("`kvbm COMMAND --help` shows options and examples. Exit codes: 0 done, 1 failed, 2 bad input.");
+    root.require_subcommand(0, 1);
+    command::Registry registry(root);
+    command::add_size(registry);
+    command::add_doctor(registry);
+    command::add_completion(registry);
+    command::add_man(registry);
+    try {
+      root.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return command::report_parse_error(root, error);
+    }
+    return registry.run_chosen();
+  } catch (const std::exception& error) {
+    return command::fail(command::kFailed, error.what(), "this is a fault in kvbm; please report the command line");
+  }
+}

@@ -1,0 +1,30 @@
+// Quantities as people type and read them. A size that was typed must say its unit, and a size that
+// is printed names both, because GB (10^9) and GiB (2^30) differ by 7 % and tera by 10 %.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace kvbm::terminal {
+
+// "64GiB", "1.5 TB", "512MiB", "4096" (bytes). A bare K, M, G or T is refused: it does not say which.
+Result<uint64_t> parse_size(std::string_view text);
+// "100000", "100k", "3M", "1.5G": decimal multiples, for tokens and blocks.
+Result<uint64_t> parse_count(std::string_view text);
+// "1k,3k,10k"
+Result<std::vector<uint64_t>> parse_counts(std::string_view text);
+
+// "32.77 GB (30.52 GiB)"; below 1000 bytes "512 B".
+std::string format_size(double bytes);
+// "30.52 GiB"
+std::string format_binary_size(double bytes);
+// "100,000"
+std::string format_count(uint64_t count);
+// "1.2 s", "3 min 04 s", "2 h 10 min"
+std::string format_duration(double seconds);
+
+}  // namespace kvbm::terminal

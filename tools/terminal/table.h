@@ -1,0 +1,37 @@
+// Aligned text tables. Width is counted in code points, so UTF-8 words line up; a column of wide
+// (east Asian) characters would not.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvbm::terminal {
+
+enum class Align { left, right };
+
+class Table {
+ public:
+  struct Column {
+    std::string title;
+    Align align = Align::left;
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // Missing cells are empty, surplus ones are dropped.
+  void add_row(std::vector<std::string> cells);
+  // Title line, rule, rows; no trailing blanks; every line ends with a newline.
+  [[nodiscard]] std::string render() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Code points of a UTF-8 text.
+size_t display_width(std::string_view text);
+// Whether the environment's locale (LC_ALL, LC_CTYPE, LANG in that order) names UTF-8.
+bool locale_is_utf8();
+
+}  // namespace kvbm::terminal
