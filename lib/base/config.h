@@ -23,8 +23,8 @@ struct OptionRow {
   std::string doc;
   uint64_t min = 0;
   uint64_t max = INT64_MAX;
-  std::vector<std::string> choices;   // choice
-  std::vector<OptionRow> entry;       // table_list: the schema of one entry
+  std::vector<std::string> choices = {};   // choice
+  std::vector<OptionRow> entry = {};       // table_list: the schema of one entry
 };
 
 struct OptionValue {

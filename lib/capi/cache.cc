@@ -114,7 +114,7 @@ kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
 
 void kvbm_cache_release(kvbm_cache_t* cache) {
   if (cache == nullptr) return;
-  if (cache->tenancy->context->fork.same_process()) cache->gate->wait_idle();
+  if (!cache->tenancy->context->fork.forked()) cache->gate->wait_idle();
   delete cache;
 }
 

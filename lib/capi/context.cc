@@ -1,12 +1,113 @@
+#include <cstdio>
+#include <cstdlib>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/config.h"
 #include "base/os_file.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "manager/options.h"
+
+extern char** environ;
 
 using kvbm::Code;
+using kvbm::NamedText;
+using kvbm::Result;
+using kvbm::Status;
+using kvbm::capi::Context;
 using kvbm::capi::fail;
 using kvbm::capi::guarded;
+
+namespace {
+
+// A configuration file larger than this is not one.
+constexpr size_t kMaxConfigBytes = 1 << 20;
+
+Result<std::string> read_text(const char* path) {
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path, "re"), &std::fclose);
+  if (file == nullptr) return Status(Code::bad_config, "the configuration file cannot be opened", path);
+  std::string text;
+  char page[4096];
+  size_t n = 0;
+  while ((n = std::fread(page, 1, sizeof page, file.get())) != 0) {
+    text.append(page, n);
+    if (text.size() > kMaxConfigBytes) return Status(Code::bad_config, "the configuration file is larger than 1 MiB", path);
+  }
+  if (std::ferror(file.get()) != 0) return Status(Code::bad_config, "the configuration file cannot be read", path);
+  return text;
+}
+
+std::vector<NamedText> environment() {
+  std::vector<NamedText> out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    if (text.rfind("KVBM_", 0) == 0 && equals != std::string::npos) {
+      out.push_back({text.substr(0, equals), text.substr(equals + 1)});
+    }
+  }
+  return out;
+}
+
+// Defaults, file, environment, settings.
+Result<kvbm::OptionSet> resolve(const kvbm_context_options_t& given) {
+  kvbm::ConfigSources sources;
+  const char* path = given.config_file != nullptr ? given.config_file : std::getenv("KVBM_CONFIG");
+  std::string text;
+  if (path != nullptr && *path != '\0') {
+    auto read = read_text(path);
+    if (!read.ok()) return read.status();
+    text = std::move(read).value();
+    sources.file_name = path;
+    sources.file_text = text;
+  }
+  const std::vector<NamedText> variables = environment();
+  std::vector<NamedText> settings;
+  for (size_t i = 0; i < given.n_settings; ++i) {
+    if (given.settings[i].key == nullptr || given.settings[i].value == nullptr) {
+      return Status(Code::invalid_argument, "a setting has a NULL key or value");
+    }
+    settings.push_back({given.settings[i].key, given.settings[i].value});
+  }
+  if (given.threads != 0) settings.push_back({"threads", std::to_string(given.threads)});
+  sources.environment = variables;
+  sources.ignored_environment = {"KVBM_CONFIG"};
+  sources.options = settings;
+  return kvbm::resolve_config(kvbm::manager::option_schema(), sources);
+}
+
+// Gives a message of the core to the caller's callback as one line.
+void deliver(void* user, const kvbm::LogMessage& message) {
+  const auto* context = static_cast<const Context*>(user);
+  std::string text(message.text);
+  for (size_t i = 0; i < message.n_fields; ++i) {
+    text += ' ';
+    text.append(message.fields[i].key).append("=").append(message.fields[i].value);
+  }
+  const std::string component(message.component);
+  context->log_callback(context->log_user, static_cast<int32_t>(message.level) + 1, component.c_str(), text.c_str());
+}
+
+Status start(Context& context) {
+  const auto& values = context.config.values;
+  auto executor = kvbm::ThreadExecutor::create("core", static_cast<uint32_t>(values.at("threads").number));
+  if (!executor.ok()) return executor.status();
+  context.executor = std::move(executor).value();
+  kvbm::OsFileOptions io;
+  const std::string& engine = values.at("io.engine").text;
+  io.engine = engine == "uring"   ? kvbm::IoEngineChoice::uring
+              : engine == "pread" ? kvbm::IoEngineChoice::pread
+                                  : kvbm::IoEngineChoice::automatic;
+  io.pread_threads = static_cast<uint32_t>(values.at("io.threads").number);
+  auto files = kvbm::make_os_file_system(*context.executor, io);
+  if (!files.ok()) return files.status();
+  context.files = std::move(files).value();
+  return {};
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -20,18 +121,42 @@ kvbm_status_t kvbm_context_create(const kvbm_context_options_t* options, kvbm_co
     if (out_context == nullptr) return fail(err, Code::invalid_argument, "out_context is NULL");
     kvbm_context_options_t given{};
     if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
-    auto core = std::make_shared<kvbm::capi::Context>();
-    auto executor = kvbm::ThreadExecutor::create("core", given.threads == 0 ? 2 : given.threads);
-    if (!executor.ok()) return fail(err, executor.status());
-    core->executor = std::move(executor).value();
-    auto files = kvbm::make_os_file_system(*core->executor, {});
-    if (!files.ok()) return fail(err, files.status());
-    core->files = std::move(files).value();
+    if (given.settings == nullptr && given.n_settings != 0) return fail(err, Code::invalid_argument, "settings is NULL");
+    if (given.log_level < KVBM_LOG_OFF || given.log_level > KVBM_LOG_DEBUG) {
+      return fail(err, Code::invalid_argument, "log_level is not a KVBM_LOG_* value");
+    }
+    auto core = std::make_shared<Context>();
+    auto config = resolve(given);
+    if (!config.ok()) return fail(err, config.status());
+    core->config = std::move(config).value();
+    core->log_callback = given.log;
+    core->log_user = given.log_user;
+    if (given.log != nullptr) {
+      const int32_t level = given.log_level == KVBM_LOG_OFF ? KVBM_LOG_WARNING : given.log_level;
+      core->log.set_sink(&deliver, core.get(), static_cast<kvbm::LogLevel>(level - 1));
+    }
+    const Status started = start(*core);
+    if (!started.ok()) return fail(err, started);
     *out_context = new kvbm_context{std::move(core)};
     return kvbm::capi::done(err);
   });
 }
 
 void kvbm_context_release(kvbm_context_t* context) { delete context; }
+
+kvbm_status_t kvbm_context_config(const kvbm_context_t* context, char* out, size_t capacity, size_t* out_needed) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (context == nullptr) return KVBM_ERR_INVALID;
+    const std::string text = kvbm::print_config(kvbm::manager::option_schema(), context->core->config);
+    return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);
+  });
+}
+
+kvbm_status_t kvbm_config_reference(char* out, size_t capacity, size_t* out_needed) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    const std::string text = kvbm::document_config(kvbm::manager::option_schema());
+    return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);
+  });
+}
 
 }  // extern "C"

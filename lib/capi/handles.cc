@@ -86,7 +86,7 @@ struct Waiter {
 }  // namespace
 
 Tenancy::~Tenancy() {
-  if (manager == nullptr || !context->fork.same_process()) {
+  if (manager == nullptr || context->fork.forked()) {
     // In a forked child threads and rings are the parent's: nothing can be closed here.
     if (manager != nullptr) new std::shared_ptr<manager::Manager>(std::move(manager));
     return;
@@ -143,7 +143,7 @@ manager::Part to_part(const kvbm_part_t* part) noexcept {
 }
 
 kvbm_status_t check_process(const Context& context, kvbm_error_t* err) noexcept {
-  if (context.fork.same_process()) return KVBM_OK;
+  if (!context.fork.forked()) return KVBM_OK;
   return fail(err, Code::forked, "called in a forked child; create a context of its own after fork");
 }
 

@@ -41,8 +41,10 @@ class Gate {
 };
 
 struct Context {
-  Config config;
+  OptionSet config;
   Log log;
+  kvbm_log_fn log_callback = nullptr;
+  void* log_user = nullptr;
   SystemRandom random;
   ForkGuard fork;
   // Destroyed after the executor, whose last tasks may still close files.

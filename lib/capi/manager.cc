@@ -47,9 +47,9 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
 
 Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Options& options) {
   if (given.flags != 0) return {Code::unsupported, "kvbm_manager_options_t.flags must be zero"};
-  if (given.block_bytes != 0) options.block_bytes = given.block_bytes;
-  if (given.host_capacity_bytes != 0) options.host_capacity_bytes = given.host_capacity_bytes;
-  if (given.host_file != nullptr) options.host_file = given.host_file;
+  if (given.block_bytes != 0) options.host.block_bytes = given.block_bytes;
+  if (given.host_capacity_bytes != 0) options.host.capacity_bytes = given.host_capacity_bytes;
+  if (given.host_file != nullptr) options.host.file = given.host_file;
   if (given.policy != nullptr) options.policy = given.policy;
   if (given.policy_table != nullptr) {
     if (!kvbm::capi::policy_table_complete(*given.policy_table)) {

@@ -40,13 +40,7 @@ Result<std::shared_ptr<Manager>> Manager::create(const Environment& environment,
 }
 
 Status Manager::open_host() {
-  tier::HostOptions host;
-  host.capacity_bytes = options_.host_capacity_bytes;
-  host.block_bytes = options_.block_bytes;
-  host.file = options_.host_file;
-  host.huge_pages = options_.huge_pages;
-  host.touch = options_.touch;
-  auto arena = tier::HostArena::create(host);
+  auto arena = tier::HostArena::create(options_.host);
   if (!arena.ok()) return arena.status();
   arena_ = std::move(arena).value();
 
@@ -185,7 +179,7 @@ Status Manager::invalidate(Namespace& ns) {
     table_->erase_family(family);
     for (auto& tier : tiers_) {
       const Status erased = tier->erase_family(family);
-      if (!erased.ok()) env_.log->warning("manager", "an old epoch's records stay until they are evicted");
+      if (!erased.ok()) env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
     }
   }
   events_.publish(copy::EventKind::cleared, 0);
@@ -283,7 +277,7 @@ void Manager::quarantine(SlotId slot) {
   add(counters_.tiers[0].damaged, 1);
   table_->erase(id.family, {&id.key, 1});
   events_.publish(copy::EventKind::removed, 0, {&id, 1});
-  env_.log->error("manager", "a host block failed verification and was dropped");
+  env_.log->write(LogLevel::error, "manager", "a host block failed verification and was dropped");
 }
 
 void Manager::used(std::span<const SlotId> slots) {
@@ -368,7 +362,7 @@ void Manager::removed(TierIndex tier, std::span<const Identity> ids, bool damage
 
 void Manager::disabled(TierIndex tier, const Status& why) {
   disabled_.fetch_or(1U << tier, std::memory_order_relaxed);
-  env_.log->error("tier", why.message());
+  env_.log->write(LogLevel::error, "tier", why.message());
   events_.publish(copy::EventKind::disabled, tier);
 }
 

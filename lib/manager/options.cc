@@ -1,4 +1,97 @@
 #include "manager/options.h"
+
+#include <utility>
+
 namespace kvbm::manager {
-Result<Options> options_from(const Config&) { Options o; o.block_bytes = 65536; o.host_capacity_bytes = 256 << 20; return o; }
+
+namespace {
+
+constexpr uint64_t kMaxBytes = 1ULL << 50;
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const std::string_view name : policy::eviction_policy_names()) names.emplace_back(name);
+  return names;
 }
+
+std::vector<OptionRow> tier_rows() {
+  std::vector<OptionRow> rows;
+  rows.push_back({"path", OptionType::string, "", "Directory of the disk tier; made with mode 0700 if missing."});
+  rows.push_back({"capacity", OptionType::bytes, "1GiB", "Hard cap of everything in the directory.", 1 << 20, kMaxBytes});
+  rows.push_back({"admission", OptionType::choice, "all",
+                  "Which host blocks come here: all as they are stored, on eviction from the host, after n uses, or by "
+                  "frequency with decay.",
+                  0, 0, {"all", "on_eviction", "after_uses", "frequency"}});
+  rows.push_back({"admission_uses", OptionType::count, "2", "Uses for after_uses; threshold for frequency.", 1, 65535});
+  rows.push_back({"write_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of offload; 0 = none.", 0, kMaxBytes});
+  rows.push_back({"read_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of onboard; 0 = none.", 0, kMaxBytes});
+  return rows;
+}
+
+std::vector<OptionRow> make_schema() {
+  std::vector<OptionRow> rows;
+  rows.push_back({"threads", OptionType::count, "2", "Worker threads of a context.", 1, 256});
+  rows.push_back({"io.engine", OptionType::choice, "automatic",
+                  "How files are read and written: io_uring, pread/pwrite on threads, or the first that works.",
+                  0, 0, {"automatic", "uring", "pread"}});
+  rows.push_back({"io.threads", OptionType::count, "4", "Threads of the pread engine.", 1, 256});
+  rows.push_back({"host.capacity", OptionType::bytes, "256MiB", "Host memory for blocks, their heads included.", 4096,
+                  kMaxBytes});
+  rows.push_back({"host.block_bytes", OptionType::bytes, "64KiB", "Largest payload of one block.", 1, 1ULL << 31});
+  rows.push_back({"host.policy", OptionType::choice, std::string(policy::kDefaultPolicy),
+                  "Which block goes when room is needed.", 0, 0, policy_names()});
+  rows.push_back({"host.file", OptionType::string, "",
+                  "Keep host blocks in this file of a tmpfs or hugetlbfs, to find them again after a restart."});
+  rows.push_back({"host.huge_pages", OptionType::boolean, "true", "Use huge pages where the system gives them."});
+  rows.push_back({"host.interleave", OptionType::boolean, "false", "Spread host memory over all NUMA nodes."});
+  rows.push_back({"host.touch_threads", OptionType::count, "0",
+                  "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
+  OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
+  tiers.entry = tier_rows();
+  rows.push_back(std::move(tiers));
+  return rows;
+}
+
+policy::AdmissionKind admission_named(const std::string& name) {
+  if (name == "on_eviction") return policy::AdmissionKind::on_eviction;
+  if (name == "after_uses") return policy::AdmissionKind::after_uses;
+  if (name == "frequency") return policy::AdmissionKind::frequency;
+  return policy::AdmissionKind::all;
+}
+
+}  // namespace
+
+std::span<const OptionRow> option_schema() {
+  static const std::vector<OptionRow> rows = make_schema();
+  return rows;
+}
+
+Result<Options> options_from(const OptionSet& config) {
+  const auto& values = config.values;
+  Options out;
+  out.host.capacity_bytes = values.at("host.capacity").number;
+  out.host.block_bytes = values.at("host.block_bytes").number;
+  out.host.file = values.at("host.file").text;
+  out.host.huge_pages = values.at("host.huge_pages").number != 0;
+  out.host.interleave = values.at("host.interleave").number != 0;
+  out.host.touch_threads = static_cast<uint32_t>(values.at("host.touch_threads").number);
+  out.policy = values.at("host.policy").text;
+  const auto tiers = config.lists.find("tier");
+  if (tiers == config.lists.end()) return out;
+  for (const OptionSet& entry : tiers->second) {
+    TierOptions tier;
+    tier.path = entry.values.at("path").text;
+    if (tier.path.empty()) {
+      return Status(Code::bad_config, "a [[tier]] has no path", "say where its directory is: path = \"...\"");
+    }
+    tier.capacity_bytes = entry.values.at("capacity").number;
+    tier.write_bytes_per_s = entry.values.at("write_bytes_per_s").number;
+    tier.read_bytes_per_s = entry.values.at("read_bytes_per_s").number;
+    tier.admission = admission_named(entry.values.at("admission").text);
+    tier.admission_uses = static_cast<uint32_t>(entry.values.at("admission_uses").number);
+    out.tiers.push_back(std::move(tier));
+  }
+  return out;
+}
+
+}  // namespace kvbm::manager

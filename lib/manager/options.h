@@ -1,9 +1,10 @@
-// What a manager can be told, typed. From configuration by options.cc, from the C API by capi.
+// What a manager can be told, typed, and the schema of every option of the library.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "base/family_table.h"
 #include "block/block_table.h"
 #include "policy/admission.h"
+#include "tier/host/host_arena.h"
 #include "tier/tier.h"
 
 namespace kvbm::manager {
@@ -19,8 +21,8 @@ namespace kvbm::manager {
 using MakeTier = std::function<Result<std::unique_ptr<tier::Tier>>(TierIndex, FamilyTable&, tier::TierListener*)>;
 
 struct TierOptions {
-  std::string path;   // a disk's directory
-  MakeTier make;      // or another kind of tier
+  std::string path;  // a disk's directory
+  MakeTier make;     // or another kind of tier
   uint64_t capacity_bytes = 0;
   uint64_t write_bytes_per_s = 0;
   uint64_t read_bytes_per_s = 0;
@@ -29,19 +31,15 @@ struct TierOptions {
 };
 
 struct Options {
-  uint64_t block_bytes = 0;
-  uint64_t host_capacity_bytes = 0;
-  std::string host_file;
-  bool huge_pages = true;
-  bool touch = false;
+  tier::HostOptions host;
   std::string policy = std::string(policy::kDefaultPolicy);
   block::BlockTable::MakePolicy make_policy;  // empty: built-in policies by name
   std::vector<TierOptions> tiers;
 };
 
-// The schema of every option of the library, for configuration files, the environment and the docs.
-const ConfigSchema& option_schema();
+// Every option, for configuration files, the environment and the docs.
+std::span<const OptionRow> option_schema();
 // Manager options out of an effective configuration.
-Result<Options> options_from(const Config& config);
+Result<Options> options_from(const OptionSet& config);
 
 }  // namespace kvbm::manager

@@ -1,6 +1,7 @@
 #include "tier/host/host_arena.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/file.h"
 #include "codec/record.h"
@@ -46,12 +47,13 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
                       std::to_string(arena->slot_bytes()) + "; raise host.capacity or lower host.block_bytes");
   }
   arena->slots_ = static_cast<uint32_t>(slots);
-  MemoryOptions memory;
+  ArenaOptions memory;
   memory.bytes = kSuperBytes + slots * arena->slot_bytes();
   memory.file = options.file;
   memory.huge_pages = options.huge_pages;
-  memory.touch = options.touch;
-  auto mapped = MemoryArena::create(memory);
+  memory.interleave = options.interleave;
+  memory.touch_threads = options.touch_threads;
+  auto mapped = Arena::map(memory);
   if (!mapped.ok()) return mapped.status();
   arena->memory_ = std::move(mapped).value();
   std::byte* base = arena->memory_->data();

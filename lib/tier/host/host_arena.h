@@ -24,7 +24,8 @@ struct HostOptions {
   uint64_t block_bytes = 0;     // largest payload of a record
   std::string file;             // empty: anonymous memory
   bool huge_pages = true;       // explicit huge pages if reserved, else transparent ones
-  bool touch = false;           // fault everything in now, in parallel, instead of at first use
+  bool interleave = false;      // over all NUMA nodes
+  uint32_t touch_threads = 0;   // fault everything in now, instead of at first use
 };
 
 class HostArena {
@@ -60,7 +61,7 @@ class HostArena {
   bool recovered_ = false;
   std::byte* payloads_ = nullptr;
   std::byte* heads_ = nullptr;
-  std::unique_ptr<MemoryArena> memory_;
+  std::unique_ptr<Arena> memory_;
 };
 
 }  // namespace kvbm::tier
