@@ -6,6 +6,13 @@
 
 namespace kvbm {
 
+void Histogram::merge(const Histogram& other) noexcept {
+  for (uint32_t i = 0; i < kBuckets; ++i) {
+    counts_[i].fetch_add(other.counts_[i].load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  sum_.fetch_add(other.sum(), std::memory_order_relaxed);
+}
+
 uint64_t Histogram::count() const noexcept { return at_most(kBuckets - 1); }
 
 uint64_t Histogram::at_most(uint32_t i) const noexcept {

@@ -55,6 +55,8 @@ class Histogram {
     counts_[bucket(ns)].fetch_add(1, std::memory_order_relaxed);
     sum_.fetch_add(ns, std::memory_order_relaxed);
   }
+  // Adds what another one has counted.
+  void merge(const Histogram& other) noexcept;
   [[nodiscard]] uint64_t count() const noexcept;
   [[nodiscard]] uint64_t sum() const noexcept { return sum_.load(std::memory_order_relaxed); }
   // Upper edge of the bucket with the value of rank q in [0, 1]; 0 when empty.

@@ -62,6 +62,4 @@ Snapshot snapshot(Manager& manager) {
   return out;
 }
 
-std::string metrics_text(Manager&) { return ""; }
-
 }  // namespace kvbm::manager

@@ -1,0 +1,94 @@
+// What a manager counts, as Prometheus text. Names: docs/operations.md lists them.
+#include <string>
+
+#include "base/metrics.h"
+#include "manager/manager.h"
+#include "manager/stats.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+struct CounterRow {
+  const char* name;
+  const char* help;
+  uint64_t Snapshot::*value;
+};
+constexpr CounterRow kCounters[] = {
+    {"kvbm_lookups_total", "Lookups.", &Snapshot::lookups},
+    {"kvbm_lookup_keys_total", "Keys looked up.", &Snapshot::keys_looked_up},
+    {"kvbm_lookup_hits_total", "Keys that hit in some tier.", &Snapshot::keys_hit},
+    {"kvbm_stores_refused_room_total", "Blocks not stored because everything was held.", &Snapshot::refused_room},
+    {"kvbm_stores_refused_quota_total", "Blocks not stored because of a quota.", &Snapshot::refused_quota},
+    {"kvbm_deadlines_missed_total", "Operations that ended at their deadline.", &Snapshot::deadline_missed},
+    {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.", &Snapshot::position_mismatches},
+    {"kvbm_verify_failures_total", "Host blocks whose bytes failed verification.", &Snapshot::verify_failures},
+};
+constexpr CounterRow kGauges[] = {
+    {"kvbm_holds", "Holds that callers own.", &Snapshot::holds},
+    {"kvbm_pins", "Pins.", &Snapshot::pins},
+    {"kvbm_matches", "Matches not released.", &Snapshot::matches},
+    {"kvbm_operations_in_flight", "Operations accepted and not completed.", &Snapshot::operations_in_flight},
+};
+
+struct TierRow {
+  const char* name;
+  const char* help;
+  uint64_t TierSnapshot::*value;
+};
+constexpr TierRow kTierCounters[] = {
+    {"kvbm_tier_hits_total", "Keys that lookups found in this tier first.", &TierSnapshot::hits},
+    {"kvbm_tier_misses_total", "Keys found in no tier, counted on the last.", &TierSnapshot::misses},
+    {"kvbm_tier_stores_total", "Blocks that came into the tier.", &TierSnapshot::stores},
+    {"kvbm_tier_store_bytes_total", "Payload bytes that came in.", &TierSnapshot::store_bytes},
+    {"kvbm_tier_loads_total", "Blocks that went out of the tier, verified.", &TierSnapshot::loads},
+    {"kvbm_tier_load_bytes_total", "Payload bytes that went out.", &TierSnapshot::load_bytes},
+    {"kvbm_tier_evictions_total", "Blocks that the tier let go.", &TierSnapshot::evictions},
+    {"kvbm_tier_damaged_total", "Records that failed verification.", &TierSnapshot::damaged},
+    {"kvbm_tier_errors_total", "Operations of the tier that failed.", &TierSnapshot::errors},
+};
+constexpr TierRow kTierGauges[] = {
+    {"kvbm_tier_capacity_bytes", "Hard cap.", &TierSnapshot::capacity_bytes},
+    {"kvbm_tier_used_bytes", "Bytes that count against the cap.", &TierSnapshot::used_bytes},
+    {"kvbm_tier_blocks", "Blocks in the tier.", &TierSnapshot::blocks},
+    {"kvbm_tier_metadata_bytes", "Memory for the tier's index and slots.", &TierSnapshot::metadata_bytes},
+    {"kvbm_tier_disabled", "1 after a fault that took the tier out of service.", &TierSnapshot::disabled},
+};
+constexpr const char* kOperations[] = {"store", "load", "prefetch", "offload"};
+
+void add_tiers(const Snapshot& snapshot, MetricsRegistry& registry) {
+  for (const TierRow& row : kTierCounters) {
+    for (uint32_t t = 0; t < snapshot.n_tiers; ++t) {
+      registry.counter(row.name, row.help, {{"tier", std::to_string(t)}}).add(snapshot.tiers[t].*row.value);
+    }
+  }
+  for (const TierRow& row : kTierGauges) {
+    for (uint32_t t = 0; t < snapshot.n_tiers; ++t) {
+      registry.gauge(row.name, row.help, {{"tier", std::to_string(t)}})
+          .set(static_cast<int64_t>(snapshot.tiers[t].*row.value));
+    }
+  }
+}
+
+}  // namespace
+
+std::string metrics_text(Manager& manager) {
+  const Snapshot now = snapshot(manager);
+  MetricsRegistry registry;
+  for (const CounterRow& row : kCounters) registry.counter(row.name, row.help).add(now.*row.value);
+  for (const CounterRow& row : kGauges) registry.gauge(row.name, row.help).set(static_cast<int64_t>(now.*row.value));
+  add_tiers(now, registry);
+  const Counters& counters = manager.counters();
+  for (size_t i = 0; i < counters.wait.size(); ++i) {
+    registry.histogram("kvbm_operation_wait_seconds", "From submit until work began.", {{"op", kOperations[i]}})
+        .merge(counters.wait[i]);
+  }
+  for (size_t i = 0; i < counters.service.size(); ++i) {
+    registry.histogram("kvbm_operation_service_seconds", "From when work began until it was done.",
+                       {{"op", kOperations[i]}})
+        .merge(counters.service[i]);
+  }
+  return registry.text();
+}
+
+}  // namespace kvbm::manager
