@@ -98,10 +98,12 @@ void DiskCore::erase(std::span<const Identity> ids) {
 Status DiskCore::erase_family(FamilyId family) {
   if (family >= families_.size()) return {Code::invalid_argument, "no such family"};
   MutexLock control(control_);
-  Superblock next = superblock_;
+  Superblock next;
   Work work;
   {
     MutexLock lock(mutex_);
+    prune_tombstones();
+    next = superblock_;
     // What is appended from now on lies in a later life than everything that dies here.
     if (open_ != UINT32_MAX) begin_seal(open_, work);
     uint64_t sequence = 0;

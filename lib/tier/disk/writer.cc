@@ -254,6 +254,11 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
     if (known == DiskIndex::kNone || index_.at(known).location != from)
       return settle(item.op, item.item, Code::ok, work);
     segments_[segment_of(from)]->gone(bytes);
+    if (const auto pin = pins_.find(put.id); pin != pins_.end() && pin->second.segment == segment_of(from)) {
+      --segments_[pin->second.segment]->pins;
+      pin->second.segment = number;
+      ++segment.pins;
+    }
     index_.at(known).uses /= 2;  // so that nothing lives for ever on old merits
     stats_.rewritten_bytes += bytes;
   } else {

@@ -136,6 +136,27 @@ TEST(DiskTier, refuses_with_no_room_when_everything_is_pinned) {
   EXPECT_EQ(w.put_now(5000, 8192), Code::ok);
 }
 
+TEST(DiskTier, keeps_pinned_records_under_load_that_reclaims_all_else) {
+  DiskWorld w(19);
+  ASSERT_TRUE(w.open().ok());
+  std::vector<Code> codes;
+  for (uint64_t n = 1; n <= 1500; ++n) {
+    w.put({n}, 8192, false, &codes);
+    if (n % 3 == 0) w.sim.run();
+    const Identity id = w.id(n % 100 == 9 ? n - 5 : 4);
+    tier::Found found;
+    w.tier->find({&id, 1}, {&found, 1}, true);
+    if (n == 300 || n == 320) {
+      ASSERT_TRUE(w.tier->pin(w.id(4)));
+    }
+  }
+  w.sim.run();
+  EXPECT_TRUE(w.get_now(4, 8192).right);
+  w.tier->unpin(w.id(4));
+  w.tier->unpin(w.id(4));
+  EXPECT_GT(w.tier->stats().evicted, 1000U);
+}
+
 TEST(DiskTier, forgets_erased_records_and_families_across_a_crash) {
   DiskWorld w(9);
   ASSERT_TRUE(w.open().ok());
