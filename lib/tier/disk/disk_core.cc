@@ -124,8 +124,10 @@ Status DiskCore::erase_family(FamilyId family) {
   }
   perform(work);
   const Status status = write_superblock(*superblock_file_, next);
-  if (status.ok()) superblock_ = std::move(next);
-  else superblock_.writes = next.writes;  // the slot may hold half of it; the other one stays good
+  if (status.ok())
+    superblock_ = std::move(next);
+  else
+    superblock_.writes = next.writes;  // the slot may hold half of it; the other one stays good
   return status;
 }
 
@@ -165,8 +167,10 @@ Status DiskCore::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   if (epoch == current && superblock_.epochs.contains(base_id)) return {};
   current = epoch;
   const Status status = write_superblock(*superblock_file_, next);
-  if (status.ok()) superblock_ = std::move(next);
-  else superblock_.writes = next.writes;
+  if (status.ok())
+    superblock_ = std::move(next);
+  else
+    superblock_.writes = next.writes;
   return status;
 }
 
@@ -253,7 +257,8 @@ void DiskCore::perform(Work& work) {
     if (!work.evicted.empty()) listener_->removed(tier_, work.evicted, false);
     if (!work.damaged.empty()) listener_->removed(tier_, work.damaged, true);
     if (work.disabled)
-      listener_->disabled(tier_, Status(Code::tier_disabled, "the disk tier met I/O errors again and again", options_.path));
+      listener_->disabled(tier_,
+                          Status(Code::tier_disabled, "the disk tier met I/O errors again and again", options_.path));
   }
   for (const auto& op : work.puts_done) executor_.post([op] { op->batch->done(*op->batch); });
   for (const auto& op : work.gets_done) executor_.post([op] { op->batch->done(*op->batch); });
