@@ -98,6 +98,7 @@ void DiskCore::erase(std::span<const Identity> ids) {
 Status DiskCore::erase_family(FamilyId family) {
   if (family >= families_.size()) return {Code::invalid_argument, "no such family"};
   MutexLock control(control_);
+  if (directory_lock_ == nullptr) return {Code::closed, "the disk tier was shut down"};
   Superblock next;
   Work work;
   {
@@ -161,6 +162,7 @@ Result<uint64_t> DiskCore::epoch(const NamespaceId& base_id) {
 
 Status DiskCore::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   MutexLock control(control_);
+  if (directory_lock_ == nullptr) return {Code::closed, "the disk tier was shut down"};
   Superblock next = superblock_;
   uint64_t& current = next.epochs[base_id];
   if (epoch < current) return {Code::invalid_argument, "the disk tier holds a later epoch of this namespace"};
@@ -262,7 +264,13 @@ void DiskCore::perform(Work& work) {
   }
   for (const auto& op : work.puts_done) executor_.post([op] { op->batch->done(*op->batch); });
   for (const auto& op : work.gets_done) executor_.post([op] { op->batch->done(*op->batch); });
-  if (work.shutdown_done) executor_.post(std::move(work.shutdown_done));
+  if (!work.shutdown_done) return;
+  {
+    // Others may open the directory as soon as `done` runs, though some thread may still hold this.
+    MutexLock control(control_);
+    directory_lock_.reset();
+  }
+  executor_.post(std::move(work.shutdown_done));
 }
 
 }  // namespace kvbm::tier::disk

@@ -10,7 +10,7 @@ namespace {
 TEST(DiskTier, gives_back_what_was_put) {
   DiskWorld w(1);
   ASSERT_TRUE(w.open().ok());
-  for (const uint64_t bytes : {0, 1, 4096, 5000, 65536, 100000, 200000}) {
+  for (const uint64_t bytes : std::vector<uint64_t>{0, 1, 4096, 5000, 65536, 100000, 200000}) {
     ASSERT_EQ(w.put_now(bytes + 1, bytes), Code::ok) << bytes;
     const auto got = w.get_now(bytes + 1, bytes);
     EXPECT_EQ(got.code, Code::ok) << bytes;
