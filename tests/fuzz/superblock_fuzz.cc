@@ -11,8 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t fields = slot.size() - 8;
   // Half of the inputs get a right checksum, so that what lies behind it is reached.
   if (size % 2 == 0) {
-    kvbm::store_le<uint64_t>(slot.data() + fields,
-                             kvbm::tier::disk::checksum(kvbm::ConstBytes(slot).first(fields), kvbm::tier::disk::kSuperblockMagic));
+    kvbm::store_le<uint64_t>(slot.data() + fields, kvbm::tier::disk::checksum(kvbm::ConstBytes(slot).first(fields),
+                                                                              kvbm::tier::disk::kSuperblockMagic));
   }
   (void)kvbm::tier::disk::decode_superblock(slot).ok();
   return 0;

@@ -51,8 +51,10 @@ Outcome cut_once(uint64_t seed, bool power) {
     std::vector<std::vector<uint64_t>> asked;
     std::vector<bool> durable;
     load(w, first, 20, false, memory, results, asked, durable);
-    if (power) w.power_cut();
-    else w.crash();
+    if (power)
+      w.power_cut();
+    else
+      w.crash();
     EXPECT_TRUE(w.open().ok()) << "seed " << seed;
     for (const auto& numbers : asked) {
       for (const uint64_t n : numbers) {

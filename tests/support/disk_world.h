@@ -108,7 +108,9 @@ class DiskWorld {
     return done;
   }
 
-  Identity id(uint64_t n, uint8_t family = 1) { return Identity{key_of(n), families.intern(family_of(family)).value()}; }
+  Identity id(uint64_t n, uint8_t family = 1) {
+    return Identity{key_of(n), families.intern(family_of(family)).value()};
+  }
 
   // Submits; `out` gets the statuses when the batch is done. The records live until then.
   void put(const std::vector<uint64_t>& numbers, uint64_t bytes, bool durable, std::vector<Code>* out,

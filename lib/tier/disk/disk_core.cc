@@ -98,10 +98,13 @@ void DiskCore::erase(std::span<const Identity> ids) {
 Status DiskCore::erase_family(FamilyId family) {
   if (family >= families_.size()) return {Code::invalid_argument, "no such family"};
   MutexLock control(control_);
-  Superblock next = superblock_;
+  if (directory_lock_ == nullptr) return {Code::closed, "the disk tier was shut down"};
+  Superblock next;
   Work work;
   {
     MutexLock lock(mutex_);
+    prune_tombstones();
+    next = superblock_;
     // What is appended from now on lies in a later life than everything that dies here.
     if (open_ != UINT32_MAX) begin_seal(open_, work);
     uint64_t sequence = 0;
@@ -122,8 +125,10 @@ Status DiskCore::erase_family(FamilyId family) {
   }
   perform(work);
   const Status status = write_superblock(*superblock_file_, next);
-  if (status.ok()) superblock_ = std::move(next);
-  else superblock_.writes = next.writes;  // the slot may hold half of it; the other one stays good
+  if (status.ok())
+    superblock_ = std::move(next);
+  else
+    superblock_.writes = next.writes;  // the slot may hold half of it; the other one stays good
   return status;
 }
 
@@ -157,14 +162,17 @@ Result<uint64_t> DiskCore::epoch(const NamespaceId& base_id) {
 
 Status DiskCore::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   MutexLock control(control_);
+  if (directory_lock_ == nullptr) return {Code::closed, "the disk tier was shut down"};
   Superblock next = superblock_;
   uint64_t& current = next.epochs[base_id];
   if (epoch < current) return {Code::invalid_argument, "the disk tier holds a later epoch of this namespace"};
   if (epoch == current && superblock_.epochs.contains(base_id)) return {};
   current = epoch;
   const Status status = write_superblock(*superblock_file_, next);
-  if (status.ok()) superblock_ = std::move(next);
-  else superblock_.writes = next.writes;
+  if (status.ok())
+    superblock_ = std::move(next);
+  else
+    superblock_.writes = next.writes;
   return status;
 }
 
@@ -251,11 +259,18 @@ void DiskCore::perform(Work& work) {
     if (!work.evicted.empty()) listener_->removed(tier_, work.evicted, false);
     if (!work.damaged.empty()) listener_->removed(tier_, work.damaged, true);
     if (work.disabled)
-      listener_->disabled(tier_, Status(Code::tier_disabled, "the disk tier met I/O errors again and again", options_.path));
+      listener_->disabled(tier_,
+                          Status(Code::tier_disabled, "the disk tier met I/O errors again and again", options_.path));
   }
   for (const auto& op : work.puts_done) executor_.post([op] { op->batch->done(*op->batch); });
   for (const auto& op : work.gets_done) executor_.post([op] { op->batch->done(*op->batch); });
-  if (work.shutdown_done) executor_.post(std::move(work.shutdown_done));
+  if (!work.shutdown_done) return;
+  {
+    // Others may open the directory as soon as `done` runs, though some thread may still hold this.
+    MutexLock control(control_);
+    directory_lock_.reset();
+  }
+  executor_.post(std::move(work.shutdown_done));
 }
 
 }  // namespace kvbm::tier::disk

@@ -29,21 +29,21 @@ inline constexpr uint32_t kFailuresToDisable = 8;
 
 struct PutOp {
   std::unique_ptr<PutBatch> batch;
-  std::vector<uint32_t> todo;       // items to be written, in order
-  size_t next = 0;                  // in todo
-  std::vector<uint8_t> tries;       // per item
-  std::vector<bool> erased;         // per item: erase() came while it was on its way
-  uint32_t open = 0;                // items without a status yet
+  std::vector<uint32_t> todo;  // items to be written, in order
+  size_t next = 0;             // in todo
+  std::vector<uint8_t> tries;  // per item
+  std::vector<bool> erased;    // per item: erase() came while it was on its way
+  uint32_t open = 0;           // items without a status yet
   bool queued = false;
-  std::vector<uint32_t> segments;   // written to; a durable batch syncs them
-  std::vector<uint32_t> moved_from; // per item: old location, for records carried by reclaim
+  std::vector<uint32_t> segments;    // written to; a durable batch syncs them
+  std::vector<uint32_t> moved_from;  // per item: old location, for records carried by reclaim
   [[nodiscard]] bool carry() const { return !moved_from.empty(); }
 };
 
 struct GetOp {
   struct Place {
     uint32_t segment = 0, location = 0;
-    uint32_t extents = 0;  // reads outstanding
+    uint32_t extents = 0;       // reads outstanding
     uint64_t from = 0, to = 0;  // of the payload, what was asked, page-aligned outward
     bool internal = false;
   };
@@ -127,8 +127,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   };
   struct Reclaim {
     uint32_t segment = 0;
-    uint32_t cursor = 0;  // in the index
-    std::vector<Identity> ids;  // all records of the segment
+    uint32_t cursor = 0;          // in the index
+    std::vector<Identity> ids;    // all records of the segment
     std::vector<Identity> carry;  // those worth carrying, hottest first
     size_t next = 0;
     bool draining = false;  // emptied, waits for its readers
@@ -187,8 +187,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void reclaim_choose(Reclaim& r) KVBM_REQUIRES(mutex_);
   void reclaim_abort() KVBM_REQUIRES(mutex_);
   void reclaim_carry() KVBM_EXCLUDES(mutex_);
-  void reclaim_store(std::unique_ptr<GetBatch> batch, std::shared_ptr<AlignedBuffer> memory,
-                     std::vector<uint32_t> from) KVBM_EXCLUDES(mutex_);
+  void reclaim_store(std::unique_ptr<GetBatch> batch, std::shared_ptr<AlignedBuffer> memory, std::vector<uint32_t> from)
+      KVBM_EXCLUDES(mutex_);
   void reclaim_drop() KVBM_EXCLUDES(mutex_);
   void reclaim_drained(Work& work) KVBM_REQUIRES(mutex_);
   void prepare(uint32_t segment) KVBM_EXCLUDES(mutex_);
@@ -245,7 +245,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   std::vector<std::shared_ptr<PutOp>> puts_ KVBM_GUARDED_BY(mutex_);  // all unfinished
   std::deque<Extent> read_queue_ KVBM_GUARDED_BY(mutex_);
   uint64_t next_deadline_ KVBM_GUARDED_BY(mutex_) = kNever;  // no queued item has an earlier one
-  uint64_t write_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // in flight
+  uint64_t write_bytes_ KVBM_GUARDED_BY(mutex_) = 0;         // in flight
   uint64_t read_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   uint32_t gets_open_ KVBM_GUARDED_BY(mutex_) = 0;
   std::vector<std::byte*> staging_free_ KVBM_GUARDED_BY(mutex_);

@@ -18,9 +18,9 @@ namespace kvbm::tier::disk {
 
 struct IndexEntry {
   Key key;
-  uint16_t family = 0;  // FamilyTable holds at most 65,536
-  uint8_t children = 0;  // records here that name this one as parent; saturates; a hint
-  uint8_t uses = 0;      // saturates
+  uint16_t family = 0;    // FamilyTable holds at most 65,536
+  uint8_t children = 0;   // records here that name this one as parent; saturates; a hint
+  uint8_t uses = 0;       // saturates
   uint32_t location = 0;  // segment * pages per segment + page; 0 marks a free entry
   uint32_t last_use = 0;  // seconds of the tier's clock
   uint32_t parent = 0;    // entry number or kNone, a hint; link of the free list while free

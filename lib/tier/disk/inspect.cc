@@ -76,9 +76,12 @@ Result<InspectReport> inspect(FileSystem& fs, const std::string& path, const Ins
   std::vector<uint32_t> numbers;
   bool known = false;
   for (const std::string& name : names.value()) {
-    if (const uint32_t number = segment_number(name); number != UINT32_MAX) numbers.push_back(number);
-    else if (name == "superblock") known = true;
-    else if (name != "lock" && name != "lost+found") report.foreign.push_back(name);
+    if (const uint32_t number = segment_number(name); number != UINT32_MAX)
+      numbers.push_back(number);
+    else if (name == "superblock")
+      known = true;
+    else if (name != "lock" && name != "lost+found")
+      report.foreign.push_back(name);
   }
   if (!known) return Status(Code::miss, "not a tier directory: it has no superblock", path);
   // Only asked for; let go at once, before anything is read.

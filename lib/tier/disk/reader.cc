@@ -140,8 +140,10 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
   {
     MutexLock lock(mutex_);
     read_bytes_ -= run->bytes;
-    if (ok) failures_ = 0;
-    else if (++failures_ >= kFailuresToDisable) fail(work);
+    if (ok)
+      failures_ = 0;
+    else if (++failures_ >= kFailuresToDisable)
+      fail(work);
     for (const Extent& e : run->extents) {
       if (!ok) {
         extent_done(e, Code::io_error, work);

@@ -11,7 +11,7 @@ constexpr uint32_t kCollectStep = 65536;  // index entries looked at per hold of
 constexpr uint64_t kCarryBytes = uint64_t{4} << 20;
 constexpr uint32_t kRenewals = 3;
 constexpr uint64_t kGrowAgainNs = 500'000'000;  // after the file system was full
-constexpr uint32_t kManySegments = 8;  // below this one free segment must do
+constexpr uint32_t kManySegments = 8;           // below this one free segment must do
 
 // Uses count most; a record that others hang on is worth more than one that stands alone.
 uint32_t worth(const IndexEntry& e) {
@@ -27,8 +27,7 @@ void DiskCore::maybe_reclaim(Work& work) {
   const bool short_of = free_.size() < enough;
   if (!busy && !stopping_ && (short_of || index_.full())) {
     // One source of new lives at a time, so that sequences enter free_ in order.
-    if (short_of && segments_.size() < max_segments_ &&
-        executor_.clock().now_ns() >= grow_again_at_) {
+    if (short_of && segments_.size() < max_segments_ && executor_.clock().now_ns() >= grow_again_at_) {
       growing_ = work.grow = true;
       return;
     }
@@ -82,8 +81,10 @@ void DiskCore::reclaim_collect() {
     more = r.cursor < index_.entries();
     if (!more) reclaim_choose(r);
   }
-  if (more) executor_.post([self = shared_from_this()] { self->reclaim_collect(); });
-  else reclaim_carry();
+  if (more)
+    executor_.post([self = shared_from_this()] { self->reclaim_collect(); });
+  else
+    reclaim_carry();
 }
 
 void DiskCore::reclaim_choose(Reclaim& r) {

@@ -64,11 +64,13 @@ Status DiskCore::check_directory(const std::vector<std::string>& names) {
 Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& random) {
   MutexLock control(control_);
   const bool there = std::find(names.begin(), names.end(), kSuperblockName) != names.end();
-  const bool segments = std::any_of(names.begin(), names.end(),
-                                    [](const std::string& n) { return segment_number(n) != UINT32_MAX; });
+  const bool segments =
+      std::any_of(names.begin(), names.end(), [](const std::string& n) { return segment_number(n) != UINT32_MAX; });
   if (!there && segments)
-    return {Code::damaged, "the tier directory has segments but no superblock; remove it to start empty", options_.path};
-  const uint64_t wanted = options_.segment_bytes != 0 ? options_.segment_bytes : default_segment_bytes(options_.capacity_bytes);
+    return {Code::damaged, "the tier directory has segments but no superblock; remove it to start empty",
+            options_.path};
+  const uint64_t wanted =
+      options_.segment_bytes != 0 ? options_.segment_bytes : default_segment_bytes(options_.capacity_bytes);
   if (wanted < kMinSegmentBytes || wanted % kPage != 0)
     return {Code::bad_config, "disk segments must be a multiple of 4 KiB and at least 64 KiB", std::to_string(wanted)};
   const auto enough = [&](uint64_t bytes) { return options_.capacity_bytes >= kFixedBytes + kMinSegments * bytes; };
@@ -107,7 +109,8 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
   epoch_ = superblock_.epoch;
   // Locations are 32-bit page numbers: 16 TiB.
   const uint64_t addressable = (uint64_t{1} << 32) / segment_pages_;
-  max_segments_ = static_cast<uint32_t>(std::min((options_.capacity_bytes - kFixedBytes) / segment_bytes_, addressable));
+  max_segments_ =
+      static_cast<uint32_t>(std::min((options_.capacity_bytes - kFixedBytes) / segment_bytes_, addressable));
   MutexLock state(mutex_);
   for (const Tombstone& t : superblock_.tombstones) {
     auto id = families_.intern(t.family);
@@ -198,8 +201,10 @@ Status DiskCore::load_segments(const std::vector<std::string>& names) {
       segment = std::move(made).value();
     }
     MutexLock state(mutex_);
-    if (valid && segment->life.sequence != 0) order.emplace_back(segment->life.sequence, i);
-    else blank.push_back(i);
+    if (valid && segment->life.sequence != 0)
+      order.emplace_back(segment->life.sequence, i);
+    else
+      blank.push_back(i);
     next_life_ = std::max(next_life_, segment->life.sequence + 1);
     segments_.push_back(std::move(segment));
   }

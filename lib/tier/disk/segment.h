@@ -34,21 +34,20 @@ struct Segment {
   std::unique_ptr<File> file;
   SegmentLife life;
   SegmentState state = SegmentState::free;
-  bool footer = false;       // the medium has one for this life
-  bool sealing = false;      // sync and footer are under way
+  bool footer = false;   // the medium has one for this life
+  bool sealing = false;  // sync and footer are under way
   bool sync_running = false;
-  uint32_t writes = 0;       // in flight
-  uint32_t reads = 0;        // in flight or queued
+  uint32_t writes = 0;  // in flight
+  uint32_t reads = 0;   // in flight or queued
   uint32_t pins = 0;
   uint32_t renew_failures = 0;
-  uint32_t next_page = 1;    // where the next record goes
+  uint32_t next_page = 1;  // where the next record goes
   uint64_t live_bytes = 0;
   uint32_t live_records = 0;
-  uint32_t heat = 0;         // finds since the last reclaim round, halved each time
+  uint32_t heat = 0;  // finds since the last reclaim round, halved each time
   FooterSize footer_size;
-  std::vector<LiveRow> rows;  // until the footer is written
+  std::vector<LiveRow> rows;                         // until the footer is written
   std::vector<std::shared_ptr<PutOp>> sync_waiters;  // durable puts
-
 
   void begin_life(const SegmentLife& next) {
     life = next;

@@ -277,7 +277,8 @@ Result<std::vector<Row>> decode_footer(const SegmentLife& life, ConstBytes foote
     const uint16_t family = take<uint16_t>(p);
     row.uses = take<uint8_t>(p);
     row.priority = take<uint8_t>(p);
-    const uint64_t end = row.page * kPage + record_bytes(row.head_bytes, std::min(row.payload_bytes, life.segment_bytes));
+    const uint64_t end =
+        row.page * kPage + record_bytes(row.head_bytes, std::min(row.payload_bytes, life.segment_bytes));
     if (family >= t.families || row.page == 0 || row.head_bytes < codec::kHeaderBytes ||
         row.payload_bytes > life.segment_bytes || end > t.start_page * kPage)
       return Status(Code::miss, "footer row does not fit the segment");

@@ -130,8 +130,10 @@ Result<ScanResult> scan_records(File& file, const SegmentLife& life) {
       offset += kPage;
       continue;
     }
-    if (c.good) result.rows.push_back(c.row);
-    else ++result.damaged;
+    if (c.good)
+      result.rows.push_back(c.row);
+    else
+      ++result.damaged;
     offset += c.bytes;
     last_good = offset;
   }

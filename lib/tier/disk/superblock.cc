@@ -14,8 +14,8 @@ static_assert(kFixed + kEpochBytes * kMaxEpochs + kTombstoneBytes * kMaxTombston
 void store_family(std::byte* p, const Family& f) {
   std::memcpy(p, f.ns.bytes.data(), 16);
   store_le<uint64_t>(p + 16, f.geometry);
-  const uint16_t small[] = {f.component,   f.shard.first_layer, f.shard.layers, f.shard.first_head,
-                            f.shard.heads, f.shard.replicated};
+  const uint16_t small[] = {f.component,        f.shard.first_layer, f.shard.layers,
+                            f.shard.first_head, f.shard.heads,       f.shard.replicated};
   for (size_t i = 0; i < 6; ++i) store_le<uint16_t>(p + 24 + 2 * i, small[i]);
 }
 

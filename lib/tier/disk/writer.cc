@@ -51,8 +51,10 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
       puts_.push_back(op);
       op->queued = true;
       // Carried records go first: they make the room that others wait for.
-      if (op->carry()) put_queue_.push_front(op);
-      else put_queue_.push_back(op);
+      if (op->carry())
+        put_queue_.push_front(op);
+      else
+        put_queue_.push_back(op);
       next_deadline_ = std::min(next_deadline_, deadline);
     }
   }
@@ -120,9 +122,8 @@ std::unique_ptr<WriteRun> DiskCore::next_write(Work& work) {
     const PutItem& item = op->batch->items[i];
     const uint64_t bytes = record_bytes(item.head.size(), item.payload.size());
     const Family& family = families_.get(item.id.family);
-    if (!run->items.empty() &&
-        (run->bytes + bytes > kRunBytes || run->runs.size() + 2 > kRunVectors || used + staging_need(item) > room ||
-         !segments_[open_]->has_room(bytes, family)))
+    if (!run->items.empty() && (run->bytes + bytes > kRunBytes || run->runs.size() + 2 > kRunVectors ||
+                                used + staging_need(item) > room || !segments_[open_]->has_room(bytes, family)))
       break;
     if (open_ != UINT32_MAX && !segments_[open_]->has_room(bytes, family)) begin_seal(open_, work);
     if (open_ == UINT32_MAX && !open_segment()) {
@@ -254,6 +255,11 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
     if (known == DiskIndex::kNone || index_.at(known).location != from)
       return settle(item.op, item.item, Code::ok, work);
     segments_[segment_of(from)]->gone(bytes);
+    if (const auto pin = pins_.find(put.id); pin != pins_.end() && pin->second.segment == segment_of(from)) {
+      --segments_[pin->second.segment]->pins;
+      pin->second.segment = number;
+      ++segment.pins;
+    }
     index_.at(known).uses /= 2;  // so that nothing lives for ever on old merits
     stats_.rewritten_bytes += bytes;
   } else {
@@ -353,8 +359,10 @@ void DiskCore::begin_seal(uint32_t number, Work& work) {
 // everything that it names.
 void DiskCore::seal(uint32_t number) {
   segment(number).file->sync([self = shared_from_this(), number](const Status& status) {
-    if (status.ok()) self->write_footer(number);
-    else self->sealed(number, false);
+    if (status.ok())
+      self->write_footer(number);
+    else
+      self->sealed(number, false);
   });
 }
 
@@ -375,12 +383,12 @@ void DiskCore::write_footer(uint32_t number) {
   if (buffer->data() == nullptr) return sealed(number, false);
   std::memcpy(buffer->data(), bytes.data(), bytes.size());
   const IoRun run{buffer->data(), buffer->size()};
-  s.file->write(segment_bytes - bytes.size(), {&run, 1},
-                [self = shared_from_this(), number, buffer](const Result<size_t>& moved) {
-                  if (!moved.ok() || moved.value() != buffer->size()) return self->sealed(number, false);
-                  self->segment(number).file->sync(
-                      [self, number](const Status& status) { self->sealed(number, status.ok()); });
-                });
+  s.file->write(
+      segment_bytes - bytes.size(), {&run, 1},
+      [self = shared_from_this(), number, buffer](const Result<size_t>& moved) {
+        if (!moved.ok() || moved.value() != buffer->size()) return self->sealed(number, false);
+        self->segment(number).file->sync([self, number](const Status& status) { self->sealed(number, status.ok()); });
+      });
 }
 
 void DiskCore::sealed(uint32_t number, bool footer) {

@@ -16,10 +16,9 @@ TEST(DiskInspect, counts_records_by_segment_and_finds_damage) {
   ASSERT_TRUE(w.close());
   ASSERT_TRUE(w.disk.flip_bit("/tier", "segment-000001.kv", (4096 + 4096 + 100) * 8));
   uint64_t damaged = 0;
-  auto after = tier::disk::inspect(w.disk, "/tier", {}, {},
-                                   [&](const tier::disk::SegmentReport&, const tier::disk::Row&, bool bad) {
-                                     damaged += bad ? 1 : 0;
-                                   });
+  auto after = tier::disk::inspect(
+      w.disk, "/tier", {}, {},
+      [&](const tier::disk::SegmentReport&, const tier::disk::Row&, bool bad) { damaged += bad ? 1 : 0; });
   ASSERT_TRUE(after.ok());
   EXPECT_FALSE(after.value().in_use);
   EXPECT_EQ(after.value().records, 60U);

@@ -10,7 +10,7 @@ namespace {
 TEST(DiskTier, gives_back_what_was_put) {
   DiskWorld w(1);
   ASSERT_TRUE(w.open().ok());
-  for (const uint64_t bytes : {0, 1, 4096, 5000, 65536, 100000, 200000}) {
+  for (const uint64_t bytes : std::vector<uint64_t>{0, 1, 4096, 5000, 65536, 100000, 200000}) {
     ASSERT_EQ(w.put_now(bytes + 1, bytes), Code::ok) << bytes;
     const auto got = w.get_now(bytes + 1, bytes);
     EXPECT_EQ(got.code, Code::ok) << bytes;
@@ -134,6 +134,27 @@ TEST(DiskTier, refuses_with_no_room_when_everything_is_pinned) {
   for (const uint64_t n : pinned) EXPECT_TRUE(w.get_now(n, 8192).right) << n;
   for (const uint64_t n : pinned) w.tier->unpin(w.id(n));
   EXPECT_EQ(w.put_now(5000, 8192), Code::ok);
+}
+
+TEST(DiskTier, keeps_pinned_records_under_load_that_reclaims_all_else) {
+  DiskWorld w(19);
+  ASSERT_TRUE(w.open().ok());
+  std::vector<Code> codes;
+  for (uint64_t n = 1; n <= 1500; ++n) {
+    w.put({n}, 8192, false, &codes);
+    if (n % 3 == 0) w.sim.run();
+    const Identity id = w.id(n % 100 == 9 ? n - 5 : 4);
+    tier::Found found;
+    w.tier->find({&id, 1}, {&found, 1}, true);
+    if (n == 300 || n == 320) {
+      ASSERT_TRUE(w.tier->pin(w.id(4)));
+    }
+  }
+  w.sim.run();
+  EXPECT_TRUE(w.get_now(4, 8192).right);
+  w.tier->unpin(w.id(4));
+  w.tier->unpin(w.id(4));
+  EXPECT_GT(w.tier->stats().evicted, 1000U);
 }
 
 TEST(DiskTier, forgets_erased_records_and_families_across_a_crash) {
