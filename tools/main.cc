@@ -4,8 +4,10 @@
 
 #include "command/doctor.h"
 #include "command/registry.h"
+#include "command/replay.h"
 #include "command/shell.h"
 #include "command/size.h"
+#include "command/trace.h"
 #include "kvbm.h"
 
 #define KVBM_TEXT_OF(x) #x
@@ -20,6 +22,8 @@ int main(int argc, char** argv) {
     root.footer("`kvbm COMMAND --help` shows options and examples. Exit codes: 0 done, 1 failed, 2 bad input.");
     root.require_subcommand(0, 1);
     command::Registry registry(root);
+    command::add_replay(registry);
+    command::add_trace(registry);
     command::add_size(registry);
     command::add_doctor(registry);
     command::add_completion(registry);

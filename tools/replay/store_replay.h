@@ -1,0 +1,61 @@
+// A trace through the library itself, as an engine would drive it: look up, load what hits, verify
+// every byte of it, compute (here: fill) and store what missed.
+//
+// The content of a block follows from its place in the trace's prefix trees alone, so a run can check
+// bytes that another run stored. Only the C interface is used.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "kvbm.h"
+#include "replay/policy_replay.h"
+
+namespace kvbm::replay {
+
+struct StoreOptions {
+  uint64_t host_bytes = 256ULL << 20;
+  uint64_t disk_bytes = 0;  // 0: no disk tier
+  std::string disk_path;
+  uint64_t block_bytes = 64ULL << 10;
+  std::string policy;       // empty: the default
+  std::string plugin;       // a shared library with `kvbm_plugin_table`; empty: none
+  bool verify = true;
+  uint32_t threads = 1;     // engines at a time
+  uint64_t first = 0;       // requests to pass over
+  uint64_t limit = UINT64_MAX;  // requests to replay
+  // Called now and then with the requests done; on one of the engine threads.
+  std::function<void(uint64_t)> progress;
+};
+
+struct StoreResult {
+  uint64_t requests = 0;
+  uint64_t block_refs = 0;
+  uint64_t hits = 0;             // references whose block came back right
+  uint64_t verified_blocks = 0;
+  uint64_t wrong_blocks = 0;     // came back as right and were not; must be 0
+  uint64_t failed_blocks = 0;    // matched, then reported as not loaded
+  uint64_t found_again = 0;      // hits on blocks that this run had not stored
+  uint64_t stored_blocks = 0;
+  uint64_t tokens_saved = 0;     // of the trace, by its input lengths
+  uint64_t tokens = 0;
+  double seconds = 0;
+  double load_seconds = 0;   // inside load calls, all threads
+  double store_seconds = 0;  // inside store calls
+  kvbm_manager_stats_t stats{};
+  [[nodiscard]] double hit_rate() const {
+    return block_refs == 0 ? 0 : 100.0 * static_cast<double>(hits) / static_cast<double>(block_refs);
+  }
+};
+
+Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& paths, const StoreOptions& options);
+
+// The bytes of a block, and whether they are right.
+void fill_block(uint64_t node, std::byte* out, size_t bytes);
+bool check_block(uint64_t node, const std::byte* bytes, size_t n);
+
+}  // namespace kvbm::replay
