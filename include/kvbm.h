@@ -343,7 +343,7 @@ typedef struct kvbm_tier {
   uint64_t write_bytes_per_s;     /* bandwidth cap of offload into it; 0 = none */
   uint64_t read_bytes_per_s;      /* bandwidth cap of onboard from it; 0 = none */
   uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the tier above come here */
-  uint32_t admission_uses;        /* AFTER_USES: n; FREQUENCY: threshold */
+  uint32_t admission_uses;        /* AFTER_USES: n; FREQUENCY: threshold; 1 to 15, 0 = 2 */
   uint64_t reserved[9];           /* zero */
 } kvbm_tier_t;
 

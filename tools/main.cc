@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "command/bench.h"
+#include "command/demo.h"
 #include "command/doctor.h"
 #include "command/registry.h"
 #include "command/replay.h"
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
     root.footer("`kvbm COMMAND --help` shows options and examples. Exit codes: 0 done, 1 failed, 2 bad input.");
     root.require_subcommand(0, 1);
     command::Registry registry(root);
+    command::add_demo(registry);
     command::add_replay(registry);
     command::add_trace(registry);
     command::add_size(registry);

@@ -27,11 +27,12 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
     return Status(Code::bad_config, "a tier has either a path (a disk) or a table (a plug-in)");
   }
   if (in.admission > KVBM_ADMIT_FREQUENCY) return Status(Code::bad_config, "admission is not a KVBM_ADMIT_* value");
+  if (in.admission_uses > 15) return Status(Code::bad_config, "admission_uses is 1 to 15");
   if (in.path != nullptr) out.path = in.path;
   out.capacity_bytes = in.capacity_bytes;
   out.write_bytes_per_s = in.write_bytes_per_s;
   out.read_bytes_per_s = in.read_bytes_per_s;
-  out.admission = static_cast<kvbm::policy::AdmissionKind>(in.admission);
+  out.admission = static_cast<kvbm::manager::AdmissionKind>(in.admission);
   if (in.admission_uses != 0) out.admission_uses = in.admission_uses;
   if (in.table != nullptr) {
     out.make = [table = *in.table, user = in.table_user, &executor](

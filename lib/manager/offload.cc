@@ -19,11 +19,13 @@ Offloader::Offloader(Manager& manager, TierIndex tier, const TierOptions& option
       options_(options),
       limit_bytes_(std::max<uint64_t>(manager.arena().capacity_bytes() / kQueueShare, manager.arena().slot_bytes())),
       slot_bytes_(manager.arena().slot_bytes()),
-      admission_(policy::make_admission(options.admission, options.admission_uses, manager.arena().slots())) {}
+      admission_(policy::make_admission(
+          admission_name(options.admission),
+          {std::max<size_t>(65536, options.capacity_bytes / slot_bytes_), options.admission_uses})) {}
 
 bool Offloader::admits_on_use() const noexcept {
-  return options_.admission == policy::AdmissionKind::after_uses ||
-         options_.admission == policy::AdmissionKind::frequency;
+  return options_.admission == AdmissionKind::after_uses ||
+         options_.admission == AdmissionKind::frequency;
 }
 
 uint64_t Offloader::queued_bytes() const {
@@ -32,13 +34,15 @@ uint64_t Offloader::queued_bytes() const {
 }
 
 void Offloader::stored(std::span<const SlotId> slots) {
-  if (options_.admission == policy::AdmissionKind::on_eviction || manager_.disabled(tier_)) return;
+  if (options_.admission == AdmissionKind::on_eviction || manager_.disabled(tier_)) return;
   std::vector<Entry> entries;
   entries.reserve(slots.size());
   {
     MutexLock lock(mutex_);
     for (const SlotId slot : slots) {
-      if (admission_->stored(manager_.table().identity(slot).hash())) entries.push_back({slot, false, 0, nullptr});
+      const uint64_t name = manager_.table().identity(slot).hash();
+      admission_->used(name);
+      if (admission_->admits(name)) entries.push_back({slot, false, 0, nullptr});
     }
   }
   add(std::move(entries), true);
@@ -51,7 +55,9 @@ void Offloader::used(std::span<const SlotId> slots) {
     MutexLock lock(mutex_);
     for (const SlotId slot : slots) {
       if (slot == kNoSlot || (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0) continue;
-      if (admission_->used(manager_.table().identity(slot).hash())) entries.push_back({slot, false, 0, nullptr});
+      const uint64_t name = manager_.table().identity(slot).hash();
+      admission_->used(name);
+      if (admission_->admits(name)) entries.push_back({slot, false, 0, nullptr});
     }
   }
   add(std::move(entries), true);
@@ -87,7 +93,7 @@ void Offloader::add(std::vector<Entry> entries, bool bounded) {
 }
 
 void Offloader::relieve() {
-  if (options_.admission != policy::AdmissionKind::on_eviction || manager_.disabled(tier_)) return;
+  if (options_.admission != AdmissionKind::on_eviction || manager_.disabled(tier_)) return;
   const uint32_t slots = manager_.table().slots();
   const uint32_t low = std::max<uint32_t>(slots / 32, 1);
   const uint32_t free = manager_.table().counters().free;

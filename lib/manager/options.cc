@@ -22,7 +22,7 @@ std::vector<OptionRow> tier_rows() {
                   "Which host blocks come here: all as they are stored, on eviction from the host, after n uses, or by "
                   "frequency with decay.",
                   0, 0, {"all", "on_eviction", "after_uses", "frequency"}});
-  rows.push_back({"admission_uses", OptionType::count, "2", "Uses for after_uses; threshold for frequency.", 1, 65535});
+  rows.push_back({"admission_uses", OptionType::count, "2", "Uses for after_uses; threshold for frequency.", 1, 15});
   rows.push_back({"write_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of offload; 0 = none.", 0, kMaxBytes});
   rows.push_back({"read_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of onboard; 0 = none.", 0, kMaxBytes});
   return rows;
@@ -52,14 +52,28 @@ std::vector<OptionRow> make_schema() {
   return rows;
 }
 
-policy::AdmissionKind admission_named(const std::string& name) {
-  if (name == "on_eviction") return policy::AdmissionKind::on_eviction;
-  if (name == "after_uses") return policy::AdmissionKind::after_uses;
-  if (name == "frequency") return policy::AdmissionKind::frequency;
-  return policy::AdmissionKind::all;
+AdmissionKind admission_named(const std::string& name) {
+  if (name == "on_eviction") return AdmissionKind::on_eviction;
+  if (name == "after_uses") return AdmissionKind::after_uses;
+  if (name == "frequency") return AdmissionKind::frequency;
+  return AdmissionKind::all;
 }
 
 }  // namespace
+
+const char* admission_name(AdmissionKind kind) noexcept {
+  switch (kind) {
+    case AdmissionKind::on_eviction:
+      return "on_eviction";
+    case AdmissionKind::after_uses:
+      return "after_uses";
+    case AdmissionKind::frequency:
+      return "frequency";
+    case AdmissionKind::all:
+      break;
+  }
+  return "all";
+}
 
 std::span<const OptionRow> option_schema() {
   static const std::vector<OptionRow> rows = make_schema();

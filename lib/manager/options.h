@@ -20,13 +20,17 @@ namespace kvbm::manager {
 // Makes a tier that is not built in (a plug-in): given where it stands and who hears of its losses.
 using MakeTier = std::function<Result<std::unique_ptr<tier::Tier>>(TierIndex, FamilyTable&, tier::TierListener*)>;
 
+// Which blocks of the host come to a tier below (names as in policy/admission.h).
+enum class AdmissionKind : uint32_t { all = 0, on_eviction = 1, after_uses = 2, frequency = 3 };
+const char* admission_name(AdmissionKind kind) noexcept;
+
 struct TierOptions {
   std::string path;  // a disk's directory
   MakeTier make;     // or another kind of tier
   uint64_t capacity_bytes = 0;
   uint64_t write_bytes_per_s = 0;
   uint64_t read_bytes_per_s = 0;
-  policy::AdmissionKind admission = policy::AdmissionKind::all;
+  AdmissionKind admission = AdmissionKind::all;
   uint32_t admission_uses = 2;
 };
 

@@ -10,6 +10,12 @@ namespace kvbm::policy {
 
 // Least recently used first; of one request's blocks the deepest is the least recent.
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_lru(std::span<Facts> facts, const Residents& residents);
+[[nodiscard]] std::unique_ptr<EvictionPolicy> make_fifo(std::span<Facts> facts, const Residents& residents);
+[[nodiscard]] std::unique_ptr<EvictionPolicy> make_lfu(std::span<Facts> facts, const Residents& residents);
+[[nodiscard]] std::unique_ptr<EvictionPolicy> make_s3fifo(std::span<Facts> facts, const Residents& residents);
+[[nodiscard]] std::unique_ptr<EvictionPolicy> make_arc(std::span<Facts> facts, const Residents& residents);
+[[nodiscard]] std::unique_ptr<EvictionPolicy> make_sieve(std::span<Facts> facts, const Residents& residents);
+[[nodiscard]] std::unique_ptr<EvictionPolicy> make_tinylfu(std::span<Facts> facts, const Residents& residents);
 // Ours, the default: learns when blocks return (prefix.cc).
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_prefix(std::span<Facts> facts, const Residents& residents);
 

@@ -1,194 +1,211 @@
+// The default: keeps what returns soonest for the room it takes, learnt as it goes (README.md).
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cstdlib>
-#include <cstdio>
-#include <vector>
 
+#include "policy/bucket_queue.h"
 #include "policy/ghosts.h"
+#include "policy/hints.h"
 #include "policy/policies.h"
+#include "policy/return_curve.h"
 
 namespace kvbm::policy {
 namespace {
-double P(const char*n,double d){const char*v=getenv(n);return v?atof(v):d;}
 
-constexpr size_t kClasses = 16;
-constexpr uint8_t kTail = 15;
-constexpr size_t kEpochs = 512;
-constexpr size_t kAges = 64;  // 4 an octave
+// What a block is, as far as its return goes. kTurns + n: it has returned n times (of late).
+enum Kind : uint8_t {
+  kFresh = 0,      // of a prompt that began a new prefix
+  kContinued = 1,  // new, but below a prefix that was known
+  kTurns = 1,      // kTurns + 1 .. kMostTurns
+  kMostTurns = 11,
+  kOneShot = 13,
+  kKeep = 14,
+  kTail = 15,  // the last of what a request brought: a partial block, or the end of a prompt
+};
 
-uint8_t age_bucket(uint32_t age) {  // quarter octaves from 4 ticks on
-  if (age < 4) return static_cast<uint8_t>(age);
-  const int top = std::bit_width(age) - 1;
-  const uint32_t b = static_cast<uint32_t>((top - 1) * 4) + ((age >> (top - 2)) & 3);
-  return static_cast<uint8_t>(std::min<uint32_t>(b, kAges - 1));
+// Facts::aux: kind, the low byte of the uses and the low half of the last use at the latest look.
+uint32_t packed(uint8_t kind, uint32_t uses, uint32_t last_use) noexcept {
+  return kind | (uses & 255) << 8 | (last_use & 65535) << 16;
 }
-uint32_t bucket_start(size_t b) {
-  if (b < 4) return static_cast<uint32_t>(b);
-  const size_t top = b / 4 + 1;
-  return static_cast<uint32_t>((4 + b % 4) << (top - 2));
+uint8_t kind_of(const Facts& facts) noexcept { return static_cast<uint8_t>(facts.aux); }
+
+uint8_t after_returns(uint8_t kind, uint32_t returns) noexcept {
+  if (kind == kOneShot || kind == kKeep) return kind;
+  const uint32_t turns = kind == kFresh || kind == kTail ? 1U : kind == kContinued ? 2U : kind;
+  return static_cast<uint8_t>(std::min<uint32_t>(turns + returns, kMostTurns));
 }
 
 class Prefix final : public EvictionPolicy {
  public:
   Prefix(std::span<Facts> facts, const Residents& residents)
-      : facts_(facts), residents_(residents), ghosts_(facts.size()), heads_(kClasses * kEpochs + 0) {
-    for (uint32_t i = 0; i < heads_.size(); ++i) heads_[i] = {head_id(i), head_id(i)};
-    for (auto& c : index_) for (size_t b = 0; b < kAges; ++b) c[b] = static_cast<float>(1.0 / (1.0 + bucket_start(b)));
-    m_ = P("M", 200); decay_ = P("DECAY", 0.8); every_ = static_cast<uint32_t>(P("EVERY", 4096)); run_=static_cast<int>(P("RUN",16));
-    e_ = static_cast<uint32_t>(P("E", 8)); dump_ = P("DUMP",0); feat_=static_cast<int>(P("FEAT",1));
+      : facts_(facts), residents_(residents), ghosts_(facts.size()), queue_(facts) {
+    learn_every_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, ghosts_.entries().size() / 8));
+    sort_order();
   }
-  ~Prefix() override { if (dump_>0) dump(); }
+
   std::string_view name() const noexcept override { return "prefix"; }
 
   void inserted(std::span<const SlotId> slots, uint32_t tick) override {
-    now_ = tick;
-    uint8_t inherit = facts_[slots[0]].depth >= 2 ? 1 : 0;
-    uint32_t end = facts_[slots.back()].depth + 1;
+    if (slots.empty()) return;
+    bool known = facts_[slots.front()].depth >= 2;  // the first two blocks are a system prompt's
+    for (const SlotId slot : slots) ghosts_.prefetch(residents_.name(slot));
     for (const SlotId slot : slots) {
-      Facts& f = facts_[slot];
-      const Ghost g = ghosts_.take(residents_.name(slot));
-      uint8_t c;
-      if (g.fingerprint != 0) {
-        hits_[g.kind][age_bucket(tick - g.last_use)] += 1;
-        c = next_class(g.kind, 1);
-        inherit = 1;
-      } else {
-        c = inherit;
-        if (slot == slots.back() && feat_ >= 1) c = kTail;
-        else if (feat_ >= 2 && c == 0) c = end < 4 ? 12 : end < 16 ? 0 : end < 64 ? 13 : 14;
+      const Ghost ghost = ghosts_.take(residents_.name(slot));
+      uint8_t kind = slot == slots.back() ? kTail : known ? kContinued : kFresh;
+      if (ghost.fingerprint != 0) {
+        curve_.returned(ghost.kind, tick - ghost.last_use);
+        kind = after_returns(ghost.kind, 1);
+        known = true;
       }
-      f.aux = pack(c, 0, tick);
+      facts_[slot].aux = packed(hinted(slot, kind), 0, tick);
     }
-    for (size_t i = slots.size(); i > 0; --i) enqueue(slots[i - 1]);
-    cached_ = 0;
+    // Children first, so that their parents come before them in a list and are passed over once.
+    for (size_t i = slots.size(); i > 0; --i) queue_.push(slots[i - 1], kind_of(facts_[slots[i - 1]]), tick, tick);
+    inserted_ += slots.size();
+    fit_epochs(tick);
   }
-  void available(SlotId slot, uint32_t tick) override { now_ = tick; look(slot); enqueue(slot); }
+
+  void available(SlotId slot, uint32_t tick) override {
+    look(slot);
+    push(slot, tick);
+  }
 
   SlotId evict(uint32_t tick) override {
-    now_ = tick;
-    if (++evictions_ % every_ == 0) learn();
+    if (++evictions_ % learn_every_ == 0) learn(tick);
     for (;;) {
-      if (cached_ == 0 || empty(cur_)) { if (!choose()) return kNoSlot; cached_ = run_; }
-      --cached_;
-      const SlotId slot = heads_[cur_].next;
-      unlink(slot);
-      Facts& f = facts_[slot];
+      if (run_ == 0 || queue_.front(list_) == kNoSlot) {
+        if (!choose(tick)) return kNoSlot;
+      }
+      run_ -= 1;
+      const SlotId slot = queue_.front(list_);
+      queue_.remove(slot);
       const bool changed = look(slot);
       if (!residents_.evictable(slot)) continue;
-      if (changed) { enqueue(slot); cached_ = 0; continue; }
-      const uint32_t last = f.last_use.load(std::memory_order_relaxed);
-      const Ghost gone = ghosts_.put(residents_.name(slot), last, static_cast<uint8_t>(f.aux), tick);
-      if (gone.fingerprint != 0) lost_[gone.kind][age_bucket(tick - gone.last_use)] += 1;
-      f.aux = 0;
-      return slot;
+      if (!changed) {
+        remember(slot, tick);
+        return slot;
+      }
+      push(slot, tick);
     }
   }
-  void erased(SlotId slot) override { if (facts_[slot].queue) unlink(slot); facts_[slot].aux = 0; }
-  size_t bytes() const noexcept override { return ghosts_.bytes(); }
+
+  void erased(SlotId slot) override {
+    if (facts_[slot].queue != 0) queue_.remove(slot);
+    facts_[slot].aux = 0;
+  }
+
+  size_t bytes() const noexcept override { return sizeof *this + ghosts_.bytes() + queue_.bytes(); }
 
  private:
-  struct Head { uint32_t next, prev; };
-  uint32_t head_id(uint32_t i) const { return static_cast<uint32_t>(facts_.size()) + i; }
-  uint32_t& next(uint32_t i) { return i < facts_.size() ? facts_[i].next : heads_[i - facts_.size()].next; }
-  uint32_t& prev(uint32_t i) { return i < facts_.size() ? facts_[i].prev : heads_[i - facts_.size()].prev; }
-  bool empty(uint32_t h) const { return heads_[h].next == head_id(h); }
-  static uint32_t pack(uint8_t c, uint32_t uses, uint32_t tick) { return c | (uses & 255) << 8 | (tick & 65535) << 16; }
-  uint8_t next_class(uint8_t c, uint32_t n) const {
-    uint32_t r = (c == 1 ? 2 : c >= 12 ? 1 : c == 0 ? 1 : c) + n;
-    return static_cast<uint8_t>(std::min<uint32_t>(r, 11));
-  }
-  // Notes the hits since the last look.
-  bool look(SlotId slot) {
-    Facts& f = facts_[slot];
-    const uint32_t uses = f.uses.load(std::memory_order_relaxed);
-    const uint32_t last = f.last_use.load(std::memory_order_relaxed);
-    const uint32_t n = (uses - (f.aux >> 8)) & 255;
-    if (n == 0) return false;
-    const uint32_t age = ((last - (f.aux >> 16)) & 65535) / n;
-    auto c = static_cast<uint8_t>(f.aux);
-    for (uint32_t i = 0; i < n; ++i) { hits_[c][age_bucket(age)] += 1; c = next_class(c, 1); }
-    f.aux = pack(c, uses, last);
-    return true;
-  }
-  void enqueue(SlotId slot) {
-    Facts& f = facts_[slot];
-    const uint32_t age = now_ - f.last_use.load(std::memory_order_relaxed);
-    uint32_t ep = now_ / e_;
-    advance(ep);
-    const uint32_t back = std::min<uint32_t>(now_ / e_ - (now_ - age) / e_, kEpochs - 1);
-    const uint32_t h = static_cast<uint32_t>((f.aux & 255) * kEpochs + (ep - back) % kEpochs);
-    // evicts from the front: push front
-    const uint32_t hd = head_id(h), n = heads_[h].next;
-    f.next = n; f.prev = hd; heads_[h].next = slot; prev(n) = slot;
-    f.queue = 1;
-  }
-  void unlink(SlotId slot) {
-    Facts& f = facts_[slot];
-    next(f.prev) = f.next; prev(f.next) = f.prev; f.queue = 0;
-  }
-  void advance(uint32_t ep) {
-    while (epoch_ < ep) {
-      ++epoch_;
-      // the recycled ring position holds the oldest; move it to the next oldest
-      for (uint32_t c = 0; c < kClasses; ++c) {
-        const uint32_t a = static_cast<uint32_t>(c * kEpochs + epoch_ % kEpochs), b = static_cast<uint32_t>(c * kEpochs + (epoch_ + 1) % kEpochs);
-        if (empty(a)) continue;
-        const uint32_t first = heads_[a].next, last = heads_[a].prev, n = heads_[b].next;
-        heads_[b].next = first; prev(first) = head_id(b); next(last) = n; prev(n) = last;
-        heads_[a] = {head_id(a), head_id(a)};
-      }
+  static constexpr uint32_t kLearnEvery = 8192;  // evictions; a pass over history costs some 10 ns each
+  // Evictions from one list before the lists are compared again; 1 to 64 gave the same hit rates.
+  static constexpr uint32_t kRun = 64;
+
+  [[nodiscard]] uint8_t hinted(SlotId slot, uint8_t kind) const noexcept {
+    switch (facts_[slot].priority) {
+      case kHintOneShot:
+        return kOneShot;
+      case kHintContinue:
+        return kMostTurns;
+      case kHintKeep:
+        return kKeep;
+      default:
+        return kind == kOneShot || kind == kKeep ? uint8_t{kFresh} : kind;
     }
   }
-  bool choose() {
-    advance(now_ / e_);
-    float best = 1e30f; bool any = false;
-    for (uint32_t back = kEpochs; back > 0; --back) {
-      const uint32_t b = age_bucket((back - 1) * e_ );
-      for (uint32_t c = 0; c < kClasses; ++c) {
-        const uint32_t h = static_cast<uint32_t>(c * kEpochs + (epoch_ - (back - 1)) % kEpochs);
-        if (empty(h)) continue;
-        if (index_[c][b] < best) { best = index_[c][b]; cur_ = h; any = true; }
+
+  void push(SlotId slot, uint32_t tick) noexcept {
+    queue_.push(slot, kind_of(facts_[slot]), facts_[slot].last_use.load(std::memory_order_relaxed), tick);
+  }
+
+  // Takes note of the hits since the latest look; hits in between are taken to be evenly spaced.
+  bool look(SlotId slot) noexcept {
+    Facts& facts = facts_[slot];
+    const uint32_t uses = facts.uses.load(std::memory_order_relaxed);
+    const uint32_t last = facts.last_use.load(std::memory_order_relaxed);
+    const uint8_t before = kind_of(facts);
+    const uint32_t returns = (uses - (facts.aux >> 8)) & 255;
+    uint8_t kind = before;
+    if (returns > 0) {
+      const uint32_t age = ((last - (facts.aux >> 16)) & 65535) / returns;
+      for (uint32_t i = 0; i < std::min<uint32_t>(returns, kMostTurns); ++i) {
+        curve_.returned(kind, age);
+        kind = after_returns(kind, 1);
       }
     }
-    return any;
+    kind = facts.priority == kHintNormal && kind != kOneShot && kind != kKeep ? kind : hinted(slot, kind);
+    facts.aux = packed(kind, uses, last);
+    return returns > 0 || kind != before;
   }
-  void learn() {
-    std::array<std::array<float, kAges>, kClasses> pend{};
-    for (const Ghost& g : ghosts_.entries()) if (g.fingerprint) pend[g.kind][age_bucket(now_ - g.last_use)] += 1;
-    for (size_t i = 0; i < facts_.size(); ++i) if (facts_[i].aux >> 0) { // resident
-      pend[facts_[i].aux & 255][age_bucket(now_ - facts_[i].last_use.load(std::memory_order_relaxed))] += 1; }
-    std::array<double, kAges> pool{};
-    { double r = 0, ph = 0; (void)ph;
-      for (size_t b = kAges; b > 0; --b) { double h = 0; for (size_t c = 0; c < kClasses; ++c) { h += hits_[c][b-1]; r += hits_[c][b-1] + lost_[c][b-1] + pend[c][b-1]; }
-        pool[b-1] = (h + 1e-4) / (r + 1); } }
-    for (size_t c = 0; c < kClasses; ++c) {
-      std::array<double, kAges> hz; double r = 0;
-      for (size_t b = kAges; b > 0; --b) { r += hits_[c][b-1] + lost_[c][b-1] + pend[c][b-1];
-        hz[b-1] = std::min(0.99, (hits_[c][b-1] + m_ * pool[b-1]) / (r + m_)); }
-      for (size_t b = 0; b < kAges; ++b) {
-        double s = 1, f = 0, t = 0, best = 0;
-        for (size_t j = b; j < kAges; ++j) {
-          const double w = j + 1 < kAges ? bucket_start(j+1) - bucket_start(j) : bucket_start(j)/4;
-          f += s * hz[j]; t += s * w * (1 - hz[j]/2); s *= 1 - hz[j];
-          best = std::max(best, f / t);
-        }
-        index_[c][b] = static_cast<float>(best);
-      }
-      for (size_t b = 0; b < kAges; ++b) { hits_[c][b] *= static_cast<float>(decay_); lost_[c][b] *= static_cast<float>(decay_); }
+
+  void remember(SlotId slot, uint32_t tick) noexcept {
+    Facts& facts = facts_[slot];
+    const uint32_t last = facts.last_use.load(std::memory_order_relaxed);
+    const Ghost gone = ghosts_.put(residents_.name(slot), last, kind_of(facts), tick);
+    if (gone.fingerprint != 0) curve_.lost(gone.kind, tick - gone.last_use);
+    facts.aux = 0;
+  }
+
+  bool choose(uint32_t tick) noexcept {
+    for (const uint16_t pair : order_) {
+      const uint32_t list = queue_.find(pair / kAges, pair % kAges, tick);
+      if (list == BucketQueue::kNone) continue;
+      list_ = list;
+      run_ = kRun;
+      return true;
+    }
+    return false;
+  }
+
+  void learn(uint32_t tick) noexcept {
+    ReturnCurve::Table waiting{};
+    for (const Ghost& ghost : ghosts_.entries()) {
+      if (ghost.fingerprint != 0) waiting[ghost.kind][age_bucket(tick - ghost.last_use)] += 1;
+    }
+    for (const Facts& facts : facts_) {
+      if (facts.queue == 0) continue;
+      const uint32_t last = facts.last_use.load(std::memory_order_relaxed);
+      waiting[kind_of(facts)][age_bucket(tick - last)] += 1;
+    }
+    curve_.compute(waiting);
+    sort_order();
+  }
+
+  // Kinds and ages, the first to leave first; equals by age, oldest first, for the same order everywhere.
+  void sort_order() noexcept {
+    for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<uint16_t>(i);
+    const auto level = [](uint16_t pair) { return pair / kAges == kOneShot ? 0 : pair / kAges == kKeep ? 2 : 1; };
+    std::sort(order_.begin(), order_.end(), [&](uint16_t a, uint16_t b) {
+      if (level(a) != level(b)) return level(a) < level(b);
+      const float left = curve_.index(a / kAges, a % kAges);
+      const float right = curve_.index(b / kAges, b % kAges);
+      if (left != right) return left < right;
+      return a % kAges != b % kAges ? a % kAges > b % kAges : a < b;
+    });
+  }
+
+  // The ring of epochs is to span what the history spans: so many blocks' worth of ticks.
+  void fit_epochs(uint32_t tick) noexcept {
+    if (inserted_ < next_fit_) return;
+    next_fit_ = inserted_ + kLearnEvery / 2;
+    const uint64_t span = uint64_t{tick} * ghosts_.entries().size() / inserted_;
+    while (queue_.epoch_ticks() < (1U << 20) && uint64_t{queue_.epoch_ticks()} * 4 * BucketQueue::kEpochs <= span) {
+      queue_.coarsen(tick, [this](SlotId slot) { return kind_of(facts_[slot]); });
+      run_ = 0;
     }
   }
-  void dump() {
-    for (size_t b = 0; b < kAges; b += 2) { fprintf(stderr, "%6u", bucket_start(b)); for (size_t c = 0; c < kClasses; ++c) fprintf(stderr, " %7.1f", 1e6*static_cast<double>(index_[c][b])); fprintf(stderr, "\n"); }
-  }
+
   std::span<Facts> facts_;
   const Residents& residents_;
   Ghosts ghosts_;
-  std::vector<Head> heads_;
-  std::array<std::array<float, kAges>, kClasses> hits_{}, lost_{}, index_{};
-  uint32_t now_ = 0, epoch_ = 0, evictions_ = 0, every_, e_, cur_ = 0;
-  int cached_ = 0, run_, feat_;
-  double m_, decay_, dump_;
+  BucketQueue queue_;
+  ReturnCurve curve_;
+  std::array<uint16_t, kKinds * kAges> order_{};
+  uint64_t inserted_ = 0;
+  uint64_t next_fit_ = kLearnEvery / 2;
+  uint32_t evictions_ = 0;
+  uint32_t learn_every_ = 0;
+  uint32_t list_ = 0;
+  uint32_t run_ = 0;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "replay/child_replay.h"
 #include "replay/policy_replay.h"
 #include "replay/store_replay.h"
 #include "terminal/plot.h"
@@ -270,12 +271,9 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
   }
   const uint64_t total = std::min<uint64_t>(arguments.limit, trace.requests.size());
   terminal::Progress progress("replaying", total, terminal::Unit::items, output.json || arguments.report_every != 0);
-  options.progress = [&](uint64_t done) {
-    if (arguments.report_every == 0) {
-      if (arguments.threads == 1) progress.set(done);
-      return;
-    }
-    std::fprintf(stderr, "progress %llu\n", static_cast<unsigned long long>(done));
+  options.progress = [&](const replay::StoreProgress& so_far) {
+    if (arguments.report_every == 0) return progress.set(so_far.requests);
+    if (so_far.requests % arguments.report_every == 0) replay::write_report(stderr, so_far);
   };
   const auto result = replay::replay_store(trace, paths, options);
   progress.finish();

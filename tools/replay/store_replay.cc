@@ -47,8 +47,8 @@ struct Shared {
   std::vector<kvbm_key_t> keys;           // by node
   std::vector<std::atomic<bool>> stored;  // by node: by this run
   std::atomic<uint64_t> next{0};
-  std::atomic<uint64_t> done{0};
-  std::mutex mutex;
+  std::mutex mutex;  // of what follows
+  StoreProgress so_far;
   StoreResult total;
   Status failure;
 };
@@ -92,8 +92,7 @@ class Engine {
       if (at >= end) break;
       const Status served = serve(at);
       if (!served.ok()) return served;
-      const uint64_t done = shared_.done.fetch_add(1, std::memory_order_relaxed) + 1;
-      if (shared_.options.progress && done % 16 == 0) shared_.options.progress(done);
+      report();
     }
     std::lock_guard lock(shared_.mutex);
     add_to(shared_.total);
@@ -118,6 +117,22 @@ class Engine {
     mine_.tokens += tokens;
     mine_.tokens_saved += std::min<uint64_t>(tokens, good * trace::kTokensPerBlock);
     return store(nodes, keys, good);
+  }
+
+  // Adds what this engine counted since its last report.
+  void report() {
+    if (!shared_.options.progress) return;
+    std::lock_guard lock(shared_.mutex);
+    StoreProgress& p = shared_.so_far;
+    p.requests += mine_.requests - told_.requests;
+    p.block_refs += mine_.block_refs - told_.block_refs;
+    p.hits += mine_.hits - told_.hits;
+    p.tokens += mine_.tokens - told_.tokens;
+    p.tokens_saved += mine_.tokens_saved - told_.tokens_saved;
+    p.verified_blocks += mine_.verified_blocks - told_.verified_blocks;
+    p.wrong_blocks += mine_.wrong_blocks - told_.wrong_blocks;
+    told_ = mine_;
+    shared_.options.progress(p);
   }
 
   Status load(const uint32_t* nodes, const std::vector<kvbm_key_t>& keys, size_t& good) {
@@ -186,6 +201,7 @@ class Engine {
   std::vector<kvbm_status_t> status_;
   Cache cache_;
   StoreResult mine_;
+  StoreResult told_;
 };
 
 // The table of a plug-in library; the library stays loaded, for its code may be running to the end.

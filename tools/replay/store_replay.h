@@ -17,6 +17,17 @@
 
 namespace kvbm::replay {
 
+// Counts while a replay runs.
+struct StoreProgress {
+  uint64_t requests = 0;
+  uint64_t block_refs = 0;
+  uint64_t hits = 0;
+  uint64_t tokens = 0;
+  uint64_t tokens_saved = 0;
+  uint64_t verified_blocks = 0;
+  uint64_t wrong_blocks = 0;
+};
+
 struct StoreOptions {
   uint64_t host_bytes = 256ULL << 20;
   uint64_t disk_bytes = 0;  // 0: no disk tier
@@ -28,8 +39,8 @@ struct StoreOptions {
   uint32_t threads = 1;     // engines at a time
   uint64_t first = 0;       // requests to pass over
   uint64_t limit = UINT64_MAX;  // requests to replay
-  // Called now and then with the requests done; on one of the engine threads.
-  std::function<void(uint64_t)> progress;
+  // Called after each request, by one engine thread at a time.
+  std::function<void(const StoreProgress&)> progress;
 };
 
 struct StoreResult {

@@ -1,0 +1,109 @@
+// When do blocks of a kind return? Counts of returns and losses by age become, for every kind and
+// age, the best rate of hits for the room that keeping the block can buy:
+//   index(kind, age) = max over T of P(returns in [age, T)) / E[time kept in [age, T)]
+// which is the Gittins index of a job with that hazard (Gittins 1979; for caches: Beckmann and
+// Sanchez, "Maximizing Cache Performance Under Uncertainty", HPCA 2017). Blocks of the least
+// index leave first. Hazards are Kaplan-Meier estimates, drawn towards all kinds' by kShrink.
+//
+// Locks: none. Budget: 16 KiB; compute() is some 50 us and runs every several thousand evictions.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace kvbm::policy {
+
+inline constexpr size_t kKinds = 16;
+inline constexpr size_t kAges = 64;  // four an octave, in ticks
+
+[[nodiscard]] inline size_t age_bucket(uint32_t age) noexcept {
+  if (age < 4) return age;
+  const int top = std::bit_width(age) - 1;
+  return std::min<size_t>(static_cast<size_t>(top - 1) * 4 + ((age >> (top - 2)) & 3), kAges - 1);
+}
+// The least age of a bucket.
+[[nodiscard]] inline uint32_t bucket_start(size_t bucket) noexcept {
+  if (bucket < 4) return static_cast<uint32_t>(bucket);
+  return static_cast<uint32_t>(4 + bucket % 4) << (bucket / 4 - 1);
+}
+
+class ReturnCurve {
+ public:
+  using Table = std::array<std::array<float, kAges>, kKinds>;
+
+  ReturnCurve() noexcept {
+    // Before anything is known: the least recently used first, whatever the kind.
+    for (auto& row : index_) {
+      for (size_t b = 0; b < kAges; ++b) row[b] = 1.0F / static_cast<float>(1 + bucket_start(b));
+    }
+  }
+
+  void returned(size_t kind, uint32_t age) noexcept { returned_[kind][age_bucket(age)] += 1; }
+  // Forgotten at this age without having returned.
+  void lost(size_t kind, uint32_t age) noexcept { lost_[kind][age_bucket(age)] += 1; }
+  [[nodiscard]] float index(size_t kind, size_t bucket) const noexcept { return index_[kind][bucket]; }
+
+  // `waiting`: blocks, resident or remembered, that have reached this age and not yet returned.
+  // Older counts then weigh less.
+  void compute(const Table& waiting) noexcept {
+    const std::array<float, kAges> all = pooled(waiting);
+    for (size_t kind = 0; kind < kKinds; ++kind) {
+      std::array<float, kAges> hazard{};
+      float reached = 0;
+      for (size_t b = kAges; b > 0; --b) {
+        const size_t i = b - 1;
+        reached += returned_[kind][i] + lost_[kind][i] + waiting[kind][i];
+        hazard[i] = std::min(0.99F, (returned_[kind][i] + kShrink * all[i]) / (reached + kShrink));
+      }
+      for (size_t b = 0; b < kAges; ++b) index_[kind][b] = best_rate(hazard, b);
+      for (size_t b = 0; b < kAges; ++b) {
+        returned_[kind][b] *= kKeep;
+        lost_[kind][b] *= kKeep;
+      }
+    }
+  }
+
+ private:
+  // Chosen on generated chat, agent, retrieval and mixed traces; results change by less than
+  // 0.3 points from 50 to 1000 blocks and from 0.5 to 0.95.
+  static constexpr float kShrink = 200;
+  static constexpr float kKeep = 0.9F;
+
+  [[nodiscard]] std::array<float, kAges> pooled(const Table& waiting) const noexcept {
+    std::array<float, kAges> all{};
+    float reached = 0;
+    for (size_t b = kAges; b > 0; --b) {
+      float returned = 0;
+      for (size_t kind = 0; kind < kKinds; ++kind) {
+        returned += returned_[kind][b - 1];
+        reached += returned_[kind][b - 1] + lost_[kind][b - 1] + waiting[kind][b - 1];
+      }
+      all[b - 1] = (returned + 1e-4F) / (reached + 1);
+    }
+    return all;
+  }
+
+  [[nodiscard]] static float best_rate(const std::array<float, kAges>& hazard, size_t from) noexcept {
+    float alive = 1;
+    float gained = 0;
+    float spent = 0;
+    float best = 0;
+    for (size_t b = from; b < kAges; ++b) {
+      const auto width = static_cast<float>(b + 1 < kAges ? bucket_start(b + 1) - bucket_start(b) : bucket_start(b) / 4);
+      gained += alive * hazard[b];
+      spent += alive * width * (1 - hazard[b] / 2);
+      alive *= 1 - hazard[b];
+      best = std::max(best, gained / spent);
+    }
+    return best;
+  }
+
+  Table returned_{};
+  Table lost_{};
+  Table index_{};
+};
+
+}  // namespace kvbm::policy

@@ -1,0 +1,247 @@
+#include "policy/eviction.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/random.h"
+#include "policy/admission.h"
+#include "policy/hints.h"
+
+namespace kvbm::policy {
+namespace {
+
+// A forest of blocks in slots, with holds, that obeys the contract of eviction.h.
+class Forest final : public Residents {
+ public:
+  Forest(std::string_view name, size_t capacity)
+      : facts(capacity), slots_(capacity), policy(make_eviction_policy(name, facts, *this)) {}
+
+  bool evictable(SlotId slot) const noexcept override {
+    return slots_[slot].resident && slots_[slot].children == 0 && slots_[slot].holds == 0;
+  }
+  uint64_t name(SlotId slot) const noexcept override { return SeededRandom(slots_[slot].block).next(); }
+  bool resident(SlotId slot) const { return slots_[slot].resident; }
+  size_t evictables() const {
+    size_t n = 0;
+    for (SlotId slot = 0; slot < slots_.size(); ++slot) n += evictable(slot) ? 1 : 0;
+    return n;
+  }
+  SlotId free_slot() const {
+    for (SlotId slot = 0; slot < slots_.size(); ++slot) {
+      if (!slots_[slot].resident) return slot;
+    }
+    return kNoSlot;
+  }
+  void insert(SlotId slot, SlotId parent, uint64_t block, uint8_t priority = 0) {
+    slots_[slot] = {block, parent, 0, 0, true};
+    if (parent != kNoSlot) slots_[parent].children += 1;
+    facts[slot].last_use = tick;
+    facts[slot].uses = 0;
+    facts[slot].priority = priority;
+    facts[slot].depth = parent == kNoSlot ? 0 : facts[parent].depth + 1;
+    policy->inserted(std::span(&slot, 1), tick);
+  }
+  void hit(SlotId slot) {
+    facts[slot].last_use = tick;
+    facts[slot].uses = static_cast<uint16_t>(facts[slot].uses + 1);
+    if (policy->hears_uses()) policy->used(std::span(&slot, 1), tick);
+  }
+  void hold(SlotId slot) { slots_[slot].holds += 1; }
+  void release(SlotId slot) {
+    slots_[slot].holds -= 1;
+    offer(slot);
+  }
+  bool held(SlotId slot) const { return slots_[slot].holds > 0; }
+  void leave(SlotId slot) {
+    slots_[slot].resident = false;
+    const SlotId parent = slots_[slot].parent;
+    if (parent == kNoSlot) return;
+    slots_[parent].children -= 1;
+    offer(parent);
+  }
+
+  uint32_t tick = 1;
+  std::vector<Facts> facts;
+
+ private:
+  struct Slot {
+    uint64_t block = 0;
+    SlotId parent = kNoSlot;
+    uint32_t children = 0;
+    uint32_t holds = 0;
+    bool resident = false;
+  };
+  void offer(SlotId slot) {
+    if (evictable(slot) && facts[slot].queue == 0) policy->available(slot, tick);
+  }
+  std::vector<Slot> slots_;
+
+ public:
+  std::unique_ptr<EvictionPolicy> policy;
+};
+
+// Random inserts, hits, holds, releases, erasures and evictions; returns what was evicted.
+std::vector<SlotId> random_life(std::string_view name, uint64_t seed, size_t capacity, int steps) {
+  Forest forest(name, capacity);
+  SeededRandom random(seed);
+  std::vector<SlotId> evicted;
+  for (int step = 0; step < steps; ++step) {
+    forest.tick += static_cast<uint32_t>(random.below(3));
+    const auto slot = static_cast<SlotId>(random.below(capacity));
+    const uint64_t action = random.below(10);
+    if (action < 4) {
+      SlotId room = forest.free_slot();
+      if (room == kNoSlot) {
+        const size_t before = forest.evictables();
+        const SlotId victim = forest.policy->evict(forest.tick);
+        EXPECT_EQ(victim == kNoSlot, before == 0) << name << " seed " << seed << " step " << step;
+        if (victim == kNoSlot) continue;
+        EXPECT_TRUE(forest.evictable(victim)) << name << " seed " << seed << " step " << step;
+        EXPECT_EQ(forest.facts[victim].queue, 0) << name;
+        forest.leave(victim);
+        evicted.push_back(victim);
+        room = victim;
+      }
+      const SlotId parent = room != slot && forest.resident(slot) ? slot : kNoSlot;
+      forest.insert(room, parent, random.below(4 * capacity), random.below(20) == 0 ? 3 : 0);
+    } else if (!forest.resident(slot)) {
+      continue;
+    } else if (action < 7) {
+      forest.hit(slot);
+    } else if (action == 7) {
+      forest.hold(slot);
+    } else if (action == 8 && forest.held(slot)) {
+      forest.release(slot);
+    } else if (action == 9 && forest.evictable(slot) && random.below(4) == 0) {
+      forest.policy->erased(slot);
+      forest.leave(slot);
+    }
+  }
+  // Every evictable slot comes out, once, and children before their parents.
+  for (SlotId slot = 0; slot < capacity; ++slot) {
+    while (forest.held(slot)) forest.release(slot);
+  }
+  size_t left = 0;
+  for (SlotId slot = 0; slot < capacity; ++slot) left += forest.resident(slot) ? 1 : 0;
+  for (; left > 0; --left) {
+    const SlotId victim = forest.policy->evict(++forest.tick);
+    EXPECT_NE(victim, kNoSlot) << name << " seed " << seed << ", " << left << " left";
+    if (victim == kNoSlot) return evicted;
+    EXPECT_TRUE(forest.evictable(victim)) << name << " seed " << seed;
+    forest.leave(victim);
+    evicted.push_back(victim);
+  }
+  EXPECT_EQ(forest.policy->evict(forest.tick), kNoSlot) << name;
+  return evicted;
+}
+
+TEST(Eviction, every_policy_gives_each_evictable_slot_once_and_leaves_first) {
+  for (const std::string_view name : eviction_policy_names()) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) random_life(name, seed, 3 + seed * 5, 4000);
+  }
+}
+
+TEST(Eviction, the_same_operations_evict_the_same_slots) {
+  for (const std::string_view name : eviction_policy_names()) {
+    EXPECT_EQ(random_life(name, 7, 64, 30'000), random_life(name, 7, 64, 30'000)) << name;
+  }
+}
+
+TEST(Eviction, an_unknown_name_makes_no_policy) {
+  std::vector<Facts> facts(1);
+  Forest forest("lru", 1);
+  EXPECT_EQ(make_eviction_policy("newest", facts, forest), nullptr);
+  EXPECT_EQ(eviction_policy_names().size(), 8U);
+}
+
+TEST(Eviction, memory_beyond_the_facts_is_bounded_by_history) {
+  for (const std::string_view name : eviction_policy_names()) {
+    const size_t capacity = 40'000;
+    Forest forest(name, capacity);
+    EXPECT_LE(forest.policy->bytes(), 4 * capacity * 16 + 256 * 1024) << name;
+  }
+}
+
+TEST(Eviction, only_the_default_and_lazy_policies_need_no_word_of_hits) {
+  std::vector<Facts> facts(1);
+  Forest forest("lru", 1);
+  EXPECT_FALSE(make_eviction_policy(kDefaultPolicy, facts, forest)->hears_uses());
+}
+
+TEST(Lru, evicts_the_least_recently_used) {
+  Forest forest("lru", 3);
+  for (SlotId slot = 0; slot < 3; ++slot) {
+    ++forest.tick;
+    forest.insert(slot, kNoSlot, slot);
+  }
+  ++forest.tick;
+  forest.hit(0);
+  EXPECT_EQ(forest.policy->evict(forest.tick), 1U);
+}
+
+TEST(Fifo, evicts_the_first_in_whatever_was_used) {
+  Forest forest("fifo", 3);
+  for (SlotId slot = 0; slot < 3; ++slot) forest.insert(slot, kNoSlot, slot);
+  forest.hit(0);
+  EXPECT_EQ(forest.policy->evict(forest.tick), 0U);
+}
+
+TEST(Lfu, evicts_the_least_used) {
+  Forest forest("lfu", 3);
+  for (SlotId slot = 0; slot < 3; ++slot) forest.insert(slot, kNoSlot, slot);
+  forest.hit(0);
+  forest.hit(1);
+  EXPECT_EQ(forest.policy->evict(forest.tick), 2U);
+}
+
+TEST(Sieve, passes_over_what_was_used_once) {
+  Forest forest("sieve", 3);
+  for (SlotId slot = 0; slot < 3; ++slot) forest.insert(slot, kNoSlot, slot);
+  forest.hit(0);
+  EXPECT_EQ(forest.policy->evict(forest.tick), 1U);
+}
+
+TEST(Prefix, one_shot_blocks_leave_first_and_kept_ones_last) {
+  Forest forest("prefix", 4);
+  forest.insert(0, kNoSlot, 0, kHintKeep);
+  forest.insert(1, kNoSlot, 1, kHintNormal);
+  forest.insert(2, kNoSlot, 2, kHintOneShot);
+  EXPECT_EQ(forest.policy->evict(forest.tick), 2U);
+  forest.leave(2);
+  EXPECT_EQ(forest.policy->evict(forest.tick), 1U);
+  forest.leave(1);
+  EXPECT_EQ(forest.policy->evict(forest.tick), 0U);
+}
+
+TEST(Admission, after_uses_admits_from_the_wanted_use_on) {
+  const auto admission = make_admission("after_uses", {.capacity = 1000, .uses = 2});
+  ASSERT_NE(admission, nullptr);
+  EXPECT_FALSE(admission->admits(42));
+  admission->used(42);
+  EXPECT_FALSE(admission->admits(42));
+  admission->used(42);
+  EXPECT_TRUE(admission->admits(42));
+}
+
+TEST(Admission, frequency_forgets_old_uses_and_after_uses_does_not) {
+  for (const bool fades : {true, false}) {
+    const auto admission = make_admission(fades ? "frequency" : "after_uses", {.capacity = 64, .uses = 2});
+    admission->used(42);
+    admission->used(42);
+    for (int i = 0; i < 1400; ++i) admission->used(7);
+    EXPECT_EQ(admission->admits(42), !fades);
+  }
+}
+
+TEST(Admission, all_and_on_eviction_admit_everything_and_bad_names_and_uses_make_none) {
+  EXPECT_TRUE(make_admission("all", {})->admits(1));
+  EXPECT_TRUE(make_admission("on_eviction", {})->on_eviction());
+  EXPECT_EQ(make_admission("some", {}), nullptr);
+  EXPECT_EQ(make_admission("after_uses", {.capacity = 64, .uses = 16}), nullptr);
+}
+
+}  // namespace
+}  // namespace kvbm::policy

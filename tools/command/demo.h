@@ -1,0 +1,10 @@
+// `kvbm demo`: the main job in one screen.
+#pragma once
+
+#include "command/registry.h"
+
+namespace kvbm::command {
+
+void add_demo(Registry& registry);
+
+}  // namespace kvbm::command
