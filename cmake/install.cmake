@@ -60,6 +60,6 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)
-# The library needs glibc alone; 2.34 is the first with libpthread and libdl inside libc.
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34)")
+# The library needs glibc alone; 2.35 has what the unwinder of gcc 12 asks for.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.35)")
 include(CPack)

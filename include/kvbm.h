@@ -374,8 +374,10 @@ KVBM_API void kvbm_manager_release(kvbm_manager_t *manager);
 /* Forgets every block of every tier that nothing holds; held ones vanish from lookups and go when released.
  * Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t *err);
-/* Waits until nothing is queued or in flight, offloads included, and what the tiers acknowledged is durable.
- * KVBM_ERR_DEADLINE if it takes longer. Thread: any. Since 0.1. */
+/* Waits until no offload is queued or in flight: what was taken into a queue is in its tier then and survives the
+ * death of this process. A store that outruns its tiers fills the queue (half of the host tier); what finds no place
+ * is counted (offloads_skipped) and goes down later, before it would be evicted, where there is time.
+ * KVBM_ERR_DEADLINE if it takes longer. Thread: any. Blocks: until then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
 
 /* --------------------------------------------------------------- namespaces */
@@ -714,6 +716,7 @@ typedef struct kvbm_manager_counters {
   uint64_t holds, pins, matches; /* live now */
   uint64_t operations_in_flight;
   uint64_t stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures;
+  uint64_t offloads_skipped;   /* blocks that a full offload queue did not take; they may go down later */
   kvbm_tier_stats_t tiers[8];
 } kvbm_manager_stats_t;
 

@@ -55,6 +55,7 @@ kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* 
     full.deadline_missed = s.deadline_missed;
     full.position_mismatches = s.position_mismatches;
     full.verify_failures = s.verify_failures;
+    full.offloads_skipped = s.offloads_skipped;
     for (size_t i = 0; i < s.n_tiers; ++i) full.tiers[i] = to_c_tier(s.tiers[i]);
     return kvbm::capi::init_options(out_stats, out_stats->struct_size, full);
   });

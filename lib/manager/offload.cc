@@ -9,8 +9,8 @@
 namespace kvbm::manager {
 
 namespace {
-// Host bytes that may wait for one tier: an eighth of the host, so that offload never owns the cache.
-constexpr uint64_t kQueueShare = 8;
+// Host bytes that may wait for one tier: half of the host, so that offload never owns the cache.
+constexpr uint64_t kQueueShare = 2;
 }  // namespace
 
 Offloader::Offloader(Manager& manager, TierIndex tier, const TierOptions& options)
@@ -93,7 +93,7 @@ void Offloader::add(std::vector<Entry> entries, bool bounded) {
 }
 
 void Offloader::relieve() {
-  if (options_.admission != AdmissionKind::on_eviction || manager_.disabled(tier_)) return;
+  if (admits_on_use() || manager_.disabled(tier_)) return;
   const uint32_t slots = manager_.table().slots();
   const uint32_t low = std::max<uint32_t>(slots / 32, 1);
   const uint32_t free = manager_.table().counters().free;

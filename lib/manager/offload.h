@@ -33,7 +33,8 @@ class Offloader {
   // Offloads held slots whatever admission says; takes over the caller's references. `report` runs once per
   // slot, then is dropped.
   void request(std::vector<SlotId> slots, std::shared_ptr<Report> report);
-  // Called after allocations: frees host slots ahead of need when admission is on_eviction.
+  // Called after allocations: when room in the host runs short, sends down what would be evicted next and is not
+  // there yet, then frees it. This is how on_eviction works, and the second chance of what `all` had no queue for.
   void relieve();
   // Runs when nothing is queued or in flight (now, if so).
   void when_idle(UniqueFunction<void()> idle);

@@ -56,6 +56,7 @@ Snapshot snapshot(Manager& manager) {
   out.deadline_missed = get(c.deadline_missed);
   out.position_mismatches = get(c.position_mismatches);
   out.verify_failures = get(c.verify_failures);
+  out.offloads_skipped = get(c.offload_skipped);
   for (size_t t = 0; t < out.n_tiers; ++t) fill_traffic(c.tiers[t], out.tiers[t]);
   fill_host(manager, out.tiers[0]);
   for (size_t t = 1; t < out.n_tiers; ++t) fill_below(manager, static_cast<TierIndex>(t), out.tiers[t]);

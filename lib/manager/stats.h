@@ -25,6 +25,7 @@ struct Snapshot {
   uint64_t holds = 0, pins = 0, matches = 0;
   uint64_t operations_in_flight = 0;
   uint64_t refused_room = 0, refused_quota = 0, deadline_missed = 0, position_mismatches = 0, verify_failures = 0;
+  uint64_t offloads_skipped = 0;
   std::array<TierSnapshot, 8> tiers;
 };
 

@@ -97,8 +97,8 @@ class Prefix final : public EvictionPolicy {
   size_t bytes() const noexcept override { return sizeof *this + ghosts_.bytes() + queue_.bytes(); }
 
  private:
-  static constexpr uint32_t kLearnEvery = 8192;  // evictions; a pass over history costs some 10 ns each
-  // Evictions from one list before the lists are compared again; 1 to 64 gave the same hit rates.
+  static constexpr uint32_t kLearnEvery = 8192;  // evictions; a pass over history is then 8 ghosts for each
+  // Evictions from one list before the lists are compared again; 1 to 64 gave hit rates within 0.3 points.
   static constexpr uint32_t kRun = 64;
 
   [[nodiscard]] uint8_t hinted(SlotId slot, uint8_t kind) const noexcept {

@@ -5,7 +5,7 @@
 // Sanchez, "Maximizing Cache Performance Under Uncertainty", HPCA 2017). Blocks of the least
 // index leave first. Hazards are Kaplan-Meier estimates, drawn towards all kinds' by kShrink.
 //
-// Locks: none. Budget: 16 KiB; compute() is some 50 us and runs every several thousand evictions.
+// Locks: none. Budget: 16 KiB; compute() is 32,768 steps and runs every several thousand evictions.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ inline constexpr size_t kAges = 64;  // four an octave, in ticks
 
 [[nodiscard]] inline size_t age_bucket(uint32_t age) noexcept {
   if (age < 4) return age;
-  const int top = std::bit_width(age) - 1;
-  return std::min<size_t>(static_cast<size_t>(top - 1) * 4 + ((age >> (top - 2)) & 3), kAges - 1);
+  const auto top = static_cast<uint32_t>(std::bit_width(age)) - 1;
+  return std::min<size_t>(size_t{top - 1} * 4 + ((age >> (top - 2)) & 3), kAges - 1);
 }
 // The least age of a bucket.
 [[nodiscard]] inline uint32_t bucket_start(size_t bucket) noexcept {
@@ -67,8 +67,8 @@ class ReturnCurve {
   }
 
  private:
-  // Chosen on generated chat, agent, retrieval and mixed traces; results change by less than
-  // 0.3 points from 50 to 1000 blocks and from 0.5 to 0.95.
+  // Chosen on generated chat, agent, retrieval and mixed traces, learning every 4,096 evictions:
+  // hit rates move by at most 0.8 points from 50 to 1000 blocks and from 0.5 to 0.95, either way.
   static constexpr float kShrink = 200;
   static constexpr float kKeep = 0.9F;
 

@@ -1,0 +1,214 @@
+// Kills a process that stores through host memory and a disk tier, at random moments, and looks at
+// what the next one finds: every byte that loads is right, and what a flush acknowledged is there.
+// KVBM_CRASH_CYCLES says how often (default 20). The parent never uses the library, so that each
+// child starts as a fresh process of an engine would.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kvbm.h"
+
+namespace {
+
+constexpr uint64_t kBlockBytes = 16 * 1024;
+constexpr uint32_t kBatch = 16;
+constexpr uint64_t kLookBack = 1000;  // 16 MiB, far below the disk's capacity
+
+// Lives in memory that survives the child.
+struct Ledger {
+  std::atomic<uint64_t> begun;         // blocks that a store was ever asked for
+  std::atomic<uint64_t> acknowledged;  // blocks a flush returned for
+  std::atomic<uint64_t> looked, found, wrong;
+};
+
+void fill(uint64_t id, std::vector<uint64_t>& words) {
+  for (size_t i = 0; i < words.size(); ++i) words[i] = (id + 1) * 0x9E3779B97F4A7C15ULL ^ (i * 0xBF58476D1CE4E5B9ULL);
+}
+
+class Store {
+ public:
+  explicit Store(const std::string& path) : memory_(kBatch * kBlockBytes / 8) {
+    kvbm_error_t error{};
+    kvbm_tier_t disk{};
+    disk.path = path.c_str();
+    disk.capacity_bytes = 256ULL << 20;
+    kvbm_manager_options_t options;
+    kvbm_manager_options_init(&options, sizeof options);
+    options.block_bytes = kBlockBytes;
+    options.host_capacity_bytes = 4ULL << 20;
+    options.tiers = &disk;
+    options.n_tiers = 1;
+    kvbm_namespace_options_t ns_options;
+    kvbm_namespace_options_init(&ns_options, sizeof ns_options);
+    ns_options.model = "crash test";
+    kvbm_tensor_t tensor{memory_.data(), memory_.size() * 8, 0, kBlockBytes};
+    kvbm_cache_part_t part{};
+    part.form = KVBM_FORM_OPAQUE;
+    part.tensors = &tensor;
+    part.n_tensors = 1;
+    kvbm_cache_options_t cache_options;
+    kvbm_cache_options_init(&cache_options, sizeof cache_options);
+    cache_options.n_blocks = kBatch;
+    cache_options.parts = &part;
+    cache_options.n_parts = 1;
+    ok_ = kvbm_context_create(nullptr, &context_, &error) == KVBM_OK &&
+          kvbm_manager_create(context_, &options, &manager_, &error) == KVBM_OK &&
+          kvbm_namespace_open(manager_, &ns_options, &ns_, &error) == KVBM_OK &&
+          kvbm_cache_attach(manager_, ns_, &cache_options, &cache_, &error) == KVBM_OK;
+    if (!ok_) std::fprintf(stderr, "open: %s\n", error.message);
+  }
+  ~Store() {
+    kvbm_cache_release(cache_);
+    kvbm_namespace_release(ns_);
+    kvbm_manager_release(manager_);
+    kvbm_context_release(context_);
+  }
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  [[nodiscard]] bool ok() const { return ok_; }
+
+  bool store(uint64_t first) {
+    std::vector<uint64_t> words(kBlockBytes / 8);
+    kvbm_key_t keys[kBatch];
+    uint32_t ids[kBatch];
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      fill(first + i, words);
+      std::memcpy(memory_.data() + i * words.size(), words.data(), kBlockBytes);
+      keys[i] = key(first + i);
+      ids[i] = i;
+    }
+    kvbm_store_options_t options;
+    kvbm_store_options_init(&options, sizeof options);
+    options.unchained = 1;
+    return kvbm_cache_store(cache_, keys, ids, kBatch, &options, nullptr, 0) == KVBM_OK;
+  }
+  bool flush() { return kvbm_manager_flush(manager_, 60'000'000'000ULL) == KVBM_OK; }
+
+  // Whether it is there; counts it as wrong if what came is not what was stored.
+  bool load(uint64_t id, Ledger& ledger) {
+    const kvbm_key_t name = key(id);
+    kvbm_match_t* match = nullptr;
+    size_t n = 0;
+    if (kvbm_cache_lookup(cache_, &name, 1, &match, &n) != KVBM_OK || n == 0) return false;
+    const uint32_t block = 0;
+    const kvbm_status_t loaded = kvbm_cache_load(cache_, match, &block, 1, nullptr, nullptr, 0);
+    kvbm_match_release(match);
+    if (loaded != KVBM_OK) return false;
+    std::vector<uint64_t> words(kBlockBytes / 8);
+    fill(id, words);
+    if (std::memcmp(memory_.data(), words.data(), kBlockBytes) != 0) ledger.wrong.fetch_add(1);
+    return true;
+  }
+
+ private:
+  kvbm_key_t key(uint64_t id) const {
+    kvbm_key_t out{};
+    uint8_t hash[8];
+    std::memcpy(hash, &id, sizeof hash);
+    kvbm_key_from_hashes(ns_, hash, sizeof hash, 1, &out);
+    return out;
+  }
+
+  std::vector<uint64_t> memory_;
+  kvbm_context_t* context_ = nullptr;
+  kvbm_manager_t* manager_ = nullptr;
+  kvbm_namespace_t* ns_ = nullptr;
+  kvbm_cache_t* cache_ = nullptr;
+  bool ok_ = false;
+};
+
+[[noreturn]] void write_until_killed(const std::string& path, Ledger& ledger, int pipe) {
+  Store store(path);
+  if (!store.ok()) _exit(1);
+  for (;;) {
+    const uint64_t first = ledger.begun.fetch_add(kBatch);
+    if (!store.store(first)) _exit(1);
+    if (first >= 64) store.load(first - 64, ledger);
+    if ((first / kBatch) % 4 == 3) {
+      if (!store.flush()) _exit(1);
+      ledger.acknowledged.store(first + kBatch);
+    }
+    if (write(pipe, "x", 1) != 1) _exit(1);
+  }
+}
+
+[[noreturn]] void look(const std::string& path, Ledger& ledger) {
+  {
+    Store store(path);
+    if (!store.ok()) _exit(1);
+    const uint64_t end = ledger.begun;
+    const uint64_t acknowledged = ledger.acknowledged;
+    for (uint64_t id = end < kLookBack ? 0 : end - kLookBack; id < end; ++id) {
+      const bool there = store.load(id, ledger);
+      if (id >= acknowledged) continue;
+      ledger.looked.fetch_add(1);
+      if (there) ledger.found.fetch_add(1);
+    }
+  }
+  _exit(0);
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+}  // namespace
+
+TEST(Crash, keeps_what_was_flushed_and_serves_no_wrong_byte) {
+  const char* text = std::getenv("KVBM_CRASH_CYCLES");
+  const int cycles = text != nullptr ? std::atoi(text) : 20;
+  const uint64_t seed = std::random_device{}();
+  std::printf("seed %llu, %d cycles\n", static_cast<unsigned long long>(seed), cycles);
+  std::mt19937_64 random(seed);
+  std::string path = (std::filesystem::temp_directory_path() / "kvbm_crash_XXXXXX").string();
+  ASSERT_NE(mkdtemp(path.data()), nullptr);
+  void* shared = mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  Ledger& ledger = *new (shared) Ledger{};
+  for (int cycle = 0; cycle < cycles; ++cycle) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t writer = fork();
+    ASSERT_GE(writer, 0);
+    if (writer == 0) {
+      close(ends[0]);
+      write_until_killed(path, ledger, ends[1]);
+    }
+    close(ends[1]);
+    char byte = 0;
+    bool alive = true;
+    for (uint64_t steps = 4 + random() % 60; steps != 0 && alive; --steps) alive = read(ends[0], &byte, 1) == 1;
+    kill(writer, SIGKILL);
+    const int ended = wait_for(writer);
+    close(ends[0]);
+    ASSERT_TRUE(alive && WIFSIGNALED(ended)) << "the writer gave up in cycle " << cycle;
+    const pid_t reader = fork();
+    ASSERT_GE(reader, 0);
+    if (reader == 0) look(path, ledger);
+    ASSERT_EQ(wait_for(reader), 0) << "the directory did not open in cycle " << cycle;
+  }
+  const uint64_t looked = ledger.looked;
+  const uint64_t found = ledger.found;
+  std::printf("%llu acknowledged blocks looked for, %llu found, %llu wrong\n", static_cast<unsigned long long>(looked),
+              static_cast<unsigned long long>(found), static_cast<unsigned long long>(ledger.wrong.load()));
+  EXPECT_EQ(ledger.wrong.load(), 0U);
+  EXPECT_GT(looked, 0U);
+  EXPECT_GE(static_cast<double>(found), 0.99 * static_cast<double>(looked));
+  munmap(shared, sizeof(Ledger));
+  std::filesystem::remove_all(path);
+}

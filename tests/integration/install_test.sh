@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Installs this build into a prefix of its own and uses it as a stranger would.
+#   install_test.sh BUILD_DIRECTORY SOURCE_DIRECTORY
+set -euo pipefail
+build=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0
+check() {
+  if "${@:2}" > "$work/log" 2>&1; then
+    passed=$((passed + 1))
+  else
+    echo "install: FAILED: $1"
+    cat "$work/log"
+    exit 1
+  fi
+}
+
+check "cmake --install" cmake --install "$build" --prefix "$work/prefix"
+pc=$(find "$work/prefix" -name kvbm.pc)
+export PKG_CONFIG_PATH=${pc%/*}
+libdir=$(pkg-config --variable=libdir kvbm)
+export LD_LIBRARY_PATH=$libdir
+# shellcheck disable=SC2046
+check "cc with pkg-config" cc $(pkg-config --cflags kvbm) "$source/tests/examples/example.c" $(pkg-config --libs kvbm) -o "$work/example"
+check "the compiled example" "$work/example"
+check "find_package" cmake -S "$source/tests/examples/find_package" -B "$work/found" -DCMAKE_PREFIX_PATH="$work/prefix"
+check "building with kvbm::kvbm" cmake --build "$work/found"
+check "the example of find_package" "$work/found/example"
+check "the installed command" "$work/prefix/bin/kvbm" size --preset qwen3-8b --tokens 1000 --json
+check "the man page" test -s "$(find "$work/prefix" -name 'kvbm.1*' | head -1)"
+check "bash completion" test -s "$(find "$work/prefix" -path '*bash-completion*' -type f | head -1)"
+needed=$(readelf -d "$libdir/libkvbm.so" | awk '/NEEDED/ {gsub(/[][]/, "", $5); print $5}' | sort | tr '\n' ' ')
+check "nothing but libc and the loader is needed (found: $needed)" \
+  test -z "$(echo "$needed" | tr ' ' '\n' | grep -vE '^(libc\.so\.6|ld-linux.*|)$' || true)"
+floor=$(objdump -T "$libdir/libkvbm.so" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
+echo "install: the library needs $floor"
+check "the glibc floor is at most 2.35 (found $floor)" \
+  test "$(printf '%s\n' "$floor" GLIBC_2.35 | sort -V | tail -1)" = GLIBC_2.35
+echo "$passed passed, 0 failed"
