@@ -2,8 +2,11 @@
 #include <cstdio>
 #include <exception>
 
+#include "command/bench.h"
+#include "command/config.h"
 #include "command/demo.h"
 #include "command/doctor.h"
+#include "command/inspect.h"
 #include "command/registry.h"
 #include "command/replay.h"
 #include "command/shell.h"
@@ -27,6 +30,10 @@ int main(int argc, char** argv) {
     command::add_replay(registry);
     command::add_trace(registry);
     command::add_size(registry);
+    command::add_bench(registry);
+    command::add_config(registry);
+    command::add_inspect(registry);
+    command::add_stats(registry);
     command::add_doctor(registry);
     command::add_completion(registry);
     command::add_man(registry);

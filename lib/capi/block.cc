@@ -25,25 +25,27 @@ static_assert(sizeof(kvbm_block_t) == sizeof(HoldValue));
 
 namespace {
 
-// Small batches need no heap.
-class Slots {
+// One value per block of a call, undefined at first; small batches need no heap.
+template <class T>
+class PerBlock {
  public:
-  explicit Slots(size_t n) {
+  explicit PerBlock(size_t n) {
     if (n > kInline) heap_.resize(n);
     span_ = {n > kInline ? heap_.data() : inline_, n};
   }
-  Slots(const Slots&) = delete;
-  Slots& operator=(const Slots&) = delete;
-  SlotId& operator[](size_t i) { return span_[i]; }
-  operator std::span<SlotId>() { return span_; }              // NOLINT(google-explicit-constructor): it is one
-  operator std::span<const SlotId>() const { return span_; }  // NOLINT(google-explicit-constructor)
+  PerBlock(const PerBlock&) = delete;
+  PerBlock& operator=(const PerBlock&) = delete;
+  T& operator[](size_t i) { return span_[i]; }
+  operator std::span<T>() { return span_; }              // NOLINT(google-explicit-constructor): it is one
+  operator std::span<const T>() const { return span_; }  // NOLINT(google-explicit-constructor)
 
  private:
   static constexpr size_t kInline = 128;
-  SlotId inline_[kInline];
-  std::vector<SlotId> heap_;
-  std::span<SlotId> span_;
+  T inline_[kInline];
+  std::vector<T> heap_;
+  std::span<T> span_;
 };
+using Slots = PerBlock<SlotId>;
 
 // Slots of holds that must all be valid, of one kind, and in one state.
 Code resolve_all(Manager& manager, const kvbm_block_t* blocks, size_t n, HoldKind kind, SlotState state, Slots& slots) {
@@ -179,7 +181,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
       if (what.first_parent != kvbm::kNoSlot) core.release({&what.first_parent, 1});
       return KVBM_ERR_STALE;
     }
-    std::vector<Code> codes(n_blocks);
+    PerBlock<Code> codes(n_blocks);
     const Code all = core.publish(slots, what, parents, codes);
     if (what.first_parent != kvbm::kNoSlot) core.release({&what.first_parent, 1});
     for (size_t i = 0; i < n_blocks; ++i) {

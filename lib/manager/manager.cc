@@ -243,12 +243,7 @@ void Manager::evict_held(std::span<const SlotId> slots) {
 Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
                       std::span<Code> codes) {
   const Code all = table_->publish(inout, what, codes);
-  std::vector<SlotId> fresh;
-  fresh.reserve(inout.size());
-  for (size_t i = 0; i < inout.size(); ++i) {
-    if (codes[i] == Code::ok) fresh.push_back(inout[i]);
-  }
-  add(counters_.tiers[0].stores, fresh.size());
+  add(counters_.tiers[0].stores, static_cast<uint64_t>(std::count(codes.begin(), codes.end(), Code::ok)));
   if (events_.wanted()) {
     std::vector<Key> keys;
     std::vector<Key> parents;
@@ -259,8 +254,14 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
     }
     events_.publish(copy::EventKind::stored, 0, what.family, keys, parents);
   }
-  if (!fresh.empty()) {
-    for (auto& offloader : offloaders_) offloader->stored(fresh);
+  if (offloaders_.empty()) return all;
+  std::vector<SlotId> fresh;
+  fresh.reserve(inout.size());
+  for (size_t i = 0; i < inout.size(); ++i) {
+    if (codes[i] == Code::ok) fresh.push_back(inout[i]);
+  }
+  for (auto& offloader : offloaders_) {
+    if (!fresh.empty()) offloader->stored(fresh);
   }
   return all;
 }

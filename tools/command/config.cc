@@ -1,0 +1,121 @@
+#include "command/config.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "kvbm.h"
+
+namespace kvbm::command {
+
+namespace {
+
+struct Options {
+  std::string file;
+  std::vector<std::string> settings;  // key=value
+  bool reference = false;
+};
+
+// Reads a text by the two-phase convention of kvbm.h.
+template <class Call>
+std::string text_of(Call&& call) {
+  size_t needed = 0;
+  if (call(nullptr, size_t{0}, &needed) != KVBM_OK) return {};
+  std::string text(needed + 1, '\0');
+  call(text.data(), text.size(), &needed);
+  text.resize(needed);
+  return text;
+}
+
+// The lines `key = value  # origin` and `[[list]]` of kvbm_context_config.
+nlohmann::ordered_json json_of(const std::string& text) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  std::istringstream lines(text);
+  std::string line;
+  std::string prefix;
+  std::string table;
+  size_t index = 0;
+  while (std::getline(lines, line)) {
+    if (line.rfind("[[", 0) == 0) {
+      const std::string name = line.substr(2, line.size() - 4);
+      index = name == table ? index + 1 : 0;
+      table = name;
+      prefix = name + "[" + std::to_string(index) + "].";
+      continue;
+    }
+    const size_t equals = line.find(" = ");
+    const size_t comment = line.rfind("  # ");
+    if (equals == std::string::npos || comment == std::string::npos) continue;
+    const std::string written = line.substr(equals + 3, comment - equals - 3);
+    // Values are written as TOML, whose numbers, booleans and quoted strings are JSON too.
+    nlohmann::ordered_json value = nlohmann::ordered_json::parse(written, nullptr, false);
+    if (value.is_discarded()) value = written;
+    list.push_back({{"key", prefix + line.substr(0, equals)}, {"value", value}, {"origin", line.substr(comment + 4)}});
+  }
+  return list;
+}
+
+int print_reference(const Output& output) {
+  const std::string text =
+      text_of([](char* out, size_t capacity, size_t* needed) { return kvbm_config_reference(out, capacity, needed); });
+  if (output.json) {
+    std::printf("%s\n", nlohmann::ordered_json{{"markdown", text}}.dump(2).c_str());
+  } else {
+    std::fputs(text.c_str(), stdout);
+  }
+  return kDone;
+}
+
+int run(const Options& options, const Output& output) {
+  if (options.reference) return print_reference(output);
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& setting : options.settings) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return fail(kBadInput, "--set " + setting + " is not KEY=VALUE", "write --set host.capacity=8GiB");
+    }
+    pairs.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  std::vector<kvbm_setting_t> settings;
+  for (const auto& [key, value] : pairs) settings.push_back({key.c_str(), value.c_str()});
+  kvbm_context_options_t context_options;
+  kvbm_context_options_init(&context_options, sizeof context_options);
+  context_options.config_file = options.file.empty() ? nullptr : options.file.c_str();
+  context_options.settings = settings.data();
+  context_options.n_settings = settings.size();
+  kvbm_context_t* context = nullptr;
+  kvbm_error_t error{};
+  const kvbm_status_t status = kvbm_context_create(&context_options, &context, &error);
+  if (status != KVBM_OK) {
+    return fail(status == KVBM_ERR_CONFIG || status == KVBM_ERR_INVALID ? kBadInput : kFailed, error.message,
+                "`kvbm config --reference` lists every option");
+  }
+  const std::string text = text_of([context](char* out, size_t capacity, size_t* needed) {
+    return kvbm_context_config(context, out, capacity, needed);
+  });
+  kvbm_context_release(context);
+  std::fputs(output.json ? (json_of(text).dump(2) + "\n").c_str() : text.c_str(), stdout);
+  return kDone;
+}
+
+}  // namespace
+
+void add_config(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App& app = registry.add("config", "The configuration in effect, and where each value comes from",
+                               [options](const Output& output) { return run(*options, output); });
+  app.add_option("--file", options->file, "TOML file; without it the one that $KVBM_CONFIG names")->type_name("FILE");
+  app.add_option("--set", options->settings, "A value that wins over file and environment; can be repeated")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_flag("--reference", options->reference, "Every option with type, default and meaning, as Markdown");
+  app.footer(
+      "Later wins: defaults, the file, KVBM_* of the environment (KVBM_HOST_CAPACITY), --set.\n"
+      "Examples:\n"
+      "  kvbm config --file kvbm.toml\n"
+      "  kvbm config --set host.capacity=8GiB --json\n"
+      "  kvbm config --reference");
+}
+
+}  // namespace kvbm::command

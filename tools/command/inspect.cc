@@ -1,0 +1,227 @@
+#include "command/inspect.h"
+
+#include <array>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/inline_executor.h"
+#include "base/os_file.h"
+#include "terminal/progress.h"
+#include "terminal/quantity.h"
+#include "terminal/table.h"
+#include "tier/disk/inspect.h"
+
+namespace kvbm::command {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using terminal::Align;
+using terminal::format_count;
+using terminal::format_size;
+using tier::disk::InspectReport;
+using tier::disk::SegmentReport;
+
+struct Options {
+  std::string dir;
+  bool verify = false;
+};
+
+struct FamilyUse {
+  uint64_t records = 0;
+  uint64_t payload_bytes = 0;
+  uint64_t damaged = 0;
+};
+
+// Uses of a record as its writer knew them, counted as none, one, two to three, four to seven, more.
+constexpr std::array<const char*, 5> kHeatNames{"0", "1", "2-3", "4-7", "8+"};
+using Heat = std::array<uint64_t, kHeatNames.size()>;
+size_t heat_of(uint32_t uses) { return uses == 0 ? 0 : uses == 1 ? 1 : uses < 4 ? 2 : uses < 8 ? 3 : 4; }
+
+struct Walk {
+  InspectReport report;
+  std::map<Family, FamilyUse> families;
+  Heat heat{};
+};
+
+template <size_t kBytes>
+std::string hex(const std::array<uint8_t, kBytes>& bytes) {
+  std::string text;
+  char two[3];
+  for (const uint8_t byte : bytes) {
+    std::snprintf(two, sizeof two, "%02x", byte);
+    text += two;
+  }
+  return text;
+}
+
+std::string shard_text(const Shard& shard) {
+  if (shard == Shard{}) return "whole";
+  return "layers " + std::to_string(shard.first_layer) + "+" + std::to_string(shard.layers) + ", heads " +
+         std::to_string(shard.first_head) + "+" + std::to_string(shard.heads) +
+         (shard.replicated != 0 ? ", replicated" : "");
+}
+
+Result<Walk> walk(const std::string& dir, bool verify, bool quiet) {
+  InlineExecutor executor;
+  auto files = make_os_file_system(executor);
+  if (!files.ok()) return files.status();
+  Walk out;
+  terminal::Progress progress(verify ? "verifying" : "reading", 0, terminal::Unit::items, quiet);
+  tier::disk::InspectOptions options;
+  options.verify = verify;
+  auto report = tier::disk::inspect(
+      *files.value(), dir, options, [&progress](uint64_t done, uint64_t) { progress.set(done); },
+      [&out](const SegmentReport&, const tier::disk::Row& row, bool damaged) {
+        FamilyUse& family = out.families[row.family];
+        ++family.records;
+        family.payload_bytes += row.payload_bytes;
+        family.damaged += damaged ? 1 : 0;
+        ++out.heat[heat_of(row.uses)];
+      });
+  progress.finish();
+  if (!report.ok()) return report.status();
+  out.report = std::move(report).value();
+  return out;
+}
+
+// A directory that is none, or of a newer format, is the caller's to put right.
+int refuse(const Status& status, const std::string& dir) {
+  switch (status.code()) {
+    case Code::newer_version:
+      return fail(kBadInput, dir + ": " + status.message(), "inspect it with the version of kvbm that wrote it");
+    case Code::damaged:
+      return fail(kFailed, dir + ": " + status.message(), "its superblock is lost; an owner refuses it too: use a new directory");
+    case Code::not_permitted:
+      return fail(kBadInput, dir + ": " + status.message(), "run as the user that owns the tier");
+    default:
+      return fail(kBadInput, dir + ": " + status.message(), "give the directory of a disk tier (the `path` of a [[tier]])");
+  }
+}
+
+Json summary(const Walk& walk, bool verified) {
+  const InspectReport& report = walk.report;
+  return Json{{"records", report.records},       {"damaged", report.damaged},
+              {"verified", verified},            {"payload_bytes", report.payload_bytes},
+              {"file_bytes", report.file_bytes}, {"segments", report.segments.size()},
+              {"in_use", report.in_use},         {"opened", report.superblock.epoch}};
+}
+
+Json json_of(const Walk& walk, bool verified) {
+  Json out = summary(walk, verified);
+  out["foreign_files"] = walk.report.foreign;
+  out["segments"] = Json::array();
+  for (const SegmentReport& s : walk.report.segments) {
+    out["segments"].push_back({{"number", s.number},
+                               {"state", s.state},
+                               {"generation", s.generation},
+                               {"sequence", s.sequence},
+                               {"records", s.records},
+                               {"damaged", s.damaged},
+                               {"record_bytes", s.record_bytes},
+                               {"uses", s.uses}});
+  }
+  out["families"] = Json::array();
+  for (const auto& [family, use] : walk.families) {
+    out["families"].push_back({{"namespace", hex(family.ns.bytes)},
+                               {"component", family.component},
+                               {"shard", shard_text(family.shard)},
+                               {"records", use.records},
+                               {"damaged", use.damaged},
+                               {"payload_bytes", use.payload_bytes}});
+  }
+  for (size_t i = 0; i < kHeatNames.size(); ++i) out["heat"][kHeatNames[i]] = walk.heat[i];
+  return out;
+}
+
+void print_summary(const Walk& walk, bool verified) {
+  const InspectReport& report = walk.report;
+  std::printf("%s records, %s of payload in %zu segments of %s; files %s\n", format_count(report.records).c_str(),
+              format_size(static_cast<double>(report.payload_bytes)).c_str(), report.segments.size(),
+              format_size(static_cast<double>(report.superblock.segment_bytes)).c_str(),
+              format_size(static_cast<double>(report.file_bytes)).c_str());
+  std::printf("damaged: %s (%s)\n", format_count(report.damaged).c_str(),
+              verified ? "every byte of closed segments was checked" : "tables alone were checked; --verify reads every byte");
+  if (report.in_use) std::printf("an owner is at work: what it is writing may show as damage\n");
+  for (const std::string& name : report.foreign) std::printf("foreign file: %s\n", name.c_str());
+}
+
+void print_tables(const Walk& walk) {
+  terminal::Table segments({{"segment", Align::right}, {"state"}, {"records", Align::right}, {"damaged", Align::right},
+                            {"bytes", Align::right}, {"uses a record", Align::right}});
+  for (const SegmentReport& s : walk.report.segments) {
+    if (s.records == 0 && s.damaged == 0 && s.state == "free") continue;
+    char uses[32];
+    std::snprintf(uses, sizeof uses, "%.2f",
+                  s.records == 0 ? 0.0 : static_cast<double>(s.uses) / static_cast<double>(s.records));
+    segments.add_row({std::to_string(s.number), s.state, format_count(s.records), format_count(s.damaged),
+                      format_size(static_cast<double>(s.record_bytes)), uses});
+  }
+  std::printf("\n%s", segments.render().c_str());
+  terminal::Table families({{"namespace"}, {"component", Align::right}, {"shard"}, {"records", Align::right},
+                            {"damaged", Align::right}, {"payload", Align::right}});
+  for (const auto& [family, use] : walk.families) {
+    families.add_row({hex(family.ns.bytes), std::to_string(family.component), shard_text(family.shard),
+                      format_count(use.records), format_count(use.damaged),
+                      format_size(static_cast<double>(use.payload_bytes))});
+  }
+  std::printf("\n%s", families.render().c_str());
+  std::printf("\nrecords by uses when they were written:");
+  for (size_t i = 0; i < kHeatNames.size(); ++i) {
+    std::printf("  %s: %s", kHeatNames[i], format_count(walk.heat[i]).c_str());
+  }
+  std::printf("\n");
+}
+
+// Damage that a verification found is a failure, so that scripts see it.
+int run_inspect(const Options& options, const Output& output) {
+  const Result<Walk> found = walk(options.dir, options.verify, output.json);
+  if (!found.ok()) return refuse(found.status(), options.dir);
+  if (output.json) {
+    std::printf("%s\n", json_of(found.value(), options.verify).dump(2).c_str());
+  } else {
+    print_summary(found.value(), options.verify);
+    print_tables(found.value());
+  }
+  const InspectReport& report = found.value().report;
+  return options.verify && report.damaged != 0 && !report.in_use ? kFailed : kDone;
+}
+
+int run_stats(const Options& options, const Output& output) {
+  const Result<Walk> found = walk(options.dir, false, output.json);
+  if (!found.ok()) return refuse(found.status(), options.dir);
+  if (output.json) {
+    std::printf("%s\n", summary(found.value(), false).dump(2).c_str());
+  } else {
+    print_summary(found.value(), false);
+  }
+  return kDone;
+}
+
+CLI::Option* add_dir(CLI::App& app, Options& options) {
+  return app.add_option("DIR", options.dir, "Directory of a disk tier")->type_name("")->required();
+}
+
+}  // namespace
+
+void add_inspect(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App& app = registry.add("inspect", "What a tier directory holds: records, damage, heat",
+                               [options](const Output& output) { return run_inspect(*options, output); });
+  add_dir(app, *options);
+  app.add_flag("--verify", options->verify, "Read every record and check every byte; exit code 1 if one is damaged");
+  app.footer("Nothing is changed. Example:\n  kvbm inspect /mnt/nvme/kvbm --verify");
+}
+
+void add_stats(Registry& registry) {
+  auto options = std::make_shared<Options>();
+  CLI::App& app = registry.add("stats", "How full a tier directory is, in short",
+                               [options](const Output& output) { return run_stats(*options, output); });
+  add_dir(app, *options);
+  app.footer(
+      "A running manager is asked through kvbm_manager_stats and kvbm_manager_metrics.\n"
+      "Example:\n  kvbm stats /mnt/nvme/kvbm --json");
+}
+
+}  // namespace kvbm::command
