@@ -22,23 +22,30 @@ constexpr uint64_t kMostThreads = 16;
 
 Status refused(const char* what, int error) { return {Code::io_error, what, std::strerror(error)}; }
 
-// Memory of all requests in flight.
+// Memory of all requests in flight, in huge pages where the system gives them: small pages make
+// more and smaller device requests.
 class Buffers {
  public:
-  explicit Buffers(uint64_t bytes) : bytes_(bytes) {
-    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    data_ = p == MAP_FAILED ? nullptr : static_cast<char*>(p);
-    if (data_ != nullptr) std::memset(data_, 0x3C, bytes);
+  explicit Buffers(uint64_t bytes) : bytes_(bytes + kHugePage) {
+    void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return;
+    mapping_ = p;
+    const auto address = reinterpret_cast<uintptr_t>(p);
+    data_ = static_cast<char*>(p) + ((address + kHugePage - 1) / kHugePage * kHugePage - address);
+    (void)::madvise(data_, bytes, MADV_HUGEPAGE);
+    std::memset(data_, 0x3C, bytes);
   }
   ~Buffers() {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
+    if (mapping_ != nullptr) ::munmap(mapping_, bytes_);
   }
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
   [[nodiscard]] char* data() const { return data_; }
 
  private:
+  static constexpr uint64_t kHugePage = 2 << 20;
   uint64_t bytes_;
+  void* mapping_ = nullptr;
   char* data_ = nullptr;
 };
 
