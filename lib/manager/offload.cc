@@ -179,14 +179,14 @@ void Offloader::pump() {
   }
 }
 
-// Ends entries that will not be sent, or that were: reports, and lets go of the slots.
+// Ends entries that will not be sent. Whoever hears of the end finds the slots free to be evicted.
 void Offloader::drop(std::span<Entry> entries, Code why) {
   std::vector<SlotId> slots;
+  for (const Entry& entry : entries) slots.push_back(entry.slot);
+  manager_.release(slots);
   for (Entry& entry : entries) {
     if (entry.report != nullptr) (*entry.report)(entry.index, why);
-    slots.push_back(entry.slot);
   }
-  manager_.release(slots);
 }
 
 void Offloader::send(std::vector<Entry> entries) {
@@ -237,12 +237,14 @@ void Offloader::finished(std::vector<Entry>& entries, tier::PutBatch& batch, uin
     } else {
       manager::add(counters.errors, 1);
     }
-    if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, code);
     (entries[i].evict_after ? evict : keep).push_back(entries[i].slot);
   }
   manager_.events().publish(copy::EventKind::stored, tier_, stored);
   manager_.release(keep);
   manager_.evict_held(evict);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, batch.status[i]);
+  }
   {
     MutexLock lock(mutex_);
     in_flight_ -= charged;

@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "benchmark/disk.h"
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
 #include "benchmark/row.h"
@@ -17,6 +19,8 @@ using benchmark::Row;
 
 struct Options {
   int rounds = 15;
+  int disk_rounds = 5;
+  std::string dir = ".";
 };
 
 // Four digits that matter.
@@ -63,8 +67,20 @@ int finish(const Result<std::vector<Row>>& rows, const Output& output) {
   return kDone;
 }
 
-CLI::Option* add_rounds(CLI::App& app, Options& options) {
-  return app.add_option("--rounds", options.rounds, "Rounds of which the median is told")
+int run_disk(const Options& options, const Output& output) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(options.dir, error)) {
+    return fail(kBadInput, "--dir " + options.dir + " is not a directory", "give one on the disk to be measured");
+  }
+  benchmark::DiskOptions disk;
+  disk.dir = options.dir;
+  disk.rounds = options.disk_rounds;
+  disk.quiet = output.json;
+  return finish(benchmark::bench_disk(disk), output);
+}
+
+CLI::Option* add_rounds(CLI::App& app, int& rounds) {
+  return app.add_option("--rounds", rounds, "Rounds of which the median is told")
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
 }
@@ -78,8 +94,13 @@ void add_bench(Registry& registry) {
                                  [options](const Output& output) {
                                    return finish(benchmark::bench_index({options->rounds, output.json}), output);
                                  });
-  add_rounds(index, *options);
+  add_rounds(index, options->rounds);
   index.footer("Example:\n  kvbm bench index --json");
+  CLI::App& disk = registry.add(group, "disk", "The disk tier, against raw io_uring in the same directory",
+                                [options](const Output& output) { return run_disk(*options, output); });
+  add_rounds(disk, options->disk_rounds);
+  disk.add_option("--dir", options->dir, "Directory on the disk to measure; needs 5 GiB for a minute")->type_name("DIR");
+  disk.footer("Example:\n  kvbm bench disk --dir /mnt/nvme --json");
   CLI::App& keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
                                 [](const Output& output) { return finish(benchmark::bench_keys(), output); });
   keys.footer("Example:\n  kvbm bench keys");

@@ -248,6 +248,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   uint64_t write_bytes_ KVBM_GUARDED_BY(mutex_) = 0;         // in flight
   uint64_t read_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   uint32_t gets_open_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t last_get_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when a get ended; 0: none did
   std::vector<std::byte*> staging_free_ KVBM_GUARDED_BY(mutex_);
   Bandwidth read_cap_ KVBM_GUARDED_BY(mutex_);
   Bandwidth write_cap_ KVBM_GUARDED_BY(mutex_);

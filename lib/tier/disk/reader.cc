@@ -198,6 +198,7 @@ void DiskCore::settle_read(const std::shared_ptr<GetOp>& op, uint32_t i, Code co
   }
   if (--op->open == 0) {
     --gets_open_;
+    last_get_ns_ = executor_.clock().now_ns();
     work.gets_done.push_back(op);
   }
   reclaim_drained(work);

@@ -9,6 +9,8 @@ namespace {
 
 constexpr uint64_t kRunBytes = uint64_t{4} << 20;
 constexpr size_t kRunVectors = 256;
+// Loads of one engine come in trains: how long after one the next is expected.
+constexpr uint64_t kLoadsAreNear = 20'000'000;
 constexpr uint64_t kSlotBytes = uint64_t{256} << 10;  // one slot of the staging ring
 
 bool direct_ready(ConstBytes payload) { return reinterpret_cast<uintptr_t>(payload.data()) % kIoAlign == 0; }
@@ -69,7 +71,9 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
 void DiskCore::fill_writes(Work& work) {
   const uint64_t now = executor_.clock().now_ns();
   while (!disabled_ && !put_queue_.empty()) {
-    const uint64_t limit = gets_open_ > 0 ? options_.write_budget_bytes / 8 : options_.write_budget_bytes;
+    // What is in flight when a load comes delays it, so loads that came lately count like those under way.
+    const bool loading = gets_open_ > 0 || (last_get_ns_ != 0 && now - last_get_ns_ < kLoadsAreNear);
+    const uint64_t limit = loading ? options_.write_budget_bytes / 8 : options_.write_budget_bytes;
     if (write_bytes_ > 0 && (write_bytes_ >= limit || !read_queue_.empty())) return;
     if (const uint64_t at = write_cap_.ready_at(now); at != 0) {
       work.wake_at = at;

@@ -1,0 +1,22 @@
+// `kvbm bench disk`: the disk tier through the C calls, next to what raw io_uring does in the same directory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "benchmark/row.h"
+
+namespace kvbm::benchmark {
+
+struct DiskOptions {
+  std::string dir = ".";
+  int rounds = 5;
+  uint64_t reopen_records = 500000;
+  bool quiet = false;
+};
+
+// Needs up to 5 GiB in `dir` while it runs.
+Result<std::vector<Row>> bench_disk(const DiskOptions& options);
+
+}  // namespace kvbm::benchmark

@@ -1,0 +1,50 @@
+// Blocks on their way to a disk tier and back, as the disk benchmarks need them: written in batches,
+// emptied out of the host, loaded into an engine's memory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "benchmark/store.h"
+
+namespace kvbm::benchmark {
+
+class DiskStore {
+ public:
+  // `blocks` at a time are written or loaded.
+  static Result<std::unique_ptr<DiskStore>> open(const std::string& dir, uint64_t disk_bytes, uint64_t block_bytes,
+                                                 uint32_t blocks);
+  ~DiskStore();
+  DiskStore(const DiskStore&) = delete;
+  DiskStore& operator=(const DiskStore&) = delete;
+
+  // Makes blocks() new blocks in the host tier.
+  Status fill();
+  // Writes those of the last fill to the disk tier; seconds until all are there.
+  Result<double> offload();
+  // Nothing is left in the host tier.
+  Status empty_host();
+  // Loads blocks [first, first + n) of the last fill from the disk tier; seconds.
+  Result<double> load(size_t first, size_t n);
+  // New blocks, half as many as blocks(), made and offloaded beside loads of another thread; their keys are forgotten.
+  Status write_others();
+  [[nodiscard]] uint32_t blocks() const noexcept { return blocks_; }
+  [[nodiscard]] kvbm_manager_stats_t stats() const { return store_->stats(); }
+
+ private:
+  DiskStore() = default;
+  Status make(std::vector<kvbm_key_t>& keys);
+
+  std::unique_ptr<Store> store_;
+  kvbm_cache_t* cache_ = nullptr;
+  std::vector<unsigned char> engine_;
+  std::vector<kvbm_key_t> keys_;
+  std::vector<uint32_t> ids_;
+  uint64_t block_bytes_ = 0;
+  uint32_t blocks_ = 0;
+  uint64_t count_ = 0;
+};
+
+}  // namespace kvbm::benchmark

@@ -1,0 +1,161 @@
+#include "benchmark/raw_ring.h"
+
+#include <fcntl.h>
+#include <liburing.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "benchmark/statistics.h"
+
+namespace kvbm::benchmark {
+
+namespace {
+
+constexpr uint64_t kMostThreads = 16;
+
+Status refused(const char* what, int error) { return {Code::io_error, what, std::strerror(error)}; }
+
+// Memory of all requests in flight, in huge pages where the system gives them: small pages make
+// more and smaller device requests.
+class Buffers {
+ public:
+  explicit Buffers(uint64_t bytes) : bytes_(bytes + kHugePage) {
+    void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return;
+    mapping_ = p;
+    const auto address = reinterpret_cast<uintptr_t>(p);
+    data_ = static_cast<char*>(p) + ((address + kHugePage - 1) / kHugePage * kHugePage - address);
+    (void)::madvise(data_, bytes, MADV_HUGEPAGE);
+    std::memset(data_, 0x3C, bytes);
+  }
+  ~Buffers() {
+    if (mapping_ != nullptr) ::munmap(mapping_, bytes_);
+  }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+  [[nodiscard]] char* data() const { return data_; }
+
+ private:
+  static constexpr uint64_t kHugePage = 2 << 20;
+  uint64_t bytes_;
+  void* mapping_ = nullptr;
+  char* data_ = nullptr;
+};
+
+// Keeps `depth` requests in flight until all are done.
+class Pump {
+ public:
+  Pump(io_uring& ring, int fd, const RawLoad& load, char* memory) : ring_(ring), fd_(fd), load_(load), memory_(memory) {}
+
+  Status run() {
+    const auto depth = static_cast<unsigned>(std::min<uint64_t>(load_.depth, load_.requests));
+    for (unsigned slot = 0; slot < depth; ++slot) queue(slot);
+    while (done_ < load_.requests) {
+      const int sent = io_uring_submit_and_wait(&ring_, 1);
+      if (sent < 0) return refused("io_uring_submit", -sent);
+      io_uring_cqe* completion = nullptr;
+      while (io_uring_peek_cqe(&ring_, &completion) == 0) {
+        const int result = completion->res;
+        const auto slot = static_cast<unsigned>(io_uring_cqe_get_data64(completion));
+        io_uring_cqe_seen(&ring_, completion);
+        if (result < 0) return refused("raw I/O", -result);
+        if (static_cast<uint64_t>(result) != load_.request_bytes) return refused("raw I/O was cut short", EIO);
+        ++done_;
+        if (sent_ < load_.requests) queue(slot);
+      }
+    }
+    return {};
+  }
+
+ private:
+  void queue(unsigned slot) {
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    char* buffer = memory_ + slot * load_.request_bytes;
+    const auto bytes = static_cast<unsigned>(load_.request_bytes);
+    const uint64_t at = sent_++ * load_.request_bytes;
+    if (load_.registered) {
+      load_.write ? io_uring_prep_write_fixed(entry, fd_, buffer, bytes, at, 0)
+                  : io_uring_prep_read_fixed(entry, fd_, buffer, bytes, at, 0);
+    } else {
+      load_.write ? io_uring_prep_write(entry, fd_, buffer, bytes, at) : io_uring_prep_read(entry, fd_, buffer, bytes, at);
+    }
+    io_uring_sqe_set_data64(entry, slot);
+  }
+
+  io_uring& ring_;
+  const int fd_;
+  const RawLoad load_;
+  char* const memory_;
+  uint64_t sent_ = 0;
+  uint64_t done_ = 0;
+};
+
+// pread or pwrite on threads: what is left where no ring can be made.
+Result<double> run_on_threads(int fd, const RawLoad& load, char* memory) {
+  const auto count = std::min<uint64_t>(load.depth, kMostThreads);
+  std::vector<std::thread> threads;
+  std::atomic<uint64_t> next{0};
+  std::atomic<int> error{0};
+  const Stopwatch watch;
+  for (uint64_t t = 0; t < count; ++t) {
+    threads.emplace_back([&, buffer = memory + t * load.request_bytes] {
+      for (uint64_t i = 0; (i = next.fetch_add(1)) < load.requests;) {
+        const auto at = static_cast<off_t>(i * load.request_bytes);
+        const ssize_t n = load.write ? ::pwrite(fd, buffer, load.request_bytes, at) : ::pread(fd, buffer, load.request_bytes, at);
+        if (n != static_cast<ssize_t>(load.request_bytes)) error.store(n < 0 ? errno : EIO);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const double seconds = watch.seconds();
+  if (error.load() != 0) return refused("raw I/O", error.load());
+  return seconds;
+}
+
+}  // namespace
+
+Result<RawFile> RawFile::make(const std::string& directory, uint64_t bytes) {
+  const std::string path = directory + "/raw";
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0600);
+  if (fd < 0) return refused("the raw file cannot be opened with O_DIRECT", errno);
+  RawFile file(path, fd);
+  const int failed = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  if (failed != 0) return refused("no room for the raw file", failed);
+  return file;
+}
+
+RawFile::~RawFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(path_.c_str());
+}
+
+Result<double> RawFile::run(const RawLoad& load) const {
+  const Buffers buffers(load.depth * load.request_bytes);
+  if (buffers.data() == nullptr) return Status(Code::no_memory, "no memory for raw I/O");
+  io_uring ring;
+  const int made = io_uring_queue_init(load.depth, &ring, 0);
+  if (made < 0) return run_on_threads(fd_, load, buffers.data());
+  Status status;
+  double seconds = 0;
+  RawLoad effective = load;
+  if (load.registered) {
+    const iovec all{buffers.data(), load.depth * load.request_bytes};
+    effective.registered = io_uring_register_buffers(&ring, &all, 1) == 0;
+  }
+  const Stopwatch watch;
+  status = Pump(ring, fd_, effective, buffers.data()).run();
+  seconds = watch.seconds();
+  io_uring_queue_exit(&ring);
+  if (!status.ok()) return status;
+  return seconds;
+}
+
+}  // namespace kvbm::benchmark
