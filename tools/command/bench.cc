@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "benchmark/copy.h"
 #include "benchmark/disk.h"
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
@@ -101,6 +102,12 @@ void add_bench(Registry& registry) {
   add_rounds(disk, options->disk_rounds);
   disk.add_option("--dir", options->dir, "Directory on the disk to measure; needs 5 GiB for a minute")->type_name("DIR");
   disk.footer("Example:\n  kvbm bench disk --dir /mnt/nvme --json");
+  CLI::App& copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
+                                [options](const Output& output) {
+                                  return finish(benchmark::bench_copy({options->rounds, output.json}), output);
+                                });
+  add_rounds(copy, options->rounds);
+  copy.footer("Example:\n  kvbm bench copy");
   CLI::App& keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
                                 [](const Output& output) { return finish(benchmark::bench_keys(), output); });
   keys.footer("Example:\n  kvbm bench keys");

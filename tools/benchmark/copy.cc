@@ -1,0 +1,125 @@
+#include "benchmark/copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "base/memory.h"
+#include "benchmark/statistics.h"
+#include "codec/leaf_hash.h"
+#include "codec/record.h"
+#include "terminal/progress.h"
+
+namespace kvbm::benchmark {
+
+namespace {
+
+constexpr uint64_t kBufferBytes = 512ULL << 20;
+// Bytes copied in one sample: enough that the clock does not matter.
+constexpr uint64_t kSampleBytes = 128ULL << 20;
+
+struct Size {
+  const char* name;
+  uint64_t bytes;
+};
+constexpr Size kSizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}, {"16MiB", 16ULL << 20}};
+
+// What keeps the compiler from dropping work whose result nobody needs.
+volatile uint64_t sink;
+
+uint64_t copy_record(std::byte* target, const std::byte* source, uint64_t bytes) {
+  uint64_t all = 0;
+  for (uint64_t at = 0; at < bytes; at += codec::kMaxLeafBytes) {
+    const uint64_t n = std::min(codec::kMaxLeafBytes, bytes - at);
+    all ^= codec::copy_hashed(target + at, source + at, n, codec::CopyHint::automatic);
+  }
+  return all;
+}
+
+uint64_t read_all(const std::byte* bytes, uint64_t n) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < n; i += 8) {
+    uint64_t v;
+    std::memcpy(&v, bytes + i, 8);
+    sum += v;
+  }
+  return sum;
+}
+
+// Seconds for one sample, going on through the buffers where the last one ended.
+template <class Copy>
+double sample(std::byte* target, const std::byte* source, uint64_t bytes, uint64_t& at, Copy&& copy) {
+  const Stopwatch watch;
+  uint64_t all = 0;
+  for (uint64_t done = 0; done < kSampleBytes; done += bytes) {
+    if (at + bytes > kBufferBytes) at = 0;
+    all ^= copy(target + at, source + at, bytes);
+    at += bytes;
+  }
+  sink = all;
+  return watch.seconds();
+}
+
+Row compare(const std::string& name, std::byte* target, const std::byte* source, uint64_t bytes, bool then_read, int rounds,
+            terminal::Progress& progress) {
+  std::vector<double> ours;
+  std::vector<double> theirs;
+  uint64_t at[2] = {0, kBufferBytes / 2};
+  for (int round = 0; round < rounds; ++round) {
+    const auto verified = [&] {
+      return sample(target, source, bytes, at[0], [&](std::byte* to, const std::byte* from, uint64_t n) {
+        const uint64_t hash = copy_record(to, from, n);
+        return then_read ? hash ^ read_all(to, n) : hash;
+      });
+    };
+    const auto plain = [&] {
+      return sample(target, source, bytes, at[1], [&](std::byte* to, const std::byte* from, uint64_t n) {
+        std::memcpy(to, from, n);
+        return then_read ? read_all(to, n) : uint64_t{0};
+      });
+    };
+    // Which goes first alternates, so that neither always finds what the other left in the caches.
+    if (round % 2 == 0) {
+      ours.push_back(verified());
+      theirs.push_back(plain());
+    } else {
+      theirs.push_back(plain());
+      ours.push_back(verified());
+    }
+    progress.advance(1);
+  }
+  const double gigabytes = static_cast<double>(kSampleBytes) / 1e9;
+  return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(theirs),
+                        then_read ? "memcpy, then read" : "memcpy");
+}
+
+}  // namespace
+
+Result<std::vector<Row>> bench_copy(const CopyOptions& options) {
+  ArenaOptions arena;
+  arena.bytes = kBufferBytes;
+  arena.touch_threads = 2;
+  const auto engine = Arena::map(arena);
+  const auto host = Arena::map(arena);
+  if (!engine.ok()) return engine.status();
+  if (!host.ok()) return host.status();
+  std::byte* engine_bytes = engine.value()->data();
+  std::byte* host_bytes = host.value()->data();
+  for (uint64_t i = 0; i < kBufferBytes; i += 8) store_le<uint64_t>(engine_bytes + i, i * 0x9E3779B97F4A7C15ULL);
+  std::memcpy(host_bytes, engine_bytes, kBufferBytes);
+  terminal::Progress progress("copying", std::size(kSizes) * 3 * static_cast<uint64_t>(options.rounds), terminal::Unit::items,
+                              options.quiet);
+  std::vector<Row> rows;
+  for (const Size& size : kSizes) {
+    rows.push_back(compare(std::string("copy.verified_in.") + size.name, host_bytes, engine_bytes, size.bytes, false,
+                           options.rounds, progress));
+    rows.push_back(compare(std::string("copy.verified_out.") + size.name, engine_bytes, host_bytes, size.bytes, false,
+                           options.rounds, progress));
+    rows.push_back(compare(std::string("copy.verified_out_then_read.") + size.name, engine_bytes, host_bytes, size.bytes, true,
+                           options.rounds, progress));
+  }
+  return rows;
+}
+
+}  // namespace kvbm::benchmark
