@@ -46,7 +46,9 @@ TEST(RecordShape, leaves_are_contiguous_bounded_and_selected_as_a_naive_scan_sel
                         e.layer < sel.layer_end && e.unit < sel.unit_end && e.first_head < sel.head_end &&
                         e.first_head + e.heads > sel.head_begin;
       ASSERT_EQ(set.contains(i), want) << "round " << round << " leaf " << i;
-      if (want) ASSERT_EQ(set.leaf(k++), i);
+      if (want) {
+        ASSERT_EQ(set.leaf(k++), i);
+      }
     }
     ASSERT_EQ(offset, s.payload_bytes());
     ASSERT_EQ(k, set.leaf_count());
