@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "command/bench.h"
 #include "command/demo.h"
 #include "command/doctor.h"
 #include "command/registry.h"
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
     command::add_replay(registry);
     command::add_trace(registry);
     command::add_size(registry);
+    command::add_bench(registry);
     command::add_doctor(registry);
     command::add_completion(registry);
     command::add_man(registry);

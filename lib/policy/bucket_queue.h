@@ -56,6 +56,17 @@ class BucketQueue {
     return slot < facts_.size() ? slot : kNoSlot;
   }
 
+  // Bit k: kind k may have members; a clear bit is certain.
+  [[nodiscard]] uint32_t kinds() const noexcept {
+    uint32_t mask = 0;
+    for (size_t kind = 0; kind < kKinds; ++kind) {
+      uint64_t any = 0;
+      for (const uint64_t word : occupied_[kind]) any |= word;
+      mask |= (any != 0 ? 1U : 0U) << kind;
+    }
+    return mask;
+  }
+
   // A list with members whose age is in the bucket, oldest first; kNone when there is none.
   [[nodiscard]] uint32_t find(size_t kind, size_t bucket, uint32_t now) noexcept {
     advance(now);

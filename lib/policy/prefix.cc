@@ -38,7 +38,7 @@ class Prefix final : public EvictionPolicy {
  public:
   Prefix(std::span<Facts> facts, const Residents& residents)
       : facts_(facts), residents_(residents), ghosts_(facts.size()), queue_(facts) {
-    learn_every_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, ghosts_.entries().size() / 8));
+    learn_every_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, facts.size()));
     sort_order();
   }
 
@@ -46,6 +46,7 @@ class Prefix final : public EvictionPolicy {
 
   void inserted(std::span<const SlotId> slots, uint32_t tick) override {
     if (slots.empty()) return;
+    write_history();
     bool known = facts_[slots.front()].depth >= 2;  // the first two blocks are a system prompt's
     for (const SlotId slot : slots) ghosts_.prefetch(residents_.name(slot));
     for (const SlotId slot : slots) {
@@ -139,14 +140,27 @@ class Prefix final : public EvictionPolicy {
 
   void remember(SlotId slot, uint32_t tick) noexcept {
     Facts& facts = facts_[slot];
-    const uint32_t last = facts.last_use.load(std::memory_order_relaxed);
-    const Ghost gone = ghosts_.put(residents_.name(slot), last, kind_of(facts), tick);
-    if (gone.fingerprint != 0) curve_.lost(gone.kind, tick - gone.last_use);
+    Gone& gone = gone_[n_gone_++];
+    gone = {residents_.name(slot), facts.last_use.load(std::memory_order_relaxed), tick, kind_of(facts)};
+    ghosts_.prefetch(gone.name);
     facts.aux = 0;
+    if (n_gone_ == gone_.size()) write_history();
+  }
+
+  // Blocks that left wait here until their places in the history have come into the cache.
+  void write_history() noexcept {
+    for (size_t i = 0; i < n_gone_; ++i) {
+      const Gone& gone = gone_[i];
+      const Ghost lost = ghosts_.put(gone.name, gone.last_use, gone.kind, gone.tick);
+      if (lost.fingerprint != 0) curve_.lost(lost.kind, gone.tick - lost.last_use);
+    }
+    n_gone_ = 0;
   }
 
   bool choose(uint32_t tick) noexcept {
+    const uint32_t kinds = queue_.kinds();
     for (const uint16_t pair : order_) {
+      if ((kinds >> (pair / kAges) & 1) == 0) continue;
       const uint32_t list = queue_.find(pair / kAges, pair % kAges, tick);
       if (list == BucketQueue::kNone) continue;
       list_ = list;
@@ -157,6 +171,7 @@ class Prefix final : public EvictionPolicy {
   }
 
   void learn(uint32_t tick) noexcept {
+    write_history();
     ReturnCurve::Table waiting{};
     for (const Ghost& ghost : ghosts_.entries()) {
       if (ghost.fingerprint != 0) waiting[ghost.kind][age_bucket(tick - ghost.last_use)] += 1;
@@ -199,6 +214,14 @@ class Prefix final : public EvictionPolicy {
   Ghosts ghosts_;
   BucketQueue queue_;
   ReturnCurve curve_;
+  struct Gone {
+    uint64_t name;
+    uint32_t last_use;
+    uint32_t tick;
+    uint8_t kind;
+  };
+  std::array<Gone, 64> gone_{};
+  size_t n_gone_ = 0;
   std::array<uint16_t, kKinds * kAges> order_{};
   uint64_t inserted_ = 0;
   uint64_t next_fit_ = kLearnEvery / 2;

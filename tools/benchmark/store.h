@@ -1,0 +1,47 @@
+// The public C objects that a benchmark works on: a context, one manager, one namespace of opaque blocks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "kvbm.h"
+
+namespace kvbm::benchmark {
+
+struct StoreOptions {
+  uint64_t block_bytes = 0;
+  uint32_t slots = 0;           // host blocks
+  std::string disk;             // directory of a disk tier; empty: none
+  uint64_t disk_bytes = 0;
+  uint32_t admission = KVBM_ADMIT_ALL;
+};
+
+class Store {
+ public:
+  static Result<std::unique_ptr<Store>> open(const StoreOptions& options);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  [[nodiscard]] kvbm_context_t* context() const noexcept { return context_; }
+  [[nodiscard]] kvbm_manager_t* manager() const noexcept { return manager_; }
+  [[nodiscard]] kvbm_namespace_t* ns() const noexcept { return ns_; }
+  [[nodiscard]] uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
+  [[nodiscard]] kvbm_manager_stats_t stats() const;
+
+ private:
+  Store() = default;
+  kvbm_context_t* context_ = nullptr;
+  kvbm_manager_t* manager_ = nullptr;
+  kvbm_namespace_t* ns_ = nullptr;
+  uint64_t capacity_bytes_ = 0;
+};
+
+// The text of a failed C call.
+Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr);
+
+}  // namespace kvbm::benchmark

@@ -1,0 +1,88 @@
+#include "command/bench.h"
+
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "benchmark/index.h"
+#include "benchmark/keys.h"
+#include "benchmark/row.h"
+#include "terminal/table.h"
+
+namespace kvbm::command {
+
+namespace {
+
+using benchmark::Row;
+
+struct Options {
+  int rounds = 15;
+};
+
+// Four digits that matter.
+std::string number(double value) {
+  char text[32];
+  const double size = std::fabs(value);
+  std::snprintf(text, sizeof text, size >= 1000 ? "%.0f" : size >= 100 ? "%.1f" : size >= 10 ? "%.2f" : "%.3f", value);
+  return text;
+}
+
+void print_json(const std::vector<Row>& rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    nlohmann::ordered_json out{{"name", row.name}, {"value", row.value}, {"unit", row.unit}};
+    if (row.limit) {
+      out["limit"] = *row.limit;
+      out["limit_name"] = row.limit_name;
+    }
+    if (row.ratio) out["ratio"] = *row.ratio;
+    list.push_back(std::move(out));
+  }
+  std::printf("%s\n", list.dump(2).c_str());
+}
+
+void print_table(const std::vector<Row>& rows) {
+  using terminal::Align;
+  terminal::Table table({{"what"}, {"value", Align::right}, {"unit"}, {"limit", Align::right}, {"ratio", Align::right},
+                         {"the limit is"}});
+  for (const Row& row : rows) {
+    table.add_row({row.name, number(row.value), row.unit, row.limit ? number(*row.limit) : "",
+                   row.ratio ? number(*row.ratio) : "", row.limit_name});
+  }
+  std::fputs(table.render().c_str(), stdout);
+  std::puts("\nratio: 1 is the limit, higher is better");
+}
+
+int finish(const Result<std::vector<Row>>& rows, const Output& output) {
+  if (!rows.ok()) return fail(rows.status());
+  if (output.json) {
+    print_json(rows.value());
+  } else {
+    print_table(rows.value());
+  }
+  return kDone;
+}
+
+CLI::Option* add_rounds(CLI::App& app, Options& options) {
+  return app.add_option("--rounds", options.rounds, "Rounds of which the median is told")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
+}
+
+}  // namespace
+
+void add_bench(Registry& registry) {
+  CLI::App& group = registry.add_group("bench", "Measure this build on this machine, each figure beside its limit");
+  auto options = std::make_shared<Options>();
+  CLI::App& index = registry.add(group, "index", "Naming, finding and recycling blocks, against a hash map",
+                                 [options](const Output& output) {
+                                   return finish(benchmark::bench_index({options->rounds, output.json}), output);
+                                 });
+  add_rounds(index, *options);
+  index.footer("Example:\n  kvbm bench index --json");
+  CLI::App& keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
+                                [](const Output& output) { return finish(benchmark::bench_keys(), output); });
+  keys.footer("Example:\n  kvbm bench keys");
+}
+
+}  // namespace kvbm::command
