@@ -23,7 +23,7 @@ class Arc final : public EvictionPolicy {
       const SlotId slot = slots[i - 1];
       const Ghost ghost = ghosts_.take(residents_.name(slot));
       // The original remembers as many blocks as there is room for; the count of evictions since tells.
-      const bool known = ghost.fingerprint != 0 && evictions_ - ghost.last_use <= facts_.size();
+      const bool known = ghost.known && evictions_ - ghost.last_use <= facts_.size();
       if (known) adapt(ghost.kind == kRecent);
       facts_[slot].aux = known ? 1 : 0;
       (known ? frequent_ : recent_).push_back(slot);

@@ -24,23 +24,29 @@ class BucketQueue {
 
   explicit BucketQueue(std::span<Facts> facts) : facts_(facts), heads_(kKinds * kEpochs) {
     for (uint32_t list = 0; list < heads_.size(); ++list) clear(list);
+    map_ages();
   }
 
   [[nodiscard]] uint32_t epoch_ticks() const noexcept { return 1U << shift_; }
-  [[nodiscard]] size_t bytes() const noexcept { return heads_.size() * sizeof(Head) + sizeof occupied_; }
+  [[nodiscard]] size_t bytes() const noexcept { return heads_.size() * sizeof(Head); }
+  // Grows whenever the ages of what is queued change.
+  [[nodiscard]] uint32_t epoch() const noexcept { return epoch_; }
 
-  // At the front of its list: a parent that comes after its child goes before what is left.
-  void push(SlotId slot, size_t kind, uint32_t last_use, uint32_t now) noexcept {
+  // At the front of its list: a parent whose child just went goes next. Returns the bucket of its age.
+  size_t push(SlotId slot, size_t kind, uint32_t last_use, uint32_t now) noexcept {
     advance(now);
-    const uint32_t back = std::min((now >> shift_) - (last_use >> shift_), kEpochs - 1);
+    const auto behind = static_cast<int32_t>((now >> shift_) - (last_use >> shift_));  // a use may be ahead of `now`
+    const uint32_t back = std::min(static_cast<uint32_t>(std::max(behind, 0)), kEpochs - 1);
     const uint32_t list = list_of(kind, back);
     occupied_[kind][(list % kEpochs) / 64] |= uint64_t{1} << (list % 64);
     const uint32_t second = heads_[list].next;
-    facts_[slot].next = second;
-    facts_[slot].prev = head(list);
-    facts_[slot].queue = 1;
+    Facts& facts = facts_[slot];
+    facts.next = second;
+    facts.prev = head(list);
+    facts.queue = 1;
     heads_[list].next = slot;
     prev(second) = slot;
+    return bucket_of_[back];
   }
 
   void remove(SlotId slot) noexcept {
@@ -67,12 +73,11 @@ class BucketQueue {
     return mask;
   }
 
-  // A list with members whose age is in the bucket, oldest first; kNone when there is none.
-  [[nodiscard]] uint32_t find(size_t kind, size_t bucket, uint32_t now) noexcept {
-    advance(now);
-    const uint32_t begin = (bucket_start(bucket) + epoch_ticks() - 1) >> shift_;
-    const uint32_t ending = bucket + 1 < kAges ? (bucket_start(bucket + 1) + epoch_ticks() - 1) >> shift_ : kEpochs;
-    for (uint32_t back = std::min(ending, kEpochs); back > begin;) {
+  // A list with members whose age is in the bucket, oldest first; kNone when there is none. After advance().
+  [[nodiscard]] uint32_t find(size_t kind, size_t bucket) noexcept {
+    const uint32_t begin = first_of_[bucket];
+    const uint32_t ending = first_of_[bucket + 1];
+    for (uint32_t back = ending; back > begin;) {
       const uint32_t list = list_of(kind, back - 1);
       const uint32_t bit = list % 64;
       uint64_t& word = occupied_[kind][(list % kEpochs) / 64];
@@ -89,28 +94,41 @@ class BucketQueue {
     return kNone;
   }
 
-  // Doubles the epoch: every member is queued again, O(members); at most 20 times in a life.
-  template <class KindOf>
-  void coarsen(uint32_t now, KindOf kind_of) noexcept {
-    advance(now);
-    uint32_t chain = kNoSlot;  // through next, last of the queue first
-    for (uint32_t list = 0; list < heads_.size(); ++list) {
-      for (uint32_t slot = heads_[list].next; slot < facts_.size();) {
-        const uint32_t after = facts_[slot].next;
-        facts_[slot].next = chain;
-        chain = slot;
-        slot = after;
+  // Moves to the epoch of `now`: the ring position it takes over holds the oldest, which joins the next oldest.
+  void advance(uint32_t now) noexcept {
+    const uint32_t wanted = now >> shift_;
+    if (static_cast<int32_t>(wanted - epoch_) <= 0) return;
+    const uint32_t steps = std::min(wanted - epoch_, kEpochs);
+    epoch_ = wanted - steps;
+    for (uint32_t step = 0; step < steps; ++step) {
+      epoch_ += 1;
+      for (uint32_t kind = 0; kind < kKinds; ++kind) {
+        join(kind * kEpochs + epoch_ % kEpochs, kind * kEpochs + (epoch_ + 1) % kEpochs);
       }
-      clear(list);
     }
-    occupied_ = {};
+  }
+
+  // Doubles the epoch by joining lists in pairs: O(lists), whatever the number of members.
+  void coarsen(uint32_t now) noexcept {
+    advance(now);
+    const uint32_t doubled = epoch_ >> 1;
+    for (uint32_t kind = 0; kind < kKinds; ++kind) {
+      std::array<Head, kEpochs> chains{};  // by how far back, each from its first to its last
+      for (uint32_t back = 0; back < kEpochs; ++back) {
+        const uint32_t list = list_of(kind, back);
+        chains[back] = heads_[list];
+        clear(list);
+      }
+      occupied_[kind] = {};
+      for (uint32_t back = 0; back < kEpochs; ++back) {  // the older of a pair comes later, so to the front
+        if (chains[back].next >= facts_.size()) continue;
+        const uint32_t list = kind * kEpochs + ((epoch_ - back) >> 1) % kEpochs;
+        put_front(list, chains[back].next, chains[back].prev);
+      }
+    }
+    epoch_ = doubled;
     shift_ += 1;
-    epoch_ = now >> shift_;
-    while (chain != kNoSlot) {
-      const uint32_t slot = chain;
-      chain = facts_[slot].next;
-      push(slot, kind_of(slot), facts_[slot].last_use.load(std::memory_order_relaxed), now);
-    }
+    map_ages();
   }
 
  private:
@@ -131,40 +149,43 @@ class BucketQueue {
     return static_cast<uint32_t>(kind) * kEpochs + (epoch_ - back) % kEpochs;
   }
 
-  // Moves to the epoch of `now`: the ring position it takes over holds the oldest, which joins the next oldest.
-  void advance(uint32_t now) noexcept {
-    const uint32_t wanted = now >> shift_;
-    if (static_cast<int32_t>(wanted - epoch_) <= 0) return;
-    const uint32_t steps = std::min(wanted - epoch_, kEpochs);
-    epoch_ = wanted - steps;
-    for (uint32_t step = 0; step < steps; ++step) {
-      epoch_ += 1;
-      for (uint32_t kind = 0; kind < kKinds; ++kind) join(kind, epoch_ % kEpochs, (epoch_ + 1) % kEpochs);
-    }
-  }
-
-  void join(uint32_t kind, uint32_t from_position, uint32_t to_position) noexcept {
-    uint64_t& word = occupied_[kind][from_position / 64];
-    const uint64_t mask = uint64_t{1} << (from_position % 64);
-    if ((word & mask) == 0) return;
-    word &= ~mask;
-    const uint32_t from = kind * kEpochs + from_position;
-    const uint32_t to = kind * kEpochs + to_position;
-    if (front(from) == kNoSlot) return;
-    const uint32_t first = heads_[from].next;
-    const uint32_t last = heads_[from].prev;
-    const uint32_t second = heads_[to].next;
-    heads_[to].next = first;
-    prev(first) = head(to);
+  // A chain of members, already linked among themselves.
+  void put_front(uint32_t list, uint32_t first, uint32_t last) noexcept {
+    const uint32_t second = heads_[list].next;
+    heads_[list].next = first;
+    prev(first) = head(list);
     next(last) = second;
     prev(second) = last;
+    occupied_[list / kEpochs][(list % kEpochs) / 64] |= uint64_t{1} << (list % 64);
+  }
+
+  void join(uint32_t from, uint32_t to) noexcept {
+    uint64_t& word = occupied_[from / kEpochs][(from % kEpochs) / 64];
+    const uint64_t mask = uint64_t{1} << (from % 64);
+    if ((word & mask) == 0) return;
+    word &= ~mask;
+    if (front(from) == kNoSlot) return;
+    const Head chain = heads_[from];
     clear(from);
-    occupied_[kind][to_position / 64] |= uint64_t{1} << (to_position % 64);
+    put_front(to, chain.next, chain.prev);
+  }
+
+  // Which epochs are of which bucket: those that begin in it.
+  void map_ages() noexcept {
+    for (size_t bucket = 0; bucket <= kAges; ++bucket) {
+      const uint32_t first = bucket < kAges ? (bucket_start(bucket) + epoch_ticks() - 1) >> shift_ : kEpochs;
+      first_of_[bucket] = static_cast<uint16_t>(std::min(first, kEpochs));
+      for (uint32_t back = first_of_[bucket]; back < kEpochs; ++back) {
+        bucket_of_[back] = static_cast<uint8_t>(std::min(bucket, kAges - 1));
+      }
+    }
   }
 
   std::span<Facts> facts_;
   std::vector<Head> heads_;
   std::array<std::array<uint64_t, kEpochs / 64>, kKinds> occupied_{};
+  std::array<uint16_t, kAges + 1> first_of_{};
+  std::array<uint8_t, kEpochs> bucket_of_{};
   uint32_t epoch_ = 0;
   uint32_t shift_ = 3;
 };

@@ -27,7 +27,7 @@ namespace kvbm::policy {
 struct Facts {
   std::atomic<uint32_t> last_use{0};  // tick of the latest use; ticks count requests (lookups, stores)
   std::atomic<uint16_t> uses{0};      // hits since it became resident, saturating
-  uint8_t priority = 0;               // caller's hint: 0 normal .. 3 keep longest (hints.h)
+  uint8_t priority = 0;               // caller's hint: 0 normal, 1 one-shot, 2 continue, 3 keep (hints.h)
   uint8_t queue = 0;                  // policy's own: 0 = in no queue of the policy
   uint32_t next = kNoSlot;            // policy's own links and scratch
   uint32_t prev = kNoSlot;

@@ -12,73 +12,72 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace kvbm::policy {
 
 struct Ghost {
-  uint32_t fingerprint : 24 = 0;  // 0 = empty
-  uint32_t kind : 8 = 0;
+  bool known = false;
+  uint8_t kind = 0;
   uint32_t last_use = 0;
 };
-static_assert(sizeof(Ghost) == 8);
 
 class Ghosts {
  public:
   static constexpr size_t kWays = 8;
   static constexpr size_t kLeast = 65536;
 
-  explicit Ghosts(size_t capacity)
-      : sets_(std::bit_floor(std::max(2 * capacity, kLeast) / kWays)) {}
+  explicit Ghosts(size_t capacity) : sets_(std::bit_floor(std::max(2 * capacity, kLeast) / kWays)) {}
 
-  void prefetch(uint64_t name) const noexcept { __builtin_prefetch(&sets_[set(name)]); }
+  void prefetch(uint64_t name) const noexcept { __builtin_prefetch(&sets_[set(name)], 1); }
 
-  // Removes and returns what is known of a block; fingerprint 0 when nothing is.
+  // Removes and returns what is known of a block.
   Ghost take(uint64_t name) noexcept {
-    auto& entry = sets_[set(name)].entries;
+    Set& at = sets_[set(name)];
     const uint32_t wanted = fingerprint(name);
-    for (size_t i = 0; i < kWays; ++i) {
-      if (entry[i].fingerprint != wanted) continue;
-      const Ghost found = entry[i];
-      entry[i] = Ghost{};
-      return found;
-    }
-    return {};
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < kWays; ++i) found |= uint32_t{at.tags[i] >> 8 == wanted} << i;
+    if (found == 0) return {};
+    const auto i = static_cast<size_t>(std::countr_zero(found));
+    const Ghost ghost = at.ghost(i);
+    at.tags[i] = 0;
+    return ghost;
   }
 
-  // Returns the entry that had to make room; fingerprint 0 when there was room.
+  // Returns the entry that had to make room; not known when there was room.
   Ghost put(uint64_t name, uint32_t last_use, uint8_t kind, uint32_t now) noexcept {
-    auto& entry = sets_[set(name)].entries;
-    size_t oldest = 0;
-    for (size_t i = 0; i < kWays; ++i) {
-      if (entry[i].fingerprint == 0) {
-        oldest = i;
-        break;
-      }
-      if (now - entry[i].last_use > now - entry[oldest].last_use) oldest = i;
+    Set& at = sets_[set(name)];
+    // The greatest of age and place, without branches: which is the oldest cannot be foretold.
+    uint64_t best = 0;
+    for (uint32_t i = 0; i < kWays; ++i) {
+      const uint64_t age = at.tags[i] == 0 ? uint64_t{UINT32_MAX} + 1 : now - at.last_uses[i];
+      best = std::max<uint64_t>(best, age << 3 | (kWays - 1 - i));
     }
-    const Ghost gone = entry[oldest];
-    entry[oldest].fingerprint = fingerprint(name) & 0xFFFFFFU;
-    entry[oldest].kind = kind;
-    entry[oldest].last_use = last_use;
+    const size_t i = kWays - 1 - (best & (kWays - 1));
+    const Ghost gone = at.ghost(i);
+    at.tags[i] = fingerprint(name) << 8 | kind;
+    at.last_uses[i] = last_use;
     return gone;
   }
 
-  [[nodiscard]] std::span<const Ghost> entries() const noexcept {
-    return {sets_.front().entries.data(), sets_.size() * kWays};
-  }
+  // Entries in the order of memory, for a walk over all.
+  [[nodiscard]] size_t size() const noexcept { return sets_.size() * kWays; }
+  [[nodiscard]] Ghost at(size_t i) const noexcept { return sets_[i / kWays].ghost(i % kWays); }
   [[nodiscard]] size_t bytes() const noexcept { return sets_.size() * sizeof(Set); }
 
  private:
   struct alignas(64) Set {
-    std::array<Ghost, kWays> entries;
+    std::array<uint32_t, kWays> tags;  // fingerprint << 8 | kind; 0 = empty
+    std::array<uint32_t, kWays> last_uses;
+    [[nodiscard]] Ghost ghost(size_t i) const noexcept {
+      return {tags[i] != 0, static_cast<uint8_t>(tags[i]), last_uses[i]};
+    }
   };
-  static_assert(sizeof(Set) == kWays * sizeof(Ghost));
+  static_assert(sizeof(Set) == 64);
 
   [[nodiscard]] size_t set(uint64_t name) const noexcept { return static_cast<size_t>(name) & (sets_.size() - 1); }
   [[nodiscard]] static uint32_t fingerprint(uint64_t name) noexcept {
-    const auto high = static_cast<uint32_t>(name >> 40) & 0xFFFFFFU;
+    const auto high = static_cast<uint32_t>(name >> 40);
     return high == 0 ? 1 : high;
   }
 

@@ -21,7 +21,7 @@ class Lfu final : public EvictionPolicy {
     for (size_t i = slots.size(); i > 0; --i) {
       const SlotId slot = slots[i - 1];
       const Ghost ghost = ghosts_.take(residents_.name(slot));
-      facts_[slot].aux = ghost.fingerprint == 0 ? 0U : ghost.kind + 1U;
+      facts_[slot].aux = !ghost.known ? 0U : ghost.kind + 1U;
       list(slot).push_back(slot);
     }
   }

@@ -21,7 +21,7 @@ class S3Fifo final : public EvictionPolicy {
       const SlotId slot = slots[i - 1];
       const Ghost ghost = ghosts_.take(residents_.name(slot));
       // The original's history is as long as the main queue; ticks tell what is older.
-      const bool back = ghost.fingerprint != 0 && tick - ghost.last_use < horizon_;
+      const bool back = ghost.known && tick - ghost.last_use < horizon_;
       facts_[slot].aux = back ? kMain : 0;
       (back ? main_ : small_).push_back(slot);
     }
