@@ -100,6 +100,8 @@ struct Call : std::enable_shared_from_this<Call<Batch>> {
   std::shared_ptr<PluginCore> core;
   std::unique_ptr<Batch> batch;
   std::atomic<bool> decided{false};
+  // Kept here, for the batch belongs to whoever decides, and may be gone while the plug-in is still busy.
+  std::vector<Identity> ids;
   std::vector<kvbm_tier_item_t> items;
   std::vector<kvbm_status_t> status;
   std::vector<std::vector<std::byte>> heads;
@@ -108,6 +110,7 @@ struct Call : std::enable_shared_from_this<Call<Batch>> {
   [[nodiscard]] bool win() noexcept { return !decided.exchange(true, std::memory_order_acq_rel); }
 
   void add_item(const Identity& id, size_t head_bytes, size_t payload_bytes) {
+    ids.push_back(id);
     heads.emplace_back(head_bytes);
     payloads.emplace_back(payload_bytes);
     kvbm_tier_item_t item{};
@@ -159,14 +162,14 @@ void launch(const std::shared_ptr<Call<Batch>>& call, Work work) {
 }
 
 Code check_fetched(Call<tier::GetBatch>& call, size_t i) {
-  const tier::GetItem& item = call.batch->items[i];
+  const Identity& id = call.ids[i];
   const kvbm_tier_item_t& got = call.items[i];
   if (got.head_bytes > call.heads[i].size() || got.payload_bytes > call.payloads[i].size()) return Code::damaged;
   const auto view = codec::HeadView::parse(ConstBytes(call.heads[i]).first(got.head_bytes));
   if (!view.ok()) return Code::damaged;
   const codec::Header& header = view.value().header();
-  const Family& family = call.core->families_.get(item.id.family);
-  if (header.key != item.id.key || header.ns != family.ns || header.component != family.component ||
+  const Family& family = call.core->families_.get(id.family);
+  if (header.key != id.key || header.ns != family.ns || header.component != family.component ||
       header.shard != family.shard || header.stored_bytes != got.payload_bytes) {
     return Code::damaged;
   }

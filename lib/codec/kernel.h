@@ -15,7 +15,7 @@ inline constexpr size_t kLanes = 32;
 inline constexpr size_t kRowBytes = kLanes * sizeof(uint64_t);
 inline constexpr size_t kChunkBytes = 64;  // a quarter of a row: what pieces must be multiples of to go fast
 inline constexpr uint64_t kRowsPerScramble = 16;
-inline constexpr uint64_t kRowStep = 0xD1342543DE82EF95ULL;   // odd; a full-period LCG multiplier (Steele, Vigna 2021)
+inline constexpr uint64_t kRowStep = 0xD1342543DE82EF95ULL;   // odd
 inline constexpr uint64_t kScrambleFactor = 0x9E3779B1U;      // XXH_PRIME32_1
 inline constexpr uint64_t kLengthFactor = 0x9E3779B185EBCA87ULL;  // XXH_PRIME64_1
 

@@ -8,7 +8,7 @@
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f"))), apply_to = function)
 #else
-// gcc 12's own intrinsics leave the masked-off operand uninitialized on purpose (gcc bug 105593).
+// gcc 12's own intrinsics leave the masked-off operand uninitialized on purpose, and warn of it.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC push_options

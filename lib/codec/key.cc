@@ -46,7 +46,7 @@ Key key_of(const Digest& digest) noexcept {
 // One input assembled on the stack and hashed by one update: libcrypto then compresses straight from it.
 Key short_block_key(uint8_t* input, std::span<const uint32_t> tokens, ConstBytes extra) noexcept {
   size_t bytes = kPrefixBytes;
-  std::memcpy(input + bytes, tokens.data(), tokens.size_bytes());
+  if (!tokens.empty()) std::memcpy(input + bytes, tokens.data(), tokens.size_bytes());
   bytes += tokens.size_bytes();
   if (!extra.empty()) std::memcpy(input + bytes, extra.data(), extra.size());
   bytes += extra.size();

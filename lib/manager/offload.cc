@@ -42,10 +42,10 @@ void Offloader::stored(std::span<const SlotId> slots) {
     for (const SlotId slot : slots) {
       const uint64_t name = manager_.table().identity(slot).hash();
       admission_->used(name);
-      if (admission_->admits(name)) entries.push_back({slot, false, 0, nullptr});
+      if (admission_->admits(name)) entries.push_back(Entry{slot});
     }
   }
-  add(std::move(entries), true);
+  add(std::move(entries));
 }
 
 void Offloader::used(std::span<const SlotId> slots) {
@@ -57,39 +57,54 @@ void Offloader::used(std::span<const SlotId> slots) {
       if (slot == kNoSlot || (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0) continue;
       const uint64_t name = manager_.table().identity(slot).hash();
       admission_->used(name);
-      if (admission_->admits(name)) entries.push_back({slot, false, 0, nullptr});
+      if (admission_->admits(name)) entries.push_back(Entry{slot});
     }
   }
-  add(std::move(entries), true);
+  add(std::move(entries));
 }
 
 void Offloader::request(std::vector<SlotId> slots, std::shared_ptr<Report> report) {
   std::vector<Entry> entries;
   entries.reserve(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) entries.push_back({slots[i], false, i, report});
+  for (size_t i = 0; i < slots.size(); ++i) entries.push_back(Entry{slots[i], false, i, report});
   {
     MutexLock lock(mutex_);
+    held_ += entries.size() * slot_bytes_;
     queue_.insert(queue_.end(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
   }
   pump();
 }
 
-// Takes a reference for every entry that finds room in the queue.
-void Offloader::add(std::vector<Entry> entries, bool bounded) {
+// Takes a reference for as many entries as may have one.
+void Offloader::add(std::vector<Entry> entries) {
   if (entries.empty()) return;
-  size_t taken = 0;
+  size_t skipped = 0;
   {
     MutexLock lock(mutex_);
-    const uint64_t used = queue_.size() * slot_bytes_ + in_flight_;
-    const uint64_t room = used >= limit_bytes_ ? 0 : (limit_bytes_ - used) / slot_bytes_;
-    taken = bounded ? std::min<size_t>(entries.size(), room) : entries.size();
-    for (size_t i = 0; i < taken; ++i) {
-      manager_.table().retain({&entries[i].slot, 1});
-      queue_.push_back(std::move(entries[i]));
+    for (Entry& entry : entries) {
+      if (queue_.size() >= 2 * static_cast<size_t>(manager_.table().slots())) {
+        ++skipped;
+        continue;
+      }
+      entry.held = held_ + in_flight_ + slot_bytes_ <= limit_bytes_;
+      if (entry.held) {
+        manager_.table().retain({&entry.slot, 1});
+        held_ += slot_bytes_;
+      } else {
+        entry.generation = manager_.table().generation(entry.slot);
+      }
+      queue_.push_back(std::move(entry));
     }
   }
-  if (taken < entries.size()) manager::add(manager_.counters().offload_skipped, entries.size() - taken);
+  if (skipped != 0) manager::add(manager_.counters().offload_skipped, skipped);
   pump();
+}
+
+bool Offloader::take_reference(Entry& entry) {
+  if (entry.held) return true;
+  entry.held = manager_.table().acquire_weak(entry.slot, entry.generation);
+  if (!entry.held) manager::add(manager_.counters().offload_skipped, 1);
+  return entry.held;
 }
 
 void Offloader::relieve() {
@@ -100,7 +115,7 @@ void Offloader::relieve() {
   if (free >= low) return;
   {
     MutexLock lock(mutex_);
-    if (relieving_ || queue_.size() * slot_bytes_ + in_flight_ >= limit_bytes_) return;
+    if (relieving_ || held_ + in_flight_ >= limit_bytes_) return;
     relieving_ = true;
   }
   std::vector<SlotId> cold(std::min<uint32_t>(low - free, 64));
@@ -112,14 +127,16 @@ void Offloader::relieve() {
     if (there) {
       clean.push_back(slot);
     } else {
-      entries.push_back({slot, true, 0, nullptr});
+      entries.push_back(Entry{slot, true});
     }
   }
   manager_.evict_held(clean);
   {
     MutexLock lock(mutex_);
     relieving_ = false;
-    queue_.insert(queue_.end(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
+    held_ += entries.size() * slot_bytes_;
+    // Ahead of the others: these are about to go.
+    queue_.insert(queue_.begin(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
   }
   pump();
 }
@@ -139,6 +156,7 @@ std::vector<Offloader::Entry> Offloader::next_batch() {
   std::vector<Entry> batch;
   if (in_flight_ >= kFlightBytes && in_flight_ != 0) return batch;
   while (!queue_.empty() && batch.size() < kBatchItems && batch.size() * slot_bytes_ < kBatchBytes) {
+    if (queue_.front().held) held_ -= slot_bytes_;
     batch.push_back(std::move(queue_.front()));
     queue_.pop_front();
   }
@@ -176,6 +194,7 @@ void Offloader::send(std::vector<Entry> entries) {
   auto batch = std::make_unique<tier::PutBatch>();
   std::vector<Entry> sent;
   for (Entry& entry : entries) {
+    if (!take_reference(entry)) continue;
     const bool there = (manager_.table().flags(entry.slot) & on_tier_flag(tier_)) != 0;
     if (there || manager_.disabled(tier_)) {
       drop({&entry, 1}, there ? Code::ok : Code::tier_disabled);
@@ -193,7 +212,7 @@ void Offloader::send(std::vector<Entry> entries) {
   if (sent.empty()) {
     MutexLock lock(mutex_);
     in_flight_ -= charged;
-    return;
+    return;  // pump() goes on
   }
   batch->status.assign(sent.size(), Code::internal);
   auto shared = std::make_shared<std::vector<Entry>>(std::move(sent));

@@ -1,9 +1,9 @@
 // One edge of the tier order: host blocks on their way into one tier below.
 //
 // Blocks reach the queue when they are stored or used (admission decides), when room in the host runs
-// short (demotion), or because a caller asks. Each waits with a reference, so its bytes stay. The
-// queue is bounded in bytes: what does not fit is not offloaded now, and counted. Batches are formed
-// so that blocks stored together lie together below. Lock: `mutex_`; never held while the table, the
+// short (demotion), or because a caller asks. Those that wait within a share of the host keep a reference, so
+// that their bytes stay; those beyond it wait without one, and are skipped and counted if they were
+// evicted before their turn. Batches are formed so that blocks stored together lie together below. Lock: `mutex_`; never held while the table, the
 // tier or a callback is called.
 #pragma once
 
@@ -43,17 +43,20 @@ class Offloader {
 
  private:
   struct Entry {
-    SlotId slot;
-    bool evict_after;
-    size_t index;
-    std::shared_ptr<Report> report;
+    SlotId slot = kNoSlot;
+    bool evict_after = false;
+    size_t index = 0;
+    std::shared_ptr<Report> report = nullptr;
+    bool held = true;         // a reference is ours
+    uint32_t generation = 0;  // of the slot, where none is
   };
   // Bytes of one batch and of all batches in flight: large enough for a disk's best speed.
   static constexpr uint64_t kBatchBytes = 4ULL << 20;
   static constexpr uint64_t kFlightBytes = 32ULL << 20;
   static constexpr size_t kBatchItems = 512;
 
-  void add(std::vector<Entry> entries, bool bounded);
+  void add(std::vector<Entry> entries);
+  [[nodiscard]] bool take_reference(Entry& entry);
   void pump();
   std::vector<Entry> next_batch() KVBM_REQUIRES(mutex_);
   void send(std::vector<Entry> entries);
@@ -68,6 +71,7 @@ class Offloader {
   mutable Mutex mutex_;
   std::unique_ptr<policy::Admission> admission_ KVBM_GUARDED_BY(mutex_);
   std::deque<Entry> queue_ KVBM_GUARDED_BY(mutex_);
+  uint64_t held_ KVBM_GUARDED_BY(mutex_) = 0;  // bytes of queued entries with a reference
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
   bool relieving_ KVBM_GUARDED_BY(mutex_) = false;
   std::vector<UniqueFunction<void()>> idle_ KVBM_GUARDED_BY(mutex_);

@@ -1,0 +1,374 @@
+/* Tiers below the host: restart, owners, damage, foreign files, plug-ins good and hostile. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine.h"
+
+static char scratch[64];
+
+static const char *fresh_directory(const char *name) {
+  static char path[128];
+  snprintf(path, sizeof path, "%s/%s", scratch, name);
+  return path;
+}
+
+static void blocks_are_found_after_a_restart(void) {
+  engine_t e;
+  kvbm_manager_stats_t stats;
+  const char *path = fresh_directory("restart");
+  OK(engine_open(&e, 40, path, 64 << 20));
+  OK(engine_store(&e, 1, 24));
+  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  engine_close(&e);
+  OK(engine_open(&e, 40, path, 64 << 20));
+  CHECK(engine_load(&e, 1, 24) == 24);
+  stats.struct_size = sizeof stats;
+  OK(kvbm_manager_stats(e.manager, &stats));
+  CHECK(stats.n_tiers == 2 && stats.tiers[1].loads == 24 && stats.tiers[1].hits == 24);
+  CHECK(engine_load(&e, 1, 24) == 24); /* now from the host */
+  OK(kvbm_manager_stats(e.manager, &stats));
+  CHECK(stats.tiers[1].loads == 24);
+  engine_close(&e);
+}
+
+static void a_killed_owner_leaves_what_was_flushed(void) {
+  engine_t e;
+  int status = 0;
+  const char *path = fresh_directory("killed");
+  const pid_t child = fork();
+  if (child == 0) {
+    if (engine_open(&e, 40, path, 64 << 20) != KVBM_OK || engine_store(&e, 50, 16) != KVBM_OK) _exit(1);
+    if (kvbm_manager_flush(e.manager, 10000000000ULL) != KVBM_OK) _exit(2);
+    kill(getpid(), 9);
+  }
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == 9);
+  OK(engine_open(&e, 40, path, 64 << 20));
+  CHECK(engine_load(&e, 50, 16) == 16);
+  engine_close(&e);
+}
+
+static void one_owner_per_directory(void) {
+  engine_t a, b;
+  const char *path = fresh_directory("owner");
+  OK(engine_open(&a, 16, path, 64 << 20));
+  CHECK_STATUS(KVBM_ERR_IN_USE, engine_open(&b, 16, path, 64 << 20));
+  CHECK(strlen(check_error.message) > 10);
+  engine_close(&b);
+  engine_close(&a);
+  OK(engine_open(&b, 16, path, 64 << 20));
+  engine_close(&b);
+}
+
+static void bad_directories_and_capacities_are_refused(void) {
+  engine_t e;
+  char file[512];
+  int fd;
+  const char *path = fresh_directory("foreign");
+  mkdir(path, 0700);
+  snprintf(file, sizeof file, "%s/notes.txt", path);
+  fd = open(file, O_CREAT | O_WRONLY, 0600);
+  close(fd);
+  CHECK(engine_open(&e, 16, path, 64 << 20) < 0);
+  CHECK(strstr(check_error.message, "notes.txt") != NULL);
+  engine_close(&e);
+  CHECK(access(file, F_OK) == 0); /* never deleted */
+  CHECK_STATUS(KVBM_ERR_CONFIG, engine_open(&e, 16, fresh_directory("small"), 1024));
+  engine_close(&e);
+  CHECK_STATUS(KVBM_ERR_CONFIG, engine_open(&e, 0, NULL, 0)); /* smaller than one block */
+  CHECK(strstr(check_error.message, "host.capacity") != NULL);
+  engine_close(&e);
+}
+
+static void damage_on_disk_is_a_miss(void) {
+  engine_t e;
+  kvbm_manager_stats_t stats;
+  const char *path = fresh_directory("damage");
+  char file[512];
+  struct dirent *entry;
+  DIR *dir;
+  size_t good;
+  OK(engine_open(&e, 40, path, 64 << 20));
+  OK(engine_store(&e, 1, 20));
+  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  engine_close(&e);
+  dir = opendir(path);
+  while ((entry = readdir(dir)) != NULL) {
+    int fd;
+    unsigned char page[4096];
+    off_t at;
+    if (strncmp(entry->d_name, "segment", 7) != 0) continue;
+    snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+    fd = open(file, O_RDWR);
+    /* One bit in every payload page of the records' middle: pages full of one value. */
+    for (at = 0; pread(fd, page, sizeof page, at) == (ssize_t)sizeof page; at += 4096) {
+      if (page[0] != page[2048] || page[0] != page[4095] || page[0] == 0) continue;
+      page[1000] ^= 4;
+      if (page[0] % 2 == 0 && pwrite(fd, page, sizeof page, at) != (ssize_t)sizeof page) CHECK(!"write");
+    }
+    close(fd);
+  }
+  closedir(dir);
+  OK(engine_open(&e, 40, path, 64 << 20));
+  good = engine_load(&e, 1, 20); /* engine_load checks every byte that is reported as loaded */
+  CHECK(good < 20);
+  stats.struct_size = sizeof stats;
+  OK(kvbm_manager_stats(e.manager, &stats));
+  CHECK(stats.tiers[1].damaged > 0);
+  engine_close(&e);
+}
+
+static void explicit_offload_and_prefetch(void) {
+  engine_t e;
+  kvbm_key_t keys[8];
+  kvbm_manager_stats_t stats;
+  kvbm_block_t all[16];
+  size_t n;
+  OK(engine_open(&e, 16, fresh_directory("moves"), 64 << 20));
+  OK(engine_store(&e, 1, 8));
+  engine_keys(&e, 1, 8, keys);
+  CHECK_STATUS(KVBM_ERR_INVALID, kvbm_manager_offload(e.manager, e.ns, NULL, keys, 8, 2, NULL, 0));
+  OK(kvbm_manager_offload(e.manager, e.ns, NULL, keys, 8, 1, NULL, 0));
+  stats.struct_size = sizeof stats;
+  OK(kvbm_manager_stats(e.manager, &stats));
+  CHECK(stats.tiers[1].blocks == 8);
+  OK(kvbm_manager_allocate(e.manager, e.ns, 16, all, NULL, 0, &n)); /* empties the host */
+  OK(kvbm_block_release(e.manager, all, 16));
+  OK(kvbm_manager_prefetch(e.manager, e.ns, NULL, keys, 8, NULL, 0));
+  OK(kvbm_manager_stats(e.manager, &stats));
+  CHECK(stats.tiers[0].blocks == 8);
+  CHECK(engine_load(&e, 1, 8) == 8);
+  engine_close(&e);
+}
+
+/* A plug-in that keeps records in memory, with faults on request. */
+#define PLUG_RECORDS 256
+static struct plug {
+  pthread_mutex_t mutex;
+  size_t n;
+  int flip, hang;
+  struct {
+    uint8_t name[32];
+    void *head, *payload;
+    uint32_t head_bytes;
+    uint64_t payload_bytes;
+  } records[PLUG_RECORDS];
+} plug = {PTHREAD_MUTEX_INITIALIZER, 0, 0, 0, {{{0}, NULL, NULL, 0, 0}}};
+
+static int plug_find_one(struct plug *p, const uint8_t *name) {
+  size_t i;
+  for (i = 0; i < p->n; ++i) {
+    if (memcmp(p->records[i].name, name, 32) == 0) return (int)i;
+  }
+  return -1;
+}
+
+static void plug_find(void *user, const uint8_t (*names)[32], size_t n, uint8_t *present, uint32_t *heads, uint64_t *bytes) {
+  struct plug *p = (struct plug *)user;
+  size_t i;
+  pthread_mutex_lock(&p->mutex);
+  for (i = 0; i < n; ++i) {
+    const int at = plug_find_one(p, names[i]);
+    present[i] = at >= 0;
+    heads[i] = at >= 0 ? p->records[at].head_bytes : 0;
+    bytes[i] = at >= 0 ? p->records[at].payload_bytes : 0;
+  }
+  pthread_mutex_unlock(&p->mutex);
+}
+
+static void plug_put(void *user, const kvbm_tier_item_t *items, size_t n, uint64_t timeout_ns, kvbm_status_t *status) {
+  struct plug *p = (struct plug *)user;
+  size_t i;
+  (void)timeout_ns;
+  pthread_mutex_lock(&p->mutex);
+  for (i = 0; i < n; ++i) {
+    status[i] = KVBM_ERR_NO_ROOM;
+    if (p->n == PLUG_RECORDS) continue;
+    memcpy(p->records[p->n].name, items[i].identity, 32);
+    p->records[p->n].head = malloc(items[i].head_bytes);
+    memcpy(p->records[p->n].head, items[i].head, items[i].head_bytes);
+    p->records[p->n].payload = malloc(items[i].payload_bytes);
+    memcpy(p->records[p->n].payload, items[i].payload, items[i].payload_bytes);
+    p->records[p->n].head_bytes = items[i].head_bytes;
+    p->records[p->n++].payload_bytes = items[i].payload_bytes;
+    status[i] = KVBM_OK;
+  }
+  pthread_mutex_unlock(&p->mutex);
+}
+
+static void plug_get(void *user, kvbm_tier_item_t *items, size_t n, uint64_t timeout_ns, kvbm_status_t *status) {
+  struct plug *p = (struct plug *)user;
+  size_t i;
+  if (p->hang) {
+    struct timespec t = {0, 0};
+    t.tv_nsec = 300000000;
+    nanosleep(&t, NULL); /* far beyond the deadline of the call */
+  }
+  (void)timeout_ns;
+  pthread_mutex_lock(&p->mutex);
+  for (i = 0; i < n; ++i) {
+    const int at = plug_find_one(p, items[i].identity);
+    status[i] = KVBM_ERR_MISS;
+    if (at < 0 || items[i].head_bytes < p->records[at].head_bytes || items[i].payload_bytes < p->records[at].payload_bytes) continue;
+    memcpy(items[i].head, p->records[at].head, p->records[at].head_bytes);
+    memcpy(items[i].payload, p->records[at].payload, p->records[at].payload_bytes);
+    if (p->flip) ((uint8_t *)items[i].payload)[77] ^= 1;
+    items[i].head_bytes = p->records[at].head_bytes;
+    items[i].payload_bytes = p->records[at].payload_bytes;
+    status[i] = KVBM_OK;
+  }
+  pthread_mutex_unlock(&p->mutex);
+}
+
+static void plug_erase(void *user, const uint8_t (*names)[32], size_t n) {
+  struct plug *p = (struct plug *)user;
+  size_t i;
+  pthread_mutex_lock(&p->mutex);
+  for (i = 0; i < n; ++i) {
+    const int at = plug_find_one(p, names[i]);
+    if (at < 0) continue;
+    free(p->records[at].head);
+    free(p->records[at].payload);
+    p->records[at] = p->records[--p->n];
+  }
+  pthread_mutex_unlock(&p->mutex);
+}
+
+static void plug_stats(void *user, uint64_t *capacity, uint64_t *used, uint64_t *records) {
+  struct plug *p = (struct plug *)user;
+  *capacity = PLUG_RECORDS * (uint64_t)BLOCK_BYTES;
+  *used = p->n * (uint64_t)BLOCK_BYTES;
+  *records = p->n;
+}
+
+static const kvbm_tier_table_t plug_table = {sizeof(kvbm_tier_table_t), 2, "memory", plug_find, plug_put,
+                                             plug_get, plug_erase, plug_stats};
+
+static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
+  engine_t e;
+  kvbm_manager_options_t options;
+  kvbm_tier_t tier;
+  kvbm_key_t keys[8];
+  kvbm_load_options_t load;
+  kvbm_match_t *match = NULL;
+  kvbm_block_t all[16];
+  uint32_t ids[8] = {40, 41, 42, 43, 44, 45, 46, 47};
+  size_t hits, n, round;
+  OK(engine_open(&e, 16, NULL, 0));
+  kvbm_cache_release(e.cache);
+  kvbm_namespace_release(e.ns);
+  kvbm_manager_release(e.manager);
+  memset(&tier, 0, sizeof tier);
+  tier.table = &plug_table;
+  tier.table_user = &plug;
+  kvbm_manager_options_init(&options, sizeof options);
+  options.block_bytes = BLOCK_BYTES;
+  options.host_capacity_bytes = 4096 + 16 * (BLOCK_BYTES + 384);
+  options.tiers = &tier;
+  options.n_tiers = 1;
+  OK(kvbm_manager_create(e.context, &options, &e.manager, &check_error));
+  {
+    kvbm_namespace_options_t who;
+    kvbm_tensor_t tensor = {e.memory, (uint64_t)ENGINE_BLOCKS * BLOCK_BYTES, 0, BLOCK_BYTES};
+    kvbm_cache_part_t part;
+    kvbm_cache_options_t layout;
+    kvbm_namespace_options_init(&who, sizeof who);
+    who.model = "plug";
+    OK(kvbm_namespace_open(e.manager, &who, &e.ns, &check_error));
+    memset(&part, 0, sizeof part);
+    part.form = KVBM_FORM_OPAQUE;
+    part.tensors = &tensor;
+    part.n_tensors = 1;
+    kvbm_cache_options_init(&layout, sizeof layout);
+    layout.n_blocks = ENGINE_BLOCKS;
+    layout.parts = &part;
+    layout.n_parts = 1;
+    OK(kvbm_cache_attach(e.manager, e.ns, &layout, &e.cache, &check_error));
+  }
+  OK(engine_store(&e, 1, 8));
+  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  CHECK(plug.n == 8);
+  for (round = 0; round < 3; ++round) {
+    OK(kvbm_manager_allocate(e.manager, e.ns, 16, all, NULL, 0, &n)); /* empties the host */
+    OK(kvbm_block_release(e.manager, all, 16));
+    if (round == 0) CHECK(engine_load(&e, 1, 8) == 8);
+    plug.flip = round == 1;
+    if (round == 1) CHECK(engine_load(&e, 1, 8) == 0); /* wrong bytes are misses */
+    plug.hang = round == 2;
+    if (round == 2) {
+      engine_keys(&e, 1, 8, keys);
+      OK(kvbm_cache_lookup(e.cache, keys, 8, &match, &hits));
+      CHECK(hits == 8);
+      kvbm_load_options_init(&load, sizeof load);
+      load.timeout_ns = 20000000; /* 20 ms */
+      CHECK_STATUS(KVBM_ERR_DEADLINE, kvbm_cache_load(e.cache, match, ids, 8, &load, NULL, 0));
+      memset(engine_block(&e, 40), 0x11, 8 * BLOCK_BYTES);
+      plug.hang = 0;
+      kvbm_match_release(match);
+    }
+  }
+  {
+    struct timespec t = {0, 400000000};
+    nanosleep(&t, NULL); /* the late answer arrives now; it may touch nothing of the engine's */
+  }
+  CHECK(engine_block_is(&e, 40, 0x11) && engine_block_is(&e, 47, 0x11));
+  engine_close(&e);
+}
+
+static void a_host_file_survives_a_restart(void) {
+  engine_t e;
+  kvbm_manager_options_t options;
+  char file[128];
+  int round;
+  snprintf(file, sizeof file, "/dev/shm/kvbm-test-%d", (int)getpid());
+  for (round = 0; round < 2; ++round) {
+    kvbm_namespace_options_t who;
+    kvbm_tensor_t tensor;
+    kvbm_cache_part_t part;
+    kvbm_cache_options_t layout;
+    memset(&e, 0, sizeof e);
+    OK(kvbm_context_create(NULL, &e.context, &check_error));
+    kvbm_manager_options_init(&options, sizeof options);
+    options.block_bytes = BLOCK_BYTES;
+    options.host_capacity_bytes = 1 << 20;
+    options.host_file = file;
+    OK(kvbm_manager_create(e.context, &options, &e.manager, &check_error));
+    kvbm_namespace_options_init(&who, sizeof who);
+    who.model = "test";
+    OK(kvbm_namespace_open(e.manager, &who, &e.ns, &check_error));
+    e.memory = (unsigned char *)calloc(ENGINE_BLOCKS, BLOCK_BYTES);
+    memset(&tensor, 0, sizeof tensor);
+    tensor.data = e.memory, tensor.bytes = (uint64_t)ENGINE_BLOCKS * BLOCK_BYTES, tensor.page_bytes = BLOCK_BYTES;
+    memset(&part, 0, sizeof part);
+    part.form = KVBM_FORM_OPAQUE, part.tensors = &tensor, part.n_tensors = 1;
+    kvbm_cache_options_init(&layout, sizeof layout);
+    layout.n_blocks = ENGINE_BLOCKS, layout.parts = &part, layout.n_parts = 1;
+    OK(kvbm_cache_attach(e.manager, e.ns, &layout, &e.cache, &check_error));
+    if (round == 0) OK(engine_store(&e, 30, 12));
+    CHECK(engine_load(&e, 30, 12) == 12);
+    engine_close(&e);
+  }
+  unlink(file);
+}
+
+int main(void) {
+  char command[128];
+  snprintf(scratch, sizeof scratch, "/tmp/kvbm-api-XXXXXX");
+  if (mkdtemp(scratch) == NULL) return 77;
+  RUN(blocks_are_found_after_a_restart);
+  RUN(a_killed_owner_leaves_what_was_flushed);
+  RUN(one_owner_per_directory);
+  RUN(bad_directories_and_capacities_are_refused);
+  RUN(damage_on_disk_is_a_miss);
+  RUN(explicit_offload_and_prefetch);
+  RUN(a_plug_in_is_a_tier_and_a_hostile_one_is_contained);
+  RUN(a_host_file_survives_a_restart);
+  snprintf(command, sizeof command, "rm -rf %s", scratch);
+  if (system(command) != 0) return 1;
+  return check_end();
+}

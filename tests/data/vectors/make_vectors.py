@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""An independent reference of keys, namespace ids and the leaf hash (lib/codec/README.md), and the vectors made by it.
+
+Run it in this folder to write keys.json and leaf_hash.json again. Nothing but the standard library is needed.
+"""
+import hashlib
+import hmac
+import json
+import struct
+
+M64 = (1 << 64) - 1
+
+
+def splitmix(n):
+    z = ((n + 1) * 0x9E3779B97F4A7C15) & M64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & M64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & M64
+    return z ^ (z >> 31)
+
+
+START, KEY, SCRAMBLE, MERGE = ([splitmix(32 * t + lane) for lane in range(32)] for t in range(4))
+
+
+def leaf_hash(data):
+    acc = list(START)
+    rows = (len(data) + 255) // 256
+    padded = data.ljust(rows * 256, b"\0")
+    for r in range(rows):
+        words = struct.unpack_from("<32Q", padded, r * 256)
+        step = (r * 0xD1342543DE82EF95) & M64
+        for lane, w in enumerate(words):
+            x = w ^ ((KEY[lane] + step) & M64)
+            acc[lane] = (acc[lane] + (x & 0xFFFFFFFF) * (x >> 32)) & M64
+            acc[lane ^ 1] = (acc[lane ^ 1] + w) & M64
+        if (r + 1) % 16 == 0:
+            acc = [((a ^ (a >> 47) ^ s) * 0x9E3779B1) & M64 for a, s in zip(acc, SCRAMBLE)]
+    h = (len(data) * 0x9E3779B185EBCA87) & M64
+    for i in range(0, 32, 2):
+        product = (acc[i] ^ MERGE[i]) * (acc[i + 1] ^ MERGE[i + 1])
+        h = (h + ((product & M64) ^ (product >> 64))) & M64
+    h ^= h >> 37
+    h = (h * 0x165667919E3779F9) & M64
+    return h ^ (h >> 32)
+
+
+def text(s):
+    raw = s.encode()
+    return struct.pack("<I", len(raw)) + raw
+
+
+def namespace_id(secret, tenant, model, adapter, geometry, epoch):
+    message = b"N\x01\0\0" + text(tenant) + text(model) + text(adapter) + struct.pack("<QQ", geometry, epoch)
+    return hmac.new(secret, message, hashlib.sha256).digest()[:16]
+
+
+def key(tag, ns, previous, tokens, extra):
+    body = tag + b"\x01\0\0" + ns + previous + struct.pack("<II", len(tokens), len(extra))
+    return hashlib.sha256(body + struct.pack(f"<{len(tokens)}I", *tokens) + extra).digest()[:16]
+
+
+def chain(ns, previous, tokens, block, extras):
+    out = []
+    for i in range(len(tokens) // block):
+        previous = key(b"C", ns, previous, tokens[i * block : (i + 1) * block], extras[i] if extras else b"")
+        out.append(previous)
+    return out
+
+
+def pattern(n, seed):
+    return bytes((i * 131 + (i >> 8) * 7 + seed) & 0xFF for i in range(n))
+
+
+def make_keys():
+    zero = bytes(16)
+    cases = []
+    for secret, tenant, model, adapter, geometry, epoch in [
+        (bytes(32), "", "m", "", 0, 0),
+        (bytes(range(32)), "tenant-a", "llama-3.1-8b, bf16", "lora-7", 0x1122334455667788, 3),
+    ]:
+        ns = namespace_id(secret, tenant, model, adapter, geometry, epoch)
+        tokens = [(i * 2654435761) & 0xFFFFFFFF for i in range(50)]
+        extras = [b"", b"\x01", bytes(range(40))]
+        cases.append(
+            {
+                "secret": secret.hex(), "tenant": tenant, "model": model, "adapter": adapter,
+                "geometry": geometry, "epoch": epoch, "namespace": ns.hex(), "tokens": tokens,
+                "chained16": [k.hex() for k in chain(ns, zero, tokens, 16, None)],
+                "chained16_extras": [k.hex() for k in chain(ns, zero, tokens, 16, extras)],
+                "chained16_after_first": [k.hex() for k in chain(ns, chain(ns, zero, tokens, 16, None)[0], tokens[16:], 16, None)],
+                "content16": [key(b"P", ns, zero, tokens[i * 16 : i * 16 + 16], b"").hex() for i in range(3)],
+                "extras": [e.hex() for e in extras],
+                "engine": {h.hex(): key(b"E", ns, zero, [], h).hex() for h in (b"\x05", bytes(range(36)), bytes(64))},
+            }
+        )
+    return cases
+
+
+def make_leaf_hash():
+    sizes = [0, 1, 7, 8, 63, 64, 65, 255, 256, 257, 511, 4095, 4096, 4097, 8192, 65535, 65536]
+    return [{"bytes": n, "seed": n % 251, "hash": f"{leaf_hash(pattern(n, n % 251)):016x}"} for n in sizes]
+
+
+if __name__ == "__main__":
+    for name, cases in (("keys", make_keys()), ("leaf_hash", make_leaf_hash())):
+        with open(f"{name}.json", "w", encoding="utf-8") as out:
+            json.dump(cases, out, indent=1)
+            out.write("\n")

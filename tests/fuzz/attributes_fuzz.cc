@@ -1,0 +1,15 @@
+#include "codec/record.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kvbm;
+  const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto attributes = codec::parse_attributes(bytes);
+  if (!attributes.ok()) return 0;
+  size_t total = 0;
+  for (const codec::AttributeView& attribute : attributes.value()) {
+    total += 4 + attribute.value.size();
+    if (attribute.tag == codec::Attribute::position) (void)codec::parse_position(attribute.value);
+  }
+  if (total != size) __builtin_trap();
+  return 0;
+}

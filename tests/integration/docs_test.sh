@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# What the documents say is what the code does.
+#   docs_test.sh KVBM_COMMAND SOURCE_DIRECTORY
+set -euo pipefail
+kvbm=$1
+source=$2
+passed=0
+failed=0
+expect() {
+  if [ "$2" = "$3" ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "docs: FAILED: $1"
+    diff <(echo "$2") <(echo "$3") | head -20 || true
+  fi
+}
+expect "docs/configuration.md is what kvbm config --reference prints" "$(sed -n '/^| Option/,$p' "$source/docs/configuration.md")" \
+  "$("$kvbm" config --reference | sed -n '/^| Option/,$p')"
+expect "the README's program is tests/examples/example.c" "$(sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '1d;$d')" \
+  "$(cat "$source/tests/examples/example.c")"
+metrics=$(grep -oE '"kvbm_[a-z_]+"' "$source/lib/manager/metrics_text.cc" | tr -d '"' | sort)
+missing=""
+for name in $metrics; do
+  grep -q "\`$name\`" "$source/docs/operations.md" || grep -q "\`${name#kvbm_tier}\`" "$source/docs/operations.md" || missing="$missing $name"
+done
+expect "docs/operations.md names every metric" "" "$missing"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

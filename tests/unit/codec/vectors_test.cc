@@ -1,0 +1,128 @@
+// The C++ code against vectors that an independent program made (tests/data/vectors/make_vectors.py).
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "codec/key.h"
+#include "codec/leaf_hash.h"
+#include "codec/record.h"
+
+namespace kvbm::codec {
+namespace {
+
+nlohmann::json read(const std::string& name) {
+  std::ifstream file(std::string(KVBM_TEST_DATA) + "/vectors/" + name);
+  return nlohmann::json::parse(file);
+}
+
+std::vector<std::byte> from_hex(const std::string& hex) {
+  std::vector<std::byte> out;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+    out.push_back(static_cast<std::byte>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  }
+  return out;
+}
+
+template <class T>
+std::string to_hex(const T& value) {
+  std::string out;
+  for (const uint8_t byte : value.bytes) {
+    char text[3];
+    std::snprintf(text, sizeof text, "%02x", byte);
+    out += text;
+  }
+  return out;
+}
+
+void expect_keys(const nlohmann::json& expected, const std::vector<Key>& keys, size_t n) {
+  ASSERT_EQ(expected.size(), n);
+  for (size_t i = 0; i < n; ++i) EXPECT_EQ(expected[i].get<std::string>(), to_hex(keys[i])) << "key " << i;
+}
+
+TEST(Vectors, leaf_hash) {
+  size_t n = 0;
+  for (const auto& item : read("leaf_hash.json")) {
+    const auto bytes = item.at("bytes").get<size_t>();
+    const auto seed = item.at("seed").get<size_t>();
+    std::vector<std::byte> data(bytes);
+    for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>((i * 131 + (i >> 8) * 7 + seed) & 0xFF);
+    const uint64_t expected = std::stoull(item.at("hash").get<std::string>(), nullptr, 16);
+    EXPECT_EQ(leaf_hash_reference(data), expected) << bytes;
+    EXPECT_EQ(leaf_hash(data), expected) << bytes << " with " << kernel_name();
+    ++n;
+  }
+  EXPECT_GT(n, 10U);
+}
+
+TEST(Vectors, namespace_ids_and_keys) {
+  for (const auto& item : read("keys.json")) {
+    Secret secret;
+    const auto raw = from_hex(item.at("secret").get<std::string>());
+    std::memcpy(secret.data(), raw.data(), secret.size());
+    const std::string tenant = item.at("tenant"), model = item.at("model"), adapter = item.at("adapter");
+    NamespaceDescription description;
+    description.tenant = tenant;
+    description.model = model;
+    description.adapter = adapter;
+    description.geometry = item.at("geometry");
+    description.epoch = item.at("epoch");
+    const NamespaceId ns = namespace_id(secret, description);
+    EXPECT_EQ(item.at("namespace").get<std::string>(), to_hex(ns));
+
+    const std::vector<uint32_t> tokens = item.at("tokens");
+    std::vector<Key> keys(8);
+    expect_keys(item.at("chained16"), keys, chained_keys(ns, nullptr, tokens, 16, {}, keys).value());
+    const Key first = keys[0];
+    expect_keys(item.at("chained16_after_first"), keys,
+                chained_keys(ns, &first, std::span(tokens).subspan(16), 16, {}, keys).value());
+    std::vector<std::vector<std::byte>> held;
+    std::vector<ConstBytes> extras;
+    for (const auto& extra : item.at("extras")) held.push_back(from_hex(extra.get<std::string>()));
+    for (const auto& extra : held) extras.emplace_back(extra);
+    expect_keys(item.at("chained16_extras"), keys, chained_keys(ns, nullptr, tokens, 16, extras, keys).value());
+    expect_keys(item.at("content16"), keys, content_keys(ns, tokens, 16, {}, keys).value());
+    for (const auto& [hash, expected] : item.at("engine").items()) {
+      EXPECT_EQ(expected.get<std::string>(), to_hex(engine_key(ns, from_hex(hash)).value()));
+    }
+  }
+}
+
+// A head written by version 0.1: every later library must read it as it was meant.
+TEST(Golden, record_v1) {
+  std::ifstream file(std::string(KVBM_TEST_DATA) + "/golden/record-v1-content.bin", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const auto view = HeadView::parse({reinterpret_cast<const std::byte*>(text.data()), text.size()});
+  ASSERT_TRUE(view.ok()) << view.status().message();
+  const Header& header = view.value().header();
+  EXPECT_EQ(header.flags, kOpaque | kContentKey);
+  EXPECT_EQ(header.component, 3);
+  EXPECT_EQ(header.shard, (Shard{1, 2, 3, 4, 1}));
+  EXPECT_EQ(header.geometry, 0x1122334455667788ULL);
+  EXPECT_EQ(header.stored_bytes, 100000U);
+  EXPECT_EQ(header.key.bytes[0], 100);
+  EXPECT_EQ(header.parent.bytes[15], 215);
+  ASSERT_EQ(header.leaf_count, 2U);
+  EXPECT_EQ(view.value().leaf(1).offset, 65536U);
+  EXPECT_EQ(view.value().leaf(1).hash, 0xABCDEF0123456789ULL + 65536);
+  const auto attributes = parse_attributes(view.value().attributes());
+  ASSERT_TRUE(attributes.ok());
+  EXPECT_EQ(parse_position(attributes.value().at(0).value), (Position{128, 9, 77}));
+}
+
+TEST(Keys, refuse_what_has_no_key) {
+  const NamespaceId ns{};
+  std::vector<Key> keys(2);
+  const std::vector<uint32_t> tokens(32);
+  EXPECT_EQ(chained_keys(ns, nullptr, tokens, 0, {}, keys).status().code(), Code::invalid_argument);
+  EXPECT_EQ(chained_keys(ns, nullptr, tokens, 8, {}, keys).status().code(), Code::invalid_argument);
+  EXPECT_EQ(chained_keys(ns, nullptr, std::span(tokens).first(15), 16, {}, keys).value(), 0U);
+  EXPECT_EQ(engine_key(ns, {}).status().code(), Code::invalid_argument);
+  EXPECT_EQ(engine_key(ns, std::vector<std::byte>(65)).status().code(), Code::invalid_argument);
+}
+
+}  // namespace
+}  // namespace kvbm::codec
