@@ -44,7 +44,8 @@ TEST(Command, bad_input_says_what_to_do_and_exits_2) {
   for (const char* arguments : {"", "siez", "size", "size --preset nothing", "size --config /nonexistent/config.json",
                                 "size --preset qwen3-8b --host 64G", "size --preset qwen3-8b --tokens 0",
                                 "size --preset qwen3-8b --bits 0", "size --preset qwen3-8b --bits many",
-                                "completion tcsh", "doctor --dir /nonexistent"}) {
+                                "completion tcsh", "doctor --dir /nonexistent", "bench", "bench disk --dir /nonexistent",
+                                "bench index --rounds 0"}) {
     const Ran ran = run(arguments);
     EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
     EXPECT_FALSE(ran.text.empty()) << arguments;
