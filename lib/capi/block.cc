@@ -117,6 +117,7 @@ kvbm_status_t kvbm_manager_complete(kvbm_manager_t* manager, const kvbm_block_t*
     Slots slots(n_blocks);
     Code code = resolve_all(core, blocks, n_blocks, HoldKind::writable, SlotState::partial, slots);
     if (code != Code::ok) return to_c(code);
+    if (repeats(blocks, n_blocks)) return KVBM_ERR_INVALID;
     const uint64_t limit = core.arena().block_bytes();
     for (size_t i = 0; i < n_blocks && bytes != nullptr; ++i) {
       if (bytes[i] == 0 || bytes[i] > limit) return KVBM_ERR_INVALID;

@@ -1,5 +1,6 @@
 #include "manager/cache.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,27 @@ Result<CachePart> make_part(const kvbm_namespace_t& ns, const kvbm_cache_part_t&
   return make_shaped(in, std::move(plan).value(), n_blocks);
 }
 
+// Whether the match was made of what this cache holds. Another namespace's or another shard's records may have the
+// same length, so nothing later would notice. A match from before an invalidation is still the cache's own.
+bool same_parts(const kvbm::manager::Cache& cache, const kvbm::manager::Match& match) {
+  for (size_t p = 0; p < cache.parts().size(); ++p) {
+    const auto& mine = cache.parts()[p].plan();
+    const auto& found = match.parts()[p].plan;
+    const auto now = cache.ns()->plan(mine.part);
+    const bool same_namespace = match.ns() == cache.ns() || (now.ok() && now.value().family == found.family);
+    if (!same_namespace || mine.part < found.part || found.part < mine.part) return false;
+  }
+  return true;
+}
+
+// A range that some part's shard has. One that none has would load nothing and call it done.
+bool layers_exist(const kvbm::manager::Cache& cache, uint64_t first, uint64_t n) {
+  if (first == 0 && n == 0) return true;
+  return std::any_of(cache.parts().begin(), cache.parts().end(), [&](const CachePart& part) {
+    return first < part.layers() && n <= part.layers() - first;
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -131,6 +153,7 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
     kvbm_store_options_t given{};
     given.timeout_ns = KVBM_FOREVER;
     if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
+    if (given.reserved != 0) return KVBM_ERR_UNSUPPORTED;
     if (given.priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
@@ -183,6 +206,8 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
         n_keys > matched - given.first_key) {
       return KVBM_ERR_INVALID;
     }
+    if (!same_parts(*core, *match->match)) return KVBM_ERR_INVALID;
+    if (!layers_exist(*core, given.first_layer, given.n_layers)) return KVBM_ERR_INVALID;
     kvbm::manager::LoadRequest request;
     request.cache = core;
     request.match = match->match;

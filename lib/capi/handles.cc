@@ -136,7 +136,10 @@ kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns) {
 manager::Part to_part(const kvbm_part_t* part) noexcept {
   manager::Part out;
   if (part == nullptr) return out;
-  out.component = static_cast<Component>(part->component);
+  // What the core's narrower field cannot hold, and what this library does not know, is no component at all.
+  const auto& reserved = part->shard.reserved;
+  const bool known = part->reserved == 0 && reserved[0] == 0 && reserved[1] == 0 && reserved[2] == 0;
+  out.component = static_cast<Component>(known && part->component < UINT16_MAX ? part->component : UINT16_MAX);
   out.shard = {part->shard.first_layer, part->shard.layers, part->shard.first_head, part->shard.heads,
                part->shard.replicated};
   return out;

@@ -36,6 +36,7 @@ Result<PartPlan> Namespace::plan(const Part& part) {
   const auto known = plans_.find(part);
   if (known != plans_.end()) return known->second;
 
+  if (part.component == UINT16_MAX) return Status(Code::invalid_argument, "no component has this number");
   PartPlan plan;
   plan.part = part;
   Family family;

@@ -26,7 +26,7 @@ static void a_queue_gives_exactly_one_completion(void) {
   size_t i;
   OK(engine_open(&e, 16, NULL, 0));
   OK(kvbm_queue_create(e.context, 1, &queue, &check_error));
-  CHECK_STATUS(KVBM_ERR_INVALID, kvbm_queue_create(e.context, 0, &queue, &check_error));
+  CHECK_STATUS(kvbm_queue_create(e.context, 0, &queue, &check_error), KVBM_ERR_INVALID);
   engine_keys(&e, 7, 8, keys);
   for (i = 0; i < 8; ++i) ids[i] = (uint32_t)i, status[i] = 1;
   kvbm_store_options_init(&options, sizeof options);
@@ -36,7 +36,7 @@ static void a_queue_gives_exactly_one_completion(void) {
   fd.events = POLLIN;
   CHECK(poll(&fd, 1, 0) == 0);
   OK(kvbm_cache_store(e.cache, keys, ids, 8, &options, queue, 42));
-  CHECK_STATUS(KVBM_ERR_AGAIN, kvbm_cache_store(e.cache, keys, ids, 8, NULL, queue, 43)); /* depth 1, not polled yet */
+  CHECK_STATUS(kvbm_cache_store(e.cache, keys, ids, 8, NULL, queue, 43), KVBM_ERR_AGAIN); /* depth 1, not polled yet */
   CHECK(kvbm_queue_wait(queue, done, 4, 10000000000ULL) == 1);
   CHECK(done[0].user_data == 42 && done[0].operation == operation && done[0].op == KVBM_OP_STORE);
   CHECK(done[0].status == KVBM_OK && done[0].items == 8 && done[0].items_done == 8);
@@ -44,7 +44,7 @@ static void a_queue_gives_exactly_one_completion(void) {
   for (i = 0; i < 8; ++i) CHECK(status[i] == KVBM_OK);
   CHECK(poll(&fd, 1, 0) == 0);
   CHECK(kvbm_queue_poll(queue, done, 4) == 0);
-  CHECK_STATUS(KVBM_ERR_STALE, kvbm_queue_cancel(queue, operation));
+  CHECK_STATUS(kvbm_queue_cancel(queue, operation), KVBM_ERR_STALE);
   kvbm_queue_release(queue);
   engine_close(&e);
 }
@@ -63,9 +63,9 @@ static void bad_input_is_refused_and_nothing_is_lost(void) {
   OK(engine_open(&e, 16, NULL, 0));
   OK(engine_store(&e, 1, 4));
   engine_keys(&e, 1, 4, keys);
-  CHECK_STATUS(KVBM_ERR_INVALID, kvbm_cache_store(e.cache, keys, ids, 4, NULL, NULL, 0));
-  CHECK_STATUS(KVBM_ERR_INVALID, kvbm_cache_store(NULL, keys, good, 4, NULL, NULL, 0));
-  CHECK_STATUS(KVBM_ERR_INVALID, kvbm_cache_store(e.cache, NULL, good, 4, NULL, NULL, 0));
+  CHECK_STATUS(kvbm_cache_store(e.cache, keys, ids, 4, NULL, NULL, 0), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_cache_store(NULL, keys, good, 4, NULL, NULL, 0), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_cache_store(e.cache, NULL, good, 4, NULL, NULL, 0), KVBM_ERR_INVALID);
   OK(kvbm_cache_store(e.cache, NULL, NULL, 0, NULL, NULL, 0));
   OK(kvbm_cache_lookup(e.cache, keys, 0, &match, &hits));
   CHECK(match == NULL && hits == 0);
@@ -73,7 +73,7 @@ static void bad_input_is_refused_and_nothing_is_lost(void) {
   kvbm_store_options_init(&newer.known, sizeof newer);
   OK(kvbm_cache_store(e.cache, keys, good, 4, &newer.known, NULL, 0)); /* a newer header, nothing new used */
   newer.later = 1;
-  CHECK_STATUS(KVBM_ERR_UNSUPPORTED, kvbm_cache_store(e.cache, keys, good, 4, &newer.known, NULL, 0));
+  CHECK_STATUS(kvbm_cache_store(e.cache, keys, good, 4, &newer.known, NULL, 0), KVBM_ERR_UNSUPPORTED);
   keys[2] = keys[1]; /* repeated in one batch */
   OK(kvbm_cache_store(e.cache, keys, good, 4, NULL, NULL, 0));
   CHECK(engine_load(&e, 1, 4) == 4);
@@ -191,7 +191,7 @@ static void content_keys_are_bound_to_their_position(void) {
   CHECK(hits == 1);
   kvbm_load_options_init(&load, sizeof load);
   load.positions = &there;
-  CHECK_STATUS(KVBM_ERR_MISMATCH, kvbm_cache_load(e.cache, match, &target, 1, &load, NULL, 0));
+  CHECK_STATUS(kvbm_cache_load(e.cache, match, &target, 1, &load, NULL, 0), KVBM_ERR_MISMATCH);
   load.positions = &here;
   OK(kvbm_cache_load(e.cache, match, &target, 1, &load, NULL, 0));
   load.positions = &there;
@@ -234,11 +234,11 @@ static void lookup_modes_and_care_of_blocks(void) {
   kvbm_match_release(match);
   OK(kvbm_manager_pin(e.manager, e.ns, NULL, keys, 4, 77, KVBM_FOREVER, &pin, &n));
   CHECK(n == 4 && pin != 0);
-  CHECK_STATUS(KVBM_ERR_NO_ROOM, kvbm_manager_allocate(e.manager, e.ns, 6, blocks, NULL, 0, NULL));
+  CHECK_STATUS(kvbm_manager_allocate(e.manager, e.ns, 6, blocks, NULL, 0, NULL), KVBM_ERR_NO_ROOM);
   CHECK(engine_load(&e, 1, 4) == 4);
   OK(kvbm_manager_unpin_owner(e.manager, 77, &n));
   CHECK(n == 1);
-  CHECK_STATUS(KVBM_ERR_STALE, kvbm_manager_unpin(e.manager, pin));
+  CHECK_STATUS(kvbm_manager_unpin(e.manager, pin), KVBM_ERR_STALE);
   OK(kvbm_manager_hint(e.manager, e.ns, NULL, keys, 4, KVBM_PRIORITY_KEEP));
   OK(kvbm_manager_drop(e.manager, e.ns, NULL, keys, 4, &n));
   CHECK(n == 4);
@@ -257,7 +257,7 @@ static void namespaces_are_apart_and_epochs_end_them(void) {
   kvbm_match_t *match = NULL;
   OK(engine_open(&e, 8, NULL, 0));
   kvbm_namespace_options_init(&who, sizeof who);
-  CHECK_STATUS(KVBM_ERR_INVALID, kvbm_namespace_open(e.manager, &who, &other, &check_error)); /* no model */
+  CHECK_STATUS(kvbm_namespace_open(e.manager, &who, &other, &check_error), KVBM_ERR_INVALID); /* no model */
   who.model = "test";
   who.secret = secret;
   OK(kvbm_namespace_open(e.manager, &who, &other, &check_error));
@@ -293,7 +293,7 @@ static void quotas_reject_or_evict(void) {
   who.quota_mode = KVBM_QUOTA_REJECT;
   OK(kvbm_namespace_open(e.manager, &who, &small, &check_error));
   OK(kvbm_manager_allocate(e.manager, small, 3, blocks, NULL, 0, NULL));
-  CHECK_STATUS(KVBM_ERR_QUOTA, kvbm_manager_allocate(e.manager, small, 1, blocks + 3, NULL, 0, NULL));
+  CHECK_STATUS(kvbm_manager_allocate(e.manager, small, 1, blocks + 3, NULL, 0, NULL), KVBM_ERR_QUOTA);
   OK(kvbm_manager_allocate(e.manager, e.ns, 4, blocks + 3, NULL, 0, NULL));
   OK(kvbm_block_release(e.manager, blocks, 7));
   kvbm_namespace_release(small);
@@ -309,5 +309,5 @@ int main(void) {
   RUN(lookup_modes_and_care_of_blocks);
   RUN(namespaces_are_apart_and_epochs_end_them);
   RUN(quotas_reject_or_evict);
-  return check_end();
+  FINISH();
 }

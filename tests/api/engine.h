@@ -4,6 +4,11 @@
 
 #include "check.h"
 
+/* The particulars of the last refusal. */
+static kvbm_error_t check_error;
+
+#define OK(call) CHECK_STATUS(call, KVBM_OK)
+
 #define BLOCK_BYTES 8192u
 #define ENGINE_BLOCKS 64u
 

@@ -53,7 +53,7 @@ static void a_scan_sees_each_block_once(void) {
     }
   } while (cursor != 0 && ++pages < 100);
   for (j = 0; j < 20; ++j) CHECK(seen[j] == 1);
-  CHECK_STATUS(KVBM_ERR_INVALID, kvbm_manager_scan(e.manager, NULL, rows, 5, &n));
+  CHECK_STATUS(kvbm_manager_scan(e.manager, NULL, rows, 5, &n), KVBM_ERR_INVALID);
   engine_close(&e);
 }
 
@@ -186,5 +186,5 @@ int main(void) {
   RUN(a_scan_sees_each_block_once);
   RUN(metrics_and_statistics_agree);
   RUN(a_policy_of_the_callers_decides_and_a_broken_one_is_helped);
-  return check_end();
+  FINISH();
 }

@@ -57,7 +57,7 @@ static void one_owner_per_directory(void) {
   engine_t a, b;
   const char *path = fresh_directory("owner");
   OK(engine_open(&a, 16, path, 64 << 20));
-  CHECK_STATUS(KVBM_ERR_IN_USE, engine_open(&b, 16, path, 64 << 20));
+  CHECK_STATUS(engine_open(&b, 16, path, 64 << 20), KVBM_ERR_IN_USE);
   CHECK(strlen(check_error.message) > 10);
   engine_close(&b);
   engine_close(&a);
@@ -78,9 +78,9 @@ static void bad_directories_and_capacities_are_refused(void) {
   CHECK(strstr(check_error.message, "notes.txt") != NULL);
   engine_close(&e);
   CHECK(access(file, F_OK) == 0); /* never deleted */
-  CHECK_STATUS(KVBM_ERR_CONFIG, engine_open(&e, 16, fresh_directory("small"), 1024));
+  CHECK_STATUS(engine_open(&e, 16, fresh_directory("small"), 1024), KVBM_ERR_CONFIG);
   engine_close(&e);
-  CHECK_STATUS(KVBM_ERR_CONFIG, engine_open(&e, 0, NULL, 0)); /* smaller than one block */
+  CHECK_STATUS(engine_open(&e, 0, NULL, 0), KVBM_ERR_CONFIG); /* smaller than one block */
   CHECK(strstr(check_error.message, "host.capacity") != NULL);
   engine_close(&e);
 }
@@ -132,7 +132,7 @@ static void explicit_offload_and_prefetch(void) {
   OK(engine_open(&e, 16, fresh_directory("moves"), 64 << 20));
   OK(engine_store(&e, 1, 8));
   engine_keys(&e, 1, 8, keys);
-  CHECK_STATUS(KVBM_ERR_INVALID, kvbm_manager_offload(e.manager, e.ns, NULL, keys, 8, 2, NULL, 0));
+  CHECK_STATUS(kvbm_manager_offload(e.manager, e.ns, NULL, keys, 8, 2, NULL, 0), KVBM_ERR_INVALID);
   OK(kvbm_manager_offload(e.manager, e.ns, NULL, keys, 8, 1, NULL, 0));
   stats.struct_size = sizeof stats;
   OK(kvbm_manager_stats(e.manager, &stats));
@@ -306,7 +306,7 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
       CHECK(hits == 8);
       kvbm_load_options_init(&load, sizeof load);
       load.timeout_ns = 20000000; /* 20 ms */
-      CHECK_STATUS(KVBM_ERR_DEADLINE, kvbm_cache_load(e.cache, match, ids, 8, &load, NULL, 0));
+      CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, 8, &load, NULL, 0), KVBM_ERR_DEADLINE);
       memset(engine_block(&e, 40), 0x11, 8 * BLOCK_BYTES);
       plug.hang = 0;
       kvbm_match_release(match);
@@ -370,5 +370,5 @@ int main(void) {
   RUN(a_host_file_survives_a_restart);
   snprintf(command, sizeof command, "rm -rf %s", scratch);
   if (system(command) != 0) return 1;
-  return check_end();
+  FINISH();
 }

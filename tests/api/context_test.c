@@ -1,0 +1,218 @@
+/* kvbm_context_*, kvbm_config_reference: where settings come from and what is refused. */
+#include <sys/wait.h>
+
+#include "check.h"
+
+static kvbm_error_t err;
+
+static kvbm_status_t create(const char *file, const char *key, const char *value, kvbm_context_t **out) {
+  kvbm_setting_t setting;
+  kvbm_context_options_t options;
+  setting.key = key;
+  setting.value = value;
+  kvbm_context_options_init(&options, sizeof options);
+  options.config_file = file;
+  options.settings = key ? &setting : NULL;
+  options.n_settings = key ? 1 : 0;
+  memset(&err, 0, sizeof err);
+  *out = NULL;
+  return kvbm_context_create(&options, out, &err);
+}
+static const char *write_file(char path[256], const char *text) {
+  FILE *f;
+  snprintf(path, 256, "/tmp/kvbm-api-config-%ld.toml", (long)getpid());
+  f = fopen(path, "w");
+  if (f == NULL) return NULL;
+  fputs(text, f);
+  fclose(f);
+  return path;
+}
+static char *config_of(const kvbm_context_t *context) {
+  size_t needed = 0;
+  char *text;
+  CHECK_STATUS(kvbm_context_config(context, NULL, 0, &needed), KVBM_OK);
+  text = malloc(needed + 1);
+  CHECK_STATUS(kvbm_context_config(context, text, needed + 1, &needed), KVBM_OK);
+  CHECK_U64(strlen(text), needed);
+  return text;
+}
+/* The line of `text` that holds `what`, for looking at one option and its origin. */
+static int line_has(const char *text, const char *what, const char *origin) {
+  const char *at = strstr(text, what);
+  const char *end = at ? strchr(at, '\n') : NULL;
+  const char *found = at ? strstr(at, origin) : NULL;
+  return at && end && found && found < end;
+}
+
+static void defaults_work_without_any_options(void) {
+  kvbm_context_t *context = NULL;
+  CHECK_STATUS(kvbm_context_create(NULL, &context, &err), KVBM_OK);
+  CHECK(context != NULL);
+  kvbm_context_release(context);
+  kvbm_context_release(NULL);
+}
+
+static void unknown_keys_name_key_and_origin(void) {
+  kvbm_context_t *context;
+  char path[256];
+  CHECK_STATUS(create(NULL, "host.capasity", "1GiB", &context), KVBM_ERR_CONFIG);
+  CHECK(context == NULL);
+  CHECK(strstr(err.message, "host.capasity") != NULL);
+  CHECK_STATUS(err.status, KVBM_ERR_CONFIG);
+
+  CHECK_STATUS(create(write_file(path, "[host]\ncolour = \"blue\"\n"), NULL, NULL, &context), KVBM_ERR_CONFIG);
+  CHECK(strstr(err.message, "colour") != NULL && strstr(err.message, path) != NULL);
+  unlink(path);
+
+  setenv("KVBM_HOST_COLOUR", "blue", 1);
+  CHECK_STATUS(create(NULL, NULL, NULL, &context), KVBM_ERR_CONFIG);
+  CHECK(strstr(err.message, "KVBM_HOST_COLOUR") != NULL);
+  unsetenv("KVBM_HOST_COLOUR");
+}
+
+static void impossible_values_name_value_and_key(void) {
+  static const char *const bad[][2] = {{"host.capacity", "12 parsecs"}, {"host.capacity", "-1"},
+                                       {"host.capacity", "0"},          {"host.capacity", "99999999999TiB"},
+                                       {"threads", "0"},                {"threads", "many"},
+                                       {"host.policy", "clairvoyant"},  {"host.huge_pages", "perhaps"}};
+  size_t i;
+  for (i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    kvbm_context_t *context;
+    CHECK_STATUS(create(NULL, bad[i][0], bad[i][1], &context), KVBM_ERR_CONFIG);
+    CHECK(strstr(err.message, bad[i][0]) != NULL);
+    CHECK(strstr(err.message, bad[i][1]) != NULL);
+    if (strstr(err.message, bad[i][1]) == NULL) printf("  %s\n", err.message);
+    kvbm_context_release(context);
+  }
+}
+
+static void broken_and_missing_files_are_refused(void) {
+  kvbm_context_t *context;
+  char path[256];
+  CHECK_STATUS(create("/nonexistent/kvbm.toml", NULL, NULL, &context), KVBM_ERR_CONFIG);
+  CHECK(strstr(err.message, "/nonexistent/kvbm.toml") != NULL);
+  CHECK_STATUS(create(write_file(path, "[host\ncapacity"), NULL, NULL, &context), KVBM_ERR_CONFIG);
+  CHECK(strstr(err.message, path) != NULL);
+  unlink(path);
+}
+
+static void later_sources_win_and_say_so(void) {
+  kvbm_context_t *context;
+  char path[256];
+  char *text;
+  write_file(path, "threads = 3\n[host]\ncapacity = \"8MiB\"\nblock_bytes = \"4KiB\"\npolicy = \"lru\"\n");
+  setenv("KVBM_HOST_BLOCK_BYTES", "16KiB", 1);
+  CHECK_STATUS(create(path, "host.policy", "sieve", &context), KVBM_OK);
+  unsetenv("KVBM_HOST_BLOCK_BYTES");
+  unlink(path);
+  if (context == NULL) return;
+  text = config_of(context);
+  CHECK(line_has(text, "threads", path));
+  CHECK(line_has(text, "capacity", path));
+  CHECK(line_has(text, "block_bytes", "KVBM_HOST_BLOCK_BYTES"));
+  CHECK(line_has(text, "policy", "sieve"));
+  CHECK(line_has(text, "engine", "default"));
+  if (check_case_failed) printf("%s\n", text);
+  free(text);
+  kvbm_context_release(context);
+}
+
+static void the_environment_names_a_file(void) {
+  kvbm_context_t *context;
+  char path[256];
+  char *text;
+  setenv("KVBM_CONFIG", write_file(path, "threads = 7\n"), 1);
+  CHECK_STATUS(create(NULL, NULL, NULL, &context), KVBM_OK);
+  unsetenv("KVBM_CONFIG");
+  unlink(path);
+  text = config_of(context);
+  CHECK(line_has(text, "threads = 7", path));
+  free(text);
+  kvbm_context_release(context);
+}
+
+static void text_is_cut_and_terminated(void) {
+  char small[9];
+  size_t needed = 0;
+  CHECK_STATUS(kvbm_config_reference(NULL, 0, &needed), KVBM_OK);
+  CHECK(needed > sizeof small);
+  memset(small, 'x', sizeof small);
+  CHECK(kvbm_config_reference(small, sizeof small, &needed) >= 0);
+  CHECK_U64(strlen(small), sizeof small - 1);
+}
+
+static void the_reference_lists_every_printed_option(void) {
+  size_t needed = 0;
+  char *text;
+  kvbm_config_reference(NULL, 0, &needed);
+  text = malloc(needed + 1);
+  CHECK_STATUS(kvbm_config_reference(text, needed + 1, &needed), KVBM_OK);
+  CHECK(strstr(text, "host.capacity") && strstr(text, "threads") && strstr(text, "io.engine") &&
+        strstr(text, "host.policy") && strstr(text, "admission"));
+  free(text);
+}
+
+static void nulls_and_unknown_fields_are_refused(void) {
+  kvbm_context_options_t options;
+  kvbm_context_t *context = NULL;
+  CHECK_STATUS(kvbm_context_create(NULL, NULL, &err), KVBM_ERR_INVALID);
+  kvbm_context_options_init(&options, sizeof options);
+  options.n_settings = 1;
+  CHECK_STATUS(kvbm_context_create(&options, &context, &err), KVBM_ERR_INVALID);
+  memset(&options, 0, sizeof options);
+  CHECK(kvbm_context_create(&options, &context, NULL) < 0);
+  kvbm_context_options_init(&options, sizeof options);
+  options.reserved = 1;
+  CHECK_STATUS(kvbm_context_create(&options, &context, &err), KVBM_ERR_UNSUPPORTED);
+  CHECK(context == NULL);
+  kvbm_context_release(context);
+  CHECK_STATUS(kvbm_context_options_init(NULL, sizeof options), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_context_config(NULL, NULL, 0, NULL), KVBM_ERR_INVALID);
+}
+
+static void children_keep_parents_alive(void) {
+  world_t w;
+  kvbm_key_t keys[2];
+  kvbm_block_t blocks[2];
+  CHECK(world_open(&w, 1 << 20, NULL, 0));
+  kvbm_context_release(w.context);
+  kvbm_manager_t *manager = w.manager;
+  world_keys(w.ns, 1, keys, 2);
+  CHECK_STATUS(kvbm_manager_allocate(manager, w.ns, 2, blocks, NULL, 0, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_block_release(manager, blocks, 2), KVBM_OK);
+  kvbm_manager_release(manager);
+  world_keys(w.ns, 2, keys, 2);
+  CHECK_STATUS(kvbm_namespace_reset(w.ns, NULL), KVBM_OK);
+  kvbm_namespace_release(w.ns);
+}
+
+static void a_forked_child_is_told(void) {
+  world_t w;
+  pid_t child;
+  int how = 0;
+  CHECK(world_open(&w, 1 << 20, NULL, 0));
+  fflush(stdout);
+  child = fork();
+  if (child == 0) {
+    kvbm_block_t block;
+    _exit(kvbm_manager_allocate(w.manager, w.ns, 1, &block, NULL, 0, NULL) == KVBM_ERR_FORKED ? 0 : 1);
+  }
+  CHECK(waitpid(child, &how, 0) == child);
+  CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+  world_close(&w);
+}
+
+int main(void) {
+  RUN(defaults_work_without_any_options);
+  RUN(unknown_keys_name_key_and_origin);
+  RUN(impossible_values_name_value_and_key);
+  RUN(broken_and_missing_files_are_refused);
+  RUN(later_sources_win_and_say_so);
+  RUN(the_environment_names_a_file);
+  RUN(text_is_cut_and_terminated);
+  RUN(the_reference_lists_every_printed_option);
+  RUN(nulls_and_unknown_fields_are_refused);
+  RUN(children_keep_parents_alive);
+  RUN(a_forked_child_is_told);
+  FINISH();
+}
