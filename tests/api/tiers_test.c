@@ -204,7 +204,7 @@ static void plug_put(void *user, const kvbm_tier_item_t *items, size_t n, uint64
 static void plug_get(void *user, kvbm_tier_item_t *items, size_t n, uint64_t timeout_ns, kvbm_status_t *status) {
   struct plug *p = (struct plug *)user;
   size_t i;
-  if (p->hang) {
+  if (__atomic_load_n(&p->hang, __ATOMIC_RELAXED)) {
     struct timespec t = {0, 0};
     t.tv_nsec = 300000000;
     nanosleep(&t, NULL); /* far beyond the deadline of the call */
@@ -217,7 +217,7 @@ static void plug_get(void *user, kvbm_tier_item_t *items, size_t n, uint64_t tim
     if (at < 0 || items[i].head_bytes < p->records[at].head_bytes || items[i].payload_bytes < p->records[at].payload_bytes) continue;
     memcpy(items[i].head, p->records[at].head, p->records[at].head_bytes);
     memcpy(items[i].payload, p->records[at].payload, p->records[at].payload_bytes);
-    if (p->flip) ((uint8_t *)items[i].payload)[77] ^= 1;
+    if (__atomic_load_n(&p->flip, __ATOMIC_RELAXED)) ((uint8_t *)items[i].payload)[77] ^= 1;
     items[i].head_bytes = p->records[at].head_bytes;
     items[i].payload_bytes = p->records[at].payload_bytes;
     status[i] = KVBM_OK;
@@ -297,9 +297,9 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
     OK(kvbm_manager_allocate(e.manager, e.ns, 16, all, NULL, 0, &n)); /* empties the host */
     OK(kvbm_block_release(e.manager, all, 16));
     if (round == 0) CHECK(engine_load(&e, 1, 8) == 8);
-    plug.flip = round == 1;
+    __atomic_store_n(&plug.flip, round == 1, __ATOMIC_RELAXED);
     if (round == 1) CHECK(engine_load(&e, 1, 8) == 0); /* wrong bytes are misses */
-    plug.hang = round == 2;
+    __atomic_store_n(&plug.hang, round == 2, __ATOMIC_RELAXED);
     if (round == 2) {
       engine_keys(&e, 1, 8, keys);
       OK(kvbm_cache_lookup(e.cache, keys, 8, &match, &hits));
@@ -308,7 +308,7 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
       load.timeout_ns = 20000000; /* 20 ms */
       CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, 8, &load, NULL, 0), KVBM_ERR_DEADLINE);
       memset(engine_block(&e, 40), 0x11, 8 * BLOCK_BYTES);
-      plug.hang = 0;
+      __atomic_store_n(&plug.hang, 0, __ATOMIC_RELAXED);
       kvbm_match_release(match);
     }
   }

@@ -27,8 +27,10 @@ constexpr uint64_t kLookBack = 1000;  // 16 MiB, far below the disk's capacity
 
 // Lives in memory that survives the child.
 struct Ledger {
-  std::atomic<uint64_t> begun;         // blocks that a store was ever asked for
-  std::atomic<uint64_t> acknowledged;  // blocks a flush returned for
+  static constexpr size_t kBatches = 1 << 20;
+  std::atomic<uint64_t> begun;  // blocks that a store was ever asked for
+  // By batch: a flush returned after its store did. A batch that a kill interrupted never is.
+  std::atomic<uint8_t> acknowledged[kBatches];
   std::atomic<uint64_t> looked, found, wrong;
 };
 
@@ -132,13 +134,16 @@ class Store {
 [[noreturn]] void write_until_killed(const std::string& path, Ledger& ledger, int pipe) {
   Store store(path);
   if (!store.ok()) _exit(1);
+  std::vector<uint64_t> waiting;
   for (;;) {
     const uint64_t first = ledger.begun.fetch_add(kBatch);
-    if (!store.store(first)) _exit(1);
+    if (first / kBatch >= Ledger::kBatches || !store.store(first)) _exit(1);
+    waiting.push_back(first / kBatch);
     if (first >= 64) store.load(first - 64, ledger);
     if ((first / kBatch) % 4 == 3) {
       if (!store.flush()) _exit(1);
-      ledger.acknowledged.store(first + kBatch);
+      for (const uint64_t batch : waiting) ledger.acknowledged[batch].store(1);
+      waiting.clear();
     }
     if (write(pipe, "x", 1) != 1) _exit(1);
   }
@@ -149,10 +154,9 @@ class Store {
     Store store(path);
     if (!store.ok()) _exit(1);
     const uint64_t end = ledger.begun;
-    const uint64_t acknowledged = ledger.acknowledged;
     for (uint64_t id = end < kLookBack ? 0 : end - kLookBack; id < end; ++id) {
       const bool there = store.load(id, ledger);
-      if (id >= acknowledged) continue;
+      if (ledger.acknowledged[id / kBatch].load() == 0) continue;
       ledger.looked.fetch_add(1);
       if (there) ledger.found.fetch_add(1);
     }
