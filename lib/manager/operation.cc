@@ -9,6 +9,8 @@ Operation::Operation(Executor& executor, Counters& counters, copy::OpKind kind, 
 
 void Operation::begin(Done done) {
   done_ = std::move(done);
+  // Before the timer: from there on another thread may wake this, and must find it queued, not idle.
+  state_.store(kQueued, std::memory_order_release);
   add(counters_.operations, 1);
   submitted_ns_ = executor_.clock().now_ns();
   if (deadline_ns_ == kNever) return;
@@ -22,13 +24,11 @@ void Operation::begin(Done done) {
 
 void Operation::start(Done done) {
   begin(std::move(done));
-  state_.store(kQueued, std::memory_order_relaxed);  // nobody else knows the operation yet
   enqueue();
 }
 
 void Operation::start_here(Done done) {
   begin(std::move(done));
-  state_.store(kQueued, std::memory_order_relaxed);
   run();
 }
 
