@@ -87,6 +87,7 @@ SlotId BlockTable::find_and_take(const Search& key, FamilyId family) noexcept {
 }
 
 void BlockTable::note_use(SlotId slot, uint32_t tick) noexcept {
+  if (tick == kNoUse) return;
   policy::Facts& facts = facts_[slot];
   facts.last_use.store(tick, std::memory_order_relaxed);
   const uint16_t uses = facts.uses.load(std::memory_order_relaxed);
@@ -132,14 +133,14 @@ size_t BlockTable::acquire(FamilyId family, std::span<const Key> keys, std::span
 size_t BlockTable::acquire_prefix(FamilyId family, std::span<const Key> keys, std::span<SlotId> out,
                                   uint32_t tick) noexcept {
   const size_t hits = acquire<true>(family, keys, out, tick);
-  if (hears_uses_.load(std::memory_order_relaxed)) tell_used(out.first(hits), tick);
+  if (tick != kNoUse && hears_uses_.load(std::memory_order_relaxed)) tell_used(out.first(hits), tick);
   return hits;
 }
 
 size_t BlockTable::acquire_each(FamilyId family, std::span<const Key> keys, std::span<SlotId> out,
                                 uint32_t tick) noexcept {
   const size_t hits = acquire<false>(family, keys, out, tick);
-  if (hears_uses_.load(std::memory_order_relaxed)) tell_used(out.first(keys.size()), tick);
+  if (tick != kNoUse && hears_uses_.load(std::memory_order_relaxed)) tell_used(out.first(keys.size()), tick);
   return hits;
 }
 
@@ -154,7 +155,7 @@ size_t BlockTable::acquire_any(FamilyId family, std::span<const Key> keys, SlotI
       if (slot == kNoSlot) continue;
       *out = slot;
       note_use(slot, tick);
-      if (hears_uses_.load(std::memory_order_relaxed)) tell_used({out, 1}, tick);
+      if (tick != kNoUse && hears_uses_.load(std::memory_order_relaxed)) tell_used({out, 1}, tick);
       return begin + i;
     }
   }

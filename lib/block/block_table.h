@@ -39,6 +39,8 @@ using AccountId = uint16_t;
 inline constexpr AccountId kSharedAccount = 0;
 inline constexpr AccountId kMaxAccounts = 4096;
 inline constexpr uint32_t kNoLimit = UINT32_MAX;
+// As the tick of a lookup: it is no use of the blocks it finds.
+inline constexpr uint32_t kNoUse = UINT32_MAX;
 
 // What an allocation beyond the account's limit does: fail with over_quota, or evict the
 // account's own coldest blocks (over_quota only when none of them can go).

@@ -52,6 +52,7 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
     kvbm::manager::LookupRequest request;
     request.mode = static_cast<kvbm::manager::LookupMode>(given.mode);
     request.host_only = given.host_only != 0;
+    request.no_use = given.no_use != 0;
     std::vector<PartPlan> parts;
     for (size_t i = 0; i < (given.n_parts == 0 ? 1 : given.n_parts); ++i) {
       auto plan = ns->ns->plan(kvbm::capi::to_part(given.n_parts == 0 ? nullptr : &given.parts[i]));

@@ -9,7 +9,7 @@ namespace kvbm::manager {
 class Lookup {
  public:
   Lookup(Manager& manager, Match& match, const LookupRequest& request)
-      : manager_(manager), match_(match), request_(request), tick_(manager.next_tick()) {}
+      : manager_(manager), match_(match), request_(request), tick_(request.no_use ? block::kNoUse : manager.next_tick()) {}
 
   size_t run(std::span<const PartPlan> parts) {
     match_.mode_ = request_.mode;
@@ -81,7 +81,7 @@ class Lookup {
       if (manager_.disabled(t)) continue;
       tier::Tier& tier = manager_.tier_below(t);
       tier::Found found[64];
-      tier.find({ids, wanted}, {found, wanted}, true);
+      tier.find({ids, wanted}, {found, wanted}, !request_.no_use);
       size_t left = 0;
       for (size_t k = 0; k < wanted; ++k) {
         if (found[k].present && tier.pin(ids[k])) {
@@ -194,7 +194,7 @@ class Lookup {
       if (by_tier[t] != 0) add(c.tiers[t].hits, by_tier[t]);
     }
     if (hits < keys().size()) add(c.tiers[manager_.tiers_below()].misses, keys().size() - hits);
-    if (manager_.hears_uses() && hits != 0) {
+    if (manager_.hears_uses() && hits != 0 && !request_.no_use) {
       for (const MatchPart& part : match_.parts_) manager_.used(part.slots);
     }
   }

@@ -12,6 +12,7 @@ namespace kvbm::manager {
 struct LookupRequest {
   LookupMode mode = LookupMode::prefix;
   bool host_only = false;
+  bool no_use = false;  // the policies do not hear of it
 };
 
 // A match with at least one hit, or null. Budget: one reference per hit, no lock, a handful of

@@ -268,7 +268,7 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
 
 SlotId Manager::acquire_one(FamilyId family, const Key& key) noexcept {
   SlotId slot = kNoSlot;
-  table_->acquire_each(family, {&key, 1}, {&slot, 1}, tick());
+  table_->acquire_each(family, {&key, 1}, {&slot, 1}, block::kNoUse);
   return slot;
 }
 
@@ -299,7 +299,7 @@ size_t Manager::drop(FamilyId family, std::span<const Key> keys) {
 
 void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority) {
   std::vector<SlotId> slots(keys.size(), kNoSlot);
-  table_->acquire_each(family, keys, slots, tick());
+  table_->acquire_each(family, keys, slots, block::kNoUse);
   slots.erase(std::remove(slots.begin(), slots.end(), kNoSlot), slots.end());
   table_->set_priority(slots, priority);
   release(slots);
@@ -308,7 +308,7 @@ void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority)
 Code Manager::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
                   size_t& count) {
   std::vector<SlotId> slots(keys.size(), kNoSlot);
-  count = table_->acquire_prefix(family, keys, slots, tick());
+  count = table_->acquire_prefix(family, keys, slots, block::kNoUse);
   id = 0;
   if (count == 0) return Code::ok;
   slots.resize(count);
@@ -353,7 +353,7 @@ void Manager::removed(TierIndex tier, std::span<const Identity> ids, bool damage
   // The host's copy no longer has one below: it may be offloaded again.
   for (const Identity& id : ids) {
     SlotId slot = kNoSlot;
-    table_->acquire_each(id.family, {&id.key, 1}, {&slot, 1}, tick());
+    table_->acquire_each(id.family, {&id.key, 1}, {&slot, 1}, block::kNoUse);
     if (slot == kNoSlot) continue;
     table_->clear_flags(slot, on_tier_flag(tier));
     release({&slot, 1});

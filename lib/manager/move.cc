@@ -73,7 +73,7 @@ Operation::Next OffloadOperation::step() {
   if (asked_) return waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
   asked_ = true;
   std::vector<SlotId> slots(keys_.size(), kNoSlot);
-  manager_->table().acquire_each(family_, keys_, slots, manager_->tick());
+  manager_->table().acquire_each(family_, keys_, slots, block::kNoUse);
   slots.erase(std::remove(slots.begin(), slots.end(), kNoSlot), slots.end());
   if (slots.empty()) return Next::finished;
   waiting_.store(slots.size(), std::memory_order_relaxed);

@@ -228,6 +228,26 @@ static void lookup_modes_and_care_of_blocks(void) {
   OK(kvbm_match_items(match, 0, 3, items));
   CHECK(items[0].tier == KVBM_NO_TIER && items[1].tier == 0 && items[2].tier == 0);
   kvbm_match_release(match);
+  {
+    /* A lookup that is no use leaves the counts of the blocks as they are. */
+    kvbm_scan_row_t before[8], after[8];
+    uint64_t cursor = 0;
+    size_t rows = 0, i;
+    OK(kvbm_manager_scan(e.manager, &cursor, before, 8, &rows));
+    options.no_use = 1;
+    OK(kvbm_manager_lookup(e.manager, e.ns, keys, 4, &options, &match, &hits));
+    CHECK(hits == 4);
+    kvbm_match_release(match);
+    cursor = 0;
+    OK(kvbm_manager_scan(e.manager, &cursor, after, 8, &rows));
+    for (i = 0; i < rows; ++i) CHECK(before[i].uses == after[i].uses);
+    options.no_use = 0;
+    OK(kvbm_manager_lookup(e.manager, e.ns, keys, 4, &options, &match, &hits));
+    kvbm_match_release(match);
+    cursor = 0;
+    OK(kvbm_manager_scan(e.manager, &cursor, after, 8, &rows));
+    CHECK(after[0].uses == before[0].uses + 1);
+  }
   options.mode = KVBM_LOOKUP_ANY;
   OK(kvbm_manager_lookup(e.manager, e.ns, mixed, 3, &options, &match, &hits));
   CHECK(hits == 1);
