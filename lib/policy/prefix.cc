@@ -45,9 +45,9 @@ class Prefix final : public EvictionPolicy {
  public:
   Prefix(std::span<Facts> facts, const Residents& residents)
       : facts_(facts), residents_(residents), ghosts_(facts.size()), queue_(facts) {
-    learn_steps_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, facts.size()) / kSlice);
-    const size_t walk_steps = learn_steps_ - kKinds - 2;
-    walk_slice_ = (ghosts_.size() + facts.size() + walk_steps - 1) / walk_steps;
+    learn_steps_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, facts.size() / 2) / kSlice);
+    walk_steps_ = std::max<uint32_t>(16, learn_steps_ / 16);
+    walk_slice_ = (ghosts_.size() + facts.size() + walk_steps_ - 1) / walk_steps_;
     sort_order();
   }
 
@@ -60,11 +60,8 @@ class Prefix final : public EvictionPolicy {
       const size_t n = std::min<size_t>(kSlice, slots.size() - begin);
       judge_new(slots.subspan(begin, n), slots.back(), tick, known);
     }
-    // A block with a child behind it waits for `available`: it cannot go before the child does.
-    for (size_t i = slots.size(); i > 0; --i) {
-      if (i < slots.size() && facts_[slots[i]].depth == facts_[slots[i - 1]].depth + 1) continue;
-      push(slots[i - 1], tick);
-    }
+    // Parents first, so that their children come before them in a list and go before them.
+    for (const SlotId slot : slots) push(slot, tick);
     inserted_ += slots.size();
     fit_epochs(tick);
   }
@@ -216,15 +213,16 @@ class Prefix final : public EvictionPolicy {
 
   // One step of learning: some entries are counted; after all of them the indices follow, a kind a step, then the order.
   void learn(uint32_t tick) noexcept {
-    const size_t step = learn_step_;
+    const size_t idle = learn_steps_ - (walk_steps_ + kKinds + 2);  // counts taken late are fresher
     learn_step_ = (learn_step_ + 1) % learn_steps_;
-    const size_t walk_steps = learn_steps_ - kKinds - 2;
-    if (step < walk_steps) {
+    if (learn_step_ < idle) return;
+    const size_t step = learn_step_ - idle;
+    if (step < walk_steps_) {
       count_waiting(step * walk_slice_, (step + 1) * walk_slice_, tick);
-    } else if (step == walk_steps) {
+    } else if (step == walk_steps_) {
       curve_.pool(waiting_);
-    } else if (step <= walk_steps + kKinds) {
-      curve_.compute(waiting_, step - walk_steps - 1);
+    } else if (step <= walk_steps_ + kKinds) {
+      curve_.compute(waiting_, step - walk_steps_ - 1);
     } else {
       waiting_ = {};
       sort_order();
@@ -241,7 +239,7 @@ class Prefix final : public EvictionPolicy {
     for (size_t i = std::max(begin, remembered); i < std::min(until, remembered + facts_.size()); ++i) {
       const Facts& facts = facts_[i - remembered];
       const uint32_t last = facts.last_use.load(std::memory_order_relaxed);
-      if ((facts.aux & kKnown) != 0) waiting_[kind_of(facts)][age_bucket(age_of(last, tick))] += 1;
+      if (facts.queue != 0) waiting_[kind_of(facts)][age_bucket(age_of(last, tick))] += 1;
     }
   }
 
@@ -293,6 +291,7 @@ class Prefix final : public EvictionPolicy {
   uint32_t evictions_ = 0;
   uint32_t learn_steps_ = 0;
   uint32_t learn_step_ = 0;
+  uint32_t walk_steps_ = 0;
   size_t walk_slice_ = 0;
   uint32_t epoch_ = 0;
   uint32_t cursor_ = 0;
