@@ -36,11 +36,16 @@ uint64_t seeds() {
   return std::getenv("KVBM_TEST_LONG") != nullptr ? 5000 : 150;
 }
 
-// What a block's bytes must be: they follow from who it is.
-void fill(std::byte* out, uint64_t ns, uint64_t conversation, uint64_t index) {
-  SeededRandom random(ns * 1000003 + conversation * 1009 + index);
+// What a block's bytes must be: they follow from who it is, the namespace's epoch included, so that a block of an
+// epoch that has ended would be seen.
+void fill(std::byte* out, const NamespaceId& ns, uint64_t conversation, uint64_t index) {
+  uint64_t name;
+  std::memcpy(&name, ns.bytes.data(), sizeof name);
+  SeededRandom random(name ^ (conversation * 1009 + index) * 0x9E3779B97F4A7C15ULL);
   random.fill({out, kBlockBytes});
 }
+
+constexpr int32_t kNotSaid = 12345;  // no status has this value
 
 // One engine: its paged cache, and at most one operation at a time, as its memory allows.
 struct Engine {
@@ -176,6 +181,7 @@ class World {
 
   // The process is killed, or the power goes, and it starts again.
   void die() {
+    EXPECT_LE(completed, submitted);
     if (random_.below(2) == 0) {
       disk.crash();
     } else {
@@ -213,7 +219,9 @@ class World {
     engine.busy = true;
     engine.operation = operation;
     ++submitted;
-    operation->start([this, &engine, done](const copy::Completion& completion) {
+    operation->start([this, &engine, done, ended = std::make_shared<bool>(false)](const copy::Completion& completion) {
+      EXPECT_FALSE(*ended) << "an operation completed twice";
+      *ended = true;
       ++completed;
       engine.busy = false;
       sim.note("completed", completion.items_done);
@@ -232,11 +240,14 @@ class World {
     request.keys = keys(n, conversation, count);
     for (size_t i = 0; i < count; ++i) {
       request.block_ids.push_back(static_cast<uint32_t>(kEngineBlocks - 1 - i));
-      fill(engine->memory.data() + request.block_ids.back() * kBlockBytes, n, owner(conversation, i), i);
+      fill(engine->memory.data() + request.block_ids.back() * kBlockBytes, ns_[n]->id(), owner(conversation, i), i);
     }
     request.deadline_ns = deadline();
+    engine->status.assign(kEngineBlocks, kNotSaid);
     request.item_status = {engine->status.data(), count};
-    start(*engine, std::make_shared<StoreOperation>(std::move(request)), [](const copy::Completion&) {});
+    start(*engine, std::make_shared<StoreOperation>(std::move(request)), [engine, count](const copy::Completion&) {
+      for (size_t i = 0; i < count; ++i) EXPECT_NE(engine->status[i], kNotSaid);
+    });
   }
 
   void load() {
@@ -254,18 +265,21 @@ class World {
     std::memset(engine->memory.data(), 0xEE, engine->memory.size());
     request.deadline_ns = deadline();
     request.keep_below = random_.below(4) == 0;
+    engine->status.assign(kEngineBlocks, kNotSaid);
     request.item_status = {engine->status.data(), request.n_ids};
     const size_t count = request.n_ids;
+    const NamespaceId asked = ns_[n]->id();
     request.match = std::move(match);
     start(*engine, std::make_shared<LoadOperation>(std::move(request)),
-          [this, engine, n, conversation, count](const copy::Completion&) {
+          [this, engine, asked, conversation, count](const copy::Completion&) {
             for (size_t i = 0; i < count; ++i) {
+              EXPECT_NE(engine->status[i], kNotSaid);
               if (engine->status[i] != static_cast<int32_t>(Code::ok)) continue;
               std::byte expected[kBlockBytes];
-              fill(expected, n, owner(conversation, i), i);
+              fill(expected, asked, owner(conversation, i), i);
               ++loaded;
               EXPECT_EQ(std::memcmp(expected, engine->memory.data() + i * kBlockBytes, kBlockBytes), 0)
-                  << "a wrong block came back: namespace " << n << " conversation " << conversation << " index " << i;
+                  << "a wrong block came back: conversation " << conversation << " index " << i;
             }
           });
   }
