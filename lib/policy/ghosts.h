@@ -4,7 +4,7 @@
 // A fingerprint of 24 bits and the set number tell blocks apart, so a wrong memory has a chance of
 // about 8 / 2^24 a look-up; it costs a misjudged block, never a wrong one.
 // Budget: at most max(65,536, 2 x capacity) entries: 16 bytes a block of a large cache, so that all metadata
-// stays within 96. Four times the capacity gave the production trace no more hits.
+// stays within 96.
 #pragma once
 
 #include <algorithm>

@@ -146,9 +146,9 @@ class Prefix final : public EvictionPolicy {
     write_history();
     const Ghost ghost = ghosts_.take(residents_.name(slot));
     const Facts& facts = facts_[slot];
-    facts_[slot].aux = packed(hinted(slot, ghost.known ? ghost.kind : uint8_t{kContinued}),
-                              facts.uses.load(std::memory_order_relaxed),
-                              facts.last_use.load(std::memory_order_relaxed));
+    facts_[slot].aux =
+        packed(hinted(slot, ghost.known ? ghost.kind : uint8_t{kContinued}), facts.uses.load(std::memory_order_relaxed),
+               facts.last_use.load(std::memory_order_relaxed));
   }
 
   void push(SlotId slot, uint32_t tick) noexcept {
@@ -211,7 +211,8 @@ class Prefix final : public EvictionPolicy {
     return false;
   }
 
-  // One step of learning: some entries are counted; after all of them the indices follow, a kind a step, then the order.
+  // One step of learning: some entries are counted; after all of them the indices follow, a kind a step, then the
+  // order.
   void learn(uint32_t tick) noexcept {
     const size_t idle = learn_steps_ - (walk_steps_ + kKinds + 2);  // counts taken late are fresher
     learn_step_ = (learn_step_ + 1) % learn_steps_;

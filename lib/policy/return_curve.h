@@ -86,7 +86,8 @@ class ReturnCurve {
     float spent = 0;
     float best = 0;
     for (size_t b = from; b < kAges; ++b) {
-      const auto width = static_cast<float>(b + 1 < kAges ? bucket_start(b + 1) - bucket_start(b) : bucket_start(b) / 4);
+      const auto width =
+          static_cast<float>(b + 1 < kAges ? bucket_start(b + 1) - bucket_start(b) : bucket_start(b) / 4);
       gained += alive * hazard[b];
       spent += alive * width * (1 - hazard[b] / 2);
       alive *= 1 - hazard[b];
