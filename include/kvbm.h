@@ -318,6 +318,8 @@ typedef struct kvbm_shard {
 KVBM_API kvbm_status_t kvbm_geometry_create(uint32_t tokens_per_block, uint32_t units,
                                             const kvbm_component_t *components, size_t n_components,
                                             KVBM_OWN kvbm_geometry_t **out_geometry, kvbm_error_t *err);
+/* Ends the caller's reference; namespaces made with the geometry keep it. NULL is a no-op. Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API void kvbm_geometry_release(kvbm_geometry_t *geometry);
 /* The 64-bit fingerprint that is part of the namespace (formula: docs/formats). Thread: any. Since 0.1. */
 KVBM_API uint64_t kvbm_geometry_fingerprint(const kvbm_geometry_t *geometry);
@@ -360,6 +362,8 @@ typedef struct kvbm_manager_options {
   size_t n_tiers;
 } kvbm_manager_options_t;
 
+/* Fills defaults (everything from the configuration). struct_size = sizeof the struct as the caller's header has it.
+ * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_options, uint32_t struct_size);
 
 /* Creates a manager: one owner of one set of tiers. Maps the host tier, opens and recovers the tiers below.
@@ -394,11 +398,15 @@ typedef struct kvbm_namespace_options {
   uint64_t quota_bytes;           /* host bytes this namespace may use; 0 = no quota */
 } kvbm_namespace_options_t;
 
+/* Fills defaults: no tenant, no adapter, opaque blocks, zero secret, epoch 0, no quota. `model` must be set before use.
+ * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_options_init(kvbm_namespace_options_t *out_options, uint32_t struct_size);
 /* Opens a namespace of a manager. The same options give the same namespace id on every machine.
  * Thread: any. Blocks: for reading the tiers' epochs. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_open(kvbm_manager_t *manager, const kvbm_namespace_options_t *options,
                                            KVBM_OWN kvbm_namespace_t **out_namespace, kvbm_error_t *err);
+/* Ends the caller's reference. The namespace's blocks stay; opening it again with the same options finds them. The
+ * last handle of a manager's family closes the tiers (kvbm_manager_release). Thread: any. Since 0.1. */
 KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
 /* Copies the 16-byte namespace id (it changes with the epoch). Thread: any. Since 0.1. */
 KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
@@ -426,7 +434,8 @@ KVBM_API kvbm_status_t kvbm_key_chain(const kvbm_namespace_t *ns, const kvbm_key
                                       size_t n_tokens, uint32_t block_tokens, const kvbm_extra_t *extras,
                                       kvbm_key_t *out_keys, size_t capacity, size_t *out_n);
 /* Keys of full blocks by their own tokens alone, wherever they stand. A block stored under such a key carries the
- * position it was computed at (kvbm_store_options_t); loading it elsewhere is a miss unless allowed. */
+ * position it was computed at (kvbm_store_options_t); loading it elsewhere is a miss unless allowed. Arguments,
+ * errors and outputs as kvbm_key_chain. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_key_content(const kvbm_namespace_t *ns, const uint32_t *tokens, size_t n_tokens,
                                         uint32_t block_tokens, const kvbm_extra_t *extras, kvbm_key_t *out_keys,
                                         size_t capacity, size_t *out_n);
@@ -477,6 +486,8 @@ typedef struct kvbm_register_options {
 
 enum { KVBM_PRIORITY_NORMAL = 0, KVBM_PRIORITY_ONE_SHOT = 1, KVBM_PRIORITY_CONTINUES = 2, KVBM_PRIORITY_KEEP = 3 };
 
+/* Fills defaults: duplicates are reused, component 0 of the whole model, no parent, chained, normal priority.
+ * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_register_options_init(kvbm_register_options_t *out_options, uint32_t struct_size);
 /* Complete -> Registered: findable by key from now on, read-only. keys is [n_blocks], a prefix in order unless
  * options say otherwise. Old holds end, new ones take their place. Lower tiers receive the blocks as their admission
@@ -499,6 +510,8 @@ KVBM_API kvbm_status_t kvbm_block_release(kvbm_manager_t *manager, const kvbm_bl
  * itself is released like any other. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_downgrade(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                             kvbm_block_t *out_weak);
+/* See kvbm_block_downgrade. out_blocks is [n_blocks]; 0 where the block has gone. Errors: KVBM_ERR_STATE for a hold that is
+ * not weak, KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_NO_ROOM (no hold is free). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_upgrade(kvbm_manager_t *manager, const kvbm_block_t *weak, size_t n_blocks,
                                           kvbm_block_t *out_blocks);
 
@@ -515,6 +528,8 @@ typedef struct kvbm_lookup_options {
   uint32_t no_use;          /* 1: do not count as a use */
 } kvbm_lookup_options_t;
 
+/* Fills defaults: the longest prefix, component 0 of the whole model, all tiers, counted as a use.
+ * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t *out_options, uint32_t struct_size);
 /* Finds blocks in every tier, from memory alone. *out_n is the number of leading keys that hit (PREFIX), the
  * number that hit at all (EACH), 0 or 1 (ANY). What hit is held by the match until it is released; with *out_n = 0
@@ -542,6 +557,8 @@ KVBM_API kvbm_status_t kvbm_match_items(const kvbm_match_t *match, size_t first,
 /* New holds on part `part` of keys [first, first + n); 0 where it is not in the host tier. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_match_blocks(kvbm_match_t *match, uint32_t part, size_t first, size_t n,
                                          kvbm_block_t *out_blocks);
+/* Lets go of everything that the match held; loads that were submitted with it go on. NULL is a no-op. Thread: any.
+ * Blocks: no, unless it is the last handle of a released manager. Since 0.1. */
 KVBM_API void kvbm_match_release(kvbm_match_t *match);
 
 /* ----------------------------------------------------------- attached caches */
@@ -601,6 +618,8 @@ typedef struct kvbm_cache_options {
   size_t n_parts;
 } kvbm_cache_options_t;
 
+/* Fills defaults: nothing; n_blocks and parts must be set. Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_options_init(kvbm_cache_options_t *out_options, uint32_t struct_size);
 /* Describes an engine's paged cache once. Errors: KVBM_ERR_INVALID naming the part, tensor, what the layout needs
  * and what is there; KVBM_ERR_UNSUPPORTED. Thread: any. Since 0.1. */
@@ -635,6 +654,8 @@ typedef struct kvbm_store_options {
   uint64_t *out_operation;      /* for kvbm_queue_cancel; NULL = not wanted */
 } kvbm_store_options_t;
 
+/* Fills defaults: normal priority, chained from a block without a parent, no deadline, no item statuses.
+ * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options, uint32_t struct_size);
 /* Copies engine blocks into the host tier under their keys, hashing on the way; visible when complete, never before.
  * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window). A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until
@@ -658,6 +679,8 @@ typedef struct kvbm_load_options {
   uint64_t *out_operation;
 } kvbm_load_options_t;
 
+/* Fills defaults: from the first key, all layers, exact positions, blocks from below are kept in the host, no deadline.
+ * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, uint32_t struct_size);
 /* Brings matched blocks into the engine's blocks, every byte verified on the way. Keys of the match starting at
  * first_key are taken in order; block_ids is [n_parts][n_block_ids], `units` ids a key; the last key may have fewer,
@@ -691,6 +714,8 @@ KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace
 KVBM_API kvbm_status_t kvbm_manager_pin(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                         const kvbm_key_t *keys, size_t n_keys, uint64_t owner, uint64_t timeout_ns,
                                         kvbm_pin_t *out_pin, size_t *out_n);
+/* Ends a pin early; the blocks are evictable again unless something else keeps them. Errors: KVBM_ERR_STALE if it has
+ * ended (its deadline passed, its owner was ended, or it was unpinned). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_unpin(kvbm_manager_t *manager, kvbm_pin_t pin);
 /* Ends every pin of an owner, as when it has died. *out_n counts them (may be NULL). Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t *manager, uint64_t owner, size_t *out_n);

@@ -197,6 +197,10 @@ class BlockTable final : private policy::Residents {
   }
   // The identity of a registered slot that the caller holds.
   [[nodiscard]] Identity identity(SlotId slot) const noexcept { return table_[slot].identity(); }
+  // The resident parent of a registered slot that the caller holds; kNoSlot for none. It stays while the child does.
+  [[nodiscard]] SlotId parent(SlotId slot) const noexcept {
+    return table_[slot].parent.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] SlotState state(SlotId slot) const noexcept { return word(slot).state(); }
   // Slots from `first` on that are not reset; returns the slot to go on from, slots() at the end. No lock.
   SlotId scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) const;

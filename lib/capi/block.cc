@@ -171,11 +171,12 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     what.priority = static_cast<uint8_t>(given.priority);
     what.tick = core.tick();
     std::vector<Key> parents(core.events().wanted() ? n_blocks : 0);
-    for (size_t i = 0; i < n_blocks && given.unchained == 0; ++i) {
-      const Key* before = i != 0 ? &list[i - 1] : parent;
-      if (before == nullptr) continue;
-      kvbm::manager::note_parent(core, slots[i], *before);
-      if (!parents.empty()) parents[i] = *before;
+    if (given.unchained == 0) {
+      // The table knows the parents of the others: they are registered beside them.
+      if (parent != nullptr) kvbm::manager::note_parent(core, slots[0], *parent);
+      for (size_t i = 0; i < parents.size(); ++i) {
+        if (i != 0 || parent != nullptr) parents[i] = i != 0 ? list[i - 1] : *parent;
+      }
     }
     // The old holds end first: of two callers that register one block, one must find it stale.
     if (core.holds().renew(HoldKind::reading, slots, {inout_blocks, n_blocks}, {}) != n_blocks) {

@@ -37,7 +37,9 @@ Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span
 }
 
 void note_payload_bytes(Manager& manager, SlotId slot, uint64_t bytes) noexcept {
-  store_le(manager.arena().head(slot).data() + kNotedBytesAt, bytes);
+  std::byte* head = manager.arena().head(slot).data();
+  store_le(head + kNotedBytesAt, bytes);
+  std::memset(head + kNotedParentAt, 0, sizeof(Key));
 }
 
 void note_parent(Manager& manager, SlotId slot, const Key& parent) noexcept {
@@ -84,6 +86,8 @@ Code ensure_head(Manager& manager, SlotId slot) {
   facts.key = id.key;
   facts.flags = codec::kOpaque;
   std::memcpy(facts.parent.bytes.data(), manager.arena().head(slot).data() + kNotedParentAt, sizeof(Key));
+  const SlotId parent = table.parent(slot);
+  if (facts.parent == Key{} && parent != kNoSlot) facts.parent = table.identity(parent).key;
   facts.payload_bytes = bytes;
   const Code code = write_head(manager, slot, facts, leaves, {});
   table.clear_flags(slot, kMakingHead);
