@@ -1,0 +1,18 @@
+#include "base/config.h"
+#include "manager/options.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kvbm;
+  ConfigSources sources;
+  sources.file_name = "fuzz";
+  sources.file_text = std::string_view(reinterpret_cast<const char*>(data), size);
+  const auto schema = manager::option_schema();
+  const auto set = resolve_config(schema, sources);
+  if (!set.ok()) return 0;
+  // What was accepted can be printed, and what is printed is accepted.
+  const std::string printed = print_config(schema, set.value());
+  sources.file_text = printed;
+  if (!resolve_config(schema, sources).ok()) __builtin_trap();
+  (void)manager::options_from(set.value());
+  return 0;
+}

@@ -1,0 +1,138 @@
+// kvbm replay, trace and demo as a user runs them: figures, and what bad input is told.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "kvbm.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+struct Ran {
+  int exit_code = -1;
+  std::string text;
+};
+
+Ran run(const std::string& arguments, const std::string& before = "", const char* after = " 2>&1") {
+  Ran ran;
+  FILE* pipe = ::popen((before + " '" KVBM_COMMAND "' " + arguments + after).c_str(), "r");
+  if (pipe == nullptr) return ran;
+  std::array<char, 4096> buffer{};
+  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ran.text.append(buffer.data(), n);
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
+  return ran;
+}
+
+bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+// The first number of this name in JSON; -1 when there is none.
+double number(const std::string& json, const std::string& name) {
+  const size_t at = json.find("\"" + name + "\": ");
+  return at == std::string::npos ? -1 : std::strtod(json.c_str() + at + name.size() + 4, nullptr);
+}
+
+class ReplayCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(run("trace generate --requests 300 --seed 3 -o " + trace()).exit_code, 0);
+  }
+  [[nodiscard]] std::string trace() const { return dir_.path() + "/trace.jsonl"; }
+  void refused(const std::string& arguments, const char* message, const std::string& environment = "") {
+    const Ran ran = run("replay " + arguments, environment);
+    EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
+    EXPECT_TRUE(contains(ran.text, message)) << arguments << "\n" << ran.text;
+  }
+  kvbm::test::TempDir dir_;
+};
+
+TEST_F(ReplayCommand, a_bad_line_is_named_and_can_be_skipped) {
+  std::ofstream(trace(), std::ios::app) << "{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 1}\n";
+  refused(trace() + " --capacity-blocks 10", "line 301: hash_ids is missing");
+  const Ran skipped = run("replay --skip-bad --capacity-blocks 10 " + trace());
+  EXPECT_EQ(skipped.exit_code, 0) << skipped.text;
+  EXPECT_TRUE(contains(skipped.text, "1 bad lines skipped")) << skipped.text;
+}
+
+TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
+  refused(dir_.path() + "/none --capacity-blocks 10", "cannot open the trace");
+  refused(trace() + " --capacity-blocks 10 --policy nope", "unknown eviction policy");
+  refused(trace() + " --host 8MiB --policy nope", "no eviction policy has this name");
+  refused(trace(), "policies or bytes");
+  refused(trace() + " --capacity-blocks 10 --host 8MiB", "policies or bytes");
+  refused(trace() + " --capacity-blocks 0", "at least one block");
+  refused(trace() + " --host 4KiB", "smaller than one block");
+  refused(trace() + " --host 8MiB", "KVBM_NONSENSE", "KVBM_NONSENSE=1");
+}
+
+TEST_F(ReplayCommand, a_foreign_file_in_the_disk_directory_is_left_alone) {
+  const std::string tier = dir_.path() + "/tier";
+  std::filesystem::create_directory(tier);
+  std::ofstream(tier + "/notes.txt") << "mine";
+  refused(trace() + " --host 8MiB --disk 64MiB --limit 5 --disk-path " + tier, "notes.txt");
+  EXPECT_EQ(std::filesystem::file_size(tier + "/notes.txt"), 4U);
+}
+
+TEST_F(ReplayCommand, a_directory_in_use_is_refused) {
+  const std::string path = dir_.path() + "/tier";
+  kvbm_context_t* context = nullptr;
+  kvbm_manager_t* manager = nullptr;
+  ASSERT_EQ(kvbm_context_create(nullptr, &context, nullptr), KVBM_OK);
+  kvbm_tier_t tier{};
+  tier.path = path.c_str();
+  tier.capacity_bytes = 64 << 20;
+  kvbm_manager_options_t options;
+  kvbm_manager_options_init(&options, sizeof options);
+  options.block_bytes = 64 << 10;
+  options.host_capacity_bytes = 8 << 20;
+  options.tiers = &tier;
+  options.n_tiers = 1;
+  ASSERT_EQ(kvbm_manager_create(context, &options, &manager, nullptr), KVBM_OK);
+  const Ran ran = run("replay " + trace() + " --host 8MiB --disk 64MiB --limit 5 --disk-path " + path);
+  EXPECT_TRUE(ran.exit_code == 1 || ran.exit_code == 2) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "the tiers could not be opened")) << ran.text;
+  kvbm_manager_release(manager);
+  kvbm_context_release(context);
+}
+
+TEST_F(ReplayCommand, a_second_run_finds_the_blocks_of_the_first) {
+  const std::string arguments = "replay " + trace() + " --host 8MiB --disk 256MiB --verify --json --limit 50 --disk-path " +
+                                dir_.path() + "/tier";
+  const Ran first = run(arguments, "", "");
+  const Ran second = run(arguments, "", "");
+  ASSERT_EQ(first.exit_code, 0);
+  ASSERT_EQ(second.exit_code, 0);
+  EXPECT_EQ(number(first.text, "found_again"), 0) << first.text;
+  EXPECT_GT(number(second.text, "found_again"), 0) << second.text;
+  EXPECT_EQ(number(second.text, "wrong_blocks"), 0) << second.text;
+}
+
+TEST_F(ReplayCommand, the_store_hits_what_its_policy_hits) {
+  // 1,000 slots of 64 KiB and a head (66,240 bytes).
+  const Ran store = run("replay " + trace() + " --host 66240000 --verify --json", "", "");
+  const Ran policy = run("replay " + trace() + " --capacity-blocks 1000 --json", "", "");
+  ASSERT_EQ(store.exit_code, 0);
+  ASSERT_EQ(policy.exit_code, 0);
+  EXPECT_EQ(number(store.text, "wrong_blocks"), 0);
+  EXPECT_NEAR(number(store.text, "hit_rate"), number(policy.text, "hit_rate"), 1.0) << store.text << policy.text;
+}
+
+TEST_F(ReplayCommand, a_seed_gives_the_same_trace) {
+  const Ran one = run("trace generate --requests 100 --seed 5");
+  EXPECT_EQ(one.text, run("trace generate --requests 100 --seed 5").text);
+  EXPECT_NE(one.text, run("trace generate --requests 100 --seed 6").text);
+}
+
+TEST_F(ReplayCommand, the_demo_survives_its_kill) {
+  const Ran ran = run("demo --seed 7 --json --dir " + dir_.path() + " --trace " + trace(), "", "");
+  EXPECT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
+}
+
+}  // namespace
