@@ -1,6 +1,6 @@
 // Runs a fuzz target without libFuzzer: every file of its corpus, then mutations of them from a seed.
 //   fuzz.<target> CORPUS_DIRECTORY
-// KVBM_FUZZ_MUTATIONS says how many mutations of each file (default 2,000), KVBM_FUZZ_SEED where they begin.
+// KVBMTEST_FUZZ_MUTATIONS says how many mutations of each file (default 2,000), KVBMTEST_FUZZ_SEED where they begin.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -62,8 +62,8 @@ int main(int argc, char** argv) {
   std::error_code missing;
   for (const auto& entry : std::filesystem::directory_iterator(argv[1], missing)) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
-  const uint64_t mutations = number("KVBM_FUZZ_MUTATIONS", 2000);
-  const uint64_t seed = number("KVBM_FUZZ_SEED", 1);
+  const uint64_t mutations = number("KVBMTEST_FUZZ_MUTATIONS", 2000);
+  const uint64_t seed = number("KVBMTEST_FUZZ_SEED", 1);
   run({});
   for (const auto& file : files) {
     std::ifstream in(file, std::ios::binary);

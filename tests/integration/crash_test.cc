@@ -1,6 +1,6 @@
 // Kills a process that stores through host memory and a disk tier, at random moments, and looks at
 // what the next one finds: every byte that loads is right, and what a flush acknowledged is there.
-// KVBM_CRASH_CYCLES says how often (default 20). The parent never uses the library, so that each
+// KVBMTEST_CRASH_CYCLES says how often (default 20). The parent never uses the library, so that each
 // child starts as a fresh process of an engine would.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -174,7 +174,7 @@ int wait_for(pid_t child) {
 }  // namespace
 
 TEST(Crash, keeps_what_was_flushed_and_serves_no_wrong_byte) {
-  const char* text = std::getenv("KVBM_CRASH_CYCLES");
+  const char* text = std::getenv("KVBMTEST_CRASH_CYCLES");
   const int cycles = text != nullptr ? std::atoi(text) : 20;
   const uint64_t seed = std::random_device{}();
   std::printf("seed %llu, %d cycles\n", static_cast<unsigned long long>(seed), cycles);

@@ -2,7 +2,7 @@
 //
 // Invariants: a block that a load reports as loaded has exactly the bytes that were stored under its key and
 // namespace; every operation completes exactly once; at idle nothing is held; a seed run twice gives the
-// same log. KVBM_SIM_SEEDS says how many seeds (default 150), KVBM_TEST_LONG=1 makes it 5,000.
+// same log. KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_LONG=1 makes it 5,000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -32,8 +32,8 @@ constexpr size_t kEngines = 3;
 constexpr size_t kConversations = 10;
 
 uint64_t seeds() {
-  if (const char* text = std::getenv("KVBM_SIM_SEEDS")) return std::strtoull(text, nullptr, 10);
-  return std::getenv("KVBM_TEST_LONG") != nullptr ? 5000 : 150;
+  if (const char* text = std::getenv("KVBMTEST_SIM_SEEDS")) return std::strtoull(text, nullptr, 10);
+  return std::getenv("KVBMTEST_LONG") != nullptr ? 5000 : 150;
 }
 
 // What a block's bytes must be: they follow from who it is, the namespace's epoch included, so that a block of an

@@ -140,11 +140,11 @@ TEST(PolicyReplay, no_policy_beats_the_optimum_and_enough_room_serves_all) {
 }
 
 TEST(PolicyReplay, the_default_reaches_its_bars_on_the_production_trace) {
-  const char* given = std::getenv("KVBM_SHARED_DATA");
+  const char* given = std::getenv("KVBMTEST_SHARED_DATA");
   const std::filesystem::path folder =
       given != nullptr ? given : std::filesystem::path(KVBM_TEST_DATA) / "../../../shared/data";
   const std::filesystem::path file = folder / "mooncake_conversation_trace.jsonl";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file.filename() << " (KVBM_SHARED_DATA names its folder)";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file.filename() << " (KVBMTEST_SHARED_DATA names its folder)";
   const replay::PathTrace paths = replay::make_paths(read_mooncake(file.string(), {}).value().trace);
   const std::map<size_t, std::pair<double, double>> bars = {
       {1000, {7.6, 19.07}}, {3000, {12.5, 29.45}}, {10000, {22.8, 36.64}}, {30000, {32.7, 36.64}}};
