@@ -105,21 +105,23 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
     operation->start_here([waiter](const copy::Completion& completion) { waiter->give(completion); });
     return to_c(waiter->wait().status);
   }
-  const std::shared_ptr<QueueCore> core = queue->core;
-  if (!core->queue->reserve()) return to_c(Code::again);
-  const uint64_t id = core->registry.add(operation);
+  const std::shared_ptr<copy::Queue> completions = queue->core->queue;
+  const std::shared_ptr<Registry> registry = queue->core->registry;
+  if (!completions->reserve()) return to_c(Code::again);
+  const uint64_t id = registry->add(operation);
   if (out_operation != nullptr) *out_operation = id;
   // Gates by pointer: they outlive the operation because their owners wait for it.
   Gate* gates[2] = {&tenancy->gate, cache_gate.get()};
   for (Gate* gate : gates) {
     if (gate != nullptr) gate->enter();
   }
-  operation->start([core, id, user_data, first = gates[0], second = gates[1]](const copy::Completion& result) {
+  operation->start([completions, registry, id, user_data, first = gates[0],
+                    second = gates[1]](const copy::Completion& result) {
     copy::Completion completion = result;
     completion.user_data = user_data;
     completion.operation = id;
-    core->registry.remove(id);
-    core->queue->push(completion);
+    registry->remove(id);
+    completions->push(completion);
     if (second != nullptr) second->leave();
     first->leave();
   });

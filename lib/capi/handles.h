@@ -66,10 +66,12 @@ class Registry {
   std::map<uint64_t, std::weak_ptr<manager::Operation>> operations_ KVBM_GUARDED_BY(mutex_);
 };
 
+// Operations in flight keep the queue and the registry, never the context: its executor cannot end on one of its
+// own threads.
 struct QueueCore {
   std::shared_ptr<Context> context;
   std::shared_ptr<copy::Queue> queue;
-  Registry registry;
+  std::shared_ptr<Registry> registry = std::make_shared<Registry>();
 };
 
 struct Tenancy {

@@ -47,7 +47,7 @@ size_t kvbm_queue_wait(kvbm_queue_t* queue, kvbm_completion_t* out_completions, 
 kvbm_status_t kvbm_queue_cancel(kvbm_queue_t* queue, uint64_t operation) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (queue == nullptr) return KVBM_ERR_INVALID;
-    const auto found = queue->core->registry.find(operation);
+    const auto found = queue->core->registry->find(operation);
     if (found == nullptr) return KVBM_ERR_STALE;
     found->cancel();
     return KVBM_OK;
