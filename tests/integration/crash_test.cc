@@ -44,7 +44,7 @@ class Store {
     kvbm_error_t error{};
     kvbm_tier_t disk{};
     disk.path = path.c_str();
-    disk.capacity_bytes = 256ULL << 20;
+    disk.capacity_bytes = 1ULL << 30;  // every restart begins a new segment: nothing is evicted here
     kvbm_manager_options_t options;
     kvbm_manager_options_init(&options, sizeof options);
     options.block_bytes = kBlockBytes;
