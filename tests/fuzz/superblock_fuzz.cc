@@ -6,6 +6,7 @@
 #include "tier/disk/superblock.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
   std::vector<std::byte> slot(kvbm::tier::disk::kSuperblockSlotBytes);
   std::memcpy(slot.data(), data, std::min(size, slot.size()));
   const size_t fields = slot.size() - 8;
