@@ -21,7 +21,7 @@
 #include "support/sim_executor.h"
 
 // A killed process frees nothing: what a simulated one leaves behind (batches that keep their manager) is no leak.
-extern "C" const char* __asan_default_options();
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
 extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
 
 namespace kvbm::test {
