@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""An independent reference of keys, namespace ids and the leaf hash (lib/codec/README.md), and the vectors made by it.
+"""An independent reference of keys, namespace ids, the leaf hash and record heads (lib/codec/README.md), and its vectors.
 
-Run it in this folder to write keys.json and leaf_hash.json again. Nothing but the standard library is needed.
+Run it in this folder to write keys.json, leaf_hash.json and record.json again. Nothing but the standard library is
+needed. It also checks that ../golden/record-v1-content.bin, which the library wrote, is what it would have written.
 """
 import hashlib
 import hmac
 import json
 import struct
+
+from xxh3 import xxh3_64, xxh3_128
 
 M64 = (1 << 64) - 1
 
@@ -100,8 +103,63 @@ def make_leaf_hash():
     return [{"bytes": n, "seed": n % 251, "hash": f"{leaf_hash(pattern(n, n % 251)):016x}"} for n in sizes]
 
 
+def seal(head):
+    """Writes root hash and checksum into a head whose bytes from 136 to 159 are zero."""
+    low, high = xxh3_128(head)
+    head = head[:136] + struct.pack("<QQ", low, high) + head[152:]
+    return head[:152] + struct.pack("<Q", xxh3_64(head[:152])) + head[160:]
+
+
+def record_head(h):
+    """A head out of its fields; ids are hex, leaves [raw bytes, hash], attributes [tag, hex]."""
+    attributes = b"".join(struct.pack("<HH", tag, len(v) // 2) + bytes.fromhex(v) for tag, v in h["attributes"])
+    sizes = [size for size, _ in h["leaves"]]
+    head = struct.pack("<IBBHHH5HHII", 0x5242564B, 1, 0, 160, h["flags"], h["component"], *h["shard"], 0, len(sizes),
+                       len(attributes))
+    head += b"".join(bytes.fromhex(h[name]) for name in ("namespace", "key", "parent", "record_id"))
+    head += struct.pack("<QQQIIQ", h["geometry"], sum(sizes), sum(sizes), h["tokens"], h["key_id"], 0) + bytes(24)
+    assert len(head) == 160
+    at = 0
+    for size, leaf in h["leaves"]:
+        head += struct.pack("<IIIHHQ", at, size, size, 0, 0, int(leaf, 16))
+        at += size
+    return seal(head + attributes)
+
+
+def make_records():
+    def ident(seed):
+        return pattern(16, seed).hex()
+
+    def leaves(sizes):
+        return [[n, f"{leaf_hash(pattern(n, i)):016x}"] for i, n in enumerate(sizes)]
+
+    common = {"namespace": ident(11), "key": ident(22), "parent": bytes(16).hex(), "record_id": ident(44)}
+    cases = [
+        # The root hash takes the short way of XXH3 up to 240 bytes of head, and the library hashes a copy up to 1,024.
+        {"what": "nothing but a header", "flags": 0, "component": 0, "shard": [0, 0, 0, 0, 0], "geometry": 0, "tokens": 0,
+         "key_id": 0, "leaves": [], "attributes": []},
+        {"what": "an opaque block", "flags": 1, "component": 7, "shard": [0, 32, 0, 8, 0], "geometry": 0, "tokens": 16,
+         "key_id": 0, "leaves": leaves([65536, 65536, 1]), "attributes": []},
+        {"what": "content key and attributes", "flags": 0xA, "component": 1, "shard": [4, 4, 2, 2, 1],
+         "geometry": 0x1122334455667788, "tokens": 64, "key_id": 0, "parent": ident(33), "leaves": leaves([4096, 4096]),
+         "attributes": [[1, ident(5)], [2, pattern(24, 6).hex()], [3, ""], [4, pattern(256, 7).hex()], [999, "ff"]]},
+        {"what": "many leaves", "flags": 4, "component": 0xFFFF, "shard": [0xFFFF] * 5, "geometry": M64,
+         "tokens": 0xFFFFFFFF, "key_id": 0xFFFFFFFF, "parent": ident(33), "leaves": leaves(range(1, 91)),
+         "attributes": [[2, pattern(24, 8).hex()]]},
+    ]
+    cases = [{**common, **case} for case in cases]
+    return [{**case, "head": record_head(case).hex()} for case in cases]
+
+
+def check_golden(name):
+    with open(f"../golden/{name}", "rb") as file:
+        head = file.read()
+    assert seal(head[:136] + bytes(24) + head[160:]) == head, name
+
+
 if __name__ == "__main__":
-    for name, cases in (("keys", make_keys()), ("leaf_hash", make_leaf_hash())):
+    check_golden("record-v1-content.bin")
+    for name, cases in (("keys", make_keys()), ("leaf_hash", make_leaf_hash()), ("record", make_records())):
         with open(f"{name}.json", "w", encoding="utf-8") as out:
             json.dump(cases, out, indent=1)
             out.write("\n")
