@@ -29,11 +29,11 @@ inline constexpr uint32_t kFailuresToDisable = 8;
 
 struct PutOp {
   std::unique_ptr<PutBatch> batch;
-  std::vector<uint32_t> todo;  // items to be written, in order
-  size_t next = 0;             // in todo
-  std::vector<uint8_t> tries;  // per item
-  std::vector<bool> erased;    // per item: erase() came while it was on its way
-  uint32_t open = 0;           // items without a status yet
+  std::vector<uint32_t> to_write;  // items, in order
+  size_t next = 0;                 // in to_write
+  std::vector<uint8_t> tries;      // per item
+  std::vector<bool> erased;        // per item: erase() came while it was on its way
+  uint32_t open = 0;               // items without a status yet
   bool queued = false;
   std::vector<uint32_t> segments;    // written to; a durable batch syncs them
   std::vector<uint32_t> moved_from;  // per item: old location, for records carried by reclaim

@@ -30,7 +30,7 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
   op->erased.assign(n, false);
   op->moved_from = std::move(moved_from);
   op->batch = std::move(batch);
-  Work work;
+  bool nothing_to_write = false;  // once queued, the operation belongs to whoever holds the mutex
   {
     MutexLock lock(mutex_);
     for (uint32_t i = 0; i < n; ++i) {
@@ -45,11 +45,12 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
         status = Code::no_room;  // larger than a segment
       } else if (op->carry() || index_.find(item.id) == DiskIndex::kNone) {
         status = Code::again;
-        op->todo.push_back(i);
+        op->to_write.push_back(i);
       }
     }
-    op->open = static_cast<uint32_t>(op->todo.size());
-    if (op->open != 0) {
+    op->open = static_cast<uint32_t>(op->to_write.size());
+    nothing_to_write = op->to_write.empty();
+    if (!nothing_to_write) {
       puts_.push_back(op);
       op->queued = true;
       // Carried records go first: they make the room that others wait for.
@@ -60,7 +61,7 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
       next_deadline_ = std::min(next_deadline_, deadline);
     }
   }
-  if (op->open == 0 && op->todo.empty()) {
+  if (nothing_to_write) {
     executor_.post([op] { op->batch->done(*op->batch); });
     return;
   }
@@ -117,12 +118,12 @@ std::unique_ptr<WriteRun> DiskCore::next_write(Work& work) {
   uint64_t used = 0;
   while (!put_queue_.empty()) {
     const std::shared_ptr<PutOp> op = put_queue_.front();
-    if (op->next == op->todo.size()) {
+    if (op->next == op->to_write.size()) {
       op->queued = false;
       put_queue_.pop_front();
       continue;
     }
-    const uint32_t i = op->todo[op->next];
+    const uint32_t i = op->to_write[op->next];
     const PutItem& item = op->batch->items[i];
     const uint64_t bytes = record_bytes(item.head.size(), item.payload.size());
     const Family& family = families_.get(item.id.family);
@@ -227,7 +228,7 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Result<size_t>& move
           settle(item.op, item.item, code, work);
           continue;
         }
-        op.todo.push_back(item.item);
+        op.to_write.push_back(item.item);
         if (op.queued) continue;
         op.queued = true;
         put_queue_.push_front(item.op);
@@ -419,7 +420,7 @@ void DiskCore::expire_puts(uint64_t now, Work& work) {
     }
     it = put_queue_.erase(it);
     op->queued = false;
-    while (op->next < op->todo.size()) settle(op, op->todo[op->next++], Code::deadline, work);
+    while (op->next < op->to_write.size()) settle(op, op->to_write[op->next++], Code::deadline, work);
   }
 }
 
@@ -428,9 +429,9 @@ void DiskCore::refuse_puts(Code code, Work& work) {
     const std::shared_ptr<PutOp> op = put_queue_.front();
     put_queue_.pop_front();
     op->queued = false;
-    while (op->next < op->todo.size()) {
+    while (op->next < op->to_write.size()) {
       if (code == Code::no_room) ++stats_.dropped_full;
-      settle(op, op->todo[op->next++], code, work);
+      settle(op, op->to_write[op->next++], code, work);
     }
   }
 }
