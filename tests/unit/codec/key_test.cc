@@ -69,8 +69,8 @@ TEST(Keys, follow_the_formula_at_every_length_of_input) {
   const Key previous{{9, 8, 7}};
   const std::vector<uint32_t> tokens = some_tokens(300);
   const std::vector<std::byte> extra = some_bytes(1100);
-  for (const size_t t : {1, 16, 64, 244, 245, 246, 300}) {
-    for (const size_t e : {0, 1, 3, 4, 5, 40, 64, 980, 1024, 1100}) {
+  for (const size_t t : {1UL, 16UL, 64UL, 244UL, 245UL, 246UL, 300UL}) {
+    for (const size_t e : {0UL, 1UL, 3UL, 4UL, 5UL, 40UL, 64UL, 980UL, 1024UL, 1100UL}) {
       const auto these = std::span(tokens).first(t);
       const auto extras = ConstBytes(extra).first(e);
       EXPECT_EQ(chained(ns, &previous, these, extras), by_formula('C', ns, previous, these, extras)) << t << " " << e;
