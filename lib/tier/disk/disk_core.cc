@@ -243,11 +243,7 @@ void DiskCore::perform(Work& work) {
   }
   for (auto& run : work.writes) {
     encode(*run);
-    File& file = *segment(run->segment).file;
-    WriteRun& w = *run;
-    file.write(w.offset, w.runs, [self, run = std::move(run)](const Result<size_t>& moved) mutable {
-      self->written(std::move(run), moved);
-    });
+    write_on(std::move(run));
   }
   for (const uint32_t s : work.seals) seal(s);
   for (const uint32_t s : work.syncs) sync_segment(s);

@@ -80,6 +80,7 @@ struct WriteRun {
   };
   uint32_t segment = 0;
   uint64_t offset = 0, bytes = 0;
+  uint64_t sent = 0;  // of bytes: those on the medium
   std::vector<IoRun> runs;
   std::vector<Item> items;
   std::byte* staging = nullptr;  // a slot of the staging ring,
@@ -151,11 +152,13 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   // writer.cc
   void fill_writes(Work& work) KVBM_REQUIRES(mutex_);
   bool open_segment() KVBM_REQUIRES(mutex_);
-  std::unique_ptr<WriteRun> next_write(Work& work) KVBM_REQUIRES(mutex_);
+  std::unique_ptr<WriteRun> next_write(Work& work, uint64_t most) KVBM_REQUIRES(mutex_);
   bool start_run(WriteRun& run, const PutItem& item, uint64_t& room) KVBM_REQUIRES(mutex_);
   void add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t item, std::byte* at) KVBM_REQUIRES(mutex_);
   void encode(WriteRun& run) KVBM_EXCLUDES(mutex_);
-  void written(std::unique_ptr<WriteRun> run, const Result<size_t>& moved) KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] bool loads_are_near(uint64_t now) const KVBM_REQUIRES(mutex_);
+  void write_on(std::unique_ptr<WriteRun> run) KVBM_EXCLUDES(mutex_);
+  void written(std::unique_ptr<WriteRun> run, const Status& status) KVBM_EXCLUDES(mutex_);
   void publish(const WriteRun::Item& item, uint32_t segment, Work& work) KVBM_REQUIRES(mutex_);
   void settle(const std::shared_ptr<PutOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
   void finish_put(const std::shared_ptr<PutOp>& op, Work& work) KVBM_REQUIRES(mutex_);

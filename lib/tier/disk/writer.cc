@@ -8,6 +8,8 @@ namespace kvbm::tier::disk {
 namespace {
 
 constexpr uint64_t kRunBytes = uint64_t{4} << 20;
+// While loads are near, one write of this size is in flight at a time: a load waits no longer for it.
+constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
 constexpr size_t kRunVectors = 256;
 // Loads of one engine come in trains: how long after one the next is expected.
 constexpr uint64_t kLoadsAreNear = 20'000'000;
@@ -72,15 +74,14 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
 void DiskCore::fill_writes(Work& work) {
   const uint64_t now = executor_.clock().now_ns();
   while (!disabled_ && !put_queue_.empty()) {
-    // What is in flight when a load comes delays it, so loads that came lately count like those under way.
-    const bool loading = gets_open_ > 0 || (last_get_ns_ != 0 && now - last_get_ns_ < kLoadsAreNear);
-    const uint64_t limit = loading ? options_.write_budget_bytes / 8 : options_.write_budget_bytes;
+    const bool loading = loads_are_near(now);
+    const uint64_t limit = loading ? 1 : options_.write_budget_bytes;
     if (write_bytes_ > 0 && (write_bytes_ >= limit || !read_queue_.empty())) return;
     if (const uint64_t at = write_cap_.ready_at(now); at != 0) {
       work.wake_at = at;
       return;
     }
-    auto run = next_write(work);
+    auto run = next_write(work, loading ? kPieceBytes : kRunBytes);
     if (run == nullptr) return;
     write_bytes_ += run->bytes;
     write_cap_.take(now, run->bytes);
@@ -112,7 +113,7 @@ bool DiskCore::start_run(WriteRun& run, const PutItem& item, uint64_t& room) {
   return true;
 }
 
-std::unique_ptr<WriteRun> DiskCore::next_write(Work& work) {
+std::unique_ptr<WriteRun> DiskCore::next_write(Work& work, uint64_t most) {
   auto run = std::make_unique<WriteRun>();
   uint64_t room = 0;
   uint64_t used = 0;
@@ -127,7 +128,7 @@ std::unique_ptr<WriteRun> DiskCore::next_write(Work& work) {
     const PutItem& item = op->batch->items[i];
     const uint64_t bytes = record_bytes(item.head.size(), item.payload.size());
     const Family& family = families_.get(item.id.family);
-    if (!run->items.empty() && (run->bytes + bytes > kRunBytes || run->runs.size() + 2 > kRunVectors ||
+    if (!run->items.empty() && (run->bytes + bytes > most || run->runs.size() + 2 > kRunVectors ||
                                 used + staging_need(item) > room || !segments_[open_]->has_room(bytes, family)))
       break;
     if (open_ != UINT32_MAX && !segments_[open_]->has_room(bytes, family)) begin_seal(open_, work);
@@ -185,6 +186,39 @@ void DiskCore::add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint3
     op->segments.push_back(run.segment);
 }
 
+bool DiskCore::loads_are_near(uint64_t now) const {
+  return gets_open_ > 0 || (last_get_ns_ != 0 && now - last_get_ns_ < kLoadsAreNear);
+}
+
+// Writes what is left of a run: all of it, or a piece at a time while loads are near.
+void DiskCore::write_on(std::unique_ptr<WriteRun> run) {
+  uint64_t most = run->bytes;
+  {
+    MutexLock lock(mutex_);
+    if (loads_are_near(executor_.clock().now_ns())) most = kPieceBytes;
+  }
+  std::vector<IoRun> piece;
+  uint64_t bytes = 0;
+  uint64_t at = 0;
+  for (const IoRun& r : run->runs) {
+    const uint64_t skip = std::min<uint64_t>(run->sent > at ? run->sent - at : 0, r.bytes);
+    at += r.bytes;
+    const uint64_t take = std::min<uint64_t>(r.bytes - skip, most - bytes);
+    if (take != 0) piece.push_back(IoRun{r.data + skip, take});
+    bytes += take;
+    if (bytes == most) break;
+  }
+  File& file = *segment(run->segment).file;
+  const uint64_t offset = run->offset + run->sent;
+  file.write(offset, piece,
+             [self = shared_from_this(), bytes, run = std::move(run)](const Result<size_t>& moved) mutable {
+               if (moved.ok() && moved.value() == bytes) run->sent += bytes;
+               const bool more = moved.ok() && moved.value() == bytes && run->sent < run->bytes;
+               if (more) return self->write_on(std::move(run));
+               self->written(std::move(run), moved.status());
+             });
+}
+
 void DiskCore::encode(WriteRun& run) {
   const SegmentLife life = segment(run.segment).life;
   for (WriteRun::Item& out : run.items) {
@@ -207,7 +241,7 @@ void DiskCore::encode(WriteRun& run) {
   }
 }
 
-void DiskCore::written(std::unique_ptr<WriteRun> run, const Result<size_t>& moved) {
+void DiskCore::written(std::unique_ptr<WriteRun> run, const Status& status) {
   Work work;
   {
     MutexLock lock(mutex_);
@@ -215,11 +249,11 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Result<size_t>& move
     write_bytes_ -= run->bytes;
     --segment.writes;
     if (run->staging != nullptr) staging_free_.push_back(run->staging);
-    if (moved.ok() && moved.value() == run->bytes) {
+    if (run->sent == run->bytes) {
       failures_ = 0;
       for (const WriteRun::Item& item : run->items) publish(item, run->segment, work);
     } else {
-      const Code code = moved.status().code() == Code::disk_full ? Code::disk_full : Code::io_error;
+      const Code code = status.code() == Code::disk_full ? Code::disk_full : Code::io_error;
       // This segment may be bad: close it, and try its records once more in another.
       if (open_ == run->segment) begin_seal(open_, work);
       for (const WriteRun::Item& item : run->items) {
