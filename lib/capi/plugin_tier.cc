@@ -317,6 +317,12 @@ void PluginTier::erase(std::span<const Identity> ids) {
   core_->table_.erase(core_->user_, reinterpret_cast<const uint8_t(*)[32]>(names.data()), names.size());
 }
 
+// Only if it was damaged here: what a plug-in gives is checked in full before it leaves fetch().
+void PluginTier::reject(const Identity& id, uint64_t /*location*/) {
+  ++core_->damaged;
+  erase({&id, 1});
+}
+
 // A plug-in knows no families; records of a raised epoch have names that nobody asks for again.
 Status PluginTier::erase_family(FamilyId /*family*/) { return {}; }
 

@@ -33,6 +33,7 @@ class PluginTier final : public tier::Tier {
   void put(std::unique_ptr<tier::PutBatch> batch) override;
   void get(std::unique_ptr<tier::GetBatch> batch) override;
   void erase(std::span<const Identity> ids) override;
+  void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;
   size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;
   [[nodiscard]] tier::TierStats stats() const override;

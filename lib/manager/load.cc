@@ -53,9 +53,9 @@ void LoadOperation::plan() {
       }
       ++pending_[k];
       if (tier == 0) {
-        ready_.push_back({p, key, request_.match->parts()[p].slots[key], false});
+        ready_.push_back({p, key, request_.match->parts()[p].slots[key], 0});
       } else {
-        below_.push_back({p, key, kNoSlot, false});
+        below_.push_back({p, key, kNoSlot, tier});
       }
     }
   }
@@ -85,9 +85,8 @@ void LoadOperation::request_more() {
     }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
     onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted), deadline_ns(),
-            !request_.keep_below, [self, items](std::vector<Landed> results) {
-              self->landed(items, std::move(results));
-            });
+            Landing::unchecked,
+            [self, items](std::vector<Landed> results) { self->landed(items, std::move(results)); });
   }
 }
 
@@ -102,7 +101,7 @@ void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results)
       } else if (over_) {
         late.push_back(results[i].slot);
       } else {
-        ready_.push_back({items[i].part, items[i].key, results[i].slot, true});
+        ready_.push_back({items[i].part, items[i].key, results[i].slot, items[i].from, results[i].location});
       }
     }
   }
@@ -135,17 +134,12 @@ Operation::Next LoadOperation::step() {
       leaf_ = 0;
       const Code opened = open_item();
       if (opened != Code::ok) {
-        if (opened == Code::damaged) manager_.quarantine(current_.slot);
-        settle(current_.key, opened);
-        if (current_.owned) manager_.release({&current_.slot, 1});
-        copying_ = false;
+        close_item(opened);
         continue;
       }
     }
-    if (copy_item(moved)) {
-      if (current_.owned) manager_.release({&current_.slot, 1});
-      copying_ = false;
-    }
+    Code code = Code::ok;
+    if (copy_item(moved, code)) close_item(code);
   }
   return Next::more;
 }
@@ -157,8 +151,8 @@ Code LoadOperation::open_item() {
   if ((manager_.table().flags(current_.slot) & kHasHead) == 0) {
     return payload_bytes(manager_, current_.slot) == part.payload_bytes() ? Code::ok : Code::mismatch;
   }
-  auto head = current_.owned && request_.keep_below ? codec::HeadView::parse(manager_.arena().head(current_.slot))
-                                                    : read_head(manager_, current_.slot);
+  auto head = current_.owned() ? codec::HeadView::parse(manager_.arena().head(current_.slot))
+                               : read_head(manager_, current_.slot);
   if (!head.ok()) return Code::damaged;
   const codec::Header& header = head.value().header();
   if (header.stored_bytes != part.payload_bytes() || header.leaf_count != part.leaf_count()) return Code::mismatch;
@@ -184,7 +178,8 @@ Code LoadOperation::check_position(const codec::HeadView& head, size_t key) cons
   return Code::mismatch;
 }
 
-bool LoadOperation::copy_item(uint64_t& moved) {
+// False if there is more to copy; else `code` says how it went.
+bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
   const CachePart& part = request_.cache->parts()[current_.part];
   const auto ids = ids_of(current_.part, current_.key);
   const std::byte* payload = manager_.arena().payload(current_.slot).data();
@@ -194,23 +189,46 @@ bool LoadOperation::copy_item(uint64_t& moved) {
     uint32_t unit = 0;
     uint32_t layer = 0;
     const codec::Leaf leaf = part.leaf(leaf_, unit, layer);
-    if (unit >= ids.size() || ids[unit] == kNoBlock || layer < request_.first_layer || layer >= last_layer) continue;
-    const StridedRun run = part.run(leaf_, ids[unit]);
-    const uint64_t hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic);
+    const bool wanted =
+        unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < last_layer;
+    uint64_t hash = 0;
+    if (wanted) {
+      const StridedRun run = part.run(leaf_, ids[unit]);
+      hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic);
+      bytes_ += leaf.raw_bytes;
+    } else if (current_.owned() && !request_.keep_below) {
+      hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right
+    } else {
+      continue;
+    }
     moved += leaf.raw_bytes;
-    bytes_ += leaf.raw_bytes;
     if (!head_.has_value()) continue;  // a managed block that never left the memory it was written in
     const codec::Leaf expected = head_->leaf(leaf_);
-    if (expected.hash != hash || expected.offset != leaf.offset || expected.raw_bytes != leaf.raw_bytes) {
-      manager_.quarantine(current_.slot);
-      settle(current_.key, Code::damaged);
-      return true;
-    }
+    if (expected.hash == hash && expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes) continue;
+    code = Code::damaged;
+    return true;
   }
-  settle(current_.key, Code::ok);
-  TierCounters& host = manager_.counters().tiers[0];
-  add(host.loads, 1);
+  code = Code::ok;
   return true;
+}
+
+void LoadOperation::reject_item() {
+  if (!current_.owned()) return manager_.quarantine(current_.slot);
+  const MatchPart& part = request_.match->parts()[current_.part];
+  manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
+}
+
+void LoadOperation::close_item(Code code) {
+  copying_ = false;
+  if (code == Code::damaged) reject_item();
+  if (code == Code::ok) add(manager_.counters().tiers[0].loads, 1);
+  if (current_.owned()) {
+    const Identity id{request_.match->keys()[current_.key], request_.match->parts()[current_.part].plan.family};
+    // If the host cannot keep it, the engine has it all the same.
+    if (code == Code::ok && !request_.keep_below) (void)register_landed(manager_, current_.slot, id);
+    manager_.release({&current_.slot, 1});
+  }
+  settle(current_.key, code);
 }
 
 void LoadOperation::conclude(Code why, copy::Completion& completion) {
@@ -219,13 +237,13 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     MutexLock lock(mutex_);
     over_ = true;
     for (const Item& item : ready_) {
-      if (item.owned) left.push_back(item.slot);
+      if (item.owned()) left.push_back(item.slot);
     }
     for (const auto& [key, code] : failed_) settle(key, code);
     ready_.clear();
     failed_.clear();
   }
-  if (copying_ && current_.owned) left.push_back(current_.slot);
+  if (copying_ && current_.owned()) left.push_back(current_.slot);
   manager_.release(left);
   completion.items = n_keys_;
   for (size_t k = 0; k < n_keys_; ++k) {

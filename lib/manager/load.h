@@ -43,7 +43,9 @@ class LoadOperation final : public Operation {
     size_t part;
     size_t key;  // in the match
     SlotId slot;
-    bool owned;  // the reference is this operation's
+    TierIndex from;         // 0: the slot is the match's; else it is this operation's, unchecked,
+    uint64_t location = 0;  // and was read there
+    [[nodiscard]] bool owned() const noexcept { return from != 0; }
   };
   // Bytes and batches of one operation on their way up from the tiers below.
   static constexpr uint64_t kLandingBytes = 4ULL << 20;
@@ -54,9 +56,12 @@ class LoadOperation final : public Operation {
   void request_more();
   void landed(std::vector<Item> items, std::vector<Landed> results);
   bool next_item(Item& item);
-  // Copies the current item on; true when it is done.
-  bool copy_item(uint64_t& moved);
+  bool copy_item(uint64_t& moved, Code& code);
   Code open_item();
+  // The block is not what its head says: it is dropped where it came from.
+  void reject_item();
+  // Ends the current item: what came from below and is right stays in the host.
+  void close_item(Code code);
   Code check_position(const codec::HeadView& head, size_t key) const;
   void settle(size_t key, Code code);
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;

@@ -281,6 +281,12 @@ void Manager::quarantine(SlotId slot) {
   env_.log->write(LogLevel::error, "manager", "a host block failed verification and was dropped");
 }
 
+void Manager::reject(TierIndex tier, const Identity& id, uint64_t location) {
+  add(counters_.tiers[tier].errors, 1);
+  tier_below(tier).reject(id, location);
+  env_.log->write(LogLevel::error, "manager", "a block read from a lower tier failed verification and was dropped");
+}
+
 void Manager::used(std::span<const SlotId> slots) {
   for (auto& offloader : offloaders_) offloader->used(slots);
 }

@@ -69,6 +69,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   SlotId acquire_one(FamilyId family, const Key& key) noexcept;
   // The slot's bytes failed verification: it vanishes from lookups, counted and told.
   void quarantine(SlotId slot);
+  // The same for bytes that came from `location` of a tier below.
+  void reject(TierIndex tier, const Identity& id, uint64_t location);
 
   // ---- Care ----
   size_t drop(FamilyId family, std::span<const Key> keys);

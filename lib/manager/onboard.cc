@@ -17,10 +17,10 @@ struct FreeAligned {
 };
 
 // The state of one batch between its request and its landing.
-struct Landing {
+struct Arrival {
   std::shared_ptr<Manager> manager;
   TierIndex tier = 0;
-  bool keep = true;
+  Landing landing = Landing::registered;
   std::vector<OnboardItem> items;
   std::vector<SlotId> slots;
   std::unique_ptr<std::byte, FreeAligned> heads;
@@ -28,21 +28,10 @@ struct Landing {
   UniqueFunction<void(std::vector<Landed>)> done;
 };
 
-// The slot of the block's parent with a reference, preferring the one that landed just before.
-SlotId parent_slot(Landing& landing, const codec::Header& header, size_t i, std::span<const Landed> landed) {
-  if (header.parent == Key{}) return kNoSlot;
-  if (i != 0 && landed[i - 1].code == Code::ok && landing.items[i - 1].id.key == header.parent &&
-      landing.items[i - 1].id.family == landing.items[i].id.family) {
-    landing.manager->table().retain({&landed[i - 1].slot, 1});
-    return landed[i - 1].slot;
-  }
-  return landing.manager->acquire_one(landing.items[i].id.family, header.parent);
-}
-
-Code register_landed(Landing& landing, size_t i, std::span<Landed> landed) {
-  Manager& manager = *landing.manager;
-  SlotId& slot = landed[i].slot;
-  const ConstBytes head = {landing.heads.get() + landing.head_at[i], landing.items[i].found.head_bytes};
+Code settle_head(Arrival& arrival, size_t i, uint32_t head_bytes) {
+  Manager& manager = *arrival.manager;
+  const SlotId slot = arrival.slots[i];
+  const ConstBytes head = {arrival.heads.get() + arrival.head_at[i], head_bytes};
   const auto view = codec::HeadView::parse(head);
   const MutableBytes room = manager.arena().head(slot);
   if (!view.ok() || head.size() > room.size()) return view.ok() ? Code::mismatch : Code::damaged;
@@ -50,87 +39,91 @@ Code register_landed(Landing& landing, size_t i, std::span<Landed> landed) {
   std::memcpy(room.data(), head.data(), head.size());
   const Code completed = manager.table().complete({&slot, 1});
   if (completed != Code::ok) return completed;
-  manager.table().set_flags(slot, static_cast<uint8_t>(kHasHead | on_tier_flag(landing.tier)));
-  if (!landing.keep) return Code::ok;
-  const SlotId parent = parent_slot(landing, view.value().header(), i, landed);
-  block::Publication what;
-  what.family = landing.items[i].id.family;
-  what.keys = {&landing.items[i].id.key, 1};
-  what.lineage = block::Lineage::chain;
-  what.first_parent = parent;
-  what.tick = manager.tick();
-  Code code = Code::ok;
-  [[maybe_unused]] const Code all =
-      manager.publish({&slot, 1}, what, {&view.value().header().parent, 1}, {&code, 1});
-  if (parent != kNoSlot) manager.release({&parent, 1});
-  return code == Code::exists ? Code::ok : code;
+  manager.table().set_flags(slot, static_cast<uint8_t>(kHasHead | on_tier_flag(arrival.tier)));
+  return Code::ok;
 }
 
-void land(Landing& landing, tier::GetBatch& batch) {
-  Manager& manager = *landing.manager;
-  TierCounters& counters = manager.counters().tiers[landing.tier];
-  std::vector<Landed> landed(landing.items.size());
+void land(Arrival& arrival, tier::GetBatch& batch) {
+  Manager& manager = *arrival.manager;
+  TierCounters& counters = manager.counters().tiers[arrival.tier];
+  std::vector<Landed> landed(arrival.items.size());
   for (size_t i = 0; i < landed.size(); ++i) {
-    landed[i].slot = landing.slots[i];
-    landed[i].code = batch.status[i];
-    if (landed[i].code == Code::ok) {
-      landing.items[i].found.head_bytes = batch.items[i].head_bytes;
-      landed[i].code = register_landed(landing, i, landed);
-    }
-    if (landed[i].code == Code::ok) {
+    Landed& one = landed[i];
+    one = {batch.status[i], arrival.slots[i], batch.items[i].location};
+    if (one.code == Code::ok) one.code = settle_head(arrival, i, batch.items[i].head_bytes);
+    if (one.code == Code::ok && arrival.landing == Landing::registered)
+      one.code = register_landed(manager, one.slot, arrival.items[i].id);
+    if (one.code == Code::ok) {
       add(counters.loads, 1);
       add(counters.load_bytes, batch.items[i].payload_bytes);
       continue;
     }
-    if (landed[i].code != Code::miss && landed[i].code != Code::deadline) add(counters.errors, 1);
-    manager.release({&landed[i].slot, 1});
-    landed[i].slot = kNoSlot;
+    if (one.code != Code::miss && one.code != Code::deadline) add(counters.errors, 1);
+    manager.release({&one.slot, 1});
+    one.slot = kNoSlot;
   }
-  landing.done(std::move(landed));
+  arrival.done(std::move(landed));
 }
 
 }  // namespace
 
+Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id) {
+  const auto view = codec::HeadView::parse(manager.arena().head(inout_slot));
+  if (!view.ok()) return Code::damaged;
+  const Key parent = view.value().header().parent;
+  const SlotId parent_slot = parent == Key{} ? kNoSlot : manager.acquire_one(id.family, parent);
+  block::Publication what;
+  what.family = id.family;
+  what.keys = {&id.key, 1};
+  what.lineage = block::Lineage::chain;
+  what.first_parent = parent_slot;
+  what.tick = manager.tick();
+  Code code = Code::ok;
+  [[maybe_unused]] const Code all = manager.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1});
+  if (parent_slot != kNoSlot) manager.release({&parent_slot, 1});
+  return code == Code::exists ? Code::ok : code;
+}
+
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
-             std::vector<OnboardItem> items, uint64_t deadline_ns, bool keep,
+             std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing,
              UniqueFunction<void(std::vector<Landed>)> done) {
-  auto landing = std::make_shared<Landing>();
-  landing->manager = manager;
-  landing->tier = tier;
-  landing->keep = keep;
-  landing->items = std::move(items);
-  landing->done = std::move(done);
-  const size_t n = landing->items.size();
-  landing->slots.assign(n, kNoSlot);
+  auto arrival = std::make_shared<Arrival>();
+  arrival->manager = manager;
+  arrival->tier = tier;
+  arrival->landing = landing;
+  arrival->items = std::move(items);
+  arrival->done = std::move(done);
+  const size_t n = arrival->items.size();
+  arrival->slots.assign(n, kNoSlot);
 
   size_t head_total = 0;
-  for (const OnboardItem& item : landing->items) {
-    landing->head_at.push_back(head_total);
-    head_total += round_up(item.found.head_bytes == 0 ? manager->arena().head(0).size() : item.found.head_bytes, kIoAlign);
+  for (const OnboardItem& item : arrival->items) {
+    arrival->head_at.push_back(head_total);
+    head_total +=
+        round_up(item.found.head_bytes == 0 ? manager->arena().head(0).size() : item.found.head_bytes, kIoAlign);
   }
-  landing->heads.reset(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, head_total)));
-  Code code = landing->heads == nullptr ? Code::no_memory : Code::ok;
+  arrival->heads.reset(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, head_total)));
+  Code code = arrival->heads == nullptr ? Code::no_memory : Code::ok;
   if (code == Code::ok) code = manager->disabled(tier) ? Code::tier_disabled : code;
-  if (code == Code::ok) code = manager->allocate(account, landing->slots, nullptr);
+  if (code == Code::ok) code = manager->allocate(account, arrival->slots, nullptr);
   if (code != Code::ok) {
-    manager->env().executor->post([landing, code, n] {
-      landing->done(std::vector<Landed>(n, Landed{code, kNoSlot}));
-    });
+    manager->env().executor->post([arrival, code, n] { arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot})); });
     return;
   }
   auto batch = std::make_unique<tier::GetBatch>();
   batch->deadline_ns = deadline_ns;
+  batch->receiver_checks_leaves = landing == Landing::unchecked;
   batch->status.assign(n, Code::internal);
   batch->items.resize(n);
   for (size_t i = 0; i < n; ++i) {
-    manager->arena().clear_head(landing->slots[i]);
-    batch->items[i].id = landing->items[i].id;
-    batch->items[i].location = landing->items[i].found.location;
-    const size_t end = i + 1 < n ? landing->head_at[i + 1] : head_total;
-    batch->items[i].head = {landing->heads.get() + landing->head_at[i], end - landing->head_at[i]};
-    batch->items[i].payload = manager->arena().payload(landing->slots[i]);
+    manager->arena().clear_head(arrival->slots[i]);
+    batch->items[i].id = arrival->items[i].id;
+    batch->items[i].location = arrival->items[i].found.location;
+    const size_t end = i + 1 < n ? arrival->head_at[i + 1] : head_total;
+    batch->items[i].head = {arrival->heads.get() + arrival->head_at[i], end - arrival->head_at[i]};
+    batch->items[i].payload = manager->arena().payload(arrival->slots[i]);
   }
-  batch->done = [landing](tier::GetBatch& finished) { land(*landing, finished); };
+  batch->done = [arrival](tier::GetBatch& finished) { land(*arrival, finished); };
   manager->tier_below(tier).get(std::move(batch));
 }
 

@@ -17,17 +17,26 @@ struct OnboardItem {
   tier::Found found;
 };
 
-// What became of one item. With code ok, `slot` holds the verified record and the receiver owns a reference.
+// What became of one item. With code ok, `slot` holds the record and the receiver owns a reference.
 struct Landed {
   Code code = Code::internal;
   SlotId slot = kNoSlot;
+  uint64_t location = 0;  // in the tier, for reject()
 };
 
-// Reads `items` from `tier`. Slots are taken from `account`; what lands is registered, so that the
-// next lookup finds it in the host, unless `keep` is false: then it is a private slot that goes with
-// its reference. `done` runs once on the executor; what it does not take it must release.
+enum class Landing : uint8_t {
+  registered,  // verified; the next lookup finds it in the host
+  unchecked,   // a private slot whose leaves nobody has compared yet; it goes with its reference
+};
+
+// Reads `items` from `tier`. Slots are taken from `account`. `done` runs once on the executor; what it
+// does not take it must release.
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
-             std::vector<OnboardItem> items, uint64_t deadline_ns, bool keep,
+             std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing,
              UniqueFunction<void(std::vector<Landed>)> done);
+
+// Registers a private slot, after its leaves were compared. If the block is there already, the reference
+// moves to that one.
+Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id);
 
 }  // namespace kvbm::manager

@@ -55,10 +55,10 @@ struct Found {
 // A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both
 // targets are kIoAlign-aligned with room rounded up to kIoAlign. With first_leaf/n_leaves set, only the bytes
 // of those leaves need to be filled, at their place. The tier checks the head's identity and
-// root hash and, for whole payloads, every leaf it read; mismatch = damaged, counted and quarantined.
+// root hash and, for whole payloads, every leaf it read (unless the receiver does); mismatch = damaged, counted and quarantined.
 struct GetItem {
   Identity id;
-  uint64_t location = 0;  // from find(); 0 = look it up
+  uint64_t location = 0;  // from find(); 0 = look it up. out: where it was read from
   MutableBytes head;
   MutableBytes payload;
   uint64_t payload_offset = 0;  // the part of the payload wanted; payload_wanted = 0 means all of it
@@ -71,6 +71,9 @@ struct GetBatch {
   std::vector<GetItem> items;  // in the order wanted; neighbours are read together
   std::vector<Code> status;    // ok, miss, damaged, io_error, deadline, ...
   uint64_t deadline_ns = kNever;
+  // The receiver compares every leaf with its hash as it copies, and calls reject() for what is wrong: the
+  // tier may leave that second pass over the payload out. It checks heads all the same.
+  bool receiver_checks_leaves = false;
   UniqueFunction<void(GetBatch&)> done;
 };
 
@@ -119,6 +122,8 @@ class Tier {
   virtual void get(std::unique_ptr<GetBatch> batch) = 0;
   // Forgets records; absent ones are ignored. After it returns no get started later finds them.
   virtual void erase(std::span<const Identity> ids) = 0;
+  // A receiver found that the payload read from `location` does not verify: damage, as if the tier had seen it.
+  virtual void reject(const Identity& id, uint64_t location) = 0;
   // Forgets every record of a family. Persisted before it returns where the tier persists.
   virtual Status erase_family(FamilyId family) = 0;
 

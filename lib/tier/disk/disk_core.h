@@ -46,6 +46,7 @@ struct GetOp {
     uint32_t extents = 0;       // reads outstanding
     uint64_t from = 0, to = 0;  // of the payload, what was asked, page-aligned outward
     bool internal = false;
+    bool leaves = true;  // to be checked here
   };
   std::unique_ptr<GetBatch> batch;
   std::vector<Place> places;  // per item
@@ -114,6 +115,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_from) KVBM_EXCLUDES(mutex_);
   void get(std::unique_ptr<GetBatch> batch, bool internal) KVBM_EXCLUDES(mutex_);
   void erase(std::span<const Identity> ids) KVBM_EXCLUDES(mutex_);
+  void reject(const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);
   Status erase_family(FamilyId family) KVBM_EXCLUDES(mutex_, control_);
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) KVBM_EXCLUDES(mutex_);
   TierStats stats() const KVBM_EXCLUDES(mutex_);
@@ -179,6 +181,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& moved) KVBM_EXCLUDES(mutex_);
   Code verify(const GetItem& item, const GetOp::Place& place) const;
   void extent_done(const Extent& extent, Code code, Work& work) KVBM_REQUIRES(mutex_);
+  void found_damaged(const Identity& id, uint32_t location, Work& work) KVBM_REQUIRES(mutex_);
   void settle_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
   void refuse_reads(Code code, Work& work) KVBM_REQUIRES(mutex_);
   void expire_reads(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);

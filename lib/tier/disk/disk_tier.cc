@@ -24,6 +24,7 @@ void DiskTier::unpin(const Identity& id) noexcept { core_->unpin(id); }
 void DiskTier::put(std::unique_ptr<PutBatch> batch) { core_->put(std::move(batch), {}); }
 void DiskTier::get(std::unique_ptr<GetBatch> batch) { core_->get(std::move(batch), false); }
 void DiskTier::erase(std::span<const Identity> ids) { core_->erase(ids); }
+void DiskTier::reject(const Identity& id, uint64_t location) { core_->reject(id, location); }
 Status DiskTier::erase_family(FamilyId family) { return core_->erase_family(family); }
 size_t DiskTier::scan(uint64_t& cursor, std::span<ScanRow> out) { return core_->scan(cursor, out); }
 TierStats DiskTier::stats() const { return core_->stats(); }

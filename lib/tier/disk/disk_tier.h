@@ -56,6 +56,7 @@ class DiskTier final : public Tier {
   void put(std::unique_ptr<PutBatch> batch) override;
   void get(std::unique_ptr<GetBatch> batch) override;
   void erase(std::span<const Identity> ids) override;
+  void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) override;
   [[nodiscard]] TierStats stats() const override;

@@ -85,6 +85,8 @@ Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
   place.from = offset & ~(kPage - 1);
   place.to = round_up(offset + wanted, kPage);
   place.internal = internal;
+  place.leaves = !op.batch->receiver_checks_leaves;
+  item.location = uint64_t{e.location} + 1;
   return Code::again;
 }
 
@@ -121,7 +123,7 @@ Code DiskCore::verify(const GetItem& item, const GetOp::Place& place) const {
   if (h.key != item.id.key || h.ns != f.ns || h.geometry != f.geometry || h.component != f.component ||
       h.shard != f.shard || h.stored_bytes != item.payload_bytes)
     return Code::damaged;
-  for (uint32_t i = 0; i < h.leaf_count; ++i) {
+  for (uint32_t i = 0; place.leaves && i < h.leaf_count; ++i) {
     const codec::Leaf leaf = head.value().leaf(i);
     const uint64_t end = uint64_t{leaf.offset} + leaf.stored_bytes;
     if (end > item.payload_bytes) return Code::damaged;
@@ -177,6 +179,25 @@ void DiskCore::extent_done(const Extent& e, Code code, Work& work) {
   settle_read(e.op, e.item, status, work);
 }
 
+// Quarantine: forgotten, and its place is not used again before the whole segment is.
+void DiskCore::found_damaged(const Identity& id, uint32_t location, Work& work) {
+  ++stats_.get_errors;
+  const uint32_t entry = index_.find(id);
+  if (entry == DiskIndex::kNone || index_.at(entry).location != location) return;
+  ++stats_.damaged;
+  work.damaged.push_back(id);
+  drop_entry(entry);
+}
+
+void DiskCore::reject(const Identity& id, uint64_t location) {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    found_damaged(id, static_cast<uint32_t>(location - 1), work);
+  }
+  perform(work);
+}
+
 void DiskCore::settle_read(const std::shared_ptr<GetOp>& op, uint32_t i, Code code, Work& work) {
   const GetItem& item = op->batch->items[i];
   const GetOp::Place& place = op->places[i];
@@ -187,14 +208,7 @@ void DiskCore::settle_read(const std::shared_ptr<GetOp>& op, uint32_t i, Code co
     ++stats_.gets;
     stats_.get_bytes += item.head_bytes + (place.to - place.from);
   } else if (code == Code::damaged || code == Code::io_error) {
-    ++stats_.get_errors;
-    const uint32_t entry = index_.find(item.id);
-    // Quarantine: forgotten, and its place is not used again before the whole segment is.
-    if (entry != DiskIndex::kNone && index_.at(entry).location == place.location) {
-      ++stats_.damaged;
-      work.damaged.push_back(item.id);
-      drop_entry(entry);
-    }
+    found_damaged(item.id, place.location, work);
   }
   if (--op->open == 0) {
     --gets_open_;
