@@ -526,14 +526,18 @@ typedef struct kvbm_lookup_options {
   size_t n_parts;
   uint32_t host_only;       /* 1: look in the host tier alone */
   uint32_t no_use;          /* 1: do not count as a use */
+  /* PREFIX only: [n_unit_keys] keys of the prompt's engine blocks from its start, as kvbm_store_options_t.unit_keys
+   * had them. With them a stored block of several engine blocks is found by those it begins with. NULL = not wanted */
+  const kvbm_key_t *unit_keys;
+  size_t n_unit_keys;
 } kvbm_lookup_options_t;
 
 /* Fills defaults: the longest prefix, component 0 of the whole model, all tiers, counted as a use.
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t *out_options, uint32_t struct_size);
 /* Finds blocks in every tier, from memory alone. *out_n is the number of leading keys that hit (PREFIX), the
- * number that hit at all (EACH), 0 or 1 (ANY). What hit is held by the match until it is released; with *out_n = 0
- * *out_match is NULL. Of several parts, a window component need only have the blocks its window reaches, and
+ * number that hit at all (EACH), 0 or 1 (ANY). What hit is held by the match until it is released; where nothing did
+ * (see also kvbm_match_units), *out_match is NULL. Of several parts, a window component need only have the blocks its window reaches, and
  * a state component the last. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_lookup(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
                                            size_t n_keys, const kvbm_lookup_options_t *options,
@@ -549,8 +553,15 @@ typedef struct kvbm_match_item {
 } kvbm_match_item_t;
 #define KVBM_NO_TIER UINT32_MAX
 
-/* Keys the match was made from, hits or not. Thread: any. Since 0.1. */
+/* Keys the match was made from, hits or not; one more if a block that matches in part lies behind them.
+ * Thread: any. Since 0.1. */
 KVBM_API size_t kvbm_match_count(const kvbm_match_t *match);
+/* Leading engine blocks that hit: `units` for each leading key, and, of a lookup with unit_keys, those of the stored
+ * block that matches in part. That one is item *out_n of the match, and no more than its matching units can be
+ * loaded: give kvbm_cache_load this many block ids. A match whose *out_n is 0 may still have some. After a restart a
+ * block on disk is found so once it has been in the host tier again. Models with window or state components have none.
+ * Thread: any. Blocks: no. Since 0.1. */
+KVBM_API size_t kvbm_match_units(const kvbm_match_t *match);
 /* What is known of keys [first, first + n). Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_match_items(const kvbm_match_t *match, size_t first, size_t n,
                                         kvbm_match_item_t *out_items);
@@ -628,9 +639,11 @@ KVBM_API kvbm_status_t kvbm_cache_attach(kvbm_manager_t *manager, kvbm_namespace
                                          kvbm_error_t *err);
 /* Waits for operations that touch the tensors, then forgets them. Thread: any. Blocks: yes. Since 0.1. */
 KVBM_API void kvbm_cache_release(kvbm_cache_t *cache);
-/* kvbm_manager_lookup with the cache's own parts. Thread: any. Since 0.1. */
+/* kvbm_manager_lookup with the cache's own parts (options->parts must be NULL; options NULL = defaults).
+ * Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_lookup(kvbm_cache_t *cache, const kvbm_key_t *keys, size_t n_keys,
-                                         KVBM_OWN kvbm_match_t **out_match, size_t *out_n);
+                                         const kvbm_lookup_options_t *options, KVBM_OWN kvbm_match_t **out_match,
+                                         size_t *out_n);
 
 /* In a list of block ids: none. */
 #define KVBM_NO_BLOCK UINT32_MAX
@@ -652,6 +665,8 @@ typedef struct kvbm_store_options {
   uint64_t timeout_ns;          /* KVBM_FOREVER by default; what is not in place by then is KVBM_ERR_DEADLINE */
   kvbm_status_t *item_status;   /* [n_keys] written before the completion can be polled; NULL = not wanted */
   uint64_t *out_operation;      /* for kvbm_queue_cancel; NULL = not wanted */
+  const kvbm_key_t *unit_keys;  /* [n_keys * units] the engine's own keys of the blocks within each stored block, by
+                                   which its leading ones are found (kvbm_lookup_options_t.unit_keys); NULL = none */
 } kvbm_store_options_t;
 
 /* Fills defaults: normal priority, chained from a block without a parent, no deadline, no item statuses.

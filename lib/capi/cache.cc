@@ -175,6 +175,10 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
       request.positions.assign(positions, positions + n_keys);
       request.unchained = true;  // a content key has no block before it
     }
+    if (given.unit_keys != nullptr) {
+      const auto* units = reinterpret_cast<const kvbm::Key*>(given.unit_keys);
+      request.unit_keys.assign(units, units + per_part);
+    }
     request.priority = static_cast<uint8_t>(given.priority);
     request.deadline_ns = kvbm::deadline_after(core->manager()->env().clock(), given.timeout_ns);
     if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};

@@ -13,11 +13,28 @@ using kvbm::manager::PartPlan;
 
 namespace {
 
+// What a call asks for; KVBM_ERR_UNSUPPORTED and KVBM_ERR_INVALID for options that nobody can follow.
+kvbm_status_t take_request(const kvbm_lookup_options_t* options, kvbm_lookup_options_t& given,
+                           kvbm::manager::LookupRequest& request) {
+  if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
+  if (given.mode > KVBM_LOOKUP_ANY || given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0) ||
+      (given.unit_keys == nullptr && given.n_unit_keys != 0) ||
+      (given.n_unit_keys != 0 && given.mode != KVBM_LOOKUP_PREFIX)) {
+    return KVBM_ERR_INVALID;
+  }
+  request.mode = static_cast<kvbm::manager::LookupMode>(given.mode);
+  request.host_only = given.host_only != 0;
+  request.no_use = given.no_use != 0;
+  request.unit_keys = {reinterpret_cast<const kvbm::Key*>(given.unit_keys), given.n_unit_keys};
+  return KVBM_OK;
+}
+
 // Runs a lookup and wraps its match. `parts` is not empty.
 kvbm_status_t look_up(const std::shared_ptr<kvbm::capi::Tenancy>& tenancy,
                       const std::shared_ptr<kvbm::manager::Namespace>& ns, std::span<const PartPlan> parts,
-                      const kvbm_key_t* keys, size_t n_keys, const kvbm::manager::LookupRequest& request,
+                      const kvbm_key_t* keys, size_t n_keys, kvbm::manager::LookupRequest& request,
                       kvbm_match_t** out_match, size_t* out_n) {
+  request.units = ns->options().geometry != nullptr ? ns->options().geometry->units() : 1;
   auto match = kvbm::manager::look_up(tenancy->manager, ns, parts,
                                       {reinterpret_cast<const kvbm::Key*>(keys), n_keys}, request);
   *out_n = match != nullptr ? match->hits() : 0;
@@ -41,18 +58,13 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
     *out_n = 0;
     if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
     kvbm_lookup_options_t given{};
-    if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
-    if (given.mode > KVBM_LOOKUP_ANY || given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0)) {
-      return KVBM_ERR_INVALID;
-    }
+    kvbm::manager::LookupRequest request;
+    const kvbm_status_t taken = take_request(options, given, request);
+    if (taken != KVBM_OK) return taken;
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
-    if (n_keys == 0) return KVBM_OK;
-    if (keys == nullptr) return KVBM_ERR_INVALID;
-    kvbm::manager::LookupRequest request;
-    request.mode = static_cast<kvbm::manager::LookupMode>(given.mode);
-    request.host_only = given.host_only != 0;
-    request.no_use = given.no_use != 0;
+    if (n_keys == 0 && given.n_unit_keys == 0) return KVBM_OK;
+    if (keys == nullptr && n_keys != 0) return KVBM_ERR_INVALID;
     std::vector<PartPlan> parts;
     for (size_t i = 0; i < (given.n_parts == 0 ? 1 : given.n_parts); ++i) {
       auto plan = ns->ns->plan(kvbm::capi::to_part(given.n_parts == 0 ? nullptr : &given.parts[i]));
@@ -63,23 +75,34 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
   });
 }
 
-kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, size_t n_keys, kvbm_match_t** out_match,
-                                size_t* out_n) {
+kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, size_t n_keys,
+                                const kvbm_lookup_options_t* options, kvbm_match_t** out_match, size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (cache == nullptr || out_match == nullptr || out_n == nullptr) return KVBM_ERR_INVALID;
     *out_match = nullptr;
     *out_n = 0;
+    kvbm_lookup_options_t given{};
+    kvbm::manager::LookupRequest request;
+    const kvbm_status_t taken = take_request(options, given, request);
+    if (taken != KVBM_OK) return taken;
+    if (given.n_parts != 0) return KVBM_ERR_INVALID;
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
-    if (n_keys == 0) return KVBM_OK;
-    if (keys == nullptr) return KVBM_ERR_INVALID;
+    if (n_keys == 0 && given.n_unit_keys == 0) return KVBM_OK;
+    if (keys == nullptr && n_keys != 0) return KVBM_ERR_INVALID;
     const auto plans = cache->cache->plans();
     if (!plans.ok()) return to_c(plans.status().code());
-    return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, {}, out_match, out_n);
+    return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, request, out_match, out_n);
   });
 }
 
 size_t kvbm_match_count(const kvbm_match_t* match) { return match != nullptr ? match->match->keys().size() : 0; }
+
+size_t kvbm_match_units(const kvbm_match_t* match) {
+  if (match == nullptr) return 0;
+  const auto& geometry = match->match->ns()->options().geometry;
+  return match->match->hits() * (geometry != nullptr ? geometry->units() : 1) + match->match->partial_units();
+}
 
 kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n, kvbm_match_item_t* out_items) {
   return guarded(nullptr, [&]() -> kvbm_status_t {

@@ -302,6 +302,12 @@ std::vector<std::byte> encode_position(const Position& position) {
   return value;
 }
 
+std::vector<Key> parse_unit_keys(ConstBytes value) {
+  std::vector<Key> keys(value.size() % sizeof(Key) == 0 ? value.size() / sizeof(Key) : 0);
+  if (!keys.empty()) std::memcpy(keys.data(), value.data(), value.size());
+  return keys;
+}
+
 std::vector<Leaf> opaque_leaves(uint64_t raw_bytes) {
   std::vector<Leaf> leaves;
   if (raw_bytes > kMaxRecordBytes) return leaves;

@@ -65,7 +65,7 @@ constexpr size_t head_bytes(uint32_t leaves, size_t attribute_bytes) noexcept {
 }
 
 // Attributes. Unknown tags are kept and ignored.
-enum class Attribute : uint16_t { engine_hash = 1, position = 2, extra_keys = 3, tokens = 4 };
+enum class Attribute : uint16_t { engine_hash = 1, position = 2, extra_keys = 3, tokens = 4, unit_keys = 5 };
 struct AttributeView {
   Attribute tag;
   ConstBytes value;
@@ -112,6 +112,8 @@ Status append_attribute(std::vector<std::byte>& attributes, Attribute tag, Const
 Result<std::vector<AttributeView>> parse_attributes(ConstBytes attributes);
 Position parse_position(ConstBytes value);
 std::vector<std::byte> encode_position(const Position& position);
+// The engine's keys of the blocks within a stored block, in order; empty if malformed.
+std::vector<Key> parse_unit_keys(ConstBytes value);
 
 // How a payload of `raw_bytes` is cut when its producer gives no geometry.
 std::vector<Leaf> opaque_leaves(uint64_t raw_bytes);

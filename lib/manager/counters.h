@@ -23,7 +23,7 @@ struct TierCounters {
 };
 
 struct Counters {
-  Count lookups{0}, keys_looked_up{0}, keys_hit{0};
+  Count lookups{0}, keys_looked_up{0}, keys_hit{0}, partial_hits{0};
   Count matches{0};  // live
   Count operations{0};  // in flight
   Count refused_room{0}, refused_quota{0}, deadline_missed{0}, position_mismatches{0}, verify_failures{0};

@@ -94,6 +94,15 @@ Code ensure_head(Manager& manager, SlotId slot) {
   return code;
 }
 
+std::vector<Key> unit_keys(const codec::HeadView& head) {
+  const auto attributes = codec::parse_attributes(head.attributes());
+  if (!attributes.ok()) return {};
+  for (const codec::AttributeView& attribute : attributes.value()) {
+    if (attribute.tag == codec::Attribute::unit_keys) return codec::parse_unit_keys(attribute.value);
+  }
+  return {};
+}
+
 Code describe_for_put(Manager& manager, SlotId slot, tier::PutItem& item) {
   const Code made = ensure_head(manager, slot);
   if (made != Code::ok) return made;

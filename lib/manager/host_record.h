@@ -40,6 +40,9 @@ Result<codec::HeadView> read_head(Manager& manager, SlotId slot);
 // at it right now.
 Code ensure_head(Manager& manager, SlotId slot);
 
+// The engine's own block keys that a head names; empty if none.
+[[nodiscard]] std::vector<Key> unit_keys(const codec::HeadView& head);
+
 // Everything a tier needs to store a held slot; ensures the head.
 Code describe_for_put(Manager& manager, SlotId slot, tier::PutItem& item);
 

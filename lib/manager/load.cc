@@ -33,6 +33,14 @@ void LoadOperation::settle(size_t key, Code code) {
   --pending_[k];
 }
 
+// Of a block that matches in part, what lies behind the matching units is another prompt's.
+bool LoadOperation::beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept {
+  const uint32_t units = request_.match->partial_units();
+  if (units == 0 || key != request_.match->hits() || ids.size() <= units) return false;
+  const auto rest = ids.subspan(units);
+  return std::any_of(rest.begin(), rest.end(), [](uint32_t id) { return id != kNoBlock; });
+}
+
 // Decides where every wanted part of every key comes from.
 void LoadOperation::plan() {
   planned_ = true;
@@ -42,6 +50,10 @@ void LoadOperation::plan() {
     for (size_t p = 0; p < request_.cache->parts().size(); ++p) {
       const auto ids = ids_of(p, key);
       if (std::all_of(ids.begin(), ids.end(), [](uint32_t id) { return id == kNoBlock; })) continue;
+      if (beyond_match(key, ids)) {
+        status_[k] = Code::miss;
+        continue;
+      }
       const TierIndex tier = request_.match->tier_of(p, key);
       if (tier == kNoTier) {
         // In a prefix match a window or state part has no block where none is needed.

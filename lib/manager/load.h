@@ -64,6 +64,7 @@ class LoadOperation final : public Operation {
   void close_item(Code code);
   Code check_position(const codec::HeadView& head, size_t key) const;
   void settle(size_t key, Code code);
+  [[nodiscard]] bool beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
 
   LoadRequest request_;

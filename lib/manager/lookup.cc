@@ -1,6 +1,7 @@
 #include "manager/lookup.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "manager/manager.h"
 
@@ -28,6 +29,7 @@ class Lookup {
     }
     trim();
     count();
+    if (!request_.unit_keys.empty() && request_.mode == LookupMode::prefix) find_partial();
     return match_.hits_;
   }
 
@@ -93,6 +95,51 @@ class Lookup {
         }
       }
       wanted = left;
+    }
+  }
+
+  // Where the whole blocks end: a block that begins with the engine blocks that follow. Every part must have it.
+  void find_partial() {
+    const size_t at = match_.hits_;
+    const size_t first = at * request_.units;
+    if (request_.units < 2 || first >= request_.unit_keys.size()) return;
+    for (const MatchPart& part : match_.parts_) {
+      if (tail_blocks(part.plan) != 0) return;  // a window or a state at the middle of a block is in no record
+    }
+    const UnitIndex::Found found = manager_.unit_index().find(match_.parts_[0].plan.family,
+                                                              request_.unit_keys.subspan(first), request_.units - 1);
+    if (found.units == 0) return;
+    match_.keys_.resize(std::max(match_.keys_.size(), at + 1));
+    const Key asked = std::exchange(match_.keys_[at], found.stored);
+    bool everywhere = true;
+    for (MatchPart& part : match_.parts_) everywhere = find_again(part, at) && everywhere;
+    if (everywhere) {
+      match_.partial_units_ = found.units;
+      add(manager_.counters().partial_hits, 1);
+      return;
+    }
+    for (MatchPart& part : match_.parts_) let_go(part, at);
+    match_.keys_[at] = asked;
+  }
+
+  bool find_again(MatchPart& part, size_t at) {
+    part.slots.resize(keys().size(), kNoSlot);
+    manager_.table().acquire_each(part.plan.family, keys().subspan(at, 1), std::span(part.slots).subspan(at, 1), tick_);
+    if (look_below()) {
+      part.below.resize(keys().size(), kNoTier);
+      part.found.resize(keys().size(), tier::Found{});
+      find_below(part, at, 1);
+    }
+    return present(part, at);
+  }
+
+  void let_go(MatchPart& part, size_t at) {
+    if (part.slots[at] != kNoSlot) {
+      manager_.release({&part.slots[at], 1});
+      part.slots[at] = kNoSlot;
+    } else if (present(part, at)) {
+      manager_.tier_below(part.below[at]).unpin({keys()[at], part.plan.family});
+      part.below[at] = kNoTier;
     }
   }
 
@@ -213,7 +260,7 @@ std::shared_ptr<Match> look_up(const std::shared_ptr<Manager>& manager, const st
                                const LookupRequest& request) {
   auto match = std::make_shared<Match>(manager, ns);
   Lookup::set_keys(*match, keys);
-  if (Lookup(*manager, *match, request).run(parts) == 0) return nullptr;
+  if (Lookup(*manager, *match, request).run(parts) == 0 && match->partial_units() == 0) return nullptr;
   return match;
 }
 

@@ -58,6 +58,8 @@ Status Manager::open_host() {
   holds.max_holds = static_cast<uint32_t>(std::min<uint64_t>(arena_->slots() * 4ULL + 65536, 1U << 28));
   holds_ = std::make_unique<block::HoldTable>(holds);
   pins_ = std::make_unique<block::PinTable>(*table_);
+  // Blocks that went down are found by their units too, as long as a table of some thousands remembers them.
+  unit_index_ = std::make_unique<UnitIndex>(std::max<size_t>(size_t{arena_->slots()} * 4, 16384));
   return {};
 }
 

@@ -22,6 +22,7 @@
 #include "manager/events.h"
 #include "manager/namespace.h"
 #include "manager/options.h"
+#include "manager/unit_index.h"
 #include "tier/host/host_arena.h"
 #include "tier/tier.h"
 
@@ -86,6 +87,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] block::HoldTable& holds() noexcept { return *holds_; }
   [[nodiscard]] tier::HostArena& arena() noexcept { return *arena_; }
   [[nodiscard]] FamilyTable& families() noexcept { return families_; }
+  [[nodiscard]] UnitIndex& unit_index() noexcept { return *unit_index_; }
   [[nodiscard]] Events& events() noexcept { return events_; }
   [[nodiscard]] Counters& counters() noexcept { return counters_; }
   // Tiers below the host; index 1 is the first.
@@ -129,6 +131,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::unique_ptr<block::BlockTable> table_;
   std::unique_ptr<block::HoldTable> holds_;
   std::unique_ptr<block::PinTable> pins_;
+  std::unique_ptr<UnitIndex> unit_index_;
   std::vector<std::unique_ptr<tier::Tier>> tiers_;
   std::vector<std::unique_ptr<Offloader>> offloaders_;
   bool hears_uses_ = false;

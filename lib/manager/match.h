@@ -32,7 +32,10 @@ class Match {
 
   // Leading keys that hit in mode prefix; keys that hit in the others.
   [[nodiscard]] size_t hits() const noexcept { return hits_; }
+  // With partial_units() != 0, keys()[hits()] is the block that matches in part, appended or in place of the asked one.
   [[nodiscard]] const std::vector<Key>& keys() const noexcept { return keys_; }
+  // Leading engine blocks of keys()[hits()] that are the prompt's; only these may be loaded.
+  [[nodiscard]] uint32_t partial_units() const noexcept { return partial_units_; }
   [[nodiscard]] const std::vector<MatchPart>& parts() const noexcept { return parts_; }
   [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
   [[nodiscard]] Manager& manager() const noexcept { return *manager_; }
@@ -48,6 +51,7 @@ class Match {
   std::shared_ptr<Namespace> ns_;
   LookupMode mode_ = LookupMode::prefix;
   size_t hits_ = 0;
+  uint32_t partial_units_ = 0;
   std::vector<Key> keys_;
   std::vector<MatchPart> parts_;
 };

@@ -18,6 +18,7 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_lookups_total", "Lookups.", &Snapshot::lookups},
     {"kvbm_lookup_keys_total", "Keys looked up.", &Snapshot::keys_looked_up},
     {"kvbm_lookup_hits_total", "Keys that hit in some tier.", &Snapshot::keys_hit},
+    {"kvbm_lookup_partial_hits_total", "Stored blocks found by their leading engine blocks.", &Snapshot::partial_hits},
     {"kvbm_stores_refused_room_total", "Blocks not stored because everything was held.", &Snapshot::refused_room},
     {"kvbm_stores_refused_quota_total", "Blocks not stored because of a quota.", &Snapshot::refused_quota},
     {"kvbm_deadlines_missed_total", "Operations that ended at their deadline.", &Snapshot::deadline_missed},

@@ -71,6 +71,7 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id) {
   const auto view = codec::HeadView::parse(manager.arena().head(inout_slot));
   if (!view.ok()) return Code::damaged;
   const Key parent = view.value().header().parent;
+  const std::vector<Key> units = unit_keys(view.value());
   const SlotId parent_slot = parent == Key{} ? kNoSlot : manager.acquire_one(id.family, parent);
   block::Publication what;
   what.family = id.family;
@@ -81,6 +82,7 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id) {
   Code code = Code::ok;
   [[maybe_unused]] const Code all = manager.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1});
   if (parent_slot != kNoSlot) manager.release({&parent_slot, 1});
+  if (code == Code::ok) manager.unit_index().add(id.family, id.key, units);
   return code == Code::exists ? Code::ok : code;
 }
 

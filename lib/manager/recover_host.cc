@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "manager/host_record.h"
 #include "manager/manager.h"
 #include "codec/record.h"
 
@@ -89,6 +90,7 @@ void Manager::recover_host() {
     record.parent = {header.parent, family.value()};
     record.has_parent = header.parent != Key{};
     records.push_back(record);
+    unit_index_->add(record.id.family, record.id.key, unit_keys(view.value()));
     slots.push_back(slot);
   }
   HostRecovery(*table_, std::move(records), slots).run();

@@ -25,7 +25,7 @@ void fill_host(Manager& manager, TierSnapshot& host) {
   host.blocks = blocks.registered;
   host.used_bytes = static_cast<uint64_t>(blocks.slots - blocks.free) * manager.arena().slot_bytes();
   host.payload_bytes = host.blocks * manager.arena().block_bytes();
-  host.metadata_bytes = manager.table().bytes() + manager.holds().bytes();
+  host.metadata_bytes = manager.table().bytes() + manager.holds().bytes() + manager.unit_index().bytes();
 }
 
 void fill_below(Manager& manager, TierIndex index, TierSnapshot& tier) {
@@ -47,6 +47,7 @@ Snapshot snapshot(Manager& manager) {
   out.lookups = get(c.lookups);
   out.keys_looked_up = get(c.keys_looked_up);
   out.keys_hit = get(c.keys_hit);
+  out.partial_hits = get(c.partial_hits);
   out.holds = manager.holds().live();
   out.pins = manager.pins();
   out.matches = get(c.matches);

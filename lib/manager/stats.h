@@ -21,7 +21,7 @@ struct TierSnapshot {
 
 struct Snapshot {
   uint32_t n_tiers = 0;
-  uint64_t lookups = 0, keys_looked_up = 0, keys_hit = 0;
+  uint64_t lookups = 0, keys_looked_up = 0, keys_hit = 0, partial_hits = 0;
   uint64_t holds = 0, pins = 0, matches = 0;
   uint64_t operations_in_flight = 0;
   uint64_t refused_room = 0, refused_quota = 0, deadline_missed = 0, position_mismatches = 0, verify_failures = 0;

@@ -28,6 +28,12 @@ std::span<const uint32_t> StoreOperation::ids_of(size_t part, size_t key) const 
   return std::span(request_.block_ids).subspan((part * request_.keys.size() + key) * units, units);
 }
 
+std::span<const Key> StoreOperation::units_of(size_t key) const noexcept {
+  if (request_.unit_keys.empty()) return {};
+  const size_t units = request_.cache->units();
+  return std::span(request_.unit_keys).subspan(key * units, units);
+}
+
 Code StoreOperation::has_block(size_t part, size_t key) const noexcept {
   const auto ids = ids_of(part, key);
   const auto none = std::count(ids.begin(), ids.end(), kNoBlock);
@@ -155,6 +161,13 @@ Code StoreOperation::finish_record(const Fresh& fresh) {
     const Status added = codec::append_attribute(attributes, codec::Attribute::position, value);
     if (!added.ok()) return added.code();
   }
+  const auto units = units_of(fresh.key);
+  const ConstBytes unit_bytes = std::as_bytes(units);
+  // Without room for them in the head, the block is found by its units until the process ends.
+  if (!units.empty() && codec::head_bytes(part.leaf_count(), attributes.size() + 4 + unit_bytes.size()) <=
+                            manager_.arena().head(fresh.slot).size()) {
+    (void)codec::append_attribute(attributes, codec::Attribute::unit_keys, unit_bytes);
+  }
   return write_head(manager_, fresh.slot, facts, leaves_, attributes);
 }
 
@@ -219,7 +232,10 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   }
   for (size_t i = 0; i < count; ++i) {
     fresh_[first + i].slot = slots[i];
-    if (codes[i] != Code::ok && codes[i] != Code::exists) fail(key + i, codes[i]);
+    if (codes[i] != Code::ok && codes[i] != Code::exists)
+      fail(key + i, codes[i]);
+    else
+      manager_.unit_index().add(what.family, request_.keys[key + i], units_of(key + i));
   }
 }
 

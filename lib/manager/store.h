@@ -19,6 +19,7 @@ struct StoreRequest {
   std::vector<uint32_t> block_ids;  // [parts][keys * units]
   std::optional<Key> parent;
   bool unchained = false;
+  std::vector<Key> unit_keys;  // empty, or `units` per key: the engine's own blocks
   std::vector<codec::Position> positions;  // empty, or one per key
   uint8_t priority = 0;
   uint64_t deadline_ns = kNever;
@@ -49,6 +50,7 @@ class StoreOperation final : public Operation {
   Code finish_record(const Fresh& fresh);
   void fail(size_t key, Code code);
   [[nodiscard]] const Key* parent_of(size_t key) const noexcept;
+  [[nodiscard]] std::span<const Key> units_of(size_t key) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
   // Whether the engine has this block of the part: all units, none, or some (which is refused).
   [[nodiscard]] Code has_block(size_t part, size_t key) const noexcept;

@@ -57,7 +57,7 @@ static kvbm_status_t use_load(void *o) {
   size_t n = 0;
   world_keys(w.ns, 1, &key, 1);
   kvbm_cache_store(cache, &key, &id, 1, NULL, NULL, 0);
-  kvbm_cache_lookup(cache, &key, 1, &match, &n);
+  kvbm_cache_lookup(cache, &key, 1, NULL, &match, &n);
   const kvbm_status_t status = kvbm_cache_load(cache, match, &id, 1, o, NULL, 0);
   kvbm_match_release(match);
   return status;

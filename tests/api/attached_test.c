@@ -67,7 +67,7 @@ static void bad_input_is_refused_and_nothing_is_lost(void) {
   CHECK_STATUS(kvbm_cache_store(NULL, keys, good, 4, NULL, NULL, 0), KVBM_ERR_INVALID);
   CHECK_STATUS(kvbm_cache_store(e.cache, NULL, good, 4, NULL, NULL, 0), KVBM_ERR_INVALID);
   OK(kvbm_cache_store(e.cache, NULL, NULL, 0, NULL, NULL, 0));
-  OK(kvbm_cache_lookup(e.cache, keys, 0, &match, &hits));
+  OK(kvbm_cache_lookup(e.cache, keys, 0, NULL, &match, &hits));
   CHECK(match == NULL && hits == 0);
   memset(&newer, 0, sizeof newer);
   kvbm_store_options_init(&newer.known, sizeof newer);
@@ -144,13 +144,13 @@ static void ranks_never_get_each_others_bytes(void) {
   OK(kvbm_key_chain(ns, NULL, tokens, 16, 16, NULL, &key, 1, &n));
   for (i = 0; i < bytes; ++i) memory[0][i] = (unsigned char)(i * 7 + 1), memory[1][i] = (unsigned char)(i * 11 + 2);
   OK(kvbm_cache_store(rank[0], &key, &id, 1, NULL, NULL, 0));
-  OK(kvbm_cache_lookup(rank[1], &key, 1, &match, &hits));
+  OK(kvbm_cache_lookup(rank[1], &key, 1, NULL, &match, &hits));
   CHECK(hits == 0); /* the same key, another shard */
   OK(kvbm_cache_store(rank[1], &key, &id, 1, NULL, NULL, 0));
   /* Rank 0 again, in another arrangement: the bytes of block 2 must come back re-ordered. */
   other_form = attach_rank(&e, ns, 0, 4, KVBM_FORM_HND, memory[2], bytes);
   memset(memory[2], 0, bytes);
-  OK(kvbm_cache_lookup(other_form, &key, 1, &match, &hits));
+  OK(kvbm_cache_lookup(other_form, &key, 1, NULL, &match, &hits));
   CHECK(hits == 1);
   OK(kvbm_cache_load(other_form, match, &target, 1, NULL, NULL, 0));
   kvbm_match_release(match);
@@ -187,7 +187,7 @@ static void content_keys_are_bound_to_their_position(void) {
   kvbm_store_options_init(&store, sizeof store);
   store.positions = &here;
   OK(kvbm_cache_store(e.cache, &key, &id, 1, &store, NULL, 0));
-  OK(kvbm_cache_lookup(e.cache, &key, 1, &match, &hits));
+  OK(kvbm_cache_lookup(e.cache, &key, 1, NULL, &match, &hits));
   CHECK(hits == 1);
   kvbm_load_options_init(&load, sizeof load);
   load.positions = &there;

@@ -76,7 +76,7 @@ static void every_form_gives_back_what_was_stored(void) {
       world_keys(ns, form, keys, kBlocks);
       CHECK_STATUS(kvbm_cache_store(cache, keys, ids, kBlocks, NULL, NULL, 0), KVBM_OK);
       memset(memory, 0xAA, kTotal);
-      CHECK_STATUS(kvbm_cache_lookup(cache, keys, kBlocks, &match, &hits), KVBM_OK);
+      CHECK_STATUS(kvbm_cache_lookup(cache, keys, kBlocks, NULL, &match, &hits), KVBM_OK);
       CHECK_U64(hits, kBlocks);
       CHECK_STATUS(kvbm_cache_load(cache, match, ids, kBlocks, NULL, NULL, 0), KVBM_OK);
       CHECK(check_filled(memory, kTotal, form));
@@ -109,7 +109,7 @@ static void one_form_can_be_stored_and_another_loaded(void) {
   memset(again, 0, sizeof again);
   world_keys(ns, 1, &key, 1);
   CHECK_STATUS(kvbm_cache_store(nhd, &key, &id, 1, NULL, NULL, 0), KVBM_OK);
-  CHECK_STATUS(kvbm_cache_lookup(hnd, &key, 1, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(hnd, &key, 1, NULL, &match, &hits), KVBM_OK);
   CHECK_U64(hits, 1);
   CHECK_STATUS(kvbm_cache_load(hnd, match, &id, 1, NULL, NULL, 0), KVBM_OK);
   /* Layer 1, V, block 2: [token][head] against [head][token]. */
@@ -153,12 +153,95 @@ static void units_make_one_record_and_the_last_may_be_partial(void) {
   world_keys(ns, 1, keys, 2);
   CHECK_STATUS(kvbm_cache_store(cache, keys, ids, 2, NULL, NULL, 0), KVBM_OK);
   memset(memory, 0, kTotal);
-  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 2, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 2, NULL, &match, &hits), KVBM_OK);
   CHECK_U64(hits, 2);
   CHECK_STATUS(kvbm_cache_load(cache, match, back, 5, NULL, NULL, 0), KVBM_OK);
   for (i = 0; i < 5; ++i) CHECK(check_filled(memory + back[i] * kPage, kPage, 50 + i));
   for (i = 0; i < kPage; ++i) CHECK(memory[i] == 0);
   kvbm_match_release(match);
+  kvbm_cache_release(cache);
+  kvbm_namespace_release(ns);
+  kvbm_geometry_release(g);
+  world_close(&w);
+}
+
+/* Two stored blocks of three engine blocks each; a prompt that leaves the second after its first engine block. */
+static void a_stored_block_is_found_by_the_engine_blocks_it_begins_with(void) {
+  enum { kPage = kRecord / kLayers };
+  world_t w;
+  kvbm_tensor_t tensor;
+  kvbm_cache_t *cache;
+  kvbm_key_t units[6], prompt[6], keys[2];
+  kvbm_match_t *match = NULL;
+  kvbm_store_options_t store;
+  kvbm_lookup_options_t look;
+  kvbm_load_options_t load;
+  kvbm_status_t status[2];
+  const uint32_t ids[6] = {0, 1, 2, 3, 4, 5};
+  size_t hits = 0;
+  uint32_t i;
+  kvbm_geometry_t *g = geometry_of(KVBM_COMPONENT_ATTENTION, 3, 1, kHeads);
+  CHECK(world_open(&w, 1 << 20, NULL, 0));
+  kvbm_namespace_t *ns = world_namespace(w.manager, "units", g);
+  tensors_of(KVBM_FORM_CROSS_NHD, memory, kBlocks * kPage, 1, &tensor);
+  CHECK_STATUS(attach(&w, ns, KVBM_FORM_CROSS_NHD, NULL, &tensor, 1, kBlocks, &cache), KVBM_OK);
+  for (i = 0; i < 6; ++i) check_fill(memory + i * kPage, kPage, 70 + i);
+  world_keys(ns, 1, units, 6);
+  keys[0] = units[2];
+  keys[1] = units[5];
+  kvbm_store_options_init(&store, sizeof store);
+  store.unit_keys = units;
+  CHECK_STATUS(kvbm_cache_store(cache, keys, ids, 2, &store, NULL, 0), KVBM_OK);
+
+  world_keys(ns, 1000, prompt, 6);
+  memcpy(prompt, units, 4 * sizeof *units);
+  keys[1] = prompt[5];
+  kvbm_lookup_options_init(&look, sizeof look);
+  look.unit_keys = prompt;
+  look.n_unit_keys = 6;
+  memset(memory, 0, kTotal);
+  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 2, &look, &match, &hits), KVBM_OK);
+  CHECK_U64(hits, 1);
+  CHECK_U64(kvbm_match_units(match), 4);
+  CHECK_U64(kvbm_match_count(match), 2);
+  CHECK_STATUS(kvbm_cache_load(cache, match, ids, 4, NULL, NULL, 0), KVBM_OK);
+  for (i = 0; i < 4; ++i) CHECK(check_filled(memory + i * kPage, kPage, 70 + i));
+  /* What lies behind is of another prompt, and is not given out. */
+  memset(memory, 0, kTotal);
+  kvbm_load_options_init(&load, sizeof load);
+  load.item_status = status;
+  CHECK_STATUS(kvbm_cache_load(cache, match, ids, 5, &load, NULL, 0), KVBM_PARTIAL);
+  CHECK_STATUS(status[0], KVBM_OK);
+  CHECK_STATUS(status[1], KVBM_ERR_MISS);
+  for (i = 3 * kPage; i < 6 * kPage; ++i) CHECK(memory[i] == 0);
+  kvbm_match_release(match);
+
+  /* It may be the only thing that matches, with or without keys of whole blocks. */
+  memcpy(prompt, units, 2 * sizeof *units);
+  memset(&prompt[2], 0x77, 4 * sizeof *prompt);
+  for (i = 0; i < 2; ++i) {
+    match = NULL;
+    CHECK_STATUS(kvbm_cache_lookup(cache, i ? NULL : &prompt[2], i ? 0 : 1, &look, &match, &hits), KVBM_OK);
+    CHECK_U64(hits, 0);
+    CHECK(match != NULL);
+    CHECK_U64(kvbm_match_units(match), 2);
+    memset(memory, 0, kTotal);
+    CHECK_STATUS(kvbm_cache_load(cache, match, ids, 2, NULL, NULL, 0), KVBM_OK);
+    CHECK(check_filled(memory, kPage, 70));
+    CHECK(check_filled(memory + kPage, kPage, 71));
+    kvbm_match_release(match);
+  }
+  /* Nothing begins like this; and what was dropped is not found by its units either. */
+  memset(prompt, 0x55, sizeof *prompt);
+  CHECK_STATUS(kvbm_cache_lookup(cache, NULL, 0, &look, &match, &hits), KVBM_OK);
+  CHECK(match == NULL);
+  CHECK_U64(kvbm_match_units(NULL), 0);
+  CHECK_STATUS(kvbm_namespace_reset(ns, NULL), KVBM_OK);
+  look.unit_keys = units;
+  CHECK_STATUS(kvbm_cache_lookup(cache, NULL, 0, &look, &match, &hits), KVBM_OK);
+  CHECK(match == NULL);
+  look.mode = KVBM_LOOKUP_EACH;
+  CHECK_STATUS(kvbm_cache_lookup(cache, NULL, 0, &look, &match, &hits), KVBM_ERR_INVALID);
   kvbm_cache_release(cache);
   kvbm_namespace_release(ns);
   kvbm_geometry_release(g);
@@ -184,7 +267,7 @@ static void layer_ranges_touch_only_their_layers(void) {
   world_keys(ns, 1, &key, 1);
   CHECK_STATUS(kvbm_cache_store(cache, &key, &id, 1, NULL, NULL, 0), KVBM_OK);
   memset(memory, 0, kTotal);
-  CHECK_STATUS(kvbm_cache_lookup(cache, &key, 1, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, &key, 1, NULL, &match, &hits), KVBM_OK);
   kvbm_load_options_init(&options, sizeof options);
   CHECK_U64(options.timeout_ns, KVBM_FOREVER);
   options.first_layer = 1;
@@ -221,7 +304,7 @@ static void no_block_skips_and_first_key_begins_later(void) {
   world_keys(w.ns, 1, keys, 4);
   CHECK_STATUS(kvbm_cache_store(cache, keys, ids, 4, NULL, NULL, 0), KVBM_OK);
   memset(memory, 0, sizeof memory);
-  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 4, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 4, NULL, &match, &hits), KVBM_OK);
   kvbm_load_options_init(&options, sizeof options);
   options.first_key = 1;
   options.item_status = status;
@@ -248,7 +331,7 @@ static void bad_block_ids_and_empty_batches(void) {
   kvbm_cache_t *cache = attach_opaque(&w, memory, 4, 256);
   world_keys(w.ns, 1, keys, 2);
   CHECK_STATUS(kvbm_cache_store(cache, keys, ids, 2, NULL, NULL, 0), KVBM_ERR_INVALID);
-  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 2, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 2, NULL, &match, &hits), KVBM_OK);
   CHECK_U64(hits, 0);
   CHECK(match == NULL);
   ids[1] = UINT32_MAX - 1;
@@ -256,9 +339,9 @@ static void bad_block_ids_and_empty_batches(void) {
   CHECK_STATUS(kvbm_cache_store(cache, NULL, NULL, 0, NULL, NULL, 0), KVBM_OK);
   CHECK_STATUS(kvbm_cache_store(cache, NULL, ids, 1, NULL, NULL, 0), KVBM_ERR_INVALID);
   CHECK_STATUS(kvbm_cache_store(NULL, keys, ids, 1, NULL, NULL, 0), KVBM_ERR_INVALID);
-  CHECK_STATUS(kvbm_cache_lookup(cache, NULL, 0, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, NULL, 0, NULL, &match, &hits), KVBM_OK);
   CHECK_STATUS(kvbm_cache_store(cache, keys, ids, 1, NULL, NULL, 0), KVBM_OK);
-  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 1, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 1, NULL, &match, &hits), KVBM_OK);
   ids[0] = 4;
   CHECK_STATUS(kvbm_cache_load(cache, match, ids, 1, NULL, NULL, 0), KVBM_ERR_INVALID);
   CHECK_STATUS(kvbm_cache_load(cache, match, NULL, 0, NULL, NULL, 0), KVBM_OK);
@@ -290,7 +373,7 @@ static void repeated_keys_store_once_and_the_first_wins(void) {
   options.item_status = status;
   CHECK(kvbm_cache_store(cache, batch, ids, 3, &options, NULL, 0) >= 0);
   CHECK(status[0] == KVBM_OK && status[1] == KVBM_OK && status[2] == KVBM_OK);
-  CHECK_STATUS(kvbm_cache_lookup(cache, &key, 1, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, &key, 1, NULL, &match, &hits), KVBM_OK);
   CHECK_U64(hits, 1);
   CHECK_STATUS(kvbm_cache_load(cache, match, &there, 1, NULL, NULL, 0), KVBM_OK);
   CHECK(check_filled(memory + 768, 256, 1));
@@ -317,7 +400,7 @@ static void content_keys_carry_their_position(void) {
   kvbm_store_options_init(&store, sizeof store);
   store.positions = &here;
   CHECK_STATUS(kvbm_cache_store(cache, &key, &id, 1, &store, NULL, 0), KVBM_OK);
-  CHECK_STATUS(kvbm_cache_lookup(cache, &key, 1, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, &key, 1, NULL, &match, &hits), KVBM_OK);
   kvbm_load_options_init(&load, sizeof load);
   load.item_status = &status;
   load.positions = &elsewhere;
@@ -351,7 +434,7 @@ static void a_deadline_that_has_passed_is_said(void) {
   store.item_status = status;
   CHECK_STATUS(kvbm_cache_store(cache, keys, ids, 4, &store, NULL, 0), KVBM_ERR_DEADLINE);
   CHECK(status[0] == KVBM_ERR_DEADLINE && status[3] == KVBM_ERR_DEADLINE);
-  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 4, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, keys, 4, NULL, &match, &hits), KVBM_OK);
   CHECK_U64(hits, 0);
   kvbm_match_release(match);
   kvbm_cache_release(cache);
@@ -435,7 +518,7 @@ static void shards_never_get_each_others_bytes(void) {
     }
     check_fill(memory, bytes[0], 2 * round);
     CHECK_STATUS(kvbm_cache_store(cache[0], &key, &id, 1, NULL, NULL, 0), KVBM_OK);
-    CHECK_STATUS(kvbm_cache_lookup(cache[1], &key, 1, &other, &hits), KVBM_OK);
+    CHECK_STATUS(kvbm_cache_lookup(cache[1], &key, 1, NULL, &other, &hits), KVBM_OK);
     if (hits != 0) {
       /* The other's slice may be cut out of the first's, if it is; then it is that slice: never foreign bytes. */
       memset(again, 0, sizeof again);
@@ -444,7 +527,7 @@ static void shards_never_get_each_others_bytes(void) {
     }
     kvbm_match_release(other);
     /* Handing one rank's match to the other's cache is the caller's mistake, and is noticed. */
-    CHECK_STATUS(kvbm_cache_lookup(cache[0], &key, 1, &own, &hits), KVBM_OK);
+    CHECK_STATUS(kvbm_cache_lookup(cache[0], &key, 1, NULL, &own, &hits), KVBM_OK);
     CHECK_U64(hits, 1);
     CHECK(kvbm_cache_load(cache[1], own, &id, 1, NULL, NULL, 0) < 0);
     kvbm_match_release(own);
@@ -453,9 +536,9 @@ static void shards_never_get_each_others_bytes(void) {
     CHECK_STATUS(kvbm_cache_store(cache[1], &key, &id, 1, NULL, NULL, 0), KVBM_OK);
     memset(memory, 0, sizeof memory);
     memset(again, 0, sizeof again);
-    CHECK_STATUS(kvbm_cache_lookup(cache[0], &key, 1, &own, &hits), KVBM_OK);
+    CHECK_STATUS(kvbm_cache_lookup(cache[0], &key, 1, NULL, &own, &hits), KVBM_OK);
     CHECK_STATUS(kvbm_cache_load(cache[0], own, &id, 1, NULL, NULL, 0), KVBM_OK);
-    CHECK_STATUS(kvbm_cache_lookup(cache[1], &key, 1, &other, &hits), KVBM_OK);
+    CHECK_STATUS(kvbm_cache_lookup(cache[1], &key, 1, NULL, &other, &hits), KVBM_OK);
     CHECK_STATUS(kvbm_cache_load(cache[1], other, &id, 1, NULL, NULL, 0), KVBM_OK);
     CHECK(check_filled(memory, bytes[0], 2 * round));
     CHECK(check_filled(again, bytes[1], 2 * round + 1));
@@ -485,9 +568,9 @@ static void another_namespaces_match_is_refused(void) {
   CHECK_STATUS(attach(&w, other, KVBM_FORM_OPAQUE, NULL, &tensor, 1, 4, &theirs), KVBM_OK);
   world_keys(w.ns, 1, &key, 1);
   CHECK_STATUS(kvbm_cache_store(cache, &key, &id, 1, NULL, NULL, 0), KVBM_OK);
-  CHECK_STATUS(kvbm_cache_lookup(theirs, &key, 1, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(theirs, &key, 1, NULL, &match, &hits), KVBM_OK);
   CHECK_U64(hits, 0);
-  CHECK_STATUS(kvbm_cache_lookup(cache, &key, 1, &match, &hits), KVBM_OK);
+  CHECK_STATUS(kvbm_cache_lookup(cache, &key, 1, NULL, &match, &hits), KVBM_OK);
   CHECK_STATUS(kvbm_cache_load(theirs, match, &id, 1, NULL, NULL, 0), KVBM_ERR_INVALID);
   kvbm_match_release(match);
   kvbm_cache_release(theirs);
@@ -500,6 +583,7 @@ int main(void) {
   RUN(every_form_gives_back_what_was_stored);
   RUN(one_form_can_be_stored_and_another_loaded);
   RUN(units_make_one_record_and_the_last_may_be_partial);
+  RUN(a_stored_block_is_found_by_the_engine_blocks_it_begins_with);
   RUN(layer_ranges_touch_only_their_layers);
   RUN(no_block_skips_and_first_key_begins_later);
   RUN(bad_block_ids_and_empty_batches);

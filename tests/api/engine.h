@@ -114,7 +114,7 @@ __attribute__((unused)) static size_t engine_load(engine_t *e, uint32_t first, s
   kvbm_load_options_t options;
   size_t hits = 0, i, good = 0;
   engine_keys(e, first, n, keys);
-  OK(kvbm_cache_lookup(e->cache, keys, n, &match, &hits));
+  OK(kvbm_cache_lookup(e->cache, keys, n, NULL, &match, &hits));
   if (hits > 32) hits = 32;
   for (i = 0; i < hits; ++i) {
     ids[i] = 32 + (uint32_t)i;

@@ -302,7 +302,7 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
     __atomic_store_n(&plug.hang, round == 2, __ATOMIC_RELAXED);
     if (round == 2) {
       engine_keys(&e, 1, 8, keys);
-      OK(kvbm_cache_lookup(e.cache, keys, 8, &match, &hits));
+      OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
       CHECK(hits == 8);
       kvbm_load_options_init(&load, sizeof load);
       load.timeout_ns = 20000000; /* 20 ms */

@@ -103,7 +103,7 @@ class Store {
     const kvbm_key_t name = key(id);
     kvbm_match_t* match = nullptr;
     size_t n = 0;
-    if (kvbm_cache_lookup(cache_, &name, 1, &match, &n) != KVBM_OK || n == 0) return false;
+    if (kvbm_cache_lookup(cache_, &name, 1, nullptr, &match, &n) != KVBM_OK || n == 0) return false;
     const uint32_t block = 0;
     const kvbm_status_t loaded = kvbm_cache_load(cache_, match, &block, 1, nullptr, nullptr, 0);
     kvbm_match_release(match);

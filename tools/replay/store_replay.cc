@@ -138,7 +138,7 @@ class Engine {
   Status load(const uint32_t* nodes, const std::vector<kvbm_key_t>& keys, size_t& good) {
     kvbm_match_t* found = nullptr;
     size_t matched = 0;
-    const kvbm_status_t status = kvbm_cache_lookup(cache_.get(), keys.data(), keys.size(), &found, &matched);
+    const kvbm_status_t status = kvbm_cache_lookup(cache_.get(), keys.data(), keys.size(), nullptr, &found, &matched);
     if (status != KVBM_OK) return failed("a lookup failed", status, {});
     const Match match(found);
     if (matched == 0) return {};
