@@ -34,6 +34,8 @@ class Accounts : public std::enable_shared_from_this<Accounts> {
     block::AccountId id_ = block::kSharedAccount;
   };
 
+  Accounts() : accounts_(1, Account{true, {}}) {}  // the shared account is never free
+
   // An account for the namespace of this base id. no_room: every account is open or still has blocks.
   Result<Lease> lease(const NamespaceId& base_id, const block::BlockTable& table) KVBM_EXCLUDES(mutex_);
 
@@ -43,10 +45,11 @@ class Accounts : public std::enable_shared_from_this<Accounts> {
     NamespaceId base_id;  // who has it, or had it last
   };
   void give_back(block::AccountId id) KVBM_EXCLUDES(mutex_);
-  [[nodiscard]] block::AccountId choose(const NamespaceId& base_id, const block::BlockTable& table) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] block::AccountId choose(const NamespaceId& base_id, const block::BlockTable& table)
+      KVBM_REQUIRES(mutex_);
 
   Mutex mutex_;
-  std::vector<Account> accounts_ KVBM_GUARDED_BY(mutex_) = std::vector<Account>(1, {true, {}});  // the shared one is never free
+  std::vector<Account> accounts_ KVBM_GUARDED_BY(mutex_);
 };
 
 }  // namespace kvbm::manager

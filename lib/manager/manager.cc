@@ -140,7 +140,9 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
     if (!known.ok()) return known.status();
     epoch = std::max(epoch, known.value());
   }
-  if (options.quota_bytes == 0) return std::make_shared<Namespace>(std::move(options), families_, Accounts::Lease(), epoch);
+  if (options.quota_bytes == 0) {
+    return std::make_shared<Namespace>(std::move(options), families_, Accounts::Lease(), epoch);
+  }
   auto account = accounts_->lease(base_id, *table_);
   if (!account.ok()) return account.status();
   auto ns = std::make_shared<Namespace>(std::move(options), families_, std::move(account).value(), epoch);

@@ -7,7 +7,11 @@
 namespace kvbm::manager {
 
 Namespace::Namespace(NamespaceOptions options, FamilyTable& families, Accounts::Lease account, uint64_t epoch)
-    : options_(std::move(options)), table_(families), account_(std::move(account)), base_id_(derive(options_, 0)), epoch_(epoch) {
+    : options_(std::move(options)),
+      table_(families),
+      account_(std::move(account)),
+      base_id_(derive(options_, 0)),
+      epoch_(epoch) {
   id_ = derive(options_, epoch);
 }
 

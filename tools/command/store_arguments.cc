@@ -42,9 +42,11 @@ void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
   app.add_option("--host", arguments.host, "Host tier (default 256MiB)")->type_name("SIZE");
   app.add_option("--disk", arguments.disk, "Disk tier")->type_name("SIZE");
   app.add_option("--block-bytes", arguments.block_bytes, "Bytes of a block")->type_name("SIZE")->capture_default_str();
-  app.add_option("--disk-path", arguments.disk_path, "Directory of the disk tier; kept, so that the next run finds its blocks")
+  app.add_option("--disk-path", arguments.disk_path,
+                 "Directory of the disk tier; kept, so that the next run finds its blocks")
       ->type_name("DIR");
-  app.add_option("--plugin", arguments.plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")->type_name("FILE");
+  app.add_option("--plugin", arguments.plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")
+      ->type_name("FILE");
   app.add_option("--threads", arguments.threads, "Engines at a time")->capture_default_str();
   app.add_option("--first", arguments.first, "Requests to pass over")->type_name("N");
   app.add_option("--limit", arguments.limit, "Requests to replay")->type_name("N");

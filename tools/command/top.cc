@@ -58,8 +58,9 @@ class FrameWriter {
  private:
   // A reader that has gone ends the replay: nobody is watching.
   void print(const top::Frame& frame, const top::Run& run) {
-    const std::string text = json_ ? top::render_json(frame, run) + "\n"
-                                   : top::render_text(frame, run, {terminal::locale_is_utf8(), 0}) + (frame.last ? "" : "\n");
+    const std::string text =
+        json_ ? top::render_json(frame, run) + "\n"
+              : top::render_text(frame, run, {terminal::locale_is_utf8(), 0}) + (frame.last ? "" : "\n");
     if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
     failed_ = true;
     terminal::Interrupt::ask();

@@ -65,8 +65,8 @@ std::string header(const Frame& frame, const Run& run, const Shape& shape) {
          format_count(run.requests) + " requests";
   if (frame.last) out += run.stopped ? ", stopped" : ", done";
   out += "\n" + format_count(p.block_refs) + " references, " + format_count(p.hits) + " hits (" +
-         percent(share(p.hits, p.block_refs), 2) + "); " + format_count(p.tokens_saved) + " of " + format_count(p.tokens) +
-         " tokens saved (" + percent(share(p.tokens_saved, p.tokens), 1) + ")\n";
+         percent(share(p.hits, p.block_refs), 2) + "); " + format_count(p.tokens_saved) + " of " +
+         format_count(p.tokens) + " tokens saved (" + percent(share(p.tokens_saved, p.tokens), 1) + ")\n";
   out += format_count(s.operations_in_flight) + " operations in flight, " + format_count(s.matches) + " matches, " +
          format_count(s.holds) + " holds, " + format_count(s.pins) + " pins; " + format_count(s.offloads_skipped) +
          " offloads skipped, " + format_count(s.stores_refused_room + s.stores_refused_quota) + " stores refused\n";
@@ -74,9 +74,17 @@ std::string header(const Frame& frame, const Run& run, const Shape& shape) {
 }
 
 std::string tier_table(const Frame& frame, const Run& run, const Shape& shape) {
-  terminal::Table table({{"tier"}, {"blocks", Align::right}, {"used"}, {"of", Align::right}, {"in GB/s", Align::right},
-                         {"out GB/s", Align::right}, {"hits", Align::right}, {"stores", Align::right},
-                         {"let go", Align::right}, {"damaged", Align::right}, {""}});
+  terminal::Table table({{"tier"},
+                         {"blocks", Align::right},
+                         {"used"},
+                         {"of", Align::right},
+                         {"in GB/s", Align::right},
+                         {"out GB/s", Align::right},
+                         {"hits", Align::right},
+                         {"stores", Align::right},
+                         {"let go", Align::right},
+                         {"damaged", Align::right},
+                         {""}});
   for (uint32_t t = 0; t < frame.stats.n_tiers; ++t) {
     const kvbm_tier_stats_t& s = frame.stats.tiers[t];
     const double used = share(s.used_bytes, s.capacity_bytes);
@@ -90,8 +98,13 @@ std::string tier_table(const Frame& frame, const Run& run, const Shape& shape) {
 }
 
 std::string block_table(const std::vector<Block>& blocks, size_t rows, const Run& run) {
-  terminal::Table table({{"key"}, {"tier"}, {"uses", Align::right}, {"idle", Align::right}, {"holds", Align::right},
-                         {"pins", Align::right}, {"bytes", Align::right}});
+  terminal::Table table({{"key"},
+                         {"tier"},
+                         {"uses", Align::right},
+                         {"idle", Align::right},
+                         {"holds", Align::right},
+                         {"pins", Align::right},
+                         {"bytes", Align::right}});
   for (size_t i = 0; i < std::min(rows, blocks.size()); ++i) {
     const Block& b = blocks[i];
     table.add_row({hex(b.key, kKeyBytesShown), tier_names(run, b.tiers), format_count(b.uses),
@@ -171,8 +184,8 @@ std::string render_text(const Frame& frame, const Run& run, const Shape& shape) 
   const size_t fixed_lines = line_count(out) + 7;
   if (shape.lines != 0) rows = std::min(rows, shape.lines > fixed_lines + 2 ? (shape.lines - fixed_lines) / 2 : 1);
   const std::string order = order_name(run.order);
-  out += "hottest by " + order + ", of " + format_count(frame.scanned_blocks) + " blocks (idle: requests since the last use, as the host counts)\n" +
-         block_table(frame.hottest, rows, run);
+  out += "hottest by " + order + ", of " + format_count(frame.scanned_blocks) +
+         " blocks (idle: requests since the last use, as the host counts)\n" + block_table(frame.hottest, rows, run);
   out += "\ncoldest by " + order + "\n" + block_table(frame.coldest, rows, run);
   return out;
 }

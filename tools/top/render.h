@@ -11,10 +11,10 @@ namespace kvbm::top {
 // What a frame does not know about the run it belongs to.
 struct Run {
   std::string trace;
-  uint64_t requests = 0;              // that will be replayed
-  std::vector<std::string> tiers;     // their names, the host first
+  uint64_t requests = 0;           // that will be replayed
+  std::vector<std::string> tiers;  // their names, the host first
   Order order = Order::uses;
-  bool stopped = false;               // somebody ended it early
+  bool stopped = false;  // somebody ended it early
 };
 
 struct Shape {

@@ -22,7 +22,7 @@ namespace kvbm::top {
 struct Frame {
   uint64_t number = 0;  // from 1
   bool last = false;
-  double seconds = 0;   // since the manager was opened
+  double seconds = 0;  // since the manager was opened
   replay::StoreProgress progress;
   kvbm_manager_stats_t stats{};
   // In the interval before this frame; of the last frame, and of the first, the whole run until then.
@@ -71,9 +71,9 @@ class Viewer {
   const Options options_;
   kvbm_manager_t* manager_ = nullptr;
   Clock::time_point began_;
-  Clock::time_point before_at_;       // when `before_` was
-  kvbm_manager_stats_t before_{};     // of the frame before
-  kvbm_manager_stats_t at_first_{};   // when the manager was opened
+  Clock::time_point before_at_;      // when `before_` was
+  kvbm_manager_stats_t before_{};    // of the frame before
+  kvbm_manager_stats_t at_first_{};  // when the manager was opened
   uint64_t frames_ = 0;
   std::optional<Frame> last_;
   std::thread thread_;

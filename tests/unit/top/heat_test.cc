@@ -32,7 +32,10 @@ TEST(Heat, keeps_the_hottest_and_the_coldest_of_each_order) {
     Order order;
     std::vector<int> hottest;
     std::vector<int> coldest;
-  } cases[] = {{Order::uses, {1, 2}, {5, 3}}, {Order::age, {4, 2}, {5, 1}}, {Order::holds, {3, 1}, {5, 4}}, {Order::pins, {5, 1}, {3, 4}}};
+  } cases[] = {{Order::uses, {1, 2}, {5, 3}},
+               {Order::age, {4, 2}, {5, 1}},
+               {Order::holds, {3, 1}, {5, 4}},
+               {Order::pins, {5, 1}, {3, 4}}};
   for (const auto& one : cases) {
     Heat heat(one.order, 2);
     heat.add(row(1, 0, 9, 8));
@@ -66,7 +69,9 @@ TEST(Heat, is_what_sorting_all_rows_gives) {
       all.push_back(block);
     }
     std::sort(all.begin(), all.end(), [order](const Block& a, const Block& b) { return hotter(order, a, b); });
-    const auto same = [](const Block& a, const Block& b) { return std::equal(a.key.bytes, a.key.bytes + 16, b.key.bytes); };
+    const auto same = [](const Block& a, const Block& b) {
+      return std::equal(a.key.bytes, a.key.bytes + 16, b.key.bytes);
+    };
     const auto hottest = heat.hottest();
     const auto coldest = heat.coldest();
     ASSERT_EQ(hottest.size(), kKeep);
