@@ -142,7 +142,8 @@ class TopCommand : public ::testing::Test {
 
 TEST_F(TopCommand, frames_add_up) {
   make_trace("300");
-  const Ran ran = run("top " + trace() + " --host 4MiB --disk 256MiB --block-bytes 16KiB --json --interval 0.01 --rows 7", "");
+  const Ran ran =
+      run("top " + trace() + " --host 4MiB --disk 256MiB --block-bytes 16KiB --json --interval 0.01 --rows 7", "");
   ASSERT_EQ(ran.exit_code, 0) << ran.text;
   const std::vector<json> frames = frames_of(ran.text);
   ASSERT_GE(frames.size(), 2U);
