@@ -11,6 +11,7 @@
 #include "command/replay.h"
 #include "command/shell.h"
 #include "command/size.h"
+#include "command/top.h"
 #include "command/trace.h"
 #include "kvbm.h"
 
@@ -28,6 +29,7 @@ int main(int argc, char** argv) {
     command::Registry registry(root);
     command::add_demo(registry);
     command::add_replay(registry);
+    command::add_top(registry);
     command::add_trace(registry);
     command::add_size(registry);
     command::add_bench(registry);

@@ -21,7 +21,7 @@ uint8_t next_tag() noexcept {
 }  // namespace
 
 Manager::Manager(const Environment& environment, Options options)
-    : env_(environment), options_(std::move(options)), events_(families_), accounts_(1, true) {
+    : env_(environment), options_(std::move(options)), events_(families_) {
   record_base_ = env_.random->next();
 }
 
@@ -135,26 +135,21 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   if (options.tenant.size() > 1024 || options.model.size() > 1024 || options.adapter.size() > 1024) {
     return Status(Code::invalid_argument, "tenant, model and adapter are at most 1024 bytes each");
   }
-  block::AccountId account = block::kSharedAccount;
-  if (options.quota_bytes != 0) {
-    MutexLock lock(namespaces_mutex_);
-    while (account < accounts_.size() && accounts_[account]) ++account;
-    if (account == block::kMaxAccounts) return Status(Code::no_room, "too many namespaces with quotas");
-    if (account == accounts_.size()) accounts_.push_back(false);
-    accounts_[account] = true;
-  }
   uint64_t epoch = options.epoch;
-  const Namespace probe(options, families_, account, 0);
+  const NamespaceId base_id = Namespace::base_id_of(options);
   for (auto& tier : tiers_) {
-    const auto known = tier->epoch(probe.base_id());
+    const auto known = tier->epoch(base_id);
     if (!known.ok()) return known.status();
     epoch = std::max(epoch, known.value());
   }
-  auto ns = std::make_shared<Namespace>(std::move(options), families_, account, epoch);
-  if (account != block::kSharedAccount) {
-    const Status set = set_quota(*ns, ns->options().quota_bytes, ns->options().quota_mode);
-    if (!set.ok()) return set;
+  if (options.quota_bytes == 0) {
+    return std::make_shared<Namespace>(std::move(options), families_, Accounts::Lease(), epoch);
   }
+  auto account = accounts_->lease(base_id, *table_);
+  if (!account.ok()) return account.status();
+  auto ns = std::make_shared<Namespace>(std::move(options), families_, std::move(account).value(), epoch);
+  const Status set = set_quota(*ns, ns->options().quota_bytes, ns->options().quota_mode);
+  if (!set.ok()) return set;
   return ns;
 }
 

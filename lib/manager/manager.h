@@ -17,6 +17,7 @@
 #include "block/block_table.h"
 #include "block/hold_table.h"
 #include "block/pin_table.h"
+#include "manager/accounts.h"
 #include "manager/counters.h"
 #include "manager/environment.h"
 #include "manager/events.h"
@@ -140,8 +141,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::atomic<bool> closing_{false};
   uint64_t record_base_ = 0;
   std::atomic<uint64_t> record_count_{0};
-  Mutex namespaces_mutex_;
-  std::vector<bool> accounts_ KVBM_GUARDED_BY(namespaces_mutex_);
+  // Namespaces give their accounts back, and may outlive the manager.
+  const std::shared_ptr<Accounts> accounts_ = std::make_shared<Accounts>();
   std::atomic<uint64_t> armed_ns_{kNever};  // the pin timer that is set
 };
 

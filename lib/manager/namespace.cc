@@ -6,19 +6,23 @@
 
 namespace kvbm::manager {
 
-Namespace::Namespace(NamespaceOptions options, FamilyTable& families, block::AccountId account, uint64_t epoch)
-    : options_(std::move(options)), table_(families), account_(account), base_id_(derive(0)), epoch_(epoch) {
-  id_ = derive(epoch);
+Namespace::Namespace(NamespaceOptions options, FamilyTable& families, Accounts::Lease account, uint64_t epoch)
+    : options_(std::move(options)),
+      table_(families),
+      account_(std::move(account)),
+      base_id_(derive(options_, 0)),
+      epoch_(epoch) {
+  id_ = derive(options_, epoch);
 }
 
-NamespaceId Namespace::derive(uint64_t epoch) const {
+NamespaceId Namespace::derive(const NamespaceOptions& options, uint64_t epoch) {
   codec::NamespaceDescription description;
-  description.tenant = options_.tenant;
-  description.model = options_.model;
-  description.adapter = options_.adapter;
-  description.geometry = options_.geometry != nullptr ? options_.geometry->fingerprint() : 0;
+  description.tenant = options.tenant;
+  description.model = options.model;
+  description.adapter = options.adapter;
+  description.geometry = options.geometry != nullptr ? options.geometry->fingerprint() : 0;
   description.epoch = epoch;
-  return codec::namespace_id(options_.secret, description);
+  return codec::namespace_id(options.secret, description);
 }
 
 NamespaceId Namespace::id() const {
@@ -81,7 +85,7 @@ std::vector<FamilyId> Namespace::advance(uint64_t epoch) {
   plans_.clear();
   default_family_.store(kUnknownFamily, std::memory_order_release);
   epoch_ = epoch;
-  id_ = derive(epoch);
+  id_ = derive(options_, epoch);
   return old;
 }
 

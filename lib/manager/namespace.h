@@ -16,6 +16,7 @@
 #include "codec/key.h"
 #include "layout/geometry.h"
 #include "layout/record_shape.h"
+#include "manager/accounts.h"
 
 namespace kvbm::manager {
 
@@ -48,14 +49,17 @@ struct PartPlan {
 
 class Namespace {
  public:
-  Namespace(NamespaceOptions options, FamilyTable& families, block::AccountId account, uint64_t epoch);
+  Namespace(NamespaceOptions options, FamilyTable& families, Accounts::Lease account, uint64_t epoch);
+
+  // The base id that a namespace of these options has.
+  [[nodiscard]] static NamespaceId base_id_of(const NamespaceOptions& options) { return derive(options, 0); }
 
   // The id at the current epoch. Thread: any.
   [[nodiscard]] NamespaceId id() const;
   // The id that epochs are persisted under: it does not change with them.
   [[nodiscard]] NamespaceId base_id() const noexcept { return base_id_; }
   [[nodiscard]] uint64_t epoch() const;
-  [[nodiscard]] block::AccountId account() const noexcept { return account_; }
+  [[nodiscard]] block::AccountId account() const noexcept { return account_.id(); }
   [[nodiscard]] const NamespaceOptions& options() const noexcept { return options_; }
   // invalid_argument when the geometry has no such component or shard. Thread: any; one short lock.
   Result<PartPlan> plan(const Part& part);
@@ -66,11 +70,11 @@ class Namespace {
   [[nodiscard]] std::vector<FamilyId> families() const;
 
  private:
-  [[nodiscard]] NamespaceId derive(uint64_t epoch) const;
+  [[nodiscard]] static NamespaceId derive(const NamespaceOptions& options, uint64_t epoch);
 
   const NamespaceOptions options_;
   FamilyTable& table_;
-  const block::AccountId account_;
+  const Accounts::Lease account_;
   NamespaceId base_id_;
   static constexpr uint32_t kUnknownFamily = UINT32_MAX;
   std::atomic<FamilyId> default_family_{kUnknownFamily};

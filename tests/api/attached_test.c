@@ -320,6 +320,72 @@ static void quotas_reject_or_evict(void) {
   engine_close(&e);
 }
 
+/* Registers blocks [first, first + n) of a namespace and lets them go: they stay, and count. */
+static kvbm_status_t leave_blocks(engine_t *e, kvbm_namespace_t *ns, uint8_t first, size_t n) {
+  kvbm_block_t blocks[4];
+  kvbm_key_t keys[4];
+  size_t i;
+  kvbm_status_t status = kvbm_manager_allocate(e->manager, ns, n, blocks, NULL, 0, NULL);
+  if (status != KVBM_OK) return status;
+  memset(keys, 0, sizeof keys);
+  for (i = 0; i < n; ++i) keys[i].bytes[0] = (uint8_t)(first + i);
+  OK(kvbm_manager_complete(e->manager, blocks, n, NULL));
+  OK(kvbm_manager_register(e->manager, ns, blocks, keys, n, NULL));
+  return kvbm_block_release(e->manager, blocks, n);
+}
+
+static void a_quota_that_is_refused_or_closed_takes_nothing(void) {
+  engine_t e;
+  kvbm_namespace_options_t who;
+  kvbm_namespace_t *ns = NULL;
+  char model[32];
+  int i;
+  OK(engine_open(&e, 16, NULL, 0));
+  kvbm_namespace_options_init(&who, sizeof who);
+  who.model = model;
+  who.quota_mode = KVBM_QUOTA_REJECT;
+  who.quota_bytes = 1; /* less than a block */
+  strcpy(model, "refused");
+  for (i = 0; i < 5000; ++i) CHECK_STATUS(kvbm_namespace_open(e.manager, &who, &ns, &check_error), KVBM_ERR_INVALID);
+  who.quota_bytes = 3 * (BLOCK_BYTES + 384);
+  for (i = 0; i < 5000; ++i) {
+    snprintf(model, sizeof model, "closed %d", i);
+    OK(kvbm_namespace_open(e.manager, &who, &ns, &check_error));
+    kvbm_namespace_release(ns);
+  }
+  engine_close(&e);
+}
+
+static void a_quota_counts_what_the_namespace_left_when_it_was_closed(void) {
+  engine_t e;
+  kvbm_namespace_options_t who;
+  kvbm_namespace_t *ns = NULL;
+  kvbm_namespace_t *other = NULL;
+  kvbm_key_t keys[3];
+  size_t i;
+  OK(engine_open(&e, 16, NULL, 0));
+  kvbm_namespace_options_init(&who, sizeof who);
+  who.quota_mode = KVBM_QUOTA_REJECT;
+  who.quota_bytes = 3 * (BLOCK_BYTES + 384);
+  who.model = "left";
+  OK(kvbm_namespace_open(e.manager, &who, &ns, &check_error));
+  OK(leave_blocks(&e, ns, 1, 3));
+  kvbm_namespace_release(ns);
+  who.model = "other";
+  OK(kvbm_namespace_open(e.manager, &who, &other, &check_error));
+  OK(leave_blocks(&e, other, 1, 3));
+  who.model = "left";
+  OK(kvbm_namespace_open(e.manager, &who, &ns, &check_error));
+  CHECK_STATUS(leave_blocks(&e, ns, 4, 1), KVBM_ERR_QUOTA);
+  memset(keys, 0, sizeof keys);
+  for (i = 0; i < 3; ++i) keys[i].bytes[0] = (uint8_t)(i + 1);
+  OK(kvbm_manager_drop(e.manager, ns, NULL, keys, 3, NULL));
+  OK(leave_blocks(&e, ns, 4, 3));
+  kvbm_namespace_release(ns);
+  kvbm_namespace_release(other);
+  engine_close(&e);
+}
+
 int main(void) {
   RUN(what_is_stored_comes_back);
   RUN(a_queue_gives_exactly_one_completion);
@@ -329,5 +395,7 @@ int main(void) {
   RUN(lookup_modes_and_care_of_blocks);
   RUN(namespaces_are_apart_and_epochs_end_them);
   RUN(quotas_reject_or_evict);
+  RUN(a_quota_that_is_refused_or_closed_takes_nothing);
+  RUN(a_quota_counts_what_the_namespace_left_when_it_was_closed);
   FINISH();
 }

@@ -66,9 +66,23 @@ TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
   refused(trace() + " --host 8MiB --policy nope", "no eviction policy has this name");
   refused(trace(), "policies or bytes");
   refused(trace() + " --capacity-blocks 10 --host 8MiB", "policies or bytes");
-  refused(trace() + " --capacity-blocks 0", "at least one block");
+  refused(trace() + " --capacity-blocks 0", "a capacity of 0 is less than one block");
+  refused(trace() + " --capacity-tokens 3k,511", "hint: a block is 512 tokens");
+  refused(trace() + " --host 8MiB --first 300", "it has 300 requests");
   refused(trace() + " --host 4KiB", "smaller than one block");
   refused(trace() + " --host 8MiB", "KVBM_NONSENSE", "KVBM_NONSENSE=1");
+}
+
+TEST_F(ReplayCommand, a_hint_is_about_what_was_wrong) {
+  for (const char* command : {"replay --capacity-blocks 10 ", "trace stat "}) {
+    const std::string none = dir_.path() + "/none";
+    const Ran missing = run(command + none);
+    EXPECT_EQ(missing.exit_code, 2) << missing.text;
+    EXPECT_EQ(missing.text, "kvbm: error: cannot open the trace: " + none + ": No such file or directory\n");
+  }
+  const Ran zero = run("replay --capacity-blocks 1k,0 --policy all " + trace());
+  EXPECT_FALSE(contains(zero.text, "hint")) << zero.text;
+  refused(trace() + " --capacity-blocks 10 --policy nope", "hint: policies: prefix ");
 }
 
 TEST_F(ReplayCommand, a_foreign_file_in_the_disk_directory_is_left_alone) {

@@ -47,10 +47,10 @@ uint64_t read_all(const std::byte* bytes, uint64_t n) {
   return sum;
 }
 
-// Seconds for one sample, going on through the buffers where the last one ended.
+// Seconds of this thread for one sample, going on through the buffers where the last one ended.
 template <class Copy>
 double sample(std::byte* target, const std::byte* source, uint64_t bytes, uint64_t& at, Copy&& copy) {
-  const Stopwatch watch;
+  const ThreadStopwatch watch;
   uint64_t all = 0;
   for (uint64_t done = 0; done < kSampleBytes; done += bytes) {
     if (at + bytes > kBufferBytes) at = 0;

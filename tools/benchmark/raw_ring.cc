@@ -98,7 +98,7 @@ class Pump {
 };
 
 // pread or pwrite on threads: what is left where no ring can be made.
-Result<double> run_on_threads(int fd, const RawLoad& load, char* memory) {
+Result<RawTime> run_on_threads(int fd, const RawLoad& load, char* memory) {
   const auto count = std::min<uint64_t>(load.depth, kMostThreads);
   std::vector<std::thread> threads;
   std::atomic<uint64_t> next{0};
@@ -116,7 +116,7 @@ Result<double> run_on_threads(int fd, const RawLoad& load, char* memory) {
   for (std::thread& thread : threads) thread.join();
   const double seconds = watch.seconds();
   if (error.load() != 0) return refused("raw I/O", error.load());
-  return seconds;
+  return RawTime{seconds, RawPath::threads};
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ RawFile::~RawFile() {
   ::unlink(path_.c_str());
 }
 
-Result<double> RawFile::run(const RawLoad& load) const {
+Result<RawTime> RawFile::run(const RawLoad& load) const {
   const Buffers buffers(load.depth * load.request_bytes);
   if (buffers.data() == nullptr) return Status(Code::no_memory, "no memory for raw I/O");
   io_uring ring;
@@ -155,7 +155,7 @@ Result<double> RawFile::run(const RawLoad& load) const {
   seconds = watch.seconds();
   io_uring_queue_exit(&ring);
   if (!status.ok()) return status;
-  return seconds;
+  return RawTime{seconds, effective.registered ? RawPath::registered_ring : RawPath::ring};
 }
 
 }  // namespace kvbm::benchmark

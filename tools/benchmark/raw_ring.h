@@ -18,6 +18,13 @@ struct RawLoad {
   bool registered = true;  // false: as under a memlock limit that forbids registered buffers
 };
 
+enum class RawPath { registered_ring, ring, threads };
+
+struct RawTime {
+  double seconds = 0;  // from the first submission to the last completion
+  RawPath path = RawPath::ring;  // how it went: the system may allow no ring, or no registered buffers
+};
+
 // A file of its own in `directory`, preallocated; gone with the object.
 class RawFile {
  public:
@@ -26,8 +33,7 @@ class RawFile {
   RawFile& operator=(RawFile&&) = delete;
   ~RawFile();
 
-  // Seconds from the first submission to the last completion.
-  Result<double> run(const RawLoad& load) const;
+  Result<RawTime> run(const RawLoad& load) const;
 
  private:
   RawFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}

@@ -1,5 +1,7 @@
 #include "benchmark/statistics.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -37,6 +39,12 @@ Row less_is_better(std::string name, double value, std::string unit, double limi
 Row more_is_better(std::string name, double value, std::string unit, double limit, std::string limit_name) {
   const double ratio = limit > 0 ? value / limit : 0;
   return make(std::move(name), value, std::move(unit), limit, std::move(limit_name), ratio);
+}
+
+double ThreadStopwatch::now() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
 }  // namespace kvbm::benchmark

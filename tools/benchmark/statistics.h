@@ -31,4 +31,16 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_;
 };
 
+// Time that the calling thread has run. For work that never waits it is what a clock on the wall says of an idle machine,
+// and does not grow while other programs have the processor.
+class ThreadStopwatch {
+ public:
+  ThreadStopwatch() : start_(now()) {}
+  [[nodiscard]] double seconds() const { return now() - start_; }
+
+ private:
+  static double now();
+  double start_;
+};
+
 }  // namespace kvbm::benchmark

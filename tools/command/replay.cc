@@ -1,11 +1,10 @@
 #include "command/replay.h"
 
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 
+#include "command/store_arguments.h"
 #include "replay/child_replay.h"
 #include "replay/policy_replay.h"
 #include "replay/store_replay.h"
@@ -22,23 +21,13 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Arguments {
-  std::string trace;
-  std::string format = "mooncake";
-  bool skip_bad = false;
-  std::string policy;
-  // Policy mode.
+  TraceArguments trace;
+  // Over policies alone.
   std::string capacity_blocks;
   std::string capacity_tokens;
-  // Store mode.
-  std::string host;
-  std::string disk;
-  std::string block_bytes = "64KiB";
-  std::string disk_path;
-  std::string plugin;
+  // Through the tiers.
+  StoreArguments store;
   bool verify = false;
-  uint32_t threads = 1;
-  uint64_t first = 0;
-  uint64_t limit = UINT64_MAX;
   uint64_t report_every = 0;
 };
 
@@ -91,12 +80,32 @@ void print_policy_table(const std::vector<Row>& rows, double unlimited, bool tok
   std::printf("\n%s", terminal::render_plot(series, plot).c_str());
 }
 
+// Whether every policy has a name that is known, and every capacity room for a block; else says what is wrong.
+int check_policies(const std::vector<std::string>& policies, const std::vector<uint64_t>& capacities, bool tokens) {
+  const auto known = policy::eviction_policy_names();
+  for (const std::string& name : policies) {
+    if (name == "optimal" || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    std::string hint = "policies: ";
+    for (const std::string_view each : known) hint += std::string(each) + " ";
+    return fail(kBadInput, "unknown eviction policy " + name, hint + "optimal all");
+  }
+  const uint64_t least = tokens ? trace::kTokensPerBlock : 1;
+  for (const uint64_t capacity : capacities) {
+    if (capacity >= least) continue;
+    return fail(kBadInput, "a capacity of " + std::to_string(capacity) + " is less than one block",
+                tokens ? "a block is 512 tokens" : "");
+  }
+  return kDone;
+}
+
 int replay_policies(const Arguments& arguments, const replay::PathTrace& paths, const Output& output) {
   const bool tokens = !arguments.capacity_tokens.empty();
   auto capacities = terminal::parse_counts(tokens ? arguments.capacity_tokens : arguments.capacity_blocks);
   if (!capacities.ok()) return fail(kBadInput, capacities.status().message());
+  const std::vector<std::string> policies = chosen_policies(arguments.store.policy);
+  const int good = check_policies(policies, capacities.value(), tokens);
+  if (good != kDone) return good;
   const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
-  const std::vector<std::string> policies = chosen_policies(arguments.policy);
   terminal::Progress progress("replaying", policies.size() * capacities.value().size(), terminal::Unit::items, output.json);
   std::vector<Row> rows;
   for (const std::string& name : policies) {
@@ -110,7 +119,7 @@ int replay_policies(const Arguments& arguments, const replay::PathTrace& paths, 
         auto result = replay::replay_policy(paths, name, blocks);
         if (!result.ok()) {
           progress.finish();
-          return fail(kBadInput, result.status().message(), "policies: prefix lru fifo lfu s3fifo arc sieve tinylfu optimal all");
+          return fail(result.status());
         }
         row.result = result.value();
       }
@@ -214,62 +223,14 @@ void print_store_table(const replay::StoreResult& r, bool verified) {
   std::fputs(table.render().c_str(), stdout);
 }
 
-// A directory of our own that goes when the replay ends.
-class ScratchDirectory {
- public:
-  Status make() {
-    std::string name = (std::filesystem::temp_directory_path() / "kvbm-replay-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) return {Code::io_error, "no temporary directory could be made", name};
-    path_ = name;
-    return {};
-  }
-  ~ScratchDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] std::string tier() const { return path_ + "/tier"; }
-
- private:
-  std::string path_;
-};
-
-Status read_sizes(const Arguments& arguments, replay::StoreOptions& options) {
-  const struct {
-    const std::string& text;
-    uint64_t& value;
-    const char* name;
-  } sizes[] = {{arguments.host, options.host_bytes, "--host"},
-               {arguments.disk, options.disk_bytes, "--disk"},
-               {arguments.block_bytes, options.block_bytes, "--block-bytes"}};
-  for (const auto& size : sizes) {
-    if (size.text.empty()) continue;
-    const auto parsed = terminal::parse_size(size.text);
-    if (!parsed.ok()) return {Code::invalid_argument, size.name, parsed.status().message()};
-    size.value = parsed.value();
-  }
-  return {};
-}
-
 int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const replay::PathTrace& paths,
                  const Output& output) {
   replay::StoreOptions options;
-  const Status sizes = read_sizes(arguments, options);
-  if (!sizes.ok()) return fail(kBadInput, sizes.message());
-  if (arguments.threads == 0 || arguments.threads > 64) return fail(kBadInput, "--threads is 1 to 64");
-  options.policy = arguments.policy;
-  options.plugin = arguments.plugin;
-  options.verify = arguments.verify;
-  options.threads = arguments.threads;
-  options.first = arguments.first;
-  options.limit = arguments.limit;
   ScratchDirectory scratch;
-  options.disk_path = arguments.disk_path;
-  if (options.disk_bytes != 0 && options.disk_path.empty()) {
-    const Status made = scratch.make();
-    if (!made.ok()) return fail(made, "give a directory with --disk-path");
-    options.disk_path = scratch.tier();
-  }
-  const uint64_t total = std::min<uint64_t>(arguments.limit, trace.requests.size());
+  const int ready = make_store_options(arguments.store, trace.requests.size(), scratch, options);
+  if (ready != kDone) return ready;
+  options.verify = arguments.verify;
+  const uint64_t total = requests_to_replay(options, trace.requests.size());
   terminal::Progress progress("replaying", total, terminal::Unit::items, output.json || arguments.report_every != 0);
   options.progress = [&](const replay::StoreProgress& so_far) {
     if (arguments.report_every == 0) return progress.set(so_far.requests);
@@ -288,29 +249,17 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
 }
 
 int run(const Arguments& arguments, const Output& output) {
-  if (arguments.format != "mooncake") return fail(kBadInput, "unknown trace format " + arguments.format, "the format is mooncake");
   const bool by_policy = !arguments.capacity_blocks.empty() || !arguments.capacity_tokens.empty();
-  const bool by_bytes = !arguments.host.empty() || !arguments.disk.empty();
+  const bool by_bytes = !arguments.store.host.empty() || !arguments.store.disk.empty();
   if (by_policy == by_bytes) {
     return fail(kBadInput, "say what to replay: policies or bytes",
                 "--capacity-blocks 10000 --policy all, or --host 256MiB --disk 1GiB --verify");
   }
-  trace::ParseOptions options;
-  options.skip_bad = arguments.skip_bad;
-  const auto parsed = trace::read_mooncake(arguments.trace, options);
-  if (!parsed.ok()) {
-    return fail(kBadInput, arguments.trace + ": " + parsed.status().message(), "--skip-bad goes on after bad lines");
-  }
-  for (const trace::BadLine& bad : parsed.value().bad) {
-    std::fprintf(stderr, "kvbm: skipped line %llu: %s\n", static_cast<unsigned long long>(bad.line), bad.what.c_str());
-  }
-  if (parsed.value().bad_lines != 0) {
-    std::fprintf(stderr, "kvbm: %llu bad lines skipped\n", static_cast<unsigned long long>(parsed.value().bad_lines));
-  }
-  if (parsed.value().trace.requests.empty()) return fail(kBadInput, arguments.trace + " has no requests");
-  const replay::PathTrace paths = replay::make_paths(parsed.value().trace);
-  return by_policy ? replay_policies(arguments, paths, output)
-                   : replay_bytes(arguments, parsed.value().trace, paths, output);
+  trace::Trace trace;
+  const int read = read_trace(arguments.trace, trace);
+  if (read != kDone) return read;
+  const replay::PathTrace paths = replay::make_paths(trace);
+  return by_policy ? replay_policies(arguments, paths, output) : replay_bytes(arguments, trace, paths, output);
 }
 
 }  // namespace
@@ -319,23 +268,14 @@ void add_replay(Registry& registry) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App& app = registry.add("replay", "Replay a request trace over eviction policies, or through the tiers with real bytes",
                                [arguments](const Output& output) { return run(*arguments, output); });
-  app.add_option("TRACE", arguments->trace, "Trace file")->required();
-  app.add_option("--format", arguments->format, "Format of the trace")->capture_default_str();
-  app.add_flag("--skip-bad", arguments->skip_bad, "Go on after bad lines, and count them");
-  app.add_option("--policy", arguments->policy, "Eviction policy; `all` or `optimal` with a capacity");
+  add_trace_arguments(app, arguments->trace);
+  app.add_option("--policy", arguments->store.policy, "Eviction policy; `all` or `optimal` with a capacity");
   auto* policies = app.add_option_group("over policies alone");
   policies->add_option("--capacity-blocks", arguments->capacity_blocks, "Capacities in blocks: 1k,3k,10k")->type_name("N,...");
   policies->add_option("--capacity-tokens", arguments->capacity_tokens, "Capacities in tokens (512 a block): 3M,50M")->type_name("N,...");
   auto* bytes = app.add_option_group("through the tiers");
-  bytes->add_option("--host", arguments->host, "Host tier (default 256MiB)")->type_name("SIZE");
-  bytes->add_option("--disk", arguments->disk, "Disk tier")->type_name("SIZE");
-  bytes->add_option("--block-bytes", arguments->block_bytes, "Bytes of a block")->type_name("SIZE")->capture_default_str();
-  bytes->add_option("--disk-path", arguments->disk_path, "Directory of the disk tier; kept, so that the next run finds its blocks")->type_name("DIR");
-  bytes->add_option("--plugin", arguments->plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")->type_name("FILE");
+  add_store_arguments(*bytes, arguments->store);
   bytes->add_flag("--verify", arguments->verify, "Check every byte that comes back");
-  bytes->add_option("--threads", arguments->threads, "Engines at a time")->capture_default_str();
-  bytes->add_option("--first", arguments->first, "Requests to pass over")->type_name("N");
-  bytes->add_option("--limit", arguments->limit, "Requests to replay")->type_name("N");
   bytes->add_option("--report-every", arguments->report_every, "Report progress as lines on standard error")->group("");
   app.footer(
       "Examples:\n"

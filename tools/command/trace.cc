@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "command/store_arguments.h"
 #include "replay/policy_replay.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
@@ -55,7 +56,7 @@ int stat(const std::string& file, bool skip_bad, const Output& output) {
   trace::ParseOptions options;
   options.skip_bad = skip_bad;
   const auto parsed = trace::read_mooncake(file, options);
-  if (!parsed.ok()) return fail(kBadInput, file + ": " + parsed.status().message(), "--skip-bad goes on after bad lines");
+  if (!parsed.ok()) return fail_trace(file, parsed.status());
   const trace::Trace& t = parsed.value().trace;
   const replay::PathTrace paths = replay::make_paths(t);
   const replay::PolicyResult unlimited = replay::replay_unlimited(paths);

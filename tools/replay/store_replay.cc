@@ -87,7 +87,7 @@ class Engine {
   Status run() {
     const uint64_t end = std::min<uint64_t>(shared_.paths.paths.size(),
                                             shared_.options.first + std::min(shared_.options.limit, uint64_t{1} << 60));
-    for (;;) {
+    while (!stopped()) {
       const uint64_t at = shared_.options.first + shared_.next.fetch_add(1, std::memory_order_relaxed);
       if (at >= end) break;
       const Status served = serve(at);
@@ -100,6 +100,10 @@ class Engine {
   }
 
  private:
+  [[nodiscard]] bool stopped() const {
+    const std::atomic<bool>* stop = shared_.options.stop;
+    return stop != nullptr && stop->load(std::memory_order_relaxed);
+  }
   [[nodiscard]] std::byte* block(size_t i) { return memory_.data() + ids_[i] * shared_.options.block_bytes; }
 
   Status serve(uint64_t at) {
@@ -202,6 +206,22 @@ class Engine {
   Cache cache_;
   StoreResult mine_;
   StoreResult told_;
+};
+
+// Shows the manager to whoever wants to look into it, and takes it away before it goes, however the replay ends.
+class Opened {
+ public:
+  Opened(const StoreOptions& options, kvbm_manager_t* manager) : tell_(options.opened) {
+    if (tell_) tell_(manager);
+  }
+  ~Opened() {
+    if (tell_) tell_(nullptr);
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+ private:
+  const std::function<void(kvbm_manager_t*)>& tell_;
 };
 
 // The table of a plug-in library; the library stays loaded, for its code may be running to the end.
@@ -309,6 +329,7 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
                 {}, {}, {}, {}, {}};
   const Status keyed = make_keys(shared);
   if (!keyed.ok()) return keyed;
+  const Opened seen(options, manager.get());
   const auto began = SteadyClock::now();
   const Status ran = run_engines(shared);
   if (!ran.ok()) return ran;

@@ -41,6 +41,11 @@ struct StoreOptions {
   uint64_t limit = UINT64_MAX;  // requests to replay
   // Called after each request, by one engine thread at a time.
   std::function<void(const StoreProgress&)> progress;
+  // The manager once its tiers are open, and null before it goes, on the thread that replays: in between another
+  // thread may look into it.
+  std::function<void(kvbm_manager_t*)> opened;
+  // Once true, no engine begins another request, and what was begun ends as usual. Null: never.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 struct StoreResult {

@@ -21,16 +21,20 @@ std::string amount(double value, Unit unit) {
 
 }  // namespace
 
+std::string render_bar(double share, size_t cells, bool utf8) {
+  const auto full = static_cast<size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(cells));
+  std::string bar;
+  for (size_t i = 0; i < cells; ++i) bar += i < full ? (utf8 ? "█" : "#") : (utf8 ? "░" : ".");
+  return bar;
+}
+
 std::string render_progress(const ProgressState& state, bool utf8) {
   std::string line = state.label;
   line += ' ';
   const double rate = state.seconds > 0 ? static_cast<double>(state.done) / state.seconds : 0;
   if (state.total > 0) {
     const double share = std::min(1.0, static_cast<double>(state.done) / static_cast<double>(state.total));
-    const auto full = static_cast<size_t>(share * static_cast<double>(kBarCells));
-    line += '[';
-    for (size_t i = 0; i < kBarCells; ++i) line += i < full ? (utf8 ? "█" : "#") : (utf8 ? "░" : ".");
-    line += "] ";
+    line += '[' + render_bar(share, kBarCells, utf8) + "] ";
     line += std::to_string(static_cast<int>(share * 100));
     line += "%  ";
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -18,6 +19,8 @@ struct ProgressState {
   Unit unit = Unit::items;
 };
 
+// A bar of so many cells, `share` (0 to 1) of them full.
+std::string render_bar(double share, size_t cells, bool utf8);
 // One line without its end: label, bar, share, rate and the time left.
 std::string render_progress(const ProgressState& state, bool utf8);
 

@@ -1,0 +1,119 @@
+#include "command/store_arguments.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "terminal/quantity.h"
+
+namespace kvbm::command {
+
+namespace {
+
+constexpr uint32_t kMostThreads = 64;
+
+Status read_sizes(const StoreArguments& arguments, replay::StoreOptions& options) {
+  const struct {
+    const std::string& text;
+    uint64_t& value;
+    const char* name;
+  } sizes[] = {{arguments.host, options.host_bytes, "--host"},
+               {arguments.disk, options.disk_bytes, "--disk"},
+               {arguments.block_bytes, options.block_bytes, "--block-bytes"}};
+  for (const auto& size : sizes) {
+    if (size.text.empty()) continue;
+    const auto parsed = terminal::parse_size(size.text);
+    if (!parsed.ok()) return {Code::invalid_argument, size.name, parsed.status().message()};
+    size.value = parsed.value();
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_trace_arguments(CLI::App& app, TraceArguments& arguments) {
+  app.add_option("TRACE", arguments.path, "Trace file")->required();
+  app.add_option("--format", arguments.format, "Format of the trace")->capture_default_str();
+  app.add_flag("--skip-bad", arguments.skip_bad, "Go on after bad lines, and count them");
+}
+
+void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
+  app.add_option("--host", arguments.host, "Host tier (default 256MiB)")->type_name("SIZE");
+  app.add_option("--disk", arguments.disk, "Disk tier")->type_name("SIZE");
+  app.add_option("--block-bytes", arguments.block_bytes, "Bytes of a block")->type_name("SIZE")->capture_default_str();
+  app.add_option("--disk-path", arguments.disk_path,
+                 "Directory of the disk tier; kept, so that the next run finds its blocks")
+      ->type_name("DIR");
+  app.add_option("--plugin", arguments.plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")
+      ->type_name("FILE");
+  app.add_option("--threads", arguments.threads, "Engines at a time")->capture_default_str();
+  app.add_option("--first", arguments.first, "Requests to pass over")->type_name("N");
+  app.add_option("--limit", arguments.limit, "Requests to replay")->type_name("N");
+}
+
+int fail_trace(const std::string& path, const Status& why) {
+  // A file that cannot be read is named by the message, and has no lines to skip.
+  if (why.code() == Code::io_error) return fail(kBadInput, why.message());
+  return fail(kBadInput, path + ": " + why.message(), "--skip-bad goes on after bad lines");
+}
+
+int read_trace(const TraceArguments& arguments, trace::Trace& out) {
+  if (arguments.format != "mooncake") {
+    return fail(kBadInput, "unknown trace format " + arguments.format, "the format is mooncake");
+  }
+  trace::ParseOptions options;
+  options.skip_bad = arguments.skip_bad;
+  auto parsed = trace::read_mooncake(arguments.path, options);
+  if (!parsed.ok()) return fail_trace(arguments.path, parsed.status());
+  const trace::Parsed& read = parsed.value();
+  for (const trace::BadLine& bad : read.bad) {
+    std::fprintf(stderr, "kvbm: skipped line %llu: %s\n", static_cast<unsigned long long>(bad.line), bad.what.c_str());
+  }
+  if (read.bad_lines != 0) {
+    std::fprintf(stderr, "kvbm: %llu bad lines skipped\n", static_cast<unsigned long long>(read.bad_lines));
+  }
+  if (read.trace.requests.empty()) return fail(kBadInput, arguments.path + " has no requests");
+  out = std::move(parsed.value().trace);
+  return kDone;
+}
+
+ScratchDirectory::~ScratchDirectory() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
+Status ScratchDirectory::make() {
+  std::string name = (std::filesystem::temp_directory_path() / "kvbm-replay-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) return {Code::io_error, "no temporary directory could be made", name};
+  path_ = name;
+  return {};
+}
+
+int make_store_options(const StoreArguments& arguments, uint64_t requests, ScratchDirectory& scratch,
+                       replay::StoreOptions& out) {
+  const Status sizes = read_sizes(arguments, out);
+  if (!sizes.ok()) return fail(kBadInput, sizes.message());
+  if (arguments.threads == 0 || arguments.threads > kMostThreads) return fail(kBadInput, "--threads is 1 to 64");
+  if (arguments.first >= requests) {
+    return fail(kBadInput, "--first " + std::to_string(arguments.first) + " passes over the whole trace",
+                "it has " + std::to_string(requests) + " requests");
+  }
+  out.policy = arguments.policy;
+  out.plugin = arguments.plugin;
+  out.threads = arguments.threads;
+  out.first = arguments.first;
+  out.limit = arguments.limit;
+  out.disk_path = arguments.disk_path;
+  if (out.disk_bytes == 0 || !out.disk_path.empty()) return kDone;
+  const Status made = scratch.make();
+  if (!made.ok()) return fail(made, "give a directory with --disk-path");
+  out.disk_path = scratch.tier();
+  return kDone;
+}
+
+uint64_t requests_to_replay(const replay::StoreOptions& options, uint64_t requests) {
+  return std::min(options.limit, requests - std::min(options.first, requests));
+}
+
+}  // namespace kvbm::command

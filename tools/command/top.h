@@ -1,0 +1,10 @@
+// `kvbm top`: a store from inside while a trace goes through it.
+#pragma once
+
+#include "command/registry.h"
+
+namespace kvbm::command {
+
+void add_top(Registry& registry);
+
+}  // namespace kvbm::command

@@ -1,0 +1,48 @@
+#include "terminal/interrupt.h"
+
+#include <unistd.h>
+
+#include "terminal/screen.h"
+
+namespace kvbm::terminal {
+
+namespace {
+
+std::atomic<bool> end_asked{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
+
+void on_signal(int signal) {
+  if (!end_asked.exchange(true, std::memory_order_relaxed)) return;
+  constexpr std::string_view kLeave = Screen::leave_text();
+  if (::isatty(STDOUT_FILENO) == 1) (void)!::write(STDOUT_FILENO, kLeave.data(), kLeave.size());
+  struct sigaction before {};
+  before.sa_handler = SIG_DFL;
+  ::sigaction(signal, &before, nullptr);
+  ::raise(signal);
+}
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  end_asked.store(false, std::memory_order_relaxed);
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, &int_);
+  ::sigaction(SIGTERM, &action, &term_);
+  action.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &action, &pipe_);
+}
+
+Interrupt::~Interrupt() {
+  ::sigaction(SIGINT, &int_, nullptr);
+  ::sigaction(SIGTERM, &term_, nullptr);
+  ::sigaction(SIGPIPE, &pipe_, nullptr);
+}
+
+const std::atomic<bool>& Interrupt::asked() noexcept { return end_asked; }
+
+void Interrupt::ask() noexcept { end_asked.store(true, std::memory_order_relaxed); }
+
+}  // namespace kvbm::terminal

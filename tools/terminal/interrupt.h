@@ -1,0 +1,32 @@
+// Ctrl-C as a flag: the first SIGINT or SIGTERM asks for an end, the second ends the process as if nobody listened,
+// after the terminal was given back.
+//
+// One object at a time; the signals are as before when it goes. While it lives a closed output is an error of the
+// write and no signal.
+#pragma once
+
+#include <signal.h>
+
+#include <atomic>
+
+namespace kvbm::terminal {
+
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  // True once somebody asked for an end.
+  [[nodiscard]] static const std::atomic<bool>& asked() noexcept;
+  // The same from inside the process.
+  static void ask() noexcept;
+
+ private:
+  struct sigaction int_;
+  struct sigaction term_;
+  struct sigaction pipe_;
+};
+
+}  // namespace kvbm::terminal
