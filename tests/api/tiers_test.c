@@ -137,6 +137,7 @@ static void explicit_offload_and_prefetch(void) {
   stats.struct_size = sizeof stats;
   OK(kvbm_manager_stats(e.manager, &stats));
   CHECK(stats.tiers[1].blocks == 8);
+  OK(kvbm_manager_flush(e.manager, KVBM_FOREVER)); /* what was stored goes down by itself too, and is held on its way */
   OK(kvbm_manager_allocate(e.manager, e.ns, 16, all, NULL, 0, &n)); /* empties the host */
   OK(kvbm_block_release(e.manager, all, 16));
   OK(kvbm_manager_prefetch(e.manager, e.ns, NULL, keys, 8, NULL, 0));
