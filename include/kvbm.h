@@ -777,7 +777,7 @@ typedef struct kvbm_scan_row {
   uint32_t uses;
   uint32_t holds;
   uint32_t pins;
-  uint32_t age_ticks; /* requests since its last use */
+  uint32_t age; /* since its last use: requests in the host tier, seconds on a disk, 0 in a plug-in */
 } kvbm_scan_row_t;
 
 /* Reads a page of what is there without stopping any work. *inout_cursor is 0 to begin and 0 again at the end; blocks that

@@ -99,7 +99,7 @@ kvbm_status_t kvbm_manager_scan(kvbm_manager_t* manager, uint64_t* inout_cursor,
       row.uses = rows[i].uses;
       row.holds = rows[i].holds;
       row.pins = rows[i].pins;
-      row.age_ticks = rows[i].age_ticks;
+      row.age = rows[i].age;
       out_rows[i] = row;
     }
     *out_n = n;

@@ -30,7 +30,7 @@ size_t scan_host(Manager& manager, uint64_t& inner, std::span<ScanEntry> out) {
     row.holds = info.references;
     row.pins = info.pins;
     const uint32_t now = manager.tick();
-    row.age_ticks = now > info.last_use ? now - info.last_use : 0;
+    row.age = now > info.last_use ? now - info.last_use : 0;
   }
   inner = next >= manager.table().slots() ? 0 : static_cast<uint64_t>(next) + 1;
   return n;
@@ -39,14 +39,13 @@ size_t scan_host(Manager& manager, uint64_t& inner, std::span<ScanEntry> out) {
 size_t scan_below(Manager& manager, TierIndex tier, uint64_t& inner, std::span<ScanEntry> out) {
   std::vector<tier::ScanRow> rows(std::min<size_t>(out.size(), 1024));
   const size_t n = manager.tier_below(tier).scan(inner, rows);
-  const uint32_t now = manager.tick();
   for (size_t i = 0; i < n; ++i) {
     out[i] = {};
     out[i].id = rows[i].id;
     out[i].tier = tier;
     out[i].bytes = rows[i].payload_bytes;
     out[i].uses = rows[i].uses;
-    out[i].age_ticks = now > rows[i].last_use ? now - rows[i].last_use : 0;
+    out[i].age = rows[i].idle_seconds;
   }
   return n;
 }

@@ -17,7 +17,7 @@ struct ScanEntry {
   uint32_t uses = 0;
   uint32_t holds = 0;
   uint32_t pins = 0;
-  uint32_t age_ticks = 0;
+  uint32_t age = 0;
 };
 
 // Fills a page from `cursor` (0 = start; 0 again when the walk is over) and returns its rows.

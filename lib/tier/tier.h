@@ -92,7 +92,7 @@ struct TierStats {
 struct ScanRow {
   Identity id;
   uint64_t payload_bytes = 0;
-  uint32_t last_use = 0;
+  uint32_t idle_seconds = 0;  // since its last use
   uint16_t uses = 0;
 };
 

@@ -60,7 +60,7 @@ void Heat::add(const kvbm_scan_row_t& row) {
   one.block.component = row.component;
   one.block.bytes = row.bytes;
   one.block.uses = row.uses;
-  if (row.tier == 0) one.block.age = row.age_ticks;
+  if (row.tier == 0) one.block.age = row.age;
   one.block.holds = row.holds;
   one.block.pins = row.pins;
   offer(hot_, one, true);

@@ -136,9 +136,10 @@ size_t DiskCore::scan(uint64_t& cursor, std::span<ScanRow> out) {
   MutexLock lock(mutex_);
   size_t n = 0;
   uint64_t at = cursor;
+  const uint32_t now = seconds();
   for (; at < index_.entries() && n < out.size(); ++at) {
     const IndexEntry& e = index_.at(static_cast<uint32_t>(at));
-    if (e.location != 0) out[n++] = ScanRow{DiskIndex::identity(e), e.payload_bytes, e.last_use, e.uses};
+    if (e.location != 0) out[n++] = ScanRow{DiskIndex::identity(e), e.payload_bytes, now - std::min(now, e.last_use), e.uses};
   }
   cursor = at < index_.entries() ? at : 0;
   return n;

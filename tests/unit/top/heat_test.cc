@@ -15,7 +15,7 @@ kvbm_scan_row_t row(uint8_t key, uint32_t tier, uint32_t uses, uint32_t age, uin
   out.bytes = 4096;
   out.tier = tier;
   out.uses = uses;
-  out.age_ticks = age;
+  out.age = age;
   out.holds = holds;
   out.pins = pins;
   return out;
@@ -64,7 +64,7 @@ TEST(Heat, is_what_sorting_all_rows_gives) {
       one.key.bytes[4] = static_cast<uint8_t>(i), one.key.bytes[5] = static_cast<uint8_t>(i >> 8);
       heat.add(one);
       Block block;
-      block.key = one.key, block.uses = one.uses, block.age = one.age_ticks;
+      block.key = one.key, block.uses = one.uses, block.age = one.age;
       block.holds = one.holds, block.pins = one.pins;
       all.push_back(block);
     }
