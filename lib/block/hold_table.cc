@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "block/batch_lock.h"
+
 namespace kvbm::block {
 namespace {
 
@@ -72,7 +74,7 @@ Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<c
   if (out.size() < slots.size() || (kind == HoldKind::weak && slot_generations.size() != slots.size())) {
     return Code::invalid_argument;
   }
-  MutexLock lock(lock_);
+  BatchLock lock(lock_);
   while (free_ < slots.size()) {
     const bool full = page_count_.load(std::memory_order_relaxed) == max_pages_;
     if (!grow()) return full ? Code::no_room : Code::no_memory;
@@ -133,72 +135,54 @@ size_t HoldTable::resolve(std::span<const HoldValue> values, std::span<Hold> out
   return resolved;
 }
 
-size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept {
-  // Ended entries are chained among themselves first, so that the lock is held for one splice.
-  uint32_t first = kNoSlot;
-  uint32_t last = kNoSlot;
-  uint32_t chained = 0;
-  uint32_t retired = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    Code code = resolve(values[i], &out[i]);
-    if (code == Code::ok) {
-      const uint32_t index = index_of(values[i]);
-      const uint32_t generation = generation_of(values[i]);
-      uint64_t word = make_word(out[i].slot, generation, static_cast<uint8_t>(out[i].kind));
-      const bool wraps = generation == kMaxGeneration;
-      const uint64_t ended = make_word(kNoSlot, wraps ? 0 : generation + 1, 0);
-      if (!word_at(index).compare_exchange_strong(word, ended, std::memory_order_acq_rel)) {
-        code = Code::stale_handle;
-        out[i] = Hold{};
-      } else if (wraps) {
-        ++retired;
-      } else {
-        if (last != kNoSlot) {
-          std::atomic<uint64_t>& before = word_at(last);
-          before.store(make_word(index, generation_of(before.load(std::memory_order_relaxed)), 0),
-                       std::memory_order_relaxed);
-        } else {
-          first = index;
-        }
-        last = index;
-        ++chained;
-      }
-    }
-    if (!codes.empty()) codes[i] = code;
-  }
-  if (chained + retired == 0) return 0;
-  MutexLock lock(lock_);
-  retired_ += retired;
-  if (chained == 0) return retired;
+// At the back of the free list.
+void HoldTable::put_back(uint32_t index) {
   if (tail_ == kNoSlot) {
-    head_ = first;
+    head_ = index;
   } else {
     std::atomic<uint64_t>& tail = word_at(tail_);
-    tail.store(make_word(first, generation_of(tail.load(std::memory_order_relaxed)), 0), std::memory_order_relaxed);
+    tail.store(make_word(index, generation_of(tail.load(std::memory_order_relaxed)), 0), std::memory_order_relaxed);
   }
-  tail_ = last;
-  free_ += chained;
-  return chained + retired;
+  tail_ = index;
+  ++free_;
+}
+
+size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept {
+  size_t ended = 0;
+  BatchLock lock(lock_);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Code code = resolve(values[i], &out[i]);
+    if (!codes.empty()) codes[i] = code;
+    if (code != Code::ok) continue;
+    ++ended;
+    const uint32_t index = index_of(values[i]);
+    const uint32_t generation = generation_of(values[i]);
+    const bool wraps = generation == kMaxGeneration;
+    word_at(index).store(make_word(kNoSlot, wraps ? 0 : generation + 1, 0), std::memory_order_release);
+    if (wraps) {
+      ++retired_;
+    } else {
+      put_back(index);
+    }
+  }
+  return ended;
 }
 
 size_t HoldTable::renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout,
                         std::span<Code> codes) noexcept {
   size_t renewed = 0;
+  BatchLock lock(lock_);
   for (size_t i = 0; i < inout.size(); ++i) {
     uint64_t word = 0;
     Code code = kind == HoldKind::weak ? Code::invalid_argument : check(inout[i], &word);
+    const uint32_t generation = generation_of(word);
+    // An entry at its last generation retires when it ends; the caller ends it and creates another.
+    if (code == Code::ok && generation == kMaxGeneration) code = Code::no_room;
     if (code == Code::ok) {
       const uint32_t index = index_of(inout[i]);
-      const uint32_t generation = generation_of(word);
-      const uint64_t renewed_word = make_word(slots[i], generation + 1, static_cast<uint8_t>(kind));
-      if (generation == kMaxGeneration) {
-        code = Code::no_room;  // the entry retires when it ends; end it and create another
-      } else if (!word_at(index).compare_exchange_strong(word, renewed_word, std::memory_order_acq_rel)) {
-        code = Code::stale_handle;
-      } else {
-        inout[i] = make_value(index, generation + 1, tag_);
-        ++renewed;
-      }
+      word_at(index).store(make_word(slots[i], generation + 1, static_cast<uint8_t>(kind)), std::memory_order_release);
+      inout[i] = make_value(index, generation + 1, tag_);
+      ++renewed;
     }
     if (!codes.empty()) codes[i] = code;
   }

@@ -2,10 +2,10 @@
 //
 // A value is hold index (bits 0-31) | generation (32-55) | manager tag (56-63); never 0, because
 // generations begin at 1. Each entry is one atomic word: slot (0-31) | generation (32-55) | kind
-// (56-57). Ending a hold is one compare-and-swap that raises the generation, so of two concurrent
-// ends exactly one wins, and any later use of the value is stale. Freed entries are reused first
-// in, first out; an entry whose generation would wrap is retired.
-// Locks: one list lock, once per batch of create and end; resolve and renew take none.
+// (56-57). Ending a hold raises the generation, so any later use of the value is stale. Freed entries
+// are reused first in, first out; an entry whose generation would wrap is retired.
+// Locks: words change under the one lock only, taken once per batch of create, end and renew, so of two
+// concurrent ends exactly one wins, without an atomic read-modify-write per hold; resolve takes none.
 // Budget: no allocation but for a new page, when every existing hold is in use.
 #pragma once
 
@@ -63,7 +63,7 @@ class HoldTable {
   // Ends each hold and makes a new one of another kind (and slot) in its place, as consuming calls
   // do. `inout[i]` becomes the new value. Returns how many; an item that fails is left as it is.
   size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout,
-               std::span<Code> codes) noexcept;
+               std::span<Code> codes) noexcept KVBM_EXCLUDES(lock_);
 
   [[nodiscard]] uint32_t live() const noexcept KVBM_EXCLUDES(lock_);
   [[nodiscard]] size_t bytes() const noexcept;
@@ -81,6 +81,7 @@ class HoldTable {
     return pages_[index / kPageHolds].load(std::memory_order_acquire)->words[index % kPageHolds];
   }
   [[nodiscard]] bool grow() KVBM_REQUIRES(lock_);
+  void put_back(uint32_t index) KVBM_REQUIRES(lock_);
 
   const uint8_t tag_;
   const uint32_t max_pages_;
