@@ -6,31 +6,6 @@
 #include "block/batch_lock.h"
 
 namespace kvbm::block {
-namespace {
-
-// Word of an entry: slot (0-31) | generation (32-55) | kind (56-57, 0 = free). A free entry's slot
-// field is the next free entry, its generation the one that its next hold gets.
-constexpr unsigned kGenerationShift = 32;
-constexpr unsigned kKindShift = 56;
-constexpr unsigned kTagShift = 56;
-
-constexpr uint64_t make_word(SlotId slot, uint32_t generation, uint8_t kind) {
-  return static_cast<uint64_t>(slot) | static_cast<uint64_t>(generation) << kGenerationShift |
-         static_cast<uint64_t>(kind) << kKindShift;
-}
-constexpr SlotId slot_of(uint64_t word) { return static_cast<SlotId>(word); }
-constexpr uint32_t generation_of(uint64_t word) {
-  return static_cast<uint32_t>(word >> kGenerationShift) & HoldTable::kMaxGeneration;
-}
-constexpr uint8_t kind_of(uint64_t word) { return static_cast<uint8_t>(word >> kKindShift); }
-
-constexpr HoldValue make_value(uint32_t index, uint32_t generation, uint8_t tag) {
-  return static_cast<uint64_t>(index) | static_cast<uint64_t>(generation) << kGenerationShift |
-         static_cast<uint64_t>(tag) << kTagShift;
-}
-constexpr uint32_t index_of(HoldValue value) { return static_cast<uint32_t>(value); }
-
-}  // namespace
 
 HoldTable::HoldTable(const Options& options)
     : tag_(options.tag),
@@ -94,33 +69,6 @@ Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<c
   }
   free_ -= static_cast<uint32_t>(slots.size());
   if (free_ == 0) head_ = tail_ = kNoSlot;
-  return Code::ok;
-}
-
-Code HoldTable::check(HoldValue value, uint64_t* word) const noexcept {
-  if (value == kNoHold) return Code::invalid_argument;
-  if (static_cast<uint8_t>(value >> kTagShift) != tag_) return Code::foreign_handle;
-  const uint32_t index = index_of(value);
-  if (index / kPageHolds >= page_count_.load(std::memory_order_acquire)) return Code::stale_handle;
-  *word = word_at(index).load(std::memory_order_acquire);
-  const bool live = kind_of(*word) != 0 && generation_of(*word) == generation_of(value);
-  return live ? Code::ok : Code::stale_handle;
-}
-
-Code HoldTable::resolve(HoldValue value, Hold* out) const noexcept {
-  uint64_t word = 0;
-  *out = Hold{};
-  const Code code = check(value, &word);
-  if (code != Code::ok) return code;
-  out->slot = slot_of(word);
-  out->kind = static_cast<HoldKind>(kind_of(word));
-  if (out->kind == HoldKind::weak) {
-    const uint32_t index = index_of(value);
-    out->slot_generation = pages_[index / kPageHolds]
-                               .load(std::memory_order_acquire)
-                               ->slot_generations[index % kPageHolds]
-                               .load(std::memory_order_relaxed);
-  }
   return Code::ok;
 }
 

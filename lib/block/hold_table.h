@@ -75,7 +75,26 @@ class HoldTable {
     std::atomic<uint32_t> slot_generations[kPageHolds];
   };
 
-  [[nodiscard]] Page* page_of(uint32_t index) const noexcept;
+  // Word of an entry: slot (0-31) | generation (32-55) | kind (56-57, 0 = free). A free entry's slot
+  // field is the next free entry, its generation the one that its next hold gets.
+  static constexpr unsigned kGenerationShift = 32;
+  static constexpr unsigned kKindShift = 56;
+  static constexpr unsigned kTagShift = 56;
+  static constexpr uint64_t make_word(SlotId slot, uint32_t generation, uint8_t kind) {
+    return static_cast<uint64_t>(slot) | static_cast<uint64_t>(generation) << kGenerationShift |
+           static_cast<uint64_t>(kind) << kKindShift;
+  }
+  static constexpr SlotId slot_of(uint64_t word) { return static_cast<SlotId>(word); }
+  static constexpr uint32_t generation_of(uint64_t word) {
+    return static_cast<uint32_t>(word >> kGenerationShift) & kMaxGeneration;
+  }
+  static constexpr uint8_t kind_of(uint64_t word) { return static_cast<uint8_t>(word >> kKindShift); }
+  static constexpr HoldValue make_value(uint32_t index, uint32_t generation, uint8_t tag) {
+    return static_cast<uint64_t>(index) | static_cast<uint64_t>(generation) << kGenerationShift |
+           static_cast<uint64_t>(tag) << kTagShift;
+  }
+  static constexpr uint32_t index_of(HoldValue value) { return static_cast<uint32_t>(value); }
+
   [[nodiscard]] Code check(HoldValue value, uint64_t* word) const noexcept;
   [[nodiscard]] std::atomic<uint64_t>& word_at(uint32_t index) const noexcept {
     return pages_[index / kPageHolds].load(std::memory_order_acquire)->words[index % kPageHolds];
@@ -96,5 +115,33 @@ class HoldTable {
   uint32_t free_ KVBM_GUARDED_BY(lock_) = 0;
   uint32_t retired_ KVBM_GUARDED_BY(lock_) = 0;
 };
+
+// Inlined: several calls resolve each of their blocks.
+inline Code HoldTable::check(HoldValue value, uint64_t* word) const noexcept {
+  if (value == kNoHold) return Code::invalid_argument;
+  if (static_cast<uint8_t>(value >> kTagShift) != tag_) return Code::foreign_handle;
+  const uint32_t index = index_of(value);
+  if (index / kPageHolds >= page_count_.load(std::memory_order_acquire)) return Code::stale_handle;
+  *word = word_at(index).load(std::memory_order_acquire);
+  const bool live = kind_of(*word) != 0 && generation_of(*word) == generation_of(value);
+  return live ? Code::ok : Code::stale_handle;
+}
+
+inline Code HoldTable::resolve(HoldValue value, Hold* out) const noexcept {
+  uint64_t word = 0;
+  *out = Hold{};
+  const Code code = check(value, &word);
+  if (code != Code::ok) return code;
+  out->slot = slot_of(word);
+  out->kind = static_cast<HoldKind>(kind_of(word));
+  if (out->kind == HoldKind::weak) {
+    const uint32_t index = index_of(value);
+    out->slot_generation = pages_[index / kPageHolds]
+                               .load(std::memory_order_acquire)
+                               ->slot_generations[index % kPageHolds]
+                               .load(std::memory_order_relaxed);
+  }
+  return Code::ok;
+}
 
 }  // namespace kvbm::block
