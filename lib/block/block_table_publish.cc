@@ -56,9 +56,13 @@ Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, u
   if (slot >= slot_count_) return Code::invalid_argument;
   Slot& at = table_[slot];
   if (SlotWord(at.word.load(std::memory_order_relaxed)).state() != SlotState::complete) return Code::wrong_state;
-  *existing = find_and_take(key, what.family);
-  const bool duplicate = *existing != kNoSlot;
-  if (!duplicate && !index_.insert(key.place, slot)) return Code::no_room;
+  const auto listed = index_.find_or_insert(key.place, slot, [&](SlotId there) {
+    if (!take(there, key, what.family)) return false;
+    *existing = there;
+    return true;
+  });
+  if (listed == PrefixIndex::Listed::full) return Code::no_room;
+  const bool duplicate = listed == PrefixIndex::Listed::there;
   at.key_low.store(key.low, std::memory_order_relaxed);
   at.key_high.store(key.high, std::memory_order_relaxed);
   at.family.store(what.family, std::memory_order_relaxed);
@@ -111,18 +115,18 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
                                Fresh& fresh) {
   const bool chain = what.lineage == Lineage::chain;
   const size_t n = inout.size();
-  PrefixIndex::Place places[kBatch];
-  for (size_t i = 0; i < n; ++i) places[i] = search[i].place;
   std::fill_n(fresh.codes, n, Code::ok);
   if (chain && !may_be_parent(fresh.previous, inout[0])) fresh.codes[0] = Code::invalid_argument;
   for (size_t i = 0; i < n && what.lineage == Lineage::given; ++i) {
     if (!may_be_parent(what.parents[begin + i], inout[i])) fresh.codes[i] = Code::invalid_argument;
   }
-  index_.by_partition(places, n, [&](size_t i) {
-    if (fresh.codes[i] != Code::ok) return;
-    const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild : 0;
-    fresh.codes[i] = list(inout[i], search[i], what, child, &fresh.existing[i]);
-  });
+  index_.by_partition(
+      n, [&](size_t i) { return search[i].place; },
+      [&](size_t i) {
+        if (fresh.codes[i] != Code::ok) return;
+        const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild : 0;
+        fresh.codes[i] = list(inout[i], search[i], what, child, &fresh.existing[i]);
+      });
   // Nearly always all of a batch are new: of a chain only the first then has a parent that must be looked at.
   const bool all_new = chain && std::all_of(fresh.codes, fresh.codes + n, [](Code code) { return code == Code::ok; });
   for (size_t i = 0; i < (all_new ? 1 : n); ++i) {
