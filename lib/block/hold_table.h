@@ -62,8 +62,8 @@ class HoldTable {
       KVBM_EXCLUDES(lock_);
   // Ends each hold and makes a new one of another kind (and slot) in its place, as consuming calls
   // do. `inout[i]` becomes the new value. Returns how many; an item that fails is left as it is.
-  size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout,
-               std::span<Code> codes) noexcept KVBM_EXCLUDES(lock_);
+  size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout, std::span<Code> codes) noexcept
+      KVBM_EXCLUDES(lock_);
 
   [[nodiscard]] uint32_t live() const noexcept KVBM_EXCLUDES(lock_);
   [[nodiscard]] size_t bytes() const noexcept;
