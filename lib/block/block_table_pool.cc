@@ -173,7 +173,8 @@ void BlockTable::finish_evicted(std::span<const SlotId> slots, std::vector<Evict
       places[i] = index_.place(at.key_low.load(std::memory_order_relaxed), at.family.load(std::memory_order_relaxed));
       index_.prefetch(places[i]);
     }
-    index_.by_partition(places, n, [&](size_t i) { (void)index_.remove(places[i], slots[begin + i]); });
+    index_.by_partition(
+        n, [&](size_t i) { return places[i]; }, [&](size_t i) { (void)index_.remove(places[i], slots[begin + i]); });
     for (size_t i = 0; i < n; ++i) {
       report(slots[begin + i], evicted);
       SlotMeta& meta = meta_[slots[begin + i]];

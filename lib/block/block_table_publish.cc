@@ -56,9 +56,13 @@ Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, u
   if (slot >= slot_count_) return Code::invalid_argument;
   Slot& at = table_[slot];
   if (SlotWord(at.word.load(std::memory_order_relaxed)).state() != SlotState::complete) return Code::wrong_state;
-  *existing = find_and_take(key, what.family);
-  const bool duplicate = *existing != kNoSlot;
-  if (!duplicate && !index_.insert(key.place, slot)) return Code::no_room;
+  const auto listed = index_.find_or_insert(key.place, slot, [&](SlotId there) {
+    if (!take(there, key, what.family)) return false;
+    *existing = there;
+    return true;
+  });
+  if (listed == PrefixIndex::Listed::full) return Code::no_room;
+  const bool duplicate = listed == PrefixIndex::Listed::there;
   at.key_low.store(key.low, std::memory_order_relaxed);
   at.key_high.store(key.high, std::memory_order_relaxed);
   at.family.store(what.family, std::memory_order_relaxed);
@@ -111,20 +115,21 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
                                Fresh& fresh) {
   const bool chain = what.lineage == Lineage::chain;
   const size_t n = inout.size();
-  PrefixIndex::Place places[kBatch];
-  for (size_t i = 0; i < n; ++i) places[i] = search[i].place;
-  for (size_t i = 0; i < n; ++i) {
-    SlotId parent = kNoSlot;
-    if (chain && i == 0) parent = fresh.previous;
-    if (what.lineage == Lineage::given) parent = what.parents[begin + i];
-    fresh.codes[i] = may_be_parent(parent, inout[i]) ? Code::ok : Code::invalid_argument;
+  std::fill_n(fresh.codes, n, Code::ok);
+  if (chain && !may_be_parent(fresh.previous, inout[0])) fresh.codes[0] = Code::invalid_argument;
+  for (size_t i = 0; i < n && what.lineage == Lineage::given; ++i) {
+    if (!may_be_parent(what.parents[begin + i], inout[i])) fresh.codes[i] = Code::invalid_argument;
   }
-  index_.by_partition(places, n, [&](size_t i) {
-    if (fresh.codes[i] != Code::ok) return;
-    const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild : 0;
-    fresh.codes[i] = list(inout[i], search[i], what, child, &fresh.existing[i]);
-  });
-  for (size_t i = 0; i < n; ++i) {
+  index_.by_partition(
+      n, [&](size_t i) { return search[i].place; },
+      [&](size_t i) {
+        if (fresh.codes[i] != Code::ok) return;
+        const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild : 0;
+        fresh.codes[i] = list(inout[i], search[i], what, child, &fresh.existing[i]);
+      });
+  // Nearly always all of a batch are new: of a chain only the first then has a parent that must be looked at.
+  const bool all_new = chain && std::all_of(fresh.codes, fresh.codes + n, [](Code code) { return code == Code::ok; });
+  for (size_t i = 0; i < (all_new ? 1 : n); ++i) {
     const bool borrowed = std::exchange(fresh.borrowed, false);
     const SlotId before = std::exchange(fresh.previous, kNoSlot);
     const bool counted = chain && i > 0 && fresh.codes[i - 1] == Code::ok;
@@ -133,6 +138,10 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
     if (borrowed) release({&before, 1}, what.tick);
     if (!chain && std::exchange(fresh.borrowed, false)) release({&fresh.previous, 1}, what.tick);
     if (!chain) fresh.previous = kNoSlot;
+  }
+  for (size_t i = 1; all_new && i < n; ++i) {
+    table_[inout[i]].parent.store(fresh.previous, std::memory_order_relaxed);
+    fresh.previous = fresh.slots[fresh.n++] = inout[i];
   }
   enter_policy(what, fresh);
   release({fresh.freed, fresh.n_freed}, what.tick);
@@ -183,7 +192,7 @@ void BlockTable::enter_policy(const Publication& what, Fresh& fresh) {
   counters_.registered += static_cast<uint32_t>(n);
   for (size_t begin = 0; begin < n;) {
     policy::EvictionPolicy& policy = policy_of(fresh.slots[begin]);
-    size_t end = begin + 1;
+    size_t end = own_policies_ == 0 ? n : begin + 1;
     while (end < n && &policy_of(fresh.slots[end]) == &policy) ++end;
     policy.inserted({fresh.slots + begin, end - begin}, what.tick);
     for (; begin < end; ++begin) {

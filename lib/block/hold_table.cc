@@ -3,32 +3,9 @@
 #include <algorithm>
 #include <new>
 
+#include "block/batch_lock.h"
+
 namespace kvbm::block {
-namespace {
-
-// Word of an entry: slot (0-31) | generation (32-55) | kind (56-57, 0 = free). A free entry's slot
-// field is the next free entry, its generation the one that its next hold gets.
-constexpr unsigned kGenerationShift = 32;
-constexpr unsigned kKindShift = 56;
-constexpr unsigned kTagShift = 56;
-
-constexpr uint64_t make_word(SlotId slot, uint32_t generation, uint8_t kind) {
-  return static_cast<uint64_t>(slot) | static_cast<uint64_t>(generation) << kGenerationShift |
-         static_cast<uint64_t>(kind) << kKindShift;
-}
-constexpr SlotId slot_of(uint64_t word) { return static_cast<SlotId>(word); }
-constexpr uint32_t generation_of(uint64_t word) {
-  return static_cast<uint32_t>(word >> kGenerationShift) & HoldTable::kMaxGeneration;
-}
-constexpr uint8_t kind_of(uint64_t word) { return static_cast<uint8_t>(word >> kKindShift); }
-
-constexpr HoldValue make_value(uint32_t index, uint32_t generation, uint8_t tag) {
-  return static_cast<uint64_t>(index) | static_cast<uint64_t>(generation) << kGenerationShift |
-         static_cast<uint64_t>(tag) << kTagShift;
-}
-constexpr uint32_t index_of(HoldValue value) { return static_cast<uint32_t>(value); }
-
-}  // namespace
 
 HoldTable::HoldTable(const Options& options)
     : tag_(options.tag),
@@ -72,7 +49,7 @@ Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<c
   if (out.size() < slots.size() || (kind == HoldKind::weak && slot_generations.size() != slots.size())) {
     return Code::invalid_argument;
   }
-  MutexLock lock(lock_);
+  BatchLock lock(lock_);
   while (free_ < slots.size()) {
     const bool full = page_count_.load(std::memory_order_relaxed) == max_pages_;
     if (!grow()) return full ? Code::no_room : Code::no_memory;
@@ -95,33 +72,6 @@ Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<c
   return Code::ok;
 }
 
-Code HoldTable::check(HoldValue value, uint64_t* word) const noexcept {
-  if (value == kNoHold) return Code::invalid_argument;
-  if (static_cast<uint8_t>(value >> kTagShift) != tag_) return Code::foreign_handle;
-  const uint32_t index = index_of(value);
-  if (index / kPageHolds >= page_count_.load(std::memory_order_acquire)) return Code::stale_handle;
-  *word = word_at(index).load(std::memory_order_acquire);
-  const bool live = kind_of(*word) != 0 && generation_of(*word) == generation_of(value);
-  return live ? Code::ok : Code::stale_handle;
-}
-
-Code HoldTable::resolve(HoldValue value, Hold* out) const noexcept {
-  uint64_t word = 0;
-  *out = Hold{};
-  const Code code = check(value, &word);
-  if (code != Code::ok) return code;
-  out->slot = slot_of(word);
-  out->kind = static_cast<HoldKind>(kind_of(word));
-  if (out->kind == HoldKind::weak) {
-    const uint32_t index = index_of(value);
-    out->slot_generation = pages_[index / kPageHolds]
-                               .load(std::memory_order_acquire)
-                               ->slot_generations[index % kPageHolds]
-                               .load(std::memory_order_relaxed);
-  }
-  return Code::ok;
-}
-
 size_t HoldTable::resolve(std::span<const HoldValue> values, std::span<Hold> out,
                           std::span<Code> codes) const noexcept {
   size_t resolved = 0;
@@ -133,72 +83,54 @@ size_t HoldTable::resolve(std::span<const HoldValue> values, std::span<Hold> out
   return resolved;
 }
 
-size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept {
-  // Ended entries are chained among themselves first, so that the lock is held for one splice.
-  uint32_t first = kNoSlot;
-  uint32_t last = kNoSlot;
-  uint32_t chained = 0;
-  uint32_t retired = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    Code code = resolve(values[i], &out[i]);
-    if (code == Code::ok) {
-      const uint32_t index = index_of(values[i]);
-      const uint32_t generation = generation_of(values[i]);
-      uint64_t word = make_word(out[i].slot, generation, static_cast<uint8_t>(out[i].kind));
-      const bool wraps = generation == kMaxGeneration;
-      const uint64_t ended = make_word(kNoSlot, wraps ? 0 : generation + 1, 0);
-      if (!word_at(index).compare_exchange_strong(word, ended, std::memory_order_acq_rel)) {
-        code = Code::stale_handle;
-        out[i] = Hold{};
-      } else if (wraps) {
-        ++retired;
-      } else {
-        if (last != kNoSlot) {
-          std::atomic<uint64_t>& before = word_at(last);
-          before.store(make_word(index, generation_of(before.load(std::memory_order_relaxed)), 0),
-                       std::memory_order_relaxed);
-        } else {
-          first = index;
-        }
-        last = index;
-        ++chained;
-      }
-    }
-    if (!codes.empty()) codes[i] = code;
-  }
-  if (chained + retired == 0) return 0;
-  MutexLock lock(lock_);
-  retired_ += retired;
-  if (chained == 0) return retired;
+// At the back of the free list.
+void HoldTable::put_back(uint32_t index) {
   if (tail_ == kNoSlot) {
-    head_ = first;
+    head_ = index;
   } else {
     std::atomic<uint64_t>& tail = word_at(tail_);
-    tail.store(make_word(first, generation_of(tail.load(std::memory_order_relaxed)), 0), std::memory_order_relaxed);
+    tail.store(make_word(index, generation_of(tail.load(std::memory_order_relaxed)), 0), std::memory_order_relaxed);
   }
-  tail_ = last;
-  free_ += chained;
-  return chained + retired;
+  tail_ = index;
+  ++free_;
+}
+
+size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept {
+  size_t ended = 0;
+  BatchLock lock(lock_);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Code code = resolve(values[i], &out[i]);
+    if (!codes.empty()) codes[i] = code;
+    if (code != Code::ok) continue;
+    ++ended;
+    const uint32_t index = index_of(values[i]);
+    const uint32_t generation = generation_of(values[i]);
+    const bool wraps = generation == kMaxGeneration;
+    word_at(index).store(make_word(kNoSlot, wraps ? 0 : generation + 1, 0), std::memory_order_release);
+    if (wraps) {
+      ++retired_;
+    } else {
+      put_back(index);
+    }
+  }
+  return ended;
 }
 
 size_t HoldTable::renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout,
                         std::span<Code> codes) noexcept {
   size_t renewed = 0;
+  BatchLock lock(lock_);
   for (size_t i = 0; i < inout.size(); ++i) {
     uint64_t word = 0;
     Code code = kind == HoldKind::weak ? Code::invalid_argument : check(inout[i], &word);
+    const uint32_t generation = generation_of(word);
+    // An entry at its last generation retires when it ends; the caller ends it and creates another.
+    if (code == Code::ok && generation == kMaxGeneration) code = Code::no_room;
     if (code == Code::ok) {
       const uint32_t index = index_of(inout[i]);
-      const uint32_t generation = generation_of(word);
-      const uint64_t renewed_word = make_word(slots[i], generation + 1, static_cast<uint8_t>(kind));
-      if (generation == kMaxGeneration) {
-        code = Code::no_room;  // the entry retires when it ends; end it and create another
-      } else if (!word_at(index).compare_exchange_strong(word, renewed_word, std::memory_order_acq_rel)) {
-        code = Code::stale_handle;
-      } else {
-        inout[i] = make_value(index, generation + 1, tag_);
-        ++renewed;
-      }
+      word_at(index).store(make_word(slots[i], generation + 1, static_cast<uint8_t>(kind)), std::memory_order_release);
+      inout[i] = make_value(index, generation + 1, tag_);
+      ++renewed;
     }
     if (!codes.empty()) codes[i] = code;
   }

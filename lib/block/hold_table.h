@@ -2,10 +2,10 @@
 //
 // A value is hold index (bits 0-31) | generation (32-55) | manager tag (56-63); never 0, because
 // generations begin at 1. Each entry is one atomic word: slot (0-31) | generation (32-55) | kind
-// (56-57). Ending a hold is one compare-and-swap that raises the generation, so of two concurrent
-// ends exactly one wins, and any later use of the value is stale. Freed entries are reused first
-// in, first out; an entry whose generation would wrap is retired.
-// Locks: one list lock, once per batch of create and end; resolve and renew take none.
+// (56-57). Ending a hold raises the generation, so any later use of the value is stale. Freed entries
+// are reused first in, first out; an entry whose generation would wrap is retired.
+// Locks: words change under the one lock only, taken once per batch of create, end and renew, so of two
+// concurrent ends exactly one wins, without an atomic read-modify-write per hold; resolve takes none.
 // Budget: no allocation but for a new page, when every existing hold is in use.
 #pragma once
 
@@ -62,8 +62,8 @@ class HoldTable {
       KVBM_EXCLUDES(lock_);
   // Ends each hold and makes a new one of another kind (and slot) in its place, as consuming calls
   // do. `inout[i]` becomes the new value. Returns how many; an item that fails is left as it is.
-  size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout,
-               std::span<Code> codes) noexcept;
+  size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout, std::span<Code> codes) noexcept
+      KVBM_EXCLUDES(lock_);
 
   [[nodiscard]] uint32_t live() const noexcept KVBM_EXCLUDES(lock_);
   [[nodiscard]] size_t bytes() const noexcept;
@@ -75,12 +75,32 @@ class HoldTable {
     std::atomic<uint32_t> slot_generations[kPageHolds];
   };
 
-  [[nodiscard]] Page* page_of(uint32_t index) const noexcept;
+  // Word of an entry: slot (0-31) | generation (32-55) | kind (56-57, 0 = free). A free entry's slot
+  // field is the next free entry, its generation the one that its next hold gets.
+  static constexpr unsigned kGenerationShift = 32;
+  static constexpr unsigned kKindShift = 56;
+  static constexpr unsigned kTagShift = 56;
+  static constexpr uint64_t make_word(SlotId slot, uint32_t generation, uint8_t kind) {
+    return static_cast<uint64_t>(slot) | static_cast<uint64_t>(generation) << kGenerationShift |
+           static_cast<uint64_t>(kind) << kKindShift;
+  }
+  static constexpr SlotId slot_of(uint64_t word) { return static_cast<SlotId>(word); }
+  static constexpr uint32_t generation_of(uint64_t word) {
+    return static_cast<uint32_t>(word >> kGenerationShift) & kMaxGeneration;
+  }
+  static constexpr uint8_t kind_of(uint64_t word) { return static_cast<uint8_t>(word >> kKindShift); }
+  static constexpr HoldValue make_value(uint32_t index, uint32_t generation, uint8_t tag) {
+    return static_cast<uint64_t>(index) | static_cast<uint64_t>(generation) << kGenerationShift |
+           static_cast<uint64_t>(tag) << kTagShift;
+  }
+  static constexpr uint32_t index_of(HoldValue value) { return static_cast<uint32_t>(value); }
+
   [[nodiscard]] Code check(HoldValue value, uint64_t* word) const noexcept;
   [[nodiscard]] std::atomic<uint64_t>& word_at(uint32_t index) const noexcept {
     return pages_[index / kPageHolds].load(std::memory_order_acquire)->words[index % kPageHolds];
   }
   [[nodiscard]] bool grow() KVBM_REQUIRES(lock_);
+  void put_back(uint32_t index) KVBM_REQUIRES(lock_);
 
   const uint8_t tag_;
   const uint32_t max_pages_;
@@ -95,5 +115,33 @@ class HoldTable {
   uint32_t free_ KVBM_GUARDED_BY(lock_) = 0;
   uint32_t retired_ KVBM_GUARDED_BY(lock_) = 0;
 };
+
+// Inlined: several calls resolve each of their blocks.
+inline Code HoldTable::check(HoldValue value, uint64_t* word) const noexcept {
+  if (value == kNoHold) return Code::invalid_argument;
+  if (static_cast<uint8_t>(value >> kTagShift) != tag_) return Code::foreign_handle;
+  const uint32_t index = index_of(value);
+  if (index / kPageHolds >= page_count_.load(std::memory_order_acquire)) return Code::stale_handle;
+  *word = word_at(index).load(std::memory_order_acquire);
+  const bool live = kind_of(*word) != 0 && generation_of(*word) == generation_of(value);
+  return live ? Code::ok : Code::stale_handle;
+}
+
+inline Code HoldTable::resolve(HoldValue value, Hold* out) const noexcept {
+  uint64_t word = 0;
+  *out = Hold{};
+  const Code code = check(value, &word);
+  if (code != Code::ok) return code;
+  out->slot = slot_of(word);
+  out->kind = static_cast<HoldKind>(kind_of(word));
+  if (out->kind == HoldKind::weak) {
+    const uint32_t index = index_of(value);
+    out->slot_generation = pages_[index / kPageHolds]
+                               .load(std::memory_order_acquire)
+                               ->slot_generations[index % kPageHolds]
+                               .load(std::memory_order_relaxed);
+  }
+  return Code::ok;
+}
 
 }  // namespace kvbm::block

@@ -14,11 +14,6 @@ constexpr uint32_t kSlotsPerPartition = 2048;
 constexpr uint32_t kLoadPercent = 52;
 constexpr uint64_t kOneOverflow = 1ULL << 32;
 
-// Writers hold the partition's lock, readers see either value: no read-modify-write is needed.
-void add(std::atomic<uint64_t>& word, uint64_t what) noexcept {
-  word.store(word.load(std::memory_order_relaxed) + what, std::memory_order_release);
-}
-
 }  // namespace
 
 PrefixIndex::PrefixIndex(uint32_t slots) {
@@ -38,9 +33,7 @@ bool PrefixIndex::insert(const Place& at, SlotId slot) noexcept {
     const uint64_t low = chunk.tags[0].load(std::memory_order_relaxed);
     const uint64_t high = chunk.tags[1].load(std::memory_order_relaxed);
     if (const uint32_t free = match(low, high, 0); free != 0) {
-      const auto entry = static_cast<unsigned>(__builtin_ctz(free));
-      chunk.slots[entry].store(slot, std::memory_order_relaxed);
-      add(chunk.tags[entry / 8], static_cast<uint64_t>(at.tag) << (entry % 8 * 8));
+      put(chunk, static_cast<unsigned>(__builtin_ctz(free)), at.tag, slot);
       return true;
     }
     // Counted before the entry exists, so that a search never stops short of it.

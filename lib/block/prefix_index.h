@@ -34,12 +34,13 @@ class PrefixIndex {
   static constexpr uint32_t kMaxPartitions = 8;
   static constexpr size_t kMaxBatch = 64;
 
-  // Where a hash begins, computed once and kept for prefetching.
+  // Where a hash begins, computed once and kept for prefetching. Not set by itself: batches are arrays of it.
   struct Place {
-    uint32_t partition = 0;
-    uint32_t chunk = 0;  // within the partition
-    uint8_t tag = 0;     // never 0
+    uint32_t partition;
+    uint32_t chunk;  // within the partition
+    uint8_t tag;     // never 0
   };
+  enum class Listed : uint8_t { fresh, there, full };
 
   explicit PrefixIndex(uint32_t slots);
 
@@ -63,9 +64,12 @@ class PrefixIndex {
 
   // The lock under which a key of this place is looked up and inserted as one step.
   [[nodiscard]] Mutex& lock_of(const Place& at) noexcept { return locks_[at.partition].mutex; }
-  // Calls each(i) for every i < n <= kMaxBatch under the lock of places[i], by partition and in order within one.
-  template <class Each>
-  void by_partition(const Place* places, size_t n, Each&& each) KVBM_NO_TSA;
+  // Calls each(i) for every i < n <= kMaxBatch under the lock of place_of(i), by partition and in order within one.
+  template <class PlaceOf, class Each>
+  void by_partition(size_t n, PlaceOf&& place_of, Each&& each) KVBM_NO_TSA;
+  // Searches as above and inserts `slot` when no visit returned true. Lock: lock_of(at).
+  template <class Visit>
+  [[nodiscard]] Listed find_or_insert(const Place& at, SlotId slot, Visit&& visit) noexcept;
   // Lock: lock_of(at). False when the partition is full.
   [[nodiscard]] bool insert(const Place& at, SlotId slot) noexcept;
   // Removes the entry that names `slot`; false if there is none. Lock: lock_of(at).
@@ -82,6 +86,14 @@ class PrefixIndex {
     return chunks_.get() + static_cast<size_t>(at.partition) * chunks_per_partition_;
   }
   [[nodiscard]] IndexChunk* home(const Place& at) const noexcept { return base(at) + at.chunk; }
+  // Writers hold the partition's lock, readers see either value: no read-modify-write is needed.
+  static void add(std::atomic<uint64_t>& word, uint64_t what) noexcept {
+    word.store(word.load(std::memory_order_relaxed) + what, std::memory_order_release);
+  }
+  static void put(IndexChunk& chunk, unsigned entry, uint8_t tag, SlotId slot) noexcept {
+    chunk.slots[entry].store(slot, std::memory_order_relaxed);
+    add(chunk.tags[entry / 8], static_cast<uint64_t>(tag) << (entry % 8 * 8));
+  }
   // One bit per tag that equals `tag`.
   [[nodiscard]] static uint32_t match(uint64_t first, uint64_t second, uint8_t tag) noexcept;
 

@@ -44,22 +44,38 @@ bool PrefixIndex::search(const Place& at, Visit&& visit) const noexcept {
   return false;
 }
 
-template <class Each>
-void PrefixIndex::by_partition(const Place* places, size_t n, Each&& each) {
-  uint8_t start[kMaxPartitions + 1] = {};
-  for (size_t i = 0; i < n; ++i) ++start[places[i].partition + 1];
-  for (uint32_t p = 0; p < kMaxPartitions; ++p) start[p + 1] = static_cast<uint8_t>(start[p + 1] + start[p]);
-  uint8_t next[kMaxPartitions];
-  std::copy_n(start, kMaxPartitions, next);
-  uint8_t order[kMaxBatch];
-  for (size_t i = 0; i < n; ++i) order[next[places[i].partition]++] = static_cast<uint8_t>(i);
+template <class Visit>
+PrefixIndex::Listed PrefixIndex::find_or_insert(const Place& at, SlotId slot, Visit&& visit) noexcept {
+  IndexChunk& chunk = *home(at);
+  const uint64_t low = chunk.tags[0].load(std::memory_order_relaxed);
+  const uint64_t high = chunk.tags[1].load(std::memory_order_relaxed);
+  const uint32_t free = match(low, high, 0);
+  if ((high >> 32) != 0 || free == 0) {  // it may lie further on, or has to
+    if (search(at, visit)) return Listed::there;
+    return insert(at, slot) ? Listed::fresh : Listed::full;
+  }
+  for (uint32_t bits = match(low, high, at.tag); bits != 0; bits &= bits - 1) {
+    const auto entry = static_cast<unsigned>(__builtin_ctz(bits));
+    if (visit(chunk.slots[entry].load(std::memory_order_relaxed))) return Listed::there;
+  }
+  put(chunk, static_cast<unsigned>(__builtin_ctz(free)), at.tag, slot);
+  return Listed::fresh;
+}
+
+template <class PlaceOf, class Each>
+void PrefixIndex::by_partition(size_t n, PlaceOf&& place_of, Each&& each) {
+  static_assert(kMaxBatch == 64);
+  uint64_t members[kMaxPartitions] = {};  // one bit per item
+  for (size_t i = 0; i < n; ++i) members[place_of(i).partition] |= uint64_t{1} << i;
   // Threads begin at different partitions, so that they do not queue behind each other lock by lock.
-  const uint32_t first = n == 0 ? 0 : places[0].partition;
+  const uint32_t first = n == 0 ? 0 : place_of(0).partition;
   for (uint32_t turn = 0; turn < kMaxPartitions; ++turn) {
     const uint32_t p = (first + turn) % kMaxPartitions;
-    if (start[p] == start[p + 1]) continue;
+    if (members[p] == 0) continue;
     BatchLock lock(locks_[p].mutex);
-    for (uint8_t at = start[p]; at < start[p + 1]; ++at) each(static_cast<size_t>(order[at]));
+    for (uint64_t bits = members[p]; bits != 0; bits &= bits - 1) {
+      each(static_cast<size_t>(__builtin_ctzll(bits)));
+    }
   }
 }
 

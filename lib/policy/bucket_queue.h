@@ -34,18 +34,26 @@ class BucketQueue {
 
   // At the front of its list: a parent whose child just went goes next. Returns the bucket of its age.
   size_t push(SlotId slot, size_t kind, uint32_t last_use, uint32_t now) noexcept {
+    return push({&slot, 1}, kind, last_use, now);
+  }
+
+  // Many of one kind and last use, each before the one given earlier.
+  size_t push(std::span<const SlotId> slots, size_t kind, uint32_t last_use, uint32_t now) noexcept {
     advance(now);
     const auto behind = static_cast<int32_t>((now >> shift_) - (last_use >> shift_));  // a use may be ahead of `now`
     const uint32_t back = std::min(static_cast<uint32_t>(std::max(behind, 0)), kEpochs - 1);
     const uint32_t list = list_of(kind, back);
     occupied_[kind][(list % kEpochs) / 64] |= uint64_t{1} << (list % 64);
-    const uint32_t second = heads_[list].next;
-    Facts& facts = facts_[slot];
-    facts.next = second;
-    facts.prev = head(list);
-    facts.queue = 1;
-    heads_[list].next = slot;
-    prev(second) = slot;
+    uint32_t second = heads_[list].next;
+    prev(second) = slots.front();
+    for (size_t i = 0; i < slots.size(); ++i) {
+      Facts& facts = facts_[slots[i]];
+      facts.next = second;
+      facts.prev = i + 1 < slots.size() ? slots[i + 1] : head(list);
+      facts.queue = 1;
+      second = slots[i];
+    }
+    heads_[list].next = second;
     return bucket_of_[back];
   }
 

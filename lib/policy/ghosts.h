@@ -14,6 +14,10 @@
 #include <cstdint>
 #include <vector>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace kvbm::policy {
 
 struct Ghost {
@@ -34,9 +38,7 @@ class Ghosts {
   // Removes and returns what is known of a block.
   Ghost take(uint64_t name) noexcept {
     Set& at = sets_[set(name)];
-    const uint32_t wanted = fingerprint(name);
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < kWays; ++i) found |= uint32_t{at.tags[i] >> 8 == wanted} << i;
+    const uint32_t found = at.having(fingerprint(name));
     if (found == 0) return {};
     const auto i = static_cast<size_t>(std::countr_zero(found));
     const Ghost ghost = at.ghost(i);
@@ -47,13 +49,8 @@ class Ghosts {
   // Returns the entry that had to make room; not known when there was room.
   Ghost put(uint64_t name, uint32_t last_use, uint8_t kind, uint32_t now) noexcept {
     Set& at = sets_[set(name)];
-    // The greatest of age and place, without branches: which is the oldest cannot be foretold.
-    uint64_t best = 0;
-    for (uint32_t i = 0; i < kWays; ++i) {
-      const uint64_t age = at.tags[i] == 0 ? uint64_t{UINT32_MAX} + 1 : now - at.last_uses[i];
-      best = std::max<uint64_t>(best, age << 3 | (kWays - 1 - i));
-    }
-    const size_t i = kWays - 1 - (best & (kWays - 1));
+    const uint32_t empty = at.having(0);
+    const auto i = static_cast<size_t>(std::countr_zero(empty != 0 ? empty : at.oldest(now)));
     const Ghost gone = at.ghost(i);
     at.tags[i] = fingerprint(name) << 8 | kind;
     at.last_uses[i] = last_use;
@@ -72,6 +69,50 @@ class Ghosts {
     [[nodiscard]] Ghost ghost(size_t i) const noexcept {
       return {tags[i] != 0, static_cast<uint8_t>(tags[i]), last_uses[i]};
     }
+
+    // Both without branches: where the entry is and which is the oldest cannot be foretold.
+#if defined(__SSE2__)
+    // One bit per entry with this fingerprint; 0 = empty.
+    [[nodiscard]] uint32_t having(uint32_t wanted) const noexcept {
+      const __m128i want = _mm_set1_epi32(static_cast<int>(wanted));
+      return bits(_mm_cmpeq_epi32(_mm_srli_epi32(load(&tags[0]), 8), want),
+                  _mm_cmpeq_epi32(_mm_srli_epi32(load(&tags[4]), 8), want));
+    }
+    // One bit per entry of the greatest age.
+    [[nodiscard]] uint32_t oldest(uint32_t now) const noexcept {
+      // With the sign turned, a signed comparison orders unsigned ages.
+      const __m128i turned = _mm_set1_epi32(static_cast<int>(now ^ 0x80000000U));
+      const __m128i low = _mm_sub_epi32(turned, load(&last_uses[0]));
+      const __m128i high = _mm_sub_epi32(turned, load(&last_uses[4]));
+      __m128i most = greater(low, high);
+      most = greater(most, _mm_shuffle_epi32(most, _MM_SHUFFLE(1, 0, 3, 2)));
+      most = greater(most, _mm_shuffle_epi32(most, _MM_SHUFFLE(2, 3, 0, 1)));
+      return bits(_mm_cmpeq_epi32(low, most), _mm_cmpeq_epi32(high, most));
+    }
+
+   private:
+    static __m128i load(const uint32_t* at) noexcept { return _mm_load_si128(reinterpret_cast<const __m128i*>(at)); }
+    static uint32_t bits(__m128i low, __m128i high) noexcept {
+      return static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(low, high), _mm_setzero_si128())));
+    }
+    static __m128i greater(__m128i a, __m128i b) noexcept {
+      const __m128i first = _mm_cmpgt_epi32(a, b);
+      return _mm_or_si128(_mm_and_si128(first, a), _mm_andnot_si128(first, b));
+    }
+#else
+    [[nodiscard]] uint32_t having(uint32_t wanted) const noexcept {
+      uint32_t found = 0;
+      for (uint32_t i = 0; i < kWays; ++i) found |= uint32_t{tags[i] >> 8 == wanted} << i;
+      return found;
+    }
+    [[nodiscard]] uint32_t oldest(uint32_t now) const noexcept {
+      uint32_t most = 0;
+      for (const uint32_t last_use : last_uses) most = std::max(most, now - last_use);
+      uint32_t found = 0;
+      for (uint32_t i = 0; i < kWays; ++i) found |= uint32_t{now - last_uses[i] == most} << i;
+      return found;
+    }
+#endif
   };
   static_assert(sizeof(Set) == 64);
 

@@ -61,7 +61,13 @@ class Prefix final : public EvictionPolicy {
       judge_new(slots.subspan(begin, n), slots.back(), tick, known);
     }
     // Parents first, so that their children come before them in a list and go before them.
-    for (const SlotId slot : slots) push(slot, tick);
+    for (size_t begin = 0; begin < slots.size();) {
+      const uint8_t kind = kind_of(facts_[slots[begin]]);
+      size_t end = begin + 1;
+      while (end < slots.size() && kind_of(facts_[slots[end]]) == kind) ++end;
+      lower_cursor(kind, queue_.push(slots.subspan(begin, end - begin), kind, tick, tick));
+      begin = end;
+    }
     inserted_ += slots.size();
     fit_epochs(tick);
   }
@@ -153,9 +159,11 @@ class Prefix final : public EvictionPolicy {
 
   void push(SlotId slot, uint32_t tick) noexcept {
     const uint8_t kind = kind_of(facts_[slot]);
-    const size_t age = queue_.push(slot, kind, facts_[slot].last_use.load(std::memory_order_relaxed), tick);
-    cursor_ = std::min<uint32_t>(cursor_, rank_[kind][age]);
+    lower_cursor(kind, queue_.push(slot, kind, facts_[slot].last_use.load(std::memory_order_relaxed), tick));
   }
+
+  // A list of this kind and age has members.
+  void lower_cursor(uint8_t kind, size_t age) noexcept { cursor_ = std::min<uint32_t>(cursor_, rank_[kind][age]); }
 
   // Takes note of the hits since the latest look; hits in between are taken to be evenly spaced.
   bool look(SlotId slot) noexcept {

@@ -364,12 +364,16 @@ TEST(BlockTableModel, threads_find_only_what_was_stored_and_lose_no_slot) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(wrong.load(), 0U);
     uint32_t registered = 0;
+    uint32_t withdrawn = 0;
     for (SlotId slot = 0; slot < capacity; ++slot) {
       const SlotInfo info = table->info(slot);
       EXPECT_EQ(info.references, 0U);
       if (info.state == SlotState::registered) ++registered;
+      if (info.withdrawn) ++withdrawn;
     }
-    EXPECT_EQ(table->counters().registered, registered);
+    // A block erased before its policy heard of it is not counted, and keeps its slot until its children go.
+    EXPECT_LE(table->counters().registered, registered);
+    EXPECT_GE(table->counters().registered + withdrawn, registered);
     EXPECT_EQ(table->counters().free + registered, capacity);
     // Everything that is left can go: no slot was forgotten by the policy.
     std::vector<SlotId> all(capacity);
