@@ -38,4 +38,30 @@ floor=$(objdump -T "$libdir/libkvbm.so" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | 
 echo "install: the library needs $floor"
 check "the glibc floor is at most 2.35 (found $floor)" \
   test "$(printf '%s\n' "$floor" GLIBC_2.35 | sort -V | tail -1)" = GLIBC_2.35
+
+# The package, put by dpkg into a system root of its own, so that this machine stays as it is.
+if command -v dpkg > /dev/null && command -v cpack > /dev/null; then
+  check "cpack" cpack --config "$build/CPackConfig.cmake" -B "$work/package"
+  deb=$(find "$work/package" -maxdepth 1 -name 'libkvbm_*.deb')
+  root=$work/root
+  mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates" "$root/var/log"
+  : > "$root/var/lib/dpkg/status"
+  unpack=(dpkg --root="$root" --log=/dev/null --force-not-root --force-depends --force-script-chrootless -i "$deb")
+  check "dpkg installs ${deb##*/}" "${unpack[@]}"
+  check "dpkg knows it" dpkg --root="$root" -s libkvbm
+  depends=$(dpkg-deb -f "$deb" Depends)
+  check "what the command is linked with is named (Depends: $depends)" test -z "$(readelf -d "$root/usr/bin/kvbm" |
+    awk '/NEEDED/ {gsub(/[][]/, "", $5); print $5}' | grep -vE '^(lib[cm]\.so\.6|ld-linux.*|libkvbm\.so.*)$' || true)"
+  export PKG_CONFIG_SYSROOT_DIR=$root
+  PKG_CONFIG_PATH=$(dirname "$(find "$root" -name kvbm.pc)")
+  export LD_LIBRARY_PATH=${PKG_CONFIG_PATH%/pkgconfig}
+  # shellcheck disable=SC2046
+  check "cc with the package" cc $(pkg-config --cflags kvbm) "$source/tests/examples/example.c" $(pkg-config --libs kvbm) -o "$work/packaged"
+  check "the example with the package" "$work/packaged"
+  check "the packaged command" "$root/usr/bin/kvbm" size --preset qwen3-8b --tokens 1000 --json
+  check "dpkg removes it" dpkg --root="$root" --log=/dev/null --force-not-root --force-script-chrootless -r libkvbm
+  check "nothing is left" test ! -e "$root/usr/bin/kvbm"
+else
+  echo "install: skipped the .deb: no dpkg or cpack here"
+fi
 echo "$passed passed, 0 failed"
