@@ -224,7 +224,7 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Result<size_t>& move
       if (open_ == run->segment) begin_seal(open_, work);
       for (const WriteRun::Item& item : run->items) {
         PutOp& op = *item.op;
-        if (op.tries[item.item]++ > 0 || op.carry() || stopping_) {
+        if (op.tries[item.item]++ > 0 || op.carry() || stopping_ || disabled_) {
           settle(item.op, item.item, code, work);
           continue;
         }
