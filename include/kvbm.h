@@ -395,7 +395,7 @@ typedef struct kvbm_namespace_options {
   const kvbm_geometry_t *geometry; /* NULL = opaque blocks */
   const uint8_t *secret;          /* [32] from the operator, never from a request; NULL = zeroes (one tenant) */
   uint64_t epoch;                 /* at least this epoch; the tiers may know a higher one */
-  uint64_t quota_bytes;           /* host bytes this namespace may use; 0 = no quota */
+  uint64_t quota_bytes;           /* host bytes this namespace may use, all its handles together; 0 = as it is set, or none */
 } kvbm_namespace_options_t;
 
 /* Fills defaults: no tenant, no adapter, opaque blocks, zero secret, epoch 0, no quota. `model` must be set before use.
@@ -415,7 +415,9 @@ KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Forgets this namespace's blocks in every tier; keys stay valid. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t *ns, kvbm_error_t *err);
-/* Changes the quota; lowering it evicts what nothing holds. Thread: any. Since 0.1. */
+/* Changes the quota, for every handle of the namespace; 0 = none. Lowering it evicts what nothing holds. Blocks from before
+ * the first quota do not count. Errors: KVBM_ERR_INVALID (less than one block), KVBM_ERR_NO_ROOM (4,095 namespaces of this
+ * manager have one). Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_set_quota(kvbm_namespace_t *ns, uint64_t quota_bytes, uint32_t quota_mode);
 
 /* --------------------------------------------------------------------- keys */

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "manager/host_record.h"
@@ -21,7 +22,7 @@ uint8_t next_tag() noexcept {
 }  // namespace
 
 Manager::Manager(const Environment& environment, Options options)
-    : env_(environment), options_(std::move(options)), events_(families_), accounts_(1, true) {
+    : env_(environment), options_(std::move(options)), events_(families_) {
   record_base_ = env_.random->next();
 }
 
@@ -133,68 +134,104 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   if (options.tenant.size() > 1024 || options.model.size() > 1024 || options.adapter.size() > 1024) {
     return Status(Code::invalid_argument, "tenant, model and adapter are at most 1024 bytes each");
   }
-  block::AccountId account = block::kSharedAccount;
-  if (options.quota_bytes != 0) {
-    MutexLock lock(namespaces_mutex_);
-    while (account < accounts_.size() && accounts_[account]) ++account;
-    if (account == block::kMaxAccounts) return Status(Code::no_room, "too many namespaces with quotas");
-    if (account == accounts_.size()) accounts_.push_back(false);
-    accounts_[account] = true;
-  }
-  uint64_t epoch = options.epoch;
-  const Namespace probe(options, families_, account, 0);
+  const Namespace probe(options, families_, block::kSharedAccount, 0);
+  MutexLock lock(namespaces_mutex_);
+  KnownNamespace& known = known_[probe.base_id()];
+  uint64_t epoch = std::max(options.epoch, known.epoch);
   for (auto& tier : tiers_) {
-    const auto known = tier->epoch(probe.base_id());
-    if (!known.ok()) return known.status();
-    epoch = std::max(epoch, known.value());
+    const auto persisted = tier->epoch(probe.base_id());
+    if (!persisted.ok()) return persisted.status();
+    epoch = std::max(epoch, persisted.value());
   }
-  auto ns = std::make_shared<Namespace>(std::move(options), families_, account, epoch);
-  if (account != block::kSharedAccount) {
-    const Status set = set_quota(*ns, ns->options().quota_bytes, ns->options().quota_mode);
-    if (!set.ok()) return set;
+  if (options.quota_bytes != 0) {
+    const Status limited = limit_account(known, options.quota_bytes, options.quota_mode);
+    if (!limited.ok()) return limited;
   }
+  auto ns = std::make_shared<Namespace>(std::move(options), families_, known.account, epoch);
+  std::erase_if(known.handles, [](const std::weak_ptr<Namespace>& handle) { return handle.expired(); });
+  known.handles.push_back(ns);
   return ns;
 }
 
 Status Manager::set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode) {
-  if (ns.account() == block::kSharedAccount) {
-    return Status(Code::unsupported, "the namespace was opened without a quota; open it with one to change it");
-  }
+  MutexLock lock(namespaces_mutex_);
+  return limit_account(known_[ns.base_id()], bytes, mode);
+}
+
+// The account is made with the first quota; blocks from before it stay everybody's.
+Status Manager::limit_account(KnownNamespace& known, uint64_t bytes, block::OverQuota mode) {
   const uint64_t slots = bytes == 0 ? block::kNoLimit : bytes / arena_->slot_bytes();
   if (slots == 0) {
-    return Status(Code::invalid_argument, "the quota is smaller than one block");
+    return Status(Code::invalid_argument, "the quota is smaller than one block",
+                  std::to_string(bytes) + " bytes, a block with its head takes " +
+                      std::to_string(arena_->slot_bytes()));
+  }
+  if (known.account == block::kSharedAccount) {
+    if (bytes == 0) return {};
+    if (next_account_ == block::kMaxAccounts) {
+      return Status(Code::no_room, "too many namespaces with quotas",
+                    "a manager has at most " + std::to_string(block::kMaxAccounts - 1));
+    }
+    known.account = next_account_++;
   }
   const auto limit = static_cast<uint32_t>(std::min<uint64_t>(slots, block::kNoLimit));
-  const Code code = table_->set_limit(ns.account(), limit, mode);
-  return code == Code::ok ? Status{} : Status(code, "the quota could not be set");
+  std::vector<block::Evicted> gone;
+  const Code code = table_->set_limit(known.account, limit, mode, &gone, tick());
+  tell_evicted(gone);
+  if (code != Code::ok) return Status(code, "the quota could not be set");
+  for (const auto& handle : known.handles) {
+    if (const auto ns = handle.lock()) ns->set_account(known.account);
+  }
+  return {};
 }
 
 Status Manager::invalidate(Namespace& ns) {
-  const uint64_t epoch = ns.epoch() + 1;
-  for (auto& tier : tiers_) {
-    const Status set = tier->set_epoch(ns.base_id(), epoch);
-    if (!set.ok()) return set;
-  }
-  for (const FamilyId family : ns.advance(epoch)) {
-    table_->erase_family(family);
-    for (auto& tier : tiers_) {
-      const Status erased = tier->erase_family(family);
-      if (!erased.ok()) env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
+  std::set<NamespaceId> ended;
+  {
+    MutexLock lock(namespaces_mutex_);
+    KnownNamespace& known = known_[ns.base_id()];
+    std::vector<std::shared_ptr<Namespace>> handles;
+    uint64_t epoch = std::max(known.epoch, ns.epoch());
+    for (const auto& handle : known.handles) {
+      if (auto live = handle.lock()) handles.push_back(std::move(live));
     }
+    for (const auto& handle : handles) epoch = std::max(epoch, handle->epoch());
+    ++epoch;
+    for (auto& tier : tiers_) {
+      const Status set = tier->set_epoch(ns.base_id(), epoch);
+      if (!set.ok()) return set;
+    }
+    known.epoch = epoch;
+    for (const auto& handle : handles) {
+      ended.insert(handle->id());
+      handle->advance(epoch);
+    }
+  }
+  // Nothing finds these any more: what is left to do is to give their room back.
+  for (const NamespaceId& id : ended) {
+    if (erase_families_of(id).ok()) continue;
+    env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
   }
   events_.publish(copy::EventKind::cleared, 0);
   return {};
 }
 
-Status Manager::reset(Namespace& ns) {
+// Every family, not those that some handle has used: another one's, or an earlier process's, count as well.
+Status Manager::erase_families_of(const NamespaceId& id) {
   Status first;
-  for (const FamilyId family : ns.families()) {
+  for (FamilyId family = 0; family < families_.size(); ++family) {
+    if (families_.get(family).ns != id) continue;
     table_->erase_family(family);
     for (auto& tier : tiers_) {
       Status erased = tier->erase_family(family);
       if (!erased.ok() && first.ok()) first = std::move(erased);
     }
   }
+  return first;
+}
+
+Status Manager::reset(Namespace& ns) {
+  Status first = erase_families_of(ns.id());
   events_.publish(copy::EventKind::cleared, 0);
   return first;
 }

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -135,8 +136,20 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::atomic<bool> closing_{false};
   uint64_t record_base_ = 0;
   std::atomic<uint64_t> record_count_{0};
+  // What all handles of one namespace share, by base id. Kept when the last handle goes: an epoch that has ended stays
+  // ended, and what was stored is still charged to its account.
+  struct KnownNamespace {
+    uint64_t epoch = 0;  // of the last invalidation
+    block::AccountId account = block::kSharedAccount;
+    std::vector<std::weak_ptr<Namespace>> handles;
+  };
+  Status limit_account(KnownNamespace& known, uint64_t bytes, block::OverQuota mode)
+      KVBM_REQUIRES(namespaces_mutex_);
+  Status erase_families_of(const NamespaceId& id);
+  // Held over the tiers' epochs and the table's limits (lib/README.md); never on a path of blocks.
   Mutex namespaces_mutex_;
-  std::vector<bool> accounts_ KVBM_GUARDED_BY(namespaces_mutex_);
+  std::map<NamespaceId, KnownNamespace> known_ KVBM_GUARDED_BY(namespaces_mutex_);
+  block::AccountId next_account_ KVBM_GUARDED_BY(namespaces_mutex_) = block::kSharedAccount + 1;
   std::atomic<uint64_t> armed_ns_{kNever};  // the pin timer that is set
 };
 

@@ -74,22 +74,12 @@ Result<FamilyId> Namespace::default_family() {
   return plan_of_default.value().family;
 }
 
-std::vector<FamilyId> Namespace::advance(uint64_t epoch) {
+void Namespace::advance(uint64_t epoch) {
   MutexLock lock(mutex_);
-  std::vector<FamilyId> old;
-  for (const auto& [part, plan] : plans_) old.push_back(plan.family);
   plans_.clear();
   default_family_.store(kUnknownFamily, std::memory_order_release);
   epoch_ = epoch;
   id_ = derive(epoch);
-  return old;
-}
-
-std::vector<FamilyId> Namespace::families() const {
-  MutexLock lock(mutex_);
-  std::vector<FamilyId> all;
-  for (const auto& [part, plan] : plans_) all.push_back(plan.family);
-  return all;
 }
 
 }  // namespace kvbm::manager

@@ -55,22 +55,23 @@ class Namespace {
   // The id that epochs are persisted under: it does not change with them.
   [[nodiscard]] NamespaceId base_id() const noexcept { return base_id_; }
   [[nodiscard]] uint64_t epoch() const;
-  [[nodiscard]] block::AccountId account() const noexcept { return account_; }
+  // The account that stores are charged to; set when the namespace gets its first quota. Thread: any.
+  [[nodiscard]] block::AccountId account() const noexcept { return account_.load(std::memory_order_relaxed); }
+  void set_account(block::AccountId account) noexcept { account_.store(account, std::memory_order_relaxed); }
   [[nodiscard]] const NamespaceOptions& options() const noexcept { return options_; }
   // invalid_argument when the geometry has no such component or shard. Thread: any; one short lock.
   Result<PartPlan> plan(const Part& part);
   // Component 0, whole model: cached, no lock after the first call.
   Result<FamilyId> default_family();
-  // Moves to `epoch` and returns the families that belonged to the id before.
-  std::vector<FamilyId> advance(uint64_t epoch);
-  [[nodiscard]] std::vector<FamilyId> families() const;
+  // Moves to `epoch`; plans made before are of the id before.
+  void advance(uint64_t epoch);
 
  private:
   [[nodiscard]] NamespaceId derive(uint64_t epoch) const;
 
   const NamespaceOptions options_;
   FamilyTable& table_;
-  const block::AccountId account_;
+  std::atomic<block::AccountId> account_;
   NamespaceId base_id_;
   static constexpr uint32_t kUnknownFamily = UINT32_MAX;
   std::atomic<FamilyId> default_family_{kUnknownFamily};
