@@ -45,7 +45,8 @@ void LoadOperation::plan() {
       const TierIndex tier = request_.match->tier_of(p, key);
       if (tier == kNoTier) {
         // In a prefix match a window or state part has no block where none is needed.
-        const bool needless = request_.match->parts()[p].plan.kind != layout::ComponentKind::attention &&
+        const bool needless = request_.match->mode() == LookupMode::prefix &&
+                              request_.match->parts()[p].plan.kind != layout::ComponentKind::attention &&
                               request_.match->parts()[p].plan.kind != layout::ComponentKind::latent &&
                               key < request_.match->hits();
         if (!needless) status_[k] = Code::miss;
