@@ -369,7 +369,9 @@ KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_opt
 /* Creates a manager: one owner of one set of tiers. Maps the host tier, opens and recovers the tiers below.
  * Errors: KVBM_ERR_CONFIG (a capacity smaller than one block, an impossible size), KVBM_ERR_IN_USE (a tier
  * directory has another owner; the message names its process), KVBM_ERR_VERSION (a directory of a newer format),
- * KVBM_ERR_NO_MEMORY, KVBM_ERR_IO, KVBM_ERR_PERMISSION. Thread: any. Blocks: for mapping and recovery. Since 0.1. */
+ * KVBM_ERR_EXISTS (a directory with files of someone else; nothing is changed), KVBM_ERR_DAMAGED (one whose superblock
+ * cannot be read), KVBM_ERR_DISK_FULL, KVBM_ERR_NO_MEMORY, KVBM_ERR_IO, KVBM_ERR_PERMISSION. Thread: any. Blocks: for
+ * mapping and recovery. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_create(kvbm_context_t *context, const kvbm_manager_options_t *options,
                                            KVBM_OWN kvbm_manager_t **out_manager, kvbm_error_t *err);
 /* Ends the caller's reference. When the last of manager, namespaces, caches and matches goes, work in flight is
