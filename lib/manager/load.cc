@@ -158,8 +158,9 @@ Code LoadOperation::open_item() {
   if ((manager_.table().flags(current_.slot) & kHasHead) == 0) {
     return payload_bytes(manager_, current_.slot) == part.payload_bytes() ? Code::ok : Code::mismatch;
   }
-  auto head = current_.owned && request_.keep_below ? codec::HeadView::parse(manager_.arena().head(current_.slot))
-                                                    : read_head(manager_, current_.slot);
+  // What landed for this load alone has no identity in the table; the tier has checked its head.
+  const bool alone = current_.owned && manager_.table().state(current_.slot) != block::SlotState::registered;
+  auto head = alone ? codec::HeadView::parse(manager_.arena().head(current_.slot)) : read_head(manager_, current_.slot);
   if (!head.ok()) return Code::damaged;
   const codec::Header& header = head.value().header();
   if (header.stored_bytes != part.payload_bytes() || header.leaf_count != part.leaf_count()) return Code::mismatch;

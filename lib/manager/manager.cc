@@ -21,6 +21,22 @@ uint8_t next_tag() noexcept {
 
 }  // namespace
 
+// Begun before the host forgets, ended after the tiers have.
+class Manager::Forgetting {
+ public:
+  Forgetting(Manager& manager, size_t first, size_t n) : forgets_(std::span(manager.forgets_).subspan(first, n)) {
+    for (Forgets& one : forgets_) one.begun.fetch_add(1);
+  }
+  ~Forgetting() {
+    for (Forgets& one : forgets_) one.ended.fetch_add(1);
+  }
+  Forgetting(const Forgetting&) = delete;
+  Forgetting& operator=(const Forgetting&) = delete;
+
+ private:
+  std::span<Forgets> forgets_;
+};
+
 Manager::Manager(const Environment& environment, Options options)
     : env_(environment), options_(std::move(options)), events_(families_) {
   record_base_ = env_.random->next();
@@ -221,6 +237,7 @@ Status Manager::erase_families_of(const NamespaceId& id) {
   Status first;
   for (FamilyId family = 0; family < families_.size(); ++family) {
     if (families_.get(family).ns != id) continue;
+    const Forgetting forgetting(*this, family % kForgets, 1);
     table_->erase_family(family);
     for (auto& tier : tiers_) {
       Status erased = tier->erase_family(family);
@@ -238,6 +255,7 @@ Status Manager::reset(Namespace& ns) {
 
 Status Manager::reset_all() {
   Status first;
+  const Forgetting forgetting(*this, 0, kForgets);
   table_->erase_all();
   for (FamilyId family = 0; family < families_.size(); ++family) {
     for (auto& tier : tiers_) {
@@ -310,9 +328,10 @@ SlotId Manager::acquire_one(FamilyId family, const Key& key) noexcept {
 }
 
 void Manager::quarantine(SlotId slot) {
-  const Identity id = table_->identity(slot);
   add(counters_.verify_failures, 1);
   add(counters_.tiers[0].damaged, 1);
+  if (table_->state(slot) != block::SlotState::registered) return;  // nobody else can find it
+  const Identity id = table_->identity(slot);
   table_->erase(id.family, {&id.key, 1});
   events_.publish(copy::EventKind::removed, 0, {&id, 1});
   env_.log->write(LogLevel::error, "manager", "a host block failed verification and was dropped");
@@ -325,6 +344,7 @@ void Manager::used(std::span<const SlotId> slots) {
 // ---- Care ----
 
 size_t Manager::drop(FamilyId family, std::span<const Key> keys) {
+  const Forgetting forgetting(*this, family % kForgets, 1);
   const size_t n = table_->erase(family, keys);
   std::vector<Identity> ids;
   ids.reserve(keys.size());
@@ -332,6 +352,18 @@ size_t Manager::drop(FamilyId family, std::span<const Key> keys) {
   for (auto& tier : tiers_) tier->erase(ids);
   events_.publish(copy::EventKind::removed, 0, ids);
   return n;
+}
+
+// Ended is read first: equal counts then say that none was under way in between.
+uint64_t Manager::forget_mark(FamilyId family) const noexcept {
+  const Forgets& forgets = forgets_[family % kForgets];
+  const uint64_t ended = forgets.ended.load();
+  const uint64_t begun = forgets.begun.load();
+  return begun == ended ? begun : kForgetting;
+}
+
+bool Manager::forgotten_since(FamilyId family, uint64_t mark) const noexcept {
+  return mark == kForgetting || forgets_[family % kForgets].begun.load() != mark;
 }
 
 void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority) {

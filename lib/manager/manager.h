@@ -73,6 +73,11 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
 
   // ---- Care ----
   size_t drop(FamilyId family, std::span<const Key> keys);
+  // What is on its way up from a tier while its family is being forgotten must not come back to stay: whoever brings
+  // blocks up takes a mark before it asks the tier, and asks again after it has published them.
+  static constexpr uint64_t kForgetting = UINT64_MAX;
+  [[nodiscard]] uint64_t forget_mark(FamilyId family) const noexcept;
+  [[nodiscard]] bool forgotten_since(FamilyId family, uint64_t mark) const noexcept;
   void hint(FamilyId family, std::span<const Key> keys, uint8_t priority);
   Code pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
            size_t& count);
@@ -116,6 +121,13 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_tiers();
   void recover_host();  // recover_host.cc
   void tell_evicted(std::span<const block::Evicted> gone);
+  // Families share these by number: a mark of one that shares is a miss more, never a block too many.
+  struct Forgets {
+    std::atomic<uint64_t> begun{0};
+    std::atomic<uint64_t> ended{0};
+  };
+  static constexpr size_t kForgets = 64;
+  class Forgetting;  // begins and ends the forgetting of one family, or of all
   void arm_pins(uint64_t deadline_ns);
   void expire_pins();
 
@@ -134,6 +146,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::atomic<uint32_t> tick_{0};
   std::atomic<uint32_t> disabled_{0};  // bit i: tier i is out of service
   std::atomic<bool> closing_{false};
+  std::array<Forgets, kForgets> forgets_;
   uint64_t record_base_ = 0;
   std::atomic<uint64_t> record_count_{0};
   // What all handles of one namespace share, by base id. Kept when the last handle goes: an epoch that has ended stays

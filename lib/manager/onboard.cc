@@ -22,6 +22,7 @@ struct Landing {
   TierIndex tier = 0;
   bool keep = true;
   std::vector<OnboardItem> items;
+  std::vector<uint64_t> marks;  // Manager::forget_mark, beside items
   std::vector<SlotId> slots;
   std::unique_ptr<std::byte, FreeAligned> heads;
   std::vector<size_t> head_at;  // offset of each item's head target
@@ -51,7 +52,8 @@ Code register_landed(Landing& landing, size_t i, std::span<Landed> landed) {
   const Code completed = manager.table().complete({&slot, 1});
   if (completed != Code::ok) return completed;
   manager.table().set_flags(slot, static_cast<uint8_t>(kHasHead | on_tier_flag(landing.tier)));
-  if (!landing.keep) return Code::ok;
+  const Identity& id = landing.items[i].id;
+  if (!landing.keep || manager.forgotten_since(id.family, landing.marks[i])) return Code::ok;
   const SlotId parent = parent_slot(landing, view.value().header(), i, landed);
   block::Publication what;
   what.family = landing.items[i].id.family;
@@ -63,6 +65,10 @@ Code register_landed(Landing& landing, size_t i, std::span<Landed> landed) {
   [[maybe_unused]] const Code all =
       manager.publish({&slot, 1}, what, {&view.value().header().parent, 1}, {&code, 1});
   if (parent != kNoSlot) manager.release({&parent, 1});
+  if (code == Code::ok && manager.forgotten_since(id.family, landing.marks[i])) {
+    manager.table().erase(id.family, {&id.key, 1});
+    manager.events().publish(copy::EventKind::removed, 0, {&id, 1});
+  }
   return code == Code::exists ? Code::ok : code;
 }
 
@@ -106,6 +112,7 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
   size_t head_total = 0;
   for (const OnboardItem& item : landing->items) {
     landing->head_at.push_back(head_total);
+    landing->marks.push_back(manager->forget_mark(item.id.family));
     head_total += round_up(item.found.head_bytes == 0 ? manager->arena().head(0).size() : item.found.head_bytes, kIoAlign);
   }
   landing->heads.reset(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, head_total)));
