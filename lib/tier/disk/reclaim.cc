@@ -89,9 +89,9 @@ void DiskCore::reclaim_collect() {
 
 void DiskCore::reclaim_choose(Reclaim& r) {
   if (index_.full()) return;
-  // What fits whole is carried whole: each opening leaves a segment nearly empty behind, and where the file system has no
-  // room to grow nothing must be lost for that.
-  const bool sparse = segments_[r.segment]->live_bytes <= segment_bytes_ / 4;
+  // Reclaimed though the capacity is not used up: the file system has no room to grow. Each opening leaves a segment nearly
+  // empty behind; what such a one holds is carried whole, for it is not in anything's way.
+  const bool sparse = segments_.size() < max_segments_ && segments_[r.segment]->live_bytes <= segment_bytes_ / 4;
   std::vector<std::pair<uint32_t, Identity>> hot;
   for (const Identity& id : r.ids) {
     const uint32_t entry = index_.find(id);
