@@ -377,7 +377,8 @@ KVBM_API kvbm_status_t kvbm_manager_create(kvbm_context_t *context, const kvbm_m
 /* Ends the caller's reference. When the last of manager, namespaces, caches and matches goes, work in flight is
  * finished and the tiers are closed; what was acknowledged is found again. Thread: any. Blocks: until closed. */
 KVBM_API void kvbm_manager_release(kvbm_manager_t *manager);
-/* Forgets every block of every tier that nothing holds; held ones vanish from lookups and go when released.
+/* Forgets every block of every tier that nothing holds; held ones vanish from lookups and go when released. Errors:
+ * KVBM_ERR_UNSUPPORTED if there is a plug-in tier: its records stay (kvbm_namespace_invalidate makes them unfindable).
  * Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t *err);
 /* Waits until no offload is queued or in flight: what was taken into a queue is in its tier then and survives the
@@ -415,7 +416,7 @@ KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 /* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
  * returns. Keys made before do not match any more: make them again. Thread: any. Blocks: one write per tier. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
-/* Forgets this namespace's blocks in every tier; keys stay valid. Thread: any. Since 0.1. */
+/* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Changes the quota, for every handle of the namespace; 0 = none. Lowering it evicts what nothing holds. Blocks from before
  * the first quota do not count. Errors: KVBM_ERR_INVALID (less than one block), KVBM_ERR_NO_ROOM (4,095 namespaces of this
