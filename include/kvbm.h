@@ -369,13 +369,16 @@ KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_opt
 /* Creates a manager: one owner of one set of tiers. Maps the host tier, opens and recovers the tiers below.
  * Errors: KVBM_ERR_CONFIG (a capacity smaller than one block, an impossible size), KVBM_ERR_IN_USE (a tier
  * directory has another owner; the message names its process), KVBM_ERR_VERSION (a directory of a newer format),
- * KVBM_ERR_NO_MEMORY, KVBM_ERR_IO, KVBM_ERR_PERMISSION. Thread: any. Blocks: for mapping and recovery. Since 0.1. */
+ * KVBM_ERR_EXISTS (a directory with files of someone else; nothing is changed), KVBM_ERR_DAMAGED (one whose superblock
+ * cannot be read), KVBM_ERR_DISK_FULL, KVBM_ERR_NO_MEMORY, KVBM_ERR_IO, KVBM_ERR_PERMISSION. Thread: any. Blocks: for
+ * mapping and recovery. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_create(kvbm_context_t *context, const kvbm_manager_options_t *options,
                                            KVBM_OWN kvbm_manager_t **out_manager, kvbm_error_t *err);
 /* Ends the caller's reference. When the last of manager, namespaces, caches and matches goes, work in flight is
  * finished and the tiers are closed; what was acknowledged is found again. Thread: any. Blocks: until closed. */
 KVBM_API void kvbm_manager_release(kvbm_manager_t *manager);
-/* Forgets every block of every tier that nothing holds; held ones vanish from lookups and go when released.
+/* Forgets every block of every tier that nothing holds; held ones vanish from lookups and go when released. Errors:
+ * KVBM_ERR_UNSUPPORTED if there is a plug-in tier: its records stay (kvbm_namespace_invalidate makes them unfindable).
  * Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t *err);
 /* Waits until no offload is queued or in flight: what was taken into a queue is in its tier then and survives the
@@ -395,7 +398,7 @@ typedef struct kvbm_namespace_options {
   const kvbm_geometry_t *geometry; /* NULL = opaque blocks */
   const uint8_t *secret;          /* [32] from the operator, never from a request; NULL = zeroes (one tenant) */
   uint64_t epoch;                 /* at least this epoch; the tiers may know a higher one */
-  uint64_t quota_bytes;           /* host bytes this namespace may use; 0 = no quota */
+  uint64_t quota_bytes;           /* host bytes this namespace may use, all its handles together; 0 = as it is set, or none */
 } kvbm_namespace_options_t;
 
 /* Fills defaults: no tenant, no adapter, opaque blocks, zero secret, epoch 0, no quota. `model` must be set before use.
@@ -413,9 +416,11 @@ KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 /* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
  * returns. Keys made before do not match any more: make them again. Thread: any. Blocks: one write per tier. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
-/* Forgets this namespace's blocks in every tier; keys stay valid. Thread: any. Since 0.1. */
+/* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t *ns, kvbm_error_t *err);
-/* Changes the quota; lowering it evicts what nothing holds. Thread: any. Since 0.1. */
+/* Changes the quota, for every handle of the namespace; 0 = none. Lowering it evicts what nothing holds. Blocks from before
+ * the first quota do not count. Errors: KVBM_ERR_INVALID (less than one block), KVBM_ERR_NO_ROOM (4,095 namespaces of this
+ * manager have one). Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_set_quota(kvbm_namespace_t *ns, uint64_t quota_bytes, uint32_t quota_mode);
 
 /* --------------------------------------------------------------------- keys */

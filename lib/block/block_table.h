@@ -184,8 +184,10 @@ class BlockTable final : private policy::Residents {
       KVBM_EXCLUDES(pool_);
 
   // ---- Accounts ----
-  // Creates the account, or moves its limit. An account below its use keeps its blocks until they go.
-  [[nodiscard]] Code set_limit(AccountId account, uint32_t slots, OverQuota mode) KVBM_EXCLUDES(pool_);
+  // Creates the account, or moves its limit. What it has beyond a lower limit is evicted as far as nothing keeps it;
+  // the rest goes in time.
+  [[nodiscard]] Code set_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<Evicted>* evicted = nullptr,
+                               uint32_t tick = 0) KVBM_EXCLUDES(pool_);
   [[nodiscard]] AccountUse account_use(AccountId account) const KVBM_EXCLUDES(pool_);
 
   // ---- Facts ----
@@ -264,6 +266,8 @@ class BlockTable final : private policy::Residents {
   void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what, Fresh& fresh)
       KVBM_EXCLUDES(pool_);
   void count_erased(size_t n) KVBM_EXCLUDES(pool_);
+  [[nodiscard]] Code move_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<SlotId>* surplus,
+                                uint32_t tick) KVBM_EXCLUDES(pool_);
   [[nodiscard]] Code make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<SlotId>* surplus,
                                uint32_t tick) KVBM_REQUIRES(pool_);
   void leave_evicted(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);

@@ -327,8 +327,17 @@ size_t BlockTable::evict_held(std::span<const SlotId> slots, std::vector<Evicted
 
 // ---- accounts ----
 
-Code BlockTable::set_limit(AccountId account, uint32_t slots, OverQuota mode) {
+Code BlockTable::set_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<Evicted>* evicted,
+                           uint32_t tick) {
   if (account == kSharedAccount || account >= kMaxAccounts) return Code::invalid_argument;
+  std::vector<SlotId> surplus;
+  const Code code = move_limit(account, slots, mode, &surplus, tick);
+  free_evicted(surplus, evicted);
+  return code;
+}
+
+Code BlockTable::move_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<SlotId>* surplus,
+                            uint32_t tick) {
   MutexLock lock(pool_);
   if (account >= accounts_.size()) accounts_.resize(static_cast<size_t>(account) + 1);
   Account& at = accounts_[account];
@@ -342,6 +351,12 @@ Code BlockTable::set_limit(AccountId account, uint32_t slots, OverQuota mode) {
   at.exists = true;
   at.limit = slots;
   at.mode = mode;
+  while (at.used > at.limit) {
+    const SlotId slot = evict_one(*at.own, kEvicting, tick);
+    if (slot == kNoSlot) break;
+    surplus->push_back(slot);
+    leave_evicted(slot, tick);
+  }
   return Code::ok;
 }
 

@@ -1,6 +1,7 @@
 #include "layout/geometry.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,12 +21,23 @@ static_assert(layout::kLeafCountLimit == kvbm::codec::kMaxLeaves);
 
 namespace {
 
-kvbm::Result<layout::ComponentGeometry> to_component(const kvbm_component_t& in) {
-  if (in.element >= layout::kElementCount) {
-    return kvbm::Status(Code::invalid_argument, "kvbm_component_t.element is not a KVBM_ELEMENT_* value");
+kvbm::Status refuse(size_t index, const char* field, const char* wanted) {
+  return {Code::invalid_argument, "geometry refused", "component " + std::to_string(index) + ": " + field + " " + wanted};
+}
+
+// What a kind has no use for must not be set: it would be the mark of another model than is made.
+kvbm::Result<layout::ComponentGeometry> to_component(size_t index, const kvbm_component_t& in) {
+  if (in.kind > KVBM_COMPONENT_STATE) return refuse(index, "kind", "is not a KVBM_COMPONENT_* value");
+  if (in.element >= layout::kElementCount) return refuse(index, "element", "is not a KVBM_ELEMENT_* value");
+  if (in.reserved[0] != 0 || in.reserved[1] != 0) return refuse(index, "reserved", "must be zero");
+  if (in.window_tokens != 0 && in.kind != KVBM_COMPONENT_WINDOW) {
+    return refuse(index, "window_tokens", "must be 0 but for KVBM_COMPONENT_WINDOW");
   }
-  if (in.reserved[0] != 0 || in.reserved[1] != 0) {
-    return kvbm::Status(Code::invalid_argument, "kvbm_component_t.reserved must be zero");
+  if (in.state_bytes != 0 && in.kind != KVBM_COMPONENT_STATE) {
+    return refuse(index, "state_bytes", "must be 0 but for KVBM_COMPONENT_STATE");
+  }
+  if (in.heads > 1 && (in.kind == KVBM_COMPONENT_LATENT || in.kind == KVBM_COMPONENT_STATE)) {
+    return refuse(index, "heads", "must be 1 for a latent or a state");
   }
   const auto element = static_cast<layout::Element>(in.element);
   switch (in.kind) {
@@ -35,10 +47,8 @@ kvbm::Result<layout::ComponentGeometry> to_component(const kvbm_component_t& in)
       return layout::sliding_window(in.layers, in.heads, in.head_dim, element, in.window_tokens);
     case KVBM_COMPONENT_LATENT:
       return layout::latent(in.layers, in.head_dim, element);
-    case KVBM_COMPONENT_STATE:
-      return layout::state(in.layers, in.state_bytes);
     default:
-      return kvbm::Status(Code::invalid_argument, "kvbm_component_t.kind is not a KVBM_COMPONENT_* value");
+      return layout::state(in.layers, in.state_bytes);
   }
 }
 
@@ -57,7 +67,7 @@ kvbm_status_t kvbm_geometry_create(uint32_t tokens_per_block, uint32_t units, co
     }
     std::vector<layout::ComponentGeometry> list;
     for (size_t i = 0; i < n_components; ++i) {
-      const auto component = to_component(components[i]);
+      const auto component = to_component(i, components[i]);
       if (!component.ok()) return fail(err, component.status());
       list.push_back(component.value());
     }
@@ -83,7 +93,10 @@ kvbm_status_t kvbm_geometry_record_bytes(const kvbm_geometry_t* geometry, uint32
     if (facts == nullptr) return KVBM_ERR_INVALID;
     kvbm_part_t part{};
     if (shard != nullptr) part.shard = *shard;
-    kvbm::Shard which = kvbm::capi::to_part(&part).shard;
+    part.component = component;
+    const kvbm::manager::Part given = kvbm::capi::to_part(&part);
+    if (given.component != index) return KVBM_ERR_INVALID;  // a reserved field is set
+    kvbm::Shard which = given.shard;
     if (which == kvbm::Shard{}) which = layout::whole_shard(*facts);
     const kvbm::Status fits = layout::check_shard(*geometry->core, index, which);
     if (!fits.ok()) return kvbm::capi::to_c(fits.code());

@@ -323,8 +323,11 @@ void PluginTier::reject(const Identity& id, uint64_t /*location*/) {
   erase({&id, 1});
 }
 
-// A plug-in knows no families; records of a raised epoch have names that nobody asks for again.
-Status PluginTier::erase_family(FamilyId /*family*/) { return {}; }
+// A plug-in knows no families. Records of a raised epoch have names that nobody asks for again; those of a reset one are
+// found again, and the caller must hear of it.
+Status PluginTier::erase_family(FamilyId /*family*/) {
+  return {Code::unsupported, "a plug-in tier cannot forget a namespace; drop its keys, or invalidate it"};
+}
 
 size_t PluginTier::scan(uint64_t& cursor, std::span<tier::ScanRow> /*out*/) {
   cursor = 0;

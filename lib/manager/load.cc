@@ -57,7 +57,8 @@ void LoadOperation::plan() {
       const TierIndex tier = request_.match->tier_of(p, key);
       if (tier == kNoTier) {
         // In a prefix match a window or state part has no block where none is needed.
-        const bool needless = request_.match->parts()[p].plan.kind != layout::ComponentKind::attention &&
+        const bool needless = request_.match->mode() == LookupMode::prefix &&
+                              request_.match->parts()[p].plan.kind != layout::ComponentKind::attention &&
                               request_.match->parts()[p].plan.kind != layout::ComponentKind::latent &&
                               key < request_.match->hits();
         if (!needless) status_[k] = Code::miss;
@@ -113,7 +114,8 @@ void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results)
       } else if (over_) {
         late.push_back(results[i].slot);
       } else {
-        ready_.push_back({items[i].part, items[i].key, results[i].slot, items[i].from, results[i].location});
+        ready_.push_back({items[i].part, items[i].key, results[i].slot, items[i].from, results[i].location,
+                          results[i].mark});
       }
     }
   }
@@ -237,7 +239,7 @@ void LoadOperation::close_item(Code code) {
   if (current_.owned()) {
     const Identity id{request_.match->keys()[current_.key], request_.match->parts()[current_.part].plan.family};
     // If the host cannot keep it, the engine has it all the same.
-    if (code == Code::ok && !request_.keep_below) (void)register_landed(manager_, current_.slot, id);
+    if (code == Code::ok && !request_.keep_below) (void)register_landed(manager_, current_.slot, id, current_.mark);
     manager_.release({&current_.slot, 1});
   }
   settle(current_.key, code);

@@ -45,6 +45,7 @@ class LoadOperation final : public Operation {
     SlotId slot;
     TierIndex from;         // 0: the slot is the match's; else it is this operation's, unchecked,
     uint64_t location = 0;  // and was read there
+    uint64_t mark = 0;      // Landed::mark
     [[nodiscard]] bool owned() const noexcept { return from != 0; }
   };
   // Bytes and batches of one operation on their way up from the tiers below.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "manager/host_record.h"
@@ -19,6 +20,22 @@ uint8_t next_tag() noexcept {
 }
 
 }  // namespace
+
+// Begun before the host forgets, ended after the tiers have.
+class Manager::Forgetting {
+ public:
+  Forgetting(Manager& manager, size_t first, size_t n) : forgets_(std::span(manager.forgets_).subspan(first, n)) {
+    for (Forgets& one : forgets_) one.begun.fetch_add(1);
+  }
+  ~Forgetting() {
+    for (Forgets& one : forgets_) one.ended.fetch_add(1);
+  }
+  Forgetting(const Forgetting&) = delete;
+  Forgetting& operator=(const Forgetting&) = delete;
+
+ private:
+  std::span<Forgets> forgets_;
+};
 
 Manager::Manager(const Environment& environment, Options options)
     : env_(environment), options_(std::move(options)), events_(families_) {
@@ -135,69 +152,116 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   if (options.tenant.size() > 1024 || options.model.size() > 1024 || options.adapter.size() > 1024) {
     return Status(Code::invalid_argument, "tenant, model and adapter are at most 1024 bytes each");
   }
-  uint64_t epoch = options.epoch;
   const NamespaceId base_id = Namespace::base_id_of(options);
+  MutexLock lock(namespaces_mutex_);
+  KnownNamespace& known = known_[base_id];
+  uint64_t epoch = std::max(options.epoch, known.epoch);
   for (auto& tier : tiers_) {
-    const auto known = tier->epoch(base_id);
-    if (!known.ok()) return known.status();
-    epoch = std::max(epoch, known.value());
+    const auto persisted = tier->epoch(base_id);
+    if (!persisted.ok()) return persisted.status();
+    epoch = std::max(epoch, persisted.value());
   }
-  if (options.quota_bytes == 0) {
-    return std::make_shared<Namespace>(std::move(options), families_, Accounts::Lease(), epoch);
+  auto account = known.account.lock();
+  if (options.quota_bytes != 0) {
+    auto limited = limit_account(base_id, known, options.quota_bytes, options.quota_mode);
+    if (!limited.ok()) return limited.status();
+    account = std::move(limited).value();
   }
-  auto account = accounts_->lease(base_id, *table_);
-  if (!account.ok()) return account.status();
-  auto ns = std::make_shared<Namespace>(std::move(options), families_, std::move(account).value(), epoch);
-  const Status set = set_quota(*ns, ns->options().quota_bytes, ns->options().quota_mode);
-  if (!set.ok()) return set;
+  auto ns = std::make_shared<Namespace>(std::move(options), families_, std::move(account), epoch);
+  std::erase_if(known.handles, [](const std::weak_ptr<Namespace>& handle) { return handle.expired(); });
+  known.handles.push_back(ns);
   return ns;
 }
 
 Status Manager::set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode) {
-  if (ns.account() == block::kSharedAccount) {
-    return Status(Code::unsupported, "the namespace was opened without a quota; open it with one to change it");
-  }
+  MutexLock lock(namespaces_mutex_);
+  return limit_account(ns.base_id(), known_[ns.base_id()], bytes, mode).status();
+}
+
+// The account is taken with the first quota; blocks from before it stay everybody's.
+Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const NamespaceId& base_id, KnownNamespace& known,
+                                                                      uint64_t bytes, block::OverQuota mode) {
   const uint64_t slots = bytes == 0 ? block::kNoLimit : bytes / arena_->slot_bytes();
   if (slots == 0) {
-    return Status(Code::invalid_argument, "the quota is smaller than one block");
+    return Status(Code::invalid_argument, "the quota is smaller than one block",
+                  std::to_string(bytes) + " bytes, a block with its head takes " +
+                      std::to_string(arena_->slot_bytes()));
+  }
+  auto account = known.account.lock();
+  if (account == nullptr) {
+    if (bytes == 0) return account;
+    auto leased = accounts_->lease(base_id, *table_);
+    if (!leased.ok()) return leased.status();
+    account = std::make_shared<const Accounts::Lease>(std::move(leased).value());
   }
   const auto limit = static_cast<uint32_t>(std::min<uint64_t>(slots, block::kNoLimit));
-  const Code code = table_->set_limit(ns.account(), limit, mode);
-  return code == Code::ok ? Status{} : Status(code, "the quota could not be set");
+  std::vector<block::Evicted> gone;
+  const Code code = table_->set_limit(account->id(), limit, mode, &gone, tick());
+  tell_evicted(gone);
+  if (code != Code::ok) return Status(code, "the quota could not be set");
+  known.account = account;
+  for (const auto& handle : known.handles) {
+    if (const auto ns = handle.lock()) ns->set_account(account);
+  }
+  return account;
 }
 
 Status Manager::invalidate(Namespace& ns) {
-  const uint64_t epoch = ns.epoch() + 1;
-  for (auto& tier : tiers_) {
-    const Status set = tier->set_epoch(ns.base_id(), epoch);
-    if (!set.ok()) return set;
-  }
-  for (const FamilyId family : ns.advance(epoch)) {
-    table_->erase_family(family);
-    for (auto& tier : tiers_) {
-      const Status erased = tier->erase_family(family);
-      if (!erased.ok()) env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
+  std::set<NamespaceId> ended;
+  {
+    MutexLock lock(namespaces_mutex_);
+    KnownNamespace& known = known_[ns.base_id()];
+    std::vector<std::shared_ptr<Namespace>> handles;
+    uint64_t epoch = std::max(known.epoch, ns.epoch());
+    for (const auto& handle : known.handles) {
+      if (auto live = handle.lock()) handles.push_back(std::move(live));
     }
+    for (const auto& handle : handles) epoch = std::max(epoch, handle->epoch());
+    ++epoch;
+    for (auto& tier : tiers_) {
+      const Status set = tier->set_epoch(ns.base_id(), epoch);
+      if (!set.ok()) return set;
+    }
+    known.epoch = epoch;
+    for (const auto& handle : handles) {
+      ended.insert(handle->id());
+      handle->advance(epoch);
+    }
+  }
+  // Nothing finds these any more: what is left to do is to give their room back.
+  for (const NamespaceId& id : ended) {
+    const Status erased = erase_families_of(id);
+    if (erased.ok() || erased.code() == Code::unsupported) continue;
+    env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
   }
   events_.publish(copy::EventKind::cleared, 0);
   return {};
 }
 
-Status Manager::reset(Namespace& ns) {
+// Every family, not those that some handle has used: another one's, or an earlier process's, count as well.
+Status Manager::erase_families_of(const NamespaceId& id) {
   Status first;
-  for (const FamilyId family : ns.families()) {
+  for (FamilyId family = 0; family < families_.size(); ++family) {
+    if (families_.get(family).ns != id) continue;
+    const Forgetting forgetting(*this, family % kForgets, 1);
     table_->erase_family(family);
     for (auto& tier : tiers_) {
       Status erased = tier->erase_family(family);
       if (!erased.ok() && first.ok()) first = std::move(erased);
     }
   }
+  return first;
+}
+
+Status Manager::reset(Namespace& ns) {
+  Status first = erase_families_of(ns.id());
   events_.publish(copy::EventKind::cleared, 0);
   return first;
 }
 
 Status Manager::reset_all() {
   Status first;
+  const Forgetting forgetting(*this, 0, kForgets);
   table_->erase_all();
   for (FamilyId family = 0; family < families_.size(); ++family) {
     for (auto& tier : tiers_) {
@@ -270,9 +334,10 @@ SlotId Manager::acquire_one(FamilyId family, const Key& key) noexcept {
 }
 
 void Manager::quarantine(SlotId slot) {
-  const Identity id = table_->identity(slot);
   add(counters_.verify_failures, 1);
   add(counters_.tiers[0].damaged, 1);
+  if (table_->state(slot) != block::SlotState::registered) return;  // nobody else can find it
+  const Identity id = table_->identity(slot);
   table_->erase(id.family, {&id.key, 1});
   events_.publish(copy::EventKind::removed, 0, {&id, 1});
   env_.log->write(LogLevel::error, "manager", "a host block failed verification and was dropped");
@@ -291,6 +356,7 @@ void Manager::used(std::span<const SlotId> slots) {
 // ---- Care ----
 
 size_t Manager::drop(FamilyId family, std::span<const Key> keys) {
+  const Forgetting forgetting(*this, family % kForgets, 1);
   const size_t n = table_->erase(family, keys);
   std::vector<Identity> ids;
   ids.reserve(keys.size());
@@ -298,6 +364,18 @@ size_t Manager::drop(FamilyId family, std::span<const Key> keys) {
   for (auto& tier : tiers_) tier->erase(ids);
   events_.publish(copy::EventKind::removed, 0, ids);
   return n;
+}
+
+// Ended is read first: equal counts then say that none was under way in between.
+uint64_t Manager::forget_mark(FamilyId family) const noexcept {
+  const Forgets& forgets = forgets_[family % kForgets];
+  const uint64_t ended = forgets.ended.load();
+  const uint64_t begun = forgets.begun.load();
+  return begun == ended ? begun : kForgetting;
+}
+
+bool Manager::forgotten_since(FamilyId family, uint64_t mark) const noexcept {
+  return mark == kForgetting || forgets_[family % kForgets].begun.load() != mark;
 }
 
 void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -76,6 +77,11 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
 
   // ---- Care ----
   size_t drop(FamilyId family, std::span<const Key> keys);
+  // What is on its way up from a tier while its family is being forgotten must not come back to stay: whoever brings
+  // blocks up takes a mark before it asks the tier, and asks again after it has published them.
+  static constexpr uint64_t kForgetting = UINT64_MAX;
+  [[nodiscard]] uint64_t forget_mark(FamilyId family) const noexcept;
+  [[nodiscard]] bool forgotten_since(FamilyId family, uint64_t mark) const noexcept;
   void hint(FamilyId family, std::span<const Key> keys, uint8_t priority);
   Code pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
            size_t& count);
@@ -120,6 +126,13 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_tiers();
   void recover_host();  // recover_host.cc
   void tell_evicted(std::span<const block::Evicted> gone);
+  // Families share these by number: a mark of one that shares is a miss more, never a block too many.
+  struct Forgets {
+    std::atomic<uint64_t> begun{0};
+    std::atomic<uint64_t> ended{0};
+  };
+  static constexpr size_t kForgets = 64;
+  class Forgetting;  // begins and ends the forgetting of one family, or of all
   void arm_pins(uint64_t deadline_ns);
   void expire_pins();
 
@@ -139,10 +152,26 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::atomic<uint32_t> tick_{0};
   std::atomic<uint32_t> disabled_{0};  // bit i: tier i is out of service
   std::atomic<bool> closing_{false};
+  std::array<Forgets, kForgets> forgets_;
   uint64_t record_base_ = 0;
   std::atomic<uint64_t> record_count_{0};
   // Namespaces give their accounts back, and may outlive the manager.
   const std::shared_ptr<Accounts> accounts_ = std::make_shared<Accounts>();
+  // What all handles of one namespace share, by base id. Kept when the last handle goes: an epoch that has ended stays
+  // ended.
+  struct KnownNamespace {
+    uint64_t epoch = 0;  // of the last invalidation
+    std::weak_ptr<const Accounts::Lease> account;  // while a handle is open
+    std::vector<std::weak_ptr<Namespace>> handles;
+  };
+  // The account that has the limit now; null if the namespace needs none of its own.
+  Result<std::shared_ptr<const Accounts::Lease>> limit_account(const NamespaceId& base_id, KnownNamespace& known,
+                                                               uint64_t bytes, block::OverQuota mode)
+      KVBM_REQUIRES(namespaces_mutex_);
+  Status erase_families_of(const NamespaceId& id);
+  // Held over the tiers' epochs and the table's limits (lib/README.md); never on a path of blocks.
+  Mutex namespaces_mutex_;
+  std::map<NamespaceId, KnownNamespace> known_ KVBM_GUARDED_BY(namespaces_mutex_);
   std::atomic<uint64_t> armed_ns_{kNever};  // the pin timer that is set
 };
 

@@ -39,6 +39,7 @@ class Match {
   [[nodiscard]] const std::vector<MatchPart>& parts() const noexcept { return parts_; }
   [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
   [[nodiscard]] Manager& manager() const noexcept { return *manager_; }
+  [[nodiscard]] LookupMode mode() const noexcept { return mode_; }
   // Part `part` of key `i` is needed for the hit (a window or state may not be).
   [[nodiscard]] bool needed(size_t part, size_t i) const noexcept;
   // Tier that part `part` of key `i` comes from: 0 host, kNoTier nowhere.

@@ -6,13 +6,17 @@
 
 namespace kvbm::manager {
 
-Namespace::Namespace(NamespaceOptions options, FamilyTable& families, Accounts::Lease account, uint64_t epoch)
-    : options_(std::move(options)),
-      table_(families),
-      account_(std::move(account)),
-      base_id_(derive(options_, 0)),
-      epoch_(epoch) {
+Namespace::Namespace(NamespaceOptions options, FamilyTable& families, std::shared_ptr<const Accounts::Lease> account,
+                     uint64_t epoch)
+    : options_(std::move(options)), table_(families), base_id_(derive(options_, 0)), epoch_(epoch) {
   id_ = derive(options_, epoch);
+  if (account != nullptr) set_account(std::move(account));
+}
+
+void Namespace::set_account(std::shared_ptr<const Accounts::Lease> lease) {
+  MutexLock lock(mutex_);
+  lease_ = std::move(lease);
+  account_.store(lease_->id(), std::memory_order_relaxed);
 }
 
 NamespaceId Namespace::derive(const NamespaceOptions& options, uint64_t epoch) {
@@ -78,22 +82,12 @@ Result<FamilyId> Namespace::default_family() {
   return plan_of_default.value().family;
 }
 
-std::vector<FamilyId> Namespace::advance(uint64_t epoch) {
+void Namespace::advance(uint64_t epoch) {
   MutexLock lock(mutex_);
-  std::vector<FamilyId> old;
-  for (const auto& [part, plan] : plans_) old.push_back(plan.family);
   plans_.clear();
   default_family_.store(kUnknownFamily, std::memory_order_release);
   epoch_ = epoch;
   id_ = derive(options_, epoch);
-  return old;
-}
-
-std::vector<FamilyId> Namespace::families() const {
-  MutexLock lock(mutex_);
-  std::vector<FamilyId> all;
-  for (const auto& [part, plan] : plans_) all.push_back(plan.family);
-  return all;
 }
 
 }  // namespace kvbm::manager

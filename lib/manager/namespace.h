@@ -49,7 +49,8 @@ struct PartPlan {
 
 class Namespace {
  public:
-  Namespace(NamespaceOptions options, FamilyTable& families, Accounts::Lease account, uint64_t epoch);
+  Namespace(NamespaceOptions options, FamilyTable& families, std::shared_ptr<const Accounts::Lease> account,
+            uint64_t epoch);
 
   // The base id that a namespace of these options has.
   [[nodiscard]] static NamespaceId base_id_of(const NamespaceOptions& options) { return derive(options, 0); }
@@ -59,28 +60,30 @@ class Namespace {
   // The id that epochs are persisted under: it does not change with them.
   [[nodiscard]] NamespaceId base_id() const noexcept { return base_id_; }
   [[nodiscard]] uint64_t epoch() const;
-  [[nodiscard]] block::AccountId account() const noexcept { return account_.id(); }
+  // The account that stores are charged to: its own while it has a quota. Thread: any.
+  [[nodiscard]] block::AccountId account() const noexcept { return account_.load(std::memory_order_relaxed); }
+  void set_account(std::shared_ptr<const Accounts::Lease> lease);
   [[nodiscard]] const NamespaceOptions& options() const noexcept { return options_; }
   // invalid_argument when the geometry has no such component or shard. Thread: any; one short lock.
   Result<PartPlan> plan(const Part& part);
   // Component 0, whole model: cached, no lock after the first call.
   Result<FamilyId> default_family();
-  // Moves to `epoch` and returns the families that belonged to the id before.
-  std::vector<FamilyId> advance(uint64_t epoch);
-  [[nodiscard]] std::vector<FamilyId> families() const;
+  // Moves to `epoch`; plans made before are of the id before.
+  void advance(uint64_t epoch);
 
  private:
   [[nodiscard]] static NamespaceId derive(const NamespaceOptions& options, uint64_t epoch);
 
   const NamespaceOptions options_;
   FamilyTable& table_;
-  const Accounts::Lease account_;
+  std::atomic<block::AccountId> account_{block::kSharedAccount};
   NamespaceId base_id_;
   static constexpr uint32_t kUnknownFamily = UINT32_MAX;
   std::atomic<FamilyId> default_family_{kUnknownFamily};
   mutable Mutex mutex_;
   NamespaceId id_ KVBM_GUARDED_BY(mutex_);
   uint64_t epoch_ KVBM_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<const Accounts::Lease> lease_ KVBM_GUARDED_BY(mutex_);  // null: the shared account
   std::map<Part, PartPlan> plans_ KVBM_GUARDED_BY(mutex_);
 };
 

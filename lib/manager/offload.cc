@@ -195,6 +195,10 @@ void Offloader::send(std::vector<Entry> entries) {
   std::vector<Entry> sent;
   for (Entry& entry : entries) {
     if (!take_reference(entry)) continue;
+    if (manager_.table().info(entry.slot).withdrawn) {  // forgotten while it waited
+      drop({&entry, 1}, Code::miss);
+      continue;
+    }
     const bool there = (manager_.table().flags(entry.slot) & on_tier_flag(tier_)) != 0;
     if (there || manager_.disabled(tier_)) {
       drop({&entry, 1}, there ? Code::ok : Code::tier_disabled);
@@ -219,7 +223,23 @@ void Offloader::send(std::vector<Entry> entries) {
   batch->done = [this, keep = manager_.shared_from_this(), shared, charged](tier::PutBatch& done) {
     finished(*shared, done, charged);
   };
+  // References of its own: the batch may be over before put() returns.
+  std::vector<SlotId> slots;
+  for (const Entry& entry : *shared) slots.push_back(entry.slot);
+  manager_.table().retain(slots);
   manager_.tier_below(tier_).put(std::move(batch));
+  erase_forgotten(slots);
+  manager_.release(slots);
+}
+
+// Who forgets a block withdraws it from the host first and erases it below then. Where that came before the tier had
+// heard of this put, the slot is withdrawn by now.
+void Offloader::erase_forgotten(std::span<const SlotId> slots) {
+  std::vector<Identity> ids;
+  for (const SlotId slot : slots) {
+    if (manager_.table().info(slot).withdrawn) ids.push_back(manager_.table().identity(slot));
+  }
+  if (!ids.empty()) manager_.tier_below(tier_).erase(ids);
 }
 
 void Offloader::finished(std::vector<Entry>& entries, tier::PutBatch& batch, uint64_t charged) {

@@ -62,6 +62,7 @@ class Offloader {
   void send(std::vector<Entry> entries);
   void finished(std::vector<Entry>& entries, tier::PutBatch& batch, uint64_t charged);
   void drop(std::span<Entry> entries, Code why);
+  void erase_forgotten(std::span<const SlotId> slots);
 
   Manager& manager_;
   const TierIndex tier_;

@@ -22,6 +22,7 @@ struct Arrival {
   TierIndex tier = 0;
   Landing landing = Landing::registered;
   std::vector<OnboardItem> items;
+  std::vector<uint64_t> marks;  // Manager::forget_mark, beside items
   std::vector<SlotId> slots;
   std::unique_ptr<std::byte, FreeAligned> heads;
   std::vector<size_t> head_at;  // offset of each item's head target
@@ -49,10 +50,10 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
   std::vector<Landed> landed(arrival.items.size());
   for (size_t i = 0; i < landed.size(); ++i) {
     Landed& one = landed[i];
-    one = {batch.status[i], arrival.slots[i], batch.items[i].location};
+    one = {batch.status[i], arrival.slots[i], batch.items[i].location, arrival.marks[i]};
     if (one.code == Code::ok) one.code = settle_head(arrival, i, batch.items[i].head_bytes);
     if (one.code == Code::ok && arrival.landing == Landing::registered)
-      one.code = register_landed(manager, one.slot, arrival.items[i].id);
+      one.code = register_landed(manager, one.slot, arrival.items[i].id, one.mark);
     if (one.code == Code::ok) {
       add(counters.loads, 1);
       add(counters.load_bytes, batch.items[i].payload_bytes);
@@ -67,7 +68,8 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
 
 }  // namespace
 
-Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id) {
+Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark) {
+  if (manager.forgotten_since(id.family, mark)) return Code::ok;
   const auto view = codec::HeadView::parse(manager.arena().head(inout_slot));
   if (!view.ok()) return Code::damaged;
   const Key parent = view.value().header().parent;
@@ -83,6 +85,10 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id) {
   [[maybe_unused]] const Code all = manager.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1});
   if (parent_slot != kNoSlot) manager.release({&parent_slot, 1});
   if (code == Code::ok) manager.unit_index().add(id.family, id.key, units);
+  if (code == Code::ok && manager.forgotten_since(id.family, mark)) {
+    manager.table().erase(id.family, {&id.key, 1});
+    manager.events().publish(copy::EventKind::removed, 0, {&id, 1});
+  }
   return code == Code::exists ? Code::ok : code;
 }
 
@@ -101,6 +107,7 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
   size_t head_total = 0;
   for (const OnboardItem& item : arrival->items) {
     arrival->head_at.push_back(head_total);
+    arrival->marks.push_back(manager->forget_mark(item.id.family));
     head_total +=
         round_up(item.found.head_bytes == 0 ? manager->arena().head(0).size() : item.found.head_bytes, kIoAlign);
   }

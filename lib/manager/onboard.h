@@ -22,6 +22,7 @@ struct Landed {
   Code code = Code::internal;
   SlotId slot = kNoSlot;
   uint64_t location = 0;  // in the tier, for reject()
+  uint64_t mark = 0;      // Manager::forget_mark of when it was asked for
 };
 
 enum class Landing : uint8_t {
@@ -35,8 +36,8 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
              std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing,
              UniqueFunction<void(std::vector<Landed>)> done);
 
-// Registers a private slot, after its leaves were compared. If the block is there already, the reference
-// moves to that one.
-Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id);
+// Registers a private slot, after its leaves were compared, unless its family was forgotten since the mark. If the
+// block is there already, the reference moves to that one.
+Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark);
 
 }  // namespace kvbm::manager

@@ -318,6 +318,17 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
     nanosleep(&t, NULL); /* the late answer arrives now; it may touch nothing of the engine's */
   }
   CHECK(engine_block_is(&e, 40, 0x11) && engine_block_is(&e, 47, 0x11));
+  /* It cannot forget a namespace, and says so; what an epoch has ended is not asked for again. */
+  CHECK_STATUS(kvbm_namespace_reset(e.ns, &check_error), KVBM_ERR_UNSUPPORTED);
+  CHECK(strstr(check_error.message, "invalidate") != NULL);
+  CHECK_STATUS(kvbm_manager_reset(e.manager, &check_error), KVBM_ERR_UNSUPPORTED);
+  engine_keys(&e, 1, 8, keys);
+  OK(kvbm_manager_drop(e.manager, e.ns, NULL, keys + 4, 4, NULL));
+  CHECK_U64(plug.n, 4);
+  OK(kvbm_namespace_invalidate(e.ns, &check_error));
+  OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
+  CHECK(hits == 0);
+  CHECK(engine_load(&e, 1, 8) == 0);
   engine_close(&e);
 }
 

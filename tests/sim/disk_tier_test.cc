@@ -194,5 +194,20 @@ TEST(DiskTierFaults, every_bit_flip_is_a_miss_or_harmless) {
   EXPECT_GT(damaged, 100U);
 }
 
+TEST(DiskTierSim, every_put_ends_when_the_disk_fails_for_good) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    DiskWorld w(seed, uint64_t{32} << 20, uint64_t{4} << 20);
+    ASSERT_TRUE(w.open().ok());
+    ASSERT_EQ(w.put_now(1, kBytes), Code::ok);
+    w.disk.faults.write_error = 1;
+    std::vector<std::vector<Code>> results(60);
+    for (uint64_t i = 0; i < results.size(); ++i) w.put({1000 + 8 * i, 1001 + 8 * i}, 200'000, false, &results[i]);
+    w.sim.run();
+    EXPECT_EQ(w.removals.disables, 1U);
+    for (const auto& codes : results) EXPECT_EQ(codes.size(), 2U) << "a put never ended, seed " << seed;
+    EXPECT_TRUE(w.close()) << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace kvbm::test

@@ -3,12 +3,38 @@
 #include "tier/disk/disk_core.h"
 
 namespace kvbm::tier::disk {
+namespace {
+
+// What the owner of the machine can do about it.
+const char* remedy(Code code) noexcept {
+  switch (code) {
+    case Code::in_use:
+      return "; stop it, or choose another directory";
+    case Code::newer_version:
+      return "; open it with that version or a later one, or choose another directory";
+    case Code::not_permitted:
+      return "; let this user write there, or choose another directory";
+    case Code::disk_full:
+      return "; free space on its file system, or choose another directory";
+    default:
+      return "";
+  }
+}
+
+Status with_remedy(const Status& status) {
+  const std::string what = std::string(status.what()) + ": ";
+  const std::string message = status.message();
+  if (*remedy(status.code()) == 0 || !message.starts_with(what)) return status;
+  return {status.code(), status.what(), message.substr(what.size()) + remedy(status.code())};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options, FileSystem& fs, Executor& executor,
                                                  FamilyTable& families, Random& random, TierListener* listener,
                                                  TierIndex index) {
   auto core = std::make_shared<DiskCore>(options, executor, families, listener, index);
-  if (Status s = core->open(fs, random); !s.ok()) return s;
+  if (const Status s = core->open(fs, random); !s.ok()) return with_remedy(s);
   return std::unique_ptr<DiskTier>(new DiskTier(std::move(core)));
 }
 

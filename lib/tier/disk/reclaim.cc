@@ -89,11 +89,14 @@ void DiskCore::reclaim_collect() {
 
 void DiskCore::reclaim_choose(Reclaim& r) {
   if (index_.full()) return;
+  // Reclaimed though the capacity is not used up: the file system has no room to grow. Each opening leaves a segment nearly
+  // empty behind; what such a one holds is carried whole, for it is not in anything's way.
+  const bool sparse = segments_.size() < max_segments_ && segments_[r.segment]->live_bytes <= segment_bytes_ / 4;
   std::vector<std::pair<uint32_t, Identity>> hot;
   for (const Identity& id : r.ids) {
     const uint32_t entry = index_.find(id);
     if (entry == DiskIndex::kNone) continue;
-    if (const uint32_t w = worth(index_.at(entry)); w > 0) hot.emplace_back(w, id);
+    if (const uint32_t w = worth(index_.at(entry)); w > 0 || sparse) hot.emplace_back(w, id);
   }
   std::stable_sort(hot.begin(), hot.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   uint64_t bytes = 0;

@@ -87,7 +87,8 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
     // Made, but the owner died before the first write: as good as new.
     if (known.status().code() == Code::damaged && !segments) known = Status(Code::miss, "new directory");
     if (!known.ok() && known.status().code() != Code::miss)
-      return {known.status().code(), known.status().what(), options_.path};
+      return {known.status().code(), known.status().what(),
+              options_.path + (known.status().code() == Code::damaged ? ": remove it to start empty" : "")};
   }
   if (known.ok()) {
     superblock_ = std::move(known).value();

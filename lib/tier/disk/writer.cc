@@ -258,14 +258,16 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Status& status) {
       if (open_ == run->segment) begin_seal(open_, work);
       for (const WriteRun::Item& item : run->items) {
         PutOp& op = *item.op;
-        if (op.tries[item.item]++ > 0 || op.carry() || stopping_) {
+        if (op.tries[item.item]++ > 0 || op.carry() || stopping_ || disabled_) {
           settle(item.op, item.item, code, work);
           continue;
         }
         op.to_write.push_back(item.item);
         if (op.queued) continue;
         op.queued = true;
-        put_queue_.push_front(item.op);
+        // Before the others, but behind what reclaim carries, without which they would all wait for room.
+        put_queue_.insert(std::find_if(put_queue_.begin(), put_queue_.end(), [](const auto& p) { return !p->carry(); }),
+                          item.op);
       }
       if (++failures_ >= kFailuresToDisable) fail(work);
     }

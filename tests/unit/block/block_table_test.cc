@@ -317,12 +317,29 @@ TEST(Accounts, limits_move_at_run_time_and_take_resident_blocks_along) {
   auto table = make_table(8);
   ASSERT_EQ(table->set_limit(3, kNoLimit, OverQuota::evict), Code::ok);
   table->release(store(*table, keys_of(0, 4), 1, Lineage::chain, 0, nullptr, 3));
-  ASSERT_EQ(table->set_limit(3, 2, OverQuota::evict), Code::ok);
   std::vector<Evicted> evicted;
+  ASSERT_EQ(table->set_limit(3, 2, OverQuota::evict, &evicted), Code::ok);
+  ASSERT_EQ(evicted.size(), 2U);
+  EXPECT_EQ(table->account_use(3).used, 2U);
   std::vector<SlotId> slots(1);
   EXPECT_EQ(table->allocate(3, slots, &evicted), Code::ok);
   ASSERT_EQ(evicted.size(), 3U);
   for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(evicted[i].identity.key, key_of(3 - i));
+  EXPECT_EQ(table->account_use(3).used, 2U);
+  EXPECT_EQ(table->counters().free, 6U);
+}
+
+TEST(Accounts, what_was_held_when_the_limit_moved_goes_with_the_next_allocation) {
+  auto table = make_table(8);
+  ASSERT_EQ(table->set_limit(3, kNoLimit, OverQuota::evict), Code::ok);
+  const auto held = store(*table, keys_of(0, 4), 1, Lineage::chain, 0, nullptr, 3);
+  std::vector<Evicted> evicted;
+  ASSERT_EQ(table->set_limit(3, 2, OverQuota::evict, &evicted), Code::ok);
+  EXPECT_EQ(evicted.size(), 0U);
+  table->release(held);
+  std::vector<SlotId> slots(1);
+  EXPECT_EQ(table->allocate(3, slots, &evicted), Code::ok);
+  EXPECT_EQ(evicted.size(), 3U);
   EXPECT_EQ(table->account_use(3).used, 2U);
   EXPECT_EQ(table->counters().free, 6U);
 }

@@ -1,0 +1,254 @@
+#include "support/manager_world.h"
+
+#include "layout/engine_forms.h"
+#include "tier/disk/disk_tier.h"
+#include "tier/disk/superblock.h"
+
+namespace kvbm::test {
+
+using namespace manager;  // NOLINT: the subject of this file
+
+Shape::Shape(Random& random) {
+  tiers.resize(1 + (random.below(2) == 0 ? random.below(3) : 0));
+  for (Tier& tier : tiers) {
+    tier.small = random.below(3) != 0;
+    tier.segments = 3 + static_cast<uint32_t>(random.below(8));
+    tier.admission = static_cast<AdmissionKind>(random.below(4));
+  }
+  units = 1U << random.below(3);
+  ranks = random.below(2) == 0;
+  if (random.below(3) == 0) quota_slots = 4 + random.below(16);
+  storms = random.below(4) == 0;
+  full_disks = random.below(6) == 0;
+}
+
+World::World(uint64_t seed, bool faulty)
+    : sim_(seed), disk_(sim_), random_(seed ^ 0x5EED), faulty_(faulty), shape_(random_) {
+  open();
+}
+
+World::~World() {
+  if (manager_ != nullptr) shut_down();
+}
+
+void World::run(int steps) {
+  for (int i = 0; i < steps && !::testing::Test::HasFatalFailure(); ++i) {
+    weather();
+    act();
+    const uint64_t what = random_.below(1000);
+    if (what < 10 && faulty_) {
+      die();
+    } else if (what < 14) {
+      shut_down();
+      open();
+    }
+    for (uint64_t n = random_.below(40); n != 0 && sim_.step(); --n) {
+    }
+  }
+  if (!::testing::Test::HasFatalFailure()) settle();
+}
+
+// Everything that was begun ends, and nothing stays held.
+void World::settle() {
+  storm_ = 0;
+  disk_.set_capacity(UINT64_MAX);
+  faults(false);
+  ASSERT_TRUE(sim_.run() < 10'000'000);
+  EXPECT_EQ(seen.completed, seen.submitted);
+  EXPECT_EQ(get(manager_->counters().operations), 0U);
+  watched_.clear();
+  for (Held& held : held_) manager_->release(held.slots);
+  held_.clear();
+  pins_.clear();
+  manager_->unpin_owner(7);
+  EXPECT_EQ(get(manager_->counters().matches), 0U);
+  ASSERT_TRUE(sim_.run() < 10'000'000);  // a let-go match may be what a reclaim waited for
+  std::vector<block::SlotInfo> infos;
+  manager_->table().scan(0, infos, kHostSlots + 1);
+  for (const block::SlotInfo& info : infos) {
+    EXPECT_EQ(info.references, 0U) << "slot " << info.slot;
+    EXPECT_EQ(info.pins, 0U) << "slot " << info.slot;
+    // An erased parent keeps its slot until its resident children go.
+    EXPECT_TRUE(!info.withdrawn || info.children != 0) << "slot " << info.slot;
+  }
+  if (!faulty_) {
+    EXPECT_EQ(get(manager_->counters().verify_failures), 0U);
+    for (const TierCounters& tier : manager_->counters().tiers) EXPECT_EQ(get(tier.damaged), 0U);
+  }
+  tally();
+}
+
+// Of a manager that is about to end.
+void World::tally() {
+  const Counters& counters = manager_->counters();
+  seen.over_quota += get(counters.refused_quota);
+  for (TierIndex t = 1; t <= manager_->tiers_below(); ++t) {
+    seen.reclaimed += get(counters.tiers[t].evictions);
+    seen.disabled += manager_->disabled(t) ? 1 : 0;
+  }
+}
+
+void World::faults(bool on) {
+  SimDisk::Faults f;
+  if (on) {
+    f.read_error = 0.01, f.write_error = 0.01, f.write_full = 0.005, f.short_read = 0.01, f.flip_on_read = 0.02;
+    f.flip_at_rest = 0.01, f.misdirected_write = 0.005, f.lost_write = 0.005;
+  }
+  disk_.faults = f;
+}
+
+// Storms make every transfer fail until the tiers are out of service; a full disk refuses what grows.
+void World::weather() {
+  if (storm_ > 0 && --storm_ == 0) {
+    disk_.set_capacity(UINT64_MAX);
+    faults(faulty_);
+  }
+  if (storm_ > 0) return;
+  if (shape_.storms && faulty_ && random_.below(80) == 0) {
+    storm_ = 25;
+    disk_.faults.read_error = disk_.faults.write_error = 1;
+  } else if (shape_.full_disks && random_.below(40) == 0) {
+    storm_ = 25;
+    disk_.set_capacity(disk_.used());
+  }
+}
+
+Options World::options(const std::string& root) {
+  Options options;
+  options.host.block_bytes = kHostBlockBytes;
+  options.host.capacity_bytes = 4096 + kHostSlots * (kHostBlockBytes + tier::HostArena::head_stride(kHostBlockBytes));
+  options.host.huge_pages = false;
+  for (size_t i = 0; i < shape_.tiers.size(); ++i) {
+    const Shape::Tier& shape = shape_.tiers[i];
+    TierOptions tier;
+    tier.admission = shape.admission;
+    tier.path = root + "-" + std::to_string(i + 1);
+    tier.capacity_bytes = uint64_t{64} << 20;
+    if (shape.small) {
+      tier::disk::DiskTierOptions disk;
+      disk.path = tier.path;
+      disk.segment_bytes = 64 << 10;
+      disk.capacity_bytes = tier::disk::kSuperblockBytes + 4096 + shape.segments * disk.segment_bytes;
+      tier.capacity_bytes = disk.capacity_bytes;
+      tier.make = [this, disk](TierIndex index, FamilyTable& families,
+                               tier::TierListener* listener) -> Result<std::unique_ptr<tier::Tier>> {
+        auto made = tier::disk::DiskTier::open(disk, disk_, sim_, families, sim_.random(), listener, index);
+        if (!made.ok()) return made.status();
+        return std::unique_ptr<tier::Tier>(std::move(made).value());
+      };
+    }
+    options.tiers.push_back(std::move(tier));
+  }
+  return options;
+}
+
+void World::open() {
+  storm_ = 0;
+  disk_.set_capacity(UINT64_MAX);
+  faults(false);
+  Environment environment;
+  environment.executor = &sim_;
+  environment.files = &disk_;
+  environment.random = &sim_.random();
+  environment.log = &log_;
+  const auto root = [this] { return "/tier" + std::to_string(seen.lost); };
+  auto made = Manager::create(environment, options(root()));
+  if (!made.ok()) {
+    // A damaged superblock is refused, never guessed at: begin again elsewhere.
+    EXPECT_TRUE(faulty_) << made.status().message();
+    ++seen.lost;
+    made = Manager::create(environment, options(root()));
+  }
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  manager_ = std::move(made).value();
+  open_namespaces();
+  for (size_t i = 0; i < kEngines; ++i) attach(engines_[i], i);
+  faults(faulty_);
+}
+
+void World::open_namespaces() {
+  for (size_t n = 0; n < 2; ++n) {
+    NamespaceOptions who;
+    who.model = n == 0 ? "a" : "b";
+    if (n == 0) {
+      // A stored block of all heads: 1 layer x 2 planes x 16 tokens x 2 heads x 32 x 2 bytes = kBlockBytes.
+      auto geometry =
+          layout::Geometry::make(16 / shape_.units, {layout::attention(1, 2, 32, layout::Element::bf16)}, shape_.units);
+      ASSERT_TRUE(geometry.ok()) << geometry.status().message();
+      who.geometry = std::make_shared<const layout::Geometry>(std::move(geometry).value());
+    } else if (shape_.quota_slots != 0) {
+      who.quota_bytes = shape_.quota_slots * manager_->arena().slot_bytes();
+    }
+    auto opened = manager_->open_namespace(std::move(who));
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    ns_[n] = std::move(opened).value();
+  }
+}
+
+void World::attach(Engine& engine, size_t which) {
+  engine.busy = false;
+  Part part;
+  if (shape_.ranks && which < 2) part.shard = {0, 1, static_cast<uint16_t>(which), 1, 0};
+  auto plan = ns_[0]->plan(part);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const uint64_t blocks = uint64_t{kKeys} * shape_.units;
+  auto arrangement = layout::arrange(layout::Form::cross_nhd, *plan.value().shape, blocks,
+                                     std::vector<layout::Tensor>{{engine.memory.data(), engine.memory.size()}});
+  ASSERT_TRUE(arrangement.ok()) << arrangement.status().message();
+  auto shaped = CachePart::shaped(std::move(plan).value(), std::move(arrangement).value());
+  auto first = Cache::create(manager_, ns_[0], {std::move(shaped).value()});
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  engine.cache[0] = std::move(first).value();
+
+  layout::PageTensor tensor;
+  tensor.base = engine.memory.data();
+  tensor.extent_bytes = engine.memory.size();
+  tensor.block_stride = kBlockBytes;
+  tensor.page_bytes = kBlockBytes;
+  auto pages = layout::PageArrangement::make(kKeys, {tensor});
+  auto opaque = CachePart::opaque(ns_[1]->plan({}).value(), std::move(pages).value(), 1);
+  engine.cache[1] = Cache::create(manager_, ns_[1], {std::move(opaque).value()}).value();
+}
+
+// The manager is closed with whatever is in flight; all of it ends, each operation once.
+void World::shut_down() {
+  bool done = false;
+  manager_->shutdown([&done] { done = true; });
+  EXPECT_TRUE(sim_.run_until([&done] { return done; })) << "the manager did not close";
+  EXPECT_LT(sim_.run(), 10'000'000U);
+  EXPECT_EQ(seen.completed, seen.submitted) << "operations were lost in a shutdown";
+  ++seen.shutdowns;
+  sim_.note("shutdown", seen.shutdowns);
+  tally();
+  drop();
+}
+
+void World::drop() {
+  watched_.clear();
+  pins_.clear();
+  if (manager_ != nullptr) {
+    for (Held& held : held_) manager_->release(held.slots);
+  }
+  held_.clear();
+  for (Engine& engine : engines_) engine.cache[0] = engine.cache[1] = nullptr;
+  ns_[0] = ns_[1] = nullptr;
+  manager_ = nullptr;
+}
+
+// The process is killed, or the power goes, and it starts again.
+void World::die() {
+  EXPECT_LE(seen.completed, seen.submitted);
+  tally();
+  if (random_.below(2) == 0) {
+    disk_.crash();
+  } else {
+    disk_.power_cut();
+  }
+  drop();
+  seen.completed = seen.submitted;  // their completions died with them
+  ++seen.restarts;
+  sim_.note("restart", seen.restarts);
+  open();
+}
+
+}  // namespace kvbm::test

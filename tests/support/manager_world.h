@@ -1,0 +1,146 @@
+// One process's whole cache on the simulation: a manager over simulated disks, engines with paged caches, and
+// what every block's bytes must be. What the world is made of is drawn from the seed (Shape); World::run does
+// random work in it and checks every byte that is reported as loaded.
+//
+//   World world(seed, faulty);
+//   world.run(250);                    // ends with everything finished and nothing held
+//   world.seen.loaded ...
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "manager/cache.h"
+#include "manager/manager.h"
+#include "manager/match.h"
+#include "manager/operation.h"
+#include "support/sim_disk.h"
+#include "support/sim_executor.h"
+
+namespace kvbm::test {
+
+// What a seed's world is made of.
+struct Shape {
+  struct Tier {
+    bool small = false;     // so small that segments are reclaimed all the time
+    uint32_t segments = 0;  // of 64 KiB, a small one
+    manager::AdmissionKind admission = manager::AdmissionKind::all;
+  };
+  explicit Shape(Random& random);
+  std::vector<Tier> tiers;   // 1 to 3
+  uint32_t units = 1;        // engine blocks in a stored block of namespace 0
+  bool ranks = false;        // engines 0 and 1 have half of namespace 0's heads each
+  uint64_t quota_slots = 0;  // of namespace 1; 0 = none
+  bool storms = false;       // the disks fail for a while, until the tiers are taken out of service
+  bool full_disks = false;   // the file systems fill up now and then
+};
+
+// What happened, so that a test can say that it did.
+struct Seen {
+  uint64_t submitted = 0, completed = 0, loaded = 0, restarts = 0, shutdowns = 0, lost = 0;
+  uint64_t reclaimed = 0, disabled = 0, over_quota = 0, registered = 0, partial_loads = 0, repeats = 0;
+};
+
+class World {
+ public:
+  World(uint64_t seed, bool faulty);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  void run(int steps);
+  [[nodiscard]] uint64_t log_hash() const { return sim_.log_hash(); }
+
+  Seen seen;
+
+ private:
+  static constexpr uint64_t kBlockBytes = 4096;  // of a whole record
+  // The heads of larger blocks have room for the leaves of a record of four units.
+  static constexpr uint64_t kHostBlockBytes = 4 * kBlockBytes;
+  static constexpr uint32_t kHostSlots = 40;
+  static constexpr uint32_t kKeys = 24;  // most keys of one operation, and of one conversation
+  static constexpr size_t kEngines = 3;
+  static constexpr size_t kConversations = 10;
+
+  // One engine: its paged cache, and at most one operation at a time, as its memory allows.
+  struct Engine {
+    std::vector<std::byte> memory = std::vector<std::byte>(kKeys * kBlockBytes);
+    std::shared_ptr<manager::Cache> cache[2];  // by namespace
+    bool busy = false;
+    std::weak_ptr<manager::Operation> operation;
+    std::vector<int32_t> status = std::vector<int32_t>(kKeys);
+  };
+  // Blocks of a managed pool in the hands of their user.
+  struct Held {
+    std::vector<SlotId> slots;
+    uint64_t conversation = 0;
+    bool registered = false;
+  };
+  // What a store or load moves, as the checks need it: which block of which conversation stands where.
+  struct Plan {
+    size_t ns = 0;
+    NamespaceId id;
+    uint64_t tag = 0;  // of the shard
+    uint64_t conversation = 0;
+    uint32_t units = 1;
+    uint64_t unit_bytes = 0;
+    std::vector<size_t> index;  // of each key in its conversation
+    std::vector<uint32_t> ids;  // `units` per key
+  };
+
+  // manager_world.cc: the process
+  void open();
+  manager::Options options(const std::string& root);
+  void open_namespaces();
+  void attach(Engine& engine, size_t which);
+  void shut_down();
+  void drop();
+  void die();
+  void settle();
+  void faults(bool on);
+  void weather();
+  void tally();
+
+  // manager_world_work.cc: what the process does
+  void act();
+  void store();
+  void load();
+  void check_loaded(const Engine& engine, const Plan& plan, const std::vector<bool>& there);
+  void move(bool up);
+  void pool();
+  void register_held(Held& held);
+  void watch();
+  void forget();
+  void pin();
+  void cancel();
+  void invalidate();
+  void change_quota();
+  Engine* idle_engine();
+  uint64_t deadline();
+  Plan plan_for(const Engine& engine, size_t which, size_t ns, size_t count, bool scattered);
+  std::vector<Key> keys(const Plan& plan) const;
+  std::vector<Key> chain(size_t ns, uint64_t conversation, size_t count) const;
+  static uint64_t tag_of(const Shape& shape, size_t which, size_t ns);
+  template <class Op, class Done>
+  void start(Engine& engine, std::shared_ptr<Op> operation, Done done);
+
+  SimExecutor sim_;
+  SimDisk disk_;
+  Log log_;
+  SeededRandom random_;
+  const bool faulty_;
+  const Shape shape_;
+  std::shared_ptr<manager::Manager> manager_;
+  std::shared_ptr<manager::Namespace> ns_[2];
+  Engine engines_[kEngines];
+  std::vector<block::PinId> pins_;
+  std::deque<std::shared_ptr<manager::Match>> watched_;
+  std::vector<Held> held_;
+  int storm_ = 0;  // steps until the weather is good again
+};
+
+}  // namespace kvbm::test
