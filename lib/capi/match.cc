@@ -36,9 +36,9 @@ kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t* out_options, uint3
 kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_key_t* keys, size_t n_keys,
                                   const kvbm_lookup_options_t* options, kvbm_match_t** out_match, size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
+    if (out_match != nullptr) *out_match = nullptr;
     if (manager == nullptr || ns == nullptr || out_match == nullptr || out_n == nullptr) return KVBM_ERR_INVALID;
-    *out_match = nullptr;
-    *out_n = 0;
     if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
     kvbm_lookup_options_t given{};
     if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
@@ -66,9 +66,9 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
 kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, size_t n_keys, kvbm_match_t** out_match,
                                 size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
+    if (out_match != nullptr) *out_match = nullptr;
     if (cache == nullptr || out_match == nullptr || out_n == nullptr) return KVBM_ERR_INVALID;
-    *out_match = nullptr;
-    *out_n = 0;
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     if (n_keys == 0) return KVBM_OK;
