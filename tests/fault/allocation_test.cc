@@ -352,10 +352,10 @@ class Life {
     Life life(path, disk);
     fault.at = site;
     fault.counting = true;
-    const bool whole = life.live();
+    bool whole = life.live();
     if (whole) {
       life.close();
-      if (life.open()) life.load(0);
+      whole = life.open() && life.load(0);
     }
     fault.counting = false;
     const bool fired = fault.fired;
