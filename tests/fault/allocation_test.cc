@@ -72,6 +72,9 @@ void* take_or_throw(size_t bytes, size_t align) {
   throw std::bad_alloc();
 }
 
+// Not inlined: the compiler would take new and free for a pair that does not match.
+__attribute__((noinline)) void give(void* memory) { std::free(memory); }
+
 }  // namespace
 
 void* operator new(size_t n) { return take_or_throw(n, 1); }
@@ -80,14 +83,14 @@ void* operator new(size_t n, std::align_val_t a) { return take_or_throw(n, stati
 void* operator new[](size_t n, std::align_val_t a) { return take_or_throw(n, static_cast<size_t>(a)); }
 void* operator new(size_t n, const std::nothrow_t&) noexcept { return take(n, 1); }
 void* operator new[](size_t n, const std::nothrow_t&) noexcept { return take(n, 1); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept { give(p); }
+void operator delete[](void* p) noexcept { give(p); }
+void operator delete(void* p, size_t) noexcept { give(p); }
+void operator delete[](void* p, size_t) noexcept { give(p); }
+void operator delete(void* p, std::align_val_t) noexcept { give(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { give(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { give(p); }
+void operator delete[](void* p, size_t, std::align_val_t) noexcept { give(p); }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 // What the core takes without operator new. A sanitizer has these for itself.
