@@ -194,7 +194,10 @@ class Life {
     return GOOD(kvbm_cache_attach(manager_, ns_, &layout, &cache_, &error_));
   }
 
+  // Closing a tier takes memory and has nobody to tell: refusals there are not asked for.
   void close() {
+    const bool counting = fault.counting;
+    if (disk_) fault.counting = false;
     ending([&] {
       kvbm_cache_release(cache_);
       kvbm_queue_release(queue_);
@@ -202,6 +205,7 @@ class Life {
       kvbm_manager_release(manager_);
       kvbm_context_release(context_);
     });
+    fault.counting = counting;
     cache_ = nullptr, queue_ = nullptr, ns_ = nullptr, manager_ = nullptr, context_ = nullptr;
   }
 
