@@ -50,8 +50,12 @@ struct Claim {
   explicit Claim(const Held& h) : held(h) {}
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
-  ~Claim() { held_table().drop(held); }
+  ~Claim() {
+    if (taken) held_table().drop(held);
+  }
+  [[nodiscard]] bool take() { return taken = held_table().add(held); }
   Held held;
+  bool taken = false;
 };
 
 class RecordLock final : public DirectoryLock {
@@ -84,11 +88,12 @@ Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const st
   struct stat st {};
   if (fstat(directory_fd, &st) != 0) return errno_status(errno, "cannot lock the directory", path);
   const Held held{st.st_dev, st.st_ino, getpid()};
-  if (!held_table().add(held)) {
+  // Before the row is there: a row that nothing drops would refuse the directory for the life of this process.
+  auto claim = std::make_unique<Claim>(held);
+  if (!claim->take()) {
     return Status(Code::in_use, "the directory is in use",
                   path + " is owned by another part of this process (" + std::to_string(held.owner) + ")");
   }
-  auto claim = std::make_unique<Claim>(held);
   Fd fd(openat(directory_fd, kLockName.data(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!fd) return errno_status(errno, "cannot open the lock file", path + "/lock");
   struct flock whole {};

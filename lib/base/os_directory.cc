@@ -107,7 +107,10 @@ Result<std::unique_ptr<File>> OsDirectory::open(std::string_view name, OpenMode 
 Result<std::vector<std::string>> OsDirectory::list() {
   // A descriptor of its own: two lists at once must not share a position.
   const int copy = openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* dir = copy >= 0 ? fdopendir(copy) : nullptr;
+  struct Close {
+    void operator()(DIR* open) const noexcept { closedir(open); }
+  };
+  const std::unique_ptr<DIR, Close> dir(copy >= 0 ? fdopendir(copy) : nullptr);
   if (dir == nullptr) {
     const int error = errno;
     const Fd closing(copy);
@@ -115,13 +118,12 @@ Result<std::vector<std::string>> OsDirectory::list() {
   }
   std::vector<std::string> names;
   errno = 0;
-  while (const dirent* entry = readdir(dir)) {
+  while (const dirent* entry = readdir(dir.get())) {
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
     errno = 0;
   }
   const int error = errno;
-  closedir(dir);
   if (error != 0) return errno_status(error, "cannot list", path_);
   std::sort(names.begin(), names.end());
   return names;

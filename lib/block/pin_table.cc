@@ -20,9 +20,17 @@ Result<PinId> PinTable::pin(std::span<const SlotId> slots, OwnerId owner, uint64
   }
   MutexLock lock(lock_);
   const PinId id = next_id_++;
-  if (deadline_ns != kNever) by_deadline_.emplace(deadline_ns, id);
-  if (owner != kNoOwner) by_owner_.emplace(owner, id);
-  pins_.emplace(id, Pin{owner, deadline_ns, std::move(kept)});
+  try {
+    if (deadline_ns != kNever) by_deadline_.emplace(deadline_ns, id);
+    if (owner != kNoOwner) by_owner_.emplace(owner, id);
+    pins_.emplace(id, Pin{owner, deadline_ns, std::move(kept)});
+  } catch (...) {
+    // Refused memory: an owner's list must not name a pin that is not there.
+    by_deadline_.erase({deadline_ns, id});
+    by_owner_.erase({owner, id});
+    table_.unpin(slots);
+    throw;
+  }
   return id;
 }
 

@@ -123,6 +123,7 @@ kvbm_status_t kvbm_manager_unpin(kvbm_manager_t* manager, kvbm_pin_t pin) {
 
 kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t* manager, uint64_t owner, size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
     if (manager == nullptr) return KVBM_ERR_INVALID;
     const size_t n = manager->tenancy->manager->unpin_owner(owner);
     if (out_n != nullptr) *out_n = n;

@@ -19,7 +19,7 @@ kvbm_status_t fail(kvbm_error_t* err, Code code, const char* text) noexcept;
 kvbm_status_t fail(kvbm_error_t* err, const Status& status) noexcept;
 inline kvbm_status_t done(kvbm_error_t* err) noexcept { return fail(err, Code::ok, ""); }
 
-// The only catch-all of the tree: what may throw is allocation.
+// What may throw is allocation; an operation's own step ends in manager/operation.cc.
 template <class Fn>
 kvbm_status_t guarded(kvbm_error_t* err, Fn&& body) noexcept {
   try {

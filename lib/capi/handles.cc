@@ -108,13 +108,31 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
   const std::shared_ptr<copy::Queue> completions = queue->core->queue;
   const std::shared_ptr<Registry> registry = queue->core->registry;
   if (!completions->reserve()) return to_c(Code::again);
-  const uint64_t id = registry->add(operation);
-  if (out_operation != nullptr) *out_operation = id;
+  // A submission that is refused memory is undone whole: whoever waits for the gates waits for what was begun alone.
+  struct Undo {
+    copy::Queue& queue;
+    Registry& registry;
+    Gate* gates[2];
+    uint64_t id = 0;
+    bool begun = false;
+    ~Undo() {
+      if (begun) return;
+      if (id != 0) registry.remove(id);
+      queue.unreserve();
+      for (Gate* gate : gates) {
+        if (gate != nullptr) gate->leave();
+      }
+    }
+  };
   // Gates by pointer: they outlive the operation because their owners wait for it.
   Gate* gates[2] = {&tenancy->gate, cache_gate.get()};
   for (Gate* gate : gates) {
     if (gate != nullptr) gate->enter();
   }
+  Undo undo{*completions, *registry, {gates[0], gates[1]}};
+  const uint64_t id = registry->add(operation);
+  undo.id = id;
+  if (out_operation != nullptr) *out_operation = id;
   operation->start([completions, registry, id, user_data, first = gates[0],
                     second = gates[1]](const copy::Completion& result) {
     copy::Completion completion = result;
@@ -125,6 +143,7 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
     if (second != nullptr) second->leave();
     first->leave();
   });
+  undo.begun = true;
   return KVBM_OK;
 }
 

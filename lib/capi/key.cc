@@ -25,6 +25,7 @@ template <class Make>
 kvbm_status_t make_keys(const kvbm_namespace_t* ns, const uint32_t* tokens, size_t n_tokens, uint32_t block_tokens,
                         const kvbm_extra_t* extras, kvbm_key_t* out_keys, size_t capacity, size_t* out_n, Make&& make) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
     if (ns == nullptr || out_n == nullptr || block_tokens == 0 || (tokens == nullptr && n_tokens != 0)) {
       return KVBM_ERR_INVALID;
     }

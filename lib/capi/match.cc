@@ -53,9 +53,9 @@ kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t* out_options, uint3
 kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_key_t* keys, size_t n_keys,
                                   const kvbm_lookup_options_t* options, kvbm_match_t** out_match, size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
+    if (out_match != nullptr) *out_match = nullptr;
     if (manager == nullptr || ns == nullptr || out_match == nullptr || out_n == nullptr) return KVBM_ERR_INVALID;
-    *out_match = nullptr;
-    *out_n = 0;
     if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
     kvbm_lookup_options_t given{};
     kvbm::manager::LookupRequest request;
@@ -78,9 +78,9 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
 kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, size_t n_keys,
                                 const kvbm_lookup_options_t* options, kvbm_match_t** out_match, size_t* out_n) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
+    if (out_match != nullptr) *out_match = nullptr;
     if (cache == nullptr || out_match == nullptr || out_n == nullptr) return KVBM_ERR_INVALID;
-    *out_match = nullptr;
-    *out_n = 0;
     kvbm_lookup_options_t given{};
     kvbm::manager::LookupRequest request;
     const kvbm_status_t taken = take_request(options, given, request);

@@ -63,6 +63,7 @@ kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* 
 
 kvbm_status_t kvbm_manager_metrics(kvbm_manager_t* manager, char* out, size_t capacity, size_t* out_needed) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_needed != nullptr) *out_needed = 0;
     if (manager == nullptr) return KVBM_ERR_INVALID;
     const std::string text = kvbm::manager::metrics_text(*manager->tenancy->manager);
     return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);

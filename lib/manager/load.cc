@@ -247,9 +247,11 @@ void LoadOperation::close_item(Code code) {
 
 void LoadOperation::conclude(Code why, copy::Completion& completion) {
   std::vector<SlotId> left;
+  bool reading = false;
   {
     MutexLock lock(mutex_);
     over_ = true;
+    reading = landing_ != 0;
     for (const Item& item : ready_) {
       if (item.owned()) left.push_back(item.slot);
     }
@@ -259,6 +261,8 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   }
   if (copying_ && current_.owned()) left.push_back(current_.slot);
   manager_.release(left);
+  // Who sees the completion may count on the blocks: this object may outlive it by the time a thread takes to return.
+  if (!reading) request_.match = nullptr;
   completion.items = n_keys_;
   for (size_t k = 0; k < n_keys_; ++k) {
     if (pending_[k] != 0 && status_[k] == Code::ok) status_[k] = why == Code::ok ? Code::internal : why;

@@ -280,8 +280,13 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
   const size_t before = gone.size();
   const Code code = table_->allocate(account, out, &gone, tick());
-  if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
-  for (auto& offloader : offloaders_) offloader->relieve();
+  try {
+    if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
+    for (auto& offloader : offloaders_) offloader->relieve();
+  } catch (...) {
+    if (code == Code::ok) release(out);  // refused memory: the caller gets none of them
+    throw;
+  }
   return code;
 }
 
@@ -393,8 +398,13 @@ Code Manager::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, ui
   id = 0;
   if (count == 0) return Code::ok;
   slots.resize(count);
+  struct Release {
+    Manager& manager;
+    std::span<const SlotId> slots;
+    ~Release() { manager.release(slots); }
+  };
+  const Release release_at_end{*this, slots};
   const auto pinned = pins_->pin(slots, owner, deadline_ns);
-  release(slots);
   if (!pinned.ok()) {
     count = 0;
     return pinned.status().code();

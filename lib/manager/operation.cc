@@ -1,5 +1,6 @@
 #include "manager/operation.h"
 
+#include <new>
 #include <utility>
 
 namespace kvbm::manager {
@@ -23,12 +24,22 @@ void Operation::begin(Done done) {
 }
 
 void Operation::start(Done done) {
-  begin(std::move(done));
-  enqueue();
+  try {
+    begin(std::move(done));
+    enqueue();
+  } catch (...) {
+    counters_.operations.fetch_sub(1, std::memory_order_relaxed);
+    throw;  // it was never begun: the caller's to undo
+  }
 }
 
 void Operation::start_here(Done done) {
-  begin(std::move(done));
+  try {
+    begin(std::move(done));
+  } catch (...) {
+    counters_.operations.fetch_sub(1, std::memory_order_relaxed);
+    throw;
+  }
   run();
 }
 
@@ -61,15 +72,26 @@ Code Operation::interrupted() const noexcept {
   return Code::ok;
 }
 
+// A step that is refused memory ends the operation as a deadline would: what it holds is let go, its completion comes.
+Operation::Next Operation::step_or_end(Code& why) {
+  try {
+    return step();
+  } catch (const std::bad_alloc&) {
+    why = Code::no_memory;
+    return Next::finished;
+  }
+}
+
 void Operation::run() {
   state_.store(kRunning, std::memory_order_release);
   if (began_ns_ == 0) began_ns_ = executor_.clock().now_ns();
+  Code ended = Code::ok;
   for (;;) {
     const Code why = interrupted();
     if (why != Code::ok) return finish(why);
-    switch (step()) {
+    switch (step_or_end(ended)) {
       case Next::finished:
-        return finish(Code::ok);
+        return finish(ended);
       case Next::more:
         continue;
       case Next::wait: {

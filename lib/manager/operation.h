@@ -50,6 +50,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void begin(Done done);
   void enqueue();
   void run();
+  Next step_or_end(Code& why);
   void finish(Code why);
   [[nodiscard]] Code interrupted() const noexcept;
 

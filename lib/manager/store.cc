@@ -95,6 +95,7 @@ void StoreOperation::open_chunk() {
 // All the slots, or as many leading ones as there is room for.
 void StoreOperation::take_slots(std::vector<size_t> missing) {
   fresh_.clear();
+  fresh_.reserve(missing.size());  // a slot that is taken must find its place here
   const block::AccountId account = request_.cache->ns()->account();
   size_t first = 0;
   size_t want = missing.size();

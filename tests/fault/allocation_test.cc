@@ -1,0 +1,445 @@
+// Every allocation of a whole life of the library is refused once: a context with a host and a disk tier is made, used,
+// closed and opened again in a child process, in which allocation number N fails. Whatever N is, no call may crash or
+// hang, a call that fails says that memory was refused, loads never give wrong bytes, nothing leaks, and once memory is
+// there again the same objects, or new ones on the same directory, work.
+//
+// Counted are allocations of the library's alone: those inside calls, and those of its threads. A slice of the sites is
+// taken in a few seconds; KVBMTEST_LONG=1 takes all, KVBMTEST_FAULT_SITE=N one, with its stack.
+#include <execinfo.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvbm.h"
+#include "support/temp_dir.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
+namespace {
+
+enum class Place : uint8_t { library, caller, nowhere };
+thread_local Place place = Place::library;  // the test's own thread says when it is inside a call, and when it is not
+
+// Which allocation is refused. The test's own thread counts only inside calls; every other thread is the library's.
+struct Fault {
+  std::atomic<uint64_t> seen{0};
+  std::atomic<uint64_t> at{0};  // 0: none
+  std::atomic<bool> counting{false};
+  std::atomic<bool> fired{false};
+  Place where = Place::caller;
+  bool print = false;
+};
+Fault fault;
+
+bool refuse() {
+  if (place != fault.where || !fault.counting.load(std::memory_order_relaxed)) return false;
+  if (fault.seen.fetch_add(1) + 1 != fault.at.load(std::memory_order_relaxed)) return false;
+  fault.fired = true;
+  if (fault.print) {
+    const Place was = std::exchange(place, Place::nowhere);  // backtrace may allocate
+    void* frames[40];
+    backtrace_symbols_fd(frames, backtrace(frames, 40), 2);
+    place = was;
+  }
+  return true;
+}
+
+void* take(size_t bytes, size_t align) {
+  if (refuse()) return nullptr;
+  if (align <= alignof(std::max_align_t)) return std::malloc(bytes != 0 ? bytes : 1);
+  return memalign(align, bytes);
+}
+void* take_or_throw(size_t bytes, size_t align) {
+  if (void* memory = take(bytes, align)) return memory;
+  throw std::bad_alloc();
+}
+
+// Not inlined: the compiler would take new and free for a pair that does not match.
+__attribute__((noinline)) void give(void* memory) { std::free(memory); }
+
+}  // namespace
+
+void* operator new(size_t n) { return take_or_throw(n, 1); }
+void* operator new[](size_t n) { return take_or_throw(n, 1); }
+void* operator new(size_t n, std::align_val_t a) { return take_or_throw(n, static_cast<size_t>(a)); }
+void* operator new[](size_t n, std::align_val_t a) { return take_or_throw(n, static_cast<size_t>(a)); }
+void* operator new(size_t n, const std::nothrow_t&) noexcept { return take(n, 1); }
+void* operator new[](size_t n, const std::nothrow_t&) noexcept { return take(n, 1); }
+void operator delete(void* p) noexcept { give(p); }
+void operator delete[](void* p) noexcept { give(p); }
+void operator delete(void* p, size_t) noexcept { give(p); }
+void operator delete[](void* p, size_t) noexcept { give(p); }
+void operator delete(void* p, std::align_val_t) noexcept { give(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { give(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { give(p); }
+void operator delete[](void* p, size_t, std::align_val_t) noexcept { give(p); }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// What the core takes without operator new. A sanitizer has these for itself.
+extern "C" void* aligned_alloc(size_t align, size_t bytes) noexcept {
+  if (!refuse()) return memalign(align, bytes);
+  errno = ENOMEM;
+  return nullptr;
+}
+extern "C" void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
+  if (!refuse()) {
+    return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
+  }
+  errno = ENOMEM;
+  return MAP_FAILED;
+}
+#endif
+
+namespace kvbm::test {
+namespace {
+
+constexpr size_t kBytes = 4096;
+constexpr size_t kEngine = 32;
+constexpr size_t kChain = 8;
+constexpr size_t kHostBlocks = 24;
+
+// What a child says by its exit status.
+enum Verdict { kRecovered = 0, kWrongStatus = 10, kWrongBytes = 11, kNotRecovered = 12, kLeak = 13, kNoFault = 20 };
+
+[[noreturn]] void fail(Verdict why, const char* what, kvbm_status_t status = 0) {
+  std::fprintf(stderr, "  site %llu: %s (%s)\n", static_cast<unsigned long long>(fault.at.load()), what,
+               kvbm_status_name(status));
+  std::_Exit(why);
+}
+
+// A call into the library: what it allocates counts.
+template <class Fn>
+auto inside(Fn&& call) {
+  place = Place::caller;
+  auto result = call();
+  place = Place::nowhere;
+  return result;
+}
+template <class Fn>
+void ending(Fn&& call) {
+  place = Place::caller;
+  call();
+  place = Place::nowhere;
+}
+
+// The outcome of a call: done, or refused for want of memory.
+bool good(kvbm_status_t status, const char* what) {
+  if (status == KVBM_OK) return true;
+  if (!fault.fired) fail(kWrongStatus, what, status);
+  if (status != KVBM_ERR_NO_MEMORY && status != KVBM_PARTIAL) fail(kWrongStatus, what, status);
+  return false;
+}
+#define GOOD(call) good(inside([&] { return call; }), #call)
+
+class Life {
+ public:
+  Life(std::string path, bool disk) : path_(std::move(path)), disk_(disk) {}
+
+  // Everything of the interface once; false where memory was refused on the way.
+  bool live() {
+    if (!open()) return false;
+    if (disk_) return load(0) && look();
+    bool all = store(0) && load(0);
+    all = care() && all;
+    all = look() && all;
+    all = pool() && all;
+    all = queued() && all;
+    return GOOD(kvbm_manager_flush(manager_, 300'000'000)) && all;
+  }
+
+  bool open() {
+    kvbm_context_options_t options;
+    kvbm_context_options_init(&options, sizeof options);
+    kvbm_setting_t settings[] = {{"io.engine", "pread"}, {"host.huge_pages", "off"}};
+    options.settings = settings, options.n_settings = 2;
+    options.threads = 1;
+    if (!GOOD(kvbm_context_create(&options, &context_, &error_))) return false;
+    kvbm_tier_t tier{};
+    tier.path = path_.c_str(), tier.capacity_bytes = 64 << 20;
+    kvbm_manager_options_t how;
+    kvbm_manager_options_init(&how, sizeof how);
+    how.block_bytes = kBytes, how.host_capacity_bytes = 4096 + kHostBlocks * (kBytes + 384);
+    how.tiers = &tier, how.n_tiers = disk_ ? 1 : 0;
+    if (!GOOD(kvbm_manager_create(context_, &how, &manager_, &error_))) return false;
+    kvbm_namespace_options_t who;
+    kvbm_namespace_options_init(&who, sizeof who);
+    who.model = "a model whose name is longer than a short string";
+    if (!GOOD(kvbm_namespace_open(manager_, &who, &ns_, &error_))) return false;
+    if (!GOOD(kvbm_queue_create(context_, 8, &queue_, &error_))) return false;
+    if (!GOOD(kvbm_manager_subscribe(manager_, queue_))) return false;
+    kvbm_tensor_t tensor{memory_.data(), memory_.size(), 0, kBytes};
+    kvbm_cache_part_t part{};
+    part.form = KVBM_FORM_OPAQUE, part.tensors = &tensor, part.n_tensors = 1;
+    kvbm_cache_options_t layout;
+    kvbm_cache_options_init(&layout, sizeof layout);
+    layout.n_blocks = kEngine, layout.parts = &part, layout.n_parts = 1;
+    return GOOD(kvbm_cache_attach(manager_, ns_, &layout, &cache_, &error_));
+  }
+
+  // Closing a tier takes memory and has nobody to tell: refusals there are not asked for.
+  void close() {
+    const bool counting = fault.counting;
+    if (disk_) fault.counting = false;
+    ending([&] {
+      kvbm_cache_release(cache_);
+      kvbm_queue_release(queue_);
+      kvbm_namespace_release(ns_);
+      kvbm_manager_release(manager_);
+      kvbm_context_release(context_);
+    });
+    fault.counting = counting;
+    cache_ = nullptr, queue_ = nullptr, ns_ = nullptr, manager_ = nullptr, context_ = nullptr;
+  }
+
+  // A conversation of kChain blocks goes in. The bytes of block i of conversation c are all c * 16 + i.
+  bool store(uint32_t conversation) {
+    std::array<kvbm_key_t, kChain> keys;
+    if (!chain(conversation, keys)) return false;
+    std::array<uint32_t, kChain> ids;
+    for (uint32_t i = 0; i < kChain; ++i) {
+      ids[i] = i;
+      std::memset(block(i), static_cast<int>(conversation * 16 + i), kBytes);
+    }
+    return GOOD(kvbm_cache_store(cache_, keys.data(), ids.data(), kChain, nullptr, nullptr, 0));
+  }
+
+  // What of it is found comes back right; `whole`: all of it must be there.
+  bool load(uint32_t conversation, bool whole = false) {
+    std::array<kvbm_key_t, kChain> keys;
+    if (!chain(conversation, keys)) return false;
+    kvbm_match_t* match = nullptr;
+    size_t hits = 0;
+    if (!GOOD(kvbm_cache_lookup(cache_, keys.data(), kChain, nullptr, &match, &hits))) return false;
+    std::array<uint32_t, kChain> ids;
+    std::array<kvbm_status_t, kChain> status;
+    for (uint32_t i = 0; i < kChain; ++i) ids[i] = 16 + i;
+    std::memset(block(16), 0xEE, kChain * kBytes);
+    kvbm_load_options_t options;
+    kvbm_load_options_init(&options, sizeof options);
+    options.item_status = status.data();
+    status.fill(KVBM_ERR_MISS);
+    bool all = !whole || hits == kChain;
+    if (match != nullptr) all = GOOD(kvbm_cache_load(cache_, match, ids.data(), hits, &options, nullptr, 0)) && all;
+    for (uint32_t i = 0; i < hits; ++i) {
+      if (status[i] != KVBM_OK) continue;
+      const auto want = static_cast<unsigned char>(conversation * 16 + i);
+      if (!std::all_of(block(16 + i), block(16 + i) + kBytes, [&](unsigned char b) { return b == want; })) {
+        fail(kWrongBytes, "a load gave wrong bytes");
+      }
+    }
+    ending([&] { kvbm_match_release(match); });
+    return all;
+  }
+
+  // Nothing that failed kept a block: all can be taken at once. An offload under way may hold some, so host memory alone.
+  bool nothing_is_held() {
+    if (disk_ || cache_ == nullptr) return true;
+    size_t n = 0;
+    std::array<kvbm_block_t, kHostBlocks> held;
+    if (!GOOD(kvbm_manager_unpin_owner(manager_, 7, &n))) return false;
+    if (!GOOD(kvbm_manager_allocate(manager_, ns_, held.size(), held.data(), nullptr, 0, nullptr))) return false;
+    return GOOD(kvbm_block_release(manager_, held.data(), held.size()));
+  }
+
+ private:
+  unsigned char* block(uint32_t id) { return memory_.data() + id * kBytes; }
+
+  bool chain(uint32_t conversation, std::array<kvbm_key_t, kChain>& keys) {
+    std::array<uint32_t, kChain * 4> tokens;
+    for (uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = conversation * 1000 + i;
+    size_t n = 0;
+    return GOOD(kvbm_key_chain(ns_, nullptr, tokens.data(), tokens.size(), 4, nullptr, keys.data(), kChain, &n));
+  }
+
+  bool care() {
+    std::array<kvbm_key_t, kChain> keys;
+    if (!chain(0, keys)) return false;
+    bool all = GOOD(kvbm_manager_flush(manager_, 300'000'000)) && all;
+    for (uint32_t c = 1; c < 4; ++c) {  // pushes the first one out of the host
+      all = store(c) && all;
+      all = GOOD(kvbm_manager_flush(manager_, 300'000'000)) && all;
+    }
+    all = GOOD(kvbm_manager_prefetch(manager_, ns_, nullptr, keys.data(), kChain, nullptr, 0)) && all;
+    all = load(0) && load(1) && all;
+    all = GOOD(kvbm_manager_hint(manager_, ns_, nullptr, keys.data(), kChain, KVBM_PRIORITY_KEEP)) && all;
+    kvbm_pin_t pin = 0;
+    size_t n = 0;
+    if (!GOOD(kvbm_manager_pin(manager_, ns_, nullptr, keys.data(), kChain, 7, KVBM_FOREVER, &pin, &n))) return false;
+    if (pin != 0) all = GOOD(kvbm_manager_unpin(manager_, pin)) && all;
+    return GOOD(kvbm_manager_unpin_owner(manager_, 7, &n)) && all;
+  }
+
+  bool look() {
+    kvbm_event_t events[16];
+    while (inside([&] { return kvbm_queue_poll_events(queue_, events, 16); }) != 0) {
+    }
+    kvbm_scan_row_t rows[8];
+    uint64_t cursor = 0;
+    size_t n = 0;
+    do {
+      if (!GOOD(kvbm_manager_scan(manager_, &cursor, rows, 8, &n))) return false;
+    } while (cursor != 0);
+    kvbm_manager_stats_t stats;
+    stats.struct_size = sizeof stats;
+    if (!GOOD(kvbm_manager_stats(manager_, &stats))) return false;
+    char text[256];
+    size_t needed = 0;
+    return GOOD(kvbm_manager_metrics(manager_, text, sizeof text, &needed)) &&
+           GOOD(kvbm_context_config(context_, text, sizeof text, &needed)) &&
+           GOOD(kvbm_config_reference(text, sizeof text, &needed));
+  }
+
+  bool pool() {
+    kvbm_block_t held[2];
+    kvbm_key_t evicted[2];
+    size_t n = 0;
+    if (!GOOD(kvbm_manager_allocate(manager_, ns_, 2, held, evicted, 2, &n))) return false;
+    const bool all = fill_and_use(held);
+    if (inside([&] { return kvbm_block_release(manager_, held, 2); }) != KVBM_OK) fail(kWrongStatus, "a release failed");
+    return all;
+  }
+
+  bool fill_and_use(kvbm_block_t* held) {
+    kvbm_view_t views[2];
+    if (!GOOD(kvbm_block_view(manager_, held, 2, views))) return false;
+    std::array<kvbm_key_t, kChain> keys;
+    if (!chain(9, keys)) return false;
+    for (uint32_t i = 0; i < 2; ++i) std::memset(views[i].data, static_cast<int>(9 * 16 + i), kBytes);
+    if (!GOOD(kvbm_manager_complete(manager_, held, 2, nullptr))) return false;
+    if (!GOOD(kvbm_manager_register(manager_, ns_, held, keys.data(), 2, nullptr))) return false;
+    kvbm_block_t more[2];
+    if (!GOOD(kvbm_block_clone(manager_, held, 2, more))) return false;
+    kvbm_block_t weak[2];
+    const bool all = GOOD(kvbm_block_downgrade(manager_, held, 2, weak));
+    if (inside([&] { return kvbm_block_release(manager_, more, 2); }) != KVBM_OK) fail(kWrongStatus, "a release failed");
+    if (!all) return false;
+    if (GOOD(kvbm_block_upgrade(manager_, weak, 2, more))) ending([&] { kvbm_block_release(manager_, more, 2); });
+    ending([&] { kvbm_block_release(manager_, weak, 2); });
+    return load(9);
+  }
+
+  bool queued() {
+    std::array<kvbm_key_t, kChain> keys;
+    if (!chain(5, keys)) return false;
+    std::array<uint32_t, kChain> ids;
+    for (uint32_t i = 0; i < kChain; ++i) ids[i] = i, std::memset(block(i), static_cast<int>(5 * 16 + i), kBytes);
+    bool all = GOOD(kvbm_cache_store(cache_, keys.data(), ids.data(), kChain, nullptr, queue_, 1)) && completed();
+    all = load(5) && all;
+    if (!GOOD(kvbm_namespace_reset(ns_, &error_))) return false;
+    return store(0) && all;
+  }
+  bool completed() {
+    kvbm_completion_t c{};
+    if (inside([&] { return kvbm_queue_wait(queue_, &c, 1, 300'000'000); }) != 1) fail(kWrongStatus, "no completion");
+    return good(c.status, "a completion");
+  }
+
+  const std::string path_;
+  const bool disk_;
+  std::vector<unsigned char> memory_ = std::vector<unsigned char>(kEngine * kBytes);
+  kvbm_error_t error_{};
+  kvbm_context_t* context_ = nullptr;
+  kvbm_manager_t* manager_ = nullptr;
+  kvbm_namespace_t* ns_ = nullptr;
+  kvbm_queue_t* queue_ = nullptr;
+  kvbm_cache_t* cache_ = nullptr;
+};
+
+// The child: one life with the fault, then what must work again.
+[[noreturn]] void child(const std::string& path, bool disk, uint64_t site) {
+  alarm(10);  // a call that never returns
+  {
+    Life life(path, disk);
+    fault.at = site;
+    fault.counting = true;
+    bool whole = life.live();
+    if (whole) {
+      life.close();
+      whole = life.open() && life.load(0);
+    }
+    fault.counting = false;
+    const bool fired = fault.fired;
+    fault.fired = false;
+    if (whole && (!life.store(6) || !life.load(6, true))) fail(kNotRecovered, "the same objects do not work");
+    if (!life.nothing_is_held()) fail(kNotRecovered, "a failed call kept blocks");
+    life.close();
+    if (!life.open() || !life.store(7) || !life.load(7, true)) fail(kNotRecovered, "new objects do not work");
+    life.close();
+    fault.fired = fired;
+  }
+#if defined(__SANITIZE_ADDRESS__)
+  if (__lsan_do_recoverable_leak_check() != 0) std::_Exit(kLeak);
+#endif
+  std::_Exit(fault.fired ? kRecovered : kNoFault);
+}
+
+// How the child ended: a Verdict, or 100 + the signal.
+int run(const std::string& path, bool disk, uint64_t site) {
+  const pid_t pid = fork();
+  if (pid == 0) child(path, disk, site);
+  int status = 0;
+  if (pid < 0 || waitpid(pid, &status, 0) != pid) return -1;
+  return WIFSIGNALED(status) ? 100 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+void refuse_each(bool disk) {
+  place = Place::nowhere;
+  TempDir folder;
+  // Records are there for a life with a disk to find; the directory is used on and on, as after any failed start.
+  ASSERT_EQ(run(folder.path(), disk, 0), kNoFault) << "the life without a fault";
+  if (const char* one = std::getenv("KVBMTEST_FAULT_SITE")) {
+    fault.print = true;
+    EXPECT_EQ(run(folder.path(), disk, std::strtoull(one, nullptr, 10)), kRecovered);
+    return;
+  }
+  const bool all = std::getenv("KVBMTEST_LONG") != nullptr;
+  uint64_t sites = 64;
+  while (run(folder.path(), disk, sites) != kNoFault && sites < (1 << 20)) sites *= 2;
+  const auto began = std::chrono::steady_clock::now();
+  uint64_t tried = 0;
+  std::map<int, std::vector<uint64_t>> ended;
+  for (uint64_t i = 0; i < sites; ++i) {
+    const uint64_t site = 1 + (i * (all ? 1 : 7919)) % sites;  // prime: a slice is spread over all of the life
+    const int verdict = run(folder.path(), disk, site);
+    if (verdict == kNoFault) continue;
+    ++tried;
+    ended[verdict].push_back(site);
+    if (!all && std::chrono::steady_clock::now() - began > std::chrono::seconds(5)) break;
+  }
+  std::printf("%llu allocations refused, one a life, of fewer than %llu\n", static_cast<unsigned long long>(tried),
+              static_cast<unsigned long long>(sites));
+  EXPECT_GT(tried, 10U);
+  for (const auto& [verdict, where] : ended) {
+    if (verdict == kRecovered) continue;
+    std::string list;
+    for (const uint64_t site : where) list.append(" ").append(std::to_string(site));
+    ADD_FAILURE() << "verdict " << verdict << " (100 + n: signal n) at " << where.size() << " sites:" << list;
+  }
+}
+
+TEST(AllocationFaults, a_refused_allocation_is_an_error_and_nothing_worse_with_host_memory_alone) { refuse_each(false); }
+
+TEST(AllocationFaults, a_refused_allocation_is_an_error_and_nothing_worse_when_a_disk_tier_is_opened_and_searched) {
+  refuse_each(true);
+}
+
+}  // namespace
+}  // namespace kvbm::test
