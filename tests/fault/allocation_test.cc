@@ -272,7 +272,7 @@ class Life {
   bool care() {
     std::array<kvbm_key_t, kChain> keys;
     if (!chain(0, keys)) return false;
-    bool all = GOOD(kvbm_manager_flush(manager_, 300'000'000)) && all;
+    bool all = GOOD(kvbm_manager_flush(manager_, 300'000'000));
     for (uint32_t c = 1; c < 4; ++c) {  // pushes the first one out of the host
       all = store(c) && all;
       all = GOOD(kvbm_manager_flush(manager_, 300'000'000)) && all;

@@ -1,0 +1,163 @@
+/* The boundary between kvbm and a transport: bytes between two processes, and nothing else.
+ *
+ * Plain C, so that a module built by another compiler can be loaded (ucx_transport/), a built-in one (copy/tcp)
+ * and the simulation's network stand behind the same table. No C++ type, exception or memory ownership crosses.
+ * Meaning belongs to cluster/: a transport knows peers, small messages and bulk transfers, not keys or blocks.
+ *
+ * Threads. A transport has no thread of its own that calls back. Every call on one kvbm_transport_t comes from one
+ * thread at a time, and every host callback is made inside progress() on that thread, never inside another call. A
+ * callback may make any call but close() and progress(). No call blocks.
+ *
+ * Sleeping. The host polls fd() for input only after arm() said that nothing is waiting, and calls progress() when it
+ * is readable, or when the time that arm() gave has passed. An idle transport costs no processor time.
+ *
+ * Memory. Memory given to post(), push() or get() is borrowed until the token's completion callback; each accepted
+ * token gets exactly one. closed() is the last callback of a peer: every token of it has completed before, and
+ * nothing of the host's memory is touched for it afterwards. Messages are copied.
+ *
+ * Trust. A new peer may send messages of at most KVBM_TRANSPORT_STRANGER_BYTES and no bulk until the host admits it;
+ * a peer that breaks this, or sends a frame that is not one, is closed with KVBM_TRANSPORT_PROTOCOL.
+ *
+ * Statuses are the values of kvbm.h (0, KVBM_ERR_...), given here as int32_t.
+ */
+#ifndef KVBM_COPY_TRANSPORT_ABI_H
+#define KVBM_COPY_TRANSPORT_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVBM_TRANSPORT_ABI_VERSION 1u
+/* The one symbol that a module exports, a kvbm_transport_entry_fn. */
+#define KVBM_TRANSPORT_ENTRY "kvbm_transport_entry"
+/* What a message of a peer that is not yet admitted may have at most. */
+#define KVBM_TRANSPORT_STRANGER_BYTES 256u
+/* What any message may have at most; larger things are bulk. */
+#define KVBM_TRANSPORT_MESSAGE_BYTES 65536u
+/* Room for the key of registered memory. */
+#define KVBM_TRANSPORT_KEY_BYTES 512u
+/* The peer sent what no peer sends: KVBM_ERR_DAMAGED. */
+#define KVBM_TRANSPORT_PROTOCOL (-401)
+
+typedef struct kvbm_transport kvbm_transport_t;
+/* A connection; never 0, never used again by the same transport. */
+typedef uint64_t kvbm_transport_peer_t;
+/* The host's name for an operation, given back in its completion. */
+typedef uint64_t kvbm_transport_token_t;
+
+/* What a transport can do beyond messages, post() and push(). */
+enum {
+  KVBM_TRANSPORT_GET = 1, /* add_memory() and get(): one-sided reads that the other side's processor takes no part in */
+  KVBM_TRANSPORT_DEVICE = 2 /* addresses may be device memory */
+};
+
+typedef struct kvbm_transport_options {
+  uint32_t struct_size;
+  /* Bytes of messages that may wait for one peer before send() says KVBM_ERR_AGAIN. */
+  uint32_t peer_queue_bytes;
+  /* Bulk bytes that may be on their way to one peer at once; what is above waits its turn inside. */
+  uint64_t peer_bulk_bytes;
+  /* Comma-separated names, NULL = what the transport finds: network devices, and UCX transports ("tcp", "rc"). */
+  const char* devices;
+  const char* transports;
+} kvbm_transport_options_t;
+
+/* A part of what push() sends. */
+typedef struct kvbm_transport_piece {
+  const void* data;
+  uint64_t bytes;
+} kvbm_transport_piece_t;
+
+/* What the host provides. All pointers stay valid until close() returns; none is NULL but `arrived`. */
+typedef struct kvbm_transport_host {
+  uint32_t struct_size;
+  void* context; /* first argument of each callback */
+  /* level as in kvbm.h's KVBM_LOG_*; text is borrowed. The only callback that may come outside progress(). */
+  void (*log)(void* context, int32_t level, const char* text);
+  /* Somebody connected. address is a text for people and logs, borrowed. */
+  void (*accepted)(void* context, kvbm_transport_peer_t peer, const char* address);
+  /* connect() has ended well; a failed one is reported by closed() alone. */
+  void (*connected)(void* context, kvbm_transport_peer_t peer);
+  /* A message, whole, in the order sent. bytes is borrowed and aligned to 8. */
+  void (*message)(void* context, kvbm_transport_peer_t peer, const void* bytes, size_t size);
+  /* send() that was refused with KVBM_ERR_AGAIN can be tried again. */
+  void (*writable)(void* context, kvbm_transport_peer_t peer);
+  /* A push has ended: its pieces are the host's again. */
+  void (*pushed)(void* context, kvbm_transport_peer_t peer, kvbm_transport_token_t token, int32_t status);
+  /* Optional: the first `bytes` bytes of a post or get are in place and will not change. May be skipped. */
+  void (*arrived)(void* context, kvbm_transport_peer_t peer, kvbm_transport_token_t token, uint64_t bytes);
+  /* A post or get has ended: `bytes` came (0 unless status is 0), the memory is the host's again. */
+  void (*received)(void* context, kvbm_transport_peer_t peer, kvbm_transport_token_t token, int32_t status,
+                   uint64_t bytes);
+  /* The connection is gone, or never came to be; the last callback of this peer. */
+  void (*closed)(void* context, kvbm_transport_peer_t peer, int32_t status, const char* reason);
+} kvbm_transport_host_t;
+
+typedef struct kvbm_transport_ops {
+  uint32_t struct_size;
+  uint32_t abi_version; /* KVBM_TRANSPORT_ABI_VERSION */
+  const char* name;     /* "tcp", "ucx" */
+  const char* build;    /* library and version in words */
+
+  /* Opens; *out only on success. error is a text for people, at most error_size bytes with its end. */
+  int32_t (*open)(const kvbm_transport_options_t* options, const kvbm_transport_host_t* host, kvbm_transport_t** out,
+                  char* error, size_t error_size);
+  /* Ends everything without further callbacks. All memory is the host's again when it returns. */
+  void (*close)(kvbm_transport_t* transport);
+  /* KVBM_TRANSPORT_GET and so on. */
+  uint32_t (*features)(const kvbm_transport_t* transport);
+  /* One line: devices and transports in use. Gives the length without its end, as snprintf does. */
+  size_t (*describe)(const kvbm_transport_t* transport, char* text, size_t size);
+
+  int (*fd)(const kvbm_transport_t* transport);
+  /* 0: sleep until fd() is readable, at most *within_ns (UINT64_MAX = for ever). KVBM_ERR_AGAIN: call progress() first.
+   */
+  int32_t (*arm)(kvbm_transport_t* transport, uint64_t* within_ns);
+  /* Moves what can be moved and makes callbacks. Does a bounded amount of work; more than 0 = call again. */
+  uint32_t (*progress)(kvbm_transport_t* transport);
+
+  /* address: "host:port", "[v6]:port"; port 0 = any. bound gets the real one, in the same form. */
+  int32_t (*listen)(kvbm_transport_t* transport, const char* address, char* bound, size_t bound_size, char* error,
+                    size_t error_size);
+  /* Starts connecting; ends with connected() or closed(). */
+  int32_t (*connect)(kvbm_transport_t* transport, const char* address, kvbm_transport_peer_t* peer, char* error,
+                     size_t error_size);
+  /* The peer has proven who it is: messages of any size and bulk from now on. */
+  int32_t (*admit)(kvbm_transport_t* transport, kvbm_transport_peer_t peer);
+  /* Ends a connection. flush: what was sent and pushed before goes out first. closed() follows. */
+  int32_t (*disconnect)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, int32_t flush);
+
+  /* KVBM_ERR_AGAIN while peer_queue_bytes are waiting: writable() follows. KVBM_ERR_STALE: no such peer. */
+  int32_t (*send)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, const void* bytes, size_t size);
+  /* Names memory for the next push of that peer with that tag; one post per tag. Ends with received(). A push larger
+   * than this ends it with KVBM_ERR_MISMATCH, and its bytes are thrown away; so is a push whose tag is not posted. */
+  int32_t (*post)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint64_t tag, void* to, uint64_t bytes,
+                  kvbm_transport_token_t token);
+  /* Sends pieces, one after the other, into what the peer posted under tag. Ends with pushed(). */
+  int32_t (*push)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint64_t tag,
+                  const kvbm_transport_piece_t* pieces, size_t n_pieces, kvbm_transport_token_t token);
+  /* Asks a token to end. A post or get ends with KVBM_ERR_CANCELLED as soon as its memory is safe; a push ends so if
+   * nothing of it was sent, else as it would. KVBM_ERR_STALE: it has ended. */
+  int32_t (*cancel)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, kvbm_transport_token_t token);
+
+  /* With KVBM_TRANSPORT_GET only, else NULL. key is what another node needs to read it, KVBM_TRANSPORT_KEY_BYTES long
+   * at most; *key_size in: room, out: used. */
+  int32_t (*add_memory)(kvbm_transport_t* transport, void* data, uint64_t bytes, uint64_t* memory, void* key,
+                        size_t* key_size);
+  int32_t (*remove_memory)(kvbm_transport_t* transport, uint64_t memory);
+  int32_t (*get)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, void* to, uint64_t remote_address,
+                 const void* key, size_t key_size, uint64_t bytes, kvbm_transport_token_t token);
+} kvbm_transport_ops_t;
+
+/* NULL, with a text in error, where the module cannot serve a host of that version. The table is static. */
+typedef const kvbm_transport_ops_t* (*kvbm_transport_entry_fn)(uint32_t host_abi_version, char* error,
+                                                               size_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
