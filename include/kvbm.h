@@ -723,7 +723,9 @@ KVBM_API kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t *manager, kvbm_names
 KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                             const kvbm_key_t *keys, size_t n_keys, uint32_t tier, kvbm_queue_t *queue,
                                             uint64_t user_data);
-/* Forgets blocks in every tier. *out_n counts those that were in the host tier (may be NULL). Thread: any. */
+/* Forgets blocks in every tier. *out_n counts those that were in the host tier (may be NULL). Not written down: a record
+ * on disk, or in a host file, that was dropped this way may be found again after a restart (it is still what was stored
+ * under its key). kvbm_manager_reset, kvbm_namespace_reset and kvbm_namespace_invalidate are for good. Thread: any. */
 KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, size_t *out_n);
 /* Tells the policies what is known of blocks (KVBM_PRIORITY_*). Absent keys are ignored. Thread: any. Since 0.1. */

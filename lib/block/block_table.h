@@ -91,6 +91,7 @@ struct SlotInfo {
   uint32_t pins = 0;
   uint32_t uses = 0;
   uint32_t last_use = 0;
+  uint32_t payload_bytes = 0;
   uint32_t generation = 0;
 };
 
@@ -196,6 +197,13 @@ class BlockTable final : private policy::Residents {
   uint8_t set_flags(SlotId slot, uint8_t bits) noexcept { return meta_[slot].flags.fetch_or(bits); }
   uint8_t clear_flags(SlotId slot, uint8_t bits) noexcept {
     return meta_[slot].flags.fetch_and(static_cast<uint8_t>(~bits));
+  }
+  // The payload's length. Set before the slot is registered, read by anyone.
+  void set_payload_bytes(SlotId slot, uint32_t bytes) noexcept {
+    meta_[slot].bytes.store(bytes, std::memory_order_relaxed);
+  }
+  [[nodiscard]] uint32_t payload_bytes(SlotId slot) const noexcept {
+    return meta_[slot].bytes.load(std::memory_order_relaxed);
   }
   // The identity of a registered slot that the caller holds.
   [[nodiscard]] Identity identity(SlotId slot) const noexcept { return table_[slot].identity(); }

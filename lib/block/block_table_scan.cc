@@ -18,6 +18,7 @@ SlotInfo BlockTable::info(SlotId slot) const noexcept {
   info.pins = now.pins();
   info.uses = facts_[slot].uses.load(std::memory_order_relaxed);
   info.last_use = facts_[slot].last_use.load(std::memory_order_relaxed);
+  info.payload_bytes = meta.bytes.load(std::memory_order_relaxed);
   info.generation = meta.generation.load(std::memory_order_relaxed);
   return info;
 }

@@ -90,7 +90,8 @@ struct SlotMeta {
   std::atomic<uint16_t> account{0};     // changes under the pool lock
   std::atomic<uint8_t> flags{0};        // the manager's
   uint8_t in_policy = 0;                // pool lock: the account's policy has heard `inserted`
+  std::atomic<uint32_t> bytes{0};       // of payload: the manager's; here so that a scan reads it without a hold
 };
-static_assert(sizeof(SlotMeta) == 8);
+static_assert(sizeof(SlotMeta) == 12);
 
 }  // namespace kvbm::block

@@ -209,7 +209,7 @@ kvbm_status_t kvbm_block_view(kvbm_manager_t* manager, const kvbm_block_t* block
       if (hold.kind == HoldKind::weak) return KVBM_ERR_STATE;
       const bool partial = core.table().state(hold.slot) == SlotState::partial;
       out_views[i].data = core.arena().payload(hold.slot).data();
-      out_views[i].bytes = partial ? core.arena().block_bytes() : kvbm::manager::payload_bytes(core, hold.slot);
+      out_views[i].bytes = partial ? core.arena().block_bytes() : core.table().payload_bytes(hold.slot);
       out_views[i].slot = hold.slot;
     }
     return KVBM_OK;

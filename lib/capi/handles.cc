@@ -50,8 +50,6 @@ std::shared_ptr<manager::Operation> Registry::find(uint64_t id) {
   return it == operations_.end() ? nullptr : it->second.lock();
 }
 
-namespace {
-
 // A caller that waits for one thing.
 struct Waiter {
   Mutex mutex;
@@ -83,7 +81,7 @@ struct Waiter {
   }
 };
 
-}  // namespace
+Tenancy::Tenancy() : closed(std::make_shared<Waiter>()) {}
 
 Tenancy::~Tenancy() {
   if (manager == nullptr || context->fork.forked()) {
@@ -92,9 +90,8 @@ Tenancy::~Tenancy() {
     return;
   }
   gate.wait_idle();
-  const auto waiter = std::make_shared<Waiter>();
-  manager->shutdown([waiter] { waiter->give({}); });
-  waiter->wait();
+  manager->shutdown([waiter = closed] { waiter->give({}); });
+  closed->wait();
 }
 
 kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::shared_ptr<Gate>& cache_gate,

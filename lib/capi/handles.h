@@ -74,10 +74,14 @@ struct QueueCore {
   std::shared_ptr<Registry> registry = std::make_shared<Registry>();
 };
 
+struct Waiter;
 struct Tenancy {
+  Tenancy();
   std::shared_ptr<Context> context;
   std::shared_ptr<manager::Manager> manager;
   Gate gate;
+  // For the destructor, which waits for the manager to close and cannot say that there is no memory.
+  std::shared_ptr<Waiter> closed;
   ~Tenancy();
 };
 

@@ -97,9 +97,9 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     if (!core.ok()) return fail(err, core.status());
     const Status applied = apply(given, *context->core->executor, core.value());
     if (!applied.ok()) return fail(err, applied);
+    auto tenancy = std::make_shared<kvbm::capi::Tenancy>();  // before what would need closing
     auto manager = kvbm::manager::Manager::create(context->core->environment(), std::move(core).value());
     if (!manager.ok()) return fail(err, manager.status());
-    auto tenancy = std::make_shared<kvbm::capi::Tenancy>();
     tenancy->context = context->core;
     tenancy->manager = std::move(manager).value();
     *out_manager = new kvbm_manager{std::move(tenancy)};

@@ -8,8 +8,7 @@
 namespace kvbm::manager {
 
 namespace {
-// Where a slot without a head keeps its payload length: behind the word that would be the magic.
-constexpr size_t kNotedBytesAt = 8;
+// Where a slot without a head keeps a parent: behind the word that would be the magic.
 constexpr size_t kNotedParentAt = 16;
 }  // namespace
 
@@ -32,27 +31,18 @@ Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span
   header.attribute_bytes = static_cast<uint32_t>(attributes.size());
   const auto written = codec::encode_head(header, leaves, attributes, manager.arena().head(slot));
   if (!written.ok()) return written.status().code();
+  manager.table().set_payload_bytes(slot, static_cast<uint32_t>(facts.payload_bytes));
   manager.table().set_flags(slot, kHasHead);
   return Code::ok;
 }
 
 void note_payload_bytes(Manager& manager, SlotId slot, uint64_t bytes) noexcept {
-  std::byte* head = manager.arena().head(slot).data();
-  store_le(head + kNotedBytesAt, bytes);
-  std::memset(head + kNotedParentAt, 0, sizeof(Key));
+  manager.table().set_payload_bytes(slot, static_cast<uint32_t>(bytes));
+  std::memset(manager.arena().head(slot).data() + kNotedParentAt, 0, sizeof(Key));
 }
 
 void note_parent(Manager& manager, SlotId slot, const Key& parent) noexcept {
   std::memcpy(manager.arena().head(slot).data() + kNotedParentAt, parent.bytes.data(), parent.bytes.size());
-}
-
-uint64_t payload_bytes(Manager& manager, SlotId slot) noexcept {
-  const MutableBytes head = manager.arena().head(slot);
-  if ((manager.table().flags(slot) & kHasHead) != 0) {
-    const auto peek = codec::peek_header(head.first(codec::kHeaderBytes));
-    return peek.ok() ? peek.value().header.stored_bytes : 0;
-  }
-  return load_le<uint64_t>(head.data() + kNotedBytesAt);
 }
 
 Result<codec::HeadView> read_head(Manager& manager, SlotId slot) {
@@ -76,7 +66,7 @@ Code ensure_head(Manager& manager, SlotId slot) {
     return Code::ok;
   }
   if ((before & kMakingHead) != 0) return Code::again;
-  const uint64_t bytes = payload_bytes(manager, slot);
+  const uint64_t bytes = table.payload_bytes(slot);
   std::vector<codec::Leaf> leaves = codec::opaque_leaves(bytes);
   const ConstBytes payload = manager.arena().payload(slot);
   for (codec::Leaf& leaf : leaves) leaf.hash = codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes));

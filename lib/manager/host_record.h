@@ -27,11 +27,10 @@ struct HeadFacts {
 Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span<const codec::Leaf> leaves,
                 ConstBytes attributes);
 
-// Before a managed block has a head, its head area remembers how many of its bytes are payload, and its parent
-// where that is not the resident one that the block table knows. Noting the bytes forgets a parent.
+// Before a managed block has a head, its head area remembers its parent where that is not the resident one that the
+// block table knows. Noting the bytes forgets a parent.
 void note_payload_bytes(Manager& manager, SlotId slot, uint64_t bytes) noexcept;
 void note_parent(Manager& manager, SlotId slot, const Key& parent) noexcept;
-uint64_t payload_bytes(Manager& manager, SlotId slot) noexcept;
 
 // The checked head of a held slot; damaged if it does not verify or names another block.
 Result<codec::HeadView> read_head(Manager& manager, SlotId slot);

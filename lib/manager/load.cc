@@ -163,7 +163,7 @@ Code LoadOperation::open_item() {
   head_.reset();
   const CachePart& part = request_.cache->parts()[current_.part];
   if ((manager_.table().flags(current_.slot) & kHasHead) == 0) {
-    return payload_bytes(manager_, current_.slot) == part.payload_bytes() ? Code::ok : Code::mismatch;
+    return manager_.table().payload_bytes(current_.slot) == part.payload_bytes() ? Code::ok : Code::mismatch;
   }
   auto head = current_.owned() ? codec::HeadView::parse(manager_.arena().head(current_.slot))
                                : read_head(manager_, current_.slot);

@@ -106,25 +106,19 @@ Status Manager::open_tiers() {
 
 void Manager::shutdown(UniqueFunction<void()> done) {
   closing_.store(true, std::memory_order_release);
-  struct Closing {
-    std::shared_ptr<Manager> manager;
-    UniqueFunction<void()> done;
-    std::atomic<size_t> waiting{0};
-  };
-  auto closing = std::make_shared<Closing>();
-  closing->manager = shared_from_this();
-  closing->done = std::move(done);
-  closing->waiting = offloaders_.size() + 1;
-  const auto one = [closing] {
-    if (closing->waiting.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      UniqueFunction<void()> call = std::move(closing->done);
-      call();
-    }
-  };
+  closed_ = std::move(done);
+  closing_parts_ = offloaders_.size() + 1;
+  const std::shared_ptr<Manager> self = shared_from_this();
   for (size_t i = 0; i < offloaders_.size(); ++i) {
-    offloaders_[i]->when_idle([closing, one, i] { closing->manager->tiers_[i]->shutdown(one); });
+    offloaders_[i]->when_idle([self, i] { self->tiers_[i]->shutdown([self] { self->part_closed(); }); });
   }
-  one();
+  part_closed();
+}
+
+void Manager::part_closed() {
+  if (closing_parts_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  UniqueFunction<void()> call = std::move(closed_);
+  call();
 }
 
 void Manager::flush(UniqueFunction<void()> done) {

@@ -121,6 +121,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void disabled(TierIndex tier, const Status& why) override;
 
  private:
+  void part_closed();
   Manager(const Environment& environment, Options options);
   Status open_host();
   Status open_tiers();
@@ -152,6 +153,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::atomic<uint32_t> tick_{0};
   std::atomic<uint32_t> disabled_{0};  // bit i: tier i is out of service
   std::atomic<bool> closing_{false};
+  // Of shutdown(), which takes no memory of its own: whoever closes has nobody to tell that there was none.
+  std::atomic<size_t> closing_parts_{0};
+  UniqueFunction<void()> closed_;
   std::array<Forgets, kForgets> forgets_;
   uint64_t record_base_ = 0;
   std::atomic<uint64_t> record_count_{0};

@@ -38,6 +38,7 @@ Code settle_head(Arrival& arrival, size_t i, uint32_t head_bytes) {
   if (!view.ok() || head.size() > room.size()) return view.ok() ? Code::mismatch : Code::damaged;
   manager.arena().clear_head(slot);
   std::memcpy(room.data(), head.data(), head.size());
+  manager.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
   const Code completed = manager.table().complete({&slot, 1});
   if (completed != Code::ok) return completed;
   manager.table().set_flags(slot, static_cast<uint8_t>(kHasHead | on_tier_flag(arrival.tier)));

@@ -92,6 +92,7 @@ void Manager::recover_host() {
     records.push_back(record);
     unit_index_->add(record.id.family, record.id.key, unit_keys(view.value()));
     slots.push_back(slot);
+    table_->set_payload_bytes(slot, static_cast<uint32_t>(header.stored_bytes));
   }
   HostRecovery(*table_, std::move(records), slots).run();
   table_->release(all, 0);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "manager/host_record.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {
@@ -25,7 +24,7 @@ size_t scan_host(Manager& manager, uint64_t& inner, std::span<ScanEntry> out) {
     ScanEntry& row = out[n++];
     row = {};
     row.id = info.identity;
-    row.bytes = payload_bytes(manager, info.slot);
+    row.bytes = info.payload_bytes;
     row.uses = info.uses;
     row.holds = info.references;
     row.pins = info.pins;
