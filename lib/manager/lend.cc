@@ -1,0 +1,132 @@
+#include "manager/lend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "manager/host_record.h"
+#include "manager/manager.h"
+#include "manager/onboard.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+// How long to wait for whoever makes the head of a record: it hashes one block.
+constexpr uint64_t kHeadRetryNs = 50'000;
+
+// One call of lend(). Shared by the tiers' answers; each index is written by one of them.
+class Loan : public std::enable_shared_from_this<Loan> {
+ public:
+  Loan(std::shared_ptr<Manager> manager, std::vector<Identity> ids, uint64_t deadline_ns,
+       UniqueFunction<void(std::vector<Lent>)> done)
+      : manager_(std::move(manager)), ids_(std::move(ids)), deadline_ns_(deadline_ns), done_(std::move(done)) {
+    lent_.resize(ids_.size());
+  }
+
+  void run() {
+    for (size_t i = 0; i < ids_.size(); ++i) lent_[i].slot = manager_->acquire_one(ids_[i].family, ids_[i].key);
+    waiting_.store(1, std::memory_order_relaxed);  // until everything is asked for
+    std::vector<bool> asked(ids_.size());
+    for (size_t i = 0; i < ids_.size(); ++i) asked[i] = lent_[i].slot != kNoSlot;
+    for (size_t t = 1; t <= manager_->tiers_below(); ++t) bring_up(static_cast<TierIndex>(t), asked);
+    one_done();
+  }
+
+ private:
+  void bring_up(TierIndex tier, std::vector<bool>& asked) {
+    if (manager_->disabled(tier)) return;
+    const bool late = manager_->env().clock().now_ns() >= deadline_ns_;
+    tier::Tier& below = manager_->tier_below(tier);
+    std::vector<OnboardItem> items;
+    std::vector<size_t> where;
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      tier::Found found;
+      if (asked[i]) continue;
+      below.find({&ids_[i], 1}, {&found, 1}, false);
+      if (found.present && late) lent_[i].code = Code::deadline;
+      if (!found.present || late || !below.pin(ids_[i])) continue;
+      asked[i] = true;
+      items.push_back({ids_[i], found});
+      where.push_back(i);
+    }
+    if (items.empty()) return;
+    waiting_.fetch_add(1, std::memory_order_relaxed);
+    onboard(manager_, tier, block::kSharedAccount, std::move(items), deadline_ns_, Landing::registered,
+            [self = shared_from_this(), tier, where = std::move(where)](std::vector<Landed> landed) {
+              for (size_t k = 0; k < where.size(); ++k) {
+                self->lent_[where[k]].code = landed[k].code;
+                self->lent_[where[k]].slot = landed[k].slot;
+                self->manager_->tier_below(tier).unpin(self->ids_[where[k]]);
+              }
+              self->one_done();
+            });
+  }
+
+  void one_done() {
+    if (waiting_.fetch_sub(1, std::memory_order_acq_rel) == 1) describe();
+  }
+
+  // Heads and places of what is held. A head that somebody is making is asked for again.
+  void describe() {
+    bool again = false;
+    for (Lent& one : lent_) {
+      if (one.slot == kNoSlot || !one.head.empty()) continue;
+      tier::PutItem item;
+      one.code = describe_for_put(*manager_, one.slot, item);
+      if (one.code == Code::ok) {
+        one.head = item.head;
+        one.payload = item.payload;
+      }
+      again = again || one.code == Code::again;
+    }
+    const uint64_t now = manager_->env().clock().now_ns();
+    if (again && now < deadline_ns_) {
+      manager_->env().executor->post_at(now + kHeadRetryNs, [self = shared_from_this()] { self->describe(); });
+      return;
+    }
+    for (Lent& one : lent_) {
+      if (one.code == Code::again) one.code = Code::deadline;
+      if (one.code == Code::damaged && one.slot != kNoSlot) manager_->quarantine(one.slot);
+      if (one.code != Code::ok && one.slot != kNoSlot) manager_->release({&one.slot, 1});
+      if (one.code != Code::ok) one = {one.code, kNoSlot, {}, {}};
+    }
+    done_(std::move(lent_));
+  }
+
+  const std::shared_ptr<Manager> manager_;
+  const std::vector<Identity> ids_;
+  const uint64_t deadline_ns_;
+  std::vector<Lent> lent_;
+  std::atomic<size_t> waiting_{0};
+  UniqueFunction<void(std::vector<Lent>)> done_;
+};
+
+}  // namespace
+
+void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tier::Found> found,
+                  std::span<TierIndex> tiers) noexcept {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    found[i] = {};
+    tiers[i] = kNoTier;
+    const SlotId slot = manager.acquire_one(ids[i].family, ids[i].key);
+    if (slot != kNoSlot) {
+      found[i].present = true;
+      found[i].payload_bytes = manager.table().payload_bytes(slot);
+      tiers[i] = 0;
+      manager.release({&slot, 1});
+      continue;
+    }
+    for (size_t t = 1; t <= manager.tiers_below() && tiers[i] == kNoTier; ++t) {
+      if (manager.disabled(static_cast<TierIndex>(t))) continue;
+      manager.tier_below(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
+      if (found[i].present) tiers[i] = static_cast<TierIndex>(t);
+    }
+  }
+}
+
+void lend(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, uint64_t deadline_ns,
+          UniqueFunction<void(std::vector<Lent>)> done) {
+  std::make_shared<Loan>(manager, std::move(ids), deadline_ns, std::move(done))->run();
+}
+
+}  // namespace kvbm::manager

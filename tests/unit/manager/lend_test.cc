@@ -1,0 +1,222 @@
+#include "manager/lend.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "codec/leaf_hash.h"
+#include "codec/record.h"
+#include "manager/host_record.h"
+#include "manager/manager.h"
+#include "manager/move.h"
+#include "support/sim_disk.h"
+#include "support/sim_executor.h"
+
+namespace kvbm::manager {
+namespace {
+
+constexpr uint64_t kBlock = 8192;
+constexpr uint32_t kSlots = 8;
+
+Key key(uint64_t n) {
+  Key k;
+  std::memcpy(k.bytes.data(), &n, sizeof n);
+  k.bytes[15] = 1;
+  return k;
+}
+
+// A manager of a few host slots over one simulated disk.
+class Lending : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Options options;
+    options.host.block_bytes = kBlock;
+    options.host.capacity_bytes = 4096 + kSlots * (kBlock + tier::HostArena::head_stride(kBlock));
+    options.host.huge_pages = false;
+    options.tiers.resize(1);
+    options.tiers[0].path = "/tier";
+    options.tiers[0].capacity_bytes = 64 << 20;
+    Environment environment;
+    environment.executor = &sim_;
+    environment.files = &disk_;
+    environment.random = &sim_.random();
+    environment.log = &log_;
+    auto made = Manager::create(environment, std::move(options));
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    manager_ = std::move(made).value();
+    NamespaceOptions who;
+    who.model = "m";
+    auto opened = manager_->open_namespace(std::move(who));
+    ASSERT_TRUE(opened.ok());
+    ns_ = std::move(opened).value();
+    family_ = ns_->plan({}).value().family;
+  }
+
+  void TearDown() override {
+    if (manager_ == nullptr) return;
+    bool closed = false;
+    manager_->shutdown([&] { closed = true; });
+    EXPECT_TRUE(sim_.run_until([&] { return closed; }));
+  }
+
+  // A block of `bytes` bytes, all of them n.
+  void put(uint64_t n, uint64_t bytes = kBlock) {
+    SlotId slot = kNoSlot;
+    ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
+    std::memset(manager_->arena().payload(slot).data(), static_cast<int>(n), bytes);
+    ASSERT_EQ(manager_->table().complete({&slot, 1}), Code::ok);
+    manager_->arena().clear_head(slot);
+    note_payload_bytes(*manager_, slot, bytes);
+    const Key k = key(n);
+    block::Publication what;
+    what.family = family_;
+    what.keys = {&k, 1};
+    Code code = Code::internal;
+    ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
+    ASSERT_EQ(code, Code::ok);
+    manager_->release({&slot, 1});
+  }
+
+  void flush() {
+    bool done = false;
+    manager_->flush([&] { done = true; });
+    ASSERT_TRUE(sim_.run_until([&] { return done; }));
+  }
+
+  // Everything in the host gives way.
+  void empty_host() {
+    std::vector<SlotId> all(manager_->arena().slots());
+    ASSERT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::ok);
+    manager_->release(all);
+  }
+
+  std::vector<Lent> ask(const std::vector<uint64_t>& numbers, uint64_t within_ns = 1'000'000'000) {
+    std::vector<Identity> ids;
+    for (const uint64_t n : numbers) ids.push_back({key(n), family_});
+    std::vector<Lent> out;
+    bool done = false;
+    lend(manager_, std::move(ids), sim_.clock().now_ns() + within_ns, [&](std::vector<Lent> lent) {
+      EXPECT_FALSE(done);
+      out = std::move(lent);
+      done = true;
+    });
+    EXPECT_TRUE(sim_.run_until([&] { return done; }));
+    return out;
+  }
+
+  void give_back(std::vector<Lent>& lent) {
+    for (const Lent& one : lent) {
+      if (one.slot != kNoSlot) manager_->release({&one.slot, 1});
+    }
+    lent.clear();
+  }
+
+  // Whether a stranger can prove from head and payload that this is record n.
+  void expect_record(const Lent& lent, uint64_t n, uint64_t bytes = kBlock) {
+    ASSERT_EQ(lent.code, Code::ok);
+    const auto view = codec::HeadView::parse(lent.head);
+    ASSERT_TRUE(view.ok());
+    EXPECT_EQ(view.value().header().key, key(n));
+    ASSERT_EQ(lent.payload.size(), bytes);
+    for (uint32_t i = 0; i < view.value().header().leaf_count; ++i) {
+      const codec::Leaf leaf = view.value().leaf(i);
+      EXPECT_EQ(codec::leaf_hash(lent.payload.subspan(leaf.offset, leaf.stored_bytes)), leaf.hash);
+    }
+    for (const std::byte b : lent.payload) ASSERT_EQ(b, static_cast<std::byte>(n));
+  }
+
+  test::SimExecutor sim_{7};
+  test::SimDisk disk_{sim_};
+  Log log_;
+  std::shared_ptr<Manager> manager_;
+  std::shared_ptr<Namespace> ns_;
+  FamilyId family_ = 0;
+};
+
+TEST_F(Lending, gives_host_records_in_place_with_a_head_that_proves_them) {
+  put(1);
+  put(2, 100);
+  auto lent = ask({1, 2});
+  ASSERT_EQ(lent.size(), 2U);
+  expect_record(lent[0], 1);
+  expect_record(lent[1], 2, 100);
+  EXPECT_EQ(lent[0].payload.data(), manager_->arena().payload(lent[0].slot).data());
+  give_back(lent);
+}
+
+TEST_F(Lending, what_is_lent_stays_until_it_is_given_back) {
+  put(1);
+  flush();
+  auto lent = ask({1});
+  std::vector<SlotId> all(manager_->arena().slots());
+  EXPECT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::no_room);
+  expect_record(lent[0], 1);
+  give_back(lent);
+  EXPECT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::ok);
+  manager_->release(all);
+}
+
+TEST_F(Lending, what_lies_below_comes_up_and_what_is_nowhere_is_a_miss) {
+  put(1);
+  put(2);
+  flush();
+  empty_host();
+  put(3);
+  auto lent = ask({1, 9, 3, 2});
+  expect_record(lent[0], 1);
+  EXPECT_EQ(lent[1].code, Code::miss);
+  EXPECT_EQ(lent[1].slot, kNoSlot);
+  expect_record(lent[2], 3);
+  expect_record(lent[3], 2);
+  give_back(lent);
+}
+
+TEST_F(Lending, finds_in_every_tier_without_a_use) {
+  put(1);
+  flush();
+  empty_host();
+  put(2);
+  const std::vector<Identity> ids{{key(1), family_}, {key(2), family_}, {key(3), family_}};
+  std::vector<tier::Found> found(3);
+  std::vector<TierIndex> tiers(3);
+  find_to_lend(*manager_, ids, found, tiers);
+  EXPECT_EQ(tiers, (std::vector<TierIndex>{1, 0, kNoTier}));
+  EXPECT_EQ(found[0].payload_bytes, kBlock);
+  EXPECT_EQ(found[1].payload_bytes, kBlock);
+  EXPECT_FALSE(found[2].present);
+}
+
+TEST_F(Lending, a_record_below_that_cannot_be_read_is_not_lent) {
+  put(1);
+  flush();
+  empty_host();
+  disk_.faults.short_read = 1;
+  auto lent = ask({1});
+  EXPECT_TRUE(lent[0].code == Code::damaged || lent[0].code == Code::io_error) << static_cast<int>(lent[0].code);
+  EXPECT_EQ(lent[0].slot, kNoSlot);
+  disk_.faults.short_read = 0;
+}
+
+TEST_F(Lending, a_loan_that_nobody_waits_for_any_more_is_not_begun) {
+  put(1);
+  flush();
+  empty_host();
+  const uint64_t reads = disk_.count(test::SimDisk::Op::read);
+  auto lent = ask({1}, 0);
+  EXPECT_EQ(lent[0].code, Code::deadline);
+  EXPECT_EQ(lent[0].slot, kNoSlot);
+  EXPECT_EQ(disk_.count(test::SimDisk::Op::read), reads);
+}
+
+TEST_F(Lending, without_room_for_it_a_record_from_below_is_refused) {
+  put(1);
+  flush();
+  std::vector<SlotId> all(manager_->arena().slots());
+  ASSERT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::ok);
+  auto lent = ask({1});
+  EXPECT_EQ(lent[0].code, Code::no_room);
+  manager_->release(all);
+}
+
+}  // namespace
+}  // namespace kvbm::manager
