@@ -30,8 +30,8 @@ struct Lent {
 void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tier::Found> found,
                   std::span<TierIndex> tiers) noexcept;
 
-// `done` runs once, on the executor or inside this call, with one Lent for each id. What is not begun by the deadline ends
-// as Code::deadline; a read in flight is waited for, as its target must be. Thread: any.
+// `done` runs once, on the executor or inside this call, with one Lent for each id. What is not begun by the deadline
+// ends as Code::deadline; a read in flight is waited for, as its target must be. Thread: any.
 void lend(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, uint64_t deadline_ns,
           UniqueFunction<void(std::vector<Lent>)> done);
 
