@@ -34,7 +34,7 @@ struct NamespaceId {
 };
 static_assert(sizeof(NamespaceId) == 16);
 
-// Which part of the whole model a record holds (format: docs/format.md, Identity).
+// Which part of the whole model a record holds (format: docs/formats.md, Identity).
 // `replicated` marks a part that every rank of a group holds in full (MLA latents).
 struct Shard {
   uint16_t first_layer = 0;

@@ -1,4 +1,4 @@
-// Namespace ids and block keys. The formulas are normative (docs/format.md); every language gets them
+// Namespace ids and block keys. The formulas are normative (docs/formats.md); every language gets them
 // from here. SHA-256 through libcrypto's low-level calls (145 ns through EVP, 110 without, per key).
 #pragma once
 

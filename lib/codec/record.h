@@ -1,5 +1,5 @@
 // The record: one block's bytes of one component and shard, immutable, the same on every tier, on
-// the wire and in object stores. Format and reasons: lib/codec/README.md, docs/format.md.
+// the wire and in object stores. Format and reasons: lib/codec/README.md, docs/formats.md.
 //
 //   head    = header (160 bytes) | leaf table (24 bytes a leaf) | attributes (TLV, <= 4 KiB)
 //   payload = the leaves, one after the other; on disk at a 4 KiB boundary

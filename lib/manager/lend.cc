@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "codec/record.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
 #include "manager/onboard.h"
@@ -13,6 +14,16 @@ namespace {
 
 // How long to wait for whoever makes the head of a record: it hashes one block.
 constexpr uint64_t kHeadRetryNs = 50'000;
+
+// Of a held slot. A head that is not made yet will be one of opaque bytes.
+uint32_t head_bytes_of(Manager& manager, SlotId slot) noexcept {
+  if ((manager.table().flags(slot) & kHasHead) != 0) {
+    const auto peek = codec::peek_header(ConstBytes(manager.arena().head(slot)).first(codec::kHeaderBytes));
+    return peek.ok() ? peek.value().head_bytes : 0;
+  }
+  const uint64_t leaves = (manager.table().payload_bytes(slot) + codec::kMaxLeafBytes - 1) / codec::kMaxLeafBytes;
+  return static_cast<uint32_t>(codec::head_bytes(static_cast<uint32_t>(leaves), 0));
+}
 
 // One call of lend(). Shared by the tiers' answers; each index is written by one of them.
 class Loan : public std::enable_shared_from_this<Loan> {
@@ -112,6 +123,7 @@ void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tie
     if (slot != kNoSlot) {
       found[i].present = true;
       found[i].payload_bytes = manager.table().payload_bytes(slot);
+      found[i].head_bytes = head_bytes_of(manager, slot);
       tiers[i] = 0;
       manager.release({&slot, 1});
       continue;

@@ -184,6 +184,12 @@ TEST_F(Lending, finds_in_every_tier_without_a_use) {
   EXPECT_EQ(found[0].payload_bytes, kBlock);
   EXPECT_EQ(found[1].payload_bytes, kBlock);
   EXPECT_FALSE(found[2].present);
+  auto lent = ask({1, 2});
+  EXPECT_EQ(lent[0].head.size(), found[0].head_bytes);
+  EXPECT_EQ(lent[1].head.size(), found[1].head_bytes) << "before the head was made";
+  find_to_lend(*manager_, ids, found, tiers);
+  EXPECT_EQ(lent[1].head.size(), found[1].head_bytes) << "and after";
+  give_back(lent);
 }
 
 TEST_F(Lending, a_record_below_that_cannot_be_read_is_not_lent) {
