@@ -1,0 +1,125 @@
+// How two nodes prove to each other that they belong to one pool before anything of variable length is read.
+// Four messages of one fixed size; the bytes are in README.md (Handshake).
+//
+//   initiator: hello (who, nonce)            -> responder
+//   responder: reply (who, nonce, proof)     -> initiator
+//   initiator: proof                         -> responder, which admits
+//   responder: welcome (proof)               -> initiator, which admits: messages of any size from here on
+//
+// Proofs and the two directions' keys are HKDF outputs of the shared key with the hash of hello and reply as salt, each
+// under its own label: so they hold for these two nodes, incarnations, nonces, versions and this pool alone, and what one
+// side says can never be sent back to it. A pool without a key (loopback only) runs the same with 32 zero bytes and a
+// flag; keyed and unkeyed sides refuse each other. There is no forward secrecy to lose: data are not encrypted.
+//
+// A pure state machine: no clock, no memory but its own; randomness from the source given. Thread: one at a time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "cluster/channel.h"
+#include "cluster/node.h"
+
+namespace kvbm::cluster {
+
+inline constexpr size_t kHandshakeBytes = 176;
+// Versions of the protocol that this library speaks.
+inline constexpr uint8_t kProtocolVersion = 1;
+inline constexpr uint8_t kLowestProtocolVersion = 1;
+
+// The key of a pool from what an administrator wrote: SHA-256("kvbm pool key", zero byte, text). At least 16 bytes.
+Result<SharedKey> shared_key_of(std::string_view text);
+
+// What a node says of itself.
+struct NodeFacts {
+  NodeId node;
+  uint64_t incarnation = 0;
+  std::string pool;               // kMaxName bytes at most; the same on every node of a pool
+  uint64_t pool_fingerprint = 0;  // of what all of a pool must agree on; 0 = says nothing
+  uint32_t request_limit = 0;     // how many requests of one peer it serves at once
+  uint8_t version = kProtocolVersion;
+  uint8_t lowest_version = kLowestProtocolVersion;
+};
+
+enum class Role : uint8_t { initiator, responder };
+
+// Why a handshake was refused, as it is told to the other side.
+enum class Refusal : uint8_t {
+  none = 0,
+  version = 1,
+  pool = 2,
+  fingerprint = 3,
+  key_needed = 4,      // this side has a key, the other came without
+  key_unexpected = 5,  // this side has none
+  key_wrong = 6,
+  same_node = 7,
+  other_node = 8,  // not the node that was expected at this address
+  busy = 9,
+};
+
+class Handshake {
+ public:
+  // key: null where the pool has none. expected: who should answer, where that is known.
+  Handshake(NodeFacts self, const SharedKey* key, Role role, Random& random, std::optional<NodeId> expected = {});
+  ~Handshake();
+  Handshake(const Handshake&) = delete;
+  Handshake& operator=(const Handshake&) = delete;
+
+  struct Step {
+    Status status;               // not ok: refused; `send` (if not empty) goes out before the connection is closed
+    ConstBytes send;             // valid until the next call
+    bool admit = false;          // tell the transport, before sending
+    bool established = false;    // keys() and peer() are final
+    bool refused_by_peer = false;
+  };
+  // The initiator's first message; empty for a responder.
+  [[nodiscard]] Step start();
+  [[nodiscard]] Step take(ConstBytes message);
+  // A message that says why, for a peer that is not let in whatever it says.
+  [[nodiscard]] ConstBytes refuse(Refusal why);
+
+  [[nodiscard]] const NodeFacts& peer() const noexcept { return peer_; }
+  [[nodiscard]] uint8_t version() const noexcept { return version_; }
+  [[nodiscard]] const ChannelKeys& keys() const noexcept { return keys_; }
+
+ private:
+  enum class Kind : uint8_t { hello = 1, reply = 2, proof = 3, welcome = 4, refusal = 5 };
+  enum class State : uint8_t { idle, wait_hello, wait_reply, wait_proof, wait_welcome, done, failed };
+
+  void begin(Kind kind) noexcept;
+  void say_facts(Kind kind);
+  Step take_hello(ConstBytes message);
+  Step take_reply(ConstBytes message);
+  Step take_proof(ConstBytes message);
+  Step take_welcome(ConstBytes message);
+  Step take_refusal(ConstBytes message);
+  Step failed(Status status, Refusal why);
+  Status read_facts(ConstBytes message, Refusal& why);
+  [[nodiscard]] Status check_peer(uint8_t flags, Refusal& why) const;
+  void derive(ConstBytes hello, ConstBytes reply);
+  void put_proof(std::string_view label);
+  [[nodiscard]] bool proof_fits(ConstBytes message, std::string_view label) const;
+
+  NodeFacts self_;
+  NodeFacts peer_;
+  SharedKey key_{};
+  bool keyed_;
+  Role role_;
+  State state_;
+  std::optional<NodeId> expected_;
+  uint8_t version_ = 0;
+  std::array<std::byte, 32> nonce_{};
+  std::array<std::byte, kHandshakeBytes> out_{};
+  std::array<std::byte, kHandshakeBytes> hello_{};  // kept by both sides for the transcript
+  Mac extracted_{};
+  ChannelKeys keys_;
+};
+
+// What a refusal means and what to do about it.
+const char* refusal_text(Refusal why) noexcept;
+
+}  // namespace kvbm::cluster

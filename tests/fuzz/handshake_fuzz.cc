@@ -1,0 +1,34 @@
+// A stranger's messages: one after the other into a responder and, with another first byte, into an initiator. Nothing of
+// it may establish a connection with a side that has a key.
+#include "cluster/handshake.h"
+
+#include <cstring>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kvbm;
+  using namespace kvbm::cluster;
+  if (size == 0) return 0;
+  SeededRandom random(7);
+  NodeFacts self;
+  self.node = node_id_of("here");
+  self.pool = "pool";
+  SharedKey key{};
+  key.fill(3);
+  const bool initiator = (data[0] & 1) != 0;
+  const bool keyed = (data[0] & 2) == 0;
+  Handshake handshake(self, keyed ? &key : nullptr, initiator ? Role::initiator : Role::responder, random);
+  (void)handshake.start();
+  size_t at = 1;
+  while (at < size) {
+    const size_t n = std::min<size_t>(size - at, kHandshakeBytes);
+    const std::vector<std::byte> message(reinterpret_cast<const std::byte*>(data + at),
+                                         reinterpret_cast<const std::byte*>(data + at) + n);
+    const auto step = handshake.take(message);
+    if (step.established && keyed) __builtin_trap();
+    if (step.send.size() != 0 && step.send.size() != kHandshakeBytes) __builtin_trap();
+    if (!step.status.ok() && step.status.message().empty()) __builtin_trap();
+    at += n;
+  }
+  return 0;
+}
