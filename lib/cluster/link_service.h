@@ -1,0 +1,94 @@
+// The serving half of a link: answers finds, opens records and pushes them, keeps the peer's leases. Internal to
+// peer_link. What a push reads stays open until the push has ended, whatever leases and deadlines say.
+// Bounds: requests, open records, leases and leased records of one peer (LinkLimits). Thread: the link's.
+#pragma once
+
+#include <deque>
+#include <map>
+
+#include "cluster/link_types.h"
+#include "cluster/slots.h"
+#include "copy/flat_table.h"
+
+namespace kvbm::cluster {
+
+class LinkService {
+ public:
+  LinkService(LinkHost& host, LinkOutlet& outlet, LinkStats& stats) : host_(host), outlet_(outlet), stats_(stats) {}
+
+  // A request of the peer's. Not ok: it broke the protocol.
+  Status take(const wire::Head& head, ConstBytes body);
+  void record_opened(uint64_t serving, uint32_t index, const OpenedRecord& record);
+  void invalidated(uint64_t request, Code code);
+  void pushed(uint64_t token, Code code);
+  // Opens what limits allow, and tells the peer what will not come.
+  void pump();
+  void expire(uint64_t now_ns);
+  [[nodiscard]] uint64_t next_deadline() const noexcept { return next_deadline_; }
+  // Leases end now; records end as their pushes do.
+  void end();
+
+  // Holds these records; 0: too many are held, or one of them has gone.
+  uint64_t grant(std::span<const Identity> ids, uint64_t lease_ns);
+  void release(uint64_t lease);
+  // An offer of the peer's, decoded into its families' ids.
+  Status take_offer(ConstBytes body, std::vector<Offered>& out, wire::Offer& head);
+
+ private:
+  struct ServedItem {
+    Identity id;
+    bool known = false;
+    uint32_t first_leaf = 0;
+    uint32_t leaves = 0;
+    uint64_t location = 0;
+    uint64_t tag = 0;
+    uint64_t room = 0;
+    uint64_t token = 0;  // of its push
+  };
+  struct Serving {
+    uint64_t request = 0;
+    uint64_t deadline_ns = kNever;
+    uint32_t next = 0;
+    uint32_t open = 0;
+    bool cancelled = false;
+    std::vector<ServedItem> items;
+    std::vector<wire::FetchedItem> failed;
+  };
+  struct Push {
+    uint64_t serving = 0;
+    uint32_t index = 0;
+    uint64_t pin = 0;
+  };
+  struct Lease {
+    uint64_t until_ns = 0;
+    std::vector<Identity> ids;
+  };
+
+  Status take_find(ConstBytes body);
+  Status take_fetch(ConstBytes body);
+  Status take_cancel(ConstBytes body);
+  Status take_release(ConstBytes body);
+  Status take_renew(ConstBytes body);
+  Status take_invalidate(ConstBytes body);
+  bool identity_of(const wire::Name& name, const std::vector<Family>& families, Identity& out) const;
+  void start(uint64_t id, uint32_t index);
+  void fail(Serving& serving, uint32_t index, Code code, uint32_t head_bytes = 0, uint64_t payload_bytes = 0);
+  void close_item(uint64_t id);
+  void flush(Serving& serving);
+  uint64_t add_lease(std::vector<Identity> ids, uint64_t lease_ns);
+  void drop(std::map<uint64_t, Lease>::iterator lease);
+
+  LinkHost& host_;
+  LinkOutlet& outlet_;
+  LinkStats& stats_;
+  Slots<Serving> serving_;
+  std::deque<uint64_t> queue_;
+  copy::FlatTable<Push> pushes_;
+  std::map<uint64_t, Lease> leases_;
+  uint64_t next_lease_ = 1;
+  uint64_t next_deadline_ = kNever;
+  uint32_t new_families_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace kvbm::cluster

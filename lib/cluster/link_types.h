@@ -1,0 +1,175 @@
+// What goes into and comes out of a link to a peer: batches, limits, figures, and the environment that all links of one
+// thread share.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/family_table.h"
+#include "base/random.h"
+#include "cluster/handshake.h"
+#include "cluster/peer_port.h"
+#include "cluster/record_source.h"
+#include "cluster/wire.h"
+
+namespace kvbm::cluster {
+
+class PeerLink;
+
+// Which of these does the peer have? One status per item: ok (found says whether), deadline, owner_gone, ...
+struct FindBatch {
+  std::vector<Identity> ids;
+  uint64_t deadline_ns = kNever;
+  uint64_t lease_ns = 0;  // hold what is found for so long, so that a fetch will find it
+  struct Lease {
+    uint64_t id = 0;
+    uint64_t until_ns = 0;  // by this node's clock, from the arrival of the grant less the time it was on its way
+  };
+  // out
+  std::vector<wire::FoundItem> found;
+  std::vector<Code> status;
+  std::vector<Lease> leases;
+  UniqueFunction<void(FindBatch&)> done;
+};
+
+// Told when memory that a late transfer could have touched is quiet.
+class StagingOwner {
+ public:
+  virtual ~StagingOwner() = default;
+  virtual void staging_quiet(uint64_t cookie) = 0;
+};
+
+// A record, or some leaves of it, into the caller's staging: [head | payload of those leaves].
+struct FetchItem {
+  Identity id;
+  uint64_t location = 0;
+  uint32_t first_leaf = 0;
+  uint32_t leaves = 0;  // 0 = all from first_leaf on
+  MutableBytes staging;
+  uint64_t cookie = 0;
+  // out. ok: the head is checked and is this record's, the leaves are not.
+  Code status = Code::ok;
+  uint32_t head_bytes = 0;     // with no_room: what the record has
+  uint64_t payload_bytes = 0;  // of what arrived; with no_room: what the record has
+  bool quarantined = false;    // staging may still be written to until staging_quiet(cookie)
+};
+struct FetchBatch {
+  std::vector<FetchItem> items;
+  uint64_t deadline_ns = kNever;
+  StagingOwner* owner = nullptr;  // may be null if deadline_ns is kNever and nothing is cancelled
+  UniqueFunction<void(FetchBatch&)> done;
+};
+
+// Records that this node is about to drop, for a peer that wants them. They are held until it released the lease, or
+// lease_ns have passed. wanted: indexes that the peer is going to fetch.
+struct OfferBatch {
+  struct Item {
+    Identity id;
+    uint16_t uses = 0;
+    uint8_t priority = 0;
+    uint32_t head_bytes = 0;
+    uint64_t payload_bytes = 0;
+    uint64_t location = 0;
+  };
+  std::vector<Item> items;  // kMaxOfferItems at most, of kMaxFamiliesPerMessage families at most
+  uint64_t deadline_ns = kNever;
+  uint64_t lease_ns = 0;
+  // out
+  Code status = Code::ok;
+  std::vector<uint32_t> wanted;
+  UniqueFunction<void(OfferBatch&)> done;
+};
+
+struct LinkLimits {
+  uint64_t handshake_ns = 2'000'000'000;
+  uint64_t quiet_ns = 500'000'000;   // without a sign of the peer: ask for one
+  uint64_t dead_ns = 1'500'000'000;  // without a sign of the peer: it is gone (2 s are promised)
+  uint32_t requests = 64;            // asked of the peer at once, served to it at once
+  uint64_t staging_bytes = 64U << 20;     // posted at once
+  uint64_t quarantine_bytes = 64U << 20;  // beyond: fetches are refused until it is quiet
+  uint32_t serving_items = 1024;          // records open for the peer at once
+  uint32_t leases = 256;
+  uint32_t lease_records = 65536;
+  uint64_t lease_ns = 30'000'000'000;  // the longest that is granted
+  uint32_t new_families = 256;         // that the offers of one connection may make known
+  uint64_t outbox_bytes = 8U << 20;    // a peer that lets more wait is cut off
+};
+
+struct LinkStats {
+  uint64_t messages_in = 0, messages_out = 0;
+  uint64_t finds = 0, found = 0;             // items asked for, answered with present
+  uint64_t fetches = 0, fetched = 0, fetched_bytes = 0;
+  uint64_t wrong_records = 0, damaged = 0;   // arrivals that were refused
+  uint64_t expired = 0, cancelled = 0;       // operations
+  uint64_t served = 0, served_bytes = 0, serve_misses = 0, serve_expired = 0;
+  uint64_t leases_granted = 0, leases_expired = 0;
+  uint64_t pings = 0, violations = 0;
+  uint64_t posted_bytes = 0, quarantined_bytes = 0;  // now
+  uint64_t open_records = 0, leased_records = 0, unfinished = 0;  // now
+};
+
+struct Offered {
+  Identity id;
+  wire::OfferItem item;
+};
+
+// Called on the links' thread, outside any call into the link; may call it.
+class LinkListener {
+ public:
+  virtual ~LinkListener() = default;
+  // The peer is who it says it is.
+  virtual void link_ready(PeerLink& link) = 0;
+  // Nothing comes of this link any more; its staging is quiet, its leases are released.
+  virtual void link_ended(PeerLink& link, const Status& why) = 0;
+  // The peer offers records under a lease; add the indexes that will be fetched. With none added the lease is over.
+  virtual void link_offered(PeerLink&, std::span<const Offered>, uint64_t /*lease*/, std::vector<uint32_t>& /*want*/) {}
+  // A message of cluster/session.
+  virtual void link_session(PeerLink&, ConstBytes /*bytes*/) {}
+};
+
+// What all links of one thread share; outlives them.
+struct LinkHost {
+  Executor& executor;  // runs tasks on the links' thread
+  Random& random;
+  FamilyTable& families;
+  RecordSource& source;
+  LinkListener& listener;
+  NodeFacts self;
+  std::optional<SharedKey> key;
+  LinkLimits limits = {};
+
+  // Working memory of whichever link is being called.
+  struct Scratch {
+    std::vector<std::byte> out = std::vector<std::byte>(wire::kMaxMessage);
+    wire::Find find;
+    wire::Found found;
+    wire::Fetch fetch;
+    wire::Fetched fetched;
+    wire::Offer offer;
+    wire::Want want;
+    wire::Release release;
+    std::vector<Identity> ids;
+  };
+  Scratch scratch = {};
+};
+
+// What both halves of a link need of its middle.
+class LinkOutlet {
+ public:
+  virtual ~LinkOutlet() = default;
+  // Where the body of the next message is written; commit() seals and sends it.
+  virtual MutableBytes body() noexcept = 0;
+  virtual void commit(size_t bytes) = 0;
+  // Nothing waits to be sent.
+  [[nodiscard]] virtual bool clear() const noexcept = 0;
+  [[nodiscard]] virtual PeerPort& port() noexcept = 0;
+  [[nodiscard]] virtual std::weak_ptr<PeerLink> handle() noexcept = 0;
+};
+
+// Index of `family` in `families`, added if there is room; kMaxFamiliesPerMessage if there is none.
+uint32_t place_family(std::vector<Family>& families, const Family& family);
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,59 @@
+// What a node gives to its peers: the serving half of a link asks this for records. The node's tiers stand behind it.
+// Called on the link's thread; nothing here blocks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/function.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "cluster/wire.h"
+#include "codec/record.h"
+
+namespace kvbm::cluster {
+
+// A record, or the bytes of some leaves of it, that stays in place until close().
+struct OpenedRecord {
+  Code code = Code::miss;  // ok, or why not
+  ConstBytes head;         // whole
+  ConstBytes payload;      // of the leaves asked for
+  uint64_t pin = 0;        // for close(), if ok
+};
+
+class RecordSource {
+ public:
+  virtual ~RecordSource() = default;
+  // From memory. out has as many places as ids.
+  virtual void find(std::span<const Identity> ids, std::span<wire::FoundItem> out) = 0;
+  // Holds a record against eviction; nests. False: it is not there (any more).
+  virtual bool pin(const Identity& id) = 0;
+  virtual void unpin(const Identity& id) = 0;
+  // `done` runs exactly once, inside the call or later; what it gave with Code::ok is given back by close(), also when
+  // the link that asked is gone. location is a hint that may be wrong. leaves 0: all from first_leaf on.
+  virtual void open(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves, uint64_t deadline_ns,
+                    UniqueFunction<void(const OpenedRecord&)> done) = 0;
+  virtual void close(uint64_t pin) = 0;
+  virtual wire::NodeStatus status() = 0;
+  // A peer says that a namespace has a new epoch. `done` runs once the older ones can no longer be found, also after a
+  // restart.
+  virtual void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) = 0;
+};
+
+// Where the bytes of leaves [first, first + n) lie in a payload; n = 0: all from first on. invalid_argument beyond the end.
+struct PayloadRange {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+Result<PayloadRange> leaves_range(const codec::HeadView& head, uint32_t first, uint32_t n);
+
+// Checks what a peer pushed: a head that is whole and says this family and key, and after it as many bytes as those
+// leaves have. The leaves themselves are checked by whoever copies them out, in the same pass.
+// damaged: no head, or wrong lengths; mismatch: another record.
+struct Arrival {
+  codec::HeadView head;
+  ConstBytes payload;  // of the leaves asked for
+};
+Result<Arrival> check_arrival(ConstBytes bytes, const Family& family, const Key& key, uint32_t first_leaf, uint32_t leaves);
+
+}  // namespace kvbm::cluster
