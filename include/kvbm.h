@@ -329,7 +329,13 @@ KVBM_API kvbm_status_t kvbm_geometry_record_bytes(const kvbm_geometry_t *geometr
 
 /* ----------------------------------------------------------------- managers */
 
-enum { KVBM_ADMIT_ALL = 0, KVBM_ADMIT_ON_EVICTION = 1, KVBM_ADMIT_AFTER_USES = 2, KVBM_ADMIT_FREQUENCY = 3 };
+enum {
+  KVBM_ADMIT_ALL = 0,
+  KVBM_ADMIT_ON_EVICTION = 1,
+  KVBM_ADMIT_AFTER_USES = 2,
+  KVBM_ADMIT_FREQUENCY = 3,
+  KVBM_ADMIT_ON_REQUEST = 4 /* what kvbm_manager_offload sends, and nothing else */
+};
 enum { KVBM_QUOTA_EVICT = 0, KVBM_QUOTA_REJECT = 1 };
 
 /* How often and how a plug-in is asked; see "plug-in tiers". */
@@ -535,12 +541,15 @@ typedef struct kvbm_lookup_options {
    * had them. With them a stored block of several engine blocks is found by those it begins with. NULL = not wanted */
   const kvbm_key_t *unit_keys;
   size_t n_unit_keys;
+  /* Where this manager is a node: ask the others for keys that are nowhere here, and wait so long for their answers
+   * (the call then blocks). 0 = no; what was learnt of other nodes before is found all the same */
+  uint64_t ask_nodes_ns;
 } kvbm_lookup_options_t;
 
 /* Fills defaults: the longest prefix, component 0 of the whole model, all tiers, counted as a use.
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t *out_options, uint32_t struct_size);
-/* Finds blocks in every tier, from memory alone. *out_n is the number of leading keys that hit (PREFIX), the
+/* Finds blocks in every tier, from memory alone unless nodes are asked. *out_n is the number of leading keys that hit (PREFIX), the
  * number that hit at all (EACH), 0 or 1 (ANY). What hit is held by the match until it is released; where nothing did
  * (see also kvbm_match_units), *out_match is NULL. Of several parts, a window component need only have the blocks its window reaches, and
  * a state component the last. Thread: any. Blocks: no. Since 0.1. */
@@ -791,6 +800,36 @@ typedef struct kvbm_scan_row {
  * come and go during the walk may or may not be seen, others exactly once. *out_n rows are written. Thread: any. */
 KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inout_cursor, kvbm_scan_row_t *out_rows,
                                          size_t capacity, size_t *out_n);
+
+/* --------------------------------------------------------------------- nodes */
+
+/* A manager whose configuration has node.listen or node.peers is a node: other nodes of its pool read what it has, and
+ * theirs is its last tier (kvbm_manager_stats counts it as such). What they have is found by asking
+ * (kvbm_lookup_options_t.ask_nodes_ns), read by kvbm_cache_load and kvbm_manager_prefetch, verified as everything is, and
+ * kvbm_manager_offload to that tier offers blocks to the node whose key they are. Nodes on other machines need a key:
+ * node.key_file. */
+
+/* A node that is connected, or an address of node.peers (frozen, 288 bytes). */
+typedef struct kvbm_node_row {
+  uint8_t node[16];    /* its id; zero while nobody has answered at the address */
+  char address[96];    /* where it was dialled, or where it came from; cut to fit */
+  char state[128];     /* "ready", or in words why it is not */
+  uint64_t capacity_bytes;
+  uint64_t used_bytes;
+  uint64_t records;
+  uint64_t fetched_bytes; /* by this connection, of records read from it */
+  uint64_t served_bytes;  /* of records that it read here */
+  uint64_t reserved;
+} kvbm_node_row_t;
+
+/* Fills rows for the nodes that are connected and the addresses that are not. *out_n is how many there are, which may be
+ * more than `capacity`; 0 for a manager that is no node. Thread: any. Blocks: for a turn of the links' thread. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_nodes(kvbm_manager_t *manager, kvbm_node_row_t *out_rows, size_t capacity,
+                                          size_t *out_n);
+/* The address on which this manager listens, with the port that it got; empty if it does not. Two-phase as
+ * kvbm_context_config. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_node_address(kvbm_manager_t *manager, char *out, size_t capacity,
+                                                 size_t *out_needed);
 
 /* ------------------------------------------------------------- plug-in tiers */
 

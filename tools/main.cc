@@ -7,6 +7,7 @@
 #include "command/demo.h"
 #include "command/doctor.h"
 #include "command/inspect.h"
+#include "command/node.h"
 #include "command/registry.h"
 #include "command/replay.h"
 #include "command/shell.h"
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
     command::add_size(registry);
     command::add_bench(registry);
     command::add_config(registry);
+    command::add_node(registry);
     command::add_inspect(registry);
     command::add_stats(registry);
     command::add_doctor(registry);

@@ -87,11 +87,14 @@ Tenancy::~Tenancy() {
   if (manager == nullptr || context->fork.forked()) {
     // In a forked child threads and rings are the parent's: nothing can be closed here.
     if (manager != nullptr) new std::shared_ptr<manager::Manager>(std::move(manager));
+    (void)node.release();
     return;
   }
   gate.wait_idle();
+  if (node != nullptr) node->stop();
   manager->shutdown([waiter = closed] { waiter->give({}); });
   closed->wait();
+  node.reset();
 }
 
 kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::shared_ptr<Gate>& cache_gate,
@@ -142,6 +145,15 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
   });
   undo.begun = true;
   return KVBM_OK;
+}
+
+void ask_nodes_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns) {
+  if (tenancy.node == nullptr || ids.empty()) return;
+  const uint64_t now = tenancy.context->executor->clock().now_ns();
+  const uint64_t deadline_ns = timeout_ns >= kNever - now ? kNever : now + timeout_ns;
+  const auto waiter = std::make_shared<Waiter>();
+  tenancy.node->ask(std::move(ids), deadline_ns, [waiter] { waiter->give({}); });
+  waiter->wait();
 }
 
 kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns) {

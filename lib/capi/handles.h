@@ -22,6 +22,7 @@
 #include "kvbm.h"
 #include "manager/cache.h"
 #include "manager/manager.h"
+#include "manager/node.h"
 #include "manager/match.h"
 #include "manager/operation.h"
 
@@ -77,6 +78,8 @@ struct QueueCore {
 struct Waiter;
 struct Tenancy {
   Tenancy();
+  // Where the manager is a node. Goes after the manager was shut down.
+  std::unique_ptr<manager::Node> node;
   std::shared_ptr<Context> context;
   std::shared_ptr<manager::Manager> manager;
   Gate gate;
@@ -90,6 +93,9 @@ struct Tenancy {
 kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::shared_ptr<Gate>& cache_gate,
                             std::shared_ptr<manager::Operation> operation, kvbm_queue_t* queue, uint64_t user_data,
                             uint64_t* out_operation);
+
+// Asks other nodes for these and waits for the answers; nothing where the manager is no node.
+void ask_nodes_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns);
 
 // Waits until offloads are done; deadline after timeout_ns.
 kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns);

@@ -26,7 +26,7 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
   if ((in.path == nullptr) == (in.table == nullptr)) {
     return Status(Code::bad_config, "a tier has either a path (a disk) or a table (a plug-in)");
   }
-  if (in.admission > KVBM_ADMIT_FREQUENCY) return Status(Code::bad_config, "admission is not a KVBM_ADMIT_* value");
+  if (in.admission > KVBM_ADMIT_ON_REQUEST) return Status(Code::bad_config, "admission is not a KVBM_ADMIT_* value");
   if (in.admission_uses > 15) return Status(Code::bad_config, "admission_uses is 1 to 15");
   if (in.path != nullptr) out.path = in.path;
   out.capacity_bytes = in.capacity_bytes;
@@ -75,6 +75,22 @@ Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Opti
   return {};
 }
 
+// Other nodes become the last tier of a manager that is one.
+Status join(const kvbm::manager::Environment& environment, Options& options,
+            std::unique_ptr<kvbm::manager::Node>& out) {
+  if (!options.node.wanted()) return {};
+  auto node = kvbm::manager::Node::create(environment, options.node);
+  if (!node.ok()) return node.status();
+  out = std::move(node).value();
+  TierOptions tier;
+  tier.admission = options.node.admission;
+  tier.make = [made = out.get()](kvbm::TierIndex index, kvbm::FamilyTable& families, kvbm::tier::TierListener*) {
+    return made->make_tier(index, families);
+  };
+  options.tiers.push_back(std::move(tier));
+  return {};
+}
+
 }  // namespace
 
 extern "C" {
@@ -98,10 +114,18 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     const Status applied = apply(given, *context->core->executor, core.value());
     if (!applied.ok()) return fail(err, applied);
     auto tenancy = std::make_shared<kvbm::capi::Tenancy>();  // before what would need closing
+    std::unique_ptr<kvbm::manager::Node> node;
+    const Status joined = join(context->core->environment(), core.value(), node);
+    if (!joined.ok()) return fail(err, joined);
     auto manager = kvbm::manager::Manager::create(context->core->environment(), std::move(core).value());
     if (!manager.ok()) return fail(err, manager.status());
     tenancy->context = context->core;
     tenancy->manager = std::move(manager).value();
+    tenancy->node = std::move(node);
+    if (tenancy->node != nullptr) {
+      const Status started = tenancy->node->start(tenancy->manager);
+      if (!started.ok()) return fail(err, started);
+    }
     *out_manager = new kvbm_manager{std::move(tenancy)};
     return kvbm::capi::done(err);
   });

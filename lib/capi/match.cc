@@ -5,6 +5,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "manager/lend.h"
 #include "manager/lookup.h"
 
 using kvbm::capi::guarded;
@@ -29,11 +30,34 @@ kvbm_status_t take_request(const kvbm_lookup_options_t* options, kvbm_lookup_opt
   return KVBM_OK;
 }
 
+// What no tier has, as far as is known.
+std::vector<kvbm::Identity> nowhere_here(kvbm::manager::Manager& manager, std::span<const PartPlan> parts,
+                                         const kvbm_key_t* keys, size_t n_keys) {
+  std::vector<kvbm::Identity> ids;
+  for (const PartPlan& part : parts) {
+    for (size_t i = 0; i < n_keys; ++i) {
+      ids.push_back({reinterpret_cast<const kvbm::Key*>(keys)[i], part.family});
+    }
+  }
+  std::vector<kvbm::tier::Found> found(ids.size());
+  std::vector<kvbm::TierIndex> tiers(ids.size());
+  kvbm::manager::find_to_lend(manager, ids, found, tiers);
+  size_t left = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (tiers[i] == kvbm::kNoTier) ids[left++] = ids[i];
+  }
+  ids.resize(left);
+  return ids;
+}
+
 // Runs a lookup and wraps its match. `parts` is not empty.
 kvbm_status_t look_up(const std::shared_ptr<kvbm::capi::Tenancy>& tenancy,
                       const std::shared_ptr<kvbm::manager::Namespace>& ns, std::span<const PartPlan> parts,
-                      const kvbm_key_t* keys, size_t n_keys, kvbm::manager::LookupRequest& request,
-                      kvbm_match_t** out_match, size_t* out_n) {
+                      const kvbm_key_t* keys, size_t n_keys, uint64_t ask_nodes_ns,
+                      kvbm::manager::LookupRequest& request, kvbm_match_t** out_match, size_t* out_n) {
+  if (ask_nodes_ns != 0 && !request.host_only) {
+    kvbm::capi::ask_nodes_and_wait(*tenancy, nowhere_here(*tenancy->manager, parts, keys, n_keys), ask_nodes_ns);
+  }
   request.units = ns->options().geometry != nullptr ? ns->options().geometry->units() : 1;
   auto match = kvbm::manager::look_up(tenancy->manager, ns, parts,
                                       {reinterpret_cast<const kvbm::Key*>(keys), n_keys}, request);
@@ -71,7 +95,7 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
       if (!plan.ok()) return to_c(plan.status().code());
       parts.push_back(std::move(plan).value());
     }
-    return look_up(manager->tenancy, ns->ns, parts, keys, n_keys, request, out_match, out_n);
+    return look_up(manager->tenancy, ns->ns, parts, keys, n_keys, given.ask_nodes_ns, request, out_match, out_n);
   });
 }
 
@@ -92,7 +116,7 @@ kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, siz
     if (keys == nullptr && n_keys != 0) return KVBM_ERR_INVALID;
     const auto plans = cache->cache->plans();
     if (!plans.ok()) return to_c(plans.status().code());
-    return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, request, out_match, out_n);
+    return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, given.ask_nodes_ns, request, out_match, out_n);
   });
 }
 

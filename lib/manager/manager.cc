@@ -200,20 +200,23 @@ Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const Name
   return account;
 }
 
-Status Manager::invalidate(Namespace& ns) {
+Status Manager::invalidate(Namespace& ns) { return raise_epoch(ns.base_id(), 0); }
+
+Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
   std::set<NamespaceId> ended;
   {
     MutexLock lock(namespaces_mutex_);
-    KnownNamespace& known = known_[ns.base_id()];
+    KnownNamespace& known = known_[base_id];
     std::vector<std::shared_ptr<Namespace>> handles;
-    uint64_t epoch = std::max(known.epoch, ns.epoch());
+    uint64_t epoch = known.epoch;
     for (const auto& handle : known.handles) {
       if (auto live = handle.lock()) handles.push_back(std::move(live));
     }
     for (const auto& handle : handles) epoch = std::max(epoch, handle->epoch());
-    ++epoch;
+    if (wanted != 0 && epoch >= wanted) return {};
+    epoch = std::max(epoch + 1, wanted);
     for (auto& tier : tiers_) {
-      const Status set = tier->set_epoch(ns.base_id(), epoch);
+      const Status set = tier->set_epoch(base_id, epoch);
       if (!set.ok()) return set;
     }
     known.epoch = epoch;

@@ -54,6 +54,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // ---- Namespaces ----
   Result<std::shared_ptr<Namespace>> open_namespace(NamespaceOptions options);
   Status invalidate(Namespace& ns);
+  // The same by base id: to the next epoch (0), or to `wanted` unless it is there already. Persisted when it returns.
+  Status raise_epoch(const NamespaceId& base_id, uint64_t wanted);
   Status reset(Namespace& ns);
   Status reset_all();
   Status set_quota(Namespace& ns, uint64_t bytes, block::OverQuota mode);

@@ -1,5 +1,6 @@
 #include "manager/options.h"
 
+#include <sstream>
 #include <utility>
 
 namespace kvbm::manager {
@@ -19,9 +20,9 @@ std::vector<OptionRow> tier_rows() {
   rows.push_back({"path", OptionType::string, "", "Directory of the disk tier; made with mode 0700 if missing."});
   rows.push_back({"capacity", OptionType::bytes, "1GiB", "Hard cap of everything in the directory.", 1 << 20, kMaxBytes});
   rows.push_back({"admission", OptionType::choice, "all",
-                  "Which host blocks come here: all as they are stored, on eviction from the host, after n uses, or by "
-                  "frequency with decay.",
-                  0, 0, {"all", "on_eviction", "after_uses", "frequency"}});
+                  "Which host blocks come here: all as they are stored, on eviction from the host, after n uses, by "
+                  "frequency with decay, or only those that a caller sends.",
+                  0, 0, {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
   rows.push_back({"admission_uses", OptionType::count, "2", "Uses for after_uses; threshold for frequency.", 1, 15});
   rows.push_back({"write_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of offload; 0 = none.", 0, kMaxBytes});
   rows.push_back({"read_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of onboard; 0 = none.", 0, kMaxBytes});
@@ -46,16 +47,42 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"host.interleave", OptionType::boolean, "false", "Spread host memory over all NUMA nodes."});
   rows.push_back({"host.touch_threads", OptionType::count, "0",
                   "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
+  rows.push_back({"node.listen", OptionType::string, "",
+                  "Address on which other nodes may read from this one, host:port; port 0 takes a free one. Empty: nobody can."});
+  rows.push_back({"node.peers", OptionType::string, "",
+                  "Addresses of other nodes, separated by commas: what they have is found and read."});
+  rows.push_back({"node.key_file", OptionType::string, "",
+                  "File whose content every node of the pool must know; needed for addresses beyond this machine."});
+  rows.push_back({"node.name", OptionType::string, "",
+                  "Name of this node, the same after a restart. Empty: a random one."});
+  rows.push_back({"node.pool", OptionType::string, "default", "Name of the pool; nodes of different pools refuse each other."});
+  rows.push_back({"node.staging", OptionType::bytes, "256MiB", "Memory that blocks from other nodes land in.", 1 << 20,
+                  kMaxBytes});
+  rows.push_back({"node.admission", OptionType::choice, "on_request", "Which host blocks are offered to other nodes.", 0, 0,
+                  {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
   OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
   tiers.entry = tier_rows();
   rows.push_back(std::move(tiers));
   return rows;
 }
 
+// The parts of a list with commas, without the spaces around them and without empty ones.
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const size_t first = part.find_first_not_of(" \t");
+    if (first == std::string::npos) continue;
+    out.push_back(part.substr(first, part.find_last_not_of(" \t") - first + 1));
+  }
+  return out;
+}
+
 AdmissionKind admission_named(const std::string& name) {
   if (name == "on_eviction") return AdmissionKind::on_eviction;
   if (name == "after_uses") return AdmissionKind::after_uses;
   if (name == "frequency") return AdmissionKind::frequency;
+  if (name == "on_request") return AdmissionKind::on_request;
   return AdmissionKind::all;
 }
 
@@ -69,6 +96,8 @@ const char* admission_name(AdmissionKind kind) noexcept {
       return "after_uses";
     case AdmissionKind::frequency:
       return "frequency";
+    case AdmissionKind::on_request:
+      return "on_request";
     case AdmissionKind::all:
       break;
   }
@@ -90,6 +119,13 @@ Result<Options> options_from(const OptionSet& config) {
   out.host.interleave = values.at("host.interleave").number != 0;
   out.host.touch_threads = static_cast<uint32_t>(values.at("host.touch_threads").number);
   out.policy = values.at("host.policy").text;
+  out.node.listen = values.at("node.listen").text;
+  out.node.peers = split(values.at("node.peers").text);
+  out.node.key_file = values.at("node.key_file").text;
+  out.node.name = values.at("node.name").text;
+  out.node.pool = values.at("node.pool").text;
+  out.node.staging_bytes = values.at("node.staging").number;
+  out.node.admission = admission_named(values.at("node.admission").text);
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {

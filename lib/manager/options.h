@@ -21,7 +21,7 @@ namespace kvbm::manager {
 using MakeTier = std::function<Result<std::unique_ptr<tier::Tier>>(TierIndex, FamilyTable&, tier::TierListener*)>;
 
 // Which blocks of the host come to a tier below (names as in policy/admission.h).
-enum class AdmissionKind : uint32_t { all = 0, on_eviction = 1, after_uses = 2, frequency = 3 };
+enum class AdmissionKind : uint32_t { all = 0, on_eviction = 1, after_uses = 2, frequency = 3, on_request = 4 };
 const char* admission_name(AdmissionKind kind) noexcept;
 
 struct TierOptions {
@@ -34,11 +34,24 @@ struct TierOptions {
   uint32_t admission_uses = 2;
 };
 
+// How this manager is a node among others; neither listen nor peers: it is none.
+struct NodeOptions {
+  std::string listen;
+  std::vector<std::string> peers;
+  std::string key_file;
+  std::string name;  // empty: a random one
+  std::string pool = "default";
+  uint64_t staging_bytes = 256ULL << 20;
+  AdmissionKind admission = AdmissionKind::on_request;  // to other nodes
+  [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty(); }
+};
+
 struct Options {
   tier::HostOptions host;
   std::string policy = std::string(policy::kDefaultPolicy);
   block::BlockTable::MakePolicy make_policy;  // empty: built-in policies by name
   std::vector<TierOptions> tiers;
+  NodeOptions node;
 };
 
 // Every option, for configuration files, the environment and the docs.

@@ -7,7 +7,7 @@
 namespace kvbm::policy {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"all", "on_eviction", "after_uses", "frequency"};
+constexpr std::array<std::string_view, 5> kNames = {"all", "on_eviction", "after_uses", "frequency", "on_request"};
 
 class Everything final : public Admission {
  public:
@@ -20,6 +20,14 @@ class Everything final : public Admission {
 
  private:
   bool on_eviction_;
+};
+
+class Nothing final : public Admission {
+ public:
+  std::string_view name() const noexcept override { return kNames[4]; }
+  void used(uint64_t) noexcept override {}
+  bool admits(uint64_t) const noexcept override { return false; }
+  size_t bytes() const noexcept override { return sizeof *this; }
 };
 
 class Counted final : public Admission {
@@ -45,6 +53,7 @@ std::unique_ptr<Admission> make_admission(std::string_view name, const Admission
   if (options.uses < 1 || options.uses > 15) return nullptr;
   if (name == kNames[0] || name == kNames[1]) return std::make_unique<Everything>(name == kNames[1]);
   if (name == kNames[2] || name == kNames[3]) return std::make_unique<Counted>(options, name == kNames[3]);
+  if (name == kNames[4]) return std::make_unique<Nothing>();
   return nullptr;
 }
 

@@ -28,7 +28,8 @@ struct AdmissionOptions {
 };
 
 // "all"; "on_eviction": all, asked at eviction; "after_uses": n uses, never forgotten until its
-// 4-bit counters saturate or share; "frequency": n uses of late, counters halve as time passes.
+// 4-bit counters saturate or share; "frequency": n uses of late, counters halve as time passes;
+// "on_request": none, what a caller sends there comes all the same.
 [[nodiscard]] std::span<const std::string_view> admission_names() noexcept;
 // Null for an unknown name, or uses outside 1..15.
 [[nodiscard]] std::unique_ptr<Admission> make_admission(std::string_view name, const AdmissionOptions& options);

@@ -1,0 +1,277 @@
+#include "cluster/mesh.h"
+
+#include <utility>
+
+#include "cluster/membership.h"
+
+namespace kvbm::cluster {
+
+namespace {
+
+// How long a node may take to say what it offers.
+constexpr uint64_t kStatusNs = 2'000'000'000;
+
+bool only_this_machine(const std::string& address) {
+  return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
+}
+
+}  // namespace
+
+Status check_mesh_options(const MeshOptions& options) {
+  if (!options.listen.empty() && !options.key && !only_this_machine(options.listen)) {
+    return {Code::bad_config, "node.listen is open to other machines and there is no key",
+            options.listen + ": set node.key_file, or listen on 127.0.0.1"};
+  }
+  for (const std::string& peer : options.peers) {
+    if (Status s = check_address(peer); !s.ok()) return s;
+    if (!options.key && !only_this_machine(peer)) {
+      return {Code::bad_config, "a peer on another machine needs a key", peer + ": set node.key_file"};
+    }
+  }
+  return {};
+}
+
+// One peer of the transport, as its link sees it.
+class Mesh::Port final : public PeerPort {
+ public:
+  Port(copy::Transport& transport, copy::Peer peer) : transport_(transport), peer_(peer) {}
+
+  Code send(ConstBytes message) override { return transport_.send(peer_, message); }
+  Code post(uint64_t tag, MutableBytes to, uint64_t& token) override { return transport_.post(peer_, tag, to, token); }
+  Code push(uint64_t tag, std::span<const ConstBytes> pieces, uint64_t& token) override {
+    pieces_.clear();
+    for (const ConstBytes piece : pieces) pieces_.push_back({piece.data(), piece.size()});
+    return transport_.push(peer_, tag, pieces_.data(), pieces_.size(), token);
+  }
+  void cancel(uint64_t token) override { (void)transport_.cancel(peer_, token); }
+  void admit() override { (void)transport_.admit(peer_); }
+  void disconnect(bool flush) override { (void)transport_.disconnect(peer_, flush); }
+
+ private:
+  copy::Transport& transport_;
+  const copy::Peer peer_;
+  std::vector<kvbm_transport_piece_t> pieces_;
+};
+
+Mesh::Mesh(MeshOptions options, FamilyTable& families, Random& random, const Log* log)
+    : options_(std::move(options)), families_(families), random_(random), log_(log) {}
+
+Mesh::~Mesh() = default;
+
+Status Mesh::begin(RecordSource& source) {
+  if (Status s = check_mesh_options(options_); !s.ok()) return s;
+  host_ = std::make_unique<LinkHost>(
+      LinkHost{*executor_, random_, families_, source, *this, options_.self, options_.key, options_.limits});
+  if (!options_.listen.empty()) {
+    auto bound = transport_->listen(options_.listen);
+    if (!bound.ok()) return bound.status();
+    address_ = std::move(bound).value();
+  }
+  for (const std::string& address : options_.peers) targets_.push_back({address, Backoff(random_)});
+  for (size_t t = 0; t < targets_.size(); ++t) dial(t);
+  return {};
+}
+
+void Mesh::end() {
+  if (std::exchange(ended_, true)) return;
+  std::vector<std::shared_ptr<PeerLink>> links;
+  for (const auto& [peer, connection] : connections_) links.push_back(connection.link);
+  for (const auto& link : links) link->close();
+}
+
+std::vector<PeerLink*> Mesh::ready() const {
+  std::vector<PeerLink*> out;
+  for (const auto& [node, link] : ready_) out.push_back(link);
+  return out;
+}
+
+PeerLink* Mesh::link_to(const NodeId& node) const {
+  const auto known = ready_.find(node);
+  return known == ready_.end() ? nullptr : known->second;
+}
+
+PeerLink* Mesh::home(const Key& key) const {
+  const uint32_t at = placement_.home(key);
+  return at < placed_.size() ? link_to(placed_[at]) : nullptr;
+}
+
+std::vector<Mesh::NodeRow> Mesh::rows() const {
+  std::vector<NodeRow> out;
+  for (const auto& [peer, connection] : connections_) {
+    const PeerLink& link = *connection.link;
+    if (link.state() != PeerLink::State::ready) continue;
+    out.push_back({link.peer().node, connection.address, "ready", connection.status, link.stats()});
+  }
+  for (const Target& target : targets_) {
+    if (!target.connected) out.push_back({{}, target.address, target.state, {}, {}});
+  }
+  return out;
+}
+
+// ---- The transport's side ----
+
+void Mesh::open(copy::Peer peer, std::string address, size_t dialled, Role role) {
+  auto port = std::make_unique<Port>(*transport_, peer);
+  Connection connection;
+  connection.address = std::move(address);
+  connection.dialled = dialled;
+  connection.link = PeerLink::create(*host_, std::move(port), role);
+  connections_.emplace(peer, std::move(connection));
+}
+
+void Mesh::peer_accepted(copy::Peer peer, std::string_view address) {
+  if (ended_ || connections_.size() >= options_.connections) {
+    (void)transport_->disconnect(peer, false);
+    return;
+  }
+  open(peer, std::string(address), kAccepted, Role::responder);
+}
+
+Mesh::Connection* Mesh::find(copy::Peer peer) {
+  const auto known = connections_.find(peer);
+  return known == connections_.end() ? nullptr : &known->second;
+}
+
+Mesh::Connection* Mesh::find(const PeerLink& link) {
+  for (auto& [peer, connection] : connections_) {
+    if (connection.link.get() == &link) return &connection;
+  }
+  return nullptr;
+}
+
+// A link may end, and its connection go, inside any of these calls: it is held for each.
+void Mesh::peer_connected(copy::Peer peer) {
+  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->connected();
+}
+
+void Mesh::peer_message(copy::Peer peer, ConstBytes bytes) {
+  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->message(bytes);
+}
+
+void Mesh::peer_writable(copy::Peer peer) {
+  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->writable();
+}
+
+void Mesh::pushed(copy::Peer peer, copy::Token token, Code status) {
+  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->pushed(token, status);
+}
+
+void Mesh::arrived(copy::Peer peer, copy::Token token, uint64_t bytes) {
+  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->arrived(token, bytes);
+}
+
+void Mesh::received(copy::Peer peer, copy::Token token, Code status, uint64_t bytes) {
+  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->received(token, status, bytes);
+}
+
+void Mesh::peer_closed(copy::Peer peer, const Status& status) {
+  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->closed(status);
+}
+
+// ---- Dialling ----
+
+void Mesh::dial(size_t target) {
+  Target& t = targets_[target];
+  if (ended_ || t.is_self) return;
+  const auto peer = transport_->connect(t.address);
+  if (!peer.ok()) {
+    t.state = peer.status().message();
+    dial_later(target);
+    return;
+  }
+  t.state = "connecting";
+  open(peer.value(), t.address, target, Role::initiator);
+}
+
+void Mesh::dial_later(size_t target) {
+  if (ended_ || targets_[target].is_self) return;
+  executor_->post_at(executor_->clock().now_ns() + targets_[target].backoff.wait_ns(), [this, target] { dial(target); });
+}
+
+// ---- The links' side ----
+
+void Mesh::link_ready(PeerLink& link) {
+  Connection* c = find(link);
+  if (c == nullptr) return;
+  // Two nodes that dial each other have two links; the one that came first is used until it ends.
+  ready_.emplace(link.peer().node, &link);
+  if (c->dialled != kAccepted) {
+    targets_[c->dialled].backoff.succeeded();
+    targets_[c->dialled].connected = true;
+    targets_[c->dialled].state = "ready";
+  }
+  say(LogLevel::info, "node " + short_text(link.peer().node) + " at " + c->address + " is connected");
+  ask_status(c->link);
+}
+
+void Mesh::ask_status(const std::shared_ptr<PeerLink>& link) {
+  link->ask_status(executor_->clock().now_ns() + kStatusNs, [this, weak = std::weak_ptr<PeerLink>(link)](
+                                                                Code code, const wire::NodeStatus& status) {
+    const auto alive = weak.lock();
+    Connection* c = alive != nullptr ? find(*alive) : nullptr;
+    if (c == nullptr || code != Code::ok) return;
+    c->status = status;
+    place();
+  });
+}
+
+void Mesh::place() {
+  std::vector<PlacementNode> nodes;
+  placed_.clear();
+  for (const auto& [node, link] : ready_) {
+    const Connection* c = find(*link);
+    if (c == nullptr || c->status.weight == 0) continue;
+    nodes.push_back({node, c->status.weight});
+    placed_.push_back(node);
+  }
+  placement_ = Placement(nodes);
+}
+
+void Mesh::link_ended(PeerLink& link, const Status& why) {
+  Connection* c = find(link);
+  if (c == nullptr) return;
+  const NodeId node = link.peer().node;
+  const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
+  const size_t target = c->dialled;
+  if (was_ready) say(LogLevel::warning, "node " + short_text(node) + " at " + c->address + " is gone: " + why.message());
+  for (auto it = connections_.begin(); it != connections_.end(); ++it) {
+    if (it->second.link.get() != &link) continue;
+    const std::shared_ptr<PeerLink> last = it->second.link;
+    executor_->post([last] {});  // the link is still on the stack
+    connections_.erase(it);
+    break;
+  }
+  if (was_ready) {
+    ready_.erase(node);
+    for (const auto& [peer, other] : connections_) {
+      if (other.link->state() == PeerLink::State::ready && other.link->peer().node == node) {
+        ready_.emplace(node, other.link.get());
+        break;
+      }
+    }
+    place();
+  }
+  if (target == kAccepted) return;
+  Target& t = targets_[target];
+  t.connected = false;
+  t.state = why.message();
+  if (!was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
+    say(LogLevel::warning, "no link to " + t.address + ": " + t.state);
+  }
+  if (node == options_.self.node) {
+    t.is_self = true;
+    t.state = "this node";
+  }
+  dial_later(target);
+}
+
+void Mesh::link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease,
+                        std::vector<uint32_t>& want) {
+  if (taker_ && !ended_) taker_(link, items, lease, want);
+}
+
+void Mesh::say(LogLevel level, const std::string& text) const {
+  if (log_ != nullptr) log_->write(level, "node", text);
+}
+
+}  // namespace kvbm::cluster

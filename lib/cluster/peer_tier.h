@@ -1,0 +1,68 @@
+// Other nodes as a tier: what they have is found by asking, read by fetching, and written by offering.
+//
+// find() knows only what has been learnt: ask() asks the nodes that are connected and remembers who has what (a bounded
+// cache; the record proves itself when it arrives, so a stale location is a miss and forgotten). get() fetches into
+// staging of its own and copies from there, verified leaf by leaf in the same pass, into the caller's memory: at the
+// deadline the caller's memory is free, and only staging waits for what may still arrive. put() offers records to the home
+// node of each key, which fetches those that it wants while they are held here; ok means that it says that it has them, and
+// an item that nobody wants is no_room.
+//
+// Thread: any. Work happens on the links' thread; copies and completions on the core's executor.
+// Lock: mutex_, a leaf: the locations and the figures.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/family_table.h"
+#include "base/mutex.h"
+#include "cluster/mesh.h"
+#include "tier/tier.h"
+
+namespace kvbm::cluster {
+
+struct PeerTierOptions {
+  uint64_t staging_bytes = 256ULL << 20;  // in use and in quarantine
+  uint64_t location_bytes = 16ULL << 20;  // of memory for who has what
+  uint64_t call_ns = 2'000'000'000;       // the longest that one call waits for a node
+  uint64_t lease_ns = 10'000'000'000;     // how long what was offered is held
+};
+
+class PeerTier final : public tier::Tier {
+ public:
+  // `mesh` is used on its own thread alone and outlives this tier's shutdown().
+  PeerTier(const PeerTierOptions& options, Executor& core, FamilyTable& families, Mesh& mesh);
+  ~PeerTier() override;
+
+  // Asks the nodes for what is not known to be anywhere. `done` runs once on the core's executor, when all have
+  // answered or the deadline has passed; find() then tells what was learnt.
+  void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
+  // Somebody says that it has these records.
+  void learn(const NodeFacts& node, std::span<const Offered> offered);
+  // Where a record is, as far as is known.
+  [[nodiscard]] bool locate(const Identity& id, NodeId& node) const;
+
+  [[nodiscard]] std::string_view kind() const noexcept override { return "peers"; }
+  [[nodiscard]] std::string describe() const override;
+  void find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept override;
+  bool pin(const Identity& id) noexcept override;
+  void unpin(const Identity&) noexcept override {}
+  void put(std::unique_ptr<tier::PutBatch> batch) override;
+  void get(std::unique_ptr<tier::GetBatch> batch) override;
+  void erase(std::span<const Identity> ids) override;
+  void reject(const Identity& id, uint64_t location) override;
+  Status erase_family(FamilyId family) override;
+  size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;
+  [[nodiscard]] tier::TierStats stats() const override;
+  Result<uint64_t> epoch(const NamespaceId&) override { return uint64_t{0}; }
+  Status set_epoch(const NamespaceId&, uint64_t) override { return {}; }
+  void shutdown(UniqueFunction<void()> done) override;
+
+ private:
+  class Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,164 @@
+#include "manager/node.h"
+
+#include <condition_variable>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "copy/tcp/tcp_transport.h"
+#include "manager/manager.h"
+#include "manager/onboard.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+// How long records that were offered may take to come.
+constexpr uint64_t kTakeNs = 10'000'000'000;
+
+Result<std::optional<cluster::SharedKey>> read_key(const std::string& path) {
+  if (path.empty()) return std::optional<cluster::SharedKey>();
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return Status(Code::bad_config, "node.key_file cannot be read", path);
+  std::string key = text.str();
+  while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
+  auto shared = cluster::shared_key_of(key);
+  if (!shared.ok()) return Status(Code::bad_config, "node.key_file holds no key", path + ": " + shared.status().message());
+  return std::optional(shared.value());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const NodeOptions& options) {
+  cluster::MeshOptions mesh;
+  mesh.listen = options.listen;
+  mesh.peers = options.peers;
+  auto key = read_key(options.key_file);
+  if (!key.ok()) return key.status();
+  mesh.key = key.value();
+  std::string name = options.name;
+  if (name.empty()) {
+    std::ostringstream random;
+    random << "node-" << std::hex << environment.random->next();
+    name = random.str();
+  }
+  if (!cluster::valid_name(name)) return Status(Code::bad_config, "node.name is no name", name);
+  if (!cluster::valid_name(options.pool)) return Status(Code::bad_config, "node.pool is no name", options.pool);
+  mesh.self.node = cluster::node_id_of(name);
+  mesh.self.incarnation = environment.random->next();
+  mesh.self.pool = options.pool;
+  mesh.self.request_limit = mesh.limits.requests;
+  if (Status s = cluster::check_mesh_options(mesh); !s.ok()) return s;
+  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options.staging_bytes));
+}
+
+Node::Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t staging_bytes)
+    : env_(environment), mesh_options_(std::move(mesh)), staging_bytes_(staging_bytes) {}
+
+Node::~Node() {
+  stop();
+  // The links' last calls are made while their thread ends; the mesh has them, and they the source.
+  thread_.reset();
+  mesh_.reset();
+}
+
+Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable& families) {
+  mesh_ = std::make_unique<cluster::Mesh>(mesh_options_, families, *env_.random, env_.log);
+  auto thread = copy::TransportThread::create("node", copy::tcp::ops(), {}, *mesh_, env_.log);
+  if (!thread.ok()) return thread.status();
+  thread_ = std::move(thread).value();
+  mesh_->attach(thread_->transport(), *thread_);
+  cluster::PeerTierOptions options;
+  options.staging_bytes = staging_bytes_;
+  auto tier = std::make_unique<cluster::PeerTier>(options, *env_.executor, families, *mesh_);
+  tier_ = tier.get();
+  index_ = index;
+  return std::unique_ptr<tier::Tier>(std::move(tier));
+}
+
+Status Node::start(const std::shared_ptr<Manager>& manager) {
+  manager_ = manager;
+  source_ = std::make_unique<NodeSource>(manager, *thread_);
+  Status begun;
+  on_links([&] {
+    mesh_->take_offers([this](cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
+                              std::vector<uint32_t>& want) { take(link, offered, lease, want); });
+    begun = mesh_->begin(*source_);
+    address_ = mesh_->address();
+  });
+  return begun;
+}
+
+void Node::stop() {
+  if (thread_ == nullptr || source_ == nullptr) return;
+  on_links([this] { mesh_->end(); });
+  source_->detach();
+}
+
+void Node::on_links(UniqueFunction<void()> task) {
+  Mutex mutex;
+  std::condition_variable_any turned;
+  bool done = false;
+  thread_->post([&] {
+    task();
+    MutexLock lock(mutex);
+    done = true;
+    turned.notify_all();
+  });
+  MutexLock lock(mutex);
+  while (!done) turned.wait(mutex);
+}
+
+void Node::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done) {
+  tier_->ask(std::move(ids), deadline_ns, std::move(done));
+}
+
+std::vector<cluster::Mesh::NodeRow> Node::nodes() {
+  std::vector<cluster::Mesh::NodeRow> rows;
+  on_links([&] { rows = mesh_->rows(); });
+  return rows;
+}
+
+// What is not here yet is brought here, as if it were asked for: host slots, verified, registered.
+void Node::take(cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
+                std::vector<uint32_t>& want) {
+  const std::shared_ptr<Manager> manager = manager_.lock();
+  if (manager == nullptr || manager->closing()) return;
+  std::vector<OnboardItem> items;
+  std::vector<cluster::Offered> taken;
+  for (uint32_t i = 0; i < offered.size(); ++i) {
+    const cluster::Offered& one = offered[i];
+    if (one.item.payload_bytes > manager->arena().block_bytes() || taken.size() >= manager->arena().slots()) continue;
+    const SlotId here = manager->acquire_one(one.id.family, one.id.key);
+    want.push_back(i);  // what is here is taken too: it costs no fetch, and says so
+    if (here != kNoSlot) {
+      manager->release({&here, 1});
+      continue;
+    }
+    tier::Found found;
+    found.present = true;
+    found.head_bytes = one.item.head_bytes;
+    found.payload_bytes = one.item.payload_bytes;
+    items.push_back({one.id, found});
+    taken.push_back(one);
+  }
+  const auto release = [weak = link.weak_from_this(), lease] {
+    if (const auto alive = weak.lock()) alive->release({&lease, 1});
+  };
+  if (items.empty()) {
+    if (!want.empty()) thread_->post(release);
+    return;
+  }
+  tier_->learn(link.peer(), taken);
+  onboard(manager, index_, block::kSharedAccount, std::move(items), env_.clock().now_ns() + kTakeNs, Landing::registered,
+          [manager, release, links = source_->links()](std::vector<Landed> landed) {
+            for (const Landed& one : landed) {
+              if (one.code == Code::ok) manager->release({&one.slot, 1});
+            }
+            links.post(release);
+          });
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,63 @@
+// A manager as a node: what it has is offered to the pool's other nodes, and theirs is its last tier.
+//
+// Life: make_tier() while the manager is made (the tier needs its families), start() when it is, stop() before it is shut
+// down (operations that wait for other nodes end), and the destructor after that.
+// Thread: any, from outside; the links have a thread of their own (copy/transport_thread.h), and nothing here blocks but
+// start(), stop() and nodes(), which wait for a turn of it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/mesh.h"
+#include "cluster/peer_tier.h"
+#include "copy/transport_thread.h"
+#include "manager/environment.h"
+#include "manager/node_source.h"
+#include "manager/options.h"
+
+namespace kvbm::manager {
+
+class Node {
+ public:
+  // bad_config for addresses, names and keys that are none; the message names the option.
+  static Result<std::unique_ptr<Node>> create(const Environment& environment, const NodeOptions& options);
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  // The tier of other nodes, for ManagerOptions::tiers. Once.
+  Result<std::unique_ptr<tier::Tier>> make_tier(TierIndex index, FamilyTable& families);
+  // Listens and dials. The errors of listen(): the address is in use, or not this machine's.
+  Status start(const std::shared_ptr<Manager>& manager);
+  void stop();
+
+  // Asks other nodes for what this manager does not have; see cluster::PeerTier::ask.
+  void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
+  [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
+  [[nodiscard]] std::vector<cluster::Mesh::NodeRow> nodes();
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }
+  [[nodiscard]] TierIndex tier() const noexcept { return index_; }
+
+ private:
+  Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t staging_bytes);
+  // Runs on the links' thread and is waited for.
+  void on_links(UniqueFunction<void()> task);
+  void take(cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
+            std::vector<uint32_t>& want);
+
+  const Environment env_;
+  const cluster::MeshOptions mesh_options_;
+  const uint64_t staging_bytes_;
+  std::unique_ptr<cluster::Mesh> mesh_;
+  std::unique_ptr<copy::TransportThread> thread_;
+  std::unique_ptr<NodeSource> source_;
+  cluster::PeerTier* tier_ = nullptr;  // the manager's
+  TierIndex index_ = kNoTier;
+  std::weak_ptr<Manager> manager_;
+  std::string address_;
+};
+
+}  // namespace kvbm::manager

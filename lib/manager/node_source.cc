@@ -1,0 +1,176 @@
+#include "manager/node_source.h"
+
+#include <utility>
+#include <vector>
+
+#include "codec/record.h"
+#include "manager/lend.h"
+#include "manager/stats.h"
+
+namespace kvbm::manager {
+
+NodeSource::NodeSource(std::shared_ptr<Manager> manager, Executor& links) : manager_(std::move(manager)) {
+  MutexLock lock(lifeline_->mutex);
+  lifeline_->links = &links;
+  lifeline_->source = this;
+}
+
+void NodeSource::detach() {
+  MutexLock lock(lifeline_->mutex);
+  lifeline_->links = nullptr;
+}
+
+NodeSource::~NodeSource() {
+  detach();
+  lifeline_->source = nullptr;
+  for (const auto& [id, pin] : pins_) drop(id, pin);
+  for (const auto& [name, slot] : opened_) manager_->release({&slot, 1});
+}
+
+void NodeSource::Links::post(UniqueFunction<void()> task) const {
+  MutexLock lock(lifeline_->mutex);
+  if (lifeline_->links != nullptr) lifeline_->links->post(std::move(task));
+}
+
+NodeSource::Links NodeSource::links() const {
+  Links out;
+  out.lifeline_ = lifeline_;
+  return out;
+}
+
+void NodeSource::find(std::span<const Identity> ids, std::span<cluster::wire::FoundItem> out) {
+  std::vector<tier::Found> found(ids.size());
+  std::vector<TierIndex> tiers(ids.size());
+  find_to_lend(*manager_, ids, found, tiers);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    out[i] = {};
+    if (tiers[i] == kNoTier) continue;
+    out[i].present = 1;
+    out[i].tier = tiers[i];
+    out[i].head_bytes = found[i].head_bytes;
+    out[i].payload_bytes = found[i].payload_bytes;
+    out[i].location = found[i].location;
+  }
+}
+
+bool NodeSource::pin(const Identity& id) {
+  const auto known = pins_.find(id);
+  if (known != pins_.end()) {
+    ++known->second.count;
+    return true;
+  }
+  Pin pin;
+  pin.count = 1;
+  pin.slot = manager_->acquire_one(id.family, id.key);
+  bool held = pin.slot != kNoSlot;
+  for (size_t t = 1; t <= manager_->tiers_below() && !held; ++t) {
+    pin.tier = static_cast<TierIndex>(t);
+    tier::Found found;
+    if (manager_->disabled(pin.tier)) continue;
+    manager_->tier_below(pin.tier).find({&id, 1}, {&found, 1}, false);
+    held = found.present && manager_->tier_below(pin.tier).pin(id);
+  }
+  if (held) pins_.emplace(id, pin);
+  return held;
+}
+
+void NodeSource::unpin(const Identity& id) {
+  const auto known = pins_.find(id);
+  if (known == pins_.end() || --known->second.count != 0) return;
+  drop(id, known->second);
+  pins_.erase(known);
+}
+
+void NodeSource::drop(const Identity& id, const Pin& pin) {
+  if (pin.tier == 0) {
+    manager_->release({&pin.slot, 1});
+  } else {
+    manager_->tier_below(pin.tier).unpin(id);
+  }
+}
+
+// One open(), from the call to the answer.
+struct NodeSource::Opening {
+  std::shared_ptr<Lifeline> lifeline;
+  std::shared_ptr<Manager> manager;
+  uint32_t first_leaf = 0;
+  uint32_t leaves = 0;
+  UniqueFunction<void(const cluster::OpenedRecord&)> done;
+  Lent lent;
+
+  ~Opening() {
+    if (lent.slot != kNoSlot) manager->release({&lent.slot, 1});
+  }
+
+  [[nodiscard]] cluster::OpenedRecord record() const {
+    cluster::OpenedRecord out;
+    out.code = lent.code;
+    if (out.code != Code::ok) return out;
+    const auto head = codec::HeadView::parse(lent.head);
+    if (head.ok()) {
+      const auto range = cluster::leaves_range(head.value(), first_leaf, leaves);
+      out.code = range.ok() ? Code::ok : range.status().code();
+      if (range.ok()) out.payload = lent.payload.subspan(range.value().offset, range.value().bytes);
+    } else {
+      out.code = head.status().code();
+    }
+    out.head = lent.head;
+    return out;
+  }
+
+  // On the links' thread.
+  void answer() {
+    NodeSource* const source = lifeline->source;
+    if (source == nullptr) return;
+    cluster::OpenedRecord out = record();
+    if (out.code == Code::ok) {
+      out.pin = ++source->last_opened_;
+      source->opened_.emplace(out.pin, std::exchange(lent.slot, kNoSlot));
+    }
+    done(out);
+  }
+};
+
+void NodeSource::open(const Identity& id, uint64_t /*location*/, uint32_t first_leaf, uint32_t leaves,
+                      uint64_t deadline_ns, UniqueFunction<void(const cluster::OpenedRecord&)> done) {
+  auto opening = std::make_shared<Opening>();
+  opening->lifeline = lifeline_;
+  opening->manager = manager_;
+  opening->first_leaf = first_leaf;
+  opening->leaves = leaves;
+  opening->done = std::move(done);
+  lend(manager_, {id}, deadline_ns, [opening, links = links()](std::vector<Lent> lent) {
+    opening->lent = lent[0];
+    links.post([opening] { opening->answer(); });
+  });
+}
+
+void NodeSource::close(uint64_t pin) {
+  const auto known = opened_.find(pin);
+  if (known == opened_.end()) return;
+  manager_->release({&known->second, 1});
+  opened_.erase(known);
+}
+
+// Epochs are written to disk before they count, which is not for the links' thread.
+void NodeSource::invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) {
+  auto answer = std::make_shared<UniqueFunction<void(Code)>>(std::move(done));
+  manager_->env().executor->post([manager = manager_, base, epoch, answer, links = links()] {
+    const Code code = manager->raise_epoch(base, epoch).code();
+    links.post([answer, code] { (*answer)(code); });
+  });
+}
+
+cluster::wire::NodeStatus NodeSource::status() {
+  const Snapshot now = snapshot(*manager_);
+  cluster::wire::NodeStatus out;
+  for (uint32_t t = 0; t < now.n_tiers; ++t) {
+    out.capacity_bytes += now.tiers[t].capacity_bytes;
+    out.used_bytes += now.tiers[t].used_bytes;
+    out.records += now.tiers[t].blocks;
+  }
+  out.weight = out.capacity_bytes;
+  return out;
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,224 @@
+#include "node/member.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace kvbm::node {
+
+namespace {
+
+// A kept file begins with this and its length, in its first block.
+constexpr char kMagic[8] = {'k', 'v', 'b', 'm', 'f', 'i', 'l', 'e'};
+constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t);
+
+Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr) {
+  std::string detail = error != nullptr && error->message[0] != '\0' ? error->message : kvbm_status_text(status);
+  return {static_cast<Code>(status), what, std::move(detail)};
+}
+
+void log_line(void* /*user*/, int32_t /*level*/, const char* component, const char* text) {
+  std::fprintf(stderr, "kvbm: %s: %s\n", component, text);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
+  auto made = std::unique_ptr<Member>(new Member());
+  const std::string staging = std::to_string(std::max<uint64_t>(options.host_bytes / 2, 64ULL << 20));
+  const kvbm_setting_t settings[] = {
+      {"node.listen", options.listen.c_str()}, {"node.peers", options.peers.c_str()},
+      {"node.key_file", options.key_file.c_str()}, {"node.name", options.name.c_str()},
+      {"node.pool", options.pool.c_str()}, {"node.staging", staging.c_str()}};
+  kvbm_context_options_t context;
+  kvbm_context_options_init(&context, sizeof context);
+  context.settings = settings;
+  context.n_settings = std::size(settings);
+  if (options.log) {
+    context.log = log_line;
+    context.log_level = KVBM_LOG_INFO;
+  }
+  kvbm_error_t error{};
+  kvbm_status_t status = kvbm_context_create(&context, &made->context_, &error);
+  if (status != KVBM_OK) return failed("the library could not be started", status, &error);
+  kvbm_tier_t disk{};
+  disk.path = options.disk_path.c_str();
+  disk.capacity_bytes = options.disk_bytes;
+  kvbm_manager_options_t manager;
+  kvbm_manager_options_init(&manager, sizeof manager);
+  manager.block_bytes = options.block_bytes;
+  manager.host_capacity_bytes = options.host_bytes;
+  manager.tiers = &disk;
+  manager.n_tiers = options.disk_path.empty() ? 0 : 1;
+  status = kvbm_manager_create(made->context_, &manager, &made->manager_, &error);
+  if (status != KVBM_OK) return failed("the node could not be started", status, &error);
+  kvbm_namespace_options_t ns;
+  kvbm_namespace_options_init(&ns, sizeof ns);
+  ns.model = "files";
+  status = kvbm_namespace_open(made->manager_, &ns, &made->ns_, &error);
+  if (status != KVBM_OK) return failed("the namespace could not be opened", status, &error);
+  made->block_bytes_ = options.block_bytes;
+  made->peers_tier_ = static_cast<uint32_t>(manager.n_tiers) + 1;
+  return made;
+}
+
+Member::~Member() {
+  kvbm_namespace_release(ns_);
+  kvbm_manager_release(manager_);
+  kvbm_context_release(context_);
+}
+
+std::string Member::address() const {
+  char text[256] = {};
+  size_t needed = 0;
+  (void)kvbm_manager_node_address(manager_, text, sizeof text, &needed);
+  return text;
+}
+
+std::vector<kvbm_node_row_t> Member::nodes() const {
+  std::vector<kvbm_node_row_t> rows;
+  for (size_t n = 16; rows.size() != n;) {
+    rows.resize(n);
+    if (kvbm_manager_nodes(manager_, rows.data(), rows.size(), &n) != KVBM_OK) n = 0;
+    if (n < rows.size()) rows.resize(n);
+  }
+  return rows;
+}
+
+Status Member::wait_for_peer(uint64_t timeout_ns) const {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+  std::vector<kvbm_node_row_t> rows;
+  do {
+    rows = nodes();
+    for (const kvbm_node_row_t& row : rows) {
+      // Known when it has said what it offers.
+      if (std::strcmp(row.state, "ready") == 0 && row.capacity_bytes != 0) return {};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  } while (std::chrono::steady_clock::now() < until);
+  std::string why;
+  for (const kvbm_node_row_t& row : rows) {
+    why.append(why.empty() ? "" : "; ").append(row.address).append(": ").append(row.state);
+  }
+  return {Code::owner_gone, "no node answers", why};
+}
+
+kvbm_manager_stats_t Member::stats() const {
+  kvbm_manager_stats_t out{};
+  out.struct_size = sizeof out;
+  (void)kvbm_manager_stats(manager_, &out);
+  return out;
+}
+
+// The name's bytes make the root; the blocks follow each other under it.
+Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t n) const {
+  std::vector<uint32_t> tokens;
+  for (const char c : name) tokens.push_back(static_cast<unsigned char>(c));
+  kvbm_key_t root{};
+  size_t made = 0;
+  kvbm_status_t status = kvbm_key_chain(ns_, nullptr, tokens.data(), tokens.size(), static_cast<uint32_t>(tokens.size()),
+                                        nullptr, &root, 1, &made);
+  if (status != KVBM_OK || made != 1) return failed("no key can be made of the name", status);
+  std::vector<uint32_t> numbers(n);
+  for (size_t i = 0; i < n; ++i) numbers[i] = static_cast<uint32_t>(i);
+  std::vector<kvbm_key_t> keys(n);
+  status = kvbm_key_chain(ns_, &root, numbers.data(), n, 1, nullptr, keys.data(), n, &made);
+  if (status != KVBM_OK || made != n) return failed("no keys can be made of the name", status);
+  return keys;
+}
+
+Status Member::put(const std::string& name, const std::string& bytes) {
+  const uint64_t total = kHeadBytes + bytes.size();
+  const size_t n = (total + block_bytes_ - 1) / block_bytes_;
+  auto keys = keys_of(name, n);
+  if (!keys.ok()) return keys.status();
+  std::vector<kvbm_block_t> blocks(n);
+  kvbm_status_t status = kvbm_manager_allocate(manager_, ns_, n, blocks.data(), nullptr, 0, nullptr);
+  if (status != KVBM_OK) return failed("the file does not fit this member's host memory; raise --host", status);
+  std::vector<kvbm_view_t> views(n);
+  std::vector<uint64_t> sizes(n, block_bytes_);
+  (void)kvbm_block_view(manager_, blocks.data(), n, views.data());
+  std::string all(kMagic, sizeof kMagic);
+  const uint64_t length = bytes.size();
+  all.append(reinterpret_cast<const char*>(&length), sizeof length).append(bytes);
+  for (size_t i = 0; i < n; ++i) {
+    sizes[i] = std::min(block_bytes_, total - i * block_bytes_);
+    std::memcpy(views[i].data, all.data() + i * block_bytes_, sizes[i]);
+  }
+  status = kvbm_manager_complete(manager_, blocks.data(), n, sizes.data());
+  if (status == KVBM_OK) {
+    status = kvbm_manager_register(manager_, ns_, blocks.data(), keys.value().data(), n, nullptr);
+  }
+  if (status == KVBM_OK) {
+    status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data(), n, peers_tier_, nullptr, 0);
+  }
+  kvbm_block_release(manager_, blocks.data(), n);
+  if (status != KVBM_OK) return failed("the pool did not take all of it", status);
+  return {};
+}
+
+Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes) {
+  kvbm_lookup_options_t options;
+  kvbm_lookup_options_init(&options, sizeof options);
+  options.ask_nodes_ns = timeout_ns;
+  kvbm_match_t* match = nullptr;
+  size_t hits = 0;
+  kvbm_status_t status = kvbm_manager_lookup(manager_, ns_, keys.data(), keys.size(), &options, &match, &hits);
+  kvbm_match_release(match);
+  if (status != KVBM_OK) return failed("the pool could not be asked", status);
+  if (!fetch || hits == 0) return hits;
+  status = kvbm_manager_prefetch(manager_, ns_, nullptr, keys.data(), hits, nullptr, 0);
+  if (status != KVBM_OK) return failed("blocks could not be fetched", status);
+  options.host_only = 1;
+  status = kvbm_manager_lookup(manager_, ns_, keys.data(), hits, &options, &match, &hits);
+  if (status != KVBM_OK) return failed("fetched blocks were not found", status);
+  std::vector<kvbm_block_t> blocks(hits);
+  std::vector<kvbm_view_t> views(hits);
+  if (hits != 0) status = kvbm_match_blocks(match, 0, 0, hits, blocks.data());
+  if (status == KVBM_OK) status = kvbm_block_view(manager_, blocks.data(), hits, views.data());
+  for (size_t i = 0; i < hits && status == KVBM_OK; ++i) bytes->append(static_cast<const char*>(views[i].data), views[i].bytes);
+  kvbm_block_release(manager_, blocks.data(), hits);
+  kvbm_match_release(match);
+  if (status != KVBM_OK) return failed("fetched blocks could not be read", status);
+  return hits;
+}
+
+Result<std::string> Member::get(const std::string& name, uint64_t timeout_ns) {
+  auto first = keys_of(name, 1);
+  if (!first.ok()) return first.status();
+  std::string bytes;
+  auto hits = find(first.value(), true, timeout_ns, &bytes);
+  if (!hits.ok()) return hits.status();
+  if (bytes.size() < kHeadBytes || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) {
+    return Status(Code::miss, "no node has it", name);
+  }
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data() + sizeof kMagic, sizeof length);
+  const uint64_t n = (kHeadBytes + length + block_bytes_ - 1) / block_bytes_;
+  const uint64_t batch = std::max<uint64_t>(1, stats().tiers[0].capacity_bytes / block_bytes_ / 4);
+  auto keys = keys_of(name, n);
+  if (!keys.ok()) return keys.status();
+  // Rounds that fit this member's host memory.
+  for (uint64_t at = 1; at < n; at += batch) {
+    const std::vector<kvbm_key_t> some(keys.value().begin() + static_cast<ptrdiff_t>(at),
+                                       keys.value().begin() + static_cast<ptrdiff_t>(std::min(n, at + batch)));
+    hits = find(some, true, timeout_ns, &bytes);
+    if (!hits.ok()) return hits.status();
+    if (hits.value() != some.size()) return Status(Code::miss, "the pool has lost a part of it", name);
+  }
+  if (bytes.size() != kHeadBytes + length) return Status(Code::damaged, "it has another length than it says", name);
+  return bytes.substr(kHeadBytes);
+}
+
+Result<bool> Member::exists(const std::string& name, uint64_t timeout_ns) {
+  auto keys = keys_of(name, 1);
+  if (!keys.ok()) return keys.status();
+  const auto hits = find(keys.value(), false, timeout_ns, nullptr);
+  if (!hits.ok()) return hits.status();
+  return hits.value() != 0;
+}
+
+}  // namespace kvbm::node

@@ -1,0 +1,60 @@
+// A short-lived or long-lived member of a pool on the public C interface: a context, a manager that is a node, and a
+// namespace of opaque blocks under which files are kept, block by block.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "kvbm.h"
+
+namespace kvbm::node {
+
+struct MemberOptions {
+  std::string listen;
+  std::string peers;
+  std::string key_file;
+  std::string name;
+  std::string pool = "default";
+  uint64_t host_bytes = 256ULL << 20;
+  uint64_t block_bytes = 1ULL << 20;
+  std::string disk_path;
+  uint64_t disk_bytes = 0;
+  bool log = false;  // warnings and what nodes come and go, on stderr
+};
+
+class Member {
+ public:
+  static Result<std::unique_ptr<Member>> open(const MemberOptions& options);
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  [[nodiscard]] std::string address() const;
+  [[nodiscard]] std::vector<kvbm_node_row_t> nodes() const;
+  // Until a peer is ready; owner_gone with what the peers say, after timeout_ns.
+  Status wait_for_peer(uint64_t timeout_ns) const;
+  [[nodiscard]] kvbm_manager_stats_t stats() const;
+
+  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have taken all.
+  Status put(const std::string& name, const std::string& bytes);
+  // miss where no node has all of it.
+  Result<std::string> get(const std::string& name, uint64_t timeout_ns);
+  Result<bool> exists(const std::string& name, uint64_t timeout_ns);
+
+ private:
+  Member() = default;
+  Result<std::vector<kvbm_key_t>> keys_of(const std::string& name, size_t n) const;
+  // How many of the keys some node, or this one, has from the first on; brings them here if `fetch`.
+  Result<size_t> find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes);
+
+  kvbm_context_t* context_ = nullptr;
+  kvbm_manager_t* manager_ = nullptr;
+  kvbm_namespace_t* ns_ = nullptr;
+  uint64_t block_bytes_ = 0;
+  uint32_t peers_tier_ = 0;
+};
+
+}  // namespace kvbm::node
