@@ -525,6 +525,7 @@ void LinkRequests::finish(uint64_t id) {
   Operation* op = operations_.get(id);
   for (const uint64_t request : op->requests) requests_.remove(request);
   op->requests.clear();
+  if (op->kind == Kind::offer && op->lease != 0 && op->offer->wanted.empty()) unwanted_.push_back(op->lease);
   finished_.push_back(std::move(*op));
   operations_.remove(id);
   stats_.unfinished = operations_.size();

@@ -44,6 +44,8 @@ class LinkRequests {
   void end(Code code);
   [[nodiscard]] bool has_finished() const noexcept { return !finished_.empty() || !quiet_.empty(); }
   void drain();
+  // Leases of offers that nobody wants, or that ended before an answer.
+  [[nodiscard]] std::vector<uint64_t> unwanted_leases() noexcept { return std::exchange(unwanted_, {}); }
   [[nodiscard]] size_t unfinished() const noexcept { return operations_.size(); }
   [[nodiscard]] size_t transfers() const noexcept { return transfers_.size(); }
 
@@ -128,6 +130,7 @@ class LinkRequests {
   std::deque<uint64_t> queue_;  // operations with something to ask
   std::vector<Operation> finished_;
   std::vector<Quiet> quiet_;
+  std::vector<uint64_t> unwanted_;
   uint64_t next_tag_ = 1;
   uint64_t next_deadline_ = kNever;
   uint32_t limit_ = 0;  // requests at once; 0 before begin()

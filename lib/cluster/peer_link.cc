@@ -298,6 +298,7 @@ void PeerLink::settle(Callbacks callbacks) {
     ++stats_.violations;
     end({Code::no_room, "peer: it asks and does not take the answers"}, false);
   }
+  for (const uint64_t lease : requests_.unwanted_leases()) service_.release(lease);
   service_.pump();
   requests_.pump();
   const bool something = requests_.has_finished() || announce_ready_ || announce_end_ || !sessions_.empty();

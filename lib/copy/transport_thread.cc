@@ -59,12 +59,17 @@ void* TransportThread::entry(void* self) {
 void TransportThread::work() {
   for (;;) {
     run_tasks(false);
-    const bool more = transport_->progress();
+    // A task that used the transport has left nothing for progress() unless arm() says so.
+    uint64_t within = UINT64_MAX;
+    if (transport_ready_ || transport_->arm(within) != Code::ok) {
+      transport_ready_ = transport_->progress();
+      if (!transport_ready_ && transport_->arm(within) != Code::ok) transport_ready_ = true;
+    }
     {
       MutexLock lock(mutex_);
       if (stopping_) break;
     }
-    if (!more) sleep();
+    if (!transport_ready_) sleep(within);
   }
   run_tasks(true);
   transport_->close();
@@ -90,23 +95,27 @@ void TransportThread::run_tasks(bool all) {
   }
 }
 
-void TransportThread::sleep() {
-  uint64_t within = UINT64_MAX;
-  if (transport_->arm(within) != Code::ok) return;
+void TransportThread::sleep(uint64_t within) {
+  bool of_transport = true;  // whether the sleep's end is the transport's
   {
     MutexLock lock(mutex_);
-    if (!ready_.empty() || stopping_) return;
+    if (!ready_.empty() || stopping_) {
+      transport_ready_ = true;  // its sockets are not forgotten while tasks keep coming
+      return;
+    }
     if (!timers_.empty()) {
       const uint64_t now = clock_.now_ns();
       const uint64_t first = timers_.first_ns();
-      within = std::min(within, first > now ? first - now : 0);
+      of_transport = within <= first - std::min(first, now);
+      within = std::min(within, first - std::min(first, now));
     }
     asleep_ = true;
   }
   within = std::min(within, kLongestSleepNs);
   const timespec timeout{static_cast<time_t>(within / 1'000'000'000), static_cast<long>(within % 1'000'000'000)};
   pollfd fds[2] = {{transport_->fd(), POLLIN, 0}, {event_, POLLIN, 0}};
-  ppoll(fds, 2, &timeout, nullptr);
+  const int n = ppoll(fds, 2, &timeout, nullptr);
+  transport_ready_ = fds[0].revents != 0 || (n == 0 && of_transport);
   {
     MutexLock lock(mutex_);
     asleep_ = false;

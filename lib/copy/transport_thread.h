@@ -43,13 +43,14 @@ class TransportThread final : public Executor {
   void work();
   void run_tasks(bool all);
   bool next_task(Task& task);
-  void sleep();
+  void sleep(uint64_t within);
   // True: write to event_ after the lock is released.
   bool take_sleep() KVBM_REQUIRES(mutex_);
   void wake() const noexcept;
 
   SystemClock clock_;
   std::unique_ptr<Transport> transport_;
+  bool transport_ready_ = true;  // progress() has something to do, or may have
   int event_ = -1;
   pthread_t thread_{};
   bool started_ = false;

@@ -307,7 +307,7 @@ class World final : public LinkListener, public StagingOwner {
 
 uint64_t seeds() {
   const char* text = std::getenv("KVBMTEST_SEEDS");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 25;
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 12;
 }
 
 Outcome run(uint64_t seed, Faults faults, int operations = 120) {

@@ -1,0 +1,86 @@
+#include "cluster/link_hub.h"
+
+#include <algorithm>
+
+namespace kvbm::cluster {
+
+Code TransportPort::push(uint64_t tag, std::span<const ConstBytes> pieces, uint64_t& token) {
+  kvbm_transport_piece_t out[4];
+  if (pieces.size() > std::size(out)) return Code::invalid_argument;
+  for (size_t i = 0; i < pieces.size(); ++i) out[i] = {pieces[i].data(), pieces[i].size()};
+  return transport_.push(peer_, tag, out, pieces.size(), token);
+}
+
+std::shared_ptr<PeerLink> LinkHub::of(copy::Peer peer) const {
+  const auto found = links_.find(peer);
+  return found == links_.end() ? nullptr : found->second;
+}
+
+Result<std::shared_ptr<PeerLink>> LinkHub::connect(const std::string& address, std::optional<NodeId> expected) {
+  const auto peer = transport_->connect(address);
+  if (!peer.ok()) return peer.status();
+  auto link = PeerLink::create(host_, std::make_unique<TransportPort>(*transport_, peer.value()), Role::initiator, expected);
+  links_[peer.value()] = link;
+  return link;
+}
+
+std::shared_ptr<PeerLink> LinkHub::find(const NodeId& node) const {
+  std::shared_ptr<PeerLink> best;
+  const Role preferred = host_.self.node < node ? Role::initiator : Role::responder;
+  for (const auto& [peer, link] : links_) {
+    if (link->state() != PeerLink::State::ready || link->peer().node != node) continue;
+    if (best == nullptr || link->role() == preferred) best = link;
+  }
+  return best;
+}
+
+void LinkHub::close() {
+  const auto all = links_;
+  for (const auto& [peer, link] : all) link->close();
+}
+
+void LinkHub::peer_accepted(copy::Peer peer, std::string_view) {
+  size_t strangers = 0;
+  for (const auto& [other, link] : links_) {
+    if (link->role() == Role::responder && link->state() == PeerLink::State::handshaking) ++strangers;
+  }
+  if (strangers >= kMaxStrangers) {
+    ++refused_strangers_;
+    (void)transport_->disconnect(peer, false);
+    return;
+  }
+  links_[peer] = PeerLink::create(host_, std::make_unique<TransportPort>(*transport_, peer), Role::responder);
+}
+
+void LinkHub::peer_connected(copy::Peer peer) {
+  if (const auto link = of(peer)) link->connected();
+}
+
+void LinkHub::peer_message(copy::Peer peer, ConstBytes bytes) {
+  if (const auto link = of(peer)) link->message(bytes);
+}
+
+void LinkHub::peer_writable(copy::Peer peer) {
+  if (const auto link = of(peer)) link->writable();
+}
+
+void LinkHub::pushed(copy::Peer peer, copy::Token token, Code status) {
+  if (const auto link = of(peer)) link->pushed(token, status);
+}
+
+void LinkHub::arrived(copy::Peer peer, copy::Token token, uint64_t bytes) {
+  if (const auto link = of(peer)) link->arrived(token, bytes);
+}
+
+void LinkHub::received(copy::Peer peer, copy::Token token, Code status, uint64_t bytes) {
+  if (const auto link = of(peer)) link->received(token, status, bytes);
+}
+
+void LinkHub::peer_closed(copy::Peer peer, const Status& status) {
+  const auto link = of(peer);
+  if (link == nullptr) return;
+  links_.erase(peer);
+  link->closed(status);
+}
+
+}  // namespace kvbm::cluster

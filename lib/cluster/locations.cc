@@ -1,0 +1,143 @@
+#include "cluster/locations.h"
+
+#include <algorithm>
+
+namespace kvbm::cluster {
+namespace {
+
+__extension__ using Wide = unsigned __int128;
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kPayloadMask = (uint64_t{1} << 56) - 1;
+
+}  // namespace
+
+Locations::Locations(const Options& options) : options_(options) {
+  buckets_ = std::max<size_t>(1, options.memory_bytes / (kWays * kEntryBytes));
+  entries_.resize(buckets_ * kWays);
+}
+
+Result<NodeIndex> Locations::set_node(const NodeId& id, uint64_t incarnation) {
+  if (const auto known = by_id_.find(id); known != by_id_.end()) {
+    Node& node = nodes_[known->second];
+    if (node.incarnation != incarnation) raise(node);
+    node.incarnation = incarnation;
+    return known->second;
+  }
+  if (free_.empty() && nodes_.size() == kNoNode) return Status(Code::no_room, "locations: more than 65,534 nodes");
+  if (free_.empty()) {
+    free_.push_back(static_cast<NodeIndex>(nodes_.size()));
+    nodes_.emplace_back();
+  }
+  const NodeIndex index = free_.back();
+  free_.pop_back();
+  Node& node = nodes_[index];
+  node.id = id;
+  node.incarnation = incarnation;
+  node.used = true;
+  by_id_[id] = index;
+  return index;
+}
+
+void Locations::drop_node(const NodeId& id) {
+  const auto known = by_id_.find(id);
+  if (known == by_id_.end()) return;
+  Node& node = nodes_[known->second];
+  raise(node);
+  node.used = false;
+  free_.push_back(known->second);
+  by_id_.erase(known);
+}
+
+NodeIndex Locations::node(const NodeId& id) const {
+  const auto known = by_id_.find(id);
+  return known == by_id_.end() ? kNoNode : known->second;
+}
+
+// Never 0, which marks an empty entry.
+void Locations::raise(Node& node) noexcept {
+  node.generation = static_cast<uint16_t>(node.generation + 1);
+  if (node.generation == 0) node.generation = 1;
+}
+
+std::span<Locations::Entry> Locations::bucket(const Identity& id) noexcept {
+  const uint64_t hash = (id.key.high() ^ id.family) * 0x9E3779B97F4A7C15ULL;
+  const auto index = static_cast<size_t>((static_cast<Wide>(hash) * buckets_) >> 64);
+  return std::span(entries_).subspan(index * kWays, kWays);
+}
+
+uint64_t Locations::age_ns(const Entry& entry, uint64_t now_ns) const noexcept {
+  return uint64_t{static_cast<uint32_t>(now_ns / kMs) - entry.stamp} * kMs;
+}
+
+bool Locations::valid(const Entry& entry, uint64_t now_ns) const noexcept {
+  if (entry.generation == 0) return false;
+  if (entry.node == kNoNode) return age_ns(entry, now_ns) < options_.keep_absent_ns;
+  return nodes_[entry.node].generation == entry.generation && age_ns(entry, now_ns) < options_.keep_ns;
+}
+
+// The entry of this identity and node, or the one that it may take.
+Locations::Entry& Locations::place(const Identity& id, NodeIndex node, uint64_t now_ns) noexcept {
+  Entry* best = nullptr;
+  uint64_t best_age = 0;
+  for (Entry& entry : bucket(id)) {
+    const bool same = entry.generation != 0 && entry.key == id.key && entry.family == id.family;
+    // What is known of one holder ends what was known of nobody, and the reverse.
+    if (same && (entry.node == node || entry.node == kNoNode || node == kNoNode)) entry.generation = 0;
+    const uint64_t age = valid(entry, now_ns) ? age_ns(entry, now_ns) : kNever;
+    if (best == nullptr || age > best_age) {
+      best = &entry;
+      best_age = age;
+    }
+  }
+  best->key = id.key;
+  best->family = id.family;
+  best->node = node;
+  best->stamp = static_cast<uint32_t>(now_ns / kMs);
+  return *best;
+}
+
+void Locations::put(const Identity& id, const Location& where, uint64_t now_ns) {
+  if (where.node >= nodes_.size() || !nodes_[where.node].used) return;
+  Entry& entry = place(id, where.node, now_ns);
+  entry.hint = where.hint;
+  entry.tier_and_payload = (uint64_t{where.tier} << 56) | (where.payload_bytes & kPayloadMask);
+  entry.head_bytes = where.head_bytes;
+  entry.generation = nodes_[where.node].generation;
+}
+
+void Locations::put_absent(const Identity& id, uint64_t now_ns) { place(id, kNoNode, now_ns).generation = 1; }
+
+void Locations::forget(const Identity& id, NodeIndex node) {
+  for (Entry& entry : bucket(id)) {
+    if (entry.key == id.key && entry.family == id.family && entry.node == node) entry.generation = 0;
+  }
+}
+
+Locations::Answer Locations::find(const Identity& id, uint64_t now_ns, std::span<Location> out, size_t& n) const {
+  n = 0;
+  Answer answer = Answer::unknown;
+  for (const Entry& entry : const_cast<Locations*>(this)->bucket(id)) {
+    if (entry.key != id.key || entry.family != id.family || !valid(entry, now_ns)) continue;
+    if (entry.node == kNoNode) {
+      answer = Answer::absent;
+      continue;
+    }
+    answer = Answer::held;
+    const Location found{entry.node,
+                         static_cast<uint8_t>(entry.tier_and_payload >> 56),
+                         entry.head_bytes,
+                         entry.tier_and_payload & kPayloadMask,
+                         entry.hint,
+                         age_ns(entry, now_ns)};
+    size_t at = n < out.size() ? n++ : n;
+    // A short list, youngest first; the oldest falls off.
+    while (at > 0 && out[at - 1].age_ns > found.age_ns) {
+      if (at < out.size()) out[at] = out[at - 1];
+      --at;
+    }
+    if (at < out.size()) out[at] = found;
+  }
+  return answer;
+}
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,102 @@
+// Who was last known to hold a record: a bounded memory of answers, so that a reader needs one round trip. What it says is
+// a hint: the record proves itself, and a peer that has it no more says so (then forget()). A node that died, left or
+// started again loses all its entries at once, by a number that no longer fits. That nobody had a record is remembered
+// too, for a short time.
+//
+// Invariant: bytes() never exceeds Options::memory_bytes (at least one bucket). Entries take 48 bytes, eight to a bucket by
+// the identity's hash; a full bucket gives up what is void, then what is oldest. An identity may have several holders, an
+// entry each. Thread: one owner, no lock. Budget: one bucket a call (six cache lines), no allocation but in set_node().
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "cluster/node.h"
+
+namespace kvbm::cluster {
+
+// A node as locations name it.
+using NodeIndex = uint16_t;
+inline constexpr NodeIndex kNoNode = UINT16_MAX;
+
+struct Location {
+  NodeIndex node = kNoNode;
+  uint8_t tier = 0;
+  uint32_t head_bytes = 0;
+  uint64_t payload_bytes = 0;  // below 2^56
+  uint64_t hint = 0;           // the owner's own
+  uint64_t age_ns = 0;         // out
+  bool operator==(const Location&) const = default;
+};
+
+class Locations {
+ public:
+  static constexpr size_t kEntryBytes = 48;
+  static constexpr size_t kWays = 8;
+
+  struct Options {
+    uint64_t memory_bytes = 16U << 20;           // 349,525 entries
+    uint64_t keep_ns = 600'000'000'000;          // an answer is believed so long
+    uint64_t keep_absent_ns = 250'000'000;       // that nobody had it
+  };
+  enum class Answer : uint8_t { unknown, absent, held };
+
+  explicit Locations(const Options& options);
+
+  // The index of a node; another incarnation than before voids what was known of it. no_room above 65,534 nodes.
+  Result<NodeIndex> set_node(const NodeId& id, uint64_t incarnation);
+  // The node died or left; its index may mean another one later.
+  void drop_node(const NodeId& id);
+  [[nodiscard]] NodeIndex node(const NodeId& id) const;
+  // The id behind a valid index.
+  [[nodiscard]] const NodeId& node_id(NodeIndex index) const { return nodes_[index].id; }
+
+  // `where.node` has it. Replaces what was said of this node, and that nobody had it.
+  void put(const Identity& id, const Location& where, uint64_t now_ns);
+  // All homes said that they do not know it.
+  void put_absent(const Identity& id, uint64_t now_ns);
+  // That node has it no more.
+  void forget(const Identity& id, NodeIndex node);
+  // Holders into out, the youngest answer first; n = how many.
+  Answer find(const Identity& id, uint64_t now_ns, std::span<Location> out, size_t& n) const;
+
+  [[nodiscard]] uint64_t bytes() const noexcept { return entries_.size() * kEntryBytes; }
+
+ private:
+  struct Entry {
+    Key key;
+    uint64_t hint = 0;
+    uint64_t tier_and_payload = 0;  // tier in the top 8 bits
+    FamilyId family = 0;
+    uint32_t head_bytes = 0;
+    uint32_t stamp = 0;  // milliseconds; wraps after 49 days, which costs a wrong age and no more
+    NodeIndex node = kNoNode;
+    uint16_t generation = 0;  // of the node; 0 = empty, for kNoNode 1 = nobody has it
+  };
+  static_assert(sizeof(Entry) == kEntryBytes);
+  struct Node {
+    NodeId id;
+    uint64_t incarnation = 0;
+    uint16_t generation = 1;
+    bool used = false;
+  };
+  [[nodiscard]] std::span<Entry> bucket(const Identity& id) noexcept;
+  [[nodiscard]] uint64_t age_ns(const Entry& entry, uint64_t now_ns) const noexcept;
+  [[nodiscard]] bool valid(const Entry& entry, uint64_t now_ns) const noexcept;
+  Entry& place(const Identity& id, NodeIndex node, uint64_t now_ns) noexcept;
+  void raise(Node& node) noexcept;
+
+  Options options_;
+  std::vector<Entry> entries_;
+  size_t buckets_;
+  std::vector<Node> nodes_;
+  std::map<NodeId, NodeIndex> by_id_;
+  std::vector<NodeIndex> free_;
+};
+
+}  // namespace kvbm::cluster
