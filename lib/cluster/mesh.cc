@@ -233,7 +233,7 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   const NodeId node = link.peer().node;
   const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
   const size_t target = c->dialled;
-  if (was_ready) say(LogLevel::warning, "node " + short_text(node) + " at " + c->address + " is gone: " + why.message());
+  if (was_ready) say(why.code() == Code::closed ? LogLevel::info : LogLevel::warning, "node " + short_text(node) + " at " + c->address + " is gone: " + why.message());
   for (auto it = connections_.begin(); it != connections_.end(); ++it) {
     if (it->second.link.get() != &link) continue;
     const std::shared_ptr<PeerLink> last = it->second.link;

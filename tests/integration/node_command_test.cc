@@ -1,0 +1,259 @@
+// kvbm node, put, get, exists and peers between real processes, as a user has them in two shells: bytes come back as they
+// were, a node that is killed costs its blocks and nothing else, and whoever is not of the pool is told so.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/temp_dir.h"
+
+namespace {
+
+using nlohmann::json;
+
+struct Ran {
+  int exit_code = -1;
+  std::string text;
+};
+
+Ran run(const std::string& arguments, const char* after = " 2>&1") {
+  Ran ran;
+  FILE* pipe = ::popen(("'" KVBM_COMMAND "' " + arguments + after).c_str(), "r");
+  if (pipe == nullptr) return ran;
+  std::array<char, 4096> buffer{};
+  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ran.text.append(buffer.data(), n);
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
+  return ran;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string read_file(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// `kvbm node` on a port of its own choice.
+class NodeProcess {
+ public:
+  NodeProcess(const std::string& folder, std::vector<std::string> arguments) {
+    static int count = 0;
+    const std::string file = folder + "/address-" + std::to_string(++count);
+    arguments.insert(arguments.begin(), {"kvbm", "node", "--listen", "127.0.0.1:0", "--host", "64MiB", "--json",
+                                         "--address-file", file});
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      std::vector<char*> argv;
+      for (std::string& argument : arguments) argv.push_back(argument.data());
+      argv.push_back(nullptr);
+      if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(126);
+      ::execv(KVBM_COMMAND, argv.data());
+      ::_exit(127);
+    }
+    for (int tries = 0; tries < 6000 && address_.empty(); ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      address_ = read_file(file);
+      if (::waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
+      if (pid_ < 0) break;
+    }
+    while (!address_.empty() && address_.back() == '\n') address_.pop_back();
+  }
+  ~NodeProcess() {
+    if (pid_ > 0) end(SIGKILL);
+  }
+  NodeProcess(const NodeProcess&) = delete;
+  NodeProcess& operator=(const NodeProcess&) = delete;
+
+  [[nodiscard]] const std::string& address() const { return address_; }
+  void send(int signal) const { ::kill(pid_, signal); }
+  int end(int signal) {
+    ::kill(pid_, signal);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  std::string address_;
+};
+
+class NodeCommand : public ::testing::Test {
+ protected:
+  // A file of that many bytes that repeats nowhere.
+  std::string make(const std::string& name, size_t bytes) {
+    std::string text;
+    for (uint64_t i = 0; text.size() < bytes; ++i) {
+      const uint64_t word = (i + 1) * 0x9E3779B97F4A7C15ULL;
+      text.append(reinterpret_cast<const char*>(&word), sizeof word);
+    }
+    text.resize(bytes);
+    const std::string path = folder_.path() + "/" + name;
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+
+  kvbm::test::TempDir folder_;
+};
+
+TEST_F(NodeCommand, a_file_put_by_one_process_is_got_by_another_byte_for_byte) {
+  NodeProcess node(folder_.path(), {});
+  ASSERT_FALSE(node.address().empty());
+  const std::string peer = " --peer " + node.address() + " ";
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{100'000}, size_t{5'000'000}}) {
+    const std::string name = "file-" + std::to_string(bytes);
+    const std::string path = make(name, bytes);
+    const Ran put = run("put" + peer + name + " '" + path + "'");
+    ASSERT_EQ(put.exit_code, 0) << put.text;
+    const std::string back = folder_.path() + "/back";
+    const Ran got = run("get" + peer + name + " -o '" + back + "' --json");
+    ASSERT_EQ(got.exit_code, 0) << got.text;
+    EXPECT_EQ(json::parse(got.text).at("bytes"), bytes);
+    EXPECT_EQ(read_file(back), read_file(path));
+  }
+  EXPECT_EQ(run("exists" + peer + "file-1").exit_code, 0);
+  const Ran missing = run("exists" + peer + "nothing");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_TRUE(contains(missing.text, "no")) << missing.text;
+  const Ran nothing = run("get" + peer + "nothing");
+  EXPECT_EQ(nothing.exit_code, 1);
+  EXPECT_TRUE(contains(nothing.text, "no node has it")) << nothing.text;
+  const json rows = json::parse(run("peers --json" + peer, "").text);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].at("state"), "ready");
+  EXPECT_GT(rows[0].at("records"), 5);
+  const int status = node.end(SIGTERM);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST_F(NodeCommand, several_nodes_share_the_keys_and_the_one_that_is_killed_costs_only_its_own) {
+  NodeProcess one(folder_.path(), {"--name", "one"});
+  NodeProcess two(folder_.path(), {"--name", "two"});
+  ASSERT_FALSE(one.address().empty() || two.address().empty());
+  const std::string both = " --peer " + one.address() + "," + two.address() + " ";
+  constexpr int kFiles = 12;
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string name = "file-" + std::to_string(i);
+    const Ran put = run("put" + both + name + " '" + make(name, 1000 + static_cast<size_t>(i)) + "'");
+    ASSERT_EQ(put.exit_code, 0) << put.text;
+  }
+  const json rows = json::parse(run("peers --json" + both, "").text);
+  for (const json& row : rows) EXPECT_GT(row.at("records"), 0) << "a node got nothing";
+  two.end(SIGKILL);
+  int kept = 0;
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string name = "file-" + std::to_string(i);
+    const std::string back = folder_.path() + "/back";
+    const Ran got = run("get" + both + name + " -o '" + back + "'");
+    if (got.exit_code != 0) continue;
+    ++kept;
+    EXPECT_EQ(read_file(back), read_file(folder_.path() + "/" + name));
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_LT(kept, kFiles) << "the killed node had nothing";
+}
+
+TEST_F(NodeCommand, a_disk_brings_files_back_after_a_kill) {
+  const std::string disk = folder_.path() + "/disk";
+  const std::string path = make("file", 3'000'000);
+  {
+    NodeProcess node(folder_.path(), {"--disk", "256MiB", "--disk-path", disk});
+    ASSERT_FALSE(node.address().empty());
+    ASSERT_EQ(run("put --peer " + node.address() + " file '" + path + "'").exit_code, 0);
+    ASSERT_EQ(run("exists --peer " + node.address() + " file").exit_code, 0);
+    // Its admission is to take everything: three blocks of 1 MiB.
+    int records = 0;
+    for (int tries = 0; tries < 200 && records < 3; ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(25));
+      const json seen = json::parse(run("inspect --json '" + disk + "'", "").text, nullptr, false);
+      if (seen.is_object()) records = seen.value("records", 0);
+    }
+    EXPECT_EQ(records, 3);
+    node.end(SIGKILL);
+  }
+  NodeProcess again(folder_.path(), {"--disk", "256MiB", "--disk-path", disk});
+  ASSERT_FALSE(again.address().empty());
+  const std::string back = folder_.path() + "/back";
+  const Ran got = run("get --peer " + again.address() + " file -o '" + back + "'");
+  ASSERT_EQ(got.exit_code, 0) << got.text;
+  EXPECT_EQ(read_file(back), read_file(path));
+}
+
+TEST_F(NodeCommand, a_frozen_node_costs_a_call_its_timeout_and_serves_again_afterwards) {
+  NodeProcess node(folder_.path(), {});
+  ASSERT_FALSE(node.address().empty());
+  const std::string path = make("file", 10'000);
+  ASSERT_EQ(run("put --peer " + node.address() + " file '" + path + "'").exit_code, 0);
+  node.send(SIGSTOP);
+  const Ran frozen = run("get --peer " + node.address() + " --timeout 1 file");
+  EXPECT_EQ(frozen.exit_code, 1);
+  EXPECT_TRUE(contains(frozen.text, "no node answers")) << frozen.text;
+  EXPECT_TRUE(contains(frozen.text, node.address())) << frozen.text;
+  node.send(SIGCONT);
+  const std::string back = folder_.path() + "/back";
+  EXPECT_EQ(run("get --peer " + node.address() + " file -o '" + back + "'").exit_code, 0);
+  EXPECT_EQ(read_file(back), read_file(path));
+}
+
+TEST_F(NodeCommand, who_is_not_of_the_pool_is_told_why) {
+  const std::string key = folder_.path() + "/key";
+  const std::string other = folder_.path() + "/other";
+  std::ofstream(key) << "a key of the pool, long enough\n";
+  std::ofstream(other) << "another key, just as long as it\n";
+  NodeProcess node(folder_.path(), {"--key-file", key, "--pool", "p"});
+  ASSERT_FALSE(node.address().empty());
+  const std::string path = make("file", 100);
+  const std::string peer = "put --timeout 2 --peer " + node.address();
+  EXPECT_EQ(run(peer + " --pool p --key-file '" + key + "' file '" + path + "'").exit_code, 0);
+  const Ran keyless = run(peer + " --pool p file '" + path + "'");
+  EXPECT_EQ(keyless.exit_code, 1);
+  EXPECT_TRUE(contains(keyless.text, "key")) << keyless.text;
+  const Ran wrong = run(peer + " --pool p --key-file '" + other + "' file '" + path + "'");
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_TRUE(contains(wrong.text, "key")) << wrong.text;
+  const Ran stranger = run(peer + " --pool q --key-file '" + key + "' file '" + path + "'");
+  EXPECT_EQ(stranger.exit_code, 1);
+  EXPECT_TRUE(contains(stranger.text, "pool")) << stranger.text;
+}
+
+TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"node --listen 0.0.0.0:0", "node.key_file"},
+      {"node --listen nonsense", "nonsense"},
+      {"node --listen 127.0.0.1:0 --disk 1GiB", "--disk-path"},
+      {"node --listen 127.0.0.1:0 --key-file /nonexistent", "/nonexistent"},
+      {"put --peer 127.0.0.1:1 --timeout 0.3 name /nonexistent", "/nonexistent"},
+      {"get --peer 127.0.0.1:1 --timeout 0.3 name", "127.0.0.1:1"},
+      {"get --peer 10.0.0.1:7000 --timeout 0.3 name", "node.key_file"},
+      {"peers", "--peer"},
+  };
+  for (const auto& [command, expected] : cases) {
+    const Ran ran = run(command);
+    EXPECT_NE(ran.exit_code, 0) << command;
+    EXPECT_TRUE(contains(ran.text, expected)) << command << ": " << ran.text;
+  }
+}
+
+TEST_F(NodeCommand, an_address_in_use_is_named) {
+  NodeProcess node(folder_.path(), {});
+  ASSERT_FALSE(node.address().empty());
+  const Ran second = run("node --listen " + node.address());
+  EXPECT_NE(second.exit_code, 0);
+  EXPECT_TRUE(contains(second.text, node.address())) << second.text;
+}
+
+}  // namespace
