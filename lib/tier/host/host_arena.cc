@@ -53,6 +53,7 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
   memory.huge_pages = options.huge_pages;
   memory.interleave = options.interleave;
   memory.touch_threads = options.touch_threads;
+  memory.shared = options.shared;
   auto mapped = Arena::map(memory);
   if (!mapped.ok()) return mapped.status();
   arena->memory_ = std::move(mapped).value();
@@ -67,6 +68,11 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
     std::memcpy(base, &super, sizeof super);
   }
   return arena;
+}
+
+HostShape HostArena::shape() const noexcept {
+  const auto at = [this](const std::byte* p) { return static_cast<uint64_t>(p - memory_->data()); };
+  return {memory_->bytes(), block_bytes_, at(payloads_), payload_stride_, at(heads_), head_stride_, slots_};
 }
 
 void HostArena::clear_head(SlotId slot) const noexcept {
