@@ -50,7 +50,7 @@ const char* FrameOrder::accept(ConstBytes frame, size_t n_fds, bool admitted, Fr
          load_le<uint64_t>(in + 24)};
   if (kind < 1 || kind > 3) return "a frame of an unknown kind";
   if (load_le<uint16_t>(in + 2) != 0) return "a frame with a reserved field in use";
-  if (out.length != frame.size() - kFrameHeaderBytes || out.length == 0) return "a frame that lies about its length";
+  if (out.length != frame.size() - kFrameHeaderBytes) return "a frame that lies about its length";
   if (n_fds != (out.kind == FrameKind::pool ? 1U : 0U)) return "descriptors where none belong";
   if (out.kind != FrameKind::push) {
     if (out.tag != 0 || out.total != 0 || out.offset != 0) return "a frame with fields in use that are not its own";
@@ -58,6 +58,7 @@ const char* FrameOrder::accept(ConstBytes frame, size_t n_fds, bool admitted, Fr
     return admitted || out.length <= KVBM_TRANSPORT_STRANGER_BYTES ? nullptr : "a long message before it was admitted";
   }
   if (!admitted) return "bulk before it was admitted";
+  if (out.length == 0) return "a push of nothing";
   if (total_ == 0) {
     if (out.offset != 0) return "a push that begins in its middle";
     tag_ = out.tag;

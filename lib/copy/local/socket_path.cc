@@ -20,8 +20,14 @@ namespace {
 constexpr std::string_view kScheme = "unix:";
 constexpr int kBacklog = 128;
 
-std::string plain_path(const std::string& path) {
-  return path.compare(0, kScheme.size(), kScheme) == 0 ? path.substr(kScheme.size()) : path;
+// "host:port" and the like are no paths, so that an address for another transport is not taken for a file's name.
+Result<std::string> path_of(const std::string& address) {
+  const bool named = address.compare(0, kScheme.size(), kScheme) == 0;
+  std::string path = named ? address.substr(kScheme.size()) : address;
+  if (path.empty() || path.back() == '/' || path.find('\0') != std::string::npos || (!named && path[0] != '/')) {
+    return Status(Code::invalid_argument, "not an address on this host: give an absolute path, or unix:<path>", address);
+  }
+  return path;
 }
 
 struct Place {
@@ -35,9 +41,7 @@ Result<Place> place_of(const std::string& path) {
   Place place;
   place.name = slash == std::string::npos ? path : path.substr(slash + 1);
   const std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  if (place.name.empty() || place.name == "." || place.name == ".." || path.find('\0') != std::string::npos) {
-    return Status(Code::invalid_argument, "not the path of a socket", path);
-  }
+  if (place.name == "." || place.name == "..") return Status(Code::invalid_argument, "not the path of a socket", path);
   place.directory = Fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!place.directory) return errno_status(errno, "cannot open the socket's directory", parent);
   place.short_path = path;
@@ -123,8 +127,10 @@ Status bind_alone(int fd, const Place& place, const std::string& path) {
 
 }  // namespace
 
-Result<ListeningSocket> ListeningSocket::open(const std::string& given) {
-  const std::string path = plain_path(given);
+Result<ListeningSocket> ListeningSocket::open(const std::string& address) {
+  const auto named = path_of(address);
+  if (!named.ok()) return named.status();
+  const std::string& path = named.value();
   auto place = place_of(path);
   if (!place.ok()) return place.status();
   if (Status s = check_directory(place.value(), path); !s.ok()) return s;
@@ -159,12 +165,11 @@ ListeningSocket::~ListeningSocket() {
   }
 }
 
-Result<ConnectingSocket> make_connecting_socket(const std::string& given) {
+Result<ConnectingSocket> make_connecting_socket(const std::string& address) {
+  auto path = path_of(address);
+  if (!path.ok()) return path.status();
   ConnectingSocket made;
-  made.path = plain_path(given);
-  if (made.path.empty() || made.path.find('\0') != std::string::npos || made.path.back() == '/') {
-    return Status(Code::invalid_argument, "not the path of a socket", given);
-  }
+  made.path = std::move(path).value();
   made.fd = Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made.fd) return errno_status(errno, "cannot make a socket", made.path);
   return made;

@@ -19,9 +19,9 @@ namespace kvbm::copy::local {
 // A socket that listens, and removes its file in the end if that is still its own. Set-up: blocks on nothing but files.
 class ListeningSocket {
  public:
-  // path: absolute or not, "unix:" in front allowed. not_permitted: others may enter the directory; in_use: a living
+  // address: an absolute path, or "unix:" and any path. not_permitted: others may enter the directory; in_use: a living
   // process listens there, detail says which.
-  static Result<ListeningSocket> open(const std::string& path);
+  static Result<ListeningSocket> open(const std::string& address);
   ListeningSocket() = default;
   ListeningSocket(ListeningSocket&&) noexcept = default;
   ListeningSocket& operator=(ListeningSocket&& other) noexcept;
@@ -43,7 +43,7 @@ struct ConnectingSocket {
   Fd fd;
   std::string path;
 };
-Result<ConnectingSocket> make_connecting_socket(const std::string& path);
+Result<ConnectingSocket> make_connecting_socket(const std::string& address);
 // ok; again: too many wait there, try again; closed: nobody listens; else what connect(2) says.
 Status try_connect(int fd, const std::string& path);
 

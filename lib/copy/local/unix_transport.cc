@@ -171,7 +171,7 @@ void UnixTransport::end(UnixPeer& peer, Code status, std::string reason) {
   peer.phase = Phase::dead;
   peer.close_status = status;
   peer.close_reason = std::move(reason);
-  peer.end_all(peer.leaving ? Code::cancelled : Code::closed);
+  peer.end_all(Code::closed);
   peer.close_socket();
   peer.process.pidfd = Fd();
   set_timer(peer, kNever);
@@ -206,14 +206,14 @@ Code UnixTransport::disconnect(uint64_t id, bool flush) {
   if (peer.phase == Phase::dead) return Code::ok;
   if (!peer.leaving) {
     peer.leaving = true;
-    peer.end_posts(Code::cancelled);
+    peer.end_posts(Code::closed);
     mark(peer);
     if (flush && peer.phase == Phase::open) set_timer(peer, deadline_after(clock_, kLeaveNs));
   }
   if (flush && peer.wants_out()) {
     watch_output(peer);
   } else {
-    end(peer, Code::ok, "disconnected");
+    end(peer, Code::closed, "disconnected");
   }
   return Code::ok;
 }
@@ -222,7 +222,7 @@ Code UnixTransport::send(uint64_t id, ConstBytes message) {
   UnixPeer* peer = nullptr;
   if (const Code code = find(id, peer); code != Code::ok) return code;
   const size_t limit = peer->admitted ? KVBM_TRANSPORT_MESSAGE_BYTES : KVBM_TRANSPORT_STRANGER_BYTES;
-  if (message.empty() || message.size() > limit) return Code::invalid_argument;
+  if (message.size() > limit) return Code::invalid_argument;
   const Code code = peer->send(message);
   watch_output(*peer);
   return code;
@@ -280,10 +280,10 @@ void UnixTransport::pump(UnixPeer& peer) {
   if (peer.phase != Phase::open) return;
   const Code code = peer.pump();
   if (!peer.ended.empty()) mark(peer);
-  if (code == Code::ok && peer.leaving && !peer.wants_out()) return end(peer, Code::ok, "disconnected");
+  if (code == Code::ok && peer.leaving && !peer.wants_out()) return end(peer, Code::closed, "disconnected");
   if (code == Code::closed) {
     read_from(peer, kFramesPerTurn);  // what it said before
-    return end(peer, peer.leaving ? Code::ok : Code::closed, "the peer takes nothing any more");
+    return end(peer, Code::closed, "the peer takes nothing any more");
   }
   watch_output(peer);
   if (!peer.leaving && peer.take_writable()) host_.writable(host_.context, peer.id());
