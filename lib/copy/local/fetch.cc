@@ -13,6 +13,17 @@ void snapshot(std::byte* to, const std::byte* from, size_t bytes) noexcept {
   __asm__ __volatile__("" ::: "memory");
 }
 
+// What is taken of a head at once: all of it for up to 14 leaves.
+constexpr size_t kFirstBytes = 512;
+
+// The first leaf follows as soon as the head is checked: its lines, and its page's translation, come meanwhile. The copy
+// asks for what is behind them itself. Measured with `kvbm bench node`: see README.md.
+constexpr size_t kAheadBytes = 4096;
+void ask_for(ConstBytes payload) noexcept {
+  const size_t bytes = std::min(kAheadBytes, payload.size());
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(payload.data() + at, 0, 3);
+}
+
 bool names(const codec::Header& header, const Family& family, const Key& key) noexcept {
   return header.key == key && header.ns == family.ns && header.component == family.component &&
          header.shard == family.shard && header.geometry == family.geometry;
@@ -48,15 +59,22 @@ Code read_head(const RemotePool& pool, SlotId slot, const Family& family, const 
   const ConstBytes place = pool.head(slot);
   if (place.empty()) return Code::miss;
   if (room.size() < codec::kHeaderBytes) return Code::no_room;
-  snapshot(room.data(), place.data(), codec::kHeaderBytes);
-  const auto peek = codec::peek_header(room.first(codec::kHeaderBytes));
-  if (!peek.ok() || !names(peek.value().header, family, key)) return Code::miss;
-  const size_t bytes = peek.value().head_bytes;
-  if (bytes > place.size() || peek.value().header.stored_bytes > pool.shape().block_bytes) return Code::miss;
-  if (bytes > room.size()) return Code::no_room;
-  snapshot(room.data() + codec::kHeaderBytes, place.data() + codec::kHeaderBytes, bytes - codec::kHeaderBytes);
-  auto head = codec::HeadView::parse(room.first(bytes));
-  if (!head.ok()) return Code::miss;
+  ask_for(pool.payload(slot));
+  const size_t first = std::min({kFirstBytes, place.size(), room.size()});
+  snapshot(room.data(), place.data(), first);
+  auto head = codec::HeadView::parse(room.first(first));
+  if (!head.ok()) {
+    // A longer one is told by its header, which is checked alone.
+    const auto peek = codec::peek_header(room.first(codec::kHeaderBytes));
+    if (!peek.ok() || peek.value().head_bytes <= first || peek.value().head_bytes > place.size()) return Code::miss;
+    const size_t bytes = peek.value().head_bytes;
+    if (bytes > room.size()) return names(peek.value().header, family, key) ? Code::no_room : Code::miss;
+    snapshot(room.data() + first, place.data() + first, bytes - first);
+    head = codec::HeadView::parse(room.first(bytes));
+    if (!head.ok()) return Code::miss;
+  }
+  const codec::Header& header = head.value().header();
+  if (!names(header, family, key) || header.stored_bytes > pool.shape().block_bytes) return Code::miss;
   out.emplace(std::move(head).value());
   return Code::ok;
 }
