@@ -15,6 +15,13 @@
  * token gets exactly one. closed() is the last callback of a peer: every token of it has completed before, and
  * nothing of the host's memory is touched for it afterwards. Messages are copied.
  *
+ * Order. A connection is ordered and reliable, or it dies. Messages arrive in the order sent; they may overtake pushes,
+ * and pushes to different tags may overtake each other. A push that finds no post under its tag is thrown away without
+ * a word, so the receiver posts first and asks afterwards.
+ *
+ * Tokens are unique among the unfinished ones of a peer. After disconnect() nothing of that peer is delivered any more;
+ * its unfinished tokens end (pushes that a flush brings out end well), then closed() follows.
+ *
  * Trust. A new peer may send messages of at most KVBM_TRANSPORT_STRANGER_BYTES and no bulk until the host admits it;
  * a peer that breaks this, or sends a frame that is not one, is closed with KVBM_TRANSPORT_PROTOCOL.
  *
@@ -85,7 +92,7 @@ typedef struct kvbm_transport_host {
   void (*message)(void* context, kvbm_transport_peer_t peer, const void* bytes, size_t size);
   /* send() that was refused with KVBM_ERR_AGAIN can be tried again. */
   void (*writable)(void* context, kvbm_transport_peer_t peer);
-  /* A push has ended: its pieces are the host's again. */
+  /* A push has ended: its pieces are the host's again. 0 = on its way, which does not say that it arrived. */
   void (*pushed)(void* context, kvbm_transport_peer_t peer, kvbm_transport_token_t token, int32_t status);
   /* Optional: the first `bytes` bytes of a post or get are in place and will not change. May be skipped. */
   void (*arrived)(void* context, kvbm_transport_peer_t peer, kvbm_transport_token_t token, uint64_t bytes);
@@ -122,17 +129,23 @@ typedef struct kvbm_transport_ops {
   /* address: "host:port", "[v6]:port"; port 0 = any. bound gets the real one, in the same form. */
   int32_t (*listen)(kvbm_transport_t* transport, const char* address, char* bound, size_t bound_size, char* error,
                     size_t error_size);
-  /* Starts connecting; ends with connected() or closed(). */
+  /* Starts connecting; ends with connected() or closed(). The host of an address is a number or "localhost": finding
+   * out what a name stands for may block and is done above. send(), admit(), post() and push() work from here on. */
   int32_t (*connect)(kvbm_transport_t* transport, const char* address, kvbm_transport_peer_t* peer, char* error,
                      size_t error_size);
-  /* The peer has proven who it is: messages of any size and bulk from now on. */
+  /* The peer has proven who it is: messages of any size and bulk from now on, in both directions. Each side judges for
+   * itself: what is large goes to a peer only once it is known to have admitted this side. post() works before. */
   int32_t (*admit)(kvbm_transport_t* transport, kvbm_transport_peer_t peer);
-  /* Ends a connection. flush: what was sent and pushed before goes out first. closed() follows. */
+  /* Ends a connection. flush: what was sent and pushed before goes out first, within a few seconds; a second call
+   * without flush cuts that short. closed() follows. */
   int32_t (*disconnect)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, int32_t flush);
 
-  /* KVBM_ERR_AGAIN while peer_queue_bytes are waiting: writable() follows. KVBM_ERR_STALE: no such peer. */
+  /* KVBM_ERR_AGAIN while peer_queue_bytes are waiting: writable() follows. KVBM_ERR_STALE: no such peer, here and in
+   * all calls below; KVBM_ERR_CLOSED: disconnect() was called; KVBM_ERR_INVALID: larger than may be sent, or nothing
+   * where something has to be; KVBM_ERR_STATE: bulk for a peer that is not admitted. */
   int32_t (*send)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, const void* bytes, size_t size);
-  /* Names memory for the next push of that peer with that tag; one post per tag. Ends with received(). A push larger
+  /* Names memory for the next push of that peer with that tag; one post per tag, KVBM_ERR_EXISTS for a second one and
+   * for a token in use. Ends with received(). A push larger
    * than this ends it with KVBM_ERR_MISMATCH, and its bytes are thrown away; so is a push whose tag is not posted. */
   int32_t (*post)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint64_t tag, void* to, uint64_t bytes,
                   kvbm_transport_token_t token);
