@@ -58,7 +58,7 @@ const char* FrameOrder::accept(ConstBytes frame, size_t n_fds, bool admitted, Fr
     return admitted || out.length <= KVBM_TRANSPORT_STRANGER_BYTES ? nullptr : "a long message before it was admitted";
   }
   if (!admitted) return "bulk before it was admitted";
-  if (out.length == 0) return "a push of nothing";
+  if (out.length == 0 && out.total != 0) return "a part of a push with nothing in it";
   if (total_ == 0) {
     if (out.offset != 0) return "a push that begins in its middle";
     tag_ = out.tag;

@@ -4,7 +4,8 @@
 //   others: kind u16 | 0 u16 | length u32 | tag u64 | total u64 | offset u64 | `length` bytes      (little-endian)
 //
 //   kind 1  a message of `length` bytes; tag, total and offset are 0
-//   kind 2  bytes [offset, offset + length) of a push of `total` bytes to `tag`; pushes go one after the other
+//   kind 2  bytes [offset, offset + length) of a push of `total` bytes to `tag`; pushes go one after the other,
+//           and one of nothing is one frame of nothing
 //   kind 3  a pool: kOfferBytes bytes, and one descriptor; the only frame that may carry any
 //
 // The hello's size, magic and place of the version are the same in all versions. A frame is checked whole before

@@ -104,7 +104,6 @@ Code UnixPeer::push(uint64_t tag, const kvbm_transport_piece_t* pieces, size_t n
     push.pieces.push_back(pieces[i]);
     push.total += pieces[i].bytes;
   }
-  if (push.total == 0) return Code::invalid_argument;
   pushes_.push_back(std::move(push));
   tokens_.insert(token);
   return Code::ok;
@@ -211,7 +210,7 @@ void UnixPeer::take_push(const FrameHeader& header, ConstBytes body) {
     filling_ = found;
   }
   if (!filling_.has_value()) return;
-  std::memcpy(filling_->to + header.offset, body.data(), body.size());
+  if (!body.empty()) std::memcpy(filling_->to + header.offset, body.data(), body.size());
   filled_ = header.offset + body.size();
   if (filled_ != header.total) return;
   const uint64_t token = filling_->token;

@@ -231,7 +231,7 @@ Code UnixTransport::send(uint64_t id, ConstBytes message) {
 Code UnixTransport::post(uint64_t id, uint64_t tag, std::byte* to, uint64_t bytes, uint64_t token) {
   UnixPeer* peer = nullptr;
   if (const Code code = find(id, peer); code != Code::ok) return code;
-  if (to == nullptr || bytes == 0) return Code::invalid_argument;
+  if (to == nullptr && bytes != 0) return Code::invalid_argument;
   return peer->post(tag, to, bytes, token);
 }
 
@@ -239,7 +239,7 @@ Code UnixTransport::push(uint64_t id, uint64_t tag, const kvbm_transport_piece_t
   UnixPeer* peer = nullptr;
   if (const Code code = find(id, peer); code != Code::ok) return code;
   if (!peer->admitted) return Code::wrong_state;
-  if (pieces == nullptr || n == 0) return Code::invalid_argument;
+  if (pieces == nullptr && n != 0) return Code::invalid_argument;
   const Code code = peer->push(tag, pieces, n, token);
   watch_output(*peer);
   return code;
