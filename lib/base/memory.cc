@@ -147,7 +147,8 @@ Status Arena::touch(uint32_t threads) {
   for (size_t at = 0; at < bytes_; at += part) {
     pool.value()->post([first = data_ + at, bytes = std::min(part, bytes_ - at)] {
       for (size_t i = 0; i < bytes; i += kSmallPage) {
-        std::atomic_ref<unsigned char>(reinterpret_cast<unsigned char&>(first[i])).fetch_or(0, std::memory_order_relaxed);
+        std::atomic_ref<unsigned char>(reinterpret_cast<unsigned char&>(first[i]))
+            .fetch_or(0, std::memory_order_relaxed);
       }
     });
   }
@@ -174,7 +175,8 @@ Status Arena::populate(uint32_t threads) {
 }
 
 Result<std::unique_ptr<Arena>> Arena::map(const ArenaOptions& options) {
-  if (options.bytes == 0 || options.bytes > SIZE_MAX / 2) return Status(Code::invalid_argument, "not a size for an arena");
+  if (options.bytes == 0 || options.bytes > SIZE_MAX / 2)
+    return Status(Code::invalid_argument, "not a size for an arena");
   std::unique_ptr<Arena> arena(new Arena);
   if (Status s = arena->open(options); !s.ok()) return s;
   if (options.touch_threads > 0 && !options.shared) {

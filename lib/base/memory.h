@@ -1,6 +1,6 @@
 // Mapped arenas: large anonymous memory, a named file in a tmpfs or hugetlbfs that a restarted
-// process maps again, or memory that other processes may read (base/shared_memory.h). Never inherited by a forked child. Set-up cost only; first touch is what a
-// mapping costs, and `touch` does it on several threads.
+// process maps again, or memory that other processes may read (base/shared_memory.h). Never inherited by a forked
+// child. Set-up cost only; first touch is what a mapping costs, and `touch` does it on several threads.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ namespace kvbm {
 
 struct ArenaOptions {
   size_t bytes = 0;
-  bool huge_pages = true;    // hugetlb pages, else transparent ones, else small ones: describe says
-  std::string file;          // empty: anonymous; else made with mode 0600, or mapped again
-  bool interleave = false;   // over all NUMA nodes with memory, by mbind
+  bool huge_pages = true;      // hugetlb pages, else transparent ones, else small ones: describe says
+  std::string file;            // empty: anonymous; else made with mode 0600, or mapped again
+  bool interleave = false;     // over all NUMA nodes with memory, by mbind
   uint32_t touch_threads = 0;  // 0: pages are touched when used
   // A sealed memfd, allocated whole at once: fd() can be given to readers. Not together with `file`.
   bool shared = false;
@@ -33,7 +33,7 @@ class Arena {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] size_t bytes() const noexcept { return bytes_; }  // rounded up to whole huge pages
   [[nodiscard]] bool found() const noexcept { return found_; }    // the file held an arena of this size
-  [[nodiscard]] int fd() const noexcept { return fd_.get(); }  // -1 unless shared
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }     // -1 unless shared
   [[nodiscard]] const std::string& describe() const noexcept { return description_; }
 
  private:

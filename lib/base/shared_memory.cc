@@ -46,8 +46,9 @@ Status seal_shared_memory(int fd, size_t bytes) {
   void* probe = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (probe != MAP_FAILED) {
     munmap(probe, bytes);
-    return Status(Code::unsupported, "this kernel accepts the seal against writing and lets others write (huge pages "
-                                     "before Linux 5.13)");
+    return Status(Code::unsupported,
+                  "this kernel accepts the seal against writing and lets others write (huge pages "
+                  "before Linux 5.13)");
   }
   if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) != 0) return errno_status(errno, "cannot seal shared memory", "F_SEAL_SEAL");
   return {};

@@ -1,12 +1,12 @@
-// Memory of this process that other processes may map and read, and can neither write, nor shrink, nor punch holes into:
-// a memfd, mapped writable here once, and sealed after that.
+// Memory of this process that other processes may map and read, and can neither write, nor shrink, nor punch holes
+// into: a memfd, mapped writable here once, and sealed after that.
 //
-// F_SEAL_SHRINK and F_SEAL_GROW (Linux 3.17) fix the size, so no reader meets a SIGBUS behind its end. F_SEAL_FUTURE_WRITE
-// (5.1) refuses every writable mapping, write() and hole punched from now on, also by the owner, while the mapping that is
-// there stays writable: pages that were allocated stay allocated. On hugetlb pages that seal was accepted and not
-// enforced before 5.13, so it is tried out after sealing instead of asking for a version. F_SEAL_SEAL ends the matter.
-// A hole would still be a SIGBUS where the system has no page left for it, so a pool is allocated whole before it is
-// sealed, and a reader asks for that too.
+// F_SEAL_SHRINK and F_SEAL_GROW (Linux 3.17) fix the size, so no reader meets a SIGBUS behind its end.
+// F_SEAL_FUTURE_WRITE (5.1) refuses every writable mapping, write() and hole punched from now on, also by the owner,
+// while the mapping that is there stays writable: pages that were allocated stay allocated. On hugetlb pages that seal
+// was accepted and not enforced before 5.13, so it is tried out after sealing instead of asking for a version.
+// F_SEAL_SEAL ends the matter. A hole would still be a SIGBUS where the system has no page left for it, so a pool is
+// allocated whole before it is sealed, and a reader asks for that too.
 #pragma once
 
 #include <cstddef>

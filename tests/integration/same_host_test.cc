@@ -1,6 +1,6 @@
-// An owner of a pool and its readers as real processes, killed, stopped and restarted at bad moments. The parent of each
-// test forks before it makes any thread. What is read is compared with what its number says it has to be, so a wrong byte
-// is seen whatever the hashes say. Waits are bounded by kPatience and end when something happens.
+// An owner of a pool and its readers as real processes, killed, stopped and restarted at bad moments. The parent of
+// each test forks before it makes any thread. What is read is compared with what its number says it has to be, so a
+// wrong byte is seen whatever the hashes say. Waits are bounded by kPatience and end when something happens.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -108,7 +108,9 @@ struct End {
     options.struct_size = sizeof options;
     link = std::move(UnixTransport::open(options, host)).value();
   }
-  static void note_accepted(void* self, uint64_t peer, const char*) { static_cast<End*>(self)->accepted.push_back(peer); }
+  static void note_accepted(void* self, uint64_t peer, const char*) {
+    static_cast<End*>(self)->accepted.push_back(peer);
+  }
   static void welcome(void* self, uint64_t peer, const char* address) {
     note_accepted(self, peer, address);
     UnixTransport& link = *static_cast<End*>(self)->link;
@@ -380,8 +382,8 @@ TEST_F(SameHost, a_restarted_owner_serves_on_the_same_path_and_its_old_pool_is_k
   EXPECT_NE(new_pool->id(), old_pool->id());
   EXPECT_TRUE(new_pool->alive());
   for (uint64_t n = 100; n < 100 + kSlots; ++n) EXPECT_EQ(fetch_and_check(*new_pool, n, *ledger_), Code::ok);
-  EXPECT_EQ(fetch_and_check(*new_pool, 0, *ledger_), Code::miss);     // a location of the dead owner's
-  EXPECT_EQ(fetch_and_check(*old_pool, 0, *ledger_), Code::ok);       // and its bytes, as long as somebody maps them
+  EXPECT_EQ(fetch_and_check(*new_pool, 0, *ledger_), Code::miss);  // a location of the dead owner's
+  EXPECT_EQ(fetch_and_check(*old_pool, 0, *ledger_), Code::ok);    // and its bytes, as long as somebody maps them
   EXPECT_EQ(ledger_->wrong.load(), 0U);
 }
 

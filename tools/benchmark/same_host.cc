@@ -155,8 +155,9 @@ class OwnerProcess {
     char word = 0;
     const bool ready = pid_ > 0 && read(ends[0], &word, 1) == 1;
     close(ends[0]);
-    return ready ? Status() : Status(Code::no_memory, "the process that is to own the pools could not make them",
-                                     "it needs 1.1 GiB of shared memory");
+    return ready ? Status()
+                 : Status(Code::no_memory, "the process that is to own the pools could not make them",
+                          "it needs 1.1 GiB of shared memory");
   }
   [[nodiscard]] std::string path() const { return directory_ + "/sock"; }
 
@@ -211,7 +212,10 @@ bool fetch_slot(const RemotePool& pool, SlotId slot, std::byte* to, MutableBytes
 class Measurement {
  public:
   Measurement(const RemotePool& pool, std::byte* target)
-      : pool_(pool), target_(target), bytes_(pool.shape().block_bytes), room_(static_cast<size_t>(pool.shape().head_stride)) {
+      : pool_(pool),
+        target_(target),
+        bytes_(pool.shape().block_bytes),
+        room_(static_cast<size_t>(pool.shape().head_stride)) {
     for (SlotId slot = 0; slot < slots(); ++slot) fetch(slot, slot);  // every page is mapped before a clock runs
   }
   [[nodiscard]] SlotId slots() const { return static_cast<SlotId>(pool_.shape().slots); }
@@ -255,7 +259,8 @@ Row compare(const std::string& name, Measurement& m, int rounds, terminal::Progr
     progress.advance(1);
   }
   const double gigabytes = static_cast<double>(kSampleBytes) / 1e9;
-  return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(theirs), "memcpy of the same memory");
+  return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(theirs),
+                        "memcpy of the same memory");
 }
 
 struct Latency {

@@ -16,8 +16,8 @@ void snapshot(std::byte* to, const std::byte* from, size_t bytes) noexcept {
 // What is taken of a head at once: all of it for up to 14 leaves.
 constexpr size_t kFirstBytes = 512;
 
-// The first leaf follows as soon as the head is checked: its lines, and its page's translation, come meanwhile. The copy
-// asks for what is behind them itself. Measured with `kvbm bench node`: see README.md.
+// The first leaf follows as soon as the head is checked: its lines, and its page's translation, come meanwhile. The
+// copy asks for what is behind them itself. Measured with `kvbm bench node`: see README.md.
 constexpr size_t kAheadBytes = 4096;
 void ask_for(ConstBytes payload) noexcept {
   const size_t bytes = std::min(kAheadBytes, payload.size());
@@ -87,7 +87,8 @@ Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std
   Code first = Code::ok;
   for (size_t i = 0; i < targets.size(); ++i) {
     Code code = Code::invalid_argument;
-    if (targets[i].leaf < head.header().leaf_count) code = copy_leaf(payload, head.leaf(targets[i].leaf), targets[i].to, hint);
+    if (targets[i].leaf < head.header().leaf_count)
+      code = copy_leaf(payload, head.leaf(targets[i].leaf), targets[i].to, hint);
     if (code == Code::damaged) code = wrong_bytes(pool, slot, head);
     if (code == Code::ok) ++done;
     if (code != Code::ok && first == Code::ok) first = code;

@@ -23,7 +23,8 @@ Status check_hello(ConstBytes bytes) {
   }
   const auto version = load_le<uint32_t>(bytes.data() + 8);
   if (version != kLinkVersion) {
-    return Status(Code::newer_version, "the peer speaks another version of the local link; use one kvbm version on a host",
+    return Status(Code::newer_version,
+                  "the peer speaks another version of the local link; use one kvbm version on a host",
                   "it speaks " + std::to_string(version) + ", this library " + std::to_string(kLinkVersion));
   }
   const auto rest = bytes.subspan(12);
@@ -54,7 +55,8 @@ const char* FrameOrder::accept(ConstBytes frame, size_t n_fds, bool admitted, Fr
   if (n_fds != (out.kind == FrameKind::pool ? 1U : 0U)) return "descriptors where none belong";
   if (out.kind != FrameKind::push) {
     if (out.tag != 0 || out.total != 0 || out.offset != 0) return "a frame with fields in use that are not its own";
-    if (out.kind == FrameKind::pool) return out.length == kOfferBytes ? nullptr : "a pool that is not described as pools are";
+    if (out.kind == FrameKind::pool)
+      return out.length == kOfferBytes ? nullptr : "a pool that is not described as pools are";
     return admitted || out.length <= KVBM_TRANSPORT_STRANGER_BYTES ? nullptr : "a long message before it was admitted";
   }
   if (!admitted) return "bulk before it was admitted";

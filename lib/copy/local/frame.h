@@ -46,7 +46,8 @@ void encode(const FrameHeader& header, std::byte* out) noexcept;
 // Which frame may follow which: pushes come whole and in order.
 class FrameOrder {
  public:
-  // Null when `frame`, a whole datagram that came with n_fds descriptors, may come now; else what is wrong, static text.
+  // Null when `frame`, a whole datagram that came with n_fds descriptors, may come now; else what is wrong, static
+  // text.
   const char* accept(ConstBytes frame, size_t n_fds, bool admitted, FrameHeader& out) noexcept;
 
  private:

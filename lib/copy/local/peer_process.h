@@ -1,10 +1,11 @@
 // Who is at the other end of a Unix socket, as the kernel says it.
 //
-// The peer must be of this user: who is admitted to a pool may read all of it, and a process of the same user could read
-// this one's memory anyway. Root is let in everywhere, for the same reason; a process of root lets in root alone.
+// The peer must be of this user: who is admitted to a pool may read all of it, and a process of the same user could
+// read this one's memory anyway. Root is let in everywhere, for the same reason; a process of root lets in root alone.
 // The credentials are those of connect(2) and listen(2). The pidfd comes from the socket where the kernel has it
-// (SO_PEERPIDFD, Linux 6.5); before, it is opened by number, and a number can name another process only if the peer died
-// and its number came round while a child of it holds the socket: then this socket outlives that other process, no worse.
+// (SO_PEERPIDFD, Linux 6.5); before, it is opened by number, and a number can name another process only if the peer
+// died and its number came round while a child of it holds the socket: then this socket outlives that other process, no
+// worse.
 #pragma once
 
 #include <sys/types.h>

@@ -37,8 +37,8 @@ const char* fault_of(const tier::HostShape& s) noexcept {
 
 void encode(const PoolOffer& offer, std::byte* out) noexcept {
   const tier::HostShape& s = offer.shape;
-  const uint64_t words[] = {offer.id,  s.bytes,       s.block_bytes, s.payload_at, s.payload_stride,
-                            s.head_at, s.head_stride, s.slots};
+  const uint64_t words[] = {offer.id,         s.bytes,   s.block_bytes, s.payload_at,
+                            s.payload_stride, s.head_at, s.head_stride, s.slots};
   static_assert(sizeof words == kOfferBytes);
   for (size_t i = 0; i < std::size(words); ++i) store_le(out + i * 8, words[i]);
 }

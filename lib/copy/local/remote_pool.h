@@ -22,7 +22,8 @@ namespace kvbm::copy::local {
 
 // What goes with the descriptor: which pool it is, and where things are in it. Little-endian, in this order.
 struct PoolOffer {
-  uint64_t id = 0;  // random, new for each pool ever made, so that a location in an owner's former pool is known as such
+  uint64_t id =
+      0;  // random, new for each pool ever made, so that a location in an owner's former pool is known as such
   tier::HostShape shape;
 };
 inline constexpr size_t kOfferBytes = 64;

@@ -25,7 +25,8 @@ Result<std::string> path_of(const std::string& address) {
   const bool named = address.compare(0, kScheme.size(), kScheme) == 0;
   std::string path = named ? address.substr(kScheme.size()) : address;
   if (path.empty() || path.back() == '/' || path.find('\0') != std::string::npos || (!named && path[0] != '/')) {
-    return Status(Code::invalid_argument, "not an address on this host: give an absolute path, or unix:<path>", address);
+    return Status(Code::invalid_argument, "not an address on this host: give an absolute path, or unix:<path>",
+                  address);
   }
   return path;
 }

@@ -44,7 +44,8 @@ void close(kvbm_transport_t* transport) { delete &UnixTransport::of(transport); 
 uint32_t features(const kvbm_transport_t*) { return 0; }
 
 size_t describe(const kvbm_transport_t*, char* text, size_t size) {
-  return static_cast<size_t>(std::snprintf(text, size, "sockets and shared memory of this host, protocol %u", kLinkVersion));
+  return static_cast<size_t>(
+      std::snprintf(text, size, "sockets and shared memory of this host, protocol %u", kLinkVersion));
 }
 
 int fd(const kvbm_transport_t* transport) { return UnixTransport::of(const_cast<kvbm_transport_t*>(transport)).fd(); }
@@ -98,9 +99,8 @@ int32_t send(kvbm_transport_t* transport, kvbm_transport_peer_t peer, const void
 
 int32_t post(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint64_t tag, void* to, uint64_t bytes,
              kvbm_transport_token_t token) {
-  return guarded([&] {
-    return number(UnixTransport::of(transport).post(peer, tag, static_cast<std::byte*>(to), bytes, token));
-  });
+  return guarded(
+      [&] { return number(UnixTransport::of(transport).post(peer, tag, static_cast<std::byte*>(to), bytes, token)); });
 }
 
 int32_t push(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint64_t tag,

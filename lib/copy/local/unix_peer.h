@@ -1,5 +1,6 @@
 // One connection of the local link: what waits to go out, what is posted, and where it stands.
-// Not thread-safe: the transport's thread rule holds (transport_abi.h). Makes no callbacks; what ends is left in `ended`.
+// Not thread-safe: the transport's thread rule holds (transport_abi.h). Makes no callbacks; what ends is left in
+// `ended`.
 #pragma once
 
 #include <sys/uio.h>
@@ -74,9 +75,9 @@ class UnixPeer {
   Phase phase = Phase::greeting;
   bool outgoing = false;  // this side connected
   bool admitted = false;
-  bool told = false;     // accepted() or connected() was called
-  bool leaving = false;  // disconnect() was called: nothing is delivered, what waits goes out
-  bool marked = false;   // is in the transport's list of peers to tell of
+  bool told = false;                 // accepted() or connected() was called
+  bool leaving = false;              // disconnect() was called: nothing is delivered, what waits goes out
+  bool marked = false;               // is in the transport's list of peers to tell of
   uint64_t timer_ns = UINT64_MAX;    // of the hello, of the next try to connect, of leaving
   uint64_t give_up_ns = UINT64_MAX;  // of connecting
   uint32_t watched = 0;              // what epoll was told to look for
@@ -103,8 +104,8 @@ class UnixPeer {
     uint64_t tag;
     uint64_t token;
     std::vector<kvbm_transport_piece_t> pieces;
-    size_t piece = 0;      // of which
-    uint64_t within = 0;   // so many bytes are sent
+    size_t piece = 0;     // of which
+    uint64_t within = 0;  // so many bytes are sent
     uint64_t total = 0;
     uint64_t sent = 0;
   };

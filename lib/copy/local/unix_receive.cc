@@ -127,7 +127,8 @@ bool UnixTransport::take_hello(UnixPeer& peer, ConstBytes hello, size_t n_fds) {
 bool UnixTransport::take_pool(UnixPeer& peer, ConstBytes offer, const Fd& memory) {
   auto decoded = decode_offer(offer);
   Status taken = decoded.status();
-  if (taken.ok() && peer.pools.size() == UnixPeer::kMaxPools) taken = Status(Code::no_room, "a peer gave too many pools");
+  if (taken.ok() && peer.pools.size() == UnixPeer::kMaxPools)
+    taken = Status(Code::no_room, "a peer gave too many pools");
   if (taken.ok()) {
     auto pool = RemotePool::map(memory.get(), decoded.value(), duplicate(peer.process.pidfd.get()), peer.process.pid);
     taken = pool.status();

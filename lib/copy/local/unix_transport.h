@@ -1,6 +1,6 @@
-// The local link: a transport (transport_abi.h) between processes of one host and one user, over SOCK_SEQPACKET sockets,
-// which also hands over pools: memory that the other side maps and reads for itself (remote_pool.h). With a pool in hand
-// nobody needs bulk; push() and post() are there because every transport has them.
+// The local link: a transport (transport_abi.h) between processes of one host and one user, over SOCK_SEQPACKET
+// sockets, which also hands over pools: memory that the other side maps and reads for itself (remote_pool.h). With a
+// pool in hand nobody needs bulk; push() and post() are there because every transport has them.
 //
 // Addresses are paths of sockets ("/run/x/kvbm.sock", "unix:" in front allowed). The kernel says who the peer is
 // (peer_process.h), its death is seen through its pidfd at once, also where a child that it forked holds the socket.
@@ -45,7 +45,9 @@ class UnixTransport {
   static constexpr uint64_t kPauseNs = 100'000'000;
 
   // The transport behind a pointer that unix_transport_ops()->open gave.
-  static UnixTransport& of(kvbm_transport_t* transport) noexcept { return *reinterpret_cast<UnixTransport*>(transport); }
+  static UnixTransport& of(kvbm_transport_t* transport) noexcept {
+    return *reinterpret_cast<UnixTransport*>(transport);
+  }
 
   static Result<std::unique_ptr<UnixTransport>> open(const kvbm_transport_options_t& options,
                                                      const kvbm_transport_host_t& host);

@@ -43,8 +43,9 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
   const uint64_t slots = std::min<uint64_t>(room / arena->slot_bytes(), kNoSlot - 1);
   if (slots == 0) {
     return Status(Code::bad_config, "the host tier is smaller than one block",
-                  "host.capacity is " + std::to_string(options.capacity_bytes) + " bytes, a block with its head takes " +
-                      std::to_string(arena->slot_bytes()) + "; raise host.capacity or lower host.block_bytes");
+                  "host.capacity is " + std::to_string(options.capacity_bytes) +
+                      " bytes, a block with its head takes " + std::to_string(arena->slot_bytes()) +
+                      "; raise host.capacity or lower host.block_bytes");
   }
   arena->slots_ = static_cast<uint32_t>(slots);
   ArenaOptions memory;
@@ -75,9 +76,7 @@ HostShape HostArena::shape() const noexcept {
   return {memory_->bytes(), block_bytes_, at(payloads_), payload_stride_, at(heads_), head_stride_, slots_};
 }
 
-void HostArena::clear_head(SlotId slot) const noexcept {
-  store_le<uint64_t>(head(slot).data(), 0);
-}
+void HostArena::clear_head(SlotId slot) const noexcept { store_le<uint64_t>(head(slot).data(), 0); }
 
 std::string HostArena::describe() const {
   return std::to_string(slots_) + " blocks of " + std::to_string(block_bytes_) + " bytes, " + memory_->describe();

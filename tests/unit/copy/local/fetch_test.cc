@@ -78,8 +78,8 @@ TEST(Fetch, a_location_that_names_another_record_is_a_miss) {
   World world(2);
   put_pool_record(*world.arena, 0, 1);
   EXPECT_EQ(world.head_of(0, 2), Code::miss);
-  EXPECT_EQ(world.head_of(1, 1), Code::miss);         // nothing there
-  EXPECT_EQ(world.head_of(2, 1), Code::miss);         // no such slot
+  EXPECT_EQ(world.head_of(1, 1), Code::miss);  // nothing there
+  EXPECT_EQ(world.head_of(2, 1), Code::miss);  // no such slot
   EXPECT_EQ(world.head_of(UINT32_MAX, 1), Code::miss);
   for (const int field : {0, 1, 2, 3}) {
     Family other = pool_family();
@@ -202,7 +202,8 @@ TEST(RemotePool, an_offer_survives_its_encoding) {
 TEST(RemotePool, an_offer_whose_slots_lie_outside_is_refused) {
   World world(3);
   for (size_t field = 1; field < 8; ++field) {
-    for (const uint64_t value : {uint64_t{0}, uint64_t{1}, UINT64_MAX, UINT64_MAX - 63, uint64_t{1} << 63, uint64_t{1} << 40}) {
+    for (const uint64_t value :
+         {uint64_t{0}, uint64_t{1}, UINT64_MAX, UINT64_MAX - 63, uint64_t{1} << 63, uint64_t{1} << 40}) {
       std::byte bytes[kOfferBytes];
       encode(world.offer, bytes);
       store_le(bytes + field * 8, value);

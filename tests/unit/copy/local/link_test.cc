@@ -1,5 +1,5 @@
-// The local link against itself and against peers that do what no peer should. Both ends live in one process; a raw socket
-// plays the bad ones. Waits are bounded by kPatience and end when something happens.
+// The local link against itself and against peers that do what no peer should. Both ends live in one process; a raw
+// socket plays the bad ones. Waits are bounded by kPatience and end when something happens.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -37,7 +37,9 @@ struct End {
   End() {
     host.struct_size = sizeof host;
     host.context = this;
-    host.log = [](void* self, int32_t, const char* text) { static_cast<End*>(self)->logged += std::string(text) + "\n"; };
+    host.log = [](void* self, int32_t, const char* text) {
+      static_cast<End*>(self)->logged += std::string(text) + "\n";
+    };
     host.accepted = [](void* self, uint64_t peer, const char*) { static_cast<End*>(self)->accepted.push_back(peer); };
     host.connected = [](void* self, uint64_t peer) { static_cast<End*>(self)->connected.push_back(peer); };
     host.message = [](void* self, uint64_t, const void* bytes, size_t size) {
@@ -241,8 +243,9 @@ TEST_F(Link, what_is_no_hello_is_refused_before_anything_else) {
     size_t flip;
   };
   const size_t accepted = b_.accepted.size();
-  for (const Case& c : {Case{"short", kHelloBytes - 1, 0}, Case{"long", kHelloBytes + 1, 0}, Case{"magic", kHelloBytes, 3},
-                        Case{"reserved", kHelloBytes, 40}, Case{"version", kHelloBytes, 8}, Case{"one byte", 1, 0}}) {
+  for (const Case& c :
+       {Case{"short", kHelloBytes - 1, 0}, Case{"long", kHelloBytes + 1, 0}, Case{"magic", kHelloBytes, 3},
+        Case{"reserved", kHelloBytes, 40}, Case{"version", kHelloBytes, 8}, Case{"one byte", 1, 0}}) {
     std::vector<std::byte> bytes(hello, hello + c.bytes);
     if (c.flip != 0) bytes[c.flip] ^= std::byte{2};
     const Fd bad = raw();
