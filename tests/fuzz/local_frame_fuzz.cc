@@ -1,4 +1,4 @@
-// The local link's hello, its frames in sequence (each behind a u16 of its length and one byte: bit 0 admitted, the rest
+// The local link: its hello, its frames in sequence (each behind a u16 of its length and a byte: bit 0 admitted, the rest
 // its descriptors), and a pool's offer.
 #include <algorithm>
 #include <cstdlib>

@@ -58,7 +58,7 @@ Result<PeerProcess> peer_process(int socket_fd) {
 
 bool has_ended(int pidfd) noexcept {
   pollfd watched{pidfd, POLLIN, 0};
-  return poll(&watched, 1, 0) != 0;
+  return poll(&watched, 1, 0) > 0;
 }
 
 Fd duplicate(int fd) noexcept { return Fd(fcntl(fd, F_DUPFD_CLOEXEC, 3)); }

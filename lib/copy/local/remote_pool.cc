@@ -54,6 +54,7 @@ Result<PoolOffer> decode_offer(ConstBytes bytes) {
 Result<std::shared_ptr<RemotePool>> RemotePool::map(int fd, const PoolOffer& offer, Fd owner, pid_t owner_pid) {
   if (const char* fault = fault_of(offer.shape)) return Status(Code::damaged, fault);
   const auto bytes = static_cast<size_t>(offer.shape.bytes);
+  if (!owner) return Status(Code::no_memory, "no descriptor left to watch a pool's owner with");
   if (Status s = check_shared_memory(fd, bytes); !s.ok()) return s;
   void* data = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return errno_status(errno, "cannot map a peer's pool", std::to_string(bytes) + " bytes");
@@ -73,7 +74,7 @@ RemotePool::~RemotePool() {
 
 bool RemotePool::alive() const noexcept {
   pollfd poll_owner{owner_.get(), POLLIN, 0};
-  return poll(&poll_owner, 1, 0) == 0;
+  return poll(&poll_owner, 1, 0) <= 0;
 }
 
 }  // namespace kvbm::copy::local

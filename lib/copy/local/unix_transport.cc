@@ -187,12 +187,13 @@ Code UnixTransport::admit(uint64_t id) {
   UnixPeer* peer = nullptr;
   if (const Code code = find(id, peer); code != Code::ok) return code;
   if (peer->admitted) return Code::ok;
-  peer->admitted = true;
+  std::vector<Fd> memory;
   for (const Offered& offered : offered_) {
-    Fd memory = duplicate(offered.memory.get());
-    if (!memory) return Code::no_memory;
-    peer->send_pool(std::move(memory), offered.offer);
+    memory.push_back(duplicate(offered.memory.get()));
+    if (!memory.back()) return Code::no_memory;
   }
+  peer->admitted = true;
+  for (size_t i = 0; i < memory.size(); ++i) peer->send_pool(std::move(memory[i]), offered_[i].offer);
   watch_output(*peer);
   MutexLock lock(pools_mutex_);
   if (!peer->pools.empty()) pools_[id] = peer->pools;

@@ -79,7 +79,7 @@ TEST(Arena, shared_cannot_be_shrunk_grown_written_or_punched_by_its_owner) {
   ASSERT_TRUE(arena.ok()) << arena.status().message();
   Arena& a = *arena.value();
   const auto bytes = static_cast<off_t>(a.bytes());
-  EXPECT_NE(ftruncate(a.fd(), 4096), 0);
+  EXPECT_NE(ftruncate(a.fd(), 2 << 20), 0);
   EXPECT_EQ(errno, EPERM);
   EXPECT_NE(ftruncate(a.fd(), bytes * 2), 0);
   EXPECT_EQ(pwrite(a.fd(), "x", 1, 0), -1);
