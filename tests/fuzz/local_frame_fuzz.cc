@@ -1,5 +1,5 @@
-// The local link: its hello, its frames in sequence (each behind a u16 of its length and a byte: bit 0 admitted, the rest
-// its descriptors), and a pool's offer.
+// The local link: its hello, its frames in sequence (each behind a u16 of its length and a byte: bit 0 admitted, the
+// rest its descriptors), and a pool's offer.
 #include <algorithm>
 #include <cstdlib>
 

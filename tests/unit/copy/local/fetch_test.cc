@@ -160,7 +160,7 @@ TEST(Fetch, bytes_are_right_or_refused_while_the_owner_reuses_slots) {
   World world(kSlots);
   for (SlotId slot = 0; slot < kSlots; ++slot) put_pool_record(*world.arena, slot, slot);
   std::atomic<bool> stop{false};
-  std::atomic<uint64_t> newest{kSlots};
+  std::atomic<uint64_t> newest{kSlots - 1};
   std::thread owner([&] {
     for (uint64_t n = kSlots; !stop.load(); ++n) {
       put_pool_record(*world.arena, n % kSlots, n);
@@ -170,8 +170,10 @@ TEST(Fetch, bytes_are_right_or_refused_while_the_owner_reuses_slots) {
   std::vector<std::byte> to(kPoolBlockBytes);
   uint64_t good = 0;
   uint64_t refused = 0;
-  for (uint64_t tries = 0; (good < 100 || refused < 100) && tries < 2'000'000; ++tries) {
-    const uint64_t n = newest.load();
+  uint64_t wrong = 0;
+  for (uint64_t tries = 0; (good < 1500 || refused < 1500) && tries < 2'000'000; ++tries) {
+    // In turn the newest one, and the one that the owner is about to replace.
+    const uint64_t n = newest.load() - tries % 2;
     const auto slot = static_cast<SlotId>(n % kSlots);
     Code code = world.head_of(slot, n);
     if (code == Code::ok) code = fetch_record(*world.pool, slot, *world.head, to, codec::CopyHint::automatic);
@@ -181,11 +183,12 @@ TEST(Fetch, bytes_are_right_or_refused_while_the_owner_reuses_slots) {
       continue;
     }
     ++good;
-    ASSERT_EQ(to, pool_payload(n));
+    if (to != pool_payload(n)) ++wrong;
   }
   stop.store(true);
   owner.join();
   EXPECT_GE(good, 1U);
+  EXPECT_EQ(wrong, 0U) << "of " << good;
 }
 
 TEST(RemotePool, an_offer_survives_its_encoding) {
