@@ -134,8 +134,9 @@ TEST(TransportThread, tasks_that_keep_coming_do_not_keep_the_sockets_waiting) {
   const auto bound = on(*b, [&] { return b->transport().listen("127.0.0.1:0"); });
   ASSERT_TRUE(bound.ok());
   std::atomic<bool> stop{false};
-  std::function<void()> again = [&] {
-    if (!stop) b->post([&] { again(); });
+  // By a plain pointer: the last tasks run while the owner ends it.
+  std::function<void()> again = [&, self = b.get()] {
+    if (!stop) self->post([&] { again(); });
   };
   b->post([&] { again(); });
   const auto peer = on(*a, [&] { return a->transport().connect(bound.value()); });
