@@ -39,7 +39,7 @@ class SimNetwork {
   using Node = uint32_t;
   static constexpr uint64_t kWindowBytes = 256U << 10;
   static constexpr uint64_t kSilenceNs = 10'000'000'000;
-  static constexpr uint64_t kFlushNs = 5'000'000'000;
+  static constexpr uint64_t kFlushNs = 2'000'000'000;
 
   // Chances in [0, 1], drawn for each message or chunk of bulk that leaves.
   struct Faults {

@@ -11,6 +11,7 @@
 #include "benchmark/keys.h"
 #include "benchmark/row.h"
 #include "benchmark/same_host.h"
+#include "benchmark/transport.h"
 #include "terminal/table.h"
 
 namespace kvbm::command {
@@ -118,6 +119,12 @@ void add_bench(Registry& registry) {
                                 });
   add_rounds(node, options->rounds);
   node.footer("Example:\n  kvbm bench node --json");
+  CLI::App& transport = registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
+                                     [options](const Output& output) {
+                                       return finish(benchmark::bench_transport({options->rounds, output.json}), output);
+                                     });
+  add_rounds(transport, options->rounds);
+  transport.footer("Example:\n  kvbm bench transport");
 }
 
 }  // namespace kvbm::command
