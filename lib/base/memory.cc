@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/errno_status.h"
-#include "base/os_directory.h"
+#include "base/shared_memory.h"
 #include "base/thread_executor.h"
 
 namespace kvbm {
@@ -22,7 +22,8 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSmallPage = 4096;
-constexpr int kInterleave = 3;  // MPOL_INTERLEAVE, linux/mempolicy.h
+constexpr int kInterleave = 3;      // MPOL_INTERLEAVE, linux/mempolicy.h
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
 
 // The nodes of /sys/devices/system/node/has_memory, for example "0-1,3", as a mask.
 unsigned long node_mask() {
@@ -38,44 +39,103 @@ unsigned long node_mask() {
   return mask;
 }
 
+// What the kernel's setting for shared memory makes of an advice to use huge pages.
+bool shared_pages_stay_small() {
+  std::ifstream in("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  std::string line;
+  std::getline(in, line);
+  return line.find("[never]") != std::string::npos || line.find("[deny]") != std::string::npos;
+}
+
 }  // namespace
+
+Status Arena::open_file(const ArenaOptions& options, Fd& fd) {
+  fd = Fd(::open(options.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  struct stat st {};
+  if (!fd || fstat(fd.get(), &st) != 0) return errno_status(errno, "cannot open the arena's file", options.file);
+  if (!S_ISREG(st.st_mode)) return Status(Code::not_permitted, "not a regular file", options.file);
+  found_ = static_cast<size_t>(st.st_size) == bytes_;
+  // Reserved now: a page that cannot be had later would be a SIGBUS.
+  if ((!found_ && ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0) ||
+      (fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes_)) != 0 && errno != EOPNOTSUPP)) {
+    return errno_status(errno, "cannot reserve the arena's file", options.file);
+  }
+  description_ = "file " + options.file + ", ";
+  return {};
+}
+
+Status Arena::map_anonymous(const ArenaOptions& options) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS;
+  void* data = MAP_FAILED;
+  if (options.huge_pages) data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, kFlags | MAP_HUGETLB, -1, 0);
+  const bool hugetlb = data != MAP_FAILED;
+  if (!hugetlb) data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (data == MAP_FAILED) return errno_status(errno, "cannot map memory", std::to_string(bytes_) + " bytes");
+  data_ = static_cast<std::byte*>(data);
+  const bool advised = !hugetlb && options.huge_pages && madvise(data, bytes_, MADV_HUGEPAGE) == 0;
+  description_ = std::to_string(bytes_) + " bytes, ";
+  description_ += hugetlb ? "hugetlb pages" : advised ? "transparent huge pages asked for" : "small pages";
+  return {};
+}
+
+Status Arena::map_file(const ArenaOptions& options, int fd) {
+  void* data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return errno_status(errno, "cannot map memory", std::to_string(bytes_) + " bytes");
+  data_ = static_cast<std::byte*>(data);
+  const bool advised = options.huge_pages && madvise(data, bytes_, MADV_HUGEPAGE) == 0;
+  description_ += std::to_string(bytes_) + " bytes, ";
+  description_ += advised ? "transparent huge pages asked for" : "small pages";
+  return {};
+}
+
+// Huge pages come by faults through an advised mapping, not by fallocate, and on the nodes that mbind named before: so
+// it is mapped, placed, populated, and only then sealed.
+Status Arena::map_shared(const ArenaOptions& options, bool hugetlb) {
+  auto made = make_shared_memory(bytes_, hugetlb);
+  if (!made.ok()) return made.status();
+  fd_ = std::move(made).value();
+  description_ = "shared, ";
+  ArenaOptions pages = options;
+  pages.huge_pages = options.huge_pages && !hugetlb;
+  if (Status s = map_file(pages, fd_.get()); !s.ok()) return s;
+  if (hugetlb) description_ = "shared, " + std::to_string(bytes_) + " bytes, hugetlb pages";
+  if (pages.huge_pages && shared_pages_stay_small()) {
+    description_ = "shared, " + std::to_string(bytes_) +
+                   " bytes, small pages (/sys/kernel/mm/transparent_hugepage/shmem_enabled is never)";
+  }
+  place(options.interleave);
+  if (Status s = populate(std::max(1U, options.touch_threads)); !s.ok()) return s;
+  return seal_shared_memory(fd_.get(), bytes_);
+}
+
+void Arena::place(bool interleave) {
+  madvise(data_, bytes_, MADV_DONTFORK);
+  const unsigned long mask = interleave ? node_mask() : 0;
+  if ((mask & (mask - 1)) == 0) return;  // at most one node
+  const bool ok = syscall(SYS_mbind, data_, bytes_, kInterleave, &mask, 64UL, 0U) == 0;
+  description_.append(ok ? ", interleaved over NUMA nodes" : ", not interleaved");
+}
 
 Status Arena::open(const ArenaOptions& options) {
   bytes_ = static_cast<size_t>(round_up(options.bytes, kHugePage));
-  int flags = options.file.empty() ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  Fd fd;
-  if (!options.file.empty()) {
-    fd = Fd(::open(options.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    struct stat st {};
-    if (!fd || fstat(fd.get(), &st) != 0) return errno_status(errno, "cannot open the arena's file", options.file);
-    if (!S_ISREG(st.st_mode)) return Status(Code::not_permitted, "not a regular file", options.file);
-    found_ = static_cast<size_t>(st.st_size) == bytes_;
-    // Reserved now: a page that cannot be had later would be a SIGBUS.
-    if ((!found_ && ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0) ||
-        (fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes_)) != 0 && errno != EOPNOTSUPP)) {
-      return errno_status(errno, "cannot reserve the arena's file", options.file);
+  if (options.shared) {
+    if (!options.file.empty()) {
+      return Status(Code::invalid_argument, "memory is shared or in a file, not both", options.file);
     }
-    description_ = "file " + options.file + ", ";
+    if (options.huge_pages && map_shared(options, true).ok()) return {};
+    close();
+    return map_shared(options, false);
   }
-  void* data = MAP_FAILED;
-  const char* pages = "hugetlb pages";
-  if (options.huge_pages && options.file.empty()) {
-    data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, 0);
+  Fd fd;
+  Status mapped;
+  if (options.file.empty()) {
+    mapped = map_anonymous(options);
+  } else {
+    mapped = open_file(options, fd);
+    if (mapped.ok()) mapped = map_file(options, fd.get());
   }
-  if (data == MAP_FAILED) {
-    data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, flags, fd.get(), 0);
-    if (data == MAP_FAILED) return errno_status(errno, "cannot map memory", std::to_string(bytes_) + " bytes");
-    const bool advised = options.huge_pages && madvise(data, bytes_, MADV_HUGEPAGE) == 0;
-    pages = advised ? "transparent huge pages asked for" : "small pages";
-  }
-  data_ = static_cast<std::byte*>(data);
-  madvise(data, bytes_, MADV_DONTFORK);
-  description_.append(std::to_string(bytes_)).append(" bytes, ").append(pages);
-  const unsigned long mask = options.interleave ? node_mask() : 0;
-  if ((mask & (mask - 1)) != 0) {  // more than one node
-    const bool ok = syscall(SYS_mbind, data, bytes_, kInterleave, &mask, 64UL, 0U) == 0;
-    description_.append(ok ? ", interleaved over NUMA nodes" : ", not interleaved");
-  }
+  if (!mapped.ok()) return mapped;
+  place(options.interleave);
   return {};
 }
 
@@ -87,25 +147,50 @@ Status Arena::touch(uint32_t threads) {
   for (size_t at = 0; at < bytes_; at += part) {
     pool.value()->post([first = data_ + at, bytes = std::min(part, bytes_ - at)] {
       for (size_t i = 0; i < bytes; i += kSmallPage) {
-        std::atomic_ref<unsigned char>(reinterpret_cast<unsigned char&>(first[i])).fetch_or(0, std::memory_order_relaxed);
+        std::atomic_ref<unsigned char>(reinterpret_cast<unsigned char&>(first[i]))
+            .fetch_or(0, std::memory_order_relaxed);
       }
     });
   }
   return {};  // the pool's end waits for its tasks
 }
 
+// As touch(), with an answer instead of a SIGBUS where a huge page cannot be had after all.
+Status Arena::populate(uint32_t threads) {
+  std::atomic<int> error{0};
+  {
+    auto pool = ThreadExecutor::create("touch", threads);
+    if (!pool.ok()) return pool.status();
+    const size_t part = static_cast<size_t>(round_up(bytes_ / threads + 1, kHugePage));
+    for (size_t at = 0; at < bytes_; at += part) {
+      pool.value()->post([first = data_ + at, bytes = std::min(part, bytes_ - at), &error] {
+        if (madvise(first, bytes, kPopulateWrite) != 0) error.store(errno, std::memory_order_relaxed);
+      });
+    }
+  }
+  const int e = error.load(std::memory_order_relaxed);
+  // Before Linux 5.14: sealing allocates what is missing, on one thread.
+  if (e == 0 || e == EINVAL) return {};
+  return errno_status(e, "cannot allocate shared memory", std::to_string(bytes_) + " bytes");
+}
+
 Result<std::unique_ptr<Arena>> Arena::map(const ArenaOptions& options) {
-  if (options.bytes == 0 || options.bytes > SIZE_MAX / 2) return Status(Code::invalid_argument, "not a size for an arena");
+  if (options.bytes == 0 || options.bytes > SIZE_MAX / 2)
+    return Status(Code::invalid_argument, "not a size for an arena");
   std::unique_ptr<Arena> arena(new Arena);
   if (Status s = arena->open(options); !s.ok()) return s;
-  if (options.touch_threads > 0) {
+  if (options.touch_threads > 0 && !options.shared) {
     if (Status s = arena->touch(options.touch_threads); !s.ok()) return s;
   }
   return arena;
 }
 
-Arena::~Arena() {
+void Arena::close() noexcept {
   if (data_ != nullptr) munmap(data_, bytes_);
+  data_ = nullptr;
+  fd_ = Fd();
 }
+
+Arena::~Arena() { close(); }
 
 }  // namespace kvbm

@@ -1,6 +1,6 @@
-// Mapped arenas: large anonymous memory, or a named file in a tmpfs or hugetlbfs that a restarted
-// process maps again. Never inherited by a forked child. Set-up cost only; first touch is what a
-// mapping costs, and `touch` does it on several threads.
+// Mapped arenas: large anonymous memory, a named file in a tmpfs or hugetlbfs that a restarted
+// process maps again, or memory that other processes may read (base/shared_memory.h). Never inherited by a forked
+// child. Set-up cost only; first touch is what a mapping costs, and `touch` does it on several threads.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,19 @@
 #include <memory>
 #include <string>
 
+#include "base/fd.h"
 #include "base/status.h"
 
 namespace kvbm {
 
 struct ArenaOptions {
   size_t bytes = 0;
-  bool huge_pages = true;    // hugetlb pages, else transparent ones, else small ones: describe says
-  std::string file;          // empty: anonymous; else made with mode 0600, or mapped again
-  bool interleave = false;   // over all NUMA nodes with memory, by mbind
+  bool huge_pages = true;      // hugetlb pages, else transparent ones, else small ones: describe says
+  std::string file;            // empty: anonymous; else made with mode 0600, or mapped again
+  bool interleave = false;     // over all NUMA nodes with memory, by mbind
   uint32_t touch_threads = 0;  // 0: pages are touched when used
+  // A sealed memfd, allocated whole at once: fd() can be given to readers. Not together with `file`.
+  bool shared = false;
 };
 
 class Arena {
@@ -30,15 +33,24 @@ class Arena {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] size_t bytes() const noexcept { return bytes_; }  // rounded up to whole huge pages
   [[nodiscard]] bool found() const noexcept { return found_; }    // the file held an arena of this size
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }     // -1 unless shared
   [[nodiscard]] const std::string& describe() const noexcept { return description_; }
 
  private:
   Arena() = default;
   Status open(const ArenaOptions& options);
+  Status open_file(const ArenaOptions& options, Fd& fd);
+  Status map_anonymous(const ArenaOptions& options);
+  Status map_file(const ArenaOptions& options, int fd);
+  Status map_shared(const ArenaOptions& options, bool hugetlb);
+  void place(bool interleave);
   Status touch(uint32_t threads);
+  Status populate(uint32_t threads);
+  void close() noexcept;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
   bool found_ = false;
+  Fd fd_;
   std::string description_;
 };
 

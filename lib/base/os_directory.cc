@@ -15,10 +15,6 @@
 
 namespace kvbm {
 
-Fd::~Fd() {
-  if (fd_ >= 0) close(fd_);
-}
-
 namespace {
 
 Status check_name(std::string_view name) {

@@ -5,28 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/io_engine.h"
 
 namespace kvbm {
-
-// A file descriptor that is closed with the object.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd();
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  explicit operator bool() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 Result<std::unique_ptr<Directory>> open_os_directory(std::shared_ptr<IoEngine> engine, const std::string& path,
                                                      bool create);

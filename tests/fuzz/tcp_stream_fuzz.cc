@@ -35,7 +35,8 @@ struct Heard final : copy::tcp::ReceiverSink {
   void on_received(uint64_t token, Code status, uint64_t bytes) override {
     check(token < kPosts && !ended[token] && bytes <= kPostBytes && admitted);
     ended[token] = true;
-    log += "received " + std::to_string(token) + " " + std::to_string(static_cast<int>(status)) + " " + std::to_string(bytes);
+    log += "received " + std::to_string(token) + " " + std::to_string(static_cast<int>(status)) + " " +
+           std::to_string(bytes);
     if (status == Code::ok) log.append(reinterpret_cast<const char*>(memory[token].data()), bytes);
   }
   [[nodiscard]] bool open() const override { return true; }

@@ -1,5 +1,5 @@
-// A peer in a process of its own is killed, or stopped, in the middle of transfers. KVBMTEST_KILLS says how often (default
-// 20), KVBMTEST_SEED where the random moments begin.
+// A peer in a process of its own is killed, or stopped, in the middle of transfers. KVBMTEST_KILLS says how often
+// (default 20), KVBMTEST_SEED where the random moments begin.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-// The two ends of a measurement over loopback: a child process that answers, and this one that asks. What is asked for is
-// one Request; the answer is `count` pieces of `bytes` bytes.
+// The two ends of a measurement over loopback: a child process that answers, and this one that asks. What is asked for
+// is one Request; the answer is `count` pieces of `bytes` bytes.
 #pragma once
 
 #include <sys/types.h>

@@ -42,7 +42,8 @@ Status sample(Asker& asker, uint64_t count, uint64_t bytes, MutableBytes memory,
   return s;
 }
 
-Result<Row> throughput(const Size& size, const Pair& pair, MutableBytes memory, int rounds, terminal::Progress& progress) {
+Result<Row> throughput(const Size& size, const Pair& pair, MutableBytes memory, int rounds,
+                       terminal::Progress& progress) {
   std::vector<double> ours;
   std::vector<double> theirs;
   const uint64_t count = kSampleBytes / size.bytes;
@@ -67,16 +68,16 @@ Result<std::vector<Row>> latency(const Pair& pair, MutableBytes memory, int roun
     return s;
   };
   for (int round = 0; round < rounds; ++round) {
-    const Status s =
-        alternate(round, [&] { return requests(*pair.ours, ours); }, [&] { return requests(*pair.plain, theirs); });
+    const Status s = alternate(
+        round, [&] { return requests(*pair.ours, ours); }, [&] { return requests(*pair.plain, theirs); });
     if (!s.ok()) return s;
     progress.advance(1);
   }
   std::vector<Row> rows;
   rows.push_back(less_is_better("transport.tcp_4KiB.p50", quantile(ours, 0.5) * 1e6, "us", quantile(theirs, 0.5) * 1e6,
                                 "plain socket"));
-  rows.push_back(less_is_better("transport.tcp_4KiB.p99", quantile(ours, 0.99) * 1e6, "us", quantile(theirs, 0.99) * 1e6,
-                                "plain socket"));
+  rows.push_back(less_is_better("transport.tcp_4KiB.p99", quantile(ours, 0.99) * 1e6, "us",
+                                quantile(theirs, 0.99) * 1e6, "plain socket"));
   return rows;
 }
 

@@ -10,6 +10,7 @@
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
 #include "benchmark/row.h"
+#include "benchmark/same_host.h"
 #include "benchmark/transport.h"
 #include "terminal/table.h"
 
@@ -112,6 +113,12 @@ void add_bench(Registry& registry) {
   CLI::App& keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
                                 [](const Output& output) { return finish(benchmark::bench_keys(), output); });
   keys.footer("Example:\n  kvbm bench keys");
+  CLI::App& node = registry.add(group, "node", "Blocks from other processes, against memcpy",
+                                [options](const Output& output) {
+                                  return finish(benchmark::bench_same_host({options->rounds, output.json}), output);
+                                });
+  add_rounds(node, options->rounds);
+  node.footer("Example:\n  kvbm bench node --json");
   CLI::App& transport = registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
                                      [options](const Output& output) {
                                        return finish(benchmark::bench_transport({options->rounds, output.json}), output);

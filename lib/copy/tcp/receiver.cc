@@ -8,9 +8,10 @@ namespace kvbm::copy::tcp {
 namespace {
 
 // While pushes are expected a read into staging is this short: what a small push brings comes with its header in one
-// call, and of a large one little more than this is copied. (Measured, 2026-11, loopback: a copy of 8 KiB costs less
+// call, and of a large one little more than this is copied. (Measured, 2026-11, loopback: a copy of 4 KiB costs less
 // than a second call.)
-constexpr size_t kShortRead = (8U << 10) + 2 * kHeaderBytes;
+constexpr size_t kShortRead = (4U << 10) + 2 * kHeaderBytes;
+constexpr uint64_t kLargePush = 16U << 10;
 // One call reads no more than this, so that `arrived` is told while the bytes are still in a cache near the processor.
 constexpr uint64_t kLongRead = 512U << 10;
 
@@ -37,8 +38,10 @@ size_t Receiver::targets(MutableBytes staging, iovec* out) noexcept {
   if (chunk_rest_ != 0 && active_.to != nullptr) {
     out[0] = {active_.to + active_at_, static_cast<size_t>(std::min(chunk_rest_, kLongRead))};
     if (chunk_rest_ > kLongRead) return 1;
-    // Behind a chunk comes the header of the next one, whose payload is not to land here.
-    out[1] = {staging.data(), order_.rest() != 0 ? kHeaderBytes : std::min(staging.size(), kShortRead)};
+    // Behind a chunk comes the header of the next one, whose payload is not to land here; so it is behind a large push
+    // while others are expected, which are then large as well, mostly.
+    const bool header_alone = order_.rest() != 0 || (!posts_.empty() && active_total_ >= kLargePush);
+    out[1] = {staging.data(), header_alone ? kHeaderBytes : std::min(staging.size(), kShortRead)};
     return 2;
   }
   const bool expecting = !posts_.empty() && chunk_rest_ == 0;

@@ -43,8 +43,9 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
   const uint64_t slots = std::min<uint64_t>(room / arena->slot_bytes(), kNoSlot - 1);
   if (slots == 0) {
     return Status(Code::bad_config, "the host tier is smaller than one block",
-                  "host.capacity is " + std::to_string(options.capacity_bytes) + " bytes, a block with its head takes " +
-                      std::to_string(arena->slot_bytes()) + "; raise host.capacity or lower host.block_bytes");
+                  "host.capacity is " + std::to_string(options.capacity_bytes) +
+                      " bytes, a block with its head takes " + std::to_string(arena->slot_bytes()) +
+                      "; raise host.capacity or lower host.block_bytes");
   }
   arena->slots_ = static_cast<uint32_t>(slots);
   ArenaOptions memory;
@@ -53,6 +54,7 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
   memory.huge_pages = options.huge_pages;
   memory.interleave = options.interleave;
   memory.touch_threads = options.touch_threads;
+  memory.shared = options.shared;
   auto mapped = Arena::map(memory);
   if (!mapped.ok()) return mapped.status();
   arena->memory_ = std::move(mapped).value();
@@ -69,9 +71,12 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
   return arena;
 }
 
-void HostArena::clear_head(SlotId slot) const noexcept {
-  store_le<uint64_t>(head(slot).data(), 0);
+HostShape HostArena::shape() const noexcept {
+  const auto at = [this](const std::byte* p) { return static_cast<uint64_t>(p - memory_->data()); };
+  return {memory_->bytes(), block_bytes_, at(payloads_), payload_stride_, at(heads_), head_stride_, slots_};
 }
+
+void HostArena::clear_head(SlotId slot) const noexcept { store_le<uint64_t>(head(slot).data(), 0); }
 
 std::string HostArena::describe() const {
   return std::to_string(slots_) + " blocks of " + std::to_string(block_bytes_) + " bytes, " + memory_->describe();

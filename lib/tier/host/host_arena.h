@@ -26,6 +26,20 @@ struct HostOptions {
   bool huge_pages = true;       // explicit huge pages if reserved, else transparent ones
   bool interleave = false;      // over all NUMA nodes
   uint32_t touch_threads = 0;   // fault everything in now, instead of at first use
+  bool shared = false;          // other processes may map it read-only; not with a file
+};
+
+// Where things are in the mapping, for whoever maps it too. A slot s has its payload at payload_at + s * payload_stride
+// and its head at head_at + s * head_stride.
+struct HostShape {
+  uint64_t bytes = 0;  // of the mapping
+  uint64_t block_bytes = 0;
+  uint64_t payload_at = 0;
+  uint64_t payload_stride = 0;
+  uint64_t head_at = 0;
+  uint64_t head_stride = 0;
+  uint64_t slots = 0;
+  bool operator==(const HostShape&) const = default;
 };
 
 class HostArena {
@@ -41,6 +55,9 @@ class HostArena {
     return {payloads_ + payload_stride_ * slot, payload_stride_};
   }
   [[nodiscard]] MutableBytes head(SlotId slot) const noexcept { return {heads_ + head_stride_ * slot, head_stride_}; }
+  [[nodiscard]] HostShape shape() const noexcept;
+  // The memory to give to readers; -1 unless it is shared.
+  [[nodiscard]] int fd() const noexcept { return memory_->fd(); }
   // Takes the head away before the payload changes.
   void clear_head(SlotId slot) const noexcept;
   // True when a file with the same shape was there before: its heads may be valid.

@@ -1,0 +1,130 @@
+// The local link: a transport (transport_abi.h) between processes of one host and one user, over SOCK_SEQPACKET
+// sockets, which also hands over pools: memory that the other side maps and reads for itself (remote_pool.h). With a
+// pool in hand nobody needs bulk; push() and post() are there because every transport has them.
+//
+// Addresses are paths of sockets ("/run/x/kvbm.sock", "unix:" in front allowed). The kernel says who the peer is
+// (peer_process.h), its death is seen through its pidfd at once, also where a child that it forked holds the socket.
+// What a peer may do to this process: use its share of a bounded number of frames a turn, of kMaxPools mappings, of
+// peer_queue_bytes. Whatever is no frame, or carries descriptors where none belong, ends the connection.
+//
+// Thread: as transport_abi.h says, but for pools(), which any thread may call. Lock: pools_mutex_, a leaf.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "copy/local/remote_pool.h"
+#include "copy/local/socket_path.h"
+#include "copy/local/unix_peer.h"
+#include "copy/transport_abi.h"
+
+namespace kvbm::copy::local {
+
+// The table of this transport; static.
+const kvbm_transport_ops_t* unix_transport_ops() noexcept;
+
+class UnixTransport {
+ public:
+  static constexpr size_t kMaxPeers = 1024;
+  // Of those, how many may not have said hello.
+  static constexpr size_t kMaxStrangers = 64;
+  static constexpr uint64_t kHelloNs = 2'000'000'000;
+  static constexpr uint64_t kLeaveNs = 3'000'000'000;
+  static constexpr uint64_t kConnectNs = 2'000'000'000;
+  static constexpr uint64_t kRetryNs = 5'000'000;
+  static constexpr uint64_t kPauseNs = 100'000'000;
+
+  // The transport behind a pointer that unix_transport_ops()->open gave.
+  static UnixTransport& of(kvbm_transport_t* transport) noexcept {
+    return *reinterpret_cast<UnixTransport*>(transport);
+  }
+
+  static Result<std::unique_ptr<UnixTransport>> open(const kvbm_transport_options_t& options,
+                                                     const kvbm_transport_host_t& host);
+  ~UnixTransport();
+  UnixTransport(const UnixTransport&) = delete;
+  UnixTransport& operator=(const UnixTransport&) = delete;
+
+  // Every peer that is admitted from now on gets this pool, before any message that is sent to it after admit(). The
+  // memory is sealed (Arena with `shared`); the descriptor is duplicated. Returns the pool's id.
+  Result<uint64_t> offer_pool(int fd, const tier::HostShape& shape);
+  // What an admitted peer has handed over; stays usable after the peer has gone.
+  [[nodiscard]] std::vector<std::shared_ptr<RemotePool>> pools(kvbm_transport_peer_t peer);
+
+  int fd() const noexcept { return epoll_.get(); }
+  int32_t arm(uint64_t* within_ns) noexcept;
+  uint32_t progress();
+  Result<std::string> listen(const std::string& path);
+  Result<uint64_t> connect(const std::string& path);
+  Code admit(uint64_t peer);
+  Code disconnect(uint64_t peer, bool flush);
+  Code send(uint64_t peer, ConstBytes message);
+  Code post(uint64_t peer, uint64_t tag, std::byte* to, uint64_t bytes, uint64_t token);
+  Code push(uint64_t peer, uint64_t tag, const kvbm_transport_piece_t* pieces, size_t n, uint64_t token);
+  Code cancel(uint64_t peer, uint64_t token);
+
+ private:
+  struct Offered {
+    Fd memory;
+    PoolOffer offer;
+  };
+  UnixTransport(const kvbm_transport_options_t& options, const kvbm_transport_host_t& host);
+
+  // The peer, if it is there and open to calls; else why not.
+  Code find(uint64_t id, UnixPeer*& peer) noexcept;
+  // Set-up and end of a peer.
+  UnixPeer& add_peer(Fd socket, const std::string& path);
+  Status adopt(UnixPeer& peer);
+  void try_connecting(UnixPeer& peer);
+  void accept_from(ListeningSocket& from);
+  void accept_one(Fd socket, const std::string& path);
+  void pause_listening();
+  void watch_listeners(bool on);
+  void end(UnixPeer& peer, Code status, std::string reason);
+  // What has come in (unix_receive.cc).
+  void read_from(UnixPeer& peer, int frames);
+  bool read_one(UnixPeer& peer);
+  bool take_datagram(UnixPeer& peer, ConstBytes datagram, std::vector<Fd>& fds);
+  bool take_hello(UnixPeer& peer, ConstBytes hello, size_t n_fds);
+  bool take_pool(UnixPeer& peer, ConstBytes offer, const Fd& memory);
+  void process_ended(UnixPeer& peer);
+  // What goes out, and when.
+  void pump(UnixPeer& peer);
+  void watch_output(UnixPeer& peer);
+  void handle(uint64_t name, uint32_t events);
+  void set_timer(UnixPeer& peer, uint64_t when_ns);
+  void run_timers();
+  void timer_of(UnixPeer& peer);
+  void mark(UnixPeer& peer);
+  void tell(UnixPeer& peer);
+  void log(int32_t level, const std::string& text) const;
+
+  const kvbm_transport_host_t host_;
+  const uint32_t queue_bytes_;
+  SystemClock clock_;
+  Fd epoll_;
+  std::deque<ListeningSocket> listeners_;
+  uint64_t next_id_ = 1;
+  std::map<uint64_t, std::unique_ptr<UnixPeer>> peers_;
+  std::vector<std::byte> buffer_;
+  std::vector<Offered> offered_;
+  std::vector<uint64_t> marked_;  // peers of which the host is to be told something
+  // When, and which peer; peer 0: the listeners are looked at again.
+  std::set<std::pair<uint64_t, uint64_t>> timers_;
+  size_t strangers_ = 0;  // accepted peers that have not said hello
+
+  Mutex pools_mutex_;
+  std::map<uint64_t, std::vector<std::shared_ptr<RemotePool>>> pools_ KVBM_GUARDED_BY(pools_mutex_);
+};
+
+}  // namespace kvbm::copy::local

@@ -1,0 +1,24 @@
+// Records in a host pool whose bytes follow from a number, so that whoever reads one knows what it has to be.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "tier/host/host_arena.h"
+
+namespace kvbm::test {
+
+inline constexpr uint64_t kPoolBlockBytes = 192 * 1024 + 512;  // three whole leaves and a short one
+
+Family pool_family();
+Key pool_key(uint64_t number);
+// The payload of the record of `number`.
+std::vector<std::byte> pool_payload(uint64_t number, uint64_t bytes = kPoolBlockBytes);
+// Puts it there as an owner does: the head goes first and comes last.
+void put_pool_record(const tier::HostArena& arena, SlotId slot, uint64_t number, uint64_t bytes = kPoolBlockBytes);
+// A shared host tier of that many slots; null, with the test failed, where it cannot be had.
+std::unique_ptr<tier::HostArena> make_pool(uint32_t slots, uint64_t block_bytes = kPoolBlockBytes);
+
+}  // namespace kvbm::test
