@@ -12,7 +12,6 @@ namespace {
 // A part of a push. Large enough that a rendezvous does not show, small enough that a cancel is heard soon and that
 // the first bytes can be used while the last are on their way.
 constexpr uint64_t kPartBytes = 1 << 20;
-constexpr size_t kPieces = 4096;
 }  // namespace
 
 int32_t Transport::send(kvbm_transport_peer_t id, const void* bytes, size_t size) {
@@ -20,14 +19,14 @@ int32_t Transport::send(kvbm_transport_peer_t id, const void* bytes, size_t size
   if (peer == nullptr) return value(Code::stale_handle);
   if (peer->silent || !peer->usable() || peer->failure != 0) return value(Code::closed);
   const size_t most = peer->admitted ? KVBM_TRANSPORT_MESSAGE_BYTES : KVBM_TRANSPORT_STRANGER_BYTES;
-  if (bytes == nullptr || size == 0 || size > most) return value(Code::invalid_argument);
+  if ((bytes == nullptr && size != 0) || size > most) return value(Code::invalid_argument);
   if (peer->queued_bytes >= limits_.queue_bytes) {
     peer->wants_writable = true;
     return value(Code::again);
   }
   Operation* op = start_operation(*peer, Operation::Kind::message);
   op->payload.resize(size);
-  std::memcpy(op->payload.data(), bytes, size);
+  if (size != 0) std::memcpy(op->payload.data(), bytes, size);
   op->bytes = size;
   const MessageHead head{peer->next_out++};
   std::memcpy(op->head, &head, sizeof head);
@@ -42,7 +41,7 @@ int32_t Transport::post(kvbm_transport_peer_t id, uint64_t tag, void* to, uint64
   Peer* peer = find(id);
   if (peer == nullptr) return value(Code::stale_handle);
   if (peer->silent || !peer->usable() || peer->failure != 0) return value(Code::closed);
-  if (to == nullptr || bytes == 0) return value(Code::invalid_argument);
+  if (to == nullptr && bytes != 0) return value(Code::invalid_argument);
   if (peer->tags.count(tag) != 0 || peer->token_in_use(token)) return value(Code::exists);
   auto post = std::make_unique<Post>();
   post->token = token;
@@ -60,7 +59,7 @@ int32_t Transport::push(kvbm_transport_peer_t id, uint64_t tag, const kvbm_trans
   Peer* peer = find(id);
   if (peer == nullptr) return value(Code::stale_handle);
   if (peer->silent || !peer->usable() || peer->failure != 0) return value(Code::closed);
-  if (pieces == nullptr || n_pieces == 0 || n_pieces > kPieces) return value(Code::invalid_argument);
+  if (pieces == nullptr && n_pieces != 0) return value(Code::invalid_argument);
   if (!peer->admitted) return value(Code::wrong_state);
   if (peer->token_in_use(token)) return value(Code::exists);
   auto push = std::make_unique<Push>();
@@ -73,7 +72,6 @@ int32_t Transport::push(kvbm_transport_peer_t id, uint64_t tag, const kvbm_trans
     push->total += pieces[i].bytes;
     push->pieces.push_back(pieces[i]);
   }
-  if (push->total == 0) return value(Code::invalid_argument);
   ++peer->next_push;
   peer->sending.push_back(push.get());
   peer->pushes.emplace(token, std::move(push));
@@ -96,7 +94,7 @@ void Transport::pump(Peer& peer) {
 }
 
 bool Transport::send_part(Peer& peer, Push& push) {
-  const kvbm_transport_piece_t& piece = push.pieces[push.piece];
+  const kvbm_transport_piece_t piece = push.total != 0 ? push.pieces[push.piece] : kvbm_transport_piece_t{nullptr, 0};
   const uint64_t bytes = std::min({kPartBytes, limits_.bulk_bytes, piece.bytes - push.within});
   const auto* from = static_cast<const std::byte*>(piece.data) + push.within;
   Operation* op = start_operation(peer, Operation::Kind::part_out);
@@ -189,7 +187,8 @@ void Transport::end_if_done(Peer& peer, Push& push) {
   mark(peer);
 }
 
-void Transport::end_all(Peer& peer, int32_t status) {
+void Transport::end_all(Peer& peer) {
+  constexpr int32_t status = value(Code::closed);
   peer.sending.clear();
   for (auto& [token, push] : peer.pushes) {
     if (push->ended) continue;

@@ -127,15 +127,15 @@ ucs_status_t Callbacks::message(void* transport, const void* head, size_t head_s
   if (peer == nullptr || peer->silent) return UCS_OK;
   guarded(t, peer, [&] {
     const auto parsed = parse<MessageHead>(head, head_size);
-    if (!parsed || size == 0 || size > KVBM_TRANSPORT_MESSAGE_BYTES || peer->phase != Phase::open ||
+    if (!parsed || size > KVBM_TRANSPORT_MESSAGE_BYTES || peer->phase != Phase::open ||
         (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
       return t.fail(*peer, KVBM_TRANSPORT_PROTOCOL, "a message that is not one");
     }
     if (parsed->sequence != peer->next_in) return t.fail(*peer, KVBM_TRANSPORT_PROTOCOL, "messages out of order");
     ++peer->next_in;
     Event event{Event::Kind::message, peer->id, 0, 0, size, {}};
-    event.message.resize((size + 7) / 8);
-    std::memcpy(event.message.data(), data, size);
+    event.message.resize(size / 8 + 1);  // not empty, so that even an empty message has an address
+    if (size != 0) std::memcpy(event.message.data(), data, size);
     t.events_.push_back(std::move(event));
   }, [](Transport& at, Peer& p) { at.fail(p, value(Code::no_memory), kNoMemory); });
   return UCS_OK;
@@ -154,12 +154,12 @@ ucs_status_t Callbacks::bulk(void* transport, const void* head, size_t head_size
     }
     Post* post = t.place(*peer, *parsed, size);
     if (post == nullptr) return;
+    if (size == 0) return t.landed(*peer, *post, 0, 0);
     const bool rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
     if (!rendezvous && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) == 0) {
       std::memcpy(post->to + parsed->offset, data, size);
       return t.landed(*peer, *post, parsed->offset, size);
     }
-    if (size == 0) return t.landed(*peer, *post, 0, 0);
     Operation* op = t.start_operation(*peer, Operation::Kind::part_in);
     op->post = post;
     op->offset = parsed->offset;

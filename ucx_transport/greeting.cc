@@ -1,6 +1,7 @@
 // From the first word of a connection to its last.
 #include <cstring>
 
+#include "base/signal_keeper.h"
 #include "callbacks.h"
 #include "status.h"
 #include "transport.h"
@@ -28,7 +29,7 @@ int32_t Transport::listen(std::string_view text, std::string* bound, std::string
     return value(Code::invalid_argument);
   }
   if (const int32_t refused = check_reach(*address, error); refused != 0) return refused;
-  const SignalsBlocked blocked;
+  const SignalKeeper keeper;
   listeners_.push_back({this, nullptr});
   Listener& listener = listeners_.back();
   ucp_listener_params_t params{};
@@ -81,7 +82,7 @@ int32_t Transport::connect(std::string_view text, kvbm_transport_peer_t* id, std
 }
 
 Status Transport::make_endpoint(Peer& peer, ucp_ep_params_t* params) {
-  const SignalsBlocked blocked;
+  const SignalKeeper keeper;
   params->field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params->err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params->err_handler.cb = &Callbacks::broken;
@@ -197,7 +198,7 @@ int32_t Transport::disconnect(kvbm_transport_peer_t id, bool flush) {
     set_deadline(*peer, kFlushNs);
     for (auto& [token, post] : peer->posts) {
       if (post->ended) continue;
-      post->status = value(Code::cancelled);
+      if (post->status == 0) post->status = value(Code::closed);
       end_if_done(*peer, *post);
     }
     return 0;
@@ -215,10 +216,10 @@ void Transport::fail(Peer& peer, int32_t status, std::string reason) {
     status = value(Code::closed);
     reason = "the peer disconnected";
   }
-  const bool answered = peer.phase == Phase::flushing && peer.bye_answered;
+  // All was said and heard.
+  if (peer.phase == Phase::flushing && peer.bye_answered) return mark(peer);
   peer.failure = status == 0 ? value(Code::closed) : status;
-  if (answered) peer.failure = 0;
-  if (!answered) peer.reason = std::move(reason);
+  peer.reason = std::move(reason);
   mark(peer);
 }
 
@@ -233,7 +234,8 @@ void Transport::begin_close(Peer& peer) {
   if (peer.phase == Phase::greeting && !peer.dialled) --greeting_;
   peer.phase = Phase::closing;
   set_deadline(peer, 0);
-  end_all(peer, peer.silent ? value(Code::cancelled) : value(Code::closed));
+  if (peer.failure == 0) peer.failure = value(Code::closed);
+  end_all(peer);
   close_endpoint(peer);
   mark(peer);
 }

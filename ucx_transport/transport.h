@@ -133,7 +133,7 @@ class Transport {
   void landed(Peer& peer, Post& post, uint64_t offset, uint64_t bytes);
   void end_if_done(Peer& peer, Push& push);
   void end_if_done(Peer& peer, Post& post);
-  void end_all(Peer& peer, int32_t status);
+  void end_all(Peer& peer);
   void end(Peer& peer, Get& get, ucs_status_t status);
   bool reads_natively(Peer& peer);
 

@@ -2,10 +2,9 @@
 
 #include <ucm/api/ucm.h>
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <sstream>
+
+#include "base/signal_keeper.h"
 
 namespace kvbm::ucx {
 
@@ -38,10 +37,9 @@ class Config {
 
 // What is good to have and may be missing in a version.
 void set_preferences(Config& config) {
-  (void)config.set("RCACHE_ENABLE", "n");      // would need memory hooks
-  (void)config.set("TCP_CM_REUSEADDR", "y");   // a restarted node gets its port back at once
-  (void)config.set("MAX_EAGER_LANES", "1");    // messages stay in order
-  (void)config.set("WARN_INVALID_CONFIG", "n");
+  (void)config.set("RCACHE_ENABLE", "n");     // would need memory hooks
+  (void)config.set("CM_REUSEADDR", "y");     // a node that starts again gets its port back at once
+  (void)config.set("MAX_EAGER_LANES", "1");  // messages stay in order
 }
 
 std::vector<Resource> resources_of(ucp_context_h context) {
@@ -58,6 +56,15 @@ std::vector<Resource> resources_of(ucp_context_h context) {
   return out;
 }
 
+// What reaches a process: not a process's own memory, memory of one host (which UCX does not use where a dead peer has
+// to be noticed), or what only serves another transport.
+bool reaches_peers(const std::string& transport) {
+  for (const char* local : {"self", "sysv", "posix", "cma", "knem", "xpmem", "cuda", "gdr", "rocm", "ze"}) {
+    if (transport.rfind(local, 0) == 0) return false;
+  }
+  return true;
+}
+
 bool starts_with(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
 
 }  // namespace
@@ -68,7 +75,7 @@ bool one_sided(const std::string& transport) {
 }
 
 Result<std::unique_ptr<Worker>> Worker::open(const WorkerOptions& options) {
-  const SignalsBlocked blocked;
+  const SignalKeeper keeper;
   std::unique_ptr<Worker> out(new Worker);
   if (Status status = out->open_context(options); !status.ok()) return status;
   if (Status status = out->open_worker(); !status.ok()) return status;
@@ -97,7 +104,15 @@ Status Worker::open_context(const WorkerOptions& options) {
             std::string(ucs_status_string(status)) + ", devices " + devices + ", transports " + transports};
   }
   bool native = false;
-  for (const Resource& r : resources_of(context_)) native |= one_sided(r.transport);
+  bool reaches = false;
+  for (const Resource& r : resources_of(context_)) {
+    native |= one_sided(r.transport);
+    reaches |= reaches_peers(r.transport);
+  }
+  if (!reaches) {
+    return {Code::bad_config, "UCX finds no network",
+            "devices " + devices + ", transports " + transports + "; `ucx_info -d` lists what there is"};
+  }
   emulated_get_ = options.emulated_get;
   can_get_ = native || emulated_get_;
   if (can_get_) {

@@ -7,7 +7,8 @@
 
 #include <ucp/api/ucp.h>
 
-#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,22 +16,6 @@
 #include "base/status.h"
 
 namespace kvbm::ucx {
-
-// Blocks every signal of this thread while it lives: threads that UCX starts then never run a handler of the host.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 struct WorkerOptions {
   std::string devices;     // empty = loopback, "all" = what UCX finds
