@@ -139,8 +139,8 @@ typedef struct kvbm_transport_ops {
   /* address: "host:port", "[v6]:port"; port 0 = any. bound gets the real one, in the same form. */
   int32_t (*listen)(kvbm_transport_t* transport, const char* address, char* bound, size_t bound_size, char* error,
                     size_t error_size);
-  /* Starts connecting; ends with connected() or closed(). The host of an address is a number or "localhost": finding out
-   * what a name stands for may block and is done above. send(), admit(), post() and push() work from here on. */
+  /* Starts connecting; ends with connected() or closed(). The host of an address is a number or "localhost": finding
+   * out what a name stands for may block and is done above. send(), admit(), post() and push() work from here on. */
   int32_t (*connect)(kvbm_transport_t* transport, const char* address, kvbm_transport_peer_t* peer, char* error,
                      size_t error_size);
   /* The peer has proven who it is: messages of any size and bulk from now on, in both directions. Each side judges for

@@ -1,0 +1,121 @@
+// One peer: a socket between a Sender and a Receiver, and the tokens that are not finished.
+//
+// Invariant: a host's callback is made inside Transport::progress() only. What ends inside another call (a push that
+// went out at once, a cancelled post) waits in Shared::ended. After close_socket() no memory of the host is touched.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "copy/flat_table.h"
+#include "copy/tcp/receiver.h"
+#include "copy/tcp/sender.h"
+#include "copy/transport_abi.h"
+
+namespace kvbm::copy::tcp {
+
+enum class EndKind : uint8_t { pushed, received, writable };
+
+// What is to be told at the next progress().
+struct End {
+  EndKind kind = EndKind::pushed;
+  Code status = Code::ok;
+  uint64_t peer = 0;
+  uint64_t token = 0;
+};
+
+// What all connections of a transport use.
+struct Shared {
+  kvbm_transport_host_t host{};
+  uint32_t queue_bytes = 0;
+  uint64_t bulk_bytes = 0;
+  int epoll = -1;
+  Ring<End> ended;
+  size_t tokens = 0;  // unfinished ones of all peers: `ended` has room for each, so that ending allocates nothing
+  std::vector<uint64_t> dying;  // peers whose closed() is due
+  std::vector<std::byte> staging = std::vector<std::byte>(Receiver::kStagingBytes);
+};
+
+class Connection final : private ReceiverSink, private SenderSink {
+ public:
+  // Takes the socket, which the caller watches with epoll under the number `peer`.
+  Connection(Shared& shared, uint64_t peer, int fd, bool connected, std::string address);
+  ~Connection() override;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  Code send(ConstBytes message);
+  Code post(uint64_t tag, void* to, uint64_t bytes, uint64_t token);
+  Code push(uint64_t tag, const kvbm_transport_piece_t* pieces, size_t n, uint64_t token);
+  Code cancel(uint64_t token);
+  Code admit();
+  Code disconnect(bool flush, uint64_t give_up_ns);
+
+  // True when it stopped although there may be more to do.
+  bool on_event(uint32_t events);
+  // The same for input alone; *any says whether something was there.
+  bool read(bool* any);
+  // The flush has lasted too long.
+  void give_up();
+  void out_of_memory();
+  // Ends all tokens and says closed(). The object is of no use afterwards.
+  void finish();
+  void close_socket() noexcept;
+
+  [[nodiscard]] uint64_t peer() const noexcept { return peer_; }
+  [[nodiscard]] bool admitted() const noexcept { return admitted_; }
+  [[nodiscard]] bool accepted() const noexcept { return accepted_; }
+  [[nodiscard]] bool closing() const noexcept { return dead_ || flushing_; }
+  // kNever unless it is flushing.
+  [[nodiscard]] uint64_t give_up_ns() const noexcept { return give_up_ns_; }
+
+ private:
+  struct Token {
+    EndKind kind = EndKind::pushed;
+    uint64_t where = 0;  // a post's tag, a push's number
+  };
+
+  void on_message(ConstBytes bytes) override;
+  void on_arrived(uint64_t token, uint64_t bytes) override;
+  void on_received(uint64_t token, Code status, uint64_t bytes) override;
+  void on_pushed(uint64_t token) override;
+  [[nodiscard]] bool open() const override { return !closing(); }
+
+  [[nodiscard]] Code usable() const noexcept { return closing() ? Code::closed : Code::ok; }
+  [[nodiscard]] bool may_write() const noexcept { return connected_ && !dead_ && write_error_ == 0; }
+  bool add_token(uint64_t token, EndKind kind, uint64_t where);
+  bool drop_token(uint64_t token) noexcept;
+  void end_later(EndKind kind, Code status, uint64_t token);
+  void end_tokens(EndKind kind, Code status, bool now);
+  int64_t send_now(iovec* vectors, size_t n);
+  void write();
+  void after_write();
+  bool finish_connect();
+  size_t drain();
+  void peer_gone(int error);
+  void die(Code status, std::string reason);
+  void watch_output(bool wanted);
+
+  Shared& shared_;
+  const uint64_t peer_;
+  int fd_;
+  const bool accepted_;
+  bool connected_;
+  bool admitted_ = false;
+  bool flushing_ = false;
+  bool shut_down_ = false;
+  bool dead_ = false;
+  bool refused_ = false;  // send() said AGAIN
+  bool watching_output_;
+  int write_error_ = 0;
+  uint64_t give_up_ns_;
+  Code status_ = Code::ok;
+  std::string reason_;
+  const std::string address_;
+  Sender sender_;
+  Receiver receiver_;
+  FlatTable<Token> tokens_;
+};
+
+}  // namespace kvbm::copy::tcp

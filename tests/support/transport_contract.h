@@ -1,0 +1,86 @@
+// What every transport behind copy/transport_abi.h has to do, as one suite of tests:
+//
+//   KVBM_TRANSPORT_CONTRACT(Tcp, [] { return std::make_unique<SocketWorld>(tcp::ops()); });
+//
+// inside namespace kvbm::test. Two sides in one process, driven by the test's thread. KVBMTEST_SEED chooses the seed of
+// the random tests; it is printed.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/transport_side.h"
+
+namespace kvbm::test {
+
+// Where the two sides live.
+class TransportWorld {
+ public:
+  virtual ~TransportWorld() = default;
+  // The table that side 0 or 1 opens next.
+  virtual const kvbm_transport_ops_t& ops(int side) = 0;
+  virtual std::string listen_address(int side) = 0;
+  // An address of this world where nobody listens.
+  virtual std::string deserted_address() = 0;
+  // Lets something happen for open transports that have nothing to do; false when nothing ever will. brief: it may well
+  // be that nothing happens.
+  virtual bool wait(const std::vector<copy::Transport*>& transports, bool brief) = 0;
+};
+
+// Transports that sleep on descriptors; 127.0.0.1.
+class SocketWorld final : public TransportWorld {
+ public:
+  explicit SocketWorld(const kvbm_transport_ops_t& ops) : ops_(ops) {}
+  const kvbm_transport_ops_t& ops(int) override { return ops_; }
+  std::string listen_address(int) override { return "127.0.0.1:0"; }
+  std::string deserted_address() override;
+  bool wait(const std::vector<copy::Transport*>& transports, bool brief) override;
+
+ private:
+  const kvbm_transport_ops_t& ops_;
+};
+
+using WorldFactory = std::function<std::unique_ptr<TransportWorld>()>;
+
+class TransportContract : public testing::TestWithParam<WorldFactory> {
+ protected:
+  void SetUp() override;
+  // The ends check what was recorded, so they go while the test is still running.
+  void TearDown() override;
+
+  void open(const copy::TransportOptions& options = {});
+  // A connection from side a to side b, admitted by both unless said otherwise.
+  void connect(bool admit = true);
+  // Drives both sides until `done`; fails the test when that does not come in time.
+  void run_until(const std::function<bool()>& done, const char* what);
+  // One round of both; true when a side has more to do.
+  bool step();
+  bool wait(bool brief);
+  // Gives what should not happen the time to happen.
+  void settle(int rounds = 20);
+  // Several posts on one side, pushes of the other, of different sizes.
+  void start_traffic(int n, uint64_t most_bytes);
+  static uint64_t seed();
+
+  std::unique_ptr<TransportWorld> world_;
+  TransportSide a_{"a"}, b_{"b"};
+  std::string address_;  // of b
+  copy::Peer ab_ = 0;    // b, as a calls it
+  copy::Peer ba_ = 0;
+};
+
+// So that the linker takes the files in which the tests are.
+bool use_transport_contract();
+bool use_transport_contract_bulk();
+bool use_transport_contract_ends();
+
+#define KVBM_TRANSPORT_CONTRACT(name, factory)                                                                      \
+  const bool used_##name = ::kvbm::test::use_transport_contract() && ::kvbm::test::use_transport_contract_bulk() && \
+                           ::kvbm::test::use_transport_contract_ends();                                             \
+  INSTANTIATE_TEST_SUITE_P(name, TransportContract, testing::Values(::kvbm::test::WorldFactory(factory)))
+
+}  // namespace kvbm::test
