@@ -37,9 +37,12 @@ class Config {
 
 // What is good to have and may be missing in a version.
 void set_preferences(Config& config) {
-  (void)config.set("RCACHE_ENABLE", "n");     // would need memory hooks
+  (void)config.set("RCACHE_ENABLE", "n");    // would need memory hooks
   (void)config.set("CM_REUSEADDR", "y");     // a node that starts again gets its port back at once
   (void)config.set("MAX_EAGER_LANES", "1");  // messages stay in order
+  // UCX 1.13 aborts the process (tcp_ep.c, an assertion on PUT_TX_WAITING_ACK) when a connection ends in the middle of a
+  // transfer by TCP's emulated put. Sent as active messages instead; the name depends on the version.
+  if (config.set("PUT_ENABLE", "n") != UCS_OK) (void)config.set("TCP_PUT_ENABLE", "n");
 }
 
 std::vector<Resource> resources_of(ucp_context_h context) {
