@@ -3,16 +3,32 @@
 // 1.22).
 //
 // What the library changed is put back when this goes; what another thread changes in the meantime to the same signal
-// cannot be told apart and is put back too. All signals of this thread are blocked while it lives, so that threads
+// cannot be told apart and is put back too. The system is asked directly: the C library adds a flag of its own to what it
+// puts back, and its copy of a mask has more bits than were ever set. All signals of this thread are blocked while it lives, so that threads
 // which the library starts never run a handler of the host. Header-only: modules outside lib/ use it too.
 #pragma once
 
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
-#include <cstring>
 
 namespace kvbm {
+
+// What is done on one signal, as the kernel keeps it.
+class SignalAction {
+ public:
+  static constexpr int kSignals = 64;
+
+  bool read(int number) { return ::syscall(SYS_rt_sigaction, number, nullptr, words_.data(), kSetBytes) == 0; }
+  bool restore(int number) const { return ::syscall(SYS_rt_sigaction, number, words_.data(), nullptr, kSetBytes) == 0; }
+  friend bool operator==(const SignalAction& a, const SignalAction& b) { return a.words_ == b.words_; }
+
+ private:
+  static constexpr size_t kSetBytes = 8;       // of the kernel's signal set
+  std::array<unsigned long, 8> words_{};  // handler, flags, restorer, mask; an architecture may have fewer
+};
 
 class SignalKeeper {
  public:
@@ -20,14 +36,13 @@ class SignalKeeper {
     sigset_t all;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &mask_);
-    for (size_t i = 1; i < before_.size(); ++i) known_[i] = ::sigaction(static_cast<int>(i), nullptr, &before_[i]) == 0;
+    for (int i = 1; i <= SignalAction::kSignals; ++i) known_[at(i)] = before_[at(i)].read(i);
     stack_known_ = ::sigaltstack(nullptr, &stack_) == 0;
   }
   ~SignalKeeper() {
-    for (size_t i = 1; i < before_.size(); ++i) {
-      struct sigaction now {};
-      if (!known_[i] || ::sigaction(static_cast<int>(i), nullptr, &now) != 0 || same(now, before_[i])) continue;
-      ::sigaction(static_cast<int>(i), &before_[i], nullptr);
+    for (int i = 1; i <= SignalAction::kSignals; ++i) {
+      SignalAction now;
+      if (known_[at(i)] && now.read(i) && !(now == before_[at(i)])) before_[at(i)].restore(i);
     }
     stack_t now{};
     if (stack_known_ && ::sigaltstack(nullptr, &now) == 0 &&
@@ -40,13 +55,10 @@ class SignalKeeper {
   SignalKeeper& operator=(const SignalKeeper&) = delete;
 
  private:
-  static bool same(const struct sigaction& a, const struct sigaction& b) {
-    return a.sa_handler == b.sa_handler && a.sa_flags == b.sa_flags &&
-           std::memcmp(&a.sa_mask, &b.sa_mask, sizeof a.sa_mask) == 0;
-  }
+  static size_t at(int number) { return static_cast<size_t>(number); }
 
-  std::array<struct sigaction, 65> before_{};
-  std::array<bool, 65> known_{};
+  std::array<SignalAction, SignalAction::kSignals + 1> before_{};
+  std::array<bool, SignalAction::kSignals + 1> known_{};
   stack_t stack_{};
   bool stack_known_ = false;
   sigset_t mask_{};

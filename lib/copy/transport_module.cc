@@ -23,6 +23,7 @@ namespace {
 
 constexpr char kModule[] = "libkvbm_ucx.so";
 constexpr char kUcx[] = "libucp.so.0";
+constexpr char kUcm[] = "libucm.so.0";
 constexpr char kWhat[] = "transport unavailable";
 
 bool is_file(const std::string& path) {
@@ -62,6 +63,42 @@ std::string named_in_environment() {
 std::string with_folder(const std::string& path) {
   return path.find('/') == std::string::npos ? "./" + path : path;
 }
+
+// UCX's memory library patches mmap and its kin in the middle of the C library, for a cache of registrations that is not
+// used here, while other threads may be executing them; and it does so when UCX is loaded, by a default that only the
+// environment could change. So that library is loaded first, alone, which does nothing yet, and is made to initialise
+// itself with its events off: that happens once. Its names are in its public header (ucm/api/ucm.h), and the first two
+// fields of its settings are the same from 1.13 to 1.22.
+//
+// It refers to functions of UCX's core that only installing hooks would call, so it is bound lazily, and its events are
+// kept off for good. Where the process uses UCX already, its settings are its own.
+class MemoryHooksOff {
+ public:
+  explicit MemoryHooksOff(const std::string& library) {
+    if (::dlopen(kUcm, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) != nullptr) return;
+    void* ucm = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    if (ucm == nullptr) return;  // without UCX the module will say so
+    auto* settings = static_cast<Settings*>(::dlsym(ucm, "ucm_global_opts"));
+    const auto set = reinterpret_cast<void (*)(const Settings*)>(::dlsym(ucm, "ucm_set_global_opts"));
+    if (settings == nullptr || set == nullptr || settings->enable_events != 1) return;
+    settings->enable_events = 0;
+    set(settings);
+    settings_ = settings;
+  }
+  // Loading the rest has read the environment again.
+  ~MemoryHooksOff() {
+    if (settings_ != nullptr) settings_->enable_events = 0;
+  }
+  MemoryHooksOff(const MemoryHooksOff&) = delete;
+  MemoryHooksOff& operator=(const MemoryHooksOff&) = delete;
+
+ private:
+  struct Settings {
+    int log_level;
+    int enable_events;
+  };
+  Settings* settings_ = nullptr;
+};
 
 // Binds later loads of the same names to the UCX in `directory`, if there is one.
 Status preload_ucx(const std::string& directory) {
@@ -136,7 +173,10 @@ Result<const kvbm_transport_ops_t*> load_transport_module(const std::string& pat
   const MutexLock lock(mutex);
   const SignalKeeper keeper;
   const std::string named = path.empty() ? named_in_environment() : path;
-  if (!named.empty() && is_directory(named)) {
+  const bool folder = !named.empty() && is_directory(named);
+  const std::string own_ucm = folder ? with_folder(named) + "/" + kUcm : "";
+  const MemoryHooksOff hooks_off(folder && is_file(own_ucm) ? own_ucm : kUcm);
+  if (folder) {
     if (Status status = preload_ucx(named); !status.ok()) return status;
   }
   std::string looked;

@@ -4,10 +4,10 @@
 #include <signal.h>
 
 #include <array>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "base/signal_keeper.h"
 #include "support/temp_dir.h"
 
 namespace kvbm::copy {
@@ -62,18 +62,17 @@ TEST(TransportModule, passes_on_why_a_module_refuses) {
 }
 
 TEST(TransportModule, a_module_that_installs_handlers_changes_nothing) {
-  std::array<struct sigaction, 65> before{};
-  for (int i = 1; i <= 64; ++i) ::sigaction(i, nullptr, &before[static_cast<size_t>(i)]);
+  std::array<SignalAction, SignalAction::kSignals + 1> before;
+  for (int i = 1; i <= SignalAction::kSignals; ++i) ASSERT_TRUE(before[static_cast<size_t>(i)].read(i));
   stack_t stack{};
   ::sigaltstack(nullptr, &stack);
   sigset_t mask;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   ASSERT_TRUE(load_transport_module(module("handlers")).ok());
   for (int i = 1; i <= 64; ++i) {
-    struct sigaction now {};
-    ::sigaction(i, nullptr, &now);
-    EXPECT_EQ(now.sa_handler, before[static_cast<size_t>(i)].sa_handler) << "signal " << i;
-    EXPECT_EQ(now.sa_flags, before[static_cast<size_t>(i)].sa_flags) << "signal " << i;
+    SignalAction now;
+    ASSERT_TRUE(now.read(i));
+    EXPECT_TRUE(now == before[static_cast<size_t>(i)]) << "signal " << i;
   }
   stack_t stack_now{};
   ::sigaltstack(nullptr, &stack_now);
