@@ -144,8 +144,9 @@ void Worker::describe() {
   ucp_get_version(&major, &minor, &patch);
   description_ = "UCX " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch) + ":";
   for (const Resource& r : resources_of(context_)) {
-    description_ += " " + r.transport + "/" + r.device;
-    device_memory_ |= starts_with(r.transport, "cuda");
+    const bool cuda = starts_with(r.transport, "cuda");
+    device_memory_ |= cuda;
+    if (cuda || reaches_peers(r.transport)) description_ += " " + r.transport + "/" + r.device;
   }
   description_ += can_get_ ? (emulated_get_ ? "; emulated one-sided reads" : "; one-sided reads") : "";
 }

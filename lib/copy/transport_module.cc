@@ -174,6 +174,10 @@ Result<const kvbm_transport_ops_t*> load_transport_module(const std::string& pat
   const SignalKeeper keeper;
   const std::string named = path.empty() ? named_in_environment() : path;
   const bool folder = !named.empty() && is_directory(named);
+  if (!named.empty() && !folder && !is_file(named)) {
+    return Status{Code::unsupported, kWhat,
+                  named + " does not exist; it was named " + (path.empty() ? "by KVBM_UCX_PATH" : "as the module")};
+  }
   const std::string own_ucm = folder ? with_folder(named) + "/" + kUcm : "";
   const MemoryHooksOff hooks_off(folder && is_file(own_ucm) ? own_ucm : kUcm);
   if (folder) {

@@ -37,6 +37,12 @@ TEST(TransportModule, says_where_it_looked_when_there_is_no_module) {
   expect_refused("/nonexistent/module.so", Code::unsupported, "/nonexistent/module.so");
 }
 
+TEST(TransportModule, a_place_named_in_the_environment_has_to_be_there) {
+  ASSERT_EQ(::setenv("KVBM_UCX_PATH", "/nonexistent", 1), 0);
+  expect_refused("", Code::unsupported, "KVBM_UCX_PATH");
+  ::unsetenv("KVBM_UCX_PATH");
+}
+
 TEST(TransportModule, refuses_a_file_that_is_no_library) {
   const test::TempDir dir;
   const std::string path = dir.path() + "/libkvbm_ucx.so";
