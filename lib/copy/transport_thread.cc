@@ -2,10 +2,13 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <mutex>
 #include <string>
 
 #include "base/errno_status.h"
@@ -32,7 +35,8 @@ Result<std::unique_ptr<TransportThread>> TransportThread::create(std::string_vie
   if (!transport.ok()) return transport.status();
   out->transport_ = std::move(transport).value();
   out->event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (out->event_ < 0) return errno_status(errno, "the system refused a descriptor", "eventfd");
+  out->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (out->event_ < 0 || out->timer_ < 0) return errno_status(errno, "the system refused a descriptor", "eventfd");
   const std::string full = ("kvbm-" + std::string(name)).substr(0, kNameBytes);
   if (Status s = start_thread(out->thread_, full, &TransportThread::entry, out.get()); !s.ok()) return s;
   out->started_ = true;
@@ -46,9 +50,11 @@ TransportThread::~TransportThread() {
       stopping_ = true;
     }
     wake();
+    recall(1);
     pthread_join(thread_, nullptr);
   }
   if (event_ >= 0) close(event_);
+  if (timer_ >= 0) close(timer_);
 }
 
 void* TransportThread::entry(void* self) {
@@ -56,19 +62,67 @@ void* TransportThread::entry(void* self) {
   return nullptr;
 }
 
+// --- driving
+
 void TransportThread::work() {
+  bool transport = false;
+  bool event = false;
   for (;;) {
-    run_tasks(false);
-    const bool more = transport_->progress();
-    {
-      MutexLock lock(mutex_);
-      if (stopping_) break;
+    const Role role = take_turn();
+    if (role == Role::stop) break;
+    if (role == Role::aside) {
+      stand_aside();
+      continue;
     }
-    if (!more) sleep();
+    after_doze(transport, event);
+    transport = event = false;
+    uint64_t within = turn();
+    // Tasks that keep coming do not keep the sockets waiting.
+    transport = give_turn(within) ? doze(within, event) : true;
   }
   run_tasks(true);
   transport_->close();
   run_tasks(true);
+}
+
+TransportThread::Role TransportThread::take_turn() {
+  MutexLock lock(mutex_);
+  if (driving_ || waiting_ != 0) {
+    aside_ = true;
+    return Role::aside;
+  }
+  asleep_ = false;
+  if (stopping_) return Role::stop;
+  driving_ = true;
+  return Role::drive;
+}
+
+// The own thread sleeps without its turn, so that a helper can take it. True: sleep for so long at most.
+bool TransportThread::give_turn(uint64_t& within) {
+  MutexLock lock(mutex_);
+  driving_ = false;
+  if (waiting_ != 0) turn_.notify_all();
+  return waiting_ == 0 && within != 0 && !stopping_ && fall_asleep(within);
+}
+
+void TransportThread::stand_aside() {
+  pollfd fd{timer_, POLLIN, 0};
+  poll(&fd, 1, -1);
+  uint64_t count = 0;
+  if (read(timer_, &count, sizeof count) < 0) count = 0;  // interrupted; it asks for its turn and comes back
+  MutexLock lock(mutex_);
+  aside_ = false;
+}
+
+// One round; gives how long may be slept, 0 when there is more to do.
+uint64_t TransportThread::turn() {
+  run_tasks(false);
+  // A task that used the transport has left nothing for progress() unless arm() says so.
+  uint64_t within = UINT64_MAX;
+  if (transport_ready_ || transport_->arm(within) != Code::ok) {
+    transport_ready_ = transport_->progress() || transport_->arm(within) != Code::ok;
+  }
+  return transport_ready_ ? 0 : within;
 }
 
 bool TransportThread::next_task(Task& task) {
@@ -90,30 +144,121 @@ void TransportThread::run_tasks(bool all) {
   }
 }
 
-void TransportThread::sleep() {
-  uint64_t within = UINT64_MAX;
-  if (transport_->arm(within) != Code::ok) return;
-  {
-    MutexLock lock(mutex_);
-    if (!ready_.empty() || stopping_) return;
-    if (!timers_.empty()) {
-      const uint64_t now = clock_.now_ns();
-      const uint64_t first = timers_.first_ns();
-      within = std::min(within, first > now ? first - now : 0);
-    }
-    asleep_ = true;
+// False when there is something to do instead.
+bool TransportThread::fall_asleep(uint64_t& within) {
+  if (!ready_.empty()) return false;
+  if (!timers_.empty()) {
+    const uint64_t now = clock_.now_ns();
+    const uint64_t first = timers_.first_ns();
+    within = std::min(within, first - std::min(first, now));
   }
+  asleep_ = true;
+  return true;
+}
+
+// True when the transport has something to do, or may have.
+bool TransportThread::doze(uint64_t within, bool& event) const {
   within = std::min(within, kLongestSleepNs);
   const timespec timeout{static_cast<time_t>(within / 1'000'000'000), static_cast<long>(within % 1'000'000'000)};
   pollfd fds[2] = {{transport_->fd(), POLLIN, 0}, {event_, POLLIN, 0}};
-  ppoll(fds, 2, &timeout, nullptr);
-  {
-    MutexLock lock(mutex_);
-    asleep_ = false;
-  }
+  const int n = ppoll(fds, 2, &timeout, nullptr);
+  event = (fds[1].revents & POLLIN) != 0;
+  return n <= 0 || fds[0].revents != 0;
+}
+
+// By the driver, once awake.
+void TransportThread::after_doze(bool transport, bool event) {
+  if (transport) transport_ready_ = true;
   uint64_t count = 0;
   // A write that comes only now makes the next sleep short, no more.
-  if ((fds[1].revents & POLLIN) != 0 && read(event_, &count, sizeof count) < 0) return;
+  if (event && read(event_, &count, sizeof count) < 0) return;
+}
+
+// --- helping
+
+// True with the turn; false when `done`, or the deadline, came before.
+bool TransportThread::wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadline_ns, bool& is_done) {
+  mutex_.lock();
+  ++waiting_;
+  bool late = false;
+  while (driving_ && !is_done && !late) {
+    {
+      std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
+      const uint64_t now = clock_.now_ns();
+      const uint64_t rest = std::min(deadline_ns - std::min(deadline_ns, now), kLongestSleepNs);
+      turn_.wait_for(lock, std::chrono::nanoseconds(rest));
+      lock.release();
+    }
+    mutex_.unlock();
+    is_done = done();
+    late = clock_.now_ns() >= deadline_ns;
+    mutex_.lock();
+  }
+  --waiting_;
+  const bool mine = !driving_;
+  if (mine) {
+    driving_ = true;
+    asleep_ = false;
+  }
+  mutex_.unlock();
+  return mine;
+}
+
+bool TransportThread::help_until(UniqueFunction<bool()> done, uint64_t deadline_ns) {
+  bool is_done = done();
+  if (is_done || !wait_for_turn(done, deadline_ns, is_done)) return is_done;
+  while (!is_done && clock_.now_ns() < deadline_ns) {
+    uint64_t within = turn();
+    is_done = done();
+    bool sleeps = false;
+    {
+      MutexLock lock(mutex_);
+      if (waiting_ != 0) turn_.notify_all();
+      sleeps = !is_done && within != 0 && fall_asleep(within);
+    }
+    if (!sleeps) {
+      transport_ready_ = true;
+      continue;
+    }
+    const uint64_t now = clock_.now_ns();
+    bool event = false;
+    const bool transport = doze(std::min(within, deadline_ns - std::min(deadline_ns, now)), event);
+    {
+      MutexLock lock(mutex_);
+      asleep_ = false;
+    }
+    after_doze(transport, event);
+  }
+  leave();
+  return is_done;
+}
+
+void TransportThread::leave() {
+  transport_ready_ = true;
+  bool others = false;
+  bool aside = false;
+  {
+    MutexLock lock(mutex_);
+    driving_ = false;
+    others = waiting_ != 0;
+    aside = aside_;
+    if (others) turn_.notify_all();
+  }
+  if (others) return;
+  if (aside) {
+    recall(kAsideNs);
+  } else {
+    wake();
+  }
+}
+
+// --- waking
+
+// Lets the own thread come back after so long.
+void TransportThread::recall(uint64_t within_ns) const noexcept {
+  itimerspec when{};
+  when.it_value.tv_nsec = static_cast<long>(within_ns);
+  timerfd_settime(timer_, 0, &when, nullptr);
 }
 
 // One write wakes for all that is posted until the thread is awake.

@@ -1,16 +1,23 @@
-// A transport and the thread that drives it; also an Executor, so that a state machine written against one is ticked on
-// that thread and may use the transport without a lock.
+// A transport and the thread that drives it; also an Executor, so that a state machine written against one is ticked by
+// whoever drives and may use the transport without a lock.
 //
-// The thread is named kvbm-<name>, blocks every signal, and sleeps in ppoll(2) while there is nothing to do. Tasks run
-// in the order posted, timers when due, between two calls of Transport::progress(). The destructor runs what was posted
-// before it, closes the transport (so every listener's call is on the thread), runs what these calls posted, drops
-// timers that are not due, and joins; it may not run on the thread itself. Lock: mutex_, a leaf; no task runs under it.
-// Budget: post() takes 100 ns while the thread is awake, a write to an eventfd more when it sleeps; nothing is
-// allocated for callables of up to 48 bytes in a steady load.
+// One thread drives at a time: the transport's own, named kvbm-<name>, with every signal blocked, or one that waits for
+// something and drives meanwhile (help_until), which saves two changes of thread for each answer. Tasks run in the
+// order posted, timers when due, listener's calls in Transport::progress(), all by the driver; it sleeps in ppoll(2)
+// while there is nothing to do. While somebody helps, and for kAsideNs after the last one, the transport's own thread
+// stands aside.
+//
+// The destructor runs what was posted before it, closes the transport (so every listener's call is made), runs what
+// these calls posted, drops timers that are not due, and joins; nobody may be helping, and it may not run inside a
+// task. Lock: mutex_, a leaf; no task, listener's call or `done` runs under it. Invariant: driving_ is true while a
+// thread is in turn(), and only that thread touches transport_ and transport_ready_. Budget: post() takes 100 ns while
+// the driver is awake, a write to an eventfd more when it sleeps; nothing is allocated for callables of up to 48 bytes
+// in a steady load.
 #pragma once
 
 #include <pthread.h>
 
+#include <condition_variable>
 #include <memory>
 #include <string_view>
 
@@ -34,29 +41,55 @@ class TransportThread final : public Executor {
   void post_at(uint64_t when_ns, Task task) override;
   [[nodiscard]] const Clock& clock() const noexcept override { return clock_; }
 
-  // Thread: this one's own, in tasks and in the listener's calls.
+  // Drives until `done()` or the deadline; gives the last value of `done()`. It is asked before anything else and
+  // whenever something may have happened. Where another thread is driving this one waits its turn, asking now and then.
+  // Thread: any that is not driving: not inside a task or a listener's call.
+  bool help_until(UniqueFunction<bool()> done, uint64_t deadline_ns = kNever);
+
+  // Thread: the driver's, in tasks and in the listener's calls.
   [[nodiscard]] Transport& transport() noexcept { return *transport_; }
 
  private:
+  // How long the own thread stands aside after a helper has gone: the next one usually comes sooner. It is how late
+  // what a peer sends unasked may be noticed then.
+  static constexpr uint64_t kAsideNs = 100'000;
+  enum class Role { drive, aside, stop };
+
   TransportThread() = default;
   static void* entry(void* self);
   void work();
+  Role take_turn();
+  bool give_turn(uint64_t& within);
+  void stand_aside();
+  bool wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadline_ns, bool& is_done);
+  void leave();
+  uint64_t turn();
   void run_tasks(bool all);
   bool next_task(Task& task);
-  void sleep();
+  bool fall_asleep(uint64_t& within) KVBM_REQUIRES(mutex_);
+  bool doze(uint64_t within, bool& event) const;
+  void after_doze(bool transport, bool event);
   // True: write to event_ after the lock is released.
   bool take_sleep() KVBM_REQUIRES(mutex_);
   void wake() const noexcept;
+  void recall(uint64_t within_ns) const noexcept;
 
   SystemClock clock_;
   std::unique_ptr<Transport> transport_;
-  int event_ = -1;
+  bool transport_ready_ = true;  // progress() has something to do, or may have
+  int event_ = -1;               // wakes the driver
+  int timer_ = -1;               // ends standing aside
   pthread_t thread_{};
   bool started_ = false;
   Mutex mutex_;
+  std::condition_variable turn_;
   TaskRing ready_ KVBM_GUARDED_BY(mutex_);
   TimerHeap timers_ KVBM_GUARDED_BY(mutex_);
-  bool asleep_ KVBM_GUARDED_BY(mutex_) = false;  // and nobody has taken it upon himself to wake the thread
+  bool driving_ KVBM_GUARDED_BY(mutex_) = false;
+  bool aside_ KVBM_GUARDED_BY(mutex_) = false;    // the own thread waits for timer_ alone
+  uint32_t waiting_ KVBM_GUARDED_BY(mutex_) = 0;  // helpers whose turn has not come
+  // Whoever drives, or drove last, sleeps, and nobody has taken it upon himself to wake him.
+  bool asleep_ KVBM_GUARDED_BY(mutex_) = false;
   bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
 };
 

@@ -17,6 +17,8 @@ constexpr auto kPatience = std::chrono::seconds(60);
 
 }  // namespace
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportContract);
+
 bool use_transport_contract() { return true; }
 
 // --- worlds

@@ -10,6 +10,7 @@
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
 #include "benchmark/row.h"
+#include "benchmark/transport.h"
 #include "terminal/table.h"
 
 namespace kvbm::command {
@@ -111,6 +112,12 @@ void add_bench(Registry& registry) {
   CLI::App& keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
                                 [](const Output& output) { return finish(benchmark::bench_keys(), output); });
   keys.footer("Example:\n  kvbm bench keys");
+  CLI::App& transport = registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
+                                     [options](const Output& output) {
+                                       return finish(benchmark::bench_transport({options->rounds, output.json}), output);
+                                     });
+  add_rounds(transport, options->rounds);
+  transport.footer("Example:\n  kvbm bench transport");
 }
 
 }  // namespace kvbm::command

@@ -1,4 +1,4 @@
-// `kvbm bench index|copy|disk|keys`: measured rows, each beside its limit.
+// `kvbm bench index|copy|disk|keys|transport`: measured rows, each beside its limit.
 #pragma once
 
 #include "command/registry.h"

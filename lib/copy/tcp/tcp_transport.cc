@@ -29,7 +29,7 @@ constexpr size_t kMostStrangers = 256;
 constexpr int kEvents = 64;
 constexpr uint32_t kHotTurns = 16;
 constexpr uint64_t kSecond = 1'000'000'000;
-constexpr uint64_t kFlushNs = 5 * kSecond;
+constexpr uint64_t kFlushNs = 2 * kSecond;
 constexpr uint64_t kAcceptAgainNs = kSecond / 10;
 // A peer whose machine is gone: nothing acknowledged for so long, or three keepalives unanswered.
 constexpr int kSilenceMs = 10'000;

@@ -1,0 +1,371 @@
+#include "support/sim_network.h"
+
+#include <algorithm>
+
+#include "support/sim_transport.h"
+
+namespace kvbm::test {
+
+namespace {
+
+// How often a connection is asked for before it is given up.
+constexpr uint64_t kAsks = 50;
+
+// Which network and node the next open() belongs to.
+thread_local SimNetwork* opening_network = nullptr;
+thread_local SimNetwork::Node opening_node = 0;
+
+}  // namespace
+
+std::pair<SimNetwork*, SimNetwork::Node> sim_node_that_opens() { return {opening_network, opening_node}; }
+
+// The tasks of one process.
+class SimNetwork::NodeExecutor final : public Executor {
+ public:
+  explicit NodeExecutor(SimExecutor& sim) : sim_(sim), state_(std::make_shared<State>()) {}
+  void post(Task task) override {
+    sim_.post(
+        [state = state_, life = state_->life, task = std::move(task)]() mutable { run(state, life, std::move(task)); });
+  }
+  void post_at(uint64_t when_ns, Task task) override {
+    sim_.post_at(when_ns, [state = state_, life = state_->life, task = std::move(task)]() mutable {
+      run(state, life, std::move(task));
+    });
+  }
+  [[nodiscard]] const Clock& clock() const noexcept override { return sim_.clock(); }
+  void freeze() { state_->frozen = true; }
+  void thaw() {
+    state_->frozen = false;
+    for (Task& task : std::exchange(state_->held, {})) post(std::move(task));
+  }
+  void kill() {
+    ++state_->life;
+    state_->frozen = false;
+    state_->held.clear();
+  }
+
+ private:
+  struct State {
+    uint64_t life = 0;
+    bool frozen = false;
+    std::vector<Task> held;
+  };
+  static void run(const std::shared_ptr<State>& state, uint64_t life, Task task) {
+    if (life != state->life) return;
+    if (state->frozen) {
+      state->held.push_back(std::move(task));
+    } else {
+      task();
+    }
+  }
+  SimExecutor& sim_;
+  std::shared_ptr<State> state_;
+};
+
+SimNetwork::SimNetwork(SimExecutor& sim) : sim_(sim) {}
+
+SimNetwork::~SimNetwork() {
+  // Transports that outlive the network find themselves dead.
+  for (const auto& [id, transport] : transports_) transport->killed();
+}
+
+// Tasks on their way may outlive the network.
+void SimNetwork::later(uint64_t when_ns, Task task) {
+  sim_.post_at(when_ns, [life = std::weak_ptr<bool>(life_), task = std::move(task)]() mutable {
+    if (!life.expired()) task();
+  });
+}
+
+SimNetwork::Node SimNetwork::add_node() {
+  places_.emplace_back();
+  places_.back().executor = std::make_unique<NodeExecutor>(sim_);
+  return static_cast<Node>(places_.size() - 1);
+}
+
+std::string SimNetwork::host(Node node) {
+  return "10." + std::to_string(node >> 16) + "." + std::to_string((node >> 8) & 255) + "." +
+         std::to_string(node & 255);
+}
+
+const kvbm_transport_ops_t& SimNetwork::ops(Node node) {
+  opening_network = this;
+  opening_node = node;
+  return SimTransport::table();
+}
+
+void SimNetwork::on_wake(Node node, std::function<void()> wake) { places_.at(node).wake = std::move(wake); }
+Executor& SimNetwork::executor(Node node) { return *places_.at(node).executor; }
+SimNetwork::Link& SimNetwork::link(Node a, Node b) { return links_[pair_of(a, b)]; }
+void SimNetwork::refuse(Node node, bool refused) { places_.at(node).refused = refused; }
+bool SimNetwork::frozen(Node node) const { return places_.at(node).frozen; }
+size_t SimNetwork::connections() const { return wires_.size(); }
+
+bool SimNetwork::is_cut(const SimWire& wire) const { return cuts_.count(pair_of(wire.node[0], wire.node[1])) != 0; }
+
+SimTransport* SimNetwork::transport_of(uint64_t id) {
+  const auto found = transports_.find(id);
+  return found == transports_.end() ? nullptr : found->second;
+}
+
+uint64_t SimNetwork::delay(const SimWire& wire) {
+  const Link& l = link(wire.node[0], wire.node[1]);
+  return l.min_delay_ns + sim_.random().below(l.max_delay_ns - l.min_delay_ns + 1);
+}
+
+void SimNetwork::wake(Node node) {
+  const Place& place = places_.at(node);
+  if (!place.frozen && place.wake) place.wake();
+}
+
+// --- faults
+
+void SimNetwork::cut(Node a, Node b) {
+  const Pair pair = pair_of(a, b);
+  if (cuts_.count(pair) != 0) return;
+  const uint64_t serial = cuts_[pair] = ++cut_serial_;
+  sim_.note("cut", serial);
+  later(sim_.clock().now_ns() + kSilenceNs, [this, pair, serial] {
+    const auto found = cuts_.find(pair);
+    if (found == cuts_.end() || found->second != serial) return;
+    std::vector<uint64_t> dead;
+    for (const auto& [id, wire] : wires_) {
+      if (pair_of(wire->node[0], wire->node[1]) == pair) dead.push_back(id);
+    }
+    for (const uint64_t id : dead) {
+      break_wire(*wires_.at(id), static_cast<int32_t>(Code::deadline), "does not answer any more");
+    }
+  });
+}
+
+void SimNetwork::heal(Node a, Node b) {
+  if (cuts_.erase(pair_of(a, b)) == 0) return;
+  sim_.note("heal", a * 65536ULL + b);
+  for (const auto& [id, wire] : wires_) {
+    if (pair_of(wire->node[0], wire->node[1]) != pair_of(a, b)) continue;
+    for (int from = 0; from < 2; ++from) {
+      SimWire::Direction& out = wire->out[from];
+      for (; out.stalled != 0; --out.stalled) {
+        out.last_arrival = std::max(out.last_arrival + 1, sim_.clock().now_ns() + delay(*wire));
+        later(out.last_arrival, [this, name = id, to = 1 - from] { arrive(name, to); });
+      }
+      const uint64_t untold = std::exchange(out.untold, 0);
+      if (untold == 0) continue;
+      later(sim_.clock().now_ns() + delay(*wire), [this, name = id, from, untold] { take_back(name, from, untold); });
+    }
+  }
+}
+
+void SimNetwork::freeze(Node node) {
+  sim_.note("freeze", node);
+  places_.at(node).frozen = true;
+  places_.at(node).executor->freeze();
+}
+
+void SimNetwork::thaw(Node node) {
+  if (!places_.at(node).frozen) return;
+  sim_.note("thaw", node);
+  places_.at(node).frozen = false;
+  places_.at(node).executor->thaw();
+  wake(node);
+}
+
+void SimNetwork::kill(Node node) {
+  sim_.note("kill", node);
+  places_.at(node).frozen = false;
+  places_.at(node).executor->kill();
+  places_.at(node).wake = nullptr;
+  std::vector<SimTransport*> gone;
+  for (const auto& [id, transport] : transports_) {
+    if (transport->node() == node) gone.push_back(transport);
+  }
+  for (SimTransport* transport : gone) {
+    transports_.erase(transport->id());
+    std::erase_if(listeners_, [&](const auto& entry) { return entry.second == transport->id(); });
+    transport->killed();
+  }
+  std::vector<uint64_t> broken;
+  for (const auto& [id, wire] : wires_) {
+    if (wire->node[0] == node || wire->node[1] == node) broken.push_back(id);
+  }
+  for (const uint64_t id : broken) {
+    SimWire& wire = *wires_.at(id);
+    const int from = wire.node[0] == node ? 0 : 1;
+    // A connection that is only asked for is answered by whoever is there when the request arrives.
+    if (from == 1 && !wire.asked) continue;
+    SimPacket reset;
+    reset.kind = SimPacketKind::reset;
+    transmit(wire, from, std::move(reset));
+    leave(wire, from);
+  }
+}
+
+void SimNetwork::break_connections(Node a, Node b) {
+  std::vector<uint64_t> broken;
+  for (const auto& [id, wire] : wires_) {
+    if (pair_of(wire->node[0], wire->node[1]) == pair_of(a, b)) broken.push_back(id);
+  }
+  for (const uint64_t id : broken) break_wire(*wires_.at(id), static_cast<int32_t>(Code::closed), "was reset");
+}
+
+void SimNetwork::break_wire(SimWire& wire, int32_t status, const std::string& reason) {
+  const uint64_t id = wire.id;
+  const std::string text = "the connection to " + wire.address + " " + reason;
+  for (int side = 0; side < 2; ++side) {
+    if (SimTransport* transport = transport_of(wire.transport[side])) {
+      transport->broke(id, static_cast<Code>(status), text);
+      wake(transport->node());
+    }
+  }
+  wires_.erase(id);
+}
+
+void SimNetwork::flip(std::vector<std::byte>& bytes, double chance) {
+  if (chance <= 0 || bytes.empty()) return;
+  if (static_cast<double>(sim_.random().below(1'000'000'000)) >= chance * 1e9) return;
+  const uint64_t bit = sim_.random().below(bytes.size() * 8);
+  bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+  sim_.note("flip", bit);
+}
+
+// --- wires
+
+void SimNetwork::transmit(SimWire& wire, int from, SimPacket packet) {
+  SimWire::Direction& out = wire.out[from];
+  if (out.shut) return;
+  const bool bulk = packet.kind == SimPacketKind::chunk;
+  if (bulk || packet.kind == SimPacketKind::message) {
+    flip(packet.bytes, bulk ? faults.flip_bulk : faults.flip_message);
+    if (bulk) bulk_bytes_ += packet.bytes.size();
+    out.untaken += packet.weight();
+    if (faults.lose_connection > 0 &&
+        static_cast<double>(sim_.random().below(1'000'000'000)) < faults.lose_connection * 1e9) {
+      sim_.note("lose", wire.id);
+      later(0, [this, id = wire.id] {
+        const auto found = wires_.find(id);
+        if (found != wires_.end()) break_wire(*found->second, static_cast<int32_t>(Code::closed), "was lost");
+      });
+    }
+  }
+  const Link& l = link(wire.node[0], wire.node[1]);
+  const uint64_t now = sim_.clock().now_ns();
+  const uint64_t takes = l.bytes_per_ms == 0 ? 0 : packet.weight() * 1'000'000 / l.bytes_per_ms;
+  out.free_at = std::max(now, out.free_at) + takes;
+  out.last_arrival = std::max(out.last_arrival + 1, out.free_at + delay(wire));
+  out.flying.push_back(std::move(packet));
+  later(out.last_arrival, [this, id = wire.id, to = 1 - from] { arrive(id, to); });
+}
+
+// The first of the packets on their way to side `to`. One task for each, so that their order is the wire's.
+void SimNetwork::arrive(uint64_t id, int to) {
+  const auto found = wires_.find(id);
+  if (found == wires_.end()) return;
+  SimWire& wire = *found->second;
+  SimWire::Direction& in = wire.out[1 - to];
+  if (in.flying.empty()) return;
+  if (is_cut(wire)) {
+    ++in.stalled;
+    return;
+  }
+  SimPacket packet = std::move(in.flying.front());
+  in.flying.pop_front();
+  sim_.note("arrive", static_cast<uint64_t>(packet.kind) + id * 16);
+  const bool last = packet.kind == SimPacketKind::reset || packet.kind == SimPacketKind::refused;
+  SimTransport* transport = transport_of(wire.transport[to]);
+  if (transport == nullptr) {
+    if (last) wires_.erase(found);
+    return;
+  }
+  transport->deliver(id, std::move(packet));
+  const Node node = transport->node();
+  if (last) wires_.erase(found);
+  wake(node);
+}
+
+uint64_t SimNetwork::start_wire(SimTransport& from, const std::string& address) {
+  auto wire = std::make_unique<SimWire>();
+  const uint64_t id = wire->id = next_wire_++;
+  wire->node[0] = from.node();
+  wire->transport[0] = from.id();
+  wire->address = address;
+  const std::string host_text = address.substr(0, address.rfind(':'));
+  Node to = 0;
+  while (to < places_.size() && host(to) != host_text) ++to;
+  wire->node[1] = to < places_.size() ? to : from.node();
+  const bool known = to < places_.size();
+  SimWire& kept = *(wires_[id] = std::move(wire));
+  // A host that is not there never answers.
+  const uint64_t after = known ? delay(kept) : kSilenceNs;
+  later(sim_.clock().now_ns() + after, [this, id, known] {
+    const auto found = wires_.find(id);
+    if (found == wires_.end()) return;
+    if (known) return open_wire(*found->second);
+    break_wire(*found->second, static_cast<int32_t>(Code::deadline), "was never answered");
+  });
+  return id;
+}
+
+void SimNetwork::open_wire(SimWire& wire) {
+  if (is_cut(wire)) {
+    // Asked again, as TCP does.
+    if (++wire.asks > kAsks) return break_wire(wire, static_cast<int32_t>(Code::deadline), "was never answered");
+    later(sim_.clock().now_ns() + kSilenceNs / kAsks, [this, id = wire.id] {
+      const auto found = wires_.find(id);
+      if (found != wires_.end()) open_wire(*found->second);
+    });
+    return;
+  }
+  wire.asked = true;
+  const auto listener = listeners_.find(wire.address);
+  SimTransport* transport = listener == listeners_.end() ? nullptr : transport_of(listener->second);
+  SimPacket answer;
+  answer.kind =
+      transport == nullptr || places_.at(wire.node[1]).refused ? SimPacketKind::refused : SimPacketKind::opened;
+  if (answer.kind == SimPacketKind::opened) {
+    wire.transport[1] = transport->id();
+    transport->accept(wire.id);
+    wake(transport->node());
+  }
+  transmit(wire, 1, std::move(answer));
+}
+
+// The process on side `to` took bytes off the wire: the other side's window opens, after a while.
+void SimNetwork::taken(SimWire& wire, int to, uint64_t bytes) {
+  const int from = 1 - to;
+  if (is_cut(wire)) {
+    wire.out[from].untold += bytes;
+    return;
+  }
+  later(sim_.clock().now_ns() + delay(wire), [this, id = wire.id, from, bytes] { take_back(id, from, bytes); });
+}
+
+void SimNetwork::take_back(uint64_t id, int from, uint64_t bytes) {
+  const auto found = wires_.find(id);
+  if (found == wires_.end()) return;
+  SimWire& wire = *found->second;
+  if (is_cut(wire)) {
+    wire.out[from].untold += bytes;
+    return;
+  }
+  wire.out[from].untaken -= std::min(wire.out[from].untaken, bytes);
+  if (SimTransport* transport = transport_of(wire.transport[from])) {
+    transport->window_opened(id);
+    wake(transport->node());
+  }
+}
+
+// Side `from` sends no more; what is on its way still arrives.
+void SimNetwork::shut(SimWire& wire, int from) {
+  SimPacket fin;
+  fin.kind = SimPacketKind::fin;
+  transmit(wire, from, std::move(fin));
+  wire.out[from].shut = true;
+}
+
+// Side `from` is gone.
+void SimNetwork::leave(SimWire& wire, int from) {
+  shut(wire, from);
+  wire.transport[from] = 0;
+  if (wire.transport[1 - from] == 0) wires_.erase(wire.id);
+}
+
+}  // namespace kvbm::test

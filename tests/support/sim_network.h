@@ -1,0 +1,135 @@
+// A network in memory on the simulation's executor, behind the table of copy/transport_abi.h: several nodes on one
+// thread, with delays, faults, stalls and kills from the seed.
+//
+//   SimExecutor sim(seed);
+//   SimNetwork net(sim);
+//   const auto a = net.add_node(), b = net.add_node();
+//   auto transport = copy::Transport::open(net.ops(a), {}, listener);   // ops(): the node that opens next
+//   net.on_wake(a, [&] { net.executor(a).post([&] { while (transport->progress()) {} }); });
+//   net.cut(a, b); ... net.heal(a, b); net.freeze(b); net.kill(b);
+//
+// Model. A connection is ordered and reliable, or it dies, as TCP's are; connections do not keep an order among each
+// other. A side may have kWindowBytes on their way that the other process has not taken; pushes leave the host's memory
+// chunk by chunk as the window opens. cut(): bytes wait, in both directions, and connections die after kSilenceNs of
+// it. freeze(): the process is stopped (SIGSTOP): its kernel still accepts connections and bytes up to the window, its
+// tasks and progress() wait. kill(): the process is gone; what it had on its way still arrives, then the connections
+// break; its transports answer Code::closed, call nobody and touch no memory, and may be destroyed at any time after.
+// Its tasks are never run. The node can open transports again at once. A damaged bit (faults) goes unnoticed here.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "copy/transport_abi.h"
+#include "support/sim_executor.h"
+
+namespace kvbm::test {
+
+class SimTransport;
+struct SimPacket;
+struct SimWire;
+
+class SimNetwork {
+ public:
+  using Node = uint32_t;
+  static constexpr uint64_t kWindowBytes = 256U << 10;
+  static constexpr uint64_t kSilenceNs = 10'000'000'000;
+  static constexpr uint64_t kFlushNs = 2'000'000'000;
+
+  // Chances in [0, 1], drawn for each message or chunk of bulk that leaves.
+  struct Faults {
+    double flip_message = 0;  // one bit of it is another
+    double flip_bulk = 0;
+    double lose_connection = 0;  // its connection breaks, seen by both sides
+  };
+  struct Link {
+    // Each message or chunk takes between these, drawn evenly.
+    uint64_t min_delay_ns = 20'000;
+    uint64_t max_delay_ns = 200'000;
+    uint64_t bytes_per_ms = 0;  // 0: as fast as they come
+  };
+  Faults faults;
+
+  explicit SimNetwork(SimExecutor& sim);
+  ~SimNetwork();
+  SimNetwork(const SimNetwork&) = delete;
+  SimNetwork& operator=(const SimNetwork&) = delete;
+
+  Node add_node();
+  // 10.0.x.y, without a port.
+  [[nodiscard]] static std::string host(Node node);
+  // The table; the next open() on this thread belongs to `node`.
+  const kvbm_transport_ops_t& ops(Node node);
+  // Called when a transport of the node has something to do: post its progress(), do not call it.
+  void on_wake(Node node, std::function<void()> wake);
+  // Runs tasks of that node's process: they wait while it is frozen and are dropped when it is killed.
+  Executor& executor(Node node);
+
+  // Of both directions.
+  Link& link(Node a, Node b);
+  void cut(Node a, Node b);
+  void heal(Node a, Node b);
+  // Connections to the node are refused, as when it does not listen.
+  void refuse(Node node, bool refused);
+  void freeze(Node node);
+  void thaw(Node node);
+  void kill(Node node);
+  // Breaks every connection between two nodes, without a cut.
+  void break_connections(Node a, Node b);
+
+  [[nodiscard]] bool frozen(Node node) const;
+  // Payload bytes of bulk that were carried.
+  [[nodiscard]] uint64_t bulk_bytes() const { return bulk_bytes_; }
+  [[nodiscard]] size_t connections() const;
+
+ private:
+  friend class SimTransport;
+  class NodeExecutor;
+  struct Place {
+    std::unique_ptr<NodeExecutor> executor;
+    std::function<void()> wake;
+    bool frozen = false;
+    bool refused = false;
+    uint16_t next_port = 7000;
+  };
+  using Pair = std::pair<Node, Node>;
+
+  static Pair pair_of(Node a, Node b) { return a < b ? Pair{a, b} : Pair{b, a}; }
+  bool is_cut(const SimWire& wire) const;
+  SimTransport* transport_of(uint64_t id);
+  uint64_t delay(const SimWire& wire);
+  void wake(Node node);
+  void arrive(uint64_t wire, int to);
+  void open_wire(SimWire& wire);
+  void take_back(uint64_t wire, int from, uint64_t bytes);
+  void break_wire(SimWire& wire, int32_t status, const std::string& reason);
+  void flip(std::vector<std::byte>& bytes, double chance);
+
+  // For SimTransport.
+  void transmit(SimWire& wire, int from, SimPacket packet);
+  void taken(SimWire& wire, int to, uint64_t bytes);
+  void shut(SimWire& wire, int from);
+  void leave(SimWire& wire, int from);
+  uint64_t start_wire(SimTransport& from, const std::string& address);
+  void later(uint64_t when_ns, Task task);
+
+  SimExecutor& sim_;
+  std::shared_ptr<bool> life_ = std::make_shared<bool>(true);
+  std::vector<Place> places_;
+  std::map<Pair, Link> links_;
+  std::map<Pair, uint64_t> cuts_;  // and which cut it is
+  uint64_t cut_serial_ = 0;
+  std::map<std::string, uint64_t> listeners_;  // address to transport
+  std::map<uint64_t, SimTransport*> transports_;
+  std::map<uint64_t, std::unique_ptr<SimWire>> wires_;
+  uint64_t next_transport_ = 1;
+  uint64_t next_wire_ = 1;
+  uint64_t bulk_bytes_ = 0;
+};
+
+}  // namespace kvbm::test

@@ -1,0 +1,208 @@
+#include "copy/transport_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include "copy/tcp/tcp_transport.h"
+
+namespace kvbm::copy {
+namespace {
+
+// Counts, and answers each message with itself.
+class Echo final : public TransportListener {
+ public:
+  TransportThread* thread = nullptr;
+  bool answers = false;
+  std::atomic<int> messages{0};
+  std::atomic<int> closed{0};
+  std::promise<Peer> connected;
+
+ private:
+  void peer_accepted(Peer, std::string_view) override {}
+  void peer_connected(Peer peer) override { connected.set_value(peer); }
+  void peer_message(Peer peer, ConstBytes bytes) override {
+    EXPECT_TRUE(!answers || thread->transport().send(peer, bytes) == Code::ok);
+    ++messages;
+  }
+  void pushed(Peer, Token, Code) override {}
+  void received(Peer, Token, Code, uint64_t) override {}
+  void peer_closed(Peer, const Status&) override { ++closed; }
+};
+
+std::unique_ptr<TransportThread> start(Echo& echo, const char* name) {
+  auto thread = TransportThread::create(name, tcp::ops(), {}, echo);
+  EXPECT_TRUE(thread.ok()) << thread.status().message();
+  echo.thread = thread.value().get();
+  return std::move(thread).value();
+}
+
+template <class Call>
+auto on(TransportThread& thread, Call&& call) {
+  std::promise<decltype(call())> result;
+  thread.post([&] { result.set_value(call()); });
+  return result.get_future().get();
+}
+
+void wait_for(const std::atomic<int>& value, int wanted) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (value.load() < wanted && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_EQ(value.load(), wanted);
+}
+
+TEST(TransportThread, tasks_of_several_threads_run_on_its_own_in_the_order_of_each) {
+  Echo echo;
+  auto thread = start(echo, "tr");
+  std::vector<int> seen[4];
+  {
+    std::vector<std::thread> posters;
+    for (int p = 0; p < 4; ++p) {
+      posters.emplace_back([&, p] {
+        for (int i = 0; i < 1000; ++i) thread->post([&, p, i] { seen[p].push_back(i); });
+      });
+    }
+    for (std::thread& poster : posters) poster.join();
+  }
+  thread.reset();
+  for (const auto& list : seen) {
+    ASSERT_EQ(list.size(), 1000U);
+    EXPECT_TRUE(std::is_sorted(list.begin(), list.end()));
+  }
+}
+
+TEST(TransportThread, timers_run_in_their_order_and_not_before_their_time) {
+  Echo echo;
+  auto thread = start(echo, "tr");
+  const uint64_t now = thread->clock().now_ns();
+  std::vector<int> order;
+  std::promise<void> done;
+  const auto at = [&](uint64_t ms, int name) {
+    thread->post_at(now + ms * 1'000'000, [&, ms, name] {
+      EXPECT_GE(thread->clock().now_ns(), now + ms * 1'000'000);
+      order.push_back(name);
+      if (order.size() == 3) done.set_value();
+    });
+  };
+  at(30, 3);
+  at(10, 1);
+  at(20, 2);
+  ASSERT_EQ(done.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+TEST(TransportThread, messages_go_there_and_back_between_two_threads) {
+  Echo one, two;
+  two.answers = true;
+  auto a = start(one, "a");
+  auto b = start(two, "b");
+  const auto bound = on(*b, [&] { return b->transport().listen("127.0.0.1:0"); });
+  ASSERT_TRUE(bound.ok()) << bound.status().message();
+  const auto peer = on(*a, [&] { return a->transport().connect(bound.value()); });
+  ASSERT_TRUE(peer.ok());
+  ASSERT_EQ(one.connected.get_future().get(), peer.value());
+  const std::byte message[100] = {};
+  for (int i = 1; i <= 200; ++i) {
+    a->post([&] { EXPECT_EQ(a->transport().send(peer.value(), message), Code::ok); });
+    if (i % 10 == 0) wait_for(one.messages, i);
+  }
+  wait_for(one.messages, 200);
+  b.reset();
+  EXPECT_EQ(two.closed.load(), 1);
+  wait_for(one.closed, 1);
+}
+
+TEST(TransportThread, its_end_runs_what_was_posted_and_drops_timers) {
+  Echo echo;
+  int ran = 0;
+  {
+    auto thread = start(echo, "tr");
+    for (int i = 0; i < 500; ++i) thread->post([&] { ++ran; });
+    thread->post_at(thread->clock().now_ns() + 3'600'000'000'000ULL, [&] { ran = -1'000'000; });
+  }
+  EXPECT_EQ(ran, 500);
+}
+
+TEST(TransportThread, tasks_that_keep_coming_do_not_keep_the_sockets_waiting) {
+  Echo one, two;
+  auto a = start(one, "a");
+  auto b = start(two, "b");
+  const auto bound = on(*b, [&] { return b->transport().listen("127.0.0.1:0"); });
+  ASSERT_TRUE(bound.ok());
+  std::atomic<bool> stop{false};
+  // By a plain pointer: the last tasks run while the owner ends it.
+  std::function<void()> again = [&, self = b.get()] {
+    if (!stop) self->post([&] { again(); });
+  };
+  b->post([&] { again(); });
+  const auto peer = on(*a, [&] { return a->transport().connect(bound.value()); });
+  ASSERT_TRUE(peer.ok());
+  a->post([&] { EXPECT_EQ(a->transport().send(peer.value(), {}), Code::ok); });
+  wait_for(two.messages, 1);
+  stop = true;
+  b.reset();  // before the function that its last task calls
+}
+
+TEST(TransportThread, whoever_waits_for_an_answer_may_drive_meanwhile) {
+  Echo one, two;
+  two.answers = true;
+  auto a = start(one, "a");
+  auto b = start(two, "b");
+  const auto bound = on(*b, [&] { return b->transport().listen("127.0.0.1:0"); });
+  ASSERT_TRUE(bound.ok());
+  const auto peer = on(*a, [&] { return a->transport().connect(bound.value()); });
+  ASSERT_TRUE(peer.ok());
+  const uint64_t deadline = a->clock().now_ns() + 60'000'000'000;
+  for (int i = 1; i <= 2000; ++i) {
+    a->post([&] { EXPECT_EQ(a->transport().send(peer.value(), {}), Code::ok); });
+    ASSERT_TRUE(a->help_until([&] { return one.messages.load() >= i; }, deadline)) << i;
+    if (i % 100 == 0) {
+      // And what is asked for while nobody helps is done by the thread itself.
+      a->post([&] { EXPECT_EQ(a->transport().send(peer.value(), {}), Code::ok); });
+      wait_for(one.messages, ++i);
+    }
+  }
+  EXPECT_FALSE(a->help_until([] { return false; }, a->clock().now_ns() + 1'000'000));
+}
+
+TEST(TransportThread, several_that_wait_take_turns_and_one_drives_at_a_time) {
+  Echo one, two;
+  two.answers = true;
+  auto a = start(one, "a");
+  auto b = start(two, "b");
+  const auto bound = on(*b, [&] { return b->transport().listen("127.0.0.1:0"); });
+  ASSERT_TRUE(bound.ok());
+  const auto peer = on(*a, [&] { return a->transport().connect(bound.value()); });
+  ASSERT_TRUE(peer.ok());
+  constexpr int kThreads = 4;
+  constexpr int kTasks = 500;
+  int counted = 0;  // by tasks alone: a race if two drive at once
+  std::atomic<int> ran{0};
+  std::vector<std::thread> helpers;
+  for (int t = 0; t < kThreads; ++t) {
+    helpers.emplace_back([&] {
+      for (int i = 0; i < kTasks; ++i) {
+        std::atomic<bool> done{false};
+        a->post([&] {
+          ++counted;
+          ++ran;
+          EXPECT_EQ(a->transport().send(peer.value(), {}), Code::ok);
+          done = true;
+        });
+        ASSERT_TRUE(a->help_until([&] { return done.load(); }, a->clock().now_ns() + 60'000'000'000));
+      }
+    });
+  }
+  for (std::thread& helper : helpers) helper.join();
+  EXPECT_EQ(ran.load(), kThreads * kTasks);
+  wait_for(one.messages, kThreads * kTasks);
+  a.reset();
+  EXPECT_EQ(counted, kThreads * kTasks);
+}
+
+}  // namespace
+}  // namespace kvbm::copy

@@ -1,0 +1,51 @@
+// The two ends of a measurement over loopback: a child process that answers, and this one that asks. What is asked for
+// is one Request; the answer is `count` pieces of `bytes` bytes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace kvbm::benchmark {
+
+struct Request {
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+  uint64_t first_tag = 0;
+  uint64_t padding[5] = {};  // 64 bytes, as a request for a block is
+};
+static_assert(sizeof(Request) == 64);
+
+class Asker {
+ public:
+  virtual ~Asker() = default;
+  // Gets count pieces of `bytes` into memory, one after the other, going round at its end.
+  virtual Status get(uint64_t count, uint64_t bytes, MutableBytes memory) = 0;
+};
+
+// A child process that ends with this object.
+class Child {
+ public:
+  // work() runs in the child, which then exits.
+  static Result<std::unique_ptr<Child>> start(const std::function<void()>& work);
+  ~Child();
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+ private:
+  explicit Child(pid_t pid) : pid_(pid) {}
+  const pid_t pid_;
+};
+
+// Blocking sockets. The child answers out of memory of its own, which it goes through and round.
+Result<std::unique_ptr<Asker>> plain_asker(uint64_t source_bytes);
+// The TCP transport, each side driven by its process's only thread.
+Result<std::unique_ptr<Asker>> transport_asker(uint64_t source_bytes);
+
+}  // namespace kvbm::benchmark
