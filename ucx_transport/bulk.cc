@@ -32,12 +32,13 @@ int32_t Transport::send(kvbm_transport_peer_t id, const void* bytes, size_t size
   std::memcpy(op->head, &head, sizeof head);
   peer->queued_bytes += size;
   const ucp_request_param_t param = Callbacks::sending(op, UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER);
-  const bool sent = took(op, ucp_am_send_nbx(peer->endpoint, static_cast<unsigned>(Frame::message), op->head, sizeof head,
-                                             op->payload.data(), size, &param));
+  const bool sent = took(op, ucp_am_send_nbx(peer->endpoint, static_cast<unsigned>(Frame::message), op->head,
+                                             sizeof head, op->payload.data(), size, &param));
   return sent ? 0 : value(Code::closed);
 }
 
-int32_t Transport::post(kvbm_transport_peer_t id, uint64_t tag, void* to, uint64_t bytes, kvbm_transport_token_t token) {
+int32_t Transport::post(kvbm_transport_peer_t id, uint64_t tag, void* to, uint64_t bytes,
+                        kvbm_transport_token_t token) {
   Peer* peer = find(id);
   if (peer == nullptr) return value(Code::stale_handle);
   if (peer->silent || !peer->usable() || peer->failure != 0) return value(Code::closed);

@@ -163,8 +163,8 @@ int32_t post(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint64_t t
   return guarded([&] { return transport->transport->post(peer, tag, to, bytes, token); });
 }
 
-int32_t push(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint64_t tag, const kvbm_transport_piece_t* pieces,
-             size_t n_pieces, kvbm_transport_token_t token) {
+int32_t push(kvbm_transport_t* transport, kvbm_transport_peer_t peer, uint64_t tag,
+             const kvbm_transport_piece_t* pieces, size_t n_pieces, kvbm_transport_token_t token) {
   return guarded([&] { return transport->transport->push(peer, tag, pieces, n_pieces, token); });
 }
 
@@ -187,8 +187,7 @@ int32_t remove_memory(kvbm_transport_t* transport, uint64_t memory) {
 
 int32_t get(kvbm_transport_t* transport, kvbm_transport_peer_t peer, void* to, uint64_t remote_address, const void* key,
             size_t key_size, uint64_t bytes, kvbm_transport_token_t token) {
-  return guarded(
-      [&] { return transport->transport->get(peer, to, remote_address, key, key_size, bytes, token); });
+  return guarded([&] { return transport->transport->get(peer, to, remote_address, key, key_size, bytes, token); });
 }
 
 constexpr kvbm_transport_ops_t kTable = {sizeof(kvbm_transport_ops_t),
@@ -227,8 +226,8 @@ extern "C" __attribute__((visibility("default"))) const kvbm_transport_ops_t* kv
   // UCX keeps its ABI within a major version; a library older than the headers may lack a call.
   if (major != UCP_API_MAJOR || minor < UCP_API_MINOR) {
     if (error != nullptr && error_size != 0) {
-      std::snprintf(error, error_size, "UCX %u.%u.%u is loaded, and the module was built against %s", major, minor, patch,
-                    KVBM_UCX_BUILT_AGAINST);
+      std::snprintf(error, error_size, "UCX %u.%u.%u is loaded, and the module was built against %s", major, minor,
+                    patch, KVBM_UCX_BUILT_AGAINST);
     }
     return nullptr;
   }

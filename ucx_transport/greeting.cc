@@ -17,8 +17,9 @@ constexpr size_t kGreetingPeers = 256;        // accepted and not heard of; more
 
 int32_t Transport::check_reach(const Address& address, std::string* error) const {
   if (!worker_->loopback_only() || is_loopback(address.storage)) return 0;
-  *error = address_text(address.storage) +
-           " is beyond this host, and UCX was opened for loopback alone; name its devices (\"all\", \"eth0\", \"mlx5_0:1\")";
+  *error =
+      address_text(address.storage) +
+      " is beyond this host, and UCX was opened for loopback alone; name its devices (\"all\", \"eth0\", \"mlx5_0:1\")";
   return value(Code::bad_config);
 }
 
@@ -102,7 +103,8 @@ void Transport::accept(const Knock& knock) {
   Peer& peer = add_peer();
   ucp_conn_request_attr_t attributes{};
   attributes.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR;
-  peer.address = ucp_conn_request_query(knock.request, &attributes) == UCS_OK ? address_text(attributes.client_address) : "?";
+  peer.address =
+      ucp_conn_request_query(knock.request, &attributes) == UCS_OK ? address_text(attributes.client_address) : "?";
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
   params.conn_request = knock.request;
@@ -128,7 +130,8 @@ void Transport::check_timers() {
     if (peer->phase == Phase::leaving) {
       fail(*peer, value(Code::closed), "");
     } else {
-      fail(*peer, value(Code::deadline), peer->phase == Phase::flushing ? "not all went out in time" : "no answer in time");
+      fail(*peer, value(Code::deadline),
+           peer->phase == Phase::flushing ? "not all went out in time" : "no answer in time");
     }
   }
 }
@@ -138,8 +141,8 @@ void Transport::send_control(Peer& peer, Control kind) {
   const ControlHead head{kMagic, kWireVersion, kind, 0};
   std::memcpy(op->head, &head, sizeof head);
   const ucp_request_param_t param = Callbacks::sending(op, UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER);
-  (void)took(op, ucp_am_send_nbx(peer.endpoint, static_cast<unsigned>(Frame::control), op->head, sizeof head, nullptr, 0,
-                                 &param));
+  (void)took(op, ucp_am_send_nbx(peer.endpoint, static_cast<unsigned>(Frame::control), op->head, sizeof head, nullptr,
+                                 0, &param));
 }
 
 void Transport::pay_answers(Peer& peer) {
@@ -150,8 +153,8 @@ void Transport::pay_answers(Peer& peer) {
 void Transport::hear(Peer& peer, const ControlHead& head) {
   const bool greeting = head.kind == Control::hello || head.kind == Control::welcome;
   if (greeting && head.version != kWireVersion) {
-    const std::string reason = "the peer's module speaks version " + std::to_string(head.version) +
-                               " and this one " + std::to_string(kWireVersion) + "; use one kvbm on both sides";
+    const std::string reason = "the peer's module speaks version " + std::to_string(head.version) + " and this one " +
+                               std::to_string(kWireVersion) + "; use one kvbm on both sides";
     return fail(peer, value(Code::newer_version), reason);
   }
   if (head.kind == Control::hello && !peer.dialled && peer.phase == Phase::greeting) {

@@ -44,7 +44,7 @@ class Memory {
   };
   const ucp_context_h context_;
   uint64_t next_ = 1;
-  std::map<uint64_t, uint64_t> base_;      // generation -> address
+  std::map<uint64_t, uint64_t> base_;        // generation -> address
   std::multimap<uint64_t, Region> regions_;  // by address
 };
 

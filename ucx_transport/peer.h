@@ -1,9 +1,10 @@
 // A connection and everything under way on it.
 //
-// Invariants. Memory of a post, push or get is the host's again once its `ended` is set: then no request of UCX names it
-// (`requests` == 0). A peer is `gone` only after its endpoint is closed, no operation is left in UCX and every token has
-// ended. Budget: messages in flight at most Limits::queue_bytes and one more message, pushed bytes in flight at most
-// Limits::bulk_bytes and one more part.
+// Invariants. Memory of a post, push or get is the host's again once its `ended` is set: then no request of UCX names
+// it
+// (`requests` == 0). A peer is `gone` only after its endpoint is closed, no operation is left in UCX and every token
+// has ended. Budget: messages in flight at most Limits::queue_bytes and one more message, pushed bytes in flight at
+// most Limits::bulk_bytes and one more part.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -36,11 +37,11 @@ struct Post {
   uint64_t tag = 0;
   std::byte* to = nullptr;
   uint64_t room = 0;
-  uint64_t push = 0;   // 0 = nothing has come
-  uint64_t total = 0;  // of that push
-  uint64_t next = 0;   // offset of the part to come
-  uint64_t prefix = 0;  // bytes from the start that are in place
-  uint64_t told = 0;    // of which arrived() has told
+  uint64_t push = 0;                     // 0 = nothing has come
+  uint64_t total = 0;                    // of that push
+  uint64_t next = 0;                     // offset of the part to come
+  uint64_t prefix = 0;                   // bytes from the start that are in place
+  uint64_t told = 0;                     // of which arrived() has told
   std::map<uint64_t, uint64_t> islands;  // parts in place beyond the prefix: offset -> bytes
   unsigned requests = 0;
   int32_t status = 0;  // not 0: take no more parts, end when requests == 0

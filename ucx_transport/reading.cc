@@ -112,8 +112,7 @@ void Transport::end(Peer& peer, Get& get, ucs_status_t status) {
   if (status != UCS_OK && get.status == 0) get.status = value(Code::closed);
   get.ended = true;
   --peer.unended;
-  events_.push_back(
-      {Event::Kind::received, peer.id, get.token, get.status, get.status == 0 ? get.bytes : 0, {}});
+  events_.push_back({Event::Kind::received, peer.id, get.token, get.status, get.status == 0 ? get.bytes : 0, {}});
   mark(peer);
 }
 

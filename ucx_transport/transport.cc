@@ -212,7 +212,8 @@ void Transport::deliver_one(Event& event) {
     case Event::Kind::message:
       if (peer->silent) return;
       if (!peer->admitted && event.bytes > KVBM_TRANSPORT_STRANGER_BYTES) {
-        if (peer->phase < Phase::closing) fail(*peer, KVBM_TRANSPORT_PROTOCOL, "a large message before it was admitted");
+        if (peer->phase < Phase::closing)
+          fail(*peer, KVBM_TRANSPORT_PROTOCOL, "a large message before it was admitted");
         return;
       }
       host_.message(host_.context, peer->id, event.message.data(), event.bytes);

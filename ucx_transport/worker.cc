@@ -11,9 +11,7 @@ namespace kvbm::ucx {
 
 namespace {
 
-Status refused(const char* what, ucs_status_t status) {
-  return {Code::unsupported, what, ucs_status_string(status)};
-}
+Status refused(const char* what, ucs_status_t status) { return {Code::unsupported, what, ucs_status_string(status)}; }
 
 // UCM hooks mmap and its kin, the allocator and CUDA by patching code, for caches of registrations that nothing here
 // uses. Its settings are a public object; the first two fields are the same from 1.13 to 1.22.
@@ -43,10 +41,10 @@ void set_preferences(Config& config) {
   (void)config.set("MAX_EAGER_LANES", "1");  // messages stay in order
 }
 
-// UCX 1.13 aborts the process when a TCP connection ends in the middle of a transfer: by TCP's emulated put (an assertion
-// on PUT_TX_WAITING_ACK in tcp_ep.c), and by sending from the caller's memory (a completion that is counted twice,
-// uct_iface.h). 1.22 passes the same tests, but its wheel is built without those assertions. So bulk over TCP goes as
-// copied active messages. Where there is RDMA nothing is changed: a copy would cost what it is for.
+// UCX 1.13 aborts the process when a TCP connection ends in the middle of a transfer: by TCP's emulated put (an
+// assertion on PUT_TX_WAITING_ACK in tcp_ep.c), and by sending from the caller's memory (a completion that is counted
+// twice, uct_iface.h). 1.22 passes the same tests, but its wheel is built without those assertions. So bulk over TCP
+// goes as copied active messages. Where there is RDMA nothing is changed: a copy would cost what it is for.
 void set_for_tcp(Config& config) {
   if (config.set("PUT_ENABLE", "n") != UCS_OK) (void)config.set("TCP_PUT_ENABLE", "n");  // by version
   (void)config.set("ZCOPY_THRESH", "inf");

@@ -3,9 +3,10 @@
 // 1.22).
 //
 // What the library changed is put back when this goes; what another thread changes in the meantime to the same signal
-// cannot be told apart and is put back too. The system is asked directly: the C library adds a flag of its own to what it
-// puts back, and its copy of a mask has more bits than were ever set. All signals of this thread are blocked while it lives, so that threads
-// which the library starts never run a handler of the host. Header-only: modules outside lib/ use it too.
+// cannot be told apart and is put back too. The system is asked directly: the C library adds a flag of its own to what
+// it puts back, and its copy of a mask has more bits than were ever set. All signals of this thread are blocked while
+// it lives, so that threads which the library starts never run a handler of the host. Header-only: modules outside lib/
+// use it too.
 #pragma once
 
 #include <signal.h>
@@ -26,7 +27,7 @@ class SignalAction {
   friend bool operator==(const SignalAction& a, const SignalAction& b) { return a.words_ == b.words_; }
 
  private:
-  static constexpr size_t kSetBytes = 8;       // of the kernel's signal set
+  static constexpr size_t kSetBytes = 8;  // of the kernel's signal set
   std::array<unsigned long, 8> words_{};  // handler, flags, restorer, mask; an architecture may have fewer
 };
 

@@ -40,8 +40,8 @@ bool is_directory(const std::string& path) {
 std::string own_directory() {
   Dl_info info{};
   link_map* map = nullptr;
-  if (::dladdr1(reinterpret_cast<const void*>(&own_directory), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) ==
-          0 ||
+  if (::dladdr1(reinterpret_cast<const void*>(&own_directory), &info, reinterpret_cast<void**>(&map),
+                RTLD_DL_LINKMAP) == 0 ||
       map == nullptr) {
     return {};
   }
@@ -60,15 +60,13 @@ std::string named_in_environment() {
 }
 
 // A dlopen name without a slash would be searched for in the system's folders.
-std::string with_folder(const std::string& path) {
-  return path.find('/') == std::string::npos ? "./" + path : path;
-}
+std::string with_folder(const std::string& path) { return path.find('/') == std::string::npos ? "./" + path : path; }
 
-// UCX's memory library patches mmap and its kin in the middle of the C library, for a cache of registrations that is not
-// used here, while other threads may be executing them; and it does so when UCX is loaded, by a default that only the
-// environment could change. So that library is loaded first, alone, which does nothing yet, and is made to initialise
-// itself with its events off: that happens once. Its names are in its public header (ucm/api/ucm.h), and the first two
-// fields of its settings are the same from 1.13 to 1.22.
+// UCX's memory library patches mmap and its kin in the middle of the C library, for a cache of registrations that is
+// not used here, while other threads may be executing them; and it does so when UCX is loaded, by a default that only
+// the environment could change. So that library is loaded first, alone, which does nothing yet, and is made to
+// initialise itself with its events off: that happens once. Its names are in its public header (ucm/api/ucm.h), and the
+// first two fields of its settings are the same from 1.13 to 1.22.
 //
 // It refers to functions of UCX's core that only installing hooks would call, so it is bound lazily, and its events are
 // kept off for good. Where the process uses UCX already, its settings are its own.
@@ -111,11 +109,13 @@ Status preload_ucx(const std::string& directory) {
 
 Status check(const kvbm_transport_ops_t* ops) {
   if (ops == nullptr) return {Code::damaged, kWhat, "the module gives no table"};
-  if (ops->struct_size < offsetof(kvbm_transport_ops_t, name)) return {Code::damaged, kWhat, "the module's table is cut"};
+  if (ops->struct_size < offsetof(kvbm_transport_ops_t, name))
+    return {Code::damaged, kWhat, "the module's table is cut"};
   if (ops->abi_version != KVBM_TRANSPORT_ABI_VERSION) {
     return {Code::newer_version, kWhat,
-            "the module speaks version " + std::to_string(ops->abi_version) + " of the transport boundary and libkvbm " +
-                std::to_string(KVBM_TRANSPORT_ABI_VERSION) + "; install both from one release"};
+            "the module speaks version " + std::to_string(ops->abi_version) +
+                " of the transport boundary and libkvbm " + std::to_string(KVBM_TRANSPORT_ABI_VERSION) +
+                "; install both from one release"};
   }
   if (ops->struct_size < sizeof *ops) {
     return {Code::damaged, kWhat,
@@ -153,7 +153,9 @@ Result<const kvbm_transport_ops_t*> load_file(const std::string& path) {
 
 std::vector<std::string> transport_module_places(const std::string& path) {
   std::vector<std::string> out;
-  const auto add = [&](const std::string& place) { out.push_back(is_directory(place) ? place + "/" + kModule : place); };
+  const auto add = [&](const std::string& place) {
+    out.push_back(is_directory(place) ? place + "/" + kModule : place);
+  };
   if (!path.empty()) {
     add(path);
     return out;
@@ -188,8 +190,9 @@ Result<const kvbm_transport_ops_t*> load_transport_module(const std::string& pat
     if (is_file(place)) return load_file(place);
     looked += (looked.empty() ? "" : ", ") + place;
   }
-  return Status{Code::unsupported, kWhat,
-                "no module at " + looked + "; install the kvbm package with its UCX module, or name it by KVBM_UCX_PATH"};
+  return Status{
+      Code::unsupported, kWhat,
+      "no module at " + looked + "; install the kvbm package with its UCX module, or name it by KVBM_UCX_PATH"};
 }
 
 }  // namespace kvbm::copy

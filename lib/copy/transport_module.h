@@ -8,8 +8,8 @@
 // A directory of 1 or 2 may also hold UCX's own libraries (the lib folder of UCX's wheel): they are then loaded first,
 // and the module binds to them instead of the system's. One of 2 may hold them alone; the search then goes on.
 //
-// The process's signal handling (base/signal_keeper.h) and its memory functions are the same afterwards. A module stays loaded until the process
-// ends, also one that was refused: UCX's threads and patches do not survive an unload.
+// The process's signal handling (base/signal_keeper.h) and its memory functions are the same afterwards. A module stays
+// loaded until the process ends, also one that was refused: UCX's threads and patches do not survive an unload.
 #pragma once
 
 #include <string>

@@ -3,7 +3,11 @@
 
 #ifndef KVBM_UCX_MODULE
 
-TEST(UcxProcess, is_not_built_here) { GTEST_SKIP() << "UCX was not found when this was configured: no module to test"; }
+#ifndef KVBM_UCX_SKIPPED
+#define KVBM_UCX_SKIPPED "UCX was not found when this was configured: no module to test"
+#endif
+
+TEST(UcxProcess, is_skipped_here) { GTEST_SKIP() << KVBM_UCX_SKIPPED; }
 
 #else
 
@@ -75,8 +79,9 @@ TEST_F(UcxProcess, signal_handling_and_allocator_are_the_hosts_after_load_open_a
   ::sigaction(SIGBUS, &own, nullptr);
   for (int i = 1; i <= SignalAction::kSignals; ++i) ASSERT_TRUE(before[static_cast<size_t>(i)].read(i));
   // UCX hooks memory by patching the first bytes of these.
-  const std::array<const void*, 4> functions = {reinterpret_cast<const void*>(&::mmap), reinterpret_cast<const void*>(&::munmap),
-                                                reinterpret_cast<const void*>(&::mremap), reinterpret_cast<const void*>(&::madvise)};
+  const std::array<const void*, 4> functions = {
+      reinterpret_cast<const void*>(&::mmap), reinterpret_cast<const void*>(&::munmap),
+      reinterpret_cast<const void*>(&::mremap), reinterpret_cast<const void*>(&::madvise)};
   std::array<std::array<unsigned char, 16>, 4> code{};
   for (size_t i = 0; i < functions.size(); ++i) std::memcpy(code[i].data(), functions[i], code[i].size());
 
@@ -94,7 +99,8 @@ TEST_F(UcxProcess, signal_handling_and_allocator_are_the_hosts_after_load_open_a
     EXPECT_TRUE(now == before[static_cast<size_t>(i)]) << "signal " << i;
   }
   for (size_t i = 0; i < functions.size(); ++i) {
-    EXPECT_EQ(std::memcmp(code[i].data(), functions[i], code[i].size()), 0) << "memory function " << i << " was patched";
+    EXPECT_EQ(std::memcmp(code[i].data(), functions[i], code[i].size()), 0)
+        << "memory function " << i << " was patched";
   }
   own.sa_handler = SIG_DFL;
   ::sigaction(SIGBUS, &own, nullptr);
@@ -120,7 +126,8 @@ TEST_F(UcxProcess, bulk_of_any_size_arrives_in_both_directions) {
     ASSERT_TRUE(heard("posted"));
     const auto from = content(tag + 7, bytes);
     // In three parts, one of them empty.
-    const kvbm_transport_piece_t pieces[3] = {{from.data(), bytes / 2}, {from.data(), 0}, {from.data() + bytes / 2, bytes - bytes / 2}};
+    const kvbm_transport_piece_t pieces[3] = {
+        {from.data(), bytes / 2}, {from.data(), 0}, {from.data() + bytes / 2, bytes - bytes / 2}};
     ASSERT_EQ(end_.ops->push(end_.transport, end_.peer, 1000 + tag, pieces, 3, 1000 + tag), 0);
     ASSERT_TRUE(heard("right " + std::to_string(1000 + tag))) << end_.messages.back();
     ASSERT_TRUE(end_.run_until([&] { return end_.pushed.count(1000 + tag) != 0; }));
@@ -143,7 +150,8 @@ TEST_F(UcxProcess, thousands_of_messages_come_back_in_order_and_a_full_queue_say
     const int before = end_.writable;
     ASSERT_TRUE(end_.run_until([&] { return end_.writable > before; }));
   }
-  ASSERT_TRUE(end_.run_until([&] { return end_.messages.size() == kN; })) << end_.messages.size() << " came, refused " << refused;
+  ASSERT_TRUE(end_.run_until([&] { return end_.messages.size() == kN; }))
+      << end_.messages.size() << " came, refused " << refused;
   for (size_t i = 0; i < kN; ++i) {
     ASSERT_EQ(end_.messages[i], "message " + std::to_string(i) + std::string(i % 3000, 'x'));
   }
@@ -163,7 +171,7 @@ TEST_F(UcxProcess, a_killed_peer_closes_and_the_memory_of_posts_stays_quiet) {
     }
     if (HasFatalFailure()) return;
     constexpr uint64_t kBytes = 16 << 20;
-    std::vector<std::vector<std::byte>> to(4, std::vector<std::byte>(kBytes));
+    std::vector<std::vector<std::byte> > to(4, std::vector<std::byte>(kBytes));
     for (uint64_t i = 0; i < 4; ++i) {
       ASSERT_EQ(post(i + 1, to[i]), 0);
       ask(What::push, i + 1, kBytes, i);
@@ -293,8 +301,10 @@ TEST_F(UcxProcess, an_idle_connection_sleeps) {
   ::clock_gettime(CLOCK_MONOTONIC, &stop);
   rusage after{};
   ::getrusage(RUSAGE_SELF, &after);
-  const double wall = static_cast<double>(stop.tv_sec - start.tv_sec) + static_cast<double>(stop.tv_nsec - start.tv_nsec) * 1e-9;
-  const double used = seconds_of(after.ru_utime) + seconds_of(after.ru_stime) - seconds_of(before.ru_utime) - seconds_of(before.ru_stime);
+  const double wall =
+      static_cast<double>(stop.tv_sec - start.tv_sec) + static_cast<double>(stop.tv_nsec - start.tv_nsec) * 1e-9;
+  const double used = seconds_of(after.ru_utime) + seconds_of(after.ru_stime) - seconds_of(before.ru_utime) -
+                      seconds_of(before.ru_stime);
   std::printf("idle: %.3f %% of a processor over %.2f s\n", 100 * used / wall, wall);
   // Nothing is known of the machine's load: this only finds a loop.
   EXPECT_LT(used, 0.5 * std::max(wall, 0.1));
@@ -315,7 +325,8 @@ TEST_F(UcxProcess, one_sided_reads_over_the_emulation_check_their_range_and_key)
   const auto wanted = content(4, kBytes);
   std::vector<std::byte> to(kBytes);
   const auto get = [&](uint64_t at, uint64_t bytes, uint64_t token, const std::string& with) {
-    return end_.ops->get(end_.transport, end_.peer, to.data() + at, address + at, with.data(), with.size(), bytes, token);
+    return end_.ops->get(end_.transport, end_.peer, to.data() + at, address + at, with.data(), with.size(), bytes,
+                         token);
   };
   for (uint64_t i = 0; i < 30; ++i) ASSERT_EQ(get(i * 100'000, 100'000, 10 + i, key), 0);
   ASSERT_TRUE(end_.run_until([&] { return end_.received.size() == 30; }));
@@ -351,7 +362,8 @@ TEST_F(UcxProcess, without_one_sided_lanes_there_is_no_get) {
   uint64_t memory = 0;
   char key[KVBM_TRANSPORT_KEY_BYTES];
   size_t size = sizeof key;
-  EXPECT_EQ(end_.ops->add_memory(end_.transport, key, sizeof key, &memory, key, &size), static_cast<int32_t>(Code::unsupported));
+  EXPECT_EQ(end_.ops->add_memory(end_.transport, key, sizeof key, &memory, key, &size),
+            static_cast<int32_t>(Code::unsupported));
 }
 
 TEST_F(UcxProcess, loopback_alone_is_opened_unless_devices_are_named) {
@@ -361,10 +373,12 @@ TEST_F(UcxProcess, loopback_alone_is_opened_unless_devices_are_named) {
   EXPECT_NE(std::string(text).find("tcp/lo"), std::string::npos) << text;
   char bound[64];
   char error[256] = "";
-  EXPECT_EQ(end_.ops->listen(end_.transport, "0.0.0.0:0", bound, sizeof bound, error, sizeof error), static_cast<int32_t>(Code::bad_config));
+  EXPECT_EQ(end_.ops->listen(end_.transport, "0.0.0.0:0", bound, sizeof bound, error, sizeof error),
+            static_cast<int32_t>(Code::bad_config));
   EXPECT_NE(std::string(error).find("devices"), std::string::npos) << error;
   kvbm_transport_peer_t peer = 0;
-  EXPECT_EQ(end_.ops->connect(end_.transport, "192.0.2.1:7000", &peer, error, sizeof error), static_cast<int32_t>(Code::bad_config));
+  EXPECT_EQ(end_.ops->connect(end_.transport, "192.0.2.1:7000", &peer, error, sizeof error),
+            static_cast<int32_t>(Code::bad_config));
 }
 
 TEST_F(UcxProcess, devices_that_do_not_exist_are_refused_in_words) {

@@ -3,7 +3,11 @@
 
 #ifndef KVBM_UCX_MODULE
 
-TEST(UcxTransport, is_not_built_here) { GTEST_SKIP() << "UCX was not found when this was configured: no module to test"; }
+#ifndef KVBM_UCX_SKIPPED
+#define KVBM_UCX_SKIPPED "UCX was not found when this was configured: no module to test"
+#endif
+
+TEST(UcxTransport, is_skipped_here) { GTEST_SKIP() << KVBM_UCX_SKIPPED; }
 
 #else
 

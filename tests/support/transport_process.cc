@@ -70,7 +70,8 @@ class Node {
     }
     char bound[64];
     char error[256];
-    if (end_.ops->listen(end_.transport, listen.c_str(), bound, sizeof bound, error, sizeof error) != 0) return fail(error);
+    if (end_.ops->listen(end_.transport, listen.c_str(), bound, sizeof bound, error, sizeof error) != 0)
+      return fail(error);
     end_.on_message = [this](const std::string& text) { answer(text); };
     end_.on_received = [this](kvbm_transport_token_t token, TransportEnd::Completion c) { landed(token, c); };
     std::printf("%s\n", bound);

@@ -1,4 +1,5 @@
-// A node of a test in a process of its own, over a transport module: it answers what it is asked, one message at a time.
+// A node of a test in a process of its own, over a transport module: it answers what it is asked, one message at a
+// time.
 //
 // The test's program runs itself again as that node: main() calls run_node_if_asked() first. The node listens on
 // loopback, writes its address to its standard output and lives until it is told to go, its peer goes, or its standard

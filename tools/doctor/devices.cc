@@ -55,9 +55,10 @@ std::string described(const kvbm_transport_ops_t& ops, std::string* error) {
 void probe_ucx(Findings& out) {
   const auto loaded = copy::load_transport_module();
   if (!loaded.ok()) {
-    out.push_back({"devices", "UCX", State::absent, loaded.status().message(),
-                   "transfers to other machines go over plain TCP sockets; for RDMA install libucx0 and kvbm's UCX module, "
-                   "or name their folder by KVBM_UCX_PATH"});
+    out.push_back(
+        {"devices", "UCX", State::absent, loaded.status().message(),
+         "transfers to other machines go over plain TCP sockets; for RDMA install libucx0 and kvbm's UCX module, "
+         "or name their folder by KVBM_UCX_PATH"});
     return;
   }
   const kvbm_transport_ops_t& ops = *Result(loaded).value();
@@ -80,7 +81,8 @@ void probe_cuda(Findings& out) {
   const SignalKeeper keeper;
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    out.push_back({"devices", "CUDA", State::absent, "libcuda.so.1 does not load", "no device memory; install the NVIDIA driver where there is a GPU"});
+    out.push_back({"devices", "CUDA", State::absent, "libcuda.so.1 does not load",
+                   "no device memory; install the NVIDIA driver where there is a GPU"});
     return;
   }
   const auto init = symbol<int (*)(unsigned)>(library, "cuInit");

@@ -33,7 +33,9 @@ static int32_t connect_(kvbm_transport_t* t, const char* a, kvbm_transport_peer_
   return (void)t, (void)a, (void)p, (void)e, (void)n, -500;
 }
 static int32_t admit(kvbm_transport_t* t, kvbm_transport_peer_t p) { return (void)t, (void)p, -101; }
-static int32_t disconnect(kvbm_transport_t* t, kvbm_transport_peer_t p, int32_t f) { return (void)t, (void)p, (void)f, -101; }
+static int32_t disconnect(kvbm_transport_t* t, kvbm_transport_peer_t p, int32_t f) {
+  return (void)t, (void)p, (void)f, -101;
+}
 static int32_t send_(kvbm_transport_t* t, kvbm_transport_peer_t p, const void* b, size_t n) {
   return (void)t, (void)p, (void)b, (void)n, -101;
 }
@@ -89,7 +91,7 @@ __attribute__((constructor)) static void install(void) {
 
 #if KVBM_CASE != NO_ENTRY
 __attribute__((visibility("default"))) const kvbm_transport_ops_t* kvbm_transport_entry(uint32_t host, char* error,
-                                                                                         size_t size);
+                                                                                        size_t size);
 const kvbm_transport_ops_t* kvbm_transport_entry(uint32_t host, char* error, size_t size) {
   (void)host, (void)error, (void)size;
 #if KVBM_CASE == OLDER_VERSION

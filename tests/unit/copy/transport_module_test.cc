@@ -59,7 +59,9 @@ TEST(TransportModule, refuses_another_version_of_the_boundary) {
   expect_refused(module("older_version"), Code::newer_version, "version");
 }
 
-TEST(TransportModule, refuses_a_table_that_is_too_small) { expect_refused(module("small_table"), Code::damaged, "bytes"); }
+TEST(TransportModule, refuses_a_table_that_is_too_small) {
+  expect_refused(module("small_table"), Code::damaged, "bytes");
+}
 
 TEST(TransportModule, refuses_a_table_with_holes) { expect_refused(module("holes"), Code::damaged, "holes"); }
 
