@@ -2,23 +2,9 @@
 
 #include <cstring>
 
-#include "copy/transport_abi.h"
 #include "status.h"
 
 namespace kvbm::ucx {
-
-namespace {
-constexpr uint32_t kKeyMagic = 0x4b58554bU;  // "KUXK"
-}
-
-std::optional<KeyHead> parse_key(const void* key, size_t size) {
-  KeyHead head;
-  if (key == nullptr || size < sizeof head || size > KVBM_TRANSPORT_KEY_BYTES) return std::nullopt;
-  std::memcpy(&head, key, sizeof head);
-  if (head.magic != kKeyMagic || head.packed == 0 || head.packed != size - sizeof head) return std::nullopt;
-  if (head.base + head.bytes < head.base) return std::nullopt;
-  return head;
-}
 
 Memory::~Memory() {
   for (const auto& [address, region] : regions_) (void)ucp_mem_unmap(context_, region.handle);

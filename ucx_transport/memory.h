@@ -5,24 +5,10 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
+
+#include "wire.h"
 
 namespace kvbm::ucx {
-
-// What a key says, before UCX's own packed key of `packed` bytes. generation never comes twice in one process's
-// transport: a key of memory that was removed is not the key of what lies there later.
-struct KeyHead {
-  uint32_t magic;
-  uint32_t packed;
-  uint64_t generation;
-  uint64_t base;
-  uint64_t bytes;
-};
-static_assert(sizeof(KeyHead) == 32);
-
-// nullopt: no key, or one that was cut.
-std::optional<KeyHead> parse_key(const void* key, size_t size);
 
 class Memory {
  public:

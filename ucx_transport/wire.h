@@ -7,6 +7,8 @@
 #include <cstring>
 #include <optional>
 
+#include "copy/transport_abi.h"
+
 namespace kvbm::ucx {
 
 // Active message ids: UCX keeps handlers in an array, so they are small.
@@ -58,6 +60,28 @@ inline bool valid(const ControlHead& head) {
 inline bool valid(const BulkHead& head, uint64_t bytes) {
   return head.push != 0 && head.offset <= head.total && bytes <= head.total - head.offset &&
          (bytes > 0 || head.total == 0);
+}
+
+// What the key of registered memory says, before UCX's own packed key of `packed` bytes. A generation never comes twice
+// from one transport: a key of memory that was removed is not the key of what lies there later.
+struct KeyHead {
+  uint32_t magic;
+  uint32_t packed;
+  uint64_t generation;
+  uint64_t base;
+  uint64_t bytes;
+};
+static_assert(sizeof(KeyHead) == 32);
+constexpr uint32_t kKeyMagic = 0x4b58554bU;  // "KUXK"
+
+// nullopt: no key, or one that was cut.
+inline std::optional<KeyHead> parse_key(const void* key, size_t size) {
+  KeyHead head;
+  if (key == nullptr || size < sizeof head || size > KVBM_TRANSPORT_KEY_BYTES) return std::nullopt;
+  std::memcpy(&head, key, sizeof head);
+  if (head.magic != kKeyMagic || head.packed == 0 || head.packed != size - sizeof head) return std::nullopt;
+  if (head.base + head.bytes < head.base) return std::nullopt;
+  return head;
 }
 
 }  // namespace kvbm::ucx
