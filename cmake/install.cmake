@@ -62,4 +62,8 @@ set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)
 # The library needs glibc alone; 2.35 has what the unwinder of gcc 12 asks for.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.35)")
+# The UCX module is in the package and idle without UCX; nothing else needs it.
+if(TARGET kvbm_ucx)
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libucx0 (>= 1.13)")
+endif()
 include(CPack)

@@ -61,15 +61,25 @@ enum {
   KVBM_TRANSPORT_DEVICE = 2 /* addresses may be device memory */
 };
 
+/* Flags of kvbm_transport_options_t. */
+enum {
+  /* Offer KVBM_TRANSPORT_GET also where the other side's processor does the work (UCX over TCP): for tests. */
+  KVBM_TRANSPORT_EMULATE_GET = 1
+};
+
 typedef struct kvbm_transport_options {
   uint32_t struct_size;
   /* Bytes of messages that may wait for one peer before send() says KVBM_ERR_AGAIN. */
   uint32_t peer_queue_bytes;
   /* Bulk bytes that may be on their way to one peer at once; what is above waits its turn inside. */
   uint64_t peer_bulk_bytes;
-  /* Comma-separated names, NULL = what the transport finds: network devices, and UCX transports ("tcp", "rc"). */
+  /* Comma-separated names of network devices, "all" = what the transport finds. NULL = loopback alone: UCX listens on
+   * each of its devices from the start, before anybody has asked for it. */
   const char* devices;
+  /* UCX transports ("tcp", "rc"), NULL = what it finds. */
   const char* transports;
+  uint32_t flags;
+  uint32_t reserved;
 } kvbm_transport_options_t;
 
 /* A part of what push() sends. */

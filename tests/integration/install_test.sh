@@ -34,6 +34,18 @@ check "bash completion" test -s "$(find "$work/prefix" -path '*bash-completion*'
 needed=$(readelf -d "$libdir/libkvbm.so" | awk '/NEEDED/ {gsub(/[][]/, "", $5); print $5}' | sort | tr '\n' ' ')
 check "nothing but libc and the loader is needed (found: $needed)" \
   test -z "$(echo "$needed" | tr ' ' '\n' | grep -vE '^(libc\.so\.6|ld-linux.*|)$' || true)"
+# The UCX module, where it was built: found by the installed command, and not needed by it.
+if [ -e "$libdir/kvbm/libkvbm_ucx.so" ]; then
+  check "the module exports its entry alone" test "$(nm -D --defined-only "$libdir/kvbm/libkvbm_ucx.so" | awk '{print $3}')" = kvbm_transport_entry
+  finds_ucx() { env -u KVBM_UCX_PATH "$work/prefix/bin/kvbm" doctor --dir "$work" --json | grep -q '"UCX transports"'; }
+  check "the installed command finds the installed module" finds_ucx
+  mv "$libdir/kvbm" "$libdir/elsewhere"
+  without_ucx() { "$work/prefix/bin/kvbm" doctor --dir "$work" --json | grep -q 'transport unavailable: no module at'; }
+  check "the installed command without the module" without_ucx
+  mv "$libdir/elsewhere" "$libdir/kvbm"
+else
+  echo "install: skipped the UCX module: it was not built"
+fi
 floor=$(objdump -T "$libdir/libkvbm.so" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
 echo "install: the library needs $floor"
 check "the glibc floor is at most 2.35 (found $floor)" \
@@ -52,6 +64,7 @@ if command -v dpkg > /dev/null && command -v cpack > /dev/null; then
   depends=$(dpkg-deb -f "$deb" Depends)
   check "what the command is linked with is named (Depends: $depends)" test -z "$(readelf -d "$root/usr/bin/kvbm" |
     awk '/NEEDED/ {gsub(/[][]/, "", $5); print $5}' | grep -vE '^(lib[cm]\.so\.6|ld-linux.*|libkvbm\.so.*)$' || true)"
+  check "UCX is recommended and no more" test "$([ ! -e "$libdir/kvbm/libkvbm_ucx.so" ] || dpkg-deb -f "$deb" Recommends)" = "$([ ! -e "$libdir/kvbm/libkvbm_ucx.so" ] || echo 'libucx0 (>= 1.13)')"
   export PKG_CONFIG_SYSROOT_DIR=$root
   PKG_CONFIG_PATH=$(dirname "$(find "$root" -name kvbm.pc)")
   export LD_LIBRARY_PATH=${PKG_CONFIG_PATH%/pkgconfig}

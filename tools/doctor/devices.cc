@@ -1,60 +1,88 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <csignal>
 #include <filesystem>
 
+#include "base/signal_keeper.h"
+#include "copy/transport_module.h"
 #include "doctor/finding.h"
 
 namespace kvbm::doctor {
 
 namespace {
 
-// Restores every signal's disposition when it goes: a library's constructor may install handlers.
-class SignalKeeper {
- public:
-  SignalKeeper() {
-    for (size_t i = 1; i < saved_.size(); ++i) known_[i] = ::sigaction(static_cast<int>(i), nullptr, &saved_[i]) == 0;
-  }
-  ~SignalKeeper() {
-    for (size_t i = 1; i < saved_.size(); ++i) {
-      if (known_[i]) ::sigaction(static_cast<int>(i), &saved_[i], nullptr);
-    }
-  }
-  SignalKeeper(const SignalKeeper&) = delete;
-  SignalKeeper& operator=(const SignalKeeper&) = delete;
-
- private:
-  std::array<struct sigaction, 65> saved_{};
-  std::array<bool, 65> known_{};
-};
-
 template <class Function>
 Function symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(::dlsym(library, name));
 }
 
-// The libraries stay loaded: both start threads that do not survive an unload.
-void probe_ucx(Findings& out) {
-  const SignalKeeper keeper;
-  void* library = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    out.push_back({"devices", "UCX", State::absent, "libucp.so.0 does not load", "no transfers to other machines; install libucx0"});
-    return;
-  }
-  const auto version = symbol<void (*)(unsigned*, unsigned*, unsigned*)>(library, "ucp_get_version");
-  std::array<unsigned, 3> v{};
-  if (version != nullptr) version(&v[0], &v[1], &v[2]);
-  out.push_back({"devices", "UCX", version != nullptr ? State::ok : State::limited,
-                 std::to_string(v[0]) + "." + std::to_string(v[1]) + "." + std::to_string(v[2]),
-                 version != nullptr ? "" : "libucp.so.0 has no ucp_get_version; reinstall UCX"});
+// A host that hears nothing: the transport is opened, asked, and closed.
+kvbm_transport_host_t deaf_host() {
+  kvbm_transport_host_t host{};
+  host.struct_size = sizeof host;
+  host.log = [](void*, int32_t, const char*) {};
+  host.accepted = [](void*, kvbm_transport_peer_t, const char*) {};
+  host.connected = [](void*, kvbm_transport_peer_t) {};
+  host.message = [](void*, kvbm_transport_peer_t, const void*, size_t) {};
+  host.writable = [](void*, kvbm_transport_peer_t) {};
+  host.pushed = [](void*, kvbm_transport_peer_t, kvbm_transport_token_t, int32_t) {};
+  host.received = [](void*, kvbm_transport_peer_t, kvbm_transport_token_t, int32_t, uint64_t) {};
+  host.closed = [](void*, kvbm_transport_peer_t, int32_t, const char*) {};
+  return host;
 }
 
+// What the transport says of itself with every device; `error` where it does not open. For that moment UCX has a socket
+// on each of them.
+std::string described(const kvbm_transport_ops_t& ops, std::string* error) {
+  kvbm_transport_options_t options{};
+  options.struct_size = sizeof options;
+  options.peer_queue_bytes = 1 << 16;
+  options.peer_bulk_bytes = 1 << 20;
+  options.devices = "all";
+  const kvbm_transport_host_t host = deaf_host();
+  kvbm_transport_t* transport = nullptr;
+  std::array<char, 256> text{};
+  if (ops.open(&options, &host, &transport, text.data(), text.size()) != 0) {
+    *error = text.data();
+    return {};
+  }
+  std::string out(ops.describe(transport, nullptr, 0) + 1, '\0');
+  out.resize(ops.describe(transport, out.data(), out.size()));
+  ops.close(transport);
+  return out;
+}
+
+void probe_ucx(Findings& out) {
+  const auto loaded = copy::load_transport_module();
+  if (!loaded.ok()) {
+    out.push_back(
+        {"devices", "UCX", State::absent, loaded.status().message(),
+         "transfers to other machines go over plain TCP sockets; for RDMA install libucx0 and kvbm's UCX module, "
+         "or name their folder by KVBM_UCX_PATH"});
+    return;
+  }
+  const kvbm_transport_ops_t& ops = *Result(loaded).value();
+  std::string error;
+  const std::string all = described(ops, &error);
+  if (all.empty()) {
+    out.push_back({"devices", "UCX", State::limited, error, "the module loads and does not open; see `ucx_info -d`"});
+    return;
+  }
+  // "UCX 1.13.1: tcp/lo tcp/eth0"
+  const size_t colon = all.find(": ");
+  out.push_back({"devices", "UCX", State::ok, all.substr(0, colon) + ", " + ops.build, ""});
+  const bool rdma = all.find(" rc") != std::string::npos || all.find(" dc") != std::string::npos;
+  out.push_back({"devices", "UCX transports", State::ok, colon == std::string::npos ? "" : all.substr(colon + 2),
+                 rdma ? "" : "no RDMA: transfers go over TCP, for which kvbm's own sockets are the faster way"});
+}
+
+// The library stays loaded: it starts threads that do not survive an unload.
 void probe_cuda(Findings& out) {
   const SignalKeeper keeper;
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    out.push_back({"devices", "CUDA", State::absent, "libcuda.so.1 does not load", "no device memory; install the NVIDIA driver where there is a GPU"});
+    out.push_back({"devices", "CUDA", State::absent, "libcuda.so.1 does not load",
+                   "no device memory; install the NVIDIA driver where there is a GPU"});
     return;
   }
   const auto init = symbol<int (*)(unsigned)>(library, "cuInit");

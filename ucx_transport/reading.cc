@@ -1,0 +1,119 @@
+// One-sided reads of a peer's memory.
+#include <cstring>
+#include <sstream>
+
+#include "callbacks.h"
+#include "status.h"
+#include "transport.h"
+
+namespace kvbm::ucx {
+
+namespace {
+
+constexpr size_t kRemoteKeys = 64;  // kept unpacked, of one peer
+
+// Whether a lane that the endpoint reads by needs no processor of the other side. UCX 1.13 tells it nowhere but in what
+// it prints: "#  lane[0]:  1:tcp/lo.0 md[1] -> md[1]/tcp/sysdev[255] rma_bw#0 am am_bw#0".
+bool has_native_lane(ucp_ep_h endpoint) {
+  std::istringstream lines(printed([&](FILE* stream) { ucp_ep_print_info(endpoint, stream); }));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t lane = line.find("lane[");
+    if (lane == std::string::npos || line.find("rma", lane) == std::string::npos) continue;
+    std::istringstream words(line.substr(lane));
+    for (std::string word; words >> word;) {
+      const size_t colon = word.find(':');
+      const size_t slash = word.find('/');
+      if (colon != std::string::npos && slash != std::string::npos && colon < slash &&
+          one_sided(word.substr(colon + 1, slash - colon - 1))) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+RemoteKey* unpack(Peer& peer, const KeyHead& head, const void* key, size_t key_size, int32_t* status) {
+  std::string packed(static_cast<const char*>(key), key_size);
+  for (auto it = peer.keys.begin(); it != peer.keys.end(); ++it) {
+    if (it->first != packed) continue;
+    peer.keys.splice(peer.keys.begin(), peer.keys, it);
+    return &it->second;
+  }
+  if (peer.keys.size() >= kRemoteKeys) {
+    auto last = peer.keys.end();
+    while (last != peer.keys.begin() && (--last)->second.users != 0) {
+    }
+    if (last->second.users != 0) {
+      *status = value(Code::again);
+      return nullptr;
+    }
+    ucp_rkey_destroy(last->second.handle);
+    peer.keys.erase(last);
+  }
+  // UCX reads a packed key without knowing its length: what lies behind it here is zeroes.
+  std::byte room[2 * KVBM_TRANSPORT_KEY_BYTES] = {};
+  std::memcpy(room, static_cast<const std::byte*>(key) + sizeof(KeyHead), head.packed);
+  RemoteKey out{nullptr, head.base, head.bytes, 0};
+  if (const ucs_status_t given = ucp_ep_rkey_unpack(peer.endpoint, room, &out.handle); given != UCS_OK) {
+    *status = from_ucs(given);
+    return nullptr;
+  }
+  peer.keys.emplace_front(std::move(packed), out);
+  return &peer.keys.front().second;
+}
+
+}  // namespace
+
+bool Transport::reads_natively(Peer& peer) {
+  if (!peer.native_get_known) peer.native_get = has_native_lane(peer.endpoint);
+  peer.native_get_known = true;
+  return peer.native_get;
+}
+
+int32_t Transport::get(kvbm_transport_peer_t id, void* to, uint64_t remote, const void* key, size_t key_size,
+                       uint64_t bytes, kvbm_transport_token_t token) {
+  Peer* peer = find(id);
+  if (peer == nullptr) return value(Code::stale_handle);
+  if (peer->silent || !peer->usable() || peer->failure != 0) return value(Code::closed);
+  if (!worker_->can_get()) return value(Code::unsupported);
+  if (!peer->admitted || peer->phase != Phase::open) return value(Code::wrong_state);
+  const auto head = parse_key(key, key_size);
+  if (!head || to == nullptr || bytes == 0 || remote < head->base || bytes > head->bytes ||
+      remote - head->base > head->bytes - bytes) {
+    return value(Code::invalid_argument);
+  }
+  if (peer->token_in_use(token)) return value(Code::exists);
+  if (!worker_->emulated_get() && !reads_natively(*peer)) return value(Code::unsupported);
+  int32_t refused = 0;
+  RemoteKey* unpacked = unpack(*peer, *head, key, key_size, &refused);
+  if (unpacked == nullptr) return refused;
+
+  auto owned = std::make_unique<Get>();
+  Get& get = *owned;
+  get.token = token;
+  get.key = unpacked;
+  get.bytes = bytes;
+  peer->gets.emplace(token, std::move(owned));
+  ++peer->unended;
+  ++unpacked->users;
+  Operation* op = start_operation(*peer, Operation::Kind::get);
+  op->get = &get;
+  ucp_request_param_t param = Callbacks::sending(op, 0);
+  if (ucp_mem_h memory = memory_.covering(to, bytes); memory != nullptr) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    param.memh = memory;
+  }
+  (void)took(op, ucp_get_nbx(peer->endpoint, to, bytes, remote, unpacked->handle, &param));
+  return 0;
+}
+
+void Transport::end(Peer& peer, Get& get, ucs_status_t status) {
+  --get.key->users;
+  if (status != UCS_OK && get.status == 0) get.status = value(Code::closed);
+  get.ended = true;
+  --peer.unended;
+  events_.push_back({Event::Kind::received, peer.id, get.token, get.status, get.status == 0 ? get.bytes : 0, {}});
+  mark(peer);
+}
+
+}  // namespace kvbm::ucx

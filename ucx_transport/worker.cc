@@ -1,0 +1,170 @@
+#include "worker.h"
+
+#include <ucm/api/ucm.h>
+
+#include <sstream>
+#include <utility>
+
+#include "base/signal_keeper.h"
+
+namespace kvbm::ucx {
+
+namespace {
+
+Status refused(const char* what, ucs_status_t status) { return {Code::unsupported, what, ucs_status_string(status)}; }
+
+// UCM hooks mmap and its kin, the allocator and CUDA by patching code, for caches of registrations that nothing here
+// uses. Its settings are a public object; the first two fields are the same from 1.13 to 1.22.
+void switch_memory_hooks_off() { ucm_global_opts.enable_events = 0; }
+
+class Config {
+ public:
+  Config() = default;
+  ~Config() {
+    if (config_ != nullptr) ucp_config_release(config_);
+  }
+  Config(const Config&) = delete;
+  Config& operator=(const Config&) = delete;
+
+  ucs_status_t read() { return ucp_config_read(nullptr, nullptr, &config_); }
+  ucs_status_t set(const char* name, const std::string& text) { return ucp_config_modify(config_, name, text.c_str()); }
+  ucp_config_t* get() const { return config_; }
+
+ private:
+  ucp_config_t* config_ = nullptr;
+};
+
+// What is good to have and may be missing in a version.
+void set_preferences(Config& config) {
+  (void)config.set("RCACHE_ENABLE", "n");    // would need memory hooks
+  (void)config.set("CM_REUSEADDR", "y");     // a node that starts again gets its port back at once
+  (void)config.set("MAX_EAGER_LANES", "1");  // messages stay in order
+}
+
+// UCX 1.13 aborts the process when a TCP connection ends in the middle of a transfer: by TCP's emulated put (an
+// assertion on PUT_TX_WAITING_ACK in tcp_ep.c), and by sending from the caller's memory (a completion that is counted
+// twice, uct_iface.h). 1.22 passes the same tests, but its wheel is built without those assertions. So bulk over TCP
+// goes as copied active messages. Where there is RDMA nothing is changed: a copy would cost what it is for.
+void set_for_tcp(Config& config) {
+  if (config.set("PUT_ENABLE", "n") != UCS_OK) (void)config.set("TCP_PUT_ENABLE", "n");  // by version
+  (void)config.set("ZCOPY_THRESH", "inf");
+}
+
+std::vector<Resource> resources_of(ucp_context_h context) {
+  std::istringstream lines(printed([&](FILE* stream) { ucp_context_print_info(context, stream); }));
+  std::vector<Resource> out;
+  for (std::string line; std::getline(lines, line);) {
+    // "#      resource 1  :  md 1  dev 1  flags -- tcp/lo"
+    if (line.find(" resource ") == std::string::npos) continue;
+    const size_t space = line.find_last_of(' ');
+    const size_t slash = line.find('/', space);
+    if (slash == std::string::npos) continue;
+    out.push_back({line.substr(space + 1, slash - space - 1), line.substr(slash + 1)});
+  }
+  return out;
+}
+
+// What reaches a process: not a process's own memory, memory of one host (which UCX does not use where a dead peer has
+// to be noticed), or what only serves another transport.
+bool reaches_peers(const std::string& transport) {
+  for (const char* local : {"self", "sysv", "posix", "cma", "knem", "xpmem", "cuda", "gdr", "rocm", "ze"}) {
+    if (transport.rfind(local, 0) == 0) return false;
+  }
+  return true;
+}
+
+bool starts_with(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
+
+}  // namespace
+
+bool one_sided(const std::string& transport) {
+  return starts_with(transport, "rc") || starts_with(transport, "dc") || starts_with(transport, "gga") ||
+         transport == "cuda_ipc";
+}
+
+Result<std::unique_ptr<Worker>> Worker::open(const WorkerOptions& options) {
+  const SignalKeeper keeper;
+  std::unique_ptr<Worker> out(new Worker);
+  if (Status status = out->open_context(options); !status.ok()) return status;
+  if (Status status = out->open_worker(); !status.ok()) return status;
+  return out;
+}
+
+Status Worker::open_context(const WorkerOptions& options) {
+  switch_memory_hooks_off();
+  Config config;
+  if (const ucs_status_t status = config.read(); status != UCS_OK) {
+    return refused("UCX cannot read its configuration; look for a wrong UCX_ variable in the environment", status);
+  }
+  set_preferences(config);
+  loopback_only_ = options.devices.empty();
+  const std::string devices = loopback_only_ ? "lo" : options.devices;
+  if (config.set("NET_DEVICES", devices) != UCS_OK) return {Code::bad_config, "UCX refuses these devices", devices};
+  const std::string transports = !options.transports.empty() ? options.transports : loopback_only_ ? "tcp" : "all";
+  if (config.set("TLS", transports) != UCS_OK) return {Code::bad_config, "UCX refuses these transports", transports};
+
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.name = "kvbm";
+  if (const ucs_status_t status = ucp_init(&params, config.get(), &context_); status != UCS_OK) {
+    return {status == UCS_ERR_NO_DEVICE ? Code::bad_config : Code::unsupported, "UCX does not start",
+            std::string(ucs_status_string(status)) + ", devices " + devices + ", transports " + transports};
+  }
+  bool native = false;
+  bool reaches = false;
+  for (const Resource& r : resources_of(context_)) {
+    native |= one_sided(r.transport);
+    reaches |= reaches_peers(r.transport);
+  }
+  if (!reaches) {
+    return {Code::bad_config, "UCX finds no network",
+            "devices " + devices + ", transports " + transports + "; `ucx_info -d` lists what there is"};
+  }
+  emulated_get_ = options.emulated_get;
+  can_get_ = native || emulated_get_;
+  // Now that it is known what there is: UCX answers remote reads and writes in software as soon as the feature is asked
+  // for, so it is only where it pays.
+  if (can_get_) params.features |= UCP_FEATURE_RMA;
+  if (!native) set_for_tcp(config);
+  ucp_cleanup(std::exchange(context_, nullptr));
+  if (const ucs_status_t status = ucp_init(&params, config.get(), &context_); status != UCS_OK) {
+    return refused("UCX does not start again", status);
+  }
+  describe();
+  return {};
+}
+
+void Worker::describe() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned patch = 0;
+  ucp_get_version(&major, &minor, &patch);
+  description_ = "UCX " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch) + ":";
+  for (const Resource& r : resources_of(context_)) {
+    const bool cuda = starts_with(r.transport, "cuda");
+    device_memory_ |= cuda;
+    if (cuda || reaches_peers(r.transport)) description_ += " " + r.transport + "/" + r.device;
+  }
+  description_ += can_get_ ? (emulated_get_ ? "; emulated one-sided reads" : "; one-sided reads") : "";
+}
+
+Status Worker::open_worker() {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  if (const ucs_status_t status = ucp_worker_create(context_, &params, &worker_); status != UCS_OK) {
+    return refused("UCX does not make a worker", status);
+  }
+  if (const ucs_status_t status = ucp_worker_get_efd(worker_, &fd_); status != UCS_OK) {
+    return refused("UCX has no file descriptor to sleep on with these transports", status);
+  }
+  return {};
+}
+
+Worker::~Worker() {
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (context_ != nullptr) ucp_cleanup(context_);
+}
+
+}  // namespace kvbm::ucx

@@ -1,0 +1,81 @@
+// UCX's context and worker: what is configured, and what this machine offers.
+//
+// Never through the process environment: options go in by ucp_config_modify, memory hooks are switched off in UCM's own
+// settings before the first context, and UCX's log goes to the host. UCX's data sockets listen on every device from the
+// moment the worker exists, so without named devices only the loopback device is opened.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace kvbm::ucx {
+
+struct WorkerOptions {
+  std::string devices;     // empty = loopback, "all" = what UCX finds
+  std::string transports;  // empty = what UCX finds
+  bool emulated_get = false;
+};
+
+// A resource of the context, "tcp" on "lo".
+struct Resource {
+  std::string transport;
+  std::string device;
+};
+
+// Whether a read over that transport takes no part of the other side's processor.
+bool one_sided(const std::string& transport);
+
+class Worker {
+ public:
+  static Result<std::unique_ptr<Worker>> open(const WorkerOptions& options);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  ucp_worker_h handle() const { return worker_; }
+  ucp_context_h context() const { return context_; }
+  int fd() const { return fd_; }
+  bool loopback_only() const { return loopback_only_; }
+  bool can_get() const { return can_get_; }
+  bool emulated_get() const { return emulated_get_; }
+  bool device_memory() const { return device_memory_; }
+  const std::string& description() const { return description_; }
+
+ private:
+  Worker() = default;
+  Status open_context(const WorkerOptions& options);
+  Status open_worker();
+  void describe();
+
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  int fd_ = -1;
+  bool loopback_only_ = false;
+  bool can_get_ = false;
+  bool emulated_get_ = false;
+  bool device_memory_ = false;
+  std::string description_;
+};
+
+// UCX prints what it found and nothing else tells it in 1.13: text made by one of its print functions.
+template <class Print>
+std::string printed(Print&& print) {
+  char* text = nullptr;
+  size_t size = 0;
+  FILE* stream = ::open_memstream(&text, &size);
+  if (stream == nullptr) return {};
+  print(stream);
+  std::fclose(stream);
+  std::string out(text, size);
+  std::free(text);
+  return out;
+}
+
+}  // namespace kvbm::ucx
