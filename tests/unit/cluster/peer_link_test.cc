@@ -54,7 +54,8 @@ struct Pair final : LinkListener, StagingOwner {
   void link_ready(PeerLink&) override { ++ready; }
   void link_ended(PeerLink&, const Status& why) override { ends.push_back(why); }
   void link_session(PeerLink&, ConstBytes bytes) override { session.emplace_back(bytes.begin(), bytes.end()); }
-  void link_offered(PeerLink& from, std::span<const Offered> offered, uint64_t lease, std::vector<uint32_t>& want) override {
+  void link_offered(PeerLink& from, std::span<const Offered> offered, uint64_t lease,
+                    std::vector<uint32_t>& want) override {
     for (uint32_t i = 1; i < offered.size(); ++i) want.push_back(i);
     offered_lease = lease;
     offered_by = &from;
@@ -86,8 +87,8 @@ struct Fetched {
 };
 
 // Fetches these records of the other node into staging of `room` bytes each.
-std::shared_ptr<Fetched> fetch(Pair& p, int end, const std::vector<uint64_t>& numbers, uint64_t deadline, size_t room = 20000,
-                               uint64_t* name = nullptr) {
+std::shared_ptr<Fetched> fetch(Pair& p, int end, const std::vector<uint64_t>& numbers, uint64_t deadline,
+                               size_t room = 20000, uint64_t* name = nullptr) {
   auto out = std::make_shared<Fetched>();
   auto batch = std::make_unique<FetchBatch>();
   batch->deadline_ns = deadline;
@@ -365,6 +366,29 @@ TEST(PeerLink, a_lease_can_be_renewed_while_it_lives) {
   p.pass(kSecond);
   EXPECT_EQ(code, Code::stale_handle);
   EXPECT_EQ(granted, 0U);
+}
+
+TEST(PeerLink, a_lease_that_comes_after_the_deadline_is_given_back) {
+  Pair p;
+  p.sources[1].put(0, 100);
+  p.connect();
+  ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  int late = 0;
+  for (int i = 0; i < 30; ++i) {
+    auto batch = std::make_unique<FindBatch>();
+    batch->ids.push_back(p.id(0));
+    batch->deadline_ns = p.in(2 * kMs);
+    batch->lease_ns = 20 * kSecond;
+    batch->done = [&](FindBatch& b) {
+      late += b.status[0] == Code::deadline ? 1 : 0;
+      for (const auto& held : b.leases) p.link[0]->release(std::span(&held.id, 1));
+    };
+    p.link[0]->find(std::move(batch));
+    p.pass(100 * kMs);
+    ASSERT_EQ(p.sources[1].holds(), 0U);
+  }
+  EXPECT_GT(late, 0);
+  EXPECT_LT(late, 30);
 }
 
 TEST(PeerLink, leases_end_with_the_connection) {
