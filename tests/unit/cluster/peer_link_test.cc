@@ -51,7 +51,10 @@ struct Pair final : LinkListener, StagingOwner {
   [[nodiscard]] uint64_t in(uint64_t ns) const { return sim.clock().now_ns() + ns; }
   Identity id(uint64_t n) { return SimSource::identity_of(families, n); }
 
-  void link_ready(PeerLink&) override { ++ready; }
+  void link_ready(PeerLink& which) override {
+    ++ready;
+    if (which.role() == Role::responder) responder_heard = which.stats().messages_in;
+  }
   void link_ended(PeerLink&, const Status& why) override { ends.push_back(why); }
   void link_session(PeerLink&, ConstBytes bytes) override { session.emplace_back(bytes.begin(), bytes.end()); }
   void link_offered(PeerLink& from, std::span<const Offered> offered, uint64_t lease,
@@ -72,6 +75,7 @@ struct Pair final : LinkListener, StagingOwner {
   std::shared_ptr<SimConnection> connection;
   std::shared_ptr<PeerLink> link[2];
   int ready = 0;
+  uint64_t responder_heard = 0;
   int quiet = 0;
   uint64_t offered_lease = 0;
   PeerLink* offered_by = nullptr;
@@ -116,6 +120,8 @@ TEST(PeerLink, both_sides_get_ready_and_know_each_other) {
   Pair p;
   p.connect();
   ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  // Hello, proof, and a keyed message: the other side has admitted it before it may say anything large.
+  EXPECT_EQ(p.responder_heard, 3U);
   EXPECT_EQ(p.link[0]->peer().node, node_id_of("b"));
   EXPECT_EQ(p.link[1]->peer().node, node_id_of("a"));
   EXPECT_EQ(p.connection->strangers_rule_broken(), 0U);
