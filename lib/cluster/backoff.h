@@ -1,5 +1,5 @@
-// When to try a peer again: waits double from `first_ns` to `most_ns`, each drawn evenly from its upper half, so that the
-// peers of a node that returns do not come all at once ("equal jitter"; Brooker, AWS Architecture Blog, 2015).
+// When to try a peer again: waits double from `first_ns` to `most_ns`, each drawn evenly from its upper half, so that
+// the peers of a node that returns do not come all at once ("equal jitter"; Brooker, AWS Architecture Blog, 2015).
 #pragma once
 
 #include <algorithm>

@@ -7,9 +7,9 @@
 //   responder: welcome (proof)               -> initiator, which admits: messages of any size from here on
 //
 // Proofs and the two directions' keys are HKDF outputs of the shared key with the hash of hello and reply as salt, each
-// under its own label: so they hold for these two nodes, incarnations, nonces, versions and this pool alone, and what one
-// side says can never be sent back to it. A pool without a key (loopback only) runs the same with 32 zero bytes and a
-// flag; keyed and unkeyed sides refuse each other. There is no forward secrecy to lose: data are not encrypted.
+// under its own label: so they hold for these two nodes, incarnations, nonces, versions and this pool alone, and what
+// one side says can never be sent back to it. A pool without a key (loopback only) runs the same with 32 zero bytes and
+// a flag; keyed and unkeyed sides refuse each other. There is no forward secrecy to lose: data are not encrypted.
 //
 // A pure state machine: no clock, no memory but its own; randomness from the source given. Thread: one at a time.
 #pragma once
@@ -70,10 +70,10 @@ class Handshake {
   Handshake& operator=(const Handshake&) = delete;
 
   struct Step {
-    Status status;               // not ok: refused; `send` (if not empty) goes out before the connection is closed
-    ConstBytes send;             // valid until the next call
-    bool admit = false;          // tell the transport, before sending
-    bool established = false;    // keys() and peer() are final
+    Status status;             // not ok: refused; `send` (if not empty) goes out before the connection is closed
+    ConstBytes send;           // valid until the next call
+    bool admit = false;        // tell the transport, before sending
+    bool established = false;  // keys() and peer() are final
     bool refused_by_peer = false;
   };
   // The initiator's first message; empty for a responder.

@@ -19,7 +19,8 @@ std::shared_ptr<PeerLink> LinkHub::of(copy::Peer peer) const {
 Result<std::shared_ptr<PeerLink>> LinkHub::connect(const std::string& address, std::optional<NodeId> expected) {
   const auto peer = transport_->connect(address);
   if (!peer.ok()) return peer.status();
-  auto link = PeerLink::create(host_, std::make_unique<TransportPort>(*transport_, peer.value()), Role::initiator, expected);
+  auto link =
+      PeerLink::create(host_, std::make_unique<TransportPort>(*transport_, peer.value()), Role::initiator, expected);
   links_[peer.value()] = link;
   return link;
 }

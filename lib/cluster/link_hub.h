@@ -1,6 +1,6 @@
 // All links over one transport: hands the transport's callbacks to the link of that peer, makes links for those that
-// connect, and bounds how many strangers may be in the middle of a handshake. Who is dialled, and when again, is decided
-// above (backoff.h).
+// connect, and bounds how many strangers may be in the middle of a handshake. Who is dialled, and when again, is
+// decided above (backoff.h).
 //
 // Invariant: a link is dropped after its link_ended(), never inside a call of its own. Thread: the transport's.
 #pragma once

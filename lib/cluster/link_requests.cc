@@ -219,7 +219,8 @@ bool LinkRequests::issue_fetch(uint64_t id, Operation& op) {
   const uint32_t first = op.next;
   for (; op.next < op.items.size() && m.items.size() < wire::kMaxFetchItems; ++op.next) {
     const FetchItem& item = op.fetch->items[op.next];
-    const bool full = stats_.posted_bytes != 0 && stats_.posted_bytes + item.staging.size() > host_.limits.staging_bytes;
+    const bool full =
+        stats_.posted_bytes != 0 && stats_.posted_bytes + item.staging.size() > host_.limits.staging_bytes;
     if (full) break;
     const uint32_t family = place_family(m.families, host_.families.get(item.id.family));
     if (family == wire::kMaxFamiliesPerMessage) break;
@@ -263,8 +264,12 @@ bool LinkRequests::issue_offer(uint64_t id, Operation& op) {
       finish_small(id, op, Code::invalid_argument);
       return true;
     }
-    m.items.push_back({{item.id.key, static_cast<uint16_t>(family)}, item.uses, item.priority, item.head_bytes,
-                       item.payload_bytes, item.location});
+    m.items.push_back({{item.id.key, static_cast<uint16_t>(family)},
+                       item.uses,
+                       item.priority,
+                       item.head_bytes,
+                       item.payload_bytes,
+                       item.location});
   }
   m.request = add_request(id, op, 0, static_cast<uint32_t>(m.items.size()));
   send(wire::encode(m, outlet_.body()));
@@ -516,7 +521,8 @@ void LinkRequests::abandon(uint64_t id, Operation& op, Code code) {
   if (op.offer != nullptr) op.offer->status = code;
   op.unresolved = 0;
   if (op.kind == Kind::fetch && ended_ == Code::ok && limit_ != 0) {
-    for (const uint64_t request : op.requests) send(wire::encode(wire::Plain{wire::Type::cancel, request, 0}, outlet_.body()));
+    for (const uint64_t request : op.requests)
+      send(wire::encode(wire::Plain{wire::Type::cancel, request, 0}, outlet_.body()));
   }
   finish(id);
 }

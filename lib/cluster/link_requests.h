@@ -1,5 +1,5 @@
-// The asking half of a link: finds, fetches, leases, offers and status, cut into messages, held to the peer's limits, each
-// ended exactly once by its deadline. Internal to peer_link.
+// The asking half of a link: finds, fetches, leases, offers and status, cut into messages, held to the peer's limits,
+// each ended exactly once by its deadline. Internal to peer_link.
 //
 // Staging: an item's memory is named to the transport before the peer is asked. If the item ends first (deadline,
 // cancel, dead peer), the transport is asked to let go and the memory counts as quarantined until it says so.

@@ -207,7 +207,8 @@ void LinkService::flush(Serving& serving) {
 // After something of a serving has ended: with the last thing it is over.
 void LinkService::close_item(uint64_t id) {
   Serving* serving = serving_.get(id);
-  if (serving == nullptr || serving->open != 0 || (!serving->cancelled && serving->next != serving->items.size())) return;
+  if (serving == nullptr || serving->open != 0 || (!serving->cancelled && serving->next != serving->items.size()))
+    return;
   flush(*serving);
   serving_.remove(id);
 }

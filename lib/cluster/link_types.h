@@ -85,9 +85,9 @@ struct OfferBatch {
 
 struct LinkLimits {
   uint64_t handshake_ns = 2'000'000'000;
-  uint64_t quiet_ns = 500'000'000;   // without a sign of the peer: ask for one
-  uint64_t dead_ns = 1'500'000'000;  // without a sign of the peer: it is gone (2 s are promised)
-  uint32_t requests = 64;            // asked of the peer at once, served to it at once
+  uint64_t quiet_ns = 500'000'000;        // without a sign of the peer: ask for one
+  uint64_t dead_ns = 1'500'000'000;       // without a sign of the peer: it is gone (2 s are promised)
+  uint32_t requests = 64;                 // asked of the peer at once, served to it at once
   uint64_t staging_bytes = 64U << 20;     // posted at once
   uint64_t quarantine_bytes = 64U << 20;  // beyond: fetches are refused until it is quiet
   uint32_t serving_items = 1024;          // records open for the peer at once
@@ -100,14 +100,14 @@ struct LinkLimits {
 
 struct LinkStats {
   uint64_t messages_in = 0, messages_out = 0;
-  uint64_t finds = 0, found = 0;             // items asked for, answered with present
+  uint64_t finds = 0, found = 0;  // items asked for, answered with present
   uint64_t fetches = 0, fetched = 0, fetched_bytes = 0;
-  uint64_t wrong_records = 0, damaged = 0;   // arrivals that were refused
-  uint64_t expired = 0, cancelled = 0;       // operations
+  uint64_t wrong_records = 0, damaged = 0;  // arrivals that were refused
+  uint64_t expired = 0, cancelled = 0;      // operations
   uint64_t served = 0, served_bytes = 0, serve_misses = 0, serve_expired = 0;
   uint64_t leases_granted = 0, leases_expired = 0;
   uint64_t pings = 0, violations = 0;
-  uint64_t posted_bytes = 0, quarantined_bytes = 0;  // now
+  uint64_t posted_bytes = 0, quarantined_bytes = 0;               // now
   uint64_t open_records = 0, leased_records = 0, unfinished = 0;  // now
 };
 

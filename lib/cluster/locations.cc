@@ -123,12 +123,9 @@ Locations::Answer Locations::find(const Identity& id, uint64_t now_ns, std::span
       continue;
     }
     answer = Answer::held;
-    const Location found{entry.node,
-                         static_cast<uint8_t>(entry.tier_and_payload >> 56),
-                         entry.head_bytes,
-                         entry.tier_and_payload & kPayloadMask,
-                         entry.hint,
-                         age_ns(entry, now_ns)};
+    const Location found{entry.node,       static_cast<uint8_t>(entry.tier_and_payload >> 56),
+                         entry.head_bytes, entry.tier_and_payload & kPayloadMask,
+                         entry.hint,       age_ns(entry, now_ns)};
     size_t at = n < out.size() ? n++ : n;
     // A short list, youngest first; the oldest falls off.
     while (at > 0 && out[at - 1].age_ns > found.age_ns) {

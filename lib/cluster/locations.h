@@ -1,11 +1,12 @@
-// Who was last known to hold a record: a bounded memory of answers, so that a reader needs one round trip. What it says is
-// a hint: the record proves itself, and a peer that has it no more says so (then forget()). A node that died, left or
-// started again loses all its entries at once, by a number that no longer fits. That nobody had a record is remembered
-// too, for a short time.
+// Who was last known to hold a record: a bounded memory of answers, so that a reader needs one round trip. What it says
+// is a hint: the record proves itself, and a peer that has it no more says so (then forget()). A node that died, left
+// or started again loses all its entries at once, by a number that no longer fits. That nobody had a record is
+// remembered too, for a short time.
 //
-// Invariant: bytes() never exceeds Options::memory_bytes (at least one bucket). Entries take 48 bytes, eight to a bucket by
-// the identity's hash; a full bucket gives up what is void, then what is oldest. An identity may have several holders, an
-// entry each. Thread: one owner, no lock. Budget: one bucket a call (six cache lines), no allocation but in set_node().
+// Invariant: bytes() never exceeds Options::memory_bytes (at least one bucket). Entries take 48 bytes, eight to a
+// bucket by the identity's hash; a full bucket gives up what is void, then what is oldest. An identity may have several
+// holders, an entry each. Thread: one owner, no lock. Budget: one bucket a call (six cache lines), no allocation but in
+// set_node().
 #pragma once
 
 #include <cstdint>
@@ -40,9 +41,9 @@ class Locations {
   static constexpr size_t kWays = 8;
 
   struct Options {
-    uint64_t memory_bytes = 16U << 20;           // 349,525 entries
-    uint64_t keep_ns = 600'000'000'000;          // an answer is believed so long
-    uint64_t keep_absent_ns = 250'000'000;       // that nobody had it
+    uint64_t memory_bytes = 16U << 20;      // 349,525 entries
+    uint64_t keep_ns = 600'000'000'000;     // an answer is believed so long
+    uint64_t keep_absent_ns = 250'000'000;  // that nobody had it
   };
   enum class Answer : uint8_t { unknown, absent, held };
 

@@ -70,8 +70,9 @@ class Parser {
       for (const std::string& address : member.addresses) {
         const auto [at, fresh] = owners.emplace(address, name);
         if (!fresh) {
-          return Status(Code::bad_config, "members: two members have one address",
-                        std::string(name_) + ": " + address + " is given for " + std::string(at->second) + " and " + name);
+          return Status(
+              Code::bad_config, "members: two members have one address",
+              std::string(name_) + ": " + address + " is given for " + std::string(at->second) + " and " + name);
         }
       }
     }
@@ -110,7 +111,8 @@ class Parser {
     if (std::exchange(*once, true)) return wrong(name_, number_, "members: a key is given twice", std::string(key));
     if (key == "name" || key == "leave") {
       if (!valid_name(value)) {
-        return wrong(name_, number_, "members: a name has 1 to 63 of letters, digits and . _ : - [ ]", std::string(value));
+        return wrong(name_, number_, "members: a name has 1 to 63 of letters, digits and . _ : - [ ]",
+                     std::string(value));
       }
       if (key == "leave") {
         leave = value;
@@ -129,7 +131,8 @@ class Parser {
 
   Status take_out(std::string_view name, const Fields& seen) {
     if (repeats_ == Repeats::refused) {
-      return wrong(name_, number_, "members: leave is for address files; take the member's line out", std::string(name));
+      return wrong(name_, number_, "members: leave is for address files; take the member's line out",
+                   std::string(name));
     }
     if (seen.address || seen.weight || seen.incarnation) {
       return wrong(name_, number_, "members: leave stands alone on its line", std::string(name));
@@ -247,7 +250,8 @@ Result<std::string> AddressFile::read() {
   }
   const auto size = file.value()->size();
   if (!size.ok()) return size.status();
-  if (size.value() > kMaxMembershipText) return Status(Code::bad_config, "members: the file is larger than 4 MiB", file_name_);
+  if (size.value() > kMaxMembershipText)
+    return Status(Code::bad_config, "members: the file is larger than 4 MiB", file_name_);
   std::string text(size.value(), '\0');
   const auto got = file.value()->read_now(0, std::as_writable_bytes(std::span(text)));
   if (!got.ok()) return got.status();

@@ -1,15 +1,15 @@
-// Who the members of a pool are. The interface is small so that etcd or Redis can stand behind it later; the static list
-// is the embedded default: a text in the configuration, or an address file that members append to.
+// Who the members of a pool are. The interface is small so that etcd or Redis can stand behind it later; the static
+// list is the embedded default: a text in the configuration, or an address file that members append to.
 //
 //   # one member a line
 //   name=a address=10.0.0.1:7000 weight=64GiB
 //   name=b address=[fd00::2]:7000 address=10.0.0.2:7000 weight=128GiB incarnation=77
 //   leave=a
 //
-// A member without a name is called by its first address. In a text two lines of one name are an error. In a file a later
-// line replaces an earlier one of the same name (the member started again), and leave takes a name out; so a member
-// needs nothing but an append. An incarnation says which start of a node a line speaks of; 0 = not said. An address that
-// two members claim is an error in both.
+// A member without a name is called by its first address. In a text two lines of one name are an error. In a file a
+// later line replaces an earlier one of the same name (the member started again), and leave takes a name out; so a
+// member needs nothing but an append. An incarnation says which start of a node a line speaks of; 0 = not said. An
+// address that two members claim is an error in both.
 //
 // Thread: one at a time; the owner calls refresh() from its own timer. Budget: memory grows with the members.
 #pragma once
@@ -43,7 +43,8 @@ inline constexpr size_t kMaxAddresses = 8;
 inline constexpr size_t kMaxMembershipText = 4U << 20;
 
 enum class Repeats : uint8_t { refused, later_wins };
-// bad_config with the line's number, what is wrong with it and what would be right. `name` is of the text, for messages.
+// bad_config with the line's number, what is wrong with it and what would be right. `name` is of the text, for
+// messages.
 Result<MemberList> parse_members(std::string_view text, Repeats repeats, std::string_view name);
 // One line with its end, as a member appends it.
 std::string member_line(const Member& member);
@@ -78,16 +79,16 @@ class Membership {
 // The list of a configuration; refresh() changes nothing.
 Result<std::unique_ptr<Membership>> static_members(std::string_view text, std::string_view name);
 
-// The list of a file, read at once and again at each refresh(). A file that is not there yet is an empty list. A last line
-// without its end is being written, and waits for the next refresh.
+// The list of a file, read at once and again at each refresh(). A file that is not there yet is an empty list. A last
+// line without its end is being written, and waits for the next refresh.
 class AddressFile final : public Membership {
  public:
   AddressFile(std::unique_ptr<Directory> directory, std::string file_name);
   [[nodiscard]] const MemberList& members() const noexcept override { return members_; }
   void listen(MembershipListener* listener) noexcept override { listener_ = listener; }
   Status refresh() override;
-  // Adds a line, made if the file is not there. Two members that append in one instant may overwrite each other: a member
-  // looks for itself after a refresh and appends again.
+  // Adds a line, made if the file is not there. Two members that append in one instant may overwrite each other: a
+  // member looks for itself after a refresh and appends again.
   Status append(const Member& member);
 
  private:

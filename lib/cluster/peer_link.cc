@@ -243,7 +243,8 @@ uint64_t PeerLink::offer(std::unique_ptr<OfferBatch> batch) {
   std::vector<Identity> ids;
   for (const OfferBatch::Item& item : batch->items) ids.push_back(item.id);
   batch->lease_ns = std::min(batch->lease_ns, host_.limits.lease_ns);
-  const uint64_t lease = state_ == State::ready || state_ == State::handshaking ? service_.grant(ids, batch->lease_ns) : 0;
+  const uint64_t lease =
+      state_ == State::ready || state_ == State::handshaking ? service_.grant(ids, batch->lease_ns) : 0;
   if (lease == 0) batch->deadline_ns = 0;  // ends at once
   return requests_.offer(std::move(batch), lease);
 }
@@ -258,7 +259,8 @@ uint64_t PeerLink::renew(uint64_t lease, uint64_t lease_ns, uint64_t deadline_ns
   return requests_.renew(lease, lease_ns, deadline_ns, std::move(done));
 }
 
-uint64_t PeerLink::invalidate(const NamespaceId& base, uint64_t epoch, uint64_t deadline_ns, LinkRequests::CodeDone done) {
+uint64_t PeerLink::invalidate(const NamespaceId& base, uint64_t epoch, uint64_t deadline_ns,
+                              LinkRequests::CodeDone done) {
   const Turn turn(*this, Callbacks::posted);
   return requests_.invalidate(base, epoch, deadline_ns, std::move(done));
 }

@@ -1,5 +1,5 @@
-// What a link needs of its connection: copy/transport_abi.h's calls on one peer. The node's face over the transport table
-// implements it, and tests' networks.
+// What a link needs of its connection: copy/transport_abi.h's calls on one peer. The node's face over the transport
+// table implements it, and tests' networks.
 //
 // No call blocks or calls back. Memory of post() and push() is borrowed until the token's completion.
 #pragma once

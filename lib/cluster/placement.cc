@@ -47,7 +47,9 @@ constexpr std::array<Row, 256> kRows = make_rows();
 constexpr uint64_t kThird = kOne / 3;
 constexpr uint64_t kLog2E = 6497320848556798ULL;  // log2(e) * 2^52
 
-uint64_t scaled(uint64_t a, uint64_t b) noexcept { return static_cast<uint64_t>((static_cast<Wide>(a) * b) >> kFraction); }
+uint64_t scaled(uint64_t a, uint64_t b) noexcept {
+  return static_cast<uint64_t>((static_cast<Wide>(a) * b) >> kFraction);
+}
 
 // Keys and ids are outputs of SHA-256; one wide product of both mixes them (the step of wyhash, Wang Yi 2019).
 uint64_t mix(uint64_t a, uint64_t b) noexcept {
@@ -75,7 +77,8 @@ double limit_of(const Best& last) noexcept {
 
 }  // namespace
 
-// x = 2^e (1 + i/256)(1 + r): the logarithm is e + table + log2(1 + r), the last by three terms of its series, r < 2^-8.
+// x = 2^e (1 + i/256)(1 + r): the logarithm is e + table + log2(1 + r), the last by three terms of its series, r <
+// 2^-8.
 uint64_t minus_log2(uint64_t x) noexcept {
   if (x == 0) return uint64_t{64} << kFraction;
   const int zeros = std::countl_zero(x);
@@ -96,11 +99,11 @@ Placement::Placement(std::span<const PlacementNode> nodes) {
     if (nodes[i].weight == 0) continue;
     const uint64_t weight = std::max<uint64_t>(1, nodes[i].weight >> 20);
     total_ += weight;
-    nodes_.push_back({nodes[i].id.low(), nodes[i].id.high(), weight, static_cast<double>(weight), static_cast<uint32_t>(i)});
+    nodes_.push_back(
+        {nodes[i].id.low(), nodes[i].id.high(), weight, static_cast<double>(weight), static_cast<uint32_t>(i)});
   }
-  std::sort(nodes_.begin(), nodes_.end(), [](const Node& a, const Node& b) {
-    return a.high != b.high ? a.high < b.high : a.low < b.low;
-  });
+  std::sort(nodes_.begin(), nodes_.end(),
+            [](const Node& a, const Node& b) { return a.high != b.high ? a.high < b.high : a.low < b.low; });
 }
 
 template <size_t kRoom>

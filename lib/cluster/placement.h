@@ -6,8 +6,8 @@
 // logarithmic method of Schindelhauer and Schomaker, SPAA 2005 (score -w / ln h, h uniform in (0,1)): node i wins with
 // probability w_i / sum of w, and of the rest likewise, so the r best are r replicas. Here the smallest
 // -log2(h) / w wins, in integers alone: h has 64 bits, the logarithm 52 bits after the point from tables that the
-// compiler computes, ratios are compared by products of 128 bits; equal ones by node id. No libm; floating point only passes over nodes that
-// cannot win.
+// compiler computes, ratios are compared by products of 128 bits; equal ones by node id. No libm; floating point only
+// passes over nodes that cannot win.
 //
 // The key alone decides, not its family: all shards of a block have one home, and one question finds them.
 // Memory: 40 bytes a node. Budget: no allocation. Cost per key grows with the nodes: README.md (Placement) has figures.

@@ -14,7 +14,8 @@ Result<PayloadRange> leaves_range(const codec::HeadView& head, uint32_t first, u
   return PayloadRange{begin.offset, uint64_t{end.offset} + end.stored_bytes - begin.offset};
 }
 
-Result<Arrival> check_arrival(ConstBytes bytes, const Family& family, const Key& key, uint32_t first_leaf, uint32_t leaves) {
+Result<Arrival> check_arrival(ConstBytes bytes, const Family& family, const Key& key, uint32_t first_leaf,
+                              uint32_t leaves) {
   auto head = codec::HeadView::parse(bytes);
   if (!head.ok()) return head.status();
   const codec::Header& h = head.value().header();

@@ -40,7 +40,8 @@ class RecordSource {
   virtual void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) = 0;
 };
 
-// Where the bytes of leaves [first, first + n) lie in a payload; n = 0: all from first on. invalid_argument beyond the end.
+// Where the bytes of leaves [first, first + n) lie in a payload; n = 0: all from first on. invalid_argument beyond the
+// end.
 struct PayloadRange {
   uint64_t offset = 0;
   uint64_t bytes = 0;
@@ -54,6 +55,7 @@ struct Arrival {
   codec::HeadView head;
   ConstBytes payload;  // of the leaves asked for
 };
-Result<Arrival> check_arrival(ConstBytes bytes, const Family& family, const Key& key, uint32_t first_leaf, uint32_t leaves);
+Result<Arrival> check_arrival(ConstBytes bytes, const Family& family, const Key& key, uint32_t first_leaf,
+                              uint32_t leaves);
 
 }  // namespace kvbm::cluster

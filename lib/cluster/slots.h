@@ -28,7 +28,8 @@ class Slots {
   }
   [[nodiscard]] T* get(uint64_t id) noexcept {
     const uint64_t index = (id & UINT32_MAX) - 1;
-    if (index >= slots_.size() || slots_[index].generation != id >> 32 || !slots_[index].value.has_value()) return nullptr;
+    if (index >= slots_.size() || slots_[index].generation != id >> 32 || !slots_[index].value.has_value())
+      return nullptr;
     return &*slots_[index].value;
   }
   // The id must be valid.
@@ -43,7 +44,8 @@ class Slots {
   template <class Fn>
   void each(Fn fn) {
     for (size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].value.has_value()) fn((static_cast<uint64_t>(slots_[i].generation) << 32) | (i + 1), *slots_[i].value);
+      if (slots_[i].value.has_value())
+        fn((static_cast<uint64_t>(slots_[i].generation) << 32) | (i + 1), *slots_[i].value);
     }
   }
 

@@ -536,7 +536,8 @@ size_t encode(const Plain& m, MutableBytes out) noexcept {
 Status decode(ConstBytes body, Plain& out) {
   const auto head = peek(body);
   if (!head.ok()) return head.status();
-  if (!plain(head.value().type) || body.size() != kHeadBytes) return {Code::damaged, "peer: a short message is damaged"};
+  if (!plain(head.value().type) || body.size() != kHeadBytes)
+    return {Code::damaged, "peer: a short message is damaged"};
   out = {head.value().type, head.value().request, head.value().count};
   return {};
 }

@@ -23,25 +23,25 @@ inline constexpr uint32_t kMaxFamiliesPerMessage = 64;
 inline constexpr size_t kFamilyBytes = 40;
 
 enum class Type : uint8_t {
-  find = 1,         // which of these records do you have?
-  found = 2,        //   answer, item by item
-  fetch = 3,        // push these records into what I posted
-  fetched = 4,      //   items that will not come, and why; what comes needs no word
-  offer = 5,        // I am about to drop these: do you want any?
-  want = 6,         //   answer: which ones; they are fetched under the offer's lease
-  renew = 7,        // keep this lease for longer
-  granted = 8,      //   answer
-  release = 9,      // these leases are done
-  cancel = 10,      // forget this fetch
-  ping = 11,        //
-  pong = 12,        //   answer
-  ask_status = 13,  //
-  status = 14,      //   answer
-  invalidate = 15,  // a namespace has a new epoch
-  invalidated = 16, //   answer: done and kept
-  failed = 17,      //   answer to a request that was not served at all
-  bye = 18,         // the connection is about to end, for this reason
-  session = 64      // for cluster/session: the body is its own
+  find = 1,          // which of these records do you have?
+  found = 2,         //   answer, item by item
+  fetch = 3,         // push these records into what I posted
+  fetched = 4,       //   items that will not come, and why; what comes needs no word
+  offer = 5,         // I am about to drop these: do you want any?
+  want = 6,          //   answer: which ones; they are fetched under the offer's lease
+  renew = 7,         // keep this lease for longer
+  granted = 8,       //   answer
+  release = 9,       // these leases are done
+  cancel = 10,       // forget this fetch
+  ping = 11,         //
+  pong = 12,         //   answer
+  ask_status = 13,   //
+  status = 14,       //   answer
+  invalidate = 15,   // a namespace has a new epoch
+  invalidated = 16,  //   answer: done and kept
+  failed = 17,       //   answer to a request that was not served at all
+  bye = 18,          // the connection is about to end, for this reason
+  session = 64       // for cluster/session: the body is its own
 };
 
 struct Head {
@@ -98,9 +98,9 @@ struct Fetch {
 };
 
 struct FetchedItem {
-  uint32_t index = 0;  // in the fetch
-  int32_t code = 0;    // kvbm.h's values
-  uint32_t head_bytes = 0;     // where the room did not do: what the record has now
+  uint32_t index = 0;       // in the fetch
+  int32_t code = 0;         // kvbm.h's values
+  uint32_t head_bytes = 0;  // where the room did not do: what the record has now
   uint64_t payload_bytes = 0;
   bool operator==(const FetchedItem&) const = default;
 };

@@ -25,8 +25,15 @@ size_t payload_bytes(uint64_t n) { return n % 4 == 0 ? 150'000 : 3000; }
 // One process: everything of it goes when it is killed.
 struct Process final : LinkListener, StagingOwner {
   Process(SimExecutor& s, SimNetwork& n, SimNetwork::Node at, FamilyTable& families)
-      : sim(s), net(n), node(at), executor(s), source(executor, s, families), families_(families),
-        host{net.executor(node), s.random(), families, source, *this, facts(), SharedKey{}, {}}, hub(host), backoff(s.random()) {
+      : sim(s),
+        net(n),
+        node(at),
+        executor(s),
+        source(executor, s, families),
+        families_(families),
+        host{net.executor(node), s.random(), families, source, *this, facts(), SharedKey{}, {}},
+        hub(host),
+        backoff(s.random()) {
     for (uint64_t i = 0; i < kRecords; ++i) source.put(i, payload_bytes(i));
     transport = copy::Transport::open(net.ops(node), {}, hub).value();
     hub.attach(*transport);

@@ -21,7 +21,8 @@ constexpr size_t kRoom = 300'000;
 size_t payload_bytes(uint64_t number) { return number % 5 == 0 ? 200'000 : 1000 + number * 13 % 9000; }
 
 struct Outcome {
-  uint64_t right = 0, missed = 0, refused = 0, late = 0, operations = 0, wrong = 0, twice = 0, never = 0, connections = 0;
+  uint64_t right = 0, missed = 0, refused = 0, late = 0, operations = 0, wrong = 0, twice = 0, never = 0,
+           connections = 0;
   uint64_t held = 0, staging = 0, broken_rules = 0, log = 0, quarantined = 0, leases = 0;
 };
 
@@ -152,7 +153,9 @@ class World final : public LinkListener, public StagingOwner {
     };
   }
 
-  uint64_t deadline() { return sim.clock().now_ns() + 1000 + sim.random().below(sim.random().below(3) == 0 ? 3 * kMs : 3000 * kMs); }
+  uint64_t deadline() {
+    return sim.clock().now_ns() + 1000 + sim.random().below(sim.random().below(3) == 0 ? 3 * kMs : 3000 * kMs);
+  }
 
   void fetch(int node) {
     auto batch = std::make_unique<FetchBatch>();
@@ -192,8 +195,8 @@ class World final : public LinkListener, public StagingOwner {
       return;
     }
     if (item.status == Code::ok) {
-      const auto arrival = check_arrival(item.staging.first(item.head_bytes + item.payload_bytes), families_.get(item.id.family),
-                                         item.id.key, item.first_leaf, item.leaves);
+      const auto arrival = check_arrival(item.staging.first(item.head_bytes + item.payload_bytes),
+                                         families_.get(item.id.family), item.id.key, item.first_leaf, item.leaves);
       if (!arrival.ok()) {
         ++out_.wrong;
       } else {
@@ -227,7 +230,8 @@ class World final : public LinkListener, public StagingOwner {
     auto batch = std::make_unique<FindBatch>();
     batch->deadline_ns = deadline();
     batch->lease_ns = sim.random().below(2) * 10 * kMs;
-    for (uint64_t i = sim.random().below(30); i > 0; --i) batch->ids.push_back(SimSource::identity_of(families_, sim.random().below(70)));
+    for (uint64_t i = sim.random().below(30); i > 0; --i)
+      batch->ids.push_back(SimSource::identity_of(families_, sim.random().below(70)));
     auto link = now_[node];
     batch->done = [this, link, ended = ends(node, batch->deadline_ns)](FindBatch& b) mutable {
       ended();
@@ -245,14 +249,17 @@ class World final : public LinkListener, public StagingOwner {
     for (uint64_t i = 1 + sim.random().below(5); i > 0; --i) {
       batch->items.push_back({SimSource::identity_of(families_, sim.random().below(60)), 1, 0, 200, 1000, 7});
     }
-    batch->done = [ended = ends(node, std::max(batch->deadline_ns, sim.clock().now_ns()))](OfferBatch&) mutable { ended(); };
+    batch->done = [ended = ends(node, std::max(batch->deadline_ns, sim.clock().now_ns()))](OfferBatch&) mutable {
+      ended();
+    };
     now_[node]->offer(std::move(batch));
   }
 
   void small(int node) {
     const uint64_t at = deadline();
     now_[node]->ask_status(at, [ended = ends(node, at)](Code, const wire::NodeStatus&) mutable { ended(); });
-    now_[node]->renew(1 + sim.random().below(9), 5 * kMs, at, [ended = ends(node, at)](Code, uint64_t) mutable { ended(); });
+    now_[node]->renew(1 + sim.random().below(9), 5 * kMs, at,
+                      [ended = ends(node, at)](Code, uint64_t) mutable { ended(); });
     now_[node]->invalidate(NamespaceId{}, 3, at, [ended = ends(node, at)](Code) mutable { ended(); });
   }
 
@@ -335,8 +342,8 @@ Outcome run_all(Faults faults) {
     sum.missed += o.missed;
     if (testing::Test::HasFailure()) break;
   }
-  std::printf("right %lu, missed %lu, refused %lu, in quarantine %lu, leases %lu, connections %lu\n", sum.right, sum.missed,
-              sum.refused, sum.quarantined, sum.leases, sum.connections);
+  std::printf("right %lu, missed %lu, refused %lu, in quarantine %lu, leases %lu, connections %lu\n", sum.right,
+              sum.missed, sum.refused, sum.quarantined, sum.leases, sum.connections);
   return sum;
 }
 

@@ -61,7 +61,8 @@ void SimSource::put(uint64_t number, size_t payload_bytes) {
   Record record;
   record.payload = payload_of(number, payload_bytes);
   std::vector<codec::Leaf> leaves = codec::opaque_leaves(payload_bytes);
-  for (codec::Leaf& leaf : leaves) leaf.hash = codec::leaf_hash(ConstBytes(record.payload).subspan(leaf.offset, leaf.stored_bytes));
+  for (codec::Leaf& leaf : leaves)
+    leaf.hash = codec::leaf_hash(ConstBytes(record.payload).subspan(leaf.offset, leaf.stored_bytes));
   const Family& family = families_.get(id.family);
   codec::Header header;
   header.flags = codec::kOpaque;
@@ -124,7 +125,8 @@ void SimSource::open(const Identity& id, uint64_t, uint32_t first_leaf, uint32_t
                      UniqueFunction<void(const cluster::OpenedRecord&)> done) {
   auto answer = [this, id, first_leaf, leaves, done = std::move(done)]() mutable {
     auto at = records_.find(id);
-    if (at != records_.end() && static_cast<double>(sim_.random().below(1000)) < wrong_record * 1000) at = records_.begin();
+    if (at != records_.end() && static_cast<double>(sim_.random().below(1000)) < wrong_record * 1000)
+      at = records_.begin();
     cluster::OpenedRecord opened;
     if (at != records_.end()) {
       const auto head = codec::HeadView::parse(at->second.head);
@@ -184,7 +186,8 @@ std::unique_ptr<cluster::PeerPort> SimConnection::port(int end) {
 }
 
 uint64_t SimConnection::delay() {
-  return sim_.clock().now_ns() + faults_.min_delay_ns + sim_.random().below(faults_.max_delay_ns - faults_.min_delay_ns);
+  return sim_.clock().now_ns() + faults_.min_delay_ns +
+         sim_.random().below(faults_.max_delay_ns - faults_.min_delay_ns);
 }
 
 void SimConnection::at_end(int end, uint64_t when_ns, UniqueFunction<void(PeerLink&)> fn) {

@@ -1,6 +1,6 @@
-// Two nodes with a link between them in the simulation: connections with delays, refusals and cuts at any moment, bulk that
-// is moved in two halves straight from the source's memory into the target's, nodes that freeze, records that leave
-// as soon as nobody holds them and whose memory is then written over.
+// Two nodes with a link between them in the simulation: connections with delays, refusals and cuts at any moment, bulk
+// that is moved in two halves straight from the source's memory into the target's, nodes that freeze, records that
+// leave as soon as nobody holds them and whose memory is then written over.
 #pragma once
 
 #include <map>
@@ -32,7 +32,8 @@ class NodeExecutor final : public Executor {
 // Records by number; their bytes follow from it.
 class SimSource final : public cluster::RecordSource {
  public:
-  SimSource(NodeExecutor& executor, SimExecutor& sim, FamilyTable& families) : executor_(executor), sim_(sim), families_(families) {}
+  SimSource(NodeExecutor& executor, SimExecutor& sim, FamilyTable& families)
+      : executor_(executor), sim_(sim), families_(families) {}
 
   void put(uint64_t number, size_t payload_bytes);
   // Leaves now, or as soon as nobody holds it.
@@ -84,7 +85,8 @@ struct NetworkFaults {
 // One connection. Ends have the numbers 0 (initiator) and 1.
 class SimConnection : public std::enable_shared_from_this<SimConnection> {
  public:
-  SimConnection(SimExecutor& sim, const NetworkFaults& faults, NodeExecutor& a, NodeExecutor& b) : sim_(sim), faults_(faults) {
+  SimConnection(SimExecutor& sim, const NetworkFaults& faults, NodeExecutor& a, NodeExecutor& b)
+      : sim_(sim), faults_(faults) {
     ends_[0].executor = &a;
     ends_[1].executor = &b;
   }
@@ -107,9 +109,9 @@ class SimConnection : public std::enable_shared_from_this<SimConnection> {
   struct End {
     NodeExecutor* executor = nullptr;
     std::weak_ptr<cluster::PeerLink> link;
-    std::map<uint64_t, Post> posts;      // by tag
-    std::map<uint64_t, bool> pushes;     // by token: something of it was sent
-    uint64_t last_ns = 0;                // messages arrive in order
+    std::map<uint64_t, Post> posts;   // by tag
+    std::map<uint64_t, bool> pushes;  // by token: something of it was sent
+    uint64_t last_ns = 0;             // messages arrive in order
     bool blocked = false;
     bool admitted = false;
     bool ending = false;

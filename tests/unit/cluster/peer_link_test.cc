@@ -51,10 +51,14 @@ struct Pair final : LinkListener, StagingOwner {
   [[nodiscard]] uint64_t in(uint64_t ns) const { return sim.clock().now_ns() + ns; }
   Identity id(uint64_t n) { return SimSource::identity_of(families, n); }
 
-  void link_ready(PeerLink&) override { ++ready; }
+  void link_ready(PeerLink& which) override {
+    ++ready;
+    if (which.role() == Role::responder) responder_heard = which.stats().messages_in;
+  }
   void link_ended(PeerLink&, const Status& why) override { ends.push_back(why); }
   void link_session(PeerLink&, ConstBytes bytes) override { session.emplace_back(bytes.begin(), bytes.end()); }
-  void link_offered(PeerLink& from, std::span<const Offered> offered, uint64_t lease, std::vector<uint32_t>& want) override {
+  void link_offered(PeerLink& from, std::span<const Offered> offered, uint64_t lease,
+                    std::vector<uint32_t>& want) override {
     for (uint32_t i = 1; i < offered.size(); ++i) want.push_back(i);
     offered_lease = lease;
     offered_by = &from;
@@ -71,6 +75,7 @@ struct Pair final : LinkListener, StagingOwner {
   std::shared_ptr<SimConnection> connection;
   std::shared_ptr<PeerLink> link[2];
   int ready = 0;
+  uint64_t responder_heard = 0;
   int quiet = 0;
   uint64_t offered_lease = 0;
   PeerLink* offered_by = nullptr;
@@ -86,8 +91,8 @@ struct Fetched {
 };
 
 // Fetches these records of the other node into staging of `room` bytes each.
-std::shared_ptr<Fetched> fetch(Pair& p, int end, const std::vector<uint64_t>& numbers, uint64_t deadline, size_t room = 20000,
-                               uint64_t* name = nullptr) {
+std::shared_ptr<Fetched> fetch(Pair& p, int end, const std::vector<uint64_t>& numbers, uint64_t deadline,
+                               size_t room = 20000, uint64_t* name = nullptr) {
   auto out = std::make_shared<Fetched>();
   auto batch = std::make_unique<FetchBatch>();
   batch->deadline_ns = deadline;
@@ -115,6 +120,8 @@ TEST(PeerLink, both_sides_get_ready_and_know_each_other) {
   Pair p;
   p.connect();
   ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  // Hello, proof, and a keyed message: the other side has admitted it before it may say anything large.
+  EXPECT_EQ(p.responder_heard, 3U);
   EXPECT_EQ(p.link[0]->peer().node, node_id_of("b"));
   EXPECT_EQ(p.link[1]->peer().node, node_id_of("a"));
   EXPECT_EQ(p.connection->strangers_rule_broken(), 0U);
@@ -365,6 +372,29 @@ TEST(PeerLink, a_lease_can_be_renewed_while_it_lives) {
   p.pass(kSecond);
   EXPECT_EQ(code, Code::stale_handle);
   EXPECT_EQ(granted, 0U);
+}
+
+TEST(PeerLink, a_lease_that_comes_after_the_deadline_is_given_back) {
+  Pair p;
+  p.sources[1].put(0, 100);
+  p.connect();
+  ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  int late = 0;
+  for (int i = 0; i < 30; ++i) {
+    auto batch = std::make_unique<FindBatch>();
+    batch->ids.push_back(p.id(0));
+    batch->deadline_ns = p.in(2 * kMs);
+    batch->lease_ns = 20 * kSecond;
+    batch->done = [&](FindBatch& b) {
+      late += b.status[0] == Code::deadline ? 1 : 0;
+      for (const auto& held : b.leases) p.link[0]->release(std::span(&held.id, 1));
+    };
+    p.link[0]->find(std::move(batch));
+    p.pass(100 * kMs);
+    ASSERT_EQ(p.sources[1].holds(), 0U);
+  }
+  EXPECT_GT(late, 0);
+  EXPECT_LT(late, 30);
 }
 
 TEST(PeerLink, leases_end_with_the_connection) {

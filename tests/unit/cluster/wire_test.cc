@@ -25,7 +25,7 @@ void check(const M& m) {
   ASSERT_TRUE(decode(body, back).ok());
   EXPECT_EQ(bytes_of(back), body);
   EXPECT_TRUE(peek(body).ok());
-  for (size_t n = 0; n < body.size(); n += body.size() > 2000 ? 61 : 1) {
+  for (size_t n = 0; n<body.size(); n += body.size()> 2000 ? 61 : 1) {
     const Bytes cut(body.begin(), body.begin() + static_cast<std::ptrdiff_t>(n));
     M ignored;
     EXPECT_FALSE(decode(cut, ignored).ok()) << n;
@@ -166,11 +166,11 @@ TEST(Wire, the_bytes_of_a_find_are_these) {
   m.families.push_back({NamespaceId{{0xAA}}, 4, 5, {6, 7, 8, 9, 1}});
   m.items.push_back({Key{{0xBB}}, 0});
   const Bytes body = bytes_of(m);
-  const uint8_t expected[] = {1, 0, 0, 0, 1, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1,   // head
-                              2, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,   // first, families, lease
+  const uint8_t expected[] = {1,    0, 0, 0, 1, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1,  // head
+                              2,    0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0,  // first, families, lease
                               0xAA, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  // namespace
-                              4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 6, 0, 7, 0, 8, 0,   // geometry, component, shard
-                              9, 0, 1, 0, 0, 0, 0, 0,                           //
+                              4,    0, 0, 0, 0, 0, 0, 0, 5, 0, 6, 0, 7, 0, 8, 0,  // geometry, component, shard
+                              9,    0, 1, 0, 0, 0, 0, 0,                          //
                               0xBB, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   ASSERT_EQ(body.size(), sizeof expected);
   EXPECT_EQ(std::memcmp(body.data(), expected, sizeof expected), 0);
