@@ -21,9 +21,10 @@ class Link {
   // Anything else: the peer is gone, on_closed() has come or follows.
   virtual Code send(PeerId peer, ConstBytes message) = 0;
   // The memory is the link's until on_received() of that token, which always comes, at the latest just
-  // before on_closed() of the peer.
+  // before on_closed() of the peer. again, and anything else: as for send().
   virtual Code post(PeerId peer, uint64_t tag, MutableBytes to, uint64_t token) = 0;
   // Pieces one after the other into what the peer posted under tag. The memory is the link's until on_pushed().
+  // What cannot go out yet waits inside: never again. Anything but ok: as for send().
   virtual Code push(PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) = 0;
   // Asks that the token ends soon; its completion still comes.
   virtual void cancel(PeerId peer, uint64_t token) = 0;

@@ -325,11 +325,12 @@ void Sender::push(const SinkName& name, Offer& offer, Sink& sink, const PullEntr
   Push& p = pushes_[slot];
   p = {names_.next(slot), name, sink.peer, straight};
   const Code code = link_.push(sink.peer, entry.tag, pieces_, p.name);
-  if (code != Code::ok) {  // the peer is gone, or about to be said to be
+  if (code != Code::ok) {
     p.name = 0;
     staging_.give(slot);
-    --sink.pulls;
-    return;
+    end_sink(offer, name.rank, SinkState::failed, Status(code, "a slice could not be sent"), true);
+    end_offer_if_due(offer);
+    return forget_if_quiet(RequestId(name.request));
   }
   if (straight) ++offer.straight_pushes, ++stats_.straight_slices;
   ++stats_.slices;
