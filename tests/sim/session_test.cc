@@ -111,7 +111,7 @@ class World {
         EXPECT_TRUE(s.ok()) << s.message();
         n->drain();
       });
-      const uint64_t chunk = 1 + random().below(tokens_ + 10);
+      const uint64_t chunk = 1 + tokens_ / 100 + random().below(tokens_ + 10);
       for (const auto& cache : prefill_[p].caches) {
         const auto& part = cache->part();
         const uint64_t step = part.range.size() > 1000 ? part.range.size() : chunk;  // a state

@@ -24,7 +24,8 @@ Result<bool> Receiver::pull_one(Session& session) {
   const Slice& slice = session.plan.slices()[index];
   const SliceShape shape(session.request.facts.components[slice.extent.component], slice.extent);
   const uint64_t bytes = slice_front_bytes(shape.leaf_count()) + slice.payload_bytes;
-  if (session.under_way > 0 && session.under_way + bytes > session.request.budget_bytes) return false;
+  const uint64_t taken = Staging::slot_bytes_for(staging_.slice_bytes());
+  if (session.under_way > 0 && session.under_way + taken > session.request.budget_bytes) return false;
   const uint32_t slot = staging_.take();
   if (slot == Staging::kNone) return false;
   const uint64_t name = names_.next(slot);
@@ -36,7 +37,7 @@ Result<bool> Receiver::pull_one(Session& session) {
   }
   source->ready.pop();
   transfers_[slot] = {name, source->rank.peer, session.id, index, bytes};
-  session.under_way += bytes;
+  session.under_way += taken;
   session.slices[index].step = SliceState::Step::pulling;
   ++session.slices[index].attempts;
   source->batch.entries.push_back({name, index, slice.extent});
@@ -89,7 +90,7 @@ void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
   const Transfer transfer = transfers_[slot];
   transfers_[slot].name = 0;
   if (Session* session = find(transfer.session); session != nullptr) {
-    session->under_way -= transfer.bytes;
+    session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
     const Status ended = landed(*session, transfer, slot, status, bytes);
     if (!ended.ok()) end(transfer.session, ended);
     if (ended.ok() && session->layers_left == 0) end(transfer.session, {});
@@ -122,8 +123,8 @@ Status Receiver::landed(Session& session, const Transfer& transfer, uint32_t slo
       right = copy_.scatter(session.request.facts, *target, slice.extent, front + slice_front_bytes(shape.leaf_count()),
                             hashes) == shape.leaf_count();
     }
-    if (!right) ++stats_.damaged_slices;
   }
+  if (code == Code::ok && !right) ++stats_.damaged_slices;
   if (right) {
     in_place(session, transfer.slice);
     return {};
