@@ -21,7 +21,8 @@ constexpr uint64_t kMs = 1'000'000;
 
 // Every rank of one side as a node.
 struct Side {
-  Side(SimExecutor& sim, SessionNetwork& net, std::vector<RankEngine> ranks, uint64_t seed) : engines(std::move(ranks)) {
+  Side(SimExecutor& sim, SessionNetwork& net, std::vector<RankEngine> ranks, uint64_t seed)
+      : engines(std::move(ranks)) {
     for (size_t i = 0; i < engines.size(); ++i) {
       SessionNode::Options o;
       o.rank = static_cast<uint16_t>(i);

@@ -32,9 +32,9 @@ class SessionNetwork {
  public:
   using Node = uint32_t;
   struct Faults {
-    double garble = 0;    // a pushed byte is changed, or the last ones are missing
-    double full = 0;      // send() says again
-    double refuse = 0;    // post() says again
+    double garble = 0;  // a pushed byte is changed, or the last ones are missing
+    double full = 0;    // send() says again
+    double refuse = 0;  // post() says again
     uint64_t delay_ns = 200'000;
   };
   explicit SessionNetwork(SimExecutor& sim) : sim_(sim) {}
@@ -81,12 +81,12 @@ class SessionNetwork {
   struct End {
     Node node = 0;
     uint64_t other = 0;
-    bool open = true;         // from the network's point of view
-    bool told = false;        // on_closed was called, or the node was killed
-    bool full = false;        // said again; on_writable follows
+    bool open = true;   // from the network's point of view
+    bool told = false;  // on_closed was called, or the node was killed
+    bool full = false;  // said again; on_writable follows
     std::deque<std::vector<std::byte>> inbox;
-    std::map<uint64_t, Post> posts;  // by tag
-    std::map<uint64_t, Push> pushes; // by token; of this side
+    std::map<uint64_t, Post> posts;   // by tag
+    std::map<uint64_t, Push> pushes;  // by token; of this side
   };
 
   Code send(Node node, uint64_t end, ConstBytes message);

@@ -152,7 +152,8 @@ std::string RankEngine::check(uint64_t seed) const {
 
 Facts random_facts(Random& random, bool large) {
   using layout::Element;
-  static constexpr Element kElements[] = {Element::bf16, Element::fp16, Element::fp32, Element::fp8_e4m3, Element::int8};
+  static constexpr Element kElements[] = {Element::bf16, Element::fp16, Element::fp32, Element::fp8_e4m3,
+                                          Element::int8};
   Facts facts;
   facts.model[0] = 7;
   const uint64_t n = 1 + random.below(3);
@@ -166,7 +167,8 @@ Facts random_facts(Random& random, bool large) {
         facts.components.push_back(layout::latent(layers, dim * 4, element));
         break;
       case 1:
-        facts.components.push_back(layout::sliding_window(layers, heads, dim, element, 1 + static_cast<uint32_t>(random.below(40))));
+        facts.components.push_back(
+            layout::sliding_window(layers, heads, dim, element, 1 + static_cast<uint32_t>(random.below(40))));
         break;
       case 4:
         facts.components.push_back(layout::state(layers, random.below(8) == 0 ? 140'000 : 1 + random.below(2000)));
@@ -213,8 +215,10 @@ std::vector<RankEngine> make_side(const Facts& facts, const SideShape& shape, ui
         }
         // Blocks begin at a multiple of their size, or at the range itself.
         uint64_t first = part.range.begin - part.range.begin % shape.block_tokens;
-        if (c.kind == ComponentKind::state) first = 0;
-        else if (random.below(4) == 0) first = part.range.begin;
+        if (c.kind == ComponentKind::state)
+          first = 0;
+        else if (random.below(4) == 0)
+          first = part.range.begin;
         const auto form = shape.mixed_forms ? static_cast<layout::Form>(random.below(layout::kFormCount)) : shape.form;
         engine.caches.push_back(std::make_unique<RankCache>(facts, part, form, shape.block_tokens, first, random));
       }

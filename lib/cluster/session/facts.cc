@@ -90,8 +90,8 @@ Status check_parts(const Facts& facts, std::span<const Part> parts, std::string_
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& p = parts[i];
     if (p.component >= facts.components.size()) {
-      return refuse(i, "component " + std::to_string(p.component) + ", the model has " +
-                           std::to_string(facts.components.size()));
+      return refuse(
+          i, "component " + std::to_string(p.component) + ", the model has " + std::to_string(facts.components.size()));
     }
     if (i > 0 && p.component <= parts[i - 1].component) return refuse(i, "components are not ascending");
     const layout::ComponentGeometry& c = facts.components[p.component];

@@ -56,8 +56,10 @@ std::vector<Cell> cells_of(const Part& target, std::span<const Candidate> candid
   std::vector<Cell> cells;
   for (size_t p = 0; p + 1 < positions.size(); ++p) {
     for (size_t h = 0; h + 1 < heads.size(); ++h) {
-      Cell cell{static_cast<uint32_t>(heads[h]), static_cast<uint32_t>(heads[h + 1] - heads[h]),
-                {positions[p], positions[p + 1]}, {}};
+      Cell cell{static_cast<uint32_t>(heads[h]),
+                static_cast<uint32_t>(heads[h + 1] - heads[h]),
+                {positions[p], positions[p + 1]},
+                {}};
       for (const Candidate& c : candidates) {
         const Shard& s = c.part->shard;
         if (s.first_head <= heads[h] && heads[h + 1] <= uint64_t{s.first_head} + s.heads &&
@@ -100,8 +102,8 @@ std::vector<Band> bands_of(const PlanInput& input, const Part& target) {
 void add_gaps(std::vector<Gap>& gaps, Component component, const Band& band) {
   for (const Cell& cell : band.cells) {
     if (!cell.holders.empty() || gaps.size() == kMaxGaps) continue;
-    const Gap gap{component, band.first_layer, band.end_layer - band.first_layer, cell.first_head, cell.heads,
-                  cell.range};
+    const Gap gap{component,       band.first_layer, band.end_layer - band.first_layer,
+                  cell.first_head, cell.heads,       cell.range};
     if (!gaps.empty()) {  // heads of one gap were only cut by sources of other layers or positions
       Gap& last = gaps.back();
       if (last.component == component && last.first_layer == gap.first_layer && last.range == gap.range &&
@@ -122,8 +124,7 @@ class Cutter {
   Status cut(uint32_t source, const Extent& whole, const BlockMap& target) {
     const layout::ComponentGeometry& c = input_.facts->components[whole.component];
     const uint64_t column = uint64_t{c.planes} * row_bytes(c);  // one head at one position
-    const auto heads = static_cast<uint32_t>(
-        std::clamp<uint64_t>(input_.slice_bytes / column, 1, whole.heads));
+    const auto heads = static_cast<uint32_t>(std::clamp<uint64_t>(input_.slice_bytes / column, 1, whole.heads));
     const uint64_t most = std::max<uint64_t>(input_.slice_bytes / (column * heads), 1);
     const uint64_t block = target.arrangement->tokens();
     for (uint32_t h = 0; h < whole.heads; h += heads) {
@@ -153,9 +154,7 @@ class Cutter {
 Status cut_layer(const PlanInput& input, const LocalPart& target, const Band& band, uint32_t layer, Cutter& cutter) {
   Extent open;
   uint32_t open_source = 0;
-  const auto flush = [&]() -> Status {
-    return open.heads == 0 ? Status{} : cutter.cut(open_source, open, target.map);
-  };
+  const auto flush = [&]() -> Status { return open.heads == 0 ? Status{} : cutter.cut(open_source, open, target.map); };
   for (const Cell& cell : band.cells) {
     if (cell.holders.empty()) continue;
     const uint32_t source = cell.holders[(layer + input.sink_rank) % cell.holders.size()];

@@ -123,7 +123,8 @@ void Receiver::on_message(PeerId peer, ConstBytes bytes) {
   if (!status.ok()) ++stats_.protocol_errors;
   ++source->in;
   if (status.ok()) status = apply(*session, *source, decoded.value().body);
-  if (!status.ok()) end(session->id, Status(status.code(), status.what(), named(source->rank) + ": " + status.message()));
+  if (!status.ok())
+    end(session->id, Status(status.code(), status.what(), named(source->rank) + ": " + status.message()));
   pump();
 }
 
@@ -237,8 +238,8 @@ void Receiver::mark_ready(Session& session, size_t index, size_t layer_index) {
       layer.layer - part->shard.first_layer >= part->shard.layers) {
     return;
   }
-  const IntervalSet& set = source.published[static_cast<size_t>(part - source.parts.begin())]
-                                           [layer.layer - part->shard.first_layer];
+  const IntervalSet& set =
+      source.published[static_cast<size_t>(part - source.parts.begin())][layer.layer - part->shard.first_layer];
   for (uint32_t i = layer.first_slice; i < layer.first_slice + layer.slices; ++i) {
     const Slice& slice = session.plan.slices()[i];
     SliceState& state = session.slices[i];

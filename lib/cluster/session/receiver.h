@@ -164,7 +164,7 @@ class Receiver {
   uint64_t next_session_;
   SessionId last_served_ = 0;
   std::map<SessionId, Session> sessions_;
-  std::set<SessionId> wanting_;  // sessions with published slices that were not asked for yet
+  std::set<SessionId> wanting_;      // sessions with published slices that were not asked for yet
   std::vector<Transfer> transfers_;  // one a staging slot
   std::vector<uint64_t> hashes_;
   std::deque<ReceiverEvent> events_;

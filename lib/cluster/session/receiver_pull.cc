@@ -68,8 +68,8 @@ void Receiver::pump() {
       last_served_ = id;
       any = true;
       asked.insert(id);
-      const bool more = std::any_of(session.sources.begin(), session.sources.end(),
-                                    [](const Source& s) { return !s.ready.empty(); });
+      const bool more =
+          std::any_of(session.sources.begin(), session.sources.end(), [](const Source& s) { return !s.ready.empty(); });
       if (!more) wanting_.erase(id);
     }
   }
@@ -117,9 +117,8 @@ Status Receiver::landed(Session& session, const Transfer& transfer, uint32_t slo
     if (right) {
       const std::span<uint64_t> hashes = std::span(hashes_).first(shape.leaf_count());
       std::memcpy(hashes.data(), slice_hashes(front), hashes.size_bytes());
-      const auto target = std::find_if(session.request.targets.begin(), session.request.targets.end(), [&](const auto& t) {
-        return t.part.component == slice.extent.component;
-      });
+      const auto target = std::find_if(session.request.targets.begin(), session.request.targets.end(),
+                                       [&](const auto& t) { return t.part.component == slice.extent.component; });
       right = copy_.scatter(session.request.facts, *target, slice.extent, front + slice_front_bytes(shape.leaf_count()),
                             hashes) == shape.leaf_count();
     }

@@ -35,8 +35,8 @@ class Staging {
     const uint64_t each = slot_bytes_for(slice_bytes);
     if (memory.size() < each || reinterpret_cast<uintptr_t>(memory.data()) % kAlignment != 0) {
       return Status(Code::invalid_argument, "staging refused",
-                    std::to_string(memory.size()) + " bytes; a slot takes " + std::to_string(each) +
-                        ", aligned to " + std::to_string(kAlignment));
+                    std::to_string(memory.size()) + " bytes; a slot takes " + std::to_string(each) + ", aligned to " +
+                        std::to_string(kAlignment));
     }
     Staging s;
     s.base_ = memory.data();

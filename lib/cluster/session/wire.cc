@@ -159,7 +159,8 @@ Result<Body> get_open(Reader& r) {
   r.raw(b.facts.model.data(), b.facts.model.size());
   static_assert(kComponentBytes == kPartBytes);
   if (components > layout::kMaxComponents || parts > layout::kMaxComponents) return bad("OPEN has too many components");
-  if (!r.items(components + parts, kPartBytes, size_t{2} * layout::kMaxComponents)) return bad("OPEN has another length");
+  if (!r.items(components + parts, kPartBytes, size_t{2} * layout::kMaxComponents))
+    return bad("OPEN has another length");
   for (size_t i = 0; i < components; ++i) b.facts.components.push_back(get_component(r));
   for (size_t i = 0; i < parts; ++i) b.parts.push_back(get_part(r));
   if (!r.finished() || b.sink_count == 0) return bad("OPEN has values that none has");

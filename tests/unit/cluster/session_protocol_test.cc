@@ -209,8 +209,8 @@ TEST(Session, one_garbled_slice_costs_one_more_pull) {
   for (size_t i : {0U, 1U}) p.publish_all(i);
   EXPECT_TRUE(p.end_of(s).ok());
   EXPECT_EQ(p.decode->receiver->stats().damaged_slices, 1u);
-  EXPECT_EQ(p.decode->receiver->stats().slices + 1, p.senders[0]->sender->stats().slices +
-                                                       p.senders[1]->sender->stats().slices);
+  EXPECT_EQ(p.decode->receiver->stats().slices + 1,
+            p.senders[0]->sender->stats().slices + p.senders[1]->sender->stats().slices);
   EXPECT_EQ(p.targets[0].check(7), "");
 }
 
@@ -262,7 +262,8 @@ TEST(Session, layers_that_nobody_has_are_named) {
   OpenRequest r = p.request();
   r.sources.pop_back();
   for (size_t i : {0U, 1U, 2U}) ASSERT_TRUE(p.offer(i).ok());
-  expect_says(p.end_of(p.open(std::move(r))), Code::mismatch, "component 0, layers 2 to 4, heads 2 to 4, positions 0 to 200");
+  expect_says(p.end_of(p.open(std::move(r))), Code::mismatch,
+              "component 0, layers 2 to 4, heads 2 to 4, positions 0 to 200");
 }
 
 TEST(Session, a_replica_that_is_dead_before_the_plan_is_planned_around) {

@@ -114,7 +114,8 @@ TEST(SessionWire, values_that_none_has_are_refused) {
 }
 
 TEST(SessionWire, the_text_of_an_abort_is_one_line) {
-  const auto back = decode(encode(header(Type::sink_abort), Abort{Code::deadline, "a\nb\x1b[31m" + std::string(600, 'c')}));
+  const auto back =
+      decode(encode(header(Type::sink_abort), Abort{Code::deadline, "a\nb\x1b[31m" + std::string(600, 'c')}));
   const auto& text = std::get<Abort>(back.value().body).text;
   EXPECT_EQ(text.size(), kMaxTextBytes);
   EXPECT_EQ(text.substr(0, 5), "a?b?[");
