@@ -160,7 +160,7 @@ Facts random_facts(Random& random, bool large) {
   for (uint64_t i = 0; i < n; ++i) {
     const auto layers = static_cast<uint32_t>(1 + random.below(4));
     const uint32_t heads = 1U << random.below(4);
-    const auto dim = static_cast<uint32_t>(large ? 32 << random.below(3) : 1 + random.below(9));
+    const auto dim = static_cast<uint32_t>(large ? 32U << random.below(3) : 1 + random.below(9));
     const Element element = kElements[random.below(5)];
     switch (random.below(large ? 4 : 5)) {
       case 0:
