@@ -1,6 +1,7 @@
 // A running request moves from one decode node to another, and real KV tensors from a prefill node to a decode node.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -175,15 +176,15 @@ struct RealKv {
   size_t start = 0;
 
   bool load() {
-    for (const char* folder : std::initializer_list<const char*>{KVBM_TEST_DATA, std::getenv("KVBMTEST_DATA")}) {
-      if (folder == nullptr) continue;
-      std::ifstream in(std::filesystem::path(folder) / "smollm2_kv_bf16.npy", std::ios::binary);
-      if (!in) continue;
-      file.assign(std::istreambuf_iterator<char>(in), {});
-      start = file.size() - size_t{kLayers} * 2 * kTokens * kHeads * kRow;
-      return true;
-    }
-    return false;
+    const char* given = std::getenv("KVBMTEST_SHARED_DATA");
+    const std::filesystem::path folder =
+        given != nullptr ? given : std::filesystem::path(KVBM_TEST_DATA) / "../../../shared/data";
+    std::ifstream in(folder / "smollm2_kv_bf16.npy", std::ios::binary);
+    if (!in) return false;
+    file.assign(std::istreambuf_iterator<char>(in), {});
+    const size_t bytes = size_t{kLayers} * 2 * kTokens * kHeads * kRow;
+    start = file.size() - std::min(file.size(), bytes);
+    return file.size() > bytes;
   }
   [[nodiscard]] const char* row(uint64_t layer, uint64_t plane, uint64_t token, uint64_t head) const {
     return file.data() + start + (((layer * 2 + plane) * kTokens + token) * kHeads + head) * kRow;
