@@ -11,7 +11,7 @@ Code TransportPort::push(uint64_t tag, std::span<const ConstBytes> pieces, uint6
   return transport_.push(peer_, tag, out, pieces.size(), token);
 }
 
-std::shared_ptr<PeerLink> LinkHub::of(copy::Peer peer) const {
+std::shared_ptr<PeerLink> LinkHub::link(copy::Peer peer) const {
   const auto found = links_.find(peer);
   return found == links_.end() ? nullptr : found->second;
 }
@@ -54,31 +54,31 @@ void LinkHub::peer_accepted(copy::Peer peer, std::string_view) {
 }
 
 void LinkHub::peer_connected(copy::Peer peer) {
-  if (const auto link = of(peer)) link->connected();
+  if (const auto link = this->link(peer)) link->connected();
 }
 
 void LinkHub::peer_message(copy::Peer peer, ConstBytes bytes) {
-  if (const auto link = of(peer)) link->message(bytes);
+  if (const auto link = this->link(peer)) link->message(bytes);
 }
 
 void LinkHub::peer_writable(copy::Peer peer) {
-  if (const auto link = of(peer)) link->writable();
+  if (const auto link = this->link(peer)) link->writable();
 }
 
 void LinkHub::pushed(copy::Peer peer, copy::Token token, Code status) {
-  if (const auto link = of(peer)) link->pushed(token, status);
+  if (const auto link = this->link(peer)) link->pushed(token, status);
 }
 
 void LinkHub::arrived(copy::Peer peer, copy::Token token, uint64_t bytes) {
-  if (const auto link = of(peer)) link->arrived(token, bytes);
+  if (const auto link = this->link(peer)) link->arrived(token, bytes);
 }
 
 void LinkHub::received(copy::Peer peer, copy::Token token, Code status, uint64_t bytes) {
-  if (const auto link = of(peer)) link->received(token, status, bytes);
+  if (const auto link = this->link(peer)) link->received(token, status, bytes);
 }
 
 void LinkHub::peer_closed(copy::Peer peer, const Status& status) {
-  const auto link = of(peer);
+  const auto link = this->link(peer);
   if (link == nullptr) return;
   links_.erase(peer);
   link->closed(status);

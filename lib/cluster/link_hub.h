@@ -45,6 +45,8 @@ class LinkHub final : public copy::TransportListener {
   // The ready link to a node; null without one. With two (both sides dialled) the one of the smaller id's dialling.
   [[nodiscard]] std::shared_ptr<PeerLink> find(const NodeId& node) const;
   [[nodiscard]] size_t size() const noexcept { return links_.size(); }
+  // Of a connection; null where it was refused or is gone.
+  [[nodiscard]] std::shared_ptr<PeerLink> link(copy::Peer peer) const;
   // Says goodbye to all.
   void close();
   [[nodiscard]] uint64_t refused_strangers() const noexcept { return refused_strangers_; }
@@ -59,8 +61,6 @@ class LinkHub final : public copy::TransportListener {
   void peer_closed(copy::Peer peer, const Status& status) override;
 
  private:
-  [[nodiscard]] std::shared_ptr<PeerLink> of(copy::Peer peer) const;
-
   LinkHost& host_;
   copy::Transport* transport_ = nullptr;
   std::map<copy::Peer, std::shared_ptr<PeerLink>> links_;

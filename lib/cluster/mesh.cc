@@ -31,28 +31,6 @@ Status check_mesh_options(const MeshOptions& options) {
   return {};
 }
 
-// One peer of the transport, as its link sees it.
-class Mesh::Port final : public PeerPort {
- public:
-  Port(copy::Transport& transport, copy::Peer peer) : transport_(transport), peer_(peer) {}
-
-  Code send(ConstBytes message) override { return transport_.send(peer_, message); }
-  Code post(uint64_t tag, MutableBytes to, uint64_t& token) override { return transport_.post(peer_, tag, to, token); }
-  Code push(uint64_t tag, std::span<const ConstBytes> pieces, uint64_t& token) override {
-    pieces_.clear();
-    for (const ConstBytes piece : pieces) pieces_.push_back({piece.data(), piece.size()});
-    return transport_.push(peer_, tag, pieces_.data(), pieces_.size(), token);
-  }
-  void cancel(uint64_t token) override { (void)transport_.cancel(peer_, token); }
-  void admit() override { (void)transport_.admit(peer_); }
-  void disconnect(bool flush) override { (void)transport_.disconnect(peer_, flush); }
-
- private:
-  copy::Transport& transport_;
-  const copy::Peer peer_;
-  std::vector<kvbm_transport_piece_t> pieces_;
-};
-
 Mesh::Mesh(MeshOptions options, FamilyTable& families, Random& random, const Log* log)
     : options_(std::move(options)), families_(families), random_(random), log_(log) {}
 
@@ -62,6 +40,8 @@ Status Mesh::begin(RecordSource& source) {
   if (Status s = check_mesh_options(options_); !s.ok()) return s;
   host_ = std::make_unique<LinkHost>(
       LinkHost{*executor_, random_, families_, source, *this, options_.self, options_.key, options_.limits});
+  hub_ = std::make_unique<LinkHub>(*host_);
+  hub_->attach(*transport_);
   if (!options_.listen.empty()) {
     auto bound = transport_->listen(options_.listen);
     if (!bound.ok()) return bound.status();
@@ -74,9 +54,7 @@ Status Mesh::begin(RecordSource& source) {
 
 void Mesh::end() {
   if (std::exchange(ended_, true)) return;
-  std::vector<std::shared_ptr<PeerLink>> links;
-  for (const auto& [peer, connection] : connections_) links.push_back(connection.link);
-  for (const auto& link : links) link->close();
+  if (hub_ != nullptr) hub_->close();
 }
 
 std::vector<PeerLink*> Mesh::ready() const {
@@ -97,7 +75,7 @@ PeerLink* Mesh::home(const Key& key) const {
 
 std::vector<Mesh::NodeRow> Mesh::rows() const {
   std::vector<NodeRow> out;
-  for (const auto& [peer, connection] : connections_) {
+  for (const Connection& connection : connections_) {
     const PeerLink& link = *connection.link;
     if (link.state() != PeerLink::State::ready) continue;
     out.push_back({link.peer().node, connection.address, "ready", connection.status, link.stats()});
@@ -110,62 +88,38 @@ std::vector<Mesh::NodeRow> Mesh::rows() const {
 
 // ---- The transport's side ----
 
-void Mesh::open(copy::Peer peer, std::string address, size_t dialled, Role role) {
-  auto port = std::make_unique<Port>(*transport_, peer);
+void Mesh::add(std::shared_ptr<PeerLink> link, std::string address, size_t dialled) {
   Connection connection;
+  connection.link = std::move(link);
   connection.address = std::move(address);
   connection.dialled = dialled;
-  connection.link = PeerLink::create(*host_, std::move(port), role);
-  connections_.emplace(peer, std::move(connection));
+  connections_.push_back(std::move(connection));
 }
 
 void Mesh::peer_accepted(copy::Peer peer, std::string_view address) {
-  if (ended_ || connections_.size() >= options_.connections) {
+  if (ended_) {
     (void)transport_->disconnect(peer, false);
     return;
   }
-  open(peer, std::string(address), kAccepted, Role::responder);
+  hub_->peer_accepted(peer, address);
+  if (auto link = hub_->link(peer)) add(std::move(link), std::string(address), kAccepted);
 }
 
-Mesh::Connection* Mesh::find(copy::Peer peer) {
-  const auto known = connections_.find(peer);
-  return known == connections_.end() ? nullptr : &known->second;
+void Mesh::peer_connected(copy::Peer peer) { hub_->peer_connected(peer); }
+void Mesh::peer_message(copy::Peer peer, ConstBytes bytes) { hub_->peer_message(peer, bytes); }
+void Mesh::peer_writable(copy::Peer peer) { hub_->peer_writable(peer); }
+void Mesh::pushed(copy::Peer peer, copy::Token token, Code status) { hub_->pushed(peer, token, status); }
+void Mesh::arrived(copy::Peer peer, copy::Token token, uint64_t bytes) { hub_->arrived(peer, token, bytes); }
+void Mesh::received(copy::Peer peer, copy::Token token, Code status, uint64_t bytes) {
+  hub_->received(peer, token, status, bytes);
 }
+void Mesh::peer_closed(copy::Peer peer, const Status& status) { hub_->peer_closed(peer, status); }
 
 Mesh::Connection* Mesh::find(const PeerLink& link) {
-  for (auto& [peer, connection] : connections_) {
+  for (Connection& connection : connections_) {
     if (connection.link.get() == &link) return &connection;
   }
   return nullptr;
-}
-
-// A link may end, and its connection go, inside any of these calls: it is held for each.
-void Mesh::peer_connected(copy::Peer peer) {
-  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->connected();
-}
-
-void Mesh::peer_message(copy::Peer peer, ConstBytes bytes) {
-  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->message(bytes);
-}
-
-void Mesh::peer_writable(copy::Peer peer) {
-  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->writable();
-}
-
-void Mesh::pushed(copy::Peer peer, copy::Token token, Code status) {
-  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->pushed(token, status);
-}
-
-void Mesh::arrived(copy::Peer peer, copy::Token token, uint64_t bytes) {
-  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->arrived(token, bytes);
-}
-
-void Mesh::received(copy::Peer peer, copy::Token token, Code status, uint64_t bytes) {
-  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->received(token, status, bytes);
-}
-
-void Mesh::peer_closed(copy::Peer peer, const Status& status) {
-  if (Connection* c = find(peer)) std::shared_ptr<PeerLink>(c->link)->closed(status);
 }
 
 // ---- Dialling ----
@@ -173,19 +127,20 @@ void Mesh::peer_closed(copy::Peer peer, const Status& status) {
 void Mesh::dial(size_t target) {
   Target& t = targets_[target];
   if (ended_ || t.is_self) return;
-  const auto peer = transport_->connect(t.address);
-  if (!peer.ok()) {
-    t.state = peer.status().message();
+  auto link = hub_->connect(t.address);
+  if (!link.ok()) {
+    t.state = link.status().message();
     dial_later(target);
     return;
   }
   t.state = "connecting";
-  open(peer.value(), t.address, target, Role::initiator);
+  add(std::move(link).value(), t.address, target);
 }
 
 void Mesh::dial_later(size_t target) {
   if (ended_ || targets_[target].is_self) return;
-  executor_->post_at(executor_->clock().now_ns() + targets_[target].backoff.wait_ns(), [this, target] { dial(target); });
+  executor_->post_at(executor_->clock().now_ns() + targets_[target].backoff.wait_ns(),
+                     [this, target] { dial(target); });
 }
 
 // ---- The links' side ----
@@ -193,8 +148,7 @@ void Mesh::dial_later(size_t target) {
 void Mesh::link_ready(PeerLink& link) {
   Connection* c = find(link);
   if (c == nullptr) return;
-  // Two nodes that dial each other have two links; the one that came first is used until it ends.
-  ready_.emplace(link.peer().node, &link);
+  choose_link(link.peer().node);
   if (c->dialled != kAccepted) {
     targets_[c->dialled].backoff.succeeded();
     targets_[c->dialled].connected = true;
@@ -204,15 +158,25 @@ void Mesh::link_ready(PeerLink& link) {
   ask_status(c->link);
 }
 
+// Two nodes that dial each other have two links, of which both use the same one.
+void Mesh::choose_link(const NodeId& node) {
+  const auto best = hub_->find(node);
+  if (best != nullptr) {
+    ready_[node] = best.get();
+  } else {
+    ready_.erase(node);
+  }
+}
+
 void Mesh::ask_status(const std::shared_ptr<PeerLink>& link) {
-  link->ask_status(executor_->clock().now_ns() + kStatusNs, [this, weak = std::weak_ptr<PeerLink>(link)](
-                                                                Code code, const wire::NodeStatus& status) {
-    const auto alive = weak.lock();
-    Connection* c = alive != nullptr ? find(*alive) : nullptr;
-    if (c == nullptr || code != Code::ok) return;
-    c->status = status;
-    place();
-  });
+  link->ask_status(executor_->clock().now_ns() + kStatusNs,
+                   [this, weak = std::weak_ptr<PeerLink>(link)](Code code, const wire::NodeStatus& status) {
+                     const auto alive = weak.lock();
+                     Connection* c = alive != nullptr ? find(*alive) : nullptr;
+                     if (c == nullptr || code != Code::ok) return;
+                     c->status = status;
+                     place();
+                   });
 }
 
 void Mesh::place() {
@@ -233,22 +197,17 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   const NodeId node = link.peer().node;
   const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
   const size_t target = c->dialled;
-  if (was_ready) say(why.code() == Code::closed ? LogLevel::info : LogLevel::warning, "node " + short_text(node) + " at " + c->address + " is gone: " + why.message());
+  if (was_ready)
+    say(why.code() == Code::closed ? LogLevel::info : LogLevel::warning,
+        "node " + short_text(node) + " at " + c->address + " is gone: " + why.message());
   for (auto it = connections_.begin(); it != connections_.end(); ++it) {
-    if (it->second.link.get() != &link) continue;
-    const std::shared_ptr<PeerLink> last = it->second.link;
-    executor_->post([last] {});  // the link is still on the stack
+    if (it->link.get() != &link) continue;
+    executor_->post([last = it->link] {});  // the link is still on the stack
     connections_.erase(it);
     break;
   }
   if (was_ready) {
-    ready_.erase(node);
-    for (const auto& [peer, other] : connections_) {
-      if (other.link->state() == PeerLink::State::ready && other.link->peer().node == node) {
-        ready_.emplace(node, other.link.get());
-        break;
-      }
-    }
+    choose_link(node);
     place();
   }
   if (target == kAccepted) return;
@@ -265,8 +224,7 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   dial_later(target);
 }
 
-void Mesh::link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease,
-                        std::vector<uint32_t>& want) {
+void Mesh::link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease, std::vector<uint32_t>& want) {
   if (taker_ && !ended_) taker_(link, items, lease, want);
 }
 

@@ -1,10 +1,10 @@
-// All links of this node: it listens, dials the pool's addresses and dials again, proves and is proven to, and knows which
-// link leads to which node.
+// This node among the others: it listens, dials the pool's addresses and dials again, and knows which link leads to
+// which node and whose home a key has.
 //
-// Between a transport (copy/transport.h), whose listener it is, and links (peer_link.h), whose listener it is too. An
-// address that is dialled is dialled for ever, with growing pauses (backoff.h), but for one that turns out to be this node.
-// Thread: the transport's, but for attach(). Invariant: a connection is in connections_ from its
-// first callback, or its dialling, to link_ended().
+// Above a hub of links (link_hub.h), to which it hands what the transport says, and whose links' listener it is. An
+// address that is dialled is dialled for ever, with growing pauses (backoff.h), but for one that turns out to be this
+// node. Thread: the transport's, but for attach(). Invariant: a connection is in connections_ from its acceptance or
+// its dialling to link_ended(), in that order.
 #pragma once
 
 #include <map>
@@ -15,9 +15,8 @@
 
 #include "base/log.h"
 #include "cluster/backoff.h"
-#include "cluster/peer_link.h"
+#include "cluster/link_hub.h"
 #include "cluster/placement.h"
-#include "copy/transport.h"
 
 namespace kvbm::cluster {
 
@@ -27,7 +26,6 @@ struct MeshOptions {
   NodeFacts self;
   std::optional<SharedKey> key;
   LinkLimits limits;
-  size_t connections = 4096;  // strangers included; more are turned away
 };
 
 // Bad addresses, and listening to others than this machine without a key, are refused: bad_config with the remedy.
@@ -83,10 +81,10 @@ class Mesh final : public copy::TransportListener, public LinkListener {
   // LinkListener
   void link_ready(PeerLink& link) override;
   void link_ended(PeerLink& link, const Status& why) override;
-  void link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease, std::vector<uint32_t>& want) override;
+  void link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease,
+                    std::vector<uint32_t>& want) override;
 
  private:
-  class Port;
   static constexpr size_t kAccepted = SIZE_MAX;
   struct Connection {
     std::shared_ptr<PeerLink> link;
@@ -102,12 +100,12 @@ class Mesh final : public copy::TransportListener, public LinkListener {
     bool connected = false;
   };
 
-  void open(copy::Peer peer, std::string address, size_t dialled, Role role);
+  void add(std::shared_ptr<PeerLink> link, std::string address, size_t dialled);
   void dial(size_t target);
   void dial_later(size_t target);
   void ask_status(const std::shared_ptr<PeerLink>& link);
+  void choose_link(const NodeId& node);
   void place();
-  Connection* find(copy::Peer peer);
   Connection* find(const PeerLink& link);
   void say(LogLevel level, const std::string& text) const;
 
@@ -116,12 +114,13 @@ class Mesh final : public copy::TransportListener, public LinkListener {
   Random& random_;
   const Log* const log_;
   std::unique_ptr<LinkHost> host_;
+  std::unique_ptr<LinkHub> hub_;
   copy::Transport* transport_ = nullptr;
   Executor* executor_ = nullptr;
   Taker taker_;
   std::string address_;
   bool ended_ = false;
-  std::map<copy::Peer, Connection> connections_;
+  std::vector<Connection> connections_;
   std::vector<Target> targets_;
   std::map<NodeId, PeerLink*> ready_;
   Placement placement_;

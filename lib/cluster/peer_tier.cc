@@ -47,7 +47,11 @@ Code settle(tier::GetItem& item, const Family& family, ConstBytes staged) {
 class PeerTier::Core final : public StagingOwner, public std::enable_shared_from_this<Core> {
  public:
   Core(const PeerTierOptions& options, Executor& core, FamilyTable& families, Mesh& mesh)
-      : options_(options), executor_(core), families_(families), mesh_(mesh), staging_(options.staging_bytes),
+      : options_(options),
+        executor_(core),
+        families_(families),
+        mesh_(mesh),
+        staging_(options.staging_bytes),
         locations_({.memory_bytes = options.location_bytes}) {}
 
   // Where a record is.
@@ -440,8 +444,9 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     for (const auto& [node, indexes] : by_node) {
       for (size_t first = 0; first < indexes.size(); first += wire::kMaxFamiliesPerMessage) {
         const size_t n = std::min<size_t>(wire::kMaxFamiliesPerMessage, indexes.size() - first);
-        offer_some(op, node, {indexes.begin() + static_cast<ptrdiff_t>(first),
-                              indexes.begin() + static_cast<ptrdiff_t>(first + n)});
+        offer_some(
+            op, node,
+            {indexes.begin() + static_cast<ptrdiff_t>(first), indexes.begin() + static_cast<ptrdiff_t>(first + n)});
       }
     }
     offered(op);
@@ -464,7 +469,8 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
       one.payload_bytes = put.payload.size();
       batch->items.push_back(one);
     }
-    batch->done = [self = shared_from_this(), op, facts = link->peer(), indexes = std::move(indexes)](OfferBatch& answer) {
+    batch->done = [self = shared_from_this(), op, facts = link->peer(),
+                   indexes = std::move(indexes)](OfferBatch& answer) {
       self->wanted(op, facts.node, indexes, answer);
       self->offered(op);
     };
@@ -496,7 +502,8 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     });
   }
 
-  void confirm(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes, uint64_t wait) {
+  void confirm(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
+               uint64_t wait) {
     PeerLink* const link = mesh_.link_to(node);
     const bool late = mesh_.executor().clock().now_ns() >= op->deadline_ns;
     if (link == nullptr || late) {

@@ -3,9 +3,9 @@
 // find() knows only what has been learnt: ask() asks the nodes that are connected and remembers who has what (a bounded
 // cache; the record proves itself when it arrives, so a stale location is a miss and forgotten). get() fetches into
 // staging of its own and copies from there, verified leaf by leaf in the same pass, into the caller's memory: at the
-// deadline the caller's memory is free, and only staging waits for what may still arrive. put() offers records to the home
-// node of each key, which fetches those that it wants while they are held here; ok means that it says that it has them, and
-// an item that nobody wants is no_room.
+// deadline the caller's memory is free, and only staging waits for what may still arrive. put() offers records to the
+// home node of each key, which fetches those that it wants while they are held here; ok means that it says that it has
+// them, and an item that nobody wants is no_room.
 //
 // Thread: any. Work happens on the links' thread; copies and completions on the core's executor.
 // Lock: mutex_, a leaf: the locations and the figures.

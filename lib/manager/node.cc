@@ -25,7 +25,8 @@ Result<std::optional<cluster::SharedKey>> read_key(const std::string& path) {
   std::string key = text.str();
   while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
   auto shared = cluster::shared_key_of(key);
-  if (!shared.ok()) return Status(Code::bad_config, "node.key_file holds no key", path + ": " + shared.status().message());
+  if (!shared.ok())
+    return Status(Code::bad_config, "node.key_file holds no key", path + ": " + shared.status().message());
   return std::optional(shared.value());
 }
 
@@ -152,8 +153,8 @@ void Node::take(cluster::PeerLink& link, std::span<const cluster::Offered> offer
     return;
   }
   tier_->learn(link.peer(), taken);
-  onboard(manager, index_, block::kSharedAccount, std::move(items), env_.clock().now_ns() + kTakeNs, Landing::registered,
-          [manager, release, links = source_->links()](std::vector<Landed> landed) {
+  onboard(manager, index_, block::kSharedAccount, std::move(items), env_.clock().now_ns() + kTakeNs,
+          Landing::registered, [manager, release, links = source_->links()](std::vector<Landed> landed) {
             for (const Landed& one : landed) {
               if (one.code == Code::ok) manager->release({&one.slot, 1});
             }

@@ -1,9 +1,9 @@
 // A manager as a node: what it has is offered to the pool's other nodes, and theirs is its last tier.
 //
-// Life: make_tier() while the manager is made (the tier needs its families), start() when it is, stop() before it is shut
-// down (operations that wait for other nodes end), and the destructor after that.
-// Thread: any, from outside; the links have a thread of their own (copy/transport_thread.h), and nothing here blocks but
-// start(), stop() and nodes(), which wait for a turn of it.
+// Life: make_tier() while the manager is made (the tier needs its families), start() when it is, stop() before it is
+// shut down (operations that wait for other nodes end), and the destructor after that. Thread: any, from outside; the
+// links have a thread of their own (copy/transport_thread.h), and nothing here blocks but start(), stop() and nodes(),
+// which wait for a turn of it.
 #pragma once
 
 #include <memory>

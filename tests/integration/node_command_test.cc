@@ -1,5 +1,5 @@
-// kvbm node, put, get, exists and peers between real processes, as a user has them in two shells: bytes come back as they
-// were, a node that is killed costs its blocks and nothing else, and whoever is not of the pool is told so.
+// kvbm node, put, get, exists and peers between real processes, as a user has them in two shells: bytes come back as
+// they were, a node that is killed costs its blocks and nothing else, and whoever is not of the pool is told so.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -52,8 +52,8 @@ class NodeProcess {
   NodeProcess(const std::string& folder, std::vector<std::string> arguments) {
     static int count = 0;
     const std::string file = folder + "/address-" + std::to_string(++count);
-    arguments.insert(arguments.begin(), {"kvbm", "node", "--listen", "127.0.0.1:0", "--host", "64MiB", "--json",
-                                         "--address-file", file});
+    arguments.insert(arguments.begin(),
+                     {"kvbm", "node", "--listen", "127.0.0.1:0", "--host", "64MiB", "--json", "--address-file", file});
     pid_ = ::fork();
     if (pid_ == 0) {
       std::vector<char*> argv;

@@ -11,6 +11,7 @@
 #include "benchmark/keys.h"
 #include "benchmark/row.h"
 #include "benchmark/same_host.h"
+#include "benchmark/session.h"
 #include "benchmark/transport.h"
 #include "terminal/table.h"
 
@@ -110,6 +111,12 @@ void add_bench(Registry& registry) {
                                 });
   add_rounds(copy, options->rounds);
   copy.footer("Example:\n  kvbm bench copy");
+  CLI::App& session = registry.add(group, "session", "Prefill->decode sessions: planning and re-slicing, against memcpy",
+                                   [options](const Output& output) {
+                                     return finish(benchmark::bench_session({options->rounds, output.json}), output);
+                                   });
+  add_rounds(session, options->rounds);
+  session.footer("Example:\n  kvbm bench session --rounds 5");
   CLI::App& keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
                                 [](const Output& output) { return finish(benchmark::bench_keys(), output); });
   keys.footer("Example:\n  kvbm bench keys");

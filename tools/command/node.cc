@@ -139,7 +139,8 @@ int put(Arguments& arguments, const Output& output) {
   if (output.json) {
     std::cout << Json{{"name", arguments.name}, {"bytes", bytes.size()}}.dump() << std::endl;
   } else {
-    std::cerr << "stored " << arguments.name << ", " << terminal::format_size(static_cast<double>(bytes.size())) << "\n";
+    std::cerr << "stored " << arguments.name << ", " << terminal::format_size(static_cast<double>(bytes.size()))
+              << "\n";
   }
   return kDone;
 }
@@ -163,7 +164,8 @@ int get(Arguments& arguments, const Output& output) {
   file.close();
   if (!file) return fail(kFailed, "cannot write " + arguments.file);
   if (output.json) {
-    std::cout << Json{{"name", arguments.name}, {"bytes", bytes.value().size()}, {"file", arguments.file}}.dump() << std::endl;
+    std::cout << Json{{"name", arguments.name}, {"bytes", bytes.value().size()}, {"file", arguments.file}}.dump()
+              << std::endl;
   }
   return kDone;
 }
@@ -192,12 +194,15 @@ int peers(Arguments& arguments, const Output& output) {
     std::cout << rows.dump(2) << std::endl;
     return kDone;
   }
-  terminal::Table table({{"address"}, {"state"}, {"blocks", terminal::Align::right}, {"used", terminal::Align::right},
+  terminal::Table table({{"address"},
+                         {"state"},
+                         {"blocks", terminal::Align::right},
+                         {"used", terminal::Align::right},
                          {"of", terminal::Align::right}});
   for (const kvbm_node_row_t& row : member->nodes()) {
     table.add_row({row.address, row.state, terminal::format_count(row.records),
-               terminal::format_binary_size(static_cast<double>(row.used_bytes)),
-               terminal::format_binary_size(static_cast<double>(row.capacity_bytes))});
+                   terminal::format_binary_size(static_cast<double>(row.used_bytes)),
+                   terminal::format_binary_size(static_cast<double>(row.capacity_bytes))});
   }
   std::cout << table.render();
   return kDone;
@@ -230,9 +235,8 @@ using Handler = int (*)(Arguments&, const Output&);
 
 CLI::App& add_by_hand(Registry& registry, const char* name, const char* what, Handler handler,
                       const std::shared_ptr<Arguments>& arguments) {
-  CLI::App& app = registry.add(name, what, [arguments, handler](const Output& output) {
-    return handler(*arguments, output);
-  });
+  CLI::App& app =
+      registry.add(name, what, [arguments, handler](const Output& output) { return handler(*arguments, output); });
   add_peer(app, *arguments);
   return app;
 }
@@ -247,14 +251,17 @@ void add_node(Registry& registry) {
   app.add_option("--listen", arguments->member.listen, "Address to listen on; port 0 takes a free one")
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--peers", arguments->member.peers, "Addresses of other nodes, with commas")->type_name("HOST:PORT,...");
+  app.add_option("--peers", arguments->member.peers, "Addresses of other nodes, with commas")
+      ->type_name("HOST:PORT,...");
   app.add_option("--name", arguments->member.name, "Name of this node, the same after a restart")->type_name("NAME");
   app.add_option("--disk", arguments->disk, "Size of a disk tier")->type_name("SIZE");
   app.add_option("--disk-path", arguments->member.disk_path, "Its directory")->type_name("DIR");
-  app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")->type_name("FILE");
+  app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")
+      ->type_name("FILE");
   add_pool(app, *arguments);
-  app.footer("Examples:\n  kvbm node --listen 127.0.0.1:7000 --host 1GiB\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt\n"
-             "  kvbm get --peer 127.0.0.1:7000 notes");
+  app.footer(
+      "Examples:\n  kvbm node --listen 127.0.0.1:7000 --host 1GiB\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt\n"
+      "  kvbm get --peer 127.0.0.1:7000 notes");
 
   auto to_put = std::make_shared<Arguments>();
   CLI::App& putting = add_by_hand(registry, "put", "Store a file in a pool under a name", put, to_put);
@@ -269,7 +276,8 @@ void add_node(Registry& registry) {
   getting.footer("Example:\n  kvbm get --peer 127.0.0.1:7000 notes -o notes.txt");
 
   auto to_ask = std::make_shared<Arguments>();
-  CLI::App& asking = add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not", exists, to_ask);
+  CLI::App& asking =
+      add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not", exists, to_ask);
   asking.add_option("name", to_ask->name, "Name that it was stored under")->type_name("NAME")->required();
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
 

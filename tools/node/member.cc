@@ -29,10 +29,9 @@ void log_line(void* /*user*/, int32_t /*level*/, const char* component, const ch
 Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   auto made = std::unique_ptr<Member>(new Member());
   const std::string staging = std::to_string(std::max<uint64_t>(options.host_bytes / 2, 64ULL << 20));
-  const kvbm_setting_t settings[] = {
-      {"node.listen", options.listen.c_str()}, {"node.peers", options.peers.c_str()},
-      {"node.key_file", options.key_file.c_str()}, {"node.name", options.name.c_str()},
-      {"node.pool", options.pool.c_str()}, {"node.staging", staging.c_str()}};
+  const kvbm_setting_t settings[] = {{"node.listen", options.listen.c_str()},     {"node.peers", options.peers.c_str()},
+                                     {"node.key_file", options.key_file.c_str()}, {"node.name", options.name.c_str()},
+                                     {"node.pool", options.pool.c_str()},         {"node.staging", staging.c_str()}};
   kvbm_context_options_t context;
   kvbm_context_options_init(&context, sizeof context);
   context.settings = settings;
@@ -119,8 +118,8 @@ Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t 
   for (const char c : name) tokens.push_back(static_cast<unsigned char>(c));
   kvbm_key_t root{};
   size_t made = 0;
-  kvbm_status_t status = kvbm_key_chain(ns_, nullptr, tokens.data(), tokens.size(), static_cast<uint32_t>(tokens.size()),
-                                        nullptr, &root, 1, &made);
+  kvbm_status_t status = kvbm_key_chain(ns_, nullptr, tokens.data(), tokens.size(),
+                                        static_cast<uint32_t>(tokens.size()), nullptr, &root, 1, &made);
   if (status != KVBM_OK || made != 1) return failed("no key can be made of the name", status);
   std::vector<uint32_t> numbers(n);
   for (size_t i = 0; i < n; ++i) numbers[i] = static_cast<uint32_t>(i);
@@ -179,7 +178,8 @@ Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uin
   std::vector<kvbm_view_t> views(hits);
   if (hits != 0) status = kvbm_match_blocks(match, 0, 0, hits, blocks.data());
   if (status == KVBM_OK) status = kvbm_block_view(manager_, blocks.data(), hits, views.data());
-  for (size_t i = 0; i < hits && status == KVBM_OK; ++i) bytes->append(static_cast<const char*>(views[i].data), views[i].bytes);
+  for (size_t i = 0; i < hits && status == KVBM_OK; ++i)
+    bytes->append(static_cast<const char*>(views[i].data), views[i].bytes);
   kvbm_block_release(manager_, blocks.data(), hits);
   kvbm_match_release(match);
   if (status != KVBM_OK) return failed("fetched blocks could not be read", status);

@@ -1,0 +1,117 @@
+#include "cluster/session/facts.h"
+
+#include "layout/shard.h"
+
+namespace kvbm::cluster::session {
+namespace {
+
+std::string quoted(std::string_view peer) { return "peer \"" + std::string(peer) + "\""; }
+
+Status differ(std::string_view peer, const std::string& fact, const std::string& mine, const std::string& theirs) {
+  return Status(Code::mismatch, "the two sides of a session differ",
+                fact + " is " + mine + " here and " + theirs + " at " + quoted(peer));
+}
+
+std::string hex(const ModelId& id) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const uint8_t b : id) {
+    text += kDigits[b >> 4];
+    text += kDigits[b & 15];
+  }
+  return text;
+}
+
+class Fold {
+ public:
+  void bytes(uint64_t v, size_t n) noexcept {
+    for (size_t i = 0; i < n; ++i) hash_ = (hash_ ^ static_cast<uint8_t>(v >> (8 * i))) * 0x100000001B3ULL;
+  }
+  [[nodiscard]] uint64_t hash() const noexcept { return hash_; }
+
+ private:
+  uint64_t hash_ = 0xCBF29CE484222325ULL;
+};
+
+}  // namespace
+
+Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer) {
+  if (mine.model != theirs.model) return differ(peer, "the model", hex(mine.model), hex(theirs.model));
+  const auto number = [&](const std::string& fact, uint64_t a, uint64_t b) -> Status {
+    if (a == b) return {};
+    return differ(peer, fact, std::to_string(a), std::to_string(b));
+  };
+  if (auto s = number("the number of components", mine.components.size(), theirs.components.size()); !s.ok()) return s;
+  for (size_t i = 0; i < mine.components.size(); ++i) {
+    const layout::ComponentGeometry& a = mine.components[i];
+    const layout::ComponentGeometry& b = theirs.components[i];
+    const std::string of = " of component " + std::to_string(i);
+    if (a.kind != b.kind) {
+      return differ(peer, "the kind" + of, component_kind_name(a.kind), component_kind_name(b.kind));
+    }
+    if (a.element != b.element) {
+      return differ(peer, "the element type" + of, element_name(a.element), element_name(b.element));
+    }
+    if (auto s = number("the number of layers" + of, a.layers, b.layers); !s.ok()) return s;
+    if (auto s = number("the number of planes" + of, a.planes, b.planes); !s.ok()) return s;
+    if (auto s = number("the number of KV heads" + of, a.heads, b.heads); !s.ok()) return s;
+    if (auto s = number("the head size" + of, a.head_dim, b.head_dim); !s.ok()) return s;
+    if (auto s = number("the window" + of, a.window_tokens, b.window_tokens); !s.ok()) return s;
+    if (auto s = number("the size of a state" + of, a.state_bytes, b.state_bytes); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status check_facts(const Facts& facts) { return layout::Geometry::make(1, facts.components).status(); }
+
+uint64_t facts_hash(const Facts& facts) noexcept {
+  Fold f;
+  for (const uint8_t b : facts.model) f.bytes(b, 1);
+  f.bytes(facts.components.size(), 4);
+  for (const layout::ComponentGeometry& c : facts.components) {
+    f.bytes(static_cast<uint64_t>(c.kind), 1);
+    f.bytes(static_cast<uint64_t>(c.element), 1);
+    f.bytes(c.planes, 2);
+    f.bytes(c.layers, 4);
+    f.bytes(c.heads, 4);
+    f.bytes(c.head_dim, 4);
+    f.bytes(c.window_tokens, 4);
+    f.bytes(c.state_bytes, 8);
+  }
+  return f.hash();
+}
+
+Status check_parts(const Facts& facts, std::span<const Part> parts, std::string_view whose) {
+  const auto refuse = [&](size_t i, const std::string& why) {
+    return Status(Code::invalid_argument, "a part of a session is refused",
+                  std::string(whose) + ", part " + std::to_string(i) + ": " + why);
+  };
+  if (parts.empty()) return refuse(0, "there is none");
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Part& p = parts[i];
+    if (p.component >= facts.components.size()) {
+      return refuse(
+          i, "component " + std::to_string(p.component) + ", the model has " + std::to_string(facts.components.size()));
+    }
+    if (i > 0 && p.component <= parts[i - 1].component) return refuse(i, "components are not ascending");
+    const layout::ComponentGeometry& c = facts.components[p.component];
+    const Shard& s = p.shard;
+    if (s.layers == 0 || uint32_t{s.first_layer} + s.layers > c.layers) {
+      return refuse(i, "layers " + std::to_string(s.first_layer) + " + " + std::to_string(s.layers) +
+                           ", the component has " + std::to_string(c.layers));
+    }
+    if (s.heads == 0 || uint32_t{s.first_head} + s.heads > c.heads) {
+      return refuse(i, "heads " + std::to_string(s.first_head) + " + " + std::to_string(s.heads) +
+                           ", the component has " + std::to_string(c.heads));
+    }
+    if (p.range.empty() || p.range.end > kMaxPosition) {
+      return refuse(i, "positions " + std::to_string(p.range.begin) + " to " + std::to_string(p.range.end));
+    }
+    if (c.kind == layout::ComponentKind::state && !(p.range == Range{0, c.state_bytes})) {
+      return refuse(i, "a state is whole: bytes 0 to " + std::to_string(c.state_bytes));
+    }
+  }
+  return {};
+}
+
+}  // namespace kvbm::cluster::session

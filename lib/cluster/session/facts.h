@@ -1,0 +1,71 @@
+// What two sides of a session must agree on, and what one rank says about its part of it.
+// Plain values. Block sizes, orders and parallel shapes are not facts: they may differ.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "layout/geometry.h"
+
+namespace kvbm::cluster::session {
+
+// Names a request on every rank of both sides. The engine chooses it and never uses it again.
+struct RequestId {
+  std::array<uint8_t, 16> bytes{};
+  auto operator<=>(const RequestId&) const = default;
+};
+
+// Names weights and adapter: any 16 bytes that are equal exactly where KV means the same.
+using ModelId = std::array<uint8_t, 16>;
+
+struct Facts {
+  ModelId model{};
+  std::vector<layout::ComponentGeometry> components;
+  bool operator==(const Facts&) const = default;
+};
+
+// mismatch, naming the first fact that differs and both values; `theirs` belongs to `peer`.
+Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer);
+// Whether layout takes these components at all (limits of layout/geometry.h).
+Status check_facts(const Facts& facts);
+// 64 bits over all facts; in a message it stands for them. FNV-1a over their encoding in OPEN.
+uint64_t facts_hash(const Facts& facts) noexcept;
+
+// Positions of a component: tokens of the request; of a state, the bytes 0 to state_bytes of the one
+// state that belongs to the end of the request's tokens.
+struct Range {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  [[nodiscard]] uint64_t size() const noexcept { return end - begin; }
+  [[nodiscard]] bool empty() const noexcept { return begin >= end; }
+  [[nodiscard]] bool holds(const Range& o) const noexcept { return begin <= o.begin && o.end <= end; }
+  bool operator==(const Range&) const = default;
+};
+
+// Beyond any context length, and no sum of positions and block sizes can leave 64 bits.
+inline constexpr uint64_t kMaxPosition = 1ULL << 40;
+
+// What one rank holds, or wants, of one component: these layers and heads of the model at these positions.
+struct Part {
+  Component component = 0;
+  Shard shard;
+  Range range;
+  bool operator==(const Part&) const = default;
+};
+
+// Parts are ascending by component, each at most once, inside the model and not empty.
+Status check_parts(const Facts& facts, std::span<const Part> parts, std::string_view whose);
+
+// Bytes of one head at one position.
+inline uint32_t row_bytes(const layout::ComponentGeometry& c) noexcept {
+  return c.kind == layout::ComponentKind::state ? 1 : c.head_dim * layout::element_bytes(c.element);
+}
+
+}  // namespace kvbm::cluster::session

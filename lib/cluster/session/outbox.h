@@ -1,0 +1,54 @@
+// Messages that a peer's connection would not take yet. Bounded a peer; order is kept.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "cluster/session/link.h"
+
+namespace kvbm::cluster::session {
+
+class Outbox {
+ public:
+  Outbox(Link& link, size_t max_bytes_per_peer) : link_(link), max_bytes_(max_bytes_per_peer) {}
+
+  // ok: sent, or waiting. no_room: more waits than may. Otherwise what the link said: the peer is gone.
+  Code send(PeerId peer, std::vector<std::byte> message) {
+    const auto it = waiting_.find(peer);
+    if (it == waiting_.end()) {
+      const Code code = link_.send(peer, message);
+      if (code != Code::again) return code;
+    }
+    Queue& queue = waiting_[peer];
+    if (queue.bytes + message.size() > max_bytes_) return Code::no_room;
+    queue.bytes += message.size();
+    queue.messages.push_back(std::move(message));
+    return Code::ok;
+  }
+  // Whether nothing waits: what is not urgent (pulls) is only made then.
+  [[nodiscard]] bool clear(PeerId peer) const { return waiting_.find(peer) == waiting_.end(); }
+  void writable(PeerId peer) {
+    const auto it = waiting_.find(peer);
+    if (it == waiting_.end()) return;
+    Queue& queue = it->second;
+    while (!queue.messages.empty()) {
+      if (link_.send(peer, queue.messages.front()) == Code::again) return;
+      queue.bytes -= queue.messages.front().size();
+      queue.messages.pop_front();
+    }
+    waiting_.erase(it);
+  }
+  void closed(PeerId peer) { waiting_.erase(peer); }
+
+ private:
+  struct Queue {
+    std::deque<std::vector<std::byte>> messages;
+    size_t bytes = 0;
+  };
+  Link& link_;
+  size_t max_bytes_;
+  std::map<PeerId, Queue> waiting_;
+};
+
+}  // namespace kvbm::cluster::session

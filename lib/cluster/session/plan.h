@@ -1,0 +1,78 @@
+// The plan of one decode rank: which rectangles of which layer come from which prefill rank.
+//
+// Pure arithmetic over what both sides said of themselves; computed once a session. Every wanted position
+// of every head and layer is in exactly one slice or in one gap. Deterministic: of k ranks that hold the
+// same bytes (replicated heads, latents), layer l of decode rank r comes from number (l + r) mod k, so that
+// replicas share the load whether there are more of them than readers or fewer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/session/block_map.h"
+#include "cluster/session/facts.h"
+#include "cluster/session/slice.h"
+
+namespace kvbm::cluster::session {
+
+struct Slice {
+  uint32_t source = 0;  // position in `sources`
+  uint32_t payload_bytes = 0;
+  Extent extent;
+};
+
+// What no source has. Layers and heads of the whole model.
+struct Gap {
+  Component component = 0;
+  uint32_t first_layer = 0;
+  uint32_t layers = 0;
+  uint32_t first_head = 0;
+  uint32_t heads = 0;
+  Range range;
+  bool operator==(const Gap&) const = default;
+};
+std::string gap_text(const Gap& gap);
+
+struct PlanInput {
+  const Facts* facts = nullptr;
+  std::span<const LocalPart> targets;
+  // One list of parts a source; empty for one that is not to be used.
+  std::span<const std::vector<Part>> sources;
+  uint32_t sink_rank = 0;
+  uint32_t slice_bytes = kMinSliceBytes;  // to kMaxSliceBytes
+};
+
+class Plan {
+ public:
+  static constexpr size_t kMaxSlices = 1U << 20;
+
+  // All arguments were checked before (check_local, check_parts). no_room: more than kMaxSlices.
+  static Result<Plan> make(const PlanInput& input);
+
+  // One layer of one component of the target, in the order in which layers are wanted: by layer, then component.
+  struct Layer {
+    Component component = 0;
+    uint16_t layer = 0;
+    uint32_t first_slice = 0;
+    uint32_t slices = 0;
+  };
+  [[nodiscard]] std::span<const Layer> layers() const noexcept { return layers_; }
+  [[nodiscard]] std::span<const Slice> slices() const noexcept { return slices_; }
+  [[nodiscard]] std::span<const Slice> slices_of(const Layer& l) const noexcept {
+    return std::span(slices_).subspan(l.first_slice, l.slices);
+  }
+  // Index of that layer, or layers().size().
+  [[nodiscard]] size_t find_layer(Component component, uint32_t layer) const noexcept;
+  [[nodiscard]] std::span<const Gap> gaps() const noexcept { return gaps_; }
+  [[nodiscard]] uint64_t payload_bytes() const noexcept { return payload_bytes_; }
+
+ private:
+  std::vector<Layer> layers_;
+  std::vector<Slice> slices_;
+  std::vector<Gap> gaps_;
+  uint64_t payload_bytes_ = 0;
+};
+
+}  // namespace kvbm::cluster::session

@@ -1,0 +1,174 @@
+// The decode side of sessions, for one rank: opens a session with every prefill rank, pulls what has been
+// published into staging, verifies it while it is written into the engine's blocks, and says which layers are
+// in place.
+//
+// A state machine: messages, completions and ticks in; messages, posts and events out. No thread, no wait, no
+// clock of its own; one thread at a time. Bounded: sessions, staging in all, staging a session, waiting messages.
+// Promises: every session ends exactly once, by its deadline. A layer is reported only when every byte of it is in
+// place and had the hash that the prefill side computed while reading its own memory. After the end nothing writes
+// into the targets any more: transfers land in staging only, which stays taken until their tokens have ended. A
+// session that did not end well leaves its targets undefined, but for the layers that were reported. README.md.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <queue>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "cluster/session/block_map.h"
+#include "cluster/session/intervals.h"
+#include "cluster/session/link.h"
+#include "cluster/session/outbox.h"
+#include "cluster/session/plan.h"
+#include "cluster/session/slice.h"
+#include "cluster/session/staging.h"
+#include "cluster/session/wire.h"
+
+namespace kvbm::cluster::session {
+
+using SessionId = uint64_t;
+
+struct SourceRank {
+  PeerId peer = 0;
+  uint16_t rank = 0;
+  std::string name;  // for people: an address and a rank
+};
+
+struct OpenRequest {
+  RequestId request;
+  Facts facts;
+  std::vector<LocalPart> targets;
+  std::vector<SourceRank> sources;  // every prefill rank of the request
+  uint16_t sink_rank = 0;           // this decode rank, of
+  uint16_t sink_count = 1;
+  uint64_t deadline_ns = kNever;
+  // Staging that this session may have under way at once; at least one slot is always allowed.
+  uint64_t budget_bytes = 64ULL << 20;
+};
+
+struct ReceiverEvent {
+  enum class Kind : uint8_t { layer_ready, finished };
+  Kind kind = Kind::finished;
+  SessionId session = 0;
+  RequestId request;
+  // layer_ready
+  Component component = 0;
+  uint16_t layer = 0;  // of the whole model
+  // finished; with ok all layers were reported before
+  Status status;
+};
+
+struct ReceiverStats {
+  uint64_t sessions = 0, finished = 0, failed = 0;
+  uint64_t slices = 0, bytes = 0, damaged_slices = 0;
+  uint64_t late_slices = 0, late_messages = 0, protocol_errors = 0;
+};
+
+class Receiver {
+ public:
+  struct Options {
+    uint16_t transfer_base = 2;  // top bits of tags, tokens and session ids; differs between users of a link
+    uint32_t max_sessions = 4096;
+    uint32_t attempts = 3;  // for one slice, before the session fails as damaged
+    // Slots that transfers of ended sessions may still hold; a peer with as many is refused.
+    uint32_t max_quarantined_per_peer = 64;
+    size_t peer_outbox_bytes = 1 << 20;
+  };
+  Receiver(const Options& options, Staging staging, Link& link);
+
+  // Asks every source. Refusals name what is wrong; nothing was sent then.
+  Result<SessionId> open(OpenRequest request, uint64_t now_ns);
+  // The session ends with that code; sources are told. stale_handle: it has ended.
+  Status abort(SessionId session, Code code, const std::string& why);
+
+  void on_message(PeerId peer, ConstBytes bytes);
+  void on_received(uint64_t token, Code status, uint64_t bytes);
+  void on_writable(PeerId peer);
+  void on_closed(PeerId peer);
+  void tick(uint64_t now_ns);
+  [[nodiscard]] uint64_t next_deadline() const;
+
+  bool take_event(ReceiverEvent* event);
+  [[nodiscard]] const ReceiverStats& stats() const noexcept { return stats_; }
+  [[nodiscard]] uint32_t sessions() const noexcept { return static_cast<uint32_t>(sessions_.size()); }
+  [[nodiscard]] uint32_t staging_taken() const noexcept { return staging_.slots() - staging_.free(); }
+  // Slots taken by transfers of sessions that have ended.
+  [[nodiscard]] uint32_t quarantined() const noexcept;
+
+ private:
+  enum class SourceState : uint8_t { asked, accepted, gone };
+  using Ready = std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>>;
+  struct Source {
+    SourceRank rank;
+    SourceState state = SourceState::asked;
+    uint32_t in = 0, out = 0;  // sequence numbers
+    std::vector<Part> parts;
+    uint32_t slice_bytes = 0;
+    std::vector<std::vector<IntervalSet>> published;  // [part][layer of the part]
+    uint32_t left = 0;                                // slices that are not in place
+    Ready ready;                                      // published slices, lowest layer first
+    Pull batch;                                       // posted, not asked yet
+    bool done = false;                                // was told that nothing more is wanted
+  };
+  struct SliceState {
+    enum class Step : uint8_t { waiting, ready, pulling, done };
+    Step step = Step::waiting;
+    uint8_t attempts = 0;
+  };
+  struct Session {
+    SessionId id = 0;
+    OpenRequest request;
+    std::vector<Source> sources;
+    bool planned = false;
+    Plan plan;
+    std::vector<SliceState> slices;
+    std::vector<uint32_t> layer_left;  // like plan.layers()
+    uint32_t layers_left = 0;
+    uint64_t under_way = 0;  // bytes of staging
+  };
+  struct Transfer {
+    uint64_t name = 0;  // 0 = free
+    PeerId peer = 0;
+    SessionId session = 0;  // that may have ended
+    uint32_t slice = 0;
+    uint64_t bytes = 0;
+  };
+
+  Status check_open(const OpenRequest& request, uint64_t now_ns) const;
+  Session* find(SessionId id);
+  void send(Session& session, Source& source, const Body& body, Type type = Type::done);
+  Status apply(Session& session, Source& source, Body& body);
+  Status accepted(Session& session, Source& source, Accept& accept);
+  Status published(Session& session, size_t source, const Published& published);
+  Status plan_if_known(Session& session);
+  Status make_plan(Session& session);
+  void mark_ready(Session& session, size_t source, size_t layer);
+  // Posts and asks for as much as budgets allow, one slice a session in turn.
+  void pump();
+  Result<bool> pull_one(Session& session);
+  Source* next_source(Session& session);
+  Status landed(Session& session, const Transfer& transfer, uint32_t slot, Code code, uint64_t bytes);
+  void in_place(Session& session, uint32_t slice);
+  void done_if_all(Session& session, Source& source);
+  void end(SessionId id, const Status& status);
+
+  Options options_;
+  Staging staging_;
+  Link& link_;
+  Outbox outbox_;
+  TransferNames names_;
+  SliceCopy copy_;
+  uint64_t next_session_;
+  SessionId last_served_ = 0;
+  std::map<SessionId, Session> sessions_;
+  std::set<SessionId> wanting_;      // sessions with published slices that were not asked for yet
+  std::vector<Transfer> transfers_;  // one a staging slot
+  std::vector<uint64_t> hashes_;
+  std::deque<ReceiverEvent> events_;
+  ReceiverStats stats_;
+};
+
+}  // namespace kvbm::cluster::session

@@ -1,0 +1,162 @@
+// The data half of the decode side: which slice is asked for next, and what becomes of what arrives.
+#include <algorithm>
+#include <cstring>
+
+#include "cluster/session/receiver.h"
+
+namespace kvbm::cluster::session {
+
+// Of the sources whose connection takes messages, the one with the lowest layer.
+Receiver::Source* Receiver::next_source(Session& session) {
+  Source* best = nullptr;
+  for (Source& s : session.sources) {
+    if (s.ready.empty() || !outbox_.clear(s.rank.peer)) continue;
+    if (best == nullptr || s.ready.top() < best->ready.top()) best = &s;
+  }
+  return best;
+}
+
+// False: nothing to do, or no room for it now.
+Result<bool> Receiver::pull_one(Session& session) {
+  Source* source = next_source(session);
+  if (source == nullptr) return false;
+  const uint32_t index = source->ready.top();
+  const Slice& slice = session.plan.slices()[index];
+  const SliceShape shape(session.request.facts.components[slice.extent.component], slice.extent);
+  const uint64_t bytes = slice_front_bytes(shape.leaf_count()) + slice.payload_bytes;
+  const uint64_t taken = Staging::slot_bytes_for(staging_.slice_bytes());
+  if (session.under_way > 0 && session.under_way + taken > session.request.budget_bytes) return false;
+  const uint32_t slot = staging_.take();
+  if (slot == Staging::kNone) return false;
+  const uint64_t name = names_.next(slot);
+  const Code code = link_.post(source->rank.peer, name, {staging_.data(slot), bytes}, name);
+  if (code != Code::ok) {
+    staging_.give(slot);
+    if (code == Code::again || code == Code::no_room) return false;
+    return Status(Code::owner_gone, "a prefill rank cannot be reached any more", "\"" + source->rank.name + "\"");
+  }
+  source->ready.pop();
+  transfers_[slot] = {name, source->rank.peer, session.id, index, bytes};
+  session.under_way += taken;
+  session.slices[index].step = SliceState::Step::pulling;
+  ++session.slices[index].attempts;
+  source->batch.entries.push_back({name, index, slice.extent});
+  if (source->batch.entries.size() == kMaxPullEntries) {
+    send(session, *source, source->batch);
+    source->batch.entries.clear();
+  }
+  return true;
+}
+
+void Receiver::pump() {
+  std::set<SessionId> asked;
+  std::vector<std::pair<SessionId, Status>> failed;
+  // Sessions take turns, beginning behind the one that was served last, until none gets anything.
+  for (bool any = true; any && failed.empty();) {
+    any = false;
+    auto it = wanting_.upper_bound(last_served_);
+    for (size_t n = wanting_.size(); n > 0 && staging_.free() > 0; --n) {
+      if (it == wanting_.end()) it = wanting_.begin();
+      const SessionId id = *it++;
+      Session& session = *find(id);
+      auto pulled = pull_one(session);
+      if (!pulled.ok()) {
+        failed.emplace_back(id, pulled.status());
+        continue;
+      }
+      if (!pulled.value()) continue;
+      last_served_ = id;
+      any = true;
+      asked.insert(id);
+      const bool more =
+          std::any_of(session.sources.begin(), session.sources.end(), [](const Source& s) { return !s.ready.empty(); });
+      if (!more) wanting_.erase(id);
+    }
+  }
+  for (const SessionId id : asked) {
+    Session& session = *find(id);
+    for (Source& s : session.sources) {
+      if (s.batch.entries.empty()) continue;
+      send(session, s, s.batch);
+      s.batch.entries.clear();
+    }
+  }
+  for (const auto& [id, status] : failed) end(id, status);
+}
+
+void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
+  const uint32_t slot = TransferNames::slot_of(token);
+  if (!names_.mine(token) || slot >= transfers_.size() || transfers_[slot].name != token) return;
+  const Transfer transfer = transfers_[slot];
+  transfers_[slot].name = 0;
+  if (Session* session = find(transfer.session); session != nullptr) {
+    session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
+    const Status ended = landed(*session, transfer, slot, status, bytes);
+    if (!ended.ok()) end(transfer.session, ended);
+    if (ended.ok() && session->layers_left == 0) end(transfer.session, {});
+  } else {
+    ++stats_.late_slices;
+  }
+  staging_.give(slot);
+  pump();
+}
+
+// Not ok: the session cannot go on.
+Status Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot, Code code, uint64_t bytes) {
+  const Slice& slice = session.plan.slices()[transfer.slice];
+  Source& source = session.sources[slice.source];
+  if (source.state == SourceState::gone) return {};  // on_closed ended, or ends, the session
+  const layout::ComponentGeometry& c = session.request.facts.components[slice.extent.component];
+  const SliceShape shape(c, slice.extent);
+  bool right = code == Code::ok && bytes == transfer.bytes;
+  if (right) {
+    std::byte* front = staging_.data(slot);
+    right = check_slice_front({session.id, transfer.name, session.request.request, transfer.slice, slice.payload_bytes,
+                               shape.leaf_count(), row_bytes(c), slice.extent},
+                              front);
+    if (right) {
+      const std::span<uint64_t> hashes = std::span(hashes_).first(shape.leaf_count());
+      std::memcpy(hashes.data(), slice_hashes(front), hashes.size_bytes());
+      const auto target = std::find_if(session.request.targets.begin(), session.request.targets.end(),
+                                       [&](const auto& t) { return t.part.component == slice.extent.component; });
+      right = copy_.scatter(session.request.facts, *target, slice.extent, front + slice_front_bytes(shape.leaf_count()),
+                            hashes) == shape.leaf_count();
+    }
+  }
+  if (code == Code::ok && !right) ++stats_.damaged_slices;
+  if (right) {
+    in_place(session, transfer.slice);
+    return {};
+  }
+  SliceState& state = session.slices[transfer.slice];
+  if (state.attempts >= options_.attempts) {
+    return Status(code == Code::ok ? Code::damaged : code, "a slice did not arrive undamaged",
+                  "layer " + std::to_string(slice.extent.layer) + " from \"" + source.rank.name + "\", " +
+                      std::to_string(state.attempts) + " attempts");
+  }
+  state.step = SliceState::Step::ready;
+  source.ready.push(transfer.slice);
+  wanting_.insert(session.id);
+  return {};
+}
+
+void Receiver::in_place(Session& session, uint32_t index) {
+  const Slice& slice = session.plan.slices()[index];
+  session.slices[index].step = SliceState::Step::done;
+  --session.sources[slice.source].left;
+  done_if_all(session, session.sources[slice.source]);
+  ++stats_.slices;
+  stats_.bytes += slice.payload_bytes;
+  const size_t layer = session.plan.find_layer(slice.extent.component, slice.extent.layer);
+  if (--session.layer_left[layer] > 0) return;
+  --session.layers_left;
+  ReceiverEvent event;
+  event.kind = ReceiverEvent::Kind::layer_ready;
+  event.session = session.id;
+  event.request = session.request.request;
+  event.component = slice.extent.component;
+  event.layer = slice.extent.layer;
+  events_.push_back(std::move(event));
+}
+
+}  // namespace kvbm::cluster::session

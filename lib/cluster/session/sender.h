@@ -1,0 +1,180 @@
+// The prefill side of sessions, for one rank: offers a request's blocks, says what has been computed, and
+// serves pulls out of engine memory. A decode node that gives a running request away is a Sender too.
+//
+// A state machine: messages, completions and ticks in; messages, pushes, hold and release out. No thread, no
+// wait, no clock of its own; one thread at a time. Bounded: offers, early openings, pulls and staging all have
+// limits; what has ended is forgotten at once, but for staging and straight pushes that a transfer still reads.
+// Promises: every offer ends exactly once, by its deadline; hold() is followed by exactly one release(), after
+// the last byte of engine memory was read. Protocol: README.md.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "cluster/session/block_map.h"
+#include "cluster/session/intervals.h"
+#include "cluster/session/link.h"
+#include "cluster/session/outbox.h"
+#include "cluster/session/slice.h"
+#include "cluster/session/staging.h"
+#include "cluster/session/wire.h"
+
+namespace kvbm::cluster::session {
+
+// Keeps the engine from reusing a request's blocks. Called from inside the Sender; must not call it back.
+class Holder {
+ public:
+  virtual ~Holder() = default;
+  // A refusal refuses the offer.
+  virtual Status hold(const RequestId& request, std::span<const LocalPart> parts) = 0;
+  virtual void release(const RequestId& request) = 0;
+};
+
+struct OfferRequest {
+  RequestId request;
+  Facts facts;
+  std::vector<LocalPart> parts;
+  uint64_t deadline_ns = kNever;
+};
+
+struct SenderEvent {
+  RequestId request;
+  // ok: every decode rank has all it wants. Otherwise the first thing that went wrong.
+  Status status;
+  uint32_t sinks_done = 0;
+};
+
+struct SenderStats {
+  uint64_t slices = 0, straight_slices = 0, bytes = 0;
+  uint64_t refused_opens = 0, protocol_errors = 0, late_messages = 0;
+};
+
+class Sender {
+ public:
+  struct Options {
+    uint16_t rank = 0;
+    uint16_t transfer_base = 1;  // top bits of push tokens; differs from other users of the link
+    uint32_t max_offers = 4096;
+    uint32_t max_early_opens = 1024;
+    uint32_t max_pulls_per_sink = 256;
+    // Pieces of engine memory at least this long are sent from where they lie. 0 = never.
+    uint64_t straight_from_bytes = 256 * 1024;
+    size_t peer_outbox_bytes = 1 << 20;
+  };
+  Sender(const Options& options, Staging staging, Link& link, Holder& holder);
+
+  // Makes the request known. Nothing of it is read before it is published. Decode ranks that asked early are
+  // answered. exists: it is known already. no_room: max_offers.
+  Status offer(const OfferRequest& offer, uint64_t now_ns);
+  // These positions of these layers (of the whole model) of a component are computed and in memory. Any order,
+  // repeats allowed. stale_handle: no such offer, or it has ended (the prefill may stop).
+  Status publish(const RequestId& request, Component component, uint32_t first_layer, uint32_t layers, Range range);
+  // Everything that the offer has.
+  Status publish_all(const RequestId& request);
+  // Decode ranks are told code and text. stale_handle: no such offer, or it has ended.
+  Status abort(const RequestId& request, Code code, const std::string& why);
+
+  void on_message(PeerId peer, ConstBytes bytes, uint64_t now_ns);
+  // Another rank's, or another user's, token is ignored.
+  void on_pushed(uint64_t token, Code status);
+  void on_writable(PeerId peer);
+  void on_closed(PeerId peer);
+  // Ends what is due at now_ns.
+  void tick(uint64_t now_ns);
+  // When tick() has something to do; kNever.
+  [[nodiscard]] uint64_t next_deadline() const;
+
+  // Ends of offers, in the order in which they happened. False: none.
+  bool take_event(SenderEvent* event);
+  [[nodiscard]] const SenderStats& stats() const noexcept { return stats_; }
+  [[nodiscard]] uint32_t offers() const noexcept { return static_cast<uint32_t>(offers_.size()); }
+  [[nodiscard]] uint32_t early_opens() const noexcept { return static_cast<uint32_t>(early_.size()); }
+  [[nodiscard]] uint32_t staging_taken() const noexcept { return staging_.slots() - staging_.free(); }
+
+ private:
+  enum class SinkState : uint8_t { live, done, failed };
+  struct Sink {
+    SinkState state = SinkState::live;
+    PeerId peer = 0;
+    uint64_t session = 0;
+    uint64_t deadline_ns = kNever;
+    uint32_t in = 0, out = 0;  // sequence numbers
+    uint32_t pulls = 0;        // queued or being pushed
+  };
+  struct Offer {
+    OfferRequest request;
+    std::vector<std::vector<IntervalSet>> published;  // [part][layer of the part]
+    uint16_t sink_count = 0;                          // 0 = nobody has opened yet
+    std::map<uint16_t, Sink> sinks;                   // by decode rank
+    uint32_t straight_pushes = 0;
+    bool ended = false;
+    Status failure;
+  };
+  struct Early {
+    PeerId peer = 0;
+    Header header;
+    Open open;
+    uint64_t expires_ns = kNever;
+  };
+  struct SinkName {
+    RequestId request;
+    uint16_t rank = 0;
+    uint64_t session = 0;
+  };
+  struct SinkKey {
+    PeerId peer = 0;
+    uint16_t rank = 0;
+    uint64_t session = 0;
+    auto operator<=>(const SinkKey&) const = default;
+  };
+  struct QueuedPull {
+    SinkName sink;
+    PullEntry entry;
+  };
+  struct Push {
+    uint64_t name = 0;  // 0 = free
+    SinkName sink;
+    PeerId peer = 0;
+    bool straight = false;
+  };
+  using Offers = std::map<RequestId, Offer>;
+
+  Offer* find(const RequestId& request);
+  Sink* find(const SinkName& name);
+  void opened(PeerId peer, const Header& header, Open open, uint64_t now_ns);
+  Status admit(Offer& offer, PeerId peer, const Header& header, const Open& open, uint64_t now_ns);
+  void refuse(PeerId peer, const Header& header, const Status& why, uint32_t sequence = 0);
+  void accept(Offer& offer, uint16_t rank, Sink& sink);
+  void send(Sink& sink, uint16_t rank, const Body& body);
+  void pulled(Offer& offer, uint16_t rank, Sink& sink, const Pull& pull);
+  Status check_pull(const Offer& offer, const Sink& sink, const PullEntry& entry) const;
+  void pump();
+  void push(const SinkName& name, Offer& offer, Sink& sink, const PullEntry& entry, uint32_t slot);
+  // Ends one decode rank's session. tell: with an ABORT.
+  void end_sink(Offer& offer, uint16_t rank, SinkState state, const Status& why, bool tell);
+  void end_offer_if_due(Offer& offer);
+  void end_offer(Offer& offer, const Status& status);
+  void forget_if_quiet(const RequestId& request);
+
+  Options options_;
+  Staging staging_;
+  Link& link_;
+  Holder& holder_;
+  Outbox outbox_;
+  TransferNames names_;
+  SliceCopy copy_;
+  Offers offers_;
+  std::map<SinkKey, RequestId> sinks_;
+  std::deque<Early> early_;
+  std::deque<QueuedPull> pulls_;
+  std::vector<Push> pushes_;  // one a staging slot
+  std::vector<uint64_t> hashes_;
+  std::vector<ConstBytes> pieces_;
+  std::deque<SenderEvent> events_;
+  SenderStats stats_;
+};
+
+}  // namespace kvbm::cluster::session

@@ -1,0 +1,90 @@
+#include "cluster/session/slice.h"
+
+#include <algorithm>
+
+namespace kvbm::cluster::session {
+namespace {
+
+// More pieces than this go through staging: a transport handles each piece.
+constexpr size_t kMaxStraightPieces = 64;
+
+}  // namespace
+
+SliceShape::SliceShape(const layout::ComponentGeometry& c, const Extent& extent) noexcept
+    : extent_(extent), planes_(c.planes), row_(row_bytes(c)) {
+  per_piece_ = extent.range.size();
+  head_bytes_ = per_piece_ * row_;
+  heads_per_leaf_ = 1;
+  if (head_bytes_ > kLeafBytes) {
+    per_piece_ = kLeafBytes / row_;
+    pieces_ = static_cast<uint32_t>((extent.range.size() + per_piece_ - 1) / per_piece_);
+  } else {
+    heads_per_leaf_ = std::min<uint32_t>(extent.heads, static_cast<uint32_t>(kLeafBytes / head_bytes_));
+  }
+  groups_ = (extent.heads + heads_per_leaf_ - 1) / heads_per_leaf_;
+}
+
+SliceLeaf SliceShape::leaf(uint32_t i) const noexcept {
+  const uint32_t piece = i % pieces_;
+  const uint32_t group = i / pieces_ % groups_;
+  SliceLeaf leaf;
+  leaf.plane = i / pieces_ / groups_;
+  leaf.extent = extent_;
+  const uint32_t head = group * heads_per_leaf_;
+  leaf.extent.first_head = static_cast<uint16_t>(extent_.first_head + head);
+  leaf.extent.heads = static_cast<uint16_t>(std::min(heads_per_leaf_, extent_.heads - head));
+  leaf.extent.range.begin = extent_.range.begin + piece * per_piece_;
+  leaf.extent.range.end = std::min(extent_.range.end, leaf.extent.range.begin + per_piece_);
+  leaf.bytes = static_cast<uint32_t>(leaf.extent.heads * leaf.extent.range.size() * row_);
+  leaf.offset = (uint64_t{leaf.plane} * extent_.heads + head) * head_bytes_ + piece * per_piece_ * row_;
+  return leaf;
+}
+
+void SliceCopy::gather(const Facts& facts, const LocalPart& from, const Extent& extent, std::byte* payload,
+                       std::span<uint64_t> hashes) {
+  const SliceShape shape(facts.components[extent.component], extent);
+  for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
+    const SliceLeaf leaf = shape.leaf(i);
+    runs_.clear();
+    append_runs(from, leaf.extent, leaf.plane, runs_);
+    // The transport reads it next.
+    hashes[i] = codec::gather_hashed(payload + leaf.offset, runs_, codec::CopyHint::cached);
+  }
+}
+
+uint32_t SliceCopy::scatter(const Facts& facts, const LocalPart& to, const Extent& extent, const std::byte* payload,
+                            std::span<const uint64_t> hashes) {
+  const SliceShape shape(facts.components[extent.component], extent);
+  for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
+    const SliceLeaf leaf = shape.leaf(i);
+    runs_.clear();
+    append_runs(to, leaf.extent, leaf.plane, runs_);
+    if (codec::scatter_hashed(runs_, payload + leaf.offset, codec::CopyHint::automatic) != hashes[i]) return i;
+  }
+  return shape.leaf_count();
+}
+
+bool SliceCopy::straight(const Facts& facts, const LocalPart& from, const Extent& extent, uint64_t least_piece_bytes,
+                         std::vector<ConstBytes>& pieces, std::span<uint64_t> hashes) {
+  const layout::ComponentGeometry& c = facts.components[extent.component];
+  runs_.clear();
+  for (uint32_t plane = 0; plane < c.planes; ++plane) append_runs(from, extent, plane, runs_);
+  pieces.clear();
+  if (runs_.size() > kMaxStraightPieces) return false;
+  for (const StridedRun& run : runs_) {
+    if (run.count0 != 1 || run.count1 != 1 || run.bytes < least_piece_bytes) return false;
+  }
+  for (const StridedRun& run : runs_) pieces.emplace_back(run.data, run.bytes);
+  const SliceShape shape(c, extent);
+  for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
+    const SliceLeaf leaf = shape.leaf(i);
+    runs_.clear();
+    append_runs(from, leaf.extent, leaf.plane, runs_);
+    // Contiguous in the whole is contiguous in the leaf, but a leaf may span two pieces.
+    if (runs_.size() != 1) return false;
+    hashes[i] = codec::leaf_hash({runs_[0].data, runs_[0].bytes});
+  }
+  return true;
+}
+
+}  // namespace kvbm::cluster::session

@@ -1,0 +1,70 @@
+// The wire form of one slice: a rectangle of one layer, in canonical order [plane][head][position][dim]
+// without padding, cut into leaves that are hashed one by one. Neither side's block size, order or
+// parallel shape is in it. Normative: README.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cluster/session/block_map.h"
+#include "cluster/session/facts.h"
+#include "codec/leaf_hash.h"
+
+namespace kvbm::cluster::session {
+
+inline constexpr uint32_t kLeafBytes = 64 * 1024;
+// Two planes of the widest row that layout takes always fit, so that every rectangle can be cut to size.
+inline constexpr uint32_t kMinSliceBytes = 128 * 1024;
+inline constexpr uint32_t kMaxSliceBytes = 16 * 1024 * 1024;
+
+struct SliceLeaf {
+  uint32_t plane = 0;
+  Extent extent;
+  uint64_t offset = 0;
+  uint32_t bytes = 0;
+};
+
+// Leaf rule, as for records: as many whole heads of a plane as fit kLeafBytes; a head that alone exceeds
+// it is cut into pieces of as many whole positions as fit.
+class SliceShape {
+ public:
+  SliceShape(const layout::ComponentGeometry& c, const Extent& extent) noexcept;
+  [[nodiscard]] uint64_t payload_bytes() const noexcept { return head_bytes_ * extent_.heads * planes_; }
+  [[nodiscard]] uint32_t leaf_count() const noexcept { return planes_ * groups_ * pieces_; }
+  // i < leaf_count(); leaves follow each other in the payload.
+  [[nodiscard]] SliceLeaf leaf(uint32_t i) const noexcept;
+
+ private:
+  Extent extent_;
+  uint32_t planes_, row_, heads_per_leaf_, groups_, pieces_ = 1;
+  uint64_t per_piece_;  // positions
+  uint64_t head_bytes_;
+};
+
+// An upper bound on the leaves of a slice: a leaf has more than 16 KiB on average, but for one rest a plane.
+inline constexpr uint32_t max_leaves(uint64_t payload_bytes) noexcept {
+  return static_cast<uint32_t>(payload_bytes / (16 * 1024)) + 2;
+}
+
+// Copies between engine memory and wire form, one leaf at a time, hashing what passes. One is kept per
+// state machine so that its scratch space is allocated once. One thread at a time.
+class SliceCopy {
+ public:
+  // payload: shape.payload_bytes() long; hashes: leaf_count().
+  void gather(const Facts& facts, const LocalPart& from, const Extent& extent, std::byte* payload,
+              std::span<uint64_t> hashes);
+  // Index of the first leaf whose bytes do not have that hash, or leaf_count(): then all are in place and right.
+  // Otherwise the rectangle's target bytes are undefined.
+  uint32_t scatter(const Facts& facts, const LocalPart& to, const Extent& extent, const std::byte* payload,
+                   std::span<const uint64_t> hashes);
+  // The pieces of engine memory that make the payload, where they are few and long enough to be sent from
+  // where they lie (`pieces` then has them); false otherwise.
+  bool straight(const Facts& facts, const LocalPart& from, const Extent& extent, uint64_t least_piece_bytes,
+                std::vector<ConstBytes>& pieces, std::span<uint64_t> hashes);
+
+ private:
+  std::vector<StridedRun> runs_;
+};
+
+}  // namespace kvbm::cluster::session

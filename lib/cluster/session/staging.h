@@ -1,0 +1,84 @@
+// Staging: slots of equal size, cut from memory that the host registered with its transport. A slot is
+// taken for one transfer and given back when the transfer's token has ended, never earlier: a slot whose
+// session is gone stays taken (quarantined) until then. Bounded by construction. One thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "cluster/session/slice.h"
+#include "cluster/session/wire.h"
+
+namespace kvbm::cluster::session {
+
+class Staging {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint32_t kMaxSlots = 1U << 16;  // a slot's index is 16 bits of its transfer's name
+  static constexpr size_t kAlignment = 64;         // streaming copies need it
+
+  // What a slot for slices of that size takes.
+  static constexpr uint64_t slot_bytes_for(uint32_t slice_bytes) noexcept {
+    return round_up(slice_front_bytes(max_leaves(slice_bytes)) + slice_bytes, 4096);
+  }
+  // `memory` is borrowed and must be aligned to kAlignment; one slot at least.
+  static Result<Staging> make(MutableBytes memory, uint32_t slice_bytes) {
+    if (slice_bytes < kMinSliceBytes || slice_bytes > kMaxSliceBytes) {
+      return Status(Code::invalid_argument, "staging refused",
+                    "slices of " + std::to_string(slice_bytes) + " bytes, must be " + std::to_string(kMinSliceBytes) +
+                        " to " + std::to_string(kMaxSliceBytes));
+    }
+    const uint64_t each = slot_bytes_for(slice_bytes);
+    if (memory.size() < each || reinterpret_cast<uintptr_t>(memory.data()) % kAlignment != 0) {
+      return Status(Code::invalid_argument, "staging refused",
+                    std::to_string(memory.size()) + " bytes; a slot takes " + std::to_string(each) + ", aligned to " +
+                        std::to_string(kAlignment));
+    }
+    Staging s;
+    s.base_ = memory.data();
+    s.slice_bytes_ = slice_bytes;
+    s.slots_ = static_cast<uint32_t>(std::min<uint64_t>(memory.size() / each, kMaxSlots));
+    for (uint32_t i = s.slots_; i-- > 0;) s.free_.push_back(i);
+    return s;
+  }
+
+  [[nodiscard]] uint32_t slice_bytes() const noexcept { return slice_bytes_; }
+  [[nodiscard]] uint32_t slots() const noexcept { return slots_; }
+  [[nodiscard]] uint32_t free() const noexcept { return static_cast<uint32_t>(free_.size()); }
+  // kNone when all are taken. The last one given back comes first: it is still in the cache.
+  uint32_t take() noexcept {
+    if (free_.empty()) return kNone;
+    const uint32_t slot = free_.back();
+    free_.pop_back();
+    return slot;
+  }
+  void give(uint32_t slot) noexcept { free_.push_back(slot); }  // capacity was reserved by make
+  [[nodiscard]] std::byte* data(uint32_t slot) const noexcept { return base_ + slot * slot_bytes_for(slice_bytes_); }
+
+ private:
+  Staging() = default;
+  std::byte* base_ = nullptr;
+  uint32_t slice_bytes_ = 0;
+  uint32_t slots_ = 0;
+  std::vector<uint32_t> free_;
+};
+
+// Names of transfers: base (16 bits) | serial (32) | slot (16). Used as tag and as token; the serial tells a
+// slot's present transfer from earlier ones.
+class TransferNames {
+ public:
+  explicit TransferNames(uint16_t base) noexcept : base_(base) {}
+  uint64_t next(uint32_t slot) noexcept { return uint64_t{base_} << 48 | uint64_t{++serial_} << 16 | slot; }
+  [[nodiscard]] static uint32_t slot_of(uint64_t name) noexcept { return static_cast<uint32_t>(name & 0xFFFF); }
+  [[nodiscard]] bool mine(uint64_t name) const noexcept { return name >> 48 == base_; }
+
+ private:
+  uint16_t base_;
+  uint32_t serial_ = 0;
+};
+
+}  // namespace kvbm::cluster::session

@@ -1,0 +1,423 @@
+#include "cluster/session/wire.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kvbm::cluster::session {
+namespace {
+
+class Writer {
+ public:
+  template <class T>
+  void le(T v) {
+    const size_t at = bytes_.size();
+    bytes_.resize(at + sizeof v);
+    store_le<T>(bytes_.data() + at, v);
+  }
+  void raw(const void* data, size_t size) {
+    const size_t at = bytes_.size();
+    bytes_.resize(at + size);
+    if (size > 0) std::memcpy(bytes_.data() + at, data, size);
+  }
+  std::vector<std::byte>& bytes() { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// Reads past the end give zero and make good() false; counts are checked before loops all the same.
+class Reader {
+ public:
+  explicit Reader(ConstBytes bytes) : rest_(bytes) {}
+  template <class T>
+  T le() {
+    T v{};
+    if (!take(sizeof v)) return v;
+    v = load_le<T>(rest_.data());
+    rest_ = rest_.subspan(sizeof v);
+    return v;
+  }
+  void raw(void* to, size_t size) {
+    if (!take(size)) return;
+    std::memcpy(to, rest_.data(), size);
+    rest_ = rest_.subspan(size);
+  }
+  template <class T>
+  void zero() {
+    if (le<T>() != 0) good_ = false;
+  }
+  // Whether exactly `count` items of `size` bytes are left, and no more than `most`.
+  bool items(size_t count, size_t size, size_t most) {
+    if (count > most || rest_.size() != count * size) good_ = false;
+    return good_;
+  }
+  [[nodiscard]] size_t left() const { return rest_.size(); }
+  void fail() { good_ = false; }
+  [[nodiscard]] bool good() const { return good_; }
+  [[nodiscard]] bool finished() const { return good_ && rest_.empty(); }
+
+ private:
+  bool take(size_t n) {
+    if (rest_.size() < n) good_ = false;
+    return good_;
+  }
+  ConstBytes rest_;
+  bool good_ = true;
+};
+
+Status bad(const char* why) { return Status(Code::damaged, "a session message is not one", why); }
+
+constexpr size_t kComponentBytes = 32;
+constexpr size_t kPartBytes = 32;
+
+void put(Writer& w, const Range& r) {
+  w.le(r.begin);
+  w.le(r.end);
+}
+
+Range get_range(Reader& r) {
+  Range range;
+  range.begin = r.le<uint64_t>();
+  range.end = r.le<uint64_t>();
+  return range;
+}
+
+void put(Writer& w, const Part& p) {
+  w.le(p.component);
+  w.le(p.shard.first_layer);
+  w.le(p.shard.layers);
+  w.le(p.shard.first_head);
+  w.le(p.shard.heads);
+  w.le(p.shard.replicated);
+  w.le(uint32_t{0});
+  put(w, p.range);
+}
+
+Part get_part(Reader& r) {
+  Part p;
+  p.component = r.le<uint16_t>();
+  p.shard.first_layer = r.le<uint16_t>();
+  p.shard.layers = r.le<uint16_t>();
+  p.shard.first_head = r.le<uint16_t>();
+  p.shard.heads = r.le<uint16_t>();
+  p.shard.replicated = r.le<uint16_t>();
+  r.zero<uint32_t>();
+  p.range = get_range(r);
+  return p;
+}
+
+void put(Writer& w, const layout::ComponentGeometry& c) {
+  w.le(static_cast<uint8_t>(c.kind));
+  w.le(static_cast<uint8_t>(c.element));
+  w.le(static_cast<uint16_t>(c.planes));
+  w.le(c.layers);
+  w.le(c.heads);
+  w.le(c.head_dim);
+  w.le(c.window_tokens);
+  w.le(uint32_t{0});
+  w.le(c.state_bytes);
+}
+
+layout::ComponentGeometry get_component(Reader& r) {
+  layout::ComponentGeometry c;
+  c.kind = static_cast<layout::ComponentKind>(r.le<uint8_t>());
+  c.element = static_cast<layout::Element>(r.le<uint8_t>());
+  c.planes = r.le<uint16_t>();
+  c.layers = r.le<uint32_t>();
+  c.heads = r.le<uint32_t>();
+  c.head_dim = r.le<uint32_t>();
+  c.window_tokens = r.le<uint32_t>();
+  r.zero<uint32_t>();
+  c.state_bytes = r.le<uint64_t>();
+  return c;
+}
+
+void put(Writer& w, const Open& b) {
+  w.raw(b.request.bytes.data(), b.request.bytes.size());
+  w.le(b.remaining_ns);
+  w.le(b.sink_count);
+  w.le(static_cast<uint16_t>(b.facts.components.size()));
+  w.le(static_cast<uint16_t>(b.parts.size()));
+  w.le(uint16_t{0});
+  w.le(b.slice_bytes);
+  w.le(uint32_t{0});
+  w.raw(b.facts.model.data(), b.facts.model.size());
+  for (const auto& c : b.facts.components) put(w, c);
+  for (const Part& p : b.parts) put(w, p);
+}
+
+Result<Body> get_open(Reader& r) {
+  Open b;
+  r.raw(b.request.bytes.data(), b.request.bytes.size());
+  b.remaining_ns = r.le<uint64_t>();
+  b.sink_count = r.le<uint16_t>();
+  const size_t components = r.le<uint16_t>();
+  const size_t parts = r.le<uint16_t>();
+  r.zero<uint16_t>();
+  b.slice_bytes = r.le<uint32_t>();
+  r.zero<uint32_t>();
+  r.raw(b.facts.model.data(), b.facts.model.size());
+  static_assert(kComponentBytes == kPartBytes);
+  if (components > layout::kMaxComponents || parts > layout::kMaxComponents) return bad("OPEN has too many components");
+  if (!r.items(components + parts, kPartBytes, size_t{2} * layout::kMaxComponents))
+    return bad("OPEN has another length");
+  for (size_t i = 0; i < components; ++i) b.facts.components.push_back(get_component(r));
+  for (size_t i = 0; i < parts; ++i) b.parts.push_back(get_part(r));
+  if (!r.finished() || b.sink_count == 0) return bad("OPEN has values that none has");
+  if (auto s = check_facts(b.facts); !s.ok()) return s;
+  if (auto s = check_parts(b.facts, b.parts, "OPEN"); !s.ok()) return s;
+  return Body(std::move(b));
+}
+
+void put(Writer& w, const Accept& b) {
+  w.le(b.facts_hash);
+  w.le(b.slice_bytes);
+  w.le(static_cast<uint16_t>(b.parts.size()));
+  w.le(uint16_t{0});
+  for (const Part& p : b.parts) put(w, p);
+}
+
+Result<Body> get_accept(Reader& r) {
+  Accept b;
+  b.facts_hash = r.le<uint64_t>();
+  b.slice_bytes = r.le<uint32_t>();
+  const size_t parts = r.le<uint16_t>();
+  r.zero<uint16_t>();
+  if (!r.items(parts, kPartBytes, layout::kMaxComponents)) return bad("ACCEPT has another length");
+  for (size_t i = 0; i < parts; ++i) b.parts.push_back(get_part(r));
+  if (!r.finished()) return bad("ACCEPT has values that none has");
+  return Body(std::move(b));
+}
+
+void put(Writer& w, const Published& b) {
+  w.le(static_cast<uint16_t>(b.entries.size()));
+  w.le(uint16_t{0});
+  w.le(uint32_t{0});
+  for (const PublishedEntry& e : b.entries) {
+    w.le(e.component);
+    w.le(e.first_layer);
+    w.le(e.layers);
+    w.le(uint16_t{0});
+    put(w, e.range);
+  }
+}
+
+Result<Body> get_published(Reader& r) {
+  Published b;
+  const size_t count = r.le<uint16_t>();
+  r.zero<uint16_t>();
+  r.zero<uint32_t>();
+  if (!r.items(count, 24, kMaxPublishedEntries)) return bad("PUBLISHED has another length");
+  for (size_t i = 0; i < count; ++i) {
+    PublishedEntry e;
+    e.component = r.le<uint16_t>();
+    e.first_layer = r.le<uint16_t>();
+    e.layers = r.le<uint16_t>();
+    r.zero<uint16_t>();
+    e.range = get_range(r);
+    if (e.range.end > kMaxPosition) r.fail();
+    b.entries.push_back(e);
+  }
+  if (!r.finished()) return bad("PUBLISHED has values that none has");
+  return Body(std::move(b));
+}
+
+void put(Writer& w, const Extent& e) {
+  w.le(e.component);
+  w.le(e.layer);
+  w.le(e.first_head);
+  w.le(e.heads);
+  put(w, e.range);
+}
+
+void put(Writer& w, const Pull& b) {
+  w.le(static_cast<uint16_t>(b.entries.size()));
+  w.le(uint16_t{0});
+  w.le(uint32_t{0});
+  for (const PullEntry& e : b.entries) {
+    w.le(e.tag);
+    w.le(e.slice);
+    w.le(uint32_t{0});
+    put(w, e.extent);
+  }
+}
+
+Result<Body> get_pull(Reader& r) {
+  Pull b;
+  const size_t count = r.le<uint16_t>();
+  r.zero<uint16_t>();
+  r.zero<uint32_t>();
+  if (!r.items(count, 40, kMaxPullEntries)) return bad("PULL has another length");
+  for (size_t i = 0; i < count; ++i) {
+    PullEntry e;
+    e.tag = r.le<uint64_t>();
+    e.slice = r.le<uint32_t>();
+    r.zero<uint32_t>();
+    e.extent.component = r.le<uint16_t>();
+    e.extent.layer = r.le<uint16_t>();
+    e.extent.first_head = r.le<uint16_t>();
+    e.extent.heads = r.le<uint16_t>();
+    e.extent.range = get_range(r);
+    b.entries.push_back(e);
+  }
+  if (!r.finished()) return bad("PULL has values that none has");
+  return Body(std::move(b));
+}
+
+void put(Writer&, const Done&) {}
+
+void put(Writer& w, const Abort& b) {
+  const size_t size = std::min(b.text.size(), kMaxTextBytes);
+  w.le(static_cast<int32_t>(b.code));
+  w.le(static_cast<uint16_t>(size));
+  w.le(uint16_t{0});
+  w.raw(b.text.data(), size);
+}
+
+Result<Body> get_abort(Reader& r) {
+  Abort b;
+  const auto code = r.le<int32_t>();
+  const size_t size = r.le<uint16_t>();
+  r.zero<uint16_t>();
+  if (!r.items(size, 1, kMaxTextBytes) || code >= 0 || code < -999) return bad("ABORT has values that none has");
+  b.code = static_cast<Code>(code);
+  b.text.resize(size);
+  r.raw(b.text.data(), size);
+  // It ends in logs: one line of plain characters.
+  for (char& c : b.text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  return Body(std::move(b));
+}
+
+Result<Body> get_done(Reader& r) {
+  if (!r.finished()) return bad("DONE has a body");
+  return Body(Done{});
+}
+
+Type type_of(const Body& body, Type given) {
+  switch (body.index()) {
+    case 0:
+      return Type::open;
+    case 1:
+      return Type::accept;
+    case 2:
+      return Type::published;
+    case 3:
+      return Type::pull;
+    case 4:
+      return Type::done;
+    default:
+      return given;
+  }
+}
+
+Result<Body> body_of(Type type, Reader& r) {
+  switch (type) {
+    case Type::open:
+      return get_open(r);
+    case Type::accept:
+      return get_accept(r);
+    case Type::pull:
+      return get_pull(r);
+    case Type::published:
+      return get_published(r);
+    case Type::done:
+      return get_done(r);
+    case Type::source_abort:
+    case Type::sink_abort:
+      return get_abort(r);
+  }
+  return bad("unknown type");
+}
+
+constexpr uint32_t kSliceMagic = 0x4C53564B;  // "KVSL"
+constexpr size_t kSliceHashAt = 88;
+
+}  // namespace
+
+std::vector<std::byte> encode(Header h, const Body& body) {
+  Writer w;
+  w.bytes().reserve(256);
+  w.le(static_cast<uint8_t>(type_of(body, h.type)));
+  w.le(kWireVersion);
+  w.le(h.source_rank);
+  w.le(h.sink_rank);
+  w.le(uint16_t{0});
+  w.le(h.session);
+  w.le(h.sequence);
+  w.le(uint32_t{0});
+  std::visit([&](const auto& b) { put(w, b); }, body);
+  store_le<uint32_t>(w.bytes().data() + 20, static_cast<uint32_t>(w.bytes().size() - kHeaderBytes));
+  return std::move(w.bytes());
+}
+
+Result<Header> peek(ConstBytes bytes) {
+  if (bytes.size() < kHeaderBytes || bytes.size() > kMaxMessageBytes) return bad("its length");
+  Reader r(bytes);
+  Header h;
+  const auto type = r.le<uint8_t>();
+  if (type < 1 || type > 7) return bad("unknown type");
+  h.type = static_cast<Type>(type);
+  if (const auto version = r.le<uint8_t>(); version != kWireVersion) {
+    return Status(version > kWireVersion ? Code::newer_version : Code::damaged, "a session message of another version",
+                  std::to_string(version) + ", this side speaks " + std::to_string(kWireVersion));
+  }
+  h.source_rank = r.le<uint16_t>();
+  h.sink_rank = r.le<uint16_t>();
+  r.zero<uint16_t>();
+  h.session = r.le<uint64_t>();
+  h.sequence = r.le<uint32_t>();
+  const auto body = r.le<uint32_t>();
+  if (!r.good() || h.session == 0 || body != bytes.size() - kHeaderBytes) return bad("its header");
+  return h;
+}
+
+Result<Message> decode(ConstBytes bytes) {
+  auto header = peek(bytes);
+  if (!header.ok()) return header.status();
+  Reader r(bytes.subspan(kHeaderBytes));
+  auto body = body_of(header.value().type, r);
+  if (!body.ok()) return body.status();
+  return Message{header.value(), std::move(body).value()};
+}
+
+void encode_slice_front(const SliceHead& h, std::byte* front) noexcept {
+  std::byte* p = front;
+  const auto le = [&p](auto v) {
+    store_le(p, v);
+    p += sizeof v;
+  };
+  le(kSliceMagic);
+  le(uint32_t{kWireVersion});
+  le(h.session);
+  le(h.tag);
+  std::memcpy(p, h.request.bytes.data(), 16);
+  p += 16;
+  le(h.slice);
+  le(h.payload_bytes);
+  le(h.leaves);
+  le(h.row_bytes);
+  le(h.extent.component);
+  le(h.extent.layer);
+  le(h.extent.first_head);
+  le(h.extent.heads);
+  le(h.extent.range.begin);
+  le(h.extent.range.end);
+  le(uint64_t{0});
+  le(uint64_t{0});
+  const size_t used = kSliceHeadBytes + size_t{h.leaves} * 8;
+  std::memset(front + used, 0, slice_front_bytes(h.leaves) - used);
+  store_le<uint64_t>(front + kSliceHashAt, codec::leaf_hash({front, slice_front_bytes(h.leaves)}));
+}
+
+bool check_slice_front(const SliceHead& want, std::byte* front) noexcept {
+  // The front is small: what it must be is made again around the hashes that came, and compared.
+  const auto came = load_le<uint64_t>(front + kSliceHashAt);
+  std::byte head[kSliceHashAt];
+  std::memcpy(head, front, sizeof head);
+  encode_slice_front(want, front);
+  return std::memcmp(head, front, sizeof head) == 0 && came == load_le<uint64_t>(front + kSliceHashAt);
+}
+
+}  // namespace kvbm::cluster::session

@@ -1,0 +1,129 @@
+// Messages of a session and the head of a slice, as bytes. Normative: README.md.
+//
+// Decoding checks every size and count against the message before use, every reserved byte, and that the
+// parts and facts of an OPEN or ACCEPT are inside the limits of facts.h. Nothing here keeps state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "cluster/session/block_map.h"
+#include "cluster/session/facts.h"
+#include "codec/leaf_hash.h"
+
+namespace kvbm::cluster::session {
+
+inline constexpr uint8_t kWireVersion = 1;
+inline constexpr size_t kHeaderBytes = 24;
+// A message never exceeds this, well below what a transport takes (64 KiB).
+inline constexpr size_t kMaxMessageBytes = 8192;
+inline constexpr size_t kMaxPublishedEntries = 256;
+inline constexpr size_t kMaxPullEntries = 64;
+inline constexpr size_t kMaxTextBytes = 512;
+
+// Odd ones go to the prefill side (Sender), even ones to the decode side (Receiver).
+enum class Type : uint8_t {
+  open = 1,
+  accept = 2,
+  pull = 3,
+  published = 4,
+  done = 5,
+  source_abort = 6,
+  sink_abort = 7,
+};
+inline bool goes_to_sender(Type type) noexcept { return static_cast<uint8_t>(type) % 2 == 1; }
+
+// Several ranks may live behind one connection, so each message names both.
+struct Header {
+  Type type = Type::done;
+  uint16_t source_rank = 0;
+  uint16_t sink_rank = 0;
+  uint64_t session = 0;   // chosen by the decode side; never 0, never used again on a connection
+  uint32_t sequence = 0;  // from 0, of this session, pair of ranks and direction
+};
+
+struct Open {
+  RequestId request;
+  uint64_t remaining_ns = 0;  // until the decode side gives up; clocks of two nodes do not agree
+  uint16_t sink_count = 1;    // decode ranks that will open this request
+  uint32_t slice_bytes = 0;   // the most that one pull asks for
+  Facts facts;
+  std::vector<Part> parts;  // what the decode rank wants
+};
+
+struct Accept {
+  uint64_t facts_hash = 0;
+  uint32_t slice_bytes = 0;  // the most that one pull may ask for
+  std::vector<Part> parts;   // what the prefill rank has or will have
+};
+
+struct PublishedEntry {
+  Component component = 0;
+  uint16_t first_layer = 0;
+  uint16_t layers = 0;
+  Range range;
+};
+struct Published {
+  std::vector<PublishedEntry> entries;
+};
+
+struct PullEntry {
+  uint64_t tag = 0;
+  uint32_t slice = 0;
+  Extent extent;
+};
+struct Pull {
+  std::vector<PullEntry> entries;
+};
+
+struct Done {};
+
+struct Abort {
+  Code code = Code::cancelled;
+  std::string text;
+};
+
+using Body = std::variant<Open, Accept, Published, Pull, Done, Abort>;
+struct Message {
+  Header header;
+  Body body;
+};
+
+// The type in the header follows from the body, but for Abort, where the header's is kept.
+std::vector<std::byte> encode(Header header, const Body& body);
+// damaged: not a message, or a count, size or value that none has. newer_version.
+Result<Message> decode(ConstBytes bytes);
+// The addressing alone, for whoever hands a message to the right rank. damaged when it is too short.
+Result<Header> peek(ConstBytes bytes);
+
+// In front of the payload of every slice: proves whose and which it is, and carries the leaf hashes.
+struct SliceHead {
+  uint64_t session = 0;
+  uint64_t tag = 0;
+  RequestId request;
+  uint32_t slice = 0;
+  uint32_t payload_bytes = 0;
+  uint32_t leaves = 0;
+  uint32_t row_bytes = 0;
+  Extent extent;
+  bool operator==(const SliceHead&) const = default;
+};
+inline constexpr size_t kSliceHeadBytes = 96;
+
+// Head and hashes, padded so that the payload behind them is as aligned as they are.
+constexpr size_t slice_front_bytes(uint32_t leaves) noexcept {
+  return (kSliceHeadBytes + size_t{leaves} * 8 + 63) & ~size_t{63};
+}
+// Where the hashes are: written first, then sealed by encode.
+inline std::byte* slice_hashes(std::byte* front) noexcept { return front + kSliceHeadBytes; }
+// Writes the head before the hashes that are already in `front`, and its own hash over both.
+void encode_slice_front(const SliceHead& head, std::byte* front) noexcept;
+// Whether `front` (slice_front_bytes(want.leaves) long) is exactly what `want` says, and undamaged.
+bool check_slice_front(const SliceHead& want, std::byte* front) noexcept;
+
+}  // namespace kvbm::cluster::session

@@ -1,0 +1,145 @@
+// A whole session under a peer that says anything: each input is a list of messages and completions, given to a Sender
+// and a Receiver that have a real offer and a real session open. Nothing may be read or written outside of what was
+// given, and after the deadline nothing may be left.
+//
+// Input: per step one byte of kind, then for messages a u16 length and bytes; the first bytes of a message are set to
+// this session's, so that what lies behind the addressing is reached.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "cluster/session/receiver.h"
+#include "cluster/session/sender.h"
+#include "layout/engine_forms.h"
+
+namespace {
+
+using namespace kvbm;
+using namespace kvbm::cluster::session;
+
+class World final : public Link, public Holder {
+ public:
+  Code send(PeerId, ConstBytes) override { return Code::ok; }
+  Code post(PeerId, uint64_t, MutableBytes to, uint64_t token) override {
+    posts[token] = to;
+    return Code::ok;
+  }
+  Code push(PeerId, uint64_t, std::span<const ConstBytes> pieces, uint64_t token) override {
+    uint64_t sum = 0;
+    for (const ConstBytes p : pieces) {
+      for (const std::byte b : p) sum += static_cast<uint64_t>(b);
+    }
+    pushes[token] = sum;
+    return Code::ok;
+  }
+  void cancel(PeerId, uint64_t) override {}
+  Status hold(const RequestId&, std::span<const LocalPart>) override {
+    ++held;
+    return {};
+  }
+  void release(const RequestId&) override { --held; }
+
+  std::map<uint64_t, MutableBytes> posts;
+  std::map<uint64_t, uint64_t> pushes;
+  int held = 0;
+};
+
+struct Input {
+  const uint8_t* data;
+  size_t size;
+  uint8_t byte() {
+    if (size == 0) return 0;
+    --size;
+    return *data++;
+  }
+};
+
+void expect(bool ok) {
+  if (!ok) __builtin_trap();
+}
+
+std::vector<std::byte> message(Input& in, Type first, uint64_t session) {
+  const size_t wanted = in.byte() | static_cast<size_t>(in.byte()) << 8;
+  std::vector<std::byte> bytes(std::max<size_t>(std::min(wanted, in.size), kHeaderBytes));
+  const size_t take = std::min(in.size, bytes.size());
+  std::memcpy(bytes.data(), in.data, take);
+  in.data += take;
+  in.size -= take;
+  bytes[0] = static_cast<std::byte>(static_cast<uint8_t>(first) + 2 * (static_cast<uint8_t>(bytes[0]) % 4));
+  bytes[1] = std::byte{kWireVersion};
+  std::memset(bytes.data() + 2, 0, 6);
+  store_le<uint64_t>(bytes.data() + 8, session);
+  bytes[17] = bytes[18] = bytes[19] = std::byte{0};
+  store_le<uint32_t>(bytes.data() + 20, static_cast<uint32_t>(bytes.size() - kHeaderBytes));
+  return bytes;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Facts facts;
+  facts.components.push_back(layout::attention(2, 2, 8, layout::Element::bf16));
+  const Part part{0, {0, 2, 0, 2, 0}, {0, 20}};
+  const auto geometry = layout::Geometry::make(8, facts.components);
+  const auto shape = layout::RecordShape::make(geometry.value(), 0, part.shard, 1).value();
+  std::vector<std::byte> cache(shape.payload_bytes() * 4);
+  const layout::Tensor tensor{cache.data(), cache.size()};
+  const auto arrangement = layout::arrange(layout::Form::cross_nhd, shape, 4, std::span(&tensor, 1));
+  const std::vector<LocalPart> locals{{part, {&arrangement.value(), {2, 0, 1}, 0}}};
+  std::vector<std::byte> staging(2 * Staging::slot_bytes_for(kMinSliceBytes) + 64);
+  const size_t skip = (64 - reinterpret_cast<uintptr_t>(staging.data()) % 64) % 64;
+  const MutableBytes first(staging.data() + skip, Staging::slot_bytes_for(kMinSliceBytes));
+  const MutableBytes second(first.data() + first.size(), first.size());
+
+  World world;
+  Sender sender({}, Staging::make(first, kMinSliceBytes).value(), world, world);
+  Receiver receiver({}, Staging::make(second, kMinSliceBytes).value(), world);
+  RequestId request;
+  expect(sender.offer({request, facts, locals, 1000}, 0).ok());
+  OpenRequest open{request, facts, locals, {{1, 0, "peer"}}, 0, 1, 1000, 1 << 20};
+  const auto session = receiver.open(std::move(open), 0);
+  expect(session.ok());
+  Open asked{request, 900, 1, kMinSliceBytes, facts, {part}};
+  sender.on_message(1, encode({Type::open, 0, 0, 5, 0}, asked), 1);
+  (void)sender.publish(request, 0, 0, 1, {0, 20});
+
+  Input in{data, size};
+  for (int step = 0; step < 64 && in.size > 0; ++step) {
+    switch (in.byte() % 4) {
+      case 0:
+        sender.on_message(1, message(in, Type::open, 5), 2);
+        break;
+      case 1:
+        receiver.on_message(1, message(in, Type::accept, session.value()));
+        break;
+      case 2:
+        if (!world.posts.empty()) {
+          const auto post = *world.posts.begin();
+          world.posts.erase(post.first);
+          const size_t n = std::min(in.size, post.second.size());
+          std::memcpy(post.second.data(), in.data, n);
+          receiver.on_received(post.first, Code::ok, in.byte() % 2 == 0 ? post.second.size() : n);
+        }
+        break;
+      default:
+        if (!world.pushes.empty()) {
+          const uint64_t token = world.pushes.begin()->first;
+          world.pushes.erase(token);
+          sender.on_pushed(token, in.byte() % 8 == 0 ? Code::io_error : Code::ok);
+        }
+    }
+  }
+  sender.tick(2000);
+  receiver.tick(2000);
+  for (const auto& [token, sum] : world.pushes) sender.on_pushed(token, Code::ok);
+  for (const auto& [token, to] : world.posts) receiver.on_received(token, Code::cancelled, 0);
+  expect(world.held == 0 && sender.offers() == 0 && receiver.sessions() == 0);
+  expect(sender.staging_taken() == 0 && receiver.staging_taken() == 0);
+  // No bytes of a peer's that were not verified can be reported: nothing here has a right hash.
+  ReceiverEvent event;
+  int ends = 0;
+  while (receiver.take_event(&event)) ends += event.kind == ReceiverEvent::Kind::finished;
+  expect(ends == 1);
+  return 0;
+}

@@ -1,0 +1,14 @@
+// Session messages from a peer: decode() takes anything, and what it takes is what encode() makes.
+#include "cluster/session/wire.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kvbm::cluster::session;
+  const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
+  const auto message = decode(bytes);
+  if (!message.ok()) return 0;
+  const auto again = encode(message.value().header, message.value().body);
+  const auto back = decode(again);
+  if (!back.ok() || again.size() != size) __builtin_trap();
+  if (encode(back.value().header, back.value().body) != again) __builtin_trap();
+  return 0;
+}

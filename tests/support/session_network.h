@@ -1,0 +1,116 @@
+// Connections between nodes of a session simulation: messages in order, bulk by tag, everything late by what the
+// seed says, and faults: lost connections, frozen and killed nodes, garbled bulk, full queues.
+//
+// It keeps the contract of lib/copy/transport_abi.h as session::Link tells it, at its worst: a post is written in
+// part before it is complete, a cancelled one may be written until its token ends, pieces of a push are read as late
+// as can be, and the tokens of a lost connection end one by one before it is reported closed. Memory that the
+// network holds and that is handed to it again fails the test: that is staging given back too early.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "cluster/session/link.h"
+#include "support/sim_executor.h"
+
+namespace kvbm::test {
+
+// What happens at a node. Called from tasks of the executor, never from inside a call into the network.
+class SessionPeer {
+ public:
+  virtual ~SessionPeer() = default;
+  virtual void on_message(uint64_t peer, ConstBytes bytes) = 0;
+  virtual void on_received(uint64_t peer, uint64_t token, Code status, uint64_t bytes) = 0;
+  virtual void on_pushed(uint64_t peer, uint64_t token, Code status) = 0;
+  virtual void on_writable(uint64_t peer) = 0;
+  virtual void on_closed(uint64_t peer) = 0;
+};
+
+class SessionNetwork {
+ public:
+  using Node = uint32_t;
+  struct Faults {
+    double garble = 0;  // a pushed byte is changed, or the last ones are missing
+    double full = 0;    // send() says again
+    double refuse = 0;  // post() says again
+    uint64_t delay_ns = 200'000;
+  };
+  explicit SessionNetwork(SimExecutor& sim) : sim_(sim) {}
+  SessionNetwork(const SessionNetwork&) = delete;
+  SessionNetwork& operator=(const SessionNetwork&) = delete;
+
+  Faults faults;
+
+  Node add(SessionPeer* peer);
+  // The link through which that node calls.
+  cluster::session::Link& link(Node node) { return *nodes_[node].link; }
+  // Connects; gives what each side calls the other.
+  std::pair<uint64_t, uint64_t> connect(Node a, Node b);
+  // The process is gone: it hears nothing any more, its connections close on the other side.
+  void kill(Node node);
+  // It does nothing until thawed; its connections stay.
+  void freeze(Node node, bool frozen) { nodes_[node].frozen = frozen; }
+  [[nodiscard]] bool frozen(Node node) const { return nodes_[node].frozen; }
+  // Both sides find the connection closed. `end`: either side's name of it.
+  void cut(uint64_t end);
+  // One end of each open connection.
+  [[nodiscard]] std::vector<uint64_t> open_connections() const;
+  [[nodiscard]] uint64_t borrowed() const { return borrowed_.size(); }
+  [[nodiscard]] uint64_t garbled() const { return garbled_; }
+
+ private:
+  class NodeLink;
+  struct NodeState {
+    SessionPeer* peer = nullptr;
+    bool frozen = false;
+    std::unique_ptr<cluster::session::Link> link;
+  };
+  struct Post {
+    std::byte* data = nullptr;
+    uint64_t bytes = 0, token = 0;
+    bool busy = false, cancelled = false;
+  };
+  struct Push {
+    uint64_t tag = 0, token = 0;
+    std::vector<ConstBytes> pieces;
+    bool started = false;
+  };
+  // One side of a connection.
+  struct End {
+    Node node = 0;
+    uint64_t other = 0;
+    bool open = true;   // from the network's point of view
+    bool told = false;  // on_closed was called, or the node was killed
+    bool full = false;  // said again; on_writable follows
+    std::deque<std::vector<std::byte>> inbox;
+    std::map<uint64_t, Post> posts;   // by tag
+    std::map<uint64_t, Push> pushes;  // by token; of this side
+  };
+
+  Code send(Node node, uint64_t end, ConstBytes message);
+  Code post(Node node, uint64_t end, uint64_t tag, MutableBytes to, uint64_t token);
+  Code push(Node node, uint64_t end, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token);
+  void cancel(uint64_t end, uint64_t token);
+  void deliver(uint64_t end);
+  void drained(uint64_t end);
+  void move(uint64_t end, uint64_t token, int phase);
+  void finish_move(uint64_t end, Push push);
+  void end_cancelled(uint64_t end, uint64_t tag);
+  void drain(uint64_t end);
+  bool chance(double p) { return p > 0 && static_cast<double>(sim_.random().below(1'000'000)) < p * 1e6; }
+  void later(UniqueFunction<void()> task);
+  bool wait_if_frozen(const End& end, UniqueFunction<void()> again);
+  void borrow(const std::byte* data, uint64_t bytes, bool exclusive);
+  void give_back(const std::byte* data);
+
+  SimExecutor& sim_;
+  std::vector<NodeState> nodes_;
+  std::map<uint64_t, End> ends_;
+  uint64_t next_end_ = 1;
+  std::map<const std::byte*, uint64_t> borrowed_;  // posted memory
+  uint64_t garbled_ = 0;
+};
+
+}  // namespace kvbm::test

@@ -1,0 +1,150 @@
+#include "cluster/session/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/random.h"
+#include "codec/leaf_hash.h"
+
+namespace kvbm::cluster::session {
+namespace {
+
+Header header(Type type) {
+  Header h;
+  h.type = type;
+  h.source_rank = 3;
+  h.sink_rank = 5;
+  h.session = 0x1122334455667788;
+  h.sequence = 9;
+  return h;
+}
+
+Facts facts() {
+  Facts f;
+  f.model[1] = 2;
+  f.components.push_back(layout::attention(80, 8, 128, layout::Element::bf16));
+  f.components.push_back(layout::sliding_window(10, 4, 64, layout::Element::fp8_e4m3, 4096));
+  f.components.push_back(layout::state(6, 12345));
+  return f;
+}
+
+std::vector<Part> parts() {
+  return {{0, {10, 20, 2, 4, 0}, {100, 4096}}, {1, {0, 10, 0, 4, 0}, {0, 1}}, {2, {0, 6, 0, 1, 1}, {0, 12345}}};
+}
+
+Open open() { return {{}, 5'000'000'000, 4, 1 << 20, facts(), parts()}; }
+
+std::vector<std::pair<Type, Body>> all() {
+  Published published;
+  published.entries = {{0, 10, 20, {100, 228}}, {2, 0, 6, {0, 12345}}};
+  Pull pull;
+  pull.entries = {{77, 1, {0, 11, 2, 2, {100, 164}}}, {78, 2, {1, 3, 0, 4, {0, 1}}}};
+  return {{Type::open, open()},
+          {Type::accept, Accept{facts_hash(facts()), 1 << 20, parts()}},
+          {Type::published, published},
+          {Type::pull, pull},
+          {Type::done, Done{}},
+          {Type::source_abort, Abort{Code::deadline, "too late"}},
+          {Type::sink_abort, Abort{Code::cancelled, ""}}};
+}
+
+TEST(SessionWire, every_message_comes_back_as_it_was) {
+  for (const auto& [type, body] : all()) {
+    const auto bytes = encode(header(type), body);
+    ASSERT_LE(bytes.size(), kMaxMessageBytes);
+    const auto back = decode(bytes);
+    ASSERT_TRUE(back.ok()) << back.status().message();
+    EXPECT_EQ(back.value().header.type, type);
+    EXPECT_EQ(back.value().header.source_rank, 3);
+    EXPECT_EQ(back.value().header.sink_rank, 5);
+    EXPECT_EQ(back.value().header.session, 0x1122334455667788u);
+    EXPECT_EQ(back.value().header.sequence, 9u);
+    EXPECT_EQ(encode(back.value().header, back.value().body), bytes);
+    EXPECT_EQ(back.value().body.index(), body.index());
+  }
+  const auto back = decode(encode(header(Type::open), open()));
+  const auto& o = std::get<Open>(back.value().body);
+  EXPECT_EQ(o.facts, facts());
+  EXPECT_EQ(o.parts, parts());
+  EXPECT_EQ(o.remaining_ns, 5'000'000'000u);
+}
+
+TEST(SessionWire, a_message_of_any_other_length_is_refused) {
+  for (const auto& [type, body] : all()) {
+    auto bytes = encode(header(type), body);
+    for (size_t n = 0; n < bytes.size(); ++n) {
+      EXPECT_FALSE(decode(ConstBytes(bytes).first(n)).ok()) << n;
+      // The same with a length in the header that agrees, so that the body's own counts are asked.
+      if (n < kHeaderBytes || static_cast<uint8_t>(type) >= 6) continue;
+      std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
+      store_le<uint32_t>(cut.data() + 20, static_cast<uint32_t>(n - kHeaderBytes));
+      EXPECT_FALSE(decode(cut).ok()) << n;
+    }
+    bytes.push_back(std::byte{0});
+    EXPECT_FALSE(decode(bytes).ok());
+  }
+}
+
+TEST(SessionWire, values_that_none_has_are_refused) {
+  const auto refused = [](const Body& body, Type type) { EXPECT_FALSE(decode(encode(header(type), body)).ok()); };
+  Open o = open();
+  o.sink_count = 0;
+  refused(o, Type::open);
+  o = open();
+  o.parts[0].shard.heads = 9;
+  refused(o, Type::open);
+  o = open();
+  o.parts[0].range.end = kMaxPosition + 1;
+  refused(o, Type::open);
+  o = open();
+  o.facts.components[0].head_dim = 0;
+  refused(o, Type::open);
+  refused(Published{{{0, 0, 1, {0, kMaxPosition + 1}}}}, Type::published);
+  refused(Abort{Code::ok, ""}, Type::sink_abort);
+  Header h = header(Type::done);
+  h.session = 0;
+  EXPECT_FALSE(decode(encode(h, Done{})).ok());
+  auto bytes = encode(header(Type::done), Done{});
+  bytes[1] = std::byte{2};
+  EXPECT_EQ(decode(bytes).status().code(), Code::newer_version);
+  bytes[1] = std::byte{1};
+  bytes[0] = std::byte{8};
+  EXPECT_EQ(decode(bytes).status().code(), Code::damaged);
+}
+
+TEST(SessionWire, the_text_of_an_abort_is_one_line) {
+  const auto back =
+      decode(encode(header(Type::sink_abort), Abort{Code::deadline, "a\nb\x1b[31m" + std::string(600, 'c')}));
+  const auto& text = std::get<Abort>(back.value().body).text;
+  EXPECT_EQ(text.size(), kMaxTextBytes);
+  EXPECT_EQ(text.substr(0, 5), "a?b?[");
+}
+
+TEST(SessionWire, a_slice_front_is_right_only_as_a_whole) {
+  SliceHead head{7, 8, {}, 3, 5000, 5, 256, {1, 2, 3, 4, {5, 6}}};
+  std::vector<std::byte> front(slice_front_bytes(5));
+  SeededRandom(1).fill({slice_hashes(front.data()), 40});
+  encode_slice_front(head, front.data());
+  const auto sent = front;
+  EXPECT_TRUE(check_slice_front(head, front.data()));
+  EXPECT_EQ(front, sent);
+  for (size_t i = 0; i < kSliceHeadBytes + 40; ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      front = sent;
+      front[i] ^= std::byte{1} << bit;
+      EXPECT_FALSE(check_slice_front(head, front.data())) << i;
+    }
+  }
+  SliceHead other = head;
+  other.extent.layer = 9;
+  front = sent;
+  EXPECT_FALSE(check_slice_front(other, front.data()));
+  other = head;
+  other.tag = 9;
+  front = sent;
+  EXPECT_FALSE(check_slice_front(other, front.data()));
+}
+
+}  // namespace
+}  // namespace kvbm::cluster::session
