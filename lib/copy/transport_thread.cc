@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,8 +34,7 @@ Result<std::unique_ptr<TransportThread>> TransportThread::create(std::string_vie
   if (!transport.ok()) return transport.status();
   out->transport_ = std::move(transport).value();
   out->event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  out->timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  if (out->event_ < 0 || out->timer_ < 0) return errno_status(errno, "the system refused a descriptor", "eventfd");
+  if (out->event_ < 0) return errno_status(errno, "the system refused a descriptor", "eventfd");
   const std::string full = ("kvbm-" + std::string(name)).substr(0, kNameBytes);
   if (Status s = start_thread(out->thread_, full, &TransportThread::entry, out.get()); !s.ok()) return s;
   out->started_ = true;
@@ -48,13 +46,12 @@ TransportThread::~TransportThread() {
     {
       MutexLock lock(mutex_);
       stopping_ = true;
+      back_.notify_one();
     }
     wake();
-    recall(1);
     pthread_join(thread_, nullptr);
   }
   if (event_ >= 0) close(event_);
-  if (timer_ >= 0) close(timer_);
 }
 
 void* TransportThread::entry(void* self) {
@@ -68,12 +65,7 @@ void TransportThread::work() {
   bool transport = false;
   bool event = false;
   for (;;) {
-    const Role role = take_turn();
-    if (role == Role::stop) break;
-    if (role == Role::aside) {
-      stand_aside();
-      continue;
-    }
+    if (!take_turn()) break;
     after_doze(transport, event);
     transport = event = false;
     uint64_t within = turn();
@@ -85,16 +77,30 @@ void TransportThread::work() {
   run_tasks(true);
 }
 
-TransportThread::Role TransportThread::take_turn() {
+// False: the end.
+bool TransportThread::take_turn() {
   MutexLock lock(mutex_);
-  if (driving_ || waiting_ != 0) {
-    aside_ = true;
-    return Role::aside;
-  }
+  while (!stopping_ && (driving_ || waiting_ != 0 || helps_ != seen_)) stand_aside();
+  aside_ = false;
   asleep_ = false;
-  if (stopping_) return Role::stop;
+  if (stopping_) return false;
   driving_ = true;
-  return Role::drive;
+  return true;
+}
+
+// A help that lasts calls this thread back at its end; short ones leave it to look whether there were others.
+void TransportThread::stand_aside() {
+  called_ = driving_ && helps_ == seen_;
+  seen_ = helps_;
+  aside_ = true;
+  std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
+  if (called_) {
+    back_.wait(lock);
+  } else {
+    back_.wait_for(lock, std::chrono::nanoseconds(kAsideNs));
+  }
+  called_ = false;
+  lock.release();
 }
 
 // The own thread sleeps without its turn, so that a helper can take it. True: sleep for so long at most.
@@ -103,15 +109,6 @@ bool TransportThread::give_turn(uint64_t& within) {
   driving_ = false;
   if (waiting_ != 0) turn_.notify_all();
   return waiting_ == 0 && within != 0 && !stopping_ && fall_asleep(within);
-}
-
-void TransportThread::stand_aside() {
-  pollfd fd{timer_, POLLIN, 0};
-  poll(&fd, 1, -1);
-  uint64_t count = 0;
-  if (read(timer_, &count, sizeof count) < 0) count = 0;  // interrupted; it asks for its turn and comes back
-  MutexLock lock(mutex_);
-  aside_ = false;
 }
 
 // One round; gives how long may be slept, 0 when there is more to do.
@@ -197,6 +194,7 @@ bool TransportThread::wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadl
   --waiting_;
   const bool mine = !driving_;
   if (mine) {
+    ++helps_;
     driving_ = true;
     asleep_ = false;
   }
@@ -207,6 +205,23 @@ bool TransportThread::wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadl
 bool TransportThread::help_until(UniqueFunction<bool()> done, uint64_t deadline_ns) {
   bool is_done = done();
   if (is_done || !wait_for_turn(done, deadline_ns, is_done)) return is_done;
+  is_done = is_done || drive_until(done, deadline_ns);
+  leave();
+  return is_done;
+}
+
+bool TransportThread::help_until(Task first, UniqueFunction<bool()> done, uint64_t deadline_ns) {
+  UniqueFunction<bool()> not_yet([] { return false; });
+  bool is_done = false;
+  if (!wait_for_turn(not_yet, deadline_ns, is_done)) return false;
+  first();
+  is_done = drive_until(done, deadline_ns);
+  leave();
+  return is_done;
+}
+
+bool TransportThread::drive_until(UniqueFunction<bool()>& done, uint64_t deadline_ns) {
+  bool is_done = false;
   while (!is_done && clock_.now_ns() < deadline_ns) {
     uint64_t within = turn();
     is_done = done();
@@ -216,6 +231,7 @@ bool TransportThread::help_until(UniqueFunction<bool()> done, uint64_t deadline_
       if (waiting_ != 0) turn_.notify_all();
       sleeps = !is_done && within != 0 && fall_asleep(within);
     }
+    if (is_done) break;
     if (!sleeps) {
       transport_ready_ = true;
       continue;
@@ -229,40 +245,40 @@ bool TransportThread::help_until(UniqueFunction<bool()> done, uint64_t deadline_
     }
     after_doze(transport, event);
   }
-  leave();
   return is_done;
 }
 
+// What sockets hold is found by the next one's sleep, and what ended by his arm().
 void TransportThread::leave() {
-  transport_ready_ = true;
-  bool others = false;
-  bool aside = false;
+  bool watches = false;
   {
     MutexLock lock(mutex_);
     driving_ = false;
-    others = waiting_ != 0;
-    aside = aside_;
-    if (others) turn_.notify_all();
+    if (waiting_ != 0) {
+      turn_.notify_all();
+    } else if (called_) {
+      back_.notify_one();
+    } else {
+      watches = !aside_;
+    }
   }
-  if (others) return;
-  if (aside) {
-    recall(kAsideNs);
-  } else {
-    wake();
-  }
+  if (watches) wake();  // what was set meanwhile may be due before it would wake
 }
 
 // --- waking
 
-// Lets the own thread come back after so long.
-void TransportThread::recall(uint64_t within_ns) const noexcept {
-  itimerspec when{};
-  when.it_value.tv_nsec = static_cast<long>(within_ns);
-  timerfd_settime(timer_, 0, &when, nullptr);
+// One write wakes for all that is posted until the thread is awake.
+bool TransportThread::take_sleep() {
+  call_back();
+  return std::exchange(asleep_, false);
 }
 
-// One write wakes for all that is posted until the thread is awake.
-bool TransportThread::take_sleep() { return std::exchange(asleep_, false); }
+// While nobody drives and the own thread stands aside, what is posted does not wait for it to look.
+void TransportThread::call_back() {
+  if (!aside_ || driving_ || waiting_ != 0) return;
+  seen_ = helps_;
+  back_.notify_one();
+}
 
 void TransportThread::wake() const noexcept {
   const uint64_t one = 1;

@@ -45,6 +45,9 @@ class TransportThread final : public Executor {
   // whenever something may have happened. Where another thread is driving this one waits its turn, asking now and then.
   // Thread: any that is not driving: not inside a task or a listener's call.
   bool help_until(UniqueFunction<bool()> done, uint64_t deadline_ns = kNever);
+  // The same after running `first` as the driver: what a post() before it would do, without waking anybody. `first` is
+  // dropped when the turn does not come before the deadline; `done` is false until it has run.
+  bool help_until(Task first, UniqueFunction<bool()> done, uint64_t deadline_ns = kNever);
 
   // Thread: the driver's, in tasks and in the listener's calls.
   [[nodiscard]] Transport& transport() noexcept { return *transport_; }
@@ -53,14 +56,14 @@ class TransportThread final : public Executor {
   // How long the own thread stands aside after a helper has gone: the next one usually comes sooner. It is how late
   // what a peer sends unasked may be noticed then.
   static constexpr uint64_t kAsideNs = 100'000;
-  enum class Role { drive, aside, stop };
 
   TransportThread() = default;
   static void* entry(void* self);
   void work();
-  Role take_turn();
+  bool take_turn();
   bool give_turn(uint64_t& within);
-  void stand_aside();
+  void stand_aside() KVBM_REQUIRES(mutex_);
+  bool drive_until(UniqueFunction<bool()>& done, uint64_t deadline_ns);
   bool wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadline_ns, bool& is_done);
   void leave();
   uint64_t turn();
@@ -71,22 +74,25 @@ class TransportThread final : public Executor {
   void after_doze(bool transport, bool event);
   // True: write to event_ after the lock is released.
   bool take_sleep() KVBM_REQUIRES(mutex_);
+  void call_back() KVBM_REQUIRES(mutex_);
   void wake() const noexcept;
-  void recall(uint64_t within_ns) const noexcept;
 
   SystemClock clock_;
   std::unique_ptr<Transport> transport_;
   bool transport_ready_ = true;  // progress() has something to do, or may have
   int event_ = -1;               // wakes the driver
-  int timer_ = -1;               // ends standing aside
   pthread_t thread_{};
   bool started_ = false;
   Mutex mutex_;
-  std::condition_variable turn_;
+  std::condition_variable turn_;  // for helpers that wait
+  std::condition_variable back_;  // for the own thread, aside
   TaskRing ready_ KVBM_GUARDED_BY(mutex_);
   TimerHeap timers_ KVBM_GUARDED_BY(mutex_);
   bool driving_ KVBM_GUARDED_BY(mutex_) = false;
-  bool aside_ KVBM_GUARDED_BY(mutex_) = false;    // the own thread waits for timer_ alone
+  bool aside_ KVBM_GUARDED_BY(mutex_) = false;    // the own thread
+  bool called_ KVBM_GUARDED_BY(mutex_) = false;   // it comes back only when it is called
+  uint64_t helps_ KVBM_GUARDED_BY(mutex_) = 0;    // turns that helpers took
+  uint64_t seen_ KVBM_GUARDED_BY(mutex_) = 0;     // of which the own thread knows
   uint32_t waiting_ KVBM_GUARDED_BY(mutex_) = 0;  // helpers whose turn has not come
   // Whoever drives, or drove last, sleeps, and nobody has taken it upon himself to wake him.
   bool asleep_ KVBM_GUARDED_BY(mutex_) = false;

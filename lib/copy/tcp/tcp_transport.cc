@@ -336,7 +336,6 @@ bool TcpTransport::read_hot() {
 
 bool TcpTransport::poll_sockets() {
   hot_turns_ = 0;
-  hot_ = 0;
   std::array<epoll_event, kEvents> events;
   const int n = epoll_wait(shared_.epoll, events.data(), kEvents, 0);
   bool more = n == kEvents;
@@ -344,7 +343,7 @@ bool TcpTransport::poll_sockets() {
     const epoll_event& event = events[static_cast<size_t>(i)];
     if (handle(event.data.u64, event.events)) more = true;
   }
-  if (n != 1) hot_ = 0;
+  if (n > 1) hot_ = 0;
   return more;
 }
 
