@@ -153,7 +153,7 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     batch->status.assign(n, Code::miss);
     op->where.resize(n);
     op->left.store(n + 1, std::memory_order_relaxed);
-    op->deadline_ns = std::min(batch->deadline_ns, executor_.clock().now_ns() + options_.call_ns);
+    op->deadline_ns = batch->deadline_ns;
     op->batch = std::move(batch);
     const bool open = enter();
     std::vector<size_t> known;
@@ -339,6 +339,7 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
       const NodeId node = where(waiting_.front()).node;
       PeerLink* const link = mesh_.link_to(node);
       auto batch = std::make_unique<FetchBatch>();
+      batch->deadline_ns = mesh_.executor().clock().now_ns() + options_.call_ns;
       auto pieces = std::make_shared<std::vector<Piece>>();
       uint64_t bytes = 0;
       while (!waiting_.empty() && where(waiting_.front()).node == node && pieces->size() < kFetchItems &&

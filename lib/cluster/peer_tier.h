@@ -26,7 +26,7 @@ namespace kvbm::cluster {
 struct PeerTierOptions {
   uint64_t staging_bytes = 256ULL << 20;  // in use and in quarantine
   uint64_t location_bytes = 16ULL << 20;  // of memory for who has what
-  uint64_t call_ns = 2'000'000'000;       // the longest that one call waits for a node
+  uint64_t call_ns = 5'000'000'000;       // the longest that one request waits for a node; a silent one is cut off sooner
   uint64_t lease_ns = 10'000'000'000;     // how long what was offered is held
 };
 

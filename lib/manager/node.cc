@@ -7,14 +7,11 @@
 
 #include "copy/tcp/tcp_transport.h"
 #include "manager/manager.h"
-#include "manager/onboard.h"
+#include "manager/take.h"
 
 namespace kvbm::manager {
 
 namespace {
-
-// How long records that were offered may take to come.
-constexpr uint64_t kTakeNs = 10'000'000'000;
 
 Result<std::optional<cluster::SharedKey>> read_key(const std::string& path) {
   if (path.empty()) return std::optional<cluster::SharedKey>();
@@ -80,12 +77,15 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
 }
 
 Status Node::start(const std::shared_ptr<Manager>& manager) {
-  manager_ = manager;
   source_ = std::make_unique<NodeSource>(manager, *thread_);
   Status begun;
   on_links([&] {
-    mesh_->take_offers([this](cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
-                              std::vector<uint32_t>& want) { take(link, offered, lease, want); });
+    mesh_->take_offers([this, weak = std::weak_ptr<Manager>(manager)](cluster::PeerLink& link,
+                                                                      std::span<const cluster::Offered> offered,
+                                                                      uint64_t lease, std::vector<uint32_t>& want) {
+      const std::shared_ptr<Manager> alive = weak.lock();
+      if (alive != nullptr) take_offered(alive, index_, *tier_, link, offered, lease, source_->links(), want);
+    });
     begun = mesh_->begin(*source_);
     address_ = mesh_->address();
   });
@@ -120,46 +120,6 @@ std::vector<cluster::Mesh::NodeRow> Node::nodes() {
   std::vector<cluster::Mesh::NodeRow> rows;
   on_links([&] { rows = mesh_->rows(); });
   return rows;
-}
-
-// What is not here yet is brought here, as if it were asked for: host slots, verified, registered.
-void Node::take(cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
-                std::vector<uint32_t>& want) {
-  const std::shared_ptr<Manager> manager = manager_.lock();
-  if (manager == nullptr || manager->closing()) return;
-  std::vector<OnboardItem> items;
-  std::vector<cluster::Offered> taken;
-  for (uint32_t i = 0; i < offered.size(); ++i) {
-    const cluster::Offered& one = offered[i];
-    if (one.item.payload_bytes > manager->arena().block_bytes() || taken.size() >= manager->arena().slots()) continue;
-    const SlotId here = manager->acquire_one(one.id.family, one.id.key);
-    want.push_back(i);  // what is here is taken too: it costs no fetch, and says so
-    if (here != kNoSlot) {
-      manager->release({&here, 1});
-      continue;
-    }
-    tier::Found found;
-    found.present = true;
-    found.head_bytes = one.item.head_bytes;
-    found.payload_bytes = one.item.payload_bytes;
-    items.push_back({one.id, found});
-    taken.push_back(one);
-  }
-  const auto release = [weak = link.weak_from_this(), lease] {
-    if (const auto alive = weak.lock()) alive->release({&lease, 1});
-  };
-  if (items.empty()) {
-    if (!want.empty()) thread_->post(release);
-    return;
-  }
-  tier_->learn(link.peer(), taken);
-  onboard(manager, index_, block::kSharedAccount, std::move(items), env_.clock().now_ns() + kTakeNs,
-          Landing::registered, [manager, release, links = source_->links()](std::vector<Landed> landed) {
-            for (const Landed& one : landed) {
-              if (one.code == Code::ok) manager->release({&one.slot, 1});
-            }
-            links.post(release);
-          });
 }
 
 }  // namespace kvbm::manager

@@ -45,8 +45,6 @@ class Node {
   Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t staging_bytes);
   // Runs on the links' thread and is waited for.
   void on_links(UniqueFunction<void()> task);
-  void take(cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
-            std::vector<uint32_t>& want);
 
   const Environment env_;
   const cluster::MeshOptions mesh_options_;
@@ -56,7 +54,6 @@ class Node {
   std::unique_ptr<NodeSource> source_;
   cluster::PeerTier* tier_ = nullptr;  // the manager's
   TierIndex index_ = kNoTier;
-  std::weak_ptr<Manager> manager_;
   std::string address_;
 };
 

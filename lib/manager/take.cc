@@ -1,0 +1,54 @@
+#include "manager/take.h"
+
+#include <utility>
+
+#include "manager/onboard.h"
+
+namespace kvbm::manager {
+
+namespace {
+// How long records that were offered may take to come.
+constexpr uint64_t kTakeNs = 10'000'000'000;
+}  // namespace
+
+void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, cluster::PeerTier& tier,
+                  cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
+                  const NodeSource::Links& links, std::vector<uint32_t>& want) {
+  if (manager->closing()) return;
+  std::vector<OnboardItem> items;
+  std::vector<cluster::Offered> taken;
+  for (uint32_t i = 0; i < offered.size(); ++i) {
+    const cluster::Offered& one = offered[i];
+    if (one.item.payload_bytes > manager->arena().block_bytes() || taken.size() >= manager->arena().slots()) continue;
+    want.push_back(i);
+    const SlotId here = manager->acquire_one(one.id.family, one.id.key);
+    if (here != kNoSlot) {
+      manager->release({&here, 1});
+      continue;
+    }
+    tier::Found found;
+    found.present = true;
+    found.head_bytes = one.item.head_bytes;
+    found.payload_bytes = one.item.payload_bytes;
+    items.push_back({one.id, found});
+    taken.push_back(one);
+  }
+  const auto release = [weak = link.weak_from_this(), lease] {
+    if (const auto alive = weak.lock()) alive->release({&lease, 1});
+  };
+  if (items.empty()) {
+    if (!want.empty()) links.post(release);
+    return;
+  }
+  tier.learn(link.peer(), taken);
+  const uint64_t deadline_ns = manager->env().clock().now_ns() + kTakeNs;
+  onboard(manager, index, block::kSharedAccount, std::move(items), deadline_ns, Landing::registered,
+          [manager, release, links](std::vector<Landed> landed) {
+            for (const Landed& one : landed) {
+              if (one.code == Code::ok) manager->release({&one.slot, 1});
+            }
+            links.post(release);
+          });
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,21 @@
+// Taking: records that another node offers come into this manager's host tier, the counterpart of lending.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cluster/peer_tier.h"
+#include "manager/manager.h"
+#include "manager/node_source.h"
+
+namespace kvbm::manager {
+
+// Adds to `want` what is to be taken: all that fits a slot. What is here already is wanted too, for it costs no fetch
+// and the other side learns that it is here. The rest is read through `tier`, which is tier number `index` of the
+// manager, verified and registered; then the lease is released. Thread: the links'.
+void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, cluster::PeerTier& tier,
+                  cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
+                  const NodeSource::Links& links, std::vector<uint32_t>& want);
+
+}  // namespace kvbm::manager
