@@ -420,7 +420,8 @@ KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
 /* Copies the 16-byte namespace id (it changes with the epoch). Thread: any. Since 0.1. */
 KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 /* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
- * returns. Keys made before do not match any more: make them again. Thread: any. Blocks: one write per tier. */
+ * returns. Keys made before do not match any more: make them again. Nodes of the pool that are connected are told, and
+ * do the same. Thread: any. Blocks: one write per tier. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t *ns, kvbm_error_t *err);
@@ -807,7 +808,7 @@ KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inou
  * theirs is its last tier (kvbm_manager_stats counts it as such). What they have is found by asking
  * (kvbm_lookup_options_t.ask_nodes_ns), read by kvbm_cache_load and kvbm_manager_prefetch, verified as everything is, and
  * kvbm_manager_offload to that tier offers blocks to the node whose key they are. Nodes on other machines need a key:
- * node.key_file. */
+ * node.key_file. Resets and drops are of this manager alone: other nodes keep what they have. */
 
 /* A node that is connected, or an address of node.peers (frozen, 288 bytes). */
 typedef struct kvbm_node_row {

@@ -198,6 +198,15 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     mesh_.executor().post([self = shared_from_this(), op] { self->offer(op); });
   }
 
+  void announce(const NamespaceId& base_id, uint64_t epoch) {
+    if (!enter()) return;
+    mesh_.executor().post([self = shared_from_this(), base_id, epoch] {
+      const uint64_t deadline_ns = self->mesh_.executor().clock().now_ns() + self->options_.call_ns;
+      for (PeerLink* const link : self->mesh_.ready()) link->invalidate(base_id, epoch, deadline_ns, [](Code) {});
+      self->leave();
+    });
+  }
+
   void shutdown(UniqueFunction<void()> done) {
     bool quiet = false;
     {
@@ -599,6 +608,10 @@ size_t PeerTier::scan(uint64_t& cursor, std::span<tier::ScanRow> /*out*/) {
   return 0;
 }
 tier::TierStats PeerTier::stats() const { return core_->stats(); }
+Status PeerTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
+  core_->announce(base_id, epoch);
+  return {};
+}
 void PeerTier::shutdown(UniqueFunction<void()> done) { core_->shutdown(std::move(done)); }
 
 }  // namespace kvbm::cluster

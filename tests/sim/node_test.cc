@@ -86,6 +86,7 @@ class Process {
   Manager& manager() { return *manager_; }
   cluster::Mesh& mesh() { return *mesh_; }
   NodeSource& source() { return *source_; }
+  Namespace& ns() { return *ns_; }
 
   void store(uint64_t n) {
     SlotId slot = kNoSlot;
@@ -263,6 +264,19 @@ TEST(NodeSim, what_is_pushed_is_at_its_home_and_nothing_stays_held) {
     EXPECT_EQ(process->source().opened(), 0U);
     EXPECT_EQ(process->wrong, 0U);
   }
+}
+
+TEST(NodeSim, an_invalidated_namespace_moves_on_every_node) {
+  World w(3);
+  ASSERT_TRUE(w.until([&] { return w.connected(); }, 5000 * kMs));
+  const NamespaceId before = w.processes[1]->ns().id();
+  ASSERT_TRUE(w.processes[0]->manager().invalidate(w.processes[0]->ns()).ok());
+  const NamespaceId after = w.processes[0]->ns().id();
+  EXPECT_NE(before, after);
+  ASSERT_TRUE(
+      w.until([&] { return w.processes[1]->ns().id() == after && w.processes[2]->ns().id() == after; }, 2000 * kMs));
+  w.pass(2000 * kMs);  // and then there is peace
+  for (auto& process : w.processes) EXPECT_EQ(process->ns().epoch(), 1U);
 }
 
 uint64_t number(const char* name, uint64_t otherwise) {

@@ -9,6 +9,7 @@
 #include "benchmark/disk.h"
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
+#include "benchmark/node_tcp.h"
 #include "benchmark/row.h"
 #include "benchmark/same_host.h"
 #include "benchmark/session.h"
@@ -51,7 +52,11 @@ void print_json(const std::vector<Row>& rows) {
 
 void print_table(const std::vector<Row>& rows) {
   using terminal::Align;
-  terminal::Table table({{"what"}, {"value", Align::right}, {"unit"}, {"limit", Align::right}, {"ratio", Align::right},
+  terminal::Table table({{"what"},
+                         {"value", Align::right},
+                         {"unit"},
+                         {"limit", Align::right},
+                         {"ratio", Align::right},
                          {"the limit is"}});
   for (const Row& row : rows) {
     table.add_row({row.name, number(row.value), row.unit, row.limit ? number(*row.limit) : "",
@@ -89,6 +94,16 @@ CLI::Option* add_rounds(CLI::App& app, int& rounds) {
       ->check(CLI::Range(1, 1000));
 }
 
+// In place on the same host, then from a node over TCP.
+int bench_node(int rounds, const Output& output) {
+  auto rows = benchmark::bench_same_host({rounds, output.json});
+  if (!rows.ok()) return finish(rows, output);
+  const auto tcp = benchmark::bench_node_tcp({rounds, output.json});
+  if (!tcp.ok()) return finish(tcp, output);
+  rows.value().insert(rows.value().end(), tcp.value().begin(), tcp.value().end());
+  return finish(rows, output);
+}
+
 }  // namespace
 
 void add_bench(Registry& registry) {
@@ -103,7 +118,8 @@ void add_bench(Registry& registry) {
   CLI::App& disk = registry.add(group, "disk", "The disk tier, against raw io_uring in the same directory",
                                 [options](const Output& output) { return run_disk(*options, output); });
   add_rounds(disk, options->disk_rounds);
-  disk.add_option("--dir", options->dir, "Directory on the disk to measure; needs 5 GiB for a minute")->type_name("DIR");
+  disk.add_option("--dir", options->dir, "Directory on the disk to measure; needs 5 GiB for a minute")
+      ->type_name("DIR");
   disk.footer("Example:\n  kvbm bench disk --dir /mnt/nvme --json");
   CLI::App& copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
                                 [options](const Output& output) {
@@ -111,25 +127,26 @@ void add_bench(Registry& registry) {
                                 });
   add_rounds(copy, options->rounds);
   copy.footer("Example:\n  kvbm bench copy");
-  CLI::App& session = registry.add(group, "session", "Prefill->decode sessions: planning and re-slicing, against memcpy",
-                                   [options](const Output& output) {
-                                     return finish(benchmark::bench_session({options->rounds, output.json}), output);
-                                   });
+  CLI::App& session =
+      registry.add(group, "session", "Prefill->decode sessions: planning and re-slicing, against memcpy",
+                   [options](const Output& output) {
+                     return finish(benchmark::bench_session({options->rounds, output.json}), output);
+                   });
   add_rounds(session, options->rounds);
   session.footer("Example:\n  kvbm bench session --rounds 5");
   CLI::App& keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
                                 [](const Output& output) { return finish(benchmark::bench_keys(), output); });
   keys.footer("Example:\n  kvbm bench keys");
-  CLI::App& node = registry.add(group, "node", "Blocks from other processes, against memcpy",
-                                [options](const Output& output) {
-                                  return finish(benchmark::bench_same_host({options->rounds, output.json}), output);
-                                });
+  CLI::App& node =
+      registry.add(group, "node", "Blocks from other processes: in place, and over TCP; against memcpy and sockets",
+                   [options](const Output& output) { return bench_node(options->rounds, output); });
   add_rounds(node, options->rounds);
   node.footer("Example:\n  kvbm bench node --json");
-  CLI::App& transport = registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
-                                     [options](const Output& output) {
-                                       return finish(benchmark::bench_transport({options->rounds, output.json}), output);
-                                     });
+  CLI::App& transport =
+      registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
+                   [options](const Output& output) {
+                     return finish(benchmark::bench_transport({options->rounds, output.json}), output);
+                   });
   add_rounds(transport, options->rounds);
   transport.footer("Example:\n  kvbm bench transport");
 }

@@ -36,6 +36,8 @@ class Member {
   [[nodiscard]] std::vector<kvbm_node_row_t> nodes() const;
   // Until a peer is ready; owner_gone with what the peers say, after timeout_ns.
   Status wait_for_peer(uint64_t timeout_ns) const;
+  [[nodiscard]] kvbm_manager_t* manager() const noexcept { return manager_; }
+  [[nodiscard]] kvbm_namespace_t* ns() const noexcept { return ns_; }
   [[nodiscard]] kvbm_manager_stats_t stats() const;
 
   // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have taken all.

@@ -1,0 +1,218 @@
+/* Managers as nodes of a pool: what one has the other finds by asking, loads verified and pushes home; what a manager
+ * that is no node answers; options that are refused. Loopback, ports of the system's choice. */
+#include <time.h>
+
+#include "check.h"
+
+enum { BLOCK = 8192, BLOCKS = 16 };
+
+typedef struct member {
+  kvbm_context_t *context;
+  kvbm_manager_t *manager;
+  kvbm_namespace_t *ns;
+  char address[128];
+  kvbm_error_t err;
+} member_t;
+
+/* peers and listen may be "" */
+static kvbm_status_t member_open(member_t *m, const char *listen, const char *peers) {
+  const kvbm_setting_t settings[] = {{"node.listen", listen}, {"node.peers", peers}, {"node.pool", "test"}};
+  kvbm_context_options_t context;
+  kvbm_manager_options_t manager;
+  kvbm_namespace_options_t ns;
+  kvbm_status_t status;
+  size_t needed = 0;
+  memset(m, 0, sizeof *m);
+  kvbm_context_options_init(&context, sizeof context);
+  context.settings = settings;
+  context.n_settings = 3;
+  status = kvbm_context_create(&context, &m->context, &m->err);
+  if (status < 0) return status;
+  kvbm_manager_options_init(&manager, sizeof manager);
+  manager.block_bytes = BLOCK;
+  manager.host_capacity_bytes = 1 << 20;
+  status = kvbm_manager_create(m->context, &manager, &m->manager, &m->err);
+  if (status < 0) return status;
+  kvbm_namespace_options_init(&ns, sizeof ns);
+  ns.model = "test model";
+  status = kvbm_namespace_open(m->manager, &ns, &m->ns, &m->err);
+  if (status < 0) return status;
+  return kvbm_manager_node_address(m->manager, m->address, sizeof m->address, &needed);
+}
+
+static void member_close(member_t *m) {
+  kvbm_namespace_release(m->ns);
+  kvbm_manager_release(m->manager);
+  kvbm_context_release(m->context);
+  memset(m, 0, sizeof *m);
+}
+
+static void pause_a_little(void) {
+  const struct timespec wait = {0, 2000000};
+  nanosleep(&wait, NULL);
+}
+
+/* Until n nodes are ready and have said what they offer; 0 after some seconds. */
+static int wait_for_nodes(const member_t *m, size_t n) {
+  int tries;
+  for (tries = 0; tries < 5000; ++tries) {
+    kvbm_node_row_t rows[8];
+    size_t found = 0, i, ready = 0;
+    if (kvbm_manager_nodes(m->manager, rows, 8, &found) < 0) return 0;
+    for (i = 0; i < found && i < 8; ++i) ready += strcmp(rows[i].state, "ready") == 0 && rows[i].capacity_bytes != 0;
+    if (ready >= n) return 1;
+    pause_a_little();
+  }
+  return 0;
+}
+
+/* Blocks of n keys, each full of its number. */
+static kvbm_status_t fill(const member_t *m, uint32_t salt, kvbm_key_t *keys, size_t n) {
+  kvbm_block_t blocks[BLOCKS];
+  kvbm_view_t views[BLOCKS];
+  kvbm_status_t status;
+  size_t i;
+  world_keys(m->ns, salt, keys, n);
+  status = kvbm_manager_allocate(m->manager, m->ns, n, blocks, NULL, 0, NULL);
+  if (status < 0) return status;
+  kvbm_block_view(m->manager, blocks, n, views);
+  for (i = 0; i < n; ++i) memset(views[i].data, (int)(salt + i), BLOCK);
+  status = kvbm_manager_complete(m->manager, blocks, n, NULL);
+  if (status == KVBM_OK) status = kvbm_manager_register(m->manager, m->ns, blocks, keys, n, NULL);
+  kvbm_block_release(m->manager, blocks, n);
+  return status;
+}
+
+/* How many of the keys come, with the right bytes, through an attached cache; -1 for wrong bytes. */
+static int load(const member_t *m, uint32_t salt, const kvbm_key_t *keys, size_t n, uint64_t ask_ns) {
+  static unsigned char engine[BLOCKS][BLOCK];
+  kvbm_tensor_t tensor = {engine, sizeof engine, 0, BLOCK};
+  kvbm_cache_part_t part;
+  kvbm_cache_options_t options;
+  kvbm_lookup_options_t lookup;
+  kvbm_cache_t *cache = NULL;
+  kvbm_match_t *match = NULL;
+  uint32_t ids[BLOCKS];
+  size_t hits = 0, i, j;
+  int right = 0;
+  kvbm_error_t err;
+  memset(&part, 0, sizeof part);
+  part.form = KVBM_FORM_OPAQUE;
+  part.tensors = &tensor;
+  part.n_tensors = 1;
+  kvbm_cache_options_init(&options, sizeof options);
+  options.n_blocks = BLOCKS;
+  options.parts = &part;
+  options.n_parts = 1;
+  CHECK_STATUS(kvbm_cache_attach(m->manager, m->ns, &options, &cache, &err), KVBM_OK);
+  kvbm_lookup_options_init(&lookup, sizeof lookup);
+  lookup.ask_nodes_ns = ask_ns;
+  CHECK_STATUS(kvbm_cache_lookup(cache, keys, n, &lookup, &match, &hits), KVBM_OK);
+  for (i = 0; i < BLOCKS; ++i) ids[i] = (uint32_t)i;
+  memset(engine, 0xEE, sizeof engine);
+  if (hits != 0) CHECK_STATUS(kvbm_cache_load(cache, match, ids, hits, NULL, NULL, 0), KVBM_OK);
+  for (i = 0; i < hits; ++i) {
+    for (j = 0; j < BLOCK && right >= 0; ++j) {
+      if (engine[i][j] != (unsigned char)(salt + i)) right = -1;
+    }
+    if (right >= 0) ++right;
+  }
+  kvbm_match_release(match);
+  kvbm_cache_release(cache);
+  return right;
+}
+
+static void what_one_node_has_the_other_finds_and_loads(void) {
+  member_t a, b;
+  kvbm_key_t keys[BLOCKS];
+  kvbm_manager_stats_t stats;
+  CHECK_STATUS(member_open(&a, "127.0.0.1:0", ""), KVBM_OK);
+  CHECK(strncmp(a.address, "127.0.0.1:", 10) == 0);
+  CHECK_STATUS(fill(&a, 10, keys, BLOCKS), KVBM_OK);
+  CHECK_STATUS(member_open(&b, "", a.address), KVBM_OK);
+  CHECK(b.address[0] == '\0');
+  CHECK(wait_for_nodes(&b, 1));
+  CHECK_U64(load(&b, 10, keys, BLOCKS, 0), 0); /* nobody was asked */
+  CHECK_U64(load(&b, 10, keys, BLOCKS, 5000000000ULL), BLOCKS);
+  stats.struct_size = sizeof stats;
+  CHECK_STATUS(kvbm_manager_stats(b.manager, &stats), KVBM_OK);
+  CHECK_U64(stats.tiers[1].loads, BLOCKS);
+  CHECK_U64(load(&b, 10, keys, BLOCKS, 0), BLOCKS); /* now from its own host memory */
+  member_close(&b);
+  member_close(&a);
+}
+
+static void what_is_offloaded_to_the_last_tier_is_at_its_home(void) {
+  member_t a, b;
+  kvbm_key_t keys[BLOCKS];
+  CHECK_STATUS(member_open(&a, "127.0.0.1:0", ""), KVBM_OK);
+  CHECK_STATUS(member_open(&b, "", a.address), KVBM_OK);
+  CHECK(wait_for_nodes(&b, 1));
+  CHECK_STATUS(fill(&b, 50, keys, BLOCKS), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_offload(b.manager, b.ns, NULL, keys, BLOCKS, 1, NULL, 0), KVBM_OK);
+  CHECK_U64(load(&a, 50, keys, BLOCKS, 0), BLOCKS);
+  member_close(&b);
+  CHECK_U64(load(&a, 50, keys, BLOCKS, 0), BLOCKS);
+  member_close(&a);
+}
+
+static void a_node_that_has_gone_is_a_miss(void) {
+  member_t a, b;
+  kvbm_key_t keys[BLOCKS];
+  kvbm_node_row_t row;
+  size_t n = 0;
+  CHECK_STATUS(member_open(&a, "127.0.0.1:0", ""), KVBM_OK);
+  CHECK_STATUS(fill(&a, 90, keys, BLOCKS), KVBM_OK);
+  CHECK_STATUS(member_open(&b, "", a.address), KVBM_OK);
+  CHECK(wait_for_nodes(&b, 1));
+  member_close(&a);
+  CHECK_U64(load(&b, 90, keys, BLOCKS, 500000000ULL), 0);
+  CHECK_STATUS(kvbm_manager_nodes(b.manager, &row, 1, &n), KVBM_OK);
+  CHECK_U64(n, 1);
+  CHECK(strcmp(row.state, "ready") != 0 && row.state[0] != '\0');
+  CHECK(row.node[0] == 0 && row.node[15] == 0);
+  member_close(&b);
+}
+
+static void a_manager_that_is_no_node_says_so(void) {
+  world_t w;
+  size_t n = 7, needed = 7;
+  char text[8] = "x";
+  CHECK(world_open(&w, 1 << 20, NULL, 0));
+  CHECK_STATUS(kvbm_manager_nodes(w.manager, NULL, 0, &n), KVBM_OK);
+  CHECK_U64(n, 0);
+  CHECK_STATUS(kvbm_manager_node_address(w.manager, text, sizeof text, &needed), KVBM_OK);
+  CHECK(text[0] == '\0' && needed == 0);
+  CHECK_STATUS(kvbm_manager_nodes(NULL, NULL, 0, &n), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_manager_nodes(w.manager, NULL, 1, &n), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_manager_nodes(w.manager, NULL, 0, NULL), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_manager_node_address(NULL, text, sizeof text, &needed), KVBM_ERR_INVALID);
+  world_close(&w);
+}
+
+static void options_that_cannot_be_are_refused_by_name(void) {
+  static const struct {
+    const char *listen, *peers, *said;
+  } cases[] = {{"0.0.0.0:0", "", "node.key_file"},
+               {"nonsense", "", "nonsense"},
+               {"", "10.0.0.1:7000", "node.key_file"},
+               {"", "nonsense", "nonsense"},
+               {"127.0.0.1:99999", "", "99999"}};
+  size_t i;
+  for (i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    member_t m;
+    CHECK(member_open(&m, cases[i].listen, cases[i].peers) < 0);
+    if (strstr(m.err.message, cases[i].said) == NULL) printf("  %s: %s\n", cases[i].said, m.err.message);
+    CHECK(strstr(m.err.message, cases[i].said) != NULL);
+    member_close(&m);
+  }
+}
+
+int main(void) {
+  RUN(what_one_node_has_the_other_finds_and_loads);
+  RUN(what_is_offloaded_to_the_last_tier_is_at_its_home);
+  RUN(a_node_that_has_gone_is_a_miss);
+  RUN(a_manager_that_is_no_node_says_so);
+  RUN(options_that_cannot_be_are_refused_by_name);
+  FINISH();
+}
