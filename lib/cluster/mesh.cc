@@ -23,7 +23,9 @@ Status check_mesh_options(const MeshOptions& options) {
             options.listen + ": set node.key_file, or listen on 127.0.0.1"};
   }
   for (const std::string& peer : options.peers) {
-    if (Status s = check_address(peer); !s.ok()) return s;
+    if (const Status s = check_address(peer); !s.ok()) {
+      return {Code::bad_config, "node.peers names what is no address", peer + ": " + s.what()};
+    }
     if (!options.key && !only_this_machine(peer)) {
       return {Code::bad_config, "a peer on another machine needs a key", peer + ": set node.key_file"};
     }

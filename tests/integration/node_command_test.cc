@@ -238,6 +238,7 @@ TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
       {"node --listen 127.0.0.1:0 --key-file /nonexistent", "/nonexistent"},
       {"put --peer 127.0.0.1:1 --timeout 0.3 name /nonexistent", "/nonexistent"},
       {"get --peer 127.0.0.1:1 --timeout 0.3 name", "127.0.0.1:1"},
+      {"get --peer nonsense name", "nonsense"},
       {"get --peer 10.0.0.1:7000 --timeout 0.3 name", "node.key_file"},
       {"peers", "--peer"},
   };
