@@ -6,25 +6,13 @@
 #include <cstdio>
 #include <string>
 
+#include "support/run_command.h"
+
 namespace {
 
-struct Ran {
-  int exit_code = -1;
-  std::string text;  // stdout and stderr
-};
-
-Ran run(const std::string& arguments) {
-  Ran ran;
-  FILE* pipe = ::popen(("'" KVBM_COMMAND "' " + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return ran;
-  std::array<char, 4096> buffer{};
-  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ran.text.append(buffer.data(), n);
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
-  return ran;
-}
-
-bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+using kvbm::test::contains;
+using kvbm::test::Ran;
+using kvbm::test::run;
 
 TEST(Command, size_of_a_preset_as_json) {
   const Ran ran = run("size --preset llama-3.3-70b --tokens 100000 --json");
@@ -41,11 +29,11 @@ TEST(Command, size_prints_both_units_and_the_formula) {
 }
 
 TEST(Command, bad_input_says_what_to_do_and_exits_2) {
-  for (const char* arguments : {"", "siez", "size", "size --preset nothing", "size --config /nonexistent/config.json",
-                                "size --preset qwen3-8b --host 64G", "size --preset qwen3-8b --tokens 0",
-                                "size --preset qwen3-8b --bits 0", "size --preset qwen3-8b --bits many",
-                                "completion tcsh", "doctor --dir /nonexistent", "bench", "bench disk --dir /nonexistent",
-                                "bench index --rounds 0"}) {
+  for (const char* arguments :
+       {"", "siez", "size", "size --preset nothing", "size --config /nonexistent/config.json",
+        "size --preset qwen3-8b --host 64G", "size --preset qwen3-8b --tokens 0", "size --preset qwen3-8b --bits 0",
+        "size --preset qwen3-8b --bits many", "completion tcsh", "doctor --dir /nonexistent", "bench",
+        "bench disk --dir /nonexistent", "bench index --rounds 0"}) {
     const Ran ran = run(arguments);
     EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
     EXPECT_FALSE(ran.text.empty()) << arguments;
@@ -55,9 +43,8 @@ TEST(Command, bad_input_says_what_to_do_and_exits_2) {
 }
 
 TEST(Command, help_version_completion_and_man_exit_0) {
-  for (const char* arguments :
-       {"--help", "--version", "size --help", "doctor", "doctor --json", "size --list-presets", "completion bash", "completion zsh",
-        "completion fish", "man"}) {
+  for (const char* arguments : {"--help", "--version", "size --help", "doctor", "doctor --json", "size --list-presets",
+                                "completion bash", "completion zsh", "completion fish", "man"}) {
     const Ran ran = run(arguments);
     EXPECT_EQ(ran.exit_code, 0) << arguments << "\n" << ran.text;
     EXPECT_FALSE(ran.text.empty()) << arguments;

@@ -16,29 +16,16 @@
 #include <thread>
 #include <vector>
 
+#include "support/run_command.h"
 #include "support/temp_dir.h"
 
 namespace {
 
 using nlohmann::json;
 
-struct Ran {
-  int exit_code = -1;
-  std::string text;
-};
-
-Ran run(const std::string& arguments, const char* after = " 2>&1") {
-  Ran ran;
-  FILE* pipe = ::popen(("'" KVBM_COMMAND "' " + arguments + after).c_str(), "r");
-  if (pipe == nullptr) return ran;
-  std::array<char, 4096> buffer{};
-  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ran.text.append(buffer.data(), n);
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
-  return ran;
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using kvbm::test::contains;
+using kvbm::test::Ran;
+using kvbm::test::run;
 
 std::string read_file(const std::string& path) {
   std::ostringstream text;

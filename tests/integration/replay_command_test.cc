@@ -10,27 +10,14 @@
 #include <string>
 
 #include "kvbm.h"
+#include "support/run_command.h"
 #include "support/temp_dir.h"
 
 namespace {
 
-struct Ran {
-  int exit_code = -1;
-  std::string text;
-};
-
-Ran run(const std::string& arguments, const std::string& before = "", const char* after = " 2>&1") {
-  Ran ran;
-  FILE* pipe = ::popen((before + " '" KVBM_COMMAND "' " + arguments + after).c_str(), "r");
-  if (pipe == nullptr) return ran;
-  std::array<char, 4096> buffer{};
-  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ran.text.append(buffer.data(), n);
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
-  return ran;
-}
-
-bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+using kvbm::test::contains;
+using kvbm::test::Ran;
+using kvbm::test::run;
 
 // The first number of this name in JSON; -1 when there is none.
 double number(const std::string& json, const std::string& name) {
@@ -40,12 +27,10 @@ double number(const std::string& json, const std::string& name) {
 
 class ReplayCommand : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_EQ(run("trace generate --requests 300 --seed 3 -o " + trace()).exit_code, 0);
-  }
+  void SetUp() override { ASSERT_EQ(run("trace generate --requests 300 --seed 3 -o " + trace()).exit_code, 0); }
   [[nodiscard]] std::string trace() const { return dir_.path() + "/trace.jsonl"; }
   void refused(const std::string& arguments, const char* message, const std::string& environment = "") {
-    const Ran ran = run("replay " + arguments, environment);
+    const Ran ran = run("replay " + arguments, " 2>&1", environment);
     EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
     EXPECT_TRUE(contains(ran.text, message)) << arguments << "\n" << ran.text;
   }
@@ -116,10 +101,11 @@ TEST_F(ReplayCommand, a_directory_in_use_is_refused) {
 }
 
 TEST_F(ReplayCommand, a_second_run_finds_the_blocks_of_the_first) {
-  const std::string arguments = "replay " + trace() + " --host 8MiB --disk 256MiB --verify --json --limit 50 --disk-path " +
-                                dir_.path() + "/tier";
-  const Ran first = run(arguments, "", "");
-  const Ran second = run(arguments, "", "");
+  const std::string arguments = "replay " + trace() +
+                                " --host 8MiB --disk 256MiB --verify --json --limit 50 --disk-path " + dir_.path() +
+                                "/tier";
+  const Ran first = run(arguments, "");
+  const Ran second = run(arguments, "");
   ASSERT_EQ(first.exit_code, 0);
   ASSERT_EQ(second.exit_code, 0);
   EXPECT_EQ(number(first.text, "found_again"), 0) << first.text;
@@ -129,8 +115,8 @@ TEST_F(ReplayCommand, a_second_run_finds_the_blocks_of_the_first) {
 
 TEST_F(ReplayCommand, the_store_hits_what_its_policy_hits) {
   // 1,000 slots of 64 KiB and a head (66,240 bytes).
-  const Ran store = run("replay " + trace() + " --host 66240000 --verify --json", "", "");
-  const Ran policy = run("replay " + trace() + " --capacity-blocks 1000 --json", "", "");
+  const Ran store = run("replay " + trace() + " --host 66240000 --verify --json", "");
+  const Ran policy = run("replay " + trace() + " --capacity-blocks 1000 --json", "");
   ASSERT_EQ(store.exit_code, 0);
   ASSERT_EQ(policy.exit_code, 0);
   EXPECT_EQ(number(store.text, "wrong_blocks"), 0);
@@ -144,7 +130,7 @@ TEST_F(ReplayCommand, a_seed_gives_the_same_trace) {
 }
 
 TEST_F(ReplayCommand, the_demo_survives_its_kill) {
-  const Ran ran = run("demo --seed 7 --json --dir " + dir_.path() + " --trace " + trace(), "", "");
+  const Ran ran = run("demo --seed 7 --json --dir " + dir_.path() + " --trace " + trace(), "");
   EXPECT_EQ(ran.exit_code, 0) << ran.text;
   EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
 }

@@ -11,29 +11,16 @@
 #include <string>
 
 #include "kvbm.h"
+#include "support/run_command.h"
 #include "support/temp_dir.h"
 
 namespace {
 
 constexpr size_t kRecords = 40;
 
-struct Ran {
-  int exit_code = -1;
-  std::string text;  // stdout and stderr
-};
-
-Ran run(const std::string& arguments) {
-  Ran ran;
-  FILE* pipe = ::popen(("'" KVBM_COMMAND "' " + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return ran;
-  std::array<char, 4096> buffer{};
-  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ran.text.append(buffer.data(), n);
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) ran.exit_code = WEXITSTATUS(status);
-  return ran;
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using kvbm::test::contains;
+using kvbm::test::Ran;
+using kvbm::test::run;
 
 // A directory with kRecords records of 64 KiB, every payload byte 0xA5.
 void write_tier(const std::string& dir) {
