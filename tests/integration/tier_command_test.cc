@@ -33,6 +33,7 @@ void write_tier(const std::string& dir) {
   kvbm_tier_t tier{};
   tier.path = dir.c_str();
   tier.capacity_bytes = 64 << 20;
+  tier.admission = KVBM_ADMIT_ON_REQUEST;  // else a record may be written twice, and the damaged copy be the dead one
   options.block_bytes = 64 << 10;
   options.host_capacity_bytes = 8 << 20;
   options.tiers = &tier;

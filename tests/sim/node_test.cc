@@ -4,7 +4,7 @@
 // Invariants: a block that was brought from elsewhere has exactly the bytes that were stored under its key; every
 // operation completes exactly once; without faults a block that some node has is found and comes; at rest no node holds
 // anything for another; a seed run twice gives the same log.
-// KVBMTEST_SIM_SEEDS says how many seeds (default 300), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 5,000.
+// KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 5,000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -363,7 +363,7 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
 }
 
 TEST(NodeSim, never_gives_a_wrong_block_and_ends_every_operation) {
-  const uint64_t n = number("KVBMTEST_SIM_SEEDS", std::getenv("KVBMTEST_LONG") != nullptr ? 5000 : 300);
+  const uint64_t n = number("KVBMTEST_SIM_SEEDS", std::getenv("KVBMTEST_LONG") != nullptr ? 5000 : 150);
   const uint64_t first = number("KVBMTEST_SIM_FIRST", 1);
   Seen seen;
   for (uint64_t seed = first; seed < first + n && !::testing::Test::HasFailure(); ++seed) {
