@@ -129,18 +129,6 @@ struct World {
       processes.push_back(std::make_unique<Process>(sim, net, node, families));
     }
   }
-  void pass(uint64_t ns) {
-    const uint64_t end = sim.clock().now_ns() + ns;
-    sim.post_at(end, [] {});
-    sim.run_until([&] { return sim.clock().now_ns() >= end; });
-  }
-  bool until(UniqueFunction<bool()> done, uint64_t within_ns) {
-    const uint64_t end = sim.clock().now_ns() + within_ns;
-    bool ok = false;
-    sim.post_at(end, [] {});
-    sim.run_until([&] { return (ok = done()) || sim.clock().now_ns() >= end; });
-    return ok;
-  }
   Process& a() { return *processes[0]; }
   Process& b() { return *processes[1]; }
   std::shared_ptr<PeerLink> link() { return a().hub.find(node_id_of("node" + std::to_string(b().node))); }
@@ -154,9 +142,9 @@ struct World {
 TEST(LinkHub, records_come_over_the_transport_table) {
   World w(1);
   w.a().dial(w.b().address);
-  ASSERT_TRUE(w.until([&] { return w.link() != nullptr; }, kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, kSecond));
   for (uint64_t n = 0; n < kRecords + 3; ++n) w.a().fetch(n, *w.link(), 5 * kSecond);
-  ASSERT_TRUE(w.until([&] { return w.a().answered == kRecords + 3; }, 5 * kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.a().answered == kRecords + 3; }, 5 * kSecond));
   EXPECT_EQ(w.a().rightly, kRecords);
   EXPECT_EQ(w.a().wrongly, 0U);
   EXPECT_TRUE(w.a().staging.empty());
@@ -167,7 +155,7 @@ TEST(LinkHub, two_that_dial_each_other_agree_on_one_link) {
   World w(2);
   w.a().dial(w.b().address);
   w.b().dial(w.a().address);
-  ASSERT_TRUE(w.until([&] { return w.a().ready == 2 && w.b().ready == 2; }, kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.a().ready == 2 && w.b().ready == 2; }, kSecond));
   const auto from_a = w.a().hub.find(w.b().host.self.node);
   const auto from_b = w.b().hub.find(w.a().host.self.node);
   EXPECT_NE(from_a->role(), from_b->role());
@@ -176,10 +164,10 @@ TEST(LinkHub, two_that_dial_each_other_agree_on_one_link) {
 TEST(LinkHub, a_broken_connection_is_made_again) {
   World w(3);
   w.a().dial(w.b().address);
-  ASSERT_TRUE(w.until([&] { return w.link() != nullptr; }, kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, kSecond));
   w.net.break_connections(w.a().node, w.b().node);
-  ASSERT_TRUE(w.until([&] { return w.a().ended == 1; }, kSecond));
-  ASSERT_TRUE(w.until([&] { return w.link() != nullptr; }, kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.a().ended == 1; }, kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, kSecond));
 }
 
 TEST(LinkHub, one_that_connects_and_says_nothing_is_cut_off_and_many_are_bounded) {
@@ -203,12 +191,12 @@ TEST(LinkHub, one_that_connects_and_says_nothing_is_cut_off_and_many_are_bounded
   });
   constexpr size_t kMany = LinkHub::kMaxStrangers + 50;
   for (size_t i = 0; i < kMany; ++i) ASSERT_TRUE(transport->connect(w.b().address).ok());
-  w.pass(100 * kMs);
+  w.sim.run_for(100 * kMs);
   EXPECT_EQ(w.b().hub.size(), LinkHub::kMaxStrangers);
   EXPECT_EQ(w.b().hub.refused_strangers(), 50U);
   w.a().dial(w.b().address);
-  ASSERT_TRUE(w.until([&] { return silent.closed == kMany; }, 4 * kSecond));
-  ASSERT_TRUE(w.until([&] { return w.link() != nullptr; }, 2 * kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return silent.closed == kMany; }, 4 * kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, 2 * kSecond));
   transport->close();
 }
 
@@ -219,7 +207,7 @@ uint64_t storm(uint64_t seed) {
   w.net.faults.flip_bulk = 0.01;
   w.net.faults.flip_message = 0.001;
   for (int step = 0; step < 300; ++step) {
-    w.pass(w.sim.random().below(5 * kMs));
+    w.sim.run_for(w.sim.random().below(5 * kMs));
     const auto link = w.link();
     if (link != nullptr && w.a().asked - w.a().answered < 40) {
       for (uint64_t i = w.sim.random().below(4); i > 0; --i) {
@@ -236,9 +224,9 @@ uint64_t storm(uint64_t seed) {
   w.net.heal(w.a().node, w.b().node);
   w.net.thaw(w.b().node);
   w.net.faults = {};
-  EXPECT_TRUE(w.until([&] { return w.a().answered == w.a().asked; }, 20 * kSecond)) << seed;
-  EXPECT_TRUE(w.until([&] { return w.link() != nullptr; }, 20 * kSecond)) << seed;
-  w.pass(15 * kSecond);
+  EXPECT_TRUE(w.sim.run_until_within([&] { return w.a().answered == w.a().asked; }, 20 * kSecond)) << seed;
+  EXPECT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, 20 * kSecond)) << seed;
+  w.sim.run_for(15 * kSecond);
   EXPECT_EQ(w.a().wrongly, 0U) << seed;
   EXPECT_TRUE(w.a().staging.empty()) << seed;
   EXPECT_EQ(w.b().source.holds(), 0U) << seed;
@@ -255,22 +243,22 @@ TEST(LinkHub, a_seed_gives_the_same_log_twice) { EXPECT_EQ(storm(50), storm(50))
 TEST(LinkHub, a_killed_peer_is_noticed_and_serves_again_after_its_restart) {
   World w(6);
   w.a().dial(w.b().address);
-  ASSERT_TRUE(w.until([&] { return w.link() != nullptr; }, kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, kSecond));
   for (uint64_t n = 0; n < kRecords; ++n) w.a().fetch(n, *w.link(), 30 * kSecond);
-  w.pass(kMs);
+  w.sim.run_for(kMs);
   const uint64_t incarnation = w.link()->peer().incarnation;
   const std::string address = w.b().address;
   w.net.kill(w.b().node);
-  ASSERT_TRUE(w.until([&] { return w.a().answered == w.a().asked; }, 2 * kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.a().answered == w.a().asked; }, 2 * kSecond));
   const auto node = w.b().node;
   w.processes[1].reset();
   w.processes[1] = std::make_unique<Process>(w.sim, w.net, node, w.families);
   w.a().dialled = w.b().address;
-  ASSERT_TRUE(w.until([&] { return w.link() != nullptr; }, kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, kSecond));
   EXPECT_NE(w.link()->peer().incarnation, incarnation);
   const uint64_t before = w.a().rightly;
   w.a().fetch(1, *w.link(), kSecond);
-  ASSERT_TRUE(w.until([&] { return w.a().rightly == before + 1; }, kSecond));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.a().rightly == before + 1; }, kSecond));
   EXPECT_EQ(w.a().wrongly, 0U);
 }
 

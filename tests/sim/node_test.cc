@@ -208,18 +208,6 @@ struct World {
     }
     return std::make_unique<Process>(sim, net, nodes[i], peers);
   }
-  void pass(uint64_t ns) {
-    const uint64_t end = sim.clock().now_ns() + ns;
-    sim.post_at(end, [] {});
-    sim.run_until([&] { return sim.clock().now_ns() >= end; });
-  }
-  bool until(UniqueFunction<bool()> done, uint64_t within_ns) {
-    const uint64_t end = sim.clock().now_ns() + within_ns;
-    bool ok = false;
-    sim.post_at(end, [] {});
-    sim.run_until([&] { return (ok = done()) || sim.clock().now_ns() >= end; });
-    return ok;
-  }
   bool connected() {
     for (auto& process : processes) {
       if (process->mesh().ready().size() + 1 != kNodes) return false;
@@ -241,24 +229,24 @@ struct World {
 
 TEST(NodeSim, what_one_node_has_comes_to_another) {
   World w(1);
-  ASSERT_TRUE(w.until([&] { return w.connected(); }, 5000 * kMs));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
   for (uint64_t n = 0; n < 10; ++n) w.processes[n % 2]->store(n);
   for (uint64_t n = 0; n < 12; ++n) w.processes[2]->fetch(n);
-  ASSERT_TRUE(w.until([&] { return w.idle(); }, 10'000 * kMs));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
   EXPECT_EQ(w.processes[2]->brought, 10U);
   EXPECT_EQ(w.processes[2]->wrong, 0U);
 }
 
 TEST(NodeSim, what_is_pushed_is_at_its_home_and_nothing_stays_held) {
   World w(2);
-  ASSERT_TRUE(w.until([&] { return w.connected(); }, 5000 * kMs));
-  w.pass(100 * kMs);  // for what each node offers to be known
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
+  w.sim.run_for(100 * kMs);  // for what each node offers to be known
   for (uint64_t n = 0; n < 10; ++n) w.processes[0]->store(n);
   for (uint64_t n = 0; n < 10; ++n) w.processes[0]->push(n);
-  ASSERT_TRUE(w.until([&] { return w.idle(); }, 10'000 * kMs));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
   EXPECT_EQ(w.processes[0]->pushed, 10U);
   for (uint64_t n = 0; n < 10; ++n) EXPECT_TRUE(w.processes[1]->has(n) || w.processes[2]->has(n)) << n;
-  w.pass(100 * kMs);
+  w.sim.run_for(100 * kMs);
   for (auto& process : w.processes) {
     EXPECT_EQ(process->source().pinned(), 0U);
     EXPECT_EQ(process->source().opened(), 0U);
@@ -268,14 +256,14 @@ TEST(NodeSim, what_is_pushed_is_at_its_home_and_nothing_stays_held) {
 
 TEST(NodeSim, an_invalidated_namespace_moves_on_every_node) {
   World w(3);
-  ASSERT_TRUE(w.until([&] { return w.connected(); }, 5000 * kMs));
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
   const NamespaceId before = w.processes[1]->ns().id();
   ASSERT_TRUE(w.processes[0]->manager().invalidate(w.processes[0]->ns()).ok());
   const NamespaceId after = w.processes[0]->ns().id();
   EXPECT_NE(before, after);
-  ASSERT_TRUE(
-      w.until([&] { return w.processes[1]->ns().id() == after && w.processes[2]->ns().id() == after; }, 2000 * kMs));
-  w.pass(2000 * kMs);  // and then there is peace
+  ASSERT_TRUE(w.sim.run_until_within(
+      [&] { return w.processes[1]->ns().id() == after && w.processes[2]->ns().id() == after; }, 2000 * kMs));
+  w.sim.run_for(2000 * kMs);  // and then there is peace
   for (auto& process : w.processes) EXPECT_EQ(process->ns().epoch(), 1U);
 }
 
@@ -293,7 +281,7 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
   Random& random = w.sim.random();
   w.net.faults.flip_bulk = seed % 2 == 0 ? 0.02 : 0;
   w.net.faults.flip_message = seed % 4 == 0 ? 0.002 : 0;
-  w.until([&] { return w.connected(); }, 5000 * kMs);
+  w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs);
   for (int step = 0; step < 150; ++step) {
     const size_t i = random.below(kNodes);
     const size_t j = (i + 1 + random.below(kNodes - 1)) % kNodes;
@@ -339,7 +327,7 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
       default:
         w.processes[i]->fetch(n);
     }
-    w.pass(random.below(40) * kMs);
+    w.sim.run_for(random.below(40) * kMs);
   }
   for (size_t i = 0; i < kNodes; ++i) {
     w.net.thaw(w.nodes[i]);
@@ -348,9 +336,10 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
     }
   }
   w.net.faults = {};
-  EXPECT_TRUE(w.until([&] { return w.idle(); }, 60'000 * kMs)) << "an operation did not end";
-  EXPECT_TRUE(w.until([&] { return w.connected(); }, 30'000 * kMs)) << "the nodes did not find each other again";
-  w.pass(40'000 * kMs);  // beyond every lease
+  EXPECT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 60'000 * kMs)) << "an operation did not end";
+  EXPECT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 30'000 * kMs))
+      << "the nodes did not find each other again";
+  w.sim.run_for(40'000 * kMs);  // beyond every lease
   for (auto& process : w.processes) {
     for (uint64_t n = 0; n < kBlocks; ++n) process->check(n);
     EXPECT_EQ(process->wrong, 0U);

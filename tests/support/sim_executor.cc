@@ -45,6 +45,18 @@ bool SimExecutor::run_until(UniqueFunction<bool()> done, uint64_t max_steps) {
   return true;
 }
 
+void SimExecutor::run_for(uint64_t ns) {
+  run_until_within([] { return false; }, ns);
+}
+
+bool SimExecutor::run_until_within(UniqueFunction<bool()> done, uint64_t ns) {
+  const uint64_t end = clock_.now + ns;
+  bool was = false;
+  post_at(end, [] {});  // so that there is something to wait for
+  run_until([&] { return (was = done()) || clock_.now >= end; });
+  return was;
+}
+
 void SimExecutor::drop_all() {
   // Tasks may post while they are destroyed; those are dropped as well.
   while (!ready_.empty() || !timers_.empty()) {

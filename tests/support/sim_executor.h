@@ -33,6 +33,10 @@ class SimExecutor final : public Executor {
   uint64_t run(uint64_t max_steps = 10'000'000);
   // Runs until `done()`; false when nothing was left, or max_steps were taken, before that.
   bool run_until(UniqueFunction<bool()> done, uint64_t max_steps = 10'000'000);
+  // Runs for that long on the simulation's clock.
+  void run_for(uint64_t ns);
+  // Runs until `done()`, for that long at most; whether it was.
+  bool run_until_within(UniqueFunction<bool()> done, uint64_t ns);
   // Moves the clock on without running timers: a stall of the whole machine.
   void advance(uint64_t ns) { clock_.now += ns; }
   // Forgets all tasks and timers: the process was killed.

@@ -17,8 +17,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::string& dir, uint6
   options.disk = dir;
   options.disk_bytes = disk_bytes;
   // Blocks go down when they are told to, and not before.
-  options.admission = KVBM_ADMIT_AFTER_USES;
-  options.admission_uses = 15;
+  options.admission = KVBM_ADMIT_ON_REQUEST;
   auto store = Store::open(options);
   if (!store.ok()) return store.status();
   made->store_ = std::move(store).value();

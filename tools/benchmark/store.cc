@@ -36,7 +36,6 @@ Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
   tier.path = options.disk.c_str();
   tier.capacity_bytes = options.disk_bytes;
   tier.admission = options.admission;
-  tier.admission_uses = options.admission_uses;
   manager.tiers = &tier;
   manager.n_tiers = options.disk.empty() ? 0 : 1;
   status = kvbm_manager_create(store->context_, &manager, &store->manager_, &error);

@@ -18,7 +18,6 @@ struct StoreOptions {
   std::string disk;             // directory of a disk tier; empty: none
   uint64_t disk_bytes = 0;
   uint32_t admission = KVBM_ADMIT_ALL;
-  uint32_t admission_uses = 0;
 };
 
 class Store {
