@@ -112,7 +112,7 @@ class Reader {
     auto member = node::Member::open(options);
     if (!member.ok()) return member.status();
     made->member_ = std::move(member).value();
-    if (Status s = made->member_->wait_for_peer(kWaitNs); !s.ok()) return s;
+    if (Status s = made->member_->wait_for_peers(kWaitNs); !s.ok()) return s;
     auto keys = keys_of(made->member_->ns(), size.blocks);
     if (!keys.ok()) return keys.status();
     made->keys_ = std::move(keys).value();

@@ -113,7 +113,7 @@ std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
     code = fail(member.status());
     return nullptr;
   }
-  const Status ready = member.value()->wait_for_peer(arguments.timeout_ns());
+  const Status ready = member.value()->wait_for_peers(arguments.timeout_ns());
   if (!ready.ok()) {
     code = fail(ready, "start one with `kvbm node --listen 127.0.0.1:7000`, or give its address with --peer");
     return nullptr;

@@ -13,6 +13,7 @@ namespace {
 
 // A kept file begins with this and its length, in its first block.
 constexpr char kMagic[8] = {'k', 'v', 'b', 'm', 'f', 'i', 'l', 'e'};
+constexpr std::chrono::seconds kOthersWait{1};
 constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t);
 
 Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr) {
@@ -87,17 +88,25 @@ std::vector<kvbm_node_row_t> Member::nodes() const {
   return rows;
 }
 
-Status Member::wait_for_peer(uint64_t timeout_ns) const {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+Status Member::wait_for_peers(uint64_t timeout_ns) const {
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + std::chrono::nanoseconds(timeout_ns);
+  auto settled = until;  // once one is ready, the others have so long to be
   std::vector<kvbm_node_row_t> rows;
   do {
     rows = nodes();
+    size_t ready = 0;
+    size_t failed = 0;
     for (const kvbm_node_row_t& row : rows) {
+      const bool connected = std::strcmp(row.state, "ready") == 0;
       // Known when it has said what it offers.
-      if (std::strcmp(row.state, "ready") == 0 && row.capacity_bytes != 0) return {};
+      if (connected && row.capacity_bytes != 0) ++ready;
+      if (!connected && std::strcmp(row.state, "connecting") != 0) ++failed;
     }
+    if (ready != 0) settled = std::min(settled, Clock::now() + kOthersWait);
+    if (ready != 0 && (ready + failed == rows.size() || Clock::now() >= settled)) return {};
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  } while (std::chrono::steady_clock::now() < until);
+  } while (Clock::now() < until);
   std::string why;
   for (const kvbm_node_row_t& row : rows) {
     why.append(why.empty() ? "" : "; ").append(row.address).append(": ").append(row.state);
