@@ -6,6 +6,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/memory_wait.h"
+
 namespace kvbm {
 
 namespace {
@@ -65,6 +67,7 @@ void* ThreadExecutor::entry(void* self) {
 }
 
 void ThreadExecutor::work() {
+  const MemoryWait patient;
   while (Task task = next()) task();
 }
 

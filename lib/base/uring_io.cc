@@ -16,6 +16,7 @@
 
 #include "base/errno_status.h"
 #include "base/io_engine.h"
+#include "base/memory_wait.h"
 #include "base/thread_executor.h"
 
 namespace kvbm {
@@ -216,6 +217,7 @@ void UringEngine::enter() {
 }
 
 void UringEngine::reap() {
+  const MemoryWait patient;
   for (;;) {
     io_uring_cqe* first = nullptr;
     if (io_uring_wait_cqe(&ring_, &first) < 0) continue;  // interrupted

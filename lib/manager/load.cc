@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
@@ -76,6 +77,7 @@ void LoadOperation::plan() {
 
 // Keeps a few batches on their way, each from one tier, in the order of the keys.
 void LoadOperation::request_more() {
+  const MemoryWait counted;  // what is taken off below_ comes to landed()
   while (!below_.empty()) {
     {
       MutexLock lock(mutex_);

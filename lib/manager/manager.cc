@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/memory_wait.h"
 #include "manager/host_record.h"
 #include "manager/offload.h"
 #include "tier/disk/disk_tier.h"
@@ -105,6 +106,7 @@ Status Manager::open_tiers() {
 }
 
 void Manager::shutdown(UniqueFunction<void()> done) {
+  const MemoryWait nobody_to_tell;
   closing_.store(true, std::memory_order_release);
   closed_ = std::move(done);
   closing_parts_ = offloaders_.size() + 1;
@@ -277,13 +279,9 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
   const size_t before = gone.size();
   const Code code = table_->allocate(account, out, &gone, tick());
-  try {
-    if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
-    for (auto& offloader : offloaders_) offloader->relieve();
-  } catch (...) {
-    if (code == Code::ok) release(out);  // refused memory: the caller gets none of them
-    throw;
-  }
+  const MemoryWait told;  // what went is gone, whether there is memory to say so or not
+  if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
+  for (auto& offloader : offloaders_) offloader->relieve();
   return code;
 }
 
@@ -299,6 +297,7 @@ void Manager::tell_evicted(std::span<const block::Evicted> gone) {
 void Manager::evict_held(std::span<const SlotId> slots) {
   if (slots.empty()) return;
   std::vector<block::Evicted> gone;
+  const MemoryWait told;
   table_->evict_held(slots, &gone, tick());
   tell_evicted(gone);
 }
@@ -306,6 +305,7 @@ void Manager::evict_held(std::span<const SlotId> slots) {
 Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
                       std::span<Code> codes) {
   const Code all = table_->publish(inout, what, codes);
+  const MemoryWait told;  // they can be found from now on
   add(counters_.tiers[0].stores, static_cast<uint64_t>(std::count(codes.begin(), codes.end(), Code::ok)));
   if (events_.wanted()) {
     std::vector<Key> keys;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/memory_wait.h"
 #include "manager/manager.h"
 #include "manager/offload.h"
 #include "manager/onboard.h"
@@ -19,6 +20,7 @@ PrefetchOperation::PrefetchOperation(std::shared_ptr<Manager> manager, std::shar
 Operation::Next PrefetchOperation::step() {
   if (asked_) return waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
   asked_ = true;
+  const MemoryWait counted;  // what is acquired and asked for from here on is given back by others
   if (match_ == nullptr) return Next::finished;
   waiting_.store(1, std::memory_order_relaxed);  // until everything is asked for
   const MatchPart& part = match_->parts()[0];
@@ -74,6 +76,7 @@ OffloadOperation::OffloadOperation(std::shared_ptr<Manager> manager, TierIndex t
 Operation::Next OffloadOperation::step() {
   if (asked_) return waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
   asked_ = true;
+  const MemoryWait counted;  // what is acquired and asked for from here on is given back by others
   std::vector<SlotId> slots(keys_.size(), kNoSlot);
   manager_->table().acquire_each(family_, keys_, slots, block::kNoUse);
   slots.erase(std::remove(slots.begin(), slots.end(), kNoSlot), slots.end());

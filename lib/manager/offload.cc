@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/memory_wait.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
 
@@ -34,6 +35,7 @@ uint64_t Offloader::queued_bytes() const {
 }
 
 void Offloader::stored(std::span<const SlotId> slots) {
+  const MemoryWait nobody_to_tell;
   if (options_.admission == AdmissionKind::on_eviction || options_.admission == AdmissionKind::on_request) return;
   if (manager_.disabled(tier_)) return;
   std::vector<Entry> entries;
@@ -50,6 +52,7 @@ void Offloader::stored(std::span<const SlotId> slots) {
 }
 
 void Offloader::used(std::span<const SlotId> slots) {
+  const MemoryWait nobody_to_tell;
   if (!admits_on_use() || manager_.disabled(tier_)) return;
   std::vector<Entry> entries;
   {
@@ -65,6 +68,7 @@ void Offloader::used(std::span<const SlotId> slots) {
 }
 
 void Offloader::request(std::vector<SlotId> slots, std::shared_ptr<Report> report) {
+  const MemoryWait nobody_to_tell;
   std::vector<Entry> entries;
   entries.reserve(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) entries.push_back(Entry{slots[i], false, i, report});
@@ -109,6 +113,7 @@ bool Offloader::take_reference(Entry& entry) {
 }
 
 void Offloader::relieve() {
+  const MemoryWait nobody_to_tell;
   if (admits_on_use() || options_.admission == AdmissionKind::on_request || manager_.disabled(tier_)) return;
   const uint32_t slots = manager_.table().slots();
   const uint32_t low = std::max<uint32_t>(slots / 32, 1);
@@ -143,6 +148,7 @@ void Offloader::relieve() {
 }
 
 void Offloader::when_idle(UniqueFunction<void()> idle) {
+  const MemoryWait nobody_to_tell;
   {
     MutexLock lock(mutex_);
     if (!queue_.empty() || in_flight_ != 0) {

@@ -5,6 +5,8 @@
 // that their bytes stay; those beyond it wait without one, and are skipped and counted if they were
 // evicted before their turn. Batches are formed so that blocks stored together lie together below. Lock: `mutex_`; never held while the table, the
 // tier or a callback is called.
+// Callers have done what they were asked for and are not told of an offload that fails: all here waits for memory
+// (base/memory_wait.h).
 #pragma once
 
 #include <deque>

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/memory_wait.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
 
@@ -96,6 +97,7 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
              std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing,
              UniqueFunction<void(std::vector<Landed>)> done) {
+  const MemoryWait until_done;  // which is called whatever happens
   auto arrival = std::make_shared<Arrival>();
   arrival->manager = manager;
   arrival->tier = tier;

@@ -1,5 +1,6 @@
 #include "tier/disk/disk_tier.h"
 
+#include "base/memory_wait.h"
 #include "tier/disk/disk_core.h"
 
 namespace kvbm::tier::disk {
@@ -45,17 +46,39 @@ std::string DiskTier::describe() const { return core_->describe(); }
 void DiskTier::find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept {
   core_->find(ids, out, touch);
 }
-bool DiskTier::pin(const Identity& id) noexcept { return core_->pin(id); }
-void DiskTier::unpin(const Identity& id) noexcept { core_->unpin(id); }
-void DiskTier::put(std::unique_ptr<PutBatch> batch) { core_->put(std::move(batch), {}); }
-void DiskTier::get(std::unique_ptr<GetBatch> batch) { core_->get(std::move(batch), false); }
-void DiskTier::erase(std::span<const Identity> ids) { core_->erase(ids); }
-void DiskTier::reject(const Identity& id, uint64_t location) { core_->reject(id, location); }
+// What follows ends by a callback or cannot say that it failed, and takes from queues as it goes: it waits for memory.
+bool DiskTier::pin(const Identity& id) noexcept {
+  const MemoryWait patient;
+  return core_->pin(id);
+}
+void DiskTier::unpin(const Identity& id) noexcept {
+  const MemoryWait patient;
+  core_->unpin(id);
+}
+void DiskTier::put(std::unique_ptr<PutBatch> batch) {
+  const MemoryWait patient;
+  core_->put(std::move(batch), {});
+}
+void DiskTier::get(std::unique_ptr<GetBatch> batch) {
+  const MemoryWait patient;
+  core_->get(std::move(batch), false);
+}
+void DiskTier::erase(std::span<const Identity> ids) {
+  const MemoryWait patient;
+  core_->erase(ids);
+}
+void DiskTier::reject(const Identity& id, uint64_t location) {
+  const MemoryWait patient;
+  core_->reject(id, location);
+}
+void DiskTier::shutdown(UniqueFunction<void()> done) {
+  const MemoryWait patient;
+  core_->shutdown(std::move(done));
+}
 Status DiskTier::erase_family(FamilyId family) { return core_->erase_family(family); }
 size_t DiskTier::scan(uint64_t& cursor, std::span<ScanRow> out) { return core_->scan(cursor, out); }
 TierStats DiskTier::stats() const { return core_->stats(); }
 Result<uint64_t> DiskTier::epoch(const NamespaceId& base_id) { return core_->epoch(base_id); }
 Status DiskTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) { return core_->set_epoch(base_id, epoch); }
-void DiskTier::shutdown(UniqueFunction<void()> done) { core_->shutdown(std::move(done)); }
 
 }  // namespace kvbm::tier::disk
