@@ -45,6 +45,20 @@ TEST_F(ReplayCommand, a_bad_line_is_named_and_can_be_skipped) {
   EXPECT_TRUE(contains(skipped.text, "1 bad lines skipped")) << skipped.text;
 }
 
+TEST_F(ReplayCommand, asked_to_end_it_says_what_it_did_and_leaves_no_files) {
+  ASSERT_EQ(run("trace generate --requests 6000 --seed 3 -o " + trace()).exit_code, 0);
+  const std::string scratch = dir_.path() + "/scratch";
+  const std::string reports = dir_.path() + "/reports";
+  std::filesystem::create_directory(scratch);
+  const Ran ran = run("replay " + trace() + " --host 16MiB --disk 64MiB --json --report-every 10 2> " + reports +
+                          " & child=$!; until [ -s " + reports + " ]; do sleep 0.01; done; kill -TERM $child; wait $child",
+                      "", "TMPDIR=" + scratch);
+  EXPECT_EQ(ran.exit_code, 130) << ran.text;
+  EXPECT_GT(number(ran.text, "requests"), 0) << ran.text;
+  EXPECT_LT(number(ran.text, "requests"), 6000) << ran.text;
+  EXPECT_TRUE(std::filesystem::is_empty(scratch));
+}
+
 TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
   refused(dir_.path() + "/none --capacity-blocks 10", "cannot open the trace");
   refused(trace() + " --capacity-blocks 10 --policy nope", "unknown eviction policy");

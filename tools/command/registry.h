@@ -5,7 +5,8 @@
 // to run; --json is on every one of them. The option values live in whatever the callable captures
 // (a shared_ptr to a struct), for CLI11 writes to them by reference when it parses.
 //
-// Exit codes: kDone, kFailed (the work failed), kBadInput (usage, a file or a value is not acceptable).
+// Exit codes: kDone, kFailed (the work failed), kBadInput (usage, a file or a value is not acceptable),
+// kInterrupted (asked to end before it was through; what it printed is true of what was done).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -21,6 +22,7 @@ namespace kvbm::command {
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kBadInput = 2;
+inline constexpr int kInterrupted = 130;  // what shells give for Ctrl-C
 
 struct Output {
   bool json = false;

@@ -8,6 +8,7 @@
 #include "replay/child_replay.h"
 #include "replay/policy_replay.h"
 #include "replay/store_replay.h"
+#include "terminal/interrupt.h"
 #include "terminal/plot.h"
 #include "terminal/progress.h"
 #include "terminal/quantity.h"
@@ -231,6 +232,8 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
   if (ready != kDone) return ready;
   options.verify = arguments.verify;
   const uint64_t total = requests_to_replay(options, trace.requests.size());
+  const terminal::Interrupt interrupt;
+  options.stop = &terminal::Interrupt::asked();
   terminal::Progress progress("replaying", total, terminal::Unit::items, output.json || arguments.report_every != 0);
   options.progress = [&](const replay::StoreProgress& so_far) {
     if (arguments.report_every == 0) return progress.set(so_far.requests);
@@ -245,7 +248,10 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
     print_store_table(result.value(), options.verify);
   }
   if (result.value().wrong_blocks != 0) return fail(kFailed, "wrong blocks came back", "this is a fault in kvbm; please report it");
-  return kDone;
+  if (result.value().requests == total) return kDone;
+  std::fprintf(stderr, "kvbm: stopped after %s of %s requests\n", terminal::format_count(result.value().requests).c_str(),
+               terminal::format_count(total).c_str());
+  return kInterrupted;
 }
 
 int run(const Arguments& arguments, const Output& output) {
