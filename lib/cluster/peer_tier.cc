@@ -111,8 +111,10 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
   }
 
   [[nodiscard]] tier::TierStats stats() const {
+    const uint64_t staged = staging_.used();
     MutexLock lock(mutex_);
     tier::TierStats out = stats_;
+    out.staging_bytes = staged;
     out.index_bytes = locations_.bytes();
     return out;
   }

@@ -54,6 +54,7 @@ constexpr TierRow kTierGauges[] = {
     {"kvbm_tier_used_bytes", "Bytes that count against the cap.", &TierSnapshot::used_bytes},
     {"kvbm_tier_blocks", "Blocks in the tier.", &TierSnapshot::blocks},
     {"kvbm_tier_metadata_bytes", "Memory for the tier's index and slots.", &TierSnapshot::metadata_bytes},
+    {"kvbm_tier_staging_bytes", "Memory that reads from the tier land in now.", &TierSnapshot::staging_bytes},
     {"kvbm_tier_disabled", "1 after a fault that took the tier out of service.", &TierSnapshot::disabled},
 };
 constexpr const char* kOperations[] = {"store", "load", "prefetch", "offload"};

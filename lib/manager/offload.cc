@@ -1,6 +1,7 @@
 #include "manager/offload.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/memory_wait.h"
@@ -22,11 +23,12 @@ Offloader::Offloader(Manager& manager, TierIndex tier, const TierOptions& option
       slot_bytes_(manager.arena().slot_bytes()),
       admission_(policy::make_admission(
           admission_name(options.admission),
-          {std::max<size_t>(65536, options.capacity_bytes / slot_bytes_), options.admission_uses})) {}
+          {std::max<size_t>(65536, options.capacity_bytes / slot_bytes_), options.admission_uses})),
+      queued_(manager.table().slots()),
+      writing_(manager.table().slots(), false) {}
 
 bool Offloader::admits_on_use() const noexcept {
-  return options_.admission == AdmissionKind::after_uses ||
-         options_.admission == AdmissionKind::frequency;
+  return options_.admission == AdmissionKind::after_uses || options_.admission == AdmissionKind::frequency;
 }
 
 uint64_t Offloader::queued_bytes() const {
@@ -71,7 +73,11 @@ void Offloader::request(std::vector<SlotId> slots, std::shared_ptr<Report> repor
   const MemoryWait nobody_to_tell;
   std::vector<Entry> entries;
   entries.reserve(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) entries.push_back(Entry{slots[i], false, i, report});
+  for (size_t i = 0; i < slots.size(); ++i) {
+    entries.push_back(Entry{slots[i]});
+    entries.back().index = i;
+    entries.back().report = report;
+  }
   {
     MutexLock lock(mutex_);
     held_ += entries.size() * slot_bytes_;
@@ -87,17 +93,22 @@ void Offloader::add(std::vector<Entry> entries) {
   {
     MutexLock lock(mutex_);
     for (Entry& entry : entries) {
+      if (writing_[entry.slot]) continue;
+      entry.generation = manager_.table().generation(entry.slot);
+      entry.held = held_ + in_flight_ + slot_bytes_ <= limit_bytes_;
+      // One that waits without a reference may be evicted before its turn: a later one may have one.
+      const Queued& known = queued_[entry.slot];
+      if (known.is && known.generation == entry.generation && (known.held || !entry.held)) continue;
       if (queue_.size() >= 2 * static_cast<size_t>(manager_.table().slots())) {
         ++skipped;
         continue;
       }
-      entry.held = held_ + in_flight_ + slot_bytes_ <= limit_bytes_;
       if (entry.held) {
         manager_.table().retain({&entry.slot, 1});
         held_ += slot_bytes_;
-      } else {
-        entry.generation = manager_.table().generation(entry.slot);
       }
+      entry.marked = true;
+      queued_[entry.slot] = {true, entry.held, entry.generation};
       queue_.push_back(std::move(entry));
     }
   }
@@ -133,7 +144,8 @@ void Offloader::relieve() {
     if (there) {
       clean.push_back(slot);
     } else {
-      entries.push_back(Entry{slot, true});
+      entries.push_back(Entry{slot});
+      entries.back().evict_after = true;
     }
   }
   manager_.evict_held(clean);
@@ -163,7 +175,9 @@ std::vector<Offloader::Entry> Offloader::next_batch() {
   std::vector<Entry> batch;
   if (in_flight_ >= kFlightBytes && in_flight_ != 0) return batch;
   while (!queue_.empty() && batch.size() < kBatchItems && batch.size() * slot_bytes_ < kBatchBytes) {
-    if (queue_.front().held) held_ -= slot_bytes_;
+    const Entry& next = queue_.front();
+    if (next.held) held_ -= slot_bytes_;
+    if (Queued& known = queued_[next.slot]; next.marked && known.generation == next.generation) known.is = false;
     batch.push_back(std::move(queue_.front()));
     queue_.pop_front();
   }
@@ -196,47 +210,105 @@ void Offloader::drop(std::span<Entry> entries, Code why) {
   }
 }
 
-void Offloader::send(std::vector<Entry> entries) {
-  const uint64_t charged = entries.size() * slot_bytes_;
-  auto batch = std::make_unique<tier::PutBatch>();
-  std::vector<Entry> sent;
-  for (Entry& entry : entries) {
-    if (!take_reference(entry)) continue;
-    if (manager_.table().info(entry.slot).withdrawn) {  // forgotten while it waited
-      drop({&entry, 1}, Code::miss);
-      continue;
-    }
-    const bool there = (manager_.table().flags(entry.slot) & on_tier_flag(tier_)) != 0;
-    if (there || manager_.disabled(tier_)) {
-      drop({&entry, 1}, there ? Code::ok : Code::tier_disabled);
-      continue;
-    }
-    tier::PutItem item;
-    const Code code = describe_for_put(manager_, entry.slot, item);
-    if (code != Code::ok) {
-      drop({&entry, 1}, code);
-      continue;
-    }
-    batch->items.push_back(item);
-    sent.push_back(std::move(entry));
+// What has to be written comes out as `now`, with its item. What cannot be written yet is put into `later`; the rest is
+// over, or waits for the one that is being written.
+Offloader::Turn Offloader::begin(Entry& entry, tier::PutItem& item, std::vector<Entry>& later) {
+  if (!take_reference(entry)) return Turn::over;
+  const SlotId slot = entry.slot;
+  if (manager_.table().info(slot).withdrawn) {  // forgotten while it waited
+    drop({&entry, 1}, Code::miss);
+    return Turn::over;
   }
-  if (sent.empty()) {
+  const bool disabled = manager_.disabled(tier_);
+  bool there = false;
+  {
     MutexLock lock(mutex_);
-    in_flight_ -= charged;
-    return;  // pump() goes on
+    // Asked here: who wrote it said so before it ended its writing.
+    there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;
+    if (!there && writing_[slot]) {
+      followers_.emplace(slot, std::move(entry));
+      return Turn::over;
+    }
+    if (!there && !disabled) writing_[slot] = true;
   }
-  batch->status.assign(sent.size(), Code::internal);
-  auto shared = std::make_shared<std::vector<Entry>>(std::move(sent));
-  batch->done = [this, keep = manager_.shared_from_this(), shared, charged](tier::PutBatch& done) {
-    finished(*shared, done, charged);
+  if (there || disabled) {
+    drop({&entry, 1}, there ? Code::ok : Code::tier_disabled);
+    return Turn::over;
+  }
+  const Code code = describe_for_put(manager_, slot, item);
+  if (code == Code::ok) return Turn::now;
+  std::vector<Entry> ended;
+  ended.push_back(std::move(entry));
+  std::vector<Code> codes = {code};
+  end_writing(ended, codes);
+  if (code != Code::again) {
+    drop(ended, code);
+    return Turn::over;
+  }
+  std::move(ended.begin(), ended.end(), std::back_inserter(later));
+  return Turn::later;
+}
+
+// Adds those who waited for the same blocks, each with the outcome of the one who wrote.
+void Offloader::end_writing(std::vector<Entry>& entries, std::vector<Code>& codes) {
+  MutexLock lock(mutex_);
+  const size_t n = entries.size();
+  for (size_t i = 0; i < n; ++i) {
+    const SlotId slot = entries[i].slot;
+    writing_[slot] = false;
+    const auto [first, last] = followers_.equal_range(slot);
+    for (auto at = first; at != last; ++at) {
+      entries.push_back(std::move(at->second));
+      codes.push_back(codes[i]);
+    }
+    followers_.erase(first, last);
+  }
+}
+
+void Offloader::send(std::vector<Entry> entries) {
+  // All memory that it takes to say that a block is being written is there before anything says so.
+  auto batch = std::make_unique<tier::PutBatch>();
+  auto sent = std::make_shared<std::vector<Entry>>();
+  std::vector<Entry> later;
+  std::vector<SlotId> slots;
+  batch->items.reserve(entries.size());
+  batch->status.reserve(entries.size());
+  sent->reserve(entries.size());
+  slots.reserve(entries.size());
+  for (Entry& entry : entries) {
+    tier::PutItem item;
+    if (begin(entry, item, later) != Turn::now) continue;
+    batch->items.push_back(item);
+    slots.push_back(entry.slot);
+    sent->push_back(std::move(entry));
+  }
+  const uint64_t charged = sent->size() * slot_bytes_;
+  {
+    MutexLock lock(mutex_);
+    in_flight_ += charged + later.size() * slot_bytes_;
+    in_flight_ -= entries.size() * slot_bytes_;
+  }
+  if (!later.empty()) send_later(std::move(later));
+  if (sent->empty()) return;  // pump() goes on
+  batch->status.assign(sent->size(), Code::internal);
+  batch->done = [this, keep = manager_.shared_from_this(), sent, charged](tier::PutBatch& done) {
+    finished(*sent, done, charged);
   };
   // References of its own: the batch may be over before put() returns.
-  std::vector<SlotId> slots;
-  for (const Entry& entry : *shared) slots.push_back(entry.slot);
   manager_.table().retain(slots);
   manager_.tier_below(tier_).put(std::move(batch));
   erase_forgotten(slots);
   manager_.release(slots);
+}
+
+// Blocks whose head somebody else is making.
+void Offloader::send_later(std::vector<Entry> entries) {
+  auto shared = std::make_shared<std::vector<Entry>>(std::move(entries));
+  manager_.env().executor->post_at(manager_.env().clock().now_ns() + kHeadRetryNs,
+                                   [this, keep = manager_.shared_from_this(), shared] {
+                                     send(std::move(*shared));
+                                     pump();
+                                   });
 }
 
 // Who forgets a block withdraws it from the host first and erases it below then. Where that came before the tier had
@@ -264,13 +336,15 @@ void Offloader::finished(std::vector<Entry>& entries, tier::PutBatch& batch, uin
     } else {
       manager::add(counters.errors, 1);
     }
-    (entries[i].evict_after ? evict : keep).push_back(entries[i].slot);
   }
+  std::vector<Code> codes = batch.status;
+  end_writing(entries, codes);
+  for (const Entry& entry : entries) (entry.evict_after ? evict : keep).push_back(entry.slot);
   manager_.events().publish(copy::EventKind::stored, tier_, stored);
   manager_.release(keep);
   manager_.evict_held(evict);
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, batch.status[i]);
+    if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, codes[i]);
   }
   {
     MutexLock lock(mutex_);

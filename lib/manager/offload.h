@@ -3,13 +3,15 @@
 // Blocks reach the queue when they are stored or used (admission decides), when room in the host runs
 // short (demotion), or because a caller asks. Those that wait within a share of the host keep a reference, so
 // that their bytes stay; those beyond it wait without one, and are skipped and counted if they were
-// evicted before their turn. Batches are formed so that blocks stored together lie together below. Lock: `mutex_`; never held while the table, the
-// tier or a callback is called.
+// evicted before their turn. Batches are formed so that blocks stored together lie together below. A block is written
+// by one batch at a time: whoever wants the same while it is being written waits for that and gets its outcome. Lock:
+// `mutex_`; never held while the tier or a callback is called.
 // Callers have done what they were asked for and are not told of an offload that fails: all here waits for memory
 // (base/memory_wait.h).
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -50,8 +52,17 @@ class Offloader {
     size_t index = 0;
     std::shared_ptr<Report> report = nullptr;
     bool held = true;         // a reference is ours
-    uint32_t generation = 0;  // of the slot, where none is
+    bool marked = false;      // in queued_
+    uint32_t generation = 0;  // of the slot, where marked
   };
+  struct Queued {
+    bool is = false;
+    bool held = false;
+    uint32_t generation = 0;
+  };
+  enum class Turn : uint8_t { now, later, over };
+  // How long to wait for whoever makes the head of a record: it hashes one block.
+  static constexpr uint64_t kHeadRetryNs = 50'000;
   // Bytes of one batch and of all batches in flight: large enough for a disk's best speed.
   static constexpr uint64_t kBatchBytes = 4ULL << 20;
   static constexpr uint64_t kFlightBytes = 32ULL << 20;
@@ -62,6 +73,9 @@ class Offloader {
   void pump();
   std::vector<Entry> next_batch() KVBM_REQUIRES(mutex_);
   void send(std::vector<Entry> entries);
+  void send_later(std::vector<Entry> entries);
+  Turn begin(Entry& entry, tier::PutItem& item, std::vector<Entry>& later);
+  void end_writing(std::vector<Entry>& entries, std::vector<Code>& codes);
   void finished(std::vector<Entry>& entries, tier::PutBatch& batch, uint64_t charged);
   void drop(std::span<Entry> entries, Code why);
   void erase_forgotten(std::span<const SlotId> slots);
@@ -77,6 +91,10 @@ class Offloader {
   uint64_t held_ KVBM_GUARDED_BY(mutex_) = 0;  // bytes of queued entries with a reference
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
   bool relieving_ KVBM_GUARDED_BY(mutex_) = false;
+  // By slot: what admission has queued.
+  std::vector<Queued> queued_ KVBM_GUARDED_BY(mutex_);
+  std::vector<bool> writing_ KVBM_GUARDED_BY(mutex_);               // with a reference of the one who writes
+  std::multimap<SlotId, Entry> followers_ KVBM_GUARDED_BY(mutex_);  // of what is being written, with references
   std::vector<UniqueFunction<void()>> idle_ KVBM_GUARDED_BY(mutex_);
 };
 

@@ -35,6 +35,7 @@ void fill_below(Manager& manager, TierIndex index, TierSnapshot& tier) {
   tier.blocks = stats.records;
   tier.payload_bytes = stats.payload_bytes;
   tier.metadata_bytes = stats.index_bytes;
+  tier.staging_bytes = stats.staging_bytes;
   tier.disabled = manager.disabled(index) ? 1 : 0;
 }
 

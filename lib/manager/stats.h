@@ -16,6 +16,7 @@ struct TierSnapshot {
   uint64_t loads = 0, load_bytes = 0;
   uint64_t evictions = 0, damaged = 0, errors = 0;
   uint64_t metadata_bytes = 0;
+  uint64_t staging_bytes = 0;
   uint64_t disabled = 0;
 };
 

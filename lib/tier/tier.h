@@ -83,6 +83,7 @@ struct TierStats {
   uint64_t records = 0;
   uint64_t payload_bytes = 0;
   uint64_t index_bytes = 0;  // memory for the index
+  uint64_t staging_bytes = 0;  // memory of its own that reads land in now, and what a late one may still touch
   uint64_t puts = 0, put_bytes = 0, put_errors = 0;
   uint64_t gets = 0, get_bytes = 0, get_errors = 0, misses = 0;
   uint64_t damaged = 0, evicted = 0, reclaimed_bytes = 0, rewritten_bytes = 0, dropped_full = 0;

@@ -1,0 +1,187 @@
+#include "manager/offload.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "manager/host_record.h"
+#include "manager/manager.h"
+#include "manager/move.h"
+#include "support/sim_disk.h"
+#include "support/sim_executor.h"
+
+namespace kvbm::manager {
+namespace {
+
+constexpr uint64_t kBlock = 8192;
+constexpr uint32_t kSlots = 8;
+
+Key key(uint64_t n) {
+  Key k;
+  std::memcpy(k.bytes.data(), &n, sizeof n);
+  k.bytes[15] = 1;
+  return k;
+}
+
+// A manager of a few host slots over one simulated disk, whose writes take time.
+class Offloading : public ::testing::Test {
+ protected:
+  void make(AdmissionKind admission) {
+    Options options;
+    options.host.block_bytes = kBlock;
+    options.host.capacity_bytes = 4096 + kSlots * (kBlock + tier::HostArena::head_stride(kBlock));
+    options.host.huge_pages = false;
+    options.tiers.resize(1);
+    options.tiers[0].path = "/tier";
+    options.tiers[0].capacity_bytes = 64 << 20;
+    options.tiers[0].admission = admission;
+    options.tiers[0].admission_uses = 1;
+    Environment environment;
+    environment.executor = &sim_;
+    environment.files = &disk_;
+    environment.random = &sim_.random();
+    environment.log = &log_;
+    auto made = Manager::create(environment, std::move(options));
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    manager_ = std::move(made).value();
+    NamespaceOptions who;
+    who.model = "m";
+    auto opened = manager_->open_namespace(std::move(who));
+    ASSERT_TRUE(opened.ok());
+    ns_ = std::move(opened).value();
+    family_ = ns_->plan({}).value().family;
+  }
+
+  void TearDown() override {
+    if (manager_ == nullptr) return;
+    bool closed = false;
+    manager_->shutdown([&] { closed = true; });
+    EXPECT_TRUE(sim_.run_until([&] { return closed; }));
+  }
+
+  void put(uint64_t n) {
+    SlotId slot = kNoSlot;
+    ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
+    std::memset(manager_->arena().payload(slot).data(), static_cast<int>(n), kBlock);
+    ASSERT_EQ(manager_->table().complete({&slot, 1}), Code::ok);
+    manager_->arena().clear_head(slot);
+    note_payload_bytes(*manager_, slot, kBlock);
+    const Key k = key(n);
+    block::Publication what;
+    what.family = family_;
+    what.keys = {&k, 1};
+    Code code = Code::internal;
+    ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
+    ASSERT_EQ(code, Code::ok);
+    manager_->release({&slot, 1});
+  }
+
+  struct Outcome {
+    bool done = false;
+    Code status = Code::internal;
+    uint64_t items_done = 0;
+  };
+
+  // As kvbm_manager_offload does.
+  std::shared_ptr<Outcome> ask(const std::vector<uint64_t>& numbers) {
+    std::vector<Key> keys;
+    for (const uint64_t n : numbers) keys.push_back(key(n));
+    auto out = std::make_shared<Outcome>();
+    std::make_shared<OffloadOperation>(manager_, TierIndex{1}, family_, std::move(keys), kNever)
+        ->start([out](const copy::Completion& completion) {
+          EXPECT_FALSE(out->done);
+          *out = {true, static_cast<Code>(completion.status), completion.items_done};
+        });
+    return out;
+  }
+
+  void flush() {
+    bool done = false;
+    manager_->flush([&] { done = true; });
+    ASSERT_TRUE(sim_.run_until([&] { return done; }));
+  }
+
+  // Records that were sent to the disk, which keeps one of two that are the same.
+  uint64_t written() { return get(manager_->counters().tiers[1].stores); }
+
+  test::SimExecutor sim_{11};
+  test::SimDisk disk_{sim_};
+  Log log_;
+  std::shared_ptr<Manager> manager_;
+  std::shared_ptr<Namespace> ns_;
+  FamilyId family_ = 0;
+};
+
+TEST_F(Offloading, what_admission_writes_is_not_written_again_for_who_asks_meanwhile) {
+  make(AdmissionKind::all);
+  for (uint64_t n = 0; n < kSlots / 2; ++n) put(n);
+  const auto one = ask({0, 1, 2, 3});
+  const auto other = ask({3, 2, 1, 0});
+  ASSERT_TRUE(sim_.run_until([&] { return one->done && other->done; }));
+  EXPECT_EQ(one->status, Code::ok);
+  EXPECT_EQ(one->items_done, 4U);
+  EXPECT_EQ(other->status, Code::ok);
+  EXPECT_EQ(other->items_done, 4U);
+  flush();
+  EXPECT_EQ(written(), 4U);
+  EXPECT_EQ(manager_->tier_below(1).stats().records, 4U);
+  const auto again = ask({0, 1, 2, 3});
+  ASSERT_TRUE(sim_.run_until([&] { return again->done; }));
+  EXPECT_EQ(again->items_done, 4U);
+  EXPECT_EQ(written(), 4U);
+}
+
+TEST_F(Offloading, a_key_asked_for_twice_in_one_call_is_written_once) {
+  make(AdmissionKind::on_request);
+  put(1);
+  put(2);
+  const auto asked = ask({1, 2, 1, 1, 2});
+  ASSERT_TRUE(sim_.run_until([&] { return asked->done; }));
+  EXPECT_EQ(asked->status, Code::ok);
+  EXPECT_EQ(asked->items_done, 5U);
+  EXPECT_EQ(written(), 2U);
+}
+
+TEST_F(Offloading, uses_while_a_block_waits_or_is_written_do_not_queue_it_again) {
+  make(AdmissionKind::after_uses);
+  put(1);
+  const SlotId slot = manager_->acquire_one(family_, key(1));
+  ASSERT_NE(slot, kNoSlot);
+  for (int i = 0; i < 20; ++i) manager_->used({&slot, 1});
+  EXPECT_LE(manager_->offloader(1).queued_bytes(), manager_->arena().slot_bytes());
+  manager_->release({&slot, 1});
+  flush();
+  EXPECT_EQ(written(), 1U);
+}
+
+TEST_F(Offloading, nothing_stays_held_when_several_waited_for_one_write) {
+  make(AdmissionKind::all);
+  for (uint64_t n = 0; n < kSlots; ++n) put(n);
+  std::vector<std::shared_ptr<Outcome>> asked;
+  for (int i = 0; i < 5; ++i) asked.push_back(ask({0, 1, 2, 3, 4, 5, 6, 7}));
+  for (const auto& one : asked) ASSERT_TRUE(sim_.run_until([&] { return one->done; }));
+  flush();
+  EXPECT_EQ(written(), kSlots);
+  std::vector<SlotId> all(manager_->arena().slots());
+  EXPECT_EQ(manager_->allocate(block::kSharedAccount, all, nullptr), Code::ok);
+  manager_->release(all);
+}
+
+TEST_F(Offloading, a_block_forgotten_while_it_is_written_is_over_for_all_who_asked) {
+  make(AdmissionKind::all);
+  put(1);
+  const auto one = ask({1});
+  const auto other = ask({1});
+  const Key gone = key(1);
+  EXPECT_EQ(manager_->drop(family_, {&gone, 1}), 1U);
+  ASSERT_TRUE(sim_.run_until([&] { return one->done && other->done; }));
+  flush();
+  EXPECT_LE(written(), 1U);
+  tier::Found found;
+  const Identity id{gone, family_};
+  manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+  EXPECT_FALSE(found.present);
+}
+
+}  // namespace
+}  // namespace kvbm::manager
