@@ -121,6 +121,16 @@ kvbm_manager_stats_t Member::stats() const {
   return out;
 }
 
+std::string Member::metrics() const {
+  std::string text;
+  for (size_t needed = 65536; text.size() < needed;) {  // the needed size counts a final zero byte
+    text.resize(needed);
+    if (kvbm_manager_metrics(manager_, text.data(), text.size(), &needed) != KVBM_OK && needed <= text.size()) return {};
+  }
+  text.resize(std::strlen(text.c_str()));
+  return text;
+}
+
 // The name's bytes make the root; the blocks follow each other under it.
 Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t n) const {
   std::vector<uint32_t> tokens;

@@ -40,6 +40,7 @@ class Member {
   [[nodiscard]] kvbm_manager_t* manager() const noexcept { return manager_; }
   [[nodiscard]] kvbm_namespace_t* ns() const noexcept { return ns_; }
   [[nodiscard]] kvbm_manager_stats_t stats() const;
+  [[nodiscard]] std::string metrics() const;  // Prometheus text
 
   // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have taken all.
   Status put(const std::string& name, const std::string& bytes);
