@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -52,14 +53,18 @@ int take_sizes(Arguments& arguments) {
 
 // ---- kvbm node ----
 
-Json to_json(const kvbm_node_row_t& row) {
+std::string id_text(const uint8_t (&node)[16]) {
   std::string id;
   char two[3];
-  for (const uint8_t byte : row.node) {
+  for (const uint8_t byte : node) {
     std::snprintf(two, sizeof two, "%02x", byte);
     id += two;
   }
-  return {{"node", id},
+  return id;
+}
+
+Json to_json(const kvbm_node_row_t& row) {
+  return {{"node", id_text(row.node)},
           {"address", row.address},
           {"state", row.state},
           {"capacity_bytes", row.capacity_bytes},
@@ -241,6 +246,41 @@ int peers(Arguments& arguments, const Output& output) {
   return kDone;
 }
 
+int locate(Arguments& arguments, const Output& output) {
+  int code = kDone;
+  const auto member = join(arguments, code);
+  if (member == nullptr) return code;
+  const auto located = member->locate(arguments.name, arguments.timeout_ns());
+  if (!located.ok()) return fail(located.status());
+  std::map<std::string, std::string> addresses;
+  for (const kvbm_node_row_t& row : member->nodes()) addresses[id_text(row.node)] = row.address;
+  Json rows = Json::array();
+  terminal::Table table({{"node"},
+                         {"tier", terminal::Align::right},
+                         {"leading blocks", terminal::Align::right},
+                         {"in this tier", terminal::Align::right},
+                         {"bytes", terminal::Align::right}});
+  for (const kvbm_location_t& row : located.value()) {
+    const std::string address = addresses[id_text(row.node)];
+    rows.push_back({{"node", id_text(row.node)},
+                    {"address", address},
+                    {"tier", row.tier},
+                    {"leading_blocks", row.n_prefix},
+                    {"in_tier", row.n_in_tier},
+                    {"bytes", row.bytes}});
+    table.add_row({address, std::to_string(row.tier), terminal::format_count(row.n_prefix),
+                   terminal::format_count(row.n_in_tier), terminal::format_binary_size(static_cast<double>(row.bytes))});
+  }
+  if (output.json) {
+    std::cout << Json{{"name", arguments.name}, {"locations", rows}}.dump(2) << std::endl;
+  } else if (rows.empty()) {
+    std::cout << "no node has it" << std::endl;
+  } else {
+    std::cout << table.render();
+  }
+  return rows.empty() ? kFailed : kDone;
+}
+
 // ---- Options ----
 
 void add_pool(CLI::App& app, Arguments& arguments) {
@@ -317,6 +357,12 @@ void add_node(Registry& registry) {
       add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not", exists, to_ask);
   asking.add_option("name", to_ask->name, "Name that it was stored under")->type_name("NAME")->required();
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
+
+  auto to_locate = std::make_shared<Arguments>();
+  CLI::App& locating = add_by_hand(registry, "locate", "Say which nodes have how much of a file, and in which tier",
+                                   locate, to_locate);
+  locating.add_option("name", to_locate->name, "Name that it was stored under")->type_name("NAME")->required();
+  locating.footer("Example:\n  kvbm locate --peer 127.0.0.1:7000,127.0.0.1:7001 notes");
 
   auto to_list = std::make_shared<Arguments>();
   add_by_hand(registry, "peers", "List the nodes at the given addresses: state, blocks, room", peers, to_list)

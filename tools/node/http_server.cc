@@ -87,7 +87,7 @@ void answer(evhttp_request* request, const HttpServer::Reply& reply) {
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(EventLoop& loop, const std::string& address, Reach reach) {
   const auto wanted = parse(address);
   if (!wanted.ok()) return wanted.status();
-  const Place place = Result(wanted).value();
+  const Place place = wanted.value();
   if (reach == Reach::this_machine && !place.this_machine) {
     return Status(Code::bad_config, "--http is open to other machines, and nobody is asked for a password",
                   address + ": listen on 127.0.0.1, or add --http-anywhere");

@@ -47,6 +47,8 @@ class Member {
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);
   Result<bool> exists(const std::string& name, uint64_t timeout_ns);
+  // How many of a file's leading blocks each node has, tier by tier; empty where nobody has the first.
+  Result<std::vector<kvbm_location_t>> locate(const std::string& name, uint64_t timeout_ns);
 
  private:
   Member() = default;
