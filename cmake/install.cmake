@@ -45,6 +45,11 @@ if(TARGET kvbm_command)
     DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
   install(FILES "${PROJECT_BINARY_DIR}/kvbm.zsh" RENAME _kvbm
     DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions")
+  # The unit names the command by its whole path, which --prefix may still change.
+  install(CODE "
+    get_filename_component(KVBM_BINDIR \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\" ABSOLUTE)
+    configure_file(\"${PROJECT_SOURCE_DIR}/tools/node/kvbm-node.service.in\" \"${PROJECT_BINARY_DIR}/kvbm-node.service\" @ONLY)")
+  install(FILES "${PROJECT_BINARY_DIR}/kvbm-node.service" DESTINATION lib/systemd/system)
   install(FILES "${PROJECT_BINARY_DIR}/kvbm.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 endif()
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

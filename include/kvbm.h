@@ -832,6 +832,42 @@ KVBM_API kvbm_status_t kvbm_manager_nodes(kvbm_manager_t *manager, kvbm_node_row
 KVBM_API kvbm_status_t kvbm_manager_node_address(kvbm_manager_t *manager, char *out, size_t capacity,
                                                  size_t *out_needed);
 
+typedef struct kvbm_locate_options {
+  uint32_t struct_size;
+  uint32_t reserved;         /* 0 */
+  const kvbm_part_t *parts;  /* [n_parts] as in kvbm_lookup_options_t. NULL = component 0, whole model */
+  size_t n_parts;
+  /* [n_requests] how many of the keys each request has, one request after the other; NULL = all are one request's */
+  const size_t *request_keys;
+  size_t n_requests;
+  uint64_t ask_nodes_ns;     /* ask the nodes that are connected, and wait so long for their answers. 0 = own tiers alone */
+} kvbm_locate_options_t;
+
+/* How far one node has the keys of one request (frozen, 48 bytes): `n_prefix` leading keys lie in this tier or faster ones,
+ * and fewer in the faster ones alone. A node without the first key has no row; one with all of its keys in one tier has one. */
+typedef struct kvbm_location {
+  uint8_t node[16];   /* as in kvbm_node_row_t; zero: this manager */
+  uint32_t request;   /* index of the request */
+  uint32_t tier;      /* the node's own number of it, 0 = its host memory */
+  uint64_t n_prefix;
+  uint64_t n_in_tier; /* keys of the prefix of which something lies in this tier itself */
+  uint64_t bytes;     /* payload bytes of the prefix */
+} kvbm_location_t;
+
+/* Fills defaults: one request, component 0 of the whole model, own tiers alone. Errors: KVBM_ERR_INVALID for NULL.
+ * Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_locate_options_init(kvbm_locate_options_t *out_options, uint32_t struct_size);
+/* Says which node has the longest prefix of each request, and in which tiers: what a router compares before it sends a
+ * request somewhere. keys is [n_keys], those of several requests one after the other. Rows come by request, the longest
+ * prefix first; *out_n is how many there are, which may be more than `capacity`. Holds nothing and counts as no use: what is
+ * there now may be gone later. KVBM_PARTIAL: some node has not answered all of it in time, and what it did not answer
+ * counts as absent. Errors: KVBM_ERR_INVALID (also where request_keys do not add up to n_keys), KVBM_ERR_FOREIGN,
+ * KVBM_ERR_UNSUPPORTED. Thread: any. Blocks: up to ask_nodes_ns. Cost: a message of 2,048 keys each way to every node that is
+ * connected. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_locate(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
+                                           size_t n_keys, const kvbm_locate_options_t *options,
+                                           kvbm_location_t *out_rows, size_t capacity, size_t *out_n);
+
 /* ------------------------------------------------------------- plug-in tiers */
 
 /* One item of a plug-in's put or get (frozen, 64 bytes). A record is opaque to the plug-in: it keeps `head` and

@@ -156,6 +156,19 @@ void ask_nodes_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t ti
   waiter->wait();
 }
 
+std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns) {
+  if (tenancy.node == nullptr || ids.empty()) return {};
+  const auto waiter = std::make_shared<Waiter>();
+  const auto answers = std::make_shared<std::vector<cluster::NodeAnswer>>();
+  tenancy.node->survey(std::move(ids), deadline_after(tenancy.context->executor->clock(), timeout_ns),
+                       [waiter, answers](std::vector<cluster::NodeAnswer> all) {
+                         *answers = std::move(all);
+                         waiter->give({});
+                       });
+  waiter->wait();
+  return std::move(*answers);
+}
+
 kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns) {
   const Clock& clock = tenancy.manager->env().clock();
   const auto waiter = std::make_shared<Waiter>();

@@ -97,6 +97,9 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
 // Asks other nodes for these and waits for the answers; nothing where the manager is no node.
 void ask_nodes_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns);
 
+// Asks every node that is connected; empty where the manager is no node.
+std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns);
+
 // Waits until offloads are done; deadline after timeout_ns.
 kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns);
 

@@ -2,11 +2,48 @@
 
 #include <cstdio>
 #include <cstring>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "manager/locate.h"
 
 using kvbm::capi::guarded;
+using kvbm::capi::to_c;
+
+namespace {
+
+// Of a call that is whole.
+kvbm_status_t locate(kvbm::capi::Tenancy& tenancy, const kvbm::manager::LocateRequest& request, uint64_t ask_nodes_ns,
+                     kvbm_location_t* out_rows, size_t capacity, size_t* out_n) {
+  std::vector<kvbm::Identity> ids = kvbm::manager::identities_of(request);
+  std::vector<kvbm::cluster::NodeAnswer> answers;
+  answers.push_back(kvbm::manager::own_answer(*tenancy.manager, ids));
+  if (ask_nodes_ns != 0) {
+    auto others = kvbm::capi::survey_and_wait(tenancy, std::move(ids), ask_nodes_ns);
+    answers.insert(answers.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
+  }
+  const auto rows = kvbm::manager::locate(request, answers);
+  *out_n = rows.size();
+  for (size_t i = 0; i < rows.size() && i < capacity; ++i) {
+    kvbm_location_t row{};
+    std::memcpy(row.node, rows[i].node.bytes.data(), sizeof row.node);
+    row.request = rows[i].request;
+    row.tier = rows[i].tier;
+    row.n_prefix = rows[i].prefix;
+    row.n_in_tier = rows[i].in_tier;
+    row.bytes = rows[i].bytes;
+    out_rows[i] = row;
+  }
+  for (const auto& answer : answers) {
+    if (!answer.whole) return KVBM_PARTIAL;
+  }
+  return KVBM_OK;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -41,6 +78,49 @@ kvbm_status_t kvbm_manager_node_address(kvbm_manager_t* manager, char* out, size
     const auto& node = manager->tenancy->node;
     const std::string text = node != nullptr ? node->address() : std::string();
     return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);
+  });
+}
+
+kvbm_status_t kvbm_locate_options_init(kvbm_locate_options_t* out_options, uint32_t struct_size) {
+  return kvbm::capi::init_options(out_options, struct_size, kvbm_locate_options_t{});
+}
+
+kvbm_status_t kvbm_manager_locate(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_key_t* keys, size_t n_keys,
+                                  const kvbm_locate_options_t* options, kvbm_location_t* out_rows, size_t capacity,
+                                  size_t* out_n) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (out_n != nullptr) *out_n = 0;
+    if (manager == nullptr || ns == nullptr || out_n == nullptr || (keys == nullptr && n_keys != 0) ||
+        (out_rows == nullptr && capacity != 0)) {
+      return KVBM_ERR_INVALID;
+    }
+    if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
+    kvbm_locate_options_t given{};
+    if (!kvbm::capi::take_options(options, given) || given.reserved != 0) return KVBM_ERR_UNSUPPORTED;
+    if (given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0) ||
+        (given.request_keys == nullptr) != (given.n_requests == 0) || given.n_requests > UINT32_MAX) {
+      return KVBM_ERR_INVALID;
+    }
+    const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
+    if (here != KVBM_OK) return here;
+    kvbm::manager::LocateRequest request;
+    request.keys = {reinterpret_cast<const kvbm::Key*>(keys), n_keys};
+    request.request_keys = given.request_keys != nullptr ? std::span(given.request_keys, given.n_requests)
+                                                         : std::span<const size_t>(&n_keys, 1);
+    size_t left = n_keys;
+    for (const size_t n : request.request_keys) {
+      if (n > left) return KVBM_ERR_INVALID;
+      left -= n;
+    }
+    if (left != 0) return KVBM_ERR_INVALID;
+    std::vector<kvbm::manager::PartPlan> parts;
+    for (size_t i = 0; i < (given.n_parts == 0 ? 1 : given.n_parts); ++i) {
+      auto plan = ns->ns->plan(kvbm::capi::to_part(given.n_parts == 0 ? nullptr : &given.parts[i]));
+      if (!plan.ok()) return to_c(plan.status().code());
+      parts.push_back(std::move(plan).value());
+    }
+    request.parts = parts;
+    return locate(*manager->tenancy, request, given.ask_nodes_ns, out_rows, capacity, out_n);
   });
 }
 

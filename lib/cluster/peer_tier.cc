@@ -340,6 +340,8 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     for (size_t i = 0; i < answer.ids.size(); ++i) {
       if (answer.status[i] != Code::ok || answer.found[i].present == 0) continue;
       const wire::FoundItem& item = answer.found[i];
+      Place known;
+      if (item.tier == wire::FoundItem::kElsewhere && place_of(answer.ids[i], known)) continue;
       put_place(answer.ids[i], node, item.tier, item.head_bytes, item.payload_bytes, item.location);
     }
   }
@@ -543,7 +545,7 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
         const wire::FoundItem& found = answer.found[k];
         op->batch->status[indexes[k]] = answer.status[k];
         if (answer.status[k] != Code::ok) continue;
-        if (found.present == 0) {
+        if (found.present == 0 || found.tier == wire::FoundItem::kElsewhere) {
           open.push_back(indexes[k]);
           continue;
         }

@@ -32,6 +32,7 @@ struct PeerTierOptions {
 
 class PeerTier final : public tier::Tier {
  public:
+  static constexpr std::string_view kKind = "peers";
   // `mesh` is used on its own thread alone and outlives this tier's shutdown().
   PeerTier(const PeerTierOptions& options, Executor& core, FamilyTable& families, Mesh& mesh);
   ~PeerTier() override;
@@ -44,7 +45,7 @@ class PeerTier final : public tier::Tier {
   // Where a record is, as far as is known.
   [[nodiscard]] bool locate(const Identity& id, NodeId& node) const;
 
-  [[nodiscard]] std::string_view kind() const noexcept override { return "peers"; }
+  [[nodiscard]] std::string_view kind() const noexcept override { return kKind; }
   [[nodiscard]] std::string describe() const override;
   void find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept override;
   bool pin(const Identity& id) noexcept override;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "manager/manager.h"
+#include "manager/prefix.h"
 
 namespace kvbm::manager {
 
@@ -147,38 +148,11 @@ class Lookup {
     return match_.tier_of_part(part, i) != kNoTier;
   }
 
-  // The longest L such that every part has what a prefix of L blocks needs of it.
   [[nodiscard]] size_t longest_prefix() const noexcept {
-    size_t length = keys().size();
-    for (const MatchPart& part : match_.parts_) {
-      if (part.plan.kind == layout::ComponentKind::state || part.plan.kind == layout::ComponentKind::sliding_window) {
-        continue;
-      }
-      size_t n = 0;
-      while (n < length && present(part, n)) ++n;
-      length = n;
-    }
-    while (length != 0 && !tails_present(length)) --length;
-    return length;
-  }
-
-  [[nodiscard]] bool tails_present(size_t length) const noexcept {
-    for (size_t p = 0; p < match_.parts_.size(); ++p) {
-      const MatchPart& part = match_.parts_[p];
-      const size_t reach = tail_blocks(part.plan);
-      if (reach == 0) continue;
-      for (size_t i = length - std::min(length, reach); i < length; ++i) {
-        if (!present(part, i)) return false;
-      }
-    }
-    return true;
-  }
-
-  // Trailing blocks that a window or state part needs; 0 for parts that need all.
-  static size_t tail_blocks(const PartPlan& plan) noexcept {
-    if (plan.kind == layout::ComponentKind::state) return 1;
-    if (plan.kind == layout::ComponentKind::sliding_window) return std::max<size_t>(1, plan.window_blocks);
-    return 0;
+    const std::vector<MatchPart>& parts = match_.parts_;
+    return manager::longest_prefix(
+        parts.size(), keys().size(), [&](size_t p) -> const PartPlan& { return parts[p].plan; },
+        [&](size_t p, size_t i) { return present(parts[p], i); });
   }
 
   [[nodiscard]] bool all_parts(size_t i) const noexcept {

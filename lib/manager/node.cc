@@ -116,6 +116,14 @@ void Node::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<v
   tier_->ask(std::move(ids), deadline_ns, std::move(done));
 }
 
+void Node::survey(std::vector<Identity> ids, uint64_t deadline_ns,
+                  UniqueFunction<void(std::vector<cluster::NodeAnswer>)> done) {
+  // Where links have ended nobody is connected, and it answers at once.
+  thread_->post([this, ids = std::move(ids), deadline_ns, done = std::move(done)]() mutable {
+    cluster::survey(*mesh_, std::move(ids), deadline_ns, std::move(done));
+  });
+}
+
 std::vector<cluster::Mesh::NodeRow> Node::nodes() {
   std::vector<cluster::Mesh::NodeRow> rows;
   on_links([&] { rows = mesh_->rows(); });

@@ -12,6 +12,7 @@
 
 #include "cluster/mesh.h"
 #include "cluster/peer_tier.h"
+#include "cluster/survey.h"
 #include "copy/transport_thread.h"
 #include "manager/environment.h"
 #include "manager/node_source.h"
@@ -35,6 +36,9 @@ class Node {
 
   // Asks other nodes for what this manager does not have; see cluster::PeerTier::ask.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
+  // Asks every node that is connected, for routers; `done` runs once, on the links' thread.
+  void survey(std::vector<Identity> ids, uint64_t deadline_ns,
+              UniqueFunction<void(std::vector<cluster::NodeAnswer>)> done);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
   [[nodiscard]] std::vector<cluster::Mesh::NodeRow> nodes();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }

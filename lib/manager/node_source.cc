@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/peer_tier.h"
 #include "codec/record.h"
 #include "manager/lend.h"
 #include "manager/stats.h"
@@ -46,7 +47,8 @@ void NodeSource::find(std::span<const Identity> ids, std::span<cluster::wire::Fo
     out[i] = {};
     if (tiers[i] == kNoTier) continue;
     out[i].present = 1;
-    out[i].tier = tiers[i];
+    const bool elsewhere = tiers[i] != 0 && manager_->tier_below(tiers[i]).kind() == cluster::PeerTier::kKind;
+    out[i].tier = elsewhere ? cluster::wire::FoundItem::kElsewhere : tiers[i];
     out[i].head_bytes = found[i].head_bytes;
     out[i].payload_bytes = found[i].payload_bytes;
     out[i].location = found[i].location;

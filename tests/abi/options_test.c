@@ -49,6 +49,10 @@ static kvbm_status_t use_lookup(void *o) {
   size_t n;
   return kvbm_manager_lookup(w.manager, w.ns, NULL, 0, o, &match, &n);
 }
+static kvbm_status_t use_locate(void *o) {
+  size_t n = 0;
+  return kvbm_manager_locate(w.manager, w.ns, NULL, 0, o, NULL, 0, &n);
+}
 static kvbm_status_t use_store(void *o) { return kvbm_cache_store(cache, NULL, NULL, 0, o, NULL, 0); }
 static kvbm_status_t use_load(void *o) {
   kvbm_key_t key;
@@ -79,6 +83,7 @@ static const struct {
     ROW(lookup, offsetof(kvbm_lookup_options_t, host_only)),
     ROW(store, offsetof(kvbm_store_options_t, positions)),
     ROW(load, offsetof(kvbm_load_options_t, positions)),
+    ROW(locate, offsetof(kvbm_locate_options_t, request_keys)),
 };
 enum { kAll = sizeof all / sizeof all[0] };
 

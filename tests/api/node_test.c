@@ -156,6 +156,59 @@ static void what_is_offloaded_to_the_last_tier_is_at_its_home(void) {
   member_close(&a);
 }
 
+static void a_router_learns_who_has_how_much_of_each_request(void) {
+  member_t a, b;
+  kvbm_key_t keys[BLOCKS + 4];
+  kvbm_locate_options_t options;
+  kvbm_location_t rows[8];
+  const size_t requests[3] = {BLOCKS, 1, 3};
+  size_t n = 0;
+  CHECK_STATUS(member_open(&a, "127.0.0.1:0", ""), KVBM_OK);
+  CHECK_STATUS(fill(&a, 130, keys, BLOCKS), KVBM_OK);
+  CHECK_STATUS(member_open(&b, "", a.address), KVBM_OK);
+  CHECK(wait_for_nodes(&b, 1));
+  /* The first request: six keys are here, all are there. The second is nobody's, of the third both have the first key. */
+  CHECK_STATUS(fill(&b, 130, keys, 6), KVBM_OK);
+  world_keys(b.ns, 130, keys, BLOCKS);
+  world_keys(b.ns, 131, keys + BLOCKS, 4);
+  keys[BLOCKS + 1] = keys[0];
+  kvbm_locate_options_init(&options, sizeof options);
+  options.request_keys = requests;
+  options.n_requests = 3;
+  CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, BLOCKS + 4, &options, rows, 8, &n), KVBM_OK);
+  CHECK_U64(n, 2); /* of its own memory alone */
+  options.ask_nodes_ns = 5000000000ULL;
+  CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, BLOCKS + 4, &options, rows, 8, &n), KVBM_OK);
+  CHECK_U64(n, 4);
+  CHECK_U64(rows[0].n_prefix, BLOCKS);
+  CHECK_U64(rows[0].n_in_tier, BLOCKS);
+  CHECK_U64(rows[0].bytes, (uint64_t)BLOCKS * BLOCK);
+  CHECK(rows[0].request == 0 && rows[0].tier == 0 && rows[0].node[0] != 0);
+  CHECK_U64(rows[1].n_prefix, 6);
+  CHECK(rows[1].node[0] == 0 && rows[1].node[15] == 0);
+  CHECK(rows[2].request == 2 && rows[2].n_prefix == 1 && rows[2].node[0] == 0);
+  CHECK(rows[3].request == 2 && rows[3].n_prefix == 1 && memcmp(rows[3].node, rows[0].node, 16) == 0);
+  CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, BLOCKS + 4, &options, rows, 1, &n), KVBM_OK);
+  CHECK_U64(n, 4);
+  CHECK_U64(rows[1].n_prefix, 6); /* not written to */
+  /* What a has only heard of counts for nobody: it could bring it from b. */
+  CHECK_STATUS(fill(&b, 200, keys, 2), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, 2, &options, rows, 8, &n), KVBM_ERR_INVALID);
+  options.request_keys = NULL;
+  CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, 2, &options, rows, 8, &n), KVBM_ERR_INVALID);
+  options.n_requests = 0;
+  CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, 2, &options, rows, 8, &n), KVBM_OK);
+  CHECK(n == 1 && rows[0].n_prefix == 2 && rows[0].node[0] == 0);
+  CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, 0, NULL, NULL, 0, &n), KVBM_OK);
+  CHECK_U64(n, 0);
+  CHECK_STATUS(kvbm_manager_locate(b.manager, a.ns, keys, 2, NULL, rows, 8, &n), KVBM_ERR_FOREIGN);
+  CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, NULL, 2, NULL, rows, 8, &n), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, 2, NULL, NULL, 8, &n), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_manager_locate(NULL, b.ns, keys, 2, NULL, rows, 8, &n), KVBM_ERR_INVALID);
+  member_close(&b);
+  member_close(&a);
+}
+
 static void a_node_that_has_gone_is_a_miss(void) {
   member_t a, b;
   kvbm_key_t keys[BLOCKS];
@@ -211,6 +264,7 @@ static void options_that_cannot_be_are_refused_by_name(void) {
 int main(void) {
   RUN(what_one_node_has_the_other_finds_and_loads);
   RUN(what_is_offloaded_to_the_last_tier_is_at_its_home);
+  RUN(a_router_learns_who_has_how_much_of_each_request);
   RUN(a_node_that_has_gone_is_a_miss);
   RUN(a_manager_that_is_no_node_says_so);
   RUN(options_that_cannot_be_are_refused_by_name);

@@ -30,6 +30,13 @@ check "building with kvbm::kvbm" cmake --build "$work/found"
 check "the example of find_package" "$work/found/example"
 check "the installed command" "$work/prefix/bin/kvbm" size --preset qwen3-8b --tokens 1000 --json
 check "the man page" test -s "$(find "$work/prefix" -name 'kvbm.1*' | head -1)"
+unit=$work/prefix/lib/systemd/system/kvbm-node.service
+check "the unit starts the installed command" grep -q "^ExecStart=$work/prefix/bin/kvbm node " "$unit"
+if command -v systemd-analyze > /dev/null; then
+  check "systemd understands the unit" systemd-analyze verify --man=no "$unit"
+else
+  echo "install: skipped systemd-analyze verify: no systemd here"
+fi
 check "bash completion" test -s "$(find "$work/prefix" -path '*bash-completion*' -type f | head -1)"
 needed=$(readelf -d "$libdir/libkvbm.so" | awk '/NEEDED/ {gsub(/[][]/, "", $5); print $5}' | sort | tr '\n' ' ')
 check "nothing but libc and the loader is needed (found: $needed)" \
@@ -71,6 +78,7 @@ if command -v dpkg > /dev/null && command -v cpack > /dev/null; then
   # shellcheck disable=SC2046
   check "cc with the package" cc $(pkg-config --cflags kvbm) "$source/tests/examples/example.c" $(pkg-config --libs kvbm) -o "$work/packaged"
   check "the example with the package" "$work/packaged"
+  check "the packaged unit starts the packaged command" grep -q "^ExecStart=/usr/bin/kvbm node " "$root/usr/lib/systemd/system/kvbm-node.service"
   check "the packaged command" "$root/usr/bin/kvbm" size --preset qwen3-8b --tokens 1000 --json
   check "dpkg removes it" dpkg --root="$root" --log=/dev/null --force-not-root --force-script-chrootless -r libkvbm
   check "nothing is left" test ! -e "$root/usr/bin/kvbm"

@@ -1,15 +1,18 @@
 #include "command/node.h"
 
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
 #include "command/registry.h"
+#include "node/event_loop.h"
+#include "node/health.h"
+#include "node/http_server.h"
 #include "node/member.h"
+#include "node/supervisor.h"
 #include "terminal/interrupt.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
@@ -26,6 +29,8 @@ struct Arguments {
   std::string disk;
   std::string block_bytes = "1MiB";
   std::string address_file;
+  std::string http;  // empty: none
+  bool http_anywhere = false;
   std::string name;
   std::string file;
   double timeout = 5;
@@ -48,14 +53,18 @@ int take_sizes(Arguments& arguments) {
 
 // ---- kvbm node ----
 
-Json to_json(const kvbm_node_row_t& row) {
+std::string id_text(const uint8_t (&node)[16]) {
   std::string id;
   char two[3];
-  for (const uint8_t byte : row.node) {
+  for (const uint8_t byte : node) {
     std::snprintf(two, sizeof two, "%02x", byte);
     id += two;
   }
-  return {{"node", id},
+  return id;
+}
+
+Json to_json(const kvbm_node_row_t& row) {
+  return {{"node", id_text(row.node)},
           {"address", row.address},
           {"state", row.state},
           {"capacity_bytes", row.capacity_bytes},
@@ -65,41 +74,70 @@ Json to_json(const kvbm_node_row_t& row) {
           {"served_bytes", row.served_bytes}};
 }
 
-int serve(Arguments& arguments, const Output& output) {
-  const int sizes = take_sizes(arguments);
-  if (sizes != kDone) return sizes;
-  arguments.member.log = !output.json;
-  const terminal::Interrupt interrupt;
-  auto member = node::Member::open(arguments.member);
-  if (!member.ok()) return fail(member.status());
-  const std::string address = member.value()->address();
+// Whole or not at all: who waits for the file reads it as soon as it is there.
+bool write_address(const std::string& file, const std::string& address) {
+  const std::string partial = file + ".partial";
+  std::ofstream(partial) << address << "\n";
+  return std::rename(partial.c_str(), file.c_str()) == 0;
+}
+
+void say_serving(const Arguments& arguments, const Output& output, const std::string& address,
+                 const std::string& http) {
   if (output.json) {
-    std::cout << Json{{"address", address}, {"pool", arguments.member.pool}}.dump() << std::endl;
-  } else {
-    std::cout << "kvbm node: pool " << arguments.member.pool << ", listening on " << address << "; "
-              << terminal::format_binary_size(static_cast<double>(arguments.member.host_bytes)) << " of host memory"
-              << (arguments.member.disk_path.empty() ? "" : ", disk in " + arguments.member.disk_path)
-              << ". Ctrl-C ends it." << std::endl;
+    Json line{{"address", address}, {"pool", arguments.member.pool}};
+    if (!http.empty()) line["http"] = http;
+    std::cout << line.dump() << std::endl;
+    return;
   }
-  if (!arguments.address_file.empty()) {
-    // Whole or not at all: who waits for the file reads it as soon as it is there.
-    const std::string partial = arguments.address_file + ".partial";
-    std::ofstream(partial) << address << "\n";
-    if (std::rename(partial.c_str(), arguments.address_file.c_str()) != 0) {
-      return fail(kFailed, "the address could not be written to " + arguments.address_file);
-    }
-  }
-  while (!terminal::Interrupt::asked().load()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const kvbm_manager_stats_t stats = member.value()->stats();
+  std::cout << "kvbm node: pool " << arguments.member.pool << ", listening on " << address << "; "
+            << terminal::format_binary_size(static_cast<double>(arguments.member.host_bytes)) << " of host memory"
+            << (arguments.member.disk_path.empty() ? "" : ", disk in " + arguments.member.disk_path)
+            << (http.empty() ? "" : "; http://" + http + "/healthz, /readyz, /metrics") << ". Ctrl-C ends it."
+            << std::endl;
+}
+
+// Closing may take a while: what is in flight ends first.
+int end(std::unique_ptr<node::Member> member, const Output& output) {
+  const kvbm_manager_stats_t stats = member->stats();
   uint64_t served = 0;
-  for (const kvbm_node_row_t& row : member.value()->nodes()) served += row.served_bytes;
-  member.value().reset();
+  for (const kvbm_node_row_t& row : member->nodes()) served += row.served_bytes;
+  member.reset();
   if (output.json) {
     std::cout << Json{{"ended", true}, {"blocks", stats.tiers[0].blocks}, {"served_bytes", served}}.dump() << std::endl;
   } else {
     std::cout << "kvbm node: ended with " << stats.tiers[0].blocks << " blocks in host memory" << std::endl;
   }
   return kDone;
+}
+
+int serve(Arguments& arguments, const Output& output) {
+  const int sizes = take_sizes(arguments);
+  if (sizes != kDone) return sizes;
+  arguments.member.log = !output.json;
+  const terminal::Interrupt interrupt;
+  auto loop = node::EventLoop::create();
+  if (!loop.ok()) return fail(loop.status());
+  std::unique_ptr<node::HttpServer> http;
+  if (!arguments.http.empty()) {
+    const auto reach = arguments.http_anywhere ? node::HttpServer::Reach::everybody : node::HttpServer::Reach::this_machine;
+    auto listening = node::HttpServer::listen(*loop.value(), arguments.http, reach);
+    if (!listening.ok()) return fail(listening.status());
+    http = std::move(listening).value();
+  }
+  auto member = node::Member::open(arguments.member);
+  if (!member.ok()) return fail(member.status());
+  if (http != nullptr) node::add_health_pages(*http, *member.value());
+  const std::string address = member.value()->address();
+  say_serving(arguments, output, address, http != nullptr ? http->address() : "");
+  if (!arguments.address_file.empty() && !write_address(arguments.address_file, address)) {
+    return fail(kFailed, "the address could not be written to " + arguments.address_file);
+  }
+  (void)node::tell_supervisor("READY=1\nSTATUS=listening on " + address);
+  const Status ran = loop.value()->run_until(terminal::Interrupt::fd());
+  (void)node::tell_supervisor("STOPPING=1");
+  http.reset();
+  const int ended = end(std::move(member).value(), output);
+  return ran.ok() ? ended : fail(ran);
 }
 
 // ---- By hand ----
@@ -208,6 +246,41 @@ int peers(Arguments& arguments, const Output& output) {
   return kDone;
 }
 
+int locate(Arguments& arguments, const Output& output) {
+  int code = kDone;
+  const auto member = join(arguments, code);
+  if (member == nullptr) return code;
+  const auto located = member->locate(arguments.name, arguments.timeout_ns());
+  if (!located.ok()) return fail(located.status());
+  std::map<std::string, std::string> addresses;
+  for (const kvbm_node_row_t& row : member->nodes()) addresses[id_text(row.node)] = row.address;
+  Json rows = Json::array();
+  terminal::Table table({{"node"},
+                         {"tier", terminal::Align::right},
+                         {"leading blocks", terminal::Align::right},
+                         {"in this tier", terminal::Align::right},
+                         {"bytes", terminal::Align::right}});
+  for (const kvbm_location_t& row : located.value()) {
+    const std::string address = addresses[id_text(row.node)];
+    rows.push_back({{"node", id_text(row.node)},
+                    {"address", address},
+                    {"tier", row.tier},
+                    {"leading_blocks", row.n_prefix},
+                    {"in_tier", row.n_in_tier},
+                    {"bytes", row.bytes}});
+    table.add_row({address, std::to_string(row.tier), terminal::format_count(row.n_prefix),
+                   terminal::format_count(row.n_in_tier), terminal::format_binary_size(static_cast<double>(row.bytes))});
+  }
+  if (output.json) {
+    std::cout << Json{{"name", arguments.name}, {"locations", rows}}.dump(2) << std::endl;
+  } else if (rows.empty()) {
+    std::cout << "no node has it" << std::endl;
+  } else {
+    std::cout << table.render();
+  }
+  return rows.empty() ? kFailed : kDone;
+}
+
 // ---- Options ----
 
 void add_pool(CLI::App& app, Arguments& arguments) {
@@ -258,6 +331,10 @@ void add_node(Registry& registry) {
   app.add_option("--disk-path", arguments->member.disk_path, "Its directory")->type_name("DIR");
   app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")
       ->type_name("FILE");
+  app.add_option("--http", arguments->http, "Answer /healthz, /readyz and /metrics there, such as 127.0.0.1:9400")
+      ->type_name("ADDRESS:PORT");
+  app.add_flag("--http-anywhere", arguments->http_anywhere,
+               "Let --http listen beyond this machine; nobody is asked for a password");
   add_pool(app, *arguments);
   app.footer(
       "Examples:\n  kvbm node --listen 127.0.0.1:7000 --host 1GiB\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt\n"
@@ -280,6 +357,12 @@ void add_node(Registry& registry) {
       add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not", exists, to_ask);
   asking.add_option("name", to_ask->name, "Name that it was stored under")->type_name("NAME")->required();
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
+
+  auto to_locate = std::make_shared<Arguments>();
+  CLI::App& locating = add_by_hand(registry, "locate", "Say which nodes have how much of a file, and in which tier",
+                                   locate, to_locate);
+  locating.add_option("name", to_locate->name, "Name that it was stored under")->type_name("NAME")->required();
+  locating.footer("Example:\n  kvbm locate --peer 127.0.0.1:7000,127.0.0.1:7001 notes");
 
   auto to_list = std::make_shared<Arguments>();
   add_by_hand(registry, "peers", "List the nodes at the given addresses: state, blocks, room", peers, to_list)

@@ -121,6 +121,16 @@ kvbm_manager_stats_t Member::stats() const {
   return out;
 }
 
+std::string Member::metrics() const {
+  std::string text;
+  for (size_t needed = 65536; text.size() < needed;) {  // the needed size counts a final zero byte
+    text.resize(needed);
+    if (kvbm_manager_metrics(manager_, text.data(), text.size(), &needed) != KVBM_OK && needed <= text.size()) return {};
+  }
+  text.resize(std::strlen(text.c_str()));
+  return text;
+}
+
 // The name's bytes make the root; the blocks follow each other under it.
 Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t n) const {
   std::vector<uint32_t> tokens;
@@ -228,6 +238,29 @@ Result<bool> Member::exists(const std::string& name, uint64_t timeout_ns) {
   const auto hits = find(keys.value(), false, timeout_ns, nullptr);
   if (!hits.ok()) return hits.status();
   return hits.value() != 0;
+}
+
+// A file's length is in its first block, which need not come here for this: ask for more until nobody has all.
+Result<std::vector<kvbm_location_t>> Member::locate(const std::string& name, uint64_t timeout_ns) {
+  kvbm_locate_options_t options;
+  kvbm_locate_options_init(&options, sizeof options);
+  options.ask_nodes_ns = timeout_ns;
+  std::vector<kvbm_location_t> rows;
+  bool all = true;
+  for (size_t n = 64; all; n *= 8) {
+    const auto keys = keys_of(name, n);
+    if (!keys.ok()) return keys.status();
+    size_t found = 1024;
+    do {
+      rows.resize(found);
+      const kvbm_status_t status = kvbm_manager_locate(manager_, ns_, keys.value().data(), n, &options,
+                                                       rows.data(), rows.size(), &found);
+      if (status < 0) return failed("the pool could not be asked", status);
+    } while (found > rows.size());
+    rows.resize(found);
+    all = !rows.empty() && rows.front().n_prefix == n;
+  }
+  return rows;
 }
 
 }  // namespace kvbm::node

@@ -40,12 +40,15 @@ class Member {
   [[nodiscard]] kvbm_manager_t* manager() const noexcept { return manager_; }
   [[nodiscard]] kvbm_namespace_t* ns() const noexcept { return ns_; }
   [[nodiscard]] kvbm_manager_stats_t stats() const;
+  [[nodiscard]] std::string metrics() const;  // Prometheus text
 
   // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have taken all.
   Status put(const std::string& name, const std::string& bytes);
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);
   Result<bool> exists(const std::string& name, uint64_t timeout_ns);
+  // How many of a file's leading blocks each node has, tier by tier; empty where nobody has the first.
+  Result<std::vector<kvbm_location_t>> locate(const std::string& name, uint64_t timeout_ns);
 
  private:
   Member() = default;

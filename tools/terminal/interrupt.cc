@@ -1,6 +1,9 @@
 #include "terminal/interrupt.h"
 
+#include <sys/eventfd.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "terminal/screen.h"
 
@@ -9,10 +12,22 @@ namespace kvbm::terminal {
 namespace {
 
 std::atomic<bool> end_asked{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
+std::atomic<int> wake_fd{-1};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+              "a signal handler uses them");
+
+void wake() noexcept {
+  const uint64_t one = 1;
+  const int fd = wake_fd.load(std::memory_order_relaxed);
+  if (fd >= 0) (void)!::write(fd, &one, sizeof one);
+}
 
 void on_signal(int signal) {
-  if (!end_asked.exchange(true, std::memory_order_relaxed)) return;
+  const int error = errno;
+  const bool first = !end_asked.exchange(true, std::memory_order_relaxed);
+  if (first) wake();
+  errno = error;
+  if (first) return;
   constexpr std::string_view kLeave = Screen::leave_text();
   if (::isatty(STDOUT_FILENO) == 1) (void)!::write(STDOUT_FILENO, kLeave.data(), kLeave.size());
   struct sigaction before {};
@@ -25,6 +40,7 @@ void on_signal(int signal) {
 
 Interrupt::Interrupt() {
   end_asked.store(false, std::memory_order_relaxed);
+  wake_fd.store(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), std::memory_order_relaxed);
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
@@ -39,10 +55,17 @@ Interrupt::~Interrupt() {
   ::sigaction(SIGINT, &int_, nullptr);
   ::sigaction(SIGTERM, &term_, nullptr);
   ::sigaction(SIGPIPE, &pipe_, nullptr);
+  const int fd = wake_fd.exchange(-1, std::memory_order_relaxed);
+  if (fd >= 0) ::close(fd);
 }
 
 const std::atomic<bool>& Interrupt::asked() noexcept { return end_asked; }
 
-void Interrupt::ask() noexcept { end_asked.store(true, std::memory_order_relaxed); }
+void Interrupt::ask() noexcept {
+  end_asked.store(true, std::memory_order_relaxed);
+  wake();
+}
+
+int Interrupt::fd() noexcept { return wake_fd.load(std::memory_order_relaxed); }
 
 }  // namespace kvbm::terminal

@@ -22,6 +22,8 @@ class Interrupt {
   [[nodiscard]] static const std::atomic<bool>& asked() noexcept;
   // The same from inside the process.
   static void ask() noexcept;
+  // Readable from then on, for whoever sleeps in poll(2); -1 where the system gave none.
+  [[nodiscard]] static int fd() noexcept;
 
  private:
   struct sigaction int_;

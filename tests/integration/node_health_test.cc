@@ -1,0 +1,186 @@
+// What watches `kvbm node` from outside: pages over HTTP, the supervisor's socket, and the end by a signal.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "support/run_command.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+using nlohmann::json;
+
+using kvbm::test::contains;
+using kvbm::test::Ran;
+using kvbm::test::run;
+
+// `kvbm node --json` with its output read line by line.
+class Daemon {
+ public:
+  explicit Daemon(std::vector<std::string> arguments, const std::string& notify = "") {
+    int ends[2];
+    if (::pipe(ends) != 0) return;
+    arguments.insert(arguments.begin(), {"kvbm", "node", "--listen", "127.0.0.1:0", "--host", "64MiB", "--json"});
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      std::vector<char*> argv;
+      for (std::string& argument : arguments) argv.push_back(argument.data());
+      argv.push_back(nullptr);
+      if (!notify.empty()) ::setenv("NOTIFY_SOCKET", notify.c_str(), 1);
+      ::dup2(ends[1], STDOUT_FILENO);
+      ::close(ends[0]);
+      ::close(ends[1]);
+      ::execv(KVBM_COMMAND, argv.data());
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    out_ = ::fdopen(ends[0], "r");
+    first_ = json::parse(line(), nullptr, false);
+  }
+  ~Daemon() {
+    if (pid_ > 0) (void)end(SIGKILL);
+    if (out_ != nullptr) (void)std::fclose(out_);
+  }
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  std::string line() {
+    std::array<char, 512> text{};
+    return out_ != nullptr && std::fgets(text.data(), text.size(), out_) != nullptr ? text.data() : "";
+  }
+  [[nodiscard]] std::string value(const char* name) const {
+    return first_.is_object() ? first_.value(name, std::string()) : "";
+  }
+  int end(int signal) {
+    int status = 0;
+    ::kill(pid_, signal);
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  FILE* out_ = nullptr;
+  json first_;
+};
+
+// What comes back for one request, head and body; "" where nobody listens.
+std::string request(const std::string& address, const std::string& text) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return {};
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(colon + 1))));
+  ::inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::string out;
+  if (::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
+      ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size())) {
+    std::array<char, 4096> buffer{};
+    for (ssize_t n = 0; (n = ::recv(fd, buffer.data(), buffer.size(), 0)) > 0;) out.append(buffer.data(), static_cast<size_t>(n));
+  }
+  ::close(fd);
+  return out;
+}
+
+std::string get(const std::string& address, const std::string& path, const char* method = "GET") {
+  return request(address, std::string(method) + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+}
+
+TEST(NodeHealth, says_that_it_lives_and_serves_and_what_it_counts) {
+  Daemon first({"--http", "127.0.0.1:0"});
+  const std::string http = first.value("http");
+  ASSERT_FALSE(http.empty());
+  EXPECT_TRUE(contains(get(http, "/healthz"), "200"));
+  EXPECT_TRUE(contains(get(http, "/readyz"), "nodes connected: 0 of 0"));
+  const std::string metrics = get(http, "/metrics");
+  EXPECT_TRUE(contains(metrics, "Content-Type: text/plain; version=0.0.4")) << metrics;
+  EXPECT_TRUE(contains(metrics, "\nkvbm_tier_capacity_bytes{tier=\"0\"}")) << metrics;
+  EXPECT_TRUE(contains(metrics, "kvbm_node_peers{state=\"ready\"} 0")) << metrics;
+  // Somebody who puts a file is counted.
+  ASSERT_EQ(run("put --peer " + first.value("address") + " name /proc/self/maps").exit_code, 0);
+  EXPECT_FALSE(contains(get(http, "/metrics"), "kvbm_tier_blocks{tier=\"0\"} 0\n"));
+}
+
+TEST(NodeHealth, gives_no_other_page_and_takes_nothing) {
+  Daemon node({"--http", "127.0.0.1:0"});
+  const std::string http = node.value("http");
+  EXPECT_TRUE(contains(get(http, "/"), "404"));
+  EXPECT_TRUE(contains(get(http, "/metrics/../etc"), "404"));
+  EXPECT_FALSE(contains(get(http, "/healthz", "POST"), "200"));
+  EXPECT_FALSE(contains(get(http, "/healthz", "DELETE"), "200"));
+  const std::string head = get(http, "/healthz", "HEAD");
+  EXPECT_TRUE(contains(head, "200") && contains(head, "Content-Length: 3") && !contains(head, "ok\n")) << head;
+  EXPECT_FALSE(contains(request(http, "GET /healthz HTTP/1.1\r\nx: " + std::string(100'000, 'y') + "\r\n\r\n"), "200"));
+  (void)request(http, std::string(2000, '\0') + "\r\n\r\n");
+  EXPECT_TRUE(contains(get(http, "/healthz"), "200 OK")) << "what came before has hurt it";
+}
+
+TEST(NodeHealth, listens_on_this_machine_alone_unless_told_otherwise) {
+  for (const char* address : {"0.0.0.0:0", "[::]:0", "10.1.2.3:9400"}) {
+    const Ran refused = run(std::string("node --listen 127.0.0.1:0 --http ") + address);
+    EXPECT_EQ(refused.exit_code, 2) << address;
+    EXPECT_TRUE(contains(refused.text, "--http-anywhere")) << refused.text;
+  }
+  for (const char* address : {"nonsense", "127.0.0.1", "localhost:1", "127.0.0.1:", "127.0.0.1:99999", ":9400"}) {
+    const Ran refused = run(std::string("node --listen 127.0.0.1:0 --http ") + address);
+    EXPECT_EQ(refused.exit_code, 2) << address << refused.text;
+    EXPECT_TRUE(contains(refused.text, "127.0.0.1:9400")) << refused.text;
+  }
+  Daemon everybody({"--http", "0.0.0.0:0", "--http-anywhere"});
+  EXPECT_TRUE(contains(everybody.value("http"), "0.0.0.0:"));
+  Daemon first({"--http", "127.0.0.1:0"});
+  const Ran second = run("node --listen 127.0.0.1:0 --http " + first.value("http"));
+  EXPECT_NE(second.exit_code, 0);
+  EXPECT_TRUE(contains(second.text, first.value("http"))) << second.text;
+}
+
+TEST(NodeHealth, ends_clean_and_at_once_when_it_is_asked_to) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Daemon node({"--http", "127.0.0.1:0"});
+    ASSERT_FALSE(node.value("http").empty());
+    const int status = node.end(signal);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << signal;
+    EXPECT_TRUE(json::parse(node.line(), nullptr, false).value("ended", false));
+  }
+}
+
+TEST(NodeHealth, tells_its_supervisor_when_it_is_ready_and_when_it_stops) {
+  const kvbm::test::TempDir folder;
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const std::string path = folder.path() + "/notify";
+  ASSERT_LT(path.size(), sizeof name.sun_path);
+  path.copy(name.sun_path, path.size());
+  const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
+  const auto next = [fd] {
+    pollfd ready{fd, POLLIN, 0};
+    std::array<char, 256> text{};
+    const ssize_t n = ::poll(&ready, 1, 60'000) == 1 ? ::recv(fd, text.data(), text.size(), 0) : 0;
+    return std::string(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  };
+  Daemon node({}, path);
+  const std::string ready = next();
+  EXPECT_TRUE(contains(ready, "READY=1\n")) << ready;
+  EXPECT_TRUE(contains(ready, node.value("address"))) << ready;
+  const int status = node.end(SIGTERM);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(next(), "STOPPING=1");
+  ::close(fd);
+}
+
+}  // namespace

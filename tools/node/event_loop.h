@@ -1,0 +1,30 @@
+// The main thread of a daemon: sleeps until somebody asks for its end, and answers what was registered with it
+// meanwhile (http_server.h). One thread; idle it costs nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/status.h"
+
+struct event_base;
+
+namespace kvbm::node {
+
+class EventLoop {
+ public:
+  static Result<std::unique_ptr<EventLoop>> create();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Until `fd` is readable.
+  Status run_until(int fd);
+  [[nodiscard]] event_base* base() noexcept { return base_; }
+
+ private:
+  explicit EventLoop(event_base* base) : base_(base) {}
+  event_base* const base_;
+};
+
+}  // namespace kvbm::node

@@ -1,0 +1,59 @@
+#include "node/health.h"
+
+#include <cstring>
+
+namespace kvbm::node {
+
+namespace {
+
+struct Peers {
+  size_t ready = 0;
+  size_t absent = 0;
+};
+
+// Waits for a turn of the links' thread: who hangs there is not healthy.
+Peers peers_of(const Member& member) {
+  Peers out;
+  for (const kvbm_node_row_t& row : member.nodes()) ++(std::strcmp(row.state, "ready") == 0 ? out.ready : out.absent);
+  return out;
+}
+
+HttpServer::Reply health(const Member& member) {
+  (void)peers_of(member);
+  return {200, "text/plain; charset=utf-8", "ok\n"};
+}
+
+// Other nodes are no condition: a pool that starts has none yet.
+HttpServer::Reply readiness(const Member& member) {
+  HttpServer::Reply out;
+  const Peers peers = peers_of(member);
+  const kvbm_manager_stats_t stats = member.stats();
+  for (uint32_t t = 0; t < stats.n_tiers; ++t) {
+    if (stats.tiers[t].disabled == 0) continue;
+    out.code = 503;
+    out.body += "tier " + std::to_string(t) + " is out of service\n";
+  }
+  if (out.code == 200) out.body = "ready\n";
+  out.body += "nodes connected: " + std::to_string(peers.ready) + " of " + std::to_string(peers.ready + peers.absent) + "\n";
+  return out;
+}
+
+HttpServer::Reply metrics(const Member& member) {
+  const Peers peers = peers_of(member);
+  std::string text = member.metrics();
+  text += "# HELP kvbm_node_peers Other nodes: connected, and addresses that nobody answers at.\n";
+  text += "# TYPE kvbm_node_peers gauge\n";
+  text += "kvbm_node_peers{state=\"ready\"} " + std::to_string(peers.ready) + "\n";
+  text += "kvbm_node_peers{state=\"absent\"} " + std::to_string(peers.absent) + "\n";
+  return {200, "text/plain; version=0.0.4; charset=utf-8", std::move(text)};
+}
+
+}  // namespace
+
+void add_health_pages(HttpServer& server, const Member& member) {
+  server.add("/healthz", [&member] { return health(member); });
+  server.add("/readyz", [&member] { return readiness(member); });
+  server.add("/metrics", [&member] { return metrics(member); });
+}
+
+}  // namespace kvbm::node

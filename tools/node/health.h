@@ -1,0 +1,12 @@
+// The pages of `kvbm node --http`: /healthz, /readyz and /metrics, each from the member as it is now.
+#pragma once
+
+#include "node/http_server.h"
+#include "node/member.h"
+
+namespace kvbm::node {
+
+// `member` outlives the server's last page.
+void add_health_pages(HttpServer& server, const Member& member);
+
+}  // namespace kvbm::node
