@@ -355,9 +355,12 @@ typedef struct kvbm_tier {
   uint64_t reserved[9];           /* zero */
 } kvbm_tier_t;
 
+/* kvbm_manager_options_t.flags. */
+#define KVBM_MANAGER_SHARE 1u /* as the option share=on: several processes of this host share the tier set */
+
 typedef struct kvbm_manager_options {
   uint32_t struct_size;
-  uint32_t flags;                /* zero */
+  uint32_t flags;                /* KVBM_MANAGER_*, or zero */
   uint64_t block_bytes;          /* largest payload of a record; 0 = configuration "host.block_bytes" */
   uint64_t host_capacity_bytes;  /* host tier, record heads included; 0 = configuration "host.capacity" */
   const char *host_file;         /* keep host blocks in this tmpfs or hugetlbfs file over restarts; NULL = anonymous */

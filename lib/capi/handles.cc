@@ -88,13 +88,16 @@ Tenancy::~Tenancy() {
     // In a forked child threads and rings are the parent's: nothing can be closed here.
     if (manager != nullptr) new std::shared_ptr<manager::Manager>(std::move(manager));
     (void)node.release();
+    (void)share.release();
     return;
   }
   gate.wait_idle();
   if (node != nullptr) node->stop();
+  if (share != nullptr) share->stop();
   manager->shutdown([waiter = closed] { waiter->give({}); });
   closed->wait();
   node.reset();
+  share.reset();
 }
 
 kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::shared_ptr<Gate>& cache_gate,
@@ -169,9 +172,27 @@ std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<I
   return std::move(*answers);
 }
 
+void ask_owner_and_wait(Tenancy& tenancy, std::vector<Identity> ids) {
+  if (tenancy.share == nullptr || ids.empty() || !tenancy.share->can_ask()) return;
+  const Clock& clock = tenancy.context->executor->clock();
+  const uint64_t deadline_ns = deadline_after(clock, tenancy.share->ask_ns());
+  const auto waiter = std::make_shared<Waiter>();
+  tenancy.share->ask(std::move(ids), deadline_ns, [waiter] { waiter->give({}); });
+  waiter->wait_until(clock, deadline_ns);
+}
+
 kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns) {
   const Clock& clock = tenancy.manager->env().clock();
   const auto waiter = std::make_shared<Waiter>();
+  if (tenancy.share != nullptr) {
+    tenancy.share->flush([waiter](Code code) {
+      copy::Completion ended;
+      ended.status = code;
+      waiter->give(ended);
+    });
+    if (!waiter->wait_until(clock, deadline_after(clock, timeout_ns))) return to_c(Code::deadline);
+    return to_c(waiter->wait().status);
+  }
   tenancy.manager->flush([waiter] { waiter->give({}); });
   return waiter->wait_until(clock, deadline_after(clock, timeout_ns)) ? KVBM_OK : to_c(Code::deadline);
 }

@@ -25,6 +25,7 @@
 #include "manager/node.h"
 #include "manager/match.h"
 #include "manager/operation.h"
+#include "manager/share.h"
 
 namespace kvbm::capi {
 
@@ -80,6 +81,8 @@ struct Tenancy {
   Tenancy();
   // Where the manager is a node. Goes after the manager was shut down.
   std::unique_ptr<manager::Node> node;
+  // Where its tier set is shared; likewise.
+  std::unique_ptr<manager::Share> share;
   std::shared_ptr<Context> context;
   std::shared_ptr<manager::Manager> manager;
   Gate gate;
@@ -99,6 +102,9 @@ void ask_nodes_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t ti
 
 // Asks every node that is connected; empty where the manager is no node.
 std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns);
+
+// Asks the owner of a shared tier set, as long as its options say; nothing where there is nobody to ask.
+void ask_owner_and_wait(Tenancy& tenancy, std::vector<Identity> ids);
 
 // Waits until offloads are done; deadline after timeout_ns.
 kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns);

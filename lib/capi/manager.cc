@@ -7,6 +7,7 @@
 #include "capi/handles.h"
 #include "capi/plugin_policy.h"
 #include "capi/plugin_tier.h"
+#include "manager/share.h"
 
 using kvbm::Code;
 using kvbm::Result;
@@ -47,7 +48,8 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
 }
 
 Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Options& options) {
-  if (given.flags != 0) return {Code::unsupported, "kvbm_manager_options_t.flags must be zero"};
+  if ((given.flags & ~KVBM_MANAGER_SHARE) != 0) return {Code::unsupported, "kvbm_manager_options_t.flags has unknown bits"};
+  if ((given.flags & KVBM_MANAGER_SHARE) != 0) options.share.on = true;
   if (given.block_bytes != 0) options.host.block_bytes = given.block_bytes;
   if (given.host_capacity_bytes != 0) options.host.capacity_bytes = given.host_capacity_bytes;
   if (given.host_file != nullptr) options.host.file = given.host_file;
@@ -114,6 +116,8 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     const Status applied = apply(given, *context->core->executor, core.value());
     if (!applied.ok()) return fail(err, applied);
     auto tenancy = std::make_shared<kvbm::capi::Tenancy>();  // before what would need closing
+    auto share = kvbm::manager::Share::create(context->core->environment(), core.value());
+    if (!share.ok()) return fail(err, share.status());
     std::unique_ptr<kvbm::manager::Node> node;
     const Status joined = join(context->core->environment(), core.value(), node);
     if (!joined.ok()) return fail(err, joined);
@@ -121,6 +125,11 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     if (!manager.ok()) return fail(err, manager.status());
     tenancy->context = context->core;
     tenancy->manager = std::move(manager).value();
+    tenancy->share = std::move(share).value();
+    if (tenancy->share != nullptr) {
+      const Status shared = tenancy->share->start(tenancy->manager);
+      if (!shared.ok()) return fail(err, shared);
+    }
     tenancy->node = std::move(node);
     if (tenancy->node != nullptr) {
       const Status started = tenancy->node->start(tenancy->manager);

@@ -55,6 +55,9 @@ kvbm_status_t look_up(const std::shared_ptr<kvbm::capi::Tenancy>& tenancy,
                       const std::shared_ptr<kvbm::manager::Namespace>& ns, std::span<const PartPlan> parts,
                       const kvbm_key_t* keys, size_t n_keys, uint64_t ask_nodes_ns,
                       kvbm::manager::LookupRequest& request, kvbm_match_t** out_match, size_t* out_n) {
+  if (tenancy->share != nullptr && tenancy->share->can_ask() && !request.host_only) {
+    kvbm::capi::ask_owner_and_wait(*tenancy, nowhere_here(*tenancy->manager, parts, keys, n_keys));
+  }
   if (ask_nodes_ns != 0 && !request.host_only) {
     kvbm::capi::ask_nodes_and_wait(*tenancy, nowhere_here(*tenancy->manager, parts, keys, n_keys), ask_nodes_ns);
   }

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cluster/backoff.h"
 #include "cluster/link_hub.h"
+#include "cluster/peers.h"
 #include "cluster/placement.h"
 
 namespace kvbm::cluster {
@@ -31,7 +32,7 @@ struct MeshOptions {
 // Bad addresses, and listening to others than this machine without a key, are refused: bad_config with the remedy.
 Status check_mesh_options(const MeshOptions& options);
 
-class Mesh final : public copy::TransportListener, public LinkListener {
+class Mesh final : public copy::TransportListener, public LinkListener, public Peers {
  public:
   // Decides what of an offer is wanted, on the links' thread; who wants something releases the lease when it has it.
   using Taker = UniqueFunction<void(PeerLink&, std::span<const Offered>, uint64_t lease, std::vector<uint32_t>& want)>;
@@ -51,12 +52,12 @@ class Mesh final : public copy::TransportListener, public LinkListener {
   void end();
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }  // where it listens
-  [[nodiscard]] Executor& executor() noexcept { return *executor_; }
+  [[nodiscard]] Executor& executor() noexcept override { return *executor_; }
   // Links that are ready, one for each node, by id.
-  [[nodiscard]] std::vector<PeerLink*> ready() const;
-  [[nodiscard]] PeerLink* link_to(const NodeId& node) const;
+  [[nodiscard]] std::vector<PeerLink*> ready() const override;
+  [[nodiscard]] PeerLink* link_to(const NodeId& node) const override;
   // The best of the nodes that are connected for each key; null without any that offers room.
-  [[nodiscard]] PeerLink* home(const Key& key) const;
+  [[nodiscard]] PeerLink* home(const Key& key) const override;
 
   struct NodeRow {
     NodeId node;

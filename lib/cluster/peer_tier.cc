@@ -46,7 +46,7 @@ Code settle(tier::GetItem& item, const Family& family, ConstBytes staged) {
 
 class PeerTier::Core final : public StagingOwner, public std::enable_shared_from_this<Core> {
  public:
-  Core(const PeerTierOptions& options, Executor& core, FamilyTable& families, Mesh& mesh)
+  Core(const PeerTierOptions& options, Executor& core, FamilyTable& families, Peers& mesh)
       : options_(options),
         executor_(core),
         families_(families),
@@ -568,7 +568,7 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
   const PeerTierOptions options_;
   Executor& executor_;
   FamilyTable& families_;
-  Mesh& mesh_;
+  Peers& mesh_;
   StagingPool staging_;
   // The links' thread alone.
   std::deque<Waiting> waiting_;
@@ -584,7 +584,7 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
   UniqueFunction<void()> closed_ KVBM_GUARDED_BY(mutex_);
 };
 
-PeerTier::PeerTier(const PeerTierOptions& options, Executor& core, FamilyTable& families, Mesh& mesh)
+PeerTier::PeerTier(const PeerTierOptions& options, Executor& core, FamilyTable& families, Peers& mesh)
     : core_(std::make_shared<Core>(options, core, families, mesh)) {}
 PeerTier::~PeerTier() = default;
 

@@ -18,7 +18,8 @@
 #include "base/executor.h"
 #include "base/family_table.h"
 #include "base/mutex.h"
-#include "cluster/mesh.h"
+#include "cluster/peer_link.h"
+#include "cluster/peers.h"
 #include "tier/tier.h"
 
 namespace kvbm::cluster {
@@ -34,7 +35,7 @@ class PeerTier final : public tier::Tier {
  public:
   static constexpr std::string_view kKind = "peers";
   // `mesh` is used on its own thread alone and outlives this tier's shutdown().
-  PeerTier(const PeerTierOptions& options, Executor& core, FamilyTable& families, Mesh& mesh);
+  PeerTier(const PeerTierOptions& options, Executor& core, FamilyTable& families, Peers& mesh);
   ~PeerTier() override;
 
   // Asks the nodes for what is not known to be anywhere. `done` runs once on the core's executor, when all have

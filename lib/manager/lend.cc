@@ -45,7 +45,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
 
  private:
   void bring_up(TierIndex tier, std::vector<bool>& asked) {
-    if (manager_->disabled(tier)) return;
+    if (manager_->out_of_use(tier)) return;
     const bool late = manager_->env().clock().now_ns() >= deadline_ns_;
     tier::Tier& below = manager_->tier_below(tier);
     std::vector<OnboardItem> items;
@@ -129,7 +129,7 @@ void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tie
       continue;
     }
     for (size_t t = 1; t <= manager.tiers_below() && tiers[i] == kNoTier; ++t) {
-      if (manager.disabled(static_cast<TierIndex>(t))) continue;
+      if (manager.out_of_use(static_cast<TierIndex>(t))) continue;
       manager.tier_below(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
       if (found[i].present) tiers[i] = static_cast<TierIndex>(t);
     }

@@ -81,7 +81,7 @@ class Lookup {
       where[wanted++] = i;
     }
     for (TierIndex t = 1; t <= manager_.tiers_below() && wanted != 0; ++t) {
-      if (manager_.disabled(t)) continue;
+      if (manager_.out_of_use(t)) continue;
       tier::Tier& tier = manager_.tier_below(t);
       tier::Found found[64];
       tier.find({ids, wanted}, {found, wanted}, !request_.no_use);

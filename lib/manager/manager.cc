@@ -242,12 +242,19 @@ Status Manager::erase_families_of(const NamespaceId& id) {
   Status first;
   for (FamilyId family = 0; family < families_.size(); ++family) {
     if (families_.get(family).ns != id) continue;
-    const Forgetting forgetting(*this, family % kForgets, 1);
-    table_->erase_family(family);
-    for (auto& tier : tiers_) {
-      Status erased = tier->erase_family(family);
-      if (!erased.ok() && first.ok()) first = std::move(erased);
-    }
+    Status erased = forget_family(family);
+    if (!erased.ok() && first.ok()) first = std::move(erased);
+  }
+  return first;
+}
+
+Status Manager::forget_family(FamilyId family) {
+  Status first;
+  const Forgetting forgetting(*this, family % kForgets, 1);
+  table_->erase_family(family);
+  for (auto& tier : tiers_) {
+    Status erased = tier->erase_family(family);
+    if (!erased.ok() && first.ok()) first = std::move(erased);
   }
   return first;
 }
@@ -303,7 +310,7 @@ void Manager::evict_held(std::span<const SlotId> slots) {
 }
 
 Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-                      std::span<Code> codes) {
+                      std::span<Code> codes, TierIndex apart) {
   const Code all = table_->publish(inout, what, codes);
   const MemoryWait told;  // they can be found from now on
   add(counters_.tiers[0].stores, static_cast<uint64_t>(std::count(codes.begin(), codes.end(), Code::ok)));
@@ -323,8 +330,8 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
   for (size_t i = 0; i < inout.size(); ++i) {
     if (codes[i] == Code::ok) fresh.push_back(inout[i]);
   }
-  for (auto& offloader : offloaders_) {
-    if (!fresh.empty()) offloader->stored(fresh);
+  for (size_t i = 0; i < offloaders_.size(); ++i) {
+    if (!fresh.empty() && i + 1 != apart) offloaders_[i]->stored(fresh);
   }
   return all;
 }
@@ -353,6 +360,49 @@ void Manager::reject(TierIndex tier, const Identity& id, uint64_t location) {
 
 void Manager::used(std::span<const SlotId> slots) {
   for (auto& offloader : offloaders_) offloader->used(slots);
+}
+
+// ---- A shared tier set ----
+
+void Manager::offer_all(TierIndex index) {
+  constexpr size_t kPage = 256;
+  std::vector<block::SlotInfo> page;
+  for (SlotId next = 0; next < table_->slots();) {
+    page.clear();
+    next = table_->scan(next, page, kPage);
+    std::vector<SlotId> held;
+    for (const block::SlotInfo& info : page) {
+      if (info.state != block::SlotState::registered || info.withdrawn) continue;
+      if (table_->acquire_weak(info.slot, info.generation)) held.push_back(info.slot);
+    }
+    for (const SlotId slot : held) table_->clear_flags(slot, on_tier_flag(index));
+    if (!held.empty()) offloaders_[index - 1U]->stored(held);
+    release(held);
+  }
+}
+
+Result<uint64_t> Manager::epoch_of(const NamespaceId& base_id) {
+  MutexLock lock(namespaces_mutex_);
+  const auto known = known_.find(base_id);
+  uint64_t epoch = known == known_.end() ? 0 : known->second.epoch;
+  if (known != known_.end()) {
+    for (const auto& handle : known->second.handles) {
+      if (const auto live = handle.lock()) epoch = std::max(epoch, live->epoch());
+    }
+  }
+  for (auto& tier : tiers_) {
+    const auto persisted = tier->epoch(base_id);
+    if (!persisted.ok()) return persisted.status();
+    epoch = std::max(epoch, persisted.value());
+  }
+  return epoch;
+}
+
+std::vector<NamespaceId> Manager::known_namespaces() {
+  MutexLock lock(namespaces_mutex_);
+  std::vector<NamespaceId> out;
+  for (const auto& [base_id, known] : known_) out.push_back(base_id);
+  return out;
 }
 
 // ---- Care ----

@@ -24,6 +24,7 @@
 #include "manager/events.h"
 #include "manager/namespace.h"
 #include "manager/options.h"
+#include "manager/share_state.h"
 #include "manager/unit_index.h"
 #include "tier/host/host_arena.h"
 #include "tier/tier.h"
@@ -65,8 +66,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // `evicted` (may be null) are the identities that went.
   Code allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted);
   // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty.
+  // `apart`: a tier that the caller sends them to itself.
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-               std::span<Code> codes);
+               std::span<Code> codes, TierIndex apart = kNoTier);
   void release(std::span<const SlotId> slots) noexcept { table_->release(slots, tick()); }
   // Ends references and evicts what nothing else keeps.
   void evict_held(std::span<const SlotId> slots);
@@ -105,6 +107,30 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] bool disabled(TierIndex index) const noexcept {
     return (disabled_.load(std::memory_order_relaxed) >> index & 1U) != 0;
   }
+  // ---- A shared tier set (share.h) ----
+  [[nodiscard]] ShareState& share() noexcept { return share_; }
+  // A tier that stands by is not looked into and nothing is sent to it; whoever names it can still use it.
+  [[nodiscard]] bool stands_by(TierIndex index) const noexcept {
+    return (standing_by_.load(std::memory_order_acquire) >> index & 1U) != 0;
+  }
+  [[nodiscard]] bool out_of_use(TierIndex index) const noexcept { return disabled(index) || stands_by(index); }
+  void stand_by(TierIndex index, bool yes) noexcept {
+    if (yes) {
+      standing_by_.fetch_or(1U << index, std::memory_order_acq_rel);
+    } else {
+      standing_by_.fetch_and(~(1U << index), std::memory_order_acq_rel);
+    }
+  }
+  // The tier that must have a store's blocks before the store is over; kNoTier: the host is enough.
+  [[nodiscard]] TierIndex stores_reach() const noexcept { return stores_reach_.load(std::memory_order_acquire); }
+  void let_stores_reach(TierIndex index) noexcept { stores_reach_.store(index, std::memory_order_release); }
+  // Sends what the host has to a tier that came into use, or came back with nothing known of it.
+  void offer_all(TierIndex index);
+  // Forgets a family in the host and in every tier below.
+  Status forget_family(FamilyId family);
+  // The epoch of a namespace, as far as it is known here; and all that are.
+  Result<uint64_t> epoch_of(const NamespaceId& base_id);
+  std::vector<NamespaceId> known_namespaces();
   [[nodiscard]] Offloader& offloader(TierIndex index) noexcept { return *offloaders_[index - 1U]; }
   // One more request began: the unit of time of the policies.
   uint32_t next_tick() noexcept { return tick_.fetch_add(1, std::memory_order_relaxed) + 1; }
@@ -154,6 +180,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   bool hears_uses_ = false;
   std::atomic<uint32_t> tick_{0};
   std::atomic<uint32_t> disabled_{0};  // bit i: tier i is out of service
+  std::atomic<uint32_t> standing_by_{0};  // bit i: tier i
+  std::atomic<TierIndex> stores_reach_{kNoTier};
+  ShareState share_;
   std::atomic<bool> closing_{false};
   // Of shutdown(), which takes no memory of its own: whoever closes has nobody to tell that there was none.
   std::atomic<size_t> closing_parts_{0};

@@ -68,7 +68,7 @@ bool NodeSource::pin(const Identity& id) {
   for (size_t t = 1; t <= manager_->tiers_below() && !held; ++t) {
     pin.tier = static_cast<TierIndex>(t);
     tier::Found found;
-    if (manager_->disabled(pin.tier)) continue;
+    if (manager_->out_of_use(pin.tier)) continue;
     manager_->tier_below(pin.tier).find({&id, 1}, {&found, 1}, false);
     held = found.present && manager_->tier_below(pin.tier).pin(id);
   }

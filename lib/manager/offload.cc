@@ -39,7 +39,7 @@ uint64_t Offloader::queued_bytes() const {
 void Offloader::stored(std::span<const SlotId> slots) {
   const MemoryWait nobody_to_tell;
   if (options_.admission == AdmissionKind::on_eviction || options_.admission == AdmissionKind::on_request) return;
-  if (manager_.disabled(tier_)) return;
+  if (manager_.out_of_use(tier_)) return;
   std::vector<Entry> entries;
   entries.reserve(slots.size());
   {
@@ -55,7 +55,7 @@ void Offloader::stored(std::span<const SlotId> slots) {
 
 void Offloader::used(std::span<const SlotId> slots) {
   const MemoryWait nobody_to_tell;
-  if (!admits_on_use() || manager_.disabled(tier_)) return;
+  if (!admits_on_use() || manager_.out_of_use(tier_)) return;
   std::vector<Entry> entries;
   {
     MutexLock lock(mutex_);
@@ -125,7 +125,7 @@ bool Offloader::take_reference(Entry& entry) {
 
 void Offloader::relieve() {
   const MemoryWait nobody_to_tell;
-  if (admits_on_use() || options_.admission == AdmissionKind::on_request || manager_.disabled(tier_)) return;
+  if (admits_on_use() || options_.admission == AdmissionKind::on_request || manager_.out_of_use(tier_)) return;
   const uint32_t slots = manager_.table().slots();
   const uint32_t low = std::max<uint32_t>(slots / 32, 1);
   const uint32_t free = manager_.table().counters().free;

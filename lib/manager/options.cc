@@ -60,6 +60,13 @@ std::vector<OptionRow> make_schema() {
                   kMaxBytes});
   rows.push_back({"node.admission", OptionType::choice, "on_request", "Which host blocks are offered to other nodes.", 0, 0,
                   {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
+  rows.push_back({"share", OptionType::choice, "off",
+                  "Let several processes of this host share the tier set: one owns it, the others are its clients.", 0, 0,
+                  {"off", "on"}});
+  rows.push_back({"share_directory", OptionType::string, "",
+                  "Where a tier set without a disk is shared: a directory of this user's alone. With a disk: the disk's."});
+  rows.push_back({"share_ask", OptionType::duration, "20ms",
+                  "How long a lookup of a client waits for what the owner of the tier set has.", 0, 60'000'000'000});
   OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
   tiers.entry = tier_rows();
   rows.push_back(std::move(tiers));
@@ -126,6 +133,9 @@ Result<Options> options_from(const OptionSet& config) {
   out.node.pool = values.at("node.pool").text;
   out.node.staging_bytes = values.at("node.staging").number;
   out.node.admission = admission_named(values.at("node.admission").text);
+  out.share.on = values.at("share").text == "on";
+  out.share.directory = values.at("share_directory").text;
+  out.share.ask_ns = values.at("share_ask").number;
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {

@@ -46,12 +46,20 @@ struct NodeOptions {
   [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty(); }
 };
 
+// Whether several processes of this host share the tier set (share.h).
+struct ShareOptions {
+  bool on = false;
+  std::string directory;  // where there is no disk; else the disk's
+  uint64_t ask_ns = 20'000'000;
+};
+
 struct Options {
   tier::HostOptions host;
   std::string policy = std::string(policy::kDefaultPolicy);
   block::BlockTable::MakePolicy make_policy;  // empty: built-in policies by name
   std::vector<TierOptions> tiers;
   NodeOptions node;
+  ShareOptions share;
 };
 
 // Every option, for configuration files, the environment and the docs.

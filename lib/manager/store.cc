@@ -6,6 +6,7 @@
 #include "codec/leaf_hash.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
+#include "manager/offload.h"
 
 namespace kvbm::manager {
 
@@ -14,8 +15,8 @@ StoreOperation::StoreOperation(StoreRequest request)
                 request.deadline_ns),
       request_(std::move(request)),
       manager_(*request_.cache->manager()),
-      status_(request_.keys.size(), Code::ok) {
-}
+      status_(request_.keys.size(), Code::ok),
+      reach_(manager_.stores_reach()) {}
 
 const Key* StoreOperation::parent_of(size_t key) const noexcept {
   if (request_.unchained) return nullptr;
@@ -57,7 +58,8 @@ Operation::Next StoreOperation::step() {
     plans_ = std::move(plans).value();
     decided_.assign(request_.keys.size(), false);
   }
-  if (part_ == plans_.size() || request_.keys.empty()) return Next::finished;
+  if (request_.keys.empty()) return Next::finished;
+  if (part_ == plans_.size()) return hand_over();
   if (!chunk_open_) open_chunk();
   if (!copy_some()) return Next::more;
   close_chunk();
@@ -68,7 +70,62 @@ Operation::Next StoreOperation::step() {
     chunk_first_ = 0;
     ++part_;
   }
-  return part_ == plans_.size() ? Next::finished : Next::more;
+  return part_ == plans_.size() ? hand_over() : Next::more;
+}
+
+// The host has everything: what must have it too is sent it, and waited for.
+Operation::Next StoreOperation::hand_over() {
+  if (reach_ == kNoTier) return Next::finished;
+  if (handover_ == nullptr) {
+    const size_t n = request_.keys.size();
+    auto handover = std::make_shared<Handover>(n);
+    std::vector<SlotId> slots;
+    std::vector<size_t> key_of;
+    for (size_t part = 0; part < plans_.size(); ++part) {
+      std::vector<SlotId> held(n, kNoSlot);
+      manager_.table().acquire_each(plans_[part].family, request_.keys, held, block::kNoUse);
+      for (size_t k = 0; k < n; ++k) {
+        // Gone already, for lack of room: nobody can be given it.
+        if (held[k] == kNoSlot && status_[k] == Code::ok && has_block(part, k) == Code::ok) fail(k, Code::no_room);
+        if (held[k] == kNoSlot) continue;
+        if (status_[k] != Code::ok) {
+          manager_.release({&held[k], 1});
+          continue;
+        }
+        slots.push_back(held[k]);
+        key_of.push_back(k);
+        handover->open[k].fetch_add(1, std::memory_order_relaxed);
+      }
+    }
+    handover->waiting.store(slots.size() + 1, std::memory_order_relaxed);
+    handover_ = handover;
+    auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
+    auto report = std::make_shared<Offloader::Report>(
+        [self, handover, key_of = std::move(key_of)](size_t index, Code code) {
+          int32_t none = 0;
+          std::atomic<int32_t>& first = handover->codes[key_of[index]];
+          if (code != Code::ok) first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
+          handover->open[key_of[index]].fetch_sub(1, std::memory_order_release);
+          handover->waiting.fetch_sub(1, std::memory_order_release);
+          self->wake();
+        });
+    if (!slots.empty()) manager_.offloader(reach_).request(std::move(slots), std::move(report));
+    handover->waiting.fetch_sub(1, std::memory_order_release);
+  }
+  if (handover_->waiting.load(std::memory_order_acquire) != 0) return Next::wait;
+  end_handover(Code::ok);
+  return Next::finished;
+}
+
+// Once. What has not come to an end ends as `why`: the host has it, and whoever was to have it may get it yet.
+void StoreOperation::end_handover(Code why) {
+  for (size_t k = 0; k < status_.size(); ++k) {
+    const bool open = handover_->open[k].load(std::memory_order_acquire) != 0;
+    const auto code = static_cast<Code>(handover_->codes[k].load(std::memory_order_relaxed));
+    if (code != Code::ok) fail(k, code);
+    if (open) fail(k, why);
+  }
+  handover_ = nullptr;
 }
 
 // Looks which keys are there already and takes slots for the others.
@@ -227,7 +284,7 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   what.priority = request_.priority;
   what.tick = manager_.tick();
   if (completed == Code::ok) {
-    [[maybe_unused]] const Code all = manager_.publish({slots, count}, what, {parents, count}, {codes, count});
+    [[maybe_unused]] const Code all = manager_.publish({slots, count}, what, {parents, count}, {codes, count}, reach_);
   } else {
     std::fill_n(codes, count, completed);
   }
@@ -249,10 +306,12 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
   manager_.release(left);
   // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
-  if (why != Code::ok) {
+  if (handover_ != nullptr) {
+    end_handover(why);
+  } else if (why != Code::ok) {
     const size_t from = part_ + 1 == plans_.size() ? chunk_first_ : 0;
     for (size_t k = from; k < status_.size(); ++k) fail(k, why);
-    }
+  }
   completion.items = status_.size();
   for (size_t k = 0; k < status_.size(); ++k) {
     if (status_[k] == Code::ok) ++completion.items_done;

@@ -1,6 +1,7 @@
 // Storing: engine blocks become host records, hashed on the way, visible only when complete.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,6 +43,16 @@ class StoreOperation final : public Operation {
     SlotId slot;
   };
 
+  // What came of the blocks that a tier below must have before the store is over; shared with that tier's reports.
+  struct Handover {
+    explicit Handover(size_t n) : codes(n) {}
+    std::vector<std::atomic<int32_t>> codes;  // per key, the first failure
+    std::vector<std::atomic<uint32_t>> open = std::vector<std::atomic<uint32_t>>(codes.size());  // per key: parts
+    std::atomic<size_t> waiting{1};  // its release pairs with step's acquire
+  };
+
+  Next hand_over();
+  void end_handover(Code why);
   void open_chunk();
   void take_slots(std::vector<size_t> missing);
   bool copy_some();
@@ -70,6 +81,8 @@ class StoreOperation final : public Operation {
   std::vector<codec::Leaf> leaves_;
   SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference
   uint64_t bytes_ = 0;
+  const TierIndex reach_;  // Manager::stores_reach, when this began
+  std::shared_ptr<Handover> handover_;
 };
 
 }  // namespace kvbm::manager

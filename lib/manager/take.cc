@@ -13,8 +13,11 @@ constexpr uint64_t kTakeNs = 10'000'000'000;
 
 void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, cluster::PeerTier& tier,
                   cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
-                  const NodeSource::Links& links, std::vector<uint32_t>& want) {
-  if (manager->closing()) return;
+                  const NodeSource::Links& links, std::vector<uint32_t>& want, UniqueFunction<void()> done) {
+  if (manager->closing()) {
+    if (done) links.post(std::move(done));
+    return;
+  }
   std::vector<OnboardItem> items;
   std::vector<cluster::Offered> taken;
   for (uint32_t i = 0; i < offered.size(); ++i) {
@@ -33,11 +36,13 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
     items.push_back({one.id, found});
     taken.push_back(one);
   }
-  const auto release = [weak = link.weak_from_this(), lease] {
+  const auto ended = std::make_shared<UniqueFunction<void()>>(std::move(done));
+  const auto release = [weak = link.weak_from_this(), lease, ended] {
     if (const auto alive = weak.lock()) alive->release({&lease, 1});
+    if (*ended) (*ended)();
   };
   if (items.empty()) {
-    if (!want.empty()) links.post(release);
+    if (!want.empty() || *ended) links.post(release);
     return;
   }
   tier.learn(link.peer(), taken);

@@ -13,9 +13,9 @@ namespace kvbm::manager {
 
 // Adds to `want` what is to be taken: all that fits a slot. What is here already is wanted too, for it costs no fetch
 // and the other side learns that it is here. The rest is read through `tier`, which is tier number `index` of the
-// manager, verified and registered; then the lease is released. Thread: the links'.
+// manager, verified and registered; then the lease is released, and `done` (may be empty) runs. Thread: the links'.
 void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, cluster::PeerTier& tier,
                   cluster::PeerLink& link, std::span<const cluster::Offered> offered, uint64_t lease,
-                  const NodeSource::Links& links, std::vector<uint32_t>& want);
+                  const NodeSource::Links& links, std::vector<uint32_t>& want, UniqueFunction<void()> done = {});
 
 }  // namespace kvbm::manager

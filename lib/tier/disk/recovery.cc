@@ -17,7 +17,8 @@ constexpr std::string_view kSuperblockName = "superblock";
 constexpr uint64_t kFixedBytes = kSuperblockBytes + kPage;
 
 bool ours(const std::string& name) {
-  return name == kSuperblockName || name == "lock" || name == "lost+found" || segment_number(name) != UINT32_MAX;
+  return name == kSuperblockName || name == "lock" || name == "lost+found" || name == "share.sock" ||
+         name == "share.sock.lock" || segment_number(name) != UINT32_MAX;
 }
 
 }  // namespace

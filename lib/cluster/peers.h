@@ -1,0 +1,28 @@
+// Who is connected, as the tier of other processes (peer_tier.h) sees them: a mesh of nodes, or the processes of one
+// host that share a tier set.
+//
+// Thread: that of executor(), but for executor() itself.
+#pragma once
+
+#include <vector>
+
+#include "base/executor.h"
+#include "base/ids.h"
+#include "cluster/node.h"
+
+namespace kvbm::cluster {
+
+class PeerLink;
+
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  [[nodiscard]] virtual Executor& executor() noexcept = 0;
+  // Links that are ready, one for each node, in the same order every time.
+  [[nodiscard]] virtual std::vector<PeerLink*> ready() const = 0;
+  [[nodiscard]] virtual PeerLink* link_to(const NodeId& node) const = 0;
+  // To whom a record is offered; null if to nobody.
+  [[nodiscard]] virtual PeerLink* home(const Key& key) const = 0;
+};
+
+}  // namespace kvbm::cluster

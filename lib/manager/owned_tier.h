@@ -1,0 +1,47 @@
+// The disk of a shared tier set: the real tier while this process is the owner, before that a tier that has nothing.
+//
+// It is given the disk at most once and keeps it, so no call can meet one that goes. Until then puts end as owner_gone,
+// gets miss, and nothing is found or pinned; a pin is always one of the disk's. Thread: any.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "base/executor.h"
+#include "tier/tier.h"
+
+namespace kvbm::manager {
+
+class OwnedTier final : public tier::Tier {
+ public:
+  explicit OwnedTier(Executor& executor, std::string path) : executor_(executor), path_(std::move(path)) {}
+
+  // Once. This process is the owner from here on.
+  void own(std::unique_ptr<tier::Tier> disk);
+
+  [[nodiscard]] std::string_view kind() const noexcept override { return "disk"; }
+  [[nodiscard]] std::string describe() const override;
+  void find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept override;
+  bool pin(const Identity& id) noexcept override;
+  void unpin(const Identity& id) noexcept override;
+  void put(std::unique_ptr<tier::PutBatch> batch) override;
+  void get(std::unique_ptr<tier::GetBatch> batch) override;
+  void erase(std::span<const Identity> ids) override;
+  void reject(const Identity& id, uint64_t location) override;
+  Status erase_family(FamilyId family) override;
+  size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;
+  [[nodiscard]] tier::TierStats stats() const override;
+  Result<uint64_t> epoch(const NamespaceId& base_id) override;
+  Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
+  void shutdown(UniqueFunction<void()> done) override;
+
+ private:
+  [[nodiscard]] tier::Tier* disk() const noexcept { return disk_.load(std::memory_order_acquire); }
+
+  Executor& executor_;
+  const std::string path_;
+  std::unique_ptr<tier::Tier> held_;
+  std::atomic<tier::Tier*> disk_{nullptr};
+};
+
+}  // namespace kvbm::manager

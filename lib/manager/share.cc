@@ -1,0 +1,471 @@
+#include "manager/share.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+#include <utility>
+
+#include "copy/local/unix_transport.h"
+#include "manager/manager.h"
+#include "manager/take.h"
+#include "tier/disk/disk_tier.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+constexpr const char* kSocketName = "share.sock";
+// Memory that blocks of other processes land in: enough for a few of the largest.
+constexpr uint64_t kStagingBytes = 64ULL << 20;
+constexpr uint64_t kBlocksStaged = 4;
+// How long stop() waits for the owner to take what it was offered.
+constexpr uint64_t kDrainNs = 1'000'000'000;
+// How long a question waits in the background for an owner that was silent.
+constexpr uint64_t kProbeNs = 2'000'000'000;
+
+uint64_t staging_bytes(uint64_t block_bytes) {
+  return std::max(kStagingBytes, kBlocksStaged * (block_bytes + block_bytes / 8 + 65536));
+}
+
+// Refusals that trying again does not change.
+bool is_final(Code code) {
+  return code == Code::mismatch || code == Code::newer_version || code == Code::not_permitted;
+}
+
+Status check(const Options& options) {
+  if (options.tiers.size() > 1) {
+    return {Code::bad_config, "share=on works with one disk at most",
+            std::to_string(options.tiers.size()) + " tiers are given: leave one, or share nothing"};
+  }
+  if (!options.tiers.empty() && options.tiers[0].make) {
+    return {Code::bad_config, "share=on works with a disk, not with a plug-in tier",
+            "give each process its own, or use a disk"};
+  }
+  if (!options.tiers.empty() && !options.share.directory.empty()) {
+    return {Code::bad_config, "share_directory is for tier sets without a disk", options.share.directory};
+  }
+  if (options.tiers.empty() && options.share.directory.empty()) {
+    return {Code::bad_config, "share=on without a disk needs a directory to meet in", "set share_directory"};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Share>> Share::create(const Environment& environment, Options& options) {
+  if (!options.share.on) return std::unique_ptr<Share>();
+  if (Status s = check(options); !s.ok()) return s;
+  std::unique_ptr<Share> share(new Share(environment, options));
+  Share* const made = share.get();
+  if (!options.tiers.empty()) {
+    made->owned_index_ = 1;
+    options.tiers[0].make = [made](TierIndex, FamilyTable&, tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
+      auto tier = std::make_unique<OwnedTier>(*made->env_.executor, made->directory_);
+      made->owned_ = tier.get();
+      return std::unique_ptr<tier::Tier>(std::move(tier));
+    };
+  }
+  TierOptions others;
+  others.admission = AdmissionKind::all;
+  others.make = [made](TierIndex index, FamilyTable& families,
+                       tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
+    if (Status s = made->open_links(families); !s.ok()) return s;
+    cluster::PeerTierOptions peers;
+    peers.staging_bytes = staging_bytes(made->block_bytes_);
+    auto tier = std::make_unique<SharedTier>(peers, *made->env_.executor, families, *made->links_);
+    made->shared_ = tier.get();
+    made->shared_index_ = index;
+    return std::unique_ptr<tier::Tier>(std::move(tier));
+  };
+  options.tiers.push_back(std::move(others));
+  return share;
+}
+
+Share::Share(const Environment& environment, const Options& options)
+    : env_(environment), options_(options.share), block_bytes_(options.host.block_bytes) {
+  if (!options.tiers.empty()) disk_ = options.tiers[0];
+  directory_ = disk_.path.empty() ? options_.directory : disk_.path;
+  while (directory_.size() > 1 && directory_.back() == '/') directory_.pop_back();
+}
+
+Share::~Share() {
+  stop();
+  elections_.reset();
+  // The links' last calls are made while their thread ends; the links have them, and they the source.
+  thread_.reset();
+  links_.reset();
+}
+
+Status Share::open_links(FamilyTable& families) {
+  std::ostringstream name;
+  name << "process-" << getpid() << "-" << std::hex << env_.random->next();
+  cluster::LinkLimits limits;
+  limits.staging_bytes = limits.quarantine_bytes = staging_bytes(block_bytes_);
+  cluster::NodeFacts self;
+  self.node = cluster::node_id_of(name.str());
+  self.incarnation = env_.random->next();
+  // Says in a refusal what differs.
+  self.pool = "blocks-of-" + std::to_string(block_bytes_) + "-bytes";
+  if (!disk_.path.empty()) self.pool += "-disk-of-" + std::to_string(disk_.capacity_bytes);
+  self.request_limit = limits.requests;
+  links_ = std::make_unique<ShareLinks>(std::move(self), limits, families, *env_.random, *this);
+  auto thread = copy::TransportThread::create("share", *copy::local::unix_transport_ops(), {}, *links_, env_.log);
+  if (!thread.ok()) return thread.status();
+  thread_ = std::move(thread).value();
+  links_->attach(thread_->transport(), *thread_);
+  auto elections = ThreadExecutor::create("elect", 1);
+  if (!elections.ok()) return elections.status();
+  elections_ = std::move(elections).value();
+  return {};
+}
+
+// ---- Roles ----
+
+Status Share::start(const std::shared_ptr<Manager>& manager) {
+  manager_ = manager;
+  shared_->attach(manager->share());
+  manager->share().role.store(ShareRole::client, std::memory_order_release);
+  if (owned_index_ != kNoTier) manager->stand_by(owned_index_, true);
+  source_ = std::make_unique<NodeSource>(manager, *thread_);
+  on_links([this] { links_->begin(*source_); });
+  const uint64_t until = env_.clock().now_ns() + kOpenNs;
+  for (;;) {
+    const Status locked = try_to_own();
+    if (locked.ok()) return listen();
+    if (locked.code() != Code::in_use) return locked;
+    thread_->post([this] { links_->dial(address()); });
+    MutexLock lock(mutex_);
+    if (!found_ && refusal_.ok()) changed_.wait_for(mutex_, std::chrono::nanoseconds(kRetryNs));
+    if (found_) return {};
+    if (!refusal_.ok() || env_.clock().now_ns() >= until) return why_not(locked);
+  }
+}
+
+Status Share::why_not(const Status& locked) {
+  if (refusal_.code() == Code::not_permitted) return refusal_;
+  if (!refusal_.ok()) {
+    return {Code::bad_config, "the tier set is shared with another configuration; use the same one",
+            directory_ + ": " + refusal_.message()};
+  }
+  return {Code::in_use, "the tier set has an owner that does not share it, or does not answer", locked.message()};
+}
+
+// Opens the disk, or takes the lock of a set that has none: in_use where another process is the owner.
+Status Share::try_to_own() {
+  std::unique_ptr<tier::Tier> disk;
+  if (owned_ != nullptr) {
+    tier::disk::DiskTierOptions options;
+    options.path = disk_.path;
+    options.capacity_bytes = disk_.capacity_bytes;
+    options.write_bytes_per_s = disk_.write_bytes_per_s;
+    options.read_bytes_per_s = disk_.read_bytes_per_s;
+    auto opened = tier::disk::DiskTier::open(options, *env_.files, *env_.executor, manager_->families(), *env_.random,
+                                             manager_.get(), owned_index_);
+    if (!opened.ok()) return opened.status();
+    owned_->own(std::move(opened).value());
+    manager_->stand_by(owned_index_, false);
+  } else {
+    auto directory = env_.files->open_directory(directory_, true);
+    if (!directory.ok()) return directory.status();
+    auto lock = directory.value()->lock();
+    if (!lock.ok()) return lock.status();
+    lock_ = std::move(lock).value();
+  }
+  manager_->let_stores_reach(kNoTier);
+  if (owned_ != nullptr) {
+    manager_->offer_all(owned_index_);
+    learn_epochs(*owned_);
+  }
+  ShareState& state = manager_->share();
+  state.owner_pid.store(static_cast<uint64_t>(getpid()), std::memory_order_relaxed);
+  if (state.owners_lost.load(std::memory_order_relaxed) != 0) state.takeovers.fetch_add(1, std::memory_order_relaxed);
+  state.role.store(ShareRole::owner, std::memory_order_release);
+  manager_->stand_by(shared_index_, true);
+  return {};
+}
+
+// The lock is ours: whatever stands at the socket's place is a dead owner's, or a child's that it forked.
+Status Share::listen() {
+  if (auto directory = env_.files->open_directory(directory_, false); directory.ok()) {
+    (void)directory.value()->remove(kSocketName).ok();
+  }
+  Status bound;
+  on_links([&] { bound = links_->listen(address()); });
+  listening_ = bound.ok();
+  if (bound.ok()) say(LogLevel::info, "this process owns the tier set in " + directory_);
+  return bound;
+}
+
+// One more try to be the owner or to reach it. The elections' thread.
+void Share::seek() {
+  if (stopping_) return;
+  if (is(ShareRole::owner)) {
+    if (!listening_ && !listen().ok()) return seek_later();
+    seeking_ = false;
+    return;
+  }
+  if (manager_->share().connected.load(std::memory_order_acquire)) {
+    seeking_ = false;
+    complained_.clear();
+    return;
+  }
+  const Status locked = try_to_own();
+  if (locked.ok()) {
+    seek();
+    return;
+  }
+  if (locked.code() != Code::in_use && locked.message() != complained_) {
+    complained_ = locked.message();
+    say(LogLevel::error, "the tier set cannot be taken over: " + complained_);
+  }
+  thread_->post([this] { links_->dial(address()); });
+  seek_later();
+}
+
+void Share::seek_later() {
+  elections_->post_at(elections_->clock().now_ns() + kRetryNs, [this] { seek(); });
+}
+
+// A client of another owner than before, or of the same again: it gets what is here. The elections' thread.
+void Share::settle_in() {
+  if (stopping_ || is(ShareRole::owner)) return;
+  learn_epochs(*shared_);
+  manager_->offer_all(shared_index_);
+}
+
+// Epochs that a tier knows and this process missed.
+void Share::learn_epochs(tier::Tier& from) {
+  for (const NamespaceId& base : manager_->known_namespaces()) {
+    const auto epoch = from.epoch(base);
+    if (!epoch.ok() || epoch.value() == 0) continue;
+    if (const Status s = manager_->raise_epoch(base, epoch.value()); !s.ok()) say(LogLevel::warning, s.message());
+  }
+}
+
+void Share::stop() {
+  if (thread_ == nullptr || source_ == nullptr || stopping_) return;
+  struct Turn {
+    Mutex mutex;
+    std::condition_variable_any came;
+    bool done KVBM_GUARDED_BY(mutex) = false;
+  };
+  const auto drained = std::make_shared<Turn>();
+  const auto give = [](Turn& turn) {
+    MutexLock lock(turn.mutex);
+    turn.done = true;
+    turn.came.notify_all();
+  };
+  if (manager_->share().connected) {
+    manager_->flush([drained, give] { give(*drained); });
+    const uint64_t until = env_.clock().now_ns() + kDrainNs;
+    MutexLock lock(drained->mutex);
+    while (!drained->done && env_.clock().now_ns() < until) {
+      drained->came.wait_for(drained->mutex, std::chrono::nanoseconds(kRetryNs));
+    }
+  }
+  stopping_ = true;
+  // A turn of the elections: whoever opens the disk now has done so.
+  const auto turned = std::make_shared<Turn>();
+  elections_->post([turned, give] { give(*turned); });
+  {
+    MutexLock lock(turned->mutex);
+    while (!turned->done) turned->came.wait(turned->mutex);
+  }
+  on_links([this] { links_->end(); });
+  source_->detach();
+}
+
+// ---- What the links say ----
+
+void Share::owner_found(uint64_t pid) {
+  ShareState& state = manager_->share();
+  state.owner_pid.store(pid, std::memory_order_relaxed);
+  state.connected.store(true, std::memory_order_release);
+  silent_ = false;
+  manager_->let_stores_reach(shared_index_);
+  const bool again = state.owners_lost.load(std::memory_order_relaxed) != 0;
+  say(LogLevel::info, "process " + std::to_string(pid) + " owns the tier set in " + directory_);
+  if (again && !stopping_) elections_->post([this] { settle_in(); });
+  MutexLock lock(mutex_);
+  found_ = true;
+  changed_.notify_all();
+}
+
+void Share::owner_lost(const Status& why, bool was_connected) {
+  ShareState& state = manager_->share();
+  if (was_connected) {
+    state.connected.store(false, std::memory_order_release);
+    state.owner_pid.store(0, std::memory_order_relaxed);
+    state.owners_lost.fetch_add(1, std::memory_order_relaxed);
+    shared_->forget_all();
+    if (stopping_) return;
+    say(LogLevel::warning, "the owner of the tier set in " + directory_ + " is gone: " + why.message());
+    elections_->post([this] {
+      if (!std::exchange(seeking_, true)) seek();
+    });
+    return;
+  }
+  if (!is_final(why.code())) return;
+  MutexLock lock(mutex_);
+  refusal_ = why;
+  changed_.notify_all();
+}
+
+void Share::clients_changed(size_t n) {
+  manager_->share().clients.store(static_cast<uint32_t>(n), std::memory_order_relaxed);
+}
+
+void Share::offered(cluster::PeerLink& link, std::span<const cluster::Offered> items, uint64_t lease,
+                    std::vector<uint32_t>& want) {
+  const uint64_t name = ++last_take_;
+  takes_.insert(name);
+  take_offered(manager_, shared_index_, shared_->peers(), link, items, lease, source_->links(), want, [this, name] {
+    takes_.erase(name);
+    pump_flushes();
+  });
+}
+
+void Share::asked(const ShareMessage& message, ShareLinks::Answered answer) {
+  if (message.kind == ShareKind::flush) {
+    flushes_.push_back({last_take_, std::move(answer)});
+    pump_flushes();
+    return;
+  }
+  auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));
+  // Blocks on files, perhaps: not for the links' thread.
+  env_.executor->post([manager = manager_, reply, message, links = source_->links()] {
+    Code code = Code::ok;
+    uint64_t value = 0;
+    FamilyId family = 0;
+    if (message.kind == ShareKind::epoch) {
+      const auto epoch = manager->epoch_of(message.base);
+      code = epoch.status().code();
+      if (epoch.ok()) value = epoch.value();
+    } else if (manager->families().find(message.family, family)) {  // of an unknown one there is nothing
+      if (message.kind == ShareKind::erase) {
+        value = manager->drop(family, message.keys);
+      } else {
+        code = manager->forget_family(family).code();
+      }
+    }
+    links.post([reply, code, value] { (*reply)(code, value); });
+  });
+}
+
+// A client's flush is due when everything that was offered before it has come, and then the owner's own.
+void Share::pump_flushes() {
+  for (size_t i = 0; i < flushes_.size();) {
+    if (!takes_.empty() && *takes_.begin() <= flushes_[i].after) {
+      ++i;
+      continue;
+    }
+    auto reply = std::make_shared<ShareLinks::Answered>(std::move(flushes_[i].answer));
+    flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
+    const Code code = owned_index_ != kNoTier && manager_->disabled(owned_index_) ? Code::tier_disabled : Code::ok;
+    manager_->flush([reply, code, links = source_->links()] { links.post([reply, code] { (*reply)(code, 0); }); });
+  }
+}
+
+// ---- Lookups ----
+
+void Share::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done) {
+  ShareState& state = manager_->share();
+  if (ids.empty() || !state.connected.load(std::memory_order_acquire)) return done();
+  const bool wait = !silent_.load(std::memory_order_relaxed);
+  if (!wait) {
+    state.silent_lookups.fetch_add(1, std::memory_order_relaxed);
+    if (!probing_.exchange(true)) {
+      const uint64_t until = env_.clock().now_ns() + kProbeNs;
+      shared_->peers().ask(std::move(ids), until, [this, until] {
+        if (env_.clock().now_ns() < until) silent_ = false;
+        probing_ = false;
+      });
+    }
+    return done();
+  }
+  auto call = std::make_shared<UniqueFunction<void()>>(std::move(done));
+  shared_->peers().ask(std::move(ids), deadline_ns, [this, deadline_ns, call] {
+    if (env_.clock().now_ns() >= deadline_ns) {
+      silent_ = true;
+      manager_->share().silent_lookups.fetch_add(1, std::memory_order_relaxed);
+    }
+    (*call)();
+  });
+}
+
+// ---- Flush ----
+
+struct Share::Flush {
+  UniqueFunction<void(Code)> done;
+  uint64_t gone_since_ns = 0;  // 0: not seen without an owner
+};
+
+void Share::flush(UniqueFunction<void(Code)> done) {
+  auto flush = std::make_shared<Flush>();
+  flush->done = std::move(done);
+  elections_->post([this, flush] { try_flush(flush); });
+}
+
+void Share::again_later(const std::shared_ptr<Flush>& flush) {
+  elections_->post_at(elections_->clock().now_ns() + kRetryNs, [this, flush] { try_flush(flush); });
+}
+
+// The elections' thread: never while the role changes.
+void Share::try_flush(const std::shared_ptr<Flush>& flush) {
+  if (stopping_) return flush->done(Code::closed);
+  const ShareState& state = manager_->share();
+  if (is(ShareRole::owner)) {
+    manager_->flush([flush] { flush->done(Code::ok); });
+    return;
+  }
+  const uint64_t now = env_.clock().now_ns();
+  if (!state.connected.load(std::memory_order_acquire)) {
+    if (flush->gone_since_ns == 0) flush->gone_since_ns = now;
+    if (now - flush->gone_since_ns >= kGoneNs) return flush->done(Code::owner_gone);
+    return again_later(flush);
+  }
+  flush->gone_since_ns = 0;
+  const uint64_t lost = state.owners_lost.load(std::memory_order_acquire);
+  manager_->flush([this, flush, lost] {
+    thread_->post([this, flush, lost] {
+      ShareMessage message;
+      message.kind = ShareKind::flush;
+      links_->ask(std::move(message), kNever, [this, flush, lost](Code code, uint64_t) {
+        const ShareState& now_state = manager_->share();
+        // Of another owner than the one that was offered everything: once more.
+        if (code == Code::owner_gone || now_state.owners_lost.load(std::memory_order_acquire) != lost) {
+          return again_later(flush);
+        }
+        const uint64_t refused = shared_->refused();
+        const bool all = refused_before_.exchange(refused) == refused;
+        flush->done(code != Code::ok ? code : all ? Code::ok : Code::partial);
+      });
+    });
+  });
+}
+
+bool Share::is(ShareRole role) const noexcept {
+  return manager_->share().role.load(std::memory_order_acquire) == role;
+}
+
+void Share::on_links(UniqueFunction<void()> task) {
+  Mutex mutex;
+  std::condition_variable_any turned;
+  bool done = false;
+  thread_->post([&] {
+    task();
+    MutexLock lock(mutex);
+    done = true;
+    turned.notify_all();
+  });
+  MutexLock lock(mutex);
+  while (!done) turned.wait(mutex);
+}
+
+void Share::say(LogLevel level, const std::string& text) const {
+  if (env_.log != nullptr) env_.log->write(level, "share", text);
+}
+
+}  // namespace kvbm::manager

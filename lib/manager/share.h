@@ -1,0 +1,131 @@
+// A manager of a tier set that several processes of one host share: one of them owns it, the others are its clients.
+//
+// Who holds the directory's lock is the owner: it opens the disk and listens on <directory>/share.sock. Who does not get
+// the lock is a client: the disk's place is empty (OwnedTier), and the last tier but for other nodes is the owner's
+// memory and disk (SharedTier). When a client's link to the owner ends it tries the lock and the socket in turn, every
+// kRetryNs, until it is one or the other again: so an owner that dies has a successor as soon as somebody has opened
+// the disk, and never two, because the kernel gives the lock to one. What the successor's host had and the disk did not
+// goes to the disk; what another client's host has is offered to the successor.
+//
+// Life: create() edits the options, start() when the manager is made, stop() before it is shut down, the destructor
+// after that. Thread: any from outside. Links have a thread (copy/transport_thread.h), elections another one, which
+// opens the disk: nothing of the manager's blocks for either but start(), stop(), and SharedTier's calls.
+// Invariant: a process that is the owner stays it until stop(). Lock: mutex_, a leaf: who waits for a change.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/thread_executor.h"
+#include "copy/transport_thread.h"
+#include "manager/environment.h"
+#include "manager/manager.h"
+#include "manager/node_source.h"
+#include "manager/options.h"
+#include "manager/owned_tier.h"
+#include "manager/shared_tier.h"
+
+namespace kvbm::manager {
+
+class Share final : public ShareLinks::Host {
+ public:
+  static constexpr uint64_t kRetryNs = 20'000'000;
+  // How long an owner may take to answer a process that opens its tier set.
+  static constexpr uint64_t kOpenNs = 3'000'000'000;
+  // How long a flush waits for a successor.
+  static constexpr uint64_t kGoneNs = 5'000'000'000;
+
+  // Null where options.share is off. Replaces the disk in options.tiers and adds the tier of the other processes.
+  // bad_config for tier sets that cannot be shared.
+  static Result<std::unique_ptr<Share>> create(const Environment& environment, Options& options);
+  ~Share() override;
+  Share(const Share&) = delete;
+  Share& operator=(const Share&) = delete;
+
+  // This process is the owner, or connected to it, when it returns ok. bad_config: the owner has another
+  // configuration; in_use: the directory's owner does not share it, or does not answer; else what opening a disk says.
+  Status start(const std::shared_ptr<Manager>& manager);
+  void stop();
+
+  // Asks the owner for what is not known to be anywhere; `done` runs once, when it has answered, the deadline has
+  // passed, or at once where there is nobody to ask. Who asks an owner that was silent the last time does not wait.
+  void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
+  // There is an owner, and it is another process.
+  [[nodiscard]] bool can_ask() const noexcept { return manager_->share().connected.load(std::memory_order_acquire); }
+  // How long a lookup may wait for the owner.
+  [[nodiscard]] uint64_t ask_ns() const noexcept { return options_.ask_ns; }
+  // `done` runs once: ok when everything that was stored here before is where the owner's own flush would have it;
+  // partial: but for blocks that the owner refused; owner_gone, closed, or what the owner's disk says.
+  void flush(UniqueFunction<void(Code)> done);
+
+ private:
+  struct Flush;
+
+  Share(const Environment& environment, const Options& options);
+  [[nodiscard]] std::string address() const { return "unix:" + directory_ + "/share.sock"; }
+  Status open_links(FamilyTable& families);
+  Status try_to_own();
+  Status listen();
+  void seek();
+  void seek_later();
+  void settle_in();
+  void learn_epochs(tier::Tier& from);
+  [[nodiscard]] Status why_not(const Status& locked) KVBM_REQUIRES(mutex_);
+  void try_flush(const std::shared_ptr<Flush>& flush);
+  void again_later(const std::shared_ptr<Flush>& flush);
+  void pump_flushes();
+  void on_links(UniqueFunction<void()> task);
+  [[nodiscard]] bool is(ShareRole role) const noexcept;
+  void say(LogLevel level, const std::string& text) const;
+
+  // ShareLinks::Host
+  void owner_found(uint64_t pid) override;
+  void owner_lost(const Status& why, bool was_connected) override;
+  void clients_changed(size_t n) override;
+  void asked(const ShareMessage& message, ShareLinks::Answered answer) override;
+  void offered(cluster::PeerLink& link, std::span<const cluster::Offered> items, uint64_t lease,
+               std::vector<uint32_t>& want) override;
+
+  const Environment env_;
+  const ShareOptions options_;
+  const uint64_t block_bytes_;
+  TierOptions disk_;  // no path: a tier set without a disk
+  std::string directory_;
+  TierIndex owned_index_ = kNoTier;
+  TierIndex shared_index_ = kNoTier;
+  OwnedTier* owned_ = nullptr;    // the manager's
+  SharedTier* shared_ = nullptr;  // the manager's
+  std::unique_ptr<ShareLinks> links_;
+  std::unique_ptr<copy::TransportThread> thread_;
+  std::unique_ptr<NodeSource> source_;
+  std::shared_ptr<Manager> manager_;
+  std::unique_ptr<DirectoryLock> lock_;        // of a tier set without a disk
+  std::unique_ptr<ThreadExecutor> elections_;  // goes first
+  // The elections' thread, after start().
+  bool seeking_ = false;
+  bool listening_ = false;
+  std::string complained_;  // the last reason that was logged for having no owner
+  // The links' thread.
+  std::set<uint64_t> takes_;  // offers that are on their way here
+  uint64_t last_take_ = 0;
+  struct Waiting {
+    uint64_t after = 0;  // of the takes up to here
+    ShareLinks::Answered answer;
+  };
+  std::vector<Waiting> flushes_;
+
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> silent_{false};   // the owner did not answer in time, and has not answered since
+  std::atomic<bool> probing_{false};  // a question is under way that nobody waits for
+  std::atomic<uint64_t> refused_before_{0};
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  bool found_ KVBM_GUARDED_BY(mutex_) = false;
+  Status refusal_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::manager

@@ -1,0 +1,51 @@
+// What the processes of one tier set say to each other beyond what all peers say (cluster/README.md): one form for
+// all, inside a link's `session` messages, little endian.
+//
+// | at | bytes | field |
+// |---|---|---|
+// | 0 | 1 | kind |
+// | 2 | 2 | keys after the head, at most kMaxShareKeys |
+// | 4 | 4 | code, as kvbm.h has it: of an answer |
+// | 8 | 8 | request: names an answer's question; 0 where no answer is wanted |
+// | 16 | 8 | value |
+// | 24 | 16 | base id of a namespace |
+// | 40 | 36 | family: namespace id 16, geometry 8, component, first layer, layers, first head, heads, replicated 2 each |
+// | 76 | 4 | zero |
+// | 80 | 16 each | keys |
+#pragma once
+
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/status.h"
+
+namespace kvbm::manager {
+
+inline constexpr size_t kShareHeadBytes = 80;
+inline constexpr size_t kMaxShareKeys = 2048;
+
+enum class ShareKind : uint8_t {
+  here = 1,          // owner to client, first of all; value: its process id
+  flush = 2,         // answered when everything that the owner had is on its disk
+  epoch = 3,         // of base; the answer's value
+  erase = 4,         // family, keys
+  erase_family = 5,  // family
+  answer = 6         // code, value
+};
+
+struct ShareMessage {
+  ShareKind kind = ShareKind::answer;
+  Code code = Code::ok;
+  uint64_t request = 0;
+  uint64_t value = 0;
+  NamespaceId base;
+  Family family;
+  std::vector<Key> keys;
+};
+
+std::vector<std::byte> encode(const ShareMessage& message);
+// damaged: no such message.
+Status decode(ConstBytes bytes, ShareMessage& out);
+
+}  // namespace kvbm::manager

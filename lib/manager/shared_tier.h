@@ -1,0 +1,65 @@
+// The other processes of a shared tier set as a tier: for a client what the owner has, for the owner what its clients
+// offer.
+//
+// A cluster::PeerTier does the asking, fetching and offering; this adds what only one host's processes promise each
+// other. A client's put is ok when the owner has the block in its memory, and owner_gone where there is no owner: then
+// the block stays where it is. Erasing and epochs reach the owner before the call returns, or kWaitNs have passed. What
+// was learnt of an owner is used while it is connected only. The owner itself looks nowhere here (Manager::stands_by).
+// Thread: any but the links'; erase, erase_family, epoch and set_epoch block.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "cluster/peer_tier.h"
+#include "manager/share_links.h"
+#include "manager/share_state.h"
+#include "tier/tier.h"
+
+namespace kvbm::manager {
+
+class SharedTier final : public tier::Tier {
+ public:
+  // How long the owner may take to hear of what must be known before a call returns.
+  static constexpr uint64_t kWaitNs = 2'000'000'000;
+
+  SharedTier(const cluster::PeerTierOptions& options, Executor& core, FamilyTable& families, ShareLinks& links);
+
+  // The manager's; before anything else but epoch(), which says 0 until then.
+  void attach(ShareState& state) { state_.store(&state, std::memory_order_release); }
+  [[nodiscard]] cluster::PeerTier& peers() noexcept { return peers_; }
+  // What a client could not give to an owner that was there: no room, too late.
+  [[nodiscard]] uint64_t refused() const noexcept { return refused_->load(std::memory_order_relaxed); }
+  // Nothing that was learnt of an earlier owner holds.
+  void forget_all();
+
+  [[nodiscard]] std::string_view kind() const noexcept override { return "share"; }
+  [[nodiscard]] std::string describe() const override { return "the tier set's other processes"; }
+  void find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept override;
+  bool pin(const Identity& id) noexcept override { return peers_.pin(id); }
+  void unpin(const Identity& id) noexcept override { peers_.unpin(id); }
+  void put(std::unique_ptr<tier::PutBatch> batch) override;
+  void get(std::unique_ptr<tier::GetBatch> batch) override { peers_.get(std::move(batch)); }
+  void erase(std::span<const Identity> ids) override;
+  void reject(const Identity& id, uint64_t location) override { peers_.reject(id, location); }
+  Status erase_family(FamilyId family) override;
+  size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override { return peers_.scan(cursor, out); }
+  [[nodiscard]] tier::TierStats stats() const override { return peers_.stats(); }
+  Result<uint64_t> epoch(const NamespaceId& base_id) override;
+  Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
+  void shutdown(UniqueFunction<void()> done) override { peers_.shutdown(std::move(done)); }
+
+ private:
+  [[nodiscard]] ShareRole role() const noexcept;
+  [[nodiscard]] bool connected() const noexcept;
+  Code ask_and_wait(ShareMessage message, uint64_t& value);
+
+  Executor& core_;
+  FamilyTable& families_;
+  ShareLinks& links_;
+  cluster::PeerTier peers_;
+  std::atomic<const ShareState*> state_{nullptr};
+  const std::shared_ptr<std::atomic<uint64_t>> refused_ = std::make_shared<std::atomic<uint64_t>>(0);
+};
+
+}  // namespace kvbm::manager
