@@ -146,7 +146,7 @@ class Reader {
 
 bool known(uint8_t type) noexcept {
   return (type >= static_cast<uint8_t>(Type::find) && type <= static_cast<uint8_t>(Type::bye)) ||
-         type == static_cast<uint8_t>(Type::session);
+         type == static_cast<uint8_t>(Type::session) || type == static_cast<uint8_t>(Type::host);
 }
 
 bool plain(Type type) noexcept {
