@@ -11,6 +11,7 @@
 #include "base/family_table.h"
 #include "base/random.h"
 #include "cluster/handshake.h"
+#include "cluster/host_facts.h"
 #include "cluster/peer_port.h"
 #include "cluster/record_source.h"
 #include "cluster/wire.h"
@@ -128,6 +129,8 @@ class LinkListener {
   virtual void link_offered(PeerLink&, std::span<const Offered>, uint64_t /*lease*/, std::vector<uint32_t>& /*want*/) {}
   // A message of cluster/session.
   virtual void link_session(PeerLink&, ConstBytes /*bytes*/) {}
+  // The peer says which machine it runs on.
+  virtual void link_host(PeerLink&, const HostFacts&) {}
 };
 
 // What all links of one thread share; outlives them.

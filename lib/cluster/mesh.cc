@@ -158,6 +158,11 @@ void Mesh::link_ready(PeerLink& link) {
   }
   say(LogLevel::info, "node " + short_text(link.peer().node) + " at " + c->address + " is connected");
   ask_status(c->link);
+  if (hosts_ && !ended_) hosts_(link, nullptr);
+}
+
+void Mesh::link_host(PeerLink& link, const HostFacts& facts) {
+  if (hosts_ && !ended_) hosts_(link, &facts);
 }
 
 // Two nodes that dial each other have two links, of which both use the same one.

@@ -48,6 +48,10 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   // Starts to listen and to dial.
   Status begin(RecordSource& source);
   void take_offers(Taker taker) { taker_ = std::move(taker); }
+  // Hears of links that are ready, and of what the other side then says of its host. On the links' thread, before
+  // begin().
+  using HostListener = UniqueFunction<void(PeerLink&, const HostFacts* said)>;
+  void hear_of_hosts(HostListener listener) { hosts_ = std::move(listener); }
   // Says goodbye to everyone; nothing is dialled any more.
   void end();
 
@@ -84,6 +88,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   void link_ended(PeerLink& link, const Status& why) override;
   void link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease,
                     std::vector<uint32_t>& want) override;
+  void link_host(PeerLink& link, const HostFacts& facts) override;
 
  private:
   static constexpr size_t kAccepted = SIZE_MAX;
@@ -119,6 +124,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   copy::Transport* transport_ = nullptr;
   Executor* executor_ = nullptr;
   Taker taker_;
+  HostListener hosts_;
   std::string address_;
   bool ended_ = false;
   std::vector<Connection> connections_;

@@ -149,6 +149,12 @@ Status PeerLink::dispatch(ConstBytes body) {
     case wire::Type::session:
       sessions_.push_back({{body.begin() + wire::kHeadBytes, body.end()}});
       return {};
+    case wire::Type::host: {
+      HostFacts facts;
+      if (Status status = decode(body, facts); !status.ok()) return status;
+      host_facts_ = std::move(facts);
+      return {};
+    }
     default:
       return requests_.take(head.value(), body);
   }
@@ -294,6 +300,11 @@ Code PeerLink::send_session(ConstBytes bytes) {
   return Code::ok;
 }
 
+void PeerLink::send_host(const HostFacts& facts) {
+  const Turn turn(*this, Callbacks::posted);
+  if (state_ == State::ready) commit(encode(facts, body()));
+}
+
 // Ends a turn: what it made possible is sent, then callbacks run, which may begin more.
 void PeerLink::settle(Callbacks callbacks) {
   if (overflowed_ && state_ == State::ready) {
@@ -303,7 +314,8 @@ void PeerLink::settle(Callbacks callbacks) {
   for (const uint64_t lease : requests_.unwanted_leases()) service_.release(lease);
   service_.pump();
   requests_.pump();
-  const bool something = requests_.has_finished() || announce_ready_ || announce_end_ || !sessions_.empty();
+  const bool something = requests_.has_finished() || announce_ready_ || announce_end_ || !sessions_.empty() ||
+                         host_facts_.has_value();
   if (something && !draining_) {
     if (callbacks == Callbacks::now) {
       run_callbacks();
@@ -324,9 +336,11 @@ void PeerLink::run_callbacks() {
     const bool ready = std::exchange(announce_ready_, false);
     std::vector<Session> sessions;
     sessions.swap(sessions_);
-    const bool idle = !ready && sessions.empty() && !requests_.has_finished() && !announce_end_;
+    const std::optional<HostFacts> facts = std::exchange(host_facts_, std::nullopt);
+    const bool idle = !ready && sessions.empty() && !requests_.has_finished() && !announce_end_ && !facts;
     if (idle) break;
     if (ready) host_.listener.link_ready(*this);
+    if (facts) host_.listener.link_host(*this, *facts);
     for (const Session& s : sessions) host_.listener.link_session(*this, s.bytes);
     requests_.drain();
     if (!requests_.has_finished() && std::exchange(announce_end_, false)) host_.listener.link_ended(*this, why_);

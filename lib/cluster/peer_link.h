@@ -50,6 +50,8 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   // Leases that a find brought and that are not needed any more.
   void release(std::span<const uint64_t> leases);
   Code send_session(ConstBytes body);
+  // Says where this node is on its machine; nothing where the link is not ready.
+  void send_host(const HostFacts& facts);
   // Says goodbye and ends.
   void close();
 
@@ -112,6 +114,7 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
     std::vector<std::byte> bytes;
   };
   std::vector<Session> sessions_;  // messages of this turn
+  std::optional<HostFacts> host_facts_;  // of this turn
 };
 
 }  // namespace kvbm::cluster

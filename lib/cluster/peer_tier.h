@@ -8,28 +8,16 @@
 // them, and an item that nobody wants is no_room.
 //
 // Thread: any. Work happens on the links' thread; copies and completions on the core's executor.
-// Lock: mutex_, a leaf: the locations and the figures.
+// Parts: peer_places (who has what), peer_ask, peer_fetch, peer_offer; what they share is peer_commons.h.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <vector>
 
-#include "base/executor.h"
-#include "base/family_table.h"
-#include "base/mutex.h"
-#include "cluster/peer_link.h"
-#include "cluster/peers.h"
+#include "cluster/peer_commons.h"
 #include "tier/tier.h"
 
 namespace kvbm::cluster {
-
-struct PeerTierOptions {
-  uint64_t staging_bytes = 256ULL << 20;  // in use and in quarantine
-  uint64_t location_bytes = 16ULL << 20;  // of memory for who has what
-  uint64_t call_ns = 5'000'000'000;       // the longest that one request waits for a node; a silent one is cut off sooner
-  uint64_t lease_ns = 10'000'000'000;     // how long what was offered is held
-};
 
 class PeerTier final : public tier::Tier {
  public:
@@ -64,8 +52,8 @@ class PeerTier final : public tier::Tier {
   void shutdown(UniqueFunction<void()> done) override;
 
  private:
-  class Core;
-  std::shared_ptr<Core> core_;
+  struct Core;
+  const std::unique_ptr<Core> core_;
 };
 
 }  // namespace kvbm::cluster

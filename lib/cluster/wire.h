@@ -41,6 +41,7 @@ enum class Type : uint8_t {
   invalidated = 16,  //   answer: done and kept
   failed = 17,       //   answer to a request that was not served at all
   bye = 18,          // the connection is about to end, for this reason
+  host = 32,         // where this node is to be found on its machine (host_facts.h)
   session = 64       // for cluster/session: the body is its own
 };
 

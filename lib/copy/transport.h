@@ -68,6 +68,8 @@ class Transport {
   [[nodiscard]] uint32_t features() const noexcept;
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] const char* name() const noexcept { return ops_.name; }
+  // For what a transport of this library offers beyond its table; null once it is closed.
+  [[nodiscard]] kvbm_transport_t* handle() const noexcept { return transport_; }
 
   Result<std::string> listen(const std::string& address);
   Result<Peer> connect(const std::string& address);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/mapped_pools.h"
 #include "codec/record.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
@@ -124,6 +125,7 @@ void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tie
       found[i].present = true;
       found[i].payload_bytes = manager.table().payload_bytes(slot);
       found[i].head_bytes = head_bytes_of(manager, slot);
+      found[i].location = cluster::location_of_slot(slot);
       tiers[i] = 0;
       manager.release({&slot, 1});
       continue;

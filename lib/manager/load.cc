@@ -5,10 +5,20 @@
 
 #include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
+#include "copy/local/fetch.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {
+
+namespace {
+
+// Of a head that is read in place, at first: all of it for most records.
+constexpr size_t kHeadRoom = 4096;
+
+copy::local::RecordPlace place_of(const tier::InPlace& place) noexcept { return {place.head, place.payload}; }
+
+}  // namespace
 
 LoadOperation::LoadOperation(LoadRequest request)
     : Operation(*request.cache->manager()->env().executor, request.cache->manager()->counters(), copy::OpKind::load,
@@ -69,7 +79,8 @@ void LoadOperation::plan() {
       if (tier == 0) {
         ready_.push_back({p, key, request_.match->parts()[p].slots[key], 0});
       } else {
-        below_.push_back({p, key, kNoSlot, tier});
+        // What is to stay here comes into a slot first.
+        (request_.keep_below ? in_place_ : below_).push_back({p, key, kNoSlot, tier});
       }
     }
   }
@@ -103,6 +114,21 @@ void LoadOperation::request_more() {
             Landing::unchecked,
             [self, items](std::vector<Landed> results) { self->landed(items, std::move(results)); });
   }
+}
+
+Identity LoadOperation::identity(const Item& item) const noexcept {
+  return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
+}
+
+// The next of those that lie in memory that is mapped here; the others are asked for.
+bool LoadOperation::next_in_place(Item& item) {
+  while (!in_place_.empty()) {
+    item = std::move(in_place_.front());
+    in_place_.pop_front();
+    if (manager_.tier_below(item.from).in_place(identity(item), item.place)) return true;
+    below_.push_back(std::move(item));
+  }
+  return false;
 }
 
 void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results) {
@@ -141,13 +167,15 @@ Operation::Next LoadOperation::step() {
   uint64_t moved = 0;
   while (moved < kStepBytes) {
     if (!copying_) {
-      if (!next_item(current_)) {
+      if (!next_item(current_) && !next_in_place(current_)) {
         MutexLock lock(mutex_);
         if (!ready_.empty() || !failed_.empty()) return Next::more;
+        if (landing_ != kLandings && !below_.empty()) return Next::more;  // to be asked for
         return landing_ == 0 && below_.empty() ? Next::finished : Next::wait;
       }
       copying_ = true;
       leaf_ = 0;
+      bytes_before_ = bytes_;
       const Code opened = open_item();
       if (opened != Code::ok) {
         close_item(opened);
@@ -162,6 +190,7 @@ Operation::Next LoadOperation::step() {
 
 // Reads the head of the current item and checks that the record is what the cache part expects.
 Code LoadOperation::open_item() {
+  if (current_.in_place()) return open_in_place();
   head_.reset();
   const CachePart& part = request_.cache->parts()[current_.part];
   if ((manager_.table().flags(current_.slot) & kHasHead) == 0) {
@@ -170,14 +199,31 @@ Code LoadOperation::open_item() {
   auto head = current_.owned() ? codec::HeadView::parse(manager_.arena().head(current_.slot))
                                : read_head(manager_, current_.slot);
   if (!head.ok()) return Code::damaged;
-  const codec::Header& header = head.value().header();
-  if (header.stored_bytes != part.payload_bytes() || header.leaf_count != part.leaf_count()) return Code::mismatch;
-  if ((header.flags & codec::kContentKey) != 0 && !request_.any_position) {
-    const Code fits = check_position(head.value(), current_.key);
-    if (fits != Code::ok) return fits;
+  const Code fits = check_head(head.value());
+  if (fits == Code::ok) head_ = std::move(head).value();
+  return fits;
+}
+
+// The head comes into memory of this operation's and is checked there: its owner may write the other at any moment.
+Code LoadOperation::open_in_place() {
+  if (head_room_.empty()) head_room_.resize(kHeadRoom);
+  const Identity id = identity(current_);
+  const Family family = manager_.families().get(id.family);
+  const copy::local::RecordPlace place = place_of(current_.place);
+  Code code = copy::local::read_head(place, family, id.key, head_room_, head_);
+  if (code == Code::no_room && place.head.size() > head_room_.size()) {
+    head_room_.resize(place.head.size());
+    code = copy::local::read_head(place, family, id.key, head_room_, head_);
   }
-  head_ = std::move(head).value();
-  return Code::ok;
+  return code == Code::ok ? check_head(*head_) : code;
+}
+
+Code LoadOperation::check_head(const codec::HeadView& head) const {
+  const CachePart& part = request_.cache->parts()[current_.part];
+  const codec::Header& header = head.header();
+  if (header.stored_bytes != part.payload_bytes() || header.leaf_count != part.leaf_count()) return Code::mismatch;
+  const bool any = (header.flags & codec::kContentKey) == 0 || request_.any_position;
+  return any ? Code::ok : check_position(head, current_.key);
 }
 
 Code LoadOperation::check_position(const codec::HeadView& head, size_t key) const {
@@ -198,7 +244,8 @@ Code LoadOperation::check_position(const codec::HeadView& head, size_t key) cons
 bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
   const CachePart& part = request_.cache->parts()[current_.part];
   const auto ids = ids_of(current_.part, current_.key);
-  const std::byte* payload = manager_.arena().payload(current_.slot).data();
+  const std::byte* payload =
+      current_.in_place() ? current_.place.payload.data() : manager_.arena().payload(current_.slot).data();
   const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
   for (; leaf_ < part.leaf_count(); ++leaf_) {
     if (moved >= kStepBytes) return false;
@@ -234,8 +281,26 @@ void LoadOperation::reject_item() {
   manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
 }
 
+// False: it was not there any more when it was read, and is asked for.
+bool LoadOperation::close_in_place(Code code) {
+  const Identity id = identity(current_);
+  const uint64_t bytes = code == Code::ok ? head_->header().stored_bytes : 0;
+  manager_.tier_below(current_.from).read_in_place(id, current_.place, code, bytes);
+  if (code == Code::ok) {
+    TierCounters& counters = manager_.counters().tiers[current_.from];
+    add(counters.loads, 1);
+    add(counters.load_bytes, bytes);
+  }
+  if (code == Code::ok || code == Code::mismatch) return true;
+  bytes_ = bytes_before_;
+  current_.place = {};
+  below_.push_back(std::move(current_));
+  return false;
+}
+
 void LoadOperation::close_item(Code code) {
   copying_ = false;
+  if (current_.in_place() && !close_in_place(code)) return;
   if (code == Code::damaged) reject_item();
   if (code == Code::ok) add(manager_.counters().tiers[0].loads, 1);
   if (current_.owned()) {
@@ -244,6 +309,7 @@ void LoadOperation::close_item(Code code) {
     if (code == Code::ok && !request_.keep_below) (void)register_landed(manager_, current_.slot, id, current_.mark);
     manager_.release({&current_.slot, 1});
   }
+  current_.place = {};
   settle(current_.key, code);
 }
 

@@ -46,7 +46,9 @@ class LoadOperation final : public Operation {
     TierIndex from;         // 0: the slot is the match's; else it is this operation's, unchecked,
     uint64_t location = 0;  // and was read there
     uint64_t mark = 0;      // Landed::mark
-    [[nodiscard]] bool owned() const noexcept { return from != 0; }
+    tier::InPlace place;    // or it is read there, without a slot
+    [[nodiscard]] bool in_place() const noexcept { return place.memory != nullptr; }
+    [[nodiscard]] bool owned() const noexcept { return from != 0 && !in_place(); }
   };
   // Bytes and batches of one operation on their way up from the tiers below.
   static constexpr uint64_t kLandingBytes = 4ULL << 20;
@@ -57,13 +59,18 @@ class LoadOperation final : public Operation {
   void request_more();
   void landed(std::vector<Item> items, std::vector<Landed> results);
   bool next_item(Item& item);
+  bool next_in_place(Item& item);
   bool copy_item(uint64_t& moved, Code& code);
   Code open_item();
+  Code open_in_place();
+  Code check_head(const codec::HeadView& head) const;
   // The block is not what its head says: it is dropped where it came from.
   void reject_item();
   // Ends the current item: what came from below and is right stays in the host.
   void close_item(Code code);
+  bool close_in_place(Code code);
   Code check_position(const codec::HeadView& head, size_t key) const;
+  [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
   [[nodiscard]] bool beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
@@ -74,12 +81,15 @@ class LoadOperation final : public Operation {
   std::vector<Code> status_;       // per key from first_key on
   std::vector<uint16_t> pending_;  // parts of the key that are not settled
   bool planned_ = false;
-  std::deque<Item> below_;  // not asked for yet
+  std::deque<Item> below_;     // not asked for yet
+  std::deque<Item> in_place_;  // likewise: where their tier may say where they lie
+  std::vector<std::byte> head_room_;  // what head_ views of an item that is read in place
   bool copying_ = false;
   Item current_{};
   uint32_t leaf_ = 0;
   std::optional<codec::HeadView> head_;
   uint64_t bytes_ = 0;
+  uint64_t bytes_before_ = 0;  // the current item
 
   Mutex mutex_;
   std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);

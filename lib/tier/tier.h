@@ -106,6 +106,14 @@ class TierListener {
   virtual void disabled(TierIndex tier, const Status& why) = 0;
 };
 
+// Where a record lies in memory of this process that another process owns and may write at any moment. Whoever reads
+// copies the head out, checks it, and compares each leaf as it is copied (copy/local/fetch.h).
+struct InPlace {
+  ConstBytes head;
+  ConstBytes payload;
+  std::shared_ptr<const void> memory;  // stays mapped for as long as this is kept
+};
+
 class Tier {
  public:
   virtual ~Tier() = default;  // waits for nothing: shutdown() first
@@ -121,6 +129,12 @@ class Tier {
 
   virtual void put(std::unique_ptr<PutBatch> batch) = 0;
   virtual void get(std::unique_ptr<GetBatch> batch) = 0;
+  // Where a found record can be read without asking for it; false: by get() alone. From memory, never blocks. What came
+  // of the reading is told by read_in_place(): ok and what was copied, or that it was not there (any more); get() then
+  // finds out more. Thread: any.
+  virtual bool in_place(const Identity& /*id*/, InPlace& /*out*/) noexcept { return false; }
+  virtual void read_in_place(const Identity& /*id*/, const InPlace& /*what*/, Code /*code*/,
+                             uint64_t /*bytes*/) noexcept {}
   // Forgets records; absent ones are ignored. After it returns no get started later finds them.
   virtual void erase(std::span<const Identity> ids) = 0;
   // A receiver found that the payload read from `location` does not verify: damage, as if the tier had seen it.

@@ -38,8 +38,8 @@ bool unchanged(ConstBytes place, const codec::HeadView& head) noexcept {
   return peek.ok() && peek.value().header == head.header();
 }
 
-Code wrong_bytes(const RemotePool& pool, SlotId slot, const codec::HeadView& head) noexcept {
-  return unchanged(pool.head(slot), head) ? Code::damaged : Code::miss;
+Code wrong_bytes(const RecordPlace& place, const codec::HeadView& head) noexcept {
+  return unchanged(place.head, head) ? Code::damaged : Code::miss;
 }
 
 Code copy_leaf(ConstBytes payload, const codec::Leaf& leaf, std::span<const StridedRun> to,
@@ -53,13 +53,30 @@ Code copy_leaf(ConstBytes payload, const codec::Leaf& leaf, std::span<const Stri
 
 }  // namespace
 
+RecordPlace place_of(const RemotePool& pool, SlotId slot) noexcept {
+  const ConstBytes payload = pool.payload(slot);
+  return {pool.head(slot), payload.first(std::min<size_t>(payload.size(), pool.shape().block_bytes))};
+}
+
+bool has_head(const RecordPlace& place) noexcept {
+  std::byte now[codec::kHeaderBytes];
+  if (place.head.size() < sizeof now) return false;
+  snapshot(now, place.head.data(), sizeof now);
+  return codec::peek_header(now).ok();
+}
+
 Code read_head(const RemotePool& pool, SlotId slot, const Family& family, const Key& key, MutableBytes room,
                std::optional<codec::HeadView>& out) noexcept {
+  return read_head(place_of(pool, slot), family, key, room, out);
+}
+
+Code read_head(const RecordPlace& record, const Family& family, const Key& key, MutableBytes room,
+               std::optional<codec::HeadView>& out) noexcept {
   out.reset();
-  const ConstBytes place = pool.head(slot);
+  const ConstBytes place = record.head;
   if (place.empty()) return Code::miss;
   if (room.size() < codec::kHeaderBytes) return Code::no_room;
-  ask_for(pool.payload(slot));
+  ask_for(record.payload);
   const size_t first = std::min({kFirstBytes, place.size(), room.size()});
   snapshot(room.data(), place.data(), first);
   auto head = codec::HeadView::parse(room.first(first));
@@ -74,14 +91,15 @@ Code read_head(const RemotePool& pool, SlotId slot, const Family& family, const 
     if (!head.ok()) return Code::miss;
   }
   const codec::Header& header = head.value().header();
-  if (!names(header, family, key) || header.stored_bytes > pool.shape().block_bytes) return Code::miss;
+  if (!names(header, family, key) || header.stored_bytes > record.payload.size()) return Code::miss;
   out.emplace(std::move(head).value());
   return Code::ok;
 }
 
 Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std::span<const LeafTarget> targets,
            std::span<Code> status, codec::CopyHint hint) noexcept {
-  const ConstBytes payload = pool.payload(slot);
+  const RecordPlace place = place_of(pool, slot);
+  const ConstBytes payload = place.payload;
   if (head.header().stored_bytes > payload.size()) return Code::invalid_argument;
   size_t done = 0;
   Code first = Code::ok;
@@ -89,7 +107,7 @@ Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std
     Code code = Code::invalid_argument;
     if (targets[i].leaf < head.header().leaf_count)
       code = copy_leaf(payload, head.leaf(targets[i].leaf), targets[i].to, hint);
-    if (code == Code::damaged) code = wrong_bytes(pool, slot, head);
+    if (code == Code::damaged) code = wrong_bytes(place, head);
     if (code == Code::ok) ++done;
     if (code != Code::ok && first == Code::ok) first = code;
     if (i < status.size()) status[i] = code;
@@ -99,7 +117,12 @@ Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std
 
 Code fetch_record(const RemotePool& pool, SlotId slot, const codec::HeadView& head, MutableBytes to,
                   codec::CopyHint hint) noexcept {
-  const ConstBytes payload = pool.payload(slot);
+  return fetch_record(place_of(pool, slot), head, to, hint);
+}
+
+Code fetch_record(const RecordPlace& place, const codec::HeadView& head, MutableBytes to,
+                  codec::CopyHint hint) noexcept {
+  const ConstBytes payload = place.payload;
   const uint64_t bytes = head.header().stored_bytes;
   if (bytes > payload.size() || bytes != to.size()) return Code::invalid_argument;
   for (uint32_t i = 0; i < head.header().leaf_count; ++i) {
@@ -107,7 +130,7 @@ Code fetch_record(const RemotePool& pool, SlotId slot, const codec::HeadView& he
     if (leaf.codec != codec::LeafCodec::raw) return Code::unsupported;
     const uint64_t hash =
         codec::copy_hashed(to.data() + leaf.offset, payload.data() + leaf.offset, leaf.stored_bytes, hint);
-    if (hash != leaf.hash) return wrong_bytes(pool, slot, head);
+    if (hash != leaf.hash) return wrong_bytes(place, head);
   }
   return Code::ok;
 }

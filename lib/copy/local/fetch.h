@@ -20,11 +20,22 @@
 
 namespace kvbm::copy::local {
 
+// Where a record lies in memory that somebody else may be writing: one slot of a pool. Empty: nowhere.
+struct RecordPlace {
+  ConstBytes head;     // the slot's whole room for one
+  ConstBytes payload;  // at most the pool's block_bytes
+};
+[[nodiscard]] RecordPlace place_of(const RemotePool& pool, SlotId slot) noexcept;
+
 // The head of the record in that slot, copied into `room` and checked: `out` views `room`. miss: nothing is there, or
 // another record, or its owner is at it: the location is stale. no_room: `room` is smaller than shape().head_stride and
 // than this head. `key` of that `family` is what is expected.
+Code read_head(const RecordPlace& place, const Family& family, const Key& key, MutableBytes room,
+               std::optional<codec::HeadView>& out) noexcept;
 Code read_head(const RemotePool& pool, SlotId slot, const Family& family, const Key& key, MutableBytes room,
                std::optional<codec::HeadView>& out) noexcept;
+// Some record, whichever, has its head there: what was expected has been replaced, it is not only unfinished.
+[[nodiscard]] bool has_head(const RecordPlace& place) noexcept;
 
 // Where one leaf goes: runs that take exactly its bytes.
 struct LeafTarget {
@@ -40,6 +51,8 @@ Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std
            std::span<Code> status, codec::CopyHint hint) noexcept;
 
 // The whole payload, one leaf after the other, into `to` of header().stored_bytes. Ends at the first wrong leaf.
+Code fetch_record(const RecordPlace& place, const codec::HeadView& head, MutableBytes to,
+                  codec::CopyHint hint) noexcept;
 Code fetch_record(const RemotePool& pool, SlotId slot, const codec::HeadView& head, MutableBytes to,
                   codec::CopyHint hint) noexcept;
 

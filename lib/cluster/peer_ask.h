@@ -1,0 +1,34 @@
+// Asking other nodes what they have; part of the tier of other nodes.
+// Thread: ask() any; the rest the links'.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cluster/peer_commons.h"
+
+namespace kvbm::cluster {
+
+class PeerAsk : public std::enable_shared_from_this<PeerAsk> {
+ public:
+  explicit PeerAsk(std::shared_ptr<PeerCommons> commons) : commons_(std::move(commons)) {}
+
+  // Asks the nodes for these and learns what they say. `done` runs once on the core's executor, when all have answered
+  // or the deadline has passed.
+  void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
+
+ private:
+  struct Question {
+    std::vector<Identity> ids;
+    uint64_t deadline_ns = kNever;
+    UniqueFunction<void()> done;
+    size_t waiting = 0;
+  };
+
+  void put_question(const std::shared_ptr<Question>& question);
+  void answered(const std::shared_ptr<Question>& question);
+
+  const std::shared_ptr<PeerCommons> commons_;
+};
+
+}  // namespace kvbm::cluster

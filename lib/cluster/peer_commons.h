@@ -1,0 +1,83 @@
+// What the parts of the tier of other nodes share: its options and surroundings, who has what, and how many calls are
+// inside.
+//
+// Thread: any. Lock: mutex_, a leaf. Invariant: each enter() that was true has one leave(); what shutdown() was given
+// runs once, on the core's executor, when nothing is inside any more.
+#pragma once
+
+#include <utility>
+
+#include "base/executor.h"
+#include "base/family_table.h"
+#include "base/mutex.h"
+#include "cluster/peer_places.h"
+#include "cluster/peers.h"
+
+namespace kvbm::cluster {
+
+struct PeerTierOptions {
+  uint64_t staging_bytes = 256ULL << 20;  // in use and in quarantine
+  uint64_t location_bytes = 16ULL << 20;  // of memory for who has what
+  uint64_t call_ns = 5'000'000'000;    // the longest that one request waits for a node; a silent one is cut off sooner
+  uint64_t lease_ns = 10'000'000'000;  // how long what was offered is held
+};
+
+class PeerCommons {
+ public:
+  PeerCommons(const PeerTierOptions& what, Executor& core, FamilyTable& known, Peers& nodes)
+      : options(what), executor(core), families(known), mesh(nodes), places(what.location_bytes, core.clock()) {}
+
+  // Counts a call in; false after shutdown.
+  bool enter() {
+    MutexLock lock(mutex_);
+    if (closing_) return false;
+    ++calls_;
+    return true;
+  }
+
+  void leave() {
+    bool last = false;
+    {
+      MutexLock lock(mutex_);
+      last = --calls_ == 0 && closing_;
+    }
+    if (last) finish();
+  }
+
+  void shutdown(UniqueFunction<void()> done) {
+    bool quiet = false;
+    {
+      MutexLock lock(mutex_);
+      closing_ = true;
+      closed_ = std::move(done);
+      quiet = calls_ == 0;
+    }
+    if (quiet) finish();
+  }
+
+  // When a request to a node that begins now is given up, whatever its caller allows.
+  [[nodiscard]] uint64_t latest_ns() const noexcept { return mesh.executor().clock().now_ns() + options.call_ns; }
+
+  const PeerTierOptions options;
+  Executor& executor;
+  FamilyTable& families;
+  Peers& mesh;  // on its own thread alone, but for executor()
+  PeerPlaces places;
+
+ private:
+  void finish() {
+    UniqueFunction<void()> done;
+    {
+      MutexLock lock(mutex_);
+      done = std::move(closed_);
+    }
+    if (done) executor.post(std::move(done));
+  }
+
+  Mutex mutex_;
+  size_t calls_ KVBM_GUARDED_BY(mutex_) = 0;
+  bool closing_ KVBM_GUARDED_BY(mutex_) = false;
+  UniqueFunction<void()> closed_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::cluster

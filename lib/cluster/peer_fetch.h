@@ -1,0 +1,68 @@
+// Reading from other nodes: records are fetched into staging and copied from there, each leaf compared in the same
+// pass, into the caller's memory; part of the tier of other nodes.
+//
+// At the deadline the caller's memory is free, and only staging waits for what may still arrive. What is on its way is
+// bounded by the staging pool. Thread: get() any; copies and completions run on the core's executor, the rest on the
+// links' thread.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "cluster/peer_commons.h"
+#include "cluster/staging_pool.h"
+
+namespace kvbm::cluster {
+
+class PeerFetch final : public StagingOwner, public std::enable_shared_from_this<PeerFetch> {
+ public:
+  explicit PeerFetch(std::shared_ptr<PeerCommons> commons)
+      : commons_(std::move(commons)), staging_(commons_->options.staging_bytes) {}
+
+  void get(std::unique_ptr<tier::GetBatch> batch);
+  void staging_quiet(uint64_t cookie) override;
+  // Bytes of staging in use or in quarantine. Thread: any.
+  [[nodiscard]] uint64_t staging_used() const { return staging_.used(); }
+
+ private:
+  using Place = PeerPlaces::Place;
+  struct GetOp {
+    std::unique_ptr<tier::GetBatch> batch;
+    std::vector<Place> where;
+    std::atomic<size_t> left{0};
+    uint64_t deadline_ns = kNever;
+  };
+  struct Waiting {
+    std::shared_ptr<GetOp> op;
+    size_t item = 0;
+  };
+  struct Quarantined {
+    MutableBytes staging;
+    std::shared_ptr<PeerFetch> self;
+  };
+  struct Piece {
+    Waiting what;
+    MutableBytes staging;
+    size_t bytes = 0;
+  };
+
+  static const Place& where(const Waiting& what) { return what.op->where[what.item]; }
+  static tier::GetItem& item(const Waiting& what) { return what.op->batch->items[what.item]; }
+  void pump();
+  void fetched(FetchBatch& answer, std::vector<Piece>& pieces);
+  void copy_out(const std::vector<Piece>& pieces);
+  void end_item(const Waiting& what, Code code);
+  void items_done(const std::shared_ptr<GetOp>& op, size_t n);
+
+  const std::shared_ptr<PeerCommons> commons_;
+  StagingPool staging_;
+  // The links' thread alone.
+  std::deque<Waiting> waiting_;
+  std::map<uint64_t, Quarantined> quarantine_;
+  uint64_t last_cookie_ = 0;
+};
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,141 @@
+#include "cluster/peer_offer.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace kvbm::cluster {
+
+namespace {
+
+// When a node that wanted a record is asked whether it has it: at first, and at most.
+constexpr uint64_t kConfirmNs = 500'000;
+constexpr uint64_t kConfirmMostNs = 50'000'000;
+
+}  // namespace
+
+void PeerOffer::put(std::unique_ptr<tier::PutBatch> batch) {
+  auto op = std::make_shared<PutOp>();
+  op->batch = std::move(batch);
+  op->deadline_ns = std::min(op->batch->deadline_ns, commons_->executor.clock().now_ns() + commons_->options.lease_ns);
+  const bool open = commons_->enter();
+  op->batch->status.assign(op->batch->items.size(), open ? Code::no_room : Code::closed);
+  if (!open) {
+    commons_->executor.post([op] { op->batch->done(*op->batch); });
+    return;
+  }
+  commons_->mesh.executor().post([self = shared_from_this(), op] { self->offer(op); });
+}
+
+void PeerOffer::offer(const std::shared_ptr<PutOp>& op) {
+  std::map<NodeId, std::vector<size_t>> by_node;
+  for (size_t i = 0; i < op->batch->items.size(); ++i) {
+    if (PeerLink* link = commons_->mesh.home(op->batch->items[i].id.key)) by_node[link->peer().node].push_back(i);
+  }
+  op->offers = 1;
+  for (const auto& [node, indexes] : by_node) {
+    for (size_t first = 0; first < indexes.size(); first += wire::kMaxFamiliesPerMessage) {
+      const size_t n = std::min<size_t>(wire::kMaxFamiliesPerMessage, indexes.size() - first);
+      offer_some(
+          op, node,
+          {indexes.begin() + static_cast<ptrdiff_t>(first), indexes.begin() + static_cast<ptrdiff_t>(first + n)});
+    }
+  }
+  offered(op);
+}
+
+// Few enough that no more families than fit one message can be among them.
+void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes) {
+  PeerLink* const link = commons_->mesh.link_to(node);
+  if (link == nullptr) return;
+  auto batch = std::make_unique<OfferBatch>();
+  batch->lease_ns = commons_->options.lease_ns;
+  batch->deadline_ns = std::min(op->batch->deadline_ns, commons_->latest_ns());
+  for (const size_t i : indexes) {
+    const tier::PutItem& put = op->batch->items[i];
+    OfferBatch::Item one;
+    one.id = put.id;
+    one.uses = put.uses;
+    one.priority = put.priority;
+    one.head_bytes = static_cast<uint32_t>(put.head.size());
+    one.payload_bytes = put.payload.size();
+    batch->items.push_back(one);
+  }
+  batch->done = [self = shared_from_this(), op, facts = link->peer(),
+                 indexes = std::move(indexes)](OfferBatch& answer) {
+    self->wanted(op, facts.node, indexes, answer);
+    self->offered(op);
+  };
+  ++op->offers;
+  link->offer(std::move(batch));
+}
+
+void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
+                       const OfferBatch& answer) {
+  std::vector<size_t> coming;
+  for (const uint32_t w : answer.wanted) coming.push_back(indexes[w]);
+  if (answer.status != Code::ok) {
+    for (const size_t i : indexes) op->batch->status[i] = answer.status;
+  }
+  commons_->places.count_put_errors(indexes.size() - coming.size());
+  if (!coming.empty()) confirm_later(op, node, std::move(coming), kConfirmNs);
+}
+
+// A record counts as stored when its node says that it has it: until then it may still be on its way.
+void PeerOffer::confirm_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
+                              uint64_t wait) {
+  ++op->offers;
+  const uint64_t now = commons_->mesh.executor().clock().now_ns();
+  commons_->mesh.executor().post_at(now + wait,
+                                    [self = shared_from_this(), op, node, indexes = std::move(indexes), wait] {
+                                      self->confirm(op, node, indexes, wait);
+                                      self->offered(op);
+                                    });
+}
+
+void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
+                        uint64_t wait) {
+  PeerLink* const link = commons_->mesh.link_to(node);
+  const bool late = commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
+  if (link == nullptr || late) {
+    for (const size_t i : indexes) op->batch->status[i] = late ? Code::deadline : Code::owner_gone;
+    return;
+  }
+  auto batch = std::make_unique<FindBatch>();
+  for (const size_t i : indexes) batch->ids.push_back(op->batch->items[i].id);
+  batch->deadline_ns = op->deadline_ns;
+  batch->done = [self = shared_from_this(), op, facts = link->peer(), indexes, wait](FindBatch& answer) {
+    self->confirmed(op, facts, indexes, answer, wait);
+    self->offered(op);
+  };
+  ++op->offers;
+  link->find(std::move(batch));
+}
+
+void PeerOffer::confirmed(const std::shared_ptr<PutOp>& op, const NodeFacts& node, const std::vector<size_t>& indexes,
+                          const FindBatch& answer, uint64_t wait) {
+  std::vector<size_t> open;
+  for (size_t k = 0; k < indexes.size(); ++k) {
+    const tier::PutItem& put = op->batch->items[indexes[k]];
+    const wire::FoundItem& found = answer.found[k];
+    op->batch->status[indexes[k]] = answer.status[k];
+    if (answer.status[k] != Code::ok) continue;
+    if (found.present == 0 || found.tier == wire::FoundItem::kElsewhere) {
+      open.push_back(indexes[k]);
+      continue;
+    }
+    commons_->places.count_put(put.payload.size());
+    commons_->places.learn(node, put.id, found);
+  }
+  if (!open.empty()) confirm_later(op, node.node, std::move(open), std::min(wait * 2, kConfirmMostNs));
+}
+
+void PeerOffer::offered(const std::shared_ptr<PutOp>& op) {
+  if (--op->offers != 0) return;
+  commons_->executor.post([self = shared_from_this(), op] {
+    op->batch->done(*op->batch);
+    self->commons_->leave();
+  });
+}
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,40 @@
+// Writing to other nodes: what is put is offered to the home node of each key; part of the tier of other nodes.
+//
+// The home fetches what it wants while it is held here. A record counts as stored when its node says that it has it:
+// until then it may still be on its way. Thread: put() any; the rest the links'.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cluster/peer_commons.h"
+
+namespace kvbm::cluster {
+
+class PeerOffer : public std::enable_shared_from_this<PeerOffer> {
+ public:
+  explicit PeerOffer(std::shared_ptr<PeerCommons> commons) : commons_(std::move(commons)) {}
+
+  void put(std::unique_ptr<tier::PutBatch> batch);
+
+ private:
+  struct PutOp {
+    std::unique_ptr<tier::PutBatch> batch;
+    size_t offers = 0;  // and confirmations, that are not answered
+    uint64_t deadline_ns = kNever;
+  };
+
+  void offer(const std::shared_ptr<PutOp>& op);
+  void offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes);
+  void wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
+              const OfferBatch& answer);
+  void confirm_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes, uint64_t wait);
+  void confirm(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes, uint64_t wait);
+  void confirmed(const std::shared_ptr<PutOp>& op, const NodeFacts& node, const std::vector<size_t>& indexes,
+                 const FindBatch& answer, uint64_t wait);
+  void offered(const std::shared_ptr<PutOp>& op);
+
+  const std::shared_ptr<PeerCommons> commons_;
+};
+
+}  // namespace kvbm::cluster

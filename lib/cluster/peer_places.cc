@@ -1,0 +1,121 @@
+#include "cluster/peer_places.h"
+
+namespace kvbm::cluster {
+
+void PeerPlaces::find(std::span<const Identity> ids, std::span<tier::Found> out) noexcept {
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    out[i] = {};
+    Place known;
+    if (!place_of(ids[i], known)) continue;
+    out[i].present = true;
+    out[i].head_bytes = known.head_bytes;
+    out[i].payload_bytes = known.payload_bytes;
+    out[i].location = 1;  // the identity says the rest
+  }
+}
+
+bool PeerPlaces::locate(const Identity& id, Place& out) {
+  MutexLock lock(mutex_);
+  return place_of(id, out);
+}
+
+bool PeerPlaces::place_of(const Identity& id, Place& out) const {
+  const uint64_t now = clock_.now_ns();
+  Location held;
+  size_t n = 0;
+  if (locations_.find(id, now, {&held, 1}, n) != Locations::Answer::held || n == 0) return false;
+  const auto forgotten = forgotten_.find(id.family);
+  if (forgotten != forgotten_.end() && now - held.age_ns <= forgotten->second) return false;
+  out = {locations_.node_id(held.node), held.node, held.head_bytes, held.payload_bytes, held.hint};
+  return true;
+}
+
+void PeerPlaces::learn(const NodeFacts& node, std::span<const Offered> offered) {
+  MutexLock lock(mutex_);
+  for (const Offered& one : offered) {
+    put_place(node, one.id, 0, one.item.head_bytes, one.item.payload_bytes, one.item.location);
+  }
+}
+
+void PeerPlaces::learn(const NodeFacts& node, const FindBatch& answer) {
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < answer.ids.size(); ++i) {
+    if (answer.status[i] != Code::ok || answer.found[i].present == 0) continue;
+    const wire::FoundItem& item = answer.found[i];
+    Place known;
+    if (item.tier == wire::FoundItem::kElsewhere && place_of(answer.ids[i], known)) continue;
+    put_place(node, answer.ids[i], item.tier, item.head_bytes, item.payload_bytes, item.location);
+  }
+}
+
+void PeerPlaces::learn(const NodeFacts& node, const Identity& id, const wire::FoundItem& found) {
+  MutexLock lock(mutex_);
+  put_place(node, id, found.tier, found.head_bytes, found.payload_bytes, found.location);
+}
+
+void PeerPlaces::put_place(const NodeFacts& node, const Identity& id, uint8_t tier, uint32_t head_bytes,
+                           uint64_t payload_bytes, uint64_t hint) {
+  const auto index = locations_.set_node(node.node, node.incarnation);
+  if (!index.ok() || payload_bytes == 0) return;
+  locations_.put(id, {index.value(), tier, head_bytes, payload_bytes, hint, 0}, clock_.now_ns());
+}
+
+void PeerPlaces::forget(std::span<const Identity> ids) {
+  MutexLock lock(mutex_);
+  for (const Identity& id : ids) forget_all(id);
+}
+
+void PeerPlaces::forget_all(const Identity& id) {
+  Place held;
+  for (size_t tries = 0; tries < Locations::kWays && place_of(id, held); ++tries) locations_.forget(id, held.index);
+}
+
+void PeerPlaces::forget_holder(const Identity& id, NodeIndex node) {
+  MutexLock lock(mutex_);
+  locations_.forget(id, node);
+}
+
+void PeerPlaces::forget_family(FamilyId family) {
+  MutexLock lock(mutex_);
+  forgotten_[family] = clock_.now_ns();
+}
+
+void PeerPlaces::reject(const Identity& id) {
+  MutexLock lock(mutex_);
+  forget_all(id);
+  ++stats_.damaged;
+}
+
+tier::TierStats PeerPlaces::stats() const {
+  MutexLock lock(mutex_);
+  tier::TierStats out = stats_;
+  out.index_bytes = locations_.bytes();
+  return out;
+}
+
+void PeerPlaces::count_miss() {
+  MutexLock lock(mutex_);
+  ++stats_.misses;
+}
+
+void PeerPlaces::count_get(Code code, uint64_t bytes) {
+  MutexLock lock(mutex_);
+  ++stats_.gets;
+  if (code == Code::ok) stats_.get_bytes += bytes;
+  if (code == Code::miss) ++stats_.misses;
+  if (code != Code::ok && code != Code::miss) ++stats_.get_errors;
+}
+
+void PeerPlaces::count_put(uint64_t bytes) {
+  MutexLock lock(mutex_);
+  ++stats_.puts;
+  stats_.put_bytes += bytes;
+}
+
+void PeerPlaces::count_put_errors(uint64_t n) {
+  MutexLock lock(mutex_);
+  stats_.put_errors += n;
+}
+
+}  // namespace kvbm::cluster

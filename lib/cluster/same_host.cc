@@ -1,0 +1,252 @@
+#include "cluster/same_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/keyed_mac.h"
+#include "copy/local/unix_transport.h"
+
+namespace kvbm::cluster {
+
+namespace {
+
+ConstBytes bytes_of(const HostToken& token) noexcept { return std::as_bytes(std::span(token)); }
+
+}  // namespace
+
+SameHost::SameHost(SameHostOptions options, MappedPools& pools, Random& random, const Log* log, OnDeath on_death)
+    : options_(std::move(options)), pools_(pools), random_(random), log_(log), on_death_(std::move(on_death)) {}
+
+SameHost::~SameHost() = default;
+
+Result<std::unique_ptr<SameHost>> SameHost::create(SameHostOptions options, MappedPools& pools, Random& random,
+                                                   const Log* log, OnDeath on_death) {
+  std::unique_ptr<SameHost> made(new SameHost(std::move(options), pools, random, log, std::move(on_death)));
+  auto thread = copy::TransportThread::create("local", *copy::local::unix_transport_ops(), {}, *made, log);
+  if (!thread.ok()) return thread.status();
+  made->thread_ = std::move(thread).value();
+  Status opened;
+  bool done = false;
+  made->thread_->help_until([&] { opened = made->open(), done = true; }, [&done] { return done; });
+  if (!opened.ok()) return opened;
+  return made;
+}
+
+// On the local thread, before anybody can come.
+Status SameHost::open() {
+  copy::Transport& transport = thread_->transport();
+  if (options_.memory >= 0) {
+    auto offered = copy::local::UnixTransport::of(transport.handle()).offer_pool(options_.memory, options_.shape);
+    if (!offered.ok()) return offered.status();
+  }
+  if (options_.socket.empty()) return {};
+  return transport.listen(options_.socket).status();
+}
+
+HostToken SameHost::token() {
+  HostToken out;
+  random_.fill(std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+// ---- The links' side ----
+
+void SameHost::link(PeerLink& link, const HostFacts* said) {
+  if (said == nullptr) {
+    if (link.role() == Role::responder) say(link);
+    return;
+  }
+  if (link.role() == Role::responder) return;  // who is dialled says it
+  const NodeId node = link.peer().node;
+  const bool known = options_.boot != std::array<uint8_t, 16>{};
+  if (!known || said->boot != options_.boot) return set_state(node, false, "it is on another machine");
+  if (said->user != options_.user) {
+    return set_state(node, false, "it runs as user " + std::to_string(said->user) + ", this node as user " +
+                                      std::to_string(options_.user));
+  }
+  if (said->path.empty()) return set_state(node, false, "its node.local is off or does not work there; its log says why");
+  post([this, other = Expected{node, link.peer().incarnation, said->come, said->show, 0}, path = said->path] {
+    visit(other, path);
+  });
+}
+
+void SameHost::say(PeerLink& link) {
+  HostFacts facts;
+  facts.boot = options_.boot;
+  facts.user = options_.user;
+  facts.path = options_.socket;
+  if (!facts.path.empty()) {
+    facts.come = token();
+    facts.show = token();
+    post([this, one = Expected{link.peer().node, link.peer().incarnation, facts.come, facts.show, 0}]() mutable {
+      expect(std::move(one));
+    });
+    set_state(link.peer().node, false, "it is on another machine, or does not read in place");
+  } else {
+    set_state(link.peer().node, false, options_.why_no_socket);
+  }
+  link.send_host(facts);
+}
+
+// ---- On the local thread ----
+
+void SameHost::expect(Expected expected) {
+  const uint64_t now = thread_->clock().now_ns();
+  std::erase_if(expected_, [now](const Expected& one) { return one.until_ns <= now; });
+  if (expected_.size() >= kMaxExpected) expected_.erase(expected_.begin());
+  expected.until_ns = now + kTokenNs;
+  if (connected_to(expected)) set_state(expected.node, true, {});
+  expected_.push_back(std::move(expected));
+}
+
+bool SameHost::connected_to(const Expected& other) const {
+  return std::any_of(connections_.begin(), connections_.end(), [&](const auto& entry) {
+    const Connection& c = entry.second;
+    return c.mapped && c.other.node == other.node && c.other.incarnation == other.incarnation;
+  });
+}
+
+void SameHost::visit(const Expected& other, const std::string& path) {
+  if (connected_to(other)) return set_state(other.node, true, {});
+  const auto peer = thread_->transport().connect(path);
+  if (!peer.ok()) return set_state(other.node, false, path + ": " + peer.status().message());
+  Connection connection;
+  connection.outgoing = true;
+  connection.other = other;
+  connections_.emplace(peer.value(), connection);
+  set_state(other.node, false, "connecting to " + path);
+}
+
+void SameHost::greet(copy::Peer peer, HostWord::Kind kind, const HostToken& token) {
+  std::byte word[kHostWordBytes];
+  encode(HostWord{kind, token, options_.self.node, options_.self.incarnation}, word);
+  (void)thread_->transport().send(peer, word);  // what is not ok ends with peer_closed()
+}
+
+void SameHost::peer_accepted(copy::Peer peer, std::string_view) {
+  if (strangers_ >= kMaxStrangers) {
+    (void)thread_->transport().disconnect(peer, false);
+    return;
+  }
+  ++strangers_;
+  connections_.emplace(peer, Connection{});
+  thread_->post_at(thread_->clock().now_ns() + kStrangerNs, [this, peer] {
+    const auto known = connections_.find(peer);
+    if (known == connections_.end() || known->second.known) return;
+    (void)thread_->transport().disconnect(peer, false);
+  });
+}
+
+void SameHost::peer_connected(copy::Peer peer) {
+  const auto known = connections_.find(peer);
+  if (known != connections_.end()) greet(peer, HostWord::Kind::come, known->second.other.come);
+}
+
+void SameHost::peer_message(copy::Peer peer, ConstBytes bytes) {
+  const auto known = connections_.find(peer);
+  if (known == connections_.end()) return;
+  Connection& connection = known->second;
+  HostWord word;
+  const char* fault = nullptr;
+  if (const Status said = decode(bytes, word); !said.ok()) {
+    fault = "it says nothing that a node says";
+  } else if (connection.outgoing) {
+    fault = take_show(peer, connection, word);
+  } else if (!connection.known) {
+    fault = take_come(peer, connection, word);
+  } else if (word.kind == HostWord::Kind::here && !connection.mapped) {
+    take_pool(peer, connection);
+  } else {
+    fault = "it says what does not belong there";
+  }
+  if (fault == nullptr) return;
+  log(LogLevel::warning, std::string("refused who is at the local socket: ") + fault);
+  (void)thread_->transport().disconnect(peer, false);
+}
+
+const char* SameHost::take_come(copy::Peer peer, Connection& connection, const HostWord& word) {
+  if (word.kind != HostWord::Kind::come) return "it does not say who it is";
+  const uint64_t now = thread_->clock().now_ns();
+  auto match = expected_.end();
+  for (auto it = expected_.begin(); it != expected_.end(); ++it) {
+    if (equal_secret(bytes_of(it->come), bytes_of(word.token)) && it->until_ns > now) match = it;
+  }
+  if (match == expected_.end()) return "its token is none that was given to a node lately";
+  const Expected other = *match;
+  expected_.erase(match);  // good for one
+  if (other.node != word.node || other.incarnation != word.incarnation) return "it shows another node's token";
+  connection.other = other;
+  connection.known = true;
+  --strangers_;
+  if (thread_->transport().admit(peer) != Code::ok) return "nothing can be handed to it";
+  greet(peer, HostWord::Kind::show, other.show);
+  return nullptr;
+}
+
+const char* SameHost::take_show(copy::Peer peer, Connection& connection, const HostWord& word) {
+  const Expected& other = connection.other;
+  const bool right = word.kind == HostWord::Kind::show && !connection.known &&
+                     equal_secret(bytes_of(other.show), bytes_of(word.token)) && word.node == other.node &&
+                     word.incarnation == other.incarnation;
+  if (!right) return "it is not the node that said that it would be there";
+  connection.known = true;
+  if (thread_->transport().admit(peer) != Code::ok) return "nothing can be handed to it";
+  greet(peer, HostWord::Kind::here, {});
+  take_pool(peer, connection);
+  return nullptr;
+}
+
+void SameHost::take_pool(copy::Peer peer, Connection& connection) {
+  const auto handed = copy::local::UnixTransport::of(thread_->transport().handle()).pools(peer);
+  connection.mapped = true;
+  const NodeId node = connection.other.node;
+  if (handed.empty()) {
+    return set_state(node, false, "its host memory is not shared: node.listen is not set there, or host.file is");
+  }
+  connection.pool = handed.front()->id();
+  pools_.set(node, connection.other.incarnation, handed.front());
+  set_state(node, true, {});
+  log(LogLevel::info, "node " + short_text(node) + " is process " + std::to_string(handed.front()->owner_pid()) +
+                          " of this machine: its host memory is read in place");
+}
+
+void SameHost::peer_closed(copy::Peer peer, const Status& status) {
+  const auto known = connections_.find(peer);
+  if (known == connections_.end()) return;
+  const Connection connection = known->second;
+  connections_.erase(known);
+  if (!connection.outgoing && !connection.known) {
+    --strangers_;
+    return;
+  }
+  const NodeId node = connection.other.node;
+  const auto pool = connection.pool != 0 ? pools_.of(node) : nullptr;
+  if (pool == nullptr) {
+    if (!connection.mapped) set_state(node, false, "the local connection failed: " + status.message());
+    return;
+  }
+  if (!pools_.drop(node, connection.pool)) return;
+  set_state(node, false, "the local connection ended: " + status.message());
+  if (!pool->memory->alive() && on_death_) on_death_(node);
+}
+
+// ---- What is said to people ----
+
+SameHost::State SameHost::state(const NodeId& node) const {
+  MutexLock lock(mutex_);
+  const auto known = states_.find(node);
+  return known != states_.end() ? known->second : State{false, "it has not said which machine it is on"};
+}
+
+void SameHost::set_state(const NodeId& node, bool local, std::string why) {
+  MutexLock lock(mutex_);
+  // Of nodes that came and went: no more than a pool of them.
+  if (states_.size() >= kMaxExpected && states_.count(node) == 0) states_.erase(states_.begin());
+  states_[node] = {local, std::move(why)};
+}
+
+void SameHost::log(LogLevel level, const std::string& text) const {
+  if (log_ != nullptr) log_->write(level, "node", text);
+}
+
+}  // namespace kvbm::cluster
