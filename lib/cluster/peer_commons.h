@@ -10,6 +10,7 @@
 #include "base/executor.h"
 #include "base/family_table.h"
 #include "base/mutex.h"
+#include "cluster/peer_link.h"
 #include "cluster/peer_places.h"
 #include "cluster/peers.h"
 
