@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cluster/backoff.h"
 #include "cluster/link_hub.h"
+#include "cluster/mesh_counts.h"
 #include "cluster/placement.h"
 
 namespace kvbm::cluster {
@@ -67,6 +68,8 @@ class Mesh final : public copy::TransportListener, public LinkListener {
   };
   // Every node that is connected, and every address that is dialled.
   [[nodiscard]] std::vector<NodeRow> rows() const;
+
+  [[nodiscard]] MeshCounts counts() const;
 
   // copy::TransportListener
   void peer_accepted(copy::Peer peer, std::string_view address) override;
@@ -125,6 +128,7 @@ class Mesh final : public copy::TransportListener, public LinkListener {
   std::map<NodeId, PeerLink*> ready_;
   Placement placement_;
   std::vector<NodeId> placed_;
+  MeshCounts counts_;  // of links that ended
 };
 
 }  // namespace kvbm::cluster

@@ -37,6 +37,7 @@ class Node {
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
   [[nodiscard]] std::vector<cluster::Mesh::NodeRow> nodes();
+  [[nodiscard]] cluster::MeshCounts counts();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
@@ -56,5 +57,8 @@ class Node {
   TierIndex index_ = kNoTier;
   std::string address_;
 };
+
+// What it counts, as Prometheus text.
+std::string node_metrics_text(Node& node);
 
 }  // namespace kvbm::manager
