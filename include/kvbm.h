@@ -782,7 +782,8 @@ typedef struct kvbm_manager_counters {
 
 /* Fills the struct; set struct_size first. Cheap. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_stats(kvbm_manager_t *manager, kvbm_manager_stats_t *out_stats);
-/* All metrics as Prometheus text exposition. Two-phase as kvbm_context_config. Thread: any. Since 0.1. */
+/* All metrics as Prometheus text exposition. Two-phase as kvbm_context_config. Thread: any. Blocks: where the manager is
+ * a node, for a turn of the links' thread. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_metrics(kvbm_manager_t *manager, char *out, size_t capacity, size_t *out_needed);
 /* Sends block events to a queue (NULL = stop). One queue per manager. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t *manager, kvbm_queue_t *queue);

@@ -65,7 +65,8 @@ kvbm_status_t kvbm_manager_metrics(kvbm_manager_t* manager, char* out, size_t ca
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_needed != nullptr) *out_needed = 0;
     if (manager == nullptr) return KVBM_ERR_INVALID;
-    const std::string text = kvbm::manager::metrics_text(*manager->tenancy->manager);
+    std::string text = kvbm::manager::metrics_text(*manager->tenancy->manager);
+    if (manager->tenancy->node != nullptr) text += kvbm::manager::node_metrics_text(*manager->tenancy->node);
     return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);
   });
 }

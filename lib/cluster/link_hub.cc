@@ -42,13 +42,15 @@ void LinkHub::close() {
 
 void LinkHub::peer_accepted(copy::Peer peer, std::string_view) {
   size_t strangers = 0;
+  std::shared_ptr<PeerLink> oldest;
   for (const auto& [other, link] : links_) {
-    if (link->role() == Role::responder && link->state() == PeerLink::State::handshaking) ++strangers;
+    if (link->role() != Role::responder || !link->is_stranger()) continue;
+    if (oldest == nullptr || link->born_ns() < oldest->born_ns()) oldest = link;
+    ++strangers;
   }
   if (strangers >= kMaxStrangers) {
     ++refused_strangers_;
-    (void)transport_->disconnect(peer, false);
-    return;
+    oldest->drop({Code::no_room, "peer: others wanted to connect, and it had not finished the handshake"});
   }
   links_[peer] = PeerLink::create(host_, std::make_unique<TransportPort>(*transport_, peer), Role::responder);
 }

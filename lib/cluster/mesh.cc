@@ -88,6 +88,15 @@ std::vector<Mesh::NodeRow> Mesh::rows() const {
   return out;
 }
 
+MeshCounts Mesh::counts() const {
+  MeshCounts out = counts_;
+  for (const Connection& connection : connections_) {
+    out.violations += connection.link->stats().violations;
+    out.damaged += connection.link->stats().damaged + connection.link->stats().wrong_records;
+  }
+  return out;
+}
+
 // ---- The transport's side ----
 
 void Mesh::add(std::shared_ptr<PeerLink> link, std::string address, size_t dialled) {
@@ -150,6 +159,7 @@ void Mesh::dial_later(size_t target) {
 void Mesh::link_ready(PeerLink& link) {
   Connection* c = find(link);
   if (c == nullptr) return;
+  ++counts_.ready;
   choose_link(link.peer().node);
   if (c->dialled != kAccepted) {
     targets_[c->dialled].backoff.succeeded();
@@ -201,6 +211,9 @@ void Mesh::place() {
 void Mesh::link_ended(PeerLink& link, const Status& why) {
   Connection* c = find(link);
   if (c == nullptr) return;
+  ++counts_.ended[why.code()];
+  counts_.violations += link.stats().violations;
+  counts_.damaged += link.stats().damaged + link.stats().wrong_records;
   const NodeId node = link.peer().node;
   const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
   const size_t target = c->dialled;

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "cluster/backoff.h"
 #include "cluster/link_hub.h"
+#include "cluster/mesh_counts.h"
 #include "cluster/peers.h"
 #include "cluster/placement.h"
 
@@ -72,6 +73,8 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   };
   // Every node that is connected, and every address that is dialled.
   [[nodiscard]] std::vector<NodeRow> rows() const;
+
+  [[nodiscard]] MeshCounts counts() const;
 
   // copy::TransportListener
   void peer_accepted(copy::Peer peer, std::string_view address) override;
@@ -132,6 +135,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   std::map<NodeId, PeerLink*> ready_;
   Placement placement_;
   std::vector<NodeId> placed_;
+  MeshCounts counts_;  // of links that ended
 };
 
 }  // namespace kvbm::cluster

@@ -234,6 +234,13 @@ void PeerLink::close() {
   end({Code::closed, "peer: closed by this side"}, true);
 }
 
+void PeerLink::drop(Status why) {
+  const Turn turn(*this, Callbacks::posted);
+  dropped_ = true;
+  if (state_ == State::ending) return port_->disconnect(false);
+  end(std::move(why), false);
+}
+
 uint64_t PeerLink::find(std::unique_ptr<FindBatch> batch) {
   const Turn turn(*this, Callbacks::posted);
   return requests_.find(std::move(batch));

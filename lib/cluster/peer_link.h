@@ -54,9 +54,16 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   void send_host(const HostFacts& facts);
   // Says goodbye and ends.
   void close();
+  // Ends at once, also what is waiting for its last words to be taken.
+  void drop(Status why);
+  // It has proved nothing, and has not been dropped.
+  [[nodiscard]] bool is_stranger() const noexcept {
+    return !channel_.has_value() && !dropped_ && state_ != State::ended;
+  }
 
   [[nodiscard]] State state() const noexcept { return state_; }
   [[nodiscard]] Role role() const noexcept { return role_; }
+  [[nodiscard]] uint64_t born_ns() const noexcept { return born_ns_; }
   [[nodiscard]] const NodeFacts& peer() const noexcept { return handshake_.peer(); }
   [[nodiscard]] const LinkStats& stats() const noexcept { return stats_; }
 
@@ -105,6 +112,7 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   uint64_t armed_ns_ = kNever;
   bool pinged_ = false;
   bool overflowed_ = false;
+  bool dropped_ = false;
   bool announce_ready_ = false;
   bool announce_end_ = false;
   bool draining_ = false;

@@ -130,4 +130,10 @@ std::vector<cluster::Mesh::NodeRow> Node::nodes() {
   return rows;
 }
 
+cluster::MeshCounts Node::counts() {
+  cluster::MeshCounts out;
+  on_links([&] { out = mesh_->counts(); });
+  return out;
+}
+
 }  // namespace kvbm::manager

@@ -41,6 +41,7 @@ class Node {
               UniqueFunction<void(std::vector<cluster::NodeAnswer>)> done);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
   [[nodiscard]] std::vector<cluster::Mesh::NodeRow> nodes();
+  [[nodiscard]] cluster::MeshCounts counts();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
@@ -60,5 +61,8 @@ class Node {
   TierIndex index_ = kNoTier;
   std::string address_;
 };
+
+// What it counts, as Prometheus text.
+std::string node_metrics_text(Node& node);
 
 }  // namespace kvbm::manager

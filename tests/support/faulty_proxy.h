@@ -1,0 +1,89 @@
+// A TCP proxy on loopback that does to the bytes between two nodes what networks and attackers do: cuts, delays,
+// duplicates, drops, changes and withholds them, at random places from a seed. One thread of its own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+
+namespace kvbm::test {
+
+enum class Fault : uint8_t {
+  none,
+  cut,        // both sides are closed
+  reset,      // both sides are closed at once, with an RST
+  garble,     // a bit of a byte is another
+  overwrite,  // up to 64 bytes are random ones
+  duplicate,  // up to 4 KiB come twice
+  drop,       // up to 4 KiB do not come
+  delay,      // nothing comes for up to 50 ms
+  withhold,   // nothing comes any more in this direction, for as long as the connection lasts
+};
+const char* name_of(Fault fault);
+
+class FaultyProxy {
+ public:
+  // Forwards to `target`, "127.0.0.1:port".
+  FaultyProxy(const std::string& target, uint64_t seed);
+  ~FaultyProxy();
+  FaultyProxy(const FaultyProxy&) = delete;
+  FaultyProxy& operator=(const FaultyProxy&) = delete;
+
+  // Where to connect instead; empty when it could not listen.
+  [[nodiscard]] const std::string& address() const { return address_; }
+  // From now on, on every connection and in both directions, one fault in about so many bytes (evenly from 0 to twice
+  // that). With none connections that suffer already stay as they are.
+  void set(Fault fault, uint64_t every_bytes);
+  [[nodiscard]] uint64_t faults() const { return faults_; }
+  [[nodiscard]] uint64_t connections() const { return accepted_; }
+  // Bytes that passed from the side that connected to the target, as they came: the first so many of each connection.
+  [[nodiscard]] std::vector<std::string> recorded() const;
+  static constexpr size_t kRecorded = 4096;
+
+ private:
+  struct Way {
+    std::string waiting;  // to be written
+    uint64_t until_fault = UINT64_MAX;
+    uint64_t epoch = 0;  // of the faults that until_fault was drawn for
+    uint64_t held_until_ns = 0;
+    bool withheld = false;
+    bool ended = false;  // its source has closed
+    bool shut = false;   // and its target was told
+  };
+  struct Pair {
+    int fds[2] = {-1, -1};  // who connected, the target
+    Way ways[2];            // from fds[i] to fds[1 - i]
+    bool broken = false;
+    bool reset = false;
+    std::string recorded;
+  };
+
+  void run();
+  void accept_one();
+  void read_from(Pair& pair, int side);
+  void write_to(Pair& pair, int way);
+  void pass(Pair& pair, int way, std::string bytes);
+  void close_pair(Pair& pair);
+
+  std::string target_;
+  std::string address_;
+  SeededRandom random_;
+  int listener_ = -1;
+  int wake_[2] = {-1, -1};
+  std::atomic<bool> stopping_{false};
+  std::atomic<uint64_t> setting_{0};  // epoch << 48 | fault << 40 | every_bytes
+  std::atomic<uint64_t> faults_{0};
+  std::atomic<uint64_t> accepted_{0};
+  std::vector<std::unique_ptr<Pair>> pairs_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> recorded_;
+  std::thread thread_;
+};
+
+}  // namespace kvbm::test
