@@ -1,6 +1,7 @@
 #include "cluster/peer_tier.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -124,6 +125,7 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     uint64_t deadline_ns = kNever;
     UniqueFunction<void()> done;
     size_t waiting = 0;
+    size_t from = 0;  // the first rank that has not been asked
   };
 
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done) {
@@ -299,24 +301,29 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
   }
 
   void put_question(const std::shared_ptr<Question>& question) {
-    std::map<PeerLink*, std::vector<Identity>> by_link;
+    std::map<NodeId, std::vector<Identity>> by_node;  // in the order of nodes, not of pointers
     const std::vector<PeerLink*> ready = mesh_.ready();
     if (ready.size() <= kAskAll) {
-      for (PeerLink* link : ready) by_link[link] = question->ids;
+      for (PeerLink* link : ready) by_node[link->peer().node] = question->ids;
+      question->from = Placement::kMaxReplicas;
     } else {
+      const size_t to = question->from == 0 ? options_.replicas + 1 : Placement::kMaxReplicas;
+      std::array<PeerLink*, Placement::kMaxReplicas> homes{};
       for (const Identity& id : question->ids) {
-        if (PeerLink* link = mesh_.home(id.key)) by_link[link].push_back(id);
+        const size_t n = mesh_.homes(id.key, std::span(homes).first(std::min(to, homes.size())));
+        for (size_t h = question->from; h < n; ++h) by_node[homes[h]->peer().node].push_back(id);
       }
+      question->from = to;
     }
     question->waiting = 1;
-    for (PeerLink* const link : ready) {  // in the order of nodes, not of pointers
-      const auto mine = by_link.find(link);
-      if (mine == by_link.end()) continue;
+    for (auto& [node, ids] : by_node) {
+      PeerLink* const link = mesh_.link_to(node);
+      if (link == nullptr) continue;
       auto batch = std::make_unique<FindBatch>();
-      batch->ids = std::move(mine->second);
+      batch->ids = std::move(ids);
       batch->deadline_ns = std::min(question->deadline_ns, mesh_.executor().clock().now_ns() + options_.call_ns);
-      batch->done = [self = shared_from_this(), question, node = link->peer()](FindBatch& answer) {
-        self->learn(answer, node);
+      batch->done = [self = shared_from_this(), question, facts = link->peer()](FindBatch& answer) {
+        self->learn(answer, facts);
         self->answered(question);
       };
       ++question->waiting;
@@ -325,8 +332,23 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     answered(question);
   }
 
+  // What nobody has been found to have yet.
+  void keep_unknown(Question& question) {
+    MutexLock lock(mutex_);
+    Place known;
+    size_t left = 0;
+    for (const Identity& id : question.ids) {
+      if (!place_of(id, known)) question.ids[left++] = id;
+    }
+    question.ids.resize(left);
+  }
+
   void answered(const std::shared_ptr<Question>& question) {
     if (--question->waiting != 0) return;
+    if (question->from < Placement::kMaxReplicas && mesh_.executor().clock().now_ns() < question->deadline_ns) {
+      keep_unknown(*question);
+      if (!question->ids.empty()) return put_question(question);
+    }
     executor_.post([self = shared_from_this(), question] {
       question->done();
       self->leave();
@@ -449,8 +471,11 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
 
   void offer(const std::shared_ptr<PutOp>& op) {
     std::map<NodeId, std::vector<size_t>> by_node;
+    std::array<PeerLink*, Placement::kMaxReplicas> homes{};
+    const std::span<PeerLink*> wanted = std::span(homes).first(std::min<size_t>(options_.replicas, homes.size()));
     for (size_t i = 0; i < op->batch->items.size(); ++i) {
-      if (PeerLink* link = mesh_.home(op->batch->items[i].id.key)) by_node[link->peer().node].push_back(i);
+      const size_t n = mesh_.homes(op->batch->items[i].id.key, wanted);
+      for (PeerLink* const link : wanted.first(n)) by_node[link->peer().node].push_back(i);
     }
     op->offers = 1;
     for (const auto& [node, indexes] : by_node) {
@@ -490,12 +515,17 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     link->offer(std::move(batch));
   }
 
+  // Of several homes one that has it is enough.
+  static void note(PutOp& op, size_t item, Code code) {
+    if (op.batch->status[item] != Code::ok) op.batch->status[item] = code;
+  }
+
   void wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
               const OfferBatch& answer) {
     std::vector<size_t> coming;
     for (const uint32_t w : answer.wanted) coming.push_back(indexes[w]);
     if (answer.status != Code::ok) {
-      for (const size_t i : indexes) op->batch->status[i] = answer.status;
+      for (const size_t i : indexes) note(*op, i, answer.status);
     }
     {
       MutexLock lock(mutex_);
@@ -519,7 +549,7 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     PeerLink* const link = mesh_.link_to(node);
     const bool late = mesh_.executor().clock().now_ns() >= op->deadline_ns;
     if (link == nullptr || late) {
-      for (const size_t i : indexes) op->batch->status[i] = late ? Code::deadline : Code::owner_gone;
+      for (const size_t i : indexes) note(*op, i, late ? Code::deadline : Code::owner_gone);
       return;
     }
     auto batch = std::make_unique<FindBatch>();
@@ -541,12 +571,15 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
       for (size_t k = 0; k < indexes.size(); ++k) {
         const tier::PutItem& put = op->batch->items[indexes[k]];
         const wire::FoundItem& found = answer.found[k];
-        op->batch->status[indexes[k]] = answer.status[k];
-        if (answer.status[k] != Code::ok) continue;
+        if (answer.status[k] != Code::ok) {
+          note(*op, indexes[k], answer.status[k]);
+          continue;
+        }
         if (found.present == 0 || found.tier == wire::FoundItem::kElsewhere) {
           open.push_back(indexes[k]);
           continue;
         }
+        note(*op, indexes[k], Code::ok);
         ++stats_.puts;
         stats_.put_bytes += put.payload.size();
         put_place(put.id, node, found.tier, found.head_bytes, found.payload_bytes, found.location);
