@@ -274,13 +274,17 @@ Status AddressFile::refresh() {
   return {};
 }
 
-Status AddressFile::append(const Member& member) {
+Status AddressFile::append(const Member& member) { return append_line(member_line(member)); }
+
+Status AddressFile::leave(const std::string& name) { return append_line("leave=" + name + "\n"); }
+
+Status AddressFile::append_line(const std::string& text) {
   auto file = directory_->open(file_name_, OpenMode::create, false);
   if (!file.ok()) return file.status();
   const auto size = file.value()->size();
   if (!size.ok()) return size.status();
   // Begins with an end of line, so that what another member left half written spoils no line but its own.
-  const std::string line = "\n" + member_line(member);
+  const std::string line = "\n" + text;
   return file.value()->write_now(size.value(), std::as_bytes(std::span(line)));
 }
 

@@ -90,8 +90,11 @@ class AddressFile final : public Membership {
   // Adds a line, made if the file is not there. Two members that append in one instant may overwrite each other: a
   // member looks for itself after a refresh and appends again.
   Status append(const Member& member);
+  // Adds the line that takes a member out, under the same rules.
+  Status leave(const std::string& name);
 
  private:
+  Status append_line(const std::string& line);
   Result<std::string> read();
 
   std::unique_ptr<Directory> directory_;

@@ -1,8 +1,8 @@
 #include "cluster/mesh.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
-
-#include "cluster/membership.h"
 
 namespace kvbm::cluster {
 
@@ -11,11 +11,11 @@ namespace {
 // How long a node may take to say what it offers.
 constexpr uint64_t kStatusNs = 2'000'000'000;
 
+}  // namespace
+
 bool only_this_machine(const std::string& address) {
   return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
 }
-
-}  // namespace
 
 Status check_mesh_options(const MeshOptions& options) {
   if (!options.listen.empty() && !options.key && !only_this_machine(options.listen)) {
@@ -49,8 +49,7 @@ Status Mesh::begin(RecordSource& source) {
     if (!bound.ok()) return bound.status();
     address_ = std::move(bound).value();
   }
-  for (const std::string& address : options_.peers) targets_.push_back({address, Backoff(random_)});
-  for (size_t t = 0; t < targets_.size(); ++t) dial(t);
+  for (const std::string& address : options_.peers) add_target({address}, {});
   return {};
 }
 
@@ -70,9 +69,16 @@ PeerLink* Mesh::link_to(const NodeId& node) const {
   return known == ready_.end() ? nullptr : known->second;
 }
 
-PeerLink* Mesh::home(const Key& key) const {
-  const uint32_t at = placement_.home(key);
-  return at < placed_.size() ? link_to(placed_[at]) : nullptr;
+size_t Mesh::homes(const Key& key, std::span<PeerLink*> out) const {
+  // One more: this node may be among them.
+  std::array<uint32_t, Placement::kMaxReplicas> ranked{};
+  const size_t wanted = std::min(out.size() + 1, ranked.size());
+  const size_t found = placement_.homes(key, std::span(ranked).first(wanted));
+  size_t n = 0;
+  for (size_t i = 0; i < found && n < out.size(); ++i) {
+    if (PeerLink* const link = link_to(placed_[ranked[i]])) out[n++] = link;
+  }
+  return n;
 }
 
 std::vector<Mesh::NodeRow> Mesh::rows() const {
@@ -82,8 +88,8 @@ std::vector<Mesh::NodeRow> Mesh::rows() const {
     if (link.state() != PeerLink::State::ready) continue;
     out.push_back({link.peer().node, connection.address, "ready", connection.status, link.stats()});
   }
-  for (const Target& target : targets_) {
-    if (!target.connected) out.push_back({{}, target.address, target.state, {}, {}});
+  for (const auto& [name, target] : targets_) {
+    if (!target.connected) out.push_back({{}, target.addresses[target.next], target.state, {}, {}});
   }
   return out;
 }
@@ -99,7 +105,7 @@ MeshCounts Mesh::counts() const {
 
 // ---- The transport's side ----
 
-void Mesh::add(std::shared_ptr<PeerLink> link, std::string address, size_t dialled) {
+void Mesh::add(std::shared_ptr<PeerLink> link, std::string address, uint64_t dialled) {
   Connection connection;
   connection.link = std::move(link);
   connection.address = std::move(address);
@@ -135,23 +141,78 @@ Mesh::Connection* Mesh::find(const PeerLink& link) {
 
 // ---- Dialling ----
 
-void Mesh::dial(size_t target) {
-  Target& t = targets_[target];
-  if (ended_ || t.is_self) return;
-  auto link = hub_->connect(t.address);
+uint64_t Mesh::add_target(std::vector<std::string> addresses, std::optional<NodeId> expected) {
+  const uint64_t name = ++last_target_;
+  targets_.emplace(name, Target{std::move(addresses), Backoff(random_), expected});
+  dial(name);
+  return name;
+}
+
+void Mesh::drop_target(uint64_t target) {
+  targets_.erase(target);
+  for (Connection& connection : connections_) {
+    if (connection.dialled != target) continue;
+    connection.dialled = kAccepted;
+    const std::shared_ptr<PeerLink> link = connection.link;
+    link->close();
+    return;
+  }
+}
+
+void Mesh::set_members(const MemberList& members) {
+  if (ended_) return;
+  std::map<NodeId, const Member*> wanted;
+  member_weights_.clear();
+  for (const Member& member : members) {
+    if (member.weight != 0) member_weights_[member.id] = member.weight;
+    const bool named = std::find_first_of(member.addresses.begin(), member.addresses.end(), options_.peers.begin(),
+                                          options_.peers.end()) != member.addresses.end();
+    if (member.id != options_.self.node && !named) wanted[member.id] = &member;
+  }
+  for (auto known = member_targets_.begin(); known != member_targets_.end();) {
+    const auto still = wanted.find(known->first);
+    if (still != wanted.end() && targets_.at(known->second).addresses == still->second->addresses) {
+      ++known;
+      continue;
+    }
+    const uint64_t target = known->second;
+    known = member_targets_.erase(known);
+    drop_target(target);
+  }
+  for (const auto& [id, member] : wanted) {
+    if (member_targets_.count(id) != 0) continue;
+    // Who has no name is called by an address, which is no name of a node.
+    const bool named = member->name != member->addresses.front();
+    member_targets_[id] = add_target(member->addresses, named ? std::optional(id) : std::nullopt);
+  }
+  place();
+}
+
+void Mesh::dial(uint64_t target) {
+  const auto known = targets_.find(target);
+  if (ended_ || known == targets_.end() || known->second.is_self) return;
+  Target& t = known->second;
+  const std::string& address = t.addresses[t.next];
+  if (!options_.key && !only_this_machine(address)) {
+    t.state = "it is on another machine, which needs a key: set node.key_file";
+    return;
+  }
+  auto link = hub_->connect(address, t.expected);
   if (!link.ok()) {
     t.state = link.status().message();
     dial_later(target);
     return;
   }
   t.state = "connecting";
-  add(std::move(link).value(), t.address, target);
+  add(std::move(link).value(), address, target);
 }
 
-void Mesh::dial_later(size_t target) {
-  if (ended_ || targets_[target].is_self) return;
-  executor_->post_at(executor_->clock().now_ns() + targets_[target].backoff.wait_ns(),
-                     [this, target] { dial(target); });
+void Mesh::dial_later(uint64_t target) {
+  const auto known = targets_.find(target);
+  if (ended_ || known == targets_.end() || known->second.is_self) return;
+  Target& t = known->second;
+  t.next = (t.next + 1) % t.addresses.size();
+  executor_->post_at(executor_->clock().now_ns() + t.backoff.wait_ns(), [this, target] { dial(target); });
 }
 
 // ---- The links' side ----
@@ -161,10 +222,10 @@ void Mesh::link_ready(PeerLink& link) {
   if (c == nullptr) return;
   ++counts_.ready;
   choose_link(link.peer().node);
-  if (c->dialled != kAccepted) {
-    targets_[c->dialled].backoff.succeeded();
-    targets_[c->dialled].connected = true;
-    targets_[c->dialled].state = "ready";
+  if (const auto dialled = targets_.find(c->dialled); dialled != targets_.end()) {
+    dialled->second.backoff.succeeded();
+    dialled->second.connected = true;
+    dialled->second.state = "ready";
   }
   say(LogLevel::info, "node " + short_text(link.peer().node) + " at " + c->address + " is connected");
   ask_status(c->link);
@@ -201,9 +262,16 @@ void Mesh::place() {
   placed_.clear();
   for (const auto& [node, link] : ready_) {
     const Connection* c = find(*link);
-    if (c == nullptr || c->status.weight == 0) continue;
-    nodes.push_back({node, c->status.weight});
+    if (c == nullptr) continue;
+    const auto listed = member_weights_.find(node);
+    nodes.push_back({node, listed != member_weights_.end() ? listed->second : c->status.weight});
     placed_.push_back(node);
+  }
+  if (!options_.listen.empty()) {
+    const auto listed = member_weights_.find(options_.self.node);
+    const bool own_word = listed == member_weights_.end();
+    nodes.push_back({options_.self.node, own_word ? host_->source.status().weight : listed->second});
+    placed_.push_back(options_.self.node);
   }
   placement_ = Placement(nodes);
 }
@@ -216,7 +284,7 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   counts_.damaged += link.stats().damaged + link.stats().wrong_records;
   const NodeId node = link.peer().node;
   const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
-  const size_t target = c->dialled;
+  const uint64_t target = c->dialled;
   if (was_ready)
     say(why.code() == Code::closed ? LogLevel::info : LogLevel::warning,
         "node " + short_text(node) + " at " + c->address + " is gone: " + why.message());
@@ -230,12 +298,13 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
     choose_link(node);
     place();
   }
-  if (target == kAccepted) return;
-  Target& t = targets_[target];
+  const auto dialled = targets_.find(target);
+  if (dialled == targets_.end()) return;
+  Target& t = dialled->second;
   t.connected = false;
   t.state = why.message();
   if (!was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
-    say(LogLevel::warning, "no link to " + t.address + ": " + t.state);
+    say(LogLevel::warning, "no link to " + t.addresses[t.next] + ": " + t.state);
   }
   if (node == options_.self.node) {
     t.is_self = true;

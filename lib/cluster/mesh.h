@@ -2,9 +2,10 @@
 // which node and whose home a key has.
 //
 // Above a hub of links (link_hub.h), to which it hands what the transport says, and whose links' listener it is. An
-// address that is dialled is dialled for ever, with growing pauses (backoff.h), but for one that turns out to be this
-// node. Thread: the transport's, but for attach(). Invariant: a connection is in connections_ from its acceptance or
-// its dialling to link_ended(), in that order.
+// address that is dialled is dialled for ever, with growing pauses (backoff.h), until its member is no more, but for one
+// that turns out to be this node. Homes are chosen among the live members: those that are connected and have said what
+// they offer, and this node, if it listens (README.md, Placement). Thread: the transport's, but for attach(). Invariant:
+// a connection is in connections_ from its acceptance or its dialling to link_ended(), in that order.
 #pragma once
 
 #include <map>
@@ -16,6 +17,7 @@
 #include "base/log.h"
 #include "cluster/backoff.h"
 #include "cluster/link_hub.h"
+#include "cluster/membership.h"
 #include "cluster/mesh_counts.h"
 #include "cluster/peers.h"
 #include "cluster/placement.h"
@@ -30,6 +32,8 @@ struct MeshOptions {
   LinkLimits limits;
 };
 
+// A loopback address, or a name of one.
+bool only_this_machine(const std::string& address);
 // Bad addresses, and listening to others than this machine without a key, are refused: bad_config with the remedy.
 Status check_mesh_options(const MeshOptions& options);
 
@@ -55,14 +59,18 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   void hear_of_hosts(HostListener listener) { hosts_ = std::move(listener); }
   // Says goodbye to everyone; nothing is dialled any more.
   void end();
+  // Who is dialled besides MeshOptions::peers: the first address of each that is not this node, the next when that
+  // fails. Who is not among them any more is left, and not dialled again; it may still dial this node. A weight that is
+  // not 0 goes before the node's own word. Without a key members beyond this machine are not dialled: their row says so.
+  void set_members(const MemberList& members);
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }  // where it listens
   [[nodiscard]] Executor& executor() noexcept override { return *executor_; }
   // Links that are ready, one for each node, by id.
   [[nodiscard]] std::vector<PeerLink*> ready() const override;
   [[nodiscard]] PeerLink* link_to(const NodeId& node) const override;
-  // The best of the nodes that are connected for each key; null without any that offers room.
-  [[nodiscard]] PeerLink* home(const Key& key) const override;
+  // Every node that sees the same members gets the same order.
+  size_t homes(const Key& key, std::span<PeerLink*> out) const override;
 
   struct NodeRow {
     NodeId node;
@@ -94,24 +102,28 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   void link_host(PeerLink& link, const HostFacts& facts) override;
 
  private:
-  static constexpr size_t kAccepted = SIZE_MAX;
+  static constexpr uint64_t kAccepted = 0;
   struct Connection {
     std::shared_ptr<PeerLink> link;
     std::string address;
-    size_t dialled = kAccepted;  // index in targets_
+    uint64_t dialled = kAccepted;  // name in targets_
     wire::NodeStatus status;
   };
   struct Target {
-    std::string address;
+    std::vector<std::string> addresses;
     Backoff backoff;
+    std::optional<NodeId> expected;  // who must answer
+    size_t next = 0;                 // address
     std::string state = "not tried yet";
     bool is_self = false;
     bool connected = false;
   };
 
-  void add(std::shared_ptr<PeerLink> link, std::string address, size_t dialled);
-  void dial(size_t target);
-  void dial_later(size_t target);
+  void add(std::shared_ptr<PeerLink> link, std::string address, uint64_t dialled);
+  uint64_t add_target(std::vector<std::string> addresses, std::optional<NodeId> expected);
+  void drop_target(uint64_t target);
+  void dial(uint64_t target);
+  void dial_later(uint64_t target);
   void ask_status(const std::shared_ptr<PeerLink>& link);
   void choose_link(const NodeId& node);
   void place();
@@ -131,7 +143,10 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   std::string address_;
   bool ended_ = false;
   std::vector<Connection> connections_;
-  std::vector<Target> targets_;
+  std::map<uint64_t, Target> targets_;
+  uint64_t last_target_ = kAccepted;
+  std::map<NodeId, uint64_t> member_targets_;
+  std::map<NodeId, uint64_t> member_weights_;  // that are not 0
   std::map<NodeId, PeerLink*> ready_;
   Placement placement_;
   std::vector<NodeId> placed_;

@@ -1,14 +1,17 @@
 #include "cluster/peer_ask.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
+
+#include "cluster/placement.h"
 
 namespace kvbm::cluster {
 
 namespace {
 
-// Pools of so few nodes are asked whole; in larger ones a key's home is.
+// Pools of so few nodes are asked whole; in larger ones a key's homes are.
 constexpr size_t kAskAll = 16;
 
 }  // namespace
@@ -27,24 +30,29 @@ void PeerAsk::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunctio
 
 void PeerAsk::put_question(const std::shared_ptr<Question>& question) {
   Peers& mesh = commons_->mesh;
-  std::map<PeerLink*, std::vector<Identity>> by_link;
+  std::map<NodeId, std::vector<Identity>> by_node;  // in the order of nodes, not of pointers
   const std::vector<PeerLink*> ready = mesh.ready();
   if (ready.size() <= kAskAll) {
-    for (PeerLink* link : ready) by_link[link] = question->ids;
+    for (PeerLink* link : ready) by_node[link->peer().node] = question->ids;
+    question->from = Placement::kMaxReplicas;
   } else {
+    const size_t to = question->from == 0 ? commons_->options.replicas + 1 : Placement::kMaxReplicas;
+    std::array<PeerLink*, Placement::kMaxReplicas> homes{};
     for (const Identity& id : question->ids) {
-      if (PeerLink* link = mesh.home(id.key)) by_link[link].push_back(id);
+      const size_t n = mesh.homes(id.key, std::span(homes).first(std::min(to, homes.size())));
+      for (size_t h = question->from; h < n; ++h) by_node[homes[h]->peer().node].push_back(id);
     }
+    question->from = to;
   }
   question->waiting = 1;
-  for (PeerLink* const link : ready) {  // in the order of nodes, not of pointers
-    const auto mine = by_link.find(link);
-    if (mine == by_link.end()) continue;
+  for (auto& [node, ids] : by_node) {
+    PeerLink* const link = mesh.link_to(node);
+    if (link == nullptr) continue;
     auto batch = std::make_unique<FindBatch>();
-    batch->ids = std::move(mine->second);
+    batch->ids = std::move(ids);
     batch->deadline_ns = std::min(question->deadline_ns, commons_->latest_ns());
-    batch->done = [self = shared_from_this(), question, node = link->peer()](FindBatch& answer) {
-      self->commons_->places.learn(node, answer);
+    batch->done = [self = shared_from_this(), question, facts = link->peer()](FindBatch& answer) {
+      self->commons_->places.learn(facts, answer);
       self->answered(question);
     };
     ++question->waiting;
@@ -53,8 +61,18 @@ void PeerAsk::put_question(const std::shared_ptr<Question>& question) {
   answered(question);
 }
 
+void PeerAsk::keep_unknown(Question& question) const {
+  PeerPlaces::Place known;
+  const auto placed = [&](const Identity& id) { return commons_->places.locate(id, known); };
+  question.ids.erase(std::remove_if(question.ids.begin(), question.ids.end(), placed), question.ids.end());
+}
+
 void PeerAsk::answered(const std::shared_ptr<Question>& question) {
   if (--question->waiting != 0) return;
+  if (question->from < Placement::kMaxReplicas && commons_->executor.clock().now_ns() < question->deadline_ns) {
+    keep_unknown(*question);
+    if (!question->ids.empty()) return put_question(question);
+  }
   commons_->executor.post([self = shared_from_this(), question] {
     question->done();
     self->commons_->leave();

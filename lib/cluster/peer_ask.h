@@ -23,9 +23,12 @@ class PeerAsk : public std::enable_shared_from_this<PeerAsk> {
     uint64_t deadline_ns = kNever;
     UniqueFunction<void()> done;
     size_t waiting = 0;
+    size_t from = 0;  // the first rank that has not been asked
   };
 
   void put_question(const std::shared_ptr<Question>& question);
+  // What nobody has been found to have yet.
+  void keep_unknown(Question& question) const;
   void answered(const std::shared_ptr<Question>& question);
 
   const std::shared_ptr<PeerCommons> commons_;

@@ -21,6 +21,7 @@ struct PeerTierOptions {
   uint64_t location_bytes = 16ULL << 20;  // of memory for who has what
   uint64_t call_ns = 5'000'000'000;    // the longest that one request waits for a node; a silent one is cut off sooner
   uint64_t lease_ns = 10'000'000'000;  // how long what was offered is held
+  uint32_t replicas = 1;               // homes that a record is offered to
 };
 
 class PeerCommons {

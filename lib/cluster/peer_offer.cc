@@ -1,8 +1,12 @@
 #include "cluster/peer_offer.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <span>
 #include <utility>
+
+#include "cluster/placement.h"
 
 namespace kvbm::cluster {
 
@@ -29,8 +33,11 @@ void PeerOffer::put(std::unique_ptr<tier::PutBatch> batch) {
 
 void PeerOffer::offer(const std::shared_ptr<PutOp>& op) {
   std::map<NodeId, std::vector<size_t>> by_node;
+  std::array<PeerLink*, Placement::kMaxReplicas> homes{};
+  const std::span<PeerLink*> some = std::span(homes).first(std::min<size_t>(commons_->options.replicas, homes.size()));
   for (size_t i = 0; i < op->batch->items.size(); ++i) {
-    if (PeerLink* link = commons_->mesh.home(op->batch->items[i].id.key)) by_node[link->peer().node].push_back(i);
+    const size_t n = commons_->mesh.homes(op->batch->items[i].id.key, some);
+    for (PeerLink* const link : some.first(n)) by_node[link->peer().node].push_back(i);
   }
   op->offers = 1;
   for (const auto& [node, indexes] : by_node) {
@@ -75,7 +82,7 @@ void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, con
   std::vector<size_t> coming;
   for (const uint32_t w : answer.wanted) coming.push_back(indexes[w]);
   if (answer.status != Code::ok) {
-    for (const size_t i : indexes) op->batch->status[i] = answer.status;
+    for (const size_t i : indexes) note(*op, i, answer.status);
   }
   commons_->places.count_put_errors(indexes.size() - coming.size());
   if (!coming.empty()) confirm_later(op, node, std::move(coming), kConfirmNs);
@@ -98,7 +105,7 @@ void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const NodeId& node, co
   PeerLink* const link = commons_->mesh.link_to(node);
   const bool late = commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
   if (link == nullptr || late) {
-    for (const size_t i : indexes) op->batch->status[i] = late ? Code::deadline : Code::owner_gone;
+    for (const size_t i : indexes) note(*op, i, late ? Code::deadline : Code::owner_gone);
     return;
   }
   auto batch = std::make_unique<FindBatch>();
@@ -118,12 +125,15 @@ void PeerOffer::confirmed(const std::shared_ptr<PutOp>& op, const NodeFacts& nod
   for (size_t k = 0; k < indexes.size(); ++k) {
     const tier::PutItem& put = op->batch->items[indexes[k]];
     const wire::FoundItem& found = answer.found[k];
-    op->batch->status[indexes[k]] = answer.status[k];
-    if (answer.status[k] != Code::ok) continue;
+    if (answer.status[k] != Code::ok) {
+      note(*op, indexes[k], answer.status[k]);
+      continue;
+    }
     if (found.present == 0 || found.tier == wire::FoundItem::kElsewhere) {
       open.push_back(indexes[k]);
       continue;
     }
+    note(*op, indexes[k], Code::ok);
     commons_->places.count_put(put.payload.size());
     commons_->places.learn(node, put.id, found);
   }

@@ -1,6 +1,6 @@
-// Writing to other nodes: what is put is offered to the home node of each key; part of the tier of other nodes.
+// Writing to other nodes: what is put is offered to the home nodes of each key; part of the tier of other nodes.
 //
-// The home fetches what it wants while it is held here. A record counts as stored when its node says that it has it:
+// A home fetches what it wants while it is held here. A record counts as stored when its node says that it has it:
 // until then it may still be on its way. Thread: put() any; the rest the links'.
 #pragma once
 
@@ -24,6 +24,10 @@ class PeerOffer : public std::enable_shared_from_this<PeerOffer> {
     uint64_t deadline_ns = kNever;
   };
 
+  // Of several homes one that has it is enough.
+  static void note(PutOp& op, size_t item, Code code) {
+    if (op.batch->status[item] != Code::ok) op.batch->status[item] = code;
+  }
   void offer(const std::shared_ptr<PutOp>& op);
   void offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes);
   void wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,

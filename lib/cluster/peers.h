@@ -4,6 +4,7 @@
 // Thread: that of executor(), but for executor() itself.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "base/executor.h"
@@ -21,8 +22,9 @@ class Peers {
   // Links that are ready, one for each node, in the same order every time.
   [[nodiscard]] virtual std::vector<PeerLink*> ready() const = 0;
   [[nodiscard]] virtual PeerLink* link_to(const NodeId& node) const = 0;
-  // To whom a record is offered; null if to nobody.
-  [[nodiscard]] virtual PeerLink* home(const Key& key) const = 0;
+  // The homes of a key among those that are ready, the best one first, as many as there are and fit; this process is
+  // passed over. Gives how many.
+  virtual size_t homes(const Key& key, std::span<PeerLink*> out) const = 0;
 };
 
 }  // namespace kvbm::cluster

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <utility>
 
-#include "copy/tcp/tcp_transport.h"
 #include "manager/manager.h"
+#include "manager/node_transport.h"
 #include "manager/take.h"
 
 namespace kvbm::manager {
@@ -49,11 +49,14 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   mesh.self.pool = options.pool;
   mesh.self.request_limit = mesh.limits.requests;
   if (Status s = cluster::check_mesh_options(mesh); !s.ok()) return s;
-  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options.staging_bytes));
+  if (options.peers_file_join && (options.name.empty() || options.listen.empty() || options.peers_file.empty())) {
+    return Status(Code::bad_config, "node.peers_file_join needs node.peers_file, node.name and node.listen");
+  }
+  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options));
 }
 
-Node::Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t staging_bytes)
-    : env_(environment), mesh_options_(std::move(mesh)), staging_bytes_(staging_bytes) {}
+Node::Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options)
+    : env_(environment), mesh_options_(std::move(mesh)), options_(options) {}
 
 Node::~Node() {
   stop();
@@ -64,12 +67,17 @@ Node::~Node() {
 
 Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable& families) {
   mesh_ = std::make_unique<cluster::Mesh>(mesh_options_, families, *env_.random, env_.log);
-  auto thread = copy::TransportThread::create("node", copy::tcp::ops(), {}, *mesh_, env_.log);
+  const auto transport = choose_transport(options_);
+  if (!transport.ok()) return transport.status();
+  const NodeTransport& chosen = transport.value();
+  auto thread = copy::TransportThread::create("node", *chosen.ops, chosen.options, *mesh_, env_.log);
   if (!thread.ok()) return thread.status();
+  if (env_.log != nullptr) env_.log->write(LogLevel::info, "node", "transport " + chosen.why);
   thread_ = std::move(thread).value();
   mesh_->attach(thread_->transport(), *thread_);
   cluster::PeerTierOptions options;
-  options.staging_bytes = staging_bytes_;
+  options.staging_bytes = options_.staging_bytes;
+  options.replicas = options_.replicas;
   auto tier = std::make_unique<cluster::PeerTier>(options, *env_.executor, families, *mesh_);
   tier_ = tier.get();
   index_ = index;
@@ -78,6 +86,13 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
 
 Status Node::start(const std::shared_ptr<Manager>& manager) {
   source_ = std::make_unique<NodeSource>(manager, *thread_);
+  if (options_.listen.empty()) source_->offer_no_room();
+  std::shared_ptr<MembersFile> file;
+  if (!options_.peers_file.empty()) {
+    auto opened = MembersFile::open(env_, options_.peers_file);
+    if (!opened.ok()) return opened.status();
+    file = std::move(opened).value();
+  }
   Status begun;
   on_links([&] {
     mesh_->take_offers([this, weak = std::weak_ptr<Manager>(manager)](cluster::PeerLink& link,
@@ -89,11 +104,33 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
     begun = mesh_->begin(*source_);
     address_ = mesh_->address();
   });
-  return begun;
+  return begun.ok() && file != nullptr ? watch_members(std::move(file)) : begun;
+}
+
+Status Node::watch_members(std::shared_ptr<MembersFile> file) {
+  cluster::Member self;
+  if (options_.peers_file_join) {
+    if (address_.starts_with("0.0.0.0:") || address_.starts_with("[::]:")) {
+      return {Code::bad_config, "node.peers_file_join needs an address that others can dial in node.listen", address_};
+    }
+    self.name = options_.name;
+    self.id = mesh_options_.self.node;
+    self.addresses = {address_};
+    self.incarnation = mesh_options_.self.incarnation;
+    on_links([&] { self.weight = source_->status().weight; });
+  }
+  const Status watched = file->watch(
+      [mesh = mesh_.get(), links = source_->links()](const cluster::MemberList& members) {
+        links.post([mesh, members] { mesh->set_members(members); });
+      },
+      std::move(self));
+  if (watched.ok()) members_ = std::move(file);
+  return watched;
 }
 
 void Node::stop() {
   if (thread_ == nullptr || source_ == nullptr) return;
+  if (const auto file = std::exchange(members_, nullptr)) file->leave();
   on_links([this] { mesh_->end(); });
   source_->detach();
 }

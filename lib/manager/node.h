@@ -15,6 +15,7 @@
 #include "cluster/survey.h"
 #include "copy/transport_thread.h"
 #include "manager/environment.h"
+#include "manager/members_file.h"
 #include "manager/node_source.h"
 #include "manager/options.h"
 
@@ -47,16 +48,19 @@ class Node {
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
 
  private:
-  Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t staging_bytes);
+  Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options);
+  // Tells the mesh who is in the members' file from now on.
+  Status watch_members(std::shared_ptr<MembersFile> file);
   // Runs on the links' thread and is waited for.
   void on_links(UniqueFunction<void()> task);
 
   const Environment env_;
   const cluster::MeshOptions mesh_options_;
-  const uint64_t staging_bytes_;
+  const NodeOptions options_;
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::unique_ptr<NodeSource> source_;
+  std::shared_ptr<MembersFile> members_;
   cluster::PeerTier* tier_ = nullptr;  // the manager's
   TierIndex index_ = kNoTier;
   std::string address_;

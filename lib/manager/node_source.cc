@@ -171,7 +171,7 @@ cluster::wire::NodeStatus NodeSource::status() {
     out.used_bytes += now.tiers[t].used_bytes;
     out.records += now.tiers[t].blocks;
   }
-  out.weight = out.capacity_bytes;
+  out.weight = offers_room_ ? out.capacity_bytes : 0;
   return out;
 }
 

@@ -41,6 +41,8 @@ class NodeSource final : public cluster::RecordSource {
   cluster::wire::NodeStatus status() override;
   void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) override;
 
+  // Says that nothing is held for others: for a node that they cannot reach. Before the links begin.
+  void offer_no_room() noexcept { offers_room_ = false; }
   // Nothing is answered any more; before the links' executor goes.
   void detach();
 
@@ -71,6 +73,7 @@ class NodeSource final : public cluster::RecordSource {
   std::map<Identity, Pin> pins_;
   std::map<uint64_t, SlotId> opened_;  // by the name that close() gets
   uint64_t last_opened_ = 0;
+  bool offers_room_ = true;
   const std::shared_ptr<Lifeline> lifeline_ = std::make_shared<Lifeline>();
 };
 

@@ -67,6 +67,19 @@ std::vector<OptionRow> make_schema() {
                   "Where a tier set without a disk is shared: a directory of this user's alone. With a disk: the disk's."});
   rows.push_back({"share_ask", OptionType::duration, "20ms",
                   "How long a lookup of a client waits for what the owner of the tier set has.", 0, 60'000'000'000});
+  rows.push_back({"node.peers_file", OptionType::string, "",
+                  "File of other nodes, name=... address=host:port a line, looked at once a second: who comes is dialled, who goes is left."});
+  rows.push_back({"node.peers_file_join", OptionType::boolean, "false",
+                  "Write this node into node.peers_file at start, and take it out at the end; needs node.listen and node.name."});
+  rows.push_back({"node.replicas", OptionType::count, "1", "Homes that a block is offered to.", 1, 7});
+  rows.push_back({"node.transport", OptionType::choice, "auto",
+                  "What carries the links, the same on all nodes of a pool; auto: ucx where RDMA is here and node.ucx_devices names it, else tcp.",
+                  0, 0, {"auto", "tcp", "ucx"}});
+  rows.push_back({"node.ucx_devices", OptionType::string, "",
+                  "Devices that UCX may use, with commas, as UCX names them (mlx5_0:1, eth0) or all; empty: loopback alone. UCX trusts whoever reaches its ports."});
+  rows.push_back({"node.ucx_transports", OptionType::string, "", "Transports that UCX may use, with commas (rc,tcp); empty: what it finds."});
+  rows.push_back({"node.ucx_module", OptionType::string, "",
+                  "kvbm's UCX module, or the folder with it; empty: KVBM_UCX_PATH, then beside the library."});
   OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
   tiers.entry = tier_rows();
   rows.push_back(std::move(tiers));
@@ -136,6 +149,13 @@ Result<Options> options_from(const OptionSet& config) {
   out.share.on = values.at("share").text == "on";
   out.share.directory = values.at("share_directory").text;
   out.share.ask_ns = values.at("share_ask").number;
+  out.node.peers_file = values.at("node.peers_file").text;
+  out.node.peers_file_join = values.at("node.peers_file_join").number != 0;
+  out.node.replicas = static_cast<uint32_t>(values.at("node.replicas").number);
+  out.node.transport = values.at("node.transport").text;
+  out.node.ucx_devices = values.at("node.ucx_devices").text;
+  out.node.ucx_transports = values.at("node.ucx_transports").text;
+  out.node.ucx_module = values.at("node.ucx_module").text;
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {

@@ -34,16 +34,21 @@ struct TierOptions {
   uint32_t admission_uses = 2;
 };
 
-// How this manager is a node among others; neither listen nor peers: it is none.
+// How this manager is a node among others; neither listen nor peers nor a file of them: it is none.
 struct NodeOptions {
   std::string listen;
   std::vector<std::string> peers;
   std::string key_file;
   std::string name;  // empty: a random one
   std::string pool = "default";
+  std::string peers_file;  // addresses of peers, that may change
+  bool peers_file_join = false;
+  uint32_t replicas = 1;
+  std::string transport = "auto";  // or tcp, ucx
+  std::string ucx_module, ucx_devices, ucx_transports;
   uint64_t staging_bytes = 256ULL << 20;
   AdmissionKind admission = AdmissionKind::on_request;  // to other nodes
-  [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty(); }
+  [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty() || !peers_file.empty(); }
 };
 
 // Whether several processes of this host share the tier set (share.h).

@@ -114,7 +114,11 @@ cluster::PeerLink* ShareLinks::link_to(const cluster::NodeId& node) const {
   return known == clients_.end() ? nullptr : known->second.get();
 }
 
-cluster::PeerLink* ShareLinks::home(const Key& /*key*/) const { return connected_ ? dialled_.get() : nullptr; }
+size_t ShareLinks::homes(const Key& /*key*/, std::span<cluster::PeerLink*> out) const {
+  if (!connected_ || out.empty()) return 0;
+  out[0] = dialled_.get();
+  return 1;
+}
 
 // ---- The transport's and the links' side ----
 

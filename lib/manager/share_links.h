@@ -59,7 +59,7 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   [[nodiscard]] Executor& executor() noexcept override { return *executor_; }
   [[nodiscard]] std::vector<cluster::PeerLink*> ready() const override;
   [[nodiscard]] cluster::PeerLink* link_to(const cluster::NodeId& node) const override;
-  [[nodiscard]] cluster::PeerLink* home(const Key& key) const override;
+  size_t homes(const Key& key, std::span<cluster::PeerLink*> out) const override;
 
   // copy::TransportListener
   void peer_accepted(copy::Peer peer, std::string_view address) override;

@@ -145,6 +145,9 @@ int serve(Arguments& arguments, const Output& output) {
 // A member that only dials; null, with the exit code in `code`, where nobody answers.
 std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
   code = take_sizes(arguments);
+  if (code == kDone && arguments.member.peers.empty() && arguments.member.peers_file.empty()) {
+    code = fail(kBadInput, "no node is named", "give --peer HOST:PORT, or --peers-file FILE");
+  }
   if (code != kDone) return nullptr;
   auto member = node::Member::open(arguments.member);
   if (!member.ok()) {
@@ -288,6 +291,17 @@ void add_pool(CLI::App& app, Arguments& arguments) {
       ->type_name("FILE");
   app.add_option("--pool", arguments.member.pool, "Name of the pool")->type_name("NAME")->capture_default_str();
   app.add_option("--host", arguments.host, "Host memory for blocks")->type_name("SIZE")->capture_default_str();
+  app.add_option("--peers-file", arguments.member.peers_file, "File of nodes, looked at once a second")
+      ->type_name("FILE");
+  app.add_option("--replicas", arguments.member.replicas, "Nodes that a block is offered to")
+      ->type_name("N")
+      ->check(CLI::Range(1, 7))
+      ->capture_default_str();
+  app.add_option("--transport", arguments.member.transport, "What carries the links: auto, tcp, ucx; one for a pool")
+      ->check(CLI::IsMember({"auto", "tcp", "ucx"}))
+      ->capture_default_str();
+  app.add_option("--ucx-devices", arguments.member.ucx_devices, "Devices that UCX may use; loopback alone if missing")
+      ->type_name("NAME,...");
   app.add_option("--block-bytes", arguments.block_bytes, "Largest block; the same on every node")
       ->type_name("SIZE")
       ->capture_default_str();
@@ -295,8 +309,7 @@ void add_pool(CLI::App& app, Arguments& arguments) {
 
 void add_peer(CLI::App& app, Arguments& arguments) {
   app.add_option("--peer", arguments.member.peers, "Address of a node, or several with commas")
-      ->type_name("HOST:PORT")
-      ->required();
+      ->type_name("HOST:PORT");
   app.add_option("--timeout", arguments.timeout, "Seconds to wait for a node")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.01, 3600.0))
@@ -331,6 +344,7 @@ void add_node(Registry& registry) {
   app.add_option("--disk-path", arguments->member.disk_path, "Its directory")->type_name("DIR");
   app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")
       ->type_name("FILE");
+  app.add_flag("--join", arguments->member.join, "Write this node into --peers-file, and take it out at the end; needs --name");
   app.add_option("--http", arguments->http, "Answer /healthz, /readyz and /metrics there, such as 127.0.0.1:9400")
       ->type_name("ADDRESS:PORT");
   app.add_flag("--http-anywhere", arguments->http_anywhere,

@@ -6,6 +6,7 @@
 #include "base/signal_keeper.h"
 #include "copy/transport_module.h"
 #include "doctor/finding.h"
+#include "manager/node_transport.h"
 
 namespace kvbm::doctor {
 
@@ -111,6 +112,10 @@ void probe_devices(Findings& out) {
   }
   out.push_back({"devices", "RDMA", names.empty() ? State::absent : State::ok, names.empty() ? "no device" : names,
                  names.empty() ? "transfers would use TCP or shared memory" : ""});
+  // What a node would use here that was told nothing else.
+  const auto transport = manager::choose_transport({});
+  out.push_back({"devices", "node transport", State::ok,
+                 transport.ok() ? transport.value().why : transport.status().message(), ""});
 }
 
 }  // namespace kvbm::doctor

@@ -30,9 +30,15 @@ void log_line(void* /*user*/, int32_t /*level*/, const char* component, const ch
 Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   auto made = std::unique_ptr<Member>(new Member());
   const std::string staging = std::to_string(std::max<uint64_t>(options.host_bytes / 2, 64ULL << 20));
+  const std::string replicas = std::to_string(options.replicas);
   const kvbm_setting_t settings[] = {{"node.listen", options.listen.c_str()},     {"node.peers", options.peers.c_str()},
                                      {"node.key_file", options.key_file.c_str()}, {"node.name", options.name.c_str()},
-                                     {"node.pool", options.pool.c_str()},         {"node.staging", staging.c_str()}};
+                                     {"node.pool", options.pool.c_str()},         {"node.staging", staging.c_str()},
+                                     {"node.peers_file", options.peers_file.c_str()},
+                                     {"node.peers_file_join", options.join ? "true" : "false"},
+                                     {"node.replicas", replicas.c_str()},
+                                     {"node.transport", options.transport.c_str()},
+                                     {"node.ucx_devices", options.ucx_devices.c_str()}};
   kvbm_context_options_t context;
   kvbm_context_options_init(&context, sizeof context);
   context.settings = settings;

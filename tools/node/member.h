@@ -18,6 +18,11 @@ struct MemberOptions {
   std::string key_file;
   std::string name;
   std::string pool = "default";
+  std::string peers_file;
+  bool join = false;  // write this member into peers_file
+  uint32_t replicas = 1;
+  std::string transport = "auto";
+  std::string ucx_devices;
   uint64_t host_bytes = 256ULL << 20;
   uint64_t block_bytes = 1ULL << 20;
   std::string disk_path;

@@ -19,7 +19,7 @@ FoundItem in_tier(uint8_t tier) {
 // One character a key: a tier's number, '.' for nothing, '?' for what the node only knows somebody else to have.
 NodeAnswer answer(uint8_t node, const std::string& text) {
   NodeAnswer out;
-  out.node.bytes[0] = std::byte{node};
+  out.node.bytes[0] = node;
   out.whole = true;
   for (const char c : text) {
     out.found.push_back(c == '.' ? FoundItem{} : c == '?' ? in_tier(FoundItem::kElsewhere) : in_tier(static_cast<uint8_t>(c - '0')));
@@ -37,7 +37,7 @@ std::vector<LocatedRow> located(const std::vector<PartPlan>& parts, const std::v
 
 LocatedRow row(uint8_t node, uint32_t request, TierIndex tier, uint64_t prefix, uint64_t in_tier, uint64_t bytes) {
   LocatedRow out;
-  out.node.bytes[0] = std::byte{node};
+  out.node.bytes[0] = node;
   out.request = request;
   out.tier = tier;
   out.prefix = prefix;
@@ -48,7 +48,7 @@ LocatedRow row(uint8_t node, uint32_t request, TierIndex tier, uint64_t prefix, 
 
 TEST(Locate, a_slower_tier_has_a_row_where_it_makes_the_prefix_longer) {
   const std::vector<PartPlan> parts(1);
-  const std::vector<LocatedRow> expected = {row(1, 0, 2, 5, 1, 500), row(1, 0, 1, 3, 1, 300), row(1, 0, 0, 2, 2, 200)};
+  const std::vector<LocatedRow> expected = {row(1, 0, 2, 5, 1, 500), row(1, 0, 1, 4, 1, 400), row(1, 0, 0, 2, 2, 200)};
   EXPECT_EQ(located(parts, {6}, {answer(1, "00102.")}), expected);
   // A slow block at the start: faster tiers alone have nothing.
   EXPECT_EQ(located(parts, {3}, {answer(1, "200")}), std::vector<LocatedRow>{row(1, 0, 2, 3, 1, 300)});
@@ -75,7 +75,7 @@ TEST(Locate, what_a_node_only_knows_of_is_not_its_own) {
 
 TEST(Locate, every_part_must_be_there_and_of_a_state_the_last_block) {
   std::vector<PartPlan> parts(2);
-  EXPECT_EQ(located(parts, {3}, {answer(1, "00010.")}), (std::vector<LocatedRow>{row(1, 0, 1, 2, 1, 400), row(1, 0, 0, 1, 1, 200)}));
+  EXPECT_EQ(located(parts, {3}, {answer(1, "00010.")}), std::vector<LocatedRow>{row(1, 0, 1, 2, 1, 400)});
   parts[1].kind = layout::ComponentKind::state;
   // Three blocks of attention, the state after the second: that is as far as anybody can go on from.
   EXPECT_EQ(located(parts, {3}, {answer(1, "000.0.")}), std::vector<LocatedRow>{row(1, 0, 0, 2, 2, 300)});

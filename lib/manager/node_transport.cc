@@ -1,0 +1,71 @@
+#include "manager/node_transport.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "cluster/mesh.h"
+#include "copy/tcp/tcp_transport.h"
+#include "copy/transport_module.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+constexpr char kInfiniband[] = "/sys/class/infiniband";
+
+NodeTransport sockets(std::string why) { return {&copy::tcp::ops(), {}, "tcp: " + std::move(why)}; }
+
+Result<NodeTransport> ucx(const NodeOptions& options, const std::string& why) {
+  std::vector<std::string> addresses = options.peers;
+  if (!options.listen.empty()) addresses.push_back(options.listen);
+  for (const std::string& address : addresses) {
+    if (!options.ucx_devices.empty() || cluster::only_this_machine(address)) continue;
+    return Status(Code::bad_config, "UCX would carry links beyond this machine, and no device is named for it",
+                  address + ": set node.ucx_devices, such as mlx5_0:1, on networks whose hosts are trusted");
+  }
+  const auto module = copy::load_transport_module(options.ucx_module);
+  if (!module.ok()) return module.status();
+  NodeTransport out;
+  out.ops = module.value();
+  out.options.devices = options.ucx_devices;
+  out.options.transports = options.ucx_transports;
+  out.why = "ucx: " + why;
+  return out;
+}
+
+}  // namespace
+
+std::string active_rdma(const std::string& folder) {
+  std::vector<std::string> ports;
+  std::error_code error;
+  for (const auto& device : std::filesystem::directory_iterator(folder, error)) {
+    for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", error)) {
+      std::string state;
+      std::getline(std::ifstream(port.path() / "state"), state);  // "4: ACTIVE"
+      if (state.rfind("4:", 0) != 0) continue;
+      ports.push_back(device.path().filename().string() + ":" + port.path().filename().string());
+    }
+  }
+  std::sort(ports.begin(), ports.end());
+  std::string out;
+  for (const std::string& port : ports) out += (out.empty() ? "" : ",") + port;
+  return out;
+}
+
+Result<NodeTransport> choose_transport(const NodeOptions& options) {
+  if (options.transport == "tcp") return sockets("node.transport says so");
+  if (options.transport == "ucx") return ucx(options, "node.transport says so");
+  const std::string rdma = active_rdma(kInfiniband);
+  if (rdma.empty()) return sockets("no RDMA device with an active port is here");
+  if (options.ucx_devices.empty()) {
+    return sockets("RDMA is here (" + rdma + ") and node.ucx_devices does not name it");
+  }
+  auto chosen = ucx(options, "RDMA is here (" + rdma + ")");
+  if (!chosen.ok()) return sockets("RDMA is here (" + rdma + "), but " + chosen.status().message());
+  return chosen;
+}
+
+}  // namespace kvbm::manager
