@@ -42,6 +42,7 @@ int take_sizes(Arguments& arguments) {
     if (!size.ok()) return fail(size.status());
     *out = size.value();
   }
+  if (!arguments.member.share.empty()) return kDone;
   if ((arguments.member.disk_bytes == 0) == arguments.member.disk_path.empty()) return kDone;
   return fail(kBadInput, "--disk and --disk-path go together", "--disk 10GiB --disk-path /mnt/nvme/kvbm");
 }
@@ -79,6 +80,9 @@ int serve(Arguments& arguments, const Output& output) {
     std::cout << "kvbm node: pool " << arguments.member.pool << ", listening on " << address << "; "
               << terminal::format_binary_size(static_cast<double>(arguments.member.host_bytes)) << " of host memory"
               << (arguments.member.disk_path.empty() ? "" : ", disk in " + arguments.member.disk_path)
+              << (arguments.member.share.empty()
+                      ? ""
+                      : ", " + arguments.member.share + " shared as " + member.value()->share_role())
               << ". Ctrl-C ends it." << std::endl;
   }
   if (!arguments.address_file.empty()) {
@@ -111,6 +115,11 @@ std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
   auto member = node::Member::open(arguments.member);
   if (!member.ok()) {
     code = fail(member.status());
+    return nullptr;
+  }
+  if (!arguments.member.share.empty()) return std::move(member).value();
+  if (arguments.member.peers.empty()) {
+    code = fail(kBadInput, "no node is named", "--peer 127.0.0.1:7000, or --share DIR");
     return nullptr;
   }
   const Status ready = member.value()->wait_for_peers(arguments.timeout_ns());
@@ -220,14 +229,20 @@ void add_pool(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
 }
 
+void add_share(CLI::App& app, Arguments& arguments) {
+  app.add_option("--share", arguments.member.share, "Share the tier set in this directory with other processes of this host")
+      ->type_name("DIR");
+}
+
 void add_peer(CLI::App& app, Arguments& arguments) {
   app.add_option("--peer", arguments.member.peers, "Address of a node, or several with commas")
-      ->type_name("HOST:PORT")
-      ->required();
+      ->type_name("HOST:PORT");
+  add_share(app, arguments);
   app.add_option("--timeout", arguments.timeout, "Seconds to wait for a node")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  app.add_option("--disk", arguments.disk, "With --share: size of the disk in that directory")->type_name("SIZE");
   add_pool(app, arguments);
 }
 
@@ -258,10 +273,12 @@ void add_node(Registry& registry) {
   app.add_option("--disk-path", arguments->member.disk_path, "Its directory")->type_name("DIR");
   app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")
       ->type_name("FILE");
+  add_share(app, *arguments);
   add_pool(app, *arguments);
   app.footer(
       "Examples:\n  kvbm node --listen 127.0.0.1:7000 --host 1GiB\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt\n"
-      "  kvbm get --peer 127.0.0.1:7000 notes");
+      "  kvbm get --peer 127.0.0.1:7000 notes\n"
+      "  kvbm node --listen '' --share /dev/shm/kv --disk 1GiB\n  kvbm put --share /dev/shm/kv --disk 1GiB notes notes.txt");
 
   auto to_put = std::make_shared<Arguments>();
   CLI::App& putting = add_by_hand(registry, "put", "Store a file in a pool under a name", put, to_put);
