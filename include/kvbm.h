@@ -393,7 +393,8 @@ KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t 
 /* Waits until no offload is queued or in flight: what was taken into a queue is in its tier then and survives the
  * death of this process. A store that outruns its tiers fills the queue (half of the host tier); what finds no place
  * is counted (offloads_skipped) and goes down later, before it would be evicted, where there is time.
- * KVBM_ERR_DEADLINE if it takes longer. Thread: any. Blocks: until then. Since 0.1. */
+ * KVBM_ERR_DEADLINE if it takes longer. A client of a shared tier set (kvbm_manager_share) waits until the owner has done
+ * this for what this process stored before. Thread: any. Blocks: until then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
 
 /* --------------------------------------------------------------- namespaces */
@@ -694,7 +695,8 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window). A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until
  * done and returns the result; else returns KVBM_OK when accepted, and the tensors stay borrowed until the completion.
  * Errors at submit: KVBM_ERR_INVALID (a block id out of range, named by its index), KVBM_ERR_AGAIN. Per item:
- * KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE. Thread: any. Since 0.1. */
+ * KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set (kvbm_share_t).
+ * Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,
                                         size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,
                                         uint64_t user_data);
@@ -871,6 +873,43 @@ KVBM_API kvbm_status_t kvbm_locate_options_init(kvbm_locate_options_t *out_optio
 KVBM_API kvbm_status_t kvbm_manager_locate(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
                                            size_t n_keys, const kvbm_locate_options_t *options,
                                            kvbm_location_t *out_rows, size_t capacity, size_t *out_n);
+
+/* ------------------------------------------------------------------- sharing */
+
+/* With the option share=on, or KVBM_MANAGER_SHARE, several processes of one host and user open one tier set. The first is
+ * its owner, the others are clients; each has a host tier of its own. The calls are the same for all, and mean this:
+ *
+ * store      A client's kvbm_cache_store is over when the owner has the blocks: who looks them up from then on, in any
+ *            process of the set, finds them. An item is KVBM_ERR_OWNER_GONE if there was no owner to give it to: this
+ *            process keeps it, and gives it to the next owner. kvbm_manager_register does not wait for the owner.
+ * flush      KVBM_OK on a client: everything that it stored before is where the owner's own flush would have it, on the disk
+ *            if there is one, and survives the death of any process of the set. KVBM_PARTIAL: but for blocks that the owner
+ *            had no room for. While there is no owner it waits for the next one; KVBM_ERR_OWNER_GONE after 5 s.
+ * lookup     A client asks the owner for what it does not have, and waits share_ask at most; an owner that did not answer in
+ *            time is not waited for again until it does. What the owner has counts as the tier after the disk's. It is not
+ *            held by the match: a load of it can be KVBM_ERR_MISS.
+ * drop, reset, invalidate   Reach the owner before they return, or fail after 2 s. Other clients hear of invalidate, and
+ *            keep blocks that were dropped or reset in their own memory until they evict them.
+ * pin, hint, holds, events, scan, quota   Are of this process's host tier and, for the owner, of its disk.
+ *
+ * When the owner dies, even by SIGKILL, calls that wait for it end as KVBM_ERR_OWNER_GONE or find nothing, and one of the
+ * clients opens the disk and is the owner from then on, as soon as it has noticed: everything that a flush said is on the
+ * disk is found again. A forked child is no part of the set; it makes a context of its own. */
+enum { KVBM_SHARE_OFF = 0, KVBM_SHARE_OWNER = 1, KVBM_SHARE_CLIENT = 2, KVBM_SHARE_NO_OWNER = 3 };
+
+typedef struct kvbm_share {
+  uint32_t struct_size;
+  uint32_t role;           /* KVBM_SHARE_*; NO_OWNER: a client that is looking for the next owner */
+  uint64_t owner_pid;      /* 0: none */
+  uint64_t clients;        /* of this owner */
+  uint64_t takeovers;      /* 1: this process became the owner after another one */
+  uint64_t owners_lost;    /* links to an owner that ended */
+  uint64_t silent_lookups; /* lookups that went on without the owner's answer */
+} kvbm_share_t;
+
+/* Says what this process is in a shared tier set; set struct_size first. Errors: KVBM_ERR_INVALID for NULL.
+ * Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_share(kvbm_manager_t *manager, kvbm_share_t *out_share);
 
 /* ------------------------------------------------------------- plug-in tiers */
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "capi/guard.h"
+#include "manager/share.h"
 
 namespace kvbm::capi {
 

@@ -25,7 +25,10 @@
 #include "manager/node.h"
 #include "manager/match.h"
 #include "manager/operation.h"
-#include "manager/share.h"
+
+namespace kvbm::manager {
+class Share;
+}
 
 namespace kvbm::capi {
 

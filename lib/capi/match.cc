@@ -7,6 +7,7 @@
 #include "capi/handles.h"
 #include "manager/lend.h"
 #include "manager/lookup.h"
+#include "manager/share.h"
 
 using kvbm::capi::guarded;
 using kvbm::capi::to_c;

@@ -73,6 +73,20 @@ void add_tiers(const Snapshot& snapshot, MetricsRegistry& registry) {
   }
 }
 
+void add_share(const ShareState& share, MetricsRegistry& registry) {
+  const ShareRole role = share.role.load(std::memory_order_acquire);
+  if (role == ShareRole::off) return;
+  registry.gauge("kvbm_share_owner", "1 where this process owns the shared tier set, 0 for a client.")
+      .set(role == ShareRole::owner ? 1 : 0);
+  registry.gauge("kvbm_share_connected", "1 while a client has an owner.").set(share.connected.load() ? 1 : 0);
+  registry.gauge("kvbm_share_clients", "Processes that are connected to this owner.").set(share.clients.load());
+  registry.counter("kvbm_share_takeovers_total", "Times that this process became the owner after another one.")
+      .add(share.takeovers.load());
+  registry.counter("kvbm_share_owners_lost_total", "Links to an owner that ended.").add(share.owners_lost.load());
+  registry.counter("kvbm_share_silent_lookups_total", "Lookups that went on without the owner's answer.")
+      .add(share.silent_lookups.load());
+}
+
 }  // namespace
 
 std::string metrics_text(Manager& manager) {
@@ -81,6 +95,7 @@ std::string metrics_text(Manager& manager) {
   for (const CounterRow& row : kCounters) registry.counter(row.name, row.help).add(now.*row.value);
   for (const CounterRow& row : kGauges) registry.gauge(row.name, row.help).set(static_cast<int64_t>(now.*row.value));
   add_tiers(now, registry);
+  add_share(manager.share(), registry);
   const Counters& counters = manager.counters();
   for (size_t i = 0; i < counters.wait.size(); ++i) {
     registry.histogram("kvbm_operation_wait_seconds", "From submit until work began.", {{"op", kOperations[i]}})

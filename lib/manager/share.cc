@@ -106,9 +106,7 @@ Status Share::open_links(FamilyTable& families) {
   cluster::NodeFacts self;
   self.node = cluster::node_id_of(name.str());
   self.incarnation = env_.random->next();
-  // Says in a refusal what differs.
-  self.pool = "blocks-of-" + std::to_string(block_bytes_) + "-bytes";
-  if (!disk_.path.empty()) self.pool += "-disk-of-" + std::to_string(disk_.capacity_bytes);
+  self.pool = "share";
   self.request_limit = limits.requests;
   links_ = std::make_unique<ShareLinks>(std::move(self), limits, families, *env_.random, *this);
   auto thread = copy::TransportThread::create("share", *copy::local::unix_transport_ops(), {}, *links_, env_.log);
@@ -144,11 +142,7 @@ Status Share::start(const std::shared_ptr<Manager>& manager) {
 }
 
 Status Share::why_not(const Status& locked) {
-  if (refusal_.code() == Code::not_permitted) return refusal_;
-  if (!refusal_.ok()) {
-    return {Code::bad_config, "the tier set is shared with another configuration; use the same one",
-            directory_ + ": " + refusal_.message()};
-  }
+  if (!refusal_.ok()) return refusal_;
   return {Code::in_use, "the tier set has an owner that does not share it, or does not answer", locked.message()};
 }
 
@@ -279,7 +273,30 @@ void Share::stop() {
 
 // ---- What the links say ----
 
-void Share::owner_found(uint64_t pid) {
+ShareMessage Share::here() {
+  ShareMessage out;
+  out.kind = ShareKind::here;
+  out.value = static_cast<uint64_t>(getpid());
+  out.block_bytes = block_bytes_;
+  out.disk_bytes = disk_bytes();
+  return out;
+}
+
+bool Share::owner_found(const ShareMessage& here) {
+  const uint64_t pid = here.value;
+  if (here.block_bytes != block_bytes_ || here.disk_bytes != disk_bytes()) {
+    const auto text = [](uint64_t block, uint64_t disk) {
+      return "blocks of " + std::to_string(block) + " bytes and " +
+             (disk != 0 ? "a disk of " + std::to_string(disk) + " bytes" : std::string("no disk"));
+    };
+    MutexLock lock(mutex_);
+    refusal_ = {Code::bad_config, "the tier set is shared with another configuration; use the same one",
+                directory_ + ": here " + text(block_bytes_, disk_bytes()) + ", process " + std::to_string(pid) + " has " +
+                    text(here.block_bytes, here.disk_bytes)};
+    if (found_ && refusal_.message() != refused_) say(LogLevel::error, refused_ = refusal_.message());
+    changed_.notify_all();
+    return false;
+  }
   ShareState& state = manager_->share();
   state.owner_pid.store(pid, std::memory_order_relaxed);
   state.connected.store(true, std::memory_order_release);
@@ -291,6 +308,7 @@ void Share::owner_found(uint64_t pid) {
   MutexLock lock(mutex_);
   found_ = true;
   changed_.notify_all();
+  return true;
 }
 
 void Share::owner_lost(const Status& why, bool was_connected) {
@@ -309,6 +327,7 @@ void Share::owner_lost(const Status& why, bool was_connected) {
   }
   if (!is_final(why.code())) return;
   MutexLock lock(mutex_);
+  if (!refusal_.ok()) return;
   refusal_ = why;
   changed_.notify_all();
 }

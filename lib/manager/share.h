@@ -83,7 +83,8 @@ class Share final : public ShareLinks::Host {
   void say(LogLevel level, const std::string& text) const;
 
   // ShareLinks::Host
-  void owner_found(uint64_t pid) override;
+  bool owner_found(const ShareMessage& here) override;
+  ShareMessage here() override;
   void owner_lost(const Status& why, bool was_connected) override;
   void clients_changed(size_t n) override;
   void asked(const ShareMessage& message, ShareLinks::Answered answer) override;
@@ -94,7 +95,9 @@ class Share final : public ShareLinks::Host {
   const ShareOptions options_;
   const uint64_t block_bytes_;
   TierOptions disk_;  // no path: a tier set without a disk
+  [[nodiscard]] uint64_t disk_bytes() const noexcept { return disk_.path.empty() ? 0 : disk_.capacity_bytes; }
   std::string directory_;
+  std::string refused_;  // by which owner, as it was logged; the links' thread
   TierIndex owned_index_ = kNoTier;
   TierIndex shared_index_ = kNoTier;
   OwnedTier* owned_ = nullptr;    // the manager's

@@ -1,7 +1,5 @@
 #include "manager/share_links.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 namespace kvbm::manager {
@@ -133,10 +131,7 @@ void ShareLinks::peer_accepted(copy::Peer peer, std::string_view address) {
 void ShareLinks::link_ready(cluster::PeerLink& link) {
   if (link.role() == cluster::Role::initiator) return;  // the owner says who it is
   clients_[link.peer().node] = link.shared_from_this();
-  ShareMessage here;
-  here.kind = ShareKind::here;
-  here.value = static_cast<uint64_t>(getpid());
-  say(link, here, executor_->clock().now_ns() + kSayNs);
+  say(link, host_.here(), executor_->clock().now_ns() + kSayNs);
   host_.clients_changed(clients_.size());
 }
 
@@ -173,7 +168,9 @@ void ShareLinks::link_session(cluster::PeerLink& link, ConstBytes bytes) {
   if (message.kind == ShareKind::answer || message.kind == ShareKind::here) {
     if (!from_owner) return link.close();
     if (message.kind == ShareKind::answer) return answered(message.request, message.code, message.value);
-    if (!std::exchange(connected_, true)) host_.owner_found(message.value);
+    if (connected_) return;
+    connected_ = host_.owner_found(message);
+    if (!connected_) link.close();
     return;
   }
   if (from_owner) return link.close();

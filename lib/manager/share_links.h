@@ -25,7 +25,10 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   class Host {
    public:
     virtual ~Host() = default;
-    virtual void owner_found(uint64_t pid) = 0;
+    // False: nothing is to be had of this one; the link is closed.
+    virtual bool owner_found(const ShareMessage& here) = 0;
+    // What an owner says of itself.
+    virtual ShareMessage here() = 0;
     // The link that was dialled is no more; it had led to the owner if was_connected.
     virtual void owner_lost(const Status& why, bool was_connected) = 0;
     virtual void clients_changed(size_t n) = 0;

@@ -13,6 +13,10 @@ std::vector<std::byte> encode(const ShareMessage& m) {
   store_le(at + 8, m.request);
   store_le(at + 16, m.value);
   std::memcpy(at + 24, m.base.bytes.data(), sizeof m.base.bytes);
+  if (m.kind == ShareKind::here) {
+    store_le(at + 24, m.block_bytes);
+    store_le(at + 32, m.disk_bytes);
+  }
   std::memcpy(at + 40, m.family.ns.bytes.data(), sizeof m.family.ns.bytes);
   store_le(at + 56, m.family.geometry);
   const uint16_t parts[] = {m.family.component,    m.family.shard.first_layer, m.family.shard.layers,
@@ -35,6 +39,8 @@ Status decode(ConstBytes bytes, ShareMessage& out) {
   out.request = load_le<uint64_t>(at + 8);
   out.value = load_le<uint64_t>(at + 16);
   std::memcpy(out.base.bytes.data(), at + 24, sizeof out.base.bytes);
+  out.block_bytes = load_le<uint64_t>(at + 24);
+  out.disk_bytes = load_le<uint64_t>(at + 32);
   std::memcpy(out.family.ns.bytes.data(), at + 40, sizeof out.family.ns.bytes);
   out.family.geometry = load_le<uint64_t>(at + 56);
   out.family.component = load_le<uint16_t>(at + 64);

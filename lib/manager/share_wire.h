@@ -8,7 +8,7 @@
 // | 4 | 4 | code, as kvbm.h has it: of an answer |
 // | 8 | 8 | request: names an answer's question; 0 where no answer is wanted |
 // | 16 | 8 | value |
-// | 24 | 16 | base id of a namespace |
+// | 24 | 16 | base id of a namespace; in *here* bytes of a block 8, of the disk 8 (0: none) |
 // | 40 | 36 | family: namespace id 16, geometry 8, component, first layer, layers, first head, heads, replicated 2 each |
 // | 76 | 4 | zero |
 // | 80 | 16 each | keys |
@@ -26,7 +26,7 @@ inline constexpr size_t kShareHeadBytes = 80;
 inline constexpr size_t kMaxShareKeys = 2048;
 
 enum class ShareKind : uint8_t {
-  here = 1,          // owner to client, first of all; value: its process id
+  here = 1,          // owner to client, first of all; value: its process id; and its configuration
   flush = 2,         // answered when everything that the owner had is on its disk
   epoch = 3,         // of base; the answer's value
   erase = 4,         // family, keys
@@ -40,6 +40,7 @@ struct ShareMessage {
   uint64_t request = 0;
   uint64_t value = 0;
   NamespaceId base;
+  uint64_t block_bytes = 0, disk_bytes = 0;  // here: in the place of base
   Family family;
   std::vector<Key> keys;
 };

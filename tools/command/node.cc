@@ -47,6 +47,7 @@ int take_sizes(Arguments& arguments) {
     if (!size.ok()) return fail(size.status());
     *out = size.value();
   }
+  if (!arguments.member.share.empty()) return kDone;
   if ((arguments.member.disk_bytes == 0) == arguments.member.disk_path.empty()) return kDone;
   return fail(kBadInput, "--disk and --disk-path go together", "--disk 10GiB --disk-path /mnt/nvme/kvbm");
 }
@@ -81,8 +82,8 @@ bool write_address(const std::string& file, const std::string& address) {
   return std::rename(partial.c_str(), file.c_str()) == 0;
 }
 
-void say_serving(const Arguments& arguments, const Output& output, const std::string& address,
-                 const std::string& http) {
+void say_serving(const Arguments& arguments, const Output& output, const node::Member& member, const std::string& http) {
+  const std::string address = member.address();
   if (output.json) {
     Json line{{"address", address}, {"pool", arguments.member.pool}};
     if (!http.empty()) line["http"] = http;
@@ -92,6 +93,8 @@ void say_serving(const Arguments& arguments, const Output& output, const std::st
   std::cout << "kvbm node: pool " << arguments.member.pool << ", listening on " << address << "; "
             << terminal::format_binary_size(static_cast<double>(arguments.member.host_bytes)) << " of host memory"
             << (arguments.member.disk_path.empty() ? "" : ", disk in " + arguments.member.disk_path)
+            << (arguments.member.share.empty() ? ""
+                                               : ", " + arguments.member.share + " shared as " + member.share_role())
             << (http.empty() ? "" : "; http://" + http + "/healthz, /readyz, /metrics") << ". Ctrl-C ends it."
             << std::endl;
 }
@@ -128,7 +131,7 @@ int serve(Arguments& arguments, const Output& output) {
   if (!member.ok()) return fail(member.status());
   if (http != nullptr) node::add_health_pages(*http, *member.value());
   const std::string address = member.value()->address();
-  say_serving(arguments, output, address, http != nullptr ? http->address() : "");
+  say_serving(arguments, output, *member.value(), http != nullptr ? http->address() : "");
   if (!arguments.address_file.empty() && !write_address(arguments.address_file, address)) {
     return fail(kFailed, "the address could not be written to " + arguments.address_file);
   }
@@ -152,6 +155,11 @@ std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
   auto member = node::Member::open(arguments.member);
   if (!member.ok()) {
     code = fail(member.status());
+    return nullptr;
+  }
+  if (!arguments.member.share.empty()) return std::move(member).value();
+  if (arguments.member.peers.empty()) {
+    code = fail(kBadInput, "no node is named", "--peer 127.0.0.1:7000, or --share DIR");
     return nullptr;
   }
   const Status ready = member.value()->wait_for_peers(arguments.timeout_ns());
@@ -307,13 +315,20 @@ void add_pool(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
 }
 
+void add_share(CLI::App& app, Arguments& arguments) {
+  app.add_option("--share", arguments.member.share, "Share the tier set in this directory with other processes of this host")
+      ->type_name("DIR");
+}
+
 void add_peer(CLI::App& app, Arguments& arguments) {
   app.add_option("--peer", arguments.member.peers, "Address of a node, or several with commas")
       ->type_name("HOST:PORT");
+  add_share(app, arguments);
   app.add_option("--timeout", arguments.timeout, "Seconds to wait for a node")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  app.add_option("--disk", arguments.disk, "With --share: size of the disk in that directory")->type_name("SIZE");
   add_pool(app, arguments);
 }
 
@@ -349,10 +364,12 @@ void add_node(Registry& registry) {
       ->type_name("ADDRESS:PORT");
   app.add_flag("--http-anywhere", arguments->http_anywhere,
                "Let --http listen beyond this machine; nobody is asked for a password");
+  add_share(app, *arguments);
   add_pool(app, *arguments);
   app.footer(
       "Examples:\n  kvbm node --listen 127.0.0.1:7000 --host 1GiB\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt\n"
-      "  kvbm get --peer 127.0.0.1:7000 notes");
+      "  kvbm get --peer 127.0.0.1:7000 notes\n"
+      "  kvbm node --listen '' --share /dev/shm/kv --disk 1GiB\n  kvbm put --share /dev/shm/kv --disk 1GiB notes notes.txt");
 
   auto to_put = std::make_shared<Arguments>();
   CLI::App& putting = add_by_hand(registry, "put", "Store a file in a pool under a name", put, to_put);

@@ -14,6 +14,7 @@ namespace {
 // A kept file begins with this and its length, in its first block.
 constexpr char kMagic[8] = {'k', 'v', 'b', 'm', 'f', 'i', 'l', 'e'};
 constexpr std::chrono::seconds kOthersWait{1};
+constexpr uint64_t kFlushNs = 60'000'000'000;
 constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t);
 
 Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr) {
@@ -38,7 +39,9 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
                                      {"node.peers_file_join", options.join ? "true" : "false"},
                                      {"node.replicas", replicas.c_str()},
                                      {"node.transport", options.transport.c_str()},
-                                     {"node.ucx_devices", options.ucx_devices.c_str()}};
+                                     {"node.ucx_devices", options.ucx_devices.c_str()},
+                                     {"share", options.share.empty() ? "off" : "on"},
+                                     {"share_directory", options.disk_bytes == 0 ? options.share.c_str() : ""}};
   kvbm_context_options_t context;
   kvbm_context_options_init(&context, sizeof context);
   context.settings = settings;
@@ -51,14 +54,14 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   kvbm_status_t status = kvbm_context_create(&context, &made->context_, &error);
   if (status != KVBM_OK) return failed("the library could not be started", status, &error);
   kvbm_tier_t disk{};
-  disk.path = options.disk_path.c_str();
+  disk.path = options.share.empty() ? options.disk_path.c_str() : options.share.c_str();
   disk.capacity_bytes = options.disk_bytes;
   kvbm_manager_options_t manager;
   kvbm_manager_options_init(&manager, sizeof manager);
   manager.block_bytes = options.block_bytes;
   manager.host_capacity_bytes = options.host_bytes;
   manager.tiers = &disk;
-  manager.n_tiers = options.disk_path.empty() ? 0 : 1;
+  manager.n_tiers = options.disk_bytes == 0 ? 0 : 1;
   status = kvbm_manager_create(made->context_, &manager, &made->manager_, &error);
   if (status != KVBM_OK) return failed("the node could not be started", status, &error);
   kvbm_namespace_options_t ns;
@@ -67,7 +70,8 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   status = kvbm_namespace_open(made->manager_, &ns, &made->ns_, &error);
   if (status != KVBM_OK) return failed("the namespace could not be opened", status, &error);
   made->block_bytes_ = options.block_bytes;
-  made->peers_tier_ = static_cast<uint32_t>(manager.n_tiers) + 1;
+  made->shared_ = !options.share.empty();
+  made->peers_tier_ = static_cast<uint32_t>(manager.n_tiers) + 1 + (made->shared_ ? 1 : 0);
   return made;
 }
 
@@ -137,6 +141,15 @@ std::string Member::metrics() const {
   return text;
 }
 
+std::string Member::share_role() const {
+  kvbm_share_t share{};
+  share.struct_size = sizeof share;
+  (void)kvbm_manager_share(manager_, &share);
+  if (share.role == KVBM_SHARE_OWNER) return "the owner";
+  if (share.role == KVBM_SHARE_CLIENT) return "a client of process " + std::to_string(share.owner_pid);
+  return "without an owner";
+}
+
 // The name's bytes make the root; the blocks follow each other under it.
 Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t n) const {
   std::vector<uint32_t> tokens;
@@ -176,7 +189,8 @@ Status Member::put(const std::string& name, const std::string& bytes) {
   if (status == KVBM_OK) {
     status = kvbm_manager_register(manager_, ns_, blocks.data(), keys.value().data(), n, nullptr);
   }
-  if (status == KVBM_OK) {
+  if (status == KVBM_OK && shared_) status = kvbm_manager_flush(manager_, kFlushNs);
+  if (status == KVBM_OK && !shared_) {
     status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data(), n, peers_tier_, nullptr, 0);
   }
   kvbm_block_release(manager_, blocks.data(), n);

@@ -27,6 +27,7 @@ struct MemberOptions {
   uint64_t block_bytes = 1ULL << 20;
   std::string disk_path;
   uint64_t disk_bytes = 0;
+  std::string share;  // a directory: the tier set in it is shared with other processes (share=on)
   bool log = false;  // warnings and what nodes come and go, on stderr
 };
 
@@ -46,8 +47,11 @@ class Member {
   [[nodiscard]] kvbm_namespace_t* ns() const noexcept { return ns_; }
   [[nodiscard]] kvbm_manager_stats_t stats() const;
   [[nodiscard]] std::string metrics() const;  // Prometheus text
+  // "the owner", or whose client this process is.
+  [[nodiscard]] std::string share_role() const;
 
-  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have taken all.
+  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have taken all. In a
+  // shared tier set: ok when the owner has all of it, on its disk if there is one.
   Status put(const std::string& name, const std::string& bytes);
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);
@@ -66,6 +70,7 @@ class Member {
   kvbm_namespace_t* ns_ = nullptr;
   uint64_t block_bytes_ = 0;
   uint32_t peers_tier_ = 0;
+  bool shared_ = false;
 };
 
 }  // namespace kvbm::node

@@ -1,0 +1,324 @@
+// Processes of one host that share a tier set (share=on): what one stored the others find, the owner dies at any moment
+// and a client takes over, with everything that a flush acknowledged and no wrong byte. KVBMTEST_KILLS says how often
+// owners are killed (default 5).
+#include <gtest/gtest.h>
+
+#include <cinttypes>
+#include <random>
+
+#include "support/share_member.h"
+#include "support/temp_dir.h"
+
+namespace kvbm::test {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+// Until one of them is the owner and the others are its clients; how long that took, 0 after some seconds.
+uint64_t settle(std::vector<ShareMember*> members, size_t& owner) {
+  const uint64_t began = now_ns();
+  while (now_ns() - began < 30 * kSecond) {
+    size_t owners = 0;
+    size_t clients = 0;
+    for (size_t i = 0; i < members.size(); ++i) {
+      const ShareReply r = members[i]->role();
+      if (r.role == KVBM_SHARE_OWNER) {
+        ++owners;
+        owner = i;
+      }
+      clients += r.role == KVBM_SHARE_CLIENT ? 1 : 0;
+    }
+    EXPECT_LE(owners, 1U);
+    if (owners == 1 && clients + 1 == members.size()) return now_ns() - began;
+    usleep(2000);
+  }
+  return 0;
+}
+
+TEST(Share, a_client_finds_what_another_stored) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember worker;
+  ShareMember scheduler;
+  ShareReply r = owner.open(dir.path());
+  ASSERT_EQ(r.status, KVBM_OK) << r.message;
+  EXPECT_EQ(r.role, static_cast<uint32_t>(KVBM_SHARE_OWNER));
+  for (ShareMember* member : {&worker, &scheduler}) {
+    r = member->open(dir.path());
+    ASSERT_EQ(r.status, KVBM_OK) << r.message;
+    EXPECT_EQ(r.role, static_cast<uint32_t>(KVBM_SHARE_CLIENT));
+    EXPECT_EQ(r.pid, static_cast<uint64_t>(owner.pid()));
+  }
+  EXPECT_EQ(scheduler.look(0, 32).done, 0U);
+  r = worker.store(0, 32);
+  ASSERT_EQ(r.status, KVBM_OK);
+  std::printf("32 blocks of 8 KiB stored by a client in %.2f ms\n", static_cast<double>(r.took_ns) / 1e6);
+  r = scheduler.look(0, 32);
+  std::printf("and loaded by another one in %.2f ms\n", static_cast<double>(r.took_ns) / 1e6);
+  EXPECT_EQ(r.done, 32U);
+  EXPECT_EQ(r.wrong, 0U);
+  EXPECT_EQ(owner.look(0, 32).done, 32U);
+  ASSERT_EQ(owner.store(100, 8).status, KVBM_OK);
+  EXPECT_EQ(worker.look(100, 8).done, 8U);
+  EXPECT_EQ(worker.store(100, 8).status, KVBM_OK);  // there already
+  EXPECT_EQ(worker.flush().status, KVBM_OK);
+  EXPECT_EQ(owner.role().clients, 2U);
+  EXPECT_EQ(scheduler.leave(), 0);
+  EXPECT_EQ(worker.leave(), 0);
+  EXPECT_EQ(owner.leave(), 0);
+}
+
+TEST(Share, a_set_without_a_disk_is_shared_in_a_directory) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open(dir.path(), true).status, KVBM_OK);
+  ASSERT_EQ(client.open(dir.path(), true).status, KVBM_OK);
+  ASSERT_EQ(client.store(0, 16).status, KVBM_OK);
+  ASSERT_EQ(client.flush().status, KVBM_OK);
+  EXPECT_EQ(owner.look(0, 16).done, 16U);
+  // What the successor has itself is all that is left, and is served to the next.
+  owner.kill(SIGKILL);
+  size_t at = 0;
+  ASSERT_NE(settle({&client}, at), 0U);
+  ShareMember next;
+  ASSERT_EQ(next.open(dir.path(), true).status, KVBM_OK);
+  const ShareReply r = next.look(0, 16);
+  EXPECT_EQ(r.done, 16U);
+  EXPECT_EQ(r.wrong, 0U);
+}
+
+TEST(Share, an_owner_that_closes_has_a_successor) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(owner.store(0, 16).status, KVBM_OK);
+  EXPECT_EQ(owner.leave(), 0);
+  size_t at = 0;
+  ASSERT_NE(settle({&client}, at), 0U);
+  const ShareReply r = client.look(0, 16);
+  EXPECT_EQ(r.done, 16U);
+  EXPECT_EQ(r.wrong, 0U);
+}
+
+// The owner is killed while its clients store; one of them takes over, and finds what was acknowledged before.
+TEST(Share, a_killed_owner_loses_nothing_that_was_acknowledged) {
+  const char* text = std::getenv("KVBMTEST_KILLS");
+  const int kills = text != nullptr ? std::atoi(text) : 5;
+  const uint64_t seed = std::random_device{}();
+  std::printf("seed %" PRIu64 ", %d kills\n", seed, kills);
+  std::mt19937_64 random(seed);
+  const TempDir dir;
+  std::vector<std::unique_ptr<ShareMember>> members;
+  for (int i = 0; i < 3; ++i) {
+    members.push_back(std::make_unique<ShareMember>());
+    const ShareReply r = members.back()->open(dir.path());
+    ASSERT_EQ(r.status, KVBM_OK) << r.message;
+  }
+  constexpr uint64_t kStored = 24;
+  uint64_t next = 0;
+  uint64_t slowest = 0;
+  uint64_t lost = 0;
+  std::vector<uint64_t> acknowledged;  // first of each kStored
+  size_t owner = 0;
+  for (int kill = 0; kill < kills; ++kill) {
+    ASSERT_NE(settle({members[0].get(), members[1].get(), members[2].get()}, owner), 0U);
+    // Some rounds that a flush acknowledges, then one that is under way when the owner dies.
+    const size_t a = (owner + 1) % 3;
+    const size_t b = (owner + 2) % 3;
+    for (uint64_t round = random() % 3; round != 0; --round) {
+      ASSERT_EQ(members[a]->store(next, kStored).status, KVBM_OK);
+      ASSERT_EQ(members[a]->flush().status, KVBM_OK);
+      acknowledged.push_back(next);
+      next += kStored;
+    }
+    const uint64_t under_way = next;
+    members[a]->send(ShareMember::of(ShareCommand::store, under_way, kStored));
+    members[b]->send(ShareMember::of(ShareCommand::look, under_way, kStored));
+    next += kStored;
+    usleep(static_cast<useconds_t>(random() % 6000));
+    members[owner]->kill(SIGKILL);
+    const uint64_t dead = now_ns();
+    ShareReply stored;
+    ShareReply looked;
+    ASSERT_TRUE(members[a]->receive(stored));
+    ASSERT_TRUE(members[b]->receive(looked));
+    EXPECT_EQ(looked.wrong, 0U);
+    EXPECT_EQ(stored.done + stored.gone, kStored) << stored.status;
+    size_t successor = 0;
+    ASSERT_NE(settle({members[a].get(), members[b].get()}, successor), 0U);
+    slowest = std::max(slowest, now_ns() - dead);
+    // All of it is there for the process that had none of it, and what was under way is after a flush.
+    for (const uint64_t first : acknowledged) {
+      const ShareReply r = members[b]->look(first, kStored);
+      EXPECT_EQ(r.wrong, 0U);
+      lost += kStored - r.done;
+    }
+    const ShareReply flushed = members[a]->flush();
+    ASSERT_EQ(flushed.status, KVBM_OK) << flushed.status;
+    acknowledged.push_back(under_way);
+    EXPECT_EQ(members[b]->look(under_way, kStored).done, kStored);
+    members[owner] = std::make_unique<ShareMember>();
+    const ShareReply r = members[owner]->open(dir.path());
+    ASSERT_EQ(r.status, KVBM_OK) << r.message;
+    EXPECT_EQ(r.role, static_cast<uint32_t>(KVBM_SHARE_CLIENT));
+  }
+  std::printf("%zu blocks acknowledged, %" PRIu64 " lost; slowest takeover %.0f ms\n", acknowledged.size() * kStored, lost,
+              static_cast<double>(slowest) / 1e6);
+  EXPECT_EQ(lost, 0U);
+}
+
+TEST(Share, of_three_clients_one_takes_over) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember clients[3];
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  for (ShareMember& client : clients) ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+  owner.kill(SIGKILL);
+  size_t at = 0;
+  const uint64_t took = settle({&clients[0], &clients[1], &clients[2]}, at);
+  ASSERT_NE(took, 0U);
+  std::printf("after %.0f ms process %d owns it\n", static_cast<double>(took) / 1e6, clients[at].pid());
+  for (const ShareMember& client : clients) EXPECT_EQ(client.role().pid, static_cast<uint64_t>(clients[at].pid()));
+  EXPECT_EQ(clients[at].role().takeovers, 1U);
+  EXPECT_EQ(clients[at].role().clients, 2U);
+}
+
+// Calls end by their deadlines while the owner does nothing, and go on when it does again.
+TEST(Share, a_frozen_owner_is_not_waited_for) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(owner.store(0, 16).status, KVBM_OK);
+  owner.freeze();
+  const ShareReply looked = client.look(0, 16);
+  EXPECT_EQ(looked.done, 0U);
+  EXPECT_EQ(looked.wrong, 0U);
+  const ShareReply stored = client.ask(ShareMember::of(ShareCommand::store, 100, 16, 100'000'000));
+  EXPECT_LT(stored.status, 0);
+  EXPECT_EQ(client.look(100, 16).done, 16U);  // it has them itself
+  const ShareReply flushed = client.ask(ShareMember::of(ShareCommand::flush, 0, 0, 100'000'000));
+  EXPECT_EQ(flushed.status, KVBM_ERR_DEADLINE);
+  std::printf("owner frozen: lookup %.0f ms, store %.0f ms, flush %.0f ms\n", static_cast<double>(looked.took_ns) / 1e6,
+              static_cast<double>(stored.took_ns) / 1e6, static_cast<double>(flushed.took_ns) / 1e6);
+  // Nobody takes over from a process that lives.
+  EXPECT_NE(client.role().role, static_cast<uint32_t>(KVBM_SHARE_OWNER));
+  owner.signal(SIGCONT);
+  size_t at = 0;
+  ASSERT_NE(settle({&owner, &client}, at), 0U);
+  ASSERT_EQ(client.flush().status, KVBM_OK);
+  EXPECT_EQ(owner.look(100, 16).done, 16U);
+  for (int i = 0; i < 500 && client.look(0, 16).done != 16; ++i) usleep(10'000);
+  EXPECT_EQ(client.look(0, 16).done, 16U);
+}
+
+TEST(Share, another_configuration_is_refused) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember stranger;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  const ShareReply r = stranger.open(dir.path(), false, 4096);
+  EXPECT_EQ(r.status, KVBM_ERR_CONFIG) << r.status;
+  EXPECT_NE(std::string(r.message).find("4096"), std::string::npos) << r.message;
+  EXPECT_NE(std::string(r.message).find("8192"), std::string::npos) << r.message;
+}
+
+TEST(Share, a_directory_that_others_may_enter_is_refused) {
+  const TempDir dir;
+  ASSERT_EQ(chmod(dir.path().c_str(), 0755), 0);
+  ShareMember owner;
+  const ShareReply r = owner.open(dir.path());
+  EXPECT_EQ(r.status, KVBM_ERR_PERMISSION) << r.status << r.message;
+  EXPECT_NE(std::string(r.message).find("700"), std::string::npos) << r.message;
+}
+
+// A forked child is told so, and what it inherited keeps nobody from taking over.
+TEST(Share, a_forked_child_is_no_part_of_the_set) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.store(0, 8).status, KVBM_OK);
+  ASSERT_EQ(client.flush().status, KVBM_OK);
+  const ShareReply child = owner.ask(ShareMember::of(ShareCommand::in_child));
+  EXPECT_EQ(child.status, KVBM_ERR_FORKED);
+  owner.kill(SIGKILL);
+  size_t at = 0;
+  const uint64_t took = settle({&client}, at);
+  EXPECT_NE(took, 0U);
+  ShareMember third;
+  ASSERT_EQ(third.open(dir.path()).status, KVBM_OK);
+  EXPECT_EQ(third.look(0, 8).done, 8U);
+  ::kill(static_cast<pid_t>(child.pid), SIGKILL);
+}
+
+// Other clients stop finding them, and so does who opens the set afterwards.
+TEST(Share, an_invalidation_reaches_the_owner_and_the_other_clients) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember first;
+  ShareMember second;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(first.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(second.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(first.store(0, 16).status, KVBM_OK);
+  ASSERT_EQ(second.look(0, 16).done, 16U);
+  const ShareReply r = second.ask(ShareMember::of(ShareCommand::invalidate));
+  ASSERT_EQ(r.status, KVBM_OK) << r.message;
+  // Names are made of the epoch: a process that has heard of it asks for other ones.
+  EXPECT_EQ(owner.look(0, 16).done, 0U);
+  for (int i = 0; i < 1000 && first.look(0, 16).done != 0; ++i) usleep(5000);
+  EXPECT_EQ(first.look(0, 16).done, 0U);
+  ASSERT_EQ(first.store(0, 16).status, KVBM_OK);
+  EXPECT_EQ(second.look(0, 16).done, 16U);
+  ShareMember late;
+  ASSERT_EQ(late.open(dir.path()).status, KVBM_OK);
+  EXPECT_EQ(late.look(0, 16).done, 16U);
+}
+
+TEST(Share, a_drop_by_a_client_is_one_of_the_owner) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.store(0, 16).status, KVBM_OK);
+  ASSERT_EQ(client.flush().status, KVBM_OK);
+  ASSERT_EQ(client.ask(ShareMember::of(ShareCommand::drop, 0, 8)).status, KVBM_OK);
+  EXPECT_EQ(owner.look(0, 16).done, 8U);
+  EXPECT_EQ(client.look(0, 16).done, 8U);
+}
+
+// Clients close while others store, and the owner while its clients do.
+TEST(Share, whoever_closes_hangs_nobody) {
+  const TempDir dir;
+  ShareMember owner;
+  auto leaving = std::make_unique<ShareMember>();
+  ShareMember staying;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(leaving->open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(staying.open(dir.path()).status, KVBM_OK);
+  staying.send(ShareMember::of(ShareCommand::store, 0, 64));
+  leaving->send(ShareMember::of(ShareCommand::store, 0, 64));
+  ShareReply r;
+  ASSERT_TRUE(leaving->receive(r));
+  EXPECT_EQ(leaving->leave(), 0);
+  ASSERT_TRUE(staying.receive(r));
+  EXPECT_EQ(r.done, 64U);
+  staying.send(ShareMember::of(ShareCommand::store, 100, 64));
+  EXPECT_EQ(owner.leave(), 0);
+  ASSERT_TRUE(staying.receive(r));
+  EXPECT_EQ(r.done + r.gone, 64U);
+  size_t at = 0;
+  ASSERT_NE(settle({&staying}, at), 0U);
+  EXPECT_EQ(staying.flush().status, KVBM_OK);
+  EXPECT_EQ(staying.look(0, 64).done, 64U);
+}
+
+}  // namespace
+}  // namespace kvbm::test

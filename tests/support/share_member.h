@@ -1,0 +1,368 @@
+// A process of a shared tier set, for tests: a child that does what its parent says over a socket, one thing at a time,
+// and says how it ended. The parent never uses the library, so that each member starts as an engine's process would; it
+// may stop, kill and continue members at any moment, and ask one thing of several at once.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "kvbm.h"
+
+namespace kvbm::test {
+
+inline uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+struct ShareCommand {
+  enum What : uint32_t { open, store, flush, look, role, invalidate, drop, in_child, leave };
+  uint32_t what = role;
+  uint32_t host_only = 0;
+  uint64_t first = 0;    // blocks by number
+  uint64_t n = 0;
+  uint64_t bytes = 8192;  // of a block
+  uint64_t timeout_ns = KVBM_FOREVER;
+  char directory[200] = {};
+};
+
+struct ShareReply {
+  int32_t status = 0;
+  uint32_t role = 0;
+  uint64_t pid = 0;       // of the owner
+  uint64_t done = 0;      // store: ok; look: found and loaded
+  uint64_t gone = 0;      // store: items without an owner
+  uint64_t wrong = 0;     // look: loaded with other bytes than were stored
+  uint64_t took_ns = 0;
+  uint64_t clients = 0;
+  uint64_t takeovers = 0;
+  char message[512] = {};
+};
+
+// The child's side.
+class ShareWorker {
+ public:
+  [[noreturn]] static void run(int socket) {
+    ShareWorker worker;
+    ShareCommand command;
+    while (read(socket, &command, sizeof command) == static_cast<ssize_t>(sizeof command)) {
+      ShareReply reply;
+      const uint64_t began = now_ns();
+      worker.follow(command, reply);
+      reply.took_ns = now_ns() - began;
+      if (write(socket, &reply, sizeof reply) != static_cast<ssize_t>(sizeof reply)) break;
+      if (command.what == ShareCommand::leave) break;
+    }
+    _exit(0);
+  }
+
+ private:
+  static constexpr uint64_t kMost = 64;  // blocks of one store
+
+  void follow(const ShareCommand& command, ShareReply& reply) {
+    switch (command.what) {
+      case ShareCommand::open: return open(command, reply);
+      case ShareCommand::store: return store(command, reply);
+      case ShareCommand::flush: reply.status = kvbm_manager_flush(manager_, command.timeout_ns); return;
+      case ShareCommand::look: return look(command, reply);
+      case ShareCommand::invalidate: return invalidate(reply);
+      case ShareCommand::drop: return drop(command, reply);
+      case ShareCommand::in_child: return in_child(reply);
+      case ShareCommand::leave: return close();
+      default: return role(reply);
+    }
+  }
+
+  void open(const ShareCommand& command, ShareReply& reply) {
+    block_bytes_ = command.bytes;
+    memory_.resize(kMost * block_bytes_ / 8);
+    kvbm_error_t error{};
+    kvbm_tier_t disk{};
+    disk.path = command.directory;
+    disk.capacity_bytes = 256ULL << 20;
+    const kvbm_setting_t settings[] = {{"share", "on"}, {"share_ask", "200ms"}, {"share_directory", command.directory}};
+    kvbm_context_options_t context;
+    kvbm_context_options_init(&context, sizeof context);
+    context.settings = settings;
+    context.n_settings = command.host_only != 0 ? 3 : 2;
+    if (std::getenv("KVBMTEST_LOG") != nullptr) {
+      context.log = [](void*, int32_t, const char* component, const char* text) {
+        std::fprintf(stderr, "%d %s: %s\n", getpid(), component, text);
+      };
+      context.log_level = KVBM_LOG_INFO;
+    }
+    kvbm_manager_options_t options;
+    kvbm_manager_options_init(&options, sizeof options);
+    options.block_bytes = block_bytes_;
+    options.host_capacity_bytes = 8ULL << 20;
+    if (command.host_only == 0) {
+      options.tiers = &disk;
+      options.n_tiers = 1;
+    }
+    kvbm_namespace_options_t ns;
+    kvbm_namespace_options_init(&ns, sizeof ns);
+    ns.model = "share test";
+    kvbm_tensor_t tensor{memory_.data(), memory_.size() * 8, 0, block_bytes_};
+    kvbm_cache_part_t part{};
+    part.form = KVBM_FORM_OPAQUE;
+    part.tensors = &tensor;
+    part.n_tensors = 1;
+    kvbm_cache_options_t cache;
+    kvbm_cache_options_init(&cache, sizeof cache);
+    cache.n_blocks = kMost;
+    cache.parts = &part;
+    cache.n_parts = 1;
+    reply.status = kvbm_context_create(&context, &context_, &error);
+    if (reply.status == KVBM_OK) reply.status = kvbm_manager_create(context_, &options, &manager_, &error);
+    if (reply.status == KVBM_OK) reply.status = kvbm_namespace_open(manager_, &ns, &ns_, &error);
+    if (reply.status == KVBM_OK) reply.status = kvbm_cache_attach(manager_, ns_, &cache, &cache_, &error);
+    std::snprintf(reply.message, sizeof reply.message, "%s", error.message);
+    if (manager_ != nullptr) role(reply);
+  }
+
+  void close() {
+    kvbm_cache_release(cache_);
+    kvbm_namespace_release(ns_);
+    kvbm_manager_release(manager_);
+    kvbm_context_release(context_);
+  }
+
+  void role(ShareReply& reply) {
+    kvbm_share_t share{};
+    share.struct_size = sizeof share;
+    kvbm_manager_share(manager_, &share);
+    reply.role = share.role;
+    reply.pid = share.owner_pid;
+    reply.clients = share.clients;
+    reply.takeovers = share.takeovers;
+  }
+
+  [[nodiscard]] kvbm_key_t key(uint64_t number) const {
+    kvbm_key_t out{};
+    uint8_t hash[8];
+    std::memcpy(hash, &number, sizeof hash);
+    kvbm_key_from_hashes(ns_, hash, sizeof hash, 1, &out);
+    return out;
+  }
+  [[nodiscard]] static uint64_t word(uint64_t number, size_t i) {
+    return (number + 1) * 0x9E3779B97F4A7C15ULL ^ (i * 0xBF58476D1CE4E5B9ULL);
+  }
+
+  void store(const ShareCommand& command, ShareReply& reply) {
+    const size_t words = block_bytes_ / 8;
+    std::vector<kvbm_key_t> keys;
+    std::vector<uint32_t> ids;
+    std::vector<kvbm_status_t> status(command.n);
+    for (uint64_t i = 0; i < command.n; ++i) {
+      for (size_t w = 0; w < words; ++w) memory_[i * words + w] = word(command.first + i, w);
+      keys.push_back(key(command.first + i));
+      ids.push_back(static_cast<uint32_t>(i));
+    }
+    kvbm_store_options_t options;
+    kvbm_store_options_init(&options, sizeof options);
+    options.unchained = 1;
+    options.timeout_ns = command.timeout_ns;
+    options.item_status = status.data();
+    reply.status = kvbm_cache_store(cache_, keys.data(), ids.data(), keys.size(), &options, nullptr, 0);
+    for (const kvbm_status_t s : status) {
+      reply.done += s == KVBM_OK ? 1 : 0;
+      reply.gone += s == KVBM_ERR_OWNER_GONE ? 1 : 0;
+    }
+  }
+
+  void look(const ShareCommand& command, ShareReply& reply) {
+    for (uint64_t at = 0; at < command.n; at += kMost) look_some(command, at, reply);
+  }
+
+  void look_some(const ShareCommand& command, uint64_t from, ShareReply& reply) {
+    const size_t words = block_bytes_ / 8;
+    const uint64_t n = std::min(kMost, command.n - from);
+    std::vector<kvbm_key_t> keys;
+    std::vector<uint32_t> ids;
+    for (uint64_t i = 0; i < n; ++i) keys.push_back(key(command.first + from + i));
+    kvbm_lookup_options_t lookup;
+    kvbm_lookup_options_init(&lookup, sizeof lookup);
+    lookup.mode = KVBM_LOOKUP_EACH;
+    kvbm_match_t* match = nullptr;
+    size_t hits = 0;
+    const kvbm_status_t found = kvbm_cache_lookup(cache_, keys.data(), n, &lookup, &match, &hits);
+    if (found != KVBM_OK) reply.status = found;
+    if (match == nullptr) return;
+    std::vector<kvbm_match_item_t> items(n);
+    kvbm_match_items(match, 0, n, items.data());
+    for (uint64_t i = 0; i < n; ++i) ids.push_back(items[i].tier == KVBM_NO_TIER ? KVBM_NO_BLOCK : static_cast<uint32_t>(i));
+    std::memset(memory_.data(), 0xEE, memory_.size() * 8);
+    std::vector<kvbm_status_t> status(n, KVBM_ERR_MISS);
+    kvbm_load_options_t load;
+    kvbm_load_options_init(&load, sizeof load);
+    load.item_status = status.data();
+    load.timeout_ns = command.timeout_ns;
+    kvbm_cache_load(cache_, match, ids.data(), n, &load, nullptr, 0);
+    kvbm_match_release(match);
+    for (uint64_t i = 0; i < n; ++i) {
+      if (status[i] != KVBM_OK || ids[i] == KVBM_NO_BLOCK) continue;
+      ++reply.done;
+      for (size_t w = 0; w < words; ++w) {
+        if (memory_[i * words + w] == word(command.first + from + i, w)) continue;
+        ++reply.wrong;
+        break;
+      }
+    }
+  }
+
+  void invalidate(ShareReply& reply) {
+    kvbm_error_t error{};
+    reply.status = kvbm_namespace_invalidate(ns_, &error);
+    std::snprintf(reply.message, sizeof reply.message, "%s", error.message);
+  }
+
+  void drop(const ShareCommand& command, ShareReply& reply) {
+    std::vector<kvbm_key_t> keys;
+    for (uint64_t i = 0; i < command.n; ++i) keys.push_back(key(command.first + i));
+    reply.status = kvbm_manager_drop(manager_, ns_, nullptr, keys.data(), keys.size(), nullptr);
+  }
+
+  // What a forked child is answered; it stays for a while, with what it inherited.
+  void in_child(ShareReply& reply) {
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    const pid_t child = fork();
+    if (child == 0) {
+      kvbm_match_t* match = nullptr;
+      size_t n = 0;
+      const kvbm_key_t name{};
+      const kvbm_status_t status = kvbm_cache_lookup(cache_, &name, 1, nullptr, &match, &n);
+      if (write(ends[1], &status, sizeof status) != sizeof status) _exit(1);
+      for (int fd = 3; fd < 256; ++fd) {
+        if (fd == ends[1] || is_parents(fd)) ::close(fd);
+      }
+      sleep(60);
+      _exit(0);
+    }
+    ::close(ends[1]);
+    if (read(ends[0], &reply.status, sizeof reply.status) != sizeof reply.status) reply.status = -1;
+    ::close(ends[0]);
+    reply.pid = static_cast<uint64_t>(child);
+  }
+  // The socket to the test: a child that outlives this process must not keep it open.
+  static bool is_parents(int fd) { return fd == parents; }
+
+ public:
+  static inline int parents = -1;
+
+ private:
+  uint64_t block_bytes_ = 0;
+  std::vector<uint64_t> memory_;
+  kvbm_context_t* context_ = nullptr;
+  kvbm_manager_t* manager_ = nullptr;
+  kvbm_namespace_t* ns_ = nullptr;
+  kvbm_cache_t* cache_ = nullptr;
+};
+
+// The parent's side.
+class ShareMember {
+ public:
+  ShareMember() {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::close(ends[0]);
+      ShareWorker::parents = ends[1];
+      ShareWorker::run(ends[1]);
+    }
+    ::close(ends[1]);
+    socket_ = ends[0];
+  }
+  ~ShareMember() { kill(SIGKILL); }
+  ShareMember(const ShareMember&) = delete;
+  ShareMember& operator=(const ShareMember&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void send(const ShareCommand& command) const {
+    if (write(socket_, &command, sizeof command) < 0) std::perror("command");
+  }
+  // False: it died, or a minute passed.
+  [[nodiscard]] bool receive(ShareReply& reply) const {
+    pollfd ready{socket_, POLLIN, 0};
+    return poll(&ready, 1, 60'000) == 1 && read(socket_, &reply, sizeof reply) == static_cast<ssize_t>(sizeof reply);
+  }
+  // status -1: it did not answer.
+  ShareReply ask(const ShareCommand& command) const {
+    ShareReply reply;
+    send(command);
+    if (!receive(reply)) reply.status = -1;
+    return reply;
+  }
+  ShareReply open(const std::string& directory, bool host_only = false, uint64_t bytes = 8192) const {
+    ShareCommand command;
+    command.what = ShareCommand::open;
+    command.host_only = host_only ? 1 : 0;
+    command.bytes = bytes;
+    std::snprintf(command.directory, sizeof command.directory, "%s", directory.c_str());
+    return ask(command);
+  }
+  static ShareCommand of(ShareCommand::What what, uint64_t first = 0, uint64_t n = 0,
+                         uint64_t timeout_ns = 30'000'000'000) {
+    ShareCommand command;
+    command.what = what;
+    command.first = first;
+    command.n = n;
+    command.timeout_ns = timeout_ns;
+    return command;
+  }
+  ShareReply store(uint64_t first, uint64_t n) const { return ask(of(ShareCommand::store, first, n)); }
+  ShareReply look(uint64_t first, uint64_t n) const { return ask(of(ShareCommand::look, first, n)); }
+  ShareReply flush() const { return ask(of(ShareCommand::flush)); }
+  ShareReply role() const { return ask(of(ShareCommand::role)); }
+
+  void signal(int number) const {
+    if (pid_ > 0) ::kill(pid_, number);
+  }
+  // Every thread of it stands still when this returns.
+  void freeze() const {
+    signal(SIGSTOP);
+    int status = 0;
+    while (waitpid(pid_, &status, WUNTRACED) < 0 && errno == EINTR) {
+    }
+  }
+  void kill(int number) {
+    if (pid_ <= 0) return;
+    ::kill(pid_, number);
+    reap();
+  }
+  int reap() {
+    int status = 0;
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+    ::close(socket_);
+    return status;
+  }
+  // Ends in order; the exit status.
+  int leave() {
+    (void)ask(of(ShareCommand::leave));
+    return reap();
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int socket_ = -1;
+};
+
+}  // namespace kvbm::test
