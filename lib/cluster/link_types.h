@@ -128,6 +128,10 @@ class LinkListener {
   virtual void link_offered(PeerLink&, std::span<const Offered>, uint64_t /*lease*/, std::vector<uint32_t>& /*want*/) {}
   // A message of cluster/session.
   virtual void link_session(PeerLink&, ConstBytes /*bytes*/) {}
+  // post_session() or push_session() of that name has ended; its memory is the session's again.
+  virtual void link_session_moved(PeerLink&, uint64_t /*name*/, Code /*code*/, uint64_t /*bytes*/) {}
+  // send_session() that said again can be tried again.
+  virtual void link_session_writable(PeerLink&) {}
 };
 
 // What all links of one thread share; outlives them.

@@ -47,6 +47,8 @@ class Mesh final : public copy::TransportListener, public LinkListener {
   // Starts to listen and to dial.
   Status begin(RecordSource& source);
   void take_offers(Taker taker) { taker_ = std::move(taker); }
+  // Whom to tell what concerns sessions, and what links come and go; outlives the links.
+  void serve_sessions(LinkListener* sessions) noexcept { sessions_ = sessions; }
   // Says goodbye to everyone; nothing is dialled any more.
   void end();
 
@@ -55,6 +57,9 @@ class Mesh final : public copy::TransportListener, public LinkListener {
   // Links that are ready, one for each node, by id.
   [[nodiscard]] std::vector<PeerLink*> ready() const;
   [[nodiscard]] PeerLink* link_to(const NodeId& node) const;
+  // The link to the node that is called so: an address that is dialled here, or the name of a node. owner_gone, saying
+  // why, while there is none; invalid_argument for this node itself.
+  [[nodiscard]] Result<PeerLink*> link_named(const std::string& name) const;
   // The best of the nodes that are connected for each key; null without any that offers room.
   [[nodiscard]] PeerLink* home(const Key& key) const;
 
@@ -83,6 +88,9 @@ class Mesh final : public copy::TransportListener, public LinkListener {
   void link_ended(PeerLink& link, const Status& why) override;
   void link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease,
                     std::vector<uint32_t>& want) override;
+  void link_session(PeerLink& link, ConstBytes bytes) override;
+  void link_session_moved(PeerLink& link, uint64_t name, Code code, uint64_t bytes) override;
+  void link_session_writable(PeerLink& link) override;
 
  private:
   static constexpr size_t kAccepted = SIZE_MAX;
@@ -118,6 +126,7 @@ class Mesh final : public copy::TransportListener, public LinkListener {
   copy::Transport* transport_ = nullptr;
   Executor* executor_ = nullptr;
   Taker taker_;
+  LinkListener* sessions_ = nullptr;
   std::string address_;
   bool ended_ = false;
   std::vector<Connection> connections_;

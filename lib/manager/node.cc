@@ -49,16 +49,20 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   mesh.self.pool = options.pool;
   mesh.self.request_limit = mesh.limits.requests;
   if (Status s = cluster::check_mesh_options(mesh); !s.ok()) return s;
-  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options.staging_bytes));
+  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options));
 }
 
-Node::Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t staging_bytes)
-    : env_(environment), mesh_options_(std::move(mesh)), staging_bytes_(staging_bytes) {}
+Node::Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options)
+    : env_(environment),
+      mesh_options_(std::move(mesh)),
+      staging_bytes_(options.staging_bytes),
+      session_staging_bytes_(options.session_staging_bytes) {}
 
 Node::~Node() {
   stop();
   // The links' last calls are made while their thread ends; the mesh has them, and they the source.
   thread_.reset();
+  session_host_.reset();
   mesh_.reset();
 }
 
@@ -68,6 +72,11 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   if (!thread.ok()) return thread.status();
   thread_ = std::move(thread).value();
   mesh_->attach(thread_->transport(), *thread_);
+  cluster::SessionHost::Options session_options;
+  session_options.staging_bytes = session_staging_bytes_;
+  session_host_ = std::make_unique<cluster::SessionHost>(session_options, *mesh_, env_.log);
+  mesh_->serve_sessions(session_host_.get());
+  sessions_ = std::make_unique<Sessions>(*session_host_, *thread_);
   cluster::PeerTierOptions options;
   options.staging_bytes = staging_bytes_;
   auto tier = std::make_unique<cluster::PeerTier>(options, *env_.executor, families, *mesh_);

@@ -16,6 +16,7 @@
 #include "manager/environment.h"
 #include "manager/node_source.h"
 #include "manager/options.h"
+#include "manager/sessions.h"
 
 namespace kvbm::manager {
 
@@ -40,17 +41,22 @@ class Node {
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
+  // Prefill->decode sessions with other nodes; from start() on.
+  [[nodiscard]] Sessions& sessions() noexcept { return *sessions_; }
 
  private:
-  Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t staging_bytes);
+  Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options);
   // Runs on the links' thread and is waited for.
   void on_links(UniqueFunction<void()> task);
 
   const Environment env_;
   const cluster::MeshOptions mesh_options_;
   const uint64_t staging_bytes_;
+  const uint64_t session_staging_bytes_;
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
+  std::unique_ptr<cluster::SessionHost> session_host_;
+  std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<NodeSource> source_;
   cluster::PeerTier* tier_ = nullptr;  // the manager's
   TierIndex index_ = kNoTier;

@@ -60,6 +60,9 @@ std::vector<OptionRow> make_schema() {
                   kMaxBytes});
   rows.push_back({"node.admission", OptionType::choice, "on_request", "Which host blocks are offered to other nodes.", 0, 0,
                   {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
+  rows.push_back({"node.session_staging", OptionType::bytes, "64MiB",
+                  "Memory that prefill->decode sessions land in; a prefill rank sends through a quarter of it.", 4 << 20,
+                  kMaxBytes});
   OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
   tiers.entry = tier_rows();
   rows.push_back(std::move(tiers));
@@ -125,6 +128,7 @@ Result<Options> options_from(const OptionSet& config) {
   out.node.name = values.at("node.name").text;
   out.node.pool = values.at("node.pool").text;
   out.node.staging_bytes = values.at("node.staging").number;
+  out.node.session_staging_bytes = values.at("node.session_staging").number;
   out.node.admission = admission_named(values.at("node.admission").text);
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;

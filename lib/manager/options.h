@@ -42,6 +42,7 @@ struct NodeOptions {
   std::string name;  // empty: a random one
   std::string pool = "default";
   uint64_t staging_bytes = 256ULL << 20;
+  uint64_t session_staging_bytes = 64ULL << 20;
   AdmissionKind admission = AdmissionKind::on_request;  // to other nodes
   [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty(); }
 };
