@@ -10,6 +10,7 @@
 #include "command/node.h"
 #include "command/registry.h"
 #include "command/replay.h"
+#include "command/session.h"
 #include "command/shell.h"
 #include "command/size.h"
 #include "command/top.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
     command::add_bench(registry);
     command::add_config(registry);
     command::add_node(registry);
+    command::add_session(registry);
     command::add_inspect(registry);
     command::add_stats(registry);
     command::add_doctor(registry);

@@ -131,6 +131,10 @@ class LinkListener {
   virtual void link_session(PeerLink&, ConstBytes /*bytes*/) {}
   // The peer says which machine it runs on.
   virtual void link_host(PeerLink&, const HostFacts&) {}
+  // post_session() or push_session() of that name has ended; its memory is the session's again.
+  virtual void link_session_moved(PeerLink&, uint64_t /*name*/, Code /*code*/, uint64_t /*bytes*/) {}
+  // send_session() that said again can be tried again.
+  virtual void link_session_writable(PeerLink&) {}
 };
 
 // What all links of one thread share; outlives them.

@@ -230,6 +230,7 @@ void Mesh::link_ready(PeerLink& link) {
   say(LogLevel::info, "node " + short_text(link.peer().node) + " at " + c->address + " is connected");
   ask_status(c->link);
   if (hosts_ && !ended_) hosts_(link, nullptr);
+  if (sessions_ != nullptr) sessions_->link_ready(link);
 }
 
 void Mesh::link_host(PeerLink& link, const HostFacts& facts) {
@@ -277,6 +278,7 @@ void Mesh::place() {
 }
 
 void Mesh::link_ended(PeerLink& link, const Status& why) {
+  if (sessions_ != nullptr) sessions_->link_ended(link, why);
   Connection* c = find(link);
   if (c == nullptr) return;
   ++counts_.ended[why.code()];
@@ -315,6 +317,42 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
 
 void Mesh::link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease, std::vector<uint32_t>& want) {
   if (taker_ && !ended_) taker_(link, items, lease, want);
+}
+
+// ---- Sessions ----
+
+Result<PeerLink*> Mesh::link_named(const std::string& name) const {
+  NodeId node = node_id_of(name);
+  const char* why = "no address of node.peers, and no node of that name is connected";
+  std::string state;
+  const auto target =
+      std::find_if(targets_.begin(), targets_.end(), [&](const Target& t) { return t.address == name; });
+  if (target != targets_.end()) {
+    const auto index = static_cast<size_t>(target - targets_.begin());
+    const auto connection = std::find_if(connections_.begin(), connections_.end(), [&](const Connection& c) {
+      return c.dialled == index && c.link->state() == PeerLink::State::ready;
+    });
+    node = target->is_self ? options_.self.node : NodeId{};
+    if (connection != connections_.end()) node = connection->link->peer().node;
+    why = "not connected";
+    state = target->state;
+  }
+  if (node == options_.self.node) return Status(Code::invalid_argument, "this node itself", name);
+  PeerLink* link = link_to(node);
+  if (link == nullptr) return Status(Code::owner_gone, why, name + (state.empty() ? "" : ": " + state));
+  return link;
+}
+
+void Mesh::link_session(PeerLink& link, ConstBytes bytes) {
+  if (sessions_ != nullptr) sessions_->link_session(link, bytes);
+}
+
+void Mesh::link_session_moved(PeerLink& link, uint64_t name, Code code, uint64_t bytes) {
+  if (sessions_ != nullptr) sessions_->link_session_moved(link, name, code, bytes);
+}
+
+void Mesh::link_session_writable(PeerLink& link) {
+  if (sessions_ != nullptr) sessions_->link_session_writable(link);
 }
 
 void Mesh::say(LogLevel level, const std::string& text) const {

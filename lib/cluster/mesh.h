@@ -57,6 +57,8 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   // begin().
   using HostListener = UniqueFunction<void(PeerLink&, const HostFacts* said)>;
   void hear_of_hosts(HostListener listener) { hosts_ = std::move(listener); }
+  // Whom to tell what concerns sessions, and what links come and go; outlives the links.
+  void serve_sessions(LinkListener* sessions) noexcept { sessions_ = sessions; }
   // Says goodbye to everyone; nothing is dialled any more.
   void end();
   // Who is dialled besides MeshOptions::peers: the first address of each that is not this node, the next when that
@@ -69,6 +71,9 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   // Links that are ready, one for each node, by id.
   [[nodiscard]] std::vector<PeerLink*> ready() const override;
   [[nodiscard]] PeerLink* link_to(const NodeId& node) const override;
+  // The link to the node that is called so: an address that is dialled here, or the name of a node. owner_gone, saying
+  // why, while there is none; invalid_argument for this node itself.
+  [[nodiscard]] Result<PeerLink*> link_named(const std::string& name) const;
   // Every node that sees the same members gets the same order.
   size_t homes(const Key& key, std::span<PeerLink*> out) const override;
 
@@ -100,6 +105,9 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   void link_offered(PeerLink& link, std::span<const Offered> items, uint64_t lease,
                     std::vector<uint32_t>& want) override;
   void link_host(PeerLink& link, const HostFacts& facts) override;
+  void link_session(PeerLink& link, ConstBytes bytes) override;
+  void link_session_moved(PeerLink& link, uint64_t name, Code code, uint64_t bytes) override;
+  void link_session_writable(PeerLink& link) override;
 
  private:
   static constexpr uint64_t kAccepted = 0;
@@ -140,6 +148,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   Executor* executor_ = nullptr;
   Taker taker_;
   HostListener hosts_;
+  LinkListener* sessions_ = nullptr;
   std::string address_;
   bool ended_ = false;
   std::vector<Connection> connections_;

@@ -115,6 +115,7 @@ void PeerLink::writable() {
     outbox_bytes_ -= outbox_.front().size();
     outbox_.pop_front();
   }
+  sessions_.room();
 }
 
 void PeerLink::send_plain(wire::Type type, uint64_t request, uint32_t count) {
@@ -147,7 +148,7 @@ Status PeerLink::dispatch(ConstBytes body) {
       end({Code::closed, "peer: it said goodbye"}, true);
       return {};
     case wire::Type::session:
-      sessions_.push_back({{body.begin() + wire::kHeadBytes, body.end()}});
+      sessions_.message(body.subspan(wire::kHeadBytes));
       return {};
     case wire::Type::host: {
       HostFacts facts;
@@ -177,7 +178,7 @@ Status PeerLink::dispatch_offer(ConstBytes body) {
 
 void PeerLink::pushed(uint64_t token, Code code) {
   const Turn turn(*this);
-  service_.pushed(token, code);
+  if (!sessions_.ended(token, code, 0)) service_.pushed(token, code);
 }
 
 void PeerLink::received(uint64_t token, Code code, uint64_t bytes) {
@@ -186,7 +187,7 @@ void PeerLink::received(uint64_t token, Code code, uint64_t bytes) {
     heard_ns_ = host_.executor.clock().now_ns();
     pinged_ = false;
   }
-  requests_.received(token, code, bytes);
+  if (!sessions_.ended(token, code, bytes)) requests_.received(token, code, bytes);
 }
 
 void PeerLink::arrived(uint64_t, uint64_t) {
@@ -298,7 +299,10 @@ Code PeerLink::send_session(ConstBytes bytes) {
   const Turn turn(*this, Callbacks::posted);
   if (state_ != State::ready) return state_ == State::handshaking ? Code::again : Code::closed;
   if (bytes.size() > wire::kMaxBody - wire::kHeadBytes) return Code::invalid_argument;
-  if (!clear()) return Code::again;
+  if (!clear()) {
+    sessions_.wait_for_room();
+    return Code::again;
+  }
   const MutableBytes out = body();
   std::fill_n(out.begin(), wire::kHeadBytes, std::byte{0});
   out[0] = static_cast<std::byte>(wire::Type::session);
@@ -312,6 +316,16 @@ void PeerLink::send_host(const HostFacts& facts) {
   if (state_ == State::ready) commit(encode(facts, body()));
 }
 
+Code PeerLink::post_session(uint64_t tag, MutableBytes to, uint64_t name) {
+  return state_ == State::ready ? sessions_.post(*port_, tag, to, name) : Code::closed;
+}
+
+Code PeerLink::push_session(uint64_t tag, std::span<const ConstBytes> pieces, uint64_t name) {
+  return state_ == State::ready ? sessions_.push(*port_, tag, pieces, name) : Code::closed;
+}
+
+void PeerLink::cancel_session(uint64_t name) { sessions_.cancel(*port_, name); }
+
 // Ends a turn: what it made possible is sent, then callbacks run, which may begin more.
 void PeerLink::settle(Callbacks callbacks) {
   if (overflowed_ && state_ == State::ready) {
@@ -321,7 +335,7 @@ void PeerLink::settle(Callbacks callbacks) {
   for (const uint64_t lease : requests_.unwanted_leases()) service_.release(lease);
   service_.pump();
   requests_.pump();
-  const bool something = requests_.has_finished() || announce_ready_ || announce_end_ || !sessions_.empty() ||
+  const bool something = requests_.has_finished() || announce_ready_ || announce_end_ || sessions_.has_news() ||
                          host_facts_.has_value();
   if (something && !draining_) {
     if (callbacks == Callbacks::now) {
@@ -341,14 +355,12 @@ void PeerLink::run_callbacks() {
   draining_ = true;
   for (int round = 0; round < 64; ++round) {
     const bool ready = std::exchange(announce_ready_, false);
-    std::vector<Session> sessions;
-    sessions.swap(sessions_);
     const std::optional<HostFacts> facts = std::exchange(host_facts_, std::nullopt);
-    const bool idle = !ready && sessions.empty() && !requests_.has_finished() && !announce_end_ && !facts;
+    const bool idle = !ready && !sessions_.has_news() && !requests_.has_finished() && !announce_end_ && !facts;
     if (idle) break;
     if (ready) host_.listener.link_ready(*this);
     if (facts) host_.listener.link_host(*this, *facts);
-    for (const Session& s : sessions) host_.listener.link_session(*this, s.bytes);
+    sessions_.deliver(*this, host_.listener);
     requests_.drain();
     if (!requests_.has_finished() && std::exchange(announce_end_, false)) host_.listener.link_ended(*this, why_);
     service_.pump();

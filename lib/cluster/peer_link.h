@@ -15,6 +15,7 @@
 
 #include "cluster/link_requests.h"
 #include "cluster/link_service.h"
+#include "cluster/link_sessions.h"
 
 namespace kvbm::cluster {
 
@@ -49,9 +50,14 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   bool cancel(uint64_t operation);
   // Leases that a find brought and that are not needed any more.
   void release(std::span<const uint64_t> leases);
+  // For cluster/session. again: link_session_writable() follows.
   Code send_session(ConstBytes body);
   // Says where this node is on its machine; nothing where the link is not ready.
   void send_host(const HostFacts& facts);
+  // Bulk under names of the session's choice, each different while it is under way; link_session_moved() ends it.
+  Code post_session(uint64_t tag, MutableBytes to, uint64_t name);
+  Code push_session(uint64_t tag, std::span<const ConstBytes> pieces, uint64_t name);
+  void cancel_session(uint64_t name);
   // Says goodbye and ends.
   void close();
   // Ends at once, also what is waiting for its last words to be taken.
@@ -118,11 +124,8 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   bool draining_ = false;
   bool drain_posted_ = false;
   uint32_t depth_ = 0;
-  struct Session {
-    std::vector<std::byte> bytes;
-  };
-  std::vector<Session> sessions_;  // messages of this turn
   std::optional<HostFacts> host_facts_;  // of this turn
+  LinkSessions sessions_;
 };
 
 }  // namespace kvbm::cluster

@@ -8,7 +8,7 @@
 
 namespace kvbm::copy {
 
-enum class OpKind : int32_t { store = 1, load = 2, prefetch = 3, offload = 4 };
+enum class OpKind : int32_t { store = 1, load = 2, prefetch = 3, offload = 4, offer = 5, receive = 6, layer = 7 };
 
 struct Completion {
   uint64_t user_data = 0;

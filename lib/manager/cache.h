@@ -27,6 +27,8 @@ class CachePart {
   // The family may change when the namespace's epoch does; the caller reads it again then.
   [[nodiscard]] const PartPlan& plan() const noexcept { return plan_; }
   [[nodiscard]] bool is_opaque() const noexcept { return pages_.has_value(); }
+  // Of a part that is not opaque.
+  [[nodiscard]] const layout::Arrangement& arrangement() const noexcept { return *arrangement_; }
   [[nodiscard]] uint64_t payload_bytes() const noexcept { return payload_bytes_; }
   [[nodiscard]] uint32_t leaf_count() const noexcept { return leaf_count_; }
   [[nodiscard]] uint32_t layers() const noexcept;

@@ -29,6 +29,12 @@ NamespaceId Namespace::derive(const NamespaceOptions& options, uint64_t epoch) {
   return codec::namespace_id(options.secret, description);
 }
 
+NamespaceId Namespace::model_id_of(const NamespaceOptions& options) {
+  NamespaceOptions model = options;
+  model.geometry = nullptr;
+  return derive(model, 0);
+}
+
 NamespaceId Namespace::id() const {
   MutexLock lock(mutex_);
   return id_;

@@ -55,6 +55,9 @@ class Namespace {
   // The base id that a namespace of these options has.
   [[nodiscard]] static NamespaceId base_id_of(const NamespaceOptions& options) { return derive(options, 0); }
 
+  // The same without geometry and epoch: equal exactly where KV of one geometry means the same.
+  [[nodiscard]] static NamespaceId model_id_of(const NamespaceOptions& options);
+
   // The id at the current epoch. Thread: any.
   [[nodiscard]] NamespaceId id() const;
   // The id that epochs are persisted under: it does not change with them.

@@ -62,6 +62,7 @@ Node::~Node() {
   stop();
   // The links' last calls are made while their thread ends; the mesh has them, and they the source.
   thread_.reset();
+  session_host_.reset();
   mesh_.reset();
 }
 
@@ -75,6 +76,11 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   if (env_.log != nullptr) env_.log->write(LogLevel::info, "node", "transport " + chosen.why);
   thread_ = std::move(thread).value();
   mesh_->attach(thread_->transport(), *thread_);
+  cluster::SessionHost::Options session_options;
+  session_options.staging_bytes = options_.session_staging_bytes;
+  session_host_ = std::make_unique<cluster::SessionHost>(session_options, *mesh_, env_.log);
+  mesh_->serve_sessions(session_host_.get());
+  sessions_ = std::make_unique<Sessions>(*session_host_, *thread_);
   cluster::PeerTierOptions options;
   options.staging_bytes = options_.staging_bytes;
   options.replicas = options_.replicas;

@@ -18,6 +18,7 @@
 #include "manager/members_file.h"
 #include "manager/node_source.h"
 #include "manager/options.h"
+#include "manager/sessions.h"
 
 namespace kvbm::manager {
 
@@ -46,6 +47,8 @@ class Node {
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
+  // Prefill->decode sessions with other nodes; from start() on.
+  [[nodiscard]] Sessions& sessions() noexcept { return *sessions_; }
 
  private:
   Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options);
@@ -59,6 +62,8 @@ class Node {
   const NodeOptions options_;
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
+  std::unique_ptr<cluster::SessionHost> session_host_;
+  std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<NodeSource> source_;
   std::shared_ptr<MembersFile> members_;
   cluster::PeerTier* tier_ = nullptr;  // the manager's

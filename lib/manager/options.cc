@@ -80,6 +80,9 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"node.ucx_transports", OptionType::string, "", "Transports that UCX may use, with commas (rc,tcp); empty: what it finds."});
   rows.push_back({"node.ucx_module", OptionType::string, "",
                   "kvbm's UCX module, or the folder with it; empty: KVBM_UCX_PATH, then beside the library."});
+  rows.push_back({"node.session_staging", OptionType::bytes, "64MiB",
+                  "Memory that prefill->decode sessions land in; a prefill rank sends through a quarter of it.", 4 << 20,
+                  kMaxBytes});
   OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
   tiers.entry = tier_rows();
   rows.push_back(std::move(tiers));
@@ -145,6 +148,7 @@ Result<Options> options_from(const OptionSet& config) {
   out.node.name = values.at("node.name").text;
   out.node.pool = values.at("node.pool").text;
   out.node.staging_bytes = values.at("node.staging").number;
+  out.node.session_staging_bytes = values.at("node.session_staging").number;
   out.node.admission = admission_named(values.at("node.admission").text);
   out.share.on = values.at("share").text == "on";
   out.share.directory = values.at("share_directory").text;

@@ -47,6 +47,7 @@ struct NodeOptions {
   std::string transport = "auto";  // or tcp, ucx
   std::string ucx_module, ucx_devices, ucx_transports;
   uint64_t staging_bytes = 256ULL << 20;
+  uint64_t session_staging_bytes = 64ULL << 20;
   AdmissionKind admission = AdmissionKind::on_request;  // to other nodes
   [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty() || !peers_file.empty(); }
 };

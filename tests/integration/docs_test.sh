@@ -19,6 +19,8 @@ expect "docs/configuration.md is what kvbm config --reference prints" "$(sed -n 
   "$("$kvbm" config --reference | sed -n '/^| Option/,$p')"
 expect "the README's program is tests/examples/example.c" "$(sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '1d;$d')" \
   "$(cat "$source/tests/examples/example.c")"
+expect "the program of docs/sessions.md is tests/examples/session.c" "$(sed -n '/^```c$/,/^```$/p' "$source/docs/sessions.md" | sed '1d;$d')" \
+  "$(cat "$source/tests/examples/session.c")"
 metrics=$(grep -oE '"kvbm_[a-z_]+"' "$source/lib/manager/metrics_text.cc" | tr -d '"' | sort)
 missing=""
 for name in $metrics; do

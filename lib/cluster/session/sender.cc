@@ -46,7 +46,7 @@ Status Sender::offer(const OfferRequest& request, uint64_t now_ns) {
   early.swap(early_);
   for (Early& e : early) {
     if (e.open.request == request.request) {
-      if (auto s = admit(offer, e.peer, e.header, e.open, now_ns); !s.ok()) refuse(e.peer, e.header, s);
+      if (auto s = admit(offer, e.peer, e.header, e.open, now_ns); !s.ok()) refuse(e.peer, e.header, offer.refusal = s);
     } else {
       others.push_back(std::move(e));
     }
@@ -126,7 +126,7 @@ void Sender::refuse(PeerId peer, const Header& header, const Status& why, uint32
 
 void Sender::opened(PeerId peer, const Header& header, Open open, uint64_t now_ns) {
   if (Offer* offer = find(open.request); offer != nullptr) {
-    if (auto s = admit(*offer, peer, header, open, now_ns); !s.ok()) refuse(peer, header, s);
+    if (auto s = admit(*offer, peer, header, open, now_ns); !s.ok()) refuse(peer, header, offer->refusal = s);
     return;
   }
   if (early_.size() >= options_.max_early_opens) {
@@ -305,7 +305,7 @@ void Sender::end_offer_if_due(Offer& offer) {
 }
 
 void Sender::end_offer(Offer& offer, const Status& status) {
-  SenderEvent event{offer.request.request, status, 0};
+  SenderEvent event{offer.request.request, status, 0, offer.sink_count, offer.bytes};
   for (auto& [rank, sink] : offer.sinks) {
     if (sink.state == SinkState::live) end_sink(offer, rank, SinkState::failed, status, true);
     if (sink.state == SinkState::done) ++event.sinks_done;
@@ -326,8 +326,11 @@ void Sender::tick(uint64_t now_ns) {
   for (auto& [request, offer] : offers_) {
     if (offer.ended) continue;
     if (offer.request.deadline_ns <= now_ns) {
-      const std::string got = offer.sink_count == 0 ? "no decode rank has opened it" : "not every decode rank was done";
-      end_offer(offer, Status(Code::deadline, "the deadline of the offer has passed", got));
+      std::string got = offer.sink_count == 0 ? "no decode rank has opened it" : "not every decode rank was done";
+      if (!offer.refusal.ok()) got += "; a decode rank was told: " + offer.refusal.message();
+      // Whose model or geometry differs will differ again: that is what to look at, not the time.
+      const bool differs = offer.sink_count == 0 && offer.refusal.code() == Code::mismatch;
+      end_offer(offer, Status(differs ? Code::mismatch : Code::deadline, "the deadline of the offer has passed", got));
     } else {
       for (auto& [rank, sink] : offer.sinks) {
         if (sink.state != SinkState::live || sink.deadline_ns > now_ns) continue;

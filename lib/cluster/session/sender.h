@@ -44,7 +44,9 @@ struct SenderEvent {
   RequestId request;
   // ok: every decode rank has all it wants. Otherwise the first thing that went wrong.
   Status status;
-  uint32_t sinks_done = 0;
+  uint32_t sinks_done = 0;  // decode ranks, of
+  uint32_t sinks = 0;       // that many; 0 = nobody has opened it
+  uint64_t bytes = 0;       // that were sent
 };
 
 struct SenderStats {
@@ -110,8 +112,10 @@ class Sender {
     uint16_t sink_count = 0;                          // 0 = nobody has opened yet
     std::map<uint16_t, Sink> sinks;                   // by decode rank
     uint32_t straight_pushes = 0;
+    uint64_t bytes = 0;  // that were sent
     bool ended = false;
     Status failure;
+    Status refusal;  // of the last decode rank that could not be admitted
   };
   struct Early {
     PeerId peer = 0;

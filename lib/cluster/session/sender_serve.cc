@@ -85,6 +85,7 @@ void Sender::push(const SinkName& name, Offer& offer, Sink& sink, const PullEntr
   if (straight) ++offer.straight_pushes, ++stats_.straight_slices;
   ++stats_.slices;
   stats_.bytes += shape.payload_bytes();
+  offer.bytes += shape.payload_bytes();
 }
 
 void Sender::on_pushed(uint64_t token, Code status) {

@@ -1,0 +1,64 @@
+// What a handle of a session or an offer shares with the links' thread, on which it ends.
+//
+// Invariant: places in the queue and the gates that a submission took are given back exactly once, by its end or, where
+// it was refused, by its destructor. Lock: SessionState::mutex, a leaf.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "capi/handles.h"
+#include "manager/sessions.h"
+
+namespace kvbm::capi {
+
+struct SessionState {
+  Mutex mutex;
+  std::condition_variable_any changed;
+  bool ended KVBM_GUARDED_BY(mutex) = false;
+  Status status KVBM_GUARDED_BY(mutex);
+  std::set<std::pair<uint32_t, uint32_t>> layers KVBM_GUARDED_BY(mutex);  // component, layer: in place
+
+  void end(const Status& why);
+  // The status of the end; again if it goes on. With a layer: ok once that is in place.
+  Status wait(const Clock& clock, uint64_t timeout_ns, const std::pair<uint32_t, uint32_t>* layer = nullptr);
+};
+
+class SessionSubmission {
+ public:
+  // again: the queue has no `places`. queue may be null.
+  static Result<std::shared_ptr<SessionSubmission>> take(kvbm_cache_t& cache, kvbm_queue_t* queue, size_t places,
+                                                         uint64_t user_data);
+  ~SessionSubmission();
+  SessionSubmission(const SessionSubmission&) = delete;
+  SessionSubmission& operator=(const SessionSubmission&) = delete;
+
+  [[nodiscard]] const std::shared_ptr<SessionState>& state() const noexcept { return state_; }
+  void layer(const copy::Completion& completion);
+  void end(const Status& why, const copy::Completion& completion);
+
+ private:
+  SessionSubmission(Gate& all, Gate& of_cache, const Clock& clock);
+  void complete(copy::Completion completion, Code status);
+  void give_back();
+
+  const std::array<Gate*, 2> gates_;  // outlive this: their owners wait for it
+  const Clock& clock_;
+  const uint64_t begun_ns_;
+  const std::shared_ptr<SessionState> state_ = std::make_shared<SessionState>();
+  std::shared_ptr<copy::Queue> queue_;
+  size_t places_ = 0;
+  uint64_t user_data_ = 0;
+  bool inside_ = false;
+};
+
+// The node that the cache's manager is; wrong_state, saying how it becomes one.
+Result<manager::Node*> node_of(const kvbm_cache_t& cache);
+cluster::session::RequestId to_request(const kvbm_request_id_t& request) noexcept;
+manager::SessionBlocks to_blocks(const kvbm_cache_t& cache, const uint32_t* block_ids, size_t n,
+                                 uint64_t first_position, uint64_t begin, uint64_t end) noexcept;
+
+}  // namespace kvbm::capi

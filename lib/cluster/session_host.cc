@@ -1,0 +1,365 @@
+#include "cluster/session_host.h"
+
+#include <algorithm>
+
+namespace kvbm::cluster {
+
+using session::PeerId;
+using session::RequestId;
+
+namespace {
+
+// Top bits of the names of transfers (session/staging.h): of what is received, and of what a rank sends.
+constexpr uint16_t kReceiverBase = 2;
+constexpr uint16_t kFirstSenderBase = 0x1000;
+// What a prefill rank has at least.
+constexpr uint64_t kLeastSlots = 4;
+
+}  // namespace
+
+struct SessionHost::Rank final : session::Holder {
+  Rank(SessionHost& the_host, uint16_t the_number) : host(the_host), number(the_number) {}
+  Status hold(const RequestId&, std::span<const session::LocalPart>) override { return {}; }  // the caller keeps them
+  void release(const RequestId& request) override { host.released_.emplace_back(number, request); }
+
+  SessionHost& host;
+  const uint16_t number;
+  std::unique_ptr<Arena> memory;
+  std::unique_ptr<session::Sender> sender;
+};
+
+SessionHost::SessionHost(const Options& options, Mesh& mesh, const Log* log)
+    : options_(options), mesh_(mesh), log_(log) {}
+
+SessionHost::~SessionHost() = default;
+
+// ---- What is made when it is needed ----
+
+Result<std::pair<std::unique_ptr<Arena>, session::Staging>> SessionHost::make_staging(uint64_t bytes) const {
+  ArenaOptions arena;
+  arena.bytes = std::max(bytes, kLeastSlots * session::Staging::slot_bytes_for(options_.slice_bytes));
+  arena.huge_pages = false;  // an idle node takes none of it
+  auto memory = Arena::map(arena);
+  if (!memory.ok()) return memory.status();
+  auto staging = session::Staging::make({memory.value()->data(), memory.value()->bytes()}, options_.slice_bytes);
+  if (!staging.ok()) return staging.status();
+  return std::pair(std::move(memory).value(), std::move(staging).value());
+}
+
+Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
+  if (const auto known = ranks_.find(number); known != ranks_.end()) return known->second.get();
+  if (ranks_.size() >= limit) {
+    return Status(Code::no_room, "this node has too many prefill ranks", std::to_string(ranks_.size()));
+  }
+  auto staging = make_staging(options_.staging_bytes / 4);
+  if (!staging.ok()) return staging.status();
+  auto made = std::make_unique<Rank>(*this, number);
+  made->memory = std::move(staging.value().first);
+  session::Sender::Options options;
+  options.rank = number;
+  options.transfer_base = static_cast<uint16_t>(kFirstSenderBase + ranks_.size());
+  session::Link& links = *this;
+  made->sender = std::make_unique<session::Sender>(options, std::move(staging.value().second), links, *made);
+  return (ranks_[number] = std::move(made)).get();
+}
+
+Status SessionHost::make_receiver() {
+  if (receiver_ != nullptr) return {};
+  auto staging = make_staging(options_.staging_bytes);
+  if (!staging.ok()) return staging.status();
+  memory_ = std::move(staging.value().first);
+  session::Receiver::Options options;
+  options.transfer_base = kReceiverBase;
+  session::Link& links = *this;
+  receiver_ = std::make_unique<session::Receiver>(options, std::move(staging.value().second), links);
+  return {};
+}
+
+uint32_t SessionHost::staging_taken() const noexcept {
+  uint32_t taken = receiver_ != nullptr ? receiver_->staging_taken() : 0;
+  for (const auto& [number, rank] : ranks_) taken += rank->sender->staging_taken();
+  return taken;
+}
+
+// ---- The prefill side ----
+
+void SessionHost::offer(Offer offer) {
+  const OfferKey key{offer.rank, offer.request.request};
+  Status status;
+  if (offers_.count(key) != 0) status = Status(Code::exists, "the request is offered already");
+  auto sender = status.ok() ? rank(offer.rank, 2 * kMaxRanks) : Result<Rank*>(status);
+  if (sender.ok()) {
+    offers_[key].done = std::move(offer.done);
+    status = sender.value()->sender->offer(offer.request, now());
+    if (status.ok()) return settle();
+    offer.done = std::move(offers_[key].done);
+    offers_.erase(key);
+  } else {
+    status = sender.status();
+  }
+  callbacks_.emplace_back([done = std::move(offer.done), end = session::SenderEvent{key.second, status}]() mutable {
+    done(end);
+  });
+  settle();
+}
+
+void SessionHost::publish(uint16_t number, const RequestId& request, Component component, uint32_t first_layer,
+                          uint32_t layers, session::Range range) {
+  const auto known = ranks_.find(number);
+  if (known == ranks_.end()) return;
+  const Status status = known->second->sender->publish(request, component, first_layer, layers, range);
+  if (!status.ok() && status.code() != Code::stale_handle) {
+    (void)known->second->sender->abort(request, status.code(), status.message());
+  }
+  settle();
+}
+
+void SessionHost::publish_all(uint16_t number, const RequestId& request) {
+  const auto known = ranks_.find(number);
+  if (known == ranks_.end()) return;
+  (void)known->second->sender->publish_all(request);  // one that has ended needs nothing
+  settle();
+}
+
+void SessionHost::abort_offer(uint16_t number, const RequestId& request, Code code, const std::string& why) {
+  const auto known = ranks_.find(number);
+  if (known == ranks_.end()) return;
+  (void)known->second->sender->abort(request, code, why);
+  settle();
+}
+
+// ---- The decode side ----
+
+void SessionHost::open(uint64_t name, Session session) {
+  Opened& opened = sessions_[name];
+  opened.session = std::move(session);
+  if (Status status = make_receiver(); !status.ok()) {
+    end_waiting(name, std::move(status));
+  } else {
+    try_open(name, opened);
+  }
+  settle();
+}
+
+// Nothing is asked for before all are there: the plan needs the word of each.
+bool SessionHost::try_open(uint64_t name, Opened& opened) {
+  session::OpenRequest& request = opened.session.request;
+  request.sources.clear();
+  for (const NamedSource& source : opened.session.sources) {
+    const auto link = mesh_.link_named(source.node);
+    const bool never = !link.ok() && link.status().code() == Code::invalid_argument;
+    if (never) end_waiting(name, Status(Code::invalid_argument, "a session reads from another node", source.node));
+    const PeerId peer = link.ok() ? peer_of(*link.value()) : 0;
+    if (peer == 0) return never;
+    request.sources.push_back({peer, source.rank, source.node});
+  }
+  const auto id = receiver_->open(std::move(request), now());
+  if (!id.ok()) {
+    end_waiting(name, id.status());
+    return true;
+  }
+  opened.id = id.value();
+  opened_as_[opened.id] = name;
+  return true;
+}
+
+void SessionHost::open_waiting() {
+  std::vector<uint64_t> waiting;
+  for (const auto& [name, opened] : sessions_) {
+    if (opened.id == 0) waiting.push_back(name);
+  }
+  for (const uint64_t name : waiting) try_open(name, sessions_.at(name));
+}
+
+std::string SessionHost::missing(const Opened& opened) const {
+  std::string text;
+  for (const NamedSource& source : opened.session.sources) {
+    const auto link = mesh_.link_named(source.node);
+    if (!link.ok()) text += (text.empty() ? "" : ", ") + link.status().message();
+  }
+  return text;
+}
+
+void SessionHost::end_waiting(uint64_t name, Status why) {
+  const auto known = sessions_.find(name);
+  if (known == sessions_.end()) return;
+  callbacks_.emplace_back(
+      [session = std::make_unique<Session>(std::move(known->second.session)), status = std::move(why)]() mutable {
+        session->done(status);
+      });
+  sessions_.erase(known);
+}
+
+void SessionHost::abort(uint64_t name, Code code, const std::string& why) {
+  const auto known = sessions_.find(name);
+  if (known == sessions_.end()) return;
+  if (known->second.id == 0) {
+    end_waiting(name, Status(code, "the session was given up", why));
+  } else {
+    (void)receiver_->abort(known->second.id, code, why);
+  }
+  settle();
+}
+
+// ---- Links ----
+
+PeerLink* SessionHost::link_of(PeerId peer) const {
+  const auto known = links_.find(peer);
+  return known == links_.end() ? nullptr : known->second;
+}
+
+PeerId SessionHost::peer_of(const PeerLink& link) const {
+  const auto known = std::find_if(links_.begin(), links_.end(), [&](const auto& entry) { return entry.second == &link; });
+  return known == links_.end() ? 0 : known->first;
+}
+
+void SessionHost::link_ready(PeerLink& link) {
+  links_[++last_peer_] = &link;
+  open_waiting();
+  settle();
+}
+
+void SessionHost::link_ended(PeerLink& link, const Status& /*why*/) {
+  const PeerId peer = peer_of(link);
+  if (peer == 0) return;
+  links_.erase(peer);
+  for (const auto& [number, rank] : ranks_) rank->sender->on_closed(peer);
+  if (receiver_ != nullptr) receiver_->on_closed(peer);
+  settle();
+}
+
+void SessionHost::link_session(PeerLink& link, ConstBytes bytes) {
+  const PeerId peer = peer_of(link);
+  const auto header = session::peek(bytes);
+  if (peer == 0 || !header.ok()) return;  // of a protocol that this node does not speak
+  if (!session::goes_to_sender(header.value().type)) {
+    if (receiver_ != nullptr) receiver_->on_message(peer, bytes);
+    return settle();
+  }
+  const bool opens = header.value().type == session::Type::open;
+  const auto sender = rank(header.value().source_rank, opens ? kMaxRanks : 0);
+  if (sender.ok()) {
+    sender.value()->sender->on_message(peer, bytes, now());
+  } else if (opens) {
+    session::Header answer = header.value();
+    answer.type = session::Type::source_abort;
+    answer.sequence = 0;
+    (void)send(peer, session::encode(answer, session::Abort{sender.status().code(), sender.status().message()}));
+  }
+  settle();
+}
+
+void SessionHost::link_session_moved(PeerLink&, uint64_t name, Code code, uint64_t bytes) {
+  const auto base = static_cast<uint16_t>(name >> 48);
+  if (base == kReceiverBase) {
+    if (receiver_ != nullptr) receiver_->on_received(name, code, bytes);
+  } else {
+    for (const auto& [number, rank] : ranks_) rank->sender->on_pushed(name, code);
+  }
+  settle();
+}
+
+void SessionHost::link_session_writable(PeerLink& link) {
+  const PeerId peer = peer_of(link);
+  if (peer == 0) return;
+  for (const auto& [number, rank] : ranks_) rank->sender->on_writable(peer);
+  if (receiver_ != nullptr) receiver_->on_writable(peer);
+  settle();
+}
+
+Code SessionHost::send(PeerId peer, ConstBytes message) {
+  PeerLink* link = link_of(peer);
+  return link != nullptr ? link->send_session(message) : Code::closed;
+}
+
+Code SessionHost::post(PeerId peer, uint64_t tag, MutableBytes to, uint64_t token) {
+  PeerLink* link = link_of(peer);
+  return link != nullptr ? link->post_session(tag, to, token) : Code::closed;
+}
+
+Code SessionHost::push(PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) {
+  PeerLink* link = link_of(peer);
+  return link != nullptr ? link->push_session(tag, pieces, token) : Code::closed;
+}
+
+void SessionHost::cancel(PeerId peer, uint64_t token) {
+  if (PeerLink* link = link_of(peer)) link->cancel_session(token);
+}
+
+// ---- Ends and time ----
+
+void SessionHost::take_events() {
+  session::ReceiverEvent got;
+  while (receiver_ != nullptr && receiver_->take_event(&got)) {
+    const auto name = opened_as_.find(got.session);
+    if (name == opened_as_.end()) continue;
+    const auto opened = sessions_.find(name->second);
+    if (got.kind == session::ReceiverEvent::Kind::layer_ready) {
+      opened->second.session.layer_ready(got.component, got.layer);
+      continue;
+    }
+    if (!got.status.ok() && log_ != nullptr) {
+      log_->write(LogLevel::warning, "session", "a session has failed: " + got.status.message());
+    }
+    end_waiting(name->second, got.status);
+    opened_as_.erase(name);
+  }
+  for (const auto& [number, rank] : ranks_) {
+    session::SenderEvent end;
+    while (rank->sender->take_event(&end)) {
+      const auto offered = offers_.find({number, end.request});
+      if (!end.status.ok() && log_ != nullptr) {
+        log_->write(LogLevel::warning, "session", "an offer has failed: " + end.status.message());
+      }
+      if (offered != offers_.end()) offered->second.end = std::move(end);
+    }
+  }
+  for (const OfferKey& key : std::exchange(released_, {})) {
+    const auto offered = offers_.find(key);
+    if (offered == offers_.end()) continue;
+    callbacks_.emplace_back([offer = std::make_unique<Offered>(std::move(offered->second))] { offer->done(offer->end); });
+    offers_.erase(offered);
+  }
+}
+
+void SessionHost::settle() {
+  take_events();
+  run_callbacks();
+  arm();
+}
+
+// They belong to the caller of this node, and may not call it back; but their destructors may.
+void SessionHost::run_callbacks() {
+  for (UniqueFunction<void()>& callback : std::exchange(callbacks_, {})) callback();
+}
+
+void SessionHost::arm() {
+  uint64_t next = receiver_ != nullptr ? receiver_->next_deadline() : kNever;
+  for (const auto& [number, rank] : ranks_) next = std::min(next, rank->sender->next_deadline());
+  for (const auto& [name, opened] : sessions_) {
+    if (opened.id == 0) next = std::min(next, opened.session.request.deadline_ns);
+  }
+  if (next >= armed_ns_) return;
+  armed_ns_ = next;
+  mesh_.executor().post_at(next, [this, next] { tick(next); });
+}
+
+// Timers cannot be taken back: only the one that was armed last counts.
+void SessionHost::tick(uint64_t armed) {
+  if (armed != armed_ns_) return;
+  armed_ns_ = kNever;
+  const uint64_t at = now();
+  for (const auto& [number, rank] : ranks_) rank->sender->tick(at);
+  if (receiver_ != nullptr) receiver_->tick(at);
+  std::vector<uint64_t> due;
+  for (const auto& [name, opened] : sessions_) {
+    if (opened.id == 0 && opened.session.request.deadline_ns <= at) due.push_back(name);
+  }
+  for (const uint64_t name : due) {
+    end_waiting(name, Status(Code::deadline, "the deadline of the session has passed",
+                             missing(sessions_.at(name))));
+  }
+  settle();
+}
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,132 @@
+// Sessions over links: joins the prefill and the decode side (cluster/session) of this node to the mesh, which knows
+// where its peers are.
+//
+// A decode side names the nodes that it reads from as the mesh knows them (Mesh::link_named); a session waits, within
+// its deadline, until all of them are connected. Each prefill rank of this node is a Sender with staging of its own,
+// made when the rank is first offered or asked for; the decode side is one Receiver. Staging is mapped when the first
+// session needs it. Thread: the links'. Each offer and each session ends with exactly one call of its `done`, on that
+// thread, outside the call that began it; what `done` holds is dropped with it, after the last byte of the caller's
+// memory was touched. Bounded: kMaxRanks, and the limits of Sender and Receiver.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "cluster/mesh.h"
+#include "cluster/session/receiver.h"
+#include "cluster/session/sender.h"
+
+namespace kvbm::cluster {
+
+class SessionHost final : public LinkListener, private session::Link {
+ public:
+  struct Options {
+    uint64_t staging_bytes = 64ULL << 20;  // what is received passes through it; of a prefill rank a quarter of it
+    uint32_t slice_bytes = 1U << 20;
+  };
+  // Prefill ranks of this node; others can make it know so many, itself as many again.
+  static constexpr size_t kMaxRanks = 64;
+
+  struct Offer {
+    uint16_t rank = 0;
+    session::OfferRequest request;
+    UniqueFunction<void(const session::SenderEvent&)> done;
+  };
+  struct NamedSource {
+    std::string node;
+    uint16_t rank = 0;
+  };
+  struct Session {
+    session::OpenRequest request;  // its sources are filled in here
+    std::vector<NamedSource> sources;
+    UniqueFunction<void(Component, uint16_t layer)> layer_ready;
+    UniqueFunction<void(const Status&)> done;
+  };
+
+  // The mesh tells it of links (Mesh::serve_sessions); both outlive the links, the mesh this.
+  SessionHost(const Options& options, Mesh& mesh, const Log* log);
+  ~SessionHost() override;
+  SessionHost(const SessionHost&) = delete;
+  SessionHost& operator=(const SessionHost&) = delete;
+
+  // A refusal is told to `done` as well.
+  void offer(Offer offer);
+  // What is refused ends the offer; one that has ended already is left alone.
+  void publish(uint16_t rank, const session::RequestId& request, Component component, uint32_t first_layer,
+               uint32_t layers, session::Range range);
+  void publish_all(uint16_t rank, const session::RequestId& request);
+  void abort_offer(uint16_t rank, const session::RequestId& request, Code code, const std::string& why);
+  // `name`: of the caller's choosing, for abort(); different for every session.
+  void open(uint64_t name, Session session);
+  void abort(uint64_t name, Code code, const std::string& why);
+
+  [[nodiscard]] size_t offers() const noexcept { return offers_.size(); }
+  [[nodiscard]] size_t sessions() const noexcept { return sessions_.size(); }
+  // Slots that transfers have now, of all ranks and of the decode side.
+  [[nodiscard]] uint32_t staging_taken() const noexcept;
+
+  // LinkListener
+  void link_ready(PeerLink& link) override;
+  void link_ended(PeerLink& link, const Status& why) override;
+  void link_session(PeerLink& link, ConstBytes bytes) override;
+  void link_session_moved(PeerLink& link, uint64_t name, Code code, uint64_t bytes) override;
+  void link_session_writable(PeerLink& link) override;
+
+ private:
+  struct Rank;  // a Sender, its staging and its holder
+  using OfferKey = std::pair<uint16_t, session::RequestId>;
+  struct Offered {
+    UniqueFunction<void(const session::SenderEvent&)> done;
+    session::SenderEvent end;
+  };
+  struct Opened {
+    Session session;
+    session::SessionId id = 0;  // 0: waits for nodes
+  };
+
+  // session::Link
+  Code send(session::PeerId peer, ConstBytes message) override;
+  Code post(session::PeerId peer, uint64_t tag, MutableBytes to, uint64_t token) override;
+  Code push(session::PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) override;
+  void cancel(session::PeerId peer, uint64_t token) override;
+
+  [[nodiscard]] uint64_t now() const { return mesh_.executor().clock().now_ns(); }
+  [[nodiscard]] PeerLink* link_of(session::PeerId peer) const;
+  [[nodiscard]] session::PeerId peer_of(const PeerLink& link) const;
+  Result<std::pair<std::unique_ptr<Arena>, session::Staging>> make_staging(uint64_t bytes) const;
+  Result<Rank*> rank(uint16_t number, size_t limit);
+  Status make_receiver();
+  // True: it was opened, or has ended.
+  bool try_open(uint64_t name, Opened& opened);
+  void open_waiting();
+  [[nodiscard]] std::string missing(const Opened& opened) const;
+  void end_waiting(uint64_t name, Status why);
+  void tick(uint64_t armed);
+  // After whatever may have ended something: tells it, and sets the next timer.
+  void settle();
+  void take_events();
+  void run_callbacks();
+  void arm();
+
+  const Options options_;
+  Mesh& mesh_;
+  const Log* const log_;
+  session::PeerId last_peer_ = 0;
+  std::map<session::PeerId, PeerLink*> links_;  // ready ones
+  std::map<uint16_t, std::unique_ptr<Rank>> ranks_;
+  std::unique_ptr<Arena> memory_;  // the receiver's
+  std::unique_ptr<session::Receiver> receiver_;
+  std::map<OfferKey, Offered> offers_;
+  std::map<uint64_t, Opened> sessions_;               // by the caller's name
+  std::map<session::SessionId, uint64_t> opened_as_;  // of those that do not wait
+  std::vector<OfferKey> released_;                    // offers whose blocks are free
+  std::vector<UniqueFunction<void()>> callbacks_;
+  uint64_t armed_ns_ = kNever;
+};
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,125 @@
+// Prefill->decode sessions of a node: what an attached cache has of a request is offered to other nodes, or brought
+// from them into its blocks. Turns caches and block ids into what cluster/session means by them, and calls of any
+// thread into tasks of the links' thread, where cluster/session_host does the work.
+//
+// Thread: any. Nothing blocks. Lock: mutex_, a leaf. `done` and `layer_ready` run on the links' thread; `done` exactly
+// once, when the caller's memory is touched no more.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "cluster/session_host.h"
+#include "manager/cache.h"
+
+namespace kvbm::manager {
+
+// Engine blocks of a request, as a caller lists them.
+struct SessionBlocks {
+  std::span<const uint32_t> ids;    // [parts of the cache][n]; kNoBlock: see session_parts()
+  size_t n = 0;                     // of each part
+  uint64_t first_position = 0;      // of the first block: the place of its first token in the request
+  uint64_t begin = 0;               // positions that are meant, inside the blocks
+  uint64_t end = 0;                 // 0: to the end of the blocks
+};
+
+// The same as both sides of a session mean it.
+struct SessionParts {
+  cluster::session::Facts facts;
+  std::vector<cluster::session::LocalPart> parts;  // ascending by component
+  uint32_t layers = 0;                             // of all parts
+  [[nodiscard]] uint64_t layer_bytes(Component component) const;
+  [[nodiscard]] uint64_t bytes() const;
+};
+
+// A part whose ids are all kNoBlock is left out; leading ones (outside a window) make it begin later; of a state the last
+// block counts. Facts: the namespace's tenant, model, adapter and secret, and the geometry without its block size.
+// unsupported: an opaque part, or two of one component. invalid_argument naming the part and what is wrong.
+Result<SessionParts> session_parts(const Cache& cache, const SessionBlocks& blocks, cluster::session::Use use);
+
+class Sessions;
+
+// One rank's offer of one request.
+class SessionOffer {
+ public:
+  // Layers of the whole model (n_layers 0: all from the first of the part on); positions (end 0: to the end).
+  // invalid_argument: what was not offered. stale_handle: it has ended.
+  Status publish(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end);
+  Status publish_all();
+  Status abort(const std::string& why);
+
+ private:
+  friend class Sessions;
+  Sessions* sessions_ = nullptr;
+  uint16_t rank_ = 0;
+  cluster::session::RequestId request_;
+  std::vector<cluster::session::Part> parts_;
+  std::atomic<bool> ended_{false};  // relaxed: who asks races with the end anyway
+};
+
+// One rank's receiving of one request.
+class SessionReceipt {
+ public:
+  Status abort(const std::string& why);
+
+ private:
+  friend class Sessions;
+  Sessions* sessions_ = nullptr;
+  uint64_t name_ = 0;
+  std::atomic<bool> ended_{false};  // as above
+};
+
+class Sessions {
+ public:
+  static constexpr size_t kMaxOffers = 4096;  // of a rank; as many sessions. Limits of Sender and Receiver.
+
+  using OfferDone = UniqueFunction<void(const cluster::session::SenderEvent&)>;
+  struct OfferRequest {
+    cluster::session::RequestId request;
+    uint16_t rank = 0;
+    SessionParts what;
+    std::shared_ptr<Cache> cache;  // that the parts point into
+    uint64_t deadline_ns = kNever;
+    OfferDone done;
+  };
+  struct ReceiveRequest {
+    cluster::session::RequestId request;
+    uint16_t rank = 0;   // of
+    uint16_t ranks = 1;  // that many decode ranks
+    SessionParts what;
+    std::shared_ptr<Cache> cache;
+    std::vector<cluster::SessionHost::NamedSource> sources;
+    uint64_t budget_bytes = 0;  // staging under way at once; 0: the default
+    uint64_t deadline_ns = kNever;
+    UniqueFunction<void(Component, uint16_t layer)> layer_ready;
+    UniqueFunction<void(const Status&)> done;
+  };
+
+  // The executor is that of the links.
+  Sessions(cluster::SessionHost& host, Executor& links) : host_(host), links_(links) {}
+
+  // exists, no_room; then `done` does not run.
+  Result<std::shared_ptr<SessionOffer>> offer(OfferRequest request);
+  Result<std::shared_ptr<SessionReceipt>> receive(ReceiveRequest request);
+
+ private:
+  friend class SessionOffer;
+  friend class SessionReceipt;
+  using OfferKey = std::pair<uint16_t, cluster::session::RequestId>;
+  void offer_ended(const OfferKey& key);
+
+  cluster::SessionHost& host_;
+  Executor& links_;
+  std::atomic<uint64_t> next_name_{1};
+  Mutex mutex_;
+  std::set<OfferKey> offers_ KVBM_GUARDED_BY(mutex_);
+  size_t receiving_ KVBM_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace kvbm::manager

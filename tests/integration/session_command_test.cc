@@ -1,0 +1,134 @@
+// kvbm session send and receive between two real processes, as a user has them in two shells: what arrives is what was
+// sent, whatever the shapes, and what does not fit says why on both sides.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <future>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "support/run_command.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+using kvbm::test::contains;
+using kvbm::test::Ran;
+using kvbm::test::run;
+using nlohmann::json;
+
+std::string read_file(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+class SessionCommand : public ::testing::Test {
+ protected:
+  // One side that listens, in a shell of its own; its address, empty where it did not come up.
+  std::future<Ran> start(const std::string& arguments, std::string& address) {
+    const std::string file = folder_.path() + "/address";
+    std::remove(file.c_str());
+    auto ran = std::async(std::launch::async, [arguments, file] {
+      return run("session " + arguments + " --listen 127.0.0.1:0 --json --address-file '" + file + "'");
+    });
+    for (int tries = 0; tries < 6000 && address.empty(); ++tries) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      address = read_file(file);
+      if (ran.wait_for(std::chrono::seconds(0)) == std::future_status::ready) break;
+    }
+    while (!address.empty() && address.back() == '\n') address.pop_back();
+    return ran;
+  }
+  std::string make_kv(size_t bytes) {
+    std::string text;
+    for (uint64_t i = 0; text.size() < bytes; ++i) {
+      const uint64_t word = (i + 1) * 0x9E3779B97F4A7C15ULL;
+      text.append(reinterpret_cast<const char*>(&word), sizeof word);
+    }
+    text.resize(bytes);
+    const std::string path = folder_.path() + "/kv.bin";
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+
+  kvbm::test::TempDir folder_;
+};
+
+constexpr const char* kModel = " --layers 4 --heads 8 --head-size 32 --tokens 100";
+constexpr size_t kBytes = size_t{4} * 2 * 8 * 100 * 32 * 2;
+
+TEST_F(SessionCommand, what_a_listening_receiver_writes_is_the_file_that_was_sent) {
+  const std::string kv = make_kv(kBytes);
+  const std::string back = folder_.path() + "/back.bin";
+  std::string address;
+  auto receiver = start(std::string("receive --tp 2 --order hnd --block-tokens 24 --peer-tp 4 --out '") + back + "'" + kModel, address);
+  ASSERT_FALSE(address.empty());
+  const Ran sent = run("session send '" + kv + "' --peer " + address + " --tp 4 --json" + kModel, " 2>/dev/null");
+  const Ran received = receiver.get();
+  ASSERT_EQ(sent.exit_code, 0) << sent.text;
+  ASSERT_EQ(received.exit_code, 0) << received.text;
+  EXPECT_EQ(json::parse(sent.text).at("hash"), json::parse(received.text).at("hash"));
+  EXPECT_EQ(json::parse(received.text).at("bytes"), kBytes);
+  EXPECT_EQ(read_file(back), read_file(kv));
+}
+
+TEST_F(SessionCommand, what_is_read_from_a_listening_sender_comes_layer_by_layer) {
+  const std::string kv = make_kv(kBytes);
+  const std::string back = folder_.path() + "/back.bin";
+  std::string address;
+  auto sender = start(std::string("send '") + kv + "' --order cross_nhd --layer-ms 50" + kModel, address);
+  ASSERT_FALSE(address.empty());
+  const Ran received = run("session receive --peer " + address + " --tp 4 --order sglang_page_first --out '" + back + "'" + kModel);
+  const Ran sent = sender.get();
+  ASSERT_EQ(received.exit_code, 0) << received.text;
+  ASSERT_EQ(sent.exit_code, 0) << sent.text;
+  EXPECT_TRUE(contains(received.text, "layer 3 in place")) << received.text;
+  EXPECT_TRUE(contains(received.text, json::parse(sent.text).at("hash").get<std::string>())) << received.text;
+  EXPECT_EQ(read_file(back), read_file(kv));
+}
+
+TEST_F(SessionCommand, ranks_of_one_side_may_be_processes_of_their_own) {
+  std::string address;
+  auto first = start(std::string("send --tp 2 --rank 0") + kModel, address);
+  std::string second_address;
+  auto second = start(std::string("send --tp 2 --rank 1") + kModel, second_address);
+  ASSERT_FALSE(address.empty());
+  ASSERT_FALSE(second_address.empty());
+  const Ran received = run("session receive --peer " + address + "," + second_address + " --peer-tp 2" + kModel);
+  EXPECT_EQ(received.exit_code, 0) << received.text;
+  EXPECT_EQ(first.get().exit_code, 0);
+  EXPECT_EQ(second.get().exit_code, 0);
+}
+
+TEST_F(SessionCommand, what_does_not_fit_is_named_on_both_sides) {
+  std::string address;
+  auto sender = start(std::string("send --timeout 2 --model one") + kModel, address);
+  ASSERT_FALSE(address.empty());
+  const Ran received = run("session receive --model two --peer " + address + kModel);
+  EXPECT_EQ(received.exit_code, 1);
+  EXPECT_TRUE(contains(received.text, "the model is")) << received.text;
+  EXPECT_TRUE(contains(received.text, address)) << received.text;
+  const Ran sent = sender.get();
+  EXPECT_EQ(sent.exit_code, 1);
+  EXPECT_TRUE(contains(sent.text, "the model is")) << sent.text;
+}
+
+TEST_F(SessionCommand, bad_input_is_refused_with_a_remedy) {
+  const Ran nowhere = run("session receive");
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_TRUE(contains(nowhere.text, "--listen")) << nowhere.text;
+  const Ran nobody = run("session receive --peer 127.0.0.1:1 --timeout 0.3");
+  EXPECT_EQ(nobody.exit_code, 1);
+  EXPECT_TRUE(contains(nobody.text, "127.0.0.1:1")) << nobody.text;
+  EXPECT_EQ(run("session send --listen 127.0.0.1:0 --tp 3").exit_code, 2);
+  EXPECT_EQ(run("session send --listen 127.0.0.1:0 --order sideways").exit_code, 2);
+  EXPECT_EQ(run("session send --listen 127.0.0.1:0 --element int3").exit_code, 2);
+  EXPECT_EQ(run("session send '" + make_kv(1001) + "' --listen 127.0.0.1:0").exit_code, 2);
+  EXPECT_EQ(run("session receive --listen 127.0.0.1:0 --request 12345678901234567").exit_code, 2);
+}
+
+}  // namespace

@@ -1,0 +1,90 @@
+// One side of a prefill->decode session on the public C interface, as an engine would be it: ranks with attached caches
+// of a given form and block size, all in this process and behind one node. Their bytes are read and written here in
+// canonical order, [layer][K, V][head][position][element] of the heads of these ranks, so that two sides with different
+// shapes can be compared.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "kvbm.h"
+#include "layout/arrangement.h"
+#include "node/member.h"
+
+namespace kvbm::session {
+
+struct SideOptions {
+  node::MemberOptions node;
+  std::string model = "a model";
+  uint32_t layers = 8;
+  uint32_t heads = 8;
+  uint32_t head_size = 64;
+  std::string element = "bf16";
+  std::string order = "nhd";  // a form of layout/engine_forms.h
+  uint32_t block_tokens = 16;
+  uint32_t tp = 1;
+  uint32_t first_rank = 0, ranks = 1;  // of the tp, those that are here
+  uint64_t tokens = 1024;
+};
+
+// Bytes of all heads of one token; invalid_argument for an element that is none.
+Result<uint64_t> bytes_per_token(const SideOptions& options);
+
+class Side {
+ public:
+  static Result<std::unique_ptr<Side>> open(const SideOptions& options);
+  ~Side();
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
+
+  struct Rank {
+    uint32_t number = 0;
+    kvbm_cache_t* cache = nullptr;
+    std::vector<uint32_t> blocks;  // in the order of the request
+    std::vector<std::vector<std::byte>> memory;
+    std::unique_ptr<layout::Arrangement> arrangement;  // the same as the cache's, to read and write it by hand
+  };
+
+  [[nodiscard]] std::vector<Rank>& ranks() noexcept { return ranks_; }
+  [[nodiscard]] const node::Member& member() const noexcept { return *member_; }
+  // Of the ranks here: a layer, and all.
+  [[nodiscard]] uint64_t layer_bytes() const noexcept { return layer_bytes_; }
+  [[nodiscard]] uint64_t bytes() const noexcept { return layer_bytes_ * options_.layers; }
+  // Canonical bytes of one layer, into or out of the caches.
+  void write_layer(uint32_t layer, const std::byte* from);
+  void read_layer(uint32_t layer, std::byte* to) const;
+
+ private:
+  explicit Side(const SideOptions& options) : options_(options) {}
+  Status open_rank(uint32_t number);
+  Status make_cache(Rank& rank, uint32_t form, const kvbm_shard_t& shard);
+  template <class Visit>
+  void rows_of(uint32_t layer, Visit&& visit) const;
+
+  const SideOptions options_;
+  std::unique_ptr<node::Member> member_;
+  kvbm_geometry_t* geometry_ = nullptr;
+  kvbm_namespace_t* ns_ = nullptr;
+  std::vector<Rank> ranks_;
+  uint32_t rank_heads_ = 0;
+  uint64_t row_bytes_ = 0;
+  uint64_t layer_bytes_ = 0;
+};
+
+// 16 hexadecimal digits over the bytes; what both sides print.
+class Digest {
+ public:
+  void add(const std::byte* data, uint64_t bytes);
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::vector<uint64_t> hashes_;
+};
+
+// 32 hexadecimal digits, or up to 16 characters.
+Result<kvbm_request_id_t> request_named(const std::string& text);
+
+}  // namespace kvbm::session
