@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "copy/tcp/tcp_transport.h"
+#include "manager/local_node.h"
 #include "manager/manager.h"
 #include "manager/take.h"
 
@@ -49,11 +50,11 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   mesh.self.pool = options.pool;
   mesh.self.request_limit = mesh.limits.requests;
   if (Status s = cluster::check_mesh_options(mesh); !s.ok()) return s;
-  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options.staging_bytes));
+  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options));
 }
 
-Node::Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t staging_bytes)
-    : env_(environment), mesh_options_(std::move(mesh)), staging_bytes_(staging_bytes) {}
+Node::Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options)
+    : env_(environment), mesh_options_(std::move(mesh)), options_(options) {}
 
 Node::~Node() {
   stop();
@@ -69,7 +70,8 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   thread_ = std::move(thread).value();
   mesh_->attach(thread_->transport(), *thread_);
   cluster::PeerTierOptions options;
-  options.staging_bytes = staging_bytes_;
+  options.staging_bytes = options_.staging_bytes;
+  options.pools = pools_;
   auto tier = std::make_unique<cluster::PeerTier>(options, *env_.executor, families, *mesh_);
   tier_ = tier.get();
   index_ = index;
@@ -78,8 +80,17 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
 
 Status Node::start(const std::shared_ptr<Manager>& manager) {
   source_ = std::make_unique<NodeSource>(manager, *thread_);
+  same_host_ = meet_same_host(env_, options_, mesh_options_.self, *manager, *pools_,
+                              [this](const cluster::NodeId& node) { tier_->forget_node(node); });
   Status begun;
   on_links([&] {
+    if (same_host_ != nullptr) {
+      mesh_->hear_of_hosts([this](cluster::PeerLink& link, const cluster::HostFacts* said) {
+        if (said != nullptr) return same_host_->heard(link.peer(), link.role(), *said);
+        const auto facts = same_host_->ready(link.peer(), link.role());
+        if (facts.has_value()) link.send_host(*facts);
+      });
+    }
     mesh_->take_offers([this, weak = std::weak_ptr<Manager>(manager)](cluster::PeerLink& link,
                                                                       std::span<const cluster::Offered> offered,
                                                                       uint64_t lease, std::vector<uint32_t>& want) {
@@ -94,7 +105,8 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
 
 void Node::stop() {
   if (thread_ == nullptr || source_ == nullptr) return;
-  on_links([this] { mesh_->end(); });
+  on_links([this] { mesh_->end(); });  // from here on nothing comes to same_host_
+  same_host_.reset();
   source_->detach();
 }
 
@@ -116,9 +128,20 @@ void Node::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<v
   tier_->ask(std::move(ids), deadline_ns, std::move(done));
 }
 
-std::vector<cluster::Mesh::NodeRow> Node::nodes() {
-  std::vector<cluster::Mesh::NodeRow> rows;
-  on_links([&] { rows = mesh_->rows(); });
+std::vector<Node::Row> Node::nodes() {
+  std::vector<Row> rows;
+  on_links([&] {
+    for (cluster::Mesh::NodeRow& link : mesh_->rows()) rows.push_back({std::move(link), {}, 0});
+  });
+  for (Row& row : rows) {
+    if (row.link.node == cluster::NodeId{}) continue;
+    row.path = same_host_ != nullptr ? same_host_->state(row.link.node)
+                                     : cluster::SameHost::State{cluster::SameHost::Path::link,
+                                                        options_.local ? "this node's log says why"
+                                                                       : "node.local is off here"};
+    const auto pool = pools_->of(row.link.node);
+    if (pool != nullptr) row.local_bytes = pool->bytes.load(std::memory_order_relaxed);
+  }
   return rows;
 }
 

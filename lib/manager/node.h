@@ -12,6 +12,7 @@
 
 #include "cluster/mesh.h"
 #include "cluster/peer_tier.h"
+#include "cluster/same_host.h"
 #include "copy/transport_thread.h"
 #include "manager/environment.h"
 #include "manager/node_source.h"
@@ -36,22 +37,29 @@ class Node {
   // Asks other nodes for what this manager does not have; see cluster::PeerTier::ask.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
-  [[nodiscard]] std::vector<cluster::Mesh::NodeRow> nodes();
+  struct Row {
+    cluster::Mesh::NodeRow link;
+    cluster::SameHost::State path;  // how its records are read
+    uint64_t local_bytes = 0;       // that were read in place
+  };
+  [[nodiscard]] std::vector<Row> nodes();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
 
  private:
-  Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t staging_bytes);
+  Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options);
   // Runs on the links' thread and is waited for.
   void on_links(UniqueFunction<void()> task);
 
   const Environment env_;
   const cluster::MeshOptions mesh_options_;
-  const uint64_t staging_bytes_;
+  const NodeOptions options_;
+  const std::shared_ptr<cluster::MappedPools> pools_ = std::make_shared<cluster::MappedPools>();
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::unique_ptr<NodeSource> source_;
+  std::unique_ptr<cluster::SameHost> same_host_;  // from start() to stop(), where there is one
   cluster::PeerTier* tier_ = nullptr;  // the manager's
   TierIndex index_ = kNoTier;
   std::string address_;

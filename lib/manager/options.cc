@@ -60,6 +60,13 @@ std::vector<OptionRow> make_schema() {
                   kMaxBytes});
   rows.push_back({"node.admission", OptionType::choice, "on_request", "Which host blocks are offered to other nodes.", 0, 0,
                   {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
+  rows.push_back({"node.local", OptionType::choice, "auto",
+                  "Read the host memory of nodes on this machine in place, where they run as the same user, and let them "
+                  "read this one's.",
+                  0, 0, {"auto", "off"}});
+  rows.push_back({"node.local_directory", OptionType::string, "",
+                  "Directory for the sockets that this takes; this user's alone. Empty: kvbm in $XDG_RUNTIME_DIR, else "
+                  "kvbm-<user id> in the directory for temporary files."});
   OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
   tiers.entry = tier_rows();
   rows.push_back(std::move(tiers));
@@ -126,6 +133,8 @@ Result<Options> options_from(const OptionSet& config) {
   out.node.pool = values.at("node.pool").text;
   out.node.staging_bytes = values.at("node.staging").number;
   out.node.admission = admission_named(values.at("node.admission").text);
+  out.node.local = values.at("node.local").text == "auto";
+  out.node.local_directory = values.at("node.local_directory").text;
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {

@@ -43,6 +43,8 @@ struct NodeOptions {
   std::string pool = "default";
   uint64_t staging_bytes = 256ULL << 20;
   AdmissionKind admission = AdmissionKind::on_request;  // to other nodes
+  bool local = true;            // nodes of one machine read each other's host memory in place
+  std::string local_directory;  // for their sockets; empty: the user's own
   [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty(); }
 };
 

@@ -32,7 +32,8 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   const std::string staging = std::to_string(std::max<uint64_t>(options.host_bytes / 2, 64ULL << 20));
   const kvbm_setting_t settings[] = {{"node.listen", options.listen.c_str()},     {"node.peers", options.peers.c_str()},
                                      {"node.key_file", options.key_file.c_str()}, {"node.name", options.name.c_str()},
-                                     {"node.pool", options.pool.c_str()},         {"node.staging", staging.c_str()}};
+                                     {"node.pool", options.pool.c_str()},         {"node.staging", staging.c_str()},
+                                     {"node.local", options.local.c_str()}};
   kvbm_context_options_t context;
   kvbm_context_options_init(&context, sizeof context);
   context.settings = settings;
@@ -97,14 +98,16 @@ Status Member::wait_for_peers(uint64_t timeout_ns) const {
     rows = nodes();
     size_t ready = 0;
     size_t failed = 0;
+    size_t undecided = 0;
     for (const kvbm_node_row_t& row : rows) {
       const bool connected = std::strcmp(row.state, "ready") == 0;
       // Known when it has said what it offers.
       if (connected && row.capacity_bytes != 0) ++ready;
+      if (connected && row.path[0] == '\0') ++undecided;
       if (!connected && std::strcmp(row.state, "connecting") != 0) ++failed;
     }
     if (ready != 0) settled = std::min(settled, Clock::now() + kOthersWait);
-    if (ready != 0 && (ready + failed == rows.size() || Clock::now() >= settled)) return {};
+    if (ready != 0 && ((ready + failed == rows.size() && undecided == 0) || Clock::now() >= settled)) return {};
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   } while (Clock::now() < until);
   std::string why;

@@ -22,6 +22,7 @@ struct MemberOptions {
   uint64_t block_bytes = 1ULL << 20;
   std::string disk_path;
   uint64_t disk_bytes = 0;
+  std::string local = "auto";  // node.local
   bool log = false;  // warnings and what nodes come and go, on stderr
 };
 
