@@ -831,7 +831,10 @@ typedef struct kvbm_node_row {
   uint64_t records;
   uint64_t fetched_bytes; /* by this connection, of records read from it */
   uint64_t served_bytes;  /* of records that it read here */
-  uint64_t reserved;
+  char path[16];          /* how its host memory is read: "local", in place on this machine, or "tcp"; "" until known */
+  char path_reason[128];  /* in words why it is not "local" */
+  uint64_t local_bytes;   /* of records read in place, that no connection carried */
+  uint64_t reserved[3];
 } kvbm_node_row_t;
 
 /* Fills rows for the nodes that are connected and the addresses that are not. *out_n is how many there are, which may be

@@ -1,3 +1,4 @@
+#include "manager/local_node.h"
 #include "manager/manager.h"
 
 #include <string>
@@ -81,6 +82,7 @@ Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Opti
 Status join(const kvbm::manager::Environment& environment, Options& options,
             std::unique_ptr<kvbm::manager::Node>& out) {
   if (!options.node.wanted()) return {};
+  options.host.shared = kvbm::manager::shares_host_memory(options);
   auto node = kvbm::manager::Node::create(environment, options.node);
   if (!node.ok()) return node.status();
   out = std::move(node).value();

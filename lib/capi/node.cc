@@ -58,14 +58,20 @@ kvbm_status_t kvbm_manager_nodes(kvbm_manager_t* manager, kvbm_node_row_t* out_r
     *out_n = rows.size();
     for (size_t i = 0; i < rows.size() && i < capacity; ++i) {
       kvbm_node_row_t row{};
-      std::memcpy(row.node, rows[i].node.bytes.data(), sizeof row.node);
-      std::snprintf(row.address, sizeof row.address, "%s", rows[i].address.c_str());
-      std::snprintf(row.state, sizeof row.state, "%s", rows[i].state.c_str());
-      row.capacity_bytes = rows[i].status.capacity_bytes;
-      row.used_bytes = rows[i].status.used_bytes;
-      row.records = rows[i].status.records;
-      row.fetched_bytes = rows[i].stats.fetched_bytes;
-      row.served_bytes = rows[i].stats.served_bytes;
+      const kvbm::cluster::Mesh::NodeRow& link = rows[i].link;
+      std::memcpy(row.node, link.node.bytes.data(), sizeof row.node);
+      std::snprintf(row.address, sizeof row.address, "%s", link.address.c_str());
+      std::snprintf(row.state, sizeof row.state, "%s", link.state.c_str());
+      row.capacity_bytes = link.status.capacity_bytes;
+      row.used_bytes = link.status.used_bytes;
+      row.records = link.status.records;
+      row.fetched_bytes = link.stats.fetched_bytes;
+      row.served_bytes = link.stats.served_bytes;
+      row.local_bytes = rows[i].local_bytes;
+      using Path = kvbm::cluster::SameHost::Path;
+      const Path path = rows[i].path.path;
+      std::snprintf(row.path, sizeof row.path, "%s", path == Path::local ? "local" : path == Path::link ? "tcp" : "");
+      std::snprintf(row.path_reason, sizeof row.path_reason, "%s", rows[i].path.why.c_str());
       out_rows[i] = row;
     }
     return KVBM_OK;

@@ -325,17 +325,19 @@ Result<PeerLink*> Mesh::link_named(const std::string& name) const {
   NodeId node = node_id_of(name);
   const char* why = "no address of node.peers, and no node of that name is connected";
   std::string state;
-  const auto target =
-      std::find_if(targets_.begin(), targets_.end(), [&](const Target& t) { return t.address == name; });
+  const auto is_there = [&](const auto& known) {
+    const std::vector<std::string>& addresses = known.second.addresses;
+    return std::find(addresses.begin(), addresses.end(), name) != addresses.end();
+  };
+  const auto target = std::find_if(targets_.begin(), targets_.end(), is_there);
   if (target != targets_.end()) {
-    const auto index = static_cast<size_t>(target - targets_.begin());
     const auto connection = std::find_if(connections_.begin(), connections_.end(), [&](const Connection& c) {
-      return c.dialled == index && c.link->state() == PeerLink::State::ready;
+      return c.dialled == target->first && c.link->state() == PeerLink::State::ready;
     });
-    node = target->is_self ? options_.self.node : NodeId{};
+    node = target->second.is_self ? options_.self.node : NodeId{};
     if (connection != connections_.end()) node = connection->link->peer().node;
     why = "not connected";
-    state = target->state;
+    state = target->second.state;
   }
   if (node == options_.self.node) return Status(Code::invalid_argument, "this node itself", name);
   PeerLink* link = link_to(node);

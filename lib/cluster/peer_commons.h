@@ -5,11 +5,13 @@
 // runs once, on the core's executor, when nothing is inside any more.
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include "base/executor.h"
 #include "base/family_table.h"
 #include "base/mutex.h"
+#include "cluster/mapped_pools.h"
 #include "cluster/peer_link.h"
 #include "cluster/peer_places.h"
 #include "cluster/peers.h"
@@ -22,6 +24,7 @@ struct PeerTierOptions {
   uint64_t call_ns = 5'000'000'000;    // the longest that one request waits for a node; a silent one is cut off sooner
   uint64_t lease_ns = 10'000'000'000;  // how long what was offered is held
   uint32_t replicas = 1;               // homes that a record is offered to
+  std::shared_ptr<const MappedPools> pools;  // of nodes of this machine; may be null
 };
 
 class PeerCommons {

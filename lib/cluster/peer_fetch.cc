@@ -50,16 +50,21 @@ void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
     return;
   }
   std::vector<size_t> known;
+  std::vector<size_t> here;
   for (size_t i = 0; i < n; ++i) {
     if (commons_->places.locate(op->batch->items[i].id, op->where[i])) {
-      known.push_back(i);
+      tier::InPlace place;
+      (in_place_.find(op->where[i], place) ? here : known).push_back(i);
     } else {
       commons_->places.count_miss();
     }
   }
-  commons_->mesh.executor().post([self = shared_from_this(), op, known = std::move(known)] {
+  const size_t settled = n - known.size() - here.size();
+  read_here(op, here);
+  if (known.empty()) return items_done(op, settled + 1);
+  commons_->mesh.executor().post([self = shared_from_this(), op, settled, known = std::move(known)] {
     for (const size_t i : known) self->waiting_.push_back({op, i});
-    self->items_done(op, op->where.size() - known.size() + 1);
+    self->items_done(op, settled + 1);
     self->pump();
   });
 }
@@ -119,12 +124,14 @@ void PeerFetch::pump() {
 
 void PeerFetch::fetched(FetchBatch& answer, std::vector<Piece>& pieces) {
   auto good = std::make_shared<std::vector<Piece>>();
+  std::vector<Identity> unplaced;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const FetchItem& one = answer.items[i];
     Piece& piece = pieces[i];
     if (one.status == Code::ok) {
       piece.bytes = one.head_bytes + one.payload_bytes;
       good->push_back(piece);
+      if (in_place_.worth_asking(where(piece.what))) unplaced.push_back(one.id);
       continue;
     }
     if (one.quarantined) {
@@ -139,6 +146,8 @@ void PeerFetch::fetched(FetchBatch& answer, std::vector<Piece>& pieces) {
     end_item(piece.what, one.status == Code::no_room ? Code::miss : one.status);
   }
   if (!good->empty()) commons_->executor.post([self = shared_from_this(), good] { self->copy_out(*good); });
+  // Pieces of one request are of one node.
+  if (!unplaced.empty()) ask_again(where(pieces.front().what).node, std::move(unplaced));
   pump();
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cluster/peer_commons.h"
+#include "cluster/peer_in_place.h"
 #include "cluster/staging_pool.h"
 
 namespace kvbm::cluster {
@@ -20,7 +21,7 @@ namespace kvbm::cluster {
 class PeerFetch final : public StagingOwner, public std::enable_shared_from_this<PeerFetch> {
  public:
   explicit PeerFetch(std::shared_ptr<PeerCommons> commons)
-      : commons_(std::move(commons)), staging_(commons_->options.staging_bytes) {}
+      : commons_(std::move(commons)), in_place_(commons_), staging_(commons_->options.staging_bytes) {}
 
   void get(std::unique_ptr<tier::GetBatch> batch);
   void staging_quiet(uint64_t cookie) override;
@@ -51,6 +52,11 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
 
   static const Place& where(const Waiting& what) { return what.op->where[what.item]; }
   static tier::GetItem& item(const Waiting& what) { return what.op->batch->items[what.item]; }
+  // Out of the memory of nodes of this machine (peer_fetch_in_place.cc).
+  void read_here(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items);
+  void read_some(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items);
+  Code read_one(tier::GetItem& item, const Place& where) const;
+  void ask_again(const NodeId& node, std::vector<Identity> ids);
   void pump();
   void fetched(FetchBatch& answer, std::vector<Piece>& pieces);
   void copy_out(const std::vector<Piece>& pieces);
@@ -58,6 +64,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   void items_done(const std::shared_ptr<GetOp>& op, size_t n);
 
   const std::shared_ptr<PeerCommons> commons_;
+  const PeerInPlace in_place_;
   StagingPool staging_;
   // The links' thread alone.
   std::deque<Waiting> waiting_;

@@ -27,7 +27,7 @@ bool PeerPlaces::place_of(const Identity& id, Place& out) const {
   if (locations_.find(id, now, {&held, 1}, n) != Locations::Answer::held || n == 0) return false;
   const auto forgotten = forgotten_.find(id.family);
   if (forgotten != forgotten_.end() && now - held.age_ns <= forgotten->second) return false;
-  out = {locations_.node_id(held.node), held.node, held.head_bytes, held.payload_bytes, held.hint};
+  out = {locations_.node_id(held.node), held.node, held.head_bytes, held.payload_bytes, held.hint, held.tier};
   return true;
 }
 
@@ -74,6 +74,18 @@ void PeerPlaces::forget_all(const Identity& id) {
 void PeerPlaces::forget_holder(const Identity& id, NodeIndex node) {
   MutexLock lock(mutex_);
   locations_.forget(id, node);
+}
+
+void PeerPlaces::forget_slot(const Identity& id, const Place& where) {
+  MutexLock lock(mutex_);
+  Place now;
+  if (!place_of(id, now) || now.index != where.index || now.hint != where.hint) return;
+  locations_.put(id, {now.index, now.tier, now.head_bytes, now.payload_bytes, 0, 0}, clock_.now_ns());
+}
+
+void PeerPlaces::forget_node(const NodeId& node) {
+  MutexLock lock(mutex_);
+  locations_.drop_node(node);
 }
 
 void PeerPlaces::forget_family(FamilyId family) {

@@ -23,6 +23,7 @@ class PeerPlaces {
     uint32_t head_bytes = 0;
     uint64_t payload_bytes = 0;
     uint64_t hint = 0;
+    uint8_t tier = 0;  // of its node's
   };
 
   PeerPlaces(uint64_t memory_bytes, const Clock& clock) : clock_(clock), locations_({.memory_bytes = memory_bytes}) {}
@@ -37,6 +38,10 @@ class PeerPlaces {
   // All holders of these.
   void forget(std::span<const Identity> ids);
   void forget_holder(const Identity& id, NodeIndex node);
+  // Where in its node's memory it lies; the node may still have it.
+  void forget_slot(const Identity& id, const Place& where);
+  // Its process has ended.
+  void forget_node(const NodeId& node);
   void forget_family(FamilyId family);
   // What came from there was not that record.
   void reject(const Identity& id);

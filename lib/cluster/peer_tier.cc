@@ -4,6 +4,7 @@
 
 #include "cluster/peer_ask.h"
 #include "cluster/peer_fetch.h"
+#include "cluster/peer_in_place.h"
 #include "cluster/peer_offer.h"
 
 namespace kvbm::cluster {
@@ -12,10 +13,12 @@ namespace kvbm::cluster {
 struct PeerTier::Core {
   Core(const PeerTierOptions& options, Executor& executor, FamilyTable& families, Peers& mesh)
       : commons(std::make_shared<PeerCommons>(options, executor, families, mesh)),
+        in_place(commons),
         ask(std::make_shared<PeerAsk>(commons)),
         fetch(std::make_shared<PeerFetch>(commons)),
         offer(std::make_shared<PeerOffer>(commons)) {}
   const std::shared_ptr<PeerCommons> commons;
+  const PeerInPlace in_place;
   const std::shared_ptr<PeerAsk> ask;
   const std::shared_ptr<PeerFetch> fetch;
   const std::shared_ptr<PeerOffer> offer;
@@ -45,6 +48,12 @@ void PeerTier::find(std::span<const Identity> ids, std::span<tier::Found> out, b
 bool PeerTier::pin(const Identity& /*id*/) noexcept { return true; }
 void PeerTier::put(std::unique_ptr<tier::PutBatch> batch) { core_->offer->put(std::move(batch)); }
 void PeerTier::get(std::unique_ptr<tier::GetBatch> batch) { core_->fetch->get(std::move(batch)); }
+bool PeerTier::in_place(const Identity& id, tier::InPlace& out) noexcept { return core_->in_place.find(id, out); }
+void PeerTier::read_in_place(const Identity& id, const tier::InPlace& what, Code code, uint64_t bytes) noexcept {
+  core_->commons->places.count_get(code, bytes);
+  core_->in_place.ended(id, what, code, bytes);
+}
+void PeerTier::forget_node(const NodeId& node) { core_->commons->places.forget_node(node); }
 void PeerTier::erase(std::span<const Identity> ids) { core_->commons->places.forget(ids); }
 void PeerTier::reject(const Identity& id, uint64_t /*location*/) { core_->commons->places.reject(id); }
 Status PeerTier::erase_family(FamilyId family) {

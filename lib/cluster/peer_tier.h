@@ -36,6 +36,9 @@ class PeerTier final : public tier::Tier {
   // Where a record is, as far as is known.
   [[nodiscard]] bool locate(const Identity& id, NodeId& node) const;
 
+  // Its process has ended: nothing of it is known to be anywhere.
+  void forget_node(const NodeId& node);
+
   [[nodiscard]] std::string_view kind() const noexcept override { return kKind; }
   [[nodiscard]] std::string describe() const override;
   void find(std::span<const Identity> ids, std::span<tier::Found> out, bool touch) noexcept override;
@@ -43,6 +46,8 @@ class PeerTier final : public tier::Tier {
   void unpin(const Identity&) noexcept override {}
   void put(std::unique_ptr<tier::PutBatch> batch) override;
   void get(std::unique_ptr<tier::GetBatch> batch) override;
+  bool in_place(const Identity& id, tier::InPlace& out) noexcept override;
+  void read_in_place(const Identity& id, const tier::InPlace& what, Code code, uint64_t bytes) noexcept override;
   void erase(std::span<const Identity> ids) override;
   void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;

@@ -1,5 +1,7 @@
 #include "cluster/same_host.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +19,11 @@ ConstBytes bytes_of(const HostToken& token) noexcept { return std::as_bytes(std:
 SameHost::SameHost(SameHostOptions options, MappedPools& pools, Random& random, const Log* log, OnDeath on_death)
     : options_(std::move(options)), pools_(pools), random_(random), log_(log), on_death_(std::move(on_death)) {}
 
-SameHost::~SameHost() = default;
+SameHost::~SameHost() {
+  thread_.reset();
+  // Nobody takes this name again.
+  if (!options_.socket.empty()) ::unlink((options_.socket + ".lock").c_str());
+}
 
 Result<std::unique_ptr<SameHost>> SameHost::create(SameHostOptions options, MappedPools& pools, Random& random,
                                                    const Log* log, OnDeath on_death) {
@@ -51,41 +57,37 @@ HostToken SameHost::token() {
 
 // ---- The links' side ----
 
-void SameHost::link(PeerLink& link, const HostFacts* said) {
-  if (said == nullptr) {
-    if (link.role() == Role::responder) say(link);
-    return;
-  }
-  if (link.role() == Role::responder) return;  // who is dialled says it
-  const NodeId node = link.peer().node;
+void SameHost::heard(const NodeFacts& peer, Role role, const HostFacts& facts) {
+  if (role == Role::responder) return;  // who is dialled tells
   const bool known = options_.boot != std::array<uint8_t, 16>{};
-  if (!known || said->boot != options_.boot) return set_state(node, false, "it is on another machine");
-  if (said->user != options_.user) {
-    return set_state(node, false, "it runs as user " + std::to_string(said->user) + ", this node as user " +
-                                      std::to_string(options_.user));
+  if (!known || facts.boot != options_.boot) return set_state(peer.node, Path::link, "it is on another machine");
+  if (facts.user != options_.user) {
+    return set_state(peer.node, Path::link, "it runs as user " + std::to_string(facts.user) + ", this node as user " +
+                                           std::to_string(options_.user));
   }
-  if (said->path.empty()) return set_state(node, false, "its node.local is off or does not work there; its log says why");
-  post([this, other = Expected{node, link.peer().incarnation, said->come, said->show, 0}, path = said->path] {
+  if (facts.path.empty()) {
+    return set_state(peer.node, Path::link, "its node.local is off or does not work there; its log says why");
+  }
+  post([this, other = Expected{peer.node, peer.incarnation, facts.come, facts.show, 0}, path = facts.path] {
     visit(other, path);
   });
 }
 
-void SameHost::say(PeerLink& link) {
+std::optional<HostFacts> SameHost::ready(const NodeFacts& peer, Role role) {
+  if (role == Role::initiator) return {};
   HostFacts facts;
   facts.boot = options_.boot;
   facts.user = options_.user;
   facts.path = options_.socket;
-  if (!facts.path.empty()) {
-    facts.come = token();
-    facts.show = token();
-    post([this, one = Expected{link.peer().node, link.peer().incarnation, facts.come, facts.show, 0}]() mutable {
-      expect(std::move(one));
-    });
-    set_state(link.peer().node, false, "it is on another machine, or does not read in place");
-  } else {
-    set_state(link.peer().node, false, options_.why_no_socket);
+  if (facts.path.empty()) {
+    set_state(peer.node, Path::link, options_.why_no_socket);
+    return facts;
   }
-  link.send_host(facts);
+  facts.come = token();
+  facts.show = token();
+  set_state(peer.node, Path::link, "it is on another machine, or does not read in place");
+  post([this, one = Expected{peer.node, peer.incarnation, facts.come, facts.show, 0}] { expect(one); });
+  return facts;
 }
 
 // ---- On the local thread ----
@@ -95,7 +97,7 @@ void SameHost::expect(Expected expected) {
   std::erase_if(expected_, [now](const Expected& one) { return one.until_ns <= now; });
   if (expected_.size() >= kMaxExpected) expected_.erase(expected_.begin());
   expected.until_ns = now + kTokenNs;
-  if (connected_to(expected)) set_state(expected.node, true, {});
+  if (connected_to(expected)) set_state(expected.node, Path::local, {});
   expected_.push_back(std::move(expected));
 }
 
@@ -107,14 +109,14 @@ bool SameHost::connected_to(const Expected& other) const {
 }
 
 void SameHost::visit(const Expected& other, const std::string& path) {
-  if (connected_to(other)) return set_state(other.node, true, {});
+  if (connected_to(other)) return set_state(other.node, Path::local, {});
   const auto peer = thread_->transport().connect(path);
-  if (!peer.ok()) return set_state(other.node, false, path + ": " + peer.status().message());
+  if (!peer.ok()) return set_state(other.node, Path::link, path + ": " + peer.status().message());
   Connection connection;
   connection.outgoing = true;
   connection.other = other;
   connections_.emplace(peer.value(), connection);
-  set_state(other.node, false, "connecting to " + path);
+  set_state(other.node, Path::unknown, "connecting to " + path);
 }
 
 void SameHost::greet(copy::Peer peer, HostWord::Kind kind, const HostToken& token) {
@@ -201,11 +203,11 @@ void SameHost::take_pool(copy::Peer peer, Connection& connection) {
   connection.mapped = true;
   const NodeId node = connection.other.node;
   if (handed.empty()) {
-    return set_state(node, false, "its host memory is not shared: node.listen is not set there, or host.file is");
+    return set_state(node, Path::link, "its host memory is not shared: node.listen is not set there, or host.file is");
   }
   connection.pool = handed.front()->id();
   pools_.set(node, connection.other.incarnation, handed.front());
-  set_state(node, true, {});
+  set_state(node, Path::local, {});
   log(LogLevel::info, "node " + short_text(node) + " is process " + std::to_string(handed.front()->owner_pid()) +
                           " of this machine: its host memory is read in place");
 }
@@ -222,11 +224,11 @@ void SameHost::peer_closed(copy::Peer peer, const Status& status) {
   const NodeId node = connection.other.node;
   const auto pool = connection.pool != 0 ? pools_.of(node) : nullptr;
   if (pool == nullptr) {
-    if (!connection.mapped) set_state(node, false, "the local connection failed: " + status.message());
+    if (!connection.mapped) set_state(node, Path::link, "the local connection failed: " + status.message());
     return;
   }
   if (!pools_.drop(node, connection.pool)) return;
-  set_state(node, false, "the local connection ended: " + status.message());
+  set_state(node, Path::link, "the local connection ended: " + status.message());
   if (!pool->memory->alive() && on_death_) on_death_(node);
 }
 
@@ -235,14 +237,14 @@ void SameHost::peer_closed(copy::Peer peer, const Status& status) {
 SameHost::State SameHost::state(const NodeId& node) const {
   MutexLock lock(mutex_);
   const auto known = states_.find(node);
-  return known != states_.end() ? known->second : State{false, "it has not said which machine it is on"};
+  return known != states_.end() ? known->second : State{Path::unknown, "it has not said which machine it is on"};
 }
 
-void SameHost::set_state(const NodeId& node, bool local, std::string why) {
+void SameHost::set_state(const NodeId& node, Path path, std::string why) {
   MutexLock lock(mutex_);
   // Of nodes that came and went: no more than a pool of them.
   if (states_.size() >= kMaxExpected && states_.count(node) == 0) states_.erase(states_.begin());
-  states_[node] = {local, std::move(why)};
+  states_[node] = {path, std::move(why)};
 }
 
 void SameHost::log(LogLevel level, const std::string& text) const {

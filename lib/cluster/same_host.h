@@ -8,8 +8,8 @@
 // of both that they are of this user (copy/local). What cannot be done so is done over the link as ever, and why() says
 // what it was.
 //
-// Thread: a local connection's calls and everything private run on the local transport's thread; link() on the links';
-// state() on any. Limits: kMaxExpected tokens for kTokenNs, kMaxStrangers connections for kStrangerNs that have shown
+// Thread: a local connection's calls and what they use run on the local transport's thread; ready() and heard() are for
+// the links', state() for any. Limits: kMaxExpected tokens for kTokenNs, kMaxStrangers connections for kStrangerNs that have shown
 // none. Lock: mutex_, a leaf: states_.
 #pragma once
 
@@ -18,11 +18,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "base/random.h"
+#include "cluster/handshake.h"
+#include "cluster/host_facts.h"
 #include "cluster/mapped_pools.h"
-#include "cluster/peer_link.h"
 #include "copy/transport_thread.h"
 
 namespace kvbm::cluster {
@@ -53,13 +55,16 @@ class SameHost final : private copy::TransportListener {
   SameHost(const SameHost&) = delete;
   SameHost& operator=(const SameHost&) = delete;
 
-  // A link is ready (said: null), or the peer says where it is.
-  void link(PeerLink& link, const HostFacts* said);
+  // A link to `peer` is ready: what to tell it. The side that dialled tells nothing.
+  std::optional<HostFacts> ready(const NodeFacts& peer, Role role);
+  // What the peer told.
+  void heard(const NodeFacts& peer, Role role, const HostFacts& facts);
 
   // How records of that node are read.
+  enum class Path : uint8_t { unknown, local, link };  // unknown: they are still about to find out
   struct State {
-    bool local = false;
-    std::string why;  // where it is not
+    Path path = Path::unknown;
+    std::string why;  // where it is not local
   };
   [[nodiscard]] State state(const NodeId& node) const;
   [[nodiscard]] const std::string& socket() const noexcept { return options_.socket; }
@@ -86,7 +91,6 @@ class SameHost final : private copy::TransportListener {
   // Task for the local thread.
   void post(UniqueFunction<void()> task) { thread_->post(std::move(task)); }
 
-  void say(PeerLink& link);
   void expect(Expected expected);
   void visit(const Expected& other, const std::string& path);
   [[nodiscard]] bool connected_to(const Expected& other) const;
@@ -95,7 +99,7 @@ class SameHost final : private copy::TransportListener {
   const char* take_come(copy::Peer peer, Connection& connection, const HostWord& word);
   const char* take_show(copy::Peer peer, Connection& connection, const HostWord& word);
   void take_pool(copy::Peer peer, Connection& connection);
-  void set_state(const NodeId& node, bool local, std::string why);
+  void set_state(const NodeId& node, Path path, std::string why);
   void log(LogLevel level, const std::string& text) const;
   HostToken token();
 

@@ -46,7 +46,7 @@ class LoadOperation final : public Operation {
     TierIndex from;         // 0: the slot is the match's; else it is this operation's, unchecked,
     uint64_t location = 0;  // and was read there
     uint64_t mark = 0;      // Landed::mark
-    tier::InPlace place;    // or it is read there, without a slot
+    tier::InPlace place = {};  // or it is read there, without a slot
     [[nodiscard]] bool in_place() const noexcept { return place.memory != nullptr; }
     [[nodiscard]] bool owned() const noexcept { return from != 0 && !in_place(); }
   };

@@ -59,6 +59,13 @@ Result<std::shared_ptr<Manager>> Manager::create(const Environment& environment,
 
 Status Manager::open_host() {
   auto arena = tier::HostArena::create(options_.host);
+  if (!arena.ok() && options_.host.shared) {
+    env_.log->write(LogLevel::warning, "manager",
+                    "the host memory cannot be shared with other processes: " + arena.status().message());
+    tier::HostOptions alone = options_.host;
+    alone.shared = false;
+    arena = tier::HostArena::create(alone);
+  }
   if (!arena.ok()) return arena.status();
   arena_ = std::move(arena).value();
 

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "manager/local_node.h"
 #include "manager/manager.h"
 #include "manager/node_transport.h"
 #include "manager/take.h"
@@ -84,6 +85,7 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   cluster::PeerTierOptions options;
   options.staging_bytes = options_.staging_bytes;
   options.replicas = options_.replicas;
+  options.pools = pools_;
   auto tier = std::make_unique<cluster::PeerTier>(options, *env_.executor, families, *mesh_);
   tier_ = tier.get();
   index_ = index;
@@ -99,8 +101,17 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
     if (!opened.ok()) return opened.status();
     file = std::move(opened).value();
   }
+  same_host_ = meet_same_host(env_, options_, mesh_options_.self, *manager, *pools_,
+                              [this](const cluster::NodeId& node) { tier_->forget_node(node); });
   Status begun;
   on_links([&] {
+    if (same_host_ != nullptr) {
+      mesh_->hear_of_hosts([this](cluster::PeerLink& link, const cluster::HostFacts* said) {
+        if (said != nullptr) return same_host_->heard(link.peer(), link.role(), *said);
+        const auto facts = same_host_->ready(link.peer(), link.role());
+        if (facts.has_value()) link.send_host(*facts);
+      });
+    }
     mesh_->take_offers([this, weak = std::weak_ptr<Manager>(manager)](cluster::PeerLink& link,
                                                                       std::span<const cluster::Offered> offered,
                                                                       uint64_t lease, std::vector<uint32_t>& want) {
@@ -137,7 +148,8 @@ Status Node::watch_members(std::shared_ptr<MembersFile> file) {
 void Node::stop() {
   if (thread_ == nullptr || source_ == nullptr) return;
   if (const auto file = std::exchange(members_, nullptr)) file->leave();
-  on_links([this] { mesh_->end(); });
+  on_links([this] { mesh_->end(); });  // from here on nothing comes to same_host_
+  same_host_.reset();
   source_->detach();
 }
 
@@ -167,9 +179,20 @@ void Node::survey(std::vector<Identity> ids, uint64_t deadline_ns,
   });
 }
 
-std::vector<cluster::Mesh::NodeRow> Node::nodes() {
-  std::vector<cluster::Mesh::NodeRow> rows;
-  on_links([&] { rows = mesh_->rows(); });
+std::vector<Node::Row> Node::nodes() {
+  std::vector<Row> rows;
+  on_links([&] {
+    for (cluster::Mesh::NodeRow& link : mesh_->rows()) rows.push_back({std::move(link), {}, 0});
+  });
+  for (Row& row : rows) {
+    if (row.link.node == cluster::NodeId{}) continue;
+    row.path = same_host_ != nullptr ? same_host_->state(row.link.node)
+                                     : cluster::SameHost::State{cluster::SameHost::Path::link,
+                                                        options_.local ? "this node's log says why"
+                                                                       : "node.local is off here"};
+    const auto pool = pools_->of(row.link.node);
+    if (pool != nullptr) row.local_bytes = pool->bytes.load(std::memory_order_relaxed);
+  }
   return rows;
 }
 

@@ -12,6 +12,7 @@
 
 #include "cluster/mesh.h"
 #include "cluster/peer_tier.h"
+#include "cluster/same_host.h"
 #include "cluster/survey.h"
 #include "copy/transport_thread.h"
 #include "manager/environment.h"
@@ -42,8 +43,13 @@ class Node {
   void survey(std::vector<Identity> ids, uint64_t deadline_ns,
               UniqueFunction<void(std::vector<cluster::NodeAnswer>)> done);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
-  [[nodiscard]] std::vector<cluster::Mesh::NodeRow> nodes();
   [[nodiscard]] cluster::MeshCounts counts();
+  struct Row {
+    cluster::Mesh::NodeRow link;
+    cluster::SameHost::State path;  // how its records are read
+    uint64_t local_bytes = 0;       // that were read in place
+  };
+  [[nodiscard]] std::vector<Row> nodes();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
@@ -60,12 +66,14 @@ class Node {
   const Environment env_;
   const cluster::MeshOptions mesh_options_;
   const NodeOptions options_;
+  const std::shared_ptr<cluster::MappedPools> pools_ = std::make_shared<cluster::MappedPools>();
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::unique_ptr<cluster::SessionHost> session_host_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<NodeSource> source_;
   std::shared_ptr<MembersFile> members_;
+  std::unique_ptr<cluster::SameHost> same_host_;  // from start() to stop(), where there is one
   cluster::PeerTier* tier_ = nullptr;  // the manager's
   TierIndex index_ = kNoTier;
   std::string address_;

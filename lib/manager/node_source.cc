@@ -1,10 +1,12 @@
 #include "manager/node_source.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "cluster/peer_tier.h"
 #include "codec/record.h"
+#include "manager/host_record.h"
 #include "manager/lend.h"
 #include "manager/stats.h"
 
@@ -46,6 +48,8 @@ void NodeSource::find(std::span<const Identity> ids, std::span<cluster::wire::Fo
   for (size_t i = 0; i < ids.size(); ++i) {
     out[i] = {};
     if (tiers[i] == kNoTier) continue;
+    // What another node has is not for this one to promise: least of all to whoever just offered it.
+    if (tiers[i] != 0 && manager_->tier_below(tiers[i]).kind() == "peers") continue;
     out[i].present = 1;
     const bool elsewhere = tiers[i] != 0 && manager_->tier_below(tiers[i]).kind() == cluster::PeerTier::kKind;
     out[i].tier = elsewhere ? cluster::wire::FoundItem::kElsewhere : tiers[i];
@@ -53,6 +57,44 @@ void NodeSource::find(std::span<const Identity> ids, std::span<cluster::wire::Fo
     out[i].payload_bytes = found[i].payload_bytes;
     out[i].location = found[i].location;
   }
+  prepare(ids, tiers);
+}
+
+namespace {
+
+// What one task makes heads for: it hashes them.
+constexpr size_t kPrepared = 16;
+
+// Makes heads of resident records from `next` on, some a task.
+void make_heads(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, size_t next) {
+  for (const size_t end = std::min(ids.size(), next + kPrepared); next < end && !manager->closing(); ++next) {
+    const SlotId slot = manager->acquire_one(ids[next].family, ids[next].key);
+    if (slot == kNoSlot) continue;
+    (void)ensure_head(*manager, slot);
+    manager->release({&slot, 1});
+  }
+  if (next == ids.size() || manager->closing()) return;
+  manager->env().executor->post([manager, ids = std::move(ids), next]() mutable {
+    make_heads(manager, std::move(ids), next);
+  });
+}
+
+}  // namespace
+
+void NodeSource::prepare(std::span<const Identity> ids, std::span<const TierIndex> tiers) {
+  if (manager_->arena().fd() < 0) return;
+  std::vector<Identity> wanted;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (tiers[i] != 0) continue;
+    const SlotId slot = manager_->acquire_one(ids[i].family, ids[i].key);
+    if (slot == kNoSlot) continue;
+    if ((manager_->table().flags(slot) & kHasHead) == 0) wanted.push_back(ids[i]);
+    manager_->release({&slot, 1});
+  }
+  if (wanted.empty()) return;
+  manager_->env().executor->post([manager = manager_, wanted = std::move(wanted)]() mutable {
+    make_heads(manager, std::move(wanted), 0);
+  });
 }
 
 bool NodeSource::pin(const Identity& id) {

@@ -68,6 +68,8 @@ class NodeSource final : public cluster::RecordSource {
     SlotId slot = kNoSlot;
   };
   void drop(const Identity& id, const Pin& pin);
+  // Somebody is about to read these: in place, where they have heads and the host tier is shared.
+  void prepare(std::span<const Identity> ids, std::span<const TierIndex> tiers);
 
   const std::shared_ptr<Manager> manager_;
   std::map<Identity, Pin> pins_;

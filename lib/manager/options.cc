@@ -83,6 +83,13 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"node.session_staging", OptionType::bytes, "64MiB",
                   "Memory that prefill->decode sessions land in; a prefill rank sends through a quarter of it.", 4 << 20,
                   kMaxBytes});
+  rows.push_back({"node.local", OptionType::choice, "auto",
+                  "Read the host memory of nodes on this machine in place, where they run as the same user, and let them "
+                  "read this one's.",
+                  0, 0, {"auto", "off"}});
+  rows.push_back({"node.local_directory", OptionType::string, "",
+                  "Directory for the sockets that this takes; this user's alone. Empty: kvbm in $XDG_RUNTIME_DIR, else "
+                  "kvbm-<user id> in the directory for temporary files."});
   OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
   tiers.entry = tier_rows();
   rows.push_back(std::move(tiers));
@@ -160,6 +167,8 @@ Result<Options> options_from(const OptionSet& config) {
   out.node.ucx_devices = values.at("node.ucx_devices").text;
   out.node.ucx_transports = values.at("node.ucx_transports").text;
   out.node.ucx_module = values.at("node.ucx_module").text;
+  out.node.local = values.at("node.local").text == "auto";
+  out.node.local_directory = values.at("node.local_directory").text;
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {

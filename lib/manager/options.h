@@ -49,6 +49,8 @@ struct NodeOptions {
   uint64_t staging_bytes = 256ULL << 20;
   uint64_t session_staging_bytes = 64ULL << 20;
   AdmissionKind admission = AdmissionKind::on_request;  // to other nodes
+  bool local = true;            // nodes of one machine read each other's host memory in place
+  std::string local_directory;  // for their sockets; empty: the user's own
   [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty() || !peers_file.empty(); }
 };
 

@@ -1,19 +1,13 @@
 #include "benchmark/node_tcp.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstring>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <utility>
 
 #include "base/memory.h"
+#include "benchmark/node_pair.h"
 #include "benchmark/socket_child.h"
 #include "benchmark/statistics.h"
-#include "benchmark/store.h"
-#include "node/member.h"
 #include "terminal/progress.h"
 
 namespace kvbm::benchmark {
@@ -21,11 +15,9 @@ namespace kvbm::benchmark {
 namespace {
 
 constexpr uint64_t kSampleBytes = 64ULL << 20;
-constexpr uint64_t kHostBytes = 192ULL << 20;
 constexpr uint64_t kSmallBytes = 4096;
 constexpr uint32_t kSmallBlocks = 4096;
 constexpr int kRequestsARound = 400;
-constexpr uint64_t kWaitNs = 10'000'000'000;
 
 struct Size {
   const char* name;
@@ -35,153 +27,22 @@ struct Size {
 constexpr Size kSizes[] = {{"64KiB", 64ULL << 10, 1024}, {"1MiB", 1ULL << 20, 64}, {"16MiB", 16ULL << 20, 4}};
 constexpr Size kSmall = {"4KiB", kSmallBytes, kSmallBlocks};
 
-Result<std::vector<kvbm_key_t>> keys_of(const kvbm_namespace_t* ns, uint32_t n) {
-  std::vector<uint32_t> tokens(n);
-  std::iota(tokens.begin(), tokens.end(), 0U);
-  std::vector<kvbm_key_t> keys(n);
-  size_t made = 0;
-  const kvbm_status_t status = kvbm_key_chain(ns, nullptr, tokens.data(), n, 1, nullptr, keys.data(), n, &made);
-  if (status != KVBM_OK) return failed("keys could not be made", status);
-  return keys;
+NodePairOptions pair_of(const Size& size) {
+  NodePairOptions out;
+  out.block_bytes = size.bytes;
+  out.blocks = size.blocks;
+  return out;
 }
 
-// In the child: blocks in host memory, the address told, and then nothing.
-Status serve(const Size& size, int out) {
-  node::MemberOptions options;
-  options.listen = "127.0.0.1:0";
-  options.host_bytes = kHostBytes;
-  options.block_bytes = size.bytes;
-  auto member = node::Member::open(options);
-  if (!member.ok()) return member.status();
-  kvbm_manager_t* manager = member.value()->manager();
-  kvbm_namespace_t* ns = member.value()->ns();
-  auto keys = keys_of(ns, size.blocks);
-  if (!keys.ok()) return keys.status();
-  std::vector<kvbm_block_t> blocks(size.blocks);
-  std::vector<kvbm_view_t> views(size.blocks);
-  kvbm_status_t status = kvbm_manager_allocate(manager, ns, size.blocks, blocks.data(), nullptr, 0, nullptr);
-  if (status == KVBM_OK) status = kvbm_block_view(manager, blocks.data(), size.blocks, views.data());
-  for (size_t i = 0; i < views.size() && status == KVBM_OK; ++i)
-    std::memset(views[i].data, static_cast<int>(i), size.bytes);
-  if (status == KVBM_OK) status = kvbm_manager_complete(manager, blocks.data(), size.blocks, nullptr);
-  if (status == KVBM_OK)
-    status = kvbm_manager_register(manager, ns, blocks.data(), keys.value().data(), size.blocks, nullptr);
-  if (status != KVBM_OK) return failed("blocks could not be made", status);
-  const std::string line = member.value()->address() + "\n";
-  if (::write(out, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    return {Code::io_error, "the pipe is gone"};
-  for (;;) ::pause();
+// Seconds for lookup and load.
+Result<double> load(NodeReader& reader, size_t first, size_t n) {
+  const Stopwatch watch;
+  Status s = reader.load(first, n);
+  const double seconds = watch.seconds();
+  if (s.ok()) s = reader.check(first, n);
+  if (!s.ok()) return s;
+  return seconds;
 }
-
-// A node in a child process.
-class Owner {
- public:
-  static Result<std::unique_ptr<Owner>> start(const Size& size) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) return Status(Code::io_error, "no pipe could be made");
-    auto child = Child::start([&] { (void)serve(size, ends[1]).ok(); });
-    ::close(ends[1]);
-    auto made = std::unique_ptr<Owner>(new Owner());
-    char text[128] = {};
-    const ssize_t n = child.ok() ? ::read(ends[0], text, sizeof text - 1) : 0;
-    ::close(ends[0]);
-    if (!child.ok()) return child.status();
-    made->child_ = std::move(child).value();
-    if (n <= 1) return Status(Code::io_error, "the other node did not start");
-    made->address_.assign(text, static_cast<size_t>(n) - 1);
-    return made;
-  }
-  [[nodiscard]] const std::string& address() const noexcept { return address_; }
-
- private:
-  Owner() = default;
-  std::unique_ptr<Child> child_;
-  std::string address_;
-};
-
-// This process as a node that reads from the owner into an engine's blocks.
-class Reader {
- public:
-  static Result<std::unique_ptr<Reader>> open(const Size& size, const std::string& address) {
-    auto made = std::unique_ptr<Reader>(new Reader());
-    made->block_bytes_ = size.bytes;
-    node::MemberOptions options;
-    options.peers = address;
-    options.host_bytes = kHostBytes;
-    options.block_bytes = size.bytes;
-    auto member = node::Member::open(options);
-    if (!member.ok()) return member.status();
-    made->member_ = std::move(member).value();
-    if (Status s = made->member_->wait_for_peers(kWaitNs); !s.ok()) return s;
-    auto keys = keys_of(made->member_->ns(), size.blocks);
-    if (!keys.ok()) return keys.status();
-    made->keys_ = std::move(keys).value();
-    made->ids_.resize(size.blocks);
-    std::iota(made->ids_.begin(), made->ids_.end(), 0U);
-    ArenaOptions arena;
-    arena.bytes = size.blocks * size.bytes;
-    auto engine = Arena::map(arena);
-    if (!engine.ok()) return engine.status();
-    made->engine_ = std::move(engine).value();
-    kvbm_tensor_t tensor{made->engine_->data(), arena.bytes, 0, size.bytes};
-    kvbm_cache_part_t part{};
-    part.form = KVBM_FORM_OPAQUE;
-    part.tensors = &tensor;
-    part.n_tensors = 1;
-    kvbm_cache_options_t cache;
-    kvbm_cache_options_init(&cache, sizeof cache);
-    cache.n_blocks = size.blocks;
-    cache.parts = &part;
-    cache.n_parts = 1;
-    kvbm_error_t error{};
-    const kvbm_status_t status =
-        kvbm_cache_attach(made->member_->manager(), made->member_->ns(), &cache, &made->cache_, &error);
-    if (status != KVBM_OK) return failed("the engine's cache could not be attached", status, &error);
-    return made;
-  }
-  ~Reader() { kvbm_cache_release(cache_); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
-
-  // Seconds for lookup and load of n blocks; who has them is asked for only where it is not known.
-  Result<double> load(size_t first, size_t n) {
-    kvbm_lookup_options_t lookup;
-    kvbm_lookup_options_init(&lookup, sizeof lookup);
-    lookup.ask_nodes_ns = kWaitNs;
-    kvbm_load_options_t options;
-    kvbm_load_options_init(&options, sizeof options);
-    options.keep_below = 1;
-    kvbm_match_t* match = nullptr;
-    size_t hits = 0;
-    const Stopwatch watch;
-    kvbm_status_t status = kvbm_cache_lookup(cache_, keys_.data() + first, n, &lookup, &match, &hits);
-    if (status == KVBM_OK && hits == n) {
-      status = kvbm_cache_load(cache_, match, ids_.data() + first, n, &options, nullptr, 0);
-    }
-    const double seconds = watch.seconds();
-    kvbm_match_release(match);
-    if (hits != n || status != KVBM_OK) {
-      return failed("blocks of the other node did not come", hits != n ? KVBM_ERR_MISS : status);
-    }
-    for (size_t i = first; i < first + n; ++i) {
-      const auto byte = static_cast<std::byte>(i);
-      const std::byte* block = engine_->data() + i * block_bytes_;
-      if (block[0] != byte || block[block_bytes_ - 1] != byte) {
-        return Status(Code::damaged, "a block has other bytes than were stored");
-      }
-    }
-    return seconds;
-  }
-
- private:
-  Reader() = default;
-  std::unique_ptr<node::Member> member_;
-  std::vector<kvbm_key_t> keys_;
-  std::vector<uint32_t> ids_;
-  std::unique_ptr<Arena> engine_;
-  uint64_t block_bytes_ = 0;
-  kvbm_cache_t* cache_ = nullptr;
-};
 
 Status sample(Asker& plain, uint64_t count, uint64_t bytes, MutableBytes memory, std::vector<double>& out) {
   const Stopwatch watch;
@@ -199,19 +60,19 @@ Status turn(int round, Ours&& ours, Plain&& plain) {
 }
 
 Result<Row> throughput(const Size& size, Asker& plain, MutableBytes memory, int rounds, terminal::Progress& progress) {
-  auto owner = Owner::start(size);
+  auto owner = NodeOwner::start(pair_of(size));
   if (!owner.ok()) return owner.status();
-  auto reader = Reader::open(size, owner.value()->address());
+  auto reader = NodeReader::open(pair_of(size), owner.value()->address());
   if (!reader.ok()) return reader.status();
   std::vector<double> ours;
   std::vector<double> theirs;
   for (int round = -1; round < rounds; ++round) {
-    const auto load = [&]() -> Status {
-      const auto seconds = reader.value()->load(0, size.blocks);
+    const auto all = [&]() -> Status {
+      const auto seconds = load(*reader.value(), 0, size.blocks);
       if (seconds.ok()) ours.push_back(seconds.value());
       return seconds.ok() ? Status{} : seconds.status();
     };
-    const Status s = turn(round, load, [&] { return sample(plain, size.blocks, size.bytes, memory, theirs); });
+    const Status s = turn(round, all, [&] { return sample(plain, size.blocks, size.bytes, memory, theirs); });
     if (!s.ok()) return s;
     if (round < 0) ours.clear(), theirs.clear();  // the first asks for locations and touches memory
     progress.advance(1);
@@ -222,18 +83,18 @@ Result<Row> throughput(const Size& size, Asker& plain, MutableBytes memory, int 
 }
 
 Result<std::vector<Row>> latency(Asker& plain, MutableBytes memory, int rounds, terminal::Progress& progress) {
-  auto owner = Owner::start(kSmall);
+  auto owner = NodeOwner::start(pair_of(kSmall));
   if (!owner.ok()) return owner.status();
-  auto reader = Reader::open(kSmall, owner.value()->address());
+  auto reader = NodeReader::open(pair_of(kSmall), owner.value()->address());
   if (!reader.ok()) return reader.status();
-  if (const auto all = reader.value()->load(0, kSmallBlocks); !all.ok()) return all.status();
+  if (const auto all = load(*reader.value(), 0, kSmallBlocks); !all.ok()) return all.status();
   std::vector<double> ours;
   std::vector<double> theirs;
   size_t next = 0;
   for (int round = 0; round < rounds; ++round) {
     const auto loads = [&]() -> Status {
       for (int i = 0; i < kRequestsARound; ++i) {
-        const auto seconds = reader.value()->load(next++ % kSmallBlocks, 1);
+        const auto seconds = load(*reader.value(), next++ % kSmallBlocks, 1);
         if (!seconds.ok()) return seconds.status();
         ours.push_back(seconds.value());
       }

@@ -1,40 +1,31 @@
 #include "benchmark/same_host.h"
 
-#include <poll.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
-#include <algorithm>
+#include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
+#include <thread>
 
+#include "base/fd.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "base/random.h"
+#include "benchmark/node_pair.h"
 #include "benchmark/statistics.h"
-#include "codec/leaf_hash.h"
-#include "copy/local/fetch.h"
-#include "copy/local/unix_transport.h"
 #include "terminal/progress.h"
-#include "tier/host/host_arena.h"
 
 namespace kvbm::benchmark {
 
 namespace {
 
-using copy::local::RemotePool;
-using copy::local::UnixTransport;
-
 constexpr uint64_t kPoolBytes = 256ULL << 20;
 constexpr uint64_t kSampleBytes = 128ULL << 20;
-constexpr int kSmallFetches = 20'000;
-constexpr double kPatienceNs = 60e9;
+constexpr size_t kSmallFetches = 20'000;
+constexpr int kPatienceMs = 20'000;
 
 struct Size {
   const char* name;
@@ -46,226 +37,166 @@ constexpr uint64_t kSmallBytes = 4096;
 // What keeps the compiler from dropping work whose result nobody needs.
 volatile uint64_t sink;
 
-Key key_of(SlotId slot) {
-  Key key;
-  const uint64_t number = slot + uint64_t{1};
-  std::memcpy(key.bytes.data(), &number, sizeof number);
-  return key;
-}
-
-// --- the owner's process
-
-std::unique_ptr<tier::HostArena> make_pool(uint64_t block_bytes) {
-  tier::HostOptions options;
-  options.block_bytes = block_bytes;
-  const uint64_t slot_bytes = block_bytes + tier::HostArena::head_stride(block_bytes);
-  options.capacity_bytes = kIoAlign + kPoolBytes / block_bytes * slot_bytes;
-  options.touch_threads = 2;
-  options.shared = true;
-  auto made = tier::HostArena::create(options);
-  return made.ok() ? std::move(made).value() : nullptr;
-}
-
-bool fill_slot(const tier::HostArena& arena, SlotId slot) {
-  const uint64_t bytes = arena.block_bytes();
-  std::byte* payload = arena.payload(slot).data();
-  for (uint64_t i = 0; i < bytes; i += 8) store_le<uint64_t>(payload + i, (i + slot) * 0x9E3779B97F4A7C15ULL);
-  std::vector<codec::Leaf> leaves = codec::opaque_leaves(bytes);
-  for (codec::Leaf& leaf : leaves) leaf.hash = codec::leaf_hash({payload + leaf.offset, leaf.stored_bytes});
-  codec::Header header;
-  header.flags = codec::kOpaque;
-  header.key = key_of(slot);
-  header.leaf_count = static_cast<uint32_t>(leaves.size());
-  header.raw_bytes = header.stored_bytes = bytes;
-  return codec::encode_head(header, leaves, {}, arena.head(slot)).ok();
-}
-
-struct Owner {
-  UnixTransport* link = nullptr;
-};
-
-kvbm_transport_host_t silent_host(void* context) {
-  kvbm_transport_host_t host{};
-  host.struct_size = sizeof host;
-  host.context = context;
-  host.log = [](void*, int32_t, const char*) {};
-  host.accepted = [](void*, uint64_t, const char*) {};
-  host.connected = [](void*, uint64_t) {};
-  host.message = [](void*, uint64_t, const void*, size_t) {};
-  host.writable = [](void*, uint64_t) {};
-  host.pushed = [](void*, uint64_t, uint64_t, int32_t) {};
-  host.received = [](void*, uint64_t, uint64_t, int32_t, uint64_t) {};
-  host.closed = [](void*, uint64_t, int32_t, const char*) {};
-  return host;
-}
-
-[[noreturn]] void own_pools(const std::string& path, int ready) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  std::vector<std::unique_ptr<tier::HostArena>> arenas;
-  for (const uint64_t bytes : {kSizes[0].bytes, kSizes[1].bytes, kSizes[2].bytes, kSmallBytes}) {
-    auto arena = make_pool(bytes);
-    if (arena == nullptr) _exit(1);
-    for (SlotId slot = 0; slot < arena->slots(); ++slot) {
-      if (!fill_slot(*arena, slot)) _exit(1);
-    }
-    arenas.push_back(std::move(arena));
-  }
-  Owner owner;
-  kvbm_transport_host_t host = silent_host(&owner);
-  host.accepted = [](void* self, uint64_t peer, const char*) {
-    UnixTransport& link = *static_cast<Owner*>(self)->link;
-    (void)link.admit(peer);
-    (void)link.send(peer, {});  // behind the pools: they are all there
-  };
-  auto link = UnixTransport::open({}, host);
-  if (!link.ok()) _exit(1);
-  owner.link = link.value().get();
-  for (const auto& arena : arenas) {
-    if (!owner.link->offer_pool(arena->fd(), arena->shape()).ok()) _exit(1);
-  }
-  if (!owner.link->listen(path).ok() || write(ready, "x", 1) != 1) _exit(1);
-  for (;;) {
-    while (owner.link->progress() != 0) {
-    }
-    pollfd readable{owner.link->fd(), POLLIN, 0};
-    poll(&readable, 1, -1);
-  }
-}
-
-// A child with pools, ended and its directory removed with the object.
-class OwnerProcess {
+// The owner's host memory as the operating system has it, for the limit: the largest memfd of that process.
+class OwnersMemory {
  public:
-  ~OwnerProcess() {
-    if (pid_ > 0) {
-      kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
+  static Result<std::unique_ptr<OwnersMemory>> map(pid_t pid) {
+    const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+    auto made = std::make_unique<OwnersMemory>();
+    DIR* const entries = opendir(folder.c_str());
+    for (const dirent* entry = entries != nullptr ? readdir(entries) : nullptr; entry != nullptr;
+         entry = readdir(entries)) {
+      made->consider(folder + "/" + entry->d_name);
     }
-    std::error_code ignored;
-    if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
+    if (entries != nullptr) closedir(entries);
+    if (made->bytes_ == 0) return Status(Code::unsupported, "the owner's host memory is not shared");
+    void* const data = mmap(nullptr, made->bytes_, PROT_READ, MAP_SHARED | MAP_POPULATE, made->fd_.get(), 0);
+    if (data == MAP_FAILED) return Status(Code::no_memory, "the owner's host memory cannot be mapped");
+    made->data_ = static_cast<const std::byte*>(data);
+    return made;
   }
-  Status start() {
-    std::string name = std::filesystem::temp_directory_path().string() + "/kvbm-bench-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) return Status(Code::io_error, "cannot make a directory for the socket", name);
-    directory_ = name;
-    int ends[2];
-    if (pipe(ends) != 0) return Status(Code::no_memory, "no descriptors left");
-    pid_ = fork();
-    if (pid_ == 0) own_pools(path(), ends[1]);
-    close(ends[1]);
-    char word = 0;
-    const bool ready = pid_ > 0 && read(ends[0], &word, 1) == 1;
-    close(ends[0]);
-    return ready ? Status()
-                 : Status(Code::no_memory, "the process that is to own the pools could not make them",
-                          "it needs 1.1 GiB of shared memory");
+  OwnersMemory() = default;
+  ~OwnersMemory() {
+    if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), bytes_);
   }
-  [[nodiscard]] std::string path() const { return directory_ + "/sock"; }
+  OwnersMemory(const OwnersMemory&) = delete;
+  OwnersMemory& operator=(const OwnersMemory&) = delete;
+  // Blocks are page-aligned and come first, behind one page.
+  [[nodiscard]] const std::byte* block(size_t i, uint64_t bytes) const { return data_ + kIoAlign + i * bytes; }
 
  private:
-  std::string directory_;
-  pid_t pid_ = -1;
-};
-
-// --- the reader
-
-struct Reader {
-  std::unique_ptr<UnixTransport> link;
-  bool ready = false;
-  std::string failed;
-  std::vector<std::shared_ptr<RemotePool>> pools;
-
-  Status open(const std::string& path) {
-    kvbm_transport_host_t host = silent_host(this);
-    host.message = [](void* self, uint64_t, const void*, size_t) { static_cast<Reader*>(self)->ready = true; };
-    host.closed = [](void* self, uint64_t, int32_t, const char* why) { static_cast<Reader*>(self)->failed = why; };
-    auto made = UnixTransport::open({}, host);
-    if (!made.ok()) return made.status();
-    link = std::move(made).value();
-    const auto peer = link->connect(path);
-    if (!peer.ok()) return peer.status();
-    (void)link->admit(peer.value());
-    const Stopwatch waiting;
-    while (!ready && failed.empty() && waiting.ns() < kPatienceNs) {
-      pollfd readable{link->fd(), POLLIN, 0};
-      poll(&readable, 1, 100);
-      link->progress();
-    }
-    pools = link->pools(peer.value());
-    return ready ? Status() : Status(Code::owner_gone, "the owner of the pools did not answer", failed);
+  void consider(const std::string& path) {
+    char target[64] = {};
+    struct stat st {};
+    const bool memfd = readlink(path.c_str(), target, sizeof target - 1) > 0 && std::strstr(target, "memfd:") != nullptr;
+    if (!memfd || stat(path.c_str(), &st) != 0 || static_cast<size_t>(st.st_size) <= bytes_) return;
+    Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd) return;
+    fd_ = std::move(fd);
+    bytes_ = static_cast<size_t>(st.st_size);
   }
-  [[nodiscard]] const RemotePool* of(uint64_t block_bytes) const {
-    for (const auto& pool : pools) {
-      if (pool->shape().block_bytes == block_bytes) return pool.get();
-    }
-    return nullptr;
-  }
+  Fd fd_;
+  size_t bytes_ = 0;
+  const std::byte* data_ = nullptr;
 };
-
-// One whole fetch: head, identity, leaves.
-bool fetch_slot(const RemotePool& pool, SlotId slot, std::byte* to, MutableBytes room) {
-  std::optional<codec::HeadView> head;
-  if (copy::local::read_head(pool, slot, Family{}, key_of(slot), room, head) != Code::ok) return false;
-  const MutableBytes target{to, static_cast<size_t>(head->header().stored_bytes)};
-  return copy::local::fetch_record(pool, slot, *head, target, codec::CopyHint::automatic) == Code::ok;
-}
 
 class Measurement {
  public:
-  Measurement(const RemotePool& pool, std::byte* target)
-      : pool_(pool),
-        target_(target),
-        bytes_(pool.shape().block_bytes),
-        room_(static_cast<size_t>(pool.shape().head_stride)) {
-    for (SlotId slot = 0; slot < slots(); ++slot) fetch(slot, slot);  // every page is mapped before a clock runs
+  static Result<std::unique_ptr<Measurement>> open(uint64_t bytes) {
+    auto made = std::make_unique<Measurement>();
+    made->bytes_ = bytes;
+    made->blocks_ = static_cast<size_t>(kPoolBytes / bytes);
+    NodePairOptions pair;
+    pair.block_bytes = bytes;
+    pair.blocks = static_cast<uint32_t>(made->blocks_);
+    pair.host_bytes = kPoolBytes + kPoolBytes / 4;
+    pair.reader_host_bytes = 64ULL << 20;
+    pair.local = "auto";
+    auto owner = NodeOwner::start(pair);
+    if (!owner.ok()) return owner.status();
+    made->owner_ = std::move(owner).value();
+    auto reader = NodeReader::open(pair, made->owner_->address());
+    if (!reader.ok()) return reader.status();
+    made->reader_ = std::move(reader).value();
+    if (Status s = made->wait_for_local(); !s.ok()) return s;
+    auto memory = OwnersMemory::map(made->owner_->pid());
+    if (!memory.ok()) return memory.status();
+    made->memory_ = std::move(memory).value();
+    return made;
   }
-  [[nodiscard]] SlotId slots() const { return static_cast<SlotId>(pool_.shape().slots); }
-  [[nodiscard]] bool ok() const { return ok_; }
-  [[nodiscard]] uint64_t bytes() const { return bytes_; }
-  void fetch(SlotId slot, SlotId place) { ok_ &= fetch_slot(pool_, slot, target_ + place * bytes_, room_); }
-  void plain(SlotId slot, SlotId place) {
-    std::memcpy(target_ + place * bytes_, pool_.payload(slot).data(), bytes_);
-    sink = static_cast<uint64_t>(target_[place * bytes_]);
-  }
-  // Seconds for one sample, going on where the last one ended.
-  template <class Copy>
-  double sample(SlotId& at, Copy&& copy) {
-    const ThreadStopwatch watch;
-    for (uint64_t done = 0; done < kSampleBytes; done += bytes_) {
-      copy(at, at);
-      at = at + 1 == slots() ? 0 : at + 1;
+
+  [[nodiscard]] size_t blocks() const { return blocks_; }
+  // Every block at once, until nothing of it comes over the link: then all places are known and all pages mapped.
+  Status warm() {
+    for (int tries = 0; tries < 10; ++tries) {
+      const uint64_t before = local_bytes();
+      for (size_t at = 0; at < blocks_; at += batch()) {
+        if (Status s = reader_->load(at, batch()); !s.ok()) return s;
+      }
+      if (local_bytes() - before == kPoolBytes) return {};
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
-    return watch.seconds();
+    return {Code::wrong_state, "blocks of the other node come over the link", "they are on the same machine"};
+  }
+  [[nodiscard]] size_t batch() const { return blocks_ / 2; }
+  Status load(size_t first, size_t n) { return reader_->load(first, n); }
+  Status check() const { return reader_->check(0, blocks_); }
+  void plain(size_t first, size_t n) {
+    for (size_t i = first; i < first + n; ++i) {
+      std::byte* const to = reader_->engine().data() + i * bytes_;
+      std::memcpy(to, memory_->block(i, bytes_), bytes_);
+      sink = static_cast<uint64_t>(*to);
+    }
+  }
+  // Of the records read in place so far.
+  [[nodiscard]] uint64_t local_bytes() const {
+    uint64_t bytes = 0;
+    for (const kvbm_node_row_t& row : reader_->member().nodes()) bytes += row.local_bytes;
+    return bytes;
   }
 
  private:
-  const RemotePool& pool_;
-  std::byte* const target_;
-  const uint64_t bytes_;
-  std::vector<std::byte> room_;
-  bool ok_ = true;
+  Status wait_for_local() const {
+    std::string why;
+    for (int waited = 0; waited < kPatienceMs; ++waited) {
+      for (const kvbm_node_row_t& row : reader_->member().nodes()) {
+        if (std::strcmp(row.path, "local") == 0) return {};
+        why = row.path_reason;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return {Code::unsupported, "two nodes of this machine do not share memory", why};
+  }
+
+  uint64_t bytes_ = 0;
+  size_t blocks_ = 0;
+  std::unique_ptr<NodeOwner> owner_;
+  std::unique_ptr<NodeReader> reader_;
+  std::unique_ptr<OwnersMemory> memory_;
 };
 
-Row compare(const std::string& name, Measurement& m, int rounds, terminal::Progress& progress) {
+Result<Row> throughput(const Size& size, int rounds, terminal::Progress& progress) {
+  auto opened = Measurement::open(size.bytes);
+  if (!opened.ok()) return opened.status();
+  Measurement& m = *opened.value();
+  if (Status s = m.warm(); !s.ok()) return s;
+  const uint64_t before = m.local_bytes();
   std::vector<double> ours;
   std::vector<double> theirs;
-  SlotId at[2] = {0, m.slots() / 2};
-  const auto fetch = [&m](SlotId slot, SlotId place) { m.fetch(slot, place); };
-  const auto plain = [&m](SlotId slot, SlotId place) { m.plain(slot, place); };
-  for (int round = 0; round < rounds; ++round) {
+  Status failed;
+  // Half of the memory a sample; the other half was last touched by the other kind.
+  const auto load = [&](size_t half) {
+    const ThreadStopwatch watch;
+    Status s = m.load(half * m.batch(), m.batch());
+    ours.push_back(watch.seconds());
+    if (!s.ok()) failed = std::move(s);
+  };
+  const auto plain = [&](size_t half) {
+    const ThreadStopwatch watch;
+    m.plain(half * m.batch(), m.batch());
+    theirs.push_back(watch.seconds());
+  };
+  for (int round = 0; round < rounds && failed.ok(); ++round) {
+    const size_t half = static_cast<size_t>(round) / 2 % 2;
     // Which goes first alternates, so that neither always finds what the other left in the caches.
-    if (round % 2 == 0) ours.push_back(m.sample(at[0], fetch));
-    theirs.push_back(m.sample(at[1], plain));
-    if (round % 2 != 0) ours.push_back(m.sample(at[0], fetch));
+    if (round % 2 == 0) load(half);
+    plain(1 - half);
+    if (round % 2 != 0) load(half);
     progress.advance(1);
   }
+  if (failed.ok()) failed = m.check();
+  if (!failed.ok()) return failed;
+  if (m.local_bytes() - before != static_cast<uint64_t>(rounds) * kSampleBytes) {
+    return Status(Code::wrong_state, "not all of the blocks were read in place");
+  }
   const double gigabytes = static_cast<double>(kSampleBytes) / 1e9;
-  return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(theirs),
-                        "memcpy of the same memory");
+  return more_is_better(std::string("node.same_host.") + size.name, gigabytes / median(ours), "GB/s",
+                        gigabytes / median(theirs), "memcpy of the same memory");
 }
 
 struct Latency {
   std::vector<double> p50, p99;
-  void add(std::vector<double>& samples) {
+  void add(const std::vector<double>& samples) {
     p50.push_back(quantile(samples, 0.5));
     p99.push_back(quantile(samples, 0.99));
   }
@@ -275,61 +206,51 @@ template <class Copy>
 std::vector<double> latencies(Measurement& m, Random& random, Copy&& copy) {
   std::vector<double> samples;
   samples.reserve(kSmallFetches);
-  for (int i = 0; i < kSmallFetches; ++i) {
-    const auto slot = static_cast<SlotId>(random.below(m.slots()));
-    const auto place = static_cast<SlotId>(i) % m.slots();
+  for (size_t i = 0; i < kSmallFetches; ++i) {
+    const auto block = static_cast<size_t>(random.below(m.blocks()));
     const Stopwatch watch;
-    copy(slot, place);
+    copy(block);
     samples.push_back(watch.ns());
   }
   return samples;
 }
 
-void small(Measurement& m, int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
+Status small(int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
+  auto opened = Measurement::open(kSmallBytes);
+  if (!opened.ok()) return opened.status();
+  Measurement& m = *opened.value();
+  if (Status s = m.warm(); !s.ok()) return s;
   SeededRandom random(1);
   Latency ours;
   Latency theirs;
-  for (int round = 0; round < rounds; ++round) {
-    auto fetched = latencies(m, random, [&m](SlotId slot, SlotId place) { m.fetch(slot, place); });
-    auto copied = latencies(m, random, [&m](SlotId slot, SlotId place) { m.plain(slot, place); });
-    ours.add(fetched);
-    theirs.add(copied);
+  Status failed;
+  for (int round = 0; round < rounds && failed.ok(); ++round) {
+    ours.add(latencies(m, random, [&](size_t block) {
+      if (Status s = m.load(block, 1); !s.ok()) failed = std::move(s);
+    }));
+    theirs.add(latencies(m, random, [&m](size_t block) { m.plain(block, 1); }));
     progress.advance(1);
   }
+  if (failed.ok()) failed = m.check();
   rows.push_back(less_is_better("node.same_host_4KiB.p50", median(ours.p50) / 1000, "us", median(theirs.p50) / 1000,
                                 "memcpy of the same memory"));
   rows.push_back(less_is_better("node.same_host_4KiB.p99", median(ours.p99) / 1000, "us", median(theirs.p99) / 1000,
                                 "memcpy of the same memory"));
+  return failed;
 }
 
 }  // namespace
 
 Result<std::vector<Row>> bench_same_host(const SameHostOptions& options) {
-  OwnerProcess owner;
-  if (Status s = owner.start(); !s.ok()) return s;
-  Reader reader;
-  if (Status s = reader.open(owner.path()); !s.ok()) return s;
-  ArenaOptions arena;
-  arena.bytes = kPoolBytes;
-  arena.touch_threads = 2;
-  const auto engine = Arena::map(arena);
-  if (!engine.ok()) return engine.status();
-  terminal::Progress progress("fetching", (std::size(kSizes) + 1) * static_cast<uint64_t>(options.rounds),
+  terminal::Progress progress("reading in place", (std::size(kSizes) + 1) * static_cast<uint64_t>(options.rounds),
                               terminal::Unit::items, options.quiet);
-  const Status wrong(Code::damaged, "a fetch from another process's pool failed");
   std::vector<Row> rows;
   for (const Size& size : kSizes) {
-    const RemotePool* pool = reader.of(size.bytes);
-    if (pool == nullptr) return wrong;
-    Measurement measurement(*pool, engine.value()->data());
-    rows.push_back(compare(std::string("node.same_host.") + size.name, measurement, options.rounds, progress));
-    if (!measurement.ok()) return wrong;
+    auto row = throughput(size, options.rounds, progress);
+    if (!row.ok()) return row.status();
+    rows.push_back(std::move(row).value());
   }
-  const RemotePool* pool = reader.of(kSmallBytes);
-  if (pool == nullptr) return wrong;
-  Measurement measurement(*pool, engine.value()->data());
-  small(measurement, options.rounds, progress, rows);
-  if (!measurement.ok()) return wrong;
+  if (Status s = small(options.rounds, progress, rows); !s.ok()) return s;
   return rows;
 }
 

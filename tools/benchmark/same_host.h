@@ -1,4 +1,4 @@
-// Reading blocks out of another process's host pool: what two nodes on one host, and an engine's processes, do.
+// Reading blocks of another node on this host: out of its host memory, in place.
 #pragma once
 
 #include <vector>
@@ -13,10 +13,11 @@ struct SameHostOptions {
   bool quiet = false;
 };
 
-// A child process owns pools of shared memory, 256 MiB for each size, and hands them over the local link; this process
-// fetches records out of them, head and leaves verified, into 256 MiB of its own. node.same_host.<size> rotates through
-// both, against memcpy of the same bytes alternately, in the thread's own time; node.same_host_4KiB takes slots by
-// chance and times each fetch on the wall. The links's messages are not part of a fetch: its location is known.
+// A node in a child process has 256 MiB of blocks in its host memory; this process is another node, which looks them up
+// and loads them into an engine's cache through the public interface, every byte verified, with no message for those
+// whose place it knows. node.same_host.<size> rotates through all of them, a batch a sample, against memcpy of the same
+// memory, alternately, in the thread's own time; node.same_host_4KiB takes blocks by chance, one a call, and times
+// lookup and load on the wall. That the link carried none of it is checked.
 Result<std::vector<Row>> bench_same_host(const SameHostOptions& options);
 
 }  // namespace kvbm::benchmark

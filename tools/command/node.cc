@@ -72,7 +72,10 @@ Json to_json(const kvbm_node_row_t& row) {
           {"used_bytes", row.used_bytes},
           {"records", row.records},
           {"fetched_bytes", row.fetched_bytes},
-          {"served_bytes", row.served_bytes}};
+          {"served_bytes", row.served_bytes},
+          {"path", row.path},
+          {"path_reason", row.path_reason},
+          {"local_bytes", row.local_bytes}};
 }
 
 // Whole or not at all: who waits for the file reads it as soon as it is there.
@@ -213,7 +216,13 @@ int get(Arguments& arguments, const Output& output) {
   file.close();
   if (!file) return fail(kFailed, "cannot write " + arguments.file);
   if (output.json) {
-    std::cout << Json{{"name", arguments.name}, {"bytes", bytes.value().size()}, {"file", arguments.file}}.dump()
+    uint64_t local = 0;
+    for (const kvbm_node_row_t& row : member->nodes()) local += row.local_bytes;
+    std::cout << Json{{"name", arguments.name},
+                      {"bytes", bytes.value().size()},
+                      {"local_bytes", local},
+                      {"file", arguments.file}}
+                     .dump()
               << std::endl;
   }
   return kDone;
@@ -247,11 +256,13 @@ int peers(Arguments& arguments, const Output& output) {
                          {"state"},
                          {"blocks", terminal::Align::right},
                          {"used", terminal::Align::right},
-                         {"of", terminal::Align::right}});
+                         {"of", terminal::Align::right},
+                         {"path"}});
   for (const kvbm_node_row_t& row : member->nodes()) {
     table.add_row({row.address, row.state, terminal::format_count(row.records),
                    terminal::format_binary_size(static_cast<double>(row.used_bytes)),
-                   terminal::format_binary_size(static_cast<double>(row.capacity_bytes))});
+                   terminal::format_binary_size(static_cast<double>(row.capacity_bytes)),
+                   row.path_reason[0] == '\0' ? row.path : std::string(row.path) + ": " + row.path_reason});
   }
   std::cout << table.render();
   return kDone;
@@ -310,6 +321,9 @@ void add_pool(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--ucx-devices", arguments.member.ucx_devices, "Devices that UCX may use; loopback alone if missing")
       ->type_name("NAME,...");
+  app.add_option("--local", arguments.member.local, "Share memory in place with nodes on this machine")
+      ->check(CLI::IsMember({"auto", "off"}))
+      ->capture_default_str();
   app.add_option("--block-bytes", arguments.block_bytes, "Largest block; the same on every node")
       ->type_name("SIZE")
       ->capture_default_str();

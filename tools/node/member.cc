@@ -41,7 +41,8 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
                                      {"node.transport", options.transport.c_str()},
                                      {"node.ucx_devices", options.ucx_devices.c_str()},
                                      {"share", options.share.empty() ? "off" : "on"},
-                                     {"share_directory", options.disk_bytes == 0 ? options.share.c_str() : ""}};
+                                     {"share_directory", options.disk_bytes == 0 ? options.share.c_str() : ""},
+                                     {"node.local", options.local.c_str()}};
   kvbm_context_options_t context;
   kvbm_context_options_init(&context, sizeof context);
   context.settings = settings;
@@ -107,14 +108,16 @@ Status Member::wait_for_peers(uint64_t timeout_ns) const {
     rows = nodes();
     size_t ready = 0;
     size_t failed = 0;
+    size_t undecided = 0;
     for (const kvbm_node_row_t& row : rows) {
       const bool connected = std::strcmp(row.state, "ready") == 0;
       // Known when it has said what it offers.
       if (connected && row.capacity_bytes != 0) ++ready;
+      if (connected && row.path[0] == '\0') ++undecided;
       if (!connected && std::strcmp(row.state, "connecting") != 0) ++failed;
     }
     if (ready != 0) settled = std::min(settled, Clock::now() + kOthersWait);
-    if (ready != 0 && (ready + failed == rows.size() || Clock::now() >= settled)) return {};
+    if (ready != 0 && ((ready + failed == rows.size() && undecided == 0) || Clock::now() >= settled)) return {};
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   } while (Clock::now() < until);
   std::string why;

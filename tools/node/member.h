@@ -28,6 +28,7 @@ struct MemberOptions {
   std::string disk_path;
   uint64_t disk_bytes = 0;
   std::string share;  // a directory: the tier set in it is shared with other processes (share=on)
+  std::string local = "auto";  // node.local
   bool log = false;  // warnings and what nodes come and go, on stderr
 };
 

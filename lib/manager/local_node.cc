@@ -1,0 +1,136 @@
+#include "manager/local_node.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+#include "base/errno_status.h"
+#include "base/fd.h"
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+constexpr std::string_view kPrefix = "node-";
+constexpr std::string_view kSuffix = ".sock";
+// Younger ones may be about to be listened at.
+constexpr time_t kStaleSeconds = 60;
+// Looked at in one start: who has many nodes on a machine clears them away in several.
+constexpr size_t kSwept = 256;
+
+std::string default_directory() {
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && runtime[0] == '/') return std::string(runtime) + "/kvbm";
+  const char* const temporary = std::getenv("TMPDIR");
+  return std::string(temporary != nullptr && temporary[0] == '/' ? temporary : "/tmp") + "/kvbm-" +
+         std::to_string(geteuid());
+}
+
+// Nobody listens there: a connection is refused, and the file is not new.
+bool is_stale(int directory, const char* name) {
+  struct stat st {};
+  if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(st.st_mode)) return false;
+  if (st.st_uid != geteuid() || st.st_mtime > time(nullptr) - kStaleSeconds) return false;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const int length =
+      std::snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
+  const Fd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe || length < 0 || static_cast<size_t>(length) >= sizeof address.sun_path) return false;
+  return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+         errno == ECONNREFUSED;
+}
+
+// A process that was killed leaves its socket's file behind, under a name that nobody takes again.
+void sweep(const std::string& path) {
+  DIR* const entries = opendir(path.c_str());
+  if (entries == nullptr) return;
+  std::vector<std::string> names;
+  for (const dirent* entry = readdir(entries); entry != nullptr && names.size() < kSwept; entry = readdir(entries)) {
+    const std::string_view name = entry->d_name;
+    if (name.starts_with(kPrefix) && name.ends_with(kSuffix)) names.emplace_back(name);
+  }
+  for (const std::string& name : names) {
+    if (!is_stale(dirfd(entries), name.c_str())) continue;
+    unlinkat(dirfd(entries), name.c_str(), 0);
+    unlinkat(dirfd(entries), (name + ".lock").c_str(), 0);
+  }
+  closedir(entries);
+}
+
+std::string socket_name(const cluster::NodeFacts& self) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(self.incarnation));
+  return std::string(kPrefix) + text + std::string(kSuffix);
+}
+
+}  // namespace
+
+bool shares_host_memory(const Options& options) noexcept {
+  return options.node.local && !options.node.listen.empty() && options.host.file.empty();
+}
+
+Result<std::string> local_directory(const std::string& wanted) {
+  const std::string path = wanted.empty() ? default_directory() : wanted;
+  if (path[0] != '/') return Status(Code::bad_config, "node.local_directory is no absolute path", path);
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return errno_status(errno, "the directory for sockets of this machine's nodes cannot be made", path);
+  }
+  struct stat st {};
+  if (lstat(path.c_str(), &st) != 0) return errno_status(errno, "cannot look at the directory for sockets", path);
+  // In a directory that everybody may write, somebody else could have made it first, or a link to anywhere.
+  if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
+    return Status(Code::not_permitted, "the directory for sockets is not this user's alone; set node.local_directory",
+                  path);
+  }
+  sweep(path);
+  return path;
+}
+
+std::unique_ptr<cluster::SameHost> meet_same_host(const Environment& environment, const NodeOptions& options,
+                                                  const cluster::NodeFacts& self, Manager& manager,
+                                                  cluster::MappedPools& pools, cluster::SameHost::OnDeath on_death) {
+  if (!options.local) return nullptr;
+  cluster::SameHostOptions same;
+  same.self = self;
+  same.boot = cluster::boot_id();
+  same.user = geteuid();
+  same.memory = manager.arena().fd();
+  same.shape = manager.arena().shape();
+  same.why_no_socket = "node.listen is not set here";
+  if (!options.listen.empty()) {
+    auto directory = local_directory(options.local_directory);
+    if (directory.ok()) {
+      same.socket = directory.value() + "/" + socket_name(self);
+    } else {
+      same.why_no_socket = directory.status().message();
+    }
+  }
+  auto made = cluster::SameHost::create(same, pools, *environment.random, environment.log, on_death);
+  if (!made.ok() && !same.socket.empty()) {
+    same.why_no_socket = made.status().message();
+    same.socket.clear();
+    made = cluster::SameHost::create(same, pools, *environment.random, environment.log, on_death);
+  }
+  if (same.socket.empty() && !options.listen.empty()) {
+    environment.log->write(LogLevel::warning, "node",
+                           "other nodes of this machine cannot read this one's memory in place: " + same.why_no_socket);
+  }
+  if (made.ok()) return std::move(made).value();
+  environment.log->write(LogLevel::warning, "node",
+                         "the memory of this machine's nodes is not read in place: " + made.status().message());
+  return nullptr;
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,147 @@
+#include "benchmark/node_pair.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include "benchmark/store.h"
+
+namespace kvbm::benchmark {
+
+namespace {
+
+constexpr uint64_t kWaitNs = 10'000'000'000;
+
+Result<std::vector<kvbm_key_t>> keys_of(const kvbm_namespace_t* ns, uint32_t n) {
+  std::vector<uint32_t> tokens(n);
+  std::iota(tokens.begin(), tokens.end(), 0U);
+  std::vector<kvbm_key_t> keys(n);
+  size_t made = 0;
+  const kvbm_status_t status = kvbm_key_chain(ns, nullptr, tokens.data(), n, 1, nullptr, keys.data(), n, &made);
+  if (status != KVBM_OK) return failed("keys could not be made", status);
+  return keys;
+}
+
+// In the child: blocks in host memory, the address told, and then nothing.
+Status serve(const NodePairOptions& size, int out) {
+  node::MemberOptions options;
+  options.listen = "127.0.0.1:0";
+  options.host_bytes = size.host_bytes;
+  options.block_bytes = size.block_bytes;
+  options.local = size.local;
+  auto member = node::Member::open(options);
+  if (!member.ok()) return member.status();
+  kvbm_manager_t* manager = member.value()->manager();
+  kvbm_namespace_t* ns = member.value()->ns();
+  auto keys = keys_of(ns, size.blocks);
+  if (!keys.ok()) return keys.status();
+  std::vector<kvbm_block_t> blocks(size.blocks);
+  std::vector<kvbm_view_t> views(size.blocks);
+  kvbm_status_t status = kvbm_manager_allocate(manager, ns, size.blocks, blocks.data(), nullptr, 0, nullptr);
+  if (status == KVBM_OK) status = kvbm_block_view(manager, blocks.data(), size.blocks, views.data());
+  for (size_t i = 0; i < views.size() && status == KVBM_OK; ++i)
+    std::memset(views[i].data, static_cast<int>(i), size.block_bytes);
+  if (status == KVBM_OK) status = kvbm_manager_complete(manager, blocks.data(), size.blocks, nullptr);
+  if (status == KVBM_OK)
+    status = kvbm_manager_register(manager, ns, blocks.data(), keys.value().data(), size.blocks, nullptr);
+  if (status != KVBM_OK) return failed("blocks could not be made", status);
+  const std::string line = std::to_string(::getpid()) + " " + member.value()->address() + "\n";
+  if (::write(out, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    return {Code::io_error, "the pipe is gone"};
+  for (;;) ::pause();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NodeOwner>> NodeOwner::start(const NodePairOptions& size) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Status(Code::io_error, "no pipe could be made");
+  auto child = Child::start([&] { (void)serve(size, ends[1]).ok(); });
+  ::close(ends[1]);
+  auto made = std::unique_ptr<NodeOwner>(new NodeOwner());
+  char text[128] = {};
+  const ssize_t n = child.ok() ? ::read(ends[0], text, sizeof text - 1) : 0;
+  ::close(ends[0]);
+  if (!child.ok()) return child.status();
+  made->child_ = std::move(child).value();
+  if (n <= 1) return Status(Code::io_error, "the other node did not start");
+  text[n - 1] = '\0';
+  char* address = nullptr;
+  made->pid_ = static_cast<pid_t>(std::strtol(text, &address, 10));
+  made->address_ = address + 1;
+  return made;
+}
+
+Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size, const std::string& address) {
+  auto made = std::unique_ptr<NodeReader>(new NodeReader());
+  made->block_bytes_ = size.block_bytes;
+  node::MemberOptions options;
+  options.peers = address;
+  options.host_bytes = size.reader_host_bytes;
+  options.block_bytes = size.block_bytes;
+  options.local = size.local;
+  auto member = node::Member::open(options);
+  if (!member.ok()) return member.status();
+  made->member_ = std::move(member).value();
+  if (Status s = made->member_->wait_for_peers(kWaitNs); !s.ok()) return s;
+  auto keys = keys_of(made->member_->ns(), size.blocks);
+  if (!keys.ok()) return keys.status();
+  made->keys_ = std::move(keys).value();
+  made->ids_.resize(size.blocks);
+  std::iota(made->ids_.begin(), made->ids_.end(), 0U);
+  ArenaOptions arena;
+  arena.bytes = size.blocks * size.block_bytes;
+  arena.touch_threads = 2;
+  auto engine = Arena::map(arena);
+  if (!engine.ok()) return engine.status();
+  made->engine_ = std::move(engine).value();
+  kvbm_tensor_t tensor{made->engine_->data(), arena.bytes, 0, size.block_bytes};
+  kvbm_cache_part_t part{};
+  part.form = KVBM_FORM_OPAQUE;
+  part.tensors = &tensor;
+  part.n_tensors = 1;
+  kvbm_cache_options_t cache;
+  kvbm_cache_options_init(&cache, sizeof cache);
+  cache.n_blocks = size.blocks;
+  cache.parts = &part;
+  cache.n_parts = 1;
+  kvbm_error_t error{};
+  const kvbm_status_t status =
+      kvbm_cache_attach(made->member_->manager(), made->member_->ns(), &cache, &made->cache_, &error);
+  if (status != KVBM_OK) return failed("the engine's cache could not be attached", status, &error);
+  return made;
+}
+
+Status NodeReader::load(size_t first, size_t n) {
+  kvbm_lookup_options_t lookup;
+  kvbm_lookup_options_init(&lookup, sizeof lookup);
+  lookup.ask_nodes_ns = kWaitNs;
+  kvbm_load_options_t options;
+  kvbm_load_options_init(&options, sizeof options);
+  options.keep_below = 1;
+  kvbm_match_t* match = nullptr;
+  size_t hits = 0;
+  kvbm_status_t status = kvbm_cache_lookup(cache_, keys_.data() + first, n, &lookup, &match, &hits);
+  if (status == KVBM_OK && hits == n) {
+    status = kvbm_cache_load(cache_, match, ids_.data() + first, n, &options, nullptr, 0);
+  }
+  kvbm_match_release(match);
+  if (hits == n && status == KVBM_OK) return {};
+  return failed("blocks of the other node did not come", hits != n ? KVBM_ERR_MISS : status);
+}
+
+Status NodeReader::check(size_t first, size_t n) const {
+  for (size_t i = first; i < first + n; ++i) {
+    const auto byte = static_cast<std::byte>(i);
+    const std::byte* block = engine_->data() + i * block_bytes_;
+    if (block[0] != byte || block[block_bytes_ - 1] != byte) {
+      return {Code::damaged, "a block has other bytes than were stored"};
+    }
+  }
+  return {};
+}
+
+}  // namespace kvbm::benchmark

@@ -1,0 +1,66 @@
+// Two nodes for a measurement: one in a child process that has blocks in its host memory, one in this process that loads
+// them into an engine's cache, both on the public C interface.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "benchmark/socket_child.h"
+#include "kvbm.h"
+#include "node/member.h"
+
+namespace kvbm::benchmark {
+
+struct NodePairOptions {
+  uint64_t block_bytes = 0;
+  uint32_t blocks = 0;  // of the owner; block i is full of the byte i
+  uint64_t host_bytes = 192ULL << 20;  // of each
+  uint64_t reader_host_bytes = 192ULL << 20;
+  std::string local = "off";  // node.local
+};
+
+// A node in a child process, ended with the object.
+class NodeOwner {
+ public:
+  static Result<std::unique_ptr<NodeOwner>> start(const NodePairOptions& options);
+  [[nodiscard]] const std::string& address() const noexcept { return address_; }
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+
+ private:
+  NodeOwner() = default;
+  std::unique_ptr<Child> child_;
+  std::string address_;
+  pid_t pid_ = 0;
+};
+
+// This process as a node that reads from the owner into an engine's blocks.
+class NodeReader {
+ public:
+  static Result<std::unique_ptr<NodeReader>> open(const NodePairOptions& options, const std::string& address);
+  ~NodeReader() { kvbm_cache_release(cache_); }
+  NodeReader(const NodeReader&) = delete;
+  NodeReader& operator=(const NodeReader&) = delete;
+
+  // Lookup and load of n blocks; who has them is asked for only where it is not known. Nothing stays in this node's host.
+  Status load(size_t first, size_t n);
+  // The bytes of the last load of these.
+  [[nodiscard]] Status check(size_t first, size_t n) const;
+  [[nodiscard]] MutableBytes engine() const noexcept { return {engine_->data(), blocks() * block_bytes_}; }
+  [[nodiscard]] size_t blocks() const noexcept { return keys_.size(); }
+  [[nodiscard]] const node::Member& member() const noexcept { return *member_; }
+
+ private:
+  NodeReader() = default;
+  std::unique_ptr<node::Member> member_;
+  std::vector<kvbm_key_t> keys_;
+  std::vector<uint32_t> ids_;
+  std::unique_ptr<Arena> engine_;
+  uint64_t block_bytes_ = 0;
+  kvbm_cache_t* cache_ = nullptr;
+};
+
+}  // namespace kvbm::benchmark
