@@ -55,10 +55,8 @@ void PeerAsk::put_question(const std::shared_ptr<Question>& question) {
 
 void PeerAsk::answered(const std::shared_ptr<Question>& question) {
   if (--question->waiting != 0) return;
-  commons_->executor.post([self = shared_from_this(), question] {
-    question->done();
-    self->commons_->leave();
-  });
+  question->done();
+  commons_->leave();
 }
 
 }  // namespace kvbm::cluster

@@ -57,6 +57,7 @@ Node::Node(const Environment& environment, cluster::MeshOptions mesh, uint64_t s
 
 Node::~Node() {
   stop();
+  if (help_ != nullptr) help_->end();
   // The links' last calls are made while their thread ends; the mesh has them, and they the source.
   thread_.reset();
   mesh_.reset();
@@ -67,6 +68,7 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   auto thread = copy::TransportThread::create("node", copy::tcp::ops(), {}, *mesh_, env_.log);
   if (!thread.ok()) return thread.status();
   thread_ = std::move(thread).value();
+  help_ = std::make_shared<NodeHelp>(*thread_);
   mesh_->attach(thread_->transport(), *thread_);
   cluster::PeerTierOptions options;
   options.staging_bytes = staging_bytes_;
@@ -114,6 +116,10 @@ void Node::on_links(UniqueFunction<void()> task) {
 
 void Node::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done) {
   tier_->ask(std::move(ids), deadline_ns, std::move(done));
+}
+
+void Node::ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns) {
+  help_->wait([&](UniqueFunction<void()> told) { tier_->ask(std::move(ids), deadline_ns, std::move(told)); });
 }
 
 std::vector<cluster::Mesh::NodeRow> Node::nodes() {

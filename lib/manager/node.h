@@ -14,6 +14,7 @@
 #include "cluster/peer_tier.h"
 #include "copy/transport_thread.h"
 #include "manager/environment.h"
+#include "manager/node_help.h"
 #include "manager/node_source.h"
 #include "manager/options.h"
 
@@ -35,6 +36,9 @@ class Node {
 
   // Asks other nodes for what this manager does not have; see cluster::PeerTier::ask.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
+  // Callers that wait drive the links.
+  copy::Completion run_and_wait(Operation& operation) { return help_->run(operation); }
+  void ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
   [[nodiscard]] std::vector<cluster::Mesh::NodeRow> nodes();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
@@ -51,6 +55,7 @@ class Node {
   const uint64_t staging_bytes_;
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
+  std::shared_ptr<NodeHelp> help_;
   std::unique_ptr<NodeSource> source_;
   cluster::PeerTier* tier_ = nullptr;  // the manager's
   TierIndex index_ = kNoTier;
