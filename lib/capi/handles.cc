@@ -104,6 +104,7 @@ Tenancy::~Tenancy() {
 kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::shared_ptr<Gate>& cache_gate,
                             std::shared_ptr<manager::Operation> operation, kvbm_queue_t* queue, uint64_t user_data,
                             uint64_t* out_operation) {
+  if (queue == nullptr && tenancy->node != nullptr) return to_c(tenancy->node->run_and_wait(*operation).status);
   if (queue == nullptr) {
     const auto waiter = std::make_shared<Waiter>();
     operation->start_here([waiter](const copy::Completion& completion) { waiter->give(completion); });
@@ -155,9 +156,7 @@ void ask_nodes_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t ti
   if (tenancy.node == nullptr || ids.empty()) return;
   const uint64_t now = tenancy.context->executor->clock().now_ns();
   const uint64_t deadline_ns = timeout_ns >= kNever - now ? kNever : now + timeout_ns;
-  const auto waiter = std::make_shared<Waiter>();
-  tenancy.node->ask(std::move(ids), deadline_ns, [waiter] { waiter->give({}); });
-  waiter->wait();
+  tenancy.node->ask_and_wait(std::move(ids), deadline_ns);
 }
 
 std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns) {

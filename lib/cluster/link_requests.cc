@@ -1,6 +1,7 @@
 #include "cluster/link_requests.h"
 
 #include <algorithm>
+#include <new>
 
 namespace kvbm::cluster {
 
@@ -282,18 +283,31 @@ void LinkRequests::end(Code code) {
   queue_.clear();
 }
 
+void LinkRequests::tell(Operation& op) {
+  if (op.kind == Kind::find && op.find->done) op.find->done(*op.find);
+  if (op.kind == Kind::fetch && op.fetch->done) op.fetch->done(*op.fetch);
+  if (op.kind == Kind::offer && op.offer->done) op.offer->done(*op.offer);
+  if (op.kind == Kind::status && op.status_done) op.status_done(op.code, op.status);
+  if (op.kind == Kind::renew && op.lease_done) op.lease_done(op.code, op.code == Code::ok ? op.renew.lease_ns : 0);
+  if (op.kind == Kind::invalidate && op.code_done) op.code_done(op.code);
+}
+
 void LinkRequests::drain() {
   std::vector<Operation> finished;
   std::vector<Quiet> quiet;
   finished.swap(finished_);
   quiet.swap(quiet_);
-  for (Operation& op : finished) {
-    if (op.kind == Kind::find && op.find->done) op.find->done(*op.find);
-    if (op.kind == Kind::fetch && op.fetch->done) op.fetch->done(*op.fetch);
-    if (op.kind == Kind::offer && op.offer->done) op.offer->done(*op.offer);
-    if (op.kind == Kind::status && op.status_done) op.status_done(op.code, op.status);
-    if (op.kind == Kind::renew && op.lease_done) op.lease_done(op.code, op.code == Code::ok ? op.renew.lease_ns : 0);
-    if (op.kind == Kind::invalidate && op.code_done) op.code_done(op.code);
+  size_t told = 0;
+  try {
+    while (told < finished.size()) tell(finished[told++]);
+  } catch (const std::bad_alloc&) {
+    // The others are told the next time; what ended meanwhile comes after them.
+    finished.erase(finished.begin(), finished.begin() + static_cast<std::ptrdiff_t>(told));
+    finished.swap(finished_);
+    quiet.swap(quiet_);
+    for (Operation& late : finished) finished_.push_back(std::move(late));
+    for (const Quiet& late : quiet) quiet_.push_back(late);
+    throw;
   }
   // After the batches: an item is said to be in quarantine before it is said to be quiet.
   for (const Quiet& q : quiet) q.owner->staging_quiet(q.cookie);

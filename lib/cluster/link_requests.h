@@ -118,6 +118,7 @@ class LinkRequests {
   void answered(uint64_t request, uint32_t items);
   void abandon(uint64_t id, Operation& operation, Code code);
   void finish(uint64_t id);
+  static void tell(Operation& op);
   void finish_small(uint64_t id, Operation& operation, Code code);
   uint64_t request_of(const Operation& operation, uint32_t item);
 

@@ -73,10 +73,8 @@ void PeerAsk::answered(const std::shared_ptr<Question>& question) {
     keep_unknown(*question);
     if (!question->ids.empty()) return put_question(question);
   }
-  commons_->executor.post([self = shared_from_this(), question] {
-    question->done();
-    self->commons_->leave();
-  });
+  question->done();
+  commons_->leave();
 }
 
 }  // namespace kvbm::cluster

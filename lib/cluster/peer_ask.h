@@ -13,8 +13,8 @@ class PeerAsk : public std::enable_shared_from_this<PeerAsk> {
  public:
   explicit PeerAsk(std::shared_ptr<PeerCommons> commons) : commons_(std::move(commons)) {}
 
-  // Asks the nodes for these and learns what they say. `done` runs once on the core's executor, when all have answered
-  // or the deadline has passed.
+  // Asks the nodes for these and learns what they say. `done` runs once, on the links' thread, when all have answered
+  // or the deadline has passed; on the core's executor after shutdown.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
 
  private:

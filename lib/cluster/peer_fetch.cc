@@ -14,27 +14,37 @@ namespace {
 // What one request to a node carries at most, so that copies begin while the rest is still on its way.
 constexpr uint64_t kFetchBytes = 8ULL << 20;
 constexpr size_t kFetchItems = 256;
+// What is copied on the links' thread: less than handing it to another thread and back costs (30 to 60 us here).
+constexpr size_t kCopyHere = 256ULL << 10;
 
-// Head and payload of a record out of staging into the places of a get, each leaf compared as it is copied.
-Code settle(tier::GetItem& item, const Family& family, ConstBytes staged) {
-  const auto arrived = check_arrival(staged, family, item.id.key, 0, 0);
-  if (!arrived.ok()) return arrived.status().code();
-  const codec::HeadView& head = arrived.value().head;
-  const ConstBytes payload = arrived.value().payload;
-  if (head.head_bytes() > item.head.size() || payload.size() > item.payload.size()) return Code::mismatch;
-  std::memcpy(item.head.data(), staged.data(), head.head_bytes());
+// A payload out of staging into its place, each leaf compared as it is copied. The link has checked the head.
+Code copy_checked(MutableBytes to, const codec::HeadView& head, ConstBytes payload) {
   for (uint32_t i = 0; i < head.header().leaf_count; ++i) {
     const codec::Leaf leaf = head.leaf(i);
-    const uint64_t hash = codec::copy_hashed(item.payload.data() + leaf.offset, payload.data() + leaf.offset,
-                                             leaf.stored_bytes, codec::CopyHint::automatic);
+    const uint64_t hash = codec::copy_hashed(to.data() + leaf.offset, payload.data() + leaf.offset, leaf.stored_bytes,
+                                             codec::CopyHint::automatic);
     if (hash != leaf.hash) return Code::damaged;
   }
-  item.head_bytes = static_cast<uint32_t>(head.head_bytes());
-  item.payload_bytes = payload.size();
   return Code::ok;
 }
 
 }  // namespace
+
+// Staging that a receiver reads in place; counted as a call, so that the tier does not end before it.
+class PeerFetch::Loan {
+ public:
+  Loan(std::shared_ptr<PeerFetch> fetch, MutableBytes staging) : fetch_(std::move(fetch)), staging_(staging) {}
+  ~Loan() {
+    fetch_->give_back(staging_);
+    fetch_->commons_->leave();
+  }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
+ private:
+  const std::shared_ptr<PeerFetch> fetch_;
+  const MutableBytes staging_;
+};
 
 void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
   auto op = std::make_shared<GetOp>();
@@ -51,6 +61,7 @@ void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
   }
   std::vector<size_t> known;
   std::vector<size_t> here;
+  known.reserve(n);
   for (size_t i = 0; i < n; ++i) {
     if (commons_->places.locate(op->batch->items[i].id, op->where[i])) {
       tier::InPlace place;
@@ -63,10 +74,15 @@ void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
   read_here(op, here);
   if (known.empty()) return items_done(op, settled + 1);
   commons_->mesh.executor().post([self = shared_from_this(), op, settled, known = std::move(known)] {
-    for (const size_t i : known) self->waiting_.push_back({op, i});
     self->items_done(op, settled + 1);
-    self->pump();
+    self->begin(op, known);
   });
+}
+
+void PeerFetch::begin(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items) {
+  for (const size_t i : items) waiting_.push_back({op, i});
+  first_late_ns_ = std::min(first_late_ns_, op->deadline_ns);
+  pump();
 }
 
 void PeerFetch::staging_quiet(uint64_t cookie) {
@@ -79,27 +95,27 @@ void PeerFetch::staging_quiet(uint64_t cookie) {
   pump();
 }
 
-// Sends what staging allows, in order, each node's share in requests of kFetchBytes.
+// ---- Asking ----
+
+// Sends what staging allows, in order, each node's share in requests of kFetchBytes. Where else a record could be read
+// than over its node's link is decided here, before its staging is taken.
 void PeerFetch::pump() {
   while (!waiting_.empty()) {
     const NodeId node = where(waiting_.front()).node;
     PeerLink* const link = commons_->mesh.link_to(node);
     auto batch = std::make_unique<FetchBatch>();
     batch->deadline_ns = commons_->latest_ns();
-    auto pieces = std::make_shared<std::vector<Piece>>();
+    Pieces pieces;
     uint64_t bytes = 0;
-    while (!waiting_.empty() && where(waiting_.front()).node == node && pieces->size() < kFetchItems &&
+    while (!waiting_.empty() && where(waiting_.front()).node == node && pieces.size() < kFetchItems &&
            bytes < kFetchBytes) {
       const Waiting next = waiting_.front();
-      const size_t size = where(next).head_bytes + where(next).payload_bytes;
-      const bool late = commons_->mesh.executor().clock().now_ns() >= next.op->deadline_ns;
-      if (link == nullptr || late || !staging_.fits(size)) {
+      if (refused(next, link)) {
         waiting_.pop_front();
-        if (link == nullptr) commons_->places.forget_holder(item(next).id, where(next).index);
-        end_item(next, late ? Code::deadline : link == nullptr ? Code::owner_gone : Code::no_room);
         continue;
       }
-      const MutableBytes staging = staging_.take(size);
+      const size_t size = where(next).head_bytes + where(next).payload_bytes;
+      const MutableBytes staging = take_staging(size);
       if (staging.empty()) break;
       waiting_.pop_front();
       FetchItem one;
@@ -109,59 +125,165 @@ void PeerFetch::pump() {
       one.cookie = ++last_cookie_;
       batch->deadline_ns = std::min(batch->deadline_ns, next.op->deadline_ns);
       batch->items.push_back(std::move(one));
-      pieces->push_back({next, staging, size});
+      pieces.push_back({next, staging, 0, 0});
       bytes += size;
     }
-    if (pieces->empty()) {
-      if (!waiting_.empty() && link != nullptr) return;  // staging comes back
+    if (pieces.empty()) {
+      if (!waiting_.empty() && link != nullptr) return end_late();  // staging comes back
       continue;
     }
     batch->owner = this;
-    batch->done = [self = shared_from_this(), pieces](FetchBatch& answer) { self->fetched(answer, *pieces); };
+    batch->done = [self = shared_from_this(), pieces = std::move(pieces)](FetchBatch& answer) mutable {
+      self->fetched(answer, pieces);
+    };
     link->fetch(std::move(batch));
   }
 }
 
-void PeerFetch::fetched(FetchBatch& answer, std::vector<Piece>& pieces) {
-  auto good = std::make_shared<std::vector<Piece>>();
+// What cannot be asked for ends here.
+bool PeerFetch::refused(const Waiting& next, const PeerLink* link) {
+  const Place& place = where(next);
+  Code code = Code::ok;
+  if (now_ns() >= next.op->deadline_ns) {
+    code = Code::deadline;
+  } else if (link == nullptr) {
+    commons_->places.forget_holder(item(next).id, place.index);
+    code = Code::owner_gone;
+  } else if (!staging_.fits(place.head_bytes + place.payload_bytes)) {
+    code = Code::no_room;
+  }
+  if (code == Code::ok) return false;
+  end_item(next, code);
+  return true;
+}
+
+// Said before it is tried again, so that whoever gives back meanwhile sees it.
+MutableBytes PeerFetch::take_staging(size_t bytes) {
+  const MutableBytes first = staging_.take(bytes);
+  if (!first.empty()) return first;
+  starved_.store(true, std::memory_order_seq_cst);
+  return staging_.take(bytes);
+}
+
+void PeerFetch::give_back(MutableBytes staging) {
+  staging_.give_back(staging);
+  if (!starved_.load(std::memory_order_seq_cst) || !starved_.exchange(false)) return;
+  commons_->mesh.executor().post([self = shared_from_this()] { self->pump(); });
+}
+
+// Of those that wait for staging, whoever's deadline has passed; and again when the next one's will have.
+void PeerFetch::end_late() {
+  if (first_late_ns_ <= now_ns()) {
+    const uint64_t now = now_ns();
+    std::deque<Waiting> all;
+    all.swap(waiting_);
+    first_late_ns_ = kNever;
+    for (Waiting& one : all) {
+      if (one.op->deadline_ns <= now) {
+        end_item(one, Code::deadline);
+      } else {
+        first_late_ns_ = std::min(first_late_ns_, one.op->deadline_ns);
+        waiting_.push_back(std::move(one));
+      }
+    }
+  }
+  if (first_late_ns_ >= armed_ns_) return;
+  armed_ns_ = first_late_ns_;
+  commons_->mesh.executor().post_at(armed_ns_, [weak = weak_from_this(), at = armed_ns_] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    if (self->armed_ns_ == at) self->armed_ns_ = kNever;
+    self->pump();
+  });
+}
+
+// ---- What came ----
+
+void PeerFetch::fetched(FetchBatch& answer, Pieces& pieces) {
+  Pieces good;
+  good.reserve(pieces.size());
   std::vector<Identity> unplaced;
+  const NodeId node = where(pieces.front().what).node;  // pieces of one request are of one node
   for (size_t i = 0; i < pieces.size(); ++i) {
     const FetchItem& one = answer.items[i];
-    Piece& piece = pieces[i];
     if (one.status == Code::ok) {
-      piece.bytes = one.head_bytes + one.payload_bytes;
-      good->push_back(piece);
-      if (in_place_.worth_asking(where(piece.what))) unplaced.push_back(one.id);
-      continue;
-    }
-    if (one.quarantined) {
-      quarantine_.emplace(one.cookie, Quarantined{piece.staging, shared_from_this()});
+      if (in_place_.worth_asking(where(pieces[i].what))) unplaced.push_back(one.id);
+      pieces[i].head_bytes = one.head_bytes;
+      pieces[i].bytes = one.head_bytes + one.payload_bytes;
+      good.push_back(std::move(pieces[i]));
     } else {
-      staging_.give_back(piece.staging);
+      failed(one, pieces[i]);
     }
-    const bool gone = one.status == Code::miss || one.status == Code::no_room || one.status == Code::owner_gone ||
-                      one.status == Code::mismatch || one.status == Code::damaged;
-    if (gone) commons_->places.forget_holder(one.id, where(piece.what).index);
-    // A record of another size than was heard of: as good as gone, until somebody asks again.
-    end_item(piece.what, one.status == Code::no_room ? Code::miss : one.status);
   }
-  if (!good->empty()) commons_->executor.post([self = shared_from_this(), good] { self->copy_out(*good); });
-  // Pieces of one request are of one node.
-  if (!unplaced.empty()) ask_again(where(pieces.front().what).node, std::move(unplaced));
+  if (!good.empty()) arrived(std::move(good));
+  if (!unplaced.empty()) ask_again(node, std::move(unplaced));
   pump();
 }
 
-// On the core's executor.
-void PeerFetch::copy_out(const std::vector<Piece>& pieces) {
-  for (const Piece& piece : pieces) {
-    tier::GetItem& target = item(piece.what);
-    const Code code =
-        settle(target, commons_->families.get(target.id.family), ConstBytes(piece.staging).first(piece.bytes));
+void PeerFetch::failed(const FetchItem& said, const Piece& piece) {
+  if (said.quarantined) {
+    quarantine_.emplace(said.cookie, Quarantined{piece.staging, shared_from_this()});
+  } else {
     staging_.give_back(piece.staging);
-    if (code != Code::ok) commons_->places.reject(target.id);
-    end_item(piece.what, code);
   }
-  commons_->mesh.executor().post([self = shared_from_this()] { self->pump(); });
+  const bool gone = said.status == Code::miss || said.status == Code::no_room || said.status == Code::owner_gone ||
+                    said.status == Code::mismatch || said.status == Code::damaged;
+  if (gone) commons_->places.forget_holder(said.id, where(piece.what).index);
+  // A record of another size than was heard of: as good as gone, until somebody asks again.
+  end_item(piece.what, said.status == Code::no_room ? Code::miss : said.status);
+}
+
+// Records that are lent, or small and checked by who gets them, end here; the others are copied elsewhere.
+void PeerFetch::arrived(Pieces pieces) {
+  Pieces elsewhere;
+  for (Piece& piece : pieces) {
+    const tier::GetBatch& batch = *piece.what.op->batch;
+    if (batch.receiver_checks_leaves && (batch.receiver_borrows || piece.bytes <= kCopyHere)) {
+      end_item(piece.what, deliver(piece));
+    } else {
+      elsewhere.push_back(std::move(piece));
+    }
+  }
+  if (elsewhere.empty()) return;
+  commons_->executor.post([self = shared_from_this(), pieces = std::move(elsewhere)] { self->copy_out(pieces); });
+}
+
+// On the core's executor.
+void PeerFetch::copy_out(const Pieces& pieces) {
+  for (const Piece& piece : pieces) end_item(piece.what, deliver(piece));
+}
+
+Code PeerFetch::deliver(const Piece& piece) {
+  const tier::GetBatch& batch = *piece.what.op->batch;
+  tier::GetItem& target = item(piece.what);
+  const ConstBytes head = ConstBytes(piece.staging).first(piece.head_bytes);
+  const ConstBytes payload = ConstBytes(piece.staging).first(piece.bytes).subspan(piece.head_bytes);
+  Code code = head.size() <= target.head.size() && payload.size() <= target.payload.size() ? Code::ok : Code::mismatch;
+  if (code == Code::ok) {
+    std::memcpy(target.head.data(), head.data(), head.size());
+    target.head_bytes = piece.head_bytes;
+    target.payload_bytes = payload.size();
+    if (batch.receiver_checks_leaves && batch.receiver_borrows) return lend(target, payload, piece.staging);
+    if (batch.receiver_checks_leaves) {
+      std::memcpy(target.payload.data(), payload.data(), payload.size());
+    } else {
+      const auto view = codec::HeadView::parse(head);
+      code = view.ok() ? copy_checked(target.payload, view.value(), payload) : view.status().code();
+    }
+  }
+  give_back(piece.staging);
+  if (code != Code::ok) commons_->places.reject(target.id);
+  return code;
+}
+
+Code PeerFetch::lend(tier::GetItem& target, ConstBytes payload, MutableBytes staging) {
+  if (!commons_->enter()) {
+    give_back(staging);
+    return Code::closed;
+  }
+  target.lent = payload;
+  target.lender = std::make_shared<Loan>(shared_from_this(), staging);
+  return Code::ok;
 }
 
 void PeerFetch::end_item(const Waiting& what, Code code) {
@@ -172,6 +294,11 @@ void PeerFetch::end_item(const Waiting& what, Code code) {
 
 void PeerFetch::items_done(const std::shared_ptr<GetOp>& op, size_t n) {
   if (op->left.fetch_sub(n, std::memory_order_acq_rel) != n) return;
+  if (op->batch->receiver_checks_leaves) {
+    op->batch->done(*op->batch);
+    commons_->leave();
+    return;
+  }
   commons_->executor.post([self = shared_from_this(), op] {
     op->batch->done(*op->batch);
     self->commons_->leave();

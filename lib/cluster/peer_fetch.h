@@ -1,9 +1,11 @@
-// Reading from other nodes: records are fetched into staging and copied from there, each leaf compared in the same
-// pass, into the caller's memory; part of the tier of other nodes.
+// Reading from other nodes: records are fetched into staging, and from there they are lent to a receiver that reads
+// them once and checks them, or copied into the caller's memory, each leaf compared in the same pass unless the
+// receiver does; part of the tier of other nodes.
 //
-// At the deadline the caller's memory is free, and only staging waits for what may still arrive. What is on its way is
-// bounded by the staging pool. Thread: get() any; copies and completions run on the core's executor, the rest on the
-// links' thread.
+// At the deadline the caller's memory is free, and only staging waits for what may still arrive. What is on its way or
+// lent is bounded by the staging pool; what waits for staging ends at its deadline.
+// Thread: get() any. Small copies and ends for receivers that check are made on the links' thread, at once: whoever
+// waits for a small record usually drives the links himself. The other copies and ends run on the core's executor.
 #pragma once
 
 #include <atomic>
@@ -47,29 +49,46 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   struct Piece {
     Waiting what;
     MutableBytes staging;
-    size_t bytes = 0;
+    uint32_t head_bytes = 0;  // of what came
+    size_t bytes = 0;         // with the payload
   };
+  using Pieces = std::vector<Piece>;
+  class Loan;
 
   static const Place& where(const Waiting& what) { return what.op->where[what.item]; }
   static tier::GetItem& item(const Waiting& what) { return what.op->batch->items[what.item]; }
+  [[nodiscard]] uint64_t now_ns() const noexcept { return commons_->mesh.executor().clock().now_ns(); }
+  // What is in waiting_ goes over its node's link.
+  void begin(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items);
   // Out of the memory of nodes of this machine (peer_fetch_in_place.cc).
   void read_here(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items);
   void read_some(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& items);
   Code read_one(tier::GetItem& item, const Place& where) const;
   void ask_again(const NodeId& node, std::vector<Identity> ids);
   void pump();
-  void fetched(FetchBatch& answer, std::vector<Piece>& pieces);
-  void copy_out(const std::vector<Piece>& pieces);
+  bool refused(const Waiting& next, const PeerLink* link);
+  MutableBytes take_staging(size_t bytes);
+  void give_back(MutableBytes staging);
+  void end_late();
+  void fetched(FetchBatch& answer, Pieces& pieces);
+  void failed(const FetchItem& said, const Piece& piece);
+  void arrived(Pieces pieces);
+  void copy_out(const Pieces& pieces);
+  Code deliver(const Piece& piece);
+  Code lend(tier::GetItem& target, ConstBytes payload, MutableBytes staging);
   void end_item(const Waiting& what, Code code);
   void items_done(const std::shared_ptr<GetOp>& op, size_t n);
 
   const std::shared_ptr<PeerCommons> commons_;
   const PeerInPlace in_place_;
   StagingPool staging_;
+  std::atomic<bool> starved_{false};  // something waits for staging
   // The links' thread alone.
   std::deque<Waiting> waiting_;
   std::map<uint64_t, Quarantined> quarantine_;
   uint64_t last_cookie_ = 0;
+  uint64_t first_late_ns_ = kNever;  // nothing that waits has an earlier deadline
+  uint64_t armed_ns_ = kNever;       // the timer that is set for it
 };
 
 }  // namespace kvbm::cluster

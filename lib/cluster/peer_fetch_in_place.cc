@@ -43,9 +43,8 @@ void PeerFetch::read_some(const std::shared_ptr<GetOp>& op, const std::vector<si
       // What is known of it may be less by now, or more.
       Place now;
       if (self->commons_->places.locate(op->batch->items[i].id, now)) op->where[i] = now;
-      self->waiting_.push_back({op, i});
     }
-    self->pump();
+    self->begin(op, elsewhere);
   });
 }
 

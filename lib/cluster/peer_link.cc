@@ -1,6 +1,7 @@
 #include "cluster/peer_link.h"
 
 #include <algorithm>
+#include <new>
 
 namespace kvbm::cluster {
 
@@ -10,8 +11,14 @@ class PeerLink::Turn {
       : self_(link.shared_from_this()), callbacks_(callbacks) {
     ++link.depth_;
   }
+  // Without memory the connection is given up: its end, and what has not been said yet, comes with a later turn.
   ~Turn() {
-    if (self_->depth_ == 1) self_->settle(callbacks_);
+    try {
+      if (self_->depth_ == 1) self_->settle(callbacks_);
+    } catch (const std::bad_alloc&) {
+      self_->draining_ = false;
+      self_->port_->disconnect(false);
+    }
     --self_->depth_;
   }
   Turn(const Turn&) = delete;

@@ -28,8 +28,8 @@ class PeerTier final : public tier::Tier {
   PeerTier(const PeerTierOptions& options, Executor& core, FamilyTable& families, Peers& mesh);
   ~PeerTier() override;
 
-  // Asks the nodes for what is not known to be anywhere. `done` runs once on the core's executor, when all have
-  // answered or the deadline has passed; find() then tells what was learnt.
+  // Asks the nodes for what is not known to be anywhere. `done` runs once, on the links' thread, when all have
+  // answered or the deadline has passed; find() then tells what was learnt. It does little: links wait for it.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
   // Somebody says that it has these records.
   void learn(const NodeFacts& node, std::span<const Offered> offered);

@@ -24,6 +24,9 @@ constexpr uint64_t kLongestSleepNs = 3'600'000'000'000ULL;
 // What Linux keeps of a thread's name, without its end.
 constexpr size_t kNameBytes = 15;
 
+// Whose next helper this thread is going to be.
+thread_local TransportThread* about_to_help = nullptr;
+
 }  // namespace
 
 Result<std::unique_ptr<TransportThread>> TransportThread::create(std::string_view name, const kvbm_transport_ops_t& ops,
@@ -82,22 +85,26 @@ bool TransportThread::take_turn() {
   MutexLock lock(mutex_);
   while (!stopping_ && (driving_ || waiting_ != 0 || helps_ != seen_)) stand_aside();
   aside_ = false;
+  aside_ns_ = 0;
   asleep_ = false;
   if (stopping_) return false;
   driving_ = true;
   return true;
 }
 
-// A help that lasts calls this thread back at its end; short ones leave it to look whether there were others.
+// Short helps that follow each other leave this thread to look now and then whether there are more: calling it costs
+// each of them a wake-up. One that lasts calls it back at its end.
 void TransportThread::stand_aside() {
-  called_ = driving_ && helps_ == seen_;
+  called_ = driving_ && helps_ == seen_ && aside_ns_ >= kLongHelpNs;
+  const uint64_t most = driving_ && helps_ == seen_ ? kLongHelpNs : kAsideNs;
+  aside_ns_ = std::min(std::max(2 * aside_ns_, kFirstAsideNs), most);
   seen_ = helps_;
   aside_ = true;
   std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
   if (called_) {
     back_.wait(lock);
   } else {
-    back_.wait_for(lock, std::chrono::nanoseconds(kAsideNs));
+    back_.wait_for(lock, std::chrono::nanoseconds(aside_ns_));
   }
   called_ = false;
   lock.release();
@@ -107,7 +114,8 @@ void TransportThread::stand_aside() {
 bool TransportThread::give_turn(uint64_t& within) {
   MutexLock lock(mutex_);
   driving_ = false;
-  if (waiting_ != 0) turn_.notify_all();
+  nudged_ = false;
+  tell_waiting();
   return waiting_ == 0 && within != 0 && !stopping_ && fall_asleep(within);
 }
 
@@ -178,14 +186,22 @@ bool TransportThread::wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadl
   mutex_.lock();
   ++waiting_;
   bool late = false;
+  // What this thread posted without waking anybody is for whoever drives.
+  if (driving_ && !ready_.empty() && std::exchange(asleep_, false)) {
+    mutex_.unlock();
+    wake();
+    mutex_.lock();
+  }
+  uint64_t told = told_;
   while (driving_ && !is_done && !late) {
-    {
+    if (told == told_) {
       std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);
       const uint64_t now = clock_.now_ns();
       const uint64_t rest = std::min(deadline_ns - std::min(deadline_ns, now), kLongestSleepNs);
       turn_.wait_for(lock, std::chrono::nanoseconds(rest));
       lock.release();
     }
+    told = told_;
     mutex_.unlock();
     is_done = done();
     late = clock_.now_ns() >= deadline_ns;
@@ -210,6 +226,12 @@ bool TransportThread::help_until(UniqueFunction<bool()> done, uint64_t deadline_
   return is_done;
 }
 
+void TransportThread::tell_waiting() {
+  if (waiting_ == 0) return;
+  ++told_;
+  turn_.notify_all();
+}
+
 bool TransportThread::help_until(Task first, UniqueFunction<bool()> done, uint64_t deadline_ns) {
   UniqueFunction<bool()> not_yet([] { return false; });
   bool is_done = false;
@@ -220,20 +242,61 @@ bool TransportThread::help_until(Task first, UniqueFunction<bool()> done, uint64
   return is_done;
 }
 
+void TransportThread::help_once() {
+  {
+    MutexLock lock(mutex_);
+    if (driving_) return;
+    ++helps_;
+    driving_ = true;
+    asleep_ = false;
+  }
+  transport_ready_ = true;
+  (void)turn();
+  leave();
+}
+
+bool TransportThread::others_wait() {
+  MutexLock lock(mutex_);
+  return waiting_ != 0;
+}
+
+// Looks again and again for a moment: an answer from a node near by comes sooner than a sleeping thread wakes up. Where
+// that fails, because the answer takes longer or whoever gives it needs this processor, it is given up for a while.
+bool TransportThread::spin(UniqueFunction<bool()>& done) {
+  if (transport_->unfinished() == 0 || others_wait()) return false;
+  if (spin_ns_ < kShortestSpinNs) {
+    if (++unspun_ < kUnspun) return false;
+    unspun_ = 0;
+    spin_ns_ = kSpinNs;
+  }
+  const uint64_t until = clock_.now_ns() + spin_ns_;
+  do {
+    transport_ready_ = transport_->progress();
+    if (done()) {
+      spin_ns_ = kSpinNs;
+      return true;
+    }
+  } while (clock_.now_ns() < until);
+  spin_ns_ /= 2;
+  return false;
+}
+
 bool TransportThread::drive_until(UniqueFunction<bool()>& done, uint64_t deadline_ns) {
   bool is_done = false;
   while (!is_done && clock_.now_ns() < deadline_ns) {
     uint64_t within = turn();
-    is_done = done();
+    is_done = done() || (within != 0 && spin(done));
     bool sleeps = false;
+    bool nudged = false;
     {
       MutexLock lock(mutex_);
-      if (waiting_ != 0) turn_.notify_all();
-      sleeps = !is_done && within != 0 && fall_asleep(within);
+      tell_waiting();
+      nudged = std::exchange(nudged_, false);
+      sleeps = !is_done && !nudged && within != 0 && fall_asleep(within);
     }
     if (is_done) break;
     if (!sleeps) {
-      transport_ready_ = true;
+      transport_ready_ = transport_ready_ || !nudged;
       continue;
     }
     const uint64_t now = clock_.now_ns();
@@ -255,9 +318,11 @@ void TransportThread::leave() {
     MutexLock lock(mutex_);
     driving_ = false;
     if (waiting_ != 0) {
-      turn_.notify_all();
+      tell_waiting();
     } else if (called_) {
       back_.notify_one();
+    } else if (aside_ && !ready_.empty() && about_to_help != this) {
+      call_back();
     } else {
       watches = !aside_;
     }
@@ -265,7 +330,32 @@ void TransportThread::leave() {
   if (watches) wake();  // what was set meanwhile may be due before it would wake
 }
 
+TransportThread::AboutToHelp::AboutToHelp(TransportThread& thread) noexcept
+    : before_(std::exchange(about_to_help, &thread)) {}
+
+TransportThread::AboutToHelp::~AboutToHelp() {
+  TransportThread& thread = *std::exchange(about_to_help, before_);
+  bool slept = false;
+  {
+    MutexLock lock(thread.mutex_);
+    slept = !thread.ready_.empty() && thread.take_sleep();
+  }
+  if (slept) thread.wake();
+}
+
 // --- waking
+
+void TransportThread::nudge() {
+  bool slept = false;
+  {
+    MutexLock lock(mutex_);
+    if (!driving_) return;  // who waits for its turn takes it now, and asks
+    nudged_ = true;
+    tell_waiting();
+    slept = std::exchange(asleep_, false);
+  }
+  if (slept) wake();
+}
 
 // One write wakes for all that is posted until the thread is awake.
 bool TransportThread::take_sleep() {
@@ -290,7 +380,7 @@ void TransportThread::post(Task task) {
   {
     MutexLock lock(mutex_);
     ready_.push(std::move(task));
-    slept = take_sleep();
+    slept = about_to_help != this && take_sleep();
   }
   if (slept) wake();
 }

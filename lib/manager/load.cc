@@ -111,7 +111,7 @@ void LoadOperation::request_more() {
     }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
     onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted), deadline_ns(),
-            Landing::unchecked,
+            request_.keep_below ? Landing::borrowed : Landing::unchecked,
             [self, items](std::vector<Landed> results) { self->landed(items, std::move(results)); });
   }
 }
@@ -143,7 +143,7 @@ void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results)
         late.push_back(results[i].slot);
       } else {
         ready_.push_back({items[i].part, items[i].key, results[i].slot, items[i].from, results[i].location,
-                          results[i].mark});
+                          results[i].mark, results[i].lent, std::move(results[i].lender)});
       }
     }
   }
@@ -151,12 +151,17 @@ void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results)
   wake();
 }
 
+bool LoadOperation::expects() {
+  MutexLock lock(mutex_);
+  return landing_ != 0;
+}
+
 bool LoadOperation::next_item(Item& item) {
   MutexLock lock(mutex_);
   for (const auto& [key, code] : failed_) settle(key, code);
   failed_.clear();
   if (ready_.empty()) return false;
-  item = ready_.front();
+  item = std::move(ready_.front());
   ready_.pop_front();
   return true;
 }
@@ -245,7 +250,9 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
   const CachePart& part = request_.cache->parts()[current_.part];
   const auto ids = ids_of(current_.part, current_.key);
   const std::byte* payload =
-      current_.in_place() ? current_.place.payload.data() : manager_.arena().payload(current_.slot).data();
+      current_.in_place()           ? current_.place.payload.data()
+      : current_.lender != nullptr ? current_.lent.data()
+                                   : manager_.arena().payload(current_.slot).data();
   const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
   for (; leaf_ < part.leaf_count(); ++leaf_) {
     if (moved >= kStepBytes) return false;
@@ -310,6 +317,7 @@ void LoadOperation::close_item(Code code) {
     manager_.release({&current_.slot, 1});
   }
   current_.place = {};
+  current_.lender.reset();
   settle(current_.key, code);
 }
 
@@ -328,6 +336,7 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     failed_.clear();
   }
   if (copying_ && current_.owned()) left.push_back(current_.slot);
+  current_.lender.reset();
   manager_.release(left);
   // Who sees the completion may count on the blocks: this object may outlive it by the time a thread takes to return.
   if (!reading) request_.match = nullptr;

@@ -36,6 +36,7 @@ class LoadOperation final : public Operation {
  protected:
   Next step() override;
   void conclude(Code why, copy::Completion& completion) override;
+  [[nodiscard]] bool expects() override;
 
  private:
   // One part of one key that must be moved.
@@ -46,6 +47,8 @@ class LoadOperation final : public Operation {
     TierIndex from;         // 0: the slot is the match's; else it is this operation's, unchecked,
     uint64_t location = 0;  // and was read there
     uint64_t mark = 0;      // Landed::mark
+    ConstBytes lent = {};   // Landed::lent
+    std::shared_ptr<void> lender = {};
     tier::InPlace place = {};  // or it is read there, without a slot
     [[nodiscard]] bool in_place() const noexcept { return place.memory != nullptr; }
     [[nodiscard]] bool owned() const noexcept { return from != 0 && !in_place(); }

@@ -61,6 +61,7 @@ Node::Node(const Environment& environment, cluster::MeshOptions mesh, const Node
 
 Node::~Node() {
   stop();
+  if (help_ != nullptr) help_->end();
   // The links' last calls are made while their thread ends; the mesh has them, and they the source.
   thread_.reset();
   session_host_.reset();
@@ -76,6 +77,7 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   if (!thread.ok()) return thread.status();
   if (env_.log != nullptr) env_.log->write(LogLevel::info, "node", "transport " + chosen.why);
   thread_ = std::move(thread).value();
+  help_ = std::make_shared<NodeHelp>(*thread_);
   mesh_->attach(thread_->transport(), *thread_);
   cluster::SessionHost::Options session_options;
   session_options.staging_bytes = options_.session_staging_bytes;
@@ -169,6 +171,10 @@ void Node::on_links(UniqueFunction<void()> task) {
 
 void Node::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done) {
   tier_->ask(std::move(ids), deadline_ns, std::move(done));
+}
+
+void Node::ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns) {
+  help_->wait([&](UniqueFunction<void()> told) { tier_->ask(std::move(ids), deadline_ns, std::move(told)); });
 }
 
 void Node::survey(std::vector<Identity> ids, uint64_t deadline_ns,

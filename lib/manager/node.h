@@ -17,6 +17,7 @@
 #include "copy/transport_thread.h"
 #include "manager/environment.h"
 #include "manager/members_file.h"
+#include "manager/node_help.h"
 #include "manager/node_source.h"
 #include "manager/options.h"
 #include "manager/sessions.h"
@@ -42,6 +43,9 @@ class Node {
   // Asks every node that is connected, for routers; `done` runs once, on the links' thread.
   void survey(std::vector<Identity> ids, uint64_t deadline_ns,
               UniqueFunction<void(std::vector<cluster::NodeAnswer>)> done);
+  // Callers that wait drive the links.
+  copy::Completion run_and_wait(Operation& operation) { return help_->run(operation); }
+  void ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
   [[nodiscard]] cluster::MeshCounts counts();
   struct Row {
@@ -69,6 +73,7 @@ class Node {
   const std::shared_ptr<cluster::MappedPools> pools_ = std::make_shared<cluster::MappedPools>();
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
+  std::shared_ptr<NodeHelp> help_;
   std::unique_ptr<cluster::SessionHost> session_host_;
   std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<NodeSource> source_;

@@ -1,6 +1,7 @@
 #include "manager/node_source.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -141,6 +142,9 @@ struct NodeSource::Opening {
   uint32_t leaves = 0;
   UniqueFunction<void(const cluster::OpenedRecord&)> done;
   Lent lent;
+  const std::thread::id opener = std::this_thread::get_id();
+  bool opening = true;  // the opener's alone
+  bool lent_at_once = false;
 
   ~Opening() {
     if (lent.slot != kNoSlot) manager->release({&lent.slot, 1});
@@ -185,8 +189,14 @@ void NodeSource::open(const Identity& id, uint64_t /*location*/, uint32_t first_
   opening->done = std::move(done);
   lend(manager_, {id}, deadline_ns, [opening, links = links()](std::vector<Lent> lent) {
     opening->lent = lent[0];
-    links.post([opening] { opening->answer(); });
+    if (std::this_thread::get_id() == opening->opener && opening->opening) {
+      opening->lent_at_once = true;
+    } else {
+      links.post([opening] { opening->answer(); });
+    }
   });
+  opening->opening = false;
+  if (opening->lent_at_once) opening->answer();
 }
 
 void NodeSource::close(uint64_t pin) {

@@ -52,11 +52,13 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
   std::vector<Landed> landed(arrival.items.size());
   for (size_t i = 0; i < landed.size(); ++i) {
     Landed& one = landed[i];
-    one = {batch.status[i], arrival.slots[i], batch.items[i].location, arrival.marks[i]};
+    one = {batch.status[i], arrival.slots[i], batch.items[i].location, arrival.marks[i], {}, {}};
     if (one.code == Code::ok) one.code = settle_head(arrival, i, batch.items[i].head_bytes);
     if (one.code == Code::ok && arrival.landing == Landing::registered)
       one.code = register_landed(manager, one.slot, arrival.items[i].id, one.mark);
     if (one.code == Code::ok) {
+      one.lent = batch.items[i].lent;
+      one.lender = std::move(batch.items[i].lender);
       add(counters.loads, 1);
       add(counters.load_bytes, batch.items[i].payload_bytes);
       continue;
@@ -119,12 +121,13 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
   if (code == Code::ok) code = manager->disabled(tier) ? Code::tier_disabled : code;
   if (code == Code::ok) code = manager->allocate(account, arrival->slots, nullptr);
   if (code != Code::ok) {
-    manager->env().executor->post([arrival, code, n] { arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot})); });
+    manager->env().executor->post([arrival, code, n] { arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}})); });
     return;
   }
   auto batch = std::make_unique<tier::GetBatch>();
   batch->deadline_ns = deadline_ns;
-  batch->receiver_checks_leaves = landing == Landing::unchecked;
+  batch->receiver_checks_leaves = landing != Landing::registered;
+  batch->receiver_borrows = landing == Landing::borrowed;
   batch->status.assign(n, Code::internal);
   batch->items.resize(n);
   for (size_t i = 0; i < n; ++i) {

@@ -23,15 +23,19 @@ struct Landed {
   SlotId slot = kNoSlot;
   uint64_t location = 0;  // in the tier, for reject()
   uint64_t mark = 0;      // Manager::forget_mark of when it was asked for
+  // Landing::borrowed: where the payload is, unless it is in the slot; kept by `lender`, to be let go soon.
+  ConstBytes lent;
+  std::shared_ptr<void> lender;
 };
 
 enum class Landing : uint8_t {
   registered,  // verified; the next lookup finds it in the host
   unchecked,   // a private slot whose leaves nobody has compared yet; it goes with its reference
+  borrowed,    // the same, for who reads the payload once and does not keep it
 };
 
-// Reads `items` from `tier`. Slots are taken from `account`. `done` runs once on the executor; what it
-// does not take it must release.
+// Reads `items` from `tier`. Slots are taken from `account`. `done` runs once on the executor, or on
+// a tier's thread unless the landing is registered: it does little there. What it does not take it must release.
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
              std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing,
              UniqueFunction<void(std::vector<Landed>)> done);

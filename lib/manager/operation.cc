@@ -43,7 +43,18 @@ void Operation::start_here(Done done) {
   run();
 }
 
+void Operation::start_waited(Done done, UniqueFunction<void()> woken) {
+  woken_ = std::move(woken);
+  try {
+    begin(std::move(done));
+  } catch (...) {
+    counters_.operations.fetch_sub(1, std::memory_order_relaxed);
+    throw;
+  }
+}
+
 void Operation::enqueue() {
+  if (woken_) return woken_();
   executor_.post([self = shared_from_this()] { self->run(); });
 }
 
@@ -85,22 +96,32 @@ Operation::Next Operation::step_or_end(Code& why) {
 void Operation::run() {
   state_.store(kRunning, std::memory_order_release);
   if (began_ns_ == 0) began_ns_ = executor_.clock().now_ns();
-  Code ended = Code::ok;
-  for (;;) {
-    const Code why = interrupted();
-    if (why != Code::ok) return finish(why);
-    switch (step_or_end(ended)) {
-      case Next::finished:
-        return finish(ended);
-      case Next::more:
-        continue;
-      case Next::wait: {
-        uint32_t running = kRunning;
-        if (state_.compare_exchange_strong(running, kIdle, std::memory_order_acq_rel)) return;
-        state_.store(kRunning, std::memory_order_release);  // it was woken meanwhile: look again
-      }
-    }
+  while (run_step()) {
   }
+}
+
+bool Operation::run_woken() {
+  if (!is_woken()) return false;
+  state_.store(kRunning, std::memory_order_release);
+  if (began_ns_ == 0) began_ns_ = executor_.clock().now_ns();
+  if (!run_step()) return false;
+  state_.store(kQueued, std::memory_order_release);
+  return expects();
+}
+
+// One step. True: the next one can follow at once.
+bool Operation::run_step() {
+  Code why = interrupted();
+  const Next next = why == Code::ok ? step_or_end(why) : Next::finished;
+  if (next == Next::more) return true;
+  if (next == Next::finished) {
+    finish(why);
+    return false;
+  }
+  uint32_t running = kRunning;
+  if (state_.compare_exchange_strong(running, kIdle, std::memory_order_acq_rel)) return false;
+  state_.store(kRunning, std::memory_order_release);  // it was woken meanwhile: look again
+  return true;
 }
 
 void Operation::finish(Code why) {

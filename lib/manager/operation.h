@@ -33,6 +33,12 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void start(Done done);
   // Begins on this thread and stays on it until the operation must wait (a caller that waits anyway).
   void start_here(Done done);
+  // For a caller that waits and works meanwhile: all steps are run by it, in run_woken(). `woken` is called, on any
+  // thread, when there is a step to run again.
+  void start_waited(Done done, UniqueFunction<void()> woken);
+  // Thread: that caller's, until `done` ran. One step, if there is one to run. True: something is on its way to it.
+  bool run_woken();
+  [[nodiscard]] bool is_woken() const noexcept { return state_.load(std::memory_order_acquire) == kQueued; }
   // Asks for an early end. Thread: any.
   void cancel() noexcept;
 
@@ -41,6 +47,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   virtual Next step() = 0;
   // The last call: marks what was not done with `why` (ok if everything ran), fills status, items, bytes.
   virtual void conclude(Code why, copy::Completion& completion) = 0;
+  // Whether something is on its way that will wake it.
+  [[nodiscard]] virtual bool expects() { return false; }
   // Something arrived that step() waits for. Thread: any.
   void wake();
   [[nodiscard]] uint64_t deadline_ns() const noexcept { return deadline_ns_; }
@@ -50,6 +58,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void begin(Done done);
   void enqueue();
   void run();
+  bool run_step();
   Next step_or_end(Code& why);
   void finish(Code why);
   [[nodiscard]] Code interrupted() const noexcept;
@@ -66,6 +75,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> expired_{false};
   Done done_;
+  UniqueFunction<void()> woken_;  // empty: the executor runs the steps
 };
 
 }  // namespace kvbm::manager

@@ -4,7 +4,7 @@
 // returns is checked by the caller leaf by leaf, whatever the tier promises.
 //
 // Batch calls never block: they take ownership of the batch, and `done` runs exactly once on the
-// tier's executor with a status per item, in any order with other batches. Memory named by a batch
+// tier's executor (a get whose receiver checks leaves: on any thread that is not the caller's) with a status per item, in any order with other batches. Memory named by a batch
 // stays borrowed until then. `deadline_ns` is on the executor's clock; an item that cannot be
 // finished by then completes as Code::deadline, promptly, and its memory is no longer touched.
 #pragma once
@@ -65,6 +65,10 @@ struct GetItem {
   uint64_t payload_wanted = 0;
   uint32_t head_bytes = 0;     // out
   uint64_t payload_bytes = 0;  // out
+  // out, where the batch allows it: the payload, in memory of the tier's own, for as long as `lender` is kept; `payload`
+  // was not written then.
+  ConstBytes lent;
+  std::shared_ptr<void> lender;
 };
 
 struct GetBatch {
@@ -74,6 +78,8 @@ struct GetBatch {
   // The receiver compares every leaf with its hash as it copies, and calls reject() for what is wrong: the
   // tier may leave that second pass over the payload out. It checks heads all the same.
   bool receiver_checks_leaves = false;
+  // With it: the receiver reads each payload once and gives it back soon, so a tier that has it in memory may lend it.
+  bool receiver_borrows = false;
   UniqueFunction<void(GetBatch&)> done;
 };
 

@@ -1,7 +1,9 @@
 #include "benchmark/node_tcp.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/memory.h"
@@ -25,6 +27,7 @@ struct Size {
   uint32_t blocks;
 };
 constexpr Size kSizes[] = {{"64KiB", 64ULL << 10, 1024}, {"1MiB", 1ULL << 20, 64}, {"16MiB", 16ULL << 20, 4}};
+constexpr Size kContended = {"1MiB", 1ULL << 20, 64};
 constexpr Size kSmall = {"4KiB", kSmallBytes, kSmallBlocks};
 
 NodePairOptions pair_of(const Size& size) {
@@ -59,7 +62,21 @@ Status turn(int round, Ours&& ours, Plain&& plain) {
   return round % 2 == 0 ? plain() : ours();
 }
 
-Result<Row> throughput(const Size& size, Asker& plain, MutableBytes memory, int rounds, terminal::Progress& progress) {
+// Processes that keep every processor busy.
+Result<std::vector<std::unique_ptr<Child>>> keep_busy() {
+  std::vector<std::unique_ptr<Child>> out;
+  for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
+    auto child = Child::start([] {
+      for (volatile uint64_t n = 0;;) n = n + 1;
+    });
+    if (!child.ok()) return child.status();
+    out.push_back(std::move(child).value());
+  }
+  return out;
+}
+
+Result<Row> throughput(const std::string& name, const Size& size, Asker& plain, MutableBytes memory, int rounds,
+                       terminal::Progress& progress) {
   auto owner = NodeOwner::start(pair_of(size));
   if (!owner.ok()) return owner.status();
   auto reader = NodeReader::open(pair_of(size), owner.value()->address());
@@ -78,8 +95,7 @@ Result<Row> throughput(const Size& size, Asker& plain, MutableBytes memory, int 
     progress.advance(1);
   }
   const double gigabytes = static_cast<double>(kSampleBytes) / 1e9;
-  return more_is_better(std::string("node.tcp.") + size.name, gigabytes / median(ours), "GB/s",
-                        gigabytes / median(theirs), "plain socket, unverified");
+  return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(theirs), "plain socket, unverified");
 }
 
 Result<std::vector<Row>> latency(Asker& plain, MutableBytes memory, int rounds, terminal::Progress& progress) {
@@ -129,11 +145,19 @@ Result<std::vector<Row>> bench_node_tcp(const NodeTcpOptions& options) {
   const MutableBytes memory(target.value()->data(), kSampleBytes);
   terminal::Progress progress(
       "loading from a node",
-      std::size(kSizes) * (static_cast<uint64_t>(options.rounds) + 1) + static_cast<uint64_t>(options.rounds),
+      (std::size(kSizes) + 1) * (static_cast<uint64_t>(options.rounds) + 1) + static_cast<uint64_t>(options.rounds),
       terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
   for (const Size& size : kSizes) {
-    auto row = throughput(size, *plain.value(), memory, options.rounds, progress);
+    auto row = throughput(std::string("node.tcp.") + size.name, size, *plain.value(), memory, options.rounds, progress);
+    if (!row.ok()) return row.status();
+    rows.push_back(std::move(row).value());
+  }
+  {
+    const auto busy = keep_busy();
+    if (!busy.ok()) return busy.status();
+    auto row = throughput(std::string("node.tcp_contended.") + kContended.name, kContended, *plain.value(), memory,
+                          options.rounds, progress);
     if (!row.ok()) return row.status();
     rows.push_back(std::move(row).value());
   }

@@ -14,8 +14,9 @@ struct NodeTcpOptions {
 };
 
 // A child process is a node with 64 MiB of blocks of each size; this process, a node too, loads them into an attached
-// cache again and again without keeping them, each leaf verified on the way. node.tcp.<size> and node.tcp_4KiB.p50,
-// .p99 are set against blocking sockets between two processes that move the same sizes in the same run, unverified.
+// cache again and again without keeping them, each leaf verified on the way. node.tcp.<size>,
+// node.tcp_contended.1MiB (other processes keep every processor busy) and node.tcp_4KiB.p50, .p99 are set against
+// blocking sockets between two processes that move the same sizes in the same run, unverified.
 Result<std::vector<Row>> bench_node_tcp(const NodeTcpOptions& options);
 
 }  // namespace kvbm::benchmark

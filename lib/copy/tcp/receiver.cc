@@ -10,7 +10,7 @@ namespace {
 // While pushes are expected a read into staging is this short: what a small push brings comes with its header in one
 // call, and of a large one little more than this is copied. (Measured, 2026-11, loopback: a copy of 4 KiB costs less
 // than a second call.)
-constexpr size_t kShortRead = (4U << 10) + 2 * kHeaderBytes;
+constexpr size_t kShortRead = (8U << 10) + 2 * kHeaderBytes;
 constexpr uint64_t kLargePush = 16U << 10;
 // One call reads no more than this, so that `arrived` is told while the bytes are still in a cache near the processor.
 constexpr uint64_t kLongRead = 512U << 10;
