@@ -465,9 +465,11 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
   }
 
   // Few enough that no more families than fit one message can be among them.
-  void offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes) {
+  void offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
+                  uint64_t wait = kConfirmNs) {
     PeerLink* const link = mesh_.link_to(node);
     if (link == nullptr) return;
+    if (!link->may_lease(indexes.size())) return offer_later(op, node, std::move(indexes), wait);
     auto batch = std::make_unique<OfferBatch>();
     batch->lease_ns = options_.lease_ns;
     batch->deadline_ns = std::min(op->batch->deadline_ns, mesh_.executor().clock().now_ns() + options_.call_ns);
@@ -488,6 +490,20 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     };
     ++op->offers;
     link->offer(std::move(batch));
+  }
+
+  // More is offered to the node already than it may hold; what it has taken ends soon.
+  void offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes, uint64_t wait) {
+    const uint64_t now = mesh_.executor().clock().now_ns();
+    if (now >= op->deadline_ns) {
+      for (const size_t i : indexes) op->batch->status[i] = Code::deadline;
+      return;
+    }
+    ++op->offers;
+    mesh_.executor().post_at(now + wait, [self = shared_from_this(), op, node, indexes = std::move(indexes), wait] {
+      self->offer_some(op, node, indexes, std::min(wait * 2, kConfirmMostNs));
+      self->offered(op);
+    });
   }
 
   void wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
