@@ -62,11 +62,11 @@ const char* refusal_text(Refusal why) noexcept {
     case Refusal::fingerprint:
       return "peer: its pool has the same name and was set up differently; compare both configurations";
     case Refusal::key_needed:
-      return "peer: one side has a key and the other has none; give both the pool's key";
+      return "peer: one side has a key and the other has none; give both the pool's key (node.key_file)";
     case Refusal::key_unexpected:
-      return "peer: one side has no key and the other has one; give both the pool's key";
+      return "peer: one side has no key and the other has one; give both the pool's key (node.key_file)";
     case Refusal::key_wrong:
-      return "peer: wrong key; both sides need the same key of the pool";
+      return "peer: wrong key; both sides need the same key of the pool (node.key_file)";
     case Refusal::same_node:
       return "peer: this is the node itself, or two nodes have one name; give each node its own";
     case Refusal::other_node:

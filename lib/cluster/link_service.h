@@ -31,6 +31,9 @@ class LinkService {
   // Holds these records; 0: too many are held, or one of them has gone.
   uint64_t grant(std::span<const Identity> ids, uint64_t lease_ns);
   void release(uint64_t lease);
+  [[nodiscard]] bool may_lease(size_t records) const noexcept {
+    return leases_.size() < host_.limits.leases && stats_.leased_records + records <= host_.limits.lease_records;
+  }
   // An offer of the peer's, decoded into its families' ids.
   Status take_offer(ConstBytes body, std::vector<Offered>& out, wire::Offer& head);
 

@@ -59,10 +59,16 @@ void Locations::raise(Node& node) noexcept {
   if (node.generation == 0) node.generation = 1;
 }
 
-std::span<Locations::Entry> Locations::bucket(const Identity& id) noexcept {
+std::array<std::span<Locations::Entry>, 2> Locations::buckets(const Identity& id) noexcept {
+  const auto of = [this](uint64_t hash) {
+    const auto index = static_cast<size_t>((static_cast<Wide>(hash) * buckets_) >> 64);
+    return std::span(entries_).subspan(index * kWays, kWays);
+  };
   const uint64_t hash = (id.key.high() ^ id.family) * 0x9E3779B97F4A7C15ULL;
-  const auto index = static_cast<size_t>((static_cast<Wide>(hash) * buckets_) >> 64);
-  return std::span(entries_).subspan(index * kWays, kWays);
+  const auto first = of(hash);
+  const auto second = of((id.key.low() ^ id.family) * 0xD6E8FEB86659FD93ULL);
+  // The same bucket twice would be seen twice.
+  return {first, first.data() == second.data() ? second.first(0) : second};
 }
 
 uint64_t Locations::age_ns(const Entry& entry, uint64_t now_ns) const noexcept {
@@ -79,15 +85,28 @@ bool Locations::valid(const Entry& entry, uint64_t now_ns) const noexcept {
 Locations::Entry& Locations::place(const Identity& id, NodeIndex node, uint64_t now_ns) noexcept {
   Entry* best = nullptr;
   uint64_t best_age = 0;
-  for (Entry& entry : bucket(id)) {
-    const bool same = entry.generation != 0 && entry.key == id.key && entry.family == id.family;
-    // What is known of one holder ends what was known of nobody, and the reverse.
-    if (same && (entry.node == node || entry.node == kNoNode || node == kNoNode)) entry.generation = 0;
-    const uint64_t age = valid(entry, now_ns) ? age_ns(entry, now_ns) : kNever;
-    if (best == nullptr || age > best_age) {
-      best = &entry;
-      best_age = age;
+  size_t best_free = 0;
+  for (const std::span<Entry> bucket : buckets(id)) {
+    Entry* oldest = nullptr;
+    uint64_t oldest_age = 0;
+    size_t free = 0;
+    for (Entry& entry : bucket) {
+      const bool same = entry.generation != 0 && entry.key == id.key && entry.family == id.family;
+      // What is known of one holder ends what was known of nobody, and the reverse.
+      if (same && (entry.node == node || entry.node == kNoNode || node == kNoNode)) entry.generation = 0;
+      const uint64_t age = valid(entry, now_ns) ? age_ns(entry, now_ns) : kNever;
+      if (age == kNever) ++free;
+      if (oldest != nullptr && age <= oldest_age) continue;
+      oldest = &entry;
+      oldest_age = age;
     }
+    // The emptier bucket; of two that are full the one with the oldest entry.
+    if (oldest == nullptr || (best != nullptr && (free < best_free || (free == best_free && oldest_age <= best_age)))) {
+      continue;
+    }
+    best = oldest;
+    best_age = oldest_age;
+    best_free = free;
   }
   best->key = id.key;
   best->family = id.family;
@@ -108,31 +127,38 @@ void Locations::put(const Identity& id, const Location& where, uint64_t now_ns) 
 void Locations::put_absent(const Identity& id, uint64_t now_ns) { place(id, kNoNode, now_ns).generation = 1; }
 
 void Locations::forget(const Identity& id, NodeIndex node) {
-  for (Entry& entry : bucket(id)) {
-    if (entry.key == id.key && entry.family == id.family && entry.node == node) entry.generation = 0;
+  for (const std::span<Entry> bucket : buckets(id)) {
+    for (Entry& entry : bucket) {
+      if (entry.key == id.key && entry.family == id.family && entry.node == node) entry.generation = 0;
+    }
   }
+}
+
+// A short list, youngest first; the oldest falls off.
+void Locations::insert(const Location& found, std::span<Location> out, size_t& n) noexcept {
+  size_t at = n < out.size() ? n++ : n;
+  while (at > 0 && out[at - 1].age_ns > found.age_ns) {
+    if (at < out.size()) out[at] = out[at - 1];
+    --at;
+  }
+  if (at < out.size()) out[at] = found;
 }
 
 Locations::Answer Locations::find(const Identity& id, uint64_t now_ns, std::span<Location> out, size_t& n) const {
   n = 0;
   Answer answer = Answer::unknown;
-  for (const Entry& entry : const_cast<Locations*>(this)->bucket(id)) {
-    if (entry.key != id.key || entry.family != id.family || !valid(entry, now_ns)) continue;
-    if (entry.node == kNoNode) {
-      answer = Answer::absent;
-      continue;
+  for (const std::span<Entry> bucket : const_cast<Locations*>(this)->buckets(id)) {
+    for (const Entry& entry : bucket) {
+      if (entry.key != id.key || entry.family != id.family || !valid(entry, now_ns)) continue;
+      if (entry.node == kNoNode) {
+        answer = Answer::absent;
+        continue;
+      }
+      answer = Answer::held;
+      insert({entry.node, static_cast<uint8_t>(entry.tier_and_payload >> 56), entry.head_bytes,
+              entry.tier_and_payload & kPayloadMask, entry.hint, age_ns(entry, now_ns)},
+             out, n);
     }
-    answer = Answer::held;
-    const Location found{entry.node,       static_cast<uint8_t>(entry.tier_and_payload >> 56),
-                         entry.head_bytes, entry.tier_and_payload & kPayloadMask,
-                         entry.hint,       age_ns(entry, now_ns)};
-    size_t at = n < out.size() ? n++ : n;
-    // A short list, youngest first; the oldest falls off.
-    while (at > 0 && out[at - 1].age_ns > found.age_ns) {
-      if (at < out.size()) out[at] = out[at - 1];
-      --at;
-    }
-    if (at < out.size()) out[at] = found;
   }
   return answer;
 }

@@ -43,6 +43,8 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   uint64_t find(std::unique_ptr<FindBatch> batch);
   uint64_t fetch(std::unique_ptr<FetchBatch> batch);
   uint64_t offer(std::unique_ptr<OfferBatch> batch);
+  // Whether an offer of so many records would be given a lease now.
+  [[nodiscard]] bool may_lease(size_t records) const noexcept { return service_.may_lease(records); }
   uint64_t ask_status(uint64_t deadline_ns, LinkRequests::StatusDone done);
   uint64_t renew(uint64_t lease, uint64_t lease_ns, uint64_t deadline_ns, LinkRequests::LeaseDone done);
   uint64_t invalidate(const NamespaceId& base, uint64_t epoch, uint64_t deadline_ns, LinkRequests::CodeDone done);

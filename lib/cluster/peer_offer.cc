@@ -12,7 +12,8 @@ namespace kvbm::cluster {
 
 namespace {
 
-// When a node that wanted a record is asked whether it has it: at first, and at most.
+// When a node that wanted a record is asked whether it has it, or is offered what it had no lease for: at first, and at
+// most.
 constexpr uint64_t kConfirmNs = 500'000;
 constexpr uint64_t kConfirmMostNs = 50'000'000;
 
@@ -45,16 +46,19 @@ void PeerOffer::offer(const std::shared_ptr<PutOp>& op) {
       const size_t n = std::min<size_t>(wire::kMaxFamiliesPerMessage, indexes.size() - first);
       offer_some(
           op, node,
-          {indexes.begin() + static_cast<ptrdiff_t>(first), indexes.begin() + static_cast<ptrdiff_t>(first + n)});
+          {indexes.begin() + static_cast<ptrdiff_t>(first), indexes.begin() + static_cast<ptrdiff_t>(first + n)},
+          kConfirmNs);
     }
   }
   offered(op);
 }
 
 // Few enough that no more families than fit one message can be among them.
-void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes) {
+void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
+                           uint64_t wait) {
   PeerLink* const link = commons_->mesh.link_to(node);
   if (link == nullptr) return;
+  if (!link->may_lease(indexes.size())) return offer_later(op, node, std::move(indexes), wait);
   auto batch = std::make_unique<OfferBatch>();
   batch->lease_ns = commons_->options.lease_ns;
   batch->deadline_ns = std::min(op->batch->deadline_ns, commons_->latest_ns());
@@ -75,6 +79,22 @@ void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node,
   };
   ++op->offers;
   link->offer(std::move(batch));
+}
+
+// More is offered to the node already than it may hold; what it has taken ends soon.
+void PeerOffer::offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
+                            uint64_t wait) {
+  const uint64_t now = commons_->mesh.executor().clock().now_ns();
+  if (now >= op->deadline_ns) {
+    for (const size_t i : indexes) note(*op, i, Code::deadline);
+    return;
+  }
+  ++op->offers;
+  commons_->mesh.executor().post_at(
+      now + wait, [self = shared_from_this(), op, node, indexes = std::move(indexes), wait] {
+        self->offer_some(op, node, indexes, std::min(wait * 2, kConfirmMostNs));
+        self->offered(op);
+      });
 }
 
 void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
@@ -129,7 +149,7 @@ void PeerOffer::confirmed(const std::shared_ptr<PutOp>& op, const NodeFacts& nod
       note(*op, indexes[k], answer.status[k]);
       continue;
     }
-    if (found.present == 0 || found.tier == wire::FoundItem::kElsewhere) {
+    if (found.present == 0) {
       open.push_back(indexes[k]);
       continue;
     }

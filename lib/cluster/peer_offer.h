@@ -29,7 +29,8 @@ class PeerOffer : public std::enable_shared_from_this<PeerOffer> {
     if (op.batch->status[item] != Code::ok) op.batch->status[item] = code;
   }
   void offer(const std::shared_ptr<PutOp>& op);
-  void offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes);
+  void offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes, uint64_t wait);
+  void offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes, uint64_t wait);
   void wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
               const OfferBatch& answer);
   void confirm_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes, uint64_t wait);

@@ -43,8 +43,6 @@ void PeerPlaces::learn(const NodeFacts& node, const FindBatch& answer) {
   for (size_t i = 0; i < answer.ids.size(); ++i) {
     if (answer.status[i] != Code::ok || answer.found[i].present == 0) continue;
     const wire::FoundItem& item = answer.found[i];
-    Place known;
-    if (item.tier == wire::FoundItem::kElsewhere && place_of(answer.ids[i], known)) continue;
     put_place(node, answer.ids[i], item.tier, item.head_bytes, item.payload_bytes, item.location);
   }
 }

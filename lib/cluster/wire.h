@@ -68,11 +68,10 @@ struct Find {
 
 struct FoundItem {
   uint8_t present = 0;
-  uint8_t tier = 0;  // the owner's number of it, 0 = fastest; kElsewhere: it would have to bring it from another node
+  uint8_t tier = 0;  // the owner's number of it, 0 = fastest
   uint32_t head_bytes = 0;
   uint64_t payload_bytes = 0;
   uint64_t location = 0;  // the owner's own; a hint
-  static constexpr uint8_t kElsewhere = UINT8_MAX;
   bool operator==(const FoundItem&) const = default;
 };
 struct Found {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cluster/mapped_pools.h"
+#include "cluster/peer_tier.h"
 #include "codec/record.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
@@ -26,6 +27,13 @@ uint32_t head_bytes_of(Manager& manager, SlotId slot) noexcept {
   return static_cast<uint32_t>(codec::head_bytes(static_cast<uint32_t>(leaves), 0));
 }
 
+// What other nodes have is not this one's to promise or to give: least of all to whoever has just offered it.
+size_t own_tiers_below(Manager& manager) noexcept {
+  size_t n = manager.tiers_below();
+  while (n != 0 && manager.tier_below(static_cast<TierIndex>(n)).kind() == cluster::PeerTier::kKind) --n;
+  return n;
+}
+
 // One call of lend(). Shared by the tiers' answers; each index is written by one of them.
 class Loan : public std::enable_shared_from_this<Loan> {
  public:
@@ -40,7 +48,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
     waiting_.store(1, std::memory_order_relaxed);  // until everything is asked for
     std::vector<bool> asked(ids_.size());
     for (size_t i = 0; i < ids_.size(); ++i) asked[i] = lent_[i].slot != kNoSlot;
-    for (size_t t = 1; t <= manager_->tiers_below(); ++t) bring_up(static_cast<TierIndex>(t), asked);
+    for (size_t t = 1; t <= own_tiers_below(*manager_); ++t) bring_up(static_cast<TierIndex>(t), asked);
     one_done();
   }
 
@@ -130,7 +138,7 @@ void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tie
       manager.release({&slot, 1});
       continue;
     }
-    for (size_t t = 1; t <= manager.tiers_below() && tiers[i] == kNoTier; ++t) {
+    for (size_t t = 1; t <= own_tiers_below(manager) && tiers[i] == kNoTier; ++t) {
       if (manager.out_of_use(static_cast<TierIndex>(t))) continue;
       manager.tier_below(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
       if (found[i].present) tiers[i] = static_cast<TierIndex>(t);

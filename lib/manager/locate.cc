@@ -42,7 +42,7 @@ class Holder {
     for (size_t p = 0; p < parts_.size(); ++p) {
       for (size_t i = 0; i < keys_; ++i) {
         const FoundItem& one = item(p, i);
-        if (one.present != 0 && one.tier != FoundItem::kElsewhere) slowest = std::max<uint32_t>(slowest, one.tier);
+        if (one.present != 0) slowest = std::max<uint32_t>(slowest, one.tier);
       }
     }
     return slowest;

@@ -49,11 +49,8 @@ void NodeSource::find(std::span<const Identity> ids, std::span<cluster::wire::Fo
   for (size_t i = 0; i < ids.size(); ++i) {
     out[i] = {};
     if (tiers[i] == kNoTier) continue;
-    // What another node has is not for this one to promise: least of all to whoever just offered it.
-    if (tiers[i] != 0 && manager_->tier_below(tiers[i]).kind() == "peers") continue;
     out[i].present = 1;
-    const bool elsewhere = tiers[i] != 0 && manager_->tier_below(tiers[i]).kind() == cluster::PeerTier::kKind;
-    out[i].tier = elsewhere ? cluster::wire::FoundItem::kElsewhere : tiers[i];
+    out[i].tier = tiers[i];
     out[i].head_bytes = found[i].head_bytes;
     out[i].payload_bytes = found[i].payload_bytes;
     out[i].location = found[i].location;

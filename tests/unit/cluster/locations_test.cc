@@ -131,6 +131,14 @@ TEST(Locations, stays_within_its_memory_and_loses_the_oldest) {
 }
 
 // Against a map that forgets nothing: what is said to be held was put, and not voided since.
+TEST(Locations, a_table_that_is_half_full_has_lost_nothing) {
+  Known k;
+  std::vector<Location> out;
+  const uint64_t half = k.locations.bytes() / Locations::kEntryBytes / 2;
+  for (uint64_t n = 0; n < half; ++n) k.locations.put(identity(n), at(k.a), kSecond);
+  for (uint64_t n = 0; n < half; ++n) ASSERT_EQ(k.find(identity(n), kSecond, out), Answer::held) << n << " of " << half;
+}
+
 TEST(Locations, never_says_what_was_not_said_to_it) {
   SeededRandom random(17);
   Known k;

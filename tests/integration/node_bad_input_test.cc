@@ -1,0 +1,277 @@
+// What people and other programs get wrong about nodes, and what they are told: every message names the address or the
+// node, says what is wrong with it and what to do, and nothing hangs.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "base/random.h"
+#include "cluster/handshake.h"
+#include "copy/tcp/frame.h"
+#include "support/pool_member.h"
+#include "support/temp_dir.h"
+
+namespace kvbm::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Something that listens where a node should, and answers whoever connects with what it is given.
+class Impostor {
+ public:
+  using Answer = std::function<std::string(const std::string& hello)>;
+
+  explicit Impostor(Answer answer) : answer_(std::move(answer)) {
+    sockaddr_in here{};
+    here.sin_family = AF_INET;
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof here;
+    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(listener_, reinterpret_cast<sockaddr*>(&here), size) != 0 || listen(listener_, 16) != 0) return;
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&here), &size);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Impostor() {
+    shutdown(listener_, SHUT_RDWR);
+    if (thread_.joinable()) thread_.join();
+    close(listener_);
+  }
+  Impostor(const Impostor&) = delete;
+  Impostor& operator=(const Impostor&) = delete;
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  void run() {
+    for (int fd = 0; (fd = accept(listener_, nullptr, nullptr)) >= 0;) {
+      std::string hello(copy::tcp::kHeaderBytes + cluster::kHandshakeBytes, '\0');
+      const ssize_t n = recv(fd, hello.data(), hello.size(), MSG_WAITALL);
+      if (n == static_cast<ssize_t>(hello.size())) {
+        const std::string say = answer_(hello.substr(copy::tcp::kHeaderBytes));
+        (void)!send(fd, say.data(), say.size(), MSG_NOSIGNAL);
+        // Until the other side has had enough.
+        const timeval patience{5, 0};
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        while (recv(fd, hello.data(), hello.size(), 0) > 0) {
+        }
+      }
+      close(fd);
+    }
+  }
+
+  Answer answer_;
+  int listener_ = -1;
+  std::string address_;
+  std::thread thread_;
+};
+
+std::string framed(const std::string& body, uint32_t length) {
+  std::string out(copy::tcp::kHeaderBytes, '\0');
+  copy::tcp::encode({copy::tcp::Kind::message, length, 0, 0}, reinterpret_cast<std::byte*>(out.data()));
+  return out + body;
+}
+std::string framed(const std::string& body) { return framed(body, static_cast<uint32_t>(body.size())); }
+
+class NodeBadInput : public testing::Test {
+ protected:
+  std::string write_key(const char* name, const char* text) {
+    std::string path = folder_.path() + "/" + name;
+    std::ofstream(path) << text << "\n";
+    return path;
+  }
+
+  static std::unique_ptr<PoolMember> open(MemberSetup setup, std::string* error = nullptr) {
+    setup.engine_blocks = 8;
+    setup.host_blocks = 16;
+    return PoolMember::open(setup, error);
+  }
+
+  // A member that dials `address` is told all of these, with the address beside them.
+  static void expect_state(const PoolMember& member, const std::string& address,
+                           const std::vector<std::string>& parts) {
+    std::string seen;
+    const bool told = wait_until(
+        [&] {
+          for (const kvbm_node_row_t& row : member.nodes()) {
+            seen = std::string(row.address) + " | " + row.state;
+            if (row.address != address) return false;
+            for (const std::string& part : parts) {
+              if (std::string(row.state).find(part) == std::string::npos) return false;
+            }
+            return true;
+          }
+          return false;
+        },
+        milliseconds(10'000));
+    EXPECT_TRUE(told) << "told: " << seen;
+    std::printf("  %s\n", seen.c_str());
+  }
+  void expect_told(const std::string& address, const std::vector<std::string>& parts, MemberSetup setup = {}) {
+    setup.listen = "";
+    setup.peers = address;
+    setup.name = "asker";
+    const auto member = open(setup);
+    ASSERT_NE(member, nullptr);
+    expect_state(*member, address, parts);
+    // It is a miss, and takes no longer than it may.
+    const Loaded none = member->load(PoolMember::keys_of(1, 0, 4), milliseconds(200), seconds(1));
+    EXPECT_EQ(none.right + none.wrong, 0U);
+    EXPECT_LT(none.took, seconds(10));
+    EXPECT_EQ(member->leftovers(milliseconds(10'000)), "");
+  }
+  static void expect_refused(MemberSetup setup, const std::vector<std::string>& parts) {
+    std::string error;
+    EXPECT_EQ(open(std::move(setup), &error), nullptr);
+    for (const std::string& part : parts) EXPECT_NE(error.find(part), std::string::npos) << part << ": " << error;
+    std::printf("  %s\n", error.c_str());
+  }
+
+  TempDir folder_;
+};
+
+TEST_F(NodeBadInput, a_peer_that_is_not_there_is_named_with_the_question_whether_it_runs) {
+  // A port that was free a moment ago.
+  std::string address;
+  {
+    const auto gone = open({});
+    address = gone->address();
+  }
+  expect_told(address, {address, "is a node listening there?"});
+}
+
+TEST_F(NodeBadInput, a_wrong_a_missing_and_a_needless_key_are_told_apart) {
+  MemberSetup keyed;
+  keyed.name = "keyed";
+  keyed.key_file = write_key("key", "what only this pool's nodes know");
+  const auto node = open(keyed);
+  ASSERT_NE(node, nullptr);
+  MemberSetup other;
+  other.key_file = write_key("other", "another key, of the same length or so");
+  expect_told(node->address(), {"wrong key", "node.key_file"}, other);
+  expect_told(node->address(), {"node.key_file"});
+  MemberSetup keyless;
+  keyless.name = "keyless";
+  const auto open_node = open(keyless);
+  ASSERT_NE(open_node, nullptr);
+  expect_told(open_node->address(), {"the other has one", "node.key_file"}, other);
+}
+
+TEST_F(NodeBadInput, a_node_of_another_pool_is_told_so) {
+  MemberSetup setup;
+  setup.name = "there";
+  const auto node = open(setup);
+  ASSERT_NE(node, nullptr);
+  MemberSetup stranger;
+  stranger.pool = "elsewhere";
+  expect_told(node->address(), {"pool"}, stranger);
+}
+
+TEST_F(NodeBadInput, a_node_that_speaks_another_version_is_told_which_to_upgrade) {
+  SeededRandom random(1);
+  Impostor future([&](const std::string& hello) {
+    cluster::NodeFacts self;
+    self.node = cluster::node_id_of("future");
+    self.pool = "trust";
+    self.version = 9;
+    self.lowest_version = 8;
+    cluster::Handshake handshake(self, nullptr, cluster::Role::responder, random);
+    const auto step = handshake.take(ConstBytes(reinterpret_cast<const std::byte*>(hello.data()), hello.size()));
+    return framed({reinterpret_cast<const char*>(step.send.data()), step.send.size()});
+  });
+  expect_told(future.address(), {"version"});
+}
+
+TEST_F(NodeBadInput, what_answers_and_is_no_node_is_said_to_be_none) {
+  Impostor web([](const std::string&) { return std::string("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"); });
+  expect_told(web.address(), {web.address(), "protocol"});
+  Impostor nonsense([](const std::string&) { return framed(std::string(cluster::kHandshakeBytes, 'n')); });
+  expect_told(nonsense.address(), {"does not speak this protocol"});
+  Impostor truncated([](const std::string&) { return framed(std::string(cluster::kHandshakeBytes / 2, 'n')); });
+  expect_told(truncated.address(), {"does not speak this protocol"});
+  Impostor oversized([](const std::string&) { return framed(std::string(60'000, 'o')); });
+  expect_told(oversized.address(), {oversized.address(), "protocol"});
+  Impostor silent([](const std::string&) { return std::string(); });
+  expect_told(silent.address(), {"did not finish the handshake in time"});
+}
+
+TEST_F(NodeBadInput, an_address_that_cannot_be_listened_on_is_named_with_what_to_do) {
+  const auto node = open({});
+  ASSERT_NE(node, nullptr);
+  MemberSetup setup;
+  setup.listen = node->address();
+  expect_refused(setup, {node->address(), "in use", "another port"});
+  setup.listen = "192.0.2.1:0";  // of documentation alone
+  setup.key_file = write_key("key", "what only this pool's nodes know");
+  expect_refused(setup, {"192.0.2.1:0", "none of this machine's"});
+  setup.listen = "127.0.0.1:99999";
+  expect_refused(setup, {"99999"});
+  setup.listen = "a.name.that.is.none:1";
+  expect_refused(setup, {"a.name.that.is.none:1"});
+}
+
+TEST_F(NodeBadInput, listening_to_other_machines_without_a_key_is_refused_with_the_option_that_is_missing) {
+  for (const char* address : {"0.0.0.0:0", "[::]:0", "10.1.2.3:7000"}) {
+    MemberSetup setup;
+    setup.listen = address;
+    expect_refused(setup, {address, "node.key_file"});
+  }
+  MemberSetup setup;
+  setup.key_file = write_key("short", "too short");
+  expect_refused(setup, {"node.key_file", "16 bytes"});
+  setup.key_file = folder_.path() + "/nowhere";
+  expect_refused(setup, {"node.key_file", "/nowhere"});
+}
+
+TEST_F(NodeBadInput, blocks_that_are_larger_than_this_nodes_are_misses_and_take_nothing) {
+  MemberSetup large;
+  large.name = "large";
+  large.block_bytes = 256 << 10;
+  const auto node = open(large);
+  ASSERT_NE(node, nullptr);
+  ASSERT_EQ(node->put(1, 0, 4), KVBM_OK);
+  MemberSetup small;
+  small.name = "small";
+  small.block_bytes = 64 << 10;
+  small.peers = node->address();
+  const auto member = open(small);
+  ASSERT_NE(member, nullptr);
+  ASSERT_TRUE(wait_until([&] { return member->ready() == 1; })) << member->states();
+  const Loaded none = member->load(PoolMember::keys_of(1, 0, 4), seconds(2), seconds(2));
+  EXPECT_EQ(none.right + none.wrong, 0U);
+  EXPECT_LT(none.took, seconds(10));
+  // And the other way round: a node with small blocks does not take large ones, and says so at once.
+  ASSERT_TRUE(wait_until([&] { return node->ready() == 1; })) << node->states();
+  const auto begun = std::chrono::steady_clock::now();
+  const kvbm_status_t offered = node->offer(1, 0, 4);
+  EXPECT_TRUE(offered < 0) << kvbm_status_name(offered);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(8));
+  std::printf("  load: %s, offer: %s\n", kvbm_status_name(none.status), kvbm_status_name(offered));
+  EXPECT_EQ(member->leftovers(milliseconds(10'000)), "");
+  EXPECT_EQ(node->leftovers(milliseconds(10'000)), "");
+}
+
+TEST_F(NodeBadInput, blocks_of_another_model_are_not_found) {
+  MemberSetup one;
+  one.name = "one";
+  const auto node = open(one);
+  ASSERT_NE(node, nullptr);
+  ASSERT_EQ(node->put(1, 0, 4), KVBM_OK);
+  MemberSetup other;
+  other.name = "other";
+  other.model = "another model";
+  other.peers = node->address();
+  const auto member = open(other);
+  ASSERT_NE(member, nullptr);
+  ASSERT_TRUE(wait_until([&] { return member->ready() == 1; })) << member->states();
+  EXPECT_EQ(member->load(PoolMember::keys_of(1, 0, 4), seconds(2), seconds(2)).hits, 0U);
+}
+
+}  // namespace
+}  // namespace kvbm::test
