@@ -1,11 +1,11 @@
-// A pool of 1,000 nodes of which one in a hundred dies and one in a hundred is new each minute: who is home to what, and
-// what is still found.
+// A pool of 1,000 nodes of which one in a hundred dies and one in a hundred is new each minute: who is home to what,
+// and what is still found.
 //
 // The real membership (an address file on the simulated disk), placement and locations; nodes are sets of keys, and
 // questions are calls: a thousand meshes of a thousand links each would be a million links, which say nothing about
-// homes that mesh_test does not say with two dozen. Readers look at the file at moments of their own, so their views differ.
-// As in PeerTier a reader asks a key's homes and the next in rank, then the ranks up to kMaxReplicas; who is dead is
-// passed over at once. KVBMTEST_LONG=1: an hour instead of ten minutes, and four times the keys.
+// homes that mesh_test does not say with two dozen. Readers look at the file at moments of their own, so their views
+// differ. As in PeerTier a reader asks a key's homes and the next in rank, then the ranks up to kMaxReplicas; who is
+// dead is passed over at once. KVBMTEST_LONG=1: an hour instead of ten minutes, and four times the keys.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,7 +53,10 @@ struct Node {
 class Reader {
  public:
   Reader(SimDisk& disk, std::map<NodeId, Node>& nodes, size_t replicas)
-      : nodes_(nodes), replicas_(replicas), file_(disk.open_directory("/pool", true).value(), "members"), locations_({}) {}
+      : nodes_(nodes),
+        replicas_(replicas),
+        file_(disk.open_directory("/pool", true).value(), "members"),
+        locations_({}) {}
 
   void look() {
     ASSERT_TRUE(file_.refresh().ok());
@@ -196,7 +199,8 @@ class Pool {
     living_.pop_back();
     ASSERT_TRUE(file_->leave(name).ok());
     const NodeId id = node_id_of(name);
-    if (first_.erase(id) != 0) lost_share += static_cast<double>(nodes.at(id).weight) / static_cast<double>(first_weight_);
+    if (first_.erase(id) != 0)
+      lost_share += static_cast<double>(nodes.at(id).weight) / static_cast<double>(first_weight_);
     nodes.erase(id);
     for (auto& reader : readers) reader->lost(id);
   }
@@ -236,12 +240,13 @@ Outcome churn(uint64_t seed, size_t replicas) {
   EXPECT_EQ(pool.overlooked, 0U);
   EXPECT_EQ(dead, 0U) << "a location of a dead node was believed";
   EXPECT_GT(by_location, 0U);
-  std::printf("%d minutes: %.2f %% of the weight died; reads %llu, %.2f %% hit, %llu by location, %llu in the second round, "
-              "%.2f questions a read\n",
-              minutes, pool.lost_share * 100, static_cast<unsigned long long>(pool.reads),
-              100.0 * static_cast<double>(pool.hits) / static_cast<double>(pool.reads),
-              static_cast<unsigned long long>(by_location), static_cast<unsigned long long>(second),
-              static_cast<double>(questions) / static_cast<double>(pool.reads));
+  std::printf(
+      "%d minutes: %.2f %% of the weight died; reads %llu, %.2f %% hit, %llu by location, %llu in the second round, "
+      "%.2f questions a read\n",
+      minutes, pool.lost_share * 100, static_cast<unsigned long long>(pool.reads),
+      100.0 * static_cast<double>(pool.hits) / static_cast<double>(pool.reads),
+      static_cast<unsigned long long>(by_location), static_cast<unsigned long long>(second),
+      static_cast<double>(questions) / static_cast<double>(pool.reads));
   return {static_cast<double>(found) / static_cast<double>(keys.size()), pool.lost_share};
 }
 
@@ -278,8 +283,9 @@ TEST(PoolChurn, leaves_every_node_home_to_its_weight_within_a_tenth) {
     worst = std::max(worst, std::abs(static_cast<double>(load[id]) / due - 1));
     noise = std::max(noise, 1 / std::sqrt(due));
   }
-  std::printf("the load of the worst of %zu nodes is %.1f %% off its weight (one standard deviation of chance is %.1f %%)\n",
-              pool.nodes.size(), worst * 100, noise * 100);
+  std::printf(
+      "the load of the worst of %zu nodes is %.1f %% off its weight (one standard deviation of chance is %.1f %%)\n",
+      pool.nodes.size(), worst * 100, noise * 100);
   EXPECT_EQ(pool.nodes.size(), kNodes);
   EXPECT_LE(worst, kSlow > 1 ? 5 * noise : 0.10);
 }
