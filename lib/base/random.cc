@@ -2,9 +2,11 @@
 
 #include <sys/random.h>
 
+#include <cerrno>
 #include <cstring>
+#include <string>
 
-#include "base/clock.h"
+#include "base/chacha20.h"
 
 namespace kvbm {
 
@@ -21,11 +23,36 @@ uint64_t Random::below(uint64_t bound) noexcept {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
 }
 
+namespace {
+
+// Whole or not at all, up to 256 bytes at a time (getrandom(2)).
+bool from_system(void* out, size_t bytes) noexcept {
+  ssize_t n = -1;
+  do {
+    n = getrandom(out, bytes, 0);
+  } while (n < 0 && errno == EINTR);
+  return n == static_cast<ssize_t>(bytes);
+}
+
+}  // namespace
+
+SystemRandom::SystemRandom() noexcept {
+  if (!from_system(seed_.data(), sizeof seed_)) error_ = errno != 0 ? errno : EIO;
+}
+
+Status SystemRandom::ready() const {
+  if (error_ == 0) return {};
+  return {Code::io_error, "the system gives no random numbers, which nonces are made of",
+          "getrandom: " + std::string(std::strerror(error_))};
+}
+
 uint64_t SystemRandom::next() noexcept {
   uint64_t v = 0;
-  if (getrandom(&v, sizeof v, 0) == sizeof v) return v;
-  // getrandom cannot fail for 8 bytes on a booted system; creation ids need only be distinct.
-  return SystemClock{}.now_ns() * 0x9E3779B97F4A7C15ULL;
+  if (from_system(&v, sizeof v)) return v;
+  const uint64_t count = count_.fetch_add(1, std::memory_order_relaxed);
+  const auto block = chacha20_block(seed_, static_cast<uint32_t>(count), {static_cast<uint32_t>(count >> 32), 0, 0});
+  std::memcpy(&v, block.data(), sizeof v);
+  return v;
 }
 
 uint64_t SeededRandom::next() noexcept {

@@ -1,9 +1,13 @@
 // Randomness comes from an injected source, so that a simulation replays from its seed.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "base/status.h"
 
 namespace kvbm {
 
@@ -17,10 +21,20 @@ class Random {
   uint64_t below(uint64_t bound) noexcept;
 };
 
-// getrandom(2).
+// getrandom(2). Nonces come from here, so a system that gives nothing is an error at start (ready()); should it refuse
+// later, as a filter of system calls may, numbers follow from what it gave at first, by ChaCha20: nobody foresees
+// them, and none comes twice.
 class SystemRandom final : public Random {
  public:
+  SystemRandom() noexcept;
+  // io_error where the system gave nothing: then nothing may be made from this. Checked by whoever starts.
+  [[nodiscard]] Status ready() const;
   uint64_t next() noexcept override;
+
+ private:
+  std::array<uint32_t, 8> seed_{};
+  int error_ = 0;
+  std::atomic<uint64_t> count_{0};
 };
 
 // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): small, seedable, equidistributed. Not thread-safe.

@@ -91,6 +91,7 @@ void deliver(void* user, const kvbm::LogMessage& message) {
 }
 
 Status start(Context& context) {
+  if (Status s = context.random.ready(); !s.ok()) return s;
   const auto& values = context.config.values;
   auto executor = kvbm::ThreadExecutor::create("core", static_cast<uint32_t>(values.at("threads").number));
   if (!executor.ok()) return executor.status();

@@ -13,7 +13,7 @@ namespace kvbm::cluster {
 
 struct NodeAnswer {
   NodeId node;
-  bool whole = false;  // every record was answered in time
+  bool whole = false;                  // every record was answered in time
   std::vector<wire::FoundItem> found;  // beside the records; what was not answered is not present
 };
 

@@ -12,7 +12,8 @@ Result<std::shared_ptr<MembersFile>> MembersFile::open(const Environment& enviro
   if (name.empty()) return Status(Code::bad_config, "node.peers_file names no file", path);
   auto made = std::shared_ptr<MembersFile>(new MembersFile(environment, folder, name));
   auto file = made->open_file();
-  if (!file.ok()) return Status(file.status().code(), "node.peers_file cannot be read", path + ": " + file.status().message());
+  if (!file.ok())
+    return Status(file.status().code(), "node.peers_file cannot be read", path + ": " + file.status().message());
   made->file_ = std::move(file).value();
   const Status read = made->file_->refresh();
   if (!read.ok()) return Status(read.code(), "node.peers_file cannot be used", folder + "/" + read.message());

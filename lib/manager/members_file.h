@@ -19,8 +19,8 @@ class MembersFile final : public cluster::MembershipListener, public std::enable
   static constexpr uint64_t kLookNs = 1'000'000'000;
   using Told = std::function<void(const cluster::MemberList&)>;
 
-  // Reads it; bad_config, with the line, for nonsense, and io_error where its folder cannot be opened. A file that is not
-  // there yet is an empty list.
+  // Reads it; bad_config, with the line, for nonsense, and io_error where its folder cannot be opened. A file that is
+  // not there yet is an empty list.
   static Result<std::shared_ptr<MembersFile>> open(const Environment& environment, const std::string& path);
 
   // Tells the members now and whenever they change, until the last owner lets go. Once. `self`, if it has a name, is

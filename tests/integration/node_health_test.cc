@@ -90,7 +90,8 @@ std::string request(const std::string& address, const std::string& text) {
   if (::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
       ::send(fd, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size())) {
     std::array<char, 4096> buffer{};
-    for (ssize_t n = 0; (n = ::recv(fd, buffer.data(), buffer.size(), 0)) > 0;) out.append(buffer.data(), static_cast<size_t>(n));
+    for (ssize_t n = 0; (n = ::recv(fd, buffer.data(), buffer.size(), 0)) > 0;)
+      out.append(buffer.data(), static_cast<size_t>(n));
   }
   ::close(fd);
   return out;

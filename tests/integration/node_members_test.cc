@@ -39,8 +39,8 @@ class NodeMembers : public ::testing::Test {
 
   // `kvbm node` of that name, joined through the file.
   pid_t start(const std::string& name) {
-    std::vector<std::string> arguments = {"kvbm", "node", "--listen", "127.0.0.1:0", "--host", "64MiB", "--json",
-                                          "--name", name, "--peers-file", members_, "--join"};
+    std::vector<std::string> arguments = {"kvbm",   "node",   "--listen", "127.0.0.1:0",  "--host", "64MiB",
+                                          "--json", "--name", name,       "--peers-file", members_, "--join"};
     const pid_t pid = ::fork();
     if (pid == 0) {
       std::vector<char*> argv;
@@ -70,7 +70,8 @@ class NodeMembers : public ::testing::Test {
     return false;
   }
   [[nodiscard]] size_t ready_nodes() const {
-    const json rows = json::parse(run("peers --json --timeout 1 --peers-file '" + members_ + "'", "").text, nullptr, false);
+    const json rows =
+        json::parse(run("peers --json --timeout 1 --peers-file '" + members_ + "'", "").text, nullptr, false);
     size_t n = 0;
     for (const json& row : rows) n += row.is_object() && row.value("state", "") == "ready" ? 1 : 0;
     return n;

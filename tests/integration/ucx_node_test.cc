@@ -27,7 +27,9 @@ using kvbm::test::Ran;
 #ifdef KVBM_UCX_MODULE
 const std::string kModule = std::string("KVBM_UCX_PATH='") + KVBM_UCX_MODULE + "'";
 
-Ran run(const std::string& arguments, const char* after = " 2>&1") { return kvbm::test::run(arguments, after, kModule); }
+Ran run(const std::string& arguments, const char* after = " 2>&1") {
+  return kvbm::test::run(arguments, after, kModule);
+}
 
 std::string read_file(const std::string& path) {
   std::ostringstream text;
@@ -108,7 +110,9 @@ TEST_F(UcxNode, beyond_this_machine_it_wants_a_key_and_a_device) {
 TEST_F(UcxNode, tcp_is_what_is_used_here_without_being_told_otherwise) {
   const Ran doctor = run("doctor --json", "");
   EXPECT_TRUE(contains(doctor.text, "\"node transport\"")) << doctor.text;
-  if (::access("/sys/class/infiniband", F_OK) != 0) EXPECT_TRUE(contains(doctor.text, "tcp: no RDMA device")) << doctor.text;
+  if (::access("/sys/class/infiniband", F_OK) != 0) {
+    EXPECT_TRUE(contains(doctor.text, "tcp: no RDMA device")) << doctor.text;
+  }
 }
 #else
 #ifndef KVBM_UCX_SKIPPED
@@ -118,7 +122,8 @@ TEST(UcxNode, is_skipped) { GTEST_SKIP() << KVBM_UCX_SKIPPED; }
 #endif
 
 TEST(UcxModule, that_is_not_there_is_an_error_that_says_where_it_was_looked_for) {
-  const Ran none = kvbm::test::run("node --transport ucx --listen 127.0.0.1:0", " 2>&1", "KVBM_NODE_UCX_MODULE=/nonexistent");
+  const Ran none =
+      kvbm::test::run("node --transport ucx --listen 127.0.0.1:0", " 2>&1", "KVBM_NODE_UCX_MODULE=/nonexistent");
   EXPECT_NE(none.exit_code, 0);
   EXPECT_TRUE(contains(none.text, "transport unavailable") && contains(none.text, "/nonexistent")) << none.text;
 }

@@ -152,16 +152,20 @@ TEST(Mesh, a_large_pool_is_asked_by_rank_homes_first_and_then_those_that_were_or
 
 TEST(Mesh, members_that_come_are_dialled_and_those_that_go_are_left) {
   World w(0);
-  for (int i = 0; i < 4; ++i) w.processes.push_back(std::make_unique<Process>(w.sim, w.net, w.families, std::vector<std::string>{}, 1));
+  for (int i = 0; i < 4; ++i)
+    w.processes.push_back(std::make_unique<Process>(w.sim, w.net, w.families, std::vector<std::string>{}, 1));
   MemberList all;
   for (auto& process : w.processes) all.push_back(process->member());
   Mesh& mesh = *w.processes[0]->mesh;
-  const auto soon = [&](size_t n) { return w.sim.run_until_within([&] { return mesh.ready().size() == n; }, 5000 * kMs); };
+  const auto soon = [&](size_t n) {
+    return w.sim.run_until_within([&] { return mesh.ready().size() == n; }, 5000 * kMs);
+  };
   mesh.set_members({all[0], all[1], all[2]});  // itself among them
   EXPECT_TRUE(soon(2));
   PeerLink* const kept = mesh.link_to(all[1].id);
   mesh.set_members({all[0], all[1], all[3]});
-  EXPECT_TRUE(w.sim.run_until_within([&] { return mesh.link_to(all[3].id) != nullptr && mesh.link_to(all[2].id) == nullptr; }, 5000 * kMs));
+  EXPECT_TRUE(w.sim.run_until_within(
+      [&] { return mesh.link_to(all[3].id) != nullptr && mesh.link_to(all[2].id) == nullptr; }, 5000 * kMs));
   EXPECT_EQ(mesh.link_to(all[1].id), kept) << "a member that stays keeps its link";
   w.sim.run_for(3000 * kMs);
   EXPECT_EQ(mesh.link_to(all[2].id), nullptr) << "it is not dialled again";
@@ -169,7 +173,8 @@ TEST(Mesh, members_that_come_are_dialled_and_those_that_go_are_left) {
   Member moved = all[2];
   moved.addresses = {SimNetwork::host(w.processes[2]->node) + ":9", all[2].addresses[0]};
   mesh.set_members({all[1], moved});
-  EXPECT_TRUE(w.sim.run_until_within([&] { return mesh.link_to(all[2].id) != nullptr && mesh.link_to(all[3].id) == nullptr; }, 5000 * kMs));
+  EXPECT_TRUE(w.sim.run_until_within(
+      [&] { return mesh.link_to(all[2].id) != nullptr && mesh.link_to(all[3].id) == nullptr; }, 5000 * kMs));
   // At this address somebody else answers.
   Member wrong = all[3];
   wrong.addresses = all[1].addresses;

@@ -125,7 +125,8 @@ int serve(Arguments& arguments, const Output& output) {
   if (!loop.ok()) return fail(loop.status());
   std::unique_ptr<node::HttpServer> http;
   if (!arguments.http.empty()) {
-    const auto reach = arguments.http_anywhere ? node::HttpServer::Reach::everybody : node::HttpServer::Reach::this_machine;
+    const auto reach =
+        arguments.http_anywhere ? node::HttpServer::Reach::everybody : node::HttpServer::Reach::this_machine;
     auto listening = node::HttpServer::listen(*loop.value(), arguments.http, reach);
     if (!listening.ok()) return fail(listening.status());
     http = std::move(listening).value();
@@ -291,7 +292,8 @@ int locate(Arguments& arguments, const Output& output) {
                     {"in_tier", row.n_in_tier},
                     {"bytes", row.bytes}});
     table.add_row({address, std::to_string(row.tier), terminal::format_count(row.n_prefix),
-                   terminal::format_count(row.n_in_tier), terminal::format_binary_size(static_cast<double>(row.bytes))});
+                   terminal::format_count(row.n_in_tier),
+                   terminal::format_binary_size(static_cast<double>(row.bytes))});
   }
   if (output.json) {
     std::cout << Json{{"name", arguments.name}, {"locations", rows}}.dump(2) << std::endl;
@@ -335,8 +337,7 @@ void add_share(CLI::App& app, Arguments& arguments) {
 }
 
 void add_peer(CLI::App& app, Arguments& arguments) {
-  app.add_option("--peer", arguments.member.peers, "Address of a node, or several with commas")
-      ->type_name("HOST:PORT");
+  app.add_option("--peer", arguments.member.peers, "Address of a node, or several with commas")->type_name("HOST:PORT");
   add_share(app, arguments);
   app.add_option("--timeout", arguments.timeout, "Seconds to wait for a node")
       ->type_name("SECONDS")
@@ -373,7 +374,8 @@ void add_node(Registry& registry) {
   app.add_option("--disk-path", arguments->member.disk_path, "Its directory")->type_name("DIR");
   app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")
       ->type_name("FILE");
-  app.add_flag("--join", arguments->member.join, "Write this node into --peers-file, and take it out at the end; needs --name");
+  app.add_flag("--join", arguments->member.join,
+               "Write this node into --peers-file, and take it out at the end; needs --name");
   app.add_option("--http", arguments->http, "Answer /healthz, /readyz and /metrics there, such as 127.0.0.1:9400")
       ->type_name("ADDRESS:PORT");
   app.add_flag("--http-anywhere", arguments->http_anywhere,
@@ -404,8 +406,8 @@ void add_node(Registry& registry) {
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
 
   auto to_locate = std::make_shared<Arguments>();
-  CLI::App& locating = add_by_hand(registry, "locate", "Say which nodes have how much of a file, and in which tier",
-                                   locate, to_locate);
+  CLI::App& locating =
+      add_by_hand(registry, "locate", "Say which nodes have how much of a file, and in which tier", locate, to_locate);
   locating.add_option("name", to_locate->name, "Name that it was stored under")->type_name("NAME")->required();
   locating.footer("Example:\n  kvbm locate --peer 127.0.0.1:7000,127.0.0.1:7001 notes");
 

@@ -13,9 +13,7 @@ Result<std::unique_ptr<EventLoop>> EventLoop::create() {
 EventLoop::~EventLoop() { ::event_base_free(base_); }
 
 Status EventLoop::run_until(int fd) {
-  const auto stop = [](evutil_socket_t, short, void* base) {
-    ::event_base_loopbreak(static_cast<event_base*>(base));
-  };
+  const auto stop = [](evutil_socket_t, short, void* base) { ::event_base_loopbreak(static_cast<event_base*>(base)); };
   event* readable = fd < 0 ? nullptr : ::event_new(base_, fd, EV_READ, stop, base_);
   if (readable == nullptr) return {Code::io_error, "the end of the process cannot be waited for"};
   const bool ran = ::event_add(readable, nullptr) == 0 && ::event_base_dispatch(base_) >= 0;

@@ -34,7 +34,8 @@ HttpServer::Reply readiness(const Member& member) {
     out.body += "tier " + std::to_string(t) + " is out of service\n";
   }
   if (out.code == 200) out.body = "ready\n";
-  out.body += "nodes connected: " + std::to_string(peers.ready) + " of " + std::to_string(peers.ready + peers.absent) + "\n";
+  out.body +=
+      "nodes connected: " + std::to_string(peers.ready) + " of " + std::to_string(peers.ready + peers.absent) + "\n";
   return out;
 }
 

@@ -32,9 +32,12 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   auto made = std::unique_ptr<Member>(new Member());
   const std::string staging = std::to_string(std::max<uint64_t>(options.host_bytes / 2, 64ULL << 20));
   const std::string replicas = std::to_string(options.replicas);
-  const kvbm_setting_t settings[] = {{"node.listen", options.listen.c_str()},     {"node.peers", options.peers.c_str()},
-                                     {"node.key_file", options.key_file.c_str()}, {"node.name", options.name.c_str()},
-                                     {"node.pool", options.pool.c_str()},         {"node.staging", staging.c_str()},
+  const kvbm_setting_t settings[] = {{"node.listen", options.listen.c_str()},
+                                     {"node.peers", options.peers.c_str()},
+                                     {"node.key_file", options.key_file.c_str()},
+                                     {"node.name", options.name.c_str()},
+                                     {"node.pool", options.pool.c_str()},
+                                     {"node.staging", staging.c_str()},
                                      {"node.peers_file", options.peers_file.c_str()},
                                      {"node.peers_file_join", options.join ? "true" : "false"},
                                      {"node.replicas", replicas.c_str()},
@@ -138,7 +141,8 @@ std::string Member::metrics() const {
   std::string text;
   for (size_t needed = 65536; text.size() < needed;) {  // the needed size counts a final zero byte
     text.resize(needed);
-    if (kvbm_manager_metrics(manager_, text.data(), text.size(), &needed) != KVBM_OK && needed <= text.size()) return {};
+    if (kvbm_manager_metrics(manager_, text.data(), text.size(), &needed) != KVBM_OK && needed <= text.size())
+      return {};
   }
   text.resize(std::strlen(text.c_str()));
   return text;
@@ -276,8 +280,8 @@ Result<std::vector<kvbm_location_t>> Member::locate(const std::string& name, uin
     size_t found = 1024;
     do {
       rows.resize(found);
-      const kvbm_status_t status = kvbm_manager_locate(manager_, ns_, keys.value().data(), n, &options,
-                                                       rows.data(), rows.size(), &found);
+      const kvbm_status_t status =
+          kvbm_manager_locate(manager_, ns_, keys.value().data(), n, &options, rows.data(), rows.size(), &found);
       if (status < 0) return failed("the pool could not be asked", status);
     } while (found > rows.size());
     rows.resize(found);

@@ -22,7 +22,8 @@ bool tell_supervisor(std::string_view state) {
   const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
-  const ssize_t sent = ::sendto(fd, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&address), bytes);
+  const ssize_t sent =
+      ::sendto(fd, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<sockaddr*>(&address), bytes);
   ::close(fd);
   return sent == static_cast<ssize_t>(state.size());
 }

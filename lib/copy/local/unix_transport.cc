@@ -257,6 +257,7 @@ Code UnixTransport::cancel(uint64_t id, uint64_t token) {
 Result<uint64_t> UnixTransport::offer_pool(int fd, const tier::HostShape& shape) {
   Offered offered;
   SystemRandom random;
+  if (Status s = random.ready(); !s.ok()) return s;
   while (offered.offer.id == 0) offered.offer.id = random.next();
   offered.offer.shape = shape;
   std::byte encoded[kOfferBytes];

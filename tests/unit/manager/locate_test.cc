@@ -22,7 +22,9 @@ NodeAnswer answer(uint8_t node, const std::string& text) {
   out.node.bytes[0] = node;
   out.whole = true;
   for (const char c : text) {
-    out.found.push_back(c == '.' ? FoundItem{} : c == '?' ? in_tier(FoundItem::kElsewhere) : in_tier(static_cast<uint8_t>(c - '0')));
+    out.found.push_back(c == '.'   ? FoundItem{}
+                        : c == '?' ? in_tier(FoundItem::kElsewhere)
+                                   : in_tier(static_cast<uint8_t>(c - '0')));
   }
   return out;
 }

@@ -1,0 +1,77 @@
+#include "base/random.h"
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "base/chacha20.h"
+
+namespace kvbm {
+namespace {
+
+TEST(ChaCha20, gives_the_block_of_rfc_8439_section_2_3_2) {
+  std::array<uint32_t, 8> key{};
+  for (uint32_t i = 0; i < 8; ++i) key[i] = (4 * i) | (4 * i + 1) << 8 | (4 * i + 2) << 16 | (4 * i + 3) << 24;
+  const std::array<uint32_t, 16> expected = {0xe4e7f110, 0x15593bd1, 0x1fdd0f50, 0xc47120a3, 0xc7f4d1c7, 0x0368c033,
+                                             0x9aaa2204, 0x4e6cd4c3, 0x466482d2, 0x09aa9f07, 0x05d7c214, 0xa2028bd9,
+                                             0xd19c12b5, 0xb94e16de, 0xe883d0cb, 0x4e3c50a2};
+  EXPECT_EQ(chacha20_block(key, 1, {0x09000000, 0x4a000000, 0}), expected);
+}
+
+// The system says no to getrandom from now on, in this process; false where it cannot be made to.
+bool refuse_getrandom() {
+  sock_filter program[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getrandom, 0, 1),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 1 /* EPERM */),
+                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter = {sizeof program / sizeof program[0], program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+enum { kRight = 0, kWrong = 1, kNoFilter = 77 };
+
+// The exit code of `body` in a process of its own.
+template <class Body>
+int in_child(const Body& body) {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(SystemRandom, that_the_system_gives_nothing_is_an_error_at_start) {
+  EXPECT_TRUE(SystemRandom().ready().ok());
+  const int code = in_child([] {
+    if (!refuse_getrandom()) return kNoFilter;
+    return SystemRandom().ready().code() == Code::io_error ? kRight : kWrong;
+  });
+  if (code == kNoFilter) GTEST_SKIP() << "no filter of system calls can be set here";
+  EXPECT_EQ(code, kRight);
+}
+
+TEST(SystemRandom, that_is_refused_later_goes_on_with_numbers_of_its_own) {
+  const int code = in_child([] {
+    SystemRandom one;
+    SystemRandom two;
+    if (!refuse_getrandom()) return kNoFilter;
+    std::set<uint64_t> seen;
+    for (int i = 0; i < 1000; ++i) {
+      seen.insert(one.next());
+      seen.insert(two.next());
+    }
+    return one.ready().ok() && seen.size() == 2000 ? kRight : kWrong;
+  });
+  if (code == kNoFilter) GTEST_SKIP() << "no filter of system calls can be set here";
+  EXPECT_EQ(code, kRight);
+}
+
+}  // namespace
+}  // namespace kvbm

@@ -1,0 +1,56 @@
+#include "manager/node_transport.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "support/temp_dir.h"
+
+namespace kvbm::manager {
+namespace {
+
+void add_port(const std::string& folder, const std::string& device, int port, const std::string& state) {
+  const std::string at = folder + "/" + device + "/ports/" + std::to_string(port);
+  std::filesystem::create_directories(at);
+  std::ofstream(at + "/state") << state << "\n";
+}
+
+TEST(NodeTransport, only_active_ports_count_as_rdma) {
+  const test::TempDir folder;
+  EXPECT_EQ(active_rdma(folder.path()), "");
+  EXPECT_EQ(active_rdma(folder.path() + "/nothing"), "");
+  add_port(folder.path(), "mlx5_1", 1, "1: DOWN");
+  EXPECT_EQ(active_rdma(folder.path()), "");
+  add_port(folder.path(), "mlx5_1", 2, "4: ACTIVE");
+  add_port(folder.path(), "mlx5_0", 1, "4: ACTIVE");
+  EXPECT_EQ(active_rdma(folder.path()), "mlx5_0:1,mlx5_1:2");
+}
+
+TEST(NodeTransport, ucx_goes_beyond_this_machine_by_named_devices_alone) {
+  NodeOptions options;
+  options.transport = "ucx";
+  options.ucx_module = "/nonexistent";
+  options.listen = "10.0.0.1:7000";
+  EXPECT_EQ(choose_transport(options).status().code(), Code::bad_config);
+  options.listen = "127.0.0.1:7000";
+  options.peers = {"127.0.0.1:7001", "[2001:db8::1]:7000"};
+  const Status refused = choose_transport(options).status();
+  EXPECT_EQ(refused.code(), Code::bad_config);
+  EXPECT_NE(refused.message().find("node.ucx_devices"), std::string::npos) << refused.message();
+  options.ucx_devices = "mlx5_0:1";
+  const Status missing = choose_transport(options).status();
+  EXPECT_NE(missing.message().find("/nonexistent"), std::string::npos) << missing.message();
+}
+
+TEST(NodeTransport, sockets_are_always_there_and_say_why) {
+  NodeOptions options;
+  options.transport = "tcp";
+  const auto tcp = choose_transport(options);
+  ASSERT_TRUE(tcp.ok());
+  EXPECT_NE(tcp.value().ops, nullptr);
+  EXPECT_EQ(tcp.value().why.rfind("tcp: ", 0), 0U);
+}
+
+}  // namespace
+}  // namespace kvbm::manager
