@@ -77,7 +77,7 @@ int serve(Arguments& arguments, const Output& output) {
   if (output.json) {
     std::cout << Json{{"address", address}, {"pool", arguments.member.pool}}.dump() << std::endl;
   } else {
-    std::cout << "kvbm node: pool " << arguments.member.pool << ", listening on " << address << "; "
+    std::cout << "kvbm node: pool " << arguments.member.pool << (address.empty() ? ", not listening" : ", listening on " + address) << "; "
               << terminal::format_binary_size(static_cast<double>(arguments.member.host_bytes)) << " of host memory"
               << (arguments.member.disk_path.empty() ? "" : ", disk in " + arguments.member.disk_path)
               << (arguments.member.share.empty()
