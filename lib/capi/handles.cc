@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "capi/guard.h"
+#include "manager/lend.h"
 #include "manager/share.h"
 
 namespace kvbm::capi {
@@ -172,8 +173,27 @@ std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<I
   return std::move(*answers);
 }
 
-void ask_owner_and_wait(Tenancy& tenancy, std::vector<Identity> ids) {
-  if (tenancy.share == nullptr || ids.empty() || !tenancy.share->can_ask()) return;
+std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const manager::PartPlan> parts,
+                                   std::span<const Key> keys) {
+  std::vector<Identity> ids;
+  for (const manager::PartPlan& part : parts) {
+    for (const Key& key : keys) ids.push_back({key, part.family});
+  }
+  std::vector<tier::Found> found(ids.size());
+  std::vector<TierIndex> tiers(ids.size());
+  manager::find_to_lend(manager, ids, found, tiers);
+  size_t left = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (tiers[i] == kNoTier) ids[left++] = ids[i];
+  }
+  ids.resize(left);
+  return ids;
+}
+
+void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> parts, std::span<const Key> keys) {
+  if (tenancy.share == nullptr || !tenancy.share->can_ask()) return;
+  std::vector<Identity> ids = nowhere_here(*tenancy.manager, parts, keys);
+  if (ids.empty()) return;
   const Clock& clock = tenancy.context->executor->clock();
   const uint64_t deadline_ns = deadline_after(clock, tenancy.share->ask_ns());
   const auto waiter = std::make_shared<Waiter>();

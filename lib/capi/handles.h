@@ -106,8 +106,13 @@ void ask_nodes_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t ti
 // Asks every node that is connected; empty where the manager is no node.
 std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<Identity> ids, uint64_t timeout_ns);
 
-// Asks the owner of a shared tier set, as long as its options say; nothing where there is nobody to ask.
-void ask_owner_and_wait(Tenancy& tenancy, std::vector<Identity> ids);
+// What no tier has, as far as is known.
+std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const manager::PartPlan> parts,
+                                   std::span<const Key> keys);
+
+// Asks the owner of a shared tier set for what is nowhere here, as long as its options say; nothing where there is nobody
+// to ask.
+void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> parts, std::span<const Key> keys);
 
 // Waits until offloads are done; deadline after timeout_ns.
 kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns);

@@ -5,9 +5,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
-#include "manager/lend.h"
 #include "manager/lookup.h"
-#include "manager/share.h"
 
 using kvbm::capi::guarded;
 using kvbm::capi::to_c;
@@ -31,40 +29,18 @@ kvbm_status_t take_request(const kvbm_lookup_options_t* options, kvbm_lookup_opt
   return KVBM_OK;
 }
 
-// What no tier has, as far as is known.
-std::vector<kvbm::Identity> nowhere_here(kvbm::manager::Manager& manager, std::span<const PartPlan> parts,
-                                         const kvbm_key_t* keys, size_t n_keys) {
-  std::vector<kvbm::Identity> ids;
-  for (const PartPlan& part : parts) {
-    for (size_t i = 0; i < n_keys; ++i) {
-      ids.push_back({reinterpret_cast<const kvbm::Key*>(keys)[i], part.family});
-    }
-  }
-  std::vector<kvbm::tier::Found> found(ids.size());
-  std::vector<kvbm::TierIndex> tiers(ids.size());
-  kvbm::manager::find_to_lend(manager, ids, found, tiers);
-  size_t left = 0;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (tiers[i] == kvbm::kNoTier) ids[left++] = ids[i];
-  }
-  ids.resize(left);
-  return ids;
-}
-
 // Runs a lookup and wraps its match. `parts` is not empty.
 kvbm_status_t look_up(const std::shared_ptr<kvbm::capi::Tenancy>& tenancy,
                       const std::shared_ptr<kvbm::manager::Namespace>& ns, std::span<const PartPlan> parts,
                       const kvbm_key_t* keys, size_t n_keys, uint64_t ask_nodes_ns,
                       kvbm::manager::LookupRequest& request, kvbm_match_t** out_match, size_t* out_n) {
-  if (tenancy->share != nullptr && tenancy->share->can_ask() && !request.host_only) {
-    kvbm::capi::ask_owner_and_wait(*tenancy, nowhere_here(*tenancy->manager, parts, keys, n_keys));
-  }
+  const std::span<const kvbm::Key> asked(reinterpret_cast<const kvbm::Key*>(keys), n_keys);
+  if (!request.host_only) kvbm::capi::ask_owner_and_wait(*tenancy, parts, asked);
   if (ask_nodes_ns != 0 && !request.host_only) {
-    kvbm::capi::ask_nodes_and_wait(*tenancy, nowhere_here(*tenancy->manager, parts, keys, n_keys), ask_nodes_ns);
+    kvbm::capi::ask_nodes_and_wait(*tenancy, kvbm::capi::nowhere_here(*tenancy->manager, parts, asked), ask_nodes_ns);
   }
   request.units = ns->options().geometry != nullptr ? ns->options().geometry->units() : 1;
-  auto match = kvbm::manager::look_up(tenancy->manager, ns, parts,
-                                      {reinterpret_cast<const kvbm::Key*>(keys), n_keys}, request);
+  auto match = kvbm::manager::look_up(tenancy->manager, ns, parts, asked, request);
   *out_n = match != nullptr ? match->hits() : 0;
   *out_match = match != nullptr ? new kvbm_match{tenancy, std::move(match)} : nullptr;
   return KVBM_OK;

@@ -222,9 +222,11 @@ void Share::seek_later() {
   elections_->post_at(elections_->clock().now_ns() + kRetryNs, [this] { seek(); });
 }
 
-// A client of another owner than before, or of the same again: it gets what is here. The elections' thread.
+// A client of another owner than before, or of the same again: it gets what is here. The elections' thread, as flushes:
+// none of them sees this half done.
 void Share::settle_in() {
   if (stopping_ || is(ShareRole::owner)) return;
+  unsettled_ = false;  // before: a link that ends meanwhile says so again
   learn_epochs(*shared_);
   manager_->offer_all(shared_index_);
 }
@@ -317,6 +319,7 @@ void Share::owner_lost(const Status& why, bool was_connected) {
     state.connected.store(false, std::memory_order_release);
     state.owner_pid.store(0, std::memory_order_relaxed);
     state.owners_lost.fetch_add(1, std::memory_order_relaxed);
+    unsettled_ = true;
     shared_->forget_all();
     if (stopping_) return;
     say(LogLevel::warning, "the owner of the tier set in " + directory_ + " is gone: " + why.message());
@@ -446,6 +449,7 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
     return again_later(flush);
   }
   flush->gone_since_ns = 0;
+  if (unsettled_) return again_later(flush);
   const uint64_t lost = state.owners_lost.load(std::memory_order_acquire);
   manager_->flush([this, flush, lost] {
     thread_->post([this, flush, lost] {

@@ -123,6 +123,7 @@ class Share final : public ShareLinks::Host {
 
   std::atomic<bool> stopping_{false};
   std::atomic<bool> silent_{false};   // the owner did not answer in time, and has not answered since
+  std::atomic<bool> unsettled_{false};  // an owner was lost, and its successor has not been given what is here
   std::atomic<bool> probing_{false};  // a question is under way that nobody waits for
   std::atomic<uint64_t> refused_before_{0};
   Mutex mutex_;

@@ -92,6 +92,8 @@ Operation::Next StoreOperation::hand_over() {
           manager_.release({&held[k], 1});
           continue;
         }
+        // Asked for again, what is there already costs no copy: who had it may have lost it since.
+        manager_.table().clear_flags(held[k], on_tier_flag(reach_));
         slots.push_back(held[k]);
         key_of.push_back(k);
         handover->open[k].fetch_add(1, std::memory_order_relaxed);

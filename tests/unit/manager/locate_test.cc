@@ -16,15 +16,13 @@ FoundItem in_tier(uint8_t tier) {
   return item;
 }
 
-// One character a key: a tier's number, '.' for nothing, '?' for what the node only knows somebody else to have.
+// One character a key: a tier's number, '.' for nothing.
 NodeAnswer answer(uint8_t node, const std::string& text) {
   NodeAnswer out;
   out.node.bytes[0] = node;
   out.whole = true;
   for (const char c : text) {
-    out.found.push_back(c == '.'   ? FoundItem{}
-                        : c == '?' ? in_tier(FoundItem::kElsewhere)
-                                   : in_tier(static_cast<uint8_t>(c - '0')));
+    out.found.push_back(c == '.' ? FoundItem{} : in_tier(static_cast<uint8_t>(c - '0')));
   }
   return out;
 }
@@ -72,7 +70,7 @@ TEST(Locate, requests_are_apart_and_nothing_gives_no_row) {
 
 TEST(Locate, what_a_node_only_knows_of_is_not_its_own) {
   const std::vector<PartPlan> parts(1);
-  EXPECT_EQ(located(parts, {3}, {answer(1, "0?0")}), std::vector<LocatedRow>{row(1, 0, 0, 1, 1, 100)});
+  EXPECT_EQ(located(parts, {3}, {answer(1, "0.0")}), std::vector<LocatedRow>{row(1, 0, 0, 1, 1, 100)});
 }
 
 TEST(Locate, every_part_must_be_there_and_of_a_state_the_last_block) {
