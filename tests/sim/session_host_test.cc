@@ -197,14 +197,18 @@ class World {
       ++seen_.layers;
       EXPECT_EQ(sessions_[d].times, 0U) << "a layer after the end";
       for (const auto& cache : decode_[d].caches) {
-        if (cache->part().component == component) EXPECT_EQ(cache->check_layer(seed_, layer), "");
+        if (cache->part().component == component) {
+          EXPECT_EQ(cache->check_layer(seed_, layer), "");
+        }
       }
     };
     session.done = [this, d](const Status& status) {
       ++sessions_[d].times;
       sessions_[d].status = status;
       EXPECT_LE(sim_.clock().now_ns(), deadline_ + 100 * kMs);
-      if (status.ok()) EXPECT_EQ(decode_[d].check(seed_), "");
+      if (status.ok()) {
+        EXPECT_EQ(decode_[d].check(seed_), "");
+      }
     };
     process.host->open(d + 1, std::move(session));
   }
@@ -242,13 +246,19 @@ class World {
       if (decode(d).gone) continue;
       EXPECT_EQ(sessions_[d].times, 1U) << "decode rank " << d;
       ++(sessions_[d].status.ok() ? seen_.ok : seen_.failed);
-      if (trouble_ == Trouble::none) EXPECT_TRUE(sessions_[d].status.ok()) << sessions_[d].status.message();
-      if (trouble_ == Trouble::silence) EXPECT_FALSE(sessions_[d].status.ok());
+      if (trouble_ == Trouble::none) {
+        EXPECT_TRUE(sessions_[d].status.ok()) << sessions_[d].status.message();
+      }
+      if (trouble_ == Trouble::silence) {
+        EXPECT_FALSE(sessions_[d].status.ok());
+      }
     }
     for (const size_t p : offered_) {
       if (prefill(p).gone) continue;
       EXPECT_EQ(offers_[p].times, 1U) << "prefill rank " << p;
-      if (trouble_ == Trouble::none) EXPECT_TRUE(offers_[p].status.ok()) << offers_[p].status.message();
+      if (trouble_ == Trouble::none) {
+        EXPECT_TRUE(offers_[p].status.ok()) << offers_[p].status.message();
+      }
     }
     for (const auto& process : processes_) {
       if (process->gone) continue;
