@@ -67,6 +67,23 @@ static kvbm_status_t use_load(void *o) {
   return status;
 }
 
+/* Options that are taken get as far as the manager, which is no node. */
+static kvbm_status_t use_offer(void *o) {
+  const kvbm_request_id_t request = {{1}};
+  const uint32_t id = 0;
+  kvbm_offer_t *made = NULL;
+  const kvbm_status_t status = kvbm_offer_open(cache, &request, &id, 1, o, NULL, 0, &made, NULL);
+  return status == KVBM_ERR_STATE ? KVBM_OK : status;
+}
+static kvbm_status_t use_session(void *o) {
+  const kvbm_request_id_t request = {{1}};
+  const kvbm_source_t source = {"127.0.0.1:1", 0, 0};
+  const uint32_t id = 0;
+  kvbm_session_t *made = NULL;
+  const kvbm_status_t status = kvbm_session_open(cache, &request, &id, 1, &source, 1, o, NULL, 0, &made, NULL);
+  return status == KVBM_ERR_STATE ? KVBM_OK : status;
+}
+
 static const struct {
   const char *name;
   size_t size, shorter;
@@ -84,6 +101,8 @@ static const struct {
     ROW(store, offsetof(kvbm_store_options_t, positions)),
     ROW(load, offsetof(kvbm_load_options_t, positions)),
     ROW(locate, offsetof(kvbm_locate_options_t, request_keys)),
+    ROW(offer, offsetof(kvbm_offer_options_t, end)),
+    ROW(session, offsetof(kvbm_session_options_t, first_position)),
 };
 enum { kAll = sizeof all / sizeof all[0] };
 
@@ -130,6 +149,14 @@ static void defaults_are_zero_but_for_the_timeouts(void) {
     if (strcmp(all[i].name, "load") == 0) {
       CHECK_U64(((kvbm_load_options_t *)(void *)&room)->timeout_ns, KVBM_FOREVER);
       ((kvbm_load_options_t *)(void *)&room)->timeout_ns = 0;
+    }
+    if (strcmp(all[i].name, "offer") == 0) {
+      CHECK_U64(((kvbm_offer_options_t *)(void *)&room)->timeout_ns, 60000000000ULL);
+      ((kvbm_offer_options_t *)(void *)&room)->timeout_ns = 0;
+    }
+    if (strcmp(all[i].name, "session") == 0) {
+      CHECK_U64(((kvbm_session_options_t *)(void *)&room)->timeout_ns, 60000000000ULL);
+      ((kvbm_session_options_t *)(void *)&room)->timeout_ns = 0;
     }
     for (at = sizeof size; at < all[i].size; ++at) CHECK(room.bytes[at] == 0);
   }

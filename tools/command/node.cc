@@ -93,7 +93,8 @@ void say_serving(const Arguments& arguments, const Output& output, const node::M
     std::cout << line.dump() << std::endl;
     return;
   }
-  std::cout << "kvbm node: pool " << arguments.member.pool << (address.empty() ? ", not listening" : ", listening on " + address) << "; "
+  std::cout << "kvbm node: pool " << arguments.member.pool
+            << (address.empty() ? ", not listening" : ", listening on " + address) << "; "
             << terminal::format_binary_size(static_cast<double>(arguments.member.host_bytes)) << " of host memory"
             << (arguments.member.disk_path.empty() ? "" : ", disk in " + arguments.member.disk_path)
             << (arguments.member.share.empty() ? ""

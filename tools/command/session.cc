@@ -33,7 +33,7 @@ struct Arguments {
   [[nodiscard]] uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout * 1e9); }
 };
 
-Status failed(const kvbm_error_t& error) { return {static_cast<Code>(error.status), error.message}; }
+Status failed(const kvbm_error_t& error) { return {static_cast<Code>(error.status), "", error.message}; }
 
 double seconds_since(Time::time_point start) { return std::chrono::duration<double>(Time::now() - start).count(); }
 

@@ -47,6 +47,8 @@ void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
       ->type_name("DIR");
   app.add_option("--plugin", arguments.plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")
       ->type_name("FILE");
+  app.add_option("--peer", arguments.peers, "Addresses of nodes, with commas: blocks go to them, and theirs are found")
+      ->type_name("HOST:PORT,...");
   app.add_option("--threads", arguments.threads, "Engines at a time")->capture_default_str();
   app.add_option("--first", arguments.first, "Requests to pass over")->type_name("N");
   app.add_option("--limit", arguments.limit, "Requests to replay")->type_name("N");
@@ -101,6 +103,7 @@ int make_store_options(const StoreArguments& arguments, uint64_t requests, Scrat
   }
   out.policy = arguments.policy;
   out.plugin = arguments.plugin;
+  out.peers = arguments.peers;
   out.threads = arguments.threads;
   out.first = arguments.first;
   out.limit = arguments.limit;

@@ -23,6 +23,7 @@ struct StoreArguments {
   std::string block_bytes = "64KiB";
   std::string disk_path;
   std::string plugin;
+  std::string peers;
   uint32_t threads = 1;
   uint64_t first = 0;
   uint64_t limit = UINT64_MAX;

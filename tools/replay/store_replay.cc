@@ -27,6 +27,9 @@ template <class T, void (*kRelease)(T*)>
 struct Release {
   void operator()(T* p) const { kRelease(p); }
 };
+// How long a lookup waits for the answers of nodes; one that is gone costs it once.
+constexpr uint64_t kAskNodesNs = 200'000'000;
+
 using Context = std::unique_ptr<kvbm_context_t, Release<kvbm_context_t, kvbm_context_release>>;
 using Manager = std::unique_ptr<kvbm_manager_t, Release<kvbm_manager_t, kvbm_manager_release>>;
 using Namespace = std::unique_ptr<kvbm_namespace_t, Release<kvbm_namespace_t, kvbm_namespace_release>>;
@@ -142,7 +145,10 @@ class Engine {
   Status load(const uint32_t* nodes, const std::vector<kvbm_key_t>& keys, size_t& good) {
     kvbm_match_t* found = nullptr;
     size_t matched = 0;
-    const kvbm_status_t status = kvbm_cache_lookup(cache_.get(), keys.data(), keys.size(), nullptr, &found, &matched);
+    kvbm_lookup_options_t look;
+    kvbm_lookup_options_init(&look, sizeof look);
+    if (!shared_.options.peers.empty()) look.ask_nodes_ns = kAskNodesNs;
+    const kvbm_status_t status = kvbm_cache_lookup(cache_.get(), keys.data(), keys.size(), &look, &found, &matched);
     if (status != KVBM_OK) return failed("a lookup failed", status, {});
     const Match match(found);
     if (matched == 0) return {};
@@ -246,6 +252,24 @@ Status make_keys(Shared& shared) {
   return made == KVBM_OK ? Status{} : failed("keys could not be made", made, {});
 }
 
+// Until every address is connected and has said what it offers: a block's home is one of those that are there.
+Status wait_for_nodes(kvbm_manager_t* manager) {
+  const auto until = SteadyClock::now() + std::chrono::seconds(5);
+  for (;;) {
+    std::vector<kvbm_node_row_t> rows(64);
+    size_t n = 0;
+    if (kvbm_manager_nodes(manager, rows.data(), rows.size(), &n) != KVBM_OK) n = 0;
+    rows.resize(std::min(n, rows.size()));
+    const auto missing = std::find_if(rows.begin(), rows.end(), [](const kvbm_node_row_t& row) { return row.capacity_bytes == 0; });
+    if (!rows.empty() && missing == rows.end()) return {};
+    if (SteadyClock::now() >= until) {
+      const std::string what = missing != rows.end() ? std::string(missing->address) + ": " + missing->state : "";
+      return {Code::owner_gone, "a node is not connected", what};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 Status run_engines(Shared& shared) {
   std::vector<std::thread> threads;
   const auto one = [&shared] {
@@ -289,7 +313,14 @@ bool check_block(uint64_t node, const std::byte* bytes, size_t n) {
 Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& paths, const StoreOptions& options) {
   kvbm_error_t error{};
   kvbm_context_t* raw_context = nullptr;
-  kvbm_status_t status = kvbm_context_create(nullptr, &raw_context, &error);
+  kvbm_context_options_t context_options;
+  kvbm_context_options_init(&context_options, sizeof context_options);
+  const kvbm_setting_t nodes[] = {{"node.peers", options.peers.c_str()}, {"node.admission", "all"}};
+  if (!options.peers.empty()) {
+    context_options.settings = nodes;
+    context_options.n_settings = std::size(nodes);
+  }
+  kvbm_status_t status = kvbm_context_create(&context_options, &raw_context, &error);
   if (status != KVBM_OK) return failed("no context", status, error);
   const Context context(raw_context);
 
@@ -315,6 +346,10 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   status = kvbm_manager_create(context.get(), &manager_options, &raw_manager, &error);
   if (status != KVBM_OK) return failed("the tiers could not be opened", status, error);
   const Manager manager(raw_manager);
+  if (!options.peers.empty()) {
+    const Status joined = wait_for_nodes(manager.get());
+    if (!joined.ok()) return joined;
+  }
 
   kvbm_namespace_options_t ns_options;
   kvbm_namespace_options_init(&ns_options, sizeof ns_options);

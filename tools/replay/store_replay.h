@@ -35,6 +35,7 @@ struct StoreOptions {
   uint64_t block_bytes = 64ULL << 10;
   std::string policy;       // empty: the default
   std::string plugin;       // a shared library with `kvbm_plugin_table`; empty: none
+  std::string peers;        // addresses of nodes, with commas: blocks are offered to them, and theirs are looked up too
   bool verify = true;
   uint32_t threads = 1;     // engines at a time
   uint64_t first = 0;       // requests to pass over
