@@ -89,7 +89,7 @@ class SameHost final : private copy::TransportListener {
   SameHost(SameHostOptions options, MappedPools& pools, Random& random, const Log* log, OnDeath on_death);
   Status open();
   // Task for the local thread.
-  void post(UniqueFunction<void()> task) { thread_->post(std::move(task)); }
+  void post(UniqueFunction<void()> task) { local_->post(std::move(task)); }
 
   void expect(Expected expected);
   void visit(const Expected& other, const std::string& path);
@@ -123,6 +123,7 @@ class SameHost final : private copy::TransportListener {
 
   mutable Mutex mutex_;
   std::map<NodeId, State> states_ KVBM_GUARDED_BY(mutex_);
+  copy::TransportThread* local_ = nullptr;         // its tasks and calls use it until it has ended
   std::unique_ptr<copy::TransportThread> thread_;  // goes first
 };
 
