@@ -98,19 +98,19 @@ void SameHost::expect(Expected expected) {
   std::erase_if(expected_, [now](const Expected& one) { return one.until_ns <= now; });
   if (expected_.size() >= kMaxExpected) expected_.erase(expected_.begin());
   expected.until_ns = now + kTokenNs;
-  if (connected_to(expected)) set_state(expected.node, Path::local, {});
+  if (const Connection* known = connected_to(expected); known != nullptr) set_state(*known);
   expected_.push_back(std::move(expected));
 }
 
-bool SameHost::connected_to(const Expected& other) const {
-  return std::any_of(connections_.begin(), connections_.end(), [&](const auto& entry) {
-    const Connection& c = entry.second;
-    return c.mapped && c.other.node == other.node && c.other.incarnation == other.incarnation;
-  });
+const SameHost::Connection* SameHost::connected_to(const Expected& other) const {
+  for (const auto& [peer, c] : connections_) {
+    if (c.mapped && c.other.node == other.node && c.other.incarnation == other.incarnation) return &c;
+  }
+  return nullptr;
 }
 
 void SameHost::visit(const Expected& other, const std::string& path) {
-  if (connected_to(other)) return set_state(other.node, Path::local, {});
+  if (const Connection* known = connected_to(other); known != nullptr) return set_state(*known);
   const auto peer = local_->transport().connect(path);
   if (!peer.ok()) return set_state(other.node, Path::link, path + ": " + peer.status().message());
   Connection connection;
@@ -203,12 +203,10 @@ void SameHost::take_pool(copy::Peer peer, Connection& connection) {
   const auto handed = copy::local::UnixTransport::of(local_->transport().handle()).pools(peer);
   connection.mapped = true;
   const NodeId node = connection.other.node;
-  if (handed.empty()) {
-    return set_state(node, Path::link, "its host memory is not shared: node.listen is not set there, or host.file is");
-  }
+  if (handed.empty()) return set_state(connection);
   connection.pool = handed.front()->id();
   pools_.set(node, connection.other.incarnation, handed.front());
-  set_state(node, Path::local, {});
+  set_state(connection);
   log(LogLevel::info, "node " + short_text(node) + " is process " + std::to_string(handed.front()->owner_pid()) +
                           " of this machine: its host memory is read in place");
 }
@@ -239,6 +237,13 @@ SameHost::State SameHost::state(const NodeId& node) const {
   MutexLock lock(mutex_);
   const auto known = states_.find(node);
   return known != states_.end() ? known->second : State{Path::unknown, "it has not said which machine it is on"};
+}
+
+// Of a connection over which everything has been handed over.
+void SameHost::set_state(const Connection& connection) {
+  if (connection.pool != 0) return set_state(connection.other.node, Path::local, {});
+  set_state(connection.other.node, Path::link,
+            "its host memory is not shared: node.listen is not set there, or host.file is");
 }
 
 void SameHost::set_state(const NodeId& node, Path path, std::string why) {

@@ -93,12 +93,13 @@ class SameHost final : private copy::TransportListener {
 
   void expect(Expected expected);
   void visit(const Expected& other, const std::string& path);
-  [[nodiscard]] bool connected_to(const Expected& other) const;
+  [[nodiscard]] const Connection* connected_to(const Expected& other) const;
   void greet(copy::Peer peer, HostWord::Kind kind, const HostToken& token);
   // Who comes shows its token; who was visited shows the other; the last word says that all is handed over.
   const char* take_come(copy::Peer peer, Connection& connection, const HostWord& word);
   const char* take_show(copy::Peer peer, Connection& connection, const HostWord& word);
   void take_pool(copy::Peer peer, Connection& connection);
+  void set_state(const Connection& connection);
   void set_state(const NodeId& node, Path path, std::string why);
   void log(LogLevel level, const std::string& text) const;
   HostToken token();

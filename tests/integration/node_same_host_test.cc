@@ -62,7 +62,11 @@ bool is_local(const node::Member& member) { return std::strcmp(row_of(member).pa
 bool all_right(const NodeReader& reader, size_t first, size_t n) {
   for (size_t i = first; i < first + n; ++i) {
     const std::byte* const block = reader.engine().data() + i * kBlock;
-    if (block[0] != static_cast<std::byte>(i) || std::memcmp(block, block + 1, kBlock - 1) != 0) return false;
+    if (block[0] == static_cast<std::byte>(i) && std::memcmp(block, block + 1, kBlock - 1) == 0) continue;
+    size_t at = 0;
+    while (at < kBlock && block[at] == static_cast<std::byte>(i)) ++at;
+    std::printf("block %zu has %02x at %zu\n", i, std::to_integer<unsigned>(block[at]), at);
+    return false;
   }
   return true;
 }
