@@ -12,6 +12,13 @@ namespace kvbm::manager {
 
 namespace {
 
+// Of a payload, before its turn. Measured with `kvbm bench node`.
+constexpr size_t kAheadBytes = 4096;
+
+void ask_for(ConstBytes bytes, size_t most) noexcept {
+  for (size_t at = 0; at < std::min(bytes.size(), most); at += 64) __builtin_prefetch(bytes.data() + at, 0, 2);
+}
+
 copy::local::RecordPlace place_of(const tier::InPlace& place) noexcept { return {place.head, place.payload}; }
 
 }  // namespace
@@ -128,10 +135,10 @@ bool LoadOperation::next_in_place(Item& item) {
   if (next_in_place_ == in_place_.size()) return false;
   item = std::move(in_place_[next_in_place_++]);
   if (next_in_place_ == in_place_.size()) return true;
-  // The head of the one after it comes into the caches while this one is copied: it is in nobody's until then.
-  const ConstBytes next = in_place_[next_in_place_].place.head;
-  const size_t bytes = std::min(next.size(), head_room_.size() / 2);
-  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(next.data() + at);
+  // The one after it comes into the caches while this one is copied: it is in nobody's until then.
+  const tier::InPlace& next = in_place_[next_in_place_].place;
+  ask_for(next.head, head_room_.size() / 2);
+  ask_for(next.payload, kAheadBytes);
   return true;
 }
 

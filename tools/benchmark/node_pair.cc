@@ -92,6 +92,7 @@ Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size
   if (!keys.ok()) return keys.status();
   made->keys_ = std::move(keys).value();
   made->ids_.resize(size.blocks);
+  made->item_status_.resize(size.blocks);
   std::iota(made->ids_.begin(), made->ids_.end(), 0U);
   ArenaOptions arena;
   arena.bytes = size.blocks * size.block_bytes;
@@ -138,8 +139,13 @@ Status NodeReader::fetch() {
   kvbm_load_options_t options;
   kvbm_load_options_init(&options, sizeof options);
   options.keep_below = 1;
+  options.item_status = item_status_.data();
   const kvbm_status_t status = kvbm_cache_load(cache_, match_, ids_.data() + first_, n_, &options, nullptr, 0);
-  return status == KVBM_OK ? Status{} : failed("blocks of the other node did not come", status);
+  if (status == KVBM_OK) return {};
+  for (size_t i = 0; i < n_; ++i) {
+    if (item_status_[i] != KVBM_OK) return failed("blocks of the other node did not come", item_status_[i]);
+  }
+  return failed("blocks of the other node did not come", status);
 }
 
 Status NodeReader::check(size_t first, size_t n) const {

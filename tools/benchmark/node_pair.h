@@ -64,6 +64,7 @@ class NodeReader {
   std::unique_ptr<node::Member> member_;
   std::vector<kvbm_key_t> keys_;
   std::vector<uint32_t> ids_;
+  std::vector<kvbm_status_t> item_status_;
   std::unique_ptr<Arena> engine_;
   uint64_t block_bytes_ = 0;
   kvbm_cache_t* cache_ = nullptr;
