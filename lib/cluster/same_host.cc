@@ -31,16 +31,17 @@ Result<std::unique_ptr<SameHost>> SameHost::create(SameHostOptions options, Mapp
   auto thread = copy::TransportThread::create("local", *copy::local::unix_transport_ops(), {}, *made, log);
   if (!thread.ok()) return thread.status();
   made->thread_ = std::move(thread).value();
+  made->local_ = made->thread_.get();
   Status opened;
   bool done = false;
-  made->thread_->help_until([&] { opened = made->open(), done = true; }, [&done] { return done; });
+  made->local_->help_until([&] { opened = made->open(), done = true; }, [&done] { return done; });
   if (!opened.ok()) return opened;
   return made;
 }
 
 // On the local thread, before anybody can come.
 Status SameHost::open() {
-  copy::Transport& transport = thread_->transport();
+  copy::Transport& transport = local_->transport();
   if (options_.memory >= 0) {
     auto offered = copy::local::UnixTransport::of(transport.handle()).offer_pool(options_.memory, options_.shape);
     if (!offered.ok()) return offered.status();
@@ -93,24 +94,24 @@ std::optional<HostFacts> SameHost::ready(const NodeFacts& peer, Role role) {
 // ---- On the local thread ----
 
 void SameHost::expect(Expected expected) {
-  const uint64_t now = thread_->clock().now_ns();
+  const uint64_t now = local_->clock().now_ns();
   std::erase_if(expected_, [now](const Expected& one) { return one.until_ns <= now; });
   if (expected_.size() >= kMaxExpected) expected_.erase(expected_.begin());
   expected.until_ns = now + kTokenNs;
-  if (connected_to(expected)) set_state(expected.node, Path::local, {});
+  if (const Connection* known = connected_to(expected); known != nullptr) set_state(*known);
   expected_.push_back(std::move(expected));
 }
 
-bool SameHost::connected_to(const Expected& other) const {
-  return std::any_of(connections_.begin(), connections_.end(), [&](const auto& entry) {
-    const Connection& c = entry.second;
-    return c.mapped && c.other.node == other.node && c.other.incarnation == other.incarnation;
-  });
+const SameHost::Connection* SameHost::connected_to(const Expected& other) const {
+  for (const auto& [peer, c] : connections_) {
+    if (c.mapped && c.other.node == other.node && c.other.incarnation == other.incarnation) return &c;
+  }
+  return nullptr;
 }
 
 void SameHost::visit(const Expected& other, const std::string& path) {
-  if (connected_to(other)) return set_state(other.node, Path::local, {});
-  const auto peer = thread_->transport().connect(path);
+  if (const Connection* known = connected_to(other); known != nullptr) return set_state(*known);
+  const auto peer = local_->transport().connect(path);
   if (!peer.ok()) return set_state(other.node, Path::link, path + ": " + peer.status().message());
   Connection connection;
   connection.outgoing = true;
@@ -122,20 +123,20 @@ void SameHost::visit(const Expected& other, const std::string& path) {
 void SameHost::greet(copy::Peer peer, HostWord::Kind kind, const HostToken& token) {
   std::byte word[kHostWordBytes];
   encode(HostWord{kind, token, options_.self.node, options_.self.incarnation}, word);
-  (void)thread_->transport().send(peer, word);  // what is not ok ends with peer_closed()
+  (void)local_->transport().send(peer, word);  // what is not ok ends with peer_closed()
 }
 
 void SameHost::peer_accepted(copy::Peer peer, std::string_view) {
   if (strangers_ >= kMaxStrangers) {
-    (void)thread_->transport().disconnect(peer, false);
+    (void)local_->transport().disconnect(peer, false);
     return;
   }
   ++strangers_;
   connections_.emplace(peer, Connection{});
-  thread_->post_at(thread_->clock().now_ns() + kStrangerNs, [this, peer] {
+  local_->post_at(local_->clock().now_ns() + kStrangerNs, [this, peer] {
     const auto known = connections_.find(peer);
     if (known == connections_.end() || known->second.known) return;
-    (void)thread_->transport().disconnect(peer, false);
+    (void)local_->transport().disconnect(peer, false);
   });
 }
 
@@ -163,12 +164,12 @@ void SameHost::peer_message(copy::Peer peer, ConstBytes bytes) {
   }
   if (fault == nullptr) return;
   log(LogLevel::warning, std::string("refused who is at the local socket: ") + fault);
-  (void)thread_->transport().disconnect(peer, false);
+  (void)local_->transport().disconnect(peer, false);
 }
 
 const char* SameHost::take_come(copy::Peer peer, Connection& connection, const HostWord& word) {
   if (word.kind != HostWord::Kind::come) return "it does not say who it is";
-  const uint64_t now = thread_->clock().now_ns();
+  const uint64_t now = local_->clock().now_ns();
   auto match = expected_.end();
   for (auto it = expected_.begin(); it != expected_.end(); ++it) {
     if (equal_secret(bytes_of(it->come), bytes_of(word.token)) && it->until_ns > now) match = it;
@@ -180,7 +181,7 @@ const char* SameHost::take_come(copy::Peer peer, Connection& connection, const H
   connection.other = other;
   connection.known = true;
   --strangers_;
-  if (thread_->transport().admit(peer) != Code::ok) return "nothing can be handed to it";
+  if (local_->transport().admit(peer) != Code::ok) return "nothing can be handed to it";
   greet(peer, HostWord::Kind::show, other.show);
   return nullptr;
 }
@@ -192,22 +193,20 @@ const char* SameHost::take_show(copy::Peer peer, Connection& connection, const H
                      word.incarnation == other.incarnation;
   if (!right) return "it is not the node that said that it would be there";
   connection.known = true;
-  if (thread_->transport().admit(peer) != Code::ok) return "nothing can be handed to it";
+  if (local_->transport().admit(peer) != Code::ok) return "nothing can be handed to it";
   greet(peer, HostWord::Kind::here, {});
   take_pool(peer, connection);
   return nullptr;
 }
 
 void SameHost::take_pool(copy::Peer peer, Connection& connection) {
-  const auto handed = copy::local::UnixTransport::of(thread_->transport().handle()).pools(peer);
+  const auto handed = copy::local::UnixTransport::of(local_->transport().handle()).pools(peer);
   connection.mapped = true;
   const NodeId node = connection.other.node;
-  if (handed.empty()) {
-    return set_state(node, Path::link, "its host memory is not shared: node.listen is not set there, or host.file is");
-  }
+  if (handed.empty()) return set_state(connection);
   connection.pool = handed.front()->id();
   pools_.set(node, connection.other.incarnation, handed.front());
-  set_state(node, Path::local, {});
+  set_state(connection);
   log(LogLevel::info, "node " + short_text(node) + " is process " + std::to_string(handed.front()->owner_pid()) +
                           " of this machine: its host memory is read in place");
 }
@@ -238,6 +237,13 @@ SameHost::State SameHost::state(const NodeId& node) const {
   MutexLock lock(mutex_);
   const auto known = states_.find(node);
   return known != states_.end() ? known->second : State{Path::unknown, "it has not said which machine it is on"};
+}
+
+// Of a connection over which everything has been handed over.
+void SameHost::set_state(const Connection& connection) {
+  if (connection.pool != 0) return set_state(connection.other.node, Path::local, {});
+  set_state(connection.other.node, Path::link,
+            "its host memory is not shared: node.listen is not set there, or host.file is");
 }
 
 void SameHost::set_state(const NodeId& node, Path path, std::string why) {

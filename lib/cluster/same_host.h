@@ -89,16 +89,17 @@ class SameHost final : private copy::TransportListener {
   SameHost(SameHostOptions options, MappedPools& pools, Random& random, const Log* log, OnDeath on_death);
   Status open();
   // Task for the local thread.
-  void post(UniqueFunction<void()> task) { thread_->post(std::move(task)); }
+  void post(UniqueFunction<void()> task) { local_->post(std::move(task)); }
 
   void expect(Expected expected);
   void visit(const Expected& other, const std::string& path);
-  [[nodiscard]] bool connected_to(const Expected& other) const;
+  [[nodiscard]] const Connection* connected_to(const Expected& other) const;
   void greet(copy::Peer peer, HostWord::Kind kind, const HostToken& token);
   // Who comes shows its token; who was visited shows the other; the last word says that all is handed over.
   const char* take_come(copy::Peer peer, Connection& connection, const HostWord& word);
   const char* take_show(copy::Peer peer, Connection& connection, const HostWord& word);
   void take_pool(copy::Peer peer, Connection& connection);
+  void set_state(const Connection& connection);
   void set_state(const NodeId& node, Path path, std::string why);
   void log(LogLevel level, const std::string& text) const;
   HostToken token();
@@ -123,6 +124,7 @@ class SameHost final : private copy::TransportListener {
 
   mutable Mutex mutex_;
   std::map<NodeId, State> states_ KVBM_GUARDED_BY(mutex_);
+  copy::TransportThread* local_ = nullptr;         // its tasks and calls use it until it has ended
   std::unique_ptr<copy::TransportThread> thread_;  // goes first
 };
 

@@ -13,8 +13,12 @@ namespace kvbm::manager {
 
 namespace {
 
-// Of a head that is read in place, at first: all of it for most records.
-constexpr size_t kHeadRoom = 4096;
+// Of a payload, before its turn. Measured with `kvbm bench node`.
+constexpr size_t kAheadBytes = 4096;
+
+void ask_for(ConstBytes bytes, size_t most) noexcept {
+  for (size_t at = 0; at < std::min(bytes.size(), most); at += 64) __builtin_prefetch(bytes.data() + at, 0, 2);
+}
 
 copy::local::RecordPlace place_of(const tier::InPlace& place) noexcept { return {place.head, place.payload}; }
 
@@ -80,7 +84,8 @@ void LoadOperation::plan() {
         ready_.push_back({p, key, request_.match->parts()[p].slots[key], 0});
       } else {
         // What is to stay here comes into a slot first.
-        (request_.keep_below ? in_place_ : below_).push_back({p, key, kNoSlot, tier});
+        if (request_.keep_below) in_place_.push_back({p, key, kNoSlot, tier});
+        if (!request_.keep_below) below_.push_back({p, key, kNoSlot, tier});
       }
     }
   }
@@ -120,15 +125,23 @@ Identity LoadOperation::identity(const Item& item) const noexcept {
   return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
 }
 
-// The next of those that lie in memory that is mapped here; the others are asked for.
-bool LoadOperation::next_in_place(Item& item) {
-  while (!in_place_.empty()) {
-    item = std::move(in_place_.front());
-    in_place_.pop_front();
-    if (manager_.tier_below(item.from).in_place(identity(item), item.place)) return true;
-    below_.push_back(std::move(item));
+// Where they lie, asked for all of them at once: what says so would leave the caches while blocks are copied.
+void LoadOperation::find_in_place() {
+  for (Item& item : in_place_) {
+    if (!manager_.tier_below(item.from).in_place(identity(item), item.place)) below_.push_back(item);
   }
-  return false;
+  std::erase_if(in_place_, [](const Item& item) { return !item.in_place(); });
+}
+
+bool LoadOperation::next_in_place(Item& item) {
+  if (next_in_place_ == in_place_.size()) return false;
+  item = std::move(in_place_[next_in_place_++]);
+  if (next_in_place_ == in_place_.size()) return true;
+  // The one after it comes into the caches while this one is copied: it is in nobody's until then.
+  const tier::InPlace& next = in_place_[next_in_place_].place;
+  ask_for(next.head, head_room_.size() / 2);
+  ask_for(next.payload, kAheadBytes);
+  return true;
 }
 
 void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results) {
@@ -167,7 +180,10 @@ bool LoadOperation::next_item(Item& item) {
 }
 
 Operation::Next LoadOperation::step() {
-  if (!planned_) plan();
+  if (!planned_) {
+    plan();
+    find_in_place();
+  }
   request_more();
   uint64_t moved = 0;
   while (moved < kStepBytes) {
@@ -211,14 +227,13 @@ Code LoadOperation::open_item() {
 
 // The head comes into memory of this operation's and is checked there: its owner may write the other at any moment.
 Code LoadOperation::open_in_place() {
-  if (head_room_.empty()) head_room_.resize(kHeadRoom);
   const Identity id = identity(current_);
   const Family family = manager_.families().get(id.family);
   const copy::local::RecordPlace place = place_of(current_.place);
   Code code = copy::local::read_head(place, family, id.key, head_room_, head_);
-  if (code == Code::no_room && place.head.size() > head_room_.size()) {
-    head_room_.resize(place.head.size());
-    code = copy::local::read_head(place, family, id.key, head_room_, head_);
+  if (code == Code::no_room) {
+    large_head_room_.resize(place.head.size());
+    code = copy::local::read_head(place, family, id.key, large_head_room_, head_);
   }
   return code == Code::ok ? check_head(*head_) : code;
 }

@@ -1,6 +1,7 @@
 // Loading: matched blocks go into the engine's blocks, every byte verified on the way.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <span>
@@ -63,6 +64,7 @@ class LoadOperation final : public Operation {
   void landed(std::vector<Item> items, std::vector<Landed> results);
   bool next_item(Item& item);
   bool next_in_place(Item& item);
+  void find_in_place();
   bool copy_item(uint64_t& moved, Code& code);
   Code open_item();
   Code open_in_place();
@@ -85,8 +87,11 @@ class LoadOperation final : public Operation {
   std::vector<uint16_t> pending_;  // parts of the key that are not settled
   bool planned_ = false;
   std::deque<Item> below_;     // not asked for yet
-  std::deque<Item> in_place_;  // likewise: where their tier may say where they lie
-  std::vector<std::byte> head_room_;  // what head_ views of an item that is read in place
+  std::vector<Item> in_place_;  // of which next_in_place_ is the next: read where they lie
+  size_t next_in_place_ = 0;
+  // What head_ views of an item that is read in place: the second where the first is too small.
+  std::array<std::byte, 1024> head_room_;
+  std::vector<std::byte> large_head_room_;
   bool copying_ = false;
   Item current_{};
   uint32_t leaf_ = 0;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "benchmark/store.h"
 
@@ -91,6 +92,7 @@ Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size
   if (!keys.ok()) return keys.status();
   made->keys_ = std::move(keys).value();
   made->ids_.resize(size.blocks);
+  made->item_status_.resize(size.blocks);
   std::iota(made->ids_.begin(), made->ids_.end(), 0U);
   ArenaOptions arena;
   arena.bytes = size.blocks * size.block_bytes;
@@ -116,21 +118,34 @@ Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size
 }
 
 Status NodeReader::load(size_t first, size_t n) {
+  Status s = find(first, n);
+  return s.ok() ? fetch() : s;
+}
+
+Status NodeReader::find(size_t first, size_t n) {
+  kvbm_match_release(std::exchange(match_, nullptr));
+  first_ = first;
+  n_ = n;
   kvbm_lookup_options_t lookup;
   kvbm_lookup_options_init(&lookup, sizeof lookup);
   lookup.ask_nodes_ns = kWaitNs;
+  size_t hits = 0;
+  const kvbm_status_t status = kvbm_cache_lookup(cache_, keys_.data() + first, n, &lookup, &match_, &hits);
+  if (hits == n && status == KVBM_OK) return {};
+  return failed("blocks of the other node were not found", hits != n ? KVBM_ERR_MISS : status);
+}
+
+Status NodeReader::fetch() {
   kvbm_load_options_t options;
   kvbm_load_options_init(&options, sizeof options);
   options.keep_below = 1;
-  kvbm_match_t* match = nullptr;
-  size_t hits = 0;
-  kvbm_status_t status = kvbm_cache_lookup(cache_, keys_.data() + first, n, &lookup, &match, &hits);
-  if (status == KVBM_OK && hits == n) {
-    status = kvbm_cache_load(cache_, match, ids_.data() + first, n, &options, nullptr, 0);
+  options.item_status = item_status_.data();
+  const kvbm_status_t status = kvbm_cache_load(cache_, match_, ids_.data() + first_, n_, &options, nullptr, 0);
+  if (status == KVBM_OK) return {};
+  for (size_t i = 0; i < n_; ++i) {
+    if (item_status_[i] != KVBM_OK) return failed("blocks of the other node did not come", item_status_[i]);
   }
-  kvbm_match_release(match);
-  if (hits == n && status == KVBM_OK) return {};
-  return failed("blocks of the other node did not come", hits != n ? KVBM_ERR_MISS : status);
+  return failed("blocks of the other node did not come", status);
 }
 
 Status NodeReader::check(size_t first, size_t n) const {

@@ -41,12 +41,18 @@ class NodeOwner {
 class NodeReader {
  public:
   static Result<std::unique_ptr<NodeReader>> open(const NodePairOptions& options, const std::string& address);
-  ~NodeReader() { kvbm_cache_release(cache_); }
+  ~NodeReader() {
+    kvbm_match_release(match_);
+    kvbm_cache_release(cache_);
+  }
   NodeReader(const NodeReader&) = delete;
   NodeReader& operator=(const NodeReader&) = delete;
 
   // Lookup and load of n blocks; who has them is asked for only where it is not known. Nothing stays in this node's host.
   Status load(size_t first, size_t n);
+  // The same in two steps: find() again or the destructor ends what fetch() loads.
+  Status find(size_t first, size_t n);
+  Status fetch();
   // The bytes of the last load of these.
   [[nodiscard]] Status check(size_t first, size_t n) const;
   [[nodiscard]] MutableBytes engine() const noexcept { return {engine_->data(), blocks() * block_bytes_}; }
@@ -58,9 +64,13 @@ class NodeReader {
   std::unique_ptr<node::Member> member_;
   std::vector<kvbm_key_t> keys_;
   std::vector<uint32_t> ids_;
+  std::vector<kvbm_status_t> item_status_;
   std::unique_ptr<Arena> engine_;
   uint64_t block_bytes_ = 0;
   kvbm_cache_t* cache_ = nullptr;
+  kvbm_match_t* match_ = nullptr;
+  size_t first_ = 0;
+  size_t n_ = 0;
 };
 
 }  // namespace kvbm::benchmark

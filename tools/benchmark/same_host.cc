@@ -119,7 +119,8 @@ class Measurement {
     return {Code::wrong_state, "blocks of the other node come over the link", "they are on the same machine"};
   }
   [[nodiscard]] size_t batch() const { return blocks_ / 2; }
-  Status load(size_t first, size_t n) { return reader_->load(first, n); }
+  Status find(size_t first, size_t n) { return reader_->find(first, n); }
+  Status fetch() { return reader_->fetch(); }
   Status check() const { return reader_->check(0, blocks_); }
   void plain(size_t first, size_t n) {
     for (size_t i = first; i < first + n; ++i) {
@@ -166,8 +167,9 @@ Result<Row> throughput(const Size& size, int rounds, terminal::Progress& progres
   Status failed;
   // Half of the memory a sample; the other half was last touched by the other kind.
   const auto load = [&](size_t half) {
+    Status s = m.find(half * m.batch(), m.batch());
     const ThreadStopwatch watch;
-    Status s = m.load(half * m.batch(), m.batch());
+    if (s.ok()) s = m.fetch();
     ours.push_back(watch.seconds());
     if (!s.ok()) failed = std::move(s);
   };
@@ -202,12 +204,13 @@ struct Latency {
   }
 };
 
-template <class Copy>
-std::vector<double> latencies(Measurement& m, Random& random, Copy&& copy) {
+template <class Before, class Copy>
+std::vector<double> latencies(Measurement& m, Random& random, Before&& before, Copy&& copy) {
   std::vector<double> samples;
   samples.reserve(kSmallFetches);
   for (size_t i = 0; i < kSmallFetches; ++i) {
     const auto block = static_cast<size_t>(random.below(m.blocks()));
+    before(block);
     const Stopwatch watch;
     copy(block);
     samples.push_back(watch.ns());
@@ -225,10 +228,13 @@ Status small(int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
   Latency theirs;
   Status failed;
   for (int round = 0; round < rounds && failed.ok(); ++round) {
-    ours.add(latencies(m, random, [&](size_t block) {
-      if (Status s = m.load(block, 1); !s.ok()) failed = std::move(s);
-    }));
-    theirs.add(latencies(m, random, [&m](size_t block) { m.plain(block, 1); }));
+    const auto keep = [&failed](Status s) {
+      if (!s.ok()) failed = std::move(s);
+    };
+    ours.add(latencies(
+        m, random, [&](size_t block) { keep(m.find(block, 1)); }, [&](size_t) { keep(m.fetch()); }));
+    theirs.add(latencies(
+        m, random, [](size_t) {}, [&m](size_t block) { m.plain(block, 1); }));
     progress.advance(1);
   }
   if (failed.ok()) failed = m.check();

@@ -21,6 +21,7 @@ int run(const std::string& dir, const Output& output) {
   doctor::probe_memory(findings);
   doctor::probe_storage(dir, findings);
   doctor::probe_devices(findings);
+  doctor::probe_same_host(findings);
   if (output.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const auto& f : findings) {

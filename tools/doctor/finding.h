@@ -9,7 +9,7 @@ namespace kvbm::doctor {
 enum class State { ok, limited, absent };
 
 struct Finding {
-  std::string area;  // "cpu", "memory", "storage", "devices"
+  std::string area;  // "cpu", "memory", "storage", "devices", "same host"
   std::string name;
   State state = State::ok;
   std::string value;
@@ -25,6 +25,8 @@ void probe_memory(Findings& out);
 void probe_storage(const std::string& dir, Findings& out);
 // Loads UCX and CUDA where they are installed; the process keeps its own signal dispositions.
 void probe_devices(Findings& out);
+// Makes and seals 2 MiB of memory, and the directory for nodes' sockets.
+void probe_same_host(Findings& out);
 
 // The first line of a file of /proc or /sys; "" when it cannot be read.
 std::string first_line(const std::string& path);

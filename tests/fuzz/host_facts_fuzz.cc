@@ -1,0 +1,25 @@
+// What a node says of its host over a link, and what is said at the socket. What is accepted encodes to the same bytes.
+#include "cluster/host_facts.h"
+
+#include <cstring>
+#include <vector>
+
+#include "cluster/wire.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kvbm;
+  using namespace kvbm::cluster;
+  const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
+  HostFacts facts;
+  if (decode(bytes, facts).ok()) {
+    std::vector<std::byte> again(wire::kMaxBody);
+    if (encode(facts, again) != size || std::memcmp(again.data(), data, size) != 0) __builtin_trap();
+  }
+  HostWord word;
+  if (decode(bytes, word).ok()) {
+    std::byte again[kHostWordBytes];
+    encode(word, again);
+    if (size != kHostWordBytes || std::memcmp(again, data, size) != 0) __builtin_trap();
+  }
+  return 0;
+}
