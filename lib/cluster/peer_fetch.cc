@@ -61,13 +61,16 @@ void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
   }
   std::vector<size_t> known;
   known.reserve(n);
+  uint64_t bytes = 0;
   for (size_t i = 0; i < n; ++i) {
     if (commons_->places.locate(op->batch->items[i].id, op->where[i])) {
       known.push_back(i);
+      bytes += round_up(op->where[i].head_bytes + op->where[i].payload_bytes, kIoAlign);
     } else {
       commons_->places.count_miss();
     }
   }
+  op->lends = op->batch->receiver_checks_leaves && op->batch->receiver_borrows && bytes <= staging_.limit() / 2;
   commons_->mesh.executor().post([self = shared_from_this(), op, known = std::move(known)] { self->begin(op, known); });
 }
 
@@ -227,7 +230,7 @@ void PeerFetch::arrived(Pieces pieces) {
   Pieces elsewhere;
   for (Piece& piece : pieces) {
     const tier::GetBatch& batch = *piece.what.op->batch;
-    if (batch.receiver_checks_leaves && (batch.receiver_borrows || piece.bytes <= kCopyHere)) {
+    if (piece.what.op->lends || (batch.receiver_checks_leaves && piece.bytes <= kCopyHere)) {
       end_item(piece.what, deliver(piece));
     } else {
       elsewhere.push_back(std::move(piece));
@@ -252,7 +255,7 @@ Code PeerFetch::deliver(const Piece& piece) {
     std::memcpy(target.head.data(), head.data(), head.size());
     target.head_bytes = piece.head_bytes;
     target.payload_bytes = payload.size();
-    if (batch.receiver_checks_leaves && batch.receiver_borrows) return lend(target, payload, piece.staging);
+    if (piece.what.op->lends) return lend(target, payload, piece.staging);
     if (batch.receiver_checks_leaves) {
       std::memcpy(target.payload.data(), payload.data(), payload.size());
     } else {
