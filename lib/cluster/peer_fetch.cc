@@ -62,14 +62,17 @@ void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
   std::vector<size_t> known;
   std::vector<size_t> here;
   known.reserve(n);
+  uint64_t bytes = 0;
   for (size_t i = 0; i < n; ++i) {
     if (commons_->places.locate(op->batch->items[i].id, op->where[i])) {
       tier::InPlace place;
       (in_place_.find(op->where[i], place) ? here : known).push_back(i);
+      bytes += round_up(op->where[i].head_bytes + op->where[i].payload_bytes, kIoAlign);
     } else {
       commons_->places.count_miss();
     }
   }
+  op->lends = op->batch->receiver_checks_leaves && op->batch->receiver_borrows && bytes <= staging_.limit() / 2;
   const size_t settled = n - known.size() - here.size();
   read_here(op, here);
   if (known.empty()) return items_done(op, settled + 1);
@@ -238,7 +241,7 @@ void PeerFetch::arrived(Pieces pieces) {
   Pieces elsewhere;
   for (Piece& piece : pieces) {
     const tier::GetBatch& batch = *piece.what.op->batch;
-    if (batch.receiver_checks_leaves && (batch.receiver_borrows || piece.bytes <= kCopyHere)) {
+    if (piece.what.op->lends || (batch.receiver_checks_leaves && piece.bytes <= kCopyHere)) {
       end_item(piece.what, deliver(piece));
     } else {
       elsewhere.push_back(std::move(piece));
@@ -263,7 +266,7 @@ Code PeerFetch::deliver(const Piece& piece) {
     std::memcpy(target.head.data(), head.data(), head.size());
     target.head_bytes = piece.head_bytes;
     target.payload_bytes = payload.size();
-    if (batch.receiver_checks_leaves && batch.receiver_borrows) return lend(target, payload, piece.staging);
+    if (piece.what.op->lends) return lend(target, payload, piece.staging);
     if (batch.receiver_checks_leaves) {
       std::memcpy(target.payload.data(), payload.data(), payload.size());
     } else {

@@ -56,6 +56,7 @@ class StagingPool {
 
   // Whether a record of that size can ever be taken.
   [[nodiscard]] bool fits(size_t bytes) const noexcept { return round_up(bytes, kIoAlign) <= limit_; }
+  [[nodiscard]] uint64_t limit() const noexcept { return limit_; }
   [[nodiscard]] uint64_t used() const {
     MutexLock lock(mutex_);
     return used_;

@@ -1,6 +1,9 @@
 #include "benchmark/node_tcp.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,6 +23,11 @@ constexpr uint64_t kSampleBytes = 64ULL << 20;
 constexpr uint64_t kSmallBytes = 4096;
 constexpr uint32_t kSmallBlocks = 4096;
 constexpr int kRequestsARound = 400;
+constexpr double kIdlePercent = 0.5;
+// A short run looks at an idle node for a moment only.
+constexpr int kIdleSeconds = 30;
+constexpr int kShortIdleSeconds = 2;
+constexpr int kShortRounds = 5;
 
 struct Size {
   const char* name;
@@ -133,6 +141,28 @@ Result<std::vector<Row>> latency(Asker& plain, MutableBytes memory, int rounds, 
   return rows;
 }
 
+double processor_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+// Of this process, a node that is connected to another one, while nothing is asked of either.
+Result<Row> idle(int seconds) {
+  auto owner = Owner::start(kSmall);
+  if (!owner.ok()) return owner.status();
+  auto reader = Reader::open(kSmall, owner.value()->address());
+  if (!reader.ok()) return reader.status();
+  if (const auto one = reader.value()->load(0, 1); !one.ok()) return one.status();
+  const double before = processor_seconds();
+  std::this_thread::sleep_for(std::chrono::seconds(seconds));
+  const double percent = 100 * (processor_seconds() - before) / seconds;
+  return less_is_better("node.idle_cpu_percent", percent, "%", kIdlePercent, "what is allowed");
+}
+
 }  // namespace
 
 Result<std::vector<Row>> bench_node_tcp(const NodeTcpOptions& options) {
@@ -164,6 +194,9 @@ Result<std::vector<Row>> bench_node_tcp(const NodeTcpOptions& options) {
   auto times = latency(*plain.value(), memory, options.rounds, progress);
   if (!times.ok()) return times.status();
   rows.insert(rows.end(), times.value().begin(), times.value().end());
+  auto quiet = idle(options.rounds < kShortRounds ? kShortIdleSeconds : kIdleSeconds);
+  if (!quiet.ok()) return quiet.status();
+  rows.push_back(std::move(quiet).value());
   return rows;
 }
 

@@ -17,6 +17,7 @@ struct NodeTcpOptions {
 // cache again and again without keeping them, each leaf verified on the way. node.tcp.<size>,
 // node.tcp_contended.1MiB (other processes keep every processor busy) and node.tcp_4KiB.p50, .p99 are set against
 // blocking sockets between two processes that move the same sizes in the same run, unverified.
+// node.idle_cpu_percent is what this process uses while it is connected and nothing happens.
 Result<std::vector<Row>> bench_node_tcp(const NodeTcpOptions& options);
 
 }  // namespace kvbm::benchmark

@@ -210,5 +210,54 @@ TEST(TransportThread, several_that_wait_take_turns_and_one_drives_at_a_time) {
   EXPECT_EQ(counted, kThreads * kTasks);
 }
 
+TEST(TransportThread, a_nudge_makes_whoever_waits_ask_again) {
+  Echo echo;
+  auto thread = start(echo, "tr");
+  constexpr int kThreads = 3;
+  constexpr int kRounds = 500;
+  std::atomic<int> round{0};
+  std::atomic<int> seen{0};
+  std::vector<std::thread> helpers;
+  for (int t = 0; t < kThreads; ++t) {
+    helpers.emplace_back([&] {
+      for (int i = 1; i <= kRounds; ++i) {
+        ASSERT_TRUE(thread->help_until([&] { return round.load() >= i; }, thread->clock().now_ns() + 60'000'000'000));
+        ++seen;
+      }
+    });
+  }
+  for (int i = 1; i <= kRounds; ++i) {
+    round = i;  // said by nobody but the nudge
+    thread->nudge();
+    wait_for(seen, i * kThreads);
+  }
+  for (std::thread& helper : helpers) helper.join();
+}
+
+TEST(TransportThread, what_is_posted_before_helping_runs_when_the_poster_helps) {
+  Echo echo;
+  auto thread = start(echo, "tr");
+  for (int i = 0; i < 500; ++i) {
+    const TransportThread::AboutToHelp soon(*thread);
+    std::atomic<bool> ran{false};
+    thread->post([&] { ran = true; });
+    ASSERT_TRUE(thread->help_until([&] { return ran.load(); }, thread->clock().now_ns() + 60'000'000'000)) << i;
+  }
+}
+
+TEST(TransportThread, what_is_posted_before_helping_runs_also_when_the_poster_does_not_help) {
+  Echo echo;
+  auto thread = start(echo, "tr");
+  std::atomic<int> ran{0};
+  for (int i = 1; i <= 500; ++i) {
+    {
+      const TransportThread::AboutToHelp soon(*thread);
+      thread->post([&] { ++ran; });
+      if (i % 5 == 0) thread->help_once();
+    }
+    wait_for(ran, i);
+  }
+}
+
 }  // namespace
 }  // namespace kvbm::copy
