@@ -152,9 +152,9 @@ double processor_seconds() {
 
 // Of this process, a node that is connected to another one, while nothing is asked of either.
 Result<Row> idle(int seconds) {
-  auto owner = Owner::start(kSmall);
+  auto owner = NodeOwner::start(pair_of(kSmall));
   if (!owner.ok()) return owner.status();
-  auto reader = Reader::open(kSmall, owner.value()->address());
+  auto reader = NodeReader::open(pair_of(kSmall), owner.value()->address());
   if (!reader.ok()) return reader.status();
   if (const auto one = reader.value()->load(0, 1); !one.ok()) return one.status();
   const double before = processor_seconds();
