@@ -893,9 +893,9 @@ KVBM_API kvbm_status_t kvbm_manager_locate(kvbm_manager_t *manager, kvbm_namespa
  * flush      KVBM_OK on a client: everything that it stored before is where the owner's own flush would have it, on the disk
  *            if there is one, and survives the death of any process of the set. KVBM_PARTIAL: but for blocks that the owner
  *            had no room for. While there is no owner it waits for the next one; KVBM_ERR_OWNER_GONE after 5 s.
- * lookup     A client asks the owner for what it does not have, and waits share_ask at most; an owner that did not answer in
- *            time is not waited for again until it does. What the owner has counts as the tier after the disk's. It is not
- *            held by the match: a load of it can be KVBM_ERR_MISS.
+ * lookup     A client asks the owner for what it does not have, and waits share_ask at most; so does prefetch. An owner that
+ *            did not answer in time is not waited for again until it does. What the owner has counts as the tier after the
+ *            disk's. It is not held by the match: a load of it can be KVBM_ERR_MISS.
  * drop, reset, invalidate   Reach the owner before they return, or fail after 2 s. Other clients hear of invalidate, and
  *            keep blocks that were dropped or reset in their own memory until they evict them.
  * pin, hint, holds, events, scan, quota   Are of this process's host tier and, for the owner, of its disk.
