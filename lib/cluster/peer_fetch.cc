@@ -153,15 +153,17 @@ void PeerFetch::fetched(FetchBatch& answer, std::vector<Piece>& pieces) {
 
 // On the core's executor.
 void PeerFetch::copy_out(const std::vector<Piece>& pieces) {
+  std::vector<Code> codes;
   for (const Piece& piece : pieces) {
     tier::GetItem& target = item(piece.what);
-    const Code code =
-        settle(target, commons_->families.get(target.id.family), ConstBytes(piece.staging).first(piece.bytes));
+    codes.push_back(
+        settle(target, commons_->families.get(target.id.family), ConstBytes(piece.staging).first(piece.bytes)));
     staging_.give_back(piece.staging);
-    if (code != Code::ok) commons_->places.reject(target.id);
-    end_item(piece.what, code);
+    if (codes.back() != Code::ok) commons_->places.reject(target.id);
   }
+  // Before the last item ends: with it the mesh may.
   commons_->mesh.executor().post([self = shared_from_this()] { self->pump(); });
+  for (size_t i = 0; i < pieces.size(); ++i) end_item(pieces[i].what, codes[i]);
 }
 
 void PeerFetch::end_item(const Waiting& what, Code code) {
