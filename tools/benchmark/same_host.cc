@@ -68,7 +68,8 @@ class OwnersMemory {
   void consider(const std::string& path) {
     char target[64] = {};
     struct stat st {};
-    const bool memfd = readlink(path.c_str(), target, sizeof target - 1) > 0 && std::strstr(target, "memfd:") != nullptr;
+    const bool memfd =
+        readlink(path.c_str(), target, sizeof target - 1) > 0 && std::strstr(target, "memfd:") != nullptr;
     if (!memfd || stat(path.c_str(), &st) != 0 || static_cast<size_t>(st.st_size) <= bytes_) return;
     Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) return;
@@ -90,7 +91,6 @@ class Measurement {
     pair.block_bytes = bytes;
     pair.blocks = static_cast<uint32_t>(made->blocks_);
     pair.host_bytes = kPoolBytes + kPoolBytes / 4;
-    pair.reader_host_bytes = 64ULL << 20;
     pair.local = "auto";
     auto owner = NodeOwner::start(pair);
     if (!owner.ok()) return owner.status();
