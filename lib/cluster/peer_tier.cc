@@ -282,6 +282,12 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     return true;
   }
 
+  // While another call is in.
+  void enter_again() {
+    MutexLock lock(mutex_);
+    ++calls_;
+  }
+
   void leave() {
     bool last = false;
     {
@@ -430,7 +436,11 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
       // A record of another size than was heard of: as good as gone, until somebody asks again.
       end_item(piece.what, one.status == Code::no_room ? Code::miss : one.status);
     }
-    if (!good->empty()) executor_.post([self = shared_from_this(), good] { self->copy_out(*good); });
+    if (!good->empty()) {
+      // A call of its own: the items' end may be the end of theirs, and then the mesh goes, which copy_out still needs.
+      enter_again();
+      executor_.post([self = shared_from_this(), good] { self->copy_out(*good); });
+    }
     pump();
   }
 
@@ -444,6 +454,7 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
       end_item(piece.what, code);
     }
     mesh_.executor().post([self = shared_from_this()] { self->pump(); });
+    leave();
   }
 
   void end_item(const Waiting& what, Code code) {
