@@ -412,16 +412,17 @@ class PeerTier::Core final : public StagingOwner, public std::enable_shared_from
     pump();
   }
 
-  // On the core's executor.
+  // On the core's executor. With the end of the last item the links may go: nothing of them is used after it.
   void copy_out(const std::vector<Piece>& pieces) {
+    std::vector<Code> codes;
     for (const Piece& piece : pieces) {
       tier::GetItem& target = item(piece.what);
-      const Code code = settle(target, families_.get(target.id.family), ConstBytes(piece.staging).first(piece.bytes));
+      codes.push_back(settle(target, families_.get(target.id.family), ConstBytes(piece.staging).first(piece.bytes)));
       staging_.give_back(piece.staging);
-      if (code != Code::ok) reject(target.id);
-      end_item(piece.what, code);
+      if (codes.back() != Code::ok) reject(target.id);
     }
     mesh_.executor().post([self = shared_from_this()] { self->pump(); });
+    for (size_t i = 0; i < pieces.size(); ++i) end_item(pieces[i].what, codes[i]);
   }
 
   void end_item(const Waiting& what, Code code) {
