@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "base/random.h"
@@ -28,7 +30,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSoon{20'000};
 constexpr uint64_t kSalt = 5;
 constexpr size_t kStrangers = 300;  // of each kind, more than a node lets wait
 // What may stay of a flood: the allocator's, and what grew once.
