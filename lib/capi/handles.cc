@@ -179,14 +179,7 @@ std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const ma
   for (const manager::PartPlan& part : parts) {
     for (const Key& key : keys) ids.push_back({key, part.family});
   }
-  std::vector<tier::Found> found(ids.size());
-  std::vector<TierIndex> tiers(ids.size());
-  manager::find_to_lend(manager, ids, found, tiers);
-  size_t left = 0;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (tiers[i] == kNoTier) ids[left++] = ids[i];
-  }
-  ids.resize(left);
+  manager::keep_unknown(manager, ids);
   return ids;
 }
 

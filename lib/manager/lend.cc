@@ -146,6 +146,23 @@ void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tie
   }
 }
 
+void keep_unknown(Manager& manager, std::vector<Identity>& ids) {
+  std::vector<tier::Found> found(ids.size());
+  std::vector<TierIndex> tiers(ids.size());
+  find_to_lend(manager, ids, found, tiers);
+  size_t left = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    bool known = tiers[i] != kNoTier;
+    for (size_t t = own_tiers_below(manager) + 1; t <= manager.tiers_below() && !known; ++t) {
+      if (manager.out_of_use(static_cast<TierIndex>(t))) continue;
+      manager.tier_below(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
+      known = found[i].present;
+    }
+    if (!known) ids[left++] = ids[i];
+  }
+  ids.resize(left);
+}
+
 void lend(const std::shared_ptr<Manager>& manager, std::vector<Identity> ids, uint64_t deadline_ns,
           UniqueFunction<void(std::vector<Lent>)> done) {
   std::make_shared<Loan>(manager, std::move(ids), deadline_ns, std::move(done))->run();

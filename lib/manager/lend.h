@@ -25,10 +25,13 @@ struct Lent {
   ConstBytes payload;
 };
 
-// From memory: which of the records this manager has, and in which tier (kNoTier: in none). found[i].location is
+// From memory: which of the records this manager itself has, and in which tier (kNoTier: in none). found[i].location is
 // cluster::location_of_slot for host records; head_bytes is what the record's head has or will have. Does not count as a use. Thread: any.
 void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tier::Found> found,
                   std::span<TierIndex> tiers) noexcept;
+
+// From memory: leaves those of `ids` that no tier has, other nodes among them as far as is known here. Thread: any.
+void keep_unknown(Manager& manager, std::vector<Identity>& ids);
 
 // `done` runs once, on the executor or inside this call, with one Lent for each id. What is not begun by the deadline
 // ends as Code::deadline; a read in flight is waited for, as its target must be. Thread: any.

@@ -58,7 +58,6 @@ bool LoadOperation::beyond_match(size_t key, std::span<const uint32_t> ids) cons
 
 // Decides where every wanted part of every key comes from.
 void LoadOperation::plan() {
-  planned_ = true;
   MutexLock lock(mutex_);
   for (size_t k = 0; k < n_keys_; ++k) {
     const size_t key = request_.first_key + k;
@@ -89,6 +88,7 @@ void LoadOperation::plan() {
       }
     }
   }
+  planned_ = true;  // the last: a plan that was refused memory half way says nothing of the other keys
 }
 
 // Keeps a few batches on their way, each from one tier, in the order of the keys.

@@ -87,8 +87,7 @@ cluster::NodeAnswer own_answer(Manager& manager, std::span<const Identity> ids) 
   out.whole = true;
   out.found.resize(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (tiers[i] == kNoTier || (tiers[i] != 0 && manager.tier_below(tiers[i]).kind() == cluster::PeerTier::kKind))
-      continue;
+    if (tiers[i] == kNoTier) continue;
     out.found[i].present = 1;
     out.found[i].tier = tiers[i];
     out.found[i].payload_bytes = found[i].payload_bytes;

@@ -85,6 +85,7 @@ kvbm_status_t PoolMember::make(kvbm_error_t& error) {
   std::vector<std::pair<std::string, std::string>> all = {
       {"node.listen", setup_.listen},     {"node.peers", setup_.peers},
       {"node.name", setup_.name},         {"node.pool", setup_.pool},
+      {"node.local", setup_.local},
       {"node.key_file", setup_.key_file}, {"node.staging", std::to_string(setup_.staging_bytes)}};
   all.insert(all.end(), setup_.settings.begin(), setup_.settings.end());
   std::vector<kvbm_setting_t> settings;

@@ -24,6 +24,7 @@ struct MemberSetup {
   std::string peers;
   std::string name;
   std::string pool = "trust";
+  std::string local = "off";  // what is done to links would not touch reads in place
   std::string key_file;
   uint64_t block_bytes = 128 << 10;
   uint64_t host_blocks = 64;

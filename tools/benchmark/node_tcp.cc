@@ -156,7 +156,7 @@ Result<Row> idle(int seconds) {
   if (!owner.ok()) return owner.status();
   auto reader = NodeReader::open(pair_of(kSmall), owner.value()->address());
   if (!reader.ok()) return reader.status();
-  if (const auto one = reader.value()->load(0, 1); !one.ok()) return one.status();
+  if (Status one = reader.value()->load(0, 1); !one.ok()) return one;
   const double before = processor_seconds();
   std::this_thread::sleep_for(std::chrono::seconds(seconds));
   const double percent = 100 * (processor_seconds() - before) / seconds;

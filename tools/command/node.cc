@@ -153,8 +153,9 @@ int serve(Arguments& arguments, const Output& output) {
 // A member that only dials; null, with the exit code in `code`, where nobody answers.
 std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
   code = take_sizes(arguments);
-  if (code == kDone && arguments.member.peers.empty() && arguments.member.peers_file.empty()) {
-    code = fail(kBadInput, "no node is named", "give --peer HOST:PORT, or --peers-file FILE");
+  if (code == kDone && arguments.member.peers.empty() && arguments.member.peers_file.empty() &&
+      arguments.member.share.empty()) {
+    code = fail(kBadInput, "no node is named", "--peer 127.0.0.1:7000, --peers-file FILE, or --share DIR");
   }
   if (code != kDone) return nullptr;
   auto member = node::Member::open(arguments.member);
@@ -163,10 +164,6 @@ std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
     return nullptr;
   }
   if (!arguments.member.share.empty()) return std::move(member).value();
-  if (arguments.member.peers.empty()) {
-    code = fail(kBadInput, "no node is named", "--peer 127.0.0.1:7000, or --share DIR");
-    return nullptr;
-  }
   const Status ready = member.value()->wait_for_peers(arguments.timeout_ns());
   if (!ready.ok()) {
     code = fail(ready, "start one with `kvbm node --listen 127.0.0.1:7000`, or give its address with --peer");
