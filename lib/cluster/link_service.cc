@@ -76,7 +76,8 @@ Status LinkService::take_find(ConstBytes body) {
 Status LinkService::take_fetch(ConstBytes body) {
   wire::Fetch& m = host_.scratch.fetch;
   if (Status status = wire::decode(body, m); !status.ok()) return status;
-  if (serving_.size() >= host_.limits.requests) {
+  // Of a request that is over for the peer, which has all its bytes, the pushes may not have been told of here yet.
+  if (serving_.size() >= 2 * static_cast<size_t>(host_.limits.requests)) {
     outlet_.commit(wire::encode(wire::Failed{m.request, static_cast<int32_t>(Code::again), 0}, outlet_.body()));
     return {};
   }

@@ -313,6 +313,8 @@ bool Connection::read(bool* any) {
     }
     const char* why = receiver_.landed(static_cast<size_t>(got), shared_.staging, admitted_, *this);
     if (why != nullptr) die(Code::damaged, address_ + " broke the protocol: " + why);
+    // What ended on the way is told before more is asked for: a peer that has all of an answer is done with it.
+    if (!shared_.ended.empty()) return !dead_;
     // What is short has emptied the socket; a later arrival wakes the host again.
     if (static_cast<size_t>(got) < room) return false;
   }
