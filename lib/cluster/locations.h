@@ -40,6 +40,7 @@ class Locations {
  public:
   static constexpr size_t kEntryBytes = 48;
   static constexpr size_t kWays = 8;
+  static constexpr size_t kHolders = 2 * kWays;  // of one record that can be known: two buckets
 
   struct Options {
     uint64_t memory_bytes = 16U << 20;      // 349,525 entries

@@ -89,7 +89,12 @@ std::vector<Mesh::NodeRow> Mesh::rows() const {
     out.push_back({link.peer().node, connection.address, "ready", connection.status, link.stats()});
   }
   for (const auto& [name, target] : targets_) {
-    if (!target.connected) out.push_back({{}, target.addresses[target.next], target.state, {}, {}});
+    const auto its = [at = name](const Connection& c) {
+      return c.dialled == at && c.link->state() == PeerLink::State::ready;
+    };
+    if (std::any_of(connections_.begin(), connections_.end(), its)) continue;
+    // Of a link that has ended nobody may have heard yet.
+    out.push_back({{}, target.addresses[target.next], target.connected ? "ending" : target.state, {}, {}});
   }
   return out;
 }
@@ -299,6 +304,7 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   if (was_ready) {
     choose_link(node);
     place();
+    if (ends_ && !ended_ && ready_.count(node) == 0) ends_(node);
   }
   const auto dialled = targets_.find(target);
   if (dialled == targets_.end()) return;

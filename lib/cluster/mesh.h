@@ -57,6 +57,8 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   // begin().
   using HostListener = UniqueFunction<void(PeerLink&, const HostFacts* said)>;
   void hear_of_hosts(HostListener listener) { hosts_ = std::move(listener); }
+  // Hears of nodes to which no link is left. On the links' thread, before begin().
+  void hear_of_ends(UniqueFunction<void(const NodeId&)> listener) { ends_ = std::move(listener); }
   // Whom to tell what concerns sessions, and what links come and go; outlives the links.
   void serve_sessions(LinkListener* sessions) noexcept { sessions_ = sessions; }
   // Says goodbye to everyone; nothing is dialled any more.
@@ -148,6 +150,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   Executor* executor_ = nullptr;
   Taker taker_;
   HostListener hosts_;
+  UniqueFunction<void(const NodeId&)> ends_;
   LinkListener* sessions_ = nullptr;
   std::string address_;
   bool ended_ = false;

@@ -66,7 +66,7 @@ void PeerPlaces::forget(std::span<const Identity> ids) {
 
 void PeerPlaces::forget_all(const Identity& id) {
   Place held;
-  for (size_t tries = 0; tries < Locations::kWays && place_of(id, held); ++tries) locations_.forget(id, held.index);
+  for (size_t tries = 0; tries < Locations::kHolders && place_of(id, held); ++tries) locations_.forget(id, held.index);
 }
 
 void PeerPlaces::forget_holder(const Identity& id, NodeIndex node) {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/errno_status.h"
+#include "base/memory_wait.h"
 #include "base/thread_executor.h"
 
 namespace kvbm::copy {
@@ -65,6 +66,7 @@ void* TransportThread::entry(void* self) {
 // --- driving
 
 void TransportThread::work() {
+  const MemoryWait patient;
   bool transport = false;
   bool event = false;
   for (;;) {
@@ -219,6 +221,7 @@ bool TransportThread::wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadl
 }
 
 bool TransportThread::help_until(UniqueFunction<bool()> done, uint64_t deadline_ns) {
+  const MemoryWait patient;  // links are driven here, and what they do is others' as well
   bool is_done = done();
   if (is_done || !wait_for_turn(done, deadline_ns, is_done)) return is_done;
   is_done = is_done || drive_until(done, deadline_ns);
@@ -233,6 +236,7 @@ void TransportThread::tell_waiting() {
 }
 
 bool TransportThread::help_until(Task first, UniqueFunction<bool()> done, uint64_t deadline_ns) {
+  const MemoryWait patient;
   UniqueFunction<bool()> not_yet([] { return false; });
   bool is_done = false;
   if (!wait_for_turn(not_yet, deadline_ns, is_done)) return false;
@@ -243,6 +247,7 @@ bool TransportThread::help_until(Task first, UniqueFunction<bool()> done, uint64
 }
 
 void TransportThread::help_once() {
+  const MemoryWait patient;
   {
     MutexLock lock(mutex_);
     if (driving_) return;

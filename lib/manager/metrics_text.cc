@@ -1,6 +1,7 @@
 // What a manager counts, as Prometheus text. Names: docs/operations.md lists them.
 #include <string>
 
+#include "base/memory_wait.h"
 #include "base/metrics.h"
 #include "manager/manager.h"
 #include "manager/stats.h"
@@ -96,6 +97,8 @@ std::string metrics_text(Manager& manager) {
   for (const CounterRow& row : kGauges) registry.gauge(row.name, row.help).set(static_cast<int64_t>(now.*row.value));
   add_tiers(now, registry);
   add_share(manager.share(), registry);
+  registry.counter("kvbm_memory_waits_total", "Times that the library waited for memory that was refused.")
+      .add(memory_waits());
   const Counters& counters = manager.counters();
   for (size_t i = 0; i < counters.wait.size(); ++i) {
     registry.histogram("kvbm_operation_wait_seconds", "From submit until work began.", {{"op", kOperations[i]}})

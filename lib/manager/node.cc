@@ -107,6 +107,11 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
                               [this](const cluster::NodeId& node) { tier_->forget_node(node); });
   Status begun;
   on_links([&] {
+    // What it has cannot be had: a prefix that is believed to lie there would end at its first block. What is mapped
+    // here is read as before.
+    mesh_->hear_of_ends([this](const cluster::NodeId& node) {
+      if (pools_->of(node) == nullptr) tier_->forget_node(node);
+    });
     if (same_host_ != nullptr) {
       mesh_->hear_of_hosts([this](cluster::PeerLink& link, const cluster::HostFacts* said) {
         if (said != nullptr) return same_host_->heard(link.peer(), link.role(), *said);
