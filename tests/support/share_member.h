@@ -93,7 +93,7 @@ class ShareWorker {
     kvbm_error_t error{};
     kvbm_tier_t disk{};
     disk.path = command.directory;
-    disk.capacity_bytes = 1ULL << 30;
+    disk.capacity_bytes = 256ULL << 20;
     const kvbm_setting_t settings[] = {{"share", "on"}, {"share_ask", "200ms"}, {"share_directory", command.directory}};
     kvbm_context_options_t context;
     kvbm_context_options_init(&context, sizeof context);

@@ -89,9 +89,13 @@ void DiskCore::reclaim_collect() {
 
 void DiskCore::reclaim_choose(Reclaim& r) {
   if (index_.full()) return;
-  // Reclaimed though the capacity is not used up: the file system has no room to grow. Each opening leaves a segment nearly
-  // empty behind; what such a one holds is carried whole, for it is not in anything's way.
-  const bool sparse = segments_.size() < max_segments_ && segments_[r.segment]->live_bytes <= segment_bytes_ / 4;
+  // Each opening leaves a segment nearly empty behind. What such a one holds is carried whole where it is not in anything's
+  // way: the capacity is not used up, but the file system has no room to grow, or segments are used up, but not half of
+  // what they could hold.
+  uint64_t live = 0;
+  for (const auto& segment : segments_) live += segment->live_bytes;
+  const bool room = segments_.size() < max_segments_ || live <= max_segments_ * segment_bytes_ / 2;
+  const bool sparse = room && segments_[r.segment]->live_bytes <= segment_bytes_ / 4;
   std::vector<std::pair<uint32_t, Identity>> hot;
   for (const Identity& id : r.ids) {
     const uint32_t entry = index_.find(id);
