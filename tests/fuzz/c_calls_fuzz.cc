@@ -400,7 +400,7 @@ class World : BlockCalls {
     const size_t n = in_.below(2);
     ErrorSlot slot;
     kvbm_error_t* err = in_.or_null(&slot.error);
-    switch (in_.below(8)) {
+    switch (in_.below(10)) {
       case 0:
         slot.check(expected(kvbm_manager_reset(in_.or_null(managers_[0]), err)), err);
         break;
@@ -430,6 +430,12 @@ class World : BlockCalls {
         break;
       case 6:
         text();
+        break;
+      case 7:
+        locate();
+        break;
+      case 8:
+        sessions();
         break;
       default:
         inits();
@@ -483,6 +489,56 @@ class World : BlockCalls {
     REQUIRE(kvbm_manager_stats(managers_[0], nullptr) == KVBM_ERR_INVALID);
   }
 
+  void locate() {
+    kvbm_locate_options_t options;
+    REQUIRE(kvbm_locate_options_init(&options, sizeof options) == KVBM_OK);
+    const size_t n_keys = in_.below(kKeys + 1);
+    size_t requests[3] = {in_.below(kKeys), in_.below(kKeys), in_.bad() ? static_cast<size_t>(in_.edge()) : 0};
+    if (in_.below(2) == 0) options.request_keys = requests, options.n_requests = in_.below(4);
+    if (in_.bad()) options.ask_nodes_ns = in_.edge();
+    if (in_.bad()) options.struct_size = static_cast<uint32_t>(in_.edge());
+    std::vector<kvbm_location_t> rows(in_.below(5));
+    size_t n = kUnwritten;
+    const kvbm_status_t got =
+        expected(kvbm_manager_locate(managers_[0], ns_[in_.below(3)], in_.or_null(keys_[0].key.data()), n_keys,
+                                     in_.or_null(&options), rows.empty() ? nullptr : rows.data(), rows.size(), &n));
+    if (got != KVBM_OK) return;
+    REQUIRE(n != kUnwritten);
+    for (size_t i = 0; i < std::min(n, rows.size()); ++i) REQUIRE(rows[i].tier == 0 && rows[i].n_prefix <= n_keys);
+  }
+
+  // No manager here is a node: whatever else is wrong, nothing begins, and no handle is written.
+  void sessions() {
+    const kvbm_request_id_t request{};
+    const uint32_t ids[] = {0, static_cast<uint32_t>(in_.edge())};
+    kvbm_offer_options_t offering;
+    kvbm_offer_options_init(&offering, sizeof offering);
+    kvbm_session_options_t opening;
+    kvbm_session_options_init(&opening, sizeof opening);
+    if (in_.bad()) offering.end = opening.end = in_.edge();
+    if (in_.bad()) offering.rank = opening.rank = static_cast<uint32_t>(in_.edge());
+    const kvbm_source_t source{in_.or_null("nobody"), static_cast<uint32_t>(in_.edge()), 0};
+    Submitted op;
+    op.cache = attach(op, in_.below(2));
+    kvbm_cache_t* const cache = in_.or_null(op.cache);
+    ErrorSlot slot;
+    kvbm_offer_t* offer = reinterpret_cast<kvbm_offer_t*>(&slot);
+    REQUIRE(expected(slot.check(kvbm_offer_open(cache, in_.or_null(&request), in_.or_null(ids), in_.below(3), &offering, nullptr, 0,
+                                                &offer, &slot.error), &slot.error)) < 0);
+    REQUIRE(static_cast<void*>(offer) == &slot);
+    kvbm_session_t* session = reinterpret_cast<kvbm_session_t*>(&slot);
+    REQUIRE(expected(slot.check(kvbm_session_open(cache, in_.or_null(&request), ids, 1, in_.or_null(&source), in_.below(2), &opening,
+                                                  nullptr, 0, &session, &slot.error), &slot.error)) < 0);
+    REQUIRE(static_cast<void*>(session) == &slot);
+    REQUIRE(kvbm_offer_publish_all(nullptr, nullptr) == KVBM_ERR_INVALID);
+    REQUIRE(kvbm_offer_abort(nullptr, nullptr) == KVBM_ERR_INVALID);
+    REQUIRE(kvbm_session_abort(nullptr, nullptr) == KVBM_ERR_INVALID);
+    REQUIRE(kvbm_session_wait_layer(nullptr, 0, 0, 0, nullptr) == KVBM_ERR_INVALID);
+    kvbm_offer_release(nullptr);
+    kvbm_session_release(nullptr);
+    kvbm_cache_release(op.cache);
+  }
+
   // Nothing behind struct_size is written, and all before it is.
   void inits() {
     std::vector<uint8_t> memory(256, 0xA5);
@@ -501,6 +557,9 @@ class World : BlockCalls {
     check_one(kvbm_cache_options_init(static_cast<kvbm_cache_options_t*>(p), size));
     check_one(kvbm_store_options_init(static_cast<kvbm_store_options_t*>(p), size));
     check_one(kvbm_load_options_init(static_cast<kvbm_load_options_t*>(p), size));
+    check_one(kvbm_locate_options_init(static_cast<kvbm_locate_options_t*>(p), size));
+    check_one(kvbm_offer_options_init(static_cast<kvbm_offer_options_t*>(p), size));
+    check_one(kvbm_session_options_init(static_cast<kvbm_session_options_t*>(p), size));
     REQUIRE(kvbm_load_options_init(nullptr, 64) == KVBM_ERR_INVALID);
   }
 
