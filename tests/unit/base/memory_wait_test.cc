@@ -26,11 +26,14 @@ void* take(std::size_t bytes) {
   }
 }
 
+// Not inlined: the compiler would take new and free for a pair that does not match.
+__attribute__((noinline)) void give(void* memory) { std::free(memory); }
+
 }  // namespace
 
 void* operator new(std::size_t bytes) { return take(bytes); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept { give(p); }
+void operator delete(void* p, std::size_t) noexcept { give(p); }
 
 namespace kvbm {
 namespace {
