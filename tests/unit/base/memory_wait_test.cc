@@ -40,7 +40,7 @@ namespace {
 
 bool is_refused() {
   try {
-    delete new int(1);
+    ::operator delete(::operator new(1));  // a new-expression may be left out by the compiler
     return false;
   } catch (const std::bad_alloc&) {
     return true;
