@@ -398,8 +398,8 @@ KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t 
 /* Waits until no offload is queued or in flight: what was taken into a queue is in its tier then and survives the
  * death of this process. A store that outruns its tiers fills the queue (half of the host tier); what finds no place
  * is counted (offloads_skipped) and goes down later, before it would be evicted, where there is time.
- * KVBM_ERR_DEADLINE if it takes longer. A client of a shared tier set (kvbm_manager_share) waits until the owner has done
- * this for what this process stored before. Thread: any. Blocks: until then. Since 0.1. */
+ * KVBM_ERR_DEADLINE if it takes longer. A client of a shared tier set (kvbm_manager_share) waits until the owner has
+ * done this for what this process stored before. Thread: any. Blocks: until then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
 
 /* --------------------------------------------------------------- namespaces */
@@ -413,7 +413,7 @@ typedef struct kvbm_namespace_options {
   const kvbm_geometry_t *geometry; /* NULL = opaque blocks */
   const uint8_t *secret;          /* [32] from the operator, never from a request; NULL = zeroes (one tenant) */
   uint64_t epoch;                 /* at least this epoch; the tiers may know a higher one */
-  uint64_t quota_bytes;           /* host bytes this namespace may use, all its handles together; 0 = as it is set, or none */
+  uint64_t quota_bytes; /* host bytes this namespace may use, all its handles together; 0 = as it is set, or none */
 } kvbm_namespace_options_t;
 
 /* Fills defaults: no tenant, no adapter, opaque blocks, zero secret, epoch 0, no quota. `model` must be set before use.
@@ -432,11 +432,12 @@ KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
  * returns. Keys made before do not match any more: make them again. Nodes of the pool that are connected are told, and
  * do the same. Thread: any. Blocks: one write per tier. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
-/* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since 0.1. */
+/* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since
+ * 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t *ns, kvbm_error_t *err);
-/* Changes the quota, for every handle of the namespace; 0 = none. Lowering it evicts what nothing holds. Blocks from before
- * the first quota do not count. Errors: KVBM_ERR_INVALID (less than one block), KVBM_ERR_NO_ROOM (4,095 namespaces of this
- * manager have one). Thread: any. Since 0.1. */
+/* Changes the quota, for every handle of the namespace; 0 = none. Lowering it evicts what nothing holds. Blocks from
+ * before the first quota do not count. Errors: KVBM_ERR_INVALID (less than one block), KVBM_ERR_NO_ROOM (4,095
+ * namespaces of this manager have one). Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_set_quota(kvbm_namespace_t *ns, uint64_t quota_bytes, uint32_t quota_mode);
 
 /* --------------------------------------------------------------------- keys */
@@ -486,8 +487,8 @@ typedef struct kvbm_view {
 KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_namespace_t *ns, size_t n_blocks,
                                              kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
                                              size_t evicted_capacity, size_t *out_n_evicted);
-/* Partial -> Complete: the bytes are final. `bytes` is [n_blocks] payload lengths, NULL = block_bytes each. The holds stay
- * as they are. All or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE. Thread: any. Blocks: no.
+/* Partial -> Complete: the bytes are final. `bytes` is [n_blocks] payload lengths, NULL = block_bytes each. The holds
+ * stay as they are. All or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE. Thread: any. Blocks: no.
  * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_complete(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                              const uint64_t *bytes);
@@ -523,16 +524,17 @@ KVBM_API kvbm_status_t kvbm_block_view(kvbm_manager_t *manager, const kvbm_block
 /* One more hold on each (Registered blocks only). Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_clone(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                         kvbm_block_t *out_blocks);
-/* Ends holds. A Partial or Complete block goes back to the pool; a Registered one stays findable and becomes evictable with
- * its last hold. Every valid hold is ended even if others of the batch are not valid. Errors: KVBM_ERR_STALE,
+/* Ends holds. A Partial or Complete block goes back to the pool; a Registered one stays findable and becomes evictable
+ * with its last hold. Every valid hold is ended even if others of the batch are not valid. Errors: KVBM_ERR_STALE,
  * KVBM_ERR_FOREIGN. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_release(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks);
 /* Weak references: they do not keep a block. Upgrade gives a new hold, or 0 where the block has gone. The weak hold
  * itself is released like any other. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_downgrade(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                             kvbm_block_t *out_weak);
-/* See kvbm_block_downgrade. out_blocks is [n_blocks]; 0 where the block has gone. Errors: KVBM_ERR_STATE for a hold that is
- * not weak, KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_NO_ROOM (no hold is free). Thread: any. Blocks: no. Since 0.1. */
+/* See kvbm_block_downgrade. out_blocks is [n_blocks]; 0 where the block has gone. Errors: KVBM_ERR_STATE for a hold
+ * that is not weak, KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_NO_ROOM (no hold is free). Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_upgrade(kvbm_manager_t *manager, const kvbm_block_t *weak, size_t n_blocks,
                                           kvbm_block_t *out_blocks);
 
@@ -559,10 +561,10 @@ typedef struct kvbm_lookup_options {
 /* Fills defaults: the longest prefix, component 0 of the whole model, all tiers, counted as a use.
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t *out_options, uint32_t struct_size);
-/* Finds blocks in every tier, from memory alone unless nodes are asked. *out_n is the number of leading keys that hit (PREFIX), the
- * number that hit at all (EACH), 0 or 1 (ANY). What hit is held by the match until it is released; where nothing did
- * (see also kvbm_match_units), *out_match is NULL. Of several parts, a window component need only have the blocks its window reaches, and
- * a state component the last. Thread: any. Blocks: no. Since 0.1. */
+/* Finds blocks in every tier, from memory alone unless nodes are asked. *out_n is the number of leading keys that hit
+ * (PREFIX), the number that hit at all (EACH), 0 or 1 (ANY). What hit is held by the match until it is released; where
+ * nothing did (see also kvbm_match_units), *out_match is NULL. Of several parts, a window component need only have the
+ * blocks its window reaches, and a state component the last. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_lookup(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
                                            size_t n_keys, const kvbm_lookup_options_t *options,
                                            KVBM_OWN kvbm_match_t **out_match, size_t *out_n);
@@ -661,7 +663,8 @@ KVBM_API kvbm_status_t kvbm_cache_options_init(kvbm_cache_options_t *out_options
 KVBM_API kvbm_status_t kvbm_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns,
                                          const kvbm_cache_options_t *options, KVBM_OWN kvbm_cache_t **out_cache,
                                          kvbm_error_t *err);
-/* Waits for operations that touch the tensors, sessions and offers too, then forgets them. Thread: any. Blocks: yes. Since 0.1. */
+/* Waits for operations that touch the tensors, sessions and offers too, then forgets them. Thread: any. Blocks: yes.
+ * Since 0.1. */
 KVBM_API void kvbm_cache_release(kvbm_cache_t *cache);
 /* kvbm_manager_lookup with the cache's own parts (options->parts must be NULL; options NULL = defaults).
  * Thread: any. Since 0.1. */
@@ -697,11 +700,11 @@ typedef struct kvbm_store_options {
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options, uint32_t struct_size);
 /* Copies engine blocks into the host tier under their keys, hashing on the way; visible when complete, never before.
- * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window). A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until
- * done and returns the result; else returns KVBM_OK when accepted, and the tensors stay borrowed until the completion.
- * Errors at submit: KVBM_ERR_INVALID (a block id out of range, named by its index), KVBM_ERR_AGAIN. Per item:
- * KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set (kvbm_share_t).
- * Thread: any. Since 0.1. */
+ * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window).
+ * A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until done and returns the result; else
+ * returns KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
+ * (a block id out of range, named by its index), KVBM_ERR_AGAIN. Per item: KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA,
+ * KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set (kvbm_share_t). Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,
                                         size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,
                                         uint64_t user_data);
@@ -724,9 +727,10 @@ typedef struct kvbm_load_options {
 KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, uint32_t struct_size);
 /* Brings matched blocks into the engine's blocks, every byte verified on the way. Keys of the match starting at
  * first_key are taken in order; block_ids is [n_parts][n_block_ids], `units` ids a key; the last key may have fewer,
- * then only its leading units are loaded. KVBM_NO_BLOCK skips a block. An item that fails (KVBM_ERR_MISS, _DAMAGED, _MISMATCH, _DEADLINE, ...) leaves its engine
- * blocks undefined and is never reported as loaded: compute it. At the deadline the completion comes at once and the
- * tensors are no longer written to. queue as for store. Thread: any. Since 0.1. */
+ * then only its leading units are loaded. KVBM_NO_BLOCK skips a block. An item that fails (KVBM_ERR_MISS, _DAMAGED,
+ * _MISMATCH, _DEADLINE, ...) leaves its engine blocks undefined and is never reported as loaded: compute it. At the
+ * deadline the completion comes at once and the tensors are no longer written to. queue as for store. Thread: any.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
                                        size_t n_block_ids, const kvbm_load_options_t *options, kvbm_queue_t *queue,
                                        uint64_t user_data);
@@ -743,9 +747,10 @@ KVBM_API kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t *manager, kvbm_names
 KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                             const kvbm_key_t *keys, size_t n_keys, uint32_t tier, kvbm_queue_t *queue,
                                             uint64_t user_data);
-/* Forgets blocks in every tier. *out_n counts those that were in the host tier (may be NULL). Not written down: a record
- * on disk, or in a host file, that was dropped this way may be found again after a restart (it is still what was stored
- * under its key). kvbm_manager_reset, kvbm_namespace_reset and kvbm_namespace_invalidate are for good. Thread: any. */
+/* Forgets blocks in every tier. *out_n counts those that were in the host tier (may be NULL). Not written down: a
+ * record on disk, or in a host file, that was dropped this way may be found again after a restart (it is still what was
+ * stored under its key). kvbm_manager_reset, kvbm_namespace_reset and kvbm_namespace_invalidate are for good. Thread:
+ * any. */
 KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, size_t *out_n);
 /* Tells the policies what is known of blocks (KVBM_PRIORITY_*). Absent keys are ignored. Thread: any. Since 0.1. */
@@ -789,8 +794,8 @@ typedef struct kvbm_manager_counters {
 
 /* Fills the struct; set struct_size first. Cheap. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_stats(kvbm_manager_t *manager, kvbm_manager_stats_t *out_stats);
-/* All metrics as Prometheus text exposition. Two-phase as kvbm_context_config. Thread: any. Blocks: where the manager is
- * a node, for a turn of the links' thread. Since 0.1. */
+/* All metrics as Prometheus text exposition. Two-phase as kvbm_context_config. Thread: any. Blocks: where the manager
+ * is a node, for a turn of the links' thread. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_metrics(kvbm_manager_t *manager, char *out, size_t capacity, size_t *out_needed);
 /* Sends block events to a queue (NULL = stop). One queue per manager. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t *manager, kvbm_queue_t *queue);
@@ -808,8 +813,9 @@ typedef struct kvbm_scan_row {
   uint32_t age; /* since its last use: requests in the host tier, seconds on a disk, 0 in a plug-in */
 } kvbm_scan_row_t;
 
-/* Reads a page of what is there without stopping any work. *inout_cursor is 0 to begin and 0 again at the end; blocks that
- * come and go during the walk may or may not be seen, others exactly once. *out_n rows are written. Thread: any. */
+/* Reads a page of what is there without stopping any work. *inout_cursor is 0 to begin and 0 again at the end; blocks
+ * that come and go during the walk may or may not be seen, others exactly once. *out_n rows are written. Thread: any.
+ */
 KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inout_cursor, kvbm_scan_row_t *out_rows,
                                          size_t capacity, size_t *out_n);
 
@@ -817,9 +823,9 @@ KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inou
 
 /* A manager whose configuration has node.listen or node.peers is a node: other nodes of its pool read what it has, and
  * theirs is its last tier (kvbm_manager_stats counts it as such). What they have is found by asking
- * (kvbm_lookup_options_t.ask_nodes_ns), read by kvbm_cache_load and kvbm_manager_prefetch, verified as everything is, and
- * kvbm_manager_offload to that tier offers blocks to the node whose key they are. Nodes on other machines need a key:
- * node.key_file. Resets and drops are of this manager alone: other nodes keep what they have. */
+ * (kvbm_lookup_options_t.ask_nodes_ns), read by kvbm_cache_load and kvbm_manager_prefetch, verified as everything is,
+ * and kvbm_manager_offload to that tier offers blocks to the node whose key they are. Nodes on other machines need a
+ * key: node.key_file. Resets and drops are of this manager alone: other nodes keep what they have. */
 
 /* A node that is connected, or an address of node.peers (frozen, 288 bytes). */
 typedef struct kvbm_node_row {
@@ -837,8 +843,9 @@ typedef struct kvbm_node_row {
   uint64_t reserved[3];
 } kvbm_node_row_t;
 
-/* Fills rows for the nodes that are connected and the addresses that are not. *out_n is how many there are, which may be
- * more than `capacity`; 0 for a manager that is no node. Thread: any. Blocks: for a turn of the links' thread. Since 0.1. */
+/* Fills rows for the nodes that are connected and the addresses that are not. *out_n is how many there are, which may
+ * be more than `capacity`; 0 for a manager that is no node. Thread: any. Blocks: for a turn of the links' thread. Since
+ * 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_nodes(kvbm_manager_t *manager, kvbm_node_row_t *out_rows, size_t capacity,
                                           size_t *out_n);
 /* The address on which this manager listens, with the port that it got; empty if it does not. Two-phase as
@@ -854,11 +861,12 @@ typedef struct kvbm_locate_options {
   /* [n_requests] how many of the keys each request has, one request after the other; NULL = all are one request's */
   const size_t *request_keys;
   size_t n_requests;
-  uint64_t ask_nodes_ns;     /* ask the nodes that are connected, and wait so long for their answers. 0 = own tiers alone */
+  uint64_t ask_nodes_ns; /* ask the nodes that are connected, and wait so long for their answers. 0 = own tiers alone */
 } kvbm_locate_options_t;
 
-/* How far one node has the keys of one request (frozen, 48 bytes): `n_prefix` leading keys lie in this tier or faster ones,
- * and fewer in the faster ones alone. A node without the first key has no row; one with all of its keys in one tier has one. */
+/* How far one node has the keys of one request (frozen, 48 bytes): `n_prefix` leading keys lie in this tier or faster
+ * ones, and fewer in the faster ones alone. A node without the first key has no row; one with all of its keys in one
+ * tier has one. */
 typedef struct kvbm_location {
   uint8_t node[16];   /* as in kvbm_node_row_t; zero: this manager */
   uint32_t request;   /* index of the request */
@@ -873,36 +881,36 @@ typedef struct kvbm_location {
 KVBM_API kvbm_status_t kvbm_locate_options_init(kvbm_locate_options_t *out_options, uint32_t struct_size);
 /* Says which node has the longest prefix of each request, and in which tiers: what a router compares before it sends a
  * request somewhere. keys is [n_keys], those of several requests one after the other. Rows come by request, the longest
- * prefix first; *out_n is how many there are, which may be more than `capacity`. Holds nothing and counts as no use: what is
- * there now may be gone later. KVBM_PARTIAL: some node has not answered all of it in time, and what it did not answer
- * counts as absent. Errors: KVBM_ERR_INVALID (also where request_keys do not add up to n_keys), KVBM_ERR_FOREIGN,
- * KVBM_ERR_UNSUPPORTED. Thread: any. Blocks: up to ask_nodes_ns. Cost: a message of 2,048 keys each way to every node that is
- * connected. Since 0.1. */
+ * prefix first; *out_n is how many there are, which may be more than `capacity`. Holds nothing and counts as no use:
+ * what is there now may be gone later. KVBM_PARTIAL: some node has not answered all of it in time, and what it did not
+ * answer counts as absent. Errors: KVBM_ERR_INVALID (also where request_keys do not add up to n_keys),
+ * KVBM_ERR_FOREIGN, KVBM_ERR_UNSUPPORTED. Thread: any. Blocks: up to ask_nodes_ns. Cost: a message of 2,048 keys each
+ * way to every node that is connected. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_locate(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
                                            size_t n_keys, const kvbm_locate_options_t *options,
                                            kvbm_location_t *out_rows, size_t capacity, size_t *out_n);
 
 /* ------------------------------------------------------------------- sharing */
 
-/* With the option share=on, or KVBM_MANAGER_SHARE, several processes of one host and user open one tier set. The first is
- * its owner, the others are clients; each has a host tier of its own. The calls are the same for all, and mean this:
+/* With the option share=on, or KVBM_MANAGER_SHARE, several processes of one host and user open one tier set. The first
+ * is its owner, the others are clients; each has a host tier of its own. The calls are the same for all, and mean this:
  *
  * store      A client's kvbm_cache_store is over when the owner has the blocks: who looks them up from then on, in any
  *            process of the set, finds them. An item is KVBM_ERR_OWNER_GONE if there was no owner to give it to: this
  *            process keeps it, and gives it to the next owner. kvbm_manager_register does not wait for the owner.
- * flush      KVBM_OK on a client: everything that it stored before is where the owner's own flush would have it, on the disk
- *            if there is one, and survives the death of any process of the set. KVBM_PARTIAL: but for blocks that the owner
+ * flush      KVBM_OK on a client: everything that it stored before is where the owner's own flush would have it, on the
+ * disk if there is one, and survives the death of any process of the set. KVBM_PARTIAL: but for blocks that the owner
  *            had no room for. While there is no owner it waits for the next one; KVBM_ERR_OWNER_GONE after 5 s.
- * lookup     A client asks the owner for what it does not have, and waits share_ask at most; so does prefetch. An owner that
- *            did not answer in time is not waited for again until it does. What the owner has counts as the tier after the
+ * lookup     A client asks the owner for what it does not have, and waits share_ask at most; so does prefetch. An owner
+ * that did not answer in time is not waited for again until it does. What the owner has counts as the tier after the
  *            disk's. It is not held by the match: a load of it can be KVBM_ERR_MISS.
- * drop, reset, invalidate   Reach the owner before they return, or fail after 2 s. Other clients hear of invalidate, and
- *            keep blocks that were dropped or reset in their own memory until they evict them.
- * pin, hint, holds, events, scan, quota   Are of this process's host tier and, for the owner, of its disk.
+ * drop, reset, invalidate   Reach the owner before they return, or fail after 2 s. Other clients hear of invalidate,
+ * and keep blocks that were dropped or reset in their own memory until they evict them. pin, hint, holds, events, scan,
+ * quota   Are of this process's host tier and, for the owner, of its disk.
  *
- * When the owner dies, even by SIGKILL, calls that wait for it end as KVBM_ERR_OWNER_GONE or find nothing, and one of the
- * clients opens the disk and is the owner from then on, as soon as it has noticed: everything that a flush said is on the
- * disk is found again. A forked child is no part of the set; it makes a context of its own. */
+ * When the owner dies, even by SIGKILL, calls that wait for it end as KVBM_ERR_OWNER_GONE or find nothing, and one of
+ * the clients opens the disk and is the owner from then on, as soon as it has noticed: everything that a flush said is
+ * on the disk is found again. A forked child is no part of the set; it makes a context of its own. */
 enum { KVBM_SHARE_OFF = 0, KVBM_SHARE_OWNER = 1, KVBM_SHARE_CLIENT = 2, KVBM_SHARE_NO_OWNER = 3 };
 
 typedef struct kvbm_share {
@@ -921,8 +929,8 @@ KVBM_API kvbm_status_t kvbm_manager_share(kvbm_manager_t *manager, kvbm_share_t 
 
 /* ------------------------------------------------------------------ sessions */
 
-/* Prefill->decode: the KV of one request moves from the nodes that compute it into the blocks of the nodes that will use
- * it, layer by layer, while it is computed. n ranks of one side and m of the other may differ in tensor- and
+/* Prefill->decode: the KV of one request moves from the nodes that compute it into the blocks of the nodes that will
+ * use it, layer by layer, while it is computed. n ranks of one side and m of the other may differ in tensor- and
  * pipeline-parallel size, block size, form and order of their caches: bytes are re-sliced on the way, and every one is
  * verified as it is written. A running request moves from one decode node to another the same way: the one that has it
  * offers, the other opens.
@@ -932,15 +940,15 @@ KVBM_API kvbm_status_t kvbm_manager_share(kvbm_manager_t *manager, kvbm_share_t 
  *   kvbm_offer_publish, layer by layer     KVBM_OP_LAYER completions, as layers are in place
  *   KVBM_OP_OFFER: the blocks are free     KVBM_OP_RECEIVE: all is in place, or why not
  *
- * The two calls may come in either order; what is early waits within its deadline. Both managers are nodes (node.listen,
- * node.peers). Both sides have the same tenant, model, adapter and secret, and the same components of the geometry; what
- * differs is named in the error. Caches are attached with a form other than KVBM_FORM_OPAQUE, and at most one part of
- * each component. Host memory alone.
+ * The two calls may come in either order; what is early waits within its deadline. Both managers are nodes
+ * (node.listen, node.peers). Both sides have the same tenant, model, adapter and secret, and the same components of the
+ * geometry; what differs is named in the error. Caches are attached with a form other than KVBM_FORM_OPAQUE, and at
+ * most one part of each component. Host memory alone.
  *
- * Positions are tokens of the request, from 0. block_ids is [n_parts of the cache][n_block_ids]: block i begins at position
- * first_position + i * tokens_per_block of the geometry. KVBM_NO_BLOCK at the front of a part's list: the part begins later (a sliding
- * window); all of it: this part is not meant. Of a state component the last block counts. Layers and heads are numbers
- * of the whole model.
+ * Positions are tokens of the request, from 0. block_ids is [n_parts of the cache][n_block_ids]: block i begins at
+ * position first_position + i * tokens_per_block of the geometry. KVBM_NO_BLOCK at the front of a part's list: the part
+ * begins later (a sliding window); all of it: this part is not meant. Of a state component the last block counts.
+ * Layers and heads are numbers of the whole model.
  *
  * Completions of sessions have service_ns since the call, and are not ended by kvbm_queue_cancel. */
 
@@ -961,35 +969,36 @@ typedef struct kvbm_offer_options {
 /* Fills defaults: rank 0, blocks from position 0, all of their positions, 60 s.
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_options_init(kvbm_offer_options_t *out_options, uint32_t struct_size);
-/* Offers the blocks of a request to decode nodes. Nothing is read before it is published. The blocks are the library's to
- * read, and must keep what was published, until the offer ends: when every decode rank has what it wants, was lost or gave
- * up; at abort; at the deadline. Then `queue` (NULL = none) gets one KVBM_OP_OFFER completion: KVBM_OK if every decode rank
- * was served, else the first that went wrong; items_done of `items` decode ranks, bytes sent; the engine may reuse the blocks.
- * KVBM_ERR_MISMATCH at the deadline: the only decode ranks that came have another model or geometry.
- * Errors: KVBM_ERR_INVALID (blocks or positions that do not fit, named), KVBM_ERR_EXISTS (this rank offers the request
- * already), KVBM_ERR_STATE (the manager is no node), KVBM_ERR_UNSUPPORTED (an opaque cache), KVBM_ERR_NO_ROOM (4,096 offers
- * are open), KVBM_ERR_AGAIN (the queue is full). Thread: any. Blocks: no. Since 0.1. */
+/* Offers the blocks of a request to decode nodes. Nothing is read before it is published. The blocks are the library's
+ * to read, and must keep what was published, until the offer ends: when every decode rank has what it wants, was lost
+ * or gave up; at abort; at the deadline. Then `queue` (NULL = none) gets one KVBM_OP_OFFER completion: KVBM_OK if every
+ * decode rank was served, else the first that went wrong; items_done of `items` decode ranks, bytes sent; the engine
+ * may reuse the blocks. KVBM_ERR_MISMATCH at the deadline: the only decode ranks that came have another model or
+ * geometry. Errors: KVBM_ERR_INVALID (blocks or positions that do not fit, named), KVBM_ERR_EXISTS (this rank offers
+ * the request already), KVBM_ERR_STATE (the manager is no node), KVBM_ERR_UNSUPPORTED (an opaque cache),
+ * KVBM_ERR_NO_ROOM (4,096 offers are open), KVBM_ERR_AGAIN (the queue is full). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_open(kvbm_cache_t *cache, const kvbm_request_id_t *request, const uint32_t *block_ids,
                                        size_t n_block_ids, const kvbm_offer_options_t *options, kvbm_queue_t *queue,
                                        uint64_t user_data, KVBM_OWN kvbm_offer_t **out_offer, kvbm_error_t *err);
 /* Says that positions [begin, end) of layers [first_layer, first_layer + n_layers) of a component are computed and in
- * memory. n_layers 0 = all from first_layer on, end 0 = to the last position; a state is published whole. Any order, any
- * pieces (256 separate ones a layer), repeats allowed; what lies outside the offered positions is ignored. Call it after the
- * device has written the bytes, not when the kernel was started. Errors: KVBM_ERR_INVALID (a component or layer that is not
- * offered), KVBM_ERR_STALE (the offer has ended: the prefill may stop). Thread: any. Blocks: no. Since 0.1. */
+ * memory. n_layers 0 = all from first_layer on, end 0 = to the last position; a state is published whole. Any order,
+ * any pieces (256 separate ones a layer), repeats allowed; what lies outside the offered positions is ignored. Call it
+ * after the device has written the bytes, not when the kernel was started. Errors: KVBM_ERR_INVALID (a component or
+ * layer that is not offered), KVBM_ERR_STALE (the offer has ended: the prefill may stop). Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_publish(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,
                                           uint32_t n_layers, uint64_t begin, uint64_t end, kvbm_error_t *err);
 /* Publishes everything that is offered. Errors: KVBM_ERR_STALE. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_publish_all(kvbm_offer_t *offer, kvbm_error_t *err);
-/* Ends the offer with KVBM_ERR_CANCELLED; decode ranks that wait for it are told `reason` (a sentence; NULL = none). The
- * completion still comes, and until then the blocks are in use. KVBM_ERR_STALE if it has ended. Thread: any. Blocks: no.
- * Since 0.1. */
+/* Ends the offer with KVBM_ERR_CANCELLED; decode ranks that wait for it are told `reason` (a sentence; NULL = none).
+ * The completion still comes, and until then the blocks are in use. KVBM_ERR_STALE if it has ended. Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_abort(kvbm_offer_t *offer, const char *reason);
 /* Waits until the offer has ended and says how, in words in err; KVBM_ERR_AGAIN if it goes on after timeout_ns.
  * Thread: any. Blocks: until then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_wait(kvbm_offer_t *offer, uint64_t timeout_ns, kvbm_error_t *err);
-/* Ends the caller's reference. One that goes on is aborted; its completion still comes. Thread: any. Blocks: no, unless it is
- * the last handle of a released manager. Since 0.1. */
+/* Ends the caller's reference. One that goes on is aborted; its completion still comes. Thread: any. Blocks: no, unless
+ * it is the last handle of a released manager. Since 0.1. */
 KVBM_API void kvbm_offer_release(kvbm_offer_t *offer);
 
 /* A prefill rank to read from (frozen, 16 bytes). */
@@ -1015,15 +1024,15 @@ typedef struct kvbm_session_options {
  * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_options_init(kvbm_session_options_t *out_options, uint32_t struct_size);
 /* Brings a request into these blocks from the prefill ranks that have it: all of them are named, also those of which
- * this rank wants nothing. Nodes that are not connected yet are waited for. Blocks are written inside the wanted positions
- * alone, and by nobody else until the session has ended. `queue` (NULL = none) gets a KVBM_OP_LAYER completion for each layer
- * once it is in place and verified: operation = component * 2^32 + layer of the model, items_done of `items` layers are in
- * place, bytes of this one; then one KVBM_OP_RECEIVE. All have `user_data`. The queue must have room for layers + 1.
- * A session that fails says why (kvbm_session_wait): its blocks are undefined, but for layers that were completed; the
- * request may be opened again while it is offered. Ends: KVBM_OK, KVBM_ERR_DEADLINE (the text names who did not answer or was not
- * connected), KVBM_ERR_MISMATCH (a fact of the model that differs, or blocks that no rank has), KVBM_ERR_OWNER_GONE (a
- * prefill node died), KVBM_ERR_CANCELLED (either side gave up), KVBM_ERR_DAMAGED. Errors: as kvbm_offer_open, but for
- * KVBM_ERR_EXISTS. Thread: any. Blocks: no. Since 0.1. */
+ * this rank wants nothing. Nodes that are not connected yet are waited for. Blocks are written inside the wanted
+ * positions alone, and by nobody else until the session has ended. `queue` (NULL = none) gets a KVBM_OP_LAYER
+ * completion for each layer once it is in place and verified: operation = component * 2^32 + layer of the model,
+ * items_done of `items` layers are in place, bytes of this one; then one KVBM_OP_RECEIVE. All have `user_data`. The
+ * queue must have room for layers + 1. A session that fails says why (kvbm_session_wait): its blocks are undefined, but
+ * for layers that were completed; the request may be opened again while it is offered. Ends: KVBM_OK, KVBM_ERR_DEADLINE
+ * (the text names who did not answer or was not connected), KVBM_ERR_MISMATCH (a fact of the model that differs, or
+ * blocks that no rank has), KVBM_ERR_OWNER_GONE (a prefill node died), KVBM_ERR_CANCELLED (either side gave up),
+ * KVBM_ERR_DAMAGED. Errors: as kvbm_offer_open, but for KVBM_ERR_EXISTS. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_open(kvbm_cache_t *cache, const kvbm_request_id_t *request,
                                          const uint32_t *block_ids, size_t n_block_ids, const kvbm_source_t *sources,
                                          size_t n_sources, const kvbm_session_options_t *options, kvbm_queue_t *queue,
@@ -1035,8 +1044,8 @@ KVBM_API kvbm_status_t kvbm_session_wait(kvbm_session_t *session, uint64_t timeo
  * Errors: KVBM_ERR_INVALID for a layer that is not wanted. Thread: any. Blocks: until then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_wait_layer(kvbm_session_t *session, uint32_t component, uint32_t layer,
                                                uint64_t timeout_ns, kvbm_error_t *err);
-/* Ends the session with KVBM_ERR_CANCELLED; prefill ranks are told `reason` (NULL = none). The completion still comes, and
- * until then the blocks may be written. KVBM_ERR_STALE if it has ended. Thread: any. Blocks: no. Since 0.1. */
+/* Ends the session with KVBM_ERR_CANCELLED; prefill ranks are told `reason` (NULL = none). The completion still comes,
+ * and until then the blocks may be written. KVBM_ERR_STALE if it has ended. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_abort(kvbm_session_t *session, const char *reason);
 /* As kvbm_offer_release. */
 KVBM_API void kvbm_session_release(kvbm_session_t *session);
@@ -1054,9 +1063,9 @@ typedef struct kvbm_tier_item {
   uint64_t payload_bytes; /* likewise */
 } kvbm_tier_item_t;
 
-/* A storage tier in C. Functions are called on threads of the library's, several at a time, and may block for as long as
- * the deadline allows; a table that hangs, lies or answers twice is contained: its answers are checked, late and second ones
- * are ignored, and after repeated faults the tier is disabled. */
+/* A storage tier in C. Functions are called on threads of the library's, several at a time, and may block for as long
+ * as the deadline allows; a table that hangs, lies or answers twice is contained: its answers are checked, late and
+ * second ones are ignored, and after repeated faults the tier is disabled. */
 struct kvbm_tier_table {
   uint32_t struct_size;
   uint32_t concurrency; /* calls at a time; 0 = 1 */
@@ -1074,8 +1083,9 @@ struct kvbm_tier_table {
 
 /* ------------------------------------------------------------------ policies */
 
-/* An eviction policy in C. All calls are serialised. Slots are numbers in [0, n_slots). A slot that evict returns and that
- * kvbm_may_evict refuses is put back and counted; a policy that returns nothing usable is helped out by scanning. */
+/* An eviction policy in C. All calls are serialised. Slots are numbers in [0, n_slots). A slot that evict returns and
+ * that kvbm_may_evict refuses is put back and counted; a policy that returns nothing usable is helped out by scanning.
+ */
 struct kvbm_policy_table {
   uint32_t struct_size;
   uint32_t reserved;

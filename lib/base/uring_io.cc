@@ -77,7 +77,8 @@ Status UringEngine::start(const UringOptions& options) {
   params.flags = IORING_SETUP_CLAMP | IORING_SETUP_CQSIZE;
   params.cq_entries = options.entries * 4;
   const int error = io_uring_queue_init_params(options.entries, &ring_, &params);
-  if (error < 0) return Status(Code::unsupported, "io_uring is not available", errno_status(-error, "", "io_uring_setup").message());
+  if (error < 0)
+    return Status(Code::unsupported, "io_uring is not available", errno_status(-error, "", "io_uring_setup").message());
   ring_open_ = true;
   limit_ = params.cq_entries;
   io_uring_ring_dontfork(&ring_);

@@ -33,7 +33,8 @@ Result<std::string> read_text(const char* path) {
   size_t n = 0;
   while ((n = std::fread(page, 1, sizeof page, file.get())) != 0) {
     text.append(page, n);
-    if (text.size() > kMaxConfigBytes) return Status(Code::bad_config, "the configuration file is larger than 1 MiB", path);
+    if (text.size() > kMaxConfigBytes)
+      return Status(Code::bad_config, "the configuration file is larger than 1 MiB", path);
   }
   if (std::ferror(file.get()) != 0) return Status(Code::bad_config, "the configuration file cannot be read", path);
   return text;
@@ -123,7 +124,8 @@ kvbm_status_t kvbm_context_create(const kvbm_context_options_t* options, kvbm_co
     kvbm_context_options_t given{};
     if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
     if (given.reserved != 0) return fail(err, Code::unsupported, "options.reserved must be zero");
-    if (given.settings == nullptr && given.n_settings != 0) return fail(err, Code::invalid_argument, "settings is NULL");
+    if (given.settings == nullptr && given.n_settings != 0)
+      return fail(err, Code::invalid_argument, "settings is NULL");
     if (given.log_level < KVBM_LOG_OFF || given.log_level > KVBM_LOG_DEBUG) {
       return fail(err, Code::invalid_argument, "log_level is not a KVBM_LOG_* value");
     }

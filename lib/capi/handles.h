@@ -110,8 +110,8 @@ std::vector<cluster::NodeAnswer> survey_and_wait(Tenancy& tenancy, std::vector<I
 std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const manager::PartPlan> parts,
                                    std::span<const Key> keys);
 
-// Asks the owner of a shared tier set for what is nowhere here, as long as its options say; nothing where there is nobody
-// to ask.
+// Asks the owner of a shared tier set for what is nowhere here, as long as its options say; nothing where there is
+// nobody to ask.
 void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> parts, std::span<const Key> keys);
 
 // Waits until offloads are done; deadline after timeout_ns.

@@ -49,7 +49,8 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
 }
 
 Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Options& options) {
-  if ((given.flags & ~KVBM_MANAGER_SHARE) != 0) return {Code::unsupported, "kvbm_manager_options_t.flags has unknown bits"};
+  if ((given.flags & ~KVBM_MANAGER_SHARE) != 0)
+    return {Code::unsupported, "kvbm_manager_options_t.flags has unknown bits"};
   if ((given.flags & KVBM_MANAGER_SHARE) != 0) options.share.on = true;
   if (given.block_bytes != 0) options.host.block_bytes = given.block_bytes;
   if (given.host_capacity_bytes != 0) options.host.capacity_bytes = given.host_capacity_bytes;

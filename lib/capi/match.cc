@@ -96,7 +96,8 @@ kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, siz
     if (keys == nullptr && n_keys != 0) return KVBM_ERR_INVALID;
     const auto plans = cache->cache->plans();
     if (!plans.ok()) return to_c(plans.status().code());
-    return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, given.ask_nodes_ns, request, out_match, out_n);
+    return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, given.ask_nodes_ns, request,
+                   out_match, out_n);
   });
 }
 

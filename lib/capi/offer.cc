@@ -70,7 +70,8 @@ kvbm_status_t kvbm_offer_open(kvbm_cache_t* cache, const kvbm_request_id_t* requ
                               uint64_t user_data, kvbm_offer_t** out_offer, kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
     if (cache == nullptr || request == nullptr || block_ids == nullptr || n_block_ids == 0 || out_offer == nullptr) {
-      return fail(err, Code::invalid_argument, "cache, request, block_ids or out_offer is NULL, or there are no blocks");
+      return fail(err, Code::invalid_argument,
+                  "cache, request, block_ids or out_offer is NULL, or there are no blocks");
     }
     kvbm_offer_options_t given = default_options();
     if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);

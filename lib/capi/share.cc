@@ -13,7 +13,8 @@ extern "C" {
 
 kvbm_status_t kvbm_manager_share(kvbm_manager_t* manager, kvbm_share_t* out_share) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || out_share == nullptr || out_share->struct_size < sizeof(uint32_t)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || out_share == nullptr || out_share->struct_size < sizeof(uint32_t))
+      return KVBM_ERR_INVALID;
     const kvbm::manager::ShareState& state = manager->tenancy->manager->share();
     kvbm_share_t out{};
     const ShareRole role = state.role.load(std::memory_order_acquire);

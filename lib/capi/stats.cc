@@ -39,7 +39,8 @@ extern "C" {
 
 kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* out_stats) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || out_stats == nullptr || out_stats->struct_size < sizeof(uint32_t)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || out_stats == nullptr || out_stats->struct_size < sizeof(uint32_t))
+      return KVBM_ERR_INVALID;
     const kvbm::manager::Snapshot s = kvbm::manager::snapshot(*manager->tenancy->manager);
     kvbm_manager_stats_t full{};
     full.n_tiers = s.n_tiers;

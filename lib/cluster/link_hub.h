@@ -32,8 +32,9 @@ class TransportPort final : public PeerPort {
 
 class LinkHub final : public copy::TransportListener {
  public:
-  // Connections that others began and that have not proved anything, with those that are being told so. With more the oldest is closed: whoever is of the pool
-  // needs a millisecond, and whoever says nothing must not keep it out. Below what the transports stop accepting at.
+  // Connections that others began and that have not proved anything, with those that are being told so. With more the
+  // oldest is closed: whoever is of the pool needs a millisecond, and whoever says nothing must not keep it out. Below
+  // what the transports stop accepting at.
   static constexpr size_t kMaxStrangers = 128;
 
   // host.executor runs on the transport's thread.

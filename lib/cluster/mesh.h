@@ -2,10 +2,10 @@
 // which node and whose home a key has.
 //
 // Above a hub of links (link_hub.h), to which it hands what the transport says, and whose links' listener it is. An
-// address that is dialled is dialled for ever, with growing pauses (backoff.h), until its member is no more, but for one
-// that turns out to be this node. Homes are chosen among the live members: those that are connected and have said what
-// they offer, and this node, if it listens (README.md, Placement). Thread: the transport's, but for attach(). Invariant:
-// a connection is in connections_ from its acceptance or its dialling to link_ended(), in that order.
+// address that is dialled is dialled for ever, with growing pauses (backoff.h), until its member is no more, but for
+// one that turns out to be this node. Homes are chosen among the live members: those that are connected and have said
+// what they offer, and this node, if it listens (README.md, Placement). Thread: the transport's, but for attach().
+// Invariant: a connection is in connections_ from its acceptance or its dialling to link_ended(), in that order.
 #pragma once
 
 #include <map>
@@ -65,7 +65,8 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   void end();
   // Who is dialled besides MeshOptions::peers: the first address of each that is not this node, the next when that
   // fails. Who is not among them any more is left, and not dialled again; it may still dial this node. A weight that is
-  // not 0 goes before the node's own word. Without a key members beyond this machine are not dialled: their row says so.
+  // not 0 goes before the node's own word. Without a key members beyond this machine are not dialled: their row says
+  // so.
   void set_members(const MemberList& members);
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }  // where it listens

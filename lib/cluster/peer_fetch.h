@@ -3,11 +3,11 @@
 // receiver does; part of the tier of other nodes.
 //
 // At the deadline the caller's memory is free, and only staging waits for what may still arrive. What is on its way or
-// lent is bounded by the staging pool; what waits for staging ends at its deadline. Staging is given out in the order of
-// the calls, and a batch is lent only if half of the pool holds all of it: what one batch holds, which ends with its last
-// record, never keeps that record waiting.
-// Thread: get() any. Small copies and ends for receivers that check are made on the links' thread, at once: whoever
-// waits for a small record usually drives the links himself. The other copies and ends run on the core's executor.
+// lent is bounded by the staging pool; what waits for staging ends at its deadline. Staging is given out in the order
+// of the calls, and a batch is lent only if half of the pool holds all of it: what one batch holds, which ends with its
+// last record, never keeps that record waiting. Thread: get() any. Small copies and ends for receivers that check are
+// made on the links' thread, at once: whoever waits for a small record usually drives the links himself. The other
+// copies and ends run on the core's executor.
 #pragma once
 
 #include <atomic>

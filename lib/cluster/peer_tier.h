@@ -2,12 +2,11 @@
 //
 // find() knows only what has been learnt: ask() asks the nodes that are connected and remembers who has what (a bounded
 // cache; the record proves itself when it arrives, so a stale location is a miss and forgotten). Small pools are asked
-// whole; in larger ones a key's homes and the next in rank, then, for what nobody had, the ranks after them: where homes
-// were before members came or went. get() fetches into
-// staging of its own and copies from there, verified leaf by leaf in the same pass, into the caller's memory: at the
-// deadline the caller's memory is free, and only staging waits for what may still arrive. put() offers records to the
-// home nodes of each key, which fetch those that they want while they are held here; ok means that one of them says that it
-// has it, and an item that nobody wants is no_room.
+// whole; in larger ones a key's homes and the next in rank, then, for what nobody had, the ranks after them: where
+// homes were before members came or went. get() fetches into staging of its own and copies from there, verified leaf by
+// leaf in the same pass, into the caller's memory: at the deadline the caller's memory is free, and only staging waits
+// for what may still arrive. put() offers records to the home nodes of each key, which fetch those that they want while
+// they are held here; ok means that one of them says that it has it, and an item that nobody wants is no_room.
 //
 // Thread: any. Work happens on the links' thread; copies and completions on the core's executor.
 // Parts: peer_places (who has what), peer_ask, peer_fetch, peer_offer; what they share is peer_commons.h.

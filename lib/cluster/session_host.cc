@@ -209,7 +209,8 @@ PeerLink* SessionHost::link_of(PeerId peer) const {
 }
 
 PeerId SessionHost::peer_of(const PeerLink& link) const {
-  const auto known = std::find_if(links_.begin(), links_.end(), [&](const auto& entry) { return entry.second == &link; });
+  const auto known =
+      std::find_if(links_.begin(), links_.end(), [&](const auto& entry) { return entry.second == &link; });
   return known == links_.end() ? 0 : known->first;
 }
 
@@ -317,7 +318,8 @@ void SessionHost::take_events() {
   for (const OfferKey& key : std::exchange(released_, {})) {
     const auto offered = offers_.find(key);
     if (offered == offers_.end()) continue;
-    callbacks_.emplace_back([offer = std::make_unique<Offered>(std::move(offered->second))] { offer->done(offer->end); });
+    callbacks_.emplace_back(
+        [offer = std::make_unique<Offered>(std::move(offered->second))] { offer->done(offer->end); });
     offers_.erase(offered);
   }
 }

@@ -26,7 +26,8 @@ struct Lent {
 };
 
 // From memory: which of the records this manager itself has, and in which tier (kNoTier: in none). found[i].location is
-// cluster::location_of_slot for host records; head_bytes is what the record's head has or will have. Does not count as a use. Thread: any.
+// cluster::location_of_slot for host records; head_bytes is what the record's head has or will have. Does not count as
+// a use. Thread: any.
 void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tier::Found> found,
                   std::span<TierIndex> tiers) noexcept;
 

@@ -11,7 +11,10 @@ namespace kvbm::manager {
 class Lookup {
  public:
   Lookup(Manager& manager, Match& match, const LookupRequest& request)
-      : manager_(manager), match_(match), request_(request), tick_(request.no_use ? block::kNoUse : manager.next_tick()) {}
+      : manager_(manager),
+        match_(match),
+        request_(request),
+        tick_(request.no_use ? block::kNoUse : manager.next_tick()) {}
 
   size_t run(std::span<const PartPlan> parts) {
     match_.mode_ = request_.mode;
@@ -179,9 +182,10 @@ class Lookup {
     for (MatchPart& part : match_.parts_) {
       const size_t reach = tail_blocks(part.plan);
       for (size_t i = 0; i < keys().size(); ++i) {
-        const bool keep = request_.mode == LookupMode::each     ? all_parts(i)
-                          : request_.mode == LookupMode::any    ? i == any
-                                                                : i < match_.hits_ && (reach == 0 || i + reach >= match_.hits_);
+        const bool keep = request_.mode == LookupMode::each ? all_parts(i)
+                          : request_.mode == LookupMode::any
+                              ? i == any
+                              : i < match_.hits_ && (reach == 0 || i + reach >= match_.hits_);
         if (keep || !present(part, i)) continue;
         if (part.slots[i] != kNoSlot) {
           spare.push_back(part.slots[i]);

@@ -23,7 +23,8 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_stores_refused_room_total", "Blocks not stored because everything was held.", &Snapshot::refused_room},
     {"kvbm_stores_refused_quota_total", "Blocks not stored because of a quota.", &Snapshot::refused_quota},
     {"kvbm_deadlines_missed_total", "Operations that ended at their deadline.", &Snapshot::deadline_missed},
-    {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.", &Snapshot::position_mismatches},
+    {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.",
+     &Snapshot::position_mismatches},
     {"kvbm_offloads_skipped_total", "Blocks that a full offload queue did not take.", &Snapshot::offloads_skipped},
     {"kvbm_verify_failures_total", "Host blocks whose bytes failed verification.", &Snapshot::verify_failures},
 };

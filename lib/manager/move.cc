@@ -102,7 +102,10 @@ void OffloadOperation::conclude(Code why, copy::Completion& completion) {
   completion.items_done = done_.load(std::memory_order_relaxed);
   completion.bytes = completion.items_done * manager_->arena().block_bytes();
   const auto error = static_cast<Code>(first_error_.load(std::memory_order_relaxed));
-  completion.status = why != Code::ok ? why : error == Code::ok ? Code::ok : completion.items_done != 0 ? Code::partial : error;
+  completion.status = why != Code::ok              ? why
+                      : error == Code::ok          ? Code::ok
+                      : completion.items_done != 0 ? Code::partial
+                                                   : error;
 }
 
 }  // namespace kvbm::manager

@@ -121,7 +121,9 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
   if (code == Code::ok) code = manager->disabled(tier) ? Code::tier_disabled : code;
   if (code == Code::ok) code = manager->allocate(account, arrival->slots, nullptr);
   if (code != Code::ok) {
-    manager->env().executor->post([arrival, code, n] { arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}})); });
+    manager->env().executor->post([arrival, code, n] {
+      arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}}));
+    });
     return;
   }
   auto batch = std::make_unique<tier::GetBatch>();

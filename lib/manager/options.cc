@@ -18,7 +18,8 @@ std::vector<std::string> policy_names() {
 std::vector<OptionRow> tier_rows() {
   std::vector<OptionRow> rows;
   rows.push_back({"path", OptionType::string, "", "Directory of the disk tier; made with mode 0700 if missing."});
-  rows.push_back({"capacity", OptionType::bytes, "1GiB", "Hard cap of everything in the directory.", 1 << 20, kMaxBytes});
+  rows.push_back(
+      {"capacity", OptionType::bytes, "1GiB", "Hard cap of everything in the directory.", 1 << 20, kMaxBytes});
   rows.push_back({"admission", OptionType::choice, "all",
                   "Which host blocks come here: all as they are stored, on eviction from the host, after n uses, by "
                   "frequency with decay, or only those that a caller sends.",
@@ -27,6 +28,79 @@ std::vector<OptionRow> tier_rows() {
   rows.push_back({"write_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of offload; 0 = none.", 0, kMaxBytes});
   rows.push_back({"read_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of onboard; 0 = none.", 0, kMaxBytes});
   return rows;
+}
+
+// Of nodes, and of tier sets that processes share.
+void add_neighbours(std::vector<OptionRow>& rows) {
+  rows.push_back(
+      {"node.listen", OptionType::string, "",
+       "Address on which other nodes may read from this one, host:port; port 0 takes a free one. Empty: nobody can."});
+  rows.push_back({"node.peers", OptionType::string, "",
+                  "Addresses of other nodes, separated by commas: what they have is found and read."});
+  rows.push_back({"node.key_file", OptionType::string, "",
+                  "File whose content every node of the pool must know; needed for addresses beyond this machine."});
+  rows.push_back({"node.name", OptionType::string, "",
+                  "Name of this node, the same after a restart. Empty: a random one."});
+  rows.push_back(
+      {"node.pool", OptionType::string, "default", "Name of the pool; nodes of different pools refuse each other."});
+  rows.push_back({"node.staging", OptionType::bytes, "256MiB", "Memory that blocks from other nodes land in.", 1 << 20,
+                  kMaxBytes});
+  rows.push_back({"node.admission",
+                  OptionType::choice,
+                  "on_request",
+                  "Which host blocks are offered to other nodes.",
+                  0,
+                  0,
+                  {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
+  rows.push_back({"share",
+                  OptionType::choice,
+                  "off",
+                  "Let several processes of this host share the tier set: one owns it, the others are its clients.",
+                  0,
+                  0,
+                  {"off", "on"}});
+  rows.push_back(
+      {"share_directory", OptionType::string, "",
+       "Where a tier set without a disk is shared: a directory of this user's alone. With a disk: the disk's."});
+  rows.push_back({"share_ask", OptionType::duration, "20ms",
+                  "How long a lookup of a client waits for what the owner of the tier set has.", 0, 60'000'000'000});
+  rows.push_back({"node.peers_file", OptionType::string, "",
+                  "File of other nodes, name=... address=host:port a line, looked at once a second: who comes is "
+                  "dialled, who goes is left."});
+  rows.push_back(
+      {"node.peers_file_join", OptionType::boolean, "false",
+       "Write this node into node.peers_file at start, and take it out at the end; needs node.listen and node.name."});
+  rows.push_back({"node.replicas", OptionType::count, "1", "Homes that a block is offered to.", 1, 7});
+  rows.push_back({"node.transport",
+                  OptionType::choice,
+                  "auto",
+                  "What carries the links, the same on all nodes of a pool; auto: ucx where RDMA is here and "
+                  "node.ucx_devices names it, else tcp.",
+                  0,
+                  0,
+                  {"auto", "tcp", "ucx"}});
+  rows.push_back({"node.ucx_devices", OptionType::string, "",
+                  "Devices that UCX may use, with commas, as UCX names them (mlx5_0:1, eth0) or all; empty: loopback "
+                  "alone. UCX trusts whoever reaches its ports."});
+  rows.push_back({"node.ucx_transports", OptionType::string, "",
+                  "Transports that UCX may use, with commas (rc,tcp); empty: what it finds."});
+  rows.push_back({"node.ucx_module", OptionType::string, "",
+                  "kvbm's UCX module, or the folder with it; empty: KVBM_UCX_PATH, then beside the library."});
+  rows.push_back({"node.session_staging", OptionType::bytes, "64MiB",
+                  "Memory that prefill->decode sessions land in; a prefill rank sends through a quarter of it.",
+                  4 << 20, kMaxBytes});
+  rows.push_back(
+      {"node.local",
+       OptionType::choice,
+       "auto",
+       "Read the host memory of nodes on this machine in place, where they run as the same user, and let them "
+       "read this one's.",
+       0,
+       0,
+       {"auto", "off"}});
+  rows.push_back({"node.local_directory", OptionType::string, "",
+                  "Directory for the sockets that this takes; this user's alone. Empty: kvbm in $XDG_RUNTIME_DIR, else "
+                  "kvbm-<user id> in the directory for temporary files."});
 }
 
 std::vector<OptionRow> make_schema() {
@@ -47,49 +121,7 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"host.interleave", OptionType::boolean, "false", "Spread host memory over all NUMA nodes."});
   rows.push_back({"host.touch_threads", OptionType::count, "0",
                   "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
-  rows.push_back({"node.listen", OptionType::string, "",
-                  "Address on which other nodes may read from this one, host:port; port 0 takes a free one. Empty: nobody can."});
-  rows.push_back({"node.peers", OptionType::string, "",
-                  "Addresses of other nodes, separated by commas: what they have is found and read."});
-  rows.push_back({"node.key_file", OptionType::string, "",
-                  "File whose content every node of the pool must know; needed for addresses beyond this machine."});
-  rows.push_back({"node.name", OptionType::string, "",
-                  "Name of this node, the same after a restart. Empty: a random one."});
-  rows.push_back({"node.pool", OptionType::string, "default", "Name of the pool; nodes of different pools refuse each other."});
-  rows.push_back({"node.staging", OptionType::bytes, "256MiB", "Memory that blocks from other nodes land in.", 1 << 20,
-                  kMaxBytes});
-  rows.push_back({"node.admission", OptionType::choice, "on_request", "Which host blocks are offered to other nodes.", 0, 0,
-                  {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
-  rows.push_back({"share", OptionType::choice, "off",
-                  "Let several processes of this host share the tier set: one owns it, the others are its clients.", 0, 0,
-                  {"off", "on"}});
-  rows.push_back({"share_directory", OptionType::string, "",
-                  "Where a tier set without a disk is shared: a directory of this user's alone. With a disk: the disk's."});
-  rows.push_back({"share_ask", OptionType::duration, "20ms",
-                  "How long a lookup of a client waits for what the owner of the tier set has.", 0, 60'000'000'000});
-  rows.push_back({"node.peers_file", OptionType::string, "",
-                  "File of other nodes, name=... address=host:port a line, looked at once a second: who comes is dialled, who goes is left."});
-  rows.push_back({"node.peers_file_join", OptionType::boolean, "false",
-                  "Write this node into node.peers_file at start, and take it out at the end; needs node.listen and node.name."});
-  rows.push_back({"node.replicas", OptionType::count, "1", "Homes that a block is offered to.", 1, 7});
-  rows.push_back({"node.transport", OptionType::choice, "auto",
-                  "What carries the links, the same on all nodes of a pool; auto: ucx where RDMA is here and node.ucx_devices names it, else tcp.",
-                  0, 0, {"auto", "tcp", "ucx"}});
-  rows.push_back({"node.ucx_devices", OptionType::string, "",
-                  "Devices that UCX may use, with commas, as UCX names them (mlx5_0:1, eth0) or all; empty: loopback alone. UCX trusts whoever reaches its ports."});
-  rows.push_back({"node.ucx_transports", OptionType::string, "", "Transports that UCX may use, with commas (rc,tcp); empty: what it finds."});
-  rows.push_back({"node.ucx_module", OptionType::string, "",
-                  "kvbm's UCX module, or the folder with it; empty: KVBM_UCX_PATH, then beside the library."});
-  rows.push_back({"node.session_staging", OptionType::bytes, "64MiB",
-                  "Memory that prefill->decode sessions land in; a prefill rank sends through a quarter of it.", 4 << 20,
-                  kMaxBytes});
-  rows.push_back({"node.local", OptionType::choice, "auto",
-                  "Read the host memory of nodes on this machine in place, where they run as the same user, and let them "
-                  "read this one's.",
-                  0, 0, {"auto", "off"}});
-  rows.push_back({"node.local_directory", OptionType::string, "",
-                  "Directory for the sockets that this takes; this user's alone. Empty: kvbm in $XDG_RUNTIME_DIR, else "
-                  "kvbm-<user id> in the directory for temporary files."});
+  add_neighbours(rows);
   OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
   tiers.entry = tier_rows();
   rows.push_back(std::move(tiers));

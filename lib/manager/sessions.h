@@ -38,8 +38,8 @@ struct SessionParts {
   [[nodiscard]] uint64_t bytes() const;
 };
 
-// A part whose ids are all kNoBlock is left out; leading ones (outside a window) make it begin later; of a state the last
-// block counts. Facts: the namespace's tenant, model, adapter and secret, and the geometry without its block size.
+// A part whose ids are all kNoBlock is left out; leading ones (outside a window) make it begin later; of a state the
+// last block counts. Facts: the namespace's tenant, model, adapter and secret, and the geometry without its block size.
 // unsupported: an opaque part, or two of one component. invalid_argument naming the part and what is wrong.
 Result<SessionParts> session_parts(const Cache& cache, const SessionBlocks& blocks, cluster::session::Use use);
 

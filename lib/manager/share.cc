@@ -61,7 +61,8 @@ Result<std::unique_ptr<Share>> Share::create(const Environment& environment, Opt
   Share* const made = share.get();
   if (!options.tiers.empty()) {
     made->owned_index_ = 1;
-    options.tiers[0].make = [made](TierIndex, FamilyTable&, tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
+    options.tiers[0].make = [made](TierIndex, FamilyTable&,
+                                   tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
       auto tier = std::make_unique<OwnedTier>(*made->env_.executor, made->directory_);
       made->owned_ = tier.get();
       return std::unique_ptr<tier::Tier>(std::move(tier));
@@ -293,8 +294,8 @@ bool Share::owner_found(const ShareMessage& here) {
     };
     MutexLock lock(mutex_);
     refusal_ = {Code::bad_config, "the tier set is shared with another configuration; use the same one",
-                directory_ + ": here " + text(block_bytes_, disk_bytes()) + ", process " + std::to_string(pid) + " has " +
-                    text(here.block_bytes, here.disk_bytes)};
+                directory_ + ": here " + text(block_bytes_, disk_bytes()) + ", process " + std::to_string(pid) +
+                    " has " + text(here.block_bytes, here.disk_bytes)};
     if (found_ && refusal_.message() != refused_) say(LogLevel::error, refused_ = refusal_.message());
     changed_.notify_all();
     return false;

@@ -1,7 +1,7 @@
 // A manager of a tier set that several processes of one host share: one of them owns it, the others are its clients.
 //
-// Who holds the directory's lock is the owner: it opens the disk and listens on <directory>/share.sock. Who does not get
-// the lock is a client: the disk's place is empty (OwnedTier), and the last tier but for other nodes is the owner's
+// Who holds the directory's lock is the owner: it opens the disk and listens on <directory>/share.sock. Who does not
+// get the lock is a client: the disk's place is empty (OwnedTier), and the last tier but for other nodes is the owner's
 // memory and disk (SharedTier). When a client's link to the owner ends it tries the lock and the socket in turn, every
 // kRetryNs, until it is one or the other again: so an owner that dies has a successor as soon as somebody has opened
 // the disk, and never two, because the kernel gives the lock to one. What the successor's host had and the disk did not

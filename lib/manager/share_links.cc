@@ -94,7 +94,8 @@ void ShareLinks::say(const std::weak_ptr<cluster::PeerLink>& link,
   const auto alive = link.lock();
   const uint64_t now = executor_->clock().now_ns();
   if (alive == nullptr || now >= deadline_ns || alive->send_session(*bytes) != Code::again) return;
-  executor_->post_at(now + kAgainNs, [this, link, bytes = std::move(bytes), deadline_ns] { say(link, bytes, deadline_ns); });
+  executor_->post_at(now + kAgainNs,
+                     [this, link, bytes = std::move(bytes), deadline_ns] { say(link, bytes, deadline_ns); });
 }
 
 // ---- cluster::Peers ----

@@ -15,7 +15,8 @@ struct ShareState {
   std::atomic<uint32_t> clients{0};         // of the owner
   std::atomic<uint64_t> takeovers{0};       // this process became the owner after another one
   std::atomic<uint64_t> owners_lost{0};     // links to an owner that ended
-  std::atomic<uint64_t> silent_lookups{0};  // lookups that the owner did not answer in time, or that did not wait for it
+  std::atomic<uint64_t> silent_lookups{
+      0};  // lookups that the owner did not answer in time, or that did not wait for it
 };
 
 }  // namespace kvbm::manager

@@ -9,9 +9,8 @@
 // | 8 | 8 | request: names an answer's question; 0 where no answer is wanted |
 // | 16 | 8 | value |
 // | 24 | 16 | base id of a namespace; in *here* bytes of a block 8, of the disk 8 (0: none) |
-// | 40 | 36 | family: namespace id 16, geometry 8, component, first layer, layers, first head, heads, replicated 2 each |
-// | 76 | 4 | zero |
-// | 80 | 16 each | keys |
+// | 40 | 36 | family: namespace id 16, geometry 8, component, first layer, layers, first head, heads, replicated 2 each
+// | | 76 | 4 | zero | | 80 | 16 each | keys |
 #pragma once
 
 #include <vector>

@@ -106,7 +106,8 @@ Operation::Next StoreOperation::hand_over() {
         [self, handover, key_of = std::move(key_of)](size_t index, Code code) {
           int32_t none = 0;
           std::atomic<int32_t>& first = handover->codes[key_of[index]];
-          if (code != Code::ok) first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
+          if (code != Code::ok)
+            first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
           handover->open[key_of[index]].fetch_sub(1, std::memory_order_release);
           handover->waiting.fetch_sub(1, std::memory_order_release);
           self->wake();

@@ -4,9 +4,10 @@
 // returns is checked by the caller leaf by leaf, whatever the tier promises.
 //
 // Batch calls never block: they take ownership of the batch, and `done` runs exactly once on the
-// tier's executor (a get whose receiver checks leaves: on any thread that is not the caller's) with a status per item, in any order with other batches. Memory named by a batch
-// stays borrowed until then. `deadline_ns` is on the executor's clock; an item that cannot be
-// finished by then completes as Code::deadline, promptly, and its memory is no longer touched.
+// tier's executor (a get whose receiver checks leaves: on any thread that is not the caller's) with a status per item,
+// in any order with other batches. Memory named by a batch stays borrowed until then. `deadline_ns` is on the
+// executor's clock; an item that cannot be finished by then completes as Code::deadline, promptly, and its memory is no
+// longer touched.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +56,8 @@ struct Found {
 // A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both
 // targets are kIoAlign-aligned with room rounded up to kIoAlign. With first_leaf/n_leaves set, only the bytes
 // of those leaves need to be filled, at their place. The tier checks the head's identity and
-// root hash and, for whole payloads, every leaf it read (unless the receiver does); mismatch = damaged, counted and quarantined.
+// root hash and, for whole payloads, every leaf it read (unless the receiver does); mismatch = damaged, counted and
+// quarantined.
 struct GetItem {
   Identity id;
   uint64_t location = 0;  // from find(); 0 = look it up. out: where it was read from
@@ -65,8 +67,8 @@ struct GetItem {
   uint64_t payload_wanted = 0;
   uint32_t head_bytes = 0;     // out
   uint64_t payload_bytes = 0;  // out
-  // out, where the batch allows it: the payload, in memory of the tier's own, for as long as `lender` is kept; `payload`
-  // was not written then.
+  // out, where the batch allows it: the payload, in memory of the tier's own, for as long as `lender` is kept;
+  // `payload` was not written then.
   ConstBytes lent;
   std::shared_ptr<void> lender;
 };

@@ -1,5 +1,5 @@
-/* One rank of an engine for tests of sessions: a node, a cache in one of several forms, and bytes that name their place,
- * written and read row by row: nothing of the library's layouts is used for what must come out. */
+/* One rank of an engine for tests of sessions: a node, a cache in one of several forms, and bytes that name their
+ * place, written and read row by row: nothing of the library's layouts is used for what must come out. */
 #ifndef KVBM_TESTS_API_RANK_H
 #define KVBM_TESTS_API_RANK_H
 
@@ -93,7 +93,8 @@ static const uint32_t rank_forms[] = {KVBM_FORM_NHD, KVBM_FORM_HND, KVBM_FORM_BL
 
 /* Blocks of the request are drawn from `random`, none of them twice. */
 static inline kvbm_status_t rank_open(rank_t *r, node_t *node, shape_t shape, uint64_t *random) {
-  const kvbm_component_t component = {KVBM_COMPONENT_ATTENTION, KVBM_ELEMENT_BF16, shape.layers, HEADS, ELEMENTS, 0, 0, {0, 0}};
+  const kvbm_component_t component = {
+      KVBM_COMPONENT_ATTENTION, KVBM_ELEMENT_BF16, shape.layers, HEADS, ELEMENTS, 0, 0, {0, 0}};
   const int one_tensor = shape.form == KVBM_FORM_LAYERS_HND || shape.form == KVBM_FORM_CROSS_NHD;
   kvbm_namespace_options_t who;
   kvbm_cache_options_t options;
@@ -151,7 +152,8 @@ static inline void rank_close(rank_t *r) {
   memset(r, 0, sizeof *r);
 }
 
-static inline unsigned char truth(uint64_t seed, uint32_t layer, uint32_t plane, uint32_t head, uint32_t position, uint32_t i) {
+static inline unsigned char truth(uint64_t seed, uint32_t layer, uint32_t plane, uint32_t head, uint32_t position,
+                                  uint32_t i) {
   uint64_t z = seed + layer * 1000003ULL + plane * 7919ULL + head * 104729ULL + position * 15485863ULL + i / 8;
   return (unsigned char)(check_random(&z) >> (i % 8 * 8));
 }

@@ -264,7 +264,8 @@ class Life {
     return all;
   }
 
-  // Nothing that failed kept a block: all can be taken at once. An offload under way may hold some, so host memory alone.
+  // Nothing that failed kept a block: all can be taken at once. An offload under way may hold some, so host memory
+  // alone.
   bool nothing_is_held() {
     if (disk_ || cache_ == nullptr) return true;
     size_t n = 0;
@@ -328,7 +329,8 @@ class Life {
     size_t n = 0;
     if (!GOOD(kvbm_manager_allocate(manager_, ns_, 2, held, evicted, 2, &n))) return false;
     const bool all = fill_and_use(held);
-    if (inside([&] { return kvbm_block_release(manager_, held, 2); }) != KVBM_OK) fail(kWrongStatus, "a release failed");
+    if (inside([&] { return kvbm_block_release(manager_, held, 2); }) != KVBM_OK)
+      fail(kWrongStatus, "a release failed");
     return all;
   }
 
@@ -344,7 +346,8 @@ class Life {
     if (!GOOD(kvbm_block_clone(manager_, held, 2, more))) return false;
     kvbm_block_t weak[2];
     const bool all = GOOD(kvbm_block_downgrade(manager_, held, 2, weak));
-    if (inside([&] { return kvbm_block_release(manager_, more, 2); }) != KVBM_OK) fail(kWrongStatus, "a release failed");
+    if (inside([&] { return kvbm_block_release(manager_, more, 2); }) != KVBM_OK)
+      fail(kWrongStatus, "a release failed");
     if (!all) return false;
     if (GOOD(kvbm_block_upgrade(manager_, weak, 2, more))) ending([&] { kvbm_block_release(manager_, more, 2); });
     ending([&] { kvbm_block_release(manager_, weak, 2); });

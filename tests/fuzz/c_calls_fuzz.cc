@@ -70,7 +70,9 @@ class World : BlockCalls {
     for (size_t i = 0; i < n; ++i) {
       op.ids.push_back(static_cast<uint32_t>((first + i) % kEngineBlocks));
       if (!in_.bad()) continue;
-      op.ids.back() = in_.below(2) == 0 ? KVBM_NO_BLOCK : static_cast<uint32_t>(std::max<uint64_t>(kEngineBlocks, in_.edge() % UINT32_MAX));
+      op.ids.back() = in_.below(2) == 0
+                          ? KVBM_NO_BLOCK
+                          : static_cast<uint32_t>(std::max<uint64_t>(kEngineBlocks, in_.edge() % UINT32_MAX));
       good &= op.ids.back() == KVBM_NO_BLOCK;
     }
     return good;
@@ -89,7 +91,8 @@ class World : BlockCalls {
 
   void finish(Submitted& op, kvbm_status_t got) {
     op.tensors.check();
-    const bool refused = got < 0 && std::all_of(op.status.begin(), op.status.end(), [](kvbm_status_t s) { return s == kNoStatus; });
+    const bool refused =
+        got < 0 && std::all_of(op.status.begin(), op.status.end(), [](kvbm_status_t s) { return s == kNoStatus; });
     for (size_t i = 0; i < op.status.size() && !refused; ++i) {
       REQUIRE(op.status[i] != kNoStatus);
       expected(op.status[i]);
@@ -134,7 +137,8 @@ class World : BlockCalls {
     if (op->keys.empty()) ids = nullptr;
     const kvbm_status_t got =
         kvbm_cache_store(cache, op->keys.data(), ids, op->keys.size(), &room.options, queue, op->user_data);
-    const bool wrong = cache == nullptr || (ids == nullptr && !op->keys.empty()) || (ids != nullptr && !good) || short_struct;
+    const bool wrong =
+        cache == nullptr || (ids == nullptr && !op->keys.empty()) || (ids != nullptr && !good) || short_struct;
     if (queue != nullptr && got == KVBM_OK) last_operation_ = operation;
     after_submit(std::move(op), got, queue != nullptr, wrong);
   }
@@ -148,7 +152,8 @@ class World : BlockCalls {
     HeldMatch fresh;
     HeldMatch* match = &fresh;
     if (!matches_.empty() && in_.below(3) == 0) {
-      match = &matches_[in_.below(matches_.size())];  // perhaps the other namespace's, or one from before an invalidation
+      match =
+          &matches_[in_.below(matches_.size())];  // perhaps the other namespace's, or one from before an invalidation
     } else {
       fresh.keys = some_keys(keys_[n]);
       fresh.ns = op->ns;
@@ -185,7 +190,8 @@ class World : BlockCalls {
     kvbm_queue_t* queue = in_.below(2) == 0 ? queue_ : nullptr;
     op->user_data = ++next_user_;
     op->items = op->keys.size();
-    const kvbm_status_t got = kvbm_cache_load(op->cache, match->match, op->ids.data(), op->ids.size(), &room.options, queue, op->user_data);
+    const kvbm_status_t got =
+        kvbm_cache_load(op->cache, match->match, op->ids.data(), op->ids.size(), &room.options, queue, op->user_data);
     if (queue != nullptr && got == KVBM_OK) last_operation_ = operation;
     after_submit(std::move(op), got, queue != nullptr, wrong);
     kvbm_match_release(fresh.match);  // loads that were submitted with it go on
@@ -336,7 +342,8 @@ class World : BlockCalls {
   // ------------------------------------------------------------------ queues
 
   void end(const kvbm_completion_t& c) {
-    const auto at = std::find_if(submitted_.begin(), submitted_.end(), [&](const auto& op) { return op->user_data == c.user_data; });
+    const auto at = std::find_if(submitted_.begin(), submitted_.end(),
+                                 [&](const auto& op) { return op->user_data == c.user_data; });
     REQUIRE(at != submitted_.end());  // exactly one each, and none for what was refused
     REQUIRE(c.op == (*at)->op && c.items == (*at)->items && c.items_done <= c.items);
     if (c.status == KVBM_OK) REQUIRE(c.items_done == c.items || c.op == KVBM_OP_PREFETCH);
@@ -347,7 +354,8 @@ class World : BlockCalls {
   void poll() {
     kvbm_completion_t out[4];
     const size_t capacity = in_.below(5);
-    const size_t n = in_.below(2) == 0 ? kvbm_queue_poll(queue_, out, capacity) : kvbm_queue_wait(queue_, out, capacity, 1000);
+    const size_t n =
+        in_.below(2) == 0 ? kvbm_queue_poll(queue_, out, capacity) : kvbm_queue_wait(queue_, out, capacity, 1000);
     REQUIRE(n <= capacity);
     for (size_t i = 0; i < n; ++i) end(out[i]);
   }
@@ -523,12 +531,14 @@ class World : BlockCalls {
     kvbm_cache_t* const cache = in_.or_null(op.cache);
     ErrorSlot slot;
     kvbm_offer_t* offer = reinterpret_cast<kvbm_offer_t*>(&slot);
-    REQUIRE(expected(slot.check(kvbm_offer_open(cache, in_.or_null(&request), in_.or_null(ids), in_.below(3), &offering, nullptr, 0,
-                                                &offer, &slot.error), &slot.error)) < 0);
+    REQUIRE(expected(slot.check(kvbm_offer_open(cache, in_.or_null(&request), in_.or_null(ids), in_.below(3), &offering,
+                                                nullptr, 0, &offer, &slot.error),
+                                &slot.error)) < 0);
     REQUIRE(static_cast<void*>(offer) == &slot);
     kvbm_session_t* session = reinterpret_cast<kvbm_session_t*>(&slot);
-    REQUIRE(expected(slot.check(kvbm_session_open(cache, in_.or_null(&request), ids, 1, in_.or_null(&source), in_.below(2), &opening,
-                                                  nullptr, 0, &session, &slot.error), &slot.error)) < 0);
+    REQUIRE(expected(slot.check(kvbm_session_open(cache, in_.or_null(&request), ids, 1, in_.or_null(&source),
+                                                  in_.below(2), &opening, nullptr, 0, &session, &slot.error),
+                                &slot.error)) < 0);
     REQUIRE(static_cast<void*>(session) == &slot);
     REQUIRE(kvbm_offer_publish_all(nullptr, nullptr) == KVBM_ERR_INVALID);
     REQUIRE(kvbm_offer_abort(nullptr, nullptr) == KVBM_ERR_INVALID);

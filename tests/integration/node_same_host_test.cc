@@ -1,7 +1,7 @@
 // Nodes of one machine as real processes, reading each other's host memory in place through the public interface: that
 // they do, that an owner may be killed, frozen or rewrite its blocks at any moment, and that nothing is wrong or hangs.
-// Each test starts its owner before this process has threads. Waits are bounded by kPatience and end when something happens.
-// KVBMTEST_KILLS says how many owners are killed (default 5).
+// Each test starts its owner before this process has threads. Waits are bounded by kPatience and end when something
+// happens. KVBMTEST_KILLS says how many owners are killed (default 5).
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -50,9 +50,10 @@ TEST_F(ReplayCommand, asked_to_end_it_says_what_it_did_and_leaves_no_files) {
   const std::string scratch = dir_.path() + "/scratch";
   const std::string reports = dir_.path() + "/reports";
   std::filesystem::create_directory(scratch);
-  const Ran ran = run("replay " + trace() + " --host 16MiB --disk 64MiB --json --report-every 10 2> " + reports +
-                          " & child=$!; until [ -s " + reports + " ]; do sleep 0.01; done; kill -TERM $child; wait $child",
-                      "", "TMPDIR=" + scratch);
+  const Ran ran =
+      run("replay " + trace() + " --host 16MiB --disk 64MiB --json --report-every 10 2> " + reports +
+              " & child=$!; until [ -s " + reports + " ]; do sleep 0.01; done; kill -TERM $child; wait $child",
+          "", "TMPDIR=" + scratch);
   EXPECT_EQ(ran.exit_code, 130) << ran.text;
   EXPECT_GT(number(ran.text, "requests"), 0) << ran.text;
   EXPECT_LT(number(ran.text, "requests"), 6000) << ran.text;

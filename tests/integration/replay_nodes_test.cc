@@ -1,5 +1,5 @@
-// kvbm replay with nodes of a pool as its last tier: blocks go to them and come back right, one of them may be killed on
-// the way, and an address at which nobody answers is named.
+// kvbm replay with nodes of a pool as its last tier: blocks go to them and come back right, one of them may be killed
+// on the way, and an address at which nobody answers is named.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -25,8 +25,9 @@ using nlohmann::json;
 class Node {
  public:
   explicit Node(const std::string& file) {
-    const Ran started = run("node --listen 127.0.0.1:0 --host 64MiB --block-bytes 16KiB --json --address-file '" + file + "'",
-                            " > /dev/null 2>&1 & echo $!");
+    const Ran started =
+        run("node --listen 127.0.0.1:0 --host 64MiB --block-bytes 16KiB --json --address-file '" + file + "'",
+            " > /dev/null 2>&1 & echo $!");
     pid_ = std::atoi(started.text.c_str());
     for (int tries = 0; tries < 6000 && address_.empty(); ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -54,8 +55,8 @@ class ReplayNodes : public ::testing::Test {
     ASSERT_EQ(run("trace generate -o '" + trace_ + "'").exit_code, 0);
   }
   Ran replay(const std::string& peers, int limit) {
-    return run("replay '" + trace_ + "' --host 4MiB --block-bytes 16KiB --verify --json --limit " + std::to_string(limit) +
-                   " --peer " + peers,
+    return run("replay '" + trace_ + "' --host 4MiB --block-bytes 16KiB --verify --json --limit " +
+                   std::to_string(limit) + " --peer " + peers,
                " 2>/dev/null");
   }
   kvbm::test::TempDir folder_;

@@ -1,5 +1,5 @@
-// Services that meet on one machine (cluster/same_host.h), on real sockets: who they are is proven by tokens, pools change
-// hands, and whoever else comes gets nothing. Waits are bounded by kPatience and end when something happens.
+// Services that meet on one machine (cluster/same_host.h), on real sockets: who they are is proven by tokens, pools
+// change hands, and whoever else comes gets nothing. Waits are bounded by kPatience and end when something happens.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -57,7 +57,8 @@ struct Node {
     std::vector<std::byte> head(4096);
     std::optional<codec::HeadView> view;
     const auto place = pool->place(location_of_slot(0));
-    if (copy::local::read_head(place, test::pool_family(), test::pool_key(number), head, view) != Code::ok) return false;
+    if (copy::local::read_head(place, test::pool_family(), test::pool_key(number), head, view) != Code::ok)
+      return false;
     std::vector<std::byte> payload(view->header().stored_bytes);
     return copy::local::fetch_record(place, *view, payload, codec::CopyHint::automatic) == Code::ok &&
            payload == test::pool_payload(number);

@@ -65,7 +65,8 @@ TEST_F(SessionCommand, what_a_listening_receiver_writes_is_the_file_that_was_sen
   const std::string kv = make_kv(kBytes);
   const std::string back = folder_.path() + "/back.bin";
   std::string address;
-  auto receiver = start(std::string("receive --tp 2 --order hnd --block-tokens 24 --peer-tp 4 --out '") + back + "'" + kModel, address);
+  auto receiver = start(
+      std::string("receive --tp 2 --order hnd --block-tokens 24 --peer-tp 4 --out '") + back + "'" + kModel, address);
   ASSERT_FALSE(address.empty());
   const Ran sent = run("session send '" + kv + "' --peer " + address + " --tp 4 --json" + kModel, " 2>/dev/null");
   const Ran received = receiver.get();
@@ -82,7 +83,8 @@ TEST_F(SessionCommand, what_is_read_from_a_listening_sender_comes_layer_by_layer
   std::string address;
   auto sender = start(std::string("send '") + kv + "' --order cross_nhd --layer-ms 50" + kModel, address);
   ASSERT_FALSE(address.empty());
-  const Ran received = run("session receive --peer " + address + " --tp 4 --order sglang_page_first --out '" + back + "'" + kModel);
+  const Ran received =
+      run("session receive --peer " + address + " --tp 4 --order sglang_page_first --out '" + back + "'" + kModel);
   const Ran sent = sender.get();
   ASSERT_EQ(received.exit_code, 0) << received.text;
   ASSERT_EQ(sent.exit_code, 0) << sent.text;

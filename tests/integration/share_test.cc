@@ -172,8 +172,8 @@ TEST(Share, a_killed_owner_loses_nothing_that_was_acknowledged) {
     ASSERT_EQ(r.status, KVBM_OK) << r.message;
     EXPECT_EQ(r.role, static_cast<uint32_t>(KVBM_SHARE_CLIENT));
   }
-  std::printf("%" PRIu64 " looked for that were acknowledged, %" PRIu64 " lost; slowest takeover %.0f ms\n", looked_for, lost,
-              static_cast<double>(slowest) / 1e6);
+  std::printf("%" PRIu64 " looked for that were acknowledged, %" PRIu64 " lost; slowest takeover %.0f ms\n", looked_for,
+              lost, static_cast<double>(slowest) / 1e6);
   EXPECT_EQ(lost, 0U);
 }
 

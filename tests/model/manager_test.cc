@@ -164,7 +164,11 @@ struct Process {
 class Worker {
  public:
   Worker(Process& process, Reference& reference, size_t thread, uint64_t seed)
-      : process_(process), manager_(*process.manager), reference_(reference), thread_(thread), random_(seed * 64 + thread) {
+      : process_(process),
+        manager_(*process.manager),
+        reference_(reference),
+        thread_(thread),
+        random_(seed * 64 + thread) {
     layout::PageTensor tensor;
     tensor.base = memory_.data();
     tensor.extent_bytes = memory_.size();

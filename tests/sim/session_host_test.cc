@@ -1,9 +1,9 @@
 // Prefill->decode sessions over meshes, links and the transport table on one thread from a seed, with broken
 // connections, freezes, kills, garbled bulk and either side giving up.
 //
-// Invariants: a layer that is reported has exactly the model's bytes, and nothing else of the engine's memory is written;
-// every session and every offer ends exactly once, soon after its deadline at the latest; without faults all end well;
-// at rest no staging is taken and nothing is known of what has ended; a seed run twice gives the same log.
+// Invariants: a layer that is reported has exactly the model's bytes, and nothing else of the engine's memory is
+// written; every session and every offer ends exactly once, soon after its deadline at the latest; without faults all
+// end well; at rest no staging is taken and nothing is known of what has ended; a seed run twice gives the same log.
 // KVBMTEST_SIM_SEEDS says how many seeds (default 100), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 3,000.
 #include <gtest/gtest.h>
 
@@ -31,7 +31,8 @@ class NoRecords final : public RecordSource {
   void find(std::span<const Identity>, std::span<wire::FoundItem>) override {}
   bool pin(const Identity&) override { return false; }
   void unpin(const Identity&) override {}
-  void open(const Identity&, uint64_t, uint32_t, uint32_t, uint64_t, UniqueFunction<void(const OpenedRecord&)> done) override {
+  void open(const Identity&, uint64_t, uint32_t, uint32_t, uint64_t,
+            UniqueFunction<void(const OpenedRecord&)> done) override {
     done({});
   }
   void close(uint64_t) override {}
@@ -134,7 +135,8 @@ class World {
     decode_nodes_ = together ? 1 : decode_.size();
     std::vector<std::string> peers;
     for (size_t p = 0; p < prefill_nodes_; ++p) {
-      processes_.push_back(std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p), std::vector<std::string>()));
+      processes_.push_back(
+          std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p), std::vector<std::string>()));
       peers.push_back(SimNetwork::host(processes_.back()->node) + ":7000");
     }
     for (size_t d = 0; d < decode_nodes_; ++d) {
@@ -190,7 +192,8 @@ class World {
     session.request.deadline_ns = deadline_;
     for (size_t p = 0; p < prefill_.size(); ++p) {
       const size_t node = p % prefill_nodes_;
-      const std::string name = p % 2 == 0 ? SimNetwork::host(prefill(p).node) + ":7000" : "prefill-" + std::to_string(node);
+      const std::string name =
+          p % 2 == 0 ? SimNetwork::host(prefill(p).node) + ":7000" : "prefill-" + std::to_string(node);
       session.sources.push_back({name, static_cast<uint16_t>(p)});
     }
     session.layer_ready = [this, d](Component component, uint16_t layer) {

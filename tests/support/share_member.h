@@ -204,7 +204,8 @@ class ShareWorker {
     if (match == nullptr) return;
     std::vector<kvbm_match_item_t> items(n);
     kvbm_match_items(match, 0, n, items.data());
-    for (uint64_t i = 0; i < n; ++i) ids.push_back(items[i].tier == KVBM_NO_TIER ? KVBM_NO_BLOCK : static_cast<uint32_t>(i));
+    for (uint64_t i = 0; i < n; ++i)
+      ids.push_back(items[i].tier == KVBM_NO_TIER ? KVBM_NO_BLOCK : static_cast<uint32_t>(i));
     std::memset(memory_.data(), 0xEE, memory_.size() * 8);
     std::vector<kvbm_status_t> status(n, KVBM_ERR_MISS);
     kvbm_load_options_t load;

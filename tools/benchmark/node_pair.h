@@ -1,5 +1,5 @@
-// Two nodes for a measurement: one in a child process that has blocks in its host memory, one in this process that loads
-// them into an engine's cache, both on the public C interface.
+// Two nodes for a measurement: one in a child process that has blocks in its host memory, one in this process that
+// loads them into an engine's cache, both on the public C interface.
 #pragma once
 
 #include <memory>
@@ -48,7 +48,8 @@ class NodeReader {
   NodeReader(const NodeReader&) = delete;
   NodeReader& operator=(const NodeReader&) = delete;
 
-  // Lookup and load of n blocks; who has them is asked for only where it is not known. Nothing stays in this node's host.
+  // Lookup and load of n blocks; who has them is asked for only where it is not known. Nothing stays in this node's
+  // host.
   Status load(size_t first, size_t n);
   // The same in two steps: find() again or the destructor ends what fetch() loads.
   Status find(size_t first, size_t n);

@@ -85,7 +85,8 @@ bool write_address(const std::string& file, const std::string& address) {
   return std::rename(partial.c_str(), file.c_str()) == 0;
 }
 
-void say_serving(const Arguments& arguments, const Output& output, const node::Member& member, const std::string& http) {
+void say_serving(const Arguments& arguments, const Output& output, const node::Member& member,
+                 const std::string& http) {
   const std::string address = member.address();
   if (output.json) {
     Json line{{"address", address}, {"pool", arguments.member.pool}};
@@ -330,7 +331,8 @@ void add_pool(CLI::App& app, Arguments& arguments) {
 }
 
 void add_share(CLI::App& app, Arguments& arguments) {
-  app.add_option("--share", arguments.member.share, "Share the tier set in this directory with other processes of this host")
+  app.add_option("--share", arguments.member.share,
+                 "Share the tier set in this directory with other processes of this host")
       ->type_name("DIR");
 }
 
@@ -383,7 +385,8 @@ void add_node(Registry& registry) {
   app.footer(
       "Examples:\n  kvbm node --listen 127.0.0.1:7000 --host 1GiB\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt\n"
       "  kvbm get --peer 127.0.0.1:7000 notes\n"
-      "  kvbm node --listen '' --share /dev/shm/kv --disk 1GiB\n  kvbm put --share /dev/shm/kv --disk 1GiB notes notes.txt");
+      "  kvbm node --listen '' --share /dev/shm/kv --disk 1GiB\n  kvbm put --share /dev/shm/kv --disk 1GiB notes "
+      "notes.txt");
 
   auto to_put = std::make_shared<Arguments>();
   CLI::App& putting = add_by_hand(registry, "put", "Store a file in a pool under a name", put, to_put);

@@ -65,9 +65,10 @@ void print_policy_table(const std::vector<Row>& rows, double unlimited, bool tok
   for (const Row& row : rows) {
     const double share = unlimited > 0 ? 100 * row.result.hit_rate / unlimited : 0;
     const uint64_t capacity = tokens ? row.capacity_blocks * trace::kTokensPerBlock : row.capacity_blocks;
-    table.add_row({row.result.policy + (row.is_default ? " (default)" : ""), terminal::format_count(capacity),
-                   terminal::format_count(row.result.hits), percent(row.result.hit_rate), percent(share),
-                   row.result.nanoseconds > 0 ? terminal::format_count(static_cast<uint64_t>(row.result.nanoseconds)) : ""});
+    table.add_row(
+        {row.result.policy + (row.is_default ? " (default)" : ""), terminal::format_count(capacity),
+         terminal::format_count(row.result.hits), percent(row.result.hit_rate), percent(share),
+         row.result.nanoseconds > 0 ? terminal::format_count(static_cast<uint64_t>(row.result.nanoseconds)) : ""});
     if (series.empty() || series.back().name != row.result.policy) series.push_back({row.result.policy, {}});
     series.back().points.push_back({static_cast<double>(capacity), row.result.hit_rate});
   }
@@ -107,7 +108,8 @@ int replay_policies(const Arguments& arguments, const replay::PathTrace& paths, 
   const int good = check_policies(policies, capacities.value(), tokens);
   if (good != kDone) return good;
   const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
-  terminal::Progress progress("replaying", policies.size() * capacities.value().size(), terminal::Unit::items, output.json);
+  terminal::Progress progress("replaying", policies.size() * capacities.value().size(), terminal::Unit::items,
+                              output.json);
   std::vector<Row> rows;
   for (const std::string& name : policies) {
     for (const uint64_t capacity : capacities.value()) {
@@ -247,10 +249,11 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
   } else {
     print_store_table(result.value(), options.verify);
   }
-  if (result.value().wrong_blocks != 0) return fail(kFailed, "wrong blocks came back", "this is a fault in kvbm; please report it");
+  if (result.value().wrong_blocks != 0)
+    return fail(kFailed, "wrong blocks came back", "this is a fault in kvbm; please report it");
   if (result.value().requests == total) return kDone;
-  std::fprintf(stderr, "kvbm: stopped after %s of %s requests\n", terminal::format_count(result.value().requests).c_str(),
-               terminal::format_count(total).c_str());
+  std::fprintf(stderr, "kvbm: stopped after %s of %s requests\n",
+               terminal::format_count(result.value().requests).c_str(), terminal::format_count(total).c_str());
   return kInterrupted;
 }
 
@@ -272,13 +275,16 @@ int run(const Arguments& arguments, const Output& output) {
 
 void add_replay(Registry& registry) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App& app = registry.add("replay", "Replay a request trace over eviction policies, or through the tiers with real bytes",
-                               [arguments](const Output& output) { return run(*arguments, output); });
+  CLI::App& app =
+      registry.add("replay", "Replay a request trace over eviction policies, or through the tiers with real bytes",
+                   [arguments](const Output& output) { return run(*arguments, output); });
   add_trace_arguments(app, arguments->trace);
   app.add_option("--policy", arguments->store.policy, "Eviction policy; `all` or `optimal` with a capacity");
   auto* policies = app.add_option_group("over policies alone");
-  policies->add_option("--capacity-blocks", arguments->capacity_blocks, "Capacities in blocks: 1k,3k,10k")->type_name("N,...");
-  policies->add_option("--capacity-tokens", arguments->capacity_tokens, "Capacities in tokens (512 a block): 3M,50M")->type_name("N,...");
+  policies->add_option("--capacity-blocks", arguments->capacity_blocks, "Capacities in blocks: 1k,3k,10k")
+      ->type_name("N,...");
+  policies->add_option("--capacity-tokens", arguments->capacity_tokens, "Capacities in tokens (512 a block): 3M,50M")
+      ->type_name("N,...");
   auto* bytes = app.add_option_group("through the tiers");
   add_store_arguments(*bytes, arguments->store);
   bytes->add_flag("--verify", arguments->verify, "Check every byte that comes back");

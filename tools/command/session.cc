@@ -181,9 +181,10 @@ int send(Arguments& arguments, const Output& output) {
   }
   const double seconds = seconds_since(start);
   if (output.json) {
-    std::cout << Json{{"request", arguments.request}, {"tokens", arguments.side.tokens}, {"ranks", arguments.side.ranks},
-                      {"tp", arguments.side.tp},      {"order", arguments.side.order},   {"bytes", side->bytes()},
-                      {"hash", digest.text()},        {"seconds", seconds}}
+    std::cout << Json{{"request", arguments.request},  {"tokens", arguments.side.tokens},
+                      {"ranks", arguments.side.ranks}, {"tp", arguments.side.tp},
+                      {"order", arguments.side.order}, {"bytes", side->bytes()},
+                      {"hash", digest.text()},         {"seconds", seconds}}
                      .dump()
               << std::endl;
   } else {
@@ -201,8 +202,9 @@ Result<std::vector<std::string>> nodes_of(const Arguments& arguments) {
   std::istringstream list(arguments.side.node.peers.empty() ? arguments.from : arguments.side.node.peers);
   for (std::string node; std::getline(list, node, ',');) nodes.push_back(node);
   if (nodes.empty() || arguments.peer_tp % nodes.size() != 0) {
-    return Status(Code::invalid_argument, "the prefill ranks do not divide among the nodes",
-                  std::to_string(arguments.peer_tp) + " ranks, " + std::to_string(nodes.size()) + " nodes; see --peer-tp");
+    return Status(
+        Code::invalid_argument, "the prefill ranks do not divide among the nodes",
+        std::to_string(arguments.peer_tp) + " ranks, " + std::to_string(nodes.size()) + " nodes; see --peer-tp");
   }
   std::vector<std::string> out;
   for (uint32_t r = 0; r < arguments.peer_tp; ++r) out.push_back(nodes[r * nodes.size() / arguments.peer_tp]);
@@ -231,8 +233,8 @@ class Sessions {
       options.timeout_ns = arguments.timeout_ns();
       kvbm_error_t error{};
       kvbm_session_t* session = nullptr;
-      if (kvbm_session_open(rank.cache, &request, rank.blocks.data(), rank.blocks.size(), sources.data(), sources.size(),
-                            &options, nullptr, 0, &session, &error) != KVBM_OK) {
+      if (kvbm_session_open(rank.cache, &request, rank.blocks.data(), rank.blocks.size(), sources.data(),
+                            sources.size(), &options, nullptr, 0, &session, &error) != KVBM_OK) {
         return failed(error);
       }
       sessions_.push_back(session);
@@ -296,7 +298,9 @@ int receive(Arguments& arguments, const Output& output) {
   double first = 0;
   const Status end = take_layers(sessions, *side, arguments, output.json, file, digest, first);
   if (!end.ok()) {
-    return fail(end, "the sending side is `kvbm session send` with the same request, model and geometry; --peer-tp is its --tp");
+    return fail(
+        end,
+        "the sending side is `kvbm session send` with the same request, model and geometry; --peer-tp is its --tp");
   }
   const double seconds = seconds_since(start);
   if (file.is_open()) {
@@ -304,11 +308,12 @@ int receive(Arguments& arguments, const Output& output) {
     if (!file) return fail(kFailed, "cannot write " + arguments.file);
   }
   if (output.json) {
-    std::cout << Json{{"request", arguments.request}, {"tokens", arguments.side.tokens}, {"ranks", arguments.side.ranks},
-                      {"tp", arguments.side.tp},      {"order", arguments.side.order},   {"bytes", side->bytes()},
-                      {"hash", digest.text()},        {"first_layer_seconds", first},    {"seconds", seconds}}
-                     .dump()
-              << std::endl;
+    std::cout
+        << Json{{"request", arguments.request}, {"tokens", arguments.side.tokens}, {"ranks", arguments.side.ranks},
+                {"tp", arguments.side.tp},      {"order", arguments.side.order},   {"bytes", side->bytes()},
+                {"hash", digest.text()},        {"first_layer_seconds", first},    {"seconds", seconds}}
+               .dump()
+        << std::endl;
   } else {
     std::cout << "received " << terminal::format_size(static_cast<double>(side->bytes())) << " ("
               << side_text(arguments.side) << ") in " << seconds << " s, first layer after " << first << " s, hash "
@@ -322,26 +327,33 @@ int receive(Arguments& arguments, const Output& output) {
 void add_common(CLI::App& app, Arguments& arguments) {
   session::SideOptions& side = arguments.side;
   app.add_option("--listen", side.node.listen, "Address to listen on; port 0 takes a free one")->type_name("HOST:PORT");
-  app.add_option("--peer", side.node.peers, "Address of the other side, or several with commas")->type_name("HOST:PORT");
+  app.add_option("--peer", side.node.peers, "Address of the other side, or several with commas")
+      ->type_name("HOST:PORT");
   app.add_option("--address-file", arguments.address_file, "Write the own address here once it listens")
       ->type_name("FILE");
   app.add_option("--request", arguments.request, "Name of the request, the same on both sides: up to 16 characters")
       ->type_name("ID")
       ->capture_default_str();
-  app.add_option("--model", side.model, "Name of the model, the same on both sides")->type_name("NAME")->capture_default_str();
+  app.add_option("--model", side.model, "Name of the model, the same on both sides")
+      ->type_name("NAME")
+      ->capture_default_str();
   const auto number = [&](const char* name, uint32_t& value, const char* what) {
     app.add_option(name, value, what)->type_name("N")->check(CLI::Range(1U, 4096U))->capture_default_str();
   };
   number("--layers", side.layers, "Layers of the model");
   number("--heads", side.heads, "KV heads of the model");
   number("--head-size", side.head_size, "Elements of a head");
-  app.add_option("--element", side.element, "bf16, fp16, fp32, fp8_e4m3, fp8_e5m2 or int8")->type_name("TYPE")->capture_default_str();
+  app.add_option("--element", side.element, "bf16, fp16, fp32, fp8_e4m3, fp8_e5m2 or int8")
+      ->type_name("TYPE")
+      ->capture_default_str();
   app.add_option("--tokens", side.tokens, "Tokens of the request")
       ->type_name("N")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30))
       ->capture_default_str();
   number("--tp", side.tp, "Tensor-parallel ranks of this side");
-  app.add_option("--rank", arguments.rank, "The one that this process is; all of them if missing")->type_name("N")->check(CLI::Range(0, 4095));
+  app.add_option("--rank", arguments.rank, "The one that this process is; all of them if missing")
+      ->type_name("N")
+      ->check(CLI::Range(0, 4095));
   app.add_option("--order", side.order, "Form of the caches: nhd, hnd, blocks_nhd, layers_hnd, cross_nhd, ...")
       ->type_name("FORM")
       ->capture_default_str();
@@ -350,36 +362,47 @@ void add_common(CLI::App& app, Arguments& arguments) {
       ->type_name("SECONDS")
       ->check(CLI::Range(0.01, 86400.0))
       ->capture_default_str();
-  app.add_option("--key-file", side.node.key_file, "File with the pool's key; needed beyond this machine")->type_name("FILE");
+  app.add_option("--key-file", side.node.key_file, "File with the pool's key; needed beyond this machine")
+      ->type_name("FILE");
   app.add_option("--pool", side.node.pool, "Name of the pool")->type_name("NAME")->capture_default_str();
 }
 
 }  // namespace
 
 void add_session(Registry& registry) {
-  CLI::App& group = registry.add_group("session", "Move a request's KV from a prefill side to a decode side, re-sliced and verified");
+  CLI::App& group =
+      registry.add_group("session", "Move a request's KV from a prefill side to a decode side, re-sliced and verified");
   auto sending = std::make_shared<Arguments>();
-  CLI::App& sender = registry.add(group, "send", "Be the prefill side: offer a request's KV and publish it layer by layer",
-                                  [sending](const Output& output) { return send(*sending, output); });
-  sender.add_option("file", sending->file, "KV of the whole model, [layer][K, V][head][token][element]; made up if missing")
+  CLI::App& sender =
+      registry.add(group, "send", "Be the prefill side: offer a request's KV and publish it layer by layer",
+                   [sending](const Output& output) { return send(*sending, output); });
+  sender
+      .add_option("file", sending->file,
+                  "KV of the whole model, [layer][K, V][head][token][element]; made up if missing")
       ->type_name("FILE");
   add_common(sender, *sending);
   sending->side.node.name = "prefill";
   sender.add_option("--name", sending->side.node.name, "Name of this node, for a receiver that was dialled (--from)")
       ->type_name("NAME")
       ->capture_default_str();
-  sender.add_option("--layer-ms", sending->layer_ms, "Milliseconds that a layer takes to compute")->type_name("N")->capture_default_str();
+  sender.add_option("--layer-ms", sending->layer_ms, "Milliseconds that a layer takes to compute")
+      ->type_name("N")
+      ->capture_default_str();
   sender.parse_complete_callback([sending, app = &sender] { sending->tokens_given = app->count("--tokens") != 0; });
   sender.footer(
-      "Example, in two shells:\n  kvbm session receive --listen 127.0.0.1:7001 --tp 2 --order hnd --peer-tp 4 --out kv.bin\n"
+      "Example, in two shells:\n  kvbm session receive --listen 127.0.0.1:7001 --tp 2 --order hnd --peer-tp 4 --out "
+      "kv.bin\n"
       "  kvbm session send --peer 127.0.0.1:7001 --tp 4 --layer-ms 100\nBoth print the same hash.");
 
   auto receiving = std::make_shared<Arguments>();
-  CLI::App& receiver = registry.add(group, "receive", "Be the decode side: open a session and take layers as they are ready",
-                                    [receiving](const Output& output) { return receive(*receiving, output); });
-  receiver.add_option("-o,--out", receiving->file, "Write what came here, in the order of `kvbm session send`")->type_name("FILE");
+  CLI::App& receiver =
+      registry.add(group, "receive", "Be the decode side: open a session and take layers as they are ready",
+                   [receiving](const Output& output) { return receive(*receiving, output); });
+  receiver.add_option("-o,--out", receiving->file, "Write what came here, in the order of `kvbm session send`")
+      ->type_name("FILE");
   add_common(receiver, *receiving);
-  receiver.add_option("--peer-tp", receiving->peer_tp, "Tensor-parallel ranks of the sending side, over all of its nodes")
+  receiver
+      .add_option("--peer-tp", receiving->peer_tp, "Tensor-parallel ranks of the sending side, over all of its nodes")
       ->type_name("N")
       ->check(CLI::Range(1U, 4096U))
       ->capture_default_str();

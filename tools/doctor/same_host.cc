@@ -20,7 +20,8 @@ Status try_sharing() {
 
 Status try_watching() {
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {Code::no_memory, "no descriptors left"};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return {Code::no_memory, "no descriptors left"};
   const Fd one(ends[0]);
   const Fd two(ends[1]);
   return copy::local::peer_process(one.get()).status();
@@ -34,8 +35,8 @@ void probe_same_host(Findings& out) {
                                                   {"watching a process", try_watching()},
                                                   {"sockets' directory", manager::local_directory("").status()}};
   for (const auto& [name, status] : tried) {
-    out.push_back({"same host", name, status.ok() ? State::ok : State::limited, status.ok() ? "works" : status.message(),
-                   status.ok() ? "" : advice});
+    out.push_back({"same host", name, status.ok() ? State::ok : State::limited,
+                   status.ok() ? "works" : status.message(), status.ok() ? "" : advice});
   }
 }
 

@@ -51,8 +51,8 @@ class Member {
   // "the owner", or whose client this process is.
   [[nodiscard]] std::string share_role() const;
 
-  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have taken all. In a
-  // shared tier set: ok when the owner has all of it, on its disk if there is one.
+  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have taken all. In
+  // a shared tier set: ok when the owner has all of it, on its disk if there is one.
   Status put(const std::string& name, const std::string& bytes);
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);

@@ -260,7 +260,8 @@ Status wait_for_nodes(kvbm_manager_t* manager) {
     size_t n = 0;
     if (kvbm_manager_nodes(manager, rows.data(), rows.size(), &n) != KVBM_OK) n = 0;
     rows.resize(std::min(n, rows.size()));
-    const auto missing = std::find_if(rows.begin(), rows.end(), [](const kvbm_node_row_t& row) { return row.capacity_bytes == 0; });
+    const auto missing =
+        std::find_if(rows.begin(), rows.end(), [](const kvbm_node_row_t& row) { return row.capacity_bytes == 0; });
     if (!rows.empty() && missing == rows.end()) return {};
     if (SteadyClock::now() >= until) {
       const std::string what = missing != rows.end() ? std::string(missing->address) + ": " + missing->state : "";

@@ -143,7 +143,8 @@ void Side::rows_of(uint32_t layer, Visit&& visit) const {
         for (uint64_t position = 0; position < options_.tokens; ++position, at += row_bytes_) {
           const auto block = static_cast<int64_t>(rank.blocks[position / options_.block_tokens]);
           const auto token = static_cast<int64_t>(position % options_.block_tokens);
-          visit(view.base + block * view.block_stride + int64_t{head} * view.head_stride + token * view.token_stride, at);
+          visit(view.base + block * view.block_stride + int64_t{head} * view.head_stride + token * view.token_stride,
+                at);
         }
       }
     }
@@ -174,7 +175,8 @@ std::string Digest::text() const {
 
 Result<kvbm_request_id_t> request_named(const std::string& text) {
   kvbm_request_id_t id{};
-  const bool hex = text.size() == 2 * sizeof id.bytes && text.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+  const bool hex =
+      text.size() == 2 * sizeof id.bytes && text.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
   if (hex) {
     for (size_t i = 0; i < sizeof id.bytes; ++i) {
       id.bytes[i] = static_cast<uint8_t>(std::stoul(text.substr(2 * i, 2), nullptr, 16));

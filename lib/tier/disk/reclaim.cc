@@ -89,9 +89,9 @@ void DiskCore::reclaim_collect() {
 
 void DiskCore::reclaim_choose(Reclaim& r) {
   if (index_.full()) return;
-  // Each opening leaves a segment nearly empty behind. What such a one holds is carried whole where it is not in anything's
-  // way: the capacity is not used up, but the file system has no room to grow, or segments are used up, but not half of
-  // what they could hold.
+  // Each opening leaves a segment nearly empty behind. What such a one holds is carried whole where it is not in
+  // anything's way: the capacity is not used up, but the file system has no room to grow, or segments are used up, but
+  // not half of what they could hold.
   uint64_t live = 0;
   for (const auto& segment : segments_) live += segment->live_bytes;
   const bool room = segments_.size() < max_segments_ || live <= max_segments_ * segment_bytes_ / 2;
