@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <string>
 
@@ -388,6 +389,20 @@ void TransportThread::post(Task task) {
     slept = about_to_help != this && take_sleep();
   }
   if (slept) wake();
+}
+
+void TransportThread::post_and_wait(Task task) {
+  Mutex mutex;
+  std::condition_variable_any turned;
+  bool done = false;
+  post([&] {
+    task();
+    MutexLock lock(mutex);
+    done = true;
+    turned.notify_all();
+  });
+  MutexLock lock(mutex);
+  while (!done) turned.wait(mutex);
 }
 
 void TransportThread::post_at(uint64_t when_ns, Task task) {

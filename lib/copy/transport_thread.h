@@ -39,6 +39,8 @@ class TransportThread final : public Executor {
 
   void post(Task task) override;
   void post_at(uint64_t when_ns, Task task) override;
+  // The same as post(), and waits until it has run. Never on this thread, or while driving it.
+  void post_and_wait(Task task);
   [[nodiscard]] const Clock& clock() const noexcept override { return clock_; }
 
   // Drives until `done()` or the deadline; gives the last value of `done()`. It is asked before anything else and

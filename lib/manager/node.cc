@@ -1,6 +1,5 @@
 #include "manager/node.h"
 
-#include <condition_variable>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -106,7 +105,7 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
   same_host_ = meet_same_host(env_, options_, mesh_options_.self, *manager, *pools_,
                               [this](const cluster::NodeId& node) { tier_->forget_node(node); });
   Status begun;
-  on_links([&] {
+  thread_->post_and_wait([&] {
     // What it has cannot be had: a prefix that is believed to lie there would end at its first block. What is mapped
     // here is read as before.
     mesh_->hear_of_ends([this](const cluster::NodeId& node) {
@@ -141,7 +140,7 @@ Status Node::watch_members(std::shared_ptr<MembersFile> file) {
     self.id = mesh_options_.self.node;
     self.addresses = {address_};
     self.incarnation = mesh_options_.self.incarnation;
-    on_links([&] { self.weight = source_->status().weight; });
+    thread_->post_and_wait([&] { self.weight = source_->status().weight; });
   }
   const Status watched = file->watch(
       [mesh = mesh_.get(), links = source_->links()](const cluster::MemberList& members) {
@@ -155,23 +154,9 @@ Status Node::watch_members(std::shared_ptr<MembersFile> file) {
 void Node::stop() {
   if (thread_ == nullptr || source_ == nullptr) return;
   if (const auto file = std::exchange(members_, nullptr)) file->leave();
-  on_links([this] { mesh_->end(); });  // from here on nothing comes to same_host_
+  thread_->post_and_wait([this] { mesh_->end(); });  // from here on nothing comes to same_host_
   same_host_.reset();
   source_->detach();
-}
-
-void Node::on_links(UniqueFunction<void()> task) {
-  Mutex mutex;
-  std::condition_variable_any turned;
-  bool done = false;
-  thread_->post([&] {
-    task();
-    MutexLock lock(mutex);
-    done = true;
-    turned.notify_all();
-  });
-  MutexLock lock(mutex);
-  while (!done) turned.wait(mutex);
 }
 
 void Node::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done) {
@@ -192,7 +177,7 @@ void Node::survey(std::vector<Identity> ids, uint64_t deadline_ns,
 
 std::vector<Node::Row> Node::nodes() {
   std::vector<Row> rows;
-  on_links([&] {
+  thread_->post_and_wait([&] {
     for (cluster::Mesh::NodeRow& link : mesh_->rows()) rows.push_back({std::move(link), {}, 0});
   });
   for (Row& row : rows) {
@@ -209,7 +194,7 @@ std::vector<Node::Row> Node::nodes() {
 
 cluster::MeshCounts Node::counts() {
   cluster::MeshCounts out;
-  on_links([&] { out = mesh_->counts(); });
+  thread_->post_and_wait([&] { out = mesh_->counts(); });
   return out;
 }
 

@@ -64,8 +64,6 @@ class Node {
   Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options);
   // Tells the mesh who is in the members' file from now on.
   Status watch_members(std::shared_ptr<MembersFile> file);
-  // Runs on the links' thread and is waited for.
-  void on_links(UniqueFunction<void()> task);
 
   const Environment env_;
   const cluster::MeshOptions mesh_options_;

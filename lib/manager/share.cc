@@ -128,7 +128,7 @@ Status Share::start(const std::shared_ptr<Manager>& manager) {
   manager->share().role.store(ShareRole::client, std::memory_order_release);
   if (owned_index_ != kNoTier) manager->stand_by(owned_index_, true);
   source_ = std::make_unique<NodeSource>(manager, *thread_);
-  on_links([this] { links_->begin(*source_); });
+  thread_->post_and_wait([this] { links_->begin(*source_); });
   const uint64_t until = env_.clock().now_ns() + kOpenNs;
   for (;;) {
     const Status locked = try_to_own();
@@ -187,7 +187,7 @@ Status Share::listen() {
     (void)directory.value()->remove(kSocketName).ok();
   }
   Status bound;
-  on_links([&] { bound = links_->listen(address()); });
+  thread_->post_and_wait([&] { bound = links_->listen(address()); });
   listening_ = bound.ok();
   if (bound.ok()) say(LogLevel::info, "this process owns the tier set in " + directory_);
   return bound;
@@ -270,7 +270,7 @@ void Share::stop() {
     MutexLock lock(turned->mutex);
     while (!turned->done) turned->came.wait(turned->mutex);
   }
-  on_links([this] { links_->end(); });
+  thread_->post_and_wait([this] { links_->end(); });
   source_->detach();
 }
 
@@ -472,20 +472,6 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
 
 bool Share::is(ShareRole role) const noexcept {
   return manager_->share().role.load(std::memory_order_acquire) == role;
-}
-
-void Share::on_links(UniqueFunction<void()> task) {
-  Mutex mutex;
-  std::condition_variable_any turned;
-  bool done = false;
-  thread_->post([&] {
-    task();
-    MutexLock lock(mutex);
-    done = true;
-    turned.notify_all();
-  });
-  MutexLock lock(mutex);
-  while (!done) turned.wait(mutex);
 }
 
 void Share::say(LogLevel level, const std::string& text) const {

@@ -78,7 +78,6 @@ class Share final : public ShareLinks::Host {
   void try_flush(const std::shared_ptr<Flush>& flush);
   void again_later(const std::shared_ptr<Flush>& flush);
   void pump_flushes();
-  void on_links(UniqueFunction<void()> task);
   [[nodiscard]] bool is(ShareRole role) const noexcept;
   void say(LogLevel level, const std::string& text) const;
 
