@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
@@ -77,6 +78,7 @@ Operation::Next StoreOperation::step() {
 Operation::Next StoreOperation::hand_over() {
   if (reach_ == kNoTier) return Next::finished;
   if (handover_ == nullptr) {
+    const MemoryWait counted;  // what is acquired from here on is given back by the offloader
     const size_t n = request_.keys.size();
     auto handover = std::make_shared<Handover>(n);
     std::vector<SlotId> slots;
