@@ -195,7 +195,8 @@ bool TransportThread::wait_for_turn(UniqueFunction<bool()>& done, uint64_t deadl
     wake();
     mutex_.lock();
   }
-  uint64_t told = told_;
+  // Asked once more before the first wait: what came since the caller asked was told to those who waited then.
+  uint64_t told = told_ - 1;
   while (driving_ && !is_done && !late) {
     if (told == told_) {
       std::unique_lock<std::mutex> lock(mutex_.native(), std::adopt_lock);

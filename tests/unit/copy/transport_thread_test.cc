@@ -7,6 +7,7 @@
 #include <functional>
 #include <future>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "copy/tcp/tcp_transport.h"
@@ -232,6 +233,29 @@ TEST(TransportThread, a_nudge_makes_whoever_waits_ask_again) {
     wait_for(seen, i * kThreads);
   }
   for (std::thread& helper : helpers) helper.join();
+}
+
+TEST(TransportThread, what_is_said_between_asking_and_waiting_is_not_missed) {
+  Echo echo;
+  auto thread = start(echo, "tr");
+  std::atomic<bool> end{false};
+  std::atomic<int> asked{0};
+  std::thread driver([&] { EXPECT_TRUE(thread->help_until([&] { return ++asked, end.load(); })); });
+  while (asked < 2) std::this_thread::yield();
+  bool first = true;
+  const auto done = [&] {
+    if (!std::exchange(first, false)) return true;
+    // Everything is said, and the driver sleeps again, before this thread waits.
+    thread->nudge();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return false;
+  };
+  const uint64_t deadline = thread->clock().now_ns() + 30'000'000'000;
+  EXPECT_TRUE(thread->help_until(done, deadline));
+  EXPECT_LT(thread->clock().now_ns(), deadline) << "it waited to the end";
+  end = true;
+  thread->nudge();
+  driver.join();
 }
 
 TEST(TransportThread, what_is_posted_before_helping_runs_when_the_poster_helps) {
