@@ -88,6 +88,7 @@ void LoadOperation::plan() {
       }
     }
   }
+  arrived_.store(!ready_.empty(), std::memory_order_release);
   planned_ = true;  // the last: a plan that was refused memory half way says nothing of the other keys
 }
 
@@ -127,21 +128,59 @@ Identity LoadOperation::identity(const Item& item) const noexcept {
 
 // Where they lie, asked for all of them at once: what says so would leave the caches while blocks are copied.
 void LoadOperation::find_in_place() {
-  for (Item& item : in_place_) {
-    if (!manager_.tier_below(item.from).in_place(identity(item), item.place)) below_.push_back(item);
+  places_.resize(in_place_.size());
+  for (size_t i = 0; i < in_place_.size(); ++i) {
+    const Item& item = in_place_[i];
+    places_[i].id = identity(item);
+    places_[i].location = request_.match->parts()[item.part].found[item.key].location;
   }
-  std::erase_if(in_place_, [](const Item& item) { return !item.in_place(); });
+  for (size_t first = 0, last = 0; first < in_place_.size(); first = last) {
+    const TierIndex tier = in_place_[first].from;
+    while (last < in_place_.size() && in_place_[last].from == tier) ++last;
+    manager_.tier_below(tier).in_place(std::span(places_).subspan(first, last - first));
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < in_place_.size(); ++i) {
+    if (places_[i].memory == nullptr) {
+      below_.push_back(in_place_[i]);
+      continue;
+    }
+    if (kept != i) places_[kept] = std::move(places_[i]);
+    in_place_[kept] = in_place_[i];
+    in_place_[kept].place = &places_[kept];
+    ++kept;
+  }
+  in_place_.resize(kept);
 }
 
 bool LoadOperation::next_in_place(Item& item) {
   if (next_in_place_ == in_place_.size()) return false;
-  item = std::move(in_place_[next_in_place_++]);
+  item = in_place_[next_in_place_++];
   if (next_in_place_ == in_place_.size()) return true;
   // The one after it comes into the caches while this one is copied: it is in nobody's until then.
-  const tier::InPlace& next = in_place_[next_in_place_].place;
+  const tier::InPlace& next = places_[next_in_place_];
   ask_for(next.head, head_room_.size() / 2);
   ask_for(next.payload, kAheadBytes);
   return true;
+}
+
+// What came of those that were read since the last time; not one by one, because what orders memory between two copies
+// waits for the stores of the first.
+void LoadOperation::tell_in_place() {
+  const size_t end = next_in_place_ - (copying_ && current_.in_place() ? 1 : 0);
+  while (told_in_place_ != end) {
+    const size_t first = told_in_place_;
+    const TierIndex tier = in_place_[first].from;
+    uint64_t records = 0;
+    uint64_t bytes = 0;
+    for (; told_in_place_ != end && in_place_[told_in_place_].from == tier; ++told_in_place_) {
+      records += places_[told_in_place_].code == Code::ok ? 1 : 0;
+      bytes += places_[told_in_place_].bytes;
+    }
+    manager_.tier_below(tier).read_in_place(std::span(places_).subspan(first, told_in_place_ - first));
+    add(manager_.counters().tiers[tier].loads, records);
+    add(manager_.counters().tiers[tier].load_bytes, bytes);
+  }
 }
 
 void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results) {
@@ -159,6 +198,7 @@ void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results)
                           results[i].mark, results[i].lent, std::move(results[i].lender)});
       }
     }
+    arrived_.store(true, std::memory_order_release);
   }
   manager_.release(late);
   wake();
@@ -170,9 +210,11 @@ bool LoadOperation::expects() {
 }
 
 bool LoadOperation::next_item(Item& item) {
+  if (!arrived_.load(std::memory_order_acquire)) return false;
   MutexLock lock(mutex_);
   for (const auto& [key, code] : failed_) settle(key, code);
   failed_.clear();
+  arrived_.store(!ready_.empty(), std::memory_order_relaxed);
   if (ready_.empty()) return false;
   item = std::move(ready_.front());
   ready_.pop_front();
@@ -180,6 +222,14 @@ bool LoadOperation::next_item(Item& item) {
 }
 
 Operation::Next LoadOperation::step() {
+  const Next next = copy_some();
+  tell_in_place();
+  return next;
+}
+
+Operation::Next LoadOperation::copy_some() {
+  // Behind everything that this step copies and before anybody hears of it: a step's end is the first that does.
+  const codec::CopiesOrdered of_all_blocks;
   if (!planned_) {
     plan();
     find_in_place();
@@ -229,7 +279,7 @@ Code LoadOperation::open_item() {
 Code LoadOperation::open_in_place() {
   const Identity id = identity(current_);
   const Family family = manager_.families().get(id.family);
-  const copy::local::RecordPlace place = place_of(current_.place);
+  const copy::local::RecordPlace place = place_of(*current_.place);
   Code code = copy::local::read_head(place, family, id.key, head_room_, head_);
   if (code == Code::no_room) {
     large_head_room_.resize(place.head.size());
@@ -265,7 +315,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
   const CachePart& part = request_.cache->parts()[current_.part];
   const auto ids = ids_of(current_.part, current_.key);
   const std::byte* payload =
-      current_.in_place()           ? current_.place.payload.data()
+      current_.in_place()           ? current_.place->payload.data()
       : current_.lender != nullptr ? current_.lent.data()
                                    : manager_.arena().payload(current_.slot).data();
   const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
@@ -279,7 +329,8 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
     uint64_t hash = 0;
     if (wanted) {
       const StridedRun run = part.run(leaf_, ids[unit]);
-      hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic);
+      hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic,
+                                   codec::CopyOrder::later);
       bytes_ += leaf.raw_bytes;
     } else if (current_.owned() && !request_.keep_below) {
       hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right
@@ -305,17 +356,11 @@ void LoadOperation::reject_item() {
 
 // False: it was not there any more when it was read, and is asked for.
 bool LoadOperation::close_in_place(Code code) {
-  const Identity id = identity(current_);
-  const uint64_t bytes = code == Code::ok ? head_->header().stored_bytes : 0;
-  manager_.tier_below(current_.from).read_in_place(id, current_.place, code, bytes);
-  if (code == Code::ok) {
-    TierCounters& counters = manager_.counters().tiers[current_.from];
-    add(counters.loads, 1);
-    add(counters.load_bytes, bytes);
-  }
+  current_.place->code = code;
+  current_.place->bytes = code == Code::ok ? head_->header().stored_bytes : 0;
   if (code == Code::ok || code == Code::mismatch) return true;
   bytes_ = bytes_before_;
-  current_.place = {};
+  current_.place = nullptr;
   below_.push_back(std::move(current_));
   return false;
 }
@@ -324,14 +369,14 @@ void LoadOperation::close_item(Code code) {
   copying_ = false;
   if (current_.in_place() && !close_in_place(code)) return;
   if (code == Code::damaged) reject_item();
-  if (code == Code::ok) add(manager_.counters().tiers[0].loads, 1);
+  if (code == Code::ok) ++loads_;
   if (current_.owned()) {
     const Identity id{request_.match->keys()[current_.key], request_.match->parts()[current_.part].plan.family};
     // If the host cannot keep it, the engine has it all the same.
     if (code == Code::ok && !request_.keep_below) (void)register_landed(manager_, current_.slot, id, current_.mark);
     manager_.release({&current_.slot, 1});
   }
-  current_.place = {};
+  current_.place = nullptr;
   current_.lender.reset();
   settle(current_.key, code);
 }
@@ -352,6 +397,7 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   }
   if (copying_ && current_.owned()) left.push_back(current_.slot);
   current_.lender.reset();
+  places_.clear();  // and what they keep mapped
   manager_.release(left);
   // Who sees the completion may count on the blocks: this object may outlive it by the time a thread takes to return.
   if (!reading) request_.match = nullptr;
@@ -363,6 +409,7 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     if (k < request_.item_status.size()) request_.item_status[k] = static_cast<int32_t>(status_[k]);
   }
   completion.bytes = bytes_;
+  add(manager_.counters().tiers[0].loads, loads_);
   add(manager_.counters().tiers[0].load_bytes, bytes_);
   const bool all = completion.items_done == completion.items;
   completion.status = all ? Code::ok : completion.items_done != 0 ? Code::partial : why;

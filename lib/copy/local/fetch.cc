@@ -48,7 +48,8 @@ Code copy_leaf(ConstBytes payload, const codec::Leaf& leaf, std::span<const Stri
   for (const StridedRun& run : to) bytes += run.total();
   if (bytes != leaf.stored_bytes) return Code::invalid_argument;
   if (leaf.codec != codec::LeafCodec::raw) return Code::unsupported;
-  return codec::scatter_hashed(to, payload.data() + leaf.offset, hint) == leaf.hash ? Code::ok : Code::damaged;
+  const uint64_t hash = codec::scatter_hashed(to, payload.data() + leaf.offset, hint, codec::CopyOrder::later);
+  return hash == leaf.hash ? Code::ok : Code::damaged;
 }
 
 }  // namespace
@@ -101,6 +102,7 @@ Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std
   const RecordPlace place = place_of(pool, slot);
   const ConstBytes payload = place.payload;
   if (head.header().stored_bytes > payload.size()) return Code::invalid_argument;
+  const codec::CopiesOrdered of_all_leaves;
   size_t done = 0;
   Code first = Code::ok;
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -125,11 +127,12 @@ Code fetch_record(const RecordPlace& place, const codec::HeadView& head, Mutable
   const ConstBytes payload = place.payload;
   const uint64_t bytes = head.header().stored_bytes;
   if (bytes > payload.size() || bytes != to.size()) return Code::invalid_argument;
+  const codec::CopiesOrdered of_all_leaves;
   for (uint32_t i = 0; i < head.header().leaf_count; ++i) {
     const codec::Leaf leaf = head.leaf(i);
     if (leaf.codec != codec::LeafCodec::raw) return Code::unsupported;
-    const uint64_t hash =
-        codec::copy_hashed(to.data() + leaf.offset, payload.data() + leaf.offset, leaf.stored_bytes, hint);
+    const uint64_t hash = codec::copy_hashed(to.data() + leaf.offset, payload.data() + leaf.offset, leaf.stored_bytes,
+                                             hint, codec::CopyOrder::later);
     if (hash != leaf.hash) return wrong_bytes(place, head);
   }
   return Code::ok;
