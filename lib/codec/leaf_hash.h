@@ -24,11 +24,11 @@ namespace kvbm::codec {
 // leaves the target in the cache for a reader that follows at once.
 enum class CopyHint { automatic, streaming, cached };
 
-// Streaming stores are weakly ordered: until the thread that wrote has fenced, another one may see what was there before,
-// and what it writes there may be overwritten, even if it was told through a lock or an atomic. `now`: the call fences
-// before it returns. `later`: this thread calls order_copies() before it tells anybody of the target, also of one that it
-// gives up. A fence waits until the last lines have left, 0.1 to 0.2 us on an EPYC of 2024 (4 % of 64 KiB), so who copies
-// many pieces fences once behind all of them.
+// Streaming stores are weakly ordered: until the thread that wrote has fenced, another one may see what was there
+// before, and what it writes there may be overwritten, even if it was told through a lock or an atomic. `now`: the call
+// fences before it returns. `later`: this thread calls order_copies() before it tells anybody of the target, also of
+// one that it gives up. A fence waits until the last lines have left, 0.1 to 0.2 us on an EPYC of 2024 (4 % of 64 KiB),
+// so who copies many pieces fences once behind all of them.
 enum class CopyOrder { now, later };
 void order_copies() noexcept;
 // At the end of a scope, whichever way it is left.

@@ -5,24 +5,10 @@
 
 #include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
-#include "copy/local/fetch.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {
-
-namespace {
-
-// Of a payload, before its turn. Measured with `kvbm bench node`.
-constexpr size_t kAheadBytes = 4096;
-
-void ask_for(ConstBytes bytes, size_t most) noexcept {
-  for (size_t at = 0; at < std::min(bytes.size(), most); at += 64) __builtin_prefetch(bytes.data() + at, 0, 2);
-}
-
-copy::local::RecordPlace place_of(const tier::InPlace& place) noexcept { return {place.head, place.payload}; }
-
-}  // namespace
 
 LoadOperation::LoadOperation(LoadRequest request)
     : Operation(*request.cache->manager()->env().executor, request.cache->manager()->counters(), copy::OpKind::load,
@@ -126,63 +112,6 @@ Identity LoadOperation::identity(const Item& item) const noexcept {
   return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
 }
 
-// Where they lie, asked for all of them at once: what says so would leave the caches while blocks are copied.
-void LoadOperation::find_in_place() {
-  places_.resize(in_place_.size());
-  for (size_t i = 0; i < in_place_.size(); ++i) {
-    const Item& item = in_place_[i];
-    places_[i].id = identity(item);
-    places_[i].location = request_.match->parts()[item.part].found[item.key].location;
-  }
-  for (size_t first = 0, last = 0; first < in_place_.size(); first = last) {
-    const TierIndex tier = in_place_[first].from;
-    while (last < in_place_.size() && in_place_[last].from == tier) ++last;
-    manager_.tier_below(tier).in_place(std::span(places_).subspan(first, last - first));
-  }
-  size_t kept = 0;
-  for (size_t i = 0; i < in_place_.size(); ++i) {
-    if (places_[i].memory == nullptr) {
-      below_.push_back(in_place_[i]);
-      continue;
-    }
-    if (kept != i) places_[kept] = std::move(places_[i]);
-    in_place_[kept] = in_place_[i];
-    in_place_[kept].place = &places_[kept];
-    ++kept;
-  }
-  in_place_.resize(kept);
-}
-
-bool LoadOperation::next_in_place(Item& item) {
-  if (next_in_place_ == in_place_.size()) return false;
-  item = in_place_[next_in_place_++];
-  if (next_in_place_ == in_place_.size()) return true;
-  // The one after it comes into the caches while this one is copied: it is in nobody's until then.
-  const tier::InPlace& next = places_[next_in_place_];
-  ask_for(next.head, head_room_.size() / 2);
-  ask_for(next.payload, kAheadBytes);
-  return true;
-}
-
-// What came of those that were read since the last time; not one by one, because what orders memory between two copies
-// waits for the stores of the first.
-void LoadOperation::tell_in_place() {
-  const size_t end = next_in_place_ - (copying_ && current_.in_place() ? 1 : 0);
-  while (told_in_place_ != end) {
-    const size_t first = told_in_place_;
-    const TierIndex tier = in_place_[first].from;
-    uint64_t records = 0;
-    uint64_t bytes = 0;
-    for (; told_in_place_ != end && in_place_[told_in_place_].from == tier; ++told_in_place_) {
-      records += places_[told_in_place_].code == Code::ok ? 1 : 0;
-      bytes += places_[told_in_place_].bytes;
-    }
-    manager_.tier_below(tier).read_in_place(std::span(places_).subspan(first, told_in_place_ - first));
-    add(manager_.counters().tiers[tier].loads, records);
-    add(manager_.counters().tiers[tier].load_bytes, bytes);
-  }
-}
-
 void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results) {
   std::vector<SlotId> late;
   {
@@ -275,19 +204,6 @@ Code LoadOperation::open_item() {
   return fits;
 }
 
-// The head comes into memory of this operation's and is checked there: its owner may write the other at any moment.
-Code LoadOperation::open_in_place() {
-  const Identity id = identity(current_);
-  const Family family = manager_.families().get(id.family);
-  const copy::local::RecordPlace place = place_of(*current_.place);
-  Code code = copy::local::read_head(place, family, id.key, head_room_, head_);
-  if (code == Code::no_room) {
-    large_head_room_.resize(place.head.size());
-    code = copy::local::read_head(place, family, id.key, large_head_room_, head_);
-  }
-  return code == Code::ok ? check_head(*head_) : code;
-}
-
 Code LoadOperation::check_head(const codec::HeadView& head) const {
   const CachePart& part = request_.cache->parts()[current_.part];
   const codec::Header& header = head.header();
@@ -314,10 +230,9 @@ Code LoadOperation::check_position(const codec::HeadView& head, size_t key) cons
 bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
   const CachePart& part = request_.cache->parts()[current_.part];
   const auto ids = ids_of(current_.part, current_.key);
-  const std::byte* payload =
-      current_.in_place()           ? current_.place->payload.data()
-      : current_.lender != nullptr ? current_.lent.data()
-                                   : manager_.arena().payload(current_.slot).data();
+  const std::byte* payload = current_.in_place()          ? current_.place->payload.data()
+                             : current_.lender != nullptr ? current_.lent.data()
+                                                          : manager_.arena().payload(current_.slot).data();
   const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
   for (; leaf_ < part.leaf_count(); ++leaf_) {
     if (moved >= kStepBytes) return false;
@@ -329,8 +244,8 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
     uint64_t hash = 0;
     if (wanted) {
       const StridedRun run = part.run(leaf_, ids[unit]);
-      hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic,
-                                   codec::CopyOrder::later);
+      hash =
+          codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic, codec::CopyOrder::later);
       bytes_ += leaf.raw_bytes;
     } else if (current_.owned() && !request_.keep_below) {
       hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right
@@ -352,17 +267,6 @@ void LoadOperation::reject_item() {
   if (!current_.owned()) return manager_.quarantine(current_.slot);
   const MatchPart& part = request_.match->parts()[current_.part];
   manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
-}
-
-// False: it was not there any more when it was read, and is asked for.
-bool LoadOperation::close_in_place(Code code) {
-  current_.place->code = code;
-  current_.place->bytes = code == Code::ok ? head_->header().stored_bytes : 0;
-  if (code == Code::ok || code == Code::mismatch) return true;
-  bytes_ = bytes_before_;
-  current_.place = nullptr;
-  below_.push_back(std::move(current_));
-  return false;
 }
 
 void LoadOperation::close_item(Code code) {

@@ -16,12 +16,13 @@ void snapshot(std::byte* to, const std::byte* from, size_t bytes) noexcept {
 // What is taken of a head at once: all of it for up to 14 leaves.
 constexpr size_t kFirstBytes = 512;
 
-// The first leaf follows as soon as the head is checked: its lines, and its page's translation, come meanwhile. The
-// copy asks for what is behind them itself. Measured with `kvbm bench node`: see README.md.
-constexpr size_t kAheadBytes = 4096;
-void ask_for(ConstBytes payload) noexcept {
-  const size_t bytes = std::min(kAheadBytes, payload.size());
-  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(payload.data() + at, 0, 3);
+// A small payload follows as soon as the head is checked: its lines, and its page's translation, come meanwhile. The
+// copy of a larger one asks for what is ahead itself, and heads may be read long before it. Measured with
+// `kvbm bench node`.
+constexpr size_t kSmallBytes = 4096;
+void ask_for_small(ConstBytes payload) noexcept {
+  if (payload.size() > kSmallBytes) return;
+  for (size_t at = 0; at < payload.size(); at += 64) __builtin_prefetch(payload.data() + at, 0, 3);
 }
 
 bool names(const codec::Header& header, const Family& family, const Key& key) noexcept {
@@ -77,7 +78,7 @@ Code read_head(const RecordPlace& record, const Family& family, const Key& key, 
   const ConstBytes place = record.head;
   if (place.empty()) return Code::miss;
   if (room.size() < codec::kHeaderBytes) return Code::no_room;
-  ask_for(record.payload);
+  ask_for_small(record.payload);
   const size_t first = std::min({kFirstBytes, place.size(), room.size()});
   snapshot(room.data(), place.data(), first);
   auto head = codec::HeadView::parse(room.first(first));
