@@ -19,10 +19,11 @@ constexpr size_t kCopyHere = 256ULL << 10;
 
 // A payload out of staging into its place, each leaf compared as it is copied. The link has checked the head.
 Code copy_checked(MutableBytes to, const codec::HeadView& head, ConstBytes payload) {
+  const codec::CopiesOrdered of_all_leaves;
   for (uint32_t i = 0; i < head.header().leaf_count; ++i) {
     const codec::Leaf leaf = head.leaf(i);
     const uint64_t hash = codec::copy_hashed(to.data() + leaf.offset, payload.data() + leaf.offset, leaf.stored_bytes,
-                                             codec::CopyHint::automatic);
+                                             codec::CopyHint::automatic, codec::CopyOrder::later);
     if (hash != leaf.hash) return Code::damaged;
   }
   return Code::ok;

@@ -50,10 +50,12 @@ void PeerFetch::read_some(const std::shared_ptr<GetOp>& op, const std::vector<si
 
 Code PeerFetch::read_one(tier::GetItem& item, const Place& where) const {
   tier::InPlace what;
+  what.id = item.id;
   if (!in_place_.find(where, what)) return Code::miss;
-  const Code code = in_place_.read(item, what);
-  in_place_.ended(item.id, what, code, item.payload_bytes);
-  return code;
+  what.code = in_place_.read(item, what);
+  what.bytes = item.payload_bytes;
+  in_place_.ended({&what, 1});
+  return what.code;
 }
 
 // Where in its node's memory a record lies that came over the link: the next reader needs no message.

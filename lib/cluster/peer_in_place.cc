@@ -3,24 +3,46 @@
 namespace kvbm::cluster {
 
 namespace {
-constexpr uint8_t kHostTier = 0;
 
 copy::local::RecordPlace place_of(const tier::InPlace& what) noexcept { return {what.head, what.payload}; }
+
+bool lies(const std::shared_ptr<const MappedPools::Pool>& pool, uint64_t hint, tier::InPlace& out) {
+  if (pool == nullptr) return false;
+  const copy::local::RecordPlace place = pool->place(hint);
+  if (place.head.empty()) return false;
+  out.head = place.head;
+  out.payload = place.payload;
+  out.memory = pool;
+  return true;
+}
+
 }  // namespace
 
-bool PeerInPlace::find(const Identity& id, tier::InPlace& out) const {
-  Place where;
-  return commons_->options.pools != nullptr && commons_->places.locate(id, where) && find(where, out);
+void PeerInPlace::find(std::span<tier::InPlace> items) const {
+  if (commons_->options.pools == nullptr) return;
+  // Of one find, most are of one node.
+  uint64_t holder = 0;
+  bool holds = false;
+  std::shared_ptr<const Pool> pool;
+  for (tier::InPlace& item : items) {
+    if (const uint64_t next = PeerPlaces::holder_of(item.location); next != holder) {
+      holder = next;
+      NodeId node;
+      holds = commons_->places.node_of(item.location, node);
+      pool = holds ? commons_->options.pools->of(node) : nullptr;
+    }
+    Place where;
+    if (holds) {
+      lies(pool, PeerPlaces::hint_of(item.location), item);
+    } else if (commons_->places.locate(item.id, where)) {
+      find(where, item);
+    }
+  }
 }
 
 bool PeerInPlace::find(const Place& where, tier::InPlace& out) const {
   if (commons_->options.pools == nullptr || where.tier != kHostTier || where.hint == 0) return false;
-  std::shared_ptr<const MappedPools::Pool> pool = commons_->options.pools->of(where.node);
-  if (pool == nullptr) return false;
-  const copy::local::RecordPlace place = pool->place(where.hint);
-  if (place.head.empty()) return false;
-  out = {place.head, place.payload, std::move(pool)};
-  return true;
+  return lies(commons_->options.pools->of(where.node), where.hint, out);
 }
 
 Code PeerInPlace::read(tier::GetItem& item, const tier::InPlace& what) const {
@@ -35,19 +57,31 @@ Code PeerInPlace::read(tier::GetItem& item, const tier::InPlace& what) const {
   return copy::local::fetch_record(place_of(what), *head, item.payload.first(bytes), codec::CopyHint::automatic);
 }
 
-void PeerInPlace::ended(const Identity& id, const tier::InPlace& what, Code code, uint64_t bytes) const {
-  const auto pool = std::static_pointer_cast<const MappedPools::Pool>(what.memory);
-  if (code == Code::ok) {
-    pool->records.fetch_add(1, std::memory_order_relaxed);
-    pool->bytes.fetch_add(bytes, std::memory_order_relaxed);
-    return;
+void PeerInPlace::ended(std::span<const tier::InPlace> items) const {
+  for (size_t i = 0; i < items.size();) {
+    const Pool& pool = *static_cast<const Pool*>(items[i].memory.get());
+    uint64_t records = 0;
+    uint64_t bytes = 0;
+    for (; i < items.size() && items[i].memory.get() == &pool; ++i) {
+      if (items[i].code == Code::ok) {
+        ++records;
+        bytes += items[i].bytes;
+      } else {
+        stale(items[i], pool);
+      }
+    }
+    pool.records.fetch_add(records, std::memory_order_relaxed);
+    pool.bytes.fetch_add(bytes, std::memory_order_relaxed);
   }
-  pool->stale.fetch_add(1, std::memory_order_relaxed);
+}
+
+void PeerInPlace::stale(const tier::InPlace& item, const Pool& pool) const {
+  pool.stale.fetch_add(1, std::memory_order_relaxed);
   // No head yet: its owner makes one when it is first asked for the record.
-  if (!copy::local::has_head(place_of(what))) return;
+  if (!copy::local::has_head(place_of(item))) return;
   Place where;
-  if (!commons_->places.locate(id, where) || where.node != pool->node) return;
-  if (pool->place(where.hint).head.data() == what.head.data()) commons_->places.forget_slot(id, where);
+  if (!commons_->places.locate(item.id, where) || where.node != pool.node) return;
+  if (pool.place(where.hint).head.data() == item.head.data()) commons_->places.forget_slot(item.id, where);
 }
 
 bool PeerInPlace::worth_asking(const Place& where) const {

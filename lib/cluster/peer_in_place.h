@@ -2,7 +2,8 @@
 // (mapped_pools.h), at the slot that the node said.
 //
 // No message is sent: the record proves itself or is not there any more, and is then asked for over the link. Thread:
-// any. Budget: two looks into tables in memory, each under its lock.
+// any. Budget: two looks into tables in memory, each under its lock; for a batch whose locations are those of find(),
+// two for all records of one node.
 #pragma once
 
 #include <memory>
@@ -16,16 +17,19 @@ class PeerInPlace {
   using Place = PeerPlaces::Place;
   explicit PeerInPlace(std::shared_ptr<PeerCommons> commons) : commons_(std::move(commons)) {}
 
-  bool find(const Identity& id, tier::InPlace& out) const;
+  void find(std::span<tier::InPlace> items) const;
   bool find(const Place& where, tier::InPlace& out) const;
   // Head and payload into the places of a get, each leaf compared as it is copied. Not ok: it was not there.
   Code read(tier::GetItem& item, const tier::InPlace& what) const;
   // What came of reading there; where another record has taken its place the slot is forgotten.
-  void ended(const Identity& id, const tier::InPlace& what, Code code, uint64_t bytes) const;
+  void ended(std::span<const tier::InPlace> items) const;
   // Of a node whose memory is mapped here, and where in it the record lies is not known.
   [[nodiscard]] bool worth_asking(const Place& where) const;
 
  private:
+  using Pool = MappedPools::Pool;
+  void stale(const tier::InPlace& item, const Pool& pool) const;
+
   const std::shared_ptr<PeerCommons> commons_;
 };
 

@@ -2,6 +2,15 @@
 
 namespace kvbm::cluster {
 
+namespace {
+
+uint64_t location_of(const PeerPlaces::Place& place, uint16_t forgets) noexcept {
+  const bool in_place = place.tier == kHostTier && place.hint <= UINT32_MAX;
+  return uint64_t{place.index} << 48 | uint64_t{forgets} << 32 | (in_place ? place.hint : 0);
+}
+
+}  // namespace
+
 void PeerPlaces::find(std::span<const Identity> ids, std::span<tier::Found> out) noexcept {
   MutexLock lock(mutex_);
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -11,8 +20,15 @@ void PeerPlaces::find(std::span<const Identity> ids, std::span<tier::Found> out)
     out[i].present = true;
     out[i].head_bytes = known.head_bytes;
     out[i].payload_bytes = known.payload_bytes;
-    out[i].location = 1;  // the identity says the rest
+    out[i].location = location_of(known, forgets_);
   }
+}
+
+bool PeerPlaces::node_of(uint64_t location, NodeId& out) const {
+  MutexLock lock(mutex_);
+  if (static_cast<uint16_t>(location >> 32) != forgets_) return false;
+  out = locations_.node_id(static_cast<NodeIndex>(location >> 48));
+  return true;
 }
 
 bool PeerPlaces::locate(const Identity& id, Place& out) {
@@ -64,7 +80,12 @@ void PeerPlaces::forget(std::span<const Identity> ids) {
   for (const Identity& id : ids) forget_all(id);
 }
 
+void PeerPlaces::raise_forgets() {
+  if (++forgets_ == 0) forgets_ = 1;
+}
+
 void PeerPlaces::forget_all(const Identity& id) {
+  raise_forgets();
   Place held;
   for (size_t tries = 0; tries < Locations::kHolders && place_of(id, held); ++tries) locations_.forget(id, held.index);
 }
@@ -84,11 +105,13 @@ void PeerPlaces::forget_slot(const Identity& id, const Place& where) {
 void PeerPlaces::forget_node(const NodeId& node) {
   MutexLock lock(mutex_);
   locations_.drop_node(node);
+  raise_forgets();
 }
 
 void PeerPlaces::forget_family(FamilyId family) {
   MutexLock lock(mutex_);
   forgotten_[family] = clock_.now_ns();
+  raise_forgets();
 }
 
 void PeerPlaces::reject(const Identity& id) {
@@ -111,6 +134,15 @@ void PeerPlaces::count_miss() {
 
 void PeerPlaces::count_get(Code code, uint64_t bytes) {
   MutexLock lock(mutex_);
+  count(code, bytes);
+}
+
+void PeerPlaces::count_gets(std::span<const tier::InPlace> ended) {
+  MutexLock lock(mutex_);
+  for (const tier::InPlace& one : ended) count(one.code, one.bytes);
+}
+
+void PeerPlaces::count(Code code, uint64_t bytes) {
   ++stats_.gets;
   if (code == Code::ok) stats_.get_bytes += bytes;
   if (code == Code::miss) ++stats_.misses;

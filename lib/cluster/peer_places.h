@@ -14,6 +14,9 @@
 
 namespace kvbm::cluster {
 
+// The tier of its own that a node reads its records in place from.
+inline constexpr uint8_t kHostTier = 0;
+
 class PeerPlaces {
  public:
   // Where a record is.
@@ -32,6 +35,15 @@ class PeerPlaces {
   // The holder that said so last, and not before the family was forgotten.
   bool locate(const Identity& id, Place& out);
 
+  // What find() says as a location, so that who reads in place does not look again: NodeIndex 16 bits | how many times
+  // something had been forgotten 16 | the owner's place in its host tier 32, 0 where it is not there or not known. No
+  // such location is 0. It is a hint as all here is: should 65,535 forgettings pass between a find and a read, the read
+  // finds another record or a right one.
+  static constexpr uint64_t holder_of(uint64_t location) noexcept { return location >> 32; }
+  static constexpr uint64_t hint_of(uint64_t location) noexcept { return location & UINT32_MAX; }
+  // False where the table must be asked: something was forgotten since.
+  bool node_of(uint64_t location, NodeId& out) const;
+
   void learn(const NodeFacts& node, std::span<const Offered> offered);
   void learn(const NodeFacts& node, const FindBatch& answer);
   void learn(const NodeFacts& node, const Identity& id, const wire::FoundItem& found);
@@ -49,6 +61,7 @@ class PeerPlaces {
   [[nodiscard]] tier::TierStats stats() const;
   void count_miss();
   void count_get(Code code, uint64_t bytes);
+  void count_gets(std::span<const tier::InPlace> ended);
   void count_put(uint64_t bytes);
   void count_put_errors(uint64_t n);
 
@@ -57,11 +70,14 @@ class PeerPlaces {
   void put_place(const NodeFacts& node, const Identity& id, uint8_t tier, uint32_t head_bytes, uint64_t payload_bytes,
                  uint64_t hint) KVBM_REQUIRES(mutex_);
   void forget_all(const Identity& id) KVBM_REQUIRES(mutex_);
+  void raise_forgets() KVBM_REQUIRES(mutex_);
+  void count(Code code, uint64_t bytes) KVBM_REQUIRES(mutex_);
 
   const Clock& clock_;
   mutable Mutex mutex_;
   Locations locations_ KVBM_GUARDED_BY(mutex_);
   std::map<FamilyId, uint64_t> forgotten_ KVBM_GUARDED_BY(mutex_);  // when
+  uint16_t forgets_ KVBM_GUARDED_BY(mutex_) = 1;                    // of records, families and nodes; never 0
   tier::TierStats stats_ KVBM_GUARDED_BY(mutex_);
 };
 

@@ -48,10 +48,10 @@ void PeerTier::find(std::span<const Identity> ids, std::span<tier::Found> out, b
 bool PeerTier::pin(const Identity& /*id*/) noexcept { return true; }
 void PeerTier::put(std::unique_ptr<tier::PutBatch> batch) { core_->offer->put(std::move(batch)); }
 void PeerTier::get(std::unique_ptr<tier::GetBatch> batch) { core_->fetch->get(std::move(batch)); }
-bool PeerTier::in_place(const Identity& id, tier::InPlace& out) noexcept { return core_->in_place.find(id, out); }
-void PeerTier::read_in_place(const Identity& id, const tier::InPlace& what, Code code, uint64_t bytes) noexcept {
-  core_->commons->places.count_get(code, bytes);
-  core_->in_place.ended(id, what, code, bytes);
+void PeerTier::in_place(std::span<tier::InPlace> items) noexcept { core_->in_place.find(items); }
+void PeerTier::read_in_place(std::span<const tier::InPlace> items) noexcept {
+  core_->commons->places.count_gets(items);
+  core_->in_place.ended(items);
 }
 void PeerTier::forget_node(const NodeId& node) { core_->commons->places.forget_node(node); }
 void PeerTier::erase(std::span<const Identity> ids) { core_->commons->places.forget(ids); }

@@ -45,8 +45,8 @@ class PeerTier final : public tier::Tier {
   void unpin(const Identity&) noexcept override {}
   void put(std::unique_ptr<tier::PutBatch> batch) override;
   void get(std::unique_ptr<tier::GetBatch> batch) override;
-  bool in_place(const Identity& id, tier::InPlace& out) noexcept override;
-  void read_in_place(const Identity& id, const tier::InPlace& what, Code code, uint64_t bytes) noexcept override;
+  void in_place(std::span<tier::InPlace> items) noexcept override;
+  void read_in_place(std::span<const tier::InPlace> items) noexcept override;
   void erase(std::span<const Identity> ids) override;
   void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;

@@ -44,7 +44,8 @@ struct LeafState {
 };
 
 // How a kernel writes. `stream` passes the caches and needs 64-byte aligned pieces, `stream16`
-// does so where the target is only 16-byte aligned (what malloc gives); `none` hashes alone.
+// does so where the target is only 16-byte aligned (what malloc gives); `none` hashes alone. What it streams is not
+// ordered: that is left to order_copies() (leaf_hash.h), behind the last row.
 enum class Store : uint8_t { none, cached, stream, stream16 };
 
 // A position in a list of pieces. Pieces of length 0 are never stood on unless the list has ended.

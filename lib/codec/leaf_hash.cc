@@ -7,13 +7,17 @@
 
 #include "codec/kernel.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace kvbm::codec {
 namespace {
 
 // From here on a target of unknown use is written past the caches: measured in tools/bench/copy.cc,
 // `kvbm bench copy`, as the size where streaming wins against libc memcpy on rotating memory.
 constexpr uint64_t kStreamFrom = 16 * 1024;
-// Pieces below this are not streamed by the slow path, which fences after each stretch of whole rows.
+// Pieces below this are not streamed by the slow path, whose rows may begin anywhere.
 constexpr uint64_t kSlowStreamPiece = 16 * 1024;
 
 const Kernel* best_kernel() noexcept {
@@ -144,7 +148,8 @@ void odd_rows(const Kernel& k, LeafState& state, Walk& to, Walk& from, uint64_t 
   }
 }
 
-uint64_t copy_pieces(Walk to, const Shape& target, Walk from, const Shape& source, Store store) noexcept {
+uint64_t copy_pieces(Walk to, const Shape& target, Walk from, const Shape& source, Store store,
+                     CopyOrder order) noexcept {
   const Kernel& k = kernel();
   LeafState state;
   start(state);
@@ -157,10 +162,17 @@ uint64_t copy_pieces(Walk to, const Shape& target, Walk from, const Shape& sourc
     odd_rows(k, state, to, from, bytes / kRowBytes, stream ? store : Store::cached);
   }
   if (bytes % kRowBytes != 0) staged_row(k, state, &to, from, bytes % kRowBytes);
+  if (order == CopyOrder::now && store != Store::cached) order_copies();
   return finish(state.lanes, bytes);
 }
 
 }  // namespace
+
+void order_copies() noexcept {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
 
 uint64_t leaf_hash_reference(ConstBytes bytes) noexcept {
   uint64_t lanes[kLanes];
@@ -192,21 +204,25 @@ uint64_t leaf_hash(ConstBytes bytes) noexcept {
   return finish(state.lanes, bytes.size());
 }
 
-uint64_t copy_hashed(std::byte* target, const std::byte* source, size_t bytes, CopyHint hint) noexcept {
+uint64_t copy_hashed(std::byte* target, const std::byte* source, size_t bytes, CopyHint hint,
+                     CopyOrder order) noexcept {
   const Shape shape = shape_of(target, bytes);
   return copy_pieces(walk_of(target, bytes), shape, walk_of(source, bytes), {bytes, bytes, 0, 0},
-                     store_for(shape, hint));
+                     store_for(shape, hint), order);
 }
 
-uint64_t gather_hashed(std::byte* target, std::span<const StridedRun> source, CopyHint hint) noexcept {
+uint64_t gather_hashed(std::byte* target, std::span<const StridedRun> source, CopyHint hint,
+                       CopyOrder order) noexcept {
   const Shape from = shape_of(source);
   const Shape to = shape_of(target, from.bytes);
-  return copy_pieces(walk_of(target, from.bytes), to, walk_of(source), from, store_for(to, hint));
+  return copy_pieces(walk_of(target, from.bytes), to, walk_of(source), from, store_for(to, hint), order);
 }
 
-uint64_t scatter_hashed(std::span<const StridedRun> target, const std::byte* source, CopyHint hint) noexcept {
+uint64_t scatter_hashed(std::span<const StridedRun> target, const std::byte* source, CopyHint hint,
+                        CopyOrder order) noexcept {
   const Shape to = shape_of(target);
-  return copy_pieces(walk_of(target), to, walk_of(source, to.bytes), {to.bytes, to.bytes, 0, 0}, store_for(to, hint));
+  return copy_pieces(walk_of(target), to, walk_of(source, to.bytes), {to.bytes, to.bytes, 0, 0}, store_for(to, hint),
+                     order);
 }
 
 const char* kernel_name() noexcept { return kernel().name; }

@@ -5,24 +5,10 @@
 
 #include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
-#include "copy/local/fetch.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {
-
-namespace {
-
-// Of a payload, before its turn. Measured with `kvbm bench node`.
-constexpr size_t kAheadBytes = 4096;
-
-void ask_for(ConstBytes bytes, size_t most) noexcept {
-  for (size_t at = 0; at < std::min(bytes.size(), most); at += 64) __builtin_prefetch(bytes.data() + at, 0, 2);
-}
-
-copy::local::RecordPlace place_of(const tier::InPlace& place) noexcept { return {place.head, place.payload}; }
-
-}  // namespace
 
 LoadOperation::LoadOperation(LoadRequest request)
     : Operation(*request.cache->manager()->env().executor, request.cache->manager()->counters(), copy::OpKind::load,
@@ -88,6 +74,7 @@ void LoadOperation::plan() {
       }
     }
   }
+  arrived_.store(!ready_.empty(), std::memory_order_release);
   planned_ = true;  // the last: a plan that was refused memory half way says nothing of the other keys
 }
 
@@ -125,25 +112,6 @@ Identity LoadOperation::identity(const Item& item) const noexcept {
   return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
 }
 
-// Where they lie, asked for all of them at once: what says so would leave the caches while blocks are copied.
-void LoadOperation::find_in_place() {
-  for (Item& item : in_place_) {
-    if (!manager_.tier_below(item.from).in_place(identity(item), item.place)) below_.push_back(item);
-  }
-  std::erase_if(in_place_, [](const Item& item) { return !item.in_place(); });
-}
-
-bool LoadOperation::next_in_place(Item& item) {
-  if (next_in_place_ == in_place_.size()) return false;
-  item = std::move(in_place_[next_in_place_++]);
-  if (next_in_place_ == in_place_.size()) return true;
-  // The one after it comes into the caches while this one is copied: it is in nobody's until then.
-  const tier::InPlace& next = in_place_[next_in_place_].place;
-  ask_for(next.head, head_room_.size() / 2);
-  ask_for(next.payload, kAheadBytes);
-  return true;
-}
-
 void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results) {
   std::vector<SlotId> late;
   {
@@ -159,6 +127,7 @@ void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results)
                           results[i].mark, results[i].lent, std::move(results[i].lender)});
       }
     }
+    arrived_.store(true, std::memory_order_release);
   }
   manager_.release(late);
   wake();
@@ -170,9 +139,11 @@ bool LoadOperation::expects() {
 }
 
 bool LoadOperation::next_item(Item& item) {
+  if (!arrived_.load(std::memory_order_acquire)) return false;
   MutexLock lock(mutex_);
   for (const auto& [key, code] : failed_) settle(key, code);
   failed_.clear();
+  arrived_.store(!ready_.empty(), std::memory_order_relaxed);
   if (ready_.empty()) return false;
   item = std::move(ready_.front());
   ready_.pop_front();
@@ -180,6 +151,14 @@ bool LoadOperation::next_item(Item& item) {
 }
 
 Operation::Next LoadOperation::step() {
+  const Next next = copy_some();
+  tell_in_place();
+  return next;
+}
+
+Operation::Next LoadOperation::copy_some() {
+  // Behind everything that this step copies and before anybody hears of it: a step's end is the first that does.
+  const codec::CopiesOrdered of_all_blocks;
   if (!planned_) {
     plan();
     find_in_place();
@@ -225,19 +204,6 @@ Code LoadOperation::open_item() {
   return fits;
 }
 
-// The head comes into memory of this operation's and is checked there: its owner may write the other at any moment.
-Code LoadOperation::open_in_place() {
-  const Identity id = identity(current_);
-  const Family family = manager_.families().get(id.family);
-  const copy::local::RecordPlace place = place_of(current_.place);
-  Code code = copy::local::read_head(place, family, id.key, head_room_, head_);
-  if (code == Code::no_room) {
-    large_head_room_.resize(place.head.size());
-    code = copy::local::read_head(place, family, id.key, large_head_room_, head_);
-  }
-  return code == Code::ok ? check_head(*head_) : code;
-}
-
 Code LoadOperation::check_head(const codec::HeadView& head) const {
   const CachePart& part = request_.cache->parts()[current_.part];
   const codec::Header& header = head.header();
@@ -264,10 +230,9 @@ Code LoadOperation::check_position(const codec::HeadView& head, size_t key) cons
 bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
   const CachePart& part = request_.cache->parts()[current_.part];
   const auto ids = ids_of(current_.part, current_.key);
-  const std::byte* payload =
-      current_.in_place()           ? current_.place.payload.data()
-      : current_.lender != nullptr ? current_.lent.data()
-                                   : manager_.arena().payload(current_.slot).data();
+  const std::byte* payload = current_.in_place()          ? current_.place->payload.data()
+                             : current_.lender != nullptr ? current_.lent.data()
+                                                          : manager_.arena().payload(current_.slot).data();
   const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
   for (; leaf_ < part.leaf_count(); ++leaf_) {
     if (moved >= kStepBytes) return false;
@@ -279,7 +244,8 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
     uint64_t hash = 0;
     if (wanted) {
       const StridedRun run = part.run(leaf_, ids[unit]);
-      hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic);
+      hash =
+          codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic, codec::CopyOrder::later);
       bytes_ += leaf.raw_bytes;
     } else if (current_.owned() && !request_.keep_below) {
       hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right
@@ -303,35 +269,18 @@ void LoadOperation::reject_item() {
   manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
 }
 
-// False: it was not there any more when it was read, and is asked for.
-bool LoadOperation::close_in_place(Code code) {
-  const Identity id = identity(current_);
-  const uint64_t bytes = code == Code::ok ? head_->header().stored_bytes : 0;
-  manager_.tier_below(current_.from).read_in_place(id, current_.place, code, bytes);
-  if (code == Code::ok) {
-    TierCounters& counters = manager_.counters().tiers[current_.from];
-    add(counters.loads, 1);
-    add(counters.load_bytes, bytes);
-  }
-  if (code == Code::ok || code == Code::mismatch) return true;
-  bytes_ = bytes_before_;
-  current_.place = {};
-  below_.push_back(std::move(current_));
-  return false;
-}
-
 void LoadOperation::close_item(Code code) {
   copying_ = false;
   if (current_.in_place() && !close_in_place(code)) return;
   if (code == Code::damaged) reject_item();
-  if (code == Code::ok) add(manager_.counters().tiers[0].loads, 1);
+  if (code == Code::ok) ++loads_;
   if (current_.owned()) {
     const Identity id{request_.match->keys()[current_.key], request_.match->parts()[current_.part].plan.family};
     // If the host cannot keep it, the engine has it all the same.
     if (code == Code::ok && !request_.keep_below) (void)register_landed(manager_, current_.slot, id, current_.mark);
     manager_.release({&current_.slot, 1});
   }
-  current_.place = {};
+  current_.place = nullptr;
   current_.lender.reset();
   settle(current_.key, code);
 }
@@ -352,6 +301,7 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   }
   if (copying_ && current_.owned()) left.push_back(current_.slot);
   current_.lender.reset();
+  places_.clear();  // and what they keep mapped
   manager_.release(left);
   // Who sees the completion may count on the blocks: this object may outlive it by the time a thread takes to return.
   if (!reading) request_.match = nullptr;
@@ -363,6 +313,7 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     if (k < request_.item_status.size()) request_.item_status[k] = static_cast<int32_t>(status_[k]);
   }
   completion.bytes = bytes_;
+  add(manager_.counters().tiers[0].loads, loads_);
   add(manager_.counters().tiers[0].load_bytes, bytes_);
   const bool all = completion.items_done == completion.items;
   completion.status = all ? Code::ok : completion.items_done != 0 ? Code::partial : why;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <span>
@@ -36,6 +37,7 @@ class LoadOperation final : public Operation {
 
  protected:
   Next step() override;
+  Next copy_some();
   void conclude(Code why, copy::Completion& completion) override;
   [[nodiscard]] bool expects() override;
 
@@ -50,14 +52,18 @@ class LoadOperation final : public Operation {
     uint64_t mark = 0;      // Landed::mark
     ConstBytes lent = {};   // Landed::lent
     std::shared_ptr<void> lender = {};
-    tier::InPlace place = {};  // or it is read there, without a slot
-    [[nodiscard]] bool in_place() const noexcept { return place.memory != nullptr; }
+    tier::InPlace* place = nullptr;  // or it is read there, without a slot: one of places_
+    [[nodiscard]] bool in_place() const noexcept { return place != nullptr; }
     [[nodiscard]] bool owned() const noexcept { return from != 0 && !in_place(); }
   };
   // Bytes and batches of one operation on their way up from the tiers below.
   static constexpr uint64_t kLandingBytes = 4ULL << 20;
   static constexpr size_t kLandingItems = 256;
   static constexpr uint32_t kLandings = 4;
+  // Heads that are taken together, of blocks of one step at most: a slot may be reused meanwhile. And the room of each:
+  // 14 leaves. Measured with `kvbm bench node`.
+  static constexpr size_t kHeads = 16;
+  static constexpr size_t kHeadRoom = 512;
 
   void plan();
   void request_more();
@@ -65,6 +71,11 @@ class LoadOperation final : public Operation {
   bool next_item(Item& item);
   bool next_in_place(Item& item);
   void find_in_place();
+  void tell_in_place();
+  void take_heads();
+  void ask_for_heads(size_t first, size_t n) const;
+  [[nodiscard]] size_t head_bytes(size_t index) const noexcept;
+  Code take_head(const tier::InPlace& place, MutableBytes room, std::optional<codec::HeadView>& out) const;
   bool copy_item(uint64_t& moved, Code& code);
   Code open_item();
   Code open_in_place();
@@ -86,19 +97,32 @@ class LoadOperation final : public Operation {
   std::vector<Code> status_;       // per key from first_key on
   std::vector<uint16_t> pending_;  // parts of the key that are not settled
   bool planned_ = false;
-  std::deque<Item> below_;     // not asked for yet
-  std::vector<Item> in_place_;  // of which next_in_place_ is the next: read where they lie
+  std::deque<Item> below_;  // not asked for yet
+  // Read where they lie: next_in_place_ is the next, those before told_in_place_ their tier has heard of.
+  std::vector<Item> in_place_;
+  std::vector<tier::InPlace> places_;  // beside in_place_
   size_t next_in_place_ = 0;
-  // What head_ views of an item that is read in place: the second where the first is too small.
-  std::array<std::byte, 1024> head_room_;
-  std::vector<std::byte> large_head_room_;
+  size_t told_in_place_ = 0;
+  // Heads of the next items that are read in place, taken and checked before the first of them is copied: behind a copy
+  // each would wait until what the copy streamed has left. Beside in_place_ modulo their number, up to next_head_.
+  struct Head {
+    std::array<std::byte, kHeadRoom> room;
+    std::optional<codec::HeadView> view;
+    Code code;
+  };
+  std::vector<Head> heads_;
+  size_t next_head_ = 0;
+  std::vector<std::byte> large_head_room_;  // for one that does not fit there, in its turn
   bool copying_ = false;
   Item current_{};
   uint32_t leaf_ = 0;
   std::optional<codec::HeadView> head_;
+  uint64_t loads_ = 0;
   uint64_t bytes_ = 0;
   uint64_t bytes_before_ = 0;  // the current item
 
+  // There is something in ready_ or failed_: seen without the lock, which is taken to look what.
+  std::atomic<bool> arrived_{false};
   Mutex mutex_;
   std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);
   std::vector<std::pair<size_t, Code>> failed_ KVBM_GUARDED_BY(mutex_);

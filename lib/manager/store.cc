@@ -193,15 +193,20 @@ bool StoreOperation::copy_some() {
     }
     std::byte* payload = manager_.arena().payload(fresh.slot).data();
     for (; leaf_ < part.leaf_count(); ++leaf_) {
-      if (moved >= kStepBytes) return false;
+      if (moved >= kStepBytes) {
+        codec::order_copies();  // the next step may run on another thread
+        return false;
+      }
       uint32_t unit = 0;
       uint32_t layer = 0;
       codec::Leaf& leaf = leaves_[leaf_];
       leaf = part.leaf(leaf_, unit, layer);
       const StridedRun run = part.run(leaf_, ids[unit]);
-      leaf.hash = codec::gather_hashed(payload + leaf.offset, {&run, 1}, codec::CopyHint::automatic);
+      leaf.hash =
+          codec::gather_hashed(payload + leaf.offset, {&run, 1}, codec::CopyHint::automatic, codec::CopyOrder::later);
       moved += leaf.raw_bytes;
     }
+    codec::order_copies();  // before there is a head that promises these bytes
     const Code code = finish_record(fresh);
     if (code != Code::ok) fail(fresh.key, code);
     bytes_ += part.payload_bytes();

@@ -114,12 +114,18 @@ class TierListener {
   virtual void disabled(TierIndex tier, const Status& why) = 0;
 };
 
-// Where a record lies in memory of this process that another process owns and may write at any moment. Whoever reads
+// A record that lies in memory of this process that another process owns and may write at any moment. Whoever reads
 // copies the head out, checks it, and compares each leaf as it is copied (copy/local/fetch.h).
 struct InPlace {
+  Identity id;
+  uint64_t location = 0;  // from find(); 0 = look it up
+  // in_place() says where; no memory: it is read by get() alone.
   ConstBytes head;
   ConstBytes payload;
   std::shared_ptr<const void> memory;  // stays mapped for as long as this is kept
+  // The reader says what came of it: ok and what was copied, or that it was not there (any more).
+  Code code = Code::ok;
+  uint64_t bytes = 0;
 };
 
 class Tier {
@@ -137,12 +143,11 @@ class Tier {
 
   virtual void put(std::unique_ptr<PutBatch> batch) = 0;
   virtual void get(std::unique_ptr<GetBatch> batch) = 0;
-  // Where a found record can be read without asking for it; false: by get() alone. From memory, never blocks. What came
-  // of the reading is told by read_in_place(): ok and what was copied, or that it was not there (any more); get() then
-  // finds out more. Thread: any.
-  virtual bool in_place(const Identity& /*id*/, InPlace& /*out*/) noexcept { return false; }
-  virtual void read_in_place(const Identity& /*id*/, const InPlace& /*what*/, Code /*code*/,
-                             uint64_t /*bytes*/) noexcept {}
+  // Where found records can be read without asking for them. From memory, never blocks. What came of it is told by
+  // read_in_place(), soon, also of several calls or of part of one; get() then finds out more of what was not there.
+  // Thread: any.
+  virtual void in_place(std::span<InPlace> /*items*/) noexcept {}
+  virtual void read_in_place(std::span<const InPlace> /*items*/) noexcept {}
   // Forgets records; absent ones are ignored. After it returns no get started later finds them.
   virtual void erase(std::span<const Identity> ids) = 0;
   // A receiver found that the payload read from `location` does not verify: damage, as if the tier had seen it.

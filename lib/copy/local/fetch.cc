@@ -16,12 +16,13 @@ void snapshot(std::byte* to, const std::byte* from, size_t bytes) noexcept {
 // What is taken of a head at once: all of it for up to 14 leaves.
 constexpr size_t kFirstBytes = 512;
 
-// The first leaf follows as soon as the head is checked: its lines, and its page's translation, come meanwhile. The
-// copy asks for what is behind them itself. Measured with `kvbm bench node`: see README.md.
-constexpr size_t kAheadBytes = 4096;
-void ask_for(ConstBytes payload) noexcept {
-  const size_t bytes = std::min(kAheadBytes, payload.size());
-  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(payload.data() + at, 0, 3);
+// A small payload follows as soon as the head is checked: its lines, and its page's translation, come meanwhile. The
+// copy of a larger one asks for what is ahead itself, and heads may be read long before it. Measured with
+// `kvbm bench node`.
+constexpr size_t kSmallBytes = 4096;
+void ask_for_small(ConstBytes payload) noexcept {
+  if (payload.size() > kSmallBytes) return;
+  for (size_t at = 0; at < payload.size(); at += 64) __builtin_prefetch(payload.data() + at, 0, 3);
 }
 
 bool names(const codec::Header& header, const Family& family, const Key& key) noexcept {
@@ -48,7 +49,8 @@ Code copy_leaf(ConstBytes payload, const codec::Leaf& leaf, std::span<const Stri
   for (const StridedRun& run : to) bytes += run.total();
   if (bytes != leaf.stored_bytes) return Code::invalid_argument;
   if (leaf.codec != codec::LeafCodec::raw) return Code::unsupported;
-  return codec::scatter_hashed(to, payload.data() + leaf.offset, hint) == leaf.hash ? Code::ok : Code::damaged;
+  const uint64_t hash = codec::scatter_hashed(to, payload.data() + leaf.offset, hint, codec::CopyOrder::later);
+  return hash == leaf.hash ? Code::ok : Code::damaged;
 }
 
 }  // namespace
@@ -76,7 +78,7 @@ Code read_head(const RecordPlace& record, const Family& family, const Key& key, 
   const ConstBytes place = record.head;
   if (place.empty()) return Code::miss;
   if (room.size() < codec::kHeaderBytes) return Code::no_room;
-  ask_for(record.payload);
+  ask_for_small(record.payload);
   const size_t first = std::min({kFirstBytes, place.size(), room.size()});
   snapshot(room.data(), place.data(), first);
   auto head = codec::HeadView::parse(room.first(first));
@@ -101,6 +103,7 @@ Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std
   const RecordPlace place = place_of(pool, slot);
   const ConstBytes payload = place.payload;
   if (head.header().stored_bytes > payload.size()) return Code::invalid_argument;
+  const codec::CopiesOrdered of_all_leaves;
   size_t done = 0;
   Code first = Code::ok;
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -125,11 +128,12 @@ Code fetch_record(const RecordPlace& place, const codec::HeadView& head, Mutable
   const ConstBytes payload = place.payload;
   const uint64_t bytes = head.header().stored_bytes;
   if (bytes > payload.size() || bytes != to.size()) return Code::invalid_argument;
+  const codec::CopiesOrdered of_all_leaves;
   for (uint32_t i = 0; i < head.header().leaf_count; ++i) {
     const codec::Leaf leaf = head.leaf(i);
     if (leaf.codec != codec::LeafCodec::raw) return Code::unsupported;
-    const uint64_t hash =
-        codec::copy_hashed(to.data() + leaf.offset, payload.data() + leaf.offset, leaf.stored_bytes, hint);
+    const uint64_t hash = codec::copy_hashed(to.data() + leaf.offset, payload.data() + leaf.offset, leaf.stored_bytes,
+                                             hint, codec::CopyOrder::later);
     if (hash != leaf.hash) return wrong_bytes(place, head);
   }
   return Code::ok;
