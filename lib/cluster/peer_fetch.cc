@@ -111,6 +111,7 @@ void PeerFetch::pump() {
     batch->deadline_ns = commons_->latest_ns();
     Pieces pieces;
     uint64_t bytes = 0;
+    bool starved = false;
     while (!waiting_.empty() && where(waiting_.front()).node == node && pieces.size() < kFetchItems &&
            bytes < kFetchBytes) {
       const Waiting next = waiting_.front();
@@ -119,9 +120,15 @@ void PeerFetch::pump() {
         continue;
       }
       const size_t size = where(next).head_bytes + where(next).payload_bytes;
-      const MutableBytes staging = take_staging(size);
-      if (staging.empty()) break;
+      bool none = false;
+      const MutableBytes staging = take_staging(size, none);
+      starved = staging.empty() && !none;
+      if (starved) break;
       waiting_.pop_front();
+      if (none) {
+        end_item(next, Code::no_memory);
+        continue;
+      }
       FetchItem one;
       one.id = item(next).id;
       one.location = where(next).hint;
@@ -133,7 +140,7 @@ void PeerFetch::pump() {
       bytes += size;
     }
     if (pieces.empty()) {
-      if (!waiting_.empty() && link != nullptr) return end_late();  // staging comes back
+      if (starved) return end_late();  // staging comes back
       continue;
     }
     batch->owner = this;
@@ -162,11 +169,11 @@ bool PeerFetch::refused(const Waiting& next, const PeerLink* link) {
 }
 
 // Said before it is tried again, so that whoever gives back meanwhile sees it.
-MutableBytes PeerFetch::take_staging(size_t bytes) {
-  const MutableBytes first = staging_.take(bytes);
-  if (!first.empty()) return first;
+MutableBytes PeerFetch::take_staging(size_t bytes, bool& none) {
+  const MutableBytes first = staging_.take(bytes, none);
+  if (!first.empty() || none) return first;
   starved_.store(true, std::memory_order_seq_cst);
-  return staging_.take(bytes);
+  return staging_.take(bytes, none);
 }
 
 void PeerFetch::give_back(MutableBytes staging) {

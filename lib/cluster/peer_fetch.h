@@ -70,7 +70,7 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   void ask_again(const NodeId& node, std::vector<Identity> ids);
   void pump();
   bool refused(const Waiting& next, const PeerLink* link);
-  MutableBytes take_staging(size_t bytes);
+  MutableBytes take_staging(size_t bytes, bool& none);
   void give_back(MutableBytes staging);
   void end_late();
   void fetched(FetchBatch& answer, Pieces& pieces);

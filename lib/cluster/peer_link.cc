@@ -342,20 +342,26 @@ void PeerLink::settle(Callbacks callbacks) {
   for (const uint64_t lease : requests_.unwanted_leases()) service_.release(lease);
   service_.pump();
   requests_.pump();
-  const bool something = requests_.has_finished() || announce_ready_ || announce_end_ || sessions_.has_news() ||
-                         host_facts_.has_value();
-  if (something && !draining_) {
-    if (callbacks == Callbacks::now) {
-      run_callbacks();
-    } else if (!drain_posted_) {
-      drain_posted_ = true;
-      host_.executor.post([self = shared_from_this()] {
-        self->drain_posted_ = false;
-        const Turn turn(*self);
-      });
-    }
+  if (!draining_ && has_news()) {
+    if (callbacks == Callbacks::now) run_callbacks();
+    // Also what the callbacks brought about without an end: nothing else may ever happen to a link that has ended.
+    if (has_news()) run_callbacks_later();
   }
   arm();
+}
+
+bool PeerLink::has_news() const noexcept {
+  return requests_.has_finished() || announce_ready_ || announce_end_ || sessions_.has_news() ||
+         host_facts_.has_value();
+}
+
+void PeerLink::run_callbacks_later() {
+  if (drain_posted_) return;
+  host_.executor.post([self = shared_from_this()] {
+    self->drain_posted_ = false;
+    const Turn turn(*self);
+  });
+  drain_posted_ = true;
 }
 
 void PeerLink::run_callbacks() {

@@ -98,7 +98,9 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   Status dispatch_offer(ConstBytes body);
   void end(Status why, bool flush);
   void settle(Callbacks callbacks);
+  [[nodiscard]] bool has_news() const noexcept;
   void run_callbacks();
+  void run_callbacks_later();
   void tick(uint64_t armed);
   void arm();
   void send_plain(wire::Type type, uint64_t request, uint32_t count = 0);

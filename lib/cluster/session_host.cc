@@ -12,6 +12,8 @@ namespace {
 // Top bits of the names of transfers (session/staging.h): of what is received, and of what a rank sends.
 constexpr uint16_t kReceiverBase = 2;
 constexpr uint16_t kFirstSenderBase = 0x1000;
+// Of refusals that wait for one peer.
+constexpr size_t kRefusalBytes = 64 << 10;
 // What a prefill rank has at least.
 constexpr uint64_t kLeastSlots = 4;
 
@@ -29,7 +31,7 @@ struct SessionHost::Rank final : session::Holder {
 };
 
 SessionHost::SessionHost(const Options& options, Mesh& mesh, const Log* log)
-    : options_(options), mesh_(mesh), log_(log) {}
+    : options_(options), mesh_(mesh), log_(log), refusals_(static_cast<session::Link&>(*this), kRefusalBytes) {}
 
 SessionHost::~SessionHost() = default;
 
@@ -224,6 +226,7 @@ void SessionHost::link_ended(PeerLink& link, const Status& /*why*/) {
   const PeerId peer = peer_of(link);
   if (peer == 0) return;
   links_.erase(peer);
+  refusals_.closed(peer);
   for (const auto& [number, rank] : ranks_) rank->sender->on_closed(peer);
   if (receiver_ != nullptr) receiver_->on_closed(peer);
   settle();
@@ -245,7 +248,8 @@ void SessionHost::link_session(PeerLink& link, ConstBytes bytes) {
     session::Header answer = header.value();
     answer.type = session::Type::source_abort;
     answer.sequence = 0;
-    (void)send(peer, session::encode(answer, session::Abort{sender.status().code(), sender.status().message()}));
+    (void)refusals_.send(peer,
+                         session::encode(answer, session::Abort{sender.status().code(), sender.status().message()}));
   }
   settle();
 }
@@ -263,6 +267,7 @@ void SessionHost::link_session_moved(PeerLink&, uint64_t name, Code code, uint64
 void SessionHost::link_session_writable(PeerLink& link) {
   const PeerId peer = peer_of(link);
   if (peer == 0) return;
+  refusals_.writable(peer);
   for (const auto& [number, rank] : ranks_) rank->sender->on_writable(peer);
   if (receiver_ != nullptr) receiver_->on_writable(peer);
   settle();
@@ -285,6 +290,12 @@ Code SessionHost::push(PeerId peer, uint64_t tag, std::span<const ConstBytes> pi
 
 void SessionHost::cancel(PeerId peer, uint64_t token) {
   if (PeerLink* link = link_of(peer)) link->cancel_session(token);
+}
+
+void SessionHost::drop(PeerId peer) {
+  if (PeerLink* link = link_of(peer)) {
+    link->drop({Code::no_room, "session: the other side does not take what is said to it"});
+  }
 }
 
 // ---- Ends and time ----

@@ -94,6 +94,7 @@ class SessionHost final : public LinkListener, private session::Link {
   Code post(session::PeerId peer, uint64_t tag, MutableBytes to, uint64_t token) override;
   Code push(session::PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) override;
   void cancel(session::PeerId peer, uint64_t token) override;
+  void drop(session::PeerId peer) override;
 
   [[nodiscard]] uint64_t now() const { return mesh_.executor().clock().now_ns(); }
   [[nodiscard]] PeerLink* link_of(session::PeerId peer) const;
@@ -116,6 +117,7 @@ class SessionHost final : public LinkListener, private session::Link {
   const Options options_;
   Mesh& mesh_;
   const Log* const log_;
+  session::Outbox refusals_;  // of ranks that are not here
   session::PeerId last_peer_ = 0;
   std::map<session::PeerId, PeerLink*> links_;  // ready ones
   std::map<uint16_t, std::unique_ptr<Rank>> ranks_;

@@ -26,8 +26,10 @@ class StagingPool {
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  // kIoAlign-aligned; empty when the limit does not allow it now, or the system has none.
-  MutableBytes take(size_t bytes) {
+  // kIoAlign-aligned; empty when the limit does not allow it now, or the system has none. `none`: the latter, while
+  // nothing is given out: nobody will give anything back that could be waited for.
+  MutableBytes take(size_t bytes, bool& none) {
+    none = false;
     const size_t size = round_up(bytes, kIoAlign);
     MutexLock lock(mutex_);
     const auto known = idle_.find(size);
@@ -41,9 +43,21 @@ class StagingPool {
     if (size > limit_ || used_ > limit_ - size) return {};
     while (used_ + idle_bytes_ + size > limit_) shrink();
     auto* buffer = static_cast<std::byte*>(std::aligned_alloc(kIoAlign, size));
-    if (buffer == nullptr) return {};
+    if (buffer == nullptr && idle_bytes_ != 0) {
+      while (idle_bytes_ != 0) shrink();
+      buffer = static_cast<std::byte*>(std::aligned_alloc(kIoAlign, size));
+    }
+    if (buffer == nullptr) {
+      none = used_ == 0;
+      return {};
+    }
     used_ += size;
     return {buffer, bytes};
+  }
+
+  MutableBytes take(size_t bytes) {
+    bool none = false;
+    return take(bytes, none);
   }
 
   void give_back(MutableBytes buffer) {

@@ -341,13 +341,16 @@ TransportThread::AboutToHelp::AboutToHelp(TransportThread& thread) noexcept
     : before_(std::exchange(about_to_help, &thread)) {}
 
 TransportThread::AboutToHelp::~AboutToHelp() {
-  TransportThread& thread = *std::exchange(about_to_help, before_);
+  std::exchange(about_to_help, before_)->wake_for_posted();
+}
+
+void TransportThread::wake_for_posted() {
   bool slept = false;
   {
-    MutexLock lock(thread.mutex_);
-    slept = !thread.ready_.empty() && thread.take_sleep();
+    MutexLock lock(mutex_);
+    slept = !ready_.empty() && take_sleep();
   }
-  if (slept) thread.wake();
+  if (slept) wake();
 }
 
 // --- waking
@@ -402,6 +405,8 @@ void TransportThread::post_and_wait(Task task) {
     done = true;
     turned.notify_all();
   });
+  // Who waits here does not help: what it posted without waking anybody is for the others.
+  if (about_to_help == this) wake_for_posted();
   MutexLock lock(mutex);
   while (!done) turned.wait(mutex);
 }

@@ -107,6 +107,7 @@ class TransportThread final : public Executor {
   bool take_sleep() KVBM_REQUIRES(mutex_);
   void tell_waiting() KVBM_REQUIRES(mutex_);
   void call_back() KVBM_REQUIRES(mutex_);
+  void wake_for_posted();
   void wake() const noexcept;
 
   SystemClock clock_;

@@ -71,8 +71,11 @@ void Operation::wake() {
       enqueue();
       return;
     }
-    if (state != kRunning) return;  // queued, woken already, or finished
-    if (state_.compare_exchange_weak(state, kRunningWoken, std::memory_order_acq_rel)) return;
+    if (state == kFinished) return;
+    // Queued or woken already: written all the same. A mere look may still find "queued" when the step has begun and
+    // has read what it waits for before this came: its own write leaves the processor later than that read.
+    const uint32_t next = state == kRunning ? uint32_t{kRunningWoken} : state;
+    if (state_.compare_exchange_weak(state, next, std::memory_order_acq_rel)) return;
   }
 }
 
@@ -94,7 +97,7 @@ Operation::Next Operation::step_or_end(Code& why) {
 }
 
 void Operation::run() {
-  state_.store(kRunning, std::memory_order_release);
+  state_.exchange(kRunning, std::memory_order_acq_rel);
   if (began_ns_ == 0) began_ns_ = executor_.clock().now_ns();
   while (run_step()) {
   }
@@ -102,10 +105,10 @@ void Operation::run() {
 
 bool Operation::run_woken() {
   if (!is_woken()) return false;
-  state_.store(kRunning, std::memory_order_release);
+  state_.exchange(kRunning, std::memory_order_acq_rel);
   if (began_ns_ == 0) began_ns_ = executor_.clock().now_ns();
   if (!run_step()) return false;
-  state_.store(kQueued, std::memory_order_release);
+  state_.exchange(kQueued, std::memory_order_acq_rel);
   return expects();
 }
 
@@ -120,7 +123,7 @@ bool Operation::run_step() {
   }
   uint32_t running = kRunning;
   if (state_.compare_exchange_strong(running, kIdle, std::memory_order_acq_rel)) return false;
-  state_.store(kRunning, std::memory_order_release);  // it was woken meanwhile: look again
+  state_.exchange(kRunning, std::memory_order_acq_rel);  // it was woken meanwhile: look again
   return true;
 }
 

@@ -69,8 +69,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const uint64_t deadline_ns_;
   uint64_t submitted_ns_ = 0;
   uint64_t began_ns_ = 0;
-  // Guards nothing but itself and orders the steps: each transition is acq_rel, so that a step sees
-  // what the step or the waker before it wrote.
+  // Guards nothing but itself and orders the steps: each transition, and each wake() that finds nothing to change, is a
+  // read and write in one (acq_rel). So either a step sees what the waker before it wrote, or the waker sees the step.
   std::atomic<uint32_t> state_{kIdle};
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> expired_{false};

@@ -432,6 +432,7 @@ void Share::flush(UniqueFunction<void(Code)> done) {
 }
 
 void Share::again_later(const std::shared_ptr<Flush>& flush) {
+  if (stopping_) return flush->done(Code::closed);  // a timer may not fall due any more
   elections_->post_at(elections_->clock().now_ns() + kRetryNs, [this, flush] { try_flush(flush); });
 }
 

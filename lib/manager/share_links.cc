@@ -57,7 +57,7 @@ void ShareLinks::ask(ShareMessage message, uint64_t deadline_ns, Answered done) 
   }
   message.request = ++last_request_;
   asked_.emplace(message.request, std::move(done));
-  say(*dialled_, message, deadline_ns);
+  say(*dialled_, message, deadline_ns, Unsaid::is_dropped);
   if (deadline_ns == kNever) return;
   executor_->post_at(deadline_ns,
                      [this, request = message.request] { answered(request, Code::deadline, 0); });
@@ -85,17 +85,22 @@ void ShareLinks::announce(const NamespaceId& base, uint64_t epoch, uint64_t dead
   done(Code::ok);
 }
 
-void ShareLinks::say(cluster::PeerLink& link, const ShareMessage& message, uint64_t deadline_ns) {
-  say(link.weak_from_this(), std::make_shared<const std::vector<std::byte>>(encode(message)), deadline_ns);
+void ShareLinks::say(cluster::PeerLink& link, const ShareMessage& message, uint64_t deadline_ns, Unsaid unsaid) {
+  say(link.weak_from_this(), std::make_shared<const std::vector<std::byte>>(encode(message)), deadline_ns, unsaid);
 }
 
 void ShareLinks::say(const std::weak_ptr<cluster::PeerLink>& link,
-                     std::shared_ptr<const std::vector<std::byte>> bytes, uint64_t deadline_ns) {
+                     std::shared_ptr<const std::vector<std::byte>> bytes, uint64_t deadline_ns, Unsaid unsaid) {
   const auto alive = link.lock();
+  if (alive == nullptr || alive->send_session(*bytes) != Code::again) return;
   const uint64_t now = executor_->clock().now_ns();
-  if (alive == nullptr || now >= deadline_ns || alive->send_session(*bytes) != Code::again) return;
-  executor_->post_at(now + kAgainNs,
-                     [this, link, bytes = std::move(bytes), deadline_ns] { say(link, bytes, deadline_ns); });
+  if (now >= deadline_ns) {
+    if (unsaid == Unsaid::ends_the_link) alive->drop({Code::no_room, "share: it does not take what is said to it"});
+    return;
+  }
+  executor_->post_at(now + kAgainNs, [this, link, bytes = std::move(bytes), deadline_ns, unsaid] {
+    say(link, bytes, deadline_ns, unsaid);
+  });
 }
 
 // ---- cluster::Peers ----
@@ -132,7 +137,7 @@ void ShareLinks::peer_accepted(copy::Peer peer, std::string_view address) {
 void ShareLinks::link_ready(cluster::PeerLink& link) {
   if (link.role() == cluster::Role::initiator) return;  // the owner says who it is
   clients_[link.peer().node] = link.shared_from_this();
-  say(link, host_.here(), executor_->clock().now_ns() + kSayNs);
+  say(link, host_.here(), executor_->clock().now_ns() + kSayNs, Unsaid::ends_the_link);
   host_.clients_changed(clients_.size());
 }
 
@@ -182,7 +187,7 @@ void ShareLinks::link_session(cluster::PeerLink& link, ConstBytes bytes) {
     answer.code = code;
     answer.request = request;
     answer.value = value;
-    say(*alive, answer, executor_->clock().now_ns() + kSayNs);
+    say(*alive, answer, executor_->clock().now_ns() + kSayNs, Unsaid::ends_the_link);
   });
 }
 

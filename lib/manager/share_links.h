@@ -84,9 +84,12 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   void link_session(cluster::PeerLink& link, ConstBytes bytes) override;
 
  private:
+  // What cannot be said by the deadline: a question's asker knows that time, whoever waits for an answer may know none,
+  // and loses the link.
+  enum class Unsaid : uint8_t { is_dropped, ends_the_link };
   void say(const std::weak_ptr<cluster::PeerLink>& link, std::shared_ptr<const std::vector<std::byte>> bytes,
-           uint64_t deadline_ns);
-  void say(cluster::PeerLink& link, const ShareMessage& message, uint64_t deadline_ns);
+           uint64_t deadline_ns, Unsaid unsaid);
+  void say(cluster::PeerLink& link, const ShareMessage& message, uint64_t deadline_ns, Unsaid unsaid);
   void answered(uint64_t request, Code code, uint64_t value);
 
   const cluster::NodeFacts self_;

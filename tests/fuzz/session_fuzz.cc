@@ -34,6 +34,7 @@ class World final : public Link, public Holder {
     return Code::ok;
   }
   void cancel(PeerId, uint64_t) override {}
+  void drop(PeerId) override {}
   Status hold(const RequestId&, std::span<const LocalPart>) override {
     ++held;
     return {};

@@ -2,6 +2,7 @@
 // way, connections that break and deadlines that pass in the middle of a record, and a pool of staging for one record.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "cluster/mesh.h"
@@ -11,6 +12,18 @@
 #include "support/link_world.h"
 #include "support/sim_executor.h"
 #include "support/sim_network.h"
+
+namespace {
+// Allocations of so many bytes and more are refused.
+size_t refused_bytes = SIZE_MAX;
+}  // namespace
+
+// What staging is taken with.
+extern "C" void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
+  void* out = nullptr;
+  if (bytes >= refused_bytes || posix_memalign(&out, alignment, bytes) != 0) return nullptr;
+  return out;
+}
 
 namespace kvbm::test {
 namespace {
@@ -63,11 +76,18 @@ struct Got {
 };
 
 struct World {
-  explicit World(uint64_t seed, uint64_t staging = 8U << 20) : sim(seed), net(sim) {
+  explicit World(uint64_t seed, uint64_t staging = 8U << 20, size_t owners_in = 1)
+      : sim(seed), net(sim), owners(owners_in) {
     const auto a = net.add_node();
     const auto b = net.add_node();
     owner = std::make_unique<Place>(sim, net, b, families, std::vector<std::string>{});
-    reader = std::make_unique<Place>(sim, net, a, families, std::vector<std::string>{SimNetwork::host(b) + ":7000"});
+    std::vector<std::string> peers{SimNetwork::host(b) + ":7000"};
+    if (owners == 2) {
+      const auto c = net.add_node();
+      other = std::make_unique<Place>(sim, net, c, families, std::vector<std::string>{});
+      peers.push_back(SimNetwork::host(c) + ":7000");
+    }
+    reader = std::make_unique<Place>(sim, net, a, families, std::move(peers));
     PeerTierOptions options;
     options.staging_bytes = staging;
     options.location_bytes = 64 << 10;
@@ -77,12 +97,13 @@ struct World {
   ~World() {
     tier.reset();
     reader.reset();
+    other.reset();
     owner.reset();
     sim.drop_all();
   }
 
   bool connected() {
-    return sim.run_until_within([&] { return reader->mesh->ready().size() == 1; }, 30'000 * kMs);
+    return sim.run_until_within([&] { return reader->mesh->ready().size() == owners; }, 30'000 * kMs);
   }
   Identity id(uint64_t n) { return SimSource::identity_of(families, n); }
   // Where these are is known afterwards.
@@ -125,7 +146,8 @@ struct World {
   SimExecutor sim;
   SimNetwork net;
   FamilyTable families;
-  std::unique_ptr<Place> owner, reader;
+  const size_t owners;
+  std::unique_ptr<Place> owner, other, reader;
   std::unique_ptr<PeerTier> tier;
 };
 
@@ -286,6 +308,41 @@ TEST(PeerFetchSim, what_waits_for_staging_ends_at_its_own_deadline_or_comes_when
   ASSERT_TRUE(w.until_ended(*patient));
   EXPECT_EQ(patient->batch->status[0], Code::ok);
   EXPECT_TRUE(same(patient->batch->items[0].lent, 2, kPayload));
+}
+
+TEST(PeerFetchSim, a_record_that_no_staging_is_large_enough_for_does_not_keep_another_nodes_record_waiting) {
+  World w(70, kTwoRecords, 2);
+  w.owner->source.put(1, 2 * kTwoRecords);
+  w.other->source.put(2, kPayload);
+  w.ask(1, 2);
+  const auto got = w.get(1, 2, 2 * kTwoRecords, true, false);
+  ASSERT_TRUE(w.until_ended(*got));
+  EXPECT_NE(got->batch->status[0], Code::ok);
+  EXPECT_EQ(got->batch->status[1], Code::ok);
+}
+
+TEST(PeerFetchSim, a_record_that_there_is_no_memory_for_ends_where_no_staging_can_come_back) {
+  World w(80);
+  for (uint64_t n = 1; n < 3; ++n) w.owner->source.put(n, kPayload);
+  w.ask(1, 2);
+  refused_bytes = kPayload;
+  const auto got = w.get(1, 2, kPayload, true, true);
+  const bool ended = w.until_ended(*got);
+  refused_bytes = SIZE_MAX;
+  ASSERT_TRUE(ended);
+  for (const Code code : got->batch->status) EXPECT_EQ(code, Code::no_memory);
+  // Where some is out, it is waited for.
+  const auto held = w.get(1, 1, kPayload, true, true);
+  ASSERT_TRUE(w.until_ended(*held));
+  refused_bytes = kPayload;
+  const auto waits = w.get(2, 1, kPayload, true, true);
+  w.sim.run_for(500 * kMs);
+  EXPECT_EQ(waits->ends, 0);
+  held->batch.reset();
+  const bool came = w.until_ended(*waits);
+  refused_bytes = SIZE_MAX;
+  ASSERT_TRUE(came);
+  EXPECT_EQ(waits->batch->status[0], Code::ok);
 }
 
 TEST(PeerFetchSim, a_batch_that_is_larger_than_the_staging_comes_whole_whether_it_is_lent_or_not) {

@@ -19,6 +19,7 @@ class SessionNetwork::NodeLink final : public cluster::session::Link {
     return net_.push(node_, peer, tag, pieces, token);
   }
   void cancel(uint64_t peer, uint64_t token) override { net_.cancel(peer, token); }
+  void drop(uint64_t peer) override { net_.cut(peer); }
 
  private:
   SessionNetwork& net_;

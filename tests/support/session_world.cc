@@ -37,10 +37,13 @@ SessionNode::SessionNode(SimExecutor& sim, SessionNetwork& net, const Options& o
   Sender::Options s;
   s.rank = options.rank;
   s.straight_from_bytes = options.straight_from_bytes;
+  s.peer_outbox_bytes = options.outbox_bytes;
   sender = std::make_unique<Sender>(s, Staging::make(aligned(memory_, half, 0), options.slice_bytes).value(),
                                     net.link(id), *this);
+  Receiver::Options r;
+  r.peer_outbox_bytes = options.outbox_bytes;
   receiver = std::make_unique<Receiver>(
-      Receiver::Options{}, Staging::make(aligned(memory_, half, half), options.slice_bytes).value(), net.link(id));
+      r, Staging::make(aligned(memory_, half, half), options.slice_bytes).value(), net.link(id));
 }
 
 void SessionNode::on_event(const ReceiverEvent& e) {

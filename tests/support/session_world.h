@@ -25,6 +25,7 @@ class SessionNode final : public SessionPeer, public cluster::session::Holder {
     uint32_t staging_slots = 4;
     uint32_t slice_bytes = cluster::session::kMinSliceBytes;
     uint64_t straight_from_bytes = 256 * 1024;
+    size_t outbox_bytes = 1 << 20;
   };
   SessionNode(SimExecutor& sim, SessionNetwork& net, const Options& options);
   ~SessionNode() override = default;

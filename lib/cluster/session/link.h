@@ -28,6 +28,8 @@ class Link {
   virtual Code push(PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) = 0;
   // Asks that the token ends soon; its completion still comes.
   virtual void cancel(PeerId peer, uint64_t token) = 0;
+  // Ends the connection; on_closed() follows, on both sides.
+  virtual void drop(PeerId peer) = 0;
 };
 
 }  // namespace kvbm::cluster::session

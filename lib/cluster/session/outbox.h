@@ -1,4 +1,6 @@
-// Messages that a peer's connection would not take yet. Bounded a peer; order is kept.
+// Messages that a peer's connection would not take yet. Bounded a peer; order is kept. A peer that lets more wait loses
+// its connection: a message that is left out may be the last of its session, and the other side would wait for it for
+// as long as the session may take.
 #pragma once
 
 #include <deque>
@@ -13,7 +15,8 @@ class Outbox {
  public:
   Outbox(Link& link, size_t max_bytes_per_peer) : link_(link), max_bytes_(max_bytes_per_peer) {}
 
-  // ok: sent, or waiting. no_room: more waits than may. Otherwise what the link said: the peer is gone.
+  // ok: sent, or waiting. no_room: more waits than may, and the connection ends. Otherwise what the link said: the peer
+  // is gone.
   Code send(PeerId peer, std::vector<std::byte> message) {
     const auto it = waiting_.find(peer);
     if (it == waiting_.end()) {
@@ -21,7 +24,10 @@ class Outbox {
       if (code != Code::again) return code;
     }
     Queue& queue = waiting_[peer];
-    if (queue.bytes + message.size() > max_bytes_) return Code::no_room;
+    if (queue.bytes + message.size() > max_bytes_) {
+      link_.drop(peer);
+      return Code::no_room;
+    }
     queue.bytes += message.size();
     queue.messages.push_back(std::move(message));
     return Code::ok;

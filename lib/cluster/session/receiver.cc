@@ -85,7 +85,7 @@ void Receiver::send(Session& session, Source& source, const Body& body, Type typ
   h.sink_rank = session.request.sink_rank;
   h.session = session.id;
   h.sequence = source.out++;
-  // A peer that is gone is reported by on_closed; one whose outbox is full misses a number and gives up.
+  // A peer that is gone, or lets too much wait, is reported by on_closed.
   (void)outbox_.send(source.rank.peer, encode(h, body));
 }
 

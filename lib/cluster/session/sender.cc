@@ -112,7 +112,7 @@ void Sender::send(Sink& sink, uint16_t rank, const Body& body) {
   h.sink_rank = rank;
   h.session = sink.session;
   h.sequence = sink.out++;
-  // A peer that is gone is reported by on_closed; one whose outbox is full misses a number and gives up.
+  // A peer that is gone, or lets too much wait, is reported by on_closed.
   (void)outbox_.send(sink.peer, encode(h, body));
 }
 

@@ -496,6 +496,31 @@ TEST(PeerLink, goodbye_ends_both_sides_with_a_word) {
   EXPECT_EQ(p.link[1]->state(), PeerLink::State::ended);
 }
 
+TEST(PeerLink, an_end_is_told_however_often_its_operations_begin_others) {
+  Pair p;
+  p.connect();
+  ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+  int asked = 0;
+  UniqueFunction<void()> ask = [&] {
+    auto batch = std::make_unique<FindBatch>();
+    batch->ids.push_back(p.id(1));
+    batch->done = [&](FindBatch&) {
+      if (asked < 300) ask();
+    };
+    ++asked;
+    p.link[0]->find(std::move(batch));
+  };
+  p.nodes[1].freeze();
+  ask();
+  p.pass(10 * kMs);
+  ASSERT_EQ(asked, 1);
+  p.link[0]->drop({Code::closed, "over"});
+  p.nodes[1].thaw();
+  p.pass(10 * kSecond);
+  EXPECT_EQ(asked, 300);
+  EXPECT_EQ(p.ends.size(), 2U);
+}
+
 TEST(PeerLink, a_wrong_key_ends_both_sides_and_their_operations) {
   Pair p;
   p.host(1).key = shared_key_of("another key, long enough").value();

@@ -493,6 +493,27 @@ TEST(Session, what_waits_is_bounded) {
   EXPECT_EQ(Staging::make(aligned, 1).status().code(), Code::invalid_argument);
 }
 
+// Its last messages would be missed by nobody.
+TEST(Session, a_peer_that_lets_too_much_wait_loses_its_connection_and_both_sides_hear_of_it) {
+  SessionNode::Options options;
+  options.outbox_bytes = 100;
+  Pair p({1, 1, 16, layout::Form::nhd, false, 0}, small_model(), options);
+  OpenRequest request = p.request();
+  request.deadline_ns = kNever;
+  const uint64_t s = p.open(std::move(request));
+  ASSERT_TRUE(p.senders[0]->sender->offer({request_id(1), p.facts, p.sources[0].locals(), kNever}, p.now()).ok());
+  p.senders[0]->drain();
+  p.run(2);
+  p.net.faults.full = 1;
+  for (uint32_t layer = 0; layer < 4; ++layer) p.publish(0, layer);
+  p.net.faults.full = 0;
+  p.run(10'000);
+  ASSERT_EQ(p.decode->finished.count(s), 1U);
+  EXPECT_EQ(p.decode->finished.at(s).code(), Code::owner_gone);
+  ASSERT_EQ(p.senders[0]->offers_ended.count(request_id(1)), 1U);
+  EXPECT_FALSE(p.senders[0]->offers_ended.at(request_id(1)).ok());
+}
+
 TEST(Session, a_peer_whose_transfers_do_not_end_gets_no_more_staging) {
   Pair p;
   Receiver::Options ro;

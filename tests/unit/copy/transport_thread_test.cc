@@ -258,6 +258,29 @@ TEST(TransportThread, what_is_said_between_asking_and_waiting_is_not_missed) {
   driver.join();
 }
 
+TEST(TransportThread, who_is_about_to_help_and_waits_for_a_task_first_is_not_left_alone_with_it) {
+  Echo echo;
+  auto thread = start(echo, "tr");
+  std::atomic<bool> ran{false};
+  std::atomic<bool> over{false};
+  on(*thread, [] { return 0; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it sleeps
+  // Ends the wait where nothing else does.
+  std::thread rescuer([&] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!over && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(over) << "nobody ran it";
+    thread->post([] {});
+  });
+  {
+    const TransportThread::AboutToHelp soon(*thread);
+    thread->post_and_wait([&] { ran = true; });
+  }
+  over = true;
+  rescuer.join();
+  EXPECT_TRUE(ran);
+}
+
 TEST(TransportThread, what_is_posted_before_helping_runs_when_the_poster_helps) {
   Echo echo;
   auto thread = start(echo, "tr");
