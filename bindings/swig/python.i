@@ -279,13 +279,8 @@ static T *T ## _at(PyObject *memory, size_t i) {
 
 // ---- buffers
 
-%define KVBM_BUFFER(TYPE, NAME, COUNT, ITEM)
-%typemap(in) (const TYPE *NAME, size_t COUNT) (Py_buffer buffer) {
-  if (kvbm_buffer_get($input, ITEM, #NAME, &buffer, &$2) < 0) SWIG_fail;
-  $1 = (TYPE *)buffer.buf;
-}
-%typemap(arginit) (const TYPE *NAME, size_t COUNT) "buffer$argnum.obj = NULL;"
-%typemap(freearg) (const TYPE *NAME, size_t COUNT) "if (buffer$argnum.obj != NULL) PyBuffer_Release(&buffer$argnum);"
+// An array whose length the layer above has checked, or gives beside it.
+%define KVBM_BUFFER(TYPE, NAME, ITEM)
 %typemap(in) const TYPE *NAME (Py_buffer buffer, size_t unused) {
   if (kvbm_buffer_get($input, ITEM, #NAME, &buffer, &unused) < 0) SWIG_fail;
   $1 = (TYPE *)buffer.buf;
@@ -293,11 +288,21 @@ static T *T ## _at(PyObject *memory, size_t i) {
 %typemap(arginit) const TYPE *NAME "buffer$argnum.obj = NULL;"
 %typemap(freearg) const TYPE *NAME "if (buffer$argnum.obj != NULL) PyBuffer_Release(&buffer$argnum);"
 %enddef
-KVBM_BUFFER(kvbm_key_t, keys, n_keys, 16)
-KVBM_BUFFER(uint32_t, tokens, n_tokens, 4)
-KVBM_BUFFER(uint32_t, block_ids, n_block_ids, 4)
-KVBM_BUFFER(uint8_t, hashes, n_hashes, 1)
-KVBM_BUFFER(kvbm_block_t, blocks, n_blocks, 8)
+// An array and its length.
+%define KVBM_COUNTED_BUFFER(TYPE, NAME, COUNT, ITEM)
+%typemap(in) (const TYPE *NAME, size_t COUNT) (Py_buffer buffer) {
+  if (kvbm_buffer_get($input, ITEM, #NAME, &buffer, &$2) < 0) SWIG_fail;
+  $1 = (TYPE *)buffer.buf;
+}
+%typemap(arginit) (const TYPE *NAME, size_t COUNT) "buffer$argnum.obj = NULL;"
+%typemap(freearg) (const TYPE *NAME, size_t COUNT) "if (buffer$argnum.obj != NULL) PyBuffer_Release(&buffer$argnum);"
+%enddef
+KVBM_BUFFER(kvbm_key_t, keys, 16)
+KVBM_BUFFER(uint32_t, block_ids, 4)
+KVBM_BUFFER(uint8_t, hashes, 1)
+KVBM_COUNTED_BUFFER(kvbm_key_t, keys, n_keys, 16)
+KVBM_COUNTED_BUFFER(uint32_t, tokens, n_tokens, 4)
+KVBM_COUNTED_BUFFER(kvbm_block_t, blocks, n_blocks, 8)
 
 // ---- outputs
 
@@ -394,9 +399,9 @@ KVBM_MORE_HOLDS(blocks, out_blocks)
 KVBM_MORE_HOLDS(blocks, out_weak)
 KVBM_MORE_HOLDS(weak, out_blocks)
 
-// Rows: a capacity goes in, a list of tuples comes out, in the order of the struct's fields. WRITTEN is how many the
-// call wrote.
-%define KVBM_ROWS(ARGUMENTS, TYPE, COUNT, ROWS, WRITTEN, ...)
+// Rows: a capacity goes in, a list of tuples comes out, in the order of the struct's fields. WRITTEN is how many there
+// are, which may be more than the capacity; where COUNTED, it comes before the list.
+%define KVBM_ROWS(ARGUMENTS, TYPE, COUNT, ROWS, WRITTEN, COUNTED, ...)
 %typemap(in) ARGUMENTS (TYPE *rows = NULL) {
   COUNT = PyLong_AsSize_t($input);
   if (PyErr_Occurred() || (rows = (TYPE *)kvbm_items(COUNT, sizeof(TYPE))) == NULL) SWIG_fail;
@@ -415,27 +420,30 @@ KVBM_MORE_HOLDS(weak, out_blocks)
     }
   }
   if (list == NULL) SWIG_fail;
+#if COUNTED
+  %append_output(PyLong_FromSize_t(WRITTEN));
+#endif
   %append_output(list);
 }
 %typemap(freearg) ARGUMENTS "free(rows$argnum);"
 %enddef
 %typemap(out) size_t "$result = PyLong_FromSize_t($1);"
-KVBM_ROWS(%arg((kvbm_completion_t *out_completions, size_t capacity)), kvbm_completion_t, $2, $1, result,
+KVBM_ROWS(%arg((kvbm_completion_t *out_completions, size_t capacity)), kvbm_completion_t, $2, $1, result, 0,
           "(KKiiKKKKK)", row->user_data, row->operation, row->op, row->status, row->items_done, row->items, row->bytes,
           row->wait_ns, row->service_ns)
-KVBM_ROWS(%arg((kvbm_event_t *out_events, size_t capacity)), kvbm_event_t, $2, $1, result, "(KiIy#y#y#I)",
+KVBM_ROWS(%arg((kvbm_event_t *out_events, size_t capacity)), kvbm_event_t, $2, $1, result, 0, "(KiIy#y#y#I)",
           row->sequence, row->kind, row->tier, (const char *)row->namespace_id, (Py_ssize_t)16,
           (const char *)row->key.bytes, (Py_ssize_t)16, (const char *)row->parent.bytes, (Py_ssize_t)16, row->component)
-KVBM_ROWS(%arg((size_t n, kvbm_match_item_t *out_items)), kvbm_match_item_t, $1, $2, $1, "(IIKK)", row->tier,
+KVBM_ROWS(%arg((size_t n, kvbm_match_item_t *out_items)), kvbm_match_item_t, $1, $2, $1, 0, "(IIKK)", row->tier,
           row->parts_needed, row->bytes, row->below_bytes)
-KVBM_ROWS(%arg((kvbm_scan_row_t *out_rows, size_t capacity, size_t *out_n)), kvbm_scan_row_t, $2, $1, written$argnum,
+KVBM_ROWS(%arg((kvbm_scan_row_t *out_rows, size_t capacity, size_t *out_n)), kvbm_scan_row_t, $2, $1, written$argnum, 1,
           "(y#y#KIIIIII)", (const char *)row->key.bytes, (Py_ssize_t)16, (const char *)row->namespace_id,
           (Py_ssize_t)16, row->bytes, row->tier, row->component, row->uses, row->holds, row->pins, row->age)
-KVBM_ROWS(%arg((kvbm_node_row_t *out_rows, size_t capacity, size_t *out_n)), kvbm_node_row_t, $2, $1, written$argnum,
+KVBM_ROWS(%arg((kvbm_node_row_t *out_rows, size_t capacity, size_t *out_n)), kvbm_node_row_t, $2, $1, written$argnum, 1,
           "(y#ssKKKKKssK)", (const char *)row->node, (Py_ssize_t)16, row->address, row->state, row->capacity_bytes,
           row->used_bytes, row->records, row->fetched_bytes, row->served_bytes, row->path, row->path_reason,
           row->local_bytes)
-KVBM_ROWS(%arg((kvbm_location_t *out_rows, size_t capacity, size_t *out_n)), kvbm_location_t, $2, $1, written$argnum,
+KVBM_ROWS(%arg((kvbm_location_t *out_rows, size_t capacity, size_t *out_n)), kvbm_location_t, $2, $1, written$argnum, 1,
           "(y#IIKKK)", (const char *)row->node, (Py_ssize_t)16, row->request, row->tier, row->n_prefix, row->n_in_tier,
           row->bytes)
 %define KVBM_COUNTED_ROWS(TYPE)

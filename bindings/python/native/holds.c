@@ -219,6 +219,11 @@ static PyObject *holds_ended(PyObject *self, void *unused) {
   return PyBool_FromLong(((holds_t *)self)->ended);
 }
 
+static PyObject *holds_writable(PyObject *self, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(((holds_t *)self)->writable);
+}
+
 static int view_getbuffer(PyObject *self, Py_buffer *buffer, int flags) {
   view_t *view = (view_t *)self;
   buffer->obj = NULL;
@@ -245,6 +250,7 @@ static PyMethodDef holds_methods[] = {
     {"ids", holds_ids, METH_NOARGS, "A copy of the hold numbers."},
     {NULL, NULL, 0, NULL}};
 static PyGetSetDef holds_getset[] = {{"ended", holds_ended, NULL, "Whether end() was called.", NULL},
+                                     {"writable", holds_writable, NULL, "Whether views may be written to.", NULL},
                                      {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot holds_slots[] = {{Py_tp_new, holds_new},         {Py_tp_dealloc, holds_dealloc},
                                     {Py_tp_methods, holds_methods}, {Py_tp_getset, holds_getset},
