@@ -47,11 +47,14 @@ def as_u32(values: Integers, what: str) -> memoryview:
     if _is_dlpack(values):
         return _dlpack_integers(values, what)
     try:
-        return memoryview(values)  # type: ignore[arg-type]
+        view = memoryview(values)  # type: ignore[arg-type]
     except TypeError:
         if isinstance(values, (str, int)):
             raise TypeError(f"{what}: expected integers, got {type(values).__name__}") from None
         return memoryview(array(_U32, values))  # type: ignore[arg-type]
+    if view.itemsize != 4 or view.format.strip("@=<") not in ("i", "I", "l", "L"):
+        raise TypeError(f"{what}: expected 32-bit integers, got items of {view.itemsize} bytes of format {view.format!r}")
+    return view
 
 
 def text(value: Optional[str], what: str) -> Optional[bytes]:
@@ -77,7 +80,7 @@ def read_text(ask: Callable[..., Any], *subject: Any) -> str:
 
 def statuses(n: int) -> raw.Memory:
     """Room for n item statuses, which the library writes before the completion can be polled."""
-    return raw.Memory(max(n, 1) * 4, format="i")
+    return raw.Memory(n * 4, format="i")
 
 
 def _is_dlpack(value: object) -> bool:
