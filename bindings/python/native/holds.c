@@ -165,35 +165,66 @@ static PyObject *make_view(holds_t *owner, const kvbm_view_t *at) {
   return result;
 }
 
-// views(first, n): memoryviews over the blocks' bytes.
-static PyObject *holds_views(PyObject *self, PyObject *args) {
-  holds_t *holds = (holds_t *)self;
+// What kvbm_block_view says of some of the blocks, in `few` if it is large enough; NULL with an exception.
+static kvbm_view_t *look(holds_t *holds, PyObject *args, kvbm_view_t few[32], Py_ssize_t *out_n) {
   Py_ssize_t first, n;
   void *manager;
-  if (!PyArg_ParseTuple(args, "nn:views", &first, &n)) return NULL;
+  if (!PyArg_ParseTuple(args, "nn", &first, &n)) return NULL;
   if (usable(holds) < 0 || kvbm_handle_get(holds->manager, KVBM_KIND_MANAGER, 0, &manager) < 0) return NULL;
   if (first < 0 || n < 0 || first > holds->n || n > holds->n - first) {
     PyErr_SetString(PyExc_IndexError, "no such block");
     return NULL;
   }
-  kvbm_view_t some[32];
-  kvbm_view_t *at = some;
-  if ((size_t)n > sizeof some / sizeof *some && (at = malloc((size_t)n * sizeof *at)) == NULL) return PyErr_NoMemory();
-  PyObject *list = NULL;
+  kvbm_view_t *at = n > 32 ? malloc((size_t)n * sizeof *at) : few;
+  if (at == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
   const kvbm_status_t status = kvbm_block_view(manager, holds->ids + first, (size_t)n, at);
   if (status < 0) {
     kvbm_raise(status, NULL);
-  } else if ((list = PyList_New(n)) != NULL) {
-    for (Py_ssize_t i = 0; i < n; ++i) {
-      PyObject *view = make_view(holds, &at[i]);
-      if (view == NULL) {
-        Py_CLEAR(list);
-        break;
-      }
+    if (at != few) free(at);
+    return NULL;
+  }
+  *out_n = n;
+  return at;
+}
+
+// views(first, n): memoryviews over the blocks' bytes.
+static PyObject *holds_views(PyObject *self, PyObject *args) {
+  kvbm_view_t few[32];
+  Py_ssize_t n;
+  kvbm_view_t *at = look((holds_t *)self, args, few, &n);
+  if (at == NULL) return NULL;
+  PyObject *list = PyList_New(n);
+  for (Py_ssize_t i = 0; list != NULL && i < n; ++i) {
+    PyObject *view = make_view((holds_t *)self, &at[i]);
+    if (view == NULL) {
+      Py_CLEAR(list);
+    } else {
       PyList_SetItem(list, i, view);
     }
   }
-  if (at != some) free(at);
+  if (at != few) free(at);
+  return list;
+}
+
+// slots(first, n): positions of the blocks in the host tier.
+static PyObject *holds_positions(PyObject *self, PyObject *args) {
+  kvbm_view_t few[32];
+  Py_ssize_t n;
+  kvbm_view_t *at = look((holds_t *)self, args, few, &n);
+  if (at == NULL) return NULL;
+  PyObject *list = PyList_New(n);
+  for (Py_ssize_t i = 0; list != NULL && i < n; ++i) {
+    PyObject *slot = PyLong_FromUnsignedLongLong(at[i].slot);
+    if (slot == NULL) {
+      Py_CLEAR(list);
+    } else {
+      PyList_SetItem(list, i, slot);
+    }
+  }
+  if (at != few) free(at);
   return list;
 }
 
@@ -247,6 +278,7 @@ static PyMethodDef holds_methods[] = {
     {"put", holds_put, METH_VARARGS, "Gives holds back after take()."},
     {"end", holds_end, METH_NOARGS, "Ends the holds, once the last view has gone."},
     {"views", holds_views, METH_VARARGS, "Memoryviews over the bytes of some of the blocks."},
+    {"slots", holds_positions, METH_VARARGS, "Positions of some of the blocks in the host tier."},
     {"ids", holds_ids, METH_NOARGS, "A copy of the hold numbers."},
     {NULL, NULL, 0, NULL}};
 static PyGetSetDef holds_getset[] = {{"ended", holds_ended, NULL, "Whether end() was called.", NULL},

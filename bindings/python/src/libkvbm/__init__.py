@@ -45,14 +45,14 @@ from .namespace import Namespace  # noqa: E402
 from .offer import Offer  # noqa: E402
 from .queue import Completion, Event, Operation, Queue  # noqa: E402
 from .session import Session, Source  # noqa: E402
-from .stats import Location, NodeRow, ScanRow, Share, Stats, TierStats  # noqa: E402
+from .stats import Location, Locations, NodeRow, ScanRow, Share, Stats, TierStats  # noqa: E402
 
 __version__: str = _native.kvbm_version_string()
 
 __all__ = [
     "FOREVER", "NO_BLOCK", "NO_TIER", "Admit", "Blocks", "Cache", "CachePart", "CallerError", "ClosedError",
     "Completion", "Component", "ComponentKind", "Context", "DeadlineError", "Duplicate", "Element", "Event",
-    "EventKind", "ForkedError", "Form", "Geometry", "InternalError", "Keys", "KvbmError", "Location", "Lookup",
+    "EventKind", "ForkedError", "Form", "Geometry", "InternalError", "Keys", "KvbmError", "Location", "Locations", "Lookup",
     "Manager", "Match", "MatchItem", "MissError", "Namespace", "NoRoomError", "NodeRow", "Offer", "Op", "Operation",
     "Outcome", "Part", "PeerError", "Pin", "Position", "Priority", "Queue", "Quota", "ScanRow", "Session", "Shard",
     "Share", "ShareRole", "Source", "Stats", "Status", "Tensor", "Tier", "TierStats", "UnavailableError",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Iterable, Optional, Sequence
 from . import _native as raw
 from . import _raw
 from .constants import Duplicate, Priority
-from .errors import KvbmError
+from .errors import KvbmError, invalid
 from .geometry import Part, part_memory
-from .key import Keys, as_keys
+from .key import as_keys, one_key
 from .memory import statuses
 
 if TYPE_CHECKING:
@@ -55,13 +55,17 @@ class Blocks:
         """The bytes of blocks [first, first + n)."""
         return self._holds.views(first, len(self) - first if n is None else n)
 
+    def slots(self) -> list[int]:
+        """Positions of the blocks in the host tier, stable while they are held."""
+        return self._holds.slots(0, len(self))
+
     def complete(self, sizes: Optional[Iterable[int]] = None) -> None:
         """Partial -> Complete: the bytes are final. `sizes` are payload lengths; None = whole blocks."""
         memory = None
         if sizes is not None:
             numbers = list(sizes)
             if len(numbers) != len(self):
-                raise ValueError(f"{len(self)} blocks, and {len(numbers)} sizes")
+                raise invalid(f"{len(self)} blocks, and {len(numbers)} sizes")
             memory = raw.Memory(b"".join(n.to_bytes(8, "little") for n in numbers) or bytes(8), format="Q")
         ids = self._holds.take()
         writable = True
@@ -78,8 +82,8 @@ class Blocks:
         EXISTS where the key was there already (its block was reused, or yours kept private)."""
         names = as_keys(keys)
         if len(names) != len(self):
-            raise ValueError(f"{len(self)} blocks, and {len(names)} keys")
-        kept = (part_memory(part), None if parent is None else Keys(parent), statuses(len(self)))
+            raise invalid(f"{len(self)} blocks, and {len(names)} keys")
+        kept = (part_memory(part), None if parent is None else one_key(parent), statuses(len(self)))
         options = _raw.kvbm_register_options_t()
         options.duplicates, options.priority, options.unchained = duplicates, priority, int(unchained)
         options.part, options.parent, options.item_status = kept

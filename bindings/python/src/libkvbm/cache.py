@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence,
 from . import _native as raw
 from . import _raw
 from .constants import FOREVER, Form, Lookup, Priority
-from .errors import KvbmError
+from .errors import KvbmError, invalid
 from .geometry import Part, fill_shard
-from .key import Keys, as_keys
+from .key import as_keys, one_key
 from .match import Match, lookup_options
 from .memory import as_u32, extent_of, statuses
 from .queue import Completion, Operation, Queue, submit, submit_async, submit_future
@@ -192,7 +192,7 @@ class Cache:
         ids = as_u32(block_ids, "block_ids")
         n = ids.nbytes // 4
         if n % self.n_parts != 0:
-            raise ValueError(f"{n} block ids cannot be shared by {self.n_parts} parts")
+            raise invalid(f"{n} block ids cannot be shared by {self.n_parts} parts")
         return ids, n // self.n_parts
 
     def _store(self, keys: KeysLike, block_ids: Integers, priority: Priority, parent: Optional[Buffer], unchained: bool,
@@ -201,14 +201,12 @@ class Cache:
         n = len(names)
         ids, each = self.block_list(block_ids)
         if each != n * self.units:
-            raise ValueError(f"{n} keys of {self.units} engine blocks need {n * self.units} ids a part, got {each}")
+            raise invalid(f"{n} keys of {self.units} engine blocks need {n * self.units} ids a part, got {each}")
         options = _raw.kvbm_store_options_t()
-        before = None if parent is None else Keys(parent)
+        before = None if parent is None else one_key(parent)
         units = None if unit_keys is None else as_keys(unit_keys)
-        if before is not None and len(before) != 1:
-            raise ValueError("parent is one key")
         if units is not None and len(units) != n * self.units:
-            raise ValueError(f"{n} keys have {n * self.units} unit keys, got {len(units)}")
+            raise invalid(f"{n} keys have {n * self.units} unit keys, got {len(units)}")
         where = _positions(positions, n)
         options.priority, options.unchained, options.timeout_ns = priority, int(unchained), timeout_ns
         options.parent, options.positions = before, where
@@ -288,7 +286,7 @@ def _positions(positions: Optional[Sequence[Position]], n: int) -> Optional[raw.
     if positions is None:
         return None
     if len(positions) != n:
-        raise ValueError(f"{n} keys, and {len(positions)} positions")
+        raise invalid(f"{n} keys, and {len(positions)} positions")
     memory = raw.Memory(raw.kvbm_position_t_size * max(n, 1))
     for i, position in enumerate(positions):
         row = raw.kvbm_position_t_at(memory, i)

@@ -78,4 +78,9 @@ def error_of(status: int, message: str = "") -> KvbmError:
     return kind(status, message or raw.kvbm_status_text(status))
 
 
+def invalid(message: str) -> KvbmError:
+    """For arguments that do not agree with each other, which the library cannot see."""
+    return error_of(raw.KVBM_ERR_INVALID, message)
+
+
 raw.kvbm_set_error_factory(error_of)

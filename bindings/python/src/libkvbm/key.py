@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Iterable, Iterator, Optional, Sequence, Union, overload
 
 from . import _native as raw
+from .errors import invalid
 from .memory import as_u32
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ class Keys(raw.Memory):
                 raise TypeError(f"expected keys, got {type(source).__name__}") from None
             items = [bytes(memoryview(item)) for item in source]  # type: ignore[union-attr, arg-type]
             if any(len(item) != KEY_BYTES for item in items):
-                raise ValueError("a key has 16 bytes") from None
+                raise invalid("a key has 16 bytes") from None
             data = b"".join(items)
         keys = super().__new__(cls, data)
         if keys.nbytes % KEY_BYTES != 0:
-            raise ValueError(f"{keys.nbytes} bytes are no whole number of 16-byte keys")
+            raise invalid(f"{keys.nbytes} bytes are no whole number of 16-byte keys")
         keys.freeze()
         return keys
 
@@ -52,7 +53,7 @@ class Keys(raw.Memory):
         """Keys of consecutive full blocks, each depending on all before it: the names for prefix caching. `previous`
         is the key of the block before; `extras` has one entry per full block. A partial last block gets no key."""
         data, n = _tokens(tokens, block_tokens)
-        before = None if previous is None else _one(previous)
+        before = None if previous is None else one_key(previous)
         keys = cls._room(n)
         memory = _extras(extras, n)
         raw.kvbm_key_chain(ns._handle, before, data, block_tokens, memory, keys)
@@ -77,14 +78,14 @@ class Keys(raw.Memory):
             if hash_bytes is None:
                 hash_bytes = len(hashes[0]) if hashes else 1
             if any(len(item) != hash_bytes for item in hashes):
-                raise ValueError("hashes of different lengths")
+                raise invalid("hashes of different lengths")
             hashes = b"".join(hashes)
         if hash_bytes is None or hash_bytes < 1:
-            raise ValueError("hash_bytes says how long a hash in the buffer is")
+            raise invalid("hash_bytes says how long a hash in the buffer is")
         data = memoryview(hashes)  # type: ignore[arg-type]
         size = data.nbytes
         if size % hash_bytes != 0:
-            raise ValueError(f"{size} bytes are no whole number of hashes of {hash_bytes}")
+            raise invalid(f"{size} bytes are no whole number of hashes of {hash_bytes}")
         keys = cls._room(size // hash_bytes)
         raw.kvbm_key_from_hashes(ns._handle, data, hash_bytes, size // hash_bytes, keys)
         keys.freeze()
@@ -138,16 +139,16 @@ def as_keys(keys: KeysLike) -> Keys:
     return keys if isinstance(keys, Keys) else Keys(keys)
 
 
-def _one(key: Buffer) -> Keys:
+def one_key(key: Buffer) -> Keys:
     keys = as_keys(key)
     if len(keys) != 1:
-        raise ValueError("a key has 16 bytes")
+        raise invalid("a key has 16 bytes")
     return keys
 
 
 def _tokens(tokens: Integers, block_tokens: int) -> tuple[memoryview, int]:
     if not 0 < block_tokens < 1 << 32:
-        raise ValueError("block_tokens is at least 1")
+        raise invalid("block_tokens is at least 1")
     data = as_u32(tokens, "tokens")
     return data, data.nbytes // 4 // block_tokens
 
@@ -162,7 +163,7 @@ def _extras(extras: Optional[Sequence[Optional[bytes]]], n: int) -> Optional[raw
     if extras is None:
         return None
     if len(extras) != n:
-        raise ValueError(f"{n} full blocks, and {len(extras)} extras")
+        raise invalid(f"{n} full blocks, and {len(extras)} extras")
     memory = _Extras(raw.kvbm_extra_t_size * max(n, 1))
     memory.kept = [None if item is None else bytes(item) for item in extras]
     for i, item in enumerate(memory.kept):

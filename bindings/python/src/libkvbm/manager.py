@@ -17,7 +17,7 @@ from .key import Keys, as_keys
 from .match import Match, lookup_options
 from .memory import read_text, text
 from .queue import Completion, Operation, Queue, submit, submit_async, submit_future
-from .stats import Location, NodeRow, ScanRow, Share, Stats, share_of, stats_of
+from .stats import Location, Locations, NodeRow, ScanRow, Share, Stats, share_of, stats_of
 
 if TYPE_CHECKING:
     from .context import Context
@@ -98,7 +98,7 @@ class Manager:
         return Match(self._handle, names, handle, hits)
 
     def locate(self, ns: Namespace, keys: KeysLike, *, parts: Optional[Sequence[Part]] = None,
-               request_keys: Optional[Sequence[int]] = None, ask_nodes_ns: int = 0) -> list[Location]:
+               request_keys: Optional[Sequence[int]] = None, ask_nodes_ns: int = 0) -> Locations:
         """Which node has the longest prefix of each request, and in which tiers. `request_keys` says how many of the
         keys each request has; None = all are one request's."""
         names = as_keys(keys)
@@ -114,9 +114,11 @@ class Manager:
             options.request_keys, options.n_requests = kept[-1], len(request_keys)
         capacity = 64
         while True:
-            _, n, rows = raw.kvbm_manager_locate(self._handle, ns._handle, names, options, capacity)
+            status, n, rows = raw.kvbm_manager_locate(self._handle, ns._handle, names, options, capacity)
             if n <= capacity:
-                return [Location._make(row) for row in rows]
+                found = Locations(map(Location._make, rows))
+                found.status = status
+                return found
             capacity = n
 
     # ---- care of what is cached

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Optional
 from . import _native as raw
 from . import _raw
 from .constants import Quota
+from .errors import invalid
 from .memory import text
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Namespace:
         kept = (text(tenant, "tenant"), text(model, "model"), text(adapter, "adapter"),
                 None if secret is None else bytes(secret))
         if kept[3] is not None and len(kept[3]) != 32:
-            raise ValueError("the secret has 32 bytes")
+            raise invalid("the secret has 32 bytes")
         options.tenant, options.model, options.adapter, options.secret = kept
         options.epoch, options.quota_bytes, options.quota_mode = epoch, quota_bytes, quota_mode
         if geometry is not None:

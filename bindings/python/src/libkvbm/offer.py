@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 from . import _native as raw
 from . import _raw
 from .constants import FOREVER
-from .errors import KvbmError
+from .errors import KvbmError, invalid
 from .memory import text
-from .queue import Completion, Queue, submit_async, submit_future
+from .queue import Completion, Queue, submit, submit_async, submit_future
 
 if TYPE_CHECKING:
     from .cache import Cache
@@ -29,13 +29,14 @@ class Offer:
     until the offer ends. `request` is 16 bytes or a UUID, never used again. Thread: any.
 
     `notify` says who is told of the end: "future" makes `done` a plain future, "asyncio" one of the running loop.
+    Without it, and with a queue, poll() and wait() of that return the completion, which has `user_data`.
     """
 
     __slots__ = ("_handle", "done", "__weakref__")
 
     def __init__(self, cache: Cache, request: RequestId, block_ids: Integers, *, rank: int = 0, first_position: int = 0,
                  begin: int = 0, end: int = 0, timeout_ns: Optional[int] = None, notify: Optional[str] = None,
-                 queue: Optional[Queue] = None) -> None:
+                 queue: Optional[Queue] = None, user_data: Any = None) -> None:
         ids, each = cache.block_list(block_ids)
         options = _raw.kvbm_offer_options_t()
         options.rank, options.first_position, options.begin, options.end = rank, first_position, begin, end
@@ -48,11 +49,13 @@ class Offer:
         def call(handle: Optional[raw.Handle], token: int, number: Optional[raw.Memory]) -> None:
             self._handle = raw.kvbm_offer_open(owner, name, ids, each, options, handle, token)[1]
 
-        if notify is None:
-            call(None, 0, None)
-        else:
+        if notify is not None:
             start = starter(notify)
             self.done = start(queue or cache.manager.queue(), call, statuses=None, keep=owner, cancellable=False)
+        elif queue is not None:
+            submit(queue, call, user_data=user_data, statuses=None, keep=owner, cancellable=False)
+        else:
+            call(None, 0, None)
 
     def publish(self, component: int = 0, first_layer: int = 0, n_layers: int = 0, begin: int = 0, end: int = 0) -> None:
         """Says that positions [begin, end) of these layers are computed and in memory; 0 = all of them."""
@@ -89,7 +92,7 @@ class Offer:
 def request_bytes(request: RequestId) -> bytes:
     name = request.bytes if isinstance(request, uuid.UUID) else bytes(request)
     if len(name) != 16:
-        raise ValueError("a request id has 16 bytes")
+        raise invalid("a request id has 16 bytes")
     return name
 
 

@@ -382,9 +382,10 @@ Call = Callable[[Optional[raw.Handle], int, Optional[raw.Memory]], Any]
 """Runs the raw call with (queue or None, token, memory for the operation's number)."""
 
 
-def submit(queue: Queue, call: Call, *, user_data: Any, statuses: Optional[raw.Memory], keep: Any) -> Operation:
+def submit(queue: Queue, call: Call, *, user_data: Any, statuses: Optional[raw.Memory], keep: Any,
+           cancellable: bool = True) -> Operation:
     """Submits without a future."""
-    pending = _Pending(user_data, statuses, keep, True)
+    pending = _Pending(user_data, statuses, keep, cancellable)
     queue._core.submit(pending, lambda handle, token: call(handle, token, pending.number))
     return Operation(queue._core, pending.number, user_data, None if statuses is None else memoryview(statuses))
 

@@ -97,6 +97,12 @@ class Location(NamedTuple):
     bytes: int
 
 
+class Locations(list[Location]):
+    """Rows of Manager.locate; PARTIAL if some node has not answered all of it in time."""
+
+    status: int = 0
+
+
 class Share(NamedTuple):
     """What this process is in a shared tier set."""
 
