@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A consumer of DLPack capsules: what __dlpack__() gives becomes a buffer of bytes over the same memory. The structs are
-// those of DLPack's ABI 0 ("dltensor") and 1 ("dltensor_versioned"), see dlpack.h of the dmlc/dlpack project.
+// A consumer of DLPack capsules: what __dlpack__() gives becomes a buffer of bytes over the same memory. The structs
+// are those of DLPack's ABI 0 ("dltensor") and 1 ("dltensor_versioned"), see dlpack.h of the dmlc/dlpack project.
 #include <stdint.h>
 
 #include "owned.h"

@@ -153,8 +153,8 @@ int kvbm_buffer_get(PyObject *object, size_t item, const char *what, Py_buffer *
   const size_t bytes = (size_t)out->len;
   const char *format = out->format != NULL ? out->format : "B";
   if ((item == 4 || item == 8) && ((size_t)out->itemsize != item || !is_integer(format))) {
-    PyErr_Format(PyExc_TypeError, "%s: expected %zu-bit integers, got items of %zd bytes with format '%s'", what, item * 8,
-                 out->itemsize, format);
+    PyErr_Format(PyExc_TypeError, "%s: expected %zu-bit integers, got items of %zd bytes with format '%s'", what,
+                 item * 8, out->itemsize, format);
   } else if (bytes % item != 0) {
     PyErr_Format(PyExc_ValueError, "%s: %zu bytes are no whole number of items of %zu", what, bytes, item);
   } else {

@@ -88,7 +88,8 @@ class Runner:
                 try:
                     self.step(step)
                 except Exception as error:
-                    raise Failure(f"step {number} ({json.dumps(step)[:300]}): {type(error).__name__}: {error}") from error
+                    text = f"step {number} ({json.dumps(step)[:300]})"
+                    raise Failure(f"{text}: {type(error).__name__}: {error}") from error
         finally:
             for item in reversed(self.objects):
                 with contextlib.suppress(libkvbm.KvbmError):

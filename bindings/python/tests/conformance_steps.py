@@ -367,7 +367,8 @@ def lookup_arguments(a: Step) -> dict[str, Any]:
 
 @kind("manager.lookup")
 def manager_lookup(r: Runner, a: Step) -> Results:
-    match = a["manager"].lookup(a["namespace"], keys_of(a["keys"]), **lookup_arguments(a), **options_of(a, parts=parts_of))
+    given = lookup_arguments(a) | options_of(a, parts=parts_of)
+    match = a["manager"].lookup(a["namespace"], keys_of(a["keys"]), **given)
     return {"match": match or None, "n": match.hits}
 
 
@@ -432,7 +433,8 @@ def cache_load(r: Runner, a: Step) -> Results:
     given = options_of(a, "first_key", "any_position", "first_layer", "n_layers", "keep_below", positions=positions_of,
                        timeout_ns=number)
     return submitted(a, lambda: a["cache"].load(a["match"], a["block_ids"], **given),
-                     lambda queue, data: a["cache"].load_submit(a["match"], a["block_ids"], queue, user_data=data, **given))
+                     lambda queue, data: a["cache"].load_submit(a["match"], a["block_ids"], queue, user_data=data,
+                                                                **given))
 
 
 # ---- care of blocks
@@ -529,9 +531,9 @@ def offer_wait(r: Runner, a: Step) -> Results:
 @kind("session.open")
 def session_open(r: Runner, a: Step) -> Results:
     sources = [libkvbm.Source(source["node"], source.get("rank", 0)) for source in a["sources"]]
+    given = options_of(a, *RANGE, "ranks", "no_layers", "budget_bytes", timeout_ns=number)
     return {"session": libkvbm.Session(a["cache"], bytes.fromhex(a["request"]), a["block_ids"], sources,
-                                       queue=a.get("queue"), **options_of(a, *RANGE, "ranks", "no_layers", "budget_bytes",
-                                                                          timeout_ns=number))}
+                                       queue=a.get("queue"), **given)}
 
 
 @kind("session.wait")

@@ -40,3 +40,8 @@ def test_an_unknown_argument_fails(tmp_path: Path) -> None:
 def test_an_expectation_that_does_not_hold_fails(tmp_path: Path) -> None:
     with pytest.raises(conformance.Failure, match="expected"):
         conformance.Runner(str(tmp_path)).run({"steps": [{"do": "version", "expect": {"number": 1}}]})
+
+
+def test_every_step_kind_of_the_schema_is_known() -> None:
+    schema = json.loads((conformance.FOLDER / "schema.json").read_text())
+    assert set(schema["$defs"]["step"]) <= set(conformance.KINDS)

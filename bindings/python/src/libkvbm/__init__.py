@@ -16,8 +16,8 @@ def _check_version() -> None:
     library: int = _native.kvbm_version()
     if header // 1000 != library // 1000:
         raise ImportError(
-            f"libkvbm for Python was made for libkvbm {_text(header)}, and the library that was found is {_text(library)}: "
-            "install the two of one version")
+            f"libkvbm for Python was made for libkvbm {_text(header)}, and the library that was found is "
+            f"{_text(library)}: install the two of one version")
 
 
 def _text(version: int) -> str:
@@ -52,7 +52,8 @@ __version__: str = _native.kvbm_version_string()
 __all__ = [
     "FOREVER", "NO_BLOCK", "NO_TIER", "Admit", "Blocks", "Cache", "CachePart", "CallerError", "ClosedError",
     "Completion", "Component", "ComponentKind", "Context", "DeadlineError", "Duplicate", "Element", "Event",
-    "EventKind", "ForkedError", "Form", "Geometry", "InternalError", "Keys", "KvbmError", "Location", "Locations", "Lookup",
+    "EventKind", "ForkedError", "Form", "Geometry", "InternalError", "Keys", "KvbmError", "Location", "Locations",
+    "Lookup",
     "Manager", "Match", "MatchItem", "MissError", "Namespace", "NoRoomError", "NodeRow", "Offer", "Op", "Operation",
     "Outcome", "Part", "PeerError", "Pin", "Position", "Priority", "Queue", "Quota", "ScanRow", "Session", "Shard",
     "Share", "ShareRole", "Source", "Stats", "Status", "Tensor", "Tier", "TierStats", "UnavailableError",

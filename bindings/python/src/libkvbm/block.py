@@ -31,7 +31,8 @@ class Blocks:
 
     __slots__ = ("_holds", "_manager", "weak", "__weakref__")
 
-    def __init__(self, manager: Optional[raw.Handle], ids: Buffer, *, writable: bool = False, weak: bool = False) -> None:
+    def __init__(self, manager: Optional[raw.Handle], ids: Buffer, *, writable: bool = False,
+                 weak: bool = False) -> None:
         self._holds = raw.Holds(manager, ids, writable)
         self._manager = manager
         self.weak = weak

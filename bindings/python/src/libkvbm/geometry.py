@@ -64,7 +64,8 @@ class Geometry:
 
     def record_bytes(self, component: int = 0, shard: Optional[Shard] = None) -> int:
         """Payload bytes of one record of that component and shard."""
-        return raw.kvbm_geometry_record_bytes(self._open(), component, shard_memory(shard))[1]
+        size: int = raw.kvbm_geometry_record_bytes(self._open(), component, shard_memory(shard))[1]
+        return size
 
     def close(self) -> None:
         self._handle = None

@@ -33,7 +33,7 @@ class Keys(raw.Memory):
         except TypeError:
             if isinstance(source, (str, int)):
                 raise TypeError(f"expected keys, got {type(source).__name__}") from None
-            items = [bytes(memoryview(item)) for item in source]  # type: ignore[union-attr, arg-type]
+            items = [bytes(memoryview(item)) for item in source]  # type: ignore[union-attr]
             if any(len(item) != KEY_BYTES for item in items):
                 raise invalid("a key has 16 bytes") from None
             data = b"".join(items)
@@ -72,7 +72,8 @@ class Keys(raw.Memory):
         return keys
 
     @classmethod
-    def from_hashes(cls, ns: Namespace, hashes: Union[Buffer, Sequence[bytes]], hash_bytes: Optional[int] = None) -> Keys:
+    def from_hashes(cls, ns: Namespace, hashes: Union[Buffer, Sequence[bytes]],
+                    hash_bytes: Optional[int] = None) -> Keys:
         """Keys from an engine's own hashes: a list of equally long ones, or [n][hash_bytes] in a buffer."""
         if isinstance(hashes, (list, tuple)):
             if hash_bytes is None:

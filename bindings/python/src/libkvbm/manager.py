@@ -125,7 +125,8 @@ class Manager:
 
     def prefetch(self, ns: Namespace, keys: KeysLike, *, part: Optional[Part] = None) -> int:
         """Brings blocks up into the host tier; returns the status (OK or PARTIAL) when they are there."""
-        return self._move(ns, keys, part, None)(None, 0, None)
+        status: int = self._move(ns, keys, part, None)(None, 0, None)
+        return status
 
     def prefetch_async(self, ns: Namespace, keys: KeysLike, *, part: Optional[Part] = None,
                        queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
@@ -143,7 +144,8 @@ class Manager:
 
     def offload(self, ns: Namespace, keys: KeysLike, tier: int = 1, *, part: Optional[Part] = None) -> int:
         """Copies host blocks to tier `tier` (1 = the first below) now; returns the status when they are there."""
-        return self._move(ns, keys, part, tier)(None, 0, None)
+        status: int = self._move(ns, keys, part, tier)(None, 0, None)
+        return status
 
     def offload_async(self, ns: Namespace, keys: KeysLike, tier: int = 1, *, part: Optional[Part] = None,
                       queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
@@ -161,7 +163,8 @@ class Manager:
 
     def drop(self, ns: Namespace, keys: KeysLike, *, part: Optional[Part] = None) -> int:
         """Forgets blocks in every tier; returns how many were in the host tier."""
-        return raw.kvbm_manager_drop(self._handle, ns._handle, part_memory(part), as_keys(keys))[1]
+        n: int = raw.kvbm_manager_drop(self._handle, ns._handle, part_memory(part), as_keys(keys))[1]
+        return n
 
     def hint(self, ns: Namespace, keys: KeysLike, priority: Priority, *, part: Optional[Part] = None) -> None:
         """Tells the policies what is known of blocks. Absent keys are ignored."""
@@ -170,7 +173,8 @@ class Manager:
     def pin(self, ns: Namespace, keys: KeysLike, owner: int, timeout_ns: int = FOREVER, *,
             part: Optional[Part] = None) -> Pin:
         """Keeps host blocks resident for `owner` until timeout_ns from now or until unpinned."""
-        _, number, n = raw.kvbm_manager_pin(self._handle, ns._handle, part_memory(part), as_keys(keys), owner, timeout_ns)
+        names, which = as_keys(keys), part_memory(part)
+        _, number, n = raw.kvbm_manager_pin(self._handle, ns._handle, which, names, owner, timeout_ns)
         return Pin(number, n)
 
     def unpin(self, pin: Pin) -> None:
@@ -179,7 +183,8 @@ class Manager:
 
     def unpin_owner(self, owner: int) -> int:
         """Ends every pin of an owner; returns how many."""
-        return raw.kvbm_manager_unpin_owner(self._handle, owner)[1]
+        n: int = raw.kvbm_manager_unpin_owner(self._handle, owner)[1]
+        return n
 
     def flush(self, timeout_ns: int = FOREVER) -> int:
         """Waits until no offload is queued or in flight; DeadlineError if it takes longer. Returns OK or PARTIAL."""
@@ -289,6 +294,7 @@ def _tiers(tiers: Sequence[Tier]) -> tuple[raw.Memory, list[Optional[bytes]]]:
     for i, tier in enumerate(tiers):
         item = raw.kvbm_tier_t_at(memory, i)
         item.path = paths[i]
-        item.capacity_bytes, item.admission, item.admission_uses = tier.capacity_bytes, tier.admission, tier.admission_uses
+        item.capacity_bytes = tier.capacity_bytes
+        item.admission, item.admission_uses = tier.admission, tier.admission_uses
         item.write_bytes_per_s, item.read_bytes_per_s = tier.write_bytes_per_s, tier.read_bytes_per_s
     return memory, paths

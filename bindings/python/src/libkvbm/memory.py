@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     Integers = Union[Buffer, SupportsDlpack, Iterable[int]]
 
 _HOST_DEVICES = (1, 3, 11)  # kDLCPU, and the pinned host memory of CUDA and ROCm
-_U32 = "I" if array("I").itemsize == 4 else "L"
-assert array(_U32).itemsize == 4
+assert array("I").itemsize == 4
 
 
 def extent_of(tensor: Bytes) -> tuple[memoryview, int, int]:
@@ -43,7 +42,7 @@ def as_u32(values: Integers, what: str) -> memoryview:
     """32-bit integers (token or block ids): a buffer as it is, or a list, copied. The view that is returned also keeps
     the buffer from changing its length between a check and the call."""
     if isinstance(values, (list, tuple, range)):
-        return memoryview(array(_U32, values))
+        return memoryview(array("I", values))
     if _is_dlpack(values):
         return _dlpack_integers(values, what)
     try:
@@ -51,9 +50,9 @@ def as_u32(values: Integers, what: str) -> memoryview:
     except TypeError:
         if isinstance(values, (str, int)):
             raise TypeError(f"{what}: expected integers, got {type(values).__name__}") from None
-        return memoryview(array(_U32, values))  # type: ignore[arg-type]
+        return memoryview(array("I", values))  # type: ignore[arg-type]
     if view.itemsize != 4 or view.format.strip("@=<") not in ("i", "I", "l", "L"):
-        raise TypeError(f"{what}: expected 32-bit integers, got items of {view.itemsize} bytes of format {view.format!r}")
+        raise TypeError(f"{what}: expected 32-bit integers, got items of {view.itemsize} bytes, format {view.format!r}")
     return view
 
 
@@ -110,4 +109,4 @@ def _dlpack_integers(tensor: Any, what: str) -> memoryview:
     view = memoryview(held)
     if view.nbytes != n * 4 or "int32" not in str(tensor.dtype):
         raise TypeError(f"{what}: expected 32-bit integers, got {tensor.dtype}")
-    return view.cast(_U32)
+    return view.cast("I")

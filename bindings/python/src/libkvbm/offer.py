@@ -57,7 +57,8 @@ class Offer:
         else:
             call(None, 0, None)
 
-    def publish(self, component: int = 0, first_layer: int = 0, n_layers: int = 0, begin: int = 0, end: int = 0) -> None:
+    def publish(self, component: int = 0, first_layer: int = 0, n_layers: int = 0, begin: int = 0,
+                end: int = 0) -> None:
         """Says that positions [begin, end) of these layers are computed and in memory; 0 = all of them."""
         raw.kvbm_offer_publish(self._handle, component, first_layer, n_layers, begin, end)
 

@@ -150,7 +150,7 @@ class _Core:
             if pending is None:
                 continue
             items = None if pending.statuses is None else memoryview(pending.statuses)
-            completion = Completion(pending.user_data, *row[1:], None if is_layer else items)
+            completion = Completion._make((pending.user_data, *row[1:], None if is_layer else items))
             if pending.future is None and pending.on_layer is None:
                 returned.append(completion)
             else:

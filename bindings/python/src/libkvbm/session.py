@@ -77,7 +77,10 @@ class Session:
 
     def wait_layer(self, layer: int, component: int = 0, timeout_ns: int = FOREVER) -> bool:
         """True when that layer is in place and verified; False after the timeout."""
-        return wait_in_slices(lambda left: raw.kvbm_session_wait_layer(self._handle, component, layer, left), timeout_ns)
+        def wait(left: int) -> int:
+            return raw.kvbm_session_wait_layer(self._handle, component, layer, left)
+
+        return wait_in_slices(wait, timeout_ns)
 
     def abort(self, reason: Optional[str] = None) -> None:
         """Ends the session; prefill ranks are told the reason."""

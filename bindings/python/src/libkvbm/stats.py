@@ -116,8 +116,8 @@ class Share(NamedTuple):
 
 def stats_of(counters: raw.Struct) -> Stats:
     rows = [counters.tier(i) for i in range(min(counters.n_tiers, _MOST_TIERS))]
-    tiers = tuple(TierStats(*(getattr(row, name) for name in _TIER), disabled=bool(row.disabled)) for row in rows)
-    return Stats(*(getattr(counters, name) for name in _MANAGER), tiers=tiers)
+    tiers = tuple(TierStats(**{n: getattr(row, n) for n in _TIER}, disabled=bool(row.disabled)) for row in rows)
+    return Stats(**{name: getattr(counters, name) for name in _MANAGER}, tiers=tiers)
 
 
 def share_of(row: raw.Struct) -> Share:
