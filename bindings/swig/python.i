@@ -3,8 +3,8 @@
 // How the argument patterns of kvbm.h look in Python. The result is the private module libkvbm._raw: one function for
 // each of the header's, which returns [status, outputs...] and raises for statuses below zero. What it does not check
 // is what one argument cannot know of another, such as that a list of block ids is long enough for the keys: the layer
-// above does. Nothing here holds the GIL while the library may block; what is `quick` keeps it, because letting go costs
-// more than the call, or because the layer above needs it as one step with its own bookkeeping.
+// above does. Nothing here holds the GIL while the library may block; what is `quick` keeps it, because letting go
+// costs more than the call, or because the layer above needs it as one step with its own bookkeeping.
 
 %{
 #include "owned.h"
@@ -210,7 +210,7 @@ KVBM_BORROWED(uint64_t, bytes)
   $1 = (uint8_t *)address;
 }
 %typemap(in) kvbm_status_t *item_status (void *address) {
-  if (kvbm_address($input, sizeof(kvbm_status_t), 1, &address) < 0) SWIG_fail;
+  if (kvbm_address($input, 0, 1, &address) < 0) SWIG_fail;
   $1 = (kvbm_status_t *)address;
 }
 %typemap(in) uint64_t *out_operation (void *address) {

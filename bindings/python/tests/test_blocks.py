@@ -30,7 +30,8 @@ def test_a_view_is_the_librarys_memory(manager: libkvbm.Manager, ns: libkvbm.Nam
         assert len(set(blocks.slots())) == 2
 
 
-def test_what_changes_the_state_is_refused_while_there_are_views(manager: libkvbm.Manager, ns: libkvbm.Namespace) -> None:
+def test_what_changes_the_state_is_refused_while_there_are_views(manager: libkvbm.Manager,
+                                                                 ns: libkvbm.Namespace) -> None:
     blocks = manager.allocate(ns, 2)
     kept = np.frombuffer(blocks.view(0), np.uint8)
     for refused in (blocks.complete, lambda: blocks.register(ns, bytes(32)), lambda: blocks.split(1)):

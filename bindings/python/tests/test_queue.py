@@ -183,7 +183,9 @@ def test_memory_of_an_operation_is_kept_until_it_has_completed(context: libkvbm.
     with libkvbm.Queue(context, 64) as queue:
         for _ in range(20):
             # The tensor, the cache, the statuses and the match: all forgotten at once.
-            libkvbm.Cache(manager, ns, 64, tensors=[bytearray(b"\x05" * 64 * BLOCK)]).store_submit(keys, range(64), queue)
+            kv = bytearray(b"\x05" * 64 * BLOCK)
+            libkvbm.Cache(manager, ns, 64, tensors=[kv]).store_submit(keys, range(64), queue)
+            del kv
             gc.collect()
             completion, = queue.wait()
             assert completion.status == libkvbm.Status.OK
