@@ -45,6 +45,8 @@ static void settle(holds_t *holds) {
   }
   free(holds->ids);
   holds->ids = NULL;
+  // What has ended does not keep the manager's tiers open.
+  Py_CLEAR(holds->manager);
 }
 
 static int adopt(holds_t *holds, PyObject *ids, int writable) {
@@ -245,6 +247,12 @@ static PyObject *holds_ids(PyObject *self, PyObject *unused) {
 
 static Py_ssize_t holds_length(PyObject *self) { return ((holds_t *)self)->n; }
 
+static PyObject *holds_manager(PyObject *self, void *unused) {
+  (void)unused;
+  PyObject *manager = ((holds_t *)self)->manager;
+  return Py_NewRef(manager != NULL ? manager : Py_None);
+}
+
 static PyObject *holds_ended(PyObject *self, void *unused) {
   (void)unused;
   return PyBool_FromLong(((holds_t *)self)->ended);
@@ -281,7 +289,8 @@ static PyMethodDef holds_methods[] = {
     {"slots", holds_positions, METH_VARARGS, "Positions of some of the blocks in the host tier."},
     {"ids", holds_ids, METH_NOARGS, "A copy of the hold numbers."},
     {NULL, NULL, 0, NULL}};
-static PyGetSetDef holds_getset[] = {{"ended", holds_ended, NULL, "Whether end() was called.", NULL},
+static PyGetSetDef holds_getset[] = {{"manager", holds_manager, NULL, "Its Handle; None after the end.", NULL},
+                                     {"ended", holds_ended, NULL, "Whether end() was called.", NULL},
                                      {"writable", holds_writable, NULL, "Whether views may be written to.", NULL},
                                      {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot holds_slots[] = {{Py_tp_new, holds_new},         {Py_tp_dealloc, holds_dealloc},

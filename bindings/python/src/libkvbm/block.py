@@ -29,12 +29,11 @@ class Blocks:
     `with blocks.view(i) as view:`.
     """
 
-    __slots__ = ("_holds", "_manager", "weak", "__weakref__")
+    __slots__ = ("_holds", "weak", "__weakref__")
 
     def __init__(self, manager: Optional[raw.Handle], ids: Buffer, *, writable: bool = False,
                  weak: bool = False) -> None:
         self._holds = raw.Holds(manager, ids, writable)
-        self._manager = manager
         self.weak = weak
 
     def __len__(self) -> int:
@@ -68,10 +67,9 @@ class Blocks:
             if len(numbers) != len(self):
                 raise invalid(f"{len(self)} blocks, and {len(numbers)} sizes")
             memory = raw.Memory(b"".join(n.to_bytes(8, "little") for n in numbers) or bytes(8), format="Q")
-        ids = self._holds.take()
-        writable = True
+        manager, ids, writable = self._holds.manager, self._holds.take(), True
         try:
-            raw.kvbm_manager_complete(self._manager, ids, memory)
+            raw.kvbm_manager_complete(manager, ids, memory)
             writable = False
         finally:
             self._holds.put(ids, writable)
@@ -88,24 +86,27 @@ class Blocks:
         options = _raw.kvbm_register_options_t()
         options.duplicates, options.priority, options.unchained = duplicates, priority, int(unchained)
         options.part, options.parent, options.item_status = kept
-        ids = self._holds.take()
+        manager, ids = self._holds.manager, self._holds.take()
         try:
-            raw.kvbm_manager_register(self._manager, ns._handle, ids, names, len(names), options)
+            raw.kvbm_manager_register(manager, ns._handle, ids, names, len(names), options)
         finally:
             self._holds.put(ids, False)
         return memoryview(kept[2])[:len(self)]
 
     def clone(self) -> Blocks:
         """One more hold on each (Registered blocks only)."""
-        return Blocks(self._manager, raw.kvbm_block_clone(self._manager, self._holds.ids())[1])
+        manager = self._holds.manager
+        return Blocks(manager, raw.kvbm_block_clone(manager, self._holds.ids())[1])
 
     def downgrade(self) -> Blocks:
         """Weak references, which do not keep the blocks; upgrade() them."""
-        return Blocks(self._manager, raw.kvbm_block_downgrade(self._manager, self._holds.ids())[1], weak=True)
+        manager = self._holds.manager
+        return Blocks(manager, raw.kvbm_block_downgrade(manager, self._holds.ids())[1], weak=True)
 
     def upgrade(self) -> Blocks:
         """New holds from weak ones; `ids` is 0 where the block has gone."""
-        return Blocks(self._manager, raw.kvbm_block_upgrade(self._manager, self._holds.ids())[1])
+        manager = self._holds.manager
+        return Blocks(manager, raw.kvbm_block_upgrade(manager, self._holds.ids())[1])
 
     @property
     def present(self) -> list[bool]:
@@ -125,14 +126,14 @@ class Blocks:
         chosen = [i for group in groups for i in group]
         if len(set(chosen)) != len(chosen) or any(not 0 <= i < len(self) for i in chosen):
             raise IndexError("no such block, or one that is named twice")
-        writable = self._holds.writable
+        manager, writable = self._holds.manager, self._holds.writable
         ids = self._holds.take()
         numbers = memoryview(ids).tolist()
         moved: list[Blocks] = []
         try:
             for group in groups:
                 part = raw.Memory(b"".join(numbers[i].to_bytes(8, "little") for i in group), format="Q")
-                moved.append(Blocks(self._manager, part, writable=writable, weak=self.weak))
+                moved.append(Blocks(manager, part, writable=writable, weak=self.weak))
                 for i in group:
                     numbers[i] = 0
         finally:

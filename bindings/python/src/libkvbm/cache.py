@@ -97,7 +97,7 @@ class Cache:
         names = as_keys(keys)
         options, kept = lookup_options(mode, None, host_only, no_use, unit_keys, ask_nodes_ns)
         _, handle, hits = raw.kvbm_cache_lookup(self._handle, names, options)
-        return Match(self.manager._handle, names, handle, hits)
+        return Match(self.manager, names, handle, hits)
 
     # ---- store
 

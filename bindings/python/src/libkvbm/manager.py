@@ -77,14 +77,14 @@ class Manager:
 
     def allocate(self, ns: Namespace, n_blocks: int) -> Blocks:
         """Takes n Partial blocks, all or none, evicting what nothing holds if need be."""
-        ids = raw.kvbm_manager_allocate(self._handle, ns._handle, n_blocks, None)[1]
-        return Blocks(self._handle, ids, writable=True)
+        manager = self._handle  # another thread may close it during the call
+        return Blocks(manager, raw.kvbm_manager_allocate(manager, ns._handle, n_blocks, None)[1], writable=True)
 
     def allocate_evicting(self, ns: Namespace, n_blocks: int, capacity: int = 1024) -> tuple[Blocks, Keys, int]:
         """As allocate; also up to `capacity` keys of blocks that were evicted for it, and how many were."""
-        room = raw.Memory(capacity * 16)
-        _, ids, n = raw.kvbm_manager_allocate(self._handle, ns._handle, n_blocks, room)
-        return Blocks(self._handle, ids, writable=True), Keys(memoryview(room)[:min(n, capacity) * 16]), n
+        manager, room = self._handle, raw.Memory(capacity * 16)
+        _, ids, n = raw.kvbm_manager_allocate(manager, ns._handle, n_blocks, room)
+        return Blocks(manager, ids, writable=True), Keys(memoryview(room)[:min(n, capacity) * 16]), n
 
     # ---- lookup
 
@@ -95,7 +95,7 @@ class Manager:
         names = as_keys(keys)
         options, kept = lookup_options(mode, parts, host_only, no_use, unit_keys, ask_nodes_ns)
         _, handle, hits = raw.kvbm_manager_lookup(self._handle, ns._handle, names, options)
-        return Match(self._handle, names, handle, hits)
+        return Match(self, names, handle, hits)
 
     def locate(self, ns: Namespace, keys: KeysLike, *, parts: Optional[Sequence[Part]] = None,
                request_keys: Optional[Sequence[int]] = None, ask_nodes_ns: int = 0) -> Locations:

@@ -8,11 +8,12 @@ from . import _native as raw
 from . import _raw
 from .block import Blocks
 from .constants import Lookup
-from .geometry import Part, parts_memory
+from .geometry import Part, closed, parts_memory
 from .key import Keys, as_keys
 
 if TYPE_CHECKING:
     from .key import KeysLike
+    from .manager import Manager
 
 
 class MatchItem(NamedTuple):
@@ -31,7 +32,7 @@ class Match:
 
     __slots__ = ("_handle", "_manager", "hits", "keys", "_released", "__weakref__")
 
-    def __init__(self, manager: Optional[raw.Handle], keys: Keys, handle: Optional[raw.Handle], hits: int) -> None:
+    def __init__(self, manager: Manager, keys: Keys, handle: Optional[raw.Handle], hits: int) -> None:
         self._manager = manager
         self._handle = handle
         self.keys = keys
@@ -61,10 +62,13 @@ class Match:
     def blocks(self, first: int = 0, n: Optional[int] = None, *, part: int = 0) -> Blocks:
         """New holds on part `part` of keys [first, first + n), by default of the leading hits; a hold is 0 where the
         block is not in the host tier (Blocks.present)."""
+        manager = self._manager._handle
+        if manager is None:
+            raise closed("manager")
         if not self._held():
-            return Blocks(self._manager, raw.Memory(0, format="Q"))
+            return Blocks(manager, raw.Memory(0, format="Q"))
         n = max(self.hits - first, 0) if n is None else n
-        return Blocks(self._manager, raw.kvbm_match_blocks(self._open(), part, first, n)[1])
+        return Blocks(manager, raw.kvbm_match_blocks(self._open(), part, first, n)[1])
 
     @property
     def released(self) -> bool:
