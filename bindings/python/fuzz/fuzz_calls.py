@@ -7,6 +7,7 @@ the kinds below may come of it: no crash, no hang, no SystemError, and in the en
 from __future__ import annotations
 
 import array
+import contextlib
 import faulthandler
 import gc
 import os
@@ -17,7 +18,14 @@ from typing import Any, Callable, Optional
 for name in [name for name in os.environ if name.startswith("KVBM_")]:
     del os.environ[name]
 
-import libkvbm  # noqa: E402
+atheris: Any = None
+if "--seed" not in sys.argv:
+    try:
+        import atheris  # type: ignore[import-not-found, no-redef]
+    except ImportError:
+        sys.exit("skipped: atheris is not installed (pip install atheris); or give --seed and --runs")
+with atheris.instrument_imports() if atheris is not None else contextlib.nullcontext():
+    import libkvbm
 
 BLOCK = 512
 N_BLOCKS = 8
@@ -263,11 +271,7 @@ def main() -> None:
         world.verify()
         print(f"{runs} inputs from seed {seed}: no crash")
         return
-    try:
-        import atheris
-    except ImportError:
-        sys.exit("skipped: atheris is not installed (pip install atheris), or give --seed and --runs")
-    atheris.Setup(sys.argv, one_input)
+    atheris.Setup(sys.argv, atheris.instrument_func(one_input))
     atheris.Fuzz()
 
 
