@@ -1,6 +1,7 @@
 """Objects, their errors, and what does not hold a conformance scenario's interest."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_closing_twice_is_fine_and_a_closed_object_says_so(context: libkvbm.Cont
     for item in (queue, geometry, ns, manager):
         item.close()
         item.close()
-    uses = [
+    uses: list[Callable[[], object]] = [
         lambda: manager.stats(), lambda: manager.lookup(ns, keys), lambda: ns.id, lambda: queue.poll(),
         lambda: queue.wait(0), lambda: queue.fileno(), lambda: queue.poll_events(), lambda: geometry.fingerprint,
         lambda: list(manager.scan()), lambda: manager.metrics(), lambda: manager.queue(), lambda: manager.flush(),
