@@ -195,6 +195,28 @@ def test_memory_of_an_operation_is_kept_until_it_has_completed(context: libkvbm.
             manager.drop(ns, keys)
 
 
+def test_every_completion_comes_once_to_one_of_many_pollers(context: libkvbm.Context, cache: libkvbm.Cache,
+                                                            keys: libkvbm.Keys) -> None:
+    seen: list[int] = []
+    with libkvbm.Queue(context, 512) as queue:
+        def poll() -> None:
+            while len(seen) < 200:
+                seen.extend(completion.user_data for completion in queue.wait(1_000_000))
+
+        threads = [threading.Thread(target=poll) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        futures = []
+        for i in range(200):
+            cache.store_submit(keys[i % 32:i % 32 + 1], [i % 32], queue, user_data=i, unchained=True)
+            if i % 10 == 0:
+                futures.append(cache.store_future(keys, range(32), queue=queue))
+        assert all(future.result(20).status == libkvbm.Status.OK for future in futures)
+        for thread in threads:
+            thread.join()
+    assert sorted(seen) == list(range(200))
+
+
 def test_a_wait_lets_other_threads_run(context: libkvbm.Context) -> None:
     with libkvbm.Queue(context, 1) as queue:
         started, ended = threading.Event(), []

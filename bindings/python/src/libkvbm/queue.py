@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, TypeVar, Union
 
 from . import _native as raw
 from .constants import FOREVER
@@ -31,6 +31,7 @@ _SLICE_NS = 200_000_000
 _DRAIN_S = 10.0
 _BATCH = 64
 _EVENTS = 65_536
+_T = TypeVar("_T")
 
 
 class Completion(NamedTuple):
@@ -295,7 +296,8 @@ class _Core:
                 _never_freed.extend((pending.number, pending.statuses))
             self.pending.clear()
         for pending in waiting:
-            self._deliver(pending, _gone(pending), False)
+            if pending.future is not None:
+                self._deliver(pending, _gone(pending), False)
         for loop in list(self.watching):
             try:
                 loop.call_soon_threadsafe(loop.remove_reader, self.fd)
@@ -335,7 +337,7 @@ class Queue:
     def poll(self, capacity: int = _BATCH) -> list[Completion]:
         """Completions that are there, of submissions without a future. Never blocks."""
         core = self._core
-        taken = [core.unclaimed.popleft() for _ in range(min(capacity, len(core.unclaimed)))]
+        taken = _front(core.unclaimed, capacity)
         return taken if len(taken) == capacity else taken + core.poll(capacity - len(taken))
 
     def wait(self, timeout_ns: int = FOREVER, capacity: int = _BATCH) -> list[Completion]:
@@ -358,7 +360,7 @@ class Queue:
         core = self._core
         if core.handle is None:
             raise error_of(raw.KVBM_ERR_STALE, "the queue is closed")
-        taken = [core.events.popleft() for _ in range(min(capacity, len(core.events)))]
+        taken = _front(core.events, capacity)
         rows = raw.kvbm_queue_poll_events(core.handle, capacity - len(taken))[1] if len(taken) < capacity else []
         return taken + [Event._make(row) for row in rows]
 
@@ -436,6 +438,17 @@ def _cancel(handle: raw.Handle, number: int) -> None:
         raw.kvbm_queue_cancel(handle, number)
     except KvbmError:
         pass  # it has completed
+
+
+def _front(items: deque[_T], n: int) -> list[_T]:
+    """Takes up to n items; other threads may take some meanwhile."""
+    taken: list[_T] = []
+    try:
+        while len(taken) < n:
+            taken.append(items.popleft())
+    except IndexError:
+        pass
+    return taken
 
 
 def _failure(completion: Completion) -> KvbmError:
