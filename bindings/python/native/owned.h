@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Python objects that own something of libkvbm's. SWIG wraps the functions; lifetimes are these four types:
+//   Handle  an opaque pointer. A call in flight holds a reference, so the library's object is released when the last
+//           call on it has returned, whoever closed it meanwhile.
+//   Memory  zeroed native memory: key arrays, lists of holds, item statuses that the library writes later.
+//   Holds   holds on blocks, and how many views of them exist. They end when nothing needs them any more.
+//   Dlpack  a DLPack tensor in host memory, as a buffer.
+// Everything here runs with the GIL held, which is the lock of all fields. Only the stable ABI of CPython 3.11.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <kvbm.h>
+
+enum kvbm_kind {
+  KVBM_KIND_CONTEXT,
+  KVBM_KIND_QUEUE,
+  KVBM_KIND_GEOMETRY,
+  KVBM_KIND_MANAGER,
+  KVBM_KIND_NAMESPACE,
+  KVBM_KIND_CACHE,
+  KVBM_KIND_MATCH,
+  KVBM_KIND_OFFER,
+  KVBM_KIND_SESSION,
+  KVBM_KINDS
+};
+
+// How often this process was forked from one that had the module loaded: objects of another generation are a parent's.
+extern unsigned kvbm_generation;
+
+// Raises what the idiomatic layer makes of a status; `message` NULL or "" = the status's own text. Returns -1.
+int kvbm_raise(kvbm_status_t status, const char *message);
+// The object that kvbm_raise asks: called with (status, message), returns an exception.
+PyObject *kvbm_set_error_factory(PyObject *factory);
+
+// Takes ownership of `pointer`, also when it fails. None for NULL.
+PyObject *kvbm_handle_new(void *pointer, enum kvbm_kind kind);
+// The pointer of a Handle of that kind, or of None where `nullable`. Returns 0, or -1 with an exception.
+int kvbm_handle_get(PyObject *object, enum kvbm_kind kind, int nullable, void **out_pointer);
+
+PyObject *kvbm_memory_new(size_t bytes, char format);
+// The address of a Memory, a bytes object (const only) or NULL for None; the object keeps it valid. 0 or -1.
+int kvbm_address(PyObject *object, size_t at_least, int writable, void **out_address);
+
+// Any contiguous buffer of items of that size: integers of that width, or raw bytes where `item` is 1 or 16.
+// 0 or -1; release `out` after use.
+int kvbm_buffer_get(PyObject *object, size_t item, const char *what, Py_buffer *out, size_t *out_n);
+
+// Registers the types in the module. 0 or -1.
+int kvbm_add_handle_type(PyObject *module);
+int kvbm_add_memory_type(PyObject *module);
+int kvbm_add_holds_type(PyObject *module);
+int kvbm_add_dlpack_type(PyObject *module);
+
+// Adds a type made from `spec` under `name`; a borrowed reference that the module keeps, or NULL.
+PyTypeObject *kvbm_add_type(PyObject *module, PyType_Spec *spec, const char *name);

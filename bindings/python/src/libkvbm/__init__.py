@@ -1,0 +1,61 @@
+"""libkvbm keeps and moves the KV cache of large language models: beyond the memory of the GPU, found again by content,
+shared by processes and nodes. This is the Python layer over kvbm.h; names are the header's.
+
+    import libkvbm
+    with libkvbm.Context({"host.capacity": "1GiB"}) as context, libkvbm.Manager(context) as manager: ...
+"""
+from __future__ import annotations
+
+from . import _native as _native
+from . import _raw as _raw
+
+
+def _check_version() -> None:
+    # Before 1.0 a minor version may change the ABI, so the library's must be the header's.
+    header: int = _native.KVBM_HEADER_VERSION
+    library: int = _native.kvbm_version()
+    if header // 1000 != library // 1000:
+        raise ImportError(
+            f"libkvbm for Python was made for libkvbm {_text(header)}, and the library that was found is "
+            f"{_text(library)}: install the two of one version")
+
+
+def _text(version: int) -> str:
+    return f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"
+
+
+_check_version()
+
+from .block import Blocks  # noqa: E402
+from .cache import Cache, CachePart, Outcome, Position, Tensor  # noqa: E402
+from .constants import (  # noqa: E402
+    FOREVER, NO_BLOCK, NO_TIER, Admit, ComponentKind, Duplicate, Element, EventKind, Form, Lookup, Op, Priority, Quota,
+    ShareRole, Status,
+)
+from .context import Context, config_reference  # noqa: E402
+from .errors import (  # noqa: E402
+    CallerError, ClosedError, DeadlineError, ForkedError, InternalError, KvbmError, MissError, NoRoomError, PeerError,
+    UnavailableError,
+)
+from .geometry import Component, Geometry, Part, Shard  # noqa: E402
+from .key import Keys  # noqa: E402
+from .manager import Manager, Pin, Tier  # noqa: E402
+from .match import Match, MatchItem  # noqa: E402
+from .namespace import Namespace  # noqa: E402
+from .offer import Offer  # noqa: E402
+from .queue import Completion, Event, Operation, Queue  # noqa: E402
+from .session import Session, Source  # noqa: E402
+from .stats import Location, Locations, NodeRow, ScanRow, Share, Stats, TierStats  # noqa: E402
+
+__version__: str = _native.kvbm_version_string()
+
+__all__ = [
+    "FOREVER", "NO_BLOCK", "NO_TIER", "Admit", "Blocks", "Cache", "CachePart", "CallerError", "ClosedError",
+    "Completion", "Component", "ComponentKind", "Context", "DeadlineError", "Duplicate", "Element", "Event",
+    "EventKind", "ForkedError", "Form", "Geometry", "InternalError", "Keys", "KvbmError", "Location", "Locations",
+    "Lookup",
+    "Manager", "Match", "MatchItem", "MissError", "Namespace", "NoRoomError", "NodeRow", "Offer", "Op", "Operation",
+    "Outcome", "Part", "PeerError", "Pin", "Position", "Priority", "Queue", "Quota", "ScanRow", "Session", "Shard",
+    "Share", "ShareRole", "Source", "Stats", "Status", "Tensor", "Tier", "TierStats", "UnavailableError",
+    "config_reference", "__version__",
+]

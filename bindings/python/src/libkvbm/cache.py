@@ -1,0 +1,294 @@
+"""Attached caches: an engine's own paged KV cache, described once."""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence, Union
+
+from . import _native as raw
+from . import _raw
+from .constants import FOREVER, Form, Lookup, Priority
+from .errors import KvbmError, invalid
+from .geometry import Part, fill_shard
+from .key import as_keys, one_key
+from .match import Match, lookup_options
+from .memory import as_u32, extent_of, statuses
+from .queue import Completion, Operation, Queue, submit, submit_async, submit_future
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from .key import KeysLike
+    from .manager import Manager
+    from .memory import Bytes, Integers
+    from .namespace import Namespace
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the engine: a writable, contiguous buffer or a host tensor with DLPack. `block_stride` is bytes from
+    a block to the next, 0 = dense; `page_bytes` is for opaque forms: bytes of a block in this tensor."""
+
+    data: Bytes
+    block_stride: int = 0
+    page_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class CachePart:
+    """How the engine holds one part of the model: tensors in the order that the form says."""
+
+    tensors: Sequence[Union[Tensor, Bytes]]
+    form: Form = Form.OPAQUE
+    part: Part = Part()
+
+
+class Position(NamedTuple):
+    """Where a block under a content key was computed, or will stand."""
+
+    first_token: int
+    rotation: int = 0
+    left_context: int = 0
+
+
+class Outcome(NamedTuple):
+    """What a blocking store or load did: Status.OK or Status.PARTIAL, and a status for each item."""
+
+    status: int
+    item_status: memoryview
+
+
+class Cache:
+    """Describes an engine's cache: `parts`, or for the usual single opaque part just `tensors`, each [n_blocks][bytes].
+
+    The tensors stay the caller's; they are kept, and must not be resized, until the cache is closed or forgotten,
+    which waits for operations that touch them. Thread: any.
+    """
+
+    __slots__ = ("_handle", "manager", "ns", "n_blocks", "n_parts", "units", "__weakref__")
+
+    def __init__(self, manager: Manager, ns: Namespace, n_blocks: int, parts: Optional[Sequence[CachePart]] = None, *,
+                 tensors: Optional[Sequence[Union[Tensor, Bytes]]] = None) -> None:
+        if (parts is None) == (tensors is None):
+            raise TypeError("give either parts or tensors")
+        described = list(parts) if parts is not None else [CachePart(tensors or ())]
+        kept: list[object] = []
+        memory = raw.Memory(raw.kvbm_cache_part_t_size * max(len(described), 1))
+        for i, part in enumerate(described):
+            _describe(raw.kvbm_cache_part_t_at(memory, i), part, n_blocks, kept)
+        options = _raw.kvbm_cache_options_t()
+        options.n_blocks, options.parts, options.n_parts = n_blocks, memory, len(described)
+        handle: raw.Handle = raw.kvbm_cache_attach(manager._handle, ns._handle, options)[1]
+        handle.keep(kept)
+        self._handle: Optional[raw.Handle] = handle
+        self.manager = manager
+        self.ns = ns
+        self.n_blocks = n_blocks
+        self.n_parts = len(described)
+        self.units = ns.units
+
+    # ---- lookup
+
+    def lookup(self, keys: KeysLike, *, mode: Lookup = Lookup.PREFIX, host_only: bool = False, no_use: bool = False,
+               unit_keys: Optional[KeysLike] = None, ask_nodes_ns: int = 0) -> Match:
+        """Manager.lookup with the cache's own parts."""
+        names = as_keys(keys)
+        options, kept = lookup_options(mode, None, host_only, no_use, unit_keys, ask_nodes_ns)
+        _, handle, hits = raw.kvbm_cache_lookup(self._handle, names, options)
+        return Match(self.manager, names, handle, hits)
+
+    # ---- store
+
+    def store(self, keys: KeysLike, block_ids: Integers, *, priority: Priority = Priority.NORMAL,
+              parent: Optional[Buffer] = None, unchained: bool = False, positions: Optional[Sequence[Position]] = None,
+              timeout_ns: int = FOREVER, unit_keys: Optional[KeysLike] = None) -> Outcome:
+        """Copies engine blocks into the host tier under their keys; waits until done. `block_ids` is
+        [n_parts][n_keys * units], NO_BLOCK where the engine has none."""
+        return _run(self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys))
+
+    def store_async(self, keys: KeysLike, block_ids: Integers, *, priority: Priority = Priority.NORMAL,
+                    parent: Optional[Buffer] = None, unchained: bool = False,
+                    positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
+                    unit_keys: Optional[KeysLike] = None,
+                    queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
+        """As store, awaited in asyncio: `await cache.store_async(keys, ids)`."""
+        call = self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys)
+        return submit_async(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
+
+    def store_future(self, keys: KeysLike, block_ids: Integers, *, priority: Priority = Priority.NORMAL,
+                     parent: Optional[Buffer] = None, unchained: bool = False,
+                     positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
+                     unit_keys: Optional[KeysLike] = None,
+                     queue: Optional[Queue] = None) -> concurrent.futures.Future[Completion]:
+        """As store, with a plain future."""
+        call = self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys)
+        return submit_future(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
+
+    def store_submit(self, keys: KeysLike, block_ids: Integers, queue: Queue, *, user_data: Any = None,
+                     priority: Priority = Priority.NORMAL, parent: Optional[Buffer] = None, unchained: bool = False,
+                     positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
+                     unit_keys: Optional[KeysLike] = None) -> Operation:
+        """As store; the completion comes from queue.poll() or wait()."""
+        call = self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys)
+        return submit(queue, call, user_data=user_data, statuses=call.statuses, keep=self._handle)
+
+    # ---- load
+
+    def load(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
+             first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
+             positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER) -> Outcome:
+        """Brings matched blocks into the engine's blocks, every byte verified; waits until done. `block_ids` is
+        [n_parts][n], `units` ids a key. An item that fails leaves its blocks undefined and is never OK: compute it."""
+        return _run(self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
+                               timeout_ns))
+
+    def load_async(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
+                   first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
+                   positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
+                   queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
+        """As load, awaited in asyncio."""
+        call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
+                          timeout_ns)
+        return submit_async(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
+
+    def load_future(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
+                    first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
+                    positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
+                    queue: Optional[Queue] = None) -> concurrent.futures.Future[Completion]:
+        """As load, with a plain future."""
+        call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
+                          timeout_ns)
+        return submit_future(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
+
+    def load_submit(self, match: Match, block_ids: Integers, queue: Queue, *, user_data: Any = None, first_key: int = 0,
+                    any_position: bool = False, first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
+                    positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER) -> Operation:
+        """As load; the completion comes from queue.poll() or wait()."""
+        call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
+                          timeout_ns)
+        return submit(queue, call, user_data=user_data, statuses=call.statuses, keep=self._handle)
+
+    # ---- the object
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None
+
+    def close(self) -> None:
+        """Waits for operations that touch the tensors, then lets go of them. Twice is fine."""
+        self._handle = None
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def block_list(self, block_ids: Integers) -> tuple[memoryview, int]:
+        """The ids as a buffer, and how many there are for each part."""
+        ids = as_u32(block_ids, "block_ids")
+        n = ids.nbytes // 4
+        if n % self.n_parts != 0:
+            raise invalid(f"{n} block ids cannot be shared by {self.n_parts} parts")
+        return ids, n // self.n_parts
+
+    def _store(self, keys: KeysLike, block_ids: Integers, priority: Priority, parent: Optional[Buffer], unchained: bool,
+               positions: Optional[Sequence[Position]], timeout_ns: int, unit_keys: Optional[KeysLike]) -> _Call:
+        names = as_keys(keys)
+        n = len(names)
+        ids, each = self.block_list(block_ids)
+        if each != n * self.units:
+            raise invalid(f"{n} keys of {self.units} engine blocks need {n * self.units} ids a part, got {each}")
+        options = _raw.kvbm_store_options_t()
+        before = None if parent is None else one_key(parent)
+        units = None if unit_keys is None else as_keys(unit_keys)
+        if units is not None and len(units) != n * self.units:
+            raise invalid(f"{n} keys have {n * self.units} unit keys, got {len(units)}")
+        where = _positions(positions, n)
+        options.priority, options.unchained, options.timeout_ns = priority, int(unchained), timeout_ns
+        options.parent, options.positions = before, where
+        options.unit_keys = units if n else None
+        cache = self._handle
+
+        def call(queue: Optional[raw.Handle], token: int) -> int:
+            return raw.kvbm_cache_store(cache, names, ids, n, options, queue, token)
+
+        return _Call(call, options, statuses(n), n, (before, units, where))
+
+    def _load(self, match: Match, block_ids: Integers, first_key: int, any_position: bool, first_layer: int,
+              n_layers: int, keep_below: bool, positions: Optional[Sequence[Position]], timeout_ns: int) -> _Call:
+        ids, each = self.block_list(block_ids)
+        n = (each + self.units - 1) // self.units
+        options = _raw.kvbm_load_options_t()
+        where = _positions(positions, n)
+        options.first_key, options.any_position, options.keep_below = first_key, int(any_position), int(keep_below)
+        options.first_layer, options.n_layers, options.timeout_ns = first_layer, n_layers, timeout_ns
+        options.positions = where
+        cache, found = self._handle, match._handle
+
+        def call(queue: Optional[raw.Handle], token: int) -> int:
+            return raw.kvbm_cache_load(cache, found, ids, each, options, queue, token)
+
+        return _Call(call, options, statuses(n), n, (where,))
+
+
+class _Call:
+    """A submission that is prepared: the raw call, its statuses, and what its options point to."""
+
+    __slots__ = ("_call", "_options", "statuses", "n", "_kept")
+
+    def __init__(self, call: Callable[[Optional[raw.Handle], int], int], options: raw.Struct, statuses: raw.Memory,
+                 n: int, kept: tuple[object, ...]) -> None:
+        self._call = call
+        self._options = options
+        self.statuses = statuses
+        self.n = n
+        self._kept = kept
+
+    def __call__(self, queue: Optional[raw.Handle], token: int, number: Optional[raw.Memory]) -> int:
+        self._options.item_status = self.statuses
+        self._options.out_operation = number
+        return self._call(queue, token)
+
+
+def _run(call: _Call) -> Outcome:
+    items = memoryview(call.statuses)[:call.n]
+    try:
+        return Outcome(call(None, 0, None), items)
+    except KvbmError as error:
+        error.item_status = items
+        raise
+
+
+def _describe(item: raw.Struct, part: CachePart, n_blocks: int, kept: list[object]) -> None:
+    item.part.component = part.part.component
+    fill_shard(item.part.shard, part.part.shard)
+    item.form = part.form
+    memory = raw.Memory(raw.kvbm_tensor_t_size * max(len(part.tensors), 1))
+    item.tensors, item.n_tensors = memory, len(part.tensors)
+    kept.append(memory)
+    for i, tensor in enumerate(part.tensors):
+        if not isinstance(tensor, Tensor):
+            tensor = Tensor(tensor)
+        view, address, size = extent_of(tensor.data)
+        row = raw.kvbm_tensor_t_at(memory, i)
+        row.data, row.bytes, row.block_stride = address, size, tensor.block_stride
+        row.page_bytes = tensor.page_bytes
+        if part.form == Form.OPAQUE and tensor.page_bytes == 0 and n_blocks > 0:
+            row.page_bytes = tensor.block_stride or size // n_blocks
+        kept.append(view)
+
+
+def _positions(positions: Optional[Sequence[Position]], n: int) -> Optional[raw.Memory]:
+    if positions is None:
+        return None
+    if len(positions) != n:
+        raise invalid(f"{n} keys, and {len(positions)} positions")
+    memory = raw.Memory(raw.kvbm_position_t_size * max(n, 1))
+    for i, position in enumerate(positions):
+        row = raw.kvbm_position_t_at(memory, i)
+        row.first_token, row.rotation, row.left_context = position
+    return memory

@@ -1,0 +1,300 @@
+"""Managers: one owner of one set of tiers, and everything that is done with its blocks."""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional, Sequence
+
+from . import _native as raw
+from . import _raw
+from .block import Blocks
+from .constants import FOREVER, Admit, Lookup, Priority
+from .geometry import Part, part_memory, parts_memory
+from .key import Keys, as_keys
+from .match import Match, lookup_options
+from .memory import read_text, text
+from .queue import Completion, Operation, Queue, submit, submit_async, submit_future
+from .stats import Location, Locations, NodeRow, ScanRow, Share, Stats, share_of, stats_of
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .key import KeysLike
+    from .namespace import Namespace
+
+_PAGE = 256
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A disk tier below host memory."""
+
+    path: str
+    capacity_bytes: int
+    admission: Admit = Admit.ALL
+    admission_uses: int = 0
+    write_bytes_per_s: int = 0
+    read_bytes_per_s: int = 0
+
+
+class Pin(NamedTuple):
+    """A pin, and how many leading keys it keeps."""
+
+    number: int
+    keys: int
+
+
+class Manager:
+    """One owner of one set of tiers. 0 and None mean: as the configuration says. Thread: any.
+
+    close() ends this reference. The tiers are closed, and waited for, when the last of the manager, its namespaces,
+    caches, matches and blocks has gone.
+    """
+
+    __slots__ = ("_handle", "_context", "_queue", "_queue_lock", "block_bytes", "__weakref__")
+
+    def __init__(self, context: Context, *, block_bytes: int = 0, host_capacity_bytes: int = 0,
+                 host_file: Optional[str] = None, policy: Optional[str] = None,
+                 tiers: Optional[Sequence[Tier]] = None, share: bool = False) -> None:
+        options = _raw.kvbm_manager_options_t()
+        options.block_bytes, options.host_capacity_bytes = block_bytes, host_capacity_bytes
+        options.flags = raw.KVBM_MANAGER_SHARE if share else 0
+        names = (text(host_file, "host_file"), text(policy, "policy"))
+        options.host_file, options.policy = names
+        memory, paths = _tiers(tiers or ())
+        if tiers:
+            options.tiers, options.n_tiers = memory, len(tiers)
+        self._handle: Optional[raw.Handle] = raw.kvbm_manager_create(context._handle, options)[1]
+        del paths  # kept until here
+        self._context = context._handle
+        self._queue: Optional[Queue] = None
+        self._queue_lock = threading.Lock()
+        self.block_bytes = block_bytes
+
+    # ---- the managed pool
+
+    def allocate(self, ns: Namespace, n_blocks: int) -> Blocks:
+        """Takes n Partial blocks, all or none, evicting what nothing holds if need be."""
+        manager = self._handle  # another thread may close it during the call
+        return Blocks(manager, raw.kvbm_manager_allocate(manager, ns._handle, n_blocks, None)[1], writable=True)
+
+    def allocate_evicting(self, ns: Namespace, n_blocks: int, capacity: int = 1024) -> tuple[Blocks, Keys, int]:
+        """As allocate; also up to `capacity` keys of blocks that were evicted for it, and how many were."""
+        manager, room = self._handle, raw.Memory(capacity * 16)
+        _, ids, n = raw.kvbm_manager_allocate(manager, ns._handle, n_blocks, room)
+        return Blocks(manager, ids, writable=True), Keys(memoryview(room)[:min(n, capacity) * 16]), n
+
+    # ---- lookup
+
+    def lookup(self, ns: Namespace, keys: KeysLike, *, mode: Lookup = Lookup.PREFIX,
+               parts: Optional[Sequence[Part]] = None, host_only: bool = False, no_use: bool = False,
+               unit_keys: Optional[KeysLike] = None, ask_nodes_ns: int = 0) -> Match:
+        """Finds blocks in every tier, from memory alone unless nodes are asked."""
+        names = as_keys(keys)
+        options, kept = lookup_options(mode, parts, host_only, no_use, unit_keys, ask_nodes_ns)
+        _, handle, hits = raw.kvbm_manager_lookup(self._handle, ns._handle, names, options)
+        return Match(self, names, handle, hits)
+
+    def locate(self, ns: Namespace, keys: KeysLike, *, parts: Optional[Sequence[Part]] = None,
+               request_keys: Optional[Sequence[int]] = None, ask_nodes_ns: int = 0) -> Locations:
+        """Which node has the longest prefix of each request, and in which tiers. `request_keys` says how many of the
+        keys each request has; None = all are one request's."""
+        names = as_keys(keys)
+        options = _raw.kvbm_locate_options_t()
+        options.ask_nodes_ns = ask_nodes_ns
+        kept: list[raw.Memory] = []
+        if parts is not None:
+            kept.append(parts_memory(parts))
+            options.parts, options.n_parts = kept[-1], len(parts)
+        if request_keys is not None:
+            counts = b"".join(n.to_bytes(8, "little") for n in request_keys)
+            kept.append(raw.Memory(counts or bytes(8), format="Q"))
+            options.request_keys, options.n_requests = kept[-1], len(request_keys)
+        capacity = 64
+        while True:
+            status, n, rows = raw.kvbm_manager_locate(self._handle, ns._handle, names, options, capacity)
+            if n <= capacity:
+                found = Locations(map(Location._make, rows))
+                found.status = status
+                return found
+            capacity = n
+
+    # ---- care of what is cached
+
+    def prefetch(self, ns: Namespace, keys: KeysLike, *, part: Optional[Part] = None) -> int:
+        """Brings blocks up into the host tier; returns the status (OK or PARTIAL) when they are there."""
+        status: int = self._move(ns, keys, part, None)(None, 0, None)
+        return status
+
+    def prefetch_async(self, ns: Namespace, keys: KeysLike, *, part: Optional[Part] = None,
+                       queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
+        return submit_async(queue or self.queue(), self._move(ns, keys, part, None), statuses=None, keep=self._handle,
+                            cancellable=False)
+
+    def prefetch_future(self, ns: Namespace, keys: KeysLike, *, part: Optional[Part] = None,
+                        queue: Optional[Queue] = None) -> concurrent.futures.Future[Completion]:
+        return submit_future(queue or self.queue(), self._move(ns, keys, part, None), statuses=None, keep=self._handle,
+                             cancellable=False)
+
+    def prefetch_submit(self, ns: Namespace, keys: KeysLike, queue: Queue, *, part: Optional[Part] = None,
+                        user_data: Any = None) -> Operation:
+        return submit(queue, self._move(ns, keys, part, None), user_data=user_data, statuses=None, keep=self._handle)
+
+    def offload(self, ns: Namespace, keys: KeysLike, tier: int = 1, *, part: Optional[Part] = None) -> int:
+        """Copies host blocks to tier `tier` (1 = the first below) now; returns the status when they are there."""
+        status: int = self._move(ns, keys, part, tier)(None, 0, None)
+        return status
+
+    def offload_async(self, ns: Namespace, keys: KeysLike, tier: int = 1, *, part: Optional[Part] = None,
+                      queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
+        return submit_async(queue or self.queue(), self._move(ns, keys, part, tier), statuses=None, keep=self._handle,
+                            cancellable=False)
+
+    def offload_future(self, ns: Namespace, keys: KeysLike, tier: int = 1, *, part: Optional[Part] = None,
+                       queue: Optional[Queue] = None) -> concurrent.futures.Future[Completion]:
+        return submit_future(queue or self.queue(), self._move(ns, keys, part, tier), statuses=None, keep=self._handle,
+                             cancellable=False)
+
+    def offload_submit(self, ns: Namespace, keys: KeysLike, queue: Queue, tier: int = 1, *,
+                       part: Optional[Part] = None, user_data: Any = None) -> Operation:
+        return submit(queue, self._move(ns, keys, part, tier), user_data=user_data, statuses=None, keep=self._handle)
+
+    def drop(self, ns: Namespace, keys: KeysLike, *, part: Optional[Part] = None) -> int:
+        """Forgets blocks in every tier; returns how many were in the host tier."""
+        n: int = raw.kvbm_manager_drop(self._handle, ns._handle, part_memory(part), as_keys(keys))[1]
+        return n
+
+    def hint(self, ns: Namespace, keys: KeysLike, priority: Priority, *, part: Optional[Part] = None) -> None:
+        """Tells the policies what is known of blocks. Absent keys are ignored."""
+        raw.kvbm_manager_hint(self._handle, ns._handle, part_memory(part), as_keys(keys), priority)
+
+    def pin(self, ns: Namespace, keys: KeysLike, owner: int, timeout_ns: int = FOREVER, *,
+            part: Optional[Part] = None) -> Pin:
+        """Keeps host blocks resident for `owner` until timeout_ns from now or until unpinned."""
+        names, which = as_keys(keys), part_memory(part)
+        _, number, n = raw.kvbm_manager_pin(self._handle, ns._handle, which, names, owner, timeout_ns)
+        return Pin(number, n)
+
+    def unpin(self, pin: Pin) -> None:
+        """Ends a pin early."""
+        raw.kvbm_manager_unpin(self._handle, pin.number)
+
+    def unpin_owner(self, owner: int) -> int:
+        """Ends every pin of an owner; returns how many."""
+        n: int = raw.kvbm_manager_unpin_owner(self._handle, owner)[1]
+        return n
+
+    def flush(self, timeout_ns: int = FOREVER) -> int:
+        """Waits until no offload is queued or in flight; DeadlineError if it takes longer. Returns OK or PARTIAL."""
+        return raw.kvbm_manager_flush(self._handle, timeout_ns)
+
+    def reset(self) -> None:
+        """Forgets every block of every tier that nothing holds."""
+        raw.kvbm_manager_reset(self._handle)
+
+    # ---- seeing it work
+
+    def stats(self) -> Stats:
+        counters = _raw.kvbm_manager_stats_t()
+        raw.kvbm_manager_stats(self._handle, counters)
+        return stats_of(counters)
+
+    def metrics(self) -> str:
+        """All metrics as Prometheus text exposition."""
+        return read_text(raw.kvbm_manager_metrics, self._handle)
+
+    def subscribe(self, queue: Optional[Queue]) -> None:
+        """Sends block events to a queue (None = stop). One queue per manager."""
+        raw.kvbm_manager_subscribe(self._handle, None if queue is None else queue_handle(queue))
+
+    def scan(self) -> Iterator[ScanRow]:
+        """What is there, a page at a time, without stopping any work."""
+        cursor = 0
+        while True:
+            _, cursor, _, rows = raw.kvbm_manager_scan(self._handle, cursor, _PAGE)
+            yield from map(ScanRow._make, rows)
+            if cursor == 0:
+                return
+
+    # ---- nodes and sharing
+
+    def nodes(self) -> list[NodeRow]:
+        """The nodes that are connected and the addresses that are not."""
+        capacity = 64
+        while True:
+            _, n, rows = raw.kvbm_manager_nodes(self._handle, capacity)
+            if n <= capacity:
+                return [NodeRow._make(row) for row in rows]
+            capacity = n
+
+    def node_address(self) -> str:
+        """The address on which this manager listens, with the port that it got; empty if it does not."""
+        return read_text(raw.kvbm_manager_node_address, self._handle)
+
+    def share(self) -> Share:
+        """What this process is in a shared tier set."""
+        row = _raw.kvbm_share_t()
+        raw.kvbm_manager_share(self._handle, row)
+        return share_of(row)
+
+    # ---- the object
+
+    def queue(self) -> Queue:
+        """The queue of calls that are not given one; made at first use."""
+        with self._queue_lock:
+            if self._queue is None:
+                if self._handle is None:
+                    raw.kvbm_manager_flush(self._handle, 0)  # raises that the manager is closed
+                self._queue = Queue._of(self._context, 4096)
+            return self._queue
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None
+
+    def close(self) -> None:
+        """Ends this reference, and what is in flight on its own queue. Twice is fine."""
+        self._handle = None
+        with self._queue_lock:
+            queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.close()
+
+    def __enter__(self) -> Manager:
+        return self
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def _move(self, ns: Namespace, keys: KeysLike, part: Optional[Part], tier: Optional[int]) -> Any:
+        names, which = as_keys(keys), part_memory(part)
+        manager, space = self._handle, ns._handle
+
+        def call(queue: Optional[raw.Handle], token: int, number: Optional[raw.Memory]) -> int:
+            if tier is None:
+                return raw.kvbm_manager_prefetch(manager, space, which, names, queue, token)
+            return raw.kvbm_manager_offload(manager, space, which, names, tier, queue, token)
+
+        return call
+
+
+def queue_handle(queue: Queue) -> raw.Handle:
+    queue.fileno()  # raises that it is closed
+    handle = queue._core.handle
+    assert handle is not None
+    return handle
+
+
+def _tiers(tiers: Sequence[Tier]) -> tuple[raw.Memory, list[Optional[bytes]]]:
+    memory = raw.Memory(raw.kvbm_tier_t_size * max(len(tiers), 1))
+    paths = [text(str(tier.path), "path") for tier in tiers]
+    for i, tier in enumerate(tiers):
+        item = raw.kvbm_tier_t_at(memory, i)
+        item.path = paths[i]
+        item.capacity_bytes = tier.capacity_bytes
+        item.admission, item.admission_uses = tier.admission, tier.admission_uses
+        item.write_bytes_per_s, item.read_bytes_per_s = tier.write_bytes_per_s, tier.read_bytes_per_s
+    return memory, paths

@@ -1,0 +1,124 @@
+"""What can be seen of a manager: counters, rows of scans, nodes and locations."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from . import _native as raw
+
+_TIER = ("capacity_bytes", "used_bytes", "blocks", "payload_bytes", "hits", "hit_bytes", "misses", "stores",
+         "store_bytes", "loads", "load_bytes", "evictions", "damaged", "errors", "metadata_bytes")
+_MANAGER = ("lookups", "keys_looked_up", "keys_hit", "holds", "pins", "matches", "operations_in_flight",
+            "stores_refused_room", "stores_refused_quota", "deadline_missed", "position_mismatches",
+            "verify_failures", "offloads_skipped")
+_MOST_TIERS = 8
+
+
+@dataclass(frozen=True)
+class TierStats:
+    """Counters of one tier."""
+
+    capacity_bytes: int
+    used_bytes: int
+    blocks: int
+    payload_bytes: int
+    hits: int
+    hit_bytes: int
+    misses: int
+    stores: int
+    store_bytes: int
+    loads: int
+    load_bytes: int
+    evictions: int
+    damaged: int
+    errors: int
+    metadata_bytes: int
+    disabled: bool
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counters of a manager. tiers[0] is the host."""
+
+    lookups: int
+    keys_looked_up: int
+    keys_hit: int
+    holds: int
+    pins: int
+    matches: int
+    operations_in_flight: int
+    stores_refused_room: int
+    stores_refused_quota: int
+    deadline_missed: int
+    position_mismatches: int
+    verify_failures: int
+    offloads_skipped: int
+    tiers: tuple[TierStats, ...]
+
+
+class ScanRow(NamedTuple):
+    """One live block or stored record."""
+
+    key: bytes
+    namespace_id: bytes
+    bytes: int
+    tier: int
+    component: int
+    uses: int
+    holds: int
+    pins: int
+    age: int
+
+
+class NodeRow(NamedTuple):
+    """A node that is connected, or an address of node.peers."""
+
+    node: bytes
+    address: str
+    state: str
+    capacity_bytes: int
+    used_bytes: int
+    records: int
+    fetched_bytes: int
+    served_bytes: int
+    path: str
+    path_reason: str
+    local_bytes: int
+
+
+class Location(NamedTuple):
+    """How far one node has the keys of one request."""
+
+    node: bytes  # zero bytes: this manager
+    request: int
+    tier: int
+    n_prefix: int
+    n_in_tier: int
+    bytes: int
+
+
+class Locations(list[Location]):
+    """Rows of Manager.locate; PARTIAL if some node has not answered all of it in time."""
+
+    status: int = 0
+
+
+class Share(NamedTuple):
+    """What this process is in a shared tier set."""
+
+    role: int
+    owner_pid: int
+    clients: int
+    takeovers: int
+    owners_lost: int
+    silent_lookups: int
+
+
+def stats_of(counters: raw.Struct) -> Stats:
+    rows = [counters.tier(i) for i in range(min(counters.n_tiers, _MOST_TIERS))]
+    tiers = tuple(TierStats(**{n: getattr(row, n) for n in _TIER}, disabled=bool(row.disabled)) for row in rows)
+    return Stats(**{name: getattr(counters, name) for name in _MANAGER}, tiers=tiers)
+
+
+def share_of(row: raw.Struct) -> Share:
+    return Share(*(getattr(row, name) for name in Share._fields))

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kvbm.h for the languages that SWIG serves. The header is the only description of the interface: this file says what
+// is left out of it, and each language's file how an argument pattern looks there. Run with -DSWIGWORDSIZE64, so that
+// 64-bit integers are the same type on every platform.
+%module kvbm
+
+%{
+#include <kvbm.h>
+%}
+
+%include <stdint.i>
+
+// Tables of C functions are for C: a storage tier or a policy is called by the library on its own threads.
+%ignore kvbm_tier_table;
+%ignore kvbm_tier_table_t;
+%ignore kvbm_tier_item;
+%ignore kvbm_tier_item_t;
+%ignore kvbm_policy_table;
+%ignore kvbm_policy_table_t;
+%ignore kvbm_tier::table;
+%ignore kvbm_tier::table_user;
+%ignore kvbm_manager_options::policy_table;
+%ignore kvbm_manager_options::policy_user;
+
+// The log callback runs on any thread, also one that the language has never seen.
+%ignore kvbm_log_fn;
+%ignore kvbm_context_options::log;
+%ignore kvbm_context_options::log_user;
+%ignore kvbm_context_options::log_level;
+
+// Space for later fields, which callers leave at zero.
+%ignore reserved;
+%ignore reserved2;
+%ignore KVBM_API;
+%ignore KVBM_OWN;
+%ignore kvbm_error;
+%ignore kvbm_error_t;
+
+#if defined(SWIGPYTHON)
+%include "python.i"
+#elif defined(SWIGJAVA)
+%include "java.i"
+#endif
+
+%include "kvbm.h"
