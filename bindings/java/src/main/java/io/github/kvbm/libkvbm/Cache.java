@@ -217,7 +217,8 @@ public final class Cache extends NativeObject {
     return blockIds.length / parts;
   }
 
-  private int keysOf(int ids) {
+  /** Stored blocks that so many engine blocks are. */
+  int keysOf(int ids) {
     return (ids + units - 1) / units;
   }
 }

@@ -354,44 +354,10 @@ public final class Manager extends NativeObject {
     }
   }
 
-  /** Reads what is there, page by page; see {@link Manager#scan}. */
-  public final class Scan {
-    private long cursor;
-    private boolean ended;
-
-    private Scan() {}
-
-    /**
-     * Reads a page.
-     *
-     * @param max rows at most
-     * @return rows, perhaps none of them before the end
-     */
-    public List<ScanRow> next(int max) {
-      if (max < 1) throw new IllegalArgumentException("a page of " + max);
-      List<ScanRow> rows = new ArrayList<>();
-      if (ended) return rows;
-      try (Call call = Call.begin()) {
-        Struct place = call.memory(16).put(0, cursor);
-        Struct out = call.output((long) SIZEOF_scan_row * max);
-        Call.check(kvbm.kvbm_manager_scan(call.use(handle), place.address, out.address, max, place.address + 8));
-        for (int i = 0; i < place.getLong(8); ++i) rows.add(ScanRow.read(out, i * SIZEOF_scan_row));
-        cursor = place.getLong(0);
-        ended = cursor == 0;
-      }
-      return rows;
-    }
-
-    /** {@return whether the last page was read} */
-    public boolean ended() {
-      return ended;
-    }
-  }
-
   /** {@return a walk over all live blocks and stored records, which stops no work; blocks that come and go meanwhile
    * may or may not be seen} */
-  public Scan scan() {
-    return new Scan();
+  public BlockScan scan() {
+    return new BlockScan(this);
   }
 
   /** {@return a row for each node that is connected and each address that is not; none if this is no node} */

@@ -27,6 +27,11 @@ public final class Match extends NativeObject {
     return hits;
   }
 
+  /** Whether the library made no match at all. */
+  boolean isEmpty() {
+    return empty;
+  }
+
   /** {@return keys the match was made from; 0 where nothing hit} */
   public int count() {
     if (empty) return 0;

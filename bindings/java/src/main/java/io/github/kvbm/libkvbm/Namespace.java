@@ -148,10 +148,11 @@ public final class Namespace extends NativeObject {
    */
   public KeyArray fromHashes(byte[] hashes, int hashBytes) {
     Objects.requireNonNull(hashes, "hashes");
-    if (hashBytes < 1 || hashBytes > 64 || hashes.length % hashBytes != 0) {
+    // A size that is not valid is the library's to refuse; what matters here is that it reads no further.
+    int n = hashBytes < 1 ? 0 : hashes.length / hashBytes;
+    if (hashBytes > 0 && hashes.length % hashBytes != 0) {
       throw new IllegalArgumentException(hashes.length + " bytes are no whole number of hashes of " + hashBytes);
     }
-    int n = hashes.length / hashBytes;
     try (Call call = Call.begin()) {
       ByteBuffer keys = Memory.allocate((long) Key.BYTES * n);
       Struct in = call.memory(hashes.length).put(0, hashes);
@@ -162,8 +163,7 @@ public final class Namespace extends NativeObject {
   }
 
   private static int blocks(int tokens, int blockTokens, List<byte[]> extras) {
-    if (blockTokens < 1) throw new IllegalArgumentException("a block of " + blockTokens + " tokens");
-    int blocks = tokens / blockTokens;
+    int blocks = blockTokens < 1 ? 0 : tokens / blockTokens;
     if (extras != null && extras.size() != blocks) {
       throw new IllegalArgumentException(extras.size() + " extras for " + blocks + " full blocks");
     }

@@ -48,6 +48,11 @@ public final class Operation extends CompletableFuture<Completion> {
     return id;
   }
 
+  /** The library's number of it, as an unsigned decimal. */
+  String libraryNumber() {
+    return Long.toUnsignedString(memory.getLong(0));
+  }
+
   /**
    * Says what became of each item.
    *
