@@ -61,12 +61,9 @@ static kvbm_java_buffer_t kvbm_java_buffer_at(long long address, long long bytes
 }
 /* Where a direct buffer's element 0 is; 0 for one on the heap. */
 static long long kvbm_java_address_of(kvbm_java_memory_t buffer) { return (long long)(intptr_t)buffer.data; }
-/* The version of the header that this layer was made from. */
-static uint32_t kvbm_java_header_version(void) { return KVBM_VERSION; }
 %}
 kvbm_java_buffer_t kvbm_java_buffer_at(long long address, long long bytes);
 long long kvbm_java_address_of(kvbm_java_memory_t buffer);
-uint32_t kvbm_java_header_version(void);
 
 %include "java_layout.i"
 

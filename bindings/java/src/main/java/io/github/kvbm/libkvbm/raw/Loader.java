@@ -14,6 +14,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HashMap;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
@@ -21,72 +22,75 @@ import java.util.Set;
 /**
  * Finds and loads libkvbm and its JNI library, and refuses a libkvbm that does not belong to them.
  *
- * <p>In this order: the folder that the environment's KVBM_LIBRARY_PATH names; java.library.path, where both files are
- * in one of its folders; the files packed in the jar. A folder may have libkvbm alone: the JNI library is the jar's
- * then.
+ * <p>In this order: the folder that the system property kvbm.library.path or the environment's KVBM_LIBRARY_PATH names;
+ * java.library.path, where all files are in one of its folders; the files packed in the jar. A folder that is named may
+ * have libkvbm alone: the others are the jar's then.
  */
 final class Loader {
   private static final String CORE = "libkvbm.so";
   private static final String JNI = "libkvbmjni.so";
+  private static final String PROBE = "libkvbmprobe.so";
+
+  /** In the order in which they are loaded. */
+  private static final List<String> ALL = List.of(PROBE, CORE, JNI);
 
   private Loader() {}
 
   /** Called once, by the static initialiser of the natives. */
   static void load() {
-    String given = System.getenv("KVBM_LIBRARY_PATH");
-    if (given != null && !given.isEmpty()) {
-      Path folder = Path.of(given).toAbsolutePath();
-      if (!Files.isRegularFile(folder.resolve(CORE))) {
-        throw new UnsatisfiedLinkError("KVBM_LIBRARY_PATH is " + given + ", which has no " + CORE);
-      }
-      loadFrom(folder, folder.resolve(CORE));
-    } else {
-      Path folder = folderOfLibraryPath();
-      if (folder != null) {
-        loadFrom(folder, folder.resolve(CORE));
-      } else {
-        loadPacked(null);
-      }
+    String how = "kvbm.library.path";
+    String given = System.getProperty(how);
+    if (given == null) {
+      how = "KVBM_LIBRARY_PATH";
+      given = System.getenv(how);
     }
-    checkVersion();
+    Path folder = given != null && !given.isEmpty() ? Path.of(given).toAbsolutePath() : folderOfLibraryPath();
+    if (folder != null && !Files.isRegularFile(folder.resolve(CORE))) {
+      throw new UnsatisfiedLinkError(how + " is " + given + ", which has no " + CORE);
+    }
+    try {
+      loadFrom(folder);
+    } catch (IOException e) {
+      throw new UncheckedIOException("libkvbm cannot be unpacked into " + System.getProperty("java.io.tmpdir")
+          + "; set java.io.tmpdir, or KVBM_LIBRARY_PATH to a folder that has " + ALL, e);
+    }
   }
 
   private static Path folderOfLibraryPath() {
     for (String part : System.getProperty("java.library.path", "").split(":")) {
       if (part.isEmpty()) continue;
       Path folder = Path.of(part).toAbsolutePath();
-      if (Files.isRegularFile(folder.resolve(CORE)) && Files.isRegularFile(folder.resolve(JNI))) return folder;
+      if (ALL.stream().allMatch(name -> Files.isRegularFile(folder.resolve(name)))) return folder;
     }
     return null;
   }
 
-  private static void loadFrom(Path folder, Path core) {
-    if (Files.isRegularFile(folder.resolve(JNI))) {
-      System.load(core.toString());
-      System.load(folder.resolve(JNI).toString());
-    } else {
-      loadPacked(core);
-    }
-  }
-
-  /** Unpacks into a folder that nobody else can write to, loads, and removes the files: they stay mapped. */
-  private static void loadPacked(Path otherCore) {
-    String place = "/native/" + platform() + "/";
+  /**
+   * Loads what the folder has from there and the rest from the jar: unpacked into a folder that nobody else can write
+   * to, and removed at once, since loaded files stay mapped.
+   */
+  private static void loadFrom(Path given) throws IOException {
+    Path unpacked = null;
     try {
-      Map<String, String> sums = sums(place);
-      Path folder = Files.createTempDirectory("libkvbm-");
-      try {
-        checkPrivate(folder);
-        System.load((otherCore != null ? otherCore : unpack(place, CORE, folder, sums)).toString());
-        System.load(unpack(place, JNI, folder, sums).toString());
-      } finally {
-        Files.deleteIfExists(folder.resolve(CORE));
-        Files.deleteIfExists(folder.resolve(JNI));
-        Files.deleteIfExists(folder);
+      Path core = null;
+      for (String name : ALL) {
+        Path file = given == null ? null : given.resolve(name);
+        if (file == null || !Files.isRegularFile(file)) {
+          if (unpacked == null) unpacked = privateFolder();
+          file = unpack(name, unpacked);
+        }
+        // The core may be looked into only once the probe is there.
+        if (name.equals(CORE)) {
+          core = file;
+          checkVersion(core);
+        }
+        System.load(file.toString());
       }
-    } catch (IOException e) {
-      throw new UncheckedIOException("libkvbm cannot be unpacked into " + System.getProperty("java.io.tmpdir")
-          + "; set java.io.tmpdir, or KVBM_LIBRARY_PATH to a folder that has " + CORE + " and " + JNI, e);
+    } finally {
+      if (unpacked != null) {
+        for (String name : ALL) Files.deleteIfExists(unpacked.resolve(name));
+        Files.deleteIfExists(unpacked);
+      }
     }
   }
 
@@ -101,7 +105,7 @@ final class Loader {
     try (InputStream in = Loader.class.getResourceAsStream(place + "SHA256SUMS")) {
       if (in == null) {
         throw new UnsatisfiedLinkError("this jar has no libkvbm for " + platform()
-            + "; set KVBM_LIBRARY_PATH to a folder that has " + CORE + " and " + JNI);
+            + "; set KVBM_LIBRARY_PATH to a folder that has " + ALL);
       }
       Map<String, String> sums = new HashMap<>();
       for (String line : new String(in.readAllBytes(), StandardCharsets.UTF_8).split("\n")) {
@@ -112,20 +116,24 @@ final class Loader {
     }
   }
 
-  private static void checkPrivate(Path folder) throws IOException {
+  private static Path privateFolder() throws IOException {
+    Path folder = Files.createTempDirectory("libkvbm-");
     Set<PosixFilePermission> mode = Files.getPosixFilePermissions(folder, LinkOption.NOFOLLOW_LINKS);
     if (!mode.equals(PosixFilePermissions.fromString("rwx------"))) {
       throw new IOException(folder + " could be written to by others: " + PosixFilePermissions.toString(mode));
     }
+    return folder;
   }
 
-  private static Path unpack(String place, String name, Path folder, Map<String, String> sums) throws IOException {
+  private static Path unpack(String name, Path folder) throws IOException {
+    String place = "/native/" + platform() + "/";
+    String sum = sums(place).get(name);
     Path file = folder.resolve(name);
     try (InputStream in = Loader.class.getResourceAsStream(place + name)) {
       if (in == null) throw new IOException("the jar lacks " + place + name);
       Files.copy(in, file);
     }
-    if (!sha256(file).equals(sums.get(name))) {
+    if (!sha256(file).equals(sum)) {
       throw new IOException(file + " is not what was packed: the disk may be full, or the jar damaged");
     }
     return file;
@@ -139,14 +147,18 @@ final class Loader {
     }
   }
 
-  private static void checkVersion() {
-    long header = kvbm.kvbm_java_header_version();
-    long library = kvbm.kvbm_version();
+  private static void checkVersion(Path core) {
+    int header = Probe.header();
+    int library = Probe.library((core + "\0").getBytes(StandardCharsets.UTF_8));
     // Before 1.0 a minor version is a soname of its own; within one, a newer library has all that an older header has.
+    if (library == 0) throw new UnsatisfiedLinkError(core + " cannot be loaded, or is no libkvbm");
     if (library / 1000 != header / 1000 || library < header) {
-      throw new UnsatisfiedLinkError("libkvbm " + kvbm.kvbm_version_string() + " was loaded, but this jar was made for "
-          + header / 1000000 + "." + header / 1000 % 1000 + "." + header % 1000
-          + "; look at KVBM_LIBRARY_PATH and java.library.path, or take the jar of that version");
+      throw new UnsatisfiedLinkError(core + " is libkvbm " + text(library) + ", but this jar was made for "
+          + text(header) + "; look at KVBM_LIBRARY_PATH and java.library.path, or take the jar of that version");
     }
+  }
+
+  private static String text(int version) {
+    return version / 1_000_000 + "." + version / 1000 % 1000 + "." + version % 1000;
   }
 }
