@@ -150,7 +150,7 @@ public final class CompletionQueue extends NativeObject {
     private final Handle handle;
     private final boolean polled;
     private final Map<Long, Operation> operations = new ConcurrentHashMap<>();
-    private final AtomicLong last = new AtomicLong();
+    private static final AtomicLong LAST = new AtomicLong();
     private volatile boolean closing;
     private boolean threaded;
 
@@ -169,7 +169,7 @@ public final class CompletionQueue extends NativeObject {
 
     private synchronized Operation add(int items, boolean written, Object kept, Consumer<Completion> layers) {
       if (closing) throw new IllegalStateException("this queue is closed");
-      Operation operation = new Operation(last.incrementAndGet(), this, items, written, kept, layers);
+      Operation operation = new Operation(LAST.incrementAndGet(), this, items, written, kept, layers);
       operations.put(operation.id(), operation);
       notifyAll();
       return operation;
