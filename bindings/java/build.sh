@@ -40,10 +40,11 @@ build() {
   exec 9>&-
 }
 
-# Runs a program of the test sources.
+# Runs a program of the test sources, with the options of the JVM in the array `jvm`.
+jvm=(-XX:+UseSerialGC)
 program() {
   local name=$1
   shift
-  exec java -Xss512k "-XX:+UseSerialGC" -cp "$here/target/classes:$here/target/test-classes" \
+  exec java "${jvm[@]}" -cp "$here/target/classes:$here/target/test-classes" \
     "io.github.kvbm.libkvbm.programs.$name" "$@"
 }

@@ -67,7 +67,7 @@ public final class CompletionQueue extends NativeObject {
   /** {@return a file descriptor that polls readable while completions or events wait; not to be read or closed} */
   public int fd() {
     try (Call call = Call.begin()) {
-      return kvbm.kvbm_queue_fd(call.use(handle));
+      return kvbm.kvbm_queue_fd(use(call));
     }
   }
 
@@ -106,7 +106,7 @@ public final class CompletionQueue extends NativeObject {
     if (max < 1) throw new IllegalArgumentException("max is " + max);
     try (Call call = Call.begin()) {
       Struct rows = call.memory((long) SIZEOF_event * max);
-      int n = (int) kvbm.kvbm_queue_poll_events(call.use(handle), rows.address, max);
+      int n = (int) kvbm.kvbm_queue_poll_events(use(call), rows.address, max);
       List<BlockEvent> events = new ArrayList<>(n);
       for (int i = 0; i < n; ++i) events.add(BlockEvent.read(rows, i * SIZEOF_event));
       return events;
@@ -121,6 +121,12 @@ public final class CompletionQueue extends NativeObject {
   @Override
   public boolean isClosed() {
     return state.closing;
+  }
+
+  /** The pointer goes on for a while after close, for what is under way. */
+  private long use(Call call) {
+    if (state.closing) throw new IllegalStateException("this queue is closed");
+    return call.use(handle);
   }
 
   /** A call into the library that submits; returns its status. */

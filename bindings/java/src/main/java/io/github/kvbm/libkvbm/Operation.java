@@ -26,7 +26,8 @@ public final class Operation extends CompletableFuture<Completion> {
   @SuppressWarnings("unused")
   private Object kept;
 
-  Operation(long id, CompletionQueue.State queue, int items, boolean written, Object kept, Consumer<Completion> layers) {
+  Operation(
+      long id, CompletionQueue.State queue, int items, boolean written, Object kept, Consumer<Completion> layers) {
     this.id = id;
     this.queue = queue;
     this.items = items;
@@ -71,7 +72,8 @@ public final class Operation extends CompletableFuture<Completion> {
    * memory.
    *
    * @param mayInterruptIfRunning has no effect
-   * @return whether the library was asked; false where it has completed, or cannot be cancelled (all but store and load)
+   * @return whether the library was asked; false where it has completed, or cannot be cancelled (all but store and
+   *     load)
    */
   @Override
   public boolean cancel(boolean mayInterruptIfRunning) {

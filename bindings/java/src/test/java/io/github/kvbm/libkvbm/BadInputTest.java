@@ -100,12 +100,12 @@ class BadInputTest {
         BlockArray blocks = world.manager.allocate(world.ns, 2)) {
       KeyArray keys = world.keys(3, 1);
       assertThrows(IllegalArgumentException.class, () -> cache.store(keys, new int[2]));
-      assertThrows(
-          IllegalArgumentException.class, () -> cache.store(keys, new int[3], new StoreOptions().itemStatus(new int[1])));
+      assertThrows(IllegalArgumentException.class,
+          () -> cache.store(keys, new int[3], new StoreOptions().itemStatus(new int[1])));
       assertThrows(IllegalArgumentException.class,
           () -> cache.store(keys, new int[3], new StoreOptions().positions(List.of(new Position(0, 0, 0)))));
-      assertThrows(
-          IllegalArgumentException.class, () -> cache.store(keys, new int[3], new StoreOptions().unitKeys(world.keys(1, 1))));
+      assertThrows(IllegalArgumentException.class,
+          () -> cache.store(keys, new int[3], new StoreOptions().unitKeys(world.keys(1, 1))));
       assertThrows(IllegalArgumentException.class, () -> blocks.register(world.ns, keys));
       assertThrows(IllegalArgumentException.class, () -> blocks.complete(new long[1]));
       assertThrows(
@@ -123,7 +123,8 @@ class BadInputTest {
     try (World world = new World()) {
       KeyArray keys = world.keys(3, 1);
       world.registered(keys).close();
-      try (Match match = world.manager.lookup(world.ns, keys); Match none = world.manager.lookup(world.ns, world.keys(1, 99))) {
+      try (Match match = world.manager.lookup(world.ns, keys);
+          Match none = world.manager.lookup(world.ns, world.keys(1, 99))) {
         assertThrows(IndexOutOfBoundsException.class, () -> match.items(0, 4));
         assertThrows(IndexOutOfBoundsException.class, () -> match.items(-1, 1));
         assertThrows(IndexOutOfBoundsException.class, () -> match.blocks(0, 3, 1));

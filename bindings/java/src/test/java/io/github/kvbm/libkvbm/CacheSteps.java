@@ -122,7 +122,9 @@ final class CacheSteps {
       Manager manager = in.object("manager", Manager.class);
       Namespace ns = in.object("namespace", Namespace.class);
       int tier = in.integer("tier", 0);
-      if (!in.has("queue")) return results("status", (long) manager.offload(ns, in.part("part"), in.keys("keys"), tier));
+      if (!in.has("queue")) {
+        return results("status", (long) manager.offload(ns, in.part("part"), in.keys("keys"), tier));
+      }
       CompletionQueue queue = in.object("queue", CompletionQueue.class);
       steps.userData.put(
           manager.offloadAsync(ns, in.part("part"), in.keys("keys"), tier, queue), in.number("user_data", 0));

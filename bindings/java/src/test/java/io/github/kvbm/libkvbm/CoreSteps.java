@@ -22,7 +22,8 @@ final class CoreSteps {
     namespaces(steps);
     keys(steps);
     steps.put("context.create", in -> {
-      ContextOptions options = new ContextOptions().configFile(in.text("config_file")).threads(in.integer("threads", 0));
+      ContextOptions options = new ContextOptions();
+      options.configFile(in.text("config_file")).threads(in.integer("threads", 0));
       if (in.has("settings")) {
         ((Map<?, ?>) in.get("settings")).forEach((key, value) -> options.setting((String) key, (String) value));
       }
@@ -50,7 +51,7 @@ final class CoreSteps {
     }));
     steps.put("memory.compare", in -> rows(in, (memory, at, n, seed) -> {
       for (int j = 0; j < n; ++j) {
-        if (memory.get(at + j) != pattern(seed, j)) throw new AssertionError("byte " + j + " of the row of seed " + seed);
+        if (memory.get(at + j) != pattern(seed, j)) throw new AssertionError("byte " + j + " of row " + seed);
       }
     }));
     steps.put("memory.clear", in -> {

@@ -50,7 +50,8 @@ final class PoolSteps {
 
   private static Map<String, Object> create(Arguments in) {
     ManagerOptions options = new ManagerOptions().blockBytes(in.number("block_bytes", 0))
-        .hostCapacityBytes(in.number("host_capacity_bytes", 0)).hostFile(in.text("host_file")).policy(in.text("policy"));
+        .hostCapacityBytes(in.number("host_capacity_bytes", 0)).hostFile(in.text("host_file"))
+        .policy(in.text("policy"));
     long flags = in.number("flags", 0);
     if ((flags & ~KVBM_MANAGER_SHARE) != 0) throw new AssertionError("flags " + flags);
     options.share(flags != 0);
@@ -108,7 +109,8 @@ final class PoolSteps {
     int n = in.list("blocks").size();
     int[] status = new int[n];
     RegisterOptions options = new RegisterOptions().duplicates(in.integer("duplicates", 0)).part(in.part("part"))
-        .parent(in.key("parent")).unchained(in.flag("unchained")).priority(in.integer("priority", 0)).itemStatus(status);
+        .parent(in.key("parent")).unchained(in.flag("unchained")).priority(in.integer("priority", 0))
+        .itemStatus(status);
     try (Call call = Call.begin()) {
       Struct blocks = holds(call, in);
       ItemStatus items = new ItemStatus(call, status, n);

@@ -32,7 +32,8 @@ class SessionTest {
 
     Side(String option, String address, int blockTokens, int form) {
       context = Context.create(new ContextOptions().setting(option, address));
-      manager = Manager.create(context, new ManagerOptions().hostCapacityBytes(8L << 20).blockBytes(65536).tiers(List.of()));
+      manager = Manager.create(
+          context, new ManagerOptions().hostCapacityBytes(8L << 20).blockBytes(65536).tiers(List.of()));
       List<Component> model = List.of(Component.attention(Component.BF16, LAYERS, HEADS, DIM));
       try (Geometry geometry = Geometry.create(blockTokens, 1, model)) {
         assertEquals(2L * LAYERS * HEADS * DIM * 2 * blockTokens, geometry.recordBytes(0, null));

@@ -54,7 +54,8 @@ class SignalsTest {
 
   private static void check(String... settings) throws Exception {
     // Without inlining of the exception, so that each null check faults.
-    Child child = new Child(Map.of("UCX_NET_DEVICES", "lo"), List.of("-XX:-OmitStackTraceInFastThrow"), Program.class, settings);
+    Child child = new Child(
+        Map.of("UCX_NET_DEVICES", "lo"), List.of("-XX:-OmitStackTraceInFastThrow"), Program.class, settings);
     StringBuilder said = new StringBuilder();
     java.io.BufferedReader reader = child.process().inputReader();
     for (String line = reader.readLine(); line != null; line = reader.readLine()) {

@@ -69,7 +69,8 @@ final class Values {
       if (whole.group(2) == null) return value;
       int first = Integer.parseInt(whole.group(2));
       List<?> list = (List<?>) value;
-      return whole.group(4) == null ? list.get(first) : new ArrayList<>(list.subList(first, Integer.parseInt(whole.group(4))));
+      if (whole.group(4) == null) return list.get(first);
+      return new ArrayList<>(list.subList(first, Integer.parseInt(whole.group(4))));
     }
     if (text.startsWith("KVBM_")) return constant(text);
     return WITHIN.matcher(text).replaceAll(m -> Matcher.quoteReplacement(String.valueOf(variable(m.group(1)))));

@@ -18,8 +18,9 @@ final class World implements AutoCloseable {
 
   World(int blocks) {
     context = Context.create(new ContextOptions().threads(1));
+    long capacity = (long) blocks * (BLOCK + 4096);
     manager = Manager.create(
-        context, new ManagerOptions().blockBytes(BLOCK).hostCapacityBytes((long) blocks * (BLOCK + 4096)).tiers(List.of()));
+        context, new ManagerOptions().blockBytes(BLOCK).hostCapacityBytes(capacity).tiers(List.of()));
     ns = manager.namespace(new NamespaceOptions("a model"));
   }
 
@@ -32,8 +33,8 @@ final class World implements AutoCloseable {
 
   /** An attached opaque cache over this memory. */
   Cache cache(ByteBuffer memory) {
-    return manager.attach(
-        ns, memory.remaining() / BLOCK, List.of(new CachePart(null, Form.OPAQUE, List.of(Tensor.opaque(memory, BLOCK)))));
+    CachePart part = new CachePart(null, Form.OPAQUE, List.of(Tensor.opaque(memory, BLOCK)));
+    return manager.attach(ns, memory.remaining() / BLOCK, List.of(part));
   }
 
   /** n registered blocks, of which block i is full of the byte i; the caller's holds are returned. */

@@ -111,10 +111,9 @@ public final class Bench {
     }
   }
 
-  /** At most 0.6 s of warm-up, then the median of what the calls say they took. */
+  /** The median of what calls say they took, after `warm` calls for the compiler. */
   private static long median(int warm, int n, LongSupplier call) {
-    long end = System.nanoTime() + 600_000_000L;
-    for (int i = 0; i < warm && System.nanoTime() < end; ++i) call.getAsLong();
+    for (int i = 0; i < warm; ++i) call.getAsLong();
     long[] took = new long[n];
     for (int i = 0; i < n; ++i) took[i] = call.getAsLong();
     Arrays.sort(took);

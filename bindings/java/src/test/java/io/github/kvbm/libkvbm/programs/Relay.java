@@ -72,7 +72,7 @@ public final class Relay {
       good = switch (what) {
         case "store" -> relay.store();
         case "fetch" -> relay.fetch();
-        default -> throw new IllegalArgumentException("relay store|fetch --seed S --blocks N [--tier DIR] KEY=VALUE...");
+        default -> throw new IllegalArgumentException("neither store nor fetch");
       };
     } catch (KvbmException e) {
       System.err.println(e.getMessage());
