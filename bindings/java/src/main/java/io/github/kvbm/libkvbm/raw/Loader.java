@@ -72,7 +72,6 @@ final class Loader {
   private static void loadFrom(Path given) throws IOException {
     Path unpacked = null;
     try {
-      Path core = null;
       for (String name : ALL) {
         Path file = given == null ? null : given.resolve(name);
         if (file == null || !Files.isRegularFile(file)) {
@@ -80,10 +79,7 @@ final class Loader {
           file = unpack(name, unpacked);
         }
         // The core may be looked into only once the probe is there.
-        if (name.equals(CORE)) {
-          core = file;
-          checkVersion(core);
-        }
+        if (name.equals(CORE)) checkVersion(file);
         System.load(file.toString());
       }
     } finally {
