@@ -38,6 +38,11 @@ class LoaderTest {
   }
 
   @Test
+  void theArtifactHasTheVersionOfTheLibrary() {
+    assertEquals(System.getProperty("kvbm.test.version"), Kvbm.versionString());
+  }
+
+  @Test
   void theJarsOwnLibraryIsUnpackedAndLeavesNoFile(@TempDir Path tmp) throws Exception {
     Child child = new Child(Map.of(), List.of("-Djava.io.tmpdir=" + tmp), Program.class);
     String said = child.output();
