@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
+
+import io.github.kvbm.libkvbm.raw.kvbm;
+import java.util.List;
+import java.util.Objects;
+import java.util.function.LongConsumer;
+
+/**
+ * An engine's own paged cache, described once; attached by {@link Manager#attach}. Its tensors are kept until it is
+ * closed, which waits for operations that touch them.
+ */
+public final class Cache extends NativeObject {
+  private final Manager manager;
+  private final int parts;
+  private final int units;
+
+  private Cache(long pointer, Manager manager, int parts, int units, List<CachePart> tensors) {
+    super("cache", pointer, new Release(tensors));
+    this.manager = manager;
+    this.parts = parts;
+    this.units = units;
+  }
+
+  /** Keeps the tensors until the library has forgotten them. */
+  private static final class Release implements LongConsumer {
+    private List<CachePart> tensors;
+
+    Release(List<CachePart> tensors) {
+      this.tensors = tensors;
+    }
+
+    @Override
+    public void accept(long pointer) {
+      kvbm.kvbm_cache_release(pointer);
+      tensors = null;
+    }
+  }
+
+  static Cache attach(Manager manager, Namespace ns, int nBlocks, List<CachePart> parts) {
+    List<CachePart> all = List.copyOf(parts);
+    try (Call call = Call.begin()) {
+      Struct options = call.memory(SIZEOF_cache_options);
+      Call.check(kvbm.kvbm_cache_options_init(options.address, SIZEOF_cache_options));
+      Struct rows = call.memory((long) SIZEOF_cache_part * all.size());
+      for (int i = 0; i < all.size(); ++i) all.get(i).write(call, rows, i * SIZEOF_cache_part);
+      options.put(cache_options_n_blocks, nBlocks);
+      options.put(cache_options_parts, rows.address);
+      options.put(cache_options_n_parts, (long) all.size());
+      Struct out = call.memory(8);
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_cache_attach(call.use(manager.handle), call.use(ns, "ns"), options.address, out.address,
+          error.address), error);
+      return new Cache(out.getLong(0), manager, all.size(), ns.units(), all);
+    }
+  }
+
+  /**
+   * Looks for the longest prefix of keys, of all of the cache's parts.
+   *
+   * @param keys the prompt's keys
+   * @return what was found
+   */
+  public Match lookup(KeyArray keys) {
+    return lookup(keys, null);
+  }
+
+  /**
+   * Looks for keys, of all of the cache's parts.
+   *
+   * @param keys the prompt's keys
+   * @param options without parts; null = defaults
+   * @return what was found
+   */
+  public Match lookup(KeyArray keys, LookupOptions options) {
+    Objects.requireNonNull(keys, "keys");
+    try (Call call = Call.begin()) {
+      Struct out = call.memory(16);
+      long how = options == null ? 0 : options.write(call).address;
+      Call.check(kvbm.kvbm_cache_lookup(
+          call.use(handle), keys.address(call), keys.size(), how, out.address, out.address + 8));
+      return new Match(out.getLong(0), manager, (int) out.getLong(8));
+    }
+  }
+
+  /**
+   * Copies engine blocks into the host tier under their keys, and waits for it.
+   *
+   * @param keys the keys
+   * @param blockIds [parts][keys * units], {@link Kvbm#NO_BLOCK} where the engine has no block of that part
+   * @return {@link Status#OK} or {@link Status#PARTIAL}
+   */
+  public int store(KeyArray keys, int[] blockIds) {
+    return store(keys, blockIds, null);
+  }
+
+  /**
+   * Copies engine blocks into the host tier under their keys, and waits for it.
+   *
+   * @param keys the keys
+   * @param blockIds [parts][keys * units], {@link Kvbm#NO_BLOCK} where the engine has no block of that part
+   * @param options null = defaults
+   * @return {@link Status#OK} or {@link Status#PARTIAL}
+   */
+  public int store(KeyArray keys, int[] blockIds, StoreOptions options) {
+    checkStore(keys, blockIds);
+    try (Call call = Call.begin()) {
+      ItemStatus statuses = new ItemStatus(call, options == null ? null : options.statuses(), keys.size());
+      Struct how = options == null ? null : options.write(call, keys.size(), units);
+      if (how != null) how.put(store_options_item_status, statuses.address());
+      int status = kvbm.kvbm_cache_store(call.use(handle), keys.address(call), call.ints(blockIds), keys.size(),
+          how == null ? 0 : how.address, 0, 0);
+      statuses.read();
+      return Call.check(status);
+    }
+  }
+
+  /**
+   * Copies engine blocks into the host tier under their keys. Until the operation completes, the blocks are the
+   * library's to read.
+   *
+   * @param keys the keys
+   * @param blockIds as for {@link #store(KeyArray, int[])}
+   * @param options null = defaults
+   * @param queue where it completes
+   * @return the operation
+   */
+  public Operation storeAsync(KeyArray keys, int[] blockIds, StoreOptions options, CompletionQueue queue) {
+    checkStore(keys, blockIds);
+    Objects.requireNonNull(queue, "queue");
+    try (Call call = Call.begin()) {
+      long pointer = call.use(handle);
+      Struct how = (options == null ? new StoreOptions() : options).write(call, keys.size(), units);
+      return queue.submit(call, keys.size(), true, this, null, null, (q, operation) -> {
+        how.put(store_options_out_operation, operation.operationAddress());
+        how.put(store_options_item_status, operation.statusAddress());
+        return kvbm.kvbm_cache_store(pointer, keys.address(call), call.ints(blockIds), keys.size(), how.address, q,
+            operation.id());
+      });
+    }
+  }
+
+  private void checkStore(KeyArray keys, int[] blockIds) {
+    Objects.requireNonNull(keys, "keys");
+    Objects.requireNonNull(blockIds, "blockIds");
+    if (blockIds.length != (long) keys.size() * units * parts) {
+      throw new IllegalArgumentException(blockIds.length + " block ids for " + keys.size() + " keys of " + units
+          + " units and " + parts + " parts");
+    }
+  }
+
+  /**
+   * Brings matched blocks into the engine's blocks, every byte verified, and waits for it.
+   *
+   * @param match what a lookup of this cache found
+   * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} to skip a block
+   * @return {@link Status#OK}, or {@link Status#PARTIAL} if some failed: their engine blocks are undefined
+   */
+  public int load(Match match, int[] blockIds) {
+    return load(match, blockIds, null);
+  }
+
+  /**
+   * Brings matched blocks into the engine's blocks, every byte verified, and waits for it.
+   *
+   * @param match what a lookup of this cache found
+   * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} to skip a block
+   * @param options null = defaults
+   * @return {@link Status#OK}, or {@link Status#PARTIAL} if some failed: their engine blocks are undefined
+   */
+  public int load(Match match, int[] blockIds, LoadOptions options) {
+    int ids = idsOfPart(blockIds);
+    try (Call call = Call.begin()) {
+      ItemStatus statuses = new ItemStatus(call, options == null ? null : options.statuses(), keysOf(ids));
+      Struct how = options == null ? null : options.write(call, keysOf(ids));
+      if (how != null) how.put(load_options_item_status, statuses.address());
+      int status = kvbm.kvbm_cache_load(call.use(handle), call.use(match, "match"), call.ints(blockIds), ids,
+          how == null ? 0 : how.address, 0, 0);
+      statuses.read();
+      return Call.check(status);
+    }
+  }
+
+  /**
+   * Brings matched blocks into the engine's blocks, every byte verified. Until the operation completes, the blocks are
+   * the library's to write. The match may be closed meanwhile.
+   *
+   * @param match what a lookup of this cache found
+   * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} to skip a block
+   * @param options null = defaults
+   * @param queue where it completes
+   * @return the operation
+   */
+  public Operation loadAsync(Match match, int[] blockIds, LoadOptions options, CompletionQueue queue) {
+    int ids = idsOfPart(blockIds);
+    Objects.requireNonNull(queue, "queue");
+    try (Call call = Call.begin()) {
+      long pointer = call.use(handle);
+      long matched = call.use(match, "match");
+      Struct how = (options == null ? new LoadOptions() : options).write(call, keysOf(ids));
+      return queue.submit(call, keysOf(ids), true, this, null, null, (q, operation) -> {
+        how.put(load_options_out_operation, operation.operationAddress());
+        how.put(load_options_item_status, operation.statusAddress());
+        return kvbm.kvbm_cache_load(pointer, matched, call.ints(blockIds), ids, how.address, q, operation.id());
+      });
+    }
+  }
+
+  /** Block ids of one part, of a list that has them for all. */
+  int idsOfPart(int[] blockIds) {
+    Objects.requireNonNull(blockIds, "blockIds");
+    if (blockIds.length % parts != 0) {
+      throw new IllegalArgumentException(blockIds.length + " block ids for " + parts + " parts");
+    }
+    return blockIds.length / parts;
+  }
+
+  /** Stored blocks that so many engine blocks are. */
+  int keysOf(int ids) {
+    return (ids + units - 1) / units;
+  }
+}

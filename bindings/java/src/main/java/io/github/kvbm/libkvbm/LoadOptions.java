@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
+
+import io.github.kvbm.libkvbm.raw.kvbm;
+import java.util.List;
+
+/** Options of {@link Cache#load}. What is not set has its default. */
+public final class LoadOptions {
+  private int firstKey;
+  private boolean anyPosition;
+  private int firstLayer;
+  private int nLayers;
+  private boolean keepBelow;
+  private List<Position> positions;
+  private long timeoutNs = Kvbm.FOREVER;
+  private int[] itemStatus;
+
+  /** From the first key, all layers, exact positions, blocks from below are kept in the host tier, no deadline. */
+  public LoadOptions() {}
+
+  /**
+   * Skips keys of the match.
+   *
+   * @param count how many
+   * @return this
+   */
+  public LoadOptions firstKey(int count) {
+    firstKey = count;
+    return this;
+  }
+
+  /**
+   * Uses content-keyed blocks at any position: the caller rotates them again.
+   *
+   * @param on whether to
+   * @return this
+   */
+  public LoadOptions anyPosition(boolean on) {
+    anyPosition = on;
+    return this;
+  }
+
+  /**
+   * Loads some layers alone.
+   *
+   * @param first first layer of the part's shard
+   * @param count how many; 0 = all from there on
+   * @return this
+   */
+  public LoadOptions layers(int first, int count) {
+    firstLayer = first;
+    nLayers = count;
+    return this;
+  }
+
+  /**
+   * Does not keep blocks from lower tiers in the host tier.
+   *
+   * @param on whether not to
+   * @return this
+   */
+  public LoadOptions keepBelow(boolean on) {
+    keepBelow = on;
+    return this;
+  }
+
+  /**
+   * Sets where content-keyed blocks will stand.
+   *
+   * @param list one for each key that is loaded; null = none
+   * @return this
+   */
+  public LoadOptions positions(List<Position> list) {
+    positions = list == null ? null : List.copyOf(list);
+    return this;
+  }
+
+  /**
+   * Sets how long it may take.
+   *
+   * @param ns {@link Kvbm#FOREVER} = as long as it takes
+   * @return this
+   */
+  public LoadOptions timeoutNs(long ns) {
+    timeoutNs = ns;
+    return this;
+  }
+
+  /**
+   * Asks a call that waits what became of each key; an {@link Operation} has statuses of its own.
+   *
+   * @param into filled by the call; as long as the keys that are loaded
+   * @return this
+   */
+  public LoadOptions itemStatus(int[] into) {
+    itemStatus = into;
+    return this;
+  }
+
+  int[] statuses() {
+    return itemStatus;
+  }
+
+  Struct write(Call call, int nKeys) {
+    Struct out = call.memory(SIZEOF_load_options);
+    Call.check(kvbm.kvbm_load_options_init(out.address, SIZEOF_load_options));
+    out.put(load_options_first_key, firstKey);
+    out.put(load_options_any_position, anyPosition ? 1 : 0);
+    out.put(load_options_first_layer, firstLayer);
+    out.put(load_options_n_layers, nLayers);
+    out.put(load_options_keep_below, keepBelow ? 1 : 0);
+    out.put(load_options_positions, Position.write(call, positions, nKeys));
+    out.put(load_options_timeout_ns, timeoutNs);
+    return out;
+  }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Counters of a manager.
+ *
+ * @param lookups calls
+ * @param keysLookedUp in these
+ * @param keysHit of these
+ * @param holds live now
+ * @param pins live now
+ * @param matches live now
+ * @param operationsInFlight live now
+ * @param storesRefusedRoom blocks that found no room
+ * @param storesRefusedQuota blocks beyond a quota
+ * @param deadlineMissed items not done in time
+ * @param positionMismatches content keys at another position
+ * @param verifyFailures damage that was found
+ * @param offloadsSkipped blocks that a full offload queue did not take
+ * @param tiers the tiers, host first
+ */
+public record ManagerStats(long lookups, long keysLookedUp, long keysHit, long holds, long pins, long matches,
+    long operationsInFlight, long storesRefusedRoom, long storesRefusedQuota, long deadlineMissed,
+    long positionMismatches, long verifyFailures, long offloadsSkipped, List<TierStats> tiers) {
+  static ManagerStats read(Struct in) {
+    List<TierStats> tiers = new ArrayList<>();
+    for (int i = 0; i < in.getInt(manager_stats_n_tiers); ++i) {
+      tiers.add(TierStats.read(in, manager_stats_tiers + i * SIZEOF_tier_stats));
+    }
+    return new ManagerStats(in.getLong(manager_stats_lookups), in.getLong(manager_stats_keys_looked_up),
+        in.getLong(manager_stats_keys_hit), in.getLong(manager_stats_holds), in.getLong(manager_stats_pins),
+        in.getLong(manager_stats_matches), in.getLong(manager_stats_operations_in_flight),
+        in.getLong(manager_stats_stores_refused_room), in.getLong(manager_stats_stores_refused_quota),
+        in.getLong(manager_stats_deadline_missed), in.getLong(manager_stats_position_mismatches),
+        in.getLong(manager_stats_verify_failures), in.getLong(manager_stats_offloads_skipped), List.copyOf(tiers));
+  }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
+
+import io.github.kvbm.libkvbm.raw.kvbm;
+
+/** Who keys mean something to. The same options give the same namespace on every machine. */
+public final class NamespaceOptions {
+  /** A store that finds the quota used up evicts blocks of its namespace. */
+  public static final int QUOTA_EVICT = KVBM_QUOTA_EVICT;
+
+  /** A store that finds the quota used up fails. */
+  public static final int QUOTA_REJECT = KVBM_QUOTA_REJECT;
+
+  private final String model;
+  private String tenant;
+  private String adapter;
+  private Geometry geometry;
+  private byte[] secret;
+  private long epoch;
+  private long quotaBytes;
+  private int quotaMode;
+
+  /**
+   * Names the model.
+   *
+   * @param model weights, revision, element type: what makes KV comparable
+   */
+  public NamespaceOptions(String model) {
+    this.model = model;
+  }
+
+  /**
+   * Names the tenant.
+   *
+   * @param name null = ""
+   * @return this
+   */
+  public NamespaceOptions tenant(String name) {
+    tenant = name;
+    return this;
+  }
+
+  /**
+   * Names an adapter: LoRA and the like.
+   *
+   * @param name null = none
+   * @return this
+   */
+  public NamespaceOptions adapter(String name) {
+    adapter = name;
+    return this;
+  }
+
+  /**
+   * Sets the facts of the model.
+   *
+   * @param facts null = opaque blocks
+   * @return this
+   */
+  public NamespaceOptions geometry(Geometry facts) {
+    geometry = facts;
+    return this;
+  }
+
+  /**
+   * Sets the secret of the tenant, from the operator and never from a request.
+   *
+   * @param bytes 32 bytes, copied; null = zeroes
+   * @return this
+   */
+  public NamespaceOptions secret(byte[] bytes) {
+    if (bytes != null && bytes.length != 32) {
+      throw new IllegalArgumentException("a secret has 32 bytes, not " + bytes.length);
+    }
+    secret = bytes == null ? null : bytes.clone();
+    return this;
+  }
+
+  /**
+   * Sets the least epoch; the tiers may know a higher one.
+   *
+   * @param least 0 = any
+   * @return this
+   */
+  public NamespaceOptions epoch(long least) {
+    epoch = least;
+    return this;
+  }
+
+  /**
+   * Sets how many host bytes the namespace may use.
+   *
+   * @param bytes 0 = as it is set, or none
+   * @param mode one of the quota modes of this class
+   * @return this
+   */
+  public NamespaceOptions quota(long bytes, int mode) {
+    quotaBytes = bytes;
+    quotaMode = mode;
+    return this;
+  }
+
+  int units() {
+    return geometry == null ? 1 : geometry.units();
+  }
+
+  Struct write(Call call) {
+    Struct out = call.memory(SIZEOF_namespace_options);
+    Call.check(kvbm.kvbm_namespace_options_init(out.address, SIZEOF_namespace_options));
+    out.put(namespace_options_quota_mode, quotaMode);
+    out.put(namespace_options_tenant, call.text(tenant));
+    out.put(namespace_options_model, call.text(model));
+    out.put(namespace_options_adapter, call.text(adapter));
+    out.put(namespace_options_geometry, call.useOrNull(geometry));
+    if (secret != null) out.put(namespace_options_secret, call.memory(32).put(0, secret).address);
+    out.put(namespace_options_epoch, epoch);
+    out.put(namespace_options_quota_bytes, quotaBytes);
+    return out;
+  }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import java.lang.ref.Cleaner;
+import java.util.function.LongConsumer;
+
+/** What has a pointer of the library's: closed by hand, or by a cleaner once it is unreachable. */
+abstract class NativeObject implements AutoCloseable {
+  static final Cleaner CLEANER = Cleaner.create();
+
+  final Handle handle;
+  private final Cleaner.Cleanable net;
+
+  /** {@code release} must not refer to this object, or the cleaner never runs. */
+  NativeObject(String what, long pointer, LongConsumer release) {
+    handle = new Handle(what, pointer, release);
+    net = CLEANER.register(this, handle::close);
+  }
+
+  /** As above, of what is closed in a way of its own. */
+  NativeObject(Handle handle, Runnable close) {
+    this.handle = handle;
+    net = CLEANER.register(this, close);
+  }
+
+  /** Ends this object; a second time does nothing. */
+  @Override
+  public void close() {
+    net.clean();
+  }
+
+  /** {@return whether it was closed} */
+  public boolean isClosed() {
+    return handle.closed();
+  }
+}

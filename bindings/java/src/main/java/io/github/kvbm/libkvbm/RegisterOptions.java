@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
+
+import io.github.kvbm.libkvbm.raw.kvbm;
+
+/** Options of {@link BlockArray#register}. What is not set has its default. */
+public final class RegisterOptions {
+  /** A key that is there already gives its block and frees yours. */
+  public static final int REUSE = KVBM_DUPLICATE_REUSE;
+
+  /** Yours stays private until released, and does not become findable. */
+  public static final int KEEP = KVBM_DUPLICATE_KEEP;
+
+  private int duplicates = REUSE;
+  private Part part;
+  private Key parent;
+  private boolean unchained;
+  private int priority = Priority.NORMAL;
+  private int[] itemStatus;
+
+  /** Duplicates are reused; component 0 of the whole model, no parent, chained, normal priority. */
+  public RegisterOptions() {}
+
+  /**
+   * Sets what a key that is there already does.
+   *
+   * @param how {@link #REUSE} or {@link #KEEP}
+   * @return this
+   */
+  public RegisterOptions duplicates(int how) {
+    duplicates = how;
+    return this;
+  }
+
+  /**
+   * Sets what part the blocks are.
+   *
+   * @param which null = component 0, whole model
+   * @return this
+   */
+  public RegisterOptions part(Part which) {
+    part = which;
+    return this;
+  }
+
+  /**
+   * Sets the key before the first.
+   *
+   * @param key null = none
+   * @return this
+   */
+  public RegisterOptions parent(Key key) {
+    parent = key;
+    return this;
+  }
+
+  /**
+   * Says that the keys are not a prefix in order: blocks have no parents.
+   *
+   * @param on whether so
+   * @return this
+   */
+  public RegisterOptions unchained(boolean on) {
+    unchained = on;
+    return this;
+  }
+
+  /**
+   * Tells the policies what is known of the blocks.
+   *
+   * @param value one of {@link Priority}
+   * @return this
+   */
+  public RegisterOptions priority(int value) {
+    priority = value;
+    return this;
+  }
+
+  /**
+   * Asks what became of each block: {@link Status#OK}, or {@link Status#EXISTS} where it was there already.
+   *
+   * @param into filled by the call; as long as the batch
+   * @return this
+   */
+  public RegisterOptions itemStatus(int[] into) {
+    itemStatus = into;
+    return this;
+  }
+
+  Struct write(Call call, ItemStatus statuses) {
+    Struct out = call.memory(SIZEOF_register_options);
+    Call.check(kvbm.kvbm_register_options_init(out.address, SIZEOF_register_options));
+    out.put(register_options_duplicates, duplicates);
+    out.put(register_options_part, call.part(part));
+    out.put(register_options_parent, call.key(parent));
+    out.put(register_options_unchained, unchained ? 1 : 0);
+    out.put(register_options_priority, priority);
+    out.put(register_options_item_status, statuses.address());
+    return out;
+  }
+
+  int[] statuses() {
+    return itemStatus;
+  }
+}

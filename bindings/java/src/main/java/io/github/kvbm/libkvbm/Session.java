@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
+
+import io.github.kvbm.libkvbm.raw.kvbm;
+import java.util.List;
+import java.util.Objects;
+import java.util.function.Consumer;
+
+/**
+ * A request that a decode rank brings into its blocks from the prefill ranks that have it, layer by layer. Closing one
+ * that goes on ends it.
+ */
+public final class Session extends NativeObject {
+  private final Operation done;
+
+  private Session(long pointer, Operation done) {
+    super("session", pointer, kvbm::kvbm_session_release);
+    this.done = done;
+  }
+
+  /**
+   * Brings a request into these blocks. They are the library's to write until the session ends.
+   *
+   * @param cache an attached cache whose form is not opaque
+   * @param request the request
+   * @param blockIds [parts][n], {@link Kvbm#NO_BLOCK} at the front of a part that begins later
+   * @param sources every prefill rank, also those of which nothing is wanted
+   * @param options null = defaults
+   * @param queue where its layers and its end are told; null = nowhere
+   * @param layers receives the {@link Completion#LAYER} completions, on the queue's thread; null = nobody
+   * @return the session
+   */
+  public static Session open(Cache cache, RequestId request, int[] blockIds, List<Source> sources,
+      SessionOptions options, CompletionQueue queue, Consumer<Completion> layers) {
+    Objects.requireNonNull(cache, "cache");
+    Objects.requireNonNull(request, "request");
+    int ids = cache.idsOfPart(blockIds);
+    try (Call call = Call.begin()) {
+      long pointer = call.use(cache, "cache");
+      long how = options == null ? 0 : options.write(call).address;
+      Struct from = call.memory((long) SIZEOF_source * sources.size());
+      for (int i = 0; i < sources.size(); ++i) {
+        from.put(i * SIZEOF_source + source_node, call.text(sources.get(i).node()));
+        from.put(i * SIZEOF_source + source_rank, sources.get(i).rank());
+      }
+      Struct out = call.memory(8);
+      Struct error = call.error();
+      CompletionQueue.Submit submit = (q, operation) -> kvbm.kvbm_session_open(pointer, request.write(call),
+          call.ints(blockIds), ids, from.address, sources.size(), how, q, operation == null ? 0 : operation.id(),
+          out.address, error.address);
+      Operation done = null;
+      if (queue == null) {
+        Call.check(submit.call(0, null), error);
+      } else {
+        done = queue.submit(call, 0, false, cache, layers, error, submit);
+      }
+      return new Session(out.getLong(0), done);
+    }
+  }
+
+  /** {@return completes when all is in place; null if it was opened without a queue} */
+  public Operation done() {
+    return done;
+  }
+
+  /**
+   * Waits until all is in place.
+   *
+   * @param timeoutNs how long at most
+   * @throws NoRoomException KVBM_ERR_AGAIN if it goes on after that
+   */
+  public void await(long timeoutNs) {
+    try (Call call = Call.begin()) {
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_session_wait(call.use(handle), timeoutNs, error.address), error);
+    }
+  }
+
+  /**
+   * Waits until a layer is in place, also when the session has failed after it.
+   *
+   * @param component index into the geometry's components
+   * @param layer number of the layer
+   * @param timeoutNs how long at most
+   * @throws NoRoomException KVBM_ERR_AGAIN if it goes on after that
+   */
+  public void awaitLayer(int component, int layer, long timeoutNs) {
+    try (Call call = Call.begin()) {
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_session_wait_layer(call.use(handle), component, layer, timeoutNs, error.address), error);
+    }
+  }
+
+  /**
+   * Ends the session; prefill ranks are told why.
+   *
+   * @param reason a sentence; null = none
+   */
+  public void abort(String reason) {
+    try (Call call = Call.begin()) {
+      Call.check(kvbm.kvbm_session_abort(call.use(handle), call.text(reason)));
+    }
+  }
+}
