@@ -10,7 +10,6 @@ import "C"
 import (
 	"runtime"
 	"sync"
-	"unsafe"
 )
 
 // Priority is what is known of a block's future use.
@@ -240,7 +239,7 @@ func (b *Blocks) AppendViews(to []View) ([]View, error) {
 			to = append(to, View{})
 			continue
 		}
-		to = append(to, View{unsafe.Slice((*byte)(raw[0].data), int(raw[0].bytes)), uint64(raw[0].slot)})
+		to = append(to, viewOf(&raw[0]))
 		raw = raw[1:]
 	}
 	return to, nil

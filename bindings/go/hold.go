@@ -59,6 +59,23 @@ func viewHolds(op string, m *C.kvbm_manager_t, holds []Hold, out []C.kvbm_view_t
 	return fail(op, C.kvbm_block_view(m, in, count, unsafe.SliceData(out)))
 }
 
+// viewsOf gives the memory of holds, none of which is 0.
+func viewsOf(op string, m *C.kvbm_manager_t, holds []Hold) ([]View, error) {
+	raw := make([]C.kvbm_view_t, len(holds))
+	if err := viewHolds(op, m, holds, raw); err != nil {
+		return nil, err
+	}
+	views := make([]View, len(holds))
+	for i := range raw {
+		views[i] = viewOf(&raw[i])
+	}
+	return views, nil
+}
+
+func viewOf(v *C.kvbm_view_t) View {
+	return View{unsafe.Slice((*byte)(v.data), int(v.bytes)), uint64(v.slot)}
+}
+
 func releaseHolds(op string, m *C.kvbm_manager_t, holds []Hold) error {
 	if len(holds) == 0 {
 		return nil

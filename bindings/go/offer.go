@@ -168,11 +168,11 @@ func (o *Offer) Abort(reason string) error {
 func (o *Offer) Wait(ctx context.Context) error {
 	const op = "Offer.Wait"
 	return callUntil(ctx, op, o.handle(), "offer", func() error {
-		return o.wait(op, timeoutOf(ctx, 0))
+		return o.waitNS(op, uint64(timeoutOf(ctx, 0)))
 	})
 }
 
-func (o *Offer) wait(op string, timeoutNS C.uint64_t) error {
+func (o *Offer) waitNS(op string, timeoutNS uint64) error {
 	var detail C.kvbm_error_t
-	return failWith(op, C.kvbm_offer_wait(o.c(), timeoutNS, &detail), &detail)
+	return failWith(op, C.kvbm_offer_wait(o.c(), C.uint64_t(timeoutNS), &detail), &detail)
 }

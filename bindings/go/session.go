@@ -124,27 +124,27 @@ func (s *Session) Close() error {
 func (s *Session) Wait(ctx context.Context) error {
 	const op = "Session.Wait"
 	return callUntil(ctx, op, s.handle(), "session", func() error {
-		return s.wait(op, timeoutOf(ctx, 0))
+		return s.waitNS(op, uint64(timeoutOf(ctx, 0)))
 	})
 }
 
-func (s *Session) wait(op string, timeoutNS C.uint64_t) error {
+func (s *Session) waitNS(op string, timeoutNS uint64) error {
 	var detail C.kvbm_error_t
-	return failWith(op, C.kvbm_session_wait(s.c(), timeoutNS, &detail), &detail)
+	return failWith(op, C.kvbm_session_wait(s.c(), C.uint64_t(timeoutNS), &detail), &detail)
 }
 
 // WaitLayer waits until a layer is in place: nil also when the session has failed after it.
 func (s *Session) WaitLayer(ctx context.Context, component, layer uint32) error {
 	const op = "Session.WaitLayer"
 	return callUntil(ctx, op, s.handle(), "session", func() error {
-		return s.waitLayer(op, component, layer, timeoutOf(ctx, 0))
+		return s.waitLayerNS(op, component, layer, uint64(timeoutOf(ctx, 0)))
 	})
 }
 
-func (s *Session) waitLayer(op string, component, layer uint32, timeoutNS C.uint64_t) error {
+func (s *Session) waitLayerNS(op string, component, layer uint32, timeoutNS uint64) error {
 	var detail C.kvbm_error_t
-	return failWith(op, C.kvbm_session_wait_layer(s.c(), C.uint32_t(component), C.uint32_t(layer), timeoutNS, &detail),
-		&detail)
+	return failWith(op, C.kvbm_session_wait_layer(s.c(), C.uint32_t(component), C.uint32_t(layer),
+		C.uint64_t(timeoutNS), &detail), &detail)
 }
 
 // Abort ends the session; prefill ranks are told the reason. The blocks may be written until it has ended (Wait).

@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"time"
@@ -189,10 +190,13 @@ func callUntil(ctx context.Context, op string, h *handle, what string, call func
 	}()
 	select {
 	case err := <-result:
-		return err
+		if !errors.Is(err, ErrAgain) {
+			return err
+		}
+		<-ctx.Done() // the library's clock was at the deadline first
 	case <-ctx.Done():
-		return ended(op, ctx)
 	}
+	return ended(op, ctx)
 }
 
 // submit starts an operation on a queue of the caller's.
