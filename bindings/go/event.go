@@ -58,6 +58,8 @@ func (q *Queue) WaitEvents(ctx context.Context, out []Event) (int, error) {
 	}
 	n := 0
 	ready := func() bool {
+		q.core.looking.Lock()
+		defer q.core.looking.Unlock()
 		if n = q.core.pollEvents(out); n == 0 {
 			q.core.putCompletionsAside()
 		}

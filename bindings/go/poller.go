@@ -17,7 +17,8 @@ import (
 // empty, and takes everything out that keeps the descriptor readable, or the next change would not be told.
 //
 // One waiter at a time has the turn and is at the descriptor. When that tells it of a change it passes that on: the
-// change may be what another waiter waits for.
+// change may be what another waiter waits for. What one takes for another is put aside in one go with the look that
+// found it (queueCore.looking), so that the one at the descriptor has seen it, or is told of the change it came with.
 type poller struct {
 	file   *os.File
 	raw    syscall.RawConn

@@ -73,6 +73,10 @@ type queueCore struct {
 	queue  *C.kvbm_queue_t
 	poller *poller
 
+	// Held by one who waits, from the look at what it waits for until what else there is was put aside: the next one to
+	// look then finds either in the library or aside.
+	looking sync.Mutex
+
 	mu      sync.Mutex
 	pending map[uint64]*pendingOperation
 	next    uint64
@@ -168,6 +172,8 @@ func (q *Queue) Wait(ctx context.Context, out []Completion) (int, error) {
 	}
 	n := 0
 	ready := func() bool {
+		q.core.looking.Lock()
+		defer q.core.looking.Unlock()
 		if n = q.core.poll(out); n == 0 {
 			q.core.putEventsAside()
 		}
