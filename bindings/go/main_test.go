@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// Where the UCX module is, as the environment has it.
+var ucxModule = os.Getenv("KVBM_UCX_PATH")
+
 // The library takes settings from the environment, and refuses names that it does not know.
 func TestMain(m *testing.M) {
 	for _, variable := range os.Environ() {
