@@ -248,7 +248,14 @@ func listOf[T any](in []T, write func(T) any) []any {
 }
 
 func keyList(keys []Key) []any    { return listOf(keys, func(k Key) any { return k.String() }) }
-func holdList(holds []Hold) []any { return listOf(holds, func(h Hold) any { return h }) }
+func holdList(holds []Hold) []any {
+	return listOf(holds, func(h Hold) any {
+		if h == 0 {
+			return int64(0)
+		}
+		return h
+	})
+}
 func statusList(items []Status) []any {
 	return listOf(items, func(s Status) any { return number(s) })
 }
