@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 )
 
@@ -63,8 +64,8 @@ type WeakBlocks struct{ set *holdSet }
 type holdSet struct {
 	mu      sync.Mutex
 	manager *handle
-	holds   []Hold // 0 where there is none
-	views   []C.kvbm_view_t
+	holds   []Hold    // 0 where there is none
+	views   []rawView // kept for the next time
 	closed  bool
 }
 
@@ -225,22 +226,27 @@ func (b *Blocks) AppendViews(to []View) ([]View, error) {
 	defer s.mu.Unlock()
 	held := s.present()
 	if cap(s.views) < len(held) {
-		s.views = make([]C.kvbm_view_t, len(held))
+		s.views = make([]rawView, len(held))
 	}
 	raw := s.views[:len(held)]
 	if err := viewHolds(op, s.c(), held, raw); err != nil {
 		return to, err
 	}
-	if to == nil {
-		to = make([]View, 0, len(s.holds))
-	}
-	for _, h := range s.holds {
-		if h == 0 {
-			to = append(to, View{})
-			continue
+	first := len(to)
+	to = slices.Grow(to, len(s.holds))[:first+len(s.holds)]
+	out := to[first:]
+	if len(held) == len(out) { // the common case, and that which has to be quick
+		for i := range raw {
+			out[i] = viewOf(&raw[i])
 		}
-		to = append(to, viewOf(&raw[0]))
-		raw = raw[1:]
+		return to, nil
+	}
+	for i, h := range s.holds {
+		out[i] = View{}
+		if h != 0 {
+			out[i] = viewOf(&raw[0])
+			raw = raw[1:]
+		}
 	}
 	return to, nil
 }

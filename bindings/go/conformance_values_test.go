@@ -247,7 +247,7 @@ func listOf[T any](in []T, write func(T) any) []any {
 	return out
 }
 
-func keyList(keys []Key) []any    { return listOf(keys, func(k Key) any { return k.String() }) }
+func keyList(keys []Key) []any { return listOf(keys, func(k Key) any { return k.String() }) }
 func holdList(holds []Hold) []any {
 	return listOf(holds, func(h Hold) any {
 		if h == 0 {

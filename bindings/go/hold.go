@@ -54,14 +54,18 @@ func registerHolds(op string, m *C.kvbm_manager_t, ns *C.kvbm_namespace_t, holds
 	return items, nil
 }
 
-func viewHolds(op string, m *C.kvbm_manager_t, holds []Hold, out []C.kvbm_view_t) error {
+// A rawView is a kvbm_view_t, as memory that Go knows no pointers in: what is in it are the library's, and cgo would
+// look at each of them at every call.
+type rawView [3]uint64
+
+func viewHolds(op string, m *C.kvbm_manager_t, holds []Hold, out []rawView) error {
 	in, count := holdsOf(holds)
-	return fail(op, C.kvbm_block_view(m, in, count, unsafe.SliceData(out)))
+	return fail(op, C.kvbm_block_view(m, in, count, (*C.kvbm_view_t)(unsafe.Pointer(unsafe.SliceData(out)))))
 }
 
 // viewsOf gives the memory of holds, none of which is 0.
 func viewsOf(op string, m *C.kvbm_manager_t, holds []Hold) ([]View, error) {
-	raw := make([]C.kvbm_view_t, len(holds))
+	raw := make([]rawView, len(holds))
 	if err := viewHolds(op, m, holds, raw); err != nil {
 		return nil, err
 	}
@@ -72,7 +76,8 @@ func viewsOf(op string, m *C.kvbm_manager_t, holds []Hold) ([]View, error) {
 	return views, nil
 }
 
-func viewOf(v *C.kvbm_view_t) View {
+func viewOf(raw *rawView) View {
+	v := (*C.kvbm_view_t)(unsafe.Pointer(raw))
 	return View{unsafe.Slice((*byte)(v.data), int(v.bytes)), uint64(v.slot)}
 }
 

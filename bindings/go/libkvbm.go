@@ -30,6 +30,8 @@ var (
 	_ [C.sizeof_kvbm_request_id_t - unsafe.Sizeof(RequestID{})]struct{}
 	_ [unsafe.Sizeof(Hold(0)) - C.sizeof_kvbm_block_t]struct{}
 	_ [C.sizeof_kvbm_block_t - unsafe.Sizeof(Hold(0))]struct{}
+	_ [unsafe.Sizeof(rawView{}) - C.sizeof_kvbm_view_t]struct{}
+	_ [C.sizeof_kvbm_view_t - unsafe.Sizeof(rawView{})]struct{}
 	_ [unsafe.Sizeof(Status(0)) - C.sizeof_kvbm_status_t]struct{}
 	_ [C.sizeof_kvbm_status_t - unsafe.Sizeof(Status(0))]struct{}
 	_ [unsafe.Sizeof(uint64(0)) - C.sizeof_size_t]struct{}
