@@ -1,0 +1,3 @@
+module github.com/kvbm/libkvbm-go
+
+go 1.21

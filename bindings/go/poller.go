@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libkvbm
+
+import (
+	"context"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A poller parks goroutines in Go's network poller until a queue's descriptor is readable. It has a descriptor of its
+// own for that, a copy: Go closes what it polls, and the queue's belongs to the library. Nothing is read from either.
+//
+// The network poller tells of a change only (epoll's edge). So a waiter asks the queue first and sleeps when it is
+// empty, and takes everything out that keeps the descriptor readable, or the next change would not be told.
+//
+// One waiter at a time has the turn and is at the descriptor. When that tells it of a change it passes that on: the
+// change may be what another waiter waits for. What one takes for another is put aside in one go with the look that
+// found it (queueCore.looking), so that the one at the descriptor has seen it, or is told of the change it came with.
+type poller struct {
+	file   *os.File
+	raw    syscall.RawConn
+	turn   chan struct{}
+	closed chan struct{} // closed by interrupt
+	once   sync.Once
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each change
+}
+
+type waitResult int
+
+const (
+	waitReady waitResult = iota
+	waitEnded
+	waitInterrupted
+)
+
+var longAgo = time.Unix(1, 0)
+
+func newPoller(fd int) (*poller, error) {
+	copied, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 0)
+	if errno != 0 {
+		return nil, errno
+	}
+	// The copy shares the original's flags. The library's is non-blocking; one that is not cannot be polled by Go.
+	if err := syscall.SetNonblock(int(copied), true); err != nil {
+		syscall.Close(int(copied))
+		return nil, err
+	}
+	p := &poller{file: os.NewFile(copied, "kvbm queue"), turn: make(chan struct{}, 1), closed: make(chan struct{}),
+		changed: make(chan struct{})}
+	raw, err := p.file.SyscallConn()
+	if err == nil {
+		err = p.file.SetReadDeadline(time.Time{}) // an error where the descriptor is not polled
+	}
+	if err != nil {
+		p.file.Close()
+		return nil, err
+	}
+	p.raw = raw
+	return p, nil
+}
+
+// wait returns when ready does, ctx ends or interrupt was called. ready takes what it waits for, and puts aside what
+// else waits on the descriptor.
+func (p *poller) wait(ctx context.Context, ready func() bool) waitResult {
+	return p.waitUntil(ctx, p.closed, ready)
+}
+
+func (p *poller) waitUntil(ctx context.Context, closed <-chan struct{}, ready func() bool) waitResult {
+	for {
+		changed := p.nextChange()
+		if ready() {
+			return waitReady
+		}
+		select {
+		case <-closed:
+			return waitInterrupted
+		case <-ctx.Done():
+			return waitEnded
+		default:
+		}
+		select {
+		case <-closed:
+			return waitInterrupted
+		case <-ctx.Done():
+		case <-changed:
+		case p.turn <- struct{}{}:
+			done := p.sleep(ctx, ready)
+			<-p.turn
+			p.tell()
+			if done {
+				return waitReady
+			}
+		}
+	}
+}
+
+// sleep waits for one change of the descriptor, or the end of ctx; true if ready did return true.
+func (p *poller) sleep(ctx context.Context, ready func() bool) bool {
+	if ctx.Done() != nil {
+		woken := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			p.file.SetReadDeadline(longAgo)
+			close(woken)
+		})
+		defer func() {
+			if !stop() {
+				<-woken
+				p.file.SetReadDeadline(time.Time{})
+			}
+		}()
+	}
+	looks, done := 0, false
+	p.raw.Read(func(uintptr) bool {
+		if looks++; looks == 1 {
+			done = ready() // what came before this call is not told any more
+		}
+		return done || looks > 1
+	})
+	return done
+}
+
+func (p *poller) nextChange() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changed
+}
+
+func (p *poller) tell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// interrupt ends every wait, now and later.
+func (p *poller) interrupt() {
+	p.once.Do(func() {
+		close(p.closed)
+		p.file.SetReadDeadline(longAgo)
+	})
+}
+
+// finish waits for ready, whatever was interrupted. Only for the one who ends the queue, when nobody else waits.
+func (p *poller) finish(ready func() bool) {
+	p.file.SetReadDeadline(time.Time{})
+	p.waitUntil(context.Background(), nil, ready)
+}
+
+func (p *poller) close() { p.file.Close() }
