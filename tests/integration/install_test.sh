@@ -25,6 +25,9 @@ export LD_LIBRARY_PATH=$libdir
 # shellcheck disable=SC2046
 check "cc with pkg-config" cc $(pkg-config --cflags kvbm) "$source/tests/examples/example.c" $(pkg-config --libs kvbm) -o "$work/example"
 check "the compiled example" "$work/example"
+# shellcheck disable=SC2046
+check "c++ with pkg-config" c++ -std=c++17 $(pkg-config --cflags kvbm) "$source/bindings/cpp/examples/example.cc" $(pkg-config --libs kvbm) -o "$work/example_cpp"
+check "the compiled C++ example" "$work/example_cpp"
 check "find_package" cmake -S "$source/tests/examples/find_package" -B "$work/found" -DCMAKE_PREFIX_PATH="$work/prefix"
 check "building with kvbm::kvbm" cmake --build "$work/found"
 check "the example of find_package" "$work/found/example"
