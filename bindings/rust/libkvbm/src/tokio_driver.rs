@@ -32,6 +32,8 @@ impl AsRawFd for Descriptor {
 fn registered(fd: impl AsFd) -> Result<AsyncFd<Descriptor>> {
     let refused = |what: &str, error: std::io::Error| Error::new(Status::IO, format!("{what}: {error}"));
     let copy = fd.as_fd().try_clone_to_owned().map_err(|e| refused("no copy of the queue's descriptor", e))?;
+    // Its successor is not in every tokio 1; the descriptor is owned, so this one is sound too.
+    #[allow(deprecated)]
     AsyncFd::with_interest(Descriptor(copy), Interest::READABLE)
         .map_err(|e| refused("tokio does not take the queue's descriptor", e))
 }
