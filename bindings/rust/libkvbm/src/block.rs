@@ -11,7 +11,7 @@ use crate::handle::{options, pointer};
 use crate::key::{raw_key, raw_keys, Key};
 use crate::manager::Manager;
 use crate::namespace::Namespace;
-use crate::types::{Part, Priority};
+use crate::types::{from_number, Part, Priority};
 use crate::view::{raw_views, Views, ViewsMut};
 
 /// A batch of holds that ends with its owner.
@@ -428,3 +428,5 @@ impl WeakBlocks {
         Ok(Present::new(&self.holds.manager, raw))
     }
 }
+
+from_number!(DuplicateMode, "duplicates", Reuse, Keep);

@@ -449,6 +449,11 @@ impl Cache {
         })
     }
 
+    /// How many parts it has; operations take one list of block ids for each.
+    pub fn n_parts(&self) -> usize {
+        self.inner.parts.len()
+    }
+
     /// The raw pointer, valid while this object is.
     pub fn as_raw(&self) -> *mut sys::kvbm_cache {
         self.inner.handle.raw()

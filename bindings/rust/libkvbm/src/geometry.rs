@@ -7,7 +7,7 @@ use libkvbm_sys as sys;
 
 use crate::error::{check, check_version, explained, Result};
 use crate::handle::{pointer, Handle};
-use crate::types::Shard;
+use crate::types::{from_number, Shard};
 
 /// Type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -132,3 +132,6 @@ impl Geometry {
         self.handle.raw()
     }
 }
+
+from_number!(Element, "element", Bytes, Bf16, Fp16, Fp32, Fp8E4m3, Fp8E5m2, Int8);
+from_number!(ComponentKind, "kind", Attention, Window, Latent, State);

@@ -13,7 +13,7 @@ use crate::handle::{nanoseconds, options, pointer, Handle};
 use crate::key::{raw_keys, Key};
 use crate::manager::Manager;
 use crate::namespace::Namespace;
-use crate::types::Part;
+use crate::types::{from_number, Part};
 
 /// What a lookup looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -195,3 +195,5 @@ impl Match {
         self.handle.as_ref().map_or(std::ptr::null_mut(), Handle::raw)
     }
 }
+
+from_number!(LookupMode, "mode", Prefix, Each, Any);

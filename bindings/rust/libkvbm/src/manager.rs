@@ -9,7 +9,8 @@ use libkvbm_sys as sys;
 
 use crate::context::Context;
 use crate::error::{check, explained, Error, Result, Status};
-use crate::handle::{c_string, nanoseconds, options, pointer, read_text, Handle};
+use crate::handle::{c_string, nanoseconds, options, read_text, Handle};
+use crate::types::from_number;
 
 /// Which blocks of the tier above come into a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -58,8 +59,8 @@ pub struct ManagerOptions {
     pub host_file: Option<PathBuf>,
     /// Eviction policy by name; `None` = as configured.
     pub policy: Option<String>,
-    /// Fastest first; empty = as configured.
-    pub tiers: Vec<DiskTier>,
+    /// Fastest first; `None` = as configured, empty = host memory alone.
+    pub tiers: Option<Vec<DiskTier>>,
 }
 
 /// One owner of one set of tiers. Clones are the same manager. It lives until the last of its clones, namespaces,
@@ -80,9 +81,9 @@ impl Manager {
         let mut options = options!(kvbm_manager_options_init, kvbm_manager_options_t);
         let file = given.host_file.as_deref().map(|f| path_string("host_file", f)).transpose()?;
         let policy = given.policy.as_deref().map(|p| c_string("policy", p)).transpose()?;
-        let paths = given.tiers.iter().map(|t| path_string("a tier's path", &t.path)).collect::<Result<Vec<_>>>()?;
-        let tiers: Vec<_> = given
-            .tiers
+        let wanted = given.tiers.as_deref().unwrap_or_default();
+        let paths = wanted.iter().map(|t| path_string("a tier's path", &t.path)).collect::<Result<Vec<_>>>()?;
+        let tiers: Vec<_> = wanted
             .iter()
             .zip(&paths)
             .map(|(tier, path)| sys::kvbm_tier_t {
@@ -100,7 +101,8 @@ impl Manager {
         options.host_capacity_bytes = given.host_capacity_bytes;
         options.host_file = file.as_ref().map_or(std::ptr::null(), |f| f.as_ptr());
         options.policy = policy.as_ref().map_or(std::ptr::null(), |p| p.as_ptr());
-        options.tiers = pointer(&tiers);
+        // An empty list is not NULL: that would be the configuration's tiers.
+        options.tiers = given.tiers.as_ref().map_or(std::ptr::null(), |_| tiers.as_ptr());
         options.n_tiers = tiers.len();
         let mut raw = std::ptr::null_mut();
         let context = context.handle.get()?;
@@ -142,3 +144,5 @@ impl Manager {
         self.handle.raw()
     }
 }
+
+from_number!(Admission, "admission", All, OnEviction, AfterUses, Frequency, OnRequest);

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use crate::error::{Error, Result, Status};
 use crate::ledger::{Access, Ledger, Region};
-use crate::types::Part;
+use crate::types::{from_number, Part};
 
 /// Good for direct I/O and for the GPU's page size.
 const ALIGNMENT: usize = 4096;
@@ -273,3 +273,10 @@ impl CacheMemory {
         Some(unsafe { std::slice::from_raw_parts_mut(data, bytes) })
     }
 }
+
+#[rustfmt::skip]
+from_number!(
+    Form, "form", Nhd, Hnd, BlocksNhd, BlocksHnd, PackedNhd, PackedHnd, SplitNhd, SplitHnd, LayersNhd, LayersHnd, CrossNhd,
+    CrossHnd, CrossPackedLnh, CrossPackedLhn, CrossPackedHln, HeadsPacked, SglangLayerFirst, SglangPageFirst,
+    SglangPageFirstDirect, SglangPageHead, Opaque,
+);

@@ -9,6 +9,7 @@ use crate::error::{check, explained, Result};
 use crate::geometry::{Facts, Geometry};
 use crate::handle::{c_string, options, Handle};
 use crate::manager::Manager;
+use crate::types::from_number;
 
 /// What a store does when the quota is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -118,3 +119,5 @@ impl Namespace {
         self.handle.raw()
     }
 }
+
+from_number!(QuotaMode, "quota_mode", Evict, Reject);

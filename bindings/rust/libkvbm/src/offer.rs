@@ -121,6 +121,24 @@ impl Offer {
         Ok(Offer { handle, published, cache, block_ids, first_position, operation })
     }
 
+    /// Takes over an offer that was opened through the raw layer, with these blocks of this cache.
+    ///
+    /// # Safety
+    /// `raw` is an owned reference to an open offer of `cache`; if it has a queue, that is not a [`Queue`].
+    pub unsafe fn from_raw(
+        raw: *mut sys::kvbm_offer,
+        cache: &Cache,
+        block_ids: &[u32],
+        first_position: u64,
+    ) -> Result<Offer> {
+        ids_per_part(cache, block_ids)?;
+        // SAFETY: as the caller promises.
+        let handle = unsafe { Handle::new(raw) }?;
+        let published = Arc::new(Published(Mutex::new(Some(Vec::new()))));
+        let (cache, block_ids) = (cache.clone(), block_ids.to_vec());
+        Ok(Offer { handle, published, cache, block_ids, first_position, operation: None })
+    }
+
     /// The blocks that publishing these would have read from now on.
     fn claim(&self, component: Option<u32>, layers: (u32, u32), begin: u64, end: u64) -> Result<Option<Claim>> {
         let Some(memory) = &self.cache.inner.memory else { return Ok(None) };

@@ -168,6 +168,17 @@ impl Session {
         Ok(Session { handle, wanted, _cache: cache.clone(), operation })
     }
 
+    /// Takes over a session that was opened through the raw layer, for these blocks of this cache.
+    ///
+    /// # Safety
+    /// `raw` is an owned reference to an open session of `cache`; if it has a queue, that is not a [`Queue`], and its
+    /// blocks are used by nothing else until it has ended.
+    pub unsafe fn from_raw(raw: *mut sys::kvbm_session, cache: &Cache) -> Result<Session> {
+        // SAFETY: as the caller promises.
+        let handle = unsafe { Handle::new(raw) }?;
+        Ok(Session { handle, wanted: Arc::default(), _cache: cache.clone(), operation: None })
+    }
+
     fn options(given: &SessionOptions) -> Result<sys::kvbm_session_options_t> {
         let mut options = options!(kvbm_session_options_init, kvbm_session_options_t);
         options.rank = given.rank;

@@ -60,3 +60,22 @@ impl Part {
         parts.iter().map(|p| p.raw()).collect()
     }
 }
+
+/// Enums from the numbers of `kvbm.h`.
+macro_rules! from_number {
+    ($kind:ident, $name:literal, $($variant:ident),+ $(,)?) => {
+        impl TryFrom<u32> for $kind {
+            type Error = crate::Error;
+            /// From the number of `kvbm.h`. Errors: INVALID for one that this version does not know.
+            fn try_from(number: u32) -> Result<Self, crate::Error> {
+                $(if number == $kind::$variant as u32 {
+                    return Ok($kind::$variant);
+                })+
+                Err(crate::Error::invalid(format!(concat!($name, " {} is not known"), number)))
+            }
+        }
+    };
+}
+pub(crate) use from_number;
+
+from_number!(Priority, "priority", Normal, OneShot, Continues, Keep);

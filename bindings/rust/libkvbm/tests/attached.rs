@@ -177,7 +177,7 @@ fn a_disk_tier_gets_blocks_and_gives_them_back() {
     let options = ManagerOptions {
         block_bytes: BLOCK as u64,
         host_capacity_bytes: 4096 + 16 * (BLOCK as u64 + 384),
-        tiers: vec![tier],
+        tiers: Some(vec![tier]),
         ..Default::default()
     };
     let w = world_of(&[], options.clone());

@@ -49,7 +49,7 @@ struct World {
 fn open(arguments: &Arguments) -> Result<World> {
     let context = Context::with_settings(arguments.settings.clone())?;
     let tier = |path: &PathBuf| DiskTier { path: path.clone(), capacity_bytes: 256 << 20, ..Default::default() };
-    let tiers = arguments.tier.iter().map(tier).collect();
+    let tiers = arguments.tier.as_ref().map(|path| vec![tier(path)]);
     let options = ManagerOptions { block_bytes: BLOCK_BYTES as u64, tiers, ..Default::default() };
     let manager = Manager::new(&context, &options)?;
     let who = NamespaceOptions {
