@@ -167,6 +167,20 @@ fn run_file(path: &Path, constants: &HashMap<String, Value>, wanted: &[String]) 
     Some(done.map_err(|why| format!("{name}: {why}")))
 }
 
+/// The declarations' constants are those of constants.json, name by name.
+fn check_constants(constants: &HashMap<String, Value>) -> Result<(), String> {
+    const DECLARATIONS: &str = include_str!("../../../libkvbm-sys/src/bindings.rs");
+    for (name, wanted) in constants.iter().filter(|(name, _)| name.as_str() != "KVBM_FOREVER") {
+        let begin = format!("pub const {name}: ");
+        let line = DECLARATIONS.lines().find_map(|l| l.strip_prefix(begin.as_str())).ok_or(format!("no {name}"))?;
+        let value = line.split_once("= ").map_or("", |(_, value)| value.trim_end_matches(';'));
+        if value != wanted.to_string() {
+            return Err(format!("{name} is {value}, not {wanted}"));
+        }
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     // Settings of the environment are not the scenarios'.
@@ -185,6 +199,9 @@ fn main() -> ExitCode {
     files.sort();
     println!("\nrunning {} scenarios", files.len());
     let done: Vec<_> = files.iter().filter_map(|file| run_file(file, &constants, &wanted)).collect();
+    let constants_are_right = check_constants(&constants);
+    println!("test constants ... {}", if constants_are_right.is_ok() { "ok" } else { "FAILED" });
+    let done: Vec<_> = done.into_iter().chain([constants_are_right]).collect();
     let failed: Vec<_> = done.iter().filter_map(|d| d.as_ref().err()).collect();
     failed.iter().for_each(|why| println!("\n---- {why}"));
     let result = if failed.is_empty() { "ok" } else { "FAILED" };
