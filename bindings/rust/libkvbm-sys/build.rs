@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds libkvbm: in $KVBM_PREFIX, through pkg-config, or, with the feature `bundled`, by building the repository.
+//! Finds libkvbm: in $LIBKVBM_PREFIX, through pkg-config, or, with the feature `bundled`, by building the repository.
+//!
+//! $KVBM_PREFIX is taken too, but libkvbm refuses KVBM_* variables that it does not know, so a program cannot be run with
+//! it: hence the other name.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,9 +10,9 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-env-changed=KVBM_PREFIX");
-    println!("cargo:rerun-if-env-changed=KVBM_SOURCE");
-    println!("cargo:rerun-if-env-changed=DOCS_RS");
+    for name in ["LIBKVBM_PREFIX", "KVBM_PREFIX", "LIBKVBM_SOURCE", "DOCS_RS"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
     if env::var_os("DOCS_RS").is_some() {
         return;
     }
@@ -17,7 +20,8 @@ fn main() {
         build_from_source();
         return;
     }
-    if let Some(prefix) = env::var_os("KVBM_PREFIX").filter(|p| !p.is_empty()) {
+    let prefix = |name| env::var_os(name).filter(|p| !p.is_empty());
+    if let Some(prefix) = prefix("LIBKVBM_PREFIX").or_else(|| prefix("KVBM_PREFIX")) {
         link_prefix(Path::new(&prefix));
         return;
     }
@@ -28,7 +32,7 @@ fn main() {
     match probed {
         Ok(library) => library.link_paths.iter().for_each(|path| export(path)),
         Err(error) => panic!(
-            "libkvbm {major}.{minor} was not found. Install it, or set KVBM_PREFIX to where it is installed, \
+            "libkvbm {major}.{minor} was not found. Install it, or set LIBKVBM_PREFIX to where it is installed, \
              or build it with the feature `bundled`.\n{error}"
         ),
     }
@@ -50,7 +54,7 @@ fn link_prefix(prefix: &Path) {
         .map(|name| prefix.join(name))
         .find(|path| path.join("libkvbm.so").exists());
     let Some(folder) = folder else {
-        panic!("KVBM_PREFIX is {}, and there is no libkvbm.so in its lib folder", prefix.display());
+        panic!("the prefix is {}, and there is no libkvbm.so in its lib folder", prefix.display());
     };
     println!("cargo:rustc-link-search=native={}", folder.display());
     println!("cargo:rustc-link-lib=dylib=kvbm");
@@ -59,7 +63,7 @@ fn link_prefix(prefix: &Path) {
 }
 
 fn source_folder() -> PathBuf {
-    if let Some(source) = env::var_os("KVBM_SOURCE") {
+    if let Some(source) = env::var_os("LIBKVBM_SOURCE") {
         return PathBuf::from(source);
     }
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -78,7 +82,7 @@ fn build_from_source() {
     let source = source_folder();
     if !source.join("include/kvbm.h").exists() {
         panic!(
-            "the feature `bundled` builds kvbm's repository, which is not at {}; set KVBM_SOURCE to it",
+            "the feature `bundled` builds kvbm's repository, which is not at {}; set LIBKVBM_SOURCE to it",
             source.display()
         );
     }

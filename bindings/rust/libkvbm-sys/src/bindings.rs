@@ -57,36 +57,14 @@ pub struct kvbm_error {
     pub reserved: u32,
     pub message: [::core::ffi::c_char; 504usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_error() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_error> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_error>(),
-        512usize,
-        "Size of kvbm_error"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_error>(),
-        4usize,
-        "Alignment of kvbm_error"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).status) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_error::status"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_error::reserved"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).message) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_error::message"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_error"][::core::mem::size_of::<kvbm_error>() - 512usize];
+    ["Alignment of kvbm_error"][::core::mem::align_of::<kvbm_error>() - 4usize];
+    ["Offset of field: kvbm_error::status"][::core::mem::offset_of!(kvbm_error, status) - 0usize];
+    ["Offset of field: kvbm_error::reserved"][::core::mem::offset_of!(kvbm_error, reserved) - 4usize];
+    ["Offset of field: kvbm_error::message"][::core::mem::offset_of!(kvbm_error, message) - 8usize];
+};
 impl Default for kvbm_error {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -158,26 +136,12 @@ pub type kvbm_pin_t = u64;
 pub struct kvbm_key {
     pub bytes: [u8; 16usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_key() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_key> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_key>(),
-        16usize,
-        "Size of kvbm_key"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_key>(),
-        1usize,
-        "Alignment of kvbm_key"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).bytes) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_key::bytes"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_key"][::core::mem::size_of::<kvbm_key>() - 16usize];
+    ["Alignment of kvbm_key"][::core::mem::align_of::<kvbm_key>() - 1usize];
+    ["Offset of field: kvbm_key::bytes"][::core::mem::offset_of!(kvbm_key, bytes) - 0usize];
+};
 pub type kvbm_key_t = kvbm_key;
 pub const KVBM_LOG_OFF: _bindgen_ty_2 = 0;
 pub const KVBM_LOG_ERROR: _bindgen_ty_2 = 1;
@@ -199,31 +163,13 @@ pub struct kvbm_setting {
     pub key: *const ::core::ffi::c_char,
     pub value: *const ::core::ffi::c_char,
 }
-#[test]
-fn bindgen_test_layout_kvbm_setting() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_setting> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_setting>(),
-        16usize,
-        "Size of kvbm_setting"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_setting>(),
-        8usize,
-        "Alignment of kvbm_setting"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).key) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_setting::key"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).value) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_setting::value"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_setting"][::core::mem::size_of::<kvbm_setting>() - 16usize];
+    ["Alignment of kvbm_setting"][::core::mem::align_of::<kvbm_setting>() - 8usize];
+    ["Offset of field: kvbm_setting::key"][::core::mem::offset_of!(kvbm_setting, key) - 0usize];
+    ["Offset of field: kvbm_setting::value"][::core::mem::offset_of!(kvbm_setting, value) - 8usize];
+};
 impl Default for kvbm_setting {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -247,67 +193,27 @@ pub struct kvbm_context_options {
     pub log_level: i32,
     pub reserved: i32,
 }
-#[test]
-fn bindgen_test_layout_kvbm_context_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_context_options> =
-        ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_context_options>(),
-        56usize,
-        "Size of kvbm_context_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_context_options>(),
-        8usize,
-        "Alignment of kvbm_context_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_context_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).threads) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_context_options::threads"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).config_file) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_context_options::config_file"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).settings) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_context_options::settings"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_settings) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_context_options::n_settings"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).log) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_context_options::log"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).log_user) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_context_options::log_user"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).log_level) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_context_options::log_level"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        52usize,
-        "Offset of field: kvbm_context_options::reserved"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_context_options"][::core::mem::size_of::<kvbm_context_options>() - 56usize];
+    ["Alignment of kvbm_context_options"][::core::mem::align_of::<kvbm_context_options>() - 8usize];
+    ["Offset of field: kvbm_context_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_context_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_context_options::threads"][::core::mem::offset_of!(kvbm_context_options, threads) - 4usize];
+    ["Offset of field: kvbm_context_options::config_file"]
+        [::core::mem::offset_of!(kvbm_context_options, config_file) - 8usize];
+    ["Offset of field: kvbm_context_options::settings"]
+        [::core::mem::offset_of!(kvbm_context_options, settings) - 16usize];
+    ["Offset of field: kvbm_context_options::n_settings"]
+        [::core::mem::offset_of!(kvbm_context_options, n_settings) - 24usize];
+    ["Offset of field: kvbm_context_options::log"][::core::mem::offset_of!(kvbm_context_options, log) - 32usize];
+    ["Offset of field: kvbm_context_options::log_user"]
+        [::core::mem::offset_of!(kvbm_context_options, log_user) - 40usize];
+    ["Offset of field: kvbm_context_options::log_level"]
+        [::core::mem::offset_of!(kvbm_context_options, log_level) - 48usize];
+    ["Offset of field: kvbm_context_options::reserved"]
+        [::core::mem::offset_of!(kvbm_context_options, reserved) - 52usize];
+};
 impl Default for kvbm_context_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -319,10 +225,7 @@ impl Default for kvbm_context_options {
 }
 pub type kvbm_context_options_t = kvbm_context_options;
 extern "C" {
-    pub fn kvbm_context_options_init(
-        out_options: *mut kvbm_context_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_context_options_init(out_options: *mut kvbm_context_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_context_create(
@@ -370,66 +273,20 @@ pub struct kvbm_completion {
     pub wait_ns: u64,
     pub service_ns: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_completion() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_completion> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_completion>(),
-        64usize,
-        "Size of kvbm_completion"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_completion>(),
-        8usize,
-        "Alignment of kvbm_completion"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).user_data) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_completion::user_data"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).operation) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_completion::operation"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).op) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_completion::op"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).status) as usize - ptr as usize },
-        20usize,
-        "Offset of field: kvbm_completion::status"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).items_done) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_completion::items_done"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).items) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_completion::items"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).bytes) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_completion::bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).wait_ns) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_completion::wait_ns"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).service_ns) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_completion::service_ns"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_completion"][::core::mem::size_of::<kvbm_completion>() - 64usize];
+    ["Alignment of kvbm_completion"][::core::mem::align_of::<kvbm_completion>() - 8usize];
+    ["Offset of field: kvbm_completion::user_data"][::core::mem::offset_of!(kvbm_completion, user_data) - 0usize];
+    ["Offset of field: kvbm_completion::operation"][::core::mem::offset_of!(kvbm_completion, operation) - 8usize];
+    ["Offset of field: kvbm_completion::op"][::core::mem::offset_of!(kvbm_completion, op) - 16usize];
+    ["Offset of field: kvbm_completion::status"][::core::mem::offset_of!(kvbm_completion, status) - 20usize];
+    ["Offset of field: kvbm_completion::items_done"][::core::mem::offset_of!(kvbm_completion, items_done) - 24usize];
+    ["Offset of field: kvbm_completion::items"][::core::mem::offset_of!(kvbm_completion, items) - 32usize];
+    ["Offset of field: kvbm_completion::bytes"][::core::mem::offset_of!(kvbm_completion, bytes) - 40usize];
+    ["Offset of field: kvbm_completion::wait_ns"][::core::mem::offset_of!(kvbm_completion, wait_ns) - 48usize];
+    ["Offset of field: kvbm_completion::service_ns"][::core::mem::offset_of!(kvbm_completion, service_ns) - 56usize];
+};
 pub type kvbm_completion_t = kvbm_completion;
 pub const KVBM_EVENT_STORED: _bindgen_ty_4 = 1;
 pub const KVBM_EVENT_REMOVED: _bindgen_ty_4 = 2;
@@ -448,61 +305,19 @@ pub struct kvbm_event {
     pub component: u32,
     pub reserved: u32,
 }
-#[test]
-fn bindgen_test_layout_kvbm_event() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_event> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_event>(),
-        72usize,
-        "Size of kvbm_event"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_event>(),
-        8usize,
-        "Alignment of kvbm_event"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).sequence) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_event::sequence"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).kind) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_event::kind"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).tier) as usize - ptr as usize },
-        12usize,
-        "Offset of field: kvbm_event::tier"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).namespace_id) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_event::namespace_id"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).key) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_event::key"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).parent) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_event::parent"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).component) as usize - ptr as usize },
-        64usize,
-        "Offset of field: kvbm_event::component"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        68usize,
-        "Offset of field: kvbm_event::reserved"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_event"][::core::mem::size_of::<kvbm_event>() - 72usize];
+    ["Alignment of kvbm_event"][::core::mem::align_of::<kvbm_event>() - 8usize];
+    ["Offset of field: kvbm_event::sequence"][::core::mem::offset_of!(kvbm_event, sequence) - 0usize];
+    ["Offset of field: kvbm_event::kind"][::core::mem::offset_of!(kvbm_event, kind) - 8usize];
+    ["Offset of field: kvbm_event::tier"][::core::mem::offset_of!(kvbm_event, tier) - 12usize];
+    ["Offset of field: kvbm_event::namespace_id"][::core::mem::offset_of!(kvbm_event, namespace_id) - 16usize];
+    ["Offset of field: kvbm_event::key"][::core::mem::offset_of!(kvbm_event, key) - 32usize];
+    ["Offset of field: kvbm_event::parent"][::core::mem::offset_of!(kvbm_event, parent) - 48usize];
+    ["Offset of field: kvbm_event::component"][::core::mem::offset_of!(kvbm_event, component) - 64usize];
+    ["Offset of field: kvbm_event::reserved"][::core::mem::offset_of!(kvbm_event, reserved) - 68usize];
+};
 pub type kvbm_event_t = kvbm_event;
 extern "C" {
     pub fn kvbm_queue_create(
@@ -519,11 +334,8 @@ extern "C" {
     pub fn kvbm_queue_fd(queue: *const kvbm_queue_t) -> ::core::ffi::c_int;
 }
 extern "C" {
-    pub fn kvbm_queue_poll(
-        queue: *mut kvbm_queue_t,
-        out_completions: *mut kvbm_completion_t,
-        capacity: usize,
-    ) -> usize;
+    pub fn kvbm_queue_poll(queue: *mut kvbm_queue_t, out_completions: *mut kvbm_completion_t, capacity: usize)
+        -> usize;
 }
 extern "C" {
     pub fn kvbm_queue_wait(
@@ -537,11 +349,7 @@ extern "C" {
     pub fn kvbm_queue_cancel(queue: *mut kvbm_queue_t, operation: u64) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_queue_poll_events(
-        queue: *mut kvbm_queue_t,
-        out_events: *mut kvbm_event_t,
-        capacity: usize,
-    ) -> usize;
+    pub fn kvbm_queue_poll_events(queue: *mut kvbm_queue_t, out_events: *mut kvbm_event_t, capacity: usize) -> usize;
 }
 pub const KVBM_ELEMENT_BYTES: _bindgen_ty_5 = 0;
 pub const KVBM_ELEMENT_BF16: _bindgen_ty_5 = 1;
@@ -568,61 +376,20 @@ pub struct kvbm_component {
     pub state_bytes: u64,
     pub reserved: [u64; 2usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_component() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_component> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_component>(),
-        48usize,
-        "Size of kvbm_component"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_component>(),
-        8usize,
-        "Alignment of kvbm_component"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).kind) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_component::kind"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).element) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_component::element"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).layers) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_component::layers"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).heads) as usize - ptr as usize },
-        12usize,
-        "Offset of field: kvbm_component::heads"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).head_dim) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_component::head_dim"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).window_tokens) as usize - ptr as usize },
-        20usize,
-        "Offset of field: kvbm_component::window_tokens"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).state_bytes) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_component::state_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_component::reserved"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_component"][::core::mem::size_of::<kvbm_component>() - 48usize];
+    ["Alignment of kvbm_component"][::core::mem::align_of::<kvbm_component>() - 8usize];
+    ["Offset of field: kvbm_component::kind"][::core::mem::offset_of!(kvbm_component, kind) - 0usize];
+    ["Offset of field: kvbm_component::element"][::core::mem::offset_of!(kvbm_component, element) - 4usize];
+    ["Offset of field: kvbm_component::layers"][::core::mem::offset_of!(kvbm_component, layers) - 8usize];
+    ["Offset of field: kvbm_component::heads"][::core::mem::offset_of!(kvbm_component, heads) - 12usize];
+    ["Offset of field: kvbm_component::head_dim"][::core::mem::offset_of!(kvbm_component, head_dim) - 16usize];
+    ["Offset of field: kvbm_component::window_tokens"]
+        [::core::mem::offset_of!(kvbm_component, window_tokens) - 20usize];
+    ["Offset of field: kvbm_component::state_bytes"][::core::mem::offset_of!(kvbm_component, state_bytes) - 24usize];
+    ["Offset of field: kvbm_component::reserved"][::core::mem::offset_of!(kvbm_component, reserved) - 32usize];
+};
 pub type kvbm_component_t = kvbm_component;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -634,51 +401,17 @@ pub struct kvbm_shard {
     pub replicated: u16,
     pub reserved: [u16; 3usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_shard() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_shard> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_shard>(),
-        16usize,
-        "Size of kvbm_shard"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_shard>(),
-        2usize,
-        "Alignment of kvbm_shard"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).first_layer) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_shard::first_layer"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).layers) as usize - ptr as usize },
-        2usize,
-        "Offset of field: kvbm_shard::layers"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).first_head) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_shard::first_head"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).heads) as usize - ptr as usize },
-        6usize,
-        "Offset of field: kvbm_shard::heads"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).replicated) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_shard::replicated"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        10usize,
-        "Offset of field: kvbm_shard::reserved"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_shard"][::core::mem::size_of::<kvbm_shard>() - 16usize];
+    ["Alignment of kvbm_shard"][::core::mem::align_of::<kvbm_shard>() - 2usize];
+    ["Offset of field: kvbm_shard::first_layer"][::core::mem::offset_of!(kvbm_shard, first_layer) - 0usize];
+    ["Offset of field: kvbm_shard::layers"][::core::mem::offset_of!(kvbm_shard, layers) - 2usize];
+    ["Offset of field: kvbm_shard::first_head"][::core::mem::offset_of!(kvbm_shard, first_head) - 4usize];
+    ["Offset of field: kvbm_shard::heads"][::core::mem::offset_of!(kvbm_shard, heads) - 6usize];
+    ["Offset of field: kvbm_shard::replicated"][::core::mem::offset_of!(kvbm_shard, replicated) - 8usize];
+    ["Offset of field: kvbm_shard::reserved"][::core::mem::offset_of!(kvbm_shard, reserved) - 10usize];
+};
 pub type kvbm_shard_t = kvbm_shard;
 extern "C" {
     pub fn kvbm_geometry_create(
@@ -728,66 +461,20 @@ pub struct kvbm_tier {
     pub admission_uses: u32,
     pub reserved: [u64; 9usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_tier() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_tier> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_tier>(),
-        128usize,
-        "Size of kvbm_tier"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_tier>(),
-        8usize,
-        "Alignment of kvbm_tier"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).path) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_tier::path"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).table) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_tier::table"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).table_user) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_tier::table_user"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).capacity_bytes) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_tier::capacity_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).write_bytes_per_s) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_tier::write_bytes_per_s"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).read_bytes_per_s) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_tier::read_bytes_per_s"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).admission) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_tier::admission"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).admission_uses) as usize - ptr as usize },
-        52usize,
-        "Offset of field: kvbm_tier::admission_uses"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_tier::reserved"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_tier"][::core::mem::size_of::<kvbm_tier>() - 128usize];
+    ["Alignment of kvbm_tier"][::core::mem::align_of::<kvbm_tier>() - 8usize];
+    ["Offset of field: kvbm_tier::path"][::core::mem::offset_of!(kvbm_tier, path) - 0usize];
+    ["Offset of field: kvbm_tier::table"][::core::mem::offset_of!(kvbm_tier, table) - 8usize];
+    ["Offset of field: kvbm_tier::table_user"][::core::mem::offset_of!(kvbm_tier, table_user) - 16usize];
+    ["Offset of field: kvbm_tier::capacity_bytes"][::core::mem::offset_of!(kvbm_tier, capacity_bytes) - 24usize];
+    ["Offset of field: kvbm_tier::write_bytes_per_s"][::core::mem::offset_of!(kvbm_tier, write_bytes_per_s) - 32usize];
+    ["Offset of field: kvbm_tier::read_bytes_per_s"][::core::mem::offset_of!(kvbm_tier, read_bytes_per_s) - 40usize];
+    ["Offset of field: kvbm_tier::admission"][::core::mem::offset_of!(kvbm_tier, admission) - 48usize];
+    ["Offset of field: kvbm_tier::admission_uses"][::core::mem::offset_of!(kvbm_tier, admission_uses) - 52usize];
+    ["Offset of field: kvbm_tier::reserved"][::core::mem::offset_of!(kvbm_tier, reserved) - 56usize];
+};
 impl Default for kvbm_tier {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -812,72 +499,28 @@ pub struct kvbm_manager_options {
     pub tiers: *const kvbm_tier_t,
     pub n_tiers: usize,
 }
-#[test]
-fn bindgen_test_layout_kvbm_manager_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_manager_options> =
-        ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_manager_options>(),
-        72usize,
-        "Size of kvbm_manager_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_manager_options>(),
-        8usize,
-        "Alignment of kvbm_manager_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_manager_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).flags) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_manager_options::flags"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).block_bytes) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_manager_options::block_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).host_capacity_bytes) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_manager_options::host_capacity_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).host_file) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_manager_options::host_file"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).policy) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_manager_options::policy"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).policy_table) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_manager_options::policy_table"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).policy_user) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_manager_options::policy_user"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).tiers) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_manager_options::tiers"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_tiers) as usize - ptr as usize },
-        64usize,
-        "Offset of field: kvbm_manager_options::n_tiers"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_manager_options"][::core::mem::size_of::<kvbm_manager_options>() - 72usize];
+    ["Alignment of kvbm_manager_options"][::core::mem::align_of::<kvbm_manager_options>() - 8usize];
+    ["Offset of field: kvbm_manager_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_manager_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_manager_options::flags"][::core::mem::offset_of!(kvbm_manager_options, flags) - 4usize];
+    ["Offset of field: kvbm_manager_options::block_bytes"]
+        [::core::mem::offset_of!(kvbm_manager_options, block_bytes) - 8usize];
+    ["Offset of field: kvbm_manager_options::host_capacity_bytes"]
+        [::core::mem::offset_of!(kvbm_manager_options, host_capacity_bytes) - 16usize];
+    ["Offset of field: kvbm_manager_options::host_file"]
+        [::core::mem::offset_of!(kvbm_manager_options, host_file) - 24usize];
+    ["Offset of field: kvbm_manager_options::policy"][::core::mem::offset_of!(kvbm_manager_options, policy) - 32usize];
+    ["Offset of field: kvbm_manager_options::policy_table"]
+        [::core::mem::offset_of!(kvbm_manager_options, policy_table) - 40usize];
+    ["Offset of field: kvbm_manager_options::policy_user"]
+        [::core::mem::offset_of!(kvbm_manager_options, policy_user) - 48usize];
+    ["Offset of field: kvbm_manager_options::tiers"][::core::mem::offset_of!(kvbm_manager_options, tiers) - 56usize];
+    ["Offset of field: kvbm_manager_options::n_tiers"]
+        [::core::mem::offset_of!(kvbm_manager_options, n_tiers) - 64usize];
+};
 impl Default for kvbm_manager_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -889,10 +532,7 @@ impl Default for kvbm_manager_options {
 }
 pub type kvbm_manager_options_t = kvbm_manager_options;
 extern "C" {
-    pub fn kvbm_manager_options_init(
-        out_options: *mut kvbm_manager_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_manager_options_init(out_options: *mut kvbm_manager_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_manager_create(
@@ -906,10 +546,7 @@ extern "C" {
     pub fn kvbm_manager_release(manager: *mut kvbm_manager_t);
 }
 extern "C" {
-    pub fn kvbm_manager_reset(
-        manager: *mut kvbm_manager_t,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
+    pub fn kvbm_manager_reset(manager: *mut kvbm_manager_t, err: *mut kvbm_error_t) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_manager_flush(manager: *mut kvbm_manager_t, timeout_ns: u64) -> kvbm_status_t;
@@ -927,67 +564,29 @@ pub struct kvbm_namespace_options {
     pub epoch: u64,
     pub quota_bytes: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_namespace_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_namespace_options> =
-        ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_namespace_options>(),
-        64usize,
-        "Size of kvbm_namespace_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_namespace_options>(),
-        8usize,
-        "Alignment of kvbm_namespace_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_namespace_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).quota_mode) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_namespace_options::quota_mode"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).tenant) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_namespace_options::tenant"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).model) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_namespace_options::model"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).adapter) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_namespace_options::adapter"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).geometry) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_namespace_options::geometry"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).secret) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_namespace_options::secret"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).epoch) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_namespace_options::epoch"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).quota_bytes) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_namespace_options::quota_bytes"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_namespace_options"][::core::mem::size_of::<kvbm_namespace_options>() - 64usize];
+    ["Alignment of kvbm_namespace_options"][::core::mem::align_of::<kvbm_namespace_options>() - 8usize];
+    ["Offset of field: kvbm_namespace_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_namespace_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_namespace_options::quota_mode"]
+        [::core::mem::offset_of!(kvbm_namespace_options, quota_mode) - 4usize];
+    ["Offset of field: kvbm_namespace_options::tenant"]
+        [::core::mem::offset_of!(kvbm_namespace_options, tenant) - 8usize];
+    ["Offset of field: kvbm_namespace_options::model"]
+        [::core::mem::offset_of!(kvbm_namespace_options, model) - 16usize];
+    ["Offset of field: kvbm_namespace_options::adapter"]
+        [::core::mem::offset_of!(kvbm_namespace_options, adapter) - 24usize];
+    ["Offset of field: kvbm_namespace_options::geometry"]
+        [::core::mem::offset_of!(kvbm_namespace_options, geometry) - 32usize];
+    ["Offset of field: kvbm_namespace_options::secret"]
+        [::core::mem::offset_of!(kvbm_namespace_options, secret) - 40usize];
+    ["Offset of field: kvbm_namespace_options::epoch"]
+        [::core::mem::offset_of!(kvbm_namespace_options, epoch) - 48usize];
+    ["Offset of field: kvbm_namespace_options::quota_bytes"]
+        [::core::mem::offset_of!(kvbm_namespace_options, quota_bytes) - 56usize];
+};
 impl Default for kvbm_namespace_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -999,10 +598,7 @@ impl Default for kvbm_namespace_options {
 }
 pub type kvbm_namespace_options_t = kvbm_namespace_options;
 extern "C" {
-    pub fn kvbm_namespace_options_init(
-        out_options: *mut kvbm_namespace_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_namespace_options_init(out_options: *mut kvbm_namespace_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_namespace_open(
@@ -1019,21 +615,13 @@ extern "C" {
     pub fn kvbm_namespace_id(ns: *const kvbm_namespace_t, out_id: *mut u8);
 }
 extern "C" {
-    pub fn kvbm_namespace_invalidate(
-        ns: *mut kvbm_namespace_t,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
+    pub fn kvbm_namespace_invalidate(ns: *mut kvbm_namespace_t, err: *mut kvbm_error_t) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_namespace_reset(ns: *mut kvbm_namespace_t, err: *mut kvbm_error_t)
-        -> kvbm_status_t;
+    pub fn kvbm_namespace_reset(ns: *mut kvbm_namespace_t, err: *mut kvbm_error_t) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_namespace_set_quota(
-        ns: *mut kvbm_namespace_t,
-        quota_bytes: u64,
-        quota_mode: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_namespace_set_quota(ns: *mut kvbm_namespace_t, quota_bytes: u64, quota_mode: u32) -> kvbm_status_t;
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1041,31 +629,13 @@ pub struct kvbm_extra {
     pub data: *const u8,
     pub bytes: usize,
 }
-#[test]
-fn bindgen_test_layout_kvbm_extra() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_extra> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_extra>(),
-        16usize,
-        "Size of kvbm_extra"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_extra>(),
-        8usize,
-        "Alignment of kvbm_extra"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).data) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_extra::data"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).bytes) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_extra::bytes"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_extra"][::core::mem::size_of::<kvbm_extra>() - 16usize];
+    ["Alignment of kvbm_extra"][::core::mem::align_of::<kvbm_extra>() - 8usize];
+    ["Offset of field: kvbm_extra::data"][::core::mem::offset_of!(kvbm_extra, data) - 0usize];
+    ["Offset of field: kvbm_extra::bytes"][::core::mem::offset_of!(kvbm_extra, bytes) - 8usize];
+};
 impl Default for kvbm_extra {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -1117,36 +687,14 @@ pub struct kvbm_part {
     pub reserved: u32,
     pub shard: kvbm_shard_t,
 }
-#[test]
-fn bindgen_test_layout_kvbm_part() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_part> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_part>(),
-        24usize,
-        "Size of kvbm_part"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_part>(),
-        4usize,
-        "Alignment of kvbm_part"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).component) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_part::component"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_part::reserved"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).shard) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_part::shard"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_part"][::core::mem::size_of::<kvbm_part>() - 24usize];
+    ["Alignment of kvbm_part"][::core::mem::align_of::<kvbm_part>() - 4usize];
+    ["Offset of field: kvbm_part::component"][::core::mem::offset_of!(kvbm_part, component) - 0usize];
+    ["Offset of field: kvbm_part::reserved"][::core::mem::offset_of!(kvbm_part, reserved) - 4usize];
+    ["Offset of field: kvbm_part::shard"][::core::mem::offset_of!(kvbm_part, shard) - 8usize];
+};
 pub type kvbm_part_t = kvbm_part;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1155,36 +703,14 @@ pub struct kvbm_view {
     pub bytes: u64,
     pub slot: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_view() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_view> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_view>(),
-        24usize,
-        "Size of kvbm_view"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_view>(),
-        8usize,
-        "Alignment of kvbm_view"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).data) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_view::data"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).bytes) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_view::bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).slot) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_view::slot"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_view"][::core::mem::size_of::<kvbm_view>() - 24usize];
+    ["Alignment of kvbm_view"][::core::mem::align_of::<kvbm_view>() - 8usize];
+    ["Offset of field: kvbm_view::data"][::core::mem::offset_of!(kvbm_view, data) - 0usize];
+    ["Offset of field: kvbm_view::bytes"][::core::mem::offset_of!(kvbm_view, bytes) - 8usize];
+    ["Offset of field: kvbm_view::slot"][::core::mem::offset_of!(kvbm_view, slot) - 16usize];
+};
 impl Default for kvbm_view {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -1228,57 +754,24 @@ pub struct kvbm_register_options {
     pub priority: u32,
     pub item_status: *mut kvbm_status_t,
 }
-#[test]
-fn bindgen_test_layout_kvbm_register_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_register_options> =
-        ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_register_options>(),
-        40usize,
-        "Size of kvbm_register_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_register_options>(),
-        8usize,
-        "Alignment of kvbm_register_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_register_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).duplicates) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_register_options::duplicates"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).part) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_register_options::part"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).parent) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_register_options::parent"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).unchained) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_register_options::unchained"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).priority) as usize - ptr as usize },
-        28usize,
-        "Offset of field: kvbm_register_options::priority"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).item_status) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_register_options::item_status"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_register_options"][::core::mem::size_of::<kvbm_register_options>() - 40usize];
+    ["Alignment of kvbm_register_options"][::core::mem::align_of::<kvbm_register_options>() - 8usize];
+    ["Offset of field: kvbm_register_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_register_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_register_options::duplicates"]
+        [::core::mem::offset_of!(kvbm_register_options, duplicates) - 4usize];
+    ["Offset of field: kvbm_register_options::part"][::core::mem::offset_of!(kvbm_register_options, part) - 8usize];
+    ["Offset of field: kvbm_register_options::parent"]
+        [::core::mem::offset_of!(kvbm_register_options, parent) - 16usize];
+    ["Offset of field: kvbm_register_options::unchained"]
+        [::core::mem::offset_of!(kvbm_register_options, unchained) - 24usize];
+    ["Offset of field: kvbm_register_options::priority"]
+        [::core::mem::offset_of!(kvbm_register_options, priority) - 28usize];
+    ["Offset of field: kvbm_register_options::item_status"]
+        [::core::mem::offset_of!(kvbm_register_options, item_status) - 32usize];
+};
 impl Default for kvbm_register_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -1295,10 +788,7 @@ pub const KVBM_PRIORITY_CONTINUES: _bindgen_ty_10 = 2;
 pub const KVBM_PRIORITY_KEEP: _bindgen_ty_10 = 3;
 pub type _bindgen_ty_10 = ::core::ffi::c_uint;
 extern "C" {
-    pub fn kvbm_register_options_init(
-        out_options: *mut kvbm_register_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_register_options_init(out_options: *mut kvbm_register_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_manager_register(
@@ -1366,67 +856,25 @@ pub struct kvbm_lookup_options {
     pub n_unit_keys: usize,
     pub ask_nodes_ns: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_lookup_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_lookup_options> =
-        ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_lookup_options>(),
-        56usize,
-        "Size of kvbm_lookup_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_lookup_options>(),
-        8usize,
-        "Alignment of kvbm_lookup_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_lookup_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).mode) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_lookup_options::mode"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).parts) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_lookup_options::parts"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_parts) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_lookup_options::n_parts"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).host_only) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_lookup_options::host_only"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).no_use) as usize - ptr as usize },
-        28usize,
-        "Offset of field: kvbm_lookup_options::no_use"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).unit_keys) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_lookup_options::unit_keys"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_unit_keys) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_lookup_options::n_unit_keys"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).ask_nodes_ns) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_lookup_options::ask_nodes_ns"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_lookup_options"][::core::mem::size_of::<kvbm_lookup_options>() - 56usize];
+    ["Alignment of kvbm_lookup_options"][::core::mem::align_of::<kvbm_lookup_options>() - 8usize];
+    ["Offset of field: kvbm_lookup_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_lookup_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_lookup_options::mode"][::core::mem::offset_of!(kvbm_lookup_options, mode) - 4usize];
+    ["Offset of field: kvbm_lookup_options::parts"][::core::mem::offset_of!(kvbm_lookup_options, parts) - 8usize];
+    ["Offset of field: kvbm_lookup_options::n_parts"][::core::mem::offset_of!(kvbm_lookup_options, n_parts) - 16usize];
+    ["Offset of field: kvbm_lookup_options::host_only"]
+        [::core::mem::offset_of!(kvbm_lookup_options, host_only) - 24usize];
+    ["Offset of field: kvbm_lookup_options::no_use"][::core::mem::offset_of!(kvbm_lookup_options, no_use) - 28usize];
+    ["Offset of field: kvbm_lookup_options::unit_keys"]
+        [::core::mem::offset_of!(kvbm_lookup_options, unit_keys) - 32usize];
+    ["Offset of field: kvbm_lookup_options::n_unit_keys"]
+        [::core::mem::offset_of!(kvbm_lookup_options, n_unit_keys) - 40usize];
+    ["Offset of field: kvbm_lookup_options::ask_nodes_ns"]
+        [::core::mem::offset_of!(kvbm_lookup_options, ask_nodes_ns) - 48usize];
+};
 impl Default for kvbm_lookup_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -1438,10 +886,7 @@ impl Default for kvbm_lookup_options {
 }
 pub type kvbm_lookup_options_t = kvbm_lookup_options;
 extern "C" {
-    pub fn kvbm_lookup_options_init(
-        out_options: *mut kvbm_lookup_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_lookup_options_init(out_options: *mut kvbm_lookup_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_manager_lookup(
@@ -1463,46 +908,16 @@ pub struct kvbm_match_item {
     pub below_bytes: u64,
     pub reserved: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_match_item() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_match_item> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_match_item>(),
-        32usize,
-        "Size of kvbm_match_item"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_match_item>(),
-        8usize,
-        "Alignment of kvbm_match_item"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).tier) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_match_item::tier"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).parts_needed) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_match_item::parts_needed"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).bytes) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_match_item::bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).below_bytes) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_match_item::below_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_match_item::reserved"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_match_item"][::core::mem::size_of::<kvbm_match_item>() - 32usize];
+    ["Alignment of kvbm_match_item"][::core::mem::align_of::<kvbm_match_item>() - 8usize];
+    ["Offset of field: kvbm_match_item::tier"][::core::mem::offset_of!(kvbm_match_item, tier) - 0usize];
+    ["Offset of field: kvbm_match_item::parts_needed"][::core::mem::offset_of!(kvbm_match_item, parts_needed) - 4usize];
+    ["Offset of field: kvbm_match_item::bytes"][::core::mem::offset_of!(kvbm_match_item, bytes) - 8usize];
+    ["Offset of field: kvbm_match_item::below_bytes"][::core::mem::offset_of!(kvbm_match_item, below_bytes) - 16usize];
+    ["Offset of field: kvbm_match_item::reserved"][::core::mem::offset_of!(kvbm_match_item, reserved) - 24usize];
+};
 pub type kvbm_match_item_t = kvbm_match_item;
 extern "C" {
     pub fn kvbm_match_count(match_: *const kvbm_match_t) -> usize;
@@ -1560,41 +975,15 @@ pub struct kvbm_tensor {
     pub block_stride: u64,
     pub page_bytes: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_tensor() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_tensor> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_tensor>(),
-        32usize,
-        "Size of kvbm_tensor"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_tensor>(),
-        8usize,
-        "Alignment of kvbm_tensor"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).data) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_tensor::data"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).bytes) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_tensor::bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).block_stride) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_tensor::block_stride"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).page_bytes) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_tensor::page_bytes"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_tensor"][::core::mem::size_of::<kvbm_tensor>() - 32usize];
+    ["Alignment of kvbm_tensor"][::core::mem::align_of::<kvbm_tensor>() - 8usize];
+    ["Offset of field: kvbm_tensor::data"][::core::mem::offset_of!(kvbm_tensor, data) - 0usize];
+    ["Offset of field: kvbm_tensor::bytes"][::core::mem::offset_of!(kvbm_tensor, bytes) - 8usize];
+    ["Offset of field: kvbm_tensor::block_stride"][::core::mem::offset_of!(kvbm_tensor, block_stride) - 16usize];
+    ["Offset of field: kvbm_tensor::page_bytes"][::core::mem::offset_of!(kvbm_tensor, page_bytes) - 24usize];
+};
 impl Default for kvbm_tensor {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -1615,51 +1004,17 @@ pub struct kvbm_cache_part {
     pub n_tensors: usize,
     pub reserved2: [u64; 2usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_cache_part() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_cache_part> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_cache_part>(),
-        64usize,
-        "Size of kvbm_cache_part"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_cache_part>(),
-        8usize,
-        "Alignment of kvbm_cache_part"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).part) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_cache_part::part"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).form) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_cache_part::form"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        28usize,
-        "Offset of field: kvbm_cache_part::reserved"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).tensors) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_cache_part::tensors"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_tensors) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_cache_part::n_tensors"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved2) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_cache_part::reserved2"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_cache_part"][::core::mem::size_of::<kvbm_cache_part>() - 64usize];
+    ["Alignment of kvbm_cache_part"][::core::mem::align_of::<kvbm_cache_part>() - 8usize];
+    ["Offset of field: kvbm_cache_part::part"][::core::mem::offset_of!(kvbm_cache_part, part) - 0usize];
+    ["Offset of field: kvbm_cache_part::form"][::core::mem::offset_of!(kvbm_cache_part, form) - 24usize];
+    ["Offset of field: kvbm_cache_part::reserved"][::core::mem::offset_of!(kvbm_cache_part, reserved) - 28usize];
+    ["Offset of field: kvbm_cache_part::tensors"][::core::mem::offset_of!(kvbm_cache_part, tensors) - 32usize];
+    ["Offset of field: kvbm_cache_part::n_tensors"][::core::mem::offset_of!(kvbm_cache_part, n_tensors) - 40usize];
+    ["Offset of field: kvbm_cache_part::reserved2"][::core::mem::offset_of!(kvbm_cache_part, reserved2) - 48usize];
+};
 impl Default for kvbm_cache_part {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -1678,41 +1033,16 @@ pub struct kvbm_cache_options {
     pub parts: *const kvbm_cache_part_t,
     pub n_parts: usize,
 }
-#[test]
-fn bindgen_test_layout_kvbm_cache_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_cache_options> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_cache_options>(),
-        24usize,
-        "Size of kvbm_cache_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_cache_options>(),
-        8usize,
-        "Alignment of kvbm_cache_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_cache_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_blocks) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_cache_options::n_blocks"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).parts) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_cache_options::parts"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_parts) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_cache_options::n_parts"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_cache_options"][::core::mem::size_of::<kvbm_cache_options>() - 24usize];
+    ["Alignment of kvbm_cache_options"][::core::mem::align_of::<kvbm_cache_options>() - 8usize];
+    ["Offset of field: kvbm_cache_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_cache_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_cache_options::n_blocks"][::core::mem::offset_of!(kvbm_cache_options, n_blocks) - 4usize];
+    ["Offset of field: kvbm_cache_options::parts"][::core::mem::offset_of!(kvbm_cache_options, parts) - 8usize];
+    ["Offset of field: kvbm_cache_options::n_parts"][::core::mem::offset_of!(kvbm_cache_options, n_parts) - 16usize];
+};
 impl Default for kvbm_cache_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -1724,10 +1054,7 @@ impl Default for kvbm_cache_options {
 }
 pub type kvbm_cache_options_t = kvbm_cache_options;
 extern "C" {
-    pub fn kvbm_cache_options_init(
-        out_options: *mut kvbm_cache_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_cache_options_init(out_options: *mut kvbm_cache_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_cache_attach(
@@ -1758,36 +1085,14 @@ pub struct kvbm_position {
     pub rotation: u64,
     pub left_context: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_position() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_position> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_position>(),
-        24usize,
-        "Size of kvbm_position"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_position>(),
-        8usize,
-        "Alignment of kvbm_position"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).first_token) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_position::first_token"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).rotation) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_position::rotation"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).left_context) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_position::left_context"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_position"][::core::mem::size_of::<kvbm_position>() - 24usize];
+    ["Alignment of kvbm_position"][::core::mem::align_of::<kvbm_position>() - 8usize];
+    ["Offset of field: kvbm_position::first_token"][::core::mem::offset_of!(kvbm_position, first_token) - 0usize];
+    ["Offset of field: kvbm_position::rotation"][::core::mem::offset_of!(kvbm_position, rotation) - 8usize];
+    ["Offset of field: kvbm_position::left_context"][::core::mem::offset_of!(kvbm_position, left_context) - 16usize];
+};
 pub type kvbm_position_t = kvbm_position;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1803,71 +1108,28 @@ pub struct kvbm_store_options {
     pub out_operation: *mut u64,
     pub unit_keys: *const kvbm_key_t,
 }
-#[test]
-fn bindgen_test_layout_kvbm_store_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_store_options> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_store_options>(),
-        64usize,
-        "Size of kvbm_store_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_store_options>(),
-        8usize,
-        "Alignment of kvbm_store_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_store_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).priority) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_store_options::priority"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).parent) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_store_options::parent"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).unchained) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_store_options::unchained"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        20usize,
-        "Offset of field: kvbm_store_options::reserved"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).positions) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_store_options::positions"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).timeout_ns) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_store_options::timeout_ns"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).item_status) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_store_options::item_status"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).out_operation) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_store_options::out_operation"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).unit_keys) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_store_options::unit_keys"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_store_options"][::core::mem::size_of::<kvbm_store_options>() - 64usize];
+    ["Alignment of kvbm_store_options"][::core::mem::align_of::<kvbm_store_options>() - 8usize];
+    ["Offset of field: kvbm_store_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_store_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_store_options::priority"][::core::mem::offset_of!(kvbm_store_options, priority) - 4usize];
+    ["Offset of field: kvbm_store_options::parent"][::core::mem::offset_of!(kvbm_store_options, parent) - 8usize];
+    ["Offset of field: kvbm_store_options::unchained"]
+        [::core::mem::offset_of!(kvbm_store_options, unchained) - 16usize];
+    ["Offset of field: kvbm_store_options::reserved"][::core::mem::offset_of!(kvbm_store_options, reserved) - 20usize];
+    ["Offset of field: kvbm_store_options::positions"]
+        [::core::mem::offset_of!(kvbm_store_options, positions) - 24usize];
+    ["Offset of field: kvbm_store_options::timeout_ns"]
+        [::core::mem::offset_of!(kvbm_store_options, timeout_ns) - 32usize];
+    ["Offset of field: kvbm_store_options::item_status"]
+        [::core::mem::offset_of!(kvbm_store_options, item_status) - 40usize];
+    ["Offset of field: kvbm_store_options::out_operation"]
+        [::core::mem::offset_of!(kvbm_store_options, out_operation) - 48usize];
+    ["Offset of field: kvbm_store_options::unit_keys"]
+        [::core::mem::offset_of!(kvbm_store_options, unit_keys) - 56usize];
+};
 impl Default for kvbm_store_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -1879,10 +1141,7 @@ impl Default for kvbm_store_options {
 }
 pub type kvbm_store_options_t = kvbm_store_options;
 extern "C" {
-    pub fn kvbm_store_options_init(
-        out_options: *mut kvbm_store_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_store_options_init(out_options: *mut kvbm_store_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_cache_store(
@@ -1909,71 +1168,28 @@ pub struct kvbm_load_options {
     pub item_status: *mut kvbm_status_t,
     pub out_operation: *mut u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_load_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_load_options> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_load_options>(),
-        56usize,
-        "Size of kvbm_load_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_load_options>(),
-        8usize,
-        "Alignment of kvbm_load_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_load_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).first_key) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_load_options::first_key"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).any_position) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_load_options::any_position"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).first_layer) as usize - ptr as usize },
-        12usize,
-        "Offset of field: kvbm_load_options::first_layer"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_layers) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_load_options::n_layers"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).keep_below) as usize - ptr as usize },
-        20usize,
-        "Offset of field: kvbm_load_options::keep_below"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).positions) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_load_options::positions"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).timeout_ns) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_load_options::timeout_ns"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).item_status) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_load_options::item_status"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).out_operation) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_load_options::out_operation"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_load_options"][::core::mem::size_of::<kvbm_load_options>() - 56usize];
+    ["Alignment of kvbm_load_options"][::core::mem::align_of::<kvbm_load_options>() - 8usize];
+    ["Offset of field: kvbm_load_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_load_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_load_options::first_key"][::core::mem::offset_of!(kvbm_load_options, first_key) - 4usize];
+    ["Offset of field: kvbm_load_options::any_position"]
+        [::core::mem::offset_of!(kvbm_load_options, any_position) - 8usize];
+    ["Offset of field: kvbm_load_options::first_layer"]
+        [::core::mem::offset_of!(kvbm_load_options, first_layer) - 12usize];
+    ["Offset of field: kvbm_load_options::n_layers"][::core::mem::offset_of!(kvbm_load_options, n_layers) - 16usize];
+    ["Offset of field: kvbm_load_options::keep_below"]
+        [::core::mem::offset_of!(kvbm_load_options, keep_below) - 20usize];
+    ["Offset of field: kvbm_load_options::positions"][::core::mem::offset_of!(kvbm_load_options, positions) - 24usize];
+    ["Offset of field: kvbm_load_options::timeout_ns"]
+        [::core::mem::offset_of!(kvbm_load_options, timeout_ns) - 32usize];
+    ["Offset of field: kvbm_load_options::item_status"]
+        [::core::mem::offset_of!(kvbm_load_options, item_status) - 40usize];
+    ["Offset of field: kvbm_load_options::out_operation"]
+        [::core::mem::offset_of!(kvbm_load_options, out_operation) - 48usize];
+};
 impl Default for kvbm_load_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -1985,10 +1201,7 @@ impl Default for kvbm_load_options {
 }
 pub type kvbm_load_options_t = kvbm_load_options;
 extern "C" {
-    pub fn kvbm_load_options_init(
-        out_options: *mut kvbm_load_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_load_options_init(out_options: *mut kvbm_load_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_cache_load(
@@ -2061,11 +1274,7 @@ extern "C" {
     pub fn kvbm_manager_unpin(manager: *mut kvbm_manager_t, pin: kvbm_pin_t) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_manager_unpin_owner(
-        manager: *mut kvbm_manager_t,
-        owner: u64,
-        out_n: *mut usize,
-    ) -> kvbm_status_t;
+    pub fn kvbm_manager_unpin_owner(manager: *mut kvbm_manager_t, owner: u64, out_n: *mut usize) -> kvbm_status_t;
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -2088,106 +1297,31 @@ pub struct kvbm_tier_stats {
     pub disabled: u64,
     pub reserved: [u64; 4usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_tier_stats() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_tier_stats> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_tier_stats>(),
-        160usize,
-        "Size of kvbm_tier_stats"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_tier_stats>(),
-        8usize,
-        "Alignment of kvbm_tier_stats"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).capacity_bytes) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_tier_stats::capacity_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).used_bytes) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_tier_stats::used_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).blocks) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_tier_stats::blocks"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).payload_bytes) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_tier_stats::payload_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).hits) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_tier_stats::hits"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).hit_bytes) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_tier_stats::hit_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).misses) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_tier_stats::misses"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).stores) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_tier_stats::stores"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).store_bytes) as usize - ptr as usize },
-        64usize,
-        "Offset of field: kvbm_tier_stats::store_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).loads) as usize - ptr as usize },
-        72usize,
-        "Offset of field: kvbm_tier_stats::loads"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).load_bytes) as usize - ptr as usize },
-        80usize,
-        "Offset of field: kvbm_tier_stats::load_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).evictions) as usize - ptr as usize },
-        88usize,
-        "Offset of field: kvbm_tier_stats::evictions"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).damaged) as usize - ptr as usize },
-        96usize,
-        "Offset of field: kvbm_tier_stats::damaged"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).errors) as usize - ptr as usize },
-        104usize,
-        "Offset of field: kvbm_tier_stats::errors"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).metadata_bytes) as usize - ptr as usize },
-        112usize,
-        "Offset of field: kvbm_tier_stats::metadata_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).disabled) as usize - ptr as usize },
-        120usize,
-        "Offset of field: kvbm_tier_stats::disabled"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        128usize,
-        "Offset of field: kvbm_tier_stats::reserved"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_tier_stats"][::core::mem::size_of::<kvbm_tier_stats>() - 160usize];
+    ["Alignment of kvbm_tier_stats"][::core::mem::align_of::<kvbm_tier_stats>() - 8usize];
+    ["Offset of field: kvbm_tier_stats::capacity_bytes"]
+        [::core::mem::offset_of!(kvbm_tier_stats, capacity_bytes) - 0usize];
+    ["Offset of field: kvbm_tier_stats::used_bytes"][::core::mem::offset_of!(kvbm_tier_stats, used_bytes) - 8usize];
+    ["Offset of field: kvbm_tier_stats::blocks"][::core::mem::offset_of!(kvbm_tier_stats, blocks) - 16usize];
+    ["Offset of field: kvbm_tier_stats::payload_bytes"]
+        [::core::mem::offset_of!(kvbm_tier_stats, payload_bytes) - 24usize];
+    ["Offset of field: kvbm_tier_stats::hits"][::core::mem::offset_of!(kvbm_tier_stats, hits) - 32usize];
+    ["Offset of field: kvbm_tier_stats::hit_bytes"][::core::mem::offset_of!(kvbm_tier_stats, hit_bytes) - 40usize];
+    ["Offset of field: kvbm_tier_stats::misses"][::core::mem::offset_of!(kvbm_tier_stats, misses) - 48usize];
+    ["Offset of field: kvbm_tier_stats::stores"][::core::mem::offset_of!(kvbm_tier_stats, stores) - 56usize];
+    ["Offset of field: kvbm_tier_stats::store_bytes"][::core::mem::offset_of!(kvbm_tier_stats, store_bytes) - 64usize];
+    ["Offset of field: kvbm_tier_stats::loads"][::core::mem::offset_of!(kvbm_tier_stats, loads) - 72usize];
+    ["Offset of field: kvbm_tier_stats::load_bytes"][::core::mem::offset_of!(kvbm_tier_stats, load_bytes) - 80usize];
+    ["Offset of field: kvbm_tier_stats::evictions"][::core::mem::offset_of!(kvbm_tier_stats, evictions) - 88usize];
+    ["Offset of field: kvbm_tier_stats::damaged"][::core::mem::offset_of!(kvbm_tier_stats, damaged) - 96usize];
+    ["Offset of field: kvbm_tier_stats::errors"][::core::mem::offset_of!(kvbm_tier_stats, errors) - 104usize];
+    ["Offset of field: kvbm_tier_stats::metadata_bytes"]
+        [::core::mem::offset_of!(kvbm_tier_stats, metadata_bytes) - 112usize];
+    ["Offset of field: kvbm_tier_stats::disabled"][::core::mem::offset_of!(kvbm_tier_stats, disabled) - 120usize];
+    ["Offset of field: kvbm_tier_stats::reserved"][::core::mem::offset_of!(kvbm_tier_stats, reserved) - 128usize];
+};
 pub type kvbm_tier_stats_t = kvbm_tier_stats;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -2209,108 +1343,43 @@ pub struct kvbm_manager_counters {
     pub offloads_skipped: u64,
     pub tiers: [kvbm_tier_stats_t; 8usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_manager_counters() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_manager_counters> =
-        ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_manager_counters>(),
-        1392usize,
-        "Size of kvbm_manager_counters"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_manager_counters>(),
-        8usize,
-        "Alignment of kvbm_manager_counters"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_manager_counters::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_tiers) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_manager_counters::n_tiers"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).lookups) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_manager_counters::lookups"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).keys_looked_up) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_manager_counters::keys_looked_up"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).keys_hit) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_manager_counters::keys_hit"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).holds) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_manager_counters::holds"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).pins) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_manager_counters::pins"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).matches) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_manager_counters::matches"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).operations_in_flight) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_manager_counters::operations_in_flight"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).stores_refused_room) as usize - ptr as usize },
-        64usize,
-        "Offset of field: kvbm_manager_counters::stores_refused_room"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).stores_refused_quota) as usize - ptr as usize },
-        72usize,
-        "Offset of field: kvbm_manager_counters::stores_refused_quota"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).deadline_missed) as usize - ptr as usize },
-        80usize,
-        "Offset of field: kvbm_manager_counters::deadline_missed"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).position_mismatches) as usize - ptr as usize },
-        88usize,
-        "Offset of field: kvbm_manager_counters::position_mismatches"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).verify_failures) as usize - ptr as usize },
-        96usize,
-        "Offset of field: kvbm_manager_counters::verify_failures"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).offloads_skipped) as usize - ptr as usize },
-        104usize,
-        "Offset of field: kvbm_manager_counters::offloads_skipped"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).tiers) as usize - ptr as usize },
-        112usize,
-        "Offset of field: kvbm_manager_counters::tiers"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_manager_counters"][::core::mem::size_of::<kvbm_manager_counters>() - 1392usize];
+    ["Alignment of kvbm_manager_counters"][::core::mem::align_of::<kvbm_manager_counters>() - 8usize];
+    ["Offset of field: kvbm_manager_counters::struct_size"]
+        [::core::mem::offset_of!(kvbm_manager_counters, struct_size) - 0usize];
+    ["Offset of field: kvbm_manager_counters::n_tiers"]
+        [::core::mem::offset_of!(kvbm_manager_counters, n_tiers) - 4usize];
+    ["Offset of field: kvbm_manager_counters::lookups"]
+        [::core::mem::offset_of!(kvbm_manager_counters, lookups) - 8usize];
+    ["Offset of field: kvbm_manager_counters::keys_looked_up"]
+        [::core::mem::offset_of!(kvbm_manager_counters, keys_looked_up) - 16usize];
+    ["Offset of field: kvbm_manager_counters::keys_hit"]
+        [::core::mem::offset_of!(kvbm_manager_counters, keys_hit) - 24usize];
+    ["Offset of field: kvbm_manager_counters::holds"][::core::mem::offset_of!(kvbm_manager_counters, holds) - 32usize];
+    ["Offset of field: kvbm_manager_counters::pins"][::core::mem::offset_of!(kvbm_manager_counters, pins) - 40usize];
+    ["Offset of field: kvbm_manager_counters::matches"]
+        [::core::mem::offset_of!(kvbm_manager_counters, matches) - 48usize];
+    ["Offset of field: kvbm_manager_counters::operations_in_flight"]
+        [::core::mem::offset_of!(kvbm_manager_counters, operations_in_flight) - 56usize];
+    ["Offset of field: kvbm_manager_counters::stores_refused_room"]
+        [::core::mem::offset_of!(kvbm_manager_counters, stores_refused_room) - 64usize];
+    ["Offset of field: kvbm_manager_counters::stores_refused_quota"]
+        [::core::mem::offset_of!(kvbm_manager_counters, stores_refused_quota) - 72usize];
+    ["Offset of field: kvbm_manager_counters::deadline_missed"]
+        [::core::mem::offset_of!(kvbm_manager_counters, deadline_missed) - 80usize];
+    ["Offset of field: kvbm_manager_counters::position_mismatches"]
+        [::core::mem::offset_of!(kvbm_manager_counters, position_mismatches) - 88usize];
+    ["Offset of field: kvbm_manager_counters::verify_failures"]
+        [::core::mem::offset_of!(kvbm_manager_counters, verify_failures) - 96usize];
+    ["Offset of field: kvbm_manager_counters::offloads_skipped"]
+        [::core::mem::offset_of!(kvbm_manager_counters, offloads_skipped) - 104usize];
+    ["Offset of field: kvbm_manager_counters::tiers"][::core::mem::offset_of!(kvbm_manager_counters, tiers) - 112usize];
+};
 pub type kvbm_manager_stats_t = kvbm_manager_counters;
 extern "C" {
-    pub fn kvbm_manager_stats(
-        manager: *mut kvbm_manager_t,
-        out_stats: *mut kvbm_manager_stats_t,
-    ) -> kvbm_status_t;
+    pub fn kvbm_manager_stats(manager: *mut kvbm_manager_t, out_stats: *mut kvbm_manager_stats_t) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_manager_metrics(
@@ -2321,10 +1390,7 @@ extern "C" {
     ) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_manager_subscribe(
-        manager: *mut kvbm_manager_t,
-        queue: *mut kvbm_queue_t,
-    ) -> kvbm_status_t;
+    pub fn kvbm_manager_subscribe(manager: *mut kvbm_manager_t, queue: *mut kvbm_queue_t) -> kvbm_status_t;
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -2339,66 +1405,20 @@ pub struct kvbm_scan_row {
     pub pins: u32,
     pub age: u32,
 }
-#[test]
-fn bindgen_test_layout_kvbm_scan_row() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_scan_row> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_scan_row>(),
-        64usize,
-        "Size of kvbm_scan_row"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_scan_row>(),
-        8usize,
-        "Alignment of kvbm_scan_row"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).key) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_scan_row::key"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).namespace_id) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_scan_row::namespace_id"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).bytes) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_scan_row::bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).tier) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_scan_row::tier"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).component) as usize - ptr as usize },
-        44usize,
-        "Offset of field: kvbm_scan_row::component"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).uses) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_scan_row::uses"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).holds) as usize - ptr as usize },
-        52usize,
-        "Offset of field: kvbm_scan_row::holds"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).pins) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_scan_row::pins"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).age) as usize - ptr as usize },
-        60usize,
-        "Offset of field: kvbm_scan_row::age"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_scan_row"][::core::mem::size_of::<kvbm_scan_row>() - 64usize];
+    ["Alignment of kvbm_scan_row"][::core::mem::align_of::<kvbm_scan_row>() - 8usize];
+    ["Offset of field: kvbm_scan_row::key"][::core::mem::offset_of!(kvbm_scan_row, key) - 0usize];
+    ["Offset of field: kvbm_scan_row::namespace_id"][::core::mem::offset_of!(kvbm_scan_row, namespace_id) - 16usize];
+    ["Offset of field: kvbm_scan_row::bytes"][::core::mem::offset_of!(kvbm_scan_row, bytes) - 32usize];
+    ["Offset of field: kvbm_scan_row::tier"][::core::mem::offset_of!(kvbm_scan_row, tier) - 40usize];
+    ["Offset of field: kvbm_scan_row::component"][::core::mem::offset_of!(kvbm_scan_row, component) - 44usize];
+    ["Offset of field: kvbm_scan_row::uses"][::core::mem::offset_of!(kvbm_scan_row, uses) - 48usize];
+    ["Offset of field: kvbm_scan_row::holds"][::core::mem::offset_of!(kvbm_scan_row, holds) - 52usize];
+    ["Offset of field: kvbm_scan_row::pins"][::core::mem::offset_of!(kvbm_scan_row, pins) - 56usize];
+    ["Offset of field: kvbm_scan_row::age"][::core::mem::offset_of!(kvbm_scan_row, age) - 60usize];
+};
 pub type kvbm_scan_row_t = kvbm_scan_row;
 extern "C" {
     pub fn kvbm_manager_scan(
@@ -2425,81 +1445,24 @@ pub struct kvbm_node_row {
     pub local_bytes: u64,
     pub reserved: [u64; 3usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_node_row() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_node_row> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_node_row>(),
-        456usize,
-        "Size of kvbm_node_row"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_node_row>(),
-        8usize,
-        "Alignment of kvbm_node_row"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).node) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_node_row::node"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).address) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_node_row::address"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).state) as usize - ptr as usize },
-        112usize,
-        "Offset of field: kvbm_node_row::state"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).capacity_bytes) as usize - ptr as usize },
-        240usize,
-        "Offset of field: kvbm_node_row::capacity_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).used_bytes) as usize - ptr as usize },
-        248usize,
-        "Offset of field: kvbm_node_row::used_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).records) as usize - ptr as usize },
-        256usize,
-        "Offset of field: kvbm_node_row::records"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).fetched_bytes) as usize - ptr as usize },
-        264usize,
-        "Offset of field: kvbm_node_row::fetched_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).served_bytes) as usize - ptr as usize },
-        272usize,
-        "Offset of field: kvbm_node_row::served_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).path) as usize - ptr as usize },
-        280usize,
-        "Offset of field: kvbm_node_row::path"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).path_reason) as usize - ptr as usize },
-        296usize,
-        "Offset of field: kvbm_node_row::path_reason"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).local_bytes) as usize - ptr as usize },
-        424usize,
-        "Offset of field: kvbm_node_row::local_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        432usize,
-        "Offset of field: kvbm_node_row::reserved"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_node_row"][::core::mem::size_of::<kvbm_node_row>() - 456usize];
+    ["Alignment of kvbm_node_row"][::core::mem::align_of::<kvbm_node_row>() - 8usize];
+    ["Offset of field: kvbm_node_row::node"][::core::mem::offset_of!(kvbm_node_row, node) - 0usize];
+    ["Offset of field: kvbm_node_row::address"][::core::mem::offset_of!(kvbm_node_row, address) - 16usize];
+    ["Offset of field: kvbm_node_row::state"][::core::mem::offset_of!(kvbm_node_row, state) - 112usize];
+    ["Offset of field: kvbm_node_row::capacity_bytes"]
+        [::core::mem::offset_of!(kvbm_node_row, capacity_bytes) - 240usize];
+    ["Offset of field: kvbm_node_row::used_bytes"][::core::mem::offset_of!(kvbm_node_row, used_bytes) - 248usize];
+    ["Offset of field: kvbm_node_row::records"][::core::mem::offset_of!(kvbm_node_row, records) - 256usize];
+    ["Offset of field: kvbm_node_row::fetched_bytes"][::core::mem::offset_of!(kvbm_node_row, fetched_bytes) - 264usize];
+    ["Offset of field: kvbm_node_row::served_bytes"][::core::mem::offset_of!(kvbm_node_row, served_bytes) - 272usize];
+    ["Offset of field: kvbm_node_row::path"][::core::mem::offset_of!(kvbm_node_row, path) - 280usize];
+    ["Offset of field: kvbm_node_row::path_reason"][::core::mem::offset_of!(kvbm_node_row, path_reason) - 296usize];
+    ["Offset of field: kvbm_node_row::local_bytes"][::core::mem::offset_of!(kvbm_node_row, local_bytes) - 424usize];
+    ["Offset of field: kvbm_node_row::reserved"][::core::mem::offset_of!(kvbm_node_row, reserved) - 432usize];
+};
 impl Default for kvbm_node_row {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -2537,57 +1500,22 @@ pub struct kvbm_locate_options {
     pub n_requests: usize,
     pub ask_nodes_ns: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_locate_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_locate_options> =
-        ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_locate_options>(),
-        48usize,
-        "Size of kvbm_locate_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_locate_options>(),
-        8usize,
-        "Alignment of kvbm_locate_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_locate_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_locate_options::reserved"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).parts) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_locate_options::parts"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_parts) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_locate_options::n_parts"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).request_keys) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_locate_options::request_keys"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_requests) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_locate_options::n_requests"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).ask_nodes_ns) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_locate_options::ask_nodes_ns"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_locate_options"][::core::mem::size_of::<kvbm_locate_options>() - 48usize];
+    ["Alignment of kvbm_locate_options"][::core::mem::align_of::<kvbm_locate_options>() - 8usize];
+    ["Offset of field: kvbm_locate_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_locate_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_locate_options::reserved"][::core::mem::offset_of!(kvbm_locate_options, reserved) - 4usize];
+    ["Offset of field: kvbm_locate_options::parts"][::core::mem::offset_of!(kvbm_locate_options, parts) - 8usize];
+    ["Offset of field: kvbm_locate_options::n_parts"][::core::mem::offset_of!(kvbm_locate_options, n_parts) - 16usize];
+    ["Offset of field: kvbm_locate_options::request_keys"]
+        [::core::mem::offset_of!(kvbm_locate_options, request_keys) - 24usize];
+    ["Offset of field: kvbm_locate_options::n_requests"]
+        [::core::mem::offset_of!(kvbm_locate_options, n_requests) - 32usize];
+    ["Offset of field: kvbm_locate_options::ask_nodes_ns"]
+        [::core::mem::offset_of!(kvbm_locate_options, ask_nodes_ns) - 40usize];
+};
 impl Default for kvbm_locate_options {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -2608,57 +1536,20 @@ pub struct kvbm_location {
     pub n_in_tier: u64,
     pub bytes: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_location() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_location> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_location>(),
-        48usize,
-        "Size of kvbm_location"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_location>(),
-        8usize,
-        "Alignment of kvbm_location"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).node) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_location::node"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).request) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_location::request"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).tier) as usize - ptr as usize },
-        20usize,
-        "Offset of field: kvbm_location::tier"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_prefix) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_location::n_prefix"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).n_in_tier) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_location::n_in_tier"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).bytes) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_location::bytes"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_location"][::core::mem::size_of::<kvbm_location>() - 48usize];
+    ["Alignment of kvbm_location"][::core::mem::align_of::<kvbm_location>() - 8usize];
+    ["Offset of field: kvbm_location::node"][::core::mem::offset_of!(kvbm_location, node) - 0usize];
+    ["Offset of field: kvbm_location::request"][::core::mem::offset_of!(kvbm_location, request) - 16usize];
+    ["Offset of field: kvbm_location::tier"][::core::mem::offset_of!(kvbm_location, tier) - 20usize];
+    ["Offset of field: kvbm_location::n_prefix"][::core::mem::offset_of!(kvbm_location, n_prefix) - 24usize];
+    ["Offset of field: kvbm_location::n_in_tier"][::core::mem::offset_of!(kvbm_location, n_in_tier) - 32usize];
+    ["Offset of field: kvbm_location::bytes"][::core::mem::offset_of!(kvbm_location, bytes) - 40usize];
+};
 pub type kvbm_location_t = kvbm_location;
 extern "C" {
-    pub fn kvbm_locate_options_init(
-        out_options: *mut kvbm_locate_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_locate_options_init(out_options: *mut kvbm_locate_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_manager_locate(
@@ -2688,88 +1579,33 @@ pub struct kvbm_share {
     pub owners_lost: u64,
     pub silent_lookups: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_share() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_share> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_share>(),
-        48usize,
-        "Size of kvbm_share"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_share>(),
-        8usize,
-        "Alignment of kvbm_share"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_share::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).role) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_share::role"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).owner_pid) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_share::owner_pid"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).clients) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_share::clients"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).takeovers) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_share::takeovers"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).owners_lost) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_share::owners_lost"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).silent_lookups) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_share::silent_lookups"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_share"][::core::mem::size_of::<kvbm_share>() - 48usize];
+    ["Alignment of kvbm_share"][::core::mem::align_of::<kvbm_share>() - 8usize];
+    ["Offset of field: kvbm_share::struct_size"][::core::mem::offset_of!(kvbm_share, struct_size) - 0usize];
+    ["Offset of field: kvbm_share::role"][::core::mem::offset_of!(kvbm_share, role) - 4usize];
+    ["Offset of field: kvbm_share::owner_pid"][::core::mem::offset_of!(kvbm_share, owner_pid) - 8usize];
+    ["Offset of field: kvbm_share::clients"][::core::mem::offset_of!(kvbm_share, clients) - 16usize];
+    ["Offset of field: kvbm_share::takeovers"][::core::mem::offset_of!(kvbm_share, takeovers) - 24usize];
+    ["Offset of field: kvbm_share::owners_lost"][::core::mem::offset_of!(kvbm_share, owners_lost) - 32usize];
+    ["Offset of field: kvbm_share::silent_lookups"][::core::mem::offset_of!(kvbm_share, silent_lookups) - 40usize];
+};
 pub type kvbm_share_t = kvbm_share;
 extern "C" {
-    pub fn kvbm_manager_share(
-        manager: *mut kvbm_manager_t,
-        out_share: *mut kvbm_share_t,
-    ) -> kvbm_status_t;
+    pub fn kvbm_manager_share(manager: *mut kvbm_manager_t, out_share: *mut kvbm_share_t) -> kvbm_status_t;
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_request_id {
     pub bytes: [u8; 16usize],
 }
-#[test]
-fn bindgen_test_layout_kvbm_request_id() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_request_id> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_request_id>(),
-        16usize,
-        "Size of kvbm_request_id"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_request_id>(),
-        1usize,
-        "Alignment of kvbm_request_id"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).bytes) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_request_id::bytes"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_request_id"][::core::mem::size_of::<kvbm_request_id>() - 16usize];
+    ["Alignment of kvbm_request_id"][::core::mem::align_of::<kvbm_request_id>() - 1usize];
+    ["Offset of field: kvbm_request_id::bytes"][::core::mem::offset_of!(kvbm_request_id, bytes) - 0usize];
+};
 pub type kvbm_request_id_t = kvbm_request_id;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -2781,57 +1617,23 @@ pub struct kvbm_offer_options {
     pub end: u64,
     pub timeout_ns: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_offer_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_offer_options> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_offer_options>(),
-        40usize,
-        "Size of kvbm_offer_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_offer_options>(),
-        8usize,
-        "Alignment of kvbm_offer_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_offer_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).rank) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_offer_options::rank"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).first_position) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_offer_options::first_position"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).begin) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_offer_options::begin"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).end) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_offer_options::end"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).timeout_ns) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_offer_options::timeout_ns"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_offer_options"][::core::mem::size_of::<kvbm_offer_options>() - 40usize];
+    ["Alignment of kvbm_offer_options"][::core::mem::align_of::<kvbm_offer_options>() - 8usize];
+    ["Offset of field: kvbm_offer_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_offer_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_offer_options::rank"][::core::mem::offset_of!(kvbm_offer_options, rank) - 4usize];
+    ["Offset of field: kvbm_offer_options::first_position"]
+        [::core::mem::offset_of!(kvbm_offer_options, first_position) - 8usize];
+    ["Offset of field: kvbm_offer_options::begin"][::core::mem::offset_of!(kvbm_offer_options, begin) - 16usize];
+    ["Offset of field: kvbm_offer_options::end"][::core::mem::offset_of!(kvbm_offer_options, end) - 24usize];
+    ["Offset of field: kvbm_offer_options::timeout_ns"]
+        [::core::mem::offset_of!(kvbm_offer_options, timeout_ns) - 32usize];
+};
 pub type kvbm_offer_options_t = kvbm_offer_options;
 extern "C" {
-    pub fn kvbm_offer_options_init(
-        out_options: *mut kvbm_offer_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_offer_options_init(out_options: *mut kvbm_offer_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_offer_open(
@@ -2858,23 +1660,13 @@ extern "C" {
     ) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_offer_publish_all(
-        offer: *mut kvbm_offer_t,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
+    pub fn kvbm_offer_publish_all(offer: *mut kvbm_offer_t, err: *mut kvbm_error_t) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_offer_abort(
-        offer: *mut kvbm_offer_t,
-        reason: *const ::core::ffi::c_char,
-    ) -> kvbm_status_t;
+    pub fn kvbm_offer_abort(offer: *mut kvbm_offer_t, reason: *const ::core::ffi::c_char) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_offer_wait(
-        offer: *mut kvbm_offer_t,
-        timeout_ns: u64,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
+    pub fn kvbm_offer_wait(offer: *mut kvbm_offer_t, timeout_ns: u64, err: *mut kvbm_error_t) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_offer_release(offer: *mut kvbm_offer_t);
@@ -2886,36 +1678,14 @@ pub struct kvbm_source {
     pub rank: u32,
     pub reserved: u32,
 }
-#[test]
-fn bindgen_test_layout_kvbm_source() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_source> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_source>(),
-        16usize,
-        "Size of kvbm_source"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_source>(),
-        8usize,
-        "Alignment of kvbm_source"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).node) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_source::node"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).rank) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_source::rank"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        12usize,
-        "Offset of field: kvbm_source::reserved"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_source"][::core::mem::size_of::<kvbm_source>() - 16usize];
+    ["Alignment of kvbm_source"][::core::mem::align_of::<kvbm_source>() - 8usize];
+    ["Offset of field: kvbm_source::node"][::core::mem::offset_of!(kvbm_source, node) - 0usize];
+    ["Offset of field: kvbm_source::rank"][::core::mem::offset_of!(kvbm_source, rank) - 8usize];
+    ["Offset of field: kvbm_source::reserved"][::core::mem::offset_of!(kvbm_source, reserved) - 12usize];
+};
 impl Default for kvbm_source {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -2939,73 +1709,28 @@ pub struct kvbm_session_options {
     pub timeout_ns: u64,
     pub budget_bytes: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_session_options() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_session_options> =
-        ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_session_options>(),
-        56usize,
-        "Size of kvbm_session_options"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_session_options>(),
-        8usize,
-        "Alignment of kvbm_session_options"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_session_options::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).rank) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_session_options::rank"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).ranks) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_session_options::ranks"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).no_layers) as usize - ptr as usize },
-        12usize,
-        "Offset of field: kvbm_session_options::no_layers"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).first_position) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_session_options::first_position"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).begin) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_session_options::begin"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).end) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_session_options::end"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).timeout_ns) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_session_options::timeout_ns"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).budget_bytes) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_session_options::budget_bytes"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_session_options"][::core::mem::size_of::<kvbm_session_options>() - 56usize];
+    ["Alignment of kvbm_session_options"][::core::mem::align_of::<kvbm_session_options>() - 8usize];
+    ["Offset of field: kvbm_session_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_session_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_session_options::rank"][::core::mem::offset_of!(kvbm_session_options, rank) - 4usize];
+    ["Offset of field: kvbm_session_options::ranks"][::core::mem::offset_of!(kvbm_session_options, ranks) - 8usize];
+    ["Offset of field: kvbm_session_options::no_layers"]
+        [::core::mem::offset_of!(kvbm_session_options, no_layers) - 12usize];
+    ["Offset of field: kvbm_session_options::first_position"]
+        [::core::mem::offset_of!(kvbm_session_options, first_position) - 16usize];
+    ["Offset of field: kvbm_session_options::begin"][::core::mem::offset_of!(kvbm_session_options, begin) - 24usize];
+    ["Offset of field: kvbm_session_options::end"][::core::mem::offset_of!(kvbm_session_options, end) - 32usize];
+    ["Offset of field: kvbm_session_options::timeout_ns"]
+        [::core::mem::offset_of!(kvbm_session_options, timeout_ns) - 40usize];
+    ["Offset of field: kvbm_session_options::budget_bytes"]
+        [::core::mem::offset_of!(kvbm_session_options, budget_bytes) - 48usize];
+};
 pub type kvbm_session_options_t = kvbm_session_options;
 extern "C" {
-    pub fn kvbm_session_options_init(
-        out_options: *mut kvbm_session_options_t,
-        struct_size: u32,
-    ) -> kvbm_status_t;
+    pub fn kvbm_session_options_init(out_options: *mut kvbm_session_options_t, struct_size: u32) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_session_open(
@@ -3023,11 +1748,7 @@ extern "C" {
     ) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_session_wait(
-        session: *mut kvbm_session_t,
-        timeout_ns: u64,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
+    pub fn kvbm_session_wait(session: *mut kvbm_session_t, timeout_ns: u64, err: *mut kvbm_error_t) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_session_wait_layer(
@@ -3039,10 +1760,7 @@ extern "C" {
     ) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_session_abort(
-        session: *mut kvbm_session_t,
-        reason: *const ::core::ffi::c_char,
-    ) -> kvbm_status_t;
+    pub fn kvbm_session_abort(session: *mut kvbm_session_t, reason: *const ::core::ffi::c_char) -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_session_release(session: *mut kvbm_session_t);
@@ -3057,51 +1775,18 @@ pub struct kvbm_tier_item {
     pub reserved: u32,
     pub payload_bytes: u64,
 }
-#[test]
-fn bindgen_test_layout_kvbm_tier_item() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_tier_item> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_tier_item>(),
-        64usize,
-        "Size of kvbm_tier_item"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_tier_item>(),
-        8usize,
-        "Alignment of kvbm_tier_item"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).identity) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_tier_item::identity"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).head) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_tier_item::head"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).payload) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_tier_item::payload"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).head_bytes) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_tier_item::head_bytes"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        52usize,
-        "Offset of field: kvbm_tier_item::reserved"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).payload_bytes) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_tier_item::payload_bytes"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_tier_item"][::core::mem::size_of::<kvbm_tier_item>() - 64usize];
+    ["Alignment of kvbm_tier_item"][::core::mem::align_of::<kvbm_tier_item>() - 8usize];
+    ["Offset of field: kvbm_tier_item::identity"][::core::mem::offset_of!(kvbm_tier_item, identity) - 0usize];
+    ["Offset of field: kvbm_tier_item::head"][::core::mem::offset_of!(kvbm_tier_item, head) - 32usize];
+    ["Offset of field: kvbm_tier_item::payload"][::core::mem::offset_of!(kvbm_tier_item, payload) - 40usize];
+    ["Offset of field: kvbm_tier_item::head_bytes"][::core::mem::offset_of!(kvbm_tier_item, head_bytes) - 48usize];
+    ["Offset of field: kvbm_tier_item::reserved"][::core::mem::offset_of!(kvbm_tier_item, reserved) - 52usize];
+    ["Offset of field: kvbm_tier_item::payload_bytes"]
+        [::core::mem::offset_of!(kvbm_tier_item, payload_bytes) - 56usize];
+};
 impl Default for kvbm_tier_item {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -3162,61 +1847,19 @@ pub struct kvbm_tier_table {
         ),
     >,
 }
-#[test]
-fn bindgen_test_layout_kvbm_tier_table() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_tier_table> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_tier_table>(),
-        56usize,
-        "Size of kvbm_tier_table"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_tier_table>(),
-        8usize,
-        "Alignment of kvbm_tier_table"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_tier_table::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).concurrency) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_tier_table::concurrency"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).name) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_tier_table::name"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).find) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_tier_table::find"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).put) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_tier_table::put"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).get) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_tier_table::get"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).erase) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_tier_table::erase"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).stats) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_tier_table::stats"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_tier_table"][::core::mem::size_of::<kvbm_tier_table>() - 56usize];
+    ["Alignment of kvbm_tier_table"][::core::mem::align_of::<kvbm_tier_table>() - 8usize];
+    ["Offset of field: kvbm_tier_table::struct_size"][::core::mem::offset_of!(kvbm_tier_table, struct_size) - 0usize];
+    ["Offset of field: kvbm_tier_table::concurrency"][::core::mem::offset_of!(kvbm_tier_table, concurrency) - 4usize];
+    ["Offset of field: kvbm_tier_table::name"][::core::mem::offset_of!(kvbm_tier_table, name) - 8usize];
+    ["Offset of field: kvbm_tier_table::find"][::core::mem::offset_of!(kvbm_tier_table, find) - 16usize];
+    ["Offset of field: kvbm_tier_table::put"][::core::mem::offset_of!(kvbm_tier_table, put) - 24usize];
+    ["Offset of field: kvbm_tier_table::get"][::core::mem::offset_of!(kvbm_tier_table, get) - 32usize];
+    ["Offset of field: kvbm_tier_table::erase"][::core::mem::offset_of!(kvbm_tier_table, erase) - 40usize];
+    ["Offset of field: kvbm_tier_table::stats"][::core::mem::offset_of!(kvbm_tier_table, stats) - 48usize];
+};
 impl Default for kvbm_tier_table {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
@@ -3233,10 +1876,7 @@ pub struct kvbm_policy_table {
     pub reserved: u32,
     pub name: *const ::core::ffi::c_char,
     pub create: ::core::option::Option<
-        unsafe extern "C" fn(
-            user: *mut ::core::ffi::c_void,
-            n_slots: u32,
-        ) -> *mut ::core::ffi::c_void,
+        unsafe extern "C" fn(user: *mut ::core::ffi::c_void, n_slots: u32) -> *mut ::core::ffi::c_void,
     >,
     pub destroy: ::core::option::Option<unsafe extern "C" fn(policy: *mut ::core::ffi::c_void)>,
     pub inserted: ::core::option::Option<
@@ -3249,89 +1889,35 @@ pub struct kvbm_policy_table {
         ),
     >,
     pub used: ::core::option::Option<
-        unsafe extern "C" fn(
-            policy: *mut ::core::ffi::c_void,
-            slots: *const u32,
-            n: usize,
-            tick: u32,
-        ),
+        unsafe extern "C" fn(policy: *mut ::core::ffi::c_void, slots: *const u32, n: usize, tick: u32),
     >,
     pub evict: ::core::option::Option<
         unsafe extern "C" fn(
             policy: *mut ::core::ffi::c_void,
             may_evict: ::core::option::Option<
-                unsafe extern "C" fn(
-                    asker: *const ::core::ffi::c_void,
-                    slot: u32,
-                ) -> ::core::ffi::c_int,
+                unsafe extern "C" fn(asker: *const ::core::ffi::c_void, slot: u32) -> ::core::ffi::c_int,
             >,
             asker: *const ::core::ffi::c_void,
             tick: u32,
         ) -> u32,
     >,
-    pub erased:
-        ::core::option::Option<unsafe extern "C" fn(policy: *mut ::core::ffi::c_void, slot: u32)>,
+    pub erased: ::core::option::Option<unsafe extern "C" fn(policy: *mut ::core::ffi::c_void, slot: u32)>,
 }
-#[test]
-fn bindgen_test_layout_kvbm_policy_table() {
-    const UNINIT: ::core::mem::MaybeUninit<kvbm_policy_table> = ::core::mem::MaybeUninit::uninit();
-    let ptr = UNINIT.as_ptr();
-    assert_eq!(
-        ::core::mem::size_of::<kvbm_policy_table>(),
-        64usize,
-        "Size of kvbm_policy_table"
-    );
-    assert_eq!(
-        ::core::mem::align_of::<kvbm_policy_table>(),
-        8usize,
-        "Alignment of kvbm_policy_table"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).struct_size) as usize - ptr as usize },
-        0usize,
-        "Offset of field: kvbm_policy_table::struct_size"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).reserved) as usize - ptr as usize },
-        4usize,
-        "Offset of field: kvbm_policy_table::reserved"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).name) as usize - ptr as usize },
-        8usize,
-        "Offset of field: kvbm_policy_table::name"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).create) as usize - ptr as usize },
-        16usize,
-        "Offset of field: kvbm_policy_table::create"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).destroy) as usize - ptr as usize },
-        24usize,
-        "Offset of field: kvbm_policy_table::destroy"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).inserted) as usize - ptr as usize },
-        32usize,
-        "Offset of field: kvbm_policy_table::inserted"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).used) as usize - ptr as usize },
-        40usize,
-        "Offset of field: kvbm_policy_table::used"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).evict) as usize - ptr as usize },
-        48usize,
-        "Offset of field: kvbm_policy_table::evict"
-    );
-    assert_eq!(
-        unsafe { ::core::ptr::addr_of!((*ptr).erased) as usize - ptr as usize },
-        56usize,
-        "Offset of field: kvbm_policy_table::erased"
-    );
-}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_policy_table"][::core::mem::size_of::<kvbm_policy_table>() - 64usize];
+    ["Alignment of kvbm_policy_table"][::core::mem::align_of::<kvbm_policy_table>() - 8usize];
+    ["Offset of field: kvbm_policy_table::struct_size"]
+        [::core::mem::offset_of!(kvbm_policy_table, struct_size) - 0usize];
+    ["Offset of field: kvbm_policy_table::reserved"][::core::mem::offset_of!(kvbm_policy_table, reserved) - 4usize];
+    ["Offset of field: kvbm_policy_table::name"][::core::mem::offset_of!(kvbm_policy_table, name) - 8usize];
+    ["Offset of field: kvbm_policy_table::create"][::core::mem::offset_of!(kvbm_policy_table, create) - 16usize];
+    ["Offset of field: kvbm_policy_table::destroy"][::core::mem::offset_of!(kvbm_policy_table, destroy) - 24usize];
+    ["Offset of field: kvbm_policy_table::inserted"][::core::mem::offset_of!(kvbm_policy_table, inserted) - 32usize];
+    ["Offset of field: kvbm_policy_table::used"][::core::mem::offset_of!(kvbm_policy_table, used) - 40usize];
+    ["Offset of field: kvbm_policy_table::evict"][::core::mem::offset_of!(kvbm_policy_table, evict) - 48usize];
+    ["Offset of field: kvbm_policy_table::erased"][::core::mem::offset_of!(kvbm_policy_table, erased) - 56usize];
+};
 impl Default for kvbm_policy_table {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();

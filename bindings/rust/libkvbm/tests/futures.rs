@@ -114,7 +114,8 @@ fn dropped_futures_are_cancelled_and_their_claims_end() {
     for round in 0..50 {
         let mut stored =
             cache.store_async(&w.keys(100 * round, 4), &[0, 1, 2, 3], &StoreOptions::default(), &queue).unwrap();
-        let mut task = TaskContext::from_waker(Waker::noop());
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut task = TaskContext::from_waker(&waker);
         let _ = std::pin::Pin::new(&mut stored).poll(&mut task);
         drop(stored);
         while queue.in_flight() != 0 {

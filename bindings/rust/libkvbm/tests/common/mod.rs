@@ -13,8 +13,6 @@ pub struct World {
 }
 
 pub fn world_of(settings: &[(&str, &str)], options: ManagerOptions) -> World {
-    // The library refuses KVBM_* variables that it does not know.
-    std::env::remove_var("KVBM_PREFIX");
     let context = Context::with_settings(settings.iter().copied()).unwrap();
     let manager = Manager::new(&context, &options).unwrap();
     let ns = Namespace::open(&manager, &NamespaceOptions { model: "test".into(), ..Default::default() }).unwrap();

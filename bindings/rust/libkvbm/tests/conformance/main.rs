@@ -174,7 +174,7 @@ fn check_constants(constants: &HashMap<String, Value>) -> Result<(), String> {
         let begin = format!("pub const {name}: ");
         let line = DECLARATIONS.lines().find_map(|l| l.strip_prefix(begin.as_str())).ok_or(format!("no {name}"))?;
         let value = line.split_once("= ").map_or("", |(_, value)| value.trim_end_matches(';'));
-        if value != wanted.to_string() {
+        if serde_json::from_str::<Value>(value).ok().as_ref() != Some(wanted) {
             return Err(format!("{name} is {value}, not {wanted}"));
         }
     }
