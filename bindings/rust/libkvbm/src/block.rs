@@ -99,22 +99,22 @@ macro_rules! exclusive_batch {
 /// Blocks that are being filled: exclusive, writable, not findable.
 ///
 /// They cannot be shared:
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// fn both(blocks: libkvbm::PartialBlocks) { let _ = (blocks.clone(), blocks); }
 /// ```
 /// Nor written twice at once:
-/// ```compile_fail
+/// ```compile_fail,E0499
 /// fn twice(mut blocks: libkvbm::PartialBlocks) {
 ///     let (first, second) = (blocks.views_mut().unwrap(), blocks.views_mut().unwrap());
 ///     drop((first, second));
 /// }
 /// ```
 /// Nor used after they were completed:
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// fn after(blocks: libkvbm::PartialBlocks) { let done = blocks.complete(); drop((done, blocks)); }
 /// ```
 /// Nor can a view outlive them:
-/// ```compile_fail
+/// ```compile_fail,E0505
 /// fn outlive(mut blocks: libkvbm::PartialBlocks) {
 ///     let views = blocks.views_mut().unwrap();
 ///     drop(blocks);
@@ -203,11 +203,11 @@ impl PartialBlocks {
 /// Blocks whose bytes are final, still exclusive and not findable.
 ///
 /// They cannot be written:
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// fn write(mut blocks: libkvbm::CompleteBlocks) { let _ = blocks.views_mut(); }
 /// ```
 /// Nor used after they were registered:
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// fn after(blocks: libkvbm::CompleteBlocks, ns: &libkvbm::Namespace, keys: &[libkvbm::Key]) {
 ///     let found = blocks.register(ns, keys);
 ///     drop((found, blocks));
@@ -330,14 +330,14 @@ impl CompleteBlocks {
 /// Blocks that are found by key: read-only, shared. A clone is one more hold on each.
 ///
 /// They cannot be written:
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// fn write(mut blocks: libkvbm::RegisteredBlocks) { let _ = blocks.views_mut(); }
 /// ```
-/// ```compile_fail
+/// ```compile_fail,E0594
 /// fn write(blocks: &libkvbm::RegisteredBlocks) { blocks.views().unwrap()[0][0] = 1; }
 /// ```
 /// Nor can a view outlive the hold:
-/// ```compile_fail
+/// ```compile_fail,E0505
 /// fn outlive(blocks: libkvbm::RegisteredBlocks) -> u8 {
 ///     let views = blocks.views().unwrap();
 ///     drop(blocks);

@@ -83,7 +83,7 @@ pub(crate) struct CacheInner {
 /// IN_USE, and the other way round. So an engine that keeps its memory elsewhere needs [`Cache::attach_raw`].
 ///
 /// A guard cannot outlive the cache:
-/// ```compile_fail
+/// ```compile_fail,E0505
 /// fn outlive(cache: libkvbm::Cache) -> u8 {
 ///     let block = cache.block(0, 0).unwrap();
 ///     drop(cache);
@@ -91,7 +91,7 @@ pub(crate) struct CacheInner {
 /// }
 /// ```
 /// And what is read is not written:
-/// ```compile_fail
+/// ```compile_fail,E0594
 /// fn write(cache: &libkvbm::Cache) { cache.block(0, 0).unwrap()[0] = 1; }
 /// ```
 #[derive(Clone)]
