@@ -65,8 +65,21 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)
-# The library needs glibc alone; 2.35 has what the unwinder of gcc 12 asks for.
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.35)")
+# The package needs glibc alone: 2.35 has what the unwinder of gcc 12 asks for. A distribution's static libraries take
+# more where glibc has it: libevent arc4random() (2.36), libcrypto strtol() of C23 (2.38). integration.install compares.
+include(CheckCSourceCompiles)
+set(kvbm_glibc 2.35)
+foreach(minor 36 38)
+  check_c_source_compiles("#include <features.h>
+#if !__GLIBC_PREREQ(2, ${minor})
+#error older
+#endif
+int main(void) { return 0; }" KVBM_GLIBC_2_${minor})
+  if(KVBM_GLIBC_2_${minor})
+    set(kvbm_glibc 2.${minor})
+  endif()
+endforeach()
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= ${kvbm_glibc})")
 # The UCX module is in the package and idle without UCX; nothing else needs it.
 if(TARGET kvbm_ucx)
   set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libucx0 (>= 1.13)")

@@ -82,7 +82,10 @@ Status UringEngine::start(const UringOptions& options) {
   ring_open_ = true;
   limit_ = params.cq_entries;
   io_uring_ring_dontfork(&ring_);
-  sparse_ = options.register_buffers && io_uring_register_buffers_sparse(&ring_, kBufferSlots) == 0;
+  // A table of empty slots. io_uring_register_buffers_sparse says the same, but liburing 2.1 (Ubuntu 22.04) lacks it,
+  // and the kernel knows its flag since 5.19 alone, empty slots since 5.13.
+  const std::array<iovec, kBufferSlots> empty{};
+  sparse_ = options.register_buffers && io_uring_register_buffers(&ring_, empty.data(), kBufferSlots) == 0;
   const auto entry = [](void* self) -> void* {
     static_cast<UringEngine*>(self)->reap();
     return nullptr;

@@ -63,7 +63,7 @@ class Pump {
       io_uring_cqe* completion = nullptr;
       while (io_uring_peek_cqe(&ring_, &completion) == 0) {
         const int result = completion->res;
-        const auto slot = static_cast<unsigned>(io_uring_cqe_get_data64(completion));
+        const auto slot = static_cast<unsigned>(reinterpret_cast<uintptr_t>(io_uring_cqe_get_data(completion)));
         io_uring_cqe_seen(&ring_, completion);
         if (result < 0) return refused("raw I/O", -result);
         if (static_cast<uint64_t>(result) != load_.request_bytes) return refused("raw I/O was cut short", EIO);
@@ -86,7 +86,8 @@ class Pump {
     } else {
       load_.write ? io_uring_prep_write(entry, fd_, buffer, bytes, at) : io_uring_prep_read(entry, fd_, buffer, bytes, at);
     }
-    io_uring_sqe_set_data64(entry, slot);
+    // Not the 64-bit calls of liburing 2.2: Ubuntu 22.04 has 2.1.
+    io_uring_sqe_set_data(entry, reinterpret_cast<void*>(uintptr_t{slot}));
   }
 
   io_uring& ring_;

@@ -176,7 +176,7 @@ void print_json(const Outcome& outcome, const PolicyFigures& policies) {
   const nlohmann::ordered_json out{
       {"killed_after_requests", p.requests},
       {"before_kill", {{"block_refs", p.block_refs}, {"hits", p.hits}, {"verified_blocks", p.verified_blocks}, {"wrong_blocks", p.wrong_blocks}}},
-      {"after_kill", outcome.resumed},
+      {"after_kill", nlohmann::ordered_json(outcome.resumed)},  // said aloud for nlohmann-json 3.10 (Ubuntu 22.04)
       {"policies", {{"capacity_blocks", policies.blocks}, {"default", policies.ours.hit_rate}, {"lru", policies.lru.hit_rate},
                     {"optimal", policies.optimal.hit_rate}, {"unlimited", policies.unlimited.hit_rate}}}};
   std::printf("%s\n", out.dump(2).c_str());
