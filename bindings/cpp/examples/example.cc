@@ -20,11 +20,11 @@ int main() try {
 
   std::memset(kv[3], 'a', 4096), std::memset(kv[1], 'b', 4096);
   const uint32_t tokens[8] = {101, 7, 7, 9, 23, 5, 8, 2}, blocks[2] = {3, 1};  // the prompt, and where it was computed
-  const kvbm::Keys keys = ns.chain(tokens, 4);  // names for the prompt's two full blocks
-  cache.store(keys, blocks);                    // offload them
-  std::memset(kv, 0, sizeof kv);                // the engine forgets
-  kvbm::Match match = cache.lookup(keys);       // the same prompt comes again
-  cache.load(match, blocks);                    // back, verified
+  const kvbm::Keys keys = ns.chain(tokens, 4);                                 // names for the prompt's two full blocks
+  cache.store(keys, blocks);                                                   // offload them
+  std::memset(kv, 0, sizeof kv);                                               // the engine forgets
+  kvbm::Match match = cache.lookup(keys);                                      // the same prompt comes again
+  cache.load(match, blocks);                                                   // back, verified
   std::printf("%zu of %zu blocks came back: %c%c\n", match.hits(), keys.size(), kv[3][0], kv[1][4095]);
   return match.hits() == 2 && kv[3][0] == 'a' && kv[1][4095] == 'b' ? 0 : 1;
 } catch (const kvbm::Error& error) {

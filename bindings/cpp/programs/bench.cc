@@ -77,9 +77,13 @@ void measure_bytes(const kvbm::Context& context, uint64_t& store_ns, uint64_t& l
   const kvbm::Keys keys = chain(ns, kBatch);
   std::vector<uint32_t> ids(kBatch);
   for (uint32_t i = 0; i < kBatch; ++i) ids[i] = i;
-  store_ns = median_ns(kWarm, kCalls, [&] { manager.drop(ns, keys); }, [&] { cache.store(keys, ids); }) / kBatch;
+  store_ns = median_ns(
+                 kWarm, kCalls, [&] { manager.drop(ns, keys); }, [&] { cache.store(keys, ids); }) /
+             kBatch;
   const kvbm::Match match = cache.lookup(keys);
-  load_ns = median_ns(kWarm, kCalls, [] {}, [&] { cache.load(match, ids); }) / kBatch;
+  load_ns = median_ns(
+                kWarm, kCalls, [] {}, [&] { cache.load(match, ids); }) /
+            kBatch;
 }
 
 }  // namespace
@@ -89,9 +93,11 @@ int main() try {
   uint64_t lookup_ns = 0, view_ns = 0, store_ns = 0, load_ns = 0;
   measure_blocks(context, lookup_ns, view_ns);
   measure_bytes(context, store_ns, load_ns);
-  std::printf("{\"language\":\"cpp\",\"lookup_256_ns\":%llu,\"view_256_ns\":%llu,\"store_1MiB_ns\":%llu,\"load_1MiB_ns\":%llu}\n",
-              static_cast<unsigned long long>(lookup_ns), static_cast<unsigned long long>(view_ns),
-              static_cast<unsigned long long>(store_ns), static_cast<unsigned long long>(load_ns));
+  std::printf(
+      "{\"language\":\"cpp\",\"lookup_256_ns\":%llu,\"view_256_ns\":%llu,\"store_1MiB_ns\":%llu,\"load_1MiB_ns\":%llu}"
+      "\n",
+      static_cast<unsigned long long>(lookup_ns), static_cast<unsigned long long>(view_ns),
+      static_cast<unsigned long long>(store_ns), static_cast<unsigned long long>(load_ns));
   return 0;
 } catch (const kvbm::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -32,10 +32,14 @@ std::optional<Order> parse(int argc, char** argv) {
     if (word.rfind("--", 0) == 0) {
       if (i + 1 == argc) return std::nullopt;
       const std::string value = argv[++i];
-      if (word == "--seed") out.seed = std::stoull(value);
-      else if (word == "--blocks") out.blocks = std::stoull(value);
-      else if (word == "--tier") out.tier = value;
-      else return std::nullopt;
+      if (word == "--seed")
+        out.seed = std::stoull(value);
+      else if (word == "--blocks")
+        out.blocks = std::stoull(value);
+      else if (word == "--tier")
+        out.tier = value;
+      else
+        return std::nullopt;
     } else {
       if (equals == std::string::npos) return std::nullopt;
       out.settings.emplace_back(word.substr(0, equals), word.substr(equals + 1));
@@ -44,7 +48,9 @@ std::optional<Order> parse(int argc, char** argv) {
   return out.blocks > 0 ? std::optional<Order>(out) : std::nullopt;
 }
 
-uint8_t byte_of(uint64_t seed, uint64_t block, uint64_t j) { return static_cast<uint8_t>(seed + 31 * block + 7 * j + (j >> 8)); }
+uint8_t byte_of(uint64_t seed, uint64_t block, uint64_t j) {
+  return static_cast<uint8_t>(seed + 31 * block + 7 * j + (j >> 8));
+}
 
 kvbm::Context context_of(const Order& order) {
   std::vector<kvbm_setting_t> settings;

@@ -1,5 +1,5 @@
-// What kvbm.hpp adds to kvbm.h: errors, ownership, sizes that are checked, memory that outlives its submission; and that
-// constants.json is what the header says.
+// What kvbm.hpp adds to kvbm.h: errors, ownership, sizes that are checked, memory that outlives its submission; and
+// that constants.json is what the header says.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -219,7 +219,8 @@ TEST(Queue, keeps_item_statuses_until_the_completion_was_taken) {
   kvbm::Cache cache = attach(w, memory);
   kvbm::Queue queue(w.context, 64);
   const std::vector<uint32_t> ids = {0, 1, 2, 3};
-  for (uint32_t i = 0; i < 32; ++i) cache.store(keys_of(w.ns, 100 * i, 4), ids, queue, i);  // nobody keeps the Submission
+  for (uint32_t i = 0; i < 32; ++i)
+    cache.store(keys_of(w.ns, 100 * i, 4), ids, queue, i);  // nobody keeps the Submission
   std::size_t taken = 0;
   kvbm_completion_t done[8];
   while (taken < 32) {
@@ -334,7 +335,8 @@ TEST(Constants, are_those_of_the_header) {
   std::stringstream text;
   text << header.rdbuf();
   const std::string all = text.str();
-  nlohmann::json expected = {{"KVBM_MANAGER_SHARE", KVBM_MANAGER_SHARE}, {"KVBM_NO_TIER", KVBM_NO_TIER}, {"KVBM_NO_BLOCK", KVBM_NO_BLOCK}};
+  nlohmann::json expected = {
+      {"KVBM_MANAGER_SHARE", KVBM_MANAGER_SHARE}, {"KVBM_NO_TIER", KVBM_NO_TIER}, {"KVBM_NO_BLOCK", KVBM_NO_BLOCK}};
   const std::regex constant("\\b(KVBM_[A-Z0-9_]+) = (-?[0-9]+)");
   for (std::sregex_iterator it(all.begin(), all.end(), constant); it != std::sregex_iterator(); ++it) {
     expected[(*it)[1].str()] = std::stol((*it)[2].str());

@@ -76,13 +76,17 @@ TEST(Runner, fails_where_a_result_or_an_error_is_another) {
   expect_refused(R"({"do": "version", "expect": {"text": {"length": 99}}})", "is not length");
   expect_refused(R"({"do": "version", "error": "KVBM_ERR_STALE"})", "did not fail");
   expect_refused(R"({"do": "context.create", "settings": {"nonsense": "1"}})", "KVBM_ERR_CONFIG");
-  expect_refused(R"({"do": "context.create", "settings": {"nonsense": "1"}, "error": "KVBM_ERR_STALE"})", "KVBM_ERR_CONFIG");
-  expect_refused(R"({"do": "context.create", "settings": {"nonsense": "1"}, "error": "KVBM_ERR_CONFIG", "message": "purple"})", "purple");
+  expect_refused(R"({"do": "context.create", "settings": {"nonsense": "1"}, "error": "KVBM_ERR_STALE"})",
+                 "KVBM_ERR_CONFIG");
+  expect_refused(
+      R"({"do": "context.create", "settings": {"nonsense": "1"}, "error": "KVBM_ERR_CONFIG", "message": "purple"})",
+      "purple");
 }
 
 TEST(Runner, has_the_step_kinds_of_the_schema) {
   Steps steps;
-  for (const auto add : {add_own_steps, add_manager_steps, add_block_steps, add_cache_steps, add_session_steps}) add(steps);
+  for (const auto add : {add_own_steps, add_manager_steps, add_block_steps, add_cache_steps, add_session_steps})
+    add(steps);
   const Json schema = read_json(fs::path(CONFORMANCE) / "schema.json");
   const Json& described = schema.at("$defs").at("step");
   EXPECT_EQ(described.size(), steps.size());

@@ -30,12 +30,18 @@ kvbm_part_t Args::to_part(const Json& value) {
   if (!value.contains("shard")) return out;
   for (const auto& [name, n] : value.at("shard").items()) {
     const auto number = to_number<uint16_t>(n);
-    if (name == "first_layer") out.shard.first_layer = number;
-    else if (name == "layers") out.shard.layers = number;
-    else if (name == "first_head") out.shard.first_head = number;
-    else if (name == "heads") out.shard.heads = number;
-    else if (name == "replicated") out.shard.replicated = number;
-    else throw Failure("a shard has no " + name);
+    if (name == "first_layer")
+      out.shard.first_layer = number;
+    else if (name == "layers")
+      out.shard.layers = number;
+    else if (name == "first_head")
+      out.shard.first_head = number;
+    else if (name == "heads")
+      out.shard.heads = number;
+    else if (name == "replicated")
+      out.shard.replicated = number;
+    else
+      throw Failure("a shard has no " + name);
   }
   return out;
 }
@@ -67,7 +73,8 @@ std::vector<kvbm_position_t> Args::positions() {
 void Args::finish() const {
   static const std::set<std::string> of_every_step = {"do", "as", "expect", "error", "message", "within_ns", "why"};
   for (const auto& [name, value] : values_.items()) {
-    if (seen_.count(name) == 0 && of_every_step.count(name) == 0) throw Failure("no argument of this step kind: " + name);
+    if (seen_.count(name) == 0 && of_every_step.count(name) == 0)
+      throw Failure("no argument of this step kind: " + name);
   }
 }
 
@@ -130,7 +137,8 @@ class Run {
   std::string refusal(const Json& given, const std::string& wanted, const kvbm::Error& error) const {
     if (wanted.empty() || error.name() != wanted) return std::string("failed: ") + error.what();
     const int status = constants_.at(wanted).get<int>();
-    if (error.status() != status || static_cast<int>(error.band()) != -status / 100) return "the error is of another band";
+    if (error.status() != status || static_cast<int>(error.band()) != -status / 100)
+      return "the error is of another band";
     const std::string message = given.value("message", "");
     const bool said = std::string(error.what()).find(message) != std::string::npos;
     return said ? "" : "\"" + message + "\" is not in: " + error.what();

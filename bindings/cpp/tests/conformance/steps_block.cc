@@ -6,7 +6,8 @@ namespace {
 
 // Blocks of a step: its holds are not released at the end of it, whatever happens.
 struct Borrowed {
-  explicit Borrowed(Args& args) : blocks(args.object<kvbm::Manager>("manager").share_pointer(), args.numbers<uint64_t>("blocks")) {}
+  explicit Borrowed(Args& args)
+      : blocks(args.object<kvbm::Manager>("manager").share_pointer(), args.numbers<uint64_t>("blocks")) {}
   ~Borrowed() { blocks.detach(); }
   kvbm::Blocks blocks;
 };
@@ -26,7 +27,8 @@ Json allocate(Args& args) {
   auto blocks = args.object<kvbm::Manager>("manager").allocate(args.object<kvbm::Namespace>("namespace"),
                                                                args.number<std::size_t>("n"), evicted, &n_evicted);
   evicted.resize(std::min<std::size_t>(n_evicted, evicted.size()));
-  return Json::object({{"blocks", ids_of(std::move(blocks))}, {"evicted", keys_json(evicted)}, {"n_evicted", n_evicted}});
+  return Json::object(
+      {{"blocks", ids_of(std::move(blocks))}, {"evicted", keys_json(evicted)}, {"n_evicted", n_evicted}});
 }
 
 Json complete(Args& args) {
@@ -62,7 +64,8 @@ Json view(Args& args) {
     if (args.has("fill")) pattern_fill(data, view.bytes, fill++);
     if (args.has("compare")) {
       const uint64_t differs = pattern_differs(data, view.bytes, compare++);
-      if (differs != view.bytes) throw Failure("block " + std::to_string(bytes.size()) + " differs at byte " + std::to_string(differs));
+      if (differs != view.bytes)
+        throw Failure("block " + std::to_string(bytes.size()) + " differs at byte " + std::to_string(differs));
     }
     bytes.push_back(view.bytes);
     slots.push_back(view.slot);
@@ -84,7 +87,10 @@ Json match_items(Args& args) {
   const auto& match = args.object<kvbm::Match>("match");
   Json items = Json::array();
   for (const kvbm_match_item_t& item : match.items()) {
-    items.push_back({{"tier", item.tier}, {"parts_needed", item.parts_needed}, {"bytes", item.bytes}, {"below_bytes", item.below_bytes}});
+    items.push_back({{"tier", item.tier},
+                     {"parts_needed", item.parts_needed},
+                     {"bytes", item.bytes},
+                     {"below_bytes", item.below_bytes}});
   }
   return Json::object({{"count", match.count()}, {"units", match.units()}, {"items", items}});
 }
@@ -92,7 +98,8 @@ Json match_items(Args& args) {
 Json match_blocks(Args& args) {
   uint32_t part = 0;
   args.number("part", part);
-  const Json ids = ids_of(args.object<kvbm::Match>("match").blocks(args.number<std::size_t>("first"), args.number<std::size_t>("n"), part));
+  const Json ids = ids_of(
+      args.object<kvbm::Match>("match").blocks(args.number<std::size_t>("first"), args.number<std::size_t>("n"), part));
   return Json::object({{"blocks", ids}, {"present", present(ids)}});
 }
 
@@ -110,7 +117,8 @@ Json lookup(Args& args, bool by_cache) {
   args.number("ask_nodes_ns", options.ask_nodes_ns);
   const kvbm::Keys keys = args.keys("keys");
   auto match = by_cache ? args.object<kvbm::Cache>("cache").lookup(keys, &options)
-                        : args.object<kvbm::Manager>("manager").lookup(args.object<kvbm::Namespace>("namespace"), keys, &options);
+                        : args.object<kvbm::Manager>("manager").lookup(args.object<kvbm::Namespace>("namespace"), keys,
+                                                                       &options);
   const std::size_t n = match.hits();
   return Json::object({{"n", n}, {"match", match ? args.objects().add(std::move(match)) : Json()}});
 }
@@ -124,7 +132,9 @@ void add_block_steps(Steps& steps) {
   steps["block.view"] = view;
   steps["block.release"] = release;
   steps["block.clone"] = [](Args& args) { return Json::object({{"blocks", ids_of(Borrowed(args).blocks.clone())}}); };
-  steps["block.downgrade"] = [](Args& args) { return Json::object({{"blocks", ids_of(Borrowed(args).blocks.downgrade())}}); };
+  steps["block.downgrade"] = [](Args& args) {
+    return Json::object({{"blocks", ids_of(Borrowed(args).blocks.downgrade())}});
+  };
   steps["block.upgrade"] = upgrade;
   steps["manager.lookup"] = [](Args& args) { return lookup(args, false); };
   steps["cache.lookup"] = [](Args& args) { return lookup(args, true); };

@@ -14,11 +14,16 @@ kvbm_tensor_t tensor_of(const Json& given, Objects& objects) {
   for (const auto& [name, value] : given.items()) {
     if (name == "memory") continue;
     const auto number = Args::to_number<uint64_t>(value);
-    if (name == "offset") offset = number;
-    else if (name == "bytes") out.bytes = number;
-    else if (name == "block_stride") out.block_stride = number;
-    else if (name == "page_bytes") out.page_bytes = number;
-    else throw Failure("a tensor has no " + name);
+    if (name == "offset")
+      offset = number;
+    else if (name == "bytes")
+      out.bytes = number;
+    else if (name == "block_stride")
+      out.block_stride = number;
+    else if (name == "page_bytes")
+      out.page_bytes = number;
+    else
+      throw Failure("a tensor has no " + name);
   }
   if (offset + out.bytes > memory.size) throw Failure("a tensor is outside its memory");
   out.data = memory.data.get() + offset;
@@ -41,13 +46,15 @@ Json attach(Args& args) {
   options.n_blocks = args.number<uint32_t>("n_blocks");
   options.parts = parts.data();
   options.n_parts = parts.size();
-  return Json::object({{"cache", args.objects().add(kvbm::Cache(args.object<kvbm::Manager>("manager"), args.object<kvbm::Namespace>("namespace"), options))}});
+  return Json::object({{"cache", args.objects().add(kvbm::Cache(args.object<kvbm::Manager>("manager"),
+                                                                args.object<kvbm::Namespace>("namespace"), options))}});
 }
 
 // The results of what was submitted.
 Json submitted(Args& args, kvbm::Submission submission) {
   const std::string operation = std::to_string(submission.operation);
-  return Json::object({{"status", KVBM_OK}, {"operation", operation}, {"items", args.objects().add(std::move(submission))}});
+  return Json::object(
+      {{"status", KVBM_OK}, {"operation", operation}, {"items", args.objects().add(std::move(submission))}});
 }
 
 Json store(Args& args) {

@@ -11,7 +11,8 @@ uint64_t field(const Json& object, const char* name) {
 }
 
 kvbm_tier_t tier_of(const Json& given, const std::string& path) {
-  static const std::set<std::string> known = {"path", "capacity_bytes", "write_bytes_per_s", "read_bytes_per_s", "admission", "admission_uses"};
+  static const std::set<std::string> known = {"path",      "capacity_bytes", "write_bytes_per_s", "read_bytes_per_s",
+                                              "admission", "admission_uses"};
   for (const auto& [name, value] : given.items()) {
     if (known.count(name) == 0) throw Failure("a tier has no " + name);
   }
@@ -67,30 +68,56 @@ Json open_namespace(Args& args) {
 }
 
 Json tier_stats(const kvbm_tier_stats_t& t) {
-  return Json::object({{"capacity_bytes", t.capacity_bytes}, {"used_bytes", t.used_bytes}, {"blocks", t.blocks},
-          {"payload_bytes", t.payload_bytes},   {"hits", t.hits},             {"hit_bytes", t.hit_bytes},
-          {"misses", t.misses},                 {"stores", t.stores},         {"store_bytes", t.store_bytes},
-          {"loads", t.loads},                   {"load_bytes", t.load_bytes}, {"evictions", t.evictions},
-          {"damaged", t.damaged},               {"errors", t.errors},         {"metadata_bytes", t.metadata_bytes},
-          {"disabled", t.disabled}});
+  return Json::object({{"capacity_bytes", t.capacity_bytes},
+                       {"used_bytes", t.used_bytes},
+                       {"blocks", t.blocks},
+                       {"payload_bytes", t.payload_bytes},
+                       {"hits", t.hits},
+                       {"hit_bytes", t.hit_bytes},
+                       {"misses", t.misses},
+                       {"stores", t.stores},
+                       {"store_bytes", t.store_bytes},
+                       {"loads", t.loads},
+                       {"load_bytes", t.load_bytes},
+                       {"evictions", t.evictions},
+                       {"damaged", t.damaged},
+                       {"errors", t.errors},
+                       {"metadata_bytes", t.metadata_bytes},
+                       {"disabled", t.disabled}});
 }
 
 Json stats(Args& args) {
   const kvbm_manager_stats_t s = args.object<kvbm::Manager>("manager").stats();
   Json tiers = Json::array();
   for (uint32_t i = 0; i < s.n_tiers; ++i) tiers.push_back(tier_stats(s.tiers[i]));
-  return Json::object({{"n_tiers", s.n_tiers}, {"lookups", s.lookups}, {"keys_looked_up", s.keys_looked_up}, {"keys_hit", s.keys_hit},
-          {"holds", s.holds}, {"pins", s.pins}, {"matches", s.matches}, {"operations_in_flight", s.operations_in_flight},
-          {"stores_refused_room", s.stores_refused_room}, {"stores_refused_quota", s.stores_refused_quota},
-          {"deadline_missed", s.deadline_missed}, {"position_mismatches", s.position_mismatches},
-          {"verify_failures", s.verify_failures}, {"offloads_skipped", s.offloads_skipped}, {"tiers", tiers}});
+  return Json::object({{"n_tiers", s.n_tiers},
+                       {"lookups", s.lookups},
+                       {"keys_looked_up", s.keys_looked_up},
+                       {"keys_hit", s.keys_hit},
+                       {"holds", s.holds},
+                       {"pins", s.pins},
+                       {"matches", s.matches},
+                       {"operations_in_flight", s.operations_in_flight},
+                       {"stores_refused_room", s.stores_refused_room},
+                       {"stores_refused_quota", s.stores_refused_quota},
+                       {"deadline_missed", s.deadline_missed},
+                       {"position_mismatches", s.position_mismatches},
+                       {"verify_failures", s.verify_failures},
+                       {"offloads_skipped", s.offloads_skipped},
+                       {"tiers", tiers}});
 }
 
 Json scan(Args& args) {
   Json out = Json::array();
   for (const kvbm_scan_row_t& row : args.object<kvbm::Manager>("manager").scan(args.number<std::size_t>("page"))) {
-    out.push_back({{"key", hex_of(row.key)}, {"namespace_id", to_hex(row.namespace_id, 16)}, {"bytes", row.bytes},
-                   {"tier", row.tier}, {"component", row.component}, {"uses", row.uses}, {"holds", row.holds}, {"pins", row.pins}});
+    out.push_back({{"key", hex_of(row.key)},
+                   {"namespace_id", to_hex(row.namespace_id, 16)},
+                   {"bytes", row.bytes},
+                   {"tier", row.tier},
+                   {"component", row.component},
+                   {"uses", row.uses},
+                   {"holds", row.holds},
+                   {"pins", row.pins}});
   }
   return Json::object({{"rows", out}});
 }
@@ -98,10 +125,17 @@ Json scan(Args& args) {
 Json nodes(Args& args) {
   Json out = Json::array();
   for (const kvbm_node_row_t& row : args.object<kvbm::Manager>("manager").nodes()) {
-    out.push_back({{"node", to_hex(row.node, 16)}, {"address", row.address}, {"state", row.state},
-                   {"capacity_bytes", row.capacity_bytes}, {"used_bytes", row.used_bytes}, {"records", row.records},
-                   {"fetched_bytes", row.fetched_bytes}, {"served_bytes", row.served_bytes}, {"path", row.path},
-                   {"path_reason", row.path_reason}, {"local_bytes", row.local_bytes}});
+    out.push_back({{"node", to_hex(row.node, 16)},
+                   {"address", row.address},
+                   {"state", row.state},
+                   {"capacity_bytes", row.capacity_bytes},
+                   {"used_bytes", row.used_bytes},
+                   {"records", row.records},
+                   {"fetched_bytes", row.fetched_bytes},
+                   {"served_bytes", row.served_bytes},
+                   {"path", row.path},
+                   {"path_reason", row.path_reason},
+                   {"local_bytes", row.local_bytes}});
   }
   return Json::object({{"n", out.size()}, {"rows", out}});
 }
@@ -116,19 +150,28 @@ Json locate(Args& args) {
   options.n_parts = parts.size();
   options.n_requests = requests.size();
   args.number("ask_nodes_ns", options.ask_nodes_ns);
-  const auto [status, rows] = args.object<kvbm::Manager>("manager").locate(args.object<kvbm::Namespace>("namespace"), args.keys("keys"), options, 64);
+  const auto [status, rows] = args.object<kvbm::Manager>("manager").locate(args.object<kvbm::Namespace>("namespace"),
+                                                                           args.keys("keys"), options, 64);
   Json out = Json::array();
   for (const kvbm_location_t& row : rows) {
-    out.push_back({{"node", to_hex(row.node, 16)}, {"request", row.request}, {"tier", row.tier}, {"n_prefix", row.n_prefix},
-                   {"n_in_tier", row.n_in_tier}, {"bytes", row.bytes}});
+    out.push_back({{"node", to_hex(row.node, 16)},
+                   {"request", row.request},
+                   {"tier", row.tier},
+                   {"n_prefix", row.n_prefix},
+                   {"n_in_tier", row.n_in_tier},
+                   {"bytes", row.bytes}});
   }
   return Json::object({{"status", status}, {"n", out.size()}, {"rows", out}});
 }
 
 Json share(Args& args) {
   const kvbm_share_t s = args.object<kvbm::Manager>("manager").share();
-  return Json::object({{"role", s.role}, {"owner_pid", s.owner_pid}, {"clients", s.clients}, {"takeovers", s.takeovers},
-          {"owners_lost", s.owners_lost}, {"silent_lookups", s.silent_lookups}});
+  return Json::object({{"role", s.role},
+                       {"owner_pid", s.owner_pid},
+                       {"clients", s.clients},
+                       {"takeovers", s.takeovers},
+                       {"owners_lost", s.owners_lost},
+                       {"silent_lookups", s.silent_lookups}});
 }
 
 Json move_blocks(Args& args, bool down) {
@@ -140,13 +183,15 @@ Json move_blocks(Args& args, bool down) {
   uint64_t user_data = 0;
   args.number("user_data", user_data);
   const kvbm::Keys keys = args.keys("keys");
-  if (down) return Json::object({{"status", manager.offload(ns, keys, args.number<uint32_t>("tier"), part, queue, user_data)}});
+  if (down)
+    return Json::object({{"status", manager.offload(ns, keys, args.number<uint32_t>("tier"), part, queue, user_data)}});
   return Json::object({{"status", manager.prefetch(ns, keys, part, queue, user_data)}});
 }
 
 Json drop(Args& args) {
   kvbm_part_t part;
-  return Json::object({{"n", args.object<kvbm::Manager>("manager").drop(args.object<kvbm::Namespace>("namespace"), args.keys("keys"), args.part("part", part))}});
+  return Json::object({{"n", args.object<kvbm::Manager>("manager").drop(args.object<kvbm::Namespace>("namespace"),
+                                                                        args.keys("keys"), args.part("part", part))}});
 }
 
 Json hint(Args& args) {
@@ -158,9 +203,9 @@ Json hint(Args& args) {
 
 Json pin(Args& args) {
   kvbm_part_t part;
-  const auto [pin, n] = args.object<kvbm::Manager>("manager").pin(args.object<kvbm::Namespace>("namespace"), args.keys("keys"),
-                                                                   args.number<uint64_t>("owner"), args.number<uint64_t>("timeout_ns"),
-                                                                   args.part("part", part));
+  const auto [pin, n] = args.object<kvbm::Manager>("manager").pin(
+      args.object<kvbm::Namespace>("namespace"), args.keys("keys"), args.number<uint64_t>("owner"),
+      args.number<uint64_t>("timeout_ns"), args.part("part", part));
   return Json::object({{"pin", std::to_string(pin)}, {"n", n}});
 }
 
@@ -173,13 +218,17 @@ void add_manager_steps(Steps& steps) {
     return Json::object({{"status", args.object<kvbm::Manager>("manager").flush(args.number<uint64_t>("timeout_ns"))}});
   };
   steps["manager.stats"] = stats;
-  steps["manager.metrics"] = [](Args& args) { return Json::object({{"text", args.object<kvbm::Manager>("manager").metrics()}}); };
+  steps["manager.metrics"] = [](Args& args) {
+    return Json::object({{"text", args.object<kvbm::Manager>("manager").metrics()}});
+  };
   steps["manager.subscribe"] = [](Args& args) {
     return args.object<kvbm::Manager>("manager").subscribe(args.object_or_null<kvbm::Queue>("queue")), Json();
   };
   steps["manager.scan"] = scan;
   steps["manager.nodes"] = nodes;
-  steps["manager.node_address"] = [](Args& args) { return Json::object({{"address", args.object<kvbm::Manager>("manager").node_address()}}); };
+  steps["manager.node_address"] = [](Args& args) {
+    return Json::object({{"address", args.object<kvbm::Manager>("manager").node_address()}});
+  };
   steps["manager.locate"] = locate;
   steps["manager.share"] = share;
   steps["manager.prefetch"] = [](Args& args) { return move_blocks(args, false); };
@@ -187,16 +236,23 @@ void add_manager_steps(Steps& steps) {
   steps["manager.drop"] = drop;
   steps["manager.hint"] = hint;
   steps["manager.pin"] = pin;
-  steps["manager.unpin"] = [](Args& args) { return args.object<kvbm::Manager>("manager").unpin(args.number<uint64_t>("pin")), Json(); };
+  steps["manager.unpin"] = [](Args& args) {
+    return args.object<kvbm::Manager>("manager").unpin(args.number<uint64_t>("pin")), Json();
+  };
   steps["manager.unpin_owner"] = [](Args& args) {
     return Json::object({{"n", args.object<kvbm::Manager>("manager").unpin_owner(args.number<uint64_t>("owner"))}});
   };
   steps["namespace.open"] = open_namespace;
-  steps["namespace.id"] = [](Args& args) { return Json::object({{"id", to_hex(args.object<kvbm::Namespace>("namespace").id().data(), 16)}}); };
-  steps["namespace.invalidate"] = [](Args& args) { return args.object<kvbm::Namespace>("namespace").invalidate(), Json(); };
+  steps["namespace.id"] = [](Args& args) {
+    return Json::object({{"id", to_hex(args.object<kvbm::Namespace>("namespace").id().data(), 16)}});
+  };
+  steps["namespace.invalidate"] = [](Args& args) {
+    return args.object<kvbm::Namespace>("namespace").invalidate(), Json();
+  };
   steps["namespace.reset"] = [](Args& args) { return args.object<kvbm::Namespace>("namespace").reset(), Json(); };
   steps["namespace.set_quota"] = [](Args& args) {
-    args.object<kvbm::Namespace>("namespace").set_quota(args.number<uint64_t>("quota_bytes"), args.number<uint32_t>("quota_mode"));
+    args.object<kvbm::Namespace>("namespace")
+        .set_quota(args.number<uint64_t>("quota_bytes"), args.number<uint32_t>("quota_mode"));
     return Json();
   };
 }

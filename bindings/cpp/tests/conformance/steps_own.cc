@@ -68,7 +68,9 @@ Json write_file(Args& args) {
 
 Json status_name(Args& args) {
   const auto status = args.number<kvbm_status_t>("status");
-  return Json::object({{"name", kvbm_status_name(status)}, {"text", kvbm_status_text(status)}, {"band", -static_cast<int>(kvbm::band_of(status))}});
+  return Json::object({{"name", kvbm_status_name(status)},
+                       {"text", kvbm_status_text(status)},
+                       {"band", -static_cast<int>(kvbm::band_of(status))}});
 }
 
 Json create_context(Args& args) {
@@ -88,8 +90,13 @@ Json create_context(Args& args) {
 }
 
 Json completion_json(const kvbm_completion_t& c) {
-  return Json::object({{"user_data", c.user_data}, {"operation", std::to_string(c.operation)}, {"op", c.op}, {"status", c.status},
-          {"items_done", c.items_done}, {"items", c.items}, {"bytes", c.bytes}});
+  return Json::object({{"user_data", c.user_data},
+                       {"operation", std::to_string(c.operation)},
+                       {"op", c.op},
+                       {"status", c.status},
+                       {"items_done", c.items_done},
+                       {"items", c.items},
+                       {"bytes", c.bytes}});
 }
 
 Json wait_queue(Args& args) {
@@ -109,8 +116,13 @@ Json wait_queue(Args& args) {
 }
 
 Json event_json(const kvbm_event_t& e) {
-  return Json::object({{"sequence", e.sequence}, {"kind", e.kind}, {"tier", e.tier}, {"namespace_id", to_hex(e.namespace_id, 16)},
-          {"key", hex_of(e.key)}, {"parent", hex_of(e.parent)}, {"component", e.component}});
+  return Json::object({{"sequence", e.sequence},
+                       {"kind", e.kind},
+                       {"tier", e.tier},
+                       {"namespace_id", to_hex(e.namespace_id, 16)},
+                       {"key", hex_of(e.key)},
+                       {"parent", hex_of(e.parent)},
+                       {"component", e.component}});
 }
 
 Json take_events(Args& args) {
@@ -134,8 +146,14 @@ Json create_geometry(Args& args) {
   std::vector<kvbm_component_t> components;
   for (const Json& given : args.at("components")) {
     const auto small = [&](const char* name) { return static_cast<uint32_t>(field(given, name)); };
-    components.push_back({small("kind"), small("element"), small("layers"), small("heads"), small("head_dim"),
-                          small("window_tokens"), field(given, "state_bytes"), {0, 0}});
+    components.push_back({small("kind"),
+                          small("element"),
+                          small("layers"),
+                          small("heads"),
+                          small("head_dim"),
+                          small("window_tokens"),
+                          field(given, "state_bytes"),
+                          {0, 0}});
   }
   kvbm::Geometry geometry(args.number<uint32_t>("tokens_per_block"), args.number<uint32_t>("units"), components);
   uint8_t big_endian[8];
@@ -144,9 +162,12 @@ Json create_geometry(Args& args) {
 }
 
 Json record_bytes(Args& args) {
-  const kvbm_part_t part = Args::to_part(args.has("shard") ? Json::object({{"shard", args.at("shard")}}) : Json::object());
+  const kvbm_part_t part =
+      Args::to_part(args.has("shard") ? Json::object({{"shard", args.at("shard")}}) : Json::object());
   const auto component = args.number<uint32_t>("component");
-  return Json::object({{"bytes", args.object<kvbm::Geometry>("geometry").record_bytes(component, args.has("shard") ? &part.shard : nullptr)}});
+  return Json::object(
+      {{"bytes",
+        args.object<kvbm::Geometry>("geometry").record_bytes(component, args.has("shard") ? &part.shard : nullptr)}});
 }
 
 // What `extras` points into stays in `texts`.
@@ -167,26 +188,31 @@ Json chain(Args& args) {
   const auto extras = extras_of(args, texts);
   const kvbm_key_t previous = args.has("previous") ? Args::to_key(args.at("previous")) : kvbm_key_t{};
   return keys_result(args.object<kvbm::Namespace>("namespace")
-                         .chain(args.tokens(), args.number<uint32_t>("block_tokens"), args.has("previous") ? &previous : nullptr, extras));
+                         .chain(args.tokens(), args.number<uint32_t>("block_tokens"),
+                                args.has("previous") ? &previous : nullptr, extras));
 }
 
 Json content(Args& args) {
   std::vector<std::string> texts;
   const auto extras = extras_of(args, texts);
-  return keys_result(args.object<kvbm::Namespace>("namespace").content(args.tokens(), args.number<uint32_t>("block_tokens"), extras));
+  return keys_result(
+      args.object<kvbm::Namespace>("namespace").content(args.tokens(), args.number<uint32_t>("block_tokens"), extras));
 }
 
 Json from_hashes(Args& args) {
   const std::string hashes = from_hex(args.text("hashes"));
   const kvbm::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(hashes.data()), hashes.size());
-  return keys_result(args.object<kvbm::Namespace>("namespace").from_hashes(bytes, args.number<std::size_t>("hash_bytes")));
+  return keys_result(
+      args.object<kvbm::Namespace>("namespace").from_hashes(bytes, args.number<std::size_t>("hash_bytes")));
 }
 
 }  // namespace
 
 void add_own_steps(Steps& steps) {
   steps["release"] = [](Args& args) { return args.objects().release(args.at("it")), Json(); };
-  steps["memory.create"] = [](Args& args) { return Json::object({{"memory", args.objects().add(Memory(args.number<std::size_t>("bytes")))}}); };
+  steps["memory.create"] = [](Args& args) {
+    return Json::object({{"memory", args.objects().add(Memory(args.number<std::size_t>("bytes")))}});
+  };
   steps["memory.fill"] = fill_rows;
   steps["memory.compare"] = compare_rows;
   steps["memory.clear"] = clear;
@@ -197,10 +223,13 @@ void add_own_steps(Steps& steps) {
     return Json::object({{"items", *args.object<kvbm::Submission>("items").items}});
   };
   steps["context.create"] = create_context;
-  steps["context.config"] = [](Args& args) { return Json::object({{"text", args.object<kvbm::Context>("context").config()}}); };
+  steps["context.config"] = [](Args& args) {
+    return Json::object({{"text", args.object<kvbm::Context>("context").config()}});
+  };
   steps["config.reference"] = [](Args&) { return Json::object({{"text", kvbm::Context::config_reference()}}); };
   steps["queue.create"] = [](Args& args) {
-    return Json::object({{"queue", args.objects().add(kvbm::Queue(args.object<kvbm::Context>("context"), args.number<uint32_t>("depth")))}});
+    return Json::object({{"queue", args.objects().add(kvbm::Queue(args.object<kvbm::Context>("context"),
+                                                                  args.number<uint32_t>("depth")))}});
   };
   steps["queue.wait"] = wait_queue;
   steps["queue.events"] = take_events;

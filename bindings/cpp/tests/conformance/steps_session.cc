@@ -28,8 +28,10 @@ Json open_offer(Args& args) {
   common_options(args, options);
   uint64_t user_data = 0;
   args.number("user_data", user_data);
-  return Json::object({{"offer", args.objects().add(kvbm::Offer(args.object<kvbm::Cache>("cache"), request_of(args), args.numbers<uint32_t>("block_ids"),
-                                                   options, args.object_or_null<kvbm::Queue>("queue"), user_data))}});
+  return Json::object(
+      {{"offer", args.objects().add(kvbm::Offer(args.object<kvbm::Cache>("cache"), request_of(args),
+                                                args.numbers<uint32_t>("block_ids"), options,
+                                                args.object_or_null<kvbm::Queue>("queue"), user_data))}});
 }
 
 Json open_session(Args& args) {
@@ -46,8 +48,10 @@ Json open_session(Args& args) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     sources.push_back({names[i].c_str(), Args::to_number<uint32_t>(args.at("sources")[i].at("rank")), 0});
   }
-  return Json::object({{"session", args.objects().add(kvbm::Session(args.object<kvbm::Cache>("cache"), request_of(args), args.numbers<uint32_t>("block_ids"),
-                                                       sources, options, args.object_or_null<kvbm::Queue>("queue"), user_data))}});
+  return Json::object(
+      {{"session", args.objects().add(kvbm::Session(args.object<kvbm::Cache>("cache"), request_of(args),
+                                                    args.numbers<uint32_t>("block_ids"), sources, options,
+                                                    args.object_or_null<kvbm::Queue>("queue"), user_data))}});
 }
 
 // That it goes on is an error in scenarios.
@@ -66,17 +70,22 @@ void add_session_steps(Steps& steps) {
   steps["offer.open"] = open_offer;
   steps["offer.publish"] = [](Args& args) {
     args.object<kvbm::Offer>("offer").publish(args.number<uint32_t>("component"), args.number<uint32_t>("first_layer"),
-                                              args.number<uint32_t>("n_layers"), args.number<uint64_t>("begin"), args.number<uint64_t>("end"));
+                                              args.number<uint32_t>("n_layers"), args.number<uint64_t>("begin"),
+                                              args.number<uint64_t>("end"));
     return Json();
   };
   steps["offer.publish_all"] = [](Args& args) { return args.object<kvbm::Offer>("offer").publish_all(), Json(); };
   steps["offer.abort"] = [](Args& args) { return abort_it<kvbm::Offer>(args, "offer"); };
-  steps["offer.wait"] = [](Args& args) { return ended(args.object<kvbm::Offer>("offer").wait(args.number<uint64_t>("timeout_ns"))); };
+  steps["offer.wait"] = [](Args& args) {
+    return ended(args.object<kvbm::Offer>("offer").wait(args.number<uint64_t>("timeout_ns")));
+  };
   steps["session.open"] = open_session;
-  steps["session.wait"] = [](Args& args) { return ended(args.object<kvbm::Session>("session").wait(args.number<uint64_t>("timeout_ns"))); };
+  steps["session.wait"] = [](Args& args) {
+    return ended(args.object<kvbm::Session>("session").wait(args.number<uint64_t>("timeout_ns")));
+  };
   steps["session.wait_layer"] = [](Args& args) {
-    return ended(args.object<kvbm::Session>("session")
-                     .wait_layer(args.number<uint32_t>("component"), args.number<uint32_t>("layer"), args.number<uint64_t>("timeout_ns")));
+    return ended(args.object<kvbm::Session>("session").wait_layer(
+        args.number<uint32_t>("component"), args.number<uint32_t>("layer"), args.number<uint64_t>("timeout_ns")));
   };
   steps["session.abort"] = [](Args& args) { return abort_it<kvbm::Session>(args, "session"); };
 }

@@ -39,7 +39,8 @@ Json value_of(const Reference& reference, const Variables& variables) {
   const Json& value = variable(reference.name, variables);
   if (!reference.indexed) return value;
   if (!reference.sliced) return value.at(reference.first);
-  if (reference.first > reference.last || reference.last > value.size()) throw Failure("no such part of " + reference.name);
+  if (reference.first > reference.last || reference.last > value.size())
+    throw Failure("no such part of " + reference.name);
   Json out = Json::array();
   for (std::size_t i = reference.first; i < reference.last; ++i) out.push_back(value.at(i));
   return out;
@@ -96,13 +97,21 @@ bool in_any_order(const Json& expected, const Json& result) {
 std::string matcher_difference(const Json& expected, const Json& result, const std::string& place) {
   for (const auto& [name, wanted] : expected.items()) {
     bool good = false;
-    if (name == "min") good = result.is_number() && result >= wanted;
-    else if (name == "max") good = result.is_number() && result <= wanted;
-    else if (name == "length") good = (result.is_array() && result.size() == wanted) || (result.is_string() && result.get<std::string>().size() == wanted);
-    else if (name == "contains") good = contains(result, wanted);
-    else if (name == "not") good = !matches(wanted, result);
-    else if (name == "any_order") good = in_any_order(wanted, result);
-    else throw Failure("no matcher " + name);
+    if (name == "min")
+      good = result.is_number() && result >= wanted;
+    else if (name == "max")
+      good = result.is_number() && result <= wanted;
+    else if (name == "length")
+      good = (result.is_array() && result.size() == wanted) ||
+             (result.is_string() && result.get<std::string>().size() == wanted);
+    else if (name == "contains")
+      good = contains(result, wanted);
+    else if (name == "not")
+      good = !matches(wanted, result);
+    else if (name == "any_order")
+      good = in_any_order(wanted, result);
+    else
+      throw Failure("no matcher " + name);
     if (!good) return place + ": " + result.dump() + " is not " + name + " " + wanted.dump();
   }
   return "";
