@@ -153,7 +153,8 @@ def test_a_forked_child_is_told_so() -> None:
         if child == 0:
             told = 0
             for use in (manager.stats, lambda: manager.lookup(ns, keys), lambda: cache.store(keys, range(8)),
-                        queue.poll, lambda: queue.wait(0), lambda: len(match), blocks.release, lambda: blocks.view(), lambda: ns.id,
+                        queue.poll, lambda: queue.wait(0), lambda: len(match), blocks.release,
+                        lambda: blocks.view(), lambda: ns.id,
                         lambda: libkvbm.Manager(context), context.config, lambda: blocks.clone(),
                         lambda: libkvbm.Keys.chain(ns, range(8), 1), lambda: cache.store_future(keys, range(8)),
                         lambda: memoryview(view.obj), lambda: manager.queue()):
@@ -194,7 +195,8 @@ def test_threads_use_and_close_the_same_objects() -> None:
                 lambda: manager.lookup(ns, keys).blocks().views(), lambda: cache.store(keys, range(4)),
                 lambda: cache.store_future(keys, range(4)).result(10), manager.stats, lambda: blocks.view()[0],
                 lambda: cache.load(cache.lookup(keys), range(4)), lambda: manager.drop(ns, keys),
-                lambda: blocks.take([0]), lambda: manager.allocate(ns, 2).complete(), lambda: list(manager.scan()), lambda: blocks.clone(),
+                lambda: blocks.take([0]), lambda: manager.allocate(ns, 2).complete(), lambda: list(manager.scan()),
+                lambda: blocks.clone(),
             ]
             for _ in range(60):
                 try:

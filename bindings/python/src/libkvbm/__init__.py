@@ -33,6 +33,7 @@ from .constants import (  # noqa: E402
     ShareRole, Status,
 )
 from .context import Context, config_reference  # noqa: E402
+from .dispatch import Completion, Event  # noqa: E402
 from .errors import (  # noqa: E402
     CallerError, ClosedError, DeadlineError, ForkedError, InternalError, KvbmError, MissError, NoRoomError, PeerError,
     UnavailableError,
@@ -43,7 +44,7 @@ from .manager import Manager, Pin, Tier  # noqa: E402
 from .match import Match, MatchItem  # noqa: E402
 from .namespace import Namespace  # noqa: E402
 from .offer import Offer  # noqa: E402
-from .queue import Completion, Event, Operation, Queue  # noqa: E402
+from .queue import Operation, Queue  # noqa: E402
 from .session import Session, Source  # noqa: E402
 from .stats import Location, Locations, NodeRow, ScanRow, Share, Stats, TierStats  # noqa: E402
 

@@ -15,7 +15,8 @@ from .geometry import Part, fill_shard
 from .key import as_keys, one_key
 from .match import Match, lookup_options
 from .memory import as_u32, extent_of, statuses
-from .queue import Completion, Operation, Queue, submit, submit_async, submit_future
+from .dispatch import Completion
+from .queue import Operation, Queue, submit, submit_async, submit_future
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,8 +1,8 @@
 """What libkvbm refuses, as exceptions: one class for each band of statuses, because the band names the remedy.
 
 A cache miss is a count, not an error. Bad arguments that the library never sees (a buffer of the wrong type, one that
-is read-only) raise TypeError or BufferError as anywhere in Python; lengths that do not agree are CallerError, which is a
-ValueError.
+is read-only) raise TypeError or BufferError as anywhere in Python; lengths that do not agree are CallerError, which is
+a ValueError.
 """
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from .geometry import Part, part_memory, parts_memory
 from .key import Keys, as_keys
 from .match import Match, lookup_options
 from .memory import read_text, text
-from .queue import Completion, Operation, Queue, submit, submit_async, submit_future
+from .dispatch import Completion
+from .queue import Operation, Queue, submit, submit_async, submit_future
 from .stats import Location, Locations, NodeRow, ScanRow, Share, Stats, share_of, stats_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from . import _raw
 from .constants import FOREVER
 from .errors import KvbmError, invalid
 from .memory import text
-from .queue import Completion, Queue, submit, submit_async, submit_future
+from .dispatch import Completion
+from .queue import Queue, submit, submit_async, submit_future
 
 if TYPE_CHECKING:
     from .cache import Cache

@@ -11,7 +11,8 @@ from . import _raw
 from .constants import FOREVER
 from .memory import text
 from .offer import RequestId, request_bytes, starter, wait_in_slices
-from .queue import Completion, Queue, submit
+from .dispatch import Completion
+from .queue import Queue, submit
 
 if TYPE_CHECKING:
     from .cache import Cache
