@@ -87,23 +87,19 @@ public final class Bench {
         Cache cache =
             manager.attach(ns, 32, List.of(new CachePart(null, Form.OPAQUE, List.of(Tensor.opaque(memory, MIB)))))) {
       KeyArray keys = ns.chain(tokens(STORED), 16);
-      int[] from = new int[STORED];
-      int[] to = new int[STORED];
-      for (int i = 0; i < STORED; ++i) {
-        from[i] = i;
-        to[i] = STORED + i;
-      }
+      int[] ids = new int[STORED];
+      for (int i = 0; i < STORED; ++i) ids[i] = i;
       long store = median(20, 200, () -> {
         manager.drop(ns, null, keys);
         long begin = System.nanoTime();
-        cache.store(keys, from);
+        cache.store(keys, ids);
         return System.nanoTime() - begin;
       });
       try (Match match = cache.lookup(keys)) {
         if (match.hits() != STORED) throw new IllegalStateException(match.hits() + " of 16 keys hit");
         long load = median(20, 200, () -> {
           long begin = System.nanoTime();
-          cache.load(match, to);
+          cache.load(match, ids);
           return System.nanoTime() - begin;
         });
         return new long[] {store / STORED, load / STORED};
