@@ -80,6 +80,15 @@ TEST(Runner, fails_where_a_result_or_an_error_is_another) {
   expect_refused(R"({"do": "context.create", "settings": {"nonsense": "1"}, "error": "KVBM_ERR_CONFIG", "message": "purple"})", "purple");
 }
 
+TEST(Runner, has_the_step_kinds_of_the_schema) {
+  Steps steps;
+  for (const auto add : {add_own_steps, add_manager_steps, add_block_steps, add_cache_steps, add_session_steps}) add(steps);
+  const Json schema = read_json(fs::path(CONFORMANCE) / "schema.json");
+  const Json& described = schema.at("$defs").at("step");
+  EXPECT_EQ(described.size(), steps.size());
+  for (const auto& [kind, step] : steps) EXPECT_TRUE(described.contains(kind)) << kind;
+}
+
 TEST(Runner, makes_the_patterns_of_the_format) {
   const uint8_t first[] = {0x9a, 0x50, 0xa8, 0x22, 0x77, 0xf7, 0x1a, 0x5c};
   EXPECT_EQ(pattern_differs(first, sizeof first, 1), sizeof first);
