@@ -24,7 +24,8 @@
 // Calls that wait take a context.Context. They wait in Go's network poller, not in a thread of their own, once the
 // context can end: the operation is submitted, and cancelled when the context ends, and the call returns when the
 // library has let go of the memory. A context that never ends makes the shortest path: one C call that runs the
-// operation on the calling thread. Many operations at a time are submitted to a [Queue].
+// operation on the calling thread. Many operations at a time are submitted to a [Queue]. Prefetches and offloads have
+// nothing of the caller's and cannot be cancelled: when the context ends the call returns, and they end by themselves.
 //
 // # Threads
 //

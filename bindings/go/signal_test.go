@@ -109,13 +109,23 @@ func nilDereference() (err error) {
 
 // In a forked child, which Go programs have no use for but a library may make, calls give an error.
 func TestAForkedChildGetsAnError(t *testing.T) {
+	if raceDetector {
+		t.Skip("skipped: fork: the race detector's runtime does not work in a forked child")
+	}
 	if os.Getenv("FORK_TEST") == "" {
-		// In a program of its own: the child of a fork has one thread, and Go needs more for anything but this.
-		c := exec.Command(os.Args[0], "-test.run=^TestAForkedChildGetsAnError$", "-test.v")
-		c.Env = append(os.Environ(), "FORK_TEST=1")
-		out, err := c.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "the child saw KVBM_ERR_FORKED") {
-			t.Fatalf("%v: %s", err, out)
+		// In a program of its own: the child of a fork has one thread, and Go needs more for anything but this. What
+		// another thread has locked at that moment stays locked, so it may have to be tried again.
+		var out []byte
+		for try := 0; try < 4; try++ {
+			c := exec.Command(os.Args[0], "-test.run=^TestAForkedChildGetsAnError$", "-test.v")
+			c.Env = append(os.Environ(), "FORK_TEST=1")
+			out, _ = c.CombinedOutput()
+			if !strings.Contains(string(out), "the child did not end") {
+				break
+			}
+		}
+		if !strings.Contains(string(out), "the child saw KVBM_ERR_FORKED") {
+			t.Fatalf("%s", out)
 		}
 		return
 	}
@@ -135,7 +145,7 @@ func TestAForkedChildGetsAnError(t *testing.T) {
 		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, code, 0, 0)
 	}
 	var status syscall.WaitStatus
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		done, err := syscall.Wait4(int(pid), &status, syscall.WNOHANG, nil)
 		ok(t, err)
 		if done != 0 {
