@@ -120,9 +120,9 @@ kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n
         const kvbm::TierIndex tier = found.tier_of(p, first + i);
         if (tier == kvbm::kNoTier) continue;
         const auto& part = found.parts()[p];
-        const uint64_t bytes = tier != 0                ? part.found[first + i].payload_bytes
-                               : part.plan.shape        ? part.plan.shape->payload_bytes()
-                                                        : found.manager().arena().block_bytes();
+        // A slot that the match holds keeps what was completed in it.
+        const uint64_t bytes = tier != 0 ? part.found[first + i].payload_bytes
+                                         : found.manager().table().payload_bytes(part.slots[first + i]);
         item.parts_needed |= 1U << p;
         item.bytes += bytes;
         if (tier != 0) item.below_bytes += bytes;
