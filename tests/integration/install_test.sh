@@ -81,7 +81,8 @@ if command -v dpkg > /dev/null && command -v cpack > /dev/null; then
   check "what the command is linked with is named (Depends: $depends)" test -z "$(readelf -d "$root/usr/bin/kvbm" |
     awk '/NEEDED/ {gsub(/[][]/, "", $5); print $5}' | grep -vE '^(lib[cm]\.so\.6|ld-linux.*|libkvbm\.so.*)$' || true)"
   check "UCX is recommended and no more" test "$([ ! -e "$libdir/kvbm/libkvbm_ucx.so" ] || dpkg-deb -f "$deb" Recommends)" = "$([ ! -e "$libdir/kvbm/libkvbm_ucx.so" ] || echo 'libucx0 (>= 1.13)')"
-  export PKG_CONFIG_SYSROOT_DIR=$root
+  # pkg-config 0.29 (Ubuntu 22.04) leaves -I/usr/include out before it puts the root in front.
+  export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
   PKG_CONFIG_PATH=$(dirname "$(find "$root" -name kvbm.pc)")
   export LD_LIBRARY_PATH=${PKG_CONFIG_PATH%/pkgconfig}
   # shellcheck disable=SC2046
