@@ -21,9 +21,10 @@ kvbm_build() {
   while [ "$1" != -- ]; do arguments+=("$1") && shift; done
   shift
   kvbm_needs cmake cmake
+  kvbm_needs ninja ninja-build
   kvbm_needs c++ g++
   log=$(mktemp)
-  if ! { cmake -S "$here" -B "$folder" -DCMAKE_PREFIX_PATH="$prefix" "${arguments[@]}" &&
+  if ! { cmake -G Ninja -S "$here" -B "$folder" -DCMAKE_PREFIX_PATH="$prefix" "${arguments[@]}" &&
     cmake --build "$folder" -j2 --target "$@"; } > "$log" 2>&1; then
     cat "$log" >&2
     rm -f "$log"
