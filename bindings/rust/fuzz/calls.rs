@@ -144,8 +144,10 @@ fn store(w: &World, input: &mut Input<'_>, things: &mut Things) {
         }
     }
     // A block id that stands there twice holds the later key's bytes, and one in use was not filled.
-    let filled = |(i, id): (usize, &u32)| w.cache.block(0, *id).is_ok_and(|b| b[0] as usize == first + i);
-    if !ids.iter().enumerate().all(filled) && ids.iter().all(|id| *id < ENGINE_BLOCKS) {
+    let wrong = |(i, id): (usize, &u32)| {
+        *id < ENGINE_BLOCKS && !w.cache.block(0, *id).is_ok_and(|b| b[0] as usize == first + i)
+    };
+    if ids.iter().enumerate().any(wrong) {
         return;
     }
     let options = StoreOptions {
