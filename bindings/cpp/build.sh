@@ -24,7 +24,7 @@ kvbm_build() {
   kvbm_needs ninja ninja-build
   kvbm_needs c++ g++
   log=$(mktemp)
-  if ! { cmake -G Ninja -S "$here" -B "$folder" -DCMAKE_PREFIX_PATH="$prefix" "${arguments[@]}" &&
+  if ! { cmake -G Ninja -U kvbm_DIR -S "$here" -B "$folder" -DCMAKE_PREFIX_PATH="$prefix" "${arguments[@]}" &&
     cmake --build "$folder" -j2 --target "$@"; } > "$log" 2>&1; then
     cat "$log" >&2
     rm -f "$log"
