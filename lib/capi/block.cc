@@ -113,6 +113,7 @@ kvbm_status_t kvbm_manager_complete(kvbm_manager_t* manager, const kvbm_block_t*
                                     const uint64_t* bytes) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || (blocks == nullptr && n_blocks != 0)) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     Slots slots(n_blocks);
     Code code = resolve_all(core, blocks, n_blocks, HoldKind::writable, SlotState::partial, slots);
@@ -141,6 +142,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || ns == nullptr) return KVBM_ERR_INVALID;
     if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     kvbm_register_options_t given{};
     if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
     if (given.duplicates > KVBM_DUPLICATE_KEEP || given.priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
@@ -201,6 +203,7 @@ kvbm_status_t kvbm_block_view(kvbm_manager_t* manager, const kvbm_block_t* block
                               kvbm_view_t* out_views) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || (n_blocks != 0 && (blocks == nullptr || out_views == nullptr))) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     for (size_t i = 0; i < n_blocks; ++i) {
       Hold hold;
@@ -220,6 +223,7 @@ kvbm_status_t kvbm_block_clone(kvbm_manager_t* manager, const kvbm_block_t* bloc
                                kvbm_block_t* out_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || (n_blocks != 0 && (blocks == nullptr || out_blocks == nullptr))) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     Slots slots(n_blocks);
     const Code code = resolve_all(core, blocks, n_blocks, HoldKind::reading, SlotState::registered, slots);
@@ -232,6 +236,7 @@ kvbm_status_t kvbm_block_clone(kvbm_manager_t* manager, const kvbm_block_t* bloc
 kvbm_status_t kvbm_block_release(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || (blocks == nullptr && n_blocks != 0)) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     constexpr size_t kPage = 128;
     Code first = Code::ok;
@@ -256,6 +261,7 @@ kvbm_status_t kvbm_block_downgrade(kvbm_manager_t* manager, const kvbm_block_t* 
                                    kvbm_block_t* out_weak) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || (n_blocks != 0 && (blocks == nullptr || out_weak == nullptr))) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     Slots slots(n_blocks);
     const Code code = resolve_all(core, blocks, n_blocks, HoldKind::reading, SlotState::registered, slots);
@@ -270,6 +276,7 @@ kvbm_status_t kvbm_block_upgrade(kvbm_manager_t* manager, const kvbm_block_t* we
                                  kvbm_block_t* out_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || (n_blocks != 0 && (weak == nullptr || out_blocks == nullptr))) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     std::vector<Hold> holds(n_blocks);
     for (size_t i = 0; i < n_blocks; ++i) {

@@ -135,8 +135,8 @@ kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
 }
 
 void kvbm_cache_release(kvbm_cache_t* cache) {
-  if (cache == nullptr) return;
-  if (!cache->tenancy->context->fork.forked()) cache->gate->wait_idle();
+  if (cache == nullptr || kvbm::capi::forked(*cache->tenancy)) return;
+  cache->gate->wait_idle();
   delete cache;
 }
 

@@ -118,6 +118,7 @@ kvbm_status_t kvbm_manager_pin(kvbm_manager_t* manager, kvbm_namespace_t* ns, co
 kvbm_status_t kvbm_manager_unpin(kvbm_manager_t* manager, kvbm_pin_t pin) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     return to_c(manager->tenancy->manager->unpin(pin));
   });
 }
@@ -126,6 +127,7 @@ kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t* manager, uint64_t owner, 
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
     if (manager == nullptr) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const size_t n = manager->tenancy->manager->unpin_owner(owner);
     if (out_n != nullptr) *out_n = n;
     return KVBM_OK;

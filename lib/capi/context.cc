@@ -146,7 +146,9 @@ kvbm_status_t kvbm_context_create(const kvbm_context_options_t* options, kvbm_co
   });
 }
 
-void kvbm_context_release(kvbm_context_t* context) { delete context; }
+void kvbm_context_release(kvbm_context_t* context) {
+  if (context != nullptr) kvbm::capi::drop(context, *context->core);
+}
 
 kvbm_status_t kvbm_context_config(const kvbm_context_t* context, char* out, size_t capacity, size_t* out_needed) {
   return guarded(nullptr, [&]() -> kvbm_status_t {

@@ -86,13 +86,7 @@ struct Waiter {
 Tenancy::Tenancy() : closed(std::make_shared<Waiter>()) {}
 
 Tenancy::~Tenancy() {
-  if (manager == nullptr || context->fork.forked()) {
-    // In a forked child threads and rings are the parent's: nothing can be closed here.
-    if (manager != nullptr) new std::shared_ptr<manager::Manager>(std::move(manager));
-    (void)node.release();
-    (void)share.release();
-    return;
-  }
+  if (manager == nullptr) return;
   gate.wait_idle();
   if (node != nullptr) node->stop();
   if (share != nullptr) share->stop();

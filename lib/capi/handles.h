@@ -120,6 +120,14 @@ kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns);
 manager::Part to_part(const kvbm_part_t* part) noexcept;
 // Null, or a forked child.
 kvbm_status_t check_process(const Context& context, kvbm_error_t* err) noexcept;
+// The same without words. What a parent's object holds in a child may be locked for ever, not mapped, or the parent's
+// files.
+inline bool forked(const Tenancy& tenancy) noexcept { return tenancy.context->fork.forked(); }
+// Ends a handle. A child leaves its parent's objects as they are: the threads that they would wait for are not there.
+template <class T>
+void drop(T* handle, const Context& context) noexcept {
+  if (!context.fork.forked()) delete handle;
+}
 
 }  // namespace kvbm::capi
 

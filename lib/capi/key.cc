@@ -29,6 +29,7 @@ kvbm_status_t make_keys(const kvbm_namespace_t* ns, const uint32_t* tokens, size
     if (ns == nullptr || out_n == nullptr || block_tokens == 0 || (tokens == nullptr && n_tokens != 0)) {
       return KVBM_ERR_INVALID;
     }
+    if (kvbm::capi::forked(*ns->tenancy)) return KVBM_ERR_FORKED;
     const size_t full = n_tokens / block_tokens;
     *out_n = full;
     const size_t n = full < capacity ? full : capacity;
@@ -67,6 +68,7 @@ kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t* ns, const uint8_t* ha
                                    kvbm_key_t* out_keys) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (ns == nullptr || hash_bytes == 0 || hash_bytes > 64) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*ns->tenancy)) return KVBM_ERR_FORKED;
     if (n == 0) return KVBM_OK;
     if (hashes == nullptr || out_keys == nullptr || n > SIZE_MAX / hash_bytes) return KVBM_ERR_INVALID;
     const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(hashes), n * hash_bytes);

@@ -143,11 +143,15 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
   });
 }
 
-void kvbm_manager_release(kvbm_manager_t* manager) { delete manager; }
+void kvbm_manager_release(kvbm_manager_t* manager) {
+  if (manager != nullptr) kvbm::capi::drop(manager, *manager->tenancy->context);
+}
 
 kvbm_status_t kvbm_manager_reset(kvbm_manager_t* manager, kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
     if (manager == nullptr) return fail(err, Code::invalid_argument, "manager is NULL");
+    const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, err);
+    if (here != KVBM_OK) return here;
     return fail(err, manager->tenancy->manager->reset_all());
   });
 }

@@ -112,6 +112,7 @@ size_t kvbm_match_units(const kvbm_match_t* match) {
 kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n, kvbm_match_item_t* out_items) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (match == nullptr || (out_items == nullptr && n != 0)) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*match->tenancy)) return KVBM_ERR_FORKED;
     const auto& found = *match->match;
     if (first > found.keys().size() || n > found.keys().size() - first) return KVBM_ERR_INVALID;
     for (size_t i = 0; i < n; ++i) {
@@ -138,6 +139,7 @@ kvbm_status_t kvbm_match_items(const kvbm_match_t* match, size_t first, size_t n
 kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first, size_t n, kvbm_block_t* out_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (match == nullptr || (out_blocks == nullptr && n != 0)) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*match->tenancy)) return KVBM_ERR_FORKED;
     const auto& found = *match->match;
     if (part >= found.parts().size() || first > found.keys().size() || n > found.keys().size() - first) {
       return KVBM_ERR_INVALID;
@@ -161,6 +163,8 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
   });
 }
 
-void kvbm_match_release(kvbm_match_t* match) { delete match; }
+void kvbm_match_release(kvbm_match_t* match) {
+  if (match != nullptr) kvbm::capi::drop(match, *match->tenancy->context);
+}
 
 }  // extern "C"

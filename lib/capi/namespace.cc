@@ -43,7 +43,9 @@ kvbm_status_t kvbm_namespace_open(kvbm_manager_t* manager, const kvbm_namespace_
   });
 }
 
-void kvbm_namespace_release(kvbm_namespace_t* ns) { delete ns; }
+void kvbm_namespace_release(kvbm_namespace_t* ns) {
+  if (ns != nullptr) kvbm::capi::drop(ns, *ns->tenancy->context);
+}
 
 void kvbm_namespace_id(const kvbm_namespace_t* ns, uint8_t out_id[16]) {
   if (ns == nullptr || out_id == nullptr) return;
@@ -54,6 +56,8 @@ void kvbm_namespace_id(const kvbm_namespace_t* ns, uint8_t out_id[16]) {
 kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t* ns, kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
     if (ns == nullptr) return fail(err, Code::invalid_argument, "ns is NULL");
+    const kvbm_status_t here = kvbm::capi::check_process(*ns->tenancy->context, err);
+    if (here != KVBM_OK) return here;
     return fail(err, ns->tenancy->manager->invalidate(*ns->ns));
   });
 }
@@ -61,6 +65,8 @@ kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t* ns, kvbm_error_t* err)
 kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t* ns, kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
     if (ns == nullptr) return fail(err, Code::invalid_argument, "ns is NULL");
+    const kvbm_status_t here = kvbm::capi::check_process(*ns->tenancy->context, err);
+    if (here != KVBM_OK) return here;
     return fail(err, ns->tenancy->manager->reset(*ns->ns));
   });
 }
@@ -68,6 +74,7 @@ kvbm_status_t kvbm_namespace_reset(kvbm_namespace_t* ns, kvbm_error_t* err) {
 kvbm_status_t kvbm_namespace_set_quota(kvbm_namespace_t* ns, uint64_t quota_bytes, uint32_t quota_mode) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (ns == nullptr || quota_mode > KVBM_QUOTA_REJECT) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*ns->tenancy)) return KVBM_ERR_FORKED;
     const auto mode = quota_mode == KVBM_QUOTA_REJECT ? kvbm::block::OverQuota::reject : kvbm::block::OverQuota::evict;
     return kvbm::capi::to_c(ns->tenancy->manager->set_quota(*ns->ns, quota_bytes, mode).code());
   });

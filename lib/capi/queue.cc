@@ -20,6 +20,8 @@ extern "C" {
 kvbm_status_t kvbm_queue_create(kvbm_context_t* context, uint32_t depth, kvbm_queue_t** out_queue, kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
     if (context == nullptr || out_queue == nullptr) return fail(err, Code::invalid_argument, "context or out_queue is NULL");
+    const kvbm_status_t here = kvbm::capi::check_process(*context->core, err);
+    if (here != KVBM_OK) return here;
     auto queue = kvbm::copy::Queue::create(depth);
     if (!queue.ok()) return fail(err, queue.status());
     auto core = std::make_shared<kvbm::capi::QueueCore>();
@@ -30,23 +32,26 @@ kvbm_status_t kvbm_queue_create(kvbm_context_t* context, uint32_t depth, kvbm_qu
   });
 }
 
-void kvbm_queue_release(kvbm_queue_t* queue) { delete queue; }
+void kvbm_queue_release(kvbm_queue_t* queue) {
+  if (queue != nullptr) kvbm::capi::drop(queue, *queue->core->context);
+}
 
 int kvbm_queue_fd(const kvbm_queue_t* queue) { return queue != nullptr ? queue->core->queue->fd() : -1; }
 
 size_t kvbm_queue_poll(kvbm_queue_t* queue, kvbm_completion_t* out_completions, size_t capacity) {
-  if (queue == nullptr || out_completions == nullptr) return 0;
+  if (queue == nullptr || out_completions == nullptr || queue->core->context->fork.forked()) return 0;
   return queue->core->queue->poll({reinterpret_cast<kvbm::copy::Completion*>(out_completions), capacity});
 }
 
 size_t kvbm_queue_wait(kvbm_queue_t* queue, kvbm_completion_t* out_completions, size_t capacity, uint64_t timeout_ns) {
-  if (queue == nullptr || out_completions == nullptr) return 0;
+  if (queue == nullptr || out_completions == nullptr || queue->core->context->fork.forked()) return 0;
   return queue->core->queue->wait({reinterpret_cast<kvbm::copy::Completion*>(out_completions), capacity}, timeout_ns);
 }
 
 kvbm_status_t kvbm_queue_cancel(kvbm_queue_t* queue, uint64_t operation) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (queue == nullptr) return KVBM_ERR_INVALID;
+    if (queue->core->context->fork.forked()) return KVBM_ERR_FORKED;
     const auto found = queue->core->registry->find(operation);
     if (found == nullptr) return KVBM_ERR_STALE;
     found->cancel();
@@ -55,7 +60,7 @@ kvbm_status_t kvbm_queue_cancel(kvbm_queue_t* queue, uint64_t operation) {
 }
 
 size_t kvbm_queue_poll_events(kvbm_queue_t* queue, kvbm_event_t* out_events, size_t capacity) {
-  if (queue == nullptr || out_events == nullptr) return 0;
+  if (queue == nullptr || out_events == nullptr || queue->core->context->fork.forked()) return 0;
   return queue->core->queue->poll_events({reinterpret_cast<kvbm::copy::Event*>(out_events), capacity});
 }
 

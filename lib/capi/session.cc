@@ -176,7 +176,7 @@ kvbm_status_t kvbm_session_abort(kvbm_session_t* session, const char* reason) {
 }
 
 void kvbm_session_release(kvbm_session_t* session) {
-  if (session == nullptr) return;
+  if (session == nullptr || kvbm::capi::forked(*session->tenancy)) return;
   const kvbm::MemoryWait nobody_to_tell;  // without the abort its blocks stay lent, and the manager waits for them
   (void)kvbm_session_abort(session, "its handle was released");
   delete session;

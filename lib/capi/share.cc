@@ -15,6 +15,7 @@ kvbm_status_t kvbm_manager_share(kvbm_manager_t* manager, kvbm_share_t* out_shar
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || out_share == nullptr || out_share->struct_size < sizeof(uint32_t))
       return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const kvbm::manager::ShareState& state = manager->tenancy->manager->share();
     kvbm_share_t out{};
     const ShareRole role = state.role.load(std::memory_order_acquire);

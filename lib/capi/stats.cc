@@ -41,6 +41,7 @@ kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* 
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr || out_stats == nullptr || out_stats->struct_size < sizeof(uint32_t))
       return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const kvbm::manager::Snapshot s = kvbm::manager::snapshot(*manager->tenancy->manager);
     kvbm_manager_stats_t full{};
     full.n_tiers = s.n_tiers;
@@ -66,6 +67,7 @@ kvbm_status_t kvbm_manager_metrics(kvbm_manager_t* manager, char* out, size_t ca
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_needed != nullptr) *out_needed = 0;
     if (manager == nullptr) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     std::string text = kvbm::manager::metrics_text(*manager->tenancy->manager);
     if (manager->tenancy->node != nullptr) text += kvbm::manager::node_metrics_text(*manager->tenancy->node);
     return kvbm::capi::copy_text(text.data(), text.size(), out, capacity, out_needed);
@@ -75,6 +77,7 @@ kvbm_status_t kvbm_manager_metrics(kvbm_manager_t* manager, char* out, size_t ca
 kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t* manager, kvbm_queue_t* queue) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     manager->tenancy->manager->events().subscribe(queue != nullptr ? queue->core->queue : nullptr);
     return KVBM_OK;
   });
@@ -87,6 +90,7 @@ kvbm_status_t kvbm_manager_scan(kvbm_manager_t* manager, uint64_t* inout_cursor,
     if (manager == nullptr || inout_cursor == nullptr || out_n == nullptr || out_rows == nullptr || capacity == 0) {
       return KVBM_ERR_INVALID;
     }
+    if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     auto& core = *manager->tenancy->manager;
     if ((*inout_cursor >> 56) > core.tiers_below()) return KVBM_ERR_INVALID;
     std::vector<kvbm::manager::ScanEntry> rows(capacity);

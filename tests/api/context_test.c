@@ -186,19 +186,101 @@ static void children_keep_parents_alive(void) {
   kvbm_namespace_release(w.ns);
 }
 
+/* What a child sees of its parent's objects: the number of the first call that does not say KVBM_ERR_FORKED. */
+#define TOLD(call) do { ++n; if ((call) != KVBM_ERR_FORKED) return n; } while (0)
+static int blocks_in_a_child(world_t *w, kvbm_block_t *blocks, kvbm_match_t *match) {
+  int n = 0;
+  kvbm_block_t block = blocks[0];
+  kvbm_view_t view;
+  kvbm_match_item_t item;
+  kvbm_key_t key;
+  memset(&key, 7, sizeof key);
+  TOLD(kvbm_manager_allocate(w->manager, w->ns, 1, &block, NULL, 0, NULL));
+  TOLD(kvbm_manager_complete(w->manager, blocks, 1, NULL));
+  TOLD(kvbm_manager_register(w->manager, w->ns, blocks, &key, 1, NULL));
+  TOLD(kvbm_block_view(w->manager, blocks, 1, &view));
+  TOLD(kvbm_block_clone(w->manager, blocks, 1, &block));
+  TOLD(kvbm_block_downgrade(w->manager, blocks, 1, &block));
+  TOLD(kvbm_block_upgrade(w->manager, blocks, 1, &block));
+  TOLD(kvbm_block_release(w->manager, blocks, 1));
+  TOLD(kvbm_match_items(match, 0, 1, &item));
+  TOLD(kvbm_match_blocks(match, 0, 0, 1, &block));
+  return 0;
+}
+static int calls_in_a_child(world_t *w, kvbm_queue_t *queue) {
+  int n = 100;
+  uint32_t tokens[4] = {1, 2, 3, 4};
+  uint64_t cursor = 0;
+  size_t got = 0;
+  char text[64];
+  kvbm_key_t key;
+  kvbm_completion_t completion;
+  kvbm_scan_row_t row;
+  kvbm_manager_stats_t stats;
+  kvbm_share_t share;
+  kvbm_queue_t *other = NULL;
+  memset(&stats, 0, sizeof stats);
+  memset(&share, 0, sizeof share);
+  stats.struct_size = sizeof stats;
+  share.struct_size = sizeof share;
+  TOLD(kvbm_key_chain(w->ns, NULL, tokens, 4, 4, NULL, &key, 1, &got));
+  TOLD(kvbm_key_content(w->ns, tokens, 4, 4, NULL, &key, 1, &got));
+  TOLD(kvbm_key_from_hashes(w->ns, (const uint8_t *)tokens, 4, 1, &key));
+  TOLD(kvbm_manager_reset(w->manager, NULL));
+  TOLD(kvbm_manager_flush(w->manager, 1000));
+  TOLD(kvbm_namespace_invalidate(w->ns, NULL));
+  TOLD(kvbm_namespace_reset(w->ns, NULL));
+  TOLD(kvbm_namespace_set_quota(w->ns, 0, KVBM_QUOTA_EVICT));
+  TOLD(kvbm_manager_unpin(w->manager, 1));
+  TOLD(kvbm_manager_unpin_owner(w->manager, 1, NULL));
+  TOLD(kvbm_manager_stats(w->manager, &stats));
+  TOLD(kvbm_manager_metrics(w->manager, text, sizeof text, &got));
+  TOLD(kvbm_manager_scan(w->manager, &cursor, &row, 1, &got));
+  TOLD(kvbm_manager_subscribe(w->manager, queue));
+  TOLD(kvbm_manager_share(w->manager, &share));
+  TOLD(kvbm_manager_nodes(w->manager, NULL, 0, &got));
+  TOLD(kvbm_manager_node_address(w->manager, text, sizeof text, &got));
+  TOLD(kvbm_queue_create(w->context, 1, &other, NULL));
+  TOLD(kvbm_queue_cancel(queue, 1));
+  if (kvbm_queue_poll(queue, &completion, 1) != 0) return ++n;
+  return kvbm_queue_wait(queue, &completion, 1, KVBM_FOREVER) != 0 ? ++n : 0; /* nothing will ever come */
+}
+
 static void a_forked_child_is_told(void) {
   world_t w;
+  kvbm_block_t block;
+  kvbm_queue_t *queue = NULL;
+  kvbm_match_t *match = NULL;
+  kvbm_key_t key;
+  size_t hits = 0;
   pid_t child;
   int how = 0;
+  memset(&key, 5, sizeof key);
   CHECK(world_open(&w, 1 << 20, NULL, 0));
+  CHECK_STATUS(kvbm_queue_create(w.context, 4, &queue, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_allocate(w.manager, w.ns, 1, &block, NULL, 0, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_complete(w.manager, &block, 1, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_register(w.manager, w.ns, &block, &key, 1, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_lookup(w.manager, w.ns, &key, 1, NULL, &match, &hits), KVBM_OK);
+  CHECK_U64(hits, 1);
   fflush(stdout);
   child = fork();
   if (child == 0) {
-    kvbm_block_t block;
-    _exit(kvbm_manager_allocate(w.manager, w.ns, 1, &block, NULL, 0, NULL) == KVBM_ERR_FORKED ? 0 : 1);
+    int wrong;
+    alarm(20); /* a call that waits for a thread of the parent's waits for ever */
+    wrong = blocks_in_a_child(&w, &block, match);
+    if (wrong == 0) wrong = calls_in_a_child(&w, queue);
+    kvbm_match_release(match);
+    kvbm_queue_release(queue);
+    world_close(&w);
+    _exit(wrong);
   }
   CHECK(waitpid(child, &how, 0) == child);
-  CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+  CHECK(WIFEXITED(how));
+  CHECK_U64(WEXITSTATUS(how), 0);
+  CHECK_STATUS(kvbm_block_release(w.manager, &block, 1), KVBM_OK); /* the parent's is as it was */
+  kvbm_match_release(match);
+  kvbm_queue_release(queue);
   world_close(&w);
 }
 
