@@ -37,6 +37,9 @@ Status Sender::offer(const OfferRequest& request, uint64_t now_ns) {
     return Status(Code::no_room, "too many requests are offered", std::to_string(offers_.size()));
   }
   if (auto s = holder_.hold(request.request, request.parts); !s.ok()) return s;
+  given_up_.erase(std::remove_if(given_up_.begin(), given_up_.end(),
+                                 [&](const auto& g) { return g.first == request.request; }),
+                  given_up_.end());
   Offer& offer = offers_[request.request];
   offer.request = request;
   for (const LocalPart& p : request.parts) offer.published.emplace_back(p.part.shard.layers);
@@ -100,7 +103,10 @@ Status Sender::publish_all(const RequestId& request) {
 Status Sender::abort(const RequestId& request, Code code, const std::string& why) {
   Offer* offer = find(request);
   if (offer == nullptr) return Status(Code::stale_handle, "no such offer, or it has ended");
-  end_offer(*offer, Status(code, "the prefill side gave up", why));
+  const Status status(code, "the prefill side gave up", why);
+  if (given_up_.size() >= options_.max_early_opens) given_up_.pop_front();
+  given_up_.emplace_back(request, status);
+  end_offer(*offer, status);
   forget_if_quiet(request);
   return {};
 }
@@ -129,6 +135,9 @@ void Sender::opened(PeerId peer, const Header& header, Open open, uint64_t now_n
     if (auto s = admit(*offer, peer, header, open, now_ns); !s.ok()) refuse(peer, header, offer->refusal = s);
     return;
   }
+  const auto gone =
+      std::find_if(given_up_.begin(), given_up_.end(), [&](const auto& g) { return g.first == open.request; });
+  if (gone != given_up_.end()) return refuse(peer, header, gone->second);
   if (early_.size() >= options_.max_early_opens) {
     return refuse(peer, header, Status(Code::no_room, "too many sessions wait for a request that is not there yet"));
   }

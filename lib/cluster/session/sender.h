@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -76,7 +77,9 @@ class Sender {
   Status publish(const RequestId& request, Component component, uint32_t first_layer, uint32_t layers, Range range);
   // Everything that the offer has.
   Status publish_all(const RequestId& request);
-  // Decode ranks are told code and text. stale_handle: no such offer, or it has ended.
+  // Decode ranks are told code and text, also one that opens the request only now: it may have been on its way. Not
+  // after max_early_opens later aborts, or when the request is offered again. stale_handle: no such offer, or it has
+  // ended.
   Status abort(const RequestId& request, Code code, const std::string& why);
 
   void on_message(PeerId peer, ConstBytes bytes, uint64_t now_ns);
@@ -173,6 +176,7 @@ class Sender {
   Offers offers_;
   std::map<SinkKey, RequestId> sinks_;
   std::deque<Early> early_;
+  std::deque<std::pair<RequestId, Status>> given_up_;  // the latest
   std::deque<QueuedPull> pulls_;
   std::vector<Push> pushes_;  // one a staging slot
   std::vector<uint64_t> hashes_;

@@ -257,6 +257,29 @@ TEST(Session, a_prefill_side_that_gives_up_says_why) {
   EXPECT_TRUE(p.senders[0]->held.empty());
 }
 
+TEST(Session, a_prefill_side_that_gave_up_says_why_to_a_decode_side_that_comes_later) {
+  Pair p;
+  for (size_t i : {0U, 1U}) ASSERT_TRUE(p.offer(i).ok());
+  ASSERT_TRUE(p.senders[1]->sender->abort(request_id(1), Code::cancelled, "the request was withdrawn").ok());
+  p.senders[1]->drain();
+  const uint64_t s = p.open();
+  const Status end = p.end_of(s);
+  expect_says(end, Code::cancelled, "the request was withdrawn");
+  EXPECT_EQ(p.senders[1]->sender->early_opens(), 0u);
+}
+
+TEST(Session, a_request_that_is_offered_again_after_it_was_given_up_is_served) {
+  Pair p;
+  for (size_t i : {0U, 1U}) ASSERT_TRUE(p.offer(i).ok());
+  ASSERT_TRUE(p.senders[1]->sender->abort(request_id(1), Code::cancelled, "").ok());
+  p.senders[1]->drain();
+  p.senders[1]->offers_ended.clear();
+  ASSERT_TRUE(p.offer(1).ok());
+  const uint64_t s = p.open();
+  for (size_t i : {0U, 1U}) p.publish_all(i);
+  EXPECT_TRUE(p.end_of(s).ok());
+}
+
 TEST(Session, layers_that_nobody_has_are_named) {
   Pair p({2, 2, 16, layout::Form::nhd, false, 0});
   OpenRequest r = p.request();
