@@ -498,13 +498,14 @@ class World : BlockCalls {
   }
 
   void locate() {
-    kvbm_locate_options_t options;
+    Roomy<kvbm_locate_options_t> room;
+    kvbm_locate_options_t& options = room.options;
     REQUIRE(kvbm_locate_options_init(&options, sizeof options) == KVBM_OK);
     const size_t n_keys = in_.below(kKeys + 1);
     size_t requests[3] = {in_.below(kKeys), in_.below(kKeys), in_.bad() ? static_cast<size_t>(in_.edge()) : 0};
     if (in_.below(2) == 0) options.request_keys = requests, options.n_requests = in_.below(4);
     if (in_.bad()) options.ask_nodes_ns = in_.edge();
-    if (in_.bad()) options.struct_size = static_cast<uint32_t>(in_.edge());
+    resize(room);
     std::vector<kvbm_location_t> rows(in_.below(5));
     size_t n = kUnwritten;
     const kvbm_status_t got =
