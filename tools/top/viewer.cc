@@ -68,7 +68,10 @@ void Viewer::watch() {
     }
     const auto start = Clock::now();
     const Frame frame = take(false);
-    if (ending_.load(std::memory_order_relaxed)) return;
+    if (ending_.load(std::memory_order_relaxed)) {
+      --frames_;  // nobody sees it: the last one takes its number
+      return;
+    }
     if (options_.show) options_.show(frame);
     const double cost = seconds_between(start, Clock::now());
     pause = std::max(options_.interval_seconds - cost, kLeastPause * cost);
