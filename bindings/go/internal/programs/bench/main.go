@@ -140,7 +140,7 @@ func measureLarge(f *figures) error {
 	}
 	defer manager.Close()
 	defer ns.Close()
-	memory := make([]byte, 32*mib)
+	memory := make([]byte, 32*mib) // Go begins it at a page, as the programs of the other languages do
 	for i := range memory {
 		memory[i] = byte(i)
 	}
@@ -154,16 +154,16 @@ func measureLarge(f *figures) error {
 	if err != nil {
 		return err
 	}
-	from, to := make([]uint32, 16), make([]uint32, 16)
-	for i := range from {
-		from[i], to[i] = uint32(i), uint32(16+i)
+	blocks := make([]uint32, 16)
+	for i := range blocks {
+		blocks[i] = uint32(i)
 	}
 	ctx := context.Background()
 	drop := func() error {
 		_, err := manager.Drop(ns, nil, keys)
 		return err
 	}
-	f.Store1MiB, err = median(20, 200, drop, func() error { return cache.Store(ctx, keys, from, nil) })
+	f.Store1MiB, err = median(20, 200, drop, func() error { return cache.Store(ctx, keys, blocks, nil) })
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func measureLarge(f *figures) error {
 		return err
 	}
 	defer match.Close()
-	f.Load1MiB, err = median(20, 200, nil, func() error { return cache.Load(ctx, match, to, nil) })
+	f.Load1MiB, err = median(20, 200, nil, func() error { return cache.Load(ctx, match, blocks, nil) })
 	f.Store1MiB /= int64(len(keys))
 	f.Load1MiB /= int64(len(keys))
 	return err

@@ -75,7 +75,7 @@ class SignalsTest {
   @Test
   void signalsOfTheJvmAreLeftAloneByUcx() throws Exception {
     String given = System.getProperty("kvbm.test.ucx", "");
-    Path module = Path.of(given.isEmpty() ? System.getProperty("kvbm.test.prefix") + "/lib/libkvbm_ucx.so" : given);
+    Path module = Path.of(given.isEmpty() ? System.getProperty("kvbm.test.prefix") + "/lib/kvbm/libkvbm_ucx.so" : given);
     assumeTrue(Files.exists(module), "there is no UCX module " + module);
     check("node.transport=ucx", "node.ucx_devices=lo", "node.ucx_module=" + module.toAbsolutePath());
   }
