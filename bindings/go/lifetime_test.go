@@ -17,7 +17,7 @@ import (
 // settled waits until the finalizers have closed what is garbage; no more than `most` objects are left then.
 func settled(t *testing.T, most int64) {
 	t.Helper()
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(60 * time.Second)
 	for liveHandles.Load() > most {
 		if time.Now().After(end) {
 			t.Fatalf("%d objects are left, not %d", liveHandles.Load(), most)
@@ -114,10 +114,11 @@ func TestNothingIsLeftOpenBehind(t *testing.T) {
 	for i := 0; i < 50; i++ {
 		round()
 	}
-	if after := count(); after > before+3 {
+	// 50 of each would be left by a leak; a few come and go with the runtime's own work.
+	if after := count(); after > before+20 {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
-	if after := runtime.NumGoroutine(); after > threads+3 {
+	if after := runtime.NumGoroutine(); after > threads+20 {
 		t.Errorf("%d goroutines before, %d after", threads, after)
 	}
 }

@@ -228,7 +228,7 @@ func TestLoadEndsWithItsContext(t *testing.T) {
 	if err := b.manager.Prefetch(prefetch, b.ns, nil, keys); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("the prefetch ended as %v", err)
 	}
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > 60*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }
@@ -250,7 +250,7 @@ func TestClosingAQueueCancelsItsLoads(t *testing.T) {
 	}
 	begin := time.Now()
 	ok(t, queue.Close())
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > 60*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }

@@ -145,7 +145,7 @@ func TestAForkedChildGetsAnError(t *testing.T) {
 		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, code, 0, 0)
 	}
 	var status syscall.WaitStatus
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(time.Millisecond) {
 		done, err := syscall.Wait4(int(pid), &status, syscall.WNOHANG, nil)
 		ok(t, err)
 		if done != 0 {

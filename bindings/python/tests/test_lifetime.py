@@ -120,7 +120,8 @@ def test_nothing_is_leaked() -> None:
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         stats = manager.stats()
         assert (stats.holds, stats.matches, stats.operations_in_flight) == (0, 0, 0)
-    assert grown < 4096, f"{grown} KiB"
+    # A leak of one of its memories would be 37 MiB; what the allocator keeps for itself depends on the machine.
+    assert grown < 16384, f"{grown} KiB"
     assert len(gc.get_objects()) - objects < 200
 
 

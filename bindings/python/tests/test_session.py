@@ -58,7 +58,7 @@ def test_layers_arrive_as_they_are_published() -> None:
         for layer in range(LAYERS):
             compute(prefill, layer)
             offer.publish(0, layer, 1)
-            assert session.wait_layer(layer, timeout_ns=20_000_000_000)
+            assert session.wait_layer(layer, timeout_ns=60_000_000_000)
             assert same(prefill, decode, layer)
         assert session.wait() and offer.wait()
     decode.close()
@@ -96,7 +96,7 @@ def test_an_abort_says_why_on_the_other_side() -> None:
     session = libkvbm.Session(decode.cache, request, decode.blocks, [libkvbm.Source(address)], notify="future")
     offer = libkvbm.Offer(prefill.cache, request, prefill.blocks)
     offer.publish(0, 0, 1)
-    assert session.wait_layer(0, timeout_ns=20_000_000_000)
+    assert session.wait_layer(0, timeout_ns=60_000_000_000)
     offer.abort("the prompt was withdrawn")
     with pytest.raises(libkvbm.PeerError, match="withdrawn"):
         session.wait()

@@ -184,7 +184,7 @@ fn a_disk_tier_gets_blocks_and_gives_them_back() {
     let keys = w.keys(1, 4);
     drop(w.registered(&keys, 4));
     w.manager.offload(&w.ns, Part::default(), &keys, 1).unwrap();
-    assert!(w.manager.flush(Some(Duration::from_secs(20))).unwrap().is_ok());
+    assert!(w.manager.flush(Some(Duration::from_secs(60))).unwrap().is_ok());
     drop(w);
     let w = world_of(&[], options);
     let queue = Queue::new(&w.context, 4).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const LAYERS: u32 = 3;
 const LAYER_BYTES: usize = 2 * 4 * 16 * 2 * 8 * 2;
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 struct Side {
     w: World,

@@ -110,7 +110,7 @@ final class FuzzedCalls {
       case 11:
         return any(Namespace.class).fromHashes(new byte[Math.abs(next())], number());
       case 12:
-        return KeyArray.wrap(ByteBuffer.allocateDirect(Math.abs((int) data.capacity() % 64)));
+        return KeyArray.wrap(ByteBuffer.allocateDirect(data.capacity() % 64));
       default:
         return any(KeyArray.class).slice(number(), number());
     }

@@ -170,7 +170,8 @@ class LifetimeTest {
     for (int i = 0; i < 20; ++i) round.run();
     long before = open();
     for (int i = 0; i < 50; ++i) round.run();
-    assertTrue(open() <= before + 5, open() + " files are open, and " + before + " before");
+    // A leak would be one a round; a few come and go with the JVM's own work.
+    assertTrue(open() <= before + 20, open() + " files are open, and " + before + " before");
   }
 
   private static long open() throws Exception {
