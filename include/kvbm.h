@@ -49,7 +49,8 @@
  * THREADS
  *   Each function has a Thread line: "any" may be called concurrently on one object, "one" needs the
  *   caller to serialise calls on that object. Library threads are named kvbm-*, block all signals and end with
- *   the context. After fork a child may not use objects of its parent: calls return KVBM_ERR_FORKED.
+ *   the context. After fork a child may not use objects of its parent: calls return KVBM_ERR_FORKED, and releases
+ *   do nothing, so that destructors may run there. It makes objects of its own.
  *
  * STABILITY
  *   Symbols and struct layouts before KVBM_EXPERIMENTAL keep their meaning within a soname. Values are
@@ -483,6 +484,8 @@ typedef struct kvbm_view {
 
 /* Takes n Partial blocks, all or none, evicting what nothing holds if need be. Up to `evicted_capacity` keys of evicted
  * blocks are written; *out_n_evicted counts them all (both may be NULL). The bytes of a new block are undefined.
+ * A call that is refused may have evicted as well: what is held is known only when the rest has gone. Its evictions are
+ * told in the same way.
  * Errors: KVBM_ERR_NO_ROOM (everything is held), KVBM_ERR_QUOTA. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_namespace_t *ns, size_t n_blocks,
                                              kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
