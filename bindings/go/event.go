@@ -48,30 +48,8 @@ func (q *Queue) PollEvents(out []Event) (int, error) {
 
 // WaitEvents is PollEvents that waits for the first event until ctx ends.
 func (q *Queue) WaitEvents(ctx context.Context, out []Event) (int, error) {
-	const op = "Queue.WaitEvents"
-	if err := q.handle().enter(op, "queue"); err != nil {
-		return 0, err
-	}
-	defer q.h.exit()
-	if len(out) == 0 {
-		return 0, nil
-	}
-	n := 0
-	ready := func() bool {
-		q.core.looking.Lock()
-		defer q.core.looking.Unlock()
-		if n = q.core.pollEvents(out); n == 0 {
-			q.core.putCompletionsAside()
-		}
-		return n > 0
-	}
-	switch q.core.poller.wait(ctx, ready) {
-	case waitReady:
-		return n, nil
-	case waitInterrupted:
-		return 0, errClosed(op, "queue")
-	}
-	return 0, ended(op, ctx)
+	return q.wait(ctx, "Queue.WaitEvents", len(out), func(c *queueCore) int { return c.pollEvents(out) },
+		(*queueCore).putCompletionsAside)
 }
 
 func (c *queueCore) pollEvents(out []Event) int {

@@ -162,20 +162,25 @@ func (q *Queue) Poll(out []Completion) (int, error) {
 
 // Wait is Poll that waits for the first completion until ctx ends. The goroutine is parked in the network poller.
 func (q *Queue) Wait(ctx context.Context, out []Completion) (int, error) {
-	const op = "Queue.Wait"
+	return q.wait(ctx, "Queue.Wait", len(out), func(c *queueCore) int { return c.poll(out) }, (*queueCore).putEventsAside)
+}
+
+// wait takes up to room of one kind as soon as there is any. Meanwhile what comes of the other kind is put aside.
+func (q *Queue) wait(ctx context.Context, op string, room int, take func(*queueCore) int,
+	putOthersAside func(*queueCore)) (int, error) {
 	if err := q.handle().enter(op, "queue"); err != nil {
 		return 0, err
 	}
 	defer q.h.exit()
-	if len(out) == 0 {
+	if room == 0 {
 		return 0, nil
 	}
 	n := 0
 	ready := func() bool {
 		q.core.looking.Lock()
 		defer q.core.looking.Unlock()
-		if n = q.core.poll(out); n == 0 {
-			q.core.putEventsAside()
+		if n = take(q.core); n == 0 {
+			putOthersAside(q.core)
 		}
 		return n > 0
 	}
