@@ -136,6 +136,7 @@ func TestArraysThatDoNotAgreeAreRefused(t *testing.T) {
 		"complete lengths": func() error { return blocks.Complete([]uint64{1}) },
 		"take":             func() error { _, err := blocks.Take(1, 3); return err },
 		"negative blocks":  func() error { _, err := b.manager.Allocate(b.ns, -1); return err },
+		"too many blocks":  func() error { _, err := b.manager.Allocate(b.ns, 1<<32); return err },
 		"extras":           func() error { _, err := b.ns.KeyChain(nil, make([]uint32, 8), 4, make([][]byte, 1)); return err },
 		"block tokens":     func() error { _, err := b.ns.KeyChain(nil, make([]uint32, 8), 0, nil); return err },
 		"negative tokens":  func() error { _, err := b.ns.KeyContent(make([]uint32, 8), -4, nil); return err },

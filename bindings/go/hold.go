@@ -15,8 +15,11 @@ func holdsOf(holds []Hold) (*C.kvbm_block_t, C.size_t) {
 	return (*C.kvbm_block_t)(unsafe.Pointer(unsafe.SliceData(holds))), C.size_t(len(holds))
 }
 
+// Holds that one call may ask for, 2 GiB of them. Go ends the program when it gets no memory for a slice.
+const maxHolds = 1 << 28
+
 func allocateHolds(op string, m *C.kvbm_manager_t, ns *C.kvbm_namespace_t, n int, evicted []Key) ([]Hold, int, error) {
-	if n < 0 || n > 1<<32 {
+	if n < 0 || n > maxHolds {
 		return nil, 0, invalid(op, "the number of blocks is %d", n)
 	}
 	holds := make([]Hold, n)

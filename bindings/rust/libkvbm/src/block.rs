@@ -149,10 +149,9 @@ impl Manager {
         let mut raw: Vec<sys::kvbm_block_t> = Vec::new();
         let mut evicted: Vec<Key> = Vec::new();
         let no_memory = |_| Error::new(Status::NO_MEMORY, "the system refused memory for the list of holds");
+        // Not touched before the library has agreed: n may be more than there is memory for.
         raw.try_reserve_exact(n).map_err(no_memory)?;
-        raw.resize(n, 0);
         evicted.try_reserve_exact(evicted_capacity).map_err(no_memory)?;
-        evicted.resize(evicted_capacity, Key::default());
         let mut n_evicted = 0;
         let (out, wanted) = match evicted_capacity {
             0 => (std::ptr::null_mut(), std::ptr::null_mut()),
@@ -160,7 +159,11 @@ impl Manager {
         };
         // SAFETY: both handles are live, and there is room as is said.
         check(unsafe { sys::kvbm_manager_allocate(manager, ns, n, raw.as_mut_ptr(), out, evicted_capacity, wanted) })?;
-        evicted.truncate(n_evicted);
+        // SAFETY: the library has written all holds, and keys as far as there was room for them.
+        unsafe {
+            raw.set_len(n);
+            evicted.set_len(n_evicted.min(evicted_capacity));
+        }
         Ok(Allocation { blocks: PartialBlocks { holds: Holds { manager: self.clone(), raw } }, evicted, n_evicted })
     }
 }
