@@ -1,0 +1,104 @@
+"""How much of a request the tiers have."""
+from __future__ import annotations
+
+import math
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Optional, Sequence
+
+from ... import Keys, Manager, Match, Namespace
+
+
+@dataclass(frozen=True)
+class Space:
+    """A namespace in which a request must be found to be loaded: of one group of layers on one rank. `step` hashes of
+    the engine's make a block of `tokens` tokens."""
+
+    manager: Manager
+    ns: Namespace
+    tokens: int
+    step: int
+
+
+@dataclass
+class _Found:
+    tokens: int
+    hashes: int
+    matches: list[Match]
+
+    def release(self) -> None:
+        for match in self.matches:
+            match.release()
+
+
+class Finder:
+    """Looks requests up in all spaces. What was found is held, so that it is there when it is loaded, until forget().
+    Where others must be asked, that is done on a thread, and the engine told to ask again. Thread: the scheduler's."""
+
+    def __init__(self, spaces: Sequence[Space], quick: bool, ask_nodes_ns: int) -> None:
+        self._spaces = spaces
+        self._whole = math.lcm(*(space.tokens for space in spaces))
+        self._ask_nodes_ns = ask_nodes_ns
+        self._found: dict[str, _Found] = {}
+        self._asked: dict[str, Future[_Found]] = {}
+        self._pool = None if quick else ThreadPoolExecutor(2, thread_name_prefix="libkvbm-lookup")
+
+    def tokens(self, request: str, hashes: Sequence[bytes]) -> Optional[int]:
+        """Leading tokens that every space has; None: ask again."""
+        if self._pool is None:
+            return self._take(request, self._look(hashes)).tokens
+        known = self._found.get(request)
+        if known is not None and known.hashes == len(hashes):
+            return known.tokens
+        asked = self._asked.get(request)
+        if asked is None:
+            self._asked[request] = self._pool.submit(self._look, list(hashes))
+            return None
+        if not asked.done():
+            return None
+        del self._asked[request]
+        return self._take(request, asked.result()).tokens
+
+    def forget(self, request: str) -> None:
+        """Lets go of what a request was found to have."""
+        found = self._found.pop(request, None)
+        if found is not None:
+            found.release()
+        asked = self._asked.pop(request, None)
+        if asked is not None:
+            asked.add_done_callback(_release)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+        for request in [*self._found, *self._asked]:
+            self.forget(request)
+
+    def _take(self, request: str, found: _Found) -> _Found:
+        self.forget(request)
+        self._found[request] = found
+        return found
+
+    def _look(self, hashes: Sequence[bytes]) -> _Found:
+        found = _Found(0, len(hashes), [])
+        tokens: Optional[int] = None
+        for space in self._spaces:
+            named = hashes[space.step - 1::space.step]
+            if not named:
+                break
+            keys = Keys.from_hashes(space.ns, list(named))
+            match = space.manager.lookup(space.ns, keys, ask_nodes_ns=self._ask_nodes_ns)
+            found.matches.append(match)
+            tokens = match.hits * space.tokens if tokens is None else min(tokens, match.hits * space.tokens)
+            if tokens == 0:
+                break
+        else:
+            found.tokens = (tokens or 0) // self._whole * self._whole
+        if found.tokens == 0:
+            found.release()
+        return found
+
+
+def _release(asked: Future[_Found]) -> None:
+    if not asked.cancelled() and asked.exception() is None:
+        asked.result().release()

@@ -1,0 +1,84 @@
+"""What the scheduler's half of the connector tells the workers' halves, and the other way round."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorHandshakeMetadata, KVConnectorMetadata
+
+
+@dataclass
+class Span:
+    """Consecutive blocks of one group of layers: their hashes, one after the other, and where they stand. A block id of
+    0, vLLM's null block, is none."""
+
+    group: int
+    hashes: bytes
+    hash_bytes: int
+    block_ids: list[int]
+    parent: Optional[bytes] = None  # hash of the block before the first
+
+
+@dataclass
+class StoreJob:
+    request: str
+    spans: list[Span]
+
+
+@dataclass
+class LoadJob:
+    request: str
+    spans: list[Span]
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A prefill that waits to be fetched: the name of its offer, the nodes of its ranks, and how many tokens it has."""
+
+    offer: str
+    nodes: tuple[tuple[str, str], ...]  # (address, name), by rank
+    tokens: int
+
+
+@dataclass
+class OfferJob:
+    """A finished prefill, whose blocks the decode side fetches."""
+
+    request: str
+    offer: str
+    block_ids: list[int]
+
+
+@dataclass
+class ReceiveJob:
+    """A request whose blocks from `first` on come from a prefill engine. Without blocks: it is told that nothing is
+    wanted of it."""
+
+    request: str
+    remote: Remote
+    first: int
+    block_ids: list[int]
+
+
+@dataclass
+class StepMetadata(KVConnectorMetadata):  # type: ignore[misc]
+    """One step. `written`: blocks that this step writes and that others may have had before."""
+
+    stores: list[StoreJob] = field(default_factory=list)
+    loads: list[LoadJob] = field(default_factory=list)
+    offers: list[OfferJob] = field(default_factory=list)
+    receives: list[ReceiveJob] = field(default_factory=list)
+    written: list[int] = field(default_factory=list)
+    idle: bool = False  # nothing is computed in it
+
+
+@dataclass
+class RankFacts(KVConnectorHandshakeMetadata):  # type: ignore[misc]
+    """What the scheduler must know of a worker: the names of its namespaces by group of layers (None: its cache is
+    out of use), the bytes of its largest block, and its node."""
+
+    rank: int
+    spaces: Optional[list[str]]
+    largest: int
+    address: str
+    node: str

@@ -1,0 +1,74 @@
+"""What kv_connector_extra_config says."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional
+
+from ...engine import Configuration, ConfigurationError
+
+_OWN = ("ask_nodes_ms", "cache", "handoff", "handoff_key_file", "handoff_listen", "handoff_timeout", "handoff_wait",
+        "load_timeout")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The library's own options (libkvbm.engine.Configuration) and these:
+
+    cache             true: blocks are kept in the tiers and found again
+    handoff           prefill->decode; true where kv_role is kv_producer or kv_consumer
+    handoff_listen    address of this engine's node, host:port; 127.0.0.1:0, any free port of this machine's own
+    handoff_key_file  file that both sides know; needed for addresses beyond this machine
+    handoff_timeout   seconds that finished prefills wait for their decode side
+    handoff_wait      seconds that a decode waits for its KV before it computes it itself
+    load_timeout      seconds after which a load that has not ended is given up
+    ask_nodes_ms      where the cache is a node: how long other nodes are asked what they have
+    """
+
+    library: Configuration
+    cache: bool
+    handoff: bool
+    handoff_listen: str
+    handoff_key_file: Optional[str]
+    handoff_timeout_ns: int
+    handoff_wait_ns: int
+    load_timeout_ns: int
+    ask_nodes_ns: int
+    produces: bool
+    consumes: bool
+
+    @classmethod
+    def of(cls, transfer: Any) -> Options:
+        """From vLLM's KVTransferConfig."""
+        given: Mapping[str, Any] = transfer.kv_connector_extra_config or {}
+        role = transfer.kv_role
+        handoff = _flag(given, "handoff", role in ("kv_producer", "kv_consumer"))
+        cache = _flag(given, "cache", True)
+        if not (handoff or cache):
+            raise ConfigurationError("KvbmConnector has nothing to do: cache and handoff are both false")
+        consumes = role in ("kv_consumer", "kv_both")
+        if transfer.kv_load_failure_policy == "fail" and (cache or consumes):
+            raise ConfigurationError('set "kv_load_failure_policy": "recompute" in the KV transfer configuration: with '
+                                     '"fail", vLLM\'s default, a request of which a block is lost is refused instead '
+                                     'of computed')
+        return cls(library=Configuration.of(given, also=_OWN), cache=cache, handoff=handoff,
+                   handoff_listen=str(given.get("handoff_listen", "127.0.0.1:0")),
+                   handoff_key_file=given.get("handoff_key_file"),
+                   handoff_timeout_ns=_seconds(given, "handoff_timeout", 60.0),
+                   handoff_wait_ns=_seconds(given, "handoff_wait", 30.0),
+                   load_timeout_ns=_seconds(given, "load_timeout", 30.0),
+                   ask_nodes_ns=_seconds(given, "ask_nodes_ms", 20.0, 1e6),
+                   produces=role in ("kv_producer", "kv_both"), consumes=consumes)
+
+
+def _flag(given: Mapping[str, Any], key: str, otherwise: bool) -> bool:
+    value = given.get(key, otherwise)
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{key} is {value!r}: true or false")
+    return value
+
+
+def _seconds(given: Mapping[str, Any], key: str, otherwise: float, unit_ns: float = 1e9) -> int:
+    value = given.get(key, otherwise)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
+        raise ConfigurationError(f"{key} is {value!r}: a number above 0 is expected")
+    return int(value * unit_ns)

@@ -1,0 +1,263 @@
+"""The scheduler's half of the connector: what is found, what is to be stored, and whose blocks go to whom."""
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any, Iterator, Optional
+
+from ... import Namespace
+from ...engine import Aside, ConfigurationError
+from . import decode, engines
+from .layout import block_tokens, check_parallel
+from .lookup import Finder, Space
+from .metadata import LoadJob, OfferJob, RankFacts, ReceiveJob, Remote, Span, StepMetadata, StoreJob
+from .options import Options
+
+log = logging.getLogger("vllm.libkvbm")
+_ENDED_WELL = ("FINISHED_LENGTH_CAPPED", "FINISHED_STOPPED")
+
+
+class SchedulerSide:
+    """Thread: the scheduler's."""
+
+    def __init__(self, vllm_config: Any, kv_cache_config: Any, options: Options) -> None:
+        check_parallel(vllm_config)
+        self._options = options
+        self._engine = str(vllm_config.kv_transfer_config.engine_id)
+        self._ranks = int(vllm_config.parallel_config.tensor_parallel_size)
+        self._hashed, self._tokens = block_tokens(kv_cache_config)
+        self._aside: Aside = engines.aside()
+        self._tiers: Optional[engines.Tiers] = None  # of its own; a worker in this process has others
+        self._spaces: list[Namespace] = []
+        self._finder: Optional[Finder] = None
+        self._nodes: tuple[tuple[str, str], ...] = ()
+        self._manager: Any = None  # vLLM's KVCacheManager
+        self._requests: dict[str, Any] = {}
+        self._stored: dict[str, int] = {}  # tokens that are stored, or being stored
+        self._local: dict[str, int] = {}  # tokens that the engine had when it asked
+        self._remote: dict[str, Optional[Remote]] = {}
+        self._loading: dict[str, set[int]] = {}
+        self._failed: set[str] = set()
+        self._step = StepMetadata()
+
+    # ---- start and end
+
+    def meet(self, workers: dict[int, RankFacts]) -> None:
+        """Hears what the workers are; they have been started before."""
+        facts = [workers[rank] for rank in sorted(workers)]
+        self._nodes = tuple((fact.address, fact.node) for fact in facts if fact.address)
+        worker = engines.worker_of(self._engine)
+        if worker is not None:
+            self._aside = worker.aside
+        if not self._options.cache or any(fact.spaces is None for fact in facts):
+            return
+        if worker is not None and worker.tiers is not None and self._ranks == 1:
+            tiers = worker.tiers
+            found = [(ns, group) for group, ns in enumerate(tiers.spaces)]
+        else:
+            tiers, found = self._open(facts)
+        self._spaces = [ns for ns, _ in found]
+        spaces = [Space(tiers.manager, ns, self._tokens[group], self._tokens[group] // self._hashed)
+                  for ns, group in found]
+        self._finder = Finder(spaces, tiers.quick, self._options.ask_nodes_ns if tiers.is_node else 0)
+
+    def _open(self, facts: list[RankFacts]) -> tuple[engines.Tiers, list[tuple[Namespace, int]]]:
+        library = self._options.library
+        if not library.share:
+            raise ConfigurationError('the workers of this engine are processes of their own: set "share": true in '
+                                     "kv_connector_extra_config, so that they and the scheduler have one tier set")
+        self._tiers = tiers = engines.Tiers(library.open(max(fact.largest for fact in facts)))
+        found = []
+        for fact in facts:
+            for group, name in enumerate(fact.spaces or ()):
+                ns = Namespace(tiers.manager, name, tenant=library.tenant, secret=library.secret)
+                tiers.spaces.append(ns)
+                found.append((ns, group))
+        return tiers, found
+
+    def bind(self, manager: Any) -> None:
+        self._manager = manager
+
+    def close(self) -> None:
+        if self._finder is not None:
+            self._finder.close()
+            self._finder = None
+        if self._tiers is not None:
+            self._tiers.close()
+            self._tiers = None
+        self._spaces = []
+
+    def reset(self) -> bool:
+        """Makes everything that was stored unfindable: the model's weights have changed, say."""
+        for request in list(self._requests):
+            self._forget_found(request)
+            self._stored.pop(request, None)
+        return bool(self._aside.call(self._invalidate, True))
+
+    def _invalidate(self) -> bool:
+        for ns in self._spaces:
+            ns.invalidate()
+        return True
+
+    # ---- before a request is scheduled
+
+    def began(self, request: Any) -> None:
+        self._requests[request.request_id] = request
+
+    def matched(self, request: Any, computed: int) -> tuple[Optional[int], bool]:
+        """Tokens beyond `computed` that can be brought in; None: not known yet."""
+        name = request.request_id
+        self._requests[name] = request
+        self._local[name] = computed
+        remote = self._remote_of(request)
+        if remote is not None:
+            n = min(remote.tokens, int(request.num_prompt_tokens)) - computed
+            return (n, True) if n > 0 else (0, False)
+        if self._finder is None or name in self._failed or getattr(request, "skip_reading_prefix_cache", False):
+            return 0, False
+        finder = self._finder
+        tokens = self._aside.call(lambda: finder.tokens(name, request.block_hashes), 0)
+        if tokens is None:
+            return None, False
+        self._stored[name] = max(self._stored.get(name, 0), tokens)
+        n = min(tokens, int(request.num_tokens)) - computed
+        return (n, True) if n > 0 else (0, False)
+
+    def _remote_of(self, request: Any) -> Optional[Remote]:
+        if not self._options.handoff or not self._options.consumes:
+            return None
+        if not decode.wants_remote(request.kv_transfer_params):
+            return None
+        name = request.request_id
+        if name not in self._remote:
+            remote = decode.remote_of(name, request.kv_transfer_params)
+            self._remote[name] = remote if self._nodes else None
+        return self._remote[name]
+
+    def allocated(self, request: Any, blocks: Any, external: int) -> None:
+        """The request has blocks; `external` of its tokens are to be brought in."""
+        name = request.request_id
+        remote = self._remote_of(request)
+        if remote is None and external == 0:
+            return
+        first = self._local.get(name, 0)
+        ids = blocks.get_block_ids()
+        if remote is not None:
+            request.kv_transfer_params["do_remote_prefill"] = False
+            self._receive(name, remote, first, external, ids[0])
+            return
+        spans = list(self._spans(request, ids, first, first + external))
+        self._loading[name] = {block for span in spans for block in span.block_ids if block}
+        self._step.loads.append(LoadJob(name, spans))
+
+    def _receive(self, name: str, remote: Remote, first: int, external: int, ids: list[int]) -> None:
+        size = self._tokens[0]
+        wanted = ids[first // size:-(-(first + external) // size)] if external else []
+        if wanted:
+            self._loading[name] = set(wanted)
+        self._step.receives.append(ReceiveJob(name, remote, first // size, wanted))
+
+    # ---- steps
+
+    def step(self, output: Any) -> StepMetadata:
+        """What the workers do in this step."""
+        step, self._step = self._step, StepMetadata()
+        step.idle = output.total_num_scheduled_tokens == 0
+        state = getattr(output, "kv_connector_block_state", None)
+        for name, n in output.num_scheduled_tokens.items():
+            request = self._requests.get(name)
+            if request is None:
+                continue
+            ids = state.get_block_ids(name) if state is not None else self._manager.get_block_ids(name)
+            if ids is None:
+                continue
+            self._store(step, request, ids, n)
+        step.written = list(self._written(output))
+        return step
+
+    def _store(self, step: StepMetadata, request: Any, ids: tuple[list[int], ...], n: int) -> None:
+        if self._finder is None or self._aside.stepped:
+            return
+        name = request.request_id
+        known = len(request.block_hashes) * self._hashed
+        upto = min(int(request.num_computed_tokens) + n, known)
+        spans = list(self._spans(request, ids, self._stored.get(name, 0), upto))
+        if spans:
+            step.stores.append(StoreJob(name, spans))
+            self._stored[name] = upto
+
+    def _spans(self, request: Any, ids: tuple[list[int], ...], first: int, upto: int) -> Iterator[Span]:
+        """The blocks that lie in tokens [first, upto), by group of layers."""
+        hashes = request.block_hashes
+        for group, size in enumerate(self._tokens):
+            step = size // self._hashed
+            begin, end = first // size, min(upto // size, len(ids[group]))
+            while begin < end and ids[group][begin] == 0:
+                begin += 1  # before a window
+            if begin >= end:
+                continue
+            named = [hashes[(i + 1) * step - 1] for i in range(begin, end)]
+            parent = hashes[begin * step - 1] if begin else None
+            yield Span(group, b"".join(named), len(named[0]), list(ids[group][begin:end]), parent)
+
+    def _written(self, output: Any) -> Iterator[int]:
+        """Blocks that were given to requests for this step to write."""
+        for new in output.scheduled_new_reqs:
+            yield from self._behind(new.block_ids, new.num_computed_tokens)
+        cached = output.scheduled_cached_reqs
+        for name, ids, computed in zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens):
+            if ids is not None:
+                yield from self._behind(ids, computed if name in cached.resumed_req_ids else 0)
+
+    def _behind(self, ids: tuple[list[int], ...], computed: int) -> Iterator[int]:
+        for group, blocks in enumerate(ids):
+            yield from blocks[computed // self._tokens[group]:]
+
+    # ---- afterwards
+
+    def heard(self, output: Any) -> None:
+        """The workers' answers: loads that failed are not tried again, and their blocks are stored anew."""
+        bad = set(output.invalid_block_ids or ())
+        failed = set(getattr(output, "failed_recving", None) or ())
+        if bad or failed:
+            for name, blocks in self._loading.items():
+                if name in failed or bad & blocks:
+                    self._failed.add(name)
+                    self._stored.pop(name, None)
+        for name in output.finished_recving or ():
+            self._loading.pop(name, None)
+            self._forget_found(name)
+
+    def finished(self, request: Any, ids: tuple[list[int], ...]) -> tuple[bool, Optional[dict[str, Any]]]:
+        """Whether the request's blocks are kept for a decode engine, and what that is told."""
+        name, params = request.request_id, request.kv_transfer_params
+        remote = self._remote_of(request)
+        if remote is not None:  # it ended before it had blocks: the prefill engine need not wait
+            self._step.receives.append(ReceiveJob(name, remote, 0, []))
+            params["do_remote_prefill"] = False
+        told = self._offer(request, ids) if decode.wants_offer(params) else None
+        for table in (self._requests, self._stored, self._local, self._remote):
+            table.pop(name, None)
+        self._failed.discard(name)
+        if name not in self._loading:
+            self._forget_found(name)
+        return told is not None, told
+
+    def _offer(self, request: Any, ids: tuple[list[int], ...]) -> Optional[dict[str, Any]]:
+        if not (self._options.handoff and self._options.produces and len(self._nodes) == self._ranks):
+            return None
+        tokens = min(int(request.num_computed_tokens), int(request.num_tokens) - 1, int(request.num_prompt_tokens))
+        blocks = ids[0][:-(-tokens // self._tokens[0])]
+        if request.status.name not in _ENDED_WELL or not blocks or 0 in blocks or len(ids) != 1:
+            return None
+        job = OfferJob(request.request_id, uuid.uuid4().hex, blocks)
+        worker = engines.worker_of(self._engine) if self._ranks == 1 else None
+        if worker is not None and worker.handoff is not None:
+            worker.handoff.offer(job)  # an engine without a loop of its own may make no further step
+        else:
+            self._step.offers.append(job)
+        return decode.answer(self._engine, request.request_id, Remote(job.offer, self._nodes, tokens))
+
+    def _forget_found(self, name: str) -> None:
+        if self._finder is not None:
+            self._finder.forget(name)

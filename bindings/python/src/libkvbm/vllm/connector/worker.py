@@ -1,0 +1,283 @@
+"""The worker's half of the connector: it stores blocks when they are filled and loads those that were found."""
+from __future__ import annotations
+
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+from ... import NO_BLOCK, Cache, Completion, Keys, NoRoomError, Queue, Status
+from . import engines
+from .counts import KvbmStats
+from .handoff import Handoff
+from .layout import Group, Unsupported, check_parallel, groups_of, identity, rank_of, whole
+from .metadata import LoadJob, RankFacts, Span, StepMetadata, StoreJob
+from .options import Options
+
+log = logging.getLogger("vllm.libkvbm")
+# A step in which nothing is computed waits so long for loads: the engine would ask again at once, and take the
+# processor from them.
+_IDLE_NS = 500_000
+_SLICE_NS = 50_000_000
+
+
+@dataclass
+class _Store:
+    blocks: list[int]
+
+
+@dataclass
+class _Load:
+    """A request's load: `left` spans are under way."""
+
+    job: LoadJob
+    left: int
+    failed: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _Part:
+    """One span of a load, of which `asked` blocks were found; those behind were not."""
+
+    load: _Load
+    asked: list[int]
+
+
+@dataclass
+class Results:
+    sent: set[str] = field(default_factory=set)
+    received: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+
+
+class WorkerSide:
+    """Thread: the worker's, but for what _load runs on threads of its own where other processes are asked."""
+
+    def __init__(self, vllm_config: Any, kv_cache_config: Any, options: Options) -> None:
+        check_parallel(vllm_config)
+        self._config = vllm_config
+        self._kv_cache_config = kv_cache_config
+        self._options = options
+        self._engine = str(vllm_config.kv_transfer_config.engine_id)
+        self.aside = engines.aside()
+        self.stats = KvbmStats()
+        self.tiers: Optional[engines.Tiers] = None
+        self.handoff: Optional[Handoff] = None
+        self._groups: list[Group] = []
+        self._queue: Optional[Queue] = None
+        self._pool: Optional[ThreadPoolExecutor] = None
+        self._reading: dict[int, int] = {}  # block -> stores that read it
+        self._ended: deque[tuple[_Part, Optional[Completion]]] = deque()  # by threads of _pool
+        self._results = Results()
+        self._bad_blocks: set[int] = set()
+        self._loading = 0
+
+    # ---- start and end
+
+    def register(self, kv_caches: dict[str, Any]) -> None:
+        """Describes the engine's cache, and opens the tiers. Raises ConfigurationError for what cannot be meant."""
+        rank, ranks = rank_of(self._config)
+        try:
+            self._groups = groups_of(self._config, self._kv_cache_config, kv_caches)
+            if self._options.handoff:
+                described = whole(self._config, self._groups, rank, ranks)
+                self.handoff = Handoff(self._options, described, self._kv_cache_config.num_blocks, self._engine, rank,
+                                       ranks, self.stats)
+        except Unsupported as error:
+            self.aside.step(f"the cache of this model is held in a way it does not know: {error}")
+        if self._options.cache and not self.aside.stepped:
+            self._open(rank, ranks)
+        engines.add(self._engine, self)
+
+    def _open(self, rank: int, ranks: int) -> None:
+        library = self._options.library
+        manager = library.open(max(group.block_bytes for group in self._groups))
+        self.tiers = engines.Tiers(manager)
+        for group in self._groups:
+            ns = identity(self._config, group, rank, ranks).namespace(manager, tenant=library.tenant,
+                                                                      secret=library.secret)
+            self.tiers.spaces.append(ns)
+            self.tiers.caches.append(Cache(manager, ns, self._kv_cache_config.num_blocks, tensors=group.tensors))
+        self._queue = manager.queue()
+        if not self.tiers.quick:
+            self._pool = ThreadPoolExecutor(2, thread_name_prefix="libkvbm-load")
+        log.info("KvbmConnector: rank %d of %d keeps blocks of %s bytes", rank, ranks,
+                 " and ".join(str(group.block_bytes) for group in self._groups))
+
+    def facts(self) -> RankFacts:
+        rank, ranks = rank_of(self._config)
+        spaces = None
+        if self.tiers is not None:
+            spaces = [identity(self._config, group, rank, ranks).text() for group in self._groups]
+        return RankFacts(rank, spaces, max((group.block_bytes for group in self._groups), default=0),
+                         "" if self.handoff is None else self.handoff.address,
+                         "" if self.handoff is None else self.handoff.name)
+
+    def close(self) -> None:
+        engines.remove(self._engine, self)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+        if self.handoff is not None:
+            self.handoff.close()
+        if self.tiers is not None:
+            self.tiers.close()
+            self.tiers = None
+        self._queue = None
+
+    # ---- steps
+
+    def before_writes(self, step: StepMetadata) -> None:
+        """Waits for stores that read blocks which this step is going to write: a request that had them has ended, was
+        preempted, or its window has gone on."""
+        self._wait_for_stores(step.written)
+
+    def load(self, step: StepMetadata) -> None:
+        for job in step.loads:
+            self._wait_for_stores([block for span in job.spans for block in span.block_ids])
+            load = _Load(job, len(job.spans))
+            self._loading += 1
+            for span in job.spans:
+                if self._pool is None:
+                    self._load(load, span)
+                else:
+                    self._pool.submit(self._load, load, span)
+        if self.handoff is not None:
+            for offer in step.offers:
+                self.handoff.offer(offer)
+            for receive in step.receives:
+                self._wait_for_stores(receive.block_ids)
+                self.handoff.receive(receive)
+
+    def store(self, step: StepMetadata) -> None:
+        for job in step.stores:
+            self.aside.call(lambda job=job: self._store(job), None)  # type: ignore[misc]
+
+    def results(self, idle: bool) -> Results:
+        """What has ended since the last call."""
+        if self._queue is not None:
+            wait = idle and self._loading > 0 and not self._ended
+            self._take(self._queue.wait(_IDLE_NS) if wait else self._queue.poll())
+        while self._ended:
+            self._part_ended(*self._ended.popleft())
+        if self.handoff is not None:
+            ended = self.handoff.poll(_IDLE_NS if idle and self._loading == 0 else 0)
+            self._results.sent |= ended.sent
+            self._results.received |= ended.received
+            for request, blocks in ended.failed.items():
+                self._fail(request, blocks)
+        taken, self._results = self._results, Results()
+        return taken
+
+    def bad_blocks(self) -> set[int]:
+        taken, self._bad_blocks = self._bad_blocks, set()
+        return taken
+
+    # ---- stores
+
+    def _store(self, job: StoreJob) -> None:
+        if self.tiers is None or self._queue is None:
+            return
+        for span in job.spans:
+            cache = self.tiers.caches[span.group]
+            keys = _keys(cache, span)
+            parent = None if span.parent is None else bytes(Keys.from_hashes(cache.ns, [span.parent]))
+            blocks = [block for block in span.block_ids if block]
+            try:
+                cache.store_submit(keys, _ids(span.block_ids), self._queue, user_data=_Store(blocks), parent=parent)
+            except NoRoomError:  # too much is under way: these blocks are not kept
+                self.stats.add("store_failures", len(blocks))
+                continue
+            for block in blocks:
+                self._reading[block] = self._reading.get(block, 0) + 1
+
+    def _wait_for_stores(self, blocks: list[int]) -> None:
+        if not self._reading or self._queue is None:
+            return
+        wanted = [block for block in blocks if block in self._reading]
+        if wanted:
+            self.stats.add("store_waits")
+        while any(block in self._reading for block in wanted):
+            self._take(self._queue.wait(_SLICE_NS))
+
+    def _store_ended(self, store: _Store, completion: Completion) -> None:
+        for block in store.blocks:
+            left = self._reading[block] - 1
+            if left:
+                self._reading[block] = left
+            else:
+                del self._reading[block]
+        self.stats.add("stored_blocks", completion.items_done)
+        self.stats.add("stored_bytes", completion.bytes)
+        self.stats.add("store_failures", completion.items - completion.items_done)
+
+    # ---- loads
+
+    def _load(self, load: _Load, span: Span) -> None:
+        """Starts the load of a span; what was not found has failed. Thread: any."""
+        part = _Part(load, [])
+        if not self.aside.call(lambda: self._submit(part, span), False):
+            self._ended.append((part, None))
+
+    def _submit(self, part: _Part, span: Span) -> bool:
+        if self.tiers is None or self._queue is None:
+            return False
+        cache = self.tiers.caches[span.group]
+        ask = self._options.ask_nodes_ns if self._pool is not None and self.tiers.is_node else 0
+        try:
+            with cache.lookup(_keys(cache, span), ask_nodes_ns=ask) as match:
+                part.load.failed.update(block for block in span.block_ids[match.hits:] if block)
+                found = span.block_ids[:match.hits]
+                if not found:
+                    return False
+                cache.load_submit(match, _ids(found), self._queue, user_data=_Part(part.load, found),
+                                  timeout_ns=self._options.load_timeout_ns)
+        except NoRoomError:
+            part.load.failed.update(block for block in span.block_ids if block)
+            return False
+        return True
+
+    def _take(self, completions: list[Completion]) -> None:
+        for completion in completions:
+            what: Union[_Store, _Part] = completion.user_data
+            if isinstance(what, _Store):
+                self._store_ended(what, completion)
+            else:
+                self._part_ended(what, completion)
+
+    def _part_ended(self, part: _Part, completion: Optional[Completion]) -> None:
+        load = part.load
+        if completion is not None:
+            statuses = completion.item_status
+            for i, block in enumerate(part.asked):
+                if block and (statuses is None or statuses[i] != Status.OK):
+                    load.failed.add(block)
+            self.stats.add("loaded_blocks", completion.items_done)
+            self.stats.add("loaded_bytes", completion.bytes)
+        elif self.aside.stepped:
+            load.failed.update(block for span in load.job.spans for block in span.block_ids if block)
+        load.left -= 1
+        if load.left == 0:
+            self._loading -= 1
+            self._results.received.add(load.job.request)
+            if load.failed:
+                self.stats.add("load_failures", len(load.failed))
+                log.warning("KvbmConnector: %d of the blocks of request %s could not be loaded and are computed",
+                            len(load.failed), load.job.request)
+                self._fail(load.job.request, load.failed)
+
+    def _fail(self, request: str, blocks: set[int]) -> None:
+        """vLLM knows failed blocks of models with one group of layers, and failed requests of others."""
+        self._results.received.add(request)
+        if len(self._kv_cache_config.kv_cache_groups) == 1:
+            self._bad_blocks |= blocks
+        else:
+            self._results.failed.add(request)
+
+
+def _keys(cache: Cache, span: Span) -> Keys:
+    return Keys.from_hashes(cache.ns, span.hashes, span.hash_bytes)
+
+
+def _ids(block_ids: list[int]) -> list[int]:
+    return [block or NO_BLOCK for block in block_ids]
