@@ -16,8 +16,8 @@ _U64 = 1 << 64
 _I64 = -(1 << 63)
 _TEXT = 4096
 
-# Fields in vLLM's order, which is that of arrays. Consumers of arrays stop at the fields that they know, so the
-# later ones of 0.22 go out only where they are said.
+# Fields in vLLM's order. Arrays go out with those of 0.22, all of them, as it sends them: its readers skip what is
+# beyond the fields that they know.
 _STORED = ("block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name",
            "extra_keys", "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality", "ownership",
            "session_id")
@@ -36,12 +36,9 @@ ENCODINGS = ("map", "array")
 
 
 def encode(batch: Batch, *, encoding: str = "map", variant: str = "vllm") -> bytes:
-    """The payload of a message. vLLM leaves a rank that is None out, SGLang says it."""
-    events = [_as_map(event, variant) if encoding == "map" else _as_array(event) for event in batch.events]
-    whole: list[Any] = [batch.ts, events]
-    if batch.rank is not None or variant == "sglang":
-        whole.append(batch.rank)
-    return pack(whole)
+    """The payload of a message."""
+    events: list[Any] = [_as_map(event, variant) if encoding == "map" else _as_array(event) for event in batch.events]
+    return pack([batch.ts, events, batch.rank])
 
 
 def _as_map(event: Event, variant: str) -> dict[str, Any]:
@@ -61,13 +58,8 @@ def _as_map(event: Event, variant: str) -> dict[str, Any]:
 def _as_array(event: Event) -> list[Any]:
     if isinstance(event, AllBlocksCleared):
         return ["AllBlocksCleared"]
-    stored = isinstance(event, BlockStored)
-    row = [getattr(event, name) for name in (_ARRAY_STORED if stored else _ARRAY_REMOVED)]
-    # Trailing fields that have no value are left out, but never those that have no default.
-    least = 7 if stored else 2
-    while len(row) > least and row[-1] is None:
-        row.pop()
-    return [type(event).__name__, *row]
+    names = _ARRAY_STORED if isinstance(event, BlockStored) else _ARRAY_REMOVED
+    return [type(event).__name__, *(getattr(event, name) for name in names)]
 
 
 class Decoded:
