@@ -162,9 +162,12 @@ class Subscriber:
         counts.restarts += restarted
         if restarted:
             expected = 0
+        before = len(self._ready)
         lost = self._recover(received, topic, expected) if seq > expected else 0
         self._next[received.stream] = seq + 1
-        self._ready.append(replace(received, lost=lost, restarted=restarted))
+        self._ready.append(replace(received, lost=lost))
+        if restarted:  # said with the first message of what is new
+            self._ready[before] = replace(self._ready[before], restarted=True)
 
     def _decode(self, topic: bytes, seq: int, payload: bytes, *, replayed: bool = False) -> Optional[Received]:
         result = decode(payload)
