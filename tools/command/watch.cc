@@ -25,15 +25,12 @@ struct Arguments {
   bool tokens = false;
 };
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // "10s", "500ms", "2min", "1h"; a plain number is seconds. Nothing: no end.
 Result<double> parse_duration(const std::string& text) {
   if (text.empty()) return 1e18;
-  const std::pair<const char*, double> units[] = {{"", 1},    {"s", 1},     {"ms", 1e-3}, {"m", 60},
-                                                  {"min", 60}, {"h", 3600}};
+  const std::pair<const char*, double> units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"min", 60}, {"h", 3600}};
   size_t digits = 0;
   double value = -1;
   try {
@@ -70,7 +67,8 @@ class Writer {
  private:
   // A reader that has gone ends it: nobody is watching.
   void print(const std::string& text) {
-    if (failed_ || (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)) return;
+    if (failed_ || (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0))
+      return;
     failed_ = true;
     terminal::Interrupt::ask();
   }
@@ -93,8 +91,8 @@ int watch_events(const Arguments& arguments, const Output& output, watch::Reader
   double next_frame = arguments.interval;
   while (!terminal::Interrupt::asked() && seconds_since(began) < duration) {
     const double left = std::min(next_frame, duration) - seconds_since(began);
-    const Status polled = reader.poll(static_cast<int>(std::clamp(left, 0.0, 60.0) * 1000) + 1,
-                                      terminal::Interrupt::fd(), heard);
+    const Status polled =
+        reader.poll(static_cast<int>(std::clamp(left, 0.0, 60.0) * 1000) + 1, terminal::Interrupt::fd(), heard);
     if (!polled.ok()) return fail(polled);
     if (seconds_since(began) < next_frame) continue;
     writer.frame(tally.frame(reader.counts(), seconds_since(began), false));
@@ -103,7 +101,8 @@ int watch_events(const Arguments& arguments, const Output& output, watch::Reader
   writer.finish(tally.frame(reader.counts(), seconds_since(began), true));
   if (writer.failed()) return fail(kFailed, "the events could not be written");
   if (reader.counts().messages == 0) {
-    std::fprintf(stderr, "kvbm: nothing came from %s: does the engine publish there, and topics that begin with `%s`?\n",
+    std::fprintf(stderr,
+                 "kvbm: nothing came from %s: does the engine publish there, and topics that begin with `%s`?\n",
                  arguments.reader.endpoint.c_str(), arguments.reader.topic.c_str());
   }
   return kDone;

@@ -13,10 +13,20 @@ constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxHashBytes = 64;
 
 // Fields of an array, in vLLM's order.
-constexpr std::array kStoredFields = {
-    "block_hashes", "parent_block_hash", "token_ids", "block_size",         "lora_id",
-    "medium",       "lora_name",         "extra_keys", "group_idx",         "kv_cache_spec_kind",
-    "kv_cache_spec_sliding_window",      "locality",  "ownership",          "session_id"};
+constexpr std::array kStoredFields = {"block_hashes",
+                                      "parent_block_hash",
+                                      "token_ids",
+                                      "block_size",
+                                      "lora_id",
+                                      "medium",
+                                      "lora_name",
+                                      "extra_keys",
+                                      "group_idx",
+                                      "kv_cache_spec_kind",
+                                      "kv_cache_spec_sliding_window",
+                                      "locality",
+                                      "ownership",
+                                      "session_id"};
 constexpr std::array kRemovedFields = {"block_hashes", "medium", "group_idx", "locality", "ownership"};
 
 // A first walk that keeps nothing: the parser recurses, so depth is refused before it is reached.
@@ -154,8 +164,10 @@ void add_event(json& row, Batch& batch) {
   }
   const std::string kind = tag.get<std::string>();
   Event event;
-  if (kind == "BlockStored") event.kind = Kind::stored;
-  else if (kind == "BlockRemoved") event.kind = Kind::removed;
+  if (kind == "BlockStored")
+    event.kind = Kind::stored;
+  else if (kind == "BlockRemoved")
+    event.kind = Kind::removed;
   else if (kind != "AllBlocksCleared") {
     ++batch.unknown;
     return;
@@ -199,9 +211,12 @@ nlohmann::ordered_json plain(const json& value) {
 
 const char* kind_name(Kind kind) noexcept {
   switch (kind) {
-    case Kind::stored: return "BlockStored";
-    case Kind::removed: return "BlockRemoved";
-    case Kind::cleared: break;
+    case Kind::stored:
+      return "BlockStored";
+    case Kind::removed:
+      return "BlockRemoved";
+    case Kind::cleared:
+      break;
   }
   return "AllBlocksCleared";
 }

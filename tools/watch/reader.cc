@@ -118,7 +118,8 @@ uint64_t Reader::recover(const std::string& topic, const std::string& stream, co
   if (options_.replay.empty()) return lost;
   auto socket = zmq_.socket(SocketKind::dealer, static_cast<int64_t>(kMaxPayload), 0);
   const std::string request[2] = {"", frame_of(first)};
-  if (!socket.ok() || !socket.value()->connect(options_.replay).ok() || !socket.value()->send(request).ok()) return lost;
+  if (!socket.ok() || !socket.value()->connect(options_.replay).ok() || !socket.value()->send(request).ok())
+    return lost;
   const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.replay_timeout_ms);
   for (uint64_t bytes = 0; bytes < kMaxReplayBytes;) {
     const int left = left_until(until);

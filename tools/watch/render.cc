@@ -29,9 +29,9 @@ ordered_json about(const char* type, const Message& message) {
 }
 
 ordered_json counts_of(const ReaderCounts& counts) {
-  return {{"messages", counts.messages}, {"events", counts.events},   {"malformed", counts.malformed},
-          {"unknown", counts.unknown},   {"gaps", counts.gaps},       {"missed", counts.missed},
-          {"replayed", counts.recovered}, {"lost", counts.lost},      {"restarts", counts.restarts},
+  return {{"messages", counts.messages},  {"events", counts.events}, {"malformed", counts.malformed},
+          {"unknown", counts.unknown},    {"gaps", counts.gaps},     {"missed", counts.missed},
+          {"replayed", counts.recovered}, {"lost", counts.lost},     {"restarts", counts.restarts},
           {"ignored", counts.ignored}};
 }
 

@@ -14,9 +14,9 @@ namespace kvbm::watch {
 #ifdef KVBM_HAVE_ZMQ
 
 struct ZmqFunctions {
-#define KVBM_ZMQ_FUNCTIONS(use)                                                                                 \
-  use(ctx_new) use(ctx_term) use(ctx_set) use(socket) use(close) use(setsockopt) use(getsockopt) use(connect) use(bind) \
-      use(poll) use(send) use(errno) use(strerror) use(version) use(msg_init) use(msg_recv) use(msg_data)       \
+#define KVBM_ZMQ_FUNCTIONS(use)                                                                                     \
+  use(ctx_new) use(ctx_term) use(ctx_set) use(socket) use(close) use(setsockopt) use(getsockopt) use(connect)       \
+      use(bind) use(poll) use(send) use(errno) use(strerror) use(version) use(msg_init) use(msg_recv) use(msg_data) \
           use(msg_size) use(msg_more) use(msg_close)
 #define KVBM_ZMQ_DECLARE(name) decltype(&::zmq_##name) name##_;
   KVBM_ZMQ_FUNCTIONS(KVBM_ZMQ_DECLARE)
@@ -38,7 +38,7 @@ const Loaded& loaded() {
       all.missing = "libzmq.so.5";
       return all;
     }
-#define KVBM_ZMQ_FIND(name)                                                                             \
+#define KVBM_ZMQ_FIND(name)                                                                          \
   all.functions.name##_ = reinterpret_cast<decltype(&::zmq_##name)>(::dlsym(library, "zmq_" #name)); \
   if (all.functions.name##_ == nullptr) all.missing = "zmq_" #name;
     KVBM_ZMQ_FUNCTIONS(KVBM_ZMQ_FIND)
@@ -57,10 +57,14 @@ Status failed(const ZmqFunctions& zmq, const char* what, const std::string& wher
 
 int type_of(SocketKind kind) {
   switch (kind) {
-    case SocketKind::pub: return ZMQ_PUB;
-    case SocketKind::sub: return ZMQ_SUB;
-    case SocketKind::dealer: return ZMQ_DEALER;
-    case SocketKind::router: break;
+    case SocketKind::pub:
+      return ZMQ_PUB;
+    case SocketKind::sub:
+      return ZMQ_SUB;
+    case SocketKind::dealer:
+      return ZMQ_DEALER;
+    case SocketKind::router:
+      break;
   }
   return ZMQ_ROUTER;
 }
