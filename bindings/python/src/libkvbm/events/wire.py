@@ -156,13 +156,18 @@ def _is_hash(value: Any) -> bool:
 
 def _hashes(fields: dict[str, Any]) -> list[Any]:
     hashes = fields.get("block_hashes")
-    if not isinstance(hashes, list) or not all(map(_is_hash, hashes)):
+    if not isinstance(hashes, list) or not (_all_numbers(hashes, _I64, _U64) or all(map(_is_hash, hashes))):
         raise _Wrong("block_hashes is no list of hashes")
     return hashes
 
 
-def _is_token(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 63
+def _all_numbers(values: list[Any], low: int, end: int) -> bool:
+    """Without a step of Python for each: there are thousands."""
+    return not values or (set(map(type, values)) == {int} and low <= min(values) and max(values) < end)
+
+
+def _are_tokens(values: list[Any]) -> bool:
+    return _all_numbers(values, 0, 1 << 63)
 
 
 def _tokens(value: Any) -> list[Any]:
@@ -170,9 +175,9 @@ def _tokens(value: Any) -> list[Any]:
         return []
     if not isinstance(value, list):
         raise _Wrong("token_ids is no list")
-    if all(map(_is_token, value)):
+    if _are_tokens(value):
         return value
-    if all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_token, pair)) for pair in value):
+    if all(isinstance(pair, list) and len(pair) == 2 and _are_tokens(pair) for pair in value):
         return [(pair[0], pair[1]) for pair in value]
     raise _Wrong("token_ids has what is no token")
 
@@ -180,7 +185,7 @@ def _tokens(value: Any) -> list[Any]:
 def _plain_tokens(value: Any) -> Optional[list[int]]:
     if value is None:
         return None
-    if not isinstance(value, list) or not all(map(_is_token, value)):
+    if not isinstance(value, list) or not _are_tokens(value):
         raise _Wrong("lookahead_token_ids is no list of tokens")
     return value
 
