@@ -16,7 +16,7 @@ msgspec = pytest.importorskip("msgspec", reason="msgspec is not installed: pip i
 pytest.importorskip("pydantic", reason="pydantic, which SGLang needs, is not installed")
 
 from libkvbm.events import (SGLANG_MEDIUMS, AllBlocksCleared, Batch, BlockRemoved, BlockStored, Event,  # noqa: E402
-                            Subscriber, decode, encode)
+                            Received, Subscriber, decode, encode)
 
 OURS: list[Event] = [
     BlockStored([-(1 << 63), 5], None, [1, 2, 3, 4], 2, None, "CPU_PINNED", "adapter", session_id="s",
@@ -85,7 +85,8 @@ def test_our_subscriber_hears_and_replays_sglangs_publisher() -> None:
     with Subscriber("tcp://127.0.0.1:*", replay_endpoint=free) as subscriber:
         publisher = kv_events.ZmqEventPublisher(0, endpoint=subscriber.endpoint, replay_endpoint=free, topic="kv")
         with contextlib.closing(types.SimpleNamespace(close=publisher.shutdown)):
-            end, n, heard = time.monotonic() + 20, 0, []
+            end, n = time.monotonic() + 20, 0
+            heard: list[Received] = []
             while (not heard or len(heard) < n) and time.monotonic() < end:
                 if not heard:
                     batch = theirs()

@@ -13,7 +13,7 @@ kv_events = pytest.importorskip("vllm.distributed.kv_events", reason="vLLM is no
 import zmq  # noqa: E402
 
 from libkvbm.events import (AllBlocksCleared, Batch, BlockRemoved, BlockStored, Event, Publisher,  # noqa: E402
-                            Subscriber, decode, encode)
+                            Received, Subscriber, decode, encode)
 from libkvbm.events import endpoint as endpoints  # noqa: E402
 
 PATIENCE = 20.0
@@ -67,7 +67,7 @@ def test_our_subscriber_hears_and_replays_vllms_publisher() -> None:
     with Subscriber("tcp://127.0.0.1:*", replay_endpoint=replay, topic="kv@") as subscriber:
         publisher = kv_events.ZmqEventPublisher(0, subscriber.endpoint, replay, topic="kv@pod@model")
         try:
-            heard = []
+            heard: list[Received] = []
             end = time.monotonic() + PATIENCE
             n = 0
             while not heard and time.monotonic() < end:

@@ -23,6 +23,11 @@ def binds(endpoint: str) -> bool:
             or endpoint.startswith(("ipc://", "inproc://")))
 
 
+def reader_binds(endpoint: str) -> bool:
+    """Whether a reader listens: for wildcards alone, to which engines connect. An ipc path is the engine's."""
+    return "*" in endpoint or "0.0.0.0" in endpoint or "[::]" in endpoint
+
+
 def of_rank(endpoint: str, rank: int) -> str:
     """The endpoint of a data-parallel rank: the port, plus the rank. A port that the system chooses stays so."""
     if rank == 0:

@@ -88,7 +88,7 @@ class Subscriber:
             self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_PAYLOAD)
             self._socket.setsockopt(zmq.IPV6, int("[" in endpoint))
             self._socket.setsockopt(zmq.SUBSCRIBE, topic.encode())
-            if endpoints.binds(endpoint) if bind is None else bind:
+            if endpoints.reader_binds(endpoint) if bind is None else bind:
                 self._socket.bind(endpoint)
             else:
                 self._socket.connect(endpoint)
