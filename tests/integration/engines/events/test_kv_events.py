@@ -97,13 +97,12 @@ def test_blocks_have_their_tokens_and_the_engines_own_hashes(heard: dict[str, An
 def test_an_index_knows_the_prefix_until_the_reset_and_again_after(heard: dict[str, Any]) -> None:
     index, known = Index(), []
     hashes = stored_of(heard["received"])[0].block_hashes
-    for one in heard["received"]:
-        index.apply(one.stream, one.events)
+    for stream, event in [(one.stream, event) for one in heard["received"] for event in one.events]:
+        index.apply(stream, [event])
         found = index.longest_prefix([*hashes, 1])
         known.append(found[0].blocks if found else 0)
-        if any(isinstance(event, AllBlocksCleared) for event in one.events) and len(one.events) == 1:
-            assert known[-1] == 0
-    assert 0 in known and known[-1] == 10
+        assert not isinstance(event, AllBlocksCleared) or known[-1] == 0
+    assert known[0] == 10 and 0 in known and known[-1] == 10
 
 
 def test_kvbm_watch_saw_the_same(heard: dict[str, Any]) -> None:
