@@ -174,10 +174,11 @@ Result<std::unique_ptr<Zmq>> Zmq::load() {
                 "install libzmq3-dev and build with KVBM_WITH_ZMQ=on");
 }
 
-Zmq::~Zmq() = default;
+// Neither is ever made.
+Zmq::~Zmq() { static_cast<void>(zmq_), static_cast<void>(context_); }
 std::string Zmq::version() const { return ""; }
 Result<std::unique_ptr<Socket>> Zmq::socket(SocketKind, int64_t, int) { return Status(Code::unsupported, "no ZeroMQ"); }
-Socket::~Socket() = default;
+Socket::~Socket() { static_cast<void>(zmq_), static_cast<void>(socket_); }
 Status Socket::connect(const std::string&) { return {Code::unsupported, "no ZeroMQ"}; }
 Status Socket::bind(const std::string&) { return {Code::unsupported, "no ZeroMQ"}; }
 Status Socket::subscribe(std::string_view) { return {Code::unsupported, "no ZeroMQ"}; }
