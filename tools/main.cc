@@ -15,6 +15,7 @@
 #include "command/size.h"
 #include "command/top.h"
 #include "command/trace.h"
+#include "command/watch.h"
 #include "kvbm.h"
 
 #define KVBM_TEXT_OF(x) #x
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
     command::add_demo(registry);
     command::add_replay(registry);
     command::add_top(registry);
+    command::add_watch(registry);
     command::add_trace(registry);
     command::add_size(registry);
     command::add_bench(registry);

@@ -1,0 +1,205 @@
+"""What plug-ins said of blocks, and in which tiers those are; from both, what is to be told."""
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+
+from .kinds import AllBlocksCleared, BlockRemoved, BlockStored, Event, Hash
+
+_MAX_MERGED = 1024
+Place = tuple[bytes, int, int]
+"""Namespace and key, component, tier."""
+
+
+@dataclass(slots=True)
+class Described:
+    """A block in the engine's words."""
+
+    hash: Hash
+    parent: Optional[Hash]
+    tokens: Sequence[Any]
+    about: About
+    present: dict[int, int]  # tier -> bits of components
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What consecutive blocks have in common."""
+
+    block_size: int = 0
+    lora_id: Optional[int] = None
+    lora_name: Optional[str] = None
+    group_idx: Optional[int] = None
+    kv_cache_spec_kind: Optional[str] = None
+    kv_cache_spec_sliding_window: Optional[int] = None
+    session_id: Optional[str] = None
+    cache_salt: Optional[str] = None
+    extra_key: Any = None
+    components: int = 1
+
+
+class Teller:
+    """Joins what is told into as few events as it can be."""
+
+    def __init__(self, locality: Optional[str], ownership: Optional[str]) -> None:
+        self._locality, self._ownership = locality, ownership
+        self.events: list[Event] = []
+        self._about: Optional[About] = None
+
+    def stored(self, one: Described, medium: str) -> None:
+        last = self.events[-1] if self.events else None
+        if (isinstance(last, BlockStored) and last.medium == medium and self._about == one.about
+                and last.block_hashes[-1] == one.parent and bool(last.token_ids) == bool(one.tokens)
+                and len(last.block_hashes) < _MAX_MERGED):
+            last.block_hashes.append(one.hash)
+            last.token_ids.extend(one.tokens)
+            if last.extra_keys is not None:
+                last.extra_keys = [*last.extra_keys, one.about.extra_key]
+            return
+        about = self._about = one.about
+        self.events.append(BlockStored(
+            [one.hash], one.parent, list(one.tokens), about.block_size if one.tokens else 0, about.lora_id, medium,
+            about.lora_name, None if about.extra_key is None else [about.extra_key], about.group_idx,
+            about.kv_cache_spec_kind, about.kv_cache_spec_sliding_window, self._locality, self._ownership,
+            about.session_id, None, about.cache_salt))
+
+    def removed(self, one: Described, medium: str) -> None:
+        last = self.events[-1] if self.events else None
+        if (isinstance(last, BlockRemoved) and last.medium == medium and last.group_idx == one.about.group_idx
+                and len(last.block_hashes) < _MAX_MERGED):
+            last.block_hashes.append(one.hash)
+            return
+        self.events.append(BlockRemoved([one.hash], medium, one.about.group_idx, self._locality, self._ownership))
+
+    def cleared(self) -> None:
+        self.events = [AllBlocksCleared()]
+
+
+class Registry:
+    """At most `limit` described blocks, and as many places of blocks that nobody has described yet. A described block
+    that must go while it is somewhere is told to be removed: a router may know less than is there, never more.
+    Thread: one at a time."""
+
+    def __init__(self, mediums: Mapping[int, str], limit: int, whole: bool, teller: Callable[[], Teller]) -> None:
+        self._mediums, self._limit, self._whole, self._new_teller = dict(mediums), limit, whole, teller
+        self._known: OrderedDict[bytes, Described] = OrderedDict()
+        self._waiting: OrderedDict[bytes, dict[int, int]] = OrderedDict()
+        self._teller = teller()
+        self.forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def undescribed(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> list[Event]:
+        """What is to be told since the last time."""
+        teller, self._teller = self._teller, self._new_teller()
+        return teller.events
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._teller.events)
+
+    def describe(self, block: bytes, one: Described) -> None:
+        before = self._known.get(block)
+        if before is not None:
+            self._known.move_to_end(block)
+            if before.hash == one.hash and before.about.components == one.about.components:
+                return
+            self._change(before, {})
+        self._known[block] = one
+        found = self._waiting.pop(block, None)
+        if found is None and before is not None:
+            found = before.present
+        if found:
+            self._change(one, found)
+        while len(self._known) > self._limit:
+            gone = self._known.popitem(last=False)[1]
+            self.forgotten += bool(gone.present)
+            self._change(gone, {})
+
+    def stored(self, place: Place) -> None:
+        block, component, tier = place
+        one = self._known.get(block)
+        present = dict(one.present) if one is not None else self._waiting.setdefault(block, {})
+        present[tier] = present.get(tier, 0) | 1 << component
+        if one is not None:
+            self._change(one, present)
+            return
+        self._waiting.move_to_end(block)
+        if len(self._waiting) > self._limit:
+            self._waiting.popitem(last=False)
+
+    def removed(self, place: Place) -> None:
+        block, component, tier = place
+        one = self._known.get(block)
+        present = dict(one.present) if one is not None else self._waiting.get(block)
+        if present is None or tier not in present:
+            return
+        present[tier] &= ~(1 << component)
+        if not present[tier]:
+            del present[tier]
+        if one is not None:
+            self._change(one, present)
+        elif not present:
+            del self._waiting[block]
+
+    def lost_tier(self, tier: int) -> None:
+        for block in [block for block, present in self._waiting.items() if tier in present]:
+            present = self._waiting[block]
+            del present[tier]
+            if not present:
+                del self._waiting[block]
+        self._settle({block: {t: bits for t, bits in one.present.items() if t != tier}
+                      for block, one in self._known.items()})
+
+    def settle(self, places: Iterable[Place]) -> None:
+        """What is where now, whatever was thought before."""
+        found: dict[bytes, dict[int, int]] = {}
+        for block, component, tier in places:
+            present = found.setdefault(block, {})
+            present[tier] = present.get(tier, 0) | 1 << component
+        self._waiting = OrderedDict((block, present) for block, present in found.items() if block not in self._known)
+        while len(self._waiting) > self._limit:
+            self._waiting.popitem(last=False)
+        self._settle(found)
+
+    def _settle(self, found: Mapping[bytes, dict[int, int]]) -> None:
+        stays = any(self._told(one, found.get(block, {})) for block, one in self._known.items())
+        if self._whole and not stays:
+            if any(self._told(one, one.present) for one in self._known.values()):
+                self._teller.cleared()
+            for block, one in self._known.items():
+                one.present = found.get(block, {})
+            return
+        for block, one in self._known.items():
+            self._change(one, found.get(block, {}))
+
+    def _told(self, one: Described, present: Mapping[int, int]) -> set[str]:
+        """The mediums on which it is whole."""
+        full = (1 << one.about.components) - 1
+        return {self._mediums[tier] for tier, bits in present.items() if bits & full == full and tier in self._mediums}
+
+    def _change(self, one: Described, present: dict[int, int]) -> None:
+        before, after = self._told(one, one.present), self._told(one, present)
+        one.present = present
+        for medium in sorted(after - before):
+            self._teller.stored(one, medium)
+        for medium in sorted(before - after):
+            self._teller.removed(one, medium)
+
+
+def tokens_of(tokens: Optional[Sequence[Any]], at: int, size: int) -> Sequence[Any]:
+    """One block's, in little memory."""
+    if tokens is None:
+        return ()
+    part = tokens[at * size:(at + 1) * size]
+    try:
+        return array("I", part)
+    except (TypeError, OverflowError):  # pairs
+        return tuple(part)

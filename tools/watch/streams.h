@@ -1,0 +1,36 @@
+// Sequence numbers of publishers: what did not come, and who began anew.
+//
+// A stream is a topic and, where batches name one, a data-parallel rank. At most kMaxStreams are followed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace kvbm::watch {
+
+inline constexpr size_t kMaxStreams = 1024;
+
+struct Arrival {
+  bool followed = true;    // false: there are too many streams
+  bool first = false;      // of its stream
+  bool restarted = false;  // numbers went back: the publisher began anew
+  uint64_t missing_from = 0;
+  uint64_t missing = 0;  // messages before this one that did not come; of the first: all before it
+};
+
+class Streams {
+ public:
+  Arrival arrive(const std::string& topic, std::optional<int64_t> rank, uint64_t sequence);
+  // A message that could not be read came: where it is clear whose it was, it is no gap.
+  void skip(const std::string& topic, uint64_t sequence);
+
+  static std::string name(const std::string& topic, std::optional<int64_t> rank);
+
+ private:
+  std::map<std::string, std::map<std::optional<int64_t>, uint64_t>> next_;  // by topic and rank
+  size_t streams_ = 0;
+};
+
+}  // namespace kvbm::watch
