@@ -3,7 +3,6 @@ as in production, and only the copies between device and host memory have no cou
 from __future__ import annotations
 
 import os
-import queue
 import sys
 import threading
 import warnings
@@ -68,6 +67,7 @@ class Engine:
         if operation.storage_hit_count == 0:
             return 0, None
         operation.host_indices = self.controller.alloc_prefetch_host_buffers(operation, operation.storage_hit_count)
+        assert operation.host_indices is not None, "the test's host pool is too small"
         self.controller.prefetch_buffer.put(operation)
         done = 0
         while True:
@@ -100,12 +100,3 @@ def engine():
     for one in made:
         one.close()
 
-
-def drain(things):
-    """What is in a queue now."""
-    found = []
-    try:
-        while True:
-            found.append(things.get_nowait())
-    except queue.Empty:
-        return found

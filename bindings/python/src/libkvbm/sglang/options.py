@@ -10,7 +10,7 @@ from ..engine.configuration import size_of
 
 # SGLang's own, which it takes out or reads itself.
 _SGLANG = ("backend_name", "module_path", "class_name", "interface_v1", "prefetch_threshold", "prefetch_timeout_base",
-           "prefetch_timeout_per_ki_token", "hicache_storage_pass_prefix_keys", "tp_lcm_size")
+           "prefetch_timeout_per_ki_token", "hicache_storage_pass_prefix_keys", "tp_lcm_size", "file_storage_path")
 _OWN = ("revision", "block_bytes", "timeout_ms", "ask_nodes_ms")
 
 
