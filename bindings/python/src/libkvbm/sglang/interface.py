@@ -40,7 +40,7 @@ def _lacking(module: object) -> str:
                  "PoolTransferResult"):
         if not hasattr(module, name):
             return f"no {name}"
-    asked = getattr(module.HiCacheStorage, "__abstractmethods__", frozenset())  # type: ignore[attr-defined]
+    asked: frozenset[str] = getattr(getattr(module, "HiCacheStorage"), "__abstractmethods__", frozenset())
     if asked - _METHODS:
         return f"HiCacheStorage wants {', '.join(sorted(asked - _METHODS))} too"
     for kind, wanted in (("HiCacheStorageConfig", _CONFIG), ("PoolTransferResult", _RESULT)):
