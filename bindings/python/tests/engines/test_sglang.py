@@ -16,6 +16,7 @@ import libkvbm
 from libkvbm.engine import ConfigurationError
 from libkvbm.sglang import KvbmStorage, hybrid, interface
 from libkvbm.sglang.names import digests
+from libkvbm.sglang.options import Options
 
 
 @pytest.fixture
@@ -389,6 +390,11 @@ def test_a_hit_policy_that_is_not_known_is_an_error():
 def test_wrong_configuration_is_refused_with_a_sentence(options, words):
     with pytest.raises(ConfigurationError, match=words):
         p.backend(p.mha("page_first"), options=p.extra(**options))
+
+
+def test_ranks_share_one_directory_unless_told_otherwise(disk):
+    assert Options.of(disk(), 2).library.share and not Options.of(disk(), 1).library.share
+    assert not Options.of(disk(share=False), 2).library.share and not Options.of(p.extra(), 2).library.share
 
 
 def test_a_model_without_a_name_is_refused():

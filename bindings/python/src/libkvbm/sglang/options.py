@@ -33,8 +33,12 @@ class Options:
     zero_copy: bool
 
     @classmethod
-    def of(cls, extra: Optional[Mapping[str, Any]]) -> Options:
+    def of(cls, extra: Optional[Mapping[str, Any]], processes: int = 1) -> Options:
+        """`processes`: the ranks of the model, each of which has this configuration. One directory cannot be opened
+        by several processes of their own, so they share it unless told otherwise."""
         given = dict(extra or {})
+        if processes > 1 and given.get("disk"):
+            given.setdefault("share", True)
         library = Configuration.of(given, also=_SGLANG + _OWN)
         revision = given.get("revision")
         if revision is not None and not isinstance(revision, str):

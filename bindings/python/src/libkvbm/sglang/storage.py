@@ -33,7 +33,8 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
 
     def __init__(self, storage_config: Any, kwargs: Optional[dict[str, Any]] = None, **more: Any) -> None:
         self._config = storage_config
-        self._options = Options.of(storage_config.extra_config)
+        self._options = Options.of(storage_config.extra_config, storage_config.tp_size * storage_config.pp_size
+                                   * getattr(storage_config, "attn_cp_size", 1))
         if getattr(storage_config, "dcp_size", 1) > 1:
             raise ConfigurationError("decode context parallelism is not supported by the kvbm backend: SGLang allows "
                                      "it with its file and mooncake backends alone")
