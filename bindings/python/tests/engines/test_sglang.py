@@ -384,7 +384,8 @@ def test_a_hit_policy_that_is_not_known_is_an_error():
 
 @pytest.mark.parametrize("options, words", [
     ({"cache": 1}, "there is no option 'cache'"), ({"settings": {"host.capcity": "1GiB"}}, "host.capcity"),
-    ({"timeout_ms": "soon"}, "timeout_ms"), ({"timeout_ms": True}, "timeout_ms"), ({"block_bytes": "much"}, "block_bytes"),
+    ({"timeout_ms": "soon"}, "timeout_ms"), ({"timeout_ms": True}, "timeout_ms"),
+    ({"block_bytes": "much"}, "block_bytes"),
     ({"revision": 3}, "revision"), ({"disk": "/proc/none"}, "could not be started"), ({"share": 1}, "share"),
     ({"settings": {"host.capacity": "1KiB"}}, "could not be started")], ids=str)
 def test_wrong_configuration_is_refused_with_a_sentence(options, words):

@@ -57,7 +57,8 @@ class Hybrid:
         return self.controller.ack_backup_queue.get(timeout=conftest.WAIT)
 
     def prefetch(self, state):
-        self.controller.prefetch(SimpleNamespace(rid="r"), self.tokens, None, [], extra_pools=self.side([self.hashes[-1]], state))
+        self.controller.prefetch(SimpleNamespace(rid="r"), self.tokens, None, [],
+                                 extra_pools=self.side([self.hashes[-1]], state))
         operation = self.controller.prefetch_hit_queue.get(timeout=conftest.WAIT)
         pages, done, pools = operation.storage_hit_count // self.anchor.page_size, 0, {}
         if pages == 0:

@@ -64,7 +64,8 @@ def scheduler(monkeypatch, tmp_path):
 class Scheduler:
     def __init__(self, arguments):
         self.device = p.mha_device()
-        self.allocator = PagedTokenToKVPoolAllocator(p.PAGE * p.PAGES, p.PAGE, torch.bfloat16, "cpu", self.device, False)
+        self.allocator = PagedTokenToKVPoolAllocator(p.PAGE * p.PAGES, p.PAGE, torch.bfloat16, "cpu", self.device,
+                                                     False)
         parameters = CacheInitParams(
             disable=False, req_to_token_pool=ReqToTokenPool(4, 256, "cpu", False), page_size=p.PAGE,
             token_to_kv_pool_allocator=self.allocator, tree_components=(ComponentType.FULL,))
@@ -145,7 +146,8 @@ def test_the_backend_is_detached_cleared_and_attached_while_the_server_runs(sche
     scheduler.compute(TOKENS)
     scheduler.until(lambda: scheduler.backend.get_stats().kvbm.tiers[0].stores == 4)
     scheduler.until(lambda: scheduler.cache.cache_controller.backup_queue.empty())
-    options = json.dumps({**scheduler.cache.cache_controller.storage_config.extra_config, "prefetch_threshold": p.PAGE})
+    options = json.dumps({**scheduler.cache.cache_controller.storage_config.extra_config,
+                          "prefetch_threshold": p.PAGE})
     assert scheduler.cache.detach_storage_backend()[0]
     assert scheduler.cache.attach_storage_backend("dynamic", options, "radix")[0]
     scheduler.forget()

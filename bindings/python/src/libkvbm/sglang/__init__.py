@@ -1,6 +1,6 @@
 """SGLang's hierarchical cache on libkvbm: a storage backend for HiCache's "dynamic" kind.
 
-    sglang serve ... --enable-hierarchical-cache --hicache-storage-backend dynamic --hicache-storage-backend-extra-config
+    --enable-hierarchical-cache --hicache-storage-backend dynamic --hicache-storage-backend-extra-config
     '{"backend_name": "kvbm", "module_path": "libkvbm.sglang", "class_name": "KvbmStorage", "interface_v1": 1,
       "settings": {"host.capacity": "32GiB"}, "disk": "/nvme/kv", "disk_capacity": "500GiB"}'
 

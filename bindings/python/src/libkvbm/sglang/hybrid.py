@@ -38,7 +38,7 @@ def _usable(transfer: Any, there: Sequence[bool]) -> set[int]:
     if transfer.hit_policy == PoolHitPolicy.ALL_PAGES:
         return set(range(1, leading(there) + 1))
     if transfer.hit_policy != PoolHitPolicy.TRAILING_PAGES:
-        raise ValueError(f"pool {transfer.name} has the hit policy {transfer.hit_policy!r}, which libkvbm does not know")
+        raise ValueError(f"pool {transfer.name} has a hit policy that libkvbm does not know: {transfer.hit_policy!r}")
     window = max(1, len(transfer.keys or ()))
     usable, run = set(), 0
     for i, ok in enumerate(there):

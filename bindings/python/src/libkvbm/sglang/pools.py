@@ -32,8 +32,8 @@ class Pools:
         if options.revision is not None:
             self._facts["weights"] = options.revision
         if not config.model_name and "model_path" not in self._facts:
-            raise ConfigurationError("SGLang gave no model name, and pages of different models must not be found by one "
-                                     "another: start it with --model-path or --served-model-name")
+            raise ConfigurationError("SGLang gave no model name, and pages of different models must not be taken for "
+                                     "one another: start it with --model-path or --served-model-name")
 
     def writes(self, name: str, pool: Any) -> bool:
         """Whether this rank stores the pool's pages; of equal ones one rank does."""
@@ -69,7 +69,7 @@ class Pools:
 
     def _parts(self, name: str, pool: Any) -> list[_Part]:
         if getattr(pool, "_is_dummy", False):
-            raise ConfigurationError("SGLang keeps MLA pages on one rank alone, which it does for its own backends: the "
+            raise ConfigurationError("SGLang keeps MLA pages on one rank alone, as it does for its own backends: the "
                                      "kvbm backend needs host memory on every rank")
         lcm = getattr(self._config, "tp_lcm_size", None)
         if lcm and name == "kv" and pool.layout == "page_head" and self._options.zero_copy \
@@ -83,8 +83,8 @@ class Pools:
             if pool.get_data_page(0, flat=True).nbytes != page.nbytes:
                 raise ValueError("its pages are of different sizes")
         except (NotImplementedError, ValueError, AttributeError, TypeError) as error:
-            raise ConfigurationError(f"SGLang's {type(pool).__name__} ({name}) with layout {pool.layout} gives no pages "
-                                     f"to storage backends: choose another --hicache-mem-layout ({error})") from error
+            raise ConfigurationError(f"SGLang's {type(pool).__name__} ({name}) with layout {pool.layout} gives no "
+                                     f"pages to storage backends: choose another --hicache-mem-layout ({error})") from error
         return [_Part(None, page.numel() * page.element_size(), None, 1)]
 
     def _head_groups(self, pool: Any, mine: int, lcm: int) -> list[_Part]:

@@ -1,6 +1,7 @@
 """The storage backend that SGLang's cache controllers call."""
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -85,13 +86,18 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
         return self._run(body, PoolTransferResult(0, {}, []))
 
     def batch_get_v2(self, transfers: Sequence[Any], extra_info: Any = None) -> dict[str, list[bool]]:
-        return {t.name: self._run(lambda t=t: self._load(_name(t.name), t.keys or [], t.host_indices),  # type: ignore[misc]
-                                  [False] * len(t.keys or [])) for t in transfers}
+        return self._each(transfers, lambda t, keys: self._load(_name(t.name), keys, t.host_indices))
 
     def batch_set_v2(self, transfers: Sequence[Any], extra_info: Any = None) -> dict[str, list[bool]]:
-        return {t.name: self._run(lambda t=t: self._save(_name(t.name), t.keys or [], t.host_indices,  # type: ignore[misc]
-                                                         None, chained=False),
-                                  [False] * len(t.keys or [])) for t in transfers}
+        return self._each(transfers, lambda t, keys: self._save(_name(t.name), keys, t.host_indices, None,
+                                                                chained=False))
+
+    def _each(self, transfers: Sequence[Any], work: Callable[[Any, list[str]], list[bool]]) -> dict[str, list[bool]]:
+        done = {}
+        for transfer in transfers:
+            keys = list(transfer.keys or ())
+            done[transfer.name] = self._run(functools.partial(work, transfer, keys), [False] * len(keys))
+        return done
 
     # ---- flat pages
 

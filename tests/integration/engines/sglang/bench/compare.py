@@ -104,7 +104,8 @@ def report(options, page, pool, times):
     for what, value in rate.items():
         spread = max(times[what]) / min(times[what])
         other = f"  {value / rate['file' + what[4:]]:5.2f} of file" if what.startswith("kvbm") else ""
-        print(f"  {what:9} {value:6.2f} GB/s  {value / rate['memcpy']:5.2f} of memcpy{other}  (slowest/fastest {spread:.2f})")
+        ratio = value / rate["memcpy"]
+        print(f"  {what:9} {value:6.2f} GB/s  {ratio:5.2f} of memcpy{other}  (slowest/fastest {spread:.2f})")
 
 
 if __name__ == "__main__":
