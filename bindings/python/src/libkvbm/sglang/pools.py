@@ -84,7 +84,8 @@ class Pools:
                 raise ValueError("its pages are of different sizes")
         except (NotImplementedError, ValueError, AttributeError, TypeError) as error:
             raise ConfigurationError(f"SGLang's {type(pool).__name__} ({name}) with layout {pool.layout} gives no "
-                                     f"pages to storage backends: choose another --hicache-mem-layout ({error})") from error
+                                     f"pages to storage backends: choose another --hicache-mem-layout "
+                                     f"({error})") from error
         return [_Part(None, page.numel() * page.element_size(), None, 1)]
 
     def _head_groups(self, pool: Any, mine: int, lcm: int) -> list[_Part]:
