@@ -80,6 +80,8 @@ int main(void) { return 0; }" KVBM_GLIBC_2_${minor})
   endif()
 endforeach()
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= ${kvbm_glibc})")
+# `kvbm watch` loads it.
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libzmq5")
 # The UCX module is in the package and idle without UCX; nothing else needs it.
 if(TARGET kvbm_ucx)
   set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libucx0 (>= 1.13)")
