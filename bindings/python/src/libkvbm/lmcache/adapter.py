@@ -117,7 +117,7 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
     def submit_lookup_and_lock_task(self, keys: list[ObjectKey],
                                     group_layout_descs: dict[int, MemoryLayoutDesc]) -> int:
         task, bitmap = self._task(), Bitmap(len(keys))
-        hits = self._objects.call(lambda: self._find(keys, group_layout_descs or {}), [])
+        hits: list[int] = self._objects.call(lambda: self._find(keys, group_layout_descs or {}), [])
         for i in hits:
             bitmap.set(i)
         self._finish(self._lookup_fd, self._looked_up, task, bitmap)
