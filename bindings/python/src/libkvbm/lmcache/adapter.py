@@ -93,10 +93,10 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         task = self._task()
         mine = [i for i, key in enumerate(keys) if self._writes(key)]
         items = self._items([keys[i] for i in mine], [objects[i] for i in mine])
-        sizes = [item.view.nbytes for item in items]
+        sizes, held = [item.view.nbytes for item in items], list(objects)
 
         def done(good: list[bool]) -> None:
-            del items[:]  # the objects' memory is LMCache's again
+            del items[:], held[:]  # the objects' memory is LMCache's again
             there = [i for i, ok in zip(mine, good) if ok]
             nbytes = self._tell_stored([keys[i] for i in there], [size for size, ok in zip(sizes, good) if ok])
             self._finish(self._store_fd, self._stored, task, L2StoreResult(len(there) == len(mine), nbytes))
@@ -153,10 +153,10 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
     def submit_load_task(self, keys: list[ObjectKey], objects: list[MemoryObj]) -> int:
         task = self._task()
-        items = self._items(keys, objects)
+        items, held = self._items(keys, objects), list(objects)
 
         def done(good: list[bool]) -> None:
-            del items[:]
+            del items[:], held[:]
             bitmap = Bitmap(len(keys))
             for i, ok in enumerate(good):
                 if ok:
