@@ -109,7 +109,8 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
     def pop_completed_store_tasks(self) -> dict[int, L2StoreResult]:
         with self._lock:
-            stored, self._stored = self._stored, {}
+            stored = dict(self._stored)
+            self._stored.clear()  # this very one: a result may be on its way into it
         return stored
 
     # ---- lookup and lock
