@@ -234,7 +234,7 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
                             layout=f"object of LMCache, rank {rank:08x}, group {key.object_group_id}", tokens=0,
                             bytes=self._objects.piece_bytes, rank=rank >> 16 & 0xFF, ranks=max(rank >> 24 & 0xFF, 1),
                             hashing="LMCache")
-        return Name(self._objects.space(identity.text()), digest(key.cache_salt, key.chunk_hash))
+        return Name(self._objects.space(identity), digest(key.cache_salt, key.chunk_hash))
 
     def _items(self, keys: Sequence[ObjectKey], objects: Sequence[MemoryObj]) -> list[Item]:
         def body() -> list[Item]:

@@ -217,7 +217,7 @@ class KvbmStorageBackend(StorageBackendInterface):  # type: ignore[misc]
                             tokens=self._metadata.chunk_size, bytes=self._objects.piece_bytes, rank=worker,
                             ranks=key.world_size, hashing="LMCache")
         tags = [text for tag in key.tags or () for text in tag]
-        return Name(self._objects.space(identity.text()), digest(key.chunk_hash, *tags))
+        return Name(self._objects.space(identity), digest(key.chunk_hash, *tags))
 
 
 def _kept(chunk: MemoryObj, good: bool) -> bool:

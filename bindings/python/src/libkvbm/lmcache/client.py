@@ -105,7 +105,7 @@ class KvbmClient:
         identity = Identity(model=fields[0] if len(fields) > 1 else "", element="",
                             layout="object of LMCache's native adapter", tokens=0, bytes=self._objects.piece_bytes,
                             hashing="LMCache")
-        return Name(self._objects.space(identity.text()), digest(*fields))
+        return Name(self._objects.space(identity), digest(*fields))
 
     def _writes(self, key: str) -> bool:
         fields = key.split("@")

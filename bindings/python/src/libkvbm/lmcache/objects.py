@@ -21,7 +21,7 @@ from .. import _native as raw
 from ..cache import Cache, Tensor
 from ..constants import Lookup
 from ..dispatch import Completion
-from ..engine import Aside, Configuration
+from ..engine import Aside, Configuration, Identity
 from ..errors import KvbmError, NoRoomError, PeerError
 from ..key import Keys
 from ..manager import Manager
@@ -126,7 +126,7 @@ class Objects:
         self.manager: Manager = configuration.open(piece_bytes)
         self._tenant, self._secret = configuration.tenant, configuration.secret
         self._queue = Queue._of(self.manager._context, 2 * _MOST_FLIGHTS)
-        self._spaces: dict[str, Namespace] = {}
+        self._spaces: dict[Identity, Namespace] = {}
         self._seen: dict[Namespace, set[int]] = {}
         self._waiting: deque[tuple[_Group, bool]] = deque()
         self._lock = threading.Lock()
@@ -138,13 +138,16 @@ class Objects:
 
     # ---- names
 
-    def space(self, text: str, adapter: Optional[str] = None) -> Namespace:
-        """The namespace of this name, opened once."""
+    def space(self, identity: Identity) -> Namespace:
+        """The namespace of an identity, opened once. What is readable of it may be anything that a caller sent; what
+        tells namespaces apart is the hash at its end."""
         with self._lock:
-            found = self._spaces.get(text)
+            found = self._spaces.get(identity)
             if found is None:
-                found = Namespace(self.manager, text, tenant=self._tenant, adapter=adapter, secret=self._secret)
-                self._spaces[text] = found
+                readable, _, facts = identity.text().rpartition(" ")
+                plain = readable.encode("ascii", "replace").decode().replace("\0", "?")[:200]
+                found = Namespace(self.manager, f"{plain} {facts}", tenant=self._tenant, secret=self._secret)
+                self._spaces[identity] = found
             return found
 
     def pieces(self, size: int) -> int:
