@@ -194,7 +194,7 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         usage, stats = super().get_usage(), self._objects.stats()
         if stats is None:
             return usage
-        return AdapterUsage(total_bytes_used=sum(tier.used_bytes for tier in stats.tiers),
+        return AdapterUsage(total_bytes_used=sum(tier.payload_bytes for tier in stats.tiers),
                             total_capacity_bytes=sum(tier.capacity_bytes for tier in stats.tiers),
                             bytes_by_cache_salt=usage.bytes_by_cache_salt)
 
@@ -204,7 +204,7 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         if aside.reason is not None:
             status["stepped_aside"] = aside.reason
         if stats is not None:
-            status["tiers"] = [{"capacity_bytes": tier.capacity_bytes, "used_bytes": tier.used_bytes,
+            status["tiers"] = [{"capacity_bytes": tier.capacity_bytes, "payload_bytes": tier.payload_bytes,
                                 "blocks": tier.blocks, "evictions": tier.evictions, "damaged": tier.damaged,
                                 "disabled": tier.disabled} for tier in stats.tiers]
         return status
