@@ -71,7 +71,8 @@ class Caller:
 
     def store(self, keys: list[ObjectKey], objects: list[Any]) -> Any:
         task = self.adapter.submit_store_task(keys, objects)
-        return self._until(self.adapter.get_store_event_fd(), lambda: self.adapter.pop_completed_store_tasks().get(task))
+        return self._until(self.adapter.get_store_event_fd(),
+                           lambda: self.adapter.pop_completed_store_tasks().get(task))
 
     def lookup(self, keys: list[ObjectKey], layouts: dict[int, MemoryLayoutDesc]) -> list[bool]:
         task = self.adapter.submit_lookup_and_lock_task(keys, layouts)

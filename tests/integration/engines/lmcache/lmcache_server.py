@@ -1,5 +1,5 @@
-"""LMCache's multi-process server in a process of its own, for the acceptance tests: started with L2 adapters, asked over
-HTTP what it has, and always ended."""
+"""LMCache's multi-process server in a process of its own, for the acceptance tests: started with L2 adapters, asked
+over HTTP what it has, and always ended."""
 from __future__ import annotations
 
 import json

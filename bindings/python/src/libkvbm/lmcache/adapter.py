@@ -15,7 +15,7 @@ from lmcache.v1.distributed.internal_api import L2StoreResult
 from lmcache.v1.distributed.l2_adapters.base import AdapterUsage, L2AdapterInterface
 
 from ..engine import Identity
-from .objects import Found, Item, Name
+from .batch import Found, Item, Name
 from .options import Options, digest, require
 
 if TYPE_CHECKING:

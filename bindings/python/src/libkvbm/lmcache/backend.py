@@ -14,7 +14,7 @@ from lmcache.v1.memory_management import MemoryFormat
 from lmcache.v1.storage_backend.abstract_backend import StorageBackendInterface
 
 from ..engine import ConfigurationError, Identity
-from .objects import Found, Item, Name
+from .batch import Found, Item, Name
 from .options import Options, digest, require
 
 if TYPE_CHECKING:

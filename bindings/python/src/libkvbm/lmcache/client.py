@@ -10,7 +10,7 @@ import threading
 from typing import Optional, Sequence
 
 from ..engine import Identity
-from .objects import Item, Name
+from .batch import Item, Name
 from .options import Options, digest
 
 Row = tuple[int, bool, str, Optional[list[bool]]]

@@ -15,20 +15,19 @@ import select
 import threading
 import time
 from collections import deque
-from typing import Callable, NamedTuple, Optional, Sequence, TypeVar
+from typing import Callable, Optional, Sequence, TypeVar
 
 from .. import _native as raw
 from ..cache import Cache, Tensor
 from ..constants import Lookup
-from ..dispatch import Completion
 from ..engine import Aside, Configuration, Identity
 from ..errors import KvbmError, NoRoomError, PeerError
 from ..key import Keys
 from ..manager import Manager
-from ..match import Match
 from ..namespace import Namespace
 from ..queue import Queue
 from ..stats import Stats
+from .batch import Batch, Done, Found, Group, Item, Name
 
 DIGEST_BYTES = 32
 MOST_PIECES = 256
@@ -40,73 +39,6 @@ _CLOSE_S = 10
 _MOST_FLIGHTS = 1024
 # Of a namespace whose objects' sizes are not known yet: so many of a batch are looked for in every number of pieces.
 _PROBES = 4
-
-
-class Name(NamedTuple):
-    """What an object is found by."""
-
-    space: Namespace
-    digest: bytes
-
-
-class Item(NamedTuple):
-    """An object, and the memory that it is stored from or loaded into."""
-
-    name: Name
-    view: memoryview
-
-
-class Found(NamedTuple):
-    """What a lookup says of each name: bytes, 0 = not there. `match` holds all that was found until released."""
-
-    sizes: list[int]
-    matches: list[Match]
-
-    def release(self) -> None:
-        for match in self.matches:
-            match.release()
-
-
-Done = Callable[[list[bool]], None]
-
-
-class _Batch:
-    """One call of store or load: which items are good so far, and how many submissions are still to come."""
-
-    def __init__(self, items: Sequence[Item], done: Done) -> None:
-        self.items = items
-        self.good = [True] * len(items)
-        self.done = done
-        self.pending = 1  # the submitting thread
-        self.lock = threading.Lock()
-
-    def fail(self, owners: Sequence[int]) -> None:
-        for owner in owners:
-            self.good[owner] = False
-
-    def more(self) -> None:
-        with self.lock:
-            self.pending += 1
-
-    def less(self) -> None:
-        with self.lock:
-            self.pending -= 1
-            last = self.pending == 0
-        if last:
-            self.done(self.good)
-
-
-class _Group(NamedTuple):
-    """Pieces of a batch that lie in one regular array of memory: one submission."""
-
-    batch: _Batch
-    space: Namespace
-    memory: memoryview
-    stride: int
-    page: int
-    names: bytes  # [n][_NAME_BYTES]
-    blocks: list[int]
-    owners: list[int]  # index of the item that each piece belongs to
 
 
 _NAME_BYTES = DIGEST_BYTES + 12
@@ -128,9 +60,9 @@ class Objects:
         self._queue = Queue._of(self.manager._context, 2 * _MOST_FLIGHTS)
         self._spaces: dict[Identity, Namespace] = {}
         self._seen: dict[Namespace, set[int]] = {}
-        self._waiting: deque[tuple[_Group, bool]] = deque()
+        self._waiting: deque[tuple[Group, bool]] = deque()
         self._lock = threading.Lock()
-        self._flying: dict[int, _Group] = {}
+        self._flying: dict[int, Group] = {}
         self._closing = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="libkvbm-lmcache", daemon=True)
@@ -250,7 +182,7 @@ class Objects:
         self.manager.drop(name.space, keys)
 
     def _submit(self, items: Sequence[Item], done: Done, storing: bool) -> None:
-        batch = _Batch(items, done)
+        batch = Batch(items, done)
         try:
             groups = self.call(lambda: self._prepare(batch, storing), None)
             if groups is None:
@@ -261,13 +193,13 @@ class Objects:
         finally:
             batch.less()
 
-    def _prepare(self, batch: _Batch, storing: bool) -> list[_Group]:
+    def _prepare(self, batch: Batch, storing: bool) -> list[Group]:
         kept = [i for i, item in enumerate(batch.items) if self._fits(batch, i, item)]
         if storing:
             kept = self._absent(batch.items, kept)
         return self._groups(batch, kept)
 
-    def _fits(self, batch: _Batch, i: int, item: Item) -> bool:
+    def _fits(self, batch: Batch, i: int, item: Item) -> bool:
         fits = 0 < item.view.nbytes <= self.piece_bytes * MOST_PIECES
         if not fits:
             batch.fail([i])
@@ -288,7 +220,7 @@ class Objects:
                 self._drop(items[i].name, size)
         return left
 
-    def _groups(self, batch: _Batch, kept: list[int]) -> list[_Group]:
+    def _groups(self, batch: Batch, kept: list[int]) -> list[Group]:
         base, extent = self._arena_extent
         parts: dict[tuple[Namespace, int, int, int], list[tuple[int, bytes, int]]] = {}
         for i in kept:
@@ -303,8 +235,8 @@ class Objects:
                 part.append((address + at, names[piece * _NAME_BYTES:(piece + 1) * _NAME_BYTES], i))
         return [self._group(batch, key, part) for key, part in parts.items()]
 
-    def _group(self, batch: _Batch, key: tuple[Namespace, int, int, int],
-               part: list[tuple[int, bytes, int]]) -> _Group:
+    def _group(self, batch: Batch, key: tuple[Namespace, int, int, int],
+               part: list[tuple[int, bytes, int]]) -> Group:
         space, page, lane, _ = key
         first = min(address for address, _, _ in part)
         blocks = [(address - first) // self.piece_bytes for address, _, _ in part]
@@ -315,10 +247,10 @@ class Objects:
         else:
             memory = batch.items[lane].view
             start = first - raw.buffer_extent(memory)[0]
-        return _Group(batch, space, memory[start:start + max(blocks) * stride + page], stride, page,
+        return Group(batch, space, memory[start:start + max(blocks) * stride + page], stride, page,
                       b"".join([name for _, name, _ in part]), blocks, [owner for _, _, owner in part])
 
-    def _launch(self, group: _Group, storing: bool) -> None:
+    def _launch(self, group: Group, storing: bool) -> None:
         """Submits a group, or keeps it until the queue has room. Ends it where the library refuses."""
         with self._lock:
             refused = self._closing
@@ -328,7 +260,7 @@ class Objects:
             if not refused:
                 self._flying[id(group)] = group
         if refused:
-            self._end(group, good=False)
+            group.end(good=False)
             return
         try:
             started = self._start(group, storing)
@@ -338,9 +270,9 @@ class Objects:
                 self.aside.step(str(error) or type(error).__name__)
         if not started:
             self._landed(group)
-            self._end(group, good=False)
+            group.end(good=False)
 
-    def _start(self, group: _Group, storing: bool) -> bool:
+    def _start(self, group: Group, storing: bool) -> bool:
         keys = Keys.from_hashes(group.space, group.names, _NAME_BYTES)
         cache = Cache(self.manager, group.space, max(group.blocks) + 1,
                       tensors=[Tensor(group.memory, group.stride, group.page)])
@@ -352,14 +284,7 @@ class Objects:
                 cache.load_submit(match, group.blocks, self._queue, user_data=group)
             return bool(match)
 
-    @staticmethod
-    def _end(group: _Group, good: bool, status: Optional[memoryview] = None) -> None:
-        if not good:
-            failed = group.owners if status is None else [o for o, s in zip(group.owners, status) if s != 0]
-            group.batch.fail(failed)
-        group.batch.less()
-
-    def _landed(self, group: _Group) -> None:
+    def _landed(self, group: Group) -> None:
         with self._lock:
             self._flying.pop(id(group), None)
 
@@ -376,6 +301,7 @@ class Objects:
                 self._take()
             except KvbmError as error:
                 self.aside.step(str(error))
+                self._abandon()
                 return
             with self._lock:
                 if self._closing and not end:
@@ -388,10 +314,10 @@ class Objects:
         while True:
             completions = self._queue.poll()
             for completion in completions:
-                group: _Group = completion.user_data
+                group: Group = completion.user_data
                 self._landed(group)
                 status = completion.item_status if completion.status >= 0 else None
-                self._end(group, good=completion.status == 0, status=status)
+                group.end(completion.status == 0, status)
             for _ in completions:
                 with self._lock:
                     waiting = self._waiting.popleft() if self._waiting else None
@@ -400,6 +326,15 @@ class Objects:
                 self._launch(*waiting)
             if not completions:
                 return
+
+    def _abandon(self) -> None:
+        """Nobody takes completions any more: what was in flight or waits has failed."""
+        with self._lock:
+            groups = [*self._flying.values(), *[group for group, _ in self._waiting]]
+            self._flying.clear()
+            self._waiting.clear()
+        for group in groups:
+            group.end(good=False)
 
     # ---- the object
 
@@ -420,13 +355,11 @@ class Objects:
             waiting = [group for group, _ in self._waiting]
             self._waiting.clear()
         for group in waiting:
-            self._end(group, good=False)
+            group.end(good=False)
         os.eventfd_write(self._wake, 1)
         self._thread.join()
         self._queue.close()
-        for group in list(self._flying.values()):
-            self._end(group, good=False)
-        self._flying.clear()
+        self._abandon()
         self.aside.call(lambda: self.manager.flush(_CLOSE_S * 10**9), 0)
         for space in self._spaces.values():
             space.close()
