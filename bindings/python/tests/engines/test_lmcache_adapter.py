@@ -31,7 +31,8 @@ SIZE = 150_000  # two pieces and a rest
 def make(arena: Optional[Arena] = None, **params: object) -> Any:
     config = get_l2_adapter_config_class("plugin").from_dict(
         {"type": "plugin", "module_path": "libkvbm.lmcache", "class_name": "KvbmL2Adapter",
-         "adapter_params": {"block_bytes": PIECE, "settings": {"host.capacity": "32MiB"}} | params})
+         "adapter_params": {"block_bytes": PIECE, "disk_capacity": "128MiB",
+                            "settings": {"host.capacity": "32MiB"}} | params})
     return create_l2_adapter(config, None if arena is None else arena.desc)
 
 
