@@ -1,0 +1,68 @@
+"""What the configuration of LMCache's plug-ins says of libkvbm, and which LMCache this can work with."""
+from __future__ import annotations
+
+import hashlib
+import inspect
+from dataclasses import dataclass
+from typing import Mapping, Optional, Sequence
+
+from ..engine import Aside, Configuration, ConfigurationError
+from ..engine.configuration import size_of
+from . import FOUND, SUPPORTED
+from .objects import Objects
+
+_MINE = ("ask_nodes_ms", "block_bytes", "replicated")
+_BLOCK = "1MiB"
+
+
+@dataclass(frozen=True)
+class Options:
+    """libkvbm's common options (engine.Configuration), and of the plug-ins for LMCache:
+
+    block_bytes    an object is kept in blocks of this size; 1MiB. Best is a divisor of a chunk's bytes
+    replicated     true: all ranks hold the same KV (MLA): rank 0 writes, and every rank reads what it wrote
+    ask_nodes_ms   how long a lookup waits for other nodes to say what they have; 0 = only what is known of them
+    """
+
+    configuration: Configuration
+    block_bytes: int
+    replicated: bool
+    ask_nodes_ms: int
+
+    @classmethod
+    def of(cls, given: Optional[Mapping[str, object]]) -> Options:
+        options = dict(given or {})
+        configuration = Configuration.of(options, also=_MINE)
+        replicated = options.get("replicated", False)
+        if not isinstance(replicated, bool):
+            raise ConfigurationError(f"replicated is {replicated!r}: true or false")
+        ask = options.get("ask_nodes_ms", 0)
+        if not isinstance(ask, int) or isinstance(ask, bool) or not 0 <= ask <= 60_000:
+            raise ConfigurationError(f"ask_nodes_ms is {ask!r}: milliseconds from 0 to 60000 are expected")
+        block_bytes = size_of(options.get("block_bytes", _BLOCK), "block_bytes")
+        if not 4096 <= block_bytes <= 1 << 30:
+            raise ConfigurationError(f"block_bytes is {options.get('block_bytes')!r}: 4KiB to 1GiB are possible")
+        return cls(configuration, block_bytes, replicated, ask)
+
+    def open(self, name: str, arena: Optional[memoryview] = None) -> Objects:
+        return Objects(self.configuration, self.block_bytes, Aside(name), arena, self.ask_nodes_ms * 10**6)
+
+
+def digest(*fields: object) -> bytes:
+    """A name for these fields: each is preceded by its length, so no two lists of fields are the same text."""
+    h = hashlib.sha256()
+    for field in fields:
+        data = field if isinstance(field, bytes) else str(field).encode(errors="surrogatepass")
+        h.update(len(data).to_bytes(8, "little"))
+        h.update(data)
+    return h.digest()
+
+
+def require(base: type, methods: Mapping[str, Sequence[str]]) -> None:
+    """Refuses an LMCache whose class has not what the plug-in builds on: methods, and names of their parameters."""
+    for method, parameters in methods.items():
+        found = getattr(base, method, None)
+        has = inspect.signature(found).parameters if callable(found) else {}
+        if not callable(found) or any(parameter not in has for parameter in parameters):
+            wanted = f"{base.__name__}.{method}({', '.join(parameters)})"
+            raise ConfigurationError(f"LMCache {FOUND} has no {wanted}: libkvbm.lmcache works with LMCache {SUPPORTED}")
