@@ -8,9 +8,6 @@ from typing import Any, Optional
 from engine import Engine, Output
 
 NOISE = 0.06  # of log-probabilities of one token, computed in bfloat16 in pieces of other sizes
-BLOCK = 32
-WORDS = ("In the beginning the engineers of the harbour measured every wave that came over the wall, wrote its height "
-         "into a ledger, and argued until the evening about what the sea would do next. ")
 
 
 def transfer(role: str = "kv_both", policy: str = "recompute", **extra: Any) -> dict[str, Any]:

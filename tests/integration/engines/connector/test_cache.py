@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from connector.support import BLOCK, count, disk, flush, prompt, same, same_kv, transfer
-from engine import RANDOM, Engine
+from connector.support import count, disk, flush, prompt, same, same_kv, transfer
+from engine import RANDOM, Engine, EngineError
 
 PAGES = '''
 import hashlib
@@ -66,9 +66,9 @@ def test_a_damaged_record_is_a_miss_and_so_is_one_in_the_place_of_another(smollm
         for a, b in zip(computed, again):
             same(a, b)
         same_kv(kv, engine.kv(), 30)
-        cached = [output.cached for output in again]
-        assert sum(cached) < 3 * 320, cached  # what was damaged was computed
-        assert engine.generate([one], logprobs=0)[0].finish == "length"
+        engine.generate([prompt(40)])  # vLLM's metrics are those up to the step before
+        assert count(engine, "load_failures") == 3
+        assert engine.said().count("could not be loaded and are computed") == 3
 
 
 def _by_place(pages: dict[str, str], tier: Path) -> dict[tuple[Path, int], str]:
@@ -119,11 +119,10 @@ def test_preempted_requests_come_back_by_loading(tiny: Path) -> None:
         same_kv(kv, engine.kv(), 1)
 
 
-@pytest.mark.parametrize("separate", ["0", "1"])
-def test_the_engine_core_may_be_a_process_of_its_own(smollm2: Path, tmp_path: Path, separate: str) -> None:
+def test_the_engine_core_may_be_a_process_of_its_own(smollm2: Path, tmp_path: Path) -> None:
     tokens = prompt(330, 4)
     llm = transfer(**disk(tmp_path / "tier"))
-    env = {"VLLM_ENABLE_V1_MULTIPROCESSING": separate}
+    env = {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
     with Engine(smollm2, llm, env=env) as engine:
         first = engine.generate([tokens], logprobs=0)[0]
         assert engine.reset()
@@ -153,14 +152,7 @@ def test_two_engines_share_one_tier_set(smollm2: Path, tmp_path: Path) -> None:
         same(back, again)
 
 
-def test_it_steps_aside_or_refuses_in_one_line(tiny: Path, tmp_path: Path) -> None:
-    from engine import EngineError
-
+def test_a_tier_that_cannot_be_opened_refuses_startup_in_one_sentence(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "tier").write_text("a file where a directory should be")
     with pytest.raises(EngineError, match="libkvbm could not be started"):
         Engine(tiny, {**RANDOM, **transfer(**disk(tmp_path / "tier"))})
-    with pytest.raises(EngineError, match='set "kv_load_failure_policy": "recompute"'):
-        Engine(tiny, {**RANDOM, **transfer(policy="fail")})
-
-
-assert BLOCK == 32

@@ -24,8 +24,11 @@ class Tiers:
         self.quick = not self.is_node and manager.share().role in (ShareRole.OFF, ShareRole.OWNER)
 
     def close(self) -> None:
-        for part in (*self.caches, *self.spaces, self.manager):
-            part.close()
+        for cache in self.caches:
+            cache.close()
+        for ns in self.spaces:
+            ns.close()
+        self.manager.close()
 
 
 _lock = threading.Lock()

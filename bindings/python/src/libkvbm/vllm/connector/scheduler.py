@@ -115,8 +115,9 @@ class SchedulerSide:
             return (n, True) if n > 0 else (0, False)
         if self._finder is None or name in self._failed or getattr(request, "skip_reading_prefix_cache", False):
             return 0, False
-        finder = self._finder
-        tokens = self._aside.call(lambda: finder.tokens(name, request.block_hashes), 0)
+        finder, hashes = self._finder, request.block_hashes
+        nothing: Optional[int] = 0
+        tokens = self._aside.call(lambda: finder.tokens(name, hashes), nothing)
         if tokens is None:
             return None, False
         self._stored[name] = max(self._stored.get(name, 0), tokens)
