@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import time
 import warnings
+from pathlib import Path
 from types import SimpleNamespace as Made
 from typing import Any, Iterator, Optional
 
@@ -283,9 +284,43 @@ def test_another_vllm_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_a_request_says_of_its_prefill_is_checked() -> None:
-    good = decode.answer("engine", "request", Remote("ab" * 16, (("127.0.0.1:7000", "one"),), 96))
-    assert decode.remote_of("r", good) == Remote("ab" * 16, (("127.0.0.1:7000", "one"),), 96)
+    remote = Remote("ab" * 16, (("127.0.0.1:7000", "one"),), 96, "digest")
+    good = decode.answer("engine", "request", remote)
+    assert decode.remote_of("r", good) == remote
     assert decode.wants_remote(good) and not decode.wants_offer(good) and not decode.wants_remote(None)
     for change in ({"remote_offer": "x"}, {"remote_nodes": []}, {"remote_nodes": [["a\nb", "c"]]},
                    {"remote_nodes": [["a:1", "b c"]]}, {"remote_num_tokens": -1}, {"remote_nodes": "a:1"}):
         assert decode.remote_of("r", good | change) is None
+    prompt = Made(prompt_token_ids=[1, 2, 3, 4], lora_request=None)
+    assert decode.digest(prompt, 3) == decode.digest(Made(prompt_token_ids=[1, 2, 3, 9], lora_request=None), 3)
+    for other in (Made(prompt_token_ids=[1, 2, 9, 4], lora_request=None), Made(prompt_token_ids=[1, 2]),
+                  Made(prompt_token_ids=[1, 2, 3, 4], lora_request=Made(lora_name="x"))):
+        assert decode.digest(other, 3) != decode.digest(prompt, 3)
+
+
+def test_a_prefill_of_another_prompt_is_not_taken() -> None:
+    halves = Halves([full()], role="kv_both", handoff=True)
+    told = decode.answer("e", "p", Remote("ab" * 16, (("127.0.0.1:7000", "one"),), 100, decode.digest(
+        Made(prompt_token_ids=list(range(100))), 100) or ""))
+    same, other = Request("a", 100, params=dict(told)), Request("b", 100, params=dict(told))
+    same.prompt_token_ids, other.prompt_token_ids = list(range(100)), list(range(1, 101))
+    assert halves.scheduler.matched(same, 32) == (68, True)
+    assert halves.scheduler.matched(other, 32) == (0, False)
+    halves.close()
+
+
+def test_a_scheduler_in_a_process_of_its_own_asks_on_a_thread(tmp_path: Path) -> None:
+    halves = Halves([full()], disk=str(tmp_path / "tier"), disk_capacity="64MiB", share=True)
+    halves.compute(Request("a", 96), ([1, 2, 3],))
+    drain(halves)
+    apart = config(transfer(disk=str(tmp_path / "tier"), disk_capacity="64MiB", share=True), [])
+    scheduler = SchedulerSide(apart, halves.kv_config, Options.of(apart.kv_transfer_config))
+    scheduler.meet({0: halves.worker.facts()})
+    again = Request("b", 96)
+    assert scheduler.matched(again, 0) == (None, False)
+    end = time.monotonic() + 20
+    while scheduler.matched(again, 0)[0] is None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert scheduler.matched(again, 0) == (96, True)
+    scheduler.close()
+    halves.close()

@@ -7,7 +7,9 @@ from typing import Any, Optional
 
 from engine import Engine, Output
 
-NOISE = 0.06  # of log-probabilities of one token, computed in bfloat16 in pieces of other sizes
+# Of log-probabilities of one token that is computed in pieces of other sizes: logits of 16 and more are 0.125 apart in
+# bfloat16. That the KV itself is right is said by its bytes.
+NOISE = 0.2
 
 
 def transfer(role: str = "kv_both", policy: str = "recompute", **extra: Any) -> dict[str, Any]:

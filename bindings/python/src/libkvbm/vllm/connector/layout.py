@@ -63,6 +63,8 @@ def _group(vllm_config: Any, kv_cache_config: Any, kv_caches: dict[str, Any], gr
     if type(spec).__name__ not in _KINDS:
         raise Unsupported(f"its layers {group.layer_names[0]}, ... are {type(spec).__name__}, of which libkvbm knows "
                           f"{', '.join(_KINDS)}")
+    if not getattr(spec, "prefix_cacheable", True) or not getattr(group, "enable_kv_transfer", True):
+        raise Unsupported(f"vLLM keeps its layers {group.layer_names[0]}, ... out of prefix caches")
     tensors, views, shapes = [], [], []
     for name in group.layer_names:
         view = kv_caches.get(name)

@@ -131,8 +131,12 @@ class SchedulerSide:
             return None
         name = request.request_id
         if name not in self._remote:
-            remote = decode.remote_of(name, request.kv_transfer_params)
-            self._remote[name] = remote if self._nodes else None
+            remote = decode.remote_of(name, request.kv_transfer_params) if self._nodes else None
+            if remote is not None and remote.prompt != decode.digest(request, remote.tokens):
+                log.warning("KvbmConnector: the prefill of request %s was of another prompt or adapter; it is computed "
+                            "here", name)
+                remote = None
+            self._remote[name] = remote
         return self._remote[name]
 
     def allocated(self, request: Any, blocks: Any, external: int) -> None:
@@ -249,7 +253,8 @@ class SchedulerSide:
             return None
         tokens = min(int(request.num_computed_tokens), int(request.num_tokens) - 1, int(request.num_prompt_tokens))
         blocks = ids[0][:-(-tokens // self._tokens[0])]
-        if request.status.name not in _ENDED_WELL or not blocks or 0 in blocks or len(ids) != 1:
+        prompt = decode.digest(request, tokens)
+        if request.status.name not in _ENDED_WELL or not blocks or 0 in blocks or len(ids) != 1 or prompt is None:
             return None
         job = OfferJob(request.request_id, uuid.uuid4().hex, blocks)
         worker = engines.worker_of(self._engine) if self._ranks == 1 else None
@@ -257,7 +262,7 @@ class SchedulerSide:
             worker.handoff.offer(job)  # an engine without a loop of its own may make no further step
         else:
             self._step.offers.append(job)
-        return decode.answer(self._engine, request.request_id, Remote(job.offer, self._nodes, tokens))
+        return decode.answer(self._engine, request.request_id, Remote(job.offer, self._nodes, tokens, prompt))
 
     def _forget_found(self, name: str) -> None:
         if self._finder is not None:
