@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec, SlidingWindowSpec
 
     from libkvbm.engine import ConfigurationError
-    from libkvbm.vllm.connector import KvbmConnector, counts, decode, handoff, interface, layout
+    from libkvbm.vllm.connector import KvbmConnector, counts, decode, engines, handoff, interface, layout
     from libkvbm.vllm.connector.metadata import OfferJob, ReceiveJob, Remote, StepMetadata
     from libkvbm.vllm.connector.options import Options
     from libkvbm.vllm.connector.scheduler import SchedulerSide
@@ -32,12 +32,13 @@ def transfer(role: str = "kv_both", policy: str = "recompute", **extra: Any) -> 
                 kv_load_failure_policy=policy, engine_id=f"engine-{time.monotonic_ns()}")
 
 
-def config(transfer_config: Made, names: list[str], *, heads: int = HEADS, **parallel: int) -> Made:
+def config(transfer_config: Made, names: list[str], *, heads: int = HEADS, **parallel: Any) -> Made:
     backend = Made(get_name=lambda: "CPU_ATTN")
     layers = {name: Made(attn_backend=backend, isa="vec") for name in names}
     model = Made(model="a/model", revision=None, dtype=torch.bfloat16, quantization=None, seed=0,
                  hf_config=Made(to_dict=lambda: {"hidden_size": 64}), get_total_num_kv_heads=lambda: heads)
-    sizes = {"tensor_parallel_size": 1, "pipeline_parallel_size": 1} | parallel
+    sizes: dict[str, Any] = {"tensor_parallel_size": 1, "pipeline_parallel_size": 1,
+                             "distributed_executor_backend": None} | parallel
     return Made(kv_transfer_config=transfer_config, model_config=model, load_config=Made(load_format="auto"),
                 speculative_config=None, parallel_config=Made(**sizes),
                 cache_config=Made(cache_dtype="auto", prefix_caching_hash_algo="sha256"),
@@ -77,9 +78,10 @@ class Request:
 class Halves:
     """A scheduler's half and a worker's, as an engine in one process has them."""
 
-    def __init__(self, specs: list[Any], **extra: Any) -> None:
+    def __init__(self, specs: list[Any], *, distributed_executor_backend: Optional[str] = None, **extra: Any) -> None:
         self.kv_config, self.tensors = cache(specs)
-        self.config = config(transfer(**extra), list(self.tensors))
+        self.config = config(transfer(**extra), list(self.tensors),
+                             distributed_executor_backend=distributed_executor_backend)
         options = Options.of(self.config.kv_transfer_config)
         self.worker = WorkerSide(self.config, self.kv_config, options)
         self.worker.register(self.tensors)
@@ -309,11 +311,14 @@ def test_a_prefill_of_another_prompt_is_not_taken() -> None:
     halves.close()
 
 
-def test_a_scheduler_in_a_process_of_its_own_asks_on_a_thread(tmp_path: Path) -> None:
-    halves = Halves([full()], disk=str(tmp_path / "tier"), disk_capacity="64MiB", share=True)
+@pytest.mark.parametrize("disk", [False, True])
+def test_a_scheduler_in_a_process_of_its_own_asks_on_a_thread(tmp_path: Path, disk: bool) -> None:
+    extra: dict[str, Any] = {"disk": str(tmp_path / "tier"), "disk_capacity": "64MiB", "share": True} if disk else {}
+    halves = Halves([full()], distributed_executor_backend="mp", **extra)
     halves.compute(Request("a", 96), ([1, 2, 3],))
     drain(halves)
-    apart = config(transfer(disk=str(tmp_path / "tier"), disk_capacity="64MiB", share=True), [])
+    apart = config(Made(**vars(halves.config.kv_transfer_config)), [], distributed_executor_backend="mp")
+    engines.remove(halves.worker._engine, halves.worker)  # as if it were in another process
     scheduler = SchedulerSide(apart, halves.kv_config, Options.of(apart.kv_transfer_config))
     scheduler.meet({0: halves.worker.facts()})
     again = Request("b", 96)

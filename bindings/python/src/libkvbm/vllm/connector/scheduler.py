@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import replace
 from typing import Any, Iterator, Optional
 
 from ... import Namespace
@@ -22,10 +23,12 @@ class SchedulerSide:
 
     def __init__(self, vllm_config: Any, kv_cache_config: Any, options: Options) -> None:
         check_parallel(vllm_config)
+        self._config = vllm_config
         self._options = options
         self._engine = str(vllm_config.kv_transfer_config.engine_id)
         self._ranks = int(vllm_config.parallel_config.tensor_parallel_size)
         self._hashed, self._tokens = block_tokens(kv_cache_config)
+        self._least = min(self._tokens)
         self._aside: Aside = engines.aside()
         self._tiers: Optional[engines.Tiers] = None  # of its own; a worker in this process has others
         self._spaces: list[Namespace] = []
@@ -62,11 +65,14 @@ class SchedulerSide:
         self._finder = Finder(spaces, tiers.quick, self._options.ask_nodes_ns if tiers.is_node else 0)
 
     def _open(self, facts: list[RankFacts]) -> tuple[engines.Tiers, list[tuple[Namespace, int]]]:
-        library = self._options.library
+        library = engines.among_processes(self._config, self._options.library)
         if not library.share:
             raise ConfigurationError('the workers of this engine are processes of their own: set "share": true in '
                                      "kv_connector_extra_config, so that they and the scheduler have one tier set")
-        self._tiers = tiers = engines.Tiers(library.open(max(fact.largest for fact in facts)))
+        largest = max(fact.largest for fact in facts)
+        # It asks the workers' manager what there is, and keeps nothing itself.
+        settings = {**library.settings, "host.capacity": max(16 << 20, 4 * largest)}
+        self._tiers = tiers = engines.Tiers(replace(library, settings=settings).open(largest))
         found = []
         for fact in facts:
             for group, name in enumerate(fact.spaces or ()):
@@ -85,6 +91,7 @@ class SchedulerSide:
         if self._tiers is not None:
             self._tiers.close()
             self._tiers = None
+            engines.forget_place(self._config)
         self._spaces = []
 
     def reset(self) -> bool:
@@ -168,28 +175,25 @@ class SchedulerSide:
         """What the workers do in this step."""
         step, self._step = self._step, StepMetadata()
         step.idle = output.total_num_scheduled_tokens == 0
+        step.written = list(self._written(output))
+        if self._finder is None or self._aside.stepped:
+            return step
         state = getattr(output, "kv_connector_block_state", None)
         for name, n in output.num_scheduled_tokens.items():
             request = self._requests.get(name)
             if request is None:
                 continue
-            ids = state.get_block_ids(name) if state is not None else self._manager.get_block_ids(name)
-            if ids is None:
+            begin = self._stored.get(name, 0)
+            # Tokens whose KV is there after this step, of those that the engine knows: drafts may be refused.
+            end = min(int(request.num_computed_tokens) + n, len(request.block_hashes) * self._hashed)
+            if end // self._least == begin // self._least:
                 continue
-            self._store(step, request, ids, n)
-        step.written = list(self._written(output))
+            ids = state.get_block_ids(name) if state is not None else self._manager.get_block_ids(name)
+            spans = list(self._spans(request, ids, begin, end)) if ids is not None else []
+            if spans:
+                step.stores.append(StoreJob(name, spans))
+                self._stored[name] = end
         return step
-
-    def _store(self, step: StepMetadata, request: Any, ids: tuple[list[int], ...], n: int) -> None:
-        if self._finder is None or self._aside.stepped:
-            return
-        name = request.request_id
-        known = len(request.block_hashes) * self._hashed
-        upto = min(int(request.num_computed_tokens) + n, known)
-        spans = list(self._spans(request, ids, self._stored.get(name, 0), upto))
-        if spans:
-            step.stores.append(StoreJob(name, spans))
-            self._stored[name] = upto
 
     def _spans(self, request: Any, ids: tuple[list[int], ...], first: int, upto: int) -> Iterator[Span]:
         """The blocks that lie in tokens [first, upto), by group of layers."""

@@ -91,7 +91,7 @@ class WorkerSide:
         engines.add(self._engine, self)
 
     def _open(self, rank: int, ranks: int) -> None:
-        library = self._options.library
+        library = engines.among_processes(self._config, self._options.library)
         manager = library.open(max(group.block_bytes for group in self._groups))
         self.tiers = engines.Tiers(manager)
         for group in self._groups:
