@@ -11,9 +11,10 @@ from typing import Any, Callable, Mapping, Optional
 from ..constants import NO_TIER, Lookup, ShareRole
 from ..engine import Aside, Configuration
 from ..errors import KvbmError, NoRoomError, PeerError
-from ..key import KEY_BYTES, Keys
+from ..key import Keys
 from ..manager import Manager
 from ..namespace import Namespace
+from ..queue import Queue
 from ..stats import Stats
 
 log = logging.getLogger("libkvbm")
@@ -73,6 +74,10 @@ class Store:
     def stats(self) -> Optional[Stats]:
         """As look_after saw it last."""
         return self._seen
+
+    def queue(self) -> Queue:
+        """One more queue."""
+        return Queue._of(self.manager._context, 4096)
 
     def close(self) -> None:
         if self._asker is not None:
@@ -149,5 +154,3 @@ def keys_of(ns: Namespace, hashes: list[bytes]) -> Keys:
     """Names of blocks under vLLM's own: a hash of tokens, LoRA, images and salt, and the number of a group."""
     return Keys.from_hashes(ns, hashes)
 
-
-assert KEY_BYTES == 16
