@@ -119,7 +119,7 @@ def test_pairs_blocks_and_chunks() -> None:
 
     spec = GPULoadStoreSpec([5, 6, 7, 9], [3, 1], [1, 4])
     found = list(groups_of(spec, numpy.array([30, 31, 40]), 2))
-    assert [(g.index, g.blocks.tolist(), g.chunks.tolist(), g.parts.tolist()) for g in found] == [
+    assert [(g.number, g.blocks.tolist(), g.chunks.tolist(), g.parts.tolist()) for g in found] == [
         (0, [5, 6, 7], [30, 31, 31], [1, 0, 1]), (1, [9], [40], [0])]
     with pytest.raises(ValueError, match="do not belong together"):
         list(groups_of(spec, numpy.array([30, 31, 40, 41]), 2))

@@ -35,6 +35,7 @@ class KvbmTieringSpec(TieringOffloadingSpec):  # type: ignore[misc]
         return found
 
     def __init__(self, config: Any) -> None:
+        self._worker: Any = None
         super().__init__(dataclasses.replace(config, extra_config=_whole(config.extra_config)))
         if self.num_chunks < 2:
             raise ConfigurationError(f"the pool has room for {self.num_chunks} blocks of {self.kv_bytes_per_chunk} "

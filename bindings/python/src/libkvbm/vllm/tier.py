@@ -52,7 +52,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
                          backpressure_detector=backpressure_detector)
         self._timeout_ns = timeout_of(options)
         self._config = offloading_spec.config
-        self._rows, self._row_bytes = primary_kv_view.shape[0], primary_kv_view.strides[0]
+        (self._rows, _), (self._row_bytes, _) = _of_two(primary_kv_view.shape), _of_two(primary_kv_view.strides)
         self._weights = weights_of(self._config.model.name, revision())
         self._store = Store("libkvbm's tier", options, self._row_bytes, also=OPTIONS)
         self._queue = self._store.manager.queue()
@@ -215,6 +215,12 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
                 state.failed.update(set(keys) - set(good))
         self._done.append(JobResult(job_id=job_id, success=success, successful_keys=list(good) if good else None,
                                     transfer_time=seconds, transfer_bytes=moved))
+
+
+def _of_two(axes: Optional[tuple[int, ...]]) -> tuple[int, int]:
+    if axes is None or len(axes) != 2:
+        raise ConfigurationError("vLLM's host pool is not rows of bytes: this vLLM is another one than 0.32 or 0.33")
+    return axes[0], axes[1]
 
 
 def timeout_of(options: Mapping[str, Any]) -> int:

@@ -76,7 +76,7 @@ class Vault:
         import numpy
 
         for part in groups_of(device_spec, numpy.arange(len(keys)), 1):
-            yield self._order[part.index], [keys[i] for i in part.chunks], part.blocks.tolist()
+            yield self._order[part.number], [keys[i] for i in part.chunks], part.blocks.tolist()
 
     # ---- what is stored
 

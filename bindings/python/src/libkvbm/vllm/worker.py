@@ -12,7 +12,7 @@ from vllm.v1.kv_offload.base import OffloadingWorker, TransferResult
 class Group(NamedTuple):
     """What a transfer moves of one group of layers: block i is part `parts[i]` of `chunks[i]`."""
 
-    index: int
+    number: int
     blocks: Any
     chunks: Any
     parts: Any
@@ -83,7 +83,7 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc]
     def _copy(self, job_id: int, device_spec: Any, chunk_ids: Any, store: bool) -> TransferResult:
         began, moved = time.perf_counter(), 0
         for group in groups_of(device_spec, chunk_ids, self._blocks_per_chunk):
-            for i in self._tensors[group.index]:
+            for i in self._tensors[group.number]:
                 cache, pool = self._caches[i], self._pool[i]
                 if store:
                     pool[group.chunks, group.parts] = cache[group.blocks]
