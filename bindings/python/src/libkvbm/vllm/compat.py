@@ -20,7 +20,8 @@ Needs = Mapping[str, Mapping[str, Mapping[str, Optional[tuple[str, ...]]]]]
 TIER: Needs = {
     _BASE: {
         "LookupResult": {"HIT": None, "MISS": None, "RETRY": None},
-        "ReqContext": {"req_id": None, "set_state": ("val",), "get_state": ("cls",)},
+        "ReqContext": {"req_id": None, "set_state": ("val",), "get_state": ("cls",),
+                       "get_offload_key_position": ("key",)},
         "RequestOffloadingContext": {},
         "Medium": {"STORAGE": None},
         "OffloadingCounterMetadata": {"documentation": None},

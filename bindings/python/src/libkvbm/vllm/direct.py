@@ -80,9 +80,11 @@ class KvbmOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
 class Blocks(LoadStoreSpec):  # type: ignore[misc]
     """Where the blocks of a transfer are: their keys, and of a load what holds them, group after group."""
 
-    def __init__(self, keys: list[bytes], matches: Optional[dict[int, Match]] = None) -> None:
+    def __init__(self, keys: list[bytes], matches: Optional[dict[int, Match]] = None,
+                 parents: Optional[dict[int, bytes]] = None) -> None:
         self.keys = keys
         self.matches = matches or {}
+        self.parents = parents or {}  # of a store: the block before the first one, by group
 
 
 @dataclass
@@ -90,6 +92,7 @@ class _Request:
     held: dict[bytes, Match] = field(default_factory=dict)
     fetched: set[bytes] = field(default_factory=set)  # asked for from below, once
     below: set[bytes] = field(default_factory=set)  # came from there
+    last: dict[int, bytes] = field(default_factory=dict)  # the last block that is stored, by group
 
 
 class KvbmManager(OffloadingManager):  # type: ignore[misc]
@@ -113,6 +116,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         match = vault.store.aside.call(lambda: group.cache.lookup(name, host_only=True), None)
         if match:
             request.held[key] = match
+            request.last[group.number] = key
             self._looking[req_context.req_id] = request
             return LookupResult.HIT
         if key in self._fetching:
@@ -151,7 +155,10 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         missing = [bytes(key) for key in keys if vault.usable and not vault.being_stored(bytes(key))
                    and not vault.there(bytes(key))]
         vault.storing(missing)
-        return PrepareStoreOutput(keys_to_store=missing, store_spec=Blocks(missing), evicted_keys=[])
+        request = req_context.get_state(_Request)
+        parents = dict(request.last)
+        request.last.update((number, mine[-1]) for number, mine in vault.by_group(keys).items())
+        return PrepareStoreOutput(keys_to_store=missing, store_spec=Blocks(missing, parents=parents), evicted_keys=[])
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
         self._vault.open()
@@ -235,8 +242,11 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
         self._begin(job_id)
         for number, keys, blocks in vault.paired(dst_spec.keys, src_spec):
             group = vault.group(number)
+            before = dst_spec.parents.get(number)
+            # The host tier evicts the ends of prompts before their beginnings.
+            parent = None if before is None else bytes(vault.names(group, [before]))
             self._operation(job_id, keys, blocks, True, lambda user: group.cache.store_submit(
-                vault.names(group, keys), blocks, vault.copies, user_data=user))
+                vault.names(group, keys), blocks, vault.copies, user_data=user, parent=parent))
         self._end(job_id)
         return True
 

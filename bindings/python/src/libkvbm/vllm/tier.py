@@ -35,9 +35,11 @@ LAYOUT = "row of vLLM's host pool: worker after worker, of each tensor after ten
 
 @dataclass
 class _Request:
-    """What is known of a request: blocks that failed to load for it, which it is not offered again."""
+    """What is known of a request: blocks that failed to load for it, which it is not offered again, and what was stored
+    for it, by group and position."""
 
     failed: set[bytes] = field(default_factory=set)
+    stored: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
 
 
 class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
@@ -53,6 +55,8 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         self._timeout_ns = timeout_of(options)
         self._config = offloading_spec.config
         (self._rows, _), (self._row_bytes, _) = _of_two(primary_kv_view.shape), _of_two(primary_kv_view.strides)
+        self._groups = len(self._config.groups)
+        self._chunk_tokens = self._config.groups[0].tokens_per_block * self._config.cache.blocks_per_chunk
         self._weights = weights_of(self._config.model.name, revision())
         self._store = Store("libkvbm's tier", options, self._row_bytes, also=OPTIONS)
         self._queue = self._store.manager.queue()
@@ -82,14 +86,15 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
     # ---- jobs
 
     def submit_store(self, job_metadata: TransferJob) -> None:
-        keys, rows = [bytes(key) for key in job_metadata.keys], job_metadata.chunk_ids.tolist()
+        keys, rows, before = self._in_order(job_metadata)
 
         def body() -> None:
             ns, cache = self._ns, self._cache
             if ns is None or cache is None:
                 raise ConfigurationError("vLLM stores before it has a request")
-            # The blocks of a job come in no order, so that they are not said to be a chain.
-            cache.store_submit(keys_of(ns, keys), rows, self._queue, user_data=job_metadata.job_id, unchained=True)
+            parent = None if before is None else bytes(keys_of(ns, [before]))
+            cache.store_submit(keys_of(ns, keys), rows, self._queue, user_data=job_metadata.job_id, parent=parent,
+                               unchained=self._groups > 1)
 
         self._submit(job_metadata, keys, body)
 
@@ -175,6 +180,18 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         pool = Tensor(self._primary_kv_view, self._row_bytes, self._row_bytes)
         self._cache = Cache(self._store.manager, ns, self._rows, tensors=[pool])
         self._ns = ns
+
+    def _in_order(self, job: TransferJob) -> tuple[list[bytes], list[int], Optional[bytes]]:
+        """A job's blocks in the order of the prompt, and the one before them: the host tier evicts the ends of prompts
+        before their beginnings, without which they are of no use."""
+        found = sorted((job.req_context.get_offload_key_position(key) or 0, bytes(key), row)
+                       for key, row in zip(job.keys, job.chunk_ids.tolist()))
+        request = job.req_context.get_state(_Request)
+        before = None
+        if request is not None and self._groups == 1:
+            before = request.stored.get((found[0][1][-4:], found[0][0] - self._chunk_tokens))
+            request.stored.update(((key[-4:], place), key) for place, key, _ in found)
+        return [key for _, key, _ in found], [row for _, _, row in found], before
 
     def _submit(self, job: TransferJob, keys: list[bytes], body: Any) -> None:
         self._running[job.job_id] = keys
