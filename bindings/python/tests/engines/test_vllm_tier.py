@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
@@ -13,7 +14,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("vllm", reason="needs vLLM 0.32 or 0.33 (tests/integration/engines/environment)")
-    from vllm.v1.kv_offload.base import GPULoadStoreSpec
+    import numpy
+    from vllm.v1.kv_offload.base import GPULoadStoreSpec, LookupResult
     from vllm_parts import LAYERS, PAGE, Parts, caches_of, config_of, keys_of
 
     from libkvbm.engine import ConfigurationError
@@ -115,14 +117,42 @@ def test_groups_and_chunks_of_several_blocks(make: Any) -> None:
 
 
 def test_pairs_blocks_and_chunks() -> None:
-    import numpy
-
     spec = GPULoadStoreSpec([5, 6, 7, 9], [3, 1], [1, 4])
     found = list(groups_of(spec, numpy.array([30, 31, 40]), 2))
     assert [(g.number, g.blocks.tolist(), g.chunks.tolist(), g.parts.tolist()) for g in found] == [
         (0, [5, 6, 7], [30, 31, 31], [1, 0, 1]), (1, [9], [40], [0])]
     with pytest.raises(ValueError, match="do not belong together"):
         list(groups_of(spec, numpy.array([30, 31, 40, 41]), 2))
+
+
+def test_what_another_process_has_is_asked_for_and_not_waited_for(make: Any, tmp_path: Path) -> None:
+    shared = {"disk": str(tmp_path / "disk"), "disk_capacity": "64MiB", "share": True}
+    owner, client = make(**shared), make(**shared)
+    keys = keys_of(3)
+    for block in range(3):
+        owner.fill(block, 60 + block)
+    owner.store(keys, [0, 1, 2])
+    request = client.request()
+    assert client.manager.lookup(keys[0], request) is LookupResult.RETRY
+    assert client.find(keys, request) == 3
+    client.load(keys, [7, 8, 9], request)
+    assert [client.content(block) for block in (7, 8, 9)] == [{60}, {61}, {62}]
+    assert client.find(keys_of(2, what="another"), client.request()) == 0
+
+
+def test_stores_are_chains_whatever_order_they_come_in(make: Any) -> None:
+    parts = make()
+    tier = parts.manager.secondary_tiers[0]
+    keys = keys_of(6)
+    context = parts.request()
+    for i, key in enumerate(keys):
+        context.set_offload_key_position(key, 32 * (i + 1))
+    jobs = [SimpleNamespace(keys={keys[1], keys[0], keys[2]}, req_context=context),
+            SimpleNamespace(keys={keys[4], keys[3]}, req_context=context)]
+    for job in jobs:
+        job.chunk_ids = numpy.array([keys.index(key) + 10 for key in job.keys])
+    assert tier._in_order(jobs[0]) == (keys[:3], [10, 11, 12], None)
+    assert tier._in_order(jobs[1]) == (keys[3:5], [13, 14], keys[2])
 
 
 def test_steps_aside_and_finishes_every_job(make: Any, caplog: pytest.LogCaptureFixture) -> None:
