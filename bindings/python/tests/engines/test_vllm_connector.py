@@ -157,6 +157,7 @@ def test_what_was_computed_is_loaded_into_other_blocks(halves: Halves) -> None:
     again = Request("b", 100)
     assert halves.scheduler.matched(again, 0) == (96, True)
     assert halves.scheduler.matched(again, 32) == (64, True)
+    assert halves.scheduler.below(again, 64) == 0  # all in host memory
     # The window's first block is not needed any more.
     table = ([9, 10, 11, 12], [0, 10, 11, 12])[:groups]
     assert halves.load(again, table, 64) == ({"b"}, set()) and not halves.failed

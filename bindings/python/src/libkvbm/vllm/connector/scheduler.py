@@ -169,6 +169,16 @@ class SchedulerSide:
             self._loading[name] = set(wanted)
         self._step.receives.append(ReceiveJob(name, remote, first // size, wanted))
 
+    def below(self, request: Any, external: int) -> Optional[int]:
+        """How many of the tokens that are brought in come from below host memory; None: they come from a prefill."""
+        name = request.request_id
+        if self._remote.get(name) is not None:
+            return None
+        finder, first = self._finder, self._local.get(name, 0)
+        if finder is None:
+            return 0
+        return int(self._aside.call(lambda: finder.below(name, first, first + external), 0))
+
     # ---- steps
 
     def step(self, output: Any) -> StepMetadata:
@@ -235,6 +245,7 @@ class SchedulerSide:
                     self._stored.pop(name, None)
         for name in output.finished_recving or ():
             self._loading.pop(name, None)
+            self._remote.pop(name, None)
             self._forget_found(name)
 
     def finished(self, request: Any, ids: tuple[list[int], ...]) -> tuple[bool, Optional[dict[str, Any]]]:
