@@ -244,7 +244,7 @@ def _side(ranks: int, whole: Optional[dict[str, Any]]) -> list[tuple[handoff.Han
                 tensor.copy_(whole[name][:, rank * heads:(rank + 1) * heads])
         made_config = config(transfer("kv_consumer", cache=False), list(tensors))
         groups = layout.groups_of(made_config, kv_config, tensors)
-        described = layout.whole(made_config, groups, rank, ranks)
+        described = layout.whole(made_config, "a model", groups, rank, ranks)
         options = Options.of(made_config.kv_transfer_config)
         made.append((handoff.Handoff(options, described, BLOCKS, "engine", rank, ranks, counts.KvbmStats()), tensors))
     return made
