@@ -40,11 +40,12 @@ def same(a: Output, b: Output) -> None:
         assert math.isclose(x, y, abs_tol=NOISE), (a.logprobs, b.logprobs)
 
 
-def same_kv(a: dict[str, str], b: dict[str, str], at_least: int) -> None:
-    """Blocks of equal hashes have equal bytes."""
+def same_kv(a: dict[str, str], b: dict[str, str], at_least: int, recomputed: int = 0) -> None:
+    """Blocks of equal hashes have equal bytes, but for as many into which a token was computed again."""
     common = set(a) & set(b)
     assert len(common) >= at_least, (len(a), len(b), len(common))
-    assert [name for name in common if a[name] != b[name]] == []
+    other = [name for name in common if a[name] != b[name]]
+    assert len(other) <= recomputed, (other, len(common))
 
 
 def count(engine: Engine, name: str) -> float:

@@ -38,7 +38,8 @@ def test_what_another_process_decodes_is_what_one_process_computes(pair: tuple[E
         kv = {name: digest for name, digest in prefill.kv().items() if name not in known}
         before = count(decode, "received_requests")
         got, _ = ask(decode, tokens, 24, params)
-        same_kv(kv, decode.kv(), length // 32)
+        # Of a prompt that is there whole the last token is computed again, for what comes after it.
+        same_kv(kv, decode.kv(), length // 32, recomputed=length % 32 == 0)
         expected = single(prefill, tokens, 24)
         assert first.tokens == expected.tokens[:1]
         same(expected, got)
