@@ -103,6 +103,32 @@ def test_the_owner_of_the_tiers_is_killed(hook: str, tiny: Path, tmp_path: Path)
         owner.wait()
 
 
+# The next load finds nothing, as if its blocks had gone between the lookup and it.
+BREAK = """
+manager = child.core().scheduler.connector.connector_scheduler.manager
+prepare = manager.prepare_load
+def broken(keys, request):
+    found = prepare(keys, request)
+    found.matches.clear()
+    manager.prepare_load = prepare
+    return found
+manager.prepare_load = broken
+"""
+
+
+def test_a_load_that_fails_is_computed(tiny: Path) -> None:
+    (prompt,) = prompts_of(1, 330, 4)
+    with Engine(tiny, F32 | {"kv_transfer_config": kv_transfer("direct")}) as engine:
+        first = engine.generate([prompt], 16)[0]
+        engine.reset()
+        engine.run(BREAK)
+        assert engine.generate([prompt], 16)[0].tokens == first.tokens
+        assert "Recovered from KV load failure" in engine.said()
+        engine.reset()
+        again = engine.generate([prompt], 16)[0]
+        assert again.cached == 320 and again.tokens == first.tokens
+
+
 @pytest.mark.parametrize("own, said", [
     ({"disc": "/x"}, "there is no option 'disc'"),
     ({"settings": {"host.capacity": "1KiB"}}, "libkvbm could not be started"),
