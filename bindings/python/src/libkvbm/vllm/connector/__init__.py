@@ -90,6 +90,13 @@ class KvbmConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         self.scheduler.allocated(request, blocks, num_external_tokens)
 
+    def get_external_cache_hit_sources(self, request: Any, num_external_tokens: int) -> dict[CacheHitSource, int]:
+        below = self.scheduler.below(request, num_external_tokens)
+        if below is None:
+            return {CacheHitSource.P2P: num_external_tokens}
+        sources = {CacheHitSource.HOST: num_external_tokens - below, CacheHitSource.DISK: below}
+        return {source: n for source, n in sources.items() if n}
+
     def build_connector_meta(self, scheduler_output: Any) -> StepMetadata:
         return self.scheduler.step(scheduler_output)
 

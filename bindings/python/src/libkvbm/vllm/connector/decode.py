@@ -5,8 +5,11 @@ of the answer with the same prompt to a decode engine: the protocol of vLLM's ow
 """
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import re
+from array import array
 from typing import Any, Optional
 
 from .metadata import Remote
@@ -26,13 +29,26 @@ def wants_remote(params: Optional[dict[str, Any]]) -> bool:
     return bool(params and params.get("do_remote_prefill"))
 
 
+def digest(request: Any, tokens: int) -> Optional[str]:
+    """Names everything that the KV of a request's first tokens depends on beside the model. Both engines are told the
+    prompt by a third, and KV of another prompt would be another's answer."""
+    if request.prompt_token_ids is None:
+        return None
+    ids = array("I", request.prompt_token_ids[:tokens])
+    adapter = getattr(getattr(request, "lora_request", None), "lora_name", None)
+    inputs = [[str(feature.identifier), int(feature.mm_position.offset)]
+              for feature in getattr(request, "mm_features", None) or () if feature.mm_position.offset < tokens]
+    return hashlib.sha256(json.dumps([len(ids), adapter, inputs]).encode() + ids.tobytes()).hexdigest()
+
+
 def remote_of(request: str, params: dict[str, Any]) -> Optional[Remote]:
     """The prefill that a request names, or None, with one line, where the parameters are not this connector's."""
     offer, nodes, tokens = params.get("remote_offer"), params.get("remote_nodes"), params.get("remote_num_tokens")
+    prompt = params.get("remote_prompt")
     if (isinstance(offer, str) and _OFFER.fullmatch(offer) and isinstance(nodes, (list, tuple))
             and 0 < len(nodes) <= _MOST_RANKS and all(_is_node(node) for node in nodes)
-            and isinstance(tokens, int) and 0 < tokens < 1 << 31):
-        return Remote(offer, tuple((node[0], node[1]) for node in nodes), tokens)
+            and isinstance(tokens, int) and 0 < tokens < 1 << 31 and isinstance(prompt, str)):
+        return Remote(offer, tuple((node[0], node[1]) for node in nodes), tokens, prompt)
     log.warning("KvbmConnector: kv_transfer_params of request %s name no prefill engine that hands KV over with "
                 "KvbmConnector; it is computed here", request)
     return None
@@ -49,4 +65,4 @@ def answer(engine: str, request: str, remote: Remote) -> dict[str, Any]:
     return {"do_remote_prefill": True, "do_remote_decode": False, "remote_engine_id": engine,
             "remote_request_id": request, "remote_offer": remote.offer,
             "remote_nodes": [list(node) for node in remote.nodes], "remote_num_tokens": remote.tokens,
-            "tp_size": len(remote.nodes)}
+            "remote_prompt": remote.prompt, "tp_size": len(remote.nodes)}

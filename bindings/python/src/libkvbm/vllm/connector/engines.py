@@ -2,11 +2,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import tempfile
 import threading
-from typing import TYPE_CHECKING, Optional
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Optional
 
 from ... import Cache, Manager, Namespace, ShareRole
-from ...engine import Aside
+from ...engine import Aside, Configuration, ConfigurationError
 
 if TYPE_CHECKING:
     from .worker import WorkerSide
@@ -24,8 +28,11 @@ class Tiers:
         self.quick = not self.is_node and manager.share().role in (ShareRole.OFF, ShareRole.OWNER)
 
     def close(self) -> None:
-        for part in (*self.caches, *self.spaces, self.manager):
-            part.close()
+        for cache in self.caches:
+            cache.close()
+        for ns in self.spaces:
+            ns.close()
+        self.manager.close()
 
 
 _lock = threading.Lock()
@@ -39,10 +46,9 @@ def add(engine: str, worker: WorkerSide) -> None:
 
 def remove(engine: str, worker: WorkerSide) -> None:
     with _lock:
-        left = [other for other in _workers.get(engine, []) if other is not worker]
-        _workers[engine] = left
-        if not left:
-            del _workers[engine]
+        left = [other for other in _workers.pop(engine, []) if other is not worker]
+        if left:
+            _workers[engine] = left
 
 
 def worker_of(engine: str) -> Optional[WorkerSide]:
@@ -50,6 +56,31 @@ def worker_of(engine: str) -> Optional[WorkerSide]:
     with _lock:
         found = _workers.get(engine, [])
         return found[-1] if found else None
+
+
+def among_processes(vllm_config: Any, library: Configuration) -> Configuration:
+    """Where vLLM runs workers in processes of their own, they and the scheduler share one tier set."""
+    backend = vllm_config.parallel_config.distributed_executor_backend
+    if backend in (None, "uni") and int(vllm_config.parallel_config.tensor_parallel_size) == 1:
+        return library
+    if backend not in (None, "mp", "uni"):
+        raise ConfigurationError(f"distributed_executor_backend is {backend}: KvbmConnector knows uni and mp, with "
+                                 "which all workers are on one machine")
+    settings = dict(library.settings)
+    if library.disk is None and library.config_file is None and "share_directory" not in settings:
+        settings["share_directory"] = _place(vllm_config)
+        os.makedirs(_place(vllm_config), mode=0o700, exist_ok=True)
+    return replace(library, share=True, settings=settings)
+
+
+def _place(vllm_config: Any) -> str:
+    """Where the processes of one engine meet."""
+    directory = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    return os.path.join(directory, f"kvbm-vllm-{os.getuid()}-{vllm_config.kv_transfer_config.engine_id}")
+
+
+def forget_place(vllm_config: Any) -> None:
+    shutil.rmtree(_place(vllm_config), ignore_errors=True)
 
 
 def aside() -> Aside:

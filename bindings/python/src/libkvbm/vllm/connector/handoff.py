@@ -38,7 +38,8 @@ class Handoff:
         self._stats = stats
         self._folder = tempfile.TemporaryDirectory(prefix="kvbm-handoff-")
         self._peers_file = os.path.join(self._folder.name, "peers")
-        self._peers: dict[str, str] = {}
+        self._peers: dict[str, str] = {}  # name -> address
+        self._met: set[tuple[str, str]] = set()  # (address, name) of those that requests have come from
         self.name = f"vllm-{uuid.uuid4().hex[:16]}-{rank}"
         try:
             self._open(described, n_blocks)
@@ -87,6 +88,9 @@ class Handoff:
     def receive(self, job: ReceiveJob) -> None:
         """Fetches the blocks of a request from the ranks that computed it."""
         self._know(job.remote)
+        if (gone := self._gone(job.remote)) is not None:
+            self._refuse(job, gone)
+            return
         sources = [Source(address, i) for i, (address, _) in enumerate(job.remote.nodes)]
         # One that needs nothing says so by giving up; until that is done it may write a block that nobody reads.
         blocks = job.block_ids or [_FIRST_BLOCK]
@@ -95,13 +99,29 @@ class Handoff:
                               ranks=self._ranks, first_position=job.first * self._tokens, queue=self._queue,
                               user_data=job, no_layers=True, timeout_ns=self._options.handoff_wait_ns)
         except KvbmError as error:
-            log.warning("KvbmConnector: request %s cannot be fetched, and is computed: %s", job.request, error)
-            if job.block_ids:
-                self._refused.failed[job.request] = set(job.block_ids)
+            self._refuse(job, str(error))
             return
         self._under_way[job.request] = session
         if not job.block_ids:
             session.abort("the decode side has it already")
+
+    def _refuse(self, job: ReceiveJob, why: str) -> None:
+        if job.block_ids:
+            self._stats.add("receive_failures")
+            self._refused.failed[job.request] = set(job.block_ids)
+            log.warning("KvbmConnector: request %s does not come from its prefill engine, and is computed: %s",
+                        job.request, why)
+
+    def _gone(self, remote: Remote) -> Optional[str]:
+        """Why a prefill engine that was there before cannot be reached now. One that is new is waited for."""
+        met = [node for node in remote.nodes if node in self._met]
+        if not met:
+            return None
+        states = {row.address: row.state for row in self._manager.nodes()}
+        for address, _ in met:
+            if states.get(address) != "ready":
+                return f"{address}: {states.get(address, 'not connected')}"
+        return None
 
     def poll(self, wait_ns: int) -> Ended:
         """What has ended; waits a little if told to, and if something is under way."""
@@ -128,6 +148,7 @@ class Handoff:
     def _receive_ended(self, job: ReceiveJob, completion: Completion, what: Any, ended: Ended) -> None:
         ended.received.add(job.request)
         if completion.status == 0:
+            self._met.update(job.remote.nodes)
             self._stats.add("received_requests")
             self._stats.add("received_bytes", completion.bytes)
             return
@@ -148,6 +169,7 @@ class Handoff:
         self._peers.update(new)
         for name in list(self._peers)[:-_MOST_PEERS]:
             del self._peers[name]
+        self._met = {node for node in self._met if self._peers.get(node[1]) == node[0]}
         lines = "".join(f"name={name} address={address}\n" for name, address in self._peers.items())
         with open(self._peers_file + ".new", "w", encoding="ascii") as stream:
             stream.write(lines)

@@ -11,7 +11,6 @@ import torch
 from ... import CachePart, Component, Element, Form, Geometry, Part, Shard, Tensor
 from ...engine import ConfigurationError, Identity
 from . import interface
-from .model import model_name
 
 _ELEMENTS = {torch.bfloat16: Element.BF16, torch.float16: Element.FP16, torch.float32: Element.FP32,
              torch.float8_e4m3fn: Element.FP8_E4M3, torch.float8_e5m2: Element.FP8_E5M2, torch.int8: Element.INT8}
@@ -63,6 +62,8 @@ def _group(vllm_config: Any, kv_cache_config: Any, kv_caches: dict[str, Any], gr
     if type(spec).__name__ not in _KINDS:
         raise Unsupported(f"its layers {group.layer_names[0]}, ... are {type(spec).__name__}, of which libkvbm knows "
                           f"{', '.join(_KINDS)}")
+    if not getattr(spec, "prefix_cacheable", True) or not getattr(group, "enable_kv_transfer", True):
+        raise Unsupported(f"vLLM keeps its layers {group.layer_names[0]}, ... out of prefix caches")
     tensors, views, shapes = [], [], []
     for name in group.layer_names:
         view = kv_caches.get(name)
@@ -114,9 +115,9 @@ def _backend(vllm_config: Any, layer: str) -> str:
     return f"{name}/{isa or ''}"
 
 
-def identity(vllm_config: Any, group: Group, rank: int, ranks: int) -> Identity:
+def identity(vllm_config: Any, model: str, group: Group, rank: int, ranks: int) -> Identity:
     cache = vllm_config.cache_config
-    return Identity(model=model_name(vllm_config), element=str(cache.cache_dtype), layout=group.text,
+    return Identity(model=model, element=str(cache.cache_dtype), layout=group.text,
                     tokens=group.tokens, bytes=group.block_bytes, rank=rank, ranks=ranks,
                     hashing=str(cache.prefix_caching_hash_algo))
 
@@ -133,7 +134,7 @@ class Whole:
     record_bytes: int
 
 
-def whole(vllm_config: Any, groups: list[Group], rank: int, ranks: int) -> Whole:
+def whole(vllm_config: Any, model: str, groups: list[Group], rank: int, ranks: int) -> Whole:
     if len(groups) != 1:
         raise Unsupported(f"it has {len(groups)} groups of layers, and a hand-off knows one")
     group = groups[0]
@@ -148,7 +149,7 @@ def whole(vllm_config: Any, groups: list[Group], rank: int, ranks: int) -> Whole
     shard = Shard(layers=len(group.views), first_head=rank * total // ranks, heads=heads)
     geometry = Geometry(group.tokens, [Component(element=element, layers=len(group.views), heads=total,
                                                  head_dim=int(first.shape[3]) // 2)])
-    facts = f"{model_name(vllm_config)} {vllm_config.cache_config.cache_dtype} {_text(group)}"
+    facts = f"{model} {vllm_config.cache_config.cache_dtype} {_text(group)}"
     tensors = [Tensor(tensor.data, block_stride=tensor.block_stride) for tensor in group.tensors]
     return Whole(f"hand-off {facts} blocks of {group.tokens}", geometry,
                  CachePart(tensors, Form.PACKED_HND, Part(0, shard)), group.tokens, geometry.record_bytes(0, shard))

@@ -38,6 +38,7 @@ class Finder:
     def __init__(self, spaces: Sequence[Space], quick: bool, ask_nodes_ns: int) -> None:
         self._spaces = spaces
         self._whole = math.lcm(*(space.tokens for space in spaces))
+        self._grain = math.gcd(*(space.tokens for space in spaces))
         self._ask_nodes_ns = ask_nodes_ns
         self._found: dict[str, _Found] = {}
         self._asked: dict[str, Future[_Found]] = {}
@@ -58,6 +59,19 @@ class Finder:
             return None
         del self._asked[request]
         return self._take(request, asked.result()).tokens
+
+    def below(self, request: str, first: int, upto: int) -> int:
+        """Of tokens [first, upto) that were found, those of which something is not in the host tier yet."""
+        found = self._found.get(request)
+        if found is None:
+            return 0
+        slow: set[int] = set()
+        for space, match in zip(self._spaces, found.matches):
+            begin = first // space.tokens
+            for i, item in enumerate(match.items(begin, min(upto // space.tokens, len(match)) - begin)):
+                if item.below_bytes:
+                    slow.update(range((begin + i) * space.tokens, (begin + i + 1) * space.tokens, self._grain))
+        return min(len(slow) * self._grain, upto - first)
 
     def forget(self, request: str) -> None:
         """Lets go of what a request was found to have."""

@@ -33,11 +33,12 @@ class LoadJob:
 
 @dataclass(frozen=True)
 class Remote:
-    """A prefill that waits to be fetched: the name of its offer, the nodes of its ranks, and how many tokens it has."""
+    """A prefill that waits to be fetched: the name of its offer, the nodes of its ranks, and what it is of."""
 
     offer: str
     nodes: tuple[tuple[str, str], ...]  # (address, name), by rank
     tokens: int
+    prompt: str = ""  # decode.digest of them
 
 
 @dataclass

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import replace
 from typing import Any, Iterator, Optional
 
 from ... import Namespace
@@ -22,10 +23,12 @@ class SchedulerSide:
 
     def __init__(self, vllm_config: Any, kv_cache_config: Any, options: Options) -> None:
         check_parallel(vllm_config)
+        self._config = vllm_config
         self._options = options
         self._engine = str(vllm_config.kv_transfer_config.engine_id)
         self._ranks = int(vllm_config.parallel_config.tensor_parallel_size)
         self._hashed, self._tokens = block_tokens(kv_cache_config)
+        self._least = min(self._tokens)
         self._aside: Aside = engines.aside()
         self._tiers: Optional[engines.Tiers] = None  # of its own; a worker in this process has others
         self._spaces: list[Namespace] = []
@@ -62,11 +65,14 @@ class SchedulerSide:
         self._finder = Finder(spaces, tiers.quick, self._options.ask_nodes_ns if tiers.is_node else 0)
 
     def _open(self, facts: list[RankFacts]) -> tuple[engines.Tiers, list[tuple[Namespace, int]]]:
-        library = self._options.library
+        library = engines.among_processes(self._config, self._options.library)
         if not library.share:
             raise ConfigurationError('the workers of this engine are processes of their own: set "share": true in '
                                      "kv_connector_extra_config, so that they and the scheduler have one tier set")
-        self._tiers = tiers = engines.Tiers(library.open(max(fact.largest for fact in facts)))
+        largest = max(fact.largest for fact in facts)
+        # It asks the workers' manager what there is, and keeps nothing itself.
+        settings = {**library.settings, "host.capacity": max(16 << 20, 4 * largest)}
+        self._tiers = tiers = engines.Tiers(replace(library, settings=settings).open(largest))
         found = []
         for fact in facts:
             for group, name in enumerate(fact.spaces or ()):
@@ -85,6 +91,7 @@ class SchedulerSide:
         if self._tiers is not None:
             self._tiers.close()
             self._tiers = None
+            engines.forget_place(self._config)
         self._spaces = []
 
     def reset(self) -> bool:
@@ -115,8 +122,9 @@ class SchedulerSide:
             return (n, True) if n > 0 else (0, False)
         if self._finder is None or name in self._failed or getattr(request, "skip_reading_prefix_cache", False):
             return 0, False
-        finder = self._finder
-        tokens = self._aside.call(lambda: finder.tokens(name, request.block_hashes), 0)
+        finder, hashes = self._finder, request.block_hashes
+        nothing: Optional[int] = 0
+        tokens = self._aside.call(lambda: finder.tokens(name, hashes), nothing)
         if tokens is None:
             return None, False
         self._stored[name] = max(self._stored.get(name, 0), tokens)
@@ -130,8 +138,12 @@ class SchedulerSide:
             return None
         name = request.request_id
         if name not in self._remote:
-            remote = decode.remote_of(name, request.kv_transfer_params)
-            self._remote[name] = remote if self._nodes else None
+            remote = decode.remote_of(name, request.kv_transfer_params) if self._nodes else None
+            if remote is not None and remote.prompt != decode.digest(request, remote.tokens):
+                log.warning("KvbmConnector: the prefill of request %s was of another prompt or adapter; it is computed "
+                            "here", name)
+                remote = None
+            self._remote[name] = remote
         return self._remote[name]
 
     def allocated(self, request: Any, blocks: Any, external: int) -> None:
@@ -157,34 +169,41 @@ class SchedulerSide:
             self._loading[name] = set(wanted)
         self._step.receives.append(ReceiveJob(name, remote, first // size, wanted))
 
+    def below(self, request: Any, external: int) -> Optional[int]:
+        """How many of the tokens that are brought in come from below host memory; None: they come from a prefill."""
+        name = request.request_id
+        if self._remote.get(name) is not None:
+            return None
+        finder, first = self._finder, self._local.get(name, 0)
+        if finder is None:
+            return 0
+        return int(self._aside.call(lambda: finder.below(name, first, first + external), 0))
+
     # ---- steps
 
     def step(self, output: Any) -> StepMetadata:
         """What the workers do in this step."""
         step, self._step = self._step, StepMetadata()
         step.idle = output.total_num_scheduled_tokens == 0
+        step.written = list(self._written(output))
+        if self._finder is None or self._aside.stepped:
+            return step
         state = getattr(output, "kv_connector_block_state", None)
         for name, n in output.num_scheduled_tokens.items():
             request = self._requests.get(name)
             if request is None:
                 continue
-            ids = state.get_block_ids(name) if state is not None else self._manager.get_block_ids(name)
-            if ids is None:
+            begin = self._stored.get(name, 0)
+            # Tokens whose KV is there after this step, of those that the engine knows: drafts may be refused.
+            end = min(int(request.num_computed_tokens) + n, len(request.block_hashes) * self._hashed)
+            if end // self._least == begin // self._least:
                 continue
-            self._store(step, request, ids, n)
-        step.written = list(self._written(output))
+            ids = state.get_block_ids(name) if state is not None else self._manager.get_block_ids(name)
+            spans = list(self._spans(request, ids, begin, end)) if ids is not None else []
+            if spans:
+                step.stores.append(StoreJob(name, spans))
+                self._stored[name] = end
         return step
-
-    def _store(self, step: StepMetadata, request: Any, ids: tuple[list[int], ...], n: int) -> None:
-        if self._finder is None or self._aside.stepped:
-            return
-        name = request.request_id
-        known = len(request.block_hashes) * self._hashed
-        upto = min(int(request.num_computed_tokens) + n, known)
-        spans = list(self._spans(request, ids, self._stored.get(name, 0), upto))
-        if spans:
-            step.stores.append(StoreJob(name, spans))
-            self._stored[name] = upto
 
     def _spans(self, request: Any, ids: tuple[list[int], ...], first: int, upto: int) -> Iterator[Span]:
         """The blocks that lie in tokens [first, upto), by group of layers."""
@@ -226,6 +245,7 @@ class SchedulerSide:
                     self._stored.pop(name, None)
         for name in output.finished_recving or ():
             self._loading.pop(name, None)
+            self._remote.pop(name, None)
             self._forget_found(name)
 
     def finished(self, request: Any, ids: tuple[list[int], ...]) -> tuple[bool, Optional[dict[str, Any]]]:
@@ -248,7 +268,8 @@ class SchedulerSide:
             return None
         tokens = min(int(request.num_computed_tokens), int(request.num_tokens) - 1, int(request.num_prompt_tokens))
         blocks = ids[0][:-(-tokens // self._tokens[0])]
-        if request.status.name not in _ENDED_WELL or not blocks or 0 in blocks or len(ids) != 1:
+        prompt = decode.digest(request, tokens)
+        if request.status.name not in _ENDED_WELL or not blocks or 0 in blocks or len(ids) != 1 or prompt is None:
             return None
         job = OfferJob(request.request_id, uuid.uuid4().hex, blocks)
         worker = engines.worker_of(self._engine) if self._ranks == 1 else None
@@ -256,7 +277,7 @@ class SchedulerSide:
             worker.handoff.offer(job)  # an engine without a loop of its own may make no further step
         else:
             self._step.offers.append(job)
-        return decode.answer(self._engine, request.request_id, Remote(job.offer, self._nodes, tokens))
+        return decode.answer(self._engine, request.request_id, Remote(job.offer, self._nodes, tokens, prompt))
 
     def _forget_found(self, name: str) -> None:
         if self._finder is not None:

@@ -13,6 +13,7 @@ from .counts import KvbmStats
 from .handoff import Handoff
 from .layout import Group, Unsupported, check_parallel, groups_of, identity, rank_of, whole
 from .metadata import LoadJob, RankFacts, Span, StepMetadata, StoreJob
+from .model import model_name
 from .options import Options
 
 log = logging.getLogger("vllm.libkvbm")
@@ -20,6 +21,8 @@ log = logging.getLogger("vllm.libkvbm")
 # processor from them.
 _IDLE_NS = 500_000
 _SLICE_NS = 50_000_000
+# A step that is about to write a block waits no longer than this for a store of it.
+_STORE_NS = 5_000_000_000
 
 
 @dataclass
@@ -64,6 +67,7 @@ class WorkerSide:
         self.stats = KvbmStats()
         self.tiers: Optional[engines.Tiers] = None
         self.handoff: Optional[Handoff] = None
+        self._model = ""
         self._groups: list[Group] = []
         self._queue: Optional[Queue] = None
         self._pool: Optional[ThreadPoolExecutor] = None
@@ -78,10 +82,11 @@ class WorkerSide:
     def register(self, kv_caches: dict[str, Any]) -> None:
         """Describes the engine's cache, and opens the tiers. Raises ConfigurationError for what cannot be meant."""
         rank, ranks = rank_of(self._config)
+        self._model = model_name(self._config)
         try:
             self._groups = groups_of(self._config, self._kv_cache_config, kv_caches)
             if self._options.handoff:
-                described = whole(self._config, self._groups, rank, ranks)
+                described = whole(self._config, self._model, self._groups, rank, ranks)
                 self.handoff = Handoff(self._options, described, self._kv_cache_config.num_blocks, self._engine, rank,
                                        ranks, self.stats)
         except Unsupported as error:
@@ -91,11 +96,11 @@ class WorkerSide:
         engines.add(self._engine, self)
 
     def _open(self, rank: int, ranks: int) -> None:
-        library = self._options.library
+        library = engines.among_processes(self._config, self._options.library)
         manager = library.open(max(group.block_bytes for group in self._groups))
         self.tiers = engines.Tiers(manager)
         for group in self._groups:
-            ns = identity(self._config, group, rank, ranks).namespace(manager, tenant=library.tenant,
+            ns = identity(self._config, self._model, group, rank, ranks).namespace(manager, tenant=library.tenant,
                                                                       secret=library.secret)
             self.tiers.spaces.append(ns)
             self.tiers.caches.append(Cache(manager, ns, self._kv_cache_config.num_blocks, tensors=group.tensors))
@@ -109,7 +114,7 @@ class WorkerSide:
         rank, ranks = rank_of(self._config)
         spaces = None
         if self.tiers is not None:
-            spaces = [identity(self._config, group, rank, ranks).text() for group in self._groups]
+            spaces = [identity(self._config, self._model, group, rank, ranks).text() for group in self._groups]
         return RankFacts(rank, spaces, max((group.block_bytes for group in self._groups), default=0),
                          "" if self.handoff is None else self.handoff.address,
                          "" if self.handoff is None else self.handoff.name)
@@ -184,7 +189,8 @@ class WorkerSide:
             parent = None if span.parent is None else bytes(Keys.from_hashes(cache.ns, [span.parent]))
             blocks = [block for block in span.block_ids if block]
             try:
-                cache.store_submit(keys, _ids(span.block_ids), self._queue, user_data=_Store(blocks), parent=parent)
+                cache.store_submit(keys, _ids(span.block_ids), self._queue, user_data=_Store(blocks), parent=parent,
+                                   timeout_ns=_STORE_NS)
             except NoRoomError:  # too much is under way: these blocks are not kept
                 self.stats.add("store_failures", len(blocks))
                 continue

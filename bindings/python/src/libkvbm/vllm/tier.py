@@ -1,0 +1,248 @@
+"""A secondary tier of vLLM's own tiered offloading: vLLM moves blocks between the device and a pool in host memory, and
+this tier between that pool and everything that libkvbm has below it. A block that does not come back whole is given
+back as failed, and vLLM computes it."""
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Collection, Iterable, Mapping, Optional, Sequence
+
+from . import compat
+
+compat.check(compat.TIER)
+
+from vllm.v1.kv_offload.base import (  # noqa: E402
+    LookupResult, Medium, OffloadingMetricMetadata, ReqContext, RequestOffloadingContext,
+)
+from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob  # noqa: E402
+from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
+
+from ..cache import Cache, Tensor  # noqa: E402
+from ..constants import Lookup, Status  # noqa: E402
+from ..dispatch import Completion  # noqa: E402
+from ..engine import ConfigurationError  # noqa: E402
+from ..engine.weights import weights_of  # noqa: E402
+from ..errors import KvbmError  # noqa: E402
+from ..namespace import Namespace  # noqa: E402
+from .identity import identity_of, revision  # noqa: E402
+from .metrics import definitions, observed  # noqa: E402
+from .store import Store, keys_of, log  # noqa: E402
+
+OPTIONS = ("load_timeout_s", "locality")
+LAYOUT = "row of vLLM's host pool: worker after worker, of each tensor after tensor"
+
+
+@dataclass
+class _Request:
+    """What is known of a request: blocks that failed to load for it, which it is not offered again, and what was stored
+    for it, by group and position."""
+
+    failed: set[bytes] = field(default_factory=set)
+    stored: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
+
+
+class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
+    """Configured in secondary_tiers of kv_connector_extra_config: {"type": "KvbmTier", "module_path": "libkvbm.vllm",
+    ...}, where ... are the options of libkvbm.engine.Configuration and load_timeout_s (10)."""
+
+    medium = Medium.STORAGE
+
+    def __init__(self, offloading_spec: Any, primary_kv_view: memoryview, tier_type: str,
+                 backpressure_detector: Any = None, **options: Any) -> None:
+        super().__init__(offloading_spec=offloading_spec, primary_kv_view=primary_kv_view, tier_type=tier_type,
+                         backpressure_detector=backpressure_detector)
+        self._timeout_ns = timeout_of(options)
+        self._config = offloading_spec.config
+        (self._rows, _), (self._row_bytes, _) = _of_two(primary_kv_view.shape), _of_two(primary_kv_view.strides)
+        self._groups = len(self._config.groups)
+        self._chunk_tokens = self._config.groups[0].tokens_per_block * self._config.cache.blocks_per_chunk
+        self._weights = weights_of(self._config.model.name, revision())
+        self._store = Store("libkvbm's tier", options, self._row_bytes, also=OPTIONS)
+        self._queue = self._store.manager.queue()
+        self._cache: Optional[Cache] = None
+        self._ns: Optional[Namespace] = None
+        self._running: dict[int, list[bytes]] = {}
+        self._requests: dict[int, ReqContext] = {}
+        self._done: deque[JobResult] = deque()
+        self._looked_at = 0.0
+        if self._store.configuration.disk is None:
+            self.medium, self.cache_hit_source = Medium.CPU, CacheHitSource.HOST
+        log.info("libkvbm's tier: %d rows of %d bytes%s", self._rows, self._row_bytes,
+                 f", on disk in {self._store.configuration.disk}" if self._store.configuration.disk else "")
+
+    # ---- lookups: from memory, or "ask again"
+
+    def lookup(self, key: bytes, req_context: ReqContext) -> LookupResult:
+        ns = self._ns
+        if ns is None or self._store.aside.stepped:
+            return LookupResult.MISS
+        state = req_context.get_state(_Request)
+        if state is not None and bytes(key) in state.failed:
+            return LookupResult.MISS
+        found = self._store.find(ns, bytes(keys_of(ns, [bytes(key)])))
+        return LookupResult.RETRY if found is None else LookupResult.HIT if found else LookupResult.MISS
+
+    # ---- jobs
+
+    def submit_store(self, job_metadata: TransferJob) -> None:
+        keys, rows, before = self._in_order(job_metadata)
+
+        def body() -> None:
+            ns, cache = self._ns, self._cache
+            if ns is None or cache is None:
+                raise ConfigurationError("vLLM stores before it has a request")
+            parent = None if before is None else bytes(keys_of(ns, [before]))
+            cache.store_submit(keys_of(ns, keys), rows, self._queue, user_data=job_metadata.job_id, parent=parent,
+                               unchained=self._groups > 1)
+
+        self._submit(job_metadata, keys, body)
+
+    def submit_load(self, job_metadata: TransferJob) -> None:
+        keys, rows = [bytes(key) for key in job_metadata.keys], job_metadata.chunk_ids.tolist()
+
+        def body() -> None:
+            ns, cache = self._ns, self._cache
+            if ns is None or cache is None:
+                raise ConfigurationError("vLLM loads before it has a request")
+            with cache.lookup(keys_of(ns, keys), mode=Lookup.EACH) as match:
+                if not match:
+                    self._finish(job_metadata.job_id, False)
+                    return
+                cache.load_submit(match, rows, self._queue, user_data=job_metadata.job_id,
+                                  timeout_ns=self._timeout_ns)
+
+        self._submit(job_metadata, keys, body)
+
+    def get_finished_jobs(self) -> Iterable[JobResult]:
+        # Also after a fault: what was submitted before ends in its time, and vLLM waits for it.
+        for completion in self._queue.poll(1024):
+            self._completed(completion)
+        finished = []
+        while self._done:
+            finished.append(self._done.popleft())
+        return finished
+
+    def has_pending_work(self) -> bool:
+        return bool(self._running) or bool(self._done)
+
+    def drain_jobs(self) -> None:
+        end = time.monotonic_ns() + 2 * self._timeout_ns
+        while self._running:
+            for completion in self._queue.wait(100_000_000):
+                self._completed(completion)
+            if time.monotonic_ns() > end:
+                # What the library still writes to is vLLM's memory, so that nothing else can be done than to wait.
+                log.warning("libkvbm's tier waits for %d jobs", len(self._running))
+                end += self._timeout_ns
+
+    # ---- requests
+
+    def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
+        if self._ns is None:
+            self._store.aside.call(self._open, None)
+        req_context.set_state(_Request())
+        return RequestOffloadingContext()
+
+    def on_request_finished(self, req_context: ReqContext) -> None:
+        return
+
+    # ---- seeing it work
+
+    @classmethod
+    def build_metric_definitions(cls, extra_config: Mapping[str, Any]) -> dict[str, OffloadingMetricMetadata]:
+        return definitions()
+
+    def get_stats(self) -> Any:
+        """Once a second; vLLM asks every step."""
+        now = time.monotonic()
+        if now - self._looked_at < 1:
+            return None
+        self._looked_at = now
+        before = self._store.stats
+        self._store.look_after()
+        return observed(self._store.stats, before, self._store.aside)
+
+    def shutdown(self) -> None:
+        self.drain_jobs()
+        # vLLM unmaps its pool after this: nothing may name it any more.
+        if self._cache is not None:
+            self._cache.close()
+        self._cache = self._ns = None
+        self._store.close()
+
+    # ---- inside
+
+    def _open(self) -> None:
+        identity = identity_of(self._config, self._weights, LAYOUT, self._row_bytes)
+        asked = self._store.configuration
+        ns = identity.namespace(self._store.manager, tenant=asked.tenant, secret=asked.secret)
+        pool = Tensor(self._primary_kv_view, self._row_bytes, self._row_bytes)
+        self._cache = Cache(self._store.manager, ns, self._rows, tensors=[pool])
+        self._ns = ns
+
+    def _in_order(self, job: TransferJob) -> tuple[list[bytes], list[int], Optional[bytes]]:
+        """A job's blocks in the order of the prompt, and the one before them: the host tier evicts the ends of prompts
+        before their beginnings, without which they are of no use."""
+        found = sorted((job.req_context.get_offload_key_position(key) or 0, bytes(key), row)
+                       for key, row in zip(job.keys, job.chunk_ids.tolist()))
+        request = job.req_context.get_state(_Request)
+        before = None
+        if request is not None and self._groups == 1:
+            before = request.stored.get((found[0][1][-4:], found[0][0] - self._chunk_tokens))
+            request.stored.update(((key[-4:], place), key) for place, key, _ in found)
+        return [key for _, key, _ in found], [row for _, _, row in found], before
+
+    def _submit(self, job: TransferJob, keys: list[bytes], body: Any) -> None:
+        self._running[job.job_id] = keys
+        if job.is_promotion:
+            self._requests[job.job_id] = job.req_context
+        if self._store.aside.stepped:
+            self._finish(job.job_id, False)
+            return
+
+        def guarded() -> None:
+            try:
+                body()
+            except KvbmError as error:
+                self._store.refused(error)
+                self._finish(job.job_id, False)
+            except Exception as error:  # in a thread of ours nobody else would see it, and the job would never end
+                self._store.aside.step(f"{type(error).__name__}: {error}")
+                self._finish(job.job_id, False)
+
+        self._store.soon(guarded)
+
+    def _completed(self, completion: Completion) -> None:
+        keys = self._running[completion.user_data]
+        statuses: Sequence[int] = completion.item_status if completion.item_status is not None else ()
+        good = [key for key, status in zip(keys, statuses) if status == Status.OK]
+        if completion.status < 0:
+            good = []
+        self._finish(completion.user_data, completion.status == Status.OK and len(good) == len(keys), good,
+                     completion.service_ns / 1e9, completion.bytes)
+
+    def _finish(self, job_id: int, success: bool, good: Collection[bytes] = (), seconds: Optional[float] = None,
+                moved: Optional[int] = None) -> None:
+        keys = self._running.pop(job_id)
+        request = self._requests.pop(job_id, None)
+        if request is not None and not success:
+            state = request.get_state(_Request)
+            if state is not None:
+                state.failed.update(set(keys) - set(good))
+        self._done.append(JobResult(job_id=job_id, success=success, successful_keys=list(good) if good else None,
+                                    transfer_time=seconds, transfer_bytes=moved))
+
+
+def _of_two(axes: Optional[tuple[int, ...]]) -> tuple[int, int]:
+    if axes is None or len(axes) != 2:
+        raise ConfigurationError("vLLM's host pool is not rows of bytes: this vLLM is another one than 0.32 or 0.33")
+    return axes[0], axes[1]
+
+
+def timeout_of(options: Mapping[str, Any]) -> int:
+    """load_timeout_s in nanoseconds."""
+    value = options.get("load_timeout_s", 10)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 3600:
+        raise ConfigurationError(f"load_timeout_s is {value!r}: seconds above 0, 3600 at most")
+    return int(value * 1e9)

@@ -1,0 +1,139 @@
+"""What the scheduler's and the worker's side of direct offloading share: the manager, a namespace and an attached cache
+for each group of layers, and what is being stored."""
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Collection, Iterator, Mapping
+
+from vllm.v1.kv_offload.base import get_offload_group_idx
+
+from ..cache import Cache, Tensor
+from ..engine.weights import weights_of
+from ..key import Keys
+from .identity import identity_of, revision
+from .store import Store, keys_of
+from .tier import timeout_of
+from .worker import groups_of
+
+LAYOUT = "a block of each tensor of the group, one after the other"
+OPTIONS = ("load_timeout_s",)
+
+
+@dataclass
+class GroupCache:
+    """The blocks of one group of layers."""
+
+    number: int
+    tensors: list[Tensor]
+    n_blocks: int
+    record_bytes: int
+    ns: Any = None
+    cache: Any = None
+
+
+class Vault:
+    """Thread: the engine's one; what libkvbm does beside it comes back through queues."""
+
+    def __init__(self, config: Any, options: Mapping[str, object], kv_caches: Any) -> None:
+        self._config = config
+        self.timeout_ns = timeout_of(options)
+        self._groups = {config.groups[i].group_id: _group(config.groups[i].group_id, refs, kv_caches.tensors)
+                        for i, refs in enumerate(kv_caches.group_data_refs)}
+        self._order = [group.group_id for group in config.groups]
+        self._weights = weights_of(config.model.name, revision())
+        largest = max(group.record_bytes for group in self._groups.values())
+        self.store = Store("libkvbm's offloading", options, largest, also=OPTIONS)
+        self.copies, self.fetches = self.store.manager.queue(), self.store.queue()
+        self._storing: set[bytes] = set()
+        self._users = 2
+        self._lock = threading.Lock()
+        self._opened = False
+
+    @property
+    def usable(self) -> bool:
+        return self._opened and not self.store.aside.stepped
+
+    def open(self) -> None:
+        """With the first request: vLLM says only then how it hashes."""
+        if not self._opened and not self.store.aside.stepped:
+            self.store.aside.call(self._open, None)
+
+    def group(self, number: int) -> GroupCache:
+        return self._groups[number]
+
+    def names(self, group: GroupCache, keys: list[bytes]) -> Keys:
+        return keys_of(group.ns, keys)
+
+    def by_group(self, keys: Collection[bytes]) -> dict[int, list[bytes]]:
+        found: dict[int, list[bytes]] = {}
+        for key in keys:
+            found.setdefault(get_offload_group_idx(key), []).append(bytes(key))
+        return found
+
+    def paired(self, keys: list[bytes], device_spec: Any) -> Iterator[tuple[int, list[bytes], list[int]]]:
+        """Group, its keys, and its blocks of vLLM, of a transfer."""
+        import numpy
+
+        for part in groups_of(device_spec, numpy.arange(len(keys)), 1):
+            yield self._order[part.number], [keys[i] for i in part.chunks], part.blocks.tolist()
+
+    # ---- what is stored
+
+    def there(self, key: bytes) -> bool:
+        group = self._groups[get_offload_group_idx(key)]
+        return self.store.find(group.ns, bytes(self.names(group, [key]))) is True
+
+    def being_stored(self, key: bytes) -> bool:
+        return key in self._storing
+
+    def storing(self, keys: list[bytes]) -> None:
+        self._storing.update(keys)
+
+    def stored(self, keys: list[bytes]) -> None:
+        self._storing.difference_update(keys)
+
+    # ---- the end
+
+    def release(self) -> None:
+        """Of either side; the second closes everything. vLLM frees the KV cache after it."""
+        with self._lock:
+            self._users -= 1
+            if self._users != 0:
+                return
+        for group in self._groups.values():
+            if group.cache is not None:
+                group.cache.close()
+            group.cache = group.ns = None
+            group.tensors = []
+        self._opened = False
+        self.fetches.close()
+        self.store.close()
+
+    def _open(self) -> None:
+        asked = self.store.configuration
+        for group in self._groups.values():
+            identity = identity_of(self._config, self._weights, LAYOUT, group.record_bytes, group.number)
+            group.ns = identity.namespace(self.store.manager, tenant=asked.tenant, secret=asked.secret)
+            group.cache = Cache(self.store.manager, group.ns, group.n_blocks, tensors=group.tensors)
+        self._opened = True
+
+
+def _group(number: int, refs: Any, tensors: Any) -> GroupCache:
+    described: list[Tensor] = []
+    size, n_blocks = 0, 0
+    for index in sorted({ref.tensor_idx for ref in refs}):
+        tensor, page = tensors[index].tensor, tensors[index].page_size_bytes
+        n_blocks = tensor.shape[0]
+        described.append(Tensor(_flat(tensor, page), tensor.stride(0), page))
+        size += page
+    return GroupCache(number, described, n_blocks, size)
+
+
+def _flat(tensor: Any, page: int) -> Any:
+    """All bytes from the first block to the end of the last, in one piece; blocks may be further apart than a page."""
+    import torch
+
+    whole = tensor.view(torch.int8) if tensor.dtype != torch.int8 else tensor
+    return whole.as_strided(((whole.shape[0] - 1) * whole.stride(0) + page,), (1,)).numpy()
+
