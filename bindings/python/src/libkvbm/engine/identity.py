@@ -1,6 +1,7 @@
 """What makes KV of two engines comparable, as the name of a namespace."""
 from __future__ import annotations
 
+import builtins
 import hashlib
 import json
 from dataclasses import asdict, dataclass
@@ -40,5 +41,5 @@ class Identity:
         return f"{self.model} {self.element} {self.rank}/{self.ranks} {hashlib.sha256(facts.encode()).hexdigest()}"
 
     def namespace(self, manager: Manager, *, tenant: Optional[str] = None, adapter: Optional[str] = None,
-                  secret: Optional[bytes] = None, geometry: Optional[Geometry] = None) -> Namespace:
+                  secret: Optional[builtins.bytes] = None, geometry: Optional[Geometry] = None) -> Namespace:
         return Namespace(manager, self.text(), tenant=tenant, adapter=adapter, secret=secret, geometry=geometry)
