@@ -38,8 +38,8 @@ def install() -> None:
 def _check() -> None:
     found = str(getattr(aibrix_kvcache, "__version__", "unknown"))
     if found not in SUPPORTED:
-        raise ConfigurationError(f"libkvbm.aibrix was made for aibrix-kvcache {', '.join(SUPPORTED)}, and this is {found}: "
-                                 f"pip install aibrix-kvcache=={SUPPORTED[-1]}")
+        raise ConfigurationError(f"libkvbm.aibrix was made for aibrix-kvcache {', '.join(SUPPORTED)}, and this is "
+                                 f"{found}: pip install aibrix-kvcache=={SUPPORTED[-1]}")
     takes = inspect.signature(L2Cache.__init__).parameters
     if not {"backend_name", "block_spec", "op_batch"} <= set(takes) or not hasattr(Connector, "create"):
         raise ConfigurationError(f"this aibrix-kvcache says that it is {found}, but its L2Cache has another interface: "
