@@ -7,13 +7,19 @@ from __future__ import annotations
 import json
 import sys
 
+import torch.distributed as dist
 from serving import block_spec, serving
 
 
 def main() -> None:
     job = json.loads(sys.argv[1])
     results: list[object] = []
-    with serving(block_spec(**job.get("spec", {})), job.get("seed", "weights"), **job["given"]) as it:
+    group = None
+    if job.get("group"):
+        meeting, rank, ranks = job["group"]
+        dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+        group = dist.group.WORLD
+    with serving(block_spec(**job.get("spec", {})), job.get("seed", "weights"), group, **job["given"]) as it:
         for name, *arguments in job["do"]:
             if name == "put":
                 status = it.put(*arguments)
@@ -22,12 +28,8 @@ def main() -> None:
                 results.append(list(it.get(*arguments)))
             elif name == "flush":
                 results.append(it.kvbm.flush(60_000_000_000))
-            elif name == "hits":  # of the host tier, then of those below
-                results.append([tier.hits for tier in it.kvbm.stats().tiers])
-            elif name == "prefetch":
-                results.append(it.call(it.manager._l2_cache.prefetch(None, it.tokens(*arguments))).error_code.name)
-            elif name == "role":
-                results.append(it.kvbm.share().role)
+            elif name == "delete":  # one block, of this process alone
+                results.append(it.call(it.backend.delete(it.keys(arguments[0] + 1)[-1])).error_code.name)
             elif name == "wait":
                 print(json.dumps(results), flush=True)
                 sys.stdin.readline()

@@ -12,7 +12,6 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-collect_ignore = ["child.py", "rank.py"]
 
 try:
     import aibrix_kvcache  # noqa: F401
@@ -45,11 +44,11 @@ class Child:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Child]]:
-    """start(do, spec=..., seed=..., **given) runs a process."""
+    """start(do, spec=..., seed=..., group=..., **given) runs a process."""
     children: list[Child] = []
 
-    def begin(do: list[Any], spec: Any = None, seed: str = "weights", **given: object) -> Child:
-        children.append(Child({"do": do, "spec": spec or {}, "seed": seed, "given": given}))
+    def begin(do: list[Any], spec: Any = None, seed: str = "weights", group: Any = None, **given: object) -> Child:
+        children.append(Child({"do": do, "spec": spec or {}, "seed": seed, "group": group, "given": given}))
         return children[-1]
 
     yield begin
@@ -57,13 +56,16 @@ def start() -> Iterator[Callable[..., Child]]:
         child.kill()
 
 
-@pytest.fixture
-def fresh(start: Callable[..., Child]) -> Callable[..., Any]:
-    """As start, for the results at the end."""
-    def run(*arguments: Any, **given: Any) -> Any:
-        child = start(*arguments, **given)
-        result = child.read()
-        assert child.process.wait(60) == 0
-        return result
+@pytest.fixture(scope="session")
+def once() -> Callable[..., Any]:
+    """The results of a process that ends."""
+    def run(do: list[Any], **given: object) -> Any:
+        child = Child({"do": do, "given": given})
+        try:
+            result = child.read()
+            assert child.process.wait(120) == 0
+            return result
+        finally:
+            child.kill()
 
     return run
