@@ -114,13 +114,16 @@ class KvbmConnector(Connector[bytes, torch.Tensor]):  # type: ignore[misc]
 
     def close(self) -> Any:
         """Ends what is in flight as CANCELLED. Blocks in AIBrix's hands stay until they are released."""
-        store, self._store = self.__dict__.get("_store"), None
-        if store is not None:
-            store.close()
+        self._end()
         return Status.ok()
 
     def __del__(self) -> None:
-        self.close()
+        self._end()
+
+    def _end(self) -> None:
+        store, self._store = self.__dict__.get("_store"), None
+        if store is not None:
+            store.close()
 
     def register_slabs(self, slabs: Sequence[torch.Tensor]) -> Any:
         """Attaches slabs, so that their regions are copied from and to in place."""

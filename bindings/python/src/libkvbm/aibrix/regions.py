@@ -54,13 +54,14 @@ class Slabs:
         if region.length != self._block_bytes:
             raise invalid(f"the region has {region.length} bytes, and a block {self._block_bytes}")
         slab, addr = region.slab, region.addr
-        offset = addr % self._block_bytes
-        with self._lock:
-            cache = self._attached.get((slab.data_ptr(), offset))
-            if cache is None and slab.data_ptr() in self._slabs and len(self._attached) < _MAX_OFFSETS:
-                cache = self._attach(self._slabs[slab.data_ptr()], offset)
-        if cache is not None and addr // self._block_bytes < cache.n_blocks:
-            return Place(cache, addr // self._block_bytes)
+        block, offset = divmod(addr, self._block_bytes)
+        start = slab.data_ptr()
+        cache = self._attached.get((start, offset))
+        if cache is None and start in self._slabs and len(self._attached) < _MAX_OFFSETS:
+            with self._lock:
+                cache = self._attach(self._slabs[start], offset)
+        if cache is not None and 0 <= block < cache.n_blocks:
+            return Place(cache, block)
         if not 0 <= addr <= slab.numel() * slab.itemsize - region.length:
             raise invalid(f"the region at {addr} is outside of its slab of {slab.numel() * slab.itemsize} bytes")
         return Place(self._cache(slab[addr:addr + region.length], 1), 0)
