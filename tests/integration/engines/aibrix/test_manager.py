@@ -195,6 +195,23 @@ def test_a_library_that_fails_leaves_the_engine_serving(monkeypatch: pytest.Monk
         assert caplog.text.count("steps aside") == 1
 
 
+def test_a_put_that_fails_is_a_status_and_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AIBrix raises into the engine here where a status has no result()."""
+    from libkvbm.errors import error_of
+    with serving() as it:
+
+        def full(*_: Any, **__: Any) -> Any:
+            raise error_of(libkvbm.Status.NO_ROOM, "everything is held")
+
+        monkeypatch.setattr(libkvbm.aibrix.transfer, "submit_async", full)
+        status = it.put(N)
+        assert status.is_out_of_memory() and status.result() is status
+        monkeypatch.undo()
+        assert len(it.manager._allocator) == 0
+        assert it.put(N).is_ok() and it.get(N) == ("OK", N)
+        assert len(it.manager._allocator) == 0
+
+
 def test_startup_refuses_in_one_sentence(tmp_path: Any) -> None:
     for given, says in (({"KVBM_MODEL": ""}, "KVBM_MODEL is not set"),
                         ({"KVBM_HOST_CAPACITY": "1KiB"}, "libkvbm could not be started"),
