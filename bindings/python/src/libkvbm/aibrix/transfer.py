@@ -87,7 +87,7 @@ def _by_cache(places: Sequence[Optional[Place]]) -> list[tuple[Cache, list[tuple
 async def _run(store: Store, moves: Sequence[Move], regions: Sequence[Any], found: list[int]) -> None:
     """Submits all, waits for all, and writes their statuses into `found`. If it is cancelled so are they, and the
     regions stay until they have ended."""
-    refused: dict[int, KvbmError] = {}
+    refused: dict[int, int] = {}
     futures = []
     for number, move in enumerate(moves):
         flight = Flight([regions[i] for i in move.items])
@@ -96,15 +96,22 @@ async def _run(store: Store, moves: Sequence[Move], regions: Sequence[Any], foun
             futures.append(submit_async(store.queue, move.call, statuses=move.call.statuses,
                                         keep=(move.cache._handle, flight)))
         except KvbmError as error:
-            refused[number] = error
+            flight.end()  # the error's traceback keeps this frame, and would keep the flight
+            refused[number] = error.status
     results = iter(await asyncio.gather(*futures, return_exceptions=True))
     for number, move in enumerate(moves):
-        result = refused.get(number) or next(results)
-        if isinstance(result, BaseException) and not isinstance(result, KvbmError):
-            raise result
+        whole = refused[number] if number in refused else _status(next(results))
         statuses = memoryview(move.call.statuses)
         for k, i in enumerate(move.items):
             status = statuses[k if move.first is None else i - move.first]
-            if isinstance(result, KvbmError) and status >= 0:
-                status = result.status  # nothing of the operation was done
-            found[i] = status
+            # Below zero nothing of the operation was done, whatever its items say.
+            found[i] = whole if whole < 0 <= status else status
+
+
+def _status(result: Any) -> int:
+    """Of an operation as a whole, from what its future had."""
+    if isinstance(result, KvbmError):
+        return result.status
+    if isinstance(result, BaseException):
+        raise result
+    return int(result.status)
