@@ -115,6 +115,8 @@ class TestStatuses:
                     kind(source.view(torch.int16), 0, BLOCK)):
             assert run(conn.put(b"x", bad)).is_invalid(), bad
         assert codes(run(conn.mput(keys(3), [region, source, region]))) == "OIO"
+        conn.register_slabs([source]).raise_if_not_ok()
+        assert run(conn.put(b"short", kind(source, 0, BLOCK - 1))).is_invalid()
         assert conn.register_slabs([torch.zeros(64, 256, dtype=torch.float32)]).is_invalid()
 
     def test_timeout_when_aibrix_gives_no_time(self, conn: Any, monkeypatch: pytest.MonkeyPatch) -> None:

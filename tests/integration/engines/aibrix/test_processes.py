@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
+import torch
+from aibrix_kvcache.memory import ExternalMemoryRegion
 from serving import Serving, block_spec, serving
 
 N = 24
@@ -62,6 +64,18 @@ def test_a_flipped_byte_on_the_disk_is_a_miss_from_there_on(stored: Path, block:
     with serving(**disk(stored)) as it:  # get raises where it says OK to wrong bytes
         assert it.get(N) == (("OK", block) if block else ("NOT_FOUND", 0))
         assert it.get(N, 1) == ("OK", N)
+
+
+def test_a_damaged_block_is_told_from_its_neighbours_in_another_slab(stored: Path) -> None:
+    file, at = place_of(stored, 10)
+    write(file, at, bytes([file.read_bytes()[at] ^ 255]))
+    slabs = [torch.zeros(N * BYTES, dtype=torch.uint8) for _ in range(2)]
+    into = [ExternalMemoryRegion(slabs[i % 2], i // 2 * BYTES, BYTES) for i in range(N)]
+    with serving(**disk(stored)) as it:
+        it.backend.register_slabs(slabs).raise_if_not_ok()
+        found = it.call(it.backend.mget(it.keys(N), into))
+        assert [status.is_ok() for status in found] == [True] * 10 + [False] * (N - 10)
+        assert all(into[i].tobytes() == it.expected(i, 0, BYTES) for i in range(10))
 
 
 @pytest.mark.parametrize("zero_copy", [0, 1])
