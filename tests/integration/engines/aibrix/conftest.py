@@ -1,4 +1,4 @@
-"""What is needed to run at all, and processes that are always ended."""
+"""Processes that are always ended."""
 from __future__ import annotations
 
 import json
@@ -12,11 +12,6 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-
-try:
-    import aibrix_kvcache  # noqa: F401
-except ImportError:
-    collect_ignore_glob = ["test_*.py"]
 
 
 class Child:
