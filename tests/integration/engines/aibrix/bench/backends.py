@@ -58,11 +58,12 @@ def measure(kib: int, rounds: int, directory: str) -> None:
             for name, given in backends.items():
                 try:
                     managers[name] = stack.enter_context(serving(spec, **given))
-                    # AIBrix takes fresh memory as long as its slab has some. With three batches of it the rounds use
-                    # it again, and page faults of the slab are measured for no backend.
-                    managers[name].manager._allocator._free_pool[0].length = 3 * n * spec.block_nbytes
                 except Exception as error:
                     print(f"{name} is left out: {type(error).__name__}: {error}")
+            for it in managers.values():
+                # AIBrix takes fresh memory as long as its slab has some. With three batches of it the rounds use it
+                # again, and page faults of the slab are measured for no backend.
+                it.manager._allocator._free_pool[0].length = 3 * n * spec.block_nbytes
             for number in range(rounds + 3):
                 copied = timed(lambda: target.copy_(source))
                 for name, it in managers.items():
