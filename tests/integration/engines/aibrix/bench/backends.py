@@ -51,7 +51,8 @@ def measure(kib: int, rounds: int, directory: str) -> None:
                 "MOCK": {"L2_CACHE_BACKEND": "MOCK", "MOCK_USE_MPUT_MGET": 1},
                 "SHFS": {"L2_CACHE_BACKEND": "SHFS", "SHFS_ROOT": place + "/shfs"},
                 "ROCKSDB": {"L2_CACHE_BACKEND": "ROCKSDB", "ROCKSDB_ROOT": place + "/rocksdb"}}
-    times: dict[str, dict[str, list[tuple[float, float]]]] = {name: {"put": [], "get": []} for name in (*backends, "memcpy")}
+    times: dict[str, dict[str, list[tuple[float, float]]]] = {
+        name: {"put": [], "get": []} for name in (*backends, "memcpy")}
     try:
         with ExitStack() as stack:
             managers = {}
