@@ -7,14 +7,21 @@ namespace kvbm::copy {
 
 namespace {
 
-// The share of a ratio that an estimate follows: enough that four batches at a new speed are believed, little enough
-// that one of them is not. The first batches, and those after a silence, are followed more closely.
+// What a batch weighs after the next one: the last five count.
+constexpr double kKeep = 0.8;
+// A batch more than so much slower or faster than expected is a surprise,
+constexpr double kSurprise = 2;
+// and this the power of its ratio that everything known follows: four in a row are believed, one is not. The first
+// batches, and those after a silence, are followed more closely.
 constexpr double kFollow = 0.25;
 constexpr double kFollowStale = 0.5;
-// A batch counts as at most so much slower or faster than expected.
+// A batch counts as at most so much slower or faster than expected; and beyond what was followed.
 constexpr double kClip = 8;
 constexpr double kClipStale = 64;
+constexpr double kClipRest = 4;
 constexpr uint64_t kFirst = 4;
+// The weight of what was thought before, beside the batches.
+constexpr double kPrior = 0.02;
 // No source is expected to be faster: a microsecond, and 1 TB/s.
 constexpr double kLeastStart = 1'000;
 constexpr double kLeastNsPerByte = 0.001;
@@ -48,35 +55,76 @@ void SourceCost::answered(uint64_t now_ns, const Ticket& ticket, Answer how, uin
   if (how == Answer::nothing) return;
   const uint64_t bytes = how == Answer::late ? ticket.bytes : got;
   if (bytes == 0) return;
-  const double front = std::max(static_cast<double>(ticket.cap_wait_ns),
-                                static_cast<double>(ticket.front_bytes) * ns_per_byte_);
-  const double moving = front + static_cast<double>(bytes) * ns_per_byte_;
-  const auto took = static_cast<double>(now_ns - std::min(now_ns, ticket.asked_ns));
-  if (how == Answer::late && took <= start_ns_ + moving) return;
-  learn(now_ns, took, start_ns_, moving);
+  // What waited in front of it was served first: by the cap, or at the speed of before.
+  const double cap_wait = static_cast<double>(ticket.cap_wait_ns);
+  const double front = std::max(0.0, cap_wait - static_cast<double>(ticket.front_bytes) * ns_per_byte_);
+  const double took = static_cast<double>(now_ns - std::min(now_ns, ticket.asked_ns)) - front;
+  const auto moved = static_cast<double>(bytes + ticket.front_bytes);
+  if (how == Answer::late && took <= start_ns_ + moved * ns_per_byte_) return;
+  learn(ticket.asked_ns, took, moved);
+  last_ns_ = now_ns;
 }
 
 void SourceCost::took(uint64_t now_ns, uint64_t bytes, uint64_t ns) noexcept {
   MutexLock lock(mutex_);
-  if (bytes != 0) learn(now_ns, static_cast<double>(ns), start_ns_, static_cast<double>(bytes) * ns_per_byte_);
+  if (bytes == 0) return;
+  learn(now_ns - std::min(now_ns, ns), static_cast<double>(ns), static_cast<double>(bytes));
+  last_ns_ = now_ns;
 }
 
-// In the logarithm: moves the expected time a part of the way to the one that it took. Each term moves in proportion to
-// its share of the time, so that large batches teach the speed and small ones the latency.
-void SourceCost::learn(uint64_t now_ns, double took_ns, double start_ns, double moving_ns) noexcept {
-  const bool stale = learned_ < kFirst || now_ns - std::min(now_ns, last_ns_) >= kStaleNs;
+void SourceCost::learn(uint64_t began_ns, double took_ns, double bytes) noexcept {
+  const bool stale = learned_ < kFirst || began_ns - std::min(began_ns, last_ns_) >= kStaleNs;
   const double clip = stale ? kClipStale : kClip;
-  const double expected = start_ns + moving_ns;
-  const double ratio = std::clamp(std::max(took_ns, 1.0) / std::max(expected, 1.0), 1 / clip, clip);
-  double follow = learned_ < kFirst ? 1.0 / static_cast<double>(learned_ + 1) : kFollow;
-  if (stale) follow = std::max(follow, kFollowStale);
-  const double start_share = start_ns / std::max(expected, 1.0);
-  const double rate_share = 1 - start_share;
-  const double step = follow / (start_share * start_share + rate_share * rate_share);
-  start_ns_ = std::max(kLeastStart, start_ns_ * std::pow(ratio, step * start_share));
-  ns_per_byte_ = std::max(kLeastNsPerByte, ns_per_byte_ * std::pow(ratio, step * rate_share));
+  double expected = start_ns_ + bytes * ns_per_byte_;
+  double ratio = std::clamp(std::max(took_ns, 1.0) / expected, 1 / clip, clip);
+  if (ratio > kSurprise || ratio < 1 / kSurprise) {
+    double power = learned_ < kFirst ? 1.0 / static_cast<double>(learned_ + 1) : kFollow;
+    if (stale) power = std::max(power, kFollowStale);
+    const double factor = std::pow(ratio, power);
+    follow(factor);
+    expected *= factor;
+    ratio /= factor;
+    if (!stale) ratio = std::clamp(ratio, 1 / kClipRest, kClipRest);
+  }
+  const double time = expected * ratio;
+  // Relative errors, of what was expected and what came in equal parts: neither slow nor fast batches outweigh.
+  const double weight = 1 / (time * expected);
+  sums_.one = sums_.one * kKeep + weight;
+  sums_.b = sums_.b * kKeep + weight * bytes;
+  sums_.bb = sums_.bb * kKeep + weight * bytes * bytes;
+  sums_.t = sums_.t * kKeep + weight * time;
+  sums_.bt = sums_.bt * kKeep + weight * bytes * time;
+  solve();
   ++learned_;
-  last_ns_ = now_ns;
+}
+
+// Everything was so much slower than was thought.
+void SourceCost::follow(double factor) noexcept {
+  start_ns_ *= factor;
+  ns_per_byte_ *= factor;
+  sums_.one /= factor * factor;
+  sums_.b /= factor * factor;
+  sums_.bb /= factor * factor;
+  sums_.t /= factor;
+  sums_.bt /= factor;
+}
+
+void SourceCost::solve() noexcept {
+  const double one = sums_.one + kPrior / (start_ns_ * start_ns_);
+  const double bb = sums_.bb + kPrior / (ns_per_byte_ * ns_per_byte_);
+  const double t = sums_.t + kPrior / start_ns_;
+  const double bt = sums_.bt + kPrior / ns_per_byte_;
+  const double determinant = one * bb - sums_.b * sums_.b;
+  start_ns_ = (t * bb - bt * sums_.b) / determinant;
+  ns_per_byte_ = (one * bt - t * sums_.b) / determinant;
+  // A line that begins or leads below zero: the nearest one that does not.
+  if (start_ns_ < kLeastStart) {
+    start_ns_ = kLeastStart;
+    ns_per_byte_ = std::max(kLeastNsPerByte, (bt - sums_.b * start_ns_) / bb);
+  } else if (ns_per_byte_ < kLeastNsPerByte) {
+    ns_per_byte_ = kLeastNsPerByte;
+    start_ns_ = std::max(kLeastStart, (t - sums_.b * ns_per_byte_) / one);
+  }
 }
 
 Expectation SourceCost::expect(uint64_t now_ns) const noexcept {

@@ -23,9 +23,11 @@ struct Expectation {
 
 // The cost of one source: a tier, or the copy out of host memory. A batch of b bytes is expected after
 //   start + (bytes in front + b) * ns_per_byte
-// and both terms are learned from completed batches. They move by ratios, each by its share of the time: a source that
-// is a thousand times slower than thought is found out in a few batches, and one stray batch moves an estimate less
-// than twofold, where a weighted mean of times would take over nearly all of it.
+// and both terms are learned from completed batches: the line of least squares of relative errors through the last few
+// of them, which batches of several sizes determine, and which what was thought before determines where they do not.
+// A batch that is more than twice off means that the source has changed, or that it was a stray: then everything known
+// moves by a power of the ratio. So a source a thousand times slower than thought is found out in a few batches, and one
+// stray batch moves an estimate less than twofold, where a mean of times would take over nearly all of it.
 // Lock: mutex_, a leaf, taken twice per batch and never per block.
 class SourceCost {
  public:
@@ -60,11 +62,18 @@ class SourceCost {
   [[nodiscard]] bool probe_due(uint64_t now_ns) noexcept KVBM_EXCLUDES(mutex_);
 
  private:
-  void learn(uint64_t now_ns, double took_ns, double start_ns, double moving_ns) noexcept KVBM_REQUIRES(mutex_);
+  void learn(uint64_t began_ns, double took_ns, double bytes) noexcept KVBM_REQUIRES(mutex_);
+  void follow(double ratio) noexcept KVBM_REQUIRES(mutex_);
+  void solve() noexcept KVBM_REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   double start_ns_ KVBM_GUARDED_BY(mutex_) = 0;
   double ns_per_byte_ KVBM_GUARDED_BY(mutex_) = 0;
+  // Weighted sums over batches, of 1, b, b * b, t and b * t.
+  struct Sums {
+    double one = 0, b = 0, bb = 0, t = 0, bt = 0;
+  };
+  Sums sums_ KVBM_GUARDED_BY(mutex_);
   double cap_ns_per_byte_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t cap_free_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when the cap lets the next byte through
   uint64_t outstanding_ KVBM_GUARDED_BY(mutex_) = 0;

@@ -231,7 +231,9 @@ TEST_F(LoadCost, a_first_guess_that_is_far_off_costs_the_slack_at_most) {
     const uint64_t compute = 2 * kMs;
     const Outcome first = load(n, compute);
     EXPECT_LE(total(first, n, compute), n * compute + copy::load_slack_ns(n * compute) + 2 * kMs) << block;
-    if (block == 1'000) EXPECT_EQ(first.prefix, n);
+    if (block == 1'000) {
+      EXPECT_EQ(first.prefix, n);
+    }
   }
 }
 
