@@ -78,15 +78,12 @@ void LoadOperation::plan() {
   planned_ = true;  // the last: a plan that was refused memory half way says nothing of the other keys
 }
 
-bool LoadOperation::batch_is_full(TierIndex tier, size_t items, uint64_t bytes) const noexcept {
-  if (items == 0) return false;
-  if (items == kLandingItems || bytes >= kLandingBytes) return true;
-  if (!weighs()) return false;
-  // The first batches are small, so that a source that is not what it was shows early; and none is so large that its
-  // time alone would use up the slack.
-  if (items >= size_t{1} << std::min(asked_, 8U)) return true;
-  const copy::Expectation expect = manager_.cost(tier).expect(0);
-  return static_cast<double>(bytes) * expect.ns_per_byte >= static_cast<double>(weighed_.slack_ns) / 2;
+// The most that one batch brings. Where loads are weighed none is so large that its time alone would use up the slack.
+uint64_t LoadOperation::batch_bytes(TierIndex tier) const noexcept {
+  if (!weighs()) return kLandingBytes;
+  const double ns_per_byte = manager_.cost(tier).expect(0).ns_per_byte;
+  return static_cast<uint64_t>(
+      std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 2 / ns_per_byte));
 }
 
 // Keeps a few batches on their way, each from one tier, in the order of the keys.
@@ -103,7 +100,11 @@ void LoadOperation::request_more() {
     std::vector<Item> items;
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
-    while (!below_.empty() && tier_of(below_.front()) == tier && !batch_is_full(tier, items.size(), bytes)) {
+    const uint64_t most = batch_bytes(tier);
+    // The first batches are small there, so that a source that is not what it was shows early.
+    const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
+    while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < most_items &&
+           (bytes < most || items.empty())) {
       const Item item = below_.front();
       below_.pop_front();
       const MatchPart& part = request_.match->parts()[item.part];
@@ -180,7 +181,7 @@ Operation::Next LoadOperation::copy_some() {
     find_in_place();
     if (weighs()) weigh();
   }
-  if (weighs() && out_of_time()) return Next::finished;
+  if (weighs() && out_of_time(false)) return Next::finished;
   request_more();
   uint64_t moved = 0;
   while (moved < kStepBytes) {
@@ -205,7 +206,7 @@ Operation::Next LoadOperation::copy_some() {
 
 // Nothing can be copied now.
 Operation::Next LoadOperation::what_next() {
-  if (weighs() && out_of_time()) return Next::finished;
+  if (weighs() && out_of_time(true)) return Next::finished;
   {
     MutexLock lock(mutex_);
     if (!ready_.empty() || !failed_.empty()) return Next::more;

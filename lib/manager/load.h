@@ -117,13 +117,13 @@ class LoadOperation final : public Operation {
   [[nodiscard]] uint64_t bytes_of(const Item& item) const noexcept;
   void weigh();
   void weigh_again();
-  [[nodiscard]] bool out_of_time();
-  [[nodiscard]] uint64_t latest() const noexcept;
+  [[nodiscard]] bool out_of_time(bool idle);
+  [[nodiscard]] uint64_t latest(uint64_t last_ns) const noexcept;
   void wait_at_most();
   void leave_from(size_t k);
   void probe(size_t from, uint64_t now);
   void account(Code why);
-  [[nodiscard]] bool batch_is_full(TierIndex tier, size_t items, uint64_t bytes) const noexcept;
+  [[nodiscard]] uint64_t batch_bytes(TierIndex tier) const noexcept;
   [[nodiscard]] bool beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
 

@@ -110,8 +110,8 @@ void LoadOperation::weigh_again() {
   if (choice.total_ns + w.slack_ns / 2 < rest.back()) leave_from(w.settled + choice.keys);
 }
 
-// True: what is in place is all that is worth waiting for.
-bool LoadOperation::out_of_time() {
+// True: what is in place is all that is worth waiting for. `idle`: everything that came has been copied.
+bool LoadOperation::out_of_time(bool idle) {
   Weighed& w = weighed_;
   const uint64_t now = manager_.env().clock().now_ns() - submitted_ns();
   const size_t before = w.settled;
@@ -120,25 +120,27 @@ bool LoadOperation::out_of_time() {
   }
   if (w.settled != before) w.last_ns = now;
   if (w.settled >= w.limit) return true;
+  // What is here already is quicker to copy than to compute, as far as anybody could know.
+  if (!idle) return now >= latest(now);
   uint64_t landed = 0;
   {
     MutexLock lock(mutex_);
     landed = landed_;
   }
   if (landed != std::exchange(w.landed, landed)) weigh_again();
-  return w.settled >= w.limit || now >= latest();
+  return w.settled >= w.limit || now >= latest(w.last_ns);
 }
 
-uint64_t LoadOperation::latest() const noexcept {
+uint64_t LoadOperation::latest(uint64_t last_ns) const noexcept {
   const Weighed& w = weighed_;
-  return copy::latest_ns(std::span(w.arrival_ns).first(w.limit), w.settled, w.last_ns, w.in_place_worth_ns,
+  return copy::latest_ns(std::span(w.arrival_ns).first(w.limit), w.settled, last_ns, w.in_place_worth_ns,
                          w.slack_ns);
 }
 
 // Wakes this when it is too late to wait longer. One timer at a time: one that is early sets the next.
 void LoadOperation::wait_at_most() {
   Weighed& w = weighed_;
-  const uint64_t at = submitted_ns() + latest();
+  const uint64_t at = submitted_ns() + latest(w.last_ns);
   const uint64_t now = manager_.env().clock().now_ns();
   if (w.armed_ns > now && w.armed_ns <= at) return;
   w.armed_ns = at;
