@@ -78,12 +78,13 @@ void LoadOperation::plan() {
   planned_ = true;  // the last: a plan that was refused memory half way says nothing of the other keys
 }
 
-// The most that one batch brings. Where loads are weighed none is so large that its time alone would use up the slack.
+// The most that one batch brings. Where loads are weighed none takes more than an eighth of the slack, so that one whose
+// source is several times slower than thought is still no silence.
 uint64_t LoadOperation::batch_bytes(TierIndex tier) const noexcept {
   if (!weighs()) return kLandingBytes;
   const double ns_per_byte = manager_.cost(tier).expect(0).ns_per_byte;
   return static_cast<uint64_t>(
-      std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 2 / ns_per_byte));
+      std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
 }
 
 // Keeps a few batches on their way, each from one tier, in the order of the keys.
@@ -92,7 +93,7 @@ void LoadOperation::request_more() {
   while (!below_.empty()) {
     {
       MutexLock lock(mutex_);
-      if (landing_ == kLandings) return;
+      if (landing_ == most_landings()) return;
       ++landing_;
     }
     const auto tier_of = [this](const Item& item) { return request_.match->tier_of(item.part, item.key); };
@@ -210,7 +211,7 @@ Operation::Next LoadOperation::what_next() {
   {
     MutexLock lock(mutex_);
     if (!ready_.empty() || !failed_.empty()) return Next::more;
-    if (landing_ != kLandings && !below_.empty()) return Next::more;  // to be asked for
+    if (landing_ != most_landings() && !below_.empty()) return Next::more;  // to be asked for
     if (landing_ == 0 && below_.empty()) return Next::finished;
   }
   if (weighs()) wait_at_most();

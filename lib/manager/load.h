@@ -62,6 +62,8 @@ class LoadOperation final : public Operation {
   static constexpr uint64_t kLandingBytes = 4ULL << 20;
   static constexpr size_t kLandingItems = 256;
   static constexpr uint32_t kLandings = 4;
+  // The batches of a load that is weighed are smaller, and as much is on its way.
+  static constexpr uint32_t kWeighedLandings = 32;
   // Heads that are taken together, of blocks of one step at most: a slot may be reused meanwhile. And the room of each:
   // 14 leaves. Measured with `kvbm bench node`.
   static constexpr size_t kHeads = 16;
@@ -123,6 +125,7 @@ class LoadOperation final : public Operation {
   void leave_from(size_t k);
   void probe(size_t from, uint64_t now);
   void account(Code why);
+  [[nodiscard]] uint32_t most_landings() const noexcept { return weighs() ? kWeighedLandings : kLandings; }
   [[nodiscard]] uint64_t batch_bytes(TierIndex tier) const noexcept;
   [[nodiscard]] bool beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;

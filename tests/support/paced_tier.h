@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,7 +15,7 @@
 
 namespace kvbm::test {
 
-// What a test may change at any time; batches that are on their way keep what they were asked under.
+// What a test may change at any time.
 struct Pace {
   uint64_t latency_ns = 0;
   double ns_per_byte = 0;
@@ -43,34 +44,22 @@ class PacedTier final : public tier::Tier {
     for (const tier::PutItem& item : batch->items) {
       records_[item.id] = {{item.head.begin(), item.head.end()}, {item.payload.begin(), item.payload.end()}};
     }
-    finish(std::move(batch), executor_.clock().now_ns());
+    auto held = std::make_shared<std::unique_ptr<tier::PutBatch>>(std::move(batch));
+    executor_.post([held] { (*held)->done(**held); });
   }
 
   void get(std::unique_ptr<tier::GetBatch> batch) override {
     const uint64_t now = executor_.clock().now_ns();
-    batch->status.assign(batch->items.size(), Code::miss);
-    uint64_t bytes = 0;
-    for (const tier::GetItem& item : batch->items) {
-      const auto it = records_.find(item.id);
-      if (it != records_.end()) bytes += it->second.payload.size();
-    }
     pace_->gets += batch->items.size();
-    free_ns_ = std::max(free_ns_, now + pace_->latency_ns) +
-               static_cast<uint64_t>(static_cast<double>(bytes) * pace_->ns_per_byte);
-    const bool late = free_ns_ > batch->deadline_ns;
-    for (size_t i = 0; i < batch->items.size(); ++i) {
-      tier::GetItem& item = batch->items[i];
-      const auto it = records_.find(item.id);
-      if (it == records_.end()) continue;
-      batch->status[i] = late ? Code::deadline : Code::ok;
-      item.head_bytes = static_cast<uint32_t>(it->second.head.size());
-      item.payload_bytes = it->second.payload.size();
-      item.location = 1;
-      if (late) continue;
-      std::memcpy(item.head.data(), it->second.head.data(), it->second.head.size());
-      std::memcpy(item.payload.data(), it->second.payload.data(), it->second.payload.size());
+    batch->status.assign(batch->items.size(), Code::again);
+    auto get = std::make_shared<Get>();
+    get->batch = std::move(batch);
+    get->from_ns = now + pace_->latency_ns;
+    queue_.push_back(get);
+    if (get->batch->deadline_ns != kNever) {
+      executor_.post_at(get->batch->deadline_ns, [get] { over(*get, Code::deadline); });
     }
-    finish(std::move(batch), std::min(free_ns_, std::max(now, batch->deadline_ns)));
+    if (queue_.size() == 1) serve();
   }
 
   void erase(std::span<const Identity> ids) override {
@@ -92,16 +81,56 @@ class PacedTier final : public tier::Tier {
     std::vector<std::byte> head;
     std::vector<std::byte> payload;
   };
-  template <class Batch>
-  void finish(std::unique_ptr<Batch> batch, uint64_t at_ns) {
-    auto held = std::make_shared<std::unique_ptr<Batch>>(std::move(batch));
-    executor_.post_at(at_ns, [held] { (*held)->done(**held); });
+  struct Get {
+    std::unique_ptr<tier::GetBatch> batch;  // null: it is over
+    uint64_t from_ns = 0;
+    size_t next = 0;
+  };
+  // What is not decided becomes `code`.
+  static void over(Get& get, Code code) {
+    if (get.batch == nullptr) return;
+    for (Code& one : get.batch->status) {
+      if (one == Code::again) one = code;
+    }
+    const auto batch = std::move(get.batch);
+    batch->done(*batch);
+  }
+
+  // The next item of the first batch, at the speed of now.
+  void serve() {
+    while (!queue_.empty() && (queue_.front()->batch == nullptr ||
+                               queue_.front()->next == queue_.front()->batch->items.size())) {
+      over(*queue_.front(), Code::ok);
+      queue_.pop_front();
+    }
+    if (queue_.empty()) return;
+    const std::shared_ptr<Get> get = queue_.front();
+    const auto it = records_.find(get->batch->items[get->next].id);
+    const uint64_t bytes = it == records_.end() ? 0 : it->second.payload.size();
+    const uint64_t at = std::max(executor_.clock().now_ns(), get->from_ns) +
+                        static_cast<uint64_t>(static_cast<double>(bytes) * pace_->ns_per_byte);
+    executor_.post_at(at, [this, get] {
+      if (get->batch != nullptr) fill(*get);
+      serve();
+    });
+  }
+
+  void fill(Get& get) {
+    tier::GetItem& item = get.batch->items[get.next];
+    const auto it = records_.find(item.id);
+    get.batch->status[get.next++] = it == records_.end() ? Code::miss : Code::ok;
+    if (it == records_.end()) return;
+    item.head_bytes = static_cast<uint32_t>(it->second.head.size());
+    item.payload_bytes = it->second.payload.size();
+    item.location = 1;
+    std::memcpy(item.head.data(), it->second.head.data(), it->second.head.size());
+    std::memcpy(item.payload.data(), it->second.payload.data(), it->second.payload.size());
   }
 
   Executor& executor_;
   const std::shared_ptr<Pace> pace_;
   std::map<Identity, Record> records_;
-  uint64_t free_ns_ = 0;
+  std::deque<std::shared_ptr<Get>> queue_;
 };
 
 }  // namespace kvbm::test
