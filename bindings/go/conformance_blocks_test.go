@@ -5,6 +5,7 @@ package libkvbm
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 var background = context.Background()

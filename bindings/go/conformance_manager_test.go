@@ -115,10 +115,10 @@ func stepManagerStats(r *runner, a *arguments) (results, error) {
 		"stores_refused_room": number(s.StoresRefusedRoom), "stores_refused_quota": number(s.StoresRefusedQuota),
 		"deadline_missed": number(s.DeadlineMissed), "position_mismatches": number(s.PositionMismatches),
 		"verify_failures": number(s.VerifyFailures), "offloads_skipped": number(s.OffloadsSkipped),
-		"loads_weighed": number(s.LoadsWeighed), "load_predicted_ns": number(s.LoadPredicted),
-		"load_actual_ns": number(s.LoadActual), "loads_not_started": number(s.LoadsNotStarted),
-		"blocks_left": number(s.BlocksLeft), "compute_saved_ns": number(s.ComputeSaved),
-		"compute_lost_ns": number(s.ComputeLost), "tiers": tiers}, nil
+		"loads_weighed": number(s.LoadsWeighed), "load_predicted_ns": number(uint64(s.LoadPredicted)),
+		"load_actual_ns": number(uint64(s.LoadActual)), "loads_not_started": number(s.LoadsNotStarted),
+		"blocks_left": number(s.BlocksLeft), "compute_saved_ns": number(uint64(s.ComputeSaved)),
+		"compute_lost_ns": number(uint64(s.ComputeLost)), "tiers": tiers}, nil
 }
 
 func stepManagerScan(r *runner, a *arguments) (results, error) {
