@@ -18,7 +18,7 @@ def test_a_load_that_computing_beats_is_left_and_counted(manager: libkvbm.Manage
             assert match.cost(3, 1) == times[:1]
             left = cache.load(match, range(4, 8), compute_block_ns=1)
             assert left.status == libkvbm.Status.PARTIAL
-            assert set(left.item_status) == {libkvbm.raw.KVBM_ERR_DEADLINE}
+            assert set(left.item_status) == {libkvbm.Status.DEADLINE}
             assert cache.load(match, range(4, 8), compute_block_ns=10**10).status == 0
     stats = manager.stats()
     assert (stats.loads_not_started, stats.loads_weighed, stats.blocks_left) == (1, 1, 4)
