@@ -597,6 +597,11 @@ KVBM_API kvbm_status_t kvbm_match_items(const kvbm_match_t *match, size_t first,
 /* New holds on part `part` of keys [first, first + n); 0 where it is not in the host tier. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_match_blocks(kvbm_match_t *match, uint32_t part, size_t first, size_t n,
                                          kvbm_block_t *out_blocks);
+/* Predicts loads: out_load_ns[i] is how long bringing keys [first, first + i] into an attached cache would take from
+ * now on, as their tiers have done lately, with what is queued there in front. Never falls with i; keys that missed add
+ * nothing. An estimate, not a promise: what came of it is in kvbm_manager_stats. Errors: KVBM_ERR_INVALID for a range
+ * outside the match. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_match_cost(const kvbm_match_t *match, size_t first, size_t n, uint64_t *out_load_ns);
 /* Lets go of everything that the match held; loads that were submitted with it go on. NULL is a no-op. Thread: any.
  * Blocks: no, unless it is the last handle of a released manager. Since 0.1. */
 KVBM_API void kvbm_match_release(kvbm_match_t *match);
@@ -723,17 +728,26 @@ typedef struct kvbm_load_options {
   uint64_t timeout_ns;         /* KVBM_FOREVER by default */
   kvbm_status_t *item_status;  /* [n_keys] */
   uint64_t *out_operation;
+  uint64_t compute_block_ns;   /* what the engine would need to compute one of its blocks, of what this call loads.
+                                  Then the load is never slower than that (see kvbm_cache_load); 0 = unknown */
 } kvbm_load_options_t;
 
-/* Fills defaults: from the first key, all layers, exact positions, blocks from below are kept in the host, no deadline.
- * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
+/* Fills defaults: from the first key, all layers, exact positions, blocks from below are kept in the host, no deadline,
+ * everything is loaded whatever it takes. Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, uint32_t struct_size);
 /* Brings matched blocks into the engine's blocks, every byte verified on the way. Keys of the match starting at
  * first_key are taken in order; block_ids is [n_parts][n_block_ids], `units` ids a key; the last key may have fewer,
  * then only its leading units are loaded. KVBM_NO_BLOCK skips a block. An item that fails (KVBM_ERR_MISS, _DAMAGED,
  * _MISMATCH, _DEADLINE, ...) leaves its engine blocks undefined and is never reported as loaded: compute it. At the
- * deadline the completion comes at once and the tensors are no longer written to. queue as for store. Thread: any.
- * Since 0.1. */
+ * deadline the completion comes at once and the tensors are no longer written to. queue as for store.
+ *
+ * With compute_block_ns: of the keys, in their order, as many are loaded as make loading these and computing the others
+ * quickest, by what their tiers have done lately (kvbm_match_cost); of a model with window or state components all or
+ * none. What a load turns out to take decides again as it goes: when waiting on would lose, the completion comes, and
+ * no later than an eighth of what computing everything would take, plus a millisecond, after the next block was due.
+ * What is left for the engine to compute is KVBM_ERR_DEADLINE, and the completion KVBM_PARTIAL, also with no item done;
+ * the leading KVBM_OK items are the prefix that made it. A tier that is not read because it would lose is measured with
+ * one block a second, which nothing waits for, so that one that recovers is used again. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
                                        size_t n_block_ids, const kvbm_load_options_t *options, kvbm_queue_t *queue,
                                        uint64_t user_data);
@@ -793,6 +807,14 @@ typedef struct kvbm_manager_counters {
   uint64_t stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures;
   uint64_t offloads_skipped;   /* blocks that a full offload queue did not take; they may go down later */
   kvbm_tier_stats_t tiers[8];
+  /* Of loads with kvbm_load_options_t.compute_block_ns: */
+  uint64_t loads_weighed;      /* started, because they would win */
+  uint64_t load_predicted_ns;  /* time that these were to take, summed, */
+  uint64_t load_actual_ns;     /* and took */
+  uint64_t loads_not_started;  /* because they would lose, whole */
+  uint64_t blocks_left;        /* keys that were left to the engine to compute */
+  uint64_t compute_saved_ns;   /* what computing the loaded keys would have taken beyond the load, */
+  uint64_t compute_lost_ns;    /* and what loads took beyond that, where they were late */
 } kvbm_manager_stats_t;
 
 /* Fills the struct; set struct_size first. Cheap. Thread: any. Since 0.1. */

@@ -76,6 +76,8 @@ package libkvbm
 #cgo nocallback kvbm_manager_unpin_owner
 #cgo noescape kvbm_match_blocks
 #cgo nocallback kvbm_match_blocks
+#cgo noescape kvbm_match_cost
+#cgo nocallback kvbm_match_cost
 #cgo noescape kvbm_match_count
 #cgo nocallback kvbm_match_count
 #cgo noescape kvbm_match_items

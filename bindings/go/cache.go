@@ -188,13 +188,16 @@ type StoreOptions struct {
 
 // LoadOptions is how blocks are loaded; nil and the zero value are the defaults.
 type LoadOptions struct {
-	FirstKey    int           // skip this many keys of the match
-	AnyPosition bool          // content-keyed blocks may be used at any position
-	FirstLayer  uint32        // load only layers [FirstLayer, FirstLayer+Layers) of the part's shard
-	Layers      uint32        // 0 = all
-	KeepBelow   bool          // do not keep blocks from lower tiers in the host tier
-	Positions   []Position    // where the blocks will stand, one for each key; content keys only
-	Timeout     time.Duration // 0 = none, negative = at once
+	FirstKey    int    // skip this many keys of the match
+	AnyPosition bool   // content-keyed blocks may be used at any position
+	FirstLayer  uint32 // load only layers [FirstLayer, FirstLayer+Layers) of the part's shard
+	Layers      uint32 // 0 = all
+	KeepBelow   bool   // do not keep blocks from lower tiers in the host tier
+	// What the engine would need to compute one of its blocks: the load goes as far as that wins, and gives up when it is
+	// late. What is left to compute is StatusErrDeadline in a *PartialError. 0 = unknown: everything is loaded.
+	ComputeBlock time.Duration
+	Positions    []Position    // where the blocks will stand, one for each key; content keys only
+	Timeout      time.Duration // 0 = none, negative = at once
 }
 
 // Store copies engine blocks into the host tier under their keys. blockIDs are the blocks of each part in turn, as many
@@ -311,7 +314,8 @@ func (c *Cache) loadOperation(op string, ctx context.Context, match *Match, bloc
 		return refuse(err)
 	}
 	how := C.kvbmgo_load_t{first_key: first, any_position: bit(o.AnyPosition), first_layer: C.uint32_t(o.FirstLayer),
-		n_layers: C.uint32_t(o.Layers), keep_below: bit(o.KeepBelow)}
+		n_layers: C.uint32_t(o.Layers), keep_below: bit(o.KeepBelow),
+		compute_block_ns: C.uint64_t(max(0, o.ComputeBlock))}
 	start := func(status *C.kvbm_status_t, number *C.uint64_t, queue *C.kvbm_queue_t, id C.uint64_t) C.kvbm_status_t {
 		return C.kvbmgo_load(c.c(), match.c(), (*C.uint32_t)(unsafe.SliceData(blockIDs)), C.size_t(perPart), &how,
 			positionsOf(o.Positions), timeoutOf(ctx, o.Timeout), status, number, queue, id)

@@ -5,6 +5,7 @@ package libkvbm
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 var background = context.Background()
@@ -154,7 +155,8 @@ func stepCacheLoad(r *runner, a *arguments) (results, error) {
 	c, m, ids := object[*Cache](a, "cache"), object[*Match](a, "match"), each(a, "block_ids", toUint32)
 	o := &LoadOptions{FirstKey: a.int("first_key"), AnyPosition: a.flag("any_position"),
 		FirstLayer: a.uint32("first_layer"), Layers: a.uint32("n_layers"), KeepBelow: a.flag("keep_below"),
-		Positions: each(a, "positions", toPosition), Timeout: a.timeout("timeout_ns")}
+		ComputeBlock: time.Duration(a.uint64("compute_block_ns")),
+		Positions:    each(a, "positions", toPosition), Timeout: a.timeout("timeout_ns")}
 	q, userData := object[*Queue](a, "queue"), a.uint64("user_data")
 	if q == nil {
 		return ran((len(ids)/c.parts+c.units-1)/c.units, c.Load(background, m, ids, o))

@@ -114,7 +114,11 @@ func stepManagerStats(r *runner, a *arguments) (results, error) {
 		"pins": number(s.Pins), "matches": number(s.Matches), "operations_in_flight": number(s.OperationsInFlight),
 		"stores_refused_room": number(s.StoresRefusedRoom), "stores_refused_quota": number(s.StoresRefusedQuota),
 		"deadline_missed": number(s.DeadlineMissed), "position_mismatches": number(s.PositionMismatches),
-		"verify_failures": number(s.VerifyFailures), "offloads_skipped": number(s.OffloadsSkipped), "tiers": tiers}, nil
+		"verify_failures": number(s.VerifyFailures), "offloads_skipped": number(s.OffloadsSkipped),
+		"loads_weighed": number(s.LoadsWeighed), "load_predicted_ns": number(uint64(s.LoadPredicted)),
+		"load_actual_ns": number(uint64(s.LoadActual)), "loads_not_started": number(s.LoadsNotStarted),
+		"blocks_left": number(s.BlocksLeft), "compute_saved_ns": number(uint64(s.ComputeSaved)),
+		"compute_lost_ns": number(uint64(s.ComputeLost)), "tiers": tiers}, nil
 }
 
 func stepManagerScan(r *runner, a *arguments) (results, error) {

@@ -156,6 +156,24 @@ func (m *Match) Items(first, n int) ([]MatchItem, error) {
 	return items, nil
 }
 
+// Cost predicts loads: element i is how long loading keys [first, first+i] would take from now on.
+func (m *Match) Cost(first, n int) ([]time.Duration, error) {
+	const op = "Match.Cost"
+	if err := m.enterRange(op, first, n); err != nil {
+		return nil, err
+	}
+	defer m.h.exit()
+	raw := make([]C.uint64_t, n)
+	if status := C.kvbm_match_cost(m.c(), C.size_t(first), C.size_t(n), unsafe.SliceData(raw)); status < 0 {
+		return nil, fail(op, status)
+	}
+	times := make([]time.Duration, n)
+	for i, ns := range raw {
+		times[i] = time.Duration(ns)
+	}
+	return times, nil
+}
+
 // Blocks makes holds on part `part` (0 unless the lookup had several) of keys [first, first+n). A block that is not in
 // the host tier is not there (Blocks.Has); Manager.Prefetch brings it up.
 func (m *Match) Blocks(part uint32, first, n int) (*Blocks, error) {

@@ -280,6 +280,7 @@ kvbm_status_t kvbmgo_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32
   options.first_layer = how->first_layer;
   options.n_layers = how->n_layers;
   options.keep_below = how->keep_below;
+  options.compute_block_ns = how->compute_block_ns;
   options.positions = positions;
   options.timeout_ns = timeout_ns;
   options.item_status = item_status;

@@ -82,6 +82,7 @@ kvbm_status_t kvbmgo_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const ui
 
 typedef struct kvbmgo_load {
   uint32_t first_key, any_position, first_layer, n_layers, keep_below;
+  uint64_t compute_block_ns;
 } kvbmgo_load_t;
 kvbm_status_t kvbmgo_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids, size_t n_block_ids,
                           const kvbmgo_load_t *how, const kvbm_position_t *positions, uint64_t timeout_ns,

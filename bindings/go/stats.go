@@ -7,7 +7,10 @@ package libkvbm
 */
 import "C"
 
-import "unsafe"
+import (
+	"time"
+	"unsafe"
+)
 
 // TierStats is the counters of one tier.
 type TierStats struct {
@@ -26,8 +29,13 @@ type Stats struct {
 	Holds, Pins, Matches                                                                      uint64 // live now
 	OperationsInFlight                                                                        uint64
 	StoresRefusedRoom, StoresRefusedQuota, DeadlineMissed, PositionMismatches, VerifyFailures uint64
-	OffloadsSkipped                                                                           uint64      // a full offload queue did not take them; they may go down later
-	Tiers                                                                                     []TierStats // host first
+	OffloadsSkipped                                                                           uint64 // a full offload queue did not take them; they may go down later
+	// Of loads with LoadOptions.ComputeBlock: started, not started because computing is quicker, keys left to compute.
+	LoadsWeighed, LoadsNotStarted, BlocksLeft uint64
+	LoadPredicted, LoadActual                 time.Duration // of those that were started
+	ComputeSaved                              time.Duration // computing that loads made unnecessary, less their own time
+	ComputeLost                               time.Duration // of loads that took longer than computing
+	Tiers                                     []TierStats   // host first
 }
 
 // Stats returns the manager's counters. It is cheap.
@@ -46,7 +54,10 @@ func (m *Manager) Stats() (*Stats, error) {
 		OperationsInFlight: uint64(raw.operations_in_flight), StoresRefusedRoom: uint64(raw.stores_refused_room),
 		StoresRefusedQuota: uint64(raw.stores_refused_quota), DeadlineMissed: uint64(raw.deadline_missed),
 		PositionMismatches: uint64(raw.position_mismatches), VerifyFailures: uint64(raw.verify_failures),
-		OffloadsSkipped: uint64(raw.offloads_skipped)}
+		OffloadsSkipped: uint64(raw.offloads_skipped), LoadsWeighed: uint64(raw.loads_weighed),
+		LoadsNotStarted: uint64(raw.loads_not_started), BlocksLeft: uint64(raw.blocks_left),
+		LoadPredicted: time.Duration(raw.load_predicted_ns), LoadActual: time.Duration(raw.load_actual_ns),
+		ComputeSaved: time.Duration(raw.compute_saved_ns), ComputeLost: time.Duration(raw.compute_lost_ns)}
 	for i := range raw.tiers[:min(int(raw.n_tiers), len(raw.tiers))] {
 		s.Tiers = append(s.Tiers, tierStats(&raw.tiers[i]))
 	}

@@ -79,6 +79,7 @@ KVBM_QUICK(kvbm_match_count)
 KVBM_QUICK(kvbm_match_units)
 KVBM_QUICK(kvbm_match_items)
 KVBM_QUICK(kvbm_match_blocks)
+KVBM_QUICK(kvbm_match_cost)
 
 // ---- statuses and errors
 
@@ -436,6 +437,7 @@ KVBM_ROWS(%arg((kvbm_event_t *out_events, size_t capacity)), kvbm_event_t, $2, $
           (const char *)row->key.bytes, (Py_ssize_t)16, (const char *)row->parent.bytes, (Py_ssize_t)16, row->component)
 KVBM_ROWS(%arg((size_t n, kvbm_match_item_t *out_items)), kvbm_match_item_t, $1, $2, $1, 0, "(IIKK)", row->tier,
           row->parts_needed, row->bytes, row->below_bytes)
+KVBM_ROWS(%arg((size_t n, uint64_t *out_load_ns)), uint64_t, $1, $2, $1, 0, "K", *row)
 KVBM_ROWS(%arg((kvbm_scan_row_t *out_rows, size_t capacity, size_t *out_n)), kvbm_scan_row_t, $2, $1, written$argnum, 1,
           "(y#y#KIIIIII)", (const char *)row->key.bytes, (Py_ssize_t)16, (const char *)row->namespace_id,
           (Py_ssize_t)16, row->bytes, row->tier, row->component, row->uses, row->holds, row->pins, row->age)

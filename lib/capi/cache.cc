@@ -231,6 +231,7 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
       request.positions.assign(positions, positions + n_keys);
     }
     request.deadline_ns = kvbm::deadline_after(core->manager()->env().clock(), given.timeout_ns);
+    request.compute_block_ns = given.compute_block_ns;
     if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};
     auto operation = std::make_shared<kvbm::manager::LoadOperation>(std::move(request));
     return run_operation(cache->tenancy, cache->gate, std::move(operation), queue, user_data, given.out_operation);

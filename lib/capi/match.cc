@@ -5,6 +5,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "manager/load_cost.h"
 #include "manager/lookup.h"
 
 using kvbm::capi::guarded;
@@ -159,6 +160,17 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
     for (size_t i = 0, next = 0; i < n; ++i) {
       out_blocks[i] = found.tier_of(part, first + i) == 0 ? holds[next++] : 0;
     }
+    return KVBM_OK;
+  });
+}
+
+kvbm_status_t kvbm_match_cost(const kvbm_match_t* match, size_t first, size_t n, uint64_t* out_load_ns) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (match == nullptr || (out_load_ns == nullptr && n != 0)) return KVBM_ERR_INVALID;
+    if (kvbm::capi::forked(*match->tenancy)) return KVBM_ERR_FORKED;
+    const size_t keys = match->match->keys().size();
+    if (first > keys || n > keys - first) return KVBM_ERR_INVALID;
+    kvbm::manager::predict_load(*match->match, first, {out_load_ns, n});
     return KVBM_OK;
   });
 }

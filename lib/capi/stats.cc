@@ -58,6 +58,13 @@ kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* 
     full.position_mismatches = s.position_mismatches;
     full.verify_failures = s.verify_failures;
     full.offloads_skipped = s.offloads_skipped;
+    full.loads_weighed = s.loads_weighed;
+    full.load_predicted_ns = s.load_predicted_ns;
+    full.load_actual_ns = s.load_actual_ns;
+    full.loads_not_started = s.loads_not_started;
+    full.blocks_left = s.blocks_left;
+    full.compute_saved_ns = s.compute_saved_ns;
+    full.compute_lost_ns = s.compute_lost_ns;
     for (size_t i = 0; i < s.n_tiers; ++i) full.tiers[i] = to_c_tier(s.tiers[i]);
     return kvbm::capi::init_options(out_stats, out_stats->struct_size, full);
   });

@@ -28,6 +28,10 @@ struct Counters {
   Count operations{0};  // in flight
   Count refused_room{0}, refused_quota{0}, deadline_missed{0}, position_mismatches{0}, verify_failures{0};
   Count offload_skipped{0};  // blocks that a full offload queue or an admission policy did not take
+  // Loads that were told what computing takes (LoadRequest::compute_block_ns).
+  Count loads_not_started{0}, blocks_left{0};
+  Count compute_saved_ns{0}, compute_lost_ns{0};
+  Histogram load_predicted, load_actual;  // nanoseconds; of those that were started
   std::array<TierCounters, 8> tiers;
   // Latency in nanoseconds, by operation kind - 1: wait in the executor, and service.
   std::array<Histogram, 4> wait;

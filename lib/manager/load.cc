@@ -78,13 +78,22 @@ void LoadOperation::plan() {
   planned_ = true;  // the last: a plan that was refused memory half way says nothing of the other keys
 }
 
+// The most that one batch brings. Where loads are weighed none takes more than an eighth of the slack, so that one whose
+// source is several times slower than thought is still no silence.
+uint64_t LoadOperation::batch_bytes(TierIndex tier) const noexcept {
+  if (!weighs()) return kLandingBytes;
+  const double ns_per_byte = manager_.cost(tier).expect(0).ns_per_byte;
+  return static_cast<uint64_t>(
+      std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
+}
+
 // Keeps a few batches on their way, each from one tier, in the order of the keys.
 void LoadOperation::request_more() {
   const MemoryWait counted;  // what is taken off below_ comes to landed()
   while (!below_.empty()) {
     {
       MutexLock lock(mutex_);
-      if (landing_ == kLandings) return;
+      if (landing_ == most_landings()) return;
       ++landing_;
     }
     const auto tier_of = [this](const Item& item) { return request_.match->tier_of(item.part, item.key); };
@@ -92,8 +101,11 @@ void LoadOperation::request_more() {
     std::vector<Item> items;
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
-    while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < kLandingItems &&
-           (bytes < kLandingBytes || items.empty())) {
+    const uint64_t most = batch_bytes(tier);
+    // The first batches are small there, so that a source that is not what it was shows early.
+    const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
+    while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < most_items &&
+           (bytes < most || items.empty())) {
       const Item item = below_.front();
       below_.pop_front();
       const MatchPart& part = request_.match->parts()[item.part];
@@ -101,9 +113,10 @@ void LoadOperation::request_more() {
       bytes += part.found[item.key].payload_bytes;
       items.push_back(item);
     }
+    ++asked_;
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
-    onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted), deadline_ns(),
-            request_.keep_below ? Landing::borrowed : Landing::unchecked,
+    onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted),
+            std::min(deadline_ns(), weighed_.give_up_ns), request_.keep_below ? Landing::borrowed : Landing::unchecked,
             [self, items](std::vector<Landed> results) { self->landed(items, std::move(results)); });
   }
 }
@@ -117,6 +130,7 @@ void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results)
   {
     MutexLock lock(mutex_);
     --landing_;
+    ++landed_;
     for (size_t i = 0; i < items.size(); ++i) {
       if (results[i].code != Code::ok) {
         failed_.emplace_back(items[i].key, results[i].code);
@@ -151,8 +165,12 @@ bool LoadOperation::next_item(Item& item) {
 }
 
 Operation::Next LoadOperation::step() {
+  const uint64_t began = manager_.env().clock().now_ns();
+  if (!planned_) copy_ns_ = began - submitted_ns();
+  const uint64_t before = bytes_;
   const Next next = copy_some();
   tell_in_place();
+  if (bytes_ != before) copy_ns_ += manager_.env().clock().now_ns() - began;
   return next;
 }
 
@@ -162,16 +180,15 @@ Operation::Next LoadOperation::copy_some() {
   if (!planned_) {
     plan();
     find_in_place();
+    if (weighs()) weigh();
   }
+  if (weighs() && out_of_time(false)) return Next::finished;
   request_more();
   uint64_t moved = 0;
   while (moved < kStepBytes) {
     if (!copying_) {
       if (!next_item(current_) && !next_in_place(current_)) {
-        MutexLock lock(mutex_);
-        if (!ready_.empty() || !failed_.empty()) return Next::more;
-        if (landing_ != kLandings && !below_.empty()) return Next::more;  // to be asked for
-        return landing_ == 0 && below_.empty() ? Next::finished : Next::wait;
+        return what_next();
       }
       copying_ = true;
       leaf_ = 0;
@@ -186,6 +203,19 @@ Operation::Next LoadOperation::copy_some() {
     if (copy_item(moved, code)) close_item(code);
   }
   return Next::more;
+}
+
+// Nothing can be copied now.
+Operation::Next LoadOperation::what_next() {
+  if (weighs() && out_of_time(true)) return Next::finished;
+  {
+    MutexLock lock(mutex_);
+    if (!ready_.empty() || !failed_.empty()) return Next::more;
+    if (landing_ != most_landings() && !below_.empty()) return Next::more;  // to be asked for
+    if (landing_ == 0 && below_.empty()) return Next::finished;
+  }
+  if (weighs()) wait_at_most();
+  return Next::wait;
 }
 
 // Reads the head of the current item and checks that the record is what the cache part expects.
@@ -304,10 +334,12 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   places_.clear();  // and what they keep mapped
   manager_.release(left);
   // Who sees the completion may count on the blocks: this object may outlive it by the time a thread takes to return.
+  account(why);
+  const bool leaves = weighs() && why == Code::ok;  // what is pending is left to the engine
   if (!reading) request_.match = nullptr;
   completion.items = n_keys_;
   for (size_t k = 0; k < n_keys_; ++k) {
-    if (pending_[k] != 0 && status_[k] == Code::ok) status_[k] = why == Code::ok ? Code::internal : why;
+    if (pending_[k] != 0 && status_[k] == Code::ok) status_[k] = leaves ? Code::deadline : why == Code::ok ? Code::internal : why;
     if (!planned_ && why != Code::ok) status_[k] = why;
     if (status_[k] == Code::ok) ++completion.items_done;
     if (k < request_.item_status.size()) request_.item_status[k] = static_cast<int32_t>(status_[k]);
@@ -318,7 +350,9 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   const bool all = completion.items_done == completion.items;
   completion.status = all ? Code::ok : completion.items_done != 0 ? Code::partial : why;
   if (!all && completion.items_done == 0 && why == Code::ok) {
-    completion.status = *std::find_if(status_.begin(), status_.end(), [](Code c) { return c != Code::ok; });
+    const auto pending = [](uint16_t parts) { return parts != 0; };
+    const bool chosen = leaves && std::any_of(pending_.begin(), pending_.end(), pending);
+    completion.status = chosen ? Code::partial : *std::find_if(status_.begin(), status_.end(), [](Code c) { return c != Code::ok; });
   }
 }
 

@@ -28,6 +28,7 @@ struct LoadRequest {
   bool keep_below = false;
   std::vector<codec::Position> positions;  // empty, or one per key from first_key on
   uint64_t deadline_ns = kNever;
+  uint64_t compute_block_ns = 0;  // what the engine would need for one of its blocks; 0 = unknown
   std::span<int32_t> item_status;  // one per key from first_key on
 };
 
@@ -38,6 +39,7 @@ class LoadOperation final : public Operation {
  protected:
   Next step() override;
   Next copy_some();
+  Next what_next();
   void conclude(Code why, copy::Completion& completion) override;
   [[nodiscard]] bool expects() override;
 
@@ -60,6 +62,8 @@ class LoadOperation final : public Operation {
   static constexpr uint64_t kLandingBytes = 4ULL << 20;
   static constexpr size_t kLandingItems = 256;
   static constexpr uint32_t kLandings = 4;
+  // The batches of a load that is weighed are smaller, and as much is on its way.
+  static constexpr uint32_t kWeighedLandings = 32;
   // Heads that are taken together, of blocks of one step at most: a slot may be reused meanwhile. And the room of each:
   // 14 leaves. Measured with `kvbm bench node`.
   static constexpr size_t kHeads = 16;
@@ -88,6 +92,41 @@ class LoadOperation final : public Operation {
   Code check_position(const codec::HeadView& head, size_t key) const;
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
+  // load_cost.cc; only with compute_block_ns
+  struct Want {
+    size_t k;  // key from first_key on
+    TierIndex source;
+    uint64_t bytes;
+  };
+  // Times are since the submission.
+  struct Weighed {
+    std::vector<Want> wants;           // by key
+    std::vector<uint64_t> arrival_ns;  // per key: predicted
+    std::vector<uint64_t> worth_ns;    // per key: what computing it takes
+    bool whole = false;                // all or nothing
+    size_t limit = 0;                  // keys from here on are left to the engine
+    size_t settled = 0;                // leading keys that nothing is awaited for
+    uint64_t in_place_worth_ns = 0;    // of these
+    uint64_t last_ns = 0;              // when the last of them settled
+    uint64_t slack_ns = 0;
+    uint64_t predicted_ns = 0;  // of the keys that were chosen; 0: none were
+    uint64_t give_up_ns = kNever;  // on the clock: nothing is awaited from then on
+    uint64_t armed_ns = 0;         // on the clock: the timer that is set
+    uint64_t landed = 0;           // landed_ when last weighed
+  };
+  [[nodiscard]] bool weighs() const noexcept { return request_.compute_block_ns != 0; }
+  [[nodiscard]] uint64_t worth_of(size_t k) const noexcept;
+  [[nodiscard]] uint64_t bytes_of(const Item& item) const noexcept;
+  void weigh();
+  void weigh_again();
+  [[nodiscard]] bool out_of_time(bool idle);
+  [[nodiscard]] uint64_t latest(uint64_t last_ns) const noexcept;
+  void wait_at_most();
+  void leave_from(size_t k);
+  void probe(size_t from, uint64_t now);
+  void account(Code why);
+  [[nodiscard]] uint32_t most_landings() const noexcept { return weighs() ? kWeighedLandings : kLandings; }
+  [[nodiscard]] uint64_t batch_bytes(TierIndex tier) const noexcept;
   [[nodiscard]] bool beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
 
@@ -120,6 +159,9 @@ class LoadOperation final : public Operation {
   uint64_t loads_ = 0;
   uint64_t bytes_ = 0;
   uint64_t bytes_before_ = 0;  // the current item
+  uint64_t copy_ns_ = 0;       // from submission until work began, and of the steps
+  uint32_t asked_ = 0;         // batches
+  Weighed weighed_;
 
   // There is something in ready_ or failed_: seen without the lock, which is taken to look what.
   std::atomic<bool> arrived_{false};
@@ -127,6 +169,7 @@ class LoadOperation final : public Operation {
   std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);
   std::vector<std::pair<size_t, Code>> failed_ KVBM_GUARDED_BY(mutex_);
   uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches on their way
+  uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;   // and that came
   bool over_ KVBM_GUARDED_BY(mutex_) = false;
 };
 

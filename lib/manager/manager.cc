@@ -20,6 +20,15 @@ uint8_t next_tag() noexcept {
   return static_cast<uint8_t>(count.fetch_add(1, std::memory_order_relaxed) % 255 + 1);
 }
 
+// What is thought of a source before anybody used it: about a third of what docs/benchmarks.md measured on a small
+// machine. A wrong guess costs little: it is corrected by the first batches.
+copy::SourceCost::Seed seed_of(std::string_view kind, uint64_t cap_bytes_per_s) noexcept {
+  if (kind == "disk") return {200'000, 1.0, cap_bytes_per_s};    // 0.2 ms, 1 GB/s
+  if (kind == "plugin") return {1'000'000, 5.0, 0};              // 1 ms, 0.2 GB/s
+  return {500'000, 1.0, 0};                                      // nodes, the owner: 0.5 ms, 1 GB/s
+}
+constexpr copy::SourceCost::Seed kHostSeed{20'000, 0.15, 0};     // 20 us, 6.7 GB/s
+
 }  // namespace
 
 // Begun before the host forgets, ended after the tiers have.
@@ -89,6 +98,7 @@ Status Manager::open_host() {
 }
 
 Status Manager::open_tiers() {
+  costs_[0].seed(kHostSeed);
   for (size_t i = 0; i < options_.tiers.size(); ++i) {
     const TierOptions& options = options_.tiers[i];
     const auto index = static_cast<TierIndex>(i + 1);
@@ -106,6 +116,7 @@ Status Manager::open_tiers() {
       if (!opened.ok()) return opened.status();
       tiers_.push_back(std::move(opened).value());
     }
+    costs_[index].seed(seed_of(tiers_.back()->kind(), options.read_bytes_per_s));
     offloaders_.push_back(std::make_unique<Offloader>(*this, index, options));
     hears_uses_ = hears_uses_ || offloaders_.back()->admits_on_use();
   }

@@ -18,6 +18,7 @@
 #include "block/block_table.h"
 #include "block/hold_table.h"
 #include "block/pin_table.h"
+#include "copy/cost.h"
 #include "manager/accounts.h"
 #include "manager/counters.h"
 #include "manager/environment.h"
@@ -107,6 +108,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] bool disabled(TierIndex index) const noexcept {
     return (disabled_.load(std::memory_order_relaxed) >> index & 1U) != 0;
   }
+  // What bringing blocks up from a tier takes; 0: copying out of the host.
+  [[nodiscard]] copy::SourceCost& cost(TierIndex index) noexcept { return costs_[index]; }
   // ---- A shared tier set (share.h) ----
   [[nodiscard]] ShareState& share() noexcept { return share_; }
   // A tier that stands by is not looked into and nothing is sent to it; whoever names it can still use it.
@@ -177,6 +180,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::unique_ptr<UnitIndex> unit_index_;
   std::vector<std::unique_ptr<tier::Tier>> tiers_;
   std::vector<std::unique_ptr<Offloader>> offloaders_;
+  std::array<copy::SourceCost, kMaxTiersBelow + 1> costs_;
   bool hears_uses_ = false;
   std::atomic<uint32_t> tick_{0};
   std::atomic<uint32_t> disabled_{0};  // bit i: tier i is out of service

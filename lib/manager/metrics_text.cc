@@ -27,6 +27,13 @@ constexpr CounterRow kCounters[] = {
      &Snapshot::position_mismatches},
     {"kvbm_offloads_skipped_total", "Blocks that a full offload queue did not take.", &Snapshot::offloads_skipped},
     {"kvbm_verify_failures_total", "Host blocks whose bytes failed verification.", &Snapshot::verify_failures},
+    {"kvbm_loads_not_started_total", "Loads that were not started because computing is quicker.",
+     &Snapshot::loads_not_started},
+    {"kvbm_load_blocks_left_total", "Keys that loads left to the engine to compute.", &Snapshot::blocks_left},
+    {"kvbm_compute_saved_nanoseconds_total", "Computing that loads made unnecessary, less their own time.",
+     &Snapshot::compute_saved_ns},
+    {"kvbm_compute_lost_nanoseconds_total", "Time of loads that took longer than computing.",
+     &Snapshot::compute_lost_ns},
 };
 constexpr CounterRow kGauges[] = {
     {"kvbm_holds", "Holds that callers own.", &Snapshot::holds},
@@ -58,6 +65,8 @@ constexpr TierRow kTierGauges[] = {
     {"kvbm_tier_metadata_bytes", "Memory for the tier's index and slots.", &TierSnapshot::metadata_bytes},
     {"kvbm_tier_staging_bytes", "Memory that reads from the tier land in now.", &TierSnapshot::staging_bytes},
     {"kvbm_tier_disabled", "1 after a fault that took the tier out of service.", &TierSnapshot::disabled},
+    {"kvbm_tier_read_start_nanoseconds", "Expected wait for the first byte of a load.", &TierSnapshot::read_start_ns},
+    {"kvbm_tier_read_bytes_per_second", "Expected speed of a load.", &TierSnapshot::read_bytes_per_s},
 };
 constexpr const char* kOperations[] = {"store", "load", "prefetch", "offload"};
 
@@ -101,6 +110,9 @@ std::string metrics_text(Manager& manager) {
   registry.counter("kvbm_memory_waits_total", "Times that the library waited for memory that was refused.")
       .add(memory_waits());
   const Counters& counters = manager.counters();
+  registry.histogram("kvbm_load_predicted_seconds", "Predicted time of loads that were weighed against computing.")
+      .merge(counters.load_predicted);
+  registry.histogram("kvbm_load_actual_seconds", "What these loads took.").merge(counters.load_actual);
   for (size_t i = 0; i < counters.wait.size(); ++i) {
     registry.histogram("kvbm_operation_wait_seconds", "From submit until work began.", {{"op", kOperations[i]}})
         .merge(counters.wait[i]);

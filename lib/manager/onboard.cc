@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory_wait.h"
+#include "copy/cost.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
 
@@ -27,6 +28,7 @@ struct Arrival {
   std::vector<SlotId> slots;
   std::unique_ptr<std::byte, FreeAligned> heads;
   std::vector<size_t> head_at;  // offset of each item's head target
+  copy::SourceCost::Ticket ticket;
   UniqueFunction<void(std::vector<Landed>)> done;
 };
 
@@ -46,8 +48,23 @@ Code settle_head(Arrival& arrival, size_t i, uint32_t head_bytes) {
   return Code::ok;
 }
 
+// Tells the tier's cost what came of a batch.
+void learn(Arrival& arrival, const tier::GetBatch& batch) {
+  using Answer = copy::SourceCost::Answer;
+  uint64_t got = 0;
+  bool late = false;
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    if (batch.status[i] == Code::ok) got += batch.items[i].payload_bytes;
+    late = late || batch.status[i] == Code::deadline;
+  }
+  const Answer how = late ? Answer::late : got != 0 ? Answer::arrived : Answer::nothing;
+  Manager& manager = *arrival.manager;
+  manager.cost(arrival.tier).answered(manager.env().clock().now_ns(), arrival.ticket, how, got);
+}
+
 void land(Arrival& arrival, tier::GetBatch& batch) {
   Manager& manager = *arrival.manager;
+  learn(arrival, batch);
   TierCounters& counters = manager.counters().tiers[arrival.tier];
   std::vector<Landed> landed(arrival.items.size());
   for (size_t i = 0; i < landed.size(); ++i) {
@@ -127,6 +144,7 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
     return;
   }
   auto batch = std::make_unique<tier::GetBatch>();
+  uint64_t bytes = 0;
   batch->deadline_ns = deadline_ns;
   batch->receiver_checks_leaves = landing != Landing::registered;
   batch->receiver_borrows = landing == Landing::borrowed;
@@ -139,8 +157,10 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
     const size_t end = i + 1 < n ? arrival->head_at[i + 1] : head_total;
     batch->items[i].head = {arrival->heads.get() + arrival->head_at[i], end - arrival->head_at[i]};
     batch->items[i].payload = manager->arena().payload(arrival->slots[i]);
+    bytes += arrival->items[i].found.payload_bytes;
   }
   batch->done = [arrival](tier::GetBatch& finished) { land(*arrival, finished); };
+  arrival->ticket = manager->cost(tier).asked(manager->env().clock().now_ns(), bytes);
   manager->tier_below(tier).get(std::move(batch));
 }
 

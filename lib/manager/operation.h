@@ -52,6 +52,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // Something arrived that step() waits for. Thread: any.
   void wake();
   [[nodiscard]] uint64_t deadline_ns() const noexcept { return deadline_ns_; }
+  [[nodiscard]] uint64_t submitted_ns() const noexcept { return submitted_ns_; }
 
  private:
   enum State : uint32_t { kIdle, kQueued, kRunning, kRunningWoken, kFinished };

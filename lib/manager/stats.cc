@@ -19,6 +19,12 @@ void fill_traffic(const TierCounters& from, TierSnapshot& to) {
   to.errors = get(from.errors);
 }
 
+void fill_cost(Manager& manager, TierIndex index, TierSnapshot& to) {
+  const copy::Expectation expect = manager.cost(index).expect(manager.env().clock().now_ns());
+  to.read_start_ns = expect.start_ns;
+  to.read_bytes_per_s = static_cast<uint64_t>(1e9 / expect.ns_per_byte);
+}
+
 void fill_host(Manager& manager, TierSnapshot& host) {
   const block::Counters blocks = manager.table().counters();
   host.capacity_bytes = manager.arena().capacity_bytes();
@@ -59,7 +65,15 @@ Snapshot snapshot(Manager& manager) {
   out.position_mismatches = get(c.position_mismatches);
   out.verify_failures = get(c.verify_failures);
   out.offloads_skipped = get(c.offload_skipped);
+  out.loads_weighed = c.load_predicted.count();
+  out.load_predicted_ns = c.load_predicted.sum();
+  out.load_actual_ns = c.load_actual.sum();
+  out.loads_not_started = get(c.loads_not_started);
+  out.blocks_left = get(c.blocks_left);
+  out.compute_saved_ns = get(c.compute_saved_ns);
+  out.compute_lost_ns = get(c.compute_lost_ns);
   for (size_t t = 0; t < out.n_tiers; ++t) fill_traffic(c.tiers[t], out.tiers[t]);
+  for (size_t t = 0; t < out.n_tiers; ++t) fill_cost(manager, static_cast<TierIndex>(t), out.tiers[t]);
   fill_host(manager, out.tiers[0]);
   for (size_t t = 1; t < out.n_tiers; ++t) fill_below(manager, static_cast<TierIndex>(t), out.tiers[t]);
   return out;

@@ -20,6 +20,9 @@ typedef struct engine {
   unsigned char *memory;
 } engine_t;
 
+/* Of the disk of engines that are opened from now on; 0 = no cap. */
+static uint64_t engine_read_bytes_per_s = 0;
+
 /* Host room for `host_blocks` blocks (about), and a disk tier if path is given. */
 static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *path, uint64_t disk_bytes) {
   kvbm_manager_options_t options;
@@ -39,6 +42,7 @@ static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *
   if (path != NULL) {
     tier.path = path;
     tier.capacity_bytes = disk_bytes;
+    tier.read_bytes_per_s = engine_read_bytes_per_s;
     options.tiers = &tier;
     options.n_tiers = 1;
   }

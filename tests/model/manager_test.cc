@@ -293,6 +293,8 @@ class Worker {
     std::vector<int32_t> status(request.n_ids, 1);
     request.item_status = status;
     request.keep_below = random_.below(4) == 0;
+    // From what no load beats to what every load does.
+    if (random_.below(4) == 0) request.compute_block_ns = uint64_t{1} << random_.below(30);
     request.deadline_ns = deadline();
     request.match = std::move(match);
     finish(std::make_shared<LoadOperation>(std::move(request)));

@@ -167,6 +167,7 @@ void World::load() {
   std::fill(engine->memory.begin(), engine->memory.end(), kUntouched);
   request.deadline_ns = deadline();
   request.keep_below = random_.below(4) == 0;
+  if (random_.below(4) == 0) request.compute_block_ns = uint64_t{1} << random_.below(26);
   engine->status.assign(kKeys, kNotSaid);
   request.item_status = {engine->status.data(), count};
   request.match = std::move(match);

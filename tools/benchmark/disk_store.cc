@@ -9,13 +9,14 @@
 namespace kvbm::benchmark {
 
 Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::string& dir, uint64_t disk_bytes, uint64_t block_bytes,
-                                                   uint32_t blocks) {
+                                                   uint32_t blocks, uint64_t read_bytes_per_s) {
   auto made = std::unique_ptr<DiskStore>(new DiskStore());
   StoreOptions options;
   options.block_bytes = block_bytes;
   options.slots = blocks;
   options.disk = dir;
   options.disk_bytes = disk_bytes;
+  options.disk_read_bytes_per_s = read_bytes_per_s;
   // Blocks go down when they are told to, and not before.
   options.admission = KVBM_ADMIT_ON_REQUEST;
   auto store = Store::open(options);
@@ -114,6 +115,30 @@ Result<double> DiskStore::load(size_t first, size_t n) {
   kvbm_match_release(match);
   if (status != KVBM_OK) return failed("blocks could not be loaded", status);
   return seconds;
+}
+
+Result<DiskStore::Weighed> DiskStore::load_weighed(size_t n, uint64_t compute_block_ns) {
+  kvbm_match_t* match = nullptr;
+  size_t found = 0;
+  const Stopwatch watch;
+  kvbm_status_t status =
+      kvbm_manager_lookup(store_->manager(), store_->ns(), keys_.data(), n, nullptr, &match, &found);
+  if (status != KVBM_OK || found != n) {
+    kvbm_match_release(match);
+    return failed("stored blocks were not found", status == KVBM_OK ? KVBM_ERR_MISS : status);
+  }
+  std::vector<kvbm_status_t> items(n, KVBM_ERR_INTERNAL);
+  kvbm_load_options_t options;
+  kvbm_load_options_init(&options, sizeof options);
+  options.keep_below = 1;
+  options.compute_block_ns = compute_block_ns;
+  options.item_status = items.data();
+  status = kvbm_cache_load(cache_, match, ids_.data(), n, &options, nullptr, 0);
+  Weighed out{watch.seconds(), n};
+  kvbm_match_release(match);
+  if (status < 0) return failed("blocks could not be loaded", status);
+  while (out.left != 0 && items[n - out.left] == KVBM_OK) --out.left;
+  return out;
 }
 
 }  // namespace kvbm::benchmark

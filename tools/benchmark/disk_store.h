@@ -15,7 +15,7 @@ class DiskStore {
  public:
   // `blocks` at a time are written or loaded.
   static Result<std::unique_ptr<DiskStore>> open(const std::string& dir, uint64_t disk_bytes, uint64_t block_bytes,
-                                                 uint32_t blocks);
+                                                 uint32_t blocks, uint64_t read_bytes_per_s = 0);
   ~DiskStore();
   DiskStore(const DiskStore&) = delete;
   DiskStore& operator=(const DiskStore&) = delete;
@@ -28,6 +28,12 @@ class DiskStore {
   Status empty_host();
   // Loads blocks [first, first + n) of the last fill from the disk tier; seconds.
   Result<double> load(size_t first, size_t n);
+  // The same, told what computing a block takes.
+  struct Weighed {
+    double seconds = 0;
+    size_t left = 0;  // blocks that were left to compute
+  };
+  Result<Weighed> load_weighed(size_t n, uint64_t compute_block_ns);
   // New blocks, half as many as blocks(), made and offloaded beside loads of another thread; their keys are forgotten.
   Status write_others();
   [[nodiscard]] uint32_t blocks() const noexcept { return blocks_; }

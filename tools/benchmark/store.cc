@@ -35,6 +35,7 @@ Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
   kvbm_tier_t tier{};
   tier.path = options.disk.c_str();
   tier.capacity_bytes = options.disk_bytes;
+  tier.read_bytes_per_s = options.disk_read_bytes_per_s;
   tier.admission = options.admission;
   manager.tiers = &tier;
   manager.n_tiers = options.disk.empty() ? 0 : 1;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmark/copy.h"
+#include "benchmark/cost.h"
 #include "benchmark/disk.h"
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
@@ -25,6 +26,7 @@ using benchmark::Row;
 struct Options {
   int rounds = 15;
   int disk_rounds = 5;
+  int cost_rounds = 3;
   std::string dir = ".";
 };
 
@@ -88,6 +90,14 @@ int run_disk(const Options& options, const Output& output) {
   return finish(benchmark::bench_disk(disk), output);
 }
 
+int run_cost(const Options& options, const Output& output) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(options.dir, error)) {
+    return fail(kBadInput, "--dir " + options.dir + " is not a directory", "give one on any disk");
+  }
+  return finish(benchmark::bench_cost({options.dir, options.cost_rounds, output.json}), output);
+}
+
 CLI::Option* add_rounds(CLI::App& app, int& rounds) {
   return app.add_option("--rounds", rounds, "Rounds of which the median is told")
       ->type_name("N")
@@ -121,6 +131,13 @@ void add_bench(Registry& registry) {
   disk.add_option("--dir", options->dir, "Directory on the disk to measure; needs 5 GiB for a minute")
       ->type_name("DIR");
   disk.footer("Example:\n  kvbm bench disk --dir /mnt/nvme --json");
+  CLI::App& cost = registry.add(group, "cost", "Loads that know what computing takes, against the better of both",
+                                [options](const Output& output) { return run_cost(*options, output); });
+  cost.add_option("--rounds", options->cost_rounds, "Rounds of which the median is told")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
+  cost.add_option("--dir", options->dir, "Directory on any disk; needs 512 MiB for half a minute")->type_name("DIR");
+  cost.footer("Example:\n  kvbm bench cost --dir /mnt/nvme --json");
   CLI::App& copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
                                 [options](const Output& output) {
                                   return finish(benchmark::bench_copy({options->rounds, output.json}), output);

@@ -428,6 +428,12 @@ class Match : public detail::Handle<kvbm_match_t, kvbm_match_release> {
     if (!out.empty()) check(kvbm_match_items(get(), 0, out.size(), out.data()));
     return out;
   }
+  // Predicted nanoseconds of loading the first of keys [first, first + n), the first two, and so on.
+  std::vector<uint64_t> cost(std::size_t first, std::size_t n) const {
+    std::vector<uint64_t> out(n);
+    if (!out.empty()) check(kvbm_match_cost(get(), first, n, out.data()));
+    return out;
+  }
   // Holds on part `part` of keys [first, first + n); 0 where it is not in the host tier.
   Blocks blocks(std::size_t first, std::size_t n, uint32_t part = 0) const {
     std::vector<kvbm_block_t> out(n);

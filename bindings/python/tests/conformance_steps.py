@@ -431,7 +431,7 @@ def cache_store(r: Runner, a: Step) -> Results:
 @kind("cache.load")
 def cache_load(r: Runner, a: Step) -> Results:
     given = options_of(a, "first_key", "any_position", "first_layer", "n_layers", "keep_below", positions=positions_of,
-                       timeout_ns=number)
+                       timeout_ns=number, compute_block_ns=number)
     return submitted(a, lambda: a["cache"].load(a["match"], a["block_ids"], **given),
                      lambda queue, data: a["cache"].load_submit(a["match"], a["block_ids"], queue, user_data=data,
                                                                 **given))

@@ -218,6 +218,7 @@ void DiskCore::expire(Work& work) {
 
 void DiskCore::advance(Work& work) {
   expire(work);
+  if (stopping_) let_go_of_reads(work);
   fill_reads(work);
   fill_writes(work);
   maybe_reclaim(work);

@@ -184,6 +184,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void found_damaged(const Identity& id, uint32_t location, Work& work) KVBM_REQUIRES(mutex_);
   void settle_read(const std::shared_ptr<GetOp>& op, uint32_t item, Code code, Work& work) KVBM_REQUIRES(mutex_);
   void refuse_reads(Code code, Work& work) KVBM_REQUIRES(mutex_);
+  void let_go_of_reads(Work& work) KVBM_REQUIRES(mutex_);
   void expire_reads(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
 
   // reclaim.cc

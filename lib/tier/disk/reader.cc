@@ -238,4 +238,18 @@ void DiskCore::refuse_reads(Code code, Work& work) {
   }
 }
 
+// At the end nobody waits for reads any more that are still in the queue: they are of loads that were cancelled or ran
+// out of time. What reclaim carries is read on.
+void DiskCore::let_go_of_reads(Work& work) {
+  for (auto it = read_queue_.begin(); it != read_queue_.end();) {
+    if (it->op->places[it->item].internal) {
+      ++it;
+      continue;
+    }
+    const Extent e = std::move(*it);
+    it = read_queue_.erase(it);
+    extent_done(e, Code::closed, work);
+  }
+}
+
 }  // namespace kvbm::tier::disk

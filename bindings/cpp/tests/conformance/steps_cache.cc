@@ -87,6 +87,7 @@ Json load(Args& args) {
   args.number("first_layer", options.first_layer);
   args.number("n_layers", options.n_layers);
   args.number("keep_below", options.keep_below);
+  args.number("compute_block_ns", options.compute_block_ns);
   args.number("timeout_ns", options.timeout_ns);
   uint64_t user_data = 0;
   args.number("user_data", user_data);

@@ -104,6 +104,13 @@ Json stats(Args& args) {
                        {"position_mismatches", s.position_mismatches},
                        {"verify_failures", s.verify_failures},
                        {"offloads_skipped", s.offloads_skipped},
+                       {"loads_weighed", s.loads_weighed},
+                       {"load_predicted_ns", s.load_predicted_ns},
+                       {"load_actual_ns", s.load_actual_ns},
+                       {"loads_not_started", s.loads_not_started},
+                       {"blocks_left", s.blocks_left},
+                       {"compute_saved_ns", s.compute_saved_ns},
+                       {"compute_lost_ns", s.compute_lost_ns},
                        {"tiers", tiers}});
 }
 

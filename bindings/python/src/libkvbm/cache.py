@@ -139,36 +139,41 @@ class Cache:
 
     def load(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
              first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
-             positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER) -> Outcome:
+             positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
+             compute_block_ns: int = 0) -> Outcome:
         """Brings matched blocks into the engine's blocks, every byte verified; waits until done. `block_ids` is
-        [n_parts][n], `units` ids a key. An item that fails leaves its blocks undefined and is never OK: compute it."""
+        [n_parts][n], `units` ids a key. An item that fails leaves its blocks undefined and is never OK: compute it.
+        With `compute_block_ns`, what the engine would need to compute one of its blocks, it loads as far as that wins
+        and gives up when it is late; what is left to compute is ERR_DEADLINE, and the outcome PARTIAL."""
         return _run(self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                               timeout_ns))
+                               timeout_ns, compute_block_ns))
 
     def load_async(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
                    first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
                    positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
-                   queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
+                   compute_block_ns: int = 0, queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
         """As load, awaited in asyncio."""
         call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                          timeout_ns)
+                          timeout_ns, compute_block_ns)
         return submit_async(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
 
     def load_future(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
                     first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
                     positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
+                    compute_block_ns: int = 0,
                     queue: Optional[Queue] = None) -> concurrent.futures.Future[Completion]:
         """As load, with a plain future."""
         call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                          timeout_ns)
+                          timeout_ns, compute_block_ns)
         return submit_future(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
 
     def load_submit(self, match: Match, block_ids: Integers, queue: Queue, *, user_data: Any = None, first_key: int = 0,
                     any_position: bool = False, first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
-                    positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER) -> Operation:
+                    positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
+                    compute_block_ns: int = 0) -> Operation:
         """As load; the completion comes from queue.poll() or wait()."""
         call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                          timeout_ns)
+                          timeout_ns, compute_block_ns)
         return submit(queue, call, user_data=user_data, statuses=call.statuses, keep=self._handle)
 
     # ---- the object
@@ -220,14 +225,15 @@ class Cache:
         return _Call(call, options, statuses(n), n, (before, units, where))
 
     def _load(self, match: Match, block_ids: Integers, first_key: int, any_position: bool, first_layer: int,
-              n_layers: int, keep_below: bool, positions: Optional[Sequence[Position]], timeout_ns: int) -> _Call:
+              n_layers: int, keep_below: bool, positions: Optional[Sequence[Position]], timeout_ns: int,
+              compute_block_ns: int) -> _Call:
         ids, each = self.block_list(block_ids)
         n = (each + self.units - 1) // self.units
         options = _raw.kvbm_load_options_t()
         where = _positions(positions, n)
         options.first_key, options.any_position, options.keep_below = first_key, int(any_position), int(keep_below)
         options.first_layer, options.n_layers, options.timeout_ns = first_layer, n_layers, timeout_ns
-        options.positions = where
+        options.positions, options.compute_block_ns = where, compute_block_ns
         cache, found = self._handle, match._handle
 
         def call(queue: Optional[raw.Handle], token: int) -> int:

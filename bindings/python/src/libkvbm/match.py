@@ -59,6 +59,13 @@ class Match:
         n = len(self) - first if n is None else n
         return [MatchItem._make(row) for row in raw.kvbm_match_items(self._open(), first, n)[1]]
 
+    def cost(self, first: int = 0, n: Optional[int] = None) -> list[int]:
+        """Predicted nanoseconds of loading keys [first, first + i], for each i; by default of the leading hits."""
+        if not self._held():
+            return []
+        n = max(self.hits - first, 0) if n is None else n
+        return list(raw.kvbm_match_cost(self._open(), first, n)[1])
+
     def blocks(self, first: int = 0, n: Optional[int] = None, *, part: int = 0) -> Blocks:
         """New holds on part `part` of keys [first, first + n), by default of the leading hits; a hold is 0 where the
         block is not in the host tier (Blocks.present)."""

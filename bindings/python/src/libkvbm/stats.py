@@ -10,7 +10,8 @@ _TIER = ("capacity_bytes", "used_bytes", "blocks", "payload_bytes", "hits", "hit
          "store_bytes", "loads", "load_bytes", "evictions", "damaged", "errors", "metadata_bytes")
 _MANAGER = ("lookups", "keys_looked_up", "keys_hit", "holds", "pins", "matches", "operations_in_flight",
             "stores_refused_room", "stores_refused_quota", "deadline_missed", "position_mismatches",
-            "verify_failures", "offloads_skipped")
+            "verify_failures", "offloads_skipped", "loads_weighed", "load_predicted_ns", "load_actual_ns",
+            "loads_not_started", "blocks_left", "compute_saved_ns", "compute_lost_ns")
 _MOST_TIERS = 8
 
 
@@ -53,6 +54,15 @@ class Stats:
     position_mismatches: int
     verify_failures: int
     offloads_skipped: int
+    # of loads with compute_block_ns: started, the time they were to take and took, not started, keys left to compute,
+    # computing they made unnecessary less their time, and time of those that took longer
+    loads_weighed: int
+    load_predicted_ns: int
+    load_actual_ns: int
+    loads_not_started: int
+    blocks_left: int
+    compute_saved_ns: int
+    compute_lost_ns: int
     tiers: tuple[TierStats, ...]
 
 

@@ -943,6 +943,14 @@ extern "C" {
     ) -> kvbm_status_t;
 }
 extern "C" {
+    pub fn kvbm_match_cost(
+        match_: *const kvbm_match_t,
+        first: usize,
+        n: usize,
+        out_load_ns: *mut u64,
+    ) -> kvbm_status_t;
+}
+extern "C" {
     pub fn kvbm_match_release(match_: *mut kvbm_match_t);
 }
 pub const KVBM_FORM_NHD: _bindgen_ty_12 = 0;
@@ -1167,10 +1175,11 @@ pub struct kvbm_load_options {
     pub timeout_ns: u64,
     pub item_status: *mut kvbm_status_t,
     pub out_operation: *mut u64,
+    pub compute_block_ns: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kvbm_load_options"][::core::mem::size_of::<kvbm_load_options>() - 56usize];
+    ["Size of kvbm_load_options"][::core::mem::size_of::<kvbm_load_options>() - 64usize];
     ["Alignment of kvbm_load_options"][::core::mem::align_of::<kvbm_load_options>() - 8usize];
     ["Offset of field: kvbm_load_options::struct_size"]
         [::core::mem::offset_of!(kvbm_load_options, struct_size) - 0usize];
@@ -1189,6 +1198,8 @@ const _: () = {
         [::core::mem::offset_of!(kvbm_load_options, item_status) - 40usize];
     ["Offset of field: kvbm_load_options::out_operation"]
         [::core::mem::offset_of!(kvbm_load_options, out_operation) - 48usize];
+    ["Offset of field: kvbm_load_options::compute_block_ns"]
+        [::core::mem::offset_of!(kvbm_load_options, compute_block_ns) - 56usize];
 };
 impl Default for kvbm_load_options {
     fn default() -> Self {
@@ -1342,10 +1353,17 @@ pub struct kvbm_manager_counters {
     pub verify_failures: u64,
     pub offloads_skipped: u64,
     pub tiers: [kvbm_tier_stats_t; 8usize],
+    pub loads_weighed: u64,
+    pub load_predicted_ns: u64,
+    pub load_actual_ns: u64,
+    pub loads_not_started: u64,
+    pub blocks_left: u64,
+    pub compute_saved_ns: u64,
+    pub compute_lost_ns: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kvbm_manager_counters"][::core::mem::size_of::<kvbm_manager_counters>() - 1392usize];
+    ["Size of kvbm_manager_counters"][::core::mem::size_of::<kvbm_manager_counters>() - 1448usize];
     ["Alignment of kvbm_manager_counters"][::core::mem::align_of::<kvbm_manager_counters>() - 8usize];
     ["Offset of field: kvbm_manager_counters::struct_size"]
         [::core::mem::offset_of!(kvbm_manager_counters, struct_size) - 0usize];
@@ -1376,6 +1394,20 @@ const _: () = {
     ["Offset of field: kvbm_manager_counters::offloads_skipped"]
         [::core::mem::offset_of!(kvbm_manager_counters, offloads_skipped) - 104usize];
     ["Offset of field: kvbm_manager_counters::tiers"][::core::mem::offset_of!(kvbm_manager_counters, tiers) - 112usize];
+    ["Offset of field: kvbm_manager_counters::loads_weighed"]
+        [::core::mem::offset_of!(kvbm_manager_counters, loads_weighed) - 1392usize];
+    ["Offset of field: kvbm_manager_counters::load_predicted_ns"]
+        [::core::mem::offset_of!(kvbm_manager_counters, load_predicted_ns) - 1400usize];
+    ["Offset of field: kvbm_manager_counters::load_actual_ns"]
+        [::core::mem::offset_of!(kvbm_manager_counters, load_actual_ns) - 1408usize];
+    ["Offset of field: kvbm_manager_counters::loads_not_started"]
+        [::core::mem::offset_of!(kvbm_manager_counters, loads_not_started) - 1416usize];
+    ["Offset of field: kvbm_manager_counters::blocks_left"]
+        [::core::mem::offset_of!(kvbm_manager_counters, blocks_left) - 1424usize];
+    ["Offset of field: kvbm_manager_counters::compute_saved_ns"]
+        [::core::mem::offset_of!(kvbm_manager_counters, compute_saved_ns) - 1432usize];
+    ["Offset of field: kvbm_manager_counters::compute_lost_ns"]
+        [::core::mem::offset_of!(kvbm_manager_counters, compute_lost_ns) - 1440usize];
 };
 pub type kvbm_manager_stats_t = kvbm_manager_counters;
 extern "C" {

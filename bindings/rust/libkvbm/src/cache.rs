@@ -146,6 +146,9 @@ pub struct LoadOptions {
     pub positions: Vec<Position>,
     /// `None` = no deadline.
     pub timeout: Option<Duration>,
+    /// What the engine would need to compute one of its blocks: the load goes as far as that wins, and gives up when it
+    /// is late. What is left to compute is DEADLINE, and the outcome PARTIAL. `None` = unknown: everything is loaded.
+    pub compute_block: Option<Duration>,
 }
 
 /// What became of a batch.
@@ -409,6 +412,7 @@ impl Cache {
         options.keep_below = given.keep_below.into();
         options.positions = pointer(&given.positions).cast();
         options.timeout_ns = nanoseconds(given.timeout);
+        options.compute_block_ns = given.compute_block.map_or(0, |t| nanoseconds(Some(t)));
         Ok(options)
     }
 

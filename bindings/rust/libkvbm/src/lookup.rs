@@ -158,6 +158,19 @@ impl Match {
         Ok(items.iter().map(item).collect())
     }
 
+    /// Predicted times of loading the first of these keys, the first two, and so on.
+    pub fn cost(&self, keys: Range<usize>) -> Result<Vec<Duration>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let raw = self.raw()?;
+        self.check_range(&keys)?;
+        let mut ns = vec![0u64; keys.len()];
+        // SAFETY: the handle is live, and there is room for a time of each key.
+        check(unsafe { sys::kvbm_match_cost(raw, keys.start, keys.len(), ns.as_mut_ptr()) })?;
+        Ok(ns.into_iter().map(Duration::from_nanos).collect())
+    }
+
     fn check_range(&self, keys: &Range<usize>) -> Result<()> {
         if keys.end <= self.count() {
             return Ok(());

@@ -49,6 +49,14 @@ pub struct Stats {
     pub position_mismatches: u64,
     pub verify_failures: u64,
     pub offloads_skipped: u64,
+    /// Of loads with `LoadOptions::compute_block`: those that were started.
+    pub loads_weighed: u64,
+    pub load_predicted_ns: u64,
+    pub load_actual_ns: u64,
+    pub loads_not_started: u64,
+    pub blocks_left: u64,
+    pub compute_saved_ns: u64,
+    pub compute_lost_ns: u64,
     /// Host included, fastest first.
     pub tiers: Vec<TierStats>,
 }
@@ -110,6 +118,13 @@ impl Manager {
             position_mismatches: raw.position_mismatches,
             verify_failures: raw.verify_failures,
             offloads_skipped: raw.offloads_skipped,
+            loads_weighed: raw.loads_weighed,
+            load_predicted_ns: raw.load_predicted_ns,
+            load_actual_ns: raw.load_actual_ns,
+            loads_not_started: raw.loads_not_started,
+            blocks_left: raw.blocks_left,
+            compute_saved_ns: raw.compute_saved_ns,
+            compute_lost_ns: raw.compute_lost_ns,
             tiers: raw.tiers[..n].iter().map(TierStats::from).collect(),
         })
     }

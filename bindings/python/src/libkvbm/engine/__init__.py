@@ -8,5 +8,6 @@ from __future__ import annotations
 from .aside import Aside, ConfigurationError
 from .configuration import Configuration
 from .identity import Identity
+from .prefill import PrefillSpeed
 
-__all__ = ["Aside", "Configuration", "ConfigurationError", "Identity"]
+__all__ = ["Aside", "Configuration", "ConfigurationError", "Identity", "PrefillSpeed"]

@@ -44,6 +44,7 @@ pub fn load_options(call: &Call) -> Result<LoadOptions, Failure> {
         keep_below: call.flag("keep_below")?,
         positions: positions(call)?,
         timeout: call.timeout("timeout_ns")?,
+        compute_block: Some(call.number_or("compute_block_ns", 0)?).filter(|ns| *ns != 0).map(Duration::from_nanos),
     })
 }
 

@@ -168,6 +168,7 @@ impl Objects {
             first_layer: given.first_layer,
             n_layers: given.n_layers,
             keep_below: given.keep_below.into(),
+            compute_block_ns: given.compute_block.map_or(0, |t| nanoseconds(Some(t))),
             positions: positions(&given.positions),
             timeout_ns: nanoseconds(given.timeout),
             item_status: items.as_ptr().cast_mut().cast(),

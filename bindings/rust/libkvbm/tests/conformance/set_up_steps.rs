@@ -293,7 +293,8 @@ fn stats(manager: &Manager) -> Result<Value, Error> {
     let tiers: Vec<Value> = stats.tiers.iter().map(tier).collect();
     let mut all = fields!(stats; lookups, keys_looked_up, keys_hit, holds, pins, matches, operations_in_flight,
         stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures,
-        offloads_skipped);
+        offloads_skipped, loads_weighed, load_predicted_ns, load_actual_ns, loads_not_started, blocks_left,
+        compute_saved_ns, compute_lost_ns);
     all["n_tiers"] = json!(tiers.len());
     all["tiers"] = json!(tiers);
     Ok(all)

@@ -15,6 +15,7 @@ public final class LoadOptions {
   private boolean keepBelow;
   private List<Position> positions;
   private long timeoutNs = Kvbm.FOREVER;
+  private long computeBlockNs;
   private int[] itemStatus;
 
   /** From the first key, all layers, exact positions, blocks from below are kept in the host tier, no deadline. */
@@ -89,6 +90,18 @@ public final class LoadOptions {
   }
 
   /**
+   * Says what the engine would need to compute one of its blocks. The load then goes as far as it wins, and gives up when
+   * it is late: what is left to compute is {@code KVBM_ERR_DEADLINE}, and the whole {@code KVBM_PARTIAL}.
+   *
+   * @param ns 0 = unknown: everything is loaded, whatever it takes
+   * @return this
+   */
+  public LoadOptions computeBlockNs(long ns) {
+    computeBlockNs = ns;
+    return this;
+  }
+
+  /**
    * Asks a call that waits what became of each key; an {@link Operation} has statuses of its own.
    *
    * @param into filled by the call; as long as the keys that are loaded
@@ -113,6 +126,7 @@ public final class LoadOptions {
     out.put(load_options_keep_below, keepBelow ? 1 : 0);
     out.put(load_options_positions, Position.write(call, positions, nKeys));
     out.put(load_options_timeout_ns, timeoutNs);
+    out.put(load_options_compute_block_ns, computeBlockNs);
     return out;
   }
 }

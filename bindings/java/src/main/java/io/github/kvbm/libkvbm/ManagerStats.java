@@ -22,11 +22,20 @@ import java.util.List;
  * @param positionMismatches content keys at another position
  * @param verifyFailures damage that was found
  * @param offloadsSkipped blocks that a full offload queue did not take
+ * @param loadsWeighed loads with {@link LoadOptions#computeBlockNs} that were started
+ * @param loadPredictedNs time that these were to take
+ * @param loadActualNs and took
+ * @param loadsNotStarted those that would have lost
+ * @param blocksLeft keys that were left to the engine to compute
+ * @param computeSavedNs computing that loads made unnecessary, less their own time
+ * @param computeLostNs time of loads that took longer than computing
  * @param tiers the tiers, host first
  */
 public record ManagerStats(long lookups, long keysLookedUp, long keysHit, long holds, long pins, long matches,
     long operationsInFlight, long storesRefusedRoom, long storesRefusedQuota, long deadlineMissed,
-    long positionMismatches, long verifyFailures, long offloadsSkipped, List<TierStats> tiers) {
+    long positionMismatches, long verifyFailures, long offloadsSkipped, long loadsWeighed,
+    long loadPredictedNs, long loadActualNs, long loadsNotStarted, long blocksLeft, long computeSavedNs,
+    long computeLostNs, List<TierStats> tiers) {
   static ManagerStats read(Struct in) {
     List<TierStats> tiers = new ArrayList<>();
     for (int i = 0; i < in.getInt(manager_stats_n_tiers); ++i) {
@@ -37,6 +46,10 @@ public record ManagerStats(long lookups, long keysLookedUp, long keysHit, long h
         in.getLong(manager_stats_matches), in.getLong(manager_stats_operations_in_flight),
         in.getLong(manager_stats_stores_refused_room), in.getLong(manager_stats_stores_refused_quota),
         in.getLong(manager_stats_deadline_missed), in.getLong(manager_stats_position_mismatches),
-        in.getLong(manager_stats_verify_failures), in.getLong(manager_stats_offloads_skipped), List.copyOf(tiers));
+        in.getLong(manager_stats_verify_failures), in.getLong(manager_stats_offloads_skipped),
+        in.getLong(manager_stats_loads_weighed), in.getLong(manager_stats_load_predicted_ns),
+        in.getLong(manager_stats_load_actual_ns), in.getLong(manager_stats_loads_not_started),
+        in.getLong(manager_stats_blocks_left), in.getLong(manager_stats_compute_saved_ns),
+        in.getLong(manager_stats_compute_lost_ns), List.copyOf(tiers));
   }
 }

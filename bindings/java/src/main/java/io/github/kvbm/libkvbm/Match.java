@@ -72,6 +72,25 @@ public final class Match extends NativeObject {
   }
 
   /**
+   * Predicts loads.
+   *
+   * @param first index of the first key
+   * @param n how many
+   * @return nanoseconds of loading the first one of them, the first two, and so on
+   */
+  public long[] cost(int first, int n) {
+    try (Call call = Call.begin()) {
+      long match = call.use(handle);
+      checkRange(match, first, n);
+      Struct rows = call.memory(8L * n);
+      if (n > 0) Call.check(kvbm.kvbm_match_cost(match, first, n, rows.address));
+      long[] ns = new long[n];
+      for (int i = 0; i < n; ++i) ns[i] = rows.getLong(8 * i);
+      return ns;
+    }
+  }
+
+  /**
    * Takes holds on what hit and is in the host tier: component 0 of all leading keys that hit.
    *
    * @return registered blocks, one for each of {@link #hits}

@@ -98,7 +98,8 @@ final class CacheSteps {
     int[] ids = in.integers("block_ids");
     LoadOptions options = new LoadOptions().firstKey(in.integer("first_key", 0)).anyPosition(in.flag("any_position"))
         .layers(in.integer("first_layer", 0), in.integer("n_layers", 0)).keepBelow(in.flag("keep_below"))
-        .positions(in.positions("positions")).timeoutNs(in.number("timeout_ns", Kvbm.FOREVER));
+        .positions(in.positions("positions")).timeoutNs(in.number("timeout_ns", Kvbm.FOREVER))
+        .computeBlockNs(in.number("compute_block_ns", 0));
     if (in.has("queue")) {
       CompletionQueue queue = in.object("queue", CompletionQueue.class);
       return submitted(steps, in, cache.loadAsync(match, ids, options, queue));
