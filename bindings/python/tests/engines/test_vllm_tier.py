@@ -197,4 +197,3 @@ def test_the_interface_is_there_and_another_one_is_named(monkeypatch: pytest.Mon
     monkeypatch.delattr(base.SecondaryTierManager, "drain_jobs")
     with pytest.raises(ConfigurationError, match=r"knows vLLM 0.32 and 0.33; .*0.99.1, has no .*drain_jobs"):
         compat.check(compat.TIER)
-

@@ -99,4 +99,3 @@ def engine():
     yield make
     for one in made:
         one.close()
-

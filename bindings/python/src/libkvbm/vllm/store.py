@@ -153,4 +153,3 @@ def present(manager: Manager, ns: Namespace, keys: list[bytes], ask_nodes_ns: in
 def keys_of(ns: Namespace, hashes: list[bytes]) -> Keys:
     """Names of blocks under vLLM's own: a hash of tokens, LoRA, images and salt, and the number of a group."""
     return Keys.from_hashes(ns, hashes)
-

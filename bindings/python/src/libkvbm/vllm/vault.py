@@ -141,4 +141,3 @@ def _flat(tensor: Any, page: int) -> Any:
 
     whole = tensor.view(torch.int8) if tensor.dtype != torch.int8 else tensor
     return whole.as_strided(((whole.shape[0] - 1) * whole.stride(0) + page,), (1,)).numpy()
-
