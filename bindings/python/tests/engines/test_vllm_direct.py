@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("vllm", reason="needs vLLM 0.32 or 0.33 (tests/integration/engines/environment)")
-    from vllm.v1.kv_offload.base import LookupResult
+    from vllm.v1.kv_offload.base import GPULoadStoreSpec, LookupResult
     from vllm_parts import Parts, caches_of, config_of, keys_of
 
     from libkvbm.engine import ConfigurationError
@@ -102,6 +102,19 @@ def test_blocks_that_were_dropped_meanwhile_are_reported(make: Any) -> None:
     parts.load(keys, [4, 5], request)
     assert parts.worker.take_failed() == ({4, 5}, {2})
     assert group.cache is not None
+
+
+def test_waits_for_a_store_that_another_request_has_begun(make: Any) -> None:
+    parts = make()
+    keys = keys_of(2)
+    request = parts.request()
+    output = parts.manager.prepare_store(keys, request)
+    other = parts.request()
+    assert parts.manager.lookup(keys[0], other) is LookupResult.HIT_PENDING
+    assert parts.manager.prepare_store(keys, other).keys_to_store == []
+    assert parts.worker.submit_store(9, GPULoadStoreSpec([0, 1], [2], [0]), output.store_spec)
+    parts.worker.wait({9})
+    assert parts.find(keys, other) == 2
 
 
 def test_what_is_looked_up_and_not_loaded_is_held_for_a_step_only(make: Any) -> None:

@@ -69,6 +69,7 @@ SPEC: Needs = {
 }
 DIRECT: Needs = {
     _BASE: {
+        "LookupResult": {"HIT_PENDING": None},
         "OffloadingSpec": {"__init__": ("config",), "get_manager": (), "get_worker": ("kv_caches",)},
         "OffloadingManager": {
             "lookup": ("key", "req_context"), "prepare_load": ("keys", "req_context"),

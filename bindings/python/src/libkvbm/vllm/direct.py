@@ -119,6 +119,8 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
             request.last[group.number] = key
             self._looking[req_context.req_id] = request
             return LookupResult.HIT
+        if vault.being_stored(key):
+            return LookupResult.HIT_PENDING
         if key in self._fetching:
             return LookupResult.RETRY
         if key in request.fetched:

@@ -3,6 +3,7 @@ for each group of layers, and what is being stored."""
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any, Collection, Iterator, Mapping
 
@@ -18,6 +19,7 @@ from .worker import groups_of
 
 LAYOUT = "a block of each tensor of the group, one after the other"
 OPTIONS = ("load_timeout_s",)
+_STORING_S = 10.0
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Vault:
         largest = max(group.record_bytes for group in self._groups.values())
         self.store = Store("libkvbm's offloading", options, largest, also=OPTIONS)
         self.copies, self.fetches = self.store.manager.queue(), self.store.queue()
-        self._storing: set[bytes] = set()
+        self._storing: dict[bytes, float] = {}
         self._users = 2
         self._lock = threading.Lock()
         self._opened = False
@@ -85,13 +87,16 @@ class Vault:
         return self.store.find(group.ns, bytes(self.names(group, [key]))) is True
 
     def being_stored(self, key: bytes) -> bool:
-        return key in self._storing
+        return time.monotonic() < self._storing.get(key, 0)
 
     def storing(self, keys: list[bytes]) -> None:
-        self._storing.update(keys)
+        # vLLM submits a store one step after it was prepared. One that it forgets must not make requests wait for ever.
+        until = time.monotonic() + _STORING_S
+        self._storing.update((key, until) for key in keys)
 
     def stored(self, keys: list[bytes]) -> None:
-        self._storing.difference_update(keys)
+        for key in keys:
+            self._storing.pop(key, None)
 
     # ---- the end
 
