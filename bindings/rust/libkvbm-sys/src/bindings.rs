@@ -943,12 +943,8 @@ extern "C" {
     ) -> kvbm_status_t;
 }
 extern "C" {
-    pub fn kvbm_match_cost(
-        match_: *const kvbm_match_t,
-        first: usize,
-        n: usize,
-        out_load_ns: *mut u64,
-    ) -> kvbm_status_t;
+    pub fn kvbm_match_cost(match_: *const kvbm_match_t, first: usize, n: usize, out_load_ns: *mut u64)
+        -> kvbm_status_t;
 }
 extern "C" {
     pub fn kvbm_match_release(match_: *mut kvbm_match_t);
