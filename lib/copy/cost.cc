@@ -1,7 +1,6 @@
 #include "copy/cost.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace kvbm::copy {
 
@@ -11,10 +10,10 @@ namespace {
 constexpr double kKeep = 0.8;
 // A batch more than so much slower or faster than expected is a surprise,
 constexpr double kSurprise = 2;
-// and this the power of its ratio that everything known follows: four in a row are believed, one is not. The first
-// batches, and those after a silence, are followed more closely.
-constexpr double kFollow = 0.25;
-constexpr double kFollowStale = 0.5;
+// and everything known follows the root of the root of its ratio: four in a row are believed, one is not. The first
+// batches, and those after a silence, are followed more closely: by the root, and the very first one all the way.
+constexpr int kFollowRoots = 2;
+constexpr int kFollowRootsStale = 1;
 // A batch counts as at most so much slower or faster than expected; and beyond what was followed.
 constexpr double kClip = 8;
 constexpr double kClipStale = 64;
@@ -27,6 +26,13 @@ constexpr double kLeastStart = 1'000;
 constexpr double kLeastNsPerByte = 0.001;
 // As tier/disk/bandwidth.h: an idle cap saves up at most this.
 constexpr uint64_t kBurstNs = 10'000'000;
+
+// Newton's square root, of a ratio between 1 / kClipStale and kClipStale: libkvbm loads no libm.
+double root(double ratio) noexcept {
+  double root = std::max(ratio, 1.0);
+  for (int step = 0; step < 8; ++step) root = (root + ratio / root) / 2;
+  return root;
+}
 
 }  // namespace
 
@@ -78,9 +84,8 @@ void SourceCost::learn(uint64_t began_ns, double took_ns, double bytes) noexcept
   double expected = start_ns_ + bytes * ns_per_byte_;
   double ratio = std::clamp(std::max(took_ns, 1.0) / expected, 1 / clip, clip);
   if (ratio > kSurprise || ratio < 1 / kSurprise) {
-    double power = learned_ < kFirst ? 1.0 / static_cast<double>(learned_ + 1) : kFollow;
-    if (stale) power = std::max(power, kFollowStale);
-    const double factor = std::pow(ratio, power);
+    double factor = ratio;
+    for (int n = learned_ == 0 ? 0 : stale ? kFollowRootsStale : kFollowRoots; n > 0; --n) factor = root(factor);
     follow(factor);
     expected *= factor;
     ratio /= factor;
