@@ -39,7 +39,7 @@ async def load(store: Store, keys: Sequence[bytes], regions: Sequence[Any], time
             ids = array("I", [NO_BLOCK]) * (items[-1][0] - first + 1)
             for i, block in items:
                 ids[i - first] = block
-            call = cache._load(match, ids, first, False, 0, 0, False, None, timeout_ns)
+            call = cache._load(match, ids, first, False, 0, 0, False, None, timeout_ns, 0)
             moves.append(Move(cache, [i for i, _ in items], call, first))
         await _run(store, moves, regions, found)
     return found

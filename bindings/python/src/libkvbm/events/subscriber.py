@@ -81,7 +81,7 @@ class Subscriber:
         self._topics: dict[bytes, set[str]] = {}
         self._ready: deque[Received] = deque()
         self._own = context is None
-        self._context = context or zmq.Context()
+        self._context: Any = context or zmq.Context()
         self._socket: Any = self._context.socket(zmq.SUB)
         try:
             self._socket.setsockopt(zmq.RCVHWM, hwm)
