@@ -92,7 +92,8 @@ class Subscriber:
                 self._socket.bind(endpoint)
             else:
                 self._socket.connect(endpoint)
-            self.endpoint: str = self._socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()
+            bound: Any = self._socket.getsockopt(zmq.LAST_ENDPOINT)
+            self.endpoint: str = bound.rstrip(b"\0").decode()
         except BaseException:
             self.close()
             raise
