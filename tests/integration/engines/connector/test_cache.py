@@ -1,6 +1,7 @@
 """Blocks of a real vLLM are kept by KvbmConnector and found again."""
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,28 @@ def test_a_damaged_record_is_a_miss_and_so_is_one_in_the_place_of_another(smollm
         engine.generate([prompt(40)])  # vLLM's metrics are those up to the step before
         assert count(engine, "load_failures") == 3
         assert engine.said().count("could not be loaded and are computed") == 3
+
+
+def test_what_would_be_slower_to_load_than_to_compute_is_computed(smollm2: Path, tmp_path: Path) -> None:
+    tokens = prompt(330, 7)
+    with Engine(smollm2, transfer(**disk(tmp_path / "tier"))) as engine:
+        first = engine.generate([tokens], logprobs=0)[0]
+        kv = engine.kv()
+        flush(engine)
+    # Ten blocks at that rate take minutes.
+    (tmp_path / "tiers.toml").write_text(f'[[tier]]\npath = "{tmp_path / "tier"}"\ncapacity = "256MiB"\n'
+                                         'read_bytes_per_s = "64KiB"\n')
+    slow = {"config_file": str(tmp_path / "tiers.toml")}
+    with Engine(smollm2, transfer(**slow)) as engine:
+        engine.generate([prompt(330, 8)])  # the first thing that it can measure
+        began = time.monotonic()
+        again = engine.generate([tokens], logprobs=0)[0]
+        assert time.monotonic() - began < 20
+        same(first, again)
+        same_kv(kv, engine.kv(), 10)
+        engine.generate([prompt(40)])
+        assert count(engine, "left_blocks") > 0 and count(engine, "load_failures") == 0
+        assert "could not be loaded" not in engine.said()
 
 
 def _by_place(pages: dict[str, str], tier: Path) -> dict[tuple[Path, int], str]:
