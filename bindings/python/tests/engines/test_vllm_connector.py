@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec, SlidingWindowSpec
 
     from libkvbm.engine import ConfigurationError, PrefillSpeed
-    from libkvbm.vllm.connector import KvbmConnector, counts, decode, engines, handoff, interface, layout
+    from libkvbm.vllm.connector import KvbmConnector, counts, decode, engines, handoff, interface, layout, pending
     from libkvbm.vllm.connector.metadata import Heard, OfferJob, ReceiveJob, Remote, StepMetadata
     from libkvbm.vllm.connector.options import Options
     from libkvbm.vllm.connector.scheduler import SchedulerSide
@@ -230,6 +230,32 @@ def test_loads_are_not_weighed_where_that_is_switched_off() -> None:
     halves.compute(Request("a", 96), ([1, 2, 3],))
     assert halves.worker._compute_ns() == 0
     halves.close()
+
+
+def test_a_prompt_that_is_repeated_at_once_waits_for_its_stores(halves: Halves) -> None:
+    first, again = Request("a", 96), Request("b", 96)
+    halves.tables["a"] = ([1, 2, 3],)
+    halves.scheduler.began(first)
+    ordered = halves.step({"a": 96})
+    assert halves.scheduler.matched(again, 0) == (None, False)
+    assert halves.scheduler.matched(again, 64) == (None, False)
+    assert halves.scheduler.matched(again, 96) == (0, False)  # it has them all
+    assert halves.scheduler.matched(Request("c", 96, seed=1), 0) == (0, False)
+    halves.worker.store(ordered)
+    drain(halves)
+    assert halves.scheduler.matched(again, 0) == (96, True)
+
+
+def test_stores_that_fail_or_take_long_are_not_waited_for(monkeypatch: pytest.MonkeyPatch, halves: Halves) -> None:
+    halves.tables["a"] = ([1, 2, 3],)
+    halves.scheduler.began(Request("a", 96))
+    ordered = halves.step({"a": 96})
+    halves.worker.store_over(ordered.stores[0].spans[0])  # there was no room
+    assert halves.scheduler.matched(Request("b", 96), 0) == (0, False)
+    monkeypatch.setattr(pending, "_LONGEST_S", 0.0)
+    halves.scheduler._stored.clear()
+    assert halves.step({"a": 96}).stores
+    assert halves.scheduler.matched(Request("b", 96), 0) == (0, False)
 
 
 def test_a_block_is_not_written_while_a_store_reads_it(halves: Halves) -> None:

@@ -47,6 +47,23 @@ def test_a_repeated_prompt_is_loaded_and_not_computed_also_in_a_fresh_process(sm
         same_kv(kv, engine.kv(), 10)
 
 
+def test_prompts_that_are_repeated_at_once_are_found(tiny: Path) -> None:
+    with Engine(tiny, {**RANDOM, **transfer()}) as engine:
+        # In one call, so that nothing passes between answer and question.
+        found = engine.run(f"""
+from vllm import SamplingParams
+result = []
+for i in range(10):
+    for _ in range(2):
+        tokens = [3 + (t + 13 * i) % 400 for t in {prompt(330)!r}]
+        out = llm.generate([{{"prompt_token_ids": tokens}}], SamplingParams(max_tokens=1, temperature=0,
+                           detokenize=False), use_tqdm=False)[0]
+        result.append(out.num_cached_tokens)
+        llm.reset_prefix_cache()
+""")
+        assert found == [0, 320] * 10
+
+
 def test_a_damaged_record_is_a_miss_and_so_is_one_in_the_place_of_another(smollm2: Path, tmp_path: Path) -> None:
     one, two, three = prompt(330, 1), prompt(330, 2), prompt(330, 3)
     tier = tmp_path / "tier"

@@ -20,6 +20,9 @@ class Span:
     block_ids: list[int]
     parent: Optional[bytes] = None  # hash of the block before the first
 
+    def names(self) -> list[bytes]:
+        return [self.hashes[i:i + self.hash_bytes] for i in range(0, len(self.hashes), self.hash_bytes)]
+
 
 @dataclass
 class StoreJob:

@@ -13,6 +13,7 @@ from .layout import block_tokens, check_parallel
 from .lookup import Finder, Space
 from .metadata import Heard, LoadJob, OfferJob, RankFacts, ReceiveJob, Remote, Span, StepMetadata, StoreJob
 from .options import Options
+from .pending import Pending
 
 log = logging.getLogger("vllm.libkvbm")
 _ENDED_WELL = ("FINISHED_LENGTH_CAPPED", "FINISHED_STOPPED")
@@ -43,6 +44,7 @@ class SchedulerSide:
         self._failed: set[str] = set()
         self._left: set[str] = set()  # left to compute: not offered again before they are
         self._step = StepMetadata()
+        self._pending = Pending()
 
     # ---- start and end
 
@@ -57,6 +59,7 @@ class SchedulerSide:
             return
         if worker is not None and worker.tiers is not None and self._ranks == 1:
             tiers = worker.tiers
+            worker.store_over = lambda span: self._pending.ended(span.group, span.names())
             found = [(ns, group) for group, ns in enumerate(tiers.spaces)]
         else:
             tiers, found = self._open(facts)
@@ -100,6 +103,7 @@ class SchedulerSide:
         for request in list(self._requests):
             self._forget_found(request)
             self._stored.pop(request, None)
+        self._pending.clear()
         return bool(self._aside.call(self._invalidate, True))
 
     def _invalidate(self) -> bool:
@@ -129,9 +133,22 @@ class SchedulerSide:
         tokens = self._aside.call(lambda: finder.tokens(name, hashes), nothing)
         if tokens is None:
             return None, False
+        if self._being_stored(request, max(tokens, computed)):
+            finder.forget(name)  # else it would answer from what it knows
+            return None, False
         self._stored[name] = max(self._stored.get(name, 0), tokens)
         n = min(tokens, int(request.num_tokens)) - computed
         return (n, True) if n > 0 else (0, False)
+
+    def _being_stored(self, request: Any, tokens: int) -> bool:
+        """Whether blocks that stand behind so many tokens are about to be found."""
+        hashes = request.block_hashes
+        for group, size in enumerate(self._tokens):
+            step = size // self._hashed
+            last = (tokens // size + 1) * step - 1
+            if last < len(hashes) and self._pending.wait(request.request_id, group, bytes(hashes[last])):
+                return True
+        return False
 
     def _remote_of(self, request: Any) -> Optional[Remote]:
         if not self._options.handoff or not self._options.consumes:
@@ -206,6 +223,8 @@ class SchedulerSide:
             spans = list(self._spans(request, ids, begin, end)) if ids is not None else []
             if spans:
                 step.stores.append(StoreJob(name, spans))
+                for span in spans:
+                    self._pending.order(span.group, span.names())
                 self._stored[name] = end
         return step
 
@@ -276,6 +295,7 @@ class SchedulerSide:
         told = self._offer(request, ids) if decode.wants_offer(params) else None
         for table in (self._requests, self._stored, self._local, self._remote):
             table.pop(name, None)
+        self._pending.forget(name)
         self._failed.discard(name)
         self._left.discard(name)
         if name not in self._loading:

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from ... import NO_BLOCK, Cache, Completion, Keys, NoRoomError, Queue, Status
 from ...engine import PrefillSpeed
@@ -30,6 +30,7 @@ _STORE_NS = 5_000_000_000
 @dataclass
 class _Store:
     blocks: list[int]
+    span: Span
 
 
 @dataclass
@@ -80,6 +81,7 @@ class WorkerSide:
         self._results = Results()
         self._bad_blocks: set[int] = set()
         self._left: set[str] = set()
+        self.store_over: Callable[[Span], None] = lambda span: None  # a scheduler in this process wants to know
         self._loading = 0
         self._tokens = block_tokens(kv_cache_config)[1]
         self._speed = PrefillSpeed()
@@ -176,7 +178,8 @@ class WorkerSide:
     def results(self, idle: bool) -> Results:
         """What has ended since the last call."""
         if self._queue is not None:
-            wait = idle and self._loading > 0 and not self._ended
+            # The scheduler waits for loads to end, and a repeated prompt for stores.
+            wait = idle and (self._loading > 0 or bool(self._reading)) and not self._ended
             self._take(self._queue.wait(_IDLE_NS) if wait else self._queue.poll())
         while self._ended:
             self._part_ended(*self._ended.popleft())
@@ -209,10 +212,11 @@ class WorkerSide:
             parent = None if span.parent is None else bytes(Keys.from_hashes(cache.ns, [span.parent]))
             blocks = [block for block in span.block_ids if block]
             try:
-                cache.store_submit(keys, _ids(span.block_ids), self._queue, user_data=_Store(blocks), parent=parent,
-                                   timeout_ns=_STORE_NS)
+                cache.store_submit(keys, _ids(span.block_ids), self._queue, user_data=_Store(blocks, span),
+                                   parent=parent, timeout_ns=_STORE_NS)
             except NoRoomError:  # too much is under way: these blocks are not kept
                 self.stats.add("store_failures", len(blocks))
+                self.store_over(span)
                 continue
             for block in blocks:
                 self._reading[block] = self._reading.get(block, 0) + 1
@@ -233,6 +237,7 @@ class WorkerSide:
                 self._reading[block] = left
             else:
                 del self._reading[block]
+        self.store_over(store.span)
         self.stats.add("stored_blocks", completion.items_done)
         self.stats.add("stored_bytes", completion.bytes)
         self.stats.add("store_failures", completion.items - completion.items_done)
