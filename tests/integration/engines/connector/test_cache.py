@@ -1,6 +1,7 @@
 """Blocks of a real vLLM are kept by KvbmConnector and found again."""
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,23 @@ def test_a_repeated_prompt_is_loaded_and_not_computed_also_in_a_fresh_process(sm
         same_kv(kv, engine.kv(), 10)
 
 
+def test_prompts_that_are_repeated_at_once_are_found(tiny: Path) -> None:
+    with Engine(tiny, {**RANDOM, **transfer()}) as engine:
+        # In one call, so that nothing passes between answer and question.
+        found = engine.run(f"""
+from vllm import SamplingParams
+result = []
+for i in range(10):
+    for _ in range(2):
+        tokens = [3 + (t + 13 * i) % 400 for t in {prompt(330)!r}]
+        out = llm.generate([{{"prompt_token_ids": tokens}}], SamplingParams(max_tokens=1, temperature=0,
+                           detokenize=False), use_tqdm=False)[0]
+        result.append(out.num_cached_tokens)
+        llm.reset_prefix_cache()
+""")
+        assert found == [0, 320] * 10
+
+
 def test_a_damaged_record_is_a_miss_and_so_is_one_in_the_place_of_another(smollm2: Path, tmp_path: Path) -> None:
     one, two, three = prompt(330, 1), prompt(330, 2), prompt(330, 3)
     tier = tmp_path / "tier"
@@ -69,6 +87,28 @@ def test_a_damaged_record_is_a_miss_and_so_is_one_in_the_place_of_another(smollm
         engine.generate([prompt(40)])  # vLLM's metrics are those up to the step before
         assert count(engine, "load_failures") == 3
         assert engine.said().count("could not be loaded and are computed") == 3
+
+
+def test_what_would_be_slower_to_load_than_to_compute_is_computed(smollm2: Path, tmp_path: Path) -> None:
+    tokens = prompt(330, 7)
+    with Engine(smollm2, transfer(**disk(tmp_path / "tier"))) as engine:
+        first = engine.generate([tokens], logprobs=0)[0]
+        kv = engine.kv()
+        flush(engine)
+    # Ten blocks at that rate take minutes.
+    (tmp_path / "tiers.toml").write_text(f'[[tier]]\npath = "{tmp_path / "tier"}"\ncapacity = "256MiB"\n'
+                                         'read_bytes_per_s = "64KiB"\n')
+    slow = {"config_file": str(tmp_path / "tiers.toml")}
+    with Engine(smollm2, transfer(**slow)) as engine:
+        engine.generate([prompt(330, 8)])  # the first thing that it can measure
+        began = time.monotonic()
+        again = engine.generate([tokens], logprobs=0)[0]
+        assert time.monotonic() - began < 20
+        same(first, again)
+        same_kv(kv, engine.kv(), 10)
+        engine.generate([prompt(40)])
+        assert count(engine, "left_blocks") > 0 and count(engine, "load_failures") == 0
+        assert "could not be loaded" not in engine.said()
 
 
 def _by_place(pages: dict[str, str], tier: Path) -> dict[tuple[Path, int], str]:

@@ -24,7 +24,7 @@ except ImportError as error:
                       f"{interface.version()}: {error}") from error
 
 from . import interface
-from .metadata import RankFacts, StepMetadata
+from .metadata import Heard, RankFacts, StepMetadata
 from .options import Options
 from .scheduler import SchedulerSide
 from .worker import Results, WorkerSide
@@ -124,6 +124,11 @@ class KvbmConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
     def handle_preemptions(self, kv_connector_metadata: Any) -> None:
         self.worker.before_writes(kv_connector_metadata)
 
+    def bind_connector_metadata(self, connector_metadata: Any) -> None:
+        super().bind_connector_metadata(connector_metadata)
+        if self._worker is not None:
+            self._worker.began(connector_metadata)
+
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         self.worker.load(self._get_connector_metadata())
 
@@ -146,6 +151,10 @@ class KvbmConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         return self.worker.bad_blocks()
+
+    def build_connector_worker_meta(self) -> Optional[Heard]:
+        left = self.worker.left()
+        return Heard(left) if left else None
 
     def get_kv_connector_stats(self) -> Optional[KvbmStats]:
         if self._worker is None or self._worker.stats.is_empty():

@@ -12,6 +12,7 @@ NAMES = {
     "loaded_blocks": "Blocks that were loaded and verified.",
     "loaded_bytes": "Bytes that were loaded.",
     "load_failures": "Blocks that were to be loaded and are computed instead.",
+    "left_blocks": "Blocks that were found and left to compute, because loading them would have taken longer.",
     "store_waits": "Steps that waited for a store because they were about to write the block that it reads.",
     "sent_requests": "Prefills that were handed to a decode engine.",
     "send_failures": "Prefills that no decode engine fetched.",

@@ -13,7 +13,8 @@ _NEEDED = ("register_kv_caches", "bind_connector_metadata", "clear_connector_met
            "wait_for_layer_load", "save_kv_layer", "wait_for_save", "get_finished", "get_transfer_results",
            "get_block_ids_with_load_errors", "handle_preemptions", "get_handshake_metadata",
            "set_xfer_handshake_metadata_pp_aware", "get_num_new_matched_tokens", "update_state_after_alloc",
-           "build_connector_meta", "update_connector_output", "on_new_request", "bind_kv_cache_manager", "reset_cache")
+           "build_connector_meta", "update_connector_output", "on_new_request", "bind_kv_cache_manager", "reset_cache",
+           "build_connector_worker_meta")
 
 
 def version() -> str:

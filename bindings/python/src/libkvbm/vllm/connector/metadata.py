@@ -4,7 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorHandshakeMetadata, KVConnectorMetadata
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorHandshakeMetadata, KVConnectorMetadata, KVConnectorWorkerMetadata,
+)
 
 
 @dataclass
@@ -17,6 +19,9 @@ class Span:
     hash_bytes: int
     block_ids: list[int]
     parent: Optional[bytes] = None  # hash of the block before the first
+
+    def names(self) -> list[bytes]:
+        return [self.hashes[i:i + self.hash_bytes] for i in range(0, len(self.hashes), self.hash_bytes)]
 
 
 @dataclass
@@ -71,6 +76,18 @@ class StepMetadata(KVConnectorMetadata):  # type: ignore[misc]
     receives: list[ReceiveJob] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
     idle: bool = False  # nothing is computed in it
+    prompt_tokens: int = 0  # that it computes; 0 where it computes much else, too
+
+
+@dataclass
+class Heard(KVConnectorWorkerMetadata):  # type: ignore[misc]
+    """What a worker has to say of a step beside what vLLM itself asks for. `left`: requests of which blocks that are
+    whole were not loaded, because computing them is quicker."""
+
+    left: set[str] = field(default_factory=set)
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> Heard:
+        return Heard(self.left | other.left)
 
 
 @dataclass

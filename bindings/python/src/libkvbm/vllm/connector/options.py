@@ -7,7 +7,7 @@ from typing import Any, Mapping, Optional
 from ...engine import Configuration, ConfigurationError
 
 _OWN = ("ask_nodes_ms", "cache", "handoff", "handoff_key_file", "handoff_listen", "handoff_timeout", "handoff_wait",
-        "load_timeout")
+        "load_timeout", "weigh")
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Options:
     handoff_timeout   seconds that finished prefills wait for their decode side
     handoff_wait      seconds that a decode waits for its KV before it computes it itself
     load_timeout      seconds after which a load that has not ended is given up
+    weigh             true: what would take longer to load than to compute is computed
     ask_nodes_ms      where the cache is a node: how long other nodes are asked what they have
     """
 
@@ -33,6 +34,7 @@ class Options:
     handoff_wait_ns: int
     load_timeout_ns: int
     ask_nodes_ns: int
+    weigh: bool
     produces: bool
     consumes: bool
 
@@ -57,6 +59,7 @@ class Options:
                    handoff_wait_ns=_seconds(given, "handoff_wait", 30.0),
                    load_timeout_ns=_seconds(given, "load_timeout", 30.0),
                    ask_nodes_ns=_seconds(given, "ask_nodes_ms", 20.0, 1e6),
+                   weigh=_flag(given, "weigh", True),
                    produces=role in ("kv_producer", "kv_both"), consumes=consumes)
 
 

@@ -11,8 +11,9 @@ from ...engine import Aside, ConfigurationError
 from . import decode, engines
 from .layout import block_tokens, check_parallel
 from .lookup import Finder, Space
-from .metadata import LoadJob, OfferJob, RankFacts, ReceiveJob, Remote, Span, StepMetadata, StoreJob
+from .metadata import Heard, LoadJob, OfferJob, RankFacts, ReceiveJob, Remote, Span, StepMetadata, StoreJob
 from .options import Options
+from .pending import Pending
 
 log = logging.getLogger("vllm.libkvbm")
 _ENDED_WELL = ("FINISHED_LENGTH_CAPPED", "FINISHED_STOPPED")
@@ -41,7 +42,9 @@ class SchedulerSide:
         self._remote: dict[str, Optional[Remote]] = {}
         self._loading: dict[str, set[int]] = {}
         self._failed: set[str] = set()
+        self._left: set[str] = set()  # left to compute: not offered again before they are
         self._step = StepMetadata()
+        self._pending = Pending()
 
     # ---- start and end
 
@@ -56,6 +59,7 @@ class SchedulerSide:
             return
         if worker is not None and worker.tiers is not None and self._ranks == 1:
             tiers = worker.tiers
+            worker.store_over = lambda span: self._pending.ended(span.group, span.names())
             found = [(ns, group) for group, ns in enumerate(tiers.spaces)]
         else:
             tiers, found = self._open(facts)
@@ -99,6 +103,7 @@ class SchedulerSide:
         for request in list(self._requests):
             self._forget_found(request)
             self._stored.pop(request, None)
+        self._pending.clear()
         return bool(self._aside.call(self._invalidate, True))
 
     def _invalidate(self) -> bool:
@@ -120,16 +125,30 @@ class SchedulerSide:
         if remote is not None:
             n = min(remote.tokens, int(request.num_prompt_tokens)) - computed
             return (n, True) if n > 0 else (0, False)
-        if self._finder is None or name in self._failed or getattr(request, "skip_reading_prefix_cache", False):
+        if (self._finder is None or name in self._failed or name in self._left
+                or getattr(request, "skip_reading_prefix_cache", False)):
             return 0, False
         finder, hashes = self._finder, request.block_hashes
         nothing: Optional[int] = 0
         tokens = self._aside.call(lambda: finder.tokens(name, hashes), nothing)
         if tokens is None:
             return None, False
+        if self._being_stored(request, max(tokens, computed)):
+            finder.forget(name)  # else it would answer from what it knows
+            return None, False
         self._stored[name] = max(self._stored.get(name, 0), tokens)
         n = min(tokens, int(request.num_tokens)) - computed
         return (n, True) if n > 0 else (0, False)
+
+    def _being_stored(self, request: Any, tokens: int) -> bool:
+        """Whether blocks that stand behind so many tokens are about to be found."""
+        hashes = request.block_hashes
+        for group, size in enumerate(self._tokens):
+            step = size // self._hashed
+            last = (tokens // size + 1) * step - 1
+            if last < len(hashes) and self._pending.wait(request.request_id, group, bytes(hashes[last])):
+                return True
+        return False
 
     def _remote_of(self, request: Any) -> Optional[Remote]:
         if not self._options.handoff or not self._options.consumes:
@@ -186,6 +205,8 @@ class SchedulerSide:
         step, self._step = self._step, StepMetadata()
         step.idle = output.total_num_scheduled_tokens == 0
         step.written = list(self._written(output))
+        step.prompt_tokens = self._prompt_tokens(output)
+        self._left.difference_update(output.num_scheduled_tokens)
         if self._finder is None or self._aside.stepped:
             return step
         state = getattr(output, "kv_connector_block_state", None)
@@ -202,8 +223,19 @@ class SchedulerSide:
             spans = list(self._spans(request, ids, begin, end)) if ids is not None else []
             if spans:
                 step.stores.append(StoreJob(name, spans))
+                for span in spans:
+                    self._pending.order(span.group, span.names())
                 self._stored[name] = end
         return step
+
+    def _prompt_tokens(self, output: Any) -> int:
+        """Of steps that compute little else: what they take says how quickly prompts are computed."""
+        tokens = 0
+        for name, n in output.num_scheduled_tokens.items():
+            request = self._requests.get(name)
+            if request is not None and int(request.num_computed_tokens) < int(request.num_tokens) - 1:
+                tokens += n
+        return tokens if 8 * tokens >= 7 * output.total_num_scheduled_tokens else 0
 
     def _spans(self, request: Any, ids: tuple[list[int], ...], first: int, upto: int) -> Iterator[Span]:
         """The blocks that lie in tokens [first, upto), by group of layers."""
@@ -235,12 +267,17 @@ class SchedulerSide:
     # ---- afterwards
 
     def heard(self, output: Any) -> None:
-        """The workers' answers: loads that failed are not tried again, and their blocks are stored anew."""
+        """The workers' answers: loads that failed are not tried again, and their blocks are stored anew. Those that
+        were left to compute may be loaded when the request comes back after a preemption."""
         bad = set(output.invalid_block_ids or ())
+        told = getattr(output, "kv_connector_worker_meta", None)
+        left = told.left if isinstance(told, Heard) else set()
         failed = set(getattr(output, "failed_recving", None) or ())
         if bad or failed:
             for name, blocks in self._loading.items():
-                if name in failed or bad & blocks:
+                if name in left:
+                    self._left.add(name)
+                elif name in failed or bad & blocks:
                     self._failed.add(name)
                     self._stored.pop(name, None)
         for name in output.finished_recving or ():
@@ -258,7 +295,9 @@ class SchedulerSide:
         told = self._offer(request, ids) if decode.wants_offer(params) else None
         for table in (self._requests, self._stored, self._local, self._remote):
             table.pop(name, None)
+        self._pending.forget(name)
         self._failed.discard(name)
+        self._left.discard(name)
         if name not in self._loading:
             self._forget_found(name)
         return told is not None, told

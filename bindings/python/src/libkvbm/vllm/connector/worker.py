@@ -2,16 +2,18 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from ... import NO_BLOCK, Cache, Completion, Keys, NoRoomError, Queue, Status
+from ...engine import PrefillSpeed
 from . import engines
 from .counts import KvbmStats
 from .handoff import Handoff
-from .layout import Group, Unsupported, check_parallel, groups_of, identity, rank_of, whole
+from .layout import Group, Unsupported, block_tokens, check_parallel, groups_of, identity, rank_of, whole
 from .metadata import LoadJob, RankFacts, Span, StepMetadata, StoreJob
 from .model import model_name
 from .options import Options
@@ -28,15 +30,17 @@ _STORE_NS = 5_000_000_000
 @dataclass
 class _Store:
     blocks: list[int]
+    span: Span
 
 
 @dataclass
 class _Load:
-    """A request's load: `left` spans are under way."""
+    """A request's load: `left` spans are under way. `slow` blocks are computed because that is quicker."""
 
     job: LoadJob
     left: int
     failed: set[int] = field(default_factory=set)
+    slow: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -45,6 +49,7 @@ class _Part:
 
     load: _Load
     asked: list[int]
+    weighed: bool = False
 
 
 @dataclass
@@ -75,7 +80,12 @@ class WorkerSide:
         self._ended: deque[tuple[_Part, Optional[Completion]]] = deque()  # by threads of _pool
         self._results = Results()
         self._bad_blocks: set[int] = set()
+        self._left: set[str] = set()
+        self.store_over: Callable[[Span], None] = lambda span: None  # a scheduler in this process wants to know
         self._loading = 0
+        self._tokens = block_tokens(kv_cache_config)[1]
+        self._speed = PrefillSpeed()
+        self._began_ns = 0
 
     # ---- start and end
 
@@ -132,6 +142,9 @@ class WorkerSide:
 
     # ---- steps
 
+    def began(self, step: StepMetadata) -> None:
+        self._began_ns = time.monotonic_ns() if step.prompt_tokens else 0
+
     def before_writes(self, step: StepMetadata) -> None:
         """Waits for stores that read blocks which this step is going to write: a request that had them has ended, was
         preempted, or its window has gone on."""
@@ -155,13 +168,18 @@ class WorkerSide:
                 self.handoff.receive(receive)
 
     def store(self, step: StepMetadata) -> None:
+        """After a step: stores what it filled."""
+        if self._began_ns:
+            self._speed.measured(step.prompt_tokens, time.monotonic_ns() - self._began_ns)
+            self._began_ns = 0
         for job in step.stores:
             self.aside.call(lambda job=job: self._store(job), None)  # type: ignore[misc]
 
     def results(self, idle: bool) -> Results:
         """What has ended since the last call."""
         if self._queue is not None:
-            wait = idle and self._loading > 0 and not self._ended
+            # The scheduler waits for loads to end, and a repeated prompt for stores.
+            wait = idle and (self._loading > 0 or bool(self._reading)) and not self._ended
             self._take(self._queue.wait(_IDLE_NS) if wait else self._queue.poll())
         while self._ended:
             self._part_ended(*self._ended.popleft())
@@ -178,6 +196,11 @@ class WorkerSide:
         taken, self._bad_blocks = self._bad_blocks, set()
         return taken
 
+    def left(self) -> set[str]:
+        """Requests since the last call of which blocks were left to compute, and none was lost."""
+        taken, self._left = self._left, set()
+        return taken
+
     # ---- stores
 
     def _store(self, job: StoreJob) -> None:
@@ -189,10 +212,11 @@ class WorkerSide:
             parent = None if span.parent is None else bytes(Keys.from_hashes(cache.ns, [span.parent]))
             blocks = [block for block in span.block_ids if block]
             try:
-                cache.store_submit(keys, _ids(span.block_ids), self._queue, user_data=_Store(blocks), parent=parent,
-                                   timeout_ns=_STORE_NS)
+                cache.store_submit(keys, _ids(span.block_ids), self._queue, user_data=_Store(blocks, span),
+                                   parent=parent, timeout_ns=_STORE_NS)
             except NoRoomError:  # too much is under way: these blocks are not kept
                 self.stats.add("store_failures", len(blocks))
+                self.store_over(span)
                 continue
             for block in blocks:
                 self._reading[block] = self._reading.get(block, 0) + 1
@@ -213,6 +237,7 @@ class WorkerSide:
                 self._reading[block] = left
             else:
                 del self._reading[block]
+        self.store_over(store.span)
         self.stats.add("stored_blocks", completion.items_done)
         self.stats.add("stored_bytes", completion.bytes)
         self.stats.add("store_failures", completion.items - completion.items_done)
@@ -236,12 +261,20 @@ class WorkerSide:
                 found = span.block_ids[:match.hits]
                 if not found:
                     return False
-                cache.load_submit(match, _ids(found), self._queue, user_data=_Part(part.load, found),
-                                  timeout_ns=self._options.load_timeout_ns)
+                compute_ns = self._compute_ns()
+                cache.load_submit(match, _ids(found), self._queue, user_data=_Part(part.load, found, compute_ns > 0),
+                                  timeout_ns=self._options.load_timeout_ns, compute_block_ns=compute_ns)
         except NoRoomError:
             part.load.failed.update(block for block in span.block_ids if block)
             return False
         return True
+
+    def _compute_ns(self) -> int:
+        """What a block would take to compute; 0: it is loaded whatever that takes. Of several groups of layers a part
+        of a load would be of no use, and blocks of a window are dearer to compute than they are long."""
+        if not self._options.weigh or len(self._tokens) != 1:
+            return 0
+        return self._speed.block_ns(self._tokens[0])
 
     def _take(self, completions: list[Completion]) -> None:
         for completion in completions:
@@ -255,22 +288,32 @@ class WorkerSide:
         load = part.load
         if completion is not None:
             statuses = completion.item_status
+            late = part.weighed and completion.status == Status.PARTIAL
             for i, block in enumerate(part.asked):
                 if block and (statuses is None or statuses[i] != Status.OK):
-                    load.failed.add(block)
+                    slow = late and statuses is not None and statuses[i] == Status.DEADLINE
+                    (load.slow if slow else load.failed).add(block)
             self.stats.add("loaded_blocks", completion.items_done)
             self.stats.add("loaded_bytes", completion.bytes)
         elif self.aside.stepped:
             load.failed.update(block for span in load.job.spans for block in span.block_ids if block)
         load.left -= 1
         if load.left == 0:
-            self._loading -= 1
-            self._results.received.add(load.job.request)
-            if load.failed:
-                self.stats.add("load_failures", len(load.failed))
-                log.warning("KvbmConnector: %d of the blocks of request %s could not be loaded and are computed",
-                            len(load.failed), load.job.request)
-                self._fail(load.job.request, load.failed)
+            self._load_ended(load)
+
+    def _load_ended(self, load: _Load) -> None:
+        request = load.job.request
+        self._loading -= 1
+        self._results.received.add(request)
+        self.stats.add("left_blocks", len(load.slow))
+        if load.failed:
+            self.stats.add("load_failures", len(load.failed))
+            log.warning("KvbmConnector: %d of the blocks of request %s could not be loaded and are computed",
+                        len(load.failed), request)
+        elif load.slow:
+            self._left.add(request)
+        if load.failed or load.slow:
+            self._fail(request, load.failed | load.slow)
 
     def _fail(self, request: str, blocks: set[int]) -> None:
         """vLLM knows failed blocks of models with one group of layers, and failed requests of others."""

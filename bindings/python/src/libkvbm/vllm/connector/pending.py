@@ -1,0 +1,42 @@
+"""Stores that have been ordered and not heard of since: what they store is found a moment later."""
+from __future__ import annotations
+
+import time
+from typing import Iterable
+
+# A prompt that is repeated waits no longer than this for its stores, and they are thought to be over after it where
+# nobody says so: a copy into host memory takes milliseconds, and waiting must not cost more than computing would.
+_LONGEST_S = 1.0
+
+
+class Pending:
+    """By group of layers and hash. Thread: the scheduler's."""
+
+    def __init__(self) -> None:
+        self._ordered: dict[tuple[int, bytes], float] = {}  # -> when it is over at the latest, in that order
+        self._waiting: dict[str, float] = {}  # request -> until when
+
+    def order(self, group: int, hashes: Iterable[bytes]) -> None:
+        now = time.monotonic()
+        while self._ordered and next(iter(self._ordered.values())) < now:
+            del self._ordered[next(iter(self._ordered))]
+        for name in hashes:
+            self._ordered.pop((group, name), None)
+            self._ordered[group, name] = now + _LONGEST_S
+
+    def ended(self, group: int, hashes: Iterable[bytes]) -> None:
+        for name in hashes:
+            self._ordered.pop((group, name), None)
+
+    def wait(self, request: str, group: int, name: bytes) -> bool:
+        """Whether a request that wants this block next is to ask again."""
+        now = time.monotonic()
+        if self._ordered.get((group, name), 0.0) < now:
+            return False
+        return now < self._waiting.setdefault(request, now + _LONGEST_S)
+
+    def forget(self, request: str) -> None:
+        self._waiting.pop(request, None)
+
+    def clear(self) -> None:
+        self._ordered.clear()
