@@ -150,8 +150,9 @@ TEST_F(NodeNetwork, a_reader_gets_right_blocks_or_none_through_a_network_that_sp
   EXPECT_GT(counter(*reader_, "kvbm_node_connections_ended_total{reason=\"damaged\"}"), 0U) << reader_->metrics();
   EXPECT_GT(counter(*reader_, "kvbm_node_connections_ended_total{reason=\"closed\"}"), 0U);
   EXPECT_GT(counter(*reader_, "kvbm_node_connections_total"), 5U);
-  EXPECT_GT(counter(*reader_, "kvbm_tier_damaged_total{tier=\"1\"}") + counter(*reader_, "kvbm_node_damaged_total"),
-            0U);
+  // A spoilt head is damage, a spoilt payload an error of the tier: where few records came through it may be either.
+  EXPECT_GT(counter(*reader_, "kvbm_tier_errors_total{tier=\"1\"}") + counter(*reader_, "kvbm_node_damaged_total"), 0U)
+      << reader_->metrics();
 }
 
 TEST_F(NodeNetwork, a_reader_whose_bytes_are_withheld_gives_up_by_its_deadline_and_connects_again) {
