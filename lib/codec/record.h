@@ -28,7 +28,8 @@ inline constexpr size_t kMaxAttributeBytes = 4096;
 inline constexpr uint32_t kMaxLeaves = 1U << 16;
 inline constexpr uint64_t kMaxRecordBytes = kMaxLeaves * kMaxLeafBytes;  // 4 GiB of payload
 
-enum class LeafCodec : uint16_t { raw = 0 };
+// planar, zstd: lossless; quantized, delta: lossy. What they are: README.md, leaf_codec.h.
+enum class LeafCodec : uint16_t { raw = 0, planar = 1, zstd = 2, quantized = 3, delta = 4 };
 enum RecordFlag : uint16_t { kOpaque = 1, kLossy = 2, kSealed = 4, kContentKey = 8 };
 
 struct Leaf {

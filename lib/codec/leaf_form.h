@@ -1,0 +1,37 @@
+// What a leaf's bytes are: what a coder must know of them, and a record does not say.
+#pragma once
+
+#include <cstdint>
+
+namespace kvbm::codec {
+
+// Numbers equal those of layout::Element; capi asserts it, for codec and layout do not include each other.
+enum class Element : uint8_t { bytes = 0, bf16 = 1, fp16 = 2, fp32 = 3, fp8_e4m3 = 4, fp8_e5m2 = 5, int8 = 6 };
+
+// The bytes are rows of `row` elements: one head of one token (head_dim). Heads follow one another, `rows` rows each,
+// so a channel is (head, place in the row). 0: not known.
+struct LeafForm {
+  Element element = Element::bytes;
+  uint32_t row = 0;
+  uint32_t rows = 0;
+  bool operator==(const LeafForm&) const = default;
+};
+
+// The form of each leaf of a record, by arithmetic: leaves in payload order, [layer][plane][leaves of a plane].
+struct RecordForm {
+  Element element = Element::bytes;
+  uint32_t row = 0;
+  uint32_t rows = 0;
+  uint32_t planes = 1;            // 2: K, then V
+  uint32_t leaves_per_plane = 0;  // 0: not known, every leaf is of layer 0 and plane 0
+  uint32_t first_layer = 0;       // of the shard, in the model
+  [[nodiscard]] LeafForm leaf_form() const noexcept { return {element, row, rows}; }
+  [[nodiscard]] uint32_t plane(uint32_t leaf) const noexcept {
+    return leaves_per_plane == 0 ? 0 : leaf / leaves_per_plane % planes;
+  }
+  [[nodiscard]] uint32_t layer(uint32_t leaf) const noexcept {
+    return leaves_per_plane == 0 ? 0 : first_layer + leaf / leaves_per_plane / planes;
+  }
+};
+
+}  // namespace kvbm::codec
