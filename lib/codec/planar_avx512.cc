@@ -123,10 +123,12 @@ inline void join(Vector top, const PlanarPlaces& from, size_t at, std::byte* raw
   }
 }
 
-inline uint64_t take_bits(const std::byte* stream, uint32_t at) noexcept {
-  const std::byte* const word = stream + at / 64 * 8;
-  const uint32_t shift = at % 64;
-  return load_word(word) >> shift | load_word(word + 8) << 1 << (63 - shift);
+// `n` bits from bit `at` on, and whatever is behind them. At level 2 and beyond n is seldom more than half of 64.
+inline uint64_t take_bits(const std::byte* streams, uint64_t at, uint32_t n) noexcept {
+  const std::byte* const byte = streams + at / 8;
+  const uint64_t bits = load_word(byte) >> at % 8;
+  if (__builtin_expect(n <= 57, 1)) return bits;
+  return bits | std::to_integer<uint64_t>(byte[8]) << 1 << (63 - at % 8);
 }
 
 // A stream being written: the bits of its last word are held here.
@@ -179,7 +181,10 @@ void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, Pl
   const Vector symbols_low = load(plan.symbol);
   const Vector symbols_high = load(plan.symbol + kBlock);
   const Vector escape = repeat((1U << kLevels) - 1);
-  uint32_t at[kLevels] = {};
+  // One pointer for all streams: there are too few registers for more.
+  const std::byte* const streams = from.streams[0];
+  uint64_t at[kLevels];
+  for (uint32_t l = 0; l < kLevels; ++l) at[l] = static_cast<uint64_t>(from.streams[l] - streams) * 8;
   const std::byte* escapes = from.escapes;
   const uint8_t* classes = plan.classes;
   size_t escaped_total = 0;
@@ -193,11 +198,12 @@ void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, Pl
       for (uint32_t l = 0; l < kLevels; ++l) {
         __mmask64 bit;
         if (l < kFull) {
-          bit = _cvtu64_mask64(load_word(from.streams[l] + size_t{8} * block));
+          bit = _cvtu64_mask64(load_word(streams + size_t{8} * (size_t{l} * plan.blocks + block)));
         } else {
           const uint64_t open = _cvtmask64_u64(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
-          bit = _cvtu64_mask64(_pdep_u64(take_bits(from.streams[l], at[l]), open));
-          at[l] += count(open);
+          const uint32_t n = count(open);
+          bit = _cvtu64_mask64(_pdep_u64(take_bits(streams, at[l], n), open));
+          at[l] += n;
         }
         codes = _mm512_mask_add_epi8(codes, bit, codes, repeat(1U << (kLevels - 1 - l)));
       }
@@ -222,7 +228,10 @@ void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, Pl
     }
     classes += size_t{kBlock} * plan.period;
   }
-  for (uint32_t l = 0; l < kLevels; ++l) ends.bits[l] = l < kFull ? plan.blocks * kBlock : at[l];
+  for (uint32_t l = 0; l < kLevels; ++l) {
+    const auto first = static_cast<uint64_t>(from.streams[l] - streams) * 8;
+    ends.bits[l] = l < kFull ? plan.blocks * kBlock : static_cast<uint32_t>(at[l] - first);
+  }
   ends.escapes = static_cast<uint32_t>(escaped_total);
 }
 
@@ -282,6 +291,37 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
   ends.escapes = static_cast<uint32_t>(escapes - to.escapes);
 }
 
+void sample(const PlanarElement& element, const std::byte* raw, uint8_t* symbols, uint16_t* sums) noexcept {
+  Vector top;
+  if (element.width == 1) {
+    top = _mm512_and_si512(_mm512_slli_epi16(load(raw), 1), repeat(0xFE));
+  } else if (element.width == 2) {
+    const Vector a = _mm512_slli_epi16(load(raw), 1);
+    const Vector b = _mm512_slli_epi16(load(raw + 64), 1);
+    top = _mm512_permutex2var_epi8(a, load(kOdd.at), b);
+  } else {
+    const Vector pick = load(kFourth[3].at);
+    const Vector low = _mm512_permutex2var_epi8(_mm512_slli_epi32(load(raw), 1), pick,
+                                                _mm512_slli_epi32(load(raw + 64), 1));
+    const Vector high = _mm512_permutex2var_epi8(_mm512_slli_epi32(load(raw + 128), 1), pick,
+                                                 _mm512_slli_epi32(load(raw + 192), 1));
+    top = _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
+  }
+  const Vector kept = repeat(0xFFU >> element.raw_bits);
+  top = _mm512_and_si512(_mm512_srl_epi16(top, _mm_cvtsi32_si128(static_cast<int>(element.raw_bits))), kept);
+  _mm512_storeu_si512(symbols, top);
+  const Vector low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(top));
+  const Vector high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(top, 1));
+  _mm512_storeu_si512(sums, _mm512_add_epi16(load(sums), low));
+  _mm512_storeu_si512(sums + 32, _mm512_add_epi16(load(sums + 32), high));
+}
+
+void place(const uint8_t* symbols, const uint8_t* classes, uint8_t base, uint8_t* index) noexcept {
+  const Vector at = _mm512_sub_epi8(load(symbols), repeat(base));
+  const __mmask64 inside = _mm512_cmplt_epu8_mask(at, repeat(kMaxSymbols));
+  _mm512_storeu_si512(index, _mm512_mask_add_epi8(repeat(kClassEntries), inside, at, load(classes)));
+}
+
 using Encode = void (*)(const PlanarPlan&, const std::byte*, const PlanarPlaces&, PlanarEnds&) noexcept;
 using Decode = void (*)(const PlanarPlan&, const PlanarPlaces&, std::byte*, PlanarEnds&) noexcept;
 
@@ -336,7 +376,7 @@ void decode_any(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw
   pair_of(plan).decode(plan, from, raw, ends);
 }
 
-constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any};
+constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any, sample, place};
 
 }  // namespace
 }  // namespace kvbm::codec

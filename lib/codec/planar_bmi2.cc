@@ -18,10 +18,11 @@ namespace {
 
 inline uint64_t deposit(uint64_t bits, uint64_t mask) noexcept { return _pdep_u64(bits, mask); }
 inline uint64_t extract(uint64_t word, uint64_t mask) noexcept { return _pext_u64(word, mask); }
+inline uint32_t count(uint64_t mask) noexcept { return static_cast<uint32_t>(_mm_popcnt_u64(mask)); }
 
 #include "codec/planar_words.inc"
 
-constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks};
+constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_block, place_block};
 
 }  // namespace
 }  // namespace kvbm::codec

@@ -57,6 +57,10 @@ struct PlanarKernel {
   const char* name;
   void (*encode)(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to, PlanarEnds& ends) noexcept;
   void (*decode)(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, PlanarEnds& ends) noexcept;
+  // The symbols of a block; and they are added to the sums of its channels.
+  void (*sample)(const PlanarElement& element, const std::byte* raw, uint8_t* symbols, uint16_t* sums) noexcept;
+  // index[i] = classes[i] + symbol - base; kClassEntries where it is outside of the window.
+  void (*place)(const uint8_t* symbols, const uint8_t* classes, uint8_t base, uint8_t* index) noexcept;
 };
 
 // Null where this machine lacks the instructions.

@@ -6,52 +6,30 @@
 namespace kvbm::codec {
 namespace {
 
-// pdep and pext by six moves of 2^k bits each (Hacker's Delight, 7-4 and 7-5): no loop over bits, whose end no branch
-// predictor knows.
-struct Moves {
-  uint64_t of[6];
-};
-
-inline Moves moves_for(uint64_t mask) noexcept {
-  Moves moves;
-  uint64_t left = ~mask << 1;
-  for (uint32_t k = 0; k < 6; ++k) {
-    uint64_t odd = left ^ left << 1;  // how many zeros are to the right of each bit, modulo 2
-    odd ^= odd << 2;
-    odd ^= odd << 4;
-    odd ^= odd << 8;
-    odd ^= odd << 16;
-    odd ^= odd << 32;
-    const uint64_t move = odd & mask;
-    moves.of[k] = move;
-    mask = (mask ^ move) | move >> (1U << k);
-    left &= ~odd;
-  }
-  return moves;
-}
-
+// One by one: few elements are undecided after the first levels, and what pdep does can be had in no few steps.
 inline uint64_t deposit(uint64_t bits, uint64_t mask) noexcept {
-  const Moves moves = moves_for(mask);
-  for (uint32_t k = 6; k-- > 0;) {
-    const uint64_t move = moves.of[k];
-    bits = (bits & ~move) | (bits << (1U << k) & move);
-  }
-  return bits & mask;
+  if (mask == ~uint64_t{0}) return bits;
+  uint64_t out = 0;
+  for (; mask != 0; mask &= mask - 1, bits >>= 1) out |= (0 - (bits & 1)) & mask & (0 - mask);
+  return out;
 }
 
 inline uint64_t extract(uint64_t word, uint64_t mask) noexcept {
-  const Moves moves = moves_for(mask);
-  word &= mask;
-  for (uint32_t k = 0; k < 6; ++k) {
-    const uint64_t moved = word & moves.of[k];
-    word = (word ^ moved) | moved >> (1U << k);
-  }
-  return word;
+  if (mask == ~uint64_t{0}) return word;
+  uint64_t out = 0;
+  for (uint32_t at = 0; mask != 0; mask &= mask - 1, ++at) out |= (word >> __builtin_ctzll(mask) & 1) << at;
+  return out;
+}
+
+inline uint32_t count(uint64_t v) noexcept {
+  v -= v >> 1 & 0x5555555555555555ULL;
+  v = (v & 0x3333333333333333ULL) + (v >> 2 & 0x3333333333333333ULL);
+  return static_cast<uint32_t>(((v + (v >> 4)) & 0x0F0F0F0F0F0F0F0FULL) * 0x0101010101010101ULL >> 56);
 }
 
 #include "codec/planar_words.inc"
 
-constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks};
+constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, place_block};
 
 }  // namespace
 

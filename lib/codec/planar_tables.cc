@@ -12,8 +12,8 @@ constexpr uint32_t kBankEntries = kClassEntries + 1;
 constexpr uint32_t kMeanScale = 16;
 // How far above a channel's mean exponent its largest values lie, measured on KV of a real model: at most 4.
 constexpr uint32_t kWindowAbove = 5;
-constexpr uint32_t kUnreached = UINT32_MAX;
-constexpr uint32_t kMaxOpen = 8;  // inner nodes of a level; wider trees never won
+constexpr uint32_t kMaxRows = 256;
+constexpr uint32_t kMaxOpen = 4;  // inner nodes of a level; wider trees win nothing worth the search
 
 struct Samples {
   uint8_t* symbols = nullptr;  // [row][channel]
@@ -23,37 +23,36 @@ struct Samples {
 
 // Rows of samples a channel: enough that the tables cost less than 0.3 % of ratio against counting all.
 uint32_t sampled_rows(Mode mode) noexcept {
-  if (mode == Mode::max) return UINT32_MAX;
+  if (mode == Mode::max) return kMaxRows;
   return mode == Mode::fast ? 16 : 32;
 }
 
-Samples take_samples(const PlanarPlan& plan, Mode mode, const std::byte* raw, uint8_t* room) noexcept {
+// And the sum of each channel. A row of all channels is at most 255 a channel, so there are at most 257 rows.
+Samples take_samples(const PlanarPlan& plan, Mode mode, const std::byte* raw, uint8_t* room, uint16_t* sums) noexcept {
   const uint32_t groups = (plan.blocks + plan.group_blocks - 1) / plan.group_blocks;
   const uint32_t vectors = groups * plan.period;
   const uint32_t rows = std::max(1U, std::min(plan.group_blocks, plan.blocks) / plan.period);
-  const uint32_t step = std::max(1U, rows / sampled_rows(mode));
+  const uint32_t step = std::max(1U, (rows + sampled_rows(mode) - 1) / sampled_rows(mode));
   Samples samples{room, (rows + step - 1) / step, vectors * kBlock};
   const size_t block_bytes = size_t{kBlock} * plan.element.width;
+  const PlanarKernel& kernel = planar_kernel();
+  std::memset(sums, 0, samples.channels * sizeof *sums);
   for (uint32_t s = 0; s < samples.rows; ++s) {
     for (uint32_t v = 0; v < vectors; ++v) {
       const uint32_t block = std::min(v / plan.period * plan.group_blocks + s * step * plan.period + v % plan.period,
                                       plan.blocks - 1);
-      planar_symbols(plan.element, raw + block * block_bytes, kBlock, room + size_t{s} * samples.channels + v * kBlock);
+      kernel.sample(plan.element, raw + block * block_bytes, room + size_t{s} * samples.channels + v * kBlock,
+                    sums + v * kBlock);
     }
   }
   return samples;
 }
 
 // Mean symbol of each channel, in sixteenths.
-void channel_means(const Samples& samples, uint32_t* sums, uint16_t* means) noexcept {
-  std::memset(sums, 0, samples.channels * sizeof *sums);
-  for (uint32_t s = 0; s < samples.rows; ++s) {
-    const uint8_t* const row = samples.symbols + size_t{s} * samples.channels;
-    for (uint32_t c = 0; c < samples.channels; ++c) sums[c] += row[c];
-  }
+void channel_means(const Samples& samples, uint16_t* sums) noexcept {
   const uint32_t factor = (kMeanScale << 16) / samples.rows;
   for (uint32_t c = 0; c < samples.channels; ++c) {
-    means[c] = static_cast<uint16_t>(static_cast<uint64_t>(sums[c]) * factor >> 16);
+    sums[c] = static_cast<uint16_t>(static_cast<uint64_t>(sums[c]) * factor >> 16);
   }
 }
 
@@ -86,12 +85,16 @@ void classify(const uint16_t* means, uint32_t channels, uint32_t classes, uint8_
 // counts[class * kMaxSymbols + place]; the one behind them: outside of the window.
 void count_symbols(const Samples& samples, const uint8_t* classes, uint8_t base, uint32_t* counts) noexcept {
   uint32_t banks[kBanks][kBankEntries] = {};
+  const PlanarKernel& kernel = planar_kernel();
   for (uint32_t s = 0; s < samples.rows; ++s) {
     const uint8_t* const row = samples.symbols + size_t{s} * samples.channels;
-    for (uint32_t c = 0; c < samples.channels; c += kBanks) {
-      for (uint32_t b = 0; b < kBanks; ++b) {
-        const auto place = static_cast<uint8_t>(row[c + b] - base);
-        ++banks[b][place < kMaxSymbols ? classes[c + b] + place : kClassEntries];
+    for (uint32_t c = 0; c < samples.channels; c += kBlock) {
+      alignas(64) uint8_t index[kBlock];
+      kernel.place(row + c, classes + c, base, index);
+      for (uint32_t i = 0; i < kBlock; i += 8) {
+        uint64_t eight;
+        std::memcpy(&eight, index + i, sizeof eight);
+        for (uint32_t b = 0; b < 8; ++b) ++banks[b % kBanks][eight >> (8 * b) & 0xFF];
       }
     }
   }
@@ -240,25 +243,7 @@ void fill_codes(const PlanarChoice& choice, PlanarPlan& plan) noexcept {
   }
 }
 
-template <class T>
-void top_bytes(const std::byte* raw, uint32_t count, uint32_t raw_bits, uint8_t* out) noexcept {
-  constexpr uint32_t kShift = 8 * sizeof(T) - 9;
-  for (uint32_t i = 0; i < count; ++i) {
-    T v;
-    std::memcpy(&v, raw + i * sizeof v, sizeof v);
-    out[i] = static_cast<uint8_t>(static_cast<uint8_t>(v >> kShift) >> raw_bits);
-  }
-}
-
 }  // namespace
-
-void planar_symbols(const PlanarElement& element, const std::byte* raw, uint32_t count, uint8_t* symbols) noexcept {
-  if (element.width == 2) return top_bytes<uint16_t>(raw, count, element.raw_bits, symbols);
-  if (element.width == 4) return top_bytes<uint32_t>(raw, count, element.raw_bits, symbols);
-  for (uint32_t i = 0; i < count; ++i) {
-    symbols[i] = static_cast<uint8_t>((std::to_integer<uint32_t>(raw[i]) & 0x7F) >> (element.raw_bits - 1));
-  }
-}
 
 bool planar_shape(const uint8_t* counts, uint32_t levels, PlanarPlan& plan) noexcept {
   if (levels == 0 || levels > kMaxLevels) return false;
@@ -300,11 +285,10 @@ void planar_channels(const LeafForm& form, PlanarPlan& plan) noexcept {
 }
 
 void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte* room, PlanarChoice& choice) noexcept {
-  static_assert(kMaxVectors * kBlock * (sizeof(uint32_t) + sizeof(uint16_t)) <= kChannelRoom);
-  auto* const sums = reinterpret_cast<uint32_t*>(room);
-  auto* const means = reinterpret_cast<uint16_t*>(room + kMaxVectors * kBlock * sizeof(uint32_t));
-  const Samples samples = take_samples(plan, mode, raw, reinterpret_cast<uint8_t*>(room + kChannelRoom));
-  channel_means(samples, sums, means);
+  static_assert(kMaxVectors * kBlock * sizeof(uint16_t) <= kChannelRoom);
+  auto* const means = reinterpret_cast<uint16_t*>(room);
+  const Samples samples = take_samples(plan, mode, raw, reinterpret_cast<uint8_t*>(room + kChannelRoom), means);
+  channel_means(samples, means);
   const uint64_t values = uint64_t{plan.blocks} * kBlock;
   // Two bits a channel and a table a class must be earned by enough values.
   choice.classes = values >= 16 * uint64_t{samples.channels} ? kMaxClasses : 1;

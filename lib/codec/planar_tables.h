@@ -24,9 +24,9 @@ struct PlanarChoice {
 // Sets plan.limit, .full and .rank from the counts; false: no complete tree of at least two codes.
 bool planar_shape(const uint8_t* counts, uint32_t levels, PlanarPlan& plan) noexcept;
 
-// Bytes that planar_choose() needs: sums and means of channels, and samples, of which a last, shorter group has as many
+// Bytes that planar_choose() needs: means of channels, and samples, of which a last, shorter group has as many
 // as the others.
-inline constexpr size_t kChannelRoom = 24 * 1024;
+inline constexpr size_t kChannelRoom = 8 * 1024;
 inline constexpr size_t kSampleRoom = kChannelRoom + 2 * kMaxLeafBytes;
 
 // How many different blocks of channels the leaf has; sets period and group_blocks.
@@ -34,8 +34,5 @@ void planar_channels(const LeafForm& form, PlanarPlan& plan) noexcept;
 
 // `plan` has element, blocks and channels; the rest of what encoding needs is set here.
 void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte* room, PlanarChoice& choice) noexcept;
-
-// The top byte of a turned element: symbol << raw_bits | rest.
-void planar_symbols(const PlanarElement& element, const std::byte* raw, uint32_t count, uint8_t* symbols) noexcept;
 
 }  // namespace kvbm::codec
