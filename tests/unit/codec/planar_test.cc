@@ -1,0 +1,305 @@
+// Planar leaves: every kernel, every element, real and odd values, and what damage does.
+#include "codec/planar.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "codec/leaf_hash.h"
+#include "codec/planar_kernel.h"
+
+namespace kvbm::codec {
+namespace {
+
+constexpr uint64_t kSeed = 20261122;
+constexpr const char* kKernels[] = {"portable", "bmi2", "avx512"};
+constexpr Mode kModes[] = {Mode::fast, Mode::standard, Mode::max};
+constexpr Element kElements[] = {Element::bf16, Element::fp16, Element::fp32, Element::fp8_e4m3, Element::fp8_e5m2};
+
+using Bytes = std::vector<std::byte>;
+
+Bytes file(const std::string& path) {
+  std::ifstream in(std::string(KVBM_TEST_DATA) + path, std::ios::binary);
+  const std::vector<char> chars((std::istreambuf_iterator<char>(in)), {});
+  Bytes out(chars.size());
+  if (!chars.empty()) std::memcpy(out.data(), chars.data(), chars.size());
+  return out;
+}
+
+// `count` elements of that kind whose top bytes are those of a real cache.
+Bytes sample(Element element, size_t first, size_t count) {
+  static const Bytes bf16 = file("/kv/smollm2_bf16.bin");
+  EXPECT_FALSE(bf16.empty());
+  if (element == Element::bf16) {
+    return {bf16.begin() + static_cast<ptrdiff_t>(2 * first), bf16.begin() + static_cast<ptrdiff_t>(2 * (first + count))};
+  }
+  Bytes out(count * element_bytes(element));
+  for (size_t i = 0; i < count; ++i) {
+    const auto value = uint32_t{load_le<uint16_t>(bf16.data() + 2 * (first + i))};
+    const uint32_t sign = value >> 15;
+    const uint32_t exponent = value >> 7 & 0xFF;
+    const uint32_t mantissa = value & 0x7F;
+    const auto rebased = [&](uint32_t below, uint32_t limit) {
+      return std::min(exponent > below ? exponent - below : 0, limit);
+    };
+    if (element == Element::fp16) {
+      store_le(out.data() + 2 * i, static_cast<uint16_t>(sign << 15 | rebased(112, 30) << 10 | mantissa << 3 | (i & 7)));
+    } else if (element == Element::fp32) {
+      store_le(out.data() + 4 * i, value << 16 | ((static_cast<uint32_t>(i) * 2654435761U) >> 16));
+    } else if (element == Element::fp8_e4m3) {
+      out[i] = static_cast<std::byte>(sign << 7 | rebased(120, 14) << 3 | mantissa >> 4);
+    } else {
+      out[i] = static_cast<std::byte>(sign << 7 | rebased(112, 30) << 2 | mantissa >> 5);
+    }
+  }
+  return out;
+}
+
+struct Coded {
+  LeafCodec codec = LeafCodec::raw;
+  Bytes stored;
+};
+
+Coded code(const LeafForm& form, Mode mode, ConstBytes raw) {
+  static Workspace workspace;
+  Bytes room(encode_room(raw.size()), std::byte{0xA5});
+  const auto coded = encode_leaf(form, mode, raw, leaf_hash(raw), room, workspace);
+  EXPECT_TRUE(coded.ok()) << coded.status().message();
+  if (!coded.ok() || coded.value().codec == LeafCodec::raw) return {};
+  room.resize(coded.value().bytes);
+  return {coded.value().codec, room};
+}
+
+Status decode(const Coded& coded, Bytes& raw) {
+  static Workspace workspace;
+  return decode_leaf(coded.codec, coded.stored, raw, workspace);
+}
+
+struct RestoreKernel {
+  ~RestoreKernel() { force_codec_kernel(nullptr); }
+};
+
+// With every kernel of this machine: the same bytes, and back. Returns the stored bytes.
+size_t agree(const LeafForm& form, Mode mode, const Bytes& raw) {
+  const RestoreKernel restore;
+  Coded first;
+  bool any = false;
+  for (const char* kernel : kKernels) {
+    if (!force_codec_kernel(kernel)) continue;
+    const Coded coded = code(form, mode, raw);
+    if (!any) first = coded;
+    any = true;
+    EXPECT_EQ(first.codec, coded.codec) << kernel;
+    EXPECT_EQ(first.stored, coded.stored) << kernel;
+    if (first.codec == LeafCodec::raw) continue;
+    Bytes back(raw.size(), std::byte{0x77});
+    const Status status = decode(first, back);
+    EXPECT_TRUE(status.ok()) << kernel << ": " << status.message();
+    EXPECT_EQ(raw, back) << kernel;
+  }
+  EXPECT_TRUE(any);
+  return first.codec == LeafCodec::raw ? raw.size() : first.stored.size();
+}
+
+TEST(Planar, kernels_agree_on_real_values) {
+  for (const Element element : kElements) {
+    for (const Mode mode : kModes) {
+      const size_t width = element_bytes(element);
+      for (const size_t count : {size_t{1024} * (width == 1 ? 2 : 1), size_t{3072}, kMaxLeafBytes / width}) {
+        const Bytes raw = sample(element, 6144, count);
+        EXPECT_LT(agree({element, 64, 16}, mode, raw), raw.size())
+            << static_cast<int>(element) << ' ' << static_cast<int>(mode) << ' ' << count;
+      }
+    }
+  }
+}
+
+TEST(Planar, makes_real_leaves_smaller_by_what_is_promised) {
+  const Bytes raw = sample(Element::bf16, 0, 184320);
+  size_t coded[2] = {};
+  constexpr size_t kLeaf = 6144;  // 16 tokens of 3 heads
+  for (size_t at = 0; at < raw.size(); at += kLeaf) {
+    const Bytes leaf(raw.begin() + static_cast<ptrdiff_t>(at), raw.begin() + static_cast<ptrdiff_t>(at + kLeaf));
+    coded[0] += agree({Element::bf16, 64, 16}, Mode::fast, leaf);
+    coded[1] += agree({Element::bf16, 64, 16}, Mode::standard, leaf);
+  }
+  EXPECT_GT(static_cast<double>(raw.size()), 1.36 * static_cast<double>(coded[0]));
+  EXPECT_GT(static_cast<double>(raw.size()), 1.42 * static_cast<double>(coded[1]));
+}
+
+TEST(Planar, rows_and_heads_of_any_shape_come_back) {
+  SeededRandom random(kSeed);
+  for (int trial = 0; trial < 200; ++trial) {
+    const Element element = kElements[random.below(std::size(kElements))];
+    const size_t count = 1 + random.below(kMaxLeafBytes / element_bytes(element) - 1);
+    Bytes raw = sample(element, random.below(100000), count);
+    for (uint64_t extra = random.below(element_bytes(element)); extra > 0 && raw.size() < kMaxLeafBytes; --extra) {
+      raw.push_back(std::byte{1});
+    }
+    const auto row = static_cast<uint32_t>(random.below(300));
+    const auto rows = static_cast<uint32_t>(random.below(300));
+    agree({element, row, rows}, kModes[random.below(std::size(kModes))], raw);
+  }
+  agree({Element::bf16, UINT32_MAX, UINT32_MAX}, Mode::standard, sample(Element::bf16, 0, 4096));
+  agree({Element::bf16, 65535, UINT32_MAX}, Mode::standard, sample(Element::bf16, 0, 32768));
+  // The last head is a short one: more samples than there are blocks.
+  agree({Element::fp8_e4m3, 64, 1023}, Mode::max, sample(Element::fp8_e4m3, 0, kMaxLeafBytes));
+}
+
+template <class T>
+Bytes bits_of(std::initializer_list<T> values, size_t count) {
+  const std::vector<T> list(values);
+  Bytes out(count * sizeof(T));
+  for (size_t i = 0; i < count; ++i) {
+    // Runs of different lengths, so that no period hides a mistake.
+    store_le(out.data() + i * sizeof(T), list[(i * i / 7 + i) % list.size()]);
+  }
+  return out;
+}
+
+TEST(Planar, odd_values_come_back_bit_for_bit) {
+  for (const Mode mode : kModes) {
+    for (const size_t count : {64, 127, 1000, 4096}) {
+      // NaN quiet, signalling and with payload, infinities, denormals, zeros of both signs, the largest, one.
+      const std::initializer_list<uint16_t> bf16 = {0x7FC0, 0xFFC1, 0x7F81, 0x7F80, 0xFF80, 0x0001,
+                                                    0x807F, 0x0000, 0x8000, 0x7F7F, 0x3F80};
+      const std::initializer_list<uint16_t> fp16 = {0x7E00, 0xFE01, 0x7C01, 0x7C00, 0xFC00, 0x0001,
+                                                    0x83FF, 0x0000, 0x8000, 0x7BFF, 0x3C00};
+      const std::initializer_list<uint32_t> fp32 = {0x7FC00000, 0xFFC00001, 0x7F800001, 0x7F800000, 0xFF800000, 1,
+                                                    0x807FFFFF, 0,          0x80000000, 0x7F7FFFFF, 0x3F800000};
+      const std::initializer_list<uint8_t> fp8 = {0x7F, 0xFF, 0x7C, 0xFC, 0x01, 0x87, 0x00, 0x80, 0x7E, 0x38};
+      agree({Element::bf16, 64, 16}, mode, bits_of(bf16, count));
+      agree({Element::fp16, 64, 16}, mode, bits_of(fp16, count));
+      agree({Element::fp32, 64, 16}, mode, bits_of(fp32, count));
+      agree({Element::fp8_e4m3, 64, 16}, mode, bits_of(fp8, count));
+      agree({Element::fp8_e5m2, 64, 16}, mode, bits_of(fp8, count));
+    }
+  }
+}
+
+TEST(Planar, values_that_no_sample_saw_are_escaped) {
+  for (const Element element : kElements) {
+    for (const Mode mode : kModes) {
+      Bytes raw = sample(element, 0, kMaxLeafBytes / element_bytes(element));
+      SeededRandom random(kSeed);
+      // Not in the rows that are sampled.
+      for (size_t at = 64 * element_bytes(element); at + 64 < raw.size(); at += 100 + random.below(400)) {
+        for (size_t i = 0; i < random.below(64); ++i) raw[at + i] = static_cast<std::byte>(random.next());
+      }
+      agree({element, 64, 256}, mode, raw);
+    }
+  }
+}
+
+TEST(Planar, every_length_comes_back) {
+  for (const Element element : kElements) {
+    for (size_t bytes = 1; bytes <= 700; ++bytes) {
+      Bytes raw = sample(element, 5000 + bytes, bytes / element_bytes(element) + 1);
+      raw.resize(bytes);
+      agree({element, 64, 2}, kModes[bytes % std::size(kModes)], raw);
+    }
+  }
+}
+
+// No changed byte may crash, nor give wrong bytes that carry the right hash.
+TEST(Planar, damage_is_seen_or_told_by_the_hash) {
+  for (const Element element : kElements) {
+    for (const Mode mode : kModes) {
+      const Bytes raw = sample(element, 0, 2100);
+      const Coded good = code({element, 64, 8}, mode, raw);
+      ASSERT_EQ(LeafCodec::planar, good.codec);
+      SeededRandom random(kSeed);
+      for (size_t at = 0; at < good.stored.size(); ++at) {
+        Coded bad = good;
+        bad.stored[at] ^= static_cast<std::byte>(1 + random.below(255));
+        Bytes back(raw.size());
+        if (!decode(bad, back).ok()) continue;
+        EXPECT_TRUE(back == raw || leaf_hash(back) != raw_hash_of(bad.stored)) << at;
+      }
+      for (size_t cut = 0; cut < good.stored.size(); cut += 64) {
+        Coded bad = good;
+        bad.stored.resize(cut);
+        Bytes back(raw.size());
+        EXPECT_FALSE(decode(bad, back).ok()) << cut;
+      }
+    }
+  }
+}
+
+TEST(Planar, trees_that_are_not_complete_are_refused) {
+  const Bytes raw = sample(Element::bf16, 0, 4096);
+  const Coded good = code({Element::bf16, 64, 16}, Mode::standard, raw);
+  ASSERT_EQ(LeafCodec::planar, good.codec);
+  Bytes back(raw.size());
+  const auto with_counts = [&](std::initializer_list<uint8_t> counts) {
+    Coded bad = good;
+    std::transform(counts.begin(), counts.end(), bad.stored.begin() + 32, [](uint8_t c) { return std::byte{c}; });
+    return decode(bad, back).code();
+  };
+  EXPECT_EQ(Code::damaged, with_counts({0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(Code::damaged, with_counts({2, 0, 0, 0, 0, 2, 0, 0}));
+  EXPECT_EQ(Code::damaged, with_counts({1, 1, 1, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(Code::damaged, with_counts({0, 0, 0, 0, 0, 64, 0, 0}));
+  EXPECT_EQ(Code::damaged, with_counts({255, 255, 255, 255, 255, 255, 255, 255}));
+  Coded bad = good;
+  bad.stored[3] = std::byte{200};
+  EXPECT_EQ(Code::newer_version, decode(bad, back).code());
+}
+
+// What an earlier version wrote must be read for ever. KVBM_WRITE_GOLDEN=1 writes the files anew.
+TEST(Planar, golden_leaves_decode_and_are_still_written) {
+  struct Golden {
+    const char* name;
+    Element element;
+    Mode mode;
+    uint32_t row;
+    size_t count;
+  };
+  constexpr Golden kGolden[] = {
+      {"bf16-fast", Element::bf16, Mode::fast, 64, 1024},      {"bf16-default", Element::bf16, Mode::standard, 64, 2000},
+      {"bf16-max", Element::bf16, Mode::max, 96, 2000},        {"fp16-default", Element::fp16, Mode::standard, 64, 1024},
+      {"fp32-default", Element::fp32, Mode::standard, 64, 600}, {"e4m3-default", Element::fp8_e4m3, Mode::standard, 64, 2048},
+      {"e5m2-default", Element::fp8_e5m2, Mode::standard, 80, 2050}, {"bf16-zstd", Element::bf16, Mode::zstd, 64, 1024},
+  };
+  for (const Golden& golden : kGolden) {
+    const Bytes raw = sample(golden.element, 12288, golden.count);
+    const std::string path = std::string("/golden/leaf-v1-") + golden.name + ".bin";
+    const Coded now = code({golden.element, golden.row, 16}, golden.mode, raw);
+    if (std::getenv("KVBM_WRITE_GOLDEN") != nullptr) {
+      std::ofstream(std::string(KVBM_TEST_DATA) + path, std::ios::binary)
+          .write(reinterpret_cast<const char*>(now.stored.data()), static_cast<std::streamsize>(now.stored.size()));
+    }
+    const Bytes stored = file(path);
+    ASSERT_FALSE(stored.empty()) << path;
+    const bool zstd = golden.mode == Mode::zstd;
+    const RestoreKernel restore;
+    for (const char* kernel : kKernels) {
+      if (!force_codec_kernel(kernel)) continue;
+      Bytes back(raw.size());
+      const Status status = decode({zstd ? LeafCodec::zstd : LeafCodec::planar, stored}, back);
+      if (status.code() == Code::unsupported) continue;  // built without zstd
+      EXPECT_TRUE(status.ok()) << path << ' ' << status.message();
+      EXPECT_EQ(raw, back) << path;
+      EXPECT_EQ(leaf_hash(raw), raw_hash_of(stored)) << path;
+    }
+    if (zstd) continue;  // another zstd may write other bytes
+    EXPECT_EQ(stored, now.stored) << path;
+  }
+}
+
+TEST(Planar, unknown_kernels_are_not_forced) {
+  EXPECT_FALSE(force_codec_kernel("mmx"));
+  EXPECT_TRUE(force_codec_kernel("portable"));
+  EXPECT_STREQ("portable", codec_kernel_name());
+  EXPECT_TRUE(force_codec_kernel(nullptr));
+}
+
+}  // namespace
+}  // namespace kvbm::codec
