@@ -1,0 +1,261 @@
+#include "codec/quantize.h"
+
+#include <atomic>
+#include <cstring>
+#include <string_view>
+
+#include "codec/leaf_hash.h"
+#include "codec/quantize_kernel.h"
+#include "codec/quantize_number.h"
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+namespace kvbm::codec {
+namespace {
+
+enum Offset : size_t { kByRowAt = kFrameOwnAt, kOwnZeroAt = kFrameOwnAt + 1 };
+
+// How a mode stores a number. `full`: the largest magnitude becomes this number, a little less than the first that
+// would be rounded to one too many.
+struct Kind {
+  Number number;
+  uint32_t bits;
+  float full;
+};
+std::optional<Kind> kind_of(Mode mode) noexcept {
+  switch (mode) {
+    case Mode::fp8_e4m3:
+      return Kind{Number::e4m3, 8, 448.0F};
+    case Mode::fp8_e5m2:
+      return Kind{Number::e5m2, 8, 57344.0F};
+    case Mode::int8:
+      return Kind{Number::integer, 8, 127.49F};
+    case Mode::int6:
+      return Kind{Number::integer, 6, 31.49F};
+    case Mode::int4:
+      return Kind{Number::integer, 4, 7.49F};
+    default:
+      return std::nullopt;
+  }
+}
+
+// Outside of these a leaf is not quantised, so that no product is ever a denormal, infinite, or too large for fp16.
+constexpr float kLeast = power_of_two(-50);
+constexpr float kMost = power_of_two(50);
+constexpr float kMostHalf = power_of_two(15);
+constexpr uint32_t kLeastScale = 60U << 7;  // bf16 bits of 2^-67: not above kLeast / 57344
+constexpr uint32_t kMostScale = std::bit_cast<uint32_t>(kMost) >> 16;
+
+// A scale must serve this many values, or it is no gain.
+constexpr uint32_t kLeastValuesOfScale = 8;
+// Fewer tokens than this: scales of rows are weighed against scales of channels.
+constexpr uint32_t kFewRows = 32;
+// Bytes of the workspace. A leaf has at most 32768 values, and a scale to 8 of them but in a last head.
+constexpr size_t kDecodedBytes = kMaxLeafBytes + 256;
+constexpr size_t kCodesBytes = 32768 + 64;
+constexpr uint32_t kMaxUnits = 32768 / kLeastValuesOfScale + kMaxScaleRow;
+constexpr size_t kScalesBytes = kMaxUnits * sizeof(float);
+struct Room {
+  std::byte* decoded;
+  std::byte* codes;
+  float* reciprocal;
+  float* scale;
+  std::byte* scratch;
+};
+std::optional<Room> take_room(Workspace& workspace) noexcept {
+  std::byte* at = workspace.take(kDecodedBytes + kCodesBytes + 2 * kScalesBytes + kQuantizeScratch);
+  if (at == nullptr) return std::nullopt;
+  std::byte* const scales = at + kDecodedBytes + kCodesBytes;
+  return Room{at, at + kDecodedBytes, reinterpret_cast<float*>(scales), reinterpret_cast<float*>(scales + kScalesBytes),
+              scales + 2 * kScalesBytes};
+}
+
+std::atomic<const QuantizeKernel*> g_kernel{nullptr};
+
+const QuantizeKernel& kernel() noexcept {
+  const QuantizeKernel* k = g_kernel.load(std::memory_order_relaxed);
+  if (k == nullptr) {
+    k = avx512_quantize_kernel();
+    if (k == nullptr) k = &portable_quantize_kernel();
+    g_kernel.store(k, std::memory_order_relaxed);
+  }
+  return *k;
+}
+
+bool is_float(Element element) noexcept {
+  return element == Element::bf16 || element == Element::fp16 || element == Element::fp32;
+}
+
+ScaleMap map_of(const LeafForm& form, size_t raw_bytes) noexcept {
+  ScaleMap map;
+  map.element = form.element;
+  map.values = static_cast<uint32_t>(raw_bytes / element_bytes(form.element));
+  const bool known = form.row != 0 && form.row <= kMaxScaleRow;
+  map.row = known ? form.row : kQuantizeGroup;
+  map.by_row = !known;
+  map.rows = std::max(form.rows != 0 ? std::min(form.rows, map.values / map.row) : map.values / map.row, 1U);
+  return map;
+}
+
+void find_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcept {
+  if (!kernel().maxima(map, raw, maxima)) portable_quantize_kernel().maxima(map, raw, maxima);
+}
+
+bool in_range(const ScaleMap& map, const uint32_t* maxima) noexcept {
+  const uint32_t most = std::bit_cast<uint32_t>(map.element == Element::fp16 ? kMostHalf : kMost);
+  bool good = true;
+  for (uint32_t u = 0; u < map.units(); ++u) {
+    good &= maxima[u] <= most && (maxima[u] == 0 || maxima[u] >= std::bit_cast<uint32_t>(kLeast));
+  }
+  return good;
+}
+
+// What the error of this map is in proportion to: the mean of the squares of its maxima.
+double weight(const ScaleMap& map, const uint32_t* maxima) noexcept {
+  double sum = 0;
+  for (uint32_t u = 0; u < map.units(); ++u) {
+    const auto m = static_cast<double>(std::bit_cast<float>(maxima[u]));
+    sum += m * m;
+  }
+  return sum / map.units();
+}
+
+// Fills `maxima` and says whether the leaf can be quantised. README.md: "Which scales".
+bool choose_map(ScaleMap& map, const std::byte* raw, uint32_t* maxima, uint32_t* spare) noexcept {
+  const bool channels = !map.by_row && map.rows >= kLeastValuesOfScale;
+  const bool by_rows = map.by_row || (map.row >= kLeastValuesOfScale && map.rows < kFewRows);
+  if (!channels && !by_rows) return false;
+  if (channels) {
+    if (map.units() > kMaxUnits) return false;
+    find_maxima(map, raw, maxima);
+    if (!in_range(map, maxima)) return false;
+    if (!by_rows) return true;
+  }
+  ScaleMap rows = map;
+  rows.by_row = true;
+  if (rows.units() > kMaxUnits) return channels;
+  find_maxima(rows, raw, spare);
+  if (!in_range(rows, spare)) return false;
+  if (channels && weight(map, maxima) <= weight(rows, spare)) return true;
+  map = rows;
+  std::memcpy(maxima, spare, map.units() * sizeof *maxima);
+  return true;
+}
+
+// Scales as bf16, rounded up so that no number comes out above `full`.
+void make_scales(uint32_t units, const uint32_t* maxima, float full, float* reciprocal, float* scale,
+                 std::byte* stored) noexcept {
+  for (uint32_t u = 0; u < units; ++u) {
+    const float exact = std::bit_cast<float>(maxima[u]) / full;
+    const uint32_t bits = (std::bit_cast<uint32_t>(exact) + 0xFFFFU) & 0xFFFF0000U;
+    scale[u] = std::bit_cast<float>(bits);
+    reciprocal[u] = bits == 0 ? 0.0F : 1.0F / scale[u];
+    store_le(stored + 2 * size_t{u}, static_cast<uint16_t>(bits >> 16));
+  }
+}
+
+bool read_scales(uint32_t units, const std::byte* stored, float* scale) noexcept {
+  bool good = true;
+  for (uint32_t u = 0; u < units; ++u) {
+    const uint32_t bits = load_le<uint16_t>(stored + 2 * size_t{u});
+    good &= bits == 0 || (bits >= kLeastScale && bits <= kMostScale);
+    scale[u] = std::bit_cast<float>(bits << 16);
+  }
+  return good;
+}
+
+struct Sections {
+  size_t scales = kFrameBytes;
+  size_t codes;
+  size_t end;
+};
+Sections sections_of(const ScaleMap& map, uint32_t bits) noexcept {
+  Sections s;
+  s.codes = s.scales + round_up(2 * size_t{map.units()}, kCodedLeafUnit);
+  const size_t groups = (map.values + kQuantizeGroup - 1) / kQuantizeGroup;
+  s.end = s.codes + round_up(groups * 8 * bits, kCodedLeafUnit);
+  return s;
+}
+
+}  // namespace
+
+Result<Encoded> quantize_encode(const LeafForm& form, Mode mode, ConstBytes raw, MutableBytes out,
+                                Workspace& workspace) noexcept {
+  const std::optional<Kind> kind = kind_of(mode);
+  if (!kind || !is_float(form.element) || raw.size() % element_bytes(form.element) != 0) return Encoded{};
+  const std::optional<Room> room = take_room(workspace);
+  if (!room) return Status{Code::no_memory, "quantised leaf: no memory to work in"};
+  ScaleMap map = map_of(form, raw.size());
+  auto* const maxima = reinterpret_cast<uint32_t*>(room->scratch);
+  if (!choose_map(map, raw.data(), maxima, maxima + kMaxUnits)) return Encoded{};
+  const Sections at = sections_of(map, kind->bits);
+  if (at.end >= raw.size()) return Encoded{};
+
+  Frame frame{LeafCodec::quantized, static_cast<uint8_t>(mode), {form.element, map.row, map.rows},
+              static_cast<uint32_t>(raw.size()), static_cast<uint32_t>(at.end), 0};
+  std::memset(out.data() + at.codes - kCodedLeafUnit, 0, kCodedLeafUnit);
+  make_scales(map.units(), maxima, kind->full, room->reciprocal, room->scale, out.data() + at.scales);
+  const uint32_t groups = (map.values + kQuantizeGroup - 1) / kQuantizeGroup;
+  std::byte* const codes = kind->bits == 8 ? out.data() + at.codes : room->codes;
+  Sums sums;
+  if (!kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes, room->decoded,
+                         room->scratch, sums)) {
+    portable_quantize_kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes,
+                                        room->decoded, room->scratch, sums);
+  }
+  if (kind->bits != 8) {
+    std::memset(out.data() + at.end - kCodedLeafUnit, 0, kCodedLeafUnit);
+    kernel().pack(codes, groups, kind->bits, out.data() + at.codes);
+  }
+  frame.raw_hash = leaf_hash({room->decoded, raw.size()});
+  write_frame(frame, out.data());
+  store_le(out.data() + kByRowAt, static_cast<uint8_t>(map.by_row));
+  return Encoded{LeafCodec::quantized, frame.stored_bytes, true, sums.difference, sums.value};
+}
+
+Status quantize_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept {
+  const auto damaged = [](const char* what) { return Status{Code::damaged, what}; };
+  const std::optional<Kind> kind = kind_of(static_cast<Mode>(frame.shape));
+  if (!kind) return {Code::newer_version, "quantised leaf: a mode that is not known here"};
+  const LeafForm& form = frame.form;
+  if (!is_float(form.element) || raw.size() % element_bytes(form.element) != 0 || form.row == 0 ||
+      form.row > kMaxScaleRow || form.rows == 0) {
+    return damaged("quantised leaf: impossible form");
+  }
+  ScaleMap map = map_of(form, raw.size());
+  const auto by_row = load_le<uint8_t>(stored.data() + kByRowAt);
+  if (by_row > 1 || map.rows != form.rows) return damaged("quantised leaf: impossible form");
+  map.by_row = by_row == 1;
+  for (size_t i = kOwnZeroAt; i < kFrameBytes; ++i) {
+    if (stored[i] != std::byte{0}) return damaged("quantised leaf: reserved field in use");
+  }
+  if (map.units() > kMaxUnits) return damaged("quantised leaf: too many scales");
+  const Sections at = sections_of(map, kind->bits);
+  if (at.end != stored.size()) return damaged("quantised leaf: not as long as its form");
+  const std::optional<Room> room = take_room(workspace);
+  if (!room) return {Code::no_memory, "quantised leaf: no memory to work in"};
+  if (!read_scales(map.units(), stored.data() + at.scales, room->scale)) {
+    return damaged("quantised leaf: impossible scale");
+  }
+  const std::byte* codes = stored.data() + at.codes;
+  if (kind->bits != 8) {
+    kernel().unpack(codes, (map.values + kQuantizeGroup - 1) / kQuantizeGroup, kind->bits, room->codes);
+    codes = room->codes;
+  }
+  if (!kernel().dequantize(map, kind->number, codes, room->scale, raw.data(), room->scratch)) {
+    portable_quantize_kernel().dequantize(map, kind->number, codes, room->scale, raw.data(), room->scratch);
+  }
+  return {};
+}
+
+bool force_quantize_kernel(const char* name) noexcept {
+  const QuantizeKernel* fast = avx512_quantize_kernel();
+  if (name != nullptr && std::string_view(name) == "avx512" && fast == nullptr) return false;
+  const bool portable = name != nullptr && std::string_view(name) != "avx512";
+  g_kernel.store(portable ? &portable_quantize_kernel() : fast, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace kvbm::codec
