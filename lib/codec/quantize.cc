@@ -7,6 +7,8 @@
 #include "codec/leaf_hash.h"
 #include "codec/quantize_kernel.h"
 #include "codec/quantize_number.h"
+#include "codec/symbol_contexts.h"
+#include "codec/symbol_plane.h"
 
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
@@ -23,6 +25,7 @@ struct Kind {
   Number number;
   uint32_t bits;
   float full;
+  bool coded = false;  // the top four bits as a symbol plane
 };
 std::optional<Kind> kind_of(Mode mode) noexcept {
   switch (mode) {
@@ -31,11 +34,14 @@ std::optional<Kind> kind_of(Mode mode) noexcept {
     case Mode::fp8_e5m2:
       return Kind{Number::e5m2, 8, 57344.0F};
     case Mode::int8:
-      return Kind{Number::integer, 8, 127.49F};
+    case Mode::int8_coded:
+      return Kind{Number::integer, 8, 127.49F, mode == Mode::int8_coded};
     case Mode::int6:
-      return Kind{Number::integer, 6, 31.49F};
+    case Mode::int6_coded:
+      return Kind{Number::integer, 6, 31.49F, mode == Mode::int6_coded};
     case Mode::int4:
-      return Kind{Number::integer, 4, 7.49F};
+    case Mode::int4_coded:
+      return Kind{Number::integer, 4, 7.49F, mode == Mode::int4_coded};
     default:
       return std::nullopt;
   }
@@ -56,6 +62,7 @@ constexpr uint32_t kFewRows = 32;
 constexpr size_t kDecodedBytes = kMaxLeafBytes + 256;
 constexpr size_t kCodesBytes = 32768 + 64;
 constexpr uint32_t kMaxUnits = 32768 / kLeastValuesOfScale + kMaxScaleRow;
+constexpr uint32_t kCodedBits = 4;
 constexpr size_t kScalesBytes = kMaxUnits * sizeof(float);
 struct Room {
   std::byte* decoded;
@@ -82,6 +89,11 @@ const QuantizeKernel& kernel() noexcept {
     g_kernel.store(k, std::memory_order_relaxed);
   }
   return *k;
+}
+
+const SymbolKernel& symbol_kernel() noexcept {
+  const SymbolKernel* fast = &kernel() == &portable_quantize_kernel() ? nullptr : avx512_symbol_kernel();
+  return fast != nullptr ? *fast : portable_symbol_kernel();
 }
 
 bool is_float(Element element) noexcept {
@@ -166,17 +178,84 @@ bool read_scales(uint32_t units, const std::byte* stored, float* scale) noexcept
   return good;
 }
 
+uint32_t groups_of(const ScaleMap& map) noexcept { return (map.values + kQuantizeGroup - 1) / kQuantizeGroup; }
+
+// Where the sections of a leaf begin; each fills whole units of 64 bytes.
 struct Sections {
   size_t scales = kFrameBytes;
-  size_t codes;
-  size_t end;
+  size_t contexts;  // coded: two bits for each scale
+  size_t codes;     // all bits of the numbers, or those that are not coded
+  size_t end;       // coded: where the plane begins
 };
-Sections sections_of(const ScaleMap& map, uint32_t bits) noexcept {
+Sections sections_of(const ScaleMap& map, const Kind& kind) noexcept {
+  const uint32_t plain_bits = kind.coded ? kind.bits - kCodedBits : kind.bits;
   Sections s;
-  s.codes = s.scales + round_up(2 * size_t{map.units()}, kCodedLeafUnit);
-  const size_t groups = (map.values + kQuantizeGroup - 1) / kQuantizeGroup;
-  s.end = s.codes + round_up(groups * 8 * bits, kCodedLeafUnit);
+  s.contexts = s.scales + round_up(2 * size_t{map.units()}, kCodedLeafUnit);
+  s.codes = s.contexts + (kind.coded ? round_up((map.units() + 3) / 4, kCodedLeafUnit) : 0);
+  s.end = s.codes + round_up(size_t{groups_of(map)} * 8 * plain_bits, kCodedLeafUnit);
   return s;
+}
+
+// What of the scratch memory holds what, once the values are numbers.
+struct CodedRoom {
+  std::byte* contexts;
+  std::byte* symbols;
+  std::byte* low;
+  std::byte* of_units;  // context of each scale
+  std::byte* streams;
+  explicit CodedRoom(std::byte* scratch) noexcept
+      : contexts(scratch),
+        symbols(contexts + kCodesBytes),
+        low(symbols + kCodesBytes),
+        of_units(low + kCodesBytes),
+        streams(of_units + kMaxUnits * sizeof(uint32_t)) {}
+};
+static_assert(3 * kCodesBytes + kMaxUnits * sizeof(uint32_t) + plane_scratch(32768 / kSymbolGroup + 1) <=
+              kQuantizeScratch);
+
+// Appends contexts, low bits and plane; returns the end of the leaf, or 0 where it would not be below `room`.
+size_t write_coded(const ScaleMap& map, const Kind& kind, const Sections& at, const std::byte* q, std::byte* scratch,
+                   std::byte* out, size_t room) noexcept {
+  const CodedRoom r(scratch);
+  const uint32_t groups = groups_of(map);
+  const size_t n = size_t{groups} * kQuantizeGroup;
+  const uint32_t low_bits = kind.bits - kCodedBits;
+  const auto bias = static_cast<uint8_t>(1U << (kind.bits - 1));
+  for (size_t i = 0; i < n; ++i) {
+    r.symbols[i] = static_cast<std::byte>(static_cast<uint8_t>(static_cast<uint8_t>(q[i]) + bias) >> low_bits);
+  }
+  std::memset(out + at.contexts, 0, at.end - at.contexts);
+  choose_contexts(map, q, reinterpret_cast<uint32_t*>(r.of_units), out + at.contexts);
+  spread_contexts(map, out + at.contexts, r.of_units, r.contexts);
+  if (low_bits != 0) kernel().pack(q, groups, low_bits, out + at.codes);
+  const size_t bytes =
+      encode_plane(symbol_kernel(), r.symbols, r.contexts, groups, r.streams, out + at.end, room - at.end);
+  const size_t end = round_up(at.end + bytes, kCodedLeafUnit);
+  if (bytes == 0 || end >= room) return 0;
+  std::memset(out + at.end + bytes, 0, end - at.end - bytes);
+  return end;
+}
+
+bool read_coded(const ScaleMap& map, const Kind& kind, const Sections& at, ConstBytes stored, std::byte* scratch,
+                std::byte* q) noexcept {
+  const CodedRoom r(scratch);
+  const uint32_t groups = groups_of(map);
+  const uint32_t low_bits = kind.bits - kCodedBits;
+  spread_contexts(map, stored.data() + at.contexts, r.of_units, r.contexts);
+  if (!decode_plane(symbol_kernel(), stored.subspan(at.end), r.contexts, groups, r.symbols)) return false;
+  const size_t n = size_t{groups} * kQuantizeGroup;
+  const auto bias = static_cast<uint8_t>(1U << (kind.bits - 1));
+  const auto mask = static_cast<uint8_t>((1U << low_bits) - 1);
+  if (low_bits != 0) {
+    kernel().unpack(stored.data() + at.codes, groups, low_bits, r.low);
+  } else {
+    std::memset(r.low, 0, n);
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const auto high = static_cast<uint8_t>(static_cast<uint8_t>(r.symbols[i]) << low_bits);
+    q[i] = static_cast<std::byte>((high | (static_cast<uint8_t>(r.low[i]) & mask)) - bias);
+  }
+  return true;
 }
 
 }  // namespace
@@ -190,26 +269,33 @@ Result<Encoded> quantize_encode(const LeafForm& form, Mode mode, ConstBytes raw,
   ScaleMap map = map_of(form, raw.size());
   auto* const maxima = reinterpret_cast<uint32_t*>(room->scratch);
   if (!choose_map(map, raw.data(), maxima, maxima + kMaxUnits)) return Encoded{};
-  const Sections at = sections_of(map, kind->bits);
+  const Sections at = sections_of(map, *kind);
   if (at.end >= raw.size()) return Encoded{};
 
-  Frame frame{LeafCodec::quantized, static_cast<uint8_t>(mode), {form.element, map.row, map.rows},
-              static_cast<uint32_t>(raw.size()), static_cast<uint32_t>(at.end), 0};
-  std::memset(out.data() + at.codes - kCodedLeafUnit, 0, kCodedLeafUnit);
+  std::memset(out.data() + at.contexts - kCodedLeafUnit, 0, kCodedLeafUnit);
   make_scales(map.units(), maxima, kind->full, room->reciprocal, room->scale, out.data() + at.scales);
-  const uint32_t groups = (map.values + kQuantizeGroup - 1) / kQuantizeGroup;
-  std::byte* const codes = kind->bits == 8 ? out.data() + at.codes : room->codes;
+  const bool in_place = kind->bits == 8 && !kind->coded;
+  std::byte* const codes = in_place ? out.data() + at.codes : room->codes;
   Sums sums;
   if (!kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes, room->decoded,
                          room->scratch, sums)) {
     portable_quantize_kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes,
                                         room->decoded, room->scratch, sums);
   }
-  if (kind->bits != 8) {
+  size_t end = at.end;
+  if (kind->coded) {
+    end = write_coded(map, *kind, at, codes, room->scratch, out.data(), raw.size());
+    if (end == 0) return Encoded{};
+  } else if (!in_place) {
     std::memset(out.data() + at.end - kCodedLeafUnit, 0, kCodedLeafUnit);
-    kernel().pack(codes, groups, kind->bits, out.data() + at.codes);
+    kernel().pack(codes, groups_of(map), kind->bits, out.data() + at.codes);
   }
-  frame.raw_hash = leaf_hash({room->decoded, raw.size()});
+  const Frame frame{LeafCodec::quantized,
+                    static_cast<uint8_t>(mode),
+                    {form.element, map.row, map.rows},
+                    static_cast<uint32_t>(raw.size()),
+                    static_cast<uint32_t>(end),
+                    leaf_hash({room->decoded, raw.size()})};
   write_frame(frame, out.data());
   store_le(out.data() + kByRowAt, static_cast<uint8_t>(map.by_row));
   return Encoded{LeafCodec::quantized, frame.stored_bytes, true, sums.difference, sums.value};
@@ -232,16 +318,23 @@ Status quantize_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, 
     if (stored[i] != std::byte{0}) return damaged("quantised leaf: reserved field in use");
   }
   if (map.units() > kMaxUnits) return damaged("quantised leaf: too many scales");
-  const Sections at = sections_of(map, kind->bits);
-  if (at.end != stored.size()) return damaged("quantised leaf: not as long as its form");
+  const Sections at = sections_of(map, *kind);
+  if (kind->coded ? at.end > stored.size() : at.end != stored.size()) {
+    return damaged("quantised leaf: not as long as its form");
+  }
   const std::optional<Room> room = take_room(workspace);
   if (!room) return {Code::no_memory, "quantised leaf: no memory to work in"};
   if (!read_scales(map.units(), stored.data() + at.scales, room->scale)) {
     return damaged("quantised leaf: impossible scale");
   }
   const std::byte* codes = stored.data() + at.codes;
-  if (kind->bits != 8) {
-    kernel().unpack(codes, (map.values + kQuantizeGroup - 1) / kQuantizeGroup, kind->bits, room->codes);
+  if (kind->coded) {
+    if (!read_coded(map, *kind, at, stored, room->scratch, room->codes)) {
+      return damaged("quantised leaf: impossible plane");
+    }
+    codes = room->codes;
+  } else if (kind->bits != 8) {
+    kernel().unpack(codes, groups_of(map), kind->bits, room->codes);
     codes = room->codes;
   }
   if (!kernel().dequantize(map, kind->number, codes, room->scale, raw.data(), room->scratch)) {

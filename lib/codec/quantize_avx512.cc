@@ -287,6 +287,15 @@ inline void raise(__m512i (&most)[4], const std::byte* raw) noexcept {
   }
 }
 
+// Leaves mostly follow one another, and the first pass over one waits for memory: while a leaf is quantised, what lies
+// as far behind is fetched. Only a hint, so it may be of no leaf at all.
+inline void fetch_ahead(const std::byte* raw, size_t bytes, size_t group_bytes) noexcept {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(raw) + bytes;
+  for (size_t line = 0; line < group_bytes; line += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T1);
+  }
+}
+
 template <Element kElement>
 inline uint32_t bits_of(const std::byte* most, uint32_t i) noexcept {
   return std::bit_cast<uint32_t>(read_value<kElement>(most, i));
@@ -374,10 +383,12 @@ void quantize_as(const ScaleMap& map, const std::byte* raw, const float* recipro
                                reinterpret_cast<float*>(scratch));
   const Groups<kElement> groups(map, raw);
   Walk<kByRow, 128> walk(p);
+  const size_t bytes = size_t{map.values} * kElementBytes<kElement>;
   __m512 difference[2] = {};
   __m512 value[2] = {};
   for (uint32_t g = 0; g < p.groups; ++g, walk.next()) {
     const Group x = load<kElement>(groups.at(g));
+    fetch_ahead(groups.at(g), bytes, kGroupBytes<kElement>);
     __m512i code[4];
     Group y;
     for (int j = 0; j < 4; ++j) {
@@ -484,14 +495,9 @@ constexpr Table pack6_table() noexcept {
   for (uint32_t i = 0; i < 48; ++i) table[i] = static_cast<uint8_t>(4 * (i / 3) + i % 3);
   return table;
 }
-constexpr Table unpack6_table() noexcept {
+constexpr Table unpack_table(uint32_t bits) noexcept {
   Table table{};
-  for (uint32_t i = 0; i < 64; ++i) table[i] = static_cast<uint8_t>(6 * (i / 8) + std::min(i % 8, 5U));
-  return table;
-}
-constexpr Table unpack4_table() noexcept {
-  Table table{};
-  for (uint32_t i = 0; i < 64; ++i) table[i] = static_cast<uint8_t>(4 * (i / 8) + i % 4);
+  for (uint32_t i = 0; i < 64; ++i) table[i] = static_cast<uint8_t>(bits * (i / 8) + std::min(i % 8, bits - 1));
   return table;
 }
 // Number i of a word at the top of byte i, what stood before it below.
@@ -501,10 +507,8 @@ constexpr Table shift_table(int bits) noexcept {
   return table;
 }
 alignas(64) constexpr Table kPack6 = pack6_table();
-alignas(64) constexpr Table kUnpack6 = unpack6_table();
-alignas(64) constexpr Table kUnpack4 = unpack4_table();
-alignas(64) constexpr Table kShift6 = shift_table(6);
-alignas(64) constexpr Table kShift4 = shift_table(4);
+alignas(64) constexpr Table kUnpack[3] = {unpack_table(2), unpack_table(4), unpack_table(6)};
+alignas(64) constexpr Table kShift[3] = {shift_table(2), shift_table(4), shift_table(6)};
 
 void pack(const std::byte* q, uint32_t groups, uint32_t bits, std::byte* packed) noexcept {
   const __m512i mask = _mm512_set1_epi8(static_cast<char>((1U << bits) - 1));
@@ -514,17 +518,21 @@ void pack(const std::byte* q, uint32_t groups, uint32_t bits, std::byte* packed)
     const __m512i two = _mm512_maddubs_epi16(v, pairs);
     if (bits == 4) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(packed), _mm512_cvtepi16_epi8(two));
+      continue;
+    }
+    const __m512i four = _mm512_madd_epi16(two, repeat(1U << (16 + 2 * bits) | 1U));
+    if (bits == 2) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(packed), _mm512_cvtepi32_epi8(four));
     } else {
-      const __m512i four = _mm512_madd_epi16(two, repeat(0x10000001U));
       _mm512_mask_storeu_epi8(packed, 0xFFFFFFFFFFFFULL, _mm512_permutexvar_epi8(table_of(kPack6), four));
     }
   }
 }
 
 void unpack(const std::byte* packed, uint32_t groups, uint32_t bits, std::byte* q) noexcept {
-  const __mmask64 present = bits == 6 ? 0xFFFFFFFFFFFFULL : 0xFFFFFFFFULL;
-  const __m512i place = table_of(bits == 6 ? kUnpack6 : kUnpack4);
-  const __m512i shift = table_of(bits == 6 ? kShift6 : kShift4);
+  const __mmask64 present = (__mmask64{1} << (8 * bits)) - 1;
+  const __m512i place = table_of(kUnpack[bits / 2 - 1]);
+  const __m512i shift = table_of(kShift[bits / 2 - 1]);
   // Sign: (v XOR top) - top, of v moved down.
   const __m512i top = _mm512_set1_epi8(static_cast<char>(1U << (bits - 1)));
   const __m512i mask = _mm512_set1_epi8(static_cast<char>((1U << bits) - 1));

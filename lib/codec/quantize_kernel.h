@@ -33,6 +33,18 @@ struct ScaleMap {
   }
 };
 
+// Calls row(first value, values, first unit) for each row, and for what is left of one at the end.
+template <class Row>
+void each_row(const ScaleMap& map, Row row) noexcept {
+  const uint32_t head = map.head();
+  for (uint32_t at = 0; at < map.values;) {
+    const uint32_t in_head = at % head;
+    const uint32_t n = std::min(map.row - in_head % map.row, std::min(map.values - at, head - in_head));
+    row(at, n, map.unit_of(at));
+    at += n;
+  }
+}
+
 struct Sums {
   double difference = 0;
   double value = 0;
@@ -50,7 +62,7 @@ struct QuantizeKernel {
   // `q` has room for whole groups of 64; of `raw` the values alone are written.
   bool (*dequantize)(const ScaleMap& map, Number number, const std::byte* q, const float* scale, std::byte* raw,
                      std::byte* scratch) noexcept;
-  // Between bytes and numbers of `bits` (6 or 4) bits, least significant first; whole groups of 64 values.
+  // Between bytes and numbers of `bits` (6, 4 or 2) bits, least significant first; whole groups of 64 values.
   void (*pack)(const std::byte* q, uint32_t groups, uint32_t bits, std::byte* packed) noexcept;
   void (*unpack)(const std::byte* packed, uint32_t groups, uint32_t bits, std::byte* q) noexcept;
 };

@@ -14,18 +14,6 @@
 namespace kvbm::codec {
 namespace {
 
-// Calls row(first value, values, first unit) for each row.
-template <class Row>
-void each_row(const ScaleMap& map, Row row) noexcept {
-  const uint32_t head = map.head();
-  for (uint32_t at = 0; at < map.values;) {
-    const uint32_t in_head = at % head;
-    const uint32_t n = std::min(map.row - in_head % map.row, std::min(map.values - at, head - in_head));
-    row(at, n, map.unit_of(at));
-    at += n;
-  }
-}
-
 template <Element kElement>
 void maxima_of(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcept {
   std::fill_n(maxima, map.units(), 0U);
