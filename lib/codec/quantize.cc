@@ -1,12 +1,9 @@
 #include "codec/quantize.h"
 
-#include <atomic>
 #include <cstring>
-#include <string_view>
 
 #include "codec/leaf_hash.h"
-#include "codec/quantize_kernel.h"
-#include "codec/quantize_number.h"
+#include "codec/quantize_scales.h"
 #include "codec/symbol_contexts.h"
 #include "codec/symbol_plane.h"
 
@@ -47,13 +44,6 @@ std::optional<Kind> kind_of(Mode mode) noexcept {
   }
 }
 
-// Outside of these a leaf is not quantised, so that no product is ever a denormal, infinite, or too large for fp16.
-constexpr float kLeast = power_of_two(-50);
-constexpr float kMost = power_of_two(50);
-constexpr float kMostHalf = power_of_two(15);
-constexpr uint32_t kLeastScale = 60U << 7;  // bf16 bits of 2^-67: not above kLeast / 57344
-constexpr uint32_t kMostScale = std::bit_cast<uint32_t>(kMost) >> 16;
-
 // A scale must serve this many values, or it is no gain.
 constexpr uint32_t kLeastValuesOfScale = 8;
 // Fewer tokens than this: scales of rows are weighed against scales of channels.
@@ -79,51 +69,6 @@ std::optional<Room> take_room(Workspace& workspace) noexcept {
               scales + 2 * kScalesBytes};
 }
 
-std::atomic<const QuantizeKernel*> g_kernel{nullptr};
-
-const QuantizeKernel& kernel() noexcept {
-  const QuantizeKernel* k = g_kernel.load(std::memory_order_relaxed);
-  if (k == nullptr) {
-    k = avx512_quantize_kernel();
-    if (k == nullptr) k = &portable_quantize_kernel();
-    g_kernel.store(k, std::memory_order_relaxed);
-  }
-  return *k;
-}
-
-const SymbolKernel& symbol_kernel() noexcept {
-  const SymbolKernel* fast = &kernel() == &portable_quantize_kernel() ? nullptr : avx512_symbol_kernel();
-  return fast != nullptr ? *fast : portable_symbol_kernel();
-}
-
-bool is_float(Element element) noexcept {
-  return element == Element::bf16 || element == Element::fp16 || element == Element::fp32;
-}
-
-ScaleMap map_of(const LeafForm& form, size_t raw_bytes) noexcept {
-  ScaleMap map;
-  map.element = form.element;
-  map.values = static_cast<uint32_t>(raw_bytes / element_bytes(form.element));
-  const bool known = form.row != 0 && form.row <= kMaxScaleRow;
-  map.row = known ? form.row : kQuantizeGroup;
-  map.by_row = !known;
-  map.rows = std::max(form.rows != 0 ? std::min(form.rows, map.values / map.row) : map.values / map.row, 1U);
-  return map;
-}
-
-void find_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcept {
-  if (!kernel().maxima(map, raw, maxima)) portable_quantize_kernel().maxima(map, raw, maxima);
-}
-
-bool in_range(const ScaleMap& map, const uint32_t* maxima) noexcept {
-  const uint32_t most = std::bit_cast<uint32_t>(map.element == Element::fp16 ? kMostHalf : kMost);
-  bool good = true;
-  for (uint32_t u = 0; u < map.units(); ++u) {
-    good &= maxima[u] <= most && (maxima[u] == 0 || maxima[u] >= std::bit_cast<uint32_t>(kLeast));
-  }
-  return good;
-}
-
 // What the error of this map is in proportion to: the mean of the squares of its maxima.
 double weight(const ScaleMap& map, const uint32_t* maxima) noexcept {
   double sum = 0;
@@ -134,6 +79,17 @@ double weight(const ScaleMap& map, const uint32_t* maxima) noexcept {
   return sum / map.units();
 }
 
+// How many times the error scales of rows may have and still be the better choice, since they take less room: each bit of
+// a value is worth a factor of 4. Between powers of two a straight line is near enough.
+double worth(const ScaleMap& map) noexcept {
+  constexpr double kScaleBits = 16;
+  constexpr int kAbove = 8;  // makes the exponent positive
+  const double bits = kScaleBits / map.rows - kScaleBits / map.row;
+  const double exponent = 2 * bits + kAbove;
+  const int whole = static_cast<int>(exponent);
+  return (1 + exponent - whole) * static_cast<double>(power_of_two(whole - kAbove));
+}
+
 // Fills `maxima` and says whether the leaf can be quantised. README.md: "Which scales".
 bool choose_map(ScaleMap& map, const std::byte* raw, uint32_t* maxima, uint32_t* spare) noexcept {
   const bool channels = !map.by_row && map.rows >= kLeastValuesOfScale;
@@ -142,15 +98,15 @@ bool choose_map(ScaleMap& map, const std::byte* raw, uint32_t* maxima, uint32_t*
   if (channels) {
     if (map.units() > kMaxUnits) return false;
     find_maxima(map, raw, maxima);
-    if (!in_range(map, maxima)) return false;
+    if (!in_range(map, maxima, kMostHalf)) return false;
     if (!by_rows) return true;
   }
   ScaleMap rows = map;
   rows.by_row = true;
   if (rows.units() > kMaxUnits) return channels;
   find_maxima(rows, raw, spare);
-  if (!in_range(rows, spare)) return false;
-  if (channels && weight(map, maxima) <= weight(rows, spare)) return true;
+  if (!in_range(rows, spare, kMostHalf)) return false;
+  if (channels && weight(map, maxima) * worth(map) <= weight(rows, spare)) return true;
   map = rows;
   std::memcpy(maxima, spare, map.units() * sizeof *maxima);
   return true;
@@ -161,24 +117,12 @@ void make_scales(uint32_t units, const uint32_t* maxima, float full, float* reci
                  std::byte* stored) noexcept {
   for (uint32_t u = 0; u < units; ++u) {
     const float exact = std::bit_cast<float>(maxima[u]) / full;
-    const uint32_t bits = (std::bit_cast<uint32_t>(exact) + 0xFFFFU) & 0xFFFF0000U;
-    scale[u] = std::bit_cast<float>(bits);
+    const uint16_t bits = scale_bits(exact);
+    scale[u] = scale_of(bits);
     reciprocal[u] = bits == 0 ? 0.0F : 1.0F / scale[u];
-    store_le(stored + 2 * size_t{u}, static_cast<uint16_t>(bits >> 16));
+    store_le(stored + 2 * size_t{u}, bits);
   }
 }
-
-bool read_scales(uint32_t units, const std::byte* stored, float* scale) noexcept {
-  bool good = true;
-  for (uint32_t u = 0; u < units; ++u) {
-    const uint32_t bits = load_le<uint16_t>(stored + 2 * size_t{u});
-    good &= bits == 0 || (bits >= kLeastScale && bits <= kMostScale);
-    scale[u] = std::bit_cast<float>(bits << 16);
-  }
-  return good;
-}
-
-uint32_t groups_of(const ScaleMap& map) noexcept { return (map.values + kQuantizeGroup - 1) / kQuantizeGroup; }
 
 // Where the sections of a leaf begin; each fills whole units of 64 bytes.
 struct Sections {
@@ -192,7 +136,7 @@ Sections sections_of(const ScaleMap& map, const Kind& kind) noexcept {
   Sections s;
   s.contexts = s.scales + round_up(2 * size_t{map.units()}, kCodedLeafUnit);
   s.codes = s.contexts + (kind.coded ? round_up((map.units() + 3) / 4, kCodedLeafUnit) : 0);
-  s.end = s.codes + round_up(size_t{groups_of(map)} * 8 * plain_bits, kCodedLeafUnit);
+  s.end = s.codes + round_up(size_t{groups_of(map.values)} * 8 * plain_bits, kCodedLeafUnit);
   return s;
 }
 
@@ -217,7 +161,7 @@ static_assert(3 * kCodesBytes + kMaxUnits * sizeof(uint32_t) + plane_scratch(327
 size_t write_coded(const ScaleMap& map, const Kind& kind, const Sections& at, const std::byte* q, std::byte* scratch,
                    std::byte* out, size_t room) noexcept {
   const CodedRoom r(scratch);
-  const uint32_t groups = groups_of(map);
+  const uint32_t groups = groups_of(map.values);
   const size_t n = size_t{groups} * kQuantizeGroup;
   const uint32_t low_bits = kind.bits - kCodedBits;
   const auto bias = static_cast<uint8_t>(1U << (kind.bits - 1));
@@ -227,7 +171,7 @@ size_t write_coded(const ScaleMap& map, const Kind& kind, const Sections& at, co
   std::memset(out + at.contexts, 0, at.end - at.contexts);
   choose_contexts(map, q, reinterpret_cast<uint32_t*>(r.of_units), out + at.contexts);
   spread_contexts(map, out + at.contexts, r.of_units, r.contexts);
-  if (low_bits != 0) kernel().pack(q, groups, low_bits, out + at.codes);
+  if (low_bits != 0) quantize_kernel().pack(q, groups, low_bits, out + at.codes);
   const size_t bytes =
       encode_plane(symbol_kernel(), r.symbols, r.contexts, groups, r.streams, out + at.end, room - at.end);
   const size_t end = round_up(at.end + bytes, kCodedLeafUnit);
@@ -239,7 +183,7 @@ size_t write_coded(const ScaleMap& map, const Kind& kind, const Sections& at, co
 bool read_coded(const ScaleMap& map, const Kind& kind, const Sections& at, ConstBytes stored, std::byte* scratch,
                 std::byte* q) noexcept {
   const CodedRoom r(scratch);
-  const uint32_t groups = groups_of(map);
+  const uint32_t groups = groups_of(map.values);
   const uint32_t low_bits = kind.bits - kCodedBits;
   spread_contexts(map, stored.data() + at.contexts, r.of_units, r.contexts);
   if (!decode_plane(symbol_kernel(), stored.subspan(at.end), r.contexts, groups, r.symbols)) return false;
@@ -247,7 +191,7 @@ bool read_coded(const ScaleMap& map, const Kind& kind, const Sections& at, Const
   const auto bias = static_cast<uint8_t>(1U << (kind.bits - 1));
   const auto mask = static_cast<uint8_t>((1U << low_bits) - 1);
   if (low_bits != 0) {
-    kernel().unpack(stored.data() + at.codes, groups, low_bits, r.low);
+    quantize_kernel().unpack(stored.data() + at.codes, groups, low_bits, r.low);
   } else {
     std::memset(r.low, 0, n);
   }
@@ -277,7 +221,7 @@ Result<Encoded> quantize_encode(const LeafForm& form, Mode mode, ConstBytes raw,
   const bool in_place = kind->bits == 8 && !kind->coded;
   std::byte* const codes = in_place ? out.data() + at.codes : room->codes;
   Sums sums;
-  if (!kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes, room->decoded,
+  if (!quantize_kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes, room->decoded,
                          room->scratch, sums)) {
     portable_quantize_kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes,
                                         room->decoded, room->scratch, sums);
@@ -288,7 +232,7 @@ Result<Encoded> quantize_encode(const LeafForm& form, Mode mode, ConstBytes raw,
     if (end == 0) return Encoded{};
   } else if (!in_place) {
     std::memset(out.data() + at.end - kCodedLeafUnit, 0, kCodedLeafUnit);
-    kernel().pack(codes, groups_of(map), kind->bits, out.data() + at.codes);
+    quantize_kernel().pack(codes, groups_of(map.values), kind->bits, out.data() + at.codes);
   }
   const Frame frame{LeafCodec::quantized,
                     static_cast<uint8_t>(mode),
@@ -334,21 +278,13 @@ Status quantize_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, 
     }
     codes = room->codes;
   } else if (kind->bits != 8) {
-    kernel().unpack(codes, groups_of(map), kind->bits, room->codes);
+    quantize_kernel().unpack(codes, groups_of(map.values), kind->bits, room->codes);
     codes = room->codes;
   }
-  if (!kernel().dequantize(map, kind->number, codes, room->scale, raw.data(), room->scratch)) {
+  if (!quantize_kernel().dequantize(map, kind->number, codes, room->scale, raw.data(), room->scratch)) {
     portable_quantize_kernel().dequantize(map, kind->number, codes, room->scale, raw.data(), room->scratch);
   }
   return {};
-}
-
-bool force_quantize_kernel(const char* name) noexcept {
-  const QuantizeKernel* fast = avx512_quantize_kernel();
-  if (name != nullptr && std::string_view(name) == "avx512" && fast == nullptr) return false;
-  const bool portable = name != nullptr && std::string_view(name) != "avx512";
-  g_kernel.store(portable ? &portable_quantize_kernel() : fast, std::memory_order_relaxed);
-  return true;
 }
 
 }  // namespace kvbm::codec
