@@ -2,7 +2,9 @@
 
 #include <new>
 
+#include "codec/delta.h"
 #include "codec/frame.h"
+#include "codec/quantize.h"
 #include "codec/zstd_leaf.h"
 
 namespace kvbm::codec {
@@ -67,6 +69,12 @@ Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uin
     return Status{Code::invalid_argument, "a leaf to code: target too small"};
   }
   if (mode == Mode::off) return Encoded{};
+  if (is_lossy(mode)) {
+    const Result<Encoded> lossy = mode == Mode::delta ? delta_encode(form, raw, out, workspace)
+                                                      : quantize_encode(form, mode, raw, out, workspace);
+    if (!lossy.ok() || lossy.value().codec != LeafCodec::raw) return lossy;
+    mode = Mode::standard;
+  }
   const Result<uint32_t> bytes = zstd_encode(form, raw, raw_hash, out, workspace);
   if (!bytes.ok()) return bytes.status();
   if (bytes.value() == 0) return Encoded{};
@@ -89,6 +97,10 @@ Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspa
   switch (codec) {
     case LeafCodec::zstd:
       return zstd_decode(frame.value(), stored, raw, workspace);
+    case LeafCodec::quantized:
+      return quantize_decode(frame.value(), stored, raw, workspace);
+    case LeafCodec::delta:
+      return delta_decode(frame.value(), stored, raw, workspace);
     default:
       return {Code::newer_version, "coded leaf: a codec that is not known here"};
   }
