@@ -5,6 +5,8 @@
 #include "codec/delta.h"
 #include "codec/frame.h"
 #include "codec/quantize.h"
+#include "codec/planar.h"
+#include "codec/planar_kernel.h"
 #include "codec/zstd_leaf.h"
 
 namespace kvbm::codec {
@@ -75,10 +77,13 @@ Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uin
     if (!lossy.ok() || lossy.value().codec != LeafCodec::raw) return lossy;
     mode = Mode::standard;
   }
-  const Result<uint32_t> bytes = zstd_encode(form, raw, raw_hash, out, workspace);
+  const LeafCodec codec = mode != Mode::zstd && planar_fits(form.element) ? LeafCodec::planar : LeafCodec::zstd;
+  const Result<uint32_t> bytes = codec == LeafCodec::planar
+                                     ? planar_encode(form, mode, raw, raw_hash, out, workspace)
+                                     : zstd_encode(form, raw, raw_hash, out, workspace);
   if (!bytes.ok()) return bytes.status();
   if (bytes.value() == 0) return Encoded{};
-  return Encoded{LeafCodec::zstd, bytes.value()};
+  return Encoded{codec, bytes.value()};
 }
 
 std::optional<uint64_t> raw_hash_of(ConstBytes stored) noexcept {
@@ -95,6 +100,8 @@ Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspa
   const Result<Frame> frame = read_frame(codec, stored, raw.size());
   if (!frame.ok()) return frame.status();
   switch (codec) {
+    case LeafCodec::planar:
+      return planar_decode(frame.value(), stored, raw, workspace);
     case LeafCodec::zstd:
       return zstd_decode(frame.value(), stored, raw, workspace);
     case LeafCodec::quantized:
@@ -108,8 +115,6 @@ Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspa
 
 bool is_lossy(LeafCodec codec) noexcept { return codec == LeafCodec::quantized || codec == LeafCodec::delta; }
 
-const char* codec_kernel_name() noexcept { return "portable"; }
-
-bool force_codec_kernel(const char* name) noexcept { return name == nullptr || std::string_view(name) == "portable"; }
+const char* codec_kernel_name() noexcept { return planar_kernel().name; }
 
 }  // namespace kvbm::codec
