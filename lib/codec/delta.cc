@@ -54,6 +54,7 @@ struct Scales {
 struct Room {
   Scales scales;
   float* base;      // the anchor of the tokens at hand, or zeros
+  float* row;       // values at hand
   uint32_t* words;  // one a unit
   uint32_t* more_words;
   std::byte* of_units;
@@ -67,7 +68,7 @@ struct Room {
 
   static constexpr size_t kUnitFloats = kMaxUnits * sizeof(float);
   static constexpr size_t kCodes = kMaxValues + kSymbolGroup;
-  static constexpr size_t kBytes = 7 * kUnitFloats + 2 * kMaxUnits + 4 * kCodes +
+  static constexpr size_t kBytes = 8 * kUnitFloats + 2 * kMaxUnits + 4 * kCodes +
                                    round_up(plane_scratch(kMaxValues / kSymbolGroup), 64) + kMaxLeafBytes;
 
   explicit Room(std::byte* at) noexcept {
@@ -79,6 +80,7 @@ struct Room {
     const auto floats = [&] { return reinterpret_cast<float*>(take(kUnitFloats)); };
     scales = {floats(), floats(), floats(), floats()};
     base = floats();
+    row = floats();
     words = reinterpret_cast<uint32_t*>(take(kUnitFloats));
     more_words = reinterpret_cast<uint32_t*>(take(kUnitFloats));
     of_units = take(kMaxUnits);
@@ -102,9 +104,7 @@ struct Counts {
 // Calls row(first value, values, first unit, is it an anchor) for each row.
 template <class Row>
 void each_token(const ScaleMap& map, Row row) noexcept {
-  const uint32_t head = map.head();
-  each_row(map,
-           [&](uint32_t at, uint32_t n, uint32_t unit) { row(at, n, unit, at % head / map.row % kGroupTokens == 0); });
+  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit, uint32_t r) { row(at, n, unit, r % kGroupTokens == 0); });
 }
 
 Counts count(const ScaleMap& map, const std::byte* direct) noexcept {
@@ -170,6 +170,41 @@ void make_anchors(const ScaleMap& map, const std::byte* raw, const Room& room, s
   });
 }
 
+// Rows, apart and without aliases, so that the compiler can make vectors of them.
+template <Element kElement>
+[[gnu::noinline]] void read_row(const std::byte* __restrict__ raw, uint32_t n, float* __restrict__ x) noexcept {
+  for (uint32_t i = 0; i < n; ++i) x[i] = read_value<kElement>(raw, i);
+}
+template <Element kElement>
+[[gnu::noinline]] void write_row(const float* __restrict__ x, uint32_t n, std::byte* __restrict__ raw) noexcept {
+  for (uint32_t i = 0; i < n; ++i) write_value<kElement>(raw, i, x[i]);
+}
+[[gnu::noinline]] void subtract_row(const float* __restrict__ base, uint32_t n, float* __restrict__ x) noexcept {
+  for (uint32_t i = 0; i < n; ++i) x[i] -= base[i];
+}
+[[gnu::noinline]] void raise_row(const float* __restrict__ x, uint32_t n, float* __restrict__ most) noexcept {
+  for (uint32_t i = 0; i < n; ++i) most[i] = std::max(most[i], __builtin_fabsf(x[i]));
+}
+[[gnu::noinline]] void add_row(const float* __restrict__ x, uint32_t n, float* __restrict__ sum,
+                               float* __restrict__ most) noexcept {
+  for (uint32_t i = 0; i < n; ++i) {
+    const float magnitude = __builtin_fabsf(x[i]);
+    sum[i] += magnitude;
+    most[i] = std::max(most[i], magnitude);
+  }
+}
+[[gnu::noinline]] void number_row(const float* __restrict__ x, const float* __restrict__ reciprocal, uint32_t n,
+                                  std::byte* __restrict__ numbers) noexcept {
+  for (uint32_t i = 0; i < n; ++i) numbers[i] = static_cast<std::byte>(nearest(x[i] * reciprocal[i]));
+}
+[[gnu::noinline]] void value_row(const std::byte* __restrict__ numbers, const float* __restrict__ base,
+                                 const float* __restrict__ step, uint32_t n, float* __restrict__ x) noexcept {
+  for (uint32_t i = 0; i < n; ++i) {
+    const float difference = static_cast<float>(static_cast<int8_t>(numbers[i])) * step[i];
+    x[i] = base[i] + difference;
+  }
+}
+
 float anchor_value(const Room& room, std::byte q, uint32_t unit) noexcept {
   return static_cast<float>(static_cast<int8_t>(q)) * room.scales.anchor[unit];
 }
@@ -186,19 +221,14 @@ void make_steps(const ScaleMap& map, const std::byte* raw, const Room& room, flo
   for (float* sums : {off, most_off, value, most_value}) std::fill_n(sums, units, 0.0F);
   const std::byte* anchors = room.anchors;
   each_token(map, [&](uint32_t at, uint32_t n, uint32_t unit, bool anchor) {
-    for (uint32_t i = 0; i < n; ++i) {
-      const float x = read_value<kElement>(raw, at + i);
-      const float magnitude = x < 0 ? -x : x;
-      most_value[unit + i] = std::max(most_value[unit + i], magnitude);
-      if (anchor) {
-        room.base[i] = anchor_value(room, anchors[i], unit + i);
-        continue;
-      }
-      const float difference = x - room.base[i];
-      const float distance = difference < 0 ? -difference : difference;
-      value[unit + i] += magnitude;
-      off[unit + i] += distance;
-      most_off[unit + i] = std::max(most_off[unit + i], distance);
+    read_row<kElement>(raw + at * kElementBytes<kElement>, n, room.row);
+    if (anchor) {
+      for (uint32_t i = 0; i < n; ++i) room.base[i] = anchor_value(room, anchors[i], unit + i);
+      raise_row(room.row, n, most_value + unit);
+    } else {
+      add_row(room.row, n, value + unit, most_value + unit);
+      subtract_row(room.base, n, room.row);
+      add_row(room.row, n, off + unit, most_off + unit);
     }
     if (anchor) anchors += n;
   });
@@ -221,19 +251,23 @@ void make_numbers(const ScaleMap& map, const std::byte* raw, const Room& room, s
   const std::byte* all = room.anchors;
   std::byte* numbers = room.numbers;
   each_token(map, [&](uint32_t at, uint32_t n, uint32_t unit, bool anchor) {
-    for (uint32_t i = 0; i < n; ++i) {
-      if (anchor) {
-        const bool direct = room.direct[unit + i] != std::byte{0};
-        room.base[i] = direct ? 0.0F : anchor_value(room, all[i], unit + i);
-        if (!direct) {
-          *anchors++ = all[i];
-          continue;
-        }
-      }
-      const float difference = read_value<kElement>(raw, at + i) - room.base[i];
-      *numbers++ = static_cast<std::byte>(nearest(difference * room.scales.step_reciprocal[unit + i]));
+    read_row<kElement>(raw + at * kElementBytes<kElement>, n, room.row);
+    if (!anchor) {
+      subtract_row(room.base, n, room.row);
+      number_row(room.row, room.scales.step_reciprocal + unit, n, numbers);
+      numbers += n;
+      return;
     }
-    if (anchor) all += n;
+    for (uint32_t i = 0; i < n; ++i) {
+      const bool direct = room.direct[unit + i] != std::byte{0};
+      room.base[i] = direct ? 0.0F : anchor_value(room, all[i], unit + i);
+      if (direct) {
+        *numbers++ = static_cast<std::byte>(nearest(room.row[i] * room.scales.step_reciprocal[unit + i]));
+      } else {
+        *anchors++ = all[i];
+      }
+    }
+    all += n;
   });
 }
 
@@ -242,35 +276,38 @@ template <Element kElement>
 void restore(const ScaleMap& map, const Room& room, const std::byte* anchors, std::byte* raw) noexcept {
   const std::byte* numbers = room.numbers;
   each_token(map, [&](uint32_t at, uint32_t n, uint32_t unit, bool anchor) {
-    for (uint32_t i = 0; i < n; ++i) {
-      if (anchor) {
+    if (anchor) {
+      for (uint32_t i = 0; i < n; ++i) {
         const bool direct = room.direct[unit + i] != std::byte{0};
         room.base[i] = direct ? 0.0F : anchor_value(room, *anchors++, unit + i);
-        if (!direct) {
-          write_value<kElement>(raw, at + i, room.base[i]);
-          continue;
-        }
+        room.row[i] =
+            direct ? static_cast<float>(static_cast<int8_t>(*numbers++)) * room.scales.step[unit + i] : room.base[i];
       }
-      const float difference = static_cast<float>(static_cast<int8_t>(*numbers++)) * room.scales.step[unit + i];
-      write_value<kElement>(raw, at + i, room.base[i] + difference);
+    } else {
+      value_row(numbers, room.base, room.scales.step + unit, n, room.row);
+      numbers += n;
     }
+    write_row<kElement>(room.row, n, raw + at * kElementBytes<kElement>);
   });
 }
 
 template <Element kElement>
 Sums measure(const ScaleMap& map, const std::byte* raw, const std::byte* decoded) noexcept {
   Sums sums;
-  each_row(map, [&](uint32_t at, uint32_t n, uint32_t) {
-    float difference = 0;
-    float value = 0;
+  each_row(map, [&](uint32_t at, uint32_t n, uint32_t, uint32_t) {
+    constexpr uint32_t kLanes = 8;
+    float difference[kLanes] = {};
+    float value[kLanes] = {};
     for (uint32_t i = 0; i < n; ++i) {
       const float x = read_value<kElement>(raw, at + i);
       const float off = read_value<kElement>(decoded, at + i) - x;
-      difference += off * off;
-      value += x * x;
+      difference[i % kLanes] += off * off;
+      value[i % kLanes] += x * x;
     }
-    sums.difference += static_cast<double>(difference);
-    sums.value += static_cast<double>(value);
+    for (uint32_t l = 0; l < kLanes; ++l) {
+      sums.difference += static_cast<double>(difference[l]);
+      sums.value += static_cast<double>(value[l]);
+    }
   });
   return sums;
 }

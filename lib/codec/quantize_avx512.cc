@@ -45,6 +45,13 @@ constexpr Table spread_table(bool halves, uint32_t j) noexcept {
   for (uint32_t k = 0; k < 16; ++k) table[4 * k + 3] = static_cast<uint8_t>(place_of(halves, j, k));
   return table;
 }
+// The value of each lane, register by register.
+constexpr Table order_table(bool halves) noexcept {
+  Table table{};
+  for (uint32_t i = 0; i < 64; ++i) table[i] = static_cast<uint8_t>(place_of(halves, i / 16, i % 16));
+  return table;
+}
+constexpr Table kOrder[2] = {order_table(false), order_table(true)};
 alignas(64) constexpr Table kGather[2] = {gather_table(false), gather_table(true)};
 alignas(64) constexpr Table kSpread[2][4] = {
     {spread_table(false, 0), spread_table(false, 1), spread_table(false, 2), spread_table(false, 3)},
@@ -248,19 +255,20 @@ Pattern lay_out(const ScaleMap& map, bool halves, const float* const (&scales)[k
   }
   const uint32_t heads = (map.values + map.head() - 1) / map.head();
   const uint32_t units = map.units();
+  const Table& order = kOrder[halves];
   for (uint32_t h = 0; h < heads; ++h) {
     const uint32_t first = h * map.row;
     // A last head of less than a row has fewer units; places that no value has are never used.
     const uint32_t last = units - 1;
     const uint32_t groups = std::min(p.period, p.groups_of_head);
     for (uint32_t g = 0; g < groups; ++g) {
-      float* to = scratch + (size_t{h} * p.period + g) * kQuantizeGroup * kArrays;
-      for (uint32_t j = 0; j < 4; ++j) {
-        for (uint32_t k = 0; k < 16; ++k) {
-          const uint32_t unit =
-              std::min(first + channel_of(map, g * kQuantizeGroup % map.row, place_of(halves, j, k)), last);
-          for (uint32_t a = 0; a < kArrays; ++a) to[a * kQuantizeGroup + 16 * j + k] = scales[a][unit] * factors[a];
-        }
+      float* const to = scratch + (size_t{h} * p.period + g) * kQuantizeGroup * kArrays;
+      const uint32_t begin = g * kQuantizeGroup % map.row;
+      const bool plain = begin + kQuantizeGroup <= map.row && first + begin + kQuantizeGroup <= units;
+      for (uint32_t i = 0; i < kQuantizeGroup; ++i) {
+        const uint32_t unit =
+            first + (plain ? begin + order[i] : std::min(channel_of(map, begin, order[i]), last - first));
+        for (uint32_t a = 0; a < kArrays; ++a) to[a * kQuantizeGroup + i] = scales[a][unit] * factors[a];
       }
     }
   }

@@ -33,15 +33,20 @@ struct ScaleMap {
   }
 };
 
-// Calls row(first value, values, first unit) for each row, and for what is left of one at the end.
+// Calls row(first value, values, first unit, row of its head) for each row, and for what is left of one at the end.
 template <class Row>
 void each_row(const ScaleMap& map, Row row) noexcept {
   const uint32_t head = map.head();
-  for (uint32_t at = 0; at < map.values;) {
-    const uint32_t in_head = at % head;
-    const uint32_t n = std::min(map.row - in_head % map.row, std::min(map.values - at, head - in_head));
-    row(at, n, map.unit_of(at));
-    at += n;
+  uint32_t unit = 0;
+  uint32_t in_head = 0;
+  for (uint32_t at = 0, r = 0; at < map.values; at += map.row, ++r) {
+    if (in_head >= head) {
+      in_head = r = 0;
+      if (!map.by_row) unit += map.row;
+    }
+    row(at, std::min(map.row, map.values - at), unit, r);
+    in_head += map.row;
+    if (map.by_row) ++unit;
   }
 }
 

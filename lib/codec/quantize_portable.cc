@@ -17,7 +17,7 @@ namespace {
 template <Element kElement>
 void maxima_of(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcept {
   std::fill_n(maxima, map.units(), 0U);
-  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit) {
+  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit, uint32_t) {
     for (uint32_t i = 0; i < n; ++i) {
       uint32_t& most = maxima[unit + (map.by_row ? 0 : i)];
       most = std::max(most, std::bit_cast<uint32_t>(read_value<kElement>(raw, at + i)) & 0x7FFFFFFFU);
@@ -42,7 +42,7 @@ float value_of(uint8_t code) noexcept {
 template <Element kElement, Number kNumber>
 void quantize_as(const ScaleMap& map, const std::byte* raw, const float* reciprocal, const float* scale, std::byte* q,
                  std::byte* decoded, Sums& sums) noexcept {
-  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit) {
+  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit, uint32_t) {
     float difference = 0;
     float value = 0;
     for (uint32_t i = 0; i < n; ++i) {
@@ -63,7 +63,7 @@ void quantize_as(const ScaleMap& map, const std::byte* raw, const float* recipro
 
 template <Element kElement, Number kNumber>
 void dequantize_as(const ScaleMap& map, const std::byte* q, const float* scale, std::byte* raw) noexcept {
-  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit) {
+  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit, uint32_t) {
     for (uint32_t i = 0; i < n; ++i) {
       const float s = scale[unit + (map.by_row ? 0 : i)];
       write_value<kElement>(raw, at + i, value_of<kNumber>(static_cast<uint8_t>(q[at + i])) * s);
