@@ -116,7 +116,7 @@ class Encoder {
     if (how != Mode::off) {
       // Decoding compares with the hash of what went in; where that is not what comes out, it is compared here.
       if (is_lossy(how) && leaf_hash(raw) != plain.hash) return damaged("a leaf to code is not what its hash says");
-      Result<Encoded> result = encode_leaf(form_.leaf_form(), how, raw, plain.hash,
+      Result<Encoded> result = encode_leaf(form_.leaf_form(index), how, raw, plain.hash,
                                            {coded, encode_room(raw.size())}, workspace_);
       if (!result.ok()) return result.status();
       encoded = result.value();
