@@ -14,6 +14,7 @@
 #include "codec/key.h"
 #include "codec/leaf_hash.h"
 #include "codec/record.h"
+#include "support/coded_records.h"
 
 namespace kvbm::codec {
 namespace {
@@ -177,6 +178,51 @@ TEST(Golden, record_v1) {
   const auto attributes = parse_attributes(view.value().attributes());
   ASSERT_TRUE(attributes.ok());
   EXPECT_EQ(parse_position(attributes.value().at(0).value), (Position{128, 9, 77}));
+}
+
+std::vector<std::byte> file_bytes(const std::string& name) {
+  std::ifstream file(std::string(KVBM_TEST_DATA) + "/" + name, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+// A coded and a sealed record of version 0.1: what they hold are the first leaves of ../kv/smollm2_bf16.bin.
+TEST(Golden, coded_and_sealed_record_v1) {
+  const auto sample = file_bytes("kv/smollm2_bf16.bin");
+  const auto ring = testing::ring_of(testing::kTwoKeys);
+  struct Case {
+    const char* name;
+    const KeyRing* keys;
+    LeafCodec first;
+  };
+  for (const Case& c : {Case{"record-v1-coded.bin", nullptr, LeafCodec::zstd},
+                        Case{"record-v1-sealed.bin", ring.get(), LeafCodec::raw}}) {
+    SCOPED_TRACE(c.name);
+    const auto bytes = file_bytes(std::string("golden/") + c.name);
+    const auto view = HeadView::parse(bytes);
+    ASSERT_TRUE(view.ok()) << view.status().message();
+    ASSERT_EQ(view.value().header().leaf_count, 4U);
+    EXPECT_EQ(view.value().leaf(0).codec, c.first);
+    EXPECT_EQ(view.value().leaf(1).codec, LeafCodec::zstd);
+    const ConstBytes payload = ConstBytes(bytes).subspan(view.value().head_bytes());
+    ASSERT_EQ(payload.size(), view.value().header().stored_bytes);
+    testing::Record coded{{bytes.begin(), bytes.end() - static_cast<ptrdiff_t>(payload.size())},
+                          {payload.begin(), payload.end()}};
+    testing::Record plain;
+    const Status status = testing::decode(coded, {c.keys}, plain);
+    if (status.code() == Code::unsupported) GTEST_SKIP() << status.message();
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(plain.payload.size(), 4 * 6144U);
+    EXPECT_TRUE(std::equal(plain.payload.begin(), plain.payload.end(), sample.begin()));
+    EXPECT_EQ(plain.view().header().flags, kContentKey);
+    EXPECT_EQ(plain.view().header().key_id, 0U);
+    const auto attributes = parse_attributes(plain.view().attributes());
+    ASSERT_TRUE(attributes.ok());
+    EXPECT_EQ(parse_position(attributes.value().at(0).value), (Position{16, 5, 6}));
+    const ConstBytes extra = attributes.value().at(1).value;
+    EXPECT_TRUE(std::ranges::equal(extra, std::as_bytes(std::span(testing::kSecretAttribute))));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+// The text of a recipe, from configuration or a caller. What is taken is the same again when written and read.
+#include "codec/recipe.h"
+
+namespace {
+
+void check(bool holds) {
+  if (!holds) __builtin_trap();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kvbm;
+  const auto recipe = codec::Recipe::parse({reinterpret_cast<const char*>(data), size});
+  if (!recipe.ok()) {
+    check(recipe.status().code() == Code::invalid_argument);
+    return 0;
+  }
+  check(!recipe.value().rules.empty());
+  const auto again = codec::Recipe::parse(recipe.value().text());
+  check(again.ok() && again.value() == recipe.value());
+  for (const uint32_t layer : {0U, 3U, UINT32_MAX}) {
+    for (uint32_t plane = 0; plane < 10; ++plane) {
+      check(!codec::is_lossy(recipe.value().mode(layer, plane)) || recipe.value().lossy());
+    }
+  }
+  return 0;
+}
