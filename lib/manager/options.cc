@@ -1,5 +1,7 @@
 #include "manager/options.h"
 
+#include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -8,6 +10,8 @@ namespace kvbm::manager {
 namespace {
 
 constexpr uint64_t kMaxBytes = 1ULL << 50;
+
+constexpr const char* kTierCodecs[] = {"off", "auto", "fast", "default", "max", "zstd"};
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
@@ -34,7 +38,7 @@ std::vector<OptionRow> tier_rows() {
                   "shows that it pays.",
                   0,
                   0,
-                  {"off", "auto", "fast", "default", "max", "zstd"}});
+                  {std::begin(kTierCodecs), std::end(kTierCodecs)}});
   rows.push_back({"codec_goal",
                   OptionType::choice,
                   "speed",
@@ -182,6 +186,10 @@ const char* admission_name(AdmissionKind kind) noexcept {
       break;
   }
   return "all";
+}
+
+bool is_tier_codec(std::string_view name) noexcept {
+  return std::find(std::begin(kTierCodecs), std::end(kTierCodecs), name) != std::end(kTierCodecs);
 }
 
 std::span<const OptionRow> option_schema() {

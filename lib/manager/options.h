@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.h"
@@ -72,6 +73,9 @@ struct Options {
   ShareOptions share;
   std::string seal_key_file;  // empty: nothing is sealed
 };
+
+// Whether a tier's codec can be called that: one that loses nothing.
+[[nodiscard]] bool is_tier_codec(std::string_view name) noexcept;
 
 // Every option, for configuration files, the environment and the docs.
 std::span<const OptionRow> option_schema();

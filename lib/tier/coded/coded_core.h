@@ -110,7 +110,8 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   void came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& which, GetBatch& batch);
   Code take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, std::vector<Arrived>& arrived);
   void decode(const std::shared_ptr<GetOp>& op, const std::vector<Arrived>& arrived);
-  Code decode_one(GetItem& item, const Arrived& from, codec::Workspace& workspace, CodecStats& counts);
+  // `checked`: the inner tier compared what is stored with its hashes.
+  Code decode_one(GetItem& item, const Arrived& from, bool checked, codec::Workspace& workspace, CodecStats& counts);
   Code refuse(const Status& why, const Arrived& from, const Identity& id, const codec::Header& header,
               CodecStats& counts);
   void expire(uint64_t now);

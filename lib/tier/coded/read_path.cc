@@ -230,7 +230,8 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
   auto workspace = take_workspace();
   for (const Arrived& one : arrived) {
     const bool late = executor_.clock().now_ns() >= op->batch->deadline_ns;
-    codes.push_back(late ? Code::deadline : decode_one(op->batch->items[one.item], one, *workspace, counts));
+    codes.push_back(late ? Code::deadline : decode_one(op->batch->items[one.item], one, !op->batch->receiver_checks_leaves, *workspace,
+                                                           counts));
   }
   codec::order_copies();
   give(std::move(workspace), counts);
@@ -251,28 +252,30 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
   pump_reads();
 }
 
-Code CodedCore::decode_one(GetItem& item, const Arrived& from, codec::Workspace& workspace, CodecStats& counts) {
+Code CodedCore::decode_one(GetItem& item, const Arrived& from, bool checked, codec::Workspace& workspace,
+                           CodecStats& counts) {
   const auto head = codec::HeadView::parse(from.head);
   if (!head.ok()) return Code::damaged;
   const codec::Header& header = head.value().header();
   const bool coded = codec::is_coded(head.value());
   const uint64_t bytes = coded ? header.raw_bytes : from.payload.size();
-  if (item.head.size() < from.head.size() || item.payload.size() < bytes) return Code::invalid_argument;
+  const size_t head_bytes = coded ? codec::plain_head_bytes(head.value()) : from.head.size();
+  if (item.head.size() < head_bytes || item.payload.size() < bytes) return Code::invalid_argument;
   if (coded) {
     const auto known = terms(item.id.family);
-    const codec::DecodeRules rules{options_.keys.get(), known != nullptr && known->allow_lossy};
+    const codec::DecodeRules rules{options_.keys.get(), known != nullptr && known->allow_lossy, checked};
     const uint64_t began = executor_.clock().now_ns();
-    const Status decoded = codec::decode_record(head.value(), from.payload, rules, 0, 0, item.head.first(from.head.size()),
+    const Status decoded = codec::decode_record(head.value(), from.payload, rules, 0, 0, item.head.first(head_bytes),
                                                 item.payload.first(bytes), workspace);
     if (!decoded.ok()) return refuse(decoded, from, item.id, header, counts);
     counts.decode_ns += executor_.clock().now_ns() - began;
     ++counts.decoded;
     counts.decoded_bytes += bytes;
   } else {
-    std::memcpy(item.head.data(), from.head.data(), from.head.size());
+    std::memcpy(item.head.data(), from.head.data(), head_bytes);
     std::memcpy(item.payload.data(), from.payload.data(), bytes);
   }
-  item.head_bytes = static_cast<uint32_t>(from.head.size());
+  item.head_bytes = static_cast<uint32_t>(head_bytes);
   item.payload_bytes = bytes;
   return Code::ok;
 }

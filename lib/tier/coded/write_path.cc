@@ -17,6 +17,11 @@ constexpr uint64_t kTaskBytes = uint64_t{512} << 10;
 // Encoding holds writing up where it is what writing waited for during half of so much time.
 constexpr uint64_t kWatchNs = 200'000'000;
 
+// A coded head lies in front of its payload.
+uint64_t head_room_of(const PutItem& item) noexcept {
+  return round_up(codec::coded_head_room(item.head.size()), kIoAlign);
+}
+
 codec::Recipe simple(codec::Mode mode) {
   codec::Recipe recipe;
   if (mode != codec::Mode::off) recipe.rules.push_back({0, UINT32_MAX, 3, mode});
@@ -140,7 +145,7 @@ bool CodedCore::begin_chunk(std::vector<UniqueFunction<void()>>& tasks) {
 // True: it has what it needs, or never will.
 bool CodedCore::room_for(PutPiece& piece, const PutItem& item) {
   const uint64_t payload = codec::coded_room(item.payload.size(), static_cast<uint32_t>(item.head.size() / codec::kLeafEntryBytes));
-  auto room = write_staging_.take(round_up(item.head.size(), kIoAlign) + round_up(payload, kIoAlign));
+  auto room = write_staging_.take(head_room_of(item) + round_up(payload, kIoAlign));
   if (!room.has_value()) return false;
   piece.staging = std::move(*room);
   if (piece.staging.data() != nullptr) return true;
@@ -197,7 +202,7 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
   const codec::Recipe nothing;
   const codec::Recipe lossless = simple(codec::Mode::standard);
   const MutableBytes room = piece.staging.span();
-  const uint64_t head_room = round_up(item.head.size(), kIoAlign);
+  const uint64_t head_room = head_room_of(item);
   const uint64_t began = executor_.clock().now_ns();
   const auto sizes = codec::encode_record(head.value(), item.payload, piece.form,
                                           !piece.code ? nothing : again ? lossless : recipe, options_.keys.get(),
@@ -226,7 +231,7 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
 void CodedCore::probe(const PutItem& item, PutPiece& piece, const codec::HeadView& head, codec::Workspace& workspace) {
   const codec::Recipe recipe = piece.own ? piece.recipe : simple(TierChoice::mode_of(*piece.probe));
   const MutableBytes room = piece.staging.span();
-  const uint64_t head_room = round_up(item.head.size(), kIoAlign);
+  const uint64_t head_room = head_room_of(item);
   const uint64_t began = executor_.clock().now_ns();
   const auto sizes = codec::encode_record(head, item.payload, piece.form, recipe, nullptr, random_,
                                           room.first(head_room), room.subspan(head_room), workspace);
