@@ -78,7 +78,11 @@ void CodedCore::place(GetOp& op, std::span<const Found> found) {
     place.head_bytes = found[i].head_bytes;
     place.stored_bytes = found[i].payload_bytes;
     const bool one_size = known != nullptr && known->plain_bytes != 0;
-    place.staged = found[i].present && (one_size ? found[i].payload_bytes != known->plain_bytes : coded_.count(family) != 0);
+    const GetItem& item = op.batch->items[i];
+    // A seal makes it longer than its target.
+    const bool longer = place.stored_bytes > item.payload.size() || place.head_bytes > item.head.size();
+    const bool coded = one_size ? place.stored_bytes != known->plain_bytes : coded_.count(family) != 0;
+    place.staged = found[i].present && (longer || coded);
     op.todo.push_back(i);
   }
 }
