@@ -359,14 +359,10 @@ typedef struct kvbm_tier {
   uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the tier above come here */
   uint32_t admission_uses;        /* AFTER_USES: n; FREQUENCY: threshold; 1 to 15, 0 = 2 */
   const char *codec;              /* how records are coded here: off (NULL), auto, fast, default, max, zstd */
-  uint32_t codec_goal;            /* KVBM_CODEC_FOR_* : what auto is for */
+  uint32_t codec_goal;            /* what auto is for; 0: blocks are brought up sooner, 1: more of them fit */
   uint32_t reserved0;             /* zero */
   uint64_t reserved[7];           /* zero */
 } kvbm_tier_t;
-
-/* kvbm_tier_t.codec_goal. */
-#define KVBM_CODEC_FOR_SPEED 0u /* blocks are brought up sooner */
-#define KVBM_CODEC_FOR_SPACE 1u /* more blocks fit */
 
 /* kvbm_manager_options_t.flags. */
 #define KVBM_MANAGER_SHARE 1u /* as the option share=on: several processes of this host share the tier set */
