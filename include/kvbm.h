@@ -358,7 +358,10 @@ typedef struct kvbm_tier {
   uint64_t read_bytes_per_s;      /* bandwidth cap of onboard from it; 0 = none */
   uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the tier above come here */
   uint32_t admission_uses;        /* AFTER_USES: n; FREQUENCY: threshold; 1 to 15, 0 = 2 */
-  uint64_t reserved[9];           /* zero */
+  const char *codec;              /* how records are coded here: off (NULL), auto, fast, default, max, zstd */
+  uint32_t codec_goal;            /* what auto is for; 0: blocks are brought up sooner, 1: more of them fit */
+  uint32_t reserved0;             /* zero */
+  uint64_t reserved[7];           /* zero */
 } kvbm_tier_t;
 
 /* kvbm_manager_options_t.flags. */
@@ -415,6 +418,13 @@ typedef struct kvbm_namespace_options {
   const uint8_t *secret;          /* [32] from the operator, never from a request; NULL = zeroes (one tenant) */
   uint64_t epoch;                 /* at least this epoch; the tiers may know a higher one */
   uint64_t quota_bytes; /* host bytes this namespace may use, all its handles together; 0 = as it is set, or none */
+  /* How its records are coded on tiers and links where anything is: a recipe as "default", "int8" or
+   * "k:0-3=int8,v:0-3=int6,default". One that loses something is used only while every open handle of the namespace has
+   * such a recipe or allow_lossy; NULL = as the tier codes, without loss. */
+  const char *codec;
+  /* 1: this handle may be given blocks that were coded with loss; 0: they are misses for it, wherever they are. */
+  uint32_t allow_lossy;
+  uint32_t reserved0;   /* zero */
 } kvbm_namespace_options_t;
 
 /* Fills defaults: no tenant, no adapter, opaque blocks, zero secret, epoch 0, no quota. `model` must be set before use.
@@ -798,6 +808,23 @@ typedef struct kvbm_tier_stats {
   uint64_t reserved[4];
 } kvbm_tier_stats_t;
 
+/* What a tier that codes made of what it was given; bytes are of payloads. */
+typedef struct kvbm_tier_codec_stats {
+  uint64_t coded;                     /* records that were coded (of sealed ones too), */
+  uint64_t plain_bytes, stored_bytes; /* bytes of these and of sealed ones before, and after */
+  uint64_t sealed, left_plain;        /* records sealed; records stored as they were */
+  uint64_t encode_ns, decode_ns;      /* of all threads together */
+  uint64_t decoded, decoded_bytes;    /* records that came back, and their bytes */
+  uint64_t refused_lossy;             /* records that no open handle of their namespace allows */
+  uint64_t missing_keys;              /* records sealed with a key that is not in seal.key_file */
+  uint64_t damaged;                   /* records that did not decode or open: forgotten */
+  uint64_t stepped_down;              /* times that encoding held writing up; auto then codes faster, or not at all */
+  uint64_t probes;                    /* records that auto coded only to measure */
+  uint32_t mode;                      /* KVBM_CODEC_* of what was stored last */
+  uint32_t automatic;                 /* 1: auto */
+  uint64_t reserved[2];
+} kvbm_tier_codec_stats_t;
+
 typedef struct kvbm_manager_counters {
   uint32_t struct_size;
   uint32_t n_tiers;            /* host included */
@@ -815,6 +842,9 @@ typedef struct kvbm_manager_counters {
   uint64_t blocks_left;        /* keys that were left to the engine to compute */
   uint64_t compute_saved_ns;   /* what computing the loaded keys would have taken beyond the load, */
   uint64_t compute_lost_ns;    /* and what loads took beyond that, where they were late */
+  /* Of tiers whose records are coded or sealed (tiers[].codec, seal.key_file), by tier: */
+  kvbm_tier_codec_stats_t codec[8];
+  uint64_t lossy_refused;      /* blocks that a handle without allow_lossy was not given */
 } kvbm_manager_stats_t;
 
 /* Fills the struct; set struct_size first. Cheap. Thread: any. Since 0.1. */

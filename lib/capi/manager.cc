@@ -25,6 +25,13 @@ Result<TierOptions> to_tier(const kvbm_tier_t& in, kvbm::Executor& executor) {
   for (const uint64_t reserved : in.reserved) {
     if (reserved != 0) return Status(Code::unsupported, "kvbm_tier_t.reserved must be zero");
   }
+  if (in.reserved0 != 0) return Status(Code::unsupported, "kvbm_tier_t.reserved must be zero");
+  if (in.codec_goal > 1) return Status(Code::bad_config, "codec_goal is 0 (speed) or 1 (space)");
+  if (in.codec != nullptr) out.codec = in.codec;
+  if (!kvbm::manager::is_tier_codec(out.codec)) {
+    return Status(Code::bad_config, "a tier's codec is off, auto, fast, default, max or zstd", out.codec);
+  }
+  out.codec_for_space = in.codec_goal == 1;
   if ((in.path == nullptr) == (in.table == nullptr)) {
     return Status(Code::bad_config, "a tier has either a path (a disk) or a table (a plug-in)");
   }

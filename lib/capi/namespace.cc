@@ -33,6 +33,15 @@ kvbm_status_t kvbm_namespace_open(kvbm_manager_t* manager, const kvbm_namespace_
     if (given.geometry != nullptr) core.geometry = given.geometry->core;
     if (given.secret != nullptr) std::memcpy(core.secret.data(), given.secret, core.secret.size());
     if (given.quota_mode > KVBM_QUOTA_REJECT) return fail(err, Code::invalid_argument, "quota_mode is not a KVBM_QUOTA_* value");
+    if (given.reserved0 != 0 || given.allow_lossy > 1) {
+      return fail(err, Code::invalid_argument, "allow_lossy is 0 or 1, and reserved0 is zero");
+    }
+    core.allow_lossy = given.allow_lossy == 1;
+    if (given.codec != nullptr) {
+      auto recipe = kvbm::codec::Recipe::parse(given.codec);
+      if (!recipe.ok()) return fail(err, recipe.status());
+      core.codec = std::move(recipe).value();
+    }
     core.epoch = given.epoch;
     core.quota_bytes = given.quota_bytes;
     core.quota_mode = given.quota_mode == KVBM_QUOTA_REJECT ? kvbm::block::OverQuota::reject : kvbm::block::OverQuota::evict;

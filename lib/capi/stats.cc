@@ -33,6 +33,27 @@ kvbm_tier_stats_t to_c_tier(const kvbm::manager::TierSnapshot& t) {
   return out;
 }
 
+kvbm_tier_codec_stats_t to_c_codec(const kvbm::tier::CodecStats& c) {
+  kvbm_tier_codec_stats_t out{};
+  out.coded = c.coded;
+  out.plain_bytes = c.plain_bytes;
+  out.stored_bytes = c.stored_bytes;
+  out.sealed = c.sealed;
+  out.left_plain = c.left_plain;
+  out.encode_ns = c.encode_ns;
+  out.decode_ns = c.decode_ns;
+  out.decoded = c.decoded;
+  out.decoded_bytes = c.decoded_bytes;
+  out.refused_lossy = c.refused_lossy;
+  out.missing_keys = c.missing_keys;
+  out.damaged = c.damaged;
+  out.stepped_down = c.stepped_down;
+  out.probes = c.probes;
+  out.mode = c.mode;
+  out.automatic = c.automatic;
+  return out;
+}
+
 }  // namespace
 
 extern "C" {
@@ -66,6 +87,8 @@ kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* 
     full.compute_saved_ns = s.compute_saved_ns;
     full.compute_lost_ns = s.compute_lost_ns;
     for (size_t i = 0; i < s.n_tiers; ++i) full.tiers[i] = to_c_tier(s.tiers[i]);
+    for (size_t i = 0; i < s.n_tiers; ++i) full.codec[i] = to_c_codec(s.tiers[i].codec);
+    full.lossy_refused = s.lossy_refused;
     return kvbm::capi::init_options(out_stats, out_stats->struct_size, full);
   });
 }

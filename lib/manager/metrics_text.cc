@@ -26,6 +26,8 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.",
      &Snapshot::position_mismatches},
     {"kvbm_offloads_skipped_total", "Blocks that a full offload queue did not take.", &Snapshot::offloads_skipped},
+    {"kvbm_lossy_refused_total", "Blocks in the host that a reader without allow_lossy was not given.",
+     &Snapshot::lossy_refused},
     {"kvbm_verify_failures_total", "Host blocks whose bytes failed verification.", &Snapshot::verify_failures},
     {"kvbm_loads_not_started_total", "Loads that were not started because computing is quicker.",
      &Snapshot::loads_not_started},
@@ -68,6 +70,30 @@ constexpr TierRow kTierGauges[] = {
     {"kvbm_tier_read_start_nanoseconds", "Expected wait for the first byte of a load.", &TierSnapshot::read_start_ns},
     {"kvbm_tier_read_bytes_per_second", "Expected speed of a load.", &TierSnapshot::read_bytes_per_s},
 };
+struct CodecRow {
+  const char* name;
+  const char* help;
+  uint64_t tier::CodecStats::*value;
+};
+constexpr CodecRow kCodecCounters[] = {
+    {"kvbm_tier_coded_total", "Records stored coded.", &tier::CodecStats::coded},
+    {"kvbm_tier_codec_plain_bytes_total", "Payload bytes of coded and sealed records, before.",
+     &tier::CodecStats::plain_bytes},
+    {"kvbm_tier_codec_stored_bytes_total", "And after.", &tier::CodecStats::stored_bytes},
+    {"kvbm_tier_sealed_total", "Records stored sealed.", &tier::CodecStats::sealed},
+    {"kvbm_tier_left_plain_total", "Records stored as they were though the tier codes.", &tier::CodecStats::left_plain},
+    {"kvbm_tier_encode_nanoseconds_total", "Time of all threads for encoding.", &tier::CodecStats::encode_ns},
+    {"kvbm_tier_decode_nanoseconds_total", "Time of all threads for decoding.", &tier::CodecStats::decode_ns},
+    {"kvbm_tier_decoded_total", "Coded or sealed records that came back.", &tier::CodecStats::decoded},
+    {"kvbm_tier_decoded_bytes_total", "Their bytes, plain.", &tier::CodecStats::decoded_bytes},
+    {"kvbm_tier_refused_lossy_total", "Records that no open handle of their namespace allows.",
+     &tier::CodecStats::refused_lossy},
+    {"kvbm_tier_missing_keys_total", "Records sealed with a key that is not in seal.key_file.",
+     &tier::CodecStats::missing_keys},
+    {"kvbm_tier_codec_damaged_total", "Records that did not decode or open.", &tier::CodecStats::damaged},
+    {"kvbm_tier_codec_stepped_down_total", "Times that encoding held writing up.", &tier::CodecStats::stepped_down},
+    {"kvbm_tier_codec_probes_total", "Records that codec = auto coded only to measure.", &tier::CodecStats::probes},
+};
 constexpr const char* kOperations[] = {"store", "load", "prefetch", "offload"};
 
 void add_tiers(const Snapshot& snapshot, MetricsRegistry& registry) {
@@ -81,6 +107,18 @@ void add_tiers(const Snapshot& snapshot, MetricsRegistry& registry) {
       registry.gauge(row.name, row.help, {{"tier", std::to_string(t)}})
           .set(static_cast<int64_t>(snapshot.tiers[t].*row.value));
     }
+  }
+}
+
+void add_codecs(const Snapshot& snapshot, MetricsRegistry& registry) {
+  for (uint32_t t = 1; t < snapshot.n_tiers; ++t) {
+    const tier::CodecStats& codec = snapshot.tiers[t].codec;
+    for (const CodecRow& row : kCodecCounters) {
+      registry.counter(row.name, row.help, {{"tier", std::to_string(t)}}).add(codec.*row.value);
+    }
+    registry.gauge("kvbm_tier_codec_mode", "Mode of what was stored last: 0 off, 1 fast, 2 default, 3 max, 4 zstd.",
+                   {{"tier", std::to_string(t)}})
+        .set(codec.mode);
   }
 }
 
@@ -106,6 +144,7 @@ std::string metrics_text(Manager& manager) {
   for (const CounterRow& row : kCounters) registry.counter(row.name, row.help).add(now.*row.value);
   for (const CounterRow& row : kGauges) registry.gauge(row.name, row.help).set(static_cast<int64_t>(now.*row.value));
   add_tiers(now, registry);
+  add_codecs(now, registry);
   add_share(manager.share(), registry);
   registry.counter("kvbm_memory_waits_total", "Times that the library waited for memory that was refused.")
       .add(memory_waits());

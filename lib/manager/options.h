@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.h"
@@ -32,6 +33,8 @@ struct TierOptions {
   uint64_t read_bytes_per_s = 0;
   AdmissionKind admission = AdmissionKind::all;
   uint32_t admission_uses = 2;
+  std::string codec = "off";  // auto, or a lossless codec::Mode by its name: how records are coded here
+  bool codec_for_space = false;  // auto: the best ratio, not the shortest time to bring blocks up
 };
 
 // How this manager is a node among others; neither listen nor peers nor a file of them: it is none.
@@ -68,7 +71,11 @@ struct Options {
   std::vector<TierOptions> tiers;
   NodeOptions node;
   ShareOptions share;
+  std::string seal_key_file;  // empty: nothing is sealed
 };
+
+// Whether a tier's codec can be called that: one that loses nothing.
+[[nodiscard]] bool is_tier_codec(std::string_view name) noexcept;
 
 // Every option, for configuration files, the environment and the docs.
 std::span<const OptionRow> option_schema();

@@ -42,6 +42,7 @@ void fill_below(Manager& manager, TierIndex index, TierSnapshot& tier) {
   tier.payload_bytes = stats.payload_bytes;
   tier.metadata_bytes = stats.index_bytes;
   tier.staging_bytes = stats.staging_bytes;
+  tier.codec = stats.codec;
   tier.disabled = manager.disabled(index) ? 1 : 0;
 }
 
@@ -65,6 +66,7 @@ Snapshot snapshot(Manager& manager) {
   out.position_mismatches = get(c.position_mismatches);
   out.verify_failures = get(c.verify_failures);
   out.offloads_skipped = get(c.offload_skipped);
+  out.lossy_refused = get(c.lossy_refused);
   out.loads_weighed = c.load_predicted.count();
   out.load_predicted_ns = c.load_predicted.sum();
   out.load_actual_ns = c.load_actual.sum();

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tier/tier.h"
+
 namespace kvbm::manager {
 
 class Manager;
@@ -19,6 +21,7 @@ struct TierSnapshot {
   uint64_t staging_bytes = 0;
   uint64_t disabled = 0;
   uint64_t read_start_ns = 0, read_bytes_per_s = 0;  // expected
+  tier::CodecStats codec;
 };
 
 struct Snapshot {
@@ -27,7 +30,7 @@ struct Snapshot {
   uint64_t holds = 0, pins = 0, matches = 0;
   uint64_t operations_in_flight = 0;
   uint64_t refused_room = 0, refused_quota = 0, deadline_missed = 0, position_mismatches = 0, verify_failures = 0;
-  uint64_t offloads_skipped = 0;
+  uint64_t offloads_skipped = 0, lossy_refused = 0;
   uint64_t loads_weighed = 0, load_predicted_ns = 0, load_actual_ns = 0, loads_not_started = 0, blocks_left = 0;
   uint64_t compute_saved_ns = 0, compute_lost_ns = 0;
   std::array<TierSnapshot, 8> tiers;

@@ -1,5 +1,10 @@
 #include "support/manager_world.h"
 
+#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
+
 #include "layout/engine_forms.h"
 #include "tier/disk/disk_tier.h"
 #include "tier/disk/superblock.h"
@@ -20,6 +25,8 @@ Shape::Shape(Random& random) {
   if (random.below(3) == 0) quota_slots = 4 + random.below(16);
   storms = random.below(4) == 0;
   full_disks = random.below(6) == 0;
+  codes = random.below(2) == 0;
+  seals = codes && random.below(2) == 0;
 }
 
 World::World(uint64_t seed, bool faulty)
@@ -84,6 +91,8 @@ void World::tally() {
   seen.over_quota += get(counters.refused_quota);
   for (TierIndex t = 1; t <= manager_->tiers_below(); ++t) {
     seen.reclaimed += get(counters.tiers[t].evictions);
+    const tier::CodecStats codec = manager_->tier_below(t).stats().codec;
+    seen.coded += codec.coded, seen.decoded += codec.decoded, seen.sealed += codec.sealed;
     seen.disabled += manager_->disabled(t) ? 1 : 0;
   }
 }
@@ -122,6 +131,11 @@ Options World::options(const std::string& root) {
     const Shape::Tier& shape = shape_.tiers[i];
     TierOptions tier;
     tier.admission = shape.admission;
+    if (shape_.codes) {
+      constexpr const char* kCodecs[] = {"off", "auto", "auto", "fast", "default", "max", "zstd"};
+      tier.codec = kCodecs[random_.below(std::size(kCodecs))];
+      tier.codec_for_space = random_.below(2) == 0;
+    }
     tier.path = root + "-" + std::to_string(i + 1);
     tier.capacity_bytes = uint64_t{64} << 20;
     if (shape.small) {
@@ -138,6 +152,14 @@ Options World::options(const std::string& root) {
       };
     }
     options.tiers.push_back(std::move(tier));
+  }
+  if (shape_.seals) {
+    // Rotated at each start: what an older key sealed is read on.
+    const std::string one = "1 " + std::string(64, 'a') + "\n";
+    const std::string two = "2 " + std::string(64, 'b') + "\n";
+    options.seal_key_file = keys_.path() + "/keys";
+    std::ofstream(options.seal_key_file) << (random_.below(2) == 0 ? one + two : two + one);
+    EXPECT_EQ(chmod(options.seal_key_file.c_str(), 0600), 0);
   }
   return options;
 }

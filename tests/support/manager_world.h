@@ -20,6 +20,7 @@
 #include "manager/operation.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"
+#include "support/temp_dir.h"
 
 namespace kvbm::test {
 
@@ -37,11 +38,14 @@ struct Shape {
   uint64_t quota_slots = 0;  // of namespace 1; 0 = none
   bool storms = false;       // the disks fail for a while, until the tiers are taken out of service
   bool full_disks = false;   // the file systems fill up now and then
+  bool codes = false;        // the tiers code, each time they are opened as chance has it
+  bool seals = false;        // and seal
 };
 
 // What happened, so that a test can say that it did.
 struct Seen {
   uint64_t submitted = 0, completed = 0, loaded = 0, restarts = 0, shutdowns = 0, lost = 0;
+  uint64_t coded = 0, decoded = 0, sealed = 0;
   uint64_t reclaimed = 0, disabled = 0, over_quota = 0, registered = 0, partial_loads = 0, repeats = 0;
 };
 
@@ -134,6 +138,7 @@ class World {
   SeededRandom random_;
   const bool faulty_;
   const Shape shape_;
+  const TempDir keys_;
   std::shared_ptr<manager::Manager> manager_;
   std::shared_ptr<manager::Namespace> ns_[2];
   Engine engines_[kEngines];

@@ -31,6 +31,8 @@ void fill(std::span<std::byte> out, const NamespaceId& ns, uint64_t tag, uint64_
   const uint64_t block = (owner(conversation, index) * 1009 + index) * 64 + unit * 8 + tag;
   SeededRandom random(name ^ block * 0x9E3779B97F4A7C15ULL);
   random.fill(out);
+  // Every second conversation is of values that are much alike, as those of a model are.
+  for (size_t i = 1; owner(conversation, index) % 2 != 0 && i < out.size(); i += 2) out[i] = static_cast<std::byte>(0x3E + i % 3 / 2);
 }
 
 bool filled(ConstBytes bytes, const NamespaceId& ns, uint64_t tag, uint64_t conversation, size_t index, size_t unit) {

@@ -459,7 +459,10 @@ pub struct kvbm_tier {
     pub read_bytes_per_s: u64,
     pub admission: u32,
     pub admission_uses: u32,
-    pub reserved: [u64; 9usize],
+    pub codec: *const ::core::ffi::c_char,
+    pub codec_goal: u32,
+    pub reserved0: u32,
+    pub reserved: [u64; 7usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -473,7 +476,10 @@ const _: () = {
     ["Offset of field: kvbm_tier::read_bytes_per_s"][::core::mem::offset_of!(kvbm_tier, read_bytes_per_s) - 40usize];
     ["Offset of field: kvbm_tier::admission"][::core::mem::offset_of!(kvbm_tier, admission) - 48usize];
     ["Offset of field: kvbm_tier::admission_uses"][::core::mem::offset_of!(kvbm_tier, admission_uses) - 52usize];
-    ["Offset of field: kvbm_tier::reserved"][::core::mem::offset_of!(kvbm_tier, reserved) - 56usize];
+    ["Offset of field: kvbm_tier::codec"][::core::mem::offset_of!(kvbm_tier, codec) - 56usize];
+    ["Offset of field: kvbm_tier::codec_goal"][::core::mem::offset_of!(kvbm_tier, codec_goal) - 64usize];
+    ["Offset of field: kvbm_tier::reserved0"][::core::mem::offset_of!(kvbm_tier, reserved0) - 68usize];
+    ["Offset of field: kvbm_tier::reserved"][::core::mem::offset_of!(kvbm_tier, reserved) - 72usize];
 };
 impl Default for kvbm_tier {
     fn default() -> Self {
@@ -563,10 +569,13 @@ pub struct kvbm_namespace_options {
     pub secret: *const u8,
     pub epoch: u64,
     pub quota_bytes: u64,
+    pub codec: *const ::core::ffi::c_char,
+    pub allow_lossy: u32,
+    pub reserved0: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kvbm_namespace_options"][::core::mem::size_of::<kvbm_namespace_options>() - 64usize];
+    ["Size of kvbm_namespace_options"][::core::mem::size_of::<kvbm_namespace_options>() - 80usize];
     ["Alignment of kvbm_namespace_options"][::core::mem::align_of::<kvbm_namespace_options>() - 8usize];
     ["Offset of field: kvbm_namespace_options::struct_size"]
         [::core::mem::offset_of!(kvbm_namespace_options, struct_size) - 0usize];
@@ -586,6 +595,12 @@ const _: () = {
         [::core::mem::offset_of!(kvbm_namespace_options, epoch) - 48usize];
     ["Offset of field: kvbm_namespace_options::quota_bytes"]
         [::core::mem::offset_of!(kvbm_namespace_options, quota_bytes) - 56usize];
+    ["Offset of field: kvbm_namespace_options::codec"]
+        [::core::mem::offset_of!(kvbm_namespace_options, codec) - 64usize];
+    ["Offset of field: kvbm_namespace_options::allow_lossy"]
+        [::core::mem::offset_of!(kvbm_namespace_options, allow_lossy) - 72usize];
+    ["Offset of field: kvbm_namespace_options::reserved0"]
+        [::core::mem::offset_of!(kvbm_namespace_options, reserved0) - 76usize];
 };
 impl Default for kvbm_namespace_options {
     fn default() -> Self {
@@ -1332,6 +1347,65 @@ const _: () = {
 pub type kvbm_tier_stats_t = kvbm_tier_stats;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_tier_codec_stats {
+    pub coded: u64,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    pub sealed: u64,
+    pub left_plain: u64,
+    pub encode_ns: u64,
+    pub decode_ns: u64,
+    pub decoded: u64,
+    pub decoded_bytes: u64,
+    pub refused_lossy: u64,
+    pub missing_keys: u64,
+    pub damaged: u64,
+    pub stepped_down: u64,
+    pub probes: u64,
+    pub mode: u32,
+    pub automatic: u32,
+    pub reserved: [u64; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_tier_codec_stats"][::core::mem::size_of::<kvbm_tier_codec_stats>() - 136usize];
+    ["Alignment of kvbm_tier_codec_stats"][::core::mem::align_of::<kvbm_tier_codec_stats>() - 8usize];
+    ["Offset of field: kvbm_tier_codec_stats::coded"][::core::mem::offset_of!(kvbm_tier_codec_stats, coded) - 0usize];
+    ["Offset of field: kvbm_tier_codec_stats::plain_bytes"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, plain_bytes) - 8usize];
+    ["Offset of field: kvbm_tier_codec_stats::stored_bytes"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, stored_bytes) - 16usize];
+    ["Offset of field: kvbm_tier_codec_stats::sealed"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, sealed) - 24usize];
+    ["Offset of field: kvbm_tier_codec_stats::left_plain"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, left_plain) - 32usize];
+    ["Offset of field: kvbm_tier_codec_stats::encode_ns"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, encode_ns) - 40usize];
+    ["Offset of field: kvbm_tier_codec_stats::decode_ns"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, decode_ns) - 48usize];
+    ["Offset of field: kvbm_tier_codec_stats::decoded"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, decoded) - 56usize];
+    ["Offset of field: kvbm_tier_codec_stats::decoded_bytes"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, decoded_bytes) - 64usize];
+    ["Offset of field: kvbm_tier_codec_stats::refused_lossy"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, refused_lossy) - 72usize];
+    ["Offset of field: kvbm_tier_codec_stats::missing_keys"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, missing_keys) - 80usize];
+    ["Offset of field: kvbm_tier_codec_stats::damaged"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, damaged) - 88usize];
+    ["Offset of field: kvbm_tier_codec_stats::stepped_down"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, stepped_down) - 96usize];
+    ["Offset of field: kvbm_tier_codec_stats::probes"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, probes) - 104usize];
+    ["Offset of field: kvbm_tier_codec_stats::mode"][::core::mem::offset_of!(kvbm_tier_codec_stats, mode) - 112usize];
+    ["Offset of field: kvbm_tier_codec_stats::automatic"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, automatic) - 116usize];
+    ["Offset of field: kvbm_tier_codec_stats::reserved"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, reserved) - 120usize];
+};
+pub type kvbm_tier_codec_stats_t = kvbm_tier_codec_stats;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_manager_counters {
     pub struct_size: u32,
     pub n_tiers: u32,
@@ -1356,10 +1430,12 @@ pub struct kvbm_manager_counters {
     pub blocks_left: u64,
     pub compute_saved_ns: u64,
     pub compute_lost_ns: u64,
+    pub codec: [kvbm_tier_codec_stats_t; 8usize],
+    pub lossy_refused: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kvbm_manager_counters"][::core::mem::size_of::<kvbm_manager_counters>() - 1448usize];
+    ["Size of kvbm_manager_counters"][::core::mem::size_of::<kvbm_manager_counters>() - 2544usize];
     ["Alignment of kvbm_manager_counters"][::core::mem::align_of::<kvbm_manager_counters>() - 8usize];
     ["Offset of field: kvbm_manager_counters::struct_size"]
         [::core::mem::offset_of!(kvbm_manager_counters, struct_size) - 0usize];
@@ -1404,6 +1480,10 @@ const _: () = {
         [::core::mem::offset_of!(kvbm_manager_counters, compute_saved_ns) - 1432usize];
     ["Offset of field: kvbm_manager_counters::compute_lost_ns"]
         [::core::mem::offset_of!(kvbm_manager_counters, compute_lost_ns) - 1440usize];
+    ["Offset of field: kvbm_manager_counters::codec"]
+        [::core::mem::offset_of!(kvbm_manager_counters, codec) - 1448usize];
+    ["Offset of field: kvbm_manager_counters::lossy_refused"]
+        [::core::mem::offset_of!(kvbm_manager_counters, lossy_refused) - 2536usize];
 };
 pub type kvbm_manager_stats_t = kvbm_manager_counters;
 extern "C" {

@@ -1,0 +1,91 @@
+// Whether it pays to code what goes over an edge: a link to a node, the way to a tier.
+//
+// Measured, not believed: what a batch took is written down for the way that it went, plain or coded, and the way that
+// took less goes on. Coding is tried where the speeds of the edge and of the coders say that it could pay at all, and
+// taken only if it was shorter by more than 3 %; it is left when it is not shorter at all, so that noise between the
+// two does not flap. The other way is tried again now and then, so rarely that it costs about 1 % of the time.
+//
+// Batches of like size are compared with each other: small ones are mostly latency, which coding makes longer.
+// Pure but for its lock: time comes from the caller. Lock: mutex_, a leaf, taken twice a batch.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/mutex.h"
+
+namespace kvbm::copy {
+
+enum class Way : uint8_t { plain = 0, coded = 1 };
+
+// What is thought of the coders. Speeds are of plain bytes; 0: what takes no time (it lies there coded).
+struct CodingSpeeds {
+  double encode_ns_per_byte = 0;
+  double decode_ns_per_byte = 0;
+  double ratio = 1;  // plain bytes / coded ones
+};
+
+// What a plain byte takes where encoder, edge and decoder work at the same time: the slowest of them decides.
+[[nodiscard]] constexpr double coded_ns_per_byte(double edge_ns_per_byte, const CodingSpeeds& speeds) noexcept {
+  const double edge = speeds.ratio > 0 ? edge_ns_per_byte / speeds.ratio : edge_ns_per_byte;
+  const double coder =
+      speeds.encode_ns_per_byte > speeds.decode_ns_per_byte ? speeds.encode_ns_per_byte : speeds.decode_ns_per_byte;
+  return edge > coder ? edge : coder;
+}
+
+// A way is worth taking if it is shorter than the other by so much.
+inline constexpr double kWorthCoding = 0.97;
+[[nodiscard]] constexpr bool worth_coding(double plain_ns, double coded_ns) noexcept {
+  return coded_ns < kWorthCoding * plain_ns;
+}
+
+class CodecChoice {
+ public:
+  struct Ticket {
+    uint64_t asked_ns = 0;
+    uint64_t bytes = 0;  // plain
+    Way way = Way::plain;
+  };
+
+  // The way for a batch of so many plain bytes that is asked for now; ended() tells what came of it.
+  [[nodiscard]] Ticket next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds) noexcept KVBM_EXCLUDES(mutex_);
+  // `got`: plain bytes that came, less than were asked for; 0: nothing is learned. `way`: which way they came in fact.
+  void ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t got) noexcept KVBM_EXCLUDES(mutex_);
+
+  struct State {
+    Way way = Way::plain;
+    double plain_ns_per_byte = 0;  // 0: not measured
+    double coded_ns_per_byte = 0;
+    uint64_t probes = 0;
+    uint64_t switches = 0;
+  };
+  [[nodiscard]] State state(uint64_t bytes) const noexcept KVBM_EXCLUDES(mutex_);
+
+ private:
+  // Time that batches of one way took and their bytes, older ones fading.
+  struct Taken {
+    double ns = 0;
+    double bytes = 0;
+    uint32_t samples = 0;
+    [[nodiscard]] double ns_per_byte() const noexcept { return bytes > 0 ? ns / bytes : 0; }
+  };
+  struct Class {
+    std::array<Taken, 2> taken;
+    Way way = Way::plain;
+    uint64_t probe_ns = 0;  // when the other way is tried next
+    uint64_t pause_ns = 0;  // between two tries
+    double probed_at = 0;   // what a plain byte took when the tries of coding began
+    uint32_t tries = 0;     // since then
+    uint64_t probes = 0;
+    uint64_t switches = 0;
+  };
+  static constexpr size_t kClasses = 3;
+  static size_t class_of(uint64_t bytes) noexcept;
+  static Way choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds) noexcept;
+
+  mutable Mutex mutex_;
+  std::array<Class, kClasses> classes_ KVBM_GUARDED_BY(mutex_);
+  uint64_t last_end_ns_ KVBM_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace kvbm::copy

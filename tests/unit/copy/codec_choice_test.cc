@@ -1,0 +1,171 @@
+// Edges of known speed, on which the choice has to find out what is shorter.
+#include "copy/codec_choice.h"
+
+#include <gtest/gtest.h>
+
+namespace kvbm::copy {
+namespace {
+
+// Moves one batch after the other; coders work while the edge does.
+struct Edge {
+  double ns_per_byte = 1;
+  double start_ns = 20'000;
+  double coded_start_ns = 60'000;
+  CodingSpeeds real{0.2, 0.1, 1.45};
+  CodingSpeeds thought{0.2, 0.1, 1.45};
+  uint64_t now = 1'000'000;
+  uint64_t plain = 0, coded = 0;
+  uint64_t noise = 1;
+
+  double cost(Way way, uint64_t bytes) const {
+    const double each = way == Way::plain ? ns_per_byte : coded_ns_per_byte(ns_per_byte, real);
+    return (way == Way::plain ? start_ns : coded_start_ns) + each * static_cast<double>(bytes);
+  }
+  void move(CodecChoice& choice, uint64_t bytes, size_t times, double noisy = 0) {
+    for (size_t i = 0; i < times; ++i) {
+      const auto ticket = choice.next(now, bytes, thought);
+      noise = noise * 6364136223846793005ULL + 1442695040888963407ULL;
+      const double off = 1 + noisy * (static_cast<double>(noise >> 40) / static_cast<double>(1 << 24) - 0.5);
+      now += static_cast<uint64_t>(cost(ticket.way, bytes) * off);
+      choice.ended(now, ticket, ticket.way, bytes);
+      ++(ticket.way == Way::plain ? plain : coded);
+    }
+  }
+};
+
+constexpr uint64_t kBatch = 8ULL << 20;
+
+TEST(CodecChoice, codes_where_the_edge_is_the_limit) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 8;  // a gigabit
+  edge.move(choice, kBatch, 20);
+  EXPECT_EQ(choice.state(kBatch).way, Way::coded);
+  EXPECT_LE(edge.plain, 6U);
+}
+
+TEST(CodecChoice, is_plain_where_the_coder_is_slower_than_the_edge) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 0.15;
+  edge.move(choice, kBatch, 1000);
+  EXPECT_EQ(edge.coded, 0U);  // not even tried
+}
+
+// The coders take processors that the edge wants too: what is thought of them is too good.
+TEST(CodecChoice, finds_out_that_coding_is_slower_than_was_thought_and_hardly_tries_again) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 0.3;
+  edge.real = {0.5, 0.1, 1.45};
+  edge.move(choice, kBatch, 100);
+  const uint64_t before = edge.coded;
+  EXPECT_LE(before, 4U);
+  const uint64_t began = edge.now;
+  edge.move(choice, kBatch, 20'000);
+  const double plain_alone = edge.cost(Way::plain, kBatch) * 20'000;
+  EXPECT_LT(static_cast<double>(edge.now - began), 1.01 * plain_alone);
+  EXPECT_EQ(choice.state(kBatch).way, Way::plain);
+}
+
+TEST(CodecChoice, what_saves_less_than_three_percent_is_not_worth_it) {
+  EXPECT_FALSE(worth_coding(100, 98));
+  EXPECT_TRUE(worth_coding(100, 96));
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 1;
+  edge.real.ratio = 1.02;
+  edge.move(choice, kBatch, 500);
+  EXPECT_EQ(choice.state(kBatch).switches, 0U);
+}
+
+TEST(CodecChoice, does_not_flap_between_two_ways_that_take_as_long) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 1;
+  edge.real.ratio = 1.03;
+  edge.move(choice, kBatch, 20'000, 0.1);
+  EXPECT_LE(choice.state(kBatch).switches, 16U);  // in three minutes
+}
+
+TEST(CodecChoice, follows_an_edge_that_becomes_slow_and_fast_again) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 0.15;
+  edge.move(choice, kBatch, 200);
+  EXPECT_EQ(edge.coded, 0U);
+  edge.ns_per_byte = 8;
+  edge.move(choice, kBatch, 40);
+  EXPECT_EQ(choice.state(kBatch).way, Way::coded);
+  edge.ns_per_byte = 0.15;
+  const uint64_t began = edge.now;
+  while (choice.state(kBatch).way == Way::coded && edge.now - began < 60'000'000'000) edge.move(choice, kBatch, 1);
+  EXPECT_EQ(choice.state(kBatch).way, Way::plain);
+  EXPECT_LT(edge.now - began, 5'000'000'000U);
+}
+
+TEST(CodecChoice, small_batches_are_judged_by_themselves) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 1;
+  edge.start_ns = 100'000;
+  edge.coded_start_ns = 200'000;
+  edge.move(choice, kBatch, 50);
+  edge.move(choice, 16 << 10, 200);
+  EXPECT_EQ(choice.state(kBatch).way, Way::coded);
+  EXPECT_EQ(choice.state(16 << 10).way, Way::plain);
+}
+
+// All batches of a load are asked for at once and stand in a line.
+TEST(CodecChoice, batches_in_a_line_take_what_each_added) {
+  CodecChoice choice;
+  const CodingSpeeds speeds{0.2, 0.1, 1.45};
+  uint64_t now = 1'000'000;
+  for (int load = 0; load < 6; ++load) {
+    std::array<CodecChoice::Ticket, 12> tickets;
+    uint64_t tried = 0;
+    for (auto& ticket : tickets) {
+      ticket = choice.next(now, kBatch, speeds);
+      tried += ticket.way == Way::coded ? 1 : 0;
+    }
+    if (load == 1) {
+      EXPECT_LE(tried, 3U);
+    }
+    for (const auto& ticket : tickets) {
+      now += kBatch * (ticket.way == Way::plain ? 29 : 20) / 10;
+      choice.ended(now, ticket, ticket.way, kBatch);
+    }
+  }
+  const auto state = choice.state(kBatch);
+  EXPECT_EQ(state.way, Way::coded);
+  EXPECT_NEAR(state.plain_ns_per_byte, 2.9, 0.1);
+  EXPECT_NEAR(state.coded_ns_per_byte, 2.0, 0.1);
+}
+
+// The other side may answer plain: then nothing is learned of coding, and it is not asked for ever.
+TEST(CodecChoice, a_peer_that_declines_is_asked_rarely) {
+  CodecChoice choice;
+  uint64_t now = 1'000'000;
+  uint64_t asked = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto ticket = choice.next(now, kBatch, {0.2, 0.1, 1.45});
+    asked += ticket.way == Way::coded ? 1 : 0;
+    now += kBatch;
+    choice.ended(now, ticket, Way::plain, kBatch);
+  }
+  EXPECT_LE(asked, 10U);
+  EXPECT_EQ(choice.state(kBatch).way, Way::plain);
+}
+
+TEST(CodecChoice, misses_teach_nothing) {
+  CodecChoice choice;
+  for (uint64_t i = 1; i < 50; ++i) {
+    const auto ticket = choice.next(i * 1000, kBatch, {0, 0, 1.45});
+    EXPECT_EQ(ticket.way, Way::plain);
+    choice.ended(i * 1000 + 500, ticket, Way::plain, 0);
+  }
+  EXPECT_EQ(choice.state(kBatch).plain_ns_per_byte, 0);
+}
+
+}  // namespace
+}  // namespace kvbm::copy
