@@ -150,6 +150,14 @@ KVBM_HANDLE(kvbm_session_t, KVBM_KIND_SESSION, 0)
 }
 %enddef
 KVBM_OPTIONS(kvbm_context_options, kvbm_context_options_t, kvbm_context_options_init)
+%extend kvbm_context_options {
+  // Lines of up to that level go into a pipe, for a listener of that number: see native/log.c.
+  void log_to_pipe(int descriptor, uint32_t listener, int32_t level) {
+    $self->log = kvbm_log_to_pipe;
+    $self->log_user = (void *)(uintptr_t)(((uint64_t)listener << 32) | (uint32_t)descriptor);
+    $self->log_level = level;
+  }
+}
 KVBM_OPTIONS(kvbm_manager_options, kvbm_manager_options_t, kvbm_manager_options_init)
 KVBM_OPTIONS(kvbm_namespace_options, kvbm_namespace_options_t, kvbm_namespace_options_init)
 KVBM_OPTIONS(kvbm_register_options, kvbm_register_options_t, kvbm_register_options_init)

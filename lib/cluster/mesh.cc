@@ -204,11 +204,12 @@ void Mesh::dial(uint64_t target) {
   }
   auto link = hub_->connect(address, t.expected);
   if (!link.ok()) {
-    t.state = link.status().message();
+    t.failure = t.state = link.status().message();
     dial_later(target);
     return;
   }
-  t.state = "connecting";
+  // A node that is dialled again and again is connecting most of the time: what ended it before is what is wrong.
+  t.state = t.failure.empty() ? "connecting" : "connecting; the last time: " + t.failure;
   add(std::move(link).value(), address, target);
 }
 
@@ -231,6 +232,7 @@ void Mesh::link_ready(PeerLink& link) {
     dialled->second.backoff.succeeded();
     dialled->second.connected = true;
     dialled->second.state = "ready";
+    dialled->second.failure.clear();
   }
   say(LogLevel::info, "node " + short_text(link.peer().node) + " at " + c->address + " is connected");
   ask_status(c->link);
@@ -310,7 +312,7 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   if (dialled == targets_.end()) return;
   Target& t = dialled->second;
   t.connected = false;
-  t.state = why.message();
+  t.failure = t.state = why.message();
   if (!was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
     say(LogLevel::warning, "no link to " + t.addresses[t.next] + ": " + t.state);
   }

@@ -126,6 +126,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     std::optional<NodeId> expected;  // who must answer
     size_t next = 0;                 // address
     std::string state = "not tried yet";
+    std::string failure{};           // how it ended last; empty once it is ready
     bool is_self = false;
     bool connected = false;
   };

@@ -183,6 +183,12 @@ TEST(Mesh, members_that_come_are_dialled_and_those_that_go_are_left) {
   EXPECT_TRUE(mesh.ready().empty());
   ASSERT_EQ(mesh.rows().size(), 1U);
   EXPECT_NE(mesh.rows()[0].state, "ready");
+  // It is dialled again and again, and what was wrong stays to be read.
+  const auto again = [&] { return mesh.rows()[0].state.rfind("connecting; the last time: ", 0) == 0; };
+  EXPECT_TRUE(w.sim.run_until_within(again, 5000 * kMs));
+  mesh.set_members({all[3]});
+  EXPECT_TRUE(soon(1));
+  EXPECT_EQ(mesh.rows()[0].state, "ready");
 }
 
 TEST(Mesh, a_weight_of_the_list_goes_before_the_nodes_own_word) {

@@ -117,7 +117,7 @@ Status Member::wait_for_peers(uint64_t timeout_ns) const {
       // Known when it has said what it offers.
       if (connected && row.capacity_bytes != 0) ++ready;
       if (connected && row.path[0] == '\0') ++undecided;
-      if (!connected && std::strcmp(row.state, "connecting") != 0) ++failed;
+      if (!connected && std::strncmp(row.state, "connecting", std::strlen("connecting")) != 0) ++failed;
     }
     if (ready != 0) settled = std::min(settled, Clock::now() + kOthersWait);
     if (ready != 0 && ((ready + failed == rows.size() && undecided == 0) || Clock::now() >= settled)) return {};

@@ -34,6 +34,9 @@ int kvbm_raise(kvbm_status_t status, const char *message);
 // The object that kvbm_raise asks: called with (status, message), returns an exception.
 PyObject *kvbm_set_error_factory(PyObject *factory);
 
+// A kvbm_log_fn: see log.c.
+void kvbm_log_to_pipe(void *user, int32_t level, const char *component, const char *text);
+
 // Takes ownership of `pointer`, also when it fails. None for NULL.
 PyObject *kvbm_handle_new(void *pointer, enum kvbm_kind kind);
 // The pointer of a Handle of that kind, or of None where `nullable`. Returns 0, or -1 with an exception.

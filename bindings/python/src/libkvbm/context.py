@@ -6,6 +6,7 @@ from typing import Mapping, Optional, Union
 
 from . import _native as raw
 from . import _raw
+from .log import LogLine, listen
 from .memory import read_text, text
 
 SettingValue = Union[str, int, float, bool]
@@ -17,14 +18,19 @@ class Context:
 
         with Context({"host.capacity": "8GiB"}) as context: ...
 
+    What the library has to say goes to `logging`, the logger "libkvbm", up to the level that it has when the context is
+    made; `log`, called with level, component and text on a thread of its own, gets it instead. False: nobody does.
+
     Objects made from it keep what they need of it; close() ends this reference only. Thread: any.
     """
 
     __slots__ = ("_handle", "__weakref__")
 
     def __init__(self, settings: Optional[Mapping[str, SettingValue]] = None, *, config_file: Optional[str] = None,
-                 threads: int = 0) -> None:
+                 threads: int = 0, log: Union[LogLine, bool, None] = None) -> None:
         options = _raw.kvbm_context_options_t()
+        if log is not False:
+            options.log_to_pipe(*listen(None if log is True else log))
         options.threads = threads
         pairs = [(text(str(key), "a setting"), text(_value(value), key)) for key, value in (settings or {}).items()]
         memory = raw.Memory(raw.kvbm_setting_t_size * len(pairs))

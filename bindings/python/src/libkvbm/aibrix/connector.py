@@ -22,6 +22,7 @@ from aibrix_kvcache.status import Status, StatusCodes
 
 from ..constants import Status as Code
 from ..engine import Aside, ConfigurationError, Identity
+from ..engine.tokens import NAME_BYTES, canonical_identity
 from ..errors import ForkedError, KvbmError
 from ..key import Keys
 from ..manager import Manager
@@ -45,9 +46,12 @@ class Store:
                                                 secret=options.configuration.secret)
         self.queue: Queue = self.manager.queue()
         self.slabs = Slabs(self.manager, self.ns, identity.bytes)
+        self._named = options.tokens
         self.flights: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def keys(self, keys: Sequence[bytes]) -> Keys:
+        if self._named:
+            return Keys.from_hashes(self.ns, b"".join(keys), NAME_BYTES)
         return Keys.from_hashes(self.ns, b"".join([hashlib.blake2b(key, digest_size=32).digest() for key in keys]), 32)
 
     def close(self) -> None:
@@ -63,7 +67,8 @@ class KvbmConnector(Connector[bytes, torch.Tensor]):  # type: ignore[misc]
     """See Connector of aibrix_kvcache.l2.connectors for the contract of each call."""
 
     def __init__(self, conn_id: str, options: Options, block_spec: Any) -> None:
-        self.identity = _identity(conn_id, options.model, block_spec)
+        self.identity = (_canonical(options.model, block_spec) if options.tokens
+                         else _identity(conn_id, options.model, block_spec))
         self._options = options
         self._block_tokens: int = block_spec.block_ntokens
         self._store: Optional[Store] = None
@@ -276,6 +281,23 @@ def _identity(conn_id: str, model: str, spec: Any) -> Identity:
               f"[dim {tensor.head_size}]")
     return Identity(model=model, element=str(spec.block_dtype).removeprefix("torch."), layout=layout,
                     tokens=spec.block_ntokens, bytes=spec.block_nbytes, ranks=_ranks(), hashing=conn_id)
+
+
+def _canonical(model: str, spec: Any) -> Identity:
+    """That of libkvbm.engine.tokens, where AIBrix's blocks are what it says."""
+    tensor = spec.tensor_spec
+    heads, layers = list(tensor.heads), list(tensor.layers)
+    whole = heads == list(range(len(heads))) and layers == list(range(len(layers)))
+    if spec.block_layout.name != "LCND" or not whole or _ranks() != 1:
+        raise ConfigurationError(f"{PREFIX}IDENTITY=tokens needs blocks of all layers and heads in the layout LCND, on "
+                                 f"one rank: these are {spec.block_layout.name}, heads {_span(heads)}, layers "
+                                 f"{_span(layers)}, ranks {_ranks()}")
+    identity = canonical_identity(model, str(spec.block_dtype).removeprefix("torch."), layers=len(layers),
+                                  heads=len(heads), head_dim=tensor.head_size, tokens=spec.block_ntokens)
+    if identity.bytes != spec.block_nbytes:
+        raise ConfigurationError(f"a block has {spec.block_nbytes} bytes instead of {identity.bytes}: "
+                                 f"{PREFIX}IDENTITY=tokens does not know this layout")
+    return identity
 
 
 def _span(ids: Sequence[int]) -> str:

@@ -12,6 +12,8 @@ from aibrix_kvcache.l2.l2_cache import L2Cache
 
 from ..engine import ConfigurationError
 from .connector import KvbmConnector
+from .names import TokenKeyBuilder
+from .options import Options
 
 BACKEND = "KVBM"
 SUPPORTED = ("0.8.0",)
@@ -69,7 +71,9 @@ def _telling(init: Callable[..., None]) -> Callable[..., None]:
             return init(self, *args, **kwargs)
         token = _spec.set(bound.get("block_spec"))
         try:
-            init(self, *args, **kwargs)
+            if Options.from_envs().tokens:
+                bound["key_builder"] = TokenKeyBuilder(bound["block_spec"].block_ntokens)
+            init(**bound)
         except BaseException:
             # L2Cache.__del__ closes the backend, and without one has no name for its last line of log.
             self.__dict__.setdefault("_backend", None)

@@ -9,6 +9,7 @@ SETTINGS       the same as JSON: {"host.policy": "lru"}
 SHARE          1: the processes of this engine, and other engines on this host, share one tier set
 TENANT         blocks of different tenants are never found by one another
 SECRET_FILE    file of 32 bytes or more, of which the first 32 separate this pool's keys from others'
+IDENTITY       aibrix: blocks are AIBrix's own; tokens: they are named by their tokens and found by KvbmConnector too
 USE_ZERO_COPY  1: AIBrix writes into and reads from libkvbm's own memory; its L1 cache is not used then
 """
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..engine import Configuration, ConfigurationError
 
 PREFIX = "AIBRIX_KV_CACHE_OL_KVBM_"
 _PLAIN = ("CONFIG_FILE", "DISK", "DISK_CAPACITY", "SECRET_FILE", "TENANT")
-_NAMES = _PLAIN + ("HOST_CAPACITY", "MODEL", "SETTINGS", "SHARE", "USE_ZERO_COPY")
+_NAMES = _PLAIN + ("HOST_CAPACITY", "IDENTITY", "MODEL", "SETTINGS", "SHARE", "USE_ZERO_COPY")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Options:
     model: str
     configuration: Configuration
     zero_copy: bool = False
+    tokens: bool = False
 
     @classmethod
     def from_envs(cls, environment: Optional[Mapping[str, str]] = None) -> Options:
@@ -53,7 +55,10 @@ class Options:
             settings["host.capacity"] = given["HOST_CAPACITY"]
         options["settings"] = settings
         options["share"] = _switch(given, "SHARE")
-        return cls(given["MODEL"], Configuration.of(options), _switch(given, "USE_ZERO_COPY"))
+        identity = given.get("IDENTITY", "aibrix").lower()
+        if identity not in ("aibrix", "tokens"):
+            raise ConfigurationError(f"{PREFIX}IDENTITY is {identity!r}: aibrix or tokens")
+        return cls(given["MODEL"], Configuration.of(options), _switch(given, "USE_ZERO_COPY"), identity == "tokens")
 
 
 def _settings(text: str) -> dict[str, object]:

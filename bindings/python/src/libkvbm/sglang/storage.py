@@ -21,6 +21,7 @@ from .pages import is_logical
 from .pool import PoolStore
 from .pools import Pools
 from .rates import Rates
+from .told import Told, told_of
 
 T = TypeVar("T")
 _log = logging.getLogger("libkvbm.sglang")
@@ -43,6 +44,7 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
         self._registered: dict[str, Any] = {}
         self._stores: dict[str, PoolStore] = {}
         self._manager: Optional[Manager] = None
+        self._told: Optional[Told] = None
         self._open_lock = threading.Lock()
         self._gate = Gate()
         self._aside = Aside("the kvbm backend of SGLang", _log)
@@ -153,6 +155,9 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
                 store.close()
             self._stores = {}
             manager, self._manager = self._manager, None
+            told, self._told = self._told, None
+        if told is not None:
+            told.close()
         if manager is not None:
             try:
                 manager.flush(self._options.timeout_ns)
@@ -168,6 +173,7 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
                 pools = {name: pool for name, pool in self._registered.items() if not is_logical(pool)}
                 manager = self._options.library.open(self._pools.block_bytes(pools))
                 self._stores = {name: self._pools.store(manager, name, pool) for name, pool in pools.items()}
+                self._told = told_of(manager, self._config, self._options.events, self._stores.get(_KV))
                 self._manager = manager
 
     def _run(self, body: Callable[[], T], fallback: T) -> T:
@@ -220,6 +226,8 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
         parent = digests(before[-1:]) if before else None
         start = time.perf_counter()
         done = store.store(digests(keys), host_indices, parent=parent, chained=chained)
+        if self._told is not None and name == _KV and chained:
+            self._told.describe(keys, before[-1] if before else None)
         self._rates.stored(sum(done), store.bytes, time.perf_counter() - start)
         return done
 

@@ -29,6 +29,7 @@ from ..errors import KvbmError  # noqa: E402
 from ..key import Keys  # noqa: E402
 from ..match import Match  # noqa: E402
 from .metrics import definitions, observed  # noqa: E402
+from .pages import starting  # noqa: E402
 from .vault import Vault  # noqa: E402
 
 # Of the engines whose worker is in this process, by their ids.
@@ -107,7 +108,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
 
     def lookup(self, key: bytes, req_context: ReqContext) -> LookupResult:
         vault, key = self._vault, bytes(key)
-        if not vault.usable:
+        if not vault.usable or vault.has_failed(key):
             return LookupResult.MISS
         self._poll()
         request = req_context.get_state(_Request)
@@ -247,6 +248,7 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
             before = dst_spec.parents.get(number)
             # The host tier evicts the ends of prompts before their beginnings.
             parent = None if before is None else bytes(vault.names(group, [before]))
+            vault.store.describe(group.ns, keys, before)
             self._operation(job_id, keys, blocks, True, lambda user: group.cache.store_submit(
                 vault.names(group, keys), blocks, vault.copies, user_data=user, parent=parent))
         self._end(job_id)
@@ -259,7 +261,7 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
             group, match = vault.group(number), src_spec.matches.pop(number, None)
             if not match or match.hits != len(keys):
                 # Somebody dropped blocks between; without all of them none is used.
-                self._fail(job_id, blocks)
+                self._fail(job_id, keys, blocks)
                 continue
             self._operation(job_id, keys, blocks, False, lambda user: group.cache.load_submit(
                 match, blocks, vault.copies, user_data=user, timeout_ns=vault.timeout_ns))
@@ -317,10 +319,12 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
             self._vault.stored(keys)
         elif len(good) != len(blocks) or any(status != Status.OK for status in good):
             good += [Status.OK - 1] * (len(blocks) - len(good))
-            self._fail(job_id, [block for block, status in zip(blocks, good) if status != Status.OK])
+            bad = [i for i, status in enumerate(good[:len(blocks)]) if status != Status.OK]
+            self._fail(job_id, [keys[i] for i in bad], [blocks[i] for i in bad])
         self._end(job_id)
 
-    def _fail(self, job_id: int, blocks: list[int]) -> None:
+    def _fail(self, job_id: int, keys: list[bytes], blocks: list[int]) -> None:
+        self._vault.failed(keys)
         self.failed_blocks.update(blocks)
         self.failed_jobs.add(job_id)
 
@@ -339,7 +343,8 @@ class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
         if vllm_config.kv_transfer_config.kv_load_failure_policy != "recompute":
             raise ConfigurationError("KvbmOffloadingConnector needs kv_load_failure_policy recompute in "
                                      "kv_transfer_config: with fail a damaged block would end the request")
-        super().__init__(vllm_config, role, kv_cache_config)
+        with starting(vllm_config):
+            super().__init__(vllm_config, role, kv_cache_config)
         self._groups = len(kv_cache_config.kv_cache_groups)
         self._loads: dict[int, str] = {}
         self._failed: set[int] = set()
@@ -352,7 +357,9 @@ class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
 
     def get_transfer_results(self, finished_req_ids: set[str]) -> Any:
         results = super().get_transfer_results(finished_req_ids)
-        blocks, jobs = self.connector_worker.worker.take_failed()
+        worker = self.connector_worker.worker
+        # Of KvbmTieringSpec vLLM hears of failed blocks before it schedules them.
+        blocks, jobs = worker.take_failed() if isinstance(worker, KvbmWorker) else (set(), set())
         if self._groups == 1:
             self._failed |= blocks
         else:  # block ids are those of a group: the whole request is computed

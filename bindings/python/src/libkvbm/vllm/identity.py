@@ -6,14 +6,12 @@ import json
 from typing import Any, Optional
 
 from ..engine import Identity
-from ..engine.weights import weights_of
+from .pages import being_started
 
 
 def revision() -> Optional[str]:
     """The revision that the engine which is being started was told, if it was."""
-    from vllm.config import get_current_vllm_config_or_none
-
-    config = get_current_vllm_config_or_none()
+    config = being_started()
     return None if config is None else getattr(config.model_config, "revision", None)
 
 

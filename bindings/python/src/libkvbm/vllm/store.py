@@ -6,10 +6,10 @@ import logging
 import queue as queues
 import threading
 import time
-from typing import Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from ..constants import NO_TIER, Lookup, ShareRole
-from ..engine import Aside, Configuration
+from ..engine import Aside, Configuration, ConfigurationError
 from ..errors import KvbmError, NoRoomError, PeerError
 from ..key import Keys
 from ..manager import Manager
@@ -17,12 +17,17 @@ from ..namespace import Namespace
 from ..queue import Queue
 from ..stats import Stats
 
+if TYPE_CHECKING:
+    from ..events import EventSource
+
 log = logging.getLogger("libkvbm")
 # How long an answer of another process or node is believed. A wrong "yes" costs a load that fails, a wrong "no" a
 # computation that was not needed.
 _BELIEVED_S = 1.0
 _MOST_ANSWERS = 1 << 16
 _ASK_NODES_NS = 20_000_000
+# Of a group's number behind the hash in an OffloadKey.
+_GROUP_BYTES = 4
 
 
 class Store:
@@ -30,8 +35,9 @@ class Store:
     host tier, its disk's index) is answered at once, what other processes and nodes have by a thread, later."""
 
     def __init__(self, name: str, options: Mapping[str, object], record_bytes: int, *, also: tuple[str, ...]) -> None:
-        self.configuration = Configuration.of(options, also=also)
+        self.configuration = Configuration.of(options, also=("events", *also))
         self.manager: Manager = self.configuration.open(record_bytes)
+        self._events = self._source(options.get("events"))
         self.aside = Aside(name, log)
         self._seen: Optional[Stats] = None
         # An owner of a shared set can become a client, so that every lookup of one may have to ask.
@@ -49,6 +55,25 @@ class Store:
         if found or self._asker is None or self.aside.stepped:
             return found
         return self._asker.find(ns, key)
+
+    def _source(self, options: Any) -> Optional[EventSource]:
+        if options is None:
+            return None
+        from ..events import open_source
+
+        if self.manager.share().role not in (ShareRole.OFF, ShareRole.OWNER):
+            raise ConfigurationError("events needs tiers that this process owns: another one owns them")
+        return open_source(self.manager, options, engine="vllm")
+
+    def describe(self, ns: Namespace, keys: list[bytes], parent: Optional[bytes]) -> None:
+        """Blocks that are stored, as vLLM's offloading calls them; of their tokens it does not tell."""
+        source = self._events
+        if source is None:
+            return
+        before = None if parent is None else parent[:-_GROUP_BYTES]
+        group = int.from_bytes(keys[0][-_GROUP_BYTES:], "big")
+        self.aside.call(lambda: source.describe(ns, keys_of(ns, keys), [key[:-_GROUP_BYTES] for key in keys],
+                                                parent=before, group_idx=group), None)
 
     def soon(self, body: Callable[[], None]) -> None:
         """Runs what may wait for another process elsewhere, and everything else now."""
@@ -82,6 +107,8 @@ class Store:
     def close(self) -> None:
         if self._asker is not None:
             self._asker.close()
+        if self._events is not None:
+            self._events.close()
         self.manager.close()
 
 

@@ -21,15 +21,16 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 from ..cache import Cache, Tensor  # noqa: E402
 from ..constants import Lookup, Status  # noqa: E402
 from ..dispatch import Completion  # noqa: E402
-from ..engine import ConfigurationError  # noqa: E402
+from ..engine import ConfigurationError, Identity  # noqa: E402
 from ..engine.weights import weights_of  # noqa: E402
 from ..errors import KvbmError  # noqa: E402
 from ..namespace import Namespace  # noqa: E402
 from .identity import identity_of, revision  # noqa: E402
 from .metrics import definitions, observed  # noqa: E402
+from .pages import being_started, chosen, pages_identity  # noqa: E402
 from .store import Store, keys_of, log  # noqa: E402
 
-OPTIONS = ("load_timeout_s", "locality")
+OPTIONS = ("identity", "load_timeout_s", "locality")
 LAYOUT = "row of vLLM's host pool: worker after worker, of each tensor after tensor"
 
 
@@ -58,6 +59,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         self._groups = len(self._config.groups)
         self._chunk_tokens = self._config.groups[0].tokens_per_block * self._config.cache.blocks_per_chunk
         self._weights = weights_of(self._config.model.name, revision())
+        self._pages = self._pages_of(options)
         self._store = Store("libkvbm's tier", options, self._row_bytes, also=OPTIONS)
         self._queue = self._store.manager.queue()
         self._cache: Optional[Cache] = None
@@ -93,6 +95,8 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
             if ns is None or cache is None:
                 raise ConfigurationError("vLLM stores before it has a request")
             parent = None if before is None else bytes(keys_of(ns, [before]))
+            if self._groups == 1:
+                self._store.describe(ns, keys, before)
             cache.store_submit(keys_of(ns, keys), rows, self._queue, user_data=job_metadata.job_id, parent=parent,
                                unchained=self._groups > 1)
 
@@ -173,12 +177,29 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
 
     # ---- inside
 
+    def _pages_of(self, options: Mapping[str, Any]) -> Optional[Identity]:
+        """The identity that all hooks of vLLM have alike, where that is asked for and a row is a block's pages."""
+        if chosen(options, ("engine", "pages")) != "pages":
+            return None
+        size = self._config.worker_kv_bytes_per_block
+        if self._groups != 1 or self._config.cache.blocks_per_chunk != 1 or self._row_bytes != size:
+            raise ConfigurationError(f"identity pages needs one group of layers, and rows of one block: there are "
+                                     f"{self._groups} groups, and rows of {self._row_bytes} bytes for blocks of {size}")
+        group = self._config.groups[0]
+        if size % len(group.layer_names) != 0:
+            raise ConfigurationError(f"identity pages needs layers of one size: a block of {len(group.layer_names)} has "
+                                     f"{size} bytes")
+        return pages_identity(being_started(), group.layer_names, group.tokens_per_block, size)
+
     def _open(self) -> None:
-        identity = identity_of(self._config, self._weights, LAYOUT, self._row_bytes)
+        identity = self._pages or identity_of(self._config, self._weights, LAYOUT, self._row_bytes)
         asked = self._store.configuration
         ns = identity.namespace(self._store.manager, tenant=asked.tenant, secret=asked.secret)
-        pool = Tensor(self._primary_kv_view, self._row_bytes, self._row_bytes)
-        self._cache = Cache(self._store.manager, ns, self._rows, tensors=[pool])
+        # Records are cut where pages end: the hooks that share them must say alike where that is.
+        n = 1 if self._pages is None else len(self._config.groups[0].layer_names)
+        page, whole = self._row_bytes // n, memoryview(self._primary_kv_view).cast("B")
+        tensors = [Tensor(whole[i * page:], self._row_bytes, page) for i in range(n)]
+        self._cache = Cache(self._store.manager, ns, self._rows, tensors=tensors)
         self._ns = ns
 
     def _in_order(self, job: TransferJob) -> tuple[list[bytes], list[int], Optional[bytes]]:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Collection, Iterator, Mapping
+from typing import Any, Collection, Iterator, Mapping, Optional
 
 from vllm.v1.kv_offload.base import get_offload_group_idx
 
 from ..cache import Cache, Tensor
+from ..engine import ConfigurationError, Identity
 from ..engine.weights import weights_of
 from ..key import Keys
 from .identity import identity_of, revision
+from .pages import being_started, chosen, pages_identity
 from .store import Store, keys_of
 from .tier import timeout_of
 from .worker import groups_of
 
 LAYOUT = "a block of each tensor of the group, one after the other"
-OPTIONS = ("load_timeout_s",)
+OPTIONS = ("identity", "load_timeout_s")
 _STORING_S = 10.0
+# A block that failed to load is not offered again for so long: a request would be scheduled to load it for ever.
+_FAILED_S = 60.0
+_MOST_FAILED = 1 << 16
 
 
 @dataclass
@@ -44,10 +49,12 @@ class Vault:
                         for i, refs in enumerate(kv_caches.group_data_refs)}
         self._order = [group.group_id for group in config.groups]
         self._weights = weights_of(config.model.name, revision())
+        self._pages = self._pages_of(options)
         largest = max(group.record_bytes for group in self._groups.values())
         self.store = Store("libkvbm's offloading", options, largest, also=OPTIONS)
         self.copies, self.fetches = self.store.manager.queue(), self.store.queue()
         self._storing: dict[bytes, float] = {}
+        self._failed: dict[bytes, float] = {}
         self._users = 2
         self._lock = threading.Lock()
         self._opened = False
@@ -83,6 +90,8 @@ class Vault:
     # ---- what is stored
 
     def there(self, key: bytes) -> bool:
+        if self.has_failed(key):
+            return False
         group = self._groups[get_offload_group_idx(key)]
         return self.store.find(group.ns, bytes(self.names(group, [key]))) is True
 
@@ -97,6 +106,15 @@ class Vault:
     def stored(self, keys: list[bytes]) -> None:
         for key in keys:
             self._storing.pop(key, None)
+            self._failed.pop(key, None)
+
+    def failed(self, keys: list[bytes]) -> None:
+        if len(self._failed) > _MOST_FAILED:
+            self._failed.clear()
+        self._failed.update((key, time.monotonic() + _FAILED_S) for key in keys)
+
+    def has_failed(self, key: bytes) -> bool:
+        return bool(self._failed) and time.monotonic() < self._failed.get(key, 0)
 
     # ---- the end
 
@@ -115,10 +133,20 @@ class Vault:
         self.fetches.close()
         self.store.close()
 
+    def _pages_of(self, options: Mapping[str, object]) -> Optional[Identity]:
+        """The identity that all hooks of vLLM have alike, where that is asked for and blocks are pages of layers."""
+        if chosen(options, ("engine", "pages")) != "pages":
+            return None
+        config, first = self._config.groups[0], next(iter(self._groups.values()))
+        if len(self._groups) != 1 or len(first.tensors) != len(config.layer_names):
+            raise ConfigurationError(f"identity pages needs one group of layers with a tensor each: there are "
+                                     f"{len(self._groups)} groups, and {len(first.tensors)} tensors in the first")
+        return pages_identity(being_started(), config.layer_names, config.tokens_per_block, first.record_bytes)
+
     def _open(self) -> None:
         asked = self.store.configuration
         for group in self._groups.values():
-            identity = identity_of(self._config, self._weights, LAYOUT, group.record_bytes, group.number)
+            identity = self._pages or identity_of(self._config, self._weights, LAYOUT, group.record_bytes, group.number)
             group.ns = identity.namespace(self.store.manager, tenant=asked.tenant, secret=asked.secret)
             group.cache = Cache(self.store.manager, group.ns, group.n_blocks, tensors=group.tensors)
         self._opened = True

@@ -10,7 +10,9 @@ import torch
 
 from ... import CachePart, Component, Element, Form, Geometry, Part, Shard, Tensor
 from ...engine import ConfigurationError, Identity
-from . import interface
+from ..pages import pages_identity
+from . import canonical, interface
+from .options import Options
 
 _ELEMENTS = {torch.bfloat16: Element.BF16, torch.float16: Element.FP16, torch.float32: Element.FP32,
              torch.float8_e4m3fn: Element.FP8_E4M3, torch.float8_e5m2: Element.FP8_E5M2, torch.int8: Element.INT8}
@@ -32,6 +34,7 @@ class Group:
     text: str
     backend: str
     views: list[torch.Tensor]
+    layers: list[str]
 
 
 def rank_of(vllm_config: Any) -> tuple[int, int]:
@@ -50,6 +53,14 @@ def check_parallel(vllm_config: Any) -> None:
         if int(getattr(parallel, name, 1)) != 1:
             raise ConfigurationError(f"{name} is {getattr(parallel, name)}: KvbmConnector knows tensor and data "
                                      "parallelism alone")
+
+
+def check_identity(options: Options, kv_cache_config: Any) -> None:
+    """Refuses an identity that other plug-ins share for a cache that only vLLM's own hashes can name."""
+    hashed, sizes = block_tokens(kv_cache_config)
+    if options.identity != "engine" and sizes != [hashed]:
+        raise ConfigurationError(f"identity {options.identity} needs one group of layers, and a hash for each of its "
+                                 f"blocks: there are {len(sizes)} groups of {sizes} tokens, and hashes of {hashed}")
 
 
 def groups_of(vllm_config: Any, kv_cache_config: Any, kv_caches: dict[str, Any]) -> list[Group]:
@@ -79,7 +90,7 @@ def _group(vllm_config: Any, kv_cache_config: Any, kv_caches: dict[str, Any], gr
     facts = "\n".join([f"vllm {interface.minor()}", backend, f"window {window}", *shapes])
     return Group(int(spec.block_size), tensors, sum(t.page_bytes for t in tensors),
                  f"vllm {backend} {len(views)} layers {hashlib.sha256(facts.encode()).hexdigest()}",
-                 backend, views)
+                 backend, views, list(group.layer_names))
 
 
 def _order(view: torch.Tensor) -> tuple[int, ...]:
@@ -115,8 +126,12 @@ def _backend(vllm_config: Any, layer: str) -> str:
     return f"{name}/{isa or ''}"
 
 
-def identity(vllm_config: Any, model: str, group: Group, rank: int, ranks: int) -> Identity:
+def identity(vllm_config: Any, options: Options, model: str, group: Group, rank: int, ranks: int) -> Identity:
     cache = vllm_config.cache_config
+    if options.identity == "pages":
+        return pages_identity(vllm_config, group.layers, group.tokens, group.block_bytes)
+    if options.identity == "tokens":
+        return canonical.identity(options.model, group.views, group.tokens, ranks)
     return Identity(model=model, element=str(cache.cache_dtype), layout=group.text,
                     tokens=group.tokens, bytes=group.block_bytes, rank=rank, ranks=ranks,
                     hashing=str(cache.prefix_caching_hash_algo))

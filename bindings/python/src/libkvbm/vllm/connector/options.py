@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
 from ...engine import Configuration, ConfigurationError
+from ..pages import chosen
 
-_OWN = ("ask_nodes_ms", "cache", "handoff", "handoff_key_file", "handoff_listen", "handoff_timeout", "handoff_wait",
-        "load_timeout", "weigh")
+_OWN = ("ask_nodes_ms", "cache", "events", "handoff", "handoff_key_file", "handoff_listen", "handoff_timeout", "handoff_wait",
+        "identity", "load_timeout", "model", "weigh")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class Options:
     handoff_wait      seconds that a decode waits for its KV before it computes it itself
     load_timeout      seconds after which a load that has not ended is given up
     weigh             true: what would take longer to load than to compute is computed
+    identity          engine: other KvbmConnectors find the blocks; pages: other hooks of vLLM's, too; tokens: blocks
+                      are named by their tokens and kept in one order, which plug-ins of other engines know
+    model             name and revision of the weights, by which the others of identity tokens call them, too
+    events            a table of libkvbm.events.open_source: routers are told what is kept
     ask_nodes_ms      where the cache is a node: how long other nodes are asked what they have
     """
 
@@ -37,6 +42,9 @@ class Options:
     weigh: bool
     produces: bool
     consumes: bool
+    identity: str
+    model: str
+    events: Optional[Mapping[str, Any]]
 
     @classmethod
     def of(cls, transfer: Any) -> Options:
@@ -52,6 +60,11 @@ class Options:
             raise ConfigurationError('set "kv_load_failure_policy": "recompute" in the KV transfer configuration: with '
                                      '"fail", vLLM\'s default, a request of which a block is lost is refused instead '
                                      'of computed')
+        identity = chosen(given, ("engine", "pages", "tokens"))
+        model = given.get("model", "")
+        if not isinstance(model, str) or (identity == "tokens") != bool(model):
+            raise ConfigurationError("identity tokens needs model, the name and revision by which all plug-ins that "
+                                     "share the blocks call the weights; without it there is no such option")
         return cls(library=Configuration.of(given, also=_OWN), cache=cache, handoff=handoff,
                    handoff_listen=str(given.get("handoff_listen", "127.0.0.1:0")),
                    handoff_key_file=given.get("handoff_key_file"),
@@ -60,7 +73,7 @@ class Options:
                    load_timeout_ns=_seconds(given, "load_timeout", 30.0),
                    ask_nodes_ns=_seconds(given, "ask_nodes_ms", 20.0, 1e6),
                    weigh=_flag(given, "weigh", True),
-                   produces=role in ("kv_producer", "kv_both"), consumes=consumes)
+                   identity=identity, model=model, events=given.get("events"), produces=role in ("kv_producer", "kv_both"), consumes=consumes)
 
 
 def _flag(given: Mapping[str, Any], key: str, otherwise: bool) -> bool:

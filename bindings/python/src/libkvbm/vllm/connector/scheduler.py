@@ -4,16 +4,20 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import replace
-from typing import Any, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
-from ... import Namespace
+from ... import Manager, Namespace, ShareRole
 from ...engine import Aside, ConfigurationError
 from . import decode, engines
 from .layout import block_tokens, check_parallel
 from .lookup import Finder, Space
 from .metadata import Heard, LoadJob, OfferJob, RankFacts, ReceiveJob, Remote, Span, StepMetadata, StoreJob
+from .names import Names
 from .options import Options
 from .pending import Pending
+
+if TYPE_CHECKING:
+    from .told import Told
 
 log = logging.getLogger("vllm.libkvbm")
 _ENDED_WELL = ("FINISHED_LENGTH_CAPPED", "FINISHED_STOPPED")
@@ -45,6 +49,8 @@ class SchedulerSide:
         self._left: set[str] = set()  # left to compute: not offered again before they are
         self._step = StepMetadata()
         self._pending = Pending()
+        self._names = Names(options.identity, self._hashed)
+        self._told: Optional[Told] = None
 
     # ---- start and end
 
@@ -67,6 +73,18 @@ class SchedulerSide:
         spaces = [Space(tiers.manager, ns, self._tokens[group], self._tokens[group] // self._hashed)
                   for ns, group in found]
         self._finder = Finder(spaces, tiers.quick, self._options.ask_nodes_ns if tiers.is_node else 0)
+        if self._options.events is not None:
+            self._tell(tiers.manager)
+
+    def _tell(self, manager: Manager) -> None:
+        if len(self._spaces) != len(self._tokens) or manager.share().role not in (ShareRole.OFF, ShareRole.OWNER):
+            raise ConfigurationError("events needs vLLM's scheduler and its one worker in the same process, with tiers "
+                                     "that no other process owns: take it out of kv_connector_extra_config here")
+        from .told import Told
+
+        parallel = self._config.parallel_config
+        rank = int(parallel.data_parallel_rank) if int(parallel.data_parallel_size) > 1 else None
+        self._told = Told(manager, self._spaces, self._options.events or {}, rank, self._hashed, self._tokens)
 
     def _open(self, facts: list[RankFacts]) -> tuple[engines.Tiers, list[tuple[Namespace, int]]]:
         library = engines.among_processes(self._config, self._options.library)
@@ -89,6 +107,9 @@ class SchedulerSide:
         self._manager = manager
 
     def close(self) -> None:
+        if self._told is not None:
+            self._told.close()
+            self._told = None
         if self._finder is not None:
             self._finder.close()
             self._finder = None
@@ -128,7 +149,7 @@ class SchedulerSide:
         if (self._finder is None or name in self._failed or name in self._left
                 or getattr(request, "skip_reading_prefix_cache", False)):
             return 0, False
-        finder, hashes = self._finder, request.block_hashes
+        finder, hashes = self._finder, self._names.of(request)
         nothing: Optional[int] = 0
         tokens = self._aside.call(lambda: finder.tokens(name, hashes), nothing)
         if tokens is None:
@@ -142,7 +163,7 @@ class SchedulerSide:
 
     def _being_stored(self, request: Any, tokens: int) -> bool:
         """Whether blocks that stand behind so many tokens are about to be found."""
-        hashes = request.block_hashes
+        hashes = self._names.of(request)
         for group, size in enumerate(self._tokens):
             step = size // self._hashed
             last = (tokens // size + 1) * step - 1
@@ -180,6 +201,7 @@ class SchedulerSide:
         spans = list(self._spans(request, ids, first, first + external))
         self._loading[name] = {block for span in spans for block in span.block_ids if block}
         self._step.loads.append(LoadJob(name, spans))
+        self._describe(request, first, first + external)
 
     def _receive(self, name: str, remote: Remote, first: int, external: int, ids: list[int]) -> None:
         size = self._tokens[0]
@@ -216,7 +238,7 @@ class SchedulerSide:
                 continue
             begin = self._stored.get(name, 0)
             # Tokens whose KV is there after this step, of those that the engine knows: drafts may be refused.
-            end = min(int(request.num_computed_tokens) + n, len(request.block_hashes) * self._hashed)
+            end = min(int(request.num_computed_tokens) + n, len(self._names.of(request)) * self._hashed)
             if end // self._least == begin // self._least:
                 continue
             ids = state.get_block_ids(name) if state is not None else self._manager.get_block_ids(name)
@@ -225,8 +247,14 @@ class SchedulerSide:
                 step.stores.append(StoreJob(name, spans))
                 for span in spans:
                     self._pending.order(span.group, span.names())
+                self._describe(request, begin, end)
                 self._stored[name] = end
         return step
+
+    def _describe(self, request: Any, first: int, upto: int) -> None:
+        told = self._told
+        if told is not None:
+            self._aside.call(lambda: told.describe(request, self._names.of(request), first, upto), None)
 
     def _prompt_tokens(self, output: Any) -> int:
         """Of steps that compute little else: what they take says how quickly prompts are computed."""
@@ -239,7 +267,7 @@ class SchedulerSide:
 
     def _spans(self, request: Any, ids: tuple[list[int], ...], first: int, upto: int) -> Iterator[Span]:
         """The blocks that lie in tokens [first, upto), by group of layers."""
-        hashes = request.block_hashes
+        hashes = self._names.of(request)
         for group, size in enumerate(self._tokens):
             step = size // self._hashed
             begin, end = first // size, min(upto // size, len(ids[group]))
@@ -296,6 +324,7 @@ class SchedulerSide:
         for table in (self._requests, self._stored, self._local, self._remote):
             table.pop(name, None)
         self._pending.forget(name)
+        self._names.forget(name)
         self._failed.discard(name)
         self._left.discard(name)
         if name not in self._loading:

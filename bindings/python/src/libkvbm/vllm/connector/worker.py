@@ -6,16 +6,17 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 from ... import NO_BLOCK, Cache, Completion, Keys, NoRoomError, Queue, Status
 from ...engine import PrefillSpeed
 from . import engines
+from .canonical import Canonical, Staged
 from .counts import KvbmStats
 from .handoff import Handoff
-from .layout import Group, Unsupported, block_tokens, check_parallel, groups_of, identity, rank_of, whole
+from .layout import Group, Unsupported, block_tokens, check_identity, check_parallel, groups_of, identity, rank_of, whole
 from .metadata import LoadJob, RankFacts, Span, StepMetadata, StoreJob
-from .model import model_name
+from ..model import model_name
 from .options import Options
 
 log = logging.getLogger("vllm.libkvbm")
@@ -31,6 +32,7 @@ _STORE_NS = 5_000_000_000
 class _Store:
     blocks: list[int]
     span: Span
+    staged: Optional[Staged] = None
 
 
 @dataclass
@@ -50,6 +52,7 @@ class _Part:
     load: _Load
     asked: list[int]
     weighed: bool = False
+    staged: Optional[Staged] = None
 
 
 @dataclass
@@ -64,6 +67,7 @@ class WorkerSide:
 
     def __init__(self, vllm_config: Any, kv_cache_config: Any, options: Options) -> None:
         check_parallel(vllm_config)
+        check_identity(options, kv_cache_config)
         self._config = vllm_config
         self._kv_cache_config = kv_cache_config
         self._options = options
@@ -75,6 +79,7 @@ class WorkerSide:
         self._model = ""
         self._groups: list[Group] = []
         self._queue: Optional[Queue] = None
+        self._canonical: Optional[Canonical] = None
         self._pool: Optional[ThreadPoolExecutor] = None
         self._reading: dict[int, int] = {}  # block -> stores that read it
         self._ended: deque[tuple[_Part, Optional[Completion]]] = deque()  # by threads of _pool
@@ -110,10 +115,14 @@ class WorkerSide:
         manager = library.open(max(group.block_bytes for group in self._groups))
         self.tiers = engines.Tiers(manager)
         for group in self._groups:
-            ns = identity(self._config, self._model, group, rank, ranks).namespace(manager, tenant=library.tenant,
-                                                                      secret=library.secret)
+            ns = identity(self._config, self._options, self._model, group, rank, ranks).namespace(
+                manager, tenant=library.tenant, secret=library.secret)
             self.tiers.spaces.append(ns)
-            self.tiers.caches.append(Cache(manager, ns, self._kv_cache_config.num_blocks, tensors=group.tensors))
+            if self._options.identity == "tokens":
+                self._canonical = Canonical(self._config, group.layers, group.views, manager, ns)
+                self.tiers.caches.append(self._canonical.empty(1).cache)  # to look things up with
+            else:
+                self.tiers.caches.append(Cache(manager, ns, self._kv_cache_config.num_blocks, tensors=group.tensors))
         self._queue = manager.queue()
         if not self.tiers.quick:
             self._pool = ThreadPoolExecutor(2, thread_name_prefix="libkvbm-load")
@@ -124,7 +133,7 @@ class WorkerSide:
         rank, ranks = rank_of(self._config)
         spaces = None
         if self.tiers is not None:
-            spaces = [identity(self._config, self._model, group, rank, ranks).text() for group in self._groups]
+            spaces = [identity(self._config, self._options, self._model, group, rank, ranks).text() for group in self._groups]
         return RankFacts(rank, spaces, max((group.block_bytes for group in self._groups), default=0),
                          "" if self.handoff is None else self.handoff.address,
                          "" if self.handoff is None else self.handoff.name)
@@ -211,9 +220,11 @@ class WorkerSide:
             keys = _keys(cache, span)
             parent = None if span.parent is None else bytes(Keys.from_hashes(cache.ns, [span.parent]))
             blocks = [block for block in span.block_ids if block]
+            staged = None if self._canonical is None else self._canonical.read(span.block_ids)
+            source, ids = (cache, _ids(span.block_ids)) if staged is None else (staged.cache, _rows(span.block_ids))
             try:
-                cache.store_submit(keys, _ids(span.block_ids), self._queue, user_data=_Store(blocks, span),
-                                   parent=parent, timeout_ns=_STORE_NS)
+                source.store_submit(keys, ids, self._queue, user_data=_Store(blocks, span, staged),
+                                    parent=parent, timeout_ns=_STORE_NS)
             except NoRoomError:  # too much is under way: these blocks are not kept
                 self.stats.add("store_failures", len(blocks))
                 self.store_over(span)
@@ -231,6 +242,8 @@ class WorkerSide:
             self._take(self._queue.wait(_SLICE_NS))
 
     def _store_ended(self, store: _Store, completion: Completion) -> None:
+        if store.staged is not None:
+            store.staged.close()
         for block in store.blocks:
             left = self._reading[block] - 1
             if left:
@@ -262,8 +275,11 @@ class WorkerSide:
                 if not found:
                     return False
                 compute_ns = self._compute_ns()
-                cache.load_submit(match, _ids(found), self._queue, user_data=_Part(part.load, found, compute_ns > 0),
-                                  timeout_ns=self._options.load_timeout_ns, compute_block_ns=compute_ns)
+                staged = None if self._canonical is None else self._canonical.empty(len(found))
+                target, ids = (cache, _ids(found)) if staged is None else (staged.cache, _rows(found))
+                target.load_submit(match, ids, self._queue,
+                                   user_data=_Part(part.load, found, compute_ns > 0, staged),
+                                   timeout_ns=self._options.load_timeout_ns, compute_block_ns=compute_ns)
         except NoRoomError:
             part.load.failed.update(block for block in span.block_ids if block)
             return False
@@ -288,6 +304,7 @@ class WorkerSide:
         load = part.load
         if completion is not None:
             statuses = completion.item_status
+            self._unstage(part, statuses)
             late = part.weighed and completion.status == Status.PARTIAL
             for i, block in enumerate(part.asked):
                 if block and (statuses is None or statuses[i] != Status.OK):
@@ -300,6 +317,14 @@ class WorkerSide:
         load.left -= 1
         if load.left == 0:
             self._load_ended(load)
+
+    def _unstage(self, part: _Part, statuses: Optional[Sequence[int]]) -> None:
+        """Takes what was loaded in the common order into the engine's cache."""
+        if part.staged is None or self._canonical is None:
+            return
+        good = [i for i, block in enumerate(part.asked) if block and statuses is not None and statuses[i] == Status.OK]
+        self._canonical.write(part.staged, good, [part.asked[i] for i in good])
+        part.staged.close()
 
     def _load_ended(self, load: _Load) -> None:
         request = load.job.request
@@ -326,6 +351,11 @@ class WorkerSide:
 
 def _keys(cache: Cache, span: Span) -> Keys:
     return Keys.from_hashes(cache.ns, span.hashes, span.hash_bytes)
+
+
+def _rows(block_ids: list[int]) -> list[int]:
+    """Where blocks stand that were brought together; NO_BLOCK for those that are none."""
+    return [row if block else NO_BLOCK for row, block in enumerate(block_ids)]
 
 
 def _ids(block_ids: list[int]) -> list[int]:

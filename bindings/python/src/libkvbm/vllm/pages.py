@@ -1,0 +1,70 @@
+"""The option `identity` of the plug-ins for vLLM, and the identity "pages": one that all of them have alike, so that
+what one hook has stored the others find."""
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Iterator, Mapping, Optional, Sequence
+
+from vllm.platforms import current_platform
+
+from ..engine import ConfigurationError, Identity
+from .model import model_name
+
+_starting: ContextVar[Optional[Any]] = ContextVar("libkvbm_vllm_config", default=None)
+
+
+def chosen(options: Mapping[str, Any], among: Sequence[str]) -> str:
+    """The option `identity`."""
+    value = options.get("identity", "engine")
+    if value not in among:
+        raise ConfigurationError(f"identity is {value!r}: {' or '.join(among)} is expected")
+    return str(value)
+
+
+@contextmanager
+def starting(vllm_config: Any) -> Iterator[None]:
+    """Lets what is made inside know the engine's configuration: vLLM does not tell it to its offloading."""
+    token = _starting.set(vllm_config)
+    try:
+        yield
+    finally:
+        _starting.reset(token)
+
+
+def being_started() -> Optional[Any]:
+    """The configuration of the engine that is being started, if it is known."""
+    from vllm.config import get_current_vllm_config_or_none
+
+    return _starting.get() or get_current_vllm_config_or_none()
+
+
+def pages_identity(vllm_config: Any, layers: Sequence[str], tokens: int, size: int) -> Identity:
+    """Of blocks that are the pages of all layers, one after the other, as vLLM on CPUs has them, under vLLM's hashes.
+    What it is made of is known to every hook before the first request."""
+    from vllm import __version__
+    from vllm.v1.attention.backends import cpu_attn
+
+    if vllm_config is None:
+        raise ConfigurationError("identity pages needs kv_connector KvbmOffloadingConnector with "
+                                 "kv_connector_module_path libkvbm.vllm: vLLM's own says too little of the model")
+    if not current_platform.is_cpu():
+        raise ConfigurationError("identity pages is for vLLM on CPUs, where several hooks can hold the same pages")
+    if vllm_config.parallel_config.world_size != 1:
+        raise ConfigurationError("identity pages is for one worker: with several, the hooks cut blocks differently")
+    model, cache = vllm_config.model_config, vllm_config.cache_config
+    isa = cpu_attn._get_attn_isa(model.dtype, tokens, model.get_head_size(), cache.cache_dtype)
+    names = hashlib.sha256("\n".join(layers).encode()).hexdigest()[:32]
+    layout = f"vllm {'.'.join(__version__.split('.')[:2])} {isa} pages of {len(layers)} layers {names}"
+    return Identity(model=model_name(vllm_config), element=str(cache.cache_dtype), layout=layout, tokens=tokens,
+                    bytes=size, hashing=_hashing(str(cache.prefix_caching_hash_algo)))
+
+
+def _hashing(algorithm: str) -> str:
+    seed = os.environ.get("PYTHONHASHSEED")
+    if seed is None and algorithm.startswith("xxhash"):
+        raise ConfigurationError("identity pages needs hashes that are equal in all processes: set PYTHONHASHSEED, or "
+                                 "another prefix_caching_hash_algo than xxhash")
+    return f"vllm {algorithm} seed {seed}"
