@@ -21,19 +21,19 @@ inline constexpr size_t kStreamHeaderBytes = 56;
 inline constexpr size_t kStreamLeafBytes = 24;
 inline constexpr uint64_t kMaxStreamBytes = 1ULL << 40;
 
-// Bytes of an element; 1 for opaque ones.
-[[nodiscard]] uint32_t element_bytes(Element element) noexcept;
-
-// How a buffer is cut: leaves end at the end of a row, and where the rows of a head do not fill whole leaves, at the
-// end of a head, so that channels begin anew in each leaf.
+// How a buffer is cut. Leaves end at the end of a row; a leaf has either whole heads, or rows of one head, whose leaves
+// are about equal then (128 rows four times, and not 170 three times and 2). So channels begin anew in each leaf.
 class StreamCut {
  public:
   StreamCut(const LeafForm& form, uint64_t raw_bytes) noexcept;
   [[nodiscard]] uint64_t leaves() const noexcept { return leaves_; }
   // The leaf that begins at `at`, which is the end of the one before. 0 at the end.
   [[nodiscard]] uint32_t next(uint64_t at) const noexcept;
+  // The form of each leaf: without rows where a leaf lies within one head.
+  [[nodiscard]] const LeafForm& leaf_form() const noexcept { return form_; }
 
  private:
+  LeafForm form_;
   uint64_t raw_bytes_;
   uint64_t unit_;  // leaves begin anew after so many bytes
   uint64_t step_;  // and after each of these in between
