@@ -301,6 +301,8 @@ Result<StreamView> StreamView::parse(ConstBytes bytes) noexcept {
   return view;
 }
 
+uint64_t StreamView::checksum() const noexcept { return load_le<uint64_t>(bytes_.data() + checksum_at(info_.leaves)); }
+
 Status StreamView::decode(bool allow_lossy, MutableBytes out, StreamWorkspace& workspace) const noexcept {
   if (info_.lossy && !allow_lossy) {
     return Status(Code::not_permitted, "the coded buffer is lossy, and lossy bytes were not allowed");

@@ -74,6 +74,8 @@ class StreamView {
   // damaged | newer_version. The leaves themselves are checked when they are decoded.
   static Result<StreamView> parse(ConstBytes bytes) noexcept;
   [[nodiscard]] const StreamInfo& info() const noexcept { return info_; }
+  // Of header and table, and so of every byte that decoding gives.
+  [[nodiscard]] uint64_t checksum() const noexcept;
   // Decodes all leaves into the first info().raw_bytes of `out`. damaged; not_permitted: lossy and not allowed;
   // no_room: out is too small.
   [[nodiscard]] Status decode(bool allow_lossy, MutableBytes out, StreamWorkspace& workspace) const noexcept;
