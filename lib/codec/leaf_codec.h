@@ -44,6 +44,7 @@ enum class Mode : uint8_t {
 class Workspace {
  public:
   // 64-byte aligned; the same memory at each call, so its content is gone at the next. Null: no memory.
+  // Whoever codes a leaf takes it; what a caller holds across encode_leaf() or decode_leaf() is overwritten.
   std::byte* take(size_t bytes) noexcept;
 
  private:
@@ -69,12 +70,18 @@ struct Encoded {
 
 // `raw`: 1 to kMaxLeafBytes, any alignment. A mode that does not fit the element (int8 of fp8, planar of unknown bytes)
 // falls back to what fits: lossless modes to zstd or raw, lossy ones to lossless `standard`.
-[[nodiscard]] Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, MutableBytes out,
-                                          Workspace& workspace) noexcept;
+// `raw_hash`: leaf_hash(raw), which the caller has from the leaf table. It is written into the coded leaf; lossy modes
+// write the hash of what decoding will give instead.
+[[nodiscard]] Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash,
+                                          MutableBytes out, Workspace& workspace) noexcept;
+
+// leaf_hash of what decoding gives, as a coded leaf says. decode_leaf() does not compare: its caller hashes the bytes
+// where it needs them, and must not use them before. nullopt: too short to be a coded leaf.
+[[nodiscard]] std::optional<uint64_t> raw_hash_of(ConstBytes stored) noexcept;
 
 // Fills all of `raw`, whose size is that of the leaf. damaged: these bytes were never made by encode_leaf (whatever they
 // are, nothing outside of `raw` is written, nothing outside of `stored` is read, and time is bounded by raw.size());
-// newer_version: a codec or version that is not known here. `stored` may have any alignment; 64 is faster.
+// newer_version: a codec or version that is not known here; unsupported: built without it (zstd). `stored` may have any alignment; 64 is faster.
 [[nodiscard]] Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept;
 [[nodiscard]] bool is_lossy(LeafCodec codec) noexcept;
 

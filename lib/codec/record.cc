@@ -114,7 +114,8 @@ const char* header_fault(const Header& h) noexcept {
   if (h.leaf_count > kMaxLeaves) return "record header: too many leaves";
   if (h.attribute_bytes > kMaxAttributeBytes) return "record header: attributes above 4 KiB";
   const uint64_t limit = h.leaf_count * kMaxLeafBytes;
-  if (h.raw_bytes > limit || h.stored_bytes > limit) return "record header: more bytes than its leaves can hold";
+  const uint64_t tags = (h.flags & kSealed) != 0 ? h.leaf_count * kSealTagBytes : 0;
+  if (h.raw_bytes > limit || h.stored_bytes > limit + tags) return "record header: more bytes than its leaves can hold";
   if (h.leaf_count > h.raw_bytes) return "record header: empty leaves";
   return nullptr;
 }
@@ -141,15 +142,27 @@ Leaf read_leaf(const std::byte* at) noexcept {
 
 // Leaves lie one after the other without gaps, so order, overlap and sums are one running total.
 struct TableCheck {
+  uint16_t flags = 0;
   uint64_t stored = 0;
   uint64_t raw = 0;
 
   const char* take(const Leaf& leaf) noexcept {
     if (leaf.offset != stored) return "leaf table: a leaf does not start where the one before it ends";
     if (leaf.reserved != 0) return "leaf table: reserved field in use";
-    if (leaf.codec != LeafCodec::raw) return "leaf table: unknown leaf codec";
+    if (leaf.codec > LeafCodec::delta) return "leaf table: unknown leaf codec";
     if (leaf.raw_bytes == 0 || leaf.raw_bytes > kMaxLeafBytes) return "leaf table: leaf empty or above 64 KiB";
-    if (leaf.stored_bytes != leaf.raw_bytes) return "leaf table: a raw leaf must be stored as it is";
+    const uint64_t tag = (flags & kSealed) != 0 ? kSealTagBytes : 0;
+    if (leaf.codec == LeafCodec::raw) {
+      if (leaf.stored_bytes != leaf.raw_bytes + tag) return "leaf table: a raw leaf must be stored as it is";
+    } else {
+      if (leaf.stored_bytes <= tag || leaf.stored_bytes >= leaf.raw_bytes + tag ||
+          (leaf.stored_bytes - tag) % kCodedLeafUnit != 0) {
+        return "leaf table: a coded leaf of impossible length";
+      }
+      if (leaf.codec >= LeafCodec::quantized && (flags & kLossy) == 0) {
+        return "leaf table: a lossy leaf in a record that is not said to be lossy";
+      }
+    }
     stored += leaf.stored_bytes;
     raw += leaf.raw_bytes;
     return nullptr;
@@ -203,7 +216,7 @@ Result<size_t> encode_head(const Header& header, std::span<const Leaf> leaves, C
   if (out.size() < total) return refuse("record head: target too small");
   write_header(header, out.data());
   std::byte* at = out.data() + kHeaderBytes;
-  TableCheck check;
+  TableCheck check{header.flags};
   for (const Leaf& leaf : leaves) {
     if (const char* fault = check.take(leaf)) return refuse(fault);
     write_leaf(at, leaf);
@@ -248,7 +261,7 @@ Result<HeadView> HeadView::parse(ConstBytes bytes) {
   view.table_ = bytes.subspan(kHeaderBytes, kLeafEntryBytes * view.header_.leaf_count);
   view.attributes_ = bytes.subspan(kHeaderBytes + view.table_.size(), view.header_.attribute_bytes);
 
-  TableCheck check;
+  TableCheck check{view.header_.flags};
   for (uint32_t i = 0; i < view.header_.leaf_count; ++i) {
     if (const char* fault = check.take(view.leaf(i))) return damaged(fault);
   }

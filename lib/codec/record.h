@@ -26,6 +26,8 @@ inline constexpr size_t kLeafEntryBytes = 24;
 inline constexpr uint64_t kMaxLeafBytes = 64 * 1024;
 inline constexpr size_t kMaxAttributeBytes = 4096;
 inline constexpr uint32_t kMaxLeaves = 1U << 16;
+inline constexpr size_t kCodedLeafUnit = 64;  // coded leaves are multiples of it, and shorter than what they stand for
+inline constexpr size_t kSealTagBytes = 16;   // behind the bytes of each leaf of a sealed record, raw or coded
 inline constexpr uint64_t kMaxRecordBytes = kMaxLeaves * kMaxLeafBytes;  // 4 GiB of payload
 
 // planar, zstd: lossless; quantized, delta: lossy. What they are: README.md, leaf_codec.h.
@@ -34,7 +36,7 @@ enum RecordFlag : uint16_t { kOpaque = 1, kLossy = 2, kSealed = 4, kContentKey =
 
 struct Leaf {
   uint32_t offset = 0;  // in the payload
-  uint32_t stored_bytes = 0;
+  uint32_t stored_bytes = 0;  // with the tag where the record is sealed
   uint32_t raw_bytes = 0;
   LeafCodec codec = LeafCodec::raw;
   uint16_t reserved = 0;

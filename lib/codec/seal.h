@@ -18,8 +18,6 @@
 
 namespace kvbm::codec {
 
-inline constexpr size_t kSealTagBytes = 16;
-
 // Master keys. Immutable; shared between threads. Keys are wiped when it goes.
 class KeyRing {
  public:
