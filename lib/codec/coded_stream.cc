@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "codec/frame.h"
 #include "codec/leaf_hash.h"
 #include "codec/record.h"
 
@@ -37,18 +38,6 @@ uint64_t stream_head_bytes(uint64_t leaves) noexcept {
 
 // Where the checksum is: of everything before it.
 uint64_t checksum_at(uint64_t leaves) noexcept { return kStreamHeaderBytes + leaves * kStreamLeafBytes; }
-
-uint32_t bytes_of(Element element) noexcept {
-  switch (element) {
-    case Element::bf16:
-    case Element::fp16:
-      return 2;
-    case Element::fp32:
-      return 4;
-    default:
-      return 1;
-  }
-}
 
 struct Entry {
   uint32_t stored = 0;
@@ -106,7 +95,8 @@ Result<Entry> Coder::coded(ConstBytes raw, std::byte* to) noexcept {
   const bool aligned = reinterpret_cast<uintptr_t>(to) % kAlign == 0;
   std::byte* leaf = aligned ? to : workspace.leaf.take(encode_room(kMaxLeafBytes));
   if (leaf == nullptr) return Status(Code::no_memory, "no memory for the codec's work space");
-  const auto made = encode_leaf(form, mode, raw, {leaf, room}, workspace.codec);
+  const uint64_t hash = leaf_hash(raw);
+  const auto made = encode_leaf(form, mode, raw, hash, {leaf, room}, workspace.codec);
   if (!made.ok()) return made.status();
   const Encoded& encoded = made.value();
   Entry entry;
@@ -115,16 +105,8 @@ Result<Entry> Coder::coded(ConstBytes raw, std::byte* to) noexcept {
   if (!aligned) std::memcpy(to, leaf, encoded.bytes);
   entry.stored = encoded.bytes;
   entry.raw = static_cast<uint32_t>(raw.size());
-  if (!encoded.lossy) {
-    entry.hash = leaf_hash(raw);
-    return entry;
-  }
-  std::byte* decoded = workspace.leaf.take(encode_room(kMaxLeafBytes));
-  if (decoded == nullptr) return Status(Code::no_memory, "no memory for the codec's work space");
-  Status done = decode_leaf(encoded.codec, {to, encoded.bytes}, {decoded, raw.size()}, workspace.codec);
-  if (!done.ok()) return Status(Code::internal, "what was coded cannot be decoded");
-  entry.hash = leaf_hash({decoded, raw.size()});
-  info.lossy = true;
+  entry.hash = encoded.lossy ? raw_hash_of({to, encoded.bytes}).value_or(0) : hash;
+  info.lossy = info.lossy || encoded.lossy;
   info.difference += encoded.difference;
   info.value += encoded.value;
   return entry;
@@ -192,7 +174,7 @@ StreamInfo get_head(const std::byte* head) noexcept {
 
 StreamCut::StreamCut(const LeafForm& form, uint64_t raw_bytes) noexcept
     : form_(form), raw_bytes_(raw_bytes), unit_(kMaxLeafBytes), step_(kMaxLeafBytes) {
-  const uint64_t row = uint64_t{form.row} * bytes_of(form.element);
+  const uint64_t row = uint64_t{form.row} * element_bytes(form.element);
   if (row != 0 && row <= kMaxLeafBytes) {
     unit_ = step_ = kMaxLeafBytes / row * row;
     // Neither can overflow: a row is at most 64 KiB and there are at most 2^32 of them.
