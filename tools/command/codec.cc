@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "codec/compress.h"
-#include "codec/mode_table.h"
+#include "tensor/compress.h"
+#include "tensor/mode_table.h"
 #include "terminal/interrupt.h"
 #include "terminal/progress.h"
 #include "terminal/quantity.h"

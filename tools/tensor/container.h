@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "codec/coded_stream.h"
-#include "codec/tensor_file.h"
+#include "tensor/tensor_file.h"
 
 namespace kvbm::tensor {
 

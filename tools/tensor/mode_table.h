@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "codec/compress.h"
+#include "tensor/compress.h"
 
 namespace kvbm::tensor {
 

@@ -1,4 +1,4 @@
-#include "codec/tensor_file.h"
+#include "tensor/tensor_file.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "codec/mode_table.h"
+#include "tensor/mode_table.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,7 +2,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "codec/tensor_file.h"
+#include "tensor/tensor_file.h"
 
 namespace kvbm::tensor {
 

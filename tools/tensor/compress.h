@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "codec/container.h"
-#include "codec/file_io.h"
+#include "tensor/container.h"
+#include "tensor/file_io.h"
 #include "codec/leaf_codec.h"
 
 namespace kvbm::tensor {

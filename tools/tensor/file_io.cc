@@ -1,4 +1,4 @@
-#include "codec/file_io.h"
+#include "tensor/file_io.h"
 
 #include <fcntl.h>
 #include <linux/fs.h>

@@ -1,4 +1,4 @@
-#include "codec/container.h"
+#include "tensor/container.h"
 
 #include <algorithm>
 #include <cstring>

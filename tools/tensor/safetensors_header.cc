@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "codec/tensor_file.h"
+#include "tensor/tensor_file.h"
 
 namespace kvbm::tensor {
 

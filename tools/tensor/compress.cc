@@ -1,4 +1,4 @@
-#include "codec/compress.h"
+#include "tensor/compress.h"
 
 #include <algorithm>
 #include <cstring>
@@ -126,10 +126,11 @@ Status Decompressor::chunk(uint64_t left, uint64_t& raw_bytes) {
   if (!peek.ok()) return peek.status();
   const auto [raw, stored] = peek.value();
   // Leaves are at least half of 64 KiB but for the last, so a stream never is as much as twice its raw bytes.
-  if (raw == 0 || raw > kChunkBytes || raw > left || stored > 2 * kChunkBytes || stored > input.bytes() - at) {
-    return Status(Code::damaged, "damaged: a chunk says that it is larger than the file or its tensor",
+  if (raw == 0 || raw > kChunkBytes || raw > left || stored > 2 * kChunkBytes) {
+    return Status(Code::damaged, "damaged: a chunk says that it is larger than its tensor, or than any chunk",
                   std::to_string(stored) + " bytes at " + std::to_string(at));
   }
+  if (stored > input.bytes() - at) return Status(Code::damaged, "the file is cut short", input.path());
   const auto stream = coded.take(stored);
   const auto room = plain.take(raw);
   if (!stream.ok()) return stream.status();
