@@ -40,17 +40,24 @@ enum class Mode : uint8_t {
 [[nodiscard]] std::optional<Mode> mode_by_name(std::string_view name) noexcept;
 [[nodiscard]] std::string_view mode_name(Mode mode) noexcept;
 
-// Reusable memory of one thread's coding: at most 512 KiB, taken at the first use.
+struct RecordSpace;  // coded_record.cc
+
+// Reusable memory of one thread's coding: at most 512 KiB, taken at the first use, and 70 KiB where whole records are
+// coded.
 class Workspace {
  public:
   // 64-byte aligned; the same memory at each call, so its content is gone at the next. Null: no memory.
   // Whoever codes a leaf takes it; what a caller holds across encode_leaf() or decode_leaf() is overwritten.
   std::byte* take(size_t bytes) noexcept;
+  // What coding whole records needs besides; take() does not touch it. Null: no memory.
+  RecordSpace* record() noexcept;
 
  private:
   struct Free {
     void operator()(std::byte* p) const noexcept;
+    void operator()(RecordSpace* p) const noexcept;
   };
+  std::unique_ptr<RecordSpace, Free> record_;
   std::unique_ptr<std::byte, Free> memory_;
   size_t bytes_ = 0;
 };

@@ -158,9 +158,10 @@ TEST(Record, knows_coded_and_sealed_leaves_by_their_lengths) {
     EXPECT_EQ(Code::ok, code_with(kLossy, codec, 640));
   }
   EXPECT_EQ(bad, code_with(kLossy, 5, 640));
-  EXPECT_EQ(Code::ok, code_with(kSealed, 0, 1016));
+  EXPECT_EQ(Code::ok, code_with(kSealed, 0, 1024));
+  EXPECT_EQ(bad, code_with(kSealed, 0, 1016));
   EXPECT_EQ(bad, code_with(kSealed, 0, 1000));
-  EXPECT_EQ(bad, code_with(0, 0, 1016));
+  EXPECT_EQ(bad, code_with(0, 0, 1024));
 }
 
 TEST(Record, refuses_random_bytes_behind_a_right_magic) {
