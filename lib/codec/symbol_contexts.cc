@@ -1,0 +1,58 @@
+#include "codec/symbol_contexts.h"
+
+#include <array>
+#include <cstring>
+
+#include "codec/symbol_plane.h"
+
+namespace kvbm::codec {
+namespace {
+
+uint32_t magnitude(std::byte q) noexcept {
+  const int v = static_cast<int8_t>(q);
+  return static_cast<uint32_t>(v < 0 ? -v : v);
+}
+
+}  // namespace
+
+void choose_contexts(const ScaleMap& map, const std::byte* q, uint32_t* sums, std::byte* packed) noexcept {
+  const uint32_t units = map.units();
+  std::fill_n(sums, units, 0U);
+  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit) {
+    for (uint32_t i = 0; i < n; ++i) sums[unit + (map.by_row ? 0 : i)] += magnitude(q[at + i]);
+  });
+  // Units are of nearly the same number of values; halves of a unit of magnitude.
+  const uint32_t values = map.by_row ? map.row : std::max(map.head() / map.row, 1U);
+  std::array<uint32_t, 256> below{};
+  for (uint32_t u = 0; u < units; ++u) {
+    sums[u] = std::min(2 * sums[u] / values, 255U);
+    ++below[sums[u]];
+  }
+  uint32_t total = 0;
+  for (uint32_t& count : below) {
+    const uint32_t here = count;
+    count = total;
+    total += here;
+  }
+  for (uint32_t u = 0; u < units; ++u) {
+    const uint32_t context = below[sums[u]] * kContexts / units;
+    packed[u / 4] |= static_cast<std::byte>(context << u % 4 * 2);
+  }
+}
+
+void spread_contexts(const ScaleMap& map, const std::byte* packed, std::byte* of_units, std::byte* contexts) noexcept {
+  for (uint32_t u = 0; u < map.units(); ++u) {
+    of_units[u] = static_cast<std::byte>((static_cast<uint32_t>(packed[u / 4]) >> u % 4 * 2 & 3U) * kSymbols);
+  }
+  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit) {
+    if (map.by_row) {
+      std::memset(contexts + at, static_cast<int>(of_units[unit]), n);
+    } else {
+      std::memcpy(contexts + at, of_units + unit, n);
+    }
+  });
+  const uint32_t rest = map.values % kQuantizeGroup;
+  if (rest != 0) std::memset(contexts + map.values, 0, kQuantizeGroup - rest);
+}
+
+}  // namespace kvbm::codec
