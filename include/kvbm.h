@@ -1079,9 +1079,9 @@ KVBM_API void kvbm_session_release(kvbm_session_t *session);
 
 /* Coding KV by hand, in the caller's own buffers: the same codecs that tiers and links use, without a manager. A coded
  * buffer describes itself (docs/formats, "coded stream"): it is cut into leaves of at most 64 KiB, each is coded on its
- * own and has the hash of the bytes that decoding must give. So a wrong byte anywhere is KVBM_ERR_DAMAGED, never wrong
- * KV; a leaf that coding would not make smaller is kept as it is, and the whole never grows by more than
- * kvbm_codec_room() says. Hashes find faults, not forgery: who must fear that seals (seal.key_file).
+ * own and has the hash of the bytes that decoding must give. So whatever happened to it, decoding gives the right bytes
+ * or KVBM_ERR_DAMAGED, never wrong KV; a leaf that coding would not make smaller is kept as it is, and the whole never
+ * grows by more than kvbm_codec_room() says. Hashes find faults, not forgery: who must fear that seals (seal.key_file).
  *
  * Calls need no context, keep nothing of the caller's, and are pure: the same input, mode and options give the same
  * bytes on every processor. A thread that codes keeps up to 1 MiB of work memory until it ends. Buffers may have any
@@ -1168,7 +1168,7 @@ KVBM_API kvbm_status_t kvbm_codec_encode(const void *raw, size_t raw_bytes, uint
 KVBM_API kvbm_status_t kvbm_codec_inspect(const void *coded, size_t coded_bytes, kvbm_codec_info_t *out_info,
                                           kvbm_error_t *err);
 /* Decodes a whole coded buffer (exactly coded_bytes) into `out_raw`, raw_bytes of kvbm_codec_info_t at least; *out_bytes
- * of it are written. Every byte is checked. Errors: KVBM_ERR_DAMAGED and KVBM_ERR_VERSION: treat it as a miss;
+ * of it are written, and checked. Errors: KVBM_ERR_DAMAGED and KVBM_ERR_VERSION: treat it as a miss;
  * KVBM_ERR_PERMISSION (it is lossy and `flags` lacks KVBM_CODEC_ALLOW_LOSSY); KVBM_ERR_NO_ROOM (capacity; the message
  * says what is needed); KVBM_ERR_INVALID, also for unknown flags; KVBM_ERR_NO_MEMORY. After an error `out_raw` is
  * undefined. Thread: any. Blocks: no; one core for the whole buffer. Since 0.1. */

@@ -31,7 +31,7 @@ struct Leaf {
 class Leaves {
  public:
   // `rows`: tokens of a head; leaves are cut as records are.
-  Status take(const KvSample& sample, uint32_t rows, bool one_block);
+  Status take(const KvSample& sample, uint32_t rows, bool one_block, bool huge_pages);
   Status encode(Mode mode);
   Status decode(bool check);
   void copy();
@@ -49,14 +49,15 @@ class Leaves {
   codec::Workspace workspace_;
 };
 
-Result<std::unique_ptr<Arena>> map(uint64_t bytes) {
+Result<std::unique_ptr<Arena>> map(uint64_t bytes, bool huge_pages) {
   ArenaOptions options;
   options.bytes = bytes;
+  options.huge_pages = huge_pages;
   options.touch_threads = 1;
   return Arena::map(options);
 }
 
-Status Leaves::take(const KvSample& sample, uint32_t rows, bool one_block) {
+Status Leaves::take(const KvSample& sample, uint32_t rows, bool one_block, bool huge_pages) {
   const codec::LeafForm form{static_cast<codec::Element>(sample.element), sample.head_dim, rows};
   bytes_ = sample.bytes();
   // A leaf has one block's K or V of a layer at most, and of a plane at most.
@@ -75,9 +76,9 @@ Status Leaves::take(const KvSample& sample, uint32_t rows, bool one_block) {
   const auto room_of = [](const Leaf& leaf) { return round_up(codec::encode_room(leaf.raw.size()), 64); };
   uint64_t room = 0;
   for (const Leaf& leaf : leaves_) room += room_of(leaf);
-  auto coded = map(room);
+  auto coded = map(room, huge_pages);
   if (!coded.ok()) return coded.status();
-  auto decoded = map(bytes_);
+  auto decoded = map(bytes_, huge_pages);
   if (!decoded.ok()) return decoded.status();
   coded_ = std::move(coded).value();
   decoded_ = std::move(decoded).value();
@@ -165,6 +166,7 @@ Status timed(std::vector<double>& out, Work&& work) {
 
 struct Bench {
   int rounds;
+  bool huge_pages;
   terminal::Progress& progress;
   std::vector<Row> rows;
 
@@ -210,10 +212,10 @@ Status lossless(Bench& bench, const KvSample& sample, const std::string& type, L
   if (done.ok()) done = bench.measure(name + "_max", leaves, Mode::max, nullptr);
   if (done.ok()) done = bench.measure(name + "_zstd", leaves, Mode::zstd, nullptr);
   if (sample.tokens >= 16) {
-    const auto blocks = in_blocks(sample, 16);
+    const auto blocks = in_blocks(sample, 16, bench.huge_pages);
     if (!blocks.ok()) return blocks.status();
     Leaves small;
-    if (done.ok()) done = small.take(blocks.value(), 16, true);
+    if (done.ok()) done = small.take(blocks.value(), 16, true, bench.huge_pages);
     if (done.ok()) done = bench.measure(name + "_lossless_16tok", small, Mode::standard, nullptr);
     if (done.ok()) done = bench.measure(name + "_fast_16tok", small, Mode::fast, nullptr);
     if (done.ok()) done = bench.measure(name + "_max_16tok", small, Mode::max, nullptr);
@@ -240,15 +242,15 @@ Status bench_sample(Bench& bench, const KvSample& sample, bool casts) {
   const bool bf16 = sample.element == Element::bf16;
   const std::string type = bf16 ? "bf16" : "fp16";
   Leaves leaves;
-  Status done = leaves.take(sample, sample.tokens, false);
+  Status done = leaves.take(sample, sample.tokens, false, bench.huge_pages);
   if (done.ok()) done = lossless(bench, sample, type, leaves);
   if (done.ok()) done = lossy(bench, sample, type, leaves);
   for (const Element other : {Element::fp16, Element::fp8_e4m3}) {
     if (!done.ok() || !casts || other == sample.element) continue;
-    const auto cast = cast_kv(sample, other);
+    const auto cast = cast_kv(sample, other, bench.huge_pages);
     if (!cast.ok()) return cast.status();
     Leaves others;
-    done = others.take(cast.value(), cast.value().tokens, false);
+    done = others.take(cast.value(), cast.value().tokens, false, bench.huge_pages);
     if (done.ok()) done = lossless(bench, cast.value(), other == Element::fp16 ? "fp16_cast" : "fp8", others);
   }
   return done;
@@ -258,10 +260,10 @@ Status bench_sample(Bench& bench, const KvSample& sample, bool casts) {
 
 Result<std::vector<Row>> bench_codec(const CodecOptions& options) {
   terminal::Progress progress("codecs", 0, terminal::Unit::items, options.quiet);
-  Bench bench{options.rounds, progress, {}};
+  Bench bench{options.rounds, options.huge_pages, progress, {}};
   const size_t n = std::max<size_t>(options.inputs.size(), 1);
   for (size_t i = 0; i < n; ++i) {
-    const auto sample = options.inputs.empty() ? make_kv() : load_kv(options.inputs[i], options.head_dim);
+    const auto sample = options.inputs.empty() ? make_kv(options.huge_pages) : load_kv(options.inputs[i], options.head_dim, options.huge_pages);
     if (!sample.ok()) return sample.status();
     Status done = bench_sample(bench, sample.value(), i == 0);
     if (!done.ok()) return done;

@@ -15,6 +15,7 @@ struct CodecOptions {
   uint32_t head_dim = 64;
   int rounds = 15;
   bool quiet = false;
+  bool huge_pages = false;  // buffers as the host tier has them; memcpy gains more by it than codecs do
 };
 
 // Leaves in canonical order, one after the other over the whole input, one thread; medians. A GB/s is of plain values.

@@ -14,7 +14,7 @@ namespace {
 
 using layout::Element;
 
-Result<KvSample> empty(Element element, uint32_t layers, uint32_t heads, uint32_t tokens, uint32_t head_dim) {
+Result<KvSample> empty(Element element, uint32_t layers, uint32_t heads, uint32_t tokens, uint32_t head_dim, bool huge_pages) {
   KvSample sample;
   sample.element = element;
   sample.layers = layers;
@@ -23,6 +23,7 @@ Result<KvSample> empty(Element element, uint32_t layers, uint32_t heads, uint32_
   sample.head_dim = head_dim;
   ArenaOptions options;
   options.bytes = sample.bytes();
+  options.huge_pages = huge_pages;
   options.touch_threads = 1;
   auto arena = Arena::map(options);
   if (!arena.ok()) return arena.status();
@@ -87,7 +88,7 @@ float value_of(Element element, const std::byte* at) noexcept {
   return element == Element::bf16 ? std::bit_cast<float>(uint32_t{bits} << 16) : half_value(bits);
 }
 
-Result<KvSample> load_kv(const std::string& path, uint32_t head_dim) {
+Result<KvSample> load_kv(const std::string& path, uint32_t head_dim, bool huge_pages) {
   const auto input = tensor::Input::open(path);
   if (!input.ok()) return input.status();
   const auto file = tensor::describe(input.value(), {tensor::Kind::npy, std::nullopt, {}});
@@ -107,7 +108,7 @@ Result<KvSample> load_kv(const std::string& path, uint32_t head_dim) {
   const auto layers = static_cast<uint32_t>(shape[0]);
   const auto heads = static_cast<uint32_t>(canonical ? shape[2] : shape[3] / head_dim);
   const auto tokens = static_cast<uint32_t>(canonical ? shape[3] : shape[2]);
-  auto sample = empty(tensor.element, layers, heads, tokens, head_dim);
+  auto sample = empty(tensor.element, layers, heads, tokens, head_dim, huge_pages);
   if (!sample.ok()) return sample;
   std::vector<std::byte> plane(sample.value().plane_bytes());
   const uint64_t row = uint64_t{head_dim} * 2;
@@ -123,8 +124,8 @@ Result<KvSample> load_kv(const std::string& path, uint32_t head_dim) {
   return sample;
 }
 
-Result<KvSample> make_kv() {
-  auto sample = empty(Element::bf16, 30, 3, 512, 64);
+Result<KvSample> make_kv(bool huge_pages) {
+  auto sample = empty(Element::bf16, 30, 3, 512, 64, huge_pages);
   if (!sample.ok()) return sample;
   SeededRandom random(1);
   std::byte* out = sample.value().values->data();
@@ -132,8 +133,8 @@ Result<KvSample> make_kv() {
   return sample;
 }
 
-Result<KvSample> in_blocks(const KvSample& sample, uint32_t tokens) {
-  auto made = empty(sample.element, sample.layers, sample.heads, sample.tokens / tokens * tokens, sample.head_dim);
+Result<KvSample> in_blocks(const KvSample& sample, uint32_t tokens, bool huge_pages) {
+  auto made = empty(sample.element, sample.layers, sample.heads, sample.tokens / tokens * tokens, sample.head_dim, huge_pages);
   if (!made.ok()) return made;
   const uint64_t head = uint64_t{sample.tokens} * sample.head_dim * layout::element_bytes(sample.element);
   const uint64_t part = head / sample.tokens * tokens;
@@ -148,8 +149,8 @@ Result<KvSample> in_blocks(const KvSample& sample, uint32_t tokens) {
   return made;
 }
 
-Result<KvSample> cast_kv(const KvSample& sample, Element element) {
-  auto made = empty(element, sample.layers, sample.heads, sample.tokens, sample.head_dim);
+Result<KvSample> cast_kv(const KvSample& sample, Element element, bool huge_pages) {
+  auto made = empty(element, sample.layers, sample.heads, sample.tokens, sample.head_dim, huge_pages);
   if (!made.ok()) return made;
   SeededRandom random(2);
   const uint64_t n = sample.bytes() / 2;

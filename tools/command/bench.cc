@@ -31,6 +31,7 @@ struct Options {
   std::string dir = ".";
   std::vector<std::string> inputs;
   uint32_t head_dim = 64;
+  bool huge_pages = false;
 };
 
 // Four digits that matter.
@@ -105,7 +106,7 @@ int run_codec(const Options& options, const Output& output) {
   if (options.inputs.empty()) {
     std::fputs("kvbm: note: no --input, so values are made up, and figures are indicative only\n", stderr);
   }
-  return finish(benchmark::bench_codec({options.inputs, options.head_dim, options.rounds, output.json}), output);
+  return finish(benchmark::bench_codec({options.inputs, options.head_dim, options.rounds, output.json, options.huge_pages}), output);
 }
 
 CLI::Option* add_rounds(CLI::App& app, int& rounds) {
@@ -157,6 +158,7 @@ void add_bench(Registry& registry) {
       ->type_name("N")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  coding.add_flag("--huge-pages", options->huge_pages, "Buffers in huge pages, as the host tier's; memcpy gains most by it");
   coding.footer("Example:\n  kvbm bench codec --json --input kv_bf16.npy --input kv_fp16.npy");
   CLI::App& copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
                                 [options](const Output& output) {

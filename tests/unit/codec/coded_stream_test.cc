@@ -78,7 +78,8 @@ TEST(CodedStream, is_the_same_at_any_alignment) {
   EXPECT_TRUE(out == raw);
 }
 
-TEST(CodedStream, refuses_every_changed_byte) {
+// A byte that means nothing to decoding (a frame says again what the table says) may differ.
+TEST(CodedStream, gives_the_right_bytes_or_none_whichever_byte_changed) {
   const auto raw = bf16_like(3000, 2);
   for (const Mode mode : {Mode::off, Mode::standard}) {
     Made made = encode({Element::bf16, 64, 0}, mode, raw);
@@ -86,7 +87,7 @@ TEST(CodedStream, refuses_every_changed_byte) {
     for (size_t i = 0; i < made.stream.size(); ++i) {
       for (const auto flip : {std::byte{1}, std::byte{0x80}, std::byte{0xFF}}) {
         made.stream[i] ^= flip;
-        ASSERT_FALSE(decode(made.stream, out).ok()) << "byte " << i;
+        ASSERT_TRUE(!decode(made.stream, out).ok() || out == raw) << "byte " << i;
         made.stream[i] ^= flip;
       }
     }
@@ -94,9 +95,14 @@ TEST(CodedStream, refuses_every_changed_byte) {
   }
 }
 
-TEST(CodedStream, refuses_every_other_length) {
+TEST(CodedStream, refuses_a_changed_head_and_every_other_length) {
   const auto raw = bf16_like(3000, 3);
-  const Made made = encode({Element::bf16, 64, 0}, Mode::standard, raw);
+  Made made = encode({Element::bf16, 64, 0}, Mode::standard, raw);
+  for (size_t i = 0; i < 128; ++i) {  // header, table and checksum: nothing of them is idle
+    made.stream[i] ^= std::byte{0x10};
+    EXPECT_FALSE(StreamView::parse(made.stream).ok()) << i;
+    made.stream[i] ^= std::byte{0x10};
+  }
   for (size_t n = 0; n < made.stream.size(); ++n) EXPECT_FALSE(StreamView::parse(made.stream.first(n)).ok()) << n;
   std::vector<std::byte> longer(made.stream.begin(), made.stream.end());
   longer.resize(longer.size() + 64);
