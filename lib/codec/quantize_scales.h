@@ -14,7 +14,7 @@ inline constexpr float kLeast = power_of_two(-50);
 inline constexpr float kMost = power_of_two(50);
 inline constexpr float kMostHalf = power_of_two(15);
 inline constexpr uint32_t kLeastScale = 60U << 7;  // bf16 bits of 2^-67: not above kLeast / 57344
-inline constexpr uint32_t kMostScale = std::bit_cast<uint32_t>(kMost) >> 16;
+inline constexpr uint32_t kMostScale = (53U + 127U) << 7;  // 2^53: more than a step of a delta leaf can be
 
 // The kernels in use.
 const QuantizeKernel& quantize_kernel() noexcept;

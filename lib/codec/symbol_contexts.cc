@@ -6,26 +6,10 @@
 #include "codec/symbol_plane.h"
 
 namespace kvbm::codec {
-namespace {
-
-uint32_t magnitude(std::byte q) noexcept {
-  const int v = static_cast<int8_t>(q);
-  return static_cast<uint32_t>(v < 0 ? -v : v);
-}
-
-}  // namespace
-
-void choose_contexts(const ScaleMap& map, const std::byte* q, uint32_t* sums, std::byte* packed) noexcept {
-  const uint32_t units = map.units();
-  std::fill_n(sums, units, 0U);
-  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit) {
-    for (uint32_t i = 0; i < n; ++i) sums[unit + (map.by_row ? 0 : i)] += magnitude(q[at + i]);
-  });
-  // Units are of nearly the same number of values; halves of a unit of magnitude.
-  const uint32_t values = map.by_row ? map.row : std::max(map.head() / map.row, 1U);
+void rank_contexts(uint32_t units, uint32_t step, uint32_t* sums, std::byte* packed) noexcept {
   std::array<uint32_t, 256> below{};
   for (uint32_t u = 0; u < units; ++u) {
-    sums[u] = std::min(2 * sums[u] / values, 255U);
+    sums[u] = std::min(sums[u] / step, 255U);
     ++below[sums[u]];
   }
   uint32_t total = 0;
@@ -40,10 +24,25 @@ void choose_contexts(const ScaleMap& map, const std::byte* q, uint32_t* sums, st
   }
 }
 
-void spread_contexts(const ScaleMap& map, const std::byte* packed, std::byte* of_units, std::byte* contexts) noexcept {
-  for (uint32_t u = 0; u < map.units(); ++u) {
+void unpack_contexts(uint32_t units, const std::byte* packed, std::byte* of_units) noexcept {
+  for (uint32_t u = 0; u < units; ++u) {
     of_units[u] = static_cast<std::byte>((static_cast<uint32_t>(packed[u / 4]) >> u % 4 * 2 & 3U) * kSymbols);
   }
+}
+
+void choose_contexts(const ScaleMap& map, const std::byte* q, uint32_t* sums, std::byte* packed) noexcept {
+  const uint32_t units = map.units();
+  std::fill_n(sums, units, 0U);
+  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit) {
+    for (uint32_t i = 0; i < n; ++i) sums[unit + (map.by_row ? 0 : i)] += magnitude_of(q[at + i]);
+  });
+  // Units are of nearly the same number of values; halves of a unit of magnitude.
+  const uint32_t values = map.by_row ? map.row : std::max(map.head() / map.row, 1U);
+  rank_contexts(units, std::max(values / 2, 1U), sums, packed);
+}
+
+void spread_contexts(const ScaleMap& map, const std::byte* packed, std::byte* of_units, std::byte* contexts) noexcept {
+  unpack_contexts(map.units(), packed, of_units);
   each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit) {
     if (map.by_row) {
       std::memset(contexts + at, static_cast<int>(of_units[unit]), n);
