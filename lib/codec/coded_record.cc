@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <new>
+#include <string>
 
 #include "codec/leaf_hash.h"
 
@@ -209,9 +210,7 @@ class Decoder {
         (!out_head_.empty() && out_head_.size() < plain_head_bytes(coded_))) {
       return invalid("a record to decode: target of the wrong size");
     }
-    if ((header_.flags & kLossy) != 0 && !rules_.allow_lossy) {
-      return {Code::not_permitted, "a lossy record, and its reader did not allow that"};
-    }
+    if (Status allowed = permitted(coded_, rules_); !allowed.ok()) return allowed;
     if ((header_.flags & kSealed) != 0) {
       if (Status opened = open_head(); !opened.ok()) return opened;
     }
@@ -222,9 +221,6 @@ class Decoder {
 
  private:
   Status open_head() {
-    if (rules_.keys == nullptr) {
-      return {Code::mismatch, "a sealed record, and no key file", "key id " + std::to_string(header_.key_id)};
-    }
     space_ = workspace_.record();
     if (space_ == nullptr) return {Code::no_memory, "no memory to open a seal with"};
     sealer_ = &space_->sealer;
@@ -338,6 +334,21 @@ size_t plain_head_bytes(const HeadView& coded) noexcept {
   const Header& header = coded.header();
   const bool longer = (header.flags & kSealed) != 0 && header.attribute_bytes >= kSealedHeadBytes;
   return coded.head_bytes() - (longer ? kSealedHeadBytes : 0);
+}
+
+Status permitted(const HeadView& head, const DecodeRules& rules) {
+  const Header& header = head.header();
+  if ((header.flags & kLossy) != 0 && !rules.allow_lossy) {
+    return {Code::not_permitted, "a lossy record, and its reader did not allow that"};
+  }
+  if ((header.flags & kSealed) == 0) {
+    if (rules.keys == nullptr) return {};
+    return {Code::not_permitted, "a record that is not sealed, where all must be"};
+  }
+  if (rules.keys == nullptr) {
+    return {Code::mismatch, "a sealed record, and no key file", "key id " + std::to_string(header.key_id)};
+  }
+  return rules.keys->has(header.key_id) ? Status() : unknown_key(header.key_id);
 }
 
 Result<CodedSizes> encode_record(const HeadView& head, ConstBytes payload, const RecordForm& form, const Recipe& recipe,

@@ -46,19 +46,24 @@ Result<CodedSizes> encode_record(const HeadView& head, ConstBytes payload, const
                                  const KeyRing* keys, Random& random, MutableBytes out_head, MutableBytes out_payload,
                                  Workspace& workspace);
 
-// Coded or sealed: must be decoded before it is used. What is not may still be lossy (kLossy): it was decoded once, and
-// is not for a reader that did not allow it.
+// Coded or sealed: must be decoded before it is used.
 [[nodiscard]] bool is_coded(const HeadView& head) noexcept;
 // Bytes of the plain head that decoding gives.
 [[nodiscard]] size_t plain_head_bytes(const HeadView& coded) noexcept;
 
 struct DecodeRules {
+  // With keys, what is not sealed is refused: else whoever can write to the disk would leave the seal off.
   const KeyRing* keys = nullptr;
   bool allow_lossy = false;
   // The stored bytes have been compared with the hashes of the coded head already. Seals are checked all the same, and
   // what comes out is compared with the hash of what went in.
   bool stored_checked = false;
 };
+
+// Whether a record from a disk or a link may be used at all, plain ones included: decode_record() asks first, and whoever
+// takes a plain record as it is must ask too. not_permitted: lossy and not allowed (also what was decoded once), or not
+// sealed where there are keys; mismatch: sealed with a key id that the ring lacks (the text names it), or no ring.
+[[nodiscard]] Status permitted(const HeadView& head, const DecodeRules& rules);
 
 // From a coded record to a plain one: head into out_head (plain_head_bytes()), leaves [first, first + n) (n = 0: all
 // from first on) into out_payload at their place in the plain payload; out_payload.size() is the whole plain payload,
@@ -68,7 +73,8 @@ struct DecodeRules {
 // call cannot know: they stay as they are in out_head, so zero it before the first of several calls. An empty out_head
 // is not written.
 // Accepts a plain record too: its leaves are checked and copied.
-// damaged: wrong bytes or tag; not_permitted: lossy and not allowed; mismatch: a key id that the ring lacks, or no ring.
+// damaged: wrong bytes or tag; not_permitted, mismatch: as permitted() says; newer_version, unsupported: a codec that is
+// not known or not built here.
 Status decode_record(const HeadView& coded, ConstBytes stored, const DecodeRules& rules, uint32_t first, uint32_t n,
                      MutableBytes out_head, MutableBytes out_payload, Workspace& workspace);
 

@@ -116,6 +116,10 @@ struct Sealer::State {
   }
 };
 
+Status unknown_key(uint32_t key_id) {
+  return {Code::mismatch, "a record sealed with a key that the key file lacks", "key id " + std::to_string(key_id)};
+}
+
 Sealer::Sealer() noexcept = default;
 Sealer::Sealer(Sealer&&) noexcept = default;
 Sealer& Sealer::operator=(Sealer&&) noexcept = default;
@@ -124,10 +128,7 @@ Sealer::~Sealer() = default;
 Status Sealer::start(const KeyRing& ring, const Header& header) {
   if ((header.flags & kSealed) == 0) return {Code::invalid_argument, "a sealer for a record that is not sealed"};
   const DerivedKey* const master = ring.key(header.key_id);
-  if (master == nullptr) {
-    return {Code::mismatch, "a record sealed with a key that the key file lacks",
-            "key id " + std::to_string(header.key_id)};
-  }
+  if (master == nullptr) return unknown_key(header.key_id);
   if (state_ == nullptr) {
     const EVP_CIPHER* const cipher = aes_256_gcm();
     auto state = std::unique_ptr<State>(new (std::nothrow) State);

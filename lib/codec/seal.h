@@ -43,6 +43,9 @@ class KeyRing {
   std::vector<Key> keys_;
 };
 
+// mismatch, naming the id.
+[[nodiscard]] Status unknown_key(uint32_t key_id);
+
 // Which leaf, as the leaf table says.
 struct SealedLeaf {
   uint32_t index = 0;

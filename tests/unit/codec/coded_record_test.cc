@@ -3,163 +3,53 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "base/random.h"
-#include "codec/leaf_hash.h"
+#include "support/coded_records.h"
 
 namespace kvbm::codec {
 namespace {
 
+using testing::AlignedBuffer;
+using testing::decode;
+using testing::encode;
+using testing::encoded;
+using testing::kForm;
+using testing::plain_record;
+using testing::Plan;
+using testing::recipe_of;
+using testing::Record;
+using testing::ring_of;
+
 constexpr uint64_t kSeed = 20261122;
-constexpr char kKeys[] =
-    "7 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n"
-    "3 ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100\n";
-
-std::shared_ptr<const KeyRing> ring_of(std::string_view text) {
-  auto ring = KeyRing::parse(text);
-  EXPECT_TRUE(ring.ok()) << ring.status().message();
-  return ring.ok() ? ring.value() : nullptr;
-}
-
-// bf16 values with few exponents, which every codec makes smaller.
-void fill_bf16(MutableBytes out, Random& random) {
-  for (size_t i = 0; i + 1 < out.size(); i += 2) {
-    const auto exponent = static_cast<uint16_t>(120 + (random.next() & random.next() & 7));
-    const auto value = static_cast<uint16_t>((random.next() & 0x807F) | static_cast<uint16_t>(exponent << 7));
-    store_le(out.data() + i, value);
-  }
-}
-
-struct Record {
-  std::vector<std::byte> head;
-  std::vector<std::byte> payload;
-  [[nodiscard]] HeadView view() const {
-    auto parsed = HeadView::parse(head);
-    EXPECT_TRUE(parsed.ok()) << parsed.status().message();
-    return parsed.ok() ? parsed.value() : HeadView();
-  }
-};
-
-Record plain_record(std::span<const uint32_t> leaf_bytes, Random& random, bool compressible = true,
-                    uint16_t flags = 0) {
-  Record record;
-  Header header;
-  header.flags = flags;
-  header.ns.bytes.fill(0x11);
-  header.key.bytes.fill(0x22);
-  header.parent.bytes.fill(0x33);
-  header.record_id.fill(0x44);
-  header.component = 7;
-  header.shard = {1, 2, 3, 4, 1};
-  header.geometry = 0x0123456789ABCDEF;
-  header.tokens = 256;
-  std::vector<Leaf> leaves;
-  for (const uint32_t bytes : leaf_bytes) {
-    const size_t at = record.payload.size();
-    record.payload.resize(at + bytes);
-    const MutableBytes raw(record.payload.data() + at, bytes);
-    if (compressible) {
-      fill_bf16(raw, random);
-    } else {
-      random.fill(raw);
-    }
-    leaves.push_back({static_cast<uint32_t>(at), bytes, bytes, LeafCodec::raw, 0, leaf_hash(raw)});
-  }
-  std::vector<std::byte> attributes;
-  EXPECT_TRUE(append_attribute(attributes, Attribute::position, encode_position({16, 5, 6})).ok());
-  const std::string secret = "tokens that nobody may read";
-  EXPECT_TRUE(append_attribute(attributes, Attribute::extra_keys, std::as_bytes(std::span(secret))).ok());
-  header.leaf_count = static_cast<uint32_t>(leaves.size());
-  header.raw_bytes = header.stored_bytes = record.payload.size();
-  header.attribute_bytes = static_cast<uint32_t>(attributes.size());
-  record.head.resize(head_bytes(header.leaf_count, attributes.size()));
-  const auto written = encode_head(header, leaves, attributes, record.head);
-  EXPECT_TRUE(written.ok()) << written.status().message();
-  return record;
-}
-
-Record usual_record(Random& random) {
-  const uint32_t leaves[] = {65536, 8192, 6144, 8192};
-  return plain_record(leaves, random);
-}
-
-constexpr RecordForm kForm{Element::bf16, 64, 16, 2, 1, 0};
-
-Recipe recipe_of(std::string_view text) {
-  auto recipe = Recipe::parse(text);
-  EXPECT_TRUE(recipe.ok()) << recipe.status().message();
-  return recipe.ok() ? recipe.value() : Recipe{};
-}
-
-struct AlignedBuffer {
-  explicit AlignedBuffer(size_t bytes) : held(bytes + 64) {
-    const auto at = reinterpret_cast<uintptr_t>(held.data());
-    span = MutableBytes(held.data() + (round_up(at, 64) - at), bytes);
-  }
-  std::vector<std::byte> held;
-  MutableBytes span;
-};
-
-Result<CodedSizes> encode(const Record& plain, std::string_view recipe, const KeyRing* keys, Random& random,
-                          Record& out) {
-  const HeadView view = plain.view();
-  Workspace workspace;
-  out.head.assign(coded_head_room(view.head_bytes()), std::byte{0xEE});
-  AlignedBuffer payload(coded_room(plain.payload.size(), view.header().leaf_count));
-  auto sizes = encode_record(view, plain.payload, kForm, recipe_of(recipe), keys, random, out.head, payload.span,
-                             workspace);
-  if (sizes.ok()) {
-    out.head.resize(sizes.value().head_bytes);
-    out.payload.assign(payload.span.begin(),
-                       payload.span.begin() + static_cast<ptrdiff_t>(sizes.value().payload_bytes));
-  }
-  return sizes;
-}
-
-Record encoded(const Record& plain, std::string_view recipe, const KeyRing* keys, Random& random) {
-  Record out;
-  const auto sizes = encode(plain, recipe, keys, random, out);
-  EXPECT_TRUE(sizes.ok()) << sizes.status().message();
-  return out;
-}
-
-Status decode(const Record& coded, const DecodeRules& rules, Record& out) {
-  const auto view = HeadView::parse(coded.head);
-  if (!view.ok()) return view.status();
-  Workspace workspace;
-  out.head.assign(plain_head_bytes(view.value()), std::byte{0});
-  out.payload.assign(view.value().header().raw_bytes, std::byte{0xAA});
-  return decode_record(view.value(), coded.payload, rules, 0, 0, out.head, out.payload, workspace);
-}
 
 TEST(CodedRecord, comes_back_as_it_was_head_and_all) {
   SeededRandom random(kSeed);
-  const Record plain = usual_record(random);
+  const Record plain = plain_record({}, random);
   const Record coded = encoded(plain, "default", nullptr, random);
   EXPECT_LT(coded.payload.size(), plain.payload.size());
   EXPECT_EQ(coded.head.size(), plain.head.size());
   EXPECT_TRUE(is_coded(coded.view()));
   EXPECT_FALSE(is_coded(plain.view()));
+  EXPECT_EQ(plain_head_bytes(coded.view()), plain.head.size());
   Record back;
   const Status status = decode(coded, {}, back);
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(back.payload, plain.payload);
-  EXPECT_EQ(back.head, plain.head);
+  EXPECT_EQ(back, plain);
 }
 
 TEST(CodedRecord, sealed_comes_back_with_a_record_id_of_its_own) {
   SeededRandom random(kSeed);
-  const Record plain = usual_record(random);
-  const auto ring = ring_of(kKeys);
+  const Record plain = plain_record({}, random);
+  const auto ring = ring_of(testing::kTwoKeys);
   for (const char* recipe : {"off", "default", "k=default"}) {
     SCOPED_TRACE(recipe);
     const Record sealed = encoded(plain, recipe, ring.get(), random);
     EXPECT_EQ(sealed.head.size(), plain.head.size() + kSealedHeadBytes);
+    EXPECT_EQ(plain_head_bytes(sealed.view()), plain.head.size());
     EXPECT_TRUE(is_coded(sealed.view()));
+    EXPECT_EQ(sealed.view().header().key_id, 7U);
     Record back;
     const Status status = decode(sealed, {ring.get()}, back);
     ASSERT_TRUE(status.ok()) << status.message();
@@ -171,6 +61,244 @@ TEST(CodedRecord, sealed_comes_back_with_a_record_id_of_its_own) {
     for (uint32_t i = 0; i < header.leaf_count; ++i) EXPECT_EQ(back.view().leaf(i), plain.view().leaf(i));
     EXPECT_TRUE(std::ranges::equal(back.view().attributes(), plain.view().attributes()));
   }
+}
+
+TEST(CodedRecord, codes_the_leaves_that_the_recipe_names) {
+  SeededRandom random(kSeed);
+  const Record plain = plain_record({}, random);
+  const Record coded = encoded(plain, "k:1=zstd,v:0=zstd", nullptr, random);
+  const LeafCodec expected[] = {LeafCodec::raw, LeafCodec::zstd, LeafCodec::zstd, LeafCodec::raw};
+  for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(coded.view().leaf(i).codec, expected[i]) << i;
+  Record back;
+  ASSERT_TRUE(decode(coded, {}, back).ok());
+  EXPECT_EQ(back, plain);
+}
+
+TEST(CodedRecord, that_would_not_be_smaller_is_not_made_unless_it_is_sealed) {
+  SeededRandom random(kSeed);
+  const Record noise = plain_record({{65536, 500, 64, 1}, false, true, 0}, random);
+  const Record fine = plain_record({}, random);
+  const Record empty = plain_record({{}, true, true, 0}, random);
+  Record out;
+  EXPECT_EQ(Code::again, encode(noise, "default", nullptr, random, out).status().code());
+  EXPECT_EQ(Code::again, encode(fine, "off", nullptr, random, out).status().code());
+  EXPECT_EQ(Code::again, encode(empty, "default", nullptr, random, out).status().code());
+  const auto ring = ring_of(testing::kTwoKeys);
+  for (const Record* plain : {&noise, &fine, &empty}) {
+    const Record sealed = encoded(*plain, "off", ring.get(), random);
+    EXPECT_EQ(sealed.payload.size(), plain->payload.size() + 24 * plain->view().header().leaf_count);
+    Record back;
+    ASSERT_TRUE(decode(sealed, {ring.get()}, back).ok());
+    EXPECT_EQ(back.payload, plain->payload);
+  }
+}
+
+TEST(CodedRecord, any_range_of_leaves_is_decoded_alone) {
+  SeededRandom random(kSeed);
+  const Record plain = plain_record({{8192, 100, 6144, 65536, 8192}, true, true, 0}, random);
+  const auto ring = ring_of(testing::kTwoKeys);
+  Workspace workspace;
+  for (const KeyRing* keys : {static_cast<const KeyRing*>(nullptr), ring.get()}) {
+    const Record coded = encoded(plain, "default", keys, random);
+    const HeadView view = coded.view();
+    const uint32_t count = view.header().leaf_count;
+    for (uint32_t first = 0; first < count; ++first) {
+      for (uint32_t n = 0; n <= count - first; ++n) {
+        const uint32_t end = n == 0 ? count : first + n;
+        const Leaf begin = view.leaf(first), last = view.leaf(end - 1);
+        // A heap copy of just that size, so that a sanitizer sees a read past its end.
+        const std::vector<std::byte> stored(coded.payload.begin() + begin.offset,
+                                            coded.payload.begin() + last.offset + last.stored_bytes);
+        std::vector<std::byte> head(plain_head_bytes(view)), payload(plain.payload.size(), std::byte{0xAA});
+        const Status status = decode_record(view, stored, {keys}, first, n, head, payload, workspace);
+        ASSERT_TRUE(status.ok()) << status.message();
+        ASSERT_TRUE(HeadView::parse(head).ok());
+        for (uint32_t i = 0; i < count; ++i) {
+          const Leaf leaf = plain.view().leaf(i);
+          const bool inside = i >= first && i < end;
+          const auto is_right = [&](size_t at) {
+            return payload[at] == (inside ? plain.payload[at] : std::byte{0xAA});
+          };
+          for (size_t at = leaf.offset; at < leaf.offset + leaf.raw_bytes; ++at) ASSERT_TRUE(is_right(at)) << at;
+          if (inside) {
+            EXPECT_EQ(HeadView::parse(head).value().leaf(i), leaf);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CodedRecord, range_after_range_the_head_becomes_whole) {
+  SeededRandom random(kSeed);
+  const Record plain = plain_record({}, random);
+  const Record coded = encoded(plain, "default", nullptr, random);
+  const HeadView view = coded.view();
+  Workspace workspace;
+  std::vector<std::byte> head(plain.head.size()), payload(plain.payload.size());
+  for (const uint32_t leaf : {2U, 0U, 3U, 1U}) {
+    const ConstBytes stored = ConstBytes(coded.payload).subspan(view.leaf(leaf).offset, view.leaf(leaf).stored_bytes);
+    EXPECT_NE(head, plain.head);
+    ASSERT_TRUE(decode_record(view, stored, {}, leaf, 1, head, payload, workspace).ok());
+  }
+  EXPECT_EQ(head, plain.head);
+  EXPECT_EQ(payload, plain.payload);
+  std::ranges::fill(payload, std::byte{0});
+  ASSERT_TRUE(decode_record(view, coded.payload, {}, 0, 0, {}, payload, workspace).ok());
+  EXPECT_EQ(payload, plain.payload);
+}
+
+TEST(CodedRecord, refuses_ranges_and_rooms_that_do_not_fit) {
+  SeededRandom random(kSeed);
+  const Record plain = plain_record({}, random);
+  const Record coded = encoded(plain, "default", nullptr, random);
+  const HeadView view = coded.view();
+  Workspace workspace;
+  std::vector<std::byte> head(plain.head.size()), payload(plain.payload.size());
+  const ConstBytes all = coded.payload;
+  const auto code = [&](ConstBytes stored, uint32_t first, uint32_t n, MutableBytes to_head, MutableBytes to) {
+    return decode_record(view, stored, {}, first, n, to_head, to, workspace).code();
+  };
+  const MutableBytes h = head, p = payload;
+  EXPECT_EQ(Code::ok, code(all, 0, 4, h, p));
+  EXPECT_EQ(Code::ok, code({}, 4, 0, h, p));
+  EXPECT_EQ(Code::invalid_argument, code({}, 5, 0, h, p));
+  EXPECT_EQ(Code::invalid_argument, code(all, 0, 5, h, p));
+  EXPECT_EQ(Code::invalid_argument, code(all, 3, UINT32_MAX, h, p));
+  EXPECT_EQ(Code::invalid_argument, code(all, 0, 0, h.first(h.size() - 1), p));
+  EXPECT_EQ(Code::invalid_argument, code(all, 0, 0, h, p.first(p.size() - 1)));
+  EXPECT_EQ(Code::damaged, code(all.first(all.size() - 1), 0, 0, h, p));
+  EXPECT_EQ(Code::damaged, code(all, 0, 3, h, p));
+  EXPECT_EQ(Code::damaged, code(all, 1, 0, h, p));
+}
+
+TEST(CodedRecord, refuses_to_code_what_it_would_not_give_back) {
+  SeededRandom random(kSeed);
+  const auto ring = ring_of(testing::kTwoKeys);
+  const Record plain = plain_record({}, random);
+  const HeadView view = plain.view();
+  Workspace workspace;
+  std::vector<std::byte> head(coded_head_room(plain.head.size()));
+  AlignedBuffer room(coded_room(plain.payload.size(), 4) + 64);
+  const MutableBytes payload = room.span.first(room.span.size() - 64);
+  const auto code = [&](const HeadView& from, ConstBytes bytes, const RecordForm& form, const KeyRing* keys,
+                        MutableBytes to_head, MutableBytes to) {
+    return encode_record(from, bytes, form, recipe_of("default"), keys, random, to_head, to, workspace).status().code();
+  };
+  const Code bad = Code::invalid_argument;
+  const MutableBytes h = head;
+  const ConstBytes raw = plain.payload;
+  EXPECT_EQ(Code::ok, code(view, raw, kForm, nullptr, h, payload));
+  EXPECT_EQ(bad, code(view, raw.first(raw.size() - 1), kForm, nullptr, h, payload));
+  EXPECT_EQ(bad, code(view, raw, {Element::bf16, 64, 16, 0, 1, 0}, nullptr, h, payload));
+  EXPECT_EQ(bad, code(view, raw, kForm, nullptr, h.first(h.size() - 1), payload));
+  EXPECT_EQ(bad, code(view, raw, kForm, nullptr, h, payload.first(payload.size() - 1)));
+  EXPECT_EQ(bad, code(view, raw, kForm, nullptr, h, room.span.subspan(8)));
+  for (const KeyRing* keys : {static_cast<const KeyRing*>(nullptr), ring.get()}) {
+    const Record coded = encoded(plain, "default", keys, random);
+    EXPECT_EQ(bad, code(coded.view(), coded.payload, kForm, nullptr, h, payload));
+  }
+}
+
+TEST(CodedRecord, attributes_without_room_for_a_tag_are_not_sealed) {
+  SeededRandom random(kSeed);
+  const auto ring = ring_of(testing::kTwoKeys);
+  for (const size_t bytes : {size_t{4072}, size_t{4073}}) {
+    Record plain = plain_record({{4096}, true, false, 0}, random);
+    std::vector<std::byte> attributes;
+    ASSERT_TRUE(append_attribute(attributes, Attribute::tokens, std::vector<std::byte>(bytes)).ok());
+    Header header = plain.view().header();
+    header.attribute_bytes = static_cast<uint32_t>(attributes.size());
+    const Leaf leaf = plain.view().leaf(0);
+    plain.head.resize(head_bytes(1, attributes.size()));
+    ASSERT_TRUE(encode_head(header, {&leaf, 1}, attributes, plain.head).ok());
+    Record out;
+    const auto sizes = encode(plain, "off", ring.get(), random, out);
+    EXPECT_EQ(sizes.ok(), bytes == 4072) << sizes.status().message();
+    EXPECT_TRUE(encode(plain, "default", nullptr, random, out).ok());
+  }
+}
+
+TEST(CodedRecord, bytes_that_changed_before_they_were_coded_are_found) {
+  SeededRandom random(kSeed);
+  const auto ring = ring_of(testing::kTwoKeys);
+  Record plain = plain_record({}, random);
+  plain.payload[70000] ^= std::byte{4};  // of leaf 1
+  Record out;
+  EXPECT_EQ(Code::damaged, encode(plain, "k=default", nullptr, random, out).status().code());  // copied
+  EXPECT_EQ(Code::damaged, decode(encoded(plain, "default", nullptr, random), {}).code());
+  EXPECT_EQ(Code::damaged, decode(encoded(plain, "default", ring.get(), random), {ring.get()}).code());
+  EXPECT_EQ(Code::damaged, decode(encoded(plain, "off", ring.get(), random), {ring.get()}).code());
+}
+
+TEST(CodedRecord, what_was_lossy_once_is_for_those_who_allow_it) {
+  SeededRandom random(kSeed);
+  const auto ring = ring_of(testing::kTwoKeys);
+  const Record plain = plain_record({{8192, 8192}, true, true, kLossy}, random);
+  Record back;
+  EXPECT_EQ(Code::not_permitted, decode(plain, {}, back).code());
+  ASSERT_TRUE(decode(plain, {nullptr, true}, back).ok());
+  EXPECT_EQ(back, plain);
+  for (const KeyRing* keys : {static_cast<const KeyRing*>(nullptr), ring.get()}) {
+    const Record coded = encoded(plain, "default", keys, random);
+    EXPECT_NE(coded.view().header().flags & kLossy, 0);
+    EXPECT_EQ(Code::not_permitted, decode(coded, {keys}, back).code());
+    ASSERT_TRUE(decode(coded, {keys, true}, back).ok());
+    EXPECT_NE(back.view().header().flags & kLossy, 0);
+    EXPECT_EQ(back.payload, plain.payload);
+  }
+}
+
+TEST(CodedRecord, a_flipped_byte_is_a_miss_or_changes_nothing) {
+  SeededRandom random(kSeed);
+  const Record plain = plain_record({{2048, 777, 1024}, true, true, 0}, random);
+  const Record coded = encoded(plain, "default", nullptr, random);
+  Record back;
+  for (size_t i = 0; i < coded.payload.size(); ++i) {
+    Record wrong = coded;
+    wrong.payload[i] ^= static_cast<std::byte>(1 + random.below(255));
+    ASSERT_EQ(Code::damaged, decode(wrong, {}, back).code()) << i;
+    // Who has compared the stored bytes need not; then what comes out is still what went in, or nothing does.
+    if (decode(wrong, {nullptr, false, true}, back).ok()) {
+      ASSERT_EQ(back.payload, plain.payload) << i;
+    }
+  }
+}
+
+// Whatever is in a record and however it is coded, it comes back.
+TEST(CodedRecord, comes_back_under_random_recipes) {
+  SeededRandom random(kSeed);
+  const auto ring = ring_of(testing::kTwoKeys);
+  const char* const recipes[] = {"off", "fast", "default", "max", "zstd", "k=fast", "v=max,k:1-=zstd", "0=default"};
+  constexpr uint32_t kSizes[] = {1, 2, 63, 64, 65, 127, 128, 1000, 4096, 6144, 65535, 65536};
+  int coded_ones = 0;
+  for (int trial = 0; trial < 150; ++trial) {
+    SCOPED_TRACE("trial " + std::to_string(trial) + " of seed " + std::to_string(kSeed));
+    Plan plan;
+    plan.leaf_bytes.assign(random.below(9), 0);
+    for (uint32_t& bytes : plan.leaf_bytes) bytes = kSizes[random.below(std::size(kSizes))];
+    plan.compressible = random.below(4) != 0;
+    plan.attributes = random.below(2) == 0;
+    plan.flags = random.below(2) == 0 ? kOpaque : 0;
+    const Record plain = plain_record(plan, random);
+    const bool sealed = random.below(2) == 0;
+    Record coded, back;
+    const char* const recipe = recipes[random.below(std::size(recipes))];
+    const auto sizes = encode(plain, recipe, sealed ? ring.get() : nullptr, random, coded);
+    if (!sizes.ok()) {
+      ASSERT_EQ(Code::again, sizes.status().code()) << sizes.status().message();
+      ASSERT_FALSE(sealed);
+      continue;
+    }
+    ++coded_ones;
+    const Status status = decode(coded, {sealed ? ring.get() : nullptr}, back);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(back.payload, plain.payload);
+    if (!sealed) {
+      ASSERT_EQ(back.head, plain.head);
+    }
+  }
+  EXPECT_GT(coded_ones, 50);
 }
 
 }  // namespace
