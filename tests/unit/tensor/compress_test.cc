@@ -37,8 +37,9 @@ Bytes some_file() {
   Bytes out(8 + json.size() + 65747);
   store_le<uint64_t>(out.data(), json.size());
   std::memcpy(out.data() + 8, json.data(), json.size());
-  for (size_t i = 8 + json.size(); i < out.size(); ++i) {
-    out[i] = static_cast<std::byte>(i % 2 == 0 ? random.next() : 0x3E + (random.next() & 3));
+  const size_t begin = 8 + json.size();
+  for (size_t i = begin; i < out.size(); ++i) {
+    out[i] = static_cast<std::byte>((i - begin) % 2 == 0 ? random.next() : 0x3E + (random.next() & 3));
   }
   return out;
 }
