@@ -3,12 +3,11 @@
 
   make_codec_vectors.py LIBKVBM_SO [--check]
 
-Writes codec.json beside this file: coded streams of a piece of ../kv in every mode (base64), the SHA-256 of what decoding
+Writes codec.json beside this file: coded streams of a piece of ../kv in every mode (hex), the SHA-256 of what decoding
 gives, and streams that must be refused. Whoever decodes needs no encoder to agree with: zstd may write other bytes in
 another version, and all of them stay readable. Streams of mode "off" are also made here, from lib/codec/README.md alone,
 and compared. --check: decode what is in codec.json with that library and write nothing.
 """
-import base64
 import ctypes
 import hashlib
 import json
@@ -65,13 +64,13 @@ def plain_stream(raw, element, row, rows):
 
 def check(lib, vectors):
     for v in vectors["streams"]:
-        coded = base64.b64decode(v["coded"])
+        coded = bytes.fromhex(v["coded"])
         status, out = decode(lib, coded, 1 if v["lossy"] else 0, v["raw_bytes"])
         assert status == 0 and hashlib.sha256(out).hexdigest() == v["decoded_sha256"], v["name"]
         if v["lossy"]:
             assert decode(lib, coded, 0, v["raw_bytes"])[0] == -502, v["name"]
     for v in vectors["refused"]:
-        assert decode(lib, base64.b64decode(v["coded"]), 0, 1 << 16)[0] == v["status"], v["name"]
+        assert decode(lib, bytes.fromhex(v["coded"]), 0, 1 << 16)[0] == v["status"], v["name"]
     print(f"{len(vectors['streams'])} streams decoded, {len(vectors['refused'])} refused")
 
 
@@ -93,7 +92,7 @@ def make(lib):
             assert status == 0 and (lossy or out == raw)
             streams.append({"name": f"{name}.{mode_name.decode()}", "mode": mode_name.decode(), "element": element, "row": row,
                             "rows": rows, "lossy": lossy, "raw_bytes": len(raw), "raw_sha256": hashlib.sha256(raw).hexdigest(),
-                            "decoded_sha256": hashlib.sha256(out).hexdigest(), "coded": base64.b64encode(coded).decode()})
+                            "decoded_sha256": hashlib.sha256(out).hexdigest(), "coded": coded.hex()})
     good = encode(lib, kv[:512], 0, "bf16", 64, 0)
     changed = bytearray(good)
     changed[200] ^= 1
@@ -101,8 +100,8 @@ def make(lib):
     newer[4] = 2
     refused = [("a changed value", bytes(changed), -401), ("cut short", good[:-64], -401), ("longer", good + bytes(64), -401),
                ("not a stream", kv[:256], -401), ("nothing", b"", -401), ("a newer version", bytes(newer), -501)]
-    return {"about": "made by make_codec_vectors.py; coded is base64, status a kvbm_status_t", "streams": streams,
-            "refused": [{"name": n, "coded": base64.b64encode(c).decode(), "status": s} for n, c, s in refused]}
+    return {"about": "made by make_codec_vectors.py; coded is hex, status a kvbm_status_t", "streams": streams,
+            "refused": [{"name": n, "coded": c.hex(), "status": s} for n, c, s in refused]}
 
 
 lib = library(sys.argv[1])
