@@ -53,7 +53,7 @@ struct Scales {
 // The parts of the workspace.
 struct Room {
   Scales scales;
-  float* base;  // the anchor of the tokens at hand, or zeros
+  float* base;      // the anchor of the tokens at hand, or zeros
   uint32_t* words;  // one a unit
   uint32_t* more_words;
   std::byte* of_units;
@@ -103,9 +103,8 @@ struct Counts {
 template <class Row>
 void each_token(const ScaleMap& map, Row row) noexcept {
   const uint32_t head = map.head();
-  each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit) {
-    row(at, n, unit, at % head / map.row % kGroupTokens == 0);
-  });
+  each_row(map,
+           [&](uint32_t at, uint32_t n, uint32_t unit) { row(at, n, unit, at % head / map.row % kGroupTokens == 0); });
 }
 
 Counts count(const ScaleMap& map, const std::byte* direct) noexcept {
@@ -116,9 +115,7 @@ Counts count(const ScaleMap& map, const std::byte* direct) noexcept {
   return {anchors, map.values - anchors};
 }
 
-bool fits(const ScaleMap& map) noexcept {
-  return !map.by_row && map.rows >= kFewestRows && map.units() <= kMaxUnits;
-}
+bool fits(const ScaleMap& map) noexcept { return !map.by_row && map.rows >= kFewestRows && map.units() <= kMaxUnits; }
 
 struct Sections {
   size_t anchor_scales = kFrameBytes;
@@ -434,9 +431,7 @@ Status delta_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Wor
       !read_symbols(room, counts.others, s + at.anchors + counts.anchors, escapes)) {
     return damaged("delta leaf: impossible plane");
   }
-  with_element(map.element, [&]<Element kElement>() {
-    restore<kElement>(map, room, s + at.anchors, raw.data());
-  });
+  with_element(map.element, [&]<Element kElement>() { restore<kElement>(map, room, s + at.anchors, raw.data()); });
   return {};
 }
 

@@ -4,9 +4,9 @@
 
 #include "codec/delta.h"
 #include "codec/frame.h"
+#include "codec/quantize.h"
 #include "codec/planar.h"
 #include "codec/planar_kernel.h"
-#include "codec/quantize.h"
 #include "codec/zstd_leaf.h"
 
 namespace kvbm::codec {

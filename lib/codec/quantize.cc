@@ -79,8 +79,8 @@ double weight(const ScaleMap& map, const uint32_t* maxima) noexcept {
   return sum / map.units();
 }
 
-// How many times the error scales of rows may have and still be the better choice, since they take less room: each bit of
-// a value is worth a factor of 4. Between powers of two a straight line is near enough.
+// How many times the error scales of rows may have and still be the better choice, since they take less room: each bit
+// of a value is worth a factor of 4. Between powers of two a straight line is near enough.
 double worth(const ScaleMap& map) noexcept {
   constexpr double kScaleBits = 16;
   constexpr int kAbove = 8;  // makes the exponent positive
@@ -222,7 +222,7 @@ Result<Encoded> quantize_encode(const LeafForm& form, Mode mode, ConstBytes raw,
   std::byte* const codes = in_place ? out.data() + at.codes : room->codes;
   Sums sums;
   if (!quantize_kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes, room->decoded,
-                         room->scratch, sums)) {
+                                  room->scratch, sums)) {
     portable_quantize_kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes,
                                         room->decoded, room->scratch, sums);
   }

@@ -9,8 +9,8 @@
 
 namespace kvbm::codec {
 
-// A frame in `out` (encode_room() of it), or Encoded with codec `raw`: this leaf is not to be quantised (its element, an
-// infinity, a NaN, numbers out of range, no gain), and is to be coded without loss.
+// A frame in `out` (encode_room() of it), or Encoded with codec `raw`: this leaf is not to be quantised (its element,
+// an infinity, a NaN, numbers out of range, no gain), and is to be coded without loss.
 [[nodiscard]] Result<Encoded> quantize_encode(const LeafForm& form, Mode mode, ConstBytes raw, MutableBytes out,
                                               Workspace& workspace) noexcept;
 // `frame` is that of `stored`, and read_frame() has passed it.

@@ -53,7 +53,7 @@ alignas(64) constexpr Table kSpread[2][4] = {
 template <Element kElement>
 inline constexpr bool kHalves = kElement == Element::bf16;
 template <Element kElement>
-inline constexpr size_t kGroupBytes = kQuantizeGroup * kElementBytes<kElement>;
+inline constexpr size_t kGroupBytes = kQuantizeGroup* kElementBytes<kElement>;
 
 inline __m512i table_of(const Table& table) noexcept { return _mm512_load_si512(table.data()); }
 inline __m512i repeat(uint32_t v) noexcept { return _mm512_set1_epi32(static_cast<int>(v)); }
@@ -135,8 +135,7 @@ inline __m512 small_decode(__m512i top) noexcept {  // the code in byte 3, zeros
   using Small = SmallFloat<kMantissa>;
   const __m512i sign = _mm512_and_si512(top, repeat(0x80000000U));
   const __m512i magnitude = _mm512_and_si512(top, repeat(0x7F000000U));
-  const __m512i normal =
-      _mm512_add_epi32(_mm512_srli_epi32(magnitude, 24 - Small::kShift), repeat(Small::kRebias));
+  const __m512i normal = _mm512_add_epi32(_mm512_srli_epi32(magnitude, 24 - Small::kShift), repeat(Small::kRebias));
   const __m512 tiny =
       _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_srli_epi32(magnitude, 24)), _mm512_set1_ps(Small::kDenormalUnit));
   const __mmask16 is_tiny = _mm512_cmplt_epu32_mask(magnitude, repeat(1U << (24 + kMantissa)));
@@ -258,7 +257,8 @@ Pattern lay_out(const ScaleMap& map, bool halves, const float* const (&scales)[k
       float* to = scratch + (size_t{h} * p.period + g) * kQuantizeGroup * kArrays;
       for (uint32_t j = 0; j < 4; ++j) {
         for (uint32_t k = 0; k < 16; ++k) {
-          const uint32_t unit = std::min(first + channel_of(map, g * kQuantizeGroup % map.row, place_of(halves, j, k)), last);
+          const uint32_t unit =
+              std::min(first + channel_of(map, g * kQuantizeGroup % map.row, place_of(halves, j, k)), last);
           for (uint32_t a = 0; a < kArrays; ++a) to[a * kQuantizeGroup + 16 * j + k] = scales[a][unit] * factors[a];
         }
       }
@@ -379,8 +379,8 @@ template <Element kElement, Number kNumber, bool kByRow>
 void quantize_as(const ScaleMap& map, const std::byte* raw, const float* reciprocal, const float* scale, std::byte* q,
                  std::byte* decoded, std::byte* scratch, Sums& sums) noexcept {
   constexpr float kFactor = kScaleFactor<Number::e4m3>;
-  const Pattern p = lay_out<2>(map, kHalves<kElement>, {reciprocal, scale}, {kFactor, kFactor},
-                               reinterpret_cast<float*>(scratch));
+  const Pattern p =
+      lay_out<2>(map, kHalves<kElement>, {reciprocal, scale}, {kFactor, kFactor}, reinterpret_cast<float*>(scratch));
   const Groups<kElement> groups(map, raw);
   Walk<kByRow, 128> walk(p);
   const size_t bytes = size_t{map.values} * kElementBytes<kElement>;
@@ -416,8 +416,8 @@ void quantize_as(const ScaleMap& map, const std::byte* raw, const float* recipro
 template <Element kElement, Number kNumber, bool kByRow>
 void dequantize_as(const ScaleMap& map, const std::byte* q, const float* scale, std::byte* raw,
                    std::byte* scratch) noexcept {
-  const Pattern p = lay_out<1>(map, kHalves<kElement>, {scale}, {kScaleFactor<kNumber>},
-                               reinterpret_cast<float*>(scratch));
+  const Pattern p =
+      lay_out<1>(map, kHalves<kElement>, {scale}, {kScaleFactor<kNumber>}, reinterpret_cast<float*>(scratch));
   constexpr __mmask64 kTop = 0x8888888888888888ULL;
   const Table(&spread)[4] = kSpread[kHalves<kElement>];
   const __m512i places[4] = {table_of(spread[0]), table_of(spread[1]), table_of(spread[2]), table_of(spread[3])};
@@ -435,8 +435,7 @@ void dequantize_as(const ScaleMap& map, const std::byte* q, const float* scale, 
     } else {
       alignas(64) std::byte last[kGroupBytes<kElement>];
       store<kElement, false>(last, y);
-      std::memcpy(raw + size_t{g} * kGroupBytes<kElement>, last,
-                  map.values % kQuantizeGroup * kElementBytes<kElement>);
+      std::memcpy(raw + size_t{g} * kGroupBytes<kElement>, last, map.values % kQuantizeGroup * kElementBytes<kElement>);
     }
   }
 }

@@ -67,8 +67,8 @@ struct QuantizeKernel {
   void (*unpack)(const std::byte* packed, uint32_t groups, uint32_t bits, std::byte* q) noexcept;
 };
 
-inline constexpr uint32_t kQuantizeGroup = 64;     // values
-inline constexpr uint32_t kMaxScaleRow = 4096;     // values in a row
+inline constexpr uint32_t kQuantizeGroup = 64;  // values
+inline constexpr uint32_t kMaxScaleRow = 4096;  // values in a row
 inline constexpr size_t kQuantizeScratch = size_t{2} * (32768 + kMaxScaleRow) * sizeof(float);
 
 const QuantizeKernel& portable_quantize_kernel() noexcept;

@@ -102,9 +102,8 @@ bool quantize(const ScaleMap& map, Number number, const std::byte* raw, const fl
 
 bool dequantize(const ScaleMap& map, Number number, const std::byte* q, const float* scale, std::byte* raw,
                 std::byte* /*scratch*/) noexcept {
-  with_number(map.element, number, [&]<Element kElement, Number kNumber>() {
-    dequantize_as<kElement, kNumber>(map, q, scale, raw);
-  });
+  with_number(map.element, number,
+              [&]<Element kElement, Number kNumber>() { dequantize_as<kElement, kNumber>(map, q, scale, raw); });
   return true;
 }
 

@@ -1,5 +1,5 @@
-// Which scales a lossy leaf has, what range they may have, and which kernels work on them: common to quantised and delta
-// leaves.
+// Which scales a lossy leaf has, what range they may have, and which kernels work on them: common to quantised and
+// delta leaves.
 #pragma once
 
 #include "codec/frame.h"
@@ -13,7 +13,7 @@ namespace kvbm::codec {
 inline constexpr float kLeast = power_of_two(-50);
 inline constexpr float kMost = power_of_two(50);
 inline constexpr float kMostHalf = power_of_two(15);
-inline constexpr uint32_t kLeastScale = 60U << 7;  // bf16 bits of 2^-67: not above kLeast / 57344
+inline constexpr uint32_t kLeastScale = 60U << 7;          // bf16 bits of 2^-67: not above kLeast / 57344
 inline constexpr uint32_t kMostScale = (53U + 127U) << 7;  // 2^53: more than a step of a delta leaf can be
 
 // The kernels in use.

@@ -1,5 +1,5 @@
-// Which of the four contexts of a symbol plane the numbers of a channel (or row) belong to: quarters of them, by the mean
-// magnitude of their numbers.
+// Which of the four contexts of a symbol plane the numbers of a channel (or row) belong to: quarters of them, by the
+// mean magnitude of their numbers.
 #pragma once
 
 #include "codec/quantize_kernel.h"

@@ -10,7 +10,8 @@ namespace {
 using Counts = std::array<uint32_t, kSymbols>;
 using Lengths = std::array<uint8_t, kSymbols>;
 
-// Depths of a Huffman tree over the symbols that occur; no choice is left to the machine, though only the lengths are stored.
+// Depths of a Huffman tree over the symbols that occur; no choice is left to the machine, though only the lengths are
+// stored.
 uint32_t tree_depths(const Counts& counts, Lengths& lengths) noexcept {
   struct Node {
     uint32_t count;

@@ -1,5 +1,5 @@
-// Coding of symbols of 4 bits, each in one of four contexts with a Huffman code of its own, at most 7 bits long: what the
-// top bits of quantised values and the differences of delta leaves go through. Format: README.md, "Symbol planes".
+// Coding of symbols of 4 bits, each in one of four contexts with a Huffman code of its own, at most 7 bits long: what
+// the top bits of quantised values and the differences of delta leaves go through. Format: README.md, "Symbol planes".
 //
 // Bit l of the codes of 64 symbols, of those that have one, lies in stream l: a machine with pext and pdep codes 64
 // symbols a step, and nothing depends on the symbol before.

@@ -64,8 +64,8 @@ bool decode(const SymbolCode& code, const PlaneSource& source, const std::byte* 
       if (at[l] > source.bits[l]) return false;
       const std::byte* const word = source.data[l] + at[l] / 8;
       const uint32_t shift = at[l] % 8;
-      const uint64_t bits =
-          load_le<uint64_t>(word) >> shift | static_cast<uint64_t>(load_le<uint8_t>(word + 8)) << 1 << (63 - shift);
+      const uint64_t bits = load_le<uint64_t>(word) >> shift | static_cast<uint64_t>(load_le<uint8_t>(word + 8))
+                                                                   << 1 << (63 - shift);
       read = _mm512_add_epi8(read, read);
       read = _mm512_mask_sub_epi8(read, _pdep_u64(bits, left), read, _mm512_set1_epi8(-1));
       at[l] += static_cast<uint32_t>(_mm_popcnt_u64(left));

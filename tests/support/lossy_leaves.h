@@ -81,8 +81,8 @@ inline Lost lose(const codec::LeafForm& form, codec::Mode mode, ConstBytes raw) 
   Lost lost;
   std::vector<std::byte> room(codec::encode_room(raw.size()) + 128, std::byte{0xA5});
   auto* const aligned = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(room.data()), 64));
-  const auto coded = codec::encode_leaf(form, mode, raw, codec::leaf_hash(raw),
-                                        {aligned, codec::encode_room(raw.size())}, workspace);
+  const auto coded =
+      codec::encode_leaf(form, mode, raw, codec::leaf_hash(raw), {aligned, codec::encode_room(raw.size())}, workspace);
   if (!coded.ok()) return lost;
   lost.encoded = coded.value();
   if (lost.encoded.codec == codec::LeafCodec::raw) {

@@ -11,8 +11,8 @@
 namespace kvbm::codec {
 namespace {
 
-using test::Lost;
 using test::lose;
+using test::Lost;
 using test::made_leaf;
 
 constexpr uint64_t kSeed = 20261122;
@@ -96,7 +96,8 @@ TEST(Delta, every_form_comes_back_and_kernels_agree) {
 
 TEST(Delta, outliers_come_back_as_near_as_a_step_of_them) {
   auto raw = made_leaf(Element::bf16, 32768, 64, kSeed);
-  for (const size_t at : {64U * 13 + 7, 64U * 10 + 7, 64U * 255 + 7}) store_le<uint16_t>(raw.data() + 2 * at, 0x44FA);  // 2000
+  for (const size_t at : {64U * 13 + 7, 64U * 10 + 7, 64U * 255 + 7})
+    store_le<uint16_t>(raw.data() + 2 * at, 0x44FA);  // 2000
   const Lost lost = lose({Element::bf16, 64, 256}, Mode::delta, raw);
   ASSERT_EQ(LeafCodec::delta, lost.encoded.codec);
   for (const size_t at : {64U * 13 + 7, 64U * 10 + 7, 64U * 255 + 7}) {

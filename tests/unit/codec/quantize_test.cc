@@ -11,8 +11,8 @@
 namespace kvbm::codec {
 namespace {
 
-using test::Lost;
 using test::lose;
+using test::Lost;
 using test::made_leaf;
 
 constexpr uint64_t kSeed = 20261122;
@@ -26,9 +26,9 @@ struct Form {
   size_t values;
 };
 // Whole heads, cut heads, rows that share groups of 64 with others, forms that are not known.
-constexpr Form kForms[] = {{64, 256, 32768}, {64, 16, 3072},  {128, 32, 16384}, {80, 16, 10240}, {96, 64, 15000},
-                           {33, 40, 4000},   {576, 12, 13824}, {8, 100, 1700},  {64, 100, 32000}, {1000, 9, 18001},
-                           {0, 0, 5000},     {64, 0, 6400},    {5000, 2, 10000}, {64, 16, 1025},  {192, 10, 7777}};
+constexpr Form kForms[] = {{64, 256, 32768}, {64, 16, 3072},   {128, 32, 16384}, {80, 16, 10240},  {96, 64, 15000},
+                           {33, 40, 4000},   {576, 12, 13824}, {8, 100, 1700},   {64, 100, 32000}, {1000, 9, 18001},
+                           {0, 0, 5000},     {64, 0, 6400},    {5000, 2, 10000}, {64, 16, 1025},   {192, 10, 7777}};
 
 class Kernels : public ::testing::Test {
  protected:
@@ -45,8 +45,8 @@ TEST_F(Quantize, error_of_a_real_cache_stays_below_what_each_number_allows) {
     Mode mode;
     double most;
     double ratio;
-  } kBounds[] = {{Mode::int8, 6e-5, 1.74},   {Mode::int6, 1e-3, 2.2},       {Mode::int4, 2e-2, 3.0},
-                 {Mode::fp8_e4m3, 1e-3, 1.74}, {Mode::fp8_e5m2, 4e-3, 1.74}, {Mode::int8_coded, 6e-5, 1.65},
+  } kBounds[] = {{Mode::int8, 6e-5, 1.74},      {Mode::int6, 1e-3, 2.2},      {Mode::int4, 2e-2, 3.0},
+                 {Mode::fp8_e4m3, 1e-3, 1.74},  {Mode::fp8_e5m2, 4e-3, 1.74}, {Mode::int8_coded, 6e-5, 1.65},
                  {Mode::int6_coded, 1e-3, 2.1}, {Mode::int4_coded, 2e-2, 2.9}};
   for (const auto& bound : kBounds) {
     double difference = 0;
@@ -72,7 +72,8 @@ TEST_F(Quantize, error_of_a_real_cache_stays_below_what_each_number_allows) {
 TEST_F(Quantize, every_form_comes_back_within_half_a_step_of_the_largest_of_all) {
   for (const Element element : kFloats) {
     for (const Form& form : kForms) {
-      const auto raw = made_leaf(element, std::min(form.values, kMaxLeafBytes / test::bytes_of(element)), form.row, kSeed);
+      const auto raw =
+          made_leaf(element, std::min(form.values, kMaxLeafBytes / test::bytes_of(element)), form.row, kSeed);
       for (const Mode mode : kModes) {
         const Lost lost = lose({element, form.row, form.rows}, mode, raw);
         SCOPED_TRACE(::testing::Message() << mode_name(mode) << " row " << form.row << " rows " << form.rows);
@@ -81,7 +82,7 @@ TEST_F(Quantize, every_form_comes_back_within_half_a_step_of_the_largest_of_all)
         const double levels = mode == Mode::int4 || mode == Mode::int4_coded   ? 7.4
                               : mode == Mode::int6 || mode == Mode::int6_coded ? 31
                               : mode == Mode::int8 || mode == Mode::int8_coded ? 127
-                                : mode == Mode::fp8_e4m3                         ? 14
+                              : mode == Mode::fp8_e4m3                         ? 14
                                                                                : 7;
         double most = 0;
         double worst = 0;
@@ -100,7 +101,8 @@ TEST_F(Quantize, kernels_give_the_same_bytes_both_ways) {
   if (avx512_quantize_kernel() == nullptr) GTEST_SKIP() << "this machine has one kernel only";
   for (const Element element : kFloats) {
     for (const Form& form : kForms) {
-      const auto raw = made_leaf(element, std::min(form.values, kMaxLeafBytes / test::bytes_of(element)), form.row, kSeed);
+      const auto raw =
+          made_leaf(element, std::min(form.values, kMaxLeafBytes / test::bytes_of(element)), form.row, kSeed);
       for (const Mode mode : kModes) {
         SCOPED_TRACE(::testing::Message() << mode_name(mode) << " row " << form.row << " rows " << form.rows);
         ASSERT_TRUE(force_quantize_kernel("avx512"));
@@ -218,10 +220,12 @@ TEST_F(Quantize, bytes_are_those_of_the_format) {
 
 TEST_F(Quantize, stored_bytes_never_change) {
   const auto raw = made_leaf(Element::bf16, 6144, 64, kSeed);
-  constexpr uint64_t kHashes[] = {0x1408209c16805026, 0xa489995e4c2016b7, 0xad02f4b4340b1813, 0x91d29ca60ce51a23, 0x1e3e21a528787253, 0x4b4849dbc15e117a, 0xdb5c8a6a79b0ada6, 0xeff07d862770003b};
+  constexpr uint64_t kHashes[] = {0x1408209c16805026, 0xa489995e4c2016b7, 0xad02f4b4340b1813, 0x91d29ca60ce51a23,
+                                  0x1e3e21a528787253, 0x4b4849dbc15e117a, 0xdb5c8a6a79b0ada6, 0xeff07d862770003b};
   for (size_t i = 0; i < std::size(kModes); ++i) {
     const Lost lost = lose({Element::bf16, 64, 48}, kModes[i], raw);
-    EXPECT_EQ(kHashes[i], leaf_hash(lost.stored)) << mode_name(kModes[i]) << std::hex << " 0x" << leaf_hash(lost.stored);
+    EXPECT_EQ(kHashes[i], leaf_hash(lost.stored))
+        << mode_name(kModes[i]) << std::hex << " 0x" << leaf_hash(lost.stored);
   }
 }
 
