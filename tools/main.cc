@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "command/bench.h"
+#include "command/codec.h"
 #include "command/config.h"
 #include "command/demo.h"
 #include "command/doctor.h"
@@ -37,6 +38,7 @@ int main(int argc, char** argv) {
     command::add_trace(registry);
     command::add_size(registry);
     command::add_bench(registry);
+    command::add_codec(registry);
     command::add_config(registry);
     command::add_node(registry);
     command::add_session(registry);

@@ -84,6 +84,11 @@ static kvbm_status_t use_session(void *o) {
   return status == KVBM_ERR_STATE ? KVBM_OK : status;
 }
 
+static kvbm_status_t use_codec(void *o) {
+  uint64_t room;
+  return kvbm_codec_room(1, o, &room, NULL);
+}
+
 static const struct {
   const char *name;
   size_t size, shorter;
@@ -102,6 +107,7 @@ static const struct {
     ROW(load, offsetof(kvbm_load_options_t, positions)),
     ROW(locate, offsetof(kvbm_locate_options_t, request_keys)),
     ROW(offer, offsetof(kvbm_offer_options_t, end)),
+    ROW(codec, offsetof(kvbm_codec_options_t, rows)),
     ROW(session, offsetof(kvbm_session_options_t, first_position)),
 };
 enum { kAll = sizeof all / sizeof all[0] };

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "benchmark/codec.h"
 #include "benchmark/copy.h"
 #include "benchmark/cost.h"
 #include "benchmark/disk.h"
@@ -28,6 +29,9 @@ struct Options {
   int disk_rounds = 5;
   int cost_rounds = 3;
   std::string dir = ".";
+  std::vector<std::string> inputs;
+  uint32_t head_dim = 64;
+  bool huge_pages = false;
 };
 
 // Four digits that matter.
@@ -98,6 +102,13 @@ int run_cost(const Options& options, const Output& output) {
   return finish(benchmark::bench_cost({options.dir, options.cost_rounds, output.json}), output);
 }
 
+int run_codec(const Options& options, const Output& output) {
+  if (options.inputs.empty()) {
+    std::fputs("kvbm: note: no --input, so values are made up, and figures are indicative only\n", stderr);
+  }
+  return finish(benchmark::bench_codec({options.inputs, options.head_dim, options.rounds, output.json, options.huge_pages}), output);
+}
+
 CLI::Option* add_rounds(CLI::App& app, int& rounds) {
   return app.add_option("--rounds", rounds, "Rounds of which the median is told")
       ->type_name("N")
@@ -138,6 +149,17 @@ void add_bench(Registry& registry) {
       ->check(CLI::Range(1, 1000));
   cost.add_option("--dir", options->dir, "Directory on any disk; needs 512 MiB for half a minute")->type_name("DIR");
   cost.footer("Example:\n  kvbm bench cost --dir /mnt/nvme --json");
+  CLI::App& coding = registry.add(group, "codec", "Codecs on leaves of KV, against memcpy; sealing, against OpenSSL",
+                                  [options](const Output& output) { return run_codec(*options, output); });
+  add_rounds(coding, options->rounds);
+  coding.add_option("--input", options->inputs, "KV as .npy, bf16 or fp16, (layers, 2, tokens, heads * dim); several give rows of each")
+      ->type_name("FILE");
+  coding.add_option("--head-dim", options->head_dim, "Values of a head")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  coding.add_flag("--huge-pages", options->huge_pages, "Buffers in huge pages, as the host tier's; memcpy gains most by it");
+  coding.footer("Example:\n  kvbm bench codec --json --input kv_bf16.npy --input kv_fp16.npy");
   CLI::App& copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
                                 [options](const Output& output) {
                                   return finish(benchmark::bench_copy({options->rounds, output.json}), output);

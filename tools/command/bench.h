@@ -1,4 +1,4 @@
-// `kvbm bench index|copy|disk|keys|transport`: measured rows, each beside its limit.
+// `kvbm bench codec|copy|cost|disk|index|keys|node|session|transport`: measured rows, each beside its limit.
 #pragma once
 
 #include "command/registry.h"

@@ -8,6 +8,7 @@ pub const KVBM_VERSION: u32 = 1000;
 pub const KVBM_MANAGER_SHARE: u32 = 1;
 pub const KVBM_NO_TIER: u32 = 4294967295;
 pub const KVBM_NO_BLOCK: u32 = 4294967295;
+pub const KVBM_CODEC_ALLOW_LOSSY: u32 = 1;
 extern "C" {
     pub fn kvbm_version() -> u32;
 }
@@ -1872,6 +1873,129 @@ extern "C" {
 }
 extern "C" {
     pub fn kvbm_session_release(session: *mut kvbm_session_t);
+}
+pub const KVBM_CODEC_OFF: _bindgen_ty_14 = 0;
+pub const KVBM_CODEC_FAST: _bindgen_ty_14 = 1;
+pub const KVBM_CODEC_DEFAULT: _bindgen_ty_14 = 2;
+pub const KVBM_CODEC_MAX: _bindgen_ty_14 = 3;
+pub const KVBM_CODEC_ZSTD: _bindgen_ty_14 = 4;
+pub const KVBM_CODEC_FP8_E4M3: _bindgen_ty_14 = 16;
+pub const KVBM_CODEC_FP8_E5M2: _bindgen_ty_14 = 17;
+pub const KVBM_CODEC_INT8: _bindgen_ty_14 = 18;
+pub const KVBM_CODEC_INT6: _bindgen_ty_14 = 19;
+pub const KVBM_CODEC_INT4: _bindgen_ty_14 = 20;
+pub const KVBM_CODEC_INT8_CODED: _bindgen_ty_14 = 21;
+pub const KVBM_CODEC_INT6_CODED: _bindgen_ty_14 = 22;
+pub const KVBM_CODEC_INT4_CODED: _bindgen_ty_14 = 23;
+pub const KVBM_CODEC_DELTA: _bindgen_ty_14 = 24;
+pub type _bindgen_ty_14 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_codec_options {
+    pub struct_size: u32,
+    pub element: u32,
+    pub row_elements: u32,
+    pub rows: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_codec_options"][::core::mem::size_of::<kvbm_codec_options>() - 16usize];
+    ["Alignment of kvbm_codec_options"][::core::mem::align_of::<kvbm_codec_options>() - 4usize];
+    ["Offset of field: kvbm_codec_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_codec_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_codec_options::element"][::core::mem::offset_of!(kvbm_codec_options, element) - 4usize];
+    ["Offset of field: kvbm_codec_options::row_elements"]
+        [::core::mem::offset_of!(kvbm_codec_options, row_elements) - 8usize];
+    ["Offset of field: kvbm_codec_options::rows"][::core::mem::offset_of!(kvbm_codec_options, rows) - 12usize];
+};
+pub type kvbm_codec_options_t = kvbm_codec_options;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_codec_info {
+    pub struct_size: u32,
+    pub mode: u32,
+    pub element: u32,
+    pub row_elements: u32,
+    pub rows: u32,
+    pub lossy: u32,
+    pub leaves: u32,
+    pub raw_leaves: u32,
+    pub raw_bytes: u64,
+    pub coded_bytes: u64,
+    pub error_ppb: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_codec_info"][::core::mem::size_of::<kvbm_codec_info>() - 56usize];
+    ["Alignment of kvbm_codec_info"][::core::mem::align_of::<kvbm_codec_info>() - 8usize];
+    ["Offset of field: kvbm_codec_info::struct_size"][::core::mem::offset_of!(kvbm_codec_info, struct_size) - 0usize];
+    ["Offset of field: kvbm_codec_info::mode"][::core::mem::offset_of!(kvbm_codec_info, mode) - 4usize];
+    ["Offset of field: kvbm_codec_info::element"][::core::mem::offset_of!(kvbm_codec_info, element) - 8usize];
+    ["Offset of field: kvbm_codec_info::row_elements"]
+        [::core::mem::offset_of!(kvbm_codec_info, row_elements) - 12usize];
+    ["Offset of field: kvbm_codec_info::rows"][::core::mem::offset_of!(kvbm_codec_info, rows) - 16usize];
+    ["Offset of field: kvbm_codec_info::lossy"][::core::mem::offset_of!(kvbm_codec_info, lossy) - 20usize];
+    ["Offset of field: kvbm_codec_info::leaves"][::core::mem::offset_of!(kvbm_codec_info, leaves) - 24usize];
+    ["Offset of field: kvbm_codec_info::raw_leaves"][::core::mem::offset_of!(kvbm_codec_info, raw_leaves) - 28usize];
+    ["Offset of field: kvbm_codec_info::raw_bytes"][::core::mem::offset_of!(kvbm_codec_info, raw_bytes) - 32usize];
+    ["Offset of field: kvbm_codec_info::coded_bytes"][::core::mem::offset_of!(kvbm_codec_info, coded_bytes) - 40usize];
+    ["Offset of field: kvbm_codec_info::error_ppb"][::core::mem::offset_of!(kvbm_codec_info, error_ppb) - 48usize];
+};
+pub type kvbm_codec_info_t = kvbm_codec_info;
+extern "C" {
+    pub fn kvbm_codec_mode_name(mode: u32) -> *const ::core::ffi::c_char;
+}
+extern "C" {
+    pub fn kvbm_codec_mode_by_name(
+        name: *const ::core::ffi::c_char,
+        out_mode: *mut u32,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_kernel() -> *const ::core::ffi::c_char;
+}
+extern "C" {
+    pub fn kvbm_codec_options_init(out_options: *mut kvbm_codec_options_t, struct_size: u32) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_room(
+        raw_bytes: u64,
+        options: *const kvbm_codec_options_t,
+        out_bytes: *mut u64,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_encode(
+        raw: *const ::core::ffi::c_void,
+        raw_bytes: usize,
+        mode: u32,
+        options: *const kvbm_codec_options_t,
+        out: *mut ::core::ffi::c_void,
+        capacity: usize,
+        out_bytes: *mut usize,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_inspect(
+        coded: *const ::core::ffi::c_void,
+        coded_bytes: usize,
+        out_info: *mut kvbm_codec_info_t,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_decode(
+        coded: *const ::core::ffi::c_void,
+        coded_bytes: usize,
+        flags: u32,
+        out_raw: *mut ::core::ffi::c_void,
+        capacity: usize,
+        out_bytes: *mut usize,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -1,0 +1,42 @@
+// The work of `kvbm codec compress` and `decompress`.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "tensor/container.h"
+#include "tensor/file_io.h"
+#include "codec/leaf_codec.h"
+
+namespace kvbm::tensor {
+
+// What was done, or is known of a file.
+struct Summary {
+  Index index;
+  std::string note;
+  uint64_t file_bytes = 0;       // plain
+  uint64_t container_bytes = 0;  // coded, with index and hashes
+  uint64_t chunks = 0;
+  bool lossy = false;
+  double difference = 0;  // as in codec::Encoded
+  double value = 0;
+};
+
+struct Watch {
+  std::function<void(uint64_t plain_bytes)> advance;  // after each chunk
+  const std::atomic<bool>* stop = nullptr;            // cancelled at the next chunk
+};
+
+// Reads the front of the file and says where its tensors lie.
+Result<TensorFile> describe(const Input& input, const Claims& claims);
+
+// Codes the file. Every chunk is decoded again and compared before it is written (lossy ones: decoded).
+Result<Summary> compress(const Input& input, const TensorFile& file, codec::Mode mode, uint64_t row, NewFile& out,
+                         const Watch& watch);
+// Gives the file back. not_permitted: lossy, and not allowed.
+Result<Summary> decompress(const Input& input, bool allow_lossy, NewFile& out, const Watch& watch);
+// What decompress() would say of it, from header and index alone.
+Result<Index> read_index(const Input& input);
+
+}  // namespace kvbm::tensor
