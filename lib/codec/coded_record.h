@@ -1,5 +1,6 @@
 // A whole record coded and sealed, and back. The coded record has the identity, attributes and number of leaves of the
-// plain one, so its head is as long; its leaves are smaller, and its flags say lossy and sealed.
+// plain one; its leaves are smaller, and its flags say lossy and sealed. Its head is as long as the plain one's, and
+// kSealedHeadBytes longer if it is sealed. Format and reasons: README.md, "Coded and sealed records".
 //
 // End to end: a coded leaf carries the leaf hash of its raw bytes, taken over from the plain record's table (lossy: of
 // what decoding gives). decode_record() puts it into the table of the record that it gives back, after comparing: what
@@ -7,37 +8,20 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <span>
-#include <vector>
 
 #include "base/bytes.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "codec/leaf_codec.h"
 #include "codec/leaf_form.h"
+#include "codec/recipe.h"
 #include "codec/record.h"
 #include "codec/seal.h"
 
 namespace kvbm::codec {
 
-// Which mode for which layers: the first rule that holds decides; none: off.
-struct Recipe {
-  struct Rule {
-    uint32_t first_layer = 0;
-    uint32_t end_layer = UINT32_MAX;
-    uint8_t planes = 3;  // bit 0: K, bit 1: V
-    Mode mode = Mode::off;
-    bool operator==(const Rule&) const = default;
-  };
-  std::vector<Rule> rules;
-  // "default", "int8", or rules with layers and planes: "k:0-3=int8,v:0-3=int6,default". The text of the error names
-  // the rule.
-  static Result<Recipe> parse(std::string_view text);
-  [[nodiscard]] Mode mode(uint32_t layer, uint32_t plane) const noexcept;
-  [[nodiscard]] bool lossy() const noexcept;
-  bool operator==(const Recipe&) const = default;
-};
+// By how much the head of a sealed record is longer: attributes are content, so they are sealed too, as one attribute.
+inline constexpr size_t kSealedHeadBytes = 4 + kSealTagBytes;
 
 struct CodedSizes {
   size_t head_bytes = 0;
@@ -47,26 +31,43 @@ struct CodedSizes {
   double value = 0;
 };
 
-// Room for the coded payload of a plain one, whatever is in it.
+// Room for the coded head of a plain one, sealed or not.
+[[nodiscard]] constexpr size_t coded_head_room(size_t head_bytes) noexcept { return head_bytes + kSealedHeadBytes; }
+// Room for the coded payload of a plain one, whatever is in it: a multiple of 4 KiB, a little more than the payload.
 [[nodiscard]] uint64_t coded_room(uint64_t payload_bytes, uint32_t leaves) noexcept;
 
 // Writes a coded and, with `keys`, sealed record. `head` and `payload` are a plain record (no leaf coded, not sealed).
-// `out_head` has head.head_bytes() of room at least, `out_payload` coded_room(), 64-byte aligned. A new record id comes
-// from `random` if it is sealed. Nothing gained and not sealed: code `again`, and the plain record is to be used as it is.
+// `out_head` has coded_head_room() of room at least, `out_payload` coded_room(), 64-byte aligned; bytes behind what is
+// returned may be written. A new record id comes from `random` if the record is sealed or lossy: it is another record
+// then. Nothing gained and not sealed: code `again`, and the plain record is to be used as it is.
+// damaged: the payload is not what the head says (found where it is copied, or coded with loss; else decoding finds it).
+// invalid_argument: sealing attributes above 4076 bytes, or a payload of 4 GiB.
 Result<CodedSizes> encode_record(const HeadView& head, ConstBytes payload, const RecordForm& form, const Recipe& recipe,
                                  const KeyRing* keys, Random& random, MutableBytes out_head, MutableBytes out_payload,
                                  Workspace& workspace);
 
-[[nodiscard]] bool is_coded(const HeadView& head) noexcept;  // or sealed: must be decoded before it is used
+// Coded or sealed: must be decoded before it is used. What is not may still be lossy (kLossy): it was decoded once, and
+// is not for a reader that did not allow it.
+[[nodiscard]] bool is_coded(const HeadView& head) noexcept;
+// Bytes of the plain head that decoding gives.
+[[nodiscard]] size_t plain_head_bytes(const HeadView& coded) noexcept;
 
 struct DecodeRules {
   const KeyRing* keys = nullptr;
   bool allow_lossy = false;
+  // The stored bytes have been compared with the hashes of the coded head already. Seals are checked all the same, and
+  // what comes out is compared with the hash of what went in.
+  bool stored_checked = false;
 };
 
-// From a coded record to a plain one: head into out_head (the same length), leaves [first, first + n) (n = 0: all from
-// first on) into out_payload at their place in the plain payload; out_payload.size() is the whole plain payload, known
-// from header().raw_bytes. `stored` holds the coded bytes of those leaves alone. Every leaf is checked.
+// From a coded record to a plain one: head into out_head (plain_head_bytes()), leaves [first, first + n) (n = 0: all
+// from first on) into out_payload at their place in the plain payload; out_payload.size() is the whole plain payload,
+// known from header().raw_bytes. `stored` holds the coded bytes of those leaves alone, at any alignment. Every leaf is
+// checked; nothing of out_payload may be used if the call fails.
+// The head is whole and right each time but for the hashes of leaves that were coded and not in the range, which this
+// call cannot know: they stay as they are in out_head, so zero it before the first of several calls. An empty out_head
+// is not written.
+// Accepts a plain record too: its leaves are checked and copied.
 // damaged: wrong bytes or tag; not_permitted: lossy and not allowed; mismatch: a key id that the ring lacks, or no ring.
 Status decode_record(const HeadView& coded, ConstBytes stored, const DecodeRules& rules, uint32_t first, uint32_t n,
                      MutableBytes out_head, MutableBytes out_payload, Workspace& workspace);

@@ -40,16 +40,24 @@ enum class Mode : uint8_t {
 [[nodiscard]] std::optional<Mode> mode_by_name(std::string_view name) noexcept;
 [[nodiscard]] std::string_view mode_name(Mode mode) noexcept;
 
-// Reusable memory of one thread's coding: at most 512 KiB, taken at the first use.
+struct RecordSpace;  // coded_record.cc
+
+// Reusable memory of one thread's coding: at most 512 KiB, taken at the first use, and 70 KiB where whole records are
+// coded.
 class Workspace {
  public:
   // 64-byte aligned; the same memory at each call, so its content is gone at the next. Null: no memory.
+  // Whoever codes a leaf takes it; what a caller holds across encode_leaf() or decode_leaf() is overwritten.
   std::byte* take(size_t bytes) noexcept;
+  // What coding whole records needs besides; take() does not touch it. Null: no memory.
+  RecordSpace* record() noexcept;
 
  private:
   struct Free {
     void operator()(std::byte* p) const noexcept;
+    void operator()(RecordSpace* p) const noexcept;
   };
+  std::unique_ptr<RecordSpace, Free> record_;
   std::unique_ptr<std::byte, Free> memory_;
   size_t bytes_ = 0;
 };
@@ -69,12 +77,18 @@ struct Encoded {
 
 // `raw`: 1 to kMaxLeafBytes, any alignment. A mode that does not fit the element (int8 of fp8, planar of unknown bytes)
 // falls back to what fits: lossless modes to zstd or raw, lossy ones to lossless `standard`.
-[[nodiscard]] Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, MutableBytes out,
-                                          Workspace& workspace) noexcept;
+// `raw_hash`: leaf_hash(raw), which the caller has from the leaf table. It is written into the coded leaf; lossy modes
+// write the hash of what decoding will give instead.
+[[nodiscard]] Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash,
+                                          MutableBytes out, Workspace& workspace) noexcept;
+
+// leaf_hash of what decoding gives, as a coded leaf says. decode_leaf() does not compare: its caller hashes the bytes
+// where it needs them, and must not use them before. nullopt: too short to be a coded leaf.
+[[nodiscard]] std::optional<uint64_t> raw_hash_of(ConstBytes stored) noexcept;
 
 // Fills all of `raw`, whose size is that of the leaf. damaged: these bytes were never made by encode_leaf (whatever they
 // are, nothing outside of `raw` is written, nothing outside of `stored` is read, and time is bounded by raw.size());
-// newer_version: a codec or version that is not known here. `stored` may have any alignment; 64 is faster.
+// newer_version: a codec or version that is not known here; unsupported: built without it (zstd). `stored` may have any alignment; 64 is faster.
 [[nodiscard]] Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept;
 [[nodiscard]] bool is_lossy(LeafCodec codec) noexcept;
 

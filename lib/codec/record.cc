@@ -114,7 +114,10 @@ const char* header_fault(const Header& h) noexcept {
   if (h.leaf_count > kMaxLeaves) return "record header: too many leaves";
   if (h.attribute_bytes > kMaxAttributeBytes) return "record header: attributes above 4 KiB";
   const uint64_t limit = h.leaf_count * kMaxLeafBytes;
-  if (h.raw_bytes > limit || h.stored_bytes > limit) return "record header: more bytes than its leaves can hold";
+  const bool sealed = (h.flags & kSealed) != 0;
+  const uint64_t tags = sealed ? h.leaf_count * uint64_t{kSealTagBytes + kSealedHashBytes} : 0;
+  if (h.raw_bytes > limit || h.stored_bytes > limit + tags) return "record header: more bytes than its leaves can hold";
+  if (sealed && h.key_id == 0) return "record header: sealed, and no key said";
   if (h.leaf_count > h.raw_bytes) return "record header: empty leaves";
   return nullptr;
 }
@@ -141,15 +144,29 @@ Leaf read_leaf(const std::byte* at) noexcept {
 
 // Leaves lie one after the other without gaps, so order, overlap and sums are one running total.
 struct TableCheck {
+  uint16_t flags = 0;
   uint64_t stored = 0;
   uint64_t raw = 0;
 
   const char* take(const Leaf& leaf) noexcept {
     if (leaf.offset != stored) return "leaf table: a leaf does not start where the one before it ends";
     if (leaf.reserved != 0) return "leaf table: reserved field in use";
-    if (leaf.codec != LeafCodec::raw) return "leaf table: unknown leaf codec";
+    if (leaf.codec > LeafCodec::delta) return "leaf table: unknown leaf codec";
     if (leaf.raw_bytes == 0 || leaf.raw_bytes > kMaxLeafBytes) return "leaf table: leaf empty or above 64 KiB";
-    if (leaf.stored_bytes != leaf.raw_bytes) return "leaf table: a raw leaf must be stored as it is";
+    const bool sealed = (flags & kSealed) != 0;
+    const uint64_t tag = sealed ? kSealTagBytes : 0;
+    if (leaf.codec == LeafCodec::raw) {
+      const uint64_t more = sealed ? kSealTagBytes + kSealedHashBytes : 0;
+      if (leaf.stored_bytes != leaf.raw_bytes + more) return "leaf table: a raw leaf must be stored as it is";
+    } else {
+      if (leaf.stored_bytes <= tag || leaf.stored_bytes >= leaf.raw_bytes + tag ||
+          (leaf.stored_bytes - tag) % kCodedLeafUnit != 0) {
+        return "leaf table: a coded leaf of impossible length";
+      }
+      if (leaf.codec >= LeafCodec::quantized && (flags & kLossy) == 0) {
+        return "leaf table: a lossy leaf in a record that is not said to be lossy";
+      }
+    }
     stored += leaf.stored_bytes;
     raw += leaf.raw_bytes;
     return nullptr;
@@ -192,30 +209,50 @@ const char* attribute_fault(ConstBytes attributes) noexcept {
 
 }  // namespace
 
+std::array<std::byte, kHeaderFieldBytes> header_fields(const Header& header) noexcept {
+  static_assert(kHeaderFieldBytes == kRootHashAt);
+  std::byte whole[kHeaderBytes];
+  write_header(header, whole);
+  std::array<std::byte, kHeaderFieldBytes> fields;
+  std::copy_n(whole, fields.size(), fields.begin());
+  return fields;
+}
+
+void put_leaf(MutableBytes out, uint32_t index, const Leaf& leaf) noexcept {
+  write_leaf(out.data() + kHeaderBytes + kLeafEntryBytes * index, leaf);
+}
+
+Result<size_t> finish_head(const Header& header, MutableBytes out) {
+  const auto refuse = [](const char* what) { return Status{Code::invalid_argument, what}; };
+  if (const char* fault = header_fault(header)) return refuse(fault);
+  const size_t total = codec::head_bytes(header.leaf_count, header.attribute_bytes);
+  if (out.size() < total) return refuse("record head: target too small");
+  const std::byte* at = out.data() + kHeaderBytes;
+  TableCheck check{header.flags};
+  for (uint32_t i = 0; i < header.leaf_count; ++i, at += kLeafEntryBytes) {
+    if (const char* fault = check.take(read_leaf(at))) return refuse(fault);
+  }
+  if (const char* fault = check.end(header)) return refuse(fault);
+  if (const char* fault = attribute_fault({at, header.attribute_bytes})) return refuse(fault);
+  write_header(header, out.data());
+  const Root root = root_of(out.data(), total);  // both its own field and the checksum are still zero
+  store_le(out.data() + kRootHashAt, root.low);
+  store_le(out.data() + kRootHashAt + 8, root.high);
+  store_le(out.data() + kChecksumAt, checksum_of(out.data()));
+  return total;
+}
+
 Result<size_t> encode_head(const Header& header, std::span<const Leaf> leaves, ConstBytes attributes,
                            MutableBytes out) {
   const auto refuse = [](const char* what) { return Status{Code::invalid_argument, what}; };
   if (header.leaf_count != leaves.size()) return refuse("record header: leaf count differs from the leaves given");
   if (header.attribute_bytes != attributes.size()) return refuse("record header: attribute length differs");
   if (const char* fault = header_fault(header)) return refuse(fault);
-  if (const char* fault = attribute_fault(attributes)) return refuse(fault);
   const size_t total = codec::head_bytes(header.leaf_count, attributes.size());
   if (out.size() < total) return refuse("record head: target too small");
-  write_header(header, out.data());
-  std::byte* at = out.data() + kHeaderBytes;
-  TableCheck check;
-  for (const Leaf& leaf : leaves) {
-    if (const char* fault = check.take(leaf)) return refuse(fault);
-    write_leaf(at, leaf);
-    at += kLeafEntryBytes;
-  }
-  if (const char* fault = check.end(header)) return refuse(fault);
-  if (!attributes.empty()) std::memcpy(at, attributes.data(), attributes.size());
-  const Root root = root_of(out.data(), total);  // both its own field and the checksum are still zero
-  store_le(out.data() + kRootHashAt, root.low);
-  store_le(out.data() + kRootHashAt + 8, root.high);
-  store_le(out.data() + kChecksumAt, checksum_of(out.data()));
-  return total;
+  for (uint32_t i = 0; i < header.leaf_count; ++i) put_leaf(out, i, leaves[i]);
+  if (!attributes.empty()) std::memcpy(out.data() + total - attributes.size(), attributes.data(), attributes.size());
+  return finish_head(header, out);
 }
 
 Result<HeaderPeek> peek_header(ConstBytes bytes) {
@@ -248,7 +285,7 @@ Result<HeadView> HeadView::parse(ConstBytes bytes) {
   view.table_ = bytes.subspan(kHeaderBytes, kLeafEntryBytes * view.header_.leaf_count);
   view.attributes_ = bytes.subspan(kHeaderBytes + view.table_.size(), view.header_.attribute_bytes);
 
-  TableCheck check;
+  TableCheck check{view.header_.flags};
   for (uint32_t i = 0; i < view.header_.leaf_count; ++i) {
     if (const char* fault = check.take(view.leaf(i))) return damaged(fault);
   }

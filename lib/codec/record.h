@@ -26,7 +26,13 @@ inline constexpr size_t kLeafEntryBytes = 24;
 inline constexpr uint64_t kMaxLeafBytes = 64 * 1024;
 inline constexpr size_t kMaxAttributeBytes = 4096;
 inline constexpr uint32_t kMaxLeaves = 1U << 16;
+inline constexpr size_t kCodedLeafUnit = 64;  // coded leaves are multiples of it, and shorter than what they stand for
+inline constexpr size_t kSealTagBytes = 16;   // behind the bytes of each leaf of a sealed record, raw or coded
 inline constexpr uint64_t kMaxRecordBytes = kMaxLeaves * kMaxLeafBytes;  // 4 GiB of payload
+
+// A raw leaf of a sealed record carries its hash inside, as a coded leaf does in its frame: the table has only that of
+// what is stored.
+inline constexpr size_t kSealedHashBytes = 8;
 
 // planar, zstd: lossless; quantized, delta: lossy. What they are: README.md, leaf_codec.h.
 enum class LeafCodec : uint16_t { raw = 0, planar = 1, zstd = 2, quantized = 3, delta = 4 };
@@ -34,7 +40,7 @@ enum RecordFlag : uint16_t { kOpaque = 1, kLossy = 2, kSealed = 4, kContentKey =
 
 struct Leaf {
   uint32_t offset = 0;  // in the payload
-  uint32_t stored_bytes = 0;
+  uint32_t stored_bytes = 0;  // with the tag where the record is sealed
   uint32_t raw_bytes = 0;
   LeafCodec codec = LeafCodec::raw;
   uint16_t reserved = 0;
@@ -66,7 +72,8 @@ constexpr size_t head_bytes(uint32_t leaves, size_t attribute_bytes) noexcept {
 }
 
 // Attributes. Unknown tags are kept and ignored.
-enum class Attribute : uint16_t { engine_hash = 1, position = 2, extra_keys = 3, tokens = 4, unit_keys = 5 };
+// sealed: all others, enciphered; alone in the head of a sealed record.
+enum class Attribute : uint16_t { engine_hash = 1, position = 2, extra_keys = 3, tokens = 4, unit_keys = 5, sealed = 6 };
 struct AttributeView {
   Attribute tag;
   ConstBytes value;
@@ -83,6 +90,15 @@ struct Position {
 // checksum included. invalid_argument if counts or sizes do not agree (leaf order, overlap, sums).
 Result<size_t> encode_head(const Header& header, std::span<const Leaf> leaves, ConstBytes attributes, MutableBytes out);
 
+// The same for a head whose leaf table (put_leaf()) and attributes are in `out` already, at kHeaderBytes: nothing is
+// copied or allocated.
+void put_leaf(MutableBytes out, uint32_t index, const Leaf& leaf) noexcept;
+Result<size_t> finish_head(const Header& header, MutableBytes out);
+
+// The header's bytes up to the root hash, which is all of it that says something: what a seal covers.
+inline constexpr size_t kHeaderFieldBytes = 136;
+[[nodiscard]] std::array<std::byte, kHeaderFieldBytes> header_fields(const Header& header) noexcept;
+
 // A checked view of a head in memory that outlives it; nothing is copied.
 class HeadView {
  public:
@@ -91,6 +107,7 @@ class HeadView {
   static Result<HeadView> parse(ConstBytes bytes);
   [[nodiscard]] const Header& header() const noexcept { return header_; }
   [[nodiscard]] Leaf leaf(uint32_t index) const noexcept;  // index < leaf_count
+  [[nodiscard]] ConstBytes table() const noexcept { return table_; }
   [[nodiscard]] ConstBytes attributes() const noexcept { return attributes_; }
   [[nodiscard]] size_t head_bytes() const noexcept { return head_bytes_; }
 

@@ -1,30 +1,30 @@
-// Sealing: AES-256-GCM over each leaf, for records that leave the host's memory. Format and reasons: README.md.
+// Sealing: AES-256-GCM over each leaf and over the head, for records that leave the host's memory. Format and reasons:
+// README.md, "Coded and sealed records".
 //
 // A key ring holds master keys by id; each namespace has its own key (HKDF-SHA256 of a master key and the namespace id),
 // each record a key of its own (HKDF of that and the record id, which is random and new for each sealed record), and the
-// nonce is the leaf's index: no nonce is ever used twice with a key. The record's identity and the leaf's place are
-// associated data, so a leaf moved to another place, record, key or namespace does not open.
+// nonce is the leaf's index or says that it is the head's: no nonce is ever used twice with a key. What the record is and
+// where in it a leaf lies are associated data, so a leaf moved to another place, record, key or namespace does not open.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "codec/hkdf.h"
 #include "codec/record.h"
 
 namespace kvbm::codec {
 
-inline constexpr size_t kSealTagBytes = 16;
-
 // Master keys. Immutable; shared between threads. Keys are wiped when it goes.
 class KeyRing {
  public:
-  // Text of a key file: a line "<id> <64 hex digits>" a key, '#' comments; ids 1 to 2^32 - 1, each once; the first is the
-  // one that seals, the others open what was sealed before. invalid_argument names the line, never a key.
+  // Text of a key file: a line "<id> <64 hex digits>" a key, '#' to the end of a line is a comment; ids 1 to 2^32 - 1,
+  // each once; the first is the one that seals, the others open what was sealed before. invalid_argument names the line,
+  // never a key.
   static Result<std::shared_ptr<const KeyRing>> parse(std::string_view text);
   ~KeyRing();
   [[nodiscard]] uint32_t sealing_key() const noexcept;
@@ -32,28 +32,49 @@ class KeyRing {
 
  private:
   friend class Sealer;
-  KeyRing();
-  struct Keys;
-  std::unique_ptr<Keys> keys_;
+  // HKDF-Extract of each master key, which is all that is kept of it.
+  struct Key {
+    uint32_t id = 0;
+    DerivedKey extracted{};
+  };
+  KeyRing() = default;
+  Status add(std::string_view line, size_t number);
+  [[nodiscard]] const DerivedKey* key(uint32_t key_id) const noexcept;
+  std::vector<Key> keys_;
 };
 
-// Seals or opens the leaves of one record. Thread: one at a time.
+// Which leaf, as the leaf table says.
+struct SealedLeaf {
+  uint32_t index = 0;
+  uint32_t raw_bytes = 0;
+  uint32_t raw_offset = 0;  // in the plain payload
+  LeafCodec codec = LeafCodec::raw;
+};
+
+// Seals or opens one record after another. Thread: one at a time. Allocates at its first use only.
 class Sealer {
  public:
-  // `header`: of the sealed record: flags, identity, record id and key id are taken from it. mismatch: the ring lacks the
-  // key id (the text names it).
-  static Result<Sealer> make(const KeyRing& ring, const Header& header);
+  Sealer() noexcept;
   Sealer(Sealer&&) noexcept;
+  Sealer& operator=(Sealer&&) noexcept;
   ~Sealer();
-  // out = ciphertext of plain, then the tag: plain.size() + kSealTagBytes. May be in place (out.data() == plain.data()).
-  // `codec` and `raw_bytes` are those of the leaf table.
-  Status seal(uint32_t leaf, LeafCodec codec, uint32_t raw_bytes, ConstBytes plain, MutableBytes out);
-  // damaged: the tag does not agree; out is zeroed then.
-  Status open(uint32_t leaf, LeafCodec codec, uint32_t raw_bytes, ConstBytes sealed, MutableBytes out);
+
+  // `header`: of the sealed record; stored_bytes and kLossy need not be known yet. mismatch: the ring lacks the key id
+  // (the text names it).
+  Status start(const KeyRing& ring, const Header& header);
+  // out = body and `more`, enciphered, then the tag: body.size() + more.size() + kSealTagBytes. `body` may be where it
+  // goes to, or apart from it.
+  Status seal(const SealedLeaf& leaf, ConstBytes body, ConstBytes more, MutableBytes out) noexcept;
+  // The reverse; the sizes of body and `more` say where the tag is. damaged: the tag does not agree; both are zeroed
+  // then.
+  Status open(const SealedLeaf& leaf, ConstBytes sealed, MutableBytes body, MutableBytes more) noexcept;
+  // The same for the attributes, which vouch for the rest of the head: `head` is the header up to the root hash,
+  // `table` the leaf table.
+  Status seal_head(ConstBytes head, ConstBytes table, ConstBytes attributes, MutableBytes out) noexcept;
+  Status open_head(ConstBytes head, ConstBytes table, ConstBytes sealed, MutableBytes attributes) noexcept;
 
  private:
   struct State;
-  explicit Sealer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""An independent reference of keys, namespace ids, the leaf hash and record heads (lib/codec/README.md), and its vectors.
+"""An independent reference of keys, namespace ids, the leaf hash, record heads and sealing (lib/codec/README.md), and its
+vectors.
 
-Run it in this folder to write keys.json, leaf_hash.json and record.json again. Nothing but the standard library is
+Run it in this folder to write keys.json, leaf_hash.json, record.json and sealed.json again. Nothing but the standard library is
 needed. It also checks that ../golden/record-v1-content.bin, which the library wrote, is what it would have written.
 """
 import hashlib
@@ -9,6 +10,7 @@ import hmac
 import json
 import struct
 
+from aes_gcm import gcm_seal, hkdf_expand, hkdf_extract
 from xxh3 import xxh3_64, xxh3_128
 
 M64 = (1 << 64) - 1
@@ -143,12 +145,51 @@ def make_records():
         {"what": "content key and attributes", "flags": 0xA, "component": 1, "shard": [4, 4, 2, 2, 1],
          "geometry": 0x1122334455667788, "tokens": 64, "key_id": 0, "parent": ident(33), "leaves": leaves([4096, 4096]),
          "attributes": [[1, ident(5)], [2, pattern(24, 6).hex()], [3, ""], [4, pattern(256, 7).hex()], [999, "ff"]]},
-        {"what": "many leaves", "flags": 4, "component": 0xFFFF, "shard": [0xFFFF] * 5, "geometry": M64,
+        {"what": "many leaves", "flags": 2, "component": 0xFFFF, "shard": [0xFFFF] * 5, "geometry": M64,
          "tokens": 0xFFFFFFFF, "key_id": 0xFFFFFFFF, "parent": ident(33), "leaves": leaves(range(1, 91)),
          "attributes": [[2, pattern(24, 8).hex()]]},
     ]
     cases = [{**common, **case} for case in cases]
     return [{**case, "head": record_head(case).hex()} for case in cases]
+
+
+def make_sealed():
+    """Records sealed by hand: leaves raw, for coded ones are sealed by the same rule once they are bytes."""
+    cases = []
+    for key_id, master, sizes, attributes in [
+        (7, bytes(range(32)), [100, 64, 1], [[2, pattern(24, 8).hex()], [3, pattern(40, 9).hex()]]),
+        (0xFFFFFFFF, pattern(32, 1), [300], []),
+        (1, pattern(32, 2), [], []),
+    ]:
+        ids = {name: pattern(16, seed).hex() for name, seed in
+               (("namespace", 11), ("key", 22), ("parent", 33), ("record_id", 55 + key_id % 7))}
+        plain = [pattern(n, i + 3) for i, n in enumerate(sizes)]
+        fields = {"flags": 8, "component": 3, "shard": [1, 2, 3, 4, 0], "geometry": 0x1122334455667788, "tokens": 64}
+        clear = {**ids, **fields, "record_id": pattern(16, 44).hex(), "key_id": 0, "attributes": attributes,
+                 "leaves": [[len(p), f"{leaf_hash(p):016x}"] for p in plain]}
+        secret = hkdf_extract(b"kvbm seal 1", master)
+        for what, ident in ((b"namespace", ids["namespace"]), (b"record", ids["record_id"])):
+            secret = hkdf_expand(secret, what + bytes.fromhex(ident))
+
+        inside = b"".join(struct.pack("<HH", tag, len(v) // 2) + bytes.fromhex(v) for tag, v in attributes)
+        head = struct.pack("<IBBHHH5HHII", 0x5242564B, 1, 0, 160, 8 | 4, 3, 1, 2, 3, 4, 0, 0, len(sizes), len(inside) + 20)
+        head += b"".join(bytes.fromhex(ids[name]) for name in ("namespace", "key", "parent", "record_id"))
+        head += struct.pack("<QQ", fields["geometry"], sum(sizes))
+        behind = struct.pack("<II", fields["tokens"], key_id)
+        payload, table, raw_at = b"", b"", 0
+        for i, p in enumerate(plain):
+            about = head + bytes(8) + behind + struct.pack("<IIIHH", i, len(p), raw_at, 0, 0)
+            assert len(about) == 144
+            stored = gcm_seal(secret, struct.pack("<IQ", 1, i), about, p + struct.pack("<Q", leaf_hash(p)))
+            table += struct.pack("<IIIHHQ", len(payload), len(stored), len(p), 0, 0, leaf_hash(stored))
+            payload += stored
+            raw_at += len(p)
+        head += struct.pack("<Q", len(payload)) + behind + bytes(8)
+        tail = struct.pack("<HH", 6, len(inside) + 16) + gcm_seal(secret, struct.pack("<IQ", 2, 0), head + table, inside)
+        cases.append({"ring": f"{key_id} {master.hex()}", "record_id": ids["record_id"], "record_key": secret.hex(),
+                      "plain_head": record_head(clear).hex(), "plain_payload": b"".join(plain).hex(),
+                      "head": seal(head + bytes(24) + table + tail).hex(), "payload": payload.hex()})
+    return cases
 
 
 def check_golden(name):
@@ -159,7 +200,8 @@ def check_golden(name):
 
 if __name__ == "__main__":
     check_golden("record-v1-content.bin")
-    for name, cases in (("keys", make_keys()), ("leaf_hash", make_leaf_hash()), ("record", make_records())):
+    for name, cases in (("keys", make_keys()), ("leaf_hash", make_leaf_hash()), ("record", make_records()),
+                        ("sealed", make_sealed())):
         with open(f"{name}.json", "w", encoding="utf-8") as out:
             json.dump(cases, out, indent=1)
             out.write("\n")

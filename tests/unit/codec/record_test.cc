@@ -129,6 +129,41 @@ TEST(Record, refuses_to_write_what_it_would_not_read) {
   EXPECT_EQ(bad, code_with([](Sample&) {}));
 }
 
+TEST(Record, knows_coded_and_sealed_leaves_by_their_lengths) {
+  std::vector<std::byte> out(1024);
+  const auto code_with = [&](uint16_t flags, uint16_t codec, uint32_t stored) {
+    Header header = some_header(1000);
+    header.flags = flags;
+    header.leaf_count = 1;
+    header.stored_bytes = stored;
+    const Leaf leaf{0, stored, 1000, LeafCodec{codec}, 0, 7};
+    const auto written = encode_head(header, {&leaf, 1}, {}, out);
+    if (!written.ok()) return written.status().code();
+    const auto view = HeadView::parse(ConstBytes(out).first(written.value()));
+    EXPECT_TRUE(view.ok() && leaf == view.value().leaf(0));
+    return view.status().code();
+  };
+  const Code bad = Code::invalid_argument;
+  for (const uint16_t codec : {uint16_t{1}, uint16_t{2}}) {
+    EXPECT_EQ(Code::ok, code_with(0, codec, 640));
+    EXPECT_EQ(Code::ok, code_with(kSealed, codec, 656));
+    EXPECT_EQ(bad, code_with(kSealed, codec, 640));
+    EXPECT_EQ(bad, code_with(0, codec, 656));
+    EXPECT_EQ(bad, code_with(0, codec, 0));
+    EXPECT_EQ(bad, code_with(kSealed, codec, 16));
+    EXPECT_EQ(bad, code_with(0, codec, 1024));
+  }
+  for (const uint16_t codec : {uint16_t{3}, uint16_t{4}}) {
+    EXPECT_EQ(bad, code_with(0, codec, 640));
+    EXPECT_EQ(Code::ok, code_with(kLossy, codec, 640));
+  }
+  EXPECT_EQ(bad, code_with(kLossy, 5, 640));
+  EXPECT_EQ(Code::ok, code_with(kSealed, 0, 1024));
+  EXPECT_EQ(bad, code_with(kSealed, 0, 1016));
+  EXPECT_EQ(bad, code_with(kSealed, 0, 1000));
+  EXPECT_EQ(bad, code_with(0, 0, 1024));
+}
+
 TEST(Record, refuses_random_bytes_behind_a_right_magic) {
   SeededRandom random(kSeed);
   for (int trial = 0; trial < 20000; ++trial) {

@@ -1,0 +1,103 @@
+#include "codec/leaf_codec.h"
+
+#include <new>
+
+#include "codec/frame.h"
+#include "codec/zstd_leaf.h"
+
+namespace kvbm::codec {
+namespace {
+
+constexpr size_t kWorkspaceBytes = 512 * 1024;
+constexpr std::align_val_t kAlignment{64};
+
+struct Name {
+  Mode mode;
+  std::string_view name;
+};
+constexpr Name kNames[] = {
+    {Mode::off, "off"},
+    {Mode::fast, "fast"},
+    {Mode::standard, "default"},
+    {Mode::max, "max"},
+    {Mode::zstd, "zstd"},
+    {Mode::fp8_e4m3, "fp8_e4m3"},
+    {Mode::fp8_e5m2, "fp8_e5m2"},
+    {Mode::int8, "int8"},
+    {Mode::int6, "int6"},
+    {Mode::int4, "int4"},
+    {Mode::int8_coded, "int8_coded"},
+    {Mode::int6_coded, "int6_coded"},
+    {Mode::int4_coded, "int4_coded"},
+    {Mode::delta, "delta"},
+};
+
+}  // namespace
+
+std::optional<Mode> mode_by_name(std::string_view name) noexcept {
+  for (const Name& known : kNames) {
+    if (known.name == name) return known.mode;
+  }
+  return std::nullopt;
+}
+
+std::string_view mode_name(Mode mode) noexcept {
+  for (const Name& known : kNames) {
+    if (known.mode == mode) return known.name;
+  }
+  return "unknown";
+}
+
+void Workspace::Free::operator()(std::byte* p) const noexcept { ::operator delete(p, kAlignment); }
+
+std::byte* Workspace::take(size_t bytes) noexcept {
+  if (bytes > kWorkspaceBytes) return nullptr;
+  if (memory_ == nullptr) {
+    memory_.reset(static_cast<std::byte*>(::operator new(kWorkspaceBytes, kAlignment, std::nothrow)));
+  }
+  return memory_.get();
+}
+
+Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
+                            Workspace& workspace) noexcept {
+  if (raw.empty() || raw.size() > kMaxLeafBytes) {
+    return Status{Code::invalid_argument, "a leaf to code is empty or above 64 KiB"};
+  }
+  if (out.size() < encode_room(raw.size())) {
+    return Status{Code::invalid_argument, "a leaf to code: target too small"};
+  }
+  if (mode == Mode::off) return Encoded{};
+  const Result<uint32_t> bytes = zstd_encode(form, raw, raw_hash, out, workspace);
+  if (!bytes.ok()) return bytes.status();
+  if (bytes.value() == 0) return Encoded{};
+  return Encoded{LeafCodec::zstd, bytes.value()};
+}
+
+std::optional<uint64_t> raw_hash_of(ConstBytes stored) noexcept {
+  if (stored.size() < kFrameBytes) return std::nullopt;
+  return load_le<uint64_t>(stored.data() + kFrameRawHashAt);
+}
+
+Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept {
+  if (codec == LeafCodec::raw) {
+    if (stored.size() != raw.size()) return {Code::damaged, "raw leaf: not as long as its leaf"};
+    if (!raw.empty()) std::memcpy(raw.data(), stored.data(), raw.size());
+    return {};
+  }
+  const Result<Frame> frame = read_frame(codec, stored, raw.size());
+  if (!frame.ok()) return frame.status();
+  switch (codec) {
+    case LeafCodec::zstd:
+      return zstd_decode(frame.value(), stored, raw, workspace);
+    default:
+      return {Code::newer_version, "coded leaf: a codec that is not known here"};
+  }
+}
+
+bool is_lossy(LeafCodec codec) noexcept { return codec == LeafCodec::quantized || codec == LeafCodec::delta; }
+
+const char* codec_kernel_name() noexcept { return "portable"; }
+
+bool force_codec_kernel(const char* name) noexcept { return name == nullptr || std::string_view(name) == "portable"; }
+
+}  // namespace kvbm::codec

@@ -1,0 +1,202 @@
+#include "codec/seal.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "codec/hkdf.h"
+
+namespace kvbm::codec {
+namespace {
+
+constexpr size_t kNonceBytes = 12;
+// What a nonce is for is its first word, so that a head's is never a leaf's.
+enum class Domain : uint32_t { leaf = 1, head = 2 };
+// Header fields 0 to 127 and the leaf's place: README.md has the table.
+constexpr size_t kIdentityBytes = 128;
+constexpr size_t kPlaceBytes = 16;
+
+using Nonce = std::array<uint8_t, kNonceBytes>;
+
+template <size_t N>
+DerivedKey derive(const DerivedKey& from, std::string_view what, const std::array<uint8_t, N>& whose) noexcept {
+  std::array<std::byte, 16 + N> info{};
+  std::memcpy(info.data(), what.data(), what.size());
+  std::memcpy(info.data() + what.size(), whose.data(), N);
+  DerivedKey out;
+  (void)hkdf_expand(from, ConstBytes(info).first(what.size() + N), std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
+Nonce nonce_of(Domain domain, uint64_t index) noexcept {
+  Nonce nonce;
+  const auto word = static_cast<uint32_t>(domain);
+  std::memcpy(nonce.data(), &word, sizeof word);
+  std::memcpy(nonce.data() + sizeof word, &index, sizeof index);
+  return nonce;
+}
+
+// A library context of our own: the process-wide one would read the host's openssl.cnf, which may name other providers.
+const EVP_CIPHER* aes_256_gcm() noexcept {
+  static const EVP_CIPHER* const cipher = [] {
+    // Nothing at exit: the host may have unloaded this library by then.
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT | OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
+    OSSL_LIB_CTX* const library = OSSL_LIB_CTX_new();
+    return library == nullptr ? nullptr : EVP_CIPHER_fetch(library, "AES-256-GCM", nullptr);
+  }();
+  return cipher;
+}
+
+Status refused() { return {Code::internal, "libcrypto refuses to seal"}; }
+
+}  // namespace
+
+struct Sealer::State {
+  EVP_CIPHER_CTX* context = nullptr;
+  std::array<std::byte, kIdentityBytes + kPlaceBytes> associated{};
+
+  ~State() { EVP_CIPHER_CTX_free(context); }
+
+  void place(const SealedLeaf& leaf) noexcept {
+    std::byte* const at = associated.data() + kIdentityBytes;
+    store_le(at, leaf.index);
+    store_le(at + 4, leaf.raw_bytes);
+    store_le(at + 8, leaf.raw_offset);
+    store_le(at + 12, static_cast<uint16_t>(leaf.codec));
+  }
+  // The start of one message, in either direction.
+  bool begin(const Nonce& nonce, bool sealing, ConstBytes first, ConstBytes second) noexcept {
+    return EVP_CipherInit_ex2(context, nullptr, nullptr, nonce.data(), sealing ? 1 : 0, nullptr) == 1 &&
+           associate(first) && associate(second);
+  }
+  bool associate(ConstBytes bytes) noexcept {
+    int done = 0;
+    return bytes.empty() || EVP_CipherUpdate(context, nullptr, &done, reinterpret_cast<const uint8_t*>(bytes.data()),
+                                             static_cast<int>(bytes.size())) == 1;
+  }
+  bool pass(ConstBytes from, std::byte* to) noexcept {
+    int done = 0;
+    return from.empty() || EVP_CipherUpdate(context, reinterpret_cast<uint8_t*>(to), &done,
+                                            reinterpret_cast<const uint8_t*>(from.data()),
+                                            static_cast<int>(from.size())) == 1;
+  }
+  bool finish(std::byte* tag) noexcept {
+    int done = 0;
+    uint8_t none[kSealTagBytes];
+    return EVP_CipherFinal_ex(context, none, &done) == 1 &&
+           EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, kSealTagBytes, tag) == 1;
+  }
+  bool verify(const std::byte* tag) noexcept {
+    int done = 0;
+    uint8_t said[kSealTagBytes];
+    uint8_t none[kSealTagBytes];
+    std::memcpy(said, tag, sizeof said);
+    return EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, kSealTagBytes, said) == 1 &&
+           EVP_CipherFinal_ex(context, none, &done) == 1;
+  }
+  bool seal(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes body, ConstBytes more,
+            std::byte* out) noexcept {
+    return begin(nonce, true, first, second) && pass(body, out) && pass(more, out + body.size()) &&
+           finish(out + body.size() + more.size());
+  }
+  bool open(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes sealed, MutableBytes body,
+            MutableBytes more) noexcept {
+    const bool good = begin(nonce, false, first, second) && pass(sealed.first(body.size()), body.data()) &&
+                      pass(sealed.subspan(body.size(), more.size()), more.data()) &&
+                      verify(sealed.data() + body.size() + more.size());
+    if (good) return true;
+    std::fill(body.begin(), body.end(), std::byte{0});
+    std::fill(more.begin(), more.end(), std::byte{0});
+    return false;
+  }
+};
+
+Sealer::Sealer() noexcept = default;
+Sealer::Sealer(Sealer&&) noexcept = default;
+Sealer& Sealer::operator=(Sealer&&) noexcept = default;
+Sealer::~Sealer() = default;
+
+Status Sealer::start(const KeyRing& ring, const Header& header) {
+  if ((header.flags & kSealed) == 0) return {Code::invalid_argument, "a sealer for a record that is not sealed"};
+  const DerivedKey* const master = ring.key(header.key_id);
+  if (master == nullptr) {
+    return {Code::mismatch, "a record sealed with a key that the key file lacks",
+            "key id " + std::to_string(header.key_id)};
+  }
+  if (state_ == nullptr) {
+    const EVP_CIPHER* const cipher = aes_256_gcm();
+    auto state = std::unique_ptr<State>(new (std::nothrow) State);
+    if (state != nullptr) state->context = EVP_CIPHER_CTX_new();
+    if (cipher == nullptr || state == nullptr || state->context == nullptr) {
+      return {Code::no_memory, "no memory to seal with"};
+    }
+    if (EVP_CipherInit_ex2(state->context, cipher, nullptr, nullptr, 1, nullptr) != 1) return refused();
+    state_ = std::move(state);
+  }
+  DerivedKey of_namespace = derive(*master, "namespace", header.ns.bytes);
+  DerivedKey of_record = derive(of_namespace, "record", header.record_id);
+  const int set = EVP_CipherInit_ex2(state_->context, nullptr, of_record.data(), nullptr, 1, nullptr);
+  wipe(of_namespace);
+  wipe(of_record);
+  if (set != 1) return refused();
+  // Neither is known before the last leaf is coded; the head's own tag covers both.
+  Header known = header;
+  known.stored_bytes = 0;
+  known.flags = static_cast<uint16_t>(known.flags & ~kLossy);
+  const auto fields = header_fields(known);
+  std::copy_n(fields.begin(), kIdentityBytes, state_->associated.begin());
+  return {};
+}
+
+Status Sealer::seal(const SealedLeaf& leaf, ConstBytes body, ConstBytes more, MutableBytes out) noexcept {
+  if (state_ == nullptr) return {Code::wrong_state, "a sealer that was not started"};
+  if (body.size() > kMaxLeafBytes || more.size() > kMaxLeafBytes ||
+      out.size() != body.size() + more.size() + kSealTagBytes) {
+    return {Code::invalid_argument, "a leaf to seal of the wrong length"};
+  }
+  state_->place(leaf);
+  if (!state_->seal(nonce_of(Domain::leaf, leaf.index), state_->associated, {}, body, more, out.data())) {
+    return refused();
+  }
+  return {};
+}
+
+Status Sealer::open(const SealedLeaf& leaf, ConstBytes sealed, MutableBytes body, MutableBytes more) noexcept {
+  if (state_ == nullptr) return {Code::wrong_state, "a sealer that was not started"};
+  if (body.size() > kMaxLeafBytes || more.size() > kMaxLeafBytes ||
+      sealed.size() != body.size() + more.size() + kSealTagBytes) {
+    return {Code::damaged, "a sealed leaf of the wrong length"};
+  }
+  state_->place(leaf);
+  if (!state_->open(nonce_of(Domain::leaf, leaf.index), state_->associated, {}, sealed, body, more)) {
+    return {Code::damaged, "a sealed leaf that its tag does not fit"};
+  }
+  return {};
+}
+
+Status Sealer::seal_head(ConstBytes head, ConstBytes table, ConstBytes attributes, MutableBytes out) noexcept {
+  if (state_ == nullptr) return {Code::wrong_state, "a sealer that was not started"};
+  if (attributes.size() > kMaxAttributeBytes || out.size() != attributes.size() + kSealTagBytes) {
+    return {Code::invalid_argument, "a head to seal: wrong length"};
+  }
+  if (!state_->seal(nonce_of(Domain::head, 0), head, table, attributes, {}, out.data())) return refused();
+  return {};
+}
+
+Status Sealer::open_head(ConstBytes head, ConstBytes table, ConstBytes sealed, MutableBytes attributes) noexcept {
+  if (state_ == nullptr) return {Code::wrong_state, "a sealer that was not started"};
+  if (attributes.size() > kMaxAttributeBytes || sealed.size() != attributes.size() + kSealTagBytes) {
+    return {Code::damaged, "a sealed head of the wrong length"};
+  }
+  if (!state_->open(nonce_of(Domain::head, 0), head, table, sealed, attributes, {})) {
+    return {Code::damaged, "a sealed head that its tag does not fit"};
+  }
+  return {};
+}
+
+}  // namespace kvbm::codec

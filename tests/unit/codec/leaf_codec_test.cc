@@ -1,0 +1,130 @@
+#include "codec/leaf_codec.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "codec/leaf_hash.h"
+
+namespace kvbm::codec {
+namespace {
+
+constexpr uint64_t kSeed = 20261122;
+constexpr Mode kLossless[] = {Mode::fast, Mode::standard, Mode::max, Mode::zstd};
+constexpr Element kElements[] = {Element::bytes,    Element::bf16,     Element::fp16, Element::fp32,
+                                 Element::fp8_e4m3, Element::fp8_e5m2, Element::int8};
+
+// Codes and decodes; the decoded bytes and everything around them must be as they were. Returns the stored size.
+size_t round_trip(const LeafForm& form, Mode mode, ConstBytes raw) {
+  static Workspace workspace;
+  std::vector<std::byte> room(encode_room(raw.size()) + 128, std::byte{0xA5});
+  auto* const aligned = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(room.data()), 64));
+  const uint64_t hash = leaf_hash(raw);
+  const auto coded = encode_leaf(form, mode, raw, hash, {aligned, encode_room(raw.size())}, workspace);
+  EXPECT_TRUE(coded.ok()) << coded.status().message();
+  if (!coded.ok() || coded.value().codec == LeafCodec::raw) return raw.size();
+  EXPECT_LT(coded.value().bytes, raw.size());
+  EXPECT_EQ(0U, coded.value().bytes % kCodedLeafUnit);
+  const ConstBytes stored(aligned, coded.value().bytes);
+  EXPECT_EQ(hash, raw_hash_of(stored));
+  std::vector<std::byte> back(raw.size() + 128, std::byte{0x5A});
+  const Status status = decode_leaf(coded.value().codec, stored, {back.data() + 64, raw.size()}, workspace);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(std::equal(raw.begin(), raw.end(), back.begin() + 64));
+  EXPECT_TRUE(std::all_of(back.begin(), back.begin() + 64, [](std::byte b) { return b == std::byte{0x5A}; }));
+  EXPECT_TRUE(std::all_of(back.end() - 64, back.end(), [](std::byte b) { return b == std::byte{0x5A}; }));
+  return coded.value().bytes;
+}
+
+std::vector<std::byte> random_bytes(size_t bytes, uint64_t seed) {
+  std::vector<std::byte> out(bytes);
+  SeededRandom random(seed);
+  random.fill(out);
+  return out;
+}
+
+TEST(LeafCodec, names_lead_to_modes_and_back) {
+  for (const char* name : {"off", "fast", "default", "max", "zstd", "fp8_e4m3", "int8", "int6_coded", "delta"}) {
+    const auto mode = mode_by_name(name);
+    ASSERT_TRUE(mode.has_value()) << name;
+    EXPECT_EQ(name, mode_name(*mode));
+  }
+  EXPECT_FALSE(mode_by_name("").has_value());
+  EXPECT_FALSE(mode_by_name("standard ").has_value());
+}
+
+TEST(LeafCodec, random_bytes_are_left_raw) {
+  for (const Element element : kElements) {
+    for (const Mode mode : kLossless) {
+      const auto raw = random_bytes(kMaxLeafBytes, kSeed);
+      EXPECT_EQ(raw.size(), round_trip({element, 64, 256}, mode, raw)) << static_cast<int>(element);
+    }
+  }
+}
+
+TEST(LeafCodec, constants_nearly_vanish) {
+  for (const Element element : kElements) {
+    for (const Mode mode : kLossless) {
+      for (const int value : {0, 1, 0x80, 0xFF}) {
+        const std::vector<std::byte> raw(kMaxLeafBytes, static_cast<std::byte>(value));
+        EXPECT_GE(512U, round_trip({element, 64, 256}, mode, raw));
+      }
+    }
+  }
+}
+
+TEST(LeafCodec, every_length_comes_back) {
+  for (const Element element : kElements) {
+    for (const Mode mode : kLossless) {
+      for (size_t bytes = 1; bytes <= 300; ++bytes) {
+        auto raw = random_bytes(bytes, kSeed + bytes);
+        for (auto& b : raw) b &= std::byte{0x83};
+        round_trip({element, 64, 2}, mode, raw);
+      }
+      for (size_t bytes : {511, 512, 513, 1023, 4097, 40001, 65535, 65536}) {
+        auto raw = random_bytes(bytes, kSeed + bytes);
+        for (auto& b : raw) b &= std::byte{0x83};
+        round_trip({element, 80, 16}, mode, raw);
+      }
+    }
+  }
+}
+
+TEST(LeafCodec, refuses_what_is_no_leaf) {
+  Workspace workspace;
+  std::vector<std::byte> raw(kMaxLeafBytes + 1);
+  std::vector<std::byte> out(encode_room(raw.size()));
+  EXPECT_EQ(Code::invalid_argument, encode_leaf({}, Mode::zstd, {}, 0, out, workspace).status().code());
+  EXPECT_EQ(Code::invalid_argument, encode_leaf({}, Mode::zstd, raw, 0, out, workspace).status().code());
+  EXPECT_EQ(Code::invalid_argument,
+            encode_leaf({}, Mode::zstd, ConstBytes(raw).first(100), 0, MutableBytes(out).first(100), workspace)
+                .status()
+                .code());
+  EXPECT_EQ(Code::damaged, decode_leaf(LeafCodec::raw, raw, MutableBytes(raw).first(5), workspace).code());
+  EXPECT_FALSE(raw_hash_of(ConstBytes(raw).first(63)).has_value());
+}
+
+TEST(LeafCodec, tells_newer_leaves_from_damaged_ones) {
+  Workspace workspace;
+  std::vector<std::byte> raw(4096);
+  std::vector<std::byte> out(encode_room(raw.size()));
+  const auto coded = encode_leaf({}, Mode::zstd, raw, leaf_hash(raw), out, workspace);
+  ASSERT_TRUE(coded.ok());
+  ASSERT_EQ(LeafCodec::zstd, coded.value().codec);
+  std::vector<std::byte> stored(out.begin(), out.begin() + coded.value().bytes);
+  EXPECT_TRUE(decode_leaf(LeafCodec::zstd, stored, raw, workspace).ok());
+  EXPECT_EQ(Code::damaged, decode_leaf(LeafCodec::planar, stored, raw, workspace).code());
+  EXPECT_EQ(Code::damaged, decode_leaf(LeafCodec::zstd, stored, MutableBytes(raw).first(4095), workspace).code());
+  stored[0] = std::byte{2};
+  EXPECT_EQ(Code::newer_version, decode_leaf(LeafCodec::zstd, stored, raw, workspace).code());
+  stored[0] = std::byte{0};
+  EXPECT_EQ(Code::damaged, decode_leaf(LeafCodec::zstd, stored, raw, workspace).code());
+}
+
+}  // namespace
+}  // namespace kvbm::codec
