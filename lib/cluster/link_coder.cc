@@ -175,7 +175,7 @@ bool LinkCoder::take(bool coded, bool sealed) {
 
 Code LinkCoder::decode(FamilyId family, const codec::HeadView& coded, ConstBytes stored, MutableBytes head,
                        MutableBytes payload) {
-  const codec::DecodeRules rules{options_.keys.get(), facts(family).allow_lossy};
+  const codec::DecodeRules rules{options_.keys.get(), takes_lossy(family)};
   Borrowed workspace(*this);
   const uint64_t began = clock_.now_ns();
   const Status status = codec::decode_record(coded, stored, rules, 0, 0, head, payload, *workspace);
@@ -209,17 +209,19 @@ LinkCoder::Plan LinkCoder::plan(const wire::Coding& coding) {
 Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadView& head, ConstBytes payload,
                                             const wire::Coding& coding, MutableBytes out_head,
                                             MutableBytes out_payload) {
-  const CodingFacts known = facts(family);
+  const auto known = terms(family);
   codec::Recipe recipe;
   if (options_.codes() && wants_coded(coding)) {
     recipe.rules.push_back({0, UINT32_MAX, 3, static_cast<codec::Mode>(coding.mode)});
-    const bool lossy_ok =
-        known.allow_lossy && (coding.flags & wire::kTakesLossy) != 0 && (coding.codecs & kKnownCodecs) == kKnownCodecs;
-    if (known.recipe != nullptr && (lossy_ok || !known.recipe->lossy())) recipe = *known.recipe;
+    if (known != nullptr && !known->recipe.rules.empty()) {
+      const bool lossy_ok = known->allow_lossy && (coding.flags & wire::kTakesLossy) != 0 &&
+                            (coding.codecs & kKnownCodecs) == kKnownCodecs;
+      if (lossy_ok || !known->recipe.lossy()) recipe = known->recipe;
+    }
   }
   Borrowed workspace(*this);
   const uint64_t began = clock_.now_ns();
-  auto sizes = codec::encode_record(head, payload, known.form, recipe, options_.keys.get(), random_, out_head,
+  auto sizes = codec::encode_record(head, payload, known != nullptr ? known->form : codec::RecordForm{}, recipe, options_.keys.get(), random_, out_head,
                                     out_payload, *workspace);
   const uint64_t took = clock_.now_ns() - began;
   if (sizes.ok()) {

@@ -12,6 +12,8 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -22,22 +24,15 @@
 #include "cluster/wire.h"
 #include "codec/coded_record.h"
 #include "copy/codec_choice.h"
+#include "tier/coded/coded_tier.h"
 
 namespace kvbm::cluster {
-
-// What is known of a family's records, and what its namespace asked for.
-struct CodingFacts {
-  codec::RecordForm form;
-  std::shared_ptr<const codec::Recipe> recipe;  // of the namespace, may be lossy; null: none
-  bool allow_lossy = false;                     // its readers take lossy records
-};
 
 struct LinkCoding {
   bool automatic = false;                        // `mode` is chosen
   codec::Mode mode = codec::Mode::off;           // lossless
   std::shared_ptr<const codec::KeyRing> keys;    // null: nothing is sealed
   uint64_t buffer_bytes = 64ULL << 20;           // that coded records lie in until they have been sent
-  std::function<CodingFacts(FamilyId)> facts;    // thread: any. Empty: nothing is known of any family
   [[nodiscard]] bool codes() const noexcept { return automatic || mode != codec::Mode::off; }
   [[nodiscard]] bool in_use() const noexcept { return codes() || keys != nullptr; }
 };
@@ -60,6 +55,9 @@ class LinkCoder {
   LinkCoder(LinkCoding options, Random& random, const Clock& clock, const Log* log);
 
   [[nodiscard]] const LinkCoding& options() const noexcept { return options_; }
+  // What is known of families, as tiers that code ask it; thread: any. Before the links begin.
+  using Terms = std::function<std::shared_ptr<const tier::coded::FamilyTerms>(FamilyId)>;
+  void use_terms(Terms terms) { terms_ = std::move(terms); }
   // Learns the coders' speed from a made-up leaf: about a tenth of a millisecond.
   void measure();
 
@@ -72,7 +70,10 @@ class LinkCoder {
   [[nodiscard]] Asked ask(const NodeId& node, uint64_t bytes, bool takes_lossy);
   // What came of it; got: plain bytes.
   void answered(const NodeId& node, const Asked& asked, bool came_coded, uint64_t got);
-  [[nodiscard]] bool takes_lossy(FamilyId family) const { return facts(family).allow_lossy; }
+  [[nodiscard]] bool takes_lossy(FamilyId family) const {
+    const auto known = terms(family);
+    return known != nullptr && known->allow_lossy;
+  }
   // Room that a record takes at most as it comes.
   [[nodiscard]] uint64_t room(uint32_t head_bytes, uint64_t payload_bytes) const noexcept;
   // A record that came: false where it is plain and only sealed ones are taken.
@@ -111,8 +112,8 @@ class LinkCoder {
   };
   class Borrowed;  // a workspace
 
-  [[nodiscard]] CodingFacts facts(FamilyId family) const {
-    return options_.facts ? options_.facts(family) : CodingFacts{};
+  [[nodiscard]] std::shared_ptr<const tier::coded::FamilyTerms> terms(FamilyId family) const {
+    return terms_ ? terms_(family) : nullptr;
   }
   [[nodiscard]] copy::CodecChoice& choice(const NodeId& node);
   [[nodiscard]] copy::CodingSpeeds speeds() const;
@@ -122,6 +123,7 @@ class LinkCoder {
   Random& random_;
   const Clock& clock_;
   const Log* const log_;
+  Terms terms_;
   Direction given_, taken_;
   std::atomic<uint64_t> declined_{0}, useless_{0};
   mutable Mutex choices_mutex_;

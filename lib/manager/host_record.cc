@@ -58,6 +58,12 @@ Result<codec::HeadView> read_head(Manager& manager, SlotId slot) {
   return view;
 }
 
+bool lies_lossy(Manager& manager, SlotId slot) noexcept {
+  if ((manager.table().flags(slot) & kHasHead) == 0) return false;  // made here
+  const auto peek = codec::peek_header(ConstBytes(manager.arena().head(slot)).first(codec::kHeaderBytes));
+  return peek.ok() && (peek.value().header.flags & codec::kLossy) != 0;
+}
+
 Code ensure_head(Manager& manager, SlotId slot) {
   block::BlockTable& table = manager.table();
   const uint8_t before = table.set_flags(slot, kMakingHead);

@@ -35,6 +35,9 @@ void note_parent(Manager& manager, SlotId slot, const Key& parent) noexcept;
 // The checked head of a held slot; damaged if it does not verify or names another block.
 Result<codec::HeadView> read_head(Manager& manager, SlotId slot);
 
+// Whether a held slot's record lost something when it was coded.
+[[nodiscard]] bool lies_lossy(Manager& manager, SlotId slot) noexcept;
+
 // Makes the head of a held registered block that has none: hashes its bytes. again: another thread is
 // at it right now.
 Code ensure_head(Manager& manager, SlotId slot);

@@ -141,6 +141,7 @@ void find_to_lend(Manager& manager, std::span<const Identity> ids, std::span<tie
     for (size_t t = 1; t <= own_tiers_below(manager) && tiers[i] == kNoTier; ++t) {
       if (manager.out_of_use(static_cast<TierIndex>(t))) continue;
       manager.tier_below(static_cast<TierIndex>(t)).find({&ids[i], 1}, {&found[i], 1}, false);
+      found[i].payload_bytes = found[i].room();  // it is given decoded
       if (found[i].present) tiers[i] = static_cast<TierIndex>(t);
     }
   }

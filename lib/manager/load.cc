@@ -238,6 +238,10 @@ Code LoadOperation::check_head(const codec::HeadView& head) const {
   const CachePart& part = request_.cache->parts()[current_.part];
   const codec::Header& header = head.header();
   if (header.stored_bytes != part.payload_bytes() || header.leaf_count != part.leaf_count()) return Code::mismatch;
+  if ((header.flags & codec::kLossy) != 0 && !request_.cache->ns()->options().allow_lossy) {
+    add(manager_.counters().lossy_refused, 1);
+    return Code::miss;
+  }
   const bool any = (header.flags & codec::kContentKey) == 0 || request_.any_position;
   return any ? Code::ok : check_position(head, current_.key);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "manager/host_record.h"
 #include "manager/manager.h"
 #include "manager/prefix.h"
 
@@ -42,6 +43,21 @@ class Lookup {
   [[nodiscard]] bool look_below() const noexcept { return !request_.host_only && manager_.tiers_below() != 0; }
 
   void find_part(MatchPart& part, const PartPlan& plan) {
+    look_for(part, plan);
+    if (manager_.has_lossy() && !match_.ns_->options().allow_lossy) leave_lossy(part);
+  }
+
+  // What lies lossy in the host, for another reader, is not there for this one.
+  void leave_lossy(MatchPart& part) {
+    for (SlotId& slot : part.slots) {
+      if (slot == kNoSlot || !lies_lossy(manager_, slot)) continue;
+      manager_.release({&slot, 1});
+      slot = kNoSlot;
+      add(manager_.counters().lossy_refused, 1);
+    }
+  }
+
+  void look_for(MatchPart& part, const PartPlan& plan) {
     part.plan = plan;
     part.slots.assign(keys().size(), kNoSlot);
     // A part that needs every block of a prefix can stop at the first gap; the others cannot know yet.
@@ -129,6 +145,7 @@ class Lookup {
   bool find_again(MatchPart& part, size_t at) {
     part.slots.resize(keys().size(), kNoSlot);
     manager_.table().acquire_each(part.plan.family, keys().subspan(at, 1), std::span(part.slots).subspan(at, 1), tick_);
+    if (manager_.has_lossy() && !match_.ns_->options().allow_lossy) leave_lossy(part);
     if (look_below()) {
       part.below.resize(keys().size(), kNoTier);
       part.found.resize(keys().size(), tier::Found{});

@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "base/memory_wait.h"
+#include "manager/coded_tiers.h"
+#include "manager/coding_terms.h"
 #include "manager/host_record.h"
 #include "manager/offload.h"
+#include "manager/seal_keys.h"
 #include "tier/disk/disk_tier.h"
 
 namespace kvbm::manager {
@@ -48,7 +51,10 @@ class Manager::Forgetting {
 };
 
 Manager::Manager(const Environment& environment, Options options)
-    : env_(environment), options_(std::move(options)), events_(families_) {
+    : env_(environment),
+      options_(std::move(options)),
+      events_(families_),
+      coding_terms_(std::make_shared<CodingTerms>()) {
   record_base_ = env_.random->next();
 }
 
@@ -59,6 +65,9 @@ Result<std::shared_ptr<Manager>> Manager::create(const Environment& environment,
     return Status(Code::bad_config, "too many tiers", "at most 6 below the host tier");
   }
   auto manager = std::shared_ptr<Manager>(new Manager(environment, std::move(options)));
+  auto keys = read_seal_keys(manager->options_.seal_key_file);
+  if (!keys.ok()) return keys.status();
+  manager->seal_keys_ = std::move(keys).value();
   Status opened = manager->open_host();
   if (opened.ok()) opened = manager->open_tiers();
   if (!opened.ok()) return opened;
@@ -117,6 +126,8 @@ Status Manager::open_tiers() {
       tiers_.push_back(std::move(opened).value());
     }
     costs_[index].seed(seed_of(tiers_.back()->kind(), options.read_bytes_per_s));
+    link_costs_[index].seed(seed_of(tiers_.back()->kind(), options.read_bytes_per_s));
+    tiers_.back() = code_tier(*this, index, options, std::move(tiers_.back()));
     offloaders_.push_back(std::make_unique<Offloader>(*this, index, options));
     hears_uses_ = hears_uses_ || offloaders_.back()->admits_on_use();
   }
@@ -181,7 +192,7 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
     if (!limited.ok()) return limited.status();
     account = std::move(limited).value();
   }
-  auto ns = std::make_shared<Namespace>(std::move(options), families_, std::move(account), epoch);
+  auto ns = std::make_shared<Namespace>(std::move(options), families_, std::move(account), epoch, coding_terms_);
   std::erase_if(known.handles, [](const std::weak_ptr<Namespace>& handle) { return handle.expired(); });
   known.handles.push_back(ns);
   return ns;

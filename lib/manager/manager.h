@@ -18,6 +18,7 @@
 #include "block/block_table.h"
 #include "block/hold_table.h"
 #include "block/pin_table.h"
+#include "codec/seal.h"
 #include "copy/cost.h"
 #include "manager/accounts.h"
 #include "manager/counters.h"
@@ -32,6 +33,7 @@
 
 namespace kvbm::manager {
 
+class CodingTerms;
 class Offloader;
 
 // Bits of a slot's flags (BlockTable::flags).
@@ -110,6 +112,14 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   }
   // What bringing blocks up from a tier takes; 0: copying out of the host.
   [[nodiscard]] copy::SourceCost& cost(TierIndex index) noexcept { return costs_[index]; }
+  // What coding must know of families (coding_terms.h), the keys that seal what leaves the host (null: nothing is
+  // sealed), and what reading a tier takes without decoding.
+  [[nodiscard]] const std::shared_ptr<CodingTerms>& coding_terms() const noexcept { return coding_terms_; }
+  [[nodiscard]] const std::shared_ptr<const codec::KeyRing>& seal_keys() const noexcept { return seal_keys_; }
+  [[nodiscard]] copy::SourceCost& link_cost(TierIndex index) noexcept { return link_costs_[index]; }
+  // Whether any lossy record ever came into this host: only then lookups ask for it.
+  [[nodiscard]] bool has_lossy() const noexcept { return has_lossy_.load(std::memory_order_relaxed); }
+  void note_lossy() noexcept { has_lossy_.store(true, std::memory_order_relaxed); }
   // ---- A shared tier set (share.h) ----
   [[nodiscard]] ShareState& share() noexcept { return share_; }
   // A tier that stands by is not looked into and nothing is sent to it; whoever names it can still use it.
@@ -181,6 +191,10 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::vector<std::unique_ptr<tier::Tier>> tiers_;
   std::vector<std::unique_ptr<Offloader>> offloaders_;
   std::array<copy::SourceCost, kMaxTiersBelow + 1> costs_;
+  std::array<copy::SourceCost, kMaxTiersBelow + 1> link_costs_;
+  const std::shared_ptr<CodingTerms> coding_terms_;
+  std::shared_ptr<const codec::KeyRing> seal_keys_;
+  std::atomic<bool> has_lossy_{false};
   bool hears_uses_ = false;
   std::atomic<uint32_t> tick_{0};
   std::atomic<uint32_t> disabled_{0};  // bit i: tier i is out of service

@@ -3,12 +3,18 @@
 #include <utility>
 
 #include "layout/shard.h"
+#include "manager/coding_terms.h"
 
 namespace kvbm::manager {
 
 Namespace::Namespace(NamespaceOptions options, FamilyTable& families, std::shared_ptr<const Accounts::Lease> account,
-                     uint64_t epoch)
-    : options_(std::move(options)), table_(families), base_id_(derive(options_, 0)), epoch_(epoch) {
+                     uint64_t epoch, std::shared_ptr<CodingTerms> coding)
+    : options_(std::move(options)),
+      table_(families),
+      coding_(std::move(coding)),
+      base_id_(derive(options_, 0)),
+      epoch_(epoch) {
+  if (coding_ != nullptr) coding_handle_ = coding_->join(base_id_, {options_.codec, options_.allow_lossy});
   id_ = derive(options_, epoch);
   if (account != nullptr) set_account(std::move(account));
 }
@@ -75,6 +81,7 @@ Result<PartPlan> Namespace::plan(const Part& part) {
   const auto id = table_.intern(family);
   if (!id.ok()) return id.status();
   plan.family = id.value();
+  if (coding_ != nullptr) coding_->add(base_id_, plan.family, plan.shape);
   plans_.emplace(part, plan);
   return plan;
 }

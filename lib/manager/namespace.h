@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "block/block_table.h"
+#include "codec/coded_record.h"
 #include "codec/key.h"
 #include "layout/geometry.h"
 #include "layout/record_shape.h"
@@ -36,6 +37,8 @@ struct NamespaceOptions {
   uint64_t epoch = 0;
   uint64_t quota_bytes = 0;
   block::OverQuota quota_mode = block::OverQuota::evict;
+  std::optional<codec::Recipe> codec;  // how its records are coded below the host, where anything is
+  bool allow_lossy = false;            // its readers take lossy records
 };
 
 // A part resolved: its family, and how its records are cut (absent for opaque ones).
@@ -47,10 +50,12 @@ struct PartPlan {
   uint32_t window_blocks = 0;  // sliding window: stored blocks that the window reaches
 };
 
+class CodingTerms;
+
 class Namespace {
  public:
   Namespace(NamespaceOptions options, FamilyTable& families, std::shared_ptr<const Accounts::Lease> account,
-            uint64_t epoch);
+            uint64_t epoch, std::shared_ptr<CodingTerms> coding = nullptr);
 
   // The base id that a namespace of these options has.
   [[nodiscard]] static NamespaceId base_id_of(const NamespaceOptions& options) { return derive(options, 0); }
@@ -79,8 +84,10 @@ class Namespace {
 
   const NamespaceOptions options_;
   FamilyTable& table_;
+  const std::shared_ptr<CodingTerms> coding_;
+  std::shared_ptr<const void> coding_handle_;
   std::atomic<block::AccountId> account_{block::kSharedAccount};
-  NamespaceId base_id_;
+  const NamespaceId base_id_;
   static constexpr uint32_t kUnknownFamily = UINT32_MAX;
   std::atomic<FamilyId> default_family_{kUnknownFamily};
   mutable Mutex mutex_;

@@ -4,10 +4,11 @@
 #include <sstream>
 #include <utility>
 
-#include "manager/key_ring_file.h"
+#include "manager/coding_terms.h"
 #include "manager/local_node.h"
 #include "manager/manager.h"
 #include "manager/node_transport.h"
+#include "manager/seal_keys.h"
 #include "manager/take.h"
 
 namespace kvbm::manager {
@@ -53,7 +54,7 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   if (options.peers_file_join && (options.name.empty() || options.listen.empty() || options.peers_file.empty())) {
     return Status(Code::bad_config, "node.peers_file_join needs node.peers_file, node.name and node.listen");
   }
-  auto keys = read_key_ring(options.seal_key_file);
+  auto keys = read_seal_keys(options.seal_key_file);
   if (!keys.ok()) return keys.status();
   return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options, std::move(keys).value()));
 }
@@ -123,6 +124,7 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
 Status Node::start(const std::shared_ptr<Manager>& manager) {
   source_ = std::make_unique<NodeSource>(manager, *thread_);
   if (coder_ != nullptr) {
+    coder_->use_terms([terms = manager->coding_terms()](FamilyId family) { return terms->of(family); });
     coded_source_ = std::make_unique<cluster::CodedSource>(*source_, coder_, *thread_, *env_.executor, manager);
   }
   if (options_.listen.empty()) source_->offer_no_room();

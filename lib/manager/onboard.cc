@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory_wait.h"
+#include "codec/coded_record.h"
 #include "copy/cost.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
@@ -39,6 +40,8 @@ Code settle_head(Arrival& arrival, size_t i, uint32_t head_bytes) {
   const auto view = codec::HeadView::parse(head);
   const MutableBytes room = manager.arena().head(slot);
   if (!view.ok() || head.size() > room.size()) return view.ok() ? Code::mismatch : Code::damaged;
+  if (codec::is_coded(view.value())) return Code::mismatch;  // whoever brought it should have decoded it
+  if ((view.value().header().flags & codec::kLossy) != 0) manager.note_lossy();
   manager.arena().clear_head(slot);
   std::memcpy(room.data(), head.data(), head.size());
   manager.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
@@ -54,7 +57,9 @@ void learn(Arrival& arrival, const tier::GetBatch& batch) {
   uint64_t got = 0;
   bool late = false;
   for (size_t i = 0; i < batch.items.size(); ++i) {
-    if (batch.status[i] == Code::ok) got += batch.items[i].payload_bytes;
+    // What was found is what was read: a coded record is larger when it has come.
+    const uint64_t found = arrival.items[i].found.payload_bytes;
+    if (batch.status[i] == Code::ok) got += found != 0 ? found : batch.items[i].payload_bytes;
     late = late || batch.status[i] == Code::deadline;
   }
   const Answer how = late ? Answer::late : got != 0 ? Answer::arrived : Answer::nothing;

@@ -27,6 +27,21 @@ std::vector<OptionRow> tier_rows() {
   rows.push_back({"admission_uses", OptionType::count, "2", "Uses for after_uses; threshold for frequency.", 1, 15});
   rows.push_back({"write_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of offload; 0 = none.", 0, kMaxBytes});
   rows.push_back({"read_bytes_per_s", OptionType::bytes, "0", "Bandwidth cap of onboard; 0 = none.", 0, kMaxBytes});
+  rows.push_back({"codec",
+                  OptionType::choice,
+                  "off",
+                  "How records are coded here, without loss unless their namespace says otherwise; auto: as measuring "
+                  "shows that it pays.",
+                  0,
+                  0,
+                  {"off", "auto", "fast", "default", "max", "zstd"}});
+  rows.push_back({"codec_goal",
+                  OptionType::choice,
+                  "speed",
+                  "What codec = auto is for: that blocks are brought up sooner, or that more of them fit.",
+                  0,
+                  0,
+                  {"speed", "space"}});
   return rows;
 }
 
@@ -109,9 +124,6 @@ void add_neighbours(std::vector<OptionRow>& rows) {
                   0,
                   0,
                   {"off", "auto", "fast", "default", "max", "zstd"}});
-  rows.push_back({"seal.key_file", OptionType::string, "",
-                  "File of keys, \"<id> <64 hex digits>\" a line, this user's alone: what leaves the host is sealed with "
-                  "the first, and opened with any. Empty: nothing is sealed."});
 }
 
 std::vector<OptionRow> make_schema() {
@@ -133,6 +145,9 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"host.touch_threads", OptionType::count, "0",
                   "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
   add_neighbours(rows);
+  rows.push_back({"seal.key_file", OptionType::string, "",
+                  "File of keys that records are sealed with (AES-256-GCM) when they leave this host's memory, a line "
+                  "\"<id> <64 hex digits>\" each; the first one seals. Its owner's alone. Empty: nothing is sealed."});
   OptionRow tiers{"tier", OptionType::table_list, "", "Tiers below the host, fastest first."};
   tiers.entry = tier_rows();
   rows.push_back(std::move(tiers));
@@ -213,7 +228,8 @@ Result<Options> options_from(const OptionSet& config) {
   out.node.local = values.at("node.local").text == "auto";
   out.node.local_directory = values.at("node.local_directory").text;
   out.node.codec = values.at("node.codec").text;
-  out.node.seal_key_file = values.at("seal.key_file").text;
+  out.seal_key_file = values.at("seal.key_file").text;
+  out.node.seal_key_file = out.seal_key_file;
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {
@@ -227,6 +243,8 @@ Result<Options> options_from(const OptionSet& config) {
     tier.read_bytes_per_s = entry.values.at("read_bytes_per_s").number;
     tier.admission = admission_named(entry.values.at("admission").text);
     tier.admission_uses = static_cast<uint32_t>(entry.values.at("admission_uses").number);
+    tier.codec = entry.values.at("codec").text;
+    tier.codec_for_space = entry.values.at("codec_goal").text == "space";
     out.tiers.push_back(std::move(tier));
   }
   return out;

@@ -32,6 +32,8 @@ struct TierOptions {
   uint64_t read_bytes_per_s = 0;
   AdmissionKind admission = AdmissionKind::all;
   uint32_t admission_uses = 2;
+  std::string codec = "off";  // auto, or a lossless codec::Mode by its name: how records are coded here
+  bool codec_for_space = false;  // auto: the best ratio, not the shortest time to bring blocks up
 };
 
 // How this manager is a node among others; neither listen nor peers nor a file of them: it is none.
@@ -70,6 +72,7 @@ struct Options {
   std::vector<TierOptions> tiers;
   NodeOptions node;
   ShareOptions share;
+  std::string seal_key_file;  // empty: nothing is sealed
 };
 
 // Every option, for configuration files, the environment and the docs.

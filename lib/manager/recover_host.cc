@@ -83,6 +83,7 @@ void Manager::recover_host() {
       continue;
     }
     const codec::Header& header = view.value().header();
+    if ((header.flags & codec::kLossy) != 0) note_lossy();
     const auto family = families_.intern(Family{header.ns, header.geometry, header.component, header.shard});
     if (!family.ok()) continue;
     FoundRecord record;

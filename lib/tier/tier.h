@@ -49,8 +49,11 @@ struct PutBatch {
 struct Found {
   bool present = false;
   uint32_t head_bytes = 0;
-  uint64_t payload_bytes = 0;
-  uint64_t location = 0;  // the tier's own; records stored together have neighbouring locations
+  uint64_t payload_bytes = 0;  // as stored: what reading it takes
+  uint64_t location = 0;       // the tier's own; records stored together have neighbouring locations
+  // Room that get() needs for the payload where that is more than what is stored: a tier that codes. 0: it is not.
+  uint64_t room_bytes = 0;
+  [[nodiscard]] uint64_t room() const noexcept { return room_bytes > payload_bytes ? room_bytes : payload_bytes; }
 };
 
 // A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both
@@ -85,6 +88,26 @@ struct GetBatch {
   UniqueFunction<void(GetBatch&)> done;
 };
 
+// What a tier that codes (tier/coded) made of what it was given. Bytes are of payloads.
+struct CodecStats {
+  uint64_t coded = 0;          // records stored coded,
+  uint64_t plain_bytes = 0;    // their bytes before
+  uint64_t stored_bytes = 0;   // and after
+  uint64_t sealed = 0;         // of records stored, coded or not
+  uint64_t left_plain = 0;     // records stored as they were
+  uint64_t encode_ns = 0;      // of all threads together, as decode_ns
+  uint64_t decoded = 0;        // records that came back
+  uint64_t decoded_bytes = 0;  // plain
+  uint64_t decode_ns = 0;
+  uint64_t refused_lossy = 0;  // records that no reader here allows
+  uint64_t missing_keys = 0;   // records sealed with a key that is not here
+  uint64_t damaged = 0;        // records that did not decode or open
+  uint64_t stepped_down = 0;   // times that encoding held up writing, and was made faster or left
+  uint64_t probes = 0;         // records coded only to measure
+  uint32_t mode = 0;           // codec::Mode of what was stored last
+  uint32_t automatic = 0;      // 1: chosen by measuring
+};
+
 struct TierStats {
   uint64_t capacity_bytes = 0;
   uint64_t used_bytes = 0;  // everything on the medium that counts against the capacity
@@ -95,6 +118,7 @@ struct TierStats {
   uint64_t puts = 0, put_bytes = 0, put_errors = 0;
   uint64_t gets = 0, get_bytes = 0, get_errors = 0, misses = 0;
   uint64_t damaged = 0, evicted = 0, reclaimed_bytes = 0, rewritten_bytes = 0, dropped_full = 0;
+  CodecStats codec;
 };
 
 // One row of scan(): what a tier holds.

@@ -1,0 +1,105 @@
+#include "manager/coding_terms.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvbm::manager {
+
+namespace {
+
+uint32_t element_bytes(codec::Element element) noexcept {
+  switch (element) {
+    case codec::Element::bf16:
+    case codec::Element::fp16:
+      return 2;
+    case codec::Element::fp32:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+codec::RecordForm form_of(const layout::RecordShape& shape) noexcept {
+  codec::RecordForm form;
+  form.planes = shape.planes();
+  form.leaves_per_plane = shape.units() * shape.leaves_per_unit();
+  form.first_layer = shape.shard().first_layer;
+  if (shape.kind() == layout::ComponentKind::state) return form;  // bytes of any kind
+  form.element = static_cast<codec::Element>(shape.element());
+  form.row = shape.row_bytes() / element_bytes(form.element);
+  form.rows = shape.tokens_per_piece() != 0 && shape.pieces() > 1 ? shape.tokens_per_piece() : shape.tokens();
+  return form;
+}
+
+std::shared_ptr<const void> CodingTerms::join(const NamespaceId& base_id, Wish wish) {
+  struct Handle {
+    std::weak_ptr<CodingTerms> terms;
+    NamespaceId base_id;
+    std::list<Wish>::iterator wish;
+    ~Handle() {
+      if (const auto alive = terms.lock()) alive->leave(base_id, wish);
+    }
+  };
+  auto handle = std::make_shared<Handle>();
+  handle->base_id = base_id;
+  MutexLock lock(mutex_);
+  Space& space = spaces_[base_id];
+  handle->wish = space.open.insert(space.open.end(), std::move(wish));
+  handle->terms = weak_from_this();
+  decide(space);
+  return handle;
+}
+
+void CodingTerms::leave(const NamespaceId& base_id, std::list<Wish>::iterator wish) {
+  MutexLock lock(mutex_);
+  Space& space = spaces_[base_id];
+  space.open.erase(wish);
+  decide(space);
+}
+
+void CodingTerms::decide(Space& space) {
+  const auto lossy = [](const Wish& w) { return w.recipe.has_value() && w.recipe->lossy(); };
+  space.allow_lossy = std::any_of(space.open.begin(), space.open.end(), [](const Wish& w) { return w.allow_lossy; });
+  if (!space.open.empty()) {
+    const bool all = std::all_of(space.open.begin(), space.open.end(),
+                                 [&](const Wish& w) { return w.allow_lossy || lossy(w); });
+    space.recipe = {};
+    for (const Wish& wish : space.open) {
+      if (wish.recipe.has_value() && (all || !wish.recipe->lossy())) space.recipe = *wish.recipe;
+    }
+  }
+  for (const FamilyId family : space.families) apply(space, family);
+}
+
+void CodingTerms::apply(const Space& space, FamilyId family) {
+  auto terms = std::make_shared<tier::coded::FamilyTerms>(*terms_[family]);
+  terms->recipe = space.recipe;
+  terms->allow_lossy = space.allow_lossy;
+  terms_[family] = std::move(terms);
+}
+
+void CodingTerms::add(const NamespaceId& base_id, FamilyId family, const std::optional<layout::RecordShape>& shape) {
+  MutexLock lock(mutex_);
+  Space& space = spaces_[base_id];
+  auto& known = terms_[family];
+  if (known == nullptr) {
+    auto terms = std::make_shared<tier::coded::FamilyTerms>();
+    if (shape.has_value()) {
+      terms->form = form_of(*shape);
+      terms->plain_bytes = shape->payload_bytes();
+    }
+    known = std::move(terms);
+    space.families.push_back(family);
+  }
+  apply(space, family);
+}
+
+std::shared_ptr<const tier::coded::FamilyTerms> CodingTerms::of(FamilyId family) const {
+  MutexLock lock(mutex_);
+  const auto known = terms_.find(family);
+  return known == terms_.end() ? nullptr : known->second;
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,163 @@
+// The state of a coded tier and its two paths: write_path.cc (encode, then the inner tier in order), read_path.cc (the
+// inner tier, then decode).
+//
+// Lock: mutex_ is a leaf but for memory: no call of the inner tier, of `done` or of the log is made under it. Lock-order
+// neighbours: the inner tier's locks are taken without it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "tier/coded/coded_tier.h"
+#include "tier/coded/staging.h"
+
+namespace kvbm::tier::coded {
+
+class CodedCore : public std::enable_shared_from_this<CodedCore> {
+ public:
+  CodedCore(CodedTierOptions options, Tier& inner, Executor& executor, Random& random);
+
+  void put(std::unique_ptr<PutBatch> batch);
+  void get(std::unique_ptr<GetBatch> batch);
+  // Records on their way down are forgotten, before the inner tier forgets those that it has.
+  void forget(std::span<const Identity> ids);
+  void forget(FamilyId family);
+  // Room that a found record takes once it is decoded; 0: what is stored.
+  uint64_t room_of(FamilyId family, uint64_t stored_bytes) noexcept;
+  void add_stats(TierStats& stats) const;
+  [[nodiscard]] const CodedTierOptions& options() const noexcept { return options_; }
+  // No new work; `done` when none of its own is in flight.
+  void shutdown(UniqueFunction<void()> done);
+  // The inner tier goes: what is left in flight reaches nobody.
+  void leave() noexcept { inner_.store(nullptr, std::memory_order_release); }
+
+ private:
+  // ---- write_path.cc ----
+  struct PutPiece {
+    bool code = false;    // by the recipe
+    bool encode = false;  // something is to be done with it before it is sent
+    bool own = false;     // the recipe is the namespace's
+    bool erased = false;  // under mutex_, as nothing else here
+    Code failed = Code::ok;  // else it is not sent
+    TierChoice::Level level = TierChoice::Level::off;
+    std::optional<TierChoice::Level> probe;
+    codec::Recipe recipe;
+    codec::RecordForm form;
+    Staging::Buffer staging;
+    ConstBytes head, payload;  // what is sent
+  };
+  struct PutOp {
+    std::unique_ptr<PutBatch> batch;
+    std::vector<PutPiece> pieces;
+    size_t next = 0;  // of those that are in no chunk yet
+    size_t open = 0;  // of those that are not settled
+  };
+  // Consecutive pieces of one batch that are encoded and sent together.
+  struct Chunk {
+    std::shared_ptr<PutOp> op;
+    size_t first = 0, n = 0;
+    size_t tasks = 0;  // that are not done
+  };
+  using PutOps = std::vector<std::shared_ptr<PutOp>>;
+  bool plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& terms, double link)
+      KVBM_REQUIRES(mutex_);
+  void plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double link)
+      KVBM_REQUIRES(mutex_);
+  void pump_writes();
+  bool begin_chunk(std::vector<UniqueFunction<void()>>& tasks) KVBM_REQUIRES(mutex_);
+  bool room_for(PutPiece& piece, const PutItem& item) KVBM_REQUIRES(mutex_);
+  void encode(const std::shared_ptr<Chunk>& chunk, size_t from, size_t to);
+  void encode_one(const PutItem& item, PutPiece& piece, codec::Workspace& workspace, CodecStats& counts);
+  void probe(const PutItem& item, PutPiece& piece, const codec::HeadView& head, codec::Workspace& workspace);
+  void send_ready();
+  std::unique_ptr<PutBatch> batch_of(const std::shared_ptr<Chunk>& chunk, PutOps& over) KVBM_REQUIRES(mutex_);
+  void written(PutOp& op, const std::vector<size_t>& which, const std::vector<Code>& codes,
+               const std::shared_ptr<PutOp>& keep);
+  bool settle(PutOp& op, size_t i, Code code) KVBM_REQUIRES(mutex_);
+  void end(PutOps& over);
+  void watch_encoding() KVBM_REQUIRES(mutex_);
+
+  // ---- read_path.cc ----
+  struct Place {
+    bool staged = false;
+    Staging::Buffer staging;  // the head, then from a page on the payload
+    uint64_t head_bytes = 0, stored_bytes = 0;
+  };
+  struct GetOp {
+    std::unique_ptr<GetBatch> batch;
+    std::vector<Place> places;
+    std::deque<size_t> todo;  // items that the inner tier was not asked for
+    size_t open = 0;
+  };
+  // A record in memory of this tier's, or lent: to be decoded into its target.
+  struct Arrived {
+    size_t item = 0;
+    ConstBytes head, payload;
+    uint64_t location = 0;
+    std::shared_ptr<void> lender;
+  };
+  using GetOps = std::vector<std::shared_ptr<GetOp>>;
+  void place(GetOp& op, std::span<const Found> found) KVBM_REQUIRES(mutex_);
+  void pump_reads();
+  std::unique_ptr<GetBatch> next_ask(GetOps& over, uint64_t& bytes) KVBM_REQUIRES(mutex_);
+  void came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& which, GetBatch& batch);
+  Code take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, std::vector<Arrived>& arrived);
+  void decode(const std::shared_ptr<GetOp>& op, const std::vector<Arrived>& arrived);
+  Code decode_one(GetItem& item, const Arrived& from, codec::Workspace& workspace, CodecStats& counts);
+  Code refuse(const Status& why, const Arrived& from, const Identity& id, const codec::Header& header,
+              CodecStats& counts);
+  void expire(uint64_t now);
+  bool settle(GetOp& op, size_t i, Code code) KVBM_REQUIRES(mutex_);
+  void end(GetOps& over);
+
+  // ---- both ----
+  [[nodiscard]] Tier* inner() const noexcept { return inner_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool codes() const noexcept { return options_.automatic || options_.mode != codec::Mode::off; }
+  [[nodiscard]] std::shared_ptr<const FamilyTerms> terms(FamilyId family) const {
+    return options_.terms ? options_.terms(family) : nullptr;
+  }
+  std::unique_ptr<codec::Workspace> take_workspace();
+  void give(std::unique_ptr<codec::Workspace> workspace, const CodecStats& counts);
+  void maybe_closed();
+  void say_once(std::string what, const char* text);
+
+  const CodedTierOptions options_;
+  std::atomic<Tier*> inner_;
+  Executor& executor_;
+  Random& random_;
+  mutable Mutex mutex_;
+  bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
+  UniqueFunction<void()> closed_ KVBM_GUARDED_BY(mutex_);
+  uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;  // batches of either kind
+  CodecStats counts_ KVBM_GUARDED_BY(mutex_);
+  TierChoice choice_ KVBM_GUARDED_BY(mutex_);
+  // Families whose last record that was read was coded, where their terms do not say what a plain one is.
+  std::set<FamilyId> coded_ KVBM_GUARDED_BY(mutex_);
+  std::set<std::string> said_ KVBM_GUARDED_BY(mutex_);  // at most kMostSaid
+  std::vector<std::unique_ptr<codec::Workspace>> workspaces_ KVBM_GUARDED_BY(mutex_);
+
+  Staging write_staging_ KVBM_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<PutOp>> put_queue_ KVBM_GUARDED_BY(mutex_);  // with pieces that are in no chunk
+  std::vector<std::shared_ptr<PutOp>> puts_ KVBM_GUARDED_BY(mutex_);      // all that are not over
+  std::deque<std::shared_ptr<Chunk>> chunks_ KVBM_GUARDED_BY(mutex_);     // in order, not sent
+  // One thread sends at a time, so that the order stays; what is forgotten meanwhile is forgotten behind it.
+  std::shared_ptr<Chunk> sending_ KVBM_GUARDED_BY(mutex_);
+  std::vector<Identity> forgotten_ KVBM_GUARDED_BY(mutex_);
+  uint64_t writing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches with the inner tier
+  // How long writing waited for encoding, while more was waiting to be encoded.
+  uint64_t watched_ns_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t busy_ns_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t starved_ns_ KVBM_GUARDED_BY(mutex_) = 0;
+
+  Staging read_staging_ KVBM_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<GetOp>> get_queue_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::tier::coded

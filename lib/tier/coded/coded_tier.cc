@@ -1,0 +1,187 @@
+#include "tier/coded/coded_tier.h"
+
+#include <string>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "tier/coded/coded_core.h"
+
+namespace kvbm::tier::coded {
+
+CodedTier::CodedTier(CodedTierOptions options, std::unique_ptr<Tier> inner, Executor& executor, Random& random)
+    : inner_(std::move(inner)), core_(std::make_shared<CodedCore>(std::move(options), *inner_, executor, random)) {}
+
+CodedTier::~CodedTier() { core_->leave(); }
+
+std::string CodedTier::describe() const {
+  const CodedTierOptions& options = core_->options();
+  std::string text = inner_->describe();
+  if (options.automatic) {
+    text += options.goal == Goal::space ? ", codec auto for space" : ", codec auto";
+  } else if (options.mode != codec::Mode::off) {
+    text += ", codec " + std::string(codec::mode_name(options.mode));
+  }
+  if (options.keys != nullptr) text += ", sealed";
+  return text;
+}
+
+void CodedTier::find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept {
+  inner_->find(ids, out, touch);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (out[i].present) out[i].room_bytes = core_->room_of(ids[i].family, out[i].payload_bytes);
+  }
+}
+
+void CodedTier::put(std::unique_ptr<PutBatch> batch) { core_->put(std::move(batch)); }
+void CodedTier::get(std::unique_ptr<GetBatch> batch) { core_->get(std::move(batch)); }
+
+// What is coded is not read where it lies.
+void CodedTier::in_place(std::span<InPlace> items) noexcept {
+  inner_->in_place(items);
+  for (InPlace& item : items) {
+    if (item.memory == nullptr) continue;
+    const auto head = codec::HeadView::parse(item.head);
+    if (head.ok() && !codec::is_coded(head.value())) continue;
+    item.head = {};
+    item.payload = {};
+    item.memory.reset();
+  }
+}
+
+void CodedTier::erase(std::span<const Identity> ids) {
+  core_->forget(ids);
+  inner_->erase(ids);
+}
+
+Status CodedTier::erase_family(FamilyId family) {
+  core_->forget(family);
+  return inner_->erase_family(family);
+}
+
+TierStats CodedTier::stats() const {
+  TierStats stats = inner_->stats();
+  core_->add_stats(stats);
+  return stats;
+}
+
+void CodedTier::shutdown(UniqueFunction<void()> done) {
+  const MemoryWait nobody_to_tell;
+  // Both at once: what the inner tier lets go of is what this one waits for.
+  struct Ends {
+    std::atomic<int> left{2};
+    UniqueFunction<void()> done;
+  };
+  auto ends = std::make_shared<Ends>();
+  ends->done = std::move(done);
+  const auto one = [ends] {
+    if (ends->left.fetch_sub(1, std::memory_order_acq_rel) == 1) ends->done();
+  };
+  core_->shutdown(one);
+  inner_->shutdown(one);
+}
+
+// ---- CodedCore: what both paths share ----
+
+namespace {
+constexpr size_t kMostSaid = 64;
+constexpr size_t kMostWorkspaces = 16;
+}  // namespace
+
+CodedCore::CodedCore(CodedTierOptions options, Tier& inner, Executor& executor, Random& random)
+    : options_(std::move(options)),
+      inner_(&inner),
+      executor_(executor),
+      random_(random),
+      choice_(options_.goal),
+      write_staging_(options_.write_budget_bytes),
+      read_staging_(options_.read_budget_bytes) {
+  counts_.automatic = options_.automatic ? 1 : 0;
+  counts_.mode = static_cast<uint32_t>(options_.mode);
+}
+
+std::unique_ptr<codec::Workspace> CodedCore::take_workspace() {
+  {
+    MutexLock lock(mutex_);
+    if (!workspaces_.empty()) {
+      auto one = std::move(workspaces_.back());
+      workspaces_.pop_back();
+      return one;
+    }
+  }
+  return std::make_unique<codec::Workspace>();
+}
+
+void CodedCore::give(std::unique_ptr<codec::Workspace> workspace, const CodecStats& counts) {
+  MutexLock lock(mutex_);
+  if (workspaces_.size() < kMostWorkspaces) workspaces_.push_back(std::move(workspace));
+  counts_.coded += counts.coded;
+  counts_.plain_bytes += counts.plain_bytes;
+  counts_.stored_bytes += counts.stored_bytes;
+  counts_.sealed += counts.sealed;
+  counts_.left_plain += counts.left_plain;
+  counts_.encode_ns += counts.encode_ns;
+  counts_.decoded += counts.decoded;
+  counts_.decoded_bytes += counts.decoded_bytes;
+  counts_.decode_ns += counts.decode_ns;
+  counts_.refused_lossy += counts.refused_lossy;
+  counts_.missing_keys += counts.missing_keys;
+  counts_.damaged += counts.damaged;
+  counts_.probes += counts.probes;
+}
+
+void CodedCore::add_stats(TierStats& stats) const {
+  MutexLock lock(mutex_);
+  stats.codec = counts_;
+  stats.staging_bytes += write_staging_.bytes() + read_staging_.bytes();
+}
+
+uint64_t CodedCore::room_of(FamilyId family, uint64_t stored_bytes) noexcept {
+  const auto known = terms(family);
+  if (known != nullptr && known->plain_bytes != 0) return known->plain_bytes == stored_bytes ? 0 : known->plain_bytes;
+  if (codes() || options_.keys != nullptr) return options_.most_payload_bytes;
+  MutexLock lock(mutex_);
+  return coded_.count(family) != 0 ? options_.most_payload_bytes : 0;
+}
+
+void CodedCore::shutdown(UniqueFunction<void()> done) {
+  GetOps over;
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    closed_ = std::move(done);
+    // What was not asked for yet is of loads that were cancelled or ran out of time.
+    for (const auto& op : get_queue_) {
+      bool last = false;
+      for (const size_t i : std::exchange(op->todo, {})) last = settle(*op, i, Code::closed);
+      if (last) over.push_back(op);
+    }
+    get_queue_.clear();
+  }
+  executor_.post([self = shared_from_this(), over = std::move(over)]() mutable {
+    self->end(over);
+    self->maybe_closed();
+  });
+}
+
+void CodedCore::maybe_closed() {
+  UniqueFunction<void()> call;
+  {
+    MutexLock lock(mutex_);
+    if (!stopping_ || in_flight_ != 0) return;
+    call = std::move(closed_);
+    closed_ = {};
+  }
+  if (call) executor_.post(std::move(call));
+}
+
+// One line for each cause.
+void CodedCore::say_once(std::string what, const char* text) {
+  if (options_.log == nullptr) return;
+  {
+    MutexLock lock(mutex_);
+    if (said_.size() >= kMostSaid || !said_.insert(what).second) return;
+  }
+  options_.log->write(LogLevel::warning, "codec", text, {{"what", std::move(what)}});
+}
+
+}  // namespace kvbm::tier::coded

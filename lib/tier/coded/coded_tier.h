@@ -1,0 +1,79 @@
+// A tier around another one that codes and seals records on their way down and gives back plain ones. README.md has the
+// rules; codec/coded_record.h says what is stored.
+//
+// Whoever stands above sees plain records alone, also of what an earlier configuration stored: a tier that codes nothing
+// still decodes what it finds coded, or refuses it. Encoding and decoding run on the executor, never on the caller's thread;
+// the memory they pass through is bounded, and what has no room waits in order and ends at its deadline.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "codec/coded_record.h"
+#include "codec/seal.h"
+#include "tier/coded/tier_choice.h"
+#include "tier/tier.h"
+
+namespace kvbm::tier::coded {
+
+// What is known of the records of a family, and what its namespace asked for.
+struct FamilyTerms {
+  codec::RecordForm form;
+  uint64_t plain_bytes = 0;  // of every payload; 0: they differ, or nobody knows
+  codec::Recipe recipe;      // the namespace's own; no rules: as the tier codes
+  bool allow_lossy = false;  // somebody reads what is lossy; the receiver asks again for each reader
+};
+
+struct CodedTierOptions {
+  bool automatic = false;
+  codec::Mode mode = codec::Mode::off;  // unless automatic; off: nothing is coded, and namespaces' recipes are not used
+  Goal goal = Goal::speed;
+  std::shared_ptr<const codec::KeyRing> keys;  // everything is sealed; null: nothing
+  uint64_t read_budget_bytes = uint64_t{32} << 20;
+  uint64_t write_budget_bytes = uint64_t{32} << 20;
+  uint64_t most_payload_bytes = 0;  // of any record that comes here
+  // Null: nothing is known of the family, its records are not coded (but sealed). Thread: any.
+  std::function<std::shared_ptr<const FamilyTerms>(FamilyId)> terms;
+  // What reading a stored byte takes, in ns, and how that is learned: the answer is called with the time and the bytes
+  // that came. Only if automatic.
+  std::function<double(uint64_t now_ns)> link;
+  std::function<UniqueFunction<void(uint64_t now_ns, uint64_t got)>(uint64_t now_ns, uint64_t bytes)> measure;
+  const Log* log = nullptr;
+};
+
+class CodedCore;
+
+class CodedTier final : public Tier {
+ public:
+  CodedTier(CodedTierOptions options, std::unique_ptr<Tier> inner, Executor& executor, Random& random);
+  ~CodedTier() override;
+
+  [[nodiscard]] std::string_view kind() const noexcept override { return inner_->kind(); }
+  [[nodiscard]] std::string describe() const override;
+  void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept override;
+  bool pin(const Identity& id) noexcept override { return inner_->pin(id); }
+  void unpin(const Identity& id) noexcept override { inner_->unpin(id); }
+  void put(std::unique_ptr<PutBatch> batch) override;
+  void get(std::unique_ptr<GetBatch> batch) override;
+  void in_place(std::span<InPlace> items) noexcept override;
+  void read_in_place(std::span<const InPlace> items) noexcept override { inner_->read_in_place(items); }
+  void erase(std::span<const Identity> ids) override;
+  void reject(const Identity& id, uint64_t location) override { inner_->reject(id, location); }
+  Status erase_family(FamilyId family) override;
+  size_t scan(uint64_t& cursor, std::span<ScanRow> out) override { return inner_->scan(cursor, out); }
+  [[nodiscard]] TierStats stats() const override;
+  Result<uint64_t> epoch(const NamespaceId& base_id) override { return inner_->epoch(base_id); }
+  Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override { return inner_->set_epoch(base_id, epoch); }
+  void shutdown(UniqueFunction<void()> done) override;
+
+ private:
+  const std::unique_ptr<Tier> inner_;
+  // Shared with the work in flight, which may outlive the tier.
+  const std::shared_ptr<CodedCore> core_;
+};
+
+}  // namespace kvbm::tier::coded

@@ -1,0 +1,339 @@
+// Up: what is plain is read straight into its target, what is coded into memory of this tier's and decoded from there.
+//
+// Which of the two it is shows in its head, and that is read with it. So it is guessed: by the size where all plain
+// payloads of a family have one, else by what the last one was. A guess that was wrong costs a copy, or a second read.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "codec/leaf_hash.h"
+#include "tier/coded/coded_core.h"
+
+namespace kvbm::tier::coded {
+
+namespace {
+
+// What one task decodes at least, in plain bytes.
+constexpr uint64_t kTaskBytes = uint64_t{512} << 10;
+
+std::string hex(std::span<const uint8_t> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const uint8_t b : bytes) {
+    text += kDigits[b >> 4];
+    text += kDigits[b & 15];
+  }
+  return text;
+}
+
+}  // namespace
+
+void CodedCore::get(std::unique_ptr<GetBatch> batch) {
+  const MemoryWait until_done;
+  Tier* const below = inner();
+  if (below == nullptr) return;
+  auto op = std::make_shared<GetOp>();
+  const size_t n = batch->items.size();
+  const uint64_t deadline = batch->deadline_ns;
+  batch->status.assign(n, Code::again);
+  op->batch = std::move(batch);
+  op->places.resize(n);
+  op->open = n;
+  std::vector<Identity> ids(n);
+  std::vector<Found> found(n);
+  for (size_t i = 0; i < n; ++i) ids[i] = op->batch->items[i].id;
+  below->find(ids, found, false);
+  bool refused = n == 0;
+  {
+    MutexLock lock(mutex_);
+    ++in_flight_;
+    if (stopping_) {
+      for (size_t i = 0; i < n; ++i) settle(*op, i, Code::closed);
+      refused = true;
+    } else if (n != 0) {
+      place(*op, found);
+      get_queue_.push_back(op);
+    }
+  }
+  if (refused) {
+    executor_.post([self = shared_from_this(), over = GetOps{op}]() mutable { self->end(over); });
+    return;
+  }
+  if (deadline != kNever) {
+    executor_.post_at(deadline, [weak = weak_from_this(), deadline] {
+      if (const auto self = weak.lock()) self->expire(deadline);
+    });
+  }
+  pump_reads();
+}
+
+// Guesses which items are coded.
+void CodedCore::place(GetOp& op, std::span<const Found> found) {
+  std::shared_ptr<const FamilyTerms> known;
+  for (size_t i = 0; i < op.places.size(); ++i) {
+    Place& place = op.places[i];
+    const FamilyId family = op.batch->items[i].id.family;
+    if (i == 0 || op.batch->items[i - 1].id.family != family) known = terms(family);
+    place.head_bytes = found[i].head_bytes;
+    place.stored_bytes = found[i].payload_bytes;
+    const bool one_size = known != nullptr && known->plain_bytes != 0;
+    place.staged = found[i].present && (one_size ? found[i].payload_bytes != known->plain_bytes : coded_.count(family) != 0);
+    op.todo.push_back(i);
+  }
+}
+
+void CodedCore::pump_reads() {
+  for (;;) {
+    Tier* const below = inner();
+    std::unique_ptr<GetBatch> ask;
+    GetOps over;
+    uint64_t bytes = 0;
+    {
+      MutexLock lock(mutex_);
+      if (below == nullptr || get_queue_.empty()) return;
+      ask = next_ask(over, bytes);
+    }
+    if (!over.empty()) {
+      executor_.post([self = shared_from_this(), over = std::move(over)]() mutable { self->end(over); });
+    }
+    if (ask == nullptr) return;
+    if (options_.measure) {
+      auto answer = options_.measure(executor_.clock().now_ns(), bytes);
+      ask->done = [self = shared_from_this(), then = std::move(ask->done), answer = std::move(answer)](GetBatch& done) mutable {
+        uint64_t got = 0;
+        for (size_t i = 0; i < done.items.size(); ++i) got += done.status[i] == Code::ok ? done.items[i].payload_bytes : 0;
+        answer(self->executor_.clock().now_ns(), got);
+        then(done);
+      };
+    }
+    below->get(std::move(ask));
+  }
+}
+
+// As much of the first batch as there is memory for. Null: nothing now.
+std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
+  auto ask = std::make_unique<GetBatch>();
+  std::vector<size_t> which;
+  std::shared_ptr<GetOp> op;
+  while (!get_queue_.empty() && which.empty()) {
+    op = get_queue_.front();
+    while (!op->todo.empty()) {
+      const size_t i = op->todo.front();
+      Place& place = op->places[i];
+      GetItem item = op->batch->items[i];
+      if (place.staged) {
+        const uint64_t head = round_up(place.head_bytes, kIoAlign);
+        auto room = read_staging_.take(head + round_up(place.stored_bytes, kIoAlign));
+        if (!room.has_value()) break;
+        place.staging = std::move(*room);
+        if (place.staging.data() == nullptr) {
+          op->todo.pop_front();
+          if (settle(*op, i, Code::no_memory)) over.push_back(op);
+          continue;
+        }
+        item.head = place.staging.span().first(head);
+        item.payload = place.staging.span().subspan(head);
+        item.payload_offset = item.payload_wanted = 0;
+      }
+      op->todo.pop_front();
+      bytes += place.stored_bytes;
+      ask->items.push_back(std::move(item));
+      which.push_back(i);
+    }
+    if (!op->todo.empty()) break;  // the rest waits for memory
+    get_queue_.pop_front();
+  }
+  if (which.empty()) return nullptr;
+  ask->status.assign(which.size(), Code::internal);
+  ask->deadline_ns = op->batch->deadline_ns;
+  ask->receiver_checks_leaves = op->batch->receiver_checks_leaves;
+  ask->receiver_borrows = op->batch->receiver_borrows;
+  ask->done = [self = shared_from_this(), op, which = std::move(which)](GetBatch& done) { self->came(op, which, done); };
+  return ask;
+}
+
+// On any thread, as the receiver allows. Plain records are done; the others are decoded by tasks.
+void CodedCore::came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& which, GetBatch& batch) {
+  const MemoryWait nobody_to_tell;
+  std::vector<std::pair<size_t, Code>> ended;
+  std::vector<Arrived> arrived;
+  for (size_t k = 0; k < which.size(); ++k) {
+    const size_t i = which[k];
+    Code code = batch.status[k];
+    // It was another record, of another size, when it was read.
+    if (code == Code::invalid_argument && op->places[i].staged) code = Code::miss;
+    if (code == Code::ok) code = take(op, i, batch.items[k], arrived);
+    if (code != Code::again) ended.emplace_back(i, code);
+  }
+  for (size_t first = 0; first < arrived.size();) {
+    std::vector<Arrived> task;
+    for (uint64_t bytes = 0; first < arrived.size() && bytes < kTaskBytes; ++first) {
+      bytes += arrived[first].payload.size();
+      task.push_back(std::move(arrived[first]));
+    }
+    executor_.post([self = shared_from_this(), op, task = std::move(task)] { self->decode(op, task); });
+  }
+  GetOps over;
+  {
+    MutexLock lock(mutex_);
+    bool last = false;
+    for (const auto& [i, code] : ended) last = settle(*op, i, code);
+    if (last) over.push_back(op);
+  }
+  end(over);
+  pump_reads();
+}
+
+// What is to be made of a record that was read: ok: it is in its place; again: it is decoded, or read again.
+Code CodedCore::take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, std::vector<Arrived>& arrived) {
+  GetItem& item = op->batch->items[i];
+  Place& place = op->places[i];
+  const auto head = codec::HeadView::parse(ConstBytes(got.head).first(got.head_bytes));
+  if (!head.ok()) return Code::damaged;
+  const bool coded = codec::is_coded(head.value());
+  {
+    MutexLock lock(mutex_);
+    if (coded) {
+      coded_.insert(item.id.family);
+    } else if (!coded_.empty()) {
+      coded_.erase(item.id.family);
+    }
+    if (coded && !place.staged) {
+      place.staged = true;
+      place.head_bytes = got.head_bytes;
+      place.stored_bytes = got.payload_bytes;
+      if (stopping_) return Code::closed;
+      if (op->todo.empty()) get_queue_.push_front(op);
+      op->todo.push_back(i);
+      return Code::again;
+    }
+  }
+  item.location = got.location;
+  if (!place.staged) {
+    item.head_bytes = got.head_bytes;
+    item.payload_bytes = got.payload_bytes;
+    item.lent = got.lent;
+    item.lender = std::move(got.lender);
+    return Code::ok;
+  }
+  const ConstBytes payload = got.lender != nullptr ? got.lent : ConstBytes(got.payload).first(got.payload_bytes);
+  arrived.push_back({i, ConstBytes(got.head).first(got.head_bytes), payload, got.location, std::move(got.lender)});
+  return Code::again;
+}
+
+void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arrived>& arrived) {
+  const MemoryWait nobody_to_tell;
+  std::vector<Code> codes;
+  codes.reserve(arrived.size());
+  CodecStats counts;
+  auto workspace = take_workspace();
+  for (const Arrived& one : arrived) {
+    const bool late = executor_.clock().now_ns() >= op->batch->deadline_ns;
+    codes.push_back(late ? Code::deadline : decode_one(op->batch->items[one.item], one, *workspace, counts));
+  }
+  codec::order_copies();
+  give(std::move(workspace), counts);
+  GetOps over;
+  {
+    MutexLock lock(mutex_);
+    bool last = false;
+    for (size_t k = 0; k < arrived.size(); ++k) {
+      if (options_.automatic && codes[k] == Code::ok && counts.decoded_bytes != 0) {
+        const uint64_t bytes = op->batch->items[arrived[k].item].payload_bytes;
+        choice_.decoded(op->batch->items[arrived[k].item].id.family, bytes, counts.decode_ns * bytes / counts.decoded_bytes);
+      }
+      last = settle(*op, arrived[k].item, codes[k]);
+    }
+    if (last) over.push_back(op);
+  }
+  end(over);
+  pump_reads();
+}
+
+Code CodedCore::decode_one(GetItem& item, const Arrived& from, codec::Workspace& workspace, CodecStats& counts) {
+  const auto head = codec::HeadView::parse(from.head);
+  if (!head.ok()) return Code::damaged;
+  const codec::Header& header = head.value().header();
+  const bool coded = codec::is_coded(head.value());
+  const uint64_t bytes = coded ? header.raw_bytes : from.payload.size();
+  if (item.head.size() < from.head.size() || item.payload.size() < bytes) return Code::invalid_argument;
+  if (coded) {
+    const auto known = terms(item.id.family);
+    const codec::DecodeRules rules{options_.keys.get(), known != nullptr && known->allow_lossy};
+    const uint64_t began = executor_.clock().now_ns();
+    const Status decoded = codec::decode_record(head.value(), from.payload, rules, 0, 0, item.head.first(from.head.size()),
+                                                item.payload.first(bytes), workspace);
+    if (!decoded.ok()) return refuse(decoded, from, item.id, header, counts);
+    counts.decode_ns += executor_.clock().now_ns() - began;
+    ++counts.decoded;
+    counts.decoded_bytes += bytes;
+  } else {
+    std::memcpy(item.head.data(), from.head.data(), from.head.size());
+    std::memcpy(item.payload.data(), from.payload.data(), bytes);
+  }
+  item.head_bytes = static_cast<uint32_t>(from.head.size());
+  item.payload_bytes = bytes;
+  return Code::ok;
+}
+
+// A record that does not decode. Nothing is deleted but what is damaged.
+Code CodedCore::refuse(const Status& why, const Arrived& from, const Identity& id, const codec::Header& header,
+                       CodecStats& counts) {
+  switch (why.code()) {
+    case Code::damaged:
+      ++counts.damaged;
+      if (Tier* const below = inner(); below != nullptr) below->reject(id, from.location);
+      return Code::damaged;
+    case Code::not_permitted:
+      ++counts.refused_lossy;
+      say_once("namespace " + hex(header.ns.bytes), "a lossy record was not read: nobody here allows it (allow_lossy)");
+      return Code::miss;
+    case Code::mismatch:
+      ++counts.missing_keys;
+      say_once("key id " + std::to_string(header.key_id), "a sealed record was not read: seal.key_file lacks its key");
+      return Code::miss;
+    case Code::newer_version:
+      say_once("codec of a newer version", "a record was not read: a later version of this library coded it");
+      return Code::miss;
+    default:
+      return why.code();
+  }
+}
+
+void CodedCore::expire(uint64_t now) {
+  GetOps over;
+  {
+    MutexLock lock(mutex_);
+    for (auto at = get_queue_.begin(); at != get_queue_.end();) {
+      GetOp& op = **at;
+      if (op.batch->deadline_ns > now) {
+        ++at;
+        continue;
+      }
+      bool last = false;
+      for (const size_t i : std::exchange(op.todo, {})) last = settle(op, i, Code::deadline);
+      if (last) over.push_back(*at);
+      at = get_queue_.erase(at);
+    }
+  }
+  end(over);
+}
+
+bool CodedCore::settle(GetOp& op, size_t i, Code code) {
+  op.batch->status[i] = code;
+  read_staging_.give(std::move(op.places[i].staging));
+  return --op.open == 0;
+}
+
+void CodedCore::end(GetOps& over) {
+  if (over.empty()) return;
+  for (const auto& op : over) op->batch->done(*op->batch);
+  {
+    MutexLock lock(mutex_);
+    in_flight_ -= over.size();
+  }
+  maybe_closed();
+}
+
+}  // namespace kvbm::tier::coded

@@ -1,0 +1,76 @@
+// Whether records are coded on their way into a tier, and how fast or well: decided when they are written, for when they
+// are read.
+//
+// Goal speed: coded where reading is shorter that way. A plain byte takes `link` ns; coded it takes link / ratio for
+// what is stored and then the decoder's time, as if the two never overlapped and one thread did it all: what is chosen on
+// that ground is no slower on any machine that also decodes while it reads. Goal space: the best ratio that decoding
+// bears, at most a quarter longer than reading it plain.
+// All of it is measured: ratio and speeds per family and level, by coding single records for the measurement alone
+// (probes) until a level is in use and then by what it does; `link` comes from the reads. Between entering and leaving a
+// level lies a gap, so that noise does not flap. Encoding that holds writing up lowers a ceiling, which rises again after
+// a pause that doubles each time.
+// Pure: time comes from the caller; no lock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "base/ids.h"
+#include "codec/leaf_codec.h"
+
+namespace kvbm::tier::coded {
+
+enum class Goal : uint8_t { speed = 0, space = 1 };
+
+class TierChoice {
+ public:
+  enum class Level : int8_t { off = -1, fast = 0, standard = 1, max = 2 };
+  static constexpr size_t kLevels = 3;
+  [[nodiscard]] static codec::Mode mode_of(Level level) noexcept;
+
+  struct Plan {
+    Level level = Level::off;
+    std::optional<Level> probe;  // measure this one too; the record is stored as `level` says
+  };
+
+  explicit TierChoice(Goal goal) noexcept : goal_(goal) {}
+
+  // For one record of a family that is about to be written. `own`: the namespace names its coding, so there is one level
+  // (standard). `link`: ns that reading one stored byte takes.
+  Plan plan(uint64_t now_ns, FamilyId family, bool own, double link_ns_per_byte);
+  // What coding one record gave. decode_ns: 0 where nobody decoded it.
+  void encoded(FamilyId family, Level level, uint64_t plain_bytes, uint64_t stored_bytes, uint64_t encode_ns,
+               uint64_t decode_ns);
+  void decoded(FamilyId family, uint64_t plain_bytes, uint64_t ns);
+  // Encoding is what writing waits for. Returns false if nothing is left to lower.
+  bool held_up(uint64_t now_ns);
+  [[nodiscard]] Level level(FamilyId family) const noexcept;
+
+ private:
+  // Per plain byte; the last few records count.
+  struct Seen {
+    uint32_t records = 0;
+    double stored = 1;
+    double encode_ns = 0;
+    double decode_ns = 0;
+    [[nodiscard]] double read_ns(double link) const noexcept { return link * stored + decode_ns; }
+  };
+  struct Of {
+    std::array<Seen, kLevels> seen;
+    std::array<uint64_t, kLevels> probed_ns{};  // when last asked for; 0: never
+    Level level = Level::off;
+  };
+  [[nodiscard]] Level best_for_speed(const Of& of, double link) const noexcept;
+  [[nodiscard]] Level best_for_space(const Of& of, double link) const noexcept;
+  [[nodiscard]] bool allowed(const Of& of, size_t level) const noexcept;
+
+  const Goal goal_;
+  std::map<FamilyId, Of> families_;
+  Level ceiling_ = Level::max;
+  uint64_t raise_ns_ = 0;
+  uint64_t pause_ns_ = 0;
+};
+
+}  // namespace kvbm::tier::coded

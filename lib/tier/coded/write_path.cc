@@ -1,0 +1,385 @@
+// Down: records of a batch are encoded in chunks, several at a time, and chunks go to the inner tier in the order that
+// they came in.
+#include <algorithm>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "tier/coded/coded_core.h"
+
+namespace kvbm::tier::coded {
+
+namespace {
+
+// What is sent to the inner tier at once: a disk writes runs of 4 MiB, and while it does the next chunk is encoded.
+constexpr uint64_t kChunkBytes = uint64_t{2} << 20;
+// What one task encodes at least.
+constexpr uint64_t kTaskBytes = uint64_t{512} << 10;
+// Encoding holds writing up where it is what writing waited for during half of so much time.
+constexpr uint64_t kWatchNs = 200'000'000;
+
+codec::Recipe simple(codec::Mode mode) {
+  codec::Recipe recipe;
+  if (mode != codec::Mode::off) recipe.rules.push_back({0, UINT32_MAX, 3, mode});
+  return recipe;
+}
+
+}  // namespace
+
+void CodedCore::put(std::unique_ptr<PutBatch> batch) {
+  const MemoryWait until_done;
+  Tier* const below = inner();
+  if (below == nullptr) return;
+  auto op = std::make_shared<PutOp>();
+  const size_t n = batch->items.size();
+  op->pieces.resize(n);
+  op->open = n;
+  op->batch = std::move(batch);
+  std::vector<std::shared_ptr<const FamilyTerms>> families(n);
+  for (size_t i = 0; codes() && i < n; ++i) {
+    const FamilyId family = op->batch->items[i].id.family;
+    families[i] = i != 0 && op->batch->items[i - 1].id.family == family ? families[i - 1] : terms(family);
+  }
+  const double link = options_.automatic && options_.link ? options_.link(executor_.clock().now_ns()) : 0;
+  bool as_it_is = false;
+  {
+    MutexLock lock(mutex_);
+    const bool encodes = plan(*op, families, link);
+    as_it_is = stopping_ || n == 0 || (!encodes && puts_.empty());
+    if (!as_it_is) {
+      watch_encoding();
+      op->batch->status.assign(n, Code::internal);
+      puts_.push_back(op);
+      put_queue_.push_back(op);
+      ++in_flight_;
+    }
+  }
+  if (as_it_is) return below->put(std::move(op->batch));
+  pump_writes();
+}
+
+// True if anything of it is to be encoded.
+bool CodedCore::plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& families, double link) {
+  const uint64_t now = executor_.clock().now_ns();
+  bool encodes = false;
+  for (size_t i = 0; i < op.pieces.size(); ++i) {
+    PutPiece& piece = op.pieces[i];
+    const PutItem& item = op.batch->items[i];
+    piece.head = item.head;
+    piece.payload = item.payload;
+    if (families[i] != nullptr) plan_one(piece, item, *families[i], now, link);
+    piece.encode = piece.code || piece.probe.has_value() || options_.keys != nullptr;
+    encodes = encodes || piece.encode;
+    if (codes() && !piece.encode) ++counts_.left_plain;
+  }
+  return encodes;
+}
+
+void CodedCore::plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double link) {
+  piece.form = terms.form;
+  piece.own = !terms.recipe.rules.empty();
+  if (!options_.automatic) {
+    piece.code = true;
+    piece.recipe = piece.own ? terms.recipe : simple(options_.mode);
+    return;
+  }
+  const TierChoice::Plan plan = choice_.plan(now, item.id.family, piece.own, link);
+  piece.level = plan.level;
+  piece.probe = plan.probe;
+  piece.code = plan.level != TierChoice::Level::off;
+  piece.recipe = piece.own ? terms.recipe : simple(TierChoice::mode_of(plan.level));
+  counts_.mode = static_cast<uint32_t>(TierChoice::mode_of(plan.level));
+}
+
+void CodedCore::pump_writes() {
+  for (bool more = true; more;) {
+    std::vector<UniqueFunction<void()>> tasks;
+    {
+      MutexLock lock(mutex_);
+      watch_encoding();
+      more = begin_chunk(tasks);
+    }
+    for (auto& task : tasks) executor_.post(std::move(task));
+  }
+  send_ready();
+}
+
+// False if there is nothing more, or no room for it now.
+bool CodedCore::begin_chunk(std::vector<UniqueFunction<void()>>& tasks) {
+  while (!put_queue_.empty() && put_queue_.front()->next == put_queue_.front()->pieces.size()) put_queue_.pop_front();
+  if (put_queue_.empty()) return false;
+  const std::shared_ptr<PutOp> op = put_queue_.front();
+  auto chunk = std::make_shared<Chunk>();
+  chunk->op = op;
+  chunk->first = op->next;
+  uint64_t bytes = 0;
+  size_t task_from = op->next;
+  uint64_t task_bytes = 0;
+  const auto task = [&](size_t to) {
+    if (task_bytes != 0) {
+      ++chunk->tasks;
+      tasks.emplace_back([self = shared_from_this(), chunk, from = task_from, to] { self->encode(chunk, from, to); });
+    }
+    task_from = to;
+    task_bytes = 0;
+  };
+  for (; op->next < op->pieces.size() && bytes < kChunkBytes; ++op->next) {
+    PutPiece& piece = op->pieces[op->next];
+    const PutItem& item = op->batch->items[op->next];
+    if (piece.encode && !room_for(piece, item)) break;
+    bytes += item.payload.size() + 1;
+    if (piece.encode) task_bytes += item.payload.size() + 1;
+    if (task_bytes >= kTaskBytes) task(op->next + 1);
+  }
+  chunk->n = op->next - chunk->first;
+  if (chunk->n == 0) return false;
+  task(op->next);
+  chunks_.push_back(std::move(chunk));
+  return true;
+}
+
+// True: it has what it needs, or never will.
+bool CodedCore::room_for(PutPiece& piece, const PutItem& item) {
+  const uint64_t payload = codec::coded_room(item.payload.size(), static_cast<uint32_t>(item.head.size() / codec::kLeafEntryBytes));
+  auto room = write_staging_.take(round_up(item.head.size(), kIoAlign) + round_up(payload, kIoAlign));
+  if (!room.has_value()) return false;
+  piece.staging = std::move(*room);
+  if (piece.staging.data() != nullptr) return true;
+  piece.encode = false;
+  if (options_.keys != nullptr) piece.failed = Code::no_memory;
+  return true;
+}
+
+void CodedCore::encode(const std::shared_ptr<Chunk>& chunk, size_t from, size_t to) {
+  const MemoryWait nobody_to_tell;
+  auto workspace = take_workspace();
+  CodecStats counts;
+  for (size_t i = from; i < to; ++i) {
+    PutPiece& piece = chunk->op->pieces[i];
+    if (!piece.encode) continue;
+    if (executor_.clock().now_ns() >= chunk->op->batch->deadline_ns) {
+      piece.failed = Code::deadline;
+    } else {
+      encode_one(chunk->op->batch->items[i], piece, *workspace, counts);
+    }
+  }
+  give(std::move(workspace), counts);
+  {
+    MutexLock lock(mutex_);
+    watch_encoding();
+    --chunk->tasks;
+  }
+  pump_writes();
+}
+
+void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspace& workspace, CodecStats& counts) {
+  Tier* const below = inner();
+  if (below == nullptr) return;
+  Found found;
+  // It will not be written. One that is to be sealed is sealed all the same: it may be gone by then.
+  if (options_.keys == nullptr) below->find({&item.id, 1}, {&found, 1}, false);
+  if (found.present) return;
+  const auto head = codec::HeadView::parse(item.head);
+  if (!head.ok()) {
+    piece.failed = Code::damaged;
+    return;
+  }
+  if (piece.probe.has_value()) {
+    probe(item, piece, head.value(), workspace);
+    ++counts.probes;
+  }
+  if (!piece.code && options_.keys == nullptr) {
+    ++counts.left_plain;
+    return;
+  }
+  // What was lossy once is not made worse.
+  const bool again = piece.recipe.lossy() && (head.value().header().flags & codec::kLossy) != 0;
+  const codec::Recipe& recipe = piece.recipe;
+  const codec::Recipe nothing;
+  const codec::Recipe lossless = simple(codec::Mode::standard);
+  const MutableBytes room = piece.staging.span();
+  const uint64_t head_room = round_up(item.head.size(), kIoAlign);
+  const uint64_t began = executor_.clock().now_ns();
+  const auto sizes = codec::encode_record(head.value(), item.payload, piece.form,
+                                          !piece.code ? nothing : again ? lossless : recipe, options_.keys.get(),
+                                          random_, room.first(head_room), room.subspan(head_room), workspace);
+  const uint64_t took = executor_.clock().now_ns() - began;
+  counts.encode_ns += took;
+  if (sizes.ok()) {
+    piece.head = room.first(sizes.value().head_bytes);
+    piece.payload = room.subspan(head_room, sizes.value().payload_bytes);
+    if (piece.code) ++counts.coded;
+    if (options_.keys != nullptr) ++counts.sealed;
+    counts.plain_bytes += item.payload.size();
+    counts.stored_bytes += piece.payload.size();
+  } else if (options_.keys != nullptr) {
+    piece.failed = sizes.status().code();  // it does not leave without its seal
+    return;
+  } else {
+    ++counts.left_plain;
+  }
+  if (!options_.automatic || !piece.code) return;
+  MutexLock lock(mutex_);
+  choice_.encoded(item.id.family, piece.level, item.payload.size(), piece.payload.size(), took, 0);
+}
+
+// Codes the record for the measurement alone, and decodes it.
+void CodedCore::probe(const PutItem& item, PutPiece& piece, const codec::HeadView& head, codec::Workspace& workspace) {
+  const codec::Recipe recipe = piece.own ? piece.recipe : simple(TierChoice::mode_of(*piece.probe));
+  const MutableBytes room = piece.staging.span();
+  const uint64_t head_room = round_up(item.head.size(), kIoAlign);
+  const uint64_t began = executor_.clock().now_ns();
+  const auto sizes = codec::encode_record(head, item.payload, piece.form, recipe, nullptr, random_,
+                                          room.first(head_room), room.subspan(head_room), workspace);
+  const uint64_t encoded = executor_.clock().now_ns();
+  uint64_t stored = item.payload.size();
+  uint64_t decode_ns = 0;
+  const Staging::Buffer plain(head_room + round_up(item.payload.size(), kIoAlign));
+  if (sizes.ok() && plain.data() != nullptr) {
+    const auto view = codec::HeadView::parse(ConstBytes(room).first(sizes.value().head_bytes));
+    if (!view.ok()) return;
+    std::fill_n(plain.data(), plain.size(), std::byte{0});  // its pages are not what is measured
+    const uint64_t from = executor_.clock().now_ns();
+    const Status decoded = codec::decode_record(
+        view.value(), ConstBytes(room).subspan(head_room, sizes.value().payload_bytes), {nullptr, true}, 0, 0,
+        plain.span().first(head_room), plain.span().subspan(head_room, item.payload.size()), workspace);
+    if (!decoded.ok()) return;
+    decode_ns = executor_.clock().now_ns() - from;
+    stored = sizes.value().payload_bytes;
+  }
+  MutexLock lock(mutex_);
+  choice_.encoded(item.id.family, *piece.probe, item.payload.size(), stored, encoded - began, decode_ns);
+}
+
+void CodedCore::send_ready() {
+  for (;;) {
+    Tier* const below = inner();
+    std::unique_ptr<PutBatch> batch;
+    PutOps over;
+    {
+      MutexLock lock(mutex_);
+      if (below == nullptr || sending_ != nullptr || chunks_.empty() || chunks_.front()->tasks != 0) return;
+      watch_encoding();
+      sending_ = std::move(chunks_.front());
+      chunks_.pop_front();
+      batch = batch_of(sending_, over);
+      if (batch != nullptr) ++writing_;
+    }
+    if (batch != nullptr) below->put(std::move(batch));
+    std::vector<Identity> forgotten;
+    {
+      MutexLock lock(mutex_);
+      sending_ = nullptr;
+      forgotten.swap(forgotten_);
+    }
+    if (!forgotten.empty()) below->erase(forgotten);
+    if (over.empty()) continue;
+    executor_.post([self = shared_from_this(), over = std::move(over)]() mutable { self->end(over); });
+  }
+}
+
+// What of a chunk is to be written; the rest is settled. Null: nothing.
+std::unique_ptr<PutBatch> CodedCore::batch_of(const std::shared_ptr<Chunk>& chunk, PutOps& over) {
+  auto batch = std::make_unique<PutBatch>();
+  const std::shared_ptr<PutOp> op = chunk->op;
+  std::vector<size_t> which;
+  for (size_t i = chunk->first; i < chunk->first + chunk->n; ++i) {
+    const PutPiece& piece = op->pieces[i];
+    // Who forgot it has what was wanted.
+    if (piece.erased || piece.failed != Code::ok) {
+      if (settle(*op, i, piece.erased ? Code::ok : piece.failed)) over.push_back(op);
+      continue;
+    }
+    PutItem item = op->batch->items[i];
+    item.head = piece.head;
+    item.payload = piece.payload;
+    batch->items.push_back(item);
+    which.push_back(i);
+  }
+  if (which.empty()) return nullptr;
+  batch->status.assign(which.size(), Code::internal);
+  batch->deadline_ns = op->batch->deadline_ns;
+  batch->durable = op->batch->durable;
+  batch->done = [self = shared_from_this(), op, which = std::move(which)](PutBatch& done) {
+    self->written(*op, which, done.status, op);
+  };
+  return batch;
+}
+
+void CodedCore::written(PutOp& op, const std::vector<size_t>& which, const std::vector<Code>& codes,
+                        const std::shared_ptr<PutOp>& keep) {
+  const MemoryWait nobody_to_tell;
+  PutOps over;
+  {
+    MutexLock lock(mutex_);
+    watch_encoding();
+    --writing_;
+    bool last = false;
+    for (size_t k = 0; k < which.size(); ++k) last = settle(op, which[k], codes[k]);
+    if (last) over.push_back(keep);
+  }
+  end(over);
+  pump_writes();
+}
+
+// True if it was the last of its batch.
+bool CodedCore::settle(PutOp& op, size_t i, Code code) {
+  op.batch->status[i] = code;
+  write_staging_.give(std::move(op.pieces[i].staging));
+  return --op.open == 0;
+}
+
+void CodedCore::end(PutOps& over) {
+  if (over.empty()) return;
+  for (const auto& op : over) op->batch->done(*op->batch);
+  {
+    MutexLock lock(mutex_);
+    for (const auto& op : over) puts_.erase(std::find(puts_.begin(), puts_.end(), op));
+    in_flight_ -= over.size();
+  }
+  maybe_closed();
+}
+
+// Time since the last call: was something being written, or did it all wait for encoding though there was enough of it?
+void CodedCore::watch_encoding() {
+  const uint64_t now = executor_.clock().now_ns();
+  const uint64_t passed = now - std::min(now, watched_ns_);
+  watched_ns_ = now;
+  if (puts_.empty()) return;
+  busy_ns_ += passed;
+  if (writing_ == 0 && chunks_.size() >= 2) starved_ns_ += passed;
+  if (busy_ns_ < kWatchNs) return;
+  const bool held_up = starved_ns_ > busy_ns_ / 2;
+  busy_ns_ = starved_ns_ = 0;
+  if (held_up && (!options_.automatic || choice_.held_up(now))) ++counts_.stepped_down;
+}
+
+// ---- Forgetting ----
+
+void CodedCore::forget(std::span<const Identity> ids) {
+  MutexLock lock(mutex_);
+  if (puts_.empty()) return;
+  std::vector<Identity> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  for (const auto& op : puts_) {
+    for (size_t i = 0; i < op->pieces.size(); ++i) {
+      if (std::binary_search(sorted.begin(), sorted.end(), op->batch->items[i].id)) op->pieces[i].erased = true;
+    }
+  }
+  if (sending_ != nullptr) forgotten_.insert(forgotten_.end(), ids.begin(), ids.end());
+}
+
+void CodedCore::forget(FamilyId family) {
+  MutexLock lock(mutex_);
+  for (const auto& op : puts_) {
+    for (size_t i = 0; i < op->pieces.size(); ++i) {
+      if (op->batch->items[i].id.family == family) op->pieces[i].erased = true;
+    }
+  }
+  if (sending_ == nullptr) return;
+  for (size_t i = sending_->first; i < sending_->first + sending_->n; ++i) {
+    const Identity& id = sending_->op->batch->items[i].id;
+    if (id.family == family) forgotten_.push_back(id);
+  }
+}
+
+}  // namespace kvbm::tier::coded
