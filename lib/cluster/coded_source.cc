@@ -87,7 +87,7 @@ void CodedSource::open_coded(const Identity& id, uint64_t location, uint32_t fir
 
 void CodedSource::begin(const std::shared_ptr<Job>& job) {
   const auto leaves = static_cast<uint32_t>((job->record.head.size() - codec::kHeaderBytes) / codec::kLeafEntryBytes);
-  job->head_room = round_up(job->record.head.size(), kAlign);
+  job->head_room = round_up(codec::coded_head_room(job->record.head.size()), kAlign);
   const size_t room = job->head_room + codec::coded_room(job->record.payload.size(), leaves);
   if (!shared_->buffers.fits(room)) {
     if (shared_->coder->seals()) return give_code(*job, Code::no_room);

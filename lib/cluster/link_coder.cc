@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "codec/leaf_hash.h"
+
 namespace kvbm::cluster {
 
 namespace {
@@ -90,12 +92,13 @@ void LinkCoder::measure() {
   }
   std::byte* const out = coded.data() + (64 - reinterpret_cast<uintptr_t>(coded.data()) % 64) % 64;
   Borrowed workspace(*this);
+  const uint64_t hash = codec::leaf_hash(raw);
   uint64_t encode_ns = UINT64_MAX, decode_ns = UINT64_MAX;
   const codec::LeafForm form{codec::Element::bf16, 128, kBytes / 256};
   const codec::Mode mode = options_.automatic ? codec::Mode::standard : options_.mode;
   for (int i = 0; i < kTimes; ++i) {
     const uint64_t began = clock_.now_ns();
-    const auto encoded = codec::encode_leaf(form, mode, raw, {out, codec::encode_room(kBytes)}, *workspace);
+    const auto encoded = codec::encode_leaf(form, mode, raw, hash, {out, codec::encode_room(kBytes)}, *workspace);
     const uint64_t middle = clock_.now_ns();
     if (!encoded.ok() || encoded.value().codec == codec::LeafCodec::raw) return;
     const ConstBytes stored(out, encoded.value().bytes);
@@ -159,7 +162,7 @@ uint64_t LinkCoder::room(uint32_t head_bytes, uint64_t payload_bytes) const noex
   const uint64_t plain = head_bytes + payload_bytes;
   if (options_.keys == nullptr || head_bytes < codec::kHeaderBytes) return plain;
   const auto leaves = static_cast<uint32_t>((head_bytes - codec::kHeaderBytes) / codec::kLeafEntryBytes);
-  return std::max(plain, head_bytes + codec::coded_room(payload_bytes, leaves));
+  return codec::coded_head_room(head_bytes) + codec::coded_room(payload_bytes, leaves);
 }
 
 bool LinkCoder::take(bool coded, bool sealed) {
@@ -219,9 +222,14 @@ Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadVi
       if (lossy_ok || !known->recipe.lossy()) recipe = known->recipe;
     }
   }
+  // Cut where it stands: its leaves are of no layer and hold more than whole heads.
+  const bool opaque = (head.header().flags & codec::kOpaque) != 0;
+  if (opaque && recipe.lossy()) recipe.rules.assign(1, {0, UINT32_MAX, 3, codec::Mode::standard});
+  codec::RecordForm form = known != nullptr ? known->form : codec::RecordForm{};
+  if (opaque) form.rows = form.leaves_per_plane = 0;
   Borrowed workspace(*this);
   const uint64_t began = clock_.now_ns();
-  auto sizes = codec::encode_record(head, payload, known != nullptr ? known->form : codec::RecordForm{}, recipe, options_.keys.get(), random_, out_head,
+  auto sizes = codec::encode_record(head, payload, form, recipe, options_.keys.get(), random_, out_head,
                                     out_payload, *workspace);
   const uint64_t took = clock_.now_ns() - began;
   if (sizes.ok()) {

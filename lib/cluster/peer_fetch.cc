@@ -297,7 +297,8 @@ Code PeerFetch::deliver(const Piece& piece) {
   tier::GetItem& target = item(piece.what);
   const ConstBytes head = piece.head();
   const ConstBytes payload = piece.payload();
-  const bool fits = head.size() <= target.head.size() && (piece.coded || payload.size() <= target.payload.size());
+  const bool fits =
+      piece.coded || (head.size() <= target.head.size() && payload.size() <= target.payload.size());
   Code code = fits ? Code::ok : Code::mismatch;
   if (code == Code::ok && piece.coded) {
     code = decode(piece);

@@ -45,11 +45,12 @@ Code PeerFetch::decode(const Piece& piece) {
   const auto head = codec::HeadView::parse(piece.head());
   if (!head.ok()) return head.status().code();
   const uint64_t raw_bytes = head.value().header().raw_bytes;
-  if (raw_bytes > target.payload.size()) return Code::mismatch;
+  const size_t head_bytes = codec::plain_head_bytes(head.value());
+  if (raw_bytes > target.payload.size() || head_bytes > target.head.size()) return Code::mismatch;
   const Code code = piece.request->coder->decode(target.id.family, head.value(), piece.payload(),
-                                                 target.head.first(piece.head_bytes), target.payload.first(raw_bytes));
+                                                 target.head.first(head_bytes), target.payload.first(raw_bytes));
   if (code != Code::ok) return code;
-  target.head_bytes = piece.head_bytes;
+  target.head_bytes = static_cast<uint32_t>(head_bytes);
   target.payload_bytes = raw_bytes;
   return Code::ok;
 }
