@@ -3,6 +3,8 @@
 #include <new>
 
 #include "codec/frame.h"
+#include "codec/planar.h"
+#include "codec/planar_kernel.h"
 #include "codec/zstd_leaf.h"
 
 namespace kvbm::codec {
@@ -67,10 +69,13 @@ Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uin
     return Status{Code::invalid_argument, "a leaf to code: target too small"};
   }
   if (mode == Mode::off) return Encoded{};
-  const Result<uint32_t> bytes = zstd_encode(form, raw, raw_hash, out, workspace);
+  const LeafCodec codec = mode != Mode::zstd && planar_fits(form.element) ? LeafCodec::planar : LeafCodec::zstd;
+  const Result<uint32_t> bytes = codec == LeafCodec::planar
+                                     ? planar_encode(form, mode, raw, raw_hash, out, workspace)
+                                     : zstd_encode(form, raw, raw_hash, out, workspace);
   if (!bytes.ok()) return bytes.status();
   if (bytes.value() == 0) return Encoded{};
-  return Encoded{LeafCodec::zstd, bytes.value()};
+  return Encoded{codec, bytes.value()};
 }
 
 std::optional<uint64_t> raw_hash_of(ConstBytes stored) noexcept {
@@ -87,6 +92,8 @@ Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspa
   const Result<Frame> frame = read_frame(codec, stored, raw.size());
   if (!frame.ok()) return frame.status();
   switch (codec) {
+    case LeafCodec::planar:
+      return planar_decode(frame.value(), stored, raw, workspace);
     case LeafCodec::zstd:
       return zstd_decode(frame.value(), stored, raw, workspace);
     default:
@@ -96,8 +103,6 @@ Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspa
 
 bool is_lossy(LeafCodec codec) noexcept { return codec == LeafCodec::quantized || codec == LeafCodec::delta; }
 
-const char* codec_kernel_name() noexcept { return "portable"; }
-
-bool force_codec_kernel(const char* name) noexcept { return name == nullptr || std::string_view(name) == "portable"; }
+const char* codec_kernel_name() noexcept { return planar_kernel().name; }
 
 }  // namespace kvbm::codec

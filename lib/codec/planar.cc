@@ -1,0 +1,285 @@
+#include "codec/planar.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "codec/planar_kernel.h"
+#include "codec/planar_tables.h"
+
+namespace kvbm::codec {
+namespace {
+
+// The codec's own fields of the frame; README.md has the table.
+enum Own : size_t {
+  kCountsAt = kFrameOwnAt,
+  kClassesAt = kFrameOwnAt + 8,
+  kPeriodAt = kFrameOwnAt + 10,
+  kGroupAt = kFrameOwnAt + 12,
+  kEscapesAt = kFrameOwnAt + 14,
+  kWordsAt = kFrameOwnAt + 16,
+};
+
+constexpr size_t kEscapeSlack = 64;  // bytes behind the escapes that a reader of 64 at a time may see
+constexpr uint8_t kRepeatShape = 0;  // all of the leaf repeats its first 8 bytes
+
+PlanarElement element_of(Element element) noexcept {
+  switch (element) {
+    case Element::bf16:
+      return {2, 0};
+    case Element::fp16:
+      return {2, 3};
+    case Element::fp32:
+      return {4, 0};
+    case Element::fp8_e4m3:
+      return {1, 4};
+    case Element::fp8_e5m2:
+      return {1, 3};
+    default:
+      return {};
+  }
+}
+
+// Where the parts of a coded leaf lie; each begins where the one before ends, but for the alignments given here.
+struct Sections {
+  size_t tables = 0;
+  size_t streams = 0;
+  size_t escapes = 0;
+  size_t bits = 0;
+  size_t planes = 0;
+  size_t tail = 0;
+  size_t end = 0;
+};
+
+struct Sizes {
+  uint32_t vectors = 0;  // 0: one class, no map
+  uint32_t classes = 1;
+  uint32_t codes = 0;
+  uint32_t words = 0;  // of all streams
+  uint32_t escapes = 0;
+};
+
+Sections sections_of(const PlanarPlan& plan, const Sizes& sizes, size_t raw_bytes) noexcept {
+  const size_t values = size_t{plan.blocks} * kBlock;
+  Sections at;
+  at.tables = kFrameBytes + size_t{sizes.vectors} * (kBlock / 4);
+  at.streams = round_up(at.tables + size_t{sizes.classes} * (sizes.codes - 1), 8);
+  at.escapes = at.streams + size_t{8} * sizes.words;
+  at.bits = round_up(at.escapes + sizes.escapes, 64);
+  at.planes = at.bits + size_t{8} * plan.element.raw_bits * plan.blocks;
+  if (plan.element.width > 1) at.planes = round_up(at.planes, 64);
+  at.tail = at.planes + values * (plan.element.width - 1);
+  const size_t data = at.tail + (raw_bytes - values * plan.element.width);
+  at.end = round_up(std::max(data, at.escapes + sizes.escapes + kEscapeSlack), kCodedLeafUnit);
+  return at;
+}
+
+void set_planes(const PlanarPlan& plan, std::byte* base, const Sections& at, PlanarPlaces& places) noexcept {
+  const size_t values = size_t{plan.blocks} * kBlock;
+  places.bits = base + at.bits;
+  for (uint32_t p = 0; p + 1 < plan.element.width; ++p) places.planes[p] = base + at.planes + values * p;
+}
+
+bool repeats(ConstBytes raw) noexcept {
+  return raw.size() > 2 * kFrameBytes && std::memcmp(raw.data(), raw.data() + 8, raw.size() - 8) == 0;
+}
+
+uint32_t write_repeat(const LeafForm& form, ConstBytes raw, uint64_t raw_hash, std::byte* out) noexcept {
+  write_frame({LeafCodec::planar, kRepeatShape, form, static_cast<uint32_t>(raw.size()), kFrameBytes, raw_hash}, out);
+  std::memcpy(out + kFrameOwnAt, raw.data(), 8);
+  return kFrameBytes;
+}
+
+Status read_repeat(ConstBytes stored, MutableBytes raw) noexcept {
+  for (size_t at = 0; at < raw.size(); at += 8) {
+    std::memcpy(raw.data() + at, stored.data() + kFrameOwnAt, std::min<size_t>(8, raw.size() - at));
+  }
+  return {};
+}
+
+// What one encoding needs of the workspace.
+struct Room {
+  PlanarPlan plan;
+  PlanarChoice choice;
+  alignas(64) std::byte samples[kSampleRoom];
+  alignas(64) std::byte streams[kMaxLevels][kMaxLeafBytes / 8 + 64];
+  alignas(64) std::byte escapes[kMaxLeafBytes + 64];
+  alignas(64) std::byte bits[kMaxLeafBytes / 2 + 64];
+  alignas(64) std::byte planes[kMaxLeafBytes];
+};
+static_assert(sizeof(Room) <= 480 * 1024);
+
+void pack_classes(const PlanarPlan& plan, uint32_t vectors, std::byte* out) noexcept {
+  for (size_t i = 0; i < size_t{vectors} * kBlock; i += 4) {
+    const uint8_t* const c = plan.classes + i;
+    out[i / 4] = static_cast<std::byte>((c[0] | c[1] << 2 | c[2] << 4 | c[3] << 6) / kMaxSymbols);
+  }
+}
+
+uint32_t vectors_of(const PlanarPlan& plan) noexcept {
+  return (plan.blocks + plan.group_blocks - 1) / plan.group_blocks * plan.period;
+}
+
+PlanarPlaces places_in(Room& room) noexcept {
+  PlanarPlaces places;
+  for (uint32_t l = 0; l < kMaxLevels; ++l) places.streams[l] = room.streams[l];
+  places.escapes = room.escapes;
+  places.bits = room.bits;
+  const size_t values = size_t{room.plan.blocks} * kBlock;
+  for (uint32_t p = 0; p + 1 < room.plan.element.width; ++p) places.planes[p] = room.planes + values * p;
+  return places;
+}
+
+// Puts together what was coded; 0: not smaller than it was.
+uint32_t assemble(const Frame& frame, Room& room, const PlanarEnds& ends, ConstBytes raw, MutableBytes out) noexcept {
+  const PlanarPlan& plan = room.plan;
+  const PlanarChoice& choice = room.choice;
+  uint32_t words[kMaxLevels] = {};
+  Sizes sizes{choice.classes > 1 ? vectors_of(plan) : 0, choice.classes, choice.codes, 0, ends.escapes};
+  for (uint32_t l = 0; l < plan.levels; ++l) sizes.words += words[l] = (ends.bits[l] + 63) / 64;
+  const Sections at = sections_of(plan, sizes, raw.size());
+  if (at.end >= raw.size() || ends.escapes > UINT16_MAX) return 0;
+  std::byte* const base = out.data();
+  Frame whole = frame;
+  whole.shape = choice.levels;
+  whole.stored_bytes = static_cast<uint32_t>(at.end);
+  write_frame(whole, base);
+  std::memcpy(base + kCountsAt, choice.counts, sizeof choice.counts);
+  store_le(base + kClassesAt, static_cast<uint8_t>(choice.classes));
+  store_le(base + kPeriodAt, static_cast<uint16_t>(choice.classes > 1 ? plan.period : 1));
+  store_le(base + kGroupAt, static_cast<uint16_t>(choice.classes > 1 ? plan.group_blocks : plan.blocks));
+  store_le(base + kEscapesAt, static_cast<uint16_t>(ends.escapes));
+  for (uint32_t l = 0; l < kMaxLevels; ++l) store_le(base + kWordsAt + 2 * l, static_cast<uint16_t>(words[l]));
+  if (choice.classes > 1) pack_classes(plan, sizes.vectors, base + kFrameBytes);
+  std::byte* to = base + at.tables;
+  for (uint32_t k = 0; k < choice.classes; ++k, to += choice.codes - 1) {
+    std::memcpy(to, choice.symbols[k], choice.codes - 1);
+  }
+  std::memset(to, 0, static_cast<size_t>(base + at.streams - to));
+  to = base + at.streams;
+  for (uint32_t l = 0; l < plan.levels; to += size_t{8} * words[l], ++l) {
+    std::memcpy(to, room.streams[l], size_t{8} * words[l]);
+  }
+  std::memcpy(to, room.escapes, ends.escapes);
+  to += ends.escapes;
+  std::memset(to, 0, static_cast<size_t>(base + at.bits - to));
+  const size_t bits_bytes = size_t{8} * plan.element.raw_bits * plan.blocks;
+  std::memcpy(base + at.bits, room.bits, bits_bytes);
+  std::memset(base + at.bits + bits_bytes, 0, at.planes - at.bits - bits_bytes);
+  std::memcpy(base + at.planes, room.planes, at.tail - at.planes);
+  const size_t tail = raw.size() - size_t{plan.blocks} * kBlock * plan.element.width;
+  std::memcpy(base + at.tail, raw.data() + raw.size() - tail, tail);
+  std::memset(base + at.tail + tail, 0, at.end - at.tail - tail);
+  return static_cast<uint32_t>(at.end);
+}
+
+// Of a decoded frame's own fields, checked; a text says what is wrong.
+const char* read_plan(const Frame& frame, ConstBytes stored, PlanarPlan& plan, Sizes& sizes) noexcept {
+  const std::byte* const in = stored.data();
+  plan.element = element_of(frame.form.element);
+  if (plan.element.width == 0) return "planar leaf: of an element that it does not fit";
+  plan.blocks = frame.raw_bytes / (kBlock * plan.element.width);
+  if (plan.blocks == 0) return "planar leaf: too short";
+  uint8_t counts[kMaxLevels];
+  std::memcpy(counts, in + kCountsAt, sizeof counts);
+  if (!planar_shape(counts, frame.shape, plan)) return "planar leaf: no complete tree";
+  for (const uint8_t count : counts) sizes.codes += count;
+  sizes.classes = load_le<uint8_t>(in + kClassesAt);
+  if (sizes.classes == 0 || sizes.classes > kMaxClasses || load_le<uint8_t>(in + kClassesAt + 1) != 0) {
+    return "planar leaf: impossible number of classes";
+  }
+  plan.period = load_le<uint16_t>(in + kPeriodAt);
+  plan.group_blocks = load_le<uint16_t>(in + kGroupAt);
+  if (plan.period == 0 || plan.group_blocks == 0 || plan.group_blocks > plan.blocks) {
+    return "planar leaf: impossible channels";
+  }
+  if (plan.period > kMaxVectors || vectors_of(plan) > kMaxVectors) return "planar leaf: too many channels";
+  if (sizes.classes > 1) sizes.vectors = vectors_of(plan);
+  sizes.escapes = load_le<uint16_t>(in + kEscapesAt);
+  for (uint32_t l = 0; l < kMaxLevels; ++l) {
+    const uint32_t words = load_le<uint16_t>(in + kWordsAt + 2 * l);
+    const bool wrong = l < plan.full ? words != plan.blocks : words > (l < plan.levels ? plan.blocks : 0);
+    if (wrong) return "planar leaf: a stream of impossible length";
+    sizes.words += words;
+  }
+  return nullptr;
+}
+
+bool read_tables(const PlanarPlan& from, const Sizes& sizes, const Sections& at, const std::byte* in,
+                 PlanarPlan& plan) noexcept {
+  std::memset(plan.classes, 0, size_t{vectors_of(from)} * kBlock);
+  for (size_t i = 0; i < size_t{sizes.vectors} * kBlock; ++i) {
+    const uint32_t k = std::to_integer<uint32_t>(in[kFrameBytes + i / 4]) >> (i % 4 * 2) & 3;
+    if (k >= sizes.classes) return false;
+    plan.classes[i] = static_cast<uint8_t>(k * kMaxSymbols);
+  }
+  std::memset(plan.symbol, 0, sizeof plan.symbol);
+  for (uint32_t k = 0; k < sizes.classes; ++k) {
+    std::memcpy(plan.symbol + size_t{k} * kMaxSymbols, in + at.tables + size_t{k} * (sizes.codes - 1), sizes.codes - 1);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool planar_fits(Element element) noexcept { return element_of(element).width != 0; }
+
+Result<uint32_t> planar_encode(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
+                               Workspace& workspace) noexcept {
+  if (repeats(raw)) return write_repeat(form, raw, raw_hash, out.data());
+  const PlanarElement element = element_of(form.element);
+  const auto blocks = static_cast<uint32_t>(raw.size() / (kBlock * element.width));
+  if (blocks == 0) return uint32_t{0};
+  std::byte* const memory = workspace.take(sizeof(Room));
+  if (memory == nullptr) return Status{Code::no_memory, "no memory to code a leaf"};
+  // All of its members are plain numbers, set before they are read.
+  Room& room = *new (memory) Room;
+  room.plan.element = element;
+  room.plan.blocks = blocks;
+  planar_channels(form, room.plan);
+  planar_choose(room.plan, mode, raw.data(), room.samples, room.choice);
+  const size_t lower = raw.size() - size_t{blocks} * kBlock + size_t{8} * element.raw_bits * blocks;
+  if (room.choice.bytes + lower + kFrameBytes >= raw.size()) return uint32_t{0};
+  PlanarEnds ends;
+  planar_kernel().encode(room.plan, raw.data(), places_in(room), ends);
+  const Frame frame{LeafCodec::planar, 0, form, static_cast<uint32_t>(raw.size()), 0, raw_hash};
+  return assemble(frame, room, ends, raw, out);
+}
+
+Status planar_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept {
+  if (frame.shape == kRepeatShape) return read_repeat(stored, raw);
+  if (frame.shape > kMaxLevels) return {Code::newer_version, "planar leaf: a shape that is not known here"};
+  std::byte* const memory = workspace.take(sizeof(PlanarPlan));
+  if (memory == nullptr) return {Code::no_memory, "no memory to decode a leaf"};
+  PlanarPlan& plan = *new (memory) PlanarPlan;
+  Sizes sizes;
+  if (const char* fault = read_plan(frame, stored, plan, sizes)) return {Code::damaged, fault};
+  const Sections at = sections_of(plan, sizes, raw.size());
+  if (at.end != stored.size()) return {Code::damaged, "planar leaf: its parts do not make up its length"};
+  if (!read_tables(plan, sizes, at, stored.data(), plan)) return {Code::damaged, "planar leaf: unknown class"};
+  // Kernels only read through these. A stream is read for at most 8 bytes a block and 8 beyond: bits and planes, which
+  // lie behind all streams, are longer. Escapes are read no further than last_escapes and 64 bytes.
+  auto* const base = const_cast<std::byte*>(stored.data());
+  PlanarPlaces places;
+  std::byte* stream = base + at.streams;
+  for (uint32_t l = 0; l < plan.levels; ++l) {
+    places.streams[l] = stream;
+    stream += size_t{8} * load_le<uint16_t>(stored.data() + kWordsAt + 2 * l);
+  }
+  places.escapes = base + at.escapes;
+  places.last_escapes = base + stored.size() - kEscapeSlack;
+  set_planes(plan, base, at, places);
+  PlanarEnds ends;
+  planar_kernel().decode(plan, places, raw.data(), ends);
+  for (uint32_t l = 0; l < plan.levels; ++l) {
+    if ((ends.bits[l] + 63) / 64 != load_le<uint16_t>(stored.data() + kWordsAt + 2 * l)) {
+      return {Code::damaged, "planar leaf: a stream is longer or shorter than it should be"};
+    }
+  }
+  if (ends.escapes != sizes.escapes) return {Code::damaged, "planar leaf: more or fewer escapes than it says"};
+  const size_t coded = size_t{plan.blocks} * kBlock * plan.element.width;
+  std::memcpy(raw.data() + coded, stored.data() + at.tail, raw.size() - coded);
+  return {};
+}
+
+}  // namespace kvbm::codec

@@ -1,0 +1,26 @@
+// Bit-plane Huffman: the top byte of each element (exponents) coded with a tree of fixed shape, one stream of bits a
+// level; the other bytes stored as they are, for they are noise. Format: README.md.
+//
+// 64 elements at a time. Bit l of the codes of all elements that are still undecided is one 64-bit mask: written with
+// pext, read with pdep. So decoding has no tables to walk and no branches, and its only serial chain is one addition a
+// stream and 64 elements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "codec/frame.h"
+#include "codec/leaf_codec.h"
+
+namespace kvbm::codec {
+
+[[nodiscard]] bool planar_fits(Element element) noexcept;
+
+// Bytes written to `out` (encode_room() of them at least), or 0: not smaller. no_memory. `mode`: fast, standard or max.
+Result<uint32_t> planar_encode(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
+                               Workspace& workspace) noexcept;
+Status planar_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept;
+
+}  // namespace kvbm::codec

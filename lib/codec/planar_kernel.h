@@ -1,0 +1,70 @@
+// What one instruction set must provide for planar leaves: whole blocks of 64 elements, split and coded, or decoded and
+// joined. Tables, choices and checks are shared (planar.cc); every kernel gives the same bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace kvbm::codec {
+
+inline constexpr uint32_t kBlock = 64;       // elements
+inline constexpr uint32_t kMaxLevels = 8;    // longest code
+inline constexpr uint32_t kMaxSymbols = 32;  // of a class, the escape included
+inline constexpr uint32_t kMaxClasses = 4;
+inline constexpr uint32_t kMaxVectors = 64;  // class vectors: how many different blocks of channels there can be
+inline constexpr uint32_t kClassEntries = kMaxClasses * kMaxSymbols;
+
+// An element, turned left by one bit, is a top byte and width - 1 lower ones. The top byte is symbol << raw_bits | rest.
+struct PlanarElement {
+  uint32_t width = 0;
+  uint32_t raw_bits = 0;
+};
+
+// Codes are numbers of `levels` bits in canonical order: shorter codes are smaller, so an element is undecided after l
+// levels if what is known of its code, later bits zero, is at least limit[l]. The last code, all ones, is the escape.
+struct PlanarPlan {
+  PlanarElement element;
+  uint32_t blocks = 0;
+  uint32_t period = 1;        // blocks until the channels repeat
+  uint32_t group_blocks = 1;  // blocks of a group (a head); each group has its own `period` class vectors
+  uint32_t levels = 0;
+  uint32_t full = 0;  // levels that every code has
+  std::array<uint16_t, kMaxLevels + 1> limit{};
+  alignas(64) uint8_t classes[kMaxVectors * kBlock];  // class * kMaxSymbols of each channel
+  alignas(64) uint8_t rank[256];                      // decoding: of a code
+  alignas(64) uint8_t symbol[kClassEntries];          // decoding: of class * kMaxSymbols + rank
+  alignas(64) uint8_t code[kClassEntries];            // encoding: of class * kMaxSymbols + (symbol - base)
+  uint8_t base = 0;                                   // symbols outside of [base, base + kMaxSymbols) are escaped
+};
+
+// Streams are of 64-bit words. Readable and writable beyond their ends: by how much, planar.cc makes sure.
+struct PlanarPlaces {
+  std::array<std::byte*, kMaxLevels> streams{};
+  std::byte* escapes = nullptr;
+  std::byte* last_escapes = nullptr;  // decoding: from here on 64 bytes are readable, and no further
+  std::byte* bits = nullptr;          // raw_bits words a block
+  std::array<std::byte*, 3> planes{};  // the lower bytes, lowest first
+};
+
+// How far the streams went, in bits and bytes.
+struct PlanarEnds {
+  std::array<uint32_t, kMaxLevels> bits{};
+  uint32_t escapes = 0;
+};
+
+struct PlanarKernel {
+  const char* name;
+  void (*encode)(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to, PlanarEnds& ends) noexcept;
+  void (*decode)(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, PlanarEnds& ends) noexcept;
+};
+
+// Null where this machine lacks the instructions.
+const PlanarKernel* planar_portable() noexcept;
+const PlanarKernel* planar_bmi2() noexcept;
+const PlanarKernel* planar_avx512() noexcept;
+
+// The fastest here, by measuring once where that is needed; or what was forced.
+const PlanarKernel& planar_kernel() noexcept;
+
+}  // namespace kvbm::codec
