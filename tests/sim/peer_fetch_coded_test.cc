@@ -301,7 +301,7 @@ TEST(PeerFetchCodedSim, who_seals_takes_nothing_plain) {
 TEST(PeerFetchCodedSim, what_is_garbled_on_the_way_is_a_miss) {
   for (const char* keys : {static_cast<const char*>(nullptr), kOneKey}) {
     size_t right = 0, wrong = 0;
-    for (uint64_t seed = 20; seed < 24; ++seed) {
+    for (uint64_t seed = 20; seed < 22; ++seed) {
       World w(seed, coding(codec::Mode::zstd, keys), coding(codec::Mode::zstd, keys));
       constexpr uint64_t kRecords = 20;
       w.put(kFirst, kRecords);
@@ -316,8 +316,8 @@ TEST(PeerFetchCodedSim, what_is_garbled_on_the_way_is_a_miss) {
       }
       EXPECT_TRUE(w.settled());
     }
-    EXPECT_GT(right, 40U);
-    EXPECT_GT(wrong, 10U);
+    EXPECT_GT(right, 20U);
+    EXPECT_GT(wrong, 4U);
   }
 }
 
