@@ -40,7 +40,10 @@ struct CodedSource::Job {
 
 CodedSource::CodedSource(RecordSource& inner, std::shared_ptr<LinkCoder> coder, Executor& links, Executor& core,
                          std::shared_ptr<void> owner)
-    : inner_(inner), links_(links), core_(core), owner_(std::move(owner)),
+    : inner_(inner),
+      links_(links),
+      core_(core),
+      owner_(std::move(owner)),
       shared_(std::make_shared<Shared>(coder, coder->options().buffer_bytes)) {
   MutexLock lock(shared_->mutex);
   shared_->links = &links;
@@ -144,8 +147,8 @@ void CodedSource::coded(Job& job) {
   OpenedRecord answer;
   answer.head = job.buffer.first(sizes.head_bytes);
   const auto head = codec::HeadView::parse(answer.head);
-  const auto range = head.ok() ? leaves_range(head.value(), job.first_leaf, job.leaves)
-                               : Result<PayloadRange>(head.status());
+  const auto range =
+      head.ok() ? leaves_range(head.value(), job.first_leaf, job.leaves) : Result<PayloadRange>(head.status());
   if (!range.ok()) {
     shared_->buffers.give_back(std::exchange(job.buffer, {}));
     give_code(job, range.status().code());

@@ -134,9 +134,7 @@ LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_l
     copy::CodecChoice& of = choice(node);
     out.ticket = of.next(out.ticket.asked_ns, bytes, speeds());
     const bool fast = of.state(bytes).plain_ns_per_byte < kFastEdgeNsPerByte;
-    mode = out.ticket.way == copy::Way::plain ? codec::Mode::off
-           : fast                             ? codec::Mode::fast
-                                              : codec::Mode::standard;
+    mode = out.ticket.way == copy::Way::plain ? codec::Mode::off : fast ? codec::Mode::fast : codec::Mode::standard;
   }
   out.coding.mode = static_cast<uint8_t>(mode);
   if (options_.keys != nullptr) out.coding.flags |= wire::kOpensSealed;
@@ -185,7 +183,8 @@ Code LinkCoder::decode(FamilyId family, const codec::HeadView& coded, ConstBytes
   const uint64_t took = clock_.now_ns() - began;
   if (!status.ok()) {
     taken_.refused.fetch_add(1, std::memory_order_relaxed);
-    if (status.code() != Code::damaged) warn_once(status.code(), "a record of another node is refused: " + status.message());
+    if (status.code() != Code::damaged)
+      warn_once(status.code(), "a record of another node is refused: " + status.message());
     return status.code();
   }
   taken_.add(payload.size(), stored.size(), took);
@@ -229,8 +228,8 @@ Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadVi
   if (opaque) form.rows = form.leaves_per_plane = 0;
   Borrowed workspace(*this);
   const uint64_t began = clock_.now_ns();
-  auto sizes = codec::encode_record(head, payload, form, recipe, options_.keys.get(), random_, out_head,
-                                    out_payload, *workspace);
+  auto sizes = codec::encode_record(head, payload, form, recipe, options_.keys.get(), random_, out_head, out_payload,
+                                    *workspace);
   const uint64_t took = clock_.now_ns() - began;
   if (sizes.ok()) {
     given_.add(payload.size(), sizes.value().payload_bytes, took);

@@ -1,4 +1,5 @@
-// Coding and sealing of records on links: what this node asks of others, what it does to what it gives, and the figures.
+// Coding and sealing of records on links: what this node asks of others, what it does to what it gives, and the
+// figures.
 //
 // Lossless coding is asked for where it makes transfers shorter (copy/codec_choice.h, one choice for each node), or
 // always, in one mode. With keys everything that is given is sealed, and nothing is taken that is not: whoever can
@@ -29,10 +30,10 @@
 namespace kvbm::cluster {
 
 struct LinkCoding {
-  bool automatic = false;                        // `mode` is chosen
-  codec::Mode mode = codec::Mode::off;           // lossless
-  std::shared_ptr<const codec::KeyRing> keys;    // null: nothing is sealed
-  uint64_t buffer_bytes = 64ULL << 20;           // that coded records lie in until they have been sent
+  bool automatic = false;                      // `mode` is chosen
+  codec::Mode mode = codec::Mode::off;         // lossless
+  std::shared_ptr<const codec::KeyRing> keys;  // null: nothing is sealed
+  uint64_t buffer_bytes = 64ULL << 20;         // that coded records lie in until they have been sent
   [[nodiscard]] bool codes() const noexcept { return automatic || mode != codec::Mode::off; }
   [[nodiscard]] bool in_use() const noexcept { return codes() || keys != nullptr; }
 };

@@ -275,9 +275,8 @@ void PeerFetch::elsewhere(Pieces pieces) {
     if (piece.coded) coded += piece.bytes;
     some.push_back(std::move(piece));
     if (coded < kDecodeTask && &piece != &pieces.back()) continue;
-    commons_->executor.post([self = shared_from_this(), task = std::exchange(some, {})]() mutable {
-      self->copy_out(std::move(task));
-    });
+    commons_->executor.post(
+        [self = shared_from_this(), task = std::exchange(some, {})]() mutable { self->copy_out(std::move(task)); });
     coded = 0;
   }
 }
@@ -297,8 +296,7 @@ Code PeerFetch::deliver(const Piece& piece) {
   tier::GetItem& target = item(piece.what);
   const ConstBytes head = piece.head();
   const ConstBytes payload = piece.payload();
-  const bool fits =
-      piece.coded || (head.size() <= target.head.size() && payload.size() <= target.payload.size());
+  const bool fits = piece.coded || (head.size() <= target.head.size() && payload.size() <= target.payload.size());
   Code code = fits ? Code::ok : Code::mismatch;
   if (code == Code::ok && piece.coded) {
     code = decode(piece);

@@ -68,6 +68,7 @@ std::shared_ptr<cluster::LinkCoder> Node::make_coder() const {
   how.automatic = options_.codec == "auto";
   how.mode = codec::mode_by_name(options_.codec).value_or(codec::Mode::off);
   how.keys = keys_;
+  how.buffer_bytes = options_.staging_bytes;  // what one peer has asked for at once, and some more
   if (!how.in_use()) return nullptr;
   auto coder = std::make_shared<cluster::LinkCoder>(std::move(how), *env_.random, env_.clock(), env_.log);
   if (coder->options().automatic) coder->measure();

@@ -21,7 +21,8 @@ std::string reason_of(Code code) {
 
 void add_coding(MetricsRegistry& registry, const char* direction, const cluster::CodingCounts::Direction& now) {
   const MetricsRegistry::Labels labels = {{"direction", direction}};
-  registry.counter("kvbm_node_codec_records_total", "Records that went over links coded or sealed.", labels).add(now.coded);
+  registry.counter("kvbm_node_codec_records_total", "Records that went over links coded or sealed.", labels)
+      .add(now.coded);
   registry.counter("kvbm_node_codec_plain_records_total", "Records that went over links plain.", labels).add(now.plain);
   registry.counter("kvbm_node_codec_raw_bytes_total", "Payloads of coded records, before coding.", labels)
       .add(now.raw_bytes);
@@ -29,7 +30,8 @@ void add_coding(MetricsRegistry& registry, const char* direction, const cluster:
       .add(now.coded_bytes);
   registry.counter("kvbm_node_codec_ns_total", "Time of coding (given) and decoding (taken), all threads.", labels)
       .add(now.ns);
-  registry.counter("kvbm_node_codec_refused_total", "Records that could not be opened or used.", labels).add(now.refused);
+  registry.counter("kvbm_node_codec_refused_total", "Records that could not be opened or used.", labels)
+      .add(now.refused);
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 //
 // Invariants: a block that was brought from elsewhere has exactly the bytes that were stored under its key; every
 // operation completes exactly once; without faults a block that some node has is found and comes; at rest no node holds
-// anything for another; a seed run twice gives the same log. All of it plain, coded, sealed, and coded by choice and sealed.
-// KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 5,000.
+// anything for another; a seed run twice gives the same log. All of it plain, coded, sealed, and coded by choice and
+// sealed. KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it
+// 5,000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -97,8 +98,7 @@ class Process {
     if (coder_ != nullptr) {
       coded_source_ = std::make_unique<cluster::CodedSource>(*source_, coder_, executor(), executor(), manager_);
     }
-    EXPECT_TRUE(
-        mesh_->begin(coder_ != nullptr ? static_cast<cluster::RecordSource&>(*coded_source_) : *source_).ok());
+    EXPECT_TRUE(mesh_->begin(coder_ != nullptr ? static_cast<cluster::RecordSource&>(*coded_source_) : *source_).ok());
   }
 
   Executor& executor() { return net_.executor(node_); }

@@ -56,9 +56,11 @@ Result<Row> compare(const std::string& name, int rounds, terminal::Progress& pro
   std::vector<double> plain;
   std::vector<double> ours;
   for (int round = -kBefore; round < rounds; ++round) {
-    Status first = load(round % 2 == 0 ? *automatic.value().reader : *off.value().reader, round % 2 == 0 ? ours : plain);
+    Status first =
+        load(round % 2 == 0 ? *automatic.value().reader : *off.value().reader, round % 2 == 0 ? ours : plain);
     if (!first.ok()) return first;
-    Status second = load(round % 2 == 0 ? *off.value().reader : *automatic.value().reader, round % 2 == 0 ? plain : ours);
+    Status second =
+        load(round % 2 == 0 ? *off.value().reader : *automatic.value().reader, round % 2 == 0 ? plain : ours);
     if (!second.ok()) return second;
     if (round < 0) ours.clear(), plain.clear();
     progress.advance(1);

@@ -54,7 +54,8 @@ Result<std::unique_ptr<SlowLoopback>> SlowLoopback::make() {
     return Status(Code::not_permitted, "a network namespace cannot be made here");
   }
   std::unique_ptr<SlowLoopback> made(new SlowLoopback(before));
-  if (!loopback_up()) return Status(Code::not_permitted, "the loopback of a new network namespace cannot be brought up");
+  if (!loopback_up())
+    return Status(Code::not_permitted, "the loopback of a new network namespace cannot be brought up");
   if (Status s = made->limit(1000); !s.ok()) return s;
   if (Status s = made->limit(0); !s.ok()) return s;
   return made;
@@ -67,11 +68,10 @@ SlowLoopback::~SlowLoopback() {
 
 // A token bucket; its burst holds several of the 64 KiB packets of loopback.
 Status SlowLoopback::limit(uint32_t megabits_per_s) {
-  const bool done =
-      megabits_per_s == 0
-          ? run_tc({"tc", "qdisc", "del", "dev", "lo", "root"})
-          : run_tc({"tc", "qdisc", "replace", "dev", "lo", "root", "tbf", "rate", std::to_string(megabits_per_s) + "mbit",
-                    "burst", "512kb", "latency", "50ms"});
+  const bool done = megabits_per_s == 0
+                        ? run_tc({"tc", "qdisc", "del", "dev", "lo", "root"})
+                        : run_tc({"tc", "qdisc", "replace", "dev", "lo", "root", "tbf", "rate",
+                                  std::to_string(megabits_per_s) + "mbit", "burst", "512kb", "latency", "50ms"});
   if (!done) return {Code::unsupported, "tc cannot limit the loopback here"};
   return {};
 }
