@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "codec/coded_record.h"
+
 namespace kvbm::cluster {
 
 uint32_t place_family(std::vector<Family>& families, const Family& family) {
@@ -115,7 +117,10 @@ bool LinkRequests::cancel(uint64_t operation) {
   return true;
 }
 
-void LinkRequests::begin(uint32_t peer_limit) { limit_ = std::max(1U, std::min(host_.limits.requests, peer_limit)); }
+void LinkRequests::begin(uint32_t peer_limit, uint8_t version) {
+  limit_ = std::max(1U, std::min(host_.limits.requests, peer_limit));
+  version_ = version;
+}
 
 void LinkRequests::send(size_t bytes) { outlet_.commit(bytes); }
 
@@ -176,6 +181,9 @@ void LinkRequests::arrived(Operation& op, uint32_t index, Code code, uint64_t by
   state.ending = Code::ok;
   item.head_bytes = static_cast<uint32_t>(arrival.value().head.head_bytes());
   item.payload_bytes = arrival.value().payload.size();
+  item.raw_bytes = arrival.value().head.header().raw_bytes;
+  item.coded = codec::is_coded(arrival.value().head);
+  item.sealed = (arrival.value().head.header().flags & codec::kSealed) != 0;
   ++stats_.fetched;
   stats_.fetched_bytes += bytes;
 }

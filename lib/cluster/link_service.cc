@@ -83,6 +83,7 @@ Status LinkService::take_fetch(ConstBytes body) {
   }
   Serving serving;
   serving.request = m.request;
+  serving.coding = m.coding;
   const uint64_t now = host_.executor.clock().now_ns();
   serving.deadline_ns = m.budget_ns > kNever - now ? kNever : now + m.budget_ns;
   serving.items.resize(m.items.size());
@@ -129,14 +130,15 @@ void LinkService::start(uint64_t id, uint32_t index) {
   }
   ++serving.open;
   ++stats_.open_records;
-  host_.source.open(item.id, item.location, item.first_leaf, item.leaves, serving.deadline_ns,
-                    [handle = outlet_.handle(), source = &host_.source, id, index](const OpenedRecord& record) {
-                      if (const auto link = handle.lock()) {
-                        link->record_opened(id, index, record);
-                      } else if (record.code == Code::ok) {
-                        source->close(record.pin);
-                      }
-                    });
+  auto opened = [handle = outlet_.handle(), source = &host_.source, id, index](const OpenedRecord& record) {
+    if (const auto link = handle.lock()) {
+      link->record_opened(id, index, record);
+    } else if (record.code == Code::ok) {
+      source->close(record.pin);
+    }
+  };
+  host_.source.open_coded(item.id, item.location, item.first_leaf, item.leaves, serving.coding, serving.deadline_ns,
+                          std::move(opened));
 }
 
 void LinkService::record_opened(uint64_t id, uint32_t index, const OpenedRecord& record) {

@@ -51,6 +51,7 @@ class LinkService {
   struct Serving {
     uint64_t request = 0;
     uint64_t deadline_ns = kNever;
+    wire::Coding coding;
     uint32_t next = 0;
     uint32_t open = 0;
     bool cancelled = false;

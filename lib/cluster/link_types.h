@@ -55,11 +55,15 @@ struct FetchItem {
   Code status = Code::ok;
   uint32_t head_bytes = 0;     // with no_room: what the record has
   uint64_t payload_bytes = 0;  // of what arrived; with no_room: what the record has
+  uint64_t raw_bytes = 0;      // of its payload, decoded
+  bool coded = false;          // or sealed: it must be decoded
+  bool sealed = false;
   bool quarantined = false;    // staging may still be written to until staging_quiet(cookie)
 };
 struct FetchBatch {
   std::vector<FetchItem> items;
   uint64_t deadline_ns = kNever;
+  wire::Coding coding;            // as it is to come; a peer of an older version gives plain records
   StagingOwner* owner = nullptr;  // may be null if deadline_ns is kNever and nothing is cancelled
   UniqueFunction<void(FetchBatch&)> done;
 };

@@ -11,6 +11,7 @@
 #include "base/executor.h"
 #include "base/family_table.h"
 #include "base/mutex.h"
+#include "cluster/link_coder.h"
 #include "cluster/mapped_pools.h"
 #include "cluster/peer_link.h"
 #include "cluster/peer_places.h"
@@ -25,6 +26,7 @@ struct PeerTierOptions {
   uint64_t lease_ns = 10'000'000'000;  // how long what was offered is held
   uint32_t replicas = 1;               // homes that a record is offered to
   std::shared_ptr<const MappedPools> pools;  // of nodes of this machine; may be null
+  std::shared_ptr<LinkCoder> coder;          // null: records come plain, and are taken so
 };
 
 class PeerCommons {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cluster/peer_fetch_request.h"
 #include "codec/leaf_hash.h"
 #include "codec/record.h"
 
@@ -11,11 +12,11 @@ namespace kvbm::cluster {
 
 namespace {
 
-// What one request to a node carries at most, so that copies begin while the rest is still on its way.
-constexpr uint64_t kFetchBytes = 8ULL << 20;
-constexpr size_t kFetchItems = 256;
 // What is copied on the links' thread: less than handing it to another thread and back costs (30 to 60 us here).
 constexpr size_t kCopyHere = 256ULL << 10;
+// Coded bytes: decoding takes about twice as long as copying, and a task of less would cost more than it.
+constexpr size_t kDecodeHere = 64ULL << 10;
+constexpr size_t kDecodeTask = 256ULL << 10;
 
 // A payload out of staging into its place, each leaf compared as it is copied. The link has checked the head.
 Code copy_checked(MutableBytes to, const codec::HeadView& head, ConstBytes payload) {
@@ -68,7 +69,7 @@ void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
     if (commons_->places.locate(op->batch->items[i].id, op->where[i])) {
       tier::InPlace place;
       (in_place_.find(op->where[i], place) ? here : known).push_back(i);
-      bytes += round_up(op->where[i].head_bytes + op->where[i].payload_bytes, kIoAlign);
+      bytes += round_up(room_of(op->where[i]), kIoAlign);
     } else {
       commons_->places.count_miss();
     }
@@ -109,6 +110,8 @@ void PeerFetch::pump() {
     PeerLink* const link = commons_->mesh.link_to(node);
     auto batch = std::make_unique<FetchBatch>();
     batch->deadline_ns = commons_->latest_ns();
+    const std::shared_ptr<Request> request = ask(node);
+    if (request != nullptr) batch->coding = request->asked.coding;
     Pieces pieces;
     uint64_t bytes = 0;
     bool starved = false;
@@ -119,9 +122,8 @@ void PeerFetch::pump() {
         waiting_.pop_front();
         continue;
       }
-      const size_t size = where(next).head_bytes + where(next).payload_bytes;
       bool none = false;
-      const MutableBytes staging = take_staging(size, none);
+      const MutableBytes staging = take_staging(room_of(where(next)), none);
       starved = staging.empty() && !none;
       if (starved) break;
       waiting_.pop_front();
@@ -136,8 +138,8 @@ void PeerFetch::pump() {
       one.cookie = ++last_cookie_;
       batch->deadline_ns = std::min(batch->deadline_ns, next.op->deadline_ns);
       batch->items.push_back(std::move(one));
-      pieces.push_back({next, staging, 0, 0});
-      bytes += size;
+      pieces.push_back({next, staging, 0, 0, false, request});
+      bytes += where(next).head_bytes + where(next).payload_bytes;
     }
     if (pieces.empty()) {
       if (starved) return end_late();  // staging comes back
@@ -160,7 +162,7 @@ bool PeerFetch::refused(const Waiting& next, const PeerLink* link) {
   } else if (link == nullptr) {
     commons_->places.forget_holder(item(next).id, place.index);
     code = Code::owner_gone;
-  } else if (!staging_.fits(place.head_bytes + place.payload_bytes)) {
+  } else if (!staging_.fits(room_of(place))) {
     code = Code::no_room;
   }
   if (code == Code::ok) return false;
@@ -221,7 +223,13 @@ void PeerFetch::fetched(FetchBatch& answer, Pieces& pieces) {
       if (in_place_.worth_asking(where(pieces[i].what))) unplaced.push_back(one.id);
       pieces[i].head_bytes = one.head_bytes;
       pieces[i].bytes = one.head_bytes + one.payload_bytes;
-      good.push_back(std::move(pieces[i]));
+      if (const Code code = look(pieces[i], one); code == Code::ok) {
+        good.push_back(std::move(pieces[i]));
+      } else {
+        staging_.give_back(pieces[i].staging);
+        commons_->places.forget_holder(one.id, where(pieces[i].what).index);
+        end_item(pieces[i].what, code);
+      }
     } else {
       failed(one, pieces[i]);
     }
@@ -246,31 +254,53 @@ void PeerFetch::failed(const FetchItem& said, const Piece& piece) {
 
 // Records that are lent, or small and checked by who gets them, end here; the others are copied elsewhere.
 void PeerFetch::arrived(Pieces pieces) {
-  Pieces elsewhere;
+  Pieces rest;
   for (Piece& piece : pieces) {
     const tier::GetBatch& batch = *piece.what.op->batch;
-    if (piece.what.op->lends || (batch.receiver_checks_leaves && piece.bytes <= kCopyHere)) {
+    const size_t most = piece.coded ? kDecodeHere : kCopyHere;
+    if ((piece.what.op->lends && !piece.coded) || (batch.receiver_checks_leaves && piece.bytes <= most)) {
       end_item(piece.what, deliver(piece));
     } else {
-      elsewhere.push_back(std::move(piece));
+      rest.push_back(std::move(piece));
     }
   }
-  if (elsewhere.empty()) return;
-  commons_->executor.post([self = shared_from_this(), pieces = std::move(elsewhere)] { self->copy_out(pieces); });
+  elsewhere(std::move(rest));
+}
+
+// In tasks that are worth a turn of the executor each, so that its threads decode at the same time.
+void PeerFetch::elsewhere(Pieces pieces) {
+  Pieces some;
+  size_t coded = 0;
+  for (Piece& piece : pieces) {
+    if (piece.coded) coded += piece.bytes;
+    some.push_back(std::move(piece));
+    if (coded < kDecodeTask && &piece != &pieces.back()) continue;
+    commons_->executor.post(
+        [self = shared_from_this(), task = std::exchange(some, {})]() mutable { self->copy_out(std::move(task)); });
+    coded = 0;
+  }
 }
 
 // On the core's executor.
-void PeerFetch::copy_out(const Pieces& pieces) {
-  for (const Piece& piece : pieces) end_item(piece.what, deliver(piece));
+void PeerFetch::copy_out(Pieces pieces) {
+  for (Piece& piece : pieces) {
+    const Waiting what = piece.what;
+    const Code code = deliver(piece);
+    piece.request.reset();
+    end_item(what, code);
+  }
 }
 
 Code PeerFetch::deliver(const Piece& piece) {
   const tier::GetBatch& batch = *piece.what.op->batch;
   tier::GetItem& target = item(piece.what);
-  const ConstBytes head = ConstBytes(piece.staging).first(piece.head_bytes);
-  const ConstBytes payload = ConstBytes(piece.staging).first(piece.bytes).subspan(piece.head_bytes);
-  Code code = head.size() <= target.head.size() && payload.size() <= target.payload.size() ? Code::ok : Code::mismatch;
-  if (code == Code::ok) {
+  const ConstBytes head = piece.head();
+  const ConstBytes payload = piece.payload();
+  const bool fits = piece.coded || (head.size() <= target.head.size() && payload.size() <= target.payload.size());
+  Code code = fits ? Code::ok : Code::mismatch;
+  if (code == Code::ok && piece.coded) {
+    code = decode(piece);
+  } else if (code == Code::ok) {
     std::memcpy(target.head.data(), head.data(), head.size());
     target.head_bytes = piece.head_bytes;
     target.payload_bytes = payload.size();

@@ -8,6 +8,9 @@
 // last record, never keeps that record waiting. Thread: get() any. Small copies and ends for receivers that check are
 // made on the links' thread, at once: whoever waits for a small record usually drives the links himself. The other
 // copies and ends run on the core's executor.
+//
+// A record that comes coded or sealed is decoded out of staging into the caller's memory, and never lent
+// (peer_fetch_coded.cc).
 #pragma once
 
 #include <atomic>
@@ -33,6 +36,9 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   [[nodiscard]] uint64_t staging_used() const { return staging_.used(); }
 
  private:
+  // What one request to a node carries at most, so that copies begin while the rest is still on its way.
+  static constexpr uint64_t kFetchBytes = 8ULL << 20;
+  static constexpr size_t kFetchItems = 256;
   using Place = PeerPlaces::Place;
   struct GetOp {
     std::unique_ptr<tier::GetBatch> batch;
@@ -49,11 +55,17 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     MutableBytes staging;
     std::shared_ptr<PeerFetch> self;
   };
+  // One request to a node, for the choice between plain and coded: told to the coder with its last piece.
+  struct Request;
   struct Piece {
     Waiting what;
     MutableBytes staging;
     uint32_t head_bytes = 0;  // of what came
     size_t bytes = 0;         // with the payload
+    bool coded = false;       // must be decoded
+    std::shared_ptr<Request> request;
+    [[nodiscard]] ConstBytes head() const { return ConstBytes(staging).first(head_bytes); }
+    [[nodiscard]] ConstBytes payload() const { return ConstBytes(staging).first(bytes).subspan(head_bytes); }
   };
   using Pieces = std::vector<Piece>;
   class Loan;
@@ -76,7 +88,13 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   void fetched(FetchBatch& answer, Pieces& pieces);
   void failed(const FetchItem& said, const Piece& piece);
   void arrived(Pieces pieces);
-  void copy_out(const Pieces& pieces);
+  void elsewhere(Pieces pieces);
+  // Staging that a record may need.
+  [[nodiscard]] size_t room_of(const Place& place) const;
+  std::shared_ptr<Request> ask(const NodeId& node) const;
+  Code look(Piece& piece, const FetchItem& came) const;
+  Code decode(const Piece& piece);
+  void copy_out(Pieces pieces);
   Code deliver(const Piece& piece);
   Code lend(tier::GetItem& target, ConstBytes payload, MutableBytes staging);
   void end_item(const Waiting& what, Code code);

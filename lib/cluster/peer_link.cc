@@ -90,7 +90,7 @@ void PeerLink::step(Handshake::Step step) {
 
 void PeerLink::begin() {
   state_ = State::ready;
-  requests_.begin(handshake_.peer().request_limit);
+  requests_.begin(handshake_.peer().request_limit, handshake_.version());
   announce_ready_ = true;
 }
 

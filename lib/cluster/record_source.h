@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "base/function.h"
 #include "base/ids.h"
@@ -33,6 +34,13 @@ class RecordSource {
   // the link that asked is gone. location is a hint that may be wrong. leaves 0: all from first_leaf on.
   virtual void open(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves, uint64_t deadline_ns,
                     UniqueFunction<void(const OpenedRecord&)> done) = 0;
+  // The same, coded or sealed, for who can decode it: what comes is a record that proves itself, coded or plain. A
+  // source that codes nothing gives it plain.
+  virtual void open_coded(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves,
+                          const wire::Coding& /*coding*/, uint64_t deadline_ns,
+                          UniqueFunction<void(const OpenedRecord&)> done) {
+    open(id, location, first_leaf, leaves, deadline_ns, std::move(done));
+  }
   virtual void close(uint64_t pin) = 0;
   virtual wire::NodeStatus status() = 0;
   // A peer says that a namespace has a new epoch. `done` runs once the older ones can no longer be found, also after a

@@ -91,9 +91,18 @@ struct FetchItem {
   uint64_t room = 0;      // bytes there
   bool operator==(const FetchItem&) const = default;
 };
+// How the asking side wants what it fetches (version 2; all zero before that: plain).
+enum CodingFlag : uint8_t { kOpensSealed = 1, kTakesLossy = 2 };
+struct Coding {
+  uint8_t mode = 0;     // codec::Mode; 0: not coded
+  uint8_t flags = 0;    // CodingFlag
+  uint16_t codecs = 0;  // bit n: decodes codec::LeafCodec n
+  bool operator==(const Coding&) const = default;
+};
 struct Fetch {
   uint64_t request = 0;
   uint64_t budget_ns = 0;  // time that is left; what cannot begin by then is not sent
+  Coding coding;
   std::vector<Family> families;
   std::vector<FetchItem> items;
 };

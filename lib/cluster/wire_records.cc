@@ -94,7 +94,7 @@ Status decode(ConstBytes body, Found& out) {
   return r.end("peer: an answer to a find is damaged");
 }
 
-// fetch: head | u64 budget_ns, u32 families, u32 zero | families | key, u16 family, u16 zero, u32 first leaf, u32
+// fetch: head | u64 budget_ns, u32 families, u8 mode, u8 flags, u16 codecs | families | key, u16 family, u16 zero, u32 first leaf, u32
 // leaves, u32 zero, u64 location, u64 tag, u64 room ...
 size_t encode(const Fetch& m, MutableBytes out) noexcept {
   if (m.items.size() > kMaxFetchItems || m.families.size() > kMaxFamiliesPerMessage) return 0;
@@ -103,7 +103,9 @@ size_t encode(const Fetch& m, MutableBytes out) noexcept {
   if (!w.fits()) return 0;
   w.put(m.budget_ns);
   w.put(static_cast<uint32_t>(m.families.size()));
-  w.put(uint32_t{0});
+  w.put(m.coding.mode);
+  w.put(m.coding.flags);
+  w.put(m.coding.codecs);
   w.put(m.families);
   for (const FetchItem& item : m.items) {
     w.put(item.name);
@@ -124,7 +126,9 @@ Status decode(ConstBytes body, Fetch& out) {
   out.request = head.request;
   out.budget_ns = r.get<uint64_t>();
   const auto families = r.get<uint32_t>();
-  r.zero<uint32_t>();
+  out.coding.mode = r.get<uint8_t>();
+  out.coding.flags = r.get<uint8_t>();
+  out.coding.codecs = r.get<uint16_t>();
   r.get(out.families, families);
   out.items.clear();
   if (r.room(head.count, kMaxFetchItems, kFetchItemBytes)) {

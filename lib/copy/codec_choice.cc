@@ -18,10 +18,15 @@ constexpr uint32_t kEnough = 3;
 // Pauses between tries of the other way, in time and in batches: a try that takes half as long again costs less than 1
 // %.
 constexpr uint64_t kPauseNs = 1'000'000'000;
+// The first tries pay for memory that is touched for the first time; so there are as many again, soon after.
+constexpr uint64_t kFirstPauseNs = 125'000'000;
+constexpr uint32_t kFirstTries = 2 * kEnough;
 constexpr uint64_t kMostPauseNs = 32'000'000'000;
 constexpr uint64_t kBatchesBetween = 64;
 // An edge that became so much slower is another one: what was found out about coding holds no longer.
 constexpr double kChanged = 1.5;
+// Batches in a row, all longer or all shorter: of batches that end together one took all of the time and one none.
+constexpr int32_t kChangedFor = 3;
 
 constexpr uint64_t kSmallBytes = 256ULL << 10;
 constexpr uint64_t kMiddleBytes = 2ULL << 20;
@@ -63,8 +68,9 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds) 
   if (now_ns < of.probe_ns) return Way::plain;
   ++of.probes;
   // The first tries follow each other; then, as long as coding loses, they become rare.
-  if (++of.tries >= kEnough) of.pause_ns = std::clamp(of.pause_ns * 2, kPauseNs, kMostPauseNs);
-  of.probe_ns = now_ns + of.pause_ns;
+  ++of.tries;
+  if (of.tries >= kFirstTries) of.pause_ns = std::clamp(of.pause_ns * 2, kPauseNs, kMostPauseNs);
+  of.probe_ns = now_ns + (of.tries == kEnough ? kFirstPauseNs : of.pause_ns);
   return Way::coded;
 }
 
@@ -87,14 +93,18 @@ void CodecChoice::ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t
   if (taken.samples >= kEnough) ns = std::min(ns, kMostTimes * taken.ns_per_byte() * bytes);
   const bool tried = way != of.way;
   double kept = kKept;
-  if (tried && taken.samples >= kEnough) {
+  if (taken.samples >= kEnough) {
     const double thought = taken.ns_per_byte() * bytes;
-    kept = ns > kChanged * thought || thought > kChanged * ns ? 0 : kKeptOfTries;
+    const bool longer = ns > kChanged * thought;
+    const bool shorter = thought > kChanged * ns;
+    taken.off = longer ? std::max(taken.off, 0) + 1 : shorter ? std::min(taken.off, 0) - 1 : 0;
+    if (tried) kept = taken.off != 0 ? 0 : kKeptOfTries;
+    if (taken.off >= kChangedFor || taken.off <= -kChangedFor) kept = 0;
   }
   taken.ns = taken.ns * kept + ns;
   taken.bytes = taken.bytes * kept + bytes;
   if (taken.samples < UINT32_MAX) ++taken.samples;
-  if (tried && of.tries >= kEnough) of.probe_ns = std::max(of.probe_ns, now_ns + kBatchesBetween * took);
+  if (tried && of.tries >= kFirstTries) of.probe_ns = std::max(of.probe_ns, now_ns + kBatchesBetween * took);
 }
 
 CodecChoice::State CodecChoice::state(uint64_t bytes) const noexcept {

@@ -67,6 +67,7 @@ class CodecChoice {
     double ns = 0;
     double bytes = 0;
     uint32_t samples = 0;
+    int32_t off = 0;  // batches in a row that took far longer than thought; negative: far shorter
     [[nodiscard]] double ns_per_byte() const noexcept { return bytes > 0 ? ns / bytes : 0; }
   };
   struct Class {

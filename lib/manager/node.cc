@@ -4,9 +4,11 @@
 #include <sstream>
 #include <utility>
 
+#include "manager/coding_terms.h"
 #include "manager/local_node.h"
 #include "manager/manager.h"
 #include "manager/node_transport.h"
+#include "manager/seal_keys.h"
 #include "manager/take.h"
 
 namespace kvbm::manager {
@@ -52,11 +54,36 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   if (options.peers_file_join && (options.name.empty() || options.listen.empty() || options.peers_file.empty())) {
     return Status(Code::bad_config, "node.peers_file_join needs node.peers_file, node.name and node.listen");
   }
-  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options));
+  auto keys = read_seal_keys(options.seal_key_file);
+  if (!keys.ok()) return keys.status();
+  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options, std::move(keys).value()));
 }
 
-Node::Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options)
-    : env_(environment), mesh_options_(std::move(mesh)), options_(options) {}
+Node::Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options,
+           std::shared_ptr<const codec::KeyRing> keys)
+    : env_(environment), mesh_options_(std::move(mesh)), options_(options), keys_(std::move(keys)) {}
+
+std::shared_ptr<cluster::LinkCoder> Node::make_coder() const {
+  cluster::LinkCoding how;
+  how.automatic = options_.codec == "auto";
+  how.mode = codec::mode_by_name(options_.codec).value_or(codec::Mode::off);
+  how.keys = keys_;
+  how.buffer_bytes = options_.staging_bytes;  // what one peer has asked for at once, and some more
+  if (!how.in_use()) return nullptr;
+  auto coder = std::make_shared<cluster::LinkCoder>(std::move(how), *env_.random, env_.clock(), env_.log);
+  if (coder->options().automatic) coder->measure();
+  return coder;
+}
+
+// Their pieces go plain, so they stay on this machine where all else is sealed.
+Status Node::sessions_allowed() const {
+  if (keys_ == nullptr) return {};
+  bool here = options_.peers_file.empty() && (options_.listen.empty() || cluster::only_this_machine(options_.listen));
+  for (const std::string& peer : options_.peers) here = here && cluster::only_this_machine(peer);
+  if (here) return {};
+  return {Code::unsupported, "sessions with other machines are not sealed, and seal.key_file says that all must be",
+          "keep node.listen and node.peers on this machine, or leave seal.key_file empty on a network that is trusted"};
+}
 
 Node::~Node() {
   stop();
@@ -82,11 +109,13 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   session_options.staging_bytes = options_.session_staging_bytes;
   session_host_ = std::make_unique<cluster::SessionHost>(session_options, *mesh_, env_.log);
   mesh_->serve_sessions(session_host_.get());
-  sessions_ = std::make_unique<Sessions>(*session_host_, *thread_);
+  sessions_ = std::make_unique<Sessions>(*session_host_, *thread_, sessions_allowed());
+  coder_ = make_coder();
   cluster::PeerTierOptions options;
   options.staging_bytes = options_.staging_bytes;
   options.replicas = options_.replicas;
   options.pools = pools_;
+  options.coder = coder_;
   auto tier = std::make_unique<cluster::PeerTier>(options, *env_.executor, families, *mesh_);
   tier_ = tier.get();
   index_ = index;
@@ -95,6 +124,10 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
 
 Status Node::start(const std::shared_ptr<Manager>& manager) {
   source_ = std::make_unique<NodeSource>(manager, *thread_);
+  if (coder_ != nullptr) {
+    coder_->use_terms([terms = manager->coding_terms()](FamilyId family) { return terms->of(family); });
+    coded_source_ = std::make_unique<cluster::CodedSource>(*source_, coder_, *thread_, *env_.executor, manager);
+  }
   if (options_.listen.empty()) source_->offer_no_room();
   std::shared_ptr<MembersFile> file;
   if (!options_.peers_file.empty()) {
@@ -124,7 +157,7 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
       const std::shared_ptr<Manager> alive = weak.lock();
       if (alive != nullptr) take_offered(alive, index_, *tier_, link, offered, lease, source_->links(), want);
     });
-    begun = mesh_->begin(*source_);
+    begun = mesh_->begin(coded_source_ != nullptr ? static_cast<cluster::RecordSource&>(*coded_source_) : *source_);
     address_ = mesh_->address();
   });
   return begun.ok() && file != nullptr ? watch_members(std::move(file)) : begun;
@@ -156,6 +189,7 @@ void Node::stop() {
   if (const auto file = std::exchange(members_, nullptr)) file->leave();
   thread_->post_and_wait([this] { mesh_->end(); });  // from here on nothing comes to same_host_
   same_host_.reset();
+  if (coded_source_ != nullptr) coded_source_->detach();
   source_->detach();
 }
 
@@ -178,7 +212,7 @@ void Node::survey(std::vector<Identity> ids, uint64_t deadline_ns,
 std::vector<Node::Row> Node::nodes() {
   std::vector<Row> rows;
   thread_->post_and_wait([&] {
-    for (cluster::Mesh::NodeRow& link : mesh_->rows()) rows.push_back({std::move(link), {}, 0});
+    for (cluster::Mesh::NodeRow& link : mesh_->rows()) rows.push_back({std::move(link), {}, 0, {}});
   });
   for (Row& row : rows) {
     if (row.link.node == cluster::NodeId{}) continue;
@@ -188,6 +222,7 @@ std::vector<Node::Row> Node::nodes() {
                                                                        : "node.local is off here"};
     const auto pool = pools_->of(row.link.node);
     if (pool != nullptr) row.local_bytes = pool->bytes.load(std::memory_order_relaxed);
+    if (coder_ != nullptr) row.coding = coder_->state(row.link.node);
   }
   return rows;
 }

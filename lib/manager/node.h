@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "cluster/coded_source.h"
+#include "cluster/link_coder.h"
 #include "cluster/mesh.h"
 #include "cluster/peer_tier.h"
 #include "cluster/same_host.h"
@@ -52,7 +54,12 @@ class Node {
     cluster::Mesh::NodeRow link;
     cluster::SameHost::State path;  // how its records are read
     uint64_t local_bytes = 0;       // that were read in place
+    copy::CodecChoice::State coding;  // of large reads, where node.codec is auto
   };
+  // What was coded and sealed; absent where neither is.
+  [[nodiscard]] std::optional<cluster::CodingCounts> coding() const {
+    return coder_ == nullptr ? std::nullopt : std::optional(coder_->counts());
+  }
   [[nodiscard]] std::vector<Row> nodes();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }
@@ -61,20 +68,28 @@ class Node {
   [[nodiscard]] Sessions& sessions() noexcept { return *sessions_; }
 
  private:
-  Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options);
+  Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options,
+       std::shared_ptr<const codec::KeyRing> keys);
+  // How records go over links; null: plain.
+  std::shared_ptr<cluster::LinkCoder> make_coder() const;
+  // Why there are no sessions; ok: there are.
+  [[nodiscard]] Status sessions_allowed() const;
   // Tells the mesh who is in the members' file from now on.
   Status watch_members(std::shared_ptr<MembersFile> file);
 
   const Environment env_;
   const cluster::MeshOptions mesh_options_;
   const NodeOptions options_;
+  const std::shared_ptr<const codec::KeyRing> keys_;
   const std::shared_ptr<cluster::MappedPools> pools_ = std::make_shared<cluster::MappedPools>();
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::shared_ptr<NodeHelp> help_;
   std::unique_ptr<cluster::SessionHost> session_host_;
   std::unique_ptr<Sessions> sessions_;
+  std::shared_ptr<cluster::LinkCoder> coder_;
   std::unique_ptr<NodeSource> source_;
+  std::unique_ptr<cluster::CodedSource> coded_source_;  // around source_, where there is a coder
   std::shared_ptr<MembersFile> members_;
   std::unique_ptr<cluster::SameHost> same_host_;  // from start() to stop(), where there is one
   cluster::PeerTier* tier_ = nullptr;  // the manager's

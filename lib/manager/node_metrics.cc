@@ -19,6 +19,21 @@ std::string reason_of(Code code) {
   return out;
 }
 
+void add_coding(MetricsRegistry& registry, const char* direction, const cluster::CodingCounts::Direction& now) {
+  const MetricsRegistry::Labels labels = {{"direction", direction}};
+  registry.counter("kvbm_node_codec_records_total", "Records that went over links coded or sealed.", labels)
+      .add(now.coded);
+  registry.counter("kvbm_node_codec_plain_records_total", "Records that went over links plain.", labels).add(now.plain);
+  registry.counter("kvbm_node_codec_raw_bytes_total", "Payloads of coded records, before coding.", labels)
+      .add(now.raw_bytes);
+  registry.counter("kvbm_node_codec_coded_bytes_total", "Payloads of coded records, as they went.", labels)
+      .add(now.coded_bytes);
+  registry.counter("kvbm_node_codec_ns_total", "Time of coding (given) and decoding (taken), all threads.", labels)
+      .add(now.ns);
+  registry.counter("kvbm_node_codec_refused_total", "Records that could not be opened or used.", labels)
+      .add(now.refused);
+}
+
 }  // namespace
 
 std::string node_metrics_text(Node& node) {
@@ -34,6 +49,14 @@ std::string node_metrics_text(Node& node) {
         .counter("kvbm_node_connections_ended_total", "Connections, and tries to have one, that ended.",
                  {{"reason", reason_of(code)}})
         .add(n);
+  }
+  if (const auto coding = node.coding(); coding.has_value()) {
+    add_coding(registry, "given", coding->given);
+    add_coding(registry, "taken", coding->taken);
+    registry.counter("kvbm_node_codec_declined_total", "Records given plain for want of memory to code them in.")
+        .add(coding->declined);
+    registry.counter("kvbm_node_codec_useless_total", "Records given plain because coding made them no smaller.")
+        .add(coding->useless);
   }
   return registry.text();
 }

@@ -120,6 +120,14 @@ void add_neighbours(std::vector<OptionRow>& rows) {
   rows.push_back({"node.local_directory", OptionType::string, "",
                   "Directory for the sockets that this takes; this user's alone. Empty: kvbm in $XDG_RUNTIME_DIR, else "
                   "kvbm-<user id> in the directory for temporary files."});
+  rows.push_back({"node.codec",
+                  OptionType::choice,
+                  "off",
+                  "How records come from other nodes, which must not be off either: auto codes without loss where that "
+                  "makes transfers shorter by more than 3 %.",
+                  0,
+                  0,
+                  {"off", "auto", "fast", "default", "max", "zstd"}});
 }
 
 std::vector<OptionRow> make_schema() {
@@ -227,7 +235,9 @@ Result<Options> options_from(const OptionSet& config) {
   out.node.ucx_module = values.at("node.ucx_module").text;
   out.node.local = values.at("node.local").text == "auto";
   out.node.local_directory = values.at("node.local_directory").text;
+  out.node.codec = values.at("node.codec").text;
   out.seal_key_file = values.at("seal.key_file").text;
+  out.node.seal_key_file = out.seal_key_file;
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {

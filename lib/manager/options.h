@@ -54,6 +54,8 @@ struct NodeOptions {
   AdmissionKind admission = AdmissionKind::on_request;  // to other nodes
   bool local = true;            // nodes of one machine read each other's host memory in place
   std::string local_directory;  // for their sockets; empty: the user's own
+  std::string codec = "off";    // auto, or a lossless mode: how records come over links
+  std::string seal_key_file;    // of all that leaves the host; empty: nothing is sealed
   [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty() || !peers_file.empty(); }
 };
 

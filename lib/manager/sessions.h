@@ -101,10 +101,11 @@ class Sessions {
     UniqueFunction<void(const Status&)> done;
   };
 
-  // The executor is that of the links.
-  Sessions(cluster::SessionHost& host, Executor& links) : host_(host), links_(links) {}
+  // The executor is that of the links. allowed: not ok is what every call gets instead.
+  Sessions(cluster::SessionHost& host, Executor& links, Status allowed = {})
+      : host_(host), links_(links), allowed_(std::move(allowed)) {}
 
-  // exists, no_room; then `done` does not run.
+  // exists, no_room, or why sessions are not allowed; then `done` does not run.
   Result<std::shared_ptr<SessionOffer>> offer(OfferRequest request);
   Result<std::shared_ptr<SessionReceipt>> receive(ReceiveRequest request);
 
@@ -116,6 +117,7 @@ class Sessions {
 
   cluster::SessionHost& host_;
   Executor& links_;
+  const Status allowed_;
   std::atomic<uint64_t> next_name_{1};
   Mutex mutex_;
   std::set<OfferKey> offers_ KVBM_GUARDED_BY(mutex_);

@@ -3,13 +3,15 @@
 //
 // Invariants: a block that was brought from elsewhere has exactly the bytes that were stored under its key; every
 // operation completes exactly once; without faults a block that some node has is found and comes; at rest no node holds
-// anything for another; a seed run twice gives the same log.
-// KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it 5,000.
+// anything for another; a seed run twice gives the same log. All of it plain, coded, sealed, and coded by choice and
+// sealed. KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it
+// 5,000.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
 
+#include "cluster/coded_source.h"
 #include "cluster/mesh.h"
 #include "cluster/peer_tier.h"
 #include "manager/host_record.h"
@@ -50,11 +52,25 @@ Key key_of(uint64_t n) {
 
 std::byte byte_of(uint64_t n, uint64_t at) { return static_cast<std::byte>((n * 31 + at * 7 + (at >> 8)) & 0xFF); }
 
+// How records go over links: by number plain, coded, sealed, coded by choice and sealed.
+cluster::LinkCoding coding_of(uint64_t number) {
+  cluster::LinkCoding out;
+  if (number % 4 == 1) out.mode = codec::Mode::zstd;
+  out.automatic = number % 4 == 3;
+  out.buffer_bytes = 1 << 20;  // four of the large ones
+  if (number % 4 >= 2) {
+    out.keys = codec::KeyRing::parse("7 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n").value();
+  }
+  return out;
+}
+
 // One process: a manager, and what makes it a node.
 class Process {
  public:
-  Process(SimExecutor& sim, SimNetwork& net, SimNetwork::Node node, std::vector<std::string> peers)
+  Process(SimExecutor& sim, SimNetwork& net, SimNetwork::Node node, std::vector<std::string> peers,
+          const cluster::LinkCoding& coding)
       : sim_(sim), net_(net), node_(node), disk_(sim) {
+    if (coding.in_use()) coder_ = std::make_shared<cluster::LinkCoder>(coding, sim.random(), sim.clock(), &log_);
     Options options;
     options.host.block_bytes = kBlock;
     options.host.capacity_bytes = 4096 + kSlots * (204800 + tier::HostArena::head_stride(kBlock));
@@ -79,13 +95,20 @@ class Process {
                               std::vector<uint32_t>& want) {
       take_offered(manager_, TierIndex{1}, *tier_, link, offered, lease, source_->links(), want);
     });
-    EXPECT_TRUE(mesh_->begin(*source_).ok());
+    if (coder_ != nullptr) {
+      coded_source_ = std::make_unique<cluster::CodedSource>(*source_, coder_, executor(), executor(), manager_);
+    }
+    EXPECT_TRUE(mesh_->begin(coder_ != nullptr ? static_cast<cluster::RecordSource&>(*coded_source_) : *source_).ok());
   }
 
   Executor& executor() { return net_.executor(node_); }
   Manager& manager() { return *manager_; }
   cluster::Mesh& mesh() { return *mesh_; }
   NodeSource& source() { return *source_; }
+  // Coded records that are on their way, or kept for nothing.
+  uint64_t buffered() { return coder_ == nullptr ? 0 : coded_source_->buffered() + coded_source_->waiting(); }
+  uint64_t coded() { return coder_ == nullptr ? 0 : coder_->counts().taken.coded; }
+  uint64_t plain() { return coder_ == nullptr ? 0 : coder_->counts().taken.plain; }
   Namespace& ns() { return *ns_; }
 
   void store(uint64_t n) {
@@ -160,6 +183,7 @@ class Process {
     cluster::PeerTierOptions staging;
     staging.staging_bytes = 4 << 20;
     staging.location_bytes = 64 << 10;
+    staging.coder = coder_;
     auto tier = std::make_unique<cluster::PeerTier>(staging, executor(), families, *mesh_);
     tier_ = tier.get();
     return std::unique_ptr<tier::Tier>(std::move(tier));
@@ -186,14 +210,16 @@ class Process {
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::Transport> transport_;
   cluster::PeerTier* tier_ = nullptr;
+  std::shared_ptr<cluster::LinkCoder> coder_;
   std::unique_ptr<NodeSource> source_;
+  std::unique_ptr<cluster::CodedSource> coded_source_;
   std::shared_ptr<Manager> manager_;
   std::shared_ptr<Namespace> ns_;
   PartPlan plan_;
 };
 
 struct World {
-  explicit World(uint64_t seed) : sim(seed), net(sim) {
+  explicit World(uint64_t seed, uint64_t how = 0) : sim(seed), net(sim), coding(coding_of(how)) {
     for (size_t i = 0; i < kNodes; ++i) nodes.push_back(net.add_node());
     for (size_t i = 0; i < kNodes; ++i) processes.push_back(start(i));
   }
@@ -206,7 +232,7 @@ struct World {
     for (size_t j = 0; j < kNodes; ++j) {
       if (j != i) peers.push_back(SimNetwork::host(nodes[j]) + ":7000");
     }
-    return std::make_unique<Process>(sim, net, nodes[i], peers);
+    return std::make_unique<Process>(sim, net, nodes[i], peers, coding);
   }
   bool connected() {
     for (auto& process : processes) {
@@ -223,22 +249,32 @@ struct World {
 
   SimExecutor sim;
   SimNetwork net;
+  const cluster::LinkCoding coding;
   std::vector<SimNetwork::Node> nodes;
   std::vector<std::unique_ptr<Process>> processes;
 };
 
 TEST(NodeSim, what_one_node_has_comes_to_another) {
-  World w(1);
-  ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
-  for (uint64_t n = 0; n < 10; ++n) w.processes[n % 2]->store(n);
-  for (uint64_t n = 0; n < 12; ++n) w.processes[2]->fetch(n);
-  ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
-  EXPECT_EQ(w.processes[2]->brought, 10U);
-  EXPECT_EQ(w.processes[2]->wrong, 0U);
+  for (uint64_t how = 0; how < 4; ++how) {
+    SCOPED_TRACE(how);
+    World w(1, how);
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
+    for (uint64_t n = 0; n < 10; ++n) w.processes[n % 2]->store(n);
+    for (uint64_t n = 0; n < 12; ++n) w.processes[2]->fetch(n);
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
+    EXPECT_EQ(w.processes[2]->brought, 10U);
+    EXPECT_EQ(w.processes[2]->wrong, 0U);
+    if (how == 1) {
+      EXPECT_EQ(w.processes[2]->coded(), 10U);
+    }
+    if (how >= 2) {
+      EXPECT_EQ(w.processes[2]->plain(), 0U);
+    }
+  }
 }
 
 TEST(NodeSim, what_is_pushed_is_at_its_home_and_nothing_stays_held) {
-  World w(2);
+  World w(2, 2);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
   w.sim.run_for(100 * kMs);  // for what each node offers to be known
   for (uint64_t n = 0; n < 10; ++n) w.processes[0]->store(n);
@@ -273,11 +309,11 @@ uint64_t number(const char* name, uint64_t otherwise) {
 }
 
 struct Seen {
-  uint64_t begun = 0, brought = 0, pushed = 0, kills = 0, wrong = 0;
+  uint64_t begun = 0, brought = 0, pushed = 0, kills = 0, wrong = 0, coded = 0;
 };
 
 uint64_t run_seed(uint64_t seed, Seen& seen) {
-  World w(seed);
+  World w(seed, seed / 4);
   Random& random = w.sim.random();
   w.net.faults.flip_bulk = seed % 2 == 0 ? 0.02 : 0;
   w.net.faults.flip_message = seed % 4 == 0 ? 0.002 : 0;
@@ -345,6 +381,8 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
     EXPECT_EQ(process->wrong, 0U);
     EXPECT_EQ(process->source().pinned(), 0U);
     EXPECT_EQ(process->source().opened(), 0U);
+    EXPECT_EQ(process->buffered(), 0U);
+    seen.coded += process->coded();
     seen.begun += process->begun, seen.brought += process->brought, seen.pushed += process->pushed;
     seen.wrong += process->wrong;
   }
@@ -364,6 +402,7 @@ TEST(NodeSim, never_gives_a_wrong_block_and_ends_every_operation) {
               static_cast<unsigned long long>(seen.brought), static_cast<unsigned long long>(seen.pushed),
               static_cast<unsigned long long>(seen.kills), static_cast<unsigned long long>(seen.wrong));
   if (n < 50) return;
+  EXPECT_GT(seen.coded, n);
   EXPECT_GT(seen.brought, n);
   EXPECT_GT(seen.pushed, n);
   EXPECT_GT(seen.kills, n / 2);

@@ -52,6 +52,9 @@ std::vector<std::byte> SimSource::payload_of(uint64_t number, size_t bytes) {
   std::vector<std::byte> out(bytes);
   SeededRandom random(number ^ 0xABCDEF);
   random.fill(out);
+  if (number >= kCompressible) {
+    for (size_t i = 0; i < bytes; i += 2) out[i] = out[i] & std::byte{0x03};
+  }
   return out;
 }
 

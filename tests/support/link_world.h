@@ -29,9 +29,10 @@ class NodeExecutor final : public Executor {
   std::vector<std::shared_ptr<Task>> waiting_;
 };
 
-// Records by number; their bytes follow from it.
+// Records by number; their bytes follow from it, and are noise up to kCompressible.
 class SimSource final : public cluster::RecordSource {
  public:
+  static constexpr uint64_t kCompressible = 1'000'000;
   SimSource(NodeExecutor& executor, SimExecutor& sim, FamilyTable& families)
       : executor_(executor), sim_(sim), families_(families) {}
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/random.h"
 #include "benchmark/store.h"
 
 namespace kvbm::benchmark {
@@ -16,15 +17,51 @@ namespace {
 
 constexpr uint64_t kWaitNs = 10'000'000'000;
 
-Result<std::vector<kvbm_key_t>> keys_of(const kvbm_namespace_t* ns, uint32_t n) {
-  std::vector<uint32_t> tokens(n);
+uint32_t tokens_of(const NodePairOptions& size) {
+  return size.numbers ? static_cast<uint32_t>(size.block_bytes / NodePairOptions::kNumbersBytes) : 1;
+}
+
+Result<std::vector<kvbm_key_t>> keys_of(const kvbm_namespace_t* ns, const NodePairOptions& size) {
+  const uint32_t n = size.blocks;
+  std::vector<uint32_t> tokens(size_t{n} * tokens_of(size));
   std::iota(tokens.begin(), tokens.end(), 0U);
   std::vector<kvbm_key_t> keys(n);
   size_t made = 0;
-  const kvbm_status_t status = kvbm_key_chain(ns, nullptr, tokens.data(), n, 1, nullptr, keys.data(), n, &made);
+  const kvbm_status_t status =
+      kvbm_key_chain(ns, nullptr, tokens.data(), tokens.size(), tokens_of(size), nullptr, keys.data(), n, &made);
   if (status != KVBM_OK) return failed("keys could not be made", status);
   return keys;
 }
+
+// Sums of noise with a scale for each channel: exponents as varied as those of real caches (2.7 bits), mantissas noise.
+std::vector<std::byte> numbers_of(const NodePairOptions& size) {
+  if (!size.numbers) return {};
+  std::vector<std::byte> out(size.block_bytes);
+  SeededRandom random(7);
+  for (size_t i = 0; i + 2 <= out.size(); i += 2) {
+    const uint64_t bits = random.next();
+    const auto noise = static_cast<int32_t>((bits & 0xFFFF) + (bits >> 16 & 0xFFFF) + (bits >> 32 & 0xFFFF) + (bits >> 48)) - 0x1FFFE;
+    const float value = static_cast<float>(noise) * (1.0F + static_cast<float>(i / 2 % 128 % 7)) / 65536.0F;
+    uint32_t as_bits = 0;
+    std::memcpy(&as_bits, &value, sizeof as_bits);
+    const auto half = static_cast<uint16_t>(as_bits >> 16);
+    std::memcpy(out.data() + i, &half, sizeof half);
+  }
+  return out;
+}
+
+// Null where blocks are opaque.
+struct Geometry {
+  explicit Geometry(const NodePairOptions& size) {
+    if (!size.numbers) return;
+    const kvbm_component_t component{KVBM_COMPONENT_ATTENTION, KVBM_ELEMENT_BF16, 1, 8, 128, 0, 0, {0, 0}};
+    (void)kvbm_geometry_create(tokens_of(size), 1, &component, 1, &of, nullptr);
+  }
+  ~Geometry() { kvbm_geometry_release(of); }
+  Geometry(const Geometry&) = delete;
+  Geometry& operator=(const Geometry&) = delete;
+  kvbm_geometry_t* of = nullptr;
+};
 
 // In the child: blocks in host memory, the address told, and then nothing.
 Status serve(const NodePairOptions& size, int out) {
@@ -33,18 +70,26 @@ Status serve(const NodePairOptions& size, int out) {
   options.host_bytes = size.host_bytes;
   options.block_bytes = size.block_bytes;
   options.local = size.local;
+  options.codec = size.codec;
+  const Geometry geometry(size);
+  options.geometry = geometry.of;
+  const std::vector<std::byte> numbers = numbers_of(size);
   auto member = node::Member::open(options);
   if (!member.ok()) return member.status();
   kvbm_manager_t* manager = member.value()->manager();
   kvbm_namespace_t* ns = member.value()->ns();
-  auto keys = keys_of(ns, size.blocks);
+  auto keys = keys_of(ns, size);
   if (!keys.ok()) return keys.status();
   std::vector<kvbm_block_t> blocks(size.blocks);
   std::vector<kvbm_view_t> views(size.blocks);
   kvbm_status_t status = kvbm_manager_allocate(manager, ns, size.blocks, blocks.data(), nullptr, 0, nullptr);
   if (status == KVBM_OK) status = kvbm_block_view(manager, blocks.data(), size.blocks, views.data());
-  for (size_t i = 0; i < views.size() && status == KVBM_OK; ++i)
+  for (size_t i = 0; i < views.size() && status == KVBM_OK; ++i) {
     std::memset(views[i].data, static_cast<int>(i), size.block_bytes);
+    if (numbers.empty()) continue;
+    std::memcpy(views[i].data, numbers.data(), numbers.size());
+    std::memcpy(views[i].data, &i, sizeof i);
+  }
   if (status == KVBM_OK) status = kvbm_manager_complete(manager, blocks.data(), size.blocks, nullptr);
   if (status == KVBM_OK)
     status = kvbm_manager_register(manager, ns, blocks.data(), keys.value().data(), size.blocks, nullptr);
@@ -84,11 +129,15 @@ Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size
   options.host_bytes = size.reader_host_bytes;
   options.block_bytes = size.block_bytes;
   options.local = size.local;
+  options.codec = size.codec;
+  const Geometry geometry(size);
+  options.geometry = geometry.of;
+  made->numbers_ = numbers_of(size);
   auto member = node::Member::open(options);
   if (!member.ok()) return member.status();
   made->member_ = std::move(member).value();
   if (Status s = made->member_->wait_for_peers(kWaitNs); !s.ok()) return s;
-  auto keys = keys_of(made->member_->ns(), size.blocks);
+  auto keys = keys_of(made->member_->ns(), size);
   if (!keys.ok()) return keys.status();
   made->keys_ = std::move(keys).value();
   made->ids_.resize(size.blocks);
@@ -152,6 +201,12 @@ Status NodeReader::check(size_t first, size_t n) const {
   for (size_t i = first; i < first + n; ++i) {
     const auto byte = static_cast<std::byte>(i);
     const std::byte* block = engine_->data() + i * block_bytes_;
+    if (!numbers_.empty()) {
+      const bool same = std::memcmp(block, &i, sizeof i) == 0 &&
+                        std::memcmp(block + sizeof i, numbers_.data() + sizeof i, block_bytes_ - sizeof i) == 0;
+      if (!same) return {Code::damaged, "a block has other bytes than were stored"};
+      continue;
+    }
     if (block[0] != byte || block[block_bytes_ - 1] != byte) {
       return {Code::damaged, "a block has other bytes than were stored"};
     }

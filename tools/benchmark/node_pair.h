@@ -21,6 +21,11 @@ struct NodePairOptions {
   uint64_t host_bytes = 192ULL << 20;  // of each
   uint64_t reader_host_bytes = 192ULL << 20;
   std::string local = "off";  // node.local
+  std::string codec = "off";  // node.codec
+  // Blocks are of bf16 numbers as of a cache, block i beginning with i, in a namespace that says so; of a multiple of
+  // kNumbersBytes.
+  bool numbers = false;
+  static constexpr uint64_t kNumbersBytes = 2 * 8 * 128 * 2;  // of one token: K and V, 8 heads of 128
 };
 
 // A node in a child process, ended with the object.
@@ -68,6 +73,7 @@ class NodeReader {
   std::vector<kvbm_status_t> item_status_;
   std::unique_ptr<Arena> engine_;
   uint64_t block_bytes_ = 0;
+  std::vector<std::byte> numbers_;  // what every block has behind its number; empty: blocks are full of one byte
   kvbm_cache_t* cache_ = nullptr;
   kvbm_match_t* match_ = nullptr;
   size_t first_ = 0;

@@ -11,6 +11,7 @@
 #include "benchmark/disk.h"
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
+#include "benchmark/node_codec.h"
 #include "benchmark/node_tcp.h"
 #include "benchmark/row.h"
 #include "benchmark/same_host.h"
@@ -32,6 +33,7 @@ struct Options {
   std::vector<std::string> inputs;
   uint32_t head_dim = 64;
   bool huge_pages = false;
+  bool only_codec = false;
 };
 
 // Four digits that matter.
@@ -115,13 +117,16 @@ CLI::Option* add_rounds(CLI::App& app, int& rounds) {
       ->check(CLI::Range(1, 1000));
 }
 
-// In place on the same host, then from a node over TCP.
-int bench_node(int rounds, const Output& output) {
+// In place on the same host, then from a node over TCP, then coded on the way.
+int bench_node(int rounds, bool only_codec, const Output& output) {
+  const auto coded = benchmark::bench_node_codec({rounds, output.json});
+  if (only_codec || !coded.ok()) return finish(coded, output);
   auto rows = benchmark::bench_same_host({rounds, output.json});
   if (!rows.ok()) return finish(rows, output);
   const auto tcp = benchmark::bench_node_tcp({rounds, output.json});
   if (!tcp.ok()) return finish(tcp, output);
   rows.value().insert(rows.value().end(), tcp.value().begin(), tcp.value().end());
+  rows.value().insert(rows.value().end(), coded.value().begin(), coded.value().end());
   return finish(rows, output);
 }
 
@@ -178,8 +183,9 @@ void add_bench(Registry& registry) {
   keys.footer("Example:\n  kvbm bench keys");
   CLI::App& node =
       registry.add(group, "node", "Blocks from other processes: in place, and over TCP; against memcpy and sockets",
-                   [options](const Output& output) { return bench_node(options->rounds, output); });
+                   [options](const Output& output) { return bench_node(options->rounds, options->only_codec, output); });
   add_rounds(node, options->rounds);
+  node.add_flag("--codec", options->only_codec, "Only node.tcp.codec.*: coded where that pays, against plain");
   node.footer("Example:\n  kvbm bench node --json");
   CLI::App& transport =
       registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",

@@ -45,7 +45,9 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
                                      {"node.ucx_devices", options.ucx_devices.c_str()},
                                      {"share", options.share.empty() ? "off" : "on"},
                                      {"share_directory", options.disk_bytes == 0 ? options.share.c_str() : ""},
-                                     {"node.local", options.local.c_str()}};
+                                     {"node.local", options.local.c_str()},
+                                     {"node.codec", options.codec.c_str()},
+                                     {"seal.key_file", options.seal_key_file.c_str()}};
   kvbm_context_options_t context;
   kvbm_context_options_init(&context, sizeof context);
   context.settings = settings;
@@ -71,6 +73,7 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   kvbm_namespace_options_t ns;
   kvbm_namespace_options_init(&ns, sizeof ns);
   ns.model = "files";
+  ns.geometry = options.geometry;
   status = kvbm_namespace_open(made->manager_, &ns, &made->ns_, &error);
   if (status != KVBM_OK) return failed("the namespace could not be opened", status, &error);
   made->block_bytes_ = options.block_bytes;

@@ -138,8 +138,8 @@ TEST(Handshake, speaks_the_highest_version_of_both) {
   newer.version = 3;
   Meeting m(facts("a"), &kKey, newer, &kKey);
   ASSERT_TRUE(talk(m.a, m.b).met);
-  EXPECT_EQ(m.a.version(), 1);
-  EXPECT_EQ(m.b.version(), 1);
+  EXPECT_EQ(m.a.version(), kProtocolVersion);
+  EXPECT_EQ(m.b.version(), kProtocolVersion);
 }
 
 TEST(Handshake, refuses_another_pool_by_name) {

@@ -65,6 +65,7 @@ struct Samples {
     Fetch m;
     m.request = random.next();
     m.budget_ns = random.next();
+    m.coding = {2, kOpensSealed, 0x1F};
     for (uint32_t i = 0; i < families; ++i) m.families.push_back(family());
     for (uint32_t i = 0; i < items; ++i) {
       m.items.push_back({name(families), i, i + 1, random.next(), random.next(), random.next()});

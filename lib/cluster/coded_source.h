@@ -1,0 +1,83 @@
+// A source whose records go over links coded or sealed: around the one that has them.
+//
+// What is opened for who wants it so is coded on the core's executor into memory of a bounded pool, and then let go of:
+// a push reads the coded record. Where the pool is used up a record goes plain, or, where everything is sealed, waits
+// until a push has ended, in the order of the calls, or for its deadline. A record that no peer could open is a miss.
+// Thread: the links', but for the coding itself. Lock: Shared::mutex, a leaf but for the executor's.
+// Invariant: what was answered with ok, and what is being coded, is given back to the inner source once.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "base/executor.h"
+#include "cluster/link_coder.h"
+#include "cluster/record_source.h"
+#include "cluster/staging_pool.h"
+
+namespace kvbm::cluster {
+
+class CodedSource final : public RecordSource {
+ public:
+  // inner, and the executors until detach(), outlive it. owner: of the memory of inner's records, which a task that
+  // codes one may read after the links have gone; may be null.
+  CodedSource(RecordSource& inner, std::shared_ptr<LinkCoder> coder, Executor& links, Executor& core,
+              std::shared_ptr<void> owner);
+  ~CodedSource() override;
+  CodedSource(const CodedSource&) = delete;
+  CodedSource& operator=(const CodedSource&) = delete;
+
+  void find(std::span<const Identity> ids, std::span<wire::FoundItem> out) override { inner_.find(ids, out); }
+  bool pin(const Identity& id) override { return inner_.pin(id); }
+  void unpin(const Identity& id) override { inner_.unpin(id); }
+  // For who says nothing of coding: plain, or a miss where everything is sealed.
+  void open(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves, uint64_t deadline_ns,
+            UniqueFunction<void(const OpenedRecord&)> done) override {
+    open_coded(id, location, first_leaf, leaves, {}, deadline_ns, std::move(done));
+  }
+  void open_coded(const Identity& id, uint64_t location, uint32_t first_leaf, uint32_t leaves,
+                  const wire::Coding& coding, uint64_t deadline_ns,
+                  UniqueFunction<void(const OpenedRecord&)> done) override;
+  void close(uint64_t pin) override;
+  wire::NodeStatus status() override { return inner_.status(); }
+  void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) override {
+    inner_.invalidate(base, epoch, std::move(done));
+  }
+
+  // The links' executor goes: nothing is answered any more.
+  void detach();
+  // Memory that coded records lie in now.
+  [[nodiscard]] uint64_t buffered() const { return shared_->buffers.used(); }
+  [[nodiscard]] size_t opened() const noexcept { return opened_.size(); }
+  [[nodiscard]] size_t waiting() const noexcept { return waiting_.size(); }
+
+ private:
+  // What tasks of the core's executor have of the source.
+  struct Shared {
+    Shared(std::shared_ptr<LinkCoder> c, uint64_t bytes) : coder(std::move(c)), buffers(bytes) {}
+    const std::shared_ptr<LinkCoder> coder;
+    StagingPool buffers;
+    Mutex mutex;
+    Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
+    CodedSource* source = nullptr;  // the links' thread alone
+  };
+  struct Job;
+
+  void begin(const std::shared_ptr<Job>& job);
+  void give_plain(Job& job);
+  void give_code(Job& job, Code code);
+  void coded(Job& job);
+  void start_waiting();
+
+  RecordSource& inner_;
+  Executor& links_;
+  Executor& core_;
+  const std::shared_ptr<void> owner_;
+  const std::shared_ptr<Shared> shared_;
+  std::map<uint64_t, MutableBytes> opened_;  // by the name that close() gets
+  std::deque<std::shared_ptr<Job>> waiting_;
+  uint64_t last_opened_ = 0;
+};
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,258 @@
+#include "cluster/link_coder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "codec/leaf_hash.h"
+
+namespace kvbm::cluster {
+
+namespace {
+
+// What records are thought to shrink to before one has come: exponents of bf16 (lib/codec/README.md).
+constexpr double kThoughtRatio = 1.4;
+// Edges that are faster than this are coded with the faster mode: the other one would be the limit itself.
+constexpr double kFastEdgeNsPerByte = 0.5;  // 2 GB/s
+// Of the speeds, what was known before another record keeps so much weight.
+constexpr double kKept = 63.0 / 64;
+constexpr size_t kLargeBatch = 8ULL << 20;
+constexpr size_t kMostWarnings = 16;
+
+constexpr uint16_t bit_of(codec::LeafCodec c) noexcept { return static_cast<uint16_t>(1U << static_cast<unsigned>(c)); }
+// What lossless modes give, and every codec that decode_leaf() has.
+constexpr uint16_t kLossless =
+    bit_of(codec::LeafCodec::raw) | bit_of(codec::LeafCodec::planar) | bit_of(codec::LeafCodec::zstd);
+constexpr uint16_t kKnownCodecs = kLossless | bit_of(codec::LeafCodec::quantized) | bit_of(codec::LeafCodec::delta);
+
+// Whoever asks so decodes what a lossless mode gives.
+bool wants_coded(const wire::Coding& coding) noexcept {
+  return coding.mode >= static_cast<uint8_t>(codec::Mode::fast) &&
+         coding.mode <= static_cast<uint8_t>(codec::Mode::zstd) && (coding.codecs & kLossless) == kLossless;
+}
+
+}  // namespace
+
+class LinkCoder::Borrowed {
+ public:
+  explicit Borrowed(LinkCoder& of) : of_(of) {
+    MutexLock lock(of_.workspaces_mutex_);
+    if (of_.workspaces_.empty()) return;
+    space_ = std::move(of_.workspaces_.back());
+    of_.workspaces_.pop_back();
+  }
+  ~Borrowed() {
+    if (space_ == nullptr) return;
+    MutexLock lock(of_.workspaces_mutex_);
+    of_.workspaces_.push_back(std::move(space_));
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+  codec::Workspace& operator*() {
+    if (space_ == nullptr) space_ = std::make_unique<codec::Workspace>();
+    return *space_;
+  }
+
+ private:
+  LinkCoder& of_;
+  std::unique_ptr<codec::Workspace> space_;
+};
+
+CodingCounts::Direction LinkCoder::Direction::now() const noexcept {
+  constexpr auto kOrder = std::memory_order_relaxed;
+  return {coded.load(kOrder),       plain.load(kOrder), raw_bytes.load(kOrder),
+          coded_bytes.load(kOrder), ns.load(kOrder),    refused.load(kOrder)};
+}
+
+void LinkCoder::Direction::add(uint64_t raw, uint64_t stored, uint64_t took) noexcept {
+  coded.fetch_add(1, std::memory_order_relaxed);
+  raw_bytes.fetch_add(raw, std::memory_order_relaxed);
+  coded_bytes.fetch_add(stored, std::memory_order_relaxed);
+  ns.fetch_add(took, std::memory_order_relaxed);
+}
+
+void LinkCoder::Speed::add(uint64_t took, uint64_t raw) noexcept {
+  ns = ns * kKept + static_cast<double>(took);
+  bytes = bytes * kKept + static_cast<double>(raw);
+}
+
+LinkCoder::LinkCoder(LinkCoding options, Random& random, const Clock& clock, const Log* log)
+    : options_(std::move(options)), random_(random), clock_(clock), log_(log) {}
+
+// Numbers as those of a cache are: mantissas are noise, exponents few.
+void LinkCoder::measure() {
+  constexpr size_t kBytes = codec::kMaxLeafBytes;
+  constexpr int kTimes = 3;
+  std::vector<std::byte> raw(kBytes), back(kBytes), coded(codec::encode_room(kBytes) + 64);
+  SeededRandom noise(1);
+  for (size_t i = 0; i + 2 <= kBytes; i += 2) {
+    const uint64_t bits = noise.next();
+    const auto exponent = static_cast<uint64_t>(126 - std::min(__builtin_ctzll(bits | (1ULL << 20)), 20));
+    const auto value = static_cast<uint16_t>((bits >> 63 << 15) | exponent << 7 | (bits >> 30 & 0x7F));
+    store_le(raw.data() + i, value);
+  }
+  std::byte* const out = coded.data() + (64 - reinterpret_cast<uintptr_t>(coded.data()) % 64) % 64;
+  Borrowed workspace(*this);
+  const uint64_t hash = codec::leaf_hash(raw);
+  uint64_t encode_ns = UINT64_MAX, decode_ns = UINT64_MAX;
+  const codec::LeafForm form{codec::Element::bf16, 128, kBytes / 256};
+  const codec::Mode mode = options_.automatic ? codec::Mode::standard : options_.mode;
+  for (int i = 0; i < kTimes; ++i) {
+    const uint64_t began = clock_.now_ns();
+    const auto encoded = codec::encode_leaf(form, mode, raw, hash, {out, codec::encode_room(kBytes)}, *workspace);
+    const uint64_t middle = clock_.now_ns();
+    if (!encoded.ok() || encoded.value().codec == codec::LeafCodec::raw) return;
+    const ConstBytes stored(out, encoded.value().bytes);
+    if (!codec::decode_leaf(encoded.value().codec, stored, back, *workspace).ok()) return;
+    encode_ns = std::min(encode_ns, middle - began);
+    decode_ns = std::min(decode_ns, clock_.now_ns() - middle);
+  }
+  MutexLock lock(speeds_mutex_);
+  encode_.add(encode_ns, kBytes);
+  decode_.add(decode_ns, kBytes);
+}
+
+// ---- Asking ----
+
+copy::CodecChoice& LinkCoder::choice(const NodeId& node) {
+  MutexLock lock(choices_mutex_);
+  auto& known = choices_[node];
+  if (known == nullptr) known = std::make_unique<copy::CodecChoice>();
+  return *known;
+}
+
+copy::CodingSpeeds LinkCoder::speeds() const {
+  MutexLock lock(speeds_mutex_);
+  const double size = coded_size_.ns_per_byte();
+  return {encode_.ns_per_byte(), decode_.ns_per_byte(), size > 0 ? 1 / size : kThoughtRatio};
+}
+
+LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_lossy) {
+  Asked out;
+  out.ticket = {clock_.now_ns(), bytes, copy::Way::plain};
+  codec::Mode mode = options_.mode;
+  if (options_.automatic) {
+    copy::CodecChoice& of = choice(node);
+    out.ticket = of.next(out.ticket.asked_ns, bytes, speeds());
+    const bool fast = of.state(bytes).plain_ns_per_byte < kFastEdgeNsPerByte;
+    mode = out.ticket.way == copy::Way::plain ? codec::Mode::off : fast ? codec::Mode::fast : codec::Mode::standard;
+  }
+  out.coding.mode = static_cast<uint8_t>(mode);
+  if (options_.keys != nullptr) out.coding.flags |= wire::kOpensSealed;
+  if (mode == codec::Mode::off && options_.keys == nullptr) return out;
+  out.coding.codecs = kKnownCodecs;
+  if (takes_lossy) out.coding.flags |= wire::kTakesLossy;
+  return out;
+}
+
+void LinkCoder::answered(const NodeId& node, const Asked& asked, bool came_coded, uint64_t got) {
+  if (!options_.automatic) return;
+  const copy::Way way = came_coded ? copy::Way::coded : copy::Way::plain;
+  choice(node).ended(clock_.now_ns(), asked.ticket, way, got);
+}
+
+copy::CodecChoice::State LinkCoder::state(const NodeId& node) const {
+  MutexLock lock(choices_mutex_);
+  const auto known = choices_.find(node);
+  return known == choices_.end() ? copy::CodecChoice::State{} : known->second->state(kLargeBatch);
+}
+
+uint64_t LinkCoder::room(uint32_t head_bytes, uint64_t payload_bytes) const noexcept {
+  const uint64_t plain = head_bytes + payload_bytes;
+  if (options_.keys == nullptr || head_bytes < codec::kHeaderBytes) return plain;
+  const auto leaves = static_cast<uint32_t>((head_bytes - codec::kHeaderBytes) / codec::kLeafEntryBytes);
+  return codec::coded_head_room(head_bytes) + codec::coded_room(payload_bytes, leaves);
+}
+
+bool LinkCoder::take(bool coded, bool sealed) {
+  if (options_.keys != nullptr && !sealed) {
+    taken_.refused.fetch_add(1, std::memory_order_relaxed);
+    warn_once(Code::not_permitted,
+              "a node gave a record that is not sealed, which is refused here: give it this node's seal.key_file");
+    return false;
+  }
+  if (!coded) taken_.plain.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+Code LinkCoder::decode(FamilyId family, const codec::HeadView& coded, ConstBytes stored, MutableBytes head,
+                       MutableBytes payload) {
+  const codec::DecodeRules rules{options_.keys.get(), takes_lossy(family)};
+  Borrowed workspace(*this);
+  const uint64_t began = clock_.now_ns();
+  const Status status = codec::decode_record(coded, stored, rules, 0, 0, head, payload, *workspace);
+  const uint64_t took = clock_.now_ns() - began;
+  if (!status.ok()) {
+    taken_.refused.fetch_add(1, std::memory_order_relaxed);
+    if (status.code() != Code::damaged)
+      warn_once(status.code(), "a record of another node is refused: " + status.message());
+    return status.code();
+  }
+  taken_.add(payload.size(), stored.size(), took);
+  MutexLock lock(speeds_mutex_);
+  decode_.add(took, payload.size());
+  coded_size_.add(stored.size(), payload.size());
+  return Code::ok;
+}
+
+// ---- Giving ----
+
+LinkCoder::Plan LinkCoder::plan(const wire::Coding& coding) {
+  if (options_.keys != nullptr) {
+    if ((coding.flags & wire::kOpensSealed) != 0) return Plan::coded;
+    given_.refused.fetch_add(1, std::memory_order_relaxed);
+    warn_once(Code::miss,
+              "a node asked for records that are sealed here, and cannot open them: it gets none until it has this "
+              "node's seal.key_file");
+    return Plan::refused;
+  }
+  return options_.codes() && wants_coded(coding) ? Plan::coded : Plan::plain;
+}
+
+Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadView& head, ConstBytes payload,
+                                            const wire::Coding& coding, MutableBytes out_head,
+                                            MutableBytes out_payload) {
+  const auto known = terms(family);
+  codec::Recipe recipe;
+  if (options_.codes() && wants_coded(coding)) {
+    recipe.rules.push_back({0, UINT32_MAX, 3, static_cast<codec::Mode>(coding.mode)});
+    if (known != nullptr && !known->recipe.rules.empty()) {
+      const bool lossy_ok = known->allow_lossy && (coding.flags & wire::kTakesLossy) != 0 &&
+                            (coding.codecs & kKnownCodecs) == kKnownCodecs;
+      if (lossy_ok || !known->recipe.lossy()) recipe = known->recipe;
+    }
+  }
+  // Cut where it stands: its leaves are of no layer and hold more than whole heads.
+  const bool opaque = (head.header().flags & codec::kOpaque) != 0;
+  if (opaque && recipe.lossy()) recipe.rules.assign(1, {0, UINT32_MAX, 3, codec::Mode::standard});
+  codec::RecordForm form = known != nullptr ? known->form : codec::RecordForm{};
+  if (opaque) form.rows = form.leaves_per_plane = 0;
+  Borrowed workspace(*this);
+  const uint64_t began = clock_.now_ns();
+  auto sizes = codec::encode_record(head, payload, form, recipe, options_.keys.get(), random_, out_head, out_payload,
+                                    *workspace);
+  const uint64_t took = clock_.now_ns() - began;
+  if (sizes.ok()) {
+    given_.add(payload.size(), sizes.value().payload_bytes, took);
+  } else if (sizes.status().code() == Code::again) {
+    useless_.fetch_add(1, std::memory_order_relaxed);
+  }
+  MutexLock lock(speeds_mutex_);
+  encode_.add(took, payload.size());
+  return sizes;
+}
+
+CodingCounts LinkCoder::counts() const noexcept {
+  return {given_.now(), taken_.now(), declined_.load(std::memory_order_relaxed),
+          useless_.load(std::memory_order_relaxed)};
+}
+
+// The same line once; of different ones so many.
+void LinkCoder::warn_once(Code why, const std::string& text) {
+  {
+    MutexLock lock(choices_mutex_);
+    if (warned_.size() >= kMostWarnings || !warned_.insert(text).second) return;
+  }
+  if (log_ != nullptr) log_->write(LogLevel::warning, "node", text + " (" + std::string(code_name(why)) + ")");
+}
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,141 @@
+// Coding and sealing of records on links: what this node asks of others, what it does to what it gives, and the
+// figures.
+//
+// Lossless coding is asked for where it makes transfers shorter (copy/codec_choice.h, one choice for each node), or
+// always, in one mode. With keys everything that is given is sealed, and nothing is taken that is not: whoever can
+// change bytes on the network could otherwise have a record of his own taken for a plain one.
+// Pure work over spans of the caller's; the caller says on which thread. Thread: any. Locks: choices_mutex_,
+// speeds_mutex_, workspaces_mutex_, leaves, each taken once or twice a batch or record, never two at once.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "cluster/node.h"
+#include "cluster/wire.h"
+#include "codec/coded_record.h"
+#include "copy/codec_choice.h"
+#include "tier/coded/coded_tier.h"
+
+namespace kvbm::cluster {
+
+struct LinkCoding {
+  bool automatic = false;                      // `mode` is chosen
+  codec::Mode mode = codec::Mode::off;         // lossless
+  std::shared_ptr<const codec::KeyRing> keys;  // null: nothing is sealed
+  uint64_t buffer_bytes = 64ULL << 20;         // that coded records lie in until they have been sent
+  [[nodiscard]] bool codes() const noexcept { return automatic || mode != codec::Mode::off; }
+  [[nodiscard]] bool in_use() const noexcept { return codes() || keys != nullptr; }
+};
+
+struct CodingCounts {
+  struct Direction {
+    uint64_t coded = 0, plain = 0;            // records
+    uint64_t raw_bytes = 0, coded_bytes = 0;  // payloads of the coded ones, before and after
+    uint64_t ns = 0;                          // of coding or decoding them
+    uint64_t refused = 0;                     // given: to who cannot open them. taken: that could not be used
+  };
+  Direction given, taken;
+  uint64_t declined = 0;  // given plain though coding was asked for: no buffer was left
+  uint64_t useless = 0;   // given plain: coding made them no smaller
+};
+
+class LinkCoder {
+ public:
+  // Randomness, clock and log outlive it.
+  LinkCoder(LinkCoding options, Random& random, const Clock& clock, const Log* log);
+
+  [[nodiscard]] const LinkCoding& options() const noexcept { return options_; }
+  // What is known of families, as tiers that code ask it; thread: any. Before the links begin.
+  using Terms = std::function<std::shared_ptr<const tier::coded::FamilyTerms>(FamilyId)>;
+  void use_terms(Terms terms) { terms_ = std::move(terms); }
+  // Learns the coders' speed from a made-up leaf: about a tenth of a millisecond.
+  void measure();
+
+  // ---- Asking ----
+  struct Asked {
+    wire::Coding coding;
+    copy::CodecChoice::Ticket ticket;
+  };
+  // How a batch of so many plain bytes is to be asked for. takes_lossy: every family of it does.
+  [[nodiscard]] Asked ask(const NodeId& node, uint64_t bytes, bool takes_lossy);
+  // What came of it; got: plain bytes.
+  void answered(const NodeId& node, const Asked& asked, bool came_coded, uint64_t got);
+  [[nodiscard]] bool takes_lossy(FamilyId family) const {
+    const auto known = terms(family);
+    return known != nullptr && known->allow_lossy;
+  }
+  // Room that a record takes at most as it comes.
+  [[nodiscard]] uint64_t room(uint32_t head_bytes, uint64_t payload_bytes) const noexcept;
+  // A record that came: false where it is plain and only sealed ones are taken.
+  [[nodiscard]] bool take(bool coded, bool sealed);
+  // Decodes and checks it whole. head and payload: as large as the plain ones. Codes: decode_record().
+  Code decode(FamilyId family, const codec::HeadView& coded, ConstBytes stored, MutableBytes head,
+              MutableBytes payload);
+
+  // ---- Giving ----
+  enum class Plan : uint8_t { plain, coded, refused };
+  // What is given to who asks so. refused: it could not open it.
+  [[nodiscard]] Plan plan(const wire::Coding& coding);
+  [[nodiscard]] bool seals() const noexcept { return options_.keys != nullptr; }
+  // Codes and seals a plain record; as encode_record().
+  Result<codec::CodedSizes> encode(FamilyId family, const codec::HeadView& head, ConstBytes payload,
+                                   const wire::Coding& coding, MutableBytes out_head, MutableBytes out_payload);
+  void count_declined() noexcept { declined_.fetch_add(1, std::memory_order_relaxed); }
+  void count_plain_given() noexcept { given_.plain.fetch_add(1, std::memory_order_relaxed); }
+
+  [[nodiscard]] CodingCounts counts() const noexcept;
+  // What is asked of a node now for large batches.
+  [[nodiscard]] copy::CodecChoice::State state(const NodeId& node) const;
+
+ private:
+  // Counters of one direction; relaxed, for figures alone.
+  struct Direction {
+    std::atomic<uint64_t> coded{0}, plain{0}, raw_bytes{0}, coded_bytes{0}, ns{0}, refused{0};
+    [[nodiscard]] CodingCounts::Direction now() const noexcept;
+    void add(uint64_t raw, uint64_t stored, uint64_t took) noexcept;
+  };
+  // Time and bytes, older ones fading.
+  struct Speed {
+    double ns = 0, bytes = 0;
+    void add(uint64_t took, uint64_t raw) noexcept;
+    [[nodiscard]] double ns_per_byte() const noexcept { return bytes > 0 ? ns / bytes : 0; }
+  };
+  class Borrowed;  // a workspace
+
+  [[nodiscard]] std::shared_ptr<const tier::coded::FamilyTerms> terms(FamilyId family) const {
+    return terms_ ? terms_(family) : nullptr;
+  }
+  [[nodiscard]] copy::CodecChoice& choice(const NodeId& node);
+  [[nodiscard]] copy::CodingSpeeds speeds() const;
+  void warn_once(Code why, const std::string& text);
+
+  const LinkCoding options_;
+  Random& random_;
+  const Clock& clock_;
+  const Log* const log_;
+  Terms terms_;
+  Direction given_, taken_;
+  std::atomic<uint64_t> declined_{0}, useless_{0};
+  mutable Mutex choices_mutex_;
+  std::map<NodeId, std::unique_ptr<copy::CodecChoice>> choices_ KVBM_GUARDED_BY(choices_mutex_);
+  std::set<std::string> warned_ KVBM_GUARDED_BY(choices_mutex_);
+  mutable Mutex speeds_mutex_;
+  Speed encode_ KVBM_GUARDED_BY(speeds_mutex_);
+  Speed decode_ KVBM_GUARDED_BY(speeds_mutex_);
+  Speed coded_size_ KVBM_GUARDED_BY(speeds_mutex_);  // coded bytes for raw bytes
+  Mutex workspaces_mutex_;
+  std::vector<std::unique_ptr<codec::Workspace>> workspaces_ KVBM_GUARDED_BY(workspaces_mutex_);
+};
+
+}  // namespace kvbm::cluster

@@ -1,0 +1,58 @@
+// Getting records that come coded or sealed.
+#include <algorithm>
+
+#include "cluster/peer_fetch.h"
+#include "cluster/peer_fetch_request.h"
+
+namespace kvbm::cluster {
+
+size_t PeerFetch::room_of(const Place& place) const {
+  const auto& coder = commons_->options.coder;
+  if (coder == nullptr) return place.head_bytes + place.payload_bytes;
+  return coder->room(place.head_bytes, place.payload_bytes);
+}
+
+// How the next request to a node is asked for; null: plain, and nobody wants to know. It goes by what waits for that
+// node, as much as one request carries.
+std::shared_ptr<PeerFetch::Request> PeerFetch::ask(const NodeId& node) const {
+  const auto& coder = commons_->options.coder;
+  if (coder == nullptr) return nullptr;
+  uint64_t bytes = 0;
+  size_t items = 0;
+  bool lossy = true;
+  for (const Waiting& next : waiting_) {
+    if (where(next).node != node || items == kFetchItems || bytes >= kFetchBytes) break;
+    bytes += where(next).head_bytes + where(next).payload_bytes;
+    lossy = lossy && coder->takes_lossy(item(next).id.family);
+    ++items;
+  }
+  return std::make_shared<Request>(coder, node, coder->ask(node, bytes, lossy));
+}
+
+// What came: whether it has to be decoded, and may be used at all.
+Code PeerFetch::look(Piece& piece, const FetchItem& came) const {
+  if (piece.request == nullptr) return came.coded ? Code::mismatch : Code::ok;
+  if (!piece.request->coder->take(came.coded, came.sealed)) return Code::not_permitted;
+  piece.coded = came.coded;
+  piece.request->got.fetch_add(came.raw_bytes, std::memory_order_relaxed);
+  if (piece.coded) piece.request->coded.store(true, std::memory_order_relaxed);
+  return Code::ok;
+}
+
+// Each leaf is opened, decoded and compared with the hash that it had when it was stored.
+Code PeerFetch::decode(const Piece& piece) {
+  tier::GetItem& target = item(piece.what);
+  const auto head = codec::HeadView::parse(piece.head());
+  if (!head.ok()) return head.status().code();
+  const uint64_t raw_bytes = head.value().header().raw_bytes;
+  const size_t head_bytes = codec::plain_head_bytes(head.value());
+  if (raw_bytes > target.payload.size() || head_bytes > target.head.size()) return Code::mismatch;
+  const Code code = piece.request->coder->decode(target.id.family, head.value(), piece.payload(),
+                                                 target.head.first(head_bytes), target.payload.first(raw_bytes));
+  if (code != Code::ok) return code;
+  target.head_bytes = static_cast<uint32_t>(head_bytes);
+  target.payload_bytes = raw_bytes;
+  return Code::ok;
+}
+
+}  // namespace kvbm::cluster

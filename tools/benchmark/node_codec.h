@@ -1,0 +1,22 @@
+// Blocks loaded from another node, coded where that pays, against the same blocks loaded plain.
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "benchmark/row.h"
+
+namespace kvbm::benchmark {
+
+struct NodeCodecOptions {
+  int rounds = 9;
+  bool quiet = false;
+};
+
+// Two pairs of nodes, node.codec off and auto, whose readers load the same 32 MiB of bf16 numbers in turns over TCP:
+// node.tcp.codec.auto as fast as loopback is, .auto_4gbit and .auto_1gbit through a link of that speed, in a network
+// namespace of the bench's own (tc; left out, with a line on stderr, where that is not allowed). The limit is the pair
+// without coding.
+Result<std::vector<Row>> bench_node_codec(const NodeCodecOptions& options);
+
+}  // namespace kvbm::benchmark
