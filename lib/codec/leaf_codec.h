@@ -52,7 +52,6 @@ class Workspace {
     void operator()(std::byte* p) const noexcept;
   };
   std::unique_ptr<std::byte, Free> memory_;
-  size_t bytes_ = 0;
 };
 
 // Room that encode_leaf() needs at `out` for a leaf of that many bytes; 64-byte aligned. What it returns is smaller

@@ -118,8 +118,9 @@ static_assert(sizeof(Room) <= 480 * 1024);
 
 void pack_classes(const PlanarPlan& plan, uint32_t vectors, std::byte* out) noexcept {
   for (size_t i = 0; i < size_t{vectors} * kBlock; i += 4) {
-    const uint8_t* const c = plan.classes + i;
-    out[i / 4] = static_cast<std::byte>((c[0] | c[1] << 2 | c[2] << 4 | c[3] << 6) / kMaxSymbols);
+    uint32_t four = 0;
+    for (uint32_t j = 0; j < 4; ++j) four |= plan.classes[i + j] / kMaxSymbols << (2 * j);
+    out[i / 4] = static_cast<std::byte>(four);
   }
 }
 
