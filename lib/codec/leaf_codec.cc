@@ -2,7 +2,9 @@
 
 #include <new>
 
+#include "codec/delta.h"
 #include "codec/frame.h"
+#include "codec/quantize.h"
 #include "codec/planar.h"
 #include "codec/planar_kernel.h"
 #include "codec/zstd_leaf.h"
@@ -69,6 +71,12 @@ Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uin
     return Status{Code::invalid_argument, "a leaf to code: target too small"};
   }
   if (mode == Mode::off) return Encoded{};
+  if (is_lossy(mode)) {
+    const Result<Encoded> lossy = mode == Mode::delta ? delta_encode(form, raw, out, workspace)
+                                                      : quantize_encode(form, mode, raw, out, workspace);
+    if (!lossy.ok() || lossy.value().codec != LeafCodec::raw) return lossy;
+    mode = Mode::standard;
+  }
   const LeafCodec codec = mode != Mode::zstd && planar_fits(form.element) ? LeafCodec::planar : LeafCodec::zstd;
   const Result<uint32_t> bytes = codec == LeafCodec::planar
                                      ? planar_encode(form, mode, raw, raw_hash, out, workspace)
@@ -96,6 +104,10 @@ Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspa
       return planar_decode(frame.value(), stored, raw, workspace);
     case LeafCodec::zstd:
       return zstd_decode(frame.value(), stored, raw, workspace);
+    case LeafCodec::quantized:
+      return quantize_decode(frame.value(), stored, raw, workspace);
+    case LeafCodec::delta:
+      return delta_decode(frame.value(), stored, raw, workspace);
     default:
       return {Code::newer_version, "coded leaf: a codec that is not known here"};
   }

@@ -14,6 +14,7 @@ struct LeafForm {
   Element element = Element::bytes;
   uint32_t row = 0;
   uint32_t rows = 0;
+  uint8_t depth = 0;  // 0, 1, 2: third of the model's layers; what is lossy by depth may lose more in later ones
   bool operator==(const LeafForm&) const = default;
 };
 
@@ -25,7 +26,12 @@ struct RecordForm {
   uint32_t planes = 1;            // 2: K, then V
   uint32_t leaves_per_plane = 0;  // 0: not known, every leaf is of layer 0 and plane 0
   uint32_t first_layer = 0;       // of the shard, in the model
+  uint32_t layers = 0;            // of the model; 0: not known, every leaf is of depth 0
   [[nodiscard]] LeafForm leaf_form() const noexcept { return {element, row, rows}; }
+  [[nodiscard]] LeafForm leaf_form(uint32_t leaf) const noexcept {
+    const uint64_t third = layers == 0 ? 0 : uint64_t{3} * layer(leaf) / layers;
+    return {element, row, rows, static_cast<uint8_t>(third < 2 ? third : 2)};
+  }
   [[nodiscard]] uint32_t plane(uint32_t leaf) const noexcept {
     return leaves_per_plane == 0 ? 0 : leaf / leaves_per_plane % planes;
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "codec/leaf_codec.h"
+#include "codec/quantize.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -72,12 +73,12 @@ const PlanarKernel& planar_kernel() noexcept {
 bool force_codec_kernel(const char* name) noexcept {
   if (name == nullptr) {
     g_kernel.store(nullptr, std::memory_order_relaxed);
-    return true;
+    return force_quantize_kernel(nullptr);
   }
   for (const PlanarKernel* kernel : {planar_portable(), planar_bmi2(), planar_avx512()}) {
     if (kernel == nullptr || std::string_view(kernel->name) != name) continue;
     g_kernel.store(kernel, std::memory_order_relaxed);
-    return true;
+    return force_quantize_kernel(name);
   }
   return false;
 }

@@ -1,0 +1,23 @@
+// Lossy coding of one leaf by numbers of 8, 6 or 4 bits and scales. Format: README.md, "Lossy leaves".
+// Called by leaf_codec.cc alone, which has checked sizes.
+#pragma once
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "codec/frame.h"
+#include "codec/leaf_codec.h"
+
+namespace kvbm::codec {
+
+// A frame in `out` (encode_room() of it), or Encoded with codec `raw`: this leaf is not to be quantised (its element,
+// an infinity, a NaN, numbers out of range, no gain), and is to be coded without loss.
+[[nodiscard]] Result<Encoded> quantize_encode(const LeafForm& form, Mode mode, ConstBytes raw, MutableBytes out,
+                                              Workspace& workspace) noexcept;
+// `frame` is that of `stored`, and read_frame() has passed it.
+[[nodiscard]] Status quantize_decode(const Frame& frame, ConstBytes stored, MutableBytes raw,
+                                     Workspace& workspace) noexcept;
+
+// "avx512", "portable"; any other name chooses portable, null what is best here. False: not available here.
+bool force_quantize_kernel(const char* name) noexcept;
+
+}  // namespace kvbm::codec

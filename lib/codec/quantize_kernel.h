@@ -1,0 +1,82 @@
+// What one instruction set must provide to quantise a leaf. Formats and formulas: README.md, "Lossy leaves".
+// Every kernel gives the same bytes in both directions: each value is a product of two floats, rounded once, and no sum
+// of floats reaches the output; only Sums may differ in their last digits.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/leaf_form.h"
+
+namespace kvbm::codec {
+
+// What a byte of `q` is: a two's complement number, or one of the 8-bit floats.
+enum class Number : uint8_t { integer, e4m3, e5m2 };
+
+// Which scale is whose: one a row (one head of one token), or one for each (head, place in the row).
+struct ScaleMap {
+  Element element = Element::bf16;  // bf16, fp16 or fp32
+  bool by_row = false;
+  uint32_t values = 0;
+  uint32_t row = 0;   // values in a row
+  uint32_t rows = 0;  // rows of a head; a leaf may end inside a head
+  [[nodiscard]] uint32_t head() const noexcept {
+    return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{row} * rows, values));
+  }
+  [[nodiscard]] uint32_t units() const noexcept {
+    if (by_row) return (values + row - 1) / row;
+    return values / head() * row + std::min(values % head(), row);
+  }
+  [[nodiscard]] uint32_t unit_of(uint32_t value) const noexcept {
+    return by_row ? value / row : value / head() * row + value % head() % row;
+  }
+};
+
+// Calls row(first value, values, first unit, row of its head) for each row, and for what is left of one at the end.
+template <class Row>
+void each_row(const ScaleMap& map, Row row) noexcept {
+  const uint32_t head = map.head();
+  uint32_t unit = 0;
+  uint32_t in_head = 0;
+  for (uint32_t at = 0, r = 0; at < map.values; at += map.row, ++r) {
+    if (in_head >= head) {
+      in_head = r = 0;
+      if (!map.by_row) unit += map.row;
+    }
+    row(at, std::min(map.row, map.values - at), unit, r);
+    in_head += map.row;
+    if (map.by_row) ++unit;
+  }
+}
+
+struct Sums {
+  double difference = 0;
+  double value = 0;
+};
+
+struct QuantizeKernel {
+  const char* name;
+  // Largest magnitude of each unit as the bits of a float; infinities and NaNs stay above all others.
+  // False here and below: this kernel cannot take leaves of that form, and has written nothing that counts.
+  bool (*maxima)(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcept;
+  // q[i] = code of raw[i] * reciprocal[unit]; decoded = what dequantize() makes of it. `q` and `decoded` have room for
+  // whole groups of 64 values; `scratch`: kQuantizeScratch bytes.
+  bool (*quantize)(const ScaleMap& map, Number number, const std::byte* raw, const float* reciprocal,
+                   const float* scale, std::byte* q, std::byte* decoded, std::byte* scratch, Sums& sums) noexcept;
+  // `q` has room for whole groups of 64; of `raw` the values alone are written.
+  bool (*dequantize)(const ScaleMap& map, Number number, const std::byte* q, const float* scale, std::byte* raw,
+                     std::byte* scratch) noexcept;
+  // Between bytes and numbers of `bits` (6, 4 or 2) bits, least significant first; whole groups of 64 values.
+  void (*pack)(const std::byte* q, uint32_t groups, uint32_t bits, std::byte* packed) noexcept;
+  void (*unpack)(const std::byte* packed, uint32_t groups, uint32_t bits, std::byte* q) noexcept;
+};
+
+inline constexpr uint32_t kQuantizeGroup = 64;  // values
+inline constexpr uint32_t kMaxScaleRow = 4096;  // values in a row
+inline constexpr size_t kQuantizeScratch = size_t{2} * (32768 + kMaxScaleRow) * sizeof(float);
+
+const QuantizeKernel& portable_quantize_kernel() noexcept;
+const QuantizeKernel* avx512_quantize_kernel() noexcept;  // null where this machine lacks the instructions
+
+}  // namespace kvbm::codec
