@@ -59,7 +59,6 @@ class Workspace {
   };
   std::unique_ptr<RecordSpace, Free> record_;
   std::unique_ptr<std::byte, Free> memory_;
-  size_t bytes_ = 0;
 };
 
 // Room that encode_leaf() needs at `out` for a leaf of that many bytes; 64-byte aligned. What it returns is smaller

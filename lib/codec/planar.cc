@@ -5,6 +5,7 @@
 #include <new>
 
 #include "codec/planar_kernel.h"
+#include "codec/planar_rows.h"
 #include "codec/planar_tables.h"
 
 namespace kvbm::codec {
@@ -22,6 +23,10 @@ enum Own : size_t {
 
 constexpr size_t kEscapeSlack = 64;  // bytes behind the escapes that a reader of 64 at a time may see
 constexpr uint8_t kRepeatShape = 0;  // all of the leaf repeats its first 8 bytes
+constexpr uint8_t kRowsShape = 16;   // an index a row, then a planar leaf of the different rows
+constexpr size_t kRowBytesAt = kFrameOwnAt;
+constexpr size_t kDifferentAt = kFrameOwnAt + 4;
+constexpr size_t kInnerAt = kFrameOwnAt + 8;  // codec of the different rows: planar, or raw
 
 PlanarElement element_of(Element element) noexcept {
   switch (element) {
@@ -106,13 +111,16 @@ struct Room {
   alignas(64) std::byte escapes[kMaxLeafBytes + 64];
   alignas(64) std::byte bits[kMaxLeafBytes / 2 + 64];
   alignas(64) std::byte planes[kMaxLeafBytes];
+  LeafRows equal;
+  alignas(64) std::byte different[kMaxLeafBytes];
 };
 static_assert(sizeof(Room) <= 480 * 1024);
 
 void pack_classes(const PlanarPlan& plan, uint32_t vectors, std::byte* out) noexcept {
   for (size_t i = 0; i < size_t{vectors} * kBlock; i += 4) {
-    const uint8_t* const c = plan.classes + i;
-    out[i / 4] = static_cast<std::byte>((c[0] | c[1] << 2 | c[2] << 4 | c[3] << 6) / kMaxSymbols);
+    uint32_t four = 0;
+    for (uint32_t j = 0; j < 4; ++j) four |= plan.classes[i + j] / kMaxSymbols << (2 * j);
+    out[i / 4] = static_cast<std::byte>(four);
   }
 }
 
@@ -220,38 +228,57 @@ bool read_tables(const PlanarPlan& from, const Sizes& sizes, const Sections& at,
   return true;
 }
 
-}  // namespace
-
-bool planar_fits(Element element) noexcept { return element_of(element).width != 0; }
-
-Result<uint32_t> planar_encode(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
-                               Workspace& workspace) noexcept {
-  if (repeats(raw)) return write_repeat(form, raw, raw_hash, out.data());
+uint32_t encode_values(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
+                       Room& room) noexcept {
   const PlanarElement element = element_of(form.element);
   const auto blocks = static_cast<uint32_t>(raw.size() / (kBlock * element.width));
-  if (blocks == 0) return uint32_t{0};
-  std::byte* const memory = workspace.take(sizeof(Room));
-  if (memory == nullptr) return Status{Code::no_memory, "no memory to code a leaf"};
-  // All of its members are plain numbers, set before they are read.
-  Room& room = *new (memory) Room;
+  if (blocks == 0) return 0;
   room.plan.element = element;
   room.plan.blocks = blocks;
   planar_channels(form, room.plan);
   planar_choose(room.plan, mode, raw.data(), room.samples, room.choice);
   const size_t lower = raw.size() - size_t{blocks} * kBlock + size_t{8} * element.raw_bits * blocks;
-  if (room.choice.bytes + lower + kFrameBytes >= raw.size()) return uint32_t{0};
+  if (room.choice.bytes + lower + kFrameBytes >= raw.size()) return 0;
   PlanarEnds ends;
   planar_kernel().encode(room.plan, raw.data(), places_in(room), ends);
   const Frame frame{LeafCodec::planar, 0, form, static_cast<uint32_t>(raw.size()), 0, raw_hash};
   return assemble(frame, room, ends, raw, out);
 }
 
-Status planar_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept {
-  if (frame.shape == kRepeatShape) return read_repeat(stored, raw);
+// header | u16 a row | zeros up to 64 | planar leaf of the different rows, or these as they are and zeros up to 64
+uint32_t encode_rows(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
+                     Room& room) noexcept {
+  const LeafRows& equal = room.equal;
+  const size_t inner_at = round_up(kFrameBytes + 2 * size_t{equal.rows}, 64);
+  const size_t different_bytes = size_t{equal.different} * equal.row_bytes;
+  if (inner_at + different_bytes + 4096 > out.size()) return 0;
+  const LeafForm inner_form{form.element, form.row, 0};
+  size_t inner = encode_values(inner_form, mode, {room.different, different_bytes}, 0, out.subspan(inner_at), room);
+  const LeafCodec inner_codec = inner == 0 ? LeafCodec::raw : LeafCodec::planar;
+  if (inner == 0) {
+    inner = round_up(different_bytes, kCodedLeafUnit);
+    std::memcpy(out.data() + inner_at, room.different, different_bytes);
+    std::memset(out.data() + inner_at + different_bytes, 0, inner - different_bytes);
+  }
+  if (inner_at + inner >= raw.size()) return 0;
+  const auto total = static_cast<uint32_t>(inner_at + inner);
+  write_frame({LeafCodec::planar, kRowsShape, form, static_cast<uint32_t>(raw.size()), total, raw_hash}, out.data());
+  store_le(out.data() + kRowBytesAt, equal.row_bytes);
+  store_le(out.data() + kDifferentAt, equal.different);
+  store_le(out.data() + kInnerAt, static_cast<uint32_t>(inner_codec));
+  std::memcpy(out.data() + kFrameBytes, equal.index, 2 * size_t{equal.rows});
+  std::memset(out.data() + kFrameBytes + 2 * size_t{equal.rows}, 0, inner_at - kFrameBytes - 2 * size_t{equal.rows});
+  return total;
+}
+
+// What one decoding needs of the workspace.
+struct DecodeRoom {
+  PlanarPlan plan;
+  alignas(64) std::byte different[kMaxLeafBytes];
+};
+
+Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, PlanarPlan& plan) noexcept {
   if (frame.shape > kMaxLevels) return {Code::newer_version, "planar leaf: a shape that is not known here"};
-  std::byte* const memory = workspace.take(sizeof(PlanarPlan));
-  if (memory == nullptr) return {Code::no_memory, "no memory to decode a leaf"};
-  PlanarPlan& plan = *new (memory) PlanarPlan;
   Sizes sizes;
   if (const char* fault = read_plan(frame, stored, plan, sizes)) return {Code::damaged, fault};
   const Sections at = sections_of(plan, sizes, raw.size());
@@ -280,6 +307,72 @@ Status planar_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Wo
   const size_t coded = size_t{plan.blocks} * kBlock * plan.element.width;
   std::memcpy(raw.data() + coded, stored.data() + at.tail, raw.size() - coded);
   return {};
+}
+
+Status decode_inner(ConstBytes stored, MutableBytes raw, PlanarPlan& plan) noexcept {
+  const Result<Frame> frame = read_frame(LeafCodec::planar, stored, raw.size());
+  if (!frame.ok()) return frame.status();
+  const uint8_t shape = frame.value().shape;
+  if (shape == kRepeatShape || shape > kMaxLevels) return {Code::damaged, "planar leaf: rows within rows"};
+  return decode_values(frame.value(), stored, raw, plan);
+}
+
+Status decode_rows(ConstBytes stored, MutableBytes raw, DecodeRoom& room) noexcept {
+  const size_t row_bytes = load_le<uint32_t>(stored.data() + kRowBytesAt);
+  const size_t different = load_le<uint32_t>(stored.data() + kDifferentAt);
+  if (row_bytes < kMinRowBytes || row_bytes > raw.size() || raw.size() % row_bytes != 0 || different == 0 ||
+      different > raw.size() / row_bytes) {
+    return {Code::damaged, "planar leaf: impossible rows"};
+  }
+  const size_t rows = raw.size() / row_bytes;
+  const size_t inner_at = round_up(kFrameBytes + 2 * rows, 64);
+  if (inner_at >= stored.size()) return {Code::damaged, "planar leaf: cut short"};
+  const ConstBytes inner = stored.subspan(inner_at);
+  const size_t different_bytes = different * row_bytes;
+  const std::byte* held = inner.data();
+  const auto inner_codec = load_le<uint32_t>(stored.data() + kInnerAt);
+  if (inner_codec == static_cast<uint32_t>(LeafCodec::planar)) {
+    const Status status = decode_inner(inner, {room.different, different_bytes}, room.plan);
+    if (!status.ok()) return status;
+    held = room.different;
+  } else if (inner_codec != 0 || inner.size() < different_bytes) {
+    return {Code::damaged, "planar leaf: rows of an impossible kind"};
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    const size_t index = load_le<uint16_t>(stored.data() + kFrameBytes + 2 * r);
+    if (index >= different) return {Code::damaged, "planar leaf: a row that it does not have"};
+    std::memcpy(raw.data() + r * row_bytes, held + index * row_bytes, row_bytes);
+  }
+  return {};
+}
+
+}  // namespace
+
+bool planar_fits(Element element) noexcept { return element_of(element).width != 0; }
+
+Result<uint32_t> planar_encode(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
+                               Workspace& workspace) noexcept {
+  if (repeats(raw)) return write_repeat(form, raw, raw_hash, out.data());
+  if (!planar_fits(form.element)) return uint32_t{0};
+  std::byte* const memory = workspace.take(sizeof(Room));
+  if (memory == nullptr) return Status{Code::no_memory, "no memory to code a leaf"};
+  // What follows looks at rows far apart, which no processor foresees.
+  for (size_t at = 0; at < raw.size(); at += 64) __builtin_prefetch(raw.data() + at, 0, 2);
+  // All of its members are plain numbers, set before they are read.
+  Room& room = *new (memory) Room;
+  if (find_equal_rows(form, raw, room.equal, room.different)) {
+    const uint32_t bytes = encode_rows(form, mode, raw, raw_hash, out, room);
+    if (bytes != 0) return bytes;
+  }
+  return encode_values(form, mode, raw, raw_hash, out, room);
+}
+
+Status planar_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept {
+  if (frame.shape == kRepeatShape) return read_repeat(stored, raw);
+  std::byte* const memory = workspace.take(sizeof(DecodeRoom));
+  if (memory == nullptr) return {Code::no_memory, "no memory to decode a leaf"};
+  DecodeRoom& room = *new (memory) DecodeRoom;
+  return frame.shape == kRowsShape ? decode_rows(stored, raw, room) : decode_values(frame, stored, raw, room.plan);
 }
 
 }  // namespace kvbm::codec

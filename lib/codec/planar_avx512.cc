@@ -131,20 +131,22 @@ inline uint64_t take_bits(const std::byte* streams, uint64_t at, uint32_t n) noe
   return bits | std::to_integer<uint64_t>(byte[8]) << 1 << (63 - at % 8);
 }
 
-// A stream being written: the bits of its last word are held here.
+// A stream being written: `at` bits so far, those of its last byte are held here.
 struct BitWriter {
-  std::byte* word;
+  uint64_t at;
   uint64_t held;
-  uint32_t fill;
-  inline void put(uint64_t bits, uint32_t n) noexcept {
+  inline void put(std::byte* stream, uint64_t bits, uint32_t n) noexcept {
+    const uint64_t fill = at % 8;
+    std::byte* const byte = stream + at / 8;
     held |= bits << fill;
-    store_word(word, held);
-    const uint64_t spill = bits >> 1 >> (63 - fill);
-    fill += n;
-    const uint32_t over = fill / 64;
-    word += size_t{8} * over;
-    held = over != 0 ? spill : held;
-    fill %= 64;
+    store_word(byte, held);
+    at += n;
+    if (__builtin_expect(fill + n < 64, 1)) {
+      held >>= (fill + n) & 56;
+      return;
+    }
+    held = bits >> 1 >> (63 - fill);
+    byte[8] = static_cast<std::byte>(held);
   }
 };
 
@@ -243,7 +245,10 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
   const Vector escape = repeat((1U << kLevels) - 1);
   const Vector base = repeat(plan.base);
   BitWriter writers[kLevels];
-  for (uint32_t l = 0; l < kLevels; ++l) writers[l] = {to.streams[l], 0, 0};
+  // One pointer for all streams: there are too few registers for more.
+  std::byte* const streams = to.streams[0];
+  const size_t stream_bytes = static_cast<size_t>(to.streams[1] - streams);
+  for (uint32_t l = 0; l < kLevels; ++l) writers[l] = {stream_bytes * l * 8, 0};
   std::byte* escapes = to.escapes;
   const uint8_t* classes = plan.classes;
   uint32_t block = 0;
@@ -270,11 +275,11 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
       for (uint32_t l = 0; l < kLevels; ++l) {
         const uint64_t bits = _cvtmask64_u64(_mm512_test_epi8_mask(codes, repeat(1U << (kLevels - 1 - l))));
         if (l < kFull) {
-          store_word(to.streams[l] + size_t{8} * block, bits);
+          store_word(streams + (stream_bytes * l + size_t{8} * block), bits);
           continue;
         }
         const uint64_t open = _cvtmask64_u64(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
-        writers[l].put(_pext_u64(bits, open), count(open));
+        writers[l].put(streams, _pext_u64(bits, open), count(open));
       }
       const __mmask64 escaped = _mm512_cmpeq_epi8_mask(codes, escape);
       store(escapes, _mm512_maskz_compress_epi8(escaped, top));
@@ -284,9 +289,9 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
     classes += size_t{kBlock} * plan.period;
   }
   for (uint32_t l = 0; l < kLevels; ++l) {
-    if (l >= kFull) store_word(writers[l].word, writers[l].held);
-    ends.bits[l] = l < kFull ? plan.blocks * kBlock
-                             : static_cast<uint32_t>(writers[l].word - to.streams[l]) * 8 + writers[l].fill;
+    // What is behind the last bit of its word: zero.
+    if (l >= kFull) store_word(streams + writers[l].at / 8, writers[l].held);
+    ends.bits[l] = l < kFull ? plan.blocks * kBlock : static_cast<uint32_t>(writers[l].at - stream_bytes * l * 8);
   }
   ends.escapes = static_cast<uint32_t>(escapes - to.escapes);
 }

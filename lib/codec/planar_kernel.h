@@ -38,7 +38,7 @@ struct PlanarPlan {
   uint8_t base = 0;                                   // symbols outside of [base, base + kMaxSymbols) are escaped
 };
 
-// Streams are of 64-bit words. Readable and writable beyond their ends: by how much, planar.cc makes sure.
+// Streams are of 64-bit words, when they are written at equal distances. Readable and writable beyond their ends: by how much, planar.cc makes sure.
 struct PlanarPlaces {
   std::array<std::byte*, kMaxLevels> streams{};
   std::byte* escapes = nullptr;

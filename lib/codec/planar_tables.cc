@@ -235,8 +235,9 @@ void fill_codes(const PlanarChoice& choice, PlanarPlan& plan) noexcept {
       for (uint32_t k = choice.classes; k-- > 0;) {
         // Ranks are in falling order of use; one that repeats the first symbol must not take its code.
         const auto place = static_cast<uint8_t>(choice.symbols[k][rank] - plan.base);
+        if (place >= kMaxSymbols) continue;  // a class that has no symbol
         uint8_t& at = plan.code[k * kMaxSymbols + place];
-        if (place < kMaxSymbols && at == escape) at = static_cast<uint8_t>(code);
+        if (at == escape) at = static_cast<uint8_t>(code);
       }
       code += 1U << (plan.levels - l);
     }

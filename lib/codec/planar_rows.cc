@@ -1,0 +1,67 @@
+#include "codec/planar_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "codec/frame.h"
+
+namespace kvbm::codec {
+namespace {
+
+constexpr uint32_t kLookedAt = 128;  // rows of the first look
+constexpr uint32_t kSlots = 4096;   // twice as many as rows
+constexpr uint32_t kFewSlots = 512;
+constexpr uint16_t kNone = UINT16_MAX;
+
+uint32_t hash_of(const std::byte* row) noexcept {
+  uint64_t words[2];
+  std::memcpy(words, row, sizeof words);
+  return static_cast<uint32_t>((words[0] * 0x9E3779B185EBCA87ULL ^ words[1] * 0xD1342543DE82EF95ULL) >> 40);
+}
+
+// How many of some rows, taken evenly, begin like one before them; places that two rows happen to share hide some.
+uint32_t likely_repeats(const std::byte* raw, uint32_t rows, uint32_t row_bytes) noexcept {
+  uint32_t seen[kFewSlots] = {};
+  uint32_t repeats = 0;
+  for (uint32_t i = 0; i < std::min(rows, kLookedAt); ++i) {
+    // Not at one distance: what repeats may do so too.
+    const uint32_t apart = std::max(1U, rows / kLookedAt);
+    const size_t r = size_t{i} * apart + i % apart;
+    const uint32_t hash = hash_of(raw + r * row_bytes) | 1;
+    uint32_t& slot = seen[hash / 2 % kFewSlots];
+    repeats += slot == hash;
+    slot = hash;
+  }
+  return repeats;
+}
+
+}  // namespace
+
+bool find_equal_rows(const LeafForm& form, ConstBytes raw, LeafRows& found, std::byte* rows_out) noexcept {
+  const uint64_t row_bytes = uint64_t{form.row} * element_bytes(form.element);
+  if (row_bytes < kMinRowBytes || row_bytes > raw.size() / 4 || raw.size() % row_bytes != 0) return false;
+  found.row_bytes = static_cast<uint32_t>(row_bytes);
+  found.rows = static_cast<uint32_t>(raw.size() / row_bytes);
+  if (found.rows > kMaxRowsOfLeaf) return false;
+  if (likely_repeats(raw.data(), found.rows, found.row_bytes) * 12 < std::min(found.rows, kLookedAt)) return false;
+  uint16_t slots[kSlots];
+  std::fill(std::begin(slots), std::end(slots), kNone);
+  found.different = 0;
+  for (uint32_t r = 0; r < found.rows; ++r) {
+    const std::byte* const row = raw.data() + r * row_bytes;
+    uint32_t slot = hash_of(row) % kSlots;
+    while (slots[slot] != kNone && std::memcmp(rows_out + slots[slot] * row_bytes, row, row_bytes) != 0) {
+      slot = (slot + 1) % kSlots;
+    }
+    if (slots[slot] == kNone) {
+      std::memcpy(rows_out + found.different * row_bytes, row, row_bytes);
+      slots[slot] = static_cast<uint16_t>(found.different++);
+    }
+    found.index[r] = slots[slot];
+  }
+  // What is saved is coded, at 1.5 or so; what is paid is an index a row and a second frame.
+  const uint64_t saved = (found.rows - found.different) * row_bytes / 2;
+  return saved > 2 * found.rows + 2 * kFrameBytes;
+}
+
+}  // namespace kvbm::codec
