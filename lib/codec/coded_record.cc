@@ -116,8 +116,8 @@ class Encoder {
     if (how != Mode::off) {
       // Decoding compares with the hash of what went in; where that is not what comes out, it is compared here.
       if (is_lossy(how) && leaf_hash(raw) != plain.hash) return damaged("a leaf to code is not what its hash says");
-      Result<Encoded> result = encode_leaf(form_.leaf_form(index), how, raw, plain.hash,
-                                           {coded, encode_room(raw.size())}, workspace_);
+      Result<Encoded> result =
+          encode_leaf(form_.leaf_form(index), how, raw, plain.hash, {coded, encode_room(raw.size())}, workspace_);
       if (!result.ok()) return result.status();
       encoded = result.value();
     }
@@ -253,7 +253,8 @@ class Decoder {
         hash = load_le<uint64_t>(out_head_.data() + kHeaderBytes + kLeafEntryBytes * i + kLeafHashAt);
       }
       if (!out_head_.empty()) {
-        put_leaf(out_head_, i, {static_cast<uint32_t>(raw_at), leaf.raw_bytes, leaf.raw_bytes, LeafCodec::raw, 0, hash});
+        put_leaf(out_head_, i,
+                 {static_cast<uint32_t>(raw_at), leaf.raw_bytes, leaf.raw_bytes, LeafCodec::raw, 0, hash});
       }
       raw_at += leaf.raw_bytes;
     }

@@ -40,8 +40,8 @@ struct CodedSizes {
 // `out_head` has coded_head_room() of room at least, `out_payload` coded_room(), 64-byte aligned; bytes behind what is
 // returned may be written. A new record id comes from `random` if the record is sealed or lossy: it is another record
 // then. Nothing gained and not sealed: code `again`, and the plain record is to be used as it is.
-// damaged: the payload is not what the head says (found where it is copied, or coded with loss; else decoding finds it).
-// invalid_argument: sealing attributes above 4076 bytes, or a payload of 4 GiB.
+// damaged: the payload is not what the head says (found where it is copied, or coded with loss; else decoding finds
+// it). invalid_argument: sealing attributes above 4076 bytes, or a payload of 4 GiB.
 Result<CodedSizes> encode_record(const HeadView& head, ConstBytes payload, const RecordForm& form, const Recipe& recipe,
                                  const KeyRing* keys, Random& random, MutableBytes out_head, MutableBytes out_payload,
                                  Workspace& workspace);
@@ -60,9 +60,10 @@ struct DecodeRules {
   bool stored_checked = false;
 };
 
-// Whether a record from a disk or a link may be used at all, plain ones included: decode_record() asks first, and whoever
-// takes a plain record as it is must ask too. not_permitted: lossy and not allowed (also what was decoded once), or not
-// sealed where there are keys; mismatch: sealed with a key id that the ring lacks (the text names it), or no ring.
+// Whether a record from a disk or a link may be used at all, plain ones included: decode_record() asks first, and
+// whoever takes a plain record as it is must ask too. not_permitted: lossy and not allowed (also what was decoded
+// once), or not sealed where there are keys; mismatch: sealed with a key id that the ring lacks (the text names it), or
+// no ring.
 [[nodiscard]] Status permitted(const HeadView& head, const DecodeRules& rules);
 
 // From a coded record to a plain one: head into out_head (plain_head_bytes()), leaves [first, first + n) (n = 0: all
@@ -73,8 +74,8 @@ struct DecodeRules {
 // call cannot know: they stay as they are in out_head, so zero it before the first of several calls. An empty out_head
 // is not written.
 // Accepts a plain record too: its leaves are checked and copied.
-// damaged: wrong bytes or tag; not_permitted, mismatch: as permitted() says; newer_version, unsupported: a codec that is
-// not known or not built here.
+// damaged: wrong bytes or tag; not_permitted, mismatch: as permitted() says; newer_version, unsupported: a codec that
+// is not known or not built here.
 Status decode_record(const HeadView& coded, ConstBytes stored, const DecodeRules& rules, uint32_t first, uint32_t n,
                      MutableBytes out_head, MutableBytes out_payload, Workspace& workspace);
 

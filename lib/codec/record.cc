@@ -70,8 +70,7 @@ void write_header(const Header& h, std::byte* out) noexcept {
   store_le(out + kHeaderBytesAt, static_cast<uint16_t>(kHeaderBytes));
   store_le(out + kFlagsAt, h.flags);
   store_le(out + kComponentAt, h.component);
-  const uint16_t shard[] = {h.shard.first_layer, h.shard.layers, h.shard.first_head, h.shard.heads,
-                            h.shard.replicated};
+  const uint16_t shard[] = {h.shard.first_layer, h.shard.layers, h.shard.first_head, h.shard.heads, h.shard.replicated};
   std::memcpy(out + kShardAt, shard, sizeof shard);
   store_le(out + kLeafCountAt, h.leaf_count);
   store_le(out + kAttributeBytesAt, h.attribute_bytes);

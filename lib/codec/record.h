@@ -39,7 +39,7 @@ enum class LeafCodec : uint16_t { raw = 0, planar = 1, zstd = 2, quantized = 3, 
 enum RecordFlag : uint16_t { kOpaque = 1, kLossy = 2, kSealed = 4, kContentKey = 8 };
 
 struct Leaf {
-  uint32_t offset = 0;  // in the payload
+  uint32_t offset = 0;        // in the payload
   uint32_t stored_bytes = 0;  // with the tag where the record is sealed
   uint32_t raw_bytes = 0;
   LeafCodec codec = LeafCodec::raw;
@@ -73,7 +73,14 @@ constexpr size_t head_bytes(uint32_t leaves, size_t attribute_bytes) noexcept {
 
 // Attributes. Unknown tags are kept and ignored.
 // sealed: all others, enciphered; alone in the head of a sealed record.
-enum class Attribute : uint16_t { engine_hash = 1, position = 2, extra_keys = 3, tokens = 4, unit_keys = 5, sealed = 6 };
+enum class Attribute : uint16_t {
+  engine_hash = 1,
+  position = 2,
+  extra_keys = 3,
+  tokens = 4,
+  unit_keys = 5,
+  sealed = 6
+};
 struct AttributeView {
   Attribute tag;
   ConstBytes value;

@@ -81,9 +81,9 @@ struct Sealer::State {
   }
   bool pass(ConstBytes from, std::byte* to) noexcept {
     int done = 0;
-    return from.empty() || EVP_CipherUpdate(context, reinterpret_cast<uint8_t*>(to), &done,
-                                            reinterpret_cast<const uint8_t*>(from.data()),
-                                            static_cast<int>(from.size())) == 1;
+    return from.empty() ||
+           EVP_CipherUpdate(context, reinterpret_cast<uint8_t*>(to), &done,
+                            reinterpret_cast<const uint8_t*>(from.data()), static_cast<int>(from.size())) == 1;
   }
   bool finish(std::byte* tag) noexcept {
     int done = 0;

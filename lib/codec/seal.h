@@ -1,10 +1,11 @@
 // Sealing: AES-256-GCM over each leaf and over the head, for records that leave the host's memory. Format and reasons:
 // README.md, "Coded and sealed records".
 //
-// A key ring holds master keys by id; each namespace has its own key (HKDF-SHA256 of a master key and the namespace id),
-// each record a key of its own (HKDF of that and the record id, which is random and new for each sealed record), and the
-// nonce is the leaf's index or says that it is the head's: no nonce is ever used twice with a key. What the record is and
-// where in it a leaf lies are associated data, so a leaf moved to another place, record, key or namespace does not open.
+// A key ring holds master keys by id; each namespace has its own key (HKDF-SHA256 of a master key and the namespace
+// id), each record a key of its own (HKDF of that and the record id, which is random and new for each sealed record),
+// and the nonce is the leaf's index or says that it is the head's: no nonce is ever used twice with a key. What the
+// record is and where in it a leaf lies are associated data, so a leaf moved to another place, record, key or namespace
+// does not open.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ namespace kvbm::codec {
 class KeyRing {
  public:
   // Text of a key file: a line "<id> <64 hex digits>" a key, '#' to the end of a line is a comment; ids 1 to 2^32 - 1,
-  // each once; the first is the one that seals, the others open what was sealed before. invalid_argument names the line,
-  // never a key.
+  // each once; the first is the one that seals, the others open what was sealed before. invalid_argument names the
+  // line, never a key.
   static Result<std::shared_ptr<const KeyRing>> parse(std::string_view text);
   ~KeyRing();
   [[nodiscard]] uint32_t sealing_key() const noexcept;

@@ -29,7 +29,8 @@ const codec::KeyRing& ring() {
 }
 
 // What decodes is a plain record whose leaves are what its table says; nothing is written beside the target.
-void decode(const codec::HeadView& view, ConstBytes stored, const codec::DecodeRules& rules, uint32_t first, uint32_t n) {
+void decode(const codec::HeadView& view, ConstBytes stored, const codec::DecodeRules& rules, uint32_t first,
+            uint32_t n) {
   static codec::Workspace workspace;
   const uint64_t raw = view.header().raw_bytes;
   std::vector<std::byte> head(codec::plain_head_bytes(view)), payload(raw + 2 * kGuard, std::byte{0xA5});

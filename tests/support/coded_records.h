@@ -116,14 +116,19 @@ struct AlignedBuffer {
   MutableBytes span;
 };
 
+// One for all calls, as a thread has it: what a call leaves there must not matter to the next.
+inline Workspace& workspace_of_all() {
+  static Workspace workspace;
+  return workspace;
+}
+
 inline Result<CodedSizes> encode(const Record& plain, std::string_view recipe, const KeyRing* keys, Random& random,
                                  Record& out) {
   const HeadView view = plain.view();
-  Workspace workspace;
   out.head.assign(coded_head_room(view.head_bytes()), std::byte{0xEE});
   AlignedBuffer payload(coded_room(plain.payload.size(), view.header().leaf_count));
-  auto sizes =
-      encode_record(view, plain.payload, kForm, recipe_of(recipe), keys, random, out.head, payload.span, workspace);
+  auto sizes = encode_record(view, plain.payload, kForm, recipe_of(recipe), keys, random, out.head, payload.span,
+                             workspace_of_all());
   if (sizes.ok()) {
     const MutableBytes written = payload.span.first(sizes.value().payload_bytes);
     out.head.resize(sizes.value().head_bytes);
@@ -142,10 +147,9 @@ inline Record encoded(const Record& plain, std::string_view recipe, const KeyRin
 inline Status decode(const Record& coded, const DecodeRules& rules, Record& out) {
   const auto view = HeadView::parse(coded.head);
   if (!view.ok()) return view.status();
-  Workspace workspace;
   out.head.assign(plain_head_bytes(view.value()), std::byte{0});
   out.payload.assign(view.value().header().raw_bytes, std::byte{0xAA});
-  return decode_record(view.value(), coded.payload, rules, 0, 0, out.head, out.payload, workspace);
+  return decode_record(view.value(), coded.payload, rules, 0, 0, out.head, out.payload, workspace_of_all());
 }
 
 inline Status decode(const Record& coded, const DecodeRules& rules) {

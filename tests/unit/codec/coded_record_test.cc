@@ -262,8 +262,8 @@ TEST(CodedRecord, coded_with_loss_is_another_record_with_hashes_of_its_own) {
     Record coded;
     coded.head.resize(coded_head_room(plain.head.size()));
     AlignedBuffer room(coded_room(plain.payload.size(), 4));
-    const auto sizes = encode_record(plain.view(), plain.payload, form, recipe_of("k=int8,v:0=default,v:1=fp8_e4m3"), keys,
-                                     random, coded.head, room.span, workspace);
+    const auto sizes = encode_record(plain.view(), plain.payload, form, recipe_of("k=int8,v:0=default,v:1=fp8_e4m3"),
+                                     keys, random, coded.head, room.span, workspace);
     ASSERT_TRUE(sizes.ok()) << sizes.status().message();
     EXPECT_TRUE(sizes.value().lossy);
     EXPECT_GT(sizes.value().value, 0);
@@ -316,7 +316,8 @@ TEST(CodedRecord, a_flipped_byte_is_a_miss_or_changes_nothing) {
 TEST(CodedRecord, comes_back_under_random_recipes) {
   SeededRandom random(kSeed);
   const auto ring = ring_of(testing::kTwoKeys);
-  const char* const recipes[] = {"off", "fast", "default", "max", "zstd", "k=fast", "v=max,k:1-=zstd", "0=default", "k=int6,v=fp8_e5m2", "delta"};
+  const char* const recipes[] = {
+      "off", "fast", "default", "max", "zstd", "k=fast", "v=max,k:1-=zstd", "0=default", "k=int6,v=fp8_e5m2", "delta"};
   constexpr uint32_t kSizes[] = {1, 2, 63, 64, 65, 127, 128, 1000, 4096, 6144, 65535, 65536};
   int coded_ones = 0;
   for (int trial = 0; trial < 150; ++trial) {

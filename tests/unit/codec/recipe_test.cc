@@ -79,9 +79,9 @@ TEST(Recipe, says_which_rule_is_wrong) {
 }
 
 TEST(Recipe, its_text_gives_it_again) {
-  constexpr Mode kModes[] = {Mode::off, Mode::fast, Mode::standard,   Mode::max,        Mode::zstd,       Mode::fp8_e4m3,
-                             Mode::fp8_e5m2, Mode::int8, Mode::int6, Mode::int4, Mode::int8_coded, Mode::int6_coded,
-                             Mode::int4_coded, Mode::delta};
+  constexpr Mode kModes[] = {Mode::off,        Mode::fast,       Mode::standard,   Mode::max,  Mode::zstd,
+                             Mode::fp8_e4m3,   Mode::fp8_e5m2,   Mode::int8,       Mode::int6, Mode::int4,
+                             Mode::int8_coded, Mode::int6_coded, Mode::int4_coded, Mode::delta};
   SeededRandom random(kSeed);
   for (int trial = 0; trial < 2000; ++trial) {
     Recipe recipe;

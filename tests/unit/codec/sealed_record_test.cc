@@ -93,7 +93,7 @@ TEST_F(SealedRecord, leaves_do_not_open_in_another_place) {
 
 TEST_F(SealedRecord, leaves_do_not_open_in_another_record) {
   const Record again = encoded(plain, "default", ring.get(), random);  // the same, but for its record id
-  const Record elsewhere_plain = [&] {  // the same bytes in another namespace
+  const Record elsewhere_plain = [&] {                                 // the same bytes in another namespace
     Record record = plain;
     record.head[32] ^= std::byte{1};
     make_right(record.head);
@@ -186,7 +186,7 @@ TEST_F(SealedRecord, old_keys_open_and_the_first_one_seals) {
 }
 
 bool holds(ConstBytes in, ConstBytes part) {
-  return !std::ranges::search(in, part).empty();
+  return std::search(in.begin(), in.end(), part.begin(), part.end()) != in.end();
 }
 
 TEST_F(SealedRecord, nothing_of_its_content_can_be_read) {
