@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "benchmark/codec_path.h"
 #include "benchmark/copy.h"
 #include "benchmark/cost.h"
 #include "benchmark/disk.h"
@@ -98,6 +99,14 @@ int run_cost(const Options& options, const Output& output) {
   return finish(benchmark::bench_cost({options.dir, options.cost_rounds, output.json}), output);
 }
 
+int run_codec_path(const Options& options, const Output& output) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(options.dir, error)) {
+    return fail(kBadInput, "--dir " + options.dir + " is not a directory", "give one on the disk to be measured");
+  }
+  return finish(benchmark::bench_codec_path({options.dir, options.disk_rounds, output.json}), output);
+}
+
 CLI::Option* add_rounds(CLI::App& app, int& rounds) {
   return app.add_option("--rounds", rounds, "Rounds of which the median is told")
       ->type_name("N")
@@ -138,6 +147,11 @@ void add_bench(Registry& registry) {
       ->check(CLI::Range(1, 1000));
   cost.add_option("--dir", options->dir, "Directory on any disk; needs 512 MiB for half a minute")->type_name("DIR");
   cost.footer("Example:\n  kvbm bench cost --dir /mnt/nvme --json");
+  CLI::App& path = registry.add(group, "codec_path", "Blocks to a disk and back with coding auto, against off",
+                                [options](const Output& output) { return run_codec_path(*options, output); });
+  add_rounds(path, options->disk_rounds);
+  path.add_option("--dir", options->dir, "Directory on the disk to measure; needs 1.5 GiB")->type_name("DIR");
+  path.footer("Example:\n  kvbm bench codec_path --dir /mnt/nvme --json");
   CLI::App& copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
                                 [options](const Output& output) {
                                   return finish(benchmark::bench_copy({options->rounds, output.json}), output);
