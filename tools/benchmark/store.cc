@@ -37,6 +37,7 @@ Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
   tier.capacity_bytes = options.disk_bytes;
   tier.read_bytes_per_s = options.disk_read_bytes_per_s;
   tier.admission = options.admission;
+  tier.codec = options.codec;
   manager.tiers = &tier;
   manager.n_tiers = options.disk.empty() ? 0 : 1;
   status = kvbm_manager_create(store->context_, &manager, &store->manager_, &error);
@@ -44,6 +45,7 @@ Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
   kvbm_namespace_options_t ns;
   kvbm_namespace_options_init(&ns, sizeof ns);
   ns.model = "kvbm bench";
+  ns.geometry = options.geometry;
   status = kvbm_namespace_open(store->manager_, &ns, &store->ns_, &error);
   if (status != KVBM_OK) return failed("the namespace could not be opened", status, &error);
   return store;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmark/codec.h"
+#include "benchmark/codec_path.h"
 #include "benchmark/copy.h"
 #include "benchmark/cost.h"
 #include "benchmark/disk.h"
@@ -111,6 +112,14 @@ int run_codec(const Options& options, const Output& output) {
   return finish(benchmark::bench_codec({options.inputs, options.head_dim, options.rounds, output.json, options.huge_pages}), output);
 }
 
+int run_codec_path(const Options& options, const Output& output) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(options.dir, error)) {
+    return fail(kBadInput, "--dir " + options.dir + " is not a directory", "give one on the disk to be measured");
+  }
+  return finish(benchmark::bench_codec_path({options.dir, options.disk_rounds, output.json}), output);
+}
+
 CLI::Option* add_rounds(CLI::App& app, int& rounds) {
   return app.add_option("--rounds", rounds, "Rounds of which the median is told")
       ->type_name("N")
@@ -165,6 +174,11 @@ void add_bench(Registry& registry) {
       ->capture_default_str();
   coding.add_flag("--huge-pages", options->huge_pages, "Buffers in huge pages, as the host tier's; memcpy gains most by it");
   coding.footer("Example:\n  kvbm bench codec --json --input kv_bf16.npy --input kv_fp16.npy");
+  CLI::App& path = registry.add(group, "codec_path", "Blocks to a disk and back with coding auto, against off",
+                                [options](const Output& output) { return run_codec_path(*options, output); });
+  add_rounds(path, options->disk_rounds);
+  path.add_option("--dir", options->dir, "Directory on the disk to measure; needs 1.5 GiB")->type_name("DIR");
+  path.footer("Example:\n  kvbm bench codec_path --dir /mnt/nvme --json");
   CLI::App& copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
                                 [options](const Output& output) {
                                   return finish(benchmark::bench_copy({options->rounds, output.json}), output);

@@ -1,0 +1,21 @@
+// `kvbm bench codec_path`: blocks to a disk tier and back with coding off, auto and default, beside each other.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "benchmark/row.h"
+
+namespace kvbm::benchmark {
+
+struct CodecPathOptions {
+  std::string dir = ".";
+  int rounds = 5;
+  bool quiet = false;
+};
+
+// Needs 1.5 GiB in `dir` while it runs.
+Result<std::vector<Row>> bench_codec_path(const CodecPathOptions& options);
+
+}  // namespace kvbm::benchmark
