@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -89,6 +90,7 @@ def main(asked: argparse.Namespace) -> int:
     if free_gib() < NEEDED_GIB and "linux" in sys.platform:
         say(f"{free_gib():.0f} GiB of memory are free, and six engines at a time take up to {NEEDED_GIB}: choose fewer "
             "with --ways and --places if they do not start")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the engines are ended with it
     try:
         if asked.keep is not None:
             asked.keep.mkdir(parents=True, exist_ok=True)
