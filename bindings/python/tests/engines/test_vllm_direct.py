@@ -55,6 +55,20 @@ def test_stores_and_loads_without_a_pool(make: Any) -> None:
     assert parts.worker.take_failed() == (set(), set())
 
 
+def test_a_prepared_store_is_waited_for_until_it_ends_and_one_that_vllm_forgets_is_not(make: Any) -> None:
+    vault = make().manager._vault
+    forgotten, stored = b"forgotten", b"stored"
+    vault.storing([forgotten, stored])
+    vault.submitted([stored])
+    for _ in range(100):
+        vault.step()
+    assert not vault.being_stored(forgotten) and vault.being_stored(stored)
+    vault.stored([stored])
+    assert not vault.being_stored(stored) and not vault.being_stored(b"another")
+    vault.step()
+    assert not vault._storing
+
+
 def test_fetches_from_disk_before_it_says_hit(make: Any, tmp_path: Path) -> None:
     own = {"disk": str(tmp_path / "disk"), "disk_capacity": "64MiB"}
     first = make(groups=2, **own)

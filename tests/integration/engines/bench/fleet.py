@@ -24,26 +24,26 @@ LMCACHE = {"PYTHONPATH": str(HERE.parent / "lmcache" / "site"), "PYTHONHASHSEED"
 PLAIN = "alone"
 HOOKS = ("tiering", "direct", "connector")
 WAYS = (*HOOKS, "lmcache")
-# What libkvbm has stored is brought to the disk, and leaves host memory, as if others had taken its place.
-FLUSH = """
-import gc, libkvbm
-for manager in [o for o in gc.get_objects() if isinstance(o, libkvbm.Manager) and not o.closed]:
-    manager.flush(60_000_000_000)
+# Of an engine with KvbmConnector: what it has stored is brought to the disk, and leaves host memory as if others had
+# taken its place.
+MANAGER = """
+import libkvbm
+from libkvbm.vllm.connector import engines
+(worker,), = engines._workers.values()
+manager = worker.tiers.manager
 """
-EVICT = FLUSH + """
-    ns, taken, most = libkvbm.Namespace(manager, "room"), [], 1 << 12
-    while most:
-        try:
-            taken.append(manager.allocate(ns, most))
-        except libkvbm.NoRoomError:
-            most //= 2
-    for blocks in taken:
-        blocks.release()
+EVICT = MANAGER + """
+manager.flush(60_000_000_000)
+ns, taken, most = libkvbm.Namespace(manager, "room"), [], 1 << 12
+while most:
+    try:
+        taken.append(manager.allocate(ns, most))
+    except libkvbm.NoRoomError:
+        most //= 2
+for blocks in taken:
+    blocks.release()
 """
-ADDRESS = """
-import gc, libkvbm
-result = [m.node_address() for m in gc.get_objects() if isinstance(m, libkvbm.Manager) and not m.closed][0]
-"""
+ADDRESS = MANAGER + "result = manager.node_address()"
 
 
 @dataclass
@@ -61,11 +61,8 @@ class Member:
         """vLLM hands over what it stores with the steps that follow."""
         self.engine.generate([[1, 2, 3]], 4)
 
-    def flush(self) -> None:
-        self.engine.run(FLUSH)
-
     def evict(self) -> None:
-        self.engine.run(EVICT)
+        self.engine.run(EVICT, timeout_s=90)
 
 
 class Fleet:
