@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     from vllm_parts import Parts, caches_of, config_of, keys_of
 
     from libkvbm.engine import ConfigurationError
-    from libkvbm.vllm import KvbmOffloadingConnector, KvbmOffloadingSpec
+    from libkvbm.vllm import KvbmOffloadingConnector, KvbmOffloadingSpec, pace
 
 OWN = {"settings": {"host.capacity": "1MiB"}}
 
@@ -67,6 +67,21 @@ def test_a_prepared_store_is_waited_for_until_it_ends_and_one_that_vllm_forgets_
     assert not vault.being_stored(stored) and not vault.being_stored(b"another")
     vault.step()
     assert not vault._storing
+
+
+def test_an_engine_that_computes_between_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [10**12]
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic_ns=lambda: clock[0]))
+    step = pace.Pace()
+    assert not step.idle()
+    clock[0] += 600_000
+    assert step.idle()
+    clock[0] += 20_000_000  # what a step takes that decodes
+    assert not step.idle()
+    clock[0] += 500_000
+    step.rested()
+    clock[0] += 1_900_000
+    assert step.idle()
 
 
 def test_fetches_from_disk_before_it_says_hit(make: Any, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def beside_each_other(asked: argparse.Namespace, place: Path, rounds: int) -> li
         if "first_token" in asked.parts:
             rows += first_token.measure(fleet, asked.ways, LENGTHS[1], rounds)
         if "steps" in asked.parts:
-            rows += steps.measure(fleet, asked.ways, 6 if asked.quick else 12, max(1, rounds * 3 // 7))
+            rows += steps.measure(fleet, asked.ways, 6 if asked.quick else 12, max(2, rounds * 3 // 7))
     return rows
 
 

@@ -33,6 +33,7 @@ from libkvbm.vllm.connector import engines
 manager = worker.tiers.manager
 """
 EVICT = MANAGER + """
+worker._wait_for_stores(list(worker._reading))
 manager.flush(60_000_000_000)
 ns, taken, most = libkvbm.Namespace(manager, "room"), [], 1 << 12
 while most:
@@ -42,6 +43,7 @@ while most:
         most //= 2
 for blocks in taken:
     blocks.release()
+result = manager.stats().tiers[0].blocks
 """
 ADDRESS = MANAGER + "result = manager.node_address()"
 
@@ -62,7 +64,9 @@ class Member:
         self.engine.generate([[1, 2, 3]], 4)
 
     def evict(self) -> None:
-        self.engine.run(EVICT, timeout_s=90)
+        left = self.engine.run(EVICT, timeout_s=90)
+        if left:
+            raise EngineError(f"{left} blocks stayed in the host memory of vLLM {self.name}: something holds them")
 
 
 class Fleet:
