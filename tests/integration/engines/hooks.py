@@ -21,3 +21,10 @@ def kv_transfer(hook: str, disk: Optional[Path] = None, *, host: str = "256MiB",
     return {"kv_connector": "KvbmOffloadingConnector", "kv_connector_module_path": "libkvbm.vllm",
             "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
             "kv_connector_extra_config": extra | {"spec_name": "KvbmOffloadingSpec"}}
+
+
+def connector(host: str = "256MiB", settings: Optional[dict[str, Any]] = None, **own: Any) -> dict[str, Any]:
+    """vLLM's kv_transfer_config of libkvbm.vllm.connector."""
+    return {"kv_connector": "KvbmConnector", "kv_connector_module_path": "libkvbm.vllm.connector",
+            "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
+            "kv_connector_extra_config": {"settings": {"host.capacity": host, **(settings or {})}, **own}}

@@ -255,7 +255,25 @@ def test_stores_that_fail_or_take_long_are_not_waited_for(monkeypatch: pytest.Mo
     monkeypatch.setattr(pending, "_LONGEST_S", 0.0)
     halves.scheduler._stored.clear()
     assert halves.step({"a": 96}).stores
+    halves.step({})  # the step has ended, and the store is under way
     assert halves.scheduler.matched(Request("b", 96), 0) == (0, False)
+
+
+def test_a_step_may_compute_for_longer_than_its_stores_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(pending, "time", Made(monotonic=lambda: clock[0]))
+    stores = pending.Pending()
+    stores.order(0, [b"a"])
+    clock[0] += 3600  # the step computes
+    assert stores.wait("r", 0, b"a")
+    stores.submitted()
+    assert stores.wait("s", 0, b"a")
+    clock[0] += 2
+    assert not stores.wait("t", 0, b"a")
+    stores.order(0, [b"b"])
+    stores.ended(0, [b"b"])  # there was no room for it
+    stores.submitted()
+    assert not stores.wait("u", 0, b"b")
 
 
 def test_a_block_is_not_written_while_a_store_reads_it(halves: Halves) -> None:

@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     from vllm_parts import Parts, caches_of, config_of, keys_of
 
     from libkvbm.engine import ConfigurationError
-    from libkvbm.vllm import KvbmOffloadingConnector, KvbmOffloadingSpec
+    from libkvbm.vllm import KvbmOffloadingConnector, KvbmOffloadingSpec, pace
 
 OWN = {"settings": {"host.capacity": "1MiB"}}
 
@@ -53,6 +53,35 @@ def test_stores_and_loads_without_a_pool(make: Any) -> None:
     parts.load(keys, [0, 5, 2], request)
     assert [parts.content(block) for block in (0, 5, 2)] == [{3}, {1}, {7}]
     assert parts.worker.take_failed() == (set(), set())
+
+
+def test_a_prepared_store_is_waited_for_until_it_ends_and_one_that_vllm_forgets_is_not(make: Any) -> None:
+    vault = make().manager._vault
+    forgotten, stored = b"forgotten", b"stored"
+    vault.storing([forgotten, stored])
+    vault.submitted([stored])
+    for _ in range(100):
+        vault.step()
+    assert not vault.being_stored(forgotten) and vault.being_stored(stored)
+    vault.stored([stored])
+    assert not vault.being_stored(stored) and not vault.being_stored(b"another")
+    vault.step()
+    assert not vault._storing
+
+
+def test_an_engine_that_computes_between_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [10**12]
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic_ns=lambda: clock[0]))
+    step = pace.Pace()
+    assert not step.idle()
+    clock[0] += 600_000
+    assert step.idle()
+    clock[0] += 20_000_000  # what a step takes that decodes
+    assert not step.idle()
+    clock[0] += 500_000
+    step.rested()
+    clock[0] += 1_900_000
+    assert step.idle()
 
 
 def test_fetches_from_disk_before_it_says_hit(make: Any, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from ..errors import KvbmError  # noqa: E402
 from ..key import Keys  # noqa: E402
 from ..match import Match  # noqa: E402
 from .metrics import definitions, observed  # noqa: E402
+from .pace import REST_NS, Pace  # noqa: E402
 from .pages import starting  # noqa: E402
 from .vault import Vault  # noqa: E402
 
@@ -104,6 +105,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         self._looking: dict[str, _Request] = {}  # requests that hold what they have not loaded
         self._wanted: dict[int, list[bytes]] = {}  # to fetch from below at the end of the step
         self._fetching: dict[bytes, int] = {}
+        self._pace = Pace()
         self._looked_at = 0.0
 
     def lookup(self, key: bytes, req_context: ReqContext) -> LookupResult:
@@ -174,7 +176,10 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
             request.held.clear()
 
     def on_schedule_end(self, context: Any) -> None:
-        self._poll()
+        rest = self._pace.idle() and bool(self._fetching)
+        self._poll(REST_NS if rest else 0)
+        self._pace.rested()
+        self._vault.step()
         # What was found and not loaded is looked up again in the next step. Holding it longer would keep the host tier
         # from taking new blocks.
         for request in self._looking.values():
@@ -219,8 +224,9 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
 
         vault.store.soon(body)
 
-    def _poll(self) -> None:
-        for completion in self._vault.fetches.poll():
+    def _poll(self, wait_ns: int = 0) -> None:
+        fetches = self._vault.fetches
+        for completion in fetches.wait(wait_ns) if wait_ns else fetches.poll():
             self._fetched(completion.user_data)
 
     def _fetched(self, keys: Iterable[bytes]) -> None:
@@ -235,6 +241,8 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self._left: dict[int, int] = {}  # operations of a job that have not ended
+        self._loads: set[int] = set()
+        self._pace = Pace()
         self._moved: dict[int, tuple[int, float]] = {}
         self._done: deque[TransferResult] = deque()
         self.failed_blocks: set[int] = set()
@@ -243,6 +251,7 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
     def submit_store(self, job_id: int, src_spec: Any, dst_spec: Blocks) -> bool:
         vault = self._vault
         self._begin(job_id)
+        vault.submitted(dst_spec.keys)
         for number, keys, blocks in vault.paired(dst_spec.keys, src_spec):
             group = vault.group(number)
             before = dst_spec.parents.get(number)
@@ -257,6 +266,7 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
     def submit_load(self, job_id: int, src_spec: Blocks, dst_spec: Any, **later: Any) -> bool:
         vault = self._vault
         self._begin(job_id)
+        self._loads.add(job_id)
         for number, keys, blocks in vault.paired(src_spec.keys, dst_spec):
             group, match = vault.group(number), src_spec.matches.pop(number, None)
             if not match or match.hits != len(keys):
@@ -270,8 +280,10 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
         return True
 
     def get_finished(self) -> list[TransferResult]:
-        for completion in self._vault.copies.poll(1024):
+        rest = self._pace.idle() and bool(self._loads)
+        for completion in self._vault.copies.wait(REST_NS, 1024) if rest else self._vault.copies.poll(1024):
             self._completed(completion)
+        self._pace.rested()
         finished = list(self._done)
         self._done.clear()
         return finished
@@ -332,6 +344,7 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
         self._left[job_id] -= 1
         if self._left[job_id] == 0:
             del self._left[job_id]
+            self._loads.discard(job_id)
             moved, seconds = self._moved.pop(job_id)
             self._done.append(TransferResult(job_id=job_id, success=True, transfer_size=moved, transfer_time=seconds))
 

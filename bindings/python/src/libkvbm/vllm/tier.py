@@ -27,6 +27,7 @@ from ..errors import KvbmError  # noqa: E402
 from ..namespace import Namespace  # noqa: E402
 from .identity import identity_of, revision  # noqa: E402
 from .metrics import definitions, observed  # noqa: E402
+from .pace import REST_NS, Pace  # noqa: E402
 from .pages import being_started, chosen, pages_identity  # noqa: E402
 from .store import Store, keys_of, log  # noqa: E402
 
@@ -67,6 +68,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         self._running: dict[int, list[bytes]] = {}
         self._requests: dict[int, ReqContext] = {}
         self._done: deque[JobResult] = deque()
+        self._pace = Pace()
         self._looked_at = 0.0
         if self._store.configuration.disk is None:
             self.medium, self.cache_hit_source = Medium.CPU, CacheHitSource.HOST
@@ -120,8 +122,10 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
         # Also after a fault: what was submitted before ends in its time, and vLLM waits for it.
-        for completion in self._queue.poll(1024):
+        rest = self._pace.idle() and bool(self._requests) and not self._done
+        for completion in self._queue.wait(REST_NS, 1024) if rest else self._queue.poll(1024):
             self._completed(completion)
+        self._pace.rested()
         finished = []
         while self._done:
             finished.append(self._done.popleft())

@@ -3,7 +3,6 @@ for each group of layers, and what is being stored."""
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass
 from typing import Any, Collection, Iterator, Mapping, Optional
 
@@ -21,7 +20,9 @@ from .worker import groups_of
 
 LAYOUT = "a block of each tensor of the group, one after the other"
 OPTIONS = ("identity", "load_timeout_s")
-_STORING_S = 10.0
+# vLLM submits a store one step after it was prepared, two where it schedules ahead.
+_SUBMITTED_STEPS = 3
+_NEVER = -_SUBMITTED_STEPS
 # A block that failed to load is not offered again for so long: a request would be scheduled to load it for ever.
 _FAILED_S = 60.0
 _MOST_FAILED = 1 << 16
@@ -53,8 +54,9 @@ class Vault:
         largest = max(group.record_bytes for group in self._groups.values())
         self.store = Store("libkvbm's offloading", options, largest, also=OPTIONS)
         self.copies, self.fetches = self.store.manager.queue(), self.store.queue()
-        self._storing: dict[bytes, float] = {}
+        self._storing: dict[bytes, Optional[int]] = {}  # the step in which it was prepared, None: with the library
         self._failed: dict[bytes, float] = {}
+        self._step = 0
         self._users = 2
         self._lock = threading.Lock()
         self._opened = False
@@ -96,12 +98,24 @@ class Vault:
         return self.store.find(group.ns, bytes(self.names(group, [key]))) is True
 
     def being_stored(self, key: bytes) -> bool:
-        return time.monotonic() < self._storing.get(key, 0)
+        prepared = self._storing.get(key, _NEVER)
+        # One that vLLM forgets must not make requests wait for ever.
+        return prepared is None or self._step - prepared < _SUBMITTED_STEPS
 
     def storing(self, keys: list[bytes]) -> None:
-        # vLLM submits a store one step after it was prepared. One that it forgets must not make requests wait for ever.
-        until = time.monotonic() + _STORING_S
-        self._storing.update((key, until) for key in keys)
+        self._storing.update((key, self._step) for key in keys)
+
+    def submitted(self, keys: list[bytes]) -> None:
+        self._storing.update((key, None) for key in keys)
+
+    def step(self) -> None:
+        """A step has been scheduled; what was prepared and not submitted since is over."""
+        self._step += 1
+        while self._storing:
+            key, prepared = next(iter(self._storing.items()))
+            if prepared is None or self._step - prepared < _SUBMITTED_STEPS:
+                break
+            del self._storing[key]
 
     def stored(self, keys: list[bytes]) -> None:
         for key in keys:

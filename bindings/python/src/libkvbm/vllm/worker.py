@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, Iterator, NamedTuple
 
 import numpy
 from vllm.v1.kv_offload.base import OffloadingWorker, TransferResult
+
+from .pace import REST_NS, Pace
 
 
 class Group(NamedTuple):
@@ -58,17 +60,24 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc]
         self._tensors = [sorted({ref.tensor_idx for ref in refs}) for refs in kv_caches.group_data_refs]
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kvbm-vllm-copy")
         self._running: dict[int, Future[TransferResult]] = {}
+        self._loads: set[int] = set()
+        self._pace = Pace()
 
     def submit_store(self, job_id: int, src_spec: Any, dst_spec: Any) -> bool:
         self._running[job_id] = self._thread.submit(self._copy, job_id, src_spec, dst_spec.block_ids, True)
         return True
 
     def submit_load(self, job_id: int, src_spec: Any, dst_spec: Any, **later: Any) -> bool:
+        self._loads.add(job_id)
         self._running[job_id] = self._thread.submit(self._copy, job_id, dst_spec, src_spec.block_ids, False)
         return True
 
     def get_finished(self) -> list[Any]:
+        if self._pace.idle() and self._loads:
+            wait([self._running[job_id] for job_id in self._loads], REST_NS / 1e9, FIRST_COMPLETED)
+            self._pace.rested()
         finished = [job_id for job_id, job in self._running.items() if job.done()]
+        self._loads.difference_update(finished)
         return [self._running.pop(job_id).result() for job_id in finished]
 
     def wait(self, job_ids: set[int]) -> None:

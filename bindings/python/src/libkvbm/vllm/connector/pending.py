@@ -1,6 +1,7 @@
 """Stores that have been ordered and not heard of since: what they store is found a moment later."""
 from __future__ import annotations
 
+import math
 import time
 from typing import Iterable
 
@@ -14,6 +15,7 @@ class Pending:
 
     def __init__(self) -> None:
         self._ordered: dict[tuple[int, bytes], float] = {}  # -> when it is over at the latest, in that order
+        self._fresh: list[tuple[int, bytes]] = []  # ordered for the step that has not ended yet
         self._waiting: dict[str, float] = {}  # request -> until when
 
     def order(self, group: int, hashes: Iterable[bytes]) -> None:
@@ -22,7 +24,17 @@ class Pending:
             del self._ordered[next(iter(self._ordered))]
         for name in hashes:
             self._ordered.pop((group, name), None)
-            self._ordered[group, name] = now + _LONGEST_S
+            self._ordered[group, name] = math.inf
+            self._fresh.append((group, name))
+
+    def submitted(self) -> None:
+        """The step for which stores were ordered has ended, and they have been submitted: from now on they take time.
+        A step may compute for many seconds before."""
+        until = time.monotonic() + _LONGEST_S
+        for key in self._fresh:
+            if self._ordered.pop(key, None) is not None:
+                self._ordered[key] = until
+        self._fresh.clear()
 
     def ended(self, group: int, hashes: Iterable[bytes]) -> None:
         for name in hashes:
@@ -40,3 +52,4 @@ class Pending:
 
     def clear(self) -> None:
         self._ordered.clear()
+        self._fresh.clear()

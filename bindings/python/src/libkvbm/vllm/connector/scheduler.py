@@ -225,6 +225,7 @@ class SchedulerSide:
     def step(self, output: Any) -> StepMetadata:
         """What the workers do in this step."""
         step, self._step = self._step, StepMetadata()
+        self._pending.submitted()
         step.idle = output.total_num_scheduled_tokens == 0
         step.written = list(self._written(output))
         step.prompt_tokens = self._prompt_tokens(output)
