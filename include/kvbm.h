@@ -816,7 +816,7 @@ typedef struct kvbm_tier_codec_stats {
   uint64_t encode_ns, decode_ns;      /* of all threads together */
   uint64_t decoded, decoded_bytes;    /* records that came back, and their bytes */
   uint64_t refused_lossy;             /* records that no open handle of their namespace allows */
-  uint64_t missing_keys;              /* records sealed with a key that is not in seal.key_file */
+  uint64_t missing_keys;              /* sealed with a key that is not in seal.key_file, or not sealed with one set */
   uint64_t damaged;                   /* records that did not decode or open: forgotten */
   uint64_t stepped_down;              /* times that encoding held writing up; auto then codes faster, or not at all */
   uint64_t probes;                    /* records that auto coded only to measure */

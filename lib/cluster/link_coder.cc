@@ -164,7 +164,8 @@ uint64_t LinkCoder::room(uint32_t head_bytes, uint64_t payload_bytes) const noex
 }
 
 bool LinkCoder::take(bool coded, bool sealed) {
-  if (options_.keys != nullptr && !sealed) {
+  // Sealed bytes that do not claim to be coded would be taken as they are.
+  if (options_.keys != nullptr && !(coded && sealed)) {
     taken_.refused.fetch_add(1, std::memory_order_relaxed);
     warn_once(Code::not_permitted,
               "a node gave a record that is not sealed, which is refused here: give it this node's seal.key_file");

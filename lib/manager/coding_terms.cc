@@ -63,8 +63,8 @@ void CodingTerms::decide(Space& space) {
   const auto lossy = [](const Wish& w) { return w.recipe.has_value() && w.recipe->lossy(); };
   space.allow_lossy = std::any_of(space.open.begin(), space.open.end(), [](const Wish& w) { return w.allow_lossy; });
   if (!space.open.empty()) {
-    const bool all = std::all_of(space.open.begin(), space.open.end(),
-                                 [&](const Wish& w) { return w.allow_lossy || lossy(w); });
+    const bool all =
+        std::all_of(space.open.begin(), space.open.end(), [&](const Wish& w) { return w.allow_lossy || lossy(w); });
     space.recipe = {};
     for (const Wish& wish : space.open) {
       if (wish.recipe.has_value() && (all || !wish.recipe->lossy())) space.recipe = *wish.recipe;
@@ -80,7 +80,8 @@ void CodingTerms::apply(const Space& space, FamilyId family) {
   terms_[family] = std::move(terms);
 }
 
-void CodingTerms::add(const NamespaceId& base_id, FamilyId family, const std::optional<layout::RecordShape>& shape) {
+void CodingTerms::add(const NamespaceId& base_id, FamilyId family, const std::optional<layout::RecordShape>& shape,
+                      uint32_t model_layers) {
   MutexLock lock(mutex_);
   Space& space = spaces_[base_id];
   auto& known = terms_[family];
@@ -88,6 +89,7 @@ void CodingTerms::add(const NamespaceId& base_id, FamilyId family, const std::op
     auto terms = std::make_shared<tier::coded::FamilyTerms>();
     if (shape.has_value()) {
       terms->form = form_of(*shape);
+      terms->form.layers = model_layers;
       terms->plain_bytes = shape->payload_bytes();
     }
     known = std::move(terms);

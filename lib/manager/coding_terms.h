@@ -31,8 +31,9 @@ class CodingTerms : public std::enable_shared_from_this<CodingTerms> {
   };
   // A handle of a namespace is open for as long as what this gives is kept.
   std::shared_ptr<const void> join(const NamespaceId& base_id, Wish wish);
-  // A family of that namespace; no shape: opaque.
-  void add(const NamespaceId& base_id, FamilyId family, const std::optional<layout::RecordShape>& shape);
+  // A family of that namespace; no shape: opaque. Layers are those of the whole model; 0: not known.
+  void add(const NamespaceId& base_id, FamilyId family, const std::optional<layout::RecordShape>& shape,
+           uint32_t model_layers = 0);
   // Null: nobody has said anything of it.
   [[nodiscard]] std::shared_ptr<const tier::coded::FamilyTerms> of(FamilyId family) const;
 

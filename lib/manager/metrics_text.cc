@@ -88,7 +88,7 @@ constexpr CodecRow kCodecCounters[] = {
     {"kvbm_tier_decoded_bytes_total", "Their bytes, plain.", &tier::CodecStats::decoded_bytes},
     {"kvbm_tier_refused_lossy_total", "Records that no open handle of their namespace allows.",
      &tier::CodecStats::refused_lossy},
-    {"kvbm_tier_missing_keys_total", "Records sealed with a key that is not in seal.key_file.",
+    {"kvbm_tier_missing_keys_total", "Records sealed with a key that is not in seal.key_file, or not sealed where there is one.",
      &tier::CodecStats::missing_keys},
     {"kvbm_tier_codec_damaged_total", "Records that did not decode or open.", &tier::CodecStats::damaged},
     {"kvbm_tier_codec_stepped_down_total", "Times that encoding held writing up.", &tier::CodecStats::stepped_down},

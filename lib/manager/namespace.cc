@@ -59,6 +59,7 @@ Result<PartPlan> Namespace::plan(const Part& part) {
   if (part.component == UINT16_MAX) return Status(Code::invalid_argument, "no component has this number");
   PartPlan plan;
   plan.part = part;
+  uint32_t model_layers = 0;
   Family family;
   family.ns = id_;
   family.component = part.component;
@@ -74,6 +75,7 @@ Result<PartPlan> Namespace::plan(const Part& part) {
     if (!shape.ok()) return shape.status();
     plan.shape = std::move(shape).value();
     plan.kind = component->kind;
+    model_layers = component->layers;
     family.geometry = geometry.fingerprint();
     const uint32_t stored = geometry.tokens_per_stored_block();
     plan.window_blocks = (component->window_tokens + stored - 1) / stored;
@@ -81,7 +83,7 @@ Result<PartPlan> Namespace::plan(const Part& part) {
   const auto id = table_.intern(family);
   if (!id.ok()) return id.status();
   plan.family = id.value();
-  if (coding_ != nullptr) coding_->add(base_id_, plan.family, plan.shape);
+  if (coding_ != nullptr) coding_->add(base_id_, plan.family, plan.shape, model_layers);
   plans_.emplace(part, plan);
   return plan;
 }

@@ -100,7 +100,7 @@ struct CodecStats {
   uint64_t decoded_bytes = 0;  // plain
   uint64_t decode_ns = 0;
   uint64_t refused_lossy = 0;  // records that no reader here allows
-  uint64_t missing_keys = 0;   // records sealed with a key that is not here
+  uint64_t missing_keys = 0;   // records sealed with a key that is not here, or not sealed where all must be
   uint64_t damaged = 0;        // records that did not decode or open
   uint64_t stepped_down = 0;   // times that encoding held up writing, and was made faster or left
   uint64_t probes = 0;         // records coded only to measure

@@ -1,8 +1,8 @@
 // The state of a coded tier and its two paths: write_path.cc (encode, then the inner tier in order), read_path.cc (the
 // inner tier, then decode).
 //
-// Lock: mutex_ is a leaf but for memory: no call of the inner tier, of `done` or of the log is made under it. Lock-order
-// neighbours: the inner tier's locks are taken without it.
+// Lock: mutex_ is a leaf but for memory: no call of the inner tier, of `done` or of the log is made under it.
+// Lock-order neighbours: the inner tier's locks are taken without it.
 #pragma once
 
 #include <atomic>
@@ -41,10 +41,10 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
  private:
   // ---- write_path.cc ----
   struct PutPiece {
-    bool code = false;    // by the recipe
-    bool encode = false;  // something is to be done with it before it is sent
-    bool own = false;     // the recipe is the namespace's
-    bool erased = false;  // under mutex_, as nothing else here
+    bool code = false;       // by the recipe
+    bool encode = false;     // something is to be done with it before it is sent
+    bool own = false;        // the recipe is the namespace's
+    bool erased = false;     // under mutex_, as nothing else here
     Code failed = Code::ok;  // else it is not sent
     TierChoice::Level level = TierChoice::Level::off;
     std::optional<TierChoice::Level> probe;
@@ -66,8 +66,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
     size_t tasks = 0;  // that are not done
   };
   using PutOps = std::vector<std::shared_ptr<PutOp>>;
-  bool plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& terms, double link)
-      KVBM_REQUIRES(mutex_);
+  bool plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& terms, double link) KVBM_REQUIRES(mutex_);
   void plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double link)
       KVBM_REQUIRES(mutex_);
   void pump_writes();
@@ -112,7 +111,8 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   void decode(const std::shared_ptr<GetOp>& op, const std::vector<Arrived>& arrived);
   // `checked`: the inner tier compared what is stored with its hashes.
   Code decode_one(GetItem& item, const Arrived& from, bool checked, codec::Workspace& workspace, CodecStats& counts);
-  Code refuse(const Status& why, const Arrived& from, const Identity& id, const codec::Header& header,
+  Code allow_plain(const codec::HeadView& head, const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);
+  Code refuse(const Status& why, uint64_t location, const Identity& id, const codec::Header& header,
               CodecStats& counts);
   void expire(uint64_t now);
   bool settle(GetOp& op, size_t i, Code code) KVBM_REQUIRES(mutex_);

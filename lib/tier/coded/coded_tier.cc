@@ -113,7 +113,7 @@ std::unique_ptr<codec::Workspace> CodedCore::take_workspace() {
 
 void CodedCore::give(std::unique_ptr<codec::Workspace> workspace, const CodecStats& counts) {
   MutexLock lock(mutex_);
-  if (workspaces_.size() < kMostWorkspaces) workspaces_.push_back(std::move(workspace));
+  if (workspace != nullptr && workspaces_.size() < kMostWorkspaces) workspaces_.push_back(std::move(workspace));
   counts_.coded += counts.coded;
   counts_.plain_bytes += counts.plain_bytes;
   counts_.stored_bytes += counts.stored_bytes;

@@ -104,9 +104,11 @@ void CodedCore::pump_reads() {
     if (ask == nullptr) return;
     if (options_.measure) {
       auto answer = options_.measure(executor_.clock().now_ns(), bytes);
-      ask->done = [self = shared_from_this(), then = std::move(ask->done), answer = std::move(answer)](GetBatch& done) mutable {
+      ask->done = [self = shared_from_this(), then = std::move(ask->done),
+                   answer = std::move(answer)](GetBatch& done) mutable {
         uint64_t got = 0;
-        for (size_t i = 0; i < done.items.size(); ++i) got += done.status[i] == Code::ok ? done.items[i].payload_bytes : 0;
+        for (size_t i = 0; i < done.items.size(); ++i)
+          got += done.status[i] == Code::ok ? done.items[i].payload_bytes : 0;
         answer(self->executor_.clock().now_ns(), got);
         then(done);
       };
@@ -153,7 +155,9 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
   ask->deadline_ns = op->batch->deadline_ns;
   ask->receiver_checks_leaves = op->batch->receiver_checks_leaves;
   ask->receiver_borrows = op->batch->receiver_borrows;
-  ask->done = [self = shared_from_this(), op, which = std::move(which)](GetBatch& done) { self->came(op, which, done); };
+  ask->done = [self = shared_from_this(), op, which = std::move(which)](GetBatch& done) {
+    self->came(op, which, done);
+  };
   return ask;
 }
 
@@ -189,6 +193,19 @@ void CodedCore::came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>
   pump_reads();
 }
 
+// A plain record is used as it is: who may write to the medium could else leave a seal off, or what says lossy.
+Code CodedCore::allow_plain(const codec::HeadView& head, const Identity& id, uint64_t location) {
+  const uint16_t flags = head.header().flags;
+  if (options_.keys == nullptr && (flags & codec::kLossy) == 0) return Code::ok;
+  const auto known = terms(id.family);
+  const Status allowed = codec::permitted(head, {options_.keys.get(), known != nullptr && known->allow_lossy, false});
+  if (allowed.ok()) return Code::ok;
+  CodecStats counts;
+  const Code code = refuse(allowed, location, id, head.header(), counts);
+  give(nullptr, counts);
+  return code;
+}
+
 // What is to be made of a record that was read: ok: it is in its place; again: it is decoded, or read again.
 Code CodedCore::take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, std::vector<Arrived>& arrived) {
   GetItem& item = op->batch->items[i];
@@ -196,6 +213,10 @@ Code CodedCore::take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, s
   const auto head = codec::HeadView::parse(ConstBytes(got.head).first(got.head_bytes));
   if (!head.ok()) return Code::damaged;
   const bool coded = codec::is_coded(head.value());
+  if (!coded) {
+    const Code code = allow_plain(head.value(), item.id, got.location);
+    if (code != Code::ok) return code;
+  }
   {
     MutexLock lock(mutex_);
     if (coded) {
@@ -234,8 +255,9 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
   auto workspace = take_workspace();
   for (const Arrived& one : arrived) {
     const bool late = executor_.clock().now_ns() >= op->batch->deadline_ns;
-    codes.push_back(late ? Code::deadline : decode_one(op->batch->items[one.item], one, !op->batch->receiver_checks_leaves, *workspace,
-                                                           counts));
+    codes.push_back(
+        late ? Code::deadline
+             : decode_one(op->batch->items[one.item], one, !op->batch->receiver_checks_leaves, *workspace, counts));
   }
   codec::order_copies();
   give(std::move(workspace), counts);
@@ -246,7 +268,8 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
     for (size_t k = 0; k < arrived.size(); ++k) {
       if (options_.automatic && codes[k] == Code::ok && counts.decoded_bytes != 0) {
         const uint64_t bytes = op->batch->items[arrived[k].item].payload_bytes;
-        choice_.decoded(op->batch->items[arrived[k].item].id.family, bytes, counts.decode_ns * bytes / counts.decoded_bytes);
+        choice_.decoded(op->batch->items[arrived[k].item].id.family, bytes,
+                        counts.decode_ns * bytes / counts.decoded_bytes);
       }
       last = settle(*op, arrived[k].item, codes[k]);
     }
@@ -271,7 +294,7 @@ Code CodedCore::decode_one(GetItem& item, const Arrived& from, bool checked, cod
     const uint64_t began = executor_.clock().now_ns();
     const Status decoded = codec::decode_record(head.value(), from.payload, rules, 0, 0, item.head.first(head_bytes),
                                                 item.payload.first(bytes), workspace);
-    if (!decoded.ok()) return refuse(decoded, from, item.id, header, counts);
+    if (!decoded.ok()) return refuse(decoded, from.location, item.id, header, counts);
     counts.decode_ns += executor_.clock().now_ns() - began;
     ++counts.decoded;
     counts.decoded_bytes += bytes;
@@ -285,14 +308,19 @@ Code CodedCore::decode_one(GetItem& item, const Arrived& from, bool checked, cod
 }
 
 // A record that does not decode. Nothing is deleted but what is damaged.
-Code CodedCore::refuse(const Status& why, const Arrived& from, const Identity& id, const codec::Header& header,
+Code CodedCore::refuse(const Status& why, uint64_t location, const Identity& id, const codec::Header& header,
                        CodecStats& counts) {
   switch (why.code()) {
     case Code::damaged:
       ++counts.damaged;
-      if (Tier* const below = inner(); below != nullptr) below->reject(id, from.location);
+      if (Tier* const below = inner(); below != nullptr) below->reject(id, location);
       return Code::damaged;
     case Code::not_permitted:
+      if ((header.flags & codec::kLossy) == 0) {
+        ++counts.missing_keys;
+        say_once("a record that is not sealed", "it was not read: with seal.key_file all must be");
+        return Code::miss;
+      }
       ++counts.refused_lossy;
       say_once("namespace " + hex(header.ns.bytes), "a lossy record was not read: nobody here allows it (allow_lossy)");
       return Code::miss;

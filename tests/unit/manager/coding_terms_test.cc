@@ -61,7 +61,7 @@ TEST_F(CodingTermsTest, says_the_form_of_a_shape) {
   ASSERT_TRUE(geometry.ok());
   auto shape = layout::RecordShape::make(geometry.value(), 0, {1, 2, 0, 2, 0}, 1);
   ASSERT_TRUE(shape.ok()) << shape.status().message();
-  terms_->add(id_, 1, shape.value());
+  terms_->add(id_, 1, shape.value(), 4);
   const auto terms = terms_->of(1);
   EXPECT_EQ(terms->plain_bytes, shape.value().payload_bytes());
   EXPECT_EQ(terms->form.element, codec::Element::bf16);
@@ -70,6 +70,8 @@ TEST_F(CodingTermsTest, says_the_form_of_a_shape) {
   EXPECT_EQ(terms->form.planes, 2U);
   EXPECT_EQ(terms->form.layer(0), 1U);
   EXPECT_EQ(terms->form.layer(shape.value().leaf_count() - 1), 2U);
+  EXPECT_EQ(terms->form.leaf_form(0).depth, 0U);
+  EXPECT_EQ(terms->form.leaf_form(shape.value().leaf_count() - 1).depth, 1U);
   EXPECT_EQ(terms->form.plane(shape.value().leaf_count() - 1), 1U);
 }
 
