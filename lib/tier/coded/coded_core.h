@@ -92,7 +92,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   struct GetOp {
     std::unique_ptr<GetBatch> batch;
     std::vector<Place> places;
-    std::deque<size_t> todo;  // items that the inner tier was not asked for
+    std::deque<size_t> unasked;  // items that the inner tier was not asked for
     size_t open = 0;
   };
   // A record in memory of this tier's, or lent: to be decoded into its target.

@@ -152,7 +152,7 @@ void CodedCore::shutdown(UniqueFunction<void()> done) {
     // What was not asked for yet is of loads that were cancelled or ran out of time.
     for (const auto& op : get_queue_) {
       bool last = false;
-      for (const size_t i : std::exchange(op->todo, {})) last = settle(*op, i, Code::closed);
+      for (const size_t i : std::exchange(op->unasked, {})) last = settle(*op, i, Code::closed);
       if (last) over.push_back(op);
     }
     get_queue_.clear();

@@ -83,7 +83,7 @@ void CodedCore::place(GetOp& op, std::span<const Found> found) {
     const bool longer = place.stored_bytes > item.payload.size() || place.head_bytes > item.head.size();
     const bool coded = one_size ? place.stored_bytes != known->plain_bytes : coded_.count(family) != 0;
     place.staged = found[i].present && (longer || coded);
-    op.todo.push_back(i);
+    op.unasked.push_back(i);
   }
 }
 
@@ -124,8 +124,8 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
   std::shared_ptr<GetOp> op;
   while (!get_queue_.empty() && which.empty()) {
     op = get_queue_.front();
-    while (!op->todo.empty()) {
-      const size_t i = op->todo.front();
+    while (!op->unasked.empty()) {
+      const size_t i = op->unasked.front();
       Place& place = op->places[i];
       GetItem item = op->batch->items[i];
       if (place.staged) {
@@ -134,7 +134,7 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
         if (!room.has_value()) break;
         place.staging = std::move(*room);
         if (place.staging.data() == nullptr) {
-          op->todo.pop_front();
+          op->unasked.pop_front();
           if (settle(*op, i, Code::no_memory)) over.push_back(op);
           continue;
         }
@@ -142,12 +142,12 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
         item.payload = place.staging.span().subspan(head);
         item.payload_offset = item.payload_wanted = 0;
       }
-      op->todo.pop_front();
+      op->unasked.pop_front();
       bytes += place.stored_bytes;
       ask->items.push_back(std::move(item));
       which.push_back(i);
     }
-    if (!op->todo.empty()) break;  // the rest waits for memory
+    if (!op->unasked.empty()) break;  // the rest waits for memory
     get_queue_.pop_front();
   }
   if (which.empty()) return nullptr;
@@ -229,8 +229,8 @@ Code CodedCore::take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, s
       place.head_bytes = got.head_bytes;
       place.stored_bytes = got.payload_bytes;
       if (stopping_) return Code::closed;
-      if (op->todo.empty()) get_queue_.push_front(op);
-      op->todo.push_back(i);
+      if (op->unasked.empty()) get_queue_.push_front(op);
+      op->unasked.push_back(i);
       return Code::again;
     }
   }
@@ -347,7 +347,7 @@ void CodedCore::expire(uint64_t now) {
         continue;
       }
       bool last = false;
-      for (const size_t i : std::exchange(op.todo, {})) last = settle(op, i, Code::deadline);
+      for (const size_t i : std::exchange(op.unasked, {})) last = settle(op, i, Code::deadline);
       if (last) over.push_back(*at);
       at = get_queue_.erase(at);
     }
