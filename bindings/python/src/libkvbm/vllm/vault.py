@@ -3,6 +3,7 @@ for each group of layers, and what is being stored."""
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any, Collection, Iterator, Mapping, Optional
 
