@@ -90,7 +90,8 @@ func stepManagerCreate(r *runner, a *arguments) (results, error) {
 		t := sub(value)
 		defer t.checkUsed()
 		return Tier{t.text("path"), t.uint64("capacity_bytes"), t.uint64("write_bytes_per_s"),
-			t.uint64("read_bytes_per_s"), Admission(t.uint32("admission")), t.uint32("admission_uses")}
+			t.uint64("read_bytes_per_s"), Admission(t.uint32("admission")), t.uint32("admission_uses"), t.text("codec"),
+			t.uint32("codec_goal")}
 	})
 	m, err := object[*Context](a, "context").newManager(o, a.uint32("flags"))
 	return made(r, "manager", m, err)
@@ -109,7 +110,16 @@ func stepManagerStats(r *runner, a *arguments) (results, error) {
 			"evictions": number(t.Evictions), "damaged": number(t.Damaged), "errors": number(t.Errors),
 			"metadata_bytes": number(t.MetadataBytes), "disabled": flagOf(t.Disabled)}
 	})
-	return results{"n_tiers": number(len(s.Tiers)), "lookups": number(s.Lookups),
+	codec := listOf(s.Codec, func(t TierCodecStats) any {
+		return results{"coded": number(t.Coded), "plain_bytes": number(t.PlainBytes),
+			"stored_bytes": number(t.StoredBytes), "sealed": number(t.Sealed), "left_plain": number(t.LeftPlain),
+			"encode_ns": number(uint64(t.Encoding)), "decode_ns": number(uint64(t.Decoding)),
+			"decoded": number(t.Decoded), "decoded_bytes": number(t.DecodedBytes),
+			"refused_lossy": number(t.RefusedLossy), "missing_keys": number(t.MissingKeys),
+			"damaged": number(t.Damaged), "stepped_down": number(t.SteppedDown), "probes": number(t.Probes),
+			"mode": number(t.Mode), "automatic": flagOf(t.Automatic)}
+	})
+	return results{"codec": codec, "lossy_refused": number(s.LossyRefused), "n_tiers": number(len(s.Tiers)), "lookups": number(s.Lookups),
 		"keys_looked_up": number(s.KeysLookedUp), "keys_hit": number(s.KeysHit), "holds": number(s.Holds),
 		"pins": number(s.Pins), "matches": number(s.Matches), "operations_in_flight": number(s.OperationsInFlight),
 		"stores_refused_room": number(s.StoresRefusedRoom), "stores_refused_quota": number(s.StoresRefusedQuota),

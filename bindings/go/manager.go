@@ -32,6 +32,8 @@ type Tier struct {
 	ReadBytesPerSecond  uint64 // cap of onboard from it; 0 = none
 	Admission           Admission
 	AdmissionUses       uint32 // AdmitAfterUses: n; AdmitFrequency: threshold; 1 to 15, 0 = 2
+	Codec               string // how records are coded: "off" (as ""), "auto", "fast", "default", "max", "zstd"
+	CodecGoal           uint32 // what "auto" is for; 0: blocks are brought up sooner, 1: more of them fit
 }
 
 // ManagerOptions is how a manager is made; the zero value takes everything from the configuration.
@@ -107,9 +109,13 @@ func packTiers(op string, tiers []Tier) ([]C.kvbm_tier_t, []byte, error) {
 		if paths, err = appendText(op, "a tier's path", paths, t.Path); err != nil {
 			return nil, nil, err
 		}
+		if paths, err = appendText(op, "a tier's codec", paths, t.Codec); err != nil {
+			return nil, nil, err
+		}
 		list[i] = C.kvbm_tier_t{capacity_bytes: C.uint64_t(t.CapacityBytes),
 			write_bytes_per_s: C.uint64_t(t.WriteBytesPerSecond), read_bytes_per_s: C.uint64_t(t.ReadBytesPerSecond),
-			admission: C.uint32_t(t.Admission), admission_uses: C.uint32_t(t.AdmissionUses)}
+			admission: C.uint32_t(t.Admission), admission_uses: C.uint32_t(t.AdmissionUses),
+			codec_goal: C.uint32_t(t.CodecGoal)}
 	}
 	return list, paths, nil
 }

@@ -39,6 +39,8 @@ type NamespaceOptions struct {
 	Epoch      uint64    // at least this epoch; the tiers may know a higher one
 	QuotaBytes uint64    // host bytes this namespace may use; 0 = as it is set, or none
 	QuotaMode  QuotaMode
+	Codec      string // how its records are coded where anything is, "default", "k:0-3=int8,default"; "" = as the tier codes
+	AllowLossy bool   // blocks that were coded with loss are misses without it
 }
 
 // A Namespace is who the keys of blocks mean something to: tenant, model, adapter, geometry, epoch and a secret.
@@ -60,10 +62,10 @@ func (m *Manager) OpenNamespace(o *NamespaceOptions) (*Namespace, error) {
 	if o.Secret != nil && len(o.Secret) != 32 {
 		return nil, invalid(op, "the secret has %d bytes; it has 32", len(o.Secret))
 	}
-	var names [3][]byte
+	var names [4][]byte
 	var err error
-	for i, s := range []string{o.Tenant, o.Model, o.Adapter} {
-		if names[i], err = text(op, [...]string{"Tenant", "Model", "Adapter"}[i], s); err != nil {
+	for i, s := range []string{o.Tenant, o.Model, o.Adapter, o.Codec} {
+		if names[i], err = text(op, [...]string{"Tenant", "Model", "Adapter", "Codec"}[i], s); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +83,7 @@ func (m *Manager) OpenNamespace(o *NamespaceOptions) (*Namespace, error) {
 	var detail C.kvbm_error_t
 	status := C.kvbmgo_namespace_open(m.c(), chars(names[0]), chars(names[1]), chars(names[2]), geometry,
 		(*C.uint8_t)(unsafe.SliceData(o.Secret)), C.uint64_t(o.Epoch), C.uint64_t(o.QuotaBytes),
-		C.uint32_t(o.QuotaMode), &out, &detail)
+		C.uint32_t(o.QuotaMode), chars(names[3]), bit(o.AllowLossy), &out, &detail)
 	if status < 0 {
 		return nil, failWith(op, status, &detail)
 	}

@@ -109,6 +109,8 @@ kvbm_status_t kvbmgo_manager_create(kvbm_context_t *context, uint32_t flags, uin
     list[i] = tiers[i];
     list[i].path = paths;
     paths += strlen(paths) + 1;
+    list[i].codec = paths[0] != 0 ? paths : NULL;
+    paths += strlen(paths) + 1;
   }
   options.flags = flags;
   options.block_bytes = block_bytes;
@@ -124,8 +126,9 @@ kvbm_status_t kvbmgo_manager_create(kvbm_context_t *context, uint32_t flags, uin
 
 kvbm_status_t kvbmgo_namespace_open(kvbm_manager_t *manager, const char *tenant, const char *model,
                                     const char *adapter, const kvbm_geometry_t *geometry, const uint8_t *secret,
-                                    uint64_t epoch, uint64_t quota_bytes, uint32_t quota_mode,
-                                    kvbm_namespace_t **out_namespace, kvbm_error_t *err) {
+                                    uint64_t epoch, uint64_t quota_bytes, uint32_t quota_mode, const char *codec,
+                                    uint32_t allow_lossy, kvbm_namespace_t **out_namespace,
+                                    kvbm_error_t *err) {
   kvbm_namespace_options_t options;
   kvbm_namespace_options_init(&options, sizeof options);
   options.tenant = tenant;
@@ -136,6 +139,8 @@ kvbm_status_t kvbmgo_namespace_open(kvbm_manager_t *manager, const char *tenant,
   options.epoch = epoch;
   options.quota_bytes = quota_bytes;
   options.quota_mode = quota_mode;
+  options.codec = codec;
+  options.allow_lossy = allow_lossy;
   return kvbm_namespace_open(manager, &options, out_namespace, err);
 }
 

@@ -24,7 +24,8 @@ kvbm_status_t kvbmgo_context_create(const char *config_file, uint32_t threads, c
 /* Closes the log's descriptor. Call it after the last object of the context was released. NULL is a no-op. */
 void kvbmgo_log_close(void *log);
 
-/* `paths` is n_tiers directories, each with its final zero byte; the tiers' own path is set from it. */
+/* `paths` is n_tiers times a directory and a codec ("" = none), each with its final zero byte; the tiers' own path and
+ * codec are set from it. */
 kvbm_status_t kvbmgo_manager_create(kvbm_context_t *context, uint32_t flags, uint64_t block_bytes,
                                     uint64_t host_capacity_bytes, const char *host_file, const char *policy,
                                     const char *paths, const kvbm_tier_t *tiers, size_t n_tiers,
@@ -32,8 +33,8 @@ kvbm_status_t kvbmgo_manager_create(kvbm_context_t *context, uint32_t flags, uin
 
 kvbm_status_t kvbmgo_namespace_open(kvbm_manager_t *manager, const char *tenant, const char *model,
                                     const char *adapter, const kvbm_geometry_t *geometry, const uint8_t *secret,
-                                    uint64_t epoch, uint64_t quota_bytes, uint32_t quota_mode,
-                                    kvbm_namespace_t **out_namespace, kvbm_error_t *err);
+                                    uint64_t epoch, uint64_t quota_bytes, uint32_t quota_mode, const char *codec,
+                                    uint32_t allow_lossy, kvbm_namespace_t **out_namespace, kvbm_error_t *err);
 
 /* `extra_bytes` is [n_extras] lengths, `extra_data` their bytes one after the other. previous NULL and content != 0:
  * kvbm_key_content, else kvbm_key_chain. */

@@ -23,6 +23,21 @@ type TierStats struct {
 	Disabled                                       bool // after a fault that took it out of service
 }
 
+// TierCodecStats is what a tier that codes or seals made of what it was given; bytes are of payloads.
+type TierCodecStats struct {
+	Coded                   uint64 // records that were coded (of sealed ones too),
+	PlainBytes, StoredBytes uint64 // bytes of these and of sealed ones before, and after
+	Sealed, LeftPlain       uint64 // records sealed; records stored as they were
+	Encoding, Decoding      time.Duration
+	Decoded, DecodedBytes   uint64    // records that came back, and their bytes
+	RefusedLossy            uint64    // records that no open handle of their namespace allows
+	MissingKeys             uint64    // records sealed with a key that is not there
+	Damaged                 uint64    // records that did not decode or open: forgotten
+	SteppedDown, Probes     uint64    // of "auto": times that encoding held writing up; records coded only to measure
+	Mode                    CodecMode // of what was stored last
+	Automatic               bool
+}
+
 // Stats is the counters of a manager.
 type Stats struct {
 	Lookups, KeysLookedUp, KeysHit                                                            uint64
@@ -32,10 +47,12 @@ type Stats struct {
 	OffloadsSkipped                                                                           uint64 // a full offload queue did not take them; they may go down later
 	// Of loads with LoadOptions.ComputeBlock: started, not started because computing is quicker, keys left to compute.
 	LoadsWeighed, LoadsNotStarted, BlocksLeft uint64
-	LoadPredicted, LoadActual                 time.Duration // of those that were started
-	ComputeSaved                              time.Duration // computing that loads made unnecessary, less their own time
-	ComputeLost                               time.Duration // of loads that took longer than computing
-	Tiers                                     []TierStats   // host first
+	LoadPredicted, LoadActual                 time.Duration    // of those that were started
+	ComputeSaved                              time.Duration    // computing that loads made unnecessary, less their own time
+	ComputeLost                               time.Duration    // of loads that took longer than computing
+	Tiers                                     []TierStats      // host first
+	Codec                                     []TierCodecStats // by tier
+	LossyRefused                              uint64           // blocks that a handle without AllowLossy was not given
 }
 
 // Stats returns the manager's counters. It is cheap.
@@ -57,9 +74,11 @@ func (m *Manager) Stats() (*Stats, error) {
 		OffloadsSkipped: uint64(raw.offloads_skipped), LoadsWeighed: uint64(raw.loads_weighed),
 		LoadsNotStarted: uint64(raw.loads_not_started), BlocksLeft: uint64(raw.blocks_left),
 		LoadPredicted: time.Duration(raw.load_predicted_ns), LoadActual: time.Duration(raw.load_actual_ns),
-		ComputeSaved: time.Duration(raw.compute_saved_ns), ComputeLost: time.Duration(raw.compute_lost_ns)}
+		ComputeSaved: time.Duration(raw.compute_saved_ns), ComputeLost: time.Duration(raw.compute_lost_ns),
+		LossyRefused: uint64(raw.lossy_refused)}
 	for i := range raw.tiers[:min(int(raw.n_tiers), len(raw.tiers))] {
 		s.Tiers = append(s.Tiers, tierStats(&raw.tiers[i]))
+		s.Codec = append(s.Codec, tierCodecStats(&raw.codec[i]))
 	}
 	return s, nil
 }
@@ -70,6 +89,15 @@ func tierStats(t *C.kvbm_tier_stats_t) TierStats {
 		Misses: uint64(t.misses), Stores: uint64(t.stores), StoreBytes: uint64(t.store_bytes), Loads: uint64(t.loads),
 		LoadBytes: uint64(t.load_bytes), Evictions: uint64(t.evictions), Damaged: uint64(t.damaged),
 		Errors: uint64(t.errors), MetadataBytes: uint64(t.metadata_bytes), Disabled: t.disabled != 0}
+}
+
+func tierCodecStats(t *C.kvbm_tier_codec_stats_t) TierCodecStats {
+	return TierCodecStats{Coded: uint64(t.coded), PlainBytes: uint64(t.plain_bytes),
+		StoredBytes: uint64(t.stored_bytes), Sealed: uint64(t.sealed), LeftPlain: uint64(t.left_plain),
+		Encoding: time.Duration(t.encode_ns), Decoding: time.Duration(t.decode_ns), Decoded: uint64(t.decoded),
+		DecodedBytes: uint64(t.decoded_bytes), RefusedLossy: uint64(t.refused_lossy),
+		MissingKeys: uint64(t.missing_keys), Damaged: uint64(t.damaged), SteppedDown: uint64(t.stepped_down),
+		Probes: uint64(t.probes), Mode: CodecMode(t.mode), Automatic: t.automatic != 0}
 }
 
 // ScanRow is one live block or stored record.

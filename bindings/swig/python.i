@@ -80,6 +80,10 @@ KVBM_QUICK(kvbm_match_units)
 KVBM_QUICK(kvbm_match_items)
 KVBM_QUICK(kvbm_match_blocks)
 KVBM_QUICK(kvbm_match_cost)
+KVBM_QUICK(kvbm_codec_mode_name)
+KVBM_QUICK(kvbm_codec_mode_by_name)
+KVBM_QUICK(kvbm_codec_kernel)
+KVBM_QUICK(kvbm_codec_room)
 
 // ---- statuses and errors
 
@@ -168,6 +172,7 @@ KVBM_OPTIONS(kvbm_load_options, kvbm_load_options_t, kvbm_load_options_init)
 KVBM_OPTIONS(kvbm_locate_options, kvbm_locate_options_t, kvbm_locate_options_init)
 KVBM_OPTIONS(kvbm_offer_options, kvbm_offer_options_t, kvbm_offer_options_init)
 KVBM_OPTIONS(kvbm_session_options, kvbm_session_options_t, kvbm_session_options_init)
+KVBM_OPTIONS(kvbm_codec_options, kvbm_codec_options_t, kvbm_codec_options_init)
 
 %define KVBM_SIZED(STRUCT, TYPE)
 %extend STRUCT {
@@ -180,9 +185,12 @@ KVBM_OPTIONS(kvbm_session_options, kvbm_session_options_t, kvbm_session_options_
 %enddef
 KVBM_SIZED(kvbm_manager_counters, kvbm_manager_stats_t)
 KVBM_SIZED(kvbm_share, kvbm_share_t)
+KVBM_SIZED(kvbm_codec_info, kvbm_codec_info_t)
 %ignore kvbm_manager_counters::tiers;
+%ignore kvbm_manager_counters::codec;
 %extend kvbm_manager_counters {
   const kvbm_tier_stats_t *tier(uint32_t i) { return i < 8 ? &$self->tiers[i] : NULL; }
+  const kvbm_tier_codec_stats_t *tier_codec(uint32_t i) { return i < 8 ? &$self->codec[i] : NULL; }
 }
 
 // A pointer that is borrowed for a call, or for as long as the layer above keeps the object: Memory, bytes or None.
@@ -247,6 +255,23 @@ static PyObject *buffer_extent(PyObject *object) {
   return extent;
 }
 %}
+%exception buffers_overlap "$action"
+%inline %{
+// Whether two contiguous buffers have a byte in common.
+static PyObject *buffers_overlap(PyObject *one, PyObject *other) {
+  Py_buffer a, b;
+  if (PyObject_GetBuffer(one, &a, PyBUF_C_CONTIGUOUS) < 0) return NULL;
+  if (PyObject_GetBuffer(other, &b, PyBUF_C_CONTIGUOUS) < 0) {
+    PyBuffer_Release(&a);
+    return NULL;
+  }
+  const uintptr_t from = (uintptr_t)a.buf, to = (uintptr_t)b.buf;
+  PyObject *answer = PyBool_FromLong(from < to + (size_t)b.len && to < from + (size_t)a.len);
+  PyBuffer_Release(&b);
+  PyBuffer_Release(&a);
+  return answer;
+}
+%}
 
 // Text: bytes, which the layer above encodes and keeps.
 %define KVBM_TEXT(NAME)
@@ -268,6 +293,8 @@ KVBM_TEXT(model)
 KVBM_TEXT(adapter)
 KVBM_TEXT(node)
 KVBM_TEXT(reason)
+KVBM_TEXT(codec)
+KVBM_TEXT(name)
 
 // ---- arrays of structs, in a Memory: T_at(memory, i) is the i-th as an object whose fields are set
 
@@ -312,6 +339,8 @@ KVBM_BUFFER(uint8_t, hashes, 1)
 KVBM_COUNTED_BUFFER(kvbm_key_t, keys, n_keys, 16)
 KVBM_COUNTED_BUFFER(uint32_t, tokens, n_tokens, 4)
 KVBM_COUNTED_BUFFER(kvbm_block_t, blocks, n_blocks, 8)
+KVBM_COUNTED_BUFFER(void, raw, raw_bytes, 1)
+KVBM_COUNTED_BUFFER(void, coded, coded_bytes, 1)
 
 // ---- outputs
 
@@ -328,6 +357,34 @@ KVBM_OUT(size_t, out_n_evicted, PyLong_FromSize_t)
 KVBM_OUT(size_t, out_needed, PyLong_FromSize_t)
 KVBM_OUT(uint64_t, out_bytes, PyLong_FromUnsignedLongLong)
 KVBM_OUT(kvbm_pin_t, out_pin, PyLong_FromUnsignedLongLong)
+KVBM_OUT(uint32_t, out_mode, PyLong_FromUnsignedLong)
+KVBM_OUT(size_t, out_bytes, PyLong_FromSize_t)
+// Room for bytes: a writable buffer, or how many; then new bytes of that length are the last output.
+%define KVBM_ROOM(NAME)
+%typemap(in) (void *NAME, size_t capacity) (Py_buffer buffer, PyObject *created = NULL) {
+  if (PyLong_Check($input)) {
+    $2 = PyLong_AsSize_t($input);
+    if (PyErr_Occurred()) SWIG_fail;
+    created = PyBytes_FromStringAndSize(NULL, $2 > PY_SSIZE_T_MAX ? PY_SSIZE_T_MAX : (Py_ssize_t)$2);
+    if (created == NULL) SWIG_fail;
+    $1 = PyBytes_AsString(created);
+  } else {
+    if (PyObject_GetBuffer($input, &buffer, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) SWIG_fail;
+    $1 = buffer.buf;
+    $2 = (size_t)buffer.len;
+  }
+}
+%typemap(arginit) (void *NAME, size_t capacity) "buffer$argnum.obj = NULL;"
+%typemap(argout) (void *NAME, size_t capacity) {
+  if (created$argnum != NULL) %append_output(Py_NewRef(created$argnum));
+}
+%typemap(freearg) (void *NAME, size_t capacity) {
+  if (buffer$argnum.obj != NULL) PyBuffer_Release(&buffer$argnum);
+  Py_XDECREF(created$argnum);
+}
+%enddef
+KVBM_ROOM(out)
+KVBM_ROOM(out_raw)
 %apply uint64_t *INOUT { uint64_t *inout_cursor };
 
 %typemap(in, numinputs=0) uint8_t out_id[16] (uint8_t written[16]) {

@@ -206,7 +206,8 @@ def manager_flush(r: Runner, a: Step) -> Results:
 def manager_stats(r: Runner, a: Step) -> Results:
     stats = dataclasses.asdict(a["manager"].stats())
     tiers = [{**tier, "disabled": int(tier["disabled"])} for tier in stats["tiers"]]
-    return {**stats, "tiers": tiers, "n_tiers": len(tiers)}
+    coding = [{**tier, "mode": int(tier["mode"]), "automatic": int(tier["automatic"])} for tier in stats["codec"]]
+    return {**stats, "tiers": tiers, "codec": coding, "n_tiers": len(tiers)}
 
 
 @kind("manager.metrics")
@@ -260,7 +261,8 @@ def manager_share(r: Runner, a: Step) -> Results:
 @kind("namespace.open")
 def namespace_open(r: Runner, a: Step) -> Results:
     ns = libkvbm.Namespace(a["manager"], a["model"], **options_of(
-        a, "tenant", "adapter", "geometry", "quota_bytes", "quota_mode", secret=bytes.fromhex, epoch=number))
+        a, "tenant", "adapter", "geometry", "quota_bytes", "quota_mode", "codec", secret=bytes.fromhex, epoch=number,
+        allow_lossy=bool))
     return {"namespace": ns, "id": ns.id.hex()}
 
 

@@ -10,11 +10,13 @@ from libkvbm import constants
 BEGINNINGS = {"ERR_": constants.Status, "OP_": constants.Op, "EVENT_": constants.EventKind,
               "ELEMENT_": constants.Element, "COMPONENT_": constants.ComponentKind, "ADMIT_": constants.Admit,
               "QUOTA_": constants.Quota, "DUPLICATE_": constants.Duplicate, "PRIORITY_": constants.Priority,
-              "LOOKUP_": constants.Lookup, "SHARE_": constants.ShareRole, "FORM_": constants.Form}
+              "LOOKUP_": constants.Lookup, "CODEC_": constants.CodecMode,
+              "SHARE_": constants.ShareRole, "FORM_": constants.Form}
 BY_THEMSELVES = {"OK": constants.Status.OK, "PARTIAL": constants.Status.PARTIAL, "NO_TIER": constants.NO_TIER,
                  "NO_BLOCK": constants.NO_BLOCK}
-# The levels of the log callback, which is for C, and the flag of kvbm_manager_options_t, here an argument of its own.
-NOT_HERE = {"LOG_OFF", "LOG_ERROR", "LOG_WARNING", "LOG_INFO", "LOG_DEBUG", "MANAGER_SHARE"}
+# The levels of the log callback, which is for C, and flags, which are arguments of their own here.
+NOT_HERE = {"LOG_OFF", "LOG_ERROR", "LOG_WARNING", "LOG_INFO", "LOG_DEBUG", "MANAGER_SHARE",
+            "CODEC_ALLOW_LOSSY"}
 
 
 def test_the_constants_are_those_of_the_header_by_name_and_number() -> None:

@@ -40,6 +40,8 @@ try:
 except libkvbm.DeadlineError as error:
     assert_type(error.name, str)
 
+assert_type(libkvbm.codec.encode(tensor, "default", element=libkvbm.Element.BF16, row=4096), bytes)
+assert_type(libkvbm.codec.decode(b"", into=tensor), int)
 cache.store(keys, "0123")  # type: ignore[arg-type]
 cache.store(5, [1])  # type: ignore[arg-type]
 libkvbm.Namespace(manager, 5)  # type: ignore[arg-type]

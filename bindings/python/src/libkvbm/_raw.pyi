@@ -41,3 +41,9 @@ class kvbm_manager_stats_t(Struct):
 
 class kvbm_share_t(Struct):
     def __init__(self) -> None: ...
+
+class kvbm_codec_options_t(Struct):
+    def __init__(self) -> None: ...
+
+class kvbm_codec_info_t(Struct):
+    def __init__(self) -> None: ...

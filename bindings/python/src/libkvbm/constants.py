@@ -118,6 +118,25 @@ class ShareRole(IntEnum):
     NO_OWNER = raw.KVBM_SHARE_NO_OWNER
 
 
+class CodecMode(IntEnum):
+    """What coding is asked for. Below 16 every bit comes back; from 16 on it is lossy."""
+
+    OFF = raw.KVBM_CODEC_OFF
+    FAST = raw.KVBM_CODEC_FAST
+    DEFAULT = raw.KVBM_CODEC_DEFAULT
+    MAX = raw.KVBM_CODEC_MAX
+    ZSTD = raw.KVBM_CODEC_ZSTD
+    FP8_E4M3 = raw.KVBM_CODEC_FP8_E4M3
+    FP8_E5M2 = raw.KVBM_CODEC_FP8_E5M2
+    INT8 = raw.KVBM_CODEC_INT8
+    INT6 = raw.KVBM_CODEC_INT6
+    INT4 = raw.KVBM_CODEC_INT4
+    INT8_CODED = raw.KVBM_CODEC_INT8_CODED
+    INT6_CODED = raw.KVBM_CODEC_INT6_CODED
+    INT4_CODED = raw.KVBM_CODEC_INT4_CODED
+    DELTA = raw.KVBM_CODEC_DELTA
+
+
 class Form(IntEnum):
     """How an engine orders its cache; kvbm.h draws the axes of each."""
 

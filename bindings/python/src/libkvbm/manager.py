@@ -38,6 +38,8 @@ class Tier:
     admission_uses: int = 0
     write_bytes_per_s: int = 0
     read_bytes_per_s: int = 0
+    codec: Optional[str] = None  # how records are coded: "off", "auto" or the name of a lossless CodecMode
+    codec_goal: int = 0  # what "auto" is for; 0: blocks are brought up sooner, 1: more of them fit
 
 
 class Pin(NamedTuple):
@@ -292,10 +294,12 @@ def queue_handle(queue: Queue) -> raw.Handle:
 def _tiers(tiers: Sequence[Tier]) -> tuple[raw.Memory, list[Optional[bytes]]]:
     memory = raw.Memory(raw.kvbm_tier_t_size * max(len(tiers), 1))
     paths = [text(str(tier.path), "path") for tier in tiers]
+    codecs = [text(tier.codec, "codec") for tier in tiers]
     for i, tier in enumerate(tiers):
         item = raw.kvbm_tier_t_at(memory, i)
         item.path = paths[i]
         item.capacity_bytes = tier.capacity_bytes
         item.admission, item.admission_uses = tier.admission, tier.admission_uses
         item.write_bytes_per_s, item.read_bytes_per_s = tier.write_bytes_per_s, tier.read_bytes_per_s
-    return memory, paths
+        item.codec, item.codec_goal = codecs[i], tier.codec_goal
+    return memory, paths + codecs

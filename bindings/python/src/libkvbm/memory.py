@@ -38,6 +38,16 @@ def extent_of(tensor: Bytes) -> tuple[memoryview, int, int]:
     return view, address, size
 
 
+def readable(source: Bytes, what: str) -> memoryview:
+    """A contiguous buffer or host tensor, in place; it may be read-only."""
+    if isinstance(source, (int, str)):
+        raise TypeError(f"{what}: expected a buffer or a tensor, got {type(source).__name__}")
+    view = memoryview(_from_dlpack(source)) if _is_dlpack(source) else memoryview(source)  # type: ignore[arg-type]
+    if not view.c_contiguous:
+        raise BufferError(f"{what}: the buffer is not contiguous")
+    return view
+
+
 def as_u32(values: Integers, what: str) -> memoryview:
     """32-bit integers (token or block ids): a buffer as it is, or a list, copied. The view that is returned also keeps
     the buffer from changing its length between a check and the call."""

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import _native as raw
+from .constants import CodecMode
 
 _TIER = ("capacity_bytes", "used_bytes", "blocks", "payload_bytes", "hits", "hit_bytes", "misses", "stores",
          "store_bytes", "loads", "load_bytes", "evictions", "damaged", "errors", "metadata_bytes")
 _MANAGER = ("lookups", "keys_looked_up", "keys_hit", "holds", "pins", "matches", "operations_in_flight",
             "stores_refused_room", "stores_refused_quota", "deadline_missed", "position_mismatches",
             "verify_failures", "offloads_skipped", "loads_weighed", "load_predicted_ns", "load_actual_ns",
-            "loads_not_started", "blocks_left", "compute_saved_ns", "compute_lost_ns")
+            "loads_not_started", "blocks_left", "compute_saved_ns", "compute_lost_ns", "lossy_refused")
+_CODEC = ("coded", "plain_bytes", "stored_bytes", "sealed", "left_plain", "encode_ns", "decode_ns", "decoded",
+          "decoded_bytes", "refused_lossy", "missing_keys", "damaged", "stepped_down", "probes")
 _MOST_TIERS = 8
 
 
@@ -35,6 +38,28 @@ class TierStats:
     errors: int
     metadata_bytes: int
     disabled: bool
+
+
+@dataclass(frozen=True)
+class TierCodecStats:
+    """What a tier that codes or seals made of what it was given; bytes are of payloads."""
+
+    coded: int
+    plain_bytes: int
+    stored_bytes: int
+    sealed: int
+    left_plain: int
+    encode_ns: int
+    decode_ns: int
+    decoded: int
+    decoded_bytes: int
+    refused_lossy: int
+    missing_keys: int
+    damaged: int
+    stepped_down: int
+    probes: int
+    mode: CodecMode
+    automatic: bool
 
 
 @dataclass(frozen=True)
@@ -63,7 +88,9 @@ class Stats:
     blocks_left: int
     compute_saved_ns: int
     compute_lost_ns: int
+    lossy_refused: int  # blocks that a handle without allow_lossy was not given
     tiers: tuple[TierStats, ...]
+    codec: tuple[TierCodecStats, ...]  # by tier
 
 
 class ScanRow(NamedTuple):
@@ -127,7 +154,10 @@ class Share(NamedTuple):
 def stats_of(counters: raw.Struct) -> Stats:
     rows = [counters.tier(i) for i in range(min(counters.n_tiers, _MOST_TIERS))]
     tiers = tuple(TierStats(**{n: getattr(row, n) for n in _TIER}, disabled=bool(row.disabled)) for row in rows)
-    return Stats(**{name: getattr(counters, name) for name in _MANAGER}, tiers=tiers)
+    coding = [counters.tier_codec(i) for i in range(len(rows))]
+    codec = tuple(TierCodecStats(**{n: getattr(row, n) for n in _CODEC}, mode=CodecMode(row.mode),
+                                 automatic=bool(row.automatic)) for row in coding)
+    return Stats(**{name: getattr(counters, name) for name in _MANAGER}, tiers=tiers, codec=codec)
 
 
 def share_of(row: raw.Struct) -> Share:
