@@ -41,7 +41,9 @@ struct Options {
 std::string number(double value) {
   char text[32];
   const double size = std::fabs(value);
-  std::snprintf(text, sizeof text, size >= 1000 ? "%.0f" : size >= 100 ? "%.1f" : size >= 10 ? "%.2f" : "%.3f", value);
+  const bool tiny = size != 0 && size < 0.01;
+  std::snprintf(text, sizeof text,
+                tiny ? "%.2e" : size >= 1000 ? "%.0f" : size >= 100 ? "%.1f" : size >= 10 ? "%.2f" : "%.3f", value);
   return text;
 }
 
