@@ -100,6 +100,7 @@ impl Objects {
 
     pub fn set_up_step(&mut self, kind: &str, call: &Call) -> Known {
         match kind.split('.').next() {
+            Some("codec") => crate::codec_steps::codec_step(kind, call),
             Some("memory") => self.memory_step(kind, call),
             Some("context" | "config") => self.context_step(kind, call),
             Some("geometry") => self.geometry_step(kind, call),
