@@ -22,10 +22,10 @@
 %typemap(argout) SWIGTYPE [ANY] ""
 %typemap(out) SWIGTYPE * %{ $result = (jlong)(intptr_t)$1; %}
 /* Text goes in as an address too: the JVM's own form of UTF-8 is not what the library expects. */
-%apply SWIGTYPE * { const char *reason, char *out, uint8_t *, const uint8_t *, void *data }
+%apply SWIGTYPE * { const char *reason, const char *name, char *out, uint8_t *, const uint8_t *, void *data }
 %apply SWIGTYPE [ANY] { uint8_t [ANY] }
-%typemap(freearg) const char *reason, char *out ""
-%typemap(argout) const char *reason, char *out ""
+%typemap(freearg) const char *reason, const char *name, char *out ""
+%typemap(argout) const char *reason, const char *name, char *out ""
 
 /* ------------------------------------------------------------------ what is left out */
 
@@ -37,6 +37,7 @@
 %ignore KVBM_API;
 %javaconst(1);
 %javaconst(0) KVBM_MANAGER_SHARE; // 1u is no Java number
+%javaconst(0) KVBM_CODEC_ALLOW_LOSSY;
 
 /* --------------------------------------------------------------- memory and buffers */
 

@@ -335,8 +335,10 @@ TEST(Constants, are_those_of_the_header) {
   std::stringstream text;
   text << header.rdbuf();
   const std::string all = text.str();
-  nlohmann::json expected = {
-      {"KVBM_MANAGER_SHARE", KVBM_MANAGER_SHARE}, {"KVBM_NO_TIER", KVBM_NO_TIER}, {"KVBM_NO_BLOCK", KVBM_NO_BLOCK}};
+  nlohmann::json expected = {{"KVBM_MANAGER_SHARE", KVBM_MANAGER_SHARE},
+                             {"KVBM_NO_TIER", KVBM_NO_TIER},
+                             {"KVBM_NO_BLOCK", KVBM_NO_BLOCK},
+                             {"KVBM_CODEC_ALLOW_LOSSY", KVBM_CODEC_ALLOW_LOSSY}};
   const std::regex constant("\\b(KVBM_[A-Z0-9_]+) = (-?[0-9]+)");
   for (std::sregex_iterator it(all.begin(), all.end(), constant); it != std::sregex_iterator(); ++it) {
     expected[(*it)[1].str()] = std::stol((*it)[2].str());

@@ -557,3 +557,30 @@ def session_abort(r: Runner, a: Step) -> Results:
 def named(row: Any) -> dict[str, Any]:
     """A named tuple as an object of JSON."""
     return {name: value.hex() if isinstance(value, bytes) else value for name, value in row._asdict().items()}
+
+
+# ---- coding by hand
+
+@kind("codec.mode")
+def codec_mode(r: Runner, a: Step) -> Results:
+    return {"mode": int(libkvbm.codec.mode_by_name(a["name"]))}
+
+
+@kind("codec.encode")
+def codec_encode(r: Runner, a: Step) -> Results:
+    raw_bytes = bytes.fromhex(a["raw"]) if "raw" in a else r.pattern(a["seed"], a["bytes"])
+    coded = libkvbm.codec.encode(raw_bytes, a["mode"], **options_of(a, "element", "rows"), row=a.get("row_elements", 0))
+    return {"coded": coded.hex(), "n": len(coded)}
+
+
+@kind("codec.inspect")
+def codec_inspect(r: Runner, a: Step) -> Results:
+    info = libkvbm.codec.inspect(bytes.fromhex(a["coded"]))
+    named_fields = {name: int(value) for name, value in info._asdict().items()}
+    return {**named_fields, "row_elements": named_fields.pop("row")}
+
+
+@kind("codec.decode")
+def codec_decode(r: Runner, a: Step) -> Results:
+    raw_bytes = libkvbm.codec.decode(bytes.fromhex(a["coded"]), allow_lossy=bool(a.get("allow_lossy", 0)))
+    return {"raw": raw_bytes.hex(), "n": len(raw_bytes)}

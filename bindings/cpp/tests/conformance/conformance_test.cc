@@ -85,8 +85,10 @@ TEST(Runner, fails_where_a_result_or_an_error_is_another) {
 
 TEST(Runner, has_the_step_kinds_of_the_schema) {
   Steps steps;
-  for (const auto add : {add_own_steps, add_manager_steps, add_block_steps, add_cache_steps, add_session_steps})
+  for (const auto add :
+       {add_own_steps, add_manager_steps, add_block_steps, add_cache_steps, add_session_steps, add_codec_steps}) {
     add(steps);
+  }
   const Json schema = read_json(fs::path(CONFORMANCE) / "schema.json");
   const Json& described = schema.at("$defs").at("step");
   EXPECT_EQ(described.size(), steps.size());

@@ -84,6 +84,7 @@ const Steps& all_steps() {
   static const Steps steps = [] {
     Steps out;
     add_own_steps(out);
+    add_codec_steps(out);
     add_manager_steps(out);
     add_block_steps(out);
     add_cache_steps(out);

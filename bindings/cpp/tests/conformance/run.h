@@ -119,6 +119,7 @@ void add_manager_steps(Steps& steps);
 void add_block_steps(Steps& steps);
 void add_cache_steps(Steps& steps);
 void add_session_steps(Steps& steps);
+void add_codec_steps(Steps& steps);
 
 // Runs a scenario in `directory`; throws a Failure that names the step.
 void run_scenario(const Json& scenario, const Json& constants, const std::string& directory);

@@ -10,9 +10,10 @@ uint64_t field(const Json& object, const char* name) {
   return object.contains(name) ? Args::to_number<uint64_t>(object.at(name)) : 0;
 }
 
-kvbm_tier_t tier_of(const Json& given, const std::string& path) {
-  static const std::set<std::string> known = {"path",      "capacity_bytes", "write_bytes_per_s", "read_bytes_per_s",
-                                              "admission", "admission_uses"};
+kvbm_tier_t tier_of(const Json& given, const std::string& path, const std::string& codec) {
+  static const std::set<std::string> known = {
+      "path",           "capacity_bytes", "write_bytes_per_s", "read_bytes_per_s", "admission",
+      "admission_uses", "codec",          "codec_goal"};
   for (const auto& [name, value] : given.items()) {
     if (known.count(name) == 0) throw Failure("a tier has no " + name);
   }
@@ -24,6 +25,8 @@ kvbm_tier_t tier_of(const Json& given, const std::string& path) {
   out.read_bytes_per_s = field(given, "read_bytes_per_s");
   out.admission = static_cast<uint32_t>(field(given, "admission"));
   out.admission_uses = static_cast<uint32_t>(field(given, "admission_uses"));
+  if (!codec.empty()) out.codec = codec.c_str();
+  out.codec_goal = static_cast<uint32_t>(field(given, "codec_goal"));
   return out;
 }
 
@@ -31,11 +34,16 @@ Json create(Args& args) {
   auto options = kvbm::manager_options();
   const std::string policy = args.has("policy") ? args.text("policy") : "";
   const std::string host_file = args.has("host_file") ? args.text("host_file") : "";
-  std::vector<std::string> paths;
+  std::vector<std::string> paths, codecs;
   std::vector<kvbm_tier_t> tiers;
   if (args.has("tiers")) {
-    for (const Json& tier : args.at("tiers")) paths.push_back(tier.at("path").get<std::string>());
-    for (std::size_t i = 0; i < paths.size(); ++i) tiers.push_back(tier_of(args.at("tiers")[i], paths[i]));
+    for (const Json& tier : args.at("tiers")) {
+      paths.push_back(tier.at("path").get<std::string>());
+      codecs.push_back(tier.value("codec", ""));
+    }
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      tiers.push_back(tier_of(args.at("tiers")[i], paths[i], codecs[i]));
+    }
     options.tiers = tiers.data();
     options.n_tiers = tiers.size();
   }
@@ -56,6 +64,8 @@ Json open_namespace(Args& args) {
   options.tenant = text("tenant");
   options.model = text("model");
   options.adapter = text("adapter");
+  options.codec = text("codec");
+  args.number("allow_lossy", options.allow_lossy);
   const std::string secret = args.has("secret") ? from_hex(args.text("secret")) : "";
   if (!secret.empty() && secret.size() != 32) throw Failure("a secret has 32 bytes");
   if (!secret.empty()) options.secret = reinterpret_cast<const uint8_t*>(secret.data());
@@ -86,10 +96,33 @@ Json tier_stats(const kvbm_tier_stats_t& t) {
                        {"disabled", t.disabled}});
 }
 
+Json codec_stats(const kvbm_tier_codec_stats_t& t) {
+  return Json::object({{"coded", t.coded},
+                       {"plain_bytes", t.plain_bytes},
+                       {"stored_bytes", t.stored_bytes},
+                       {"sealed", t.sealed},
+                       {"left_plain", t.left_plain},
+                       {"encode_ns", t.encode_ns},
+                       {"decode_ns", t.decode_ns},
+                       {"decoded", t.decoded},
+                       {"decoded_bytes", t.decoded_bytes},
+                       {"refused_lossy", t.refused_lossy},
+                       {"missing_keys", t.missing_keys},
+                       {"damaged", t.damaged},
+                       {"stepped_down", t.stepped_down},
+                       {"probes", t.probes},
+                       {"mode", t.mode},
+                       {"automatic", t.automatic}});
+}
+
 Json stats(Args& args) {
   const kvbm_manager_stats_t s = args.object<kvbm::Manager>("manager").stats();
   Json tiers = Json::array();
-  for (uint32_t i = 0; i < s.n_tiers; ++i) tiers.push_back(tier_stats(s.tiers[i]));
+  Json codec = Json::array();
+  for (uint32_t i = 0; i < s.n_tiers; ++i) {
+    tiers.push_back(tier_stats(s.tiers[i]));
+    codec.push_back(codec_stats(s.codec[i]));
+  }
   return Json::object({{"n_tiers", s.n_tiers},
                        {"lookups", s.lookups},
                        {"keys_looked_up", s.keys_looked_up},
@@ -111,6 +144,8 @@ Json stats(Args& args) {
                        {"blocks_left", s.blocks_left},
                        {"compute_saved_ns", s.compute_saved_ns},
                        {"compute_lost_ns", s.compute_lost_ns},
+                       {"lossy_refused", s.lossy_refused},
+                       {"codec", codec},
                        {"tiers", tiers}});
 }
 

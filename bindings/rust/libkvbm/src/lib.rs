@@ -6,6 +6,7 @@
 mod block;
 mod cache;
 mod care;
+pub mod codec;
 mod context;
 mod error;
 mod event;
@@ -47,7 +48,7 @@ pub use node::{LocateOptions, Located, Location, NodeRow, Share, ShareRole};
 pub use offer::{Offer, OfferOptions, RequestId};
 pub use queue::{Completion, OpKind, Operation, Queue};
 pub use session::{Layer, NextLayer, Session, SessionOptions, Source};
-pub use stats::{ScanRow, Stats, TierStats};
+pub use stats::{ScanRow, Stats, TierCodecStats, TierStats};
 #[cfg(feature = "tokio")]
 pub use tokio_driver::Driver;
 pub use types::{Part, Priority, Shard};

@@ -44,6 +44,10 @@ pub struct DiskTier {
     pub admission: Admission,
     /// For AfterUses and Frequency; 0 = 2.
     pub admission_uses: u32,
+    /// How records are coded: `"auto"`, `"fast"`, `"default"`, `"max"`, `"zstd"`; `None` = off.
+    pub codec: Option<String>,
+    /// What `"auto"` is for; 0: blocks are brought up sooner, 1: more of them fit.
+    pub codec_goal: u32,
 }
 
 /// How to create a [`Manager`]; the default is the configuration's.
@@ -83,16 +87,21 @@ impl Manager {
         let policy = given.policy.as_deref().map(|p| c_string("policy", p)).transpose()?;
         let wanted = given.tiers.as_deref().unwrap_or_default();
         let paths = wanted.iter().map(|t| path_string("a tier's path", &t.path)).collect::<Result<Vec<_>>>()?;
+        let codec = |t: &DiskTier| t.codec.as_deref().map(|c| c_string("a tier's codec", c)).transpose();
+        let codecs = wanted.iter().map(codec).collect::<Result<Vec<_>>>()?;
         let tiers: Vec<_> = wanted
             .iter()
             .zip(&paths)
-            .map(|(tier, path)| sys::kvbm_tier_t {
+            .zip(&codecs)
+            .map(|((tier, path), codec)| sys::kvbm_tier_t {
                 path: path.as_ptr(),
                 capacity_bytes: tier.capacity_bytes,
                 write_bytes_per_s: tier.write_bytes_per_s,
                 read_bytes_per_s: tier.read_bytes_per_s,
                 admission: tier.admission as u32,
                 admission_uses: tier.admission_uses,
+                codec: codec.as_ref().map_or(std::ptr::null(), |c| c.as_ptr()),
+                codec_goal: tier.codec_goal,
                 ..Default::default()
             })
             .collect();

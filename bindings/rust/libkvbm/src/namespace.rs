@@ -41,6 +41,10 @@ pub struct NamespaceOptions {
     pub quota_bytes: u64,
     /// What happens at the quota.
     pub quota_mode: QuotaMode,
+    /// How its records are coded where anything is: `"default"`, `"k:0-3=int8,default"`; `None` = as the tier codes.
+    pub codec: Option<String>,
+    /// Blocks that were coded with loss are misses without it.
+    pub allow_lossy: bool,
 }
 
 /// A namespace of a manager. Clones are the same one; it keeps its manager alive.
@@ -56,6 +60,7 @@ impl Namespace {
         let mut options = options!(kvbm_namespace_options_init, kvbm_namespace_options_t);
         let (tenant, model) = (c_string("tenant", &given.tenant)?, c_string("model", &given.model)?);
         let adapter = given.adapter.as_deref().map(|a| c_string("adapter", a)).transpose()?;
+        let codec = given.codec.as_deref().map(|c| c_string("codec", c)).transpose()?;
         options.tenant = tenant.as_ptr();
         if !given.model.is_empty() {
             options.model = model.as_ptr();
@@ -66,6 +71,8 @@ impl Namespace {
         options.epoch = given.epoch;
         options.quota_bytes = given.quota_bytes;
         options.quota_mode = given.quota_mode as u32;
+        options.codec = codec.as_ref().map_or(std::ptr::null(), |c| c.as_ptr());
+        options.allow_lossy = given.allow_lossy.into();
         let mut raw = std::ptr::null_mut();
         let manager = manager.raw()?;
         // SAFETY: everything that options point to lives until the call is over.

@@ -30,6 +30,53 @@ counters! {
     }
 }
 
+/// What a tier that codes or seals made of what it was given; bytes are of payloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+#[allow(missing_docs)] // as the fields of kvbm.h
+pub struct TierCodecStats {
+    pub coded: u64,
+    pub plain_bytes: u64,
+    pub stored_bytes: u64,
+    pub sealed: u64,
+    pub left_plain: u64,
+    pub encode_ns: u64,
+    pub decode_ns: u64,
+    pub decoded: u64,
+    pub decoded_bytes: u64,
+    pub refused_lossy: u64,
+    pub missing_keys: u64,
+    pub damaged: u64,
+    pub stepped_down: u64,
+    pub probes: u64,
+    /// Of what was stored last: the number of a [`crate::codec::Mode`].
+    pub mode: u32,
+    pub automatic: bool,
+}
+
+impl From<&sys::kvbm_tier_codec_stats_t> for TierCodecStats {
+    fn from(raw: &sys::kvbm_tier_codec_stats_t) -> Self {
+        TierCodecStats {
+            coded: raw.coded,
+            plain_bytes: raw.plain_bytes,
+            stored_bytes: raw.stored_bytes,
+            sealed: raw.sealed,
+            left_plain: raw.left_plain,
+            encode_ns: raw.encode_ns,
+            decode_ns: raw.decode_ns,
+            decoded: raw.decoded,
+            decoded_bytes: raw.decoded_bytes,
+            refused_lossy: raw.refused_lossy,
+            missing_keys: raw.missing_keys,
+            damaged: raw.damaged,
+            stepped_down: raw.stepped_down,
+            probes: raw.probes,
+            mode: raw.mode,
+            automatic: raw.automatic != 0,
+        }
+    }
+}
+
 /// Counters of a manager.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -59,6 +106,10 @@ pub struct Stats {
     pub compute_lost_ns: u64,
     /// Host included, fastest first.
     pub tiers: Vec<TierStats>,
+    /// By tier.
+    pub codec: Vec<TierCodecStats>,
+    /// Blocks that a handle without `allow_lossy` was not given.
+    pub lossy_refused: u64,
 }
 
 /// One live block or stored record.
@@ -126,6 +177,8 @@ impl Manager {
             compute_saved_ns: raw.compute_saved_ns,
             compute_lost_ns: raw.compute_lost_ns,
             tiers: raw.tiers[..n].iter().map(TierStats::from).collect(),
+            codec: raw.codec[..n].iter().map(TierCodecStats::from).collect(),
+            lossy_refused: raw.lossy_refused,
         })
     }
 

@@ -6,6 +6,7 @@
 //! the order of completions are the safe queue's own; cache memory is attached by address, because scenarios share it.
 
 mod cache_steps;
+mod codec_steps;
 mod objects;
 mod pool_steps;
 mod raw_steps;

@@ -100,6 +100,7 @@ impl Objects {
 
     pub fn set_up_step(&mut self, kind: &str, call: &Call) -> Known {
         match kind.split('.').next() {
+            Some("codec") => crate::codec_steps::codec_step(kind, call),
             Some("memory") => self.memory_step(kind, call),
             Some("context" | "config") => self.context_step(kind, call),
             Some("geometry") => self.geometry_step(kind, call),
@@ -197,6 +198,8 @@ impl Objects {
                 epoch: call.number_or("epoch", 0)?,
                 quota_bytes: call.number_or("quota_bytes", 0)?,
                 quota_mode: call.enumerated("quota_mode")?,
+                codec: call.text("codec"),
+                allow_lossy: call.number_or("allow_lossy", 0)? != 0,
             };
             let ns = Namespace::open(self.manager(call, "manager")?, &options)?;
             let id = hex(&ns.id());
@@ -228,6 +231,8 @@ impl Objects {
                 read_bytes_per_s: field(&tier, "read_bytes_per_s")?,
                 admission: member(&tier, "admission")?,
                 admission_uses: field(&tier, "admission_uses")? as u32,
+                codec: text_member(&tier, "codec"),
+                codec_goal: field(&tier, "codec_goal")? as u32,
             });
         }
         let options = ManagerOptions {
@@ -294,7 +299,14 @@ fn stats(manager: &Manager) -> Result<Value, Error> {
     let mut all = fields!(stats; lookups, keys_looked_up, keys_hit, holds, pins, matches, operations_in_flight,
         stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures,
         offloads_skipped, loads_weighed, load_predicted_ns, load_actual_ns, loads_not_started, blocks_left,
-        compute_saved_ns, compute_lost_ns);
+        compute_saved_ns, compute_lost_ns, lossy_refused);
+    let codec = |t: &libkvbm::TierCodecStats| {
+        let mut value = fields!(t; coded, plain_bytes, stored_bytes, sealed, left_plain, encode_ns, decode_ns, decoded,
+            decoded_bytes, refused_lossy, missing_keys, damaged, stepped_down, probes, mode);
+        value["automatic"] = json!(u32::from(t.automatic));
+        value
+    };
+    all["codec"] = json!(stats.codec.iter().map(codec).collect::<Vec<Value>>());
     all["n_tiers"] = json!(tiers.len());
     all["tiers"] = json!(tiers);
     Ok(all)

@@ -28,6 +28,8 @@ public final class DiskTier {
   private long readBytesPerS;
   private int admission = ADMIT_ALL;
   private int admissionUses;
+  private String codec;
+  private int codecGoal;
 
   /**
    * Describes a tier in a directory.
@@ -66,6 +68,19 @@ public final class DiskTier {
     return this;
   }
 
+  /**
+   * Says how records are coded here.
+   *
+   * @param name "off", "auto", or a lossless mode's name, as "default"; null = off
+   * @param goal what "auto" is for; 0: blocks are brought up sooner, 1: more of them fit
+   * @return this
+   */
+  public DiskTier codec(String name, int goal) {
+    codec = name;
+    codecGoal = goal;
+    return this;
+  }
+
   void write(Call call, Struct out, int at) {
     out.put(at + tier_path, call.text(path));
     out.put(at + tier_capacity_bytes, capacityBytes);
@@ -73,5 +88,7 @@ public final class DiskTier {
     out.put(at + tier_read_bytes_per_s, readBytesPerS);
     out.put(at + tier_admission, admission);
     out.put(at + tier_admission_uses, admissionUses);
+    out.put(at + tier_codec, call.text(codec));
+    out.put(at + tier_codec_goal, codecGoal);
   }
 }

@@ -29,16 +29,20 @@ import java.util.List;
  * @param blocksLeft keys that were left to the engine to compute
  * @param computeSavedNs computing that loads made unnecessary, less their own time
  * @param computeLostNs time of loads that took longer than computing
+ * @param lossyRefused blocks that a handle that does not allow loss was not given
  * @param tiers the tiers, host first
+ * @param codec what the tiers coded, in the same order
  */
 public record ManagerStats(long lookups, long keysLookedUp, long keysHit, long holds, long pins, long matches,
     long operationsInFlight, long storesRefusedRoom, long storesRefusedQuota, long deadlineMissed,
     long positionMismatches, long verifyFailures, long offloadsSkipped, long loadsWeighed,
     long loadPredictedNs, long loadActualNs, long loadsNotStarted, long blocksLeft, long computeSavedNs,
-    long computeLostNs, List<TierStats> tiers) {
+    long computeLostNs, long lossyRefused, List<TierStats> tiers, List<TierCodecStats> codec) {
   static ManagerStats read(Struct in) {
     List<TierStats> tiers = new ArrayList<>();
+    List<TierCodecStats> codec = new ArrayList<>();
     for (int i = 0; i < in.getInt(manager_stats_n_tiers); ++i) {
+      codec.add(TierCodecStats.read(in, manager_stats_codec + i * SIZEOF_tier_codec_stats));
       tiers.add(TierStats.read(in, manager_stats_tiers + i * SIZEOF_tier_stats));
     }
     return new ManagerStats(in.getLong(manager_stats_lookups), in.getLong(manager_stats_keys_looked_up),
@@ -50,6 +54,7 @@ public record ManagerStats(long lookups, long keysLookedUp, long keysHit, long h
         in.getLong(manager_stats_loads_weighed), in.getLong(manager_stats_load_predicted_ns),
         in.getLong(manager_stats_load_actual_ns), in.getLong(manager_stats_loads_not_started),
         in.getLong(manager_stats_blocks_left), in.getLong(manager_stats_compute_saved_ns),
-        in.getLong(manager_stats_compute_lost_ns), List.copyOf(tiers));
+        in.getLong(manager_stats_compute_lost_ns), in.getLong(manager_stats_lossy_refused), List.copyOf(tiers),
+        List.copyOf(codec));
   }
 }

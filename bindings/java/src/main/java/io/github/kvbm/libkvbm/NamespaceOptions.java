@@ -21,6 +21,8 @@ public final class NamespaceOptions {
   private long epoch;
   private long quotaBytes;
   private int quotaMode;
+  private String codec;
+  private boolean allowLossy;
 
   /**
    * Names the model.
@@ -102,6 +104,28 @@ public final class NamespaceOptions {
     return this;
   }
 
+  /**
+   * Says how its records are coded on tiers and links where anything is.
+   *
+   * @param recipe as "default", "int8" or "k:0-3=int8,default"; null = as the tier codes, without loss
+   * @return this
+   */
+  public NamespaceOptions codec(String recipe) {
+    codec = recipe;
+    return this;
+  }
+
+  /**
+   * Says whether blocks that were coded with loss may be given; else they are misses.
+   *
+   * @param allowed false unless said
+   * @return this
+   */
+  public NamespaceOptions allowLossy(boolean allowed) {
+    allowLossy = allowed;
+    return this;
+  }
+
   int units() {
     return geometry == null ? 1 : geometry.units();
   }
@@ -117,6 +141,8 @@ public final class NamespaceOptions {
     if (secret != null) out.put(namespace_options_secret, call.memory(32).put(0, secret).address);
     out.put(namespace_options_epoch, epoch);
     out.put(namespace_options_quota_bytes, quotaBytes);
+    out.put(namespace_options_codec, call.text(codec));
+    out.put(namespace_options_allow_lossy, allowLossy ? 1 : 0);
     return out;
   }
 }

@@ -60,7 +60,8 @@ final class PoolSteps {
       for (Arguments one : in.objects("tiers")) {
         tiers.add(new DiskTier(one.text("path"), one.number("capacity_bytes", 0))
             .bandwidth(one.number("write_bytes_per_s", 0), one.number("read_bytes_per_s", 0))
-            .admission(one.integer("admission", 0), one.integer("admission_uses", 0)));
+            .admission(one.integer("admission", 0), one.integer("admission_uses", 0))
+            .codec(one.text("codec"), one.integer("codec_goal", 0)));
         one.noneLeft();
       }
       options.tiers(tiers);

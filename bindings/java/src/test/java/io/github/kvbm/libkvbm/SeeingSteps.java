@@ -19,6 +19,9 @@ final class SeeingSteps {
       Map<String, Object> out = members(stats);
       List<Object> tiers = new ArrayList<>();
       for (TierStats tier : stats.tiers()) tiers.add(members(tier));
+      List<Object> codec = new ArrayList<>();
+      for (TierCodecStats tier : stats.codec()) codec.add(members(tier));
+      out.put("codec", codec);
       out.put("tiers", tiers);
       out.put("n_tiers", (long) tiers.size());
       return out;

@@ -20,6 +20,7 @@ final class Steps {
 
   Steps() {
     CoreSteps.add(this);
+    CodecSteps.add(this);
     PoolSteps.add(this);
     CacheSteps.add(this);
     SeeingSteps.add(this);

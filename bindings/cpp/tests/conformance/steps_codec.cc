@@ -1,0 +1,60 @@
+// Step kinds of coding by hand.
+#include "run.h"
+
+namespace conformance {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+Bytes bytes_of(Args& args, const char* name) {
+  const std::string text = from_hex(args.text(name));
+  return Bytes(text.begin(), text.end());
+}
+
+Json encode(Args& args) {
+  Bytes raw;
+  if (args.has("raw")) {
+    raw = bytes_of(args, "raw");
+  } else {
+    raw.resize(args.number<std::size_t>("bytes"));
+    pattern_fill(raw.data(), raw.size(), args.number<uint32_t>("seed"));
+  }
+  auto form = kvbm::codec::options();
+  args.number("element", form.element);
+  args.number("row_elements", form.row_elements);
+  args.number("rows", form.rows);
+  const Bytes coded = kvbm::codec::encode(raw, args.number<uint32_t>("mode"), form);
+  return Json::object({{"coded", to_hex(coded.data(), coded.size())}, {"n", coded.size()}});
+}
+
+Json inspect(Args& args) {
+  const kvbm_codec_info_t info = kvbm::codec::inspect(bytes_of(args, "coded"));
+  return Json::object({{"mode", info.mode},
+                       {"element", info.element},
+                       {"row_elements", info.row_elements},
+                       {"rows", info.rows},
+                       {"lossy", info.lossy},
+                       {"leaves", info.leaves},
+                       {"raw_leaves", info.raw_leaves},
+                       {"raw_bytes", info.raw_bytes},
+                       {"coded_bytes", info.coded_bytes},
+                       {"error_ppb", info.error_ppb}});
+}
+
+Json decode(Args& args) {
+  uint32_t allow_lossy = 0;
+  args.number("allow_lossy", allow_lossy);
+  const Bytes raw = kvbm::codec::decode(bytes_of(args, "coded"), allow_lossy != 0 ? KVBM_CODEC_ALLOW_LOSSY : 0);
+  return Json::object({{"raw", to_hex(raw.data(), raw.size())}, {"n", raw.size()}});
+}
+
+}  // namespace
+
+void add_codec_steps(Steps& steps) {
+  steps["codec.mode"] = [](Args& args) { return Json::object({{"mode", kvbm::codec::mode(args.text("name"))}}); };
+  steps["codec.encode"] = encode;
+  steps["codec.inspect"] = inspect;
+  steps["codec.decode"] = decode;
+}
+
+}  // namespace conformance

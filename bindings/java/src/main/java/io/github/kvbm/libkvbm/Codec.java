@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
+
+import io.github.kvbm.libkvbm.raw.kvbm;
+import java.nio.ByteBuffer;
+
+/**
+ * Coding KV by hand, in the caller's own buffers: no context, no manager.
+ *
+ * <p>Coded bytes describe themselves and hold a hash of each part: whatever happened to them, decoding gives the right
+ * bytes or a {@link MissException}, never wrong KV. Hashes find faults, not forgery. Buffers are direct, and are read
+ * and written in place, from their position to their limit; what was written ends at the limit that the call sets.
+ * Modes below 16 give every bit back; from 16 on they are lossy.
+ */
+public final class Codec {
+  /** Mode: hashed and not coded. */
+  public static final int OFF = KVBM_CODEC_OFF;
+
+  /** Mode: decodes at about the speed of memory. */
+  public static final int FAST = KVBM_CODEC_FAST;
+
+  /** Mode: a little denser, a little slower. */
+  public static final int DEFAULT = KVBM_CODEC_DEFAULT;
+
+  /** Mode: where space counts. */
+  public static final int MAX = KVBM_CODEC_MAX;
+
+  /** Mode: any bytes; the reference. */
+  public static final int ZSTD = KVBM_CODEC_ZSTD;
+
+  /** Mode: lossy, as are all that follow: 8-bit floats. */
+  public static final int FP8_E4M3 = KVBM_CODEC_FP8_E4M3;
+
+  /** Mode: 8-bit floats of more range. */
+  public static final int FP8_E5M2 = KVBM_CODEC_FP8_E5M2;
+
+  /** Mode: 8-bit integers with a scale for each channel. */
+  public static final int INT8 = KVBM_CODEC_INT8;
+
+  /** Mode: 6 bits. */
+  public static final int INT6 = KVBM_CODEC_INT6;
+
+  /** Mode: 4 bits. */
+  public static final int INT4 = KVBM_CODEC_INT4;
+
+  /** Mode: with an entropy stage: denser, slower. */
+  public static final int INT8_CODED = KVBM_CODEC_INT8_CODED;
+
+  /** Mode: with an entropy stage. */
+  public static final int INT6_CODED = KVBM_CODEC_INT6_CODED;
+
+  /** Mode: with an entropy stage. */
+  public static final int INT4_CODED = KVBM_CODEC_INT4_CODED;
+
+  /** Mode: anchors and coded differences of tokens. */
+  public static final int DELTA = KVBM_CODEC_DELTA;
+
+  private Codec() {}
+
+  /**
+   * What the bytes are: rows of elements, in which the same place is the same channel.
+   *
+   * @param element one of the elements of {@link Component}
+   * @param rowElements elements of a row; 0 = not known. [token][head][dim] is heads * dim, [head][token][dim] is dim
+   * @param rows rows after which other channels begin, as the tokens of a head; 0 = never
+   */
+  public record Form(int element, int rowElements, int rows) {
+    /** Opaque bytes, which only zstd can make smaller. */
+    public static final Form OPAQUE = new Form(Component.BYTES, 0, 0);
+
+    private Struct write(Call call) {
+      return call.memory(SIZEOF_codec_options).put(codec_options_struct_size, SIZEOF_codec_options)
+          .put(codec_options_element, element).put(codec_options_row_elements, rowElements)
+          .put(codec_options_rows, rows);
+    }
+  }
+
+  /**
+   * What coded bytes say of themselves.
+   *
+   * @param mode that was asked for
+   * @param form of what was coded
+   * @param lossy decoding has to allow it
+   * @param leaves parts that are coded on their own
+   * @param rawLeaves of these, kept as they were
+   * @param rawBytes what decoding gives
+   * @param codedBytes all of it
+   * @param errorPpb lossy: sum of squared differences / sum of squared values, in 1e-9
+   */
+  public record Info(int mode, Form form, boolean lossy, int leaves, int rawLeaves, long rawBytes, long codedBytes,
+      long errorPpb) {}
+
+  /**
+   * The name of a mode.
+   *
+   * @param mode one of the modes of this class
+   * @return as configuration has it, "int8_coded"; null for a number that is no mode
+   */
+  public static String modeName(int mode) {
+    return kvbm.kvbm_codec_mode_name(mode);
+  }
+
+  /**
+   * The mode of a name.
+   *
+   * @param name as configuration has it
+   * @return the mode
+   */
+  public static int modeByName(String name) {
+    try (Call call = Call.begin()) {
+      Struct out = call.memory(8);
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_codec_mode_by_name(call.text(name), out.address, error.address), error);
+      return out.getInt(0);
+    }
+  }
+
+  /** {@return which implementation runs on this processor: "avx512", "bmi2", "portable"; all give the same bytes} */
+  public static String kernel() {
+    return kvbm.kvbm_codec_kernel();
+  }
+
+  /**
+   * How many bytes {@link #encode(ByteBuffer, int, Form, ByteBuffer)} needs.
+   *
+   * @param rawBytes what is to be coded
+   * @param form of it; null = opaque
+   * @return enough for any bytes and mode
+   */
+  public static long room(long rawBytes, Form form) {
+    try (Call call = Call.begin()) {
+      Struct out = call.memory(8);
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_codec_room(rawBytes, form(call, form), out.address, error.address), error);
+      return out.getLong(0);
+    }
+  }
+
+  /**
+   * Codes a buffer. One core, and the calling thread, are busy until it is done.
+   *
+   * @param raw a direct buffer, which may be read-only
+   * @param mode one of the modes of this class
+   * @param form what the bytes are; null = opaque
+   * @return a direct buffer of the coded bytes
+   */
+  public static ByteBuffer encode(ByteBuffer raw, int mode, Form form) {
+    Memory.address(raw, "raw");
+    ByteBuffer out = Memory.allocate(room(raw.remaining(), form));
+    encode(raw, mode, form, out);
+    return out;
+  }
+
+  /**
+   * Codes a buffer into another one, whose limit is set to the end of what was written.
+   *
+   * @param raw a direct buffer, which may be read-only
+   * @param mode one of the modes of this class
+   * @param form what the bytes are; null = opaque
+   * @param out a direct buffer with {@link #room} bytes between position and limit
+   * @return how many of them are used
+   */
+  public static int encode(ByteBuffer raw, int mode, Form form, ByteBuffer out) {
+    long from = Memory.address(raw, "raw");
+    long to = Memory.writable(out, "out");
+    apart(from, raw, to, out);
+    try (Call call = Call.begin()) {
+      call.keep(raw);
+      call.keep(out);
+      Struct n = call.memory(8);
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_codec_encode(from, raw.remaining(), mode, form(call, form), to, out.remaining(), n.address,
+          error.address), error);
+      return end(out, n);
+    }
+  }
+
+  /**
+   * Reads what coded bytes say of themselves, without decoding: look before room is taken for what comes from elsewhere.
+   *
+   * @param coded a direct buffer, which may be read-only
+   * @return what they say
+   */
+  public static Info inspect(ByteBuffer coded) {
+    long from = Memory.address(coded, "coded");
+    try (Call call = Call.begin()) {
+      call.keep(coded);
+      Struct in = call.memory(SIZEOF_codec_info).put(codec_info_struct_size, SIZEOF_codec_info);
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_codec_inspect(from, coded.remaining(), in.address, error.address), error);
+      Form form = new Form(in.getInt(codec_info_element), in.getInt(codec_info_row_elements), in.getInt(codec_info_rows));
+      return new Info(in.getInt(codec_info_mode), form, in.getInt(codec_info_lossy) != 0, in.getInt(codec_info_leaves),
+          in.getInt(codec_info_raw_leaves), in.getLong(codec_info_raw_bytes), in.getLong(codec_info_coded_bytes),
+          in.getLong(codec_info_error_ppb));
+    }
+  }
+
+  /**
+   * Gives back what was coded.
+   *
+   * @param coded a direct buffer, which may be read-only
+   * @param allowLossy take bytes that are not those that were coded; else they are an {@link UnavailableException}
+   * @return a direct buffer of what was coded
+   */
+  public static ByteBuffer decode(ByteBuffer coded, boolean allowLossy) {
+    ByteBuffer out = Memory.allocate(inspect(coded).rawBytes());
+    decode(coded, allowLossy, out);
+    return out;
+  }
+
+  /**
+   * Gives back what was coded into a buffer, whose limit is set to the end of it. After an exception it may have any
+   * bytes.
+   *
+   * @param coded a direct buffer, which may be read-only
+   * @param allowLossy take bytes that are not those that were coded; else they are an {@link UnavailableException}
+   * @param out a direct buffer with {@link Info#rawBytes} bytes between position and limit
+   * @return how many bytes were written
+   */
+  public static int decode(ByteBuffer coded, boolean allowLossy, ByteBuffer out) {
+    long from = Memory.address(coded, "coded");
+    long to = Memory.writable(out, "out");
+    apart(from, coded, to, out);
+    try (Call call = Call.begin()) {
+      call.keep(coded);
+      call.keep(out);
+      Struct n = call.memory(8);
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_codec_decode(from, coded.remaining(), allowLossy ? (int) KVBM_CODEC_ALLOW_LOSSY : 0, to,
+          out.remaining(), n.address, error.address), error);
+      return end(out, n);
+    }
+  }
+
+  private static long form(Call call, Form form) {
+    return form == null ? 0 : form.write(call).address;
+  }
+
+  private static int end(ByteBuffer out, Struct n) {
+    int bytes = (int) n.getLong(0);
+    out.limit(out.position() + bytes);
+    return bytes;
+  }
+
+  private static void apart(long from, ByteBuffer raw, long to, ByteBuffer out) {
+    if (from < to + out.remaining() && to < from + raw.remaining()) {
+      throw new IllegalArgumentException("the buffers overlap");
+    }
+  }
+}
