@@ -46,8 +46,11 @@ void CodedCore::put(std::unique_ptr<PutBatch> batch) {
   }
   const double link = options_.automatic && options_.link ? options_.link(executor_.clock().now_ns()) : 0;
   bool as_it_is = false;
+  bool too_late = false;
   {
     MutexLock lock(mutex_);
+    // The inner tier may still take records, and none leaves without its seal.
+    too_late = stopping_ && options_.keys != nullptr;
     const bool encodes = plan(*op, families, link);
     as_it_is = stopping_ || n == 0 || (!encodes && puts_.empty());
     if (!as_it_is) {
@@ -57,6 +60,11 @@ void CodedCore::put(std::unique_ptr<PutBatch> batch) {
       put_queue_.push_back(op);
       ++in_flight_;
     }
+  }
+  if (too_late) {
+    op->batch->status.assign(n, Code::closed);
+    executor_.post([op] { op->batch->done(*op->batch); });
+    return;
   }
   if (as_it_is) return below->put(std::move(op->batch));
   pump_writes();

@@ -269,6 +269,21 @@ TEST_F(CodedTierTest, a_record_without_a_seal_is_a_miss_where_all_are_sealed) {
   EXPECT_EQ(tier_->stats().codec.missing_keys, 2U);
 }
 
+TEST_F(CodedTierTest, nothing_goes_without_its_seal_at_the_end) {
+  options_.keys = ring(kKeyOne);
+  open();
+  bool done = false;
+  tier_->shutdown([&] { done = true; });
+  std::vector<Code> codes;
+  submit({1}, kBytes, &codes);
+  ASSERT_TRUE(world_.sim.run_until([&] { return done && !codes.empty(); }));
+  EXPECT_EQ(codes[0], Code::closed);
+  tier_.reset();
+  options_.keys = nullptr;
+  open();
+  EXPECT_EQ(get(1, kBytes).code, Code::miss);
+}
+
 TEST_F(CodedTierTest, a_lossy_record_is_for_readers_that_allow_it) {
   terms_.recipe = codec::Recipe::parse("int8").value();
   open();
