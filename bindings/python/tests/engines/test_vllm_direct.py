@@ -131,6 +131,11 @@ def test_blocks_that_were_dropped_meanwhile_are_reported(make: Any) -> None:
     parts.load(keys, [4, 5], request)
     assert parts.worker.take_failed() == ({4, 5}, {2})
     assert group.cache is not None
+    # The request would load them for ever; another one may, and who computed them stores them again.
+    assert parts.find(keys, request) == 0
+    assert parts.find(keys, parts.request()) == 2
+    assert parts.store(keys, [4, 5]) == keys
+    assert parts.find(keys, request) == 2
 
 
 def test_waits_for_a_store_that_another_request_has_begun(make: Any) -> None:

@@ -94,6 +94,7 @@ class _Request:
     held: dict[bytes, Match] = field(default_factory=dict)
     fetched: set[bytes] = field(default_factory=set)  # asked for from below, once
     below: set[bytes] = field(default_factory=set)  # came from there
+    loaded: set[bytes] = field(default_factory=set)  # or failed to
     last: dict[int, bytes] = field(default_factory=dict)  # the last block that is stored, by group
 
 
@@ -110,10 +111,13 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
 
     def lookup(self, key: bytes, req_context: ReqContext) -> LookupResult:
         vault, key = self._vault, bytes(key)
-        if not vault.usable or vault.has_failed(key):
+        if not vault.usable:
             return LookupResult.MISS
         self._poll()
         request = req_context.get_state(_Request)
+        # It would be scheduled to load it for ever. Others may try: what is damaged they will not find.
+        if key in request.loaded and vault.has_failed(key):
+            return LookupResult.MISS
         group = vault.group(get_offload_group_idx(key))
         name = vault.names(group, [key])
         match = vault.store.aside.call(lambda: group.cache.lookup(name, host_only=True), None)
@@ -153,6 +157,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
             if match is not None:
                 matches[number] = match
         request.held.clear()
+        request.loaded.update(bytes(key) for key in keys)
         return Blocks([bytes(key) for key in keys], matches)
 
     def prepare_store(self, keys: Collection[bytes], req_context: ReqContext) -> Optional[PrepareStoreOutput]:

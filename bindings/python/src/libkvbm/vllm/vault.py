@@ -24,7 +24,7 @@ OPTIONS = ("identity", "load_timeout_s")
 # vLLM submits a store one step after it was prepared, two where it schedules ahead.
 _SUBMITTED_STEPS = 3
 _NEVER = -_SUBMITTED_STEPS
-# A block that failed to load is not offered again for so long: a request would be scheduled to load it for ever.
+# A block that failed to load is stored again, and not offered again to the request that it failed for, for so long.
 _FAILED_S = 60.0
 _MOST_FAILED = 1 << 16
 
