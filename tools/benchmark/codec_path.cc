@@ -138,7 +138,11 @@ Status measure(const std::string& dir, uint64_t cap, const kvbm_geometry_t* geom
                                   kGb / median(samples[0].up), "codec off"));
     rows.push_back(more_is_better(name + which + ".down", kGb / median(samples[i].down), "GB/s",
                                   kGb / median(samples[0].down), "codec off"));
-    rows.push_back(more_is_better(name + which + ".ratio", paths[i]->ratio(), "", 0, ""));
+    Row shrink;
+    shrink.name = name + which + ".ratio";
+    shrink.value = paths[i]->ratio();
+    shrink.unit = "x";
+    rows.push_back(std::move(shrink));
   }
   return {};
 }
