@@ -47,7 +47,7 @@ class CodecChoice {
     Way way = Way::plain;
   };
 
-  // The way for a batch of so many plain bytes that is asked for now; ended() tells what came of it.
+  // The way for a batch of so many plain bytes, asked for at now_ns; ended() tells what came of it.
   [[nodiscard]] Ticket next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds) noexcept KVBM_EXCLUDES(mutex_);
   // `got`: plain bytes that came, less than were asked for; 0: nothing is learned. `way`: which way they came in fact.
   void ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t got) noexcept KVBM_EXCLUDES(mutex_);
