@@ -89,10 +89,9 @@ function(kvbm_probe_nvcc)
   set(KVBM_CUDA_ARCHITECTURES "${architectures}" PARENT_SCOPE)
 endfunction()
 
-# -no-compress: of all that is embedded nvcc would compress the PTX alone, and a test reads it (tests/support/fatbin).
 # -fmad=false: a product and a sum stay two roundings, as on the CPU, whose results every kernel is to give bit for bit.
 # Kernels that want the fused one (none that moves or codes KV does) say __fmaf_rn.
-set(kvbm_nvcc_flags -fatbin -no-compress -std=c++20 -O3 -fmad=false -Werror=all-warnings)
+set(kvbm_nvcc_flags -fatbin -std=c++20 -O3 -fmad=false -Werror=all-warnings)
 # The host's compiler does no more than preprocess; clang 14 does not get through CUDA 13's headers.
 find_program(KVBM_CUDA_HOST_COMPILER g++)
 mark_as_advanced(KVBM_CUDA_HOST_COMPILER)
@@ -106,6 +105,12 @@ if(kvbm_with_cuda STREQUAL "auto" OR KVBM_WITH_CUDA)
     kvbm_probe_nvcc()
   endif()
   if(KVBM_HAVE_NVCC)
+    # The form is one that tests read (tests/support/fatbin), and a tenth in size where nvcc can.
+    if(KVBM_CUDA_TOOLKIT VERSION_LESS 12.8)
+      set(kvbm_nvcc_compression -no-compress)
+    else()
+      set(kvbm_nvcc_compression -compress-mode=size)
+    endif()
     string(REPLACE ";" " " said "${KVBM_CUDA_ARCHITECTURES}")
     message(STATUS "CUDA ${KVBM_CUDA_TOOLKIT}: the kernels are embedded for sm ${said} and as PTX ${kvbm_ptx_architecture} (${kvbm_nvcc})")
   elseif(kvbm_with_cuda STREQUAL "auto")
@@ -116,8 +121,8 @@ if(kvbm_with_cuda STREQUAL "auto" OR KVBM_WITH_CUDA)
 endif()
 
 # kvbm_add_fatbin(OUTPUT INCLUDE_DIRECTORY SOURCES...): a rule that compiles all sources, as one unit (the driver takes
-# one image an architecture, and linking several would lose the PTX), to OUTPUT. Made again when a source or a header
-# that it includes has changed, and then alone.
+# one image an architecture, and linking several would lose the PTX), to OUTPUT. Looked at again when a source or a header
+# that it includes has changed, and compiled only where no preset has compiled that text (build/kernels).
 function(kvbm_add_fatbin output include_directory)
   set(lines "// Written by cmake/cuda.cmake.\n")
   list(SORT ARGN)
@@ -133,7 +138,8 @@ function(kvbm_add_fatbin output include_directory)
   list(APPEND code "-gencode=arch=compute_${kvbm_ptx_architecture},code=compute_${kvbm_ptx_architecture}")
   get_filename_component(name "${output}" NAME)
   add_custom_command(OUTPUT "${output}"
-    COMMAND "${kvbm_nvcc}" ${kvbm_nvcc_flags} --threads 2 ${code} "-I${include_directory}"
-      -MD -MF "${output}.d" -MT "${output}" -o "${output}" "${unit}"
-    DEPENDS "${unit}" ${ARGN} "${kvbm_nvcc}" DEPFILE "${output}.d" COMMENT "Compiling kernels to ${name}" VERBATIM)
+    COMMAND "${PROJECT_SOURCE_DIR}/cmake/compile_kernels" "${PROJECT_SOURCE_DIR}/build/kernels" "${output}" "${unit}"
+      "${kvbm_nvcc}" ${kvbm_nvcc_flags} ${kvbm_nvcc_compression} --threads 2 ${code} "-I${include_directory}"
+    DEPENDS "${unit}" ${ARGN} "${kvbm_nvcc}" "${PROJECT_SOURCE_DIR}/cmake/compile_kernels"
+    DEPFILE "${output}.d" COMMENT "Compiling kernels to ${name}" VERBATIM)
 endfunction()
