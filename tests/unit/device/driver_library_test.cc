@@ -6,15 +6,15 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "device/device.h"
-#include "support/temp_dir.h"
+#include "support/fake_cuda/fake_library.h"
 
 namespace {
 
 using namespace kvbm;
 using namespace kvbm::device;
+using kvbm::test::FakeLibrary;
 
 std::string module(const std::string& name) { return std::string(KVBM_TEST_MODULES) + "/lib" + name + ".so"; }
 
@@ -24,23 +24,6 @@ std::string refusal(const std::string& path) {
   EXPECT_EQ(library.status().code(), Code::unsupported);
   return library.status().message();
 }
-
-// The fake driver under a name of its own, so that it is loaded anew, set up by `text`.
-class FakeLibrary {
- public:
-  FakeLibrary(const test::TempDir& dir, const std::string& name, const std::string& text)
-      : path_(dir.path() + "/" + name + ".so") {
-    std::filesystem::copy_file(module("test_cuda_driver"), path_);
-    ::setenv("KVBM_FAKE_CUDA", text.c_str(), 1);
-  }
-  ~FakeLibrary() { ::unsetenv("KVBM_FAKE_CUDA"); }
-  FakeLibrary(const FakeLibrary&) = delete;
-  FakeLibrary& operator=(const FakeLibrary&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  const std::string path_;
-};
 
 class DriverLibraryTest : public ::testing::Test {
  protected:
