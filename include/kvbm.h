@@ -36,8 +36,9 @@
  *               may be destroyed when the call that it was given to has returned.
  *   memory      Tensors stay the caller's. They are freed after kvbm_cache_release, the device's context after the
  *               manager.
- *   ends        What the device has begun cannot be taken back: at a deadline or a cancel the completion comes when
- *               what is in flight has come to an end, some milliseconds of work, device.lost_after at most.
+ *   ends        What was given to the device cannot be taken back: at a deadline or a cancel the completion comes when
+ *               that has come to an end: once the caller's stream has got there, after some milliseconds of work,
+ *               device.lost_after at most.
  *   faults      A leaf that is wrong on its way in is overwritten with 0xFF (NaN in bf16, fp16, fp32 and fp8) before
  *               anything that waits on the device can read it, and its item is never KVBM_OK. A device that fails (a
  *               sticky error, or no end within device.lost_after) stays lost: operations on its caches end as
@@ -745,7 +746,7 @@ typedef struct kvbm_store_options {
   uint64_t *out_operation;      /* for kvbm_queue_cancel; NULL = not wanted */
   const kvbm_key_t *unit_keys;  /* [n_keys * units] the engine's own keys of the blocks within each stored block, by
                                    which its leading ones are found (kvbm_lookup_options_t.unit_keys); NULL = none */
-  void *stream;                 /* CUDA: a stream of the cache's device; NULL is the legacy stream */
+  void *stream;                 /* CUDA: a stream of the cache's device; NULL with has_stream is the legacy stream */
   uint32_t has_stream;          /* 1: the blocks are read after what `stream` holds now; 0: they are ready */
   uint32_t reserved2;           /* zero */
 } kvbm_store_options_t;
@@ -757,10 +758,10 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window).
  * A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until done and returns the result; else
  * returns KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
- * (a block id out of range; a stream for a cache in host memory; a stream of another device, of a context that is
- * gone, or that is being captured: the log says which), KVBM_ERR_AGAIN. Per item: KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA,
- * KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set (kvbm_share_t); KVBM_ERR_TIER_DISABLED when
- * the cache's device was lost. Thread: any. Since 0.1. */
+ * (a block id out of range; a stream for a cache in host memory, of another device, or of a context that is gone: the
+ * log says which), KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item:
+ * KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set
+ * (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,
                                         size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,
                                         uint64_t user_data);
@@ -802,8 +803,7 @@ KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, 
  * one block a second, which nothing waits for, so that one that recovers is used again.
  *
  * Errors at submit: KVBM_ERR_INVALID as for store, and for wait_layers without a queue or out_operation or on a cache
- * in host memory; KVBM_ERR_UNSUPPORTED: wait_layers on a device whose streams cannot wait for memory; KVBM_ERR_FOREIGN.
- * Thread: any. Since 0.1. */
+ * in host memory; KVBM_ERR_FOREIGN; KVBM_ERR_TIER_DISABLED: the cache's device was lost. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
                                        size_t n_block_ids, const kvbm_load_options_t *options, kvbm_queue_t *queue,
                                        uint64_t user_data);

@@ -100,7 +100,7 @@ Result<std::shared_ptr<LayerMarks>> Cache::mark_layers(uint32_t first, uint32_t 
   marks->landmark = device_->transfers().landmark();
   if (marks->landmark == nullptr) {
     if (device_->device().is_lost()) return Status(Code::tier_disabled, "the device was lost");
-    return Status(Code::unsupported, "streams of this device cannot wait for memory");
+    return Status(Code::no_memory, "there is no memory for a word that streams wait for");
   }
   return marks;
 }
@@ -113,9 +113,8 @@ Status Cache::wait_layer(uint64_t operation, uint32_t layer, device::CuStream st
             "layer " + std::to_string(layer) + "; it brings [" + std::to_string(marks->first_layer) + ", " +
                 std::to_string(marks->end_layer) + ")"};
   }
-  if (Status fits = device_->check_stream(stream); !fits.ok()) return fits;
   if (marks->ended.load(std::memory_order_acquire)) return {};
-  return device_->transfers().wait_on(*marks->landmark, marks->value(layer), stream);
+  return device_->transfers().wait_on(marks->landmark, marks->value(layer), stream);
 }
 
 Result<std::vector<PartPlan>> Cache::plans() const {

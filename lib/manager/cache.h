@@ -63,7 +63,7 @@ class Cache {
   // Null: the tensors are host memory.
   [[nodiscard]] const std::shared_ptr<AttachedDevice>& device() const noexcept { return device_; }
   // What the layers [first, first + n) of a load (n = 0: all) are waited for by; remembered by layer_waits(). Of a cache
-  // on a device. unsupported where its streams cannot wait for memory.
+  // on a device. no_memory, tier_disabled.
   Result<std::shared_ptr<LayerMarks>> mark_layers(uint32_t first, uint32_t n);
   [[nodiscard]] LayerWaits& layer_waits() noexcept { return layer_waits_; }
   // What is enqueued on `stream` from now on waits for a layer of that load. stale_handle, invalid_argument.

@@ -29,21 +29,17 @@ namespace kvbm::manager {
 class AttachedDevice {
  public:
   // `pinned` may be null: `why_not` says why then.
-  AttachedDevice(std::unique_ptr<device::Transfers> transfers, std::unique_ptr<device::PinnedHost> pinned,
+  AttachedDevice(std::unique_ptr<device::Transfers> transfers, std::shared_ptr<const device::PinnedHost> pinned,
                  std::string why_not);
   [[nodiscard]] device::Transfers& transfers() noexcept { return *transfers_; }
   [[nodiscard]] device::Device& device() noexcept { return transfers_->device(); }
   [[nodiscard]] uint64_t pinned_bytes() const noexcept;
   // "ready", or what is wrong in words.
-  [[nodiscard]] std::string state() noexcept;
-  // invalid_argument: it is another device's, its context is gone, or it is being captured.
-  Status check_stream(device::CuStream stream);
-  // What `stream` holds now. Errors: as check_stream; tier_disabled.
-  Result<std::shared_ptr<StreamPoint>> point(device::CuStream stream);
+  [[nodiscard]] std::string state();
 
  private:
   // In this order: transfers end before the memory that they use is let go.
-  std::unique_ptr<device::PinnedHost> pinned_;
+  const std::shared_ptr<const device::PinnedHost> pinned_;
   const std::string why_not_;
   std::unique_ptr<device::Transfers> transfers_;
 };

@@ -18,7 +18,11 @@ void DeviceFlight::add(size_t record, uint32_t leaf, const device::LeafMove& mov
 
 void DeviceFlight::mark(const std::shared_ptr<device::Landmark>& landmark, uint64_t value) {
   batch_.landmark = landmark;
-  batch_.marks.push_back({batch_.leaves.size(), value});
+  if (!batch_.marks.empty() && batch_.marks.back().leaf_count == batch_.leaves.size()) {
+    batch_.marks.back().value = value;
+  } else {
+    batch_.marks.push_back({batch_.leaves.size(), value});
+  }
 }
 
 void DeviceFlight::send(UniqueFunction<void()> ended) {
@@ -29,7 +33,8 @@ void DeviceFlight::send(UniqueFunction<void()> ended) {
   runs_ = {};
   batch_ = {};
   bytes_ = 0;
-  batch.after_event = after_;
+  batch.after = after_;
+  batch.keep = keep_;
   batch.done = [this, trip = std::move(trip), ended = std::move(ended)](device::TransferBatch& done,
                                                                         Code code) mutable {
     trip->code = code;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/function.h"
@@ -40,9 +41,10 @@ class DeviceFlight {
     Code code = Code::internal;
   };
 
-  // `point` may be null: nothing is waited for.
-  DeviceFlight(device::Transfers& transfers, Way way, device::CuEvent after) noexcept
-      : transfers_(transfers), way_(way), after_(after) {}
+  // `after` may be null: nothing is waited for. `keep`: TransferBatch::keep of every batch.
+  DeviceFlight(device::Transfers& transfers, Way way, std::shared_ptr<device::StreamPoint> after,
+               std::shared_ptr<void> keep) noexcept
+      : transfers_(transfers), way_(way), after_(std::move(after)), keep_(std::move(keep)) {}
 
   // ---- The batch that is being made ----
   [[nodiscard]] bool full() const noexcept { return bytes_ >= kBatchBytes || batch_.leaves.size() >= kBatchLeaves; }
@@ -53,7 +55,8 @@ class DeviceFlight {
 
   // ---- On the way ----
   [[nodiscard]] bool can_send() const noexcept { return away_ < kBatches; }
-  // Sends the batch that was made. `ended` runs on another thread when it is back; what it holds lives until then.
+  // Sends the batch that was made. `ended` runs on another thread when it is back; what it holds lives until then, and
+  // must not end the transfers where it is dropped.
   void send(UniqueFunction<void()> ended);
   // Batches that were sent and not taken back.
   [[nodiscard]] size_t away() const noexcept { return away_; }
@@ -63,7 +66,8 @@ class DeviceFlight {
  private:
   device::Transfers& transfers_;
   const Way way_;
-  const device::CuEvent after_;
+  const std::shared_ptr<device::StreamPoint> after_;
+  const std::shared_ptr<void> keep_;
   device::TransferBatch batch_;
   std::vector<Run> runs_;
   uint64_t bytes_ = 0;

@@ -32,7 +32,7 @@ struct LoadRequest {
   uint64_t deadline_ns = kNever;
   uint64_t compute_block_ns = 0;  // what the engine would need for one of its blocks; 0 = unknown
   // Of a cache on a device. Begin after this; null: at once.
-  std::shared_ptr<StreamPoint> after;
+  std::shared_ptr<device::StreamPoint> after;
   std::shared_ptr<LayerMarks> layers;  // null: nobody waits for layers
   std::span<int32_t> item_status;  // one per key from first_key on
 };
@@ -40,7 +40,6 @@ struct LoadRequest {
 class LoadOperation final : public Operation {
  public:
   explicit LoadOperation(LoadRequest request);
-  ~LoadOperation() override;
 
  protected:
   Next step() override;
@@ -103,6 +102,7 @@ class LoadOperation final : public Operation {
   // load_device.cc; of a cache on a device
   struct Flight;
   void begin_flight();
+  void came_back();
   Next move_some();
   void take_back();
   bool add_leaves();
@@ -173,7 +173,7 @@ class LoadOperation final : public Operation {
   std::vector<Head> heads_;
   size_t next_head_ = 0;
   std::vector<std::byte> large_head_room_;  // for one that does not fit there, in its turn
-  std::unique_ptr<Flight> flight_;  // null: the tensors are host memory
+  std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   bool copying_ = false;
   Item current_{};
   uint32_t leaf_ = 0;

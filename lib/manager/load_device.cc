@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
 #include "manager/device_flight.h"
 #include "manager/load.h"
@@ -25,8 +26,8 @@ struct LoadOperation::Flight {
     bool sent = false;  // nothing more of it is
     bool closed = false;
   };
-  Flight(device::Transfers& transfers, device::CuEvent after)
-      : batches(transfers, DeviceFlight::Way::scatter, after) {}
+  Flight(Manager& manager, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after)
+      : batches(transfers, DeviceFlight::Way::scatter, std::move(after), manager.shared_arena()) {}
   DeviceFlight batches;
   std::deque<Entry> entries;  // in the order of their turns
   size_t group = 0;           // the first entry of the group that is passed over
@@ -35,11 +36,8 @@ struct LoadOperation::Flight {
   uint64_t began_ns = 0;      // when batches were away again
 };
 
-LoadOperation::~LoadOperation() = default;
-
 void LoadOperation::begin_flight() {
-  flight_ = std::make_unique<Flight>(request_.cache->device()->transfers(),
-                                     request_.after != nullptr ? request_.after->event() : nullptr);
+  flight_ = std::make_shared<Flight>(manager_, request_.cache->device()->transfers(), request_.after);
   if (request_.layers != nullptr) flight_->layer = request_.layers->first_layer;
 }
 
@@ -62,7 +60,7 @@ Operation::Next LoadOperation::move_some() {
     if (!batches.empty()) {
       if (batches.away() == 0) flight_->began_ns = manager_.env().clock().now_ns();
       auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
-      batches.send([self] { self->wake(); });
+      batches.send([self] { self->came_back(); });
     }
     if (more) return Next::more;
   }
@@ -182,6 +180,13 @@ void LoadOperation::close_entry(size_t entry) {
   e.head.reset();
   current_ = std::move(e.item);
   close_item(e.code);
+}
+
+// A batch has ended. Thread: any. Whoever is the last to name this must not be at work for the transfers.
+void LoadOperation::came_back() {
+  wake();
+  const MemoryWait nobody_to_tell;
+  manager_.env().executor->post([self = shared_from_this()] {});
 }
 
 // Batches that are back: what each says of its leaves, and items that are settled with them.

@@ -318,8 +318,10 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   for (const SlotId slot : present_) {
     if (slot != kNoSlot) left.push_back(slot);
   }
-  for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
   manager_.release(left);
+  left.clear();
+  for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
+  let_go(left);
   // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
   if (handover_ != nullptr) {
     end_handover(why);

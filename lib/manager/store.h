@@ -25,14 +25,13 @@ struct StoreRequest {
   std::vector<codec::Position> positions;  // empty, or one per key
   uint8_t priority = 0;
   uint64_t deadline_ns = kNever;
-  std::shared_ptr<StreamPoint> after;  // a cache on a device: begin after it; null: at once
+  std::shared_ptr<device::StreamPoint> after;  // a cache on a device: begin after it; null: at once
   std::span<int32_t> item_status;  // caller's; empty if not wanted
 };
 
 class StoreOperation final : public Operation {
  public:
   explicit StoreOperation(StoreRequest request);
-  ~StoreOperation() override;
 
  protected:
   Next step() override;
@@ -70,6 +69,8 @@ class StoreOperation final : public Operation {
   // store_device.cc; of a cache on a device
   struct Flight;
   void begin_flight();
+  void came_back();
+  void let_go(std::span<const SlotId> slots);
   [[nodiscard]] bool is_lost() const noexcept;
   Next move_some();
   void take_back();
@@ -94,7 +95,7 @@ class StoreOperation final : public Operation {
   std::vector<Fresh> fresh_;
   size_t at_ = 0;       // fresh_ being copied
   uint32_t leaf_ = 0;   // next leaf of it
-  std::unique_ptr<Flight> flight_;  // null: the tensors are host memory
+  std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   std::vector<codec::Leaf> leaves_;
   SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference
   uint64_t bytes_ = 0;

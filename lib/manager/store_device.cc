@@ -2,11 +2,35 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/memory_wait.h"
 #include "manager/device_flight.h"
 #include "manager/manager.h"
 #include "manager/store.h"
 
 namespace kvbm::manager {
+
+namespace {
+
+// Slots that a lost device may still write to. They are given back when the transfers know that this is over, which may
+// be never; the memory itself lives as long.
+struct Forsaken {
+  explicit Forsaken(Manager& manager) : owner(manager.weak_from_this()), arena(manager.shared_arena()) {}
+  ~Forsaken() {
+    const auto manager = owner.lock();
+    if (manager == nullptr) return;
+    manager->release(slots);
+    // Here its transfers may be at work, which it would end if this were the last to name it.
+    const MemoryWait nobody_to_tell;
+    manager->env().executor->post([manager] {});
+  }
+  Forsaken(const Forsaken&) = delete;
+  Forsaken& operator=(const Forsaken&) = delete;
+  const std::weak_ptr<Manager> owner;
+  const std::shared_ptr<tier::HostArena> arena;
+  std::vector<SlotId> slots;
+};
+
+}  // namespace
 
 // What of the open chunk is on its way. Invariant: a record's head is written only when every leaf of it is back.
 struct StoreOperation::Flight {
@@ -15,25 +39,24 @@ struct StoreOperation::Flight {
     uint32_t back = 0;
     Code code = Code::ok;
   };
-  explicit Flight(device::Transfers& transfers, device::CuEvent after)
-      : batches(transfers, DeviceFlight::Way::gather, after) {}
+  Flight(Manager& manager, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after)
+      : forsaken(std::make_shared<Forsaken>(manager)),
+        batches(transfers, DeviceFlight::Way::gather, std::move(after), forsaken) {}
+  const std::shared_ptr<Forsaken> forsaken;
   DeviceFlight batches;
+  bool lost = false;  // a batch ended so
   std::vector<Record> records;  // beside fresh_
 };
 
-StoreOperation::~StoreOperation() = default;
-
 void StoreOperation::begin_flight() {
-  flight_ = std::make_unique<Flight>(request_.cache->device()->transfers(),
-                                     request_.after != nullptr ? request_.after->event() : nullptr);
+  flight_ = std::make_shared<Flight>(manager_, request_.cache->device()->transfers(), std::move(request_.after));
 }
 
 bool StoreOperation::is_lost() const noexcept { return request_.cache->device()->device().is_lost(); }
 
 bool StoreOperation::quiet() noexcept {
   if (flight_ == nullptr) return true;
-  while (flight_->batches.take() != nullptr) {
-  }
+  while (const auto trip = flight_->batches.take()) flight_->lost |= trip->code == Code::tier_disabled;
   return flight_->batches.away() == 0;
 }
 
@@ -51,7 +74,7 @@ Operation::Next StoreOperation::move_some() {
   const bool more = add_leaves();
   if (!batches.empty()) {
     auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
-    batches.send([self] { self->wake(); });
+    batches.send([self] { self->came_back(); });
     if (more) return Next::more;
   }
   if (batches.away() != 0) return Next::wait;
@@ -91,6 +114,7 @@ bool StoreOperation::add_leaves() {
 // Batches that are back: their hashes, and the heads of records that are whole with them.
 void StoreOperation::take_back() {
   while (const auto trip = flight_->batches.take()) {
+    flight_->lost |= trip->code == Code::tier_disabled;
     size_t at = 0;
     for (const DeviceFlight::Run& run : trip->runs) {
       Flight::Record& record = flight_->records[run.record];
@@ -106,6 +130,20 @@ void StoreOperation::take_back() {
       record.leaves = {};
     }
   }
+}
+
+// A batch has ended. Thread: any. Whoever is the last to name this must not be at work for the transfers.
+void StoreOperation::came_back() {
+  wake();
+  const MemoryWait nobody_to_tell;
+  manager_.env().executor->post([self = shared_from_this()] {});
+}
+
+// Ends references to slots that were not published.
+void StoreOperation::let_go(std::span<const SlotId> slots) {
+  if (flight_ == nullptr || !flight_->lost) return manager_.release(slots);
+  const MemoryWait nobody_to_tell;
+  flight_->forsaken->slots.insert(flight_->forsaken->slots.end(), slots.begin(), slots.end());
 }
 
 // What did not come back is not published: its slots hold anything.
@@ -124,7 +162,7 @@ void StoreOperation::drop_failed() {
   }
   fresh_.resize(kept, {});
   flight_->records.clear();
-  manager_.release(failed);
+  let_go(failed);
 }
 
 }  // namespace kvbm::manager
