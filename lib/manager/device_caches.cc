@@ -103,6 +103,7 @@ DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& 
 DeviceCaches::~DeviceCaches() = default;
 
 Result<const device::Driver*> DeviceCaches::driver() {
+  if (options_.driver != nullptr) return options_.driver;
   const auto library = device::driver_library(options_.library);
   if (!library.ok()) return library.status();
   return &library.value()->driver;
@@ -126,7 +127,7 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
     return host;
   }
   // Without a driver in the process no address can be a device's.
-  if (!cuda && !device::driver_is_loaded()) return host;
+  if (!cuda && options_.driver == nullptr && !device::driver_is_loaded()) return host;
   const auto loaded = driver();
   if (!loaded.ok()) return cuda ? Result<std::shared_ptr<AttachedDevice>>(loaded.status()) : host;
   const device::Driver& table = *loaded.value();
