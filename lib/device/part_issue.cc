@@ -31,7 +31,7 @@ void PartIssue::each_job(const TransferWork& work, const PlannedPart& part, Each
 
 std::byte* PartIssue::host(const TransferWork& work, size_t i, const StagingPlace& place) noexcept {
   const PlannedLeaf& leaf = work.plan.leaves[i];
-  return leaf.bounced ? place.pinned + leaf.offset : work.batch.leaves[i].record;
+  return leaf.bounced ? place.pinned->data() + leaf.offset : work.batch.leaves[i].record;
 }
 
 Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks) {
@@ -90,7 +90,7 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
     const LeafMove& move = work.batch.leaves[i];
     const PlannedLeaf& leaf = work.plan.leaves[i];
     CuPointer record = 0;  // straight: the copy engine's business
-    if (leaf.path == Path::mapped) record = leaf.bounced ? place.pinned_device + leaf.offset : work.reach[i];
+    if (leaf.path == Path::mapped) record = leaf.bounced ? place.pinned->device_pointer() + leaf.offset : work.reach[i];
     if (leaf.path == Path::staged) record = place.memory + leaf.offset;
     place.jobs[job] = job_of(move, record);
   });
