@@ -21,12 +21,10 @@
 #include "manager/lookup.h"
 #include "manager/manager.h"
 #include "manager/store.h"
+#include "support/cuda_emulation/fake_kernels.h"
 #include "support/fake_cuda/fake_cuda.h"
 
 namespace kvbm::test {
-
-// Of the emulation.
-void add_emulated_kernels(FakeCuda& fake);
 
 class DeviceEngine : public ::testing::Test {
  protected:
