@@ -16,6 +16,7 @@ constexpr uint32_t kDirectCodes = 256;
 // Of one warp, in shared memory.
 struct PlanarRoom {
   CodedHeader header;
+  PlanarLeaf leaf;  // read where it is needed: as registers of every lane it would cost a third of the warps
   StripeSlot slot;
   uint64_t planes[kPlanarLevels + kPlanarRests][kChunkBlocks];  // levels of the codes, then the rests
   uint64_t escaped[kChunkBlocks];

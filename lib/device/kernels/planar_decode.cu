@@ -121,10 +121,13 @@ __device__ inline uint32_t read_rows(const CodedJob& job, CodedHeader& header, u
 // The leaf of shape 1 to 8 whose header is in `room`.
 __device__ inline uint32_t decode_values(const CodedFrame& frame, uint64_t at, uint32_t stored, uint32_t raw,
                                          const PlainSide& to, uint32_t lane, PlanarRoom& room, WarpHash& hash) {
-  PlanarLeaf leaf;
   PlanarLane mine;
-  const uint32_t status = planar_read(room.header, frame, at, stored, raw, lane, leaf, mine);
+  PlanarLeaf found = {};
+  const uint32_t status = planar_read(room.header, frame, at, stored, raw, lane, found, mine);
   if (status != kCodedOk) return status;
+  if (lane == 0) room.leaf = found;
+  __syncwarp();
+  const PlanarLeaf& leaf = room.leaf;
   if (!planar_classes_known(leaf, lane)) return kCodedDamaged;
   bool good = false;
   if (leaf.width == 1) good = planar_decode<1>(leaf, mine, to, lane, room, hash);
@@ -173,7 +176,7 @@ __device__ inline uint32_t decode_leaf(const CodedJob& job, const PlainSide& to,
 
 // `scratch`: kCodedScratch bytes for each warp of the launch, or 0: then rows that repeat and are coded are left to the
 // CPU.
-extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
+extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps, 6)
     kvbm_decode_planar(const kvbm::device::CodedJob* jobs, uint32_t count, kvbm::device::CodedResult* results,
                        uint64_t scratch) {
   using namespace kvbm::device;

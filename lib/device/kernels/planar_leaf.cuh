@@ -12,29 +12,29 @@ constexpr uint32_t kPlanarClasses = 4;
 constexpr uint32_t kPlanarVectors = 64;
 constexpr uint32_t kPlanarBlock = 64;  // elements
 
-// Uniform over a warp. Offsets count from the header's first byte; all parts lie below `stored`.
+// The same for all lanes of a warp. Offsets count from the header's first byte; all parts lie below `stored`.
 struct PlanarLeaf {
-  uint64_t at = 0;
-  uint32_t stored = 0;
-  uint32_t raw = 0;
-  uint32_t width = 0;      // bytes of an element
-  uint32_t rest_bits = 0;  // of its top byte that are not coded
-  uint32_t blocks = 0;
-  uint32_t levels = 0;
-  uint32_t full = 0;       // levels that every code has
-  uint32_t codes = 0;
-  uint64_t limits = 0;     // byte l: a code of l bits, zeros behind it up to 8, is undecided from there on
-  uint32_t classes = 0;
-  uint32_t period = 0;
-  uint32_t group = 0;
-  uint32_t vectors = 0;    // 0: one class
-  uint32_t escapes = 0;
-  uint32_t tables = 0;
-  uint32_t streams = 0;
-  uint32_t escapes_at = 0;
-  uint32_t bits = 0;
-  uint32_t planes = 0;
-  uint32_t tail = 0;
+  uint64_t at;
+  uint32_t stored;
+  uint32_t raw;
+  uint32_t width;      // bytes of an element
+  uint32_t rest_bits;  // of its top byte that are not coded
+  uint32_t blocks;
+  uint32_t levels;
+  uint32_t full;       // levels that every code has
+  uint32_t codes;
+  uint64_t limits;     // byte l: a code of l bits, zeros behind it up to 8, is undecided from there on
+  uint32_t classes;
+  uint32_t period;
+  uint32_t group;
+  uint32_t vectors;    // 0: one class
+  uint32_t escapes;
+  uint32_t tables;
+  uint32_t streams;
+  uint32_t escapes_at;
+  uint32_t bits;
+  uint32_t planes;
+  uint32_t tail;
 };
 
 // What a lane has of its own: the code of one rank, and one stream.
