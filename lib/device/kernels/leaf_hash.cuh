@@ -108,6 +108,7 @@ __device__ __forceinline__ uint64_t finish_hash(uint64_t lane, uint32_t bytes, u
 // The leaf's hash out of the sums of its stripes, in every thread of the warp that calls. slots[s] is stripe s.
 __device__ __forceinline__ uint64_t join_stripes(const StripeSlot* slots, uint32_t bytes, uint32_t thread) {
   const uint32_t rows = (bytes + kHashRowBytes - 1) / kHashRowBytes;
+  thread = apart(thread);  // constants are computed here and not kept
   uint64_t lane = hash_constant(thread);
   for (uint32_t s = 0; s * kStripeRows < rows; ++s) lane = join_stripe(lane, slots[s], s, rows, thread);
   return finish_hash(lane, bytes, thread);
