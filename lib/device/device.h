@@ -75,7 +75,7 @@ class Device {
   };
 
  private:
-  Device(const Driver& driver, Log* log) : driver_(driver), log_(log) {}
+  Device(const Driver& driver, Log* log);
   const Driver& driver_;
   Log* log_;
   ForkGuard fork_guard_;
