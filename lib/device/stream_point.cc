@@ -1,0 +1,73 @@
+#include "device/stream_point.h"
+
+namespace kvbm::device {
+
+namespace {
+
+constexpr const char* kNoStream = "the stream is none of this device's, or its context is gone";
+constexpr const char* kOtherDevice = "the stream belongs to another device than the cache";
+
+// These say that the caller's handle is bad, not that the device is.
+bool blames_the_stream(CuResult result) noexcept {
+  return result == kCuInvalidContext || result == kCuInvalidHandle || result == kCuInvalidValue ||
+         result == kCuContextDestroyed;
+}
+
+}  // namespace
+
+Result<CuContext> context_of(Device& device, CuStream stream) {
+  if (device.is_lost()) return Status(Code::tier_disabled, "the device is lost");
+  const Driver& driver = device.driver();
+  const Device::Scope scope(device);
+  if (!scope.entered()) return Status(Code::tier_disabled, "the device's context is gone");
+  CuContext context = nullptr;
+  CuResult result = driver.cuStreamGetCtx(stream, &context);
+  if (blames_the_stream(result)) return Status(Code::invalid_argument, kNoStream);
+  if (Status s = device.check(result, "cuStreamGetCtx"); !s.ok()) return s;
+  if (context == device.context()) return context;
+  const ContextScope entered(driver, context);
+  if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
+  CuDevice theirs = -1;
+  CuDevice ours = -1;
+  if (driver.cuCtxGetDevice(&theirs) != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
+  if (Status s = device.check(driver.cuDeviceGet(&ours, device.facts().ordinal), "cuDeviceGet"); !s.ok()) return s;
+  if (theirs != ours) return Status(Code::invalid_argument, kOtherDevice);
+  return context;
+}
+
+Result<std::shared_ptr<StreamPoint>> StreamPoint::take(std::shared_ptr<Device> device, LandmarkPool& landmarks,
+                                                       CuStream stream) {
+  Result<CuContext> context = context_of(*device, stream);
+  if (!context.ok()) return context.status();
+  std::shared_ptr<StreamPoint> point(new StreamPoint(device, context.value()));
+  point->needs_ = landmarks.needs_of(context.value(), stream);
+  const Driver& driver = device->driver();
+  // An event and the stream that it is recorded on must be of one context; waiting for it may be anybody's.
+  const ContextScope entered(driver, context.value());
+  if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
+  if (Status s = device->check(driver.cuEventCreate(&point->event_, kCuEventDisableTiming), "cuEventCreate"); !s.ok()) {
+    return s;
+  }
+  const CuResult result = driver.cuEventRecord(point->event_, stream);
+  if (blames_the_stream(result)) return Status(Code::invalid_argument, kNoStream);
+  if (Status s = device->check(result, "cuEventRecord"); !s.ok()) return s;
+  return point;
+}
+
+StreamPoint::~StreamPoint() {
+  if (event_ == nullptr) return;
+  const ContextScope entered(device_->driver(), context_);
+  // Where the context is gone its events went with it.
+  if (entered.result() == kCuSuccess) (void)device_->driver().cuEventDestroy(event_);
+}
+
+Status StreamPoint::order(CuStream ours) const {
+  const CuResult result = device_->driver().cuStreamWaitEvent(ours, event_, 0);
+  // Another context of the same device may go without the device being lost.
+  if (context_ != device_->context() && blames_the_stream(result)) return Status(Code::invalid_argument, kNoStream);
+  return device_->check(result, "cuStreamWaitEvent");
+}
+
+bool StreamPoint::reached() const { return device_->driver().cuEventQuery(event_) != kCuNotReady; }
+
+}  // namespace kvbm::device
