@@ -85,7 +85,7 @@ class HandTimed final : public Executor {
 
 class TransferWorld {
  public:
-  static constexpr size_t kBytes = 6U << 20;  // of the pages, of pinned and of other host memory
+  static constexpr size_t kBytes = 2U << 20;  // of the pages, of pinned and of other host memory
   // Parts of 64 KiB, so that a few MiB go round the ring many times; 8 places a direction.
   static device::TransferOptions small_options();
   static FakeCudaOptions two_devices();
@@ -116,7 +116,6 @@ class TransferWorld {
   Outcome gather(device::TransferBatch batch);
   Outcome scatter(device::TransferBatch batch);
 
-  FakeCuda cuda{two_devices()};
   SeededRandom random;
   std::unique_ptr<ThreadExecutor> executor;
   std::unique_ptr<HandTimed> timers;
@@ -132,6 +131,10 @@ class TransferWorld {
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte, Free> arena_;
+
+ public:
+  // Ends first: a device that was given up may still write into the memory above.
+  FakeCuda cuda{two_devices()};
 };
 
 }  // namespace kvbm::test
