@@ -14,7 +14,8 @@ void* TransferLane::entry(void* self) {
 
 void TransferLane::watch() {
   const MemoryWait patient;
-  const Device::Scope scope(*device_);
+  // Not Device::Scope: what was issued is waited for on a device that was given up too.
+  const ContextScope scope(device_->driver(), device_->context());
   mutex_.lock();
   for (;;) {
     if (landed_ < issued_) {

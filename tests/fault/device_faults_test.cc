@@ -63,7 +63,7 @@ struct Round {
     // What does not come out of here whole must not leave anything either: ~TransferWorld.
     if (!world.open(options_of(variant)).ok()) return;
     opened = true;
-    std::vector<LeafMove> leaves = world.make_leaves(24, 600U << 10, 40, variant == 1);
+    std::vector<LeafMove> leaves = world.make_leaves(16, 400U << 10, 40, variant == 1);
     out.assign(leaves.begin(), leaves.begin() + static_cast<std::ptrdiff_t>(leaves.size() / 2));
     in.assign(leaves.begin() + static_cast<std::ptrdiff_t>(leaves.size() / 2), leaves.end());
     TransferWorld::expect_records(in);
@@ -253,7 +253,7 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
   }
   Keepsake issued, queued;
   TransferBatch first, second, third;
-  first.leaves = second.leaves = third.leaves = world.make_leaves(60, 4U << 20, 0, true);
+  first.leaves = second.leaves = third.leaves = world.make_leaves(60, 2U << 20, 0, true);
   for (LeafMove& leaf : third.leaves) leaf.check = false;
   first.keep = issued.give();
   second.keep = queued.give();
@@ -288,7 +288,7 @@ TEST(DeviceStall, parks_what_is_in_the_driver_when_the_transfers_end) {
     ASSERT_TRUE(world.open(options).ok());
     world.cuda.hold_all(true);
     TransferBatch batch;
-    batch.leaves = world.make_leaves(60, 4U << 20, 0, true);
+    batch.leaves = world.make_leaves(60, 2U << 20, 0, true);
     batch.keep = issued.give();
     Outcome outcome = world.gather(std::move(batch));
     world.transfers.reset();

@@ -85,7 +85,7 @@ class HandTimed final : public Executor {
 
 class TransferWorld {
  public:
-  static constexpr size_t kBytes = 6U << 20;  // of the pages, of pinned and of other host memory
+  static constexpr size_t kBytes = 2U << 20;  // of the pages, of pinned and of other host memory
   // Parts of 64 KiB, so that a few MiB go round the ring many times; 8 places a direction.
   static device::TransferOptions small_options();
   static FakeCudaOptions two_devices();

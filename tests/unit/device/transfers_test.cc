@@ -237,7 +237,7 @@ TEST(Transfers, reach_marks_in_order_each_behind_its_leaves) {
     options.plan.mark_bytes = 8U << 10;
     ASSERT_TRUE(world.open(options).ok());
     TransferBatch batch;
-    batch.leaves = world.make_leaves(60, 3U << 20, 20, true);
+    batch.leaves = world.make_leaves(60, 2U << 20, 20, true);
     TransferWorld::expect_records(batch.leaves);
     const std::vector<LeafMove> leaves = batch.leaves;
     batch.landmark = world.transfers->landmark();
