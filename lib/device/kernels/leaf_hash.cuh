@@ -1,11 +1,12 @@
 // The leaf hash (codec/README.md, "Leaf hash") for groups of warps.
 //
-// Between two scrambles, which come after each 16th row, the formula only adds: what a lane's accumulator gains in these
-// 4 KiB, a stripe, does not depend on what was before. So a leaf is split over warps by stripes, each warp adds up its
-// stripe on its own, and one warp joins the sums: as many steps as there are stripes, 16 for 64 KiB. That is exact.
+// Between two scrambles, which come after each 16th row, the formula only adds: what a lane's accumulator gains in
+// these 4 KiB, a stripe, does not depend on what was before. So a leaf is split over warps by stripes, each warp adds
+// up its stripe on its own, and one warp joins the sums: as many steps as there are stripes, 16 for 64 KiB. That is
+// exact.
 //
-// In a stripe thread t of a warp takes vectors of 16 bytes: words 2(t mod 16) and 2(t mod 16) + 1 of every second row, so
-// that loads are wide and l XOR 1 is the other word of the same thread.
+// In a stripe thread t of a warp takes vectors of 16 bytes: words 2(t mod 16) and 2(t mod 16) + 1 of every second row,
+// so that loads are wide and l XOR 1 is the other word of the same thread.
 #pragma once
 
 #include "device/kernels/cuda.cuh"
@@ -44,9 +45,7 @@ __device__ __forceinline__ StripeKeys stripe_keys(uint32_t thread) {
           hash_constant(kHashLanes + 2 * (thread & 15) + 1) + first_row};
 }
 
-__device__ __forceinline__ uint64_t multiply_halves(uint64_t x) {
-  return (x & 0xFFFFFFFFULL) * (x >> 32);
-}
+__device__ __forceinline__ uint64_t multiply_halves(uint64_t x) { return (x & 0xFFFFFFFFULL) * (x >> 32); }
 
 // What the words of a vector add, with the keys of its row.
 __device__ __forceinline__ void add_vector(StripeSum& sum, const uint4& vector, const StripeKeys& keys) {
@@ -56,9 +55,10 @@ __device__ __forceinline__ void add_vector(StripeSum& sum, const uint4& vector, 
   sum.odd += multiply_halves(odd ^ keys.odd) + even;
 }
 
-// Vector k of the thread is in row 16 * stripe + 2k + t / 16; `rows` is the leaf's. Behind the leaf's end vectors are zero.
-__device__ __forceinline__ StripeSum add_stripe(const uint4 (&vectors)[kStripeVectors], StripeKeys keys, uint32_t stripe,
-                                                uint32_t thread, uint32_t rows) {
+// Vector k of the thread is in row 16 * stripe + 2k + t / 16; `rows` is the leaf's. Behind the leaf's end vectors are
+// zero.
+__device__ __forceinline__ StripeSum add_stripe(const uint4 (&vectors)[kStripeVectors], StripeKeys keys,
+                                                uint32_t stripe, uint32_t thread, uint32_t rows) {
   StripeSum sum = {0, 0};
   const uint32_t row = stripe * kStripeRows + (thread >> 4);
   const uint64_t moved = uint64_t{stripe * kStripeRows} * kHashRowStep;

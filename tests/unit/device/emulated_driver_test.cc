@@ -37,7 +37,8 @@ class EmulatedDriver : public testing::Test {
     EXPECT_EQ(driver_.cuModuleGetFunction(&function, module_, "kvbm_gather_leaves"), kCuSuccess);
     uint32_t count = 1, warps = warps_for(job.bytes);
     void* parameters[] = {&jobs, &count, &warps, &hashes};
-    EXPECT_EQ(driver_.cuLaunchKernel(function, 1, 1, 1, kBlockThreads, 1, 1, 0, stream_, parameters, nullptr), kCuSuccess);
+    EXPECT_EQ(driver_.cuLaunchKernel(function, 1, 1, 1, kBlockThreads, 1, 1, 0, stream_, parameters, nullptr),
+              kCuSuccess);
     return driver_.cuStreamSynchronize(stream_);
   }
 
