@@ -39,8 +39,9 @@ struct CodedResult {
 };
 static_assert(sizeof(CodedResult) == 32, "read back as it is");
 
-// Warps of a block, of every kernel of coded leaves: a warp does a leaf.
-inline constexpr uint32_t kCodedWarps = 4;
+// Warps of a block, of every kernel of coded leaves: a warp does a leaf. As many as the shared memory that planar leaves
+// want leaves room for, so that a bound on blocks is one on multiprocessors.
+inline constexpr uint32_t kCodedWarps = 8;
 // Device memory that a warp of kvbm_decode_planar or kvbm_quantize works in, at a multiple of 16; those of a launch's
 // warps lie one after the other.
 inline constexpr uint32_t kCodedScratch = 65536;

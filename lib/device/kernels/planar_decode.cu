@@ -176,7 +176,7 @@ __device__ inline uint32_t decode_leaf(const CodedJob& job, const PlainSide& to,
 
 // `scratch`: kCodedScratch bytes for each warp of the launch, or 0: then rows that repeat and are coded are left to the
 // CPU.
-extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps, 6)
+extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
     kvbm_decode_planar(const kvbm::device::CodedJob* jobs, uint32_t count, kvbm::device::CodedResult* results,
                        uint64_t scratch) {
   using namespace kvbm::device;

@@ -246,16 +246,16 @@ TEST(PlanarKernel, damage_is_refused_as_by_the_cpu) {
       for (const Stored& good : {stored({element, row, 8}, mode, real_values(element, 0, 2100)),
                                  stored({element, 64, 8}, mode, with_equal_rows(element, 64))}) {
         ASSERT_FALSE(good.bytes.empty());
-        const Ends now = decode_all(damaged(good, 120, random), {3, random.next()});
+        const Ends now = decode_all(damaged(good, 70, random), {3, random.next()});
         for (size_t i = 0; i < ends.size(); ++i) ends[i] += now[i];
       }
     }
   }
   // What was tried is of all kinds: fields that do not matter, values, and fields that do.
-  EXPECT_GT(ends[kCodedOk], 20U);
-  EXPECT_GT(ends[kCodedWrongHash], 200U);
+  EXPECT_GT(ends[kCodedOk], 10U);
+  EXPECT_GT(ends[kCodedWrongHash], 100U);
   EXPECT_GT(ends[kCodedDamaged], 1000U);
-  EXPECT_GT(ends[kCodedNewer], 20U);
+  EXPECT_GT(ends[kCodedNewer], 10U);
   EXPECT_EQ(0U, ends[kCodedElsewhere]);
 }
 
@@ -267,7 +267,7 @@ TEST(PlanarKernel, fields_at_their_limits_are_refused_as_by_the_cpu) {
     ASSERT_FALSE(good.bytes.empty());
     std::vector<Stored> all;
     for (size_t at = 0; at < 64; ++at) {
-      for (const int value : {0, 1, 2, 3, 4, 5, 8, 16, 17, 63, 64, 65, 127, 255}) {
+      for (const int value : {0, 1, 2, 5, 8, 17, 64, 255}) {
         Stored bad = good;
         bad.bytes[at] = static_cast<std::byte>(value);
         bad.what = good.what + ", byte " + std::to_string(at) + " is " + std::to_string(value);
