@@ -32,6 +32,8 @@
  *   order       Without a stream the work begins at once: the caller has synchronised. With one (has_stream) it
  *               begins after what that stream holds at submit. What is enqueued there afterwards does not wait for
  *               the work: it is enqueued after the completion was polled, or made to wait by kvbm_cache_wait_layer.
+ *               Stores of one device begin in the order of their calls, and so do loads: one behind a stream that
+ *               takes its time holds up those after it.
  *   streams     A CUstream or cudaStream_t of that device, alive and not being captured. The library keeps none: it
  *               may be destroyed when the call that it was given to has returned.
  *   memory      Tensors stay the caller's. They are freed after kvbm_cache_release, the device's context after the

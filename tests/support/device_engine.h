@@ -68,6 +68,7 @@ class DeviceEngine : public ::testing::Test {
 
   void SetUp() override {
     add_emulated_kernels(fake_);
+    ASSERT_EQ(fake_.driver().cuInit(0), device::kCuSuccess);  // as who loads a driver does
     auto executor = ThreadExecutor::create("test", 2);
     ASSERT_TRUE(executor.ok());
     executor_ = std::move(executor).value();
