@@ -26,7 +26,7 @@ struct SessionHost::Rank final : session::Holder {
 
   SessionHost& host;
   const uint16_t number;
-  std::unique_ptr<Arena> memory;
+  Memory memory;
   std::unique_ptr<session::Sender> sender;
 };
 
@@ -37,15 +37,18 @@ SessionHost::~SessionHost() = default;
 
 // ---- What is made when it is needed ----
 
-Result<std::pair<std::unique_ptr<Arena>, session::Staging>> SessionHost::make_staging(uint64_t bytes) const {
+Result<std::pair<SessionHost::Memory, session::Staging>> SessionHost::make_staging(uint64_t bytes) const {
   ArenaOptions arena;
   arena.bytes = std::max(bytes, kLeastSlots * session::Staging::slot_bytes_for(options_.slice_bytes));
   arena.huge_pages = false;  // an idle node takes none of it
-  auto memory = Arena::map(arena);
-  if (!memory.ok()) return memory.status();
-  auto staging = session::Staging::make({memory.value()->data(), memory.value()->bytes()}, options_.slice_bytes);
+  auto mapped = Arena::map(arena);
+  if (!mapped.ok()) return mapped.status();
+  Memory memory{std::move(mapped).value(), nullptr};
+  const MutableBytes all{memory.arena->data(), memory.arena->bytes()};
+  auto staging = session::Staging::make(all, options_.slice_bytes);
   if (!staging.ok()) return staging.status();
-  return std::pair(std::move(memory).value(), std::move(staging).value());
+  if (options_.staging_mapped) memory.known = options_.staging_mapped(all);
+  return std::pair(std::move(memory), std::move(staging).value());
 }
 
 Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
@@ -60,6 +63,7 @@ Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
   session::Sender::Options options;
   options.rank = number;
   options.transfer_base = static_cast<uint16_t>(kFirstSenderBase + ranks_.size());
+  options.moved = [this] { settle(); };
   session::Link& links = *this;
   made->sender = std::make_unique<session::Sender>(options, std::move(staging.value().second), links, *made);
   return (ranks_[number] = std::move(made)).get();
@@ -72,6 +76,7 @@ Status SessionHost::make_receiver() {
   memory_ = std::move(staging.value().first);
   session::Receiver::Options options;
   options.transfer_base = kReceiverBase;
+  options.moved = [this] { settle(); };
   session::Link& links = *this;
   receiver_ = std::make_unique<session::Receiver>(options, std::move(staging.value().second), links);
   return {};

@@ -30,11 +30,12 @@ uint64_t number(const char* name, uint64_t otherwise) {
 
 struct Seen {
   uint64_t sessions = 0, done = 0, failed = 0, damaged = 0, kills = 0, freezes = 0, cuts = 0, aborts = 0;
-  uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, moves = 0;
+  uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, gathers = 0, scatters = 0, losses = 0;
 };
 
-enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence };
-constexpr uint64_t kTroubles = 10;
+enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence, spoil,
+                     lose_device };
+constexpr uint64_t kTroubles = 12;
 
 class World {
  public:
@@ -93,6 +94,9 @@ class World {
       nodes_.push_back(std::make_unique<SessionNode>(sim_, net_, o));
       nodes_.back()->seed = seed_;
       if (!is_prefill) nodes_.back()->target = &decode_[i - prefill_.size()];
+      RankEngine& engine = is_prefill ? prefill_[i] : decode_[i - prefill_.size()];
+      if (random().below(2) == 0) engine.mover = &nodes_.back()->mover;
+      if (trouble_ == Trouble::spoil) nodes_.back()->mover.spoil = 0.1;
     }
     for (size_t p = 0; p < prefill_.size(); ++p) {
       for (size_t d = 0; d < decode_.size(); ++d) {
@@ -177,6 +181,7 @@ class World {
     if (trouble_ == Trouble::kill_prefill) kill(p);
     if (trouble_ == Trouble::kill_decode) kill(prefill_.size() + d);
     if (trouble_ == Trouble::freeze) freeze(random().below(nodes_.size()));
+    if (trouble_ == Trouble::lose_device) lose_device(random().below(nodes_.size()));
     if (trouble_ == Trouble::abort_prefill && source != nullptr) {
       seen_.aborts += source->sender->abort(request_id(1), Code::cancelled, "the client went away").ok();
       source->drain();
@@ -185,6 +190,12 @@ class World {
       seen_.aborts += sink->receiver->abort(sessions_[d], Code::cancelled, "the client went away").ok();
       sink->drain();
     }
+  }
+
+  void lose_device(size_t i) {
+    if (!nodes_[i]) return;
+    ++seen_.losses;
+    nodes_[i]->mover.lose();
   }
 
   void freeze(size_t i) {
@@ -218,7 +229,7 @@ class World {
         EXPECT_TRUE(s.ok()) << s.message();
       }
       if (trouble_ != Trouble::freeze) {
-        EXPECT_LE(n->last_finish_ns, deadline_);
+        EXPECT_LE(n->last_finish_ns, deadline_ + (decode_[d].mover != nullptr ? n->mover.delay_ns + 1000 : 0));
       }
       if (s.ok()) {
         EXPECT_EQ(decode_[d].check(seed_), "");
@@ -238,6 +249,9 @@ class World {
       seen_.damaged += n->receiver->stats().damaged_slices;
       seen_.late_slices += n->receiver->stats().late_slices;
       seen_.straight += n->sender->stats().straight_slices;
+      seen_.gathers += n->mover.gathers();
+      seen_.scatters += n->mover.scatters();
+      EXPECT_EQ(n->mover.under_way(), 0u);
       seen_.slices += n->sender->stats().slices;
     }
   }
@@ -274,10 +288,11 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   line("slices pushed", all.slices), line("straight", all.straight), line("damaged", all.damaged);
   line("late", all.late_slices), line("quarantined", all.quarantined), line("kills", all.kills);
   line("freezes", all.freezes), line("cuts", all.cuts), line("aborts", all.aborts);
+  line("gathers of devices", all.gathers), line("scatters", all.scatters), line("devices lost", all.losses);
   EXPECT_GT(all.done, n / 2);
   if (n < 100) return;
   for (const uint64_t count : {all.failed, all.straight, all.damaged, all.late_slices, all.quarantined, all.kills,
-                               all.freezes, all.cuts, all.aborts}) {
+                               all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses}) {
     EXPECT_GT(count, 0u);
   }
 }

@@ -126,7 +126,10 @@ std::string RankCache::check(uint64_t seed) const {
 
 std::vector<LocalPart> RankEngine::locals() const {
   std::vector<LocalPart> out;
-  for (const auto& c : caches) out.push_back(c->local());
+  for (const auto& c : caches) {
+    out.push_back(c->local());
+    out.back().map.mover = mover;
+  }
   return out;
 }
 

@@ -53,6 +53,7 @@ class RankCache {
 // One rank: a cache for each component that it has something of.
 struct RankEngine {
   std::vector<std::unique_ptr<RankCache>> caches;
+  cluster::session::SliceMover* mover = nullptr;  // set: its memory is a device's
   [[nodiscard]] std::vector<cluster::session::LocalPart> locals() const;
   [[nodiscard]] std::vector<cluster::session::Part> parts() const;
   void fill_all(uint64_t seed);

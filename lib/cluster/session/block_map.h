@@ -11,11 +11,15 @@
 
 namespace kvbm::cluster::session {
 
+class SliceMover;
+
 struct BlockMap {
   const layout::Arrangement* arrangement = nullptr;
   // blocks[i] holds the positions from first + i * arrangement->tokens(). A state has one block, first 0.
   std::vector<layout::BlockId> blocks;
   uint64_t first = 0;
+  // Of memory that is a device's: who copies it, borrowed as the arrangement is. Null: the CPU reads and writes it.
+  SliceMover* mover = nullptr;
 };
 
 // A part and where it is. As source it is read, as target written.

@@ -296,7 +296,7 @@ void Sender::end_sink(Offer& offer, uint16_t rank, SinkState state, const Status
     offer.failure = Status(why.code(), why.what(), "decode rank " + std::to_string(rank) + ": " + why.message());
   }
   for (const Push& p : pushes_) {
-    if (p.name != 0 && p.sink.request == offer.request.request && p.sink.rank == rank &&
+    if (p.name != 0 && !p.moving && p.sink.request == offer.request.request && p.sink.rank == rank &&
         p.sink.session == sink.session) {
       link_.cancel(p.peer, p.name);
     }
@@ -325,7 +325,7 @@ void Sender::end_offer(Offer& offer, const Status& status) {
 
 void Sender::forget_if_quiet(const RequestId& request) {
   const auto it = offers_.find(request);
-  if (it == offers_.end() || !it->second.ended || it->second.straight_pushes != 0) return;
+  if (it == offers_.end() || !it->second.ended || it->second.readers != 0) return;
   offers_.erase(it);
   holder_.release(request);
 }

@@ -40,6 +40,25 @@ SliceLeaf SliceShape::leaf(uint32_t i) const noexcept {
   return leaf;
 }
 
+std::unique_ptr<SliceMove> slice_move(const Facts& facts, const LocalPart& local, const Extent& extent,
+                                      std::byte* payload) {
+  const SliceShape shape(facts.components[extent.component], extent);
+  auto move = std::make_unique<SliceMove>();
+  move->payload = payload;
+  move->leaves.reserve(shape.leaf_count());
+  move->hashes.resize(shape.leaf_count());
+  std::vector<StridedRun> runs;  // of one leaf: append_runs joins what follows each other
+  for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
+    const SliceLeaf leaf = shape.leaf(i);
+    const size_t first = move->runs.size();
+    runs.clear();
+    append_runs(local, leaf.extent, leaf.plane, runs);
+    move->runs.insert(move->runs.end(), runs.begin(), runs.end());
+    move->leaves.push_back({leaf.offset, leaf.bytes, static_cast<uint32_t>(first), static_cast<uint32_t>(runs.size())});
+  }
+  return move;
+}
+
 void SliceCopy::gather(const Facts& facts, const LocalPart& from, const Extent& extent, std::byte* payload,
                        std::span<uint64_t> hashes) {
   const SliceShape shape(facts.components[extent.component], extent);

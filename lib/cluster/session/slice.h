@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "cluster/session/block_map.h"
 #include "cluster/session/facts.h"
+#include "cluster/session/mover.h"
 #include "codec/leaf_hash.h"
 
 namespace kvbm::cluster::session {
@@ -47,7 +49,11 @@ inline constexpr uint32_t max_leaves(uint64_t payload_bytes) noexcept {
   return static_cast<uint32_t>(payload_bytes / (16 * 1024)) + 2;
 }
 
-// Copies between engine memory and wire form, one leaf at a time, hashing what passes. One is kept per
+// What a mover is told of one slice; `payload` is shape.payload_bytes() long. Hashes are zero.
+std::unique_ptr<SliceMove> slice_move(const Facts& facts, const LocalPart& local, const Extent& extent,
+                                      std::byte* payload);
+
+// Copies between engine memory that is the CPU's and wire form, one leaf at a time, hashing what passes. One is kept per
 // state machine so that its scratch space is allocated once. One thread at a time.
 class SliceCopy {
  public:
