@@ -297,6 +297,11 @@ void SessionHost::cancel(PeerId peer, uint64_t token) {
   if (PeerLink* link = link_of(peer)) link->cancel_session(token);
 }
 
+bool SessionHost::takes_grain(PeerId peer) const {
+  const PeerLink* link = link_of(peer);
+  return link != nullptr && link->version() >= kGrainVersion;
+}
+
 void SessionHost::drop(PeerId peer) {
   if (PeerLink* link = link_of(peer)) {
     link->drop({Code::no_room, "session: the other side does not take what is said to it"});

@@ -11,7 +11,7 @@ using cluster::session::SliceMove;
 struct SessionMover::Job {
   std::unique_ptr<SliceMove> move;
   Done done;
-  std::shared_ptr<device::Transfers> transfers;
+  device::Transfers& transfers;
   std::string device;
   Executor* session = nullptr;
   std::vector<uint64_t> expected;  // of each run; scatter
@@ -39,9 +39,8 @@ const char kWrong[] = "a leaf of a slice is not what its hash says";
 
 }  // namespace
 
-SessionMover::SessionMover(std::shared_ptr<device::Transfers> transfers, std::string name, Executor& work,
-                           Executor& session)
-    : transfers_(std::move(transfers)), name_(std::move(name)), work_(work), session_(session) {}
+SessionMover::SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session)
+    : transfers_(transfers), name_(std::move(name)), work_(work), session_(session) {}
 
 SessionMover::~SessionMover() = default;
 
@@ -90,7 +89,7 @@ void SessionMover::gather(std::unique_ptr<SliceMove> move, Done done) {
     }
     end(job, right ? Status() : Status(Code::damaged, kRead, job->device));
   };
-  transfers_->gather(std::move(batch));
+  transfers_.gather(std::move(batch));
 }
 
 void SessionMover::scatter(std::unique_ptr<SliceMove> move, Done done) {
@@ -121,7 +120,7 @@ void SessionMover::submit_scatter(std::shared_ptr<Job> job) {
     for (const uint8_t good : moved.good) right = right && good != 0;
     end(job, right ? Status() : Status(Code::damaged, kWrong, job->device));
   };
-  job->transfers->scatter(std::move(batch));
+  job->transfers.scatter(std::move(batch));
 }
 
 }  // namespace kvbm::manager

@@ -20,8 +20,8 @@ namespace kvbm::manager {
 
 class SessionMover final : public cluster::session::SliceMover {
  public:
-  // `transfers` lives until the last `done` has run; both executors outlive this. name: of the device, for people.
-  SessionMover(std::shared_ptr<device::Transfers> transfers, std::string name, Executor& work, Executor& session);
+  // `transfers` and both executors outlive this and every `done`. name: of the device, for people.
+  SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session);
   ~SessionMover() override;
 
   void gather(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
@@ -33,7 +33,7 @@ class SessionMover final : public cluster::session::SliceMover {
   static void submit_scatter(std::shared_ptr<Job> job);
   static void end(const std::shared_ptr<Job>& job, Status status);
 
-  const std::shared_ptr<device::Transfers> transfers_;
+  device::Transfers& transfers_;
   const std::string name_;
   Executor& work_;
   Executor& session_;

@@ -82,6 +82,7 @@ class World {
   SessionNode* decode_node(size_t d) { return nodes_[prefill_.size() + d].get(); }
 
   void start_ranks() {
+    net_.grains = random().below(4) != 0;
     if (trouble_ == Trouble::garble) net_.faults.garble = 0.1;
     if (trouble_ == Trouble::full) net_.faults.full = 0.3, net_.faults.refuse = 0.1;
     for (size_t i = 0; i < prefill_.size() + decode_.size(); ++i) {

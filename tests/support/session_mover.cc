@@ -1,5 +1,6 @@
 #include "support/session_mover.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "codec/leaf_hash.h"
@@ -48,6 +49,7 @@ void SimMover::end(uint64_t number) {
   Status status;
   for (size_t i = 0; i < move.leaves.size(); ++i) {
     const SliceMove::Leaf& leaf = move.leaves[i];
+    most_runs_ = std::max(most_runs_, leaf.runs);
     const auto runs = std::span(move.runs).subspan(leaf.first_run, leaf.runs);
     std::byte* payload = move.payload + leaf.offset;
     if (!job.in) {

@@ -33,6 +33,8 @@ class SimMover final : public cluster::session::SliceMover {
   [[nodiscard]] uint64_t under_way() const { return under_way_; }
   [[nodiscard]] uint64_t gathers() const { return gathers_; }
   [[nodiscard]] uint64_t scatters() const { return scatters_; }
+  // Of one leaf; 1: each was one run.
+  [[nodiscard]] uint32_t most_runs() const { return most_runs_; }
 
  private:
   struct Job {
@@ -47,6 +49,7 @@ class SimMover final : public cluster::session::SliceMover {
   SimExecutor& sim_;
   std::map<uint64_t, Job> jobs_;
   uint64_t next_ = 0, under_way_ = 0, gathers_ = 0, scatters_ = 0;
+  uint32_t most_runs_ = 0;
   bool lost_ = false;
   std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);
 };

@@ -151,6 +151,7 @@ Status Receiver::accepted(Session& session, Source& source, Accept& accept) {
   source.state = SourceState::accepted;
   source.slice_bytes = accept.slice_bytes;
   source.parts = std::move(accept.parts);
+  source.grains = std::move(accept.grains);
   for (const Part& p : source.parts) source.published.emplace_back(p.shard.layers);
   return plan_if_known(session);
 }

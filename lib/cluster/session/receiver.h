@@ -112,6 +112,7 @@ class Receiver {
     SourceState state = SourceState::asked;
     uint32_t in = 0, out = 0;  // sequence numbers
     std::vector<Part> parts;
+    std::vector<uint32_t> grains;  // like parts, as ACCEPT says them
     uint32_t slice_bytes = 0;
     std::vector<std::vector<IntervalSet>> published;  // [part][layer of the part]
     uint32_t left = 0;                                // slices that are not in place
@@ -124,6 +125,7 @@ class Receiver {
     enum class Step : uint8_t { waiting, ready, pulling, done };
     Step step = Step::waiting;
     uint8_t attempts = 0;
+    uint32_t grain = 0;  // that it was asked for with
   };
   struct Session {
     SessionId id = 0;
@@ -163,6 +165,8 @@ class Receiver {
   // Posts and asks for as much as budgets allow, one slice a session in turn.
   void pump();
   Result<bool> pull_one(Session& session);
+  // What makes each leaf one run of memory on both sides, where one of them is a device's.
+  static uint32_t grain_for(const Session& session, const Slice& slice);
   Source* next_source(Session& session);
   // What a slice that arrived, or was moved, comes to. Not ok: the session cannot go on.
   Status settled(Session& session, const Transfer& transfer, Code code, bool right);

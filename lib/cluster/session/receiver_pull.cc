@@ -16,13 +16,32 @@ Receiver::Source* Receiver::next_source(Session& session) {
   return best;
 }
 
+uint32_t Receiver::grain_for(const Session& session, const Slice& slice) {
+  const layout::ComponentGeometry& c = session.request.facts.components[slice.extent.component];
+  const Source& source = session.sources[slice.source];
+  uint32_t theirs = 0;
+  for (size_t i = 0; i < source.parts.size(); ++i) {
+    if (source.parts[i].component == slice.extent.component) theirs = source.grains[i];
+  }
+  for (const LocalPart& t : session.request.targets) {
+    if (t.part.component != slice.extent.component) continue;
+    if (t.map.mover == nullptr && (theirs & Accept::kOnDevice) == 0) return 0;
+    Extent extent = slice.extent;
+    extent.grain = common_grain(c, block_grain(c, t.map), theirs & ~Accept::kOnDevice);
+    return SliceShape::fits_grain(c, extent) ? extent.grain : 0;
+  }
+  return 0;
+}
+
 // False: nothing to do, or no room for it now.
 Result<bool> Receiver::pull_one(Session& session) {
   Source* source = next_source(session);
   if (source == nullptr) return false;
   const uint32_t index = source->ready.top();
   const Slice& slice = session.plan.slices()[index];
-  const SliceShape shape(session.request.facts.components[slice.extent.component], slice.extent);
+  Extent extent = slice.extent;
+  extent.grain = grain_for(session, slice);
+  const SliceShape shape(session.request.facts.components[extent.component], extent);
   const uint64_t bytes = slice_front_bytes(shape.leaf_count()) + slice.payload_bytes;
   const uint64_t taken = Staging::slot_bytes_for(staging_.slice_bytes());
   if (session.under_way > 0 && session.under_way + taken > session.request.budget_bytes) return false;
@@ -38,9 +57,11 @@ Result<bool> Receiver::pull_one(Session& session) {
   source->ready.pop();
   transfers_[slot] = {name, source->rank.peer, session.id, index, bytes};
   session.under_way += taken;
-  session.slices[index].step = SliceState::Step::pulling;
-  ++session.slices[index].attempts;
-  source->batch.entries.push_back({name, index, slice.extent});
+  SliceState& state = session.slices[index];
+  state.step = SliceState::Step::pulling;
+  state.grain = extent.grain;
+  ++state.attempts;
+  source->batch.entries.push_back({name, index, extent});
   if (source->batch.entries.size() == kMaxPullEntries) {
     send(session, *source, source->batch);
     source->batch.entries.clear();
@@ -118,18 +139,20 @@ bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot,
   const Slice& slice = session.plan.slices()[transfer.slice];
   const Facts& facts = session.request.facts;
   const layout::ComponentGeometry& c = facts.components[slice.extent.component];
-  const SliceShape shape(c, slice.extent);
+  Extent extent = slice.extent;
+  extent.grain = session.slices[transfer.slice].grain;
+  const SliceShape shape(c, extent);
   std::byte* front = staging_.data(slot);
   std::byte* payload = front + slice_front_bytes(shape.leaf_count());
   if (!check_slice_front({session.id, transfer.name, session.request.request, transfer.slice, slice.payload_bytes,
-                          shape.leaf_count(), row_bytes(c), slice.extent},
+                          shape.leaf_count(), row_bytes(c), extent},
                          front)) {
     return false;
   }
   const auto target = std::find_if(session.request.targets.begin(), session.request.targets.end(),
                                    [&](const auto& t) { return t.part.component == slice.extent.component; });
   if (target->map.mover != nullptr) {
-    auto move = slice_move(facts, *target, slice.extent, payload);
+    auto move = slice_move(facts, *target, extent, payload);
     std::memcpy(move->hashes.data(), slice_hashes(front), move->hashes.size() * sizeof(uint64_t));
     *moving = transfers_[slot].moving = true;
     ++session.moving;
@@ -142,7 +165,7 @@ bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot,
   }
   const std::span<uint64_t> hashes = std::span(hashes_).first(shape.leaf_count());
   std::memcpy(hashes.data(), slice_hashes(front), hashes.size_bytes());
-  return copy_.scatter(facts, *target, slice.extent, payload, hashes) == shape.leaf_count();
+  return copy_.scatter(facts, *target, extent, payload, hashes) == shape.leaf_count();
 }
 
 void Receiver::moved(uint64_t name, const Status& status) {

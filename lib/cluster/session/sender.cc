@@ -180,7 +180,13 @@ void Sender::accept(Offer& offer, uint16_t rank, Sink& sink) {
   Accept message;
   message.facts_hash = facts_hash(offer.request.facts);
   message.slice_bytes = staging_.slice_bytes();
-  for (const LocalPart& p : offer.request.parts) message.parts.push_back(p.part);
+  const bool grained = link_.takes_grain(sink.peer);
+  for (const LocalPart& p : offer.request.parts) {
+    message.parts.push_back(p.part);
+    const uint32_t grain = block_grain(offer.request.facts.components[p.part.component], p.map);
+    const uint32_t where = grain != 0 && p.map.mover != nullptr ? Accept::kOnDevice : 0;
+    message.grains.push_back(grained ? grain | where : 0);
+  }
   send(sink, rank, message);
   Published published;
   const auto flush = [&] {

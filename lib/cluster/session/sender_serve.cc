@@ -17,6 +17,7 @@ Status Sender::check_pull(const Offer& offer, const Sink& sink, const PullEntry&
     const layout::ComponentGeometry& c = offer.request.facts.components[part.component];
     const uint64_t column = uint64_t{c.planes} * row_bytes(c) * entry.extent.heads;
     if (entry.extent.range.size() > staging_.slice_bytes() / column) return refused("larger than a slice");
+    if (!SliceShape::fits_grain(c, entry.extent)) return refused("cut into too little");
     const IntervalSet& set = offer.published[i][entry.extent.layer - part.shard.first_layer];
     if (!set.covers(entry.extent.range)) return refused("not published");
     return {};

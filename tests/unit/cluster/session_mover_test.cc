@@ -104,6 +104,20 @@ TEST(SessionMover, host_and_device_mix_on_both_sides) {
   }
 }
 
+// Blocks of 16 and of 32 tokens: with the grain of the smaller ones every leaf is one run, which the device hashes whole.
+TEST(SessionMover, leaves_are_cut_where_blocks_end_if_both_sides_know_how) {
+  for (const bool today : {false, true}) {
+    Pair p(true, true);
+    p.net.grains = today;
+    p.offer_all();
+    EXPECT_TRUE(p.end_of(p.open()).ok());
+    EXPECT_EQ(p.targets[0].check(7), "");
+    for (const SimMover* m : {&p.senders[0]->mover, &p.senders[1]->mover, &p.decode->mover}) {
+      EXPECT_EQ(m->most_runs() == 1, today);
+    }
+  }
+}
+
 TEST(SessionMover, a_layer_is_reported_when_the_device_has_checked_it_and_not_before) {
   Pair p(false, true);
   p.decode->mover.held = true;
