@@ -1,12 +1,15 @@
 // Batches of leaves between an engine's device memory and records in host memory, hashed on the device.
 //
-// Two directions, each with its own streams; batches of a direction run in the order given. A batch is cut so that its
-// parts follow each other in a pipeline. Paths, chosen by transfer_plan: kernels that read or write mapped host memory;
-// kernels and one large copy through device staging; copies straight between pages and record where pieces are long.
+// Two directions, each with its own streams and watcher; batches of a direction begin in the order given (one that could
+// only wait for another is passed by it, see `after`). A batch is cut into parts that follow each other in a pipeline.
+// Paths, chosen by transfer_plan: kernels that read or write mapped host memory; kernels and one large copy through
+// device staging; copies straight between pages and record where pieces are long. Records in memory that is not pinned
+// go through pinned staging, copied by tasks on the executor.
 //
-// Order. With a stream of the caller's a batch begins only after what that stream holds now; nothing of the caller's
-// waits for the batch unless it asks (Landmarks). Life: memory named in a batch stays the batch's until `done`, which
-// runs exactly once, on the executor, also for a lost device. Thread: any. Blocks: no.
+// Order. A batch begins only after what its StreamPoint stands for; nothing of the caller's waits for the batch unless
+// it asks (wait_on). Life: memory named in a batch stays the batch's until `done`, which runs exactly once, on the
+// executor, never inside a call of this interface, also for a lost device. Thread: any. Blocks: no, but the destructor,
+// which waits until everything under way has ended; on an executor that its own caller drives, nothing may be under way.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +22,13 @@
 #include "base/function.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "device/pinned_host.h"
+#include "device/transfer_plan.h"
 
 namespace kvbm::device {
 
-// A leaf to move. `device` is a run of device memory of this device; `record` is host memory, pinned (PinnedHost) or not:
-// what is not pinned goes through pinned staging.
+// A leaf to move. `device` is a run of device memory of this device; `record` is host memory, inside of what
+// Transfers::know() was told or anywhere else, where it goes through pinned staging. 1 byte to codec::kMaxLeafBytes.
 struct LeafMove {
   StridedRun device;
   std::byte* record = nullptr;
@@ -31,56 +36,80 @@ struct LeafMove {
   bool check = true;      // into the device: compare with `expected`, else only report the hash
 };
 
-// The word in which a batch says on the device how far it is, for streams of the engine that wait for it without the CPU
-// (Transfers::wait_on). Values only rise.
+// What a stream of the caller held at one moment: device/stream_point.h.
+class StreamPoint;
+// The word in which batches say on the device how far they are, for streams of the engine that wait for it without the
+// CPU (Transfers::wait_on). Values only rise: device/landmark.h.
 class Landmark;
 
 struct TransferBatch {
-  std::vector<LeafMove> leaves;   // in the order that they should land
-  CuStream after = nullptr;       // begins after what this stream holds at submit; with has_after (0 is a stream too)
-  bool has_after = false;
-  // Into the device: when leaves [0, marks[i].leaf_count) have landed and been checked, `landmark` becomes marks[i].value.
+  std::vector<LeafMove> leaves;        // in the order that they should land
+  std::shared_ptr<StreamPoint> after;  // begins behind it; null: at once
+  // Into the device: when leaves [0, marks[i].leaf_count) have landed and been checked, `landmark` becomes at least
+  // marks[i].value. Both rise from mark to mark, and values also from batch to batch of one landmark.
+  // Whatever becomes of the batch, the last value is reached in the end; leaves that did not land are overwritten with
+  // 0xFF before, as far as the device still takes orders.
   struct Mark {
     size_t leaf_count;
     uint64_t value;
   };
   std::vector<Mark> marks;
   std::shared_ptr<Landmark> landmark;
-  // Filled before done: per leaf the hash of what was moved, and whether it was the expected one (true without check).
+  // Whatever must live while the device may touch memory of this batch: what gives the record's room back, say. Dropped
+  // after `done` has returned; when the device was lost while it may still write, not before that is over, and where
+  // nobody can know, at the end of the process: a late write must never find the memory in other hands.
+  std::shared_ptr<void> keep;
+  // Filled before done: per leaf the hash of what was moved, and whether it was the expected one (1 without check).
   std::vector<uint64_t> hashes;
   std::vector<uint8_t> good;
-  // ok: everything was moved (look at `good`); tier_disabled: the device is lost, nothing may be believed; no_memory.
-  UniqueFunction<void(TransferBatch&, Code)> done;
+  // ok: everything was moved (look at `good`). Else nothing may be believed, and what `batch` holds is unspecified
+  // (after tier_disabled even `leaves` is empty). tier_disabled: the device is lost; a scatter's pages may still be
+  // written. no_memory, invalid_argument (of a leaf or mark), internal (the driver refused): it will not touch them again.
+  UniqueFunction<void(TransferBatch& batch, Code code)> done;
 };
 
 struct TransferOptions {
   uint32_t multiprocessors = 8;          // that kernels of transfers use at most, so that the engine's keep theirs
-  uint64_t staging_bytes = 64ULL << 20;  // of device memory, both directions together; and as much pinned
+  uint64_t staging_bytes = 64ULL << 20;  // of device memory, both directions together; and as much pinned if needed
   uint64_t part_bytes = 4ULL << 20;      // batches are cut into parts of about this size
+  // Without a sign of progress for so long, although the streams of the caller that it waits for have come so far, the
+  // device is given up. kNever: never.
+  uint64_t stall_ns = 10'000'000'000ULL;
+  PlanLimits plan;
 };
 
 struct TransferStats {
-  uint64_t batches = 0, leaves = 0, bytes = 0;
+  uint64_t batches = 0, leaves = 0, bytes = 0;  // of batches that ended with ok
   uint64_t mapped_leaves = 0, staged_leaves = 0, straight_leaves = 0, bounced_leaves = 0;
   uint64_t bad_leaves = 0;
+  uint64_t failed_batches = 0;
   uint64_t device_ns = 0;  // between the first and the last event of each part
 };
 
 class Transfers {
  public:
+  // no_memory: staging; unsupported: a device that cannot map host memory. `executor` must outlive it.
   static Result<std::unique_ptr<Transfers>> create(std::shared_ptr<Device> device, const TransferOptions& options,
                                                    Executor& executor);
   virtual ~Transfers() = default;
-  // From device memory into records; `expected` is not read.
+  // Records inside `memory` are reached directly by batches given from now on.
+  virtual void know(std::shared_ptr<const PinnedHost> memory) = 0;
+  // What `stream` holds now. To be asked for in the engine's call, before anything that waits for the batch is put on
+  // the stream: a batch behind its own waiter never begins. 0 and the legacy and per-thread streams are those of the
+  // device's primary context and this thread. invalid_argument: a stream of another device, of a context that is gone,
+  // or none at all; tier_disabled: the device is lost. Not a stream that is being captured into a graph.
+  virtual Result<std::shared_ptr<StreamPoint>> point(CuStream stream) = 0;
+  // From device memory into records; `expected` is not read, marks are not either.
   virtual void gather(TransferBatch batch) = 0;
   // From records into device memory.
   virtual void scatter(TransferBatch batch) = 0;
-  // A landmark at value 0; null where the device cannot.
+  // A landmark at value 0; null where there is no memory for one or the device is lost.
   virtual std::shared_ptr<Landmark> landmark() = 0;
-  // What is enqueued on `stream` from now on waits until the landmark has reached `value`. Never blocks the caller.
-  virtual Status wait_on(const Landmark& landmark, uint64_t value, CuStream stream) = 0;
-  // Raises a landmark from the CPU, for batches that will never come.
-  virtual void raise(const Landmark& landmark, uint64_t value) = 0;
+  // What is enqueued on `stream` from now on waits until the landmark has reached `value` (below 2^62). Errors as of
+  // point(). Never blocks the caller.
+  virtual Status wait_on(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuStream stream) = 0;
+  // Raises a landmark from the CPU, for batches that will never come; not before those of it that are under way ended.
+  virtual void raise(Landmark& landmark, uint64_t value) = 0;
   [[nodiscard]] virtual TransferStats gathers() const = 0;
   [[nodiscard]] virtual TransferStats scatters() const = 0;
   [[nodiscard]] virtual Device& device() const noexcept = 0;

@@ -1,0 +1,164 @@
+#include "device/landmark.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace kvbm::device {
+
+namespace {
+
+// The legacy stream (also as 0) and the per-thread one: their order with others is not told by the handle.
+bool is_special(CuStream stream) noexcept { return reinterpret_cast<uintptr_t>(stream) <= 2; }
+
+}  // namespace
+
+Landmark::~Landmark() { pool_->give_back(*this); }
+
+// Release: what the CPU did before is done for who sees the value. Partner: load(), and the device's wait.
+void LandmarkPool::store(uint64_t* word, uint64_t value) noexcept {
+  std::atomic_ref<uint64_t>(*word).store(value, std::memory_order_release);
+}
+
+uint64_t LandmarkPool::load(const uint64_t* word) noexcept {
+  return std::atomic_ref<uint64_t>(*const_cast<uint64_t*>(word)).load(std::memory_order_acquire);
+}
+
+LandmarkPool::~LandmarkPool() {
+  MutexLock lock(mutex_);
+  if (waited_ever_ || memory_.empty() || device_->is_lost()) return;
+  const Device::Scope scope(*device_);
+  for (void* memory : memory_) (void)device_->check(device_->driver().cuMemFreeHost(memory), "cuMemFreeHost");
+}
+
+bool LandmarkPool::grow() {
+  const Device::Scope scope(*device_);
+  if (!scope.entered()) return false;
+  const Driver& driver = device_->driver();
+  void* memory = nullptr;
+  if (!device_->check(driver.cuMemHostAlloc(&memory, kWords * kWordStep, kCuHostPortable | kCuHostDeviceMap),
+                      "cuMemHostAlloc of landmarks")
+           .ok()) {
+    return false;
+  }
+  CuPointer address = 0;
+  if (!device_->check(driver.cuMemHostGetDevicePointer(&address, memory, 0), "cuMemHostGetDevicePointer").ok()) {
+    (void)device_->check(driver.cuMemFreeHost(memory), "cuMemFreeHost");
+    return false;
+  }
+  std::memset(memory, 0, kWords * kWordStep);
+  MutexLock lock(mutex_);
+  memory_.push_back(memory);
+  for (size_t i = 0; i < kWords; ++i) {
+    std::byte* const word = static_cast<std::byte*>(memory) + i * kWordStep;
+    free_.push_back({reinterpret_cast<uint64_t*>(word), address + i * kWordStep});
+  }
+  return true;
+}
+
+std::shared_ptr<Landmark> LandmarkPool::take() {
+  if (device_->is_lost()) return nullptr;
+  std::shared_ptr<Landmark> landmark(new Landmark(shared_from_this()));
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    {
+      MutexLock lock(mutex_);
+      if (!free_.empty()) {
+        // The oldest first: the longer a word rests, the fewer still wait on it.
+        const FreeWord word = free_.front();
+        free_.erase(free_.begin());
+        landmark->word_ = word.word;
+        landmark->address_ = word.address;
+        landmark->base_ = load(word.word);
+        return landmark;
+      }
+    }
+    if (!grow()) break;
+  }
+  return nullptr;
+}
+
+void LandmarkPool::give_back(Landmark& landmark) noexcept {
+  if (landmark.word_ == nullptr) return;
+  MutexLock lock(mutex_);
+  write(landmark, std::max({landmark.waited_, landmark.promised_, landmark.raised_}));
+  free_.push_back({landmark.word_, landmark.address_});
+}
+
+void LandmarkPool::write(Landmark& landmark, uint64_t value) {
+  landmark.promised_ = std::max(landmark.promised_, value);
+  if (load(landmark.word_) < landmark.base_ + value) store(landmark.word_, landmark.base_ + value);
+}
+
+void LandmarkPool::begin(Landmark& landmark) {
+  MutexLock lock(mutex_);
+  ++landmark.pending_;
+}
+
+void LandmarkPool::end(Landmark& landmark, uint64_t last, bool by_cpu) {
+  MutexLock lock(mutex_);
+  --landmark.pending_;
+  if (by_cpu) {
+    landmark.raised_ = std::max(landmark.raised_, last);
+    write(landmark, last);
+  }
+  if (landmark.pending_ == 0) write(landmark, landmark.raised_);
+}
+
+void LandmarkPool::promise(Landmark& landmark, uint64_t value) {
+  MutexLock lock(mutex_);
+  landmark.promised_ = std::max(landmark.promised_, value);
+}
+
+void LandmarkPool::raise(Landmark& landmark, uint64_t value) {
+  MutexLock lock(mutex_);
+  landmark.raised_ = std::max(landmark.raised_, value);
+  if (landmark.pending_ == 0) write(landmark, landmark.raised_);
+}
+
+void LandmarkPool::settle(Landmark& landmark) {
+  MutexLock lock(mutex_);
+  if (landmark.pending_ == 0) write(landmark, landmark.raised_);
+}
+
+bool LandmarkPool::reached(const Landmark& landmark, uint64_t value) const noexcept {
+  return load(landmark.word_) >= landmark.base_ + value;
+}
+
+bool LandmarkPool::met(const LandmarkNeed& need) const {
+  const std::shared_ptr<Landmark> landmark = need.landmark.lock();  // may be the last: outside of the lock
+  MutexLock lock(mutex_);
+  return landmark == nullptr || landmark->promised_ >= need.value;
+}
+
+void LandmarkPool::waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context, CuStream stream) {
+  MutexLock lock(mutex_);
+  waited_ever_ = true;
+  landmark->waited_ = std::max(landmark->waited_, value);
+  if (landmark->promised_ >= value) return;
+  for (StreamWait& wait : waits_) {
+    if (wait.context != context || wait.stream != stream || wait.need.identity != landmark.get()) continue;
+    wait.need.landmark = landmark;
+    wait.need.value = std::max(wait.need.value, value);
+    return;
+  }
+  waits_.push_back({context, stream, {landmark, landmark.get(), value}});
+}
+
+std::vector<LandmarkNeed> LandmarkPool::needs_of(CuContext context, CuStream stream) {
+  std::vector<std::shared_ptr<Landmark>> held;  // dropped after the lock: the last one gives its word back
+  std::vector<LandmarkNeed> needs;
+  MutexLock lock(mutex_);
+  size_t kept = 0;
+  for (size_t i = 0; i < waits_.size(); ++i) {
+    held.push_back(waits_[i].need.landmark.lock());
+    if (held.back() == nullptr || held.back()->promised_ >= waits_[i].need.value) continue;
+    if (kept != i) waits_[kept] = std::move(waits_[i]);
+    const StreamWait& wait = waits_[kept++];
+    if (wait.context != context) continue;
+    if (wait.stream == stream || is_special(wait.stream) || is_special(stream)) needs.push_back(wait.need);
+  }
+  waits_.resize(kept);
+  return needs;
+}
+
+}  // namespace kvbm::device

@@ -1,0 +1,115 @@
+// Words that rise, in host memory that the device maps: written on the device behind the leaves that they stand for,
+// waited for there by streams of the engine, and raised from the CPU for what will never come.
+//
+// A word that was handed back is given out again and goes on rising from where it was: a stream that still waits on it
+// for its former owner passes, for its value was reached when the owner went. The device compares by the sign of a
+// 64-bit difference, so values far below 2^62 of rising owners never wrap in practice (2^62 values are centuries).
+//
+// The CPU never writes a word while batches that hold it are under way (pending): a write of the device for a lower value
+// could come after it and lower the word under a waiter. Lock: LandmarkPool::mutex_, a leaf. Thread: any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "device/device.h"
+
+namespace kvbm::device {
+
+class LandmarkPool;
+
+class Landmark {
+ public:
+  ~Landmark();
+  Landmark(const Landmark&) = delete;
+  Landmark& operator=(const Landmark&) = delete;
+
+ private:
+  friend class LandmarkPool;
+  explicit Landmark(std::shared_ptr<LandmarkPool> pool) : pool_(std::move(pool)) {}
+  const std::shared_ptr<LandmarkPool> pool_;
+  uint64_t* word_ = nullptr;
+  CuPointer address_ = 0;   // of the word, for the device
+  uint64_t base_ = 0;       // what the word was at value 0
+  // Guarded by pool_->mutex_.
+  uint64_t promised_ = 0;  // the highest value that the device was told to write or the CPU has written
+  uint64_t raised_ = 0;    // asked of the CPU
+  uint64_t waited_ = 0;    // the highest that a stream waits for
+  uint32_t pending_ = 0;   // batches under way
+};
+
+// What must be promised before a stream gets to a point: it waits there for a landmark.
+struct LandmarkNeed {
+  std::weak_ptr<Landmark> landmark;
+  const Landmark* identity = nullptr;
+  uint64_t value = 0;
+};
+
+class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
+ public:
+  explicit LandmarkPool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  ~LandmarkPool();
+  LandmarkPool(const LandmarkPool&) = delete;
+  LandmarkPool& operator=(const LandmarkPool&) = delete;
+
+  // Null: no memory, or a lost device.
+  std::shared_ptr<Landmark> take();
+
+  // A batch that will raise it comes under way, and ends; `last` is its last value. `by_cpu`: the device did not write
+  // it and will not any more, and nothing of the landmark is on the device now.
+  void begin(Landmark& landmark);
+  void end(Landmark& landmark, uint64_t last, bool by_cpu);
+  // The device was told to write `value`: what a stream waits for up to there will come without anybody's help.
+  void promise(Landmark& landmark, uint64_t value);
+  // At once, or when what is pending has ended.
+  void raise(Landmark& landmark, uint64_t value);
+  // What was asked of the CPU is written once more where a late write of a lost device may have lowered the word.
+  void settle(Landmark& landmark);
+
+  // Where the device finds the word, and what is to be written or waited for there for a value.
+  struct Target {
+    CuPointer address;
+    uint64_t value;
+  };
+  [[nodiscard]] static Target target(const Landmark& landmark, uint64_t value) noexcept {
+    return {landmark.address_, landmark.base_ + value};
+  }
+  [[nodiscard]] bool reached(const Landmark& landmark, uint64_t value) const noexcept;
+
+  // A stream was, or will be, made to wait. The memory of all words then stays the context's: the stream may get to its
+  // wait after everything of ours is gone.
+  void waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context, CuStream stream);
+  // What a point taken of this stream now lies behind, as far as nothing was promised yet.
+  std::vector<LandmarkNeed> needs_of(CuContext context, CuStream stream);
+  [[nodiscard]] bool met(const LandmarkNeed& need) const;
+
+ private:
+  friend class Landmark;
+  static constexpr size_t kWords = 64;       // in one allocation
+  static constexpr size_t kWordStep = 64;    // bytes: a line each, so that waiters of one do not slow writes of another
+  struct FreeWord {
+    uint64_t* word;
+    CuPointer address;
+  };
+  struct StreamWait {
+    CuContext context;
+    CuStream stream;
+    LandmarkNeed need;
+  };
+  bool grow() KVBM_EXCLUDES(mutex_);
+  void give_back(Landmark& landmark) noexcept;
+  void write(Landmark& landmark, uint64_t value) KVBM_REQUIRES(mutex_);
+  static void store(uint64_t* word, uint64_t value) noexcept;
+  static uint64_t load(const uint64_t* word) noexcept;
+
+  const std::shared_ptr<Device> device_;
+  mutable Mutex mutex_;
+  std::vector<FreeWord> free_ KVBM_GUARDED_BY(mutex_);
+  std::vector<void*> memory_ KVBM_GUARDED_BY(mutex_);
+  std::vector<StreamWait> waits_ KVBM_GUARDED_BY(mutex_);
+  bool waited_ever_ KVBM_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace kvbm::device

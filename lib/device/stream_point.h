@@ -1,0 +1,43 @@
+// What a stream of the caller held at one moment: an event recorded there, in the stream's own context.
+//
+// Thread: any. Blocks: no.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "device/landmark.h"
+
+namespace kvbm::device {
+
+// The context that `stream` belongs to; that of the device for 0 and the streams that the driver knows by number.
+// invalid_argument: a stream of another device, of a context that is gone, or none at all; tier_disabled.
+Result<CuContext> context_of(Device& device, CuStream stream);
+
+class StreamPoint {
+ public:
+  // Errors: as context_of(); no_memory.
+  static Result<std::shared_ptr<StreamPoint>> take(std::shared_ptr<Device> device, LandmarkPool& landmarks,
+                                                   CuStream stream);
+  ~StreamPoint();
+  StreamPoint(const StreamPoint&) = delete;
+  StreamPoint& operator=(const StreamPoint&) = delete;
+
+  // What is enqueued on `ours` from now on waits for the point. The device's context is current.
+  Status order(CuStream ours) const;
+  // Whether the stream has come so far; also true where the driver says that it never will. The context is current.
+  [[nodiscard]] bool reached() const;
+  // Landmarks that the stream waits for before it gets here.
+  [[nodiscard]] const std::vector<LandmarkNeed>& needs() const noexcept { return needs_; }
+
+ private:
+  StreamPoint(std::shared_ptr<Device> device, CuContext context) : device_(std::move(device)), context_(context) {}
+  const std::shared_ptr<Device> device_;
+  const CuContext context_;
+  CuEvent event_ = nullptr;
+  std::vector<LandmarkNeed> needs_;
+};
+
+}  // namespace kvbm::device

@@ -1,0 +1,142 @@
+#include "device/transfer_plan.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+
+namespace kvbm::device {
+
+namespace {
+
+// The bytes of b follow those of a in host memory: in the record, or in the pinned memory of a part, where leaves that
+// are bounced lie as they come.
+bool host_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
+  return a.pinned == b.pinned && (!a.pinned || a.record + a.bytes == b.record);
+}
+
+bool device_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
+  return a.flat && b.flat && a.device + a.bytes == b.device;
+}
+
+// Leaves of runs that are long enough on both sides become straight; all others are mapped, until their part is known.
+void find_straight(std::span<const PlanLeaf> leaves, const PlanLimits& limits, TransferPlan& plan) {
+  if (limits.always_mapped) return;
+  for (size_t i = 0; i < leaves.size();) {
+    uint64_t bytes = leaves[i].bytes;
+    size_t end = i + 1;
+    while (end < leaves.size() && host_neighbours(leaves[end - 1], leaves[end]) &&
+           device_neighbours(leaves[end - 1], leaves[end])) {
+      bytes += leaves[end++].bytes;
+    }
+    if (leaves[i].flat && bytes >= limits.straight_bytes) {
+      plan.straight = true;
+      for (; i < end; ++i) plan.leaves[i].path = Path::straight;
+    }
+    i = end;
+  }
+}
+
+// Cuts, and gives each leaf its place in the staging of its part.
+class Cutter {
+ public:
+  // `stage`: the batch is large enough for staging.
+  Cutter(std::span<const PlanLeaf> leaves, std::span<const size_t> marks, const PlanLimits& limits, uint32_t part_bytes,
+         size_t part_leaves, bool stage, TransferPlan& plan)
+      : leaves_(leaves),
+        marks_(marks),
+        limits_(limits),
+        part_bytes_(part_bytes),
+        part_leaves_(part_leaves),
+        stage_(stage),
+        plan_(plan) {}
+
+  void cut() {
+    for (size_t i = 0; i < leaves_.size(); ++i) {
+      bool follows = part_.count > 0 && neighbours(i);
+      uint64_t offset = follows ? part_.bytes : round_up(part_.bytes, kRunAlignment);
+      if (part_.count == part_leaves_ || offset + leaves_[i].bytes > part_bytes_) {
+        end_part();
+        follows = false;
+        offset = 0;
+      }
+      add(i, static_cast<uint32_t>(offset), follows);
+      if (at_mark(i + 1) && part_.bytes >= limits_.mark_bytes) end_part();
+    }
+    if (part_.count > 0 || (leaves_.empty() && !marks_.empty())) end_part();
+  }
+
+ private:
+  [[nodiscard]] bool neighbours(size_t i) const noexcept {
+    if (plan_.leaves[i - 1].path != plan_.leaves[i].path || !host_neighbours(leaves_[i - 1], leaves_[i])) return false;
+    return plan_.leaves[i].path != Path::straight || device_neighbours(leaves_[i - 1], leaves_[i]);
+  }
+
+  void add(size_t i, uint32_t offset, bool follows) noexcept {
+    PlannedLeaf& leaf = plan_.leaves[i];
+    leaf.offset = offset;
+    leaf.bounced = !leaves_[i].pinned;
+    leaf.run_begins = !follows;
+    part_.bounced |= leaf.bounced;
+    part_.bytes = offset + leaves_[i].bytes;
+    ++part_.count;
+    if (leaf.path == Path::straight) {
+      part_.copies += leaf.run_begins ? 1 : 0;
+    } else {
+      ++part_.kernel_leaves;
+      kernel_bytes_ += leaves_[i].bytes;
+      kernel_runs_ += leaf.run_begins ? 1 : 0;
+    }
+  }
+
+  [[nodiscard]] bool at_mark(size_t count) const noexcept {
+    return std::binary_search(marks_.begin(), marks_.end(), count);
+  }
+
+  void end_part() {
+    const size_t end = part_.first + part_.count;
+    while (next_mark_ < marks_.size() && marks_[next_mark_] <= end) {
+      part_.has_mark = true;
+      part_.mark = next_mark_++;
+    }
+    if (stage_ && kernel_runs_ > 0 && kernel_bytes_ / kernel_runs_ >= limits_.staged_run_bytes) {
+      for (size_t i = part_.first; i < end; ++i) {
+        if (plan_.leaves[i].path == Path::mapped) plan_.leaves[i].path = Path::staged;
+      }
+      part_.copies += kernel_runs_;
+    }
+    plan_.parts.push_back(part_);
+    part_ = PlannedPart{};
+    part_.first = end;
+    kernel_bytes_ = kernel_runs_ = 0;
+  }
+
+  std::span<const PlanLeaf> leaves_;
+  std::span<const size_t> marks_;
+  const PlanLimits& limits_;
+  const uint32_t part_bytes_;
+  const size_t part_leaves_;
+  const bool stage_;
+  TransferPlan& plan_;
+  PlannedPart part_;
+  uint64_t kernel_bytes_ = 0;  // of the part
+  uint64_t kernel_runs_ = 0;
+  size_t next_mark_ = 0;
+};
+
+}  // namespace
+
+TransferPlan plan_transfer(std::span<const PlanLeaf> leaves, std::span<const size_t> marks, const PlanLimits& limits,
+                           uint32_t part_bytes, size_t part_leaves) {
+  TransferPlan plan;
+  plan.leaves.resize(leaves.size());
+  find_straight(leaves, limits, plan);
+  uint64_t kernel_bytes = 0;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (plan.leaves[i].path != Path::straight) kernel_bytes += leaves[i].bytes;
+  }
+  const bool stage = !limits.always_mapped && kernel_bytes > limits.mapped_bytes;
+  Cutter(leaves, marks, limits, part_bytes, part_leaves, stage, plan).cut();
+  return plan;
+}
+
+}  // namespace kvbm::device

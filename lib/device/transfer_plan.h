@@ -1,0 +1,80 @@
+// Which way each leaf of a batch goes, and where the batch is cut into parts. Pure; no driver, no memory of others.
+//
+// mapped: a kernel moves between pages and pinned host memory. One launch and no copy: the shortest way for little, and
+// for records whose leaves lie apart in host memory, where every copy would be small.
+// staged: a kernel moves between pages and device staging, the copy engine between staging and host memory, one copy for
+// every run of leaves that are neighbours in host memory: thousands of small slices as a few large copies, few SMs used.
+// straight: the copy engine moves between pages and host memory, where both sides are contiguous over a long run; a
+// kernel hashes on the device side.
+//
+// Budget: O(leaves), once a batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace kvbm::device {
+
+// Where paths change. None of these was measured on a device yet.
+struct PlanLimits {
+  // A batch of at most so much goes mapped: at 25 GB/s 128 KiB take 5 us, and a staged part costs a second stream
+  // operation, an event between streams and a copy's start, together about as much.
+  uint64_t mapped_bytes = 128ULL << 10;
+  // Parts whose runs in host memory are shorter on the average go mapped: a copy takes the engine 1 to 2 us to begin,
+  // in which a PCIe link of the fourth generation moves 25 to 50 KiB.
+  uint64_t staged_run_bytes = 32ULL << 10;
+  // Contiguous on both sides from here on: straight. Smaller ones are packed, because a kernel that reads the pages at
+  // the speed of device memory costs less than many copies.
+  uint64_t straight_bytes = 256ULL << 10;
+  // A part that holds so much ends at a mark, so that what waits for the mark does not wait for a whole part; below, the
+  // launches would cost more than the wait.
+  uint64_t mark_bytes = 512ULL << 10;
+  // Everything goes mapped: host and device share one memory. Set for integrated devices.
+  bool always_mapped = false;
+};
+
+enum class Path : uint8_t { mapped, staged, straight };
+
+// A leaf, as far as its way depends on it.
+struct PlanLeaf {
+  uint64_t device = 0;  // address of its first byte
+  uint64_t record = 0;  // address in host memory
+  uint32_t bytes = 0;   // at most part_bytes
+  bool flat = false;    // one piece on the device
+  bool pinned = false;  // the device reaches the record; else it is bounced: it goes through the part's pinned memory
+};
+
+struct PlannedLeaf {
+  uint32_t offset = 0;  // in the part's staging, and in its pinned memory where it is bounced
+  Path path = Path::mapped;
+  bool bounced = false;
+  bool run_begins = false;  // not a neighbour, in host memory and staging, of the leaf before it, or on another path
+};
+
+struct PlannedPart {
+  size_t first = 0;
+  size_t count = 0;
+  size_t kernel_leaves = 0;  // mapped or staged; the others are straight
+  size_t copies = 0;         // runs of staged and straight leaves
+  uint32_t bytes = 0;        // of staging
+  bool bounced = false;      // at least one is
+  bool has_mark = false;
+  size_t mark = 0;  // the last one that is reached when the part has landed
+};
+
+struct TransferPlan {
+  std::vector<PlannedLeaf> leaves;
+  std::vector<PlannedPart> parts;
+  bool straight = false;  // any leaf is
+};
+
+// Offsets of runs in staging are multiples of this.
+inline constexpr uint32_t kRunAlignment = 256;
+
+// `marks`: rising leaf counts, at most leaves.size(). Parts hold at most part_bytes of staging (a multiple of
+// kRunAlignment, below 4 GiB) and part_leaves leaves. Without leaves there is one empty part if there is a mark, else none.
+[[nodiscard]] TransferPlan plan_transfer(std::span<const PlanLeaf> leaves, std::span<const size_t> marks,
+                                         const PlanLimits& limits, uint32_t part_bytes, size_t part_leaves);
+
+}  // namespace kvbm::device
