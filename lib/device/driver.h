@@ -39,6 +39,8 @@ inline constexpr CuResult kCuInvalidImage = 200;
 inline constexpr CuResult kCuInvalidContext = 201;
 inline constexpr CuResult kCuNoBinaryForGpu = 209;
 inline constexpr CuResult kCuUncorrectableEcc = 214;
+inline constexpr CuResult kCuUncorrectableNvlink = 220;
+inline constexpr CuResult kCuContained = 226;
 inline constexpr CuResult kCuInvalidHandle = 400;
 inline constexpr CuResult kCuNotFound = 500;
 inline constexpr CuResult kCuNotReady = 600;
@@ -46,11 +48,21 @@ inline constexpr CuResult kCuIllegalAddress = 700;
 inline constexpr CuResult kCuOutOfResources = 701;
 inline constexpr CuResult kCuLaunchTimeout = 702;
 inline constexpr CuResult kCuContextDestroyed = 709;
+inline constexpr CuResult kCuAssert = 710;
 inline constexpr CuResult kCuAlreadyRegistered = 712;
 inline constexpr CuResult kCuNotRegistered = 713;
+inline constexpr CuResult kCuHardwareStack = 714;
+inline constexpr CuResult kCuIllegalInstruction = 715;
+inline constexpr CuResult kCuMisalignedAddress = 716;
+inline constexpr CuResult kCuInvalidAddressSpace = 717;
+inline constexpr CuResult kCuInvalidPc = 718;
 inline constexpr CuResult kCuLaunchFailed = 719;
+inline constexpr CuResult kCuTensorMemoryLeak = 721;
+inline constexpr CuResult kCuNotPermitted = 800;
 inline constexpr CuResult kCuNotSupported = 801;
 inline constexpr CuResult kCuSystemDriverMismatch = 803;
+inline constexpr CuResult kCuMpsClientTerminated = 810;
+inline constexpr CuResult kCuExternalDevice = 911;
 inline constexpr CuResult kCuUnknown = 999;
 
 // CUdevice_attribute.
@@ -73,6 +85,8 @@ inline constexpr int kCuPointerIsManaged = 8;
 inline constexpr int kCuPointerDeviceOrdinal = 9;
 inline constexpr int kCuPointerRangeStart = 11;
 inline constexpr int kCuPointerRangeSize = 12;
+inline constexpr int kCuPointerMappingSize = 18;
+inline constexpr int kCuPointerMappingStart = 19;
 inline constexpr unsigned kCuMemoryHost = 1;    // CUmemorytype
 inline constexpr unsigned kCuMemoryDevice = 2;
 
@@ -83,6 +97,7 @@ inline constexpr unsigned kCuHostRegisterReadOnly = 8;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
 inline constexpr unsigned kCuEventBlockingSync = 1;
 inline constexpr unsigned kCuEventDisableTiming = 2;
+inline constexpr unsigned kCuEventInterprocess = 4;
 inline constexpr unsigned kCuWaitValueGeq = 0;        // CU_STREAM_WAIT_VALUE_GEQ
 inline constexpr unsigned kCuIpcLazyPeerAccess = 1;
 
@@ -143,6 +158,10 @@ struct Driver {
   CuResult (*cuIpcCloseMemHandle)(CuPointer pointer) = nullptr;
   CuResult (*cuIpcGetEventHandle)(CuIpcHandle* handle, CuEvent event) = nullptr;
   CuResult (*cuIpcOpenEventHandle)(CuEvent* event, CuIpcHandle handle) = nullptr;
+
+  // A module image to load in place of the embedded one: of a driver that brings its own kernels, which a fake of it for
+  // tests does. Null for the driver of real devices.
+  const void* own_kernels = nullptr;
 };
 
 }  // namespace kvbm::device

@@ -1,6 +1,7 @@
 // Loads libcuda and fills the table, once a process. The library is never unloaded: the driver keeps threads.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "base/status.h"
@@ -14,10 +15,27 @@ struct DriverLibrary {
   int version = 0;      // cuDriverGetVersion
 };
 
+// The oldest driver that is used: CUDA 12.0 (stream memory operations without opt-in), as cuDriverGetVersion tells it.
+inline constexpr int kOldestDriver = 12000;
+
 // `path` empty: libcuda.so.1 as the loader finds it. Errors: unsupported, with a text that says what is missing: no
-// library, an entry point that a driver of CUDA 12.0 has, cuInit's refusal (no device, a driver that does not fit its
-// kernel module). The signal handlers of the process are as they were before. Thread: any. The same path gives the
-// same object every time; it lives as long as the process.
+// library, a driver older than CUDA 12.0, an entry point that such a driver has, cuInit's refusal (no device, a driver
+// that does not fit its kernel module). The signal handlers of the process are as they were before. Thread: any. Blocks:
+// the first call does, the driver wakes its devices. The same path gives the same object every time, also after a
+// refusal: a driver that could not begin does not begin later in the same process. It lives as long as the process.
 Result<const DriverLibrary*> driver_library(const std::string& path);
+
+// Whether this process has a driver loaded: libcuda, by anybody, or one that driver_library loaded by its path. Where it
+// has none no pointer can be device memory. Cheap enough for set-up, not for the path of a block. Thread: any.
+bool driver_is_loaded();
+
+// One entry of the table and the name under which a library exports it.
+struct DriverSymbol {
+  const char* entry;   // "cuMemAlloc"
+  const char* symbol;  // "cuMemAlloc_v2"
+  size_t offset;       // in Driver
+};
+// All entries of the table; `count` is how many.
+const DriverSymbol* driver_symbols(size_t* count) noexcept;
 
 }  // namespace kvbm::device

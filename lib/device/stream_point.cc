@@ -13,23 +13,6 @@ bool blames_the_stream(CuResult result) noexcept {
          result == kCuContextDestroyed;
 }
 
-// Makes any context current; Device::Scope knows only the device's own.
-class Entered {
- public:
-  Entered(const Driver& driver, CuContext context) : driver_(driver), result_(driver.cuCtxPushCurrent(context)) {}
-  ~Entered() {
-    CuContext left = nullptr;
-    if (result_ == kCuSuccess) (void)driver_.cuCtxPopCurrent(&left);
-  }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
-  [[nodiscard]] CuResult result() const noexcept { return result_; }
-
- private:
-  const Driver& driver_;
-  const CuResult result_;
-};
-
 }  // namespace
 
 Result<CuContext> context_of(Device& device, CuStream stream) {
@@ -42,7 +25,7 @@ Result<CuContext> context_of(Device& device, CuStream stream) {
   if (blames_the_stream(result)) return Status(Code::invalid_argument, kNoStream);
   if (Status s = device.check(result, "cuStreamGetCtx"); !s.ok()) return s;
   if (context == device.context()) return context;
-  const Entered entered(driver, context);
+  const ContextScope entered(driver, context);
   if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
   CuDevice theirs = -1;
   CuDevice ours = -1;
@@ -60,7 +43,7 @@ Result<std::shared_ptr<StreamPoint>> StreamPoint::take(std::shared_ptr<Device> d
   point->needs_ = landmarks.needs_of(context.value(), stream);
   const Driver& driver = device->driver();
   // An event and the stream that it is recorded on must be of one context; waiting for it may be anybody's.
-  const Entered entered(driver, context.value());
+  const ContextScope entered(driver, context.value());
   if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
   if (Status s = device->check(driver.cuEventCreate(&point->event_, kCuEventDisableTiming), "cuEventCreate"); !s.ok()) {
     return s;
@@ -73,13 +56,16 @@ Result<std::shared_ptr<StreamPoint>> StreamPoint::take(std::shared_ptr<Device> d
 
 StreamPoint::~StreamPoint() {
   if (event_ == nullptr) return;
-  const Entered entered(device_->driver(), context_);
+  const ContextScope entered(device_->driver(), context_);
   // Where the context is gone its events went with it.
   if (entered.result() == kCuSuccess) (void)device_->driver().cuEventDestroy(event_);
 }
 
 Status StreamPoint::order(CuStream ours) const {
-  return device_->check(device_->driver().cuStreamWaitEvent(ours, event_, 0), "cuStreamWaitEvent");
+  const CuResult result = device_->driver().cuStreamWaitEvent(ours, event_, 0);
+  // Another context of the same device may go without the device being lost.
+  if (context_ != device_->context() && blames_the_stream(result)) return Status(Code::invalid_argument, kNoStream);
+  return device_->check(result, "cuStreamWaitEvent");
 }
 
 bool StreamPoint::reached() const { return device_->driver().cuEventQuery(event_) != kCuNotReady; }

@@ -16,6 +16,23 @@ namespace kvbm::device {
 // invalid_argument: a stream of another device, of a context that is gone, or none at all; tier_disabled.
 Result<CuContext> context_of(Device& device, CuStream stream);
 
+// Makes any context current until the end of the scope; Device::Scope knows only the device's own.
+class ContextScope {
+ public:
+  ContextScope(const Driver& driver, CuContext context) : driver_(driver), result_(driver.cuCtxPushCurrent(context)) {}
+  ~ContextScope() {
+    CuContext left = nullptr;
+    if (result_ == kCuSuccess) (void)driver_.cuCtxPopCurrent(&left);
+  }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+  [[nodiscard]] CuResult result() const noexcept { return result_; }
+
+ private:
+  const Driver& driver_;
+  const CuResult result_;
+};
+
 class StreamPoint {
  public:
   // Errors: as context_of(); no_memory.

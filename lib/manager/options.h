@@ -66,6 +66,17 @@ struct ShareOptions {
   uint64_t ask_ns = 20'000'000;
 };
 
+// Attached caches in device memory (device_caches.h).
+struct DeviceOptions {
+  enum class Use : uint8_t { automatic, off, on };
+  Use use = Use::automatic;
+  std::string library;  // of the driver; empty: the system's
+  uint32_t multiprocessors = 8;
+  uint64_t staging_bytes = 64ULL << 20;
+  uint32_t pin_threads = 4;
+  uint64_t lost_after_ns = 10'000'000'000;
+};
+
 struct Options {
   tier::HostOptions host;
   std::string policy = std::string(policy::kDefaultPolicy);
@@ -73,6 +84,7 @@ struct Options {
   std::vector<TierOptions> tiers;
   NodeOptions node;
   ShareOptions share;
+  DeviceOptions device;
   std::string seal_key_file;  // empty: nothing is sealed
 };
 

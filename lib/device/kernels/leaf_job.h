@@ -1,23 +1,95 @@
-// What a kernel is told of one leaf: plain data, the same for nvcc, the CPU and the driver's parameter blocks.
+// What a kernel is told of one leaf, or of one copy inside the device: plain data, the same for nvcc and for the CPU.
+//
+// Jobs are made on the CPU by the functions here, which also find how wide accesses may be: a kernel trusts a job.
 #pragma once
 
 #include <stdint.h>
 
 namespace kvbm::device {
 
-// One leaf: count0 x count1 pieces of `piece_bytes` in device memory, piece (i, j) at device + i * stride0 + j * stride1,
-// in that order `bytes` long together, and the same bytes contiguous at `record`. Both addresses are the device's.
-struct LeafJob {
-  uint64_t device;
-  uint64_t record;
+// What one job covers at most: kWarpsPerLeaf stripes.
+inline constexpr uint32_t kStripeBytes = 4096;  // 16 rows of the leaf hash: what one warp takes at a time
+inline constexpr uint32_t kMaxWarpsPerLeaf = 16;
+inline constexpr uint32_t kMaxJobBytes = kStripeBytes * kMaxWarpsPerLeaf;
+// Threads of a block, of every kernel here. A block is what occupies a multiprocessor: blocks bound multiprocessors.
+inline constexpr uint32_t kBlockThreads = 512;
+
+// Pieces of `piece_bytes` in device memory, piece n at address + (n / count1) * stride0 + (n % count1) * stride1.
+struct DeviceRun {
+  uint64_t address;
   int64_t stride0;
   int64_t stride1;
-  uint64_t expected;     // the leaf hash that the bytes must have; of scatters
   uint32_t piece_bytes;
-  uint32_t count0;
+  uint32_t piece_inverse;  // of division by multiplication: inverse_of
   uint32_t count1;
-  uint32_t bytes;
+  uint32_t count1_inverse;
 };
-static_assert(sizeof(LeafJob) == 56, "uploaded as it is");
+
+inline constexpr uint32_t kJobChecked = 1;  // flags: into the device, compare with `expected`
+inline constexpr uint32_t kRunWidthShift = 8;      // flags: the widest access that every place of the run allows: 1, 4, 8, 16
+inline constexpr uint32_t kRecordWidthShift = 16;  // flags: the same of the record's side
+inline constexpr uint32_t kWidthMask = 31;
+
+// One leaf: the first `bytes` bytes of a run, and the same bytes contiguous at `record`. Addresses are the device's.
+struct alignas(16) LeafJob {
+  DeviceRun run;
+  uint64_t record;
+  uint64_t expected;  // the leaf hash that the bytes must have; of scatters and checks
+  uint32_t bytes;     // at most kMaxJobBytes
+  uint32_t flags;
+};
+static_assert(sizeof(LeafJob) == 64, "uploaded as it is");
+
+// One copy in device memory: bytes [first, first + bytes) of a run to the same bytes of another one.
+struct alignas(16) CopyJob {
+  DeviceRun from;
+  DeviceRun to;
+  uint32_t first;
+  uint32_t bytes;  // at most kMaxJobBytes
+  uint32_t flags;  // the width of both runs, at kRunWidthShift
+  uint32_t zero;
+};
+static_assert(sizeof(CopyJob) == 96, "uploaded as it is");
+
+// n / d is __umulhi(n, inverse_of(d)) or one more, for all n: the error n * (2^32 - d * inverse) / (d * 2^32) is below 1.
+constexpr uint32_t inverse_of(uint32_t d) { return UINT32_MAX / d; }
+
+// The widest access that an address or a size with these bits allows.
+constexpr uint32_t width_of(uint64_t bits) { return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 1; }
+
+// count0 * count1 pieces; all of them together at most 4 GiB, and none of the three zero.
+constexpr DeviceRun make_run(uint64_t address, uint64_t piece_bytes, uint32_t count1, int64_t stride0, int64_t stride1) {
+  const auto piece = static_cast<uint32_t>(piece_bytes);
+  return {address, stride0, stride1, piece, inverse_of(piece), count1, inverse_of(count1)};
+}
+
+constexpr uint32_t width_of_run(const DeviceRun& run, uint32_t count0) {
+  uint64_t bits = run.address | run.piece_bytes;
+  if (count0 > 1) bits |= static_cast<uint64_t>(run.stride0);
+  if (run.count1 > 1) bits |= static_cast<uint64_t>(run.stride1);
+  return width_of(bits);
+}
+
+constexpr LeafJob make_leaf_job(const DeviceRun& run, uint32_t count0, uint64_t record, bool checked, uint64_t expected) {
+  const uint32_t flags = (checked ? kJobChecked : 0) | width_of_run(run, count0) << kRunWidthShift |
+                         width_of(record) << kRecordWidthShift;
+  return {run, record, expected, run.piece_bytes * run.count1 * count0, flags};
+}
+
+constexpr CopyJob make_copy_job(const DeviceRun& from, uint32_t from_count0, const DeviceRun& to, uint32_t to_count0,
+                                uint32_t first, uint32_t bytes) {
+  const uint32_t a = width_of_run(from, from_count0);
+  const uint32_t b = width_of_run(to, to_count0);
+  return {from, to, first, bytes, (a < b ? a : b) << kRunWidthShift, 0};
+}
+
+// Warps that share a job: one a stripe, a power of two. What a launch is given for the largest of its jobs.
+constexpr uint32_t warps_for(uint32_t largest_bytes) {
+  uint32_t warps = 1;
+  while (warps < kMaxWarpsPerLeaf && warps * kStripeBytes < largest_bytes) warps *= 2;
+  return warps;
+}
+// Jobs that a block does at a time; a grid of more blocks than jobs / this has some with nothing to do.
+constexpr uint32_t jobs_per_block(uint32_t warps_per_job) { return kBlockThreads / 32 / warps_per_job; }
 
 }  // namespace kvbm::device

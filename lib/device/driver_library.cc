@@ -1,0 +1,192 @@
+#include "device/driver_library.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <memory>
+
+#include "base/mutex.h"
+#include "base/signal_keeper.h"
+
+namespace kvbm::device {
+
+namespace {
+
+constexpr char kLibrary[] = "libcuda.so.1";
+constexpr char kWhat[] = "no usable CUDA driver";
+
+// The version of each entry that driver.h declares: what cuda.h of CUDA 12 and 13 maps the plain name to. cuEventElapsedTime
+// alone is taken as it was before 12.8 renamed it; both are in every driver since.
+#define KVBM_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name)}
+constexpr DriverSymbol kSymbols[] = {
+    KVBM_ENTRY(cuInit, "cuInit"),
+    KVBM_ENTRY(cuDriverGetVersion, "cuDriverGetVersion"),
+    KVBM_ENTRY(cuGetErrorName, "cuGetErrorName"),
+    KVBM_ENTRY(cuGetErrorString, "cuGetErrorString"),
+    KVBM_ENTRY(cuDeviceGetCount, "cuDeviceGetCount"),
+    KVBM_ENTRY(cuDeviceGet, "cuDeviceGet"),
+    KVBM_ENTRY(cuDeviceGetName, "cuDeviceGetName"),
+    KVBM_ENTRY(cuDeviceGetUuid, "cuDeviceGetUuid_v2"),
+    KVBM_ENTRY(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId"),
+    KVBM_ENTRY(cuDeviceGetAttribute, "cuDeviceGetAttribute"),
+    KVBM_ENTRY(cuDeviceTotalMem, "cuDeviceTotalMem_v2"),
+    KVBM_ENTRY(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain"),
+    KVBM_ENTRY(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2"),
+    KVBM_ENTRY(cuCtxPushCurrent, "cuCtxPushCurrent_v2"),
+    KVBM_ENTRY(cuCtxPopCurrent, "cuCtxPopCurrent_v2"),
+    KVBM_ENTRY(cuCtxGetDevice, "cuCtxGetDevice"),
+    KVBM_ENTRY(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange"),
+    KVBM_ENTRY(cuModuleLoadData, "cuModuleLoadData"),
+    KVBM_ENTRY(cuModuleUnload, "cuModuleUnload"),
+    KVBM_ENTRY(cuModuleGetFunction, "cuModuleGetFunction"),
+    KVBM_ENTRY(cuLaunchKernel, "cuLaunchKernel"),
+    KVBM_ENTRY(cuMemAlloc, "cuMemAlloc_v2"),
+    KVBM_ENTRY(cuMemFree, "cuMemFree_v2"),
+    KVBM_ENTRY(cuMemHostAlloc, "cuMemHostAlloc"),
+    KVBM_ENTRY(cuMemFreeHost, "cuMemFreeHost"),
+    KVBM_ENTRY(cuMemHostRegister, "cuMemHostRegister_v2"),
+    KVBM_ENTRY(cuMemHostUnregister, "cuMemHostUnregister"),
+    KVBM_ENTRY(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2"),
+    KVBM_ENTRY(cuPointerGetAttribute, "cuPointerGetAttribute"),
+    KVBM_ENTRY(cuMemcpyAsync, "cuMemcpyAsync"),
+    KVBM_ENTRY(cuMemsetD8Async, "cuMemsetD8Async"),
+    KVBM_ENTRY(cuStreamCreateWithPriority, "cuStreamCreateWithPriority"),
+    KVBM_ENTRY(cuStreamDestroy, "cuStreamDestroy_v2"),
+    KVBM_ENTRY(cuStreamGetCtx, "cuStreamGetCtx"),
+    KVBM_ENTRY(cuStreamSynchronize, "cuStreamSynchronize"),
+    KVBM_ENTRY(cuStreamWaitEvent, "cuStreamWaitEvent"),
+    KVBM_ENTRY(cuStreamWaitValue64, "cuStreamWaitValue64_v2"),
+    KVBM_ENTRY(cuStreamWriteValue64, "cuStreamWriteValue64_v2"),
+    KVBM_ENTRY(cuEventCreate, "cuEventCreate"),
+    KVBM_ENTRY(cuEventDestroy, "cuEventDestroy_v2"),
+    KVBM_ENTRY(cuEventRecord, "cuEventRecord"),
+    KVBM_ENTRY(cuEventQuery, "cuEventQuery"),
+    KVBM_ENTRY(cuEventSynchronize, "cuEventSynchronize"),
+    KVBM_ENTRY(cuEventElapsedTime, "cuEventElapsedTime"),
+    KVBM_ENTRY(cuIpcGetMemHandle, "cuIpcGetMemHandle"),
+    KVBM_ENTRY(cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2"),
+    KVBM_ENTRY(cuIpcCloseMemHandle, "cuIpcCloseMemHandle"),
+    KVBM_ENTRY(cuIpcGetEventHandle, "cuIpcGetEventHandle"),
+    KVBM_ENTRY(cuIpcOpenEventHandle, "cuIpcOpenEventHandle"),
+};
+#undef KVBM_ENTRY
+static_assert(sizeof(Driver) == (std::size(kSymbols) + 1) * sizeof(void*), "an entry of the table has no symbol");
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// What a refusal of cuInit means to who runs the machine.
+const char* advice(CuResult result) {
+  switch (result) {
+    case kCuNoDevice: return "it sees no device (is one visible to this process? CUDA_VISIBLE_DEVICES, the container)";
+    case kCuSystemDriverMismatch: return "libcuda does not fit the kernel module; reboot, or install both from one release";
+    case 34: return "this libcuda is the one for linking only; install the driver";  // CUDA_ERROR_STUB_LIBRARY
+    case kCuUnknown: return "the kernel module may not be loaded, or /dev/nvidia* not accessible";
+    case 802: return "the system is not ready; is nvidia-fabricmanager running?";  // CUDA_ERROR_SYSTEM_NOT_READY
+    default: return "the driver does not begin";
+  }
+}
+
+std::string refusal(const Driver& driver, CuResult result) {
+  const char* name = nullptr;
+  if (driver.cuGetErrorName(result, &name) != kCuSuccess || name == nullptr) name = "an error";
+  return "cuInit says " + std::string(name) + " (" + std::to_string(result) + "): " + advice(result);
+}
+
+// Fills every entry. Each is a pointer to a function, whose representation dlsym gives (POSIX).
+std::string fill(void* library, Driver* driver) {
+  std::string missing;
+  for (const DriverSymbol& entry : kSymbols) {
+    void* const found = ::dlsym(library, entry.symbol);
+    if (found == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(entry.symbol);
+    std::memcpy(reinterpret_cast<char*>(driver) + entry.offset, &found, sizeof found);
+  }
+  using Kernels = const void* (*)();
+  if (const auto kernels = reinterpret_cast<Kernels>(::dlsym(library, "kvbm_driver_kernels"))) {
+    driver->own_kernels = kernels();
+  }
+  return missing;
+}
+
+Status load(const std::string& path, DriverLibrary* out) {
+  const SignalKeeper keeper;
+  out->path = path.empty() ? kLibrary : path;
+  void* const library = ::dlopen(out->path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* why = ::dlerror();
+    return {Code::unsupported, kWhat, why == nullptr ? out->path : std::string(why)};
+  }
+  // The version is asked first, alone: a driver that is too old is told so, not which entries it lacks.
+  using GetVersion = CuResult (*)(int*);
+  const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "cuDriverGetVersion"));
+  if (get_version == nullptr) {
+    return {Code::unsupported, kWhat, out->path + " is no CUDA driver: it has no cuDriverGetVersion"};
+  }
+  if (get_version(&out->version) == kCuSuccess && out->version < kOldestDriver) {
+    return {Code::unsupported, kWhat,
+            out->path + " speaks CUDA " + version_text(out->version) + "; kvbm needs " + version_text(kOldestDriver) +
+                " or newer (driver 525)"};
+  }
+  if (const std::string missing = fill(library, &out->driver); !missing.empty()) {
+    return {Code::unsupported, kWhat,
+            out->path + " says CUDA " + version_text(out->version) + " and lacks " + missing};
+  }
+  if (const CuResult result = out->driver.cuInit(0); result != kCuSuccess) {
+    return {Code::unsupported, kWhat, out->path + ": " + refusal(out->driver, result)};
+  }
+  return {};
+}
+
+struct Loaded {
+  DriverLibrary library;
+  Status status;
+};
+
+struct Libraries {
+  Mutex mutex;  // two loads at once would each take the other's handlers for the host's
+  std::map<std::string, std::unique_ptr<Loaded>> by_path KVBM_GUARDED_BY(mutex);
+};
+
+// Never destroyed: streams may be at work while the process ends.
+Libraries& libraries() {
+  static Libraries* const all = new Libraries;
+  return *all;
+}
+
+}  // namespace
+
+const DriverSymbol* driver_symbols(size_t* count) noexcept {
+  *count = std::size(kSymbols);
+  return kSymbols;
+}
+
+Result<const DriverLibrary*> driver_library(const std::string& path) {
+  Libraries& all = libraries();
+  const MutexLock lock(all.mutex);
+  std::unique_ptr<Loaded>& loaded = all.by_path[path];
+  if (!loaded) {
+    auto fresh = std::make_unique<Loaded>();
+    fresh->status = load(path, &fresh->library);
+    loaded = std::move(fresh);
+  }
+  if (!loaded->status.ok()) return loaded->status;
+  return static_cast<const DriverLibrary*>(&loaded->library);
+}
+
+bool driver_is_loaded() {
+  if (void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); library != nullptr) {
+    ::dlclose(library);  // gives back the reference that asking took
+    return true;
+  }
+  Libraries& all = libraries();
+  const MutexLock lock(all.mutex);
+  for (const auto& [path, loaded] : all.by_path) {
+    if (loaded->status.ok()) return true;
+  }
+  return false;
+}
+
+}  // namespace kvbm::device

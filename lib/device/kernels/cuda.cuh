@@ -1,0 +1,89 @@
+// What every kernel's source includes first: CUDA, or what stands for it in a compilation for the CPU; and the accesses
+// to global memory that moving needs.
+//
+// Loads are asm volatile: each is done once, never again from memory by the compiler, so that what was hashed is what
+// is written. They and the stores say that nothing is read twice (.cs, evict first).
+#pragma once
+
+#include <stdint.h>
+
+#if defined(KVBM_CUDA_EMULATION)
+#include KVBM_CUDA_EMULATION
+#else
+#define KVBM_DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) type name[]
+#endif
+
+namespace kvbm::device::kernels {
+
+#if defined(KVBM_CUDA_EMULATION)
+
+template <class T>
+inline T emulated_load(uint64_t address) {
+  const void* at = reinterpret_cast<const void*>(address);
+  emulation::current_runner().check_access(at, sizeof(T), sizeof(T), false);
+  T value;
+  memcpy(&value, at, sizeof value);
+  return value;
+}
+
+template <class T>
+inline void emulated_store(uint64_t address, T value) {
+  void* at = reinterpret_cast<void*>(address);
+  emulation::current_runner().check_access(at, sizeof(T), sizeof(T), true);
+  memcpy(at, &value, sizeof value);
+}
+
+inline uint4 load16(uint64_t address) { return emulated_load<uint4>(address); }
+inline uint2 load8(uint64_t address) { return emulated_load<uint2>(address); }
+inline uint32_t load4(uint64_t address) { return emulated_load<uint32_t>(address); }
+inline uint32_t load1(uint64_t address) { return emulated_load<uint8_t>(address); }
+inline void store16(uint64_t address, const uint4& v) { emulated_store(address, v); }
+inline void store8(uint64_t address, const uint2& v) { emulated_store(address, v); }
+inline void store4(uint64_t address, uint32_t v) { emulated_store(address, v); }
+inline void store1(uint64_t address, uint32_t v) { emulated_store(address, static_cast<uint8_t>(v)); }
+// Waits until `threads` threads of the block, whole warps, are here. id 0 is __syncthreads'.
+inline void sync_some(uint32_t id, uint32_t threads) {
+  emulation::current_runner().barrier(id, threads, {"sync_some", __FILE__, __LINE__});
+}
+
+#else
+
+__device__ __forceinline__ uint4 load16(uint64_t address) {
+  uint4 v;
+  asm volatile("ld.global.cs.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address));
+  return v;
+}
+__device__ __forceinline__ uint2 load8(uint64_t address) {
+  uint2 v;
+  asm volatile("ld.global.cs.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(address));
+  return v;
+}
+__device__ __forceinline__ uint32_t load4(uint64_t address) {
+  uint32_t v;
+  asm volatile("ld.global.cs.u32 %0, [%1];" : "=r"(v) : "l"(address));
+  return v;
+}
+__device__ __forceinline__ uint32_t load1(uint64_t address) {
+  uint32_t v;
+  asm volatile("ld.global.cs.u8 %0, [%1];" : "=r"(v) : "l"(address));
+  return v;
+}
+__device__ __forceinline__ void store16(uint64_t address, const uint4& v) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+__device__ __forceinline__ void store8(uint64_t address, const uint2& v) {
+  asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" ::"l"(address), "r"(v.x), "r"(v.y) : "memory");
+}
+__device__ __forceinline__ void store4(uint64_t address, uint32_t v) {
+  asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(address), "r"(v) : "memory");
+}
+__device__ __forceinline__ void store1(uint64_t address, uint32_t v) {
+  asm volatile("st.global.cs.u8 [%0], %1;" ::"l"(address), "r"(v) : "memory");
+}
+__device__ __forceinline__ void sync_some(uint32_t id, uint32_t threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+#endif
+
+}  // namespace kvbm::device::kernels

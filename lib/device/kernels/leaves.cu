@@ -1,0 +1,133 @@
+// Leaves between device memory and records, hashed on the way; leaves hashed, checked or spoilt where they lie.
+//
+// Launch: kBlockThreads a block (or fewer whole warps, a multiple of `warps`), any number of blocks, `warps` =
+// warps_for(bytes of the largest job). Results of job i: hashes[i], good[i]. Every kernel is README.md's.
+#include "device/kernels/cuda.cuh"
+#include "device/kernels/group.cuh"
+#include "device/kernels/leaf_hash.cuh"
+#include "device/kernels/leaf_job.h"
+#include "device/kernels/vectors.cuh"
+
+namespace kvbm::device::kernels {
+
+__device__ __forceinline__ uint32_t run_width(const LeafJob& job) { return job.flags >> kRunWidthShift & kWidthMask; }
+__device__ __forceinline__ uint32_t record_width(const LeafJob& job) {
+  return job.flags >> kRecordWidthShift & kWidthMask;
+}
+
+__device__ __forceinline__ void put_hash(uint64_t* hashes, uint32_t i, uint64_t h) {
+  store8(reinterpret_cast<uint64_t>(hashes + i), make_uint2(static_cast<uint32_t>(h), static_cast<uint32_t>(h >> 32)));
+}
+
+__device__ __forceinline__ void sum_into(StripeSlot* slots, const Member& me, const StripeKeys& keys, uint32_t bytes,
+                                         const uint4 (&vectors)[kStripeVectors]) {
+  const uint32_t rows = (bytes + kHashRowBytes - 1) / kHashRowBytes;
+  put_sum(slots[me.index], me.thread, add_stripe(vectors, keys, me.index, me.thread, rows));
+}
+
+// Out of the device: one wait a leaf. Two sets of sums take turns, so that the others are at the next leaf while one warp
+// joins this one's; each warp joins in its turn.
+template <bool kStored>
+__device__ __forceinline__ void take_leaves(const LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes) {
+  __shared__ StripeSlot slots[2][kWarpsPerBlock];
+  const Member me = member_of(warps);
+  const StripeKeys keys = stripe_keys(me.thread);
+  uint32_t turn = 0;
+  for (uint32_t i = me.first_job; i < count; i += me.step, ++turn) {
+    const LeafJob job = jobs[i];
+    StripeSlot* sums = slots[turn % 2] + me.group * warps;
+    if (me.has_part(job.bytes)) {
+      uint4 vectors[kStripeVectors];
+      load_run(job.run, run_width(job), me.offset(), job.bytes, vectors);
+      if (kStored) store_record(job.record, record_width(job), run_width(job), me.offset(), job.bytes, vectors);
+      sum_into(sums, me, keys, job.bytes, vectors);
+    }
+    me.sync();
+    if (me.index != turn % warps) continue;
+    const uint64_t h = join_stripes(sums, job.bytes, me.thread);
+    if (me.thread == 0) put_hash(hashes, i, h);
+  }
+}
+
+// Into the device, or in it: the whole leaf is in the group's registers until its hash is known. So a wrong leaf never
+// reaches the pages: 0xFF is written in its place.
+template <bool kInPlace>
+__device__ __forceinline__ void give_leaves(const LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes,
+                                            uint8_t* good) {
+  __shared__ StripeSlot slots[kWarpsPerBlock];
+  __shared__ uint32_t wrong[kWarpsPerBlock];
+  const Member me = member_of(warps);
+  const StripeKeys keys = stripe_keys(me.thread);
+  StripeSlot* sums = slots + me.group * warps;
+  for (uint32_t i = me.first_job; i < count; i += me.step) {
+    const LeafJob job = jobs[i];
+    uint4 vectors[kStripeVectors];
+    if (me.has_part(job.bytes)) {
+      if (kInPlace) {
+        load_run(job.run, run_width(job), me.offset(), job.bytes, vectors);
+      } else {
+        load_record(job.record, record_width(job), run_width(job), me.offset(), job.bytes, vectors);
+      }
+      sum_into(sums, me, keys, job.bytes, vectors);
+    }
+    me.sync();
+    if (me.index == 0) {
+      const uint64_t h = join_stripes(sums, job.bytes, me.thread);
+      if (me.thread == 0) {
+        const bool bad = (job.flags & kJobChecked) != 0 && h != job.expected;
+        wrong[me.group] = bad;
+        put_hash(hashes, i, h);
+        store1(reinterpret_cast<uint64_t>(good + i), bad ? 0 : 1);
+      }
+    }
+    me.sync();
+    const bool bad = wrong[me.group] != 0;
+    if (!me.has_part(job.bytes) || (kInPlace && !bad)) continue;
+    if (bad) {
+#pragma unroll
+      for (uint32_t k = 0; k < kStripeVectors; ++k) vectors[k] = make_uint4(~0U, ~0U, ~0U, ~0U);
+    }
+    store_run(job.run, run_width(job), me.offset(), job.bytes, vectors);
+  }
+}
+
+}  // namespace kvbm::device::kernels
+
+// From pages into records; hashes[i] is of what was written.
+extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
+    kvbm_gather_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes) {
+  kvbm::device::kernels::take_leaves<true>(jobs, count, warps, hashes);
+}
+
+// The hashes of leaves as they lie in device memory.
+extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
+    kvbm_hash_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes) {
+  kvbm::device::kernels::take_leaves<false>(jobs, count, warps, hashes);
+}
+
+// From records into pages. A checked leaf with another hash than it must have: good[i] = 0, and its run is 0xFF.
+extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
+    kvbm_scatter_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes,
+                        uint8_t* good) {
+  kvbm::device::kernels::give_leaves<false>(jobs, count, warps, hashes, good);
+}
+
+// The same for leaves that are in their pages already, brought there by a copy engine.
+extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
+    kvbm_check_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes, uint8_t* good) {
+  kvbm::device::kernels::give_leaves<true>(jobs, count, warps, hashes, good);
+}
+
+// 0xFF into every run.
+extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
+    kvbm_poison_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps) {
+  namespace k = kvbm::device::kernels;
+  const k::Member me = k::member_of(warps);
+  uint4 vectors[k::kStripeVectors];
+#pragma unroll
+  for (uint32_t n = 0; n < k::kStripeVectors; ++n) vectors[n] = make_uint4(~0U, ~0U, ~0U, ~0U);
+  for (uint32_t i = me.first_job; i < count; i += me.step) {
+    const kvbm::device::LeafJob job = jobs[i];
+    if (me.has_part(job.bytes)) k::store_run(job.run, k::run_width(job), me.offset(), job.bytes, vectors);
+  }
+}

@@ -1,0 +1,167 @@
+// Vectors of 16 bytes out of and into strided runs and contiguous records, by accesses of 16, 8, 4 or 1 bytes.
+//
+// A vector is named by its offset in the run's bytes, a multiple of 16. Every piece and address of a run is a multiple of
+// its width, so an access never leaves a piece. What lies behind the end reads as zero and is not written.
+#pragma once
+
+#include "device/kernels/cuda.cuh"
+#include "device/kernels/leaf_job.h"
+
+namespace kvbm::device::kernels {
+
+// floor(n / d) and what remains; `inverse` is inverse_of(d).
+__device__ __forceinline__ uint32_t divide(uint32_t n, uint32_t d, uint32_t inverse, uint32_t& rest) {
+  uint32_t quotient = __umulhi(n, inverse);
+  rest = n - quotient * d;
+  if (rest >= d) {
+    ++quotient;
+    rest -= d;
+  }
+  return quotient;
+}
+
+__device__ __forceinline__ uint64_t address_in(const DeviceRun& run, uint32_t offset) {
+  uint32_t inside, j;
+  const uint32_t piece = divide(offset, run.piece_bytes, run.piece_inverse, inside);
+  const uint32_t i = divide(piece, run.count1, run.count1_inverse, j);
+  return run.address + static_cast<uint64_t>(int64_t{i} * run.stride0 + int64_t{j} * run.stride1) + inside;
+}
+
+// A run, or contiguous bytes: where an offset is.
+struct InRun {
+  const DeviceRun& run;
+  __device__ __forceinline__ uint64_t at(uint32_t offset) const { return address_in(run, offset); }
+};
+struct InRecord {
+  uint64_t address;
+  __device__ __forceinline__ uint64_t at(uint32_t offset) const { return address + offset; }
+};
+
+template <class Place>
+__device__ __forceinline__ uint32_t load_word_by_bytes(const Place& place, uint32_t offset, uint32_t end) {
+  uint32_t word = 0;
+#pragma unroll 1
+  for (uint32_t b = 0; b < 4 && offset + b < end; ++b) word |= load1(place.at(offset + b)) << (8 * b);
+  return word;
+}
+
+template <class Place>
+__device__ __forceinline__ void store_word_by_bytes(const Place& place, uint32_t offset, uint32_t end, uint32_t word) {
+#pragma unroll 1
+  for (uint32_t b = 0; b < 4 && offset + b < end; ++b) store1(place.at(offset + b), word >> (8 * b) & 0xFFU);
+}
+
+template <uint32_t kGrain, class Place>
+__device__ __forceinline__ uint32_t load_word(const Place& place, uint32_t offset, uint32_t end) {
+  if (kGrain < 4) return load_word_by_bytes(place, offset, end);
+  return offset < end ? load4(place.at(offset)) : 0;
+}
+
+template <uint32_t kGrain, class Place>
+__device__ __forceinline__ void store_word(const Place& place, uint32_t offset, uint32_t end, uint32_t word) {
+  if (kGrain < 4) return store_word_by_bytes(place, offset, end, word);
+  if (offset < end) store4(place.at(offset), word);
+}
+
+// kWidth: 16, or kGrain. kGrain divides `end` and every piece.
+template <uint32_t kWidth, uint32_t kGrain, class Place>
+__device__ __forceinline__ uint4 load_vector(const Place& place, uint32_t offset, uint32_t end) {
+  if (kWidth == 16 && offset + 16 <= end) return load16(place.at(offset));
+  uint4 v = make_uint4(0, 0, 0, 0);
+  if (kGrain == 16 || offset >= end) return v;
+  if (kGrain == 8) {
+    const uint2 low = load8(place.at(offset));
+    v.x = low.x, v.y = low.y;
+    if (offset + 8 < end) {
+      const uint2 high = load8(place.at(offset + 8));
+      v.z = high.x, v.w = high.y;
+    }
+    return v;
+  }
+  v.x = load_word<kGrain>(place, offset, end);
+  v.y = load_word<kGrain>(place, offset + 4, end);
+  v.z = load_word<kGrain>(place, offset + 8, end);
+  v.w = load_word<kGrain>(place, offset + 12, end);
+  return v;
+}
+
+template <uint32_t kWidth, uint32_t kGrain, class Place>
+__device__ __forceinline__ void store_vector(const Place& place, uint32_t offset, uint32_t end, const uint4& v) {
+  if (kWidth == 16 && offset + 16 <= end) return store16(place.at(offset), v);
+  if (kGrain == 16 || offset >= end) return;
+  if (kGrain == 8) {
+    store8(place.at(offset), make_uint2(v.x, v.y));
+    if (offset + 8 < end) store8(place.at(offset + 8), make_uint2(v.z, v.w));
+    return;
+  }
+  store_word<kGrain>(place, offset, end, v.x);
+  store_word<kGrain>(place, offset + 4, end, v.y);
+  store_word<kGrain>(place, offset + 8, end, v.z);
+  store_word<kGrain>(place, offset + 12, end, v.w);
+}
+
+// A thread's vectors of a stripe, 512 bytes apart. `first` is the offset of the thread's first one.
+constexpr uint32_t kVectorsOfStripe = 8;
+constexpr uint32_t kVectorStep = 32 * 16;
+static_assert(kVectorsOfStripe * kVectorStep == kStripeBytes, "a warp takes a stripe in vectors of 16 bytes");
+
+template <uint32_t kWidth, uint32_t kGrain, class Place>
+__device__ __forceinline__ void load_vectors(const Place& place, uint32_t first, uint32_t end,
+                                             uint4 (&vectors)[kVectorsOfStripe]) {
+#pragma unroll
+  for (uint32_t k = 0; k < kVectorsOfStripe; ++k) {
+    vectors[k] = load_vector<kWidth, kGrain>(place, first + k * kVectorStep, end);
+  }
+}
+
+template <uint32_t kWidth, uint32_t kGrain, class Place>
+__device__ __forceinline__ void store_vectors(const Place& place, uint32_t first, uint32_t end,
+                                              const uint4 (&vectors)[kVectorsOfStripe]) {
+#pragma unroll
+  for (uint32_t k = 0; k < kVectorsOfStripe; ++k) {
+    store_vector<kWidth, kGrain>(place, first + k * kVectorStep, end, vectors[k]);
+  }
+}
+
+__device__ __forceinline__ void load_run(const DeviceRun& run, uint32_t width, uint32_t first, uint32_t end,
+                                         uint4 (&vectors)[kVectorsOfStripe]) {
+  const InRun place{run};
+  if (width == 16) return load_vectors<16, 16>(place, first, end, vectors);
+  if (width == 8) return load_vectors<8, 8>(place, first, end, vectors);
+  if (width == 4) return load_vectors<4, 4>(place, first, end, vectors);
+  load_vectors<1, 1>(place, first, end, vectors);
+}
+
+__device__ __forceinline__ void store_run(const DeviceRun& run, uint32_t width, uint32_t first, uint32_t end,
+                                          const uint4 (&vectors)[kVectorsOfStripe]) {
+  const InRun place{run};
+  if (width == 16) return store_vectors<16, 16>(place, first, end, vectors);
+  if (width == 8) return store_vectors<8, 8>(place, first, end, vectors);
+  if (width == 4) return store_vectors<4, 4>(place, first, end, vectors);
+  store_vectors<1, 1>(place, first, end, vectors);
+}
+
+// `grain` divides `end`: the run's width. A record that allows no accesses of 16 bytes is taken by what both allow.
+__device__ __forceinline__ void load_record(uint64_t record, uint32_t width, uint32_t grain, uint32_t first, uint32_t end,
+                                            uint4 (&vectors)[kVectorsOfStripe]) {
+  const InRecord place{record};
+  if (width == 16 && grain == 16) return load_vectors<16, 16>(place, first, end, vectors);
+  if (width == 16) return load_vectors<16, 1>(place, first, end, vectors);
+  const uint32_t both = width < grain ? width : grain;
+  if (both == 8) return load_vectors<8, 8>(place, first, end, vectors);
+  if (both == 4) return load_vectors<4, 4>(place, first, end, vectors);
+  load_vectors<1, 1>(place, first, end, vectors);
+}
+
+__device__ __forceinline__ void store_record(uint64_t record, uint32_t width, uint32_t grain, uint32_t first, uint32_t end,
+                                             const uint4 (&vectors)[kVectorsOfStripe]) {
+  const InRecord place{record};
+  if (width == 16 && grain == 16) return store_vectors<16, 16>(place, first, end, vectors);
+  if (width == 16) return store_vectors<16, 1>(place, first, end, vectors);
+  const uint32_t both = width < grain ? width : grain;
+  if (both == 8) return store_vectors<8, 8>(place, first, end, vectors);
+  if (both == 4) return store_vectors<4, 4>(place, first, end, vectors);
+  store_vectors<1, 1>(place, first, end, vectors);
+}
+
+}  // namespace kvbm::device::kernels

@@ -1,0 +1,177 @@
+#include "device/part_issue.h"
+
+#include "device/kernel_set.h"
+
+namespace kvbm::device {
+
+namespace {
+
+constexpr unsigned char kPoison = 0xFF;  // a NaN in bf16, fp16, fp32 and both fp8
+
+CuPointer address_of(const std::byte* p) noexcept { return reinterpret_cast<uintptr_t>(p); }
+
+LeafJob job_of(const LeafMove& move, CuPointer record) noexcept {
+  const StridedRun& run = move.device;
+  return make_leaf_job(make_run(address_of(run.data), run.bytes, run.count1, run.stride0, run.stride1), run.count0, record,
+                       move.check, move.expected);
+}
+
+}  // namespace
+
+template <class Each>
+void PartIssue::each_job(const TransferWork& work, const PlannedPart& part, Each&& each) {
+  size_t kernel = 0;
+  size_t straight = part.kernel_leaves;
+  for (size_t i = part.first; i < part.first + part.count; ++i) {
+    each(i, work.plan.leaves[i].path == Path::straight ? straight++ : kernel++);
+  }
+}
+
+std::byte* PartIssue::host(const TransferWork& work, size_t i, const StagingPlace& place) noexcept {
+  const PlannedLeaf& leaf = work.plan.leaves[i];
+  return leaf.bounced ? place.pinned + leaf.offset : work.batch.leaves[i].record;
+}
+
+Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks) {
+  Status s = order(work);
+  if (s.ok()) s = direction_ == Direction::gather ? gather(work, part, place) : scatter(work, part, place, landmarks);
+  if (s.ok()) return Code::ok;
+  Status behind = pass(streams_.copies, place.middle, streams_.kernels);
+  if (behind.ok()) behind = record(place.end, streams_.kernels);
+  if (!behind.ok()) device_.lose("an event behind a failed part of a transfer", kCuUnknown);
+  return s.code();
+}
+
+// Once a batch. Copies of a scatter into staging need not wait: nothing of the caller's is there.
+Status PartIssue::order(TransferWork& work) {
+  if (work.ordered || work.batch.after == nullptr) return {};
+  if (Status s = work.batch.after->order(streams_.kernels); !s.ok()) return s;
+  if (direction_ == Direction::gather || work.plan.straight) {
+    if (Status s = work.batch.after->order(streams_.copies); !s.ok()) return s;
+  }
+  work.ordered = true;
+  return {};
+}
+
+Status PartIssue::gather(TransferWork& work, const PlannedPart& part, StagingPlace& place) {
+  write_jobs(work, part, place);
+  if (Status s = record(place.begin, streams_.kernels); !s.ok()) return s;
+  if (Status s = launch(work, part, place); !s.ok()) return s;
+  if (part.copies == 0) return record(place.end, streams_.kernels);
+  if (Status s = pass(streams_.kernels, place.middle, streams_.copies); !s.ok()) return s;
+  if (Status s = copy(work, part, place); !s.ok()) return s;
+  return record(place.end, streams_.copies);
+}
+
+Status PartIssue::scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks) {
+  write_jobs(work, part, place);
+  if (part.copies > 0) {
+    if (Status s = record(place.begin, streams_.copies); !s.ok()) return s;
+    if (Status s = copy(work, part, place); !s.ok()) return s;
+    if (Status s = pass(streams_.copies, place.middle, streams_.kernels); !s.ok()) return s;
+  } else if (Status s = record(place.begin, streams_.kernels); !s.ok()) {
+    return s;
+  }
+  if (Status s = launch(work, part, place); !s.ok()) return s;
+  if (part.has_mark) {
+    const uint64_t value = work.batch.marks[part.mark].value;
+    const LandmarkPool::Target target = LandmarkPool::target(*work.batch.landmark, value);
+    const CuResult result = device_.driver().cuStreamWriteValue64(streams_.kernels, target.address, target.value, 0);
+    if (Status s = device_.check(result, "cuStreamWriteValue64"); !s.ok()) return s;
+    landmarks.promise(*work.batch.landmark, value);
+  }
+  return record(place.end, streams_.kernels);
+}
+
+void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, StagingPlace& place) const {
+  each_job(work, part, [&](size_t i, size_t job) {
+    const LeafMove& move = work.batch.leaves[i];
+    const PlannedLeaf& leaf = work.plan.leaves[i];
+    CuPointer record = 0;  // straight: the copy engine's business
+    if (leaf.path == Path::mapped) record = leaf.bounced ? place.pinned_device + leaf.offset : work.reach[i];
+    if (leaf.path == Path::staged) record = place.memory + leaf.offset;
+    place.jobs[job] = job_of(move, record);
+  });
+}
+
+Status PartIssue::copy(const TransferWork& work, const PlannedPart& part, const StagingPlace& place) {
+  const size_t end = part.first + part.count;
+  for (size_t i = part.first; i < end;) {
+    const size_t first = i;
+    uint64_t bytes = 0;
+    do {
+      bytes += work.batch.leaves[i++].device.total();
+    } while (i < end && !work.plan.leaves[i].run_begins);
+    if (work.plan.leaves[first].path == Path::mapped) continue;
+    if (Status s = copy_run(work, first, bytes, place); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status PartIssue::copy_run(const TransferWork& work, size_t first, uint64_t bytes, const StagingPlace& place) {
+  const PlannedLeaf& leaf = work.plan.leaves[first];
+  const CuPointer record = address_of(host(work, first, place));
+  const CuPointer device =
+      leaf.path == Path::straight ? address_of(work.batch.leaves[first].device.data) : place.memory + leaf.offset;
+  const bool out = direction_ == Direction::gather;
+  const CuResult result =
+      device_.driver().cuMemcpyAsync(out ? record : device, out ? device : record, bytes, streams_.copies);
+  return device_.check(result, "cuMemcpyAsync");
+}
+
+Status PartIssue::pass(CuStream from, CuEvent event, CuStream to) {
+  if (Status s = record(event, from); !s.ok()) return s;
+  return device_.check(device_.driver().cuStreamWaitEvent(to, event, 0), "cuStreamWaitEvent");
+}
+
+Status PartIssue::record(CuEvent event, CuStream stream) {
+  return device_.check(device_.driver().cuEventRecord(event, stream), "cuEventRecord");
+}
+
+void PartIssue::collect(TransferWork& work, const PlannedPart& part, const StagingPlace& place) const {
+  each_job(work, part, [&](size_t i, size_t job) {
+    const bool checked = direction_ == Direction::scatter && work.batch.leaves[i].check;
+    work.batch.hashes[i] = place.hashes[job];
+    work.batch.good[i] = !checked || place.good[job] != 0 ? 1 : 0;
+  });
+}
+
+Status PartIssue::poison(TransferWork& work, StagingPlace& place, size_t part_leaves) {
+  if (Status s = order(work); !s.ok()) return s;
+  if (poison_by_kernel(work, place, part_leaves).ok() || device_.is_lost()) return {};
+  return poison_by_copies(work);
+}
+
+Status PartIssue::poison_by_kernel(const TransferWork& work, StagingPlace& place, size_t part_leaves) {
+  const std::vector<LeafMove>& leaves = work.batch.leaves;
+  for (size_t i = work.landed_leaves; i < leaves.size();) {
+    uint32_t jobs = 0;
+    uint32_t largest = 0;
+    for (; jobs < part_leaves && i < leaves.size(); ++i) {
+      place.jobs[jobs] = job_of(leaves[i], 0);
+      largest = std::max(largest, place.jobs[jobs++].bytes);
+    }
+    const LeafLaunch launch{place.jobs_device, jobs, largest, place.hashes_device, place.good_device, multiprocessors_};
+    if (Status s = device_.kernels().poison_leaves(streams_.kernels, launch); !s.ok()) return s;
+    // The jobs are written anew for the next ones.
+    const CuResult result = device_.driver().cuStreamSynchronize(streams_.kernels);
+    if (Status s = device_.check(result, "cuStreamSynchronize"); !s.ok()) return s;
+  }
+  return {};
+}
+
+Status PartIssue::poison_by_copies(const TransferWork& work) {
+  for (size_t i = work.landed_leaves; i < work.batch.leaves.size(); ++i) {
+    const StridedRun& run = work.batch.leaves[i].device;
+    for (uint32_t a = 0; a < run.count0; ++a) {
+      for (uint32_t b = 0; b < run.count1; ++b) {
+        const CuPointer at = address_of(run.data) + static_cast<uint64_t>(a * run.stride0 + b * run.stride1);
+        const CuResult result = device_.driver().cuMemsetD8Async(at, kPoison, run.bytes, streams_.kernels);
+        if (Status s = device_.check(result, "cuMemsetD8Async"); !s.ok()) return s;
+      }
+    }
+  }
+  return device_.check(device_.driver().cuStreamSynchronize(streams_.kernels), "cuStreamSynchronize");
+}
+
+}  // namespace kvbm::device

@@ -1,0 +1,59 @@
+// What the driver is told of one part: two or three operations of each kind, however many leaves there are.
+//
+// A gather: kernels read the pages (into records, or into staging), then the copy engine moves staging, and long runs of
+// pages, to the records. A scatter: the copy engine first, then kernels that check and store, then the landmark. The two
+// streams of a direction let the copies of one part run beside the kernels of the next.
+//
+// Thread: one at a time. The device's context is current.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "device/landmark.h"
+#include "device/staging.h"
+#include "device/transfer_work.h"
+
+namespace kvbm::device {
+
+class PartIssue {
+ public:
+  PartIssue(Device& device, Direction direction, const TransferStreams& streams, uint32_t multiprocessors)
+      : device_(device), direction_(direction), streams_(streams), multiprocessors_(multiprocessors) {}
+
+  // Enqueues the part, and `place.end` behind all of it. Where something is refused, `place.end` still comes behind what
+  // was enqueued; where even that is refused the device is lost.
+  Code issue(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks);
+  // Reads what the kernels answered into the batch. The part has ended.
+  void collect(TransferWork& work, const PlannedPart& part, const StagingPlace& place) const;
+  // Overwrites with 0xFF what did not land, behind everything that the direction was told, and waits. `place` is free.
+  // Blocks. Where kernels are refused, the copy engine does it piece by piece.
+  Status poison(TransferWork& work, StagingPlace& place, size_t part_leaves);
+
+  // Where leaf `i` of the batch lies in host memory for a part that uses `place`.
+  [[nodiscard]] static std::byte* host(const TransferWork& work, size_t i, const StagingPlace& place) noexcept;
+
+ private:
+  Status order(TransferWork& work);
+  Status gather(TransferWork& work, const PlannedPart& part, StagingPlace& place);
+  Status scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks);
+  void write_jobs(const TransferWork& work, const PlannedPart& part, StagingPlace& place) const;
+  Status launch(const TransferWork& work, const PlannedPart& part, const StagingPlace& place);
+  Status poison_by_kernel(const TransferWork& work, StagingPlace& place, size_t part_leaves);
+  Status poison_by_copies(const TransferWork& work);
+  Status copy(const TransferWork& work, const PlannedPart& part, const StagingPlace& place);
+  Status copy_run(const TransferWork& work, size_t first, uint64_t bytes, const StagingPlace& place);
+  Status pass(CuStream from, CuEvent event, CuStream to);
+  Status record(CuEvent event, CuStream stream);
+  // Leaves of a part in the order of their jobs: the kernels' own first, then those that are only hashed.
+  template <class Each>
+  static void each_job(const TransferWork& work, const PlannedPart& part, Each&& each);
+
+  Device& device_;
+  const Direction direction_;
+  const TransferStreams streams_;
+  const uint32_t multiprocessors_;
+};
+
+}  // namespace kvbm::device

@@ -1,0 +1,272 @@
+#include "device/transfer_lane.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "base/thread_executor.h"
+#include "codec/leaf_hash.h"
+
+namespace kvbm::device {
+
+Result<std::shared_ptr<TransferLane>> TransferLane::create(Direction direction, std::shared_ptr<Device> device,
+                                                           std::shared_ptr<LandmarkPool> landmarks,
+                                                           const TransferOptions& options, size_t places,
+                                                           size_t part_leaves, Executor& executor) {
+  std::shared_ptr<TransferLane> lane(new TransferLane(direction, device, std::move(landmarks), options, executor));
+  Result<std::unique_ptr<Staging>> staging =
+      Staging::create(device, places, static_cast<uint32_t>(options.part_bytes), part_leaves,
+                      !options.plan.always_mapped);
+  if (!staging.ok()) return staging.status();
+  lane->staging_ = std::move(staging.value());
+  lane->issue_ = std::make_unique<PartIssue>(*device, direction, lane->staging_->streams(), options.multiprocessors);
+  lane->ring_.resize(places);
+  for (size_t i = 0; i < places; ++i) lane->ring_[i].memory = &lane->staging_->place(i);
+  {
+    MutexLock lock(lane->mutex_);
+    lane->watching_ = true;
+  }
+  // The thread's own reference: it may have to be left behind in the driver.
+  auto* const self = new std::shared_ptr<TransferLane>(lane);
+  const char* const name = direction == Direction::gather ? "kvbm-gather" : "kvbm-scatter";
+  if (Status s = start_thread(lane->thread_, name, &TransferLane::entry, self); !s.ok()) {
+    delete self;
+    return s;
+  }
+  return lane;
+}
+
+TransferLane::~TransferLane() = default;
+
+void TransferLane::submit(std::shared_ptr<TransferWork> work) {
+  const MemoryWait patient;
+  {
+    MutexLock lock(mutex_);
+    if (work->batch.landmark != nullptr) landmarks_->begin(*work->batch.landmark);
+    if (dead_ || stopping_) {
+      if (work->batch.landmark != nullptr) landmarks_->end(*work->batch.landmark, work->last_value(), true);
+      answer_lost(work);
+      return;
+    }
+    if (work->code == Code::ok && work->plan.parts.empty()) {
+      end(std::move(work));
+      return;
+    }
+    waiting_.push_back(std::move(work));
+  }
+  pump();
+}
+
+void TransferLane::pump() {
+  {
+    MutexLock lock(mutex_);
+    if (pumping_ || dead_) return;
+    pumping_ = true;
+  }
+  const MemoryWait patient;
+  const Device::Scope scope(*device_);
+  if (!scope.entered()) device_->lose("making the device's context current", kCuInvalidContext);
+  if (device_->is_lost()) abandon_both();
+  for (;;) {
+    Place* place = nullptr;
+    {
+      MutexLock lock(mutex_);
+      assign();
+      place = next_to_issue();
+      if (place == nullptr) {
+        pumping_ = false;
+        wake();
+        return;
+      }
+    }
+    issue(*place);
+  }
+}
+
+// The first batch that is not held. A batch is held while its point lies behind a wait for a landmark that nobody has
+// promised yet: on our streams it would stand in the way of the batch that raises it. What is of one landmark, or of one
+// point and so of one caller, keeps its order.
+std::shared_ptr<TransferWork> TransferLane::next_batch() {
+  for (size_t i = 0; i < waiting_.size(); ++i) {
+    const TransferBatch& batch = waiting_[i]->batch;
+    bool held = false;
+    if (direction_ == Direction::scatter && batch.after != nullptr) {
+      for (const LandmarkNeed& need : batch.after->needs()) {
+        held = held || (need.identity != batch.landmark.get() && !landmarks_->met(need));
+      }
+    }
+    for (size_t j = 0; j < i && !held; ++j) {
+      const TransferBatch& before = waiting_[j]->batch;
+      held = (batch.landmark != nullptr && batch.landmark == before.landmark) ||
+             (batch.after != nullptr && batch.after == before.after);
+    }
+    if (held) continue;
+    std::shared_ptr<TransferWork> next = std::move(waiting_[i]);
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+    return next;
+  }
+  if (!waiting_.empty()) arm();
+  return nullptr;
+}
+
+void TransferLane::assign() {
+  while (assigned_ - finished_ < ring_.size() && at(assigned_).borrowed == 0) {
+    if (current_ != nullptr && (current_->code != Code::ok || current_->assigned == current_->plan.parts.size())) {
+      current_ = nullptr;
+    }
+    if (current_ == nullptr) {
+      current_ = next_batch();
+      if (current_ == nullptr) return;
+      active_.push_back(current_);
+      if (current_->code != Code::ok) {
+        wake();  // the watcher closes what was wrong from the start
+        continue;
+      }
+    }
+    Place& place = at(assigned_++);
+    place.work = current_;
+    place.part = current_->assigned++;
+    place.nothing = place.failed = false;
+    place.state = State::ready;
+    if (part_of(place).bounced) {
+      place.state = State::preparing;
+      post_task(place);
+    }
+  }
+}
+
+bool TransferLane::behind_failed(const TransferWork& work) const {
+  for (const std::shared_ptr<TransferWork>& active : active_) {
+    if (active.get() == &work) return false;
+    if (active->code != Code::ok) return true;
+  }
+  return false;
+}
+
+TransferLane::Place* TransferLane::next_to_issue() {
+  while (!dead_ && !closing_ && issued_ < assigned_) {
+    Place& place = at(issued_);
+    if (place.state == State::preparing) return nullptr;
+    if (place.work->code != Code::ok) {
+      place.nothing = true;
+      place.state = State::issued;
+      ++issued_;
+      wake();
+      continue;
+    }
+    if (behind_failed(*place.work)) return nullptr;
+    place.state = State::issuing;
+    return &place;
+  }
+  return nullptr;
+}
+
+void TransferLane::issue(Place& place) {
+  const Code code = issue_->issue(*place.work, part_of(place), *place.memory, *landmarks_);
+  {
+    MutexLock lock(mutex_);
+    place.failed = code != Code::ok;
+    if (place.failed && place.work->code == Code::ok) place.work->code = code;
+    // Its end could not be marked: nobody will know when the device is done with it.
+    if (place.failed && device_->is_lost()) quiet_ = false;
+    place.state = State::issued;
+    ++issued_;
+    arm();
+    wake();
+  }
+  if (device_->is_lost()) abandon_both();
+}
+
+Result<bool> TransferLane::wait_for_part(const Landmark& landmark, uint64_t value, CuStream stream) {
+  Place* found = nullptr;
+  {
+    MutexLock lock(mutex_);
+    for (uint64_t i = landed_; i < issued_ && found == nullptr && !dead_; ++i) {
+      Place& place = at(i);
+      if (place.nothing || place.failed || place.work->batch.landmark.get() != &landmark) continue;
+      const PlannedPart& part = part_of(place);
+      if (part.has_mark && place.work->batch.marks[part.mark].value >= value) found = &place;
+    }
+    if (found == nullptr) return false;
+    ++found->borrowed;  // its event is not recorded again meanwhile
+  }
+  const CuResult result = device_->driver().cuStreamWaitEvent(stream, found->memory->end, 0);
+  Status s = device_->check(result, "cuStreamWaitEvent on a stream of the caller's");
+  {
+    MutexLock lock(mutex_);
+    --found->borrowed;
+  }
+  pump();
+  if (!s.ok()) return s;
+  return true;
+}
+
+// ---- Records that are not pinned ----
+
+void TransferLane::post_task(Place& place) {
+  ++place.work->tasks;
+  executor_.post([self = shared_from_this(), work = place.work, &place, in = place.state == State::preparing] {
+    in ? self->prepare(place, work) : self->finish(place, work);
+  });
+}
+
+void TransferLane::prepare(Place& place, const std::shared_ptr<TransferWork>& work) {
+  const Code code = copy_in(place, *work);
+  {
+    MutexLock lock(mutex_);
+    if (task_ended(work)) return;
+    if (code != Code::ok && work->code == Code::ok) work->code = code;
+    place.state = State::ready;
+    advance();
+  }
+  pump();
+}
+
+void TransferLane::finish(Place& place, const std::shared_ptr<TransferWork>& work) {
+  copy_out(place, *work);
+  {
+    MutexLock lock(mutex_);
+    if (task_ended(work)) return;
+    place.state = State::finished;
+    advance();
+  }
+  pump();
+}
+
+// True when the device was given up meanwhile: the last task of a batch answers it.
+bool TransferLane::task_ended(const std::shared_ptr<TransferWork>& work) {
+  --work->tasks;
+  if (!dead_) return false;
+  answer_lost(work);
+  return true;
+}
+
+Code TransferLane::copy_in(const Place& place, const TransferWork& work) {
+  if (device_->is_lost()) return Code::tier_disabled;
+  if (Status s = staging_->pin(*place.memory); !s.ok()) return s.code();
+  if (direction_ == Direction::gather) return Code::ok;
+  const PlannedPart& part = work.plan.parts[place.part];
+  const codec::CopiesOrdered ordered;
+  for (size_t i = part.first; i < part.first + part.count; ++i) {
+    if (!work.plan.leaves[i].bounced) continue;
+    const LeafMove& move = work.batch.leaves[i];
+    (void)codec::copy_hashed(PartIssue::host(work, i, *place.memory), move.record, move.device.total(),
+                             codec::CopyHint::streaming, codec::CopyOrder::later);
+  }
+  return Code::ok;
+}
+
+// The device's hash is of what it wrote; what is copied from there must be the same.
+void TransferLane::copy_out(const Place& place, TransferWork& work) {
+  const PlannedPart& part = work.plan.parts[place.part];
+  const codec::CopiesOrdered ordered;
+  for (size_t i = part.first; i < part.first + part.count; ++i) {
+    if (!work.plan.leaves[i].bounced) continue;
+    const LeafMove& move = work.batch.leaves[i];
+    const uint64_t hash = codec::copy_hashed(move.record, PartIssue::host(work, i, *place.memory), move.device.total(),
+                                             codec::CopyHint::automatic, codec::CopyOrder::later);
+    if (hash != work.batch.hashes[i]) work.batch.good[i] = 0;
+  }
+}
+
+}  // namespace kvbm::device

@@ -1,0 +1,153 @@
+// One direction of the transfers of a device: batches in order, parts of them in a ring, and the thread that waits.
+//
+// A part has a place in the ring from when it is begun until its last byte is where it belongs:
+//   preparing (a task copies records that are not pinned)  ->  ready  ->  issued (the driver has it)  ->  landed
+//   ->  finishing (a task copies to records that are not pinned)  ->  finished
+// Parts enter, are issued, land and leave in one order, so four counters say where the ring is. Whoever changes something
+// calls pump(), which gives places and issues; one thread at a time does, the others leave it to it. Driver calls are
+// made under no lock.
+//
+// A batch that fails stops the lane until what was issued has landed; then the watcher overwrites what did not land,
+// raises its landmark, and the lane goes on. A lost device ends everything at once: batches are answered, and what the
+// device may still touch stays referenced by the ring, where it ends when the device is proven quiet, or never.
+//
+// Threads: the watcher, kvbm-gather or kvbm-scatter, sleeps on a condition variable while nothing is issued and in the
+// driver (blocking, not spinning) while something is. Lock: mutex_, held over Executor::post, LandmarkPool calls and
+// nothing else.
+#pragma once
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "device/landmark.h"
+#include "device/part_issue.h"
+#include "device/staging.h"
+#include "device/stream_point.h"
+#include "device/transfer_work.h"
+#include "device/transfers.h"
+
+namespace kvbm::device {
+
+class TransferLane : public std::enable_shared_from_this<TransferLane> {
+ public:
+  // `part_leaves`: of one part at most.
+  static Result<std::shared_ptr<TransferLane>> create(Direction direction, std::shared_ptr<Device> device,
+                                                      std::shared_ptr<LandmarkPool> landmarks,
+                                                      const TransferOptions& options, size_t places, size_t part_leaves,
+                                                      Executor& executor);
+  ~TransferLane();
+  TransferLane(const TransferLane&) = delete;
+  TransferLane& operator=(const TransferLane&) = delete;
+
+  // Each is told when the other gives the device up. Before anything is submitted.
+  void set_peer(const std::shared_ptr<TransferLane>& peer) { peer_ = peer; }
+  void submit(std::shared_ptr<TransferWork> work);
+  // Gives places and issues as far as possible. Never under a lock.
+  void pump();
+  // Makes `stream` wait for the end of the issued part that brings the landmark to `value`; false where none is issued.
+  // The stream's context is current.
+  Result<bool> wait_for_part(const Landmark& landmark, uint64_t value, CuStream stream);
+  // Waits until all that was submitted has ended, and ends the watcher; gives up what does not get on. Once.
+  void close();
+  [[nodiscard]] TransferStats stats() const;
+
+ private:
+  enum class State : uint8_t { free, preparing, ready, issuing, issued, finishing, finished };
+  struct Place {
+    StagingPlace* memory = nullptr;
+    State state = State::free;
+    bool nothing = false;   // nothing of it was given to the driver
+    bool failed = false;    // not all of it was
+    uint32_t borrowed = 0;  // streams that are being told to wait for its end
+    std::shared_ptr<TransferWork> work;
+    size_t part = 0;
+  };
+
+  TransferLane(Direction direction, std::shared_ptr<Device> device, std::shared_ptr<LandmarkPool> landmarks,
+               const TransferOptions& options, Executor& executor)
+      : direction_(direction),
+        device_(std::move(device)),
+        landmarks_(std::move(landmarks)),
+        stall_ns_(options.stall_ns),
+        executor_(executor) {}
+
+  [[nodiscard]] Place& at(uint64_t sequence) noexcept KVBM_REQUIRES(mutex_) { return ring_[sequence % ring_.size()]; }
+  [[nodiscard]] static const PlannedPart& part_of(const Place& place) noexcept {
+    return place.work->plan.parts[place.part];
+  }
+
+  // ---- Giving places and issuing ----
+  std::shared_ptr<TransferWork> next_batch() KVBM_REQUIRES(mutex_);
+  void assign() KVBM_REQUIRES(mutex_);
+  Place* next_to_issue() KVBM_REQUIRES(mutex_);
+  [[nodiscard]] bool behind_failed(const TransferWork& work) const KVBM_REQUIRES(mutex_);
+  void issue(Place& place) KVBM_EXCLUDES(mutex_);
+  void post_task(Place& place) KVBM_REQUIRES(mutex_);
+  void prepare(Place& place, const std::shared_ptr<TransferWork>& work) KVBM_EXCLUDES(mutex_);
+  void finish(Place& place, const std::shared_ptr<TransferWork>& work) KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] Code copy_in(const Place& place, const TransferWork& work);
+  void copy_out(const Place& place, TransferWork& work);
+  [[nodiscard]] bool task_ended(const std::shared_ptr<TransferWork>& work) KVBM_REQUIRES(mutex_);
+
+  // ---- Landing and ending ----
+  static void* entry(void* self);
+  void watch();
+  bool land(Place& place) KVBM_EXCLUDES(mutex_);
+  void landed(Place& place, uint64_t device_ns) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] uint64_t device_ns(const StagingPlace& place);
+  void advance() KVBM_REQUIRES(mutex_);
+  [[nodiscard]] bool must_close() const KVBM_REQUIRES(mutex_);
+  void close_failed() KVBM_EXCLUDES(mutex_);
+  void end(std::shared_ptr<TransferWork> work) KVBM_REQUIRES(mutex_);
+  void count(const TransferWork& work) KVBM_REQUIRES(mutex_);
+
+  // ---- Giving up ----
+  // All batches end with tier_disabled.
+  void abandon() KVBM_EXCLUDES(mutex_);
+  void abandon_both() KVBM_EXCLUDES(mutex_);
+  void answer_lost(const std::shared_ptr<TransferWork>& work) KVBM_REQUIRES(mutex_);
+  void arm() KVBM_REQUIRES(mutex_);
+  void tick();
+  [[nodiscard]] bool idle() const KVBM_REQUIRES(mutex_);
+  void wake() KVBM_REQUIRES(mutex_) { changed_.notify_all(); }
+
+  const Direction direction_;
+  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<LandmarkPool> landmarks_;
+  const uint64_t stall_ns_;
+  Executor& executor_;
+  std::unique_ptr<Staging> staging_;
+  std::unique_ptr<PartIssue> issue_;  // of whoever pumps, and of the watcher while the lane stands still for it
+  std::weak_ptr<TransferLane> peer_;
+  pthread_t thread_{};
+
+  mutable Mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<TransferWork>> waiting_ KVBM_GUARDED_BY(mutex_);  // nothing of them has a place
+  std::deque<std::shared_ptr<TransferWork>> active_ KVBM_GUARDED_BY(mutex_);   // begun, in the order of the ring
+  std::shared_ptr<TransferWork> current_ KVBM_GUARDED_BY(mutex_);              // the last of them, if parts are left
+  std::vector<Place> ring_;  // a place's fields: by its state, of the lane under mutex_, a task or the watcher
+  uint64_t assigned_ KVBM_GUARDED_BY(mutex_) = 0;  // >= issued_ >= landed_ >= finished_
+  uint64_t issued_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t finished_ KVBM_GUARDED_BY(mutex_) = 0;
+  bool pumping_ KVBM_GUARDED_BY(mutex_) = false;
+  bool closing_ KVBM_GUARDED_BY(mutex_) = false;  // the watcher cleans up behind a failed batch
+  bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
+  bool dead_ KVBM_GUARDED_BY(mutex_) = false;
+  bool quiet_ KVBM_GUARDED_BY(mutex_) = true;      // false: the device may still touch what the ring refers to
+  bool watching_ KVBM_GUARDED_BY(mutex_) = false;  // the watcher runs
+  bool armed_ KVBM_GUARDED_BY(mutex_) = false;     // a tick will come
+  uint32_t stuck_ticks_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t ticked_at_ KVBM_GUARDED_BY(mutex_) = 0;  // landed_ at the last tick
+  TransferStats stats_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::device

@@ -1,0 +1,127 @@
+#include "device/transfers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "base/mutex.h"
+#include "codec/record.h"
+#include "device/landmark.h"
+#include "device/stream_point.h"
+#include "device/transfer_lane.h"
+#include "device/transfer_work.h"
+
+namespace kvbm::device {
+
+namespace {
+
+// Leaves of a part: 4 MiB of 2 KiB leaves; 128 KiB of jobs.
+constexpr size_t kPartLeaves = 2048;
+constexpr uint64_t kMostPartBytes = 1ULL << 30;
+// Two, so that one is copied while the next is packed; more only hide how late the watcher wakes.
+constexpr uint64_t kFewestPlaces = 2;
+constexpr uint64_t kMostPlaces = 256;
+
+class DeviceTransfers final : public Transfers {
+ public:
+  DeviceTransfers(std::shared_ptr<Device> device, const TransferOptions& options)
+      : device_(std::move(device)), options_(options), landmarks_(std::make_shared<LandmarkPool>(device_)) {}
+  ~DeviceTransfers() override {
+    if (gathers_ != nullptr) gathers_->close();
+    if (scatters_ != nullptr) scatters_->close();
+  }
+
+  Status start(Executor& executor) {
+    const uint64_t places = std::clamp(options_.staging_bytes / 2 / options_.part_bytes, kFewestPlaces, kMostPlaces);
+    for (Direction direction : {Direction::gather, Direction::scatter}) {
+      Result<std::shared_ptr<TransferLane>> lane =
+          TransferLane::create(direction, device_, landmarks_, options_, places, kPartLeaves, executor);
+      if (!lane.ok()) return lane.status();
+      (direction == Direction::gather ? gathers_ : scatters_) = std::move(lane.value());
+    }
+    gathers_->set_peer(scatters_);
+    scatters_->set_peer(gathers_);
+    return {};
+  }
+
+  void know(std::shared_ptr<const PinnedHost> memory) override {
+    MutexLock lock(mutex_);
+    auto known = std::make_shared<std::vector<std::shared_ptr<const PinnedHost>>>(*known_);
+    known->push_back(std::move(memory));
+    known_ = std::move(known);
+  }
+
+  Result<std::shared_ptr<StreamPoint>> point(CuStream stream) override {
+    return StreamPoint::take(device_, *landmarks_, stream);
+  }
+
+  void gather(TransferBatch batch) override { gathers_->submit(work_of(std::move(batch), Direction::gather)); }
+  void scatter(TransferBatch batch) override { scatters_->submit(work_of(std::move(batch), Direction::scatter)); }
+
+  std::shared_ptr<Landmark> landmark() override { return landmarks_->take(); }
+
+  Status wait_on(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuStream stream) override {
+    if (value >= uint64_t{1} << 62) return Status(Code::invalid_argument, "a landmark's value must be below 2^62");
+    Result<CuContext> context = context_of(*device_, stream);
+    if (!context.ok()) return context.status();
+    if (landmarks_->reached(*landmark, value)) return {};
+    const ContextScope entered(device_->driver(), context.value());
+    // What the driver was told already is waited for by its event, an order that the driver sees; the word alone says
+    // nothing to its scheduler, and is for what was not issued yet.
+    Result<bool> issued = scatters_->wait_for_part(*landmark, value, stream);
+    if (!issued.ok()) return issued.status();
+    if (issued.value()) return {};
+    landmarks_->waits(landmark, value, context.value(), stream);
+    const LandmarkPool::Target target = LandmarkPool::target(*landmark, value);
+    const CuResult result =
+        device_->driver().cuStreamWaitValue64(stream, target.address, target.value, kCuWaitValueGeq);
+    return device_->check(result, "cuStreamWaitValue64");
+  }
+
+  void raise(Landmark& landmark, uint64_t value) override {
+    landmarks_->raise(landmark, value);
+    scatters_->pump();  // a batch may have been held until this was promised
+  }
+
+  [[nodiscard]] TransferStats gathers() const override { return gathers_->stats(); }
+  [[nodiscard]] TransferStats scatters() const override { return scatters_->stats(); }
+  [[nodiscard]] Device& device() const noexcept override { return *device_; }
+
+ private:
+  using Known = std::vector<std::shared_ptr<const PinnedHost>>;
+
+  std::shared_ptr<TransferWork> work_of(TransferBatch batch, Direction direction) {
+    const MemoryWait patient;
+    std::shared_ptr<const Known> known;
+    {
+      MutexLock lock(mutex_);
+      known = known_;
+    }
+    return make_work(std::move(batch), direction, *known, options_.plan, static_cast<uint32_t>(options_.part_bytes),
+                     kPartLeaves);
+  }
+
+  const std::shared_ptr<Device> device_;
+  const TransferOptions options_;
+  const std::shared_ptr<LandmarkPool> landmarks_;
+  std::shared_ptr<TransferLane> gathers_;
+  std::shared_ptr<TransferLane> scatters_;
+  Mutex mutex_;
+  std::shared_ptr<const Known> known_ KVBM_GUARDED_BY(mutex_) = std::make_shared<const Known>();
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transfers>> Transfers::create(std::shared_ptr<Device> device, const TransferOptions& options,
+                                                     Executor& executor) {
+  const MemoryWait patient;
+  if (!device->facts().maps_host) return Status(Code::unsupported, "the device cannot map host memory");
+  TransferOptions bounded = options;
+  bounded.multiprocessors = std::max(options.multiprocessors, 1U);
+  bounded.part_bytes = round_up(std::clamp(options.part_bytes, codec::kMaxLeafBytes, kMostPartBytes), kRunAlignment);
+  auto transfers = std::make_unique<DeviceTransfers>(std::move(device), bounded);
+  if (Status s = transfers->start(executor); !s.ok()) return s;
+  return std::unique_ptr<Transfers>(std::move(transfers));
+}
+
+}  // namespace kvbm::device

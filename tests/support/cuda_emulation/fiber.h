@@ -1,0 +1,43 @@
+// A second stack on a thread of the system, entered and left by hand: what one thread of a block is.
+//
+// The sanitizers are told of every change of stacks. Thread: all calls on one fiber come from one thread of the system.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstddef>
+
+namespace kvbm::emulation {
+
+class Fiber {
+ public:
+  Fiber();
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  // The next resume() begins entry(argument) on an empty stack; what was left there is forgotten, not unwound.
+  // `entry` ends with finish() and never returns.
+  void start(void (*entry)(void*), void* argument);
+  // From outside: runs the fiber until it calls suspend() or finish().
+  void resume();
+  // From inside.
+  void suspend();
+  [[noreturn]] void finish();
+
+ private:
+  static void enter(unsigned high, unsigned low);
+
+  ucontext_t inside_{};
+  ucontext_t outside_{};
+  void (*entry_)(void*) = nullptr;
+  void* argument_ = nullptr;
+  void* mapping_ = nullptr;  // a page that nobody may touch, then the stack
+  void* tsan_inside_ = nullptr;
+  void* tsan_outside_ = nullptr;
+  void* fake_inside_ = nullptr;
+  const void* outside_stack_ = nullptr;
+  size_t outside_bytes_ = 0;
+};
+
+}  // namespace kvbm::emulation

@@ -1,0 +1,31 @@
+// The kernels of lib/device/kernels, their own source compiled for the CPU.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "support/cuda_emulation/launch.h"
+
+namespace kvbm::emulation {
+
+// All of them, once made; what a module of the device's has.
+const std::vector<EmulatedKernel>& emulated_kernels();
+// Null where there is no such kernel.
+const EmulatedKernel* emulated_kernel_named(const std::string& name);
+
+// One for each file that compiles sources of kernels.
+void add_copy_kernels(std::vector<EmulatedKernel>& kernels);
+
+// Launches a kernel by name, as the driver does. The arguments' types must be the parameters'; sizes are checked.
+template <class... Args>
+Outcome launch_named(const std::string& name, const LaunchShape& shape, const Options& options, Args... args) {
+  const EmulatedKernel* kernel = emulated_kernel_named(name);
+  if (kernel == nullptr) return {Outcome::Kind::invalid_launch, "there is no kernel " + name};
+  if (kernel->parameter_bytes != std::vector<size_t>{sizeof(Args)...}) {
+    return {Outcome::Kind::invalid_launch, name + " has other parameters"};
+  }
+  void* parameters[] = {static_cast<void*>(&args)...};
+  return kernel->run(shape, options, parameters);
+}
+
+}  // namespace kvbm::emulation

@@ -1,0 +1,186 @@
+#include "support/fake_cuda/fake_state.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace kvbm::test {
+
+using namespace kvbm::device;
+
+namespace {
+
+std::atomic<FakeCuda::State*> living{nullptr};
+std::atomic<uint64_t> generation{0};
+
+int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+}  // namespace
+
+FakeCuda::State::State(FakeCudaOptions given) : options(std::move(given)) {
+  generation.fetch_add(1, std::memory_order_relaxed);
+  living.store(this, std::memory_order_release);
+}
+
+FakeCuda::State::~State() {
+  living.store(nullptr, std::memory_order_release);
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    stopping = true;
+    for (auto& [handle, stream] : streams) ended.push_back(stream);
+    streams.clear();
+    changed.notify_all();
+  }
+  for (const auto& stream : ended) {
+    if (stream->thread.joinable()) stream->thread.join();
+  }
+  unmap_all();
+}
+
+FakeCuda::State* FakeCuda::State::current() noexcept { return living.load(std::memory_order_acquire); }
+
+std::vector<CuContext>& fake_current_contexts() {
+  thread_local std::vector<CuContext> stack;
+  thread_local uint64_t of_generation = 0;
+  const uint64_t now = generation.load(std::memory_order_relaxed);
+  if (of_generation != now) stack.clear();
+  of_generation = now;
+  return stack;
+}
+
+CuResult FakeCuda::State::count(const char* entry) {
+  const uint64_t call = ++entry_calls[entry];
+  for (const Fault& fault : entry_faults) {
+    if (fault.what == entry && call >= fault.from && call <= fault.to) return fault.code;
+  }
+  return kCuSuccess;
+}
+
+FakeContext* FakeCuda::State::find_context(CuContext handle) {
+  const auto at = contexts.find(handle);
+  return at == contexts.end() ? nullptr : &at->second;
+}
+
+FakeContext* FakeCuda::State::context_of(int ordinal) {
+  for (auto& [handle, context] : contexts) {
+    if (context.ordinal == ordinal && !context.destroyed) return &context;
+  }
+  return nullptr;
+}
+
+FakeContext& FakeCuda::State::retain(int ordinal, bool engine) {
+  FakeContext* context = context_of(ordinal);
+  if (context == nullptr) {
+    const auto handle = next_handle<CuContext>();
+    context = &contexts[handle];
+    context->handle = handle;
+    context->ordinal = ordinal;
+  }
+  if (engine && context->engine) return *context;  // an engine retains once
+  context->engine |= engine;
+  ++context->retained;
+  return *context;
+}
+
+CuResult FakeCuda::State::usable(CuContext handle) {
+  const FakeContext* context = find_context(handle);
+  if (context == nullptr) return kCuInvalidContext;
+  if (context->destroyed) return kCuContextDestroyed;
+  return context->sticky;
+}
+
+void FakeCuda::State::lose(FakeContext& context, CuResult code) {
+  if (context.sticky == kCuSuccess) context.sticky = code;
+  changed.notify_all();
+}
+
+void FakeCuda::State::wait_until_nobody_acts(std::unique_lock<std::mutex>& lock) {
+  changed.wait(lock, [this] {
+    const auto acts = [](const auto& stream) { return stream->acting; };
+    return std::none_of(ended.begin(), ended.end(), acts) &&
+           std::none_of(streams.begin(), streams.end(), [&](const auto& entry) { return acts(entry.second); });
+  });
+}
+
+void FakeCuda::State::destroy(FakeContext& context, std::unique_lock<std::mutex>& lock) {
+  context.destroyed = true;
+  for (auto& [handle, stream] : streams) {
+    if (stream->context == context.handle) stream->closing = true;
+  }
+  changed.notify_all();
+  wait_until_nobody_acts(lock);
+  for (auto at = ranges.begin(); at != ranges.end();) {
+    FakeRange& range = (at++)->second;  // freeing what is registered erases it
+    if (range.context == context.handle) free_range(range);
+  }
+}
+
+FakeStream* FakeCuda::State::find_stream(CuStream handle, FakeContext* current) {
+  // CU_STREAM_LEGACY is 1 and CU_STREAM_PER_THREAD 2; threads share one here.
+  const auto value = reinterpret_cast<uintptr_t>(handle);
+  if (value <= 2) {
+    if (current == nullptr) return nullptr;
+    CuStream& own = value == 2 ? current->thread_stream : current->null_stream;
+    if (own == nullptr) own = make_stream(*current, true);
+    handle = own;
+  }
+  const auto at = streams.find(handle);
+  return at == streams.end() ? nullptr : at->second.get();
+}
+
+CuStream FakeCuda::State::make_stream(FakeContext& context, bool engine) {
+  auto stream = std::make_shared<FakeStream>();
+  stream->handle = next_handle<CuStream>();
+  stream->context = context.handle;
+  stream->ordinal = context.ordinal;
+  stream->engine = engine;
+  stream->held = hold_new;
+  streams[stream->handle] = stream;
+  stream->thread = std::thread([this, stream] { run(stream); });
+  return stream->handle;
+}
+
+void FakeCuda::State::push(FakeStream& stream, FakeWork work) {
+  stream.queue.push_back(std::move(work));
+  ++stream.pushed;
+  changed.notify_all();
+}
+
+bool FakeCuda::State::is_dropped(const FakeStream& stream) {
+  return stopping || usable(stream.context) != kCuSuccess;
+}
+
+void FakeCuda::State::run(const std::shared_ptr<FakeStream>& stream) {
+  std::unique_lock<std::mutex> lock(mutex);
+  for (;;) {
+    changed.wait(lock, [&] { return stopping || stream->closing || !stream->queue.empty(); });
+    if (stream->queue.empty()) return;
+    FakeWork work = std::move(stream->queue.front());
+    const auto may_begin = [&] { return is_dropped(*stream) || (!stream->held && (!work.ready || work.ready())); };
+    while (!may_begin()) {
+      // The thread sanitizer of gcc 12 knows waits by the system's clock only.
+      if (work.polls) {
+        changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::microseconds(200));
+      } else {
+        changed.wait(lock);
+      }
+    }
+    CuResult result = kCuSuccess;
+    if (!is_dropped(*stream) && work.act) {
+      stream->acting = true;
+      lock.unlock();
+      result = work.act();
+      lock.lock();
+      stream->acting = false;
+    }
+    FakeContext* context = find_context(stream->context);
+    if (result != kCuSuccess && context != nullptr) lose(*context, result);
+    if (work.after) work.after();
+    stream->queue.pop_front();
+    ++stream->finished;
+    changed.notify_all();
+  }
+}
+
+int64_t fake_now_ns() { return now_ns(); }
+
+}  // namespace kvbm::test

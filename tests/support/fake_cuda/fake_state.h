@@ -1,0 +1,209 @@
+// What the fake driver knows, behind one lock; fake_cuda.h says what it is.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/fake_cuda/fake_cuda.h"
+
+namespace kvbm::test {
+
+struct FakeRange {
+  enum class Kind { device, managed, pinned, registered, freed };
+  uintptr_t start = 0;
+  size_t bytes = 0;
+  Kind kind = Kind::device;
+  int ordinal = 0;
+  device::CuContext context = nullptr;
+  bool read_only = false;
+  bool engine = false;   // made by the engine's side of the test
+  bool foreign = false;  // memory of another process
+  int fd = -1;           // of device memory
+  uintptr_t reserved_start = 0;  // of the whole address range that this is a piece of
+  size_t reserved_bytes = 0;
+};
+
+struct FakeContext {
+  device::CuContext handle = nullptr;
+  int ordinal = 0;
+  int retained = 0;
+  bool engine = false;  // the engine's side holds one of them
+  bool destroyed = false;
+  device::CuResult sticky = device::kCuSuccess;
+  device::CuStream null_stream = nullptr, thread_stream = nullptr;
+};
+
+// One recording of an event. Those who wait keep the recording that was the last when they began.
+struct FakeRecord {
+  bool done = false;
+  int64_t ns = 0;
+};
+
+// The word that an event shares with other processes.
+struct FakeSharedEvent {
+  std::atomic<uint64_t> recorded{0};
+  std::atomic<uint64_t> completed{0};
+};
+
+struct FakeEvent {
+  device::CuContext context = nullptr;
+  unsigned flags = 0;
+  std::shared_ptr<FakeRecord> last;
+  std::shared_ptr<FakeSharedEvent> shared;  // of an event for other processes
+  int fd = -1;
+  bool opened = false;
+};
+
+struct FakeWork {
+  std::function<bool()> ready;                  // under the lock; none: at once
+  bool polls = false;                           // `ready` changes without anyone telling
+  std::function<device::CuResult()> act;        // without the lock
+  std::function<void()> after;                  // under the lock, also for what was dropped
+};
+
+struct FakeStream {
+  device::CuStream handle = nullptr;
+  device::CuContext context = nullptr;
+  int ordinal = 0;
+  bool engine = false;
+  bool held = false;
+  bool closing = false;
+  bool acting = false;  // at work without the lock
+  uint64_t pushed = 0, finished = 0;
+  std::deque<FakeWork> queue;
+  std::thread thread;
+};
+
+struct FakeModule {
+  device::CuContext context = nullptr;
+};
+struct FakeFunction {
+  device::CuModule module = nullptr;
+  std::string name;
+};
+
+enum class Reach { inside, outside, pageable };
+
+class FakeCuda::State {
+ public:
+  explicit State(FakeCudaOptions options);
+  ~State();
+
+  static State* current() noexcept;
+
+  // All below: with the lock.
+  device::CuResult count(const char* entry);  // an injected error, if this call is to fail
+  FakeContext* find_context(device::CuContext handle);
+  FakeContext* context_of(int ordinal);  // the living primary context, if there is one
+  FakeContext& retain(int ordinal, bool engine);
+  void destroy(FakeContext& context, std::unique_lock<std::mutex>& lock);
+  void wait_until_nobody_acts(std::unique_lock<std::mutex>& lock);  // before memory goes
+  FakeStream* find_stream(device::CuStream stream, FakeContext* current);
+  device::CuStream make_stream(FakeContext& context, bool engine);
+  device::CuResult usable(device::CuContext handle);  // what a call on something of this context says
+  void push(FakeStream& stream, FakeWork work);
+  void lose(FakeContext& context, device::CuResult code);
+  bool is_dropped(const FakeStream& stream);
+
+  device::CuResult allocate(FakeContext& context, size_t bytes, size_t pieces, FakeRange::Kind kind, bool engine,
+                            uintptr_t* start);
+  device::CuResult map_foreign(FakeContext& context, int fd, size_t bytes, uintptr_t* start);
+  device::CuResult allocate_host(FakeContext& context, size_t bytes, uintptr_t* start);
+  void add_range(FakeRange range);
+  void free_range(FakeRange& range);
+  FakeRange* find_range(uintptr_t address);  // that contains it, freed ones too
+  Reach reach(int ordinal, uintptr_t address, size_t bytes, bool writes, bool kernel);
+  uint64_t used(int ordinal) const;
+
+  template <class Handle>
+  Handle next_handle() {
+    last_handle_ += 16;
+    return reinterpret_cast<Handle>(last_handle_);
+  }
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  FakeCudaOptions options;
+  bool initialized = false;
+  bool stopping = false;
+  bool hold_new = false;
+  uint64_t copied = 0;
+  std::map<device::CuContext, FakeContext> contexts;
+  std::map<uintptr_t, FakeRange> ranges;  // by start
+  std::atomic<uint64_t> ranges_version{1};  // rises with every change of `ranges`
+  std::map<device::CuStream, std::shared_ptr<FakeStream>> streams;
+  std::vector<std::shared_ptr<FakeStream>> ended;  // destroyed streams, whose threads are still to be joined
+  std::map<device::CuEvent, FakeEvent> events;
+  std::map<device::CuModule, FakeModule> modules;
+  std::map<device::CuFunction, FakeFunction> functions;
+  struct Kernel {
+    std::vector<size_t> parameter_bytes;
+    FakeKernel run;
+    uint64_t executed = 0;
+  };
+  std::map<std::string, Kernel> kernels;
+  struct Fault {
+    std::string what;  // an entry; a kernel, or any where empty
+    uint64_t from, to;  // of the calls or executions counted from now
+    device::CuResult code;
+  };
+  std::vector<Fault> entry_faults, kernel_faults;
+  std::map<std::string, uint64_t> entry_calls;
+  uint64_t executions = 0;
+
+ private:
+  void run(const std::shared_ptr<FakeStream>& stream);
+  uintptr_t map_guarded(size_t bytes);
+  void unmap_all();
+  // Address space that was ever given out, with guard pages; kept until the end, so that no address means two things.
+  std::map<uintptr_t, size_t> mappings_;
+  uintptr_t last_handle_ = 0x10000;
+};
+
+int64_t fake_now_ns();
+
+// The file of an event's shared word, mapped into *out; -1 where there is none to have.
+int fake_make_shared_event(std::shared_ptr<FakeSharedEvent>* out);
+void fake_close_shared_event(FakeEvent& event);
+
+// The table with all its entries.
+const device::Driver& fake_driver_table();
+
+// Contexts current to this thread, innermost last; empty after another FakeCuda began.
+std::vector<device::CuContext>& fake_current_contexts();
+
+enum class Need { nothing, initialized, context };
+
+// What every entry does first: finds the fake, counts the call, injects an error, looks for what the call needs.
+template <class Body>
+device::CuResult fake_entry(const char* name, Need need, Body&& body) {
+  FakeCuda::State* state = FakeCuda::State::current();
+  if (state == nullptr) return device::kCuDeinitialized;
+  std::unique_lock<std::mutex> lock(state->mutex);
+  if (const device::CuResult injected = state->count(name); injected != device::kCuSuccess) return injected;
+  if (need != Need::nothing && !state->initialized) return device::kCuNotInitialized;
+  FakeContext* context = nullptr;
+  if (need == Need::context) {
+    std::vector<device::CuContext>& stack = fake_current_contexts();
+    if (stack.empty()) return device::kCuInvalidContext;
+    if (const device::CuResult result = state->usable(stack.back()); result != device::kCuSuccess) return result;
+    context = state->find_context(stack.back());
+  }
+  return body(*state, context, lock);
+}
+
+// The entries, by file.
+void add_fake_device_entries(device::Driver& driver);
+void add_fake_memory_entries(device::Driver& driver);
+void add_fake_stream_entries(device::Driver& driver);
+void add_fake_ipc_entries(device::Driver& driver);
+
+}  // namespace kvbm::test
