@@ -1,8 +1,9 @@
 // One GPU: its primary context, the kernels loaded into it, and whether it still works.
 //
 // The context is the one that the engine uses (the primary context), retained while the Device lives. Scope makes it
-// current for a piece of code and gives back what was there. After an error that the driver calls sticky the device is
-// lost: every later call says tier_disabled, and the log has said so once. Thread: any.
+// current for a piece of code and gives back what was there. After an error that the driver calls sticky (driver_error.h)
+// the device is lost: every later call says tier_disabled, and the log has said so once. In a child that was forked the
+// driver is never called. Thread: any.
 #pragma once
 
 #include <atomic>
@@ -11,8 +12,10 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "device/driver.h"
+#include "device/driver_library.h"
 
 namespace kvbm::device {
 
@@ -37,11 +40,9 @@ Result<std::vector<DeviceFacts>> list_devices(const Driver& driver);
 
 class Device {
  public:
-  // The oldest driver that is used: CUDA 12.0 (stream memory operations without opt-in).
-  static constexpr int kOldestDriver = 12000;
-
   // Retains the context and loads the kernels. unsupported: driver too old, no such ordinal, or kernels for none of its
-  // architectures (the message names both). `driver` must outlive it.
+  // architectures (the message names both); no_memory. `driver` must outlive it, and `log`, which may be null. Blocks: the
+  // first context of a process takes the driver up to a second.
   static Result<std::shared_ptr<Device>> open(const Driver& driver, int ordinal, Log* log);
   ~Device();
   Device(const Device&) = delete;
@@ -53,12 +54,13 @@ class Device {
   [[nodiscard]] const KernelSet& kernels() const noexcept { return *kernels_; }
   [[nodiscard]] bool is_lost() const noexcept { return lost_.load(std::memory_order_acquire); }
 
-  // A result of the driver as a Status; a sticky one loses the device. `what` is static and names the call.
+  // A result of the driver as a Status; a sticky one loses the device. `what` is static and names the call. Of a lost
+  // device every result is tier_disabled, success too. Not for results that a handle of the caller's may be to blame for.
   Status check(CuResult result, const char* what);
-  // Called, once, when the device is lost; at once where it is already. Thread: any.
+  // From now on the device is lost; says so to the log, the first time.
   void lose(const char* what, CuResult result);
 
-  // Makes the context current until the end of the scope.
+  // Makes the context current until the end of the scope. Not entered, and the driver not called: the device is lost.
   class Scope {
    public:
     explicit Scope(Device& device) noexcept;
@@ -76,9 +78,10 @@ class Device {
   Device(const Driver& driver, Log* log) : driver_(driver), log_(log) {}
   const Driver& driver_;
   Log* log_;
+  ForkGuard fork_guard_;
   DeviceFacts facts_;
   CuDevice handle_ = -1;
-  CuContext context_ = nullptr;
+  CuContext context_ = nullptr;  // retained, where it is set
   std::unique_ptr<KernelSet> kernels_;
   std::atomic<bool> lost_{false};
 };

@@ -130,6 +130,7 @@ struct Driver {
 
   CuResult (*cuMemAlloc)(CuPointer* pointer, size_t bytes) = nullptr;  // _v2
   CuResult (*cuMemFree)(CuPointer pointer) = nullptr;                  // _v2
+  // Goes with its context: after somebody's cudaDeviceReset the CPU faults on it. PinnedMemory (device_memory.h) stays.
   CuResult (*cuMemHostAlloc)(void** pointer, size_t bytes, unsigned flags) = nullptr;
   CuResult (*cuMemFreeHost)(void* pointer) = nullptr;
   CuResult (*cuMemHostRegister)(void* pointer, size_t bytes, unsigned flags) = nullptr;  // _v2

@@ -17,8 +17,8 @@ namespace {
 constexpr char kLibrary[] = "libcuda.so.1";
 constexpr char kWhat[] = "no usable CUDA driver";
 
-// The version of each entry that driver.h declares: what cuda.h of CUDA 12 and 13 maps the plain name to. cuEventElapsedTime
-// alone is taken as it was before 12.8 renamed it; both are in every driver since.
+// The version of each entry that driver.h declares: what cuda.h of CUDA 12 and 13 maps the plain name to.
+// cuEventElapsedTime alone is taken as it was before 12.8 renamed it; both are in every driver since.
 #define KVBM_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name)}
 constexpr DriverSymbol kSymbols[] = {
     KVBM_ENTRY(cuInit, "cuInit"),
@@ -74,15 +74,12 @@ constexpr DriverSymbol kSymbols[] = {
 #undef KVBM_ENTRY
 static_assert(sizeof(Driver) == (std::size(kSymbols) + 1) * sizeof(void*), "an entry of the table has no symbol");
 
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 // What a refusal of cuInit means to who runs the machine.
 const char* advice(CuResult result) {
   switch (result) {
     case kCuNoDevice: return "it sees no device (is one visible to this process? CUDA_VISIBLE_DEVICES, the container)";
-    case kCuSystemDriverMismatch: return "libcuda does not fit the kernel module; reboot, or install both from one release";
+    case kCuSystemDriverMismatch:
+      return "libcuda does not fit the kernel module; reboot, or install both from one release";
     case 34: return "this libcuda is the one for linking only; install the driver";  // CUDA_ERROR_STUB_LIBRARY
     case kCuUnknown: return "the kernel module may not be loaded, or /dev/nvidia* not accessible";
     case 802: return "the system is not ready; is nvidia-fabricmanager running?";  // CUDA_ERROR_SYSTEM_NOT_READY
@@ -127,12 +124,12 @@ Status load(const std::string& path, DriverLibrary* out) {
   }
   if (get_version(&out->version) == kCuSuccess && out->version < kOldestDriver) {
     return {Code::unsupported, kWhat,
-            out->path + " speaks CUDA " + version_text(out->version) + "; kvbm needs " + version_text(kOldestDriver) +
-                " or newer (driver 525)"};
+            out->path + " speaks CUDA " + cuda_version_text(out->version) + "; kvbm needs " +
+                cuda_version_text(kOldestDriver) + " or newer (driver 525)"};
   }
   if (const std::string missing = fill(library, &out->driver); !missing.empty()) {
     return {Code::unsupported, kWhat,
-            out->path + " says CUDA " + version_text(out->version) + " and lacks " + missing};
+            out->path + " says CUDA " + cuda_version_text(out->version) + " and lacks " + missing};
   }
   if (const CuResult result = out->driver.cuInit(0); result != kCuSuccess) {
     return {Code::unsupported, kWhat, out->path + ": " + refusal(out->driver, result)};
@@ -157,6 +154,10 @@ Libraries& libraries() {
 }
 
 }  // namespace
+
+std::string cuda_version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 const DriverSymbol* driver_symbols(size_t* count) noexcept {
   *count = std::size(kSymbols);

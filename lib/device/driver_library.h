@@ -25,6 +25,9 @@ inline constexpr int kOldestDriver = 12000;
 // refusal: a driver that could not begin does not begin later in the same process. It lives as long as the process.
 Result<const DriverLibrary*> driver_library(const std::string& path);
 
+// "12.0" of 12000.
+std::string cuda_version_text(int version);
+
 // Whether this process has a driver loaded: libcuda, by anybody, or one that driver_library loaded by its path. Where it
 // has none no pointer can be device memory. Cheap enough for set-up, not for the path of a block. Thread: any.
 bool driver_is_loaded();

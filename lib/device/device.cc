@@ -1,0 +1,177 @@
+#include "device/device.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "device/driver_error.h"
+#include "device/kernel_set.h"
+
+namespace kvbm::device {
+
+namespace {
+
+constexpr char kNoDevice[] = "no usable CUDA device";
+constexpr char kLost[] = "the device is lost";
+constexpr int kProhibited = 2;  // CU_COMPUTEMODE_PROHIBITED
+constexpr CuResult kUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: another process has it for itself
+
+int attribute(const Driver& driver, CuDevice device, int which) {
+  int value = 0;
+  return driver.cuDeviceGetAttribute(&value, which, device) == kCuSuccess ? value : 0;
+}
+
+std::string text(const char* from) {
+  std::string out(from);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+Status begin(const Driver& driver, int* version) {
+  if (const CuResult result = driver.cuInit(0); result != kCuSuccess) {
+    return {Code::unsupported, kNoDevice, driver_error_text(driver, result)};
+  }
+  if (const CuResult result = driver.cuDriverGetVersion(version); result != kCuSuccess) {
+    return {Code::unsupported, kNoDevice, driver_error_text(driver, result)};
+  }
+  if (*version >= kOldestDriver) return {};
+  return {Code::unsupported, kNoDevice,
+          "the driver speaks CUDA " + cuda_version_text(*version) + "; kvbm needs " + cuda_version_text(kOldestDriver) +
+              " or newer"};
+}
+
+Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuDevice* handle) {
+  if (const CuResult result = driver.cuDeviceGet(handle, ordinal); result != kCuSuccess) {
+    return driver_status(driver, result, "cuDeviceGet");
+  }
+  const CuDevice device = *handle;
+  DeviceFacts facts;
+  facts.ordinal = ordinal;
+  facts.driver_version = version;
+  std::array<char, 256> name{};
+  std::array<char, 64> pci{};
+  size_t bytes = 0;
+  if (driver.cuDeviceGetName(name.data(), static_cast<int>(name.size() - 1), device) == kCuSuccess) {
+    facts.name = name.data();
+  }
+  // As the system writes it: in small letters.
+  if (driver.cuDeviceGetPCIBusId(pci.data(), static_cast<int>(pci.size() - 1), device) == kCuSuccess) {
+    facts.pci = text(pci.data());
+  }
+  if (driver.cuDeviceTotalMem(&bytes, device) == kCuSuccess) facts.memory_bytes = bytes;
+  if (driver.cuDeviceGetUuid(&facts.uuid, device) != kCuSuccess) facts.uuid = {};
+  facts.major = attribute(driver, device, kCuMajor);
+  facts.minor = attribute(driver, device, kCuMinor);
+  facts.multiprocessors = attribute(driver, device, kCuMultiprocessors);
+  facts.copy_engines = attribute(driver, device, kCuAsyncEngines);
+  // Without one address space for all of it nothing here could tell what a pointer is.
+  facts.maps_host = attribute(driver, device, kCuCanMapHostMemory) != 0 &&
+                    attribute(driver, device, kCuUnifiedAddressing) != 0;
+  facts.registers_read_only = attribute(driver, device, kCuReadOnlyHostRegister) != 0;
+  return facts;
+}
+
+}  // namespace
+
+Result<std::vector<DeviceFacts>> list_devices(const Driver& driver) {
+  int version = 0, count = 0;
+  if (Status status = begin(driver, &version); !status.ok()) return status;
+  if (const CuResult result = driver.cuDeviceGetCount(&count); result != kCuSuccess) {
+    return driver_status(driver, result, "cuDeviceGetCount");
+  }
+  if (count == 0) return Status{Code::unsupported, kNoDevice, "the driver shows none"};
+  std::vector<DeviceFacts> all;
+  for (int i = 0; i < count; ++i) {
+    CuDevice handle = -1;
+    Result<DeviceFacts> facts = facts_of(driver, i, version, &handle);
+    if (!facts.ok()) return facts.status();
+    all.push_back(std::move(facts).value());
+  }
+  return all;
+}
+
+Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, Log* log) {
+  int version = 0, count = 0;
+  if (Status status = begin(driver, &version); !status.ok()) return status;
+  if (const CuResult result = driver.cuDeviceGetCount(&count); result != kCuSuccess) {
+    return driver_status(driver, result, "cuDeviceGetCount");
+  }
+  if (ordinal < 0 || ordinal >= count) {
+    return Status{Code::unsupported, kNoDevice,
+                  "there is no device " + std::to_string(ordinal) + "; the driver shows " + std::to_string(count)};
+  }
+  std::shared_ptr<Device> device(new Device(driver, log));
+  Result<DeviceFacts> facts = facts_of(driver, ordinal, version, &device->handle_);
+  if (!facts.ok()) return facts.status();
+  device->facts_ = std::move(facts).value();
+  const std::string who = "device " + std::to_string(ordinal) + " (" + device->facts_.name + ")";
+  if (attribute(driver, device->handle_, kCuUnifiedAddressing) == 0) {
+    return Status{Code::unsupported, kNoDevice, who + " has no unified addressing"};
+  }
+  CuContext context = nullptr;
+  const CuResult retained = driver.cuDevicePrimaryCtxRetain(&context, device->handle_);
+  if (retained == kUnavailable || (retained != kCuSuccess &&
+                                   attribute(driver, device->handle_, kCuComputeMode) == kProhibited)) {
+    return Status{Code::unsupported, kNoDevice,
+                  who + " is not for this process: its compute mode is exclusive or prohibited (nvidia-smi -q -d COMPUTE)"};
+  }
+  if (retained != kCuSuccess) return driver_status(driver, retained, "cuDevicePrimaryCtxRetain");
+  device->context_ = context;
+  const Scope scope(*device);
+  if (!scope.entered()) return Status{Code::tier_disabled, kLost, who};
+  auto kernels = KernelSet::load(driver, ordinal, device->facts_.major, device->facts_.minor);
+  if (!kernels.ok()) return kernels.status();
+  device->kernels_ = std::move(kernels).value();
+  return device;
+}
+
+Device::~Device() {
+  // A child that was forked has neither the context nor the driver's threads.
+  if (fork_guard_.forked()) {
+    if (kernels_) kernels_->abandon();
+    return;
+  }
+  {
+    const Scope scope(*this);
+    if (kernels_ && !scope.entered()) kernels_->abandon();
+    kernels_.reset();
+  }
+  if (context_ != nullptr) (void)driver_.cuDevicePrimaryCtxRelease(handle_);
+}
+
+Status Device::check(CuResult result, const char* what) {
+  if (is_sticky(result)) lose(what, result);
+  if (is_lost()) {
+    return {Code::tier_disabled, kLost,
+            std::string(what) + (result == kCuSuccess ? "" : ": " + driver_error_text(driver_, result))};
+  }
+  return driver_status(driver_, result, what);
+}
+
+void Device::lose(const char* what, CuResult result) {
+  // Release: who reads `lost_` as true finds nothing else to read; acquire on the other side is for its caller's order.
+  if (lost_.exchange(true, std::memory_order_acq_rel)) return;
+  if (log_ == nullptr) return;
+  log_->write(LogLevel::error, "device", "the GPU is lost to kvbm until the process begins anew; its cache is not used",
+              {{"device", std::to_string(facts_.ordinal)},
+               {"name", facts_.name},
+               {"call", what},
+               {"error", driver_error_text(driver_, result)}});
+}
+
+Device::Scope::Scope(Device& device) noexcept : device_(device), entered_(false) {
+  if (device.is_lost() || device.context_ == nullptr || device.fork_guard_.forked()) return;
+  const CuResult result = device.driver_.cuCtxPushCurrent(device.context_);
+  if (result == kCuSuccess) {
+    entered_ = true;
+  } else {
+    device.lose("cuCtxPushCurrent", result);  // the context is retained: it can only have been destroyed
+  }
+}
+
+Device::Scope::~Scope() {
+  CuContext popped = nullptr;
+  if (entered_) (void)device_.driver_.cuCtxPopCurrent(&popped);
+}
+
+}  // namespace kvbm::device

@@ -1,0 +1,73 @@
+#include "device/kernel_set.h"
+
+#include <string>
+
+#include "device/driver_error.h"
+#include "device/kernel_image.h"
+
+namespace kvbm::device {
+
+namespace {
+
+constexpr std::array<const char*, kKernels> kNames = {
+    "kvbm_gather_leaves", "kvbm_scatter_leaves", "kvbm_check_leaves", "kvbm_hash_leaves",
+    "kvbm_poison_leaves", "kvbm_copy_runs",      "kvbm_decode_planar", "kvbm_dequantize",
+    "kvbm_quantize",      "kvbm_split_planes",   "kvbm_merge_planes",
+};
+
+// CUresult of loading an image that this device, or this driver's compiler of PTX, cannot take: INVALID_PTX,
+// JIT_COMPILER_NOT_FOUND, UNSUPPORTED_PTX_VERSION, JIT_COMPILATION_DISABLED.
+constexpr CuResult kInvalidPtx = 218, kNoCompiler = 221, kNewerPtx = 222, kCompilerOff = 223;
+
+bool says_no_code(CuResult result) {
+  return result == kCuNoBinaryForGpu || result == kInvalidPtx || result == kNoCompiler || result == kNewerPtx ||
+         result == kCompilerOff;
+}
+
+Status refused(const Driver& driver, CuResult result, int ordinal, int major, int minor) {
+  if (!says_no_code(result)) return driver_status(driver, result, "loading the kernels");
+  const std::string have = driver.own_kernels != nullptr ? "" : architectures_of(embedded_kernels());
+  return {Code::unsupported, "no kernels for this device",
+          "device " + std::to_string(ordinal) + " is sm_" + std::to_string(major * 10 + minor) + "; this libkvbm has " +
+              (have.empty() ? "kernels for others" : "kernels for " + have) + " (the driver says " +
+              driver_error_text(driver, result) + ")"};
+}
+
+}  // namespace
+
+const char* kernel_name(Kernel kernel) noexcept { return kNames[static_cast<size_t>(kernel)]; }
+
+Result<std::unique_ptr<KernelSet>> KernelSet::load(const Driver& driver, int ordinal, int major, int minor) {
+  const void* const image = kernel_image(driver);
+  if (image == nullptr) {
+    return Status{Code::unsupported, "this libkvbm was built without its CUDA kernels",
+                  "build it where nvcc is (docs/gpu.md)"};
+  }
+  std::unique_ptr<KernelSet> set(new KernelSet(driver));
+  CuResult result = driver.cuModuleLoadData(&set->module_, image);
+  if (result != kCuSuccess) {
+    set->module_ = nullptr;
+    return refused(driver, result, ordinal, major, minor);
+  }
+  for (size_t i = 0; i < kKernels; ++i) {
+    result = driver.cuModuleGetFunction(&set->functions_[i], set->module_, kNames[i]);
+    if (result == kCuSuccess) continue;
+    set->functions_[i] = nullptr;
+    if (result != kCuNotFound) return refused(driver, result, ordinal, major, minor);
+  }
+  return set;
+}
+
+KernelSet::~KernelSet() {
+  if (module_ != nullptr) driver_.cuModuleUnload(module_);
+}
+
+CuResult KernelSet::launch_with(Kernel kernel, CuStream stream, const LaunchShape& shape,
+                                void** parameters) const noexcept {
+  const CuFunction function = functions_[static_cast<size_t>(kernel)];
+  if (function == nullptr) return kCuNotFound;
+  return driver_.cuLaunchKernel(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared_bytes, stream,
+                                parameters, nullptr);
+}
+
+}  // namespace kvbm::device
