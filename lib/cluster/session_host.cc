@@ -26,7 +26,7 @@ struct SessionHost::Rank final : session::Holder {
 
   SessionHost& host;
   const uint16_t number;
-  Memory memory;
+  std::shared_ptr<Arena> memory;
   std::unique_ptr<session::Sender> sender;
 };
 
@@ -37,17 +37,16 @@ SessionHost::~SessionHost() = default;
 
 // ---- What is made when it is needed ----
 
-Result<std::pair<SessionHost::Memory, session::Staging>> SessionHost::make_staging(uint64_t bytes) const {
+Result<std::pair<std::shared_ptr<Arena>, session::Staging>> SessionHost::make_staging(uint64_t bytes) const {
   ArenaOptions arena;
   arena.bytes = std::max(bytes, kLeastSlots * session::Staging::slot_bytes_for(options_.slice_bytes));
   arena.huge_pages = false;  // an idle node takes none of it
   auto mapped = Arena::map(arena);
   if (!mapped.ok()) return mapped.status();
-  Memory memory{std::move(mapped).value(), nullptr};
-  const MutableBytes all{memory.arena->data(), memory.arena->bytes()};
-  auto staging = session::Staging::make(all, options_.slice_bytes);
+  std::shared_ptr<Arena> memory = std::move(mapped).value();
+  auto staging = session::Staging::make({memory->data(), memory->bytes()}, options_.slice_bytes);
   if (!staging.ok()) return staging.status();
-  if (options_.staging_mapped) memory.known = options_.staging_mapped(all);
+  if (options_.staging_mapped) options_.staging_mapped(memory);
   return std::pair(std::move(memory), std::move(staging).value());
 }
 

@@ -30,9 +30,8 @@ class SessionHost final : public LinkListener, private session::Link {
   struct Options {
     uint64_t staging_bytes = 64ULL << 20;  // what is received passes through it; of a prefill rank a quarter of it
     uint32_t slice_bytes = 1U << 20;
-    // Told of memory that slices pass through before it is used, so that devices can reach it; what it gives is dropped
-    // before the memory is.
-    std::function<std::shared_ptr<void>(MutableBytes)> staging_mapped;
+    // Told of memory that slices pass through before it is used, so that devices get to reach it.
+    std::function<void(std::shared_ptr<Arena>)> staging_mapped;
   };
   // Prefill ranks of this node; others can make it know so many, itself as many again.
   static constexpr size_t kMaxRanks = 64;
@@ -105,12 +104,7 @@ class SessionHost final : public LinkListener, private session::Link {
   [[nodiscard]] uint64_t now() const { return mesh_.executor().clock().now_ns(); }
   [[nodiscard]] PeerLink* link_of(session::PeerId peer) const;
   [[nodiscard]] session::PeerId peer_of(const PeerLink& link) const;
-  // Mapped memory, and what was made of it for devices.
-  struct Memory {
-    std::unique_ptr<Arena> arena;
-    std::shared_ptr<void> known;
-  };
-  Result<std::pair<Memory, session::Staging>> make_staging(uint64_t bytes) const;
+  Result<std::pair<std::shared_ptr<Arena>, session::Staging>> make_staging(uint64_t bytes) const;
   Result<Rank*> rank(uint16_t number, size_t limit);
   Status make_receiver();
   // True: it was opened, or has ended.
@@ -132,7 +126,7 @@ class SessionHost final : public LinkListener, private session::Link {
   session::PeerId last_peer_ = 0;
   std::map<session::PeerId, PeerLink*> links_;  // ready ones
   std::map<uint16_t, std::unique_ptr<Rank>> ranks_;
-  Memory memory_;  // the receiver's
+  std::shared_ptr<Arena> memory_;  // the receiver's
   std::unique_ptr<session::Receiver> receiver_;
   std::map<OfferKey, Offered> offers_;
   std::map<uint64_t, Opened> sessions_;               // by the caller's name

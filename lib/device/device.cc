@@ -125,6 +125,8 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
   return device;
 }
 
+Device::Device(const Driver& driver, Log* log) : driver_(driver), log_(log) {}
+
 Device::~Device() {
   // A child that was forked has neither the context nor the driver's threads.
   if (fork_guard_.forked()) {

@@ -6,41 +6,50 @@ namespace kvbm::manager {
 
 void SessionDevices::add_staging(std::shared_ptr<Arena> arena) {
   MutexLock lock(mutex_);
-  for (const auto& [key, known] : devices_) pin(known, arena);
+  for (const auto& [key, known] : devices_) {
+    if (const auto device = known.device.lock()) pin(*device, arena);
+  }
   staging_.push_back(std::move(arena));
 }
 
-cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<device::Transfers>& transfers,
-                                                    const std::shared_ptr<device::Device>& device) {
+cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<AttachedDevice>& device) {
   MutexLock lock(mutex_);
-  Known& known = devices_[transfers.get()];
+  Known& known = devices_[device.get()];
   if (known.mover == nullptr) {
-    known.transfers = transfers;
     known.device = device;
-    known.mover = std::make_unique<SessionMover>(
-        *transfers, "device " + std::to_string(device->facts().ordinal), work_, links_);
-    for (const auto& arena : staging_) pin(known, arena);
+    const std::string name = "device " + std::to_string(device->device().facts().ordinal);
+    known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_);
+    for (const auto& arena : staging_) pin(*device, arena);
   }
   return *known.mover;
 }
 
-// The device keeps what it knows until its transfers end, so the arena stays mapped as long.
-void SessionDevices::pin(const Known& known, const std::shared_ptr<Arena>& arena) {
-  work_.post([device = known.device, transfers = std::weak_ptr(known.transfers), arena, log = log_] {
-    auto pinned = device::PinnedHost::pin(device, {arena->data(), arena->bytes()}, false, 1);
-    const auto alive = transfers.lock();
-    if (!pinned.ok()) {
-      if (log != nullptr) {
-        log->write(LogLevel::warning, "session",
-                   "staging of sessions is not registered with a device, copies are slower: " +
-                       pinned.status().message());
-      }
-      return;
-    }
-    if (alive == nullptr) return;
-    device::PinnedHost* raw = pinned.value().release();
-    alive->know(std::shared_ptr<const device::PinnedHost>(raw, [arena](const device::PinnedHost* p) { delete p; }));
-  });
+// The device keeps what it knows until its transfers have ended, and the arena with it.
+void SessionDevices::pin(AttachedDevice& device, const std::shared_ptr<Arena>& arena) {
+  auto pinned = device::PinnedHost::pin(device.device().shared_from_this(), {arena->data(), arena->bytes()}, false, 1);
+  if (pinned.ok()) {
+    const device::PinnedHost* raw = pinned.value().release();
+    device.transfers().know({raw, [arena](const device::PinnedHost* p) { delete p; }});
+  } else if (log_ != nullptr) {
+    log_->write(LogLevel::warning, "session",
+                "staging of sessions is not registered with a device, its copies take a step more: " +
+                    pinned.status().message());
+  }
+}
+
+Status when_reached(AttachedDevice& device, std::shared_ptr<device::StreamPoint> point,
+                    UniqueFunction<void(Code)> reached) {
+  // A batch of nothing but a mark ends when the stream is there and the mark is reached.
+  device::TransferBatch batch;
+  batch.after = std::move(point);
+  batch.landmark = device.transfers().landmark();
+  if (batch.landmark == nullptr) {
+    return {device.device().is_lost() ? Code::tier_disabled : Code::no_memory, "a stream cannot be waited for"};
+  }
+  batch.marks.push_back({0, 1});
+  batch.done = [reached = std::move(reached)](device::TransferBatch&, Code code) mutable { reached(code); };
+  device.transfers().scatter(std::move(batch));
+  return {};
 }
 
 }  // namespace kvbm::manager

@@ -61,11 +61,10 @@ device::TransferBatch SessionMover::batch_of(const Job& job) {
 }
 
 void SessionMover::end(const std::shared_ptr<Job>& job, Status status) {
-  job->session->post([job, status = std::move(status)]() mutable {
-    const Done done = std::move(job->done);
+  job->session->post([job, status = std::move(status)] {
     const std::unique_ptr<SliceMove> move = std::move(job->move);
-    job.reset();
-    const_cast<Done&>(done)(*move, status);
+    Done done = std::move(job->done);
+    done(*move, status);
   });
 }
 
