@@ -10,6 +10,8 @@ namespace session = cluster::session;
 
 namespace {
 
+const char kNoDevice[] = "a stream was given for blocks that are not in a device's memory";
+
 Status refuse(size_t part, const std::string& why, Code code = Code::invalid_argument) {
   return {code, "the blocks of a session are refused", "part " + std::to_string(part) + ": " + why};
 }
@@ -143,7 +145,7 @@ Status SessionOffer::publish_after(Component component, uint32_t first_layer, ui
   if (!what.ok()) return what.status();
   const auto device = device_.lock();
   if (device == nullptr) {
-    return {Code::invalid_argument, "a stream orders blocks in a device's memory", "these are in host memory"};
+    return {Code::invalid_argument, kNoDevice, "these are in host memory"};
   }
   auto point = device->transfers().point(stream);
   if (!point.ok()) return point.status();
@@ -252,6 +254,13 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
   handle->name_ = next_name_.fetch_add(1, std::memory_order_relaxed);
   use_device(*request.cache, request.what);
   const std::shared_ptr<AttachedDevice> device = request.cache->device();
+  std::shared_ptr<device::StreamPoint> after;
+  if (request.after.has_value()) {
+    if (device == nullptr) return Status(Code::invalid_argument, kNoDevice, "these are in host memory");
+    auto point = device->transfers().point(*request.after);
+    if (!point.ok()) return point.status();
+    after = std::move(point).value();
+  }
   auto open = std::make_unique<cluster::SessionHost::Session>();
   open->request.request = request.request;
   open->request.facts = std::move(request.what.facts);
@@ -286,10 +295,10 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
   };
   Status begun;
   try {
-    if (request.after == nullptr || device == nullptr) {
+    if (after == nullptr) {
       links_.post([begin = std::move(begin)]() mutable { begin(Code::ok); });
     } else {
-      begun = when_reached(*device, std::move(request.after),
+      begun = when_reached(*device, std::move(after),
                            [turn = turn_, begin = std::move(begin)](Code code) mutable {
                              turn->post([begin = std::move(begin), code]() mutable { begin(code); });
                            });

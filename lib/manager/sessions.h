@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -112,7 +113,7 @@ class Sessions {
     SessionParts what;
     std::shared_ptr<Cache> cache;
     std::vector<cluster::SessionHost::NamedSource> sources;
-    std::shared_ptr<device::StreamPoint> after;  // blocks are written when this is reached; null: at once
+    std::optional<device::CuStream> after;  // blocks are written after what it holds now, and nothing is asked before
     uint64_t budget_bytes = 0;  // staging under way at once; 0: the default
     uint64_t deadline_ns = kNever;
     UniqueFunction<void(Component, uint16_t layer)> layer_ready;
@@ -125,7 +126,8 @@ class Sessions {
   // Before the links end: streams that are waited for count for nothing from then on.
   void close();
 
-  // exists, no_room, or why sessions are not allowed; then `done` does not run.
+  // exists, no_room, or why sessions are not allowed; then `done` does not run. A stream that is none, or not of the
+  // device that the blocks lie on: invalid_argument.
   Result<std::shared_ptr<SessionOffer>> offer(OfferRequest request);
   Result<std::shared_ptr<SessionReceipt>> receive(ReceiveRequest request);
 

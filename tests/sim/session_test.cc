@@ -119,7 +119,9 @@ class World {
       const uint64_t chunk = 1 + tokens_ / 100 + random().below(tokens_ + 10);
       for (const auto& cache : prefill_[p].caches) {
         const auto& part = cache->part();
-        const uint64_t step = part.range.size() > 1000 ? part.range.size() : chunk;  // a state
+        // A state at once; others in fewer pieces than a layer may have.
+        const uint64_t size = part.range.size();
+        const uint64_t step = size > 1000 ? size : std::max(chunk, size / 200 + 1);
         for (uint32_t l = part.shard.first_layer; l < uint32_t{part.shard.first_layer} + part.shard.layers; ++l) {
           for (uint64_t t = part.range.begin; t < part.range.end; t += step) {
             const Range range{t, std::min(part.range.end, t + step)};
@@ -181,7 +183,7 @@ class World {
     if (trouble_ == Trouble::cut && !open.empty()) net_.cut(open[random().below(open.size())]), ++seen_.cuts;
     if (trouble_ == Trouble::kill_prefill) kill(p);
     if (trouble_ == Trouble::kill_decode) kill(prefill_.size() + d);
-    if (trouble_ == Trouble::freeze) freeze(random().below(nodes_.size()));
+    if (trouble_ == Trouble::freeze) freeze_busy(20);
     if (trouble_ == Trouble::lose_device) lose_device(random().below(nodes_.size()));
     if (trouble_ == Trouble::abort_prefill && source != nullptr) {
       seen_.aborts += source->sender->abort(request_id(1), Code::cancelled, "the client went away").ok();
@@ -197,6 +199,15 @@ class World {
     if (!nodes_[i]) return;
     ++seen_.losses;
     nodes_[i]->mover.lose();
+  }
+
+  // Mostly one that is sending: what it has begun then stays with the other side.
+  void freeze_busy(int tries) {
+    for (size_t i = 0; i < prefill_.size(); ++i) {
+      if (nodes_[i] && nodes_[i]->sender->staging_taken() > 0) return freeze(i);
+    }
+    if (tries == 0) return freeze(random().below(nodes_.size()));
+    at(1, [this, tries] { freeze_busy(tries - 1); });
   }
 
   void freeze(size_t i) {

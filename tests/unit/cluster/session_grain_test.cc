@@ -48,7 +48,7 @@ TEST(SessionGrain, leaves_tile_the_payload_and_end_at_multiples) {
 }
 
 TEST(SessionGrain, what_makes_leaves_too_long_or_too_many_is_refused) {
-  const auto& c = model(1, 128).components[0];
+  const auto c = model(1, 128).components[0];
   EXPECT_TRUE(SliceShape::fits_grain(c, {0, 0, 0, 1, {0, 512}, 0}));
   EXPECT_TRUE(SliceShape::fits_grain(c, {0, 0, 0, 1, {0, 512}, 16}));
   EXPECT_TRUE(SliceShape::fits_grain(c, {0, 0, 0, 1, {0, 512}, 256}));
@@ -61,7 +61,7 @@ TEST(SessionGrain, what_makes_leaves_too_long_or_too_many_is_refused) {
 }
 
 TEST(SessionGrain, the_common_grain_divides_both_and_fits_a_leaf) {
-  const auto& c = model(1, 128).components[0];  // 256 bytes a row
+  const auto c = model(1, 128).components[0];  // 256 bytes a row
   EXPECT_EQ(common_grain(c, 16, 32), 16U);
   EXPECT_EQ(common_grain(c, 16, 24), 8U);
   EXPECT_EQ(common_grain(c, 0, 16), 0U);

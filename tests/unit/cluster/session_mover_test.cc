@@ -148,7 +148,7 @@ TEST(SessionMover, a_device_lost_while_it_writes_ends_the_session_and_says_so) {
   Pair p(true, true);
   p.offer_all();
   const uint64_t s = p.open();
-  p.sim.run_until([&] { return p.decode->mover.scatters() == 2; });
+  p.sim.run_until([&] { return p.decode->mover.scatters() >= 2; });
   p.decode->mover.lose();
   expect_says(p.end_of(s), Code::tier_disabled, "the device is lost");
   p.run(5);
@@ -160,7 +160,7 @@ TEST(SessionMover, a_device_lost_while_it_is_read_ends_the_session_on_both_sides
   Pair p(true, false);
   p.offer_all();
   const uint64_t s = p.open();
-  p.sim.run_until([&] { return p.senders[1]->mover.gathers() == 2; });
+  p.sim.run_until([&] { return p.senders[1]->mover.gathers() >= 2; });
   p.senders[1]->mover.lose();
   expect_says(p.end_of(s), Code::tier_disabled, "prefill rank 1 at \"10.0.0.1\"");
   p.run(5);
