@@ -64,9 +64,7 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
   facts.minor = attribute(driver, device, kCuMinor);
   facts.multiprocessors = attribute(driver, device, kCuMultiprocessors);
   facts.copy_engines = attribute(driver, device, kCuAsyncEngines);
-  // Without one address space for all of it nothing here could tell what a pointer is.
-  facts.maps_host = attribute(driver, device, kCuCanMapHostMemory) != 0 &&
-                    attribute(driver, device, kCuUnifiedAddressing) != 0;
+  facts.maps_host = attribute(driver, device, kCuCanMapHostMemory) != 0;
   facts.registers_read_only = attribute(driver, device, kCuReadOnlyHostRegister) != 0;
   return facts;
 }
@@ -105,8 +103,9 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
   if (!facts.ok()) return facts.status();
   device->facts_ = std::move(facts).value();
   const std::string who = "device " + std::to_string(ordinal) + " (" + device->facts_.name + ")";
-  if (attribute(driver, device->handle_, kCuUnifiedAddressing) == 0) {
-    return Status{Code::unsupported, kNoDevice, who + " has no unified addressing"};
+  // One address space tells what a pointer is; mapped memory is how kernels are told what to do, and answer.
+  if (attribute(driver, device->handle_, kCuUnifiedAddressing) == 0 || !device->facts_.maps_host) {
+    return Status{Code::unsupported, kNoDevice, who + " has no unified addressing or does not map host memory"};
   }
   CuContext context = nullptr;
   const CuResult retained = driver.cuDevicePrimaryCtxRetain(&context, device->handle_);

@@ -167,7 +167,6 @@ Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(std::shared_ptr<Dev
   const CuResult result = driver.cuMemHostRegister(data, mapped, kCuHostPortable | kCuHostDeviceMap);
   if (Status s = device->check(result, "cuMemHostRegister"); !s.ok()) return s;
   memory->registered_ = true;
-  if (!device->facts().maps_host) return memory;
   const CuResult found = driver.cuMemHostGetDevicePointer(&memory->device_pointer_, data, 0);
   if (Status s = device->check(found, "cuMemHostGetDevicePointer"); !s.ok()) return s;
   return memory;

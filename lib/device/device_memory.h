@@ -84,7 +84,7 @@ class PinnedMemory {
   PinnedMemory& operator=(const PinnedMemory&) = delete;
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
-  // The device's address of it; 0 where the device does not map host memory.
+  // The device's address of it.
   [[nodiscard]] CuPointer device_pointer() const noexcept { return device_pointer_; }
 
  private:

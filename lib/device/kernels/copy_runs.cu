@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
     const uint32_t first = job.first + me.offset();
     const uint32_t end = job.first + job.bytes;
     uint4 vectors[k::kVectorsOfStripe];
-    k::load_run(job.from, width, first, end, vectors);
-    k::store_run(job.to, width, first, end, vectors);
+    k::load_run<false>(job.from, width, first, end, vectors);
+    k::store_run<false>(job.to, width, first, end, vectors);
   }
 }

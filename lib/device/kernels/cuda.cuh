@@ -33,6 +33,9 @@ inline void emulated_store(uint64_t address, T value) {
   memcpy(at, &value, sizeof value);
 }
 
+inline uint4 load16_if(uint64_t address, bool wanted) { return wanted ? emulated_load<uint4>(address) : uint4{}; }
+inline uint2 load8_if(uint64_t address, bool wanted) { return wanted ? emulated_load<uint2>(address) : uint2{}; }
+inline uint32_t load4_if(uint64_t address, bool wanted) { return wanted ? emulated_load<uint32_t>(address) : 0; }
 inline uint4 load16(uint64_t address) { return emulated_load<uint4>(address); }
 inline uint2 load8(uint64_t address) { return emulated_load<uint2>(address); }
 inline uint32_t load4(uint64_t address) { return emulated_load<uint32_t>(address); }
@@ -41,6 +44,7 @@ inline void store16(uint64_t address, const uint4& v) { emulated_store(address, 
 inline void store8(uint64_t address, const uint2& v) { emulated_store(address, v); }
 inline void store4(uint64_t address, uint32_t v) { emulated_store(address, v); }
 inline void store1(uint64_t address, uint32_t v) { emulated_store(address, static_cast<uint8_t>(v)); }
+inline uint32_t apart(uint32_t v) { return v; }
 // Waits until `threads` threads of the block, whole warps, are here. id 0 is __syncthreads'.
 inline void sync_some(uint32_t id, uint32_t threads) {
   emulation::current_runner().barrier(id, threads, {"sync_some", __FILE__, __LINE__});
@@ -51,6 +55,28 @@ inline void sync_some(uint32_t id, uint32_t threads) {
 __device__ __forceinline__ uint4 load16(uint64_t address) {
   uint4 v;
   asm volatile("ld.global.cs.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address));
+  return v;
+}
+// Zero where it is not wanted, without a branch: so a thread's loads follow each other at once.
+__device__ __forceinline__ uint4 load16_if(uint64_t address, bool wanted) {
+  uint4 v = make_uint4(0, 0, 0, 0);
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.cs.v4.u32 {%0,%1,%2,%3}, [%4]; }"
+               : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+               : "l"(address), "r"(static_cast<uint32_t>(wanted)));
+  return v;
+}
+__device__ __forceinline__ uint2 load8_if(uint64_t address, bool wanted) {
+  uint2 v = make_uint2(0, 0);
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0; @p ld.global.cs.v2.u32 {%0,%1}, [%2]; }"
+               : "+r"(v.x), "+r"(v.y)
+               : "l"(address), "r"(static_cast<uint32_t>(wanted)));
+  return v;
+}
+__device__ __forceinline__ uint32_t load4_if(uint64_t address, bool wanted) {
+  uint32_t v = 0;
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.cs.u32 %0, [%1]; }"
+               : "+r"(v)
+               : "l"(address), "r"(static_cast<uint32_t>(wanted)));
   return v;
 }
 __device__ __forceinline__ uint2 load8(uint64_t address) {
@@ -79,6 +105,12 @@ __device__ __forceinline__ void store4(uint64_t address, uint32_t v) {
 }
 __device__ __forceinline__ void store1(uint64_t address, uint32_t v) {
   asm volatile("st.global.cs.u8 [%0], %1;" ::"l"(address), "r"(v) : "memory");
+}
+// The same number, of which the compiler does not know so: what is computed from it is not kept in registers for the
+// other ways through a kernel.
+__device__ __forceinline__ uint32_t apart(uint32_t v) {
+  asm volatile("" : "+r"(v));
+  return v;
 }
 __device__ __forceinline__ void sync_some(uint32_t id, uint32_t threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

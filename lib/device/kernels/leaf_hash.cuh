@@ -87,6 +87,7 @@ __device__ __forceinline__ uint64_t fold(uint64_t a, uint64_t b) { return a * b 
 __device__ __forceinline__ uint64_t join_stripes(const StripeSlot* slots, uint32_t bytes, uint32_t thread) {
   const uint32_t rows = (bytes + kHashRowBytes - 1) / kHashRowBytes;
   const uint32_t stripes = (rows + kStripeRows - 1) / kStripeRows;
+  thread = apart(thread);  // constants are computed here and not kept
   const uint64_t scramble = hash_constant(2 * kHashLanes + thread);
   uint64_t lane = hash_constant(thread);
   for (uint32_t s = 0; s < stripes; ++s) {

@@ -70,17 +70,23 @@ constexpr uint32_t width_of_run(const DeviceRun& run, uint32_t count0) {
   return width_of(bits);
 }
 
+// One level where there is one: then count1 is 1 only of a single piece.
+constexpr DeviceRun plain_run(const DeviceRun& run, uint32_t count0) {
+  if (run.count1 != 1 || count0 == 1) return run;
+  return make_run(run.address, run.piece_bytes, count0, 0, run.stride0);
+}
+
 constexpr LeafJob make_leaf_job(const DeviceRun& run, uint32_t count0, uint64_t record, bool checked, uint64_t expected) {
   const uint32_t flags = (checked ? kJobChecked : 0) | width_of_run(run, count0) << kRunWidthShift |
                          width_of(record) << kRecordWidthShift;
-  return {run, record, expected, run.piece_bytes * run.count1 * count0, flags};
+  return {plain_run(run, count0), record, expected, run.piece_bytes * run.count1 * count0, flags};
 }
 
 constexpr CopyJob make_copy_job(const DeviceRun& from, uint32_t from_count0, const DeviceRun& to, uint32_t to_count0,
                                 uint32_t first, uint32_t bytes) {
   const uint32_t a = width_of_run(from, from_count0);
   const uint32_t b = width_of_run(to, to_count0);
-  return {from, to, first, bytes, (a < b ? a : b) << kRunWidthShift, 0};
+  return {plain_run(from, from_count0), plain_run(to, to_count0), first, bytes, (a < b ? a : b) << kRunWidthShift, 0};
 }
 
 // Warps that share a job: one a stripe, a power of two. What a launch is given for the largest of its jobs.

@@ -27,10 +27,33 @@ __device__ __forceinline__ uint64_t address_in(const DeviceRun& run, uint32_t of
   return run.address + static_cast<uint64_t>(int64_t{i} * run.stride0 + int64_t{j} * run.stride1) + inside;
 }
 
+// The same for an offset below 64 KiB and pieces of 2 to 64 KiB: no quotient is one off, for with m = inverse + 1 and
+// e = m * d - 2^32 < d the error is offset * e / (d * 2^32) < 1 / d. A run whose count1 is 1 has a single piece
+// (leaf_job.h), and m = 0 gives its quotient 0.
+__device__ __forceinline__ uint64_t near_address_in(const DeviceRun& run, uint32_t offset) {
+  const uint32_t piece = __umulhi(offset, run.piece_inverse + 1);
+  const uint32_t i = __umulhi(piece, run.count1_inverse + 1);
+  const uint32_t j = piece - i * run.count1;
+  return run.address + static_cast<uint64_t>(int64_t{i} * run.stride0 + int64_t{j} * run.stride1) +
+         (offset - piece * run.piece_bytes);
+}
+
 // A run, or contiguous bytes: where an offset is.
 struct InRun {
   const DeviceRun& run;
   __device__ __forceinline__ uint64_t at(uint32_t offset) const { return address_in(run, offset); }
+};
+struct InNearRun {
+  const DeviceRun& run;
+  __device__ __forceinline__ uint64_t at(uint32_t offset) const { return near_address_in(run, offset); }
+};
+template <bool kNear>
+struct RunPlace {
+  using Type = InRun;
+};
+template <>
+struct RunPlace<true> {
+  using Type = InNearRun;
 };
 struct InRecord {
   uint64_t address;
@@ -54,7 +77,7 @@ __device__ __forceinline__ void store_word_by_bytes(const Place& place, uint32_t
 template <uint32_t kGrain, class Place>
 __device__ __forceinline__ uint32_t load_word(const Place& place, uint32_t offset, uint32_t end) {
   if (kGrain < 4) return load_word_by_bytes(place, offset, end);
-  return offset < end ? load4(place.at(offset)) : 0;
+  return load4_if(place.at(offset), offset < end);
 }
 
 template <uint32_t kGrain, class Place>
@@ -66,18 +89,15 @@ __device__ __forceinline__ void store_word(const Place& place, uint32_t offset, 
 // kWidth: 16, or kGrain. kGrain divides `end` and every piece.
 template <uint32_t kWidth, uint32_t kGrain, class Place>
 __device__ __forceinline__ uint4 load_vector(const Place& place, uint32_t offset, uint32_t end) {
+  if (kGrain == 16) return load16_if(place.at(offset), offset < end);
   if (kWidth == 16 && offset + 16 <= end) return load16(place.at(offset));
   uint4 v = make_uint4(0, 0, 0, 0);
-  if (kGrain == 16 || offset >= end) return v;
   if (kGrain == 8) {
-    const uint2 low = load8(place.at(offset));
-    v.x = low.x, v.y = low.y;
-    if (offset + 8 < end) {
-      const uint2 high = load8(place.at(offset + 8));
-      v.z = high.x, v.w = high.y;
-    }
-    return v;
+    const uint2 low = load8_if(place.at(offset), offset < end);
+    const uint2 high = load8_if(place.at(offset + 8), offset + 8 < end);
+    return make_uint4(low.x, low.y, high.x, high.y);
   }
+  if (kWidth == 16 && offset >= end) return v;
   v.x = load_word<kGrain>(place, offset, end);
   v.y = load_word<kGrain>(place, offset + 4, end);
   v.z = load_word<kGrain>(place, offset + 8, end);
@@ -108,6 +128,7 @@ static_assert(kVectorsOfStripe * kVectorStep == kStripeBytes, "a warp takes a st
 template <uint32_t kWidth, uint32_t kGrain, class Place>
 __device__ __forceinline__ void load_vectors(const Place& place, uint32_t first, uint32_t end,
                                              uint4 (&vectors)[kVectorsOfStripe]) {
+  first = apart(first);
 #pragma unroll
   for (uint32_t k = 0; k < kVectorsOfStripe; ++k) {
     vectors[k] = load_vector<kWidth, kGrain>(place, first + k * kVectorStep, end);
@@ -117,28 +138,32 @@ __device__ __forceinline__ void load_vectors(const Place& place, uint32_t first,
 template <uint32_t kWidth, uint32_t kGrain, class Place>
 __device__ __forceinline__ void store_vectors(const Place& place, uint32_t first, uint32_t end,
                                               const uint4 (&vectors)[kVectorsOfStripe]) {
+  first = apart(first);
 #pragma unroll
   for (uint32_t k = 0; k < kVectorsOfStripe; ++k) {
     store_vector<kWidth, kGrain>(place, first + k * kVectorStep, end, vectors[k]);
   }
 }
 
+// kNear: offsets are below 64 KiB, as those of leaves are.
+template <bool kNear>
 __device__ __forceinline__ void load_run(const DeviceRun& run, uint32_t width, uint32_t first, uint32_t end,
                                          uint4 (&vectors)[kVectorsOfStripe]) {
-  const InRun place{run};
+  const typename RunPlace<kNear>::Type place{run};
   if (width == 16) return load_vectors<16, 16>(place, first, end, vectors);
   if (width == 8) return load_vectors<8, 8>(place, first, end, vectors);
   if (width == 4) return load_vectors<4, 4>(place, first, end, vectors);
-  load_vectors<1, 1>(place, first, end, vectors);
+  load_vectors<1, 1>(InRun{run}, first, end, vectors);
 }
 
+template <bool kNear>
 __device__ __forceinline__ void store_run(const DeviceRun& run, uint32_t width, uint32_t first, uint32_t end,
                                           const uint4 (&vectors)[kVectorsOfStripe]) {
-  const InRun place{run};
+  const typename RunPlace<kNear>::Type place{run};
   if (width == 16) return store_vectors<16, 16>(place, first, end, vectors);
   if (width == 8) return store_vectors<8, 8>(place, first, end, vectors);
   if (width == 4) return store_vectors<4, 4>(place, first, end, vectors);
-  store_vectors<1, 1>(place, first, end, vectors);
+  store_vectors<1, 1>(InRun{run}, first, end, vectors);
 }
 
 // `grain` divides `end`: the run's width. A record that allows no accesses of 16 bytes is taken by what both allow.

@@ -14,6 +14,9 @@ constexpr uint64_t kMostSpins = 50'000'000;
 
 thread_local BlockRunner* t_runner = nullptr;
 
+// Unwinds the thread of a block that has failed.
+struct Stopped {};
+
 std::string text_of(const Dim& d) {
   return "(" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " + std::to_string(d.z) + ")";
 }
@@ -49,7 +52,10 @@ std::string BlockRunner::name_of(const Thread& thread) const {
 
 void BlockRunner::thread_main(void* thread) {
   auto& self = *static_cast<Thread*>(thread);
-  (*self.runner->body_)();
+  try {
+    (*self.runner->body_)();
+  } catch (const Stopped&) {  // the runner looks at outcome_ and resumes nobody any more
+  }
   self.state = State::ended;
   ++self.runner->ended_;
   self.fiber.finish();
@@ -121,7 +127,7 @@ void BlockRunner::make_ready(Thread& thread) {
 
 void BlockRunner::fail(Outcome::Kind kind, std::string text) {
   outcome_ = {kind, name_of(*current_) + ": " + std::move(text)};
-  current_->fiber.finish();
+  throw Stopped{};
 }
 
 void BlockRunner::barrier(unsigned id, unsigned count, const Site& site) {

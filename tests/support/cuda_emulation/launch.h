@@ -35,7 +35,7 @@ struct Options {
   std::function<bool(const void* address, size_t bytes, bool writes)> reaches;
 };
 
-// What a launch ended with. The first error ends it: threads are left where they are, not unwound.
+// What a launch ended with. The first error ends it: the thread that made it is unwound, others are left where they are.
 struct Outcome {
   enum class Kind : uint8_t { ok, illegal_address, misaligned, divergent, trapped, invalid_launch };
   Kind kind = Kind::ok;

@@ -1,0 +1,47 @@
+#include "support/cuda_emulation/fake_kernels.h"
+
+#include <cstdio>
+
+#include "support/cuda_emulation/kernels.h"
+
+namespace kvbm::test {
+namespace {
+
+constexpr device::CuResult kMisaligned = 716;  // CUDA_ERROR_MISALIGNED_ADDRESS
+
+device::CuResult result_of(emulation::Outcome::Kind kind) {
+  switch (kind) {
+    case emulation::Outcome::Kind::ok:
+      return device::kCuSuccess;
+    case emulation::Outcome::Kind::illegal_address:
+      return device::kCuIllegalAddress;
+    case emulation::Outcome::Kind::misaligned:
+      return kMisaligned;
+    case emulation::Outcome::Kind::divergent:  // a device hangs, or goes on with what is wrong
+    case emulation::Outcome::Kind::trapped:
+    case emulation::Outcome::Kind::invalid_launch:
+      return device::kCuLaunchFailed;
+  }
+  return device::kCuUnknown;
+}
+
+emulation::Dim dim_of(const FakeLaunch::Dim& d) { return {d.x, d.y, d.z}; }
+
+}  // namespace
+
+void add_emulated_kernels(FakeCuda& fake) {
+  for (const emulation::EmulatedKernel& kernel : emulation::emulated_kernels()) {
+    fake.add_kernel(kernel.name, kernel.parameter_bytes, [&kernel](const FakeLaunch& launch) {
+      emulation::Options options;
+      options.reaches = [&launch](const void* address, size_t bytes, bool writes) {
+        return launch.reaches(address, bytes, writes);
+      };
+      const emulation::LaunchShape shape{dim_of(launch.grid), dim_of(launch.block), launch.shared_bytes};
+      const emulation::Outcome outcome = kernel.run(shape, options, launch.parameters);
+      if (!outcome.ok()) std::fprintf(stderr, "emulated %s: %s\n", kernel.name.c_str(), outcome.text.c_str());
+      return result_of(outcome.kind);
+    });
+  }
+}
+
+}  // namespace kvbm::test
