@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+
+#include "device/parked.h"
 
 namespace kvbm::device {
 
@@ -26,32 +27,18 @@ uint64_t LandmarkPool::load(const uint64_t* word) noexcept {
 
 LandmarkPool::~LandmarkPool() {
   MutexLock lock(mutex_);
-  if (waited_ever_ || memory_.empty() || device_->is_lost()) return;
-  const Device::Scope scope(*device_);
-  for (void* memory : memory_) (void)device_->check(device_->driver().cuMemFreeHost(memory), "cuMemFreeHost");
+  if (!waited_ever_) return;
+  for (std::shared_ptr<PinnedMemory>& memory : memory_) park(std::move(memory));
 }
 
 bool LandmarkPool::grow() {
-  const Device::Scope scope(*device_);
-  if (!scope.entered()) return false;
-  const Driver& driver = device_->driver();
-  void* memory = nullptr;
-  if (!device_->check(driver.cuMemHostAlloc(&memory, kWords * kWordStep, kCuHostPortable | kCuHostDeviceMap),
-                      "cuMemHostAlloc of landmarks")
-           .ok()) {
-    return false;
-  }
-  CuPointer address = 0;
-  if (!device_->check(driver.cuMemHostGetDevicePointer(&address, memory, 0), "cuMemHostGetDevicePointer").ok()) {
-    (void)device_->check(driver.cuMemFreeHost(memory), "cuMemFreeHost");
-    return false;
-  }
-  std::memset(memory, 0, kWords * kWordStep);
+  auto memory = PinnedMemory::allocate(device_, kWords * kWordStep);
+  if (!memory.ok()) return false;
   MutexLock lock(mutex_);
-  memory_.push_back(memory);
+  memory_.emplace_back(std::move(memory).value());
   for (size_t i = 0; i < kWords; ++i) {
-    std::byte* const word = static_cast<std::byte*>(memory) + i * kWordStep;
-    free_.push_back({reinterpret_cast<uint64_t*>(word), address + i * kWordStep});
+    const size_t at = i * kWordStep;
+    free_.push_back({reinterpret_cast<uint64_t*>(memory_.back()->data() + at), memory_.back()->device_pointer() + at});
   }
   return true;
 }

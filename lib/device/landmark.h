@@ -15,6 +15,7 @@
 
 #include "base/mutex.h"
 #include "device/device.h"
+#include "device/device_memory.h"
 
 namespace kvbm::device {
 
@@ -78,8 +79,8 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   }
   [[nodiscard]] bool reached(const Landmark& landmark, uint64_t value) const noexcept;
 
-  // A stream was, or will be, made to wait. The memory of all words then stays the context's: the stream may get to its
-  // wait after everything of ours is gone.
+  // A stream was, or will be, made to wait. The memory of all words then stays for ever: the stream may get to its wait
+  // after everything of ours is gone.
   void waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context, CuStream stream);
   // What a point taken of this stream now lies behind, as far as nothing was promised yet.
   std::vector<LandmarkNeed> needs_of(CuContext context, CuStream stream);
@@ -107,7 +108,7 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   const std::shared_ptr<Device> device_;
   mutable Mutex mutex_;
   std::vector<FreeWord> free_ KVBM_GUARDED_BY(mutex_);
-  std::vector<void*> memory_ KVBM_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<PinnedMemory>> memory_ KVBM_GUARDED_BY(mutex_);
   std::vector<StreamWait> waits_ KVBM_GUARDED_BY(mutex_);
   bool waited_ever_ KVBM_GUARDED_BY(mutex_) = false;
 };

@@ -1,6 +1,8 @@
 #include "device/part_issue.h"
 
-#include "device/kernel_set.h"
+#include <algorithm>
+
+#include "device/stream_point.h"
 
 namespace kvbm::device {
 
@@ -29,7 +31,7 @@ void PartIssue::each_job(const TransferWork& work, const PlannedPart& part, Each
 
 std::byte* PartIssue::host(const TransferWork& work, size_t i, const StagingPlace& place) noexcept {
   const PlannedLeaf& leaf = work.plan.leaves[i];
-  return leaf.bounced ? place.pinned + leaf.offset : work.batch.leaves[i].record;
+  return leaf.bounced ? place.pinned->data() + leaf.offset : work.batch.leaves[i].record;
 }
 
 Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks) {
@@ -56,7 +58,7 @@ Status PartIssue::order(TransferWork& work) {
 Status PartIssue::gather(TransferWork& work, const PlannedPart& part, StagingPlace& place) {
   write_jobs(work, part, place);
   if (Status s = record(place.begin, streams_.kernels); !s.ok()) return s;
-  if (Status s = launch(work, part, place); !s.ok()) return s;
+  if (Status s = launch(part, place); !s.ok()) return s;
   if (part.copies == 0) return record(place.end, streams_.kernels);
   if (Status s = pass(streams_.kernels, place.middle, streams_.copies); !s.ok()) return s;
   if (Status s = copy(work, part, place); !s.ok()) return s;
@@ -72,7 +74,7 @@ Status PartIssue::scatter(TransferWork& work, const PlannedPart& part, StagingPl
   } else if (Status s = record(place.begin, streams_.kernels); !s.ok()) {
     return s;
   }
-  if (Status s = launch(work, part, place); !s.ok()) return s;
+  if (Status s = launch(part, place); !s.ok()) return s;
   if (part.has_mark) {
     const uint64_t value = work.batch.marks[part.mark].value;
     const LandmarkPool::Target target = LandmarkPool::target(*work.batch.landmark, value);
@@ -88,10 +90,42 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
     const LeafMove& move = work.batch.leaves[i];
     const PlannedLeaf& leaf = work.plan.leaves[i];
     CuPointer record = 0;  // straight: the copy engine's business
-    if (leaf.path == Path::mapped) record = leaf.bounced ? place.pinned_device + leaf.offset : work.reach[i];
+    if (leaf.path == Path::mapped) record = leaf.bounced ? place.pinned->device_pointer() + leaf.offset : work.reach[i];
     if (leaf.path == Path::staged) record = place.memory + leaf.offset;
     place.jobs[job] = job_of(move, record);
   });
+}
+
+Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
+  const size_t hashed = part.count - part.kernel_leaves;
+  uint32_t largest = 0;
+  for (size_t i = 0; i < part.count; ++i) largest = std::max(largest, place.jobs[i].bytes);
+  const uint32_t warps = warps_for(largest);
+  const KernelSet& kernels = device_.kernels();
+  const CuStream stream = streams_.kernels;
+  const bool out = direction_ == Direction::gather;
+  if (const auto n = static_cast<uint32_t>(part.kernel_leaves); n > 0) {
+    const CuResult result = out ? kernels.gather_leaves(stream, shape(n, warps), place.jobs_device, n, warps,
+                                                        place.hashes_device)
+                                : kernels.scatter_leaves(stream, shape(n, warps), place.jobs_device, n, warps,
+                                                         place.hashes_device, place.good_device);
+    if (Status s = device_.check(result, "launching the kernel of a transfer"); !s.ok()) return s;
+  }
+  if (hashed == 0) return {};
+  // What copy engines move is hashed where it lies on the device.
+  const auto n = static_cast<uint32_t>(hashed);
+  const CuPointer jobs = place.jobs_device + part.kernel_leaves * sizeof(LeafJob);
+  const CuPointer hashes = place.hashes_device + part.kernel_leaves * sizeof(uint64_t);
+  const CuPointer good = place.good_device + part.kernel_leaves;
+  const CuResult result = out ? kernels.hash_leaves(stream, shape(n, warps), jobs, n, warps, hashes)
+                              : kernels.check_leaves(stream, shape(n, warps), jobs, n, warps, hashes, good);
+  return device_.check(result, "launching the hash of a transfer");
+}
+
+// No more blocks than multiprocessors that transfers may use, and none without a job.
+LaunchShape PartIssue::shape(uint32_t jobs, uint32_t warps) const noexcept {
+  const uint32_t at_once = jobs_per_block(warps);
+  return {std::min(multiprocessors_, (jobs + at_once - 1) / at_once), kBlockThreads, 0};
 }
 
 Status PartIssue::copy(const TransferWork& work, const PlannedPart& part, const StagingPlace& place) {
@@ -151,10 +185,11 @@ Status PartIssue::poison_by_kernel(const TransferWork& work, StagingPlace& place
       place.jobs[jobs] = job_of(leaves[i], 0);
       largest = std::max(largest, place.jobs[jobs++].bytes);
     }
-    const LeafLaunch launch{place.jobs_device, jobs, largest, place.hashes_device, place.good_device, multiprocessors_};
-    if (Status s = device_.kernels().poison_leaves(streams_.kernels, launch); !s.ok()) return s;
+    const uint32_t warps = warps_for(largest);
+    CuResult result = device_.kernels().poison_leaves(streams_.kernels, shape(jobs, warps), place.jobs_device, jobs, warps);
+    if (Status s = device_.check(result, "launching a kernel"); !s.ok()) return s;
     // The jobs are written anew for the next ones.
-    const CuResult result = device_.driver().cuStreamSynchronize(streams_.kernels);
+    result = device_.driver().cuStreamSynchronize(streams_.kernels);
     if (Status s = device_.check(result, "cuStreamSynchronize"); !s.ok()) return s;
   }
   return {};

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "device/kernel_set.h"
 #include "device/landmark.h"
 #include "device/staging.h"
 #include "device/transfer_work.h"
@@ -39,7 +40,8 @@ class PartIssue {
   Status gather(TransferWork& work, const PlannedPart& part, StagingPlace& place);
   Status scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks);
   void write_jobs(const TransferWork& work, const PlannedPart& part, StagingPlace& place) const;
-  Status launch(const TransferWork& work, const PlannedPart& part, const StagingPlace& place);
+  Status launch(const PlannedPart& part, const StagingPlace& place);
+  [[nodiscard]] LaunchShape shape(uint32_t jobs, uint32_t warps) const noexcept;
   Status poison_by_kernel(const TransferWork& work, StagingPlace& place, size_t part_leaves);
   Status poison_by_copies(const TransferWork& work);
   Status copy(const TransferWork& work, const PlannedPart& part, const StagingPlace& place);

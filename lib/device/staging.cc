@@ -1,6 +1,6 @@
 #include "device/staging.h"
 
-#include <cstring>
+#include <utility>
 
 #include "base/bytes.h"
 
@@ -27,9 +27,10 @@ Status Staging::make(size_t places, uint32_t part_bytes, size_t part_leaves, boo
   places_.resize(places);
   if (Status s = make_streams(); !s.ok()) return s;
   if (device_memory) {
-    const CuResult result = device_->driver().cuMemAlloc(&memory_, places * part_bytes);
-    if (Status s = device_->check(result, "cuMemAlloc of staging"); !s.ok()) return s;
-    for (size_t i = 0; i < places; ++i) places_[i].memory = memory_ + i * part_bytes;
+    auto memory = DeviceMemory::allocate(device_, places * part_bytes);
+    if (!memory.ok()) return memory.status();
+    memory_ = std::move(memory).value();
+    for (size_t i = 0; i < places; ++i) places_[i].memory = memory_->address() + i * part_bytes;
   }
   if (Status s = make_words(part_leaves); !s.ok()) return s;
   return make_events();
@@ -51,23 +52,15 @@ Status Staging::make_streams() {
 }
 
 Status Staging::make_words(size_t part_leaves) {
-  const Driver& driver = device_->driver();
   const uint64_t jobs = round_up(part_leaves * sizeof(LeafJob), kWordsAlignment);
   const uint64_t hashes = round_up(part_leaves * sizeof(uint64_t), kWordsAlignment);
   const uint64_t good = round_up(part_leaves, kWordsAlignment);
   const uint64_t bytes = jobs + hashes + good;
-  if (Status s = device_->check(
-          driver.cuMemHostAlloc(&words_, bytes * places_.size(), kCuHostPortable | kCuHostDeviceMap), "cuMemHostAlloc");
-      !s.ok()) {
-    return s;
-  }
-  CuPointer device = 0;
-  if (Status s = device_->check(driver.cuMemHostGetDevicePointer(&device, words_, 0), "cuMemHostGetDevicePointer");
-      !s.ok()) {
-    return s;
-  }
-  std::memset(words_, 0, bytes * places_.size());
-  std::byte* host = static_cast<std::byte*>(words_);
+  auto words = PinnedMemory::allocate(device_, bytes * places_.size());
+  if (!words.ok()) return words.status();
+  words_ = std::move(words).value();
+  CuPointer device = words_->device_pointer();
+  std::byte* host = words_->data();
   for (StagingPlace& place : places_) {
     place.jobs = reinterpret_cast<LeafJob*>(host);
     place.hashes = reinterpret_cast<uint64_t*>(host + jobs);
@@ -96,19 +89,9 @@ Status Staging::make_events() {
 
 Status Staging::pin(StagingPlace& place) {
   if (place.pinned != nullptr) return {};
-  const Device::Scope scope(*device_);
-  if (!scope.entered()) return Status(Code::tier_disabled, "the device's context is gone");
-  const Driver& driver = device_->driver();
-  void* memory = nullptr;
-  const CuResult result = driver.cuMemHostAlloc(&memory, part_bytes_, kCuHostPortable | kCuHostDeviceMap);
-  if (Status s = device_->check(result, "cuMemHostAlloc"); !s.ok()) return s;
-  Status s = device_->check(driver.cuMemHostGetDevicePointer(&place.pinned_device, memory, 0),
-                            "cuMemHostGetDevicePointer");
-  if (!s.ok()) {
-    (void)device_->check(driver.cuMemFreeHost(memory), "cuMemFreeHost");
-    return s;
-  }
-  place.pinned = static_cast<std::byte*>(memory);
+  auto memory = PinnedMemory::allocate(device_, part_bytes_);
+  if (!memory.ok()) return memory.status();
+  place.pinned = std::move(memory).value();
   return {};
 }
 
@@ -121,10 +104,7 @@ Staging::~Staging() {
     for (CuEvent event : {place.begin, place.middle, place.end}) {
       if (event != nullptr) (void)device_->check(driver.cuEventDestroy(event), "cuEventDestroy");
     }
-    if (place.pinned != nullptr) (void)device_->check(driver.cuMemFreeHost(place.pinned), "cuMemFreeHost");
   }
-  if (words_ != nullptr) (void)device_->check(driver.cuMemFreeHost(words_), "cuMemFreeHost");
-  if (memory_ != 0) (void)device_->check(driver.cuMemFree(memory_), "cuMemFree");
   for (CuStream stream : {streams_.copies, streams_.kernels}) {
     if (stream != nullptr) (void)device_->check(driver.cuStreamDestroy(stream), "cuStreamDestroy");
   }

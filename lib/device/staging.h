@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "device/device_memory.h"
 #include "device/kernels/leaf_job.h"
 
 namespace kvbm::device {
@@ -30,8 +31,7 @@ struct StagingPlace {
   uint8_t* good = nullptr;
   CuPointer jobs_device = 0, hashes_device = 0, good_device = 0;
   // part_bytes for records that are not pinned; none until the first.
-  std::byte* pinned = nullptr;
-  CuPointer pinned_device = 0;
+  std::unique_ptr<PinnedMemory> pinned;
   CuEvent begin = nullptr;   // of the part, on the stream that begins
   CuEvent middle = nullptr;  // between the streams
   CuEvent end = nullptr;     // the last; waited for by the watcher, in the kernel and not by spinning
@@ -64,8 +64,8 @@ class Staging {
   uint32_t part_bytes_ = 0;
   size_t part_leaves_ = 0;
   TransferStreams streams_;
-  CuPointer memory_ = 0;   // of all places
-  void* words_ = nullptr;  // jobs, hashes and good of all places
+  std::unique_ptr<DeviceMemory> memory_;  // of all places
+  std::unique_ptr<PinnedMemory> words_;   // jobs, hashes and good of all places
   std::vector<StagingPlace> places_;
 };
 

@@ -1,0 +1,171 @@
+#include "support/transfer_world.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "codec/leaf_hash.h"
+#include "codec/record.h"
+#include "support/cuda_emulation/fake_kernels.h"
+
+namespace kvbm::test {
+
+UniqueFunction<void(device::TransferBatch&, Code)> Outcome::receiver() {
+  return [state = state_](device::TransferBatch& batch, Code code) {
+    MutexLock lock(state->mutex);
+    ++state->calls;
+    state->code = code;
+    state->hashes = std::move(batch.hashes);
+    state->good = std::move(batch.good);
+    state->ended.notify_all();
+  };
+}
+
+Code Outcome::wait() {
+  MutexLock lock(state_->mutex);
+  while (state_->calls == 0) state_->ended.wait(state_->mutex);
+  hashes = state_->hashes;
+  good = state_->good;
+  return state_->code;
+}
+
+bool Outcome::over() { return calls() > 0; }
+
+int Outcome::calls() {
+  MutexLock lock(state_->mutex);
+  return state_->calls;
+}
+
+std::shared_ptr<void> Keepsake::give() {
+  return {state_.get(), [state = state_](void*) {
+            MutexLock lock(state->mutex);
+            state->dropped = true;
+            state->changed.notify_all();
+          }};
+}
+
+bool Keepsake::dropped() {
+  MutexLock lock(state_->mutex);
+  return state_->dropped;
+}
+
+void Keepsake::wait_dropped() {
+  MutexLock lock(state_->mutex);
+  while (!state_->dropped) state_->changed.wait(state_->mutex);
+}
+
+void TransferWorld::Free::operator()(std::byte* p) const { std::free(p); }
+
+device::TransferOptions TransferWorld::small_options() {
+  device::TransferOptions options;
+  options.part_bytes = 64U << 10;
+  options.staging_bytes = 16 * options.part_bytes;
+  options.multiprocessors = 3;
+  return options;
+}
+
+FakeCudaOptions TransferWorld::two_devices() {
+  FakeCudaOptions options;
+  options.devices.resize(2);
+  return options;
+}
+
+TransferWorld::TransferWorld(uint64_t seed)
+    : random(seed), loose(kBytes), arena_(static_cast<std::byte*>(std::aligned_alloc(4096, kBytes))) {
+  add_emulated_kernels(cuda);
+  auto made = ThreadExecutor::create("test", 2);
+  if (made.ok()) executor = std::move(made).value();
+  pages = reinterpret_cast<std::byte*>(cuda.allocate(1, kBytes));
+  pinned = arena_.get();
+  fill_pages();
+  fill_records();
+}
+
+TransferWorld::~TransferWorld() {
+  close();
+  executor.reset();
+}
+
+Status TransferWorld::open(const device::TransferOptions& options) {
+  auto opened = device::Device::open(cuda.driver(), 1, nullptr);
+  if (!opened.ok()) return opened.status();
+  device = std::move(opened).value();
+  auto memory = device::PinnedHost::pin(device, MutableBytes(pinned, kBytes), false, 1);
+  if (!memory.ok()) return memory.status();
+  auto made = device::Transfers::create(device, options, *executor);
+  if (!made.ok()) return made.status();
+  transfers = std::move(made).value();
+  transfers->know(std::move(memory).value());
+  return {};
+}
+
+void TransferWorld::close() {
+  transfers.reset();
+  device.reset();
+}
+
+void TransferWorld::fill_records() {
+  random.fill(MutableBytes(pinned, kBytes));
+  random.fill(loose);
+}
+
+std::vector<device::LeafMove> TransferWorld::make_leaves(size_t most, uint64_t bytes, uint32_t loose_share, bool flat) {
+  std::vector<device::LeafMove> leaves;
+  uint64_t page = 0, record = 0;
+  for (size_t i = 0; i < most; ++i) {
+    device::LeafMove leaf;
+    StridedRun& run = leaf.device;
+    if (flat) {
+      run.bytes = 16 + random.below(codec::kMaxLeafBytes - 16);
+    } else {
+      run.bytes = 1 + random.below(random.below(3) == 0 ? 9000 : 700);
+      run.count0 = static_cast<uint32_t>(1 + random.below(6));
+      run.count1 = static_cast<uint32_t>(1 + random.below(5));
+      run.stride1 = static_cast<int64_t>(run.bytes + (random.below(2) == 0 ? 0 : random.below(300)));
+      run.stride0 = run.stride1 * run.count1 + static_cast<int64_t>(random.below(2) == 0 ? 0 : random.below(300));
+      if (run.total() > codec::kMaxLeafBytes) run.count0 = 1;
+      if (run.total() > codec::kMaxLeafBytes) run.count1 = 1;
+    }
+    const uint64_t extent = flat ? run.bytes : static_cast<uint64_t>(run.stride0) * run.count0;
+    if (!flat || random.below(10) == 0) page += random.below(500);
+    if (random.below(flat ? 12 : 5) == 0) record += random.below(500);
+    if (page + extent > bytes || record + run.total() > kBytes) break;
+    run.data = pages + page;
+    leaf.record = (random.below(100) < loose_share ? loose.data() : pinned) + record;
+    page += extent;
+    record += run.total();
+    leaves.push_back(leaf);
+  }
+  return leaves;
+}
+
+std::vector<std::byte> TransferWorld::pages_of(const device::LeafMove& leaf) {
+  std::vector<std::byte> bytes(leaf.device.total());
+  std::byte* to = bytes.data();
+  for (uint32_t a = 0; a < leaf.device.count0; ++a) {
+    for (uint32_t b = 0; b < leaf.device.count1; ++b, to += leaf.device.bytes) {
+      std::memcpy(to, leaf.device.data + a * leaf.device.stride0 + b * leaf.device.stride1, leaf.device.bytes);
+    }
+  }
+  return bytes;
+}
+
+void TransferWorld::expect_records(std::vector<device::LeafMove>& leaves) {
+  for (device::LeafMove& leaf : leaves) leaf.expected = codec::leaf_hash(ConstBytes(leaf.record, leaf.device.total()));
+}
+
+Outcome TransferWorld::gather(device::TransferBatch batch) {
+  Outcome outcome;
+  batch.done = outcome.receiver();
+  transfers->gather(std::move(batch));
+  return outcome;
+}
+
+Outcome TransferWorld::scatter(device::TransferBatch batch) {
+  Outcome outcome;
+  batch.done = outcome.receiver();
+  transfers->scatter(std::move(batch));
+  return outcome;
+}
+
+}  // namespace kvbm::test

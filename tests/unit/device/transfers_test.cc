@@ -1,0 +1,474 @@
+#include "device/transfers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "codec/leaf_hash.h"
+#include "device/landmark.h"
+#include "support/transfer_world.h"
+
+namespace kvbm::device {
+namespace {
+
+using test::Keepsake;
+using test::Outcome;
+using test::TransferWorld;
+using Bytes = std::vector<std::byte>;
+
+// Options that leave one way only.
+TransferOptions only(Path path) {
+  TransferOptions options = TransferWorld::small_options();
+  constexpr uint64_t kNeverReached = 1ULL << 40;
+  options.plan.mapped_bytes = path == Path::mapped ? kNeverReached : 0;
+  options.plan.staged_run_bytes = 0;
+  options.plan.straight_bytes = path == Path::straight ? 1 : kNeverReached;
+  return options;
+}
+
+struct Way {
+  const char* name;
+  TransferOptions options;
+  uint32_t loose;  // records that are not pinned, of 100
+  bool flat;       // pages in long pieces
+};
+
+std::vector<Way> ways() {
+  TransferOptions shared = TransferWorld::small_options();
+  shared.plan.always_mapped = true;
+  return {{"mapped", only(Path::mapped), 0, false},      {"mapped, bounced", only(Path::mapped), 100, false},
+          {"staged", only(Path::staged), 0, false},      {"staged, bounced", only(Path::staged), 100, false},
+          {"straight", only(Path::straight), 0, true},   {"straight, bounced", only(Path::straight), 100, true},
+          {"straight and staged", only(Path::straight), 40, false},
+          {"by size", TransferWorld::small_options(), 30, true}, {"one memory", shared, 20, true}};
+}
+
+uint64_t leaves_on(const TransferStats& stats, const std::string& name) {
+  if (name.starts_with("mapped") || name == "one memory") return stats.mapped_leaves;
+  if (name.starts_with("staged")) return stats.staged_leaves;
+  if (name.starts_with("straight")) return stats.straight_leaves;
+  return stats.leaves;
+}
+
+TEST(Transfers, gather_every_byte_on_every_way) {
+  for (const Way& way : ways()) {
+    SCOPED_TRACE(way.name);
+    TransferWorld world;
+    const Status opened = world.open(way.options);
+    ASSERT_TRUE(opened.ok()) << opened.message();
+    TransferBatch batch;
+    batch.leaves = world.make_leaves(300, 1U << 20, way.loose, way.flat);
+    const std::vector<LeafMove> leaves = batch.leaves;
+    // What must be there afterwards, and nothing else changed.
+    Bytes pinned(world.pinned, world.pinned + TransferWorld::kBytes);
+    Bytes loose = world.loose;
+    for (const LeafMove& leaf : leaves) {
+      const bool in_pinned = leaf.record >= world.pinned && leaf.record < world.pinned + TransferWorld::kBytes;
+      const Bytes bytes = TransferWorld::pages_of(leaf);
+      std::byte* const to =
+          in_pinned ? pinned.data() + (leaf.record - world.pinned) : loose.data() + (leaf.record - world.loose.data());
+      std::memcpy(to, bytes.data(), bytes.size());
+    }
+    const Bytes pages(world.pages, world.pages + TransferWorld::kBytes);
+    Outcome outcome = world.gather(std::move(batch));
+    ASSERT_EQ(outcome.wait(), Code::ok);
+    ASSERT_EQ(outcome.hashes.size(), leaves.size());
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      ASSERT_EQ(outcome.hashes[i], codec::leaf_hash(TransferWorld::pages_of(leaves[i]))) << "leaf " << i;
+      ASSERT_EQ(outcome.good[i], 1);
+    }
+    EXPECT_TRUE(std::equal(pinned.begin(), pinned.end(), world.pinned));
+    EXPECT_TRUE(loose == world.loose);
+    EXPECT_TRUE(std::equal(pages.begin(), pages.end(), world.pages));
+    const TransferStats stats = world.transfers->gathers();
+    EXPECT_EQ(stats.leaves, leaves.size());
+    EXPECT_EQ(stats.batches, 1U);
+    EXPECT_GT(leaves_on(stats, way.name), 0U);
+    EXPECT_EQ(stats.bounced_leaves > 0, way.loose > 0);
+    EXPECT_EQ(outcome.calls(), 1);
+  }
+}
+
+TEST(Transfers, scatter_every_byte_on_every_way_and_poison_what_is_wrong) {
+  for (const Way& way : ways()) {
+    SCOPED_TRACE(way.name);
+    TransferWorld world;
+    ASSERT_TRUE(world.open(way.options).ok());
+    TransferBatch batch;
+    batch.leaves = world.make_leaves(300, 1U << 20, way.loose, way.flat);
+    TransferWorld::expect_records(batch.leaves);
+    std::vector<size_t> wrong, unchecked;
+    for (size_t i = 5; i < batch.leaves.size(); i += 1 + world.random.below(60)) {
+      ++batch.leaves[i].expected;
+      if (world.random.below(3) == 0) {
+        batch.leaves[i].check = false;
+        unchecked.push_back(i);
+      } else {
+        wrong.push_back(i);
+      }
+    }
+    const std::vector<LeafMove> leaves = batch.leaves;
+    // The pages as they must be: between the leaves they keep what they had.
+    const Bytes before(world.pages, world.pages + TransferWorld::kBytes);
+    Bytes pages = before;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const StridedRun& run = leaves[i].device;
+      const bool bad = std::count(wrong.begin(), wrong.end(), i) > 0;
+      const std::byte* from = leaves[i].record;
+      for (uint32_t a = 0; a < run.count0; ++a) {
+        for (uint32_t b = 0; b < run.count1; ++b, from += run.bytes) {
+          std::byte* const to = pages.data() + (run.data - world.pages) + a * run.stride0 + b * run.stride1;
+          if (bad) {
+            std::memset(to, 0xFF, run.bytes);
+          } else {
+            std::memcpy(to, from, run.bytes);
+          }
+        }
+      }
+    }
+    Outcome outcome = world.scatter(std::move(batch));
+    ASSERT_EQ(outcome.wait(), Code::ok);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const bool bad = std::count(wrong.begin(), wrong.end(), i) > 0;
+      ASSERT_EQ(outcome.good[i], bad ? 0 : 1) << "leaf " << i;
+      ASSERT_EQ(outcome.hashes[i], codec::leaf_hash(ConstBytes(leaves[i].record, leaves[i].device.total())));
+    }
+    EXPECT_TRUE(std::equal(pages.begin(), pages.end(), world.pages));
+    const TransferStats stats = world.transfers->scatters();
+    EXPECT_EQ(stats.bad_leaves, wrong.size());
+    EXPECT_GT(leaves_on(stats, way.name), 0U);
+    EXPECT_GT(stats.device_ns, 0U);
+    EXPECT_GT(stats.bytes, 0U);
+  }
+}
+
+TEST(Transfers, begin_behind_what_the_stream_held_and_not_behind_what_came_later) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const CuStream stream = world.cuda.make_stream(1);
+  const Driver& driver = world.cuda.driver();
+  std::vector<LeafMove> leaves = world.make_leaves(50, 1U << 20, 50, true);
+  {
+    const Device::Scope scope(*world.device);
+    world.cuda.hold(stream);
+    ASSERT_EQ(driver.cuMemsetD8Async(reinterpret_cast<uintptr_t>(world.pages), 0x5A, 1U << 20, stream), kCuSuccess);
+  }
+  auto point = world.transfers->point(stream);
+  ASSERT_TRUE(point.ok()) << point.status().message();
+  TransferBatch batch;
+  batch.leaves = leaves;
+  batch.after = point.value();
+  Outcome waits = world.gather(std::move(batch));
+  // A load behind the same point goes into pages that the stream has yet to write.
+  EXPECT_FALSE(waits.over());
+  world.cuda.release(stream);
+  ASSERT_EQ(waits.wait(), Code::ok);
+  for (const LeafMove& leaf : leaves) {
+    const Bytes written(leaf.device.total(), std::byte{0x5A});
+    ASSERT_EQ(std::memcmp(leaf.record, written.data(), written.size()), 0);
+  }
+  // Later: the stream is held again, behind the point.
+  auto early = world.transfers->point(stream);
+  ASSERT_TRUE(early.ok());
+  world.cuda.synchronize(stream);
+  world.cuda.hold(stream);
+  {
+    const Device::Scope scope(*world.device);
+    ASSERT_EQ(driver.cuMemsetD8Async(reinterpret_cast<uintptr_t>(world.pages), 0x77, 1U << 20, stream), kCuSuccess);
+  }
+  TransferBatch second;
+  second.leaves = leaves;
+  second.after = early.value();
+  EXPECT_EQ(world.gather(std::move(second)).wait(), Code::ok);
+  EXPECT_EQ(leaves[0].record[0], std::byte{0x5A});
+  world.cuda.release(stream);
+  world.cuda.synchronize(stream);
+}
+
+TEST(Transfers, take_streams_by_number_and_refuse_strange_ones) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  for (uintptr_t number : {0U, 1U, 2U}) {
+    auto point = world.transfers->point(reinterpret_cast<CuStream>(number));
+    EXPECT_TRUE(point.ok()) << number << ": " << point.status().message();
+  }
+  const CuStream other = world.cuda.make_stream(0);
+  const auto landmark = world.transfers->landmark();
+  ASSERT_NE(landmark, nullptr);
+  auto refused = world.transfers->point(other);
+  EXPECT_EQ(refused.status().code(), Code::invalid_argument);
+  EXPECT_NE(std::string(refused.status().message()).find("another device"), std::string::npos);
+  EXPECT_EQ(world.transfers->wait_on(landmark, 1, other).code(), Code::invalid_argument);
+  EXPECT_EQ(world.transfers->point(reinterpret_cast<CuStream>(uintptr_t{0x123450})).status().code(),
+            Code::invalid_argument);
+  world.cuda.destroy_context(0);
+  EXPECT_EQ(world.transfers->point(other).status().code(), Code::invalid_argument);
+  EXPECT_FALSE(world.device->is_lost());
+  TransferBatch batch;
+  batch.leaves = world.make_leaves(3, 1U << 20, 0, true);
+  EXPECT_EQ(world.gather(std::move(batch)).wait(), Code::ok);
+}
+
+// A stream of the engine that reads layer for layer what lands.
+struct Reader {
+  explicit Reader(TransferWorld& w) : world(w), stream(w.cuda.make_stream(1)), seen(TransferWorld::kBytes) {}
+  void read(const LeafMove& leaf) {
+    const Device::Scope scope(*world.device);
+    const auto from = reinterpret_cast<uintptr_t>(leaf.device.data);
+    const auto to = world.cuda.allocate(1, leaf.device.total());
+    ASSERT_EQ(world.cuda.driver().cuMemcpyAsync(to, from, leaf.device.total(), stream), kCuSuccess);
+    copies.emplace_back(leaf, reinterpret_cast<const std::byte*>(to));
+  }
+  TransferWorld& world;
+  CuStream stream;
+  Bytes seen;
+  std::vector<std::pair<LeafMove, const std::byte*>> copies;
+};
+
+TEST(Transfers, reach_marks_in_order_each_behind_its_leaves) {
+  for (const bool waits_first : {true, false}) {
+    TransferWorld world;
+    TransferOptions options = TransferWorld::small_options();
+    options.plan.mark_bytes = 8U << 10;
+    ASSERT_TRUE(world.open(options).ok());
+    TransferBatch batch;
+    batch.leaves = world.make_leaves(60, 3U << 20, 20, true);
+    TransferWorld::expect_records(batch.leaves);
+    const std::vector<LeafMove> leaves = batch.leaves;
+    batch.landmark = world.transfers->landmark();
+    ASSERT_NE(batch.landmark, nullptr);
+    const auto landmark = batch.landmark;
+    for (size_t i = 0; i < leaves.size(); i += 3) batch.marks.push_back({i + 1, i + 1});
+    batch.marks.push_back({leaves.size(), leaves.size()});
+    const std::vector<TransferBatch::Mark> marks = batch.marks;
+    Reader reader(world);
+    const auto read_all = [&] {
+      size_t from = 0;
+      for (const TransferBatch::Mark& mark : marks) {
+        ASSERT_TRUE(world.transfers->wait_on(landmark, mark.value, reader.stream).ok());
+        for (; from < mark.leaf_count; ++from) reader.read(leaves[from]);
+      }
+    };
+    if (waits_first) read_all();
+    Outcome outcome = world.scatter(std::move(batch));
+    if (!waits_first) read_all();
+    ASSERT_EQ(outcome.wait(), Code::ok);
+    world.cuda.synchronize(reader.stream);
+    ASSERT_EQ(reader.copies.size(), leaves.size());
+    for (const auto& [leaf, seen] : reader.copies) ASSERT_EQ(std::memcmp(seen, leaf.record, leaf.device.total()), 0);
+  }
+}
+
+TEST(Transfers, reach_marks_without_leaves_behind_earlier_batches) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const auto landmark = world.transfers->landmark();
+  Reader reader(world);
+  TransferBatch first;
+  first.leaves = world.make_leaves(30, 2U << 20, 0, true);
+  TransferWorld::expect_records(first.leaves);
+  const std::vector<LeafMove> leaves = first.leaves;
+  TransferBatch second;
+  second.landmark = landmark;
+  second.marks = {{0, 7}};
+  ASSERT_TRUE(world.transfers->wait_on(landmark, 7, reader.stream).ok());
+  reader.read(leaves.back());
+  Outcome a = world.scatter(std::move(first));
+  Outcome b = world.scatter(std::move(second));
+  EXPECT_EQ(b.wait(), Code::ok);
+  EXPECT_EQ(a.wait(), Code::ok);
+  world.cuda.synchronize(reader.stream);
+  EXPECT_EQ(std::memcmp(reader.copies[0].second, leaves.back().record, leaves.back().device.total()), 0);
+}
+
+// The point of the second load lies behind the wait for the first, and the second one is ready sooner.
+TEST(Transfers, let_a_load_pass_that_the_one_before_waits_for) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const CuStream stream = world.cuda.make_stream(1);
+  const auto one = world.transfers->landmark();
+  const auto two = world.transfers->landmark();
+  std::vector<LeafMove> leaves = world.make_leaves(40, 2U << 20, 0, true);
+  TransferWorld::expect_records(leaves);
+  const auto load = [&](const std::shared_ptr<Landmark>& landmark, std::shared_ptr<StreamPoint> after) {
+    TransferBatch batch;
+    batch.leaves = leaves;
+    batch.landmark = landmark;
+    batch.marks = {{leaves.size(), 1}};
+    batch.after = std::move(after);
+    return batch;
+  };
+  auto before_one = world.transfers->point(stream);
+  ASSERT_TRUE(world.transfers->wait_on(one, 1, stream).ok());
+  auto before_two = world.transfers->point(stream);
+  ASSERT_TRUE(world.transfers->wait_on(two, 1, stream).ok());
+  ASSERT_TRUE(before_one.ok() && before_two.ok());
+  Outcome second = world.scatter(load(two, before_two.value()));
+  Outcome first = world.scatter(load(one, before_one.value()));
+  EXPECT_EQ(first.wait(), Code::ok);
+  EXPECT_EQ(second.wait(), Code::ok);
+  world.cuda.synchronize(stream);
+}
+
+TEST(Transfers, raise_from_the_cpu_what_will_never_come_but_not_before_what_is_under_way) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const CuStream engine = world.cuda.make_stream(1);
+  const CuStream busy = world.cuda.make_stream(1);
+  const auto landmark = world.transfers->landmark();
+  TransferBatch batch;
+  batch.leaves = world.make_leaves(10, 1U << 20, 0, true);
+  TransferWorld::expect_records(batch.leaves);
+  batch.landmark = landmark;
+  batch.marks = {{batch.leaves.size(), 1}};
+  world.cuda.hold(busy);
+  {
+    const Device::Scope scope(*world.device);
+    ASSERT_EQ(world.cuda.driver().cuMemsetD8Async(reinterpret_cast<uintptr_t>(world.pages), 1, 16, busy), kCuSuccess);
+  }
+  auto point = world.transfers->point(busy);
+  ASSERT_TRUE(point.ok());
+  batch.after = point.value();
+  Outcome outcome = world.scatter(std::move(batch));
+  ASSERT_TRUE(world.transfers->wait_on(landmark, 1, engine).ok());
+  world.transfers->raise(*landmark, 5);
+  EXPECT_FALSE(world.cuda.idle(engine));
+  ASSERT_TRUE(world.transfers->wait_on(landmark, 5, engine).ok());
+  world.cuda.release(busy);
+  EXPECT_EQ(outcome.wait(), Code::ok);
+  world.cuda.synchronize(engine);
+  EXPECT_TRUE(world.transfers->wait_on(landmark, 5, engine).ok());
+  EXPECT_EQ(world.transfers->wait_on(landmark, 1ULL << 62, engine).code(), Code::invalid_argument);
+}
+
+TEST(Transfers, use_a_word_again_without_passing_its_new_waiters) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  std::vector<std::shared_ptr<Landmark>> landmarks;
+  for (int i = 0; i < 100; ++i) {
+    landmarks.push_back(world.transfers->landmark());
+    ASSERT_NE(landmarks.back(), nullptr);
+    world.transfers->raise(*landmarks.back(), 1000);
+  }
+  landmarks.clear();
+  // Waits of owners that have gone do not stay either.
+  const CuStream left = world.cuda.make_stream(1);
+  {
+    const auto gone = world.transfers->landmark();
+    ASSERT_TRUE(world.transfers->wait_on(gone, 9, left).ok());
+  }
+  world.cuda.synchronize(left);
+  for (int i = 0; i < 200; ++i) landmarks.push_back(world.transfers->landmark());
+  const CuStream engine = world.cuda.make_stream(1);
+  for (const auto& landmark : landmarks) ASSERT_TRUE(world.transfers->wait_on(landmark, 1, engine).ok());
+  for (size_t i = 0; i < landmarks.size(); ++i) {
+    ASSERT_FALSE(world.cuda.idle(engine)) << i;
+    world.transfers->raise(*landmarks[i], 1);
+  }
+  world.cuda.synchronize(engine);
+}
+
+TEST(Transfers, refuse_leaves_and_marks_that_are_none) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const LeafMove good = world.make_leaves(1, 1U << 20, 0, true)[0];
+  std::vector<TransferBatch> bad(7);
+  for (TransferBatch& batch : bad) batch.leaves = {good};
+  bad[0].leaves[0].device.bytes = 0;
+  bad[1].leaves[0].device.bytes = (64U << 10) + 1;
+  bad[2].leaves[0].device.count0 = 0;
+  bad[3].leaves[0].device.count1 = UINT32_MAX;
+  bad[4].leaves[0].record = nullptr;
+  bad[5].marks = {{1, 1}};
+  bad[6].landmark = world.transfers->landmark();
+  bad[6].marks = {{2, 1}};
+  const auto landmark = bad[6].landmark;
+  const CuStream engine = world.cuda.make_stream(1);
+  ASSERT_TRUE(world.transfers->wait_on(landmark, 1, engine).ok());
+  for (TransferBatch& batch : bad) EXPECT_EQ(world.scatter(std::move(batch)).wait(), Code::invalid_argument);
+  world.cuda.synchronize(engine);
+  TransferBatch none;
+  EXPECT_EQ(world.scatter(std::move(none)).wait(), Code::ok);
+  EXPECT_FALSE(world.device->is_lost());
+}
+
+TEST(Transfers, keep_what_they_were_given_until_done_has_returned) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  Keepsake keepsake;
+  TransferBatch batch;
+  batch.leaves = world.make_leaves(20, 1U << 20, 50, true);
+  batch.keep = keepsake.give();
+  bool held = false;
+  Outcome outcome;
+  batch.done = [&held, &keepsake, told = outcome.receiver()](TransferBatch& done, Code code) mutable {
+    held = !keepsake.dropped();
+    told(done, code);
+  };
+  world.transfers->gather(std::move(batch));
+  EXPECT_EQ(outcome.wait(), Code::ok);
+  keepsake.wait_dropped();
+  EXPECT_TRUE(held);
+}
+
+TEST(Transfers, run_batches_of_many_threads_both_ways_at_once) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const std::vector<LeafMove> leaves = world.make_leaves(200, 2U << 20, 30, true);
+  constexpr size_t kThreads = 4, kBatches = 6;
+  std::vector<Outcome> outcomes(kThreads * kBatches);
+  {
+    auto callers = ThreadExecutor::create("callers", kThreads);
+    ASSERT_TRUE(callers.ok());
+    for (size_t t = 0; t < kThreads; ++t) {
+      callers.value()->post([&world, &leaves, &outcomes, t] {
+        for (size_t b = 0; b < kBatches; ++b) {
+          TransferBatch batch;
+          // Leaves of its own, there and back.
+          for (size_t i = t; i < leaves.size(); i += kThreads) batch.leaves.push_back(leaves[i]);
+          for (LeafMove& leaf : batch.leaves) leaf.check = false;
+          outcomes[t * kBatches + b] = b % 2 == 0 ? world.gather(std::move(batch)) : world.scatter(std::move(batch));
+          if (b % 2 == 0) (void)outcomes[t * kBatches + b].wait();
+        }
+      });
+    }
+  }
+  for (Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.wait(), Code::ok);
+    EXPECT_EQ(outcome.calls(), 1);
+  }
+  for (const LeafMove& leaf : leaves) {
+    ASSERT_EQ(std::memcmp(leaf.record, leaf.device.data, leaf.device.total()), 0);
+  }
+  EXPECT_EQ(world.transfers->gathers().batches + world.transfers->scatters().batches, outcomes.size());
+}
+
+TEST(Transfers, leave_nothing_behind) {
+  TransferWorld world;
+  const auto before = world.cuda.left(1);
+  ASSERT_TRUE(world.open().ok());
+  TransferBatch out, in;
+  out.leaves = world.make_leaves(50, 1U << 20, 50, true);
+  in.leaves = out.leaves;
+  for (LeafMove& leaf : in.leaves) leaf.check = false;
+  out.after = world.transfers->point(nullptr).value();
+  Outcome a = world.gather(std::move(out));
+  Outcome b = world.scatter(std::move(in));
+  world.close();  // waits for both
+  EXPECT_EQ(a.wait(), Code::ok);
+  EXPECT_EQ(b.wait(), Code::ok);
+  const auto after = world.cuda.left(1);
+  EXPECT_EQ(after.device_allocations, before.device_allocations);
+  EXPECT_EQ(after.host_allocations, before.host_allocations);
+  EXPECT_EQ(after.registrations, before.registrations);
+  EXPECT_EQ(after.streams, before.streams);
+  EXPECT_EQ(after.events, before.events);
+}
+
+}  // namespace
+}  // namespace kvbm::device
