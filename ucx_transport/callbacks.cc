@@ -32,7 +32,7 @@ Status Callbacks::install(Transport& transport) {
                   {Frame::message, &Callbacks::message, UCP_AM_FLAG_WHOLE_MSG},
                   // Data in a descriptor can be received into device memory.
                   {Frame::bulk, &Callbacks::bulk,
-                   transport.worker().device_memory() ? UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA
+                   transport.worker().knows_device_memory() ? UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA
                                                       : UCP_AM_FLAG_WHOLE_MSG + 0U}};
   for (const auto& h : handlers) {
     ucp_am_handler_param_t param{};

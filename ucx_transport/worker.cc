@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/signal_keeper.h"
+#include "device_memory.h"
 
 namespace kvbm::ucx {
 
@@ -131,8 +132,18 @@ Status Worker::open_context(const WorkerOptions& options) {
   if (const ucs_status_t status = ucp_init(&params, config.get(), &context_); status != UCS_OK) {
     return refused("UCX does not start again", status);
   }
+  ask_device_memory(native);
   describe();
   return {};
+}
+
+void Worker::ask_device_memory(bool one_sided) {
+  static_assert(kCudaMemory == UCS_BIT(UCS_MEMORY_TYPE_CUDA));
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  if (ucp_context_query(context_, &attributes) != UCS_OK) return;
+  knows_device_memory_ = ucx::knows_device_memory(attributes.memory_types);
+  device_memory_ = offers_device_memory(attributes.memory_types, one_sided);
 }
 
 void Worker::describe() {
@@ -142,11 +153,10 @@ void Worker::describe() {
   ucp_get_version(&major, &minor, &patch);
   description_ = "UCX " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch) + ":";
   for (const Resource& r : resources_of(context_)) {
-    const bool cuda = starts_with(r.transport, "cuda");
-    device_memory_ |= cuda;
-    if (cuda || reaches_peers(r.transport)) description_ += " " + r.transport + "/" + r.device;
+    if (starts_with(r.transport, "cuda") || reaches_peers(r.transport)) description_ += " " + r.transport + "/" + r.device;
   }
   description_ += can_get_ ? (emulated_get_ ? "; emulated one-sided reads" : "; one-sided reads") : "";
+  description_ += device_memory_ ? ", device memory too" : "";
 }
 
 Status Worker::open_worker() {

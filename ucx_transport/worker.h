@@ -45,13 +45,16 @@ class Worker {
   bool loopback_only() const { return loopback_only_; }
   bool can_get() const { return can_get_; }
   bool emulated_get() const { return emulated_get_; }
+  // Device memory may be given, and hardware moves it; UCX tells it from host memory.
   bool device_memory() const { return device_memory_; }
+  bool knows_device_memory() const { return knows_device_memory_; }
   const std::string& description() const { return description_; }
 
  private:
   Worker() = default;
   Status open_context(const WorkerOptions& options);
   Status open_worker();
+  void ask_device_memory(bool one_sided);
   void describe();
 
   ucp_context_h context_ = nullptr;
@@ -61,6 +64,7 @@ class Worker {
   bool can_get_ = false;
   bool emulated_get_ = false;
   bool device_memory_ = false;
+  bool knows_device_memory_ = false;
   std::string description_;
 };
 

@@ -58,7 +58,7 @@ typedef uint64_t kvbm_transport_token_t;
 /* What a transport can do beyond messages, post() and push(). */
 enum {
   KVBM_TRANSPORT_GET = 1, /* add_memory() and get(): one-sided reads that the other side's processor takes no part in */
-  KVBM_TRANSPORT_DEVICE = 2 /* addresses may be device memory */
+  KVBM_TRANSPORT_DEVICE = 2 /* addresses may be device memory, which hardware moves; elsewhere callers stage it */
 };
 
 /* Flags of kvbm_transport_options_t. */

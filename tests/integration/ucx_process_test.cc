@@ -310,6 +310,11 @@ TEST_F(UcxProcess, an_idle_connection_sleeps) {
   EXPECT_LT(used, 0.5 * std::max(wall, 0.1));
 }
 
+TEST_F(UcxProcess, device_memory_is_not_offered_over_tcp) {
+  connect(KVBM_TRANSPORT_EMULATE_GET);
+  EXPECT_EQ(end_.ops->features(end_.transport) & KVBM_TRANSPORT_DEVICE, 0U);
+}
+
 TEST_F(UcxProcess, one_sided_reads_over_the_emulation_check_their_range_and_key) {
   connect(KVBM_TRANSPORT_EMULATE_GET);
   EXPECT_NE(end_.ops->features(end_.transport) & KVBM_TRANSPORT_GET, 0U);

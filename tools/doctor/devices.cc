@@ -1,9 +1,6 @@
-#include <dlfcn.h>
-
 #include <array>
 #include <filesystem>
 
-#include "base/signal_keeper.h"
 #include "copy/transport_module.h"
 #include "doctor/finding.h"
 #include "manager/node_transport.h"
@@ -11,11 +8,6 @@
 namespace kvbm::doctor {
 
 namespace {
-
-template <class Function>
-Function symbol(void* library, const char* name) {
-  return reinterpret_cast<Function>(::dlsym(library, name));
-}
 
 // A host that hears nothing: the transport is opened, asked, and closed.
 kvbm_transport_host_t deaf_host() {
@@ -77,34 +69,10 @@ void probe_ucx(Findings& out) {
                  rdma ? "" : "no RDMA: transfers go over TCP, for which kvbm's own sockets are the faster way"});
 }
 
-// The library stays loaded: it starts threads that do not survive an unload.
-void probe_cuda(Findings& out) {
-  const SignalKeeper keeper;
-  void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    out.push_back({"devices", "CUDA", State::absent, "libcuda.so.1 does not load",
-                   "no device memory; install the NVIDIA driver where there is a GPU"});
-    return;
-  }
-  const auto init = symbol<int (*)(unsigned)>(library, "cuInit");
-  const auto count_of = symbol<int (*)(int*)>(library, "cuDeviceGetCount");
-  const auto version_of = symbol<int (*)(int*)>(library, "cuDriverGetVersion");
-  int devices = 0;
-  int version = 0;
-  const bool works = init != nullptr && count_of != nullptr && version_of != nullptr && init(0) == 0 &&
-                     count_of(&devices) == 0 && version_of(&version) == 0 && devices > 0;
-  out.push_back({"devices", "CUDA", works ? State::ok : State::limited,
-                 works ? std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) + ", " +
-                             std::to_string(devices) + " devices"
-                       : "the driver library loads but offers no device",
-                 works ? "" : "no device memory; check `nvidia-smi` and the container's device access"});
-}
-
 }  // namespace
 
 void probe_devices(Findings& out) {
   probe_ucx(out);
-  probe_cuda(out);
   std::string names;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {

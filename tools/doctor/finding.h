@@ -9,7 +9,7 @@ namespace kvbm::doctor {
 enum class State { ok, limited, absent };
 
 struct Finding {
-  std::string area;  // "cpu", "memory", "storage", "devices", "same host"
+  std::string area;  // "cpu", "memory", "storage", "devices", "gpu", "same host"
   std::string name;
   State state = State::ok;
   std::string value;
@@ -23,8 +23,11 @@ void probe_cpu(Findings& out);
 void probe_memory(Findings& out);
 // Opens an unlinked temporary file in `dir`, and a ring of io_uring; leaves nothing behind.
 void probe_storage(const std::string& dir, Findings& out);
-// Loads UCX and CUDA where they are installed; the process keeps its own signal dispositions.
+// Loads UCX where it is installed; the process keeps its own signal dispositions.
 void probe_devices(Findings& out);
+// Loads the CUDA driver (`library`, or libcuda.so.1 where that is empty) and opens each device for a moment, so that what
+// is said of it is what attaching a cache would meet.
+void probe_gpu(const std::string& library, Findings& out);
 // Makes and seals 2 MiB of memory, and the directory for nodes' sockets.
 void probe_same_host(Findings& out);
 

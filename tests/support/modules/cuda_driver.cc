@@ -1,6 +1,7 @@
 // libtest_cuda_driver.so: the fake of the CUDA driver under the names that libcuda has, so that what loads a driver is
 // tested with a library. Set up once, by the text of the environment variable KVBM_FAKE_CUDA (FakeCuda::apply), and by
 // kvbm_fake_apply later. With the emulated kernels where they are linked in.
+#include <csignal>
 #include <cstdlib>
 
 #include "support/fake_cuda/fake_cuda.h"
@@ -44,7 +45,13 @@ FAKE_EXPORT void kvbm_fake_wait_idle() { fake().wait_idle(); }
 // What device/driver_library asks any driver for: the kernels that it brings, which the driver of real devices does not.
 FAKE_EXPORT const void* kvbm_driver_kernels() { return table().own_kernels; }
 
-FAKE_EXPORT CuResult cuInit(unsigned flags) { return table().cuInit(flags); }
+// A driver may think that the process is its own.
+FAKE_EXPORT CuResult cuInit(unsigned flags) {
+  if (std::getenv("KVBM_FAKE_CUDA_HANDLERS") != nullptr) {
+    for (const int number : {SIGSEGV, SIGINT}) std::signal(number, SIG_IGN);
+  }
+  return table().cuInit(flags);
+}
 FAKE_EXPORT CuResult cuDriverGetVersion(int* version) { return table().cuDriverGetVersion(version); }
 FAKE_EXPORT CuResult cuGetErrorName(CuResult e, const char** name) { return table().cuGetErrorName(e, name); }
 FAKE_EXPORT CuResult cuGetErrorString(CuResult e, const char** text) { return table().cuGetErrorString(e, text); }

@@ -1,0 +1,33 @@
+// `kvbm doctor` with a driver library that is not NVIDIA's: from the command line, from the environment.
+#include <gtest/gtest.h>
+
+#include "support/run_command.h"
+
+namespace {
+
+using kvbm::test::contains;
+using kvbm::test::Ran;
+using kvbm::test::run;
+
+const char* const kLibrary = KVBM_TEST_MODULES "/libtest_cuda_driver.so";
+
+TEST(DoctorCommand, TellsOfTheDriverThatIsNamed) {
+  const Ran ran = run(std::string("doctor --json --cuda-library ") + kLibrary);
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_TRUE(contains(ran.text, "\"CUDA 13.0, ")) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "\"kvbm fake device, sm_90")) << ran.text;
+}
+
+TEST(DoctorCommand, TakesTheOptionFromTheEnvironment) {
+  const Ran ran = run("doctor --json", " 2>&1", std::string("KVBM_FAKE_CUDA=devices=0 KVBM_DEVICE_LIBRARY=") + kLibrary);
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_TRUE(contains(ran.text, "it sees no device")) << ran.text;
+}
+
+TEST(DoctorCommand, ADriverThatIsNotThereIsNoFailure) {
+  const Ran ran = run("doctor --cuda-library /nowhere/libcuda.so.1");
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_TRUE(contains(ran.text, "/nowhere/libcuda.so.1")) << ran.text;
+}
+
+}  // namespace

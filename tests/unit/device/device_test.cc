@@ -1,0 +1,293 @@
+#include "device/device.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "device/driver_error.h"
+#include "device/kernel_image.h"
+#include "device/kernel_set.h"
+#include "support/fake_cuda/fake_cuda.h"
+#include "support/fake_cuda/log_lines.h"
+
+namespace {
+
+using namespace kvbm;
+using namespace kvbm::device;
+using kvbm::test::FakeCuda;
+using kvbm::test::FakeCudaOptions;
+using kvbm::test::FakeDevice;
+using kvbm::test::FakeLaunch;
+using kvbm::test::LogLines;
+
+std::shared_ptr<Device> open_device(FakeCuda& fake, int ordinal = 0, Log* log = nullptr) {
+  auto device = Device::open(fake.driver(), ordinal, log);
+  EXPECT_TRUE(device.ok()) << device.status().message();
+  return device.ok() ? device.value() : nullptr;
+}
+
+FakeCudaOptions two_devices() {
+  FakeCudaOptions options;
+  options.devices.resize(2);
+  options.devices[1].name = "kvbm fake device, the second";
+  options.devices[1].major = 12;
+  return options;
+}
+
+TEST(DeviceTest, TellsWhatTheDriverShows) {
+  FakeCuda fake(two_devices());
+  const auto all = list_devices(fake.driver());
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  ASSERT_EQ(all.value().size(), 2U);
+  const DeviceFacts& second = all.value()[1];
+  EXPECT_EQ(second.ordinal, 1);
+  EXPECT_EQ(second.name, "kvbm fake device, the second");
+  EXPECT_EQ(second.pci, "ffff:01:00.0");
+  EXPECT_EQ(second.major, 12);
+  EXPECT_EQ(second.multiprocessors, 16);
+  EXPECT_EQ(second.memory_bytes, 1ULL << 30);
+  EXPECT_EQ(second.driver_version, 13000);
+  EXPECT_TRUE(second.maps_host);
+  EXPECT_EQ(fake.calls("cuDevicePrimaryCtxRetain"), 0U) << "looking makes no context";
+}
+
+TEST(DeviceTest, NoDeviceIsSaid) {
+  FakeCudaOptions options;
+  options.devices.clear();
+  FakeCuda fake(options);
+  const auto all = list_devices(fake.driver());
+  EXPECT_EQ(all.status().code(), Code::unsupported);
+  EXPECT_NE(all.status().message().find("CUDA_ERROR_NO_DEVICE"), std::string::npos) << all.status().message();
+  EXPECT_EQ(Device::open(fake.driver(), 0, nullptr).status().code(), Code::unsupported);
+}
+
+TEST(DeviceTest, AnOldDriverIsRefusedByItsVersion) {
+  FakeCudaOptions options;
+  options.version = 11080;
+  FakeCuda fake(options);
+  const auto device = Device::open(fake.driver(), 0, nullptr);
+  EXPECT_EQ(device.status().code(), Code::unsupported);
+  EXPECT_NE(device.status().message().find("CUDA 11.8; kvbm needs 12.0"), std::string::npos)
+      << device.status().message();
+}
+
+TEST(DeviceTest, AnOrdinalThatIsNotThereIsRefused) {
+  FakeCuda fake(two_devices());
+  for (const int ordinal : {-1, 2, 1000}) {
+    const auto device = Device::open(fake.driver(), ordinal, nullptr);
+    EXPECT_EQ(device.status().code(), Code::unsupported);
+    EXPECT_NE(device.status().message().find("the driver shows 2"), std::string::npos) << device.status().message();
+  }
+}
+
+TEST(DeviceTest, ABuildWithoutKernelsSaysSo) {
+  FakeCudaOptions options;
+  options.brings_kernels = false;
+  FakeCuda fake(options);
+  const auto device = Device::open(fake.driver(), 0, nullptr);
+  if (embedded_kernels().empty()) {
+    EXPECT_EQ(device.status().code(), Code::unsupported);
+    EXPECT_NE(device.status().message().find("built without its CUDA kernels"), std::string::npos)
+        << device.status().message();
+  } else {
+    EXPECT_TRUE(device.ok()) << device.status().message();
+  }
+}
+
+TEST(DeviceTest, NoKernelsForTheDeviceNamesBoth) {
+  FakeCudaOptions options;
+  options.devices[0].major = 7;
+  options.image = kCuNoBinaryForGpu;
+  FakeCuda fake(options);
+  const auto device = Device::open(fake.driver(), 0, nullptr);
+  EXPECT_EQ(device.status().code(), Code::unsupported);
+  const std::string text = device.status().message();
+  EXPECT_NE(text.find("device 0 is sm_70"), std::string::npos) << text;
+  EXPECT_NE(text.find("this libkvbm has kernels for"), std::string::npos) << text;
+  EXPECT_NE(text.find("CUDA_ERROR_NO_BINARY_FOR_GPU"), std::string::npos) << text;
+  EXPECT_EQ(fake.left(0).contexts, 0U);
+}
+
+TEST(DeviceTest, ADeviceOfAnotherProcessIsRefused) {
+  FakeCuda fake;
+  fake.fail("cuDevicePrimaryCtxRetain", 1, 46);  // CUDA_ERROR_DEVICE_UNAVAILABLE
+  const auto device = Device::open(fake.driver(), 0, nullptr);
+  EXPECT_EQ(device.status().code(), Code::unsupported);
+  EXPECT_NE(device.status().message().find("exclusive"), std::string::npos) << device.status().message();
+}
+
+TEST(DeviceTest, ADeviceThatDoesNotMapHostMemoryIsRefused) {
+  FakeCudaOptions options;
+  options.devices[0].maps_host = false;
+  FakeCuda fake(options);
+  EXPECT_EQ(Device::open(fake.driver(), 0, nullptr).status().code(), Code::unsupported);
+}
+
+TEST(DeviceTest, EveryFailureOfOpeningGivesBackTheContext) {
+  for (const char* entry : {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet",
+                            "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent", "cuModuleLoadData"}) {
+    FakeCuda fake;
+    fake.fail(entry, 1, kCuOutOfMemory);
+    EXPECT_FALSE(Device::open(fake.driver(), 0, nullptr).ok()) << entry;
+    const FakeCuda::Left left = fake.left(0);
+    EXPECT_EQ(left.contexts + left.modules, 0U) << entry;
+  }
+}
+
+TEST(DeviceTest, GivesBackWhatItTook) {
+  FakeCuda fake;
+  fake.allocate(0, 1);  // the engine lives
+  auto device = open_device(fake);
+  EXPECT_EQ(fake.left(0).contexts, 1U);
+  EXPECT_EQ(fake.left(0).modules, 1U);
+  device.reset();
+  EXPECT_EQ(fake.left(0).contexts, 0U);
+  EXPECT_EQ(fake.left(0).modules, 0U);
+}
+
+TEST(DeviceTest, AScopeGivesBackTheCallersContext) {
+  FakeCuda fake(two_devices());
+  const auto first = open_device(fake, 0), second = open_device(fake, 1);
+  const Driver& cuda = fake.driver();
+  ASSERT_EQ(cuda.cuCtxPushCurrent(second->context()), kCuSuccess);
+  CuDevice current = -1;
+  {
+    const Device::Scope scope(*first);
+    EXPECT_TRUE(scope.entered());
+    EXPECT_EQ(cuda.cuCtxGetDevice(&current), kCuSuccess);
+    EXPECT_EQ(current, 0);
+  }
+  EXPECT_EQ(cuda.cuCtxGetDevice(&current), kCuSuccess);
+  EXPECT_EQ(current, 1);
+  CuContext popped = nullptr;
+  EXPECT_EQ(cuda.cuCtxPopCurrent(&popped), kCuSuccess);
+  EXPECT_EQ(cuda.cuCtxGetDevice(&current), kCuInvalidContext) << "none was current before";
+}
+
+TEST(DeviceTest, IsLostOnceAndSaysSoOnce) {
+  FakeCuda fake;
+  LogLines lines;
+  Log log;
+  lines.attach(log);
+  const auto device = open_device(fake, 0, &log);
+  EXPECT_TRUE(device->check(kCuSuccess, "cuMemAlloc").ok());
+  EXPECT_EQ(device->check(kCuOutOfMemory, "cuMemAlloc").code(), Code::no_memory);
+  EXPECT_FALSE(device->is_lost());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      EXPECT_EQ(device->check(kCuIllegalAddress, "cuMemcpyAsync").code(), Code::tier_disabled);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(device->is_lost());
+  ASSERT_EQ(lines.count(), 1U);
+  EXPECT_NE(lines.line(0).find("cuMemcpyAsync"), std::string::npos) << lines.line(0);
+  EXPECT_NE(lines.line(0).find("CUDA_ERROR_ILLEGAL_ADDRESS (700)"), std::string::npos) << lines.line(0);
+  // Nothing of it is believed any more, success neither.
+  EXPECT_EQ(device->check(kCuSuccess, "cuMemAlloc").code(), Code::tier_disabled);
+  const Device::Scope scope(*device);
+  EXPECT_FALSE(scope.entered());
+}
+
+TEST(DeviceTest, ADestroyedContextIsALostDevice) {
+  FakeCuda fake;
+  const auto device = open_device(fake);
+  fake.destroy_context(0);
+  CuPointer pointer = 0;
+  {
+    const Device::Scope scope(*device);
+    EXPECT_EQ(device->check(fake.driver().cuMemAlloc(&pointer, 1), "cuMemAlloc").code(), Code::tier_disabled);
+  }
+  EXPECT_TRUE(device->is_lost());
+}
+
+TEST(DeviceTest, AContextThatCannotBeEnteredIsALostDevice) {
+  FakeCuda fake;
+  const auto device = open_device(fake);
+  fake.fail("cuCtxPushCurrent", 1, kCuInvalidContext);
+  const Device::Scope scope(*device);
+  EXPECT_FALSE(scope.entered());
+  EXPECT_TRUE(device->is_lost());
+}
+
+TEST(DriverErrorTest, StickyErrorsDisableAndOthersDoNot) {
+  const FakeCuda fake;
+  for (const CuResult sticky : {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999}) {
+    EXPECT_TRUE(is_sticky(sticky)) << sticky;
+    EXPECT_EQ(driver_status(fake.driver(), sticky, "x").code(), Code::tier_disabled) << sticky;
+  }
+  for (const CuResult passing : {0, 1, 2, 3, 100, 101, 200, 201, 209, 400, 500, 600, 701, 712, 713, 800, 801}) {
+    EXPECT_FALSE(is_sticky(passing)) << passing;
+    EXPECT_NE(driver_status(fake.driver(), passing, "x").code(), Code::tier_disabled) << passing;
+  }
+  EXPECT_EQ(driver_error_text(fake.driver(), 12345), "error (12345)");
+  EXPECT_EQ(driver_status(fake.driver(), kCuNotPermitted, "cuMemHostRegister").code(), Code::not_permitted);
+}
+
+TEST(KernelSetTest, LaunchesByNameWithItsParameters) {
+  FakeCuda fake;
+  uint32_t warps_seen = 0, threads_seen = 0;
+  fake.add_kernel("kvbm_gather_leaves", {8, 4, 4, 8}, [&](const FakeLaunch& launch) -> CuResult {
+    warps_seen = launch.parameter<uint32_t>(2);
+    threads_seen = launch.block.x * launch.grid.x;
+    return kCuSuccess;
+  });
+  const auto device = open_device(fake);
+  EXPECT_TRUE(device->kernels().has(Kernel::gather_leaves));
+  EXPECT_FALSE(device->kernels().has(Kernel::quantize));
+  const CuStream stream = fake.make_stream(0);
+  const Device::Scope scope(*device);
+  EXPECT_EQ(device->kernels().gather_leaves(stream, {3, 512, 0}, 0, 0, 16, 0), kCuSuccess);
+  fake.synchronize(stream);
+  EXPECT_EQ(warps_seen, 16U);
+  EXPECT_EQ(threads_seen, 1536U);
+  EXPECT_EQ(device->kernels().launch(Kernel::quantize, stream, {1, 32, 0}), kCuNotFound);
+}
+
+TEST(KernelSetTest, AKernelThatFailsLosesTheDevice) {
+  FakeCuda fake;
+  fake.add_kernel("kvbm_copy_runs", {8, 4, 4}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
+  const auto device = open_device(fake);
+  const CuStream stream = fake.make_stream(0);
+  fake.fail_kernel("kvbm_copy_runs", 2, kCuLaunchFailed);
+  const Device::Scope scope(*device);
+  const auto run = [&] {
+    EXPECT_EQ(device->kernels().copy_runs(stream, {1, 512, 0}, 0, 0, 1), kCuSuccess);
+    return device->check(fake.driver().cuStreamSynchronize(stream), "cuStreamSynchronize").code();
+  };
+  EXPECT_EQ(run(), Code::ok);
+  EXPECT_EQ(run(), Code::tier_disabled);
+  EXPECT_TRUE(device->is_lost());
+}
+
+TEST(KernelImageTest, ArchitecturesAreReadFromAFatbin) {
+  // One entry of machine code for 90 with 8 bytes, one of PTX for 80 with 4.
+  std::vector<std::byte> fatbin(16 + 64 + 8 + 64 + 4);
+  store_le<uint32_t>(fatbin.data(), 0xBA55ED50);
+  store_le<uint16_t>(fatbin.data() + 6, 16);
+  store_le<uint64_t>(fatbin.data() + 8, fatbin.size() - 16);
+  const auto entry = [&](size_t at, uint16_t kind, uint64_t bytes, uint32_t architecture) {
+    store_le<uint16_t>(fatbin.data() + at, kind);
+    store_le<uint32_t>(fatbin.data() + at + 4, 64);
+    store_le<uint64_t>(fatbin.data() + at + 8, bytes);
+    store_le<uint32_t>(fatbin.data() + at + 28, architecture);
+  };
+  entry(16, 2, 8, 90);
+  entry(16 + 72, 1, 4, 80);
+  EXPECT_EQ(architectures_of(fatbin), "sm_90 and PTX for compute_80");
+  for (size_t cut = 0; cut < fatbin.size(); ++cut) {
+    EXPECT_EQ(architectures_of(ConstBytes(fatbin).first(cut)), "") << cut;
+  }
+  entry(16, 2, 1 << 20, 90);  // longer than all of it
+  EXPECT_EQ(architectures_of(fatbin), "");
+  EXPECT_EQ(architectures_of({}), "");
+}
+
+TEST(KernelImageTest, TheEmbeddedOneIsReadOrEmpty) {
+  if (embedded_kernels().empty()) GTEST_SKIP() << "this build has no nvcc, so no kernels are embedded";
+  EXPECT_NE(architectures_of(embedded_kernels()).find("sm_80"), std::string::npos)
+      << architectures_of(embedded_kernels());
+}
+
+}  // namespace

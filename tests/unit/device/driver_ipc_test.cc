@@ -1,0 +1,118 @@
+// Memory and events of a device from process to process, through a loaded library.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "device/device.h"
+#include "device/driver_library.h"
+
+namespace {
+
+using namespace kvbm;
+using namespace kvbm::device;
+
+constexpr size_t kBytes = 10000;
+
+const std::string& library_path() {
+  static const std::string path = std::string(KVBM_TEST_MODULES) + "/libtest_cuda_driver.so";
+  return path;
+}
+
+struct Offer {
+  CuIpcHandle memory, event;
+};
+
+// What each side has: its own driver, loaded after the fork, and its own device.
+struct Side {
+  const Driver* cuda = nullptr;
+  std::shared_ptr<Device> device;
+  bool begin() {
+    const auto library = driver_library(library_path());
+    if (!library.ok()) return false;
+    cuda = &library.value()->driver;
+    auto opened = Device::open(*cuda, 0, nullptr);
+    if (opened.ok()) device = opened.value();
+    return device != nullptr;
+  }
+};
+
+// Step by step; the exit status says which one failed.
+int child(int in, int out) {
+  Offer offer{};
+  if (::read(in, &offer, sizeof offer) != sizeof offer) return 1;
+  Side side;
+  if (!side.begin()) return 2;
+  const Device::Scope scope(*side.device);
+  const Driver& cuda = *side.cuda;
+  CuPointer memory = 0;
+  if (cuda.cuIpcOpenMemHandle(&memory, offer.memory, kCuIpcLazyPeerAccess) != kCuSuccess) return 3;
+  CuEvent event = nullptr;
+  if (cuda.cuIpcOpenEventHandle(&event, offer.event) != kCuSuccess) return 4;
+  CuStream stream = nullptr;
+  if (cuda.cuStreamCreateWithPriority(&stream, kCuStreamNonBlocking, 0) != kCuSuccess) return 5;
+  std::array<char, kBytes> seen{};
+  const auto to = reinterpret_cast<CuPointer>(seen.data());
+  if (cuda.cuStreamWaitEvent(stream, event, 0) != kCuSuccess) return 6;
+  if (cuda.cuMemcpyAsync(to, memory, kBytes, stream) != kCuSuccess) return 7;
+  if (cuda.cuMemsetD8Async(memory, 'c', 1, stream) != kCuSuccess) return 8;
+  const char waiting = 'w';
+  if (::write(out, &waiting, 1) != 1) return 9;
+  if (cuda.cuStreamSynchronize(stream) != kCuSuccess) return 10;
+  for (const char byte : seen) {
+    if (byte != 'p') return 11;
+  }
+  if (cuda.cuIpcCloseMemHandle(memory) != kCuSuccess) return 12;
+  return cuda.cuEventDestroy(event) == kCuSuccess ? 0 : 13;
+}
+
+TEST(DriverIpcTest, AnotherProcessReadsAfterAnEventAndWrites) {
+  std::array<int, 2> down{}, up{};
+  ASSERT_EQ(::pipe(down.data()) | ::pipe(up.data()), 0);
+  const pid_t process = ::fork();
+  ASSERT_GE(process, 0);
+  if (process == 0) ::_exit(child(down[0], up[1]));
+  Side side;
+  ASSERT_TRUE(side.begin());
+  const Device::Scope scope(*side.device);
+  const Driver& cuda = *side.cuda;
+  CuPointer memory = 0;
+  CuStream stream = nullptr;
+  CuEvent gate = nullptr, event = nullptr;
+  ASSERT_EQ(cuda.cuMemAlloc(&memory, kBytes), kCuSuccess);
+  ASSERT_EQ(cuda.cuStreamCreateWithPriority(&stream, kCuStreamNonBlocking, 0), kCuSuccess);
+  ASSERT_EQ(cuda.cuEventCreate(&gate, kCuEventDisableTiming), kCuSuccess);
+  ASSERT_EQ(cuda.cuEventCreate(&event, kCuEventDisableTiming | kCuEventInterprocess), kCuSuccess);
+  // The stream is not at the event yet when the child waits for it: a word that is raised later holds it.
+  CuPointer word = 0;
+  ASSERT_EQ(cuda.cuMemAlloc(&word, 8), kCuSuccess);
+  ASSERT_EQ(cuda.cuMemsetD8Async(word, 0, 8, stream), kCuSuccess);
+  ASSERT_EQ(cuda.cuStreamSynchronize(stream), kCuSuccess);
+  ASSERT_EQ(cuda.cuStreamWaitValue64(stream, word, 1, kCuWaitValueGeq), kCuSuccess);
+  ASSERT_EQ(cuda.cuMemsetD8Async(memory, 'p', kBytes, stream), kCuSuccess);
+  ASSERT_EQ(cuda.cuEventRecord(event, stream), kCuSuccess);
+  Offer offer{};
+  ASSERT_EQ(cuda.cuIpcGetMemHandle(&offer.memory, memory), kCuSuccess);
+  ASSERT_EQ(cuda.cuIpcGetEventHandle(&offer.event, event), kCuSuccess);
+  ASSERT_EQ(::write(down[1], &offer, sizeof offer), static_cast<ssize_t>(sizeof offer));
+  ::close(up[1]);
+  char waiting = 0;
+  EXPECT_EQ(::read(up[0], &waiting, 1), 1) << "the child ended before it waited";
+  EXPECT_EQ(cuda.cuEventQuery(event), kCuNotReady);
+  CuStream other = nullptr;
+  ASSERT_EQ(cuda.cuStreamCreateWithPriority(&other, kCuStreamNonBlocking, 0), kCuSuccess);
+  ASSERT_EQ(cuda.cuStreamWriteValue64(other, word, 1, 0), kCuSuccess);
+  int status = -1;
+  ASSERT_EQ(::waitpid(process, &status, 0), process);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the step of the child that failed";
+  char first = 0;
+  ASSERT_EQ(cuda.cuMemcpyAsync(reinterpret_cast<CuPointer>(&first), memory, 1, stream), kCuSuccess);
+  ASSERT_EQ(cuda.cuStreamSynchronize(stream), kCuSuccess);
+  EXPECT_EQ(first, 'c');
+  for (const int fd : {down[0], down[1], up[0]}) ::close(fd);
+}
+
+}  // namespace

@@ -1,0 +1,77 @@
+// What the build embeds is what its sources say: every kernel, for every architecture.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "device/kernel_image.h"
+#include "support/fatbin.h"
+
+namespace kvbm::device {
+namespace {
+
+using test::Fatbin;
+using test::FatbinEntry;
+
+#ifdef KVBM_TEST_ARCHITECTURES
+constexpr const char* kArchitectures = KVBM_TEST_ARCHITECTURES;  // "80 86"
+#else
+constexpr const char* kArchitectures = "";
+#endif
+constexpr uint32_t kPtx = 80;
+
+// The names of the kernels that the sources define.
+std::vector<std::string> kernels_of_sources() {
+  std::set<std::string> names;
+  const std::regex kernel("__global__[^;{]*?\\b(kvbm_[a-z0-9_]+)\\s*\\(");
+  for (const auto& file : std::filesystem::directory_iterator(KVBM_TEST_DATA "/../../lib/device/kernels")) {
+    if (file.path().extension() != ".cu") continue;
+    std::ifstream stream(file.path());
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    for (std::sregex_iterator at(text.begin(), text.end(), kernel), end; at != end; ++at) names.insert((*at)[1]);
+  }
+  return {names.begin(), names.end()};
+}
+
+std::set<uint32_t> architectures() {
+  std::istringstream words(kArchitectures);
+  return {std::istream_iterator<uint32_t>(words), {}};
+}
+
+TEST(EmbeddedKernels, are_all_there_for_every_architecture_and_as_ptx) {
+  if (embedded_kernels().empty()) GTEST_SKIP() << "built without nvcc: no kernels are embedded";
+  const Fatbin image = test::read_fatbin(embedded_kernels());
+#ifndef KVBM_WITH_ZSTD
+  if (!image.refused.empty()) GTEST_SKIP() << "built without zstd, by which the image is compressed: " << image.refused;
+#endif
+  ASSERT_EQ(image.refused, "");
+  const std::vector<std::string> names = kernels_of_sources();
+  ASSERT_FALSE(names.empty());
+  std::set<uint32_t> machine_code;
+  std::set<uint32_t> ptx;
+  for (const FatbinEntry& entry : image.entries) {
+    (entry.kind == FatbinEntry::Kind::ptx ? ptx : machine_code).insert(entry.architecture);
+    EXPECT_EQ(entry.kernels, names) << entry.architecture;
+  }
+  EXPECT_EQ(machine_code, architectures());
+  EXPECT_EQ(ptx, std::set<uint32_t>{kPtx});
+}
+
+TEST(EmbeddedKernels, an_image_that_is_cut_or_changed_is_not_read_as_whole) {
+  const std::byte nothing[16] = {};
+  EXPECT_NE(test::read_fatbin({}).refused, "");
+  EXPECT_NE(test::read_fatbin(nothing).refused, "");
+  if (embedded_kernels().empty()) GTEST_SKIP() << "built without nvcc: no kernels are embedded";
+  for (const size_t cut : {size_t{1}, size_t{15}, size_t{17}, embedded_kernels().size() / 2, embedded_kernels().size() - 1}) {
+    EXPECT_NE(test::read_fatbin(embedded_kernels().first(cut)).refused, "") << cut;
+  }
+}
+
+}  // namespace
+}  // namespace kvbm::device

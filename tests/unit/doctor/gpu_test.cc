@@ -1,0 +1,83 @@
+#include <gtest/gtest.h>
+
+#include "device/kernel_image.h"
+#include "doctor/finding.h"
+#include "support/fake_cuda/fake_library.h"
+
+namespace {
+
+using namespace kvbm;
+using doctor::Finding;
+using doctor::State;
+using kvbm::test::FakeLibrary;
+
+class DoctorGpuTest : public ::testing::Test {
+ protected:
+  // What is found with the fake driver set up by `settings`.
+  doctor::Findings probe(const std::string& name, const std::string& settings) {
+    const FakeLibrary fake(dir_, name, settings);
+    doctor::Findings out;
+    doctor::probe_gpu(fake.path(), out);
+    return out;
+  }
+  static Finding found(const doctor::Findings& all, const std::string& name) {
+    for (const Finding& finding : all) {
+      if (finding.area == "gpu" && finding.name == name) return finding;
+    }
+    ADD_FAILURE() << "nothing is said of " << name;
+    return {};
+  }
+  static void expect_in(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+
+  test::TempDir dir_;
+};
+
+TEST_F(DoctorGpuTest, NoDriverIsAbsentWithItsReason) {
+  doctor::Findings all;
+  doctor::probe_gpu("/nowhere/libcuda.so.1", all);
+  const Finding driver = found(all, "driver");
+  EXPECT_EQ(driver.state, State::absent);
+  expect_in(driver.value, "/nowhere/libcuda.so.1");
+  EXPECT_FALSE(driver.advice.empty());
+  const Finding kernels = found(all, "kernels");
+  EXPECT_EQ(kernels.state, device::embedded_kernels().empty() ? State::absent : State::ok);
+}
+
+TEST_F(DoctorGpuTest, AnOldDriverAndNoDeviceAreSaid) {
+  expect_in(found(probe("old", "version=11080"), "driver").value, "speaks CUDA 11.8; kvbm needs 12.0");
+  expect_in(found(probe("none", "devices=0"), "driver").value, "it sees no device");
+}
+
+TEST_F(DoctorGpuTest, EachDeviceIsDescribed) {
+  const doctor::Findings all = probe("two", "devices=2,version=12040,major=8,minor=9");
+  expect_in(found(all, "driver").value, "CUDA 12.4");
+  const Finding second = found(all, "device 1");
+  EXPECT_EQ(second.state, State::ok) << second.advice;
+  expect_in(second.value, "kvbm fake device, sm_89");
+  expect_in(second.value, "16 multiprocessors, ffff:01:00.0");
+  EXPECT_TRUE(second.advice.empty()) << second.advice;
+}
+
+TEST_F(DoctorGpuTest, ADeviceThatCannotBeUsedSaysWhy) {
+  const Finding image = found(probe("image", "image=209,major=7,minor=0"), "device 0");
+  EXPECT_EQ(image.state, State::limited);
+  expect_in(image.advice, "device 0 is sm_70");
+  const Finding memory = found(probe("memory", "fail=cuDevicePrimaryCtxRetain:1:2"), "device 0");
+  EXPECT_EQ(memory.state, State::limited);
+  expect_in(memory.advice, "CUDA_ERROR_OUT_OF_MEMORY");
+  const Finding writes = found(probe("writes", "read_only=0"), "device 0");
+  EXPECT_EQ(writes.state, State::ok);
+  expect_in(writes.advice, "goes through staging");
+}
+
+TEST_F(DoctorGpuTest, ABuildWithoutKernelsSaysSoOfItselfAndOfTheDevice) {
+  if (!device::embedded_kernels().empty()) GTEST_SKIP() << "this build has kernels";
+  const doctor::Findings all = probe("empty", "brings_kernels=0");
+  EXPECT_EQ(found(all, "kernels").state, State::absent);
+  EXPECT_EQ(found(all, "device 0").state, State::limited);
+  expect_in(found(all, "device 0").advice, "built without its CUDA kernels");
+}
+
+}  // namespace

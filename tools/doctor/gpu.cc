@@ -1,0 +1,70 @@
+#include "device/device.h"
+#include "device/driver_library.h"
+#include "device/kernel_image.h"
+#include "doctor/finding.h"
+#include "terminal/quantity.h"
+
+namespace kvbm::doctor {
+
+namespace {
+
+using device::DeviceFacts;
+
+// What stands in this libkvbm; of the driver only where it brings its own.
+void probe_kernels(const device::DriverLibrary* library, Findings& out) {
+  if (library != nullptr && library->driver.own_kernels != nullptr) {
+    out.push_back({"gpu", "kernels", State::ok, "the driver's own", "this driver is not NVIDIA's"});
+    return;
+  }
+  const std::string have = device::architectures_of(device::embedded_kernels());
+  if (!device::embedded_kernels().empty()) {
+    out.push_back({"gpu", "kernels", State::ok, have.empty() ? "embedded" : have, ""});
+    return;
+  }
+  out.push_back({"gpu", "kernels", State::absent, "none embedded in this build",
+                 "caches in device memory are refused; build kvbm where nvcc is (docs/gpu.md)"});
+}
+
+std::string described(const DeviceFacts& facts) {
+  return facts.name + ", sm_" + std::to_string(facts.major * 10 + facts.minor) + ", " +
+         terminal::format_size(static_cast<double>(facts.memory_bytes)) + ", " +
+         std::to_string(facts.multiprocessors) + " multiprocessors, " + facts.pci;
+}
+
+// Opened, for only that tells whether the driver takes the kernels; its context lives for that moment.
+void probe_device(const device::Driver& driver, const DeviceFacts& facts, Findings& out) {
+  const std::string name = "device " + std::to_string(facts.ordinal);
+  const auto opened = device::Device::open(driver, facts.ordinal, nullptr);
+  if (!opened.ok()) {
+    out.push_back({"gpu", name, State::limited, described(facts), "not usable: " + opened.status().message()});
+    return;
+  }
+  out.push_back({"gpu", name, State::ok, described(facts),
+                 facts.registers_read_only ? ""
+                                           : "memory of other processes of this host goes through staging: the device "
+                                             "does not register what is only read"});
+}
+
+}  // namespace
+
+void probe_gpu(const std::string& library, Findings& out) {
+  const auto driver = device::driver_library(library);
+  if (!driver.ok()) {
+    out.push_back({"gpu", "driver", State::absent, driver.status().message(),
+                   "no caches in device memory; where there is a GPU, install the NVIDIA driver and let this process see "
+                   "its devices"});
+    probe_kernels(nullptr, out);
+    return;
+  }
+  const device::DriverLibrary& loaded = *Result(driver).value();
+  out.push_back({"gpu", "driver", State::ok, "CUDA " + device::cuda_version_text(loaded.version) + ", " + loaded.path, ""});
+  probe_kernels(&loaded, out);
+  const auto all = device::list_devices(loaded.driver);
+  if (!all.ok()) {
+    out.push_back({"gpu", "devices", State::limited, all.status().message(), "no caches in device memory; see nvidia-smi"});
+    return;
+  }
+  for (const DeviceFacts& facts : all.value()) probe_device(loaded.driver, facts, out);
+}
+
+}  // namespace kvbm::doctor
