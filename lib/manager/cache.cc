@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "device/landmark.h"
+#include "manager/device_caches.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {

@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "codec/record.h"
+#include "device/driver.h"
 #include "layout/arrangement.h"
 #include "layout/plan.h"
-#include "manager/device_caches.h"
 #include "manager/layer_waits.h"
 #include "manager/namespace.h"
 
 namespace kvbm::manager {
 
+class AttachedDevice;
 class Manager;
 
 // In a list of block ids: the engine has no block of this part here.

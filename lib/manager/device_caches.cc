@@ -3,80 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/device_memory.h"
+
 namespace kvbm::manager {
 
 namespace {
 
-// What the driver says of an address: the device it lies on, and where its allocation ends.
-struct Lies {
-  bool on_device = false;
-  bool known = false;  // to the driver at all
-  uint32_t ordinal = 0;
-  uint64_t end = 0;
-};
-
-Lies ask(const device::Driver& driver, uint64_t address) {
-  Lies out;
-  unsigned type = 0;
-  if (driver.cuPointerGetAttribute(&type, device::kCuPointerMemoryType, address) != device::kCuSuccess) return out;
-  out.known = true;
-  int managed = 0;
-  if (driver.cuPointerGetAttribute(&managed, device::kCuPointerIsManaged, address) != device::kCuSuccess) managed = 0;
-  int ordinal = -1;
-  if (type != device::kCuMemoryDevice || managed != 0 ||
-      driver.cuPointerGetAttribute(&ordinal, device::kCuPointerDeviceOrdinal, address) != device::kCuSuccess ||
-      ordinal < 0) {
-    return out;
-  }
-  out.on_device = true;
-  out.ordinal = static_cast<uint32_t>(ordinal);
-  device::CuPointer start = 0;
-  size_t size = 0;
-  const bool ranged =
-      driver.cuPointerGetAttribute(&start, device::kCuPointerRangeStart, address) == device::kCuSuccess &&
-      driver.cuPointerGetAttribute(&size, device::kCuPointerRangeSize, address) == device::kCuSuccess;
-  out.end = ranged ? start + size : address;
-  return out;
-}
-
 std::string name_of(const TensorPlace& place) {
-  return "part " + std::to_string(place.part) + ", tensor " + std::to_string(place.tensor);
-}
-
-uint64_t address_of(const TensorPlace& place) noexcept { return reinterpret_cast<uintptr_t>(place.data); }
-
-// All of a tensor lies on the device. It may be made of several allocations that follow each other, as those of
-// frameworks that grow their memory are.
-Status check_tensor(const device::Driver& driver, uint32_t ordinal, const TensorPlace& place) {
-  const uint64_t first = address_of(place);
-  const uint64_t end = first + place.bytes;
-  if (end < first) return {Code::invalid_argument, "a tensor goes beyond the end of memory", name_of(place)};
-  uint64_t at = first;
-  do {
-    const Lies lies = ask(driver, at);
-    if (at != first && (!lies.on_device || lies.ordinal != ordinal || lies.end <= at)) {
-      return {Code::invalid_argument, "a tensor goes beyond its memory on the device",
-              name_of(place) + ": " + std::to_string(place.bytes) + " bytes are said, " + std::to_string(at - first) +
-                  " are there"};
-    }
-    if (!lies.known) {
-      return {Code::invalid_argument, "a tensor is not in memory of the device: the driver does not know its address",
-              name_of(place) + "; say KVBM_MEMORY_HOST if it is host memory"};
-    }
-    if (!lies.on_device) {
-      return {Code::invalid_argument, "a tensor is not in memory of the device, but in host memory",
-              name_of(place) + "; say KVBM_MEMORY_HOST"};
-    }
-    if (lies.ordinal != ordinal) {
-      return {Code::invalid_argument, "a tensor is in memory of another device",
-              name_of(place) + ": device " + std::to_string(lies.ordinal) + " instead of " + std::to_string(ordinal)};
-    }
-    at = std::max(lies.end, at);
-    if (lies.end <= first) {
-      return {Code::invalid_argument, "the driver does not say how far a tensor's memory reaches", name_of(place)};
-    }
-  } while (at < end);
-  return {};
+  return "tensor " + std::to_string(place.tensor) + " of part " + std::to_string(place.part);
 }
 
 }  // namespace
@@ -103,6 +37,7 @@ DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& 
 DeviceCaches::~DeviceCaches() = default;
 
 Result<const device::Driver*> DeviceCaches::driver() {
+  if (options_.driver != nullptr) return options_.driver;
   const auto library = device::driver_library(options_.library);
   if (!library.ok()) return library.status();
   return &library.value()->driver;
@@ -126,24 +61,29 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
     return host;
   }
   // Without a driver in the process no address can be a device's.
-  if (!cuda && !device::driver_is_loaded()) return host;
+  if (!cuda && options_.driver == nullptr && !device::driver_is_loaded()) return host;
   const auto loaded = driver();
   if (!loaded.ok()) return cuda ? Result<std::shared_ptr<AttachedDevice>>(loaded.status()) : host;
   const device::Driver& table = *loaded.value();
   if (!cuda) {
-    const auto is_device = [&](const TensorPlace& place) { return ask(table, address_of(place)).on_device; };
+    // Managed memory is the CPU's as well, and taken for the host's.
+    const auto is_device = [&](const TensorPlace& place) {
+      return device::pointer_facts(table, place.data).kind == device::PointerKind::device;
+    };
     const auto first = std::find_if(tensors.begin(), tensors.end(), is_device);
     if (first == tensors.end()) return host;
     if (kind == MemoryKind::host) {
       return Status(Code::invalid_argument, "a tensor is said to be host memory and is a device's", name_of(*first));
     }
-    ordinal = ask(table, address_of(*first)).ordinal;
+    ordinal = static_cast<uint32_t>(device::pointer_facts(table, first->data).ordinal);
   }
   auto opened = open(ordinal);
   if (!opened.ok()) return opened.status();
-  if (opened.value()->device().is_lost()) return Status(Code::tier_disabled, "the device was lost");
+  const device::Device& on = opened.value()->device();
+  if (on.is_lost()) return Status(Code::tier_disabled, "the device was lost");
   for (const TensorPlace& place : tensors) {
-    if (Status fits = check_tensor(table, ordinal, place); !fits.ok()) return fits;
+    const Status fits = device::check_device_extent(on, place.data, place.bytes, name_of(place));
+    if (!fits.ok()) return fits;
   }
   return opened;
 }

@@ -32,7 +32,7 @@ class AttachedDevice {
   AttachedDevice(std::unique_ptr<device::Transfers> transfers, std::shared_ptr<const device::PinnedHost> pinned,
                  std::string why_not);
   [[nodiscard]] device::Transfers& transfers() noexcept { return *transfers_; }
-  [[nodiscard]] device::Device& device() noexcept { return transfers_->device(); }
+  [[nodiscard]] device::Device& device() const noexcept { return transfers_->device(); }
   [[nodiscard]] uint64_t pinned_bytes() const noexcept;
   // "ready", or what is wrong in words.
   [[nodiscard]] std::string state();

@@ -10,7 +10,10 @@
 #include <memory>
 
 #include "base/mutex.h"
-#include "device/transfers.h"
+
+namespace kvbm::device {
+class Landmark;
+}
 
 namespace kvbm::manager {
 

@@ -10,11 +10,14 @@
 
 #include "codec/record.h"
 #include "manager/cache.h"
-#include "manager/device_caches.h"
 #include "manager/layer_waits.h"
 #include "manager/match.h"
 #include "manager/onboard.h"
 #include "manager/operation.h"
+
+namespace kvbm::device {
+class StreamPoint;
+}
 
 namespace kvbm::manager {
 

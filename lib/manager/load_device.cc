@@ -8,6 +8,7 @@
 
 #include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
+#include "manager/device_caches.h"
 #include "manager/device_flight.h"
 #include "manager/load.h"
 #include "manager/manager.h"

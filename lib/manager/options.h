@@ -16,6 +16,10 @@
 #include "tier/host/host_arena.h"
 #include "tier/tier.h"
 
+namespace kvbm::device {
+struct Driver;
+}
+
 namespace kvbm::manager {
 
 // Makes a tier that is not built in (a plug-in): given where it stands and who hears of its losses.
@@ -71,6 +75,7 @@ struct DeviceOptions {
   enum class Use : uint8_t { automatic, off, on };
   Use use = Use::automatic;
   std::string library;  // of the driver; empty: the system's
+  const device::Driver* driver = nullptr;  // a simulation's instead
   uint32_t multiprocessors = 8;
   uint64_t staging_bytes = 64ULL << 20;
   uint32_t pin_threads = 4;

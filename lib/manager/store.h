@@ -10,8 +10,11 @@
 #include "block/block_table.h"
 #include "codec/record.h"
 #include "manager/cache.h"
-#include "manager/device_caches.h"
 #include "manager/operation.h"
+
+namespace kvbm::device {
+class StreamPoint;
+}
 
 namespace kvbm::manager {
 

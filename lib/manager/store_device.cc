@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/memory_wait.h"
+#include "manager/device_caches.h"
 #include "manager/device_flight.h"
 #include "manager/manager.h"
 #include "manager/store.h"
