@@ -1143,8 +1143,8 @@ KVBM_API kvbm_status_t kvbm_offer_publish(kvbm_offer_t *offer, uint32_t componen
 /* The same for a cache on a device, once `stream` (NULL: the legacy stream) has done what it holds now: called behind
  * the kernels that compute the layer, it waits for nothing, and nothing on the stream waits for it. Where the device is
  * lost before, the offer ends with KVBM_ERR_TIER_DISABLED. Errors: as kvbm_offer_publish; KVBM_ERR_INVALID also for a
- * cache in host memory and for a stream as in kvbm_cache_store; KVBM_ERR_NO_MEMORY; KVBM_ERR_TIER_DISABLED. Thread: any.
- * Blocks: no. Since 0.1. */
+ * cache in host memory and for a stream as in kvbm_cache_store; KVBM_ERR_TIER_DISABLED. Thread: any. Blocks: no.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_publish_on_stream(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,
                                                     uint32_t n_layers, uint64_t begin, uint64_t end, void *stream,
                                                     kvbm_error_t *err);

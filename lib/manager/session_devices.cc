@@ -37,19 +37,4 @@ void SessionDevices::pin(AttachedDevice& device, const std::shared_ptr<Arena>& a
   }
 }
 
-Status when_reached(AttachedDevice& device, std::shared_ptr<device::StreamPoint> point,
-                    UniqueFunction<void(Code)> reached) {
-  // A batch of nothing but a mark ends when the stream is there and the mark is reached.
-  device::TransferBatch batch;
-  batch.after = std::move(point);
-  batch.landmark = device.transfers().landmark();
-  if (batch.landmark == nullptr) {
-    return {device.device().is_lost() ? Code::tier_disabled : Code::no_memory, "a stream cannot be waited for"};
-  }
-  batch.marks.push_back({0, 1});
-  batch.done = [reached = std::move(reached)](device::TransferBatch&, Code code) mutable { reached(code); };
-  device.transfers().scatter(std::move(batch));
-  return {};
-}
-
 }  // namespace kvbm::manager

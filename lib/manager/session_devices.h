@@ -14,24 +14,29 @@
 #include <vector>
 
 #include "base/executor.h"
-#include "base/function.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/mutex.h"
 #include "manager/device_caches.h"
 #include "manager/session_mover.h"
+#include "manager/stream_waits.h"
 
 namespace kvbm::manager {
 
 class SessionDevices {
  public:
   // `links`: of the sessions. Both executors outlive this.
-  SessionDevices(Executor& work, Executor& links, const Log* log) : work_(work), links_(links), log_(log) {}
+  SessionDevices(Executor& work, Executor& links, const Log* log)
+      : work_(work), links_(links), log_(log), waits_(StreamWaits::create(work)) {}
+  ~SessionDevices() { waits_->close(); }
+  SessionDevices(const SessionDevices&) = delete;
+  SessionDevices& operator=(const SessionDevices&) = delete;
 
   // Staging of sessions from now on. It stays mapped until this and the devices that know it are gone.
   void add_staging(std::shared_ptr<Arena> arena);
   // Of that device; it lives as long as this, and may be used while the device is open.
   cluster::session::SliceMover& mover(const std::shared_ptr<AttachedDevice>& device);
+  [[nodiscard]] StreamWaits& waits() noexcept { return *waits_; }
 
  private:
   struct Known {
@@ -43,14 +48,10 @@ class SessionDevices {
   Executor& work_;
   Executor& links_;
   const Log* const log_;
+  const std::shared_ptr<StreamWaits> waits_;
   Mutex mutex_;
   std::map<const AttachedDevice*, Known> devices_ KVBM_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Arena>> staging_ KVBM_GUARDED_BY(mutex_);
 };
-
-// Calls `reached`, on a thread of the device's executor, when the stream has come to the point; with tier_disabled where
-// the device is lost before. Errors at once: no_memory, tier_disabled; then it is not called.
-Status when_reached(AttachedDevice& device, std::shared_ptr<device::StreamPoint> point,
-                    UniqueFunction<void(Code)> reached);
 
 }  // namespace kvbm::manager

@@ -156,9 +156,12 @@ Status SessionOffer::publish_after(Component component, uint32_t first_layer, ui
   const auto give_up = [host = &sessions_->host_, rank = rank_, request = request_](Code code) {
     host->abort_offer(rank, request, code, "the device on which its blocks are computed is lost");
   };
-  return when_reached(*device, std::move(point).value(), [turn = sessions_->turn_, publish, give_up](Code code) {
-    turn->post([publish, give_up, code] { code == Code::ok ? publish() : give_up(code); });
-  });
+  sessions_->devices_.waits().wait(
+      device->device().shared_from_this(), std::move(point).value(),
+      [turn = sessions_->turn_, publish, give_up](Code code) {
+        turn->post([publish, give_up, code] { code == Code::ok ? publish() : give_up(code); });
+      });
+  return {};
 }
 
 Status SessionOffer::publish_all() {
@@ -293,25 +296,21 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
     }
     host->open(handle->name_, std::move(*task));
   };
-  Status begun;
   try {
     if (after == nullptr) {
       links_.post([begin = std::move(begin)]() mutable { begin(Code::ok); });
     } else {
-      begun = when_reached(*device, std::move(after),
-                           [turn = turn_, begin = std::move(begin)](Code code) mutable {
-                             turn->post([begin = std::move(begin), code]() mutable { begin(code); });
-                           });
+      devices_.waits().wait(device->device().shared_from_this(), std::move(after),
+                            [turn = turn_, begin = std::move(begin)](Code code) mutable {
+                              turn->post([begin = std::move(begin), code]() mutable { begin(code); });
+                            });
     }
   } catch (...) {
     MutexLock lock(mutex_);
     --receiving_;
     throw;
   }
-  if (begun.ok()) return handle;
-  MutexLock lock(mutex_);
-  --receiving_;
-  return begun;
+  return handle;
 }
 
 }  // namespace kvbm::manager

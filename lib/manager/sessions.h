@@ -57,7 +57,7 @@ class SessionOffer {
   // invalid_argument: what was not offered. stale_handle: it has ended.
   Status publish(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end);
   // The same when `stream`, of the device that the blocks lie on, has come to what it holds now. invalid_argument: such
-  // a stream there is not, or the blocks are in host memory; no_memory, tier_disabled.
+  // a stream there is not, or the blocks are in host memory; tier_disabled.
   Status publish_after(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end,
                        device::CuStream stream);
   Status publish_all();
