@@ -54,6 +54,24 @@ void Keepsake::wait_dropped() {
   while (!state_->dropped) state_->changed.wait(state_->mutex);
 }
 
+void HandTimed::post_at(uint64_t when_ns, Task task) {
+  MutexLock lock(mutex_);
+  timers_.push(when_ns, std::move(task));
+}
+
+void HandTimed::advance(uint64_t ns) {
+  const uint64_t now = clock_.now.fetch_add(ns, std::memory_order_relaxed) + ns;
+  for (;;) {
+    Task due;
+    {
+      MutexLock lock(mutex_);
+      if (timers_.first_ns() > now) return;
+      due = timers_.pop();
+    }
+    due();
+  }
+}
+
 void TransferWorld::Free::operator()(std::byte* p) const { std::free(p); }
 
 device::TransferOptions TransferWorld::small_options() {
@@ -81,18 +99,22 @@ TransferWorld::TransferWorld(uint64_t seed)
   fill_records();
 }
 
-TransferWorld::~TransferWorld() {
-  close();
-  executor.reset();
+TransferWorld::~TransferWorld() { close(); }
+
+Status TransferWorld::open(const device::TransferOptions& options) { return open_on(options, *executor); }
+
+Status TransferWorld::open_timed(const device::TransferOptions& options) {
+  timers = std::make_unique<HandTimed>(*executor);
+  return open_on(options, *timers);
 }
 
-Status TransferWorld::open(const device::TransferOptions& options) {
+Status TransferWorld::open_on(const device::TransferOptions& options, Executor& on) {
   auto opened = device::Device::open(cuda.driver(), 1, nullptr);
   if (!opened.ok()) return opened.status();
   device = std::move(opened).value();
   auto memory = device::PinnedHost::pin(device, MutableBytes(pinned, kBytes), false, 1);
   if (!memory.ok()) return memory.status();
-  auto made = device::Transfers::create(device, options, *executor);
+  auto made = device::Transfers::create(device, options, on);
   if (!made.ok()) return made.status();
   transfers = std::move(made).value();
   transfers->know(std::move(memory).value());
@@ -101,6 +123,7 @@ Status TransferWorld::open(const device::TransferOptions& options) {
 
 void TransferWorld::close() {
   transfers.reset();
+  executor.reset();  // a task that has just ended may hold the last of it
   device.reset();
 }
 

@@ -4,8 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sched.h>
-
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "base/random.h"
+#include "base/task_queue.h"
 #include "base/thread_executor.h"
 #include "device/device.h"
 #include "device/pinned_host.h"
@@ -62,6 +62,27 @@ class Keepsake {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
+// Runs tasks on another executor, at once, and timers only when the test moves the clock.
+class HandTimed final : public Executor {
+ public:
+  explicit HandTimed(Executor& tasks) : tasks_(tasks) {}
+  void post(Task task) override { tasks_.post(std::move(task)); }
+  void post_at(uint64_t when_ns, Task task) override;
+  [[nodiscard]] const Clock& clock() const noexcept override { return clock_; }
+  // Runs what falls due, on this thread.
+  void advance(uint64_t ns);
+
+ private:
+  struct HandClock final : Clock {
+    [[nodiscard]] uint64_t now_ns() const noexcept override { return now.load(std::memory_order_relaxed); }
+    std::atomic<uint64_t> now{1'000'000};
+  };
+  Executor& tasks_;
+  HandClock clock_;
+  Mutex mutex_;
+  TimerHeap timers_ KVBM_GUARDED_BY(mutex_);
+};
+
 class TransferWorld {
  public:
   static constexpr size_t kBytes = 6U << 20;  // of the pages, of pinned and of other host memory
@@ -76,7 +97,9 @@ class TransferWorld {
 
   // Makes the device, pins memory and makes transfers; the status of what was refused.
   Status open(const device::TransferOptions& options = small_options());
-  // Ends the transfers, then the device.
+  // The same with timers that `timers` moves.
+  Status open_timed(const device::TransferOptions& options);
+  // Ends the transfers, the executor and the device, for good.
   void close();
 
   // Leaves of any form at places of their own, up to `bytes` of pages in all. `loose`: of 100, how many records are not
@@ -96,6 +119,7 @@ class TransferWorld {
   FakeCuda cuda{two_devices()};
   SeededRandom random;
   std::unique_ptr<ThreadExecutor> executor;
+  std::unique_ptr<HandTimed> timers;
   std::shared_ptr<device::Device> device;
   std::unique_ptr<device::Transfers> transfers;
   std::byte* pages = nullptr;   // the device's
@@ -103,16 +127,11 @@ class TransferWorld {
   std::vector<std::byte> loose;
 
  private:
+  Status open_on(const device::TransferOptions& options, Executor& executor);
   struct Free {
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte, Free> arena_;
 };
-
-// Whether what `read` says comes true; gives the processor away meanwhile.
-template <class Read>
-void wait_until(Read&& read) {
-  while (!read()) ::sched_yield();
-}
 
 }  // namespace kvbm::test
