@@ -67,11 +67,12 @@ class Counted final : public cluster::session::SliceMover {
     ++scatters;
     mover_->scatter(std::move(move), ended(std::move(done)));
   }
-  uint64_t under_way = 0, gathers = 0, scatters = 0, leaves = 0, leaves_of_many_runs = 0;
+  uint64_t under_way = 0, gathers = 0, scatters = 0, runs = 0, leaves = 0, leaves_of_many_runs = 0;
 
  private:
   void count(const cluster::session::SliceMove& move) {
     ++under_way;
+    runs += move.runs.size();
     for (const auto& leaf : move.leaves) ++leaves, leaves_of_many_runs += leaf.runs > 1 ? 1 : 0;
   }
   Done ended(Done done) {
@@ -128,7 +129,7 @@ struct World {
     transfers.clear();
     devices.clear();
     work.reset();
-    decode.reset();
+    decode.clear();
     senders.clear();
     sources.clear();
     targets.clear();
@@ -237,8 +238,10 @@ TEST(SessionDevices, host_and_device_mix_and_ranks_differ) {
         for (auto& t : w.targets) EXPECT_EQ(t.check(7), "");
         EXPECT_EQ(w.movers[0]->gathers > 0, from);
         EXPECT_EQ(w.movers[1]->scatters > 0, to);
-        EXPECT_EQ(w.movers[0]->leaves_of_many_runs + w.movers[1]->leaves_of_many_runs, 0U) << "the CPU hashed";
-        EXPECT_EQ(w.transfers[0]->gathers().leaves, w.movers[0]->leaves);
+        // The latent's pages of 1,536 bytes are too little for leaves of their own; all else is hashed by devices alone.
+        for (const auto& mover : w.movers) EXPECT_LE(mover->leaves_of_many_runs, mover->leaves / 10);
+        EXPECT_EQ(w.transfers[0]->gathers().leaves, w.movers[0]->runs);
+        EXPECT_EQ(w.transfers[1]->scatters().leaves, w.movers[1]->runs);
         EXPECT_EQ(w.transfers[1]->scatters().bad_leaves, 0U);
       }
     }
@@ -291,7 +294,9 @@ TEST(SessionDevices, what_is_garbled_on_the_way_is_found_and_pulled_again) {
       damaged += w.decode[d]->receiver->stats().damaged_slices;
       const Status& end = w.decode[d]->finished.begin()->second;
       EXPECT_TRUE(end.ok() || end.code() == Code::damaged) << end.message();
-      if (end.ok()) EXPECT_EQ(w.targets[d].check(7), "");
+      if (end.ok()) {
+        EXPECT_EQ(w.targets[d].check(7), "");
+      }
     }
     EXPECT_GT(damaged, 0U);
   }
