@@ -7,6 +7,7 @@ namespace kvbm::manager {
 void SessionDevices::add_staging(std::shared_ptr<Arena> arena) {
   MutexLock lock(mutex_);
   for (const auto& [key, known] : devices_) {
+    known.mover->use_staging(arena);
     if (const auto device = known.device.lock()) pin(*device, arena);
   }
   staging_.push_back(std::move(arena));
@@ -19,7 +20,10 @@ cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<Attach
     known.device = device;
     const std::string name = "device " + std::to_string(device->device().facts().ordinal);
     known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_);
-    for (const auto& arena : staging_) pin(*device, arena);
+    for (const auto& arena : staging_) {
+      known.mover->use_staging(arena);
+      pin(*device, arena);
+    }
   }
   return *known.mover;
 }

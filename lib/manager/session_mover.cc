@@ -14,6 +14,7 @@ struct SessionMover::Job {
   device::Transfers& transfers;
   std::string device;
   Executor* session = nullptr;
+  std::shared_ptr<void> keep;      // what the payload lies in
   std::vector<uint64_t> expected;  // of each run; scatter
 
   // Calls with (run, its bytes in staging) for the runs of a leaf.
@@ -44,8 +45,24 @@ SessionMover::SessionMover(device::Transfers& transfers, std::string name, Execu
 
 SessionMover::~SessionMover() = default;
 
+void SessionMover::use_staging(std::shared_ptr<Arena> arena) {
+  MutexLock lock(mutex_);
+  staging_.push_back(std::move(arena));
+}
+
+std::shared_ptr<SessionMover::Job> SessionMover::job_of(std::unique_ptr<SliceMove> move, Done done) {
+  auto job = std::make_shared<Job>(Job{std::move(move), std::move(done), transfers_, name_, &session_, nullptr, {}});
+  const std::byte* payload = job->move->payload;
+  MutexLock lock(mutex_);
+  for (const auto& arena : staging_) {
+    if (payload >= arena->data() && payload < arena->data() + arena->bytes()) job->keep = arena;
+  }
+  return job;
+}
+
 device::TransferBatch SessionMover::batch_of(const Job& job) {
   device::TransferBatch batch;
+  batch.keep = job.keep;
   batch.leaves.reserve(job.move->runs.size());
   for (const SliceMove::Leaf& leaf : job.move->leaves) {
     job.each_run(leaf, [&](uint32_t run, MutableBytes at) {
@@ -69,7 +86,7 @@ void SessionMover::end(const std::shared_ptr<Job>& job, Status status) {
 }
 
 void SessionMover::gather(std::unique_ptr<SliceMove> move, Done done) {
-  auto job = std::make_shared<Job>(Job{std::move(move), std::move(done), transfers_, name_, &session_, {}});
+  auto job = job_of(std::move(move), std::move(done));
   device::TransferBatch batch = batch_of(*job);
   batch.done = [job](device::TransferBatch& moved, Code code) {
     if (code != Code::ok) return end(job, job->failed(code));
@@ -92,7 +109,7 @@ void SessionMover::gather(std::unique_ptr<SliceMove> move, Done done) {
 }
 
 void SessionMover::scatter(std::unique_ptr<SliceMove> move, Done done) {
-  auto job = std::make_shared<Job>(Job{std::move(move), std::move(done), transfers_, name_, &session_, {}});
+  auto job = job_of(std::move(move), std::move(done));
   work_.post([job] { submit_scatter(job); });
 }
 

@@ -98,7 +98,7 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
   if (sink == nullptr || !status.ok()) {
     const uint16_t rank = push.sink.rank;
     push.name = 0;
-    staging_.give(slot);
+    staging_.give(slot);  // a device that was lost may still write there: the next slice's receiver checks it
     if (sink != nullptr) {
       end_sink(offer, rank, SinkState::failed, status, true);
       end_offer_if_due(offer);
