@@ -1095,7 +1095,9 @@ KVBM_API kvbm_status_t kvbm_manager_share(kvbm_manager_t *manager, kvbm_share_t 
  * The two calls may come in either order; what is early waits within its deadline. Both managers are nodes
  * (node.listen, node.peers). Both sides have the same tenant, model, adapter and secret, and the same components of the
  * geometry; what differs is named in the error. Caches are attached with a form other than KVBM_FORM_OPAQUE, and at
- * most one part of each component. Host memory alone.
+ * most one part of each component. Either side's may be in host memory or on a device: bytes then go through pinned
+ * host memory, hashed by the device on both ways, and a layer is in place when the device has checked it. A device that
+ * is lost ends what it takes part in, with KVBM_ERR_TIER_DISABLED on both sides.
  *
  * Positions are tokens of the request, from 0. block_ids is [n_parts of the cache][n_block_ids]: block i begins at
  * position first_position + i * tokens_per_block of the geometry. KVBM_NO_BLOCK at the front of a part's list: the part
@@ -1135,11 +1137,19 @@ KVBM_API kvbm_status_t kvbm_offer_open(kvbm_cache_t *cache, const kvbm_request_i
 /* Says that positions [begin, end) of layers [first_layer, first_layer + n_layers) of a component are computed and in
  * memory. n_layers 0 = all from first_layer on, end 0 = to the last position; a state is published whole. Any order,
  * any pieces (256 separate ones a layer), repeats allowed; what lies outside the offered positions is ignored. Call it
- * after the device has written the bytes, not when the kernel was started. Errors: KVBM_ERR_INVALID (a component or
- * layer that is not offered), KVBM_ERR_STALE (the offer has ended: the prefill may stop). Thread: any. Blocks: no.
- * Since 0.1. */
+ * after the device has written the bytes, not when the kernel was started; kvbm_offer_publish_on_stream may be called
+ * earlier. Errors: KVBM_ERR_INVALID (a component or layer that is not offered), KVBM_ERR_STALE (the offer has ended: the
+ * prefill may stop). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_publish(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,
                                           uint32_t n_layers, uint64_t begin, uint64_t end, kvbm_error_t *err);
+/* The same for a cache on a device, once `stream` (NULL: the legacy stream) has done what it holds now: called behind
+ * the kernels that compute the layer, it waits for nothing, and nothing on the stream waits for it. Where the device is
+ * lost before, the offer ends with KVBM_ERR_TIER_DISABLED. Errors: as kvbm_offer_publish; KVBM_ERR_INVALID also for a
+ * cache in host memory and for a stream as in kvbm_cache_store; KVBM_ERR_TIER_DISABLED. Thread: any. Blocks: no.
+ * Since 0.1. */
+KVBM_API kvbm_status_t kvbm_offer_publish_on_stream(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,
+                                                    uint32_t n_layers, uint64_t begin, uint64_t end, void *stream,
+                                                    kvbm_error_t *err);
 /* Publishes everything that is offered. Errors: KVBM_ERR_STALE. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_publish_all(kvbm_offer_t *offer, kvbm_error_t *err);
 /* Ends the offer with KVBM_ERR_CANCELLED; decode ranks that wait for it are told `reason` (a sentence; NULL = none).
@@ -1170,6 +1180,10 @@ typedef struct kvbm_session_options {
   uint64_t end;            /* 0 = to the end of the blocks */
   uint64_t timeout_ns;     /* of the whole session; 60 s by default */
   uint64_t budget_bytes;   /* staging that this session may have under way at once; 0 = 64 MiB */
+  void *stream;            /* as in kvbm_store_options_t: the session begins after what `stream` holds now, and writes
+                              nothing before; a deadline that has passed by then is met then */
+  uint32_t has_stream;
+  uint32_t reserved;       /* zero */
 } kvbm_session_options_t;
 
 /* Fills defaults: the only decode rank, blocks from position 0, all of their positions, layer completions, 60 s.
@@ -1184,7 +1198,8 @@ KVBM_API kvbm_status_t kvbm_session_options_init(kvbm_session_options_t *out_opt
  * for layers that were completed; the request may be opened again while it is offered. Ends: KVBM_OK, KVBM_ERR_DEADLINE
  * (the text names who did not answer or was not connected), KVBM_ERR_MISMATCH (a fact of the model that differs, or
  * blocks that no rank has), KVBM_ERR_OWNER_GONE (a prefill node died), KVBM_ERR_CANCELLED (either side gave up),
- * KVBM_ERR_DAMAGED. Errors: as kvbm_offer_open, but for KVBM_ERR_EXISTS. Thread: any. Blocks: no. Since 0.1. */
+ * KVBM_ERR_DAMAGED, KVBM_ERR_TIER_DISABLED (a device was lost, here or there). Errors: as kvbm_offer_open, but for
+ * KVBM_ERR_EXISTS; a stream as in kvbm_cache_store. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_open(kvbm_cache_t *cache, const kvbm_request_id_t *request,
                                          const uint32_t *block_ids, size_t n_block_ids, const kvbm_source_t *sources,
                                          size_t n_sources, const kvbm_session_options_t *options, kvbm_queue_t *queue,
