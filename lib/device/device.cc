@@ -1,6 +1,5 @@
 #include "device/device.h"
 
-#include <algorithm>
 #include <array>
 #include <cctype>
 
@@ -23,7 +22,7 @@ int attribute(const Driver& driver, CuDevice device, int which) {
 
 std::string text(const char* from) {
   std::string out(from);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }
 
@@ -112,7 +111,8 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
   if (retained == kUnavailable || (retained != kCuSuccess &&
                                    attribute(driver, device->handle_, kCuComputeMode) == kProhibited)) {
     return Status{Code::unsupported, kNoDevice,
-                  who + " is not for this process: its compute mode is exclusive or prohibited (nvidia-smi -q -d COMPUTE)"};
+                  who + " is not for this process: its compute mode is exclusive or prohibited "
+                        "(nvidia-smi -q -d COMPUTE)"};
   }
   if (retained != kCuSuccess) return driver_status(driver, retained, "cuDevicePrimaryCtxRetain");
   device->context_ = context;

@@ -74,15 +74,18 @@ constexpr DriverSymbol kSymbols[] = {
 #undef KVBM_ENTRY
 static_assert(sizeof(Driver) == (std::size(kSymbols) + 1) * sizeof(void*), "an entry of the table has no symbol");
 
+// The toolkit's library of names for linkers; a machine of several devices that is still waking up.
+constexpr CuResult kForLinkingOnly = 34, kSystemNotReady = 802;
+
 // What a refusal of cuInit means to who runs the machine.
 const char* advice(CuResult result) {
   switch (result) {
     case kCuNoDevice: return "it sees no device (is one visible to this process? CUDA_VISIBLE_DEVICES, the container)";
     case kCuSystemDriverMismatch:
       return "libcuda does not fit the kernel module; reboot, or install both from one release";
-    case 34: return "this libcuda is the one for linking only; install the driver";  // CUDA_ERROR_STUB_LIBRARY
+    case kForLinkingOnly: return "this libcuda is the one for linking only; install the driver";
     case kCuUnknown: return "the kernel module may not be loaded, or /dev/nvidia* not accessible";
-    case 802: return "the system is not ready; is nvidia-fabricmanager running?";  // CUDA_ERROR_SYSTEM_NOT_READY
+    case kSystemNotReady: return "the system is not ready; is nvidia-fabricmanager running?";
     default: return "the driver does not begin";
   }
 }

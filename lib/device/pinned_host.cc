@@ -124,7 +124,8 @@ Status PinnedHost::take_existing() {
 PinnedHost::~PinnedHost() {
   if (!owned_) return;
   const Device::Scope scope(*device_);
-  if (scope.entered()) (void)device_->check(device_->driver().cuMemHostUnregister(memory_.data()), "cuMemHostUnregister");
+  if (!scope.entered()) return;
+  (void)device_->check(device_->driver().cuMemHostUnregister(memory_.data()), "cuMemHostUnregister");
 }
 
 CuPointer PinnedHost::device_pointer(const void* host, uint64_t bytes) const noexcept {

@@ -51,17 +51,19 @@ void probe_gpu(const std::string& library, Findings& out) {
   const auto driver = device::driver_library(library);
   if (!driver.ok()) {
     out.push_back({"gpu", "driver", State::absent, driver.status().message(),
-                   "no caches in device memory; where there is a GPU, install the NVIDIA driver and let this process see "
-                   "its devices"});
+                   "no caches in device memory; where there is a GPU, install the NVIDIA driver and let this process "
+                   "see its devices"});
     probe_kernels(nullptr, out);
     return;
   }
   const device::DriverLibrary& loaded = *Result(driver).value();
-  out.push_back({"gpu", "driver", State::ok, "CUDA " + device::cuda_version_text(loaded.version) + ", " + loaded.path, ""});
+  const std::string version = "CUDA " + device::cuda_version_text(loaded.version);
+  out.push_back({"gpu", "driver", State::ok, version + ", " + loaded.path, ""});
   probe_kernels(&loaded, out);
   const auto all = device::list_devices(loaded.driver);
   if (!all.ok()) {
-    out.push_back({"gpu", "devices", State::limited, all.status().message(), "no caches in device memory; see nvidia-smi"});
+    const std::string why = all.status().message();
+    out.push_back({"gpu", "devices", State::limited, why, "no caches in device memory; see nvidia-smi"});
     return;
   }
   for (const DeviceFacts& facts : all.value()) probe_device(loaded.driver, facts, out);
