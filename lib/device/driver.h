@@ -124,6 +124,7 @@ struct Driver {
   CuResult (*cuModuleLoadData)(CuModule* module, const void* image) = nullptr;
   CuResult (*cuModuleUnload)(CuModule module) = nullptr;
   CuResult (*cuModuleGetFunction)(CuFunction* function, CuModule module, const char* name) = nullptr;
+  CuResult (*cuFuncLoad)(CuFunction function) = nullptr;  // null before CUDA 12.4
   CuResult (*cuLaunchKernel)(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                              unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream,
                              void** parameters, void** extra) = nullptr;

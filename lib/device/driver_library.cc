@@ -19,7 +19,8 @@ constexpr char kWhat[] = "no usable CUDA driver";
 
 // The version of each entry that driver.h declares: what cuda.h of CUDA 12 and 13 maps the plain name to.
 // cuEventElapsedTime alone is taken as it was before 12.8 renamed it; both are in every driver since.
-#define KVBM_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name)}
+#define KVBM_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name), true}
+#define KVBM_NEWER_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name), false}
 constexpr DriverSymbol kSymbols[] = {
     KVBM_ENTRY(cuInit, "cuInit"),
     KVBM_ENTRY(cuDriverGetVersion, "cuDriverGetVersion"),
@@ -41,6 +42,7 @@ constexpr DriverSymbol kSymbols[] = {
     KVBM_ENTRY(cuModuleLoadData, "cuModuleLoadData"),
     KVBM_ENTRY(cuModuleUnload, "cuModuleUnload"),
     KVBM_ENTRY(cuModuleGetFunction, "cuModuleGetFunction"),
+    KVBM_NEWER_ENTRY(cuFuncLoad, "cuFuncLoad"),
     KVBM_ENTRY(cuLaunchKernel, "cuLaunchKernel"),
     KVBM_ENTRY(cuMemAlloc, "cuMemAlloc_v2"),
     KVBM_ENTRY(cuMemFree, "cuMemFree_v2"),
@@ -72,6 +74,7 @@ constexpr DriverSymbol kSymbols[] = {
     KVBM_ENTRY(cuIpcOpenEventHandle, "cuIpcOpenEventHandle"),
 };
 #undef KVBM_ENTRY
+#undef KVBM_NEWER_ENTRY
 static_assert(sizeof(Driver) == (std::size(kSymbols) + 1) * sizeof(void*), "an entry of the table has no symbol");
 
 // The toolkit's library of names for linkers; a machine of several devices that is still waking up.
@@ -101,7 +104,7 @@ std::string fill(void* library, Driver* driver) {
   std::string missing;
   for (const DriverSymbol& entry : kSymbols) {
     void* const found = ::dlsym(library, entry.symbol);
-    if (found == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(entry.symbol);
+    if (found == nullptr && entry.required) missing += (missing.empty() ? "" : ", ") + std::string(entry.symbol);
     std::memcpy(reinterpret_cast<char*>(driver) + entry.offset, &found, sizeof found);
   }
   using Kernels = const void* (*)();

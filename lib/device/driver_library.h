@@ -37,6 +37,7 @@ struct DriverSymbol {
   const char* entry;   // "cuMemAlloc"
   const char* symbol;  // "cuMemAlloc_v2"
   size_t offset;       // in Driver
+  bool required;       // else null where a driver lacks it
 };
 // All entries of the table; `count` is how many.
 const DriverSymbol* driver_symbols(size_t* count) noexcept;

@@ -33,6 +33,14 @@ Status refused(const Driver& driver, CuResult result, int ordinal, int major, in
               driver_error_text(driver, result) + ")"};
 }
 
+// Loaded here and not at its first launch, as drivers do by default since 12.2: loading may wait for all that the device
+// has, one of the engine's streams among it that waits for what this very kernel brings.
+CuResult get_function(const Driver& driver, CuModule module, const char* name, CuFunction* function) {
+  const CuResult result = driver.cuModuleGetFunction(function, module, name);
+  if (result != kCuSuccess || driver.cuFuncLoad == nullptr) return result;
+  return driver.cuFuncLoad(*function);
+}
+
 }  // namespace
 
 const char* kernel_name(Kernel kernel) noexcept { return kNames[static_cast<size_t>(kernel)]; }
@@ -50,7 +58,7 @@ Result<std::unique_ptr<KernelSet>> KernelSet::load(const Driver& driver, int ord
     return refused(driver, result, ordinal, major, minor);
   }
   for (size_t i = 0; i < kKernels; ++i) {
-    result = driver.cuModuleGetFunction(&set->functions_[i], set->module_, kNames[i]);
+    result = get_function(driver, set->module_, kNames[i], &set->functions_[i]);
     if (result == kCuSuccess) continue;
     set->functions_[i] = nullptr;
     if (result != kCuNotFound) return refused(driver, result, ordinal, major, minor);

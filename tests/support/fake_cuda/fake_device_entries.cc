@@ -244,6 +244,12 @@ CuResult get_function(CuFunction* function, CuModule module, const char* name) {
   });
 }
 
+CuResult load_function(CuFunction function) {
+  return fake_entry("cuFuncLoad", Need::context, [&](State& state, FakeContext*, Lock&) -> CuResult {
+    return state.functions.count(function) == 0 ? kCuInvalidHandle : kCuSuccess;
+  });
+}
+
 // What a launch needs when it runs: its own copy of the parameters.
 struct Launch {
   FakeLaunch what;
@@ -317,6 +323,7 @@ void add_fake_device_entries(Driver& driver) {
   driver.cuModuleLoadData = load_module;
   driver.cuModuleUnload = unload_module;
   driver.cuModuleGetFunction = get_function;
+  driver.cuFuncLoad = load_function;
   driver.cuLaunchKernel = launch_kernel;
 }
 

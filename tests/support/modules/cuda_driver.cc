@@ -81,6 +81,7 @@ FAKE_EXPORT CuResult cuModuleUnload(CuModule module) { return table().cuModuleUn
 FAKE_EXPORT CuResult cuModuleGetFunction(CuFunction* function, CuModule module, const char* name) {
   return table().cuModuleGetFunction(function, module, name);
 }
+FAKE_EXPORT CuResult cuFuncLoad(CuFunction function) { return table().cuFuncLoad(function); }
 FAKE_EXPORT CuResult cuLaunchKernel(CuFunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                     unsigned bz, unsigned shared_bytes, CuStream s, void** parameters, void** extra) {
   return table().cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared_bytes, s, parameters, extra);

@@ -245,6 +245,21 @@ TEST(KernelSetTest, LaunchesByNameWithItsParameters) {
   EXPECT_EQ(device->kernels().launch(Kernel::quantize, stream, {1, 32, 0}), kCuNotFound);
 }
 
+TEST(KernelSetTest, IsLoadedWholeBeforeAnythingIsLaunched) {
+  FakeCuda fake;
+  for (const char* name : {"kvbm_gather_leaves", "kvbm_copy_runs"}) {
+    fake.add_kernel(name, {}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
+  }
+  (void)open_device(fake);
+  EXPECT_EQ(fake.calls("cuFuncLoad"), 2U);
+  fake.fail("cuFuncLoad", 2, kCuOutOfMemory);
+  EXPECT_EQ(Device::open(fake.driver(), 0, nullptr).status().code(), Code::no_memory);
+  EXPECT_EQ(fake.left(0).modules + fake.left(0).contexts, 0U);
+  Driver older = fake.driver();
+  older.cuFuncLoad = nullptr;
+  EXPECT_TRUE(Device::open(older, 0, nullptr).ok());
+}
+
 TEST(KernelSetTest, AKernelThatFailsLosesTheDevice) {
   FakeCuda fake;
   fake.add_kernel("kvbm_copy_runs", {8, 4, 4}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });

@@ -65,7 +65,8 @@ static_assert(alike<CuPointer, CUdeviceptr>() && alike<CuDevice, CUdevice>() && 
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString) X(cuDeviceGetCount) X(cuDeviceGet)            \
   X(cuDeviceGetName) X(cuDeviceGetUuid) X(cuDeviceGetPCIBusId) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)            \
   X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxGetDevice)   \
-  X(cuCtxGetStreamPriorityRange) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel)       \
+  X(cuCtxGetStreamPriorityRange) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncLoad)           \
+  X(cuLaunchKernel)                                                                                                   \
   X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister)           \
   X(cuMemHostGetDevicePointer) X(cuPointerGetAttribute) X(cuMemcpyAsync) X(cuMemsetD8Async)                           \
   X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamGetCtx) X(cuStreamSynchronize) X(cuStreamWaitEvent)      \
