@@ -14,7 +14,8 @@
  *               same keys and different shards, and never get each other's bytes.
  *   component   what kind of state it is, for hybrid models: attention, sliding window, recurrent state.
  *   tier        where bytes live, fastest first: host memory (tier 0), then disks and plug-ins in the
- *               order they were configured. Offload moves a block down, onboard moves it up.
+ *               order they were configured. Offload moves a block down, onboard moves it up. The engine's own paged
+ *               cache, in host memory or on a GPU, is above them all and has no number.
  *   record      a block's bytes of one component and shard, with hashes of every 64 KiB of them. Whatever
  *               comes back from a tier is checked against them; damage is a miss, never wrong bytes.
  *
@@ -22,6 +23,28 @@
  *   Attached cache: the engine keeps its own paged KV cache. It describes it once (kvbm_cache_attach)
  *   and calls lookup, load and store with keys and its own block ids.
  *   Managed pool: the engine lets kvbm own the blocks: allocate, fill, complete, register, look up, release.
+ *
+ * MEMORY OF A GPU
+ *   An attached cache may lie in the memory of a CUDA device (kvbm_cache_options_t.memory). The calls are the same.
+ *   Records still lie in host memory and below; kernels and copies of the device carry bytes between them and the
+ *   tensors and hash them on the device. They run on streams of the library's own in the device's primary context, on
+ *   no more of its multiprocessors than device.multiprocessors says.
+ *   order       Without a stream the work begins at once: the caller has synchronised. With one (has_stream) it
+ *               begins after what that stream holds at submit. What is enqueued there afterwards does not wait for
+ *               the work: it is enqueued after the completion was polled, or made to wait by kvbm_cache_wait_layer.
+ *               Stores of one device begin in the order of their calls, and so do loads: one behind a stream that
+ *               takes its time holds up those after it.
+ *   streams     A CUstream or cudaStream_t of that device, alive and not being captured. The library keeps none: it
+ *               may be destroyed when the call that it was given to has returned.
+ *   memory      Tensors stay the caller's. They are freed after kvbm_cache_release, the device's context after the
+ *               manager.
+ *   ends        What was given to the device cannot be taken back: at a deadline or a cancel the completion comes when
+ *               that has come to an end: once the caller's stream has got there, after some milliseconds of work,
+ *               device.lost_after at most.
+ *   faults      A leaf that is wrong on its way in is overwritten with 0xFF (NaN in bf16, fp16, fp32 and fp8) before
+ *               anything that waits on the device can read it, and its item is never KVBM_OK. A device that fails (a
+ *               sticky error, or no end within device.lost_after) stays lost: operations on its caches end as
+ *               KVBM_ERR_TIER_DISABLED, the log says so once, everything else goes on.
  *
  * THE LIFE OF A BLOCK IN C
  *   Reset --allocate--> Partial --complete--> Complete --register--> Registered --last release--> evictable
@@ -650,7 +673,8 @@ enum {
 
 /* A tensor of the engine (frozen, 32 bytes). */
 typedef struct kvbm_tensor {
-  void *data;             /* host memory; stays the caller's, must outlive the cache */
+  void *data;             /* host memory, or an address on the device (kvbm_cache_options_t.memory); stays the
+                             caller's, must outlive the cache */
   uint64_t bytes;         /* its whole extent: nothing outside is ever touched */
   uint64_t block_stride;  /* bytes from a block to the next; 0 = dense as the form says */
   uint64_t page_bytes;    /* OPAQUE: bytes of a block in this tensor; else 0 */
@@ -666,18 +690,30 @@ typedef struct kvbm_cache_part {
   uint64_t reserved2[2];
 } kvbm_cache_part_t;
 
+enum {
+  KVBM_MEMORY_AUTO = 0, /* host, unless this process has libcuda loaded and that knows the tensors as device memory */
+  KVBM_MEMORY_HOST = 1,
+  KVBM_MEMORY_CUDA = 2
+};
+
 typedef struct kvbm_cache_options {
   uint32_t struct_size;
   uint32_t n_blocks;              /* engine blocks in the tensors; ids are [0, n_blocks) */
   const kvbm_cache_part_t *parts; /* [n_parts] */
   size_t n_parts;
+  uint32_t memory;                /* KVBM_MEMORY_*: where all the tensors lie; some here and some there is refused */
+  uint32_t device;                /* CUDA: the ordinal, as cuDeviceGet counts; 0 otherwise */
 } kvbm_cache_options_t;
 
-/* Fills defaults: nothing; n_blocks and parts must be set. Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no.
- * Since 0.1. */
+/* Fills defaults: memory is found out; n_blocks and parts must be set. Errors: KVBM_ERR_INVALID for NULL. Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_options_init(kvbm_cache_options_t *out_options, uint32_t struct_size);
 /* Describes an engine's paged cache once. Errors: KVBM_ERR_INVALID naming the part, tensor, what the layout needs
- * and what is there; KVBM_ERR_UNSUPPORTED. Thread: any. Since 0.1. */
+ * and what is there, also for memory of another device, memory that the driver does not know, host memory that is
+ * called a device's, and a tensor that goes beyond its allocation; KVBM_ERR_UNSUPPORTED: no driver, one too old, no
+ * such device, or one for which there are no kernels, each named; KVBM_ERR_TIER_DISABLED: the device was lost. Thread:
+ * any. Blocks: for the first cache on a device, while the host tier's memory is registered with it, about a
+ * second for each 10 GB and thread (device.pin_threads). Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns,
                                          const kvbm_cache_options_t *options, KVBM_OWN kvbm_cache_t **out_cache,
                                          kvbm_error_t *err);
@@ -712,6 +748,9 @@ typedef struct kvbm_store_options {
   uint64_t *out_operation;      /* for kvbm_queue_cancel; NULL = not wanted */
   const kvbm_key_t *unit_keys;  /* [n_keys * units] the engine's own keys of the blocks within each stored block, by
                                    which its leading ones are found (kvbm_lookup_options_t.unit_keys); NULL = none */
+  void *stream;                 /* CUDA: a stream of the cache's device; NULL with has_stream is the legacy stream */
+  uint32_t has_stream;          /* 1: the blocks are read after what `stream` holds now; 0: they are ready */
+  uint32_t reserved2;           /* zero */
 } kvbm_store_options_t;
 
 /* Fills defaults: normal priority, chained from a block without a parent, no deadline, no item statuses.
@@ -721,8 +760,10 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window).
  * A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until done and returns the result; else
  * returns KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
- * (a block id out of range, named by its index), KVBM_ERR_AGAIN. Per item: KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA,
- * KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set (kvbm_share_t). Thread: any. Since 0.1. */
+ * (a block id out of range; a stream for a cache in host memory, of another device, or of a context that is gone: the
+ * log says which), KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item:
+ * KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set
+ * (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,
                                         size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,
                                         uint64_t user_data);
@@ -740,6 +781,10 @@ typedef struct kvbm_load_options {
   uint64_t *out_operation;
   uint64_t compute_block_ns;   /* what the engine would need to compute one of its blocks, of what this call loads.
                                   Then the load is never slower than that (see kvbm_cache_load); 0 = unknown */
+  void *stream;                /* as in kvbm_store_options_t: the blocks are written after what `stream` holds now */
+  uint32_t has_stream;
+  uint32_t wait_layers;        /* CUDA: 1: kvbm_cache_wait_layer will be called; layers then land in their order, of all
+                                  keys together, the first layer first. Needs a queue and out_operation */
 } kvbm_load_options_t;
 
 /* Fills defaults: from the first key, all layers, exact positions, blocks from below are kept in the host, no deadline,
@@ -757,10 +802,28 @@ KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, 
  * no later than an eighth of what computing everything would take, plus a millisecond, after the next block was due.
  * What is left for the engine to compute is KVBM_ERR_DEADLINE, and the completion KVBM_PARTIAL, also with no item done;
  * the leading KVBM_OK items are the prefix that made it. A tier that is not read because it would lose is measured with
- * one block a second, which nothing waits for, so that one that recovers is used again. Thread: any. Since 0.1. */
+ * one block a second, which nothing waits for, so that one that recovers is used again.
+ *
+ * Errors at submit: KVBM_ERR_INVALID as for store, and for wait_layers without a queue or out_operation or on a cache
+ * in host memory; KVBM_ERR_FOREIGN; KVBM_ERR_TIER_DISABLED: the cache's device was lost. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
                                        size_t n_block_ids, const kvbm_load_options_t *options, kvbm_queue_t *queue,
                                        uint64_t user_data);
+/* Makes a stream wait for a layer of a load: what is enqueued on `stream` from now on runs after layer `layer`, of
+ * every part and key that `operation` loads, has landed and been checked. `operation` is the out_operation of a
+ * kvbm_cache_load of this cache with wait_layers; layers are numbered as in kvbm_load_options_t.first_layer. Any
+ * streams of the cache's device, in any order.
+ *
+ * Order alone does not say that the load was right. A stream that waits is always released in the end, also when the
+ * load fails, is cancelled or meets its deadline: blocks then hold NaN (a leaf that failed its check), or what was
+ * there before (what never came). So what was computed behind a wait counts only once the completion, and item_status,
+ * have said that its blocks were loaded; otherwise it must be thrown away.
+ *
+ * KVBM_OK also when the load has completed: there is nothing to wait for. Errors: KVBM_ERR_INVALID (a layer that the
+ * load does not bring, a stream as in kvbm_cache_store), KVBM_ERR_STALE (no such load of this cache, or one that
+ * 1,024 later ones with wait_layers came after: look at its completion), KVBM_ERR_TIER_DISABLED (the device was lost).
+ * Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_t layer, void *stream);
 
 /* ---------------------------------------------------- care of what is cached */
 
@@ -873,6 +936,40 @@ typedef struct kvbm_scan_row {
  */
 KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inout_cursor, kvbm_scan_row_t *out_rows,
                                          size_t capacity, size_t *out_n);
+
+/* ------------------------------------------------------------------- devices */
+
+/* What was moved in one direction between a device and records in host memory (frozen, 80 bytes). */
+typedef struct kvbm_device_moves {
+  uint64_t batches, leaves, bytes;
+  uint64_t bad_leaves;      /* into the device: not what the record says; overwritten with 0xFF and refused */
+  /* By the way that each leaf took: kernels on mapped host memory; kernels and one large copy through memory of the
+   * device; copies straight between pages and record; through pinned memory of the library's, because the record's is
+   * not registered with the device. */
+  uint64_t mapped_leaves, staged_leaves, straight_leaves, bounced_leaves;
+  uint64_t device_ns;       /* time on the device, of parts that ran beside each other summed */
+  uint64_t reserved;
+} kvbm_device_moves_t;
+
+/* A device that caches of this manager lie on, or lay on (frozen, 480 bytes). */
+typedef struct kvbm_device_row {
+  uint32_t ordinal;         /* kvbm_cache_options_t.device */
+  uint32_t lost;            /* 1: it failed, and nothing more is done on it */
+  char name[96];
+  char pci[32];             /* "0000:1b:00.0" */
+  char state[128];          /* "ready", or in words what is wrong */
+  uint64_t memory_bytes;
+  uint64_t pinned_bytes;    /* of the host tier, registered with it; 0: leaves are bounced */
+  kvbm_device_moves_t gathers;  /* out of the device: stores, offers */
+  kvbm_device_moves_t scatters; /* into it: loads, sessions */
+  uint64_t reserved[5];
+} kvbm_device_row_t;
+
+/* Fills rows for the devices that caches of this manager were attached on, by ordinal. *out_n is how many there are,
+ * which may be more than `capacity`. Asks the driver nothing. What a machine offers is said by `kvbm doctor`. Errors:
+ * KVBM_ERR_INVALID. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_devices(kvbm_manager_t *manager, kvbm_device_row_t *out_rows, size_t capacity,
+                                            size_t *out_n);
 
 /* --------------------------------------------------------------------- nodes */
 
@@ -998,7 +1095,9 @@ KVBM_API kvbm_status_t kvbm_manager_share(kvbm_manager_t *manager, kvbm_share_t 
  * The two calls may come in either order; what is early waits within its deadline. Both managers are nodes
  * (node.listen, node.peers). Both sides have the same tenant, model, adapter and secret, and the same components of the
  * geometry; what differs is named in the error. Caches are attached with a form other than KVBM_FORM_OPAQUE, and at
- * most one part of each component. Host memory alone.
+ * most one part of each component. Either side's may be in host memory or on a device: bytes then go through pinned
+ * host memory, hashed by the device on both ways, and a layer is in place when the device has checked it. A device that
+ * is lost ends what it takes part in, with KVBM_ERR_TIER_DISABLED on both sides.
  *
  * Positions are tokens of the request, from 0. block_ids is [n_parts of the cache][n_block_ids]: block i begins at
  * position first_position + i * tokens_per_block of the geometry. KVBM_NO_BLOCK at the front of a part's list: the part
@@ -1038,11 +1137,19 @@ KVBM_API kvbm_status_t kvbm_offer_open(kvbm_cache_t *cache, const kvbm_request_i
 /* Says that positions [begin, end) of layers [first_layer, first_layer + n_layers) of a component are computed and in
  * memory. n_layers 0 = all from first_layer on, end 0 = to the last position; a state is published whole. Any order,
  * any pieces (256 separate ones a layer), repeats allowed; what lies outside the offered positions is ignored. Call it
- * after the device has written the bytes, not when the kernel was started. Errors: KVBM_ERR_INVALID (a component or
- * layer that is not offered), KVBM_ERR_STALE (the offer has ended: the prefill may stop). Thread: any. Blocks: no.
- * Since 0.1. */
+ * after the device has written the bytes, not when the kernel was started; kvbm_offer_publish_on_stream may be called
+ * earlier. Errors: KVBM_ERR_INVALID (a component or layer that is not offered), KVBM_ERR_STALE (the offer has ended: the
+ * prefill may stop). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_publish(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,
                                           uint32_t n_layers, uint64_t begin, uint64_t end, kvbm_error_t *err);
+/* The same for a cache on a device, once `stream` (NULL: the legacy stream) has done what it holds now: called behind
+ * the kernels that compute the layer, it waits for nothing, and nothing on the stream waits for it. Where the device is
+ * lost before, the offer ends with KVBM_ERR_TIER_DISABLED. Errors: as kvbm_offer_publish; KVBM_ERR_INVALID also for a
+ * cache in host memory and for a stream as in kvbm_cache_store; KVBM_ERR_TIER_DISABLED. Thread: any. Blocks: no.
+ * Since 0.1. */
+KVBM_API kvbm_status_t kvbm_offer_publish_on_stream(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,
+                                                    uint32_t n_layers, uint64_t begin, uint64_t end, void *stream,
+                                                    kvbm_error_t *err);
 /* Publishes everything that is offered. Errors: KVBM_ERR_STALE. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_publish_all(kvbm_offer_t *offer, kvbm_error_t *err);
 /* Ends the offer with KVBM_ERR_CANCELLED; decode ranks that wait for it are told `reason` (a sentence; NULL = none).
@@ -1073,6 +1180,10 @@ typedef struct kvbm_session_options {
   uint64_t end;            /* 0 = to the end of the blocks */
   uint64_t timeout_ns;     /* of the whole session; 60 s by default */
   uint64_t budget_bytes;   /* staging that this session may have under way at once; 0 = 64 MiB */
+  void *stream;            /* as in kvbm_store_options_t: the session begins after what `stream` holds now, and writes
+                              nothing before; a deadline that has passed by then is met then */
+  uint32_t has_stream;
+  uint32_t reserved;       /* zero */
 } kvbm_session_options_t;
 
 /* Fills defaults: the only decode rank, blocks from position 0, all of their positions, layer completions, 60 s.
@@ -1087,7 +1198,8 @@ KVBM_API kvbm_status_t kvbm_session_options_init(kvbm_session_options_t *out_opt
  * for layers that were completed; the request may be opened again while it is offered. Ends: KVBM_OK, KVBM_ERR_DEADLINE
  * (the text names who did not answer or was not connected), KVBM_ERR_MISMATCH (a fact of the model that differs, or
  * blocks that no rank has), KVBM_ERR_OWNER_GONE (a prefill node died), KVBM_ERR_CANCELLED (either side gave up),
- * KVBM_ERR_DAMAGED. Errors: as kvbm_offer_open, but for KVBM_ERR_EXISTS. Thread: any. Blocks: no. Since 0.1. */
+ * KVBM_ERR_DAMAGED, KVBM_ERR_TIER_DISABLED (a device was lost, here or there). Errors: as kvbm_offer_open, but for
+ * KVBM_ERR_EXISTS; a stream as in kvbm_cache_store. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_open(kvbm_cache_t *cache, const kvbm_request_id_t *request,
                                          const uint32_t *block_ids, size_t n_block_ids, const kvbm_source_t *sources,
                                          size_t n_sources, const kvbm_session_options_t *options, kvbm_queue_t *queue,

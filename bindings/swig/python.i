@@ -80,6 +80,7 @@ KVBM_QUICK(kvbm_match_units)
 KVBM_QUICK(kvbm_match_items)
 KVBM_QUICK(kvbm_match_blocks)
 KVBM_QUICK(kvbm_match_cost)
+KVBM_QUICK(kvbm_cache_wait_layer)
 KVBM_QUICK(kvbm_codec_mode_name)
 KVBM_QUICK(kvbm_codec_mode_by_name)
 KVBM_QUICK(kvbm_codec_kernel)
@@ -238,8 +239,8 @@ KVBM_BORROWED(uint64_t, bytes)
   if (kvbm_address($input, 0, 1, &address) < 0) SWIG_fail;
   $1 = (kvbm_block_t *)address;
 }
-// Memory of the engine, as a number: the layer above holds the buffer that buffer_extent() looked at.
-%typemap(in) void *data {
+// Memory of the engine, as a number: the layer above holds the buffer that buffer_extent() looked at. And its streams.
+%typemap(in) void *data, void *stream {
   $1 = PyLong_AsVoidPtr($input);
   if ($1 == NULL && PyErr_Occurred()) SWIG_fail;
 }
@@ -510,6 +511,13 @@ KVBM_ROWS(%arg((kvbm_node_row_t *out_rows, size_t capacity, size_t *out_n)), kvb
           "(y#ssKKKKKssK)", (const char *)row->node, (Py_ssize_t)16, row->address, row->state, row->capacity_bytes,
           row->used_bytes, row->records, row->fetched_bytes, row->served_bytes, row->path, row->path_reason,
           row->local_bytes)
+KVBM_ROWS(%arg((kvbm_device_row_t *out_rows, size_t capacity, size_t *out_n)), kvbm_device_row_t, $2, $1,
+          written$argnum, 1, "(IisssKK(KKKKKKKKK)(KKKKKKKKK))", row->ordinal, (int)row->lost, row->name, row->pci,
+          row->state, row->memory_bytes, row->pinned_bytes, row->gathers.batches,
+          row->gathers.leaves, row->gathers.bytes, row->gathers.bad_leaves, row->gathers.mapped_leaves, row->gathers.staged_leaves,
+          row->gathers.straight_leaves, row->gathers.bounced_leaves, row->gathers.device_ns, row->scatters.batches,
+          row->scatters.leaves, row->scatters.bytes, row->scatters.bad_leaves, row->scatters.mapped_leaves, row->scatters.staged_leaves,
+          row->scatters.straight_leaves, row->scatters.bounced_leaves, row->scatters.device_ns)
 KVBM_ROWS(%arg((kvbm_location_t *out_rows, size_t capacity, size_t *out_n)), kvbm_location_t, $2, $1, written$argnum, 1,
           "(y#IIKKK)", (const char *)row->node, (Py_ssize_t)16, row->request, row->tier, row->n_prefix, row->n_in_tier,
           row->bytes)
@@ -524,6 +532,7 @@ KVBM_ROWS(%arg((kvbm_location_t *out_rows, size_t capacity, size_t *out_n)), kvb
 KVBM_COUNTED_ROWS(kvbm_scan_row_t)
 KVBM_COUNTED_ROWS(kvbm_node_row_t)
 KVBM_COUNTED_ROWS(kvbm_location_t)
+KVBM_COUNTED_ROWS(kvbm_device_row_t)
 
 KVBM_ARRAY(kvbm_setting_t)
 KVBM_ARRAY(kvbm_component_t)

@@ -7,6 +7,7 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "layout/engine_forms.h"
+#include "manager/device_caches.h"
 #include "manager/load.h"
 #include "manager/store.h"
 
@@ -23,6 +24,8 @@ static_assert(sizeof(kvbm_position_t) == sizeof(kvbm::codec::Position));
 static_assert(KVBM_FORM_SGLANG_PAGE_HEAD == static_cast<int>(layout::Form::sglang_page_head));
 static_assert(KVBM_FORM_CROSS_NHD == static_cast<int>(layout::Form::cross_nhd));
 static_assert(KVBM_NO_BLOCK == kvbm::manager::kNoBlock);
+static_assert(KVBM_MEMORY_CUDA == static_cast<int>(kvbm::manager::MemoryKind::cuda));
+static_assert(sizeof(void*) == sizeof(kvbm::device::CuStream));
 
 namespace {
 
@@ -80,6 +83,39 @@ Result<CachePart> make_part(const kvbm_namespace_t& ns, const kvbm_cache_part_t&
   return make_shaped(in, std::move(plan).value(), n_blocks);
 }
 
+// The device that the tensors lie on; null: they are host memory.
+Result<std::shared_ptr<kvbm::manager::AttachedDevice>> find_device(kvbm::manager::Manager& manager,
+                                                                   const kvbm_cache_options_t& given) {
+  if (given.memory > KVBM_MEMORY_CUDA) return Status(Code::invalid_argument, "memory is not a KVBM_MEMORY_* value");
+  if (given.device != 0 && given.memory != KVBM_MEMORY_CUDA) {
+    return Status(Code::invalid_argument, "a device is named, and memory is not KVBM_MEMORY_CUDA");
+  }
+  std::vector<kvbm::manager::TensorPlace> tensors;
+  for (size_t p = 0; p < given.n_parts; ++p) {
+    for (size_t t = 0; t < given.parts[p].n_tensors; ++t) {
+      tensors.push_back({given.parts[p].tensors[t].data, given.parts[p].tensors[t].bytes, p, t});
+    }
+  }
+  return manager.devices().place(static_cast<kvbm::manager::MemoryKind>(given.memory), given.device, tensors);
+}
+
+kvbm::device::CuStream to_stream(void* stream) noexcept { return static_cast<kvbm::device::CuStream>(stream); }
+
+// There is no room for words in a submission's refusal: the log has them.
+kvbm_status_t refuse(const kvbm::manager::Cache& cache, const Status& why) {
+  cache.manager()->env().log->write(kvbm::LogLevel::warning, "cache", why.message());
+  return to_c(why.code());
+}
+
+// What a caller's stream holds now; null where none was given.
+Result<std::shared_ptr<kvbm::device::StreamPoint>> point_on(const kvbm::manager::Cache& cache, void* stream,
+                                                            uint32_t has_stream) {
+  if (has_stream == 0 && stream == nullptr) return std::shared_ptr<kvbm::device::StreamPoint>();
+  if (has_stream != 1) return Status(Code::invalid_argument, "stream is set and has_stream is not 1");
+  if (cache.device() == nullptr) return Status(Code::invalid_argument, "a stream was given for a cache in host memory");
+  return cache.device()->transfers().point(to_stream(stream));
+}
+
 // Whether the match was made of what this cache holds. Another namespace's or another shard's records may have the
 // same length, so nothing later would notice. A match from before an invalidation is still the cache's own.
 bool same_parts(const kvbm::manager::Cache& cache, const kvbm::manager::Match& match) {
@@ -99,6 +135,26 @@ bool layers_exist(const kvbm::manager::Cache& cache, uint64_t first, uint64_t n)
   return std::any_of(cache.parts().begin(), cache.parts().end(), [&](const CachePart& part) {
     return first < part.layers() && n <= part.layers() - first;
   });
+}
+
+// A load whose layers are waited for: it can be found by its number as soon as the caller has that.
+kvbm_status_t load_by_layers(kvbm_cache_t& cache, kvbm::manager::LoadRequest request, const kvbm_load_options_t& given,
+                             kvbm_queue_t* queue, uint64_t user_data) {
+  const auto& core = cache.cache;
+  if (given.wait_layers != 1) return KVBM_ERR_UNSUPPORTED;
+  if (core->device() == nullptr || queue == nullptr || given.out_operation == nullptr) {
+    return refuse(*core, Status(Code::invalid_argument,
+                                "wait_layers needs a cache on a device, a queue and out_operation"));
+  }
+  auto marks = core->mark_layers(given.first_layer, given.n_layers);
+  if (!marks.ok()) return refuse(*core, marks.status());
+  request.layers = marks.value();
+  kvbm::manager::LayerWaits::Place place = kvbm::manager::LayerWaits::place(std::move(marks).value());
+  auto operation = std::make_shared<kvbm::manager::LoadOperation>(std::move(request));
+  const kvbm_status_t taken =
+      run_operation(cache.tenancy, cache.gate, std::move(operation), queue, user_data, given.out_operation);
+  if (taken == KVBM_OK) core->layer_waits().add(*given.out_operation, std::move(place));
+  return taken;
 }
 
 }  // namespace
@@ -127,7 +183,10 @@ kvbm_status_t kvbm_cache_attach(kvbm_manager_t* manager, kvbm_namespace_t* ns, c
       if (!part.ok()) return fail(err, in_part(i, part.status()));
       parts.push_back(std::move(part).value());
     }
-    auto cache = kvbm::manager::Cache::create(manager->tenancy->manager, ns->ns, std::move(parts));
+    auto device = find_device(*manager->tenancy->manager, given);
+    if (!device.ok()) return fail(err, device.status());
+    auto cache = kvbm::manager::Cache::create(manager->tenancy->manager, ns->ns, std::move(parts),
+                                              std::move(device).value());
     if (!cache.ok()) return fail(err, cache.status());
     *out_cache = new kvbm_cache{manager->tenancy, std::move(cache).value(), std::make_shared<kvbm::capi::Gate>()};
     return kvbm::capi::done(err);
@@ -153,7 +212,7 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
     kvbm_store_options_t given{};
     given.timeout_ns = KVBM_FOREVER;
     if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
-    if (given.reserved != 0) return KVBM_ERR_UNSUPPORTED;
+    if (given.reserved != 0 || given.reserved2 != 0) return KVBM_ERR_UNSUPPORTED;
     if (given.priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
@@ -182,6 +241,9 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
     request.priority = static_cast<uint8_t>(given.priority);
     request.deadline_ns = kvbm::deadline_after(core->manager()->env().clock(), given.timeout_ns);
     if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};
+    auto after = point_on(*core, given.stream, given.has_stream);
+    if (!after.ok()) return refuse(*core, after.status());
+    request.after = std::move(after).value();
     auto operation = std::make_shared<kvbm::manager::StoreOperation>(std::move(request));
     return run_operation(cache->tenancy, cache->gate, std::move(operation), queue, user_data, given.out_operation);
   });
@@ -233,8 +295,22 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
     request.deadline_ns = kvbm::deadline_after(core->manager()->env().clock(), given.timeout_ns);
     request.compute_block_ns = given.compute_block_ns;
     if (given.item_status != nullptr) request.item_status = {given.item_status, n_keys};
+    auto after = point_on(*core, given.stream, given.has_stream);
+    if (!after.ok()) return refuse(*core, after.status());
+    request.after = std::move(after).value();
+    if (given.wait_layers != 0) return load_by_layers(*cache, std::move(request), given, queue, user_data);
     auto operation = std::make_shared<kvbm::manager::LoadOperation>(std::move(request));
     return run_operation(cache->tenancy, cache->gate, std::move(operation), queue, user_data, given.out_operation);
+  });
+}
+
+kvbm_status_t kvbm_cache_wait_layer(kvbm_cache_t* cache, uint64_t operation, uint32_t layer, void* stream) {
+  return guarded(nullptr, [&]() -> kvbm_status_t {
+    if (cache == nullptr) return KVBM_ERR_INVALID;
+    const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
+    if (here != KVBM_OK) return here;
+    const Status waits = cache->cache->wait_layer(operation, layer, to_stream(stream));
+    return waits.ok() ? KVBM_OK : refuse(*cache->cache, waits);
   });
 }
 

@@ -35,8 +35,9 @@ manager::Environment Context::environment() {
 }
 
 uint64_t Registry::add(const std::shared_ptr<manager::Operation>& operation) {
+  static std::atomic<uint64_t> last{0};
   MutexLock lock(mutex_);
-  const uint64_t id = next_++;
+  const uint64_t id = last.fetch_add(1, std::memory_order_relaxed) + 1;
   operations_.emplace(id, operation);
   return id;
 }

@@ -58,7 +58,7 @@ struct Context {
   [[nodiscard]] manager::Environment environment();
 };
 
-// The operations of a queue that can be cancelled.
+// The operations of a queue that can be cancelled. Their numbers are told apart over all queues of the process.
 class Registry {
  public:
   uint64_t add(const std::shared_ptr<manager::Operation>& operation);
@@ -67,7 +67,6 @@ class Registry {
 
  private:
   Mutex mutex_;
-  uint64_t next_ KVBM_GUARDED_BY(mutex_) = 1;
   std::map<uint64_t, std::weak_ptr<manager::Operation>> operations_ KVBM_GUARDED_BY(mutex_);
 };
 

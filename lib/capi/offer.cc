@@ -94,6 +94,19 @@ kvbm_status_t kvbm_offer_publish(kvbm_offer_t* offer, uint32_t component, uint32
   });
 }
 
+kvbm_status_t kvbm_offer_publish_on_stream(kvbm_offer_t* offer, uint32_t component, uint32_t first_layer,
+                                           uint32_t n_layers, uint64_t begin, uint64_t end, void* stream,
+                                           kvbm_error_t* err) {
+  return guarded(err, [&]() -> kvbm_status_t {
+    if (offer == nullptr) return fail(err, Code::invalid_argument, "offer is NULL");
+    if (component > UINT16_MAX) return fail(err, Code::invalid_argument, "no component has this number");
+    const kvbm_status_t here = kvbm::capi::check_process(*offer->tenancy->context, err);
+    if (here != KVBM_OK) return here;
+    return fail(err, offer->offer->publish_after(static_cast<kvbm::Component>(component), first_layer, n_layers, begin,
+                                                 end, static_cast<kvbm::device::CuStream>(stream)));
+  });
+}
+
 kvbm_status_t kvbm_offer_publish_all(kvbm_offer_t* offer, kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
     if (offer == nullptr) return fail(err, Code::invalid_argument, "offer is NULL");

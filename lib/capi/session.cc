@@ -85,6 +85,7 @@ kvbm_status_t open_session(kvbm_cache_t& cache, const kvbm::manager::SessionBloc
   auto progress = std::make_shared<Progress>(std::move(submission).value(), what.value(), tell_layers);
   request.what = std::move(what).value();
   request.cache = cache.cache;
+  if (given.has_stream != 0) request.after = static_cast<kvbm::device::CuStream>(given.stream);
   request.deadline_ns = kvbm::deadline_after(cache.tenancy->context->executor->clock(), given.timeout_ns);
   request.layer_ready = [progress](Component component, uint16_t layer) { progress->layer(component, layer); };
   request.done = [progress](const Status& status) { progress->end(status); };
@@ -121,6 +122,9 @@ kvbm_status_t kvbm_session_open(kvbm_cache_t* cache, const kvbm_request_id_t* re
     const uint32_t ranks = given.ranks != 0 ? given.ranks : 1;
     if (ranks > UINT16_MAX || given.rank >= ranks) {
       return fail(err, Code::invalid_argument, "options.rank is below options.ranks, and that below 65,536");
+    }
+    if (given.has_stream > 1 || (given.has_stream == 0 && given.stream != nullptr) || given.reserved != 0) {
+      return fail(err, Code::invalid_argument, "options.stream is set and has_stream is not 1");
     }
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, err);
     if (here != KVBM_OK) return here;

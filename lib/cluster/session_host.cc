@@ -26,7 +26,7 @@ struct SessionHost::Rank final : session::Holder {
 
   SessionHost& host;
   const uint16_t number;
-  std::unique_ptr<Arena> memory;
+  std::shared_ptr<Arena> memory;
   std::unique_ptr<session::Sender> sender;
 };
 
@@ -37,15 +37,17 @@ SessionHost::~SessionHost() = default;
 
 // ---- What is made when it is needed ----
 
-Result<std::pair<std::unique_ptr<Arena>, session::Staging>> SessionHost::make_staging(uint64_t bytes) const {
+Result<std::pair<std::shared_ptr<Arena>, session::Staging>> SessionHost::make_staging(uint64_t bytes) const {
   ArenaOptions arena;
   arena.bytes = std::max(bytes, kLeastSlots * session::Staging::slot_bytes_for(options_.slice_bytes));
   arena.huge_pages = false;  // an idle node takes none of it
-  auto memory = Arena::map(arena);
-  if (!memory.ok()) return memory.status();
-  auto staging = session::Staging::make({memory.value()->data(), memory.value()->bytes()}, options_.slice_bytes);
+  auto mapped = Arena::map(arena);
+  if (!mapped.ok()) return mapped.status();
+  std::shared_ptr<Arena> memory = std::move(mapped).value();
+  auto staging = session::Staging::make({memory->data(), memory->bytes()}, options_.slice_bytes);
   if (!staging.ok()) return staging.status();
-  return std::pair(std::move(memory).value(), std::move(staging).value());
+  if (options_.staging_mapped) options_.staging_mapped(memory);
+  return std::pair(std::move(memory), std::move(staging).value());
 }
 
 Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
@@ -60,6 +62,7 @@ Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
   session::Sender::Options options;
   options.rank = number;
   options.transfer_base = static_cast<uint16_t>(kFirstSenderBase + ranks_.size());
+  options.moved = [this] { settle(); };
   session::Link& links = *this;
   made->sender = std::make_unique<session::Sender>(options, std::move(staging.value().second), links, *made);
   return (ranks_[number] = std::move(made)).get();
@@ -72,6 +75,7 @@ Status SessionHost::make_receiver() {
   memory_ = std::move(staging.value().first);
   session::Receiver::Options options;
   options.transfer_base = kReceiverBase;
+  options.moved = [this] { settle(); };
   session::Link& links = *this;
   receiver_ = std::make_unique<session::Receiver>(options, std::move(staging.value().second), links);
   return {};
@@ -290,6 +294,11 @@ Code SessionHost::push(PeerId peer, uint64_t tag, std::span<const ConstBytes> pi
 
 void SessionHost::cancel(PeerId peer, uint64_t token) {
   if (PeerLink* link = link_of(peer)) link->cancel_session(token);
+}
+
+bool SessionHost::takes_grain(PeerId peer) const {
+  const PeerLink* link = link_of(peer);
+  return link != nullptr && link->version() >= kGrainVersion;
 }
 
 void SessionHost::drop(PeerId peer) {

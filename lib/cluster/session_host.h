@@ -6,9 +6,11 @@
 // made when the rank is first offered or asked for; the decode side is one Receiver. Staging is mapped when the first
 // session needs it. Thread: the links'. Each offer and each session ends with exactly one call of its `done`, on that
 // thread, outside the call that began it; what `done` holds is dropped with it, after the last byte of the caller's
-// memory was touched. Bounded: kMaxRanks, and the limits of Sender and Receiver.
+// memory was touched. Blocks in a device's memory are copied by movers (session/mover.h), whose ends come as tasks of
+// this thread; they may come after this is gone. Bounded: kMaxRanks, and the limits of Sender and Receiver.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +30,8 @@ class SessionHost final : public LinkListener, private session::Link {
   struct Options {
     uint64_t staging_bytes = 64ULL << 20;  // what is received passes through it; of a prefill rank a quarter of it
     uint32_t slice_bytes = 1U << 20;
+    // Told of memory that slices pass through before it is used, so that devices get to reach it.
+    std::function<void(std::shared_ptr<Arena>)> staging_mapped;
   };
   // Prefill ranks of this node; others can make it know so many, itself as many again.
   static constexpr size_t kMaxRanks = 64;
@@ -95,11 +99,12 @@ class SessionHost final : public LinkListener, private session::Link {
   Code push(session::PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) override;
   void cancel(session::PeerId peer, uint64_t token) override;
   void drop(session::PeerId peer) override;
+  [[nodiscard]] bool takes_grain(session::PeerId peer) const override;
 
   [[nodiscard]] uint64_t now() const { return mesh_.executor().clock().now_ns(); }
   [[nodiscard]] PeerLink* link_of(session::PeerId peer) const;
   [[nodiscard]] session::PeerId peer_of(const PeerLink& link) const;
-  Result<std::pair<std::unique_ptr<Arena>, session::Staging>> make_staging(uint64_t bytes) const;
+  Result<std::pair<std::shared_ptr<Arena>, session::Staging>> make_staging(uint64_t bytes) const;
   Result<Rank*> rank(uint16_t number, size_t limit);
   Status make_receiver();
   // True: it was opened, or has ended.
@@ -121,7 +126,7 @@ class SessionHost final : public LinkListener, private session::Link {
   session::PeerId last_peer_ = 0;
   std::map<session::PeerId, PeerLink*> links_;  // ready ones
   std::map<uint16_t, std::unique_ptr<Rank>> ranks_;
-  std::unique_ptr<Arena> memory_;  // the receiver's
+  std::shared_ptr<Arena> memory_;  // the receiver's
   std::unique_ptr<session::Receiver> receiver_;
   std::map<OfferKey, Offered> offers_;
   std::map<uint64_t, Opened> sessions_;               // by the caller's name

@@ -9,7 +9,7 @@ enum Offset : size_t {
   kVersionAt = 0,
   kCodecAt = 1,
   kElementAt = 2,
-  kShapeAt = 3,
+  kShapeAt = kFrameShapeAt,
   kRawBytesAt = 4,
   kStoredBytesAt = 8,
   kRowAt = 12,

@@ -4,6 +4,8 @@
 
 namespace kvbm::device {
 
+static_assert(kMaxJobBytes == layout::kLeafLimit, "a leaf is one job");
+
 void append_copy_jobs(const StridedRun& from, CuPointer from_address, const StridedRun& to, CuPointer to_address,
                       std::vector<CopyJob>& jobs) {
   const DeviceRun source = make_run(from_address, from.bytes, from.count1, from.stride0, from.stride1);

@@ -38,7 +38,7 @@ struct DeviceFacts {
 // Every device that the driver shows, without making a context. unsupported with the reason: no driver, too old, none.
 Result<std::vector<DeviceFacts>> list_devices(const Driver& driver);
 
-class Device {
+class Device : public std::enable_shared_from_this<Device> {
  public:
   // Retains the context and loads the kernels. unsupported: driver too old, no such ordinal, or kernels for none of its
   // architectures (the message names both); no_memory. `driver` must outlive it, and `log`, which may be null. Blocks: the

@@ -24,8 +24,16 @@ template <class Each>
 void PartIssue::each_job(const TransferWork& work, const PlannedPart& part, Each&& each) {
   size_t kernel = 0;
   size_t straight = part.kernel_leaves;
+  size_t planar = 0;
+  size_t quantized = part.planar_leaves;
   for (size_t i = part.first; i < part.first + part.count; ++i) {
-    each(i, work.plan.leaves[i].path == Path::straight ? straight++ : kernel++);
+    switch (work.plan.leaves[i].path) {
+      case Path::mapped:
+      case Path::staged: each(i, kernel++); break;
+      case Path::straight: each(i, straight++); break;
+      case Path::planar: each(i, planar++); break;
+      case Path::quantized: each(i, quantized++); break;
+    }
   }
 }
 
@@ -89,17 +97,28 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
   each_job(work, part, [&](size_t i, size_t job) {
     const LeafMove& move = work.batch.leaves[i];
     const PlannedLeaf& leaf = work.plan.leaves[i];
+    const bool coded = is_coded(leaf.path);
     CuPointer record = 0;  // straight: the copy engine's business
-    if (leaf.path == Path::mapped) record = leaf.bounced ? place.pinned->device_pointer() + leaf.offset : work.reach[i];
-    if (leaf.path == Path::staged) record = place.memory + leaf.offset;
-    place.jobs[job] = job_of(move, record);
+    // Without device memory for staging coded leaves are decoded where they lie, too.
+    if (leaf.path == Path::mapped || (coded && place.memory == 0)) {
+      record = leaf.bounced ? place.pinned->device_pointer() + leaf.offset : work.reach[i];
+    } else if (leaf.path != Path::straight) {
+      record = place.memory + leaf.offset;
+    }
+    if (coded) {
+      place.coded_jobs[job] = {job_of(move, record), move.coded_bytes, 0, 0, 0, 0, {}};
+    } else {
+      place.jobs[job] = job_of(move, record);
+    }
   });
 }
 
 Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
-  const size_t hashed = part.count - part.kernel_leaves;
+  if (Status s = launch_coded(part, place); !s.ok()) return s;
+  const size_t plain = part.count - part.coded_leaves();
+  const size_t hashed = plain - part.kernel_leaves;
   uint32_t largest = 0;
-  for (size_t i = 0; i < part.count; ++i) largest = std::max(largest, place.jobs[i].bytes);
+  for (size_t i = 0; i < plain; ++i) largest = std::max(largest, place.jobs[i].bytes);
   const uint32_t warps = warps_for(largest);
   const KernelSet& kernels = device_.kernels();
   const CuStream stream = streams_.kernels;
@@ -122,6 +141,24 @@ Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
   return device_.check(result, "launching the hash of a transfer");
 }
 
+Status PartIssue::launch_coded(const PlannedPart& part, const StagingPlace& place) {
+  const KernelSet& kernels = device_.kernels();
+  const auto shape_of = [&](uint32_t jobs) {
+    return LaunchShape{std::min(multiprocessors_, (jobs + kCodedWarps - 1) / kCodedWarps), 32 * kCodedWarps, 0};
+  };
+  if (const auto n = static_cast<uint32_t>(part.planar_leaves); n > 0) {
+    const CuResult result = kernels.launch(Kernel::decode_planar, streams_.kernels, shape_of(n), place.coded_jobs_device, n,
+                                           place.coded_results_device, place.scratch);
+    if (Status s = device_.check(result, "launching the decoder of planar leaves"); !s.ok()) return s;
+  }
+  const auto n = static_cast<uint32_t>(part.quantized_leaves);
+  if (n == 0) return {};
+  const CuResult result = kernels.launch(Kernel::dequantize, streams_.kernels, shape_of(n),
+                                         place.coded_jobs_device + part.planar_leaves * sizeof(CodedJob), n,
+                                         place.coded_results_device + part.planar_leaves * sizeof(CodedResult));
+  return device_.check(result, "launching the decoder of quantised leaves");
+}
+
 // No more blocks than multiprocessors that transfers may use, and none without a job.
 LaunchShape PartIssue::shape(uint32_t jobs, uint32_t warps) const noexcept {
   const uint32_t at_once = jobs_per_block(warps);
@@ -134,9 +171,10 @@ Status PartIssue::copy(const TransferWork& work, const PlannedPart& part, const 
     const size_t first = i;
     uint64_t bytes = 0;
     do {
-      bytes += work.batch.leaves[i++].device.total();
+      bytes += work.batch.leaves[i++].record_bytes();
     } while (i < end && !work.plan.leaves[i].run_begins);
-    if (work.plan.leaves[first].path == Path::mapped) continue;
+    const Path path = work.plan.leaves[first].path;
+    if (path == Path::mapped || (is_coded(path) && place.memory == 0)) continue;
     if (Status s = copy_run(work, first, bytes, place); !s.ok()) return s;
   }
   return {};
@@ -164,6 +202,12 @@ Status PartIssue::record(CuEvent event, CuStream stream) {
 
 void PartIssue::collect(TransferWork& work, const PlannedPart& part, const StagingPlace& place) const {
   each_job(work, part, [&](size_t i, size_t job) {
+    if (is_coded(work.plan.leaves[i].path)) {
+      const CodedResult& result = place.coded_results[job];
+      work.batch.hashes[i] = result.hash;
+      work.batch.good[i] = result.status == kCodedOk ? 1 : 0;
+      return;
+    }
     const bool checked = direction_ == Direction::scatter && work.batch.leaves[i].check;
     work.batch.hashes[i] = place.hashes[job];
     work.batch.good[i] = !checked || place.good[job] != 0 ? 1 : 0;

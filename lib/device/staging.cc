@@ -95,6 +95,28 @@ Status Staging::pin(StagingPlace& place) {
   return {};
 }
 
+Status Staging::make_coded(StagingPlace& place, uint32_t blocks) {
+  if (place.coded != nullptr) return {};
+  {
+    MutexLock lock(scratch_mutex_);
+    if (scratch_ == nullptr) {
+      auto scratch = DeviceMemory::allocate(device_, uint64_t{blocks} * kCodedWarps * kCodedScratch);
+      if (!scratch.ok()) return scratch.status();
+      scratch_ = std::move(scratch).value();
+    }
+    place.scratch = scratch_->address();
+  }
+  const uint64_t jobs = round_up(part_leaves_ * sizeof(CodedJob), kWordsAlignment);
+  auto words = PinnedMemory::allocate(device_, jobs + part_leaves_ * sizeof(CodedResult));
+  if (!words.ok()) return words.status();
+  place.coded = std::move(words).value();
+  place.coded_jobs = reinterpret_cast<CodedJob*>(place.coded->data());
+  place.coded_results = reinterpret_cast<CodedResult*>(place.coded->data() + jobs);
+  place.coded_jobs_device = place.coded->device_pointer();
+  place.coded_results_device = place.coded->device_pointer() + jobs;
+  return {};
+}
+
 Staging::~Staging() {
   const Device::Scope scope(*device_);
   // Without a context there is nothing to free: it all went with it.

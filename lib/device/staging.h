@@ -9,9 +9,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "device/device_memory.h"
+#include "device/kernels/codec_job.h"
 #include "device/kernels/leaf_job.h"
 
 namespace kvbm::device {
@@ -32,6 +34,12 @@ struct StagingPlace {
   CuPointer jobs_device = 0, hashes_device = 0, good_device = 0;
   // part_bytes for records that are not pinned; none until the first.
   std::unique_ptr<PinnedMemory> pinned;
+  // part_leaves each, for coded leaves; none until the first.
+  std::unique_ptr<PinnedMemory> coded;
+  CodedJob* coded_jobs = nullptr;
+  CodedResult* coded_results = nullptr;
+  CuPointer coded_jobs_device = 0, coded_results_device = 0;
+  CuPointer scratch = 0;     // that kernels of coded leaves work in; of all places, for they run one after the other
   CuEvent begin = nullptr;   // of the part, on the stream that begins
   CuEvent middle = nullptr;  // between the streams
   CuEvent end = nullptr;     // the last; waited for by the watcher, in the kernel and not by spinning
@@ -52,6 +60,9 @@ class Staging {
   [[nodiscard]] const TransferStreams& streams() const noexcept { return streams_; }
   // Gives a place its pinned memory. Blocks for as long as the system needs to pin it, once a place.
   Status pin(StagingPlace& place);
+  // Gives a place what a part with coded leaves needs, and all of them memory for the warps of `blocks`. Blocks for as
+  // long, once a place. Thread: any.
+  Status make_coded(StagingPlace& place, uint32_t blocks);
 
  private:
   explicit Staging(std::shared_ptr<Device> device) : device_(std::move(device)) {}
@@ -67,6 +78,8 @@ class Staging {
   std::unique_ptr<DeviceMemory> memory_;  // of all places
   std::unique_ptr<PinnedMemory> words_;   // jobs, hashes and good of all places
   std::vector<StagingPlace> places_;
+  Mutex scratch_mutex_;
+  std::unique_ptr<DeviceMemory> scratch_ KVBM_GUARDED_BY(scratch_mutex_);
 };
 
 }  // namespace kvbm::device

@@ -68,6 +68,8 @@ Status StreamPoint::order(CuStream ours) const {
   return device_->check(result, "cuStreamWaitEvent");
 }
 
-bool StreamPoint::reached() const { return device_->driver().cuEventQuery(event_) != kCuNotReady; }
+bool StreamPoint::reached() const { return query() != kCuNotReady; }
+
+CuResult StreamPoint::query() const { return device_->driver().cuEventQuery(event_); }
 
 }  // namespace kvbm::device

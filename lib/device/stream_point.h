@@ -46,6 +46,8 @@ class StreamPoint {
   Status order(CuStream ours) const;
   // Whether the stream has come so far; also true where the driver says that it never will. The context is current.
   [[nodiscard]] bool reached() const;
+  // What the driver says: kCuSuccess when the stream has come so far, kCuNotReady before, else that it never will.
+  [[nodiscard]] CuResult query() const;
   // Landmarks that the stream waits for before it gets here.
   [[nodiscard]] const std::vector<LandmarkNeed>& needs() const noexcept { return needs_; }
 

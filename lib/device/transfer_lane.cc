@@ -128,7 +128,7 @@ void TransferLane::assign() {
     place.part = current_->assigned++;
     place.nothing = place.failed = false;
     place.state = State::ready;
-    if (part_of(place).bounced) {
+    if (part_of(place).bounced || part_of(place).coded_leaves() > 0) {
       place.state = State::preparing;
       post_task(place);
     }
@@ -201,7 +201,7 @@ Result<bool> TransferLane::wait_for_part(const Landmark& landmark, uint64_t valu
   return true;
 }
 
-// ---- Records that are not pinned ----
+// ---- Records that are not pinned, and what coded leaves need ----
 
 void TransferLane::post_task(Place& place) {
   ++place.work->tasks;
@@ -243,14 +243,19 @@ bool TransferLane::task_ended(const std::shared_ptr<TransferWork>& work) {
 
 Code TransferLane::copy_in(const Place& place, const TransferWork& work) {
   if (device_->is_lost()) return Code::tier_disabled;
-  if (Status s = staging_->pin(*place.memory); !s.ok()) return s.code();
-  if (direction_ == Direction::gather) return Code::ok;
   const PlannedPart& part = work.plan.parts[place.part];
+  if (part.bounced) {
+    if (Status s = staging_->pin(*place.memory); !s.ok()) return s.code();
+  }
+  if (part.coded_leaves() > 0) {
+    if (Status s = staging_->make_coded(*place.memory, multiprocessors_); !s.ok()) return s.code();
+  }
+  if (direction_ == Direction::gather) return Code::ok;
   const codec::CopiesOrdered ordered;
   for (size_t i = part.first; i < part.first + part.count; ++i) {
     if (!work.plan.leaves[i].bounced) continue;
     const LeafMove& move = work.batch.leaves[i];
-    (void)codec::copy_hashed(PartIssue::host(work, i, *place.memory), move.record, move.device.total(),
+    (void)codec::copy_hashed(PartIssue::host(work, i, *place.memory), move.record, move.record_bytes(),
                              codec::CopyHint::streaming, codec::CopyOrder::later);
   }
   return Code::ok;

@@ -75,6 +75,7 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
       : direction_(direction),
         device_(std::move(device)),
         landmarks_(std::move(landmarks)),
+        multiprocessors_(options.multiprocessors),
         stall_ns_(options.stall_ns),
         executor_(executor) {}
 
@@ -121,6 +122,7 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   const Direction direction_;
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<LandmarkPool> landmarks_;
+  const uint32_t multiprocessors_;
   const uint64_t stall_ns_;
   Executor& executor_;
   std::unique_ptr<Staging> staging_;

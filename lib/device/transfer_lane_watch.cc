@@ -178,6 +178,8 @@ void TransferLane::count(const TransferWork& work) {
       case Path::mapped: ++stats_.mapped_leaves; break;
       case Path::staged: ++stats_.staged_leaves; break;
       case Path::straight: ++stats_.straight_leaves; break;
+      case Path::planar:
+      case Path::quantized: ++stats_.decoded_leaves; break;
     }
   }
 }

@@ -11,11 +11,11 @@ namespace {
 // The bytes of b follow those of a in host memory: in the record, or in the pinned memory of a part, where leaves that
 // are bounced lie as they come.
 bool host_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
-  return a.pinned == b.pinned && (!a.pinned || a.record + a.bytes == b.record);
+  return a.pinned == b.pinned && a.coded == b.coded && (!a.pinned || a.record + a.bytes == b.record);
 }
 
 bool device_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
-  return a.flat && b.flat && a.device + a.bytes == b.device;
+  return a.flat && b.flat && !is_coded(a.coded) && !is_coded(b.coded) && a.device + a.bytes == b.device;
 }
 
 // Leaves of runs that are long enough on both sides become straight; all others are mapped, until their part is known.
@@ -28,7 +28,7 @@ void find_straight(std::span<const PlanLeaf> leaves, const PlanLimits& limits, T
            device_neighbours(leaves[end - 1], leaves[end])) {
       bytes += leaves[end++].bytes;
     }
-    if (leaves[i].flat && bytes >= limits.straight_bytes) {
+    if (leaves[i].flat && !is_coded(leaves[i].coded) && bytes >= limits.straight_bytes) {
       plan.straight = true;
       for (; i < end; ++i) plan.leaves[i].path = Path::straight;
     }
@@ -68,6 +68,7 @@ class Cutter {
  private:
   [[nodiscard]] bool neighbours(size_t i) const noexcept {
     if (plan_.leaves[i - 1].path != plan_.leaves[i].path || !host_neighbours(leaves_[i - 1], leaves_[i])) return false;
+    if (is_coded(plan_.leaves[i].path)) return part_.bytes % kCodedAlignment == 0;
     return plan_.leaves[i].path != Path::straight || device_neighbours(leaves_[i - 1], leaves_[i]);
   }
 
@@ -79,7 +80,10 @@ class Cutter {
     part_.bounced |= leaf.bounced;
     part_.bytes = offset + leaves_[i].bytes;
     ++part_.count;
-    if (leaf.path == Path::straight) {
+    if (is_coded(leaf.path)) {
+      ++(leaf.path == Path::planar ? part_.planar_leaves : part_.quantized_leaves);
+      part_.copies += leaf.run_begins && !limits_.always_mapped ? 1 : 0;
+    } else if (leaf.path == Path::straight) {
       part_.copies += leaf.run_begins ? 1 : 0;
     } else {
       ++part_.kernel_leaves;
@@ -129,10 +133,11 @@ TransferPlan plan_transfer(std::span<const PlanLeaf> leaves, std::span<const siz
                            uint32_t part_bytes, size_t part_leaves) {
   TransferPlan plan;
   plan.leaves.resize(leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i) plan.leaves[i].path = leaves[i].coded;
   find_straight(leaves, limits, plan);
   uint64_t kernel_bytes = 0;
   for (size_t i = 0; i < leaves.size(); ++i) {
-    if (plan.leaves[i].path != Path::straight) kernel_bytes += leaves[i].bytes;
+    if (plan.leaves[i].path == Path::mapped) kernel_bytes += leaves[i].bytes;
   }
   const bool stage = !limits.always_mapped && kernel_bytes > limits.mapped_bytes;
   Cutter(leaves, marks, limits, part_bytes, part_leaves, stage, plan).cut();

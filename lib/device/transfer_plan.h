@@ -34,15 +34,18 @@ struct PlanLimits {
   bool always_mapped = false;
 };
 
-enum class Path : uint8_t { mapped, staged, straight };
+// planar and quantized: coded leaves, which the copy engine brings to staging and a kernel decodes from there.
+enum class Path : uint8_t { mapped, staged, straight, planar, quantized };
+[[nodiscard]] constexpr bool is_coded(Path path) noexcept { return path == Path::planar || path == Path::quantized; }
 
 // A leaf, as far as its way depends on it.
 struct PlanLeaf {
   uint64_t device = 0;  // address of its first byte
   uint64_t record = 0;  // address in host memory
-  uint32_t bytes = 0;   // at most part_bytes
+  uint32_t bytes = 0;   // in host memory; at most part_bytes
   bool flat = false;    // one piece on the device
   bool pinned = false;  // the device reaches the record; else it is bounced: it goes through the part's pinned memory
+  Path coded = Path::mapped;  // planar or quantized: it is
 };
 
 struct PlannedLeaf {
@@ -55,12 +58,15 @@ struct PlannedLeaf {
 struct PlannedPart {
   size_t first = 0;
   size_t count = 0;
-  size_t kernel_leaves = 0;  // mapped or staged; the others are straight
-  size_t copies = 0;         // runs of staged and straight leaves
+  size_t kernel_leaves = 0;  // mapped or staged; the others are straight or coded
+  size_t planar_leaves = 0;
+  size_t quantized_leaves = 0;
+  size_t copies = 0;         // runs of staged, straight and coded leaves
   uint32_t bytes = 0;        // of staging
   bool bounced = false;      // at least one is
   bool has_mark = false;
   size_t mark = 0;  // the last one that is reached when the part has landed
+  [[nodiscard]] size_t coded_leaves() const noexcept { return planar_leaves + quantized_leaves; }
 };
 
 struct TransferPlan {
@@ -71,6 +77,8 @@ struct TransferPlan {
 
 // Offsets of runs in staging are multiples of this.
 inline constexpr uint32_t kRunAlignment = 256;
+// Of coded leaves, wherever in a run.
+inline constexpr uint32_t kCodedAlignment = 64;
 
 // `marks`: rising leaf counts, at most leaves.size(). Parts hold at most part_bytes of staging (a multiple of
 // kRunAlignment, below 4 GiB) and part_leaves leaves. Without leaves there is one empty part if there is a mark, else none.

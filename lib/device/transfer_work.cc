@@ -8,6 +8,18 @@ namespace kvbm::device {
 
 namespace {
 
+Path coded_path(codec::LeafCodec codec) noexcept {
+  if (codec == codec::LeafCodec::planar) return Path::planar;
+  return codec == codec::LeafCodec::quantized ? Path::quantized : Path::mapped;
+}
+
+// Of a leaf whose run is one.
+bool valid_coded(const LeafMove& leaf, Direction direction) noexcept {
+  if (leaf.codec == codec::LeafCodec::raw) return true;
+  return direction == Direction::scatter && is_coded(coded_path(leaf.codec)) && leaf.coded_bytes != 0 &&
+         leaf.coded_bytes < leaf.device.total();
+}
+
 bool valid_leaf(const LeafMove& leaf) noexcept {
   const StridedRun& run = leaf.device;
   // Each factor alone first, so that the product cannot wrap.
@@ -30,7 +42,7 @@ bool valid_marks(const TransferBatch& batch) noexcept {
 
 CuPointer reach_of(const LeafMove& leaf, std::span<const std::shared_ptr<const PinnedHost>> known) noexcept {
   for (const std::shared_ptr<const PinnedHost>& memory : known) {
-    const CuPointer address = memory->device_pointer(leaf.record, leaf.device.total());
+    const CuPointer address = memory->device_pointer(leaf.record, leaf.record_bytes());
     if (address != 0) return address;
   }
   return 0;
@@ -68,7 +80,7 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
     b.landmark.reset();
   }
   bool valid = valid_marks(b);
-  for (const LeafMove& leaf : b.leaves) valid = valid && valid_leaf(leaf);
+  for (const LeafMove& leaf : b.leaves) valid = valid && valid_leaf(leaf) && valid_coded(leaf, direction);
   if (!valid) {
     work->code = Code::invalid_argument;
     return work;
@@ -78,10 +90,13 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
   work->reach.reserve(b.leaves.size());
   for (LeafMove& leaf : b.leaves) {
     leaf.device = joined(leaf.device);
-    const CuPointer reach = reach_of(leaf, known);
+    const Path coded = coded_path(leaf.codec);
+    CuPointer reach = reach_of(leaf, known);
+    // Decoded where it lies, it must lie as a kernel can read it.
+    if (limits.always_mapped && is_coded(coded) && reach % kCodedAlignment != 0) reach = 0;
     const StridedRun& run = leaf.device;
     leaves.push_back({reinterpret_cast<uintptr_t>(run.data), reinterpret_cast<uintptr_t>(leaf.record),
-                      static_cast<uint32_t>(run.total()), run.count0 == 1 && run.count1 == 1, reach != 0});
+                      static_cast<uint32_t>(leaf.record_bytes()), run.count0 == 1 && run.count1 == 1, reach != 0, coded});
     work->reach.push_back(reach);
   }
   std::vector<size_t> marks;

@@ -5,7 +5,10 @@
 
 #include "base/memory_wait.h"
 #include "base/mutex.h"
+#include "codec/frame.h"
+#include "codec/leaf_codec.h"
 #include "codec/record.h"
+#include "device/kernel_set.h"
 #include "device/landmark.h"
 #include "device/stream_point.h"
 #include "device/transfer_lane.h"
@@ -21,6 +24,15 @@ constexpr uint64_t kMostPartBytes = 1ULL << 30;
 // Two, so that one is copied while the next is packed; more only hide how late the watcher wakes.
 constexpr uint64_t kFewestPlaces = 2;
 constexpr uint64_t kMostPlaces = 256;
+
+// A form whose decoder is in the kernels that were loaded; entropy stages of lossy modes, zstd and delta are the CPU's.
+bool decodable(const Device& device, codec::LeafCodec codec, ConstBytes coded) noexcept {
+  if (coded.size() < codec::kFrameBytes) return false;
+  const auto shape = static_cast<codec::Mode>(load_le<uint8_t>(coded.data() + codec::kFrameShapeAt));
+  if (codec == codec::LeafCodec::planar) return device.kernels().has(Kernel::decode_planar);
+  return codec == codec::LeafCodec::quantized && shape >= codec::Mode::fp8_e4m3 && shape <= codec::Mode::int4 &&
+         device.kernels().has(Kernel::dequantize);
+}
 
 class DeviceTransfers final : public Transfers {
  public:
@@ -57,6 +69,10 @@ class DeviceTransfers final : public Transfers {
 
   void gather(TransferBatch batch) override { gathers_->submit(work_of(std::move(batch), Direction::gather)); }
   void scatter(TransferBatch batch) override { scatters_->submit(work_of(std::move(batch), Direction::scatter)); }
+
+  bool decodes(codec::LeafCodec codec, ConstBytes coded) const noexcept override {
+    return decodable(*device_, codec, coded);
+  }
 
   std::shared_ptr<Landmark> landmark() override { return landmarks_->take(); }
 

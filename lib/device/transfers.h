@@ -4,7 +4,7 @@
 // only wait for another is passed by it, see `after`). A batch is cut into parts that follow each other in a pipeline.
 // Paths, chosen by transfer_plan: kernels that read or write mapped host memory; kernels and one large copy through
 // device staging; copies straight between pages and record where pieces are long. Records in memory that is not pinned
-// go through pinned staging, copied by tasks on the executor.
+// go through pinned staging, copied by tasks on the executor. Coded leaves cross the bus as they are and are decoded there.
 //
 // Order. A batch begins only after what its StreamPoint stands for; nothing of the caller's waits for the batch unless
 // it asks (wait_on). Life: memory named in a batch stays the batch's until `done`, which runs exactly once, on the
@@ -21,6 +21,7 @@
 #include "base/executor.h"
 #include "base/function.h"
 #include "base/status.h"
+#include "codec/record.h"
 #include "device/device.h"
 #include "device/pinned_host.h"
 #include "device/transfer_plan.h"
@@ -34,6 +35,15 @@ struct LeafMove {
   std::byte* record = nullptr;
   uint64_t expected = 0;  // into the device: the hash that it must have
   bool check = true;      // into the device: compare with `expected`, else only report the hash
+  // Into the device: not raw: `record` holds a coded leaf (codec/README.md) of coded_bytes, which a kernel decodes into
+  // the run; `expected` and the hash are of the plain bytes. Only where Transfers::decodes() says so. A leaf that cannot
+  // be decoded, whatever is wrong with it, is not good, and its hash is 0.
+  codec::LeafCodec codec = codec::LeafCodec::raw;
+  uint32_t coded_bytes = 0;
+  // What lies at `record`.
+  [[nodiscard]] uint64_t record_bytes() const noexcept {
+    return codec == codec::LeafCodec::raw ? device.total() : coded_bytes;
+  }
 };
 
 // What a stream of the caller held at one moment: device/stream_point.h.
@@ -80,7 +90,7 @@ struct TransferOptions {
 
 struct TransferStats {
   uint64_t batches = 0, leaves = 0, bytes = 0;  // of batches that ended with ok
-  uint64_t mapped_leaves = 0, staged_leaves = 0, straight_leaves = 0, bounced_leaves = 0;
+  uint64_t mapped_leaves = 0, staged_leaves = 0, straight_leaves = 0, bounced_leaves = 0, decoded_leaves = 0;
   uint64_t bad_leaves = 0;
   uint64_t failed_batches = 0;
   uint64_t device_ns = 0;  // between the first and the last event of each part
@@ -103,6 +113,8 @@ class Transfers {
   virtual void gather(TransferBatch batch) = 0;
   // From records into device memory.
   virtual void scatter(TransferBatch batch) = 0;
+  // Whether the device decodes this leaf, of whose coded bytes at least the first 64 are there. False: the CPU must.
+  [[nodiscard]] virtual bool decodes(codec::LeafCodec codec, ConstBytes coded) const noexcept = 0;
   // A landmark at value 0; null where there is no memory for one or the device is lost.
   virtual std::shared_ptr<Landmark> landmark() = 0;
   // What is enqueued on `stream` from now on waits until the landmark has reached `value` (below 2^62). Errors as of

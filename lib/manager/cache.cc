@@ -1,8 +1,11 @@
 #include "manager/cache.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
+#include "device/landmark.h"
+#include "manager/device_caches.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {
@@ -65,7 +68,7 @@ Status CachePart::check_blocks(std::span<const uint32_t> ids) const {
 }
 
 Result<std::shared_ptr<Cache>> Cache::create(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns,
-                                             std::vector<CachePart> parts) {
+                                             std::vector<CachePart> parts, std::shared_ptr<AttachedDevice> device) {
   const uint64_t block_bytes = manager->arena().block_bytes();
   const size_t head_room = manager->arena().head(0).size();
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -86,7 +89,34 @@ Result<std::shared_ptr<Cache>> Cache::create(std::shared_ptr<Manager> manager, s
   cache->manager_ = std::move(manager);
   cache->ns_ = std::move(ns);
   cache->parts_ = std::move(parts);
+  cache->device_ = std::move(device);
   return cache;
+}
+
+Result<std::shared_ptr<LayerMarks>> Cache::mark_layers(uint32_t first, uint32_t n) {
+  auto marks = std::make_shared<LayerMarks>();
+  uint32_t most = 0;
+  for (const CachePart& part : parts_) most = std::max(most, part.layers());
+  marks->first_layer = first;
+  marks->end_layer = n == 0 ? most : std::min(most, first + n);
+  marks->landmark = device_->transfers().landmark();
+  if (marks->landmark == nullptr) {
+    if (device_->device().is_lost()) return Status(Code::tier_disabled, "the device was lost");
+    return Status(Code::no_memory, "there is no memory for a word that streams wait for");
+  }
+  return marks;
+}
+
+Status Cache::wait_layer(uint64_t operation, uint32_t layer, device::CuStream stream) {
+  const auto marks = layer_waits_.find(operation);
+  if (marks == nullptr) return {Code::stale_handle, "no load of this cache, with wait_layers, is known by that number"};
+  if (layer < marks->first_layer || layer >= marks->end_layer) {
+    return {Code::invalid_argument, "the load does not bring that layer",
+            "layer " + std::to_string(layer) + "; it brings [" + std::to_string(marks->first_layer) + ", " +
+                std::to_string(marks->end_layer) + ")"};
+  }
+  if (marks->ended.load(std::memory_order_acquire)) return {};
+  return device_->transfers().wait_on(marks->landmark, marks->value(layer), stream);
 }
 
 Result<std::vector<PartPlan>> Cache::plans() const {

@@ -1,4 +1,5 @@
-// An attached cache: where an engine's own paged KV cache lies, described once.
+// An attached cache: where an engine's own paged KV cache lies, described once. All of it is host memory, or all of it
+// is memory of one device.
 #pragma once
 
 #include <memory>
@@ -7,12 +8,15 @@
 #include <vector>
 
 #include "codec/record.h"
+#include "device/driver.h"
 #include "layout/arrangement.h"
 #include "layout/plan.h"
+#include "manager/layer_waits.h"
 #include "manager/namespace.h"
 
 namespace kvbm::manager {
 
+class AttachedDevice;
 class Manager;
 
 // In a list of block ids: the engine has no block of this part here.
@@ -34,7 +38,7 @@ class CachePart {
   [[nodiscard]] uint32_t layers() const noexcept;
   // The unhashed leaf and the unit of the block it lies in.
   [[nodiscard]] codec::Leaf leaf(uint32_t index, uint32_t& unit, uint32_t& layer) const noexcept;
-  // Where that leaf lies in engine block `block`. Valid ids only.
+  // Where that leaf lies in engine block `block`; of a cache on a device, an address there. Valid ids only.
   [[nodiscard]] StridedRun run(uint32_t index, uint32_t block) const noexcept;
   [[nodiscard]] Status check_blocks(std::span<const uint32_t> ids) const;
 
@@ -49,13 +53,22 @@ class CachePart {
 
 class Cache {
  public:
-  // invalid_argument when a record would not fit a block of the manager.
+  // `device`: null for host memory. invalid_argument when a record would not fit a block of the manager.
   static Result<std::shared_ptr<Cache>> create(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns,
-                                               std::vector<CachePart> parts);
+                                               std::vector<CachePart> parts,
+                                               std::shared_ptr<AttachedDevice> device = nullptr);
 
   [[nodiscard]] const std::shared_ptr<Manager>& manager() const noexcept { return manager_; }
   [[nodiscard]] const std::shared_ptr<Namespace>& ns() const noexcept { return ns_; }
   [[nodiscard]] const std::vector<CachePart>& parts() const noexcept { return parts_; }
+  // Null: the tensors are host memory.
+  [[nodiscard]] const std::shared_ptr<AttachedDevice>& device() const noexcept { return device_; }
+  // What the layers [first, first + n) of a load (n = 0: all) are waited for by; remembered by layer_waits(). Of a cache
+  // on a device. no_memory, tier_disabled.
+  Result<std::shared_ptr<LayerMarks>> mark_layers(uint32_t first, uint32_t n);
+  [[nodiscard]] LayerWaits& layer_waits() noexcept { return layer_waits_; }
+  // What is enqueued on `stream` from now on waits for a layer of that load. stale_handle, invalid_argument.
+  Status wait_layer(uint64_t operation, uint32_t layer, device::CuStream stream);
   // Engine blocks in one stored block.
   [[nodiscard]] uint32_t units() const noexcept { return units_; }
   // The parts at the namespace's present epoch, for a lookup.
@@ -69,6 +82,8 @@ class Cache {
   std::shared_ptr<Namespace> ns_;
   std::vector<CachePart> parts_;
   uint32_t units_ = 1;
+  std::shared_ptr<AttachedDevice> device_;
+  LayerWaits layer_waits_;  // its landmarks are the device's: it goes first
 };
 
 }  // namespace kvbm::manager

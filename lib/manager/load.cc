@@ -19,6 +19,7 @@ LoadOperation::LoadOperation(LoadRequest request)
   n_keys_ = (request_.n_ids + units - 1) / units;
   status_.assign(n_keys_, Code::ok);
   pending_.assign(n_keys_, 0);
+  if (request_.cache->device() != nullptr) begin_flight();
 }
 
 std::span<const uint32_t> LoadOperation::ids_of(size_t part, size_t key) const noexcept {
@@ -68,9 +69,10 @@ void LoadOperation::plan() {
       if (tier == 0) {
         ready_.push_back({p, key, request_.match->parts()[p].slots[key], 0});
       } else {
-        // What is to stay here comes into a slot first.
-        if (request_.keep_below) in_place_.push_back({p, key, kNoSlot, tier});
-        if (!request_.keep_below) below_.push_back({p, key, kNoSlot, tier});
+        // What is to stay here comes into a slot first, and what a device reads into memory of this process.
+        const bool in_place = request_.keep_below && flight_ == nullptr;
+        if (in_place) in_place_.push_back({p, key, kNoSlot, tier});
+        if (!in_place) below_.push_back({p, key, kNoSlot, tier});
       }
     }
   }
@@ -167,6 +169,7 @@ bool LoadOperation::next_item(Item& item) {
 Operation::Next LoadOperation::step() {
   const uint64_t began = manager_.env().clock().now_ns();
   if (!planned_) copy_ns_ = began - submitted_ns();
+  if (flight_ != nullptr) return move_some();
   const uint64_t before = bytes_;
   const Next next = copy_some();
   tell_in_place();
@@ -174,14 +177,16 @@ Operation::Next LoadOperation::step() {
   return next;
 }
 
+void LoadOperation::begin() {
+  plan();
+  find_in_place();
+  if (weighs()) weigh();
+}
+
 Operation::Next LoadOperation::copy_some() {
   // Behind everything that this step copies and before anybody hears of it: a step's end is the first that does.
   const codec::CopiesOrdered of_all_blocks;
-  if (!planned_) {
-    plan();
-    find_in_place();
-    if (weighs()) weigh();
-  }
+  if (!planned_) begin();
   if (weighs() && out_of_time(false)) return Next::finished;
   request_more();
   uint64_t moved = 0;
@@ -334,6 +339,7 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     failed_.clear();
   }
   if (copying_ && current_.owned()) left.push_back(current_.slot);
+  if (flight_ != nullptr) end_flight(left);
   current_.lender.reset();
   places_.clear();  // and what they keep mapped
   manager_.release(left);

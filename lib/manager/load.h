@@ -10,9 +10,14 @@
 
 #include "codec/record.h"
 #include "manager/cache.h"
+#include "manager/layer_waits.h"
 #include "manager/match.h"
 #include "manager/onboard.h"
 #include "manager/operation.h"
+
+namespace kvbm::device {
+class StreamPoint;
+}
 
 namespace kvbm::manager {
 
@@ -29,6 +34,9 @@ struct LoadRequest {
   std::vector<codec::Position> positions;  // empty, or one per key from first_key on
   uint64_t deadline_ns = kNever;
   uint64_t compute_block_ns = 0;  // what the engine would need for one of its blocks; 0 = unknown
+  // Of a cache on a device. Begin after this; null: at once.
+  std::shared_ptr<device::StreamPoint> after;
+  std::shared_ptr<LayerMarks> layers;  // null: nobody waits for layers
   std::span<int32_t> item_status;  // one per key from first_key on
 };
 
@@ -38,6 +46,7 @@ class LoadOperation final : public Operation {
 
  protected:
   Next step() override;
+  [[nodiscard]] bool quiet() noexcept override;
   Next copy_some();
   Next what_next();
   void conclude(Code why, copy::Completion& completion) override;
@@ -69,6 +78,7 @@ class LoadOperation final : public Operation {
   static constexpr size_t kHeads = 16;
   static constexpr size_t kHeadRoom = 512;
 
+  void begin();
   void plan();
   void request_more();
   void landed(std::vector<Item> items, std::vector<Landed> results);
@@ -92,6 +102,20 @@ class LoadOperation final : public Operation {
   Code check_position(const codec::HeadView& head, size_t key) const;
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
+  // load_device.cc; of a cache on a device
+  struct Flight;
+  void begin_flight();
+  void came_back();
+  Next move_some();
+  void take_back();
+  bool add_leaves();
+  bool add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& hashed);
+  [[nodiscard]] bool next_entry();
+  void open_entry(size_t entry);
+  void fail_entry(size_t entry, Code code);
+  void close_entry(size_t entry);
+  [[nodiscard]] bool all_are_here();
+  void end_flight(std::vector<SlotId>& left);
   // load_cost.cc; only with compute_block_ns
   struct Want {
     size_t k;  // key from first_key on
@@ -152,6 +176,7 @@ class LoadOperation final : public Operation {
   std::vector<Head> heads_;
   size_t next_head_ = 0;
   std::vector<std::byte> large_head_room_;  // for one that does not fit there, in its turn
+  std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   bool copying_ = false;
   Item current_{};
   uint32_t leaf_ = 0;

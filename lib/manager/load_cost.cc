@@ -194,7 +194,8 @@ uint64_t LoadOperation::bytes_of(const Item& item) const noexcept {
 
 void LoadOperation::account(Code why) {
   const uint64_t now = manager_.env().clock().now_ns();
-  if (bytes_ != 0) manager_.cost(0).took(now, bytes_, copy_ns_);
+  // A load that waited for the engine's stream says nothing of what copying takes.
+  if (bytes_ != 0 && request_.after == nullptr) manager_.cost(0).took(now, bytes_, copy_ns_);
   if (!weighs() || why != Code::ok) return;
   const Weighed& w = weighed_;
   Counters& counters = manager_.counters();

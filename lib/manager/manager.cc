@@ -8,6 +8,7 @@
 #include "base/memory_wait.h"
 #include "manager/coded_tiers.h"
 #include "manager/coding_terms.h"
+#include "manager/device_caches.h"
 #include "manager/host_record.h"
 #include "manager/offload.h"
 #include "manager/seal_keys.h"
@@ -86,6 +87,8 @@ Status Manager::open_host() {
   }
   if (!arena.ok()) return arena.status();
   arena_ = std::move(arena).value();
+  devices_ = std::make_unique<DeviceCaches>(env_, options_.device, arena_->payloads());
+  if (Status there = devices_->require(); !there.ok()) return there;
 
   block::BlockTable::Options table;
   table.slots = arena_->slots();

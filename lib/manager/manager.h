@@ -34,6 +34,7 @@
 namespace kvbm::manager {
 
 class CodingTerms;
+class DeviceCaches;
 class Offloader;
 
 // Bits of a slot's flags (BlockTable::flags).
@@ -100,6 +101,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] block::BlockTable& table() noexcept { return *table_; }
   [[nodiscard]] block::HoldTable& holds() noexcept { return *holds_; }
   [[nodiscard]] tier::HostArena& arena() noexcept { return *arena_; }
+  // For what may write to it after this has gone.
+  [[nodiscard]] const std::shared_ptr<tier::HostArena>& shared_arena() const noexcept { return arena_; }
+  [[nodiscard]] DeviceCaches& devices() noexcept { return *devices_; }
   [[nodiscard]] FamilyTable& families() noexcept { return families_; }
   [[nodiscard]] UnitIndex& unit_index() noexcept { return *unit_index_; }
   [[nodiscard]] Events& events() noexcept { return events_; }
@@ -183,7 +187,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   FamilyTable families_;
   Events events_;
   Counters counters_;
-  std::unique_ptr<tier::HostArena> arena_;
+  std::shared_ptr<tier::HostArena> arena_;
+  std::unique_ptr<DeviceCaches> devices_;  // registers what is in arena_, and goes before it
   std::unique_ptr<block::BlockTable> table_;
   std::unique_ptr<block::HoldTable> holds_;
   std::unique_ptr<block::PinTable> pins_;

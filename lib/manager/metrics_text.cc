@@ -3,6 +3,7 @@
 
 #include "base/memory_wait.h"
 #include "base/metrics.h"
+#include "manager/device_caches.h"
 #include "manager/manager.h"
 #include "manager/stats.h"
 
@@ -136,6 +137,47 @@ void add_share(const ShareState& share, MetricsRegistry& registry) {
       .add(share.silent_lookups.load());
 }
 
+struct DeviceRow {
+  const char* name;
+  const char* help;
+  uint64_t device::TransferStats::*value;
+};
+constexpr DeviceRow kDeviceCounters[] = {
+    {"kvbm_device_batches_total", "Batches of leaves moved between a device and host memory.",
+     &device::TransferStats::batches},
+    {"kvbm_device_failed_batches_total", "Batches that did not end well.", &device::TransferStats::failed_batches},
+    {"kvbm_device_leaves_total", "Leaves moved.", &device::TransferStats::leaves},
+    {"kvbm_device_bytes_total", "Their bytes.", &device::TransferStats::bytes},
+    {"kvbm_device_bad_leaves_total", "Leaves that were not what their record says, overwritten on the device.",
+     &device::TransferStats::bad_leaves},
+    {"kvbm_device_mapped_leaves_total", "Leaves moved by kernels on mapped host memory.",
+     &device::TransferStats::mapped_leaves},
+    {"kvbm_device_staged_leaves_total", "Leaves moved by kernels through device memory.",
+     &device::TransferStats::staged_leaves},
+    {"kvbm_device_straight_leaves_total", "Leaves copied straight between pages and record.",
+     &device::TransferStats::straight_leaves},
+    {"kvbm_device_bounced_leaves_total", "Leaves whose record is not registered with the device.",
+     &device::TransferStats::bounced_leaves},
+    {"kvbm_device_nanoseconds_total", "Time on the device.", &device::TransferStats::device_ns},
+};
+
+void add_devices(const DeviceCaches& devices, MetricsRegistry& registry) {
+  for (const auto& attached : devices.opened()) {
+    const std::string ordinal = std::to_string(attached->device().facts().ordinal);
+    const std::pair<const char*, device::TransferStats> ways[] = {{"gather", attached->transfers().gathers()},
+                                                                  {"scatter", attached->transfers().scatters()}};
+    for (const DeviceRow& row : kDeviceCounters) {
+      for (const auto& [way, stats] : ways) {
+        registry.counter(row.name, row.help, {{"device", ordinal}, {"way", way}}).add(stats.*row.value);
+      }
+    }
+    registry.gauge("kvbm_device_lost", "1 after a fault that took the device out of service.", {{"device", ordinal}})
+        .set(attached->device().is_lost() ? 1 : 0);
+    registry.gauge("kvbm_device_pinned_bytes", "Host memory registered with the device.", {{"device", ordinal}})
+        .set(static_cast<int64_t>(attached->pinned_bytes()));
+  }
+}
+
 }  // namespace
 
 std::string metrics_text(Manager& manager) {
@@ -146,6 +188,7 @@ std::string metrics_text(Manager& manager) {
   add_tiers(now, registry);
   add_codecs(now, registry);
   add_share(manager.share(), registry);
+  add_devices(manager.devices(), registry);
   registry.counter("kvbm_memory_waits_total", "Times that the library waited for memory that was refused.")
       .add(memory_waits());
   const Counters& counters = manager.counters();

@@ -88,6 +88,7 @@ Status Node::sessions_allowed() const {
 Node::~Node() {
   stop();
   if (help_ != nullptr) help_->end();
+  if (sessions_ != nullptr) sessions_->close();
   // The links' last calls are made while their thread ends; the mesh has them, and they the source.
   thread_.reset();
   session_host_.reset();
@@ -107,9 +108,13 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   mesh_->attach(thread_->transport(), *thread_);
   cluster::SessionHost::Options session_options;
   session_options.staging_bytes = options_.session_staging_bytes;
+  session_devices_ = std::make_unique<SessionDevices>(*env_.executor, *thread_, env_.log);
+  session_options.staging_mapped = [devices = session_devices_.get()](std::shared_ptr<Arena> arena) {
+    devices->add_staging(std::move(arena));
+  };
   session_host_ = std::make_unique<cluster::SessionHost>(session_options, *mesh_, env_.log);
   mesh_->serve_sessions(session_host_.get());
-  sessions_ = std::make_unique<Sessions>(*session_host_, *thread_, sessions_allowed());
+  sessions_ = std::make_unique<Sessions>(*session_host_, *thread_, *session_devices_, sessions_allowed());
   coder_ = make_coder();
   cluster::PeerTierOptions options;
   options.staging_bytes = options_.staging_bytes;

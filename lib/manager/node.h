@@ -86,6 +86,7 @@ class Node {
   std::unique_ptr<copy::TransportThread> thread_;
   std::shared_ptr<NodeHelp> help_;
   std::unique_ptr<cluster::SessionHost> session_host_;
+  std::unique_ptr<SessionDevices> session_devices_;
   std::unique_ptr<Sessions> sessions_;
   std::shared_ptr<cluster::LinkCoder> coder_;
   std::unique_ptr<NodeSource> source_;

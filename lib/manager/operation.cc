@@ -112,13 +112,24 @@ bool Operation::run_woken() {
   return expects();
 }
 
+// A step, or what is left of an operation that has had its last one.
+Operation::Next Operation::next_or_end() {
+  if (!ending_) {
+    Code why = interrupted();
+    const Next next = why == Code::ok ? step_or_end(why) : Next::finished;
+    if (next != Next::finished) return next;
+    ending_ = true;
+    why_ = why;
+  }
+  return quiet() ? Next::finished : Next::wait;
+}
+
 // One step. True: the next one can follow at once.
 bool Operation::run_step() {
-  Code why = interrupted();
-  const Next next = why == Code::ok ? step_or_end(why) : Next::finished;
+  const Next next = next_or_end();
   if (next == Next::more) return true;
   if (next == Next::finished) {
-    finish(why);
+    finish(why_);
     return false;
   }
   uint32_t running = kRunning;

@@ -4,7 +4,8 @@
 // operation never run at the same time; between two of them the operation sits in the executor or
 // waits to be woken by I/O. A deadline or a cancel ends it at the next step boundary: the completion
 // comes then, and memory of the caller is not touched after it. What I/O still owns (slots, pins,
-// staging) is kept by the I/O's own callbacks, never by the operation.
+// staging) is kept by the I/O's own callbacks, never by the operation. A device that writes to the caller's memory is
+// waited for (quiet()).
 #pragma once
 
 #include <atomic>
@@ -47,6 +48,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   virtual Next step() = 0;
   // The last call: marks what was not done with `why` (ok if everything ran), fills status, items, bytes.
   virtual void conclude(Code why, copy::Completion& completion) = 0;
+  // Asked before the operation ends, for whatever reason: false while something that cannot be taken back still touches
+  // the caller's memory or the host's (a device's batches). That wakes the operation, which then ends without a step.
+  [[nodiscard]] virtual bool quiet() noexcept { return true; }
   // Whether something is on its way that will wake it.
   [[nodiscard]] virtual bool expects() { return false; }
   // Something arrived that step() waits for. Thread: any.
@@ -61,6 +65,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void run();
   bool run_step();
   Next step_or_end(Code& why);
+  Next next_or_end();
   void finish(Code why);
   [[nodiscard]] Code interrupted() const noexcept;
 
@@ -75,6 +80,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::atomic<uint32_t> state_{kIdle};
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> expired_{false};
+  bool ending_ = false;  // the last step has run; the steps'
+  Code why_ = Code::ok;  // of the end
   Done done_;
   UniqueFunction<void()> woken_;  // empty: the executor runs the steps
 };

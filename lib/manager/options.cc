@@ -130,6 +130,32 @@ void add_neighbours(std::vector<OptionRow>& rows) {
                   {"off", "auto", "fast", "default", "max", "zstd"}});
 }
 
+// Of attached caches in device memory.
+void add_device(std::vector<OptionRow>& rows) {
+  rows.push_back({"device.cuda",
+                  OptionType::choice,
+                  "auto",
+                  "Attached caches in the memory of CUDA devices: where the driver is; never; or, on, a manager is not "
+                  "created without one.",
+                  0,
+                  0,
+                  {"auto", "off", "on"}});
+  rows.push_back({"device.library", OptionType::string, "",
+                  "The driver's library, a path; empty: libcuda.so.1 as the system finds it."});
+  rows.push_back({"device.multiprocessors", OptionType::count, "8",
+                  "Multiprocessors of a device that kvbm's kernels use at most, so that the engine's keep theirs.", 1,
+                  1024});
+  rows.push_back({"device.staging", OptionType::bytes, "64MiB",
+                  "Device memory that stores and loads go through, and as much pinned host memory; for each device.",
+                  1 << 20, kMaxBytes});
+  rows.push_back({"device.pin_threads", OptionType::count, "4",
+                  "Threads that register the host tier's memory with a device when its first cache is attached.", 1,
+                  256});
+  rows.push_back({"device.lost_after", OptionType::duration, "10s",
+                  "A device that does not end what it has begun within this time counts as lost.", 100'000'000,
+                  3'600'000'000'000});
+}
+
 std::vector<OptionRow> make_schema() {
   std::vector<OptionRow> rows;
   rows.push_back({"threads", OptionType::count, "2", "Worker threads of a context.", 1, 256});
@@ -149,6 +175,7 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"host.touch_threads", OptionType::count, "0",
                   "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
   add_neighbours(rows);
+  add_device(rows);
   rows.push_back({"seal.key_file", OptionType::string, "",
                   "File of keys that records are sealed with (AES-256-GCM) when they leave this host's memory, a line "
                   "\"<id> <64 hex digits>\" each; the first one seals. Its owner's alone. Empty: nothing is sealed."});
@@ -236,6 +263,13 @@ Result<Options> options_from(const OptionSet& config) {
   out.node.local = values.at("node.local").text == "auto";
   out.node.local_directory = values.at("node.local_directory").text;
   out.node.codec = values.at("node.codec").text;
+  const std::string& cuda = values.at("device.cuda").text;
+  if (cuda != "auto") out.device.use = cuda == "on" ? DeviceOptions::Use::on : DeviceOptions::Use::off;
+  out.device.library = values.at("device.library").text;
+  out.device.multiprocessors = static_cast<uint32_t>(values.at("device.multiprocessors").number);
+  out.device.staging_bytes = values.at("device.staging").number;
+  out.device.pin_threads = static_cast<uint32_t>(values.at("device.pin_threads").number);
+  out.device.lost_after_ns = values.at("device.lost_after").number;
   out.seal_key_file = values.at("seal.key_file").text;
   out.node.seal_key_file = out.seal_key_file;
   const auto tiers = config.lists.find("tier");

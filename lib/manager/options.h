@@ -16,6 +16,10 @@
 #include "tier/host/host_arena.h"
 #include "tier/tier.h"
 
+namespace kvbm::device {
+struct Driver;
+}
+
 namespace kvbm::manager {
 
 // Makes a tier that is not built in (a plug-in): given where it stands and who hears of its losses.
@@ -66,6 +70,18 @@ struct ShareOptions {
   uint64_t ask_ns = 20'000'000;
 };
 
+// Attached caches in device memory (device_caches.h).
+struct DeviceOptions {
+  enum class Use : uint8_t { automatic, off, on };
+  Use use = Use::automatic;
+  std::string library;  // of the driver; empty: the system's
+  const device::Driver* driver = nullptr;  // a simulation's instead
+  uint32_t multiprocessors = 8;
+  uint64_t staging_bytes = 64ULL << 20;
+  uint32_t pin_threads = 4;
+  uint64_t lost_after_ns = 10'000'000'000;
+};
+
 struct Options {
   tier::HostOptions host;
   std::string policy = std::string(policy::kDefaultPolicy);
@@ -73,6 +89,7 @@ struct Options {
   std::vector<TierOptions> tiers;
   NodeOptions node;
   ShareOptions share;
+  DeviceOptions device;
   std::string seal_key_file;  // empty: nothing is sealed
 };
 

@@ -10,6 +10,8 @@ namespace session = cluster::session;
 
 namespace {
 
+const char kNoDevice[] = "a stream was given for blocks that are not in a device's memory";
+
 Status refuse(size_t part, const std::string& why, Code code = Code::invalid_argument) {
   return {code, "the blocks of a session are refused", "part " + std::to_string(part) + ": " + why};
 }
@@ -102,11 +104,11 @@ Result<SessionParts> session_parts(const Cache& cache, const SessionBlocks& bloc
 
 // ---- One offer ----
 
-Status SessionOffer::publish(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin,
-                             uint64_t end) {
+Result<SessionOffer::Meant> SessionOffer::meant(Component component, uint32_t first_layer, uint32_t n_layers,
+                                                uint64_t begin, uint64_t end) const {
   const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const auto& p) { return p.component == component; });
   if (part == parts_.end()) {
-    return {Code::invalid_argument, "published what was not offered", "component " + std::to_string(component)};
+    return Status(Code::invalid_argument, "published what was not offered", "component " + std::to_string(component));
   }
   const Shard& shard = part->shard;
   const uint32_t last = uint32_t{shard.first_layer} + shard.layers;
@@ -117,15 +119,48 @@ Status SessionOffer::publish(Component component, uint32_t first_layer, uint32_t
   }
   const session::Range meant{std::max(range.begin, part->range.begin), std::min(range.end, part->range.end)};
   if (n_layers == 0 || first_layer < shard.first_layer || first_layer >= last || n_layers > last - first_layer) {
-    return {Code::invalid_argument, "published what was not offered",
-            "layers " + std::to_string(first_layer) + " + " + std::to_string(n_layers) + ", offered " +
-                std::to_string(shard.first_layer) + " + " + std::to_string(shard.layers)};
+    return Status(Code::invalid_argument, "published what was not offered",
+                  "layers " + std::to_string(first_layer) + " + " + std::to_string(n_layers) + ", offered " +
+                      std::to_string(shard.first_layer) + " + " + std::to_string(shard.layers));
   }
-  if (ended_.load(std::memory_order_relaxed)) return {Code::stale_handle, "the offer has ended"};
-  if (range.empty()) return {Code::invalid_argument, "published what was not offered", "no positions"};
-  if (meant.empty()) return {};  // computed, and of none of the blocks that are offered
-  sessions_->links_.post([host = &sessions_->host_, rank = rank_, request = request_, component, first_layer, n_layers,
-                          meant] { host->publish(rank, request, component, first_layer, n_layers, meant); });
+  if (ended_.load(std::memory_order_relaxed)) return Status(Code::stale_handle, "the offer has ended");
+  if (range.empty()) return Status(Code::invalid_argument, "published what was not offered", "no positions");
+  return Meant{first_layer, n_layers, meant};
+}
+
+Status SessionOffer::publish(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin,
+                             uint64_t end) {
+  const auto what = meant(component, first_layer, n_layers, begin, end);
+  if (!what.ok()) return what.status();
+  if (what.value().range.empty()) return {};  // computed, and of none of the blocks that are offered
+  sessions_->links_.post([host = &sessions_->host_, rank = rank_, request = request_, component, m = what.value()] {
+    host->publish(rank, request, component, m.first_layer, m.n_layers, m.range);
+  });
+  return {};
+}
+
+Status SessionOffer::publish_after(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin,
+                                   uint64_t end, device::CuStream stream) {
+  const auto what = meant(component, first_layer, n_layers, begin, end);
+  if (!what.ok()) return what.status();
+  const auto device = device_.lock();
+  if (device == nullptr) {
+    return {Code::invalid_argument, kNoDevice, "these are in host memory"};
+  }
+  auto point = device->transfers().point(stream);
+  if (!point.ok()) return point.status();
+  if (what.value().range.empty()) return {};
+  const auto publish = [host = &sessions_->host_, rank = rank_, request = request_, component, m = what.value()] {
+    host->publish(rank, request, component, m.first_layer, m.n_layers, m.range);
+  };
+  const auto give_up = [host = &sessions_->host_, rank = rank_, request = request_](Code code) {
+    host->abort_offer(rank, request, code, "the device on which its blocks are computed is lost");
+  };
+  sessions_->devices_.waits().wait(
+      device->device().shared_from_this(), std::move(point).value(),
+      [turn = sessions_->turn_, publish, give_up](Code code) {
+        turn->post([publish, give_up, code] { code == Code::ok ? publish() : give_up(code); });
+      });
   return {};
 }
 
@@ -146,12 +181,36 @@ Status SessionOffer::abort(const std::string& why) {
 
 Status SessionReceipt::abort(const std::string& why) {
   if (ended_.load(std::memory_order_relaxed)) return {Code::stale_handle, "the session has ended"};
+  given_up_.store(true, std::memory_order_relaxed);
   sessions_->links_.post(
       [host = &sessions_->host_, name = name_, why] { host->abort(name, Code::cancelled, why); });
   return {};
 }
 
 // ---- All ----
+
+std::shared_ptr<Sessions::Turn> Sessions::make_turn(Executor& links) {
+  auto turn = std::make_shared<Turn>();
+  MutexLock lock(turn->mutex);
+  turn->links = &links;
+  return turn;
+}
+
+void Sessions::Turn::post(UniqueFunction<void()> task) {
+  MutexLock lock(mutex);
+  if (links != nullptr) links->post(std::move(task));
+}
+
+void Sessions::close() {
+  MutexLock lock(turn_->mutex);
+  turn_->links = nullptr;
+}
+
+void Sessions::use_device(const Cache& cache, SessionParts& what) {
+  if (cache.device() == nullptr) return;
+  cluster::session::SliceMover& mover = devices_.mover(cache.device());
+  for (session::LocalPart& part : what.parts) part.map.mover = &mover;
+}
 
 void Sessions::offer_ended(const OfferKey& key) {
   MutexLock lock(mutex_);
@@ -165,6 +224,8 @@ Result<std::shared_ptr<SessionOffer>> Sessions::offer(OfferRequest request) {
   handle->sessions_ = this;
   handle->rank_ = request.rank;
   handle->request_ = request.request;
+  handle->device_ = request.cache->device();
+  use_device(*request.cache, request.what);
   for (const session::LocalPart& p : request.what.parts) handle->parts_.push_back(p.part);
   auto offer = std::make_unique<cluster::SessionHost::Offer>();
   offer->rank = request.rank;
@@ -194,6 +255,15 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
   auto handle = std::make_shared<SessionReceipt>();
   handle->sessions_ = this;
   handle->name_ = next_name_.fetch_add(1, std::memory_order_relaxed);
+  use_device(*request.cache, request.what);
+  const std::shared_ptr<AttachedDevice> device = request.cache->device();
+  std::shared_ptr<device::StreamPoint> after;
+  if (request.after.has_value()) {
+    if (device == nullptr) return Status(Code::invalid_argument, kNoDevice, "these are in host memory");
+    auto point = device->transfers().point(*request.after);
+    if (!point.ok()) return point.status();
+    after = std::move(point).value();
+  }
   auto open = std::make_unique<cluster::SessionHost::Session>();
   open->request.request = request.request;
   open->request.facts = std::move(request.what.facts);
@@ -218,8 +288,23 @@ Result<std::shared_ptr<SessionReceipt>> Sessions::receive(ReceiveRequest request
     if (receiving_ >= kMaxOffers) return Status(Code::no_room, "too many sessions are open");
     ++receiving_;
   }
+  // On the links' thread, when the blocks may be written.
+  UniqueFunction<void(Code)> begin = [host = &host_, handle, task = std::move(open)](Code code) {
+    if (code != Code::ok) return task->done({code, "the device that a session's blocks lie on is lost"});
+    if (handle->given_up_.load(std::memory_order_relaxed)) {
+      return task->done({Code::cancelled, "the session was given up"});
+    }
+    host->open(handle->name_, std::move(*task));
+  };
   try {
-    links_.post([host = &host_, name = handle->name_, task = std::move(open)] { host->open(name, std::move(*task)); });
+    if (after == nullptr) {
+      links_.post([begin = std::move(begin)]() mutable { begin(Code::ok); });
+    } else {
+      devices_.waits().wait(device->device().shared_from_this(), std::move(after),
+                            [turn = turn_, begin = std::move(begin)](Code code) mutable {
+                              turn->post([begin = std::move(begin), code]() mutable { begin(code); });
+                            });
+    }
   } catch (...) {
     MutexLock lock(mutex_);
     --receiving_;

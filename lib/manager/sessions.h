@@ -2,12 +2,16 @@
 // from them into its blocks. Turns caches and block ids into what cluster/session means by them, and calls of any
 // thread into tasks of the links' thread, where cluster/session_host does the work.
 //
-// Thread: any. Nothing blocks. Lock: mutex_, a leaf. `done` and `layer_ready` run on the links' thread; `done` exactly
-// once, when the caller's memory is touched no more.
+// Blocks in a device's memory are copied by its mover (session_mover.h). With a stream, publishing and opening happen
+// when the stream has come to where it was in the call, and not before.
+//
+// Thread: any. Nothing blocks, but for what session_devices.h says. Lock: mutex_ and Turn::mutex, leaves. `done` and
+// `layer_ready` run on the links' thread; `done` exactly once, when the caller's memory is touched no more.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -17,6 +21,7 @@
 #include "base/mutex.h"
 #include "cluster/session_host.h"
 #include "manager/cache.h"
+#include "manager/session_devices.h"
 
 namespace kvbm::manager {
 
@@ -51,12 +56,24 @@ class SessionOffer {
   // Layers of the whole model (n_layers 0: all from the first of the part on); positions (end 0: to the end).
   // invalid_argument: what was not offered. stale_handle: it has ended.
   Status publish(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end);
+  // The same when `stream`, of the device that the blocks lie on, has come to what it holds now. invalid_argument: such
+  // a stream there is not, or the blocks are in host memory; tier_disabled.
+  Status publish_after(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end,
+                       device::CuStream stream);
   Status publish_all();
   Status abort(const std::string& why);
 
  private:
   friend class Sessions;
+  // What is published, or why not. An empty range: nothing of what is offered.
+  struct Meant {
+    uint32_t first_layer = 0, n_layers = 0;
+    cluster::session::Range range;
+  };
+  Result<Meant> meant(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin,
+                      uint64_t end) const;
   Sessions* sessions_ = nullptr;
+  std::weak_ptr<AttachedDevice> device_;
   uint16_t rank_ = 0;
   cluster::session::RequestId request_;
   std::vector<cluster::session::Part> parts_;
@@ -72,7 +89,8 @@ class SessionReceipt {
   friend class Sessions;
   Sessions* sessions_ = nullptr;
   uint64_t name_ = 0;
-  std::atomic<bool> ended_{false};  // as above
+  std::atomic<bool> ended_{false};      // as above
+  std::atomic<bool> given_up_{false};  // before it began; relaxed: read by a task of the links, behind the one that ends it
 };
 
 class Sessions {
@@ -95,6 +113,7 @@ class Sessions {
     SessionParts what;
     std::shared_ptr<Cache> cache;
     std::vector<cluster::SessionHost::NamedSource> sources;
+    std::optional<device::CuStream> after;  // blocks are written after what it holds now, and nothing is asked before
     uint64_t budget_bytes = 0;  // staging under way at once; 0: the default
     uint64_t deadline_ns = kNever;
     UniqueFunction<void(Component, uint16_t layer)> layer_ready;
@@ -102,10 +121,13 @@ class Sessions {
   };
 
   // The executor is that of the links. allowed: not ok is what every call gets instead.
-  Sessions(cluster::SessionHost& host, Executor& links, Status allowed = {})
-      : host_(host), links_(links), allowed_(std::move(allowed)) {}
+  Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices, Status allowed = {})
+      : host_(host), links_(links), devices_(devices), allowed_(std::move(allowed)) {}
+  // Before the links end: streams that are waited for count for nothing from then on.
+  void close();
 
-  // exists, no_room, or why sessions are not allowed; then `done` does not run.
+  // exists, no_room, or why sessions are not allowed; then `done` does not run. A stream that is none, or not of the
+  // device that the blocks lie on: invalid_argument.
   Result<std::shared_ptr<SessionOffer>> offer(OfferRequest request);
   Result<std::shared_ptr<SessionReceipt>> receive(ReceiveRequest request);
 
@@ -113,10 +135,21 @@ class Sessions {
   friend class SessionOffer;
   friend class SessionReceipt;
   using OfferKey = std::pair<uint16_t, cluster::session::RequestId>;
+  // What a device that comes to a point may still reach of this: the links, until close().
+  struct Turn {
+    Mutex mutex;
+    Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
+    // Nothing happens after close().
+    void post(UniqueFunction<void()> task);
+  };
   void offer_ended(const OfferKey& key);
+  void use_device(const Cache& cache, SessionParts& what);
 
   cluster::SessionHost& host_;
   Executor& links_;
+  SessionDevices& devices_;
+  const std::shared_ptr<Turn> turn_ = make_turn(links_);
+  static std::shared_ptr<Turn> make_turn(Executor& links);
   const Status allowed_;
   std::atomic<uint64_t> next_name_{1};
   Mutex mutex_;

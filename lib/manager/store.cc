@@ -17,7 +17,9 @@ StoreOperation::StoreOperation(StoreRequest request)
       request_(std::move(request)),
       manager_(*request_.cache->manager()),
       status_(request_.keys.size(), Code::ok),
-      reach_(manager_.stores_reach()) {}
+      reach_(manager_.stores_reach()) {
+  if (request_.cache->device() != nullptr) begin_flight();
+}
 
 const Key* StoreOperation::parent_of(size_t key) const noexcept {
   if (request_.unchained) return nullptr;
@@ -62,9 +64,11 @@ Operation::Next StoreOperation::step() {
   if (request_.keys.empty()) return Next::finished;
   if (part_ == plans_.size()) return hand_over();
   if (!chunk_open_) open_chunk();
-  if (!copy_some()) return Next::more;
+  const Next copied = flight_ != nullptr ? move_some() : copy_some();
+  if (copied != Next::finished) return copied;
+  const size_t keys = present_.size();
   close_chunk();
-  chunk_first_ += kChunk;
+  chunk_first_ += keys;
   if (chunk_first_ >= request_.keys.size()) {
     if (last_ != kNoSlot) manager_.release({&last_, 1});
     last_ = kNoSlot;
@@ -135,7 +139,7 @@ void StoreOperation::end_handover(Code why) {
 
 // Looks which keys are there already and takes slots for the others.
 void StoreOperation::open_chunk() {
-  const size_t n = std::min(kChunk, request_.keys.size() - chunk_first_);
+  const size_t n = std::min(chunk_keys(), request_.keys.size() - chunk_first_);
   const auto keys = std::span<const Key>(request_.keys).subspan(chunk_first_, n);
   present_.assign(n, kNoSlot);
   manager_.table().acquire_each(plans_[part_].family, keys, present_, manager_.tick());
@@ -144,8 +148,9 @@ void StoreOperation::open_chunk() {
   for (size_t i = 0; i < n; ++i) {
     const size_t key = chunk_first_ + i;
     if (present_[i] != kNoSlot || status_[key] != Code::ok) continue;
-    const Code has = has_block(part_, key);
-    if (has == Code::invalid_argument) fail(key, has);
+    Code has = has_block(part_, key);
+    if (has == Code::ok && flight_ != nullptr && is_lost()) has = Code::tier_disabled;
+    if (has == Code::invalid_argument || has == Code::tier_disabled) fail(key, has);
     if (has == Code::ok) missing.push_back(key);
   }
   take_slots(std::move(missing));
@@ -180,8 +185,8 @@ void StoreOperation::take_slots(std::vector<size_t> missing) {
   }
 }
 
-// Copies until the chunk is done (true) or a step's worth of bytes is (false).
-bool StoreOperation::copy_some() {
+// Copies until the chunk is done (finished) or a step's worth of bytes is (more).
+Operation::Next StoreOperation::copy_some() {
   const CachePart& part = request_.cache->parts()[part_];
   uint64_t moved = 0;
   for (; at_ < fresh_.size(); ++at_, leaf_ = 0) {
@@ -195,7 +200,7 @@ bool StoreOperation::copy_some() {
     for (; leaf_ < part.leaf_count(); ++leaf_) {
       if (moved >= kStepBytes) {
         codec::order_copies();  // the next step may run on another thread
-        return false;
+        return Next::more;
       }
       uint32_t unit = 0;
       uint32_t layer = 0;
@@ -207,14 +212,14 @@ bool StoreOperation::copy_some() {
       moved += leaf.raw_bytes;
     }
     codec::order_copies();  // before there is a head that promises these bytes
-    const Code code = finish_record(fresh);
+    const Code code = finish_record(fresh, leaves_);
     if (code != Code::ok) fail(fresh.key, code);
     bytes_ += part.payload_bytes();
   }
-  return true;
+  return Next::finished;
 }
 
-Code StoreOperation::finish_record(const Fresh& fresh) {
+Code StoreOperation::finish_record(const Fresh& fresh, std::span<const codec::Leaf> leaves) {
   const CachePart& part = request_.cache->parts()[part_];
   HeadFacts facts;
   facts.family = plans_[part_].family;
@@ -236,7 +241,7 @@ Code StoreOperation::finish_record(const Fresh& fresh) {
                             manager_.arena().head(fresh.slot).size()) {
     (void)codec::append_attribute(attributes, codec::Attribute::unit_keys, unit_bytes);
   }
-  return write_head(manager_, fresh.slot, facts, leaves_, attributes);
+  return write_head(manager_, fresh.slot, facts, leaves, attributes);
 }
 
 // Publishes what was copied, in runs of consecutive keys, each chained to the block before it.
@@ -252,7 +257,7 @@ void StoreOperation::close_chunk() {
       continue;
     }
     size_t count = 1;
-    while (f + count < fresh_.size() && fresh_[f + count].key == key + count) ++count;
+    while (count < kChunk && f + count < fresh_.size() && fresh_[f + count].key == key + count) ++count;
     publish_run(f, count, before);
     before = fresh_[f + count - 1].slot;
     f += count;
@@ -313,8 +318,10 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   for (const SlotId slot : present_) {
     if (slot != kNoSlot) left.push_back(slot);
   }
-  for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
   manager_.release(left);
+  left.clear();
+  for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
+  let_go(left);
   // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
   if (handover_ != nullptr) {
     end_handover(why);

@@ -12,6 +12,10 @@
 #include "manager/cache.h"
 #include "manager/operation.h"
 
+namespace kvbm::device {
+class StreamPoint;
+}
+
 namespace kvbm::manager {
 
 struct StoreRequest {
@@ -24,6 +28,7 @@ struct StoreRequest {
   std::vector<codec::Position> positions;  // empty, or one per key
   uint8_t priority = 0;
   uint64_t deadline_ns = kNever;
+  std::shared_ptr<device::StreamPoint> after;  // a cache on a device: begin after it; null: at once
   std::span<int32_t> item_status;  // caller's; empty if not wanted
 };
 
@@ -34,9 +39,13 @@ class StoreOperation final : public Operation {
  protected:
   Next step() override;
   void conclude(Code why, copy::Completion& completion) override;
+  [[nodiscard]] bool quiet() noexcept override;
 
  private:
-  static constexpr size_t kChunk = 64;  // keys whose slots are taken together
+  static constexpr size_t kChunk = 64;  // keys whose slots are taken together, and that are published together
+  // Of a cache on a device, which should not wait between two chunks: as many keys as have so many bytes.
+  static constexpr size_t kDeviceChunk = 1024;
+  static constexpr uint64_t kDeviceChunkBytes = 128ULL << 20;
   // One key of the chunk that must be copied.
   struct Fresh {
     size_t key;
@@ -53,12 +62,23 @@ class StoreOperation final : public Operation {
 
   Next hand_over();
   void end_handover(Code why);
+  [[nodiscard]] size_t chunk_keys() const noexcept;
   void open_chunk();
   void take_slots(std::vector<size_t> missing);
-  bool copy_some();
+  Next copy_some();
   void close_chunk();
   void publish_run(size_t first, size_t count, SlotId parent);
-  Code finish_record(const Fresh& fresh);
+  Code finish_record(const Fresh& fresh, std::span<const codec::Leaf> leaves);
+  // store_device.cc; of a cache on a device
+  struct Flight;
+  void begin_flight();
+  void came_back();
+  void let_go(std::span<const SlotId> slots);
+  [[nodiscard]] bool is_lost() const noexcept;
+  Next move_some();
+  void take_back();
+  bool add_leaves();
+  void drop_failed();
   void fail(size_t key, Code code);
   [[nodiscard]] const Key* parent_of(size_t key) const noexcept;
   [[nodiscard]] std::span<const Key> units_of(size_t key) const noexcept;
@@ -78,6 +98,7 @@ class StoreOperation final : public Operation {
   std::vector<Fresh> fresh_;
   size_t at_ = 0;       // fresh_ being copied
   uint32_t leaf_ = 0;   // next leaf of it
+  std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
   std::vector<codec::Leaf> leaves_;
   SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference
   uint64_t bytes_ = 0;

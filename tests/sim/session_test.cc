@@ -30,11 +30,12 @@ uint64_t number(const char* name, uint64_t otherwise) {
 
 struct Seen {
   uint64_t sessions = 0, done = 0, failed = 0, damaged = 0, kills = 0, freezes = 0, cuts = 0, aborts = 0;
-  uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, moves = 0;
+  uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, gathers = 0, scatters = 0, losses = 0;
 };
 
-enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence };
-constexpr uint64_t kTroubles = 10;
+enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence, spoil,
+                     lose_device };
+constexpr uint64_t kTroubles = 12;
 
 class World {
  public:
@@ -81,6 +82,7 @@ class World {
   SessionNode* decode_node(size_t d) { return nodes_[prefill_.size() + d].get(); }
 
   void start_ranks() {
+    net_.grains = random().below(4) != 0;
     if (trouble_ == Trouble::garble) net_.faults.garble = 0.1;
     if (trouble_ == Trouble::full) net_.faults.full = 0.3, net_.faults.refuse = 0.1;
     for (size_t i = 0; i < prefill_.size() + decode_.size(); ++i) {
@@ -93,6 +95,9 @@ class World {
       nodes_.push_back(std::make_unique<SessionNode>(sim_, net_, o));
       nodes_.back()->seed = seed_;
       if (!is_prefill) nodes_.back()->target = &decode_[i - prefill_.size()];
+      RankEngine& engine = is_prefill ? prefill_[i] : decode_[i - prefill_.size()];
+      if (random().below(2) == 0) engine.mover = &nodes_.back()->mover;
+      if (trouble_ == Trouble::spoil) nodes_.back()->mover.spoil = 0.1;
     }
     for (size_t p = 0; p < prefill_.size(); ++p) {
       for (size_t d = 0; d < decode_.size(); ++d) {
@@ -114,7 +119,9 @@ class World {
       const uint64_t chunk = 1 + tokens_ / 100 + random().below(tokens_ + 10);
       for (const auto& cache : prefill_[p].caches) {
         const auto& part = cache->part();
-        const uint64_t step = part.range.size() > 1000 ? part.range.size() : chunk;  // a state
+        // A state at once; others in fewer pieces than a layer may have.
+        const uint64_t size = part.range.size();
+        const uint64_t step = size > 1000 ? size : std::max(chunk, size / 200 + 1);
         for (uint32_t l = part.shard.first_layer; l < uint32_t{part.shard.first_layer} + part.shard.layers; ++l) {
           for (uint64_t t = part.range.begin; t < part.range.end; t += step) {
             const Range range{t, std::min(part.range.end, t + step)};
@@ -176,7 +183,8 @@ class World {
     if (trouble_ == Trouble::cut && !open.empty()) net_.cut(open[random().below(open.size())]), ++seen_.cuts;
     if (trouble_ == Trouble::kill_prefill) kill(p);
     if (trouble_ == Trouble::kill_decode) kill(prefill_.size() + d);
-    if (trouble_ == Trouble::freeze) freeze(random().below(nodes_.size()));
+    if (trouble_ == Trouble::freeze) freeze_busy(20);
+    if (trouble_ == Trouble::lose_device) lose_device(random().below(nodes_.size()));
     if (trouble_ == Trouble::abort_prefill && source != nullptr) {
       seen_.aborts += source->sender->abort(request_id(1), Code::cancelled, "the client went away").ok();
       source->drain();
@@ -185,6 +193,21 @@ class World {
       seen_.aborts += sink->receiver->abort(sessions_[d], Code::cancelled, "the client went away").ok();
       sink->drain();
     }
+  }
+
+  void lose_device(size_t i) {
+    if (!nodes_[i]) return;
+    ++seen_.losses;
+    nodes_[i]->mover.lose();
+  }
+
+  // Mostly one that is sending: what it has begun then stays with the other side.
+  void freeze_busy(int tries) {
+    for (size_t i = 0; i < prefill_.size(); ++i) {
+      if (nodes_[i] && nodes_[i]->sender->staging_taken() > 0) return freeze(i);
+    }
+    if (tries == 0) return freeze(random().below(nodes_.size()));
+    at(1, [this, tries] { freeze_busy(tries - 1); });
   }
 
   void freeze(size_t i) {
@@ -218,7 +241,7 @@ class World {
         EXPECT_TRUE(s.ok()) << s.message();
       }
       if (trouble_ != Trouble::freeze) {
-        EXPECT_LE(n->last_finish_ns, deadline_);
+        EXPECT_LE(n->last_finish_ns, deadline_ + (decode_[d].mover != nullptr ? n->mover.delay_ns + 1000 : 0));
       }
       if (s.ok()) {
         EXPECT_EQ(decode_[d].check(seed_), "");
@@ -238,6 +261,9 @@ class World {
       seen_.damaged += n->receiver->stats().damaged_slices;
       seen_.late_slices += n->receiver->stats().late_slices;
       seen_.straight += n->sender->stats().straight_slices;
+      seen_.gathers += n->mover.gathers();
+      seen_.scatters += n->mover.scatters();
+      EXPECT_EQ(n->mover.under_way(), 0u);
       seen_.slices += n->sender->stats().slices;
     }
   }
@@ -274,10 +300,11 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   line("slices pushed", all.slices), line("straight", all.straight), line("damaged", all.damaged);
   line("late", all.late_slices), line("quarantined", all.quarantined), line("kills", all.kills);
   line("freezes", all.freezes), line("cuts", all.cuts), line("aborts", all.aborts);
+  line("gathers of devices", all.gathers), line("scatters", all.scatters), line("devices lost", all.losses);
   EXPECT_GT(all.done, n / 2);
   if (n < 100) return;
   for (const uint64_t count : {all.failed, all.straight, all.damaged, all.late_slices, all.quarantined, all.kills,
-                               all.freezes, all.cuts, all.aborts}) {
+                               all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses}) {
     EXPECT_GT(count, 0u);
   }
 }

@@ -43,6 +43,9 @@ class SessionNetwork {
 
   Faults faults;
 
+  // Whether libraries are of today: an older one knows no grains.
+  bool grains = true;
+
   Node add(SessionPeer* peer);
   // The link through which that node calls.
   cluster::session::Link& link(Node node) { return *nodes_[node].link; }

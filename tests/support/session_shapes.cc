@@ -23,7 +23,7 @@ void truth_row(uint64_t seed, uint32_t component, uint64_t layer, uint64_t plane
 }
 
 RankCache::RankCache(const Facts& facts, const Part& part, layout::Form form, uint32_t block_tokens, uint64_t first,
-                     Random& random)
+                     Random& random, std::pmr::memory_resource* memory)
     : facts_(facts), part_(part), form_(form), first_(first) {
   const ComponentGeometry& c = facts.components[part.component];
   const bool state = c.kind == ComponentKind::state;
@@ -43,7 +43,7 @@ RankCache::RankCache(const Facts& facts, const Part& part, layout::Form form, ui
   const uint64_t total = blocks_ * shape.unit_bytes() * shape.planes() * shape.layers();
   std::vector<layout::Tensor> tensors;
   for (uint32_t i = 0; i < n; ++i) {
-    memory_.emplace_back(total / n);
+    memory_.emplace_back(total / n, memory);
     random.fill(memory_.back());
   }
   for (auto& m : memory_) tensors.push_back({m.data(), m.size()});
@@ -109,7 +109,7 @@ std::string RankCache::check(uint64_t seed) const {
     if (auto wrong = check_layer(seed, l); !wrong.empty()) return wrong;
   }
   // Nothing else was written: put back what the range held before, then all must be as it was.
-  std::vector<std::vector<std::byte>> now = memory_;
+  std::vector<std::pmr::vector<std::byte>> now = memory_;
   for (uint64_t l = part_.shard.first_layer; l < uint64_t{part_.shard.first_layer} + part_.shard.layers; ++l)
     for (uint64_t p = 0; p < planes_; ++p)
       for (uint64_t h = part_.shard.first_head; h < uint64_t{part_.shard.first_head} + part_.shard.heads; ++h)
@@ -126,7 +126,10 @@ std::string RankCache::check(uint64_t seed) const {
 
 std::vector<LocalPart> RankEngine::locals() const {
   std::vector<LocalPart> out;
-  for (const auto& c : caches) out.push_back(c->local());
+  for (const auto& c : caches) {
+    out.push_back(c->local());
+    out.back().map.mover = mover;
+  }
   return out;
 }
 
@@ -195,7 +198,8 @@ SideShape random_side(const Facts& facts, Random& random, uint64_t tokens) {
   return s;
 }
 
-std::vector<RankEngine> make_side(const Facts& facts, const SideShape& shape, uint64_t tokens, Random& random) {
+std::vector<RankEngine> make_side(const Facts& facts, const SideShape& shape, uint64_t tokens, Random& random,
+                                  std::pmr::memory_resource* memory) {
   std::vector<RankEngine> side;
   for (uint32_t stage = 0; stage < shape.pp; ++stage) {
     for (uint32_t rank = 0; rank < shape.tp; ++rank) {
@@ -220,7 +224,8 @@ std::vector<RankEngine> make_side(const Facts& facts, const SideShape& shape, ui
         else if (random.below(4) == 0)
           first = part.range.begin;
         const auto form = shape.mixed_forms ? static_cast<layout::Form>(random.below(layout::kFormCount)) : shape.form;
-        engine.caches.push_back(std::make_unique<RankCache>(facts, part, form, shape.block_tokens, first, random));
+        engine.caches.push_back(
+            std::make_unique<RankCache>(facts, part, form, shape.block_tokens, first, random, memory));
       }
       if (!engine.caches.empty()) side.push_back(std::move(engine));
     }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,10 @@ void truth_row(uint64_t seed, uint32_t component, uint64_t layer, uint64_t plane
 // One rank's cache of one component.
 class RankCache {
  public:
-  // Holds `range` in blocks drawn from `random`; blocks[0] begins at `first`.
+  // Holds `range` in blocks drawn from `random`; blocks[0] begins at `first`. `memory`: where its tensors are.
   RankCache(const cluster::session::Facts& facts, const cluster::session::Part& part, layout::Form form,
-            uint32_t block_tokens, uint64_t first, Random& random);
+            uint32_t block_tokens, uint64_t first, Random& random,
+            std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
   [[nodiscard]] cluster::session::LocalPart local() const;
   // Writes the truth at these positions of one layer of the model.
@@ -45,14 +47,15 @@ class RankCache {
   uint32_t tokens_ = 0, row_bytes_ = 0, planes_ = 0;
   uint64_t blocks_ = 0, first_ = 0;
   std::vector<layout::BlockId> ids_;
-  std::vector<std::vector<std::byte>> memory_;
-  std::vector<std::vector<std::byte>> before_;
+  std::vector<std::pmr::vector<std::byte>> memory_;
+  std::vector<std::pmr::vector<std::byte>> before_;
   std::unique_ptr<layout::Arrangement> arrangement_;
 };
 
 // One rank: a cache for each component that it has something of.
 struct RankEngine {
   std::vector<std::unique_ptr<RankCache>> caches;
+  cluster::session::SliceMover* mover = nullptr;  // set: its memory is a device's
   [[nodiscard]] std::vector<cluster::session::LocalPart> locals() const;
   [[nodiscard]] std::vector<cluster::session::Part> parts() const;
   void fill_all(uint64_t seed);
@@ -70,6 +73,7 @@ cluster::session::Facts random_facts(Random& random, bool large);
 SideShape random_side(const cluster::session::Facts& facts, Random& random, uint64_t tokens);
 // The ranks of a side; those without any layer are left out. A sliding window has only its last tokens.
 std::vector<RankEngine> make_side(const cluster::session::Facts& facts, const SideShape& shape, uint64_t tokens,
-                                  Random& random);
+                                  Random& random,
+                                  std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 }  // namespace kvbm::test

@@ -12,6 +12,7 @@
 
 #include "cluster/session/receiver.h"
 #include "cluster/session/sender.h"
+#include "support/session_mover.h"
 #include "support/session_network.h"
 #include "support/session_shapes.h"
 
@@ -33,6 +34,7 @@ class SessionNode final : public SessionPeer, public cluster::session::Holder {
   SessionNetwork::Node id = 0;
   std::unique_ptr<cluster::session::Sender> sender;
   std::unique_ptr<cluster::session::Receiver> receiver;
+  SimMover mover;                // for engines whose memory is a device's
   uint64_t seed = 0;             // of the truth that the caches must have
   RankEngine* target = nullptr;  // what layers are checked in
   // What was seen.

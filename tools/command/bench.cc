@@ -10,6 +10,7 @@
 #include "benchmark/copy.h"
 #include "benchmark/cost.h"
 #include "benchmark/disk.h"
+#include "benchmark/gpu.h"
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
 #include "benchmark/node_codec.h"
@@ -18,6 +19,8 @@
 #include "benchmark/same_host.h"
 #include "benchmark/session.h"
 #include "benchmark/transport.h"
+#include "device/driver_library.h"
+#include "terminal/quantity.h"
 #include "terminal/table.h"
 
 namespace kvbm::command {
@@ -35,6 +38,10 @@ struct Options {
   uint32_t head_dim = 64;
   bool huge_pages = false;
   bool only_codec = false;
+  int device = 0;
+  std::string library;
+  std::string bytes = "256MiB";
+  uint32_t multiprocessors = 8;
 };
 
 // Four digits that matter.
@@ -122,6 +129,27 @@ int run_codec_path(const Options& options, const Output& output) {
   return finish(benchmark::bench_codec_path({options.dir, options.disk_rounds, output.json}), output);
 }
 
+int run_gpu(const Options& options, const Output& output) {
+  const auto bytes = terminal::parse_size(options.bytes);
+  if (!bytes.ok()) return fail(kBadInput, "--bytes: " + bytes.status().message());
+  constexpr uint64_t kLeast = 4ULL << 20;  // a page of each kind, twice
+  if (bytes.value() < kLeast || bytes.value() % kLeast != 0) {
+    return fail(kBadInput, "--bytes " + options.bytes + " is not a multiple of 4 MiB", "leave it out for 256MiB");
+  }
+  const auto library = device::driver_library(options.library);
+  if (!library.ok()) return fail(library.status(), "there is nothing to measure without an NVIDIA GPU and its driver");
+  benchmark::GpuOptions gpu;
+  gpu.device = options.device;
+  gpu.rounds = options.rounds;
+  gpu.bytes = bytes.value();
+  gpu.multiprocessors = options.multiprocessors;
+  gpu.quiet = output.json;
+  const auto figures = benchmark::bench_gpu(library.value()->driver, gpu);
+  if (!figures.ok()) return fail(figures.status());
+  std::fprintf(stderr, "kvbm: note: measured on %s\n", figures.value().device.c_str());
+  return finish(figures.value().rows, output);
+}
+
 CLI::Option* add_rounds(CLI::App& app, int& rounds) {
   return app.add_option("--rounds", rounds, "Rounds of which the median is told")
       ->type_name("N")
@@ -139,6 +167,25 @@ int bench_node(int rounds, bool only_codec, const Output& output) {
   rows.value().insert(rows.value().end(), tcp.value().begin(), tcp.value().end());
   rows.value().insert(rows.value().end(), coded.value().begin(), coded.value().end());
   return finish(rows, output);
+}
+
+void add_gpu(Registry& registry, CLI::App& group, const std::shared_ptr<Options>& options) {
+  CLI::App& gpu = registry.add(group, "gpu", "Blocks between a GPU's memory and the host, against the GPU's own copies",
+                               [options](const Output& output) { return run_gpu(*options, output); });
+  add_rounds(gpu, options->rounds);
+  gpu.add_option("--device", options->device, "The GPU, counted as CUDA does")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str();
+  gpu.add_option("--bytes", options->bytes, "Moved in one sample; the GPU needs twice that, the host once")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  gpu.add_option("--multiprocessors", options->multiprocessors, "Multiprocessors that kernels of transfers use")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  gpu.add_option("--library", options->library, "The CUDA driver's library, if not libcuda.so.1")->type_name("PATH");
+  gpu.footer("Example:\n  kvbm bench gpu --json");
 }
 
 }  // namespace
@@ -187,6 +234,7 @@ void add_bench(Registry& registry) {
                                 });
   add_rounds(copy, options->rounds);
   copy.footer("Example:\n  kvbm bench copy");
+  add_gpu(registry, group, options);
   CLI::App& session =
       registry.add(group, "session", "Prefill->decode sessions: planning and re-slicing, against memcpy",
                    [options](const Output& output) {

@@ -553,6 +553,17 @@ class Manager {
     out.resize(n);
     return out;
   }
+  // The devices that caches of this manager were attached on.
+  std::vector<kvbm_device_row_t> devices() const {
+    std::vector<kvbm_device_row_t> out;
+    std::size_t n = 4;
+    do {
+      out.resize(n);
+      check(kvbm_manager_devices(get(), out.data(), out.size(), &n));
+    } while (n > out.size());
+    out.resize(n);
+    return out;
+  }
   std::string node_address() const {
     return detail::text(
         [this](char* out, std::size_t n, std::size_t* need) { return kvbm_manager_node_address(get(), out, n, need); });
@@ -624,6 +635,11 @@ class Cache : public detail::Handle<kvbm_cache_t, kvbm_cache_release> {
       options.out_operation = operation;
       return kvbm_cache_load(get(), match.get(), block_ids.data(), n, &options, queue.get(), user_data);
     });
+  }
+  // What is enqueued on `stream` from now on runs after that layer of a submitted load with wait_layers, by its number
+  // (Submission::operation). That it runs does not say that the load was right: its completion does.
+  void wait_layer(uint64_t operation, uint32_t layer, void* stream) {
+    check(kvbm_cache_wait_layer(get(), operation, layer, stream));
   }
   // How many ids each part has.
   std::size_t per_part(Span<const uint32_t> block_ids) const {

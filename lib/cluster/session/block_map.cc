@@ -1,6 +1,7 @@
 #include "cluster/session/block_map.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace kvbm::cluster::session {
 namespace {
@@ -55,6 +56,11 @@ Status check_local(const Facts& facts, std::span<const LocalPart> parts, Use use
     if (auto s = check_map(facts.components[p.part.component], p, use); !s.ok()) return s;
   }
   return {};
+}
+
+uint32_t block_grain(const layout::ComponentGeometry& c, const BlockMap& map) noexcept {
+  if (c.kind == layout::ComponentKind::state) return 0;
+  return static_cast<uint32_t>(std::gcd(uint64_t{map.arrangement->tokens()}, map.first));
 }
 
 bool inside(const Part& part, const Extent& e) noexcept {

@@ -11,11 +11,15 @@
 
 namespace kvbm::cluster::session {
 
+class SliceMover;
+
 struct BlockMap {
   const layout::Arrangement* arrangement = nullptr;
   // blocks[i] holds the positions from first + i * arrangement->tokens(). A state has one block, first 0.
   std::vector<layout::BlockId> blocks;
   uint64_t first = 0;
+  // Of memory that is a device's: who copies it, borrowed as the arrangement is. Null: the CPU reads and writes it.
+  SliceMover* mover = nullptr;
 };
 
 // A part and where it is. As source it is read, as target written.
@@ -37,8 +41,14 @@ struct Extent {
   uint16_t first_head = 0;
   uint16_t heads = 0;
   Range range;
+  // Of a slice: no leaf of it reaches over a multiple of this position. 0: leaves are as long as they may be.
+  uint32_t grain = 0;
   bool operator==(const Extent&) const = default;
 };
+
+// What divides both the length of the map's blocks and where they begin: between two multiples of it, all heads of a
+// layer are one run of memory. 0: of a state.
+uint32_t block_grain(const layout::ComponentGeometry& c, const BlockMap& map) noexcept;
 
 // Whether the rectangle lies in the part.
 bool inside(const Part& part, const Extent& extent) noexcept;

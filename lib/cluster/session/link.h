@@ -28,6 +28,8 @@ class Link {
   virtual Code push(PeerId peer, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token) = 0;
   // Asks that the token ends soon; its completion still comes.
   virtual void cancel(PeerId peer, uint64_t token) = 0;
+  // Whether the peer's library knows of grains (README.md, Slice): an older one takes no message that says one.
+  [[nodiscard]] virtual bool takes_grain(PeerId peer) const = 0;
   // Ends the connection; on_closed() follows, on both sides.
   virtual void drop(PeerId peer) = 0;
 };

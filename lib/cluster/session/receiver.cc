@@ -43,7 +43,7 @@ Status Receiver::check_open(const OpenRequest& request, uint64_t now_ns) const {
     }
     uint32_t held = 0;
     for (const Transfer& t : transfers_) {
-      if (t.name != 0 && t.peer == a.peer && sessions_.count(t.session) == 0) ++held;
+      if (t.name != 0 && !t.moving && t.peer == a.peer && sessions_.count(t.session) == 0) ++held;
     }
     if (held >= options_.max_quarantined_per_peer) {
       return Status(Code::no_room, "a peer holds too much staging with transfers that do not end; reconnect it",
@@ -151,6 +151,7 @@ Status Receiver::accepted(Session& session, Source& source, Accept& accept) {
   source.state = SourceState::accepted;
   source.slice_bytes = accept.slice_bytes;
   source.parts = std::move(accept.parts);
+  source.grains = std::move(accept.grains);
   for (const Part& p : source.parts) source.published.emplace_back(p.shard.layers);
   return plan_if_known(session);
 }
@@ -261,7 +262,7 @@ void Receiver::on_closed(PeerId peer) {
       Status status;
       if (!session.planned) {
         status = plan_if_known(session);
-      } else if (s.left > 0) {
+      } else if (s.left > s.moving) {
         status = Status(Code::owner_gone, "the connection to a prefill rank is gone", named(s.rank));
       }
       if (status.ok()) continue;
@@ -304,7 +305,7 @@ uint64_t Receiver::next_deadline() const {
 uint32_t Receiver::quarantined() const noexcept {
   uint32_t n = 0;
   for (const Transfer& t : transfers_) {
-    if (t.name != 0 && sessions_.count(t.session) == 0) ++n;
+    if (t.name != 0 && !t.moving && sessions_.count(t.session) == 0) ++n;
   }
   return n;
 }
@@ -318,13 +319,17 @@ void Receiver::end(SessionId id, const Status& status) {
     send(session, s, Abort{status.code(), status.message()}, Type::sink_abort);
   }
   for (const Transfer& t : transfers_) {
-    if (t.name != 0 && t.session == id) link_.cancel(t.peer, t.name);
+    if (t.name != 0 && !t.moving && t.session == id) link_.cancel(t.peer, t.name);
   }
   ReceiverEvent event;
   event.session = id;
   event.request = session.request.request;
   event.status = status;
-  events_.push_back(std::move(event));
+  if (session.moving > 0) {
+    ending_[id] = {std::move(event), session.moving};
+  } else {
+    events_.push_back(std::move(event));
+  }
   ++(status.ok() ? stats_.finished : stats_.failed);
   wanting_.erase(id);
   sessions_.erase(it);

@@ -4,14 +4,17 @@
 //
 // A state machine: messages, completions and ticks in; messages, posts and events out. No thread, no wait, no
 // clock of its own; one thread at a time. Bounded: sessions, staging in all, staging a session, waiting messages.
-// Promises: every session ends exactly once, by its deadline. A layer is reported only when every byte of it is in
-// place and had the hash that the prefill side computed while reading its own memory. After the end nothing writes
-// into the targets any more: transfers land in staging only, which stays taken until their tokens have ended. A
-// session that did not end well leaves its targets undefined, but for the layers that were reported. README.md.
+// Promises: every session ends exactly once, by its deadline and what a device has under way then. A layer is reported
+// only when every byte of it is in place and had the hash that the prefill side computed while reading its own memory.
+// After the end nothing writes into the targets any more: transfers land in staging only, which stays taken until
+// their tokens have ended, and copies that a mover has begun are waited for. A session that did not end well leaves
+// its targets undefined, but for the layers that were reported. README.md.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <queue>
 #include <set>
 #include <string>
@@ -76,6 +79,8 @@ class Receiver {
     // Slots that transfers of ended sessions may still hold; a peer with as many is refused.
     uint32_t max_quarantined_per_peer = 64;
     size_t peer_outbox_bytes = 1 << 20;
+    // A copy of a mover has ended: there may be events. Called outside of every other call.
+    std::function<void()> moved;
   };
   Receiver(const Options& options, Staging staging, Link& link);
 
@@ -93,7 +98,8 @@ class Receiver {
 
   bool take_event(ReceiverEvent* event);
   [[nodiscard]] const ReceiverStats& stats() const noexcept { return stats_; }
-  [[nodiscard]] uint32_t sessions() const noexcept { return static_cast<uint32_t>(sessions_.size()); }
+  // Those that wait for a mover before their end is told are among them.
+  [[nodiscard]] uint32_t sessions() const noexcept { return static_cast<uint32_t>(sessions_.size() + ending_.size()); }
   [[nodiscard]] uint32_t staging_taken() const noexcept { return staging_.slots() - staging_.free(); }
   // Slots taken by transfers of sessions that have ended.
   [[nodiscard]] uint32_t quarantined() const noexcept;
@@ -106,9 +112,11 @@ class Receiver {
     SourceState state = SourceState::asked;
     uint32_t in = 0, out = 0;  // sequence numbers
     std::vector<Part> parts;
+    std::vector<uint32_t> grains;  // like parts, as ACCEPT says them
     uint32_t slice_bytes = 0;
     std::vector<std::vector<IntervalSet>> published;  // [part][layer of the part]
     uint32_t left = 0;                                // slices that are not in place
+    uint32_t moving = 0;                              // of these, with a mover: nothing more is needed of the rank
     Ready ready;                                      // published slices, lowest layer first
     Pull batch;                                       // posted, not asked yet
     bool done = false;                                // was told that nothing more is wanted
@@ -117,6 +125,7 @@ class Receiver {
     enum class Step : uint8_t { waiting, ready, pulling, done };
     Step step = Step::waiting;
     uint8_t attempts = 0;
+    uint32_t grain = 0;  // that it was asked for with
   };
   struct Session {
     SessionId id = 0;
@@ -128,6 +137,12 @@ class Receiver {
     std::vector<uint32_t> layer_left;  // like plan.layers()
     uint32_t layers_left = 0;
     uint64_t under_way = 0;  // bytes of staging
+    uint32_t moving = 0;     // copies that movers have begun
+  };
+  // A session that has ended but for what movers still write.
+  struct Ending {
+    ReceiverEvent event;
+    uint32_t moving = 0;
   };
   struct Transfer {
     uint64_t name = 0;  // 0 = free
@@ -135,6 +150,7 @@ class Receiver {
     SessionId session = 0;  // that may have ended
     uint32_t slice = 0;
     uint64_t bytes = 0;
+    bool moving = false;  // it has arrived, and a mover has it
   };
 
   Status check_open(const OpenRequest& request, uint64_t now_ns) const;
@@ -149,8 +165,15 @@ class Receiver {
   // Posts and asks for as much as budgets allow, one slice a session in turn.
   void pump();
   Result<bool> pull_one(Session& session);
+  // What makes each leaf one run of memory on both sides, where one of them is a device's.
+  static uint32_t grain_for(const Session& session, const Slice& slice);
   Source* next_source(Session& session);
-  Status landed(Session& session, const Transfer& transfer, uint32_t slot, Code code, uint64_t bytes);
+  // What a slice that arrived, or was moved, comes to. Not ok: the session cannot go on.
+  Status settled(Session& session, const Transfer& transfer, Code code, bool right);
+  // Whether it is what was asked for; then it is written, or (true in `moving`) a mover has begun to.
+  bool landed(Session& session, const Transfer& transfer, uint32_t slot, bool* moving);
+  void moved(uint64_t name, const Status& status);
+  void free_slot(uint32_t slot);
   void in_place(Session& session, uint32_t slice);
   void done_if_all(Session& session, Source& source);
   void end(SessionId id, const Status& status);
@@ -164,11 +187,13 @@ class Receiver {
   uint64_t next_session_;
   SessionId last_served_ = 0;
   std::map<SessionId, Session> sessions_;
+  std::map<SessionId, Ending> ending_;
   std::set<SessionId> wanting_;      // sessions with published slices that were not asked for yet
   std::vector<Transfer> transfers_;  // one a staging slot
   std::vector<uint64_t> hashes_;
   std::deque<ReceiverEvent> events_;
   ReceiverStats stats_;
+  std::shared_ptr<Receiver*> self_ = std::make_shared<Receiver*>(this);  // for movers' ends; they may come later
 };
 
 }  // namespace kvbm::cluster::session

@@ -16,13 +16,32 @@ Receiver::Source* Receiver::next_source(Session& session) {
   return best;
 }
 
+uint32_t Receiver::grain_for(const Session& session, const Slice& slice) {
+  const layout::ComponentGeometry& c = session.request.facts.components[slice.extent.component];
+  const Source& source = session.sources[slice.source];
+  uint32_t theirs = 0;
+  for (size_t i = 0; i < source.parts.size(); ++i) {
+    if (source.parts[i].component == slice.extent.component) theirs = source.grains[i];
+  }
+  for (const LocalPart& t : session.request.targets) {
+    if (t.part.component != slice.extent.component) continue;
+    if (t.map.mover == nullptr && (theirs & Accept::kOnDevice) == 0) return 0;
+    Extent extent = slice.extent;
+    extent.grain = common_grain(c, block_grain(c, t.map), theirs & ~Accept::kOnDevice);
+    return SliceShape::fits_grain(c, extent) ? extent.grain : 0;
+  }
+  return 0;
+}
+
 // False: nothing to do, or no room for it now.
 Result<bool> Receiver::pull_one(Session& session) {
   Source* source = next_source(session);
   if (source == nullptr) return false;
   const uint32_t index = source->ready.top();
   const Slice& slice = session.plan.slices()[index];
-  const SliceShape shape(session.request.facts.components[slice.extent.component], slice.extent);
+  Extent extent = slice.extent;
+  extent.grain = grain_for(session, slice);
+  const SliceShape shape(session.request.facts.components[extent.component], extent);
   const uint64_t bytes = slice_front_bytes(shape.leaf_count()) + slice.payload_bytes;
   const uint64_t taken = Staging::slot_bytes_for(staging_.slice_bytes());
   if (session.under_way > 0 && session.under_way + taken > session.request.budget_bytes) return false;
@@ -38,9 +57,11 @@ Result<bool> Receiver::pull_one(Session& session) {
   source->ready.pop();
   transfers_[slot] = {name, source->rank.peer, session.id, index, bytes};
   session.under_way += taken;
-  session.slices[index].step = SliceState::Step::pulling;
-  ++session.slices[index].attempts;
-  source->batch.entries.push_back({name, index, slice.extent});
+  SliceState& state = session.slices[index];
+  state.step = SliceState::Step::pulling;
+  state.grain = extent.grain;
+  ++state.attempts;
+  source->batch.entries.push_back({name, index, extent});
   if (source->batch.entries.size() == kMaxPullEntries) {
     send(session, *source, source->batch);
     source->batch.entries.clear();
@@ -84,45 +105,93 @@ void Receiver::pump() {
   for (const auto& [id, status] : failed) end(id, status);
 }
 
+void Receiver::free_slot(uint32_t slot) {
+  transfers_[slot] = {};
+  staging_.give(slot);
+}
+
 void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
   const uint32_t slot = TransferNames::slot_of(token);
-  if (!names_.mine(token) || slot >= transfers_.size() || transfers_[slot].name != token) return;
-  const Transfer transfer = transfers_[slot];
-  transfers_[slot].name = 0;
-  if (Session* session = find(transfer.session); session != nullptr) {
-    session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
-    const Status ended = landed(*session, transfer, slot, status, bytes);
-    if (!ended.ok()) end(transfer.session, ended);
-    if (ended.ok() && session->layers_left == 0) end(transfer.session, {});
-  } else {
-    ++stats_.late_slices;
+  if (!names_.mine(token) || slot >= transfers_.size() || transfers_[slot].name != token || transfers_[slot].moving) {
+    return;
   }
-  staging_.give(slot);
+  const Transfer transfer = transfers_[slot];
+  Session* session = find(transfer.session);
+  bool moving = false;
+  if (session == nullptr) {
+    ++stats_.late_slices;
+  } else if (session->sources[session->plan.slices()[transfer.slice].source].state == SourceState::gone) {
+    session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());  // on_closed ended, or ends, the session
+  } else {
+    const bool right = status == Code::ok && bytes == transfer.bytes && landed(*session, transfer, slot, &moving);
+    if (!moving) {
+      session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
+      const Status ended = settled(*session, transfer, status, right);
+      if (!ended.ok()) end(transfer.session, ended);
+      if (ended.ok() && session->layers_left == 0) end(transfer.session, {});
+    }
+  }
+  if (!moving) free_slot(slot);
   pump();
 }
 
-// Not ok: the session cannot go on.
-Status Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot, Code code, uint64_t bytes) {
+bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot, bool* moving) {
+  const Slice& slice = session.plan.slices()[transfer.slice];
+  const Facts& facts = session.request.facts;
+  const layout::ComponentGeometry& c = facts.components[slice.extent.component];
+  Extent extent = slice.extent;
+  extent.grain = session.slices[transfer.slice].grain;
+  const SliceShape shape(c, extent);
+  std::byte* front = staging_.data(slot);
+  std::byte* payload = front + slice_front_bytes(shape.leaf_count());
+  if (!check_slice_front({session.id, transfer.name, session.request.request, transfer.slice, slice.payload_bytes,
+                          shape.leaf_count(), row_bytes(c), extent},
+                         front)) {
+    return false;
+  }
+  const auto target = std::find_if(session.request.targets.begin(), session.request.targets.end(),
+                                   [&](const auto& t) { return t.part.component == slice.extent.component; });
+  if (target->map.mover != nullptr) {
+    auto move = slice_move(facts, *target, extent, payload);
+    std::memcpy(move->hashes.data(), slice_hashes(front), move->hashes.size() * sizeof(uint64_t));
+    *moving = transfers_[slot].moving = true;
+    ++session.moving;
+    ++session.sources[slice.source].moving;
+    target->map.mover->scatter(std::move(move), [self = std::weak_ptr<Receiver*>(self_), name = transfer.name](
+                                                    const SliceMove&, const Status& status) {
+      if (const auto alive = self.lock()) (*alive)->moved(name, status);
+    });
+    return true;
+  }
+  const std::span<uint64_t> hashes = std::span(hashes_).first(shape.leaf_count());
+  std::memcpy(hashes.data(), slice_hashes(front), hashes.size_bytes());
+  return copy_.scatter(facts, *target, extent, payload, hashes) == shape.leaf_count();
+}
+
+void Receiver::moved(uint64_t name, const Status& status) {
+  const uint32_t slot = TransferNames::slot_of(name);
+  const Transfer transfer = transfers_[slot];
+  if (Session* session = find(transfer.session); session != nullptr) {
+    session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
+    --session->moving;
+    --session->sources[session->plan.slices()[transfer.slice].source].moving;
+    // Damage may have come with the slice; what else a mover says will be the same for the next one.
+    const bool fatal = !status.ok() && status.code() != Code::damaged;
+    const Status ended = fatal ? status : settled(*session, transfer, Code::ok, status.ok());
+    if (!ended.ok()) end(transfer.session, ended);
+    if (ended.ok() && session->layers_left == 0) end(transfer.session, {});
+  } else if (const auto ending = ending_.find(transfer.session); --ending->second.moving == 0) {
+    events_.push_back(std::move(ending->second.event));
+    ending_.erase(ending);
+  }
+  free_slot(slot);
+  pump();
+  if (options_.moved) options_.moved();
+}
+
+Status Receiver::settled(Session& session, const Transfer& transfer, Code code, bool right) {
   const Slice& slice = session.plan.slices()[transfer.slice];
   Source& source = session.sources[slice.source];
-  if (source.state == SourceState::gone) return {};  // on_closed ended, or ends, the session
-  const layout::ComponentGeometry& c = session.request.facts.components[slice.extent.component];
-  const SliceShape shape(c, slice.extent);
-  bool right = code == Code::ok && bytes == transfer.bytes;
-  if (right) {
-    std::byte* front = staging_.data(slot);
-    right = check_slice_front({session.id, transfer.name, session.request.request, transfer.slice, slice.payload_bytes,
-                               shape.leaf_count(), row_bytes(c), slice.extent},
-                              front);
-    if (right) {
-      const std::span<uint64_t> hashes = std::span(hashes_).first(shape.leaf_count());
-      std::memcpy(hashes.data(), slice_hashes(front), hashes.size_bytes());
-      const auto target = std::find_if(session.request.targets.begin(), session.request.targets.end(),
-                                       [&](const auto& t) { return t.part.component == slice.extent.component; });
-      right = copy_.scatter(session.request.facts, *target, slice.extent, front + slice_front_bytes(shape.leaf_count()),
-                            hashes) == shape.leaf_count();
-    }
-  }
   if (code == Code::ok && !right) ++stats_.damaged_slices;
   if (right) {
     in_place(session, transfer.slice);
@@ -133,6 +202,10 @@ Status Receiver::landed(Session& session, const Transfer& transfer, uint32_t slo
     return Status(code == Code::ok ? Code::damaged : code, "a slice did not arrive undamaged",
                   "layer " + std::to_string(slice.extent.layer) + " from \"" + source.rank.name + "\", " +
                       std::to_string(state.attempts) + " attempts");
+  }
+  if (source.state == SourceState::gone) {
+    return Status(Code::owner_gone, "the connection to a prefill rank is gone, and a slice arrived damaged",
+                  source.rank.name);
   }
   state.step = SliceState::Step::ready;
   source.ready.push(transfer.slice);

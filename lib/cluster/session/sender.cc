@@ -180,7 +180,13 @@ void Sender::accept(Offer& offer, uint16_t rank, Sink& sink) {
   Accept message;
   message.facts_hash = facts_hash(offer.request.facts);
   message.slice_bytes = staging_.slice_bytes();
-  for (const LocalPart& p : offer.request.parts) message.parts.push_back(p.part);
+  const bool grained = link_.takes_grain(sink.peer);
+  for (const LocalPart& p : offer.request.parts) {
+    message.parts.push_back(p.part);
+    const uint32_t grain = block_grain(offer.request.facts.components[p.part.component], p.map);
+    const uint32_t where = grain != 0 && p.map.mover != nullptr ? Accept::kOnDevice : 0;
+    message.grains.push_back(grained ? grain | where : 0);
+  }
   send(sink, rank, message);
   Published published;
   const auto flush = [&] {
@@ -296,7 +302,7 @@ void Sender::end_sink(Offer& offer, uint16_t rank, SinkState state, const Status
     offer.failure = Status(why.code(), why.what(), "decode rank " + std::to_string(rank) + ": " + why.message());
   }
   for (const Push& p : pushes_) {
-    if (p.name != 0 && p.sink.request == offer.request.request && p.sink.rank == rank &&
+    if (p.name != 0 && !p.moving && p.sink.request == offer.request.request && p.sink.rank == rank &&
         p.sink.session == sink.session) {
       link_.cancel(p.peer, p.name);
     }
@@ -325,7 +331,7 @@ void Sender::end_offer(Offer& offer, const Status& status) {
 
 void Sender::forget_if_quiet(const RequestId& request) {
   const auto it = offers_.find(request);
-  if (it == offers_.end() || !it->second.ended || it->second.straight_pushes != 0) return;
+  if (it == offers_.end() || !it->second.ended || it->second.readers != 0) return;
   offers_.erase(it);
   holder_.release(request);
 }

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +68,8 @@ class Sender {
     // Pieces of engine memory at least this long are sent from where they lie. 0 = never.
     uint64_t straight_from_bytes = 256 * 1024;
     size_t peer_outbox_bytes = 1 << 20;
+    // A copy of a mover has ended: there may be events. Called outside of every other call.
+    std::function<void()> moved;
   };
   Sender(const Options& options, Staging staging, Link& link, Holder& holder);
 
@@ -114,7 +118,7 @@ class Sender {
     std::vector<std::vector<IntervalSet>> published;  // [part][layer of the part]
     uint16_t sink_count = 0;                          // 0 = nobody has opened yet
     std::map<uint16_t, Sink> sinks;                   // by decode rank
-    uint32_t straight_pushes = 0;
+    uint32_t readers = 0;  // straight pushes, and gathers of movers
     uint64_t bytes = 0;  // that were sent
     bool ended = false;
     Status failure;
@@ -146,6 +150,8 @@ class Sender {
     SinkName sink;
     PeerId peer = 0;
     bool straight = false;
+    bool moving = false;  // a mover gathers it; the link does not know of it yet
+    PullEntry entry;
   };
   using Offers = std::map<RequestId, Offer>;
 
@@ -160,6 +166,10 @@ class Sender {
   Status check_pull(const Offer& offer, const Sink& sink, const PullEntry& entry) const;
   void pump();
   void push(const SinkName& name, Offer& offer, Sink& sink, const PullEntry& entry, uint32_t slot);
+  void gather(Offer& offer, const PullEntry& entry, const LocalPart& local, uint32_t slot);
+  void gathered(uint64_t name, const SliceMove& move, const Status& status);
+  // Puts the head before the hashes that are there, and sends pieces_.
+  void send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShape& shape);
   // Ends one decode rank's session. tell: with an ABORT.
   void end_sink(Offer& offer, uint16_t rank, SinkState state, const Status& why, bool tell);
   void end_offer_if_due(Offer& offer);
@@ -183,6 +193,7 @@ class Sender {
   std::vector<ConstBytes> pieces_;
   std::deque<SenderEvent> events_;
   SenderStats stats_;
+  std::shared_ptr<Sender*> self_ = std::make_shared<Sender*>(this);  // for movers' ends; they may come later
 };
 
 }  // namespace kvbm::cluster::session

@@ -17,6 +17,7 @@ Status Sender::check_pull(const Offer& offer, const Sink& sink, const PullEntry&
     const layout::ComponentGeometry& c = offer.request.facts.components[part.component];
     const uint64_t column = uint64_t{c.planes} * row_bytes(c) * entry.extent.heads;
     if (entry.extent.range.size() > staging_.slice_bytes() / column) return refused("larger than a slice");
+    if (!SliceShape::fits_grain(c, entry.extent)) return refused("cut into too little");
     const IntervalSet& set = offer.published[i][entry.extent.layer - part.shard.first_layer];
     if (!set.covers(entry.extent.range)) return refused("not published");
     return {};
@@ -54,8 +55,9 @@ void Sender::push(const SinkName& name, Offer& offer, Sink& sink, const PullEntr
   const Facts& facts = offer.request.facts;
   const auto local = std::find_if(offer.request.parts.begin(), offer.request.parts.end(),
                                   [&](const LocalPart& p) { return p.part.component == entry.extent.component; });
-  const layout::ComponentGeometry& c = facts.components[entry.extent.component];
-  const SliceShape shape(c, entry.extent);
+  pushes_[slot] = {names_.next(slot), name, sink.peer, false, false, entry};
+  if (local->map.mover != nullptr) return gather(offer, entry, *local, slot);
+  const SliceShape shape(facts.components[entry.extent.component], entry.extent);
   std::byte* front = staging_.data(slot);
   const size_t front_bytes = slice_front_bytes(shape.leaf_count());
   const std::span<uint64_t> hashes = std::span(hashes_).first(shape.leaf_count());
@@ -69,20 +71,69 @@ void Sender::push(const SinkName& name, Offer& offer, Sink& sink, const PullEntr
     pieces_.insert(pieces_.begin(), ConstBytes(front, front_bytes));
   }
   std::memcpy(slice_hashes(front), hashes.data(), hashes.size_bytes());
-  encode_slice_front({name.session, entry.tag, name.request, entry.slice, static_cast<uint32_t>(shape.payload_bytes()),
-                      shape.leaf_count(), row_bytes(c), entry.extent},
-                     front);
+  pushes_[slot].straight = straight;
+  send_slice(offer, sink, slot, shape);
+}
+
+void Sender::gather(Offer& offer, const PullEntry& entry, const LocalPart& local, uint32_t slot) {
+  const Facts& facts = offer.request.facts;
+  const SliceShape shape(facts.components[entry.extent.component], entry.extent);
+  pushes_[slot].moving = true;
+  ++offer.readers;
+  local.map.mover->gather(
+      slice_move(facts, local, entry.extent, staging_.data(slot) + slice_front_bytes(shape.leaf_count())),
+      [self = std::weak_ptr<Sender*>(self_), push = pushes_[slot].name](const SliceMove& move, const Status& status) {
+        if (const auto alive = self.lock()) (*alive)->gathered(push, move, status);
+      });
+}
+
+void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status) {
+  const uint32_t slot = TransferNames::slot_of(name);
+  Push& push = pushes_[slot];
+  push.moving = false;
+  const RequestId request = push.sink.request;
+  Offer& offer = offers_.find(request)->second;  // it is kept while it has readers
+  --offer.readers;
+  Sink* sink = find(push.sink);
+  if (sink == nullptr || !status.ok()) {
+    const uint16_t rank = push.sink.rank;
+    push.name = 0;
+    staging_.give(slot);  // a device that was lost may still write there: the next slice's receiver checks it
+    if (sink != nullptr) {
+      end_sink(offer, rank, SinkState::failed, status, true);
+      end_offer_if_due(offer);
+    }
+  } else {
+    const layout::ComponentGeometry& c = offer.request.facts.components[push.entry.extent.component];
+    const SliceShape shape(c, push.entry.extent);
+    std::byte* front = staging_.data(slot);
+    std::memcpy(slice_hashes(front), move.hashes.data(), move.hashes.size() * sizeof(uint64_t));
+    pieces_.clear();
+    pieces_.emplace_back(front, slice_front_bytes(shape.leaf_count()) + shape.payload_bytes());
+    send_slice(offer, *sink, slot, shape);
+  }
+  forget_if_quiet(request);
+  pump();
+  if (options_.moved) options_.moved();
+}
+
+void Sender::send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShape& shape) {
   Push& p = pushes_[slot];
-  p = {names_.next(slot), name, sink.peer, straight};
+  const PullEntry& entry = p.entry;
+  const layout::ComponentGeometry& c = offer.request.facts.components[entry.extent.component];
+  encode_slice_front({p.sink.session, entry.tag, p.sink.request, entry.slice,
+                      static_cast<uint32_t>(shape.payload_bytes()), shape.leaf_count(), row_bytes(c), entry.extent},
+                     staging_.data(slot));
   const Code code = link_.push(sink.peer, entry.tag, pieces_, p.name);
   if (code != Code::ok) {
+    const SinkName name = p.sink;
     p.name = 0;
     staging_.give(slot);
     end_sink(offer, name.rank, SinkState::failed, Status(code, "a slice could not be sent"), true);
     end_offer_if_due(offer);
-    return forget_if_quiet(RequestId(name.request));
+    return forget_if_quiet(name.request);
   }
-  if (straight) ++offer.straight_pushes, ++stats_.straight_slices;
+  if (p.straight) ++offer.readers, ++stats_.straight_slices;
   ++stats_.slices;
   stats_.bytes += shape.payload_bytes();
   offer.bytes += shape.payload_bytes();
@@ -90,12 +141,12 @@ void Sender::push(const SinkName& name, Offer& offer, Sink& sink, const PullEntr
 
 void Sender::on_pushed(uint64_t token, Code status) {
   const uint32_t slot = TransferNames::slot_of(token);
-  if (!names_.mine(token) || slot >= pushes_.size() || pushes_[slot].name != token) return;
+  if (!names_.mine(token) || slot >= pushes_.size() || pushes_[slot].name != token || pushes_[slot].moving) return;
   const Push push = pushes_[slot];
   pushes_[slot].name = 0;
   staging_.give(slot);
   const auto it = offers_.find(push.sink.request);
-  if (it != offers_.end() && push.straight) --it->second.straight_pushes;
+  if (it != offers_.end() && push.straight) --it->second.readers;
   if (Sink* sink = find(push.sink); sink != nullptr) {
     --sink->pulls;
     if (status != Code::ok) {

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "cluster/session/block_map.h"
 #include "cluster/session/facts.h"
+#include "cluster/session/mover.h"
 #include "codec/leaf_hash.h"
 
 namespace kvbm::cluster::session {
@@ -26,9 +28,12 @@ struct SliceLeaf {
 };
 
 // Leaf rule, as for records: as many whole heads of a plane as fit kLeafBytes; a head that alone exceeds
-// it is cut into pieces of as many whole positions as fit.
+// it is cut into pieces of as many whole positions as fit. With a grain (Extent::grain, which fits_grain) the payload is
+// [plane][cell][head][position][dim], where cells end at multiples of it, and a leaf is as many heads of a cell as fit.
 class SliceShape {
  public:
+  // Whether a slice may have this grain: one head of a cell fits a leaf, and there are at most max_leaves().
+  static bool fits_grain(const layout::ComponentGeometry& c, const Extent& extent) noexcept;
   SliceShape(const layout::ComponentGeometry& c, const Extent& extent) noexcept;
   [[nodiscard]] uint64_t payload_bytes() const noexcept { return head_bytes_ * extent_.heads * planes_; }
   [[nodiscard]] uint32_t leaf_count() const noexcept { return planes_ * groups_ * pieces_; }
@@ -36,18 +41,27 @@ class SliceShape {
   [[nodiscard]] SliceLeaf leaf(uint32_t i) const noexcept;
 
  private:
+  [[nodiscard]] SliceLeaf cell_leaf(uint32_t i) const noexcept;
   Extent extent_;
   uint32_t planes_, row_, heads_per_leaf_, groups_, pieces_ = 1;
-  uint64_t per_piece_;  // positions
+  uint64_t per_piece_;  // positions; with a grain that
   uint64_t head_bytes_;
 };
 
-// An upper bound on the leaves of a slice: a leaf has more than 16 KiB on average, but for one rest a plane.
+// An upper bound on the leaves of a slice: without a grain a leaf has more than 16 KiB on average, but for one rest a
+// plane; with one it is the rule.
 inline constexpr uint32_t max_leaves(uint64_t payload_bytes) noexcept {
-  return static_cast<uint32_t>(payload_bytes / (16 * 1024)) + 2;
+  return static_cast<uint32_t>(payload_bytes / (2 * 1024)) + 2;
 }
 
-// Copies between engine memory and wire form, one leaf at a time, hashing what passes. One is kept per
+// The largest grain for slices between blocks of these two grains that leaves of one head can have; 0: none.
+uint32_t common_grain(const layout::ComponentGeometry& c, uint32_t a, uint32_t b) noexcept;
+
+// What a mover is told of one slice; `payload` is shape.payload_bytes() long. Hashes are zero.
+std::unique_ptr<SliceMove> slice_move(const Facts& facts, const LocalPart& local, const Extent& extent,
+                                      std::byte* payload);
+
+// Copies between engine memory that is the CPU's and wire form, one leaf at a time, hashing what passes. One is kept per
 // state machine so that its scratch space is allocated once. One thread at a time.
 class SliceCopy {
  public:

@@ -82,18 +82,18 @@ Range get_range(Reader& r) {
   return range;
 }
 
-void put(Writer& w, const Part& p) {
+void put(Writer& w, const Part& p, uint32_t grain = 0) {
   w.le(p.component);
   w.le(p.shard.first_layer);
   w.le(p.shard.layers);
   w.le(p.shard.first_head);
   w.le(p.shard.heads);
   w.le(p.shard.replicated);
-  w.le(uint32_t{0});
+  w.le(grain);
   put(w, p.range);
 }
 
-Part get_part(Reader& r) {
+Part get_part(Reader& r, uint32_t* grain = nullptr) {
   Part p;
   p.component = r.le<uint16_t>();
   p.shard.first_layer = r.le<uint16_t>();
@@ -101,7 +101,12 @@ Part get_part(Reader& r) {
   p.shard.first_head = r.le<uint16_t>();
   p.shard.heads = r.le<uint16_t>();
   p.shard.replicated = r.le<uint16_t>();
-  r.zero<uint32_t>();
+  const auto said = r.le<uint32_t>();
+  if (grain != nullptr) {
+    *grain = said;
+  } else if (said != 0) {
+    r.fail();
+  }
   p.range = get_range(r);
   return p;
 }
@@ -174,7 +179,7 @@ void put(Writer& w, const Accept& b) {
   w.le(b.slice_bytes);
   w.le(static_cast<uint16_t>(b.parts.size()));
   w.le(uint16_t{0});
-  for (const Part& p : b.parts) put(w, p);
+  for (size_t i = 0; i < b.parts.size(); ++i) put(w, b.parts[i], i < b.grains.size() ? b.grains[i] : 0);
 }
 
 Result<Body> get_accept(Reader& r) {
@@ -184,7 +189,7 @@ Result<Body> get_accept(Reader& r) {
   const size_t parts = r.le<uint16_t>();
   r.zero<uint16_t>();
   if (!r.items(parts, kPartBytes, layout::kMaxComponents)) return bad("ACCEPT has another length");
-  for (size_t i = 0; i < parts; ++i) b.parts.push_back(get_part(r));
+  for (size_t i = 0; i < parts; ++i) b.parts.push_back(get_part(r, &b.grains.emplace_back()));
   if (!r.finished()) return bad("ACCEPT has values that none has");
   return Body(std::move(b));
 }
@@ -237,7 +242,7 @@ void put(Writer& w, const Pull& b) {
   for (const PullEntry& e : b.entries) {
     w.le(e.tag);
     w.le(e.slice);
-    w.le(uint32_t{0});
+    w.le(e.extent.grain);
     put(w, e.extent);
   }
 }
@@ -252,7 +257,7 @@ Result<Body> get_pull(Reader& r) {
     PullEntry e;
     e.tag = r.le<uint64_t>();
     e.slice = r.le<uint32_t>();
-    r.zero<uint32_t>();
+    e.extent.grain = r.le<uint32_t>();
     e.extent.component = r.le<uint16_t>();
     e.extent.layer = r.le<uint16_t>();
     e.extent.first_head = r.le<uint16_t>();
@@ -404,7 +409,7 @@ void encode_slice_front(const SliceHead& h, std::byte* front) noexcept {
   le(h.extent.heads);
   le(h.extent.range.begin);
   le(h.extent.range.end);
-  le(uint64_t{0});
+  le(uint64_t{h.extent.grain});
   le(uint64_t{0});
   const size_t used = kSliceHeadBytes + size_t{h.leaves} * 8;
   std::memset(front + used, 0, slice_front_bytes(h.leaves) - used);

@@ -60,6 +60,10 @@ struct Accept {
   uint64_t facts_hash = 0;
   uint32_t slice_bytes = 0;  // the most that one pull may ask for
   std::vector<Part> parts;   // what the prefill rank has or will have
+  // Like parts: 0, or how its slices may be cut (block_grain). Said only to who understands it (Link::takes_grain).
+  std::vector<uint32_t> grains = {};
+  // Like grains: its memory is a device's, to which a grain is worth it.
+  static constexpr uint32_t kOnDevice = 0x8000'0000U;
 };
 
 struct PublishedEntry {

@@ -45,6 +45,7 @@ inline void store8(uint64_t address, const uint2& v) { emulated_store(address, v
 inline void store4(uint64_t address, uint32_t v) { emulated_store(address, v); }
 inline void store1(uint64_t address, uint32_t v) { emulated_store(address, static_cast<uint8_t>(v)); }
 inline uint32_t apart(uint32_t v) { return v; }
+inline void prefetch(const void*) {}
 // Waits until `threads` threads of the block, whole warps, are here. id 0 is __syncthreads'.
 inline void sync_some(uint32_t id, uint32_t threads) {
   emulation::current_runner().barrier(id, threads, {"sync_some", __FILE__, __LINE__});
@@ -95,7 +96,8 @@ __device__ __forceinline__ uint32_t load1(uint64_t address) {
   return v;
 }
 __device__ __forceinline__ void store16(uint64_t address, const uint4& v) {
-  asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+  asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(address), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
 }
 __device__ __forceinline__ void store8(uint64_t address, const uint2& v) {
   asm volatile("st.global.cs.v2.u32 [%0], {%1,%2};" ::"l"(address), "r"(v.x), "r"(v.y) : "memory");
@@ -112,6 +114,8 @@ __device__ __forceinline__ uint32_t apart(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;
 }
+// Asks for the line into the cache.
+__device__ __forceinline__ void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 __device__ __forceinline__ void sync_some(uint32_t id, uint32_t threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -1,11 +1,12 @@
 // The leaf hash (codec/README.md, "Leaf hash") for groups of warps.
 //
-// Between two scrambles, which come after each 16th row, the formula only adds: what a lane's accumulator gains in these
-// 4 KiB, a stripe, does not depend on what was before. So a leaf is split over warps by stripes, each warp adds up its
-// stripe on its own, and one warp joins the sums: as many steps as there are stripes, 16 for 64 KiB. That is exact.
+// Between two scrambles, which come after each 16th row, the formula only adds: what a lane's accumulator gains in
+// these 4 KiB, a stripe, does not depend on what was before. So a leaf is split over warps by stripes, each warp adds
+// up its stripe on its own, and one warp joins the sums: as many steps as there are stripes, 16 for 64 KiB. That is
+// exact.
 //
-// In a stripe thread t of a warp takes vectors of 16 bytes: words 2(t mod 16) and 2(t mod 16) + 1 of every second row, so
-// that loads are wide and l XOR 1 is the other word of the same thread.
+// In a stripe thread t of a warp takes vectors of 16 bytes: words 2(t mod 16) and 2(t mod 16) + 1 of every second row,
+// so that loads are wide and l XOR 1 is the other word of the same thread.
 #pragma once
 
 #include "device/kernels/cuda.cuh"
@@ -44,28 +45,30 @@ __device__ __forceinline__ StripeKeys stripe_keys(uint32_t thread) {
           hash_constant(kHashLanes + 2 * (thread & 15) + 1) + first_row};
 }
 
-__device__ __forceinline__ uint64_t multiply_halves(uint64_t x) {
-  return (x & 0xFFFFFFFFULL) * (x >> 32);
+__device__ __forceinline__ uint64_t multiply_halves(uint64_t x) { return (x & 0xFFFFFFFFULL) * (x >> 32); }
+
+// What the words of a vector add, with the keys of its row.
+__device__ __forceinline__ void add_vector(StripeSum& sum, const uint4& vector, const StripeKeys& keys) {
+  const uint64_t even = uint64_t{vector.y} << 32 | vector.x;
+  const uint64_t odd = uint64_t{vector.w} << 32 | vector.z;
+  sum.even += multiply_halves(even ^ keys.even) + odd;
+  sum.odd += multiply_halves(odd ^ keys.odd) + even;
 }
 
-// Vector k of the thread is in row 16 * stripe + 2k + t / 16; `rows` is the leaf's. Behind the leaf's end vectors are zero.
-__device__ __forceinline__ StripeSum add_stripe(const uint4 (&vectors)[kStripeVectors], StripeKeys keys, uint32_t stripe,
-                                                uint32_t thread, uint32_t rows) {
+// Vector k of the thread is in row 16 * stripe + 2k + t / 16; `rows` is the leaf's. Behind the leaf's end vectors are
+// zero.
+__device__ __forceinline__ StripeSum add_stripe(const uint4 (&vectors)[kStripeVectors], StripeKeys keys,
+                                                uint32_t stripe, uint32_t thread, uint32_t rows) {
   StripeSum sum = {0, 0};
   const uint32_t row = stripe * kStripeRows + (thread >> 4);
   const uint64_t moved = uint64_t{stripe * kStripeRows} * kHashRowStep;
-  uint64_t even_key = keys.even + moved;
-  uint64_t odd_key = keys.odd + moved;
+  keys.even += moved;
+  keys.odd += moved;
 #pragma unroll
   for (uint32_t k = 0; k < kStripeVectors; ++k) {
-    if (row + 2 * k < rows) {
-      const uint64_t even = uint64_t{vectors[k].y} << 32 | vectors[k].x;
-      const uint64_t odd = uint64_t{vectors[k].w} << 32 | vectors[k].z;
-      sum.even += multiply_halves(even ^ even_key) + odd;
-      sum.odd += multiply_halves(odd ^ odd_key) + even;
-    }
-    even_key += 2 * kHashRowStep;
-    odd_key += 2 * kHashRowStep;
+    if (row + 2 * k < rows) add_vector(sum, vectors[k], keys);
+    keys.even += 2 * kHashRowStep;
+    keys.odd += 2 * kHashRowStep;
   }
   return sum;
 }
@@ -83,17 +86,16 @@ __device__ __forceinline__ void put_sum(StripeSlot& slot, uint32_t thread, const
 
 __device__ __forceinline__ uint64_t fold(uint64_t a, uint64_t b) { return a * b ^ __umul64hi(a, b); }
 
-// The leaf's hash out of the sums of its stripes, in every thread of the warp that calls. slots[s] is stripe s.
-__device__ __forceinline__ uint64_t join_stripes(const StripeSlot* slots, uint32_t bytes, uint32_t thread) {
-  const uint32_t rows = (bytes + kHashRowBytes - 1) / kHashRowBytes;
-  const uint32_t stripes = (rows + kStripeRows - 1) / kStripeRows;
-  thread = apart(thread);  // constants are computed here and not kept
-  const uint64_t scramble = hash_constant(2 * kHashLanes + thread);
-  uint64_t lane = hash_constant(thread);
-  for (uint32_t s = 0; s < stripes; ++s) {
-    lane += slots[s].part[0][thread] + slots[s].part[1][thread];
-    if ((s + 1) * kStripeRows <= rows) lane = (lane ^ (lane >> 47) ^ scramble) * 0x9E3779B1ULL;
-  }
+// A lane's accumulator behind one more stripe; `rows` is the leaf's. Before the first it is hash_constant(thread).
+__device__ __forceinline__ uint64_t join_stripe(uint64_t lane, const StripeSlot& slot, uint32_t stripe, uint32_t rows,
+                                                uint32_t thread) {
+  lane += slot.part[0][thread] + slot.part[1][thread];
+  if ((stripe + 1) * kStripeRows > rows) return lane;
+  return (lane ^ (lane >> 47) ^ hash_constant(2 * kHashLanes + thread)) * 0x9E3779B1ULL;
+}
+
+// The hash of `bytes`, in every thread of the warp, whose accumulators are behind all stripes.
+__device__ __forceinline__ uint64_t finish_hash(uint64_t lane, uint32_t bytes, uint32_t thread) {
   const uint64_t merged = lane ^ hash_constant(3 * kHashLanes + thread);
   uint64_t sum = fold(merged, __shfl_xor_sync(0xFFFFFFFFU, merged, 1));  // the same in both threads of a pair
 #pragma unroll
@@ -101,6 +103,15 @@ __device__ __forceinline__ uint64_t join_stripes(const StripeSlot* slots, uint32
   uint64_t h = uint64_t{bytes} * 0x9E3779B185EBCA87ULL + sum;
   h = (h ^ (h >> 37)) * 0x165667919E3779F9ULL;
   return h ^ (h >> 32);
+}
+
+// The leaf's hash out of the sums of its stripes, in every thread of the warp that calls. slots[s] is stripe s.
+__device__ __forceinline__ uint64_t join_stripes(const StripeSlot* slots, uint32_t bytes, uint32_t thread) {
+  const uint32_t rows = (bytes + kHashRowBytes - 1) / kHashRowBytes;
+  thread = apart(thread);  // constants are computed here and not kept
+  uint64_t lane = hash_constant(thread);
+  for (uint32_t s = 0; s * kStripeRows < rows; ++s) lane = join_stripe(lane, slots[s], s, rows, thread);
+  return finish_hash(lane, bytes, thread);
 }
 
 }  // namespace kvbm::device::kernels

@@ -25,9 +25,11 @@ struct DeviceRun {
   uint32_t count1_inverse;
 };
 
-inline constexpr uint32_t kJobChecked = 1;  // flags: into the device, compare with `expected`
-inline constexpr uint32_t kRunWidthShift = 8;      // flags: the widest access that every place of the run allows: 1, 4, 8, 16
-inline constexpr uint32_t kRecordWidthShift = 16;  // flags: the same of the record's side
+// Flags: whether to compare with `expected`; the widest access (1, 4, 8, 16) that every place of the run allows; the same
+// of the record's side.
+inline constexpr uint32_t kJobChecked = 1;
+inline constexpr uint32_t kRunWidthShift = 8;
+inline constexpr uint32_t kRecordWidthShift = 16;
 inline constexpr uint32_t kWidthMask = 31;
 
 // One leaf: the first `bytes` bytes of a run, and the same bytes contiguous at `record`. Addresses are the device's.
@@ -51,14 +53,16 @@ struct alignas(16) CopyJob {
 };
 static_assert(sizeof(CopyJob) == 96, "uploaded as it is");
 
-// n / d is __umulhi(n, inverse_of(d)) or one more, for all n: the error n * (2^32 - d * inverse) / (d * 2^32) is below 1.
+// n / d is __umulhi(n, inverse_of(d)) or one more, for all n: the error n * (2^32 - d * inverse) / (d * 2^32) is
+// below 1.
 constexpr uint32_t inverse_of(uint32_t d) { return UINT32_MAX / d; }
 
 // The widest access that an address or a size with these bits allows.
 constexpr uint32_t width_of(uint64_t bits) { return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 1; }
 
 // count0 * count1 pieces; all of them together at most 4 GiB, and none of the three zero.
-constexpr DeviceRun make_run(uint64_t address, uint64_t piece_bytes, uint32_t count1, int64_t stride0, int64_t stride1) {
+constexpr DeviceRun make_run(uint64_t address, uint64_t piece_bytes, uint32_t count1, int64_t stride0,
+                             int64_t stride1) {
   const auto piece = static_cast<uint32_t>(piece_bytes);
   return {address, stride0, stride1, piece, inverse_of(piece), count1, inverse_of(count1)};
 }
@@ -76,9 +80,10 @@ constexpr DeviceRun plain_run(const DeviceRun& run, uint32_t count0) {
   return make_run(run.address, run.piece_bytes, count0, 0, run.stride0);
 }
 
-constexpr LeafJob make_leaf_job(const DeviceRun& run, uint32_t count0, uint64_t record, bool checked, uint64_t expected) {
-  const uint32_t flags = (checked ? kJobChecked : 0) | width_of_run(run, count0) << kRunWidthShift |
-                         width_of(record) << kRecordWidthShift;
+constexpr LeafJob make_leaf_job(const DeviceRun& run, uint32_t count0, uint64_t record, bool checked,
+                                uint64_t expected) {
+  const uint32_t flags =
+      (checked ? kJobChecked : 0) | width_of_run(run, count0) << kRunWidthShift | width_of(record) << kRecordWidthShift;
   return {plain_run(run, count0), record, expected, run.piece_bytes * run.count1 * count0, flags};
 }
 

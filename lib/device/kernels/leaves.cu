@@ -15,6 +15,12 @@ __device__ __forceinline__ uint32_t record_width(const LeafJob& job) {
   return job.flags >> kRecordWidthShift & kWidthMask;
 }
 
+// Job i; the group's next one is on its way meanwhile.
+__device__ __forceinline__ LeafJob job_at(const LeafJob* jobs, uint32_t i, uint32_t count, uint32_t step) {
+  if (step < count - i) prefetch(jobs + i + step);
+  return jobs[i];
+}
+
 __device__ __forceinline__ void put_hash(uint64_t* hashes, uint32_t i, uint64_t h) {
   store8(reinterpret_cast<uint64_t>(hashes + i), make_uint2(static_cast<uint32_t>(h), static_cast<uint32_t>(h >> 32)));
 }
@@ -25,8 +31,8 @@ __device__ __forceinline__ void sum_into(StripeSlot* slots, const Member& me, co
   put_sum(slots[me.index], me.thread, add_stripe(vectors, keys, me.index, me.thread, rows));
 }
 
-// Out of the device: one wait a leaf. Two sets of sums take turns, so that the others are at the next leaf while one warp
-// joins this one's; each warp joins in its turn.
+// Out of the device: one wait a leaf. Two sets of sums take turns, so that the others are at the next leaf while one
+// warp joins this one's; each warp joins in its turn.
 template <bool kStored>
 __device__ __forceinline__ void take_leaves(const LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes) {
   __shared__ StripeSlot slots[2][kWarpsPerBlock];
@@ -34,7 +40,7 @@ __device__ __forceinline__ void take_leaves(const LeafJob* jobs, uint32_t count,
   const StripeKeys keys = stripe_keys(me.thread);
   uint32_t turn = 0;
   for (uint32_t i = me.first_job; i < count; i += me.step, ++turn) {
-    const LeafJob job = jobs[i];
+    const LeafJob job = job_at(jobs, i, count, me.step);
     StripeSlot* sums = slots[turn % 2] + me.group * warps;
     if (me.has_part(job.bytes)) {
       uint4 vectors[kStripeVectors];
@@ -60,7 +66,7 @@ __device__ __forceinline__ void give_leaves(const LeafJob* jobs, uint32_t count,
   const StripeKeys keys = stripe_keys(me.thread);
   StripeSlot* sums = slots + me.group * warps;
   for (uint32_t i = me.first_job; i < count; i += me.step) {
-    const LeafJob job = jobs[i];
+    const LeafJob job = job_at(jobs, i, count, me.step);
     uint4 vectors[kStripeVectors];
     if (me.has_part(job.bytes)) {
       if (kInPlace) {
@@ -114,7 +120,8 @@ extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
 
 // The same for leaves that are in their pages already, brought there by a copy engine.
 extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
-    kvbm_check_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes, uint8_t* good) {
+    kvbm_check_leaves(const kvbm::device::LeafJob* jobs, uint32_t count, uint32_t warps, uint64_t* hashes,
+                      uint8_t* good) {
   kvbm::device::kernels::give_leaves<true>(jobs, count, warps, hashes, good);
 }
 
@@ -127,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(kvbm::device::kBlockThreads, 2)
 #pragma unroll
   for (uint32_t n = 0; n < k::kStripeVectors; ++n) vectors[n] = make_uint4(~0U, ~0U, ~0U, ~0U);
   for (uint32_t i = me.first_job; i < count; i += me.step) {
-    const kvbm::device::LeafJob job = jobs[i];
+    const kvbm::device::LeafJob job = k::job_at(jobs, i, count, me.step);
     if (me.has_part(job.bytes)) k::store_run<true>(job.run, k::run_width(job), me.offset(), job.bytes, vectors);
   }
 }

@@ -1,7 +1,7 @@
 // Vectors of 16 bytes out of and into strided runs and contiguous records, by accesses of 16, 8, 4 or 1 bytes.
 //
-// A vector is named by its offset in the run's bytes, a multiple of 16. Every piece and address of a run is a multiple of
-// its width, so an access never leaves a piece. What lies behind the end reads as zero and is not written.
+// A vector is named by its offset in the run's bytes, a multiple of 16. Every piece and address of a run is a multiple
+// of its width, so an access never leaves a piece. What lies behind the end reads as zero and is not written.
 #pragma once
 
 #include "device/kernels/cuda.cuh"
@@ -167,8 +167,8 @@ __device__ __forceinline__ void store_run(const DeviceRun& run, uint32_t width, 
 }
 
 // `grain` divides `end`: the run's width. A record that allows no accesses of 16 bytes is taken by what both allow.
-__device__ __forceinline__ void load_record(uint64_t record, uint32_t width, uint32_t grain, uint32_t first, uint32_t end,
-                                            uint4 (&vectors)[kVectorsOfStripe]) {
+__device__ __forceinline__ void load_record(uint64_t record, uint32_t width, uint32_t grain, uint32_t first,
+                                            uint32_t end, uint4 (&vectors)[kVectorsOfStripe]) {
   const InRecord place{record};
   if (width == 16 && grain == 16) return load_vectors<16, 16>(place, first, end, vectors);
   if (width == 16) return load_vectors<16, 1>(place, first, end, vectors);
@@ -178,8 +178,8 @@ __device__ __forceinline__ void load_record(uint64_t record, uint32_t width, uin
   load_vectors<1, 1>(place, first, end, vectors);
 }
 
-__device__ __forceinline__ void store_record(uint64_t record, uint32_t width, uint32_t grain, uint32_t first, uint32_t end,
-                                             const uint4 (&vectors)[kVectorsOfStripe]) {
+__device__ __forceinline__ void store_record(uint64_t record, uint32_t width, uint32_t grain, uint32_t first,
+                                             uint32_t end, const uint4 (&vectors)[kVectorsOfStripe]) {
   const InRecord place{record};
   if (width == 16 && grain == 16) return store_vectors<16, 16>(place, first, end, vectors);
   if (width == 16) return store_vectors<16, 1>(place, first, end, vectors);

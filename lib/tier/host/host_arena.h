@@ -54,6 +54,8 @@ class HostArena {
   [[nodiscard]] MutableBytes payload(SlotId slot) const noexcept {
     return {payloads_ + payload_stride_ * slot, payload_stride_};
   }
+  // All payloads, one after the other.
+  [[nodiscard]] MutableBytes payloads() const noexcept { return {payloads_, payload_stride_ * slots_}; }
   [[nodiscard]] MutableBytes head(SlotId slot) const noexcept { return {heads_ + head_stride_ * slot, head_stride_}; }
   [[nodiscard]] HostShape shape() const noexcept;
   // The memory to give to readers; -1 unless it is shared.

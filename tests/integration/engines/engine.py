@@ -90,7 +90,8 @@ class Engine:
 
     def generate(self, prompts: Sequence[Prompt], max_tokens: int = 8, *, timeout_s: float = 240,
                  **options: Any) -> list[Output]:
-        """Runs prompts (texts or token lists) together. Options: logprobs=n, salt=..., and vLLM's SamplingParams."""
+        """Runs prompts (texts or token lists) together. Options: logprobs=n, salt=...,
+        adapter=(name, number, directory) of a LoRA, and vLLM's SamplingParams."""
         self.send("generate", prompts=list(prompts), max_tokens=max_tokens, **options)
         return self.generated(timeout_s)
 

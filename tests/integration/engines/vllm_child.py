@@ -26,8 +26,9 @@ class Child:
     # ---- what the parent asks for; each returns something that JSON can say
 
     def generate(self, prompts: list[Any], max_tokens: int = 8, logprobs: int | None = None, salt: str | None = None,
-                 **sampling: Any) -> list[dict[str, Any]]:
+                 adapter: list[Any] | None = None, **sampling: Any) -> list[dict[str, Any]]:
         from vllm import SamplingParams
+        from vllm.lora.request import LoRARequest
 
         options = {"temperature": 0, "ignore_eos": True, "detokenize": False} | sampling
         given: list[Any] = []
@@ -36,7 +37,7 @@ class Child:
             given.append(item | ({"cache_salt": salt} if salt is not None else {}))
         began = time.perf_counter()
         outputs = self.llm.generate(given, SamplingParams(max_tokens=max_tokens, logprobs=logprobs, **options),
-                                    use_tqdm=False)
+                                    use_tqdm=False, lora_request=LoRARequest(*adapter) if adapter else None)
         seconds = time.perf_counter() - began
         return [_output(output) | {"seconds": seconds} for output in outputs]
 

@@ -14,6 +14,9 @@ constexpr uint64_t kMostSpins = 50'000'000;
 
 thread_local BlockRunner* t_runner = nullptr;
 
+// Unwinds the thread of a block that has failed.
+struct Stopped {};
+
 std::string text_of(const Dim& d) {
   return "(" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " + std::to_string(d.z) + ")";
 }
@@ -49,16 +52,20 @@ std::string BlockRunner::name_of(const Thread& thread) const {
 
 void BlockRunner::thread_main(void* thread) {
   auto& self = *static_cast<Thread*>(thread);
-  (*self.runner->body_)();
+  try {
+    (*self.runner->body_)();
+  } catch (const Stopped&) {  // the runner looks at outcome_ and resumes nobody any more
+  }
   self.state = State::ended;
   ++self.runner->ended_;
   self.fiber.finish();
 }
 
-Outcome BlockRunner::run(const LaunchShape& shape, const Options& options, Dim block, const std::function<void()>& body) {
+Outcome BlockRunner::run(const LaunchShape& shape, const Options& options, Dim block,
+                         const std::function<void()>& body) {
   t_runner = this;
   options_ = &options;
-  random_ = options.order_seed ^ uint64_t{block.x} << 32 ^ uint64_t{block.y} << 16 ^ block.z;
+  random_ = options.order_seed ^ uint64_t { block.x } << 32 ^ uint64_t { block.y } << 16 ^ block.z;
   body_ = &body;
   n_threads_ = volume(shape.block);
   shared_.reset(new unsigned char[shape.shared_bytes + 16]);
@@ -121,7 +128,7 @@ void BlockRunner::make_ready(Thread& thread) {
 
 void BlockRunner::fail(Outcome::Kind kind, std::string text) {
   outcome_ = {kind, name_of(*current_) + ": " + std::move(text)};
-  current_->fiber.finish();
+  throw Stopped{};
 }
 
 void BlockRunner::barrier(unsigned id, unsigned count, const Site& site) {
@@ -129,7 +136,8 @@ void BlockRunner::barrier(unsigned id, unsigned count, const Site& site) {
   Barrier& barrier = barriers_[id];
   const auto expected = static_cast<unsigned>(count == 0 ? n_threads_ : count);
   if (expected > n_threads_ || expected % kWarp != 0) {
-    if (count != 0) fail(Outcome::Kind::trapped, text_of(site) + ": waits for " + std::to_string(expected) + " threads");
+    if (count != 0)
+      fail(Outcome::Kind::trapped, text_of(site) + ": waits for " + std::to_string(expected) + " threads");
   }
   if (barrier.waiting.empty()) {
     barrier.expected = expected;
@@ -230,7 +238,8 @@ Outcome BlockRunner::stuck() const {
     if (waiting == nullptr) waiting = &thread;
     if (elsewhere == nullptr && !same(thread.site, waiting->site)) elsewhere = &thread;
   }
-  std::string text = std::to_string(waiters) + " threads wait for ever: " + name_of(*waiting) + " at " + text_of(waiting->site);
+  std::string text =
+      std::to_string(waiters) + " threads wait for ever: " + name_of(*waiting) + " at " + text_of(waiting->site);
   if (elsewhere != nullptr) text += "; " + name_of(*elsewhere) + " at " + text_of(elsewhere->site);
   if (gone != nullptr) text += "; " + name_of(*gone) + " has ended";
   return {Outcome::Kind::divergent, std::move(text)};
@@ -240,7 +249,8 @@ Outcome run_grid(const LaunchShape& shape, const Options& options, const std::fu
   const size_t blocks = volume(shape.grid);
   const size_t threads = volume(shape.block);
   if (blocks == 0 || threads == 0 || threads > 1024) {
-    return {Outcome::Kind::invalid_launch, std::to_string(blocks) + " blocks of " + std::to_string(threads) + " threads"};
+    return {Outcome::Kind::invalid_launch,
+            std::to_string(blocks) + " blocks of " + std::to_string(threads) + " threads"};
   }
   std::atomic<size_t> next{0};
   std::mutex mutex;

@@ -23,9 +23,12 @@
 #define __align__(n) __attribute__((aligned(n)))
 // A block runs on one thread of the system, which runs one block at a time.
 #define __shared__ static thread_local
-#define KVBM_DYNAMIC_SHARED(type, name) type* name = static_cast<type*>(::kvbm::emulation::current_runner().dynamic_shared())
+#define KVBM_DYNAMIC_SHARED(type, name) \
+  type* name = static_cast<type*>(::kvbm::emulation::current_runner().dynamic_shared())
 #define __builtin_assume(condition) \
-  ((condition) ? void() : ::kvbm::emulation::current_runner().fail(::kvbm::emulation::Outcome::Kind::trapped, "assumes " #condition))
+  ((condition)                      \
+       ? void()                     \
+       : ::kvbm::emulation::current_runner().fail(::kvbm::emulation::Outcome::Kind::trapped, "assumes " #condition))
 
 #define threadIdx (::kvbm::emulation::current_runner().here().thread)
 #define blockIdx (::kvbm::emulation::current_runner().here().block)
@@ -104,7 +107,8 @@ T shuffle(unsigned mask, T value, int source, int width, bool inside, const Site
   const unsigned lane = lane_index();
   uint64_t all[kWarp];
   runner.exchange(mask, to_word(value), site, all);
-  if (width <= 0 || width > 32 || (width & (width - 1)) != 0) runner.fail(Outcome::Kind::trapped, "a shuffle's width is no power of two");
+  if (width <= 0 || width > 32 || (width & (width - 1)) != 0)
+    runner.fail(Outcome::Kind::trapped, "a shuffle's width is no power of two");
   if (!inside) return value;
   const unsigned from = (lane & ~(static_cast<unsigned>(width) - 1)) + static_cast<unsigned>(source);
   if ((mask >> from & 1U) == 0) runner.fail(Outcome::Kind::divergent, "a shuffle reads a lane that takes no part");
@@ -139,7 +143,8 @@ T __shfl_sync(unsigned mask, T value, int source, int width = 32, KVBM_EMULATED_
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int flip, int width = 32, KVBM_EMULATED_PLACE) {
   const int lane = static_cast<int>(kvbm::emulation::lane_index()) & (width - 1);
-  return kvbm::emulation::shuffle(mask, value, lane ^ flip, width, (lane ^ flip) < width, KVBM_EMULATED_SITE(__shfl_xor_sync));
+  return kvbm::emulation::shuffle(mask, value, lane ^ flip, width, (lane ^ flip) < width,
+                                  KVBM_EMULATED_SITE(__shfl_xor_sync));
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, KVBM_EMULATED_PLACE) {
@@ -156,25 +161,31 @@ T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, KVBM_EMU
 
 inline unsigned __ballot_sync(unsigned mask, int predicate, KVBM_EMULATED_PLACE) {
   const unsigned bit = predicate != 0 ? 1U << kvbm::emulation::lane_index() : 0U;
-  return kvbm::emulation::reduce(mask, bit, KVBM_EMULATED_SITE(__ballot_sync), [](unsigned a, unsigned b) { return a | b; });
+  return kvbm::emulation::reduce(mask, bit, KVBM_EMULATED_SITE(__ballot_sync),
+                                 [](unsigned a, unsigned b) { return a | b; });
 }
 inline int __any_sync(unsigned mask, int predicate, KVBM_EMULATED_PLACE) {
-  return kvbm::emulation::reduce(mask, int{predicate != 0}, KVBM_EMULATED_SITE(__any_sync), [](int a, int b) { return a | b; });
+  return kvbm::emulation::reduce(mask, int{predicate != 0}, KVBM_EMULATED_SITE(__any_sync),
+                                 [](int a, int b) { return a | b; });
 }
 inline int __all_sync(unsigned mask, int predicate, KVBM_EMULATED_PLACE) {
-  return kvbm::emulation::reduce(mask, int{predicate != 0}, KVBM_EMULATED_SITE(__all_sync), [](int a, int b) { return a & b; });
+  return kvbm::emulation::reduce(mask, int{predicate != 0}, KVBM_EMULATED_SITE(__all_sync),
+                                 [](int a, int b) { return a & b; });
 }
 template <class T>
 T __reduce_add_sync(unsigned mask, T value, KVBM_EMULATED_PLACE) {
-  return kvbm::emulation::reduce(mask, value, KVBM_EMULATED_SITE(__reduce_add_sync), [](T a, T b) { return static_cast<T>(a + b); });
+  return kvbm::emulation::reduce(mask, value, KVBM_EMULATED_SITE(__reduce_add_sync),
+                                 [](T a, T b) { return static_cast<T>(a + b); });
 }
 template <class T>
 T __reduce_min_sync(unsigned mask, T value, KVBM_EMULATED_PLACE) {
-  return kvbm::emulation::reduce(mask, value, KVBM_EMULATED_SITE(__reduce_min_sync), [](T a, T b) { return a < b ? a : b; });
+  return kvbm::emulation::reduce(mask, value, KVBM_EMULATED_SITE(__reduce_min_sync),
+                                 [](T a, T b) { return a < b ? a : b; });
 }
 template <class T>
 T __reduce_max_sync(unsigned mask, T value, KVBM_EMULATED_PLACE) {
-  return kvbm::emulation::reduce(mask, value, KVBM_EMULATED_SITE(__reduce_max_sync), [](T a, T b) { return a > b ? a : b; });
+  return kvbm::emulation::reduce(mask, value, KVBM_EMULATED_SITE(__reduce_max_sync),
+                                 [](T a, T b) { return a > b ? a : b; });
 }
 template <class T>
 T __reduce_or_sync(unsigned mask, T value, KVBM_EMULATED_PLACE) {
@@ -198,9 +209,12 @@ inline unsigned __brev(unsigned v) {
   return r;
 }
 inline unsigned long long __brevll(unsigned long long v) {
-  return static_cast<unsigned long long>(__brev(static_cast<unsigned>(v))) << 32 | __brev(static_cast<unsigned>(v >> 32));
+  return static_cast<unsigned long long>(__brev(static_cast<unsigned>(v))) << 32 |
+         __brev(static_cast<unsigned>(v >> 32));
 }
-inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
+}
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<unsigned long long>(static_cast<Wide>(a) * b >> 64);
@@ -243,6 +257,8 @@ inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __uint2float_rn(unsigned u) { return static_cast<float>(u); }
 inline float __int2float_rn(int i) { return static_cast<float>(i); }

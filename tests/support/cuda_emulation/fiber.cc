@@ -45,7 +45,8 @@ size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 }  // namespace
 
 Fiber::Fiber() {
-  mapping_ = mmap(nullptr, page_bytes() + kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  mapping_ = mmap(nullptr, page_bytes() + kStackBytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping_ == MAP_FAILED || mprotect(mapping_, page_bytes(), PROT_NONE) != 0) {
     std::perror("no memory for the stack of an emulated thread");
     std::exit(1);

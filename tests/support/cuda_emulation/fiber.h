@@ -33,11 +33,12 @@ class Fiber {
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
   void* mapping_ = nullptr;  // a page that nobody may touch, then the stack
-  void* tsan_inside_ = nullptr;
-  void* tsan_outside_ = nullptr;
-  void* fake_inside_ = nullptr;
-  const void* outside_stack_ = nullptr;
-  size_t outside_bytes_ = 0;
+  // What a sanitizer is told; unused without one.
+  [[maybe_unused]] void* tsan_inside_ = nullptr;
+  [[maybe_unused]] void* tsan_outside_ = nullptr;
+  [[maybe_unused]] void* fake_inside_ = nullptr;
+  [[maybe_unused]] const void* outside_stack_ = nullptr;
+  [[maybe_unused]] size_t outside_bytes_ = 0;
 };
 
 }  // namespace kvbm::emulation

@@ -6,6 +6,7 @@ const std::vector<EmulatedKernel>& emulated_kernels() {
   static const std::vector<EmulatedKernel> kernels = [] {
     std::vector<EmulatedKernel> all;
     add_copy_kernels(all);
+    add_coded_kernels(all);
     return all;
   }();
   return kernels;

@@ -15,6 +15,7 @@ const EmulatedKernel* emulated_kernel_named(const std::string& name);
 
 // One for each file that compiles sources of kernels.
 void add_copy_kernels(std::vector<EmulatedKernel>& kernels);
+void add_coded_kernels(std::vector<EmulatedKernel>& kernels);
 
 // Launches a kernel by name, as the driver does. The arguments' types must be the parameters'; sizes are checked.
 template <class... Args>

@@ -2,9 +2,9 @@
 //
 // A kernel's source is compiled as C++ with KVBM_CUDA_EMULATION naming support/cuda_emulation/device.h, which takes the
 // place of CUDA's headers (device/kernels/cuda.cuh). Its threads are fibers. They run one at a time and are switched
-// where they wait for each other: at barriers, at operations of a warp and in __nanosleep. So it shows wrong sums, wrong
-// addresses and missing or divergent barriers, not races between two barriers that the order of threads hides; the
-// order is another one for each seed. It says nothing about speed.
+// where they wait for each other: at barriers, at operations of a warp and in __nanosleep. So it shows wrong sums,
+// wrong addresses and missing or divergent barriers, not races between two barriers that the order of threads hides;
+// the order is another one for each seed. It says nothing about speed.
 #pragma once
 
 #include <array>
@@ -30,12 +30,14 @@ struct LaunchShape {
 
 struct Options {
   uint64_t order_seed = 0;  // 0: threads take turns in order; else the order is drawn anew for each turn
-  unsigned os_threads = 1;  // blocks that run at a time, in no order; kernels that count on others of their grid need it
+  unsigned os_threads =
+      1;  // blocks that run at a time, in no order; kernels that count on others of their grid need it
   // Whether the device may touch [address, address + bytes); asked for each access that goes through cuda.cuh.
   std::function<bool(const void* address, size_t bytes, bool writes)> reaches;
 };
 
-// What a launch ended with. The first error ends it: threads are left where they are, not unwound.
+// What a launch ended with. The first error ends it: the thread that made it is unwound, others are left where they
+// are.
 struct Outcome {
   enum class Kind : uint8_t { ok, illegal_address, misaligned, divergent, trapped, invalid_launch };
   Kind kind = Kind::ok;
@@ -55,17 +57,21 @@ struct EmulatedKernel {
 
 template <class... Args>
 EmulatedKernel emulated_kernel(std::string name, void (*kernel)(Args...)) {
-  return {std::move(name), {sizeof(Args)...}, [kernel](const LaunchShape& shape, const Options& options, void** parameters) {
+  return {std::move(name),
+          {sizeof(Args)...},
+          [kernel](const LaunchShape& shape, const Options& options, void** parameters) {
             return [&]<size_t... I>(std::index_sequence<I...>) {
               const std::tuple<Args...> copies(*static_cast<const Args*>(parameters[I])...);
               return run_grid(shape, options, [&] { std::apply(kernel, copies); });
-            }(std::index_sequence_for<Args...>{});
+            }
+            (std::index_sequence_for<Args...>{});
           }};
 }
 
 // Launches a kernel with typed arguments, for tests; their types must be the parameters'.
 template <class... Args>
-Outcome launch(const LaunchShape& shape, const Options& options, void (*kernel)(Args...), std::type_identity_t<Args>... args) {
+Outcome launch(const LaunchShape& shape, const Options& options, void (*kernel)(Args...),
+               std::type_identity_t<Args>... args) {
   return run_grid(shape, options, [&] { kernel(args...); });
 }
 

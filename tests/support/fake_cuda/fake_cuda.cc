@@ -56,8 +56,8 @@ bool FakeLaunch::reaches(const void* address, size_t bytes, bool writes) const {
   return true;
 }
 
-FakeCuda::FakeCuda(FakeCudaOptions options) : state_(std::make_unique<State>(std::move(options))) {}
-FakeCuda::~FakeCuda() = default;
+FakeCuda::FakeCuda(FakeCudaOptions options) : state_(std::make_shared<State>(std::move(options))) { state_->begin(); }
+FakeCuda::~FakeCuda() { state_->end(); }
 
 const Driver& FakeCuda::driver() const {
   static const Driver bringing = [] {
@@ -156,6 +156,9 @@ void FakeCuda::hold(CuStream handle) {
 void FakeCuda::release(CuStream handle) {
   const Guard lock(state_->mutex);
   if (const auto at = state_->streams.find(handle); at != state_->streams.end()) at->second->held = false;
+  for (auto& stream : state_->ended) {
+    if (stream->handle == handle) stream->held = false;
+  }
   state_->changed.notify_all();
 }
 

@@ -126,7 +126,7 @@ class FakeCuda {
   class State;
 
  private:
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // threads of streams keep it a moment longer
 };
 
 }  // namespace kvbm::test

@@ -16,23 +16,20 @@ int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().co
 
 }  // namespace
 
-FakeCuda::State::State(FakeCudaOptions given) : options(std::move(given)) {
+FakeCuda::State::State(FakeCudaOptions given) : options(std::move(given)) {}
+FakeCuda::State::~State() = default;
+
+void FakeCuda::State::begin() {
   generation.fetch_add(1, std::memory_order_relaxed);
   living.store(this, std::memory_order_release);
 }
 
-FakeCuda::State::~State() {
+void FakeCuda::State::end() {
   living.store(nullptr, std::memory_order_release);
-  {
-    const std::lock_guard<std::mutex> lock(mutex);
-    stopping = true;
-    for (auto& [handle, stream] : streams) ended.push_back(stream);
-    streams.clear();
-    changed.notify_all();
-  }
-  for (const auto& stream : ended) {
-    if (stream->thread.joinable()) stream->thread.join();
-  }
+  std::unique_lock<std::mutex> lock(mutex);
+  stopping = true;
+  changed.notify_all();
+  changed.wait(lock, [this] { return threads == 0; });
   unmap_all();
 }
 
@@ -135,7 +132,8 @@ CuStream FakeCuda::State::make_stream(FakeContext& context, bool engine) {
   stream->engine = engine;
   stream->held = hold_new;
   streams[stream->handle] = stream;
-  stream->thread = std::thread([this, stream] { run(stream); });
+  ++threads;
+  std::thread([self = shared_from_this(), stream] { self->run(stream); }).detach();
   return stream->handle;
 }
 
@@ -153,32 +151,39 @@ void FakeCuda::State::run(const std::shared_ptr<FakeStream>& stream) {
   std::unique_lock<std::mutex> lock(mutex);
   for (;;) {
     changed.wait(lock, [&] { return stopping || stream->closing || !stream->queue.empty(); });
-    if (stream->queue.empty()) return;
-    FakeWork work = std::move(stream->queue.front());
-    const auto may_begin = [&] { return is_dropped(*stream) || (!stream->held && (!work.ready || work.ready())); };
-    while (!may_begin()) {
-      // The thread sanitizer of gcc 12 knows waits by the system's clock only.
-      if (work.polls) {
-        changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::microseconds(200));
-      } else {
-        changed.wait(lock);
-      }
-    }
-    CuResult result = kCuSuccess;
-    if (!is_dropped(*stream) && work.act) {
-      stream->acting = true;
-      lock.unlock();
-      result = work.act();
-      lock.lock();
-      stream->acting = false;
-    }
-    FakeContext* context = find_context(stream->context);
-    if (result != kCuSuccess && context != nullptr) lose(*context, result);
-    if (work.after) work.after();
-    stream->queue.pop_front();
-    ++stream->finished;
-    changed.notify_all();
+    if (stream->queue.empty()) break;
+    serve(*stream, lock);
   }
+  std::erase(ended, stream);
+  --threads;
+  changed.notify_all();
+}
+
+void FakeCuda::State::serve(FakeStream& stream, std::unique_lock<std::mutex>& lock) {
+  FakeWork work = std::move(stream.queue.front());
+  const auto may_begin = [&] { return is_dropped(stream) || (!stream.held && (!work.ready || work.ready())); };
+  while (!may_begin()) {
+    // The thread sanitizer of gcc 12 knows waits by the system's clock only.
+    if (work.polls) {
+      changed.wait_until(lock, std::chrono::system_clock::now() + std::chrono::microseconds(200));
+    } else {
+      changed.wait(lock);
+    }
+  }
+  CuResult result = kCuSuccess;
+  if (!is_dropped(stream) && work.act) {
+    stream.acting = true;
+    lock.unlock();
+    result = work.act();
+    lock.lock();
+    stream.acting = false;
+  }
+  FakeContext* context = find_context(stream.context);
+  if (result != kCuSuccess && context != nullptr) lose(*context, result);
+  if (work.after) work.after();
+  stream.queue.pop_front();
+  ++stream.finished;
+  changed.notify_all();
 }
 
 int64_t fake_now_ns() { return now_ns(); }

@@ -79,7 +79,6 @@ struct FakeStream {
   bool acting = false;  // at work without the lock
   uint64_t pushed = 0, finished = 0;
   std::deque<FakeWork> queue;
-  std::thread thread;
 };
 
 struct FakeModule {
@@ -92,10 +91,12 @@ struct FakeFunction {
 
 enum class Reach { inside, outside, pageable };
 
-class FakeCuda::State {
+class FakeCuda::State : public std::enable_shared_from_this<State> {
  public:
   explicit State(FakeCudaOptions options);
   ~State();
+  void begin();  // now it is the one that lives
+  void end();    // waits for every stream's thread; after it no entry finds this
 
   static State* current() noexcept;
 
@@ -140,7 +141,8 @@ class FakeCuda::State {
   std::map<uintptr_t, FakeRange> ranges;  // by start
   std::atomic<uint64_t> ranges_version{1};  // rises with every change of `ranges`
   std::map<device::CuStream, std::shared_ptr<FakeStream>> streams;
-  std::vector<std::shared_ptr<FakeStream>> ended;  // destroyed streams, whose threads are still to be joined
+  std::vector<std::shared_ptr<FakeStream>> ended;  // destroyed streams, whose threads are still at work
+  size_t threads = 0;  // of streams. Not joined but counted: a process ends with streams at work, as with a real driver
   std::map<device::CuEvent, FakeEvent> events;
   std::map<device::CuModule, FakeModule> modules;
   std::map<device::CuFunction, FakeFunction> functions;
@@ -161,6 +163,7 @@ class FakeCuda::State {
 
  private:
   void run(const std::shared_ptr<FakeStream>& stream);
+  void serve(FakeStream& stream, std::unique_lock<std::mutex>& lock);
   uintptr_t map_guarded(size_t bytes);
   void unmap_all();
   // Address space that was ever given out, with guard pages; kept until the end, so that no address means two things.

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "support/fake_cuda/bench_kernels.h"
 #include "support/fake_cuda/fake_cuda.h"
 
 namespace kvbm::test {
@@ -20,6 +21,7 @@ kvbm::test::FakeCuda& fake() {
   static kvbm::test::FakeCuda* const one = [] {
     auto* const made = new kvbm::test::FakeCuda();
     if (&kvbm::test::add_emulated_kernels != nullptr) kvbm::test::add_emulated_kernels(*made);
+    kvbm::test::add_bench_kernels(*made);
     const char* text = std::getenv("KVBM_FAKE_CUDA");
     if (text != nullptr && !made->apply(text)) std::abort();  // a test that is spelled wrong
     return made;

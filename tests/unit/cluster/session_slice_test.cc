@@ -28,6 +28,7 @@ class Hand final : public Link {
   Code push(PeerId, uint64_t, std::span<const ConstBytes>, uint64_t) override { return Code::internal; }
   void cancel(PeerId, uint64_t) override {}
   void drop(PeerId) override {}
+  [[nodiscard]] bool takes_grain(PeerId) const override { return false; }
 
   std::vector<PullEntry> pulls;
   std::vector<std::pair<uint64_t, MutableBytes>> posts;

@@ -39,9 +39,10 @@ std::vector<std::pair<Type, Body>> all() {
   Published published;
   published.entries = {{0, 10, 20, {100, 228}}, {2, 0, 6, {0, 12345}}};
   Pull pull;
-  pull.entries = {{77, 1, {0, 11, 2, 2, {100, 164}}}, {78, 2, {1, 3, 0, 4, {0, 1}}}};
+  pull.entries = {{77, 1, {0, 11, 2, 2, {100, 164}}}, {78, 2, {1, 3, 0, 4, {0, 1}}}, {79, 3, {0, 0, 0, 1, {0, 64}, 16}}};
   return {{Type::open, open()},
           {Type::accept, Accept{facts_hash(facts()), 1 << 20, parts()}},
+          {Type::accept, Accept{facts_hash(facts()), 1 << 20, parts(), {16 | Accept::kOnDevice, 64, 0}}},
           {Type::published, published},
           {Type::pull, pull},
           {Type::done, Done{}},
@@ -68,6 +69,19 @@ TEST(SessionWire, every_message_comes_back_as_it_was) {
   EXPECT_EQ(o.facts, facts());
   EXPECT_EQ(o.parts, parts());
   EXPECT_EQ(o.remaining_ns, 5'000'000'000u);
+}
+
+TEST(SessionWire, grains_are_said_in_accept_and_pull_alone) {
+  const auto accepted = decode(encode(header(Type::accept), all()[2].second));
+  EXPECT_EQ(std::get<Accept>(accepted.value().body).grains, (std::vector<uint32_t>{16 | Accept::kOnDevice, 64, 0}));
+  const auto without = decode(encode(header(Type::accept), all()[1].second));
+  EXPECT_EQ(std::get<Accept>(without.value().body).grains, (std::vector<uint32_t>{0, 0, 0}));
+  const auto pulled = decode(encode(header(Type::pull), all()[4].second));
+  EXPECT_EQ(std::get<Pull>(pulled.value().body).entries[2].extent.grain, 16U);
+  // The same four bytes in OPEN, which nobody fills.
+  auto bytes = encode(header(Type::open), open());
+  bytes[bytes.size() - 32 + 12] = std::byte{1};
+  EXPECT_EQ(decode(bytes).status().code(), Code::damaged);
 }
 
 TEST(SessionWire, a_message_of_any_other_length_is_refused) {
@@ -138,6 +152,10 @@ TEST(SessionWire, a_slice_front_is_right_only_as_a_whole) {
   }
   SliceHead other = head;
   other.extent.layer = 9;
+  front = sent;
+  EXPECT_FALSE(check_slice_front(other, front.data()));
+  other = head;
+  other.extent.grain = 16;
   front = sent;
   EXPECT_FALSE(check_slice_front(other, front.data()));
   other = head;

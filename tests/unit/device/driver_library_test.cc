@@ -2,11 +2,12 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 
+#include "base/signal_keeper.h"
 #include "device/device.h"
 #include "support/fake_cuda/fake_library.h"
 
@@ -86,17 +87,17 @@ TEST_F(DriverLibraryTest, LoadsOnceAndOpensADevice) {
 }
 
 TEST_F(DriverLibraryTest, SignalHandlersOfTheHostStay) {
-  struct sigaction mine {};
-  mine.sa_handler = [](int) {};
-  struct sigaction before {};
-  ASSERT_EQ(::sigaction(SIGINT, &mine, &before), 0);
+  std::array<SignalAction, SignalAction::kSignals + 1> before;
+  for (int i = 1; i <= SignalAction::kSignals; ++i) ASSERT_TRUE(before[static_cast<size_t>(i)].read(i));
   ::setenv("KVBM_FAKE_CUDA_HANDLERS", "1", 1);
   const FakeLibrary fake(dir_, "handlers", "");
   EXPECT_TRUE(driver_library(fake.path()).ok());
   ::unsetenv("KVBM_FAKE_CUDA_HANDLERS");
-  struct sigaction now {};
-  ASSERT_EQ(::sigaction(SIGINT, &before, &now), 0);
-  EXPECT_EQ(now.sa_handler, mine.sa_handler);
+  for (int i = 1; i <= SignalAction::kSignals; ++i) {
+    SignalAction now;
+    ASSERT_TRUE(now.read(i));
+    EXPECT_EQ(now, before[static_cast<size_t>(i)]) << "signal " << i;
+  }
 }
 
 TEST_F(DriverLibraryTest, EveryEntryOfTheTableIsFilled) {

@@ -49,7 +49,8 @@ TEST(GatherKernel, any_run_of_any_width_gives_the_references_bytes_and_hash) {
 TEST(GatherKernel, sizes_around_rows_and_stripes) {
   SeededRandom random(3);
   std::vector<Case> cases;
-  for (const uint64_t bytes : {1, 7, 8, 15, 16, 17, 255, 256, 257, 4080, 4095, 4096, 4097, 4352, 8192, 61440, 65535, 65536}) {
+  for (const uint64_t bytes : {1U, 7U, 8U, 15U, 16U, 17U, 255U, 256U, 257U, 4080U, 4095U, 4096U, 4097U, 4352U, 8192U,
+                               61440U, 65535U, 65536U}) {
     Case c;
     c.memory = random_bytes(bytes + 128, random);
     c.run.data = c.memory.data() + 64;
@@ -58,7 +59,7 @@ TEST(GatherKernel, sizes_around_rows_and_stripes) {
     c.record = c.record_memory.data() + 64;
     cases.push_back(std::move(c));
   }
-  for (const uint64_t seed : {0, 1, 2}) {
+  for (const uint64_t seed : {0U, 1U, 2U}) {
     Launch launch;
     launch.options.order_seed = seed;
     gather_all(cases, launch);
@@ -131,10 +132,12 @@ TEST(GatherKernel, touches_nothing_beyond_the_leaf) {
     Results r;
     std::vector<LeafJob> jobs = {leaf_job(c.run, c.record)};
     launch.options.reaches = [&](const void* p, size_t n, bool writes) {
-      if (writes) return !inside(p, n, c.memory.data(), c.memory.size()) && (inside(p, n, c.record, c.run.total()) || n == 8);
+      if (writes)
+        return !inside(p, n, c.memory.data(), c.memory.size()) && (inside(p, n, c.record, c.run.total()) || n == 8);
       for (uint32_t i = 0; i < c.run.count0; ++i)
         for (uint32_t j = 0; j < c.run.count1; ++j) {
-          if (inside(p, n, c.run.data + int64_t{i} * c.run.stride0 + int64_t{j} * c.run.stride1, c.run.bytes)) return true;
+          if (inside(p, n, c.run.data + int64_t{i} * c.run.stride0 + int64_t{j} * c.run.stride1, c.run.bytes))
+            return true;
         }
       return false;
     };

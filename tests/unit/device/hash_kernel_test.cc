@@ -8,7 +8,7 @@ namespace {
 
 TEST(HashKernel, any_run_has_the_references_hash_and_is_left_alone) {
   SeededRandom random(21);
-  for (const uint64_t width : {1, 2, 4, 8, 16}) {
+  for (const uint64_t width : {1U, 2U, 4U, 8U, 16U}) {
     for (uint64_t round = 0; round < 3; ++round) {
       std::vector<Case> cases;
       std::vector<LeafJob> jobs;
@@ -73,7 +73,7 @@ TEST(LeafJob, division_by_multiplication_is_exact) {
 TEST(LeafJob, widths_are_the_widest_that_all_places_allow) {
   EXPECT_EQ(width_of_run(make_run(0x1000, 256, 16, 4096, 256), 8), 16u);
   EXPECT_EQ(width_of_run(make_run(0x1000, 132, 16, 4096, 132), 1), 4u);
-  EXPECT_EQ(width_of_run(make_run(0x1008, 256, 1, 4096, 3), 2), 8u);   // one piece: its stride means nothing
+  EXPECT_EQ(width_of_run(make_run(0x1008, 256, 1, 4096, 3), 2), 8u);  // one piece: its stride means nothing
   EXPECT_EQ(width_of_run(make_run(0x1000, 256, 2, 4098, 256), 2), 1u);
   EXPECT_EQ(width_of_run(make_run(0x1000, 256, 2, 4098, 256), 1), 16u);
   EXPECT_EQ(warps_for(0), 1u);

@@ -49,7 +49,8 @@ inline Case make_case(uint64_t width, uint64_t limit, Random& random) {
   c.run.bytes = std::min(c.run.bytes, limit / width * width);
   const uint64_t pieces = limit / c.run.bytes;
   c.run.count0 = static_cast<uint32_t>(1 + random.below(std::min<uint64_t>(pieces, 20)));
-  c.run.count1 = static_cast<uint32_t>(1 + random.below(std::max<uint64_t>(1, std::min<uint64_t>(pieces / c.run.count0, 70))));
+  c.run.count1 =
+      static_cast<uint32_t>(1 + random.below(std::max<uint64_t>(1, std::min<uint64_t>(pieces / c.run.count0, 70))));
   const auto gap = [&] { return random.below(3) == 0 ? 0 : width * random.below(12); };
   const uint64_t near = c.run.bytes + gap();
   if (random.below(2) == 0) {  // heads outside, or tokens outside
@@ -116,9 +117,10 @@ inline Results run_jobs(const char* kernel, const std::vector<LeafJob>& jobs, co
   const auto count = static_cast<uint32_t>(jobs.size());
   const uint32_t warps = launch.warps != 0 ? launch.warps : warps_for(largest_of(jobs));
   const emulation::LaunchShape shape{{launch.blocks, 1, 1}, {launch.threads, 1, 1}, 0};
-  r.outcome = has_good ? emulation::launch_named(kernel, shape, launch.options, jobs.data(), count, warps,
-                                                 r.hashes.data(), r.good.data())
-                       : emulation::launch_named(kernel, shape, launch.options, jobs.data(), count, warps, r.hashes.data());
+  r.outcome = has_good
+                  ? emulation::launch_named(kernel, shape, launch.options, jobs.data(), count, warps, r.hashes.data(),
+                                            r.good.data())
+                  : emulation::launch_named(kernel, shape, launch.options, jobs.data(), count, warps, r.hashes.data());
   EXPECT_EQ(r.hashes.back(), 0x1234567890ABCDEFULL);
   EXPECT_EQ(r.good.back(), 0xEE);
   return r;
@@ -149,7 +151,7 @@ inline std::vector<layout::RecordShape> model_shapes() {
     ComponentGeometry component;
     uint32_t tokens, units;
   };
-  const Model models[] = {{attention(2, 2, 128, Element::bf16), 16, 2}, {attention(1, 3, 80, Element::fp16), 5, 3},
+  const Model models[] = {{attention(2, 2, 128, Element::bf16), 16, 2},   {attention(1, 3, 80, Element::fp16), 5, 3},
                           {attention(2, 8, 64, Element::fp8_e4m3), 4, 1}, {attention(1, 1, 7, Element::bf16), 3, 2},
                           {latent(2, 576, Element::bf16), 8, 2},          {latent(1, 656, Element::fp8_e4m3), 16, 1},
                           {latent(1, 132, Element::fp8_e4m3), 16, 2}};

@@ -119,7 +119,7 @@ TEST_F(PinnedHostTest, WhatIsRegisteredInPartIsRefused) {
   const Pages pages(16384);
   const MutableBytes memory = pages.bytes();
   const Device::Scope scope(*device_);
-  for (const size_t from : {0, 8192}) {
+  for (const size_t from : {size_t{0}, size_t{8192}}) {
     ASSERT_EQ(fake_.driver().cuMemHostRegister(memory.data() + from, 8192, 0), kCuSuccess);
     EXPECT_EQ(refusal(memory), Code::in_use);
     EXPECT_EQ(fake_.driver().cuMemHostUnregister(memory.data() + from), kCuSuccess);

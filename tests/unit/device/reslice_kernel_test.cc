@@ -19,7 +19,7 @@ emulation::Outcome copy(const std::vector<CopyJob>& jobs, uint64_t seed) {
 
 TEST(CopyKernel, runs_cut_into_other_pieces) {
   SeededRandom random(31);
-  for (const uint64_t width : {1, 2, 4, 8, 16}) {
+  for (const uint64_t width : {1U, 2U, 4U, 8U, 16U}) {
     SCOPED_TRACE("width " + std::to_string(width));
     std::vector<CopyJob> jobs;
     std::vector<Case> from;
@@ -68,7 +68,8 @@ TEST(CopyKernel, long_runs_are_cut) {
   for (const CopyJob& job : jobs) EXPECT_LE(job.bytes, kMaxJobBytes);
   ASSERT_TRUE(copy(jobs, 1).ok());
   for (size_t i = 0; i < 4000; ++i) {
-    ASSERT_TRUE(std::equal(from.begin() + 16 + static_cast<int64_t>(i * 48), from.begin() + 64 + static_cast<int64_t>(i * 48),
+    ASSERT_TRUE(std::equal(from.begin() + 16 + static_cast<int64_t>(i * 48),
+                           from.begin() + 64 + static_cast<int64_t>(i * 48),
                            to.begin() + static_cast<int64_t>(i * 64)));
     if (i + 1 < 4000) {
       ASSERT_EQ(to[i * 64 + 48], std::byte{0});

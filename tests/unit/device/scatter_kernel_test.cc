@@ -64,9 +64,9 @@ TEST(ScatterKernel, any_run_of_any_width_right_or_wrong) {
 
 TEST(ScatterKernel, sizes_around_rows_and_stripes) {
   SeededRandom random(13);
-  for (const uint64_t seed : {0, 1, 2}) {
+  for (const uint64_t seed : {0U, 1U, 2U}) {
     std::vector<Case> cases;
-    for (const uint64_t bytes : {1, 15, 16, 17, 255, 256, 257, 4095, 4096, 4097, 8192, 65535, 65536}) {
+    for (const uint64_t bytes : {1U, 15U, 16U, 17U, 255U, 256U, 257U, 4095U, 4096U, 4097U, 8192U, 65535U, 65536U}) {
       Case c;
       c.memory = random_bytes(bytes + 128, random);
       c.run.data = c.memory.data() + 64;
@@ -220,8 +220,9 @@ TEST(PoisonKernel, every_run_and_nothing_else_is_spoilt) {
       overwrite(run_in(c, want.back()), std::byte{0xFF});
     }
     const auto count = static_cast<uint32_t>(jobs.size());
-    const auto outcome = emulation::launch_named("kvbm_poison_leaves", {{3, 1, 1}, {kBlockThreads, 1, 1}, 0}, {},
-                                                 static_cast<const LeafJob*>(jobs.data()), count, warps_for(largest_of(jobs)));
+    const auto outcome =
+        emulation::launch_named("kvbm_poison_leaves", {{3, 1, 1}, {kBlockThreads, 1, 1}, 0}, {},
+                                static_cast<const LeafJob*>(jobs.data()), count, warps_for(largest_of(jobs)));
     ASSERT_TRUE(outcome.ok()) << outcome.text;
     for (size_t i = 0; i < cases.size(); ++i) EXPECT_TRUE(cases[i].memory == want[i]) << i;
   }

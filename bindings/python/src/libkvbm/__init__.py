@@ -28,10 +28,10 @@ _check_version()
 
 from . import codec as codec  # noqa: E402
 from .block import Blocks  # noqa: E402
-from .cache import Cache, CachePart, Outcome, Position, Tensor  # noqa: E402
+from .cache import Cache, CachePart, DeviceMemory, Outcome, Position, Tensor  # noqa: E402
 from .constants import (  # noqa: E402
-    FOREVER, NO_BLOCK, NO_TIER, Admit, CodecMode, ComponentKind, Duplicate, Element, EventKind, Form, Lookup, Op,
-    Priority, Quota, ShareRole, Status,
+    FOREVER, NO_BLOCK, NO_TIER, Admit, CodecMode, ComponentKind, Duplicate, Element, EventKind, Form, Lookup,
+    MemoryKind, Op, Priority, Quota, ShareRole, Status,
 )
 from .context import Context, config_reference  # noqa: E402
 from .dispatch import Completion, Event  # noqa: E402
@@ -47,17 +47,20 @@ from .namespace import Namespace  # noqa: E402
 from .offer import Offer  # noqa: E402
 from .queue import Operation, Queue  # noqa: E402
 from .session import Session, Source  # noqa: E402
-from .stats import Location, Locations, NodeRow, ScanRow, Share, Stats, TierCodecStats, TierStats  # noqa: E402
+from .stats import (  # noqa: E402
+    DeviceMoves, DeviceRow, Location, Locations, NodeRow, ScanRow, Share, Stats, TierCodecStats, TierStats,
+)
 
 __version__: str = _native.kvbm_version_string()
 
 __all__ = [
     "FOREVER", "NO_BLOCK", "NO_TIER", "Admit", "Blocks", "Cache", "CachePart", "CallerError", "ClosedError",
     "CodecMode",
-    "Completion", "Component", "ComponentKind", "Context", "DeadlineError", "Duplicate", "Element", "Event",
+    "Completion", "Component", "ComponentKind", "Context", "DeadlineError", "DeviceMemory", "DeviceMoves",
+    "DeviceRow", "Duplicate", "Element", "Event",
     "EventKind", "ForkedError", "Form", "Geometry", "InternalError", "Keys", "KvbmError", "Location", "Locations",
     "Lookup",
-    "Manager", "Match", "MatchItem", "MissError", "Namespace", "NoRoomError", "NodeRow", "Offer", "Op", "Operation",
+    "Manager", "Match", "MatchItem", "MemoryKind", "MissError", "Namespace", "NoRoomError", "NodeRow", "Offer", "Op", "Operation",
     "Outcome", "Part", "PeerError", "Pin", "Position", "Priority", "Queue", "Quota", "ScanRow", "Session", "Shard",
     "Share", "ShareRole", "Source", "Stats", "Status", "Tensor", "Tier", "TierCodecStats", "TierStats",
     "UnavailableError", "codec", "config_reference", "__version__",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence,
 
 from . import _native as raw
 from . import _raw
-from .constants import FOREVER, Form, Lookup, Priority
+from .constants import FOREVER, Form, Lookup, MemoryKind, Priority
 from .errors import KvbmError, invalid
 from .geometry import Part, fill_shard
 from .key import as_keys, one_key
@@ -28,11 +28,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """A tensor of the engine: a writable, contiguous buffer or a host tensor with DLPack. `block_stride` is bytes from
-    a block to the next, 0 = dense; `page_bytes` is for opaque forms: bytes of a block in this tensor."""
+class DeviceMemory:
+    """Memory of a CUDA device: `DeviceMemory(tensor.data_ptr(), tensor.nbytes, tensor)`. `owner` is kept as long as the
+    cache that is made of it."""
 
-    data: Bytes
+    address: int
+    bytes: int
+    owner: object = None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the engine: a writable, contiguous buffer, a host tensor with DLPack, or memory of a device.
+    `block_stride` is bytes from a block to the next, 0 = dense; `page_bytes` is for opaque forms: bytes of a block in
+    this tensor."""
+
+    data: Union[Bytes, DeviceMemory]
     block_stride: int = 0
     page_bytes: int = 0
 
@@ -41,7 +52,7 @@ class Tensor:
 class CachePart:
     """How the engine holds one part of the model: tensors in the order that the form says."""
 
-    tensors: Sequence[Union[Tensor, Bytes]]
+    tensors: Sequence[Union[Tensor, Bytes, DeviceMemory]]
     form: Form = Form.OPAQUE
     part: Part = Part()
 
@@ -65,22 +76,26 @@ class Cache:
     """Describes an engine's cache: `parts`, or for the usual single opaque part just `tensors`, each [n_blocks][bytes].
 
     The tensors stay the caller's; they are kept, and must not be resized, until the cache is closed or forgotten,
-    which waits for operations that touch them. Thread: any.
+    which waits for operations that touch them. They all lie in host memory, or all on one device (`memory`, `device`).
+    Calls take a `stream` there, a CUstream or cudaStream_t as a number (0 is the legacy one): work begins after what it
+    holds. Without one it begins at once, and the caller has synchronised. Thread: any.
     """
 
     __slots__ = ("_handle", "manager", "ns", "n_blocks", "n_parts", "units", "__weakref__")
 
     def __init__(self, manager: Manager, ns: Namespace, n_blocks: int, parts: Optional[Sequence[CachePart]] = None, *,
-                 tensors: Optional[Sequence[Union[Tensor, Bytes]]] = None) -> None:
+                 tensors: Optional[Sequence[Union[Tensor, Bytes, DeviceMemory]]] = None,
+                 memory: MemoryKind = MemoryKind.AUTO, device: int = 0) -> None:
         if (parts is None) == (tensors is None):
             raise TypeError("give either parts or tensors")
         described = list(parts) if parts is not None else [CachePart(tensors or ())]
         kept: list[object] = []
-        memory = raw.Memory(raw.kvbm_cache_part_t_size * max(len(described), 1))
+        rows = raw.Memory(raw.kvbm_cache_part_t_size * max(len(described), 1))
         for i, part in enumerate(described):
-            _describe(raw.kvbm_cache_part_t_at(memory, i), part, n_blocks, kept)
+            _describe(raw.kvbm_cache_part_t_at(rows, i), part, n_blocks, kept)
         options = _raw.kvbm_cache_options_t()
-        options.n_blocks, options.parts, options.n_parts = n_blocks, memory, len(described)
+        options.n_blocks, options.parts, options.n_parts = n_blocks, rows, len(described)
+        options.memory, options.device = memory, device
         handle: raw.Handle = raw.kvbm_cache_attach(manager._handle, ns._handle, options)[1]
         handle.keep(kept)
         self._handle: Optional[raw.Handle] = handle
@@ -104,35 +119,36 @@ class Cache:
 
     def store(self, keys: KeysLike, block_ids: Integers, *, priority: Priority = Priority.NORMAL,
               parent: Optional[Buffer] = None, unchained: bool = False, positions: Optional[Sequence[Position]] = None,
-              timeout_ns: int = FOREVER, unit_keys: Optional[KeysLike] = None) -> Outcome:
+              timeout_ns: int = FOREVER, unit_keys: Optional[KeysLike] = None,
+              stream: Optional[int] = None) -> Outcome:
         """Copies engine blocks into the host tier under their keys; waits until done. `block_ids` is
         [n_parts][n_keys * units], NO_BLOCK where the engine has none."""
-        return _run(self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys))
+        return _run(self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys, stream))
 
     def store_async(self, keys: KeysLike, block_ids: Integers, *, priority: Priority = Priority.NORMAL,
                     parent: Optional[Buffer] = None, unchained: bool = False,
                     positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
-                    unit_keys: Optional[KeysLike] = None,
+                    unit_keys: Optional[KeysLike] = None, stream: Optional[int] = None,
                     queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
         """As store, awaited in asyncio: `await cache.store_async(keys, ids)`."""
-        call = self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys)
+        call = self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys, stream)
         return submit_async(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
 
     def store_future(self, keys: KeysLike, block_ids: Integers, *, priority: Priority = Priority.NORMAL,
                      parent: Optional[Buffer] = None, unchained: bool = False,
                      positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
-                     unit_keys: Optional[KeysLike] = None,
+                     unit_keys: Optional[KeysLike] = None, stream: Optional[int] = None,
                      queue: Optional[Queue] = None) -> concurrent.futures.Future[Completion]:
         """As store, with a plain future."""
-        call = self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys)
+        call = self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys, stream)
         return submit_future(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
 
     def store_submit(self, keys: KeysLike, block_ids: Integers, queue: Queue, *, user_data: Any = None,
                      priority: Priority = Priority.NORMAL, parent: Optional[Buffer] = None, unchained: bool = False,
                      positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
-                     unit_keys: Optional[KeysLike] = None) -> Operation:
+                     unit_keys: Optional[KeysLike] = None, stream: Optional[int] = None) -> Operation:
         """As store; the completion comes from queue.poll() or wait()."""
-        call = self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys)
+        call = self._store(keys, block_ids, priority, parent, unchained, positions, timeout_ns, unit_keys, stream)
         return submit(queue, call, user_data=user_data, statuses=call.statuses, keep=self._handle)
 
     # ---- load
@@ -140,41 +156,48 @@ class Cache:
     def load(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
              first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
              positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
-             compute_block_ns: int = 0) -> Outcome:
+             compute_block_ns: int = 0, stream: Optional[int] = None) -> Outcome:
         """Brings matched blocks into the engine's blocks, every byte verified; waits until done. `block_ids` is
         [n_parts][n], `units` ids a key. An item that fails leaves its blocks undefined and is never OK: compute it.
         With `compute_block_ns`, what the engine would need to compute one of its blocks, it loads as far as that wins
         and gives up when it is late; what is left to compute is ERR_DEADLINE, and the outcome PARTIAL."""
         return _run(self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                               timeout_ns, compute_block_ns))
+                               timeout_ns, compute_block_ns, stream, False))
 
     def load_async(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
                    first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
                    positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
-                   compute_block_ns: int = 0, queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
+                   compute_block_ns: int = 0, stream: Optional[int] = None,
+                   queue: Optional[Queue] = None) -> asyncio.Future[Completion]:
         """As load, awaited in asyncio."""
         call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                          timeout_ns, compute_block_ns)
+                          timeout_ns, compute_block_ns, stream, False)
         return submit_async(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
 
     def load_future(self, match: Match, block_ids: Integers, *, first_key: int = 0, any_position: bool = False,
                     first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
                     positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
-                    compute_block_ns: int = 0,
+                    compute_block_ns: int = 0, stream: Optional[int] = None,
                     queue: Optional[Queue] = None) -> concurrent.futures.Future[Completion]:
         """As load, with a plain future."""
         call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                          timeout_ns, compute_block_ns)
+                          timeout_ns, compute_block_ns, stream, False)
         return submit_future(queue or self.manager.queue(), call, statuses=call.statuses, keep=self._handle)
 
     def load_submit(self, match: Match, block_ids: Integers, queue: Queue, *, user_data: Any = None, first_key: int = 0,
                     any_position: bool = False, first_layer: int = 0, n_layers: int = 0, keep_below: bool = False,
                     positions: Optional[Sequence[Position]] = None, timeout_ns: int = FOREVER,
-                    compute_block_ns: int = 0) -> Operation:
-        """As load; the completion comes from queue.poll() or wait()."""
+                    compute_block_ns: int = 0, stream: Optional[int] = None, wait_layers: bool = False) -> Operation:
+        """As load; the completion comes from queue.poll() or wait(). With `wait_layers` layers land in their order, and
+        wait_layer makes streams wait for them."""
         call = self._load(match, block_ids, first_key, any_position, first_layer, n_layers, keep_below, positions,
-                          timeout_ns, compute_block_ns)
+                          timeout_ns, compute_block_ns, stream, wait_layers)
         return submit(queue, call, user_data=user_data, statuses=call.statuses, keep=self._handle)
+
+    def wait_layer(self, operation: Operation, layer: int, stream: int) -> None:
+        """Makes `stream` wait, on the device, for a layer of a load_submit with wait_layers. That it goes on does not
+        say that the load was right: what was computed behind it counts only once the completion has said so."""
+        raw.kvbm_cache_wait_layer(self._handle, operation.number, layer, stream)
 
     # ---- the object
 
@@ -202,7 +225,8 @@ class Cache:
         return ids, n // self.n_parts
 
     def _store(self, keys: KeysLike, block_ids: Integers, priority: Priority, parent: Optional[Buffer], unchained: bool,
-               positions: Optional[Sequence[Position]], timeout_ns: int, unit_keys: Optional[KeysLike]) -> _Call:
+               positions: Optional[Sequence[Position]], timeout_ns: int, unit_keys: Optional[KeysLike],
+               stream: Optional[int]) -> _Call:
         names = as_keys(keys)
         n = len(names)
         ids, each = self.block_list(block_ids)
@@ -217,6 +241,7 @@ class Cache:
         options.priority, options.unchained, options.timeout_ns = priority, int(unchained), timeout_ns
         options.parent, options.positions = before, where
         options.unit_keys = units if n else None
+        options.stream, options.has_stream = stream or 0, int(stream is not None)
         cache = self._handle
 
         def call(queue: Optional[raw.Handle], token: int) -> int:
@@ -226,7 +251,7 @@ class Cache:
 
     def _load(self, match: Match, block_ids: Integers, first_key: int, any_position: bool, first_layer: int,
               n_layers: int, keep_below: bool, positions: Optional[Sequence[Position]], timeout_ns: int,
-              compute_block_ns: int) -> _Call:
+              compute_block_ns: int, stream: Optional[int], wait_layers: bool) -> _Call:
         ids, each = self.block_list(block_ids)
         n = (each + self.units - 1) // self.units
         options = _raw.kvbm_load_options_t()
@@ -234,6 +259,8 @@ class Cache:
         options.first_key, options.any_position, options.keep_below = first_key, int(any_position), int(keep_below)
         options.first_layer, options.n_layers, options.timeout_ns = first_layer, n_layers, timeout_ns
         options.positions, options.compute_block_ns = where, compute_block_ns
+        options.stream, options.has_stream = stream or 0, int(stream is not None)
+        options.wait_layers = int(wait_layers)
         cache, found = self._handle, match._handle
 
         def call(queue: Optional[raw.Handle], token: int) -> int:
@@ -280,13 +307,17 @@ def _describe(item: raw.Struct, part: CachePart, n_blocks: int, kept: list[objec
     for i, tensor in enumerate(part.tensors):
         if not isinstance(tensor, Tensor):
             tensor = Tensor(tensor)
-        view, address, size = extent_of(tensor.data)
+        if isinstance(tensor.data, DeviceMemory):
+            owner: object = tensor.data
+            address, size = tensor.data.address, tensor.data.bytes
+        else:
+            owner, address, size = extent_of(tensor.data)
         row = raw.kvbm_tensor_t_at(memory, i)
         row.data, row.bytes, row.block_stride = address, size, tensor.block_stride
         row.page_bytes = tensor.page_bytes
         if part.form == Form.OPAQUE and tensor.page_bytes == 0 and n_blocks > 0:
             row.page_bytes = tensor.block_stride or size // n_blocks
-        kept.append(view)
+        kept.append(owner)
 
 
 def _positions(positions: Optional[Sequence[Position]], n: int) -> Optional[raw.Memory]:

@@ -137,6 +137,14 @@ class CodecMode(IntEnum):
     DELTA = raw.KVBM_CODEC_DELTA
 
 
+class MemoryKind(IntEnum):
+    """Where the tensors of an attached cache lie."""
+
+    AUTO = raw.KVBM_MEMORY_AUTO
+    HOST = raw.KVBM_MEMORY_HOST
+    CUDA = raw.KVBM_MEMORY_CUDA
+
+
 class Form(IntEnum):
     """How an engine orders its cache; kvbm.h draws the axes of each."""
 

@@ -18,7 +18,7 @@ from .match import Match, lookup_options
 from .memory import read_text, text
 from .dispatch import Completion
 from .queue import Operation, Queue, submit, submit_async, submit_future
-from .stats import Location, Locations, NodeRow, ScanRow, Share, Stats, share_of, stats_of
+from .stats import DeviceMoves, DeviceRow, Location, Locations, NodeRow, ScanRow, Share, Stats, share_of, stats_of
 
 if TYPE_CHECKING:
     from .context import Context
@@ -230,6 +230,16 @@ class Manager:
             _, n, rows = raw.kvbm_manager_nodes(self._handle, capacity)
             if n <= capacity:
                 return [NodeRow._make(row) for row in rows]
+            capacity = n
+
+    def devices(self) -> list[DeviceRow]:
+        """The devices that caches of this manager were attached on."""
+        capacity = 16
+        while True:
+            _, n, rows = raw.kvbm_manager_devices(self._handle, capacity)
+            if n <= capacity:
+                return [DeviceRow(row[0], bool(row[1]), *row[2:7], DeviceMoves._make(row[7]), DeviceMoves._make(row[8]))
+                        for row in rows]
             capacity = n
 
     def node_address(self) -> str:

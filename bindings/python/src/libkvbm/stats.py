@@ -123,6 +123,34 @@ class NodeRow(NamedTuple):
     local_bytes: int
 
 
+class DeviceMoves(NamedTuple):
+    """What was moved in one direction between a device and host memory; leaves also by the way that they took."""
+
+    batches: int
+    leaves: int
+    bytes: int
+    bad_leaves: int
+    mapped_leaves: int
+    staged_leaves: int
+    straight_leaves: int
+    bounced_leaves: int
+    device_ns: int
+
+
+class DeviceRow(NamedTuple):
+    """A device that caches of a manager lie on, or lay on."""
+
+    ordinal: int
+    lost: bool
+    name: str
+    pci: str
+    state: str  # "ready", or in words what is wrong
+    memory_bytes: int
+    pinned_bytes: int
+    gathers: DeviceMoves
+    scatters: DeviceMoves
+
+
 class Location(NamedTuple):
     """How far one node has the keys of one request."""
 

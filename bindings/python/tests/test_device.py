@@ -1,0 +1,92 @@
+"""Caches in device memory, on the fake of the CUDA driver that the library's own tests use."""
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+import libkvbm
+from libkvbm import Cache, Context, DeviceMemory, Keys, Manager, MemoryKind, Namespace
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+DRIVER = pathlib.Path(os.environ.get("TEST_CUDA_DRIVER", ROOT / "build/release/tests/libtest_cuda_driver.so"))
+PAGE, BLOCKS, LAYERS = 4096, 16, 2
+
+pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the fake CUDA driver is not built (test_cuda_driver)")
+
+
+class Fake:
+    """The engine's side of the fake driver."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(str(DRIVER))
+        self._library.kvbm_fake_allocate.restype = ctypes.c_ulonglong
+        self._library.kvbm_fake_allocate.argtypes = [ctypes.c_int, ctypes.c_size_t]
+        self._library.kvbm_fake_make_stream.restype = ctypes.c_void_p
+        self._library.kvbm_fake_synchronize.argtypes = [ctypes.c_void_p]
+
+    def memory(self, size: int) -> DeviceMemory:
+        return DeviceMemory(self._library.kvbm_fake_allocate(0, size), size)
+
+    def stream(self) -> int:
+        made: int = self._library.kvbm_fake_make_stream(0)
+        return made
+
+    def synchronize(self, stream: int) -> None:
+        self._library.kvbm_fake_synchronize(stream)
+
+
+@pytest.fixture
+def manager() -> Iterator[Manager]:
+    settings = {"device.library": str(DRIVER)}
+    with Context(settings) as context, Manager(context, block_bytes=LAYERS * PAGE, host_capacity_bytes=1 << 20) as one:
+        yield one
+
+
+def fill(memory: DeviceMemory, block: int, value: int) -> None:
+    ctypes.memset(memory.address + block * PAGE, value, PAGE)
+
+
+def page(memory: DeviceMemory, block: int) -> bytes:
+    return ctypes.string_at(memory.address + block * PAGE, PAGE)
+
+
+def test_what_is_stored_comes_back_layer_by_layer(manager: Manager) -> None:
+    fake = Fake()
+    tensors = [fake.memory(BLOCKS * PAGE) for _ in range(LAYERS)]
+    with Namespace(manager, "m") as ns, Cache(manager, ns, BLOCKS, tensors=tensors, memory=MemoryKind.CUDA) as cache:
+        keys = Keys.chain(ns, list(range(12)), 4)
+        for layer, memory in enumerate(tensors):
+            for block in range(3):
+                fill(memory, block, 10 * layer + block + 1)
+        stream = fake.stream()
+        assert cache.store(keys, [0, 1, 2], stream=stream).status == 0
+        match = cache.lookup(keys)
+        queue = libkvbm.Queue(manager.context, 4)
+        load = cache.load_submit(match, [5, 6, 7], queue, stream=stream, wait_layers=True)
+        for layer in range(LAYERS):
+            cache.wait_layer(load, layer, stream)
+        with pytest.raises(libkvbm.CallerError):
+            cache.wait_layer(load, LAYERS, stream)
+        fake.synchronize(stream)
+        for layer, memory in enumerate(tensors):
+            for block in range(3):
+                assert page(memory, 5 + block) == bytes([10 * layer + block + 1]) * PAGE
+        [completion] = queue.wait()
+        assert completion.status == 0 and completion.items_done == 3
+        queue.close()
+        [device] = manager.devices()
+        assert device.ordinal == 0 and device.state == "ready" and not device.lost and device.pinned_bytes
+        assert device.scatters.leaves == 3 * LAYERS and device.gathers.bytes == 3 * LAYERS * PAGE
+
+
+def test_memory_that_is_no_devices_is_refused(manager: Manager) -> None:
+    with Namespace(manager, "m") as ns:
+        with pytest.raises(libkvbm.CallerError, match="tensor 0 of part 0"):
+            Cache(manager, ns, BLOCKS, tensors=[bytearray(BLOCKS * PAGE)], memory=MemoryKind.CUDA)
+        with Cache(manager, ns, BLOCKS, tensors=[bytearray(BLOCKS * PAGE)]) as cache:
+            with pytest.raises(libkvbm.CallerError):
+                cache.store(Keys.chain(ns, [1, 2, 3, 4], 4), [0], stream=0)

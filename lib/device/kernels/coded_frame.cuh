@@ -1,0 +1,67 @@
+// The 64 bytes that begin every coded leaf, read and checked as codec/frame.cc does. They are copied once and only the
+// copy is looked at: what was checked is what is used, even if the memory changes meanwhile.
+#pragma once
+
+#include "device/kernels/coded_plain.cuh"
+
+namespace kvbm::device::kernels {
+
+constexpr uint32_t kHeaderBytes = 64;
+constexpr uint32_t kOwnAt = 32;  // the codec's own fields
+constexpr uint32_t kMaxPlainBytes = 65536;
+constexpr uint32_t kCodecPlanar = 1;
+constexpr uint32_t kCodecQuantized = 3;
+
+// In shared memory, one of a warp.
+struct CodedHeader {
+  uint64_t words[kHeaderBytes / 8];
+};
+
+__device__ __forceinline__ uint32_t field8(const CodedHeader& h, uint32_t at) {
+  return static_cast<uint32_t>(h.words[at / 8] >> (8 * (at % 8))) & 0xFF;
+}
+__device__ __forceinline__ uint32_t field16(const CodedHeader& h, uint32_t at) {  // `at` a multiple of 2
+  return static_cast<uint32_t>(h.words[at / 8] >> (8 * (at % 8))) & 0xFFFF;
+}
+__device__ __forceinline__ uint32_t field32(const CodedHeader& h, uint32_t at) {  // `at` a multiple of 4
+  return static_cast<uint32_t>(h.words[at / 8] >> (8 * (at % 8)));
+}
+
+// What the fields of all codecs say. Uniform over a warp.
+struct CodedFrame {
+  uint32_t element = 0;
+  uint32_t shape = 0;
+  uint32_t row = 0;
+  uint32_t rows = 0;
+  uint64_t raw_hash = 0;
+};
+
+// A coded leaf of that length has a header.
+__device__ __forceinline__ bool has_header(uint32_t stored_bytes) {
+  return stored_bytes >= kHeaderBytes && stored_bytes % kHeaderBytes == 0;
+}
+
+// All lanes call it, and may read the copy when it returns.
+__device__ inline void copy_header(uint64_t address, CodedHeader& header, uint32_t lane) {
+  __syncwarp();
+  if (lane < kHeaderBytes / 8) header.words[lane] = get64(address + 8 * lane);
+  __syncwarp();
+}
+
+__device__ inline uint32_t check_frame(const CodedHeader& h, uint32_t codec, uint32_t stored_bytes, uint32_t raw_bytes,
+                                       CodedFrame& frame) {
+  const uint32_t version = field8(h, 0);
+  if (version > 1) return kCodedNewer;
+  frame.element = field8(h, 2);
+  frame.shape = field8(h, 3);
+  frame.row = field32(h, 12);
+  frame.rows = field32(h, 16);
+  frame.raw_hash = h.words[3];
+  if (version != 1 || field8(h, 1) != codec || frame.element > 6 || field32(h, 20) != 0) return kCodedDamaged;
+  const uint32_t raw = field32(h, 4);
+  const uint32_t stored = field32(h, 8);
+  const bool agree = raw == raw_bytes && stored == stored_bytes;
+  return agree && raw != 0 && raw <= kMaxPlainBytes && stored < raw ? kCodedOk : kCodedDamaged;
+}
+
+}  // namespace kvbm::device::kernels

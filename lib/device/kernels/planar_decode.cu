@@ -1,0 +1,199 @@
+// kvbm_decode_planar: coded leaves of codec 1 into device memory, with the hash of what they give taken on the way.
+//
+// A warp a leaf; the warps of a launch take every so manieth job. The reference is planar_decode() of codec/planar.cc:
+// what it refuses is refused here, what it accepts becomes the same bytes. Launch shapes and bounds: CODEC.md.
+#include "device/kernels/planar_blocks.cuh"
+
+namespace kvbm::device::kernels {
+
+constexpr uint32_t kShapeRepeat = 0;
+constexpr uint32_t kShapeRows = 16;
+constexpr uint32_t kLeastRowBytes = 32;
+
+// Rows that occur more than once: an index a row, and where the different ones are held.
+struct PlanarRows {
+  uint64_t index = 0;
+  uint64_t held = 0;
+  uint32_t row_bytes = 0;
+  uint32_t different = 0;
+  uint32_t inner_at = 0;  // of the coded leaf
+  bool coded = false;     // a leaf of its own
+};
+
+// The 8 bytes of the header over and over.
+__device__ inline void repeat_eight(uint64_t eight, const PlainSide& to, uint32_t lane, PlanarRoom& room, WarpHash& hash) {
+  for (uint32_t n = 0; n * kWarpBytes < to.bytes; ++n) {
+    const uint32_t offset = n * kWarpBytes + 16 * lane;
+    uint64_t words[2] = {eight, eight};
+#pragma unroll
+    for (uint32_t w = 0; w < 2; ++w) {
+      const uint32_t at = offset + 8 * w;
+      if (at >= to.bytes) {
+        words[w] = 0;
+      } else if (to.bytes - at < 8) {
+        words[w] &= (uint64_t{1} << (8 * (to.bytes - at))) - 1;
+      }
+    }
+    const uint4 vector = make_uint4(static_cast<uint32_t>(words[0]), static_cast<uint32_t>(words[0] >> 32),
+                                    static_cast<uint32_t>(words[1]), static_cast<uint32_t>(words[1] >> 32));
+    put_vector(to, offset, vector);
+    hash.take(vector, room.slot, lane);
+  }
+}
+
+// Four bytes of the plain leaf, `offset` a multiple of 4; bytes of rows that are not there are zero, and noted.
+__device__ inline uint32_t rows_word(const PlanarRows& rows, uint32_t offset, uint32_t end, bool& good) {
+  uint32_t word = 0;
+  uint32_t row = offset / rows.row_bytes;
+  uint32_t inside = offset - row * rows.row_bytes;
+  uint32_t index = get16(rows.index + 2 * row);
+  for (uint32_t i = 0; i < 4 && offset + i < end; ++i) {
+    if (inside == rows.row_bytes) {
+      index = get16(rows.index + 2 * ++row);
+      inside = 0;
+    }
+    good = good && index < rows.different;
+    if (index < rows.different) word |= get8(rows.held + index * rows.row_bytes + inside) << (8 * i);
+    ++inside;
+  }
+  return word;
+}
+
+__device__ inline uint4 rows_vector(const PlanarRows& rows, uint32_t offset, uint32_t end, bool& good) {
+  if (offset >= end) return make_uint4(0, 0, 0, 0);
+  if (rows.row_bytes % 16 == 0) {
+    const uint32_t row = offset / rows.row_bytes;
+    const uint32_t index = get16(rows.index + 2 * row);
+    good = good && index < rows.different;
+    if (index >= rows.different) return make_uint4(0, 0, 0, 0);
+    const uint64_t at = rows.held + index * rows.row_bytes + (offset - row * rows.row_bytes);
+    const uint64_t low = get64(at);
+    const uint64_t high = get64(at + 8);
+    return make_uint4(static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
+                      static_cast<uint32_t>(high >> 32));
+  }
+  uint32_t words[4] = {};
+#pragma unroll
+  for (uint32_t w = 0; w < 4; ++w) {
+    if (offset + 4 * w < end) words[w] = rows_word(rows, offset + 4 * w, end, good);
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// All rows to `to`; false: one that there is not.
+__device__ inline bool spread_rows(const PlanarRows& rows, const PlainSide& to, uint32_t lane, PlanarRoom& room,
+                                   WarpHash& hash) {
+  bool good = true;
+  for (uint32_t n = 0; n * kWarpBytes < to.bytes; ++n) {
+    const uint32_t offset = n * kWarpBytes + 16 * lane;
+    const uint4 vector = rows_vector(rows, offset, to.bytes, good);
+    put_vector(to, offset, vector);
+    hash.take(vector, room.slot, lane);
+  }
+  return __all_sync(kAllLanes, good) != 0;
+}
+
+// Where the rows of a leaf of shape 16 are; `header` and `frame` become those of the leaf within, if they are coded.
+__device__ inline uint32_t read_rows(const CodedJob& job, CodedHeader& header, uint32_t lane, PlanarRows& rows,
+                                     CodedFrame& frame) {
+  const uint32_t raw = job.leaf.bytes;
+  const uint32_t codec = field32(header, kOwnAt + 8);
+  rows.row_bytes = field32(header, kOwnAt);
+  rows.different = field32(header, kOwnAt + 4);
+  if (rows.row_bytes < kLeastRowBytes || rows.row_bytes > raw || raw % rows.row_bytes != 0 || rows.different == 0 ||
+      rows.different > raw / rows.row_bytes) {
+    return kCodedDamaged;
+  }
+  rows.inner_at = round_up_to(kHeaderBytes + 2 * (raw / rows.row_bytes), 64);
+  if (rows.inner_at >= job.stored_bytes) return kCodedDamaged;
+  rows.index = job.leaf.record + kHeaderBytes;
+  rows.held = job.leaf.record + rows.inner_at;
+  const uint32_t inner_bytes = job.stored_bytes - rows.inner_at;
+  const uint32_t different_bytes = rows.different * rows.row_bytes;
+  rows.coded = codec == kCodecPlanar;
+  if (!rows.coded) return codec != 0 || inner_bytes < different_bytes ? kCodedDamaged : kCodedOk;
+  copy_header(rows.held, header, lane);
+  const uint32_t status = check_frame(header, kCodecPlanar, inner_bytes, different_bytes, frame);
+  if (status != kCodedOk) return status;
+  return frame.shape == kShapeRepeat || frame.shape > kPlanarLevels ? kCodedDamaged : kCodedOk;
+}
+
+// The leaf of shape 1 to 8 whose header is in `room`.
+__device__ inline uint32_t decode_values(const CodedFrame& frame, uint64_t at, uint32_t stored, uint32_t raw,
+                                         const PlainSide& to, uint32_t lane, PlanarRoom& room, WarpHash& hash) {
+  PlanarLane mine;
+  PlanarLeaf found = {};
+  const uint32_t status = planar_read(room.header, frame, at, stored, raw, lane, found, mine);
+  if (status != kCodedOk) return status;
+  if (lane == 0) room.leaf = found;
+  __syncwarp();
+  const PlanarLeaf& leaf = room.leaf;
+  if (!planar_classes_known(leaf, lane)) return kCodedDamaged;
+  bool good = false;
+  if (leaf.width == 1) good = planar_decode<1>(leaf, mine, to, lane, room, hash);
+  if (leaf.width == 2) good = planar_decode<2>(leaf, mine, to, lane, room, hash);
+  if (leaf.width == 4) good = planar_decode<4>(leaf, mine, to, lane, room, hash);
+  return good ? kCodedOk : kCodedDamaged;
+}
+
+// The leaf into `to`. `raw_hash`: as the leaf says; `hash` is of all that was written if it is ok.
+__device__ inline uint32_t decode_leaf(const CodedJob& job, const PlainSide& to, uint64_t scratch, uint32_t lane,
+                                       PlanarRoom& room, uint64_t& raw_hash, WarpHash& hash) {
+  const uint64_t at = job.leaf.record;
+  if (at % 8 != 0) return kCodedElsewhere;
+  if (!has_header(job.stored_bytes)) return kCodedDamaged;
+  copy_header(at, room.header, lane);
+  CodedFrame frame;
+  uint32_t status = check_frame(room.header, kCodecPlanar, job.stored_bytes, job.leaf.bytes, frame);
+  if (status != kCodedOk) return status;
+  raw_hash = frame.raw_hash;
+  if (frame.shape == kShapeRepeat) {
+    repeat_eight(room.header.words[kOwnAt / 8], to, lane, room, hash);
+    return kCodedOk;
+  }
+  PlanarRows rows;
+  const bool in_rows = frame.shape == kShapeRows;
+  if (in_rows) {
+    status = read_rows(job, room.header, lane, rows, frame);
+    if (status != kCodedOk) return status;
+  } else if (frame.shape > kPlanarLevels) {
+    return kCodedNewer;
+  }
+  if (!in_rows || rows.coded) {
+    if (in_rows && scratch == 0) return kCodedElsewhere;
+    const uint32_t raw = in_rows ? rows.different * rows.row_bytes : to.bytes;
+    const PlainSide target = in_rows ? work_side(scratch, raw) : to;
+    status = decode_values(frame, at + rows.inner_at, job.stored_bytes - rows.inner_at, raw, target, lane, room, hash);
+    if (status != kCodedOk || !in_rows) return status;
+    rows.held = scratch;
+    hash.start(to.bytes, lane);
+    __syncwarp();  // what each lane has written there others read
+  }
+  return spread_rows(rows, to, lane, room, hash) ? kCodedOk : kCodedDamaged;
+}
+
+}  // namespace kvbm::device::kernels
+
+// `scratch`: kCodedScratch bytes for each warp of the launch, or 0: then rows that repeat and are coded are left to the
+// CPU.
+extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
+    kvbm_decode_planar(const kvbm::device::CodedJob* jobs, uint32_t count, kvbm::device::CodedResult* results,
+                       uint64_t scratch) {
+  using namespace kvbm::device;
+  using namespace kvbm::device::kernels;
+  __shared__ PlanarRoom rooms[kCodedWarps];
+  const uint32_t lane = threadIdx.x % 32;
+  const uint32_t warp = blockIdx.x * kCodedWarps + threadIdx.x / 32;
+  PlanarRoom& room = rooms[threadIdx.x / 32];
+  const uint64_t own = scratch == 0 ? 0 : scratch + uint64_t{warp} * kCodedScratch;
+  for (uint32_t i = warp; i < count; i += gridDim.x * kCodedWarps) {
+    const CodedJob job = jobs[i];
+    const PlainSide to = plain_side(job.leaf);
+    uint64_t raw_hash = 0;
+    WarpHash hash;
+    hash.start(to.bytes, lane);
+    const uint32_t status = decode_leaf(job, to, own, lane, room, raw_hash, hash);
+    const uint64_t found = hash.finish(to.bytes, room.slot, lane);
+    end_leaf(job, to, status, found, raw_hash, lane, results + i);
+  }
+}

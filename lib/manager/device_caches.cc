@@ -1,0 +1,146 @@
+#include "manager/device_caches.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "device/device_memory.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+std::string name_of(const TensorPlace& place) {
+  return "tensor " + std::to_string(place.tensor) + " of part " + std::to_string(place.part);
+}
+
+}  // namespace
+
+// ---- AttachedDevice ----
+
+AttachedDevice::AttachedDevice(std::unique_ptr<device::Transfers> transfers,
+                               std::shared_ptr<const device::PinnedHost> pinned, std::string why_not)
+    : pinned_(std::move(pinned)), why_not_(std::move(why_not)), transfers_(std::move(transfers)) {}
+
+uint64_t AttachedDevice::pinned_bytes() const noexcept { return pinned_ == nullptr ? 0 : pinned_->bytes(); }
+
+std::string AttachedDevice::state() {
+  if (device().is_lost()) return "lost: it failed, or did not end what it had begun; the log says which";
+  if (pinned_ == nullptr) return "ready; host memory is not registered with it: " + why_not_;
+  return "ready";
+}
+
+// ---- DeviceCaches ----
+
+DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads)
+    : env_(environment), options_(options), payloads_(payloads) {}
+
+DeviceCaches::~DeviceCaches() = default;
+
+Result<const device::Driver*> DeviceCaches::driver() {
+  if (options_.driver != nullptr) return options_.driver;
+  const auto library = device::driver_library(options_.library);
+  if (!library.ok()) return library.status();
+  return &library.value()->driver;
+}
+
+Status DeviceCaches::require() {
+  if (options_.use != DeviceOptions::Use::on) return {};
+  const auto loaded = driver();
+  if (!loaded.ok()) return loaded.status();
+  const auto devices = device::list_devices(*loaded.value());
+  if (!devices.ok()) return devices.status();
+  return devices.value().empty() ? Status(Code::unsupported, "device.cuda is on and the driver shows no device") : Status();
+}
+
+Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uint32_t ordinal,
+                                                            std::span<const TensorPlace> tensors) {
+  std::shared_ptr<AttachedDevice> host;
+  const bool cuda = kind == MemoryKind::cuda;
+  if (options_.use == DeviceOptions::Use::off) {
+    if (cuda) return Status(Code::unsupported, "the cache is said to be on a device, and device.cuda is off");
+    return host;
+  }
+  // Without a driver in the process no address can be a device's.
+  if (!cuda && options_.driver == nullptr && !device::driver_is_loaded()) return host;
+  const auto loaded = driver();
+  if (!loaded.ok()) return cuda ? Result<std::shared_ptr<AttachedDevice>>(loaded.status()) : host;
+  const device::Driver& table = *loaded.value();
+  if (!cuda) {
+    // Managed memory is the CPU's as well, and taken for the host's.
+    const auto is_device = [&](const TensorPlace& place) {
+      return device::pointer_facts(table, place.data).kind == device::PointerKind::device;
+    };
+    const auto first = std::find_if(tensors.begin(), tensors.end(), is_device);
+    if (first == tensors.end()) return host;
+    if (kind == MemoryKind::host) {
+      return Status(Code::invalid_argument, "a tensor is said to be host memory and is a device's", name_of(*first));
+    }
+    ordinal = static_cast<uint32_t>(device::pointer_facts(table, first->data).ordinal);
+  }
+  auto opened = open(ordinal);
+  if (!opened.ok()) return opened.status();
+  const device::Device& on = opened.value()->device();
+  if (on.is_lost()) return Status(Code::tier_disabled, "the device was lost");
+  for (const TensorPlace& place : tensors) {
+    const Status fits = device::check_device_extent(on, place.data, place.bytes, name_of(place));
+    if (!fits.ok()) return fits;
+  }
+  return opened;
+}
+
+std::shared_ptr<AttachedDevice> DeviceCaches::find(uint32_t ordinal) const {
+  MutexLock lock(mutex_);
+  for (const auto& device : devices_) {
+    if (device->device().facts().ordinal == static_cast<int>(ordinal)) return device;
+  }
+  return nullptr;
+}
+
+std::vector<std::shared_ptr<AttachedDevice>> DeviceCaches::opened() const {
+  MutexLock lock(mutex_);
+  return devices_;
+}
+
+Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open(uint32_t ordinal) {
+  if (auto there = find(ordinal)) return there;
+  MutexLock opening(opening_);
+  if (auto there = find(ordinal)) return there;
+  const auto table = driver();
+  if (!table.ok()) return table.status();
+  auto made = open_new(*table.value(), ordinal);
+  if (!made.ok()) return made;
+  MutexLock lock(mutex_);
+  const auto after = std::find_if(devices_.begin(), devices_.end(), [ordinal](const auto& device) {
+    return device->device().facts().ordinal > static_cast<int>(ordinal);
+  });
+  devices_.insert(after, made.value());
+  return made;
+}
+
+Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Driver& driver, uint32_t ordinal) {
+  if (ordinal > INT16_MAX) return Status(Code::unsupported, "there is no such device", std::to_string(ordinal));
+  auto device = device::Device::open(driver, static_cast<int>(ordinal), env_.log);
+  if (!device.ok()) return device.status();
+  device::TransferOptions options;
+  options.multiprocessors = options_.multiprocessors;
+  options.staging_bytes = options_.staging_bytes;
+  options.stall_ns = options_.lost_after_ns;
+  auto transfers = device::Transfers::create(device.value(), options, *env_.executor);
+  if (!transfers.ok()) return transfers.status();
+  std::shared_ptr<const device::PinnedHost> pinned;
+  std::string why_not;
+  auto registered = device::PinnedHost::pin(device.value(), payloads_, false, options_.pin_threads);
+  if (registered.ok()) {
+    pinned = std::move(registered).value();
+    transfers.value()->know(pinned);
+  } else if (registered.status().code() == Code::tier_disabled) {
+    return registered.status();
+  } else {
+    why_not = registered.status().message();
+    env_.log->write(LogLevel::warning, "device",
+                    "host memory is not registered with the device, every leaf goes through staging: " + why_not);
+  }
+  return std::make_shared<AttachedDevice>(std::move(transfers).value(), std::move(pinned), std::move(why_not));
+}
+
+}  // namespace kvbm::manager

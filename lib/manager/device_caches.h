@@ -1,0 +1,86 @@
+// The devices that attached caches of one manager lie on.
+//
+// A device is opened with the first cache on it: its context is retained, its transfers are made, and the payloads of the
+// host tier are registered with it. It is closed with the manager, when no cache and no operation is left. What cannot be
+// registered is bounced through pinned staging, slower and right all the same.
+//
+// Thread: any. Blocks: place() and require() do, for loading libcuda and for registering memory. Lock: opening_, held over
+// calls of the driver while a device is opened and never on a path of blocks; mutex_, a leaf.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "device/driver_library.h"
+#include "device/pinned_host.h"
+#include "device/transfers.h"
+#include "manager/environment.h"
+#include "manager/options.h"
+
+namespace kvbm::manager {
+
+// One device as the operations of a manager use it. Thread: any; blocks never.
+class AttachedDevice {
+ public:
+  // `pinned` may be null: `why_not` says why then.
+  AttachedDevice(std::unique_ptr<device::Transfers> transfers, std::shared_ptr<const device::PinnedHost> pinned,
+                 std::string why_not);
+  [[nodiscard]] device::Transfers& transfers() noexcept { return *transfers_; }
+  [[nodiscard]] device::Device& device() const noexcept { return transfers_->device(); }
+  [[nodiscard]] uint64_t pinned_bytes() const noexcept;
+  // "ready", or what is wrong in words.
+  [[nodiscard]] std::string state();
+
+ private:
+  // In this order: transfers end before the memory that they use is let go.
+  const std::shared_ptr<const device::PinnedHost> pinned_;
+  const std::string why_not_;
+  std::unique_ptr<device::Transfers> transfers_;
+};
+
+// Where the tensors of a cache are said to lie.
+enum class MemoryKind : uint32_t { automatic = 0, host = 1, cuda = 2 };
+
+struct TensorPlace {
+  const void* data = nullptr;
+  uint64_t bytes = 0;
+  size_t part = 0, tensor = 0;  // for messages
+};
+
+class DeviceCaches {
+ public:
+  // `payloads`: the host tier's, which outlive this.
+  DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads);
+  ~DeviceCaches();
+  DeviceCaches(const DeviceCaches&) = delete;
+  DeviceCaches& operator=(const DeviceCaches&) = delete;
+
+  // Where device.cuda is on: unsupported, with the reason, where no device can be used.
+  Status require();
+  // The device that all of these tensors lie on, opened if need be; null: they are host memory. invalid_argument names
+  // the tensor that does not fit; unsupported says why there is no such device.
+  Result<std::shared_ptr<AttachedDevice>> place(MemoryKind kind, uint32_t ordinal, std::span<const TensorPlace> tensors);
+  // Those that are open, by ordinal.
+  [[nodiscard]] std::vector<std::shared_ptr<AttachedDevice>> opened() const;
+
+ private:
+  Result<const device::Driver*> driver();
+  Result<std::shared_ptr<AttachedDevice>> open(uint32_t ordinal);
+  Result<std::shared_ptr<AttachedDevice>> open_new(const device::Driver& driver, uint32_t ordinal);
+  [[nodiscard]] std::shared_ptr<AttachedDevice> find(uint32_t ordinal) const;
+
+  const Environment env_;
+  const DeviceOptions options_;
+  const MutableBytes payloads_;
+  Mutex opening_;
+  mutable Mutex mutex_;
+  std::vector<std::shared_ptr<AttachedDevice>> devices_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::manager

@@ -1,0 +1,71 @@
+#include "manager/device_flight.h"
+
+#include <utility>
+
+namespace kvbm::manager {
+
+void DeviceFlight::add(size_t record, uint32_t leaf, const device::LeafMove& move) {
+  batch_.leaves.push_back(move);
+  const uint64_t bytes = move.device.total();
+  bytes_ += bytes;
+  if (!runs_.empty() && runs_.back().record == record && runs_.back().first_leaf + runs_.back().count == leaf) {
+    ++runs_.back().count;
+    runs_.back().bytes += bytes;
+    return;
+  }
+  runs_.push_back({record, leaf, 1, bytes});
+}
+
+void DeviceFlight::mark(const std::shared_ptr<device::Landmark>& landmark, uint64_t value) {
+  batch_.landmark = landmark;
+  if (!batch_.marks.empty() && batch_.marks.back().leaf_count == batch_.leaves.size()) {
+    batch_.marks.back().value = value;
+  } else {
+    batch_.marks.push_back({batch_.leaves.size(), value});
+  }
+}
+
+void DeviceFlight::send(UniqueFunction<void()> ended) {
+  auto trip = std::make_unique<Trip>();
+  device::TransferBatch batch;
+  trip->runs = std::move(runs_);
+  batch = std::move(batch_);
+  runs_ = {};
+  batch_ = {};
+  bytes_ = 0;
+  batch.after = after_;
+  batch.keep = keep_;
+  batch.done = [this, trip = std::move(trip), ended = std::move(ended)](device::TransferBatch& done,
+                                                                        Code code) mutable {
+    trip->code = code;
+    trip->hashes = std::move(done.hashes);
+    trip->good = std::move(done.good);
+    {
+      MutexLock lock(mutex_);
+      for (std::unique_ptr<Trip>& place : back_) {
+        if (place != nullptr) continue;
+        place = std::move(trip);
+        break;
+      }
+    }
+    ended();
+  };
+  if (way_ == Way::gather) {
+    transfers_.gather(std::move(batch));
+  } else {
+    transfers_.scatter(std::move(batch));
+  }
+  ++away_;  // the last: what was refused memory was not sent
+}
+
+std::unique_ptr<DeviceFlight::Trip> DeviceFlight::take() {
+  MutexLock lock(mutex_);
+  for (std::unique_ptr<Trip>& place : back_) {
+    if (place == nullptr) continue;
+    --away_;
+    return std::move(place);
+  }
+  return nullptr;
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,79 @@
+// Leaves of one operation on their way through a device: gathered into batches, a few of them in flight, and back.
+//
+// Used by the operation's steps, which never run at the same time; only a batch that ends comes on another thread, and
+// does no more than leave its result here and wake the operation. What is in flight keeps the operation alive, and the
+// operation its memory: it does not end while away() (Operation::quiet). Lock: mutex_, a leaf.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/function.h"
+#include "base/mutex.h"
+#include "device/transfers.h"
+
+namespace kvbm::manager {
+
+class DeviceFlight {
+ public:
+  // Of one batch, and batches at once: enough that the device never waits for the next, little enough that what cannot
+  // be taken back is over in milliseconds.
+  static constexpr uint64_t kBatchBytes = 16ULL << 20;
+  static constexpr size_t kBatchLeaves = 4096;
+  static constexpr size_t kBatches = 4;
+  enum class Way : uint8_t { gather, scatter };
+
+  // Consecutive leaves of one record in a batch.
+  struct Run {
+    size_t record;  // the operation's own number
+    uint32_t first_leaf;
+    uint32_t count;
+    uint64_t bytes;
+  };
+  // One batch. Hashes and `good` are beside the leaves of the runs, in their order.
+  struct Trip {
+    std::vector<Run> runs;
+    std::vector<uint64_t> hashes;
+    std::vector<uint8_t> good;
+    Code code = Code::internal;
+  };
+
+  // `after` may be null: nothing is waited for. `keep`: TransferBatch::keep of every batch.
+  DeviceFlight(device::Transfers& transfers, Way way, std::shared_ptr<device::StreamPoint> after,
+               std::shared_ptr<void> keep) noexcept
+      : transfers_(transfers), way_(way), after_(std::move(after)), keep_(std::move(keep)) {}
+
+  // ---- The batch that is being made ----
+  [[nodiscard]] bool full() const noexcept { return bytes_ >= kBatchBytes || batch_.leaves.size() >= kBatchLeaves; }
+  [[nodiscard]] bool empty() const noexcept { return batch_.leaves.empty(); }
+  void add(size_t record, uint32_t leaf, const device::LeafMove& move);
+  // Everything that was added so far, in this batch and before, is in place when the landmark has that value.
+  void mark(const std::shared_ptr<device::Landmark>& landmark, uint64_t value);
+
+  // ---- On the way ----
+  [[nodiscard]] bool can_send() const noexcept { return away_ < kBatches; }
+  // Sends the batch that was made. `ended` runs on another thread when it is back; what it holds lives until then, and
+  // must not end the transfers where it is dropped.
+  void send(UniqueFunction<void()> ended);
+  // Batches that were sent and not taken back.
+  [[nodiscard]] size_t away() const noexcept { return away_; }
+  // The next one that is back, in no certain order; null: none.
+  std::unique_ptr<Trip> take();
+
+ private:
+  device::Transfers& transfers_;
+  const Way way_;
+  const std::shared_ptr<device::StreamPoint> after_;
+  const std::shared_ptr<void> keep_;
+  device::TransferBatch batch_;
+  std::vector<Run> runs_;
+  uint64_t bytes_ = 0;
+  size_t away_ = 0;
+  Mutex mutex_;
+  std::array<std::unique_ptr<Trip>, kBatches> back_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::manager

@@ -1,0 +1,49 @@
+// Loads whose layers are waited for on the device: which landmark says how far each is.
+//
+// Of one cache. A load is remembered after it has ended, so that who asks for its layers late is told that nothing is to
+// be waited for, until kKept later loads came. Thread: any. Lock: mutex_, a leaf.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+
+#include "base/mutex.h"
+
+namespace kvbm::device {
+class Landmark;
+}
+
+namespace kvbm::manager {
+
+// One load: the landmark is at n when its n leading layers are in place, and at all of them when it has ended, however.
+struct LayerMarks {
+  std::shared_ptr<device::Landmark> landmark;
+  uint32_t first_layer = 0;
+  uint32_t end_layer = 0;
+  std::atomic<bool> ended{false};
+  [[nodiscard]] uint64_t value(uint32_t layer) const noexcept { return uint64_t{layer} - first_layer + 1; }
+  [[nodiscard]] uint64_t last() const noexcept { return end_layer - first_layer; }
+};
+
+class LayerWaits {
+ public:
+  static constexpr size_t kKept = 1024;
+  struct Entry {
+    uint64_t operation = 0;
+    std::shared_ptr<LayerMarks> marks;
+  };
+  // Room for one load, taken before it is submitted: adding it cannot fail then.
+  using Place = std::list<Entry>;
+  static Place place(std::shared_ptr<LayerMarks> marks);
+
+  void add(uint64_t operation, Place place) noexcept;
+  [[nodiscard]] std::shared_ptr<LayerMarks> find(uint64_t operation) const;
+
+ private:
+  mutable Mutex mutex_;
+  std::list<Entry> loads_ KVBM_GUARDED_BY(mutex_);  // the latest first
+};
+
+}  // namespace kvbm::manager

@@ -1,0 +1,227 @@
+// Loading into device memory: leaves are scattered and compared by the device, and come back in batches.
+//
+// Where layers are waited for, what is in the host goes layer by layer over all keys: a group of entries is passed over
+// once a layer. What lands later is a group of its own, after the first. A layer's mark goes behind its last leaf, once
+// nothing is awaited that could bring more of it.
+#include <deque>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "codec/leaf_hash.h"
+#include "manager/device_caches.h"
+#include "manager/device_flight.h"
+#include "manager/load.h"
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+struct LoadOperation::Flight {
+  // One item from when its turn comes until it is settled.
+  struct Entry {
+    Item item;
+    std::optional<codec::HeadView> head = {};
+    uint32_t next_leaf = 0;
+    uint32_t away = 0;  // leaves
+    Code code = Code::ok;
+    bool opened = false;
+    bool sent = false;  // nothing more of it is
+    bool closed = false;
+  };
+  Flight(Manager& manager, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after)
+      : batches(transfers, DeviceFlight::Way::scatter, std::move(after), manager.shared_arena()) {}
+  DeviceFlight batches;
+  std::deque<Entry> entries;  // in the order of their turns
+  size_t group = 0;           // the first entry of the group that is passed over
+  size_t at = 0;              // the next one in this pass
+  uint32_t layer = 0;         // of this pass
+  uint64_t began_ns = 0;      // when batches were away again
+};
+
+void LoadOperation::begin_flight() {
+  flight_ = std::make_shared<Flight>(manager_, request_.cache->device()->transfers(), request_.after);
+  if (request_.layers != nullptr) flight_->layer = request_.layers->first_layer;
+}
+
+bool LoadOperation::quiet() noexcept {
+  if (flight_ == nullptr) return true;
+  while (flight_->batches.take() != nullptr) {
+  }
+  return flight_->batches.away() == 0;
+}
+
+// Keeps batches on their way while there is something to send.
+Operation::Next LoadOperation::move_some() {
+  if (!planned_) begin();
+  take_back();
+  if (weighs() && out_of_time(false)) return Next::finished;
+  request_more();
+  DeviceFlight& batches = flight_->batches;
+  if (batches.can_send()) {
+    const bool more = add_leaves();
+    if (!batches.empty()) {
+      if (batches.away() == 0) flight_->began_ns = manager_.env().clock().now_ns();
+      auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
+      batches.send([self] { self->came_back(); });
+    }
+    if (more) return Next::more;
+  }
+  if (batches.away() == 0) return what_next();
+  if (weighs()) wait_at_most();
+  return Next::wait;
+}
+
+// Fills one batch. False: there is nothing more to send now.
+bool LoadOperation::add_leaves() {
+  uint64_t hashed = 0;
+  while (next_entry()) {
+    const uint32_t last = request_.layers == nullptr || flight_->layer + 1 == request_.layers->end_layer
+                              ? UINT32_MAX
+                              : flight_->layer;
+    if (!add_leaves_of(flight_->at, last, hashed)) return true;
+    ++flight_->at;
+  }
+  return false;
+}
+
+// Finds the entry whose turn it is. In the first pass over a group whatever has come joins it.
+bool LoadOperation::next_entry() {
+  Flight& f = *flight_;
+  const LayerMarks* layers = request_.layers.get();
+  for (;;) {
+    if (layers == nullptr || f.layer == layers->first_layer) {
+      Item item;
+      while ((layers != nullptr || f.at == f.entries.size()) && next_item(item)) {
+        f.entries.push_back({std::move(item)});
+      }
+    }
+    if (f.at < f.entries.size()) return true;
+    if (layers == nullptr || f.group == f.entries.size()) return false;
+    if (all_are_here()) f.batches.mark(layers->landmark, layers->value(f.layer));
+    if (++f.layer == layers->end_layer) {
+      f.layer = layers->first_layer;
+      f.group = f.entries.size();
+    }
+    f.at = f.group;
+  }
+}
+
+// Every item that will ever come has joined.
+bool LoadOperation::all_are_here() {
+  if (!below_.empty()) return false;
+  MutexLock lock(mutex_);
+  return landing_ == 0 && ready_.empty();
+}
+
+// Adds leaves of one entry up to a layer. False: the batch is full, or this has hashed enough for one step.
+bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& hashed) {
+  Flight::Entry& e = flight_->entries[entry];
+  if (!e.opened) open_entry(entry);
+  if (e.sent) return true;
+  const CachePart& part = request_.cache->parts()[e.item.part];
+  const auto ids = ids_of(e.item.part, e.item.key);
+  std::byte* payload = manager_.arena().payload(e.item.slot).data();
+  // Lent memory is read alone, as every record is on its way into a device.
+  if (e.item.lender != nullptr) payload = const_cast<std::byte*>(e.item.lent.data());
+  const uint32_t end = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
+  for (; e.next_leaf < part.leaf_count(); ++e.next_leaf) {
+    if (flight_->batches.full() || hashed >= kStepBytes) return false;
+    uint32_t unit = 0;
+    uint32_t layer = 0;
+    const codec::Leaf leaf = part.leaf(e.next_leaf, unit, layer);
+    if (layer > last_layer) return true;
+    const bool wanted = unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < end;
+    // What is to stay must be right as a whole.
+    if (!wanted && (!e.item.owned() || request_.keep_below || !e.head.has_value())) continue;
+    codec::Leaf expected = leaf;
+    if (e.head.has_value()) expected = e.head->leaf(e.next_leaf);
+    bool right = expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes;
+    if (right && !wanted) {
+      hashed += leaf.raw_bytes;
+      right = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes)) == expected.hash;
+    }
+    if (!right) {
+      fail_entry(entry, Code::damaged);
+      return true;
+    }
+    if (!wanted) continue;
+    device::LeafMove move;
+    move.device = part.run(e.next_leaf, ids[unit]);
+    move.record = payload + leaf.offset;
+    move.expected = expected.hash;
+    move.check = e.head.has_value();  // else a managed block that never left the memory it was written in
+    flight_->batches.add(entry, e.next_leaf, move);
+    ++e.away;
+  }
+  e.sent = true;
+  e.head.reset();
+  if (e.away == 0) close_entry(entry);
+  return true;
+}
+
+void LoadOperation::open_entry(size_t entry) {
+  Flight::Entry& e = flight_->entries[entry];
+  e.opened = true;
+  if (request_.cache->device()->device().is_lost()) return fail_entry(entry, Code::tier_disabled);
+  current_ = e.item;
+  const Code code = open_item();
+  if (code != Code::ok) return fail_entry(entry, code);
+  e.head = head_;
+}
+
+void LoadOperation::fail_entry(size_t entry, Code code) {
+  Flight::Entry& e = flight_->entries[entry];
+  if (e.code == Code::ok) e.code = code;
+  e.sent = true;
+  if (e.away == 0) close_entry(entry);
+}
+
+void LoadOperation::close_entry(size_t entry) {
+  Flight::Entry& e = flight_->entries[entry];
+  e.closed = true;
+  e.head.reset();
+  current_ = std::move(e.item);
+  close_item(e.code);
+}
+
+// A batch has ended. Thread: any. Whoever is the last to name this must not be at work for the transfers.
+void LoadOperation::came_back() {
+  wake();
+  const MemoryWait nobody_to_tell;
+  manager_.env().executor->post([self = shared_from_this()] {});
+}
+
+// Batches that are back: what each says of its leaves, and items that are settled with them.
+void LoadOperation::take_back() {
+  DeviceFlight& batches = flight_->batches;
+  if (batches.away() == 0) return;
+  while (const auto trip = batches.take()) {
+    size_t at = 0;
+    for (const DeviceFlight::Run& run : trip->runs) {
+      Flight::Entry& e = flight_->entries[run.record];
+      bool good = trip->code == Code::ok;
+      for (uint32_t i = 0; i < run.count; ++i, ++at) good = good && trip->good[at] != 0;
+      e.away -= run.count;
+      if (good) {
+        bytes_ += run.bytes;
+        if (e.sent && e.away == 0) close_entry(run.record);
+      } else {
+        fail_entry(run.record, trip->code == Code::ok ? Code::damaged : trip->code);
+      }
+    }
+  }
+  if (batches.away() == 0) copy_ns_ += manager_.env().clock().now_ns() - flight_->began_ns;
+}
+
+// Nothing is in flight. Whoever waits for layers goes on, whatever came of them.
+void LoadOperation::end_flight(std::vector<SlotId>& left) {
+  for (const Flight::Entry& e : flight_->entries) {
+    if (!e.closed && e.item.owned()) left.push_back(e.item.slot);
+  }
+  flight_->entries.clear();
+  if (request_.layers == nullptr) return;
+  LayerMarks& layers = *request_.layers;
+  request_.cache->device()->transfers().raise(*layers.landmark, layers.last());
+  layers.ended.store(true, std::memory_order_release);
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,44 @@
+#include "manager/session_devices.h"
+
+#include <utility>
+
+namespace kvbm::manager {
+
+void SessionDevices::add_staging(std::shared_ptr<Arena> arena) {
+  MutexLock lock(mutex_);
+  for (const auto& [key, known] : devices_) {
+    known.mover->use_staging(arena);
+    if (const auto device = known.device.lock()) pin(*device, arena);
+  }
+  staging_.push_back(std::move(arena));
+}
+
+cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<AttachedDevice>& device) {
+  MutexLock lock(mutex_);
+  Known& known = devices_[device.get()];
+  if (known.mover == nullptr) {
+    known.device = device;
+    const std::string name = "device " + std::to_string(device->device().facts().ordinal);
+    known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_);
+    for (const auto& arena : staging_) {
+      known.mover->use_staging(arena);
+      pin(*device, arena);
+    }
+  }
+  return *known.mover;
+}
+
+// The device keeps what it knows until its transfers have ended, and the arena with it.
+void SessionDevices::pin(AttachedDevice& device, const std::shared_ptr<Arena>& arena) {
+  auto pinned = device::PinnedHost::pin(device.device().shared_from_this(), {arena->data(), arena->bytes()}, false, 1);
+  if (pinned.ok()) {
+    const device::PinnedHost* raw = pinned.value().release();
+    device.transfers().know({raw, [arena](const device::PinnedHost* p) { delete p; }});
+  } else if (log_ != nullptr) {
+    log_->write(LogLevel::warning, "session",
+                "staging of sessions is not registered with a device, its copies take a step more: " +
+                    pinned.status().message());
+  }
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,57 @@
+// Devices that blocks of sessions lie on: who copies for each, staging that each can reach, and points of their streams
+// that a session waits for.
+//
+// Staging of sessions is mapped when the first one needs it, devices come with the first session of a cache on them; in
+// either order every device gets to know all staging. Where it cannot be registered the device's own staging stands in
+// between, slower and right all the same.
+//
+// Thread: any. Blocks: for some milliseconds where staging and a device meet for the first time. Lock: mutex_, held over
+// calls of the driver then; no other lock is taken under it but those of Transfers.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/mutex.h"
+#include "manager/device_caches.h"
+#include "manager/session_mover.h"
+#include "manager/stream_waits.h"
+
+namespace kvbm::manager {
+
+class SessionDevices {
+ public:
+  // `links`: of the sessions. Both executors outlive this.
+  SessionDevices(Executor& work, Executor& links, const Log* log)
+      : work_(work), links_(links), log_(log), waits_(StreamWaits::create(work)) {}
+  ~SessionDevices() { waits_->close(); }
+  SessionDevices(const SessionDevices&) = delete;
+  SessionDevices& operator=(const SessionDevices&) = delete;
+
+  // Staging of sessions from now on. It stays mapped until this and the devices that know it are gone.
+  void add_staging(std::shared_ptr<Arena> arena);
+  // Of that device; it lives as long as this, and may be used while the device is open.
+  cluster::session::SliceMover& mover(const std::shared_ptr<AttachedDevice>& device);
+  [[nodiscard]] StreamWaits& waits() noexcept { return *waits_; }
+
+ private:
+  struct Known {
+    std::weak_ptr<AttachedDevice> device;  // it ends with the manager, before the memory of the host tier
+    std::unique_ptr<SessionMover> mover;
+  };
+  void pin(AttachedDevice& device, const std::shared_ptr<Arena>& arena) KVBM_REQUIRES(mutex_);
+
+  Executor& work_;
+  Executor& links_;
+  const Log* const log_;
+  const std::shared_ptr<StreamWaits> waits_;
+  Mutex mutex_;
+  std::map<const AttachedDevice*, Known> devices_ KVBM_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Arena>> staging_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::manager

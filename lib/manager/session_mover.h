@@ -1,0 +1,53 @@
+// Slices of sessions between a device's memory and staging: cluster/session's mover over device/transfers.
+//
+// The wire's leaves are cut at positions, the device's at blocks, so one leaf of a slice is often several runs. The
+// device hashes each run from the registers that it stores. Where a leaf is one run, that is the leaf's hash and the CPU
+// touches none of its bytes. Where it is more, the executor reads staging: what came out of the device must have the
+// runs' hashes, and gives the leaf's; what goes in must have the leaf's hash, and gives the runs', which the device then
+// checks. So every byte is held against a hash on both ways.
+//
+// A device that is lost may still write into staging: the arena stays mapped until that is over (use_staging), and what
+// it spoils of a later slice is found by whoever receives that.
+//
+// Thread: any; the work is the executor's, `done` comes on `session`, the links' thread. Blocks: no. Lock: mutex_, a leaf.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/memory.h"
+#include "base/mutex.h"
+#include "cluster/session/mover.h"
+#include "device/transfers.h"
+
+namespace kvbm::manager {
+
+class SessionMover final : public cluster::session::SliceMover {
+ public:
+  // `transfers` and both executors outlive this and every `done`. name: of the device, for people.
+  SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session);
+  ~SessionMover() override;
+
+  // Payloads may lie in it from now on.
+  void use_staging(std::shared_ptr<Arena> arena);
+  void gather(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
+  void scatter(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
+
+ private:
+  struct Job;
+  std::shared_ptr<Job> job_of(std::unique_ptr<cluster::session::SliceMove> move, Done done);
+  static device::TransferBatch batch_of(const Job& job);
+  static void submit_scatter(std::shared_ptr<Job> job);
+  static void end(const std::shared_ptr<Job>& job, Status status);
+
+  device::Transfers& transfers_;
+  const std::string name_;
+  Executor& work_;
+  Executor& session_;
+  Mutex mutex_;
+  std::vector<std::shared_ptr<Arena>> staging_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::manager

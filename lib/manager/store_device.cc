@@ -1,0 +1,169 @@
+// Storing out of device memory: leaves are gathered and hashed by the device, and come back in batches.
+#include <algorithm>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "manager/device_caches.h"
+#include "manager/device_flight.h"
+#include "manager/manager.h"
+#include "manager/store.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+// Slots that a lost device may still write to. They are given back when the transfers know that this is over, which may
+// be never; the memory itself lives as long.
+struct Forsaken {
+  explicit Forsaken(Manager& manager) : owner(manager.weak_from_this()), arena(manager.shared_arena()) {}
+  ~Forsaken() {
+    const auto manager = owner.lock();
+    if (manager == nullptr) return;
+    manager->release(slots);
+    // Here its transfers may be at work, which it would end if this were the last to name it.
+    const MemoryWait nobody_to_tell;
+    manager->env().executor->post([manager] {});
+  }
+  Forsaken(const Forsaken&) = delete;
+  Forsaken& operator=(const Forsaken&) = delete;
+  const std::weak_ptr<Manager> owner;
+  const std::shared_ptr<tier::HostArena> arena;
+  std::vector<SlotId> slots;
+};
+
+}  // namespace
+
+// What of the open chunk is on its way. Invariant: a record's head is written only when every leaf of it is back.
+struct StoreOperation::Flight {
+  struct Record {
+    std::vector<codec::Leaf> leaves;
+    uint32_t back = 0;
+    Code code = Code::ok;
+  };
+  Flight(Manager& manager, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after)
+      : forsaken(std::make_shared<Forsaken>(manager)),
+        batches(transfers, DeviceFlight::Way::gather, std::move(after), forsaken) {}
+  const std::shared_ptr<Forsaken> forsaken;
+  DeviceFlight batches;
+  bool lost = false;  // a batch ended so
+  std::vector<Record> records;  // beside fresh_
+};
+
+void StoreOperation::begin_flight() {
+  flight_ = std::make_shared<Flight>(manager_, request_.cache->device()->transfers(), std::move(request_.after));
+}
+
+bool StoreOperation::is_lost() const noexcept { return request_.cache->device()->device().is_lost(); }
+
+bool StoreOperation::quiet() noexcept {
+  if (flight_ == nullptr) return true;
+  while (const auto trip = flight_->batches.take()) flight_->lost |= trip->code == Code::tier_disabled;
+  return flight_->batches.away() == 0;
+}
+
+size_t StoreOperation::chunk_keys() const noexcept {
+  if (flight_ == nullptr) return kChunk;
+  const uint64_t bytes = request_.cache->parts()[part_].payload_bytes();
+  return std::clamp<size_t>(kDeviceChunkBytes / std::max<uint64_t>(bytes, 1), kChunk, kDeviceChunk);
+}
+
+// Keeps batches on their way until every fresh record of the chunk is back.
+Operation::Next StoreOperation::move_some() {
+  take_back();
+  DeviceFlight& batches = flight_->batches;
+  if (!batches.can_send()) return Next::wait;
+  const bool more = add_leaves();
+  if (!batches.empty()) {
+    auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
+    batches.send([self] { self->came_back(); });
+    if (more) return Next::more;
+  }
+  if (batches.away() != 0) return Next::wait;
+  drop_failed();
+  return Next::finished;
+}
+
+// Fills one batch. False: every leaf of the chunk has been sent.
+bool StoreOperation::add_leaves() {
+  const CachePart& part = request_.cache->parts()[part_];
+  flight_->records.resize(fresh_.size());
+  for (; at_ < fresh_.size(); ++at_, leaf_ = 0) {
+    const Fresh& fresh = fresh_[at_];
+    Flight::Record& record = flight_->records[at_];
+    const auto ids = ids_of(part_, fresh.key);
+    if (leaf_ == 0) {
+      manager_.arena().clear_head(fresh.slot);
+      record.leaves.resize(part.leaf_count());
+    }
+    std::byte* payload = manager_.arena().payload(fresh.slot).data();
+    for (; leaf_ < part.leaf_count(); ++leaf_) {
+      if (flight_->batches.full()) return true;
+      uint32_t unit = 0;
+      uint32_t layer = 0;
+      codec::Leaf& leaf = record.leaves[leaf_];
+      leaf = part.leaf(leaf_, unit, layer);
+      device::LeafMove move;
+      move.device = part.run(leaf_, ids[unit]);
+      move.record = payload + leaf.offset;
+      move.check = false;
+      flight_->batches.add(at_, leaf_, move);
+    }
+  }
+  return false;
+}
+
+// Batches that are back: their hashes, and the heads of records that are whole with them.
+void StoreOperation::take_back() {
+  while (const auto trip = flight_->batches.take()) {
+    flight_->lost |= trip->code == Code::tier_disabled;
+    size_t at = 0;
+    for (const DeviceFlight::Run& run : trip->runs) {
+      Flight::Record& record = flight_->records[run.record];
+      if (trip->code != Code::ok) {
+        record.code = trip->code;
+        continue;
+      }
+      for (uint32_t i = 0; i < run.count; ++i) record.leaves[run.first_leaf + i].hash = trip->hashes[at++];
+      record.back += run.count;
+      if (record.code != Code::ok || record.back != record.leaves.size()) continue;
+      record.code = finish_record(fresh_[run.record], record.leaves);
+      if (record.code == Code::ok) bytes_ += request_.cache->parts()[part_].payload_bytes();
+      record.leaves = {};
+    }
+  }
+}
+
+// A batch has ended. Thread: any. Whoever is the last to name this must not be at work for the transfers.
+void StoreOperation::came_back() {
+  wake();
+  const MemoryWait nobody_to_tell;
+  manager_.env().executor->post([self = shared_from_this()] {});
+}
+
+// Ends references to slots that were not published.
+void StoreOperation::let_go(std::span<const SlotId> slots) {
+  if (flight_ == nullptr || !flight_->lost) return manager_.release(slots);
+  const MemoryWait nobody_to_tell;
+  flight_->forsaken->slots.insert(flight_->forsaken->slots.end(), slots.begin(), slots.end());
+}
+
+// What did not come back is not published: its slots hold anything.
+void StoreOperation::drop_failed() {
+  std::vector<SlotId> failed;
+  failed.reserve(fresh_.size());  // nothing is refused half way
+  size_t kept = 0;
+  for (size_t i = 0; i < fresh_.size(); ++i) {
+    const Code code = flight_->records[i].code;
+    if (code == Code::ok) {
+      fresh_[kept++] = fresh_[i];
+      continue;
+    }
+    fail(fresh_[i].key, code);
+    failed.push_back(fresh_[i].slot);
+  }
+  fresh_.resize(kept, {});
+  flight_->records.clear();
+  let_go(failed);
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,364 @@
+/* Attached caches in device memory, through the fake of the CUDA driver as a library: what is stored comes back, in the
+ * order of streams and layer by layer, what does not fit is refused in words, and a lost device is not the end. */
+#include <dlfcn.h>
+
+#include "engine.h"
+
+#ifndef KVBM_FAKE_DRIVER
+#error "the path of libtest_cuda_driver.so"
+#endif
+
+typedef unsigned long long address_t;
+
+/* What the engine's side of the process does with the driver. */
+static struct {
+  int (*apply)(const char *text);
+  address_t (*allocate)(int ordinal, size_t bytes);
+  void (*free_memory)(address_t pointer);
+  void *(*make_stream)(int ordinal);
+  void (*synchronize)(void *stream);
+} fake;
+
+static int fake_open(void) {
+  void *library = dlopen(KVBM_FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    printf("%s\n", dlerror());
+    return 0;
+  }
+  *(void **)&fake.apply = dlsym(library, "kvbm_fake_apply");
+  *(void **)&fake.allocate = dlsym(library, "kvbm_fake_allocate");
+  *(void **)&fake.free_memory = dlsym(library, "kvbm_fake_free");
+  *(void **)&fake.make_stream = dlsym(library, "kvbm_fake_make_stream");
+  *(void **)&fake.synchronize = dlsym(library, "kvbm_fake_synchronize");
+  return fake.apply != NULL && fake.allocate != NULL && fake.free_memory != NULL && fake.make_stream != NULL &&
+         fake.synchronize != NULL;
+}
+
+static char last_log[512];
+static void keep_log(void *user, int32_t level, const char *component, const char *text) {
+  (void)user, (void)level, (void)component;
+  snprintf(last_log, sizeof last_log, "%s", text);
+}
+
+enum { LAYERS = 3, PAGE = 4096, BLOCKS = 32, DEVICE = 1 };
+
+/* An engine with a tensor per layer on a device: opaque pages, so that a layer is a tensor. */
+typedef struct device_engine {
+  kvbm_context_t *context;
+  kvbm_manager_t *manager;
+  kvbm_namespace_t *ns;
+  kvbm_cache_t *cache;
+  kvbm_queue_t *queue;
+  unsigned char *tensor[LAYERS];
+} device_engine_t;
+
+static kvbm_status_t attach(device_engine_t *e, unsigned char *const *memory, uint64_t bytes, uint32_t kind,
+                            uint32_t device, kvbm_cache_t **out) {
+  kvbm_tensor_t tensors[LAYERS];
+  kvbm_cache_part_t part;
+  kvbm_cache_options_t options;
+  size_t i;
+  memset(&part, 0, sizeof part);
+  for (i = 0; i < LAYERS; ++i) {
+    tensors[i].data = memory[i];
+    tensors[i].bytes = bytes;
+    tensors[i].block_stride = 0;
+    tensors[i].page_bytes = PAGE;
+  }
+  part.form = KVBM_FORM_OPAQUE;
+  part.tensors = tensors;
+  part.n_tensors = LAYERS;
+  kvbm_cache_options_init(&options, sizeof options);
+  options.n_blocks = BLOCKS;
+  options.parts = &part;
+  options.n_parts = 1;
+  options.memory = kind;
+  options.device = device;
+  memset(&check_error, 0, sizeof check_error);
+  return kvbm_cache_attach(e->manager, e->ns, &options, out, &check_error);
+}
+
+static kvbm_status_t open_manager(device_engine_t *e, const char *cuda, const char *library) {
+  kvbm_context_options_t options;
+  kvbm_manager_options_t manager;
+  kvbm_namespace_options_t who;
+  kvbm_setting_t settings[3];
+  kvbm_status_t status;
+  memset(e, 0, sizeof *e);
+  settings[0].key = "device.cuda", settings[0].value = cuda;
+  settings[1].key = "device.library", settings[1].value = library;
+  settings[2].key = "device.lost_after", settings[2].value = "5s";
+  kvbm_context_options_init(&options, sizeof options);
+  options.settings = settings;
+  options.n_settings = 3;
+  options.log = keep_log;
+  options.log_level = KVBM_LOG_WARNING;
+  status = kvbm_context_create(&options, &e->context, &check_error);
+  if (status != KVBM_OK) return status;
+  kvbm_manager_options_init(&manager, sizeof manager);
+  manager.block_bytes = LAYERS * PAGE;
+  manager.host_capacity_bytes = 2u << 20;
+  status = kvbm_manager_create(e->context, &manager, &e->manager, &check_error);
+  if (status != KVBM_OK) return status;
+  kvbm_namespace_options_init(&who, sizeof who);
+  who.model = "test";
+  OK(kvbm_namespace_open(e->manager, &who, &e->ns, &check_error));
+  OK(kvbm_queue_create(e->context, 8, &e->queue, &check_error));
+  return KVBM_OK;
+}
+
+static int open_engine(device_engine_t *e) {
+  size_t i;
+  OK(open_manager(e, "auto", KVBM_FAKE_DRIVER));
+  for (i = 0; i < LAYERS; ++i) e->tensor[i] = (unsigned char *)(size_t)fake.allocate(DEVICE, (size_t)BLOCKS * PAGE);
+  OK(attach(e, e->tensor, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, DEVICE, &e->cache));
+  if (e->cache == NULL) printf("  %s\n", check_error.message);
+  return e->cache != NULL;
+}
+
+static void close_engine(device_engine_t *e) {
+  size_t i;
+  kvbm_cache_release(e->cache);
+  kvbm_queue_release(e->queue);
+  kvbm_namespace_release(e->ns);
+  kvbm_manager_release(e->manager);
+  kvbm_context_release(e->context);
+  for (i = 0; i < LAYERS; ++i) {
+    if (e->tensor[i] != NULL) fake.free_memory((address_t)(size_t)e->tensor[i]);
+  }
+}
+
+static void chain(device_engine_t *e, uint32_t first, size_t n, kvbm_key_t *keys) {
+  uint32_t tokens[BLOCKS * 4];
+  size_t i, made;
+  for (i = 0; i < n * 4; ++i) tokens[i] = first + (uint32_t)i;
+  OK(kvbm_key_chain(e->ns, NULL, tokens, n * 4, 4, NULL, keys, n, &made));
+  CHECK(made == n);
+}
+
+static unsigned char value_of(size_t layer, size_t block) { return (unsigned char)(1 + layer * 60 + block); }
+
+static void fill_block(device_engine_t *e, size_t id, size_t as) {
+  size_t layer;
+  for (layer = 0; layer < LAYERS; ++layer) memset(e->tensor[layer] + id * PAGE, value_of(layer, as), PAGE);
+}
+
+static int block_is(device_engine_t *e, size_t id, size_t as) {
+  size_t layer, i;
+  for (layer = 0; layer < LAYERS; ++layer) {
+    for (i = 0; i < PAGE; ++i) {
+      if (e->tensor[layer][id * PAGE + i] != value_of(layer, as)) return 0;
+    }
+  }
+  return 1;
+}
+
+static void store_some(device_engine_t *e, uint32_t first, size_t n) {
+  kvbm_key_t keys[BLOCKS];
+  uint32_t ids[BLOCKS];
+  size_t i;
+  chain(e, first, n, keys);
+  for (i = 0; i < n; ++i) fill_block(e, i, i), ids[i] = (uint32_t)i;
+  OK(kvbm_cache_store(e->cache, keys, ids, n, NULL, NULL, 0));
+}
+
+static void what_is_stored_comes_back(void) {
+  device_engine_t e;
+  kvbm_key_t keys[8];
+  kvbm_match_t *match = NULL;
+  kvbm_device_row_t row, rows[2];
+  uint32_t ids[8];
+  size_t hits = 0, i, n = 9;
+  if (!open_engine(&e)) return;
+  store_some(&e, 1, 8);
+  chain(&e, 1, 8, keys);
+  OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
+  CHECK_U64(hits, 8);
+  for (i = 0; i < 8; ++i) ids[i] = 20 + (uint32_t)i, fill_block(&e, ids[i], 40);
+  OK(kvbm_cache_load(e.cache, match, ids, hits, NULL, NULL, 0));
+  for (i = 0; i < 8; ++i) CHECK(block_is(&e, 20 + i, i));
+  CHECK(block_is(&e, 3, 3));
+  kvbm_match_release(match);
+  OK(kvbm_manager_devices(e.manager, NULL, 0, &n));
+  CHECK_U64(n, 1);
+  OK(kvbm_manager_devices(e.manager, rows, 2, &n));
+  row = rows[0];
+  CHECK_U64(row.ordinal, DEVICE);
+  CHECK(row.lost == 0 && strcmp(row.state, "ready") == 0 && strstr(row.name, "fake") != NULL && row.pci[0] != '\0');
+  CHECK(row.pinned_bytes != 0 && row.memory_bytes != 0);
+  CHECK_U64(row.gathers.bytes, 8 * LAYERS * PAGE);
+  CHECK_U64(row.scatters.leaves, 8 * LAYERS);
+  CHECK_U64(row.scatters.bad_leaves, 0);
+  CHECK_STATUS(kvbm_manager_devices(NULL, rows, 2, &n), KVBM_ERR_INVALID);
+  close_engine(&e);
+}
+
+static void a_load_is_waited_for_layer_by_layer_on_a_stream(void) {
+  device_engine_t e;
+  kvbm_key_t keys[8];
+  kvbm_match_t *match = NULL;
+  kvbm_load_options_t options;
+  kvbm_status_t status[8];
+  kvbm_completion_t done;
+  void *stream = fake.make_stream(DEVICE);
+  void *other = fake.make_stream(0);
+  uint64_t operation = 0;
+  uint32_t ids[8], layer;
+  size_t hits = 0, i;
+  if (!open_engine(&e)) return;
+  store_some(&e, 1, 8);
+  chain(&e, 1, 8, keys);
+  OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
+  for (i = 0; i < 8; ++i) ids[i] = 20 + (uint32_t)i;
+  kvbm_load_options_init(&options, sizeof options);
+  options.item_status = status;
+  options.stream = stream;
+  options.has_stream = 1;
+  options.wait_layers = 1;
+  CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &options, e.queue, 5), KVBM_ERR_INVALID); /* no out_operation */
+  options.out_operation = &operation;
+  CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &options, NULL, 5), KVBM_ERR_INVALID); /* no queue */
+  OK(kvbm_cache_load(e.cache, match, ids, hits, &options, e.queue, 5));
+  for (layer = 0; layer < LAYERS; ++layer) OK(kvbm_cache_wait_layer(e.cache, operation, layer, stream));
+  CHECK_STATUS(kvbm_cache_wait_layer(e.cache, operation, LAYERS, stream), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_cache_wait_layer(e.cache, operation + 1, 0, stream), KVBM_ERR_STALE);
+  CHECK_STATUS(kvbm_cache_wait_layer(NULL, operation, 0, stream), KVBM_ERR_INVALID);
+  fake.synchronize(stream);
+  for (i = 0; i < 8; ++i) CHECK(block_is(&e, 20 + i, i)); /* before the completion was polled */
+  CHECK(kvbm_queue_wait(e.queue, &done, 1, KVBM_FOREVER) == 1);
+  CHECK(done.operation == operation && done.status == KVBM_OK && done.items_done == 8);
+  for (i = 0; i < 8; ++i) CHECK(status[i] == KVBM_OK);
+  OK(kvbm_cache_wait_layer(e.cache, operation, 0, stream)); /* over */
+  options.stream = other;
+  CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &options, e.queue, 5), KVBM_ERR_INVALID);
+  CHECK(strstr(last_log, "another device") != NULL);
+  options.stream = stream;
+  options.has_stream = 0;
+  CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &options, e.queue, 5), KVBM_ERR_INVALID);
+  kvbm_match_release(match);
+  close_engine(&e);
+}
+
+static void memory_is_found_out_and_what_does_not_fit_is_refused(void) {
+  device_engine_t e;
+  kvbm_cache_t *cache = NULL;
+  unsigned char *memory[LAYERS], *elsewhere[LAYERS], *host[LAYERS];
+  kvbm_store_options_t options;
+  const uint32_t bad = BLOCKS, good = 0;
+  kvbm_key_t key;
+  size_t i, n;
+  const uint64_t bytes = (uint64_t)BLOCKS * PAGE;
+  if (!open_engine(&e)) return;
+  for (i = 0; i < LAYERS; ++i) {
+    memory[i] = e.tensor[i];
+    elsewhere[i] = (unsigned char *)(size_t)fake.allocate(0, (size_t)bytes);
+    host[i] = malloc((size_t)bytes);
+  }
+  OK(attach(&e, memory, bytes, KVBM_MEMORY_AUTO, 0, &cache));
+  kvbm_cache_release(cache);
+  OK(attach(&e, host, bytes, KVBM_MEMORY_AUTO, 0, &cache));
+  chain(&e, 1, 1, &key);
+  kvbm_store_options_init(&options, sizeof options);
+  options.has_stream = 1;
+  CHECK_STATUS(kvbm_cache_store(cache, &key, &good, 1, &options, NULL, 0), KVBM_ERR_INVALID);
+  CHECK(strstr(last_log, "host memory") != NULL);
+  kvbm_cache_release(cache);
+  OK(attach(&e, host, bytes, KVBM_MEMORY_HOST, 0, &cache));
+  kvbm_cache_release(cache);
+  OK(kvbm_manager_devices(e.manager, NULL, 0, &n));
+  CHECK_U64(n, 1);
+#define REFUSED(memory, bytes, kind, device, status, words)                                \
+  do {                                                                                     \
+    CHECK_STATUS(attach(&e, memory, bytes, kind, device, &cache), status);                 \
+    if (strstr(check_error.message, words) == NULL) {                                      \
+      printf("  %d: %s\n", __LINE__, check_error.message);                                 \
+      check_case_failed = 1;                                                               \
+    }                                                                                      \
+  } while (0)
+  REFUSED(elsewhere, bytes, KVBM_MEMORY_CUDA, DEVICE, KVBM_ERR_INVALID, "device 0");
+  REFUSED(host, bytes, KVBM_MEMORY_CUDA, DEVICE, KVBM_ERR_INVALID, "tensor 0 of part 0");
+  REFUSED(memory, bytes, KVBM_MEMORY_HOST, 0, KVBM_ERR_INVALID, "tensor 0 of part 0");
+  REFUSED(memory, bytes + PAGE, KVBM_MEMORY_CUDA, DEVICE, KVBM_ERR_INVALID, "4096 bytes before it");
+  REFUSED(memory, bytes, KVBM_MEMORY_CUDA, 7, KVBM_ERR_UNSUPPORTED, "7");
+  REFUSED(memory, bytes, KVBM_MEMORY_AUTO, 1, KVBM_ERR_INVALID, "KVBM_MEMORY_CUDA");
+  REFUSED(memory, bytes, 3, 0, KVBM_ERR_INVALID, "KVBM_MEMORY_");
+  memory[1] = elsewhere[1];
+  REFUSED(memory, bytes, KVBM_MEMORY_AUTO, 0, KVBM_ERR_INVALID, "tensor 1 of part 0");
+  memory[1] = host[1];
+  REFUSED(memory, bytes, KVBM_MEMORY_AUTO, 0, KVBM_ERR_INVALID, "tensor 1 of part 0");
+  CHECK_STATUS(kvbm_cache_store(e.cache, &key, &bad, 1, NULL, NULL, 0), KVBM_ERR_INVALID);
+  kvbm_store_options_init(&options, sizeof options);
+  options.reserved2 = 1;
+  CHECK_STATUS(kvbm_cache_store(e.cache, &key, &good, 1, &options, NULL, 0), KVBM_ERR_UNSUPPORTED);
+  for (i = 0; i < LAYERS; ++i) {
+    fake.free_memory((address_t)(size_t)elsewhere[i]);
+    free(host[i]);
+  }
+  close_engine(&e);
+}
+
+static void without_a_driver_there_are_words(void) {
+  device_engine_t e;
+  kvbm_cache_t *cache = NULL;
+  unsigned char *memory[LAYERS] = {(unsigned char *)PAGE, (unsigned char *)PAGE, (unsigned char *)PAGE};
+  OK(open_manager(&e, "auto", "/nowhere/libcuda.so.1"));
+  CHECK_STATUS(attach(&e, memory, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, 0, &cache), KVBM_ERR_UNSUPPORTED);
+  CHECK(strstr(check_error.message, "/nowhere/libcuda.so.1") != NULL);
+  close_engine(&e);
+  OK(open_manager(&e, "off", KVBM_FAKE_DRIVER));
+  CHECK_STATUS(attach(&e, memory, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, 0, &cache), KVBM_ERR_UNSUPPORTED);
+  CHECK(strstr(check_error.message, "device.cuda is off") != NULL);
+  close_engine(&e);
+  CHECK_STATUS(open_manager(&e, "on", "/nowhere/libcuda.so.1"), KVBM_ERR_UNSUPPORTED);
+  kvbm_context_release(e.context);
+  OK(open_manager(&e, "on", KVBM_FAKE_DRIVER));
+  close_engine(&e);
+}
+
+/* The last of all: the device stays lost. */
+static void a_lost_device_ends_its_operations_alone(void) {
+  device_engine_t e;
+  engine_t host;
+  kvbm_key_t keys[4];
+  kvbm_status_t status[4] = {1, 1, 1, 1};
+  kvbm_store_options_t options;
+  kvbm_completion_t done;
+  kvbm_device_row_t row;
+  uint32_t ids[4] = {0, 1, 2, 3};
+  size_t i, n;
+  char metrics[65536];
+  if (!open_engine(&e)) return;
+  chain(&e, 1, 4, keys);
+  CHECK(fake.apply("hold=1"));
+  kvbm_store_options_init(&options, sizeof options);
+  options.item_status = status;
+  OK(kvbm_cache_store(e.cache, keys, ids, 4, &options, e.queue, 9));
+  CHECK(fake.apply("lose=1:719"));
+  CHECK(fake.apply("hold=0"));
+  CHECK(kvbm_queue_wait(e.queue, &done, 1, KVBM_FOREVER) == 1);
+  CHECK_STATUS(done.status, KVBM_ERR_TIER_DISABLED);
+  for (i = 0; i < 4; ++i) CHECK(status[i] == KVBM_ERR_TIER_DISABLED);
+  CHECK_STATUS(kvbm_cache_store(e.cache, keys, ids, 4, NULL, NULL, 0), KVBM_ERR_TIER_DISABLED);
+  CHECK_STATUS(attach(&e, e.tensor, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, DEVICE, &host.cache),
+               KVBM_ERR_TIER_DISABLED);
+  OK(kvbm_manager_devices(e.manager, &row, 1, &n));
+  CHECK(n == 1 && row.lost == 1 && strstr(row.state, "lost") != NULL);
+  OK(kvbm_manager_metrics(e.manager, metrics, sizeof metrics, &n));
+  CHECK(strstr(metrics, "kvbm_device_lost{device=\"1\"} 1") != NULL);
+  OK(engine_open(&host, 48, NULL, 0));
+  OK(engine_store(&host, 1, 20));
+  CHECK(engine_load(&host, 1, 20) == 20);
+  engine_close(&host);
+  close_engine(&e);
+}
+
+int main(void) {
+  setenv("KVBM_FAKE_CUDA", "devices=2", 1);
+  RUN(without_a_driver_there_are_words);
+  if (!fake_open()) return 1;
+  RUN(what_is_stored_comes_back);
+  RUN(a_load_is_waited_for_layer_by_layer_on_a_stream);
+  RUN(memory_is_found_out_and_what_does_not_fit_is_refused);
+  RUN(a_lost_device_ends_its_operations_alone);
+  FINISH();
+}

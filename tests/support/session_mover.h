@@ -1,0 +1,57 @@
+// A device for session tests: copies end later, on the session's thread, in any order; it can be lost, and what it reads
+// of staging can differ from what the CPU saw. Memory is the process's own.
+//
+// It keeps the contract of cluster/session/mover.h at its worst: engine memory is read, and the payload written, only
+// when the copy ends, and a scatter that will not end well writes into its target all the same.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "cluster/session/mover.h"
+#include "support/sim_executor.h"
+
+namespace kvbm::test {
+
+class SimMover final : public cluster::session::SliceMover {
+ public:
+  explicit SimMover(SimExecutor& sim) : sim_(sim) {}
+  ~SimMover() override { *gone_ = true; }
+
+  double spoil = 0;              // of scatters that find damage
+  uint64_t delay_ns = 300'000;
+  bool held = false;             // nothing ends until let_go()
+  std::function<bool()> stopped;  // its process runs nothing now
+  // Everything under way and everything later ends with tier_disabled.
+  void lose() { lost_ = true; }
+  void let_go();
+
+  void gather(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
+  void scatter(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
+  [[nodiscard]] uint64_t under_way() const { return under_way_; }
+  [[nodiscard]] uint64_t gathers() const { return gathers_; }
+  [[nodiscard]] uint64_t scatters() const { return scatters_; }
+  // Of one leaf; 1: each was one run.
+  [[nodiscard]] uint32_t most_runs() const { return most_runs_; }
+
+ private:
+  struct Job {
+    std::unique_ptr<cluster::session::SliceMove> move;
+    Done done;
+    bool in = false;
+  };
+  void begin(Job job);
+  void try_end(uint64_t number);
+  void end(uint64_t number);
+
+  SimExecutor& sim_;
+  std::map<uint64_t, Job> jobs_;
+  uint64_t next_ = 0, under_way_ = 0, gathers_ = 0, scatters_ = 0;
+  uint32_t most_runs_ = 0;
+  bool lost_ = false;
+  std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);
+};
+
+}  // namespace kvbm::test

@@ -1,0 +1,56 @@
+// `kvbm bench gpu` against a fake driver with faults. Its rows are those of integration.gpu_command_test.
+#include "benchmark/gpu.h"
+
+#include <gtest/gtest.h>
+
+#include "support/cuda_emulation/fake_kernels.h"
+#include "support/fake_cuda/bench_kernels.h"
+#include "support/fake_cuda/fake_cuda.h"
+
+namespace kvbm::benchmark {
+namespace {
+
+GpuOptions small() {
+  GpuOptions options;
+  options.rounds = 1;
+  options.calls = 1;
+  options.bytes = 4ULL << 20;
+  options.multiprocessors = 2;
+  options.quiet = true;
+  return options;
+}
+
+void expect_nothing_left(test::FakeCuda& fake) {
+  const auto left = fake.left(0);
+  EXPECT_EQ(left.device_allocations + left.host_allocations + left.registrations, 0U);
+  EXPECT_EQ(left.streams + left.events + left.modules + left.contexts, 0U);
+}
+
+TEST(GpuBenchmark, tells_a_driver_that_fails_and_gives_no_figures) {
+  test::FakeCuda fake;
+  test::add_emulated_kernels(fake);
+  test::add_bench_kernels(fake);
+  fake.fail("cuMemAlloc", 3, device::kCuOutOfMemory, 1000);
+  EXPECT_EQ(bench_gpu(fake.driver(), small()).status().code(), Code::no_memory);
+  expect_nothing_left(fake);
+}
+
+TEST(GpuBenchmark, gives_no_figures_of_a_device_that_is_lost_in_the_middle) {
+  test::FakeCuda fake;
+  test::add_emulated_kernels(fake);
+  test::add_bench_kernels(fake);
+  fake.fail_kernel("kvbm_scatter_leaves", 3, device::kCuIllegalAddress);
+  EXPECT_EQ(bench_gpu(fake.driver(), small()).status().code(), Code::tier_disabled);
+}
+
+TEST(GpuBenchmark, says_that_there_is_no_such_device) {
+  test::FakeCuda fake;
+  GpuOptions options = small();
+  options.device = 1;
+  const auto figures = bench_gpu(fake.driver(), options);
+  EXPECT_FALSE(figures.ok());
+  EXPECT_FALSE(figures.status().message().empty());
+}
+
+}  // namespace
+}  // namespace kvbm::benchmark

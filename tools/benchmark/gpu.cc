@@ -1,0 +1,225 @@
+#include "benchmark/gpu.h"
+
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "benchmark/gpu_kernels.h"
+#include "benchmark/gpu_world.h"
+#include "benchmark/statistics.h"
+#include "codec/leaf_hash.h"
+#include "terminal/progress.h"
+
+namespace kvbm::benchmark {
+
+namespace {
+
+constexpr const char* kCopy = "cuMemcpyAsync, one piece, pinned";
+
+struct Page {
+  const char* name;
+  uint64_t bytes;
+};
+constexpr Page kPages[] = {{"4KiB", 4ULL << 10},     {"8KiB", 8ULL << 10},     {"16KiB", 16ULL << 10},
+                           {"32KiB", 32ULL << 10},   {"64KiB", 64ULL << 10},   {"128KiB", 128ULL << 10},
+                           {"256KiB", 256ULL << 10}, {"512KiB", 512ULL << 10}, {"1MiB", 1ULL << 20},
+                           {"2MiB", 2ULL << 20}};
+// A page of 16 tokens of 8 heads of 128 bf16, and how many blocks a call stores or loads.
+constexpr uint64_t kLatencyPage = 32ULL << 10;
+constexpr uint64_t kLatencyBlocks[] = {1, 8, 64};
+
+constexpr Page kPathPages[] = {{"4KiB", 4ULL << 10}, {"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}};
+constexpr size_t kPaths = 3;
+constexpr uint64_t kFilled = 0x5A5A5A5A5A5A5A5AULL;
+
+uint64_t pattern(uint64_t word) { return word * 0x9E3779B97F4A7C15ULL; }
+
+// Whether [bytes, bytes + n) is what the cache has from `offset` on.
+bool is_pattern(const std::byte* bytes, uint64_t offset, uint64_t n) {
+  for (uint64_t i = 0; i < n; i += 8) {
+    uint64_t word;
+    std::memcpy(&word, bytes + i, sizeof word);
+    if (word != pattern((offset + i) / 8)) return false;
+  }
+  return true;
+}
+
+bool is_pattern(const GpuWorld& world, const device::LeafMove& leaf) {
+  const StridedRun& run = leaf.device;
+  const uint64_t base = reinterpret_cast<device::CuPointer>(run.data) - world.cache();
+  const std::byte* at = leaf.record;
+  for (uint32_t i = 0; i < run.count0; ++i) {
+    for (uint32_t j = 0; j < run.count1; ++j, at += run.bytes) {
+      const uint64_t offset = base + static_cast<uint64_t>(i * run.stride0 + j * run.stride1);
+      if (!is_pattern(at, offset, run.bytes)) return false;
+    }
+  }
+  return true;
+}
+
+// Moves all leaves out and in again and compares every byte and every hash; leaves the cache and the records as a store
+// leaves them, and in each leaf the hash that it has.
+Status check(GpuWorld& world, std::vector<device::LeafMove>& leaves, uint64_t bytes) {
+  for (uint64_t i = 0; i < bytes; i += 8) {
+    const uint64_t word = pattern(i / 8);
+    std::memcpy(world.records() + i, &word, sizeof word);
+  }
+  const auto put = world.copy(world.cache(), world.host(world.records()), bytes);
+  if (!put.ok()) return put.status();
+  std::memset(world.records(), 0, bytes);
+  std::vector<uint64_t> hashes;
+  auto moved = world.gather(leaves, &hashes);
+  if (!moved.ok()) return moved.status();
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (!is_pattern(world, leaves[i])) return {Code::damaged, "a leaf was gathered wrong", std::to_string(i)};
+    leaves[i].expected = hashes[i];
+    if (codec::leaf_hash({leaves[i].record, leaves[i].device.total()}) != hashes[i]) {
+      return {Code::damaged, "a leaf's hash was computed wrong on the device", std::to_string(i)};
+    }
+  }
+  if (Status s = world.fill(world.cache(), kFilled & 0xFF, bytes); !s.ok()) return s;
+  moved = world.scatter(leaves);
+  if (!moved.ok()) return moved.status();
+  moved = world.copy(world.host(world.records()), world.cache(), bytes);
+  if (!moved.ok()) return moved.status();
+  // All that the leaves cover is back where it was, and nothing beside it was touched.
+  uint64_t back = 0;
+  uint64_t lost = 0;
+  for (uint64_t i = 0; i < bytes; i += 8) {
+    uint64_t word;
+    std::memcpy(&word, world.records() + i, sizeof word);
+    back += word == pattern(i / 8) ? 8 : 0;
+    lost += word == kFilled ? 8 : 0;
+  }
+  uint64_t moved_bytes = 0;
+  for (const device::LeafMove& leaf : leaves) moved_bytes += leaf.device.total();
+  if (back != moved_bytes || lost != bytes - moved_bytes) return {Code::damaged, "leaves were scattered wrong"};
+  return world.gather(leaves).status();
+}
+
+// Ours and the copy engine's in turns, who begins alternating. Seconds.
+struct Samples {
+  std::vector<double> ours, theirs;
+};
+
+template <class Ours, class Theirs>
+Status alternate(int rounds, Samples& samples, terminal::Progress& progress, Ours&& ours, Theirs&& theirs) {
+  for (int round = 0; round < rounds; ++round) {
+    for (int turn = 0; turn < 2; ++turn) {
+      const bool is_ours = (round + turn) % 2 == 0;
+      const Result<double> seconds = is_ours ? ours() : theirs();
+      if (!seconds.ok()) return seconds.status();
+      (is_ours ? samples.ours : samples.theirs).push_back(seconds.value());
+    }
+    progress.advance(1);
+  }
+  return {};
+}
+
+Row speed(const std::string& name, uint64_t bytes, const Samples& samples) {
+  const double gigabytes = static_cast<double>(bytes) / 1e9;
+  return more_is_better(name, gigabytes / median(samples.ours), "GB/s", gigabytes / median(samples.theirs), kCopy);
+}
+
+// Leaves of that shape out and in, against one copy of as many bytes.
+Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& shape, int rounds, terminal::Progress& progress,
+                 std::vector<Row>& rows) {
+  std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);
+  const uint64_t bytes = shape.bytes();
+  if (Status s = check(world, leaves, bytes); !s.ok()) return s;
+  Samples out;
+  Status s = alternate(
+      rounds, out, progress, [&] { return world.gather(leaves); },
+      [&] { return world.copy(world.host(world.records()), world.cache(), bytes); });
+  if (!s.ok()) return s;
+  rows.push_back(speed("gpu.gather." + name, bytes, out));
+  // The records are as the last of both left them.
+  if (const auto again = world.gather(leaves); !again.ok()) return again.status();
+  Samples in;
+  s = alternate(
+      rounds, in, progress, [&] { return world.scatter(leaves); },
+      [&] { return world.copy(world.spare(), world.host(world.records()), bytes); });
+  if (!s.ok()) return s;
+  rows.push_back(speed("gpu.scatter." + name, bytes, in));
+  return {};
+}
+
+// Each way for itself, whatever the library would choose.
+Status each_path(GpuWorld& world, const GpuOptions& options, terminal::Progress& progress, std::vector<Row>& rows) {
+  device::PlanLimits mapped;
+  mapped.always_mapped = true;
+  device::PlanLimits staged;
+  staged.mapped_bytes = 0;
+  staged.staged_run_bytes = 0;
+  staged.straight_bytes = UINT64_MAX;
+  device::PlanLimits straight;
+  straight.mapped_bytes = 0;
+  straight.straight_bytes = 0;
+  const std::pair<const char*, const device::PlanLimits*> ways[] = {
+      {"mapped", &mapped}, {"staged", &staged}, {"straight", &straight}};
+  for (const auto& [name, limits] : ways) {
+    if (Status s = world.use(limits); !s.ok()) return s;
+    for (const Page& page : kPathPages) {
+      const Status s = both_ways(world, std::string(page.name) + "." + name, paged_shape(page.bytes, options.bytes),
+                                 options.rounds, progress, rows);
+      if (!s.ok()) return s;
+    }
+  }
+  return world.use(nullptr);
+}
+
+// What a caller waits for a store of few blocks, and for a load.
+Status latency(GpuWorld& world, const GpuOptions& options, terminal::Progress& progress, std::vector<Row>& rows) {
+  PagedShape shape = paged_shape(kLatencyPage, world.bytes() / std::end(kLatencyBlocks)[-1]);
+  shape.blocks = world.bytes() / shape.block_bytes();
+  for (const uint64_t blocks : kLatencyBlocks) {
+    std::vector<device::LeafMove> leaves = world.leaves(shape, blocks);
+    const uint64_t bytes = shape.block_bytes() * blocks;
+    Status s = check(world, leaves, shape.bytes());
+    if (!s.ok()) return s;
+    Samples store;
+    Samples load;
+    const auto out = [&] { return world.gather(leaves); };
+    const auto in = [&] { return world.scatter(leaves); };
+    const auto copy_out = [&] { return world.copy(world.host(world.records()), world.cache(), bytes); };
+    const auto copy_in = [&] { return world.copy(world.spare(), world.host(world.records()), bytes); };
+    s = alternate(options.rounds * options.calls, store, progress, out, copy_out);
+    if (s.ok()) s = world.gather(leaves).status();
+    if (s.ok()) s = alternate(options.rounds * options.calls, load, progress, in, copy_in);
+    if (!s.ok()) return s;
+    const std::string name = std::to_string(blocks);
+    rows.push_back(less_is_better("gpu.store_latency." + name, median(store.ours) * 1e6, "us", median(store.theirs) * 1e6, kCopy));
+    rows.push_back(less_is_better("gpu.load_latency." + name, median(load.ours) * 1e6, "us", median(load.theirs) * 1e6, kCopy));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<GpuFigures> bench_gpu(const device::Driver& driver, const GpuOptions& options) {
+  auto opened = GpuWorld::open(driver, options);
+  if (!opened.ok()) return opened.status();
+  GpuWorld& world = *opened.value();
+  GpuFigures figures;
+  figures.device = world.describe();
+  const auto rounds = static_cast<uint64_t>(options.rounds);
+  terminal::Progress progress("moving", rounds * (2 * std::size(kPages) + 2 + 2 * kPaths * std::size(kPathPages) + 2 * static_cast<uint64_t>(options.calls) * std::size(kLatencyBlocks)),
+                              terminal::Unit::items, options.quiet);
+  for (const Page& page : kPages) {
+    const Status s = both_ways(world, page.name, paged_shape(page.bytes, options.bytes), options.rounds, progress, figures.rows);
+    if (!s.ok()) return s;
+  }
+  // 16 tokens of 8 heads of 128 bf16, in the engine (tokens, heads, dim).
+  PagedShape rows = paged_shape(kLatencyPage, options.bytes);
+  rows.row_bytes = 256;
+  rows.heads = 8;
+  Status s = both_ways(world, "32KiB_of_256B", rows, options.rounds, progress, figures.rows);
+  if (s.ok()) s = each_path(world, options, progress, figures.rows);
+  if (s.ok()) s = latency(world, options, progress, figures.rows);
+  progress.finish();
+  if (s.ok()) s = bench_gpu_kernels(world, options, figures.rows);
+  if (!s.ok()) return s;
+  return figures;
+}
+
+}  // namespace kvbm::benchmark

@@ -1,0 +1,204 @@
+#include "benchmark/gpu_world.h"
+
+#include <algorithm>
+#include <future>
+#include <numeric>
+#include <utility>
+
+#include "base/random.h"
+#include "benchmark/statistics.h"
+#include "codec/record.h"
+
+namespace kvbm::benchmark {
+
+namespace {
+
+constexpr uint64_t kLayers = 32;
+constexpr uint32_t kPinThreads = 4;
+
+// Page of block i, so that neighbours in a record are none in the cache.
+std::vector<uint64_t> shuffled(uint64_t n) {
+  std::vector<uint64_t> order(n);
+  std::iota(order.begin(), order.end(), uint64_t{0});
+  SeededRandom random(n);
+  for (uint64_t i = n; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  return order;
+}
+
+}  // namespace
+
+PagedShape paged_shape(uint64_t page_bytes, uint64_t bytes) {
+  PagedShape shape;
+  shape.page_bytes = page_bytes;
+  shape.layers = std::clamp<uint64_t>(bytes / (2 * page_bytes), 1, kLayers);
+  shape.blocks = std::max<uint64_t>(1, bytes / shape.block_bytes());
+  return shape;
+}
+
+Result<std::unique_ptr<GpuWorld>> GpuWorld::open(const device::Driver& driver, const GpuOptions& options) {
+  auto world = std::unique_ptr<GpuWorld>(new GpuWorld(driver));
+  if (Status s = world->prepare(options); !s.ok()) return s;
+  return world;
+}
+
+Status GpuWorld::prepare(const GpuOptions& options) {
+  bytes_ = options.bytes;
+  auto device = device::Device::open(driver_, options.device, nullptr);
+  if (!device.ok()) return device.status();
+  device_ = std::move(device).value();
+  ArenaOptions arena;
+  arena.bytes = bytes_;
+  arena.touch_threads = kPinThreads;
+  auto records = Arena::map(arena);
+  if (!records.ok()) return records.status();
+  records_ = std::move(records).value();
+  auto pinned = device::PinnedHost::pin(device_, {records_->data(), bytes_}, false, kPinThreads);
+  if (!pinned.ok()) return pinned.status();
+  pinned_ = std::move(pinned).value();
+  auto executor = ThreadExecutor::create("bench", 1);
+  if (!executor.ok()) return executor.status();
+  executor_ = std::move(executor).value();
+  transfer_options_.multiprocessors = options.multiprocessors;
+  if (Status s = use(nullptr); !s.ok()) return s;
+  const device::Device::Scope scope(*device_);
+  Status s = device_->check(driver_.cuMemAlloc(&cache_, bytes_), "cuMemAlloc");
+  if (s.ok()) s = device_->check(driver_.cuMemAlloc(&spare_, bytes_), "cuMemAlloc");
+  if (s.ok()) {
+    s = device_->check(driver_.cuStreamCreateWithPriority(&stream_, device::kCuStreamNonBlocking, 0), "cuStreamCreate");
+  }
+  if (s.ok()) s = device_->check(driver_.cuEventCreate(&from_, device::kCuEventBlockingSync), "cuEventCreate");
+  if (s.ok()) s = device_->check(driver_.cuEventCreate(&to_, device::kCuEventBlockingSync), "cuEventCreate");
+  return s;
+}
+
+Status GpuWorld::use(const device::PlanLimits* limits) {
+  transfers_.reset();
+  device::TransferOptions options = transfer_options_;
+  if (limits != nullptr) options.plan = *limits;
+  auto transfers = device::Transfers::create(device_, options, *executor_);
+  if (!transfers.ok()) return transfers.status();
+  transfers_ = std::move(transfers).value();
+  transfers_->know(pinned_);
+  return {};
+}
+
+GpuWorld::~GpuWorld() {
+  transfers_.reset();
+  executor_.reset();
+  if (device_ == nullptr) return;
+  {
+    const device::Device::Scope scope(*device_);
+    if (from_ != nullptr) (void)driver_.cuEventDestroy(from_);
+    if (to_ != nullptr) (void)driver_.cuEventDestroy(to_);
+    if (stream_ != nullptr) (void)driver_.cuStreamDestroy(stream_);
+    if (cache_ != 0) (void)driver_.cuMemFree(cache_);
+    if (spare_ != 0) (void)driver_.cuMemFree(spare_);
+  }
+  pinned_.reset();
+}
+
+std::string GpuWorld::describe() const {
+  const device::DeviceFacts& facts = device_->facts();
+  return facts.name + " at " + facts.pci + ", compute capability " + std::to_string(facts.major) + "." +
+         std::to_string(facts.minor) + ", " + std::to_string(facts.multiprocessors) + " multiprocessors, a driver of CUDA " +
+         std::to_string(facts.driver_version / 1000) + "." + std::to_string(facts.driver_version % 1000 / 10);
+}
+
+std::vector<device::LeafMove> GpuWorld::leaves(const PagedShape& shape, uint64_t blocks) const {
+  std::vector<device::LeafMove> out;
+  const std::vector<uint64_t> page_of = shuffled(shape.blocks);
+  const uint64_t leaf_bytes = std::min<uint64_t>(shape.page_bytes, codec::kMaxLeafBytes);
+  out.reserve(blocks * shape.layers * 2 * (shape.page_bytes / leaf_bytes));
+  for (uint64_t block = 0; block < blocks; ++block) {
+    std::byte* record = records_->data() + block * shape.block_bytes();
+    for (uint64_t tensor = 0; tensor < shape.layers * 2; ++tensor) {
+      const uint64_t page = cache_ + (tensor * shape.blocks + page_of[block]) * shape.page_bytes;
+      for (uint64_t at = 0; at < shape.page_bytes; at += leaf_bytes, record += leaf_bytes) {
+        device::LeafMove move;
+        move.record = record;
+        StridedRun& run = move.device;
+        if (shape.row_bytes == 0) {
+          run.data = reinterpret_cast<std::byte*>(page + at);
+          run.bytes = leaf_bytes;
+        } else {  // the leaf holds whole heads, each with all its tokens
+          const uint64_t token_bytes = shape.row_bytes * shape.heads;
+          const uint64_t tokens = shape.page_bytes / token_bytes;
+          run.data = reinterpret_cast<std::byte*>(page + at / tokens);
+          run.bytes = shape.row_bytes;
+          run.count0 = static_cast<uint32_t>(leaf_bytes / (shape.row_bytes * tokens));
+          run.stride0 = static_cast<int64_t>(shape.row_bytes);
+          run.count1 = static_cast<uint32_t>(tokens);
+          run.stride1 = static_cast<int64_t>(token_bytes);
+        }
+        out.push_back(move);
+      }
+    }
+  }
+  return out;
+}
+
+Result<double> GpuWorld::move(std::span<const device::LeafMove> leaves, bool gather, std::vector<uint64_t>* hashes) {
+  struct End {
+    Code code = Code::internal;
+    bool good = true;
+    std::vector<uint64_t> hashes;
+  };
+  std::promise<End> ended;
+  auto end = ended.get_future();
+  device::TransferBatch batch;
+  batch.leaves.assign(leaves.begin(), leaves.end());
+  batch.done = [&ended](device::TransferBatch& done, Code code) {
+    const bool good = std::all_of(done.good.begin(), done.good.end(), [](uint8_t one) { return one != 0; });
+    ended.set_value({code, good, std::move(done.hashes)});
+  };
+  const Stopwatch watch;
+  if (gather) {
+    transfers_->gather(std::move(batch));
+  } else {
+    transfers_->scatter(std::move(batch));
+  }
+  End got = end.get();
+  const double seconds = watch.seconds();
+  if (got.code != Code::ok) return Status(got.code, "a transfer failed", gather ? "gather" : "scatter");
+  if (!got.good) return Status(Code::damaged, "a leaf did not arrive as it was sent");
+  if (hashes != nullptr) *hashes = std::move(got.hashes);
+  return seconds;
+}
+
+Result<double> GpuWorld::gather(std::span<const device::LeafMove> leaves, std::vector<uint64_t>* hashes) {
+  return move(leaves, true, hashes);
+}
+
+Result<double> GpuWorld::scatter(std::span<const device::LeafMove> leaves) { return move(leaves, false, nullptr); }
+
+Result<double> GpuWorld::copy(device::CuPointer to, device::CuPointer from, uint64_t bytes) {
+  const device::Device::Scope scope(*device_);
+  const Stopwatch watch;
+  Status s = device_->check(driver_.cuMemcpyAsync(to, from, bytes, stream_), "cuMemcpyAsync");
+  if (s.ok()) s = device_->check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  const double seconds = watch.seconds();
+  return s.ok() ? Result<double>(seconds) : s;
+}
+
+Status GpuWorld::fill(device::CuPointer to, unsigned char value, uint64_t bytes) {
+  const device::Device::Scope scope(*device_);
+  Status s = device_->check(driver_.cuMemsetD8Async(to, value, bytes, stream_), "cuMemsetD8Async");
+  if (s.ok()) s = device_->check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
+  return s;
+}
+
+Status GpuWorld::begin_span() {
+  const device::Device::Scope scope(*device_);
+  return device_->check(driver_.cuEventRecord(from_, stream_), "cuEventRecord");
+}
+
+Result<double> GpuWorld::end_span() {
+  const device::Device::Scope scope(*device_);
+  Status s = device_->check(driver_.cuEventRecord(to_, stream_), "cuEventRecord");
+  if (s.ok()) s = device_->check(driver_.cuEventSynchronize(to_), "cuEventSynchronize");
+  float ms = 0;
+  if (s.ok()) s = device_->check(driver_.cuEventElapsedTime(&ms, from_, to_), "cuEventElapsedTime");
+  return s.ok() ? Result<double>(static_cast<double>(ms)) : s;
+}
+
+}  // namespace kvbm::benchmark
