@@ -116,7 +116,6 @@ class TransferWorld {
   Outcome gather(device::TransferBatch batch);
   Outcome scatter(device::TransferBatch batch);
 
-  FakeCuda cuda{two_devices()};
   SeededRandom random;
   std::unique_ptr<ThreadExecutor> executor;
   std::unique_ptr<HandTimed> timers;
@@ -132,6 +131,10 @@ class TransferWorld {
     void operator()(std::byte* p) const;
   };
   std::unique_ptr<std::byte, Free> arena_;
+
+ public:
+  // Ends first: a device that was given up may still write into the memory above.
+  FakeCuda cuda{two_devices()};
 };
 
 }  // namespace kvbm::test
