@@ -75,9 +75,6 @@ void SessionSubmission::give_back() {
 }
 
 Result<manager::Node*> node_of(const kvbm_cache_t& cache) {
-  if (cache.cache->device() != nullptr) {
-    return Status(Code::unsupported, "sessions move caches in host memory alone, and this one is on a device");
-  }
   if (cache.tenancy->node != nullptr) return cache.tenancy->node.get();
   return Status(Code::wrong_state, "sessions are between nodes, and this manager is none",
                 "set node.listen or node.peers");

@@ -353,9 +353,8 @@ static void a_lost_device_ends_its_operations_alone(void) {
 }
 
 int main(void) {
-  setenv("KVBM_FAKE_CUDA", "devices=2", 1);
+  if (!fake_open() || !fake.apply("devices=2")) return 1;
   RUN(without_a_driver_there_are_words);
-  if (!fake_open()) return 1;
   RUN(what_is_stored_comes_back);
   RUN(a_load_is_waited_for_layer_by_layer_on_a_stream);
   RUN(memory_is_found_out_and_what_does_not_fit_is_refused);
