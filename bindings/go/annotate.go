@@ -40,6 +40,8 @@ package libkvbm
 #cgo nocallback kvbm_manager_allocate
 #cgo noescape kvbm_manager_complete
 #cgo nocallback kvbm_manager_complete
+#cgo noescape kvbm_manager_devices
+#cgo nocallback kvbm_manager_devices
 #cgo noescape kvbm_manager_drop
 #cgo nocallback kvbm_manager_drop
 #cgo noescape kvbm_manager_flush
@@ -170,6 +172,8 @@ package libkvbm
 #cgo nocallback kvbmgo_session_open
 #cgo noescape kvbmgo_store
 #cgo nocallback kvbmgo_store
+#cgo noescape kvbmgo_wait_layer
+#cgo nocallback kvbmgo_wait_layer
 #include "shim.h"
 */
 import "C"

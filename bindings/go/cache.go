@@ -45,12 +45,27 @@ const (
 // NoBlock in a list of block ids is none.
 const NoBlock uint32 = 1<<32 - 1
 
-// Tensor is a tensor of the engine in host memory. Memory of Go's is pinned until the cache is closed; other memory (a
+// MemoryKind is where the tensors of a cache lie.
+type MemoryKind uint32
+
+// The kinds of memory of kvbm.h.
+const (
+	MemoryAuto MemoryKind = C.KVBM_MEMORY_AUTO // host memory, unless the driver knows the tensors as a device's
+	MemoryHost MemoryKind = C.KVBM_MEMORY_HOST
+	MemoryCUDA MemoryKind = C.KVBM_MEMORY_CUDA
+)
+
+// Stream is a CUstream or cudaStream_t of a device, as a number; 0 is the legacy stream.
+type Stream uintptr
+
+// Tensor is a tensor of the engine: Data in host memory, or Address and Bytes on a device. Memory of Go's is pinned until the cache is closed; other memory (a
 // slice made with unsafe.Slice) must stay where it is until then.
 type Tensor struct {
-	Data        []byte // its whole extent: nothing outside is ever touched
-	BlockStride uint64 // bytes from a block to the next; 0 = dense as the form says
-	PageBytes   uint64 // FormOpaque: bytes of a block in this tensor; else 0
+	Data        []byte  // its whole extent: nothing outside is ever touched
+	Address     uintptr // without Data: memory of a device,
+	Bytes       uint64  // and its whole extent
+	BlockStride uint64  // bytes from a block to the next; 0 = dense as the form says
+	PageBytes   uint64  // FormOpaque: bytes of a block in this tensor; else 0
 }
 
 // CachePart is how the engine holds one part of the model.
@@ -64,6 +79,8 @@ type CachePart struct {
 type CacheOptions struct {
 	Blocks int // engine blocks in the tensors; ids are [0, Blocks)
 	Parts  []CachePart
+	Memory MemoryKind // where all the tensors lie
+	Device uint32     // MemoryCUDA: the device's ordinal
 }
 
 // A Cache is an engine's own paged cache that a manager stores from and loads into.
@@ -98,8 +115,8 @@ func (m *Manager) AttachCache(ns *Namespace, o *CacheOptions) (*Cache, error) {
 	}
 	var out *C.kvbm_cache_t
 	var detail C.kvbm_error_t
-	status := C.kvbmgo_cache_attach(m.c(), ns.c(), blocks, unsafe.SliceData(parts), C.size_t(len(parts)),
-		unsafe.SliceData(tensors), &out, &detail)
+	status := C.kvbmgo_cache_attach(m.c(), ns.c(), blocks, C.uint32_t(o.Memory), C.uint32_t(o.Device),
+		unsafe.SliceData(parts), C.size_t(len(parts)), unsafe.SliceData(tensors), &out, &detail)
 	if status < 0 {
 		pinned.Unpin()
 		return nil, failWith(op, status, &detail)
@@ -125,6 +142,13 @@ func packParts(op string, pinned *runtime.Pinner, parts []CachePart) ([]C.kvbmgo
 		}
 		list[i] = C.kvbmgo_cache_part_t{part: p.Part.c(), form: C.uint32_t(p.Form), n_tensors: n}
 		for j, t := range p.Tensors {
+			if t.Data == nil && t.Address != 0 {
+				row := C.kvbm_tensor_t{bytes: C.uint64_t(t.Bytes), block_stride: C.uint64_t(t.BlockStride),
+					page_bytes: C.uint64_t(t.PageBytes)}
+				*(*uintptr)(unsafe.Pointer(&row.data)) = t.Address // no pointer of Go's
+				tensors = append(tensors, row)
+				continue
+			}
 			if len(t.Data) == 0 {
 				return nil, nil, invalid(op, "part %d: tensor %d has no memory", i, j)
 			}
@@ -184,6 +208,8 @@ type StoreOptions struct {
 	Timeout   time.Duration // what is not in place by then is StatusDeadline; 0 = none, negative = at once
 	// UnitKeys are the engine's own keys of the blocks within each stored block.
 	UnitKeys []Key
+	// Stream is of the cache's device: the blocks are read after what it holds. nil: they are ready.
+	Stream *Stream
 }
 
 // LoadOptions is how blocks are loaded; nil and the zero value are the defaults.
@@ -198,6 +224,17 @@ type LoadOptions struct {
 	ComputeBlock time.Duration
 	Positions    []Position    // where the blocks will stand, one for each key; content keys only
 	Timeout      time.Duration // 0 = none, negative = at once
+	// Stream is of the cache's device: the blocks are written after what it holds. nil: at once.
+	Stream *Stream
+	// WaitLayers lets layers land in their order, for WaitLayer; of SubmitLoad alone.
+	WaitLayers bool
+}
+
+func (s *Stream) c() (C.uint64_t, C.uint32_t) {
+	if s == nil {
+		return 0, 0
+	}
+	return C.uint64_t(*s), 1
 }
 
 // Store copies engine blocks into the host tier under their keys. blockIDs are the blocks of each part in turn, as many
@@ -248,9 +285,10 @@ func (c *Cache) storeOperation(op string, ctx context.Context, keys []Key, block
 	start := func(items *C.kvbm_status_t, number *C.uint64_t, queue *C.kvbm_queue_t, id C.uint64_t) C.kvbm_status_t {
 		in, n := keysOf(keys)
 		unitKeys, _ := keysOf(o.UnitKeys)
+		stream, hasStream := o.Stream.c()
 		return C.kvbmgo_store(c.c(), in, (*C.uint32_t)(unsafe.SliceData(blockIDs)), n, C.uint32_t(o.Priority),
 			bit(o.Unchained), (*C.kvbm_key_t)(unsafe.Pointer(o.Parent)), positionsOf(o.Positions), unitKeys,
-			timeoutOf(ctx, o.Timeout), items, number, queue, id)
+			timeoutOf(ctx, o.Timeout), stream, hasStream, items, number, queue, id)
 	}
 	return &operation{op: op, items: len(keys), memory: true, start: start}, nil
 }
@@ -285,6 +323,21 @@ func (c *Cache) SubmitLoad(q *Queue, match *Match, blockIDs []uint32, o *LoadOpt
 	return operation.submit(q, userData)
 }
 
+// WaitLayer makes a stream wait, on the device, for a layer of a SubmitLoad with WaitLayers, by its number. That the stream
+// goes on does not say that the load was right: what was computed behind the wait counts only once the completion has said
+// so. It never blocks.
+func (c *Cache) WaitLayer(operation uint64, layer uint32, stream Stream) error {
+	const op = "Cache.WaitLayer"
+	if err := c.handle().enter(op, "cache"); err != nil {
+		return err
+	}
+	defer c.h.exit()
+	if status := C.kvbmgo_wait_layer(c.c(), C.uint64_t(operation), C.uint32_t(layer), C.uint64_t(stream)); status < 0 {
+		return fail(op, status)
+	}
+	return nil
+}
+
 // loadOperation begins a call of the cache's and the match's, unless it fails.
 func (c *Cache) loadOperation(op string, ctx context.Context, match *Match, blockIDs []uint32, o *LoadOptions) (
 	*operation, error) {
@@ -314,8 +367,9 @@ func (c *Cache) loadOperation(op string, ctx context.Context, match *Match, bloc
 		return refuse(err)
 	}
 	how := C.kvbmgo_load_t{first_key: first, any_position: bit(o.AnyPosition), first_layer: C.uint32_t(o.FirstLayer),
-		n_layers: C.uint32_t(o.Layers), keep_below: bit(o.KeepBelow),
+		n_layers: C.uint32_t(o.Layers), keep_below: bit(o.KeepBelow), wait_layers: bit(o.WaitLayers),
 		compute_block_ns: C.uint64_t(max(0, o.ComputeBlock))}
+	how.stream, how.has_stream = o.Stream.c()
 	start := func(status *C.kvbm_status_t, number *C.uint64_t, queue *C.kvbm_queue_t, id C.uint64_t) C.kvbm_status_t {
 		return C.kvbmgo_load(c.c(), match.c(), (*C.uint32_t)(unsafe.SliceData(blockIDs)), C.size_t(perPart), &how,
 			positionsOf(o.Positions), timeoutOf(ctx, o.Timeout), status, number, queue, id)

@@ -221,9 +221,9 @@ kvbm_status_t kvbmgo_locate(kvbm_manager_t *manager, kvbm_namespace_t *ns, const
 
 /* ----------------------------------------------------------- attached cache */
 
-kvbm_status_t kvbmgo_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns, uint32_t n_blocks,
-                                  const kvbmgo_cache_part_t *parts, size_t n_parts, const kvbm_tensor_t *tensors,
-                                  kvbm_cache_t **out_cache, kvbm_error_t *err) {
+kvbm_status_t kvbmgo_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns, uint32_t n_blocks, uint32_t memory,
+                                  uint32_t device, const kvbmgo_cache_part_t *parts, size_t n_parts,
+                                  const kvbm_tensor_t *tensors, kvbm_cache_t **out_cache, kvbm_error_t *err) {
   kvbm_cache_options_t options;
   kvbm_cache_options_init(&options, sizeof options);
   kvbm_cache_part_t *list = array(n_parts, sizeof *list);
@@ -238,6 +238,8 @@ kvbm_status_t kvbmgo_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns,
   options.n_blocks = n_blocks;
   options.parts = list;
   options.n_parts = n_parts;
+  options.memory = memory;
+  options.device = device;
   const kvbm_status_t status = kvbm_cache_attach(manager, ns, &options, out_cache, err);
   free(list);
   return status;
@@ -259,8 +261,8 @@ kvbm_status_t *kvbmgo_pending_status(kvbmgo_pending_t *pending) { return pending
 kvbm_status_t kvbmgo_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids, size_t n_keys,
                            uint32_t priority, uint32_t unchained, const kvbm_key_t *parent,
                            const kvbm_position_t *positions, const kvbm_key_t *unit_keys, uint64_t timeout_ns,
-                           kvbm_status_t *item_status, uint64_t *out_operation, kvbm_queue_t *queue,
-                           uint64_t user_data) {
+                           uint64_t stream, uint32_t has_stream, kvbm_status_t *item_status, uint64_t *out_operation,
+                           kvbm_queue_t *queue, uint64_t user_data) {
   kvbm_store_options_t options;
   kvbm_store_options_init(&options, sizeof options);
   options.priority = priority;
@@ -271,6 +273,8 @@ kvbm_status_t kvbmgo_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const ui
   options.timeout_ns = timeout_ns;
   options.item_status = item_status;
   options.out_operation = out_operation;
+  options.stream = (void *)(uintptr_t)stream;
+  options.has_stream = has_stream;
   return kvbm_cache_store(cache, keys, block_ids, n_keys, &options, queue, user_data);
 }
 
@@ -286,11 +290,18 @@ kvbm_status_t kvbmgo_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32
   options.n_layers = how->n_layers;
   options.keep_below = how->keep_below;
   options.compute_block_ns = how->compute_block_ns;
+  options.stream = (void *)(uintptr_t)how->stream;
+  options.has_stream = how->has_stream;
+  options.wait_layers = how->wait_layers;
   options.positions = positions;
   options.timeout_ns = timeout_ns;
   options.item_status = item_status;
   options.out_operation = out_operation;
   return kvbm_cache_load(cache, match, block_ids, n_block_ids, &options, queue, user_data);
+}
+
+kvbm_status_t kvbmgo_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_t layer, uint64_t stream) {
+  return kvbm_cache_wait_layer(cache, operation, layer, (void *)(uintptr_t)stream);
 }
 
 /* ----------------------------------------------------------------- sessions */

@@ -62,9 +62,9 @@ typedef struct kvbmgo_cache_part {
   uint32_t n_tensors;
 } kvbmgo_cache_part_t;
 
-kvbm_status_t kvbmgo_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns, uint32_t n_blocks,
-                                  const kvbmgo_cache_part_t *parts, size_t n_parts, const kvbm_tensor_t *tensors,
-                                  kvbm_cache_t **out_cache, kvbm_error_t *err);
+kvbm_status_t kvbmgo_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns, uint32_t n_blocks, uint32_t memory,
+                                  uint32_t device, const kvbmgo_cache_part_t *parts, size_t n_parts,
+                                  const kvbm_tensor_t *tensors, kvbm_cache_t **out_cache, kvbm_error_t *err);
 
 /* What the library writes while an operation is under way: C memory, until the completion was polled. */
 typedef struct kvbmgo_pending {
@@ -78,17 +78,21 @@ kvbm_status_t *kvbmgo_pending_status(kvbmgo_pending_t *pending);
 kvbm_status_t kvbmgo_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids, size_t n_keys,
                            uint32_t priority, uint32_t unchained, const kvbm_key_t *parent,
                            const kvbm_position_t *positions, const kvbm_key_t *unit_keys, uint64_t timeout_ns,
-                           kvbm_status_t *item_status, uint64_t *out_operation, kvbm_queue_t *queue,
-                           uint64_t user_data);
+                           uint64_t stream, uint32_t has_stream, kvbm_status_t *item_status, uint64_t *out_operation,
+                           kvbm_queue_t *queue, uint64_t user_data);
 
 typedef struct kvbmgo_load {
   uint32_t first_key, any_position, first_layer, n_layers, keep_below;
+  uint32_t has_stream, wait_layers;
   uint64_t compute_block_ns;
+  uint64_t stream;
 } kvbmgo_load_t;
 kvbm_status_t kvbmgo_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids, size_t n_block_ids,
                           const kvbmgo_load_t *how, const kvbm_position_t *positions, uint64_t timeout_ns,
                           kvbm_status_t *item_status, uint64_t *out_operation, kvbm_queue_t *queue,
                           uint64_t user_data);
+
+kvbm_status_t kvbmgo_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_t layer, uint64_t stream);
 
 kvbm_status_t kvbmgo_locate(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys, size_t n_keys,
                             const kvbm_part_t *parts, size_t n_parts, const size_t *request_keys, size_t n_requests,

@@ -22,7 +22,7 @@
 %typemap(argout) SWIGTYPE [ANY] ""
 %typemap(out) SWIGTYPE * %{ $result = (jlong)(intptr_t)$1; %}
 /* Text goes in as an address too: the JVM's own form of UTF-8 is not what the library expects. */
-%apply SWIGTYPE * { const char *reason, const char *name, char *out, uint8_t *, const uint8_t *, void *data }
+%apply SWIGTYPE * { const char *reason, const char *name, char *out, uint8_t *, const uint8_t *, void *data, void *stream }
 %apply SWIGTYPE [ANY] { uint8_t [ANY] }
 %typemap(freearg) const char *reason, const char *name, char *out ""
 %typemap(argout) const char *reason, const char *name, char *out ""

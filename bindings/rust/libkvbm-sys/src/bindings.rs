@@ -1045,6 +1045,10 @@ impl Default for kvbm_cache_part {
     }
 }
 pub type kvbm_cache_part_t = kvbm_cache_part;
+pub const KVBM_MEMORY_AUTO: _bindgen_ty_13 = 0;
+pub const KVBM_MEMORY_HOST: _bindgen_ty_13 = 1;
+pub const KVBM_MEMORY_CUDA: _bindgen_ty_13 = 2;
+pub type _bindgen_ty_13 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_cache_options {
@@ -1052,16 +1056,20 @@ pub struct kvbm_cache_options {
     pub n_blocks: u32,
     pub parts: *const kvbm_cache_part_t,
     pub n_parts: usize,
+    pub memory: u32,
+    pub device: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kvbm_cache_options"][::core::mem::size_of::<kvbm_cache_options>() - 24usize];
+    ["Size of kvbm_cache_options"][::core::mem::size_of::<kvbm_cache_options>() - 32usize];
     ["Alignment of kvbm_cache_options"][::core::mem::align_of::<kvbm_cache_options>() - 8usize];
     ["Offset of field: kvbm_cache_options::struct_size"]
         [::core::mem::offset_of!(kvbm_cache_options, struct_size) - 0usize];
     ["Offset of field: kvbm_cache_options::n_blocks"][::core::mem::offset_of!(kvbm_cache_options, n_blocks) - 4usize];
     ["Offset of field: kvbm_cache_options::parts"][::core::mem::offset_of!(kvbm_cache_options, parts) - 8usize];
     ["Offset of field: kvbm_cache_options::n_parts"][::core::mem::offset_of!(kvbm_cache_options, n_parts) - 16usize];
+    ["Offset of field: kvbm_cache_options::memory"][::core::mem::offset_of!(kvbm_cache_options, memory) - 24usize];
+    ["Offset of field: kvbm_cache_options::device"][::core::mem::offset_of!(kvbm_cache_options, device) - 28usize];
 };
 impl Default for kvbm_cache_options {
     fn default() -> Self {
@@ -1127,10 +1135,13 @@ pub struct kvbm_store_options {
     pub item_status: *mut kvbm_status_t,
     pub out_operation: *mut u64,
     pub unit_keys: *const kvbm_key_t,
+    pub stream: *mut ::core::ffi::c_void,
+    pub has_stream: u32,
+    pub reserved2: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kvbm_store_options"][::core::mem::size_of::<kvbm_store_options>() - 64usize];
+    ["Size of kvbm_store_options"][::core::mem::size_of::<kvbm_store_options>() - 80usize];
     ["Alignment of kvbm_store_options"][::core::mem::align_of::<kvbm_store_options>() - 8usize];
     ["Offset of field: kvbm_store_options::struct_size"]
         [::core::mem::offset_of!(kvbm_store_options, struct_size) - 0usize];
@@ -1149,6 +1160,11 @@ const _: () = {
         [::core::mem::offset_of!(kvbm_store_options, out_operation) - 48usize];
     ["Offset of field: kvbm_store_options::unit_keys"]
         [::core::mem::offset_of!(kvbm_store_options, unit_keys) - 56usize];
+    ["Offset of field: kvbm_store_options::stream"][::core::mem::offset_of!(kvbm_store_options, stream) - 64usize];
+    ["Offset of field: kvbm_store_options::has_stream"]
+        [::core::mem::offset_of!(kvbm_store_options, has_stream) - 72usize];
+    ["Offset of field: kvbm_store_options::reserved2"]
+        [::core::mem::offset_of!(kvbm_store_options, reserved2) - 76usize];
 };
 impl Default for kvbm_store_options {
     fn default() -> Self {
@@ -1188,10 +1204,13 @@ pub struct kvbm_load_options {
     pub item_status: *mut kvbm_status_t,
     pub out_operation: *mut u64,
     pub compute_block_ns: u64,
+    pub stream: *mut ::core::ffi::c_void,
+    pub has_stream: u32,
+    pub wait_layers: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kvbm_load_options"][::core::mem::size_of::<kvbm_load_options>() - 64usize];
+    ["Size of kvbm_load_options"][::core::mem::size_of::<kvbm_load_options>() - 80usize];
     ["Alignment of kvbm_load_options"][::core::mem::align_of::<kvbm_load_options>() - 8usize];
     ["Offset of field: kvbm_load_options::struct_size"]
         [::core::mem::offset_of!(kvbm_load_options, struct_size) - 0usize];
@@ -1212,6 +1231,11 @@ const _: () = {
         [::core::mem::offset_of!(kvbm_load_options, out_operation) - 48usize];
     ["Offset of field: kvbm_load_options::compute_block_ns"]
         [::core::mem::offset_of!(kvbm_load_options, compute_block_ns) - 56usize];
+    ["Offset of field: kvbm_load_options::stream"][::core::mem::offset_of!(kvbm_load_options, stream) - 64usize];
+    ["Offset of field: kvbm_load_options::has_stream"]
+        [::core::mem::offset_of!(kvbm_load_options, has_stream) - 72usize];
+    ["Offset of field: kvbm_load_options::wait_layers"]
+        [::core::mem::offset_of!(kvbm_load_options, wait_layers) - 76usize];
 };
 impl Default for kvbm_load_options {
     fn default() -> Self {
@@ -1235,6 +1259,14 @@ extern "C" {
         options: *const kvbm_load_options_t,
         queue: *mut kvbm_queue_t,
         user_data: u64,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_cache_wait_layer(
+        cache: *mut kvbm_cache_t,
+        operation: u64,
+        layer: u32,
+        stream: *mut ::core::ffi::c_void,
     ) -> kvbm_status_t;
 }
 extern "C" {
@@ -1539,6 +1571,90 @@ extern "C" {
     ) -> kvbm_status_t;
 }
 #[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_device_moves {
+    pub batches: u64,
+    pub leaves: u64,
+    pub bytes: u64,
+    pub bad_leaves: u64,
+    pub mapped_leaves: u64,
+    pub staged_leaves: u64,
+    pub straight_leaves: u64,
+    pub bounced_leaves: u64,
+    pub device_ns: u64,
+    pub reserved: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_device_moves"][::core::mem::size_of::<kvbm_device_moves>() - 80usize];
+    ["Alignment of kvbm_device_moves"][::core::mem::align_of::<kvbm_device_moves>() - 8usize];
+    ["Offset of field: kvbm_device_moves::batches"][::core::mem::offset_of!(kvbm_device_moves, batches) - 0usize];
+    ["Offset of field: kvbm_device_moves::leaves"][::core::mem::offset_of!(kvbm_device_moves, leaves) - 8usize];
+    ["Offset of field: kvbm_device_moves::bytes"][::core::mem::offset_of!(kvbm_device_moves, bytes) - 16usize];
+    ["Offset of field: kvbm_device_moves::bad_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, bad_leaves) - 24usize];
+    ["Offset of field: kvbm_device_moves::mapped_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, mapped_leaves) - 32usize];
+    ["Offset of field: kvbm_device_moves::staged_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, staged_leaves) - 40usize];
+    ["Offset of field: kvbm_device_moves::straight_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, straight_leaves) - 48usize];
+    ["Offset of field: kvbm_device_moves::bounced_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, bounced_leaves) - 56usize];
+    ["Offset of field: kvbm_device_moves::device_ns"][::core::mem::offset_of!(kvbm_device_moves, device_ns) - 64usize];
+    ["Offset of field: kvbm_device_moves::reserved"][::core::mem::offset_of!(kvbm_device_moves, reserved) - 72usize];
+};
+pub type kvbm_device_moves_t = kvbm_device_moves;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_device_row {
+    pub ordinal: u32,
+    pub lost: u32,
+    pub name: [::core::ffi::c_char; 96usize],
+    pub pci: [::core::ffi::c_char; 32usize],
+    pub state: [::core::ffi::c_char; 128usize],
+    pub memory_bytes: u64,
+    pub pinned_bytes: u64,
+    pub gathers: kvbm_device_moves_t,
+    pub scatters: kvbm_device_moves_t,
+    pub reserved: [u64; 5usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_device_row"][::core::mem::size_of::<kvbm_device_row>() - 480usize];
+    ["Alignment of kvbm_device_row"][::core::mem::align_of::<kvbm_device_row>() - 8usize];
+    ["Offset of field: kvbm_device_row::ordinal"][::core::mem::offset_of!(kvbm_device_row, ordinal) - 0usize];
+    ["Offset of field: kvbm_device_row::lost"][::core::mem::offset_of!(kvbm_device_row, lost) - 4usize];
+    ["Offset of field: kvbm_device_row::name"][::core::mem::offset_of!(kvbm_device_row, name) - 8usize];
+    ["Offset of field: kvbm_device_row::pci"][::core::mem::offset_of!(kvbm_device_row, pci) - 104usize];
+    ["Offset of field: kvbm_device_row::state"][::core::mem::offset_of!(kvbm_device_row, state) - 136usize];
+    ["Offset of field: kvbm_device_row::memory_bytes"]
+        [::core::mem::offset_of!(kvbm_device_row, memory_bytes) - 264usize];
+    ["Offset of field: kvbm_device_row::pinned_bytes"]
+        [::core::mem::offset_of!(kvbm_device_row, pinned_bytes) - 272usize];
+    ["Offset of field: kvbm_device_row::gathers"][::core::mem::offset_of!(kvbm_device_row, gathers) - 280usize];
+    ["Offset of field: kvbm_device_row::scatters"][::core::mem::offset_of!(kvbm_device_row, scatters) - 360usize];
+    ["Offset of field: kvbm_device_row::reserved"][::core::mem::offset_of!(kvbm_device_row, reserved) - 440usize];
+};
+impl Default for kvbm_device_row {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_device_row_t = kvbm_device_row;
+extern "C" {
+    pub fn kvbm_manager_devices(
+        manager: *mut kvbm_manager_t,
+        out_rows: *mut kvbm_device_row_t,
+        capacity: usize,
+        out_n: *mut usize,
+    ) -> kvbm_status_t;
+}
+#[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_node_row {
     pub node: [u8; 16usize],
@@ -1672,11 +1788,11 @@ extern "C" {
         out_n: *mut usize,
     ) -> kvbm_status_t;
 }
-pub const KVBM_SHARE_OFF: _bindgen_ty_13 = 0;
-pub const KVBM_SHARE_OWNER: _bindgen_ty_13 = 1;
-pub const KVBM_SHARE_CLIENT: _bindgen_ty_13 = 2;
-pub const KVBM_SHARE_NO_OWNER: _bindgen_ty_13 = 3;
-pub type _bindgen_ty_13 = ::core::ffi::c_uint;
+pub const KVBM_SHARE_OFF: _bindgen_ty_14 = 0;
+pub const KVBM_SHARE_OWNER: _bindgen_ty_14 = 1;
+pub const KVBM_SHARE_CLIENT: _bindgen_ty_14 = 2;
+pub const KVBM_SHARE_NO_OWNER: _bindgen_ty_14 = 3;
+pub type _bindgen_ty_14 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_share {
@@ -1874,21 +1990,21 @@ extern "C" {
 extern "C" {
     pub fn kvbm_session_release(session: *mut kvbm_session_t);
 }
-pub const KVBM_CODEC_OFF: _bindgen_ty_14 = 0;
-pub const KVBM_CODEC_FAST: _bindgen_ty_14 = 1;
-pub const KVBM_CODEC_DEFAULT: _bindgen_ty_14 = 2;
-pub const KVBM_CODEC_MAX: _bindgen_ty_14 = 3;
-pub const KVBM_CODEC_ZSTD: _bindgen_ty_14 = 4;
-pub const KVBM_CODEC_FP8_E4M3: _bindgen_ty_14 = 16;
-pub const KVBM_CODEC_FP8_E5M2: _bindgen_ty_14 = 17;
-pub const KVBM_CODEC_INT8: _bindgen_ty_14 = 18;
-pub const KVBM_CODEC_INT6: _bindgen_ty_14 = 19;
-pub const KVBM_CODEC_INT4: _bindgen_ty_14 = 20;
-pub const KVBM_CODEC_INT8_CODED: _bindgen_ty_14 = 21;
-pub const KVBM_CODEC_INT6_CODED: _bindgen_ty_14 = 22;
-pub const KVBM_CODEC_INT4_CODED: _bindgen_ty_14 = 23;
-pub const KVBM_CODEC_DELTA: _bindgen_ty_14 = 24;
-pub type _bindgen_ty_14 = ::core::ffi::c_uint;
+pub const KVBM_CODEC_OFF: _bindgen_ty_15 = 0;
+pub const KVBM_CODEC_FAST: _bindgen_ty_15 = 1;
+pub const KVBM_CODEC_DEFAULT: _bindgen_ty_15 = 2;
+pub const KVBM_CODEC_MAX: _bindgen_ty_15 = 3;
+pub const KVBM_CODEC_ZSTD: _bindgen_ty_15 = 4;
+pub const KVBM_CODEC_FP8_E4M3: _bindgen_ty_15 = 16;
+pub const KVBM_CODEC_FP8_E5M2: _bindgen_ty_15 = 17;
+pub const KVBM_CODEC_INT8: _bindgen_ty_15 = 18;
+pub const KVBM_CODEC_INT6: _bindgen_ty_15 = 19;
+pub const KVBM_CODEC_INT4: _bindgen_ty_15 = 20;
+pub const KVBM_CODEC_INT8_CODED: _bindgen_ty_15 = 21;
+pub const KVBM_CODEC_INT6_CODED: _bindgen_ty_15 = 22;
+pub const KVBM_CODEC_INT4_CODED: _bindgen_ty_15 = 23;
+pub const KVBM_CODEC_DELTA: _bindgen_ty_15 = 24;
+pub type _bindgen_ty_15 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_codec_options {

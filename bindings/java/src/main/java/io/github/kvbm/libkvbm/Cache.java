@@ -39,7 +39,7 @@ public final class Cache extends NativeObject {
     }
   }
 
-  static Cache attach(Manager manager, Namespace ns, int nBlocks, List<CachePart> parts) {
+  static Cache attach(Manager manager, Namespace ns, int nBlocks, List<CachePart> parts, int memory, int device) {
     List<CachePart> all = List.copyOf(parts);
     try (Call call = Call.begin()) {
       Struct options = call.memory(SIZEOF_cache_options);
@@ -49,6 +49,8 @@ public final class Cache extends NativeObject {
       options.put(cache_options_n_blocks, nBlocks);
       options.put(cache_options_parts, rows.address);
       options.put(cache_options_n_parts, (long) all.size());
+      options.put(cache_options_memory, memory);
+      options.put(cache_options_device, device);
       Struct out = call.memory(8);
       Struct error = call.error();
       Call.check(kvbm.kvbm_cache_attach(call.use(manager.handle), call.use(ns, "ns"), options.address, out.address,
@@ -82,6 +84,20 @@ public final class Cache extends NativeObject {
       Call.check(kvbm.kvbm_cache_lookup(
           call.use(handle), keys.address(call), keys.size(), how, out.address, out.address + 8));
       return new Match(out.getLong(0), manager, (int) out.getLong(8));
+    }
+  }
+
+  /**
+   * Makes a stream wait, on the device, for a layer of a load. That the stream goes on does not say that the load was
+   * right: what was computed behind the wait counts only once the operation has completed well. Never blocks.
+   *
+   * @param load submitted with {@link LoadOptions#waitLayers}
+   * @param layer of the part's shard
+   * @param stream a CUstream or cudaStream_t of the cache's device; 0 is the legacy one
+   */
+  public void waitLayer(Operation load, int layer, long stream) {
+    try (Call call = Call.begin()) {
+      Call.check(kvbm.kvbm_cache_wait_layer(call.use(handle), load.libraryId(), layer, stream));
     }
   }
 

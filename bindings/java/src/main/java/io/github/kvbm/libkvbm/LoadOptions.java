@@ -17,6 +17,9 @@ public final class LoadOptions {
   private long timeoutNs = Kvbm.FOREVER;
   private long computeBlockNs;
   private int[] itemStatus;
+  private long stream;
+  private boolean hasStream;
+  private boolean waitLayers;
 
   /** From the first key, all layers, exact positions, blocks from below are kept in the host tier, no deadline. */
   public LoadOptions() {}
@@ -112,6 +115,29 @@ public final class LoadOptions {
     return this;
   }
 
+  /**
+   * Writes the blocks after what a stream holds at submit. Without one it begins at once.
+   *
+   * @param handle a CUstream or cudaStream_t of the cache's device; 0 is the legacy one
+   * @return this
+   */
+  public LoadOptions stream(long handle) {
+    stream = handle;
+    hasStream = true;
+    return this;
+  }
+
+  /**
+   * Lets layers land in their order, for {@link Cache#waitLayer}; of loads that are submitted.
+   *
+   * @param on whether to
+   * @return this
+   */
+  public LoadOptions waitLayers(boolean on) {
+    waitLayers = on;
+    return this;
+  }
+
   int[] statuses() {
     return itemStatus;
   }
@@ -127,6 +153,9 @@ public final class LoadOptions {
     out.put(load_options_positions, Position.write(call, positions, nKeys));
     out.put(load_options_timeout_ns, timeoutNs);
     out.put(load_options_compute_block_ns, computeBlockNs);
+    out.put(load_options_stream, stream);
+    out.put(load_options_has_stream, hasStream ? 1 : 0);
+    out.put(load_options_wait_layers, waitLayers ? 1 : 0);
     return out;
   }
 }

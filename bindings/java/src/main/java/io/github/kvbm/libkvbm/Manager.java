@@ -90,7 +90,21 @@ public final class Manager extends NativeObject {
    * @return the cache
    */
   public Cache attach(Namespace ns, int nBlocks, List<CachePart> parts) {
-    return Cache.attach(this, ns, nBlocks, parts);
+    return attach(ns, nBlocks, parts, MemoryKind.AUTO, 0);
+  }
+
+  /**
+   * Describes an engine's cache that lies in memory of a device, or is said to lie in the host's.
+   *
+   * @param ns whose blocks they are
+   * @param nBlocks engine blocks in the tensors
+   * @param parts the parts that it holds; tensors on a device are made by {@link Tensor#at}
+   * @param memory one of {@link MemoryKind}
+   * @param device CUDA: its ordinal; else 0
+   * @return the cache
+   */
+  public Cache attach(Namespace ns, int nBlocks, List<CachePart> parts, int memory, int device) {
+    return Cache.attach(this, ns, nBlocks, parts, memory, device);
   }
 
   /**
@@ -374,6 +388,28 @@ public final class Manager extends NativeObject {
           return rows;
         }
         capacity = n + 16;
+      }
+    }
+  }
+
+  /**
+   * Lists the devices that caches of this manager were attached on.
+   *
+   * @return a row for each, by ordinal
+   */
+  public List<DeviceRow> devices() {
+    for (int capacity = 4;;) {
+      try (Call call = Call.begin()) {
+        Struct out = call.output((long) SIZEOF_device_row * capacity);
+        Struct count = call.memory(8);
+        Call.check(kvbm.kvbm_manager_devices(call.use(handle), out.address, capacity, count.address));
+        int n = (int) count.getLong(0);
+        if (n <= capacity) {
+          List<DeviceRow> rows = new ArrayList<>(n);
+          for (int i = 0; i < n; ++i) rows.add(DeviceRow.read(out, i * SIZEOF_device_row));
+          return rows;
+        }
+        capacity = n;
       }
     }
   }

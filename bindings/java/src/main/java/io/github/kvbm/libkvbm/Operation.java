@@ -49,6 +49,11 @@ public final class Operation extends CompletableFuture<Completion> {
     return id;
   }
 
+  /** The library's number of it. */
+  long libraryId() {
+    return memory == null ? 0 : memory.getLong(0);
+  }
+
   /** The library's number of it, as an unsigned decimal. */
   String libraryNumber() {
     return Long.toUnsignedString(memory.getLong(0));

@@ -14,6 +14,8 @@ public final class StoreOptions {
   private List<Position> positions;
   private long timeoutNs = Kvbm.FOREVER;
   private int[] itemStatus;
+  private long stream;
+  private boolean hasStream;
   private KeyArray unitKeys;
 
   /** Normal priority, chained from a block without a parent, no deadline. */
@@ -96,6 +98,18 @@ public final class StoreOptions {
     return this;
   }
 
+  /**
+   * Reads the blocks after what a stream holds at submit. Without one they are ready.
+   *
+   * @param handle a CUstream or cudaStream_t of the cache's device; 0 is the legacy one
+   * @return this
+   */
+  public StoreOptions stream(long handle) {
+    stream = handle;
+    hasStream = true;
+    return this;
+  }
+
   int[] statuses() {
     return itemStatus;
   }
@@ -112,6 +126,8 @@ public final class StoreOptions {
     out.put(store_options_positions, Position.write(call, positions, nKeys));
     out.put(store_options_timeout_ns, timeoutNs);
     if (unitKeys != null) out.put(store_options_unit_keys, unitKeys.address(call));
+    out.put(store_options_stream, stream);
+    out.put(store_options_has_stream, hasStream ? 1 : 0);
     return out;
   }
 }

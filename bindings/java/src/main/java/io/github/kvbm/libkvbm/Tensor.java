@@ -49,7 +49,7 @@ public final class Tensor {
 
   /**
    * A tensor in memory of another library, which the caller keeps until the cache is closed; also one that is too large
-   * for a buffer.
+   * for a buffer, or on a device.
    *
    * @param address where it begins
    * @param bytes its whole extent
