@@ -22,7 +22,6 @@ constexpr uint16_t kCudaMachine = 190;
 constexpr uint32_t kCompressedBytesAt = 16;
 constexpr uint32_t kArchitectureAt = 28;
 constexpr uint32_t kPlainBytesAt = 56;
-constexpr uint64_t kMostPlainBytes = 64ULL << 20;
 
 template <class T>
 bool read_at(ConstBytes bytes, uint64_t at, T& out) {
@@ -72,6 +71,7 @@ void read_ptx(ConstBytes bytes, std::vector<std::string>& kernels) {
 std::vector<std::byte> plain_of(ConstBytes payload, uint32_t compressed, uint64_t plain_bytes) {
   if (compressed == 0) return {payload.begin(), payload.end()};
 #ifdef KVBM_WITH_ZSTD
+  constexpr uint64_t kMostPlainBytes = 64ULL << 20;
   if (compressed > payload.size() || plain_bytes > kMostPlainBytes) return {};
   std::vector<std::byte> out(plain_bytes);
   if (ZSTD_decompress(out.data(), out.size(), payload.data(), compressed) != plain_bytes) return {};
