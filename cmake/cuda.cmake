@@ -1,8 +1,9 @@
 # nvcc where there is one, and the rule that compiles kernels to one fatbin. No CUDA library is linked and no header of
 # CUDA's is needed: what nvcc makes is embedded as bytes, and the driver is loaded at run time.
 #   KVBM_WITH_CUDA  off: no kernels; on: nvcc is required; auto: kernels are embedded where nvcc is found and works
-#   KVBM_NVCC       which nvcc, here or in the environment; else that of build/cuda (tools/setup --cuda), of CUDA_PATH,
-#                   of PATH, of /usr/local/cuda
+#   KVBM_NVCC       which nvcc; else CUDACXX of the environment, as CMake's own languages have it (what begins with KVBM_
+#                   there is an option of the library); else that of build/cuda (tools/setup --cuda), of CUDA_PATH, of
+#                   PATH, of /usr/local/cuda
 # Sets KVBM_HAVE_NVCC, KVBM_CUDA_TOOLKIT (13.0) and KVBM_CUDA_ARCHITECTURES (80 86 ...).
 set(KVBM_WITH_CUDA auto CACHE STRING "Embed the CUDA kernels: off, on, or auto (where nvcc is found)")
 set_property(CACHE KVBM_WITH_CUDA PROPERTY STRINGS off on auto)
@@ -28,7 +29,7 @@ set(KVBM_CUDA_ARCHITECTURES "")
 function(kvbm_find_nvcc)
   set(given "${KVBM_NVCC}")
   if(NOT given)
-    set(given "$ENV{KVBM_NVCC}")
+    set(given "$ENV{CUDACXX}")
   endif()
   if(given)
     set(candidates "${given}")
@@ -48,7 +49,7 @@ function(kvbm_find_nvcc)
   endforeach()
   set(kvbm_nvcc "" PARENT_SCOPE)
   if(given)
-    set(kvbm_nvcc_why "KVBM_NVCC names ${given}, and there is no such program" PARENT_SCOPE)
+    set(kvbm_nvcc_why "${given} is named as nvcc, and there is no such program" PARENT_SCOPE)
   else()
     set(kvbm_nvcc_why "there is no nvcc here" PARENT_SCOPE)
   endif()

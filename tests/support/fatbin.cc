@@ -22,7 +22,6 @@ constexpr uint16_t kCudaMachine = 190;
 constexpr uint32_t kCompressedBytesAt = 16;
 constexpr uint32_t kArchitectureAt = 28;
 constexpr uint32_t kPlainBytesAt = 56;
-constexpr uint64_t kMostPlainBytes = 64ULL << 20;
 
 template <class T>
 bool read_at(ConstBytes bytes, uint64_t at, T& out) {
@@ -40,7 +39,8 @@ std::string_view text_at(ConstBytes bytes, uint64_t at) {
 // Kernels are the global functions of a cubin; what it was inlined from leaves none.
 bool read_machine_code(ConstBytes elf, std::vector<std::string>& kernels) {
   Elf64_Ehdr head;
-  if (!read_at(elf, 0, head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_machine != kCudaMachine) return false;
+  if (!read_at(elf, 0, head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0) return false;
+  if (head.e_machine != kCudaMachine) return false;
   std::vector<Elf64_Shdr> sections(head.e_shnum);
   for (size_t i = 0; i < sections.size(); ++i) {
     if (!read_at(elf, head.e_shoff + i * head.e_shentsize, sections[i])) return false;
@@ -50,7 +50,8 @@ bool read_machine_code(ConstBytes elf, std::vector<std::string>& kernels) {
     for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= section.sh_size; at += sizeof(Elf64_Sym)) {
       Elf64_Sym symbol;
       if (!read_at(elf, section.sh_offset + at, symbol)) return false;
-      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL || symbol.st_shndx == 0) continue;
+      const bool global = ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL;
+      if (!global || symbol.st_shndx == SHN_UNDEF) continue;
       kernels.emplace_back(text_at(elf, sections[section.sh_link].sh_offset + symbol.st_name));
     }
   }
@@ -70,6 +71,7 @@ void read_ptx(ConstBytes bytes, std::vector<std::string>& kernels) {
 std::vector<std::byte> plain_of(ConstBytes payload, uint32_t compressed, uint64_t plain_bytes) {
   if (compressed == 0) return {payload.begin(), payload.end()};
 #ifdef KVBM_WITH_ZSTD
+  constexpr uint64_t kMostPlainBytes = 64ULL << 20;
   if (compressed > payload.size() || plain_bytes > kMostPlainBytes) return {};
   std::vector<std::byte> out(plain_bytes);
   if (ZSTD_decompress(out.data(), out.size(), payload.data(), compressed) != plain_bytes) return {};

@@ -121,6 +121,10 @@ Row speed(const std::string& name, uint64_t bytes, const Samples& samples) {
   return more_is_better(name, gigabytes / median(samples.ours), "GB/s", gigabytes / median(samples.theirs), kCopy);
 }
 
+Row duration(const std::string& name, const Samples& samples) {
+  return less_is_better(name, median(samples.ours) * 1e6, "us", median(samples.theirs) * 1e6, kCopy);
+}
+
 // Leaves of that shape out and in, against one copy of as many bytes.
 Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& shape, int rounds, terminal::Progress& progress,
                  std::vector<Row>& rows) {
@@ -188,8 +192,8 @@ Status latency(GpuWorld& world, const GpuOptions& options, terminal::Progress& p
     if (s.ok()) s = alternate(options.rounds * options.calls, load, progress, in, copy_in);
     if (!s.ok()) return s;
     const std::string name = std::to_string(blocks);
-    rows.push_back(less_is_better("gpu.store_latency." + name, median(store.ours) * 1e6, "us", median(store.theirs) * 1e6, kCopy));
-    rows.push_back(less_is_better("gpu.load_latency." + name, median(load.ours) * 1e6, "us", median(load.theirs) * 1e6, kCopy));
+    rows.push_back(duration("gpu.store_latency." + name, store));
+    rows.push_back(duration("gpu.load_latency." + name, load));
   }
   return {};
 }
@@ -203,10 +207,12 @@ Result<GpuFigures> bench_gpu(const device::Driver& driver, const GpuOptions& opt
   GpuFigures figures;
   figures.device = world.describe();
   const auto rounds = static_cast<uint64_t>(options.rounds);
-  terminal::Progress progress("moving", rounds * (2 * std::size(kPages) + 2 + 2 * kPaths * std::size(kPathPages) + 2 * static_cast<uint64_t>(options.calls) * std::size(kLatencyBlocks)),
-                              terminal::Unit::items, options.quiet);
+  const uint64_t shapes = std::size(kPages) + 1 + kPaths * std::size(kPathPages);
+  const uint64_t calls = static_cast<uint64_t>(options.calls) * std::size(kLatencyBlocks);
+  terminal::Progress progress("moving", rounds * 2 * (shapes + calls), terminal::Unit::items, options.quiet);
   for (const Page& page : kPages) {
-    const Status s = both_ways(world, page.name, paged_shape(page.bytes, options.bytes), options.rounds, progress, figures.rows);
+    const PagedShape shape = paged_shape(page.bytes, options.bytes);
+    const Status s = both_ways(world, page.name, shape, options.rounds, progress, figures.rows);
     if (!s.ok()) return s;
   }
   // 16 tokens of 8 heads of 128 bf16, in the engine (tokens, heads, dim).

@@ -185,7 +185,9 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, std::vector<Row>& 
   Jobs& jobs = *made.value();
   const auto copy = [&] {
     const device::Device::Scope scope(world.device());
-    return world.device().check(world.driver().cuMemcpyAsync(world.spare(), world.cache(), bytes, world.stream()), "cuMemcpyAsync");
+    const device::CuResult result =
+        world.driver().cuMemcpyAsync(world.spare(), world.cache(), bytes, world.stream());
+    return world.device().check(result, "cuMemcpyAsync");
   };
   // The records on the device are those that came to the host before, and so are the hashes.
   std::vector<uint64_t> wanted;

@@ -17,6 +17,11 @@ const EmulatedKernel* emulated_kernel_named(const std::string& name);
 void add_copy_kernels(std::vector<EmulatedKernel>& kernels);
 void add_coded_kernels(std::vector<EmulatedKernel>& kernels);
 
+#ifdef KVBM_ON_DEVICE
+// The tests of the kernels once more, where there is a device (tests/device/kernels_on_device.cc).
+Outcome launch_on_device(const std::string& name, const LaunchShape& shape, void** parameters);
+#endif
+
 // Launches a kernel by name, as the driver does. The arguments' types must be the parameters'; sizes are checked.
 template <class... Args>
 Outcome launch_named(const std::string& name, const LaunchShape& shape, const Options& options, Args... args) {
@@ -26,7 +31,12 @@ Outcome launch_named(const std::string& name, const LaunchShape& shape, const Op
     return {Outcome::Kind::invalid_launch, name + " has other parameters"};
   }
   void* parameters[] = {static_cast<void*>(&args)...};
+#ifdef KVBM_ON_DEVICE
+  (void)options;
+  return launch_on_device(name, shape, parameters);
+#else
   return kernel->run(shape, options, parameters);
+#endif
 }
 
 }  // namespace kvbm::emulation
