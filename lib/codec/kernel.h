@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "codec/leaf_hash.h"
 
 namespace kvbm::codec {
 
@@ -38,10 +39,7 @@ alignas(64) inline constexpr LaneTable kLaneKey = leaf_hash_table(kLanes);
 alignas(64) inline constexpr LaneTable kLaneScramble = leaf_hash_table(2 * kLanes);
 alignas(64) inline constexpr LaneTable kLaneMerge = leaf_hash_table(3 * kLanes);
 
-struct LeafState {
-  alignas(64) uint64_t lanes[kLanes];
-  uint64_t row;  // rows taken so far
-};
+static_assert(sizeof(LeafState::lanes) == kRowBytes);
 
 // How a kernel writes. `stream` passes the caches and needs 64-byte aligned pieces, `stream16`
 // does so where the target is only 16-byte aligned (what malloc gives); `none` hashes alone. What it streams is not

@@ -193,15 +193,23 @@ uint64_t leaf_hash_reference(ConstBytes bytes) noexcept {
   return finish(lanes, bytes.size());
 }
 
-uint64_t leaf_hash(ConstBytes bytes) noexcept {
+LeafHasher::LeafHasher() noexcept { start(state_); }
+
+void LeafHasher::add(ConstBytes piece) noexcept {
   const Kernel& k = kernel();
-  LeafState state;
-  start(state);
   Walk nowhere;
-  Walk from = walk_of(bytes.data(), bytes.size());
-  if (bytes.size() >= kRowBytes) k.rows(state, nowhere, from, bytes.size() / kRowBytes, Store::none);
-  if (bytes.size() % kRowBytes != 0) staged_row(k, state, nullptr, from, bytes.size() % kRowBytes);
-  return finish(state.lanes, bytes.size());
+  Walk from = walk_of(piece.data(), piece.size());
+  if (piece.size() >= kRowBytes) k.rows(state_, nowhere, from, piece.size() / kRowBytes, Store::none);
+  if (piece.size() % kRowBytes != 0) staged_row(k, state_, nullptr, from, piece.size() % kRowBytes);
+  bytes_ += piece.size();
+}
+
+uint64_t LeafHasher::hash() const noexcept { return finish(state_.lanes, bytes_); }
+
+uint64_t leaf_hash(ConstBytes bytes) noexcept {
+  LeafHasher hasher;
+  hasher.add(bytes);
+  return hasher.hash();
 }
 
 uint64_t copy_hashed(std::byte* target, const std::byte* source, size_t bytes, CopyHint hint,

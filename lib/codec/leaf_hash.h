@@ -20,6 +20,23 @@ namespace kvbm::codec {
 [[nodiscard]] uint64_t leaf_hash_reference(ConstBytes bytes) noexcept;
 [[nodiscard]] uint64_t leaf_hash(ConstBytes bytes) noexcept;
 
+struct LeafState {
+  alignas(64) uint64_t lanes[32];
+  uint64_t row;  // rows taken so far
+};
+
+// The hash of bytes that come piece after piece, while they are near. Every piece but the last is a multiple of 256 bytes.
+class LeafHasher {
+ public:
+  LeafHasher() noexcept;
+  void add(ConstBytes piece) noexcept;
+  [[nodiscard]] uint64_t hash() const noexcept;
+
+ private:
+  LeafState state_;
+  uint64_t bytes_ = 0;
+};
+
 // How the target will be used. `streaming` writes past the caches where the copy is large; `cached`
 // leaves the target in the cache for a reader that follows at once.
 enum class CopyHint { automatic, streaming, cached };

@@ -107,14 +107,15 @@ struct Room {
   PlanarPlan plan;
   PlanarChoice choice;
   alignas(64) std::byte samples[kSampleRoom];
-  alignas(64) std::byte streams[kMaxLevels][kMaxLeafBytes / 8 + 64];
+  alignas(64) std::byte full[kMaxLeafBytes];  // streams of the levels that every code has, one behind the other
+  alignas(64) std::byte open[kMaxLevels][kMaxLeafBytes / 8 + 64];
   alignas(64) std::byte escapes[kMaxLeafBytes + 64];
   alignas(64) std::byte bits[kMaxLeafBytes / 2 + 64];
   alignas(64) std::byte planes[kMaxLeafBytes];
   LeafRows equal;
   alignas(64) std::byte different[kMaxLeafBytes];
 };
-static_assert(sizeof(Room) <= 480 * 1024);
+static_assert(sizeof(Room) <= 512 * 1024);
 
 void pack_classes(const PlanarPlan& plan, uint32_t vectors, std::byte* out) noexcept {
   for (size_t i = 0; i < size_t{vectors} * kBlock; i += 4) {
@@ -130,7 +131,9 @@ uint32_t vectors_of(const PlanarPlan& plan) noexcept {
 
 PlanarPlaces places_in(Room& room) noexcept {
   PlanarPlaces places;
-  for (uint32_t l = 0; l < kMaxLevels; ++l) places.streams[l] = room.streams[l];
+  for (uint32_t l = 0; l < room.plan.levels; ++l) {
+    places.streams[l] = l < room.plan.full ? room.full + size_t{8} * l * room.plan.blocks : room.open[l];
+  }
   places.escapes = room.escapes;
   places.bits = room.bits;
   const size_t values = size_t{room.plan.blocks} * kBlock;
@@ -165,8 +168,11 @@ uint32_t assemble(const Frame& frame, Room& room, const PlanarEnds& ends, ConstB
   }
   std::memset(to, 0, static_cast<size_t>(base + at.streams - to));
   to = base + at.streams;
-  for (uint32_t l = 0; l < plan.levels; to += size_t{8} * words[l], ++l) {
-    std::memcpy(to, room.streams[l], size_t{8} * words[l]);
+  const size_t full = size_t{8} * plan.full * plan.blocks;
+  std::memcpy(to, room.full, full);
+  to += full;
+  for (uint32_t l = plan.full; l < plan.levels; to += size_t{8} * words[l], ++l) {
+    std::memcpy(to, room.open[l], size_t{8} * words[l]);
   }
   std::memcpy(to, room.escapes, ends.escapes);
   to += ends.escapes;
@@ -274,10 +280,12 @@ uint32_t encode_rows(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t r
 // What one decoding needs of the workspace.
 struct DecodeRoom {
   PlanarPlan plan;
+  alignas(64) std::byte escapes[kMaxLeafBytes + kEscapeSlack];  // one for each value, whatever the leaf says
   alignas(64) std::byte different[kMaxLeafBytes];
 };
 
-Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, PlanarPlan& plan) noexcept {
+Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, DecodeRoom& room) noexcept {
+  PlanarPlan& plan = room.plan;
   if (frame.shape > kMaxLevels) return {Code::newer_version, "planar leaf: a shape that is not known here"};
   Sizes sizes;
   if (const char* fault = read_plan(frame, stored, plan, sizes)) return {Code::damaged, fault};
@@ -285,7 +293,7 @@ Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, Pl
   if (at.end != stored.size()) return {Code::damaged, "planar leaf: its parts do not make up its length"};
   if (!read_tables(plan, sizes, at, stored.data(), plan)) return {Code::damaged, "planar leaf: unknown class"};
   // Kernels only read through these. A stream is read for at most 8 bytes a block and 8 beyond: bits and planes, which
-  // lie behind all streams, are longer. Escapes are read no further than last_escapes and 64 bytes.
+  // lie behind all streams, are longer. Escapes are read from where there is memory for as many as there are values.
   auto* const base = const_cast<std::byte*>(stored.data());
   PlanarPlaces places;
   std::byte* stream = base + at.streams;
@@ -293,8 +301,8 @@ Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, Pl
     places.streams[l] = stream;
     stream += size_t{8} * load_le<uint16_t>(stored.data() + kWordsAt + 2 * l);
   }
-  places.escapes = base + at.escapes;
-  places.last_escapes = base + stored.size() - kEscapeSlack;
+  std::memcpy(room.escapes, base + at.escapes, sizes.escapes);
+  places.escapes = room.escapes;
   set_planes(plan, base, at, places);
   PlanarEnds ends;
   planar_kernel().decode(plan, places, raw.data(), ends);
@@ -309,12 +317,12 @@ Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, Pl
   return {};
 }
 
-Status decode_inner(ConstBytes stored, MutableBytes raw, PlanarPlan& plan) noexcept {
+Status decode_inner(ConstBytes stored, MutableBytes raw, DecodeRoom& room) noexcept {
   const Result<Frame> frame = read_frame(LeafCodec::planar, stored, raw.size());
   if (!frame.ok()) return frame.status();
   const uint8_t shape = frame.value().shape;
   if (shape == kRepeatShape || shape > kMaxLevels) return {Code::damaged, "planar leaf: rows within rows"};
-  return decode_values(frame.value(), stored, raw, plan);
+  return decode_values(frame.value(), stored, raw, room);
 }
 
 Status decode_rows(ConstBytes stored, MutableBytes raw, DecodeRoom& room) noexcept {
@@ -332,7 +340,7 @@ Status decode_rows(ConstBytes stored, MutableBytes raw, DecodeRoom& room) noexce
   const std::byte* held = inner.data();
   const auto inner_codec = load_le<uint32_t>(stored.data() + kInnerAt);
   if (inner_codec == static_cast<uint32_t>(LeafCodec::planar)) {
-    const Status status = decode_inner(inner, {room.different, different_bytes}, room.plan);
+    const Status status = decode_inner(inner, {room.different, different_bytes}, room);
     if (!status.ok()) return status;
     held = room.different;
   } else if (inner_codec != 0 || inner.size() < different_bytes) {
@@ -356,8 +364,6 @@ Result<uint32_t> planar_encode(const LeafForm& form, Mode mode, ConstBytes raw, 
   if (!planar_fits(form.element)) return uint32_t{0};
   std::byte* const memory = workspace.take(sizeof(Room));
   if (memory == nullptr) return Status{Code::no_memory, "no memory to code a leaf"};
-  // What follows looks at rows far apart, which no processor foresees.
-  for (size_t at = 0; at < raw.size(); at += 64) __builtin_prefetch(raw.data() + at, 0, 2);
   // All of its members are plain numbers, set before they are read.
   Room& room = *new (memory) Room;
   if (find_equal_rows(form, raw, room.equal, room.different)) {
@@ -372,7 +378,7 @@ Status planar_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Wo
   std::byte* const memory = workspace.take(sizeof(DecodeRoom));
   if (memory == nullptr) return {Code::no_memory, "no memory to decode a leaf"};
   DecodeRoom& room = *new (memory) DecodeRoom;
-  return frame.shape == kRowsShape ? decode_rows(stored, raw, room) : decode_values(frame, stored, raw, room.plan);
+  return frame.shape == kRowsShape ? decode_rows(stored, raw, room) : decode_values(frame, stored, raw, room);
 }
 
 }  // namespace kvbm::codec

@@ -31,7 +31,13 @@ inline uint64_t load_word(const std::byte* p) noexcept {
   return v;
 }
 inline void store_word(std::byte* p, uint64_t v) noexcept { std::memcpy(p, &v, sizeof v); }
-inline uint32_t count(uint64_t v) noexcept { return static_cast<uint32_t>(_mm_popcnt_u64(v)); }
+// A mask that is wanted twice moves once: compilers rather repeat the move, and that port is the busiest.
+inline uint64_t word_of(__mmask64 mask) noexcept {
+  uint64_t v = _cvtmask64_u64(mask);
+  __asm__("" : "+r"(v));
+  return v;
+}
+inline uint32_t ones_of(uint64_t v) noexcept { return static_cast<uint32_t>(_mm_popcnt_u64(v)); }
 
 // Which bytes of two registers make one: every `step`-th from `first` on; and where the bytes of two planes go.
 struct Pick {
@@ -64,9 +70,23 @@ constexpr PickWords interleave_words(uint32_t first) noexcept {
 constexpr PickWords kLowWords = interleave_words(0);
 constexpr PickWords kHighWords = interleave_words(16);
 
+// Leaves mostly follow one another: while one is coded, what lies behind it is fetched. A hint, so it may be of no leaf.
+template <uint32_t kLines, auto kHint>
+inline void fetch(const std::byte* from, size_t distance) noexcept {
+  const uintptr_t ahead = reinterpret_cast<uintptr_t>(from) + distance;
+#pragma GCC unroll 4
+  for (uint32_t line = 0; line < kLines; ++line) {
+    _mm_prefetch(reinterpret_cast<const char*>(ahead + 64 * line), kHint);
+  }
+}
+
+// What is written waits for its line too, and stores that find none fill their queue; unless nothing but memory is
+// waited for, as where all levels are full.
+constexpr size_t kBlocksAhead = 16;
+
 // The top bytes of a block; the others go to their planes.
 template <uint32_t kWidth>
-inline Vector split(const std::byte* raw, const PlanarPlaces& to, size_t at) noexcept {
+inline Vector split(const std::byte* raw, std::byte* plane, size_t plane_bytes) noexcept {
   if constexpr (kWidth == 1) {
     const Vector v = load(raw);
     const Vector high = _mm512_and_si512(_mm512_slli_epi16(v, 1), repeat(0xFE));
@@ -76,7 +96,7 @@ inline Vector split(const std::byte* raw, const PlanarPlaces& to, size_t at) noe
     const Vector b = load(raw + 64);
     const Vector ta = _mm512_shldi_epi16(a, a, 1);
     const Vector tb = _mm512_shldi_epi16(b, b, 1);
-    store(to.planes[0] + at, _mm512_permutex2var_epi8(ta, load(kEven.at), tb));
+    store(plane, _mm512_permutex2var_epi8(ta, load(kEven.at), tb));
     return _mm512_permutex2var_epi8(ta, load(kOdd.at), tb);
   } else {
     const Vector a = _mm512_rol_epi32(load(raw), 1);
@@ -90,26 +110,26 @@ inline Vector split(const std::byte* raw, const PlanarPlaces& to, size_t at) noe
       const Vector high = _mm512_permutex2var_epi8(c, pick, d);
       planes[p] = _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
     }
-    for (uint32_t p = 0; p < 3; ++p) store(to.planes[p] + at, planes[p]);
+    for (uint32_t p = 0; p < 3; ++p) store(plane + p * plane_bytes, planes[p]);
     return planes[3];
   }
 }
 
 template <uint32_t kWidth>
-inline void join(Vector top, const PlanarPlaces& from, size_t at, std::byte* raw) noexcept {
+inline void join(Vector top, const std::byte* plane, size_t plane_bytes, std::byte* raw) noexcept {
   if constexpr (kWidth == 1) {
     const Vector low = _mm512_and_si512(_mm512_srli_epi16(top, 1), repeat(0x7F));
     store(raw, _mm512_or_si512(low, _mm512_and_si512(_mm512_slli_epi16(top, 7), repeat(0x80))));
   } else if constexpr (kWidth == 2) {
-    const Vector low = load(from.planes[0] + at);
-    const Vector a = _mm512_permutex2var_epi8(low, load(kLowHalf.at), top);
-    const Vector b = _mm512_permutex2var_epi8(low, load(kHighHalf.at), top);
+    const Vector bytes = load(plane);
+    const Vector a = _mm512_permutex2var_epi8(bytes, load(kLowHalf.at), top);
+    const Vector b = _mm512_permutex2var_epi8(bytes, load(kHighHalf.at), top);
     store(raw, _mm512_shrdi_epi16(a, a, 1));
     store(raw + 64, _mm512_shrdi_epi16(b, b, 1));
   } else {
-    const Vector p0 = load(from.planes[0] + at);
-    const Vector p1 = load(from.planes[1] + at);
-    const Vector p2 = load(from.planes[2] + at);
+    const Vector p0 = load(plane);
+    const Vector p1 = load(plane + plane_bytes);
+    const Vector p2 = load(plane + 2 * plane_bytes);
     const Vector halves[2][2] = {{_mm512_permutex2var_epi8(p0, load(kLowHalf.at), p1),
                                   _mm512_permutex2var_epi8(p2, load(kLowHalf.at), top)},
                                  {_mm512_permutex2var_epi8(p0, load(kHighHalf.at), p1),
@@ -131,22 +151,16 @@ inline uint64_t take_bits(const std::byte* streams, uint64_t at, uint32_t n) noe
   return bits | std::to_integer<uint64_t>(byte[8]) << 1 << (63 - at % 8);
 }
 
-// A stream being written: `at` bits so far, those of its last byte are held here.
+// A stream being written: `at` bits so far. The bits of its last byte are read back: a store of eight bytes is there at
+// once for a load within it. What is behind the last bit of that byte is zero, so it must be at the beginning.
 struct BitWriter {
   uint64_t at;
-  uint64_t held;
   inline void put(std::byte* stream, uint64_t bits, uint32_t n) noexcept {
     const uint64_t fill = at % 8;
     std::byte* const byte = stream + at / 8;
-    held |= bits << fill;
-    store_word(byte, held);
+    store_word(byte, std::to_integer<uint64_t>(*byte) | bits << fill);
     at += n;
-    if (__builtin_expect(fill + n < 64, 1)) {
-      held >>= (fill + n) & 56;
-      return;
-    }
-    held = bits >> 1 >> (63 - fill);
-    byte[8] = static_cast<std::byte>(held);
+    if (__builtin_expect(n > 56, 0)) byte[8] = static_cast<std::byte>(bits >> 1 >> (63 - fill));
   }
 };
 
@@ -176,6 +190,32 @@ struct LevelLimits {
   }
 };
 
+// The channels of each block after the other: the vectors of a group's period, again and again.
+class ClassWalk {
+ public:
+  explicit ClassWalk(const PlanarPlan& plan) noexcept
+      : at_(plan.classes), first_(plan.classes), end_(plan.classes + size_t{kBlock} * plan.period) {}
+  [[nodiscard]] inline Vector classes() const noexcept { return load(at_); }
+  inline void next() noexcept {
+    at_ += kBlock;
+    if (at_ == end_) at_ = first_;
+  }
+  void next_group() noexcept {
+    const ptrdiff_t bytes = end_ - first_;
+    at_ = first_ = end_;
+    end_ += bytes;
+  }
+
+ private:
+  const uint8_t* at_;
+  const uint8_t* first_;
+  const uint8_t* end_;
+};
+
+uint32_t group_after(const PlanarPlan& plan, uint32_t block) noexcept {
+  return plan.blocks - block < plan.group_blocks ? plan.blocks - block : plan.group_blocks;
+}
+
 template <uint32_t kWidth, uint32_t kRaw, uint32_t kLevels, uint32_t kFull>
 void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, PlanarEnds& ends) noexcept {
   const RankTable<kLevels> ranks(plan.rank);
@@ -183,58 +223,61 @@ void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, Pl
   const Vector symbols_low = load(plan.symbol);
   const Vector symbols_high = load(plan.symbol + kBlock);
   const Vector escape = repeat((1U << kLevels) - 1);
-  // One pointer for all streams: there are too few registers for more.
-  const std::byte* const streams = from.streams[0];
+  // There are few registers: one pointer for all open streams, one for the full ones, one for the lower planes.
+  const std::byte* const streams = from.streams[kFull < kLevels ? kFull : 0];
   uint64_t at[kLevels];
-  for (uint32_t l = 0; l < kLevels; ++l) at[l] = static_cast<uint64_t>(from.streams[l] - streams) * 8;
+  for (uint32_t l = kFull; l < kLevels; ++l) at[l] = static_cast<uint64_t>(from.streams[l] - streams) * 8;
+  const std::byte* full = from.streams[0];
+  const size_t full_bytes = size_t{8} * plan.blocks;
+  const std::byte* low = from.planes[0];
+  const std::byte* bits = from.bits;
+  const size_t plane_bytes = size_t{kBlock} * plan.blocks;
   const std::byte* escapes = from.escapes;
-  const uint8_t* classes = plan.classes;
-  size_t escaped_total = 0;
-  uint32_t block = 0;
-  while (block < plan.blocks) {
-    const uint32_t group_end = plan.blocks - block < plan.group_blocks ? plan.blocks : block + plan.group_blocks;
-    uint32_t vector = 0;
-    for (; block < group_end; ++block) {
+  ClassWalk walk(plan);
+  for (uint32_t block = 0; block < plan.blocks; walk.next_group()) {
+    const uint32_t group = group_after(plan, block);
+    block += group;
+    for (const std::byte* const end = raw + size_t{group} * kBlock * kWidth; raw != end; raw += kBlock * kWidth) {
+      if constexpr (kFull < kLevels) fetch<kWidth, _MM_HINT_T0>(raw, kBlocksAhead * kBlock * kWidth);
       Vector codes = _mm512_setzero_si512();
 #pragma GCC unroll 8
       for (uint32_t l = 0; l < kLevels; ++l) {
         __mmask64 bit;
         if (l < kFull) {
-          bit = _cvtu64_mask64(load_word(streams + size_t{8} * (size_t{l} * plan.blocks + block)));
+          bit = _cvtu64_mask64(load_word(full + l * full_bytes));
         } else {
-          const uint64_t open = _cvtmask64_u64(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
-          const uint32_t n = count(open);
+          const uint64_t open = word_of(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
+          const uint32_t n = ones_of(open);
           bit = _cvtu64_mask64(_pdep_u64(take_bits(streams, at[l], n), open));
           at[l] += n;
         }
         codes = _mm512_mask_add_epi8(codes, bit, codes, repeat(1U << (kLevels - 1 - l)));
       }
-      const uint64_t escaped = _cvtmask64_u64(_mm512_cmpeq_epi8_mask(codes, escape));
-      const Vector index = _mm512_add_epi8(ranks.of(codes), load(classes + size_t{kBlock} * vector));
+      full += 8;
+      const __mmask64 escaped = _mm512_cmpeq_epi8_mask(codes, escape);
+      const Vector index = _mm512_add_epi8(ranks.of(codes), walk.classes());
       Vector top = _mm512_permutex2var_epi8(symbols_low, index, symbols_high);
-      top = _mm512_mask_expand_epi8(top, _cvtu64_mask64(escaped), load(escapes));
-      const uint32_t n = count(escaped);
-      escaped_total += n;
-      escapes = escapes + n > from.last_escapes ? from.last_escapes : escapes + n;
+      top = _mm512_mask_expand_epi8(top, escaped, load(escapes));
+      escapes += ones_of(_cvtmask64_u64(escaped));
       if constexpr (kRaw != 0) {
-        const std::byte* const bits = from.bits + size_t{8} * kRaw * block;
         top = _mm512_and_si512(_mm512_slli_epi16(top, kRaw), repeat(0xFF & ~((1U << kRaw) - 1)));
 #pragma GCC unroll 8
         for (uint32_t b = 0; b < kRaw; ++b) {
           const __mmask64 bit = _cvtu64_mask64(load_word(bits + size_t{8} * b));
           top = _mm512_mask_add_epi8(top, bit, top, repeat(1U << (kRaw - 1 - b)));
         }
+        bits += size_t{8} * kRaw;
       }
-      join<kWidth>(top, from, size_t{block} * kBlock, raw + size_t{block} * kBlock * kWidth);
-      if (++vector == plan.period) vector = 0;
+      join<kWidth>(top, low, plane_bytes, raw);
+      if constexpr (kWidth > 1) low += kBlock;
+      walk.next();
     }
-    classes += size_t{kBlock} * plan.period;
   }
-  for (uint32_t l = 0; l < kLevels; ++l) {
-    const auto first = static_cast<uint64_t>(from.streams[l] - streams) * 8;
-    ends.bits[l] = l < kFull ? plan.blocks * kBlock : static_cast<uint32_t>(at[l] - first);
+  for (uint32_t l = 0; l < kFull; ++l) ends.bits[l] = plan.blocks * kBlock;
+  for (uint32_t l = kFull; l < kLevels; ++l) {
+    ends.bits[l] = static_cast<uint32_t>(at[l] - static_cast<uint64_t>(from.streams[l] - streams) * 8);
   }
-  ends.escapes = static_cast<uint32_t>(escaped_total);
+  ends.escapes = static_cast<uint32_t>(escapes - from.escapes);
 }
 
 template <uint32_t kWidth, uint32_t kRaw, uint32_t kLevels, uint32_t kFull>
@@ -245,53 +288,63 @@ void encode(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to
   const Vector escape = repeat((1U << kLevels) - 1);
   const Vector base = repeat(plan.base);
   BitWriter writers[kLevels];
-  // One pointer for all streams: there are too few registers for more.
-  std::byte* const streams = to.streams[0];
-  const size_t stream_bytes = static_cast<size_t>(to.streams[1] - streams);
-  for (uint32_t l = 0; l < kLevels; ++l) writers[l] = {stream_bytes * l * 8, 0};
+  // As for decoding.
+  std::byte* const streams = to.streams[kFull < kLevels ? kFull : 0];
+  for (uint32_t l = kFull; l < kLevels; ++l) {
+    writers[l] = {static_cast<uint64_t>(to.streams[l] - streams) * 8};
+    *to.streams[l] = std::byte{0};
+  }
+  std::byte* full = to.streams[0];
+  const size_t full_bytes = size_t{8} * plan.blocks;
+  std::byte* low = to.planes[0];
+  std::byte* bits = to.bits;
+  const size_t plane_bytes = size_t{kBlock} * plan.blocks;
+  const size_t raw_bytes = plane_bytes * kWidth;
   std::byte* escapes = to.escapes;
-  const uint8_t* classes = plan.classes;
-  uint32_t block = 0;
-  while (block < plan.blocks) {
-    const uint32_t group_end = plan.blocks - block < plan.group_blocks ? plan.blocks : block + plan.group_blocks;
-    uint32_t vector = 0;
-    for (; block < group_end; ++block) {
-      Vector top = split<kWidth>(raw + size_t{block} * kBlock * kWidth, to, size_t{block} * kBlock);
+  ClassWalk walk(plan);
+  for (uint32_t block = 0; block < plan.blocks; walk.next_group()) {
+    const uint32_t group = group_after(plan, block);
+    block += group;
+    for (const std::byte* const end = raw + size_t{group} * kBlock * kWidth; raw != end; raw += kBlock * kWidth) {
+      fetch<kWidth, _MM_HINT_T1>(raw, raw_bytes);
+      Vector top = split<kWidth>(raw, low, plane_bytes);
+      if constexpr (kWidth > 1) low += kBlock;
       if constexpr (kRaw != 0) {
-        std::byte* const bits = to.bits + size_t{8} * kRaw * block;
 #pragma GCC unroll 8
         for (uint32_t b = 0; b < kRaw; ++b) {
           store_word(bits + size_t{8} * b,
                      _cvtmask64_u64(_mm512_test_epi8_mask(top, repeat(1U << (kRaw - 1 - b)))));
         }
+        bits += size_t{8} * kRaw;
         top = _mm512_and_si512(_mm512_srli_epi16(top, kRaw), repeat(0xFF >> kRaw));
       }
       const Vector place = _mm512_sub_epi8(top, base);
-      const Vector index = _mm512_add_epi8(place, load(classes + size_t{kBlock} * vector));
+      const Vector index = _mm512_add_epi8(place, walk.classes());
       const Vector found = _mm512_permutex2var_epi8(codes_low, index, codes_high);
       const Vector codes =
           _mm512_mask_mov_epi8(escape, _mm512_cmplt_epu8_mask(place, repeat(kMaxSymbols)), found);
 #pragma GCC unroll 8
       for (uint32_t l = 0; l < kLevels; ++l) {
-        const uint64_t bits = _cvtmask64_u64(_mm512_test_epi8_mask(codes, repeat(1U << (kLevels - 1 - l))));
+        const uint64_t ones = _cvtmask64_u64(_mm512_test_epi8_mask(codes, repeat(1U << (kLevels - 1 - l))));
         if (l < kFull) {
-          store_word(streams + (stream_bytes * l + size_t{8} * block), bits);
+          store_word(full + l * full_bytes, ones);
           continue;
         }
-        const uint64_t open = _cvtmask64_u64(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
-        writers[l].put(streams, _pext_u64(bits, open), count(open));
+        const uint64_t open = word_of(_mm512_cmpge_epu8_mask(codes, limits.at[l]));
+        writers[l].put(streams, _pext_u64(ones, open), ones_of(open));
       }
+      full += 8;
       const __mmask64 escaped = _mm512_cmpeq_epi8_mask(codes, escape);
       store(escapes, _mm512_maskz_compress_epi8(escaped, top));
-      escapes += count(_cvtmask64_u64(escaped));
-      if (++vector == plan.period) vector = 0;
+      escapes += ones_of(_cvtmask64_u64(escaped));
+      walk.next();
     }
-    classes += size_t{kBlock} * plan.period;
   }
-  for (uint32_t l = 0; l < kLevels; ++l) {
+  for (uint32_t l = 0; l < kFull; ++l) ends.bits[l] = plan.blocks * kBlock;
+  for (uint32_t l = kFull; l < kLevels; ++l) {
     // What is behind the last bit of its word: zero.
-    if (l >= kFull) store_word(streams + writers[l].at / 8, writers[l].held);
-    ends.bits[l] = l < kFull ? plan.blocks * kBlock : static_cast<uint32_t>(writers[l].at - stream_bytes * l * 8);
+    writers[l].put(streams, 0, 0);
+    ends.bits[l] = static_cast<uint32_t>(writers[l].at - static_cast<uint64_t>(to.streams[l] - streams) * 8);
   }
   ends.escapes = static_cast<uint32_t>(escapes - to.escapes);
 }
@@ -321,10 +374,78 @@ void sample(const PlanarElement& element, const std::byte* raw, uint8_t* symbols
   _mm512_storeu_si512(sums + 32, _mm512_add_epi16(load(sums + 32), high));
 }
 
-void place(const uint8_t* symbols, const uint8_t* classes, uint8_t base, uint8_t* index) noexcept {
-  const Vector at = _mm512_sub_epi8(load(symbols), repeat(base));
-  const __mmask64 inside = _mm512_cmplt_epu8_mask(at, repeat(kMaxSymbols));
-  _mm512_storeu_si512(index, _mm512_mask_add_epi8(repeat(kClassEntries), inside, at, load(classes)));
+// The least of 64 bytes.
+inline uint32_t least(Vector v) noexcept {
+  const __m256i half = _mm256_min_epu8(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+  const __m128i quarter = _mm_min_epu8(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+  const __m128i pairs = _mm_min_epu8(quarter, _mm_srli_epi16(quarter, 8));
+  return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_minpos_epu16(pairs))) & 0xFF;
+}
+
+// Four symbols of 64 channels and at most 128 rows.
+constexpr uint32_t kCountedAtOnce = 4;
+constexpr uint32_t kCountedRows = 128;
+struct FourCounts {
+  uint32_t of[kMaxClasses][kCountedAtOnce];
+};
+inline FourCounts count_four(const uint8_t* symbols, uint32_t rows, uint32_t channels, uint32_t first,
+                             const __mmask64 (&in_class)[kMaxClasses]) noexcept {
+  const Vector one = repeat(1);
+  Vector seen[kCountedAtOnce] = {};
+  for (uint32_t r = 0; r < rows; ++r, symbols += channels) {
+    const Vector v = load(symbols);
+    for (uint32_t j = 0; j < kCountedAtOnce; ++j) {
+      seen[j] = _mm512_mask_add_epi8(seen[j], _mm512_cmpeq_epi8_mask(v, repeat(first + j)), seen[j], one);
+    }
+  }
+  FourCounts counts;
+  for (uint32_t k = 0; k < kMaxClasses; ++k) {
+    // Sums of 8 bytes are at most 2^10, and of all below 2^16: four of them in a word.
+    Vector sums = _mm512_setzero_si512();
+    for (uint32_t j = 0; j < kCountedAtOnce; ++j) {
+      const Vector here = _mm512_sad_epu8(_mm512_maskz_mov_epi8(in_class[k], seen[j]), _mm512_setzero_si512());
+      sums = _mm512_or_si512(sums, _mm512_slli_epi64(here, 16 * j));
+    }
+    const auto word = static_cast<uint64_t>(_mm512_reduce_add_epi64(sums));
+    for (uint32_t j = 0; j < kCountedAtOnce; ++j) counts.of[k][j] = static_cast<uint32_t>(word >> (16 * j) & 0xFFFF);
+  }
+  return counts;
+}
+
+// Symbol by symbol: of real values few occur.
+void count(const uint8_t* symbols, uint32_t rows, uint32_t channels, const uint8_t* classes, uint8_t base,
+           uint32_t* counts) noexcept {
+  std::memset(counts, 0, kCounts * sizeof *counts);
+  for (uint32_t c = 0; c < channels; c += kBlock) {
+    __mmask64 in_class[kMaxClasses];
+    for (uint32_t k = 0; k < kMaxClasses; ++k) {
+      in_class[k] = _mm512_cmpeq_epi8_mask(load(classes + c), repeat(k * kMaxSymbols));
+    }
+    for (uint32_t row = 0; row < rows; row += kCountedRows) {
+      const uint32_t n = rows - row < kCountedRows ? rows - row : kCountedRows;
+      const uint8_t* const from = symbols + size_t{row} * channels + c;
+      Vector low = repeat(0xFF);
+      Vector high = _mm512_setzero_si512();
+      for (uint32_t r = 0; r < n; ++r) {
+        const Vector v = load(from + size_t{r} * channels);
+        low = _mm512_min_epu8(low, v);
+        high = _mm512_max_epu8(high, v);
+      }
+      const uint32_t most = 0xFF - least(_mm512_xor_si512(high, repeat(0xFF)));
+      uint32_t first = least(low) > base ? least(low) - base : 0;
+      uint32_t inside = 0;
+      for (; first < kMaxSymbols && first + base <= most; first += kCountedAtOnce) {
+        const FourCounts four = count_four(from, n, channels, base + first, in_class);
+        for (uint32_t k = 0; k < kMaxClasses; ++k) {
+          for (uint32_t j = 0; j < kCountedAtOnce && first + j < kMaxSymbols; ++j) {
+            counts[k * kMaxSymbols + first + j] += four.of[k][j];
+            inside += four.of[k][j];
+          }
+        }
+      }
+      counts[kClassEntries] += n * kBlock - inside;
+    }
+  }
 }
 
 using Encode = void (*)(const PlanarPlan&, const std::byte*, const PlanarPlaces&, PlanarEnds&) noexcept;
@@ -381,7 +502,7 @@ void decode_any(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw
   pair_of(plan).decode(plan, from, raw, ends);
 }
 
-constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any, sample, place};
+constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any, sample, count};
 
 }  // namespace
 }  // namespace kvbm::codec

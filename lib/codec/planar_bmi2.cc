@@ -1,4 +1,4 @@
-// Planar blocks in 64-bit words, with pdep and pext.
+// Planar blocks in 64-bit words, with pdep and pext; what has these has AVX2.
 #include "codec/planar_kernel.h"
 
 #if defined(__x86_64__)
@@ -7,10 +7,10 @@
 #include <cstring>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("bmi,bmi2,popcnt"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,bmi,bmi2,popcnt"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("bmi,bmi2,popcnt")
+#pragma GCC target("avx2,bmi,bmi2,popcnt")
 #endif
 
 namespace kvbm::codec {
@@ -22,7 +22,51 @@ inline uint32_t count(uint64_t mask) noexcept { return static_cast<uint32_t>(_mm
 
 #include "codec/planar_words.inc"
 
-constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_block, place_block};
+template <uint32_t kLevels>
+inline void codes_of(const uint64_t* planes, uint8_t* codes) noexcept {
+  const __m256i eights = _mm256_setr_epi64x(0, 0x0101010101010101LL, 0x0202020202020202LL, 0x0303030303030303LL);
+  const __m256i bits = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201ULL));
+  for (uint32_t half = 0; half < 2; ++half) {
+    __m256i found = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (uint32_t l = 0; l < kLevels; ++l) {
+      const __m256i word = _mm256_set1_epi32(static_cast<int32_t>(planes[l] >> (32 * half)));
+      const __m256i is = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(word, eights), bits), bits);
+      found = _mm256_sub_epi8(_mm256_add_epi8(found, found), is);
+    }
+    _mm256_store_si256(reinterpret_cast<__m256i*>(codes + 32 * half), found);
+  }
+}
+
+// Bytes of tables of 16 and 32 by the low four and five bits of `at`, whose bit 7 is zero.
+inline __m256i table_of_16(const uint8_t* table, __m256i at) noexcept {
+  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(half), at);
+}
+inline __m256i table_of_32(const uint8_t* table, __m256i at) noexcept {
+  return _mm256_blendv_epi8(table_of_16(table, at), table_of_16(table + 16, at), _mm256_slli_epi16(at, 3));
+}
+
+template <uint32_t kLevels>
+inline void symbols_of(const PlanarPlan& plan, const Direct& direct, const uint8_t* classes, const uint8_t* codes,
+                       uint8_t* top) noexcept {
+  if constexpr (kLevels > 6) return look_up(direct, classes, codes, top);
+  for (uint32_t i = 0; i < kBlock; i += 32) {
+    const __m256i code = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + i));
+    const __m256i of = _mm256_load_si256(reinterpret_cast<const __m256i*>(classes + i));
+    const __m256i rank = _mm256_blendv_epi8(table_of_32(plan.rank, code), table_of_32(plan.rank + 32, code),
+                                            _mm256_slli_epi16(code, 2));
+    // Classes are multiples of 32: bits 5 and 6.
+    static_assert(kMaxSymbols == 32 && kMaxClasses == 4);
+    const __m256i odd = _mm256_slli_epi16(of, 2);
+    const __m256i low = _mm256_blendv_epi8(table_of_32(plan.symbol, rank), table_of_32(plan.symbol + 32, rank), odd);
+    const __m256i high =
+        _mm256_blendv_epi8(table_of_32(plan.symbol + 64, rank), table_of_32(plan.symbol + 96, rank), odd);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(top + i), _mm256_blendv_epi8(low, high, _mm256_slli_epi16(of, 1)));
+  }
+}
+
+constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_block, count_symbols};
 
 }  // namespace
 }  // namespace kvbm::codec
@@ -35,7 +79,7 @@ constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_bloc
 
 namespace kvbm::codec {
 const PlanarKernel* planar_bmi2() noexcept {
-  return __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") ? &kKernel : nullptr;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") ? &kKernel : nullptr;
 }
 }  // namespace kvbm::codec
 #else

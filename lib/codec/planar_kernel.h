@@ -14,6 +14,7 @@ inline constexpr uint32_t kMaxSymbols = 32;  // of a class, the escape included
 inline constexpr uint32_t kMaxClasses = 4;
 inline constexpr uint32_t kMaxVectors = 64;  // class vectors: how many different blocks of channels there can be
 inline constexpr uint32_t kClassEntries = kMaxClasses * kMaxSymbols;
+inline constexpr uint32_t kCounts = kClassEntries + 1;
 
 // An element, turned left by one bit, is a top byte and width - 1 lower ones. The top byte is symbol << raw_bits | rest.
 struct PlanarElement {
@@ -38,11 +39,12 @@ struct PlanarPlan {
   uint8_t base = 0;                                   // symbols outside of [base, base + kMaxSymbols) are escaped
 };
 
-// Streams are of 64-bit words, when they are written at equal distances. Readable and writable beyond their ends: by how much, planar.cc makes sure.
+// Streams are of 64-bit words. Those of levels that every code has ("full") have a word a block and lie one behind the
+// other; the open ones lie at equal distances when they are written. Open streams and escapes are readable and writable
+// beyond their ends: by how much, planar.cc makes sure.
 struct PlanarPlaces {
   std::array<std::byte*, kMaxLevels> streams{};
   std::byte* escapes = nullptr;
-  std::byte* last_escapes = nullptr;  // decoding: from here on 64 bytes are readable, and no further
   std::byte* bits = nullptr;          // raw_bits words a block
   std::array<std::byte*, 3> planes{};  // the lower bytes, lowest first
 };
@@ -59,8 +61,10 @@ struct PlanarKernel {
   void (*decode)(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, PlanarEnds& ends) noexcept;
   // The symbols of a block; and they are added to the sums of its channels.
   void (*sample)(const PlanarElement& element, const std::byte* raw, uint8_t* symbols, uint16_t* sums) noexcept;
-  // index[i] = classes[i] + symbol - base; kClassEntries where it is outside of the window.
-  void (*place)(const uint8_t* symbols, const uint8_t* classes, uint8_t base, uint8_t* index) noexcept;
+  // How often each symbol of the window occurs in each class: counts[class + symbol - base], and how many are outside of
+  // it in counts[kClassEntries]. `symbols`: [row][channel], `channels` a multiple of 64.
+  void (*count)(const uint8_t* symbols, uint32_t rows, uint32_t channels, const uint8_t* classes, uint8_t base,
+                uint32_t* counts) noexcept;
 };
 
 // Null where this machine lacks the instructions.

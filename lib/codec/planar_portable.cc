@@ -29,7 +29,23 @@ inline uint32_t count(uint64_t v) noexcept {
 
 #include "codec/planar_words.inc"
 
-constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, place_block};
+template <uint32_t kLevels>
+inline void codes_of(const uint64_t* planes, uint8_t* codes) noexcept {
+  for (uint32_t j = 0; j < kBlock; j += 8) {
+    uint64_t eight = 0;
+#pragma GCC unroll 8
+    for (uint32_t l = 0; l < kLevels; ++l) eight = eight << 1 | kSpread.of[planes[l] >> j & 0xFF];
+    store_word(reinterpret_cast<std::byte*>(codes) + j, eight);
+  }
+}
+
+template <uint32_t kLevels>
+inline void symbols_of(const PlanarPlan& /*plan*/, const Direct& direct, const uint8_t* classes, const uint8_t* codes,
+                       uint8_t* top) noexcept {
+  look_up(direct, classes, codes, top);
+}
+
+constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, count_symbols};
 
 }  // namespace
 

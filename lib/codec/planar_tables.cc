@@ -7,8 +7,6 @@
 namespace kvbm::codec {
 namespace {
 
-constexpr uint32_t kBanks = 4;  // neighbours are often equal, and an addition waits for the one before to the same place
-constexpr uint32_t kBankEntries = kClassEntries + 1;
 constexpr uint32_t kMeanScale = 16;
 // How far above a channel's mean exponent its largest values lie, measured on KV of a real model: at most 4.
 constexpr uint32_t kWindowAbove = 5;
@@ -56,49 +54,52 @@ void channel_means(const Samples& samples, uint16_t* sums) noexcept {
   }
 }
 
-// Classes of channels of similar mean: k-means on a line, from centres at equal distances.
-void classify(const uint16_t* means, uint32_t channels, uint32_t classes, uint8_t* out) noexcept {
-  const auto [low, high] = std::minmax_element(means, means + channels);
-  uint32_t centre[kMaxClasses];
-  for (uint32_t k = 0; k < classes; ++k) centre[k] = *low + (*high - *low) * (2 * k + 1) / (2 * classes);
-  constexpr int kRounds = 4;
-  for (int round = 0; round <= kRounds; ++round) {
-    uint16_t border[kMaxClasses - 1];
-    for (uint32_t k = 0; k + 1 < kMaxClasses; ++k) {
-      border[k] = k + 1 < classes ? static_cast<uint16_t>((centre[k] + centre[k + 1]) / 2) : uint16_t{UINT16_MAX};
-    }
-    for (uint32_t c = 0; c < channels; ++c) {
-      out[c] = static_cast<uint8_t>((means[c] > border[0]) + (means[c] > border[1]) + (means[c] > border[2]));
-    }
-    if (round == kRounds) break;
-    uint32_t sum[kMaxClasses] = {};
-    uint32_t count[kMaxClasses] = {};
-    for (uint32_t c = 0; c < channels; ++c) {
-      sum[out[c]] += means[c];
-      ++count[out[c]];
-    }
-    for (uint32_t k = 0; k < classes; ++k) centre[k] = count[k] == 0 ? centre[k] : sum[k] / count[k];
+// Of the means above a border: how many, and their sum. Means are below 2^12, and products of 16 bits are what vectors add.
+struct Above {
+  int32_t count = 0;
+  int32_t sum = 0;
+};
+Above above(const uint16_t* means, uint32_t channels, int32_t border) noexcept {
+  Above of;
+  for (uint32_t c = 0; c < channels; ++c) {
+    const auto mean = static_cast<int16_t>(means[c]);
+    const auto is = static_cast<int16_t>(mean > static_cast<int16_t>(border) ? 1 : 0);
+    of.count += int32_t{is} * int32_t{is};
+    of.sum += int32_t{mean} * int32_t{is};
   }
-  for (uint32_t c = 0; c < channels; ++c) out[c] = static_cast<uint8_t>(out[c] * kMaxSymbols);
+  return of;
 }
 
-// counts[class * kMaxSymbols + place]; the one behind them: outside of the window.
-void count_symbols(const Samples& samples, const uint8_t* classes, uint8_t base, uint32_t* counts) noexcept {
-  uint32_t banks[kBanks][kBankEntries] = {};
-  const PlanarKernel& kernel = planar_kernel();
-  for (uint32_t s = 0; s < samples.rows; ++s) {
-    const uint8_t* const row = samples.symbols + size_t{s} * samples.channels;
-    for (uint32_t c = 0; c < samples.channels; c += kBlock) {
-      alignas(64) uint8_t index[kBlock];
-      kernel.place(row + c, classes + c, base, index);
-      for (uint32_t i = 0; i < kBlock; i += 8) {
-        uint64_t eight;
-        std::memcpy(&eight, index + i, sizeof eight);
-        for (uint32_t b = 0; b < 8; ++b) ++banks[b % kBanks][eight >> (8 * b) & 0xFF];
-      }
+// Classes of channels of similar mean: k-means on a line, from centres at equal distances.
+void classify(const uint16_t* means, uint32_t channels, uint8_t* out) noexcept {
+  uint16_t low = UINT16_MAX;
+  uint16_t high = 0;
+  for (uint32_t c = 0; c < channels; ++c) {
+    low = std::min(low, means[c]);
+    high = std::max(high, means[c]);
+  }
+  int32_t centre[kMaxClasses];
+  for (uint32_t k = 0; k < kMaxClasses; ++k) {
+    centre[k] = static_cast<int32_t>(low + (high - low) * (2 * k + 1) / (2 * kMaxClasses));
+  }
+  const Above all = above(means, channels, -1);
+  constexpr int kRounds = 4;
+  int32_t border[kMaxClasses - 1];
+  for (int round = 0;; ++round) {
+    for (uint32_t k = 0; k + 1 < kMaxClasses; ++k) border[k] = (centre[k] + centre[k + 1]) / 2;
+    if (round == kRounds) break;
+    Above rest = all;
+    for (uint32_t k = 0; k < kMaxClasses; ++k) {
+      const Above next = k + 1 < kMaxClasses ? above(means, channels, border[k]) : Above{};
+      if (rest.count != next.count) centre[k] = (rest.sum - next.sum) / (rest.count - next.count);
+      rest = next;
     }
   }
-  for (uint32_t i = 0; i < kBankEntries; ++i) counts[i] = banks[0][i] + banks[1][i] + banks[2][i] + banks[3][i];
+  for (uint32_t c = 0; c < channels; ++c) {
+    const auto mean = static_cast<int16_t>(means[c]);
+    const int16_t over = static_cast<int16_t>((mean > border[0]) + (mean > border[1]) + (mean > border[2]));
+    out[c] = static_cast<uint8_t>(over * static_cast<int16_t>(kMaxSymbols));
+  }
 }
 
 // Symbols of each class by falling count (equal ones by rising symbol), and the counts of each rank over all classes.
@@ -106,19 +107,21 @@ void rank_symbols(const uint32_t* counts, uint8_t base, uint32_t classes, Planar
                   uint32_t* of_rank) noexcept {
   std::memset(of_rank, 0, kMaxSymbols * sizeof *of_rank);
   for (uint32_t k = 0; k < classes; ++k) {
-    uint32_t keys[kMaxSymbols];
+    int32_t keys[kMaxSymbols] = {};  // all different; zero is below all
     uint32_t n = 0;
     for (uint32_t place = 0; place < kMaxSymbols; ++place) {
       const uint32_t count = counts[k * kMaxSymbols + place];
-      if (count == 0) continue;
-      const uint32_t key = count << 5 | (kMaxSymbols - 1 - place);
-      uint32_t at = n++;
-      for (; at > 0 && keys[at - 1] < key; --at) keys[at] = keys[at - 1];
-      keys[at] = key;
+      keys[n] = static_cast<int32_t>(count << 5 | (kMaxSymbols - 1 - place));
+      n += count != 0;
     }
-    for (uint32_t r = 0; r < n; ++r) {
-      choice.symbols[k][r] = static_cast<uint8_t>(base + (kMaxSymbols - 1 - (keys[r] & 31)));
-      of_rank[r] += keys[r] >> 5;
+    if (n < kMaxSymbols) keys[n] = 0;
+    // A rank is how many are above; sorting would be a branch a step that no processor foresees.
+    for (uint32_t i = 0; i < n; ++i) {
+      int32_t r = 0;
+      for (uint32_t j = 0; j < (n + 3) / 4 * 4; ++j) r += keys[j] > keys[i];
+      const auto key = static_cast<uint32_t>(keys[i]);
+      choice.symbols[k][r] = static_cast<uint8_t>(base + (kMaxSymbols - 1 - (key & 31)));
+      of_rank[r] += key >> 5;
     }
     // Ranks without a symbol repeat the first: never written.
     for (uint32_t r = n; r < kMaxSymbols; ++r) choice.symbols[k][r] = choice.symbols[k][0];
@@ -144,48 +147,56 @@ uint64_t cost_of(const uint8_t* counts, uint32_t levels, const Cost& cost) noexc
   return bits * 256 + (placed - 1) * cost.table;
 }
 
-// The best complete tree of exactly that many levels: over (codes so far, inner nodes) a level.
+// The best complete tree of exactly that many levels: least_[l][open][placed] is what l levels cost at least that leave
+// `open` inner nodes and have placed so many codes. Rows of fixed length and without branches, so that the compiler makes
+// vectors of them: this is a tenth of what coding a leaf takes, and most of it where leaves are small.
 class ShapeSearch {
  public:
-  ShapeSearch(const Cost& cost, uint32_t levels) noexcept : cost_(cost), levels_(levels) {}
+  ShapeSearch(const Cost& cost, uint32_t levels) noexcept : cost_(cost), levels_(levels) {
+    for (uint32_t p = 0; p < kMaxSymbols; ++p) level_[p] = static_cast<int32_t>(cost.total - cost.before[p]);
+  }
 
   uint64_t run(uint8_t* counts) noexcept {
-    for (auto& level : best_) {
-      for (auto& row : level) std::fill(std::begin(row), std::end(row), uint64_t{UINT64_MAX});
-    }
-    best_[0][0][1] = 0;
-    for (uint32_t l = 0; l + 1 < levels_; ++l) {
-      for (uint32_t placed = 0; placed < kMaxSymbols; ++placed) {
-        for (uint32_t open = 1; open <= kMaxOpen; ++open) {
-          if (best_[l][placed][open] != UINT64_MAX) extend(l, placed, open);
-        }
-      }
-    }
+    for (auto& row : least_[0]) std::fill(std::begin(row), std::end(row), kNever);
+    least_[0][1][0] = 0;
+    for (uint32_t l = 0; l + 1 < levels_; ++l) extend(least_[l], least_[l + 1]);
     return finish(counts);
   }
 
  private:
-  void extend(uint32_t l, uint32_t placed, uint32_t open) noexcept {
-    const uint64_t bits = best_[l][placed][open] + cost_.total - cost_.before[placed];
-    for (uint32_t next = 1; next <= std::min(2 * open, kMaxOpen); ++next) {
-      const uint32_t now = placed + 2 * open - next;
-      if (now >= kMaxSymbols) continue;
-      uint64_t& known = best_[l + 1][now][next];
-      if (bits >= known) continue;
-      known = bits;
-      from_[l + 1][now][next] = static_cast<uint8_t>(open);
+  // Samples are at most 2^17, so no sum of bits comes near; and a few of it do not overflow.
+  static constexpr int32_t kNever = 1 << 28;
+  static constexpr uint32_t kMostCodes = 2 * kMaxOpen - 1;  // of one level, but the last
+  using Row = int32_t[kMaxSymbols];
+
+  void extend(const Row (&from)[kMaxOpen + 1], Row (&to)[kMaxOpen + 1]) noexcept {
+    int32_t paid[kMaxOpen + 1][kMostCodes + 1 + kMaxSymbols];
+    for (uint32_t open = 1; open <= kMaxOpen; ++open) {
+      int32_t* const row = paid[open] + kMostCodes + 1;
+      std::fill(paid[open], row, kNever);
+      for (uint32_t p = 0; p < kMaxSymbols; ++p) row[p] = from[open][p] + level_[p];
+    }
+    for (uint32_t next = 1; next <= kMaxOpen; ++next) {
+      int32_t best[kMaxSymbols];
+      std::fill(std::begin(best), std::end(best), kNever);
+      for (uint32_t open = (next + 1) / 2; open <= kMaxOpen; ++open) {
+        const int32_t* const before = paid[open] + kMostCodes + 1 - (2 * open - next);
+        for (uint32_t p = 0; p < kMaxSymbols; ++p) best[p] = before[p] < best[p] ? before[p] : best[p];
+      }
+      std::memcpy(to[next], best, sizeof best);
     }
   }
 
-  uint64_t finish(uint8_t* counts) noexcept {
+  uint64_t finish(uint8_t* counts) const noexcept {
     uint64_t least = UINT64_MAX;
     uint32_t placed = 0;
     uint32_t open = 0;
     for (uint32_t p = 0; p < kMaxSymbols; ++p) {
-      for (uint32_t o = 1; o <= kMaxOpen; ++o) {
-        if (best_[levels_ - 1][p][o] == UINT64_MAX || p + 2 * o > kMaxSymbols) continue;
+      for (uint32_t o = 1; o <= kMaxOpen && p + 2 * o <= kMaxSymbols; ++o) {
+        const int32_t above = least_[levels_ - 1][o][p];
+        if (above >= kNever) continue;
         const uint32_t symbols = p + 2 * o - 1;
-        const uint64_t bits = (best_[levels_ - 1][p][o] + cost_.total - cost_.before[p] +
+        const uint64_t bits = (static_cast<uint64_t>(above + level_[p]) +
                                uint64_t{cost_.escape_bits} * (cost_.total - cost_.before[symbols])) *
                                   256 +
                               symbols * cost_.table;
@@ -197,7 +208,7 @@ class ShapeSearch {
     }
     counts[levels_ - 1] = static_cast<uint8_t>(2 * open);
     for (uint32_t l = levels_ - 1; l > 0; --l) {
-      const uint32_t above = from_[l][placed][open];
+      const uint32_t above = above_of(l, placed, open);
       const uint32_t codes = 2 * above - open;
       counts[l - 1] = static_cast<uint8_t>(codes);
       placed -= codes;
@@ -206,10 +217,22 @@ class ShapeSearch {
     return least;
   }
 
+  // With how many inner nodes of the level before the least was reached; the most of them where several are as good.
+  [[nodiscard]] uint32_t above_of(uint32_t l, uint32_t placed, uint32_t open) const noexcept {
+    uint32_t above = kMaxOpen;
+    for (; above > (open + 1) / 2; --above) {
+      const uint32_t codes = 2 * above - open;
+      if (codes > placed) continue;
+      const uint32_t p = placed - codes;
+      if (least_[l - 1][above][p] + level_[p] == least_[l][open][placed]) break;
+    }
+    return above;
+  }
+
   const Cost& cost_;
   uint32_t levels_;
-  uint64_t best_[kMaxLevels][kMaxSymbols][kMaxOpen + 1];
-  uint8_t from_[kMaxLevels][kMaxSymbols][kMaxOpen + 1];
+  Row level_;  // what one more level costs behind so many codes
+  Row least_[kMaxLevels][kMaxOpen + 1];
 };
 
 constexpr uint8_t kFastShape[kMaxLevels] = {0, 0, 8};
@@ -296,13 +319,13 @@ void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte*
   if (choice.classes == 1) {
     std::memset(plan.classes, 0, samples.channels);
   } else {
-    classify(means, samples.channels, choice.classes, plan.classes);
+    classify(means, samples.channels, plan.classes);
   }
   const uint32_t top = *std::max_element(means, means + samples.channels) / kMeanScale + kWindowAbove;
   plan.base = plan.element.raw_bits != 0 || top < kMaxSymbols ? uint8_t{0}
                                                               : static_cast<uint8_t>(std::min(top, 255U) - 31);
-  uint32_t counts[kBankEntries];
-  count_symbols(samples, plan.classes, plan.base, counts);
+  uint32_t counts[kCounts];
+  planar_kernel().count(samples.symbols, samples.rows, samples.channels, plan.classes, plan.base, counts);
   uint32_t of_rank[kMaxSymbols];
   rank_symbols(counts, plan.base, choice.classes, choice, of_rank);
   Cost cost;

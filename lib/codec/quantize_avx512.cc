@@ -196,6 +196,11 @@ bool fits(const ScaleMap& map) noexcept {
   return period_of(map) <= kMaxPeriod && (map.head() % kQuantizeGroup == 0 || map.head() == map.values);
 }
 
+// What is decoded is hashed while it is in the first cache: so many bytes, whole rows of the hash.
+constexpr size_t kHashedAtOnce = 4096;
+template <Element kElement>
+inline constexpr uint32_t kGroupsAtOnce = kHashedAtOnce / kGroupBytes<kElement>;
+
 // Where the scales of the group after this one are.
 template <bool kByRow, uint32_t kFloats>
 class Walk {
@@ -304,6 +309,13 @@ inline void fetch_ahead(const std::byte* raw, size_t bytes, size_t group_bytes) 
   }
 }
 
+// What is written waits for its line too, and stores that find none fill their queue. A hint, also behind the end.
+inline void fetch_target(const std::byte* to) noexcept {
+  constexpr size_t kGroupsAhead = 24;
+  const uintptr_t at = reinterpret_cast<uintptr_t>(to) + kGroupsAhead * kQuantizeGroup;
+  _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+}
+
 template <Element kElement>
 inline uint32_t bits_of(const std::byte* most, uint32_t i) noexcept {
   return std::bit_cast<uint32_t>(read_value<kElement>(most, i));
@@ -356,6 +368,15 @@ void row_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noe
   }
 }
 
+// The maxima of 64 channels of bf16, in their order.
+inline void raise_units(const __m512i (&most)[4], uint32_t* maxima) noexcept {
+  for (int j = 0; j < 4; ++j) {
+    const __m256i half = j % 2 == 0 ? _mm512_castsi512_si256(most[j / 2]) : _mm512_extracti64x4_epi64(most[j / 2], 1);
+    const __m512i found = _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+    _mm512_storeu_si512(maxima + 16 * j, _mm512_max_epu32(_mm512_loadu_si512(maxima + 16 * j), found));
+  }
+}
+
 template <Element kElement>
 void channel_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcept {
   const Pattern p = shape_of(map);
@@ -368,8 +389,12 @@ void channel_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima)
     for (uint32_t column = 0; column < p.period && first + column < end; ++column) {
       __m512i most[4] = {};
       for (uint32_t g = first + column; g < end; g += p.period) raise<kElement>(most, groups.at(g));
-      for (size_t i = 0; i < sizeof found / 64; ++i) _mm512_store_si512(found + 64 * i, most[i]);
       const uint32_t begin = column * kQuantizeGroup % map.row;
+      if (kElement == Element::bf16 && begin + kQuantizeGroup <= map.row && h * map.row + begin + kQuantizeGroup <= units) {
+        raise_units(most, maxima + h * map.row + begin);
+        continue;
+      }
+      for (size_t i = 0; i < sizeof found / 64; ++i) _mm512_store_si512(found + 64 * i, most[i]);
       for (uint32_t i = 0; i < kQuantizeGroup; ++i) {
         const uint32_t unit = h * map.row + channel_of(map, begin, i);
         if (unit < units) maxima[unit] = std::max(maxima[unit], bits_of<kElement>(found, i));
@@ -385,7 +410,7 @@ void maxima_of(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noex
 
 template <Element kElement, Number kNumber, bool kByRow>
 void quantize_as(const ScaleMap& map, const std::byte* raw, const float* reciprocal, const float* scale, std::byte* q,
-                 std::byte* decoded, std::byte* scratch, Sums& sums) noexcept {
+                 std::byte* decoded, std::byte* scratch, LeafHasher& hash, Sums& sums) noexcept {
   constexpr float kFactor = kScaleFactor<Number::e4m3>;
   const Pattern p =
       lay_out<2>(map, kHalves<kElement>, {reciprocal, scale}, {kFactor, kFactor}, reinterpret_cast<float*>(scratch));
@@ -394,28 +419,36 @@ void quantize_as(const ScaleMap& map, const std::byte* raw, const float* recipro
   const size_t bytes = size_t{map.values} * kElementBytes<kElement>;
   __m512 difference[2] = {};
   __m512 value[2] = {};
-  for (uint32_t g = 0; g < p.groups; ++g, walk.next()) {
-    const Group x = load<kElement>(groups.at(g));
-    fetch_ahead(groups.at(g), bytes, kGroupBytes<kElement>);
-    __m512i code[4];
-    Group y;
-    for (int j = 0; j < 4; ++j) {
-      code[j] = code_of<kNumber>(_mm512_mul_ps(x.v[j], scale_at<kByRow>(walk.at(), 0, j)));
-      __m512 back;
-      if constexpr (kNumber == Number::integer) {
-        back = _mm512_cvtepi32_ps(code[j]);
-      } else {
-        back = value_of<kNumber>(_mm512_slli_epi32(code[j], 24));
+  for (uint32_t begin = 0; begin < p.groups; begin += kGroupsAtOnce<kElement>) {
+    const uint32_t end = std::min(begin + kGroupsAtOnce<kElement>, p.groups);
+    std::byte* to = decoded;
+    for (uint32_t g = begin; g < end; ++g, walk.next()) {
+      const Group x = load<kElement>(groups.at(g));
+      fetch_ahead(groups.at(g), bytes, kGroupBytes<kElement>);
+      fetch_target(q + size_t{g} * kQuantizeGroup);
+      __m512i code[4];
+      Group y;
+      for (int j = 0; j < 4; ++j) {
+        code[j] = code_of<kNumber>(_mm512_mul_ps(x.v[j], scale_at<kByRow>(walk.at(), 0, j)));
+        __m512 back;
+        if constexpr (kNumber == Number::integer) {
+          back = _mm512_cvtepi32_ps(code[j]);
+        } else {
+          back = value_of<kNumber>(_mm512_slli_epi32(code[j], 24));
+        }
+        y.v[j] = _mm512_mul_ps(back, scale_at<kByRow>(walk.at(), 1, j));
       }
-      y.v[j] = _mm512_mul_ps(back, scale_at<kByRow>(walk.at(), 1, j));
+      store_codes<kElement>(q + size_t{g} * kQuantizeGroup, code);
+      y = store<kElement, true>(to, y);
+      to += kGroupBytes<kElement>;
+      for (int j = 0; j < 4; ++j) {
+        const __m512 off = _mm512_sub_ps(y.v[j], x.v[j]);
+        difference[j % 2] = _mm512_fmadd_ps(off, off, difference[j % 2]);
+        value[j % 2] = _mm512_fmadd_ps(x.v[j], x.v[j], value[j % 2]);
+      }
     }
-    store_codes<kElement>(q + size_t{g} * kQuantizeGroup, code);
-    y = store<kElement, true>(decoded + size_t{g} * kGroupBytes<kElement>, y);
-    for (int j = 0; j < 4; ++j) {
-      const __m512 off = _mm512_sub_ps(y.v[j], x.v[j]);
-      difference[j % 2] = _mm512_fmadd_ps(off, off, difference[j % 2]);
-      value[j % 2] = _mm512_fmadd_ps(x.v[j], x.v[j], value[j % 2]);
-    }
+    const size_t before = size_t{begin} * kGroupBytes<kElement>;
+    hash.add({decoded, std::min(static_cast<size_t>(to - decoded), bytes - before)});
   }
   sums.difference += static_cast<double>(_mm512_reduce_add_ps(_mm512_add_ps(difference[0], difference[1])));
   sums.value += static_cast<double>(_mm512_reduce_add_ps(_mm512_add_ps(value[0], value[1])));
@@ -457,7 +490,7 @@ bool maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcep
 }
 
 using Quantize = void (*)(const ScaleMap&, const std::byte*, const float*, const float*, std::byte*, std::byte*,
-                          std::byte*, Sums&) noexcept;
+                          std::byte*, LeafHasher&, Sums&) noexcept;
 using Dequantize = void (*)(const ScaleMap&, const std::byte*, const float*, std::byte*, std::byte*) noexcept;
 struct Pair {
   Quantize quantize;
@@ -482,9 +515,9 @@ Pair pair_of(const ScaleMap& map, Number number) noexcept {
 }
 
 bool quantize(const ScaleMap& map, Number number, const std::byte* raw, const float* reciprocal, const float* scale,
-              std::byte* q, std::byte* decoded, std::byte* scratch, Sums& sums) noexcept {
+              std::byte* q, std::byte* decoded, std::byte* scratch, LeafHasher& hash, Sums& sums) noexcept {
   if (!fits(map)) return false;
-  pair_of(map, number).quantize(map, raw, reciprocal, scale, q, decoded, scratch, sums);
+  pair_of(map, number).quantize(map, raw, reciprocal, scale, q, decoded, scratch, hash, sums);
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "codec/leaf_form.h"
+#include "codec/leaf_hash.h"
 
 namespace kvbm::codec {
 
@@ -60,10 +61,11 @@ struct QuantizeKernel {
   // Largest magnitude of each unit as the bits of a float; infinities and NaNs stay above all others.
   // False here and below: this kernel cannot take leaves of that form, and has written nothing that counts.
   bool (*maxima)(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcept;
-  // q[i] = code of raw[i] * reciprocal[unit]; decoded = what dequantize() makes of it. `q` and `decoded` have room for
-  // whole groups of 64 values; `scratch`: kQuantizeScratch bytes.
+  // q[i] = code of raw[i] * reciprocal[unit]; `hash` takes what dequantize() makes of it, which `decoded` need not hold in
+  // the end. `q` and `decoded` have room for whole groups of 64 values; `scratch`: kQuantizeScratch bytes.
   bool (*quantize)(const ScaleMap& map, Number number, const std::byte* raw, const float* reciprocal,
-                   const float* scale, std::byte* q, std::byte* decoded, std::byte* scratch, Sums& sums) noexcept;
+                   const float* scale, std::byte* q, std::byte* decoded, std::byte* scratch, LeafHasher& hash,
+                   Sums& sums) noexcept;
   // `q` has room for whole groups of 64; of `raw` the values alone are written.
   bool (*dequantize)(const ScaleMap& map, Number number, const std::byte* q, const float* scale, std::byte* raw,
                      std::byte* scratch) noexcept;

@@ -93,9 +93,10 @@ bool maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noexcep
 }
 
 bool quantize(const ScaleMap& map, Number number, const std::byte* raw, const float* reciprocal, const float* scale,
-              std::byte* q, std::byte* decoded, std::byte* /*scratch*/, Sums& sums) noexcept {
+              std::byte* q, std::byte* decoded, std::byte* /*scratch*/, LeafHasher& hash, Sums& sums) noexcept {
   with_number(map.element, number, [&]<Element kElement, Number kNumber>() {
     quantize_as<kElement, kNumber>(map, raw, reciprocal, scale, q, decoded, sums);
+    hash.add({decoded, map.values * kElementBytes<kElement>});
   });
   return true;
 }

@@ -43,12 +43,16 @@ void find_maxima(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) no
 }
 
 bool in_range(const ScaleMap& map, const uint32_t* maxima, float most_half) noexcept {
-  const uint32_t most = std::bit_cast<uint32_t>(map.element == Element::fp16 ? most_half : kMost);
-  bool good = true;
-  for (uint32_t u = 0; u < map.units(); ++u) {
-    good &= maxima[u] <= most && (maxima[u] == 0 || maxima[u] >= std::bit_cast<uint32_t>(kLeast));
+  // Maxima have no sign, so they are compared as vectors of signed numbers can be.
+  const auto most = std::bit_cast<int32_t>(map.element == Element::fp16 ? most_half : kMost);
+  const auto least = std::bit_cast<int32_t>(kLeast);
+  const uint32_t units = map.units();
+  int32_t bad = 0;
+  for (uint32_t u = 0; u < units; ++u) {
+    const auto m = static_cast<int32_t>(maxima[u]);
+    bad |= (m > most ? -1 : 0) | ((m < least ? -1 : 0) & (m != 0 ? -1 : 0));
   }
-  return good;
+  return bad == 0;
 }
 
 bool read_scales(uint32_t units, const std::byte* stored, float* scale) noexcept {

@@ -66,8 +66,8 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
     size_t tasks = 0;  // that are not done
   };
   using PutOps = std::vector<std::shared_ptr<PutOp>>;
-  bool plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& terms, double link) KVBM_REQUIRES(mutex_);
-  void plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double link)
+  bool plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& terms, double read_ns) KVBM_REQUIRES(mutex_);
+  void plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double read_ns)
       KVBM_REQUIRES(mutex_);
   void pump_writes();
   bool begin_chunk(std::vector<UniqueFunction<void()>>& tasks) KVBM_REQUIRES(mutex_);
@@ -82,6 +82,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   bool settle(PutOp& op, size_t i, Code code) KVBM_REQUIRES(mutex_);
   void end(PutOps& over);
   void watch_encoding() KVBM_REQUIRES(mutex_);
+  void measure(PutBatch& batch);
 
   // ---- read_path.cc ----
   struct Place {
@@ -152,6 +153,14 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   std::shared_ptr<Chunk> sending_ KVBM_GUARDED_BY(mutex_);
   std::vector<Identity> forgotten_ KVBM_GUARDED_BY(mutex_);
   uint64_t writing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches with the inner tier
+  // What the inner tier took to write and how much, older batches fading.
+  struct Written {
+    uint64_t last_end_ns = 0;
+    double ns = 0, bytes = 0;
+    void add(uint64_t asked_ns, uint64_t now_ns, uint64_t stored_bytes) noexcept;
+    [[nodiscard]] double ns_per_byte() const noexcept { return bytes > 0 ? ns / bytes : 0; }
+  };
+  Written written_ KVBM_GUARDED_BY(mutex_);
   // How long writing waited for encoding, while more was waiting to be encoded.
   uint64_t watched_ns_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t busy_ns_ KVBM_GUARDED_BY(mutex_) = 0;

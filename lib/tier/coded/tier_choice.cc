@@ -45,44 +45,45 @@ bool TierChoice::allowed(const Of& of, size_t level) const noexcept {
   return static_cast<int>(level) <= static_cast<int>(ceiling_) && of.seen[level].records != 0;
 }
 
-TierChoice::Level TierChoice::best_for_speed(const Of& of, double link) const noexcept {
+TierChoice::Level TierChoice::best_for_speed(const Of& of, const Way& way) const noexcept {
   const auto now = static_cast<size_t>(of.level);
   const bool on = of.level != Level::off && allowed(of, now);
-  double bar = on ? of.seen[now].read_ns(link) : link * kEnter;
+  const double plain = way.read_ns + way.write_ns;
+  double bar = on ? of.seen[now].both_ns(way) : plain * kEnter;
   Level best = on ? of.level : Level::off;
-  if (on && bar > link * kLeave) {
+  if (on && bar > plain * kLeave) {
     best = Level::off;
-    bar = link * kEnter;
+    bar = plain * kEnter;
   } else if (on) {
     bar *= kBetter;
   }
   for (size_t l = 0; l < kLevels; ++l) {
-    if (!allowed(of, l) || of.seen[l].read_ns(link) >= bar) continue;
+    if (!allowed(of, l) || of.seen[l].both_ns(way) >= bar) continue;
     best = static_cast<Level>(l);
-    bar = of.seen[l].read_ns(link);
+    bar = of.seen[l].both_ns(way);
   }
   return best;
 }
 
-TierChoice::Level TierChoice::best_for_space(const Of& of, double link) const noexcept {
+TierChoice::Level TierChoice::best_for_space(const Of& of, const Way& way) const noexcept {
   Level best = Level::off;
   double least = kSavesSpace;
   for (size_t l = 0; l < kLevels; ++l) {
     const double bears = static_cast<Level>(l) == of.level ? kBearsOn : kBears;
-    if (!allowed(of, l) || of.seen[l].stored >= least || of.seen[l].read_ns(link) > bears * link) continue;
+    if (!allowed(of, l) || of.seen[l].stored >= least || of.seen[l].read_ns(way) > bears * way.read_ns) continue;
     best = static_cast<Level>(l);
     least = of.seen[l].stored;
   }
   return best;
 }
 
-TierChoice::Plan TierChoice::plan(uint64_t now_ns, FamilyId family, bool own, double link_ns_per_byte) {
+TierChoice::Plan TierChoice::plan(uint64_t now_ns, FamilyId family, bool own, const Way& way) {
   if (ceiling_ != Level::max && now_ns >= raise_ns_) {
     ceiling_ = static_cast<Level>(static_cast<int>(ceiling_) + 1);
     raise_ns_ = now_ns + pause_ns_;
   }
   Of& of = families_[family];
-  of.level = goal_ == Goal::speed ? best_for_speed(of, link_ns_per_byte) : best_for_space(of, link_ns_per_byte);
+  of.level = goal_ == Goal::speed ? best_for_speed(of, way) : best_for_space(of, way);
   Plan plan{of.level, {}};
   // The largest level is slow to encode and gains little: only space asks for it.
   const size_t last = goal_ == Goal::space ? static_cast<size_t>(Level::max) : static_cast<size_t>(Level::standard);

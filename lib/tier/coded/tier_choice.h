@@ -1,12 +1,12 @@
 // Whether records are coded on their way into a tier, and how fast or well: decided when they are written, for when they
 // are read.
 //
-// Goal speed: coded where reading is shorter that way. A plain byte takes `link` ns; coded it takes link / ratio for
-// what is stored and then the decoder's time, as if the two never overlapped and one thread did it all: what is chosen on
-// that ground is no slower on any machine that also decodes while it reads. Goal space: the best ratio that decoding
-// bears, at most a quarter longer than reading it plain.
+// Goal speed: coded where the way down and up again is shorter that way. A plain byte takes `way` ns, written and read;
+// coded it takes way * stored share, and then what encoding and decoding take, as if nothing ever overlapped and one
+// thread did it all: what is chosen on that ground is no slower on any machine that also codes while it writes and reads.
+// Goal space: the best ratio that decoding bears, at most a quarter longer than reading it plain.
 // All of it is measured: ratio and speeds per family and level, by coding single records for the measurement alone
-// (probes) until a level is in use and then by what it does; `link` comes from the reads. Between entering and leaving a
+// (probes) until a level is in use and then by what it does; `way` comes from reads and writes. Between entering and leaving a
 // level lies a gap, so that noise does not flap. Encoding that holds writing up lowers a ceiling, which rises again after
 // a pause that doubles each time.
 // Pure: time comes from the caller; no lock.
@@ -38,8 +38,12 @@ class TierChoice {
   explicit TierChoice(Goal goal) noexcept : goal_(goal) {}
 
   // For one record of a family that is about to be written. `own`: the namespace names its coding, so there is one level
-  // (standard). `link`: ns that reading one stored byte takes.
-  Plan plan(uint64_t now_ns, FamilyId family, bool own, double link_ns_per_byte);
+  // (standard). ns that one stored byte takes; 0: not known, and nothing.
+  struct Way {
+    double read_ns = 0;
+    double write_ns = 0;
+  };
+  Plan plan(uint64_t now_ns, FamilyId family, bool own, const Way& way);
   // What coding one record gave. decode_ns: 0 where nobody decoded it.
   void encoded(FamilyId family, Level level, uint64_t plain_bytes, uint64_t stored_bytes, uint64_t encode_ns,
                uint64_t decode_ns);
@@ -55,15 +59,18 @@ class TierChoice {
     double stored = 1;
     double encode_ns = 0;
     double decode_ns = 0;
-    [[nodiscard]] double read_ns(double link) const noexcept { return link * stored + decode_ns; }
+    [[nodiscard]] double read_ns(const Way& way) const noexcept { return way.read_ns * stored + decode_ns; }
+    [[nodiscard]] double both_ns(const Way& way) const noexcept {
+      return read_ns(way) + way.write_ns * stored + encode_ns;
+    }
   };
   struct Of {
     std::array<Seen, kLevels> seen;
     std::array<uint64_t, kLevels> probed_ns{};  // when last asked for; 0: never
     Level level = Level::off;
   };
-  [[nodiscard]] Level best_for_speed(const Of& of, double link) const noexcept;
-  [[nodiscard]] Level best_for_space(const Of& of, double link) const noexcept;
+  [[nodiscard]] Level best_for_speed(const Of& of, const Way& way) const noexcept;
+  [[nodiscard]] Level best_for_space(const Of& of, const Way& way) const noexcept;
   [[nodiscard]] bool allowed(const Of& of, size_t level) const noexcept;
 
   const Goal goal_;

@@ -16,6 +16,10 @@ constexpr uint64_t kChunkBytes = uint64_t{2} << 20;
 constexpr uint64_t kTaskBytes = uint64_t{512} << 10;
 // Encoding holds writing up where it is what writing waited for during half of so much time.
 constexpr uint64_t kWatchNs = 200'000'000;
+// Less is mostly latency, which coding does not shorten.
+constexpr uint64_t kLeastMeasured = uint64_t{256} << 10;
+// Of what writing was known to take, so much stays with the next batch.
+constexpr double kKept = 7.0 / 8;
 
 // A coded head lies in front of its payload.
 uint64_t head_room_of(const PutItem& item) noexcept {
@@ -44,14 +48,14 @@ void CodedCore::put(std::unique_ptr<PutBatch> batch) {
     const FamilyId family = op->batch->items[i].id.family;
     families[i] = i != 0 && op->batch->items[i - 1].id.family == family ? families[i - 1] : terms(family);
   }
-  const double link = options_.automatic && options_.link ? options_.link(executor_.clock().now_ns()) : 0;
+  const double read_ns = options_.automatic && options_.link ? options_.link(executor_.clock().now_ns()) : 0;
   bool as_it_is = false;
   bool too_late = false;
   {
     MutexLock lock(mutex_);
     // The inner tier may still take records, and none leaves without its seal.
     too_late = stopping_ && options_.keys != nullptr;
-    const bool encodes = plan(*op, families, link);
+    const bool encodes = plan(*op, families, read_ns);
     as_it_is = stopping_ || n == 0 || (!encodes && puts_.empty());
     if (!as_it_is) {
       watch_encoding();
@@ -66,12 +70,15 @@ void CodedCore::put(std::unique_ptr<PutBatch> batch) {
     executor_.post([op] { op->batch->done(*op->batch); });
     return;
   }
-  if (as_it_is) return below->put(std::move(op->batch));
+  if (as_it_is) {
+    if (options_.automatic) measure(*op->batch);
+    return below->put(std::move(op->batch));
+  }
   pump_writes();
 }
 
 // True if anything of it is to be encoded.
-bool CodedCore::plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& families, double link) {
+bool CodedCore::plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& families, double read_ns) {
   const uint64_t now = executor_.clock().now_ns();
   bool encodes = false;
   for (size_t i = 0; i < op.pieces.size(); ++i) {
@@ -79,7 +86,7 @@ bool CodedCore::plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTe
     const PutItem& item = op.batch->items[i];
     piece.head = item.head;
     piece.payload = item.payload;
-    if (families[i] != nullptr) plan_one(piece, item, *families[i], now, link);
+    if (families[i] != nullptr) plan_one(piece, item, *families[i], now, read_ns);
     piece.encode = piece.code || piece.probe.has_value() || options_.keys != nullptr;
     encodes = encodes || piece.encode;
     if (codes() && !piece.encode) ++counts_.left_plain;
@@ -87,7 +94,7 @@ bool CodedCore::plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTe
   return encodes;
 }
 
-void CodedCore::plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double link) {
+void CodedCore::plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double read_ns) {
   piece.form = terms.form;
   piece.own = !terms.recipe.rules.empty();
   if (!options_.automatic) {
@@ -95,7 +102,7 @@ void CodedCore::plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms
     piece.recipe = piece.own ? terms.recipe : simple(options_.mode);
     return;
   }
-  const TierChoice::Plan plan = choice_.plan(now, item.id.family, piece.own, link);
+  const TierChoice::Plan plan = choice_.plan(now, item.id.family, piece.own, {read_ns, written_.ns_per_byte()});
   piece.level = plan.level;
   piece.probe = plan.probe;
   piece.code = plan.level != TierChoice::Level::off;
@@ -277,6 +284,7 @@ void CodedCore::send_ready() {
       batch = batch_of(sending_, over);
       if (batch != nullptr) ++writing_;
     }
+    if (batch != nullptr && options_.automatic) measure(*batch);
     if (batch != nullptr) below->put(std::move(batch));
     std::vector<Identity> forgotten;
     {
@@ -316,6 +324,29 @@ std::unique_ptr<PutBatch> CodedCore::batch_of(const std::shared_ptr<Chunk>& chun
     self->written(*op, which, done.status, op);
   };
   return batch;
+}
+
+// Learns what the inner tier takes to write it.
+void CodedCore::measure(PutBatch& batch) {
+  const uint64_t asked = executor_.clock().now_ns();
+  batch.done = [self = shared_from_this(), then = std::move(batch.done), asked](PutBatch& done) mutable {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < done.items.size(); ++i) bytes += done.status[i] == Code::ok ? done.items[i].payload.size() : 0;
+    {
+      MutexLock lock(self->mutex_);
+      self->written_.add(asked, self->executor_.clock().now_ns(), bytes);
+    }
+    then(done);
+  };
+}
+
+// Of batches that stand in a line, each took the time since the one before it ended.
+void CodedCore::Written::add(uint64_t asked_ns, uint64_t now_ns, uint64_t stored_bytes) noexcept {
+  const uint64_t from = std::max(asked_ns, last_end_ns);
+  last_end_ns = std::max(last_end_ns, now_ns);
+  if (stored_bytes < kLeastMeasured || now_ns <= from) return;
+  ns = ns * kKept + static_cast<double>(now_ns - from);
+  bytes = bytes * kKept + static_cast<double>(stored_bytes);
 }
 
 void CodedCore::written(PutOp& op, const std::vector<size_t>& which, const std::vector<Code>& codes,

@@ -28,7 +28,9 @@ struct Form {
 // Whole heads, cut heads, rows that share groups of 64 with others, forms that are not known.
 constexpr Form kForms[] = {{64, 256, 32768}, {64, 16, 3072},   {128, 32, 16384}, {80, 16, 10240},  {96, 64, 15000},
                            {33, 40, 4000},   {576, 12, 13824}, {8, 100, 1700},   {64, 100, 32000}, {1000, 9, 18001},
-                           {0, 0, 5000},     {64, 0, 6400},    {5000, 2, 10000}, {64, 16, 1025},   {192, 10, 7777}};
+                           {0, 0, 5000},     {64, 0, 6400},    {5000, 2, 10000}, {64, 16, 1025},   {192, 10, 7777},
+                           // more rows than one scale serves: one head, a cut one, heads with and without equal parts
+                           {64, 512, 32768}, {64, 300, 19300}, {32, 400, 25600}, {16, 331, 10592}};
 
 class Kernels : public ::testing::Test {
  protected:
@@ -216,6 +218,28 @@ TEST_F(Quantize, bytes_are_those_of_the_format) {
   EXPECT_EQ(127, load_le<int8_t>(lost.stored.data() + 128));
   EXPECT_EQ(-64, load_le<int8_t>(lost.stored.data() + 129));  // -63.5: ties to even
   EXPECT_EQ(0, load_le<int8_t>(lost.stored.data() + 130));
+}
+
+// A head of 512 rows, the first half of which is 64 times smaller: with one scale it would keep one bit or two.
+TEST_F(Quantize, a_scale_serves_no_more_than_256_rows) {
+  auto raw = made_leaf(Element::bf16, 32768, 64, kSeed);
+  for (size_t i = 0; i < raw.size() / 2; i += 2) {
+    const auto value = load_le<uint16_t>(raw.data() + i);
+    store_le(raw.data() + i, static_cast<uint16_t>((value & 0x7F80) > 7 << 7 ? value - (6 << 7) : value & 0x8000));
+  }
+  const Lost lost = lose({Element::bf16, 64, 512}, Mode::int8, raw);
+  ASSERT_EQ(64U + 2 * 64 * 2 + 32768, lost.stored.size());
+  EXPECT_EQ(256U, load_le<uint32_t>(lost.stored.data() + 16));
+  ASSERT_EQ(raw.size(), lost.decoded.size());
+  double difference[2] = {};
+  double value[2] = {};
+  for (size_t i = 0; i < 32768; ++i) {
+    const double x = test::value_at(Element::bf16, raw.data(), i);
+    const double off = test::value_at(Element::bf16, lost.decoded.data(), i) - x;
+    difference[i / 16384] += off * off;
+    value[i / 16384] += x * x;
+  }
+  EXPECT_LT(difference[0] / value[0], 2 * difference[1] / value[1]);
 }
 
 TEST_F(Quantize, stored_bytes_never_change) {

@@ -399,5 +399,16 @@ TEST_F(CodedTierTest, auto_codes_for_a_slow_link_and_leaves_a_fast_one_plain) {
   EXPECT_TRUE(get(16, kBytes, true).right);
 }
 
+// Reading takes no time here, so what is saved is writing, and that has to be found out first.
+TEST_F(CodedTierTest, auto_learns_what_writing_takes) {
+  options_.automatic = true;
+  options_.link = [](uint64_t) { return 0.0; };
+  open();
+  for (uint64_t n = 1; n <= 6; ++n) ASSERT_EQ(put(n, kBytes), Code::ok);
+  EXPECT_EQ(stored_bytes(1), kBytes);
+  EXPECT_LT(stored_bytes(6), kBytes);
+  for (uint64_t n = 1; n <= 6; ++n) EXPECT_TRUE(get(n, kBytes).right) << n;
+}
+
 }  // namespace
 }  // namespace kvbm::test
