@@ -24,8 +24,9 @@ struct PlanarRoom {
   uint8_t direct[kPlanarClasses * kDirectCodes];  // symbol of class and code
 };
 
-// Low bits of `bits`, in their order, to the places of the ones of `mask`: what pdep does. Expand of Hacker's Delight,
-// 7-5: each step moves the bits whose place is that much higher; which those are is a sum of zeros of the mask, mod 2.
+// Low bits of `bits`, in their order, to the places of the ones of `mask`: what pdep does. Steele's expand (Warren's
+// book, second edition, 7-5): each step moves the bits whose place is that much higher; which those are is a sum of zeros
+// of the mask, mod 2.
 __device__ __forceinline__ uint32_t deposit32(uint32_t bits, uint32_t mask) {
   uint32_t moved[5];
   uint32_t left = mask;

@@ -59,13 +59,13 @@ TEST(PlanarKernel, real_values_of_every_element_and_mode_come_back) {
       }
     }
   }
-  for (const uint64_t seed : {0, 1, 2, 3}) decode_all(all, {static_cast<uint32_t>(1 + seed), seed});
+  for (const uint64_t seed : {0, 3}) decode_all(all, {static_cast<uint32_t>(1 + seed), seed});
 }
 
 TEST(PlanarKernel, rows_and_heads_of_any_shape_come_back) {
   SeededRandom random(kSeed);
   std::vector<Stored> all;
-  for (int trial = 0; trial < 120; ++trial) {
+  for (int trial = 0; trial < 60; ++trial) {
     const Element element = kPlanarElements[random.below(std::size(kPlanarElements))];
     const size_t count = 1 + random.below(codec::kMaxLeafBytes / codec::element_bytes(element) / 2);
     Bytes raw = real_values(element, random.below(100000), count);
@@ -74,20 +74,20 @@ TEST(PlanarKernel, rows_and_heads_of_any_shape_come_back) {
     const Stored one = stored(form, kModes[random.below(std::size(kModes))], raw);
     if (!one.bytes.empty()) all.push_back(one);
   }
-  EXPECT_GT(all.size(), 80U);
+  EXPECT_GT(all.size(), 40U);
   decode_all(all, {3, 5});
 }
 
 TEST(PlanarKernel, every_length_of_an_end_comes_back) {
   for (const Element element : kPlanarElements) {
     std::vector<Stored> all;
-    for (size_t bytes = 3000; bytes < 3000 + 300; ++bytes) {
+    for (size_t bytes = 3000; bytes < 3000 + 260; ++bytes) {
       Bytes raw = real_values(element, 5000 + bytes, bytes / codec::element_bytes(element) + 1);
       raw.resize(bytes);
       const Stored one = stored({element, 64, 2}, kModes[bytes % std::size(kModes)], raw);
       if (!one.bytes.empty()) all.push_back(one);
     }
-    EXPECT_GT(all.size(), 250U) << static_cast<int>(element);
+    EXPECT_GT(all.size(), 200U) << static_cast<int>(element);
     decode_all(all, {2, 9});
   }
 }
@@ -246,7 +246,7 @@ TEST(PlanarKernel, damage_is_refused_as_by_the_cpu) {
       for (const Stored& good : {stored({element, row, 8}, mode, real_values(element, 0, 2100)),
                                  stored({element, 64, 8}, mode, with_equal_rows(element, 64))}) {
         ASSERT_FALSE(good.bytes.empty());
-        const Ends now = decode_all(damaged(good, 70, random), {3, random.next()});
+        const Ends now = decode_all(damaged(good, 50, random), {3, random.next()});
         for (size_t i = 0; i < ends.size(); ++i) ends[i] += now[i];
       }
     }
@@ -254,7 +254,7 @@ TEST(PlanarKernel, damage_is_refused_as_by_the_cpu) {
   // What was tried is of all kinds: fields that do not matter, values, and fields that do.
   EXPECT_GT(ends[kCodedOk], 10U);
   EXPECT_GT(ends[kCodedWrongHash], 100U);
-  EXPECT_GT(ends[kCodedDamaged], 1000U);
+  EXPECT_GT(ends[kCodedDamaged], 500U);
   EXPECT_GT(ends[kCodedNewer], 10U);
   EXPECT_EQ(0U, ends[kCodedElsewhere]);
 }
@@ -295,10 +295,10 @@ TEST(PlanarKernel, the_fuzz_corpus_gives_what_the_cpu_says) {
       if (raw == 0) raw = 64;
       const Stored one{bytes, raw, entry.path().filename().string()};
       all.push_back(one);
-      for (Stored& bad : damaged(one, 60, random)) all.push_back(std::move(bad));
+      for (Stored& bad : damaged(one, 40, random)) all.push_back(std::move(bad));
     }
   }
-  EXPECT_GT(all.size(), 1000U);
+  EXPECT_GT(all.size(), 600U);
   decode_all(all, {4, 11});
 }
 
