@@ -109,6 +109,24 @@ __device__ inline double worth_of(const UnitMap& map) {
   return __dmul_rn((1 + exponent) - whole, power);
 }
 
+// codec/quantize.cc, cut_heads(): a scale of a channel serves kMostRows rows at most.
+constexpr uint32_t kMostRows = 256;
+
+__device__ inline void cut_heads(UnitMap& map) {
+  if (map.by_row || map.rows <= kMostRows) return;
+  uint32_t rows = 0;
+  if (map.head == map.values) {
+    const uint32_t parts = (map.rows + kMostRows - 1) / kMostRows;
+    rows = round_up_to((map.rows + parts - 1) / parts, kValueGroup);
+  } else {
+    rows = kMostRows;
+    while (rows > kMostRows / 2 && (map.rows % rows != 0 || rows * map.row % kValueGroup != 0)) --rows;
+    if (rows == kMostRows / 2) return;
+  }
+  map.rows = rows;
+  map.head = min(map.row * rows, map.values);
+}
+
 // Scales of channels or of rows, and their maxima in the first half of `scratch`; false: not to be quantised.
 __device__ inline bool choose_units(const QuantizeSource& source, UnitMap& map, uint64_t scratch, uint32_t lane,
                                     uint64_t& maxima) {
@@ -264,6 +282,7 @@ __device__ inline CodedResult quantize_leaf(const CodedJob& job, uint64_t scratc
   }
   if (!is_float_element(job.element) || job.leaf.bytes % source.width != 0) return result;
   UnitMap map = map_of(job.element, job.leaf.bytes, job.row, job.rows);
+  cut_heads(map);
   uint64_t maxima = 0;
   if (!choose_units(source, map, scratch, lane, maxima)) return result;
   const QuantizedParts parts = parts_of(map, bits);

@@ -165,6 +165,20 @@ TEST(QuantizeKernel, made_leaves_of_any_form_and_place_give_the_cpus_bytes) {
   EXPECT_GT(quantize_all(all, 4), 100U);
 }
 
+// One head that is cut in two, and into unequal parts; two that are cut, and two that have no equal parts.
+TEST(QuantizeKernel, heads_of_many_rows_are_cut_as_by_the_cpu) {
+  std::vector<Values> all;
+  size_t cut = 0;
+  for (const auto& [row, rows, heads] : {std::array{64U, 512U, 1U}, {16U, 1000U, 1U}, {32U, 300U, 2U}, {16U, 300U, 2U}}) {
+    all.push_back({{Element::bf16, row, rows}, Mode::int8, test::made_leaf(Element::bf16, row * rows * heads, row, rows)});
+    const auto stored = by_cpu(all.back()).stored;
+    ASSERT_TRUE(stored);
+    cut += load_le<uint32_t>(stored->data() + 16) < rows ? 1 : 0;
+  }
+  EXPECT_EQ(3U, cut);
+  EXPECT_EQ(all.size(), quantize_all(all, 2));
+}
+
 TEST(QuantizeKernel, what_cannot_be_quantised_is_refused_as_by_the_cpu) {
   std::vector<Values> all;
   for (const Element element : kFloats) {
