@@ -166,6 +166,8 @@ package libkvbm
 #cgo nocallback kvbmgo_pending_release
 #cgo noescape kvbmgo_pending_status
 #cgo nocallback kvbmgo_pending_status
+#cgo noescape kvbmgo_publish_on_stream
+#cgo nocallback kvbmgo_publish_on_stream
 #cgo noescape kvbmgo_register
 #cgo nocallback kvbmgo_register
 #cgo noescape kvbmgo_session_open

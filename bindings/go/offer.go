@@ -137,6 +137,19 @@ func (o *Offer) Publish(component, firstLayer, layers uint32, begin, end uint64)
 		C.uint64_t(begin), C.uint64_t(end), &detail), &detail)
 }
 
+// PublishOnStream is Publish for a cache on a device, once the stream has done what it holds now: called behind the kernels
+// that compute the layer, it waits for nothing, and nothing on the stream waits for it.
+func (o *Offer) PublishOnStream(component, firstLayer, layers uint32, begin, end uint64, stream Stream) error {
+	const op = "Offer.PublishOnStream"
+	if err := o.handle().enter(op, "offer"); err != nil {
+		return err
+	}
+	defer o.h.exit()
+	var detail C.kvbm_error_t
+	return failWith(op, C.kvbmgo_publish_on_stream(o.c(), C.uint32_t(component), C.uint32_t(firstLayer),
+		C.uint32_t(layers), C.uint64_t(begin), C.uint64_t(end), C.uint64_t(stream), &detail), &detail)
+}
+
 // PublishAll publishes everything that is offered.
 func (o *Offer) PublishAll() error {
 	const op = "Offer.PublishAll"

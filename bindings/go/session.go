@@ -29,6 +29,8 @@ type SessionOptions struct {
 	End           uint64        // 0 = to the end of the blocks
 	Timeout       time.Duration // of the whole session; 0 = 60 s, negative = at once
 	BudgetBytes   uint64        // staging that this session may have under way at once; 0 = 64 MiB
+	// Stream is of the cache's device: the session begins after what it holds now. nil: at once.
+	Stream *Stream
 	// Queue gets an OpLayer completion for each layer (Operation = component<<32 + layer), and one OpReceive. It needs
 	// room for them. nil = none.
 	Queue    *Queue
@@ -63,11 +65,14 @@ func (c *Cache) OpenSession(request RequestID, blockIDs []uint32, sources []Sour
 		ranks[i] = C.uint32_t(s.Rank)
 	}
 	options := o.c()
+	var stream C.uint64_t
+	stream, options.has_stream = o.Stream.c()
 	var out *C.kvbm_session_t
 	var detail C.kvbm_error_t
 	status, err := onQueue(op, o.Queue, o.UserData, func(queue *C.kvbm_queue_t, id C.uint64_t) C.kvbm_status_t {
 		return C.kvbmgo_session_open(c.c(), request.c(), (*C.uint32_t)(unsafe.SliceData(blockIDs)), n, chars(nodes),
-			unsafe.SliceData(ranks), C.size_t(len(ranks)), &options, queue, id, &out, &detail)
+			unsafe.SliceData(ranks), C.size_t(len(ranks)), &options, stream, queue, id,
+			&out, &detail)
 	})
 	if err != nil {
 		return nil, err

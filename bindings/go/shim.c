@@ -306,10 +306,19 @@ kvbm_status_t kvbmgo_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_
 
 /* ----------------------------------------------------------------- sessions */
 
+kvbm_status_t kvbmgo_publish_on_stream(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,
+                                       uint32_t n_layers, uint64_t begin, uint64_t end, uint64_t stream,
+                                       kvbm_error_t *err) {
+  return kvbm_offer_publish_on_stream(offer, component, first_layer, n_layers, begin, end, (void *)(uintptr_t)stream,
+                                      err);
+}
+
 kvbm_status_t kvbmgo_session_open(kvbm_cache_t *cache, const kvbm_request_id_t *request, const uint32_t *block_ids,
                                   size_t n_block_ids, const char *nodes, const uint32_t *ranks, size_t n_sources,
-                                  const kvbm_session_options_t *options, kvbm_queue_t *queue, uint64_t user_data,
-                                  kvbm_session_t **out_session, kvbm_error_t *err) {
+                                  const kvbm_session_options_t *options, uint64_t stream, kvbm_queue_t *queue,
+                                  uint64_t user_data, kvbm_session_t **out_session, kvbm_error_t *err) {
+  kvbm_session_options_t how = *options;
+  how.stream = (void *)(uintptr_t)stream;
   kvbm_source_t *sources = array(n_sources, sizeof *sources);
   if (sources == NULL) return no_memory(err);
   for (size_t i = 0; i < n_sources; ++i) {
@@ -317,7 +326,7 @@ kvbm_status_t kvbmgo_session_open(kvbm_cache_t *cache, const kvbm_request_id_t *
     sources[i].rank = ranks[i];
     nodes += strlen(nodes) + 1;
   }
-  const kvbm_status_t status = kvbm_session_open(cache, request, block_ids, n_block_ids, sources, n_sources, options,
+  const kvbm_status_t status = kvbm_session_open(cache, request, block_ids, n_block_ids, sources, n_sources, &how,
                                                  queue, user_data, out_session, err);
   free(sources);
   return status;

@@ -98,10 +98,14 @@ kvbm_status_t kvbmgo_locate(kvbm_manager_t *manager, kvbm_namespace_t *ns, const
                             const kvbm_part_t *parts, size_t n_parts, const size_t *request_keys, size_t n_requests,
                             uint64_t ask_nodes_ns, kvbm_location_t *out_rows, size_t capacity, size_t *out_n);
 
-/* `nodes` is n_sources names, each with its final zero byte. */
+kvbm_status_t kvbmgo_publish_on_stream(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,
+                                       uint32_t n_layers, uint64_t begin, uint64_t end, uint64_t stream,
+                                       kvbm_error_t *err);
+
+/* `nodes` is n_sources names, each with its final zero byte. options->stream is not looked at: `stream` is it. */
 kvbm_status_t kvbmgo_session_open(kvbm_cache_t *cache, const kvbm_request_id_t *request, const uint32_t *block_ids,
                                   size_t n_block_ids, const char *nodes, const uint32_t *ranks, size_t n_sources,
-                                  const kvbm_session_options_t *options, kvbm_queue_t *queue, uint64_t user_data,
-                                  kvbm_session_t **out_session, kvbm_error_t *err);
+                                  const kvbm_session_options_t *options, uint64_t stream, kvbm_queue_t *queue,
+                                  uint64_t user_data, kvbm_session_t **out_session, kvbm_error_t *err);
 
 #endif

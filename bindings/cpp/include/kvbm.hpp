@@ -672,6 +672,12 @@ class Offer : public detail::Handle<kvbm_offer_t, kvbm_offer_release> {
     kvbm_error_t err{};
     check(kvbm_offer_publish(get(), component, first_layer, n_layers, begin, end, &err), err);
   }
+  // For a cache on a device, once `stream` (nullptr: the legacy one) has done what it holds now. It waits for nothing.
+  void publish_on_stream(uint32_t component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end,
+                         void* stream) {
+    kvbm_error_t err{};
+    check(kvbm_offer_publish_on_stream(get(), component, first_layer, n_layers, begin, end, stream, &err), err);
+  }
   void publish_all() {
     kvbm_error_t err{};
     check(kvbm_offer_publish_all(get(), &err), err);

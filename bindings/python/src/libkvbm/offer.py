@@ -63,6 +63,12 @@ class Offer:
         """Says that positions [begin, end) of these layers are computed and in memory; 0 = all of them."""
         raw.kvbm_offer_publish(self._handle, component, first_layer, n_layers, begin, end)
 
+    def publish_on_stream(self, stream: int, component: int = 0, first_layer: int = 0, n_layers: int = 0, begin: int = 0,
+                          end: int = 0) -> None:
+        """publish() for a cache on a device, once the stream (a CUstream or cudaStream_t as a number; 0 is the legacy
+        one) has done what it holds now: called behind the kernels that compute the layer, it waits for nothing."""
+        raw.kvbm_offer_publish_on_stream(self._handle, component, first_layer, n_layers, begin, end, stream)
+
     def publish_all(self) -> None:
         """Publishes everything that is offered."""
         raw.kvbm_offer_publish_all(self._handle)

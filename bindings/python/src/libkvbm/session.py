@@ -32,6 +32,9 @@ class Session:
     `notify` as for Offer: `done` is then a future of the end, and on_layer is called with a Completion for each layer
     once it is in place and verified: operation = component * 2**32 + layer of the model. With a queue and no `notify`
     the completions of layers and of the end come from the queue's poll() and wait().
+
+    `stream` is one of the cache's device (a CUstream or cudaStream_t as a number; 0 is the legacy one): the session
+    begins after what it holds now. None: at once.
     """
 
     __slots__ = ("_handle", "done", "__weakref__")
@@ -39,6 +42,7 @@ class Session:
     def __init__(self, cache: Cache, request: RequestId, block_ids: Integers, sources: Sequence[Source], *,
                  rank: int = 0, ranks: int = 0, first_position: int = 0, begin: int = 0, end: int = 0,
                  timeout_ns: Optional[int] = None, budget_bytes: int = 0, no_layers: bool = False,
+                 stream: Optional[int] = None,
                  notify: Optional[str] = None, on_layer: Optional[Callable[[Completion], object]] = None,
                  queue: Optional[Queue] = None, user_data: Any = None) -> None:
         ids, each = cache.block_list(block_ids)
@@ -47,6 +51,7 @@ class Session:
         options.no_layers = int(no_layers or (notify is not None and on_layer is None))
         options.first_position, options.begin, options.end = first_position, begin, end
         options.budget_bytes = budget_bytes
+        options.stream, options.has_stream = stream or 0, int(stream is not None)
         if timeout_ns is not None:
             options.timeout_ns = timeout_ns
         names = [text(source.node, "node") for source in sources]

@@ -72,6 +72,25 @@ public final class Offer extends NativeObject {
     }
   }
 
+  /**
+   * Says that layers of a cache on a device are computed once a stream has done what it holds now. Called behind the
+   * kernels that compute them, it waits for nothing, and nothing on the stream waits for it.
+   *
+   * @param component index into the geometry's components
+   * @param firstLayer first layer
+   * @param nLayers how many; 0 = all from there on
+   * @param begin first position
+   * @param end position after the last; 0 = to the last
+   * @param stream a CUstream or cudaStream_t of the cache's device; 0 is the legacy one
+   */
+  public void publishOnStream(int component, int firstLayer, int nLayers, long begin, long end, long stream) {
+    try (Call call = Call.begin()) {
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_offer_publish_on_stream(
+          call.use(handle), component, firstLayer, nLayers, begin, end, stream, error.address), error);
+    }
+  }
+
   /** Publishes everything that is offered. */
   public void publishAll() {
     try (Call call = Call.begin()) {

@@ -16,6 +16,8 @@ public final class SessionOptions {
   private long timeoutNs;
   private boolean timed;
   private long budgetBytes;
+  private long stream;
+  private boolean hasStream;
 
   /** The only decode rank, blocks from position 0, all of their positions, 60 s. */
   public SessionOptions() {}
@@ -91,6 +93,18 @@ public final class SessionOptions {
     return this;
   }
 
+  /**
+   * Begins after what a stream holds now. Without one it begins at once.
+   *
+   * @param handle a CUstream or cudaStream_t of the cache's device; 0 is the legacy one
+   * @return this
+   */
+  public SessionOptions stream(long handle) {
+    stream = handle;
+    hasStream = true;
+    return this;
+  }
+
   Struct write(Call call) {
     Struct out = call.memory(SIZEOF_session_options);
     Call.check(kvbm.kvbm_session_options_init(out.address, SIZEOF_session_options));
@@ -102,6 +116,8 @@ public final class SessionOptions {
     out.put(session_options_end, end);
     if (timed) out.put(session_options_timeout_ns, timeoutNs);
     out.put(session_options_budget_bytes, budgetBytes);
+    out.put(session_options_stream, stream);
+    out.put(session_options_has_stream, hasStream ? 1 : 0);
     return out;
   }
 }
