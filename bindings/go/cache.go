@@ -58,8 +58,8 @@ const (
 // Stream is a CUstream or cudaStream_t of a device, as a number; 0 is the legacy stream.
 type Stream uintptr
 
-// Tensor is a tensor of the engine: Data in host memory, or Address and Bytes on a device. Memory of Go's is pinned until
-// the cache is closed; other memory (a slice made with unsafe.Slice) must stay where it is until then.
+// Tensor is a tensor of the engine: Data in host memory, or Address and Bytes on a device. Memory of Go's is pinned
+// until the cache is closed; other memory (a slice made with unsafe.Slice) must stay where it is until then.
 type Tensor struct {
 	Data        []byte  // its whole extent: nothing outside is ever touched
 	Address     uintptr // without Data: memory of a device,
@@ -324,8 +324,8 @@ func (c *Cache) SubmitLoad(q *Queue, match *Match, blockIDs []uint32, o *LoadOpt
 }
 
 // WaitLayer makes a stream wait, on the device, for a layer of a SubmitLoad with WaitLayers, by its number. That the
-// stream goes on does not say that the load was right: what was computed behind the wait counts only once the completion
-// has said so. It never blocks.
+// stream goes on does not say that the load was right: what was computed behind the wait counts only once the
+// completion has said so. It never blocks.
 func (c *Cache) WaitLayer(operation uint64, layer uint32, stream Stream) error {
 	const op = "Cache.WaitLayer"
 	if err := c.handle().enter(op, "cache"); err != nil {

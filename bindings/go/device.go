@@ -9,7 +9,8 @@ import "C"
 
 import "unsafe"
 
-// DeviceMoves is what was moved in one direction between a device and host memory; leaves also by the way that they took.
+// DeviceMoves is what was moved in one direction between a device and host memory; leaves also by the way that they
+// took.
 type DeviceMoves struct {
 	Batches, Leaves, Bytes                                    uint64
 	BadLeaves                                                 uint64 // into the device: not what the record says; refused

@@ -137,8 +137,8 @@ func (o *Offer) Publish(component, firstLayer, layers uint32, begin, end uint64)
 		C.uint64_t(begin), C.uint64_t(end), &detail), &detail)
 }
 
-// PublishOnStream is Publish for a cache on a device, once the stream has done what it holds now: called behind the kernels
-// that compute the layer, it waits for nothing, and nothing on the stream waits for it.
+// PublishOnStream is Publish for a cache on a device, once the stream has done what it holds now: called behind the
+// kernels that compute the layer, it waits for nothing, and nothing on the stream waits for it.
 func (o *Offer) PublishOnStream(component, firstLayer, layers uint32, begin, end uint64, stream Stream) error {
 	const op = "Offer.PublishOnStream"
 	if err := o.handle().enter(op, "offer"); err != nil {

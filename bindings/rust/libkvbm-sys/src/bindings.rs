@@ -1885,6 +1885,18 @@ extern "C" {
     ) -> kvbm_status_t;
 }
 extern "C" {
+    pub fn kvbm_offer_publish_on_stream(
+        offer: *mut kvbm_offer_t,
+        component: u32,
+        first_layer: u32,
+        n_layers: u32,
+        begin: u64,
+        end: u64,
+        stream: *mut ::core::ffi::c_void,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
     pub fn kvbm_offer_publish_all(offer: *mut kvbm_offer_t, err: *mut kvbm_error_t) -> kvbm_status_t;
 }
 extern "C" {
@@ -1922,7 +1934,7 @@ impl Default for kvbm_source {
 }
 pub type kvbm_source_t = kvbm_source;
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
+#[derive(Debug, Copy, Clone)]
 pub struct kvbm_session_options {
     pub struct_size: u32,
     pub rank: u32,
@@ -1933,10 +1945,13 @@ pub struct kvbm_session_options {
     pub end: u64,
     pub timeout_ns: u64,
     pub budget_bytes: u64,
+    pub stream: *mut ::core::ffi::c_void,
+    pub has_stream: u32,
+    pub reserved: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kvbm_session_options"][::core::mem::size_of::<kvbm_session_options>() - 56usize];
+    ["Size of kvbm_session_options"][::core::mem::size_of::<kvbm_session_options>() - 72usize];
     ["Alignment of kvbm_session_options"][::core::mem::align_of::<kvbm_session_options>() - 8usize];
     ["Offset of field: kvbm_session_options::struct_size"]
         [::core::mem::offset_of!(kvbm_session_options, struct_size) - 0usize];
@@ -1952,7 +1967,21 @@ const _: () = {
         [::core::mem::offset_of!(kvbm_session_options, timeout_ns) - 40usize];
     ["Offset of field: kvbm_session_options::budget_bytes"]
         [::core::mem::offset_of!(kvbm_session_options, budget_bytes) - 48usize];
+    ["Offset of field: kvbm_session_options::stream"][::core::mem::offset_of!(kvbm_session_options, stream) - 56usize];
+    ["Offset of field: kvbm_session_options::has_stream"]
+        [::core::mem::offset_of!(kvbm_session_options, has_stream) - 64usize];
+    ["Offset of field: kvbm_session_options::reserved"]
+        [::core::mem::offset_of!(kvbm_session_options, reserved) - 68usize];
 };
+impl Default for kvbm_session_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 pub type kvbm_session_options_t = kvbm_session_options;
 extern "C" {
     pub fn kvbm_session_options_init(out_options: *mut kvbm_session_options_t, struct_size: u32) -> kvbm_status_t;

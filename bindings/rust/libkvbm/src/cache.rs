@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use libkvbm_sys as sys;
 
+use crate::device::{MemoryKind, Stream};
 use crate::error::{check, explained, Error, Result, Status};
 use crate::handle::{nanoseconds, options, pointer, Handle};
 use crate::key::{raw_key, raw_keys, Key};
@@ -21,7 +22,7 @@ use crate::types::{Part, Priority};
 /// A tensor of an engine, for [`Cache::attach_raw`].
 #[derive(Clone, Copy, Debug)]
 pub struct RawTensor {
-    /// Where it is, in host memory.
+    /// Where it is: in host memory, or an address on the device.
     pub data: *mut u8,
     /// Its whole extent.
     pub bytes: u64,
@@ -127,6 +128,8 @@ pub struct StoreOptions {
     pub timeout: Option<Duration>,
     /// The engine's own keys of the blocks within each stored block: `units` for each key, or empty.
     pub unit_keys: Vec<Key>,
+    /// A cache on a device: the blocks are read after what this stream holds at submit. `None` = they are ready.
+    pub stream: Option<Stream>,
 }
 
 /// How blocks are loaded.
@@ -149,6 +152,10 @@ pub struct LoadOptions {
     /// What the engine would need to compute one of its blocks: the load goes as far as that wins, and gives up when it
     /// is late. What is left to compute is DEADLINE, and the outcome PARTIAL. `None` = unknown: everything is loaded.
     pub compute_block: Option<Duration>,
+    /// A cache on a device: the blocks are written after what this stream holds at submit. `None` = at once.
+    pub stream: Option<Stream>,
+    /// A cache on a device: layers land in their order, for [`Cache::wait_layer`]. Of [`Cache::load_async`] alone.
+    pub wait_layers: bool,
 }
 
 /// What became of a batch.
@@ -214,25 +221,44 @@ impl Cache {
             })
             .collect();
         // SAFETY: the pointers are those of `memory`, which lives as long as the cache and is used through claims.
-        let mut cache = unsafe { Cache::attach_raw(manager, ns, n_blocks, &raw, None) }?;
+        let mut cache = unsafe { Cache::attach_in(manager, ns, n_blocks, &raw, MemoryKind::Host, None) }?;
         if let Some(inner) = Arc::get_mut(&mut cache.inner) {
             inner.memory = Some(Arc::new(memory));
         }
         Ok(cache)
     }
 
-    /// Attaches an engine's memory by address. `keep` is dropped when the cache is.
+    /// [`Cache::attach_in`], where the library finds out whether the tensors are in host memory or on a device.
     ///
     /// # Safety
-    /// The tensors are initialised host memory that stays where it is until the cache and its operations are dropped
-    /// (or as long as `keep` lives). While a load, or a session, may write a block, nothing else reads or writes it;
-    /// while a store, or an offer, may read one, nothing writes it. What the operations of this cache are given is the
-    /// caller's part of this.
+    /// As [`Cache::attach_in`].
     pub unsafe fn attach_raw(
         manager: &Manager,
         ns: &Namespace,
         n_blocks: u32,
         parts: &[RawPart],
+        keep: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Result<Cache> {
+        // SAFETY: as the caller promises.
+        unsafe { Cache::attach_in(manager, ns, n_blocks, parts, MemoryKind::Auto, keep) }
+    }
+
+    /// Attaches an engine's memory by address, in the host or on a device. `keep` is dropped when the cache is.
+    /// Errors: as [`Cache::attach`]; INVALID also for memory that is not where it is said to be; UNSUPPORTED, naming it: no
+    /// driver, one that is too old, no such device, or one for which there are no kernels; TIER_DISABLED: the device
+    /// was lost. The first cache on a device waits while the host tier is registered with it.
+    ///
+    /// # Safety
+    /// The tensors are initialised memory of that kind that stays where it is until the cache and its operations are dropped
+    /// (or as long as `keep` lives). While a load, or a session, may write a block, nothing else reads or writes it;
+    /// while a store, or an offer, may read one, nothing writes it. What the operations of this cache are given is the
+    /// caller's part of this.
+    pub unsafe fn attach_in(
+        manager: &Manager,
+        ns: &Namespace,
+        n_blocks: u32,
+        parts: &[RawPart],
+        memory: MemoryKind,
         keep: Option<Box<dyn Any + Send + Sync>>,
     ) -> Result<Cache> {
         let tensors: Vec<Vec<sys::kvbm_tensor_t>> = parts
@@ -262,6 +288,7 @@ impl Cache {
         options.n_blocks = n_blocks;
         options.parts = pointer(&list);
         options.n_parts = list.len();
+        (options.memory, options.device) = memory.raw();
         let (raw_manager, raw_ns) = (manager.raw()?, ns.raw()?);
         let mut raw = std::ptr::null_mut();
         // SAFETY: the lists live until the call is over; the memory is as the caller promises.
@@ -348,6 +375,7 @@ impl Cache {
         options.positions = pointer(&given.positions).cast();
         options.timeout_ns = nanoseconds(given.timeout);
         options.unit_keys = raw_keys(&given.unit_keys);
+        (options.stream, options.has_stream) = Stream::given(given.stream);
         Ok(options)
     }
 
@@ -413,6 +441,8 @@ impl Cache {
         options.positions = pointer(&given.positions).cast();
         options.timeout_ns = nanoseconds(given.timeout);
         options.compute_block_ns = given.compute_block.map_or(0, |t| nanoseconds(Some(t)));
+        (options.stream, options.has_stream) = Stream::given(given.stream);
+        options.wait_layers = given.wait_layers.into();
         Ok(options)
     }
 
@@ -451,6 +481,20 @@ impl Cache {
             // SAFETY: as in load; claim, statuses and operation are kept until the completion was taken.
             unsafe { sys::kvbm_cache_load(raw, raw_match, pointer(block_ids), n_ids, &options, queue, user_data) }
         })
+    }
+
+    /// Makes a stream wait, on the device, for a layer of a load with [`LoadOptions::wait_layers`], numbered as in
+    /// [`LoadOptions::first_layer`]: what is enqueued on `stream` from now on runs after that layer of every part and
+    /// key has landed and been checked. Never blocks.
+    ///
+    /// The stream goes on in the end also when the load fails: blocks then hold NaN, or what was there before. So what
+    /// was computed behind a wait counts only once the operation's completion and statuses have said that its blocks
+    /// were loaded. Errors: INVALID (a layer that the load does not bring, or a stream of another device), STALE (no
+    /// such load of this cache, or 1,024 later ones came after), TIER_DISABLED (the device was lost).
+    pub fn wait_layer(&self, load: &Operation, layer: u32, stream: Stream) -> Result<()> {
+        let raw = self.raw()?;
+        // SAFETY: the handle is live, and so is the stream, as its maker has promised.
+        check(unsafe { sys::kvbm_cache_wait_layer(raw, load.number(), layer, stream.as_raw()) }).map(drop)
     }
 
     /// How many parts it has; operations take one list of block ids for each.

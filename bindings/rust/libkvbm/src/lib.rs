@@ -8,6 +8,7 @@ mod cache;
 mod care;
 pub mod codec;
 mod context;
+mod device;
 mod error;
 mod event;
 mod geometry;
@@ -36,6 +37,7 @@ pub use block::{
 pub use cache::{Cache, LoadOptions, Outcome, Position, RawPart, RawTensor, StoreOptions};
 pub use care::Pin;
 pub use context::{config_reference, Context, ContextOptions, LogFn, LogLevel};
+pub use device::{DeviceMoves, DeviceRow, MemoryKind, Stream};
 pub use error::{version, Band, Error, Refused, Result, Status};
 pub use event::{Event, EventKind, Events};
 pub use geometry::{Component, ComponentKind, Element, Geometry};

@@ -32,7 +32,7 @@ pub struct NodeRow {
     pub local_bytes: u64,
 }
 
-fn fixed_text(text: &[std::ffi::c_char]) -> String {
+pub(crate) fn fixed_text(text: &[std::ffi::c_char]) -> String {
     let bytes: Vec<u8> = text.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -118,7 +118,7 @@ pub struct Share {
 }
 
 /// Fills a list of rows whose number may grow between calls.
-fn read_rows<T: Clone + Default>(
+pub(crate) fn read_rows<T: Clone + Default>(
     mut call: impl FnMut(*mut T, usize, *mut usize) -> Result<Status>,
 ) -> Result<(Vec<T>, Status)> {
     let mut rows = vec![T::default(); 64];

@@ -7,6 +7,7 @@ use std::time::Duration;
 use libkvbm_sys as sys;
 
 use crate::cache::Cache;
+use crate::device::Stream;
 use crate::error::{check, explained, Error, Result, Status};
 use crate::handle::{c_string, nanoseconds, options, pointer, Handle};
 use crate::ledger::{Access, Claim, Region};
@@ -183,6 +184,28 @@ impl Offer {
         // SAFETY: the handle is live.
         self.publish_claimed(claim, |err| unsafe {
             sys::kvbm_offer_publish(raw, component, first_layer, n_layers, begin, end, err)
+        })
+    }
+
+    /// [`Offer::publish`] for a cache on a device, once `stream` has done what it holds now: called behind the kernels
+    /// that compute the layer, it waits for nothing, and nothing on the stream waits for it. Where the device is lost
+    /// before, the offer ends with TIER_DISABLED. Errors: as [`Offer::publish`]; INVALID also for a cache in host memory
+    /// and a stream of another device; TIER_DISABLED.
+    pub fn publish_on_stream(
+        &self,
+        component: u32,
+        first_layer: u32,
+        n_layers: u32,
+        begin: u64,
+        end: u64,
+        stream: Stream,
+    ) -> Result<()> {
+        let raw = self.handle.get()?;
+        let claim = self.claim(Some(component), (first_layer, n_layers), begin, end)?;
+        // SAFETY: the handle is live, and so is the stream, as its maker has promised.
+        self.publish_claimed(claim, |err| unsafe {
+            let stream = stream.as_raw();
+            sys::kvbm_offer_publish_on_stream(raw, component, first_layer, n_layers, begin, end, stream, err)
         })
     }
 

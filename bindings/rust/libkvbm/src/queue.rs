@@ -291,10 +291,14 @@ impl Operation {
     /// completed or cannot be cancelled (prefetch, offload).
     pub fn cancel(&self) -> Result<()> {
         let raw = self.reactor.raw()?;
-        // SAFETY: written before submit returned.
-        let operation = unsafe { *self.pending.operation.get() };
         // SAFETY: the queue is live.
-        check(unsafe { sys::kvbm_queue_cancel(raw, operation) }).map(drop)
+        check(unsafe { sys::kvbm_queue_cancel(raw, self.number()) }).map(drop)
+    }
+
+    /// As the library counts them.
+    pub(crate) fn number(&self) -> u64 {
+        // SAFETY: written before submit returned.
+        unsafe { *self.pending.operation.get() }
     }
 
     /// Whether it has ended and its completion was taken in.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use libkvbm_sys as sys;
 
 use crate::cache::Cache;
+use crate::device::Stream;
 use crate::error::{check, explained, Error, Result, Status};
 use crate::handle::{c_string, nanoseconds, options, pointer, Handle};
 use crate::ledger::{Access, Claim, Region};
@@ -44,6 +45,8 @@ pub struct SessionOptions {
     pub timeout: Option<Duration>,
     /// Staging that it may have under way at once; 0 = 64 MiB.
     pub budget_bytes: u64,
+    /// A cache on a device: the session begins after what this stream holds now. `None` = at once.
+    pub stream: Option<Stream>,
 }
 
 /// A layer that is in place.
@@ -188,6 +191,7 @@ impl Session {
         options.begin = given.begin;
         options.end = given.end;
         options.budget_bytes = given.budget_bytes;
+        (options.stream, options.has_stream) = Stream::given(given.stream);
         if given.timeout.is_some() {
             options.timeout_ns = nanoseconds(given.timeout);
         }

@@ -22,6 +22,8 @@ macro_rules! counters {
     };
 }
 
+pub(crate) use counters;
+
 counters! {
     /// Counters of one tier. Tiers sum to the total.
     TierStats from kvbm_tier_stats_t {

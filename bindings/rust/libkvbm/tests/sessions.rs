@@ -112,3 +112,17 @@ fn layers_come_as_futures() {
     });
     assert!(prefill.cache.tensor_mut(0).is_ok() && decode.cache.tensor_mut(0).is_ok());
 }
+
+#[test]
+fn what_is_in_host_memory_waits_for_no_stream() {
+    let (prefill, decode, source) = pair();
+    let request = RequestId(*b"rust request 0st");
+    let offer = Offer::open(&prefill.cache, request, &[0, 2], &OfferOptions::default(), None).unwrap();
+    let refused = offer.publish_on_stream(0, 0, 1, 0, 0, Stream::LEGACY).unwrap_err();
+    assert_eq!(refused.status(), Status::INVALID);
+    let wanted = SessionOptions { stream: Some(Stream::LEGACY), ..Default::default() };
+    let refused = Session::open(&decode.cache, request, &[3, 1], &[source], &wanted, None).err().unwrap();
+    assert_eq!(refused.status(), Status::INVALID);
+    // Nothing is claimed by what was refused.
+    assert!(decode.cache.block_mut(0, 3).is_ok());
+}

@@ -32,6 +32,7 @@ pub fn store_options(call: &Call) -> Result<StoreOptions, Failure> {
         positions: positions(call)?,
         timeout: call.timeout("timeout_ns")?,
         unit_keys: call.keys("unit_keys")?,
+        stream: None,
     })
 }
 
@@ -45,6 +46,8 @@ pub fn load_options(call: &Call) -> Result<LoadOptions, Failure> {
         positions: positions(call)?,
         timeout: call.timeout("timeout_ns")?,
         compute_block: Some(call.number_or("compute_block_ns", 0)?).filter(|ns| *ns != 0).map(Duration::from_nanos),
+        stream: None,
+        wait_layers: false,
     })
 }
 
@@ -66,6 +69,7 @@ pub fn session_options(call: &Call) -> Result<SessionOptions, Failure> {
         end: call.number_or("end", 0)?,
         timeout: call.timeout("timeout_ns")?,
         budget_bytes: call.number_or("budget_bytes", 0)?,
+        stream: None,
     })
 }
 

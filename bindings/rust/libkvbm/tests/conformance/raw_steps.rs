@@ -149,6 +149,7 @@ impl Objects {
             item_status: items.as_ptr().cast_mut().cast(),
             out_operation: operation,
             unit_keys: if given.unit_keys.is_empty() { std::ptr::null() } else { keys(&given.unit_keys) },
+            ..Default::default()
         };
         let (cache, queue) = (self.cache(call, "cache")?.as_raw(), self.queue(call, "queue")?.0);
         let user_data = call.number_or("user_data", 0)?;
@@ -173,6 +174,7 @@ impl Objects {
             timeout_ns: nanoseconds(given.timeout),
             item_status: items.as_ptr().cast_mut().cast(),
             out_operation: operation,
+            ..Default::default()
         };
         let cache = self.cache(call, "cache")?;
         let (found, queue) = (self.found(call, "match")?.as_raw(), self.queue(call, "queue")?.0);
@@ -251,6 +253,7 @@ impl Objects {
             end: given.end,
             timeout_ns: given.timeout.map_or(60_000_000_000, |t| t.as_nanos() as u64),
             budget_bytes: given.budget_bytes,
+            ..Default::default()
         };
         let (user_data, n, mut raw) =
             (call.number_or("user_data", 0)?, ids.len() / cache.n_parts(), std::ptr::null_mut());

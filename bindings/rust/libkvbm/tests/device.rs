@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Caches in the memory of a device, on the fake of the CUDA driver that the library's own tests use.
+
+mod common;
+use common::{world, world_of, World};
+use libkvbm::*;
+use std::ffi::{c_char, c_int, c_ulonglong, c_void, CString};
+use std::io::Write;
+use std::path::PathBuf;
+
+const PAGE: usize = 4096;
+const BLOCKS: u32 = 16;
+const LAYERS: usize = 2;
+
+extern "C" {
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// The engine's side of the fake: device memory is the host's.
+struct Fake(*mut c_void);
+
+impl Fake {
+    fn open(path: &str) -> Fake {
+        let path = CString::new(path).unwrap();
+        const RTLD_NOW: c_int = 2;
+        // SAFETY: a library of the tests, which stays loaded.
+        let library = unsafe { dlopen(path.as_ptr(), RTLD_NOW) };
+        assert!(!library.is_null());
+        Fake(library)
+    }
+    fn entry(&self, name: &str) -> *mut c_void {
+        let name = CString::new(name).unwrap();
+        // SAFETY: the library is loaded.
+        let found = unsafe { dlsym(self.0, name.as_ptr()) };
+        assert!(!found.is_null());
+        found
+    }
+    fn memory(&self) -> *mut u8 {
+        // SAFETY: as fake_library.h declares it.
+        let allocate: extern "C" fn(c_int, usize) -> c_ulonglong =
+            unsafe { std::mem::transmute(self.entry("kvbm_fake_allocate")) };
+        allocate(0, BLOCKS as usize * PAGE) as usize as *mut u8
+    }
+    fn stream(&self) -> Stream {
+        // SAFETY: as fake_library.h declares it.
+        let make: extern "C" fn(c_int) -> *mut c_void =
+            unsafe { std::mem::transmute(self.entry("kvbm_fake_make_stream")) };
+        // SAFETY: it lives as long as the process.
+        unsafe { Stream::from_raw(make(0)) }
+    }
+    fn synchronize(&self, stream: Stream) {
+        // SAFETY: as fake_library.h declares it.
+        let synchronize: extern "C" fn(*mut c_void) =
+            unsafe { std::mem::transmute(self.entry("kvbm_fake_synchronize")) };
+        synchronize(stream.as_raw());
+    }
+}
+
+/// Where the fake is, if it was built.
+fn driver() -> Option<String> {
+    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../build/release/tests/libtest_cuda_driver.so");
+    let path = std::env::var_os("KVBMTEST_CUDA_DRIVER").map_or_else(|| built.into(), PathBuf::from);
+    if path.exists() {
+        return Some(path.to_str().unwrap().into());
+    }
+    // Not by a macro: what these print is kept from the output.
+    let _ = writeln!(
+        std::io::stderr(),
+        "skipped: the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)"
+    );
+    None
+}
+
+fn world_on(library: &str) -> World {
+    let options = ManagerOptions {
+        block_bytes: (LAYERS * PAGE) as u64,
+        host_capacity_bytes: 4 << 20,
+        tiers: Some(vec![]),
+        ..Default::default()
+    };
+    world_of(&[("device.library", library), ("device.cuda", "auto")], options)
+}
+
+fn attach(w: &World, tensors: [*mut u8; LAYERS], kind: MemoryKind) -> Result<Cache> {
+    let bytes = u64::from(BLOCKS) * PAGE as u64;
+    let raw = |data| RawTensor { data, bytes, block_stride: 0, page_bytes: PAGE as u64 };
+    let part = RawPart { part: Part::default(), form: Form::Opaque, tensors: tensors.into_iter().map(raw).collect() };
+    // SAFETY: the fake's memory lives as long as the process, and what is none is refused.
+    unsafe { Cache::attach_in(&w.manager, &w.ns, BLOCKS, &[part], kind, None) }
+}
+
+#[test]
+fn without_a_driver_a_cache_on_a_device_is_refused_in_words() {
+    let w = world_on("/nowhere/libcuda.so.1");
+    let refused = attach(&w, [PAGE as *mut u8; LAYERS], MemoryKind::Cuda(0)).err().unwrap();
+    assert_eq!(refused.status(), Status::UNSUPPORTED);
+    assert!(refused.to_string().contains("/nowhere/libcuda.so.1"), "{refused}");
+    assert!(w.manager.devices().unwrap().is_empty());
+}
+
+#[test]
+fn a_cache_in_host_memory_has_no_streams() {
+    let w = world(8);
+    let cache = w.cache(4);
+    let behind = StoreOptions { stream: Some(Stream::LEGACY), ..Default::default() };
+    assert_eq!(cache.store(&w.keys(1, 1), &[0], &behind).unwrap_err().status(), Status::INVALID);
+    let queue = Queue::new(&w.context, 4).unwrap();
+    cache.store(&w.keys(1, 1), &[0], &StoreOptions::default()).unwrap().all().unwrap();
+    let found = cache.lookup(&w.keys(1, 1), &LookupOptions::default()).unwrap();
+    let wanted = LoadOptions { wait_layers: true, ..Default::default() };
+    assert_eq!(cache.load_async(&found, &[1], &wanted, &queue).err().unwrap().status(), Status::INVALID);
+    assert!(w.manager.devices().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_stored_from_a_device_comes_back_layer_by_layer() {
+    let Some(path) = driver() else { return };
+    let fake = Fake::open(&path);
+    let w = world_on(&path);
+    let tensors = [fake.memory(), fake.memory()];
+    let cache = attach(&w, tensors, MemoryKind::Cuda(0)).unwrap();
+    let value = |layer: usize, block: usize| (10 * layer + block + 1) as u8;
+    for (layer, memory) in tensors.iter().enumerate() {
+        // SAFETY: the fake's memory, which nothing else uses yet.
+        (0..3).for_each(|b| unsafe { memory.add(b * PAGE).write_bytes(value(layer, b), PAGE) });
+    }
+    let (keys, stream) = (w.keys(1, 3), fake.stream());
+    let behind = StoreOptions { stream: Some(stream), ..Default::default() };
+    cache.store(&keys, &[0, 1, 2], &behind).unwrap().all().unwrap();
+    let found = cache.lookup(&keys, &LookupOptions::default()).unwrap();
+    let queue = Queue::new(&w.context, 4).unwrap();
+    let wanted = LoadOptions { stream: Some(stream), wait_layers: true, ..Default::default() };
+    let load = cache.load_async(&found, &[5, 6, 7], &wanted, &queue).unwrap();
+    (0..LAYERS).for_each(|layer| cache.wait_layer(&load, layer as u32, stream).unwrap());
+    assert_eq!(cache.wait_layer(&load, LAYERS as u32, stream).unwrap_err().status(), Status::INVALID);
+    fake.synchronize(stream);
+    for (layer, memory) in tensors.iter().enumerate() {
+        for block in 0..3 {
+            // SAFETY: the stream has waited for the layer.
+            let page = unsafe { std::slice::from_raw_parts(memory.add((5 + block) * PAGE), PAGE) };
+            assert!(page.iter().all(|b| *b == value(layer, block)));
+        }
+    }
+    let done = load.wait().unwrap();
+    assert_eq!((done.status, done.items_done), (Status::OK, 3));
+    let rows = w.manager.devices().unwrap();
+    assert_eq!((rows.len(), rows[0].ordinal, rows[0].lost, &*rows[0].state), (1, 0, false, "ready"));
+    assert!(rows[0].pinned_bytes != 0 && rows[0].memory_bytes != 0);
+    assert_eq!((rows[0].gathers.bytes, rows[0].scatters.leaves), ((3 * LAYERS * PAGE) as u64, 3 * LAYERS as u64));
+}
