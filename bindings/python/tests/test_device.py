@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -12,10 +13,11 @@ import libkvbm
 from libkvbm import Cache, Context, DeviceMemory, Keys, Manager, MemoryKind, Namespace
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-DRIVER = pathlib.Path(os.environ.get("TEST_CUDA_DRIVER", ROOT / "build/release/tests/libtest_cuda_driver.so"))
+DRIVER = pathlib.Path(os.environ.get("KVBMTEST_CUDA_DRIVER", ROOT / "build/release/tests/libtest_cuda_driver.so"))
 PAGE, BLOCKS, LAYERS = 4096, 16, 2
 
-pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the fake CUDA driver is not built (test_cuda_driver)")
+with_driver = pytest.mark.skipif(
+    not DRIVER.exists(), reason="the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)")
 
 
 class Fake:
@@ -54,6 +56,7 @@ def page(memory: DeviceMemory, block: int) -> bytes:
     return ctypes.string_at(memory.address + block * PAGE, PAGE)
 
 
+@with_driver
 def test_what_is_stored_comes_back_layer_by_layer(manager: Manager) -> None:
     fake = Fake()
     tensors = [fake.memory(BLOCKS * PAGE) for _ in range(LAYERS)]
@@ -83,6 +86,7 @@ def test_what_is_stored_comes_back_layer_by_layer(manager: Manager) -> None:
         assert device.scatters.leaves == 3 * LAYERS and device.gathers.bytes == 3 * LAYERS * PAGE
 
 
+@with_driver
 def test_memory_that_is_no_devices_is_refused(manager: Manager) -> None:
     with Namespace(manager, "m") as ns:
         with pytest.raises(libkvbm.CallerError, match="tensor 0 of part 0"):
@@ -90,3 +94,54 @@ def test_memory_that_is_no_devices_is_refused(manager: Manager) -> None:
         with Cache(manager, ns, BLOCKS, tensors=[bytearray(BLOCKS * PAGE)]) as cache:
             with pytest.raises(libkvbm.CallerError):
                 cache.store(Keys.chain(ns, [1, 2, 3, 4], 4), [0], stream=0)
+
+
+def test_without_a_driver_a_cache_on_a_device_is_refused() -> None:
+    settings = {"device.library": "/nowhere/libcuda.so.1", "device.cuda": "auto"}
+    with Context(settings) as context, Manager(context, block_bytes=PAGE, host_capacity_bytes=1 << 20) as manager, \
+            Namespace(manager, "m") as ns:
+        with pytest.raises(libkvbm.UnavailableError, match="/nowhere/libcuda.so.1"):
+            Cache(manager, ns, BLOCKS, tensors=[DeviceMemory(PAGE, BLOCKS * PAGE)], memory=MemoryKind.CUDA)
+        assert manager.devices() == []
+
+
+class Side:
+    """A node whose cache lies on the fake device: a tensor per layer."""
+
+    HEADS, DIM, TOKENS = 2, 8, 16
+    BLOCK = 2 * TOKENS * HEADS * DIM * 2
+
+    def __init__(self, fake: Fake, settings: dict[str, str]) -> None:
+        self.context = Context({"device.library": str(DRIVER), "node.pool": "device test", **settings})
+        self.manager = Manager(self.context, block_bytes=65536, host_capacity_bytes=8 << 20)
+        geometry = libkvbm.Geometry(self.TOKENS, [
+            libkvbm.Component(layers=LAYERS, heads=self.HEADS, head_dim=self.DIM)])
+        self.ns = Namespace(self.manager, "m", geometry=geometry)
+        self.tensors = [fake.memory(4 * self.BLOCK) for _ in range(LAYERS)]
+        part = libkvbm.CachePart(self.tensors, libkvbm.Form.BLOCKS_NHD)
+        self.cache = Cache(self.manager, self.ns, 4, [part], memory=MemoryKind.CUDA)
+
+    def close(self) -> None:
+        for item in (self.cache, self.ns, self.manager, self.context):
+            item.close()
+
+
+@with_driver
+def test_a_request_moves_between_devices_behind_their_streams() -> None:
+    fake = Fake()
+    prefill = Side(fake, {"node.listen": "127.0.0.1:0"})
+    address = prefill.manager.node_address()
+    decode = Side(fake, {"node.peers": address})
+    request = uuid.UUID(int=7)
+    with libkvbm.Session(decode.cache, request, [3, 1], [libkvbm.Source(address)], stream=fake.stream()) as session, \
+            libkvbm.Offer(prefill.cache, request, [0, 2]) as offer:
+        computing = fake.stream()
+        for layer, memory in enumerate(prefill.tensors):
+            ctypes.memset(memory.address, layer + 1, memory.bytes)
+            offer.publish_on_stream(computing, 0, layer, 1)
+            assert session.wait_layer(layer, timeout_ns=60_000_000_000)
+            arrived = ctypes.string_at(decode.tensors[layer].address + 3 * Side.BLOCK, Side.BLOCK)
+            assert arrived == bytes([layer + 1]) * Side.BLOCK
+        assert session.wait() and offer.wait()
+    decode.close()
+    prefill.close()

@@ -91,6 +91,20 @@ class SessionTest {
   }
 
   @Test
+  void whatIsInHostMemoryWaitsForNoStream() {
+    try (Side prefill = new Side("node.listen", "127.0.0.1:0", 16, Form.NHD)) {
+      RequestId request = RequestId.random();
+      try (Offer offer = Offer.open(prefill.cache, request, prefill.blocks, null, null)) {
+        CallerException e = assertThrows(CallerException.class, () -> offer.publishOnStream(0, 0, 1, 0, 0, 0));
+        assertEquals(Status.INVALID, e.status());
+      }
+      CallerException e = assertThrows(CallerException.class, () -> Session.open(prefill.cache, request,
+          prefill.blocks, List.of(new Source("nobody", 0)), new SessionOptions().stream(0), null, null));
+      assertEquals(Status.INVALID, e.status());
+    }
+  }
+
+  @Test
   void anAbortedOfferEndsTheSession() {
     try (Side prefill = new Side("node.listen", "127.0.0.1:0", 16, Form.NHD);
         Side decode = new Side("node.peers", prefill.manager.nodeAddress(), 16, Form.NHD)) {

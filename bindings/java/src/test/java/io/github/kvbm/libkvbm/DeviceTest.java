@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+package io.github.kvbm.libkvbm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.github.kvbm.libkvbm.raw.kvbm;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Caches in the memory of a device, on the fake of the CUDA driver that the library's own tests use. */
+@Timeout(60)
+class DeviceTest {
+  private static final int PAGE = 4096;
+  private static final int BLOCKS = 16;
+  private static final int LAYERS = 2;
+
+  private static final class DeviceWorld implements AutoCloseable {
+    final Context context;
+    final Manager manager;
+    final Namespace ns;
+
+    DeviceWorld(String library) {
+      context = Context.create(new ContextOptions().setting("device.library", library).setting("device.cuda", "auto"));
+      manager = Manager.create(
+          context, new ManagerOptions().blockBytes(LAYERS * PAGE).hostCapacityBytes(4L << 20).tiers(List.of()));
+      ns = manager.namespace(new NamespaceOptions("m"));
+    }
+
+    Cache attach(long... addresses) {
+      List<Tensor> tensors = new ArrayList<>();
+      for (long address : addresses) tensors.add(Tensor.at(address, (long) BLOCKS * PAGE, 0, PAGE));
+      return manager.attach(ns, BLOCKS, List.of(new CachePart(null, Form.OPAQUE, tensors)), MemoryKind.CUDA, 0);
+    }
+
+    @Override
+    public void close() {
+      ns.close();
+      manager.close();
+      context.close();
+    }
+  }
+
+  @Test
+  void withoutADriverACacheOnADeviceIsRefusedInWords() {
+    try (DeviceWorld world = new DeviceWorld("/nowhere/libcuda.so.1")) {
+      UnavailableException refused = assertThrows(UnavailableException.class, () -> world.attach(PAGE, PAGE));
+      assertEquals(Status.UNSUPPORTED, refused.status());
+      assertTrue(refused.getMessage().contains("/nowhere/libcuda.so.1"), refused.getMessage());
+      assertEquals(List.of(), world.manager.devices());
+    }
+  }
+
+  @Test
+  void aCacheInHostMemoryHasNoStreams() {
+    try (World world = new World(); Cache cache = world.cache(World.memory(8))) {
+      KeyArray keys = world.keys(1, 1);
+      StoreOptions behind = new StoreOptions().stream(0);
+      assertThrows(CallerException.class, () -> cache.store(keys, new int[] {0}, behind));
+      assertEquals(List.of(), world.manager.devices());
+    }
+  }
+
+  private static ByteBuffer page(long tensor, int block) {
+    return kvbm.kvbm_java_buffer_at(tensor + (long) block * PAGE, PAGE);
+  }
+
+  @Test
+  void whatIsStoredFromADeviceComesBackLayerByLayer() throws Exception {
+    assumeTrue(TestDriver.isBuilt(), "the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)");
+    Kvbm.versionString(); // loads the library
+    TestDriver.open();
+    long[] tensors = new long[LAYERS];
+    for (int l = 0; l < LAYERS; ++l) {
+      tensors[l] = TestDriver.allocate((long) BLOCKS * PAGE);
+      for (int b = 0; b < 3; ++b) World.fill(page(tensors[l], b), 10 * l + b + 1);
+    }
+    long stream = TestDriver.stream();
+    try (DeviceWorld world = new DeviceWorld(TestDriver.file().toString()); Cache cache = world.attach(tensors);
+        CompletionQueue queue = CompletionQueue.create(world.context, 4)) {
+      KeyArray keys = world.ns.chain(new int[12], 4);
+      cache.store(keys, new int[] {0, 1, 2}, new StoreOptions().stream(stream));
+      try (Match match = cache.lookup(keys)) {
+        Operation load = cache.loadAsync(
+            match, new int[] {5, 6, 7}, new LoadOptions().stream(stream).waitLayers(true), queue);
+        for (int l = 0; l < LAYERS; ++l) cache.waitLayer(load, l, stream);
+        assertThrows(CallerException.class, () -> cache.waitLayer(load, LAYERS, stream));
+        TestDriver.synchronize(stream);
+        for (int l = 0; l < LAYERS; ++l) {
+          for (int b = 0; b < 3; ++b) assertTrue(World.isFull(page(tensors[l], 5 + b), 10 * l + b + 1));
+        }
+        assertEquals(3, load.get(30, TimeUnit.SECONDS).itemsDone());
+      }
+      List<DeviceRow> rows = world.manager.devices();
+      assertEquals(1, rows.size());
+      assertEquals("ready", rows.get(0).state());
+      assertFalse(rows.get(0).lost());
+      assertTrue(rows.get(0).pinnedBytes() > 0);
+      assertEquals(3L * LAYERS * PAGE, rows.get(0).gathers().bytes());
+      assertEquals(3L * LAYERS, rows.get(0).scatters().leaves());
+    }
+  }
+}
