@@ -141,3 +141,59 @@ func TestWhatIsStoredFromADeviceComesBackLayerByLayer(t *testing.T) {
 		t.Errorf("the devices are %+v", rows)
 	}
 }
+
+func TestARequestMovesBetweenDevicesBehindTheirStreams(t *testing.T) {
+	path := driverFile(t)
+	driver, err := testdriver.Open(path)
+	ok(t, err)
+	const tokens, heads, dim = 16, 2, 8
+	const block = 2 * tokens * heads * dim * 2
+	side := func(option, value string) (*Manager, *Cache, [deviceLayers][]byte) {
+		kv, err := NewContext(&ContextOptions{Settings: map[string]string{"device.library": path, option: value}})
+		ok(t, err)
+		t.Cleanup(func() { kv.Close() })
+		manager, err := kv.NewManager(&ManagerOptions{BlockBytes: 65536, HostCapacityBytes: 4 << 20})
+		ok(t, err)
+		t.Cleanup(func() { manager.Close() })
+		geometry, err := NewGeometry(tokens, 1, []Component{{Kind: ComponentAttention, Element: ElementBF16,
+			Layers: deviceLayers, Heads: heads, HeadDim: dim}})
+		ok(t, err)
+		t.Cleanup(func() { geometry.Close() })
+		ns, err := manager.OpenNamespace(&NamespaceOptions{Model: "m", Geometry: geometry})
+		ok(t, err)
+		t.Cleanup(func() { ns.Close() })
+		part := CachePart{Form: FormBlocksNHD}
+		var memory [deviceLayers][]byte
+		for layer := range memory {
+			var address uintptr
+			address, memory[layer] = driver.Memory(4 * block)
+			part.Tensors = append(part.Tensors, Tensor{Address: address, Bytes: 4 * block})
+		}
+		cache, err := manager.AttachCache(ns, &CacheOptions{Blocks: 4, Parts: []CachePart{part}, Memory: MemoryCUDA})
+		ok(t, err)
+		t.Cleanup(func() { cache.Close() })
+		return manager, cache, memory
+	}
+	prefill, from, sent := side("node.listen", "127.0.0.1:0")
+	address, err := prefill.NodeAddress()
+	ok(t, err)
+	_, to, got := side("node.peers", address)
+	request := RequestID{'d', 'e', 'v', 'i', 'c', 'e'}
+	writing, computing := Stream(driver.Stream()), Stream(driver.Stream())
+	session, err := to.OpenSession(request, []uint32{3, 1}, []Source{{Node: address}}, &SessionOptions{Stream: &writing})
+	ok(t, err)
+	defer session.Close()
+	offer, err := from.OpenOffer(request, []uint32{0, 2}, nil)
+	ok(t, err)
+	defer offer.Close()
+	for layer := range sent {
+		copy(sent[layer], bytes.Repeat([]byte{byte(layer + 1)}, 4*block))
+		ok(t, offer.PublishOnStream(0, uint32(layer), 1, 0, 0, computing))
+		ok(t, session.WaitLayer(soon(t), 0, uint32(layer)))
+		if !bytes.Equal(got[layer][3*block:], bytes.Repeat([]byte{byte(layer + 1)}, block)) {
+			t.Errorf("layer %d is something else", layer)
+		}
+	}
+	ok(t, session.Wait(soon(t)))
+	ok(t, offer.Wait(soon(t)))
+}

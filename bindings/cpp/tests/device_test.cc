@@ -37,14 +37,22 @@ struct Fake {
 };
 
 struct World {
-  explicit World(const std::string& library) : context(settings_of(library)), manager(context, manager_of()) {
+  // With a geometry, a node: `option` of the configuration is `value`.
+  explicit World(const std::string& library, const char* option = nullptr, const std::string& value = {})
+      : context(settings_of(library, option, value)), manager(context, manager_of()) {
     auto options = kvbm::namespace_options();
     options.model = "m";
+    kvbm_component_t component{};
+    component.element = KVBM_ELEMENT_BF16, component.layers = kLayers, component.heads = 2, component.head_dim = 32;
+    const kvbm::Geometry geometry(16, 1, kvbm::Span<const kvbm_component_t>(&component, 1));  // a page for each layer
+    if (option != nullptr) options.geometry = geometry.get();
     ns = std::make_unique<kvbm::Namespace>(manager.open(options));
+    opaque = option == nullptr;
   }
-  static kvbm::Context settings_of(const std::string& library) {
-    const kvbm_setting_t settings[] = {{"device.library", library.c_str()}, {"device.cuda", "auto"}};
-    return kvbm::Context{kvbm::Span<const kvbm_setting_t>(settings)};
+  static kvbm::Context settings_of(const std::string& library, const char* option, const std::string& value) {
+    const kvbm_setting_t settings[] = {
+        {"device.library", library.c_str()}, {"device.cuda", "auto"}, {option, value.c_str()}};
+    return kvbm::Context{kvbm::Span<const kvbm_setting_t>(settings, option != nullptr ? 3 : 2)};
   }
   static kvbm_manager_options_t manager_of() {
     auto options = kvbm::manager_options();
@@ -54,8 +62,9 @@ struct World {
   }
   kvbm::Cache attach(uint8_t* const (&memory)[kLayers]) {
     kvbm_tensor_t tensors[kLayers];
-    for (std::size_t i = 0; i < kLayers; ++i) tensors[i] = {memory[i], kBlocks * kPage, 0, kPage};
-    const kvbm_cache_part_t part = {{}, KVBM_FORM_OPAQUE, 0, tensors, kLayers, {}};
+    for (std::size_t i = 0; i < kLayers; ++i) tensors[i] = {memory[i], kBlocks * kPage, 0, opaque ? kPage : 0};
+    const uint32_t form = opaque ? KVBM_FORM_OPAQUE : KVBM_FORM_BLOCKS_NHD;
+    const kvbm_cache_part_t part = {{}, form, 0, tensors, kLayers, {}};
     auto options = kvbm::cache_options();
     options.n_blocks = kBlocks, options.parts = &part, options.n_parts = 1;
     options.memory = KVBM_MEMORY_CUDA;
@@ -64,6 +73,7 @@ struct World {
   kvbm::Context context;
   kvbm::Manager manager;
   std::unique_ptr<kvbm::Namespace> ns;
+  bool opaque = true;
 };
 
 TEST(Device, without_a_driver_a_cache_on_a_device_is_refused) {
@@ -120,6 +130,35 @@ TEST(Device, what_is_stored_comes_back_layer_by_layer) {
   EXPECT_STREQ(rows[0].state, "ready");
   EXPECT_EQ(rows[0].gathers.bytes, 3 * kLayers * kPage);
   EXPECT_EQ(rows[0].scatters.leaves, 3 * kLayers);
+}
+
+TEST(Device, a_request_moves_between_devices_behind_their_streams) {
+  if (!std::filesystem::exists(driver_file()))
+    GTEST_SKIP() << "the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)";
+  const Fake fake(driver_file());
+  World prefill(driver_file(), "node.listen", "127.0.0.1:0");
+  const std::string address = prefill.manager.node_address();
+  World decode(driver_file(), "node.peers", address);
+  uint8_t* const from[kLayers] = {fake.memory(), fake.memory()};
+  uint8_t* const to[kLayers] = {fake.memory(), fake.memory()};
+  kvbm::Cache source = prefill.attach(from), target = decode.attach(to);
+  const kvbm_request_id_t request = {{'c', '+', '+'}};
+  const kvbm_source_t sources[] = {{address.c_str(), 0, 0}};
+  auto options = kvbm::session_options();
+  options.stream = fake.stream(), options.has_stream = 1;
+  const std::vector<uint32_t> there = {3, 1}, here = {0, 2};
+  kvbm::Session session(target, request, there, kvbm::Span<const kvbm_source_t>(sources), options);
+  kvbm::Offer offer(source, request, here);
+  void* const computing = fake.stream();
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    std::fill_n(from[layer], kBlocks * kPage, static_cast<uint8_t>(layer + 1));
+    offer.publish_on_stream(0, layer, 1, 0, 0, computing);
+    ASSERT_TRUE(session.wait_layer(0, layer, KVBM_FOREVER));
+    const uint8_t* page = to[layer] + 3 * kPage;
+    EXPECT_EQ(std::count(page, page + kPage, static_cast<uint8_t>(layer + 1)), static_cast<std::ptrdiff_t>(kPage));
+  }
+  EXPECT_TRUE(session.wait(KVBM_FOREVER));
+  EXPECT_TRUE(offer.wait(KVBM_FOREVER));
 }
 
 }  // namespace
