@@ -513,11 +513,12 @@ KVBM_ROWS(%arg((kvbm_node_row_t *out_rows, size_t capacity, size_t *out_n)), kvb
           row->local_bytes)
 KVBM_ROWS(%arg((kvbm_device_row_t *out_rows, size_t capacity, size_t *out_n)), kvbm_device_row_t, $2, $1,
           written$argnum, 1, "(IisssKK(KKKKKKKKK)(KKKKKKKKK))", row->ordinal, (int)row->lost, row->name, row->pci,
-          row->state, row->memory_bytes, row->pinned_bytes, row->gathers.batches,
-          row->gathers.leaves, row->gathers.bytes, row->gathers.bad_leaves, row->gathers.mapped_leaves, row->gathers.staged_leaves,
+          row->state, row->memory_bytes, row->pinned_bytes, row->gathers.batches, row->gathers.leaves,
+          row->gathers.bytes, row->gathers.bad_leaves, row->gathers.mapped_leaves, row->gathers.staged_leaves,
           row->gathers.straight_leaves, row->gathers.bounced_leaves, row->gathers.device_ns, row->scatters.batches,
-          row->scatters.leaves, row->scatters.bytes, row->scatters.bad_leaves, row->scatters.mapped_leaves, row->scatters.staged_leaves,
-          row->scatters.straight_leaves, row->scatters.bounced_leaves, row->scatters.device_ns)
+          row->scatters.leaves, row->scatters.bytes, row->scatters.bad_leaves, row->scatters.mapped_leaves,
+          row->scatters.staged_leaves, row->scatters.straight_leaves, row->scatters.bounced_leaves,
+          row->scatters.device_ns)
 KVBM_ROWS(%arg((kvbm_location_t *out_rows, size_t capacity, size_t *out_n)), kvbm_location_t, $2, $1, written$argnum, 1,
           "(y#IIKKK)", (const char *)row->node, (Py_ssize_t)16, row->request, row->tier, row->n_prefix, row->n_in_tier,
           row->bytes)

@@ -42,9 +42,14 @@ class Fake:
 
 
 @pytest.fixture
-def manager() -> Iterator[Manager]:
-    settings = {"device.library": str(DRIVER)}
-    with Context(settings) as context, Manager(context, block_bytes=LAYERS * PAGE, host_capacity_bytes=1 << 20) as one:
+def context() -> Iterator[Context]:
+    with Context({"device.library": str(DRIVER)}) as one:
+        yield one
+
+
+@pytest.fixture
+def manager(context: Context) -> Iterator[Manager]:
+    with Manager(context, block_bytes=LAYERS * PAGE, host_capacity_bytes=1 << 20) as one:
         yield one
 
 
@@ -57,7 +62,7 @@ def page(memory: DeviceMemory, block: int) -> bytes:
 
 
 @with_driver
-def test_what_is_stored_comes_back_layer_by_layer(manager: Manager) -> None:
+def test_what_is_stored_comes_back_layer_by_layer(context: Context, manager: Manager) -> None:
     fake = Fake()
     tensors = [fake.memory(BLOCKS * PAGE) for _ in range(LAYERS)]
     with Namespace(manager, "m") as ns, Cache(manager, ns, BLOCKS, tensors=tensors, memory=MemoryKind.CUDA) as cache:
@@ -68,7 +73,7 @@ def test_what_is_stored_comes_back_layer_by_layer(manager: Manager) -> None:
         stream = fake.stream()
         assert cache.store(keys, [0, 1, 2], stream=stream).status == 0
         match = cache.lookup(keys)
-        queue = libkvbm.Queue(manager.context, 4)
+        queue = libkvbm.Queue(context, 4)
         load = cache.load_submit(match, [5, 6, 7], queue, stream=stream, wait_layers=True)
         for layer in range(LAYERS):
             cache.wait_layer(load, layer, stream)

@@ -55,13 +55,11 @@ __version__: str = _native.kvbm_version_string()
 
 __all__ = [
     "FOREVER", "NO_BLOCK", "NO_TIER", "Admit", "Blocks", "Cache", "CachePart", "CallerError", "ClosedError",
-    "CodecMode",
-    "Completion", "Component", "ComponentKind", "Context", "DeadlineError", "DeviceMemory", "DeviceMoves",
-    "DeviceRow", "Duplicate", "Element", "Event",
-    "EventKind", "ForkedError", "Form", "Geometry", "InternalError", "Keys", "KvbmError", "Location", "Locations",
-    "Lookup",
-    "Manager", "Match", "MatchItem", "MemoryKind", "MissError", "Namespace", "NoRoomError", "NodeRow", "Offer", "Op", "Operation",
-    "Outcome", "Part", "PeerError", "Pin", "Position", "Priority", "Queue", "Quota", "ScanRow", "Session", "Shard",
-    "Share", "ShareRole", "Source", "Stats", "Status", "Tensor", "Tier", "TierCodecStats", "TierStats",
-    "UnavailableError", "codec", "config_reference", "__version__",
+    "CodecMode", "Completion", "Component", "ComponentKind", "Context", "DeadlineError", "DeviceMemory", "DeviceMoves",
+    "DeviceRow", "Duplicate", "Element", "Event", "EventKind", "ForkedError", "Form", "Geometry", "InternalError",
+    "Keys", "KvbmError", "Location", "Locations", "Lookup", "Manager", "Match", "MatchItem", "MemoryKind", "MissError",
+    "Namespace", "NoRoomError", "NodeRow", "Offer", "Op", "Operation", "Outcome", "Part", "PeerError", "Pin",
+    "Position", "Priority", "Queue", "Quota", "ScanRow", "Session", "Shard", "Share", "ShareRole", "Source", "Stats",
+    "Status", "Tensor", "Tier", "TierCodecStats", "TierStats", "UnavailableError", "codec", "config_reference",
+    "__version__",
 ]

@@ -238,8 +238,8 @@ class Manager:
         while True:
             _, n, rows = raw.kvbm_manager_devices(self._handle, capacity)
             if n <= capacity:
-                return [DeviceRow(row[0], bool(row[1]), *row[2:7], DeviceMoves._make(row[7]), DeviceMoves._make(row[8]))
-                        for row in rows]
+                return [DeviceRow._make((ordinal, bool(lost), *said, DeviceMoves._make(out), DeviceMoves._make(into)))
+                        for ordinal, lost, *said, out, into in rows]
             capacity = n
 
     def node_address(self) -> str:

@@ -39,7 +39,7 @@ async def load(store: Store, keys: Sequence[bytes], regions: Sequence[Any], time
             ids = array("I", [NO_BLOCK]) * (items[-1][0] - first + 1)
             for i, block in items:
                 ids[i - first] = block
-            call = cache._load(match, ids, first, False, 0, 0, False, None, timeout_ns, 0)
+            call = cache._load(match, ids, first, False, 0, 0, False, None, timeout_ns, 0, None, False)
             moves.append(Move(cache, [i for i, _ in items], call, first))
         await _run(store, moves, regions, found)
     return found
@@ -55,7 +55,7 @@ async def put(store: Store, keys: Sequence[bytes], regions: Sequence[Any], timeo
         whole = len(items) == len(names)
         chosen = names if whole else Keys([names[i] for i, _ in items])
         blocks = array("I", [block for _, block in items])
-        call = cache._store(chosen, blocks, Priority.NORMAL, None, not whole, None, timeout_ns, None)
+        call = cache._store(chosen, blocks, Priority.NORMAL, None, not whole, None, timeout_ns, None, None)
         moves.append(Move(cache, [i for i, _ in items], call))
     await _run(store, moves, regions, found)
     return found
