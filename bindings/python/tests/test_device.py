@@ -117,7 +117,7 @@ class Side:
     BLOCK = 2 * TOKENS * HEADS * DIM * 2
 
     def __init__(self, fake: Fake, settings: dict[str, str]) -> None:
-        self.context = Context({"device.library": str(DRIVER), "node.pool": "device test", **settings})
+        self.context = Context({"device.library": str(DRIVER), "node.pool": "device", **settings})
         self.manager = Manager(self.context, block_bytes=65536, host_capacity_bytes=8 << 20)
         geometry = libkvbm.Geometry(self.TOKENS, [
             libkvbm.Component(layers=LAYERS, heads=self.HEADS, head_dim=self.DIM)])
