@@ -45,8 +45,7 @@ struct World {
     kvbm_component_t component{};
     component.element = KVBM_ELEMENT_BF16, component.layers = kLayers, component.heads = 2, component.head_dim = 32;
     const kvbm::Geometry geometry(16, 1, kvbm::Span<const kvbm_component_t>(&component, 1));  // a page for each layer
-    if (option != nullptr) options.geometry = geometry.get();
-    ns = std::make_unique<kvbm::Namespace>(manager.open(options));
+    ns = std::make_unique<kvbm::Namespace>(manager.open(options, option != nullptr ? &geometry : nullptr));
     opaque = option == nullptr;
   }
   static kvbm::Context settings_of(const std::string& library, const char* option, const std::string& value) {
