@@ -98,7 +98,8 @@ TEST(Device, what_is_stored_comes_back_layer_by_layer) {
   kvbm::Cache cache = w.attach(memory);
   const auto value = [](std::size_t layer, std::size_t block) { return static_cast<uint8_t>(10 * layer + block + 1); };
   for (std::size_t layer = 0; layer < kLayers; ++layer) {
-    for (std::size_t block = 0; block < 3; ++block) std::fill_n(memory[layer] + block * kPage, kPage, value(layer, block));
+    for (std::size_t block = 0; block < 3; ++block)
+      std::fill_n(memory[layer] + block * kPage, kPage, value(layer, block));
   }
   const std::vector<uint32_t> tokens(12, 7), from = {0, 1, 2}, to = {5, 6, 7};
   const kvbm::Keys keys = w.ns->chain(tokens, 4);

@@ -149,3 +149,51 @@ fn what_is_stored_from_a_device_comes_back_layer_by_layer() {
     assert!(rows[0].pinned_bytes != 0 && rows[0].memory_bytes != 0);
     assert_eq!((rows[0].gathers.bytes, rows[0].scatters.leaves), ((3 * LAYERS * PAGE) as u64, 3 * LAYERS as u64));
 }
+
+#[test]
+fn a_request_moves_between_devices_behind_their_streams() {
+    let Some(path) = driver() else { return };
+    let fake = Fake::open(&path);
+    let side = |setting: (&str, &str)| {
+        let options = ManagerOptions {
+            block_bytes: 65536,
+            host_capacity_bytes: 4 << 20,
+            tiers: Some(vec![]),
+            ..Default::default()
+        };
+        let mut w = world_of(&[("device.library", &path), ("node.pool", "rust-device"), setting], options);
+        // A page for each layer of a block.
+        let part =
+            Component { element: Element::Bf16, layers: LAYERS as u32, heads: 2, head_dim: 32, ..Default::default() };
+        let geometry = Geometry::new(16, 1, &[part]).unwrap();
+        let who = NamespaceOptions { model: "m".into(), geometry: Some(geometry), ..Default::default() };
+        w.ns = Namespace::open(&w.manager, &who).unwrap();
+        let tensors = [fake.memory(), fake.memory()];
+        let bytes = u64::from(BLOCKS) * PAGE as u64;
+        let raw = |data| RawTensor { data, bytes, block_stride: 0, page_bytes: 0 };
+        let list = tensors.into_iter().map(raw).collect();
+        let part = RawPart { part: Part::default(), form: Form::BlocksNhd, tensors: list };
+        // SAFETY: the fake's memory lives as long as the process.
+        let cache = unsafe { Cache::attach_in(&w.manager, &w.ns, BLOCKS, &[part], MemoryKind::Cuda(0), None) }.unwrap();
+        (w, cache, tensors)
+    };
+    let (prefill, from, sent) = side(("node.listen", "127.0.0.1:0"));
+    let node = prefill.manager.node_address().unwrap();
+    let (_decode, to, got) = side(("node.peers", &node));
+    let request = RequestId(*b"rust device 0001");
+    let wanted = SessionOptions { stream: Some(fake.stream()), ..Default::default() };
+    let session = Session::open(&to, request, &[3, 1], &[Source { node, rank: 0 }], &wanted, None).unwrap();
+    let offer = Offer::open(&from, request, &[0, 2], &OfferOptions::default(), None).unwrap();
+    let computing = fake.stream();
+    for layer in 0..LAYERS {
+        // SAFETY: it is not published yet.
+        unsafe { sent[layer].write_bytes(layer as u8 + 1, BLOCKS as usize * PAGE) };
+        offer.publish_on_stream(0, layer as u32, 1, 0, 0, computing).unwrap();
+        session.wait_layer(0, layer as u32, None).unwrap();
+        // SAFETY: the layer is in place.
+        let page = unsafe { std::slice::from_raw_parts(got[layer].add(3 * PAGE), PAGE) };
+        assert!(page.iter().all(|b| *b == layer as u8 + 1));
+    }
+    session.wait(None).unwrap();
+    offer.wait(None).unwrap();
+}
