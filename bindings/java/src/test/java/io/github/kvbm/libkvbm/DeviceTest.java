@@ -107,4 +107,63 @@ class DeviceTest {
       assertEquals(3L * LAYERS, rows.get(0).scatters().leaves());
     }
   }
+
+  /** A node whose cache lies on the fake device: a page for each layer of a block. */
+  private static final class Side implements AutoCloseable {
+    final Context context;
+    final Manager manager;
+    final Namespace ns;
+    final Cache cache;
+    final long[] tensors = new long[LAYERS];
+
+    Side(String option, String value) {
+      context = Context.create(
+          new ContextOptions().setting("device.library", TestDriver.file().toString()).setting(option, value));
+      manager = Manager.create(
+          context, new ManagerOptions().blockBytes(65536).hostCapacityBytes(4L << 20).tiers(List.of()));
+      List<Component> model = List.of(Component.attention(Component.BF16, LAYERS, 2, 32));
+      try (Geometry geometry = Geometry.create(16, 1, model)) {
+        ns = manager.namespace(new NamespaceOptions("m").geometry(geometry));
+      }
+      List<Tensor> list = new ArrayList<>();
+      for (int l = 0; l < LAYERS; ++l) {
+        tensors[l] = TestDriver.allocate((long) BLOCKS * PAGE);
+        list.add(Tensor.at(tensors[l], (long) BLOCKS * PAGE, 0, 0));
+      }
+      cache = manager.attach(ns, BLOCKS, List.of(new CachePart(null, Form.BLOCKS_NHD, list)), MemoryKind.CUDA, 0);
+    }
+
+    @Override
+    public void close() {
+      cache.close();
+      ns.close();
+      manager.close();
+      context.close();
+    }
+  }
+
+  @Test
+  void aRequestMovesBetweenDevicesBehindTheirStreams() {
+    assumeTrue(TestDriver.isBuilt(), "the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)");
+    Kvbm.versionString(); // loads the library
+    TestDriver.open();
+    try (Side prefill = new Side("node.listen", "127.0.0.1:0");
+        Side decode = new Side("node.peers", prefill.manager.nodeAddress())) {
+      RequestId request = RequestId.random();
+      List<Source> sources = List.of(new Source(prefill.manager.nodeAddress(), 0));
+      SessionOptions behind = new SessionOptions().stream(TestDriver.stream());
+      try (Session session = Session.open(decode.cache, request, new int[] {3, 1}, sources, behind, null, null);
+          Offer offer = Offer.open(prefill.cache, request, new int[] {0, 2}, null, null)) {
+        long computing = TestDriver.stream();
+        for (int l = 0; l < LAYERS; ++l) {
+          for (int b = 0; b < BLOCKS; ++b) World.fill(page(prefill.tensors[l], b), l + 1);
+          offer.publishOnStream(0, l, 1, 0, 0, computing);
+          session.awaitLayer(0, l, 30_000_000_000L);
+          assertTrue(World.isFull(page(decode.tensors[l], 3), l + 1));
+        }
+        session.await(30_000_000_000L);
+        offer.await(30_000_000_000L);
+      }
+    }
+  }
 }
