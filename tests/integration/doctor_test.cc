@@ -11,20 +11,20 @@ using kvbm::test::run;
 
 const char* const kLibrary = KVBM_TEST_MODULES "/libtest_cuda_driver.so";
 
-TEST(DoctorCommand, TellsOfTheDriverThatIsNamed) {
+TEST(DoctorCommand, tells_of_the_driver_that_is_named) {
   const Ran ran = run(std::string("doctor --json --cuda-library ") + kLibrary);
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_TRUE(contains(ran.text, "\"CUDA 13.0, ")) << ran.text;
   EXPECT_TRUE(contains(ran.text, "\"kvbm fake device, sm_90")) << ran.text;
 }
 
-TEST(DoctorCommand, TakesTheOptionFromTheEnvironment) {
+TEST(DoctorCommand, takes_the_option_from_the_environment) {
   const Ran ran = run("doctor --json", " 2>&1", std::string("KVBM_FAKE_CUDA=devices=0 KVBM_DEVICE_LIBRARY=") + kLibrary);
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_TRUE(contains(ran.text, "it sees no device")) << ran.text;
 }
 
-TEST(DoctorCommand, ADriverThatIsNotThereIsNoFailure) {
+TEST(DoctorCommand, a_driver_that_is_not_there_is_no_failure) {
   const Ran ran = run("doctor --cuda-library /nowhere/libcuda.so.1");
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_TRUE(contains(ran.text, "/nowhere/libcuda.so.1")) << ran.text;

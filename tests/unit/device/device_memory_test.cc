@@ -50,7 +50,7 @@ class DeviceMemoryTest : public ::testing::Test {
   std::shared_ptr<Device> device_;
 };
 
-TEST_F(DeviceMemoryTest, TellsWhatAPointerIs) {
+TEST_F(DeviceMemoryTest, tells_what_a_pointer_is) {
   const Driver& cuda = fake_.driver();
   const CuPointer own = fake_.allocate(0, 1000), other = fake_.allocate(1, 1000), managed = fake_.allocate_managed(0, 8);
   const PointerFacts facts = pointer_facts(cuda, at(own + 999));
@@ -68,20 +68,20 @@ TEST_F(DeviceMemoryTest, TellsWhatAPointerIs) {
   EXPECT_EQ(pointer_facts(cuda, pinned.value()->data() + 4095).kind, PointerKind::pinned);
 }
 
-TEST_F(DeviceMemoryTest, AcceptsAnExtentThatIsWhollyOnTheDevice) {
+TEST_F(DeviceMemoryTest, accepts_an_extent_that_is_wholly_on_the_device) {
   const CuPointer own = fake_.allocate(0, 1000);
   EXPECT_TRUE(accepts(at(own), 1000));
   EXPECT_TRUE(accepts(at(own + 999), 1));
 }
 
-TEST_F(DeviceMemoryTest, RefusesAPointerOfAnotherDevice) {
+TEST_F(DeviceMemoryTest, refuses_a_pointer_of_another_device) {
   const CuPointer other = fake_.allocate(1, 64);
   const std::string text = refusal(at(other), 64);
   EXPECT_NE(text.find("is on device 1; the cache is on device 0"), std::string::npos) << text;
   EXPECT_NE(text.find("[" + hex(other) + ", " + hex(other + 64) + ")"), std::string::npos) << text;
 }
 
-TEST_F(DeviceMemoryTest, RefusesWhatTheDriverDoesNotKnow) {
+TEST_F(DeviceMemoryTest, refuses_what_the_driver_does_not_know) {
   const std::vector<char> host(64);
   EXPECT_NE(refusal(host.data(), 64).find("is host memory: the driver does not know it"), std::string::npos);
   EXPECT_NE(refusal(nullptr, 64).find("is no range"), std::string::npos);
@@ -90,20 +90,20 @@ TEST_F(DeviceMemoryTest, RefusesWhatTheDriverDoesNotKnow) {
   EXPECT_NE(refusal(at(own), UINT64_MAX).find("is no range"), std::string::npos);
 }
 
-TEST_F(DeviceMemoryTest, RefusesHostAndManagedMemory) {
+TEST_F(DeviceMemoryTest, refuses_host_and_managed_memory) {
   auto pinned = PinnedMemory::allocate(device_, 4096);
   ASSERT_TRUE(pinned.ok());
   EXPECT_NE(refusal(pinned.value()->data(), 64).find("is pinned host memory"), std::string::npos);
   EXPECT_NE(refusal(at(fake_.allocate_managed(0, 64)), 64).find("is managed memory"), std::string::npos);
 }
 
-TEST_F(DeviceMemoryTest, RefusesAnExtentThatEndsTooLate) {
+TEST_F(DeviceMemoryTest, refuses_an_extent_that_ends_too_late) {
   const CuPointer own = fake_.allocate(0, 1000);
   const std::string text = refusal(at(own + 10), 1000);
   EXPECT_NE(text.find("ends at " + hex(own + 1000) + ", 10 bytes before it"), std::string::npos) << text;
 }
 
-TEST_F(DeviceMemoryTest, FollowsMemoryThatIsMappedPieceByPiece) {
+TEST_F(DeviceMemoryTest, follows_memory_that_is_mapped_piece_by_piece) {
   const CuPointer pieces = fake_.allocate_in_pieces(0, 8192, 4);
   EXPECT_TRUE(accepts(at(pieces), 4 * 8192));
   EXPECT_TRUE(accepts(at(pieces + 8000), 16384));
@@ -114,14 +114,14 @@ TEST_F(DeviceMemoryTest, FollowsMemoryThatIsMappedPieceByPiece) {
   EXPECT_NE(text.find("ends at " + hex(pieces + 2 * 8192)), std::string::npos) << text;
 }
 
-TEST_F(DeviceMemoryTest, FreedMemoryIsRefused) {
+TEST_F(DeviceMemoryTest, freed_memory_is_refused) {
   const CuPointer own = fake_.allocate(0, 64);
   EXPECT_TRUE(accepts(at(own), 64));
   fake_.free(own);
   EXPECT_FALSE(accepts(at(own), 64));
 }
 
-TEST(ExtentTest, CoversEveryPieceOfARun) {
+TEST(ExtentTest, covers_every_piece_of_a_run) {
   std::vector<std::byte> memory(1000);
   StridedRun run{memory.data() + 500, 10, 3, 4, 100, -20};
   const auto extent = extent_of(run);
@@ -133,7 +133,7 @@ TEST(ExtentTest, CoversEveryPieceOfARun) {
   EXPECT_EQ(extent_of(run).value().bytes, 10U) << "strides of what is not repeated do not matter";
 }
 
-TEST(ExtentTest, RefusesNothingAndWhatWraps) {
+TEST(ExtentTest, refuses_nothing_and_what_wraps) {
   std::byte one{};
   EXPECT_FALSE(extent_of({&one, 0, 1, 1, 0, 0}).ok());
   EXPECT_FALSE(extent_of({&one, 1, 0, 1, 0, 0}).ok());
@@ -142,7 +142,7 @@ TEST(ExtentTest, RefusesNothingAndWhatWraps) {
   EXPECT_FALSE(extent_of({&one, 1, 1, UINT32_MAX, 0, INT64_MIN}).ok());
 }
 
-TEST_F(DeviceMemoryTest, AllocatesAndGivesBack) {
+TEST_F(DeviceMemoryTest, allocates_and_gives_back) {
   {
     auto memory = DeviceMemory::allocate(device_, 5000);
     ASSERT_TRUE(memory.ok());
@@ -158,7 +158,7 @@ TEST_F(DeviceMemoryTest, AllocatesAndGivesBack) {
   EXPECT_EQ(fake_.left(0).device_bytes + fake_.left(0).registrations, 0U);
 }
 
-TEST_F(DeviceMemoryTest, RefusalsAreStatusesAndLeaveNothing) {
+TEST_F(DeviceMemoryTest, refusals_are_statuses_and_leave_nothing) {
   EXPECT_EQ(DeviceMemory::allocate(device_, 1ULL << 40).status().code(), Code::no_memory);
   fake_.fail("cuMemHostRegister", 1, kCuOutOfMemory);
   EXPECT_EQ(PinnedMemory::allocate(device_, 100).status().code(), Code::no_memory);
@@ -170,7 +170,7 @@ TEST_F(DeviceMemoryTest, RefusalsAreStatusesAndLeaveNothing) {
   EXPECT_FALSE(device_->is_lost());
 }
 
-TEST_F(DeviceMemoryTest, PinnedMemoryOutlivesTheContext) {
+TEST_F(DeviceMemoryTest, pinned_memory_outlives_the_context) {
   auto pinned = PinnedMemory::allocate(device_, 4096);
   auto memory = DeviceMemory::allocate(device_, 64);
   ASSERT_TRUE(pinned.ok() && memory.ok());

@@ -34,7 +34,7 @@ FakeCudaOptions two_devices() {
   return options;
 }
 
-TEST(DeviceTest, TellsWhatTheDriverShows) {
+TEST(DeviceTest, tells_what_the_driver_shows) {
   FakeCuda fake(two_devices());
   const auto all = list_devices(fake.driver());
   ASSERT_TRUE(all.ok()) << all.status().message();
@@ -51,7 +51,7 @@ TEST(DeviceTest, TellsWhatTheDriverShows) {
   EXPECT_EQ(fake.calls("cuDevicePrimaryCtxRetain"), 0U) << "looking makes no context";
 }
 
-TEST(DeviceTest, NoDeviceIsSaid) {
+TEST(DeviceTest, no_device_is_said) {
   FakeCudaOptions options;
   options.devices.clear();
   FakeCuda fake(options);
@@ -61,7 +61,7 @@ TEST(DeviceTest, NoDeviceIsSaid) {
   EXPECT_EQ(Device::open(fake.driver(), 0, nullptr).status().code(), Code::unsupported);
 }
 
-TEST(DeviceTest, AnOldDriverIsRefusedByItsVersion) {
+TEST(DeviceTest, an_old_driver_is_refused_by_its_version) {
   FakeCudaOptions options;
   options.version = 11080;
   FakeCuda fake(options);
@@ -71,7 +71,7 @@ TEST(DeviceTest, AnOldDriverIsRefusedByItsVersion) {
       << device.status().message();
 }
 
-TEST(DeviceTest, AnOrdinalThatIsNotThereIsRefused) {
+TEST(DeviceTest, an_ordinal_that_is_not_there_is_refused) {
   FakeCuda fake(two_devices());
   for (const int ordinal : {-1, 2, 1000}) {
     const auto device = Device::open(fake.driver(), ordinal, nullptr);
@@ -80,7 +80,7 @@ TEST(DeviceTest, AnOrdinalThatIsNotThereIsRefused) {
   }
 }
 
-TEST(DeviceTest, ABuildWithoutKernelsSaysSo) {
+TEST(DeviceTest, a_build_without_kernels_says_so) {
   FakeCudaOptions options;
   options.brings_kernels = false;
   FakeCuda fake(options);
@@ -94,7 +94,7 @@ TEST(DeviceTest, ABuildWithoutKernelsSaysSo) {
   }
 }
 
-TEST(DeviceTest, NoKernelsForTheDeviceNamesBoth) {
+TEST(DeviceTest, no_kernels_for_the_device_names_both) {
   FakeCudaOptions options;
   options.devices[0].major = 7;
   options.image = kCuNoBinaryForGpu;
@@ -108,7 +108,7 @@ TEST(DeviceTest, NoKernelsForTheDeviceNamesBoth) {
   EXPECT_EQ(fake.left(0).contexts, 0U);
 }
 
-TEST(DeviceTest, ADeviceOfAnotherProcessIsRefused) {
+TEST(DeviceTest, a_device_of_another_process_is_refused) {
   FakeCuda fake;
   fake.fail("cuDevicePrimaryCtxRetain", 1, 46);  // CUDA_ERROR_DEVICE_UNAVAILABLE
   const auto device = Device::open(fake.driver(), 0, nullptr);
@@ -116,14 +116,14 @@ TEST(DeviceTest, ADeviceOfAnotherProcessIsRefused) {
   EXPECT_NE(device.status().message().find("exclusive"), std::string::npos) << device.status().message();
 }
 
-TEST(DeviceTest, ADeviceThatDoesNotMapHostMemoryIsRefused) {
+TEST(DeviceTest, a_device_that_does_not_map_host_memory_is_refused) {
   FakeCudaOptions options;
   options.devices[0].maps_host = false;
   FakeCuda fake(options);
   EXPECT_EQ(Device::open(fake.driver(), 0, nullptr).status().code(), Code::unsupported);
 }
 
-TEST(DeviceTest, EveryFailureOfOpeningGivesBackTheContext) {
+TEST(DeviceTest, every_failure_of_opening_gives_back_the_context) {
   for (const char* entry : {"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet",
                             "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent", "cuModuleLoadData"}) {
     FakeCuda fake;
@@ -134,7 +134,7 @@ TEST(DeviceTest, EveryFailureOfOpeningGivesBackTheContext) {
   }
 }
 
-TEST(DeviceTest, GivesBackWhatItTook) {
+TEST(DeviceTest, gives_back_what_it_took) {
   FakeCuda fake;
   fake.allocate(0, 1);  // the engine lives
   auto device = open_device(fake);
@@ -145,7 +145,7 @@ TEST(DeviceTest, GivesBackWhatItTook) {
   EXPECT_EQ(fake.left(0).modules, 0U);
 }
 
-TEST(DeviceTest, AScopeGivesBackTheCallersContext) {
+TEST(DeviceTest, a_scope_gives_back_the_callers_context) {
   FakeCuda fake(two_devices());
   const auto first = open_device(fake, 0), second = open_device(fake, 1);
   const Driver& cuda = fake.driver();
@@ -164,7 +164,7 @@ TEST(DeviceTest, AScopeGivesBackTheCallersContext) {
   EXPECT_EQ(cuda.cuCtxGetDevice(&current), kCuInvalidContext) << "none was current before";
 }
 
-TEST(DeviceTest, IsLostOnceAndSaysSoOnce) {
+TEST(DeviceTest, is_lost_once_and_says_so_once) {
   FakeCuda fake;
   LogLines lines;
   Log log;
@@ -190,7 +190,7 @@ TEST(DeviceTest, IsLostOnceAndSaysSoOnce) {
   EXPECT_FALSE(scope.entered());
 }
 
-TEST(DeviceTest, ADestroyedContextIsALostDevice) {
+TEST(DeviceTest, a_destroyed_context_is_a_lost_device) {
   FakeCuda fake;
   const auto device = open_device(fake);
   fake.destroy_context(0);
@@ -202,7 +202,7 @@ TEST(DeviceTest, ADestroyedContextIsALostDevice) {
   EXPECT_TRUE(device->is_lost());
 }
 
-TEST(DeviceTest, AContextThatCannotBeEnteredIsALostDevice) {
+TEST(DeviceTest, a_context_that_cannot_be_entered_is_a_lost_device) {
   FakeCuda fake;
   const auto device = open_device(fake);
   fake.fail("cuCtxPushCurrent", 1, kCuInvalidContext);
@@ -211,7 +211,7 @@ TEST(DeviceTest, AContextThatCannotBeEnteredIsALostDevice) {
   EXPECT_TRUE(device->is_lost());
 }
 
-TEST(DriverErrorTest, StickyErrorsDisableAndOthersDoNot) {
+TEST(DriverErrorTest, sticky_errors_disable_and_others_do_not) {
   const FakeCuda fake;
   for (const CuResult sticky : {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999}) {
     EXPECT_TRUE(is_sticky(sticky)) << sticky;
@@ -225,7 +225,7 @@ TEST(DriverErrorTest, StickyErrorsDisableAndOthersDoNot) {
   EXPECT_EQ(driver_status(fake.driver(), kCuNotPermitted, "cuMemHostRegister").code(), Code::not_permitted);
 }
 
-TEST(KernelSetTest, LaunchesByNameWithItsParameters) {
+TEST(KernelSetTest, launches_by_name_with_its_parameters) {
   FakeCuda fake;
   uint32_t warps_seen = 0, threads_seen = 0;
   fake.add_kernel("kvbm_gather_leaves", {8, 4, 4, 8}, [&](const FakeLaunch& launch) -> CuResult {
@@ -245,7 +245,7 @@ TEST(KernelSetTest, LaunchesByNameWithItsParameters) {
   EXPECT_EQ(device->kernels().launch(Kernel::quantize, stream, {1, 32, 0}), kCuNotFound);
 }
 
-TEST(KernelSetTest, IsLoadedWholeBeforeAnythingIsLaunched) {
+TEST(KernelSetTest, is_loaded_whole_before_anything_is_launched) {
   FakeCuda fake;
   for (const char* name : {"kvbm_gather_leaves", "kvbm_copy_runs"}) {
     fake.add_kernel(name, {}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
@@ -260,7 +260,7 @@ TEST(KernelSetTest, IsLoadedWholeBeforeAnythingIsLaunched) {
   EXPECT_TRUE(Device::open(older, 0, nullptr).ok());
 }
 
-TEST(KernelSetTest, AKernelThatFailsLosesTheDevice) {
+TEST(KernelSetTest, a_kernel_that_fails_loses_the_device) {
   FakeCuda fake;
   fake.add_kernel("kvbm_copy_runs", {8, 4, 4}, [](const FakeLaunch&) -> CuResult { return kCuSuccess; });
   const auto device = open_device(fake);
@@ -276,7 +276,7 @@ TEST(KernelSetTest, AKernelThatFailsLosesTheDevice) {
   EXPECT_TRUE(device->is_lost());
 }
 
-TEST(KernelImageTest, ArchitecturesAreReadFromAFatbin) {
+TEST(KernelImageTest, architectures_are_read_from_a_fatbin) {
   // One entry of machine code for 90 with 8 bytes, one of PTX for 80 with 4.
   std::vector<std::byte> fatbin(16 + 64 + 8 + 64 + 4);
   store_le<uint32_t>(fatbin.data(), 0xBA55ED50);
@@ -299,7 +299,7 @@ TEST(KernelImageTest, ArchitecturesAreReadFromAFatbin) {
   EXPECT_EQ(architectures_of({}), "");
 }
 
-TEST(KernelImageTest, TheEmbeddedOneIsReadOrEmpty) {
+TEST(KernelImageTest, the_embedded_one_is_read_or_empty) {
   if (embedded_kernels().empty()) GTEST_SKIP() << "this build has no nvcc, so no kernels are embedded";
   EXPECT_NE(architectures_of(embedded_kernels()).find("sm_80"), std::string::npos)
       << architectures_of(embedded_kernels());

@@ -92,7 +92,7 @@ constexpr Entry kEntries[] = {
 FOR_EVERY_ENTRY(X)
 #undef X
 
-TEST(DriverHeaderTest, EntriesAreFoundUnderTheNamesOfTheHeader) {
+TEST(DriverHeaderTest, entries_are_found_under_the_names_of_the_header) {
   size_t count = 0;
   const DriverSymbol* symbols = driver_symbols(&count);
   ASSERT_EQ(count, std::size(kEntries));
@@ -104,7 +104,7 @@ TEST(DriverHeaderTest, EntriesAreFoundUnderTheNamesOfTheHeader) {
   }
 }
 
-TEST(DriverHeaderTest, ErrorsHaveTheirNumbers) {
+TEST(DriverHeaderTest, errors_have_their_numbers) {
   EXPECT_EQ(kCuSuccess, CUDA_SUCCESS);
   EXPECT_EQ(kCuInvalidValue, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(kCuOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY);
@@ -145,7 +145,7 @@ TEST(DriverHeaderTest, ErrorsHaveTheirNumbers) {
 #endif
 }
 
-TEST(DriverHeaderTest, AttributesAndFlagsHaveTheirNumbers) {
+TEST(DriverHeaderTest, attributes_and_flags_have_their_numbers) {
   EXPECT_EQ(kCuMultiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   EXPECT_EQ(kCuIntegrated, CU_DEVICE_ATTRIBUTE_INTEGRATED);
   EXPECT_EQ(kCuCanMapHostMemory, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
@@ -182,7 +182,7 @@ TEST(DriverHeaderTest, AttributesAndFlagsHaveTheirNumbers) {
 
 #else
 
-TEST(DriverHeaderTest, IsComparedWithNvidias) {
+TEST(DriverHeaderTest, is_compared_with_nvidias) {
   GTEST_SKIP() << "there is no cuda.h on this machine (tools/setup --cuda fetches one)";
 }
 

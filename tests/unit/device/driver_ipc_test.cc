@@ -68,7 +68,7 @@ int child(int in, int out) {
   return cuda.cuEventDestroy(event) == kCuSuccess ? 0 : 13;
 }
 
-TEST(DriverIpcTest, AnotherProcessReadsAfterAnEventAndWrites) {
+TEST(DriverIpcTest, another_process_reads_after_an_event_and_writes) {
   std::array<int, 2> down{}, up{};
   ASSERT_EQ(::pipe(down.data()) | ::pipe(up.data()), 0);
   const pid_t process = ::fork();

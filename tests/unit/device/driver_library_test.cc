@@ -31,28 +31,28 @@ class DriverLibraryTest : public ::testing::Test {
   test::TempDir dir_;
 };
 
-TEST_F(DriverLibraryTest, ALibraryThatIsNotThereIsNamed) {
+TEST_F(DriverLibraryTest, a_library_that_is_not_there_is_named) {
   const std::string text = refusal("/nowhere/libcuda.so.1");
   EXPECT_NE(text.find("/nowhere/libcuda.so.1"), std::string::npos) << text;
 }
 
-TEST_F(DriverLibraryTest, ALibraryThatIsNoDriverIsRefused) {
+TEST_F(DriverLibraryTest, a_library_that_is_no_driver_is_refused) {
   EXPECT_NE(refusal(module("test_cuda_no_version")).find("is no CUDA driver"), std::string::npos);
 }
 
-TEST_F(DriverLibraryTest, MissingEntriesAreNamed) {
+TEST_F(DriverLibraryTest, missing_entries_are_named) {
   const std::string text = refusal(module("test_cuda_lacks_entries"));
   EXPECT_NE(text.find("says CUDA 12.8 and lacks cuGetErrorName"), std::string::npos) << text;
   EXPECT_NE(text.find("cuMemAlloc_v2"), std::string::npos) << text;
 }
 
-TEST_F(DriverLibraryTest, AnOldDriverIsToldByItsVersionAlone) {
+TEST_F(DriverLibraryTest, an_old_driver_is_told_by_its_version_alone) {
   const std::string text = refusal(module("test_cuda_old"));
   EXPECT_NE(text.find("speaks CUDA 11.4; kvbm needs 12.0"), std::string::npos) << text;
   EXPECT_EQ(text.find("lacks"), std::string::npos) << text;
 }
 
-TEST_F(DriverLibraryTest, RefusalsOfTheDriverSayWhatToDo) {
+TEST_F(DriverLibraryTest, refusals_of_the_driver_say_how_to_go_on) {
   struct Case {
     const char* settings;
     const char* says;
@@ -70,7 +70,7 @@ TEST_F(DriverLibraryTest, RefusalsOfTheDriverSayWhatToDo) {
   }
 }
 
-TEST_F(DriverLibraryTest, LoadsOnceAndOpensADevice) {
+TEST_F(DriverLibraryTest, loads_once_and_opens_a_device) {
   const FakeLibrary fake(dir_, "good", "devices=2,version=12040");
   const auto first = driver_library(fake.path()), second = driver_library(fake.path());
   ASSERT_TRUE(first.ok()) << first.status().message();
@@ -86,7 +86,7 @@ TEST_F(DriverLibraryTest, LoadsOnceAndOpensADevice) {
   EXPECT_TRUE(device.ok()) << device.status().message();
 }
 
-TEST_F(DriverLibraryTest, SignalHandlersOfTheHostStay) {
+TEST_F(DriverLibraryTest, signal_handlers_of_the_host_stay) {
   std::array<SignalAction, SignalAction::kSignals + 1> before;
   for (int i = 1; i <= SignalAction::kSignals; ++i) ASSERT_TRUE(before[static_cast<size_t>(i)].read(i));
   ::setenv("KVBM_FAKE_CUDA_HANDLERS", "1", 1);
@@ -100,7 +100,7 @@ TEST_F(DriverLibraryTest, SignalHandlersOfTheHostStay) {
   }
 }
 
-TEST_F(DriverLibraryTest, EveryEntryOfTheTableIsFilled) {
+TEST_F(DriverLibraryTest, every_entry_of_the_table_is_filled) {
   size_t count = 0;
   const DriverSymbol* symbols = driver_symbols(&count);
   const FakeLibrary fake(dir_, "filled", "");
@@ -118,7 +118,7 @@ TEST_F(DriverLibraryTest, EveryEntryOfTheTableIsFilled) {
   ::dlclose(handle);
 }
 
-TEST(DriverVersionTest, IsWrittenAsPeopleKnowIt) {
+TEST(DriverVersionTest, is_written_as_people_know_it) {
   EXPECT_EQ(cuda_version_text(12000), "12.0");
   EXPECT_EQ(cuda_version_text(11080), "11.8");
   EXPECT_EQ(cuda_version_text(13010), "13.1");

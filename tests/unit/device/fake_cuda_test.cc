@@ -59,12 +59,12 @@ class FakeCudaTest : public ::testing::Test {
   CuContext context_ = nullptr;
 };
 
-TEST_F(FakeCudaTest, EveryEntryOfTheTableIsThere) {
+TEST_F(FakeCudaTest, every_entry_of_the_table_is_there) {
   const auto* words = reinterpret_cast<void* const*>(&cuda_);
   for (size_t i = 0; i < sizeof(Driver) / sizeof(void*); ++i) EXPECT_NE(words[i], nullptr) << "entry " << i;
 }
 
-TEST_F(FakeCudaTest, CopiesMoveBytesInOrder) {
+TEST_F(FakeCudaTest, copies_move_bytes_in_order) {
   const CuPointer device = allocate(4096);
   const CuStream one = stream();
   std::vector<char> host(4096, 'h'), back(4096);
@@ -78,7 +78,7 @@ TEST_F(FakeCudaTest, CopiesMoveBytesInOrder) {
   EXPECT_EQ(fake_.copied_bytes(), 8192U);
 }
 
-TEST_F(FakeCudaTest, KernelsRunWithTheParametersOfTheirLaunch) {
+TEST_F(FakeCudaTest, kernels_run_with_the_parameters_of_their_launch) {
   fake_.add_kernel("fill", {sizeof(CuPointer), sizeof(int)}, [](const FakeLaunch& launch) -> CuResult {
     const auto to = launch.parameter<CuPointer>(0);
     if (!launch.reaches(at(to), launch.grid.x * launch.block.x, true)) return kCuIllegalAddress;
@@ -105,7 +105,7 @@ TEST_F(FakeCudaTest, KernelsRunWithTheParametersOfTheirLaunch) {
   EXPECT_EQ(cuda_.cuLaunchKernel(function("fill"), 2, 1, 1, 2048, 1, 1, 0, one, parameters, nullptr), kCuInvalidValue);
 }
 
-TEST_F(FakeCudaTest, AStreamWaitsForWhatAnEventWasThen) {
+TEST_F(FakeCudaTest, a_stream_waits_for_what_an_event_was_then) {
   const CuStream one = stream(), two = stream();
   const CuPointer device = allocate(2);
   const CuEvent never = event(), recorded = event();
@@ -125,7 +125,7 @@ TEST_F(FakeCudaTest, AStreamWaitsForWhatAnEventWasThen) {
   EXPECT_EQ(cuda_.cuEventSynchronize(recorded), kCuSuccess);
 }
 
-TEST_F(FakeCudaTest, AStreamWaitsForAValueAloneAndAnotherRaisesIt) {
+TEST_F(FakeCudaTest, a_stream_waits_for_a_value_alone_and_another_raises_it) {
   const CuStream one = stream(), two = stream(), third = stream();
   const CuPointer word = allocate(8), mark = allocate(1);
   std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(word)).store(3);
@@ -141,7 +141,7 @@ TEST_F(FakeCudaTest, AStreamWaitsForAValueAloneAndAnotherRaisesIt) {
   EXPECT_EQ(cuda_.cuStreamWaitValue64(one, word + 4, 5, kCuWaitValueGeq), kCuInvalidValue);
 }
 
-TEST_F(FakeCudaTest, WhatReachesTooFarEndsTheDevice) {
+TEST_F(FakeCudaTest, what_reaches_too_far_ends_the_device) {
   const CuPointer device = allocate(100);
   const CuStream one = stream();
   std::vector<char> host(200);
@@ -152,7 +152,7 @@ TEST_F(FakeCudaTest, WhatReachesTooFarEndsTheDevice) {
   EXPECT_EQ(cuda_.cuEventCreate(nullptr, 0), kCuIllegalAddress);
 }
 
-TEST_F(FakeCudaTest, FreedMemoryIsNotReached) {
+TEST_F(FakeCudaTest, freed_memory_is_not_reached) {
   const CuPointer device = allocate(100);
   EXPECT_TRUE(fake_.reaches(0, at(device), 100, true));
   EXPECT_EQ(cuda_.cuMemFree(device), kCuSuccess);
@@ -164,7 +164,7 @@ TEST_F(FakeCudaTest, FreedMemoryIsNotReached) {
   EXPECT_EQ(cuda_.cuStreamSynchronize(one), kCuIllegalAddress);
 }
 
-TEST_F(FakeCudaTest, HostMemoryIsReachedOnceRegistered) {
+TEST_F(FakeCudaTest, host_memory_is_reached_once_registered) {
   void* const host = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(host, MAP_FAILED);
   EXPECT_FALSE(fake_.reaches(0, host, 8192, false));
@@ -186,7 +186,7 @@ TEST_F(FakeCudaTest, HostMemoryIsReachedOnceRegistered) {
   ::munmap(host, 8192);
 }
 
-TEST_F(FakeCudaTest, FaultsComeAtTheCallThatWasNamed) {
+TEST_F(FakeCudaTest, faults_come_at_the_call_that_was_named) {
   fake_.fail("cuMemAlloc", 2, kCuOutOfMemory);
   CuPointer pointer = 0;
   EXPECT_EQ(cuda_.cuMemAlloc(&pointer, 1), kCuSuccess);
@@ -196,7 +196,7 @@ TEST_F(FakeCudaTest, FaultsComeAtTheCallThatWasNamed) {
   EXPECT_EQ(cuda_.cuMemAlloc(&pointer, 2ULL << 30), kCuOutOfMemory);  // more than there is
 }
 
-TEST_F(FakeCudaTest, ALostDeviceDropsWhatItHad) {
+TEST_F(FakeCudaTest, a_lost_device_drops_what_it_had) {
   const CuStream one = stream();
   const CuPointer device = allocate(1);
   const CuEvent done = event();
@@ -213,7 +213,7 @@ TEST_F(FakeCudaTest, ALostDeviceDropsWhatItHad) {
   EXPECT_NE(static_cast<char>(*at(device)), 'l');
 }
 
-TEST_F(FakeCudaTest, ADestroyedContextTakesItsMemoryAlong) {
+TEST_F(FakeCudaTest, a_destroyed_context_takes_its_memory_along) {
   const CuStream one = stream();
   const CuPointer device = allocate(64);
   fake_.destroy_context(0);
@@ -227,7 +227,7 @@ TEST_F(FakeCudaTest, ADestroyedContextTakesItsMemoryAlong) {
   EXPECT_EQ(cuda_.cuStreamSynchronize(one), kCuContextDestroyed);  // of the context that is gone
 }
 
-TEST_F(FakeCudaTest, AContextMustBeCurrent) {
+TEST_F(FakeCudaTest, a_context_must_be_current) {
   CuContext popped = nullptr;
   EXPECT_EQ(cuda_.cuCtxPopCurrent(&popped), kCuSuccess);
   EXPECT_EQ(popped, context_);
@@ -236,7 +236,7 @@ TEST_F(FakeCudaTest, AContextMustBeCurrent) {
   EXPECT_EQ(cuda_.cuCtxPopCurrent(&popped), kCuInvalidContext);
 }
 
-TEST_F(FakeCudaTest, PointersTellWhatTheyAre) {
+TEST_F(FakeCudaTest, pointers_tell_what_they_are) {
   const CuPointer device = fake_.allocate_in_pieces(0, 4096, 3);
   int ordinal = -1;
   unsigned type = 0;
@@ -253,7 +253,7 @@ TEST_F(FakeCudaTest, PointersTellWhatTheyAre) {
   EXPECT_EQ(cuda_.cuPointerGetAttribute(&ordinal, kCuPointerDeviceOrdinal, of(&ordinal)), kCuInvalidValue);
 }
 
-TEST_F(FakeCudaTest, MemoryIsSharedByHandle) {
+TEST_F(FakeCudaTest, memory_is_shared_by_handle) {
   const CuPointer device = allocate(64);
   CuIpcHandle handle{};
   EXPECT_EQ(cuda_.cuIpcGetMemHandle(&handle, device + 8), kCuSuccess);
@@ -268,7 +268,7 @@ TEST_F(FakeCudaTest, MemoryIsSharedByHandle) {
   EXPECT_NE(cuda_.cuIpcOpenMemHandle(&other, handle, kCuIpcLazyPeerAccess), kCuSuccess);
 }
 
-TEST_F(FakeCudaTest, EventsAreSharedByHandle) {
+TEST_F(FakeCudaTest, events_are_shared_by_handle) {
   const CuEvent own = event(kCuEventDisableTiming | kCuEventInterprocess);
   CuIpcHandle handle{};
   EXPECT_EQ(cuda_.cuIpcGetEventHandle(&handle, own), kCuSuccess);
@@ -294,14 +294,14 @@ class RefusesOwnHandles : public FakeCudaTest {
         }()) {}
 };
 
-TEST_F(RefusesOwnHandles, AsTheDriverDoes) {
+TEST_F(RefusesOwnHandles, as_the_driver_does) {
   CuIpcHandle handle{};
   EXPECT_EQ(cuda_.cuIpcGetMemHandle(&handle, allocate(1)), kCuSuccess);
   CuPointer other = 0;
   EXPECT_EQ(cuda_.cuIpcOpenMemHandle(&other, handle, kCuIpcLazyPeerAccess), kCuInvalidContext);
 }
 
-TEST_F(FakeCudaTest, WhatIsLeftIsCounted) {
+TEST_F(FakeCudaTest, what_is_left_is_counted) {
   fake_.allocate(0, 10);  // the engine's
   const CuPointer device = allocate(20);
   const CuStream one = stream();
@@ -317,7 +317,7 @@ TEST_F(FakeCudaTest, WhatIsLeftIsCounted) {
   EXPECT_EQ(left.device_bytes + left.streams + left.events + left.contexts, 0U);
 }
 
-TEST(FakeCudaSettings, AreReadFromText) {
+TEST(FakeCudaSettings, are_read_from_text) {
   FakeCuda fake;
   EXPECT_TRUE(fake.apply("devices=2,version=11080,major=7,minor=5,image=209,fail=cuInit:2:100"));
   EXPECT_FALSE(fake.apply("colour=7"));
@@ -333,7 +333,7 @@ TEST(FakeCudaSettings, AreReadFromText) {
   EXPECT_EQ(major, 7);
 }
 
-TEST(FakeCudaEnd, EndsStreamsThatHang) {
+TEST(FakeCudaEnd, ends_streams_that_hang) {
   FakeCuda fake;
   const CuStream one = fake.make_stream(0);
   fake.hold(one);

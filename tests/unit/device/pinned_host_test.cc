@@ -48,7 +48,7 @@ class PinnedHostTest : public ::testing::Test {
   std::shared_ptr<Device> device_;
 };
 
-TEST_F(PinnedHostTest, IsReachedByTheDeviceWhileItLives) {
+TEST_F(PinnedHostTest, is_reached_by_the_device_while_it_lives) {
   const Pages pages(1 << 20);
   const MutableBytes memory = pages.bytes();
   {
@@ -63,7 +63,7 @@ TEST_F(PinnedHostTest, IsReachedByTheDeviceWhileItLives) {
   EXPECT_EQ(fake_.left(0).registrations, 0U);
 }
 
-TEST_F(PinnedHostTest, AddressesAreThoseOfWhatIsWhollyInside) {
+TEST_F(PinnedHostTest, addresses_are_those_of_what_is_wholly_inside) {
   const Pages pages(8192);
   const MutableBytes memory = pages.bytes();
   auto made = PinnedHost::pin(device_, memory, false, 1);
@@ -79,7 +79,7 @@ TEST_F(PinnedHostTest, AddressesAreThoseOfWhatIsWhollyInside) {
   EXPECT_EQ(pinned.device_pointer(nullptr, 1), 0U);
 }
 
-TEST_F(PinnedHostTest, SeveralThreadsBringPagesInAndKeepTheirBytes) {
+TEST_F(PinnedHostTest, several_threads_bring_pages_in_and_keep_their_bytes) {
   const Pages pages(256ULL << 20);  // four shares
   const MutableBytes memory = pages.bytes();
   memory[5] = std::byte{5};
@@ -90,7 +90,7 @@ TEST_F(PinnedHostTest, SeveralThreadsBringPagesInAndKeepTheirBytes) {
   EXPECT_EQ(memory[200ULL << 20], std::byte{6});
 }
 
-TEST_F(PinnedHostTest, MemoryOfAnotherProcessIsRegisteredForReading) {
+TEST_F(PinnedHostTest, memory_of_another_process_is_registered_for_reading) {
   Pages pages(8192);
   pages.protect(PROT_READ);
   EXPECT_FALSE(PinnedHost::pin(device_, pages.bytes(), false, 1).ok());
@@ -100,7 +100,7 @@ TEST_F(PinnedHostTest, MemoryOfAnotherProcessIsRegisteredForReading) {
   EXPECT_FALSE(fake_.reaches(0, pages.bytes().data(), 8192, true));
 }
 
-TEST_F(PinnedHostTest, WhatTheEngineRegisteredIsTakenAndLeft) {
+TEST_F(PinnedHostTest, what_the_engine_registered_is_taken_and_left) {
   const Pages pages(16384);
   const MutableBytes memory = pages.bytes();
   const Device::Scope scope(*device_);
@@ -115,7 +115,7 @@ TEST_F(PinnedHostTest, WhatTheEngineRegisteredIsTakenAndLeft) {
   EXPECT_EQ(fake_.driver().cuMemHostUnregister(memory.data()), kCuSuccess);
 }
 
-TEST_F(PinnedHostTest, WhatIsRegisteredInPartIsRefused) {
+TEST_F(PinnedHostTest, what_is_registered_in_part_is_refused) {
   const Pages pages(16384);
   const MutableBytes memory = pages.bytes();
   const Device::Scope scope(*device_);
@@ -126,7 +126,7 @@ TEST_F(PinnedHostTest, WhatIsRegisteredInPartIsRefused) {
   }
 }
 
-TEST_F(PinnedHostTest, FailuresAreStatusesAndLeaveNothing) {
+TEST_F(PinnedHostTest, failures_are_statuses_and_leave_nothing) {
   const Pages pages(8192);
   const MutableBytes memory = pages.bytes();
   EXPECT_EQ(refusal({}), Code::invalid_argument);
@@ -145,7 +145,7 @@ TEST_F(PinnedHostTest, FailuresAreStatusesAndLeaveNothing) {
   EXPECT_EQ(refusal(memory), Code::tier_disabled);
 }
 
-TEST(PinnedHostReadOnlyTest, IsRefusedWhereTheDeviceCannot) {
+TEST(PinnedHostReadOnlyTest, is_refused_where_the_device_cannot) {
   FakeCudaOptions options;
   options.devices[0].registers_read_only = false;
   FakeCuda fake(options);

@@ -34,7 +34,7 @@ class DoctorGpuTest : public ::testing::Test {
   test::TempDir dir_;
 };
 
-TEST_F(DoctorGpuTest, NoDriverIsAbsentWithItsReason) {
+TEST_F(DoctorGpuTest, no_driver_is_absent_with_its_reason) {
   doctor::Findings all;
   doctor::probe_gpu("/nowhere/libcuda.so.1", all);
   const Finding driver = found(all, "driver");
@@ -45,12 +45,12 @@ TEST_F(DoctorGpuTest, NoDriverIsAbsentWithItsReason) {
   EXPECT_EQ(kernels.state, device::embedded_kernels().empty() ? State::absent : State::ok);
 }
 
-TEST_F(DoctorGpuTest, AnOldDriverAndNoDeviceAreSaid) {
+TEST_F(DoctorGpuTest, an_old_driver_and_no_device_are_said) {
   expect_in(found(probe("old", "version=11080"), "driver").value, "speaks CUDA 11.8; kvbm needs 12.0");
   expect_in(found(probe("none", "devices=0"), "driver").value, "it sees no device");
 }
 
-TEST_F(DoctorGpuTest, EachDeviceIsDescribed) {
+TEST_F(DoctorGpuTest, each_device_is_described) {
   const doctor::Findings all = probe("two", "devices=2,version=12040,major=8,minor=9");
   expect_in(found(all, "driver").value, "CUDA 12.4");
   const Finding second = found(all, "device 1");
@@ -60,7 +60,7 @@ TEST_F(DoctorGpuTest, EachDeviceIsDescribed) {
   EXPECT_TRUE(second.advice.empty()) << second.advice;
 }
 
-TEST_F(DoctorGpuTest, ADeviceThatCannotBeUsedSaysWhy) {
+TEST_F(DoctorGpuTest, a_device_that_cannot_be_used_says_why) {
   const Finding image = found(probe("image", "image=209,major=7,minor=0"), "device 0");
   EXPECT_EQ(image.state, State::limited);
   expect_in(image.advice, "device 0 is sm_70");
@@ -72,7 +72,7 @@ TEST_F(DoctorGpuTest, ADeviceThatCannotBeUsedSaysWhy) {
   expect_in(writes.advice, "goes through staging");
 }
 
-TEST_F(DoctorGpuTest, ABuildWithoutKernelsSaysSoOfItselfAndOfTheDevice) {
+TEST_F(DoctorGpuTest, a_build_without_kernels_says_so_of_itself_and_of_the_device) {
   if (!device::embedded_kernels().empty()) GTEST_SKIP() << "this build has kernels";
   const doctor::Findings all = probe("empty", "brings_kernels=0");
   EXPECT_EQ(found(all, "kernels").state, State::absent);
