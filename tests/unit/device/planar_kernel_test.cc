@@ -291,7 +291,7 @@ TEST(PlanarKernel, the_fuzz_corpus_gives_what_the_cpu_says) {
       Bytes bytes(chars.size() - head);
       std::memcpy(bytes.data(), chars.data() + head, bytes.size());
       // Golden files are named after the codec; the CPU refuses those of another one, and so must the kernel.
-      uint32_t raw = load_le<uint32_t>(bytes.data() + 4) % (codec::kMaxLeafBytes + 1);
+      uint32_t raw = static_cast<uint32_t>(load_le<uint32_t>(bytes.data() + 4) % (codec::kMaxLeafBytes + 1));
       if (raw == 0) raw = 64;
       const Stored one{bytes, raw, entry.path().filename().string()};
       all.push_back(one);
