@@ -47,10 +47,11 @@ check "nothing but libc and the loader is needed (found: $needed)" \
 # The UCX module, where it was built: found by the installed command, and not needed by it.
 if [ -e "$libdir/kvbm/libkvbm_ucx.so" ]; then
   check "the module exports its entry alone" test "$(nm -D --defined-only "$libdir/kvbm/libkvbm_ucx.so" | awk '{print $3}')" = kvbm_transport_entry
-  finds_ucx() { env -u KVBM_UCX_PATH "$work/prefix/bin/kvbm" doctor --dir "$work" --json | grep -q '"UCX transports"'; }
+  # grep reads to the end: with -q it would leave early, and the command behind the pipe would fail by SIGPIPE.
+  finds_ucx() { env -u KVBM_UCX_PATH "$work/prefix/bin/kvbm" doctor --dir "$work" --json | grep '"UCX transports"' > /dev/null; }
   check "the installed command finds the installed module" finds_ucx
   mv "$libdir/kvbm" "$libdir/elsewhere"
-  without_ucx() { "$work/prefix/bin/kvbm" doctor --dir "$work" --json | grep -q 'transport unavailable: no module at'; }
+  without_ucx() { "$work/prefix/bin/kvbm" doctor --dir "$work" --json | grep 'transport unavailable: no module at' > /dev/null; }
   check "the installed command without the module" without_ucx
   mv "$libdir/elsewhere" "$libdir/kvbm"
 else
