@@ -136,11 +136,17 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     size_t next = 0;
     bool draining = false;  // emptied, waits for its readers
   };
+  // A life whose header is on its way to the medium.
+  struct NextLife {
+    SegmentLife life;
+    bool done = false;
+    bool ok = false;
+  };
 
   // disk_core.cc
   void pump() KVBM_EXCLUDES(mutex_);
   void advance(Work& work) KVBM_REQUIRES(mutex_);
-  void perform(Work& work) KVBM_EXCLUDES(mutex_);
+  void perform(Work& work, bool on_executor = false) KVBM_EXCLUDES(mutex_);
   void finish_shutdown(Work& work) KVBM_REQUIRES(mutex_);
   void fail(Work& work) KVBM_REQUIRES(mutex_);
   void drop_entry(uint32_t entry) KVBM_REQUIRES(mutex_);
@@ -169,6 +175,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void write_footer(uint32_t segment) KVBM_EXCLUDES(mutex_);
   Segment& segment(uint32_t number) KVBM_EXCLUDES(mutex_);
   void sealed(uint32_t segment, bool footer) KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] bool is_stopping() const KVBM_EXCLUDES(mutex_);
   void sync_segment(uint32_t segment) KVBM_EXCLUDES(mutex_);
   void synced(uint32_t segment, const std::vector<std::shared_ptr<PutOp>>& waiters, const Status& status)
       KVBM_EXCLUDES(mutex_);
@@ -199,7 +206,10 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void reclaim_drop() KVBM_EXCLUDES(mutex_);
   void reclaim_drained(Work& work) KVBM_REQUIRES(mutex_);
   void prepare(uint32_t segment) KVBM_EXCLUDES(mutex_);
-  void prepared(uint32_t segment, const SegmentLife& life, bool ok) KVBM_EXCLUDES(mutex_);
+  void prepared(const SegmentLife& life, bool ok) KVBM_EXCLUDES(mutex_);
+  void begin_next_life(Work& work) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] uint32_t enough_free() const;
+  [[nodiscard]] uint32_t to_grow() const KVBM_REQUIRES(mutex_);
   void grow() KVBM_EXCLUDES(mutex_);
 
   // recovery.cc
@@ -208,6 +218,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   Status load_segments(const std::vector<std::string>& names);
   void adopt(uint32_t number, const std::vector<Row>& rows) KVBM_REQUIRES(mutex_);
   Result<std::unique_ptr<Segment>> make_segment(uint32_t number, uint64_t sequence);
+  Result<std::unique_ptr<Segment>> make_file(uint32_t number);
+  std::vector<std::unique_ptr<Segment>> make_files(uint32_t first, uint32_t n);
   Status open_segment_file(uint32_t number, std::unique_ptr<Segment>& out, bool& valid);
   Status recover_segment(uint32_t number);
   Status renew_segment(uint32_t number);
@@ -238,7 +250,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   std::vector<std::unique_ptr<Segment>> segments_ KVBM_GUARDED_BY(mutex_);
   std::deque<uint32_t> free_ KVBM_GUARDED_BY(mutex_);  // first in, first out: sequences stay in order
   uint32_t open_ KVBM_GUARDED_BY(mutex_) = UINT32_MAX;
-  uint32_t preparing_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint32_t preparing_ KVBM_GUARDED_BY(mutex_) = 0;  // segments in that state
+  std::deque<NextLife> next_lives_ KVBM_GUARDED_BY(mutex_);  // by sequence
   uint32_t closing_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t next_life_ KVBM_GUARDED_BY(mutex_) = 1;
   uint64_t next_record_ KVBM_GUARDED_BY(mutex_) = 1;

@@ -164,7 +164,7 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
     for (size_t k = 0; k < whole.size(); ++k) settle_read(whole[k].first, whole[k].second, codes[k], work);
     advance(work);
   }
-  perform(work);
+  perform(work, true);
 }
 
 // One of an item's reads is over; `again` says without an error. The item settles with its last.
