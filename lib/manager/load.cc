@@ -19,6 +19,9 @@ LoadOperation::LoadOperation(LoadRequest request)
   n_keys_ = (request_.n_ids + units - 1) / units;
   status_.assign(n_keys_, Code::ok);
   pending_.assign(n_keys_, 0);
+  uint64_t bytes = 0;
+  for (const CachePart& part : request_.cache->parts()) bytes += n_keys_ * part.payload_bytes();
+  hint_ = codec::hint_for(bytes);
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -302,7 +305,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
     if (wanted) {
       const StridedRun run = part.run(leaf_, ids[unit]);
       hash =
-          codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic, codec::CopyOrder::later);
+          codec::scatter_hashed({&run, 1}, payload + leaf.offset, hint_, codec::CopyOrder::later);
       bytes_ += leaf.raw_bytes;
     } else if (current_.owned() && !request_.keep_below) {
       hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "codec/leaf_hash.h"
 #include "codec/record.h"
 #include "manager/cache.h"
 #include "manager/layer_waits.h"
@@ -164,6 +165,7 @@ class LoadOperation final : public Operation {
   LoadRequest request_;
   Manager& manager_;
   size_t n_keys_ = 0;
+  codec::CopyHint hint_;  // the engine reads what it loaded
   std::vector<Code> status_;       // per key from first_key on
   std::vector<uint16_t> pending_;  // parts of the key that are not settled
   bool planned_ = false;

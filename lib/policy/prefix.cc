@@ -52,6 +52,7 @@ class Prefix final : public EvictionPolicy {
   }
 
   std::string_view name() const noexcept override { return "prefix"; }
+  HistoryLines history() const noexcept override { return ghosts_.lines(); }
 
   void inserted(std::span<const SlotId> slots, uint32_t tick) override {
     if (slots.empty()) return;
