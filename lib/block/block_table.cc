@@ -25,7 +25,6 @@ Result<std::unique_ptr<BlockTable>> BlockTable::create(const Options& options) {
   auto policy = options.make(options.policy, std::span(table->facts_.get(), options.slots), *table);
   if (policy == nullptr) return Status(Code::bad_config, "no eviction policy has this name", options.policy);
   table->hears_uses_.store(policy->hears_uses(), std::memory_order_relaxed);
-  table->history_ = policy->history();
   {
     MutexLock lock(table->pool_);
     table->shared_ = std::move(policy);

@@ -296,7 +296,6 @@ class BlockTable final : private policy::Residents {
   std::unique_ptr<policy::Facts[]> facts_;
   PrefixIndex index_;
   std::atomic<bool> hears_uses_{false};
-  policy::HistoryLines history_;  // of shared_; set by create(), then constant
 
   alignas(64) mutable Mutex pool_;
   std::unique_ptr<policy::EvictionPolicy> shared_ KVBM_GUARDED_BY(pool_);

@@ -124,8 +124,6 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
       n, [&](size_t i) { return search[i].place; },
       [&](size_t i) {
         if (fresh.codes[i] != Code::ok) return;
-        // One at a time between other work: all of them at once would wait for each other.
-        if (history_.first != nullptr) history_.prefetch(Identity{what.keys[begin + i], what.family}.hash());
         const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild : 0;
         fresh.codes[i] = list(inout[i], search[i], what, child, &fresh.existing[i]);
       });

@@ -304,8 +304,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
     uint64_t hash = 0;
     if (wanted) {
       const StridedRun run = part.run(leaf_, ids[unit]);
-      hash =
-          codec::scatter_hashed({&run, 1}, payload + leaf.offset, hint_, codec::CopyOrder::later);
+      hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, hint_, codec::CopyOrder::later);
       bytes_ += leaf.raw_bytes;
     } else if (current_.owned() && !request_.keep_below) {
       hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right

@@ -46,13 +46,6 @@ class Residents {
   [[nodiscard]] virtual uint64_t name(SlotId slot) const noexcept = 0;
 };
 
-// Where a policy keeps what it remembers of a block that left: a line of 64 bytes, found by the block's name.
-struct HistoryLines {
-  const std::byte* first = nullptr;
-  uint64_t mask = 0;  // lines - 1
-  void prefetch(uint64_t name) const noexcept { __builtin_prefetch(first + (name & mask) * 64, 1); }
-};
-
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
@@ -60,9 +53,6 @@ class EvictionPolicy {
   // If true, `used` is called for every hit, in order; else hits only change the facts.
   [[nodiscard]] virtual bool hears_uses() const noexcept { return false; }
 
-  // The same for all of the policy's life: whoever is about to insert blocks may ask for their lines meanwhile. Nowhere,
-  // if `first` is null.
-  [[nodiscard]] virtual HistoryLines history() const noexcept { return {}; }
   // Slots became resident, in the order of their prefix (a parent before its children). Facts are
   // already set: last_use = tick, uses = 0.
   virtual void inserted(std::span<const SlotId> slots, uint32_t tick) = 0;

@@ -14,8 +14,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "policy/eviction.h"
-
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -36,10 +34,6 @@ class Ghosts {
   explicit Ghosts(size_t capacity) : sets_(std::bit_floor(std::max(2 * capacity, kLeast) / kWays)) {}
 
   void prefetch(uint64_t name) const noexcept { __builtin_prefetch(&sets_[set(name)], 1); }
-
-  [[nodiscard]] HistoryLines lines() const noexcept {
-    return {reinterpret_cast<const std::byte*>(sets_.data()), sets_.size() - 1};
-  }
 
   // Removes and returns what is known of a block.
   Ghost take(uint64_t name) noexcept {
