@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "codec/copy_hint.h"
 #include "codec/kernel.h"
 
 #if defined(__SSE2__)

@@ -40,9 +40,6 @@ class LeafHasher {
 // How the target will be used. `streaming` writes past the caches where the copy is large; `cached`
 // leaves the target in the cache for a reader that follows at once.
 enum class CopyHint { automatic, streaming, cached };
-// For somebody who copies so many bytes in all before they are read: `cached` if they stay in the second-level cache.
-// Streaming is the quicker copy, and a reader then waits for memory: for 64 KiB the two together took a fifth longer.
-[[nodiscard]] CopyHint hint_for(uint64_t bytes) noexcept;
 
 // Streaming stores are weakly ordered: until the thread that wrote has fenced, another one may see what was there
 // before, and what it writes there may be overwritten, even if it was told through a lock or an atomic. `now`: the call

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "codec/leaf_hash.h"
+#include "codec/copy_hint.h"
 #include "codec/record.h"
 #include "manager/cache.h"
 #include "manager/layer_waits.h"

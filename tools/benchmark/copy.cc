@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "benchmark/statistics.h"
-#include "codec/leaf_hash.h"
+#include "codec/copy_hint.h"
 #include "codec/record.h"
 #include "terminal/progress.h"
 

@@ -245,7 +245,7 @@ void DiskCore::perform(Work& work, bool on_executor) {
     });
   }
   for (auto& run : work.writes) {
-    encode(*run);
+    if (run->sent == 0) encode(*run);
     write_on(std::move(run));
   }
   for (const uint32_t s : work.seals) seal(s);

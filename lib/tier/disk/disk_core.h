@@ -51,6 +51,7 @@ struct GetOp {
   std::unique_ptr<GetBatch> batch;
   std::vector<Place> places;  // per item
   uint32_t open = 0;
+  bool internal = false;
 };
 
 // A contiguous read that belongs to one item.
@@ -165,6 +166,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t item, std::byte* at) KVBM_REQUIRES(mutex_);
   void encode(WriteRun& run) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool loads_are_near(uint64_t now) const KVBM_REQUIRES(mutex_);
+  bool yields(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
+  void next_piece(std::unique_ptr<WriteRun> run) KVBM_EXCLUDES(mutex_);
   void write_on(std::unique_ptr<WriteRun> run) KVBM_EXCLUDES(mutex_);
   void written(std::unique_ptr<WriteRun> run, const Status& status) KVBM_EXCLUDES(mutex_);
   void publish(const WriteRun::Item& item, uint32_t segment, Work& work) KVBM_REQUIRES(mutex_);
@@ -268,7 +271,12 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   uint64_t write_bytes_ KVBM_GUARDED_BY(mutex_) = 0;         // in flight
   uint64_t read_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   uint32_t gets_open_ KVBM_GUARDED_BY(mutex_) = 0;
-  uint64_t last_get_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when a get ended; 0: none did
+  // Of these, those that somebody waits for: not reclaim's own; and when one ended, 0: none did.
+  uint32_t loads_open_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t last_load_ns_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t yields_until_ KVBM_GUARDED_BY(mutex_) = 0;  // a timer is set for then
+  uint64_t last_piece_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when a write ended
+  std::vector<std::unique_ptr<WriteRun>> begun_ KVBM_GUARDED_BY(mutex_);  // between two pieces; write_bytes_ counts them
   std::vector<std::byte*> staging_free_ KVBM_GUARDED_BY(mutex_);
   Bandwidth read_cap_ KVBM_GUARDED_BY(mutex_);
   Bandwidth write_cap_ KVBM_GUARDED_BY(mutex_);
