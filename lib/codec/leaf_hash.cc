@@ -1,10 +1,13 @@
 #include "codec/leaf_hash.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <string_view>
 
+#include "codec/copy_hint.h"
 #include "codec/kernel.h"
 
 #if defined(__SSE2__)
@@ -166,7 +169,28 @@ uint64_t copy_pieces(Walk to, const Shape& target, Walk from, const Shape& sourc
   return finish(state.lanes, bytes);
 }
 
+uint64_t second_level_cache() noexcept {
+  constexpr uint64_t kUsual = 1024 * 1024;
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  const long told = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return told > 0 ? static_cast<uint64_t>(told) : kUsual;
+#else
+  return kUsual;
+#endif
+}
+
+std::atomic<uint64_t> g_second_level_cache{0};
+
 }  // namespace
+
+CopyHint hint_for(uint64_t bytes) noexcept {
+  uint64_t cache = g_second_level_cache.load(std::memory_order_relaxed);
+  if (cache == 0) {
+    cache = second_level_cache();
+    g_second_level_cache.store(cache, std::memory_order_relaxed);
+  }
+  return bytes <= cache / 2 ? CopyHint::cached : CopyHint::automatic;
+}
 
 void order_copies() noexcept {
 #if defined(__SSE2__)

@@ -19,6 +19,9 @@ LoadOperation::LoadOperation(LoadRequest request)
   n_keys_ = (request_.n_ids + units - 1) / units;
   status_.assign(n_keys_, Code::ok);
   pending_.assign(n_keys_, 0);
+  uint64_t bytes = 0;
+  for (const CachePart& part : request_.cache->parts()) bytes += n_keys_ * part.payload_bytes();
+  hint_ = codec::hint_for(bytes);
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -82,20 +85,33 @@ void LoadOperation::plan() {
 
 // The most that one batch brings. Where loads are weighed none takes more than an eighth of the slack, so that one whose
 // source is several times slower than thought is still no silence.
-uint64_t LoadOperation::batch_bytes(TierIndex tier) const noexcept {
-  if (!weighs()) return kLandingBytes;
+uint64_t LoadOperation::batch_bytes(TierIndex tier, uint64_t left) const noexcept {
+  if (!weighs()) return std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
   const double ns_per_byte = manager_.cost(tier).expect(0).ns_per_byte;
   return static_cast<uint64_t>(
       std::min(static_cast<double>(kLandingBytes), static_cast<double>(weighed_.slack_ns) / 8 / ns_per_byte));
 }
 
+// What is still to land, taking what was not asked for to be of one size.
+uint64_t LoadOperation::bytes_left() const noexcept {
+  return landing_bytes_ + (below_.empty() ? 0 : below_.size() * bytes_of(below_.front()));
+}
+
+bool LoadOperation::may_ask() const noexcept {
+  if (below_.empty() || weighs()) return !below_.empty() && landing_ != kWeighedLandings;
+  const uint64_t most = std::clamp(manager_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
+  return landing_ == 0 || landing_bytes_ < std::clamp(bytes_left() / 2, kLeastWindowBytes, most);
+}
+
 // Keeps a few batches on their way, each from one tier, in the order of the keys.
 void LoadOperation::request_more() {
   const MemoryWait counted;  // what is taken off below_ comes to landed()
-  while (!below_.empty()) {
+  for (;;) {
+    uint64_t left = 0;
     {
       MutexLock lock(mutex_);
-      if (landing_ == most_landings()) return;
+      if (!may_ask()) return;
+      left = bytes_left();
       ++landing_;
     }
     const auto tier_of = [this](const Item& item) { return request_.match->tier_of(item.part, item.key); };
@@ -103,7 +119,7 @@ void LoadOperation::request_more() {
     std::vector<Item> items;
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
-    const uint64_t most = batch_bytes(tier);
+    const uint64_t most = batch_bytes(tier, left);
     // The first batches are small there, so that a source that is not what it was shows early.
     const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
     while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < most_items &&
@@ -116,10 +132,14 @@ void LoadOperation::request_more() {
       items.push_back(item);
     }
     ++asked_;
+    {
+      MutexLock lock(mutex_);
+      landing_bytes_ += bytes;
+    }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
     onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted),
             std::min(deadline_ns(), weighed_.give_up_ns), request_.keep_below ? Landing::borrowed : Landing::unchecked,
-            [self, items](std::vector<Landed> results) { self->landed(items, std::move(results)); });
+            [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
   }
 }
 
@@ -127,11 +147,12 @@ Identity LoadOperation::identity(const Item& item) const noexcept {
   return {request_.match->keys()[item.key], request_.match->parts()[item.part].plan.family};
 }
 
-void LoadOperation::landed(std::vector<Item> items, std::vector<Landed> results) {
+void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<Landed> results) {
   std::vector<SlotId> late;
   {
     MutexLock lock(mutex_);
     --landing_;
+    landing_bytes_ -= bytes;
     ++landed_;
     for (size_t i = 0; i < items.size(); ++i) {
       if (results[i].code != Code::ok) {
@@ -216,7 +237,7 @@ Operation::Next LoadOperation::what_next() {
   {
     MutexLock lock(mutex_);
     if (!ready_.empty() || !failed_.empty()) return Next::more;
-    if (landing_ != most_landings() && !below_.empty()) return Next::more;  // to be asked for
+    if (may_ask()) return Next::more;
     if (landing_ == 0 && below_.empty()) return Next::finished;
   }
   if (weighs()) wait_at_most();
@@ -283,8 +304,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
     uint64_t hash = 0;
     if (wanted) {
       const StridedRun run = part.run(leaf_, ids[unit]);
-      hash =
-          codec::scatter_hashed({&run, 1}, payload + leaf.offset, codec::CopyHint::automatic, codec::CopyOrder::later);
+      hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, hint_, codec::CopyOrder::later);
       bytes_ += leaf.raw_bytes;
     } else if (current_.owned() && !request_.keep_below) {
       hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right

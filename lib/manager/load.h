@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "codec/copy_hint.h"
 #include "codec/record.h"
 #include "manager/cache.h"
 #include "manager/layer_waits.h"
@@ -67,10 +68,16 @@ class LoadOperation final : public Operation {
     [[nodiscard]] bool in_place() const noexcept { return place != nullptr; }
     [[nodiscard]] bool owned() const noexcept { return from != 0 && !in_place(); }
   };
-  // Bytes and batches of one operation on their way up from the tiers below.
+  // A batch on its way up from the tiers below, and all of them of one operation. Towards the end both become smaller:
+  // what comes last is copied while nothing comes any more, and there are disks that tell of all that they have read
+  // when nothing is left to read.
   static constexpr uint64_t kLandingBytes = 4ULL << 20;
+  static constexpr uint64_t kLeastLandingBytes = 1ULL << 20;
   static constexpr size_t kLandingItems = 256;
-  static constexpr uint32_t kLandings = 4;
+  static constexpr uint64_t kWindowBytes = 32ULL << 20;
+  static constexpr uint64_t kLeastWindowBytes = 4ULL << 20;
+  // Of a small host the window takes no more than an eighth of the memory, or than this.
+  static constexpr uint64_t kSmallWindowBytes = 16ULL << 20;
   // The batches of a load that is weighed are smaller, and as much is on its way.
   static constexpr uint32_t kWeighedLandings = 32;
   // Heads that are taken together, of blocks of one step at most: a slot may be reused meanwhile. And the room of each:
@@ -81,7 +88,7 @@ class LoadOperation final : public Operation {
   void begin();
   void plan();
   void request_more();
-  void landed(std::vector<Item> items, std::vector<Landed> results);
+  void landed(std::vector<Item> items, uint64_t bytes, std::vector<Landed> results);
   bool next_item(Item& item);
   bool next_in_place(Item& item);
   void find_in_place();
@@ -149,14 +156,16 @@ class LoadOperation final : public Operation {
   void leave_from(size_t k);
   void probe(size_t from, uint64_t now);
   void account(Code why);
-  [[nodiscard]] uint32_t most_landings() const noexcept { return weighs() ? kWeighedLandings : kLandings; }
-  [[nodiscard]] uint64_t batch_bytes(TierIndex tier) const noexcept;
+  [[nodiscard]] uint64_t bytes_left() const noexcept KVBM_REQUIRES(mutex_);
+  [[nodiscard]] bool may_ask() const noexcept KVBM_REQUIRES(mutex_);
+  [[nodiscard]] uint64_t batch_bytes(TierIndex tier, uint64_t left) const noexcept;
   [[nodiscard]] bool beyond_match(size_t key, std::span<const uint32_t> ids) const noexcept;
   [[nodiscard]] std::span<const uint32_t> ids_of(size_t part, size_t key) const noexcept;
 
   LoadRequest request_;
   Manager& manager_;
   size_t n_keys_ = 0;
+  codec::CopyHint hint_;  // the engine reads what it loaded
   std::vector<Code> status_;       // per key from first_key on
   std::vector<uint16_t> pending_;  // parts of the key that are not settled
   bool planned_ = false;
@@ -194,6 +203,7 @@ class LoadOperation final : public Operation {
   std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);
   std::vector<std::pair<size_t, Code>> failed_ KVBM_GUARDED_BY(mutex_);
   uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches on their way
+  uint64_t landing_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;   // and that came
   bool over_ KVBM_GUARDED_BY(mutex_) = false;
 };

@@ -174,7 +174,9 @@ void Offloader::when_idle(UniqueFunction<void()> idle) {
 std::vector<Offloader::Entry> Offloader::next_batch() {
   std::vector<Entry> batch;
   if (in_flight_ >= kFlightBytes && in_flight_ != 0) return batch;
-  while (!queue_.empty() && batch.size() < kBatchItems && batch.size() * slot_bytes_ < kBatchBytes) {
+  // The tier has nothing to write while the first of many is hashed.
+  const uint64_t most = in_flight_ == 0 ? kFirstBatchBytes : kBatchBytes;
+  while (!queue_.empty() && batch.size() < kBatchItems && batch.size() * slot_bytes_ < most) {
     const Entry& next = queue_.front();
     if (next.held) held_ -= slot_bytes_;
     if (Queued& known = queued_[next.slot]; next.marked && known.generation == next.generation) known.is = false;

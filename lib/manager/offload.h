@@ -65,6 +65,7 @@ class Offloader {
   static constexpr uint64_t kHeadRetryNs = 50'000;
   // Bytes of one batch and of all batches in flight: large enough for a disk's best speed.
   static constexpr uint64_t kBatchBytes = 4ULL << 20;
+  static constexpr uint64_t kFirstBatchBytes = 1ULL << 20;
   static constexpr uint64_t kFlightBytes = 32ULL << 20;
   static constexpr size_t kBatchItems = 512;
 

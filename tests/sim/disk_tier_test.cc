@@ -41,7 +41,8 @@ struct Outcome {
 };
 
 Outcome cut_once(uint64_t seed, bool power) {
-  DiskWorld w(seed, uint64_t{8} << 20);
+  // Small segments: many of them are made together, and their headers are on their way at once.
+  DiskWorld w(seed, uint64_t{8} << 20, seed % 2 == 0 ? 64 << 10 : 256 << 10);
   EXPECT_TRUE(w.open().ok());
   Outcome out;
   uint64_t first = 1;

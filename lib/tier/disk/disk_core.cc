@@ -234,7 +234,8 @@ void DiskCore::pump() {
   perform(work);
 }
 
-void DiskCore::perform(Work& work) {
+// `on_executor`: called by nobody who holds anything, so gets that may end on any thread end here.
+void DiskCore::perform(Work& work, bool on_executor) {
   const auto self = shared_from_this();
   for (auto& run : work.reads) {
     File& file = *segment(run->segment).file;
@@ -244,7 +245,7 @@ void DiskCore::perform(Work& work) {
     });
   }
   for (auto& run : work.writes) {
-    encode(*run);
+    if (run->sent == 0) encode(*run);
     write_on(std::move(run));
   }
   for (const uint32_t s : work.seals) seal(s);
@@ -261,7 +262,12 @@ void DiskCore::perform(Work& work) {
                           Status(Code::tier_disabled, "the disk tier met I/O errors again and again", options_.path));
   }
   for (const auto& op : work.puts_done) executor_.post([op] { op->batch->done(*op->batch); });
-  for (const auto& op : work.gets_done) executor_.post([op] { op->batch->done(*op->batch); });
+  for (const auto& op : work.gets_done) {
+    if (on_executor && op->batch->receiver_checks_leaves)
+      op->batch->done(*op->batch);
+    else
+      executor_.post([op] { op->batch->done(*op->batch); });
+  }
   if (!work.shutdown_done) return;
   {
     // Others may open the directory as soon as `done` runs, though some thread may still hold this.

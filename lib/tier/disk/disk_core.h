@@ -51,6 +51,7 @@ struct GetOp {
   std::unique_ptr<GetBatch> batch;
   std::vector<Place> places;  // per item
   uint32_t open = 0;
+  bool internal = false;
 };
 
 // A contiguous read that belongs to one item.
@@ -136,11 +137,17 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     size_t next = 0;
     bool draining = false;  // emptied, waits for its readers
   };
+  // A life whose header is on its way to the medium.
+  struct NextLife {
+    SegmentLife life;
+    bool done = false;
+    bool ok = false;
+  };
 
   // disk_core.cc
   void pump() KVBM_EXCLUDES(mutex_);
   void advance(Work& work) KVBM_REQUIRES(mutex_);
-  void perform(Work& work) KVBM_EXCLUDES(mutex_);
+  void perform(Work& work, bool on_executor = false) KVBM_EXCLUDES(mutex_);
   void finish_shutdown(Work& work) KVBM_REQUIRES(mutex_);
   void fail(Work& work) KVBM_REQUIRES(mutex_);
   void drop_entry(uint32_t entry) KVBM_REQUIRES(mutex_);
@@ -159,6 +166,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint32_t item, std::byte* at) KVBM_REQUIRES(mutex_);
   void encode(WriteRun& run) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool loads_are_near(uint64_t now) const KVBM_REQUIRES(mutex_);
+  bool yields(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
+  void next_piece(std::unique_ptr<WriteRun> run) KVBM_EXCLUDES(mutex_);
   void write_on(std::unique_ptr<WriteRun> run) KVBM_EXCLUDES(mutex_);
   void written(std::unique_ptr<WriteRun> run, const Status& status) KVBM_EXCLUDES(mutex_);
   void publish(const WriteRun::Item& item, uint32_t segment, Work& work) KVBM_REQUIRES(mutex_);
@@ -169,6 +178,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void write_footer(uint32_t segment) KVBM_EXCLUDES(mutex_);
   Segment& segment(uint32_t number) KVBM_EXCLUDES(mutex_);
   void sealed(uint32_t segment, bool footer) KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] bool is_stopping() const KVBM_EXCLUDES(mutex_);
   void sync_segment(uint32_t segment) KVBM_EXCLUDES(mutex_);
   void synced(uint32_t segment, const std::vector<std::shared_ptr<PutOp>>& waiters, const Status& status)
       KVBM_EXCLUDES(mutex_);
@@ -199,7 +209,10 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void reclaim_drop() KVBM_EXCLUDES(mutex_);
   void reclaim_drained(Work& work) KVBM_REQUIRES(mutex_);
   void prepare(uint32_t segment) KVBM_EXCLUDES(mutex_);
-  void prepared(uint32_t segment, const SegmentLife& life, bool ok) KVBM_EXCLUDES(mutex_);
+  void prepared(const SegmentLife& life, bool ok) KVBM_EXCLUDES(mutex_);
+  void begin_next_life(Work& work) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] uint32_t enough_free() const;
+  [[nodiscard]] uint32_t to_grow() const KVBM_REQUIRES(mutex_);
   void grow() KVBM_EXCLUDES(mutex_);
 
   // recovery.cc
@@ -208,6 +221,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   Status load_segments(const std::vector<std::string>& names);
   void adopt(uint32_t number, const std::vector<Row>& rows) KVBM_REQUIRES(mutex_);
   Result<std::unique_ptr<Segment>> make_segment(uint32_t number, uint64_t sequence);
+  Result<std::unique_ptr<Segment>> make_file(uint32_t number);
+  std::vector<std::unique_ptr<Segment>> make_files(uint32_t first, uint32_t n);
   Status open_segment_file(uint32_t number, std::unique_ptr<Segment>& out, bool& valid);
   Status recover_segment(uint32_t number);
   Status renew_segment(uint32_t number);
@@ -238,7 +253,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   std::vector<std::unique_ptr<Segment>> segments_ KVBM_GUARDED_BY(mutex_);
   std::deque<uint32_t> free_ KVBM_GUARDED_BY(mutex_);  // first in, first out: sequences stay in order
   uint32_t open_ KVBM_GUARDED_BY(mutex_) = UINT32_MAX;
-  uint32_t preparing_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint32_t preparing_ KVBM_GUARDED_BY(mutex_) = 0;  // segments in that state
+  std::deque<NextLife> next_lives_ KVBM_GUARDED_BY(mutex_);  // by sequence
   uint32_t closing_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t next_life_ KVBM_GUARDED_BY(mutex_) = 1;
   uint64_t next_record_ KVBM_GUARDED_BY(mutex_) = 1;
@@ -255,7 +271,12 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   uint64_t write_bytes_ KVBM_GUARDED_BY(mutex_) = 0;         // in flight
   uint64_t read_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
   uint32_t gets_open_ KVBM_GUARDED_BY(mutex_) = 0;
-  uint64_t last_get_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when a get ended; 0: none did
+  // Of these, those that somebody waits for: not reclaim's own; and when one ended, 0: none did.
+  uint32_t loads_open_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t last_load_ns_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t yields_until_ KVBM_GUARDED_BY(mutex_) = 0;  // a timer is set for then
+  uint64_t last_piece_ns_ KVBM_GUARDED_BY(mutex_) = 0;  // when a write ended
+  std::vector<std::unique_ptr<WriteRun>> begun_ KVBM_GUARDED_BY(mutex_);  // between two pieces; write_bytes_ counts them
   std::vector<std::byte*> staging_free_ KVBM_GUARDED_BY(mutex_);
   Bandwidth read_cap_ KVBM_GUARDED_BY(mutex_);
   Bandwidth write_cap_ KVBM_GUARDED_BY(mutex_);

@@ -50,6 +50,8 @@ void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
     wait = op->open != 0;
     if (wait) {
       ++gets_open_;
+      op->internal = internal;
+      loads_open_ += internal ? 0 : 1;
       next_deadline_ = std::min(next_deadline_, deadline);
     }
   }
@@ -164,7 +166,7 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
     for (size_t k = 0; k < whole.size(); ++k) settle_read(whole[k].first, whole[k].second, codes[k], work);
     advance(work);
   }
-  perform(work);
+  perform(work, true);
 }
 
 // One of an item's reads is over; `again` says without an error. The item settles with its last.
@@ -212,7 +214,10 @@ void DiskCore::settle_read(const std::shared_ptr<GetOp>& op, uint32_t i, Code co
   }
   if (--op->open == 0) {
     --gets_open_;
-    last_get_ns_ = executor_.clock().now_ns();
+    if (!op->internal) {
+      --loads_open_;
+      last_load_ns_ = executor_.clock().now_ns();
+    }
     work.gets_done.push_back(op);
   }
   reclaim_drained(work);

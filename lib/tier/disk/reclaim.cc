@@ -12,6 +12,9 @@ constexpr uint64_t kCarryBytes = uint64_t{4} << 20;
 constexpr uint32_t kRenewals = 3;
 constexpr uint64_t kGrowAgainNs = 500'000'000;  // after the file system was full
 constexpr uint32_t kManySegments = 8;           // below this one free segment must do
+// Free segments made ahead of their use while the capacity is not used up: making one takes several turns of the
+// device, each behind what is being written. An eighth of the capacity at most.
+constexpr uint64_t kGrowAheadBytes = uint64_t{128} << 20;
 
 // Uses count most; a record that others hang on is worth more than one that stands alone.
 uint32_t worth(const IndexEntry& e) {
@@ -22,15 +25,14 @@ uint32_t worth(const IndexEntry& e) {
 
 void DiskCore::maybe_reclaim(Work& work) {
   if (disabled_) return;
-  const uint32_t enough = max_segments_ >= kManySegments ? 2 : 1;
   const bool busy = growing_ || preparing_ != 0 || reclaim_ != nullptr;
-  const bool short_of = free_.size() < enough;
+  const bool short_of = free_.size() < enough_free();
+  // One source of new lives at a time, so that sequences enter free_ in order.
+  if (!busy && !stopping_ && to_grow() != 0 && executor_.clock().now_ns() >= grow_again_at_) {
+    growing_ = work.grow = true;
+    return;
+  }
   if (!busy && !stopping_ && (short_of || index_.full())) {
-    // One source of new lives at a time, so that sequences enter free_ in order.
-    if (short_of && segments_.size() < max_segments_ && executor_.clock().now_ns() >= grow_again_at_) {
-      growing_ = work.grow = true;
-      return;
-    }
     const uint32_t v = victim();
     if (v != UINT32_MAX) {
       reclaim_ = std::make_unique<Reclaim>();
@@ -42,6 +44,17 @@ void DiskCore::maybe_reclaim(Work& work) {
   }
   const bool stuck = !put_queue_.empty() && open_ == UINT32_MAX && free_.empty();
   if (stuck && !growing_ && preparing_ == 0 && reclaim_ == nullptr && closing_ == 0) refuse_puts(Code::no_room, work);
+}
+
+uint32_t DiskCore::enough_free() const { return max_segments_ >= kManySegments ? 2 : 1; }
+
+// How many segments to make now.
+uint32_t DiskCore::to_grow() const {
+  const auto have = static_cast<uint32_t>(free_.size());
+  uint32_t wanted = enough_free();
+  if (!index_.full())
+    wanted = std::max(wanted, std::min(static_cast<uint32_t>(kGrowAheadBytes / segment_bytes_), max_segments_ / 8));
+  return have >= wanted ? 0 : std::min(wanted - have, max_segments_ - static_cast<uint32_t>(segments_.size()));
 }
 
 // Benefit over cost as in the log-structured file system (Rosenblum and Ousterhout, 1992): what is
@@ -222,69 +235,85 @@ void DiskCore::reclaim_drained(Work& work) {
 }
 
 // The header of the next life is durable before the first record of that life is written, so that
-// an old footer is never believed over new bytes.
+// an old footer is never believed over new bytes. A new file has no earlier life: whatever makes bytes of it durable, the
+// sync before its footer or that of a durable put, makes its header so.
 void DiskCore::prepare(uint32_t number) {
   SegmentLife life;
   File* file = nullptr;
+  bool fresh = false;
   {
     MutexLock lock(mutex_);
     life = segments_[number]->life;
+    fresh = life.sequence == 0;
     life.sequence = next_life_++;
     life.generation = static_cast<uint32_t>(life.sequence);
     life.epoch = epoch_;
     file = segments_[number]->file.get();
+    next_lives_.push_back({life, false, false});
   }
   auto page = std::make_shared<AlignedBuffer>(kPage);
-  if (page->data() == nullptr) return prepared(number, life, false);
+  if (page->data() == nullptr) return prepared(life, false);
   encode_segment_header(life, page->span());
   const IoRun run{page->data(), kPage};
-  file->write(0, {&run, 1}, [self = shared_from_this(), number, life, page, file](const Result<size_t>& moved) {
-    if (!moved.ok() || moved.value() != kPage) return self->prepared(number, life, false);
-    file->sync([self, number, life](const Status& status) { self->prepared(number, life, status.ok()); });
+  file->write(0, {&run, 1}, [self = shared_from_this(), life, page, file, fresh](const Result<size_t>& moved) {
+    if (!moved.ok() || moved.value() != kPage) return self->prepared(life, false);
+    if (fresh) return self->prepared(life, true);
+    file->sync([self, life](const Status& status) { self->prepared(life, status.ok()); });
   });
 }
 
-void DiskCore::prepared(uint32_t number, const SegmentLife& life, bool ok) {
+// Headers become durable in any order; their segments enter free_ in that of the sequences.
+void DiskCore::prepared(const SegmentLife& life, bool ok) {
   Work work;
   {
     MutexLock lock(mutex_);
-    --preparing_;
-    Segment& segment = *segments_[number];
-    if (ok) {
-      failures_ = 0;
-      segment.renew_failures = 0;
-      segment.begin_life(life);
-      free_.push_back(number);
-    } else {
-      // Empty, it is the next victim again: that is the retry.
-      segment.state = ++segment.renew_failures < kRenewals ? SegmentState::closed : SegmentState::lost;
-      if (++failures_ >= kFailuresToDisable) fail(work);
+    for (NextLife& next : next_lives_) {
+      if (next.life.sequence == life.sequence) next = {life, true, ok};
     }
+    for (; !next_lives_.empty() && next_lives_.front().done; next_lives_.pop_front()) begin_next_life(work);
     advance(work);
   }
   perform(work);
 }
 
+void DiskCore::begin_next_life(Work& work) {
+  const NextLife& next = next_lives_.front();
+  Segment& segment = *segments_[next.life.segment];
+  --preparing_;
+  if (next.ok) {
+    failures_ = 0;
+    segment.renew_failures = 0;
+    segment.begin_life(next.life);
+    free_.push_back(next.life.segment);
+    return;
+  }
+  // Empty, it is the next victim again: that is the retry.
+  segment.state = ++segment.renew_failures < kRenewals ? SegmentState::closed : SegmentState::lost;
+  if (++failures_ >= kFailuresToDisable) fail(work);
+}
+
+// Several files at once: they share the sync of the directory.
 void DiskCore::grow() {
   uint32_t number = 0;
-  uint64_t sequence = 0;
+  uint32_t wanted = 0;
   {
     MutexLock lock(mutex_);
     number = static_cast<uint32_t>(segments_.size());
-    sequence = next_life_++;
+    wanted = to_grow();
   }
-  auto made = make_segment(number, sequence);
+  auto made = make_files(number, wanted);
   Work work;
   {
     MutexLock lock(mutex_);
     growing_ = false;
-    if (made.ok()) {
-      segments_.push_back(std::move(made).value());
-      free_.push_back(number);
-    } else {
-      // The file system is full or fails: live with what there is, and look again later.
-      grow_again_at_ = executor_.clock().now_ns() + kGrowAgainNs;
+    for (auto& segment : made) {
+      segment->state = SegmentState::preparing;
+      segments_.push_back(std::move(segment));
+      ++preparing_;
+      work.prepares.push_back(number++);
     }
+    // The file system is full or fails: live with what there is, and look again later.
+    if (made.size() < wanted) grow_again_at_ = executor_.clock().now_ns() + kGrowAgainNs;
     advance(work);
   }
   perform(work);

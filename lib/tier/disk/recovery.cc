@@ -122,22 +122,52 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
   return {};
 }
 
-Result<std::unique_ptr<Segment>> DiskCore::make_segment(uint32_t number, uint64_t sequence) {
+// A file of a segment's size, without a header.
+Result<std::unique_ptr<Segment>> DiskCore::make_file(uint32_t number) {
   auto segment = std::make_unique<Segment>();
   auto file = directory_->open(segment_name(number), OpenMode::create, options_.direct);
   if (!file.ok()) return file.status();
   segment->file = std::move(file).value();
-  SegmentLife life{directory_id_, number, static_cast<uint32_t>(sequence), epoch_, sequence, segment_bytes_};
+  segment->life = SegmentLife{directory_id_, number, 0, epoch_, 0, segment_bytes_};
+  if (Status s = segment->file->allocate(segment_bytes_); !s.ok()) {
+    segment->file.reset();
+    // Half a segment would be renewed at the next open; without it its space is free at once.
+    (void)directory_->remove(segment_name(number)).ok();
+    return s;
+  }
+  return segment;
+}
+
+// As many as there is room for, n at most; their names are durable.
+std::vector<std::unique_ptr<Segment>> DiskCore::make_files(uint32_t first, uint32_t n) {
+  std::vector<std::unique_ptr<Segment>> out;
+  for (uint32_t i = 0; i < n; ++i) {
+    auto made = make_file(first + i);
+    if (!made.ok()) break;
+    out.push_back(std::move(made).value());
+  }
+  if (out.empty() || directory_->sync().ok()) return out;
+  for (auto& segment : out) {
+    const uint32_t number = segment->life.segment;
+    segment.reset();
+    (void)directory_->remove(segment_name(number)).ok();
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Segment>> DiskCore::make_segment(uint32_t number, uint64_t sequence) {
+  auto made = make_file(number);
+  if (!made.ok()) return made;
+  std::unique_ptr<Segment> segment = std::move(made).value();
+  const SegmentLife life{directory_id_, number, static_cast<uint32_t>(sequence), epoch_, sequence, segment_bytes_};
   const AlignedBuffer page(kPage);
   if (page.data() == nullptr) return Status(Code::no_memory, "no memory for a segment header");
   encode_segment_header(life, page.span());
-  Status s = segment->file->allocate(segment_bytes_);
-  if (s.ok()) s = segment->file->write_now(0, page.span());
+  Status s = segment->file->write_now(0, page.span());
   if (s.ok()) s = segment->file->sync_now();
   if (s.ok()) s = directory_->sync();
   if (!s.ok()) {
     segment->file.reset();
-    // Half a segment would be renewed at the next open; without it its space is free at once.
     (void)directory_->remove(segment_name(number)).ok();
     return s;
   }

@@ -1,6 +1,7 @@
 // Appending: records of a batch go into the open segment one after the other; runs of them are
 // written as one vectored write, payloads straight from the caller's memory.
 #include <algorithm>
+#include <utility>
 
 #include "tier/disk/disk_core.h"
 
@@ -11,6 +12,9 @@ constexpr uint64_t kRunBytes = uint64_t{4} << 20;
 // While loads are near, one write of this size is in flight at a time: a load waits no longer for it.
 constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
 constexpr size_t kRunVectors = 256;
+// While a load is under way the next piece waits for its end, but no longer than this: a device may tell of a read only
+// when what was queued behind it is done too. Long loads leave writing 125 MB/s.
+constexpr uint64_t kLongestYield = 2'000'000;
 // Loads of one engine come in trains: how long after one the next is expected.
 constexpr uint64_t kLoadsAreNear = 20'000'000;
 constexpr uint64_t kSlotBytes = uint64_t{256} << 10;  // one slot of the staging ring
@@ -73,8 +77,14 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
 
 void DiskCore::fill_writes(Work& work) {
   const uint64_t now = executor_.clock().now_ns();
+  if (!begun_.empty()) {
+    if (yields(now, work)) return;
+    for (auto& run : begun_) work.writes.push_back(std::move(run));
+    begun_.clear();
+  }
   while (!disabled_ && !put_queue_.empty()) {
     const bool loading = loads_are_near(now);
+    if (loading && write_bytes_ == 0 && yields(now, work)) return;
     const uint64_t limit = loading ? 1 : options_.write_budget_bytes;
     if (write_bytes_ > 0 && (write_bytes_ >= limit || !read_queue_.empty())) return;
     if (const uint64_t at = write_cap_.ready_at(now); at != 0) {
@@ -187,7 +197,27 @@ void DiskCore::add_record(WriteRun& run, const std::shared_ptr<PutOp>& op, uint3
 }
 
 bool DiskCore::loads_are_near(uint64_t now) const {
-  return gets_open_ > 0 || (last_get_ns_ != 0 && now - last_get_ns_ < kLoadsAreNear);
+  return loads_open_ > 0 || (last_load_ns_ != 0 && now - last_load_ns_ < kLoadsAreNear);
+}
+
+bool DiskCore::yields(uint64_t now, Work& work) {
+  const uint64_t until = last_piece_ns_ + kLongestYield;
+  if (loads_open_ == 0 || stopping_ || disabled_ || now >= until) return false;
+  if (std::exchange(yields_until_, until) != until)
+    work.wake_at = work.wake_at == 0 ? until : std::min(until, work.wake_at);
+  return true;
+}
+
+// A piece was written and the rest of its run is not.
+void DiskCore::next_piece(std::unique_ptr<WriteRun> run) {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    last_piece_ns_ = executor_.clock().now_ns();
+    begun_.push_back(std::move(run));
+    advance(work);
+  }
+  perform(work);
 }
 
 // Writes what is left of a run: all of it, or a piece at a time while loads are near.
@@ -214,7 +244,7 @@ void DiskCore::write_on(std::unique_ptr<WriteRun> run) {
              [self = shared_from_this(), bytes, run = std::move(run)](const Result<size_t>& moved) mutable {
                if (moved.ok() && moved.value() == bytes) run->sent += bytes;
                const bool more = moved.ok() && moved.value() == bytes && run->sent < run->bytes;
-               if (more) return self->write_on(std::move(run));
+               if (more) return self->next_piece(std::move(run));
                self->written(std::move(run), moved.status());
              });
 }
@@ -247,6 +277,7 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Status& status) {
     MutexLock lock(mutex_);
     Segment& segment = *segments_[run->segment];
     write_bytes_ -= run->bytes;
+    last_piece_ns_ = executor_.clock().now_ns();
     --segment.writes;
     if (run->staging != nullptr) staging_free_.push_back(run->staging);
     if (run->sent == run->bytes) {
@@ -428,8 +459,15 @@ void DiskCore::write_footer(uint32_t number) {
       segment_bytes - bytes.size(), {&run, 1},
       [self = shared_from_this(), number, buffer](const Result<size_t>& moved) {
         if (!moved.ok() || moved.value() != buffer->size()) return self->sealed(number, false);
+        // A footer that a power cut takes costs a scan. Each sync holds up what is being written beside it.
+        if (!self->is_stopping()) return self->sealed(number, true);
         self->segment(number).file->sync([self, number](const Status& status) { self->sealed(number, status.ok()); });
       });
+}
+
+bool DiskCore::is_stopping() const {
+  MutexLock lock(mutex_);
+  return stopping_;
 }
 
 void DiskCore::sealed(uint32_t number, bool footer) {

@@ -106,6 +106,23 @@ TEST(DiskTier, keeps_the_files_within_its_capacity_and_evicts) {
   EXPECT_GT(held, 100U);
 }
 
+TEST(DiskTier, makes_segments_ahead_of_their_use_with_one_sync_of_the_directory) {
+  DiskWorld w(61, uint64_t{16} << 20, 64 << 10);
+  ASSERT_TRUE(w.open().ok());
+  const uint64_t files = w.tier->stats().used_bytes;
+  const uint64_t synced = w.disk.count(SimDisk::Op::directory_sync);
+  ASSERT_EQ(w.put_now(1, 4096), Code::ok);
+  w.sim.run();
+  const uint64_t ahead = (w.tier->stats().used_bytes - files) / w.options.segment_bytes;
+  EXPECT_GE(ahead, 16U);  // an eighth of the capacity, and the three of the beginning
+  EXPECT_EQ(w.disk.count(SimDisk::Op::directory_sync), synced + 1);
+  // They are used up in order, and what is in them is found again.
+  for (uint64_t n = 2; n <= 200; ++n) ASSERT_EQ(w.put_now(n, 12000, n % 7 == 0), Code::ok) << n;
+  w.power_cut();
+  ASSERT_TRUE(w.open().ok());
+  for (uint64_t n = 7; n <= 200; n += 7) EXPECT_TRUE(w.get_now(n, 12000).right) << n;
+}
+
 TEST(DiskTier, carries_used_records_forward) {
   DiskWorld w(7);
   ASSERT_TRUE(w.open().ok());
