@@ -17,6 +17,7 @@ namespace {
 
 using Vector = __m256i;
 constexpr size_t kWords = 4;
+constexpr bool kWordsApart = false;
 constexpr int kPrefetchLocality = 3;
 
 inline Vector load(const std::byte* p) noexcept { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }

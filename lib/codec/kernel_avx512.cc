@@ -20,6 +20,7 @@ namespace {
 
 using Vector = __m512i;
 constexpr size_t kWords = 8;
+constexpr bool kWordsApart = true;
 constexpr int kPrefetchLocality = 3;
 
 inline Vector load(const std::byte* p) noexcept { return _mm512_loadu_si512(p); }

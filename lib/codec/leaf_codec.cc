@@ -12,7 +12,7 @@
 namespace kvbm::codec {
 namespace {
 
-constexpr size_t kWorkspaceBytes = 512 * 1024;
+constexpr size_t kWorkspaceBytes = 640 * 1024;
 constexpr std::align_val_t kAlignment{64};
 
 struct Name {

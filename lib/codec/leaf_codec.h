@@ -42,7 +42,7 @@ enum class Mode : uint8_t {
 
 struct RecordSpace;  // coded_record.cc
 
-// Reusable memory of one thread's coding: at most 512 KiB, taken at the first use, and 70 KiB where whole records are
+// Reusable memory of one thread's coding: at most 640 KiB, taken at the first use, and 70 KiB where whole records are
 // coded.
 class Workspace {
  public:

@@ -31,6 +31,12 @@ class LeafHasher {
   LeafHasher() noexcept;
   void add(ConstBytes piece) noexcept;
   [[nodiscard]] uint64_t hash() const noexcept;
+  // For a kernel that takes whole rows itself: the state before them, and after.
+  [[nodiscard]] const LeafState& state() const noexcept { return state_; }
+  void took(const LeafState& after) noexcept {
+    bytes_ += (after.row - state_.row) * 256;
+    state_ = after;
+  }
 
  private:
   LeafState state_;

@@ -47,24 +47,48 @@ inline __m256i table_of_32(const uint8_t* table, __m256i at) noexcept {
   return _mm256_blendv_epi8(table_of_16(table, at), table_of_16(table + 16, at), _mm256_slli_epi16(at, 3));
 }
 
-template <uint32_t kLevels>
-inline void symbols_of(const PlanarPlan& plan, const Direct& direct, const uint8_t* classes, const uint8_t* codes,
-                       uint8_t* top) noexcept {
-  if constexpr (kLevels > 6) return look_up(direct, classes, codes, top);
-  for (uint32_t i = 0; i < kBlock; i += 32) {
-    const __m256i code = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + i));
-    const __m256i of = _mm256_load_si256(reinterpret_cast<const __m256i*>(classes + i));
-    const __m256i rank = _mm256_blendv_epi8(table_of_32(plan.rank, code), table_of_32(plan.rank + 32, code),
-                                            _mm256_slli_epi16(code, 2));
-    // Classes are multiples of 32: bits 5 and 6.
-    static_assert(kMaxSymbols == 32 && kMaxClasses == 4);
-    const __m256i odd = _mm256_slli_epi16(of, 2);
-    const __m256i low = _mm256_blendv_epi8(table_of_32(plan.symbol, rank), table_of_32(plan.symbol + 32, rank), odd);
-    const __m256i high =
-        _mm256_blendv_epi8(table_of_32(plan.symbol + 64, rank), table_of_32(plan.symbol + 96, rank), odd);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(top + i), _mm256_blendv_epi8(low, high, _mm256_slli_epi16(of, 1)));
+inline void make_symbols(const PlanarPlan& plan, Direct& direct) noexcept {
+  for (uint32_t i = 0; i < kMaxClasses * kStride; ++i) {
+    direct.of[i] = plan.symbol[i / kStride * kMaxSymbols + plan.rank[i % kStride]];
   }
 }
+
+inline void look_up(const Direct& direct, const uint8_t* classes, const uint8_t* codes, uint8_t* top) noexcept {
+#pragma GCC unroll 8
+  for (uint32_t i = 0; i < kBlock; ++i) top[i] = direct.of[size_t{classes[i]} * (kStride / kMaxSymbols) + codes[i]];
+}
+
+template <uint32_t kLevels>
+class Symbols {
+ public:
+  explicit Symbols(const PlanarPlan& plan) noexcept : plan_(plan) {
+    if constexpr (kLevels > 6) make_symbols(plan, direct_);
+  }
+
+  void of(const uint64_t* planes, const uint8_t* classes, uint8_t* top) const noexcept {
+    alignas(32) uint8_t codes[kBlock];
+    codes_of<kLevels>(planes, codes);
+    if constexpr (kLevels > 6) return look_up(direct_, classes, codes, top);
+    for (uint32_t i = 0; i < kBlock; i += 32) {
+      const __m256i code = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + i));
+      const __m256i of = _mm256_load_si256(reinterpret_cast<const __m256i*>(classes + i));
+      const __m256i rank = _mm256_blendv_epi8(table_of_32(plan_.rank, code), table_of_32(plan_.rank + 32, code),
+                                              _mm256_slli_epi16(code, 2));
+      // Classes are multiples of 32: bits 5 and 6.
+      static_assert(kMaxSymbols == 32 && kMaxClasses == 4);
+      const __m256i odd = _mm256_slli_epi16(of, 2);
+      const __m256i low =
+          _mm256_blendv_epi8(table_of_32(plan_.symbol, rank), table_of_32(plan_.symbol + 32, rank), odd);
+      const __m256i high =
+          _mm256_blendv_epi8(table_of_32(plan_.symbol + 64, rank), table_of_32(plan_.symbol + 96, rank), odd);
+      _mm256_store_si256(reinterpret_cast<__m256i*>(top + i), _mm256_blendv_epi8(low, high, _mm256_slli_epi16(of, 1)));
+    }
+  }
+
+ private:
+  const PlanarPlan& plan_;
+  Direct direct_;  // of codes of more than 6 bits
+};
 
 constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_block, count_symbols};
 

@@ -6,11 +6,45 @@
 namespace kvbm::codec {
 namespace {
 
-// One by one: few elements are undecided after the first levels, and what pdep does can be had in no few steps.
+// What pdep does, a byte of the mask at a time: the low bits that a byte takes, at their places. Of a byte with n ones
+// there are 2^n such values, 3^8 of all bytes.
+struct DepositTable {
+  struct Byte {
+    uint16_t first = 0;  // of its values
+    uint8_t low = 0;     // mask of as many bits
+    uint8_t ones = 0;
+  };
+  Byte of[256];
+  uint8_t value[6561] = {};
+};
+constexpr DepositTable make_deposits() noexcept {
+  DepositTable table{};
+  uint32_t next = 0;
+  for (uint32_t mask = 0; mask < 256; ++mask) {
+    DepositTable::Byte& of = table.of[mask];
+    of.first = static_cast<uint16_t>(next);
+    // The submasks of a mask in rising order are its deposits of 0, 1, 2 ..
+    for (uint32_t sub = 0;; sub = (sub - mask) & mask) {
+      table.value[next++] = static_cast<uint8_t>(sub);
+      if (sub == mask) break;
+    }
+    for (uint32_t left = mask; left != 0; left &= left - 1) {
+      of.low = static_cast<uint8_t>(of.low << 1 | 1);
+      ++of.ones;
+    }
+  }
+  return table;
+}
+constexpr DepositTable kDeposits = make_deposits();
+
 inline uint64_t deposit(uint64_t bits, uint64_t mask) noexcept {
-  if (mask == ~uint64_t{0}) return bits;
   uint64_t out = 0;
-  for (; mask != 0; mask &= mask - 1, bits >>= 1) out |= (0 - (bits & 1)) & mask & (0 - mask);
+#pragma GCC unroll 8
+  for (uint32_t at = 0; at < 64; at += 8) {
+    const DepositTable::Byte of = kDeposits.of[mask >> at & 0xFF];
+    out |= uint64_t{kDeposits.value[of.first + (bits & of.low)]} << at;
+    bits >>= of.ones;
+  }
   return out;
 }
 
@@ -29,21 +63,65 @@ inline uint32_t count(uint64_t v) noexcept {
 
 #include "codec/planar_words.inc"
 
+// The codes of all elements 8j + k as word k, element 8j + k in its byte j: eight transpositions of 8 by 8 bits, side by
+// side in words. Written word by word as they are, codes lie in this order, and classes are brought into it once a leaf.
 template <uint32_t kLevels>
-inline void codes_of(const uint64_t* planes, uint8_t* codes) noexcept {
-  for (uint32_t j = 0; j < kBlock; j += 8) {
-    uint64_t eight = 0;
+inline void transpose(const uint64_t* planes, uint64_t* words) noexcept {
+  for (uint32_t b = 0; b < 8; ++b) words[b] = b < kLevels ? planes[kLevels - 1 - b] : 0;
+#pragma GCC unroll 3
+  for (uint32_t apart = 4; apart != 0; apart /= 2) {
+    const uint64_t mask = apart == 4 ? 0x0F0F0F0F0F0F0F0FULL : apart == 2 ? 0x3333333333333333ULL : 0x5555555555555555ULL;
 #pragma GCC unroll 8
-    for (uint32_t l = 0; l < kLevels; ++l) eight = eight << 1 | kSpread.of[planes[l] >> j & 0xFF];
-    store_word(reinterpret_cast<std::byte*>(codes) + j, eight);
+    for (uint32_t b = 0; b < 8; ++b) {
+      if ((b & apart) != 0) continue;
+      const uint64_t moved = (words[b] >> apart ^ words[b + apart]) & mask;
+      words[b + apart] ^= moved;
+      words[b] ^= moved << apart;
+    }
   }
 }
 
+// A class and a code of at most 6 bits make up one byte; longer codes are looked up with two.
 template <uint32_t kLevels>
-inline void symbols_of(const PlanarPlan& /*plan*/, const Direct& direct, const uint8_t* classes, const uint8_t* codes,
-                       uint8_t* top) noexcept {
-  look_up(direct, classes, codes, top);
-}
+class Symbols {
+ public:
+  explicit Symbols(const PlanarPlan& plan) noexcept : first_(plan.classes) {
+    const uint32_t groups = (plan.blocks + plan.group_blocks - 1) / plan.group_blocks;
+    for (uint32_t i = 0; i < groups * plan.period * kBlock; ++i) {
+      const uint32_t k = plan.classes[i] / kMaxSymbols;
+      const uint32_t to = i / kBlock * kBlock + i % 8 * 8 + i % kBlock / 8;
+      classes_[to] = static_cast<uint8_t>(kOneByte ? k << kLevels : k);
+    }
+    for (uint32_t k = 0; k < kMaxClasses; ++k) {
+      for (uint32_t code = 0; code < 1U << kLevels; ++code) {
+        symbol_[k << kLevels | code] = plan.symbol[k * kMaxSymbols + plan.rank[code]];
+      }
+    }
+  }
+
+  void of(const uint64_t* planes, const uint8_t* classes, uint8_t* __restrict top) const noexcept {
+    uint64_t words[8];
+    transpose<kLevels>(planes, words);
+    const uint8_t* const of = classes_ + (classes - first_);
+#pragma GCC unroll 8
+    for (uint32_t k = 0; k < 8; ++k) {
+      uint64_t codes = words[k];
+      if constexpr (kOneByte) codes |= load_word(reinterpret_cast<const std::byte*>(of) + size_t{8} * k);
+#pragma GCC unroll 8
+      for (uint32_t j = 0; j < 8; ++j, codes >>= 8) {
+        const uint32_t more = kOneByte ? 0 : uint32_t{of[8 * k + j]} << kLevels;
+        top[8 * j + k] = symbol_[more | (codes & 0xFF)];
+      }
+    }
+  }
+
+ private:
+  static constexpr bool kOneByte = kLevels <= 6;
+  static_assert(kMaxClasses == 4);
+  const uint8_t* first_;
+  uint8_t classes_[kMaxVectors * kBlock];
+  uint8_t symbol_[kMaxClasses << kLevels];
+};
 
 constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, count_symbols};
 

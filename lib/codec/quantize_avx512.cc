@@ -1,5 +1,6 @@
 // Quantisation with AVX-512 VBMI, 64 values at a time. Takes leaves whose heads are whole groups of 64 values (or that
 // are one head), with rows of a moderate period in groups; by row: rows of whole groups.
+#include "codec/kernel.h"
 #include "codec/quantize_kernel.h"
 #include "codec/quantize_number.h"
 
@@ -11,13 +12,15 @@
 #include <numeric>
 
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi"))), \
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2"))), \
                              apply_to = function)
 #else
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,prefer-vector-width=512")
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512vbmi2,prefer-vector-width=512")
+// A product and a sum must not become one rounding.
+#pragma GCC optimize("fp-contract=off")
 #endif
 
 namespace kvbm::codec {
@@ -31,11 +34,11 @@ constexpr uint32_t place_of(bool halves, uint32_t j, uint32_t k) noexcept {
   return halves ? 32 * (j / 2) + 2 * k + j % 2 : 16 * j + k;
 }
 
-// Bytes 0 of the lanes of two registers, in the order of their values.
+// Where the low byte of each value is once lane k of register j has become byte j of lane k.
 constexpr Table gather_table(bool halves) noexcept {
   Table table{};
-  for (uint32_t j = 0; j < 2; ++j) {
-    for (uint32_t k = 0; k < 16; ++k) table[place_of(halves, j, k)] = static_cast<uint8_t>(64 * j + 4 * k);
+  for (uint32_t j = 0; j < 4; ++j) {
+    for (uint32_t k = 0; k < 16; ++k) table[place_of(halves, j, k)] = static_cast<uint8_t>(4 * k + j);
   }
   return table;
 }
@@ -161,20 +164,33 @@ inline __m512 value_of(__m512i top) noexcept {
 template <Number kNumber>
 inline constexpr float kScaleFactor = kNumber == Number::integer ? power_of_two(-24) : 1.0F;
 
+// Added to a number below 2^22, this leaves the nearest whole number, ties to even, in the low bits.
+constexpr float kWholes = 12582912.0F;  // 1.5 * 2^23
+
+// The code in the low byte, and the value that it stands for.
+struct Rounded {
+  __m512i code;
+  __m512 value;
+};
+
+// An integer's value is (its number + kWholes) * scale - kWholes * scale, rounded once: the products are exact, since a scale
+// has 8 bits. So number * scale comes out as everywhere else, and no number has to be made a float again.
 template <Number kNumber>
-inline __m512i code_of(__m512 v) noexcept {
-  if constexpr (kNumber == Number::e4m3) return small_encode<3>(v);
-  if constexpr (kNumber == Number::e5m2) return small_encode<2>(v);
-  return _mm512_cvtps_epi32(v);
+inline Rounded round_to(__m512 v, __m512 scale, __m512 wholes) noexcept {
+  if constexpr (kNumber == Number::integer) {
+    const __m512 above = _mm512_add_ps(v, _mm512_set1_ps(kWholes));
+    return {_mm512_castps_si512(above), _mm512_fmsub_ps(above, scale, wholes)};
+  }
+  const __m512i code = kNumber == Number::e4m3 ? small_encode<3>(v) : small_encode<2>(v);
+  return {code, _mm512_mul_ps(value_of<kNumber>(_mm512_slli_epi32(code, 24)), scale)};
 }
 
+// The low bytes of the lanes, one behind the other in each, and then the bytes in the order of their values.
 template <Element kElement>
 inline void store_codes(std::byte* q, const __m512i (&code)[4]) noexcept {
-  const __m512i gather = table_of(kGather[kHalves<kElement>]);
-  for (int pair = 0; pair < 2; ++pair) {
-    const __m512i bytes = _mm512_permutex2var_epi8(code[2 * pair], gather, code[2 * pair + 1]);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + 32 * pair), _mm512_castsi512_si256(bytes));
-  }
+  __m512i all = _mm512_slli_epi32(code[0], 24);
+  for (int j = 1; j < 4; ++j) all = _mm512_shrdi_epi32(all, code[j], 8);
+  _mm512_storeu_si512(q, _mm512_permutexvar_epi8(table_of(kGather[kHalves<kElement>]), all));
 }
 
 // Scales in the order of lanes, `kArrays` times 64 floats a group, for one period of groups of each head.
@@ -196,10 +212,7 @@ bool fits(const ScaleMap& map) noexcept {
   return period_of(map) <= kMaxPeriod && (map.head() % kQuantizeGroup == 0 || map.head() == map.values);
 }
 
-// What is decoded is hashed while it is in the first cache: so many bytes, whole rows of the hash.
-constexpr size_t kHashedAtOnce = 4096;
-template <Element kElement>
-inline constexpr uint32_t kGroupsAtOnce = kHashedAtOnce / kGroupBytes<kElement>;
+#include "codec/leaf_lanes_avx512.inc"
 
 // Where the scales of the group after this one are.
 template <bool kByRow, uint32_t kFloats>
@@ -246,10 +259,23 @@ inline uint32_t channel_of(const ScaleMap& map, uint32_t begin, uint32_t i) noex
   return at < map.row ? at : at % map.row;
 }
 
-// Lays the scales of one or two arrays out as a Pattern in `scratch`. By row: the arrays interleaved.
+// 64 scales of channels that follow one another, in the order of lanes.
+inline void lay_group(const float* from, bool halves, float factor, float* to) noexcept {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512 by = _mm512_set1_ps(factor);
+  for (int j = 0; j < 4; j += 2) {
+    const __m512 low = _mm512_mul_ps(_mm512_loadu_ps(from + 16 * j), by);
+    const __m512 high = _mm512_mul_ps(_mm512_loadu_ps(from + 16 * j + 16), by);
+    const __m512i odd = _mm512_add_epi32(even, repeat(1));
+    _mm512_storeu_ps(to + 16 * j, halves ? _mm512_permutex2var_ps(low, even, high) : low);
+    _mm512_storeu_ps(to + 16 * j + 16, halves ? _mm512_permutex2var_ps(low, odd, high) : high);
+  }
+}
+
+// Lays the scales of one to three arrays out as a Pattern in `scratch`. By row: the arrays interleaved.
 template <uint32_t kArrays>
-Pattern lay_out(const ScaleMap& map, bool halves, const float* const (&scales)[kArrays],
-                const float (&factors)[kArrays], float* scratch) noexcept {
+Pattern lay_out(const ScaleMap& map, bool halves, const float* const* scales, const float* factors,
+                float* scratch) noexcept {
   Pattern p = shape_of(map);
   p.data = scratch;
   if (map.by_row) {
@@ -269,10 +295,14 @@ Pattern lay_out(const ScaleMap& map, bool halves, const float* const (&scales)[k
     for (uint32_t g = 0; g < groups; ++g) {
       float* const to = scratch + (size_t{h} * p.period + g) * kQuantizeGroup * kArrays;
       const uint32_t begin = g * kQuantizeGroup % map.row;
-      const bool plain = begin + kQuantizeGroup <= map.row && first + begin + kQuantizeGroup <= units;
+      if (begin + kQuantizeGroup <= map.row && first + begin + kQuantizeGroup <= units) {
+        for (uint32_t a = 0; a < kArrays; ++a) {
+          lay_group(scales[a] + first + begin, halves, factors[a], to + a * kQuantizeGroup);
+        }
+        continue;
+      }
       for (uint32_t i = 0; i < kQuantizeGroup; ++i) {
-        const uint32_t unit =
-            first + (plain ? begin + order[i] : std::min(channel_of(map, begin, order[i]), last - first));
+        const uint32_t unit = first + std::min(channel_of(map, begin, order[i]), last - first);
         for (uint32_t a = 0; a < kArrays; ++a) to[a * kQuantizeGroup + i] = scales[a][unit] * factors[a];
       }
     }
@@ -302,7 +332,7 @@ inline void raise(__m512i (&most)[4], const std::byte* raw) noexcept {
 
 // Leaves mostly follow one another, and the first pass over one waits for memory: while a leaf is quantised, what lies
 // as far behind is fetched. Only a hint, so it may be of no leaf at all.
-inline void fetch_ahead(const std::byte* raw, size_t bytes, size_t group_bytes) noexcept {
+__attribute__((always_inline)) inline void fetch_ahead(const std::byte* raw, size_t bytes, size_t group_bytes) noexcept {
   const uintptr_t at = reinterpret_cast<uintptr_t>(raw) + bytes;
   for (size_t line = 0; line < group_bytes; line += 64) {
     _mm_prefetch(reinterpret_cast<const char*>(at + line), _MM_HINT_T1);
@@ -310,7 +340,7 @@ inline void fetch_ahead(const std::byte* raw, size_t bytes, size_t group_bytes) 
 }
 
 // What is written waits for its line too, and stores that find none fill their queue. A hint, also behind the end.
-inline void fetch_target(const std::byte* to) noexcept {
+__attribute__((always_inline)) inline void fetch_target(const std::byte* to) noexcept {
   constexpr size_t kGroupsAhead = 24;
   const uintptr_t at = reinterpret_cast<uintptr_t>(to) + kGroupsAhead * kQuantizeGroup;
   _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
@@ -411,44 +441,56 @@ void maxima_of(const ScaleMap& map, const std::byte* raw, uint32_t* maxima) noex
 template <Element kElement, Number kNumber, bool kByRow>
 void quantize_as(const ScaleMap& map, const std::byte* raw, const float* reciprocal, const float* scale, std::byte* q,
                  std::byte* decoded, std::byte* scratch, LeafHasher& hash, Sums& sums) noexcept {
-  constexpr float kFactor = kScaleFactor<Number::e4m3>;
-  const Pattern p =
-      lay_out<2>(map, kHalves<kElement>, {reciprocal, scale}, {kFactor, kFactor}, reinterpret_cast<float*>(scratch));
-  const Groups<kElement> groups(map, raw);
-  Walk<kByRow, 128> walk(p);
+  // By what a value is multiplied, its scale, and of integers kWholes times that.
+  constexpr uint32_t kArrays = kNumber == Number::integer ? 3 : 2;
+  const float* const arrays[] = {reciprocal, scale, scale};
+  constexpr float kFactors[] = {1.0F, 1.0F, kWholes};
+  const Pattern p = lay_out<kArrays>(map, kHalves<kElement>, arrays, kFactors, reinterpret_cast<float*>(scratch));
+  Walk<kByRow, kArrays * kQuantizeGroup> walk(p);
   const size_t bytes = size_t{map.values} * kElementBytes<kElement>;
   __m512 difference[2] = {};
   __m512 value[2] = {};
-  for (uint32_t begin = 0; begin < p.groups; begin += kGroupsAtOnce<kElement>) {
-    const uint32_t end = std::min(begin + kGroupsAtOnce<kElement>, p.groups);
-    std::byte* to = decoded;
-    for (uint32_t g = begin; g < end; ++g, walk.next()) {
-      const Group x = load<kElement>(groups.at(g));
-      fetch_ahead(groups.at(g), bytes, kGroupBytes<kElement>);
-      fetch_target(q + size_t{g} * kQuantizeGroup);
-      __m512i code[4];
-      Group y;
-      for (int j = 0; j < 4; ++j) {
-        code[j] = code_of<kNumber>(_mm512_mul_ps(x.v[j], scale_at<kByRow>(walk.at(), 0, j)));
-        __m512 back;
-        if constexpr (kNumber == Number::integer) {
-          back = _mm512_cvtepi32_ps(code[j]);
-        } else {
-          back = value_of<kNumber>(_mm512_slli_epi32(code[j], 24));
-        }
-        y.v[j] = _mm512_mul_ps(back, scale_at<kByRow>(walk.at(), 1, j));
-      }
-      store_codes<kElement>(q + size_t{g} * kQuantizeGroup, code);
-      y = store<kElement, true>(to, y);
-      to += kGroupBytes<kElement>;
-      for (int j = 0; j < 4; ++j) {
-        const __m512 off = _mm512_sub_ps(y.v[j], x.v[j]);
-        difference[j % 2] = _mm512_fmadd_ps(off, off, difference[j % 2]);
-        value[j % 2] = _mm512_fmadd_ps(x.v[j], x.v[j], value[j % 2]);
-      }
+  const auto group = [&](const std::byte* from, std::byte* codes, std::byte* to) __attribute__((always_inline)) {
+    const Group x = load<kElement>(from);
+    fetch_ahead(from, bytes, kGroupBytes<kElement>);
+    fetch_target(codes);
+    __m512i code[4];
+    Group y;
+    for (int j = 0; j < 4; ++j) {
+      const Rounded r =
+          round_to<kNumber>(_mm512_mul_ps(x.v[j], scale_at<kByRow>(walk.at(), 0, j)), scale_at<kByRow>(walk.at(), 1, j),
+                            scale_at<kByRow>(walk.at(), kArrays - 1, j));
+      code[j] = r.code;
+      y.v[j] = r.value;
     }
-    const size_t before = size_t{begin} * kGroupBytes<kElement>;
-    hash.add({decoded, std::min(static_cast<size_t>(to - decoded), bytes - before)});
+    store_codes<kElement>(codes, code);
+    y = store<kElement, true>(to, y);
+    for (int j = 0; j < 4; ++j) {
+      const __m512 off = _mm512_sub_ps(y.v[j], x.v[j]);
+      difference[j % 2] = _mm512_fmadd_ps(off, off, difference[j % 2]);
+      value[j % 2] = _mm512_fmadd_ps(x.v[j], x.v[j], value[j % 2]);
+    }
+    walk.next();
+  };
+  LeafLanes lanes(hash.state());
+  const std::byte* from = raw;
+  for (size_t row = 0; row < bytes / kRowBytes; ++row) {
+#pragma GCC unroll 2
+    for (uint32_t i = 0; i < kRowBytes / kGroupBytes<kElement>; ++i) {
+      group(from, q, decoded + i * kGroupBytes<kElement>);
+      from += kGroupBytes<kElement>;
+      q += kQuantizeGroup;
+    }
+    lanes.take(decoded);
+  }
+  LeafState after;
+  lanes.put(after);
+  hash.took(after);
+  if (const size_t rest = bytes % kRowBytes; rest != 0) {
+    alignas(64) std::byte last[kRowBytes] = {};
+    std::memcpy(last, from, rest);
+    for (size_t at = 0; at < rest; at += kGroupBytes<kElement>, q += kQuantizeGroup) group(last + at, q, decoded + at);
+    hash.add({decoded, rest});
   }
   sums.difference += static_cast<double>(_mm512_reduce_add_ps(_mm512_add_ps(difference[0], difference[1])));
   sums.value += static_cast<double>(_mm512_reduce_add_ps(_mm512_add_ps(value[0], value[1])));
@@ -458,7 +500,7 @@ template <Element kElement, Number kNumber, bool kByRow>
 void dequantize_as(const ScaleMap& map, const std::byte* q, const float* scale, std::byte* raw,
                    std::byte* scratch) noexcept {
   const Pattern p =
-      lay_out<1>(map, kHalves<kElement>, {scale}, {kScaleFactor<kNumber>}, reinterpret_cast<float*>(scratch));
+      lay_out<1>(map, kHalves<kElement>, &scale, &kScaleFactor<kNumber>, reinterpret_cast<float*>(scratch));
   constexpr __mmask64 kTop = 0x8888888888888888ULL;
   const Table(&spread)[4] = kSpread[kHalves<kElement>];
   const __m512i places[4] = {table_of(spread[0]), table_of(spread[1]), table_of(spread[2]), table_of(spread[3])};
@@ -599,7 +641,7 @@ namespace kvbm::codec {
 const QuantizeKernel* avx512_quantize_kernel() noexcept {
   static const bool available = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                                __builtin_cpu_supports("avx512vbmi");
+                                __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
   return available ? &kKernel : nullptr;
 }
 }  // namespace kvbm::codec

@@ -76,7 +76,7 @@ struct QuantizeKernel {
 
 inline constexpr uint32_t kQuantizeGroup = 64;  // values
 inline constexpr uint32_t kMaxScaleRow = 4096;  // values in a row
-inline constexpr size_t kQuantizeScratch = size_t{2} * (32768 + kMaxScaleRow) * sizeof(float);
+inline constexpr size_t kQuantizeScratch = size_t{3} * (32768 + kMaxScaleRow) * sizeof(float);
 
 const QuantizeKernel& portable_quantize_kernel() noexcept;
 const QuantizeKernel* avx512_quantize_kernel() noexcept;  // null where this machine lacks the instructions
