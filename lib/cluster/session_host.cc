@@ -301,6 +301,11 @@ bool SessionHost::takes_grain(PeerId peer) const {
   return link != nullptr && link->version() >= kGrainVersion;
 }
 
+bool SessionHost::takes_ways(PeerId peer) const {
+  const PeerLink* link = link_of(peer);
+  return link != nullptr && link->version() >= kWaysVersion;
+}
+
 void SessionHost::drop(PeerId peer) {
   if (PeerLink* link = link_of(peer)) {
     link->drop({Code::no_room, "session: the other side does not take what is said to it"});

@@ -100,6 +100,7 @@ class SessionHost final : public LinkListener, private session::Link {
   void cancel(session::PeerId peer, uint64_t token) override;
   void drop(session::PeerId peer) override;
   [[nodiscard]] bool takes_grain(session::PeerId peer) const override;
+  [[nodiscard]] bool takes_ways(session::PeerId peer) const override;
 
   [[nodiscard]] uint64_t now() const { return mesh_.executor().clock().now_ns(); }
   [[nodiscard]] PeerLink* link_of(session::PeerId peer) const;
