@@ -230,13 +230,20 @@ LinkCoder::Plan LinkCoder::plan(const wire::Coding& coding) {
   return options_.codes() && wants_coded(coding) ? Plan::coded : Plan::plain;
 }
 
+codec::Recipe LinkCoder::lossless(const wire::Coding& coding) const {
+  codec::Recipe recipe;
+  if (options_.codes() && wants_coded(coding)) {
+    recipe.rules.push_back({0, UINT32_MAX, 3, static_cast<codec::Mode>(coding.mode)});
+  }
+  return recipe;
+}
+
 Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadView& head, ConstBytes payload,
                                             const wire::Coding& coding, MutableBytes out_head,
                                             MutableBytes out_payload) {
   const auto known = terms(family);
-  codec::Recipe recipe;
-  if (options_.codes() && wants_coded(coding)) {
-    recipe.rules.push_back({0, UINT32_MAX, 3, static_cast<codec::Mode>(coding.mode)});
+  codec::Recipe recipe = lossless(coding);
+  if (!recipe.rules.empty()) {
     if (known != nullptr && !known->recipe.rules.empty()) {
       const bool lossy_ok = known->allow_lossy && (coding.flags & wire::kTakesLossy) != 0 &&
                             (coding.codecs & kKnownCodecs) == kKnownCodecs;

@@ -96,6 +96,8 @@ class LinkCoder {
   // What is given to who asks so. refused: it could not open it.
   [[nodiscard]] Plan plan(const wire::Coding& coding);
   [[nodiscard]] bool seals() const noexcept { return options_.keys != nullptr; }
+  // The lossless coding that is asked for; no rules: none.
+  [[nodiscard]] codec::Recipe lossless(const wire::Coding& coding) const;
   // Codes and seals a plain record; as encode_record().
   Result<codec::CodedSizes> encode(FamilyId family, const codec::HeadView& head, ConstBytes payload,
                                    const wire::Coding& coding, MutableBytes out_head, MutableBytes out_payload);

@@ -72,8 +72,6 @@ class Node {
        std::shared_ptr<const codec::KeyRing> keys);
   // How records go over links; null: plain.
   std::shared_ptr<cluster::LinkCoder> make_coder() const;
-  // Why there are no sessions; ok: there are.
-  [[nodiscard]] Status sessions_allowed() const;
   // Tells the mesh who is in the members' file from now on.
   Status watch_members(std::shared_ptr<MembersFile> file);
 
