@@ -88,6 +88,7 @@ class World {
 
   void start_ranks() {
     net_.grains = random().below(4) != 0;
+    net_.ways = coding_ == Coding::sealed || random().below(4) != 0;
     if (trouble_ == Trouble::garble) net_.faults.garble = 0.1;
     if (trouble_ == Trouble::full) net_.faults.full = 0.3, net_.faults.refuse = 0.1;
     for (size_t i = 0; i < prefill_.size() + decode_.size(); ++i) {

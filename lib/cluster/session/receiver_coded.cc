@@ -73,7 +73,6 @@ void Receiver::decoded(uint64_t name, const Status& status) {
     } else {
       bool moving = false;
       const bool right = status.ok() && landed(*session, transfer, slot, &moving);
-      stats_.coded_slices += right ? 1 : 0;
       after_landing(slot, Code::ok, right, moving);
     }
   }

@@ -208,6 +208,7 @@ Status Receiver::settled(Session& session, const Transfer& transfer, Code code, 
   if (code == Code::ok && !right) ++stats_.damaged_slices;
   if (right) {
     if (options_.coder != nullptr) options_.coder->came(transfer.peer, transfer.asked, transfer.coded);
+    stats_.coded_slices += transfer.coded ? 1 : 0;
     in_place(session, transfer.slice);
     return {};
   }
