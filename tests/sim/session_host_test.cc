@@ -104,8 +104,9 @@ class World {
     trouble_ = static_cast<Trouble>(random().below(kTroubles));
     coding_ = static_cast<Coding>(random().below(kCodings));
     if (trouble_ == Trouble::garble) net_.faults.flip_bulk = 0.02;
-    facts_ = random_facts(random(), false);
-    tokens_ = 1 + random().below(60);
+    const bool large = coding_ == Coding::fixed;  // small slices are not worth the record's head
+    facts_ = random_facts(random(), large);
+    tokens_ = 1 + random().below(large ? 400 : 60);
     SideShape a = random_side(facts_, random(), tokens_);
     SideShape b = random_side(facts_, random(), tokens_);
     if (a.begin > b.begin) std::swap(a.begin, b.begin);
