@@ -28,12 +28,14 @@ namespace kvbm::cluster {
 
 inline constexpr size_t kHandshakeBytes = 176;
 // Versions of the protocol that this library speaks.
-inline constexpr uint8_t kProtocolVersion = 3;
+inline constexpr uint8_t kProtocolVersion = 4;
 inline constexpr uint8_t kLowestProtocolVersion = 1;
 // From this one on a fetch may say how it wants its records coded.
 inline constexpr uint8_t kCodingVersion = 2;
 // From this one on a session's slices may be cut where blocks end (session/README.md, Slice).
 inline constexpr uint8_t kGrainVersion = 3;
+// From this one on both sides of a session say by which ways payloads may come (session/README.md, Ways).
+inline constexpr uint8_t kWaysVersion = 4;
 
 // The key of a pool from what an administrator wrote: SHA-256("kvbm pool key", zero byte, text). At least 16 bytes.
 Result<SharedKey> shared_key_of(std::string_view text);

@@ -36,6 +36,7 @@ class World final : public Link, public Holder {
   void cancel(PeerId, uint64_t) override {}
   void drop(PeerId) override {}
   [[nodiscard]] bool takes_grain(PeerId peer) const override { return peer % 2 == 0; }
+  [[nodiscard]] bool takes_ways(PeerId peer) const override { return peer % 2 == 0; }
   Status hold(const RequestId&, std::span<const LocalPart>) override {
     ++held;
     return {};

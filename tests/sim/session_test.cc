@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "support/coded_records.h"
 #include "support/session_world.h"
 
 namespace kvbm::test {
@@ -30,6 +31,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
 
 struct Seen {
   uint64_t sessions = 0, done = 0, failed = 0, damaged = 0, kills = 0, freezes = 0, cuts = 0, aborts = 0;
+  uint64_t coded = 0, sealed = 0, refused = 0;
   uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, gathers = 0, scatters = 0, losses = 0;
 };
 
@@ -51,6 +53,7 @@ class World {
     if (a.begin > b.begin) std::swap(a.begin, b.begin);
     prefill_ = make_side(facts_, a, tokens_, random());
     decode_ = make_side(facts_, b, tokens_, random());
+    coding_ = static_cast<Coding>(random().below(4));
     deadline_ = sim_.clock().now_ns() + 300 * kMs;
     start_ranks();
   }
@@ -74,6 +77,8 @@ class World {
   }
 
  private:
+  // Slices: plain; coded where both sides can and some of them on one side alone; sealed on both.
+  enum class Coding { none, some, all, sealed };
   Random& random() { return sim_.random(); }
   void at(uint64_t ms, UniqueFunction<void()> task) {
     sim_.post_at(sim_.clock().now_ns() + ms * kMs + random().below(kMs), std::move(task));
@@ -83,6 +88,7 @@ class World {
 
   void start_ranks() {
     net_.grains = random().below(4) != 0;
+    net_.ways = coding_ == Coding::sealed || random().below(4) != 0;
     if (trouble_ == Trouble::garble) net_.faults.garble = 0.1;
     if (trouble_ == Trouble::full) net_.faults.full = 0.3, net_.faults.refuse = 0.1;
     for (size_t i = 0; i < prefill_.size() + decode_.size(); ++i) {
@@ -92,8 +98,10 @@ class World {
       o.staging_slots = 1 + static_cast<uint32_t>(random().below(6));
       o.slice_bytes = kMinSliceBytes << random().below(2);
       o.straight_from_bytes = random().below(2) == 0 ? 64 : 0;
+      o.codes = coding_ != Coding::none && (coding_ != Coding::some || random().below(2) == 0);
       nodes_.push_back(std::make_unique<SessionNode>(sim_, net_, o));
       nodes_.back()->seed = seed_;
+      if (coding_ == Coding::sealed) nodes_.back()->coder.keys = keys_;
       if (!is_prefill) nodes_.back()->target = &decode_[i - prefill_.size()];
       RankEngine& engine = is_prefill ? prefill_[i] : decode_[i - prefill_.size()];
       if (random().below(2) == 0) engine.mover = &nodes_.back()->mover;
@@ -264,6 +272,14 @@ class World {
       seen_.gathers += n->mover.gathers();
       seen_.scatters += n->mover.scatters();
       EXPECT_EQ(n->mover.under_way(), 0u);
+      EXPECT_EQ(n->coder.under_way(), 0u);
+      EXPECT_EQ(n->sender->stats().coded_slices <= n->coder.coded(), true);
+      seen_.coded += n->receiver->stats().coded_slices;
+      seen_.sealed += coding_ == Coding::sealed ? n->receiver->stats().coded_slices : 0;
+      seen_.refused += n->coder.refused();
+      if (coding_ == Coding::sealed) {
+        EXPECT_EQ(n->receiver->stats().coded_slices, n->receiver->stats().slices);
+      }
       seen_.slices += n->sender->stats().slices;
     }
   }
@@ -275,6 +291,8 @@ class World {
   SessionNetwork net_;
   uint64_t seed_;
   Trouble trouble_ = Trouble::none;
+  Coding coding_ = Coding::none;
+  std::shared_ptr<const codec::KeyRing> keys_ = codec::testing::ring_of(codec::testing::kTwoKeys);
   Facts facts_;
   uint64_t tokens_ = 0;
   uint64_t deadline_ = 0;
@@ -301,10 +319,12 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   line("late", all.late_slices), line("quarantined", all.quarantined), line("kills", all.kills);
   line("freezes", all.freezes), line("cuts", all.cuts), line("aborts", all.aborts);
   line("gathers of devices", all.gathers), line("scatters", all.scatters), line("devices lost", all.losses);
+  line("coded", all.coded), line("sealed", all.sealed), line("refused coded", all.refused);
   EXPECT_GT(all.done, n / 2);
   if (n < 100) return;
   for (const uint64_t count : {all.failed, all.straight, all.damaged, all.late_slices, all.quarantined, all.kills,
-                               all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses}) {
+                               all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses,
+                               all.coded, all.sealed, all.refused}) {
     EXPECT_GT(count, 0u);
   }
 }

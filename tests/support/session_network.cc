@@ -21,6 +21,7 @@ class SessionNetwork::NodeLink final : public cluster::session::Link {
   void cancel(uint64_t peer, uint64_t token) override { net_.cancel(peer, token); }
   void drop(uint64_t peer) override { net_.cut(peer); }
   [[nodiscard]] bool takes_grain(uint64_t) const override { return net_.grains; }
+  [[nodiscard]] bool takes_ways(uint64_t) const override { return net_.ways; }
 
  private:
   SessionNetwork& net_;

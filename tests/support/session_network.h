@@ -43,8 +43,9 @@ class SessionNetwork {
 
   Faults faults;
 
-  // Whether libraries are of today: an older one knows no grains.
+  // Whether libraries are of today: older ones know no grains, or no ways.
   bool grains = true;
+  bool ways = true;
 
   Node add(SessionPeer* peer);
   // The link through which that node calls.

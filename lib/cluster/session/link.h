@@ -30,6 +30,8 @@ class Link {
   virtual void cancel(PeerId peer, uint64_t token) = 0;
   // Whether the peer's library knows of grains (README.md, Slice): an older one takes no message that says one.
   [[nodiscard]] virtual bool takes_grain(PeerId peer) const = 0;
+  // Whether it knows of ways (README.md, Ways): an older one takes no message that says one.
+  [[nodiscard]] virtual bool takes_ways(PeerId peer) const = 0;
   // Ends the connection; on_closed() follows, on both sides.
   virtual void drop(PeerId peer) = 0;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cluster/session/slice.h"
+
 namespace kvbm::cluster::session {
 namespace {
 
@@ -143,7 +145,7 @@ void put(Writer& w, const Open& b) {
   w.le(b.sink_count);
   w.le(static_cast<uint16_t>(b.facts.components.size()));
   w.le(static_cast<uint16_t>(b.parts.size()));
-  w.le(uint16_t{0});
+  w.le(b.ways);
   w.le(b.slice_bytes);
   w.le(uint32_t{0});
   w.raw(b.facts.model.data(), b.facts.model.size());
@@ -158,7 +160,7 @@ Result<Body> get_open(Reader& r) {
   b.sink_count = r.le<uint16_t>();
   const size_t components = r.le<uint16_t>();
   const size_t parts = r.le<uint16_t>();
-  r.zero<uint16_t>();
+  b.ways = r.le<uint16_t>();
   b.slice_bytes = r.le<uint32_t>();
   r.zero<uint32_t>();
   r.raw(b.facts.model.data(), b.facts.model.size());
@@ -178,7 +180,7 @@ void put(Writer& w, const Accept& b) {
   w.le(b.facts_hash);
   w.le(b.slice_bytes);
   w.le(static_cast<uint16_t>(b.parts.size()));
-  w.le(uint16_t{0});
+  w.le(b.ways);
   for (size_t i = 0; i < b.parts.size(); ++i) put(w, b.parts[i], i < b.grains.size() ? b.grains[i] : 0);
 }
 
@@ -187,7 +189,7 @@ Result<Body> get_accept(Reader& r) {
   b.facts_hash = r.le<uint64_t>();
   b.slice_bytes = r.le<uint32_t>();
   const size_t parts = r.le<uint16_t>();
-  r.zero<uint16_t>();
+  b.ways = r.le<uint16_t>();
   if (!r.items(parts, kPartBytes, layout::kMaxComponents)) return bad("ACCEPT has another length");
   for (size_t i = 0; i < parts; ++i) b.parts.push_back(get_part(r, &b.grains.emplace_back()));
   if (!r.finished()) return bad("ACCEPT has values that none has");
@@ -235,14 +237,19 @@ void put(Writer& w, const Extent& e) {
   put(w, e.range);
 }
 
+// Of a pull; the bits above are ways.
+constexpr uint32_t kGrainBits = 0x00FF'FFFF;
+
 void put(Writer& w, const Pull& b) {
   w.le(static_cast<uint16_t>(b.entries.size()));
   w.le(uint16_t{0});
-  w.le(uint32_t{0});
+  w.le(b.coding.mode);
+  w.le(b.coding.flags);
+  w.le(b.coding.codecs);
   for (const PullEntry& e : b.entries) {
     w.le(e.tag);
     w.le(e.slice);
-    w.le(e.extent.grain);
+    w.le((e.extent.grain & kGrainBits) | uint32_t{e.ways} << 24);
     put(w, e.extent);
   }
 }
@@ -251,13 +258,17 @@ Result<Body> get_pull(Reader& r) {
   Pull b;
   const size_t count = r.le<uint16_t>();
   r.zero<uint16_t>();
-  r.zero<uint32_t>();
+  b.coding.mode = r.le<uint8_t>();
+  b.coding.flags = r.le<uint8_t>();
+  b.coding.codecs = r.le<uint16_t>();
   if (!r.items(count, 40, kMaxPullEntries)) return bad("PULL has another length");
   for (size_t i = 0; i < count; ++i) {
     PullEntry e;
     e.tag = r.le<uint64_t>();
     e.slice = r.le<uint32_t>();
-    e.extent.grain = r.le<uint32_t>();
+    const auto grain = r.le<uint32_t>();
+    e.extent.grain = grain & kGrainBits;
+    e.ways = static_cast<uint8_t>(grain >> 24);
     e.extent.component = r.le<uint16_t>();
     e.extent.layer = r.le<uint16_t>();
     e.extent.first_head = r.le<uint16_t>();
@@ -279,6 +290,13 @@ void put(Writer& w, const Abort& b) {
   w.raw(b.text.data(), size);
 }
 
+// It ends in logs: one line of plain characters.
+void make_plain(std::string& text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+}
+
 Result<Body> get_abort(Reader& r) {
   Abort b;
   const auto code = r.le<int32_t>();
@@ -288,10 +306,79 @@ Result<Body> get_abort(Reader& r) {
   b.code = static_cast<Code>(code);
   b.text.resize(size);
   r.raw(b.text.data(), size);
-  // It ends in logs: one line of plain characters.
-  for (char& c : b.text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  make_plain(b.text);
+  return Body(std::move(b));
+}
+
+void put(Writer& w, const Map& b) {
+  w.le(static_cast<uint16_t>(b.place.size()));
+  w.le(uint16_t{0});
+  w.le(uint32_t{0});
+  w.raw(b.place.data(), b.place.size());
+}
+
+Result<Body> get_map(Reader& r) {
+  Map b;
+  const size_t size = r.le<uint16_t>();
+  r.zero<uint16_t>();
+  r.zero<uint32_t>();
+  if (!r.items(size, 1, kMaxPlaceBytes)) return bad("MAP has another length");
+  b.place.resize(size);
+  r.raw(b.place.data(), size);
+  return Body(std::move(b));
+}
+
+void put(Writer& w, const Shared& b) {
+  const size_t text = std::min(b.text.size(), kMaxTextBytes);
+  w.le(static_cast<int32_t>(b.code));
+  w.le(static_cast<uint16_t>(b.memory.size()));
+  w.le(static_cast<uint16_t>(text));
+  w.le(b.slots);
+  w.le(uint32_t{0});
+  w.le(b.slot_bytes);
+  w.raw(b.memory.data(), b.memory.size());
+  w.raw(b.text.data(), text);
+}
+
+// Slots have the room of a slice at least, and all of them together no more than a file may be long.
+Result<Body> get_shared(Reader& r) {
+  Shared b;
+  const auto code = r.le<int32_t>();
+  const size_t memory = r.le<uint16_t>();
+  const size_t text = r.le<uint16_t>();
+  b.slots = r.le<uint32_t>();
+  r.zero<uint32_t>();
+  b.slot_bytes = r.le<uint64_t>();
+  if (memory > kMaxSharedBytes || text > kMaxTextBytes || !r.items(memory + text, 1, kMaxSharedBytes + kMaxTextBytes)) {
+    return bad("SHARED has another length");
   }
+  b.code = static_cast<Code>(code);
+  b.memory.resize(memory);
+  r.raw(b.memory.data(), memory);
+  b.text.resize(text);
+  r.raw(b.text.data(), text);
+  make_plain(b.text);
+  const bool given = b.slots > 0 && b.slots <= kMaxSharedSlots && b.slot_bytes >= kMinSliceBytes &&
+                     b.slot_bytes <= 2 * uint64_t{kMaxSliceBytes} && b.slot_bytes % 64 == 0 && memory > 0 && text == 0;
+  const bool refused = b.slots == 0 && b.slot_bytes == 0 && memory == 0;
+  if (code == 0 ? !given : !refused || code > 0 || code < -999) return bad("SHARED has values that none has");
+  return Body(std::move(b));
+}
+
+void put(Writer& w, const Release& b) {
+  w.le(static_cast<uint16_t>(b.tags.size()));
+  w.le(uint16_t{0});
+  w.le(uint32_t{0});
+  for (const uint64_t tag : b.tags) w.le(tag);
+}
+
+Result<Body> get_release(Reader& r) {
+  Release b;
+  const size_t count = r.le<uint16_t>();
+  r.zero<uint16_t>();
+  r.zero<uint32_t>();
+  if (!r.items(count, sizeof(uint64_t), kMaxReleaseTags)) return bad("RELEASE has another length");
+  for (size_t i = 0; i < count; ++i) b.tags.push_back(r.le<uint64_t>());
   return Body(std::move(b));
 }
 
@@ -312,6 +399,12 @@ Type type_of(const Body& body, Type given) {
       return Type::pull;
     case 4:
       return Type::done;
+    case 6:
+      return Type::map;
+    case 7:
+      return Type::shared;
+    case 8:
+      return Type::release;
     default:
       return given;
   }
@@ -332,11 +425,18 @@ Result<Body> body_of(Type type, Reader& r) {
     case Type::source_abort:
     case Type::sink_abort:
       return get_abort(r);
+    case Type::shared:
+      return get_shared(r);
+    case Type::map:
+      return get_map(r);
+    case Type::release:
+      return get_release(r);
   }
   return bad("unknown type");
 }
 
 constexpr uint32_t kSliceMagic = 0x4C53564B;  // "KVSL"
+constexpr size_t kSlicePlaceAt = 84;
 constexpr size_t kSliceHashAt = 88;
 
 }  // namespace
@@ -362,7 +462,7 @@ Result<Header> peek(ConstBytes bytes) {
   Reader r(bytes);
   Header h;
   const auto type = r.le<uint8_t>();
-  if (type < 1 || type > 7) return bad("unknown type");
+  if (type < 1 || type > 11 || type == 10) return bad("unknown type");
   h.type = static_cast<Type>(type);
   if (const auto version = r.le<uint8_t>(); version != kWireVersion) {
     return Status(version > kWireVersion ? Code::newer_version : Code::damaged, "a session message of another version",
@@ -409,12 +509,15 @@ void encode_slice_front(const SliceHead& h, std::byte* front) noexcept {
   le(h.extent.heads);
   le(h.extent.range.begin);
   le(h.extent.range.end);
-  le(uint64_t{h.extent.grain});
+  le(h.extent.grain);
+  le(h.place);
   le(uint64_t{0});
   const size_t used = kSliceHeadBytes + size_t{h.leaves} * 8;
   std::memset(front + used, 0, slice_front_bytes(h.leaves) - used);
   store_le<uint64_t>(front + kSliceHashAt, codec::leaf_hash({front, slice_front_bytes(h.leaves)}));
 }
+
+uint32_t slice_place(const std::byte* front) noexcept { return load_le<uint32_t>(front + kSlicePlaceAt); }
 
 bool check_slice_front(const SliceHead& want, std::byte* front) noexcept {
   // The front is small: what it must be is made again around the hashes that came, and compared.

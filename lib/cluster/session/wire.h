@@ -25,6 +25,15 @@ inline constexpr size_t kMaxMessageBytes = 8192;
 inline constexpr size_t kMaxPublishedEntries = 256;
 inline constexpr size_t kMaxPullEntries = 64;
 inline constexpr size_t kMaxTextBytes = 512;
+inline constexpr size_t kMaxPlaceBytes = 64;
+inline constexpr size_t kMaxSharedBytes = 256;
+inline constexpr uint32_t kMaxSharedSlots = 1U << 16;
+inline constexpr size_t kMaxReleaseTags = 512;
+
+// By which ways a payload may come, beside behind its head: bits of Open, Accept (what each side can) and PullEntry (what
+// this pull may use). Said only to who understands them (Link::takes_ways); unknown ones are ignored.
+inline constexpr uint8_t kWayShared = 1;  // it stays in memory of a device that the decode side has mapped
+inline constexpr uint8_t kWayCoded = 2;   // coded or sealed behind the head, as the message says (coded_slice.h)
 
 // Odd ones go to the prefill side (Sender), even ones to the decode side (Receiver).
 enum class Type : uint8_t {
@@ -35,6 +44,9 @@ enum class Type : uint8_t {
   done = 5,
   source_abort = 6,
   sink_abort = 7,
+  shared = 8,
+  map = 9,
+  release = 11,
 };
 inline bool goes_to_sender(Type type) noexcept { return static_cast<uint8_t>(type) % 2 == 1; }
 
@@ -54,6 +66,7 @@ struct Open {
   uint32_t slice_bytes = 0;   // the most that one pull asks for
   Facts facts;
   std::vector<Part> parts;  // what the decode rank wants
+  uint16_t ways = 0;
 };
 
 struct Accept {
@@ -64,6 +77,7 @@ struct Accept {
   std::vector<uint32_t> grains = {};
   // Like grains: its memory is a device's, to which a grain is worth it.
   static constexpr uint32_t kOnDevice = 0x8000'0000U;
+  uint16_t ways = 0;
 };
 
 struct PublishedEntry {
@@ -80,9 +94,19 @@ struct PullEntry {
   uint64_t tag = 0;
   uint32_t slice = 0;
   Extent extent;
+  uint8_t ways = 0;
+};
+// How pulls may be answered, as a fetch says it (cluster/wire.h, Coding); zero: plain.
+struct SliceCoding {
+  uint8_t mode = 0;     // codec::Mode
+  uint8_t flags = 0;    // 1: the decode side opens what is sealed
+  uint16_t codecs = 0;  // bit n: it decodes codec::LeafCodec n
+  [[nodiscard]] bool any() const noexcept { return mode != 0 || flags != 0; }
+  bool operator==(const SliceCoding&) const = default;
 };
 struct Pull {
   std::vector<PullEntry> entries;
+  SliceCoding coding = {};  // of those that may come kWayCoded; said only where one is
 };
 
 struct Done {};
@@ -92,7 +116,26 @@ struct Abort {
   std::string text;
 };
 
-using Body = std::variant<Open, Accept, Published, Pull, Done, Abort>;
+// The decode side says where it is, and asks for memory that payloads may stay in.
+struct Map {
+  std::vector<std::byte> place;  // as its mover says it, kMaxPlaceBytes at most
+};
+
+// The answer: slots of equal size that follow each other in the memory, or why there are none.
+struct Shared {
+  Code code = Code::ok;
+  uint32_t slots = 0;
+  uint64_t slot_bytes = 0;
+  std::vector<std::byte> memory;  // as the mover of the prefill side says it; empty where code is not ok
+  std::string text;               // then
+};
+
+// Payloads of these pulls were read, or will not be: their slots may be used again.
+struct Release {
+  std::vector<uint64_t> tags;
+};
+
+using Body = std::variant<Open, Accept, Published, Pull, Done, Abort, Map, Shared, Release>;
 struct Message {
   Header header;
   Body body;
@@ -115,6 +158,7 @@ struct SliceHead {
   uint32_t leaves = 0;
   uint32_t row_bytes = 0;
   Extent extent;
+  uint32_t place = 0;  // 0: the payload follows; else it is in slot place - 1 of what was shared
   bool operator==(const SliceHead&) const = default;
 };
 inline constexpr size_t kSliceHeadBytes = 96;
@@ -127,6 +171,8 @@ constexpr size_t slice_front_bytes(uint32_t leaves) noexcept {
 inline std::byte* slice_hashes(std::byte* front) noexcept { return front + kSliceHeadBytes; }
 // Writes the head before the hashes that are already in `front`, and its own hash over both.
 void encode_slice_front(const SliceHead& head, std::byte* front) noexcept;
+// What a head says of where its payload is; nothing of it is checked yet.
+uint32_t slice_place(const std::byte* front) noexcept;
 // Whether `front` (slice_front_bytes(want.leaves) long) is exactly what `want` says, and undamaged.
 bool check_slice_front(const SliceHead& want, std::byte* front) noexcept;
 

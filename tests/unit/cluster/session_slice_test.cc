@@ -29,6 +29,7 @@ class Hand final : public Link {
   void cancel(PeerId, uint64_t) override {}
   void drop(PeerId) override {}
   [[nodiscard]] bool takes_grain(PeerId) const override { return false; }
+  [[nodiscard]] bool takes_ways(PeerId) const override { return false; }
 
   std::vector<PullEntry> pulls;
   std::vector<std::pair<uint64_t, MutableBytes>> posts;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "cluster/session/slice.h"
 #include "codec/leaf_hash.h"
 
 namespace kvbm::cluster::session {
@@ -33,21 +34,31 @@ std::vector<Part> parts() {
   return {{0, {10, 20, 2, 4, 0}, {100, 4096}}, {1, {0, 10, 0, 4, 0}, {0, 1}}, {2, {0, 6, 0, 1, 1}, {0, 12345}}};
 }
 
-Open open() { return {{}, 5'000'000'000, 4, 1 << 20, facts(), parts()}; }
+Open open() { return {{}, 5'000'000'000, 4, 1 << 20, facts(), parts(), kWayShared}; }
+
+std::vector<std::byte> some_bytes(size_t n) {
+  std::vector<std::byte> bytes(n);
+  SeededRandom(n).fill(bytes);
+  return bytes;
+}
 
 std::vector<std::pair<Type, Body>> all() {
   Published published;
   published.entries = {{0, 10, 20, {100, 228}}, {2, 0, 6, {0, 12345}}};
   Pull pull;
-  pull.entries = {{77, 1, {0, 11, 2, 2, {100, 164}}}, {78, 2, {1, 3, 0, 4, {0, 1}}}, {79, 3, {0, 0, 0, 1, {0, 64}, 16}}};
+  pull.entries = {{77, 1, {0, 11, 2, 2, {100, 164}}}, {78, 2, {1, 3, 0, 4, {0, 1}}}, {79, 3, {0, 0, 0, 1, {0, 64}, 16}, kWayShared}};
   return {{Type::open, open()},
           {Type::accept, Accept{facts_hash(facts()), 1 << 20, parts()}},
-          {Type::accept, Accept{facts_hash(facts()), 1 << 20, parts(), {16 | Accept::kOnDevice, 64, 0}}},
+          {Type::accept, Accept{facts_hash(facts()), 1 << 20, parts(), {16 | Accept::kOnDevice, 64, 0}, kWayShared}},
           {Type::published, published},
           {Type::pull, pull},
           {Type::done, Done{}},
           {Type::source_abort, Abort{Code::deadline, "too late"}},
-          {Type::sink_abort, Abort{Code::cancelled, ""}}};
+          {Type::sink_abort, Abort{Code::cancelled, ""}},
+          {Type::map, Map{some_bytes(48)}},
+          {Type::shared, Shared{Code::ok, 16, 1 << 20, some_bytes(96), ""}},
+          {Type::shared, Shared{Code::unsupported, 0, 0, {}, "another machine"}},
+          {Type::release, Release{{77, 79}}}};
 }
 
 TEST(SessionWire, every_message_comes_back_as_it_was) {
@@ -90,7 +101,7 @@ TEST(SessionWire, a_message_of_any_other_length_is_refused) {
     for (size_t n = 0; n < bytes.size(); ++n) {
       EXPECT_FALSE(decode(ConstBytes(bytes).first(n)).ok()) << n;
       // The same with a length in the header that agrees, so that the body's own counts are asked.
-      if (n < kHeaderBytes || static_cast<uint8_t>(type) >= 6) continue;
+      if (n < kHeaderBytes || type == Type::source_abort || type == Type::sink_abort) continue;
       std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
       store_le<uint32_t>(cut.data() + 20, static_cast<uint32_t>(n - kHeaderBytes));
       EXPECT_FALSE(decode(cut).ok()) << n;
@@ -123,8 +134,43 @@ TEST(SessionWire, values_that_none_has_are_refused) {
   bytes[1] = std::byte{2};
   EXPECT_EQ(decode(bytes).status().code(), Code::newer_version);
   bytes[1] = std::byte{1};
-  bytes[0] = std::byte{8};
-  EXPECT_EQ(decode(bytes).status().code(), Code::damaged);
+  for (const int type : {0, 10, 12}) {
+    bytes[0] = static_cast<std::byte>(type);
+    EXPECT_EQ(decode(bytes).status().code(), Code::damaged);
+  }
+}
+
+TEST(SessionWire, ways_are_said_in_open_accept_and_pull) {
+  EXPECT_EQ(std::get<Open>(decode(encode(header(Type::open), open())).value().body).ways, kWayShared);
+  const auto accepted = decode(encode(header(Type::accept), all()[2].second));
+  EXPECT_EQ(std::get<Accept>(accepted.value().body).ways, kWayShared);
+  const auto pulled = decode(encode(header(Type::pull), all()[4].second));
+  const auto& entries = std::get<Pull>(pulled.value().body).entries;
+  EXPECT_EQ(entries[1].ways, 0);
+  EXPECT_EQ(entries[2].ways, kWayShared);
+  EXPECT_EQ(entries[2].extent.grain, 16U);
+}
+
+TEST(SessionWire, memory_that_none_can_share_is_refused) {
+  const Shared good{Code::ok, 16, 1 << 20, some_bytes(96), ""};
+  const auto with = [&](auto&& change) {
+    Shared s = good;
+    change(s);
+    return decode(encode(header(Type::shared), s)).ok();
+  };
+  EXPECT_TRUE(with([](Shared&) {}));
+  EXPECT_FALSE(with([](Shared& s) { s.slots = 0; }));
+  EXPECT_FALSE(with([](Shared& s) { s.slots = kMaxSharedSlots + 1; }));
+  EXPECT_FALSE(with([](Shared& s) { s.slot_bytes = kMinSliceBytes - 64; }));
+  EXPECT_FALSE(with([](Shared& s) { s.slot_bytes = uint64_t{1} << 60; }));
+  EXPECT_FALSE(with([](Shared& s) { s.slot_bytes += 8; }));
+  EXPECT_FALSE(with([](Shared& s) { s.memory.clear(); }));
+  EXPECT_FALSE(with([](Shared& s) { s.memory.resize(kMaxSharedBytes + 1); }));
+  EXPECT_FALSE(with([](Shared& s) { s.text = "and yet"; }));
+  EXPECT_FALSE(with([](Shared& s) { s.code = Code::unsupported; })) << "refused, and given all the same";
+  EXPECT_FALSE(with([](Shared& s) { s.code = static_cast<Code>(1); }));
+  EXPECT_FALSE(decode(encode(header(Type::map), Map{some_bytes(kMaxPlaceBytes + 1)})).ok());
+  EXPECT_FALSE(decode(encode(header(Type::release), Release{std::vector<uint64_t>(kMaxReleaseTags + 1)})).ok());
 }
 
 TEST(SessionWire, the_text_of_an_abort_is_one_line) {
@@ -158,6 +204,14 @@ TEST(SessionWire, a_slice_front_is_right_only_as_a_whole) {
   other.extent.grain = 16;
   front = sent;
   EXPECT_FALSE(check_slice_front(other, front.data()));
+  other = head;
+  other.place = 3;
+  front = sent;
+  EXPECT_EQ(slice_place(front.data()), 0U);
+  EXPECT_FALSE(check_slice_front(other, front.data()));
+  encode_slice_front(other, front.data());
+  EXPECT_EQ(slice_place(front.data()), 3U);
+  EXPECT_TRUE(check_slice_front(other, front.data()));
   other = head;
   other.tag = 9;
   front = sent;
