@@ -14,7 +14,7 @@ from .errors import KvbmError, invalid
 from .geometry import Part, fill_shard
 from .key import as_keys, one_key
 from .match import Match, lookup_options
-from .memory import as_u32, extent_of, statuses
+from .memory import as_u32, device_extent, extent_of, statuses
 from .dispatch import Completion
 from .queue import Operation, Queue, submit, submit_async, submit_future
 
@@ -39,7 +39,8 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of the engine: a writable, contiguous buffer, a host tensor with DLPack, or memory of a device.
+    """A tensor of the engine: a writable, contiguous buffer, a tensor of the host or of a CUDA device (DLPack's protocol;
+    torch, CuPy), or memory of a device by its address.
     `block_stride` is bytes from a block to the next, 0 = dense; `page_bytes` is for opaque forms: bytes of a block in
     this tensor."""
 
@@ -307,9 +308,11 @@ def _describe(item: raw.Struct, part: CachePart, n_blocks: int, kept: list[objec
     for i, tensor in enumerate(part.tensors):
         if not isinstance(tensor, Tensor):
             tensor = Tensor(tensor)
+        owner: object = tensor.data
         if isinstance(tensor.data, DeviceMemory):
-            owner: object = tensor.data
             address, size = tensor.data.address, tensor.data.bytes
+        elif (extent := device_extent(tensor.data)) is not None:
+            address, size = extent
         else:
             owner, address, size = extent_of(tensor.data)
         row = raw.kvbm_tensor_t_at(memory, i)
