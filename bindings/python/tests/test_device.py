@@ -124,6 +124,8 @@ def test_tensors_on_a_device_are_taken_as_they_are(manager: Manager, kind: Any) 
     with Namespace(manager, "m") as ns:
         with pytest.raises(BufferError):
             Cache(manager, ns, BLOCKS, tensors=[kind(memory, whole=False)])
+        with pytest.raises(libkvbm.UnavailableError, match="on device"):
+            Cache(manager, ns, BLOCKS, tensors=[kind(memory)], memory=MemoryKind.HOST)
         with Cache(manager, ns, BLOCKS, tensors=[kind(memory)], memory=MemoryKind.CUDA) as cache:
             fill(memory, 3, 77)
             keys = Keys.chain(ns, [1, 2, 3, 4], 4)

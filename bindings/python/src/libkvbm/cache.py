@@ -77,7 +77,8 @@ class Cache:
     """Describes an engine's cache: `parts`, or for the usual single opaque part just `tensors`, each [n_blocks][bytes].
 
     The tensors stay the caller's; they are kept, and must not be resized, until the cache is closed or forgotten,
-    which waits for operations that touch them. They all lie in host memory, or all on one device (`memory`, `device`).
+    which waits for operations that touch them. They all lie in host memory, or all on one device (`memory`, `device`);
+    with `MemoryKind.HOST` a tensor of a device is refused.
     Calls take a `stream` there, a CUstream or cudaStream_t as a number (0 is the legacy one): work begins after what it
     holds. Without one it begins at once, and the caller has synchronised. Thread: any.
     """
@@ -93,7 +94,7 @@ class Cache:
         kept: list[object] = []
         rows = raw.Memory(raw.kvbm_cache_part_t_size * max(len(described), 1))
         for i, part in enumerate(described):
-            _describe(raw.kvbm_cache_part_t_at(rows, i), part, n_blocks, kept)
+            _describe(raw.kvbm_cache_part_t_at(rows, i), part, n_blocks, memory, kept)
         options = _raw.kvbm_cache_options_t()
         options.n_blocks, options.parts, options.n_parts = n_blocks, rows, len(described)
         options.memory, options.device = memory, device
@@ -298,7 +299,7 @@ def _run(call: _Call) -> Outcome:
         raise
 
 
-def _describe(item: raw.Struct, part: CachePart, n_blocks: int, kept: list[object]) -> None:
+def _describe(item: raw.Struct, part: CachePart, n_blocks: int, place: MemoryKind, kept: list[object]) -> None:
     item.part.component = part.part.component
     fill_shard(item.part.shard, part.part.shard)
     item.form = part.form
@@ -311,7 +312,7 @@ def _describe(item: raw.Struct, part: CachePart, n_blocks: int, kept: list[objec
         owner: object = tensor.data
         if isinstance(tensor.data, DeviceMemory):
             address, size = tensor.data.address, tensor.data.bytes
-        elif (extent := device_extent(tensor.data)) is not None:
+        elif place != MemoryKind.HOST and (extent := device_extent(tensor.data)) is not None:
             address, size = extent
         else:
             owner, address, size = extent_of(tensor.data)
