@@ -172,7 +172,8 @@ class WorkerSide:
     # ---- steps
 
     def began(self, step: StepMetadata) -> None:
-        self._between.begin()
+        if step.loads or step.receives:
+            self._between.begin()
         if self._layered is not None:
             self._layered.begin()
         if step.prompt_tokens:
