@@ -2,44 +2,17 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import pathlib
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from fake_gpu import DRIVER, Fake, with_driver
 
 import libkvbm
 from libkvbm import Cache, Context, DeviceMemory, Keys, Manager, MemoryKind, Namespace
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-DRIVER = pathlib.Path(os.environ.get("KVBMTEST_CUDA_DRIVER", ROOT / "build/release/tests/libtest_cuda_driver.so"))
 PAGE, BLOCKS, LAYERS = 4096, 16, 2
-
-with_driver = pytest.mark.skipif(
-    not DRIVER.exists(), reason="the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)")
-
-
-class Fake:
-    """The engine's side of the fake driver."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL(str(DRIVER))
-        self._library.kvbm_fake_allocate.restype = ctypes.c_ulonglong
-        self._library.kvbm_fake_allocate.argtypes = [ctypes.c_int, ctypes.c_size_t]
-        self._library.kvbm_fake_make_stream.restype = ctypes.c_void_p
-        self._library.kvbm_fake_synchronize.argtypes = [ctypes.c_void_p]
-
-    def memory(self, size: int) -> DeviceMemory:
-        return DeviceMemory(self._library.kvbm_fake_allocate(0, size), size)
-
-    def stream(self) -> int:
-        made: int = self._library.kvbm_fake_make_stream(0)
-        return made
-
-    def synchronize(self, stream: int) -> None:
-        self._library.kvbm_fake_synchronize(stream)
-
 
 @pytest.fixture
 def context() -> Iterator[Context]:
@@ -108,6 +81,57 @@ def test_without_a_driver_a_cache_on_a_device_is_refused() -> None:
         with pytest.raises(libkvbm.UnavailableError, match="/nowhere/libcuda.so.1"):
             Cache(manager, ns, BLOCKS, tensors=[DeviceMemory(PAGE, BLOCKS * PAGE)], memory=MemoryKind.CUDA)
         assert manager.devices() == []
+
+
+class DeviceTensor:
+    """What engines' tensors are on a device: they speak DLPack, and say where they are."""
+
+    def __init__(self, memory: DeviceMemory, whole: bool = True) -> None:
+        self.nbytes, self.whole, self._address = memory.bytes, whole, memory.address
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def is_contiguous(self) -> bool:
+        return self.whole
+
+    def __dlpack__(self) -> Any:
+        raise AssertionError("the device would be asked to wait")
+
+
+class ArrayOnDevice:
+    """One with the CUDA array interface, as CuPy's."""
+
+    def __init__(self, memory: DeviceMemory, whole: bool = True) -> None:
+        self.nbytes = memory.bytes
+        self.__cuda_array_interface__ = {"data": (memory.address, False), "strides": None if whole else (8,)}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self) -> Any:
+        raise AssertionError("the device would be asked to wait")
+
+
+@with_driver
+@pytest.mark.parametrize("kind", [DeviceTensor, ArrayOnDevice])
+def test_tensors_on_a_device_are_taken_as_they_are(manager: Manager, kind: Any) -> None:
+    fake = Fake()
+    memory = fake.memory(BLOCKS * PAGE)
+    with Namespace(manager, "m") as ns:
+        with pytest.raises(BufferError):
+            Cache(manager, ns, BLOCKS, tensors=[kind(memory, whole=False)])
+        with pytest.raises(libkvbm.UnavailableError, match="on device"):
+            Cache(manager, ns, BLOCKS, tensors=[kind(memory)], memory=MemoryKind.HOST)
+        with Cache(manager, ns, BLOCKS, tensors=[kind(memory)], memory=MemoryKind.CUDA) as cache:
+            fill(memory, 3, 77)
+            keys = Keys.chain(ns, [1, 2, 3, 4], 4)
+            assert cache.store(keys, [3]).status == 0
+            assert cache.load(cache.lookup(keys), [9]).status == 0
+            assert page(memory, 9) == bytes([77]) * PAGE
 
 
 class Side:

@@ -14,7 +14,7 @@ from .errors import KvbmError, invalid
 from .geometry import Part, fill_shard
 from .key import as_keys, one_key
 from .match import Match, lookup_options
-from .memory import as_u32, extent_of, statuses
+from .memory import as_u32, device_extent, extent_of, statuses
 from .dispatch import Completion
 from .queue import Operation, Queue, submit, submit_async, submit_future
 
@@ -39,7 +39,8 @@ class DeviceMemory:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of the engine: a writable, contiguous buffer, a host tensor with DLPack, or memory of a device.
+    """A tensor of the engine: a writable, contiguous buffer, a tensor of the host or of a CUDA device (DLPack's protocol;
+    torch, CuPy), or memory of a device by its address.
     `block_stride` is bytes from a block to the next, 0 = dense; `page_bytes` is for opaque forms: bytes of a block in
     this tensor."""
 
@@ -76,7 +77,8 @@ class Cache:
     """Describes an engine's cache: `parts`, or for the usual single opaque part just `tensors`, each [n_blocks][bytes].
 
     The tensors stay the caller's; they are kept, and must not be resized, until the cache is closed or forgotten,
-    which waits for operations that touch them. They all lie in host memory, or all on one device (`memory`, `device`).
+    which waits for operations that touch them. They all lie in host memory, or all on one device (`memory`, `device`);
+    with `MemoryKind.HOST` a tensor of a device is refused.
     Calls take a `stream` there, a CUstream or cudaStream_t as a number (0 is the legacy one): work begins after what it
     holds. Without one it begins at once, and the caller has synchronised. Thread: any.
     """
@@ -92,7 +94,7 @@ class Cache:
         kept: list[object] = []
         rows = raw.Memory(raw.kvbm_cache_part_t_size * max(len(described), 1))
         for i, part in enumerate(described):
-            _describe(raw.kvbm_cache_part_t_at(rows, i), part, n_blocks, kept)
+            _describe(raw.kvbm_cache_part_t_at(rows, i), part, n_blocks, memory, kept)
         options = _raw.kvbm_cache_options_t()
         options.n_blocks, options.parts, options.n_parts = n_blocks, rows, len(described)
         options.memory, options.device = memory, device
@@ -297,7 +299,7 @@ def _run(call: _Call) -> Outcome:
         raise
 
 
-def _describe(item: raw.Struct, part: CachePart, n_blocks: int, kept: list[object]) -> None:
+def _describe(item: raw.Struct, part: CachePart, n_blocks: int, place: MemoryKind, kept: list[object]) -> None:
     item.part.component = part.part.component
     fill_shard(item.part.shard, part.part.shard)
     item.form = part.form
@@ -307,9 +309,11 @@ def _describe(item: raw.Struct, part: CachePart, n_blocks: int, kept: list[objec
     for i, tensor in enumerate(part.tensors):
         if not isinstance(tensor, Tensor):
             tensor = Tensor(tensor)
+        owner: object = tensor.data
         if isinstance(tensor.data, DeviceMemory):
-            owner: object = tensor.data
             address, size = tensor.data.address, tensor.data.bytes
+        elif place != MemoryKind.HOST and (extent := device_extent(tensor.data)) is not None:
+            address, size = extent
         else:
             owner, address, size = extent_of(tensor.data)
         row = raw.kvbm_tensor_t_at(memory, i)

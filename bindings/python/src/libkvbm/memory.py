@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Integers = Union[Buffer, SupportsDlpack, Iterable[int]]
 
 _HOST_DEVICES = (1, 3, 11)  # kDLCPU, and the pinned host memory of CUDA and ROCm
+_CUDA = 2  # kDLCUDA
 assert array("I").itemsize == 4
 
 
@@ -36,6 +37,23 @@ def extent_of(tensor: Bytes) -> tuple[memoryview, int, int]:
         raise BufferError("the buffer is not contiguous")
     address, size = raw.buffer_extent(view)
     return view, address, size
+
+
+def device_extent(tensor: object) -> Optional[tuple[int, int]]:
+    """(address, bytes) of a contiguous tensor in the memory of a CUDA device (torch's, or one with the CUDA array
+    interface), None for anything else. The device is asked for nothing."""
+    where = getattr(tensor, "__dlpack_device__", None)
+    if where is None or where()[0] != _CUDA:
+        return None
+    if hasattr(tensor, "data_ptr") and hasattr(tensor, "is_contiguous"):
+        address, size, whole = tensor.data_ptr(), getattr(tensor, "nbytes"), tensor.is_contiguous()
+    elif (interface := getattr(tensor, "__cuda_array_interface__", None)) is not None:
+        address, size, whole = interface["data"][0], getattr(tensor, "nbytes"), interface.get("strides") is None
+    else:
+        return None
+    if not whole:
+        raise BufferError("the tensor is not contiguous")
+    return int(address), int(size)
 
 
 def readable(source: Bytes, what: str) -> memoryview:

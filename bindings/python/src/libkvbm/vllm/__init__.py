@@ -3,7 +3,8 @@
     KvbmTier                  a secondary tier of vLLM's TieringOffloadingSpec
     KvbmTieringSpec           the same, complete: also where vLLM runs on CPUs
     KvbmOffloadingConnector,
-    KvbmOffloadingSpec        offloads into libkvbm without a tier of vLLM's own in between; one worker
+    KvbmOffloadingSpec        offloads into libkvbm without a tier of vLLM's own in between; one worker, on CPUs or a CUDA
+                              device
 """
 from __future__ import annotations
 

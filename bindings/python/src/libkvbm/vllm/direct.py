@@ -1,5 +1,5 @@
-"""Offloading without a pool of vLLM's in between: libkvbm copies between its host tier and the KV cache itself. For
-vLLM on CPUs with one worker, in whose process the scheduler is, too.
+"""Offloading without a pool of vLLM's in between: libkvbm copies between its host tier and the KV cache itself, in host
+memory or on a CUDA device. For vLLM with one worker, in whose process the scheduler is, too.
 
 A block is offered to the scheduler only when it is in host memory and held. It is verified as it is copied; one that
 does not verify even so is reported to vLLM, which computes it.
@@ -68,9 +68,6 @@ class KvbmOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
             raise ConfigurationError("KvbmOffloadingSpec needs kv_connector KvbmOffloadingConnector with "
                                      "kv_connector_module_path libkvbm.vllm: OffloadingConnector cannot report a block "
                                      "that failed to load")
-        if any(tensor.tensor.device.type != "cpu" for tensor in kv_caches.tensors):
-            raise ConfigurationError("KvbmOffloadingSpec copies in host memory, and the KV cache is on a GPU: use "
-                                     "KvbmTieringSpec, whose pool vLLM fills with its own kernels")
         options = self.extra_config.get("kvbm", {})
         if not isinstance(options, Mapping):
             raise ConfigurationError(f"kvbm is {options!r}: a table of libkvbm's options is expected")
@@ -253,6 +250,10 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
         self.failed_blocks: set[int] = set()
         self.failed_jobs: set[int] = set()
 
+    def begin(self) -> None:
+        """A step begins, of which vLLM has launched nothing yet."""
+        self._vault.between.begin()
+
     def submit_store(self, job_id: int, src_spec: Any, dst_spec: Blocks) -> bool:
         vault = self._vault
         self._begin(job_id)
@@ -264,7 +265,8 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
             parent = None if before is None else bytes(vault.names(group, [before]))
             vault.store.describe(group.ns, keys, before)
             self._operation(job_id, keys, blocks, True, lambda user: group.cache.store_submit(
-                vault.names(group, keys), blocks, vault.copies, user_data=user, parent=parent))
+                vault.names(group, keys), blocks, vault.copies, user_data=user, parent=parent,
+                stream=vault.place.stream()))
         self._end(job_id)
         return True
 
@@ -279,7 +281,8 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
                 self._fail(job_id, keys, blocks)
                 continue
             self._operation(job_id, keys, blocks, False, lambda user: group.cache.load_submit(
-                match, blocks, vault.copies, user_data=user, timeout_ns=vault.timeout_ns))
+                match, blocks, vault.copies, user_data=user, timeout_ns=vault.timeout_ns,
+                stream=vault.between.stream()))
             match.release()
         self._end(job_id)
         return True
@@ -342,6 +345,8 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
 
     def _fail(self, job_id: int, keys: list[bytes], blocks: list[int]) -> None:
         self._vault.failed(keys)
+        if keys:
+            self._vault.clear(self._vault.group(get_offload_group_idx(keys[0])), blocks)
         self.failed_blocks.update(blocks)
         self.failed_jobs.add(job_id)
 
@@ -368,6 +373,16 @@ class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
         self._failed: set[int] = set()
         if self.connector_worker is not None:
             self.connector_worker.spec.failures_reported = True
+
+    def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
+        with starting(self._vllm_config):
+            super().register_kv_caches(kv_caches)
+
+    def bind_connector_metadata(self, connector_metadata: Any) -> None:
+        super().bind_connector_metadata(connector_metadata)
+        worker = None if self.connector_worker is None else self.connector_worker.worker
+        if isinstance(worker, KvbmWorker):
+            worker.begin()
 
     def start_load_kv(self, forward_context: Any, **more: Any) -> None:
         self._loads.update((job_id, job.req_id) for job_id, job in self._connector_metadata.load_jobs.items())

@@ -14,7 +14,9 @@ from ..engine import ConfigurationError, Identity
 from ..engine.weights import weights_of
 from ..key import Keys
 from .identity import identity_of, revision
+from .kernels import kernels_of
 from .pages import being_started, chosen, pages_identity
+from .place import Place, StepStream
 from .store import Store, keys_of
 from .tier import timeout_of
 from .worker import groups_of
@@ -35,6 +37,7 @@ class GroupCache:
 
     number: int
     tensors: list[Tensor]
+    views: list[Any]
     n_blocks: int
     record_bytes: int
     ns: Any = None
@@ -47,11 +50,14 @@ class Vault:
     def __init__(self, config: Any, options: Mapping[str, object], kv_caches: Any) -> None:
         self._config = config
         self.timeout_ns = timeout_of(options)
-        self._groups = {config.groups[i].group_id: _group(config.groups[i].group_id, refs, kv_caches.tensors)
+        self.place = Place.of(tensor.tensor for tensor in kv_caches.tensors)
+        self.between = StepStream(self.place)
+        self._groups = {config.groups[i].group_id: _group(config.groups[i].group_id, refs, kv_caches.tensors, self.place)
                         for i, refs in enumerate(kv_caches.group_data_refs)}
         self._order = [group.group_id for group in config.groups]
         self._weights = weights_of(config.model.name, revision())
         self._pages = self._pages_of(options)
+        self._layout = _layout(config, self.place)
         largest = max(group.record_bytes for group in self._groups.values())
         self.store = Store("libkvbm's offloading", options, largest, also=OPTIONS)
         self.copies, self.fetches = self.store.manager.queue(), self.store.queue()
@@ -118,6 +124,10 @@ class Vault:
                 break
             del self._storing[key]
 
+    def clear(self, group: GroupCache, blocks: list[int]) -> None:
+        """Takes what a load that failed has left out of vLLM's blocks."""
+        self.place.clear(group.views, blocks)
+
     def stored(self, keys: list[bytes]) -> None:
         for key in keys:
             self._storing.pop(key, None)
@@ -143,7 +153,7 @@ class Vault:
             if group.cache is not None:
                 group.cache.close()
             group.cache = group.ns = None
-            group.tensors = []
+            group.tensors, group.views = [], []
         self._opened = False
         self.fetches.close()
         self.store.close()
@@ -152,6 +162,8 @@ class Vault:
         """The identity that all hooks of vLLM have alike, where that is asked for and blocks are pages of layers."""
         if chosen(options, ("engine", "pages")) != "pages":
             return None
+        if self.place.on_device:
+            raise ConfigurationError(f"identity pages is for vLLM on CPUs, and the KV cache is on {self.place.name}")
         config, first = self._config.groups[0], next(iter(self._groups.values()))
         if len(self._groups) != 1 or len(first.tensors) != len(config.layer_names):
             raise ConfigurationError(f"identity pages needs one group of layers with a tensor each: there are "
@@ -161,26 +173,34 @@ class Vault:
     def _open(self) -> None:
         asked = self.store.configuration
         for group in self._groups.values():
-            identity = self._pages or identity_of(self._config, self._weights, LAYOUT, group.record_bytes, group.number)
+            identity = self._pages or identity_of(self._config, self._weights, self._layout, group.record_bytes, group.number)
             group.ns = identity.namespace(self.store.manager, tenant=asked.tenant, secret=asked.secret)
-            group.cache = Cache(self.store.manager, group.ns, group.n_blocks, tensors=group.tensors)
+            group.cache = Cache(self.store.manager, group.ns, group.n_blocks, tensors=group.tensors,
+                                memory=self.place.memory, device=self.place.device)
         self._opened = True
 
 
-def _group(number: int, refs: Any, tensors: Any) -> GroupCache:
+def _layout(config: Any, place: Place) -> str:
+    """In words, with the kernels that order a block on a device: two kinds of them may share a disk."""
+    if not place.on_device:
+        return LAYOUT
+    engine = being_started()
+    kernels = set() if engine is None else {kernels_of(engine, layer) for group in config.groups
+                                            for layer in group.layer_names}
+    if not kernels or None in kernels:
+        raise ConfigurationError("KvbmOffloadingSpec does not know the attention kernels of this KV cache, by which blocks "
+                                 "on a GPU are ordered: use KvbmTieringSpec")
+    return f"{LAYOUT}, by {' and '.join(sorted(str(one) for one in kernels))}"
+
+
+def _group(number: int, refs: Any, tensors: Any, place: Place) -> GroupCache:
     described: list[Tensor] = []
+    views: list[Any] = []
     size, n_blocks = 0, 0
     for index in sorted({ref.tensor_idx for ref in refs}):
         tensor, page = tensors[index].tensor, tensors[index].page_size_bytes
-        n_blocks = tensor.shape[0]
-        described.append(Tensor(_flat(tensor, page), tensor.stride(0), page))
+        n_blocks, stride = tensor.shape[0], tensor.stride(0) * tensor.element_size()
+        described.append(place.tensor(tensor, (n_blocks - 1) * stride + page, stride, page))
+        views.append(tensor)
         size += page
-    return GroupCache(number, described, n_blocks, size)
-
-
-def _flat(tensor: Any, page: int) -> Any:
-    """All bytes from the first block to the end of the last, in one piece; blocks may be further apart than a page."""
-    import torch
-
-    whole = tensor.view(torch.int8) if tensor.dtype != torch.int8 else tensor
-    return whole.as_strided(((whole.shape[0] - 1) * whole.stride(0) + page,), (1,)).numpy()
+    return GroupCache(number, described, views, n_blocks, size)

@@ -132,8 +132,13 @@ class KvbmConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         self.worker.load(self._get_connector_metadata())
 
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
+        return bool(extra_config.get("layers", False))  # its calls are made within attention
+
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """Nothing: loads end between steps."""
+        """With the option `layers`; else loads end between steps."""
+        self.worker.wait_for_layer(layer_name)
 
     def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any, **kwargs: Any) -> None:
         """Nothing: blocks are stored after the step that filled them."""

@@ -44,15 +44,17 @@ class Handoff:
         try:
             self._open(described, n_blocks)
         except KvbmError as error:
+            self._folder.cleanup()
             raise ConfigurationError(f"the hand-off's node could not be started: {error}") from error
         self._under_way: dict[str, Union[Offer, Session]] = {}
         self._refused = Ended()
         log.info("KvbmConnector: rank %d of engine %s hands KV over at %s", rank, engine, self.address)
 
     def _open(self, described: Whole, n_blocks: int) -> None:
-        settings: dict[str, Any] = {"node.listen": self._options.handoff_listen, "node.name": self.name,
-                                    "node.pool": "vllm-handoff", "node.peers_file": self._peers_file,
-                                    "host.capacity": max(16 << 20, 4 * described.record_bytes)}
+        settings: dict[str, Any] = {name: value for name, value in self._options.library.settings.items()
+                                    if name.startswith("device.")}
+        settings |= {"node.listen": self._options.handoff_listen, "node.name": self.name, "node.pool": "vllm-handoff",
+                     "node.peers_file": self._peers_file, "host.capacity": max(16 << 20, 4 * described.record_bytes)}
         if self._options.handoff_key_file is not None:
             settings["node.key_file"] = self._options.handoff_key_file
         with Context(settings) as context:
@@ -60,7 +62,9 @@ class Handoff:
         library = self._options.library
         self._ns = Namespace(self._manager, described.name, tenant=library.tenant, secret=library.secret,
                              geometry=described.geometry)
-        self._cache = Cache(self._manager, self._ns, n_blocks, [described.part])
+        place = described.place
+        self._cache = Cache(self._manager, self._ns, n_blocks, [described.part], memory=place.memory,
+                            device=place.device)
         self._queue: Queue = self._manager.queue()
         self.address = self._manager.node_address()
 
@@ -85,8 +89,9 @@ class Handoff:
             if offer is None:
                 self._refused.sent.add(job.request)
 
-    def receive(self, job: ReceiveJob) -> None:
-        """Fetches the blocks of a request from the ranks that computed it."""
+    def receive(self, job: ReceiveJob, stream: Optional[int] = None) -> None:
+        """Fetches the blocks of a request from the ranks that computed it. On a device they are written after what
+        `stream` holds now."""
         self._know(job.remote)
         if (gone := self._gone(job.remote)) is not None:
             self._refuse(job, gone)
@@ -97,7 +102,7 @@ class Handoff:
         try:
             session = Session(self._cache, bytes.fromhex(job.remote.offer), blocks, sources, rank=self._rank,
                               ranks=self._ranks, first_position=job.first * self._tokens, queue=self._queue,
-                              user_data=job, no_layers=True, timeout_ns=self._options.handoff_wait_ns)
+                              user_data=job, no_layers=True, timeout_ns=self._options.handoff_wait_ns, stream=stream)
         except KvbmError as error:
             self._refuse(job, str(error))
             return

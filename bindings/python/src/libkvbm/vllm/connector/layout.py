@@ -10,7 +10,9 @@ import torch
 
 from ... import CachePart, Component, Element, Form, Geometry, Part, Shard, Tensor
 from ...engine import ConfigurationError, Identity
+from ..kernels import kernels_of
 from ..pages import pages_identity
+from ..place import Place
 from . import canonical, interface
 from .options import Options
 
@@ -35,6 +37,7 @@ class Group:
     backend: str
     views: list[torch.Tensor]
     layers: list[str]
+    place: Place
 
 
 def rank_of(vllm_config: Any) -> tuple[int, int]:
@@ -65,10 +68,11 @@ def check_identity(options: Options, kv_cache_config: Any) -> None:
 
 def groups_of(vllm_config: Any, kv_cache_config: Any, kv_caches: dict[str, Any]) -> list[Group]:
     """The engine's cache, by group of layers."""
-    return [_group(vllm_config, kv_cache_config, kv_caches, group) for group in kv_cache_config.kv_cache_groups]
+    place = Place.of(view for view in kv_caches.values() if isinstance(view, torch.Tensor))
+    return [_group(vllm_config, kv_cache_config, kv_caches, group, place) for group in kv_cache_config.kv_cache_groups]
 
 
-def _group(vllm_config: Any, kv_cache_config: Any, kv_caches: dict[str, Any], group: Any) -> Group:
+def _group(vllm_config: Any, kv_cache_config: Any, kv_caches: dict[str, Any], group: Any, place: Place) -> Group:
     spec = group.kv_cache_spec
     if type(spec).__name__ not in _KINDS:
         raise Unsupported(f"its layers {group.layer_names[0]}, ... are {type(spec).__name__}, of which libkvbm knows "
@@ -80,28 +84,33 @@ def _group(vllm_config: Any, kv_cache_config: Any, kv_caches: dict[str, Any], gr
         view = kv_caches.get(name)
         if not isinstance(view, torch.Tensor):
             raise Unsupported(f"layer {name} has no tensor of its own")
-        if view.shape[0] != kv_cache_config.num_blocks:
-            raise Unsupported(f"layer {name} has {view.shape[0]} blocks instead of {kv_cache_config.num_blocks}")
-        tensors.append(_pages(name, view))
+        view = _by_blocks(name, view, int(kv_cache_config.num_blocks))
+        tensors.append(_pages(name, view, int(getattr(spec, "unpadded_page_size_bytes", 0)), place))
         views.append(view)
-        shapes.append(f"{name} {tuple(view.shape[1:])} {_order(view)} {view.dtype}")
+        shapes.append(f"{name} {tuple(view.shape[1:])} {_order(view)} {view.dtype} {_backend(vllm_config, name)}")
     backend = _backend(vllm_config, group.layer_names[0])
     window = getattr(spec, "sliding_window", None)
     facts = "\n".join([f"vllm {interface.minor()}", backend, f"window {window}", *shapes])
     return Group(int(spec.block_size), tensors, sum(t.page_bytes for t in tensors),
                  f"vllm {backend} {len(views)} layers {hashlib.sha256(facts.encode()).hexdigest()}",
-                 backend, views, list(group.layer_names))
+                 backend, views, list(group.layer_names), place)
 
 
 def _order(view: torch.Tensor) -> tuple[int, ...]:
     return tuple(sorted(range(1, view.dim()), key=lambda axis: (-view.stride(axis), axis)))
 
 
-def _pages(name: str, view: torch.Tensor) -> Tensor:
+def _by_blocks(name: str, view: torch.Tensor, n_blocks: int) -> torch.Tensor:
+    """A layer with a row for each of the scheduler's blocks; the kernels may cut each into several of their own."""
+    if view.shape[0] == n_blocks:
+        return view
+    if n_blocks == 0 or view.shape[0] % n_blocks != 0:
+        raise Unsupported(f"layer {name} has {view.shape[0]} blocks instead of {n_blocks}")
+    return view.unflatten(0, (n_blocks, -1))
+
+
+def _pages(name: str, view: torch.Tensor, needed: int, place: Place) -> Tensor:
     """The layer's blocks as bytes, wherever its view lies in the engine's memory."""
-    if view.device.type != "cpu":
-        raise ConfigurationError(f"the KV cache is on {view.device}, and KvbmConnector reads and writes host memory "
-                                 "alone; libkvbm.vllm's OffloadingSpec copies from devices")
     dense = 1
     for axis in reversed(_order(view)):
         if view.shape[axis] > 1 and view.stride(axis) != dense:
@@ -109,25 +118,23 @@ def _pages(name: str, view: torch.Tensor) -> Tensor:
         dense *= view.shape[axis]
     item = view.element_size()
     page, stride = dense * item, view.stride(0) * item
-    extent = (view.shape[0] - 1) * stride + page
-    flat = torch.empty(0, dtype=torch.uint8)
-    flat.set_(view.untyped_storage(), view.storage_offset() * item, (extent,), (1,))
-    return Tensor(flat, block_stride=stride, page_bytes=page)
+    if page < needed:
+        raise Unsupported(f"a block of layer {name} is said to have {needed} bytes, and {page} are shown")
+    return place.tensor(view, (view.shape[0] - 1) * stride + page, stride, page)
 
 
 def _backend(vllm_config: Any, layer: str) -> str:
-    """The attention kernels, which may order a block in a way of their own: those for CPUs do, by instruction set."""
-    module = vllm_config.compilation_config.static_forward_context.get(layer)
-    backend = getattr(module, "attn_backend", None)
-    name = backend.get_name() if backend is not None else "unknown"
-    isa = getattr(module, "isa", None)
-    if name == "CPU_ATTN" and isa is None:
-        raise Unsupported("the instruction set of vLLM's attention is not known")
-    return f"{name}/{isa or ''}"
+    kernels = kernels_of(vllm_config, layer)
+    if kernels is None:
+        raise Unsupported(f"the attention kernels of layer {layer}, which order a block as suits them, are not known")
+    return kernels
 
 
 def identity(vllm_config: Any, options: Options, model: str, group: Group, rank: int, ranks: int) -> Identity:
     cache = vllm_config.cache_config
+    if options.identity != "engine" and group.place.on_device:
+        raise ConfigurationError(f"identity {options.identity} is for vLLM on CPUs, and the KV cache is on "
+                                 f"{group.place.name}: leave it out")
     if options.identity == "pages":
         return pages_identity(vllm_config, group.layers, group.tokens, group.block_bytes)
     if options.identity == "tokens":
@@ -147,6 +154,12 @@ class Whole:
     part: CachePart
     tokens: int
     record_bytes: int
+    place: Place
+    views: list[torch.Tensor]
+
+
+# Of views [block][head][token][K and V]: which of the last three lies outermost in memory.
+_FORMS: dict[tuple[int, ...], Form] = {(1, 2, 3): Form.PACKED_HND, (2, 1, 3): Form.PACKED_NHD}
 
 
 def whole(vllm_config: Any, model: str, groups: list[Group], rank: int, ranks: int) -> Whole:
@@ -155,9 +168,11 @@ def whole(vllm_config: Any, model: str, groups: list[Group], rank: int, ranks: i
     group = groups[0]
     first = group.views[0]
     element = _ELEMENTS.get(first.dtype)
-    same = all(view.shape == first.shape and view.dtype == first.dtype and _order(view) == (1, 2, 3)
+    # With a single head or token in a block both orders are the same bytes, and HND is said.
+    form = _FORMS.get(_order(first))
+    same = all(view.shape == first.shape and view.dtype == first.dtype and _order(view) == _order(first)
                for view in group.views)
-    if element is None or not same or first.dim() != 4 or first.shape[3] % 2 != 0:
+    if element is None or form is None or not same or first.dim() != 4 or first.shape[3] % 2 != 0:
         raise Unsupported(f"a hand-off needs layers of one shape [block][head][token][K and V], and these are "
                           f"{tuple(first.shape)} of {first.dtype}")
     heads, total = int(first.shape[1]), int(vllm_config.model_config.get_total_num_kv_heads())
@@ -167,14 +182,15 @@ def whole(vllm_config: Any, model: str, groups: list[Group], rank: int, ranks: i
     facts = f"{model} {vllm_config.cache_config.cache_dtype} {_text(group)}"
     tensors = [Tensor(tensor.data, block_stride=tensor.block_stride) for tensor in group.tensors]
     return Whole(f"hand-off {facts} blocks of {group.tokens}", geometry,
-                 CachePart(tensors, Form.PACKED_HND, Part(0, shard)), group.tokens, geometry.record_bytes(0, shard))
+                 CachePart(tensors, form, Part(0, shard)), group.tokens, geometry.record_bytes(0, shard), group.place,
+                 group.views)
 
 
 def _text(group: Group) -> str:
     """As Group.text, without what differs between ranks."""
     first = group.views[0]
     return (f"vllm {interface.minor()} {group.backend} {len(group.views)} layers {first.shape[2]} {first.shape[3]} "
-            f"{first.dtype}")
+            f"{first.dtype} {_order(first)}")
 
 
 def block_tokens(kv_cache_config: Any) -> tuple[int, list[int]]:

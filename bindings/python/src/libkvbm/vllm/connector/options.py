@@ -8,7 +8,7 @@ from ...engine import Configuration, ConfigurationError
 from ..pages import chosen
 
 _OWN = ("ask_nodes_ms", "cache", "events", "handoff", "handoff_key_file", "handoff_listen", "handoff_timeout", "handoff_wait",
-        "identity", "load_timeout", "model", "weigh")
+        "identity", "layers", "load_timeout", "model", "weigh")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Options:
     handoff_wait      seconds that a decode waits for its KV before it computes it itself
     load_timeout      seconds after which a load that has not ended is given up
     weigh             true: what would take longer to load than to compute is computed
+    layers            true, for caches on GPUs: a request is computed at once, and waits on the device for what is loaded
+                      of it, layer by layer; false: it is computed when all of it has come
     identity          engine: other KvbmConnectors find the blocks; pages: other hooks of vLLM's, too; tokens: blocks
                       are named by their tokens and kept in one order, which plug-ins of other engines know
     model             name and revision of the weights, by which the others of identity tokens call them, too
@@ -40,6 +42,7 @@ class Options:
     load_timeout_ns: int
     ask_nodes_ns: int
     weigh: bool
+    layers: bool
     produces: bool
     consumes: bool
     identity: str
@@ -72,7 +75,7 @@ class Options:
                    handoff_wait_ns=_seconds(given, "handoff_wait", 30.0),
                    load_timeout_ns=_seconds(given, "load_timeout", 30.0),
                    ask_nodes_ns=_seconds(given, "ask_nodes_ms", 20.0, 1e6),
-                   weigh=_flag(given, "weigh", True),
+                   weigh=_flag(given, "weigh", True), layers=_flag(given, "layers", False),
                    identity=identity, model=model, events=given.get("events"), produces=role in ("kv_producer", "kv_both"), consumes=consumes)
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional
 from ... import Manager, Namespace, ShareRole
 from ...engine import Aside, ConfigurationError
 from . import decode, engines
+from .at_once import AtOnce
+from .layered import check_layers
 from .layout import block_tokens, check_parallel
 from .lookup import Finder, Space
 from .metadata import Heard, LoadJob, OfferJob, RankFacts, ReceiveJob, Remote, Span, StepMetadata, StoreJob
@@ -28,6 +30,7 @@ class SchedulerSide:
 
     def __init__(self, vllm_config: Any, kv_cache_config: Any, options: Options) -> None:
         check_parallel(vllm_config)
+        check_layers(options, vllm_config, kv_cache_config)
         self._config = vllm_config
         self._options = options
         self._engine = str(vllm_config.kv_transfer_config.engine_id)
@@ -47,6 +50,7 @@ class SchedulerSide:
         self._loading: dict[str, set[int]] = {}
         self._failed: set[str] = set()
         self._left: set[str] = set()  # left to compute: not offered again before they are
+        self._at_once = AtOnce()
         self._step = StepMetadata()
         self._pending = Pending()
         self._names = Names(options.identity, self._hashed)
@@ -104,6 +108,8 @@ class SchedulerSide:
         return tiers, found
 
     def bind(self, manager: Any) -> None:
+        if self._options.layers and not hasattr(manager, "evict_blocks"):
+            raise ConfigurationError("layers needs a vLLM that can forget single blocks, and this one cannot: leave it out")
         self._manager = manager
 
     def close(self) -> None:
@@ -150,6 +156,8 @@ class SchedulerSide:
                 or getattr(request, "skip_reading_prefix_cache", False)):
             return 0, False
         finder, hashes = self._finder, self._names.of(request)
+        if self._at_once.arriving(hashes[:computed // self._hashed]):
+            return None, False
         nothing: Optional[int] = 0
         tokens = self._aside.call(lambda: finder.tokens(name, hashes), nothing)
         if tokens is None:
@@ -158,8 +166,11 @@ class SchedulerSide:
             finder.forget(name)  # else it would answer from what it knows
             return None, False
         self._stored[name] = max(self._stored.get(name, 0), tokens)
+        if self._options.layers:
+            # A step that loads computes, too: at least the last token, and whole blocks are loaded.
+            tokens = min(tokens, (int(request.num_tokens) - 1) // self._least * self._least)
         n = min(tokens, int(request.num_tokens)) - computed
-        return (n, True) if n > 0 else (0, False)
+        return (n, not self._options.layers) if n > 0 else (0, False)
 
     def _being_stored(self, request: Any, tokens: int) -> bool:
         """Whether blocks that stand behind so many tokens are about to be found."""
@@ -200,6 +211,8 @@ class SchedulerSide:
             return
         spans = list(self._spans(request, ids, first, first + external))
         self._loading[name] = {block for span in spans for block in span.block_ids if block}
+        if self._options.layers:
+            self._at_once.add(name, [block_name for span in spans for block_name in span.names()])
         self._step.loads.append(LoadJob(name, spans))
         self._describe(request, first, first + external)
 
@@ -225,6 +238,11 @@ class SchedulerSide:
     def step(self, output: Any) -> StepMetadata:
         """What the workers do in this step."""
         step, self._step = self._step, StepMetadata()
+        state = getattr(output, "kv_connector_block_state", None)
+        blocks_of = self._manager.get_block_ids if state is None else state.get_block_ids
+        for name in self._at_once.step(blocks_of):
+            self._loading.pop(name, None)
+            self._forget_found(name)
         self._pending.submitted()
         step.idle = output.total_num_scheduled_tokens == 0
         step.written = list(self._written(output))
@@ -232,7 +250,6 @@ class SchedulerSide:
         self._left.difference_update(output.num_scheduled_tokens)
         if self._finder is None or self._aside.stepped:
             return step
-        state = getattr(output, "kv_connector_block_state", None)
         for name, n in output.num_scheduled_tokens.items():
             request = self._requests.get(name)
             if request is None:
@@ -242,7 +259,7 @@ class SchedulerSide:
             end = min(int(request.num_computed_tokens) + n, len(self._names.of(request)) * self._hashed)
             if end // self._least == begin // self._least:
                 continue
-            ids = state.get_block_ids(name) if state is not None else self._manager.get_block_ids(name)
+            ids = blocks_of(name)
             spans = list(self._spans(request, ids, begin, end)) if ids is not None else []
             if spans:
                 step.stores.append(StoreJob(name, spans))
@@ -309,6 +326,9 @@ class SchedulerSide:
                 elif name in failed or bad & blocks:
                     self._failed.add(name)
                     self._stored.pop(name, None)
+            unsound = self._at_once.unsound(bad)
+            if unsound:
+                self._manager.evict_blocks(unsound)
         for name in output.finished_recving or ():
             self._loading.pop(name, None)
             self._remote.pop(name, None)

@@ -2,21 +2,22 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Sequence, Union
 
-from ... import NO_BLOCK, Cache, Completion, Keys, NoRoomError, Queue, Status
-from ...engine import PrefillSpeed
+from ... import NO_BLOCK, Cache, Completion, Keys, KvbmError, Manager, Namespace, NoRoomError, Queue, Status
+from ...engine import ConfigurationError, PrefillSpeed
 from . import engines
 from .canonical import Canonical, Staged
 from .counts import KvbmStats
 from .handoff import Handoff
+from .layered import Awaited, Layered, check_layers
 from .layout import Group, Unsupported, block_tokens, check_identity, check_parallel, groups_of, identity, rank_of, whole
 from .metadata import LoadJob, RankFacts, Span, StepMetadata, StoreJob
 from ..model import model_name
+from ..place import Place, StepClock, StepStream
 from .options import Options
 
 log = logging.getLogger("vllm.libkvbm")
@@ -50,9 +51,11 @@ class _Part:
     """One span of a load, of which `asked` blocks were found; those behind were not."""
 
     load: _Load
+    group: int
     asked: list[int]
     weighed: bool = False
     staged: Optional[Staged] = None
+    awaited: Optional[Awaited] = None  # by the forward pass of its step
 
 
 @dataclass
@@ -68,6 +71,7 @@ class WorkerSide:
     def __init__(self, vllm_config: Any, kv_cache_config: Any, options: Options) -> None:
         check_parallel(vllm_config)
         check_identity(options, kv_cache_config)
+        check_layers(options, vllm_config, kv_cache_config)
         self._config = vllm_config
         self._kv_cache_config = kv_cache_config
         self._options = options
@@ -90,7 +94,13 @@ class WorkerSide:
         self._loading = 0
         self._tokens = block_tokens(kv_cache_config)[1]
         self._speed = PrefillSpeed()
-        self._began_ns = 0
+        self._at(Place.of(()))
+        self._layered: Optional[Layered] = None
+
+    def _at(self, place: Place) -> None:
+        self._place = place
+        self._clock = StepClock(place)
+        self._between = StepStream(place)
 
     # ---- start and end
 
@@ -100,6 +110,9 @@ class WorkerSide:
         self._model = model_name(self._config)
         try:
             self._groups = groups_of(self._config, self._kv_cache_config, kv_caches)
+            self._at(self._groups[0].place)
+            if self._options.layers:
+                self._layered = Layered(self._place, self._groups[0].layers)
             if self._options.handoff:
                 described = whole(self._config, self._model, self._groups, rank, ranks)
                 self.handoff = Handoff(self._options, described, self._kv_cache_config.num_blocks, self._engine, rank,
@@ -122,12 +135,19 @@ class WorkerSide:
                 self._canonical = Canonical(self._config, group.layers, group.views, manager, ns)
                 self.tiers.caches.append(self._canonical.empty(1).cache)  # to look things up with
             else:
-                self.tiers.caches.append(Cache(manager, ns, self._kv_cache_config.num_blocks, tensors=group.tensors))
+                self.tiers.caches.append(self._attach(manager, ns, group))
         self._queue = manager.queue()
         if not self.tiers.quick:
             self._pool = ThreadPoolExecutor(2, thread_name_prefix="libkvbm-load")
-        log.info("KvbmConnector: rank %d of %d keeps blocks of %s bytes", rank, ranks,
-                 " and ".join(str(group.block_bytes) for group in self._groups))
+        log.info("KvbmConnector: rank %d of %d keeps blocks of %s bytes of %s", rank, ranks,
+                 " and ".join(str(group.block_bytes) for group in self._groups), self._place.name)
+
+    def _attach(self, manager: Manager, ns: Namespace, group: Group) -> Cache:
+        try:
+            return Cache(manager, ns, self._kv_cache_config.num_blocks, tensors=group.tensors,
+                         memory=self._place.memory, device=self._place.device)
+        except KvbmError as error:
+            raise ConfigurationError(f"the KV cache in {self._place.name} cannot be attached: {error}") from error
 
     def facts(self) -> RankFacts:
         rank, ranks = rank_of(self._config)
@@ -152,7 +172,14 @@ class WorkerSide:
     # ---- steps
 
     def began(self, step: StepMetadata) -> None:
-        self._began_ns = time.monotonic_ns() if step.prompt_tokens else 0
+        if step.loads or step.receives:
+            self._between.begin()
+        if self._layered is not None:
+            self._layered.begin()
+        if step.prompt_tokens:
+            self._clock.begin()
+        else:
+            self._clock.skip()
 
     def before_writes(self, step: StepMetadata) -> None:
         """Waits for stores that read blocks which this step is going to write: a request that had them has ended, was
@@ -160,32 +187,47 @@ class WorkerSide:
         self._wait_for_stores(step.written)
 
     def load(self, step: StepMetadata) -> None:
+        # Of this thread: those that ask elsewhere have another current stream.
+        stream = self._between.stream() if self._layered is None else self._place.stream()
         for job in step.loads:
             self._wait_for_stores([block for span in job.spans for block in span.block_ids])
             load = _Load(job, len(job.spans))
             self._loading += 1
             for span in job.spans:
-                if self._pool is None:
-                    self._load(load, span)
+                # The forward pass comes next where it waits for layers, and must know for what.
+                if self._pool is None or self._layered is not None:
+                    self._load(load, span, stream)
                 else:
-                    self._pool.submit(self._load, load, span)
+                    self._pool.submit(self._load, load, span, stream)
         if self.handoff is not None:
             for offer in step.offers:
                 self.handoff.offer(offer)
             for receive in step.receives:
                 self._wait_for_stores(receive.block_ids)
-                self.handoff.receive(receive)
+                self.handoff.receive(receive, stream)
+
+    def wait_for_layer(self, layer: str) -> None:
+        """Called within the forward pass, before each layer."""
+        if self._layered is not None:
+            self._layered.wait(layer)
 
     def store(self, step: StepMetadata) -> None:
-        """After a step: stores what it filled."""
-        if self._began_ns:
-            self._speed.measured(step.prompt_tokens, time.monotonic_ns() - self._began_ns)
-            self._began_ns = 0
+        """After a step: stores what it filled. On a device it may still be computing that."""
+        for tokens, ns in self._clock.end(step.prompt_tokens):
+            self._speed.measured(tokens, ns)
+        self._end_layered()
+        if self._layered is not None and self._layered.failed:
+            # What this step has computed may have read what was not loaded.
+            for span in (span for job in step.stores for span in job.spans):
+                self.stats.add("store_failures", len([block for block in span.block_ids if block]))
+                self.store_over(span)
+            return
         for job in step.stores:
             self.aside.call(lambda job=job: self._store(job), None)  # type: ignore[misc]
 
     def results(self, idle: bool) -> Results:
         """What has ended since the last call."""
+        self._end_layered()
         if self._queue is not None:
             # The scheduler waits for loads to end, and a repeated prompt for stores.
             wait = idle and (self._loading > 0 or bool(self._reading)) and not self._ended
@@ -197,6 +239,8 @@ class WorkerSide:
             self._results.sent |= ended.sent
             self._results.received |= ended.received
             for request, blocks in ended.failed.items():
+                self._results.received.add(request)
+                self._place.clear(self._groups[0].views, blocks)
                 self._fail(request, blocks)
         taken, self._results = self._results, Results()
         return taken
@@ -224,7 +268,7 @@ class WorkerSide:
             source, ids = (cache, _ids(span.block_ids)) if staged is None else (staged.cache, _rows(span.block_ids))
             try:
                 source.store_submit(keys, ids, self._queue, user_data=_Store(blocks, span, staged),
-                                    parent=parent, timeout_ns=_STORE_NS)
+                                    parent=parent, timeout_ns=_STORE_NS, stream=self._place.stream())
             except NoRoomError:  # too much is under way: these blocks are not kept
                 self.stats.add("store_failures", len(blocks))
                 self.store_over(span)
@@ -257,13 +301,13 @@ class WorkerSide:
 
     # ---- loads
 
-    def _load(self, load: _Load, span: Span) -> None:
+    def _load(self, load: _Load, span: Span, stream: Optional[int]) -> None:
         """Starts the load of a span; what was not found has failed. Thread: any."""
-        part = _Part(load, [])
-        if not self.aside.call(lambda: self._submit(part, span), False):
+        part = _Part(load, span.group, [])
+        if not self.aside.call(lambda: self._submit(part, span, stream), False):
             self._ended.append((part, None))
 
-    def _submit(self, part: _Part, span: Span) -> bool:
+    def _submit(self, part: _Part, span: Span, stream: Optional[int]) -> bool:
         if self.tiers is None or self._queue is None:
             return False
         cache = self.tiers.caches[span.group]
@@ -277,9 +321,12 @@ class WorkerSide:
                 compute_ns = self._compute_ns()
                 staged = None if self._canonical is None else self._canonical.empty(len(found))
                 target, ids = (cache, _ids(found)) if staged is None else (staged.cache, _rows(found))
-                target.load_submit(match, ids, self._queue,
-                                   user_data=_Part(part.load, found, compute_ns > 0, staged),
-                                   timeout_ns=self._options.load_timeout_ns, compute_block_ns=compute_ns)
+                what = _Part(part.load, span.group, found, compute_ns > 0, staged)
+                operation = target.load_submit(
+                    match, ids, self._queue, user_data=what, timeout_ns=self._options.load_timeout_ns,
+                    compute_block_ns=compute_ns, stream=stream, wait_layers=self._layered is not None)
+                if self._layered is not None:
+                    what.awaited = self._layered.add(target, operation)
         except NoRoomError:
             part.load.failed.update(block for block in span.block_ids if block)
             return False
@@ -287,10 +334,19 @@ class WorkerSide:
 
     def _compute_ns(self) -> int:
         """What a block would take to compute; 0: it is loaded whatever that takes. Of several groups of layers a part
-        of a load would be of no use, and blocks of a window are dearer to compute than they are long."""
-        if not self._options.weigh or len(self._tokens) != 1:
+        of a load would be of no use, and blocks of a window are dearer to compute than they are long. Giving up a load
+        that a step is waiting for costs that step."""
+        if not self._options.weigh or len(self._tokens) != 1 or self._layered is not None:
             return 0
         return self._speed.block_ns(self._tokens[0])
+
+    def _end_layered(self) -> None:
+        """Waits for loads that the step's forward pass waits for, too: what failed is said with its answer."""
+        while self._layered is not None and self._loading > 0 and self._queue is not None:
+            if not self._ended:
+                self._take(self._queue.wait(_SLICE_NS))
+            while self._ended:
+                self._part_ended(*self._ended.popleft())
 
     def _take(self, completions: list[Completion]) -> None:
         for completion in completions:
@@ -306,10 +362,14 @@ class WorkerSide:
             statuses = completion.item_status
             self._unstage(part, statuses)
             late = part.weighed and completion.status == Status.PARTIAL
-            for i, block in enumerate(part.asked):
-                if block and (statuses is None or statuses[i] != Status.OK):
-                    slow = late and statuses is not None and statuses[i] == Status.DEADLINE
-                    (load.slow if slow else load.failed).add(block)
+            bad = [i for i, block in enumerate(part.asked) if block and (statuses is None or statuses[i] != Status.OK)]
+            for i in bad:
+                slow = late and statuses is not None and statuses[i] == Status.DEADLINE
+                (load.slow if slow else load.failed).add(part.asked[i])
+            self._place.clear(self._groups[part.group].views, [part.asked[i] for i in bad])
+            if part.awaited is not None and self._layered is not None and not self._layered.waited(part.awaited):
+                log.warning("KvbmConnector: the step of request %s did not wait for what is loaded of it", load.job.request)
+                load.failed.update(block for block in part.asked if block)
             self.stats.add("loaded_blocks", completion.items_done)
             self.stats.add("loaded_bytes", completion.bytes)
         elif self.aside.stepped:
@@ -329,7 +389,10 @@ class WorkerSide:
     def _load_ended(self, load: _Load) -> None:
         request = load.job.request
         self._loading -= 1
-        self._results.received.add(request)
+        if self._layered is None:
+            self._results.received.add(request)
+        else:
+            self._layered.failed |= bool(load.failed)
         self.stats.add("left_blocks", len(load.slow))
         if load.failed:
             self.stats.add("load_failures", len(load.failed))
@@ -342,7 +405,6 @@ class WorkerSide:
 
     def _fail(self, request: str, blocks: set[int]) -> None:
         """vLLM knows failed blocks of models with one group of layers, and failed requests of others."""
-        self._results.received.add(request)
         if len(self._kv_cache_config.kv_cache_groups) == 1:
             self._bad_blocks |= blocks
         else:
