@@ -4,6 +4,8 @@
 
 #include "engine.h"
 
+#include <unistd.h>
+
 #ifndef KVBM_FAKE_DRIVER
 #error "the path of libtest_cuda_driver.so"
 #endif
@@ -17,6 +19,7 @@ static struct {
   void (*free_memory)(address_t pointer);
   void *(*make_stream)(int ordinal);
   void (*synchronize)(void *stream);
+  void (*capture)(void *stream, int on);
 } fake;
 
 static int fake_open(void) {
@@ -30,7 +33,8 @@ static int fake_open(void) {
   *(void **)&fake.free_memory = dlsym(library, "kvbm_fake_free");
   *(void **)&fake.make_stream = dlsym(library, "kvbm_fake_make_stream");
   *(void **)&fake.synchronize = dlsym(library, "kvbm_fake_synchronize");
-  return fake.apply != NULL && fake.allocate != NULL && fake.free_memory != NULL && fake.make_stream != NULL &&
+  *(void **)&fake.capture = dlsym(library, "kvbm_fake_capture");
+  return fake.capture != NULL && fake.apply != NULL && fake.allocate != NULL && fake.free_memory != NULL && fake.make_stream != NULL &&
          fake.synchronize != NULL;
 }
 
@@ -315,6 +319,105 @@ static void without_a_driver_there_are_words(void) {
   close_engine(&e);
 }
 
+static int copy_file(const char *from, const char *to) {
+  char bytes[65536];
+  size_t n;
+  int good = 1;
+  FILE *in = fopen(from, "rb");
+  FILE *out = fopen(to, "wb");
+  while (in != NULL && out != NULL && (n = fread(bytes, 1, sizeof bytes, in)) > 0) good = fwrite(bytes, 1, n, out) == n && good;
+  good = in != NULL && out != NULL && good;
+  if (in != NULL) fclose(in);
+  if (out != NULL) good = fclose(out) == 0 && good;
+  return good;
+}
+
+/* A driver that cannot be used: attaching says both sides, and caches in host memory are as before. `says` are words of the
+ * message. The driver is a copy under a name of its own: a library is loaded once. */
+static void refused_by(const char *name, const char *settings, const char *says, const char *says_too) {
+  char path[512];
+  device_engine_t e;
+  engine_t host;
+  kvbm_cache_t *cache = NULL;
+  unsigned char *memory[LAYERS] = {(unsigned char *)PAGE, (unsigned char *)PAGE, (unsigned char *)PAGE};
+  const char *tmp = getenv("TMPDIR");
+  snprintf(path, sizeof path, "%s/kvbm-%ld-%s.so", tmp != NULL ? tmp : "/tmp", (long)getpid(), name);
+  if (settings != NULL) {
+    CHECK(copy_file(KVBM_FAKE_DRIVER, path));
+    setenv("KVBM_FAKE_CUDA", settings, 1);
+  }
+  OK(open_manager(&e, "auto", path));
+  CHECK_STATUS(attach(&e, memory, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, 0, &cache), KVBM_ERR_UNSUPPORTED);
+  CHECK(cache == NULL);
+  CHECK(strstr(check_error.message, says) != NULL && strstr(check_error.message, says_too) != NULL);
+  if (strstr(check_error.message, says) == NULL || strstr(check_error.message, says_too) == NULL) {
+    printf("  %s: %s\n", name, check_error.message);
+  }
+  /* Memory of the host is taken all the same, by that manager and by others. */
+  memory[0] = memory[1] = memory[2] = calloc(BLOCKS, PAGE);
+  OK(attach(&e, memory, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_AUTO, 0, &cache));
+  kvbm_cache_release(cache);
+  OK(engine_open(&host, 48, NULL, 0));
+  OK(engine_store(&host, 1, 20));
+  CHECK(engine_load(&host, 1, 20) == 20);
+  engine_close(&host);
+  close_engine(&e);
+  free(memory[0]);
+  unsetenv("KVBM_FAKE_CUDA");
+  if (settings != NULL) remove(path);
+}
+
+static void what_cannot_be_used_is_said_from_both_sides(void) {
+  refused_by("absent", NULL, "absent.so", "cannot open");
+  refused_by("old", "version=11080", "speaks CUDA 11.8", "kvbm needs 12.0");
+  refused_by("none", "devices=0", "CUDA_ERROR_NO_DEVICE", "it sees no device");
+  refused_by("older_device", "image=209,major=7,minor=5", "device 0 is sm_75", "this libkvbm has kernels for");
+  /* Without kernels in the driver it takes those of the build, where there are any. */
+  refused_by("no_kernels", "brings_kernels=0,image=209", KVBM_BUILD_HAS_KERNELS ? "is sm_90" : "built without its CUDA kernels",
+             KVBM_BUILD_HAS_KERNELS ? "this libkvbm has kernels for" : "where nvcc is");
+}
+
+static void a_stream_under_capture_is_refused(void) {
+  device_engine_t e;
+  kvbm_key_t keys[4];
+  kvbm_match_t *match = NULL;
+  kvbm_store_options_t store;
+  kvbm_load_options_t load;
+  kvbm_completion_t done;
+  void *stream = fake.make_stream(DEVICE);
+  uint64_t operation = 0;
+  uint32_t ids[4] = {0, 1, 2, 3};
+  size_t hits = 0;
+  if (!open_engine(&e)) return;
+  chain(&e, 1, 4, keys);
+  kvbm_store_options_init(&store, sizeof store);
+  store.stream = stream;
+  store.has_stream = 1;
+  fake.capture(stream, 1);
+  last_log[0] = '\0';
+  CHECK_STATUS(kvbm_cache_store(e.cache, keys, ids, 4, &store, NULL, 0), KVBM_ERR_INVALID);
+  CHECK(strstr(last_log, "is being captured into a graph: give kvbm a stream that is not") != NULL);
+  fake.capture(stream, 0);
+  OK(kvbm_cache_store(e.cache, keys, ids, 4, &store, NULL, 0));
+  OK(kvbm_cache_lookup(e.cache, keys, 4, NULL, &match, &hits));
+  kvbm_load_options_init(&load, sizeof load);
+  load.stream = stream;
+  load.has_stream = 1;
+  load.wait_layers = 1;
+  load.out_operation = &operation;
+  fake.capture(stream, 1);
+  CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &load, e.queue, 1), KVBM_ERR_INVALID);
+  fake.capture(stream, 0);
+  OK(kvbm_cache_load(e.cache, match, ids, hits, &load, e.queue, 1));
+  CHECK(kvbm_queue_wait(e.queue, &done, 1, KVBM_FOREVER) == 1 && done.status == KVBM_OK);
+  fake.capture(stream, 1);
+  CHECK_STATUS(kvbm_cache_wait_layer(e.cache, operation, 0, stream), KVBM_ERR_INVALID); /* also of a load that has ended */
+  fake.capture(stream, 0);
+  OK(kvbm_cache_wait_layer(e.cache, operation, 0, stream));
+  kvbm_match_release(match);
+  close_engine(&e);
+}
+
 /* The last of all: the device stays lost. */
 static void a_lost_device_ends_its_operations_alone(void) {
   device_engine_t e;
@@ -355,7 +458,9 @@ static void a_lost_device_ends_its_operations_alone(void) {
 int main(void) {
   if (!fake_open() || !fake.apply("devices=2")) return 1;
   RUN(without_a_driver_there_are_words);
+  RUN(what_cannot_be_used_is_said_from_both_sides);
   RUN(what_is_stored_comes_back);
+  RUN(a_stream_under_capture_is_refused);
   RUN(a_load_is_waited_for_layer_by_layer_on_a_stream);
   RUN(memory_is_found_out_and_what_does_not_fit_is_refused);
   RUN(a_lost_device_ends_its_operations_alone);
