@@ -1,10 +1,9 @@
 /* Attached caches in device memory, through the fake of the CUDA driver as a library: what is stored comes back, in the
  * order of streams and layer by layer, what does not fit is refused in words, and a lost device is not the end. */
 #include <dlfcn.h>
+#include <fcntl.h>
 
 #include "engine.h"
-
-#include <unistd.h>
 
 #ifndef KVBM_FAKE_DRIVER
 #error "the path of libtest_cuda_driver.so"
@@ -82,26 +81,35 @@ static kvbm_status_t attach(device_engine_t *e, unsigned char *const *memory, ui
   return kvbm_cache_attach(e->manager, e->ns, &options, out, &check_error);
 }
 
-static kvbm_status_t open_manager(device_engine_t *e, const char *cuda, const char *library) {
+/* `disk`: the directory of a disk tier, whose blocks come past the host; NULL: none. */
+static kvbm_status_t open_manager_with(device_engine_t *e, const char *cuda, const char *library, const char *disk,
+                                       uint64_t host_bytes) {
   kvbm_context_options_t options;
   kvbm_manager_options_t manager;
   kvbm_namespace_options_t who;
-  kvbm_setting_t settings[3];
+  kvbm_setting_t settings[5];
+  kvbm_tier_t tier;
   kvbm_status_t status;
   memset(e, 0, sizeof *e);
   settings[0].key = "device.cuda", settings[0].value = cuda;
   settings[1].key = "device.library", settings[1].value = library;
   settings[2].key = "device.lost_after", settings[2].value = "5s";
+  settings[3].key = "device.storage", settings[3].value = disk != NULL ? "auto" : "off";
+  settings[4].key = "device.storage_library", settings[4].value = KVBM_FAKE_CUFILE;
   kvbm_context_options_init(&options, sizeof options);
   options.settings = settings;
-  options.n_settings = 3;
+  options.n_settings = 5;
   options.log = keep_log;
   options.log_level = KVBM_LOG_WARNING;
   status = kvbm_context_create(&options, &e->context, &check_error);
   if (status != KVBM_OK) return status;
   kvbm_manager_options_init(&manager, sizeof manager);
   manager.block_bytes = LAYERS * PAGE;
-  manager.host_capacity_bytes = 2u << 20;
+  manager.host_capacity_bytes = host_bytes;
+  memset(&tier, 0, sizeof tier);
+  tier.path = disk;
+  tier.capacity_bytes = 64u << 20;
+  if (disk != NULL) manager.tiers = &tier, manager.n_tiers = 1;
   status = kvbm_manager_create(e->context, &manager, &e->manager, &check_error);
   if (status != KVBM_OK) return status;
   kvbm_namespace_options_init(&who, sizeof who);
@@ -109,6 +117,10 @@ static kvbm_status_t open_manager(device_engine_t *e, const char *cuda, const ch
   OK(kvbm_namespace_open(e->manager, &who, &e->ns, &check_error));
   OK(kvbm_queue_create(e->context, 8, &e->queue, &check_error));
   return KVBM_OK;
+}
+
+static kvbm_status_t open_manager(device_engine_t *e, const char *cuda, const char *library) {
+  return open_manager_with(e, cuda, library, NULL, 2u << 20);
 }
 
 static int open_engine(device_engine_t *e) {
@@ -377,6 +389,53 @@ static void what_cannot_be_used_is_said_from_both_sides(void) {
              KVBM_BUILD_HAS_KERNELS ? "this libkvbm has kernels for" : "where nvcc is");
 }
 
+/* Of a metric without labels but the device's. */
+static unsigned long metric(kvbm_manager_t *manager, const char *name) {
+  static char text[131072];
+  size_t n;
+  const char *at;
+  OK(kvbm_manager_metrics(manager, text, sizeof text, &n));
+  at = strstr(text, name);
+  return at != NULL ? strtoul(at + strlen(name), NULL, 10) : 0;
+}
+
+static void what_is_on_a_disk_alone_comes_past_the_host(void) {
+  char disk[256], probe[300];
+  int direct;
+  device_engine_t e;
+  kvbm_key_t keys[8];
+  kvbm_match_t *match = NULL;
+  kvbm_load_options_t load;
+  uint32_t ids[8];
+  size_t hits = 0, i;
+  CHECK(check_directory(disk) != NULL);
+  snprintf(probe, sizeof probe, "%s/probe", disk);
+  direct = open(probe, O_RDWR | O_CREAT | O_DIRECT, 0600);
+  if (direct >= 0) close(direct);
+  remove(probe);
+  OK(open_manager_with(&e, "auto", KVBM_FAKE_DRIVER, disk, 8 * (LAYERS * PAGE + 4096) + 4096));
+  for (i = 0; i < LAYERS; ++i) e.tensor[i] = (unsigned char *)(size_t)fake.allocate(DEVICE, (size_t)BLOCKS * PAGE);
+  OK(attach(&e, e.tensor, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, DEVICE, &e.cache));
+  store_some(&e, 1, 8);
+  OK(kvbm_manager_flush(e.manager, KVBM_FOREVER));
+  store_some(&e, 5000, 8); /* the first ones leave the host */
+  OK(kvbm_manager_flush(e.manager, KVBM_FOREVER));
+  chain(&e, 1, 8, keys);
+  OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
+  CHECK_U64(hits, 8);
+  for (i = 0; i < 8; ++i) ids[i] = 20 + (uint32_t)i, fill_block(&e, ids[i], 40);
+  kvbm_load_options_init(&load, sizeof load);
+  load.keep_below = 1;
+  OK(kvbm_cache_load(e.cache, match, ids, hits, &load, NULL, 0));
+  for (i = 0; i < 8; ++i) CHECK(block_is(&e, 20 + i, i));
+  /* Where the directory has no direct I/O there is no such way. */
+  CHECK((metric(e.manager, "kvbm_device_storage_reads_total{device=\"1\"} ") != 0) == (direct >= 0));
+  CHECK(metric(e.manager, "kvbm_device_storage_failed_total{device=\"1\"} ") == 0);
+  kvbm_match_release(match);
+  close_engine(&e);
+  check_remove(disk);
+}
+
 static void a_stream_under_capture_is_refused(void) {
   device_engine_t e;
   kvbm_key_t keys[4];
@@ -461,6 +520,7 @@ int main(void) {
   RUN(what_cannot_be_used_is_said_from_both_sides);
   RUN(what_is_stored_comes_back);
   RUN(a_stream_under_capture_is_refused);
+  RUN(what_is_on_a_disk_alone_comes_past_the_host);
   RUN(a_load_is_waited_for_layer_by_layer_on_a_stream);
   RUN(memory_is_found_out_and_what_does_not_fit_is_refused);
   RUN(a_lost_device_ends_its_operations_alone);
