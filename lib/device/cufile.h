@@ -57,6 +57,7 @@ inline constexpr int kCuFileNotSupported = 5008;
 inline constexpr int kCuFileCudaDriver = 5011;
 inline constexpr int kCuFilePermission = 5025;
 inline constexpr int kCuFileInternal = 5030;
+inline constexpr int kCuFileSetup = 5033;  // without a CUDA driver, too (seen of 1.15)
 inline constexpr int kCuFileByDescriptor = 1;  // CU_FILE_HANDLE_TYPE_OPAQUE_FD
 
 struct CuFile {

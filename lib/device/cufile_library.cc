@@ -39,6 +39,7 @@ const char* name_of(int code) noexcept {
     case kCuFileCudaDriver: return "CU_FILE_CUDA_DRIVER_ERROR";
     case kCuFilePermission: return "CU_FILE_PERMISSION_DENIED";
     case kCuFileInternal: return "CU_FILE_INTERNAL_ERROR";
+    case kCuFileSetup: return "CU_FILE_NVFS_SETUP_ERROR";
     default: return "error";
   }
 }

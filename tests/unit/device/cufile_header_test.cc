@@ -51,6 +51,7 @@ TEST(CuFileHeader, values_are_the_header_s) {
   EXPECT_EQ(kCuFileCudaDriver, CU_FILE_CUDA_DRIVER_ERROR);
   EXPECT_EQ(kCuFilePermission, CU_FILE_PERMISSION_DENIED);
   EXPECT_EQ(kCuFileInternal, CU_FILE_INTERNAL_ERROR);
+  EXPECT_EQ(kCuFileSetup, CU_FILE_NVFS_SETUP_ERROR);
   EXPECT_EQ(kCuFileByDescriptor, CU_FILE_HANDLE_TYPE_OPAQUE_FD);
 }
 
