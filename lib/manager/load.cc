@@ -5,7 +5,9 @@
 
 #include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
+#include "manager/device_caches.h"
 #include "manager/host_record.h"
+#include "manager/load_storage.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {
@@ -106,6 +108,7 @@ bool LoadOperation::may_ask() const noexcept {
 // Keeps a few batches on their way, each from one tier, in the order of the keys.
 void LoadOperation::request_more() {
   const MemoryWait counted;  // what is taken off below_ comes to landed()
+  take_back_to_host();
   for (;;) {
     uint64_t left = 0;
     {
@@ -116,6 +119,8 @@ void LoadOperation::request_more() {
     }
     const auto tier_of = [this](const Item& item) { return request_.match->tier_of(item.part, item.key); };
     const TierIndex tier = tier_of(below_.front());
+    const bool wanted_past = past_host(below_.front());
+    const bool past = wanted_past && manager_.tier_below(tier).reads_from_files();
     std::vector<Item> items;
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
@@ -123,7 +128,7 @@ void LoadOperation::request_more() {
     // The first batches are small there, so that a source that is not what it was shows early.
     const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
     while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < most_items &&
-           (bytes < most || items.empty())) {
+           (bytes < most || items.empty()) && past_host(below_.front()) == wanted_past) {
       const Item item = below_.front();
       below_.pop_front();
       const MatchPart& part = request_.match->parts()[item.part];
@@ -132,6 +137,12 @@ void LoadOperation::request_more() {
       items.push_back(item);
     }
     ++asked_;
+    if (past) {
+      if (request_from_storage(items)) continue;
+      MutexLock lock(mutex_);
+      --landing_;
+      continue;
+    }
     {
       MutexLock lock(mutex_);
       landing_bytes_ += bytes;
@@ -236,7 +247,7 @@ Operation::Next LoadOperation::what_next() {
   if (weighs() && out_of_time(true)) return Next::finished;
   {
     MutexLock lock(mutex_);
-    if (!ready_.empty() || !failed_.empty()) return Next::more;
+    if (!ready_.empty() || !failed_.empty() || !to_host_.empty()) return Next::more;
     if (may_ask()) return Next::more;
     if (landing_ == 0 && below_.empty()) return Next::finished;
   }
@@ -247,6 +258,7 @@ Operation::Next LoadOperation::what_next() {
 // Reads the head of the current item and checks that the record is what the cache part expects.
 Code LoadOperation::open_item() {
   if (current_.in_place()) return open_in_place();
+  if (current_.landing != nullptr) return open_landing();
   head_.reset();
   const CachePart& part = request_.cache->parts()[current_.part];
   if ((manager_.table().flags(current_.slot) & kHasHead) == 0) {
@@ -323,7 +335,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
 }
 
 void LoadOperation::reject_item() {
-  if (!current_.owned()) return manager_.quarantine(current_.slot);
+  if (!current_.owned() && current_.landing == nullptr) return manager_.quarantine(current_.slot);
   const MatchPart& part = request_.match->parts()[current_.part];
   manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
 }
@@ -338,6 +350,10 @@ void LoadOperation::close_item(Code code) {
     // If the host cannot keep it, the engine has it all the same.
     if (code == Code::ok && !request_.keep_below) (void)register_landed(manager_, current_.slot, id, current_.mark);
     manager_.release({&current_.slot, 1});
+  }
+  if (current_.landing != nullptr) {
+    request_.cache->device()->storage()->checked(code != Code::damaged);
+    current_.landing.reset();
   }
   current_.place = nullptr;
   current_.lender.reset();
