@@ -130,7 +130,8 @@ void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const Taking& by, cons
   }
   // Seen before the question is sent: a node gives a lease back when it has registered what came, so what it does not
   // have by then will not come.
-  const bool over = by.link.lock().get() != link || !link->holds(by.lease);
+  const std::shared_ptr<PeerLink> held_by = by.link.lock();
+  const bool over = held_by == nullptr || !held_by->holds(by.lease);
   auto batch = std::make_unique<FindBatch>();
   for (const size_t i : indexes) batch->ids.push_back(op->batch->items[i].id);
   batch->deadline_ns = op->deadline_ns;
