@@ -133,7 +133,7 @@ Status Worker::open_context(const WorkerOptions& options) {
     return refused("UCX does not start again", status);
   }
   ask_device_memory(native);
-  describe();
+  describe(native);
   return {};
 }
 
@@ -146,7 +146,7 @@ void Worker::ask_device_memory(bool one_sided) {
   device_memory_ = offers_device_memory(attributes.memory_types, one_sided);
 }
 
-void Worker::describe() {
+void Worker::describe(bool native) {
   unsigned major = 0;
   unsigned minor = 0;
   unsigned patch = 0;
@@ -156,6 +156,7 @@ void Worker::describe() {
     if (starts_with(r.transport, "cuda") || reaches_peers(r.transport)) description_ += " " + r.transport + "/" + r.device;
   }
   description_ += can_get_ ? (emulated_get_ ? "; emulated one-sided reads" : "; one-sided reads") : "";
+  description_ += native ? "; bulk in the way that UCX chooses by size" : "; bulk as copied active messages";
   description_ += device_memory_ ? ", device memory too" : "";
 }
 

@@ -55,7 +55,7 @@ class Worker {
   Status open_context(const WorkerOptions& options);
   Status open_worker();
   void ask_device_memory(bool one_sided);
-  void describe();
+  void describe(bool native);
 
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;

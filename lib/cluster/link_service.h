@@ -31,6 +31,7 @@ class LinkService {
   // Holds these records; 0: too many are held, or one of them has gone.
   uint64_t grant(std::span<const Identity> ids, uint64_t lease_ns);
   void release(uint64_t lease);
+  [[nodiscard]] bool holds(uint64_t lease) const noexcept { return leases_.count(lease) != 0; }
   [[nodiscard]] bool may_lease(size_t records) const noexcept {
     return leases_.size() < host_.limits.leases && stats_.leased_records + records <= host_.limits.lease_records;
   }

@@ -83,6 +83,7 @@ struct OfferBatch {
   uint64_t deadline_ns = kNever;
   uint64_t lease_ns = 0;
   // out
+  uint64_t lease = 0;  // that they are held by; 0: none, and the offer has failed
   Code status = Code::ok;
   std::vector<uint32_t> wanted;
   UniqueFunction<void(OfferBatch&)> done;

@@ -18,6 +18,7 @@ void MappedPools::set(const NodeId& node, uint64_t incarnation,
   std::shared_ptr<const Pool> former;  // unmapped, if at all, after the lock
   MutexLock lock(mutex_);
   former = std::exchange(pools_[node], std::move(pool));
+  if (former != nullptr) former_bytes_ += former->bytes.load(std::memory_order_relaxed);
 }
 
 bool MappedPools::drop(const NodeId& node, uint64_t pool_id) {
@@ -26,8 +27,21 @@ bool MappedPools::drop(const NodeId& node, uint64_t pool_id) {
   const auto known = pools_.find(node);
   if (known == pools_.end() || known->second->memory->id() != pool_id) return false;
   former = std::move(known->second);
+  former_bytes_ += former->bytes.load(std::memory_order_relaxed);
   pools_.erase(known);
   return true;
+}
+
+uint64_t MappedPools::bytes() const {
+  MutexLock lock(mutex_);
+  uint64_t sum = former_bytes_;
+  for (const auto& [node, pool] : pools_) sum += pool->bytes.load(std::memory_order_relaxed);
+  return sum;
+}
+
+bool MappedPools::empty() const {
+  MutexLock lock(mutex_);
+  return pools_.empty();
 }
 
 std::shared_ptr<const MappedPools::Pool> MappedPools::of(const NodeId& node) const {

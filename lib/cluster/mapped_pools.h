@@ -38,10 +38,14 @@ class MappedPools {
   // False where another one has taken its place.
   bool drop(const NodeId& node, uint64_t pool_id);
   [[nodiscard]] std::shared_ptr<const Pool> of(const NodeId& node) const;
+  // Read out of all of them so far, also of those that are not in use any more.
+  [[nodiscard]] uint64_t bytes() const;
+  [[nodiscard]] bool empty() const;
 
  private:
   mutable Mutex mutex_;
   std::map<NodeId, std::shared_ptr<const Pool>> pools_ KVBM_GUARDED_BY(mutex_);
+  uint64_t former_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace kvbm::cluster

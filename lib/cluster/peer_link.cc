@@ -267,6 +267,7 @@ uint64_t PeerLink::offer(std::unique_ptr<OfferBatch> batch) {
   const uint64_t lease =
       state_ == State::ready || state_ == State::handshaking ? service_.grant(ids, batch->lease_ns) : 0;
   if (lease == 0) batch->deadline_ns = 0;  // ends at once
+  batch->lease = lease;
   return requests_.offer(std::move(batch), lease);
 }
 

@@ -45,6 +45,8 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   uint64_t offer(std::unique_ptr<OfferBatch> batch);
   // Whether an offer of so many records would be given a lease now.
   [[nodiscard]] bool may_lease(size_t records) const noexcept { return service_.may_lease(records); }
+  // Whether an offer's lease goes on: the peer has not given it back, and it has not ended by itself.
+  [[nodiscard]] bool holds(uint64_t lease) const noexcept { return service_.holds(lease); }
   uint64_t ask_status(uint64_t deadline_ns, LinkRequests::StatusDone done);
   uint64_t renew(uint64_t lease, uint64_t lease_ns, uint64_t deadline_ns, LinkRequests::LeaseDone done);
   uint64_t invalidate(const NamespaceId& base, uint64_t epoch, uint64_t deadline_ns, LinkRequests::CodeDone done);

@@ -72,9 +72,9 @@ void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node,
     one.payload_bytes = put.payload.size();
     batch->items.push_back(one);
   }
-  batch->done = [self = shared_from_this(), op, facts = link->peer(),
+  batch->done = [self = shared_from_this(), op, node, weak = link->weak_from_this(),
                  indexes = std::move(indexes)](OfferBatch& answer) {
-    self->wanted(op, facts.node, indexes, answer);
+    self->wanted(op, {node, weak, answer.lease}, indexes, answer);
     self->offered(op);
   };
   ++op->offers;
@@ -97,7 +97,7 @@ void PeerOffer::offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node
       });
 }
 
-void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
+void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const Taking& by, const std::vector<size_t>& indexes,
                        const OfferBatch& answer) {
   std::vector<size_t> coming;
   for (const uint32_t w : answer.wanted) coming.push_back(indexes[w]);
@@ -105,59 +105,67 @@ void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const NodeId& node, con
     for (const size_t i : indexes) note(*op, i, answer.status);
   }
   commons_->places.count_put_errors(indexes.size() - coming.size());
-  if (!coming.empty()) confirm_later(op, node, std::move(coming), kConfirmNs);
+  if (!coming.empty()) confirm_later(op, by, std::move(coming), kConfirmNs);
 }
 
 // A record counts as stored when its node says that it has it: until then it may still be on its way.
-void PeerOffer::confirm_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
+void PeerOffer::confirm_later(const std::shared_ptr<PutOp>& op, const Taking& by, std::vector<size_t> indexes,
                               uint64_t wait) {
   ++op->offers;
   const uint64_t now = commons_->mesh.executor().clock().now_ns();
   commons_->mesh.executor().post_at(now + wait,
-                                    [self = shared_from_this(), op, node, indexes = std::move(indexes), wait] {
-                                      self->confirm(op, node, indexes, wait);
+                                    [self = shared_from_this(), op, by, indexes = std::move(indexes), wait] {
+                                      self->confirm(op, by, indexes, wait);
                                       self->offered(op);
                                     });
 }
 
-void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const NodeId& node, const std::vector<size_t>& indexes,
+void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const Taking& by, const std::vector<size_t>& indexes,
                         uint64_t wait) {
-  PeerLink* const link = commons_->mesh.link_to(node);
+  PeerLink* const link = commons_->mesh.link_to(by.node);
   const bool late = commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
   if (link == nullptr || late) {
     for (const size_t i : indexes) note(*op, i, late ? Code::deadline : Code::owner_gone);
     return;
   }
+  // Seen before the question is sent: a node gives a lease back when it has registered what came, so what it does not
+  // have by then will not come.
+  const std::shared_ptr<PeerLink> held_by = by.link.lock();
+  const bool over = held_by == nullptr || !held_by->holds(by.lease);
   auto batch = std::make_unique<FindBatch>();
   for (const size_t i : indexes) batch->ids.push_back(op->batch->items[i].id);
   batch->deadline_ns = op->deadline_ns;
-  batch->done = [self = shared_from_this(), op, facts = link->peer(), indexes, wait](FindBatch& answer) {
-    self->confirmed(op, facts, indexes, answer, wait);
+  batch->done = [self = shared_from_this(), op, by, facts = link->peer(), indexes, wait, over](FindBatch& answer) {
+    std::vector<size_t> open = self->confirmed(*op, facts, indexes, answer);
+    if (over) {
+      for (const size_t i : open) note(*op, i, Code::io_error);
+      self->commons_->places.count_put_errors(open.size());
+    } else if (!open.empty()) {
+      self->confirm_later(op, by, std::move(open), std::min(wait * 2, kConfirmMostNs));
+    }
     self->offered(op);
   };
   ++op->offers;
   link->find(std::move(batch));
 }
 
-void PeerOffer::confirmed(const std::shared_ptr<PutOp>& op, const NodeFacts& node, const std::vector<size_t>& indexes,
-                          const FindBatch& answer, uint64_t wait) {
+std::vector<size_t> PeerOffer::confirmed(PutOp& op, const NodeFacts& node, const std::vector<size_t>& indexes,
+                                         const FindBatch& answer) {
   std::vector<size_t> open;
   for (size_t k = 0; k < indexes.size(); ++k) {
-    const tier::PutItem& put = op->batch->items[indexes[k]];
+    const tier::PutItem& put = op.batch->items[indexes[k]];
     const wire::FoundItem& found = answer.found[k];
     if (answer.status[k] != Code::ok) {
-      note(*op, indexes[k], answer.status[k]);
-      continue;
-    }
-    if (found.present == 0) {
+      note(op, indexes[k], answer.status[k]);
+    } else if (found.present == 0) {
       open.push_back(indexes[k]);
-      continue;
+    } else {
+      note(op, indexes[k], Code::ok);
+      commons_->places.count_put(put.payload.size());
+      commons_->places.learn(node, put.id, found);
     }
-    note(*op, indexes[k], Code::ok);
-    commons_->places.count_put(put.payload.size());
-    commons_->places.learn(node, put.id, found);
   }
-  if (!open.empty()) confirm_later(op, node.node, std::move(open), std::min(wait * 2, kConfirmMostNs));
+  return open;
 }
 
 void PeerOffer::offered(const std::shared_ptr<PutOp>& op) {

@@ -78,7 +78,7 @@ std::string socket_name(const cluster::NodeFacts& self) {
 }  // namespace
 
 bool shares_host_memory(const Options& options) noexcept {
-  return options.node.local && !options.node.listen.empty() && options.host.file.empty();
+  return (options.share.on || (options.node.local && !options.node.listen.empty())) && options.host.file.empty();
 }
 
 Result<std::string> local_directory(const std::string& wanted) {

@@ -16,8 +16,8 @@ namespace kvbm::manager {
 
 class Manager;
 
-// Whether the host tier is made of memory that other processes may map: of a node that others can connect to, unless
-// it is kept in a file.
+// Whether the host tier is made of memory that other processes may map: of a node that others can connect to, and of
+// every process of a shared tier set, for it may come to own it; unless it is kept in a file.
 [[nodiscard]] bool shares_host_memory(const Options& options) noexcept;
 
 // The directory for sockets, made with mode 0700 where it is missing: `wanted`, else $XDG_RUNTIME_DIR/kvbm, else

@@ -135,6 +135,11 @@ void add_share(const ShareState& share, MetricsRegistry& registry) {
   registry.counter("kvbm_share_owners_lost_total", "Links to an owner that ended.").add(share.owners_lost.load());
   registry.counter("kvbm_share_silent_lookups_total", "Lookups that went on without the owner's answer.")
       .add(share.silent_lookups.load());
+  if (share.pools == nullptr) return;
+  registry.gauge("kvbm_share_in_place", "1 while a client reads its owner's host memory in place.")
+      .set(share.pools->empty() ? 0 : 1);
+  registry.counter("kvbm_share_in_place_bytes_total", "Bytes of blocks read out of an owner's host memory in place.")
+      .add(share.pools->bytes());
 }
 
 struct DeviceRow {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "copy/local/unix_transport.h"
+#include "manager/local_node.h"
 #include "manager/manager.h"
 #include "manager/take.h"
 #include "tier/disk/disk_tier.h"
@@ -57,6 +58,7 @@ Status check(const Options& options) {
 Result<std::unique_ptr<Share>> Share::create(const Environment& environment, Options& options) {
   if (!options.share.on) return std::unique_ptr<Share>();
   if (Status s = check(options); !s.ok()) return s;
+  options.host.shared = shares_host_memory(options);
   std::unique_ptr<Share> share(new Share(environment, options));
   Share* const made = share.get();
   if (!options.tiers.empty()) {
@@ -75,6 +77,7 @@ Result<std::unique_ptr<Share>> Share::create(const Environment& environment, Opt
     if (Status s = made->open_links(families); !s.ok()) return s;
     cluster::PeerTierOptions peers;
     peers.staging_bytes = staging_bytes(made->block_bytes_);
+    peers.pools = made->pools_;
     auto tier = std::make_unique<SharedTier>(peers, *made->env_.executor, families, *made->links_);
     made->shared_ = tier.get();
     made->shared_index_ = index;
@@ -117,6 +120,7 @@ Status Share::open_links(FamilyTable& families) {
   auto elections = ThreadExecutor::create("elect", 1);
   if (!elections.ok()) return elections.status();
   elections_ = std::move(elections).value();
+  election_ = std::make_unique<ShareElection>(*elections_, static_cast<ShareElection::Host&>(*this));
   return {};
 }
 
@@ -125,6 +129,7 @@ Status Share::open_links(FamilyTable& families) {
 Status Share::start(const std::shared_ptr<Manager>& manager) {
   manager_ = manager;
   shared_->attach(manager->share());
+  manager->share().pools = pools_;
   manager->share().role.store(ShareRole::client, std::memory_order_release);
   if (owned_index_ != kNoTier) manager->stand_by(owned_index_, true);
   source_ = std::make_unique<NodeSource>(manager, *thread_);
@@ -134,9 +139,9 @@ Status Share::start(const std::shared_ptr<Manager>& manager) {
     const Status locked = try_to_own();
     if (locked.ok()) return listen();
     if (locked.code() != Code::in_use) return locked;
-    thread_->post([this] { links_->dial(address()); });
+    dial();
     MutexLock lock(mutex_);
-    if (!found_ && refusal_.ok()) changed_.wait_for(mutex_, std::chrono::nanoseconds(kRetryNs));
+    if (!found_ && refusal_.ok()) changed_.wait_for(mutex_, std::chrono::nanoseconds(ShareElection::kRetryNs));
     if (found_) return {};
     if (!refusal_.ok() || env_.clock().now_ns() >= until) return why_not(locked);
   }
@@ -183,44 +188,44 @@ Status Share::try_to_own() {
 
 // The lock is ours: whatever stands at the socket's place is a dead owner's, or a child's that it forked.
 Status Share::listen() {
+  if (listening_) return {};
   if (auto directory = env_.files->open_directory(directory_, false); directory.ok()) {
     (void)directory.value()->remove(kSocketName).ok();
   }
   Status bound;
-  thread_->post_and_wait([&] { bound = links_->listen(address()); });
+  thread_->post_and_wait([&] {
+    lend_memory();
+    bound = links_->listen(address());
+  });
   listening_ = bound.ok();
   if (bound.ok()) say(LogLevel::info, "this process owns the tier set in " + directory_);
   return bound;
 }
 
-// One more try to be the owner or to reach it. The elections' thread.
-void Share::seek() {
-  if (stopping_) return;
-  if (is(ShareRole::owner)) {
-    if (!listening_ && !listen().ok()) return seek_later();
-    seeking_ = false;
-    return;
-  }
-  if (manager_->share().connected.load(std::memory_order_acquire)) {
-    seeking_ = false;
-    complained_.clear();
-    return;
-  }
-  const Status locked = try_to_own();
-  if (locked.ok()) {
-    seek();
-    return;
-  }
-  if (locked.code() != Code::in_use && locked.message() != complained_) {
-    complained_ = locked.message();
-    say(LogLevel::error, "the tier set cannot be taken over: " + complained_);
-  }
-  thread_->post([this] { links_->dial(address()); });
-  seek_later();
+// Before the first client can come. Without it all comes over the links, as from an owner whose memory is a file.
+void Share::lend_memory() {
+  const tier::HostArena& arena = manager_->arena();
+  if (arena.fd() < 0 || std::exchange(lends_memory_, true)) return;
+  const auto lent = copy::local::UnixTransport::of(thread_->transport().handle()).offer_pool(arena.fd(), arena.shape());
+  if (!lent.ok()) say(LogLevel::warning, "clients cannot read this process's memory in place: " + lent.status().message());
 }
 
-void Share::seek_later() {
-  elections_->post_at(elections_->clock().now_ns() + kRetryNs, [this] { seek(); });
+void Share::map_memory(const cluster::NodeFacts& owner, copy::Peer peer) {
+  const auto handed = copy::local::UnixTransport::of(thread_->transport().handle()).pools(peer);
+  if (handed.empty()) return;
+  mapped_ = owner.node;
+  mapped_pool_ = handed.front()->id();
+  pools_->set(owner.node, owner.incarnation, handed.front());
+}
+
+bool Share::is_connected() const { return manager_->share().connected.load(std::memory_order_acquire); }
+
+void Share::dial() {
+  thread_->post([this] { links_->dial(address()); });
+}
+
+void Share::cannot_own(const Status& why) {
+  say(LogLevel::error, "the tier set cannot be taken over: " + why.message());
 }
 
 // A client of another owner than before, or of the same again: it gets what is here. The elections' thread, as flushes:
@@ -259,10 +264,11 @@ void Share::stop() {
     const uint64_t until = env_.clock().now_ns() + kDrainNs;
     MutexLock lock(drained->mutex);
     while (!drained->done && env_.clock().now_ns() < until) {
-      drained->came.wait_for(drained->mutex, std::chrono::nanoseconds(kRetryNs));
+      drained->came.wait_for(drained->mutex, std::chrono::nanoseconds(ShareElection::kRetryNs));
     }
   }
   stopping_ = true;
+  election_->stop();
   // A turn of the elections: whoever opens the disk now has done so.
   const auto turned = std::make_shared<Turn>();
   elections_->post([turned, give] { give(*turned); });
@@ -285,7 +291,7 @@ ShareMessage Share::here() {
   return out;
 }
 
-bool Share::owner_found(const ShareMessage& here) {
+bool Share::owner_found(const ShareMessage& here, const cluster::NodeFacts& owner, copy::Peer peer) {
   const uint64_t pid = here.value;
   if (here.block_bytes != block_bytes_ || here.disk_bytes != disk_bytes()) {
     const auto text = [](uint64_t block, uint64_t disk) {
@@ -300,6 +306,7 @@ bool Share::owner_found(const ShareMessage& here) {
     changed_.notify_all();
     return false;
   }
+  map_memory(owner, peer);
   ShareState& state = manager_->share();
   state.owner_pid.store(pid, std::memory_order_relaxed);
   state.connected.store(true, std::memory_order_release);
@@ -321,12 +328,11 @@ void Share::owner_lost(const Status& why, bool was_connected) {
     state.owner_pid.store(0, std::memory_order_relaxed);
     state.owners_lost.fetch_add(1, std::memory_order_relaxed);
     unsettled_ = true;
+    (void)pools_->drop(mapped_, std::exchange(mapped_pool_, 0));
     shared_->forget_all();
     if (stopping_) return;
     say(LogLevel::warning, "the owner of the tier set in " + directory_ + " is gone: " + why.message());
-    elections_->post([this] {
-      if (!std::exchange(seeking_, true)) seek();
-    });
+    elections_->post([this] { election_->seek(); });
     return;
   }
   if (!is_final(why.code())) return;
@@ -433,7 +439,7 @@ void Share::flush(UniqueFunction<void(Code)> done) {
 
 void Share::again_later(const std::shared_ptr<Flush>& flush) {
   if (stopping_) return flush->done(Code::closed);  // a timer may not fall due any more
-  elections_->post_at(elections_->clock().now_ns() + kRetryNs, [this, flush] { try_flush(flush); });
+  elections_->post_at(elections_->clock().now_ns() + ShareElection::kRetryNs, [this, flush] { try_flush(flush); });
 }
 
 // The elections' thread: never while the role changes.

@@ -2,10 +2,13 @@
 //
 // Who holds the directory's lock is the owner: it opens the disk and listens on <directory>/share.sock. Who does not
 // get the lock is a client: the disk's place is empty (OwnedTier), and the last tier but for other nodes is the owner's
-// memory and disk (SharedTier). When a client's link to the owner ends it tries the lock and the socket in turn, every
-// kRetryNs, until it is one or the other again: so an owner that dies has a successor as soon as somebody has opened
+// memory and disk (SharedTier). When a client's link to the owner ends it tries the lock and the socket in turn
+// (share_election.h) until it is one or the other again: so an owner that dies has a successor as soon as somebody has opened
 // the disk, and never two, because the kernel gives the lock to one. What the successor's host had and the disk did not
 // goes to the disk; what another client's host has is offered to the successor.
+//
+// An owner hands its host memory to its clients, who read there what they know to lie in it: one verified copy, no
+// message (cluster/mapped_pools.h). What is not there any more, or not yet, comes over the link.
 //
 // Life: create() edits the options, start() when the manager is made, stop() before it is shut down, the destructor
 // after that. Thread: any from outside. Links have a thread (copy/transport_thread.h), elections another one, which
@@ -27,13 +30,13 @@
 #include "manager/node_source.h"
 #include "manager/options.h"
 #include "manager/owned_tier.h"
+#include "manager/share_election.h"
 #include "manager/shared_tier.h"
 
 namespace kvbm::manager {
 
-class Share final : public ShareLinks::Host {
+class Share final : public ShareLinks::Host, private ShareElection::Host {
  public:
-  static constexpr uint64_t kRetryNs = 20'000'000;
   // How long an owner may take to answer a process that opens its tier set.
   static constexpr uint64_t kOpenNs = 3'000'000'000;
   // How long a flush waits for a successor.
@@ -68,12 +71,11 @@ class Share final : public ShareLinks::Host {
   Share(const Environment& environment, const Options& options);
   [[nodiscard]] std::string address() const { return "unix:" + directory_ + "/share.sock"; }
   Status open_links(FamilyTable& families);
-  Status try_to_own();
-  Status listen();
-  void seek();
-  void seek_later();
   void settle_in();
   void learn_epochs(tier::Tier& from);
+  // The owner's host memory: handed to whoever connects; mapped, where the owner has handed over its own.
+  void lend_memory();
+  void map_memory(const cluster::NodeFacts& owner, copy::Peer peer);
   [[nodiscard]] Status why_not(const Status& locked) KVBM_REQUIRES(mutex_);
   void try_flush(const std::shared_ptr<Flush>& flush);
   void again_later(const std::shared_ptr<Flush>& flush);
@@ -81,8 +83,16 @@ class Share final : public ShareLinks::Host {
   [[nodiscard]] bool is(ShareRole role) const noexcept;
   void say(LogLevel level, const std::string& text) const;
 
+  // ShareElection::Host
+  [[nodiscard]] bool is_owner() const override { return is(ShareRole::owner); }
+  [[nodiscard]] bool is_connected() const override;
+  Status try_to_own() override;
+  Status listen() override;
+  void dial() override;
+  void cannot_own(const Status& why) override;
+
   // ShareLinks::Host
-  bool owner_found(const ShareMessage& here) override;
+  bool owner_found(const ShareMessage& here, const cluster::NodeFacts& owner, copy::Peer peer) override;
   ShareMessage here() override;
   void owner_lost(const Status& why, bool was_connected) override;
   void clients_changed(size_t n) override;
@@ -101,6 +111,7 @@ class Share final : public ShareLinks::Host {
   TierIndex shared_index_ = kNoTier;
   OwnedTier* owned_ = nullptr;    // the manager's
   SharedTier* shared_ = nullptr;  // the manager's
+  const std::shared_ptr<cluster::MappedPools> pools_ = std::make_shared<cluster::MappedPools>();
   std::unique_ptr<ShareLinks> links_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::unique_ptr<NodeSource> source_;
@@ -108,10 +119,12 @@ class Share final : public ShareLinks::Host {
   std::unique_ptr<DirectoryLock> lock_;        // of a tier set without a disk
   std::unique_ptr<ThreadExecutor> elections_;  // goes first
   // The elections' thread, after start().
-  bool seeking_ = false;
+  std::unique_ptr<ShareElection> election_;
   bool listening_ = false;
-  std::string complained_;  // the last reason that was logged for having no owner
   // The links' thread.
+  bool lends_memory_ = false;
+  cluster::NodeId mapped_;      // whose memory is mapped, if
+  uint64_t mapped_pool_ = 0;
   std::set<uint64_t> takes_;  // offers that are on their way here
   uint64_t last_take_ = 0;
   struct Waiting {

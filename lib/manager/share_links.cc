@@ -175,7 +175,7 @@ void ShareLinks::link_session(cluster::PeerLink& link, ConstBytes bytes) {
     if (!from_owner) return link.close();
     if (message.kind == ShareKind::answer) return answered(message.request, message.code, message.value);
     if (connected_) return;
-    connected_ = host_.owner_found(message);
+    connected_ = host_.owner_found(message, link.peer(), dialled_peer_);
     if (!connected_) link.close();
     return;
   }

@@ -25,8 +25,8 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   class Host {
    public:
     virtual ~Host() = default;
-    // False: nothing is to be had of this one; the link is closed.
-    virtual bool owner_found(const ShareMessage& here) = 0;
+    // False: nothing is to be had of this one; the link is closed. `peer` is the owner's connection.
+    virtual bool owner_found(const ShareMessage& here, const cluster::NodeFacts& owner, copy::Peer peer) = 0;
     // What an owner says of itself.
     virtual ShareMessage here() = 0;
     // The link that was dialled is no more; it had led to the owner if was_connected.
@@ -66,7 +66,10 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
 
   // copy::TransportListener
   void peer_accepted(copy::Peer peer, std::string_view address) override;
-  void peer_connected(copy::Peer peer) override { hub_->peer_connected(peer); }
+  void peer_connected(copy::Peer peer) override {
+    dialled_peer_ = peer;
+    hub_->peer_connected(peer);
+  }
   void peer_message(copy::Peer peer, ConstBytes bytes) override { hub_->peer_message(peer, bytes); }
   void peer_writable(copy::Peer peer) override { hub_->peer_writable(peer); }
   void pushed(copy::Peer peer, copy::Token token, Code status) override { hub_->pushed(peer, token, status); }
@@ -104,6 +107,7 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   bool listening_ = false;
   bool ended_ = false;
   std::shared_ptr<cluster::PeerLink> dialled_;  // on its way to the owner, or there
+  copy::Peer dialled_peer_ = 0;                 // its connection, once it is connected
   bool connected_ = false;
   std::map<cluster::NodeId, std::shared_ptr<cluster::PeerLink>> clients_;
   std::map<uint64_t, Answered> asked_;

@@ -3,12 +3,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+
+#include "cluster/mapped_pools.h"
 
 namespace kvbm::manager {
 
 enum class ShareRole : uint32_t { off = 0, owner = 1, client = 2 };
 
 struct ShareState {
+  // The owner's memory, where it is mapped here. Set before anybody else sees this, and never again.
+  std::shared_ptr<const cluster::MappedPools> pools;
   std::atomic<ShareRole> role{ShareRole::off};
   std::atomic<bool> connected{false};       // a client: with the owner
   std::atomic<uint64_t> owner_pid{0};       // 0: there is none, as far as is known

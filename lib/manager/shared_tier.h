@@ -3,7 +3,7 @@
 //
 // A cluster::PeerTier does the asking, fetching and offering; this adds what only one host's processes promise each
 // other. A client's put is ok when the owner has the block in its memory, and owner_gone where there is no owner: then
-// the block stays where it is. Erasing and epochs reach the owner before the call returns, or kWaitNs have passed. What
+// the block stays where it is. What lies in the owner's memory is read there, where that is mapped. Erasing and epochs reach the owner before the call returns, or kWaitNs have passed. What
 // was learnt of an owner is used while it is connected only. The owner itself looks nowhere here (Manager::stands_by).
 // Thread: any but the links'; erase, erase_family, epoch and set_epoch block.
 #pragma once
@@ -40,6 +40,8 @@ class SharedTier final : public tier::Tier {
   void unpin(const Identity& id) noexcept override { peers_.unpin(id); }
   void put(std::unique_ptr<tier::PutBatch> batch) override;
   void get(std::unique_ptr<tier::GetBatch> batch) override { peers_.get(std::move(batch)); }
+  void in_place(std::span<tier::InPlace> items) noexcept override { peers_.in_place(items); }
+  void read_in_place(std::span<const tier::InPlace> items) noexcept override { peers_.read_in_place(items); }
   void erase(std::span<const Identity> ids) override;
   void reject(const Identity& id, uint64_t location) override { peers_.reject(id, location); }
   Status erase_family(FamilyId family) override;

@@ -79,6 +79,64 @@ std::string framed(const std::string& body, uint32_t length) {
 }
 std::string framed(const std::string& body) { return framed(body, static_cast<uint32_t>(body.size())); }
 
+// A node of the pool that is let in, and then says what no node says.
+class Traitor {
+ public:
+  // `says` goes out as it is, behind the welcome; then the connection is held open until the other side has had enough.
+  explicit Traitor(std::string says) : says_(std::move(says)) {
+    sockaddr_in here{};
+    here.sin_family = AF_INET;
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof here;
+    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(listener_, reinterpret_cast<sockaddr*>(&here), size) != 0 || listen(listener_, 16) != 0) return;
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&here), &size);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
+    thread_ = std::thread([this] {
+      for (int fd = 0; (fd = accept(listener_, nullptr, nullptr)) >= 0; close(fd)) serve(fd);
+    });
+  }
+  ~Traitor() {
+    shutdown(listener_, SHUT_RDWR);
+    if (thread_.joinable()) thread_.join();
+    close(listener_);
+  }
+  Traitor(const Traitor&) = delete;
+  Traitor& operator=(const Traitor&) = delete;
+  [[nodiscard]] const std::string& address() const { return address_; }
+
+ private:
+  void serve(int fd) {
+    SeededRandom random(++seed_);
+    cluster::NodeFacts self;
+    self.node = cluster::node_id_of("traitor");
+    self.incarnation = random.next();
+    self.pool = "trust";
+    self.request_limit = 16;
+    cluster::Handshake handshake(self, nullptr, cluster::Role::responder, random);
+    const timeval patience{5, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    for (int step = 0; step < 2; ++step) {  // hello, proof
+      std::string came(copy::tcp::kHeaderBytes + cluster::kHandshakeBytes, '\0');
+      if (recv(fd, came.data(), came.size(), MSG_WAITALL) != static_cast<ssize_t>(came.size())) return;
+      const auto* bytes = reinterpret_cast<const std::byte*>(came.data()) + copy::tcp::kHeaderBytes;
+      const auto next = handshake.take({bytes, cluster::kHandshakeBytes});
+      const std::string out = framed({reinterpret_cast<const char*>(next.send.data()), next.send.size()});
+      (void)!send(fd, out.data(), out.size(), MSG_NOSIGNAL);
+    }
+    (void)!send(fd, says_.data(), says_.size(), MSG_NOSIGNAL);
+    std::string ignored(4096, '\0');
+    while (recv(fd, ignored.data(), ignored.size(), 0) > 0) {
+    }
+  }
+
+  const std::string says_;
+  uint64_t seed_ = 0;
+  int listener_ = -1;
+  std::string address_;
+  std::thread thread_;
+};
+
 class NodeBadInput : public testing::Test {
  protected:
   std::string write_key(const char* name, const char* text) {
@@ -155,6 +213,11 @@ TEST_F(NodeBadInput, a_wrong_a_missing_and_a_needless_key_are_told_apart) {
   MemberSetup other;
   other.key_file = write_key("other", "another key, of the same length or so");
   expect_told(node->address(), {"wrong key", "node.key_file"}, other);
+  // And the node that refused says whom, and why.
+  EXPECT_TRUE(wait_until([&] {
+    const std::string log = node->log();
+    return log.find("a connection from 127.0.0.1:") != std::string::npos && log.find("wrong key") != std::string::npos;
+  })) << node->log();
   expect_told(node->address(), {"node.key_file"});
   MemberSetup keyless;
   keyless.name = "keyless";
@@ -170,7 +233,7 @@ TEST_F(NodeBadInput, a_node_of_another_pool_is_told_so) {
   ASSERT_NE(node, nullptr);
   MemberSetup stranger;
   stranger.pool = "elsewhere";
-  expect_told(node->address(), {"pool"}, stranger);
+  expect_told(node->address(), {"here elsewhere, there trust", "the pool's name on both sides"}, stranger);
 }
 
 TEST_F(NodeBadInput, a_node_that_speaks_another_version_is_told_which_to_upgrade) {
@@ -185,7 +248,7 @@ TEST_F(NodeBadInput, a_node_that_speaks_another_version_is_told_which_to_upgrade
     const auto step = handshake.take(ConstBytes(reinterpret_cast<const std::byte*>(hello.data()), hello.size()));
     return framed({reinterpret_cast<const char*>(step.send.data()), step.send.size()});
   });
-  expect_told(future.address(), {"version"});
+  expect_told(future.address(), {"there 8 to 9", "update the older one"});
 }
 
 TEST_F(NodeBadInput, what_answers_and_is_no_node_is_said_to_be_none) {
@@ -199,6 +262,19 @@ TEST_F(NodeBadInput, what_answers_and_is_no_node_is_said_to_be_none) {
   expect_told(oversized.address(), {oversized.address(), "protocol"});
   Impostor silent([](const std::string&) { return std::string(); });
   expect_told(silent.address(), {"did not finish the handshake in time"});
+}
+
+// One that was let in is cut off for the first message that is none, however it is wrong, and said to be so.
+TEST_F(NodeBadInput, a_message_that_is_truncated_oversized_or_forged_ends_the_connection_with_the_reason) {
+  const Traitor truncated(framed("short"));
+  expect_told(truncated.address(), {"shorter than its tag"});
+  const Traitor forged(framed(std::string(100, 'f')));
+  expect_told(forged.address(), {"changed on its way"});
+  const Traitor oversized(framed("", 1U << 30));
+  expect_told(oversized.address(), {oversized.address(), "protocol"});
+  // Half of a frame, and then silence: it is as dead as one that says nothing.
+  const Traitor halved(framed("half", 4000));
+  expect_told(halved.address(), {"dead, frozen or cut off"});
 }
 
 TEST_F(NodeBadInput, an_address_that_cannot_be_listened_on_is_named_with_what_to_do) {

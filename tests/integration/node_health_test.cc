@@ -11,6 +11,8 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -63,6 +65,7 @@ class Daemon {
   [[nodiscard]] std::string value(const char* name) const {
     return first_.is_object() ? first_.value(name, std::string()) : "";
   }
+  [[nodiscard]] pid_t pid() const { return pid_; }
   int end(int signal) {
     int status = 0;
     ::kill(pid_, signal);
@@ -134,6 +137,84 @@ TEST(NodeHealth, gives_no_other_page_and_takes_nothing) {
   EXPECT_FALSE(contains(request(http, "GET /healthz HTTP/1.1\r\nx: " + std::string(100'000, 'y') + "\r\n\r\n"), "200"));
   (void)request(http, std::string(2000, '\0') + "\r\n\r\n");
   EXPECT_TRUE(contains(get(http, "/healthz"), "200 OK")) << "what came before has hurt it";
+}
+
+size_t descriptors_of(pid_t pid) {
+  const std::filesystem::directory_iterator all("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// A connection that says something, and reads nothing.
+class Guest {
+ public:
+  Guest(const std::string& address, const std::string& says) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    (void)::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to);
+    said_ = says;
+    go_on();
+  }
+  ~Guest() { ::close(fd_); }
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+  // What it has not said yet: one that waits to be let in has nowhere to say it.
+  void go_on(const std::string& more = "") {
+    said_ += more;
+    const ssize_t n = said_.empty() ? 0 : ::send(fd_, said_.data(), said_.size(), MSG_NOSIGNAL);
+    if (n > 0) said_.erase(0, static_cast<size_t>(n));
+  }
+  // Whether the server has closed it.
+  [[nodiscard]] bool ended() const {
+    pollfd state{fd_, POLLIN, 0};
+    char byte = 0;
+    if (::poll(&state, 1, 0) != 1) return false;
+    if ((state.revents & (POLLHUP | POLLERR)) != 0) return true;
+    return ::recv(fd_, &byte, 1, MSG_PEEK) == 0;
+  }
+
+ private:
+  int fd_ = -1;
+  std::string said_;
+};
+
+// Hundreds who want nothing: each kind in turn takes all the places that there are, and a page, and a file that another
+// node puts, come through all the same. When they are gone the node has as many descriptors as before.
+TEST(NodeHealth, hundreds_who_ask_for_nothing_keep_neither_a_page_nor_a_node_out) {
+  Daemon node({"--http", "127.0.0.1:0"});
+  const std::string http = node.value("http");
+  ASSERT_FALSE(http.empty());
+  const size_t before = descriptors_of(node.pid());
+  const std::pair<const char*, std::string> kinds[] = {
+      {"nothing", ""},
+      {"half a head", "GET /metrics HTTP/1.1\r\nHost: x\r\nX-Half: "},
+      {"a body that does not come", "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nonly this"},
+      {"pages that it does not read", "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"}};
+  for (const auto& [kind, says] : kinds) {
+    SCOPED_TRACE(kind);
+    std::vector<std::unique_ptr<Guest>> guests;
+    for (int i = 0; i < 300; ++i) guests.push_back(std::make_unique<Guest>(http, says));
+    EXPECT_TRUE(contains(get(http, "/healthz"), "200 OK"));
+    EXPECT_LT(descriptors_of(node.pid()), before + 80) << "it takes more of them than it says";
+    EXPECT_EQ(run("put --peer " + node.value("address") + " name /proc/self/maps").exit_code, 0);
+    EXPECT_TRUE(contains(get(http, "/metrics"), "kvbm_node_peers"));
+  }
+  while (descriptors_of(node.pid()) > before) ::usleep(10'000);  // the test's own limit ends it otherwise
+}
+
+// Whoever says a byte now and then is never silent, and is closed all the same.
+TEST(NodeHealth, a_head_that_comes_byte_by_byte_is_not_waited_for) {
+  Daemon node({"--http", "127.0.0.1:0"});
+  const std::string http = node.value("http");
+  ASSERT_FALSE(http.empty());
+  Guest slow(http, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ");
+  while (!slow.ended()) {
+    slow.go_on("x");
+    ::usleep(200'000);
+  }
+  EXPECT_TRUE(contains(get(http, "/healthz"), "200 OK"));
 }
 
 TEST(NodeHealth, listens_on_this_machine_alone_unless_told_otherwise) {

@@ -139,7 +139,9 @@ TEST(Share, a_killed_owner_loses_nothing_that_was_acknowledged) {
     }
     const uint64_t under_way = next;
     members[a]->send(ShareMember::of(ShareCommand::store, under_way, kStored));
-    members[b]->send(ShareMember::of(ShareCommand::look, under_way, kStored));
+    // Half of the time out of the memory of the process that is about to die.
+    members[b]->send(random() % 2 == 0 ? ShareMember::of(ShareCommand::look, under_way, kStored)
+                                       : ShareMember::look_in_place_command(under_way, kStored));
     next += kStored;
     usleep(static_cast<useconds_t>(random() % 6000));
     members[owner]->kill(SIGKILL);
@@ -175,6 +177,66 @@ TEST(Share, a_killed_owner_loses_nothing_that_was_acknowledged) {
   std::printf("%" PRIu64 " looked for that were acknowledged, %" PRIu64 " lost; slowest takeover %.0f ms\n", looked_for,
               lost, static_cast<double>(slowest) / 1e6);
   EXPECT_EQ(lost, 0U);
+}
+
+// Blocks in the owner's memory are copied from there, with no message: it may stand still meanwhile.
+TEST(Share, what_lies_in_the_owners_memory_is_read_there) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(owner.store(0, 32).status, KVBM_OK);
+  // The first time the owner may have to make heads: then they come over the link.
+  ShareReply r;
+  do {
+    r = client.look_in_place(0, 32);
+    ASSERT_EQ(r.done, 32U);
+    ASSERT_EQ(r.wrong, 0U);
+  } while (client.role().in_place_bytes < 32 * 8192);  // the test's own limit ends it otherwise
+  const uint64_t before = client.role().in_place_bytes;
+  owner.freeze();
+  r = client.look_in_place(0, 32);
+  EXPECT_EQ(r.done, 32U);
+  EXPECT_EQ(r.wrong, 0U);
+  EXPECT_EQ(client.role().in_place_bytes, before + 32 * 8192);
+  // Blocks that are to stay come the same way, once.
+  EXPECT_EQ(client.look(0, 32).wrong, 0U);
+  EXPECT_EQ(client.role().in_place_bytes, before + 2 * 32 * 8192);
+  owner.kill(SIGKILL);
+  r = client.look(0, 32);
+  EXPECT_EQ(r.done, 32U);
+  EXPECT_EQ(r.wrong, 0U);
+  EXPECT_EQ(client.role().in_place_bytes, before + 2 * 32 * 8192);
+}
+
+// The owner uses its slots again all the time, and dies in the end: whoever reads there gets right bytes or none.
+TEST(Share, slots_that_are_used_again_while_a_client_reads_them_give_nothing_wrong) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(owner.store(0, 64).status, KVBM_OK);
+  ASSERT_EQ(client.look_in_place(0, 64).done, 64U);
+  uint64_t loaded = 0;
+  for (uint64_t round = 1; round <= 60; ++round) {
+    owner.send(ShareMember::of(ShareCommand::store, round * 64, 64));
+    const ShareReply seen = client.look_in_place((round / 4) * 64, 64);  // what was stored a while ago is on its way out
+    EXPECT_EQ(seen.wrong, 0U) << round;
+    loaded += seen.done;
+    ShareReply stored;
+    if (round < 60) {
+      ASSERT_TRUE(owner.receive(stored));
+    } else {
+      owner.kill(SIGKILL);
+    }
+  }
+  EXPECT_GT(loaded, 0U);
+  EXPECT_EQ(client.look_in_place(0, 64).wrong, 0U);
+  size_t at = 0;
+  EXPECT_NE(settle({&client}, at), 0U);
+  EXPECT_EQ(client.look_in_place(0, 64).wrong, 0U);
 }
 
 TEST(Share, of_three_clients_one_takes_over) {

@@ -37,6 +37,7 @@ struct ShareCommand {
   uint64_t n = 0;
   uint64_t bytes = 8192;  // of a block
   uint64_t timeout_ns = KVBM_FOREVER;
+  uint32_t keep_below = 0;  // look: what comes is not kept in this process's host
   char directory[200] = {};
 };
 
@@ -50,6 +51,7 @@ struct ShareReply {
   uint64_t took_ns = 0;
   uint64_t clients = 0;
   uint64_t takeovers = 0;
+  uint64_t in_place_bytes = 0;  // read out of owners' memory so far
   char message[512] = {};
 };
 
@@ -149,6 +151,15 @@ class ShareWorker {
     reply.pid = share.owner_pid;
     reply.clients = share.clients;
     reply.takeovers = share.takeovers;
+    reply.in_place_bytes = metric("kvbm_share_in_place_bytes_total ");
+  }
+
+  [[nodiscard]] uint64_t metric(const char* name) const {
+    std::string text(1 << 16, '\0');
+    size_t n = 0;
+    if (kvbm_manager_metrics(manager_, text.data(), text.size(), &n) != KVBM_OK) return 0;
+    const size_t at = text.find("\n" + std::string(name));
+    return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + 1 + std::strlen(name), nullptr, 10);
   }
 
   [[nodiscard]] kvbm_key_t key(uint64_t number) const {
@@ -212,6 +223,7 @@ class ShareWorker {
     kvbm_load_options_init(&load, sizeof load);
     load.item_status = status.data();
     load.timeout_ns = command.timeout_ns;
+    load.keep_below = command.keep_below;
     kvbm_cache_load(cache_, match, ids.data(), n, &load, nullptr, 0);
     kvbm_match_release(match);
     for (uint64_t i = 0; i < n; ++i) {
@@ -329,6 +341,13 @@ class ShareMember {
   }
   ShareReply store(uint64_t first, uint64_t n) const { return ask(of(ShareCommand::store, first, n)); }
   ShareReply look(uint64_t first, uint64_t n) const { return ask(of(ShareCommand::look, first, n)); }
+  // The same, and nothing stays in that process's host: what lies in the owner's is read there.
+  ShareReply look_in_place(uint64_t first, uint64_t n) const { return ask(look_in_place_command(first, n)); }
+  static ShareCommand look_in_place_command(uint64_t first, uint64_t n) {
+    ShareCommand command = of(ShareCommand::look, first, n);
+    command.keep_below = 1;
+    return command;
+  }
   ShareReply flush() const { return ask(of(ShareCommand::flush)); }
   ShareReply role() const { return ask(of(ShareCommand::role)); }
 

@@ -66,7 +66,8 @@ struct Geometry {
 // In the child: blocks in host memory, the address told, and then nothing.
 Status serve(const NodePairOptions& size, int out) {
   node::MemberOptions options;
-  options.listen = "127.0.0.1:0";
+  options.listen = size.share.empty() ? "127.0.0.1:0" : "";
+  options.share = size.share;
   options.host_bytes = size.host_bytes;
   options.block_bytes = size.block_bytes;
   options.local = size.local;
@@ -126,6 +127,7 @@ Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size
   made->block_bytes_ = size.block_bytes;
   node::MemberOptions options;
   options.peers = address;
+  options.share = size.share;
   options.host_bytes = size.reader_host_bytes;
   options.block_bytes = size.block_bytes;
   options.local = size.local;
@@ -136,7 +138,9 @@ Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size
   auto member = node::Member::open(options);
   if (!member.ok()) return member.status();
   made->member_ = std::move(member).value();
-  if (Status s = made->member_->wait_for_peers(kWaitNs); !s.ok()) return s;
+  if (size.share.empty()) {
+    if (Status s = made->member_->wait_for_peers(kWaitNs); !s.ok()) return s;
+  }
   auto keys = keys_of(made->member_->ns(), size);
   if (!keys.ok()) return keys.status();
   made->keys_ = std::move(keys).value();

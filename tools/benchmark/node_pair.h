@@ -22,13 +22,14 @@ struct NodePairOptions {
   uint64_t reader_host_bytes = 192ULL << 20;
   std::string local = "off";  // node.local
   std::string codec = "off";  // node.codec
+  std::string share;          // a directory: no nodes, but the owner and a client of the tier set that meets there
   // Blocks are of bf16 numbers as of a cache, block i beginning with i, in a namespace that says so; of a multiple of
   // kNumbersBytes.
   bool numbers = false;
   static constexpr uint64_t kNumbersBytes = 2 * 8 * 128 * 2;  // of one token: K and V, 8 heads of 128
 };
 
-// A node in a child process, ended with the object.
+// A node, or the owner of a shared set, in a child process, ended with the object.
 class NodeOwner {
  public:
   static Result<std::unique_ptr<NodeOwner>> start(const NodePairOptions& options);

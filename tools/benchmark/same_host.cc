@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -81,10 +83,21 @@ class OwnersMemory {
   const std::byte* data_ = nullptr;
 };
 
+// Two nodes of this machine, or the owner of a shared tier set and a client.
+enum class Pair : uint8_t { nodes, share };
+
+// 0 where there is none of that name.
+uint64_t metric(const node::Member& member, const std::string& name) {
+  const std::string text = member.metrics();
+  const size_t at = text.find("\n" + name + " ");
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + name.size() + 2, nullptr, 10);
+}
+
 class Measurement {
  public:
-  static Result<std::unique_ptr<Measurement>> open(uint64_t bytes) {
+  static Result<std::unique_ptr<Measurement>> open(uint64_t bytes, Pair kind) {
     auto made = std::make_unique<Measurement>();
+    made->kind_ = kind;
     made->bytes_ = bytes;
     made->blocks_ = static_cast<size_t>(kPoolBytes / bytes);
     NodePairOptions pair;
@@ -92,6 +105,11 @@ class Measurement {
     pair.blocks = static_cast<uint32_t>(made->blocks_);
     pair.host_bytes = kPoolBytes + kPoolBytes / 4;
     pair.local = "auto";
+    if (kind == Pair::share) {
+      char directory[] = "/tmp/kvbm-bench-share-XXXXXX";
+      if (mkdtemp(directory) == nullptr) return Status(Code::io_error, "no directory for a shared tier set", directory);
+      made->directory_ = pair.share = directory;
+    }
     auto owner = NodeOwner::start(pair);
     if (!owner.ok()) return owner.status();
     made->owner_ = std::move(owner).value();
@@ -104,6 +122,16 @@ class Measurement {
     made->memory_ = std::move(memory).value();
     return made;
   }
+
+  Measurement() = default;
+  ~Measurement() {
+    reader_.reset();
+    owner_.reset();
+    std::error_code ignored;
+    if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
+  }
+  Measurement(const Measurement&) = delete;
+  Measurement& operator=(const Measurement&) = delete;
 
   [[nodiscard]] size_t blocks() const { return blocks_; }
   // Every block at once, until nothing of it comes over the link: then all places are known and all pages mapped.
@@ -131,6 +159,7 @@ class Measurement {
   }
   // Of the records read in place so far.
   [[nodiscard]] uint64_t local_bytes() const {
+    if (kind_ == Pair::share) return metric(reader_->member(), "kvbm_share_in_place_bytes_total");
     uint64_t bytes = 0;
     for (const kvbm_node_row_t& row : reader_->member().nodes()) bytes += row.local_bytes;
     return bytes;
@@ -138,6 +167,10 @@ class Measurement {
 
  private:
   Status wait_for_local() const {
+    if (kind_ == Pair::share) {
+      if (metric(reader_->member(), "kvbm_share_in_place") != 0) return {};
+      return {Code::unsupported, "the owner of a shared tier set does not share its memory"};
+    }
     std::string why;
     for (int waited = 0; waited < kPatienceMs; ++waited) {
       for (const kvbm_node_row_t& row : reader_->member().nodes()) {
@@ -149,15 +182,17 @@ class Measurement {
     return {Code::unsupported, "two nodes of this machine do not share memory", why};
   }
 
+  Pair kind_ = Pair::nodes;
   uint64_t bytes_ = 0;
   size_t blocks_ = 0;
+  std::string directory_;
   std::unique_ptr<NodeOwner> owner_;
   std::unique_ptr<NodeReader> reader_;
   std::unique_ptr<OwnersMemory> memory_;
 };
 
-Result<Row> throughput(const Size& size, int rounds, terminal::Progress& progress) {
-  auto opened = Measurement::open(size.bytes);
+Result<Row> throughput(const Size& size, Pair kind, int rounds, terminal::Progress& progress) {
+  auto opened = Measurement::open(size.bytes, kind);
   if (!opened.ok()) return opened.status();
   Measurement& m = *opened.value();
   if (Status s = m.warm(); !s.ok()) return s;
@@ -192,7 +227,7 @@ Result<Row> throughput(const Size& size, int rounds, terminal::Progress& progres
     return Status(Code::wrong_state, "not all of the blocks were read in place");
   }
   const double gigabytes = static_cast<double>(kSampleBytes) / 1e9;
-  return more_is_better(std::string("node.same_host.") + size.name, gigabytes / median(ours), "GB/s",
+  return more_is_better(std::string(kind == Pair::nodes ? "node.same_host." : "node.share.") + size.name, gigabytes / median(ours), "GB/s",
                         gigabytes / median(theirs), "memcpy of the same memory");
 }
 
@@ -219,7 +254,7 @@ std::vector<double> latencies(Measurement& m, Random& random, Before&& before, C
 }
 
 Status small(int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
-  auto opened = Measurement::open(kSmallBytes);
+  auto opened = Measurement::open(kSmallBytes, Pair::nodes);
   if (!opened.ok()) return opened.status();
   Measurement& m = *opened.value();
   if (Status s = m.warm(); !s.ok()) return s;
@@ -248,13 +283,15 @@ Status small(int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
 }  // namespace
 
 Result<std::vector<Row>> bench_same_host(const SameHostOptions& options) {
-  terminal::Progress progress("reading in place", (std::size(kSizes) + 1) * static_cast<uint64_t>(options.rounds),
+  terminal::Progress progress("reading in place", (2 * std::size(kSizes) + 1) * static_cast<uint64_t>(options.rounds),
                               terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
-  for (const Size& size : kSizes) {
-    auto row = throughput(size, options.rounds, progress);
-    if (!row.ok()) return row.status();
-    rows.push_back(std::move(row).value());
+  for (const Pair kind : {Pair::nodes, Pair::share}) {
+    for (const Size& size : kSizes) {
+      auto row = throughput(size, kind, options.rounds, progress);
+      if (!row.ok()) return row.status();
+      rows.push_back(std::move(row).value());
+    }
   }
   if (Status s = small(options.rounds, progress, rows); !s.ok()) return s;
   return rows;

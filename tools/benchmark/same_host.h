@@ -17,7 +17,8 @@ struct SameHostOptions {
 // into an engine's cache through the public interface, every byte verified, with no message. Timed is the load of what
 // a lookup has found. node.same_host.<size> rotates through all of them, a batch a sample, against memcpy of the same
 // memory, alternately, in the thread's own time; node.same_host_4KiB takes blocks by chance, one a call, on the wall.
-// That the link carried none of it is checked.
+// That the link carried none of it is checked. node.share.<size>: the same from the owner of a shared tier set to a
+// client of it.
 Result<std::vector<Row>> bench_same_host(const SameHostOptions& options);
 
 }  // namespace kvbm::benchmark

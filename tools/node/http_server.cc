@@ -105,6 +105,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(EventLoop& loop, const st
     return Status(error == EADDRINUSE ? Code::in_use : Code::io_error, "--http cannot listen there",
                   address + ": " + std::strerror(error));
   }
+  evconnlistener* const listener = ::evhttp_bound_socket_get_listener(bound);
+  if (Status s = made->guests_.watch(loop.base(), made->http_, listener); !s.ok()) return s;
   sockaddr_storage got{};
   socklen_t length = sizeof got;
   (void)::getsockname(::evhttp_bound_socket_get_fd(bound), reinterpret_cast<sockaddr*>(&got), &length);
@@ -118,6 +120,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(EventLoop& loop, const st
 }
 
 HttpServer::~HttpServer() {
+  guests_.stop();
   if (http_ != nullptr) ::evhttp_free(http_);
 }
 

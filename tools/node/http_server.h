@@ -2,7 +2,7 @@
 // changed. On this machine alone unless told otherwise: there is no authentication.
 //
 // libevent's evhttp on the event loop's thread, where pages are made too. Bounds: 8 KiB of head, 1 KiB of body; a
-// connection that is silent for 5 s is closed.
+// connection that is silent for 5 s is closed, and any after 10 s; 64 of them at once (http_guests.h).
 #pragma once
 
 #include <deque>
@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "node/event_loop.h"
+#include "node/http_guests.h"
 
 struct evhttp;
 
@@ -41,6 +42,7 @@ class HttpServer {
  private:
   HttpServer() = default;
 
+  HttpGuests guests_;
   evhttp* http_ = nullptr;
   std::string address_;
   std::deque<Page> pages_;  // evhttp has their addresses

@@ -41,6 +41,9 @@ Status DiskCore::open(FileSystem& fs, Random& random) {
   auto lock = directory_->lock();
   if (!lock.ok()) return lock.status();
   directory_lock_ = std::move(lock).value();
+  // Again: the owner before may have made segments since, and written to them, and died.
+  names = directory_->list();
+  if (!names.ok()) return names.status();
   auto staging = fs.staging(kStagingSlots * kSlotBytes);
   if (!staging.ok()) return staging.status();
   staging_ = std::move(staging).value();
