@@ -80,6 +80,7 @@ struct DeviceOptions {
   uint64_t staging_bytes = 64ULL << 20;
   uint32_t pin_threads = 4;
   uint64_t lost_after_ns = 10'000'000'000;
+  bool decode = true;  // coded leaves that its kernels can decode
 };
 
 struct Options {

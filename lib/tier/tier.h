@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@
 #include "base/function.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "codec/opened_leaf.h"
 
 namespace kvbm::tier {
 
@@ -74,7 +76,14 @@ struct GetItem {
   // `payload` was not written then.
   ConstBytes lent;
   std::shared_ptr<void> lender;
+  // out, where the batch allows it: the leaves of a record that is handed on coded, at their offsets in `payload` or in
+  // what is lent; `head` is that of the plain record (codec::open_record), and payload_bytes what it takes plain. Empty:
+  // the payload is plain.
+  std::vector<codec::OpenedLeaf> coded;
 };
+
+// Whether a receiver decodes a leaf of that codec, of whose coded bytes at least the first 64 are there. Thread: any.
+using DecodesLeaf = std::function<bool(codec::LeafCodec, ConstBytes)>;
 
 struct GetBatch {
   std::vector<GetItem> items;  // in the order wanted; neighbours are read together
@@ -85,6 +94,9 @@ struct GetBatch {
   bool receiver_checks_leaves = false;
   // With it: the receiver reads each payload once and gives it back soon, so a tier that has it in memory may lend it.
   bool receiver_borrows = false;
+  // With receiver_checks_leaves: the receiver decodes leaves itself, where this says so, and compares them as
+  // codec::open_record() wants it. A tier may hand on records of which it decodes most. Null: it decodes none.
+  DecodesLeaf receiver_decodes;
   UniqueFunction<void(GetBatch&)> done;
 };
 
