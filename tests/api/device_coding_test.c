@@ -16,6 +16,7 @@
 
 typedef unsigned long long address_t;
 static struct {
+  int (*apply)(const char *text);
   address_t (*allocate)(int ordinal, size_t bytes);
   void (*free_memory)(address_t pointer);
   void *(*make_stream)(int ordinal);
@@ -94,7 +95,7 @@ static int side_open(side_t *w, const setup_t *s) {
   options.block_bytes = LAYERS * w->layer_bytes / BLOCKS;
   options.host_capacity_bytes = 8u << 20;
   memset(&tier, 0, sizeof tier);
-  tier.path = s->path, tier.capacity_bytes = 16 << 20, tier.codec = s->codec;
+  tier.path = s->path, tier.capacity_bytes = 64 << 20, tier.codec = s->codec;
   options.tiers = &tier, options.n_tiers = 1;
   OK(kvbm_manager_create(w->context, &options, &w->manager, &check_error));
   OK(kvbm_geometry_create(TOKENS, 1, &attention, 1, &geometry, &check_error));
@@ -292,7 +293,7 @@ static void lossless_blocks_of_every_element_and_mode(void) {
       decoded = expect_the_same_on_the_device(&s, 0, 0);
       if (planar && elements[e] == KVBM_ELEMENT_BF16) CHECK_U64(decoded, LEAVES);
       if (strcmp(codecs[c], "off") == 0 || strcmp(codecs[c], "zstd") == 0) CHECK_U64(decoded, 0);
-      (void)expect_the_same_on_the_device(&s, 1, (int)(e % 2));
+      if (planar) (void)expect_the_same_on_the_device(&s, 1, (int)(e % 2));
       s.decode = "false";
       if (c == 2) CHECK_U64(expect_the_same_on_the_device(&s, 0, 0), 0);
     }
@@ -433,7 +434,7 @@ static void blocks_come_to_the_host_behind_the_load(void) {
       CHECK_STATUS(status[i], KVBM_OK);
       CHECK(memcmp(found, expected[i], n) == 0);
     }
-    late = metric(&w, "kvbm_device_decoded_late_total ") + metric(&w, "kvbm_device_left_below_total ");
+    late = metric(&w, "\nkvbm_device_decoded_late_total ") + metric(&w, "\nkvbm_device_left_below_total ");
   }
   CHECK(late != 0);
   side_close(&w);
@@ -442,10 +443,12 @@ static void blocks_come_to_the_host_behind_the_load(void) {
 int main(void) {
   void *library = dlopen(KVBM_FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL || check_directory(scratch) == NULL) return 1;
+  *(void **)&fake.apply = dlsym(library, "kvbm_fake_apply");
   *(void **)&fake.allocate = dlsym(library, "kvbm_fake_allocate");
   *(void **)&fake.free_memory = dlsym(library, "kvbm_fake_free");
   *(void **)&fake.make_stream = dlsym(library, "kvbm_fake_make_stream");
   *(void **)&fake.synchronize = dlsym(library, "kvbm_fake_synchronize");
+  if (!fake.apply("devices=2")) return 1;
   RUN(lossless_blocks_of_every_element_and_mode);
   RUN(lossy_blocks_where_they_are_allowed);
   RUN(a_record_that_is_only_partly_for_the_device);
