@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "codec/frame.h"
 #include "codec/leaf_hash.h"
 
 namespace kvbm::codec {
@@ -202,6 +203,34 @@ class Decoder {
         workspace_(workspace),
         header_(coded.header()) {}
 
+  // out_payload: where what a seal hides goes.
+  Status open(ConstBytes stored, std::span<OpenedLeaf> out_leaves) {
+    const bool sealed = (header_.flags & kSealed) != 0;
+    if (stored.size() != header_.stored_bytes) return damaged("a record to open: not the payload that its head says");
+    if (out_leaves.size() != header_.leaf_count || out_head_.size() < plain_head_bytes(coded_) ||
+        out_payload_.size() != (sealed ? opened_bytes(coded_) : 0)) {
+      return invalid("a record to open: target of the wrong size");
+    }
+    if (Status allowed = permitted(coded_, rules_); !allowed.ok()) return allowed;
+    if (sealed) {
+      if (Status opened = open_head(); !opened.ok()) return opened;
+    }
+    uint64_t raw_at = 0;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < header_.leaf_count; ++i) {
+      const Leaf leaf = coded_.leaf(i);
+      uint64_t hash = leaf.hash;
+      out_leaves[i] = {at, leaf.stored_bytes, leaf.codec, sealed || rules_.stored_checked, leaf.hash};
+      const SealedLeaf place{i, leaf.raw_bytes, static_cast<uint32_t>(raw_at), leaf.codec};
+      const Status opened = open_leaf(leaf, place, stored.subspan(leaf.offset, leaf.stored_bytes), out_leaves[i], hash);
+      if (!opened.ok()) return opened;
+      put_leaf(out_head_, i, {static_cast<uint32_t>(raw_at), leaf.raw_bytes, leaf.raw_bytes, LeafCodec::raw, 0, hash});
+      raw_at += leaf.raw_bytes;
+      at += out_leaves[i].bytes;
+    }
+    return write_head();
+  }
+
   Status decode(ConstBytes stored, uint32_t first, uint32_t n) {
     if (first > header_.leaf_count || n > header_.leaf_count - first) {
       return invalid("a record to decode: leaves beyond its end");
@@ -287,6 +316,29 @@ class Decoder {
     return leaf_hash(out) == hash ? Status() : damaged("a coded leaf that does not decode to what went in");
   }
 
+  // `hash`: in: of what is stored; out: of what decoding must give.
+  Status open_leaf(const Leaf& leaf, const SealedLeaf& place, ConstBytes stored, OpenedLeaf& out, uint64_t& hash) {
+    const bool is_raw = leaf.codec == LeafCodec::raw;
+    if (sealer_ != nullptr) {
+      const size_t over = is_raw ? kSealedLeafBytes : kSealTagBytes;
+      if (stored.size() <= over) return damaged("a sealed leaf that is too short");
+      const MutableBytes body = out_payload_.subspan(out.offset, stored.size() - over);
+      const MutableBytes more = is_raw ? std::as_writable_bytes(std::span(&hash, 1)) : MutableBytes();
+      if (Status status = sealer_->open(place, stored, body, more); !status.ok()) return status;
+      stored = body;
+      out.bytes = static_cast<uint32_t>(body.size());
+    }
+    if (is_raw) return stored.size() == leaf.raw_bytes ? Status() : damaged("a raw leaf of another size");
+    const Result<Frame> frame = read_frame(leaf.codec, stored, leaf.raw_bytes);
+    if (frame.ok()) {
+      hash = frame.value().raw_hash;
+      return {};
+    }
+    // A version that is not known here is believed only of a leaf that is what its hash says.
+    const bool stands = out.verified || leaf_hash(stored) == out.hash;
+    return stands ? frame.status() : damaged("a leaf that is not what its hash says");
+  }
+
   Status write_head() {
     Header plain = header_;
     const ConstBytes attributes =
@@ -356,6 +408,63 @@ Result<CodedSizes> encode_record(const HeadView& head, ConstBytes payload, const
                                  const KeyRing* keys, Random& random, MutableBytes out_head, MutableBytes out_payload,
                                  Workspace& workspace) {
   return Encoder(head, payload, form, recipe, out_head, out_payload, workspace).encode(keys, random);
+}
+
+uint64_t opened_bytes(const HeadView& coded) noexcept {
+  const Header& header = coded.header();
+  if ((header.flags & kSealed) == 0) return header.stored_bytes;
+  uint64_t over = 0;
+  for (uint32_t i = 0; i < header.leaf_count; ++i) {
+    over += coded.leaf(i).codec == LeafCodec::raw ? kSealedLeafBytes : kSealTagBytes;
+  }
+  return header.stored_bytes > over ? header.stored_bytes - over : 0;
+}
+
+Status open_record(const HeadView& coded, ConstBytes stored, const DecodeRules& rules, MutableBytes out_head,
+                   MutableBytes opened, std::span<OpenedLeaf> out_leaves, Workspace& workspace) {
+  return Decoder(coded, rules, out_head, opened, workspace).open(stored, out_leaves);
+}
+
+// A leaf is never longer coded than raw. So with the last one at the end of the room, what is decoded ends at most where
+// the next coded leaf begins; a leaf's own bytes, which may lie where it goes, are taken out first.
+Status decode_opened(const HeadView& plain, std::span<const OpenedLeaf> leaves, MutableBytes room,
+                     Workspace& workspace) {
+  const Header& header = plain.header();
+  if (leaves.size() != header.leaf_count || header.raw_bytes > room.size()) {
+    return invalid("a record that was opened: not its leaves, or no room");
+  }
+  if (leaves.empty()) return {};
+  RecordSpace* const space = workspace.record();
+  if (space == nullptr) return {Code::no_memory, "no memory to decode with"};
+  uint64_t end = leaves.front().offset;
+  bool apart = true;
+  for (uint32_t i = 0; i < leaves.size(); ++i) {
+    if (leaves[i].offset != end || leaves[i].bytes > plain.leaf(i).raw_bytes) {
+      return invalid("a record that was opened: leaves that do not follow one another");
+    }
+    apart = apart && plain.leaf(i).offset <= leaves[i].offset;
+    end += leaves[i].bytes;
+  }
+  if (end > room.size()) return invalid("a record that was opened: leaves beyond its room");
+  const uint64_t begin = leaves.front().offset;
+  const uint64_t shift = apart ? 0 : room.size() - end;
+  if (shift != 0) std::memmove(room.data() + begin + shift, room.data() + begin, end - begin);
+  for (uint32_t i = 0; i < leaves.size(); ++i) {
+    const OpenedLeaf& leaf = leaves[i];
+    const Leaf target = plain.leaf(i);
+    const MutableBytes out = room.subspan(target.offset, target.raw_bytes);
+    const ConstBytes coded(space->stage, leaf.bytes);
+    std::memcpy(space->stage, room.data() + leaf.offset + shift, leaf.bytes);
+    if (leaf.codec == LeafCodec::raw) {
+      if (leaf.bytes != target.raw_bytes) return invalid("a record that was opened: a raw leaf of another size");
+      std::memcpy(out.data(), coded.data(), coded.size());
+    } else {
+      if (!leaf.verified && leaf_hash(coded) != leaf.hash) return damaged("a leaf that is not what its hash says");
+      if (Status decoded = decode_leaf(leaf.codec, coded, out, workspace); !decoded.ok()) return decoded;
+    }
+    if (leaf_hash(out) != target.hash) return damaged("a coded leaf that does not decode to what went in");
+  }
+  return {};
 }
 
 Status decode_record(const HeadView& coded, ConstBytes stored, const DecodeRules& rules, uint32_t first, uint32_t n,

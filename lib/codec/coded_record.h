@@ -8,12 +8,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "codec/leaf_codec.h"
 #include "codec/leaf_form.h"
+#include "codec/opened_leaf.h"
 #include "codec/recipe.h"
 #include "codec/record.h"
 #include "codec/seal.h"
@@ -78,5 +80,25 @@ struct DecodeRules {
 // is not known or not built here.
 Status decode_record(const HeadView& coded, ConstBytes stored, const DecodeRules& rules, uint32_t first, uint32_t n,
                      MutableBytes out_head, MutableBytes out_payload, Workspace& workspace);
+
+// ---- In two steps: opened here, decoded leaf by leaf, by this library or elsewhere ----
+
+// Payload bytes of a coded record once its seal is open; of one that is not sealed those that are stored.
+[[nodiscard]] uint64_t opened_bytes(const HeadView& coded) noexcept;
+
+// Opens a coded record, whole, and decodes nothing: the head of the plain one into out_head, and where each leaf's coded
+// bytes are. A sealed record's are deciphered, one after the other, into `opened` (opened_bytes()), and verified by that;
+// `opened` of another is empty, and its leaves stay where they are. Offsets are from the beginning of `opened`, or of
+// `stored`.
+// The hashes in out_head are what the leaves' frames say. Whoever decodes a leaf must compare what came out with them,
+// and, unless OpenedLeaf::verified, the leaf's bytes with OpenedLeaf::hash: a frame alone does not say whose it is.
+// Codes as of decode_record().
+Status open_record(const HeadView& coded, ConstBytes stored, const DecodeRules& rules, MutableBytes out_head,
+                   MutableBytes opened, std::span<OpenedLeaf> out_leaves, Workspace& workspace);
+
+// Decodes what open_record() gave where it lies: the leaves are at their offsets in `room`, in order and without gaps,
+// and may end where it ends; when this returns `room` begins with the plain payload. `plain`: the head that was opened.
+// Every leaf is checked; nothing of `room` may be used if the call fails.
+Status decode_opened(const HeadView& plain, std::span<const OpenedLeaf> leaves, MutableBytes room, Workspace& workspace);
 
 }  // namespace kvbm::codec

@@ -106,7 +106,7 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
       record = place.memory + leaf.offset;
     }
     if (coded) {
-      place.coded_jobs[job] = {job_of(move, record), move.coded_bytes, 0, 0, 0, 0, {}};
+      place.coded_jobs[job] = {job_of(move, record), move.coded_bytes, 0, 0, 0, 0, move.check_coded ? 1U : 0U, move.coded_hash};
     } else {
       place.jobs[job] = job_of(move, record);
     }

@@ -41,6 +41,10 @@ struct LeafMove {
   // be decoded, whatever is wrong with it, is not good, and its hash is 0.
   codec::LeafCodec codec = codec::LeafCodec::raw;
   uint32_t coded_bytes = 0;
+  // The coded bytes must have this leaf hash, else the leaf is not good. What is decoded vouches for itself, and so does a
+  // leaf of another block: unless somebody has compared what lies at `record` with where it should come from, check it.
+  bool check_coded = false;
+  uint64_t coded_hash = 0;
   // What lies at `record`.
   [[nodiscard]] uint64_t record_bytes() const noexcept {
     return codec == codec::LeafCodec::raw ? device.total() : coded_bytes;

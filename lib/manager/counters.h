@@ -28,6 +28,8 @@ struct Counters {
   Count operations{0};  // in flight
   Count refused_room{0}, refused_quota{0}, deadline_missed{0}, position_mismatches{0}, verify_failures{0};
   Count lossy_refused{0};  // blocks in the host that a reader did not take because they are lossy
+  // Blocks that a device decoded for a load: decoded into the host afterwards; left in their tier, for want of time.
+  Count decoded_late{0}, left_below{0};
   Count offload_skipped{0};  // blocks that a full offload queue or an admission policy did not take
   // Loads that were told what computing takes (LoadRequest::compute_block_ns).
   Count loads_not_started{0}, blocks_left{0};

@@ -27,6 +27,12 @@ void DeviceFlight::mark(const std::shared_ptr<device::Landmark>& landmark, uint6
 
 void DeviceFlight::send(UniqueFunction<void()> ended) {
   auto trip = std::make_unique<Trip>();
+  auto keep = keep_;
+  if (!owned_.empty()) {
+    owned_.push_back(keep_);
+    keep = std::make_shared<std::vector<std::shared_ptr<void>>>(std::move(owned_));
+    owned_ = {};
+  }
   device::TransferBatch batch;
   trip->runs = std::move(runs_);
   batch = std::move(batch_);
@@ -34,7 +40,7 @@ void DeviceFlight::send(UniqueFunction<void()> ended) {
   batch_ = {};
   bytes_ = 0;
   batch.after = after_;
-  batch.keep = keep_;
+  batch.keep = std::move(keep);
   batch.done = [this, trip = std::move(trip), ended = std::move(ended)](device::TransferBatch& done,
                                                                         Code code) mutable {
     trip->code = code;

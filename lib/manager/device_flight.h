@@ -52,6 +52,8 @@ class DeviceFlight {
   void add(size_t record, uint32_t leaf, const device::LeafMove& move);
   // Everything that was added so far, in this batch and before, is in place when the landmark has that value.
   void mark(const std::shared_ptr<device::Landmark>& landmark, uint64_t value);
+  // Memory of the leaf that is added next, which goes with the batch.
+  void own(std::shared_ptr<void> memory) { owned_.push_back(std::move(memory)); }
 
   // ---- On the way ----
   [[nodiscard]] bool can_send() const noexcept { return away_ < kBatches; }
@@ -70,6 +72,7 @@ class DeviceFlight {
   const std::shared_ptr<void> keep_;
   device::TransferBatch batch_;
   std::vector<Run> runs_;
+  std::vector<std::shared_ptr<void>> owned_;
   uint64_t bytes_ = 0;
   size_t away_ = 0;
   Mutex mutex_;

@@ -71,7 +71,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
     }
     if (items.empty()) return;
     waiting_.fetch_add(1, std::memory_order_relaxed);
-    onboard(manager_, tier, block::kSharedAccount, std::move(items), deadline_ns_, Landing::registered,
+    onboard(manager_, tier, block::kSharedAccount, std::move(items), deadline_ns_, Landing::registered, {},
             [self = shared_from_this(), tier, where = std::move(where)](std::vector<Landed> landed) {
               for (size_t k = 0; k < where.size(); ++k) {
                 self->lent_[where[k]].code = landed[k].code;

@@ -150,6 +150,7 @@ void LoadOperation::request_more() {
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
     onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted),
             std::min(deadline_ns(), weighed_.give_up_ns), request_.keep_below ? Landing::borrowed : Landing::unchecked,
+            device_decodes(),
             [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
   }
 }
@@ -172,7 +173,8 @@ void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<
         late.push_back(results[i].slot);
       } else {
         ready_.push_back({items[i].part, items[i].key, results[i].slot, items[i].from, results[i].location,
-                          results[i].mark, results[i].lent, std::move(results[i].lender)});
+                          results[i].mark, results[i].lent, std::move(results[i].lender),
+                          std::move(results[i].coded)});
       }
     }
     arrived_.store(true, std::memory_order_release);
@@ -261,11 +263,12 @@ Code LoadOperation::open_item() {
   if (current_.landing != nullptr) return open_landing();
   head_.reset();
   const CachePart& part = request_.cache->parts()[current_.part];
-  if ((manager_.table().flags(current_.slot) & kHasHead) == 0) {
+  if (current_.coded == nullptr && (manager_.table().flags(current_.slot) & kHasHead) == 0) {
     return manager_.table().payload_bytes(current_.slot) == part.payload_bytes() ? Code::ok : Code::mismatch;
   }
-  auto head = current_.owned() ? codec::HeadView::parse(manager_.arena().head(current_.slot))
-                               : read_head(manager_, current_.slot);
+  auto head = current_.coded != nullptr ? codec::HeadView::parse(current_.coded->head)
+              : current_.owned()        ? codec::HeadView::parse(manager_.arena().head(current_.slot))
+                                        : read_head(manager_, current_.slot);
   if (!head.ok()) return Code::damaged;
   const Code fits = check_head(head.value());
   if (fits == Code::ok) head_ = std::move(head).value();
@@ -347,14 +350,21 @@ void LoadOperation::close_item(Code code) {
   if (code == Code::ok) ++loads_;
   if (current_.owned()) {
     const Identity id{request_.match->keys()[current_.key], request_.match->parts()[current_.part].plan.family};
-    // If the host cannot keep it, the engine has it all the same.
-    if (code == Code::ok && !request_.keep_below) (void)register_landed(manager_, current_.slot, id, current_.mark);
-    manager_.release({&current_.slot, 1});
+    const bool keep = code == Code::ok && !request_.keep_below;
+    if (keep && current_.coded != nullptr) {
+      LateDecoder::keep(manager_.shared_from_this(), {id, current_.from, current_.location, current_.mark, current_.slot,
+                                                      std::move(current_.coded)});
+    } else {
+      // If the host cannot keep it, the engine has it all the same.
+      if (keep) (void)register_landed(manager_, current_.slot, id, current_.mark);
+      manager_.release({&current_.slot, 1});
+    }
   }
   if (current_.landing != nullptr) {
     request_.cache->device()->storage()->checked(code != Code::damaged);
     current_.landing.reset();
   }
+  current_.coded.reset();
   current_.place = nullptr;
   current_.lender.reset();
   settle(current_.key, code);

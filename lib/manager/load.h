@@ -18,6 +18,7 @@
 
 namespace kvbm::device {
 class StreamPoint;
+struct LeafMove;
 }
 
 namespace kvbm::manager {
@@ -66,6 +67,7 @@ class LoadOperation final : public Operation {
     uint64_t mark = 0;      // Landed::mark
     ConstBytes lent = {};   // Landed::lent
     std::shared_ptr<void> lender = {};
+    std::shared_ptr<const CodedLanding> coded = {};  // Landed::coded
     tier::InPlace* place = nullptr;  // or it is read there, without a slot: one of places_
     std::shared_ptr<StorageLanding> landing = {};  // or it was read into the device's memory, without a slot
     bool by_host = false;  // it has to come through the host's memory
@@ -113,11 +115,14 @@ class LoadOperation final : public Operation {
   Code check_position(const codec::HeadView& head, size_t key) const;
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
-  // load_device.cc; of a cache on a device
+  // load_device.cc, load_coded.cc; of a cache on a device
   struct Flight;
   void begin_flight();
   void came_back();
   Next move_some();
+  [[nodiscard]] tier::DecodesLeaf device_decodes() const;
+  [[nodiscard]] Code name_coded(const CodedLanding& coded, uint32_t leaf, std::byte* payload, device::LeafMove& move,
+                                std::shared_ptr<void>& own);
   void take_back();
   bool add_leaves();
   bool add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& hashed);
@@ -197,6 +202,7 @@ class LoadOperation final : public Operation {
   size_t next_head_ = 0;
   std::vector<std::byte> large_head_room_;  // for one that does not fit there, in its turn
   std::shared_ptr<Flight> flight_;  // null: the tensors are host memory
+  std::unique_ptr<codec::Workspace> coder_;  // null until a leaf of a coded record is the processor's to decode
   bool copying_ = false;
   Item current_{};
   uint32_t leaf_ = 0;

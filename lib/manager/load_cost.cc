@@ -180,7 +180,7 @@ void LoadOperation::probe(size_t from, uint64_t now) {
     auto manager = manager_.shared_from_this();
     onboard(manager, item.from, request_.cache->ns()->account(), {{identity(item), part.found[item.key]}},
             now + copy::SourceCost::kStaleNs, request_.keep_below ? Landing::unchecked : Landing::registered,
-            [manager, match = request_.match](std::vector<Landed> landed) {
+            {}, [manager, match = request_.match](std::vector<Landed> landed) {
               for (const Landed& one : landed) {
                 if (one.code == Code::ok) manager->release({&one.slot, 1});
               }

@@ -21,6 +21,7 @@
 #include "codec/seal.h"
 #include "copy/cost.h"
 #include "manager/accounts.h"
+#include "manager/coded_landing.h"
 #include "manager/counters.h"
 #include "manager/environment.h"
 #include "manager/events.h"
@@ -106,6 +107,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] DeviceCaches& devices() noexcept { return *devices_; }
   [[nodiscard]] FamilyTable& families() noexcept { return families_; }
   [[nodiscard]] UnitIndex& unit_index() noexcept { return *unit_index_; }
+  [[nodiscard]] LateDecoder& late_decoder() noexcept { return late_decoder_; }
   [[nodiscard]] Events& events() noexcept { return events_; }
   [[nodiscard]] Counters& counters() noexcept { return counters_; }
   // Tiers below the host; index 1 is the first.
@@ -193,6 +195,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::unique_ptr<block::HoldTable> holds_;
   std::unique_ptr<block::PinTable> pins_;
   std::unique_ptr<UnitIndex> unit_index_;
+  LateDecoder late_decoder_;
   std::vector<std::unique_ptr<tier::Tier>> tiers_;
   std::vector<std::unique_ptr<Offloader>> offloaders_;
   std::array<copy::SourceCost, kMaxTiersBelow + 1> costs_;

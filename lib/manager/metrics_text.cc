@@ -163,6 +163,8 @@ constexpr DeviceRow kDeviceCounters[] = {
      &device::TransferStats::straight_leaves},
     {"kvbm_device_bounced_leaves_total", "Leaves whose record is not registered with the device.",
      &device::TransferStats::bounced_leaves},
+    {"kvbm_device_decoded_leaves_total", "Leaves that came coded and were decoded by the device.",
+     &device::TransferStats::decoded_leaves},
     {"kvbm_device_nanoseconds_total", "Time on the device.", &device::TransferStats::device_ns},
 };
 
@@ -206,6 +208,10 @@ std::string metrics_text(Manager& manager) {
   registry.counter("kvbm_memory_waits_total", "Times that the library waited for memory that was refused.")
       .add(memory_waits());
   const Counters& counters = manager.counters();
+  registry.counter("kvbm_device_decoded_late_total", "Blocks that a device decoded for a load, decoded into the host after it.")
+      .add(get(counters.decoded_late));
+  registry.counter("kvbm_device_left_below_total", "Blocks that a device decoded for a load, and the host had no time for.")
+      .add(get(counters.left_below));
   registry.histogram("kvbm_load_predicted_seconds", "Predicted time of loads that were weighed against computing.")
       .merge(counters.load_predicted);
   registry.histogram("kvbm_load_actual_seconds", "What these loads took.").merge(counters.load_actual);

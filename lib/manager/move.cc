@@ -29,7 +29,7 @@ Operation::Next PrefetchOperation::step() {
   const auto send = [&](TierIndex tier) {
     if (by_tier[tier].empty()) return;
     waiting_.fetch_add(1, std::memory_order_relaxed);
-    onboard(manager_, tier, match_->ns()->account(), std::move(by_tier[tier]), deadline_ns(), Landing::registered,
+    onboard(manager_, tier, match_->ns()->account(), std::move(by_tier[tier]), deadline_ns(), Landing::registered, {},
             [self](std::vector<Landed> landed) {
               std::vector<SlotId> slots;
               for (const Landed& one : landed) {

@@ -33,24 +33,6 @@ struct Arrival {
   UniqueFunction<void(std::vector<Landed>)> done;
 };
 
-Code settle_head(Arrival& arrival, size_t i, uint32_t head_bytes) {
-  Manager& manager = *arrival.manager;
-  const SlotId slot = arrival.slots[i];
-  const ConstBytes head = {arrival.heads.get() + arrival.head_at[i], head_bytes};
-  const auto view = codec::HeadView::parse(head);
-  const MutableBytes room = manager.arena().head(slot);
-  if (!view.ok() || head.size() > room.size()) return view.ok() ? Code::mismatch : Code::damaged;
-  if (codec::is_coded(view.value())) return Code::mismatch;  // whoever brought it should have decoded it
-  if ((view.value().header().flags & codec::kLossy) != 0) manager.note_lossy();
-  manager.arena().clear_head(slot);
-  std::memcpy(room.data(), head.data(), head.size());
-  manager.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
-  const Code completed = manager.table().complete({&slot, 1});
-  if (completed != Code::ok) return completed;
-  manager.table().set_flags(slot, static_cast<uint8_t>(kHasHead | on_tier_flag(arrival.tier)));
-  return Code::ok;
-}
-
 // Tells the tier's cost what came of a batch.
 void learn(Arrival& arrival, const tier::GetBatch& batch) {
   using Answer = copy::SourceCost::Answer;
@@ -74,8 +56,16 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
   std::vector<Landed> landed(arrival.items.size());
   for (size_t i = 0; i < landed.size(); ++i) {
     Landed& one = landed[i];
-    one = {batch.status[i], arrival.slots[i], batch.items[i].location, arrival.marks[i], {}, {}};
-    if (one.code == Code::ok) one.code = settle_head(arrival, i, batch.items[i].head_bytes);
+    one = {batch.status[i], arrival.slots[i], batch.items[i].location, arrival.marks[i], {}, {}, {}};
+    const ConstBytes head(arrival.heads.get() + arrival.head_at[i], batch.items[i].head_bytes);
+    if (one.code == Code::ok && !batch.items[i].coded.empty()) {
+      auto coded = std::make_shared<CodedLanding>();
+      coded->head.assign(head.begin(), head.end());
+      coded->leaves = std::move(batch.items[i].coded);
+      one.coded = std::move(coded);
+    } else if (one.code == Code::ok) {
+      one.code = settle_head(manager, one.slot, arrival.tier, head);
+    }
     if (one.code == Code::ok && arrival.landing == Landing::registered)
       one.code = register_landed(manager, one.slot, arrival.items[i].id, one.mark);
     if (one.code == Code::ok) {
@@ -93,6 +83,21 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
 }
 
 }  // namespace
+
+Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head) {
+  const auto view = codec::HeadView::parse(head);
+  const MutableBytes room = manager.arena().head(slot);
+  if (!view.ok() || head.size() > room.size()) return view.ok() ? Code::mismatch : Code::damaged;
+  if (codec::is_coded(view.value())) return Code::mismatch;  // whoever brought it should have decoded it
+  if ((view.value().header().flags & codec::kLossy) != 0) manager.note_lossy();
+  manager.arena().clear_head(slot);
+  std::memcpy(room.data(), head.data(), head.size());
+  manager.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
+  const Code completed = manager.table().complete({&slot, 1});
+  if (completed != Code::ok) return completed;
+  manager.table().set_flags(slot, static_cast<uint8_t>(kHasHead | on_tier_flag(tier)));
+  return Code::ok;
+}
 
 Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, uint64_t mark) {
   if (manager.forgotten_since(id.family, mark)) return Code::ok;
@@ -119,7 +124,7 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
 }
 
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
-             std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing,
+             std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done) {
   const MemoryWait until_done;  // which is called whatever happens
   auto arrival = std::make_shared<Arrival>();
@@ -144,7 +149,7 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
   if (code == Code::ok) code = manager->allocate(account, arrival->slots, nullptr);
   if (code != Code::ok) {
     manager->env().executor->post([arrival, code, n] {
-      arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}}));
+      arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}, {}}));
     });
     return;
   }
@@ -153,6 +158,7 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
   batch->deadline_ns = deadline_ns;
   batch->receiver_checks_leaves = landing != Landing::registered;
   batch->receiver_borrows = landing == Landing::borrowed;
+  if (landing != Landing::registered) batch->receiver_decodes = std::move(decodes);
   batch->status.assign(n, Code::internal);
   batch->items.resize(n);
   for (size_t i = 0; i < n; ++i) {

@@ -6,6 +6,7 @@
 
 #include "base/function.h"
 #include "block/block_table.h"
+#include "manager/coded_landing.h"
 #include "tier/tier.h"
 
 namespace kvbm::manager {
@@ -26,6 +27,8 @@ struct Landed {
   // Landing::borrowed: where the payload is, unless it is in the slot; kept by `lender`, to be let go soon.
   ConstBytes lent;
   std::shared_ptr<void> lender;
+  // Its leaves lie there coded, and the slot has no head yet (coded_landing.h); null: it is plain.
+  std::shared_ptr<const CodedLanding> coded;
 };
 
 enum class Landing : uint8_t {
@@ -36,9 +39,13 @@ enum class Landing : uint8_t {
 
 // Reads `items` from `tier`. Slots are taken from `account`. `done` runs once on the executor, or on
 // a tier's thread unless the landing is registered: it does little there. What it does not take it must release.
+// `decodes`: who takes coded leaves itself, which then may come; not if the landing is registered. Null: all come plain.
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
-             std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing,
+             std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done);
+
+// Gives a private slot, whose plain payload is in place, its head, which came from a tier.
+Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head);
 
 // Registers a private slot, after its leaves were compared, unless its family was forgotten since the mark. If the
 // block is there already, the reference moves to that one.

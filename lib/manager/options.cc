@@ -151,6 +151,9 @@ void add_device(std::vector<OptionRow>& rows) {
   rows.push_back({"device.pin_threads", OptionType::count, "4",
                   "Threads that register the host tier's memory with a device when its first cache is attached.", 1,
                   256});
+  rows.push_back({"device.decode", OptionType::boolean, "true",
+                  "Blocks that lie coded in a tier below cross to a device coded and are decoded there, where its kernels "
+                  "can; else by the processor."});
   rows.push_back({"device.lost_after", OptionType::duration, "10s",
                   "A device that does not end what it has begun within this time counts as lost.", 100'000'000,
                   3'600'000'000'000});
@@ -280,6 +283,7 @@ Result<Options> options_from(const OptionSet& config) {
   out.device.multiprocessors = static_cast<uint32_t>(values.at("device.multiprocessors").number);
   out.device.staging_bytes = values.at("device.staging").number;
   out.device.pin_threads = static_cast<uint32_t>(values.at("device.pin_threads").number);
+  out.device.decode = values.at("device.decode").number != 0;
   out.device.lost_after_ns = values.at("device.lost_after").number;
   const std::string& storage = values.at("device.storage").text;
   if (storage != "auto") out.device.storage = storage == "on" ? DeviceOptions::Use::on : DeviceOptions::Use::off;

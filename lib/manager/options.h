@@ -84,6 +84,7 @@ struct DeviceOptions {
   Use storage = Use::automatic;
   std::string storage_library;  // of cuFile; empty: the system's
   bool has_disk = false;        // there is one to read from
+  bool decode = true;  // coded leaves that its kernels can decode
 };
 
 struct Options {

@@ -47,7 +47,7 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
   }
   tier.learn(link.peer(), taken);
   const uint64_t deadline_ns = manager->env().clock().now_ns() + kTakeNs;
-  onboard(manager, index, block::kSharedAccount, std::move(items), deadline_ns, Landing::registered,
+  onboard(manager, index, block::kSharedAccount, std::move(items), deadline_ns, Landing::registered, {},
           [manager, release, links](std::vector<Landed> landed) {
             for (const Landed& one : landed) {
               if (one.code == Code::ok) manager->release({&one.slot, 1});

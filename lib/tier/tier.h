@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@
 #include "base/function.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "codec/opened_leaf.h"
 
 namespace kvbm::tier {
 
@@ -84,7 +86,14 @@ struct GetItem {
   std::shared_ptr<void> lender;
   // out, where the batch asks for it: the payload is there to be read; `payload` was not written.
   FilePlace file;
+  // out, where the batch allows it: the leaves of a record that is handed on coded, at their offsets in `payload` or in
+  // what is lent; `head` is that of the plain record (codec::open_record), and payload_bytes what it takes plain. Empty:
+  // the payload is plain.
+  std::vector<codec::OpenedLeaf> coded;
 };
+
+// Whether a receiver decodes a leaf of that codec, of whose coded bytes at least the first 64 are there. Thread: any.
+using DecodesLeaf = std::function<bool(codec::LeafCodec, ConstBytes)>;
 
 struct GetBatch {
   std::vector<GetItem> items;  // in the order wanted; neighbours are read together
@@ -98,6 +107,9 @@ struct GetBatch {
   // With it: only heads are read, payloads by the receiver himself, past the tier (GetItem::file). Only of a tier that
   // reads_from_files(). What is coded comes so too, as it is: the head says it.
   bool receiver_reads = false;
+  // With receiver_checks_leaves: the receiver decodes leaves itself, where this says so, and compares them as
+  // codec::open_record() wants it. A tier may hand on records of which it decodes most. Null: it decodes none.
+  DecodesLeaf receiver_decodes;
   UniqueFunction<void(GetBatch&)> done;
 };
 

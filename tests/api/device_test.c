@@ -354,12 +354,12 @@ static void refused_by(const char *name, const char *settings, const char *says,
   unsigned char *memory[LAYERS] = {(unsigned char *)PAGE, (unsigned char *)PAGE, (unsigned char *)PAGE};
   const char *tmp = getenv("TMPDIR");
   snprintf(path, sizeof path, "%s/kvbm-%ld-%s.so", tmp != NULL ? tmp : "/tmp", (long)getpid(), name);
-  if (settings != NULL) {
-    CHECK(copy_file(KVBM_FAKE_DRIVER, path));
-    setenv("KVBM_FAKE_CUDA", settings, 1);
-  }
+  if (settings != NULL) CHECK(copy_file(KVBM_FAKE_DRIVER, path));
   OK(open_manager(&e, "auto", path));
+  /* Read by the fake when it is loaded; a context would take it for a setting of its own. */
+  if (settings != NULL) setenv("KVBM_FAKE_CUDA", settings, 1);
   CHECK_STATUS(attach(&e, memory, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, 0, &cache), KVBM_ERR_UNSUPPORTED);
+  unsetenv("KVBM_FAKE_CUDA");
   CHECK(cache == NULL);
   CHECK(strstr(check_error.message, says) != NULL && strstr(check_error.message, says_too) != NULL);
   if (strstr(check_error.message, says) == NULL || strstr(check_error.message, says_too) == NULL) {
@@ -375,7 +375,6 @@ static void refused_by(const char *name, const char *settings, const char *says,
   engine_close(&host);
   close_engine(&e);
   free(memory[0]);
-  unsetenv("KVBM_FAKE_CUDA");
   if (settings != NULL) remove(path);
 }
 

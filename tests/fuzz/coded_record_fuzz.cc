@@ -49,6 +49,35 @@ void decode(const codec::HeadView& view, ConstBytes stored, const codec::DecodeR
   }
 }
 
+// Opened and decoded where it lies, in a room as large as the plain payload: the same comes of it as of decoding at once.
+void open_and_decode(const codec::HeadView& view, ConstBytes stored, const codec::DecodeRules& rules) {
+  static codec::Workspace workspace;
+  const uint64_t raw = view.header().raw_bytes;
+  std::vector<std::byte> whole_head(codec::plain_head_bytes(view)), whole(raw);
+  const bool decodes = codec::decode_record(view, stored, rules, 0, 0, whole_head, whole, workspace).ok();
+  const bool sealed = (view.header().flags & codec::kSealed) != 0;
+  const uint64_t bytes = codec::opened_bytes(view);
+  std::vector<std::byte> head(whole_head.size()), guarded(raw + 2 * kGuard, std::byte{0xA5});
+  const MutableBytes room = MutableBytes(guarded).subspan(kGuard, raw);
+  if (bytes > raw) return check(!decodes);
+  const MutableBytes landing = room.subspan(raw - bytes);
+  std::vector<codec::OpenedLeaf> leaves(view.header().leaf_count);
+  const MutableBytes opened = sealed ? landing : MutableBytes();
+  bool same = codec::open_record(view, stored, rules, head, opened, leaves, workspace).ok();
+  if (same) {
+    if (!sealed) std::copy(stored.begin(), stored.end(), landing.begin());
+    for (codec::OpenedLeaf& leaf : leaves) leaf.offset += raw - bytes;
+    const auto plain = codec::HeadView::parse(head);
+    check(plain.ok());
+    same = codec::decode_opened(plain.value(), leaves, room, workspace).ok();
+  }
+  check(same == decodes);
+  const auto untouched = [](std::byte b) { return b == std::byte{0xA5}; };
+  check(std::all_of(guarded.begin(), guarded.begin() + kGuard, untouched));
+  check(std::all_of(guarded.end() - kGuard, guarded.end(), untouched));
+  if (same) check(head == whole_head && std::equal(whole.begin(), whole.end(), room.begin()));
+}
+
 void decode_all(ConstBytes bytes) {
   const auto view = codec::HeadView::parse(bytes);
   if (!view.ok() || view.value().header().raw_bytes > kMostBytes) return;
@@ -57,6 +86,9 @@ void decode_all(ConstBytes bytes) {
   decode(view.value(), stored, {nullptr, true, true}, 0, 0);
   decode(view.value(), stored, {nullptr, false, false}, 0, 0);
   decode(view.value(), stored, {&ring(), true, false}, 0, 0);
+  open_and_decode(view.value(), stored, {nullptr, true, true});
+  open_and_decode(view.value(), stored, {nullptr, false, false});
+  open_and_decode(view.value(), stored, {&ring(), true, false});
   for (uint32_t i = 0; i < std::min(view.value().header().leaf_count, 8U); ++i) {
     const codec::Leaf leaf = view.value().leaf(i);
     if (uint64_t{leaf.offset} + leaf.stored_bytes > stored.size()) break;
@@ -117,8 +149,10 @@ void there_and_back(ConstBytes bytes) {
   };
   check(decoded());
   check(sizes.value().lossy || std::equal(raw.begin(), raw.end(), back.begin()));
+  open_and_decode(view.value(), stored, {keys, true, false});
   out[random.below(stored.size())] ^= static_cast<std::byte>(1 + random.below(255));
   check(!decoded());
+  open_and_decode(view.value(), stored, {keys, true, false});
 }
 
 }  // namespace

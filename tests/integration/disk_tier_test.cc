@@ -154,8 +154,8 @@ TEST(DiskTierReal, what_is_read_past_the_tier_stays_until_it_is_let_go_of) {
   ASSERT_TRUE(t.open().ok());
   if (!t.tier->reads_from_files()) GTEST_SKIP() << "no direct I/O in " << dir.path();
   // In every segment there is something that somebody reads.
-  for (uint64_t n = 1; n <= 260; n += 20) (void)t.put(n, 20, true);
-  std::vector<InFile> held = heads_of(t, 1, 260);
+  for (uint64_t n = 1; n <= 200; n += 20) (void)t.put(n, 20, true);
+  std::vector<InFile> held = heads_of(t, 1, 200);
   for (const InFile& one : held) ASSERT_TRUE(one.place.fd >= 0 && one.is_right()) << one.n;
   auto putting = std::async(std::launch::async, [&t] {
     std::vector<Code> all;

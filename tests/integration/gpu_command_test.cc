@@ -77,7 +77,8 @@ TEST(GpuCommand, gives_json_and_says_on_what_it_measured) {
     wanted.insert(std::string("gpu.store_latency.") + blocks);
     wanted.insert(std::string("gpu.load_latency.") + blocks);
   }
-  for (const char* name : {"device_gather", "device_scatter", "hash", "store_beside_gemm", "gather_beside_gemm"}) {
+  for (const char* name : {"device_gather", "device_scatter", "hash", "store_beside_gemm", "gather_beside_gemm",
+                           "load_coded.default", "load_coded.int8"}) {
     wanted.insert(std::string("gpu.") + name);
   }
   EXPECT_EQ(values_of(ran.text, "name"), wanted);

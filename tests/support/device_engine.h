@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,6 +91,7 @@ class DeviceEngine : public ::testing::Test {
       options.tiers.resize(1);
       options.tiers[0].path = disk;
       options.tiers[0].capacity_bytes = 64 << 20;
+      options.tiers[0].codec = codec_;
     }
     manager::Environment environment;
     environment.executor = executor_.get();
@@ -103,6 +105,8 @@ class DeviceEngine : public ::testing::Test {
     ASSERT_TRUE(geometry.ok()) << geometry.status().message();
     manager::NamespaceOptions who;
     who.model = "m";
+    who.codec = recipe_;
+    who.allow_lossy = recipe_.has_value();
     who.geometry = std::make_shared<const layout::Geometry>(std::move(geometry).value());
     auto opened = manager_->open_namespace(std::move(who));
     ASSERT_TRUE(opened.ok());
@@ -273,6 +277,9 @@ class DeviceEngine : public ::testing::Test {
     return load(load_request(cache, std::move(match), first_id))->wait();
   }
 
+  // Of the disk and the namespace of managers that are made from now on.
+  std::string codec_ = "off";
+  std::optional<codec::Recipe> recipe_;
   FakeCuda fake_{two_devices()};
   SystemRandom random_;
   Log log_;

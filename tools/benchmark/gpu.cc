@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "benchmark/gpu_coded.h"
 #include "benchmark/gpu_kernels.h"
 #include "benchmark/gpu_world.h"
 #include "benchmark/statistics.h"
@@ -224,6 +225,7 @@ Result<GpuFigures> bench_gpu(const device::Driver& driver, const GpuOptions& opt
   if (s.ok()) s = latency(world, options, progress, figures.rows);
   progress.finish();
   if (s.ok()) s = bench_gpu_kernels(world, options, figures.rows);
+  if (s.ok()) s = bench_gpu_coded(world, options, figures.rows);
   if (!s.ok()) return s;
   return figures;
 }

@@ -16,7 +16,8 @@ struct CodedJob {
   uint32_t mode;          // codec::Mode; coding
   uint32_t row;           // codec::LeafForm; coding
   uint32_t rows;
-  uint32_t zero[3];
+  uint32_t stored_checked;  // decoding: 1: the coded bytes must have this leaf hash
+  uint64_t stored_hash;
 };
 static_assert(sizeof(CodedJob) == 96, "uploaded as it is");
 

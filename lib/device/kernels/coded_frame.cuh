@@ -48,6 +48,20 @@ __device__ inline void copy_header(uint64_t address, CodedHeader& header, uint32
   __syncwarp();
 }
 
+// Whether a leaf with a header has the bytes that were stored. A frame vouches for itself alone: a leaf of another block is
+// whole, too. All lanes call it and hear the same; `slot` is the warp's own.
+__device__ inline bool is_as_stored(const CodedJob& job, StripeSlot& slot, uint32_t lane) {
+  if (job.stored_checked == 0) return true;
+  PlainSide from = work_side(job.leaf.record, job.stored_bytes);
+  if (job.leaf.record % 16 != 0) from.width = 8;
+  WarpHash hash;
+  hash.start(job.stored_bytes, lane);
+  for (uint32_t offset = 16 * lane; offset - 16 * lane < job.stored_bytes; offset += kWarpBytes) {
+    hash.take(get_vector(from, offset), slot, lane);
+  }
+  return hash.finish(job.stored_bytes, slot, lane) == job.stored_hash;
+}
+
 __device__ inline uint32_t check_frame(const CodedHeader& h, uint32_t codec, uint32_t stored_bytes, uint32_t raw_bytes,
                                        CodedFrame& frame) {
   const uint32_t version = field8(h, 0);

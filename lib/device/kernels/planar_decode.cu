@@ -141,7 +141,7 @@ __device__ inline uint32_t decode_leaf(const CodedJob& job, const PlainSide& to,
                                        PlanarRoom& room, uint64_t& raw_hash, WarpHash& hash) {
   const uint64_t at = job.leaf.record;
   if (at % 8 != 0) return kCodedElsewhere;
-  if (!has_header(job.stored_bytes)) return kCodedDamaged;
+  if (!has_header(job.stored_bytes) || !is_as_stored(job, room.slot, lane)) return kCodedDamaged;
   copy_header(at, room.header, lane);
   CodedFrame frame;
   uint32_t status = check_frame(room.header, kCodecPlanar, job.stored_bytes, job.leaf.bytes, frame);

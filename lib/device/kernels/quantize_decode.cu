@@ -37,11 +37,11 @@ __device__ inline bool scales_known(uint64_t scales, uint32_t units, uint32_t la
   return __all_sync(kAllLanes, good) != 0;
 }
 
-__device__ inline uint32_t read_quantized(const CodedJob& job, CodedHeader& h, uint32_t lane, CodedFrame& frame,
-                                          UnitMap& map) {
+__device__ inline uint32_t read_quantized(const CodedJob& job, CodedHeader& h, StripeSlot& slot, uint32_t lane,
+                                          CodedFrame& frame, UnitMap& map) {
   const uint64_t at = job.leaf.record;
   if (at % 8 != 0) return kCodedElsewhere;
-  if (!has_header(job.stored_bytes)) return kCodedDamaged;
+  if (!has_header(job.stored_bytes) || !is_as_stored(job, slot, lane)) return kCodedDamaged;
   copy_header(at, h, lane);
   const uint32_t status = check_frame(h, kCodecQuantized, job.stored_bytes, job.leaf.bytes, frame);
   if (status != kCodedOk) return status;
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
     UnitMap map;
     WarpHash hash;
     hash.start(to.bytes, lane);
-    const uint32_t status = read_quantized(job, room.header, lane, frame, map);
+    const uint32_t status = read_quantized(job, room.header, room.slot, lane, frame, map);
     if (status == kCodedOk) {
       const uint64_t numbers = job.leaf.record + parts_of(map, number_bits(frame.shape)).numbers;
       for (uint32_t offset = 16 * lane; offset - 16 * lane < to.bytes; offset += kWarpBytes) {

@@ -16,6 +16,7 @@
 
 #include "base/mutex.h"
 #include "tier/coded/coded_tier.h"
+#include "tier/coded/hand_on.h"
 #include "tier/coded/staging.h"
 
 namespace kvbm::tier::coded {
@@ -87,7 +88,8 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   // ---- read_path.cc ----
   struct Place {
     bool staged = false;
-    Staging::Buffer staging;  // the head, then from a page on the payload
+    Staging::Buffer staging;  // the head, then from a page on the payload, unless:
+    uint64_t landing = kNoLanding;  // where in its target the payload is read (hand_on.h)
     uint64_t head_bytes = 0, stored_bytes = 0;
   };
   struct GetOp {
@@ -110,8 +112,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   void came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& which, GetBatch& batch);
   Code take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, std::vector<Arrived>& arrived);
   void decode(const std::shared_ptr<GetOp>& op, const std::vector<Arrived>& arrived);
-  // `checked`: the inner tier compared what is stored with its hashes.
-  Code decode_one(GetItem& item, const Arrived& from, bool checked, codec::Workspace& workspace, CodecStats& counts);
+  Code decode_one(GetBatch& batch, const Arrived& from, codec::Workspace& workspace, CodecStats& counts);
   Code allow_plain(const codec::HeadView& head, const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);
   Code refuse(const Status& why, uint64_t location, const Identity& id, const codec::Header& header,
               CodecStats& counts);

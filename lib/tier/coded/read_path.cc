@@ -1,5 +1,7 @@
 // Up: what is plain is read straight into its target, what is coded into memory of this tier's and decoded from there.
 //
+// A receiver that decodes itself (GetBatch::receiver_decodes) is handed coded records on: hand_on.h.
+//
 // Which of the two it is shows in its head, and that is read with it. So it is guessed: by the size where all plain
 // payloads of a family have one, else by what the last one was. A guess that was wrong costs a copy, or a second read.
 #include <algorithm>
@@ -83,6 +85,9 @@ void CodedCore::place(GetOp& op, std::span<const Found> found) {
     const bool longer = place.stored_bytes > item.payload.size() || place.head_bytes > item.head.size();
     const bool coded = one_size ? place.stored_bytes != known->plain_bytes : coded_.count(family) != 0;
     place.staged = found[i].present && (longer || coded);
+    // A receiver that decodes gets it where it will be looked for; what is sealed is opened on its way there.
+    const bool as_it_is = op.batch->receiver_decodes && options_.keys == nullptr && place.staged && !longer;
+    if (as_it_is) place.landing = landing_of(item.payload, place.stored_bytes);
     op.unasked.push_back(i);
   }
 }
@@ -130,7 +135,8 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
       GetItem item = op->batch->items[i];
       if (place.staged) {
         const uint64_t head = round_up(place.head_bytes, kIoAlign);
-        auto room = read_staging_.take(head + round_up(place.stored_bytes, kIoAlign));
+        const bool lands = place.landing != kNoLanding;
+        auto room = read_staging_.take(head + (lands ? 0 : round_up(place.stored_bytes, kIoAlign)));
         if (!room.has_value()) break;
         place.staging = std::move(*room);
         if (place.staging.data() == nullptr) {
@@ -139,7 +145,7 @@ std::unique_ptr<GetBatch> CodedCore::next_ask(GetOps& over, uint64_t& bytes) {
           continue;
         }
         item.head = place.staging.span().first(head);
-        item.payload = place.staging.span().subspan(head);
+        item.payload = lands ? item.payload.subspan(place.landing) : place.staging.span().subspan(head);
         item.payload_offset = item.payload_wanted = 0;
       }
       op->unasked.pop_front();
@@ -255,9 +261,7 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
   auto workspace = take_workspace();
   for (const Arrived& one : arrived) {
     const bool late = executor_.clock().now_ns() >= op->batch->deadline_ns;
-    codes.push_back(
-        late ? Code::deadline
-             : decode_one(op->batch->items[one.item], one, !op->batch->receiver_checks_leaves, *workspace, counts));
+    codes.push_back(late ? Code::deadline : decode_one(*op->batch, one, *workspace, counts));
   }
   codec::order_copies();
   give(std::move(workspace), counts);
@@ -266,7 +270,8 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
     MutexLock lock(mutex_);
     bool last = false;
     for (size_t k = 0; k < arrived.size(); ++k) {
-      if (options_.automatic && codes[k] == Code::ok && counts.decoded_bytes != 0) {
+      const bool here = codes[k] == Code::ok && op->batch->items[arrived[k].item].coded.empty();
+      if (options_.automatic && here && counts.decoded_bytes != 0) {
         const uint64_t bytes = op->batch->items[arrived[k].item].payload_bytes;
         choice_.decoded(op->batch->items[arrived[k].item].id.family, bytes,
                         counts.decode_ns * bytes / counts.decoded_bytes);
@@ -279,8 +284,8 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
   pump_reads();
 }
 
-Code CodedCore::decode_one(GetItem& item, const Arrived& from, bool checked, codec::Workspace& workspace,
-                           CodecStats& counts) {
+Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspace& workspace, CodecStats& counts) {
+  GetItem& item = batch.items[from.item];
   const auto head = codec::HeadView::parse(from.head);
   if (!head.ok()) return Code::damaged;
   const codec::Header& header = head.value().header();
@@ -290,17 +295,24 @@ Code CodedCore::decode_one(GetItem& item, const Arrived& from, bool checked, cod
   if (item.head.size() < head_bytes || item.payload.size() < bytes) return Code::invalid_argument;
   if (coded) {
     const auto known = terms(item.id.family);
-    const codec::DecodeRules rules{options_.keys.get(), known != nullptr && known->allow_lossy, checked};
+    // The inner tier compared what is stored with its hashes, unless the receiver was to.
+    const codec::DecodeRules rules{options_.keys.get(), known != nullptr && known->allow_lossy,
+                                   !batch.receiver_checks_leaves};
     const uint64_t began = executor_.clock().now_ns();
-    const Status decoded = codec::decode_record(head.value(), from.payload, rules, 0, 0, item.head.first(head_bytes),
-                                                item.payload.first(bytes), workspace);
+    const Status decoded =
+        batch.receiver_decodes
+            ? hand_on(item, head.value(), from.payload, from.lender, rules, batch.receiver_decodes, workspace)
+            : codec::decode_record(head.value(), from.payload, rules, 0, 0, item.head.first(head_bytes),
+                                   item.payload.first(bytes), workspace);
     if (!decoded.ok()) return refuse(decoded, from.location, item.id, header, counts);
-    counts.decode_ns += executor_.clock().now_ns() - began;
-    ++counts.decoded;
-    counts.decoded_bytes += bytes;
+    if (item.coded.empty()) {
+      counts.decode_ns += executor_.clock().now_ns() - began;
+      ++counts.decoded;
+      counts.decoded_bytes += bytes;
+    }
   } else {
     std::memcpy(item.head.data(), from.head.data(), head_bytes);
-    std::memcpy(item.payload.data(), from.payload.data(), bytes);
+    std::memmove(item.payload.data(), from.payload.data(), bytes);  // it may lie at its target's end
   }
   item.head_bytes = static_cast<uint32_t>(head_bytes);
   item.payload_bytes = bytes;

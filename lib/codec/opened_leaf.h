@@ -1,0 +1,18 @@
+// A leaf of a coded record that was opened and not decoded: for whoever decodes leaf by leaf (coded_record.h).
+#pragma once
+
+#include <cstdint>
+
+#include "codec/record.h"
+
+namespace kvbm::codec {
+
+struct OpenedLeaf {
+  uint64_t offset = 0;  // where its bytes lie; from where, its maker says
+  uint32_t bytes = 0;
+  LeafCodec codec = LeafCodec::raw;
+  bool verified = false;  // these bytes were compared with what was stored; else they must have `hash`
+  uint64_t hash = 0;      // leaf_hash
+};
+
+}  // namespace kvbm::codec
