@@ -187,18 +187,24 @@ std::vector<Offloader::Entry> Offloader::next_batch() {
   return batch;
 }
 
+// One batch at a time: its blocks are hashed here, and what loads wait for comes between two batches.
 void Offloader::pump() {
   for (;;) {
     std::vector<Entry> batch;
     std::vector<UniqueFunction<void()>> idle;
+    bool more = false;
     {
       MutexLock lock(mutex_);
       batch = next_batch();
+      more = !batch.empty() && !queue_.empty();
       if (batch.empty() && queue_.empty() && in_flight_ == 0) idle.swap(idle_);
     }
     for (auto& call : idle) call();
     if (batch.empty()) return;
     send(std::move(batch));
+    if (!more) continue;
+    manager_.env().executor->post([this, keep = manager_.shared_from_this()] { pump(); });
+    return;
   }
 }
 

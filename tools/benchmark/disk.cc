@@ -37,7 +37,7 @@ constexpr uint32_t kReopenBatch = 4096;
 constexpr uint64_t kReopenBlockBytes = 4096;
 constexpr double kReopenLimit = 1e6;
 constexpr double kIndexLimit = 48;
-constexpr size_t kLatencyLoads = 400;
+constexpr size_t kLatencyLoads = 1500;  // fifteen beyond the 99th percentile
 constexpr uint32_t kLatencyBlocks = 64;
 constexpr double kLatencyFactor = 1.5;
 

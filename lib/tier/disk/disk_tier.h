@@ -24,8 +24,8 @@ struct DiskTierOptions {
   uint64_t segment_bytes = 0;
   // Bound on the memory of the index; new records are refused beyond it.
   uint64_t index_bytes = uint64_t{4} << 30;
-  // Bytes of reads and of writes in flight. While loads are under way, or were a moment ago, one write of
-  // 256 KiB at a time is in flight, so that a load never waits for more.
+  // Bytes of reads and of writes in flight. While loads are under way, or were a moment ago, one write of 256 KiB at a
+  // time is in flight, so that a load never waits for more, and the next one waits for the load, 2 ms at most.
   uint64_t read_budget_bytes = uint64_t{64} << 20;
   uint64_t write_budget_bytes = uint64_t{16} << 20;
   // Caps in bytes a second; 0 = none.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "codec/copy_hint.h"
 
 namespace kvbm::codec {
 namespace {
@@ -186,6 +187,11 @@ TEST_P(Kernels, gather_and_scatter_pieces_of_any_size) {
     ASSERT_EQ(leaf_hash_reference(other), scatter_hashed(runs, other.data(), hint)) << "trial " << trial;
     ASSERT_EQ(other, gathered(runs)) << "trial " << trial;
   }
+}
+
+TEST(LeafHash, small_copies_stay_in_the_cache_and_large_ones_choose_for_themselves) {
+  EXPECT_EQ(hint_for(4096), CopyHint::cached);
+  EXPECT_EQ(hint_for(uint64_t{1} << 30), CopyHint::automatic);
 }
 
 TEST(LeafHash, refuses_a_kernel_it_does_not_have) {

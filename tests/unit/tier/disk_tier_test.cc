@@ -225,6 +225,40 @@ TEST(DiskTier, completes_as_deadline_what_is_still_queued_then) {
   EXPECT_FALSE(w.present(2));
 }
 
+TEST(DiskTier, writes_yield_to_a_load_between_pieces_and_go_on_slowly_beside_a_long_one) {
+  constexpr uint64_t kLarge = uint64_t{2} << 20;
+  DiskWorld w(62, uint64_t{64} << 20, 4 << 20);
+  ASSERT_TRUE(w.open().ok());
+  w.disk.min_latency_ns = w.disk.max_latency_ns = 100'000;
+  ASSERT_EQ(w.put_now(1, 4096), Code::ok);
+  ASSERT_EQ(w.get_now(1, 4096).code, Code::ok);
+  w.sim.run();
+  const tier::disk::AlignedBuffer head(8192);
+  const tier::disk::AlignedBuffer payload(4096);
+  auto load = std::make_unique<tier::GetBatch>();
+  tier::GetItem item;
+  item.id = w.id(1);
+  item.head = head.span();
+  item.payload = payload.span();
+  load->items.push_back(item);
+  bool loaded = false;
+  load->done = [&](tier::GetBatch&) { loaded = true; };
+  w.disk.min_latency_ns = w.disk.max_latency_ns = 5'000'000;
+  w.tier->get(std::move(load));
+  w.disk.min_latency_ns = w.disk.max_latency_ns = 100'000;
+  const uint64_t writes = w.disk.count(SimDisk::Op::write);
+  std::vector<Code> codes;
+  w.put({2}, kLarge, false, &codes);
+  ASSERT_TRUE(w.sim.run_until([&] { return loaded; }));
+  EXPECT_TRUE(codes.empty());
+  EXPECT_GE(w.disk.count(SimDisk::Op::write) - writes, 2U);
+  EXPECT_LE(w.disk.count(SimDisk::Op::write) - writes, 4U);  // of nine
+  w.sim.run();
+  ASSERT_EQ(codes.size(), 1U);
+  EXPECT_EQ(codes[0], Code::ok);
+  EXPECT_TRUE(w.get_now(2, kLarge).right);
+}
+
 TEST(DiskTier, refuses_a_capacity_below_three_segments) {
   DiskWorld w(12, 1 << 20, 512 << 10);
   const Status s = w.open();
