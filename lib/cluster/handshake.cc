@@ -58,7 +58,7 @@ const char* refusal_text(Refusal why) noexcept {
     case Refusal::version:
       return "peer: no version of the protocol is spoken by both sides; update the older one";
     case Refusal::pool:
-      return "peer: it belongs to another pool; check the pool's name on both sides";
+      return "peer: it belongs to another pool; check the pool's name on both sides (node.pool)";
     case Refusal::fingerprint:
       return "peer: its pool has the same name and was set up differently; compare both configurations";
     case Refusal::key_needed:

@@ -213,11 +213,6 @@ TEST_F(NodeBadInput, a_wrong_a_missing_and_a_needless_key_are_told_apart) {
   MemberSetup other;
   other.key_file = write_key("other", "another key, of the same length or so");
   expect_told(node->address(), {"wrong key", "node.key_file"}, other);
-  // And the node that refused says whom, and why.
-  EXPECT_TRUE(wait_until([&] {
-    const std::string log = node->log();
-    return log.find("a connection from 127.0.0.1:") != std::string::npos && log.find("wrong key") != std::string::npos;
-  })) << node->log();
   expect_told(node->address(), {"node.key_file"});
   MemberSetup keyless;
   keyless.name = "keyless";
@@ -233,7 +228,7 @@ TEST_F(NodeBadInput, a_node_of_another_pool_is_told_so) {
   ASSERT_NE(node, nullptr);
   MemberSetup stranger;
   stranger.pool = "elsewhere";
-  expect_told(node->address(), {"here elsewhere, there trust", "the pool's name on both sides"}, stranger);
+  expect_told(node->address(), {"another pool", "node.pool"}, stranger);
 }
 
 TEST_F(NodeBadInput, a_node_that_speaks_another_version_is_told_which_to_upgrade) {

@@ -1,7 +1,9 @@
 #include "node/http_server.h"
 
 #include <event2/buffer.h>
-#include <event2/http.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/listener.h>
 #include <event2/util.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -18,8 +20,7 @@ namespace kvbm::node {
 namespace {
 
 constexpr int kSilentSeconds = 5;
-constexpr ev_ssize_t kMaxHead = 8192;
-constexpr ev_ssize_t kMaxBody = 1024;
+constexpr int kBacklog = 128;
 
 // What a numeric address says.
 struct Place {
@@ -46,9 +47,7 @@ Place place_of(const sockaddr_storage& address) {
   return out;
 }
 
-Result<Place> parse(const std::string& text) {
-  sockaddr_storage address{};
-  int length = sizeof address;
+Result<Place> parse(const std::string& text, sockaddr_storage& address, int& length) {
   const size_t colon = std::min(text.rfind(':'), text.size());
   const std::string host = text.substr(0, colon);
   uint16_t port = 0;
@@ -59,75 +58,183 @@ Result<Place> parse(const std::string& text) {
   if (!numbered || ::evutil_parse_sockaddr_port(host.c_str(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return Status(Code::bad_config, "--http wants a numeric address and a port, such as 127.0.0.1:9400", text);
   }
-  Place out = place_of(address);
-  out.port = port;
-  return out;
+  if (address.ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6&>(address).sin6_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in&>(address).sin_port = htons(port);
+  }
+  return place_of(address);
 }
 
-void answer(evhttp_request* request, const HttpServer::Reply& reply) {
-  evbuffer* body = ::evbuffer_new();
-  if (body == nullptr) {
-    ::evhttp_send_error(request, HTTP_INTERNAL, nullptr);
-    return;
+const char* name_of(int code) {
+  switch (code) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 431:
+      return "Request Header Fields Too Large";
+    default:
+      return "Service Unavailable";
   }
-  evkeyvalq* headers = ::evhttp_request_get_output_headers(request);
-  ::evhttp_add_header(headers, "Content-Type", reply.type.c_str());
-  ::evhttp_add_header(headers, "Cache-Control", "no-store");
-  if (::evhttp_request_get_command(request) == EVHTTP_REQ_HEAD) {
-    ::evhttp_add_header(headers, "Content-Length", std::to_string(reply.body.size()).c_str());
-  } else {
-    ::evbuffer_add(body, reply.body.data(), reply.body.size());
-  }
-  ::evhttp_send_reply(request, reply.code, nullptr, body);
-  ::evbuffer_free(body);
 }
+
 
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(EventLoop& loop, const std::string& address, Reach reach) {
-  const auto wanted = parse(address);
-  if (!wanted.ok()) return wanted.status();
-  const Place place = wanted.value();
-  if (reach == Reach::this_machine && !place.this_machine) {
+  sockaddr_storage wanted{};
+  int length = sizeof wanted;
+  const auto parsed = parse(address, wanted, length);
+  if (!parsed.ok()) return parsed.status();
+  if (reach == Reach::this_machine && !parsed.value().this_machine) {
     return Status(Code::bad_config, "--http is open to other machines, and nobody is asked for a password",
                   address + ": listen on 127.0.0.1, or add --http-anywhere");
   }
-  std::unique_ptr<HttpServer> made(new HttpServer());
-  made->http_ = ::evhttp_new(loop.base());
-  if (made->http_ == nullptr) return Status(Code::no_memory, "no HTTP server could be made");
-  ::evhttp_set_allowed_methods(made->http_, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
-  ::evhttp_set_max_headers_size(made->http_, kMaxHead);
-  ::evhttp_set_max_body_size(made->http_, kMaxBody);
-  ::evhttp_set_timeout(made->http_, kSilentSeconds);
-  evhttp_bound_socket* bound = ::evhttp_bind_socket_with_handle(made->http_, place.host.c_str(), place.port);
-  if (bound == nullptr) {
+  std::unique_ptr<HttpServer> made(new HttpServer(loop.base()));
+  made->timer_ = ::event_new(loop.base(), -1, 0, &HttpServer::time, made.get());
+  if (made->timer_ == nullptr) return Status(Code::no_memory, "no HTTP server could be made");
+  made->listener_ =
+      ::evconnlistener_new_bind(loop.base(), &HttpServer::accepted, made.get(),
+                                LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC | LEV_OPT_REUSEABLE, kBacklog,
+                                reinterpret_cast<sockaddr*>(&wanted), length);
+  if (made->listener_ == nullptr) {
     const int error = errno;
     return Status(error == EADDRINUSE ? Code::in_use : Code::io_error, "--http cannot listen there",
                   address + ": " + std::strerror(error));
   }
-  evconnlistener* const listener = ::evhttp_bound_socket_get_listener(bound);
-  if (Status s = made->guests_.watch(loop.base(), made->http_, listener); !s.ok()) return s;
   sockaddr_storage got{};
-  socklen_t length = sizeof got;
-  (void)::getsockname(::evhttp_bound_socket_get_fd(bound), reinterpret_cast<sockaddr*>(&got), &length);
+  socklen_t size = sizeof got;
+  (void)::getsockname(::evconnlistener_get_fd(made->listener_), reinterpret_cast<sockaddr*>(&got), &size);
   const Place here = place_of(got);
   made->address_ = (got.ss_family == AF_INET6 ? "[" + here.host + "]" : here.host) + ":" + std::to_string(here.port);
-  const auto nothing = [](evhttp_request* request, void*) {
-    answer(request, {HTTP_NOTFOUND, "text/plain; charset=utf-8", "there are /healthz, /readyz and /metrics\n"});
-  };
-  ::evhttp_set_gencb(made->http_, nothing, nullptr);
   return made;
 }
 
 HttpServer::~HttpServer() {
-  guests_.stop();
-  if (http_ != nullptr) ::evhttp_free(http_);
+  if (listener_ != nullptr) ::evconnlistener_free(listener_);
+  for (const auto& [stream, guest] : guests_) ::bufferevent_free(stream);
+  if (timer_ != nullptr) ::event_free(timer_);
 }
 
-void HttpServer::add(const char* path, Page page) {
-  pages_.push_back(std::move(page));
-  const auto serve = [](evhttp_request* request, void* made) { answer(request, (*static_cast<Page*>(made))()); };
-  ::evhttp_set_cb(http_, path, serve, &pages_.back());
+// ---- One connection ----
+
+void HttpServer::accepted(evconnlistener*, int fd, sockaddr*, int, void* self) {
+  auto& server = *static_cast<HttpServer*>(self);
+  bufferevent* const stream = ::bufferevent_socket_new(server.base_, fd, BEV_OPT_CLOSE_ON_FREE);
+  if (stream == nullptr) {
+    (void)::evutil_closesocket(fd);
+    return;
+  }
+  server.guests_[stream].since_ns = server.clock_.now_ns();
+  const timeval silence{kSilentSeconds, 0};
+  (void)::bufferevent_set_timeouts(stream, &silence, &silence);
+  ::bufferevent_setwatermark(stream, EV_READ, 0, kMaxHead);
+  ::bufferevent_setcb(stream, &HttpServer::readable, &HttpServer::written, &HttpServer::happened, self);
+  (void)::bufferevent_enable(stream, EV_READ);
+  server.look_again();
+}
+
+void HttpServer::readable(bufferevent* stream, void* self) {
+  auto& server = *static_cast<HttpServer*>(self);
+  Guest& guest = server.guests_[stream];
+  evbuffer* const input = ::bufferevent_get_input(stream);
+  if (guest.answered) {
+    (void)::evbuffer_drain(input, ::evbuffer_get_length(input));
+    return;
+  }
+  std::string head(std::min(::evbuffer_get_length(input), kMaxHead), '\0');
+  (void)::evbuffer_copyout(input, head.data(), head.size());
+  const std::string answer = server.answer_to(head);
+  if (answer.empty()) return;
+  guest.answered = true;
+  (void)::evbuffer_drain(input, ::evbuffer_get_length(input));
+  if (::bufferevent_write(stream, answer.data(), answer.size()) != 0) server.drop(stream);
+}
+
+std::string HttpServer::answer_to(const std::string& head) const {
+  const size_t end = head.find("\r\n\r\n");
+  if (end == std::string::npos && head.size() < kMaxHead) return {};
+  const size_t method_end = head.find(' ');
+  const size_t path_end = head.find(' ', std::min(method_end, head.size() - 1) + 1);
+  const std::string method = head.substr(0, method_end);
+  Reply reply;
+  if (end == std::string::npos) {
+    reply = {431, "text/plain; charset=utf-8", "more than 8 KiB of head\n"};
+  } else if (method_end > end || path_end > end || head.compare(path_end + 1, 7, "HTTP/1.") != 0) {
+    reply = {400, "text/plain; charset=utf-8", "this is no request of HTTP/1\n"};
+  } else if (method != "GET" && method != "HEAD") {
+    reply = {405, "text/plain; charset=utf-8", "pages are read here, by GET and HEAD\n"};
+  } else {
+    const std::string target = head.substr(method_end + 1, path_end - method_end - 1);
+    const auto page = pages_.find(target.substr(0, target.find('?')));
+    reply = page != pages_.end()
+                ? page->second()
+                : Reply{404, "text/plain; charset=utf-8", "there are /healthz, /readyz and /metrics\n"};
+  }
+  return "HTTP/1.1 " + std::to_string(reply.code) + " " + name_of(reply.code) + "\r\nContent-Type: " + reply.type +
+         "\r\nContent-Length: " + std::to_string(reply.body.size()) +
+         "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" + (method == "HEAD" ? "" : reply.body);
+}
+
+void HttpServer::written(bufferevent* stream, void* self) {
+  auto& server = *static_cast<HttpServer*>(self);
+  if (server.guests_[stream].answered) server.drop(stream);
+}
+
+// The end of what it says, a fault, or silence; whoever has asked and says no more still gets the answer.
+void HttpServer::happened(bufferevent* stream, short what, void* self) {
+  auto& server = *static_cast<HttpServer*>(self);
+  const bool waits = server.guests_[stream].answered && ::evbuffer_get_length(::bufferevent_get_output(stream)) != 0;
+  if ((what & BEV_EVENT_EOF) != 0 && (what & BEV_EVENT_ERROR) == 0 && waits) return;
+  server.drop(stream);
+}
+
+void HttpServer::drop(bufferevent* stream) {
+  guests_.erase(stream);
+  ::bufferevent_free(stream);
+  look_again();
+}
+
+// ---- Who may stay ----
+
+// Accepts again where there is room, and wakes when the next one must be looked at.
+void HttpServer::look_again() {
+  accept(guests_.size() < kMost);
+  if (guests_.empty()) {
+    (void)::event_del(timer_);
+    return;
+  }
+  uint64_t oldest = UINT64_MAX;
+  for (const auto& [stream, guest] : guests_) oldest = std::min(oldest, guest.since_ns);
+  const uint64_t due = oldest + (accepting_ ? kMostNs : kTurnNs);
+  const uint64_t now = clock_.now_ns();
+  const uint64_t wait_us = due > now ? (due - now) / 1000 + 1 : 0;
+  const timeval wait{static_cast<time_t>(wait_us / 1'000'000), static_cast<suseconds_t>(wait_us % 1'000'000)};
+  (void)::event_add(timer_, &wait);
+}
+
+void HttpServer::accept(bool on) {
+  if (on == accepting_) return;
+  accepting_ = on;
+  (void)(on ? ::evconnlistener_enable(listener_) : ::evconnlistener_disable(listener_));
+}
+
+void HttpServer::time(int, short, void* self) {
+  auto& server = *static_cast<HttpServer*>(self);
+  const uint64_t allowed = server.accepting_ ? kMostNs : kTurnNs;
+  const uint64_t now = server.clock_.now_ns();
+  for (auto at = server.guests_.begin(); at != server.guests_.end();) {
+    const auto guest = at++;
+    if (now < guest->second.since_ns + allowed) continue;
+    ::bufferevent_free(guest->first);
+    server.guests_.erase(guest);
+  }
+  server.look_again();
 }
 
 }  // namespace kvbm::node

@@ -1,25 +1,38 @@
 // A few pages over HTTP for whoever watches a node: GET and HEAD of fixed paths, nothing is uploaded, nothing is
 // changed. On this machine alone unless told otherwise: there is no authentication.
 //
-// libevent's evhttp on the event loop's thread, where pages are made too. Bounds: 8 KiB of head, 1 KiB of body; a
-// connection that is silent for 5 s is closed, and any after 10 s; 64 of them at once (http_guests.h).
+// A connection is for one page, and runs on the event loop's thread, where pages are made too. Nobody takes the server
+// for himself: a connection that is silent for 5 s is closed, and any after kMostNs, however often it says a byte; 8 KiB
+// of head; kMost connections. With so many no more are accepted until one has ended, or has had kTurnNs, a thousand
+// times what a page takes: then all that had their turn are closed, and the next are let in, in the order in which they
+// came. While nobody is connected no timer runs.
 #pragma once
 
-#include <deque>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "node/event_loop.h"
-#include "node/http_guests.h"
 
-struct evhttp;
+struct bufferevent;
+struct event;
+struct evconnlistener;
+struct sockaddr;
 
 namespace kvbm::node {
 
 class HttpServer {
  public:
+  static constexpr size_t kMost = 64;
+  static constexpr uint64_t kMostNs = 10'000'000'000;
+  static constexpr uint64_t kTurnNs = 250'000'000;
+  static constexpr size_t kMaxHead = 8192;
+
   struct Reply {
     int code = 200;
     std::string type = "text/plain; charset=utf-8";
@@ -35,17 +48,36 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  void add(const char* path, Page page);
+  void add(const char* path, Page page) { pages_[path] = std::move(page); }
   // With the port that it got.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
  private:
-  HttpServer() = default;
+  struct Guest {
+    uint64_t since_ns = 0;
+    bool answered = false;  // it goes when it has taken the answer
+  };
 
-  HttpGuests guests_;
-  evhttp* http_ = nullptr;
+  explicit HttpServer(event_base* base) : base_(base) {}
+  static void accepted(evconnlistener*, int fd, sockaddr*, int, void* self);
+  static void readable(bufferevent* stream, void* self);
+  static void written(bufferevent* stream, void* self);
+  static void happened(bufferevent* stream, short what, void* self);
+  static void time(int fd, short what, void* self);
+  // Empty where the head has not come whole.
+  [[nodiscard]] std::string answer_to(const std::string& head) const;
+  void drop(bufferevent* stream);
+  void look_again();
+  void accept(bool on);
+
+  event_base* const base_;
+  const SystemClock clock_;
+  evconnlistener* listener_ = nullptr;
+  event* timer_ = nullptr;
+  bool accepting_ = true;
+  std::map<bufferevent*, Guest> guests_;
   std::string address_;
-  std::deque<Page> pages_;  // evhttp has their addresses
+  std::map<std::string, Page> pages_;
 };
 
 }  // namespace kvbm::node
