@@ -31,6 +31,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
 struct Seen {
   uint64_t sessions = 0, done = 0, failed = 0, damaged = 0, kills = 0, freezes = 0, cuts = 0, aborts = 0;
   uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, gathers = 0, scatters = 0, losses = 0;
+  uint64_t shared = 0, refused_maps = 0, overwritten = 0;
 };
 
 enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence, spoil,
@@ -83,6 +84,15 @@ class World {
 
   void start_ranks() {
     net_.grains = random().below(4) != 0;
+    // Whoever shares device memory may also write into it what nobody said.
+    SeededRandom sharing(seed_);
+    net_.ways = net_.grains && sharing.below(4) != 0;
+    const uint64_t machines = 1 + sharing.below(2);
+    if (sharing.below(8) == 0) {
+      for (const uint64_t ms : {uint64_t{20}, uint64_t{40}, uint64_t{60}}) {
+        sim_.post_at(now() + (ms + sharing.below(20)) * kMs, [this] { overwrite(); });
+      }
+    }
     if (trouble_ == Trouble::garble) net_.faults.garble = 0.1;
     if (trouble_ == Trouble::full) net_.faults.full = 0.3, net_.faults.refuse = 0.1;
     for (size_t i = 0; i < prefill_.size() + decode_.size(); ++i) {
@@ -97,6 +107,8 @@ class World {
       if (!is_prefill) nodes_.back()->target = &decode_[i - prefill_.size()];
       RankEngine& engine = is_prefill ? prefill_[i] : decode_[i - prefill_.size()];
       if (random().below(2) == 0) engine.mover = &nodes_.back()->mover;
+      nodes_.back()->mover.machine = static_cast<uint8_t>(1 + sharing.below(machines));
+      nodes_.back()->mover.refuses_to_map = sharing.below(8) == 0;
       if (trouble_ == Trouble::spoil) nodes_.back()->mover.spoil = 0.1;
     }
     for (size_t p = 0; p < prefill_.size(); ++p) {
@@ -195,6 +207,15 @@ class World {
     }
   }
 
+  // What a process does with memory that it shares when it goes wrong.
+  void overwrite() {
+    for (const auto& n : nodes_) {
+      if (!n || n->mover.shared().empty()) continue;
+      SeededRandom(seed_).fill(n->mover.shared());
+      ++seen_.overwritten;
+    }
+  }
+
   void lose_device(size_t i) {
     if (!nodes_[i]) return;
     ++seen_.losses;
@@ -255,6 +276,7 @@ class World {
       if (!n) continue;
       EXPECT_EQ(n->receiver->staging_taken(), 0u);
       EXPECT_EQ(n->sender->staging_taken(), 0u);
+      EXPECT_EQ(n->sender->shared_taken(), 0u);
       EXPECT_EQ(n->sender->offers(), 0u);
       EXPECT_TRUE(n->held.empty());
       EXPECT_EQ(n->receiver->stats().protocol_errors + n->sender->stats().protocol_errors, 0u);
@@ -265,6 +287,8 @@ class World {
       seen_.scatters += n->mover.scatters();
       EXPECT_EQ(n->mover.under_way(), 0u);
       seen_.slices += n->sender->stats().slices;
+      seen_.shared += n->receiver->stats().shared_slices;
+      seen_.refused_maps += n->receiver->stats().refused_maps;
     }
   }
 
@@ -301,10 +325,11 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   line("late", all.late_slices), line("quarantined", all.quarantined), line("kills", all.kills);
   line("freezes", all.freezes), line("cuts", all.cuts), line("aborts", all.aborts);
   line("gathers of devices", all.gathers), line("scatters", all.scatters), line("devices lost", all.losses);
+  line("in shared memory", all.shared), line("not mapped", all.refused_maps), line("overwritten", all.overwritten);
   EXPECT_GT(all.done, n / 2);
   if (n < 100) return;
   for (const uint64_t count : {all.failed, all.straight, all.damaged, all.late_slices, all.quarantined, all.kills,
-                               all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses}) {
+                               all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses, all.shared, all.refused_maps, all.overwritten}) {
     EXPECT_GT(count, 0u);
   }
 }

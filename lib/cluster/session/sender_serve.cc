@@ -56,7 +56,7 @@ void Sender::push(const SinkName& name, Offer& offer, Sink& sink, const PullEntr
   const auto local = std::find_if(offer.request.parts.begin(), offer.request.parts.end(),
                                   [&](const LocalPart& p) { return p.part.component == entry.extent.component; });
   pushes_[slot] = {names_.next(slot), name, sink.peer, false, false, entry};
-  if (local->map.mover != nullptr) return gather(offer, entry, *local, slot);
+  if (local->map.mover != nullptr) return gather(offer, sink, *local, slot);
   const SliceShape shape(facts.components[entry.extent.component], entry.extent);
   std::byte* front = staging_.data(slot);
   const size_t front_bytes = slice_front_bytes(shape.leaf_count());
@@ -75,13 +75,16 @@ void Sender::push(const SinkName& name, Offer& offer, Sink& sink, const PullEntr
   send_slice(offer, sink, slot, shape);
 }
 
-void Sender::gather(Offer& offer, const PullEntry& entry, const LocalPart& local, uint32_t slot) {
+void Sender::gather(Offer& offer, const Sink& sink, const LocalPart& local, uint32_t slot) {
   const Facts& facts = offer.request.facts;
+  const PullEntry& entry = pushes_[slot].entry;
   const SliceShape shape(facts.components[entry.extent.component], entry.extent);
   pushes_[slot].moving = true;
   ++offer.readers;
+  auto slice = slice_move(facts, local, entry.extent, staging_.data(slot) + slice_front_bytes(shape.leaf_count()));
+  place(sink, local, slot, *slice);
   local.map.mover->gather(
-      slice_move(facts, local, entry.extent, staging_.data(slot) + slice_front_bytes(shape.leaf_count())),
+      std::move(slice),
       [self = std::weak_ptr<Sender*>(self_), push = pushes_[slot].name](const SliceMove& move, const Status& status) {
         if (const auto alive = self.lock()) (*alive)->gathered(push, move, status);
       });
@@ -95,6 +98,9 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
   Offer& offer = offers_.find(request)->second;  // it is kept while it has readers
   --offer.readers;
   Sink* sink = find(push.sink);
+  if (push.shared != nullptr) {
+    sink == nullptr || !status.ok() ? push.shared->give(push.shared_slot) : push.shared->filled(push.shared_slot);
+  }
   if (sink == nullptr || !status.ok()) {
     const uint16_t rank = push.sink.rank;
     push.name = 0;
@@ -109,7 +115,8 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
     std::byte* front = staging_.data(slot);
     std::memcpy(slice_hashes(front), move.hashes.data(), move.hashes.size() * sizeof(uint64_t));
     pieces_.clear();
-    pieces_.emplace_back(front, slice_front_bytes(shape.leaf_count()) + shape.payload_bytes());
+    const uint64_t behind = push.shared == nullptr ? shape.payload_bytes() : 0;
+    pieces_.emplace_back(front, slice_front_bytes(shape.leaf_count()) + behind);
     send_slice(offer, *sink, slot, shape);
   }
   forget_if_quiet(request);
@@ -122,7 +129,8 @@ void Sender::send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShap
   const PullEntry& entry = p.entry;
   const layout::ComponentGeometry& c = offer.request.facts.components[entry.extent.component];
   encode_slice_front({p.sink.session, entry.tag, p.sink.request, entry.slice,
-                      static_cast<uint32_t>(shape.payload_bytes()), shape.leaf_count(), row_bytes(c), entry.extent},
+                      static_cast<uint32_t>(shape.payload_bytes()), shape.leaf_count(), row_bytes(c), entry.extent,
+                      p.shared != nullptr ? p.shared_slot + 1 : 0},
                      staging_.data(slot));
   const Code code = link_.push(sink.peer, entry.tag, pieces_, p.name);
   if (code != Code::ok) {
@@ -134,6 +142,7 @@ void Sender::send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShap
     return forget_if_quiet(name.request);
   }
   if (p.straight) ++offer.readers, ++stats_.straight_slices;
+  if (p.shared != nullptr) ++stats_.shared_slices, stats_.shared_bytes += shape.payload_bytes();
   ++stats_.slices;
   stats_.bytes += shape.payload_bytes();
   offer.bytes += shape.payload_bytes();
