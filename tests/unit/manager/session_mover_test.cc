@@ -327,6 +327,7 @@ TEST(SessionDevices, any_two_shapes_in_shared_memory) {
     a.tp = 1U << random.below(3), b.tp = 1U << random.below(3);
     a.pp = b.pp = 1;
     a.begin = b.begin = 0;
+    a.block_tokens = 16U << random.below(2), b.block_tokens = 16U << random.below(3);  // that a grain fits
     w.make(true, true, a, b);
     w.start(false);
     w.publish_when_mapped();
@@ -335,6 +336,7 @@ TEST(SessionDevices, any_two_shapes_in_shared_memory) {
     for (auto& d : w.decode) {
       EXPECT_TRUE(d->finished.begin()->second.ok()) << d->finished.begin()->second.message();
       taken += d->receiver->stats().shared_slices;
+      EXPECT_EQ(d->receiver->stats().refused_maps, 0U);
     }
     for (auto& t : w.targets) EXPECT_EQ(t.check(7), "");
     for (auto& s : w.senders) EXPECT_EQ(s->sender->shared_taken(), 0U);
