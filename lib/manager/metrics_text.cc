@@ -158,6 +158,8 @@ constexpr DeviceRow kDeviceCounters[] = {
      &device::TransferStats::straight_leaves},
     {"kvbm_device_bounced_leaves_total", "Leaves whose record is not registered with the device.",
      &device::TransferStats::bounced_leaves},
+    {"kvbm_device_inside_leaves_total", "Leaves moved by kernels from device memory to device memory.",
+     &device::TransferStats::inside_leaves},
     {"kvbm_device_nanoseconds_total", "Time on the device.", &device::TransferStats::device_ns},
 };
 

@@ -154,6 +154,14 @@ void add_device(std::vector<OptionRow>& rows) {
   rows.push_back({"device.lost_after", OptionType::duration, "10s",
                   "A device that does not end what it has begun within this time counts as lost.", 100'000'000,
                   3'600'000'000'000});
+  rows.push_back({"device.ipc",
+                  OptionType::choice,
+                  "auto",
+                  "Sessions between two processes of one machine go from device memory to device memory (CUDA IPC) where "
+                  "the driver allows it; or never.",
+                  0,
+                  0,
+                  {"auto", "off"}});
 }
 
 std::vector<OptionRow> make_schema() {
@@ -270,6 +278,7 @@ Result<Options> options_from(const OptionSet& config) {
   out.device.staging_bytes = values.at("device.staging").number;
   out.device.pin_threads = static_cast<uint32_t>(values.at("device.pin_threads").number);
   out.device.lost_after_ns = values.at("device.lost_after").number;
+  out.node.device_ipc = values.at("device.ipc").text == "auto";
   out.seal_key_file = values.at("seal.key_file").text;
   out.node.seal_key_file = out.seal_key_file;
   const auto tiers = config.lists.find("tier");
