@@ -885,7 +885,9 @@ typedef struct kvbm_tier_codec_stats {
   uint64_t probes;                    /* records that auto coded only to measure */
   uint32_t mode;                      /* KVBM_CODEC_* of what was stored last */
   uint32_t automatic;                 /* 1: auto */
-  uint64_t reserved[2];
+  uint32_t setting;                   /* KVBM_CODEC_* that tiers[].codec names; 0: it is off, or auto */
+  uint32_t seals;                     /* 1: whatever is written there is sealed (seal.key_file) */
+  uint64_t reserved[1];
 } kvbm_tier_codec_stats_t;
 
 typedef struct kvbm_manager_counters {
@@ -979,7 +981,7 @@ KVBM_API kvbm_status_t kvbm_manager_devices(kvbm_manager_t *manager, kvbm_device
  * and kvbm_manager_offload to that tier offers blocks to the node whose key they are. Nodes on other machines need a
  * key: node.key_file. Resets and drops are of this manager alone: other nodes keep what they have. */
 
-/* A node that is connected, or an address of node.peers (frozen, 288 bytes). */
+/* A node that is connected, or an address of node.peers (frozen, 456 bytes). */
 typedef struct kvbm_node_row {
   uint8_t node[16];    /* its id; zero while nobody has answered at the address */
   char address[96];    /* where it was dialled, or where it came from; cut to fit */
@@ -992,7 +994,14 @@ typedef struct kvbm_node_row {
   char path[16];          /* how its host memory is read: "local", in place on this machine, or "tcp"; "" until known */
   char path_reason[128];  /* in words why it is not "local" */
   uint64_t local_bytes;   /* of records read in place, that no connection carried */
-  uint64_t reserved[3];
+  /* How records and slices of it are asked for (node.codec, seal.key_file), and what came: */
+  uint8_t codec;               /* KVBM_CODEC_* that large reads are asked with now; with auto what that has decided */
+  uint8_t codec_automatic;     /* 1: node.codec = auto */
+  uint8_t codec_sealed;        /* 1: nothing is taken from it that is not sealed */
+  uint8_t codec_reserved;
+  uint32_t codec_refused;      /* what came and was not used: lossy, not sealed, or with a key that is not here */
+  uint64_t codec_plain_bytes;  /* payloads of what came coded or sealed, decoded, */
+  uint64_t codec_stored_bytes; /* and as they came */
 } kvbm_node_row_t;
 
 /* Fills rows for the nodes that are connected and the addresses that are not. *out_n is how many there are, which may

@@ -25,6 +25,13 @@ type NodeRow struct {
 	Path          string // how its host memory is read: "local" or "tcp"; "" until known
 	PathReason    string // in words why it is not "local"
 	LocalBytes    uint64 // of records read in place, that no connection carried
+
+	Codec            CodecMode // that large reads are asked with now
+	CodecAutomatic   bool      // node.codec = auto has chosen it
+	CodecSealed      bool      // nothing is taken from it that is not sealed
+	CodecRefused     uint32    // what came and was not used: lossy, not sealed, or with a key that is not here
+	CodecPlainBytes  uint64    // of what came coded or sealed, decoded
+	CodecStoredBytes uint64    // and as it came
 }
 
 // Nodes returns the nodes that are connected and the addresses that are not; none for a manager that is no node.
@@ -57,7 +64,10 @@ func nodeRow(r *C.kvbm_node_row_t) NodeRow {
 	return NodeRow{Node: goID(r.node), Address: C.GoString(&r.address[0]), State: C.GoString(&r.state[0]),
 		CapacityBytes: uint64(r.capacity_bytes), UsedBytes: uint64(r.used_bytes), Records: uint64(r.records),
 		FetchedBytes: uint64(r.fetched_bytes), ServedBytes: uint64(r.served_bytes), Path: C.GoString(&r.path[0]),
-		PathReason: C.GoString(&r.path_reason[0]), LocalBytes: uint64(r.local_bytes)}
+		PathReason: C.GoString(&r.path_reason[0]), LocalBytes: uint64(r.local_bytes),
+		Codec: CodecMode(r.codec), CodecAutomatic: r.codec_automatic != 0, CodecSealed: r.codec_sealed != 0,
+		CodecRefused: uint32(r.codec_refused), CodecPlainBytes: uint64(r.codec_plain_bytes),
+		CodecStoredBytes: uint64(r.codec_stored_bytes)}
 }
 
 // NodeAddress returns the address on which this manager listens, with the port that it got; "" if it does not.

@@ -36,6 +36,8 @@ type TierCodecStats struct {
 	SteppedDown, Probes     uint64    // of "auto": times that encoding held writing up; records coded only to measure
 	Mode                    CodecMode // of what was stored last
 	Automatic               bool
+	Setting                 CodecMode // that the tier's codec names; off also where it is "auto"
+	Seals                   bool      // whatever is written there
 }
 
 // Stats is the counters of a manager.
@@ -97,7 +99,8 @@ func tierCodecStats(t *C.kvbm_tier_codec_stats_t) TierCodecStats {
 		Encoding: time.Duration(t.encode_ns), Decoding: time.Duration(t.decode_ns), Decoded: uint64(t.decoded),
 		DecodedBytes: uint64(t.decoded_bytes), RefusedLossy: uint64(t.refused_lossy),
 		MissingKeys: uint64(t.missing_keys), Damaged: uint64(t.damaged), SteppedDown: uint64(t.stepped_down),
-		Probes: uint64(t.probes), Mode: CodecMode(t.mode), Automatic: t.automatic != 0}
+		Probes: uint64(t.probes), Mode: CodecMode(t.mode), Automatic: t.automatic != 0,
+		Setting: CodecMode(t.setting), Seals: t.seals != 0}
 }
 
 // ScanRow is one live block or stored record.

@@ -508,9 +508,10 @@ KVBM_ROWS(%arg((kvbm_scan_row_t *out_rows, size_t capacity, size_t *out_n)), kvb
           "(y#y#KIIIIII)", (const char *)row->key.bytes, (Py_ssize_t)16, (const char *)row->namespace_id,
           (Py_ssize_t)16, row->bytes, row->tier, row->component, row->uses, row->holds, row->pins, row->age)
 KVBM_ROWS(%arg((kvbm_node_row_t *out_rows, size_t capacity, size_t *out_n)), kvbm_node_row_t, $2, $1, written$argnum, 1,
-          "(y#ssKKKKKssK)", (const char *)row->node, (Py_ssize_t)16, row->address, row->state, row->capacity_bytes,
+          "(y#ssKKKKKssKIIIIKK)", (const char *)row->node, (Py_ssize_t)16, row->address, row->state, row->capacity_bytes,
           row->used_bytes, row->records, row->fetched_bytes, row->served_bytes, row->path, row->path_reason,
-          row->local_bytes)
+          row->local_bytes, (unsigned)row->codec, (unsigned)row->codec_automatic, (unsigned)row->codec_sealed,
+          (unsigned)row->codec_refused, row->codec_plain_bytes, row->codec_stored_bytes)
 KVBM_ROWS(%arg((kvbm_device_row_t *out_rows, size_t capacity, size_t *out_n)), kvbm_device_row_t, $2, $1,
           written$argnum, 1, "(IisssKK(KKKKKKKKK)(KKKKKKKKK))", row->ordinal, (int)row->lost, row->name, row->pci,
           row->state, row->memory_bytes, row->pinned_bytes, row->gathers.batches, row->gathers.leaves,

@@ -1,5 +1,6 @@
 #include "manager/node.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -72,6 +73,13 @@ kvbm_status_t kvbm_manager_nodes(kvbm_manager_t* manager, kvbm_node_row_t* out_r
       const Path path = rows[i].path.path;
       std::snprintf(row.path, sizeof row.path, "%s", path == Path::local ? "local" : path == Path::link ? "tcp" : "");
       std::snprintf(row.path_reason, sizeof row.path_reason, "%s", rows[i].path.why.c_str());
+      const kvbm::cluster::LinkCoder::NodeState& coding = rows[i].coding;
+      row.codec = static_cast<uint8_t>(coding.mode);
+      row.codec_automatic = coding.automatic ? 1 : 0;
+      row.codec_sealed = coding.sealed ? 1 : 0;
+      row.codec_refused = static_cast<uint32_t>(std::min<uint64_t>(coding.taken.refused, UINT32_MAX));
+      row.codec_plain_bytes = coding.taken.raw_bytes;
+      row.codec_stored_bytes = coding.taken.coded_bytes;
       out_rows[i] = row;
     }
     return KVBM_OK;

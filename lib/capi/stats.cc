@@ -51,6 +51,8 @@ kvbm_tier_codec_stats_t to_c_codec(const kvbm::tier::CodecStats& c) {
   out.probes = c.probes;
   out.mode = c.mode;
   out.automatic = c.automatic;
+  out.setting = c.setting;
+  out.seals = c.seals;
   return out;
 }
 

@@ -16,6 +16,12 @@ constexpr double kFastEdgeNsPerByte = 0.5;  // 2 GB/s
 // Of the speeds, what was known before another record keeps so much weight.
 constexpr double kKept = 63.0 / 64;
 constexpr size_t kLargeBatch = 8ULL << 20;
+
+codec::Mode mode_of(copy::Way way, const copy::CodecChoice::State& edge) noexcept {
+  if (way == copy::Way::plain) return codec::Mode::off;
+  return edge.plain_ns_per_byte < kFastEdgeNsPerByte ? codec::Mode::fast : codec::Mode::standard;
+}
+
 constexpr size_t kMostWarnings = 16;
 
 constexpr uint16_t bit_of(codec::LeafCodec c) noexcept { return static_cast<uint16_t>(1U << static_cast<unsigned>(c)); }
@@ -113,10 +119,10 @@ void LinkCoder::measure() {
 
 // ---- Asking ----
 
-copy::CodecChoice& LinkCoder::choice(const NodeId& node) {
-  MutexLock lock(choices_mutex_);
-  auto& known = choices_[node];
-  if (known == nullptr) known = std::make_unique<copy::CodecChoice>();
+LinkCoder::Known& LinkCoder::known(const NodeId& node) {
+  MutexLock lock(nodes_mutex_);
+  auto& known = nodes_[node];
+  if (known == nullptr) known = std::make_unique<Known>();
   return *known;
 }
 
@@ -126,15 +132,15 @@ copy::CodingSpeeds LinkCoder::speeds() const {
   return {encode_.ns_per_byte(), decode_.ns_per_byte(), size > 0 ? 1 / size : kThoughtRatio};
 }
 
-LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_lossy) {
+LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use) {
   Asked out;
+  out.use = use;
   out.ticket = {clock_.now_ns(), bytes, copy::Way::plain};
   codec::Mode mode = options_.mode;
   if (options_.automatic) {
-    copy::CodecChoice& of = choice(node);
+    copy::CodecChoice& of = known(node).choice(use);
     out.ticket = of.next(out.ticket.asked_ns, bytes, speeds());
-    const bool fast = of.state(bytes).plain_ns_per_byte < kFastEdgeNsPerByte;
-    mode = out.ticket.way == copy::Way::plain ? codec::Mode::off : fast ? codec::Mode::fast : codec::Mode::standard;
+    mode = mode_of(out.ticket.way, of.state(bytes));
   }
   out.coding.mode = static_cast<uint8_t>(mode);
   if (options_.keys != nullptr) out.coding.flags |= wire::kOpensSealed;
@@ -147,13 +153,22 @@ LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_l
 void LinkCoder::answered(const NodeId& node, const Asked& asked, bool came_coded, uint64_t got) {
   if (!options_.automatic) return;
   const copy::Way way = came_coded ? copy::Way::coded : copy::Way::plain;
-  choice(node).ended(clock_.now_ns(), asked.ticket, way, got);
+  known(node).choice(asked.use).ended(clock_.now_ns(), asked.ticket, way, got);
 }
 
-copy::CodecChoice::State LinkCoder::state(const NodeId& node) const {
-  MutexLock lock(choices_mutex_);
-  const auto known = choices_.find(node);
-  return known == choices_.end() ? copy::CodecChoice::State{} : known->second->state(kLargeBatch);
+LinkCoder::NodeState LinkCoder::state(const NodeId& node) const {
+  NodeState out;
+  out.automatic = options_.automatic;
+  out.sealed = options_.keys != nullptr;
+  out.mode = options_.mode;
+  MutexLock lock(nodes_mutex_);
+  const auto known = nodes_.find(node);
+  if (known == nodes_.end()) return out;
+  out.taken = known->second->taken.now();
+  if (!options_.automatic) return out;
+  out.choice = known->second->choice(Use::records).state(kLargeBatch);
+  out.mode = mode_of(out.choice.way, out.choice);
+  return out;
 }
 
 uint64_t LinkCoder::room(uint32_t head_bytes, uint64_t payload_bytes) const noexcept {
@@ -163,32 +178,38 @@ uint64_t LinkCoder::room(uint32_t head_bytes, uint64_t payload_bytes) const noex
   return codec::coded_head_room(head_bytes) + codec::coded_room(payload_bytes, leaves);
 }
 
-bool LinkCoder::take(bool coded, bool sealed) {
+bool LinkCoder::take(const NodeId& node, bool coded, bool sealed) {
   // Sealed bytes that do not claim to be coded would be taken as they are.
   if (options_.keys != nullptr && !(coded && sealed)) {
     taken_.refused.fetch_add(1, std::memory_order_relaxed);
+    known(node).taken.refused.fetch_add(1, std::memory_order_relaxed);
     warn_once(Code::not_permitted,
               "a node gave a record that is not sealed, which is refused here: give it this node's seal.key_file");
     return false;
   }
-  if (!coded) taken_.plain.fetch_add(1, std::memory_order_relaxed);
+  if (!coded) {
+    taken_.plain.fetch_add(1, std::memory_order_relaxed);
+    known(node).taken.plain.fetch_add(1, std::memory_order_relaxed);
+  }
   return true;
 }
 
-Code LinkCoder::decode(FamilyId family, const codec::HeadView& coded, ConstBytes stored, MutableBytes head,
-                       MutableBytes payload) {
-  const codec::DecodeRules rules{options_.keys.get(), takes_lossy(family)};
+Code LinkCoder::decode_record(const NodeId& node, bool allow_lossy, const codec::HeadView& coded, ConstBytes stored,
+                              MutableBytes head, MutableBytes payload) {
+  const codec::DecodeRules rules{options_.keys.get(), allow_lossy};
   Borrowed workspace(*this);
   const uint64_t began = clock_.now_ns();
   const Status status = codec::decode_record(coded, stored, rules, 0, 0, head, payload, *workspace);
   const uint64_t took = clock_.now_ns() - began;
   if (!status.ok()) {
     taken_.refused.fetch_add(1, std::memory_order_relaxed);
+    known(node).taken.refused.fetch_add(1, std::memory_order_relaxed);
     if (status.code() != Code::damaged)
       warn_once(status.code(), "a record of another node is refused: " + status.message());
     return status.code();
   }
   taken_.add(payload.size(), stored.size(), took);
+  known(node).taken.add(payload.size(), stored.size(), took);
   MutexLock lock(speeds_mutex_);
   decode_.add(took, payload.size());
   coded_size_.add(stored.size(), payload.size());
@@ -209,13 +230,20 @@ LinkCoder::Plan LinkCoder::plan(const wire::Coding& coding) {
   return options_.codes() && wants_coded(coding) ? Plan::coded : Plan::plain;
 }
 
+codec::Recipe LinkCoder::lossless(const wire::Coding& coding) const {
+  codec::Recipe recipe;
+  if (options_.codes() && wants_coded(coding)) {
+    recipe.rules.push_back({0, UINT32_MAX, 3, static_cast<codec::Mode>(coding.mode)});
+  }
+  return recipe;
+}
+
 Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadView& head, ConstBytes payload,
                                             const wire::Coding& coding, MutableBytes out_head,
                                             MutableBytes out_payload) {
   const auto known = terms(family);
-  codec::Recipe recipe;
-  if (options_.codes() && wants_coded(coding)) {
-    recipe.rules.push_back({0, UINT32_MAX, 3, static_cast<codec::Mode>(coding.mode)});
+  codec::Recipe recipe = lossless(coding);
+  if (!recipe.rules.empty()) {
     if (known != nullptr && !known->recipe.rules.empty()) {
       const bool lossy_ok = known->allow_lossy && (coding.flags & wire::kTakesLossy) != 0 &&
                             (coding.codecs & kKnownCodecs) == kKnownCodecs;
@@ -227,6 +255,12 @@ Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadVi
   if (opaque && recipe.lossy()) recipe.rules.assign(1, {0, UINT32_MAX, 3, codec::Mode::standard});
   codec::RecordForm form = known != nullptr ? known->form : codec::RecordForm{};
   if (opaque) form.rows = form.leaves_per_plane = 0;
+  return encode_record(head, payload, form, recipe, out_head, out_payload);
+}
+
+Result<codec::CodedSizes> LinkCoder::encode_record(const codec::HeadView& head, ConstBytes payload,
+                                                   const codec::RecordForm& form, const codec::Recipe& recipe,
+                                                   MutableBytes out_head, MutableBytes out_payload) {
   Borrowed workspace(*this);
   const uint64_t began = clock_.now_ns();
   auto sizes = codec::encode_record(head, payload, form, recipe, options_.keys.get(), random_, out_head, out_payload,
@@ -250,7 +284,7 @@ CodingCounts LinkCoder::counts() const noexcept {
 // The same line once; of different ones so many.
 void LinkCoder::warn_once(Code why, const std::string& text) {
   {
-    MutexLock lock(choices_mutex_);
+    MutexLock lock(nodes_mutex_);
     if (warned_.size() >= kMostWarnings || !warned_.insert(text).second) return;
   }
   if (log_ != nullptr) log_->write(LogLevel::warning, "node", text + " (" + std::string(code_name(why)) + ")");

@@ -4,10 +4,11 @@
 // Lossless coding is asked for where it makes transfers shorter (copy/codec_choice.h, one choice for each node), or
 // always, in one mode. With keys everything that is given is sealed, and nothing is taken that is not: whoever can
 // change bytes on the network could otherwise have a record of his own taken for a plain one.
-// Pure work over spans of the caller's; the caller says on which thread. Thread: any. Locks: choices_mutex_,
+// Pure work over spans of the caller's; the caller says on which thread. Thread: any. Locks: nodes_mutex_,
 // speeds_mutex_, workspaces_mutex_, leaves, each taken once or twice a batch or record, never two at once.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -63,12 +64,15 @@ class LinkCoder {
   void measure();
 
   // ---- Asking ----
+  // Chosen by themselves: what else happens to a record and to a slice of a session differs.
+  enum class Use : uint8_t { records = 0, slices = 1 };
   struct Asked {
     wire::Coding coding;
     copy::CodecChoice::Ticket ticket;
+    Use use = Use::records;
   };
   // How a batch of so many plain bytes is to be asked for. takes_lossy: every family of it does.
-  [[nodiscard]] Asked ask(const NodeId& node, uint64_t bytes, bool takes_lossy);
+  [[nodiscard]] Asked ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use = Use::records);
   // What came of it; got: plain bytes.
   void answered(const NodeId& node, const Asked& asked, bool came_coded, uint64_t got);
   [[nodiscard]] bool takes_lossy(FamilyId family) const {
@@ -77,26 +81,43 @@ class LinkCoder {
   }
   // Room that a record takes at most as it comes.
   [[nodiscard]] uint64_t room(uint32_t head_bytes, uint64_t payload_bytes) const noexcept;
-  // A record that came: false where it is plain and only sealed ones are taken.
-  [[nodiscard]] bool take(bool coded, bool sealed);
+  // What came of a node: false where it is plain and only sealed records are taken.
+  [[nodiscard]] bool take(const NodeId& node, bool coded, bool sealed);
   // Decodes and checks it whole. head and payload: as large as the plain ones. Codes: decode_record().
-  Code decode(FamilyId family, const codec::HeadView& coded, ConstBytes stored, MutableBytes head,
-              MutableBytes payload);
+  Code decode(const NodeId& node, FamilyId family, const codec::HeadView& coded, ConstBytes stored, MutableBytes head,
+              MutableBytes payload) {
+    return decode_record(node, takes_lossy(family), coded, stored, head, payload);
+  }
+  Code decode_record(const NodeId& node, bool allow_lossy, const codec::HeadView& coded, ConstBytes stored,
+                     MutableBytes head, MutableBytes payload);
 
   // ---- Giving ----
   enum class Plan : uint8_t { plain, coded, refused };
   // What is given to who asks so. refused: it could not open it.
   [[nodiscard]] Plan plan(const wire::Coding& coding);
   [[nodiscard]] bool seals() const noexcept { return options_.keys != nullptr; }
+  // The lossless coding that is asked for; no rules: none.
+  [[nodiscard]] codec::Recipe lossless(const wire::Coding& coding) const;
   // Codes and seals a plain record; as encode_record().
   Result<codec::CodedSizes> encode(FamilyId family, const codec::HeadView& head, ConstBytes payload,
                                    const wire::Coding& coding, MutableBytes out_head, MutableBytes out_payload);
+  // The same by a form and a recipe of the caller's.
+  Result<codec::CodedSizes> encode_record(const codec::HeadView& head, ConstBytes payload,
+                                          const codec::RecordForm& form, const codec::Recipe& recipe,
+                                          MutableBytes out_head, MutableBytes out_payload);
   void count_declined() noexcept { declined_.fetch_add(1, std::memory_order_relaxed); }
   void count_plain_given() noexcept { given_.plain.fetch_add(1, std::memory_order_relaxed); }
 
   [[nodiscard]] CodingCounts counts() const noexcept;
-  // What is asked of a node now for large batches.
-  [[nodiscard]] copy::CodecChoice::State state(const NodeId& node) const;
+  // How a node is asked for large batches of records now, and what came from it, slices too.
+  struct NodeState {
+    bool automatic = false;  // `mode` was chosen by measuring
+    bool sealed = false;     // nothing else is taken from it
+    codec::Mode mode = codec::Mode::off;
+    copy::CodecChoice::State choice;  // where automatic
+    CodingCounts::Direction taken;
+  };
+  [[nodiscard]] NodeState state(const NodeId& node) const;
 
  private:
   // Counters of one direction; relaxed, for figures alone.
@@ -111,12 +132,18 @@ class LinkCoder {
     void add(uint64_t took, uint64_t raw) noexcept;
     [[nodiscard]] double ns_per_byte() const noexcept { return bytes > 0 ? ns / bytes : 0; }
   };
+  // What is known of a node; kept for good.
+  struct Known {
+    std::array<copy::CodecChoice, 2> choices;  // by Use
+    Direction taken;
+    [[nodiscard]] copy::CodecChoice& choice(Use use) noexcept { return choices[static_cast<size_t>(use)]; }
+  };
   class Borrowed;  // a workspace
 
   [[nodiscard]] std::shared_ptr<const tier::coded::FamilyTerms> terms(FamilyId family) const {
     return terms_ ? terms_(family) : nullptr;
   }
-  [[nodiscard]] copy::CodecChoice& choice(const NodeId& node);
+  [[nodiscard]] Known& known(const NodeId& node);
   [[nodiscard]] copy::CodingSpeeds speeds() const;
   void warn_once(Code why, const std::string& text);
 
@@ -127,9 +154,9 @@ class LinkCoder {
   Terms terms_;
   Direction given_, taken_;
   std::atomic<uint64_t> declined_{0}, useless_{0};
-  mutable Mutex choices_mutex_;
-  std::map<NodeId, std::unique_ptr<copy::CodecChoice>> choices_ KVBM_GUARDED_BY(choices_mutex_);
-  std::set<std::string> warned_ KVBM_GUARDED_BY(choices_mutex_);
+  mutable Mutex nodes_mutex_;
+  std::map<NodeId, std::unique_ptr<Known>> nodes_ KVBM_GUARDED_BY(nodes_mutex_);
+  std::set<std::string> warned_ KVBM_GUARDED_BY(nodes_mutex_);
   mutable Mutex speeds_mutex_;
   Speed encode_ KVBM_GUARDED_BY(speeds_mutex_);
   Speed decode_ KVBM_GUARDED_BY(speeds_mutex_);

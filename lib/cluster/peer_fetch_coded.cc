@@ -32,7 +32,7 @@ std::shared_ptr<PeerFetch::Request> PeerFetch::ask(const NodeId& node) const {
 // What came: whether it has to be decoded, and may be used at all.
 Code PeerFetch::look(Piece& piece, const FetchItem& came) const {
   if (piece.request == nullptr) return came.coded ? Code::mismatch : Code::ok;
-  if (!piece.request->coder->take(came.coded, came.sealed)) return Code::not_permitted;
+  if (!piece.request->coder->take(piece.request->node, came.coded, came.sealed)) return Code::not_permitted;
   piece.coded = came.coded;
   piece.request->got.fetch_add(came.raw_bytes, std::memory_order_relaxed);
   if (piece.coded) piece.request->coded.store(true, std::memory_order_relaxed);
@@ -47,8 +47,9 @@ Code PeerFetch::decode(const Piece& piece) {
   const uint64_t raw_bytes = head.value().header().raw_bytes;
   const size_t head_bytes = codec::plain_head_bytes(head.value());
   if (raw_bytes > target.payload.size() || head_bytes > target.head.size()) return Code::mismatch;
-  const Code code = piece.request->coder->decode(target.id.family, head.value(), piece.payload(),
-                                                 target.head.first(head_bytes), target.payload.first(raw_bytes));
+  const Request& request = *piece.request;
+  const Code code = request.coder->decode(request.node, target.id.family, head.value(), piece.payload(),
+                                          target.head.first(head_bytes), target.payload.first(raw_bytes));
   if (code != Code::ok) return code;
   target.head_bytes = static_cast<uint32_t>(head_bytes);
   target.payload_bytes = raw_bytes;

@@ -31,13 +31,25 @@ struct SessionHost::Rank final : session::Holder {
 };
 
 SessionHost::SessionHost(const Options& options, Mesh& mesh, const Log* log)
-    : options_(options), mesh_(mesh), log_(log), refusals_(static_cast<session::Link&>(*this), kRefusalBytes) {}
+    : options_(options), mesh_(mesh), log_(log), refusals_(static_cast<session::Link&>(*this), kRefusalBytes) {
+  if (options_.coder == nullptr || options_.core == nullptr) return;
+  const auto node_of = [this](PeerId peer) -> std::optional<NodeId> {
+    const PeerLink* link = link_of(peer);
+    return link != nullptr ? std::optional(link->peer().node) : std::nullopt;
+  };
+  coder_ = std::make_unique<LinkSliceCoder>(
+      LinkSliceCoder::Options{options_.coder, options_.core, node_of, options_.in_place}, mesh_.executor());
+}
 
 SessionHost::~SessionHost() = default;
 
+void SessionHost::detach() {
+  if (coder_ != nullptr) coder_->detach();
+}
+
 // ---- What is made when it is needed ----
 
-Result<std::pair<std::shared_ptr<Arena>, session::Staging>> SessionHost::make_staging(uint64_t bytes) const {
+Result<std::pair<std::shared_ptr<Arena>, session::Staging>> SessionHost::make_staging(uint64_t bytes) {
   ArenaOptions arena;
   arena.bytes = std::max(bytes, kLeastSlots * session::Staging::slot_bytes_for(options_.slice_bytes));
   arena.huge_pages = false;  // an idle node takes none of it
@@ -47,6 +59,7 @@ Result<std::pair<std::shared_ptr<Arena>, session::Staging>> SessionHost::make_st
   auto staging = session::Staging::make({memory->data(), memory->bytes()}, options_.slice_bytes);
   if (!staging.ok()) return staging.status();
   if (options_.staging_mapped) options_.staging_mapped(memory);
+  if (coder_ != nullptr) coder_->keep(memory);
   return std::pair(std::move(memory), std::move(staging).value());
 }
 
@@ -63,6 +76,7 @@ Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
   options.rank = number;
   options.transfer_base = static_cast<uint16_t>(kFirstSenderBase + ranks_.size());
   options.moved = [this] { settle(); };
+  options.coder = coder_.get();
   session::Link& links = *this;
   made->sender = std::make_unique<session::Sender>(options, std::move(staging.value().second), links, *made);
   return (ranks_[number] = std::move(made)).get();
@@ -76,6 +90,7 @@ Status SessionHost::make_receiver() {
   session::Receiver::Options options;
   options.transfer_base = kReceiverBase;
   options.moved = [this] { settle(); };
+  options.coder = coder_.get();
   options.note = [log = log_](const std::string& text) {
     if (log != nullptr) log->write(LogLevel::info, "session", text);
   };

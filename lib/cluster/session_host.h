@@ -22,6 +22,7 @@
 #include "cluster/mesh.h"
 #include "cluster/session/receiver.h"
 #include "cluster/session/sender.h"
+#include "cluster/slice_coder.h"
 
 namespace kvbm::cluster {
 
@@ -40,6 +41,10 @@ class SessionHost final : public LinkListener, private session::Link {
     uint32_t slice_bytes = 1U << 20;
     // Told of memory that slices pass through before it is used, so that devices get to reach it.
     std::function<void(std::shared_ptr<Arena>)> staging_mapped;
+    // How slices are coded and sealed, by tasks of `core`, which outlives this; null: not at all.
+    std::shared_ptr<LinkCoder> coder = nullptr;
+    Executor* core = nullptr;
+    std::function<bool(const NodeId&)> in_place = nullptr;  // LinkSliceCoder::Options
   };
   // Prefill ranks of this node; others can make it know so many, itself as many again.
   static constexpr size_t kMaxRanks = 64;
@@ -83,6 +88,9 @@ class SessionHost final : public LinkListener, private session::Link {
   [[nodiscard]] uint32_t staging_taken() const noexcept;
   [[nodiscard]] SessionCounts counts() const noexcept;
 
+  // The links' executor goes: what is being coded reaches nobody.
+  void detach();
+
   // LinkListener
   void link_ready(PeerLink& link) override;
   void link_ended(PeerLink& link, const Status& why) override;
@@ -114,7 +122,7 @@ class SessionHost final : public LinkListener, private session::Link {
   [[nodiscard]] uint64_t now() const { return mesh_.executor().clock().now_ns(); }
   [[nodiscard]] PeerLink* link_of(session::PeerId peer) const;
   [[nodiscard]] session::PeerId peer_of(const PeerLink& link) const;
-  Result<std::pair<std::shared_ptr<Arena>, session::Staging>> make_staging(uint64_t bytes) const;
+  Result<std::pair<std::shared_ptr<Arena>, session::Staging>> make_staging(uint64_t bytes);
   Result<Rank*> rank(uint16_t number, size_t limit);
   Status make_receiver();
   // True: it was opened, or has ended.
@@ -132,6 +140,7 @@ class SessionHost final : public LinkListener, private session::Link {
   const Options options_;
   Mesh& mesh_;
   const Log* const log_;
+  std::unique_ptr<LinkSliceCoder> coder_;  // before whoever uses it
   session::Outbox refusals_;  // of ranks that are not here
   session::PeerId last_peer_ = 0;
   std::map<session::PeerId, PeerLink*> links_;  // ready ones

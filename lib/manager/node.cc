@@ -75,16 +75,6 @@ std::shared_ptr<cluster::LinkCoder> Node::make_coder() const {
   return coder;
 }
 
-// Their pieces go plain, so they stay on this machine where all else is sealed.
-Status Node::sessions_allowed() const {
-  if (keys_ == nullptr) return {};
-  bool here = options_.peers_file.empty() && (options_.listen.empty() || cluster::only_this_machine(options_.listen));
-  for (const std::string& peer : options_.peers) here = here && cluster::only_this_machine(peer);
-  if (here) return {};
-  return {Code::unsupported, "sessions with other machines are not sealed, and seal.key_file says that all must be",
-          "keep node.listen and node.peers on this machine, or leave seal.key_file empty on a network that is trusted"};
-}
-
 Node::~Node() {
   stop();
   if (help_ != nullptr) help_->end();
@@ -113,10 +103,13 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   session_options.staging_mapped = [devices = session_devices_.get()](std::shared_ptr<Arena> arena) {
     devices->add_staging(std::move(arena));
   };
+  coder_ = make_coder();
+  session_options.coder = coder_;
+  session_options.core = env_.executor;
+  session_options.in_place = [pools = pools_](const cluster::NodeId& node) { return pools->of(node) != nullptr; };
   session_host_ = std::make_unique<cluster::SessionHost>(session_options, *mesh_, env_.log);
   mesh_->serve_sessions(session_host_.get());
-  sessions_ = std::make_unique<Sessions>(*session_host_, *thread_, *session_devices_, sessions_allowed());
-  coder_ = make_coder();
+  sessions_ = std::make_unique<Sessions>(*session_host_, *thread_, *session_devices_);
   cluster::PeerTierOptions options;
   options.staging_bytes = options_.staging_bytes;
   options.replicas = options_.replicas;
@@ -196,6 +189,7 @@ void Node::stop() {
   thread_->post_and_wait([this] { mesh_->end(); });  // from here on nothing comes to same_host_
   same_host_.reset();
   if (coded_source_ != nullptr) coded_source_->detach();
+  session_host_->detach();
   source_->detach();
 }
 

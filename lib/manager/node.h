@@ -55,7 +55,7 @@ class Node {
     cluster::Mesh::NodeRow link;
     cluster::SameHost::State path;  // how its records are read
     uint64_t local_bytes = 0;       // that were read in place
-    copy::CodecChoice::State coding;  // of large reads, where node.codec is auto
+    cluster::LinkCoder::NodeState coding;  // how it is asked, and what came
   };
   // What was coded and sealed; absent where neither is.
   [[nodiscard]] std::optional<cluster::CodingCounts> coding() const {
@@ -73,8 +73,6 @@ class Node {
        std::shared_ptr<const codec::KeyRing> keys);
   // How records go over links; null: plain.
   std::shared_ptr<cluster::LinkCoder> make_coder() const;
-  // Why there are no sessions; ok: there are.
-  [[nodiscard]] Status sessions_allowed() const;
   // Tells the mesh who is in the members' file from now on.
   Status watch_members(std::shared_ptr<MembersFile> file);
 

@@ -120,13 +120,13 @@ class Sessions {
     UniqueFunction<void(const Status&)> done;
   };
 
-  // The executor is that of the links. allowed: not ok is what every call gets instead.
-  Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices, Status allowed = {})
-      : host_(host), links_(links), devices_(devices), allowed_(std::move(allowed)) {}
+  // The executor is that of the links.
+  Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices)
+      : host_(host), links_(links), devices_(devices) {}
   // Before the links end: streams that are waited for count for nothing from then on.
   void close() { devices_.close(); }
 
-  // exists, no_room, or why sessions are not allowed; then `done` does not run. A stream that is none, or not of the
+  // exists, no_room; then `done` does not run. A stream that is none, or not of the
   // device that the blocks lie on: invalid_argument.
   Result<std::shared_ptr<SessionOffer>> offer(OfferRequest request);
   Result<std::shared_ptr<SessionReceipt>> receive(ReceiveRequest request);
@@ -142,7 +142,6 @@ class Sessions {
   Executor& links_;
   SessionDevices& devices_;
   const std::shared_ptr<LinksTurn> turn_ = devices_.turn();
-  const Status allowed_;
   std::atomic<uint64_t> next_name_{1};
   Mutex mutex_;
   std::set<OfferKey> offers_ KVBM_GUARDED_BY(mutex_);

@@ -106,6 +106,8 @@ struct CodecStats {
   uint64_t probes = 0;         // records coded only to measure
   uint32_t mode = 0;           // codec::Mode of what was stored last
   uint32_t automatic = 0;      // 1: chosen by measuring
+  uint32_t setting = 0;        // codec::Mode of the configuration; 0: none, or automatic
+  uint32_t seals = 0;          // 1: what is stored is sealed
 };
 
 struct TierStats {

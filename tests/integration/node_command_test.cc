@@ -123,6 +123,13 @@ TEST_F(NodeCommand, a_file_put_by_one_process_is_got_by_another_byte_for_byte) {
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].at("state"), "ready");
   EXPECT_GT(rows[0].at("records"), 5);
+  EXPECT_EQ(rows[0].at("coding").at("setting"), "off");
+  EXPECT_EQ(rows[0].at("coding").at("sealed"), false);
+  const json coded = json::parse(run("peers --json --codec auto" + peer, "").text);
+  EXPECT_EQ(coded.at(0).at("coding").at("setting"), "auto");
+  EXPECT_EQ(coded.at(0).at("coding").at("mode"), "off") << "nothing was measured yet";
+  EXPECT_EQ(coded.at(0).at("coding").at("ratio"), nullptr);
+  EXPECT_TRUE(contains(run("peers --codec fast" + peer, "").text, "fast"));
   const int status = node.end(SIGTERM);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }

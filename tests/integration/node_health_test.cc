@@ -111,6 +111,12 @@ TEST(NodeHealth, says_that_it_lives_and_serves_and_what_it_counts) {
   EXPECT_TRUE(contains(metrics, "Content-Type: text/plain; version=0.0.4")) << metrics;
   EXPECT_TRUE(contains(metrics, "\nkvbm_tier_capacity_bytes{tier=\"0\"}")) << metrics;
   EXPECT_TRUE(contains(metrics, "kvbm_node_peers{state=\"ready\"} 0")) << metrics;
+  const std::string pages[] = {get(http, "/peers"), get(http, "/tiers")};
+  for (const std::string& page : pages) EXPECT_TRUE(contains(page, "Content-Type: application/json")) << page;
+  const json tiers = json::parse(pages[1].substr(pages[1].find("\r\n\r\n")), nullptr, false);
+  ASSERT_TRUE(tiers.is_array() && !tiers.empty()) << pages[1];
+  EXPECT_EQ(tiers[0]["coding"]["setting"], "off");
+  EXPECT_EQ(tiers[0]["coding"]["sealed"], false);
   // Somebody who puts a file is counted.
   ASSERT_EQ(run("put --peer " + first.value("address") + " name /proc/self/maps").exit_code, 0);
   EXPECT_FALSE(contains(get(http, "/metrics"), "kvbm_tier_blocks{tier=\"0\"} 0\n"));

@@ -183,6 +183,22 @@ TEST_F(TopCommand, the_last_frame_is_what_replay_says) {
   }
 }
 
+TEST_F(TopCommand, says_how_the_disk_is_coded) {
+  make_trace("100");
+  const std::string arguments = trace() + " --host 4MiB --disk 64MiB --block-bytes 16KiB --once";
+  const Ran fixed = run("top --json --codec zstd " + arguments, "");
+  ASSERT_EQ(fixed.exit_code, 0) << fixed.text;
+  const json coding = frames_of(fixed.text).back()["tiers"][1]["coding"];
+  EXPECT_EQ(coding["setting"], "zstd");
+  EXPECT_EQ(coding["sealed"], false);
+  EXPECT_GT(coding["coded"].get<uint64_t>() + coding["left_plain"].get<uint64_t>(), 0U);
+  EXPECT_EQ(frames_of(fixed.text).back()["tiers"][0]["coding"]["setting"], "off");
+  EXPECT_TRUE(contains(run("top --codec auto " + arguments).text, "auto: "));
+  const Ran lossy = run("top --codec int8 " + arguments);
+  EXPECT_NE(lossy.exit_code, 0) << "a tier loses nothing";
+  EXPECT_TRUE(contains(lossy.text, "int8")) << lossy.text;
+}
+
 TEST_F(TopCommand, without_a_terminal_frames_follow_each_other_as_text) {
   make_trace("100");
   const Ran ran = run("top " + trace() + " --host 16MiB --once --rows 3 --sort age");

@@ -375,7 +375,7 @@ TEST(PeerFetchCodedSim, auto_finds_out_that_a_slow_link_is_worth_coding_for) {
   }
   const auto state = w.reader->coder->state(w.reader->mesh->ready().front()->peer().node);
   EXPECT_GT(w.reader->coder->counts().taken.coded, 8U);
-  EXPECT_GT(state.plain_ns_per_byte, 0);
+  EXPECT_GT(state.choice.plain_ns_per_byte, 0);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "cluster/session_host.h"
+#include "support/coded_records.h"
 #include "support/session_shapes.h"
 #include "support/sim_network.h"
 
@@ -41,7 +42,9 @@ class NoRecords final : public RecordSource {
 };
 
 struct Process {
-  Process(SimExecutor& sim, SimNetwork& network, const std::string& name, std::vector<std::string> peers)
+  // coding: of slices; may be null.
+  Process(SimExecutor& sim, SimNetwork& network, const std::string& name, std::vector<std::string> peers,
+          const LinkCoding* coding)
       : net(network), node(network.add_node()) {
     MeshOptions options;
     options.self.node = node_id_of(name);
@@ -63,6 +66,9 @@ struct Process {
     SessionHost::Options staging;
     staging.slice_bytes = session::kMinSliceBytes;
     staging.staging_bytes = 2 << 20;
+    if (coding != nullptr) coder = std::make_shared<LinkCoder>(*coding, sim.random(), sim.clock(), &log);
+    staging.coder = coder;
+    staging.core = &net.executor(node);
     host = std::make_unique<SessionHost>(staging, *mesh, &log);
     mesh->serve_sessions(host.get());
     EXPECT_TRUE(mesh->begin(source).ok());
@@ -73,6 +79,7 @@ struct Process {
   FamilyTable families;
   Log log;
   NoRecords source;
+  std::shared_ptr<LinkCoder> coder;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<copy::Transport> transport;
   std::unique_ptr<SessionHost> host;
@@ -81,7 +88,12 @@ struct Process {
 
 struct Seen {
   uint64_t sessions = 0, ok = 0, failed = 0, layers = 0, kills = 0;
+  uint64_t coded = 0, sealed = 0;  // slices that came so
 };
+
+// Of slices, on both sides but for the last: its prefill side has keys, and nobody else.
+enum class Coding : uint64_t { none, automatic, fixed, sealed, one_sealed };
+constexpr uint64_t kCodings = 5;
 
 enum class Trouble : uint64_t { none, garble, breaks, freeze, kill, abort_prefill, abort_decode, silence };
 constexpr uint64_t kTroubles = 8;
@@ -90,9 +102,11 @@ class World {
  public:
   World(uint64_t seed, Seen& seen) : seen_(seen), sim_(seed), net_(sim_), seed_(seed) {
     trouble_ = static_cast<Trouble>(random().below(kTroubles));
+    coding_ = static_cast<Coding>(random().below(kCodings));
     if (trouble_ == Trouble::garble) net_.faults.flip_bulk = 0.02;
-    facts_ = random_facts(random(), false);
-    tokens_ = 1 + random().below(60);
+    const bool large = coding_ == Coding::fixed;  // small slices are not worth the record's head
+    facts_ = random_facts(random(), large);
+    tokens_ = 1 + random().below(large ? 400 : 60);
     SideShape a = random_side(facts_, random(), tokens_);
     SideShape b = random_side(facts_, random(), tokens_);
     if (a.begin > b.begin) std::swap(a.begin, b.begin);
@@ -128,19 +142,29 @@ class World {
     sim_.post_at(sim_.clock().now_ns() + ms * kMs + random().below(kMs), std::move(task));
   }
 
+  [[nodiscard]] bool may_end_well() const { return coding_ != Coding::one_sealed; }
+
   // Each rank a process, or each side one.
   void start() {
+    LinkCoding how;
+    how.automatic = coding_ == Coding::automatic;
+    if (coding_ == Coding::fixed) how.mode = codec::Mode::fast;
+    LinkCoding sealed = how;
+    sealed.keys = codec::testing::ring_of(codec::testing::kTwoKeys);
+    const bool keys = coding_ == Coding::sealed || coding_ == Coding::one_sealed;
+    const LinkCoding* const prefills = keys ? &sealed : coding_ == Coding::none ? nullptr : &how;
+    const LinkCoding* const decodes = coding_ == Coding::one_sealed ? nullptr : prefills;
     const bool together = random().below(2) == 0;
     prefill_nodes_ = together ? 1 : prefill_.size();
     decode_nodes_ = together ? 1 : decode_.size();
     std::vector<std::string> peers;
     for (size_t p = 0; p < prefill_nodes_; ++p) {
       processes_.push_back(
-          std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p), std::vector<std::string>()));
+          std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p), std::vector<std::string>(), prefills));
       peers.push_back(SimNetwork::host(processes_.back()->node) + ":7000");
     }
     for (size_t d = 0; d < decode_nodes_; ++d) {
-      processes_.push_back(std::make_unique<Process>(sim_, net_, "decode-" + std::to_string(d), peers));
+      processes_.push_back(std::make_unique<Process>(sim_, net_, "decode-" + std::to_string(d), peers, decodes));
     }
     offers_.resize(prefill_.size());
     sessions_.resize(decode_.size());
@@ -249,8 +273,14 @@ class World {
       if (decode(d).gone) continue;
       EXPECT_EQ(sessions_[d].times, 1U) << "decode rank " << d;
       ++(sessions_[d].status.ok() ? seen_.ok : seen_.failed);
-      if (trouble_ == Trouble::none) {
+      if (trouble_ == Trouble::none && may_end_well()) {
         EXPECT_TRUE(sessions_[d].status.ok()) << sessions_[d].status.message();
+      }
+      if (!may_end_well()) {
+        EXPECT_FALSE(sessions_[d].status.ok()) << "slices without a seal";
+      }
+      if (trouble_ == Trouble::none && !may_end_well()) {
+        EXPECT_EQ(sessions_[d].status.code(), Code::not_permitted) << sessions_[d].status.message();
       }
       if (trouble_ == Trouble::silence) {
         EXPECT_FALSE(sessions_[d].status.ok());
@@ -259,7 +289,7 @@ class World {
     for (const size_t p : offered_) {
       if (prefill(p).gone) continue;
       EXPECT_EQ(offers_[p].times, 1U) << "prefill rank " << p;
-      if (trouble_ == Trouble::none) {
+      if (trouble_ == Trouble::none && may_end_well()) {
         EXPECT_TRUE(offers_[p].status.ok()) << offers_[p].status.message();
       }
     }
@@ -268,6 +298,12 @@ class World {
       EXPECT_EQ(process->host->staging_taken(), 0U);
       EXPECT_EQ(process->host->offers(), 0U);
       EXPECT_EQ(process->host->sessions(), 0U);
+      if (process->coder == nullptr) continue;
+      const CodingCounts counts = process->coder->counts();
+      seen_.coded += counts.taken.coded;
+      if (coding_ != Coding::sealed) continue;
+      EXPECT_EQ(counts.taken.plain + counts.given.plain, 0U) << "a slice that is not sealed";
+      seen_.sealed += counts.taken.coded;
     }
   }
 
@@ -276,6 +312,7 @@ class World {
   SimNetwork net_;
   const uint64_t seed_;
   Trouble trouble_ = Trouble::none;
+  Coding coding_ = Coding::none;
   session::Facts facts_;
   session::RequestId request_;
   uint64_t tokens_ = 0, deadline_ = 0;
@@ -299,14 +336,17 @@ TEST(SessionHostSim, layers_are_right_and_everything_ends_whatever_happens) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World(seed, seen).run();
   }
-  std::printf("  seeds %llu, sessions %llu, ok %llu, failed %llu, layers %llu, kills %llu\n",
+  std::printf("  seeds %llu, sessions %llu, ok %llu, failed %llu, layers %llu, kills %llu, coded %llu, sealed %llu\n",
               static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.sessions),
               static_cast<unsigned long long>(seen.ok), static_cast<unsigned long long>(seen.failed),
-              static_cast<unsigned long long>(seen.layers), static_cast<unsigned long long>(seen.kills));
+              static_cast<unsigned long long>(seen.layers), static_cast<unsigned long long>(seen.kills), static_cast<unsigned long long>(seen.coded),
+              static_cast<unsigned long long>(seen.sealed));
   if (n < 50) return;
   EXPECT_GT(seen.ok, n / 4);
   EXPECT_GT(seen.failed, n / 10);
   EXPECT_GT(seen.kills, n / 30);
+  EXPECT_GT(seen.coded, seen.sealed);
+  EXPECT_GT(seen.sealed, 0U);
 }
 
 TEST(SessionHostSim, a_seed_run_twice_gives_the_same_log) {

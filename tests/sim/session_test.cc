@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "support/coded_records.h"
 #include "support/session_world.h"
 
 namespace kvbm::test {
@@ -30,6 +31,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
 
 struct Seen {
   uint64_t sessions = 0, done = 0, failed = 0, damaged = 0, kills = 0, freezes = 0, cuts = 0, aborts = 0;
+  uint64_t coded = 0, sealed = 0, refused = 0;
   uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, gathers = 0, scatters = 0, losses = 0;
   uint64_t shared = 0, refused_maps = 0, overwritten = 0;
 };
@@ -52,6 +54,7 @@ class World {
     if (a.begin > b.begin) std::swap(a.begin, b.begin);
     prefill_ = make_side(facts_, a, tokens_, random());
     decode_ = make_side(facts_, b, tokens_, random());
+    coding_ = static_cast<Coding>(random().below(4));
     deadline_ = sim_.clock().now_ns() + 300 * kMs;
     start_ranks();
   }
@@ -75,6 +78,8 @@ class World {
   }
 
  private:
+  // Slices: plain; coded where both sides can and some of them on one side alone; sealed on both.
+  enum class Coding { none, some, all, sealed };
   Random& random() { return sim_.random(); }
   void at(uint64_t ms, UniqueFunction<void()> task) {
     sim_.post_at(sim_.clock().now_ns() + ms * kMs + random().below(kMs), std::move(task));
@@ -86,7 +91,7 @@ class World {
     net_.grains = random().below(4) != 0;
     // Whoever shares device memory may also write into it what nobody said.
     SeededRandom sharing(seed_);
-    net_.ways = net_.grains && sharing.below(4) != 0;
+    net_.ways = coding_ == Coding::sealed || (net_.grains && sharing.below(4) != 0);
     const uint64_t machines = 1 + sharing.below(2);
     if (sharing.below(8) == 0) {
       for (const uint64_t ms : {uint64_t{20}, uint64_t{40}, uint64_t{60}}) {
@@ -102,8 +107,10 @@ class World {
       o.staging_slots = 1 + static_cast<uint32_t>(random().below(6));
       o.slice_bytes = kMinSliceBytes << random().below(2);
       o.straight_from_bytes = random().below(2) == 0 ? 64 : 0;
+      o.codes = coding_ != Coding::none && (coding_ != Coding::some || random().below(2) == 0);
       nodes_.push_back(std::make_unique<SessionNode>(sim_, net_, o));
       nodes_.back()->seed = seed_;
+      if (coding_ == Coding::sealed) nodes_.back()->coder.keys = keys_;
       if (!is_prefill) nodes_.back()->target = &decode_[i - prefill_.size()];
       RankEngine& engine = is_prefill ? prefill_[i] : decode_[i - prefill_.size()];
       if (random().below(2) == 0) engine.mover = &nodes_.back()->mover;
@@ -286,6 +293,15 @@ class World {
       seen_.gathers += n->mover.gathers();
       seen_.scatters += n->mover.scatters();
       EXPECT_EQ(n->mover.under_way(), 0u);
+      EXPECT_EQ(n->coder.under_way(), 0u);
+      EXPECT_EQ(n->sender->stats().coded_slices <= n->coder.coded(), true);
+      seen_.coded += n->receiver->stats().coded_slices;
+      seen_.sealed += coding_ == Coding::sealed ? n->receiver->stats().coded_slices : 0;
+      seen_.refused += n->coder.refused();
+      if (coding_ == Coding::sealed) {
+        const auto& stats = n->receiver->stats();  // what stays in shared device memory stays plain, as memory does
+        EXPECT_EQ(stats.coded_slices + stats.shared_slices, stats.slices);
+      }
       seen_.slices += n->sender->stats().slices;
       seen_.shared += n->receiver->stats().shared_slices;
       seen_.refused_maps += n->receiver->stats().refused_maps;
@@ -299,6 +315,8 @@ class World {
   SessionNetwork net_;
   uint64_t seed_;
   Trouble trouble_ = Trouble::none;
+  Coding coding_ = Coding::none;
+  std::shared_ptr<const codec::KeyRing> keys_ = codec::testing::ring_of(codec::testing::kTwoKeys);
   Facts facts_;
   uint64_t tokens_ = 0;
   uint64_t deadline_ = 0;
@@ -325,11 +343,14 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   line("late", all.late_slices), line("quarantined", all.quarantined), line("kills", all.kills);
   line("freezes", all.freezes), line("cuts", all.cuts), line("aborts", all.aborts);
   line("gathers of devices", all.gathers), line("scatters", all.scatters), line("devices lost", all.losses);
+  line("coded", all.coded), line("sealed", all.sealed), line("refused coded", all.refused);
   line("in shared memory", all.shared), line("not mapped", all.refused_maps), line("overwritten", all.overwritten);
   EXPECT_GT(all.done, n / 2);
   if (n < 100) return;
   for (const uint64_t count : {all.failed, all.straight, all.damaged, all.late_slices, all.quarantined, all.kills,
-                               all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses, all.shared, all.refused_maps, all.overwritten}) {
+                               all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses,
+                               all.coded, all.sealed, all.refused, all.shared, all.refused_maps,
+                               all.overwritten}) {
     EXPECT_GT(count, 0u);
   }
 }

@@ -31,21 +31,24 @@ RequestId request_id(uint64_t number) {
 }
 
 SessionNode::SessionNode(SimExecutor& sim, SessionNetwork& net, const Options& options)
-    : mover(sim), sim_(sim), net_(net) {
+    : mover(sim), coder(sim), sim_(sim), net_(net) {
   const uint64_t half = Staging::slot_bytes_for(options.slice_bytes) * options.staging_slots;
   memory_.resize(2 * half + 64);
   id = net.add(this);
   mover.stopped = [this] { return net_.frozen(id); };
+  coder.stopped = mover.stopped;
   Sender::Options s;
   s.rank = options.rank;
   s.straight_from_bytes = options.straight_from_bytes;
   s.peer_outbox_bytes = options.outbox_bytes;
   s.moved = [this] { drain(); };
+  if (options.codes) s.coder = &coder;
   sender = std::make_unique<Sender>(s, Staging::make(aligned(memory_, half, 0), options.slice_bytes).value(),
                                     net.link(id), *this);
   Receiver::Options r;
   r.peer_outbox_bytes = options.outbox_bytes;
   r.moved = [this] { drain(); };
+  if (options.codes) r.coder = &coder;
   receiver = std::make_unique<Receiver>(
       r, Staging::make(aligned(memory_, half, half), options.slice_bytes).value(), net.link(id));
 }

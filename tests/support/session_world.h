@@ -12,6 +12,7 @@
 
 #include "cluster/session/receiver.h"
 #include "cluster/session/sender.h"
+#include "support/session_coder.h"
 #include "support/session_mover.h"
 #include "support/session_network.h"
 #include "support/session_shapes.h"
@@ -27,6 +28,7 @@ class SessionNode final : public SessionPeer, public cluster::session::Holder {
     uint32_t slice_bytes = cluster::session::kMinSliceBytes;
     uint64_t straight_from_bytes = 256 * 1024;
     size_t outbox_bytes = 1 << 20;
+    bool codes = false;  // slices, as `coder` says
   };
   SessionNode(SimExecutor& sim, SessionNetwork& net, const Options& options);
   ~SessionNode() override = default;
@@ -35,6 +37,7 @@ class SessionNode final : public SessionPeer, public cluster::session::Holder {
   std::unique_ptr<cluster::session::Sender> sender;
   std::unique_ptr<cluster::session::Receiver> receiver;
   SimMover mover;                // for engines whose memory is a device's
+  SimCoder coder;                // where Options::codes
   uint64_t seed = 0;             // of the truth that the caches must have
   RankEngine* target = nullptr;  // what layers are checked in
   // What was seen.

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "command/registry.h"
+#include "node/coding_view.h"
 #include "node/event_loop.h"
 #include "node/health.h"
 #include "node/http_server.h"
@@ -54,30 +55,6 @@ int take_sizes(Arguments& arguments) {
 
 // ---- kvbm node ----
 
-std::string id_text(const uint8_t (&node)[16]) {
-  std::string id;
-  char two[3];
-  for (const uint8_t byte : node) {
-    std::snprintf(two, sizeof two, "%02x", byte);
-    id += two;
-  }
-  return id;
-}
-
-Json to_json(const kvbm_node_row_t& row) {
-  return {{"node", id_text(row.node)},
-          {"address", row.address},
-          {"state", row.state},
-          {"capacity_bytes", row.capacity_bytes},
-          {"used_bytes", row.used_bytes},
-          {"records", row.records},
-          {"fetched_bytes", row.fetched_bytes},
-          {"served_bytes", row.served_bytes},
-          {"path", row.path},
-          {"path_reason", row.path_reason},
-          {"local_bytes", row.local_bytes}};
-}
-
 // Whole or not at all: who waits for the file reads it as soon as it is there.
 bool write_address(const std::string& file, const std::string& address) {
   const std::string partial = file + ".partial";
@@ -100,7 +77,7 @@ void say_serving(const Arguments& arguments, const Output& output, const node::M
             << (arguments.member.disk_path.empty() ? "" : ", disk in " + arguments.member.disk_path)
             << (arguments.member.share.empty() ? ""
                                                : ", " + arguments.member.share + " shared as " + member.share_role())
-            << (http.empty() ? "" : "; http://" + http + "/healthz, /readyz, /metrics") << ". Ctrl-C ends it."
+            << (http.empty() ? "" : "; http://" + http + "/healthz, /readyz, /metrics, /peers, /tiers") << ". Ctrl-C ends it."
             << std::endl;
 }
 
@@ -248,7 +225,7 @@ int peers(Arguments& arguments, const Output& output) {
   if (member == nullptr) return code;
   if (output.json) {
     Json rows = Json::array();
-    for (const kvbm_node_row_t& row : member->nodes()) rows.push_back(to_json(row));
+    for (const kvbm_node_row_t& row : member->nodes()) rows.push_back(node::peer_json(row));
     std::cout << rows.dump(2) << std::endl;
     return kDone;
   }
@@ -257,11 +234,12 @@ int peers(Arguments& arguments, const Output& output) {
                          {"blocks", terminal::Align::right},
                          {"used", terminal::Align::right},
                          {"of", terminal::Align::right},
+                         {"coding"},
                          {"path"}});
   for (const kvbm_node_row_t& row : member->nodes()) {
     table.add_row({row.address, row.state, terminal::format_count(row.records),
                    terminal::format_binary_size(static_cast<double>(row.used_bytes)),
-                   terminal::format_binary_size(static_cast<double>(row.capacity_bytes)),
+                   terminal::format_binary_size(static_cast<double>(row.capacity_bytes)), node::coding_text(row),
                    row.path_reason[0] == '\0' ? row.path : std::string(row.path) + ": " + row.path_reason});
   }
   std::cout << table.render();
@@ -275,7 +253,7 @@ int locate(Arguments& arguments, const Output& output) {
   const auto located = member->locate(arguments.name, arguments.timeout_ns());
   if (!located.ok()) return fail(located.status());
   std::map<std::string, std::string> addresses;
-  for (const kvbm_node_row_t& row : member->nodes()) addresses[id_text(row.node)] = row.address;
+  for (const kvbm_node_row_t& row : member->nodes()) addresses[node::id_text(row.node)] = row.address;
   Json rows = Json::array();
   terminal::Table table({{"node"},
                          {"tier", terminal::Align::right},
@@ -283,8 +261,8 @@ int locate(Arguments& arguments, const Output& output) {
                          {"in this tier", terminal::Align::right},
                          {"bytes", terminal::Align::right}});
   for (const kvbm_location_t& row : located.value()) {
-    const std::string address = addresses[id_text(row.node)];
-    rows.push_back({{"node", id_text(row.node)},
+    const std::string address = addresses[node::id_text(row.node)];
+    rows.push_back({{"node", node::id_text(row.node)},
                     {"address", address},
                     {"tier", row.tier},
                     {"leading_blocks", row.n_prefix},
@@ -328,6 +306,14 @@ void add_pool(CLI::App& app, Arguments& arguments) {
   app.add_option("--block-bytes", arguments.block_bytes, "Largest block; the same on every node")
       ->type_name("SIZE")
       ->capture_default_str();
+  app.add_option("--codec", arguments.member.codec, "How what is read from others is coded: off, auto or a mode")
+      ->type_name("MODE")
+      ->capture_default_str();
+  app.add_option("--disk-codec", arguments.member.disk_codec, "How the disk's records are coded: off, auto or a mode")
+      ->type_name("MODE")
+      ->capture_default_str();
+  app.add_option("--seal-key-file", arguments.member.seal_key_file, "File with keys: what leaves this host is sealed")
+      ->type_name("FILE");
 }
 
 void add_share(CLI::App& app, Arguments& arguments) {
@@ -376,7 +362,7 @@ void add_node(Registry& registry) {
       ->type_name("FILE");
   app.add_flag("--join", arguments->member.join,
                "Write this node into --peers-file, and take it out at the end; needs --name");
-  app.add_option("--http", arguments->http, "Answer /healthz, /readyz and /metrics there, such as 127.0.0.1:9400")
+  app.add_option("--http", arguments->http, "Answer /healthz, /readyz, /metrics, /peers and /tiers there, such as 127.0.0.1:9400")
       ->type_name("ADDRESS:PORT");
   app.add_flag("--http-anywhere", arguments->http_anywhere,
                "Let --http listen beyond this machine; nobody is asked for a password");

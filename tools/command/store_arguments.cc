@@ -45,6 +45,9 @@ void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
   app.add_option("--disk-path", arguments.disk_path,
                  "Directory of the disk tier; kept, so that the next run finds its blocks")
       ->type_name("DIR");
+  app.add_option("--codec", arguments.codec, "How records of the disk tier are coded: off, auto or a mode")
+      ->type_name("MODE")
+      ->capture_default_str();
   app.add_option("--plugin", arguments.plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")
       ->type_name("FILE");
   app.add_option("--peer", arguments.peers, "Addresses of nodes, with commas: blocks go to them, and theirs are found")
@@ -102,6 +105,7 @@ int make_store_options(const StoreArguments& arguments, uint64_t requests, Scrat
                 "it has " + std::to_string(requests) + " requests");
   }
   out.policy = arguments.policy;
+  out.codec = arguments.codec;
   out.plugin = arguments.plugin;
   out.peers = arguments.peers;
   out.threads = arguments.threads;

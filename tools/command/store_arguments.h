@@ -22,6 +22,7 @@ struct StoreArguments {
   std::string disk;
   std::string block_bytes = "64KiB";
   std::string disk_path;
+  std::string codec = "off";
   std::string plugin;
   std::string peers;
   uint32_t threads = 1;

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "node/coding_view.h"
+
 namespace kvbm::node {
 
 namespace {
@@ -39,6 +41,35 @@ HttpServer::Reply readiness(const Member& member) {
   return out;
 }
 
+HttpServer::Reply json_page(const nlohmann::ordered_json& json) {
+  return {200, "application/json", json.dump(2) + "\n"};
+}
+
+HttpServer::Reply peers(const Member& member) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const kvbm_node_row_t& row : member.nodes()) rows.push_back(peer_json(row));
+  return json_page(rows);
+}
+
+HttpServer::Reply tiers(const Member& member) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  const kvbm_manager_stats_t stats = member.stats();
+  for (uint32_t t = 0; t < stats.n_tiers; ++t) {
+    const kvbm_tier_stats_t& s = stats.tiers[t];
+    rows.push_back({{"tier", t},
+                    {"blocks", s.blocks},
+                    {"used_bytes", s.used_bytes},
+                    {"capacity_bytes", s.capacity_bytes},
+                    {"hits", s.hits},
+                    {"stores", s.stores},
+                    {"loads", s.loads},
+                    {"damaged", s.damaged},
+                    {"disabled", s.disabled != 0},
+                    {"coding", coding_json(stats.codec[t])}});
+  }
+  return json_page(rows);
+}
+
 HttpServer::Reply metrics(const Member& member) {
   const Peers peers = peers_of(member);
   std::string text = member.metrics();
@@ -55,6 +86,8 @@ void add_health_pages(HttpServer& server, const Member& member) {
   server.add("/healthz", [&member] { return health(member); });
   server.add("/readyz", [&member] { return readiness(member); });
   server.add("/metrics", [&member] { return metrics(member); });
+  server.add("/peers", [&member] { return peers(member); });
+  server.add("/tiers", [&member] { return tiers(member); });
 }
 
 }  // namespace kvbm::node

@@ -1,4 +1,5 @@
-// The pages of `kvbm node --http`: /healthz, /readyz and /metrics, each from the member as it is now.
+// The pages of `kvbm node --http`: /healthz, /readyz, /metrics, and as JSON /peers and /tiers, each from the member as
+// it is now.
 #pragma once
 
 #include "node/http_server.h"

@@ -62,6 +62,7 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   kvbm_tier_t disk{};
   disk.path = options.share.empty() ? options.disk_path.c_str() : options.share.c_str();
   disk.capacity_bytes = options.disk_bytes;
+  disk.codec = options.disk_codec.c_str();
   kvbm_manager_options_t manager;
   kvbm_manager_options_init(&manager, sizeof manager);
   manager.block_bytes = options.block_bytes;

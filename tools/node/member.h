@@ -30,6 +30,7 @@ struct MemberOptions {
   std::string share;  // a directory: the tier set in it is shared with other processes (share=on)
   std::string local = "auto";  // node.local
   std::string codec = "off";   // node.codec
+  std::string disk_codec = "off";
   std::string seal_key_file;   // seal.key_file
   const kvbm_geometry_t* geometry = nullptr;  // of the namespace; null: opaque
   bool log = false;  // warnings and what nodes come and go, on stderr

@@ -329,6 +329,7 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   size_t n_tiers = 0;
   if (options.disk_bytes != 0) {
     tiers[n_tiers].path = options.disk_path.c_str();
+    tiers[n_tiers].codec = options.codec.c_str();
     tiers[n_tiers++].capacity_bytes = options.disk_bytes;
   }
   if (!options.plugin.empty()) {

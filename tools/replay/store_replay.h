@@ -32,6 +32,7 @@ struct StoreOptions {
   uint64_t host_bytes = 256ULL << 20;
   uint64_t disk_bytes = 0;  // 0: no disk tier
   std::string disk_path;
+  std::string codec = "off";  // of the disk tier
   uint64_t block_bytes = 64ULL << 10;
   std::string policy;       // empty: the default
   std::string plugin;       // a shared library with `kvbm_plugin_table`; empty: none

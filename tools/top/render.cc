@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "node/coding_view.h"
 #include "terminal/progress.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
@@ -84,6 +85,7 @@ std::string tier_table(const Frame& frame, const Run& run, const Shape& shape) {
                          {"stores", Align::right},
                          {"let go", Align::right},
                          {"damaged", Align::right},
+                         {"coding"},
                          {""}});
   for (uint32_t t = 0; t < frame.stats.n_tiers; ++t) {
     const kvbm_tier_stats_t& s = frame.stats.tiers[t];
@@ -92,7 +94,8 @@ std::string tier_table(const Frame& frame, const Run& run, const Shape& shape) {
                    terminal::render_bar(used, kTierCells, shape.utf8) + " " + fixed(100 * used, 0) + "%",
                    terminal::format_binary_size(static_cast<double>(s.capacity_bytes)), fixed(frame.in_gb_per_s[t], 2),
                    fixed(frame.out_gb_per_s[t], 2), format_count(s.hits), format_count(s.stores),
-                   format_count(s.evictions), format_count(s.damaged), s.disabled != 0 ? "out of service" : ""});
+                   format_count(s.evictions), format_count(s.damaged),
+                   t == 0 ? "" : node::coding_text(frame.stats.codec[t]), s.disabled != 0 ? "out of service" : ""});
   }
   return table.render();
 }
@@ -156,7 +159,8 @@ ordered_json tiers_json(const Frame& frame, const Run& run) {
                      {"evictions", s.evictions},
                      {"damaged", s.damaged},
                      {"errors", s.errors},
-                     {"disabled", s.disabled != 0}});
+                     {"disabled", s.disabled != 0},
+                     {"coding", node::coding_json(frame.stats.codec[t])}});
   }
   return tiers;
 }

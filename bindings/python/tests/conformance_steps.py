@@ -206,7 +206,8 @@ def manager_flush(r: Runner, a: Step) -> Results:
 def manager_stats(r: Runner, a: Step) -> Results:
     stats = dataclasses.asdict(a["manager"].stats())
     tiers = [{**tier, "disabled": int(tier["disabled"])} for tier in stats["tiers"]]
-    coding = [{**tier, "mode": int(tier["mode"]), "automatic": int(tier["automatic"])} for tier in stats["codec"]]
+    coding = [{**tier, "mode": int(tier["mode"]), "automatic": int(tier["automatic"]),
+               "setting": int(tier["setting"]), "seals": int(tier["seals"])} for tier in stats["codec"]]
     return {**stats, "tiers": tiers, "codec": coding, "n_tiers": len(tiers)}
 
 

@@ -78,7 +78,9 @@ Result<SessionId> Receiver::open(OpenRequest request, uint64_t now_ns) {
     session.sources.back().rank = rank;
   }
   for (Source& source : session.sources) {
-    message.ways = shares && link_.takes_ways(source.rank.peer) ? kWayShared : 0;
+    const bool known = link_.takes_ways(source.rank.peer);
+    const bool coded = known && options_.coder != nullptr;
+    message.ways = static_cast<uint16_t>((known && shares ? kWayShared : 0) | (coded ? kWayCoded : 0));
     send(session, source, message);
   }
   ++stats_.sessions;
@@ -156,7 +158,12 @@ Status Receiver::accepted(Session& session, Source& source, Accept& accept) {
   }
   if (accept.slice_bytes < kMinSliceBytes) return Status(Code::damaged, "accepted with slices that are too small");
   if (auto s = check_parts(session.request.facts, accept.parts, "accepted"); !s.ok()) return s;
+  if (options_.coder != nullptr && options_.coder->seals() && (accept.ways & kWayCoded) == 0) {
+    return Status(Code::not_permitted, "a prefill rank does not seal, where all must be",
+                  "it needs this node's seal.key_file");
+  }
   source.state = SourceState::accepted;
+  source.ways = accept.ways;
   source.slice_bytes = accept.slice_bytes;
   source.parts = std::move(accept.parts);
   source.grains = std::move(accept.grains);

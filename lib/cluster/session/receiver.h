@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "cluster/session/block_map.h"
+#include "cluster/session/coded_slice.h"
 #include "cluster/session/intervals.h"
 #include "cluster/session/link.h"
 #include "cluster/session/outbox.h"
@@ -68,6 +69,7 @@ struct ReceiverEvent {
 struct ReceiverStats {
   uint64_t sessions = 0, finished = 0, failed = 0;
   uint64_t slices = 0, bytes = 0, damaged_slices = 0;
+  uint64_t coded_slices = 0, coded_bytes = 0;  // that came coded or sealed, and what came of them
   uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that were read in shared memory
   uint64_t maps = 0, refused_maps = 0;           // of prefill ranks' shared memory
   uint64_t late_slices = 0, late_messages = 0, protocol_errors = 0;
@@ -82,8 +84,9 @@ class Receiver {
     // Slots that transfers of ended sessions may still hold; a peer with as many is refused.
     uint32_t max_quarantined_per_peer = 64;
     size_t peer_outbox_bytes = 1 << 20;
-    // A copy of a mover has ended: there may be events. Called outside of every other call.
+    // A copy of a mover or a decoding has ended: there may be events. Called outside of every other call.
     std::function<void()> moved;
+    SliceCoder* coder = nullptr;  // outlives it; null: slices come plain
     // What is worth a line in the log, and is told nobody else. May be empty.
     std::function<void(const std::string&)> note;
   };
@@ -121,9 +124,10 @@ class Receiver {
     std::vector<Part> parts;
     std::vector<uint32_t> grains;  // like parts, as ACCEPT says them
     uint32_t slice_bytes = 0;
+    uint16_t ways = 0;             // as ACCEPT says them
     std::vector<std::vector<IntervalSet>> published;  // [part][layer of the part]
     uint32_t left = 0;                                // slices that are not in place
-    uint32_t moving = 0;                              // of these, with a mover: nothing more is needed of the rank
+    uint32_t moving = 0;  // of these, with a mover or being decoded: nothing more is needed of the rank
     Ready ready;                                      // published slices, lowest layer first
     Pull batch;                                       // posted, not asked yet
     bool done = false;                                // was told that nothing more is wanted
@@ -156,11 +160,13 @@ class Receiver {
     PeerId peer = 0;
     SessionId session = 0;  // that may have ended
     uint32_t slice = 0;
-    uint64_t bytes = 0;
-    bool moving = false;  // it has arrived, and a mover has it
+    uint64_t bytes = 0;   // of the plain slice with its front
+    bool moving = false;  // it has arrived, and a mover has it, or it is being decoded
     bool may_share = false;  // it was asked for with that way
     uint64_t front_bytes = 0;
     bool is_shared = false;  // and came by it
+    SliceCoder::Asked asked = {};
+    bool coded = false;  // it came so
   };
   // Shared memory of a prefill rank, as a mover of this side reaches it.
   struct Mapped {
@@ -191,6 +197,14 @@ class Receiver {
   // What makes each leaf one run of memory on both sides, where one of them is a device's.
   static uint32_t grain_for(const Session& session, const Slice& slice);
   Source* next_source(Session& session);
+  // Whether a slice that is asked for may come coded, and how; a batch is asked for in one way.
+  SliceCoder::Asked ask_coded(Session& session, Source& source, const SliceState& state, uint64_t payload_bytes);
+  [[nodiscard]] SliceInSlot slice_in(const Session& session, const Transfer& transfer, uint32_t slot) const;
+  // What arrived is decoded aside: true. False: it is not coded, or nothing that may be used.
+  bool begin_decoding(Session& session, uint32_t slot, uint64_t bytes, bool* right);
+  void decoded(uint64_t name, const Status& status);
+  // After landed(): what has become of it is told, and its slot given back unless a mover has it.
+  void after_landing(uint32_t slot, Code status, bool right, bool moving);
   // What a slice that arrived, or was moved, comes to. Not ok: the session cannot go on.
   Status settled(Session& session, const Transfer& transfer, Code code, bool right);
   // Whether it is what was asked for; then it is written, or (true in `moving`) a mover has begun to.
@@ -231,7 +245,7 @@ class Receiver {
   std::vector<std::unique_ptr<Mapped>> mapped_;  // one a prefill rank and mover; until the connection closes
   std::deque<ReceiverEvent> events_;
   ReceiverStats stats_;
-  std::shared_ptr<Receiver*> self_ = std::make_shared<Receiver*>(this);  // for movers' ends; they may come later
+  std::shared_ptr<Receiver*> self_ = std::make_shared<Receiver*>(this);  // for ends of movers and of decoding; they may come later
 };
 
 }  // namespace kvbm::cluster::session

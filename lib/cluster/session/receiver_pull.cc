@@ -1,6 +1,7 @@
 // The data half of the decode side: which slice is asked for next, and what becomes of what arrives.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "cluster/session/receiver.h"
 
@@ -54,25 +55,29 @@ Result<bool> Receiver::pull_one(Session& session) {
   const uint32_t slot = staging_.take();
   if (slot == Staging::kNone) return false;
   const uint64_t name = names_.next(slot);
-  const Code code = link_.post(source->rank.peer, name, {staging_.data(slot), bytes}, name);
+  SliceState& state = session.slices[index];
+  const SliceCoder::Asked asked = ask_coded(session, *source, state, slice.payload_bytes);
+  const uint64_t room = asked.coding.any() ? coded_slice_room(shape.leaf_count(), slice.payload_bytes) : 0;
+  const Code code = link_.post(source->rank.peer, name, {staging_.data(slot), std::max(bytes, room)}, name);
   if (code != Code::ok) {
     staging_.give(slot);
     if (code == Code::again || code == Code::no_room) return false;
     return Status(Code::owner_gone, "a prefill rank cannot be reached any more", "\"" + source->rank.name + "\"");
   }
   source->ready.pop();
-  SliceState& state = session.slices[index];
   // What was not right once comes the sure way.
   const bool shares = state.attempts == 0 && may_share(session, slice, extent);
-  transfers_[slot] = {name, source->rank.peer, session.id, index, bytes, false, shares, front_bytes, false};
+  transfers_[slot] = {name,   source->rank.peer, session.id,  index, bytes,
+                      false, shares,            front_bytes, false, asked};
   session.under_way += taken;
   state.step = SliceState::Step::pulling;
   state.grain = extent.grain;
   ++state.attempts;
-  source->batch.entries.push_back({name, index, extent, shares ? kWayShared : uint8_t{0}});
+  if (asked.coding.any()) source->batch.coding = asked.coding;
+  const auto ways = static_cast<uint8_t>((shares ? kWayShared : 0) | (asked.coding.any() ? kWayCoded : 0));
+  source->batch.entries.push_back({name, index, extent, ways});
   if (source->batch.entries.size() == kMaxPullEntries) {
-    send(session, *source, source->batch);
-    source->batch.entries.clear();
+    send(session, *source, std::exchange(source->batch, {}));
   }
   return true;
 }
@@ -106,8 +111,7 @@ void Receiver::pump() {
     Session& session = *find(id);
     for (Source& s : session.sources) {
       if (s.batch.entries.empty()) continue;
-      send(session, s, s.batch);
-      s.batch.entries.clear();
+      send(session, s, std::exchange(s.batch, {}));
     }
   }
   for (const auto& [id, status] : failed) end(id, status);
@@ -124,7 +128,8 @@ void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
     return;
   }
   Transfer& transfer = transfers_[slot];
-  transfer.is_shared = transfer.may_share && bytes != transfer.bytes;
+  transfer.is_shared =
+      transfer.may_share && bytes != transfer.bytes && !is_coded_slice(staging_.data(slot), bytes);
   Session* session = find(transfer.session);
   bool moving = false;
   if (session == nullptr) {
@@ -132,17 +137,27 @@ void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
   } else if (session->sources[session->plan.slices()[transfer.slice].source].state == SourceState::gone) {
     session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());  // on_closed ended, or ends, the session
   } else {
-    const uint64_t came = transfer.is_shared ? transfer.front_bytes : transfer.bytes;
-    const bool right = status == Code::ok && bytes == came && landed(*session, transfer, slot, &moving);
-    if (!moving) {
-      session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
-      const Status ended = settled(*session, transfer, status, right);
-      release(transfer);
-      if (!ended.ok()) end(transfer.session, ended);
-      if (ended.ok() && session->layers_left == 0) end(transfer.session, {});
-    }
+    bool right = status == Code::ok;
+    if (right && begin_decoding(*session, slot, bytes, &right)) return pump();
+    right = right && bytes == (transfer.is_shared ? transfer.front_bytes : transfer.bytes) &&
+            landed(*session, transfer, slot, &moving);
+    return after_landing(slot, status, right, moving);
   }
-  if (!moving) free_slot(slot);
+  free_slot(slot);
+  pump();
+}
+
+void Receiver::after_landing(uint32_t slot, Code status, bool right, bool moving) {
+  if (!moving) {
+    const Transfer transfer = transfers_[slot];
+    Session& session = *find(transfer.session);
+    session.under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
+    const Status ended = settled(session, transfer, status, right);
+    release(transfer);
+    if (!ended.ok()) end(transfer.session, ended);
+    if (ended.ok() && session.layers_left == 0) end(transfer.session, {});
+    free_slot(slot);
+  }
   pump();
 }
 
@@ -209,6 +224,8 @@ Status Receiver::settled(Session& session, const Transfer& transfer, Code code, 
   Source& source = session.sources[slice.source];
   if (code == Code::ok && !right) ++stats_.damaged_slices;
   if (right) {
+    if (options_.coder != nullptr && !transfer.is_shared) options_.coder->came(transfer.peer, transfer.asked, transfer.coded);
+    stats_.coded_slices += transfer.coded ? 1 : 0;
     in_place(session, transfer.slice);
     if (transfer.is_shared) ++stats_.shared_slices, stats_.shared_bytes += slice.payload_bytes;
     return {};

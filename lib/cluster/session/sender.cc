@@ -150,6 +150,7 @@ Status Sender::admit(Offer& offer, PeerId peer, const Header& header, const Open
   if (auto s = check_same(open.facts, offer.request.facts, "prefill rank " + std::to_string(options_.rank)); !s.ok()) {
     return s;
   }
+  if (options_.coder != nullptr && options_.coder->seals() && (open.ways & kWayCoded) == 0) return must_be_sealed();
   if (offer.sink_count != 0 && offer.sink_count != open.sink_count) {
     return Status(Code::mismatch, "decode ranks disagree on how many they are",
                   std::to_string(open.sink_count) + " here, another said " + std::to_string(offer.sink_count));
@@ -181,6 +182,7 @@ void Sender::accept(Offer& offer, uint16_t rank, Sink& sink) {
   message.facts_hash = facts_hash(offer.request.facts);
   message.slice_bytes = staging_.slice_bytes();
   const bool grained = link_.takes_grain(sink.peer);
+  if (options_.coder != nullptr && link_.takes_ways(sink.peer)) message.ways |= kWayCoded;
   const bool shares = link_.takes_ways(sink.peer) && mover_that_shares(offer.request.parts) != nullptr;
   if (shares) message.ways |= kWayShared;
   for (const LocalPart& p : offer.request.parts) {

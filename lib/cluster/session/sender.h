@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "cluster/session/block_map.h"
+#include "cluster/session/coded_slice.h"
 #include "cluster/session/intervals.h"
 #include "cluster/session/link.h"
 #include "cluster/session/outbox.h"
@@ -56,6 +57,7 @@ struct SenderEvent {
 
 struct SenderStats {
   uint64_t slices = 0, straight_slices = 0, bytes = 0;
+  uint64_t coded_slices = 0, coded_bytes = 0;  // coded or sealed ones, and what went of them
   uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that stayed in shared memory
   uint64_t ended = 0, failed = 0;                // offers; of these, those that did not end well
   uint64_t refused_opens = 0, protocol_errors = 0, late_messages = 0;
@@ -72,8 +74,9 @@ class Sender {
     // Pieces of engine memory at least this long are sent from where they lie. 0 = never.
     uint64_t straight_from_bytes = 256 * 1024;
     size_t peer_outbox_bytes = 1 << 20;
-    // A copy of a mover has ended: there may be events. Called outside of every other call.
+    // A copy of a mover or the coding of a slice has ended: there may be events. Called outside of every other call.
     std::function<void()> moved;
+    SliceCoder* coder = nullptr;  // outlives it; null: slices go plain
   };
   Sender(const Options& options, Staging staging, Link& link, Holder& holder);
 
@@ -155,14 +158,16 @@ class Sender {
   struct QueuedPull {
     SinkName sink;
     PullEntry entry;
+    SliceCoding coding;
   };
   struct Push {
     uint64_t name = 0;  // 0 = free
     SinkName sink;
     PeerId peer = 0;
     bool straight = false;
-    bool moving = false;  // a mover gathers it; the link does not know of it yet
+    bool moving = false;  // a mover gathers it, or it is coded; the link does not know of it yet
     PullEntry entry;
+    SliceCoding coding;  // to be coded or sealed so; zero: plain
     SharedSlots* shared = nullptr;  // the payload stays in
     uint32_t shared_slot = 0;       // this one
   };
@@ -177,10 +182,19 @@ class Sender {
   void send(Sink& sink, uint16_t rank, const Body& body);
   void pulled(Offer& offer, uint16_t rank, Sink& sink, const Pull& pull);
   Status check_pull(const Offer& offer, const Sink& sink, const PullEntry& entry) const;
+  static Status must_be_sealed();
+  // How a pull is answered.
+  [[nodiscard]] SliceCoder::Plan plan_for(const PullEntry& entry, const SliceCoding& coding) const;
   void pump();
-  void push(const SinkName& name, Offer& offer, Sink& sink, const PullEntry& entry, uint32_t slot);
+  void push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slot);
   void gather(Offer& offer, const Sink& sink, const LocalPart& local, uint32_t slot);
   void gathered(uint64_t name, const SliceMove& move, const Status& status);
+  // A slice whose payload and hashes are in its slot is coded, and then sent.
+  void begin_coding(Offer& offer, uint32_t slot, const SliceShape& shape);
+  void encoded(uint64_t name, const Status& status, uint64_t bytes);
+  [[nodiscard]] SliceHead head_of(const Offer& offer, const Push& push, const SliceShape& shape) const;
+  // Sends pieces_, of a slice with so many bytes of payload.
+  void send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t payload_bytes);
   // Where the payload of a pull shall lie: in shared memory, if it may and there is room, else in staging.
   void place(const Sink& sink, const LocalPart& local, uint32_t slot, SliceMove& move);
   void share(Offer& offer, uint16_t rank, Sink& sink, const Map& map);
@@ -215,7 +229,7 @@ class Sender {
   std::vector<ConstBytes> pieces_;
   std::deque<SenderEvent> events_;
   SenderStats stats_;
-  std::shared_ptr<Sender*> self_ = std::make_shared<Sender*>(this);  // for movers' ends; they may come later
+  std::shared_ptr<Sender*> self_ = std::make_shared<Sender*>(this);  // for ends of movers and of coding; they may come later
 };
 
 }  // namespace kvbm::cluster::session

@@ -31,8 +31,13 @@ void Sender::pulled(Offer& offer, uint16_t rank, Sink& sink, const Pull& pull) {
       ++stats_.protocol_errors;
       return end_sink(offer, rank, SinkState::failed, s, true);
     }
+    const SliceCoder::Plan plan = plan_for(entry, pull.coding);
+    if (plan == SliceCoder::Plan::refused) return end_sink(offer, rank, SinkState::failed, must_be_sealed(), true);
+    if (plan == SliceCoder::Plan::plain && options_.coder != nullptr) options_.coder->gave_plain();
     ++sink.pulls;
-    pulls_.push_back({{offer.request.request, rank, sink.session}, entry});
+    pulls_.push_back({{offer.request.request, rank, sink.session},
+                      entry,
+                      plan == SliceCoder::Plan::coded ? pull.coding : SliceCoding{}});
   }
 }
 
@@ -47,20 +52,26 @@ void Sender::pump() {
     const uint32_t slot = staging_.take();
     if (slot == Staging::kNone) return;
     pulls_.pop_front();
-    push(next.sink, *find(next.sink.request), *sink, next.entry, slot);
+    push(next, *find(next.sink.request), *sink, slot);
   }
 }
 
-void Sender::push(const SinkName& name, Offer& offer, Sink& sink, const PullEntry& entry, uint32_t slot) {
+void Sender::push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slot) {
   const Facts& facts = offer.request.facts;
+  const PullEntry& entry = next.entry;
   const auto local = std::find_if(offer.request.parts.begin(), offer.request.parts.end(),
                                   [&](const LocalPart& p) { return p.part.component == entry.extent.component; });
-  pushes_[slot] = {names_.next(slot), name, sink.peer, false, false, entry};
+  pushes_[slot] = {names_.next(slot), next.sink, sink.peer, false, false, entry, next.coding};
   if (local->map.mover != nullptr) return gather(offer, sink, *local, slot);
   const SliceShape shape(facts.components[entry.extent.component], entry.extent);
   std::byte* front = staging_.data(slot);
   const size_t front_bytes = slice_front_bytes(shape.leaf_count());
   const std::span<uint64_t> hashes = std::span(hashes_).first(shape.leaf_count());
+  if (next.coding.any()) {
+    copy_.gather(facts, *local, entry.extent, front + front_bytes, hashes);
+    std::memcpy(slice_hashes(front), hashes.data(), hashes.size_bytes());
+    return begin_coding(offer, slot, shape);
+  }
   const bool straight = options_.straight_from_bytes != 0 &&
                         copy_.straight(facts, *local, entry.extent, options_.straight_from_bytes, pieces_, hashes);
   if (!straight) {
@@ -114,25 +125,41 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
     const SliceShape shape(c, push.entry.extent);
     std::byte* front = staging_.data(slot);
     std::memcpy(slice_hashes(front), move.hashes.data(), move.hashes.size() * sizeof(uint64_t));
-    pieces_.clear();
-    const uint64_t behind = push.shared == nullptr ? shape.payload_bytes() : 0;
-    pieces_.emplace_back(front, slice_front_bytes(shape.leaf_count()) + behind);
-    send_slice(offer, *sink, slot, shape);
+    if (push.shared == nullptr && push.coding.any()) {
+      begin_coding(offer, slot, shape);
+    } else {
+      pieces_.clear();
+      const uint64_t behind = push.shared == nullptr ? shape.payload_bytes() : 0;
+      pieces_.emplace_back(front, slice_front_bytes(shape.leaf_count()) + behind);
+      send_slice(offer, *sink, slot, shape);
+    }
   }
   forget_if_quiet(request);
   pump();
   if (options_.moved) options_.moved();
 }
 
+SliceHead Sender::head_of(const Offer& offer, const Push& push, const SliceShape& shape) const {
+  const layout::ComponentGeometry& c = offer.request.facts.components[push.entry.extent.component];
+  return {push.sink.session,
+          push.entry.tag,
+          push.sink.request,
+          push.entry.slice,
+          static_cast<uint32_t>(shape.payload_bytes()),
+          shape.leaf_count(),
+          row_bytes(c),
+          push.entry.extent,
+          push.shared != nullptr ? push.shared_slot + 1 : 0};
+}
+
 void Sender::send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShape& shape) {
+  encode_slice_front(head_of(offer, pushes_[slot], shape), staging_.data(slot));
+  send_pieces(offer, sink, slot, shape.payload_bytes());
+}
+
+void Sender::send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t payload_bytes) {
   Push& p = pushes_[slot];
-  const PullEntry& entry = p.entry;
-  const layout::ComponentGeometry& c = offer.request.facts.components[entry.extent.component];
-  encode_slice_front({p.sink.session, entry.tag, p.sink.request, entry.slice,
-                      static_cast<uint32_t>(shape.payload_bytes()), shape.leaf_count(), row_bytes(c), entry.extent,
-                      p.shared != nullptr ? p.shared_slot + 1 : 0},
-                     staging_.data(slot));
-  const Code code = link_.push(sink.peer, entry.tag, pieces_, p.name);
+  const Code code = link_.push(sink.peer, p.entry.tag, pieces_, p.name);
   if (code != Code::ok) {
     const SinkName name = p.sink;
     p.name = 0;
@@ -142,10 +169,10 @@ void Sender::send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShap
     return forget_if_quiet(name.request);
   }
   if (p.straight) ++offer.readers, ++stats_.straight_slices;
-  if (p.shared != nullptr) ++stats_.shared_slices, stats_.shared_bytes += shape.payload_bytes();
+  if (p.shared != nullptr) ++stats_.shared_slices, stats_.shared_bytes += payload_bytes;
   ++stats_.slices;
-  stats_.bytes += shape.payload_bytes();
-  offer.bytes += shape.payload_bytes();
+  stats_.bytes += payload_bytes;
+  offer.bytes += payload_bytes;
 }
 
 void Sender::on_pushed(uint64_t token, Code status) {

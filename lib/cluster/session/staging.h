@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "cluster/session/coded_slice.h"
 #include "cluster/session/slice.h"
 #include "cluster/session/wire.h"
 
@@ -22,9 +23,11 @@ class Staging {
   static constexpr size_t kAlignment = 64;         // streaming copies need it
   static constexpr uint64_t kSharedAlignment = 4096;  // of slots in shared memory, which hold payloads alone
 
-  // What a slot for slices of that size takes.
+  // What a slot for slices of that size takes, plain or coded.
   static constexpr uint64_t slot_bytes_for(uint32_t slice_bytes) noexcept {
-    return round_up(slice_front_bytes(max_leaves(slice_bytes)) + slice_bytes, 4096);
+    const uint32_t leaves = max_leaves(slice_bytes);
+    const uint64_t plain = slice_front_bytes(leaves) + slice_bytes;
+    return round_up(std::max(plain, coded_slice_room(leaves, slice_bytes)), 4096);
   }
   // `memory` is borrowed and must be aligned to kAlignment; one slot at least.
   static Result<Staging> make(MutableBytes memory, uint32_t slice_bytes) {

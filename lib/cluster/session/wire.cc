@@ -243,7 +243,9 @@ constexpr uint32_t kGrainBits = 0x00FF'FFFF;
 void put(Writer& w, const Pull& b) {
   w.le(static_cast<uint16_t>(b.entries.size()));
   w.le(uint16_t{0});
-  w.le(uint32_t{0});
+  w.le(b.coding.mode);
+  w.le(b.coding.flags);
+  w.le(b.coding.codecs);
   for (const PullEntry& e : b.entries) {
     w.le(e.tag);
     w.le(e.slice);
@@ -256,7 +258,9 @@ Result<Body> get_pull(Reader& r) {
   Pull b;
   const size_t count = r.le<uint16_t>();
   r.zero<uint16_t>();
-  r.zero<uint32_t>();
+  b.coding.mode = r.le<uint8_t>();
+  b.coding.flags = r.le<uint8_t>();
+  b.coding.codecs = r.le<uint16_t>();
   if (!r.items(count, 40, kMaxPullEntries)) return bad("PULL has another length");
   for (size_t i = 0; i < count; ++i) {
     PullEntry e;

@@ -33,6 +33,7 @@ inline constexpr size_t kMaxReleaseTags = 512;
 // By which ways a payload may come, beside behind its head: bits of Open, Accept (what each side can) and PullEntry (what
 // this pull may use). Said only to who understands them (Link::takes_ways); unknown ones are ignored.
 inline constexpr uint8_t kWayShared = 1;  // it stays in memory of a device that the decode side has mapped
+inline constexpr uint8_t kWayCoded = 2;   // coded or sealed behind the head, as the message says (coded_slice.h)
 
 // Odd ones go to the prefill side (Sender), even ones to the decode side (Receiver).
 enum class Type : uint8_t {
@@ -95,8 +96,17 @@ struct PullEntry {
   Extent extent;
   uint8_t ways = 0;
 };
+// How pulls may be answered, as a fetch says it (cluster/wire.h, Coding); zero: plain.
+struct SliceCoding {
+  uint8_t mode = 0;     // codec::Mode
+  uint8_t flags = 0;    // 1: the decode side opens what is sealed
+  uint16_t codecs = 0;  // bit n: it decodes codec::LeafCodec n
+  [[nodiscard]] bool any() const noexcept { return mode != 0 || flags != 0; }
+  bool operator==(const SliceCoding&) const = default;
+};
 struct Pull {
   std::vector<PullEntry> entries;
+  SliceCoding coding = {};  // of those that may come kWayCoded; said only where one is
 };
 
 struct Done {};

@@ -96,6 +96,8 @@ CodedCore::CodedCore(CodedTierOptions options, Tier& inner, Executor& executor, 
       write_staging_(options_.write_budget_bytes),
       read_staging_(options_.read_budget_bytes) {
   counts_.automatic = options_.automatic ? 1 : 0;
+  counts_.setting = options_.automatic ? 0 : static_cast<uint32_t>(options_.mode);
+  counts_.seals = options_.keys != nullptr ? 1 : 0;
   counts_.mode = static_cast<uint32_t>(options_.mode);
 }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Optional, Sequence
 from . import _native as raw
 from . import _raw
 from .block import Blocks
-from .constants import FOREVER, Admit, Lookup, Priority
+from .constants import FOREVER, Admit, CodecMode, Lookup, Priority
 from .geometry import Part, part_memory, parts_memory
 from .key import Keys, as_keys
 from .match import Match, lookup_options
@@ -229,7 +229,8 @@ class Manager:
         while True:
             _, n, rows = raw.kvbm_manager_nodes(self._handle, capacity)
             if n <= capacity:
-                return [NodeRow._make(row) for row in rows]
+                return [NodeRow._make((*said, CodecMode(codec), bool(automatic), bool(sealed), refused, plain, stored))
+                        for *said, codec, automatic, sealed, refused, plain, stored in rows]
             capacity = n
 
     def devices(self) -> list[DeviceRow]:

@@ -60,6 +60,8 @@ class TierCodecStats:
     probes: int
     mode: CodecMode
     automatic: bool
+    setting: CodecMode  # that the tier's codec names; off also where it is auto
+    seals: bool  # whatever is written there
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,12 @@ class NodeRow(NamedTuple):
     path: str
     path_reason: str
     local_bytes: int
+    codec: CodecMode  # that large reads are asked with now
+    codec_automatic: bool  # node.codec = auto has chosen it
+    codec_sealed: bool  # nothing is taken from it that is not sealed
+    codec_refused: int
+    codec_plain_bytes: int  # of what came coded or sealed, decoded
+    codec_stored_bytes: int  # and as it came
 
 
 class DeviceMoves(NamedTuple):
@@ -184,7 +192,8 @@ def stats_of(counters: raw.Struct) -> Stats:
     tiers = tuple(TierStats(**{n: getattr(row, n) for n in _TIER}, disabled=bool(row.disabled)) for row in rows)
     coding = [counters.tier_codec(i) for i in range(len(rows))]
     codec = tuple(TierCodecStats(**{n: getattr(row, n) for n in _CODEC}, mode=CodecMode(row.mode),
-                                 automatic=bool(row.automatic)) for row in coding)
+                                 automatic=bool(row.automatic), setting=CodecMode(row.setting),
+                                 seals=bool(row.seals)) for row in coding)
     return Stats(**{name: getattr(counters, name) for name in _MANAGER}, tiers=tiers, codec=codec)
 
 

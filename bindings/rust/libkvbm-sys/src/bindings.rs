@@ -1397,7 +1397,9 @@ pub struct kvbm_tier_codec_stats {
     pub probes: u64,
     pub mode: u32,
     pub automatic: u32,
-    pub reserved: [u64; 2usize],
+    pub setting: u32,
+    pub seals: u32,
+    pub reserved: [u64; 1usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1433,8 +1435,11 @@ const _: () = {
     ["Offset of field: kvbm_tier_codec_stats::mode"][::core::mem::offset_of!(kvbm_tier_codec_stats, mode) - 112usize];
     ["Offset of field: kvbm_tier_codec_stats::automatic"]
         [::core::mem::offset_of!(kvbm_tier_codec_stats, automatic) - 116usize];
+    ["Offset of field: kvbm_tier_codec_stats::setting"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, setting) - 120usize];
+    ["Offset of field: kvbm_tier_codec_stats::seals"][::core::mem::offset_of!(kvbm_tier_codec_stats, seals) - 124usize];
     ["Offset of field: kvbm_tier_codec_stats::reserved"]
-        [::core::mem::offset_of!(kvbm_tier_codec_stats, reserved) - 120usize];
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, reserved) - 128usize];
 };
 pub type kvbm_tier_codec_stats_t = kvbm_tier_codec_stats;
 #[repr(C)]
@@ -1668,7 +1673,13 @@ pub struct kvbm_node_row {
     pub path: [::core::ffi::c_char; 16usize],
     pub path_reason: [::core::ffi::c_char; 128usize],
     pub local_bytes: u64,
-    pub reserved: [u64; 3usize],
+    pub codec: u8,
+    pub codec_automatic: u8,
+    pub codec_sealed: u8,
+    pub codec_reserved: u8,
+    pub codec_refused: u32,
+    pub codec_plain_bytes: u64,
+    pub codec_stored_bytes: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1686,7 +1697,17 @@ const _: () = {
     ["Offset of field: kvbm_node_row::path"][::core::mem::offset_of!(kvbm_node_row, path) - 280usize];
     ["Offset of field: kvbm_node_row::path_reason"][::core::mem::offset_of!(kvbm_node_row, path_reason) - 296usize];
     ["Offset of field: kvbm_node_row::local_bytes"][::core::mem::offset_of!(kvbm_node_row, local_bytes) - 424usize];
-    ["Offset of field: kvbm_node_row::reserved"][::core::mem::offset_of!(kvbm_node_row, reserved) - 432usize];
+    ["Offset of field: kvbm_node_row::codec"][::core::mem::offset_of!(kvbm_node_row, codec) - 432usize];
+    ["Offset of field: kvbm_node_row::codec_automatic"]
+        [::core::mem::offset_of!(kvbm_node_row, codec_automatic) - 433usize];
+    ["Offset of field: kvbm_node_row::codec_sealed"][::core::mem::offset_of!(kvbm_node_row, codec_sealed) - 434usize];
+    ["Offset of field: kvbm_node_row::codec_reserved"]
+        [::core::mem::offset_of!(kvbm_node_row, codec_reserved) - 435usize];
+    ["Offset of field: kvbm_node_row::codec_refused"][::core::mem::offset_of!(kvbm_node_row, codec_refused) - 436usize];
+    ["Offset of field: kvbm_node_row::codec_plain_bytes"]
+        [::core::mem::offset_of!(kvbm_node_row, codec_plain_bytes) - 440usize];
+    ["Offset of field: kvbm_node_row::codec_stored_bytes"]
+        [::core::mem::offset_of!(kvbm_node_row, codec_stored_bytes) - 448usize];
 };
 impl Default for kvbm_node_row {
     fn default() -> Self {

@@ -30,6 +30,18 @@ pub struct NodeRow {
     pub path: String,
     pub path_reason: String,
     pub local_bytes: u64,
+    /// That large reads are asked with now: the number of a [`crate::codec::Mode`].
+    pub codec: u32,
+    /// `node.codec = auto` has chosen it.
+    pub codec_automatic: bool,
+    /// Nothing is taken from it that is not sealed.
+    pub codec_sealed: bool,
+    /// What came and was not used.
+    pub codec_refused: u32,
+    /// Of what came coded or sealed, decoded.
+    pub codec_plain_bytes: u64,
+    /// And as it came.
+    pub codec_stored_bytes: u64,
 }
 
 pub(crate) fn fixed_text(text: &[std::ffi::c_char]) -> String {
@@ -51,6 +63,12 @@ impl From<&sys::kvbm_node_row_t> for NodeRow {
             path: fixed_text(&raw.path),
             path_reason: fixed_text(&raw.path_reason),
             local_bytes: raw.local_bytes,
+            codec: u32::from(raw.codec),
+            codec_automatic: raw.codec_automatic != 0,
+            codec_sealed: raw.codec_sealed != 0,
+            codec_refused: raw.codec_refused,
+            codec_plain_bytes: raw.codec_plain_bytes,
+            codec_stored_bytes: raw.codec_stored_bytes,
         }
     }
 }

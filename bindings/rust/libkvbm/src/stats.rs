@@ -54,6 +54,10 @@ pub struct TierCodecStats {
     /// Of what was stored last: the number of a [`crate::codec::Mode`].
     pub mode: u32,
     pub automatic: bool,
+    /// That the tier's codec names: the number of a [`crate::codec::Mode`], 0 also where it is auto.
+    pub setting: u32,
+    /// Whatever is written there is sealed.
+    pub seals: bool,
 }
 
 impl From<&sys::kvbm_tier_codec_stats_t> for TierCodecStats {
@@ -75,6 +79,8 @@ impl From<&sys::kvbm_tier_codec_stats_t> for TierCodecStats {
             probes: raw.probes,
             mode: raw.mode,
             automatic: raw.automatic != 0,
+            setting: raw.setting,
+            seals: raw.seals != 0,
         }
     }
 }

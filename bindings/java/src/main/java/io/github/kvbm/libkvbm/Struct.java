@@ -43,6 +43,10 @@ final class Struct {
     return memory.getLong(at + field);
   }
 
+  int getByte(int field) {
+    return memory.get(at + field) & 0xFF;
+  }
+
   byte[] bytes(int field, int n) {
     return Memory.bytes(memory, at + field, n);
   }

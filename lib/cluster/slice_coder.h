@@ -1,0 +1,61 @@
+// Slices of sessions coded and sealed on their way over links: session::SliceCoder over LinkCoder.
+//
+// As records are: lossless, in the mode that the choice for that node finds shorter (or the one that is configured), and
+// with keys always sealed. Where the other node is on this machine and its memory is mapped here, `auto` codes nothing.
+// The work is done by tasks of the core's executor, in the slot and one buffer for each task that runs; what it comes to
+// is told by tasks of the links' executor. Thread: the links'. Lock: Shared::mutex, a leaf but for the executor's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/executor.h"
+#include "base/memory.h"
+#include "base/mutex.h"
+#include "cluster/link_coder.h"
+#include "cluster/session/coded_slice.h"
+
+namespace kvbm::cluster {
+
+class LinkSliceCoder final : public session::SliceCoder {
+ public:
+  struct Options {
+    std::shared_ptr<LinkCoder> coder;
+    Executor* core = nullptr;
+    std::function<std::optional<NodeId>(session::PeerId)> node_of;
+    // Whether its memory is read in place; may be null.
+    std::function<bool(const NodeId&)> in_place;
+  };
+  // The executors outlive it, the links' until detach().
+  LinkSliceCoder(Options options, Executor& links);
+  ~LinkSliceCoder() override;
+  LinkSliceCoder(const LinkSliceCoder&) = delete;
+  LinkSliceCoder& operator=(const LinkSliceCoder&) = delete;
+
+  // Slots lie in it: it stays for as long as tasks may touch it.
+  void keep(std::shared_ptr<Arena> staging);
+  // The links' executor goes: nothing is told any more.
+  void detach();
+
+  [[nodiscard]] bool seals() const override { return options_.coder->seals(); }
+  Asked ask(session::PeerId peer, uint64_t bytes, bool again) override;
+  bool take_plain(session::PeerId peer) override;
+  void decode(session::PeerId peer, const session::SliceInSlot& slice, uint64_t bytes, Done done) override;
+  void came(session::PeerId peer, const Asked& asked, bool coded) override;
+  [[nodiscard]] Plan plan(const session::SliceCoding& coding) const override;
+  void gave_plain() override { options_.coder->count_plain_given(); }
+  void encode(const session::SliceInSlot& slice, const session::SliceCoding& coding, Done done) override;
+
+ private:
+  struct Shared;
+  class Scratch;
+  void post(UniqueFunction<std::pair<Status, uint64_t>(Shared&)> work, Done done);
+  [[nodiscard]] NodeId node_of(session::PeerId peer) const { return options_.node_of(peer).value_or(NodeId{}); }
+
+  const Options options_;
+  const std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace kvbm::cluster
