@@ -91,6 +91,9 @@ Status SessionHost::make_receiver() {
   options.transfer_base = kReceiverBase;
   options.moved = [this] { settle(); };
   options.coder = coder_.get();
+  options.note = [log = log_](const std::string& text) {
+    if (log != nullptr) log->write(LogLevel::info, "session", text);
+  };
   session::Link& links = *this;
   receiver_ = std::make_unique<session::Receiver>(options, std::move(staging.value().second), links);
   return {};
@@ -100,6 +103,25 @@ uint32_t SessionHost::staging_taken() const noexcept {
   uint32_t taken = receiver_ != nullptr ? receiver_->staging_taken() : 0;
   for (const auto& [number, rank] : ranks_) taken += rank->sender->staging_taken();
   return taken;
+}
+
+SessionCounts SessionHost::counts() const noexcept {
+  SessionCounts out;
+  out.sessions = sessions_.size();
+  out.offers = offers_.size();
+  out.staging_taken = staging_taken();
+  if (receiver_ != nullptr) out.received = receiver_->stats();
+  for (const auto& [number, rank] : ranks_) {
+    const session::SenderStats& s = rank->sender->stats();
+    out.shared_taken += rank->sender->shared_taken();
+    out.sent.slices += s.slices;
+    out.sent.bytes += s.bytes;
+    out.sent.shared_slices += s.shared_slices;
+    out.sent.shared_bytes += s.shared_bytes;
+    out.sent.ended += s.ended;
+    out.sent.failed += s.failed;
+  }
+  return out;
 }
 
 // ---- The prefill side ----

@@ -26,6 +26,14 @@
 
 namespace kvbm::cluster {
 
+// What sessions of this node are doing and have done, all ranks together.
+struct SessionCounts {
+  uint64_t sessions = 0, offers = 0;             // now
+  uint64_t staging_taken = 0, shared_taken = 0;  // slots, now
+  session::ReceiverStats received;
+  session::SenderStats sent;
+};
+
 class SessionHost final : public LinkListener, private session::Link {
  public:
   struct Options {
@@ -78,6 +86,7 @@ class SessionHost final : public LinkListener, private session::Link {
   [[nodiscard]] size_t sessions() const noexcept { return sessions_.size(); }
   // Slots that transfers have now, of all ranks and of the decode side.
   [[nodiscard]] uint32_t staging_taken() const noexcept;
+  [[nodiscard]] SessionCounts counts() const noexcept;
 
   // The links' executor goes: what is being coded reaches nobody.
   void detach();

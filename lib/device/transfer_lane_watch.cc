@@ -174,6 +174,10 @@ void TransferLane::count(const TransferWork& work) {
     stats_.bad_leaves += work.batch.good[i] == 0 ? 1 : 0;
     const PlannedLeaf& leaf = work.plan.leaves[i];
     stats_.bounced_leaves += leaf.bounced ? 1 : 0;
+    if (work.batch.leaves[i].on_device) {
+      ++stats_.inside_leaves;
+      continue;
+    }
     switch (leaf.path) {
       case Path::mapped: ++stats_.mapped_leaves; break;
       case Path::staged: ++stats_.staged_leaves; break;

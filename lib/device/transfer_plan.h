@@ -46,7 +46,7 @@ struct PlanLeaf {
   bool flat = false;    // one piece on the device
   bool pinned = false;  // the device reaches the record; else it is bounced: it goes through the part's pinned memory
   Path coded = Path::mapped;  // planar or quantized: it is
-  bool resident = false;      // the record is on the device, and goes mapped: the kernel reads it where it is
+  bool on_device = false;     // `record` is the device's own memory: mapped always, a copy would only be a way round
 };
 
 struct PlannedLeaf {
@@ -59,7 +59,7 @@ struct PlannedLeaf {
 struct PlannedPart {
   size_t first = 0;
   size_t count = 0;
-  size_t kernel_leaves = 0;  // mapped or staged; the others are straight or coded
+  size_t kernel_leaves = 0;  // mapped or staged, or on the device; the others are straight or coded
   size_t planar_leaves = 0;
   size_t quantized_leaves = 0;
   size_t copies = 0;         // runs of staged, straight and coded leaves

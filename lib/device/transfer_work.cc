@@ -15,10 +15,9 @@ Path coded_path(codec::LeafCodec codec) noexcept {
 
 // Of a leaf whose run is one.
 bool valid_coded(const LeafMove& leaf, Direction direction) noexcept {
-  if (leaf.resident) return direction == Direction::scatter && leaf.codec == codec::LeafCodec::raw;
   if (leaf.codec == codec::LeafCodec::raw) return true;
-  return direction == Direction::scatter && is_coded(coded_path(leaf.codec)) && leaf.coded_bytes != 0 &&
-         leaf.coded_bytes < leaf.device.total();
+  return direction == Direction::scatter && !leaf.on_device && is_coded(coded_path(leaf.codec)) &&
+         leaf.coded_bytes != 0 && leaf.coded_bytes < leaf.device.total();
 }
 
 bool valid_leaf(const LeafMove& leaf) noexcept {
@@ -42,7 +41,7 @@ bool valid_marks(const TransferBatch& batch) noexcept {
 }
 
 CuPointer reach_of(const LeafMove& leaf, std::span<const std::shared_ptr<const PinnedHost>> known) noexcept {
-  if (leaf.resident) return reinterpret_cast<uintptr_t>(leaf.record);
+  if (leaf.on_device) return reinterpret_cast<uintptr_t>(leaf.record);
   for (const std::shared_ptr<const PinnedHost>& memory : known) {
     const CuPointer address = memory->device_pointer(leaf.record, leaf.record_bytes());
     if (address != 0) return address;
@@ -99,7 +98,7 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
     const StridedRun& run = leaf.device;
     leaves.push_back({reinterpret_cast<uintptr_t>(run.data), reinterpret_cast<uintptr_t>(leaf.record),
                       static_cast<uint32_t>(leaf.record_bytes()), run.count0 == 1 && run.count1 == 1, reach != 0, coded,
-                      leaf.resident});
+                      leaf.on_device});
     work->reach.push_back(reach);
   }
   std::vector<size_t> marks;

@@ -3,7 +3,8 @@
 // Two directions, each with its own streams and watcher; batches of a direction begin in the order given (one that could
 // only wait for another is passed by it, see `after`). A batch is cut into parts that follow each other in a pipeline.
 // Paths, chosen by transfer_plan: kernels that read or write mapped host memory; kernels and one large copy through
-// device staging; copies straight between pages and record where pieces are long. Records in memory that is not pinned
+// device staging; copies straight between pages and record where pieces are long; kernels alone where a record is on the
+// device itself. Records in memory that is not pinned
 // go through pinned staging, copied by tasks on the executor. Coded leaves cross the bus as they are and are decoded there.
 //
 // Order. A batch begins only after what its StreamPoint stands for; nothing of the caller's waits for the batch unless
@@ -35,7 +36,6 @@ struct LeafMove {
   std::byte* record = nullptr;
   uint64_t expected = 0;  // into the device: the hash that it must have
   bool check = true;      // into the device: compare with `expected`, else only report the hash
-  bool resident = false;  // into the device, not coded: `record` is memory of this device, which only kernels read
   // Into the device: not raw: `record` holds a coded leaf (codec/README.md) of coded_bytes, which a kernel decodes into
   // the run; `expected` and the hash are of the plain bytes. Only where Transfers::decodes() says so. A leaf that cannot
   // be decoded, whatever is wrong with it, is not good, and its hash is 0.
@@ -45,6 +45,9 @@ struct LeafMove {
   // leaf of another block: unless somebody has compared what lies at `record` with where it should come from, check it.
   bool check_coded = false;
   uint64_t coded_hash = 0;
+  // `record` is an address of the device: memory of its own, or of another process that it has mapped (ipc.h). A kernel
+  // moves such a leaf from device memory to device memory; never a coded one.
+  bool on_device = false;
   // What lies at `record`.
   [[nodiscard]] uint64_t record_bytes() const noexcept {
     return codec == codec::LeafCodec::raw ? device.total() : coded_bytes;
@@ -96,6 +99,7 @@ struct TransferOptions {
 struct TransferStats {
   uint64_t batches = 0, leaves = 0, bytes = 0;  // of batches that ended with ok
   uint64_t mapped_leaves = 0, staged_leaves = 0, straight_leaves = 0, bounced_leaves = 0, decoded_leaves = 0;
+  uint64_t inside_leaves = 0;  // from device memory to device memory
   uint64_t bad_leaves = 0;
   uint64_t failed_batches = 0;
   uint64_t device_ns = 0;  // between the first and the last event of each part

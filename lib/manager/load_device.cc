@@ -152,7 +152,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     move.record = payload + leaf.offset;
     move.expected = expected.hash;
     move.check = e.head.has_value();  // else a managed block that never left the memory it was written in
-    move.resident = e.item.landing != nullptr;
+    move.on_device = e.item.landing != nullptr;
     if (e.item.coded != nullptr) {
       std::shared_ptr<void> own;
       const Code named = name_coded(*e.item.coded, e.next_leaf, payload, move, own);

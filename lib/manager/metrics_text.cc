@@ -165,6 +165,8 @@ constexpr DeviceRow kDeviceCounters[] = {
      &device::TransferStats::bounced_leaves},
     {"kvbm_device_decoded_leaves_total", "Leaves that came coded and were decoded by the device.",
      &device::TransferStats::decoded_leaves},
+    {"kvbm_device_inside_leaves_total", "Leaves moved by kernels from device memory to device memory.",
+     &device::TransferStats::inside_leaves},
     {"kvbm_device_nanoseconds_total", "Time on the device.", &device::TransferStats::device_ns},
 };
 

@@ -98,7 +98,8 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   mesh_->attach(thread_->transport(), *thread_);
   cluster::SessionHost::Options session_options;
   session_options.staging_bytes = options_.session_staging_bytes;
-  session_devices_ = std::make_unique<SessionDevices>(*env_.executor, *thread_, env_.log);
+  const auto boot = options_.device_ipc ? cluster::boot_id() : DeviceShare::BootId{};
+  session_devices_ = std::make_unique<SessionDevices>(*env_.executor, *thread_, env_.log, boot);
   session_options.staging_mapped = [devices = session_devices_.get()](std::shared_ptr<Arena> arena) {
     devices->add_staging(std::move(arena));
   };
@@ -224,6 +225,12 @@ std::vector<Node::Row> Node::nodes() {
     if (coder_ != nullptr) row.coding = coder_->state(row.link.node);
   }
   return rows;
+}
+
+cluster::SessionCounts Node::session_counts() {
+  cluster::SessionCounts out;
+  thread_->post_and_wait([&] { out = session_host_->counts(); });
+  return out;
 }
 
 cluster::MeshCounts Node::counts() {

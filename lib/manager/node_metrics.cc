@@ -34,6 +34,53 @@ void add_coding(MetricsRegistry& registry, const char* direction, const cluster:
       .add(now.refused);
 }
 
+// One side of sessions; of its slices `shared` ones stayed in device memory that both processes reach.
+struct SideOfSessions {
+  const char* side;
+  uint64_t open, done, failed, slices, bytes, shared_slices, shared_bytes;
+};
+
+void add_sessions(MetricsRegistry& registry, const SideOfSessions& now) {
+  registry.gauge("kvbm_session_open", "Sessions (decode) and offers (prefill) that have not ended.", {{"side", now.side}})
+      .set(static_cast<int64_t>(now.open));
+  const std::pair<const char*, uint64_t> ends[] = {{"done", now.done}, {"failed", now.failed}};
+  for (const auto& [result, n] : ends) {
+    registry
+        .counter("kvbm_session_ended_total", "Sessions and offers that ended; failed: aborted ones too.",
+                 {{"side", now.side}, {"result", result}})
+        .add(n);
+  }
+  struct Way {
+    const char* name;
+    uint64_t slices, bytes;
+  };
+  const Way ways[] = {{"link", now.slices - now.shared_slices, now.bytes - now.shared_bytes},
+                      {"device", now.shared_slices, now.shared_bytes}};
+  for (const Way& way : ways) {
+    const MetricsRegistry::Labels labels = {{"side", now.side}, {"way", way.name}};
+    registry.counter("kvbm_session_slices_total", "Pieces of requests that were sent or are in place.", labels)
+        .add(way.slices);
+    registry.counter("kvbm_session_bytes_total", "Their bytes.", labels).add(way.bytes);
+  }
+}
+
+void add_sessions(MetricsRegistry& registry, const cluster::SessionCounts& now) {
+  const cluster::session::ReceiverStats& in = now.received;
+  const cluster::session::SenderStats& out = now.sent;
+  add_sessions(registry, {"decode", now.sessions, in.finished, in.failed, in.slices, in.bytes, in.shared_slices,
+                          in.shared_bytes});
+  add_sessions(registry, {"prefill", now.offers, out.ended - out.failed, out.failed, out.slices, out.bytes,
+                          out.shared_slices, out.shared_bytes});
+  registry.counter("kvbm_session_damaged_slices_total", "Pieces that came with a wrong hash, and were pulled again.")
+      .add(in.damaged_slices);
+  const char* const maps = "Prefill ranks whose device memory was mapped, or could not be.";
+  registry.counter("kvbm_session_maps_total", maps, {{"result", "mapped"}}).add(in.maps);
+  registry.counter("kvbm_session_maps_total", maps, {{"result", "refused"}}).add(in.refused_maps);
+  const char* const slots = "Slots that pieces are in now: of host memory, and of shared device memory.";
+  registry.gauge("kvbm_session_slots", slots, {{"memory", "host"}}).set(static_cast<int64_t>(now.staging_taken));
+  registry.gauge("kvbm_session_slots", slots, {{"memory", "device"}}).set(static_cast<int64_t>(now.shared_taken));
+}
+
 }  // namespace
 
 std::string node_metrics_text(Node& node) {
@@ -50,6 +97,7 @@ std::string node_metrics_text(Node& node) {
                  {{"reason", reason_of(code)}})
         .add(n);
   }
+  add_sessions(registry, node.session_counts());
   if (const auto coding = node.coding(); coding.has_value()) {
     add_coding(registry, "given", coding->given);
     add_coding(registry, "taken", coding->taken);

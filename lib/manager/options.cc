@@ -168,6 +168,14 @@ void add_device(std::vector<OptionRow>& rows) {
                   {"auto", "off", "on"}});
   rows.push_back({"device.storage_library", OptionType::string, "",
                   "The library of cuFile, a path; empty: libcufile.so.0 as the system finds it."});
+  rows.push_back({"device.ipc",
+                  OptionType::choice,
+                  "auto",
+                  "Sessions between two processes of one machine go from device memory to device memory (CUDA IPC) where "
+                  "the driver allows it; or never.",
+                  0,
+                  0,
+                  {"auto", "off"}});
 }
 
 std::vector<OptionRow> make_schema() {
@@ -288,6 +296,7 @@ Result<Options> options_from(const OptionSet& config) {
   const std::string& storage = values.at("device.storage").text;
   if (storage != "auto") out.device.storage = storage == "on" ? DeviceOptions::Use::on : DeviceOptions::Use::off;
   out.device.storage_library = values.at("device.storage_library").text;
+  out.node.device_ipc = values.at("device.ipc").text == "auto";
   out.seal_key_file = values.at("seal.key_file").text;
   out.node.seal_key_file = out.seal_key_file;
   const auto tiers = config.lists.find("tier");

@@ -54,6 +54,7 @@ struct NodeOptions {
   std::string transport = "auto";  // or tcp, ucx
   std::string ucx_module, ucx_devices, ucx_transports;
   uint64_t staging_bytes = 256ULL << 20;
+  bool device_ipc = true;  // device.ipc
   uint64_t session_staging_bytes = 64ULL << 20;
   AdmissionKind admission = AdmissionKind::on_request;  // to other nodes
   bool local = true;            // nodes of one machine read each other's host memory in place

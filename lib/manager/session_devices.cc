@@ -19,7 +19,11 @@ cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<Attach
   if (known.mover == nullptr) {
     known.device = device;
     const std::string name = "device " + std::to_string(device->device().facts().ordinal);
-    known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_);
+    std::unique_ptr<DeviceShare> share;
+    if (boot_ != DeviceShare::BootId{}) {
+      share = std::make_unique<DeviceShare>(device->device().shared_from_this(), boot_, work_, turn_);
+    }
+    known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_, std::move(share));
     for (const auto& arena : staging_) {
       known.mover->use_staging(arena);
       pin(*device, arena);

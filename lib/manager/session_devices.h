@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "base/mutex.h"
 #include "manager/device_caches.h"
+#include "manager/links_turn.h"
 #include "manager/session_mover.h"
 #include "manager/stream_waits.h"
 
@@ -25,9 +26,15 @@ namespace kvbm::manager {
 
 class SessionDevices {
  public:
-  // `links`: of the sessions. Both executors outlive this.
-  SessionDevices(Executor& work, Executor& links, const Log* log)
-      : work_(work), links_(links), log_(log), waits_(StreamWaits::create(work)) {}
+  // `links`: of the sessions; it may end before this, after close(). `work` outlives this. boot: of this machine, whose
+  // other processes share device memory with this one; zero: none does.
+  SessionDevices(Executor& work, Executor& links, const Log* log, const DeviceShare::BootId& boot)
+      : work_(work),
+        links_(links),
+        log_(log),
+        boot_(boot),
+        turn_(std::make_shared<LinksTurn>(links)),
+        waits_(StreamWaits::create(work)) {}
   ~SessionDevices() { waits_->close(); }
   SessionDevices(const SessionDevices&) = delete;
   SessionDevices& operator=(const SessionDevices&) = delete;
@@ -37,6 +44,10 @@ class SessionDevices {
   // Of that device; it lives as long as this, and may be used while the device is open.
   cluster::session::SliceMover& mover(const std::shared_ptr<AttachedDevice>& device);
   [[nodiscard]] StreamWaits& waits() noexcept { return *waits_; }
+  // To the links, for what ends elsewhere.
+  [[nodiscard]] const std::shared_ptr<LinksTurn>& turn() const noexcept { return turn_; }
+  // Before the links end.
+  void close() { turn_->close(); }
 
  private:
   struct Known {
@@ -48,6 +59,8 @@ class SessionDevices {
   Executor& work_;
   Executor& links_;
   const Log* const log_;
+  const DeviceShare::BootId boot_;
+  const std::shared_ptr<LinksTurn> turn_;
   const std::shared_ptr<StreamWaits> waits_;
   Mutex mutex_;
   std::map<const AttachedDevice*, Known> devices_ KVBM_GUARDED_BY(mutex_);

@@ -37,11 +37,16 @@ namespace {
 
 const char kRead[] = "what was read out of a device is not what it says it wrote";
 const char kWrong[] = "a leaf of a slice is not what its hash says";
+const char kManyRuns[] = "a leaf in shared memory is several runs";
+const char kNotShared[] = "device memory is not shared";
+
+bool is_one_run_each(const SliceMove& move) noexcept { return move.runs.size() == move.leaves.size(); }
 
 }  // namespace
 
-SessionMover::SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session)
-    : transfers_(transfers), name_(std::move(name)), work_(work), session_(session) {}
+SessionMover::SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session,
+                           std::unique_ptr<DeviceShare> share)
+    : transfers_(transfers), name_(std::move(name)), work_(work), session_(session), share_(std::move(share)) {}
 
 SessionMover::~SessionMover() = default;
 
@@ -52,6 +57,10 @@ void SessionMover::use_staging(std::shared_ptr<Arena> arena) {
 
 std::shared_ptr<SessionMover::Job> SessionMover::job_of(std::unique_ptr<SliceMove> move, Done done) {
   auto job = std::make_shared<Job>(Job{std::move(move), std::move(done), transfers_, name_, &session_, nullptr, {}});
+  if (job->move->shared) {
+    job->keep = job->move->keep;
+    return job;
+  }
   const std::byte* payload = job->move->payload;
   MutexLock lock(mutex_);
   for (const auto& arena : staging_) {
@@ -69,6 +78,7 @@ device::TransferBatch SessionMover::batch_of(const Job& job) {
       device::LeafMove one;
       one.device = job.move->runs[run];
       one.record = at.data();
+      one.on_device = job.move->shared;
       one.check = !job.expected.empty();
       if (one.check) one.expected = job.expected[run];
       batch.leaves.push_back(one);
@@ -87,6 +97,7 @@ void SessionMover::end(const std::shared_ptr<Job>& job, Status status) {
 
 void SessionMover::gather(std::unique_ptr<SliceMove> move, Done done) {
   auto job = job_of(std::move(move), std::move(done));
+  if (job->move->shared && !is_one_run_each(*job->move)) return end(job, {Code::internal, kManyRuns, job->device});
   device::TransferBatch batch = batch_of(*job);
   batch.done = [job](device::TransferBatch& moved, Code code) {
     if (code != Code::ok) return end(job, job->failed(code));
@@ -117,6 +128,7 @@ void SessionMover::scatter(std::unique_ptr<SliceMove> move, Done done) {
 // unless staging changed in between, and then the device finds the runs wrong.
 void SessionMover::submit_scatter(std::shared_ptr<Job> job) {
   const SliceMove& slice = *job->move;
+  if (slice.shared && !is_one_run_each(slice)) return end(job, {Code::damaged, kManyRuns, job->device});
   job->expected.resize(slice.runs.size());
   for (size_t i = 0; i < slice.leaves.size(); ++i) {
     const SliceMove::Leaf& leaf = slice.leaves[i];
@@ -137,6 +149,26 @@ void SessionMover::submit_scatter(std::shared_ptr<Job> job) {
     end(job, right ? Status() : Status(Code::damaged, kWrong, job->device));
   };
   job->transfers.scatter(std::move(batch));
+}
+
+// ---- Shared memory ----
+
+std::vector<std::byte> SessionMover::place() const {
+  return share_ != nullptr ? share_->place() : std::vector<std::byte>();
+}
+
+Status SessionMover::near(ConstBytes place) const {
+  return share_ != nullptr ? share_->near(place) : Status(Code::unsupported, kNotShared, "device.ipc is off");
+}
+
+void SessionMover::share(uint64_t bytes, MemoryDone done) {
+  if (share_ != nullptr) return share_->share(bytes, std::move(done));
+  session_.post([done = std::move(done)]() mutable { done(Status(Code::unsupported, kNotShared, "device.ipc is off")); });
+}
+
+void SessionMover::map(ConstBytes said, uint64_t bytes, MemoryDone done) {
+  if (share_ != nullptr) return share_->map(said, bytes, std::move(done));
+  session_.post([done = std::move(done)]() mutable { done(Status(Code::unsupported, kNotShared, "device.ipc is off")); });
 }
 
 }  // namespace kvbm::manager

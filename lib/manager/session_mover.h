@@ -6,6 +6,9 @@
 // runs' hashes, and gives the leaf's; what goes in must have the leaf's hash, and gives the runs', which the device then
 // checks. So every byte is held against a hash on both ways.
 //
+// A payload in shared memory of a device (device_share.h) goes from device memory to device memory, and no CPU sees it:
+// its leaves are one run each.
+//
 // A device that is lost may still write into staging: the arena stays mapped until that is over (use_staging), and what
 // it spoils of a later slice is found by whoever receives that.
 //
@@ -21,19 +24,26 @@
 #include "base/mutex.h"
 #include "cluster/session/mover.h"
 #include "device/transfers.h"
+#include "manager/device_share.h"
 
 namespace kvbm::manager {
 
 class SessionMover final : public cluster::session::SliceMover {
  public:
   // `transfers` and both executors outlive this and every `done`. name: of the device, for people.
-  SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session);
+  // share: null where nothing is shared.
+  SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session,
+               std::unique_ptr<DeviceShare> share = nullptr);
   ~SessionMover() override;
 
   // Payloads may lie in it from now on.
   void use_staging(std::shared_ptr<Arena> arena);
   void gather(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
   void scatter(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
+  [[nodiscard]] std::vector<std::byte> place() const override;
+  [[nodiscard]] Status near(ConstBytes place) const override;
+  void share(uint64_t bytes, MemoryDone done) override;
+  void map(ConstBytes said, uint64_t bytes, MemoryDone done) override;
 
  private:
   struct Job;
@@ -46,6 +56,7 @@ class SessionMover final : public cluster::session::SliceMover {
   const std::string name_;
   Executor& work_;
   Executor& session_;
+  const std::unique_ptr<DeviceShare> share_;
   Mutex mutex_;
   std::vector<std::shared_ptr<Arena>> staging_ KVBM_GUARDED_BY(mutex_);
 };

@@ -189,23 +189,6 @@ Status SessionReceipt::abort(const std::string& why) {
 
 // ---- All ----
 
-std::shared_ptr<Sessions::Turn> Sessions::make_turn(Executor& links) {
-  auto turn = std::make_shared<Turn>();
-  MutexLock lock(turn->mutex);
-  turn->links = &links;
-  return turn;
-}
-
-void Sessions::Turn::post(UniqueFunction<void()> task) {
-  MutexLock lock(mutex);
-  if (links != nullptr) links->post(std::move(task));
-}
-
-void Sessions::close() {
-  MutexLock lock(turn_->mutex);
-  turn_->links = nullptr;
-}
-
 void Sessions::use_device(const Cache& cache, SessionParts& what) {
   if (cache.device() == nullptr) return;
   cluster::session::SliceMover& mover = devices_.mover(cache.device());

@@ -5,7 +5,7 @@
 // Blocks in a device's memory are copied by its mover (session_mover.h). With a stream, publishing and opening happen
 // when the stream has come to where it was in the call, and not before.
 //
-// Thread: any. Nothing blocks, but for what session_devices.h says. Lock: mutex_ and Turn::mutex, leaves. `done` and
+// Thread: any. Nothing blocks, but for what session_devices.h says. Lock: mutex_, a leaf. `done` and
 // `layer_ready` run on the links' thread; `done` exactly once, when the caller's memory is touched no more.
 #pragma once
 
@@ -124,7 +124,7 @@ class Sessions {
   Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices)
       : host_(host), links_(links), devices_(devices) {}
   // Before the links end: streams that are waited for count for nothing from then on.
-  void close();
+  void close() { devices_.close(); }
 
   // exists, no_room; then `done` does not run. A stream that is none, or not of the
   // device that the blocks lie on: invalid_argument.
@@ -135,21 +135,13 @@ class Sessions {
   friend class SessionOffer;
   friend class SessionReceipt;
   using OfferKey = std::pair<uint16_t, cluster::session::RequestId>;
-  // What a device that comes to a point may still reach of this: the links, until close().
-  struct Turn {
-    Mutex mutex;
-    Executor* links KVBM_GUARDED_BY(mutex) = nullptr;
-    // Nothing happens after close().
-    void post(UniqueFunction<void()> task);
-  };
   void offer_ended(const OfferKey& key);
   void use_device(const Cache& cache, SessionParts& what);
 
   cluster::SessionHost& host_;
   Executor& links_;
   SessionDevices& devices_;
-  const std::shared_ptr<Turn> turn_ = make_turn(links_);
-  static std::shared_ptr<Turn> make_turn(Executor& links);
+  const std::shared_ptr<LinksTurn> turn_ = devices_.turn();
   std::atomic<uint64_t> next_name_{1};
   Mutex mutex_;
   std::set<OfferKey> offers_ KVBM_GUARDED_BY(mutex_);

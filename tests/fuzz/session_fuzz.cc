@@ -2,10 +2,11 @@
 // and a Receiver that have a real offer and a real session open. Nothing may be read or written outside of what was
 // given, and after the deadline nothing may be left.
 //
-// Input: per step one byte of kind, then for messages a u16 length and bytes; the first bytes of a message are set to
+// Input: a byte whose lowest bit puts both sides on a device that shares its memory; then per step one byte of kind, then for messages a u16 length and bytes; the first bytes of a message are set to
 // this session's, so that what lies behind the addressing is reached.
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -35,8 +36,8 @@ class World final : public Link, public Holder {
   }
   void cancel(PeerId, uint64_t) override {}
   void drop(PeerId) override {}
-  [[nodiscard]] bool takes_grain(PeerId peer) const override { return peer % 2 == 0; }
-  [[nodiscard]] bool takes_ways(PeerId peer) const override { return peer % 2 == 0; }
+  [[nodiscard]] bool takes_grain(PeerId peer) const override { return peer != 0; }
+  [[nodiscard]] bool takes_ways(PeerId peer) const override { return peer != 0; }
   Status hold(const RequestId&, std::span<const LocalPart>) override {
     ++held;
     return {};
@@ -46,6 +47,60 @@ class World final : public Link, public Holder {
   std::map<uint64_t, MutableBytes> posts;
   std::map<uint64_t, uint64_t> pushes;
   int held = 0;
+};
+
+// A device of this machine: copies end when the input says so. What is mapped is one memory, whatever was said of it.
+class Mover final : public SliceMover {
+ public:
+  void gather(std::unique_ptr<SliceMove> move, Done done) override { begin(std::move(move), std::move(done), false); }
+  void scatter(std::unique_ptr<SliceMove> move, Done done) override { begin(std::move(move), std::move(done), true); }
+  [[nodiscard]] std::vector<std::byte> place() const override { return {std::byte{1}}; }
+  [[nodiscard]] Status near(ConstBytes place) const override {
+    return place.size() == 1 ? Status() : Status(Code::unsupported, "another machine");
+  }
+  void share(uint64_t bytes, MemoryDone done) override { give(bytes, std::move(done)); }
+  void map(ConstBytes, uint64_t bytes, MemoryDone done) override { give(bytes, std::move(done)); }
+  bool end_one() {
+    if (ends.empty()) return false;
+    const auto end = std::move(ends.front());
+    ends.pop_front();
+    (*end)();
+    return true;
+  }
+
+ private:
+  using End = std::unique_ptr<UniqueFunction<void()>>;
+  void give(uint64_t bytes, MemoryDone done) {
+    if (memory.size() < bytes && bytes <= 1 << 20) memory.resize(bytes);
+    SharedMemory out;
+    out.said = {std::byte{1}};
+    out.data = memory.data();
+    out.bytes = bytes;
+    Result<SharedMemory> result = out;
+    if (memory.size() < bytes) result = Status(Code::invalid_argument, "beyond its allocation");
+    later([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+  }
+  void begin(std::unique_ptr<SliceMove> move, Done done, bool in) {
+    later([move = std::move(move), done = std::move(done), in]() mutable {
+      bool right = true;
+      for (size_t i = 0; i < move->leaves.size(); ++i) {
+        const SliceMove::Leaf& leaf = move->leaves[i];
+        const auto runs = std::span(move->runs).subspan(leaf.first_run, leaf.runs);
+        std::byte* payload = move->payload + leaf.offset;
+        if (!in) {
+          move->hashes[i] = kvbm::codec::gather_hashed(payload, runs, kvbm::codec::CopyHint::cached);
+        } else {
+          right = right && kvbm::codec::scatter_hashed(runs, payload, kvbm::codec::CopyHint::cached) == move->hashes[i];
+        }
+      }
+      done(*move, right ? Status() : Status(Code::damaged, "a leaf"));
+    });
+  }
+  void later(UniqueFunction<void()> end) {
+    ends.push_back(std::make_unique<UniqueFunction<void()>>(std::move(end)));
+  }
+  std::deque<End> ends;
+  std::vector<std::byte> memory = std::vector<std::byte>(1 << 20);  // never moves
 };
 
 struct Input {
@@ -69,7 +124,7 @@ std::vector<std::byte> message(Input& in, Type first, uint64_t session) {
   std::memcpy(bytes.data(), in.data, take);
   in.data += take;
   in.size -= take;
-  bytes[0] = static_cast<std::byte>(static_cast<uint8_t>(first) + 2 * (static_cast<uint8_t>(bytes[0]) % 4));
+  bytes[0] = static_cast<std::byte>(static_cast<uint8_t>(first) + 2 * (static_cast<uint8_t>(bytes[0]) % 6));
   bytes[1] = std::byte{kWireVersion};
   std::memset(bytes.data() + 2, 0, 6);
   store_le<uint64_t>(bytes.data() + 8, session);
@@ -89,7 +144,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::byte> cache(shape.payload_bytes() * 4);
   const layout::Tensor tensor{cache.data(), cache.size()};
   const auto arrangement = layout::arrange(layout::Form::cross_nhd, shape, 4, std::span(&tensor, 1));
-  const std::vector<LocalPart> locals{{part, {&arrangement.value(), {2, 0, 1}, 0}}};
+  Input in{data, size};
+  std::vector<LocalPart> locals{{part, {&arrangement.value(), {2, 0, 1}, 0}}};
+  Mover mover;
+  const bool on_device = in.byte() % 2 == 1;
+  if (on_device) locals[0].map.mover = &mover;
   std::vector<std::byte> staging(2 * Staging::slot_bytes_for(kMinSliceBytes) + 64);
   const size_t skip = (64 - reinterpret_cast<uintptr_t>(staging.data()) % 64) % 64;
   const MutableBytes first(staging.data() + skip, Staging::slot_bytes_for(kMinSliceBytes));
@@ -107,9 +166,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sender.on_message(1, encode({Type::open, 0, 0, 5, 0}, asked), 1);
   (void)sender.publish(request, 0, 0, 1, {0, 20});
 
-  Input in{data, size};
   for (int step = 0; step < 64 && in.size > 0; ++step) {
-    switch (in.byte() % 4) {
+    switch (in.byte() % 5) {
       case 0:
         sender.on_message(1, message(in, Type::open, 5), 2);
         break;
@@ -125,6 +183,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           receiver.on_received(post.first, Code::ok, in.byte() % 2 == 0 ? post.second.size() : n);
         }
         break;
+      case 3:
+        (void)mover.end_one();
+        break;
       default:
         if (!world.pushes.empty()) {
           const uint64_t token = world.pushes.begin()->first;
@@ -137,6 +198,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   receiver.tick(2000);
   for (const auto& [token, sum] : world.pushes) sender.on_pushed(token, Code::ok);
   for (const auto& [token, to] : world.posts) receiver.on_received(token, Code::cancelled, 0);
+  while (mover.end_one()) {
+  }
+  expect(sender.shared_taken() == 0);
   expect(world.held == 0 && sender.offers() == 0 && receiver.sessions() == 0);
   expect(sender.staging_taken() == 0 && receiver.staging_taken() == 0);
   // No bytes of a peer's that were not verified can be reported: nothing here has a right hash.

@@ -33,6 +33,7 @@ struct Seen {
   uint64_t sessions = 0, done = 0, failed = 0, damaged = 0, kills = 0, freezes = 0, cuts = 0, aborts = 0;
   uint64_t coded = 0, sealed = 0, refused = 0;
   uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, gathers = 0, scatters = 0, losses = 0;
+  uint64_t shared = 0, refused_maps = 0, overwritten = 0;
 };
 
 enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence, spoil,
@@ -88,7 +89,15 @@ class World {
 
   void start_ranks() {
     net_.grains = random().below(4) != 0;
-    net_.ways = coding_ == Coding::sealed || random().below(4) != 0;
+    // Whoever shares device memory may also write into it what nobody said.
+    SeededRandom sharing(seed_);
+    net_.ways = coding_ == Coding::sealed || (net_.grains && sharing.below(4) != 0);
+    const uint64_t machines = 1 + sharing.below(2);
+    if (sharing.below(8) == 0) {
+      for (const uint64_t ms : {uint64_t{20}, uint64_t{40}, uint64_t{60}}) {
+        sim_.post_at(now() + (ms + sharing.below(20)) * kMs, [this] { overwrite(); });
+      }
+    }
     if (trouble_ == Trouble::garble) net_.faults.garble = 0.1;
     if (trouble_ == Trouble::full) net_.faults.full = 0.3, net_.faults.refuse = 0.1;
     for (size_t i = 0; i < prefill_.size() + decode_.size(); ++i) {
@@ -105,6 +114,8 @@ class World {
       if (!is_prefill) nodes_.back()->target = &decode_[i - prefill_.size()];
       RankEngine& engine = is_prefill ? prefill_[i] : decode_[i - prefill_.size()];
       if (random().below(2) == 0) engine.mover = &nodes_.back()->mover;
+      nodes_.back()->mover.machine = static_cast<uint8_t>(1 + sharing.below(machines));
+      nodes_.back()->mover.refuses_to_map = sharing.below(8) == 0;
       if (trouble_ == Trouble::spoil) nodes_.back()->mover.spoil = 0.1;
     }
     for (size_t p = 0; p < prefill_.size(); ++p) {
@@ -203,6 +214,15 @@ class World {
     }
   }
 
+  // What a process does with memory that it shares when it goes wrong.
+  void overwrite() {
+    for (const auto& n : nodes_) {
+      if (!n || n->mover.shared().empty()) continue;
+      SeededRandom(seed_).fill(n->mover.shared());
+      ++seen_.overwritten;
+    }
+  }
+
   void lose_device(size_t i) {
     if (!nodes_[i]) return;
     ++seen_.losses;
@@ -263,6 +283,7 @@ class World {
       if (!n) continue;
       EXPECT_EQ(n->receiver->staging_taken(), 0u);
       EXPECT_EQ(n->sender->staging_taken(), 0u);
+      EXPECT_EQ(n->sender->shared_taken(), 0u);
       EXPECT_EQ(n->sender->offers(), 0u);
       EXPECT_TRUE(n->held.empty());
       EXPECT_EQ(n->receiver->stats().protocol_errors + n->sender->stats().protocol_errors, 0u);
@@ -278,9 +299,12 @@ class World {
       seen_.sealed += coding_ == Coding::sealed ? n->receiver->stats().coded_slices : 0;
       seen_.refused += n->coder.refused();
       if (coding_ == Coding::sealed) {
-        EXPECT_EQ(n->receiver->stats().coded_slices, n->receiver->stats().slices);
+        const auto& stats = n->receiver->stats();  // what stays in shared device memory stays plain, as memory does
+        EXPECT_EQ(stats.coded_slices + stats.shared_slices, stats.slices);
       }
       seen_.slices += n->sender->stats().slices;
+      seen_.shared += n->receiver->stats().shared_slices;
+      seen_.refused_maps += n->receiver->stats().refused_maps;
     }
   }
 
@@ -320,11 +344,13 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   line("freezes", all.freezes), line("cuts", all.cuts), line("aborts", all.aborts);
   line("gathers of devices", all.gathers), line("scatters", all.scatters), line("devices lost", all.losses);
   line("coded", all.coded), line("sealed", all.sealed), line("refused coded", all.refused);
+  line("in shared memory", all.shared), line("not mapped", all.refused_maps), line("overwritten", all.overwritten);
   EXPECT_GT(all.done, n / 2);
   if (n < 100) return;
   for (const uint64_t count : {all.failed, all.straight, all.damaged, all.late_slices, all.quarantined, all.kills,
                                all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses,
-                               all.coded, all.sealed, all.refused}) {
+                               all.coded, all.sealed, all.refused, all.shared, all.refused_maps,
+                               all.overwritten}) {
     EXPECT_GT(count, 0u);
   }
 }

@@ -3,11 +3,23 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/bytes.h"
 #include "codec/leaf_hash.h"
 
 namespace kvbm::test {
 
+using cluster::session::SharedMemory;
 using cluster::session::SliceMove;
+
+namespace {
+
+// Of all movers of the process, by the name that is said of it.
+std::vector<std::weak_ptr<std::vector<std::byte>>>& all_shared() {
+  static std::vector<std::weak_ptr<std::vector<std::byte>>> all;
+  return all;
+}
+
+}  // namespace
 
 void SimMover::gather(std::unique_ptr<SliceMove> move, Done done) {
   ++gathers_;
@@ -17,6 +29,50 @@ void SimMover::gather(std::unique_ptr<SliceMove> move, Done done) {
 void SimMover::scatter(std::unique_ptr<SliceMove> move, Done done) {
   ++scatters_;
   begin({std::move(move), std::move(done), true});
+}
+
+std::vector<std::byte> SimMover::place() const {
+  return machine == 0 || lost_ ? std::vector<std::byte>() : std::vector<std::byte>{std::byte{machine}};
+}
+
+Status SimMover::near(ConstBytes place) const {
+  if (place.size() == 1 && place[0] == std::byte{machine}) return {};
+  return {Code::unsupported, "device memory is not shared", "the other side is another machine"};
+}
+
+void SimMover::share(uint64_t bytes, MemoryDone done) {
+  if (lost_) return answer(std::move(done), Status(Code::tier_disabled, "the device is lost"));
+  shared_ = std::make_shared<Memory>(bytes);
+  SharedMemory memory;
+  memory.said.resize(8);
+  store_le<uint64_t>(memory.said.data(), all_shared().size());
+  all_shared().push_back(shared_);
+  memory.data = shared_->data();
+  memory.bytes = bytes;
+  memory.keep = shared_;
+  answer(std::move(done), std::move(memory));
+}
+
+void SimMover::map(ConstBytes said, uint64_t bytes, MemoryDone done) {
+  const uint64_t name = said.size() == 8 ? load_le<uint64_t>(said.data()) : ~0ULL;
+  auto there = name < all_shared().size() ? all_shared()[name].lock() : nullptr;
+  if (refuses_to_map) return answer(std::move(done), Status(Code::unsupported, "the system does not allow it"));
+  if (there == nullptr) return answer(std::move(done), Status(Code::stale_handle, "it is not allocated any more"));
+  if (there->size() < bytes) return answer(std::move(done), Status(Code::invalid_argument, "beyond its allocation"));
+  SharedMemory memory;
+  memory.data = there->data();
+  memory.bytes = bytes;
+  memory.keep = std::move(there);
+  answer(std::move(done), std::move(memory));
+}
+
+void SimMover::answer(MemoryDone done, Result<SharedMemory> memory) {
+  sim_.post_at(sim_.clock().now_ns() + 1000 + sim_.random().below(delay_ns),
+               [this, done = std::move(done), memory = std::move(memory), gone = gone_]() mutable {
+                 if (*gone) return;
+                 if (stopped && stopped()) return answer(std::move(done), std::move(memory));
+                 done(std::move(memory));
+               });
 }
 
 void SimMover::begin(Job job) {
@@ -61,6 +117,13 @@ void SimMover::end(uint64_t number) {
   if (job.in && spoil > 0 && static_cast<double>(sim_.random().below(1'000'000)) < spoil * 1e6) {
     move.runs[0].data[0] ^= std::byte{1};
     status = Status(Code::damaged, "a leaf of a slice is not what its hash says");
+  }
+  if (move.shared) {
+    ++shared_moves_;
+    // As of a device: no CPU can hash a leaf that lies apart.
+    for (const SliceMove::Leaf& leaf : move.leaves) {
+      if (leaf.runs != 1) status = Status(Code::internal, "a leaf in shared memory is several runs");
+    }
   }
   if (lost_) status = Status(Code::tier_disabled, "the device is lost", "device 0");
   --under_way_;

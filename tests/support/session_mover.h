@@ -23,6 +23,10 @@ class SimMover final : public cluster::session::SliceMover {
   double spoil = 0;              // of scatters that find damage
   uint64_t delay_ns = 300'000;
   bool held = false;             // nothing ends until let_go()
+  // Which machine its device is in; 0: it shares nothing. What one shares another one maps, and keeps mapped when the
+  // first is gone.
+  uint8_t machine = 0;
+  bool refuses_to_map = false;
   std::function<bool()> stopped;  // its process runs nothing now
   // Everything under way and everything later ends with tier_disabled.
   void lose() { lost_ = true; }
@@ -30,6 +34,13 @@ class SimMover final : public cluster::session::SliceMover {
 
   void gather(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
   void scatter(std::unique_ptr<cluster::session::SliceMove> move, Done done) override;
+  [[nodiscard]] std::vector<std::byte> place() const override;
+  [[nodiscard]] Status near(ConstBytes place) const override;
+  void share(uint64_t bytes, MemoryDone done) override;
+  void map(ConstBytes said, uint64_t bytes, MemoryDone done) override;
+  // What it shares; empty before.
+  [[nodiscard]] MutableBytes shared() const { return shared_ != nullptr ? MutableBytes(*shared_) : MutableBytes(); }
+  [[nodiscard]] uint64_t shared_moves() const { return shared_moves_; }
   [[nodiscard]] uint64_t under_way() const { return under_way_; }
   [[nodiscard]] uint64_t gathers() const { return gathers_; }
   [[nodiscard]] uint64_t scatters() const { return scatters_; }
@@ -45,11 +56,15 @@ class SimMover final : public cluster::session::SliceMover {
   void begin(Job job);
   void try_end(uint64_t number);
   void end(uint64_t number);
+  void answer(MemoryDone done, Result<cluster::session::SharedMemory> memory);
 
   SimExecutor& sim_;
   std::map<uint64_t, Job> jobs_;
   uint64_t next_ = 0, under_way_ = 0, gathers_ = 0, scatters_ = 0;
   uint32_t most_runs_ = 0;
+  uint64_t shared_moves_ = 0;
+  using Memory = std::vector<std::byte>;
+  std::shared_ptr<Memory> shared_;
   bool lost_ = false;
   std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);
 };

@@ -68,14 +68,19 @@ Result<SessionId> Receiver::open(OpenRequest request, uint64_t now_ns) {
   message.sink_count = session.request.sink_count;
   message.slice_bytes = staging_.slice_bytes();
   message.facts = session.request.facts;
-  for (const LocalPart& p : session.request.targets) message.parts.push_back(p.part);
+  bool shares = false;
+  for (const LocalPart& p : session.request.targets) {
+    message.parts.push_back(p.part);
+    shares = shares || (p.map.mover != nullptr && !p.map.mover->place().empty());
+  }
   for (const SourceRank& rank : session.request.sources) {
     session.sources.emplace_back();
     session.sources.back().rank = rank;
   }
   for (Source& source : session.sources) {
-    const bool coded = options_.coder != nullptr && link_.takes_ways(source.rank.peer);
-    message.ways = static_cast<uint16_t>(coded ? message.ways | kWayCoded : message.ways & ~kWayCoded);
+    const bool known = link_.takes_ways(source.rank.peer);
+    const bool coded = known && options_.coder != nullptr;
+    message.ways = static_cast<uint16_t>((known && shares ? kWayShared : 0) | (coded ? kWayCoded : 0));
     send(session, source, message);
   }
   ++stats_.sessions;
@@ -133,6 +138,7 @@ void Receiver::on_message(PeerId peer, ConstBytes bytes) {
 }
 
 Status Receiver::apply(Session& session, Source& source, Body& body) {
+  if (const auto* shared = std::get_if<Shared>(&body)) return told_shared(session, source, *shared);
   if (source.done) return {};  // what was said before it heard that nothing more is wanted
   if (const auto* abort = std::get_if<Abort>(&body)) {
     return Status(abort->code, "a prefill rank gave up", abort->text);
@@ -162,6 +168,7 @@ Status Receiver::accepted(Session& session, Source& source, Accept& accept) {
   source.parts = std::move(accept.parts);
   source.grains = std::move(accept.grains);
   for (const Part& p : source.parts) source.published.emplace_back(p.shard.layers);
+  ask_to_share(session, source, accept);
   return plan_if_known(session);
 }
 
@@ -262,6 +269,8 @@ void Receiver::mark_ready(Session& session, size_t index, size_t layer_index) {
 
 void Receiver::on_closed(PeerId peer) {
   outbox_.closed(peer);
+  mapped_.erase(std::remove_if(mapped_.begin(), mapped_.end(), [&](const auto& m) { return m->peer == peer; }),
+                mapped_.end());
   std::vector<std::pair<SessionId, Status>> failed;
   for (auto& [id, session] : sessions_) {
     for (Source& s : session.sources) {
@@ -330,6 +339,9 @@ void Receiver::end(SessionId id, const Status& status) {
   for (const Transfer& t : transfers_) {
     if (t.name != 0 && !t.moving && t.session == id) link_.cancel(t.peer, t.name);
   }
+  mapped_.erase(std::remove_if(mapped_.begin(), mapped_.end(),
+                               [&](const auto& m) { return m->step == Mapped::Step::asked && m->by == id; }),
+                mapped_.end());  // its answer is for nobody: the next session asks again
   ReceiverEvent event;
   event.session = id;
   event.request = session.request.request;

@@ -8,7 +8,8 @@
 // only when every byte of it is in place and had the hash that the prefill side computed while reading its own memory.
 // After the end nothing writes into the targets any more: transfers land in staging only, which stays taken until
 // their tokens have ended, and copies that a mover has begun are waited for. A session that did not end well leaves
-// its targets undefined, but for the layers that were reported. README.md.
+// its targets undefined, but for the layers that were reported. Payloads of a device of this machine may be read where
+// the prefill side has put them (receiver_shared.cc). README.md.
 #pragma once
 
 #include <deque>
@@ -69,6 +70,8 @@ struct ReceiverStats {
   uint64_t sessions = 0, finished = 0, failed = 0;
   uint64_t slices = 0, bytes = 0, damaged_slices = 0;
   uint64_t coded_slices = 0, coded_bytes = 0;  // that came coded or sealed, and what came of them
+  uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that were read in shared memory
+  uint64_t maps = 0, refused_maps = 0;           // of prefill ranks' shared memory
   uint64_t late_slices = 0, late_messages = 0, protocol_errors = 0;
 };
 
@@ -84,6 +87,8 @@ class Receiver {
     // A copy of a mover or a decoding has ended: there may be events. Called outside of every other call.
     std::function<void()> moved;
     SliceCoder* coder = nullptr;  // outlives it; null: slices come plain
+    // What is worth a line in the log, and is told nobody else. May be empty.
+    std::function<void(const std::string&)> note;
   };
   Receiver(const Options& options, Staging staging, Link& link);
 
@@ -106,6 +111,8 @@ class Receiver {
   [[nodiscard]] uint32_t staging_taken() const noexcept { return staging_.slots() - staging_.free(); }
   // Slots taken by transfers of sessions that have ended.
   [[nodiscard]] uint32_t quarantined() const noexcept;
+  // Prefill ranks whose shared memory is mapped.
+  [[nodiscard]] uint32_t mapped() const noexcept;
 
  private:
   enum class SourceState : uint8_t { asked, accepted, gone };
@@ -153,10 +160,26 @@ class Receiver {
     PeerId peer = 0;
     SessionId session = 0;  // that may have ended
     uint32_t slice = 0;
-    uint64_t bytes = 0;  // of the plain slice with its front
+    uint64_t bytes = 0;   // of the plain slice with its front
     bool moving = false;  // it has arrived, and a mover has it, or it is being decoded
+    bool may_share = false;  // it was asked for with that way
+    uint64_t front_bytes = 0;
+    bool is_shared = false;  // and came by it
     SliceCoder::Asked asked = {};
     bool coded = false;  // it came so
+  };
+  // Shared memory of a prefill rank, as a mover of this side reaches it.
+  struct Mapped {
+    enum class Step : uint8_t { asked, mapping, there, refused };
+    PeerId peer = 0;
+    uint16_t rank = 0;
+    SliceMover* mover = nullptr;
+    Step step = Step::asked;
+    SessionId by = 0;  // whose question it was
+    SharedMemory memory;
+    uint32_t slots = 0;
+    uint64_t slot_bytes = 0;
+    std::string name;
   };
 
   Status check_open(const OpenRequest& request, uint64_t now_ns) const;
@@ -186,6 +209,20 @@ class Receiver {
   Status settled(Session& session, const Transfer& transfer, Code code, bool right);
   // Whether it is what was asked for; then it is written, or (true in `moving`) a mover has begun to.
   bool landed(Session& session, const Transfer& transfer, uint32_t slot, bool* moving);
+  // Shared memory: asks for it, takes the answer, maps it.
+  void ask_to_share(Session& session, Source& source, const Accept& accept);
+  Status told_shared(Session& session, Source& source, const Shared& shared);
+  void mapped(PeerId peer, uint16_t rank, const SliceMover* mover, Result<SharedMemory> memory);
+  void refused(Mapped& mapped, const Status& why);
+  Mapped* find_mapped(PeerId peer, uint16_t rank, const SliceMover* mover);
+  // Whether a pull of this may come by shared memory.
+  bool may_share(const Session& session, const Slice& slice, const Extent& extent);
+  // The payload is in that place of the rank's shared memory, if there is such a place.
+  bool place_shared(const Transfer& transfer, const SourceRank& rank, uint32_t place, const LocalPart& target,
+                    SliceMove& move);
+  // Nothing reads what the pull left in shared memory any more.
+  void release(const Transfer& transfer);
+  static const LocalPart& target_of(const Session& session, const Extent& extent);
   void moved(uint64_t name, const Status& status);
   void free_slot(uint32_t slot);
   void in_place(Session& session, uint32_t slice);
@@ -205,6 +242,7 @@ class Receiver {
   std::set<SessionId> wanting_;      // sessions with published slices that were not asked for yet
   std::vector<Transfer> transfers_;  // one a staging slot
   std::vector<uint64_t> hashes_;
+  std::vector<std::unique_ptr<Mapped>> mapped_;  // one a prefill rank and mover; until the connection closes
   std::deque<ReceiverEvent> events_;
   ReceiverStats stats_;
   std::shared_ptr<Receiver*> self_ = std::make_shared<Receiver*>(this);  // for ends of movers and of decoding; they may come later

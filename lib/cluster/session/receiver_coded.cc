@@ -36,7 +36,7 @@ SliceInSlot Receiver::slice_in(const Session& session, const Transfer& transfer,
 bool Receiver::begin_decoding(Session& session, uint32_t slot, uint64_t bytes, bool* right) {
   SliceCoder* const coder = options_.coder;
   Transfer& transfer = transfers_[slot];
-  if (coder == nullptr) return false;
+  if (coder == nullptr || transfer.is_shared) return false;
   const SliceInSlot slice = slice_in(session, transfer, slot);
   if (!transfer.asked.coding.any() || !is_coded_slice(slice.slot, bytes)) {
     *right = coder->take_plain(transfer.peer);

@@ -17,6 +17,11 @@ Receiver::Source* Receiver::next_source(Session& session) {
   return best;
 }
 
+const LocalPart& Receiver::target_of(const Session& session, const Extent& extent) {
+  return *std::find_if(session.request.targets.begin(), session.request.targets.end(),
+                       [&](const auto& t) { return t.part.component == extent.component; });
+}
+
 uint32_t Receiver::grain_for(const Session& session, const Slice& slice) {
   const layout::ComponentGeometry& c = session.request.facts.components[slice.extent.component];
   const Source& source = session.sources[slice.source];
@@ -43,7 +48,8 @@ Result<bool> Receiver::pull_one(Session& session) {
   Extent extent = slice.extent;
   extent.grain = grain_for(session, slice);
   const SliceShape shape(session.request.facts.components[extent.component], extent);
-  const uint64_t bytes = slice_front_bytes(shape.leaf_count()) + slice.payload_bytes;
+  const uint64_t front_bytes = slice_front_bytes(shape.leaf_count());
+  const uint64_t bytes = front_bytes + slice.payload_bytes;
   const uint64_t taken = Staging::slot_bytes_for(staging_.slice_bytes());
   if (session.under_way > 0 && session.under_way + taken > session.request.budget_bytes) return false;
   const uint32_t slot = staging_.take();
@@ -59,13 +65,16 @@ Result<bool> Receiver::pull_one(Session& session) {
     return Status(Code::owner_gone, "a prefill rank cannot be reached any more", "\"" + source->rank.name + "\"");
   }
   source->ready.pop();
-  transfers_[slot] = {name, source->rank.peer, session.id, index, bytes, false, asked};
+  // What was not right once comes the sure way.
+  const bool shares = state.attempts == 0 && may_share(session, slice, extent);
+  transfers_[slot] = {name,   source->rank.peer, session.id,  index, bytes,
+                      false, shares,            front_bytes, false, asked};
   session.under_way += taken;
   state.step = SliceState::Step::pulling;
   state.grain = extent.grain;
   ++state.attempts;
   if (asked.coding.any()) source->batch.coding = asked.coding;
-  const uint8_t ways = asked.coding.any() ? kWayCoded : 0;
+  const auto ways = static_cast<uint8_t>((shares ? kWayShared : 0) | (asked.coding.any() ? kWayCoded : 0));
   source->batch.entries.push_back({name, index, extent, ways});
   if (source->batch.entries.size() == kMaxPullEntries) {
     send(session, *source, std::exchange(source->batch, {}));
@@ -118,7 +127,9 @@ void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
   if (!names_.mine(token) || slot >= transfers_.size() || transfers_[slot].name != token || transfers_[slot].moving) {
     return;
   }
-  const Transfer transfer = transfers_[slot];
+  Transfer& transfer = transfers_[slot];
+  transfer.is_shared =
+      transfer.may_share && bytes != transfer.bytes && !is_coded_slice(staging_.data(slot), bytes);
   Session* session = find(transfer.session);
   bool moving = false;
   if (session == nullptr) {
@@ -128,7 +139,8 @@ void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
   } else {
     bool right = status == Code::ok;
     if (right && begin_decoding(*session, slot, bytes, &right)) return pump();
-    right = right && bytes == transfer.bytes && landed(*session, transfer, slot, &moving);
+    right = right && bytes == (transfer.is_shared ? transfer.front_bytes : transfer.bytes) &&
+            landed(*session, transfer, slot, &moving);
     return after_landing(slot, status, right, moving);
   }
   free_slot(slot);
@@ -141,6 +153,7 @@ void Receiver::after_landing(uint32_t slot, Code status, bool right, bool moving
     Session& session = *find(transfer.session);
     session.under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
     const Status ended = settled(session, transfer, status, right);
+    release(transfer);
     if (!ended.ok()) end(transfer.session, ended);
     if (ended.ok() && session.layers_left == 0) end(transfer.session, {});
     free_slot(slot);
@@ -157,20 +170,23 @@ bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot,
   const SliceShape shape(c, extent);
   std::byte* front = staging_.data(slot);
   std::byte* payload = front + slice_front_bytes(shape.leaf_count());
+  const uint32_t place = transfer.is_shared ? slice_place(front) : 0;
   if (!check_slice_front({session.id, transfer.name, session.request.request, transfer.slice, slice.payload_bytes,
-                          shape.leaf_count(), row_bytes(c), extent},
+                          shape.leaf_count(), row_bytes(c), extent, place},
                          front)) {
     return false;
   }
-  const auto target = std::find_if(session.request.targets.begin(), session.request.targets.end(),
-                                   [&](const auto& t) { return t.part.component == slice.extent.component; });
-  if (target->map.mover != nullptr) {
-    auto move = slice_move(facts, *target, extent, payload);
+  const LocalPart& target = target_of(session, slice.extent);
+  if (target.map.mover != nullptr) {
+    auto move = slice_move(facts, target, extent, payload);
+    if (transfer.is_shared && !place_shared(transfer, session.sources[slice.source].rank, place, target, *move)) {
+      return false;
+    }
     std::memcpy(move->hashes.data(), slice_hashes(front), move->hashes.size() * sizeof(uint64_t));
     *moving = transfers_[slot].moving = true;
     ++session.moving;
     ++session.sources[slice.source].moving;
-    target->map.mover->scatter(std::move(move), [self = std::weak_ptr<Receiver*>(self_), name = transfer.name](
+    target.map.mover->scatter(std::move(move), [self = std::weak_ptr<Receiver*>(self_), name = transfer.name](
                                                     const SliceMove&, const Status& status) {
       if (const auto alive = self.lock()) (*alive)->moved(name, status);
     });
@@ -178,7 +194,7 @@ bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot,
   }
   const std::span<uint64_t> hashes = std::span(hashes_).first(shape.leaf_count());
   std::memcpy(hashes.data(), slice_hashes(front), hashes.size_bytes());
-  return copy_.scatter(facts, *target, extent, payload, hashes) == shape.leaf_count();
+  return copy_.scatter(facts, target, extent, payload, hashes) == shape.leaf_count();
 }
 
 void Receiver::moved(uint64_t name, const Status& status) {
@@ -191,6 +207,7 @@ void Receiver::moved(uint64_t name, const Status& status) {
     // Damage may have come with the slice; what else a mover says will be the same for the next one.
     const bool fatal = !status.ok() && status.code() != Code::damaged;
     const Status ended = fatal ? status : settled(*session, transfer, Code::ok, status.ok());
+    release(transfer);
     if (!ended.ok()) end(transfer.session, ended);
     if (ended.ok() && session->layers_left == 0) end(transfer.session, {});
   } else if (const auto ending = ending_.find(transfer.session); --ending->second.moving == 0) {
@@ -207,9 +224,10 @@ Status Receiver::settled(Session& session, const Transfer& transfer, Code code, 
   Source& source = session.sources[slice.source];
   if (code == Code::ok && !right) ++stats_.damaged_slices;
   if (right) {
-    if (options_.coder != nullptr) options_.coder->came(transfer.peer, transfer.asked, transfer.coded);
+    if (options_.coder != nullptr && !transfer.is_shared) options_.coder->came(transfer.peer, transfer.asked, transfer.coded);
     stats_.coded_slices += transfer.coded ? 1 : 0;
     in_place(session, transfer.slice);
+    if (transfer.is_shared) ++stats_.shared_slices, stats_.shared_bytes += slice.payload_bytes;
     return {};
   }
   SliceState& state = session.slices[transfer.slice];

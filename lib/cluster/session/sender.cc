@@ -183,6 +183,8 @@ void Sender::accept(Offer& offer, uint16_t rank, Sink& sink) {
   message.slice_bytes = staging_.slice_bytes();
   const bool grained = link_.takes_grain(sink.peer);
   if (options_.coder != nullptr && link_.takes_ways(sink.peer)) message.ways |= kWayCoded;
+  const bool shares = link_.takes_ways(sink.peer) && mover_that_shares(offer.request.parts) != nullptr;
+  if (shares) message.ways |= kWayShared;
   for (const LocalPart& p : offer.request.parts) {
     message.parts.push_back(p.part);
     const uint32_t grain = block_grain(offer.request.facts.components[p.part.component], p.map);
@@ -264,6 +266,14 @@ void Sender::on_message(PeerId peer, ConstBytes bytes, uint64_t now_ns) {
       pulled(*offer, rank, *sink, *pull);
     } else if (std::get_if<Done>(&m.body) != nullptr) {
       end_sink(*offer, rank, SinkState::done, {}, false);
+    } else if (const auto* map = std::get_if<Map>(&m.body)) {
+      share(*offer, rank, *sink, *map);
+    } else if (const auto* released = std::get_if<Release>(&m.body)) {
+      for (auto& s : sharings_) {
+        for (size_t i = 0; s->slots != nullptr && i < released->tags.size(); ++i) {
+          s->slots->release({request, rank, m.header.session}, released->tags[i]);
+        }
+      }
     } else if (const auto* abort = std::get_if<Abort>(&m.body)) {
       end_sink(*offer, rank, SinkState::failed, Status(abort->code, "a decode rank gave up", abort->text), false);
     }
@@ -277,6 +287,7 @@ void Sender::on_writable(PeerId peer) { outbox_.writable(peer); }
 
 void Sender::on_closed(PeerId peer) {
   outbox_.closed(peer);
+  for (auto& s : sharings_) s->told.erase(std::remove(s->told.begin(), s->told.end(), peer), s->told.end());
   early_.erase(std::remove_if(early_.begin(), early_.end(), [&](const Early& e) { return e.peer == peer; }),
                early_.end());
   std::vector<std::pair<RequestId, uint16_t>> ended;
@@ -303,6 +314,9 @@ void Sender::end_sink(Offer& offer, uint16_t rank, SinkState state, const Status
   if (state == SinkState::failed && offer.failure.ok()) {
     offer.failure = Status(why.code(), why.what(), "decode rank " + std::to_string(rank) + ": " + why.message());
   }
+  for (auto& s : sharings_) {
+    if (s->slots != nullptr) s->slots->release_all({offer.request.request, rank, sink.session});
+  }
   for (const Push& p : pushes_) {
     if (p.name != 0 && !p.moving && p.sink.request == offer.request.request && p.sink.rank == rank &&
         p.sink.session == sink.session) {
@@ -328,6 +342,8 @@ void Sender::end_offer(Offer& offer, const Status& status) {
     if (sink.state == SinkState::done) ++event.sinks_done;
   }
   offer.ended = true;
+  ++stats_.ended;
+  if (!status.ok()) ++stats_.failed;
   events_.push_back(std::move(event));
 }
 

@@ -3,7 +3,8 @@
 //
 // A state machine: messages, completions and ticks in; messages, pushes, hold and release out. No thread, no
 // wait, no clock of its own; one thread at a time. Bounded: offers, early openings, pulls and staging all have
-// limits; what has ended is forgotten at once, but for staging and straight pushes that a transfer still reads.
+// limits; what has ended is forgotten at once, but for staging and straight pushes that a transfer still reads. Payloads
+// of blocks on a device may stay in memory that the decode side has mapped (sender_shared.cc).
 // Promises: every offer ends exactly once, by its deadline; hold() is followed by exactly one release(), after
 // the last byte of engine memory was read. Protocol: README.md.
 #pragma once
@@ -22,6 +23,7 @@
 #include "cluster/session/intervals.h"
 #include "cluster/session/link.h"
 #include "cluster/session/outbox.h"
+#include "cluster/session/shared_slots.h"
 #include "cluster/session/slice.h"
 #include "cluster/session/staging.h"
 #include "cluster/session/wire.h"
@@ -56,6 +58,8 @@ struct SenderEvent {
 struct SenderStats {
   uint64_t slices = 0, straight_slices = 0, bytes = 0;
   uint64_t coded_slices = 0, coded_bytes = 0;  // coded or sealed ones, and what went of them
+  uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that stayed in shared memory
+  uint64_t ended = 0, failed = 0;                // offers; of these, those that did not end well
   uint64_t refused_opens = 0, protocol_errors = 0, late_messages = 0;
 };
 
@@ -105,6 +109,8 @@ class Sender {
   [[nodiscard]] uint32_t offers() const noexcept { return static_cast<uint32_t>(offers_.size()); }
   [[nodiscard]] uint32_t early_opens() const noexcept { return static_cast<uint32_t>(early_.size()); }
   [[nodiscard]] uint32_t staging_taken() const noexcept { return staging_.slots() - staging_.free(); }
+  // Slots of shared memory that decode ranks read now.
+  [[nodiscard]] uint32_t shared_taken() const noexcept;
 
  private:
   enum class SinkState : uint8_t { live, done, failed };
@@ -115,6 +121,15 @@ class Sender {
     uint64_t deadline_ns = kNever;
     uint32_t in = 0, out = 0;  // sequence numbers
     uint32_t pulls = 0;        // queued or being pushed
+    bool asked = false;        // for shared memory
+  };
+  // Memory of one mover's device, made when the first decode rank asks.
+  struct Sharing {
+    SliceMover* mover = nullptr;
+    std::unique_ptr<SharedSlots> slots;
+    bool making = false;
+    std::vector<SharedSlots::Reader> waiting;
+    std::vector<PeerId> told;  // connections that know of it
   };
   struct Offer {
     OfferRequest request;
@@ -133,11 +148,7 @@ class Sender {
     Open open;
     uint64_t expires_ns = kNever;
   };
-  struct SinkName {
-    RequestId request;
-    uint16_t rank = 0;
-    uint64_t session = 0;
-  };
+  using SinkName = SharedSlots::Reader;
   struct SinkKey {
     PeerId peer = 0;
     uint16_t rank = 0;
@@ -157,6 +168,8 @@ class Sender {
     bool moving = false;  // a mover gathers it, or it is coded; the link does not know of it yet
     PullEntry entry;
     SliceCoding coding;  // to be coded or sealed so; zero: plain
+    SharedSlots* shared = nullptr;  // the payload stays in
+    uint32_t shared_slot = 0;       // this one
   };
   using Offers = std::map<RequestId, Offer>;
 
@@ -174,7 +187,7 @@ class Sender {
   [[nodiscard]] SliceCoder::Plan plan_for(const PullEntry& entry, const SliceCoding& coding) const;
   void pump();
   void push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slot);
-  void gather(Offer& offer, const PullEntry& entry, const LocalPart& local, uint32_t slot);
+  void gather(Offer& offer, const Sink& sink, const LocalPart& local, uint32_t slot);
   void gathered(uint64_t name, const SliceMove& move, const Status& status);
   // A slice whose payload and hashes are in its slot is coded, and then sent.
   void begin_coding(Offer& offer, uint32_t slot, const SliceShape& shape);
@@ -182,6 +195,14 @@ class Sender {
   [[nodiscard]] SliceHead head_of(const Offer& offer, const Push& push, const SliceShape& shape) const;
   // Sends pieces_, of a slice with so many bytes of payload.
   void send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t payload_bytes);
+  // Where the payload of a pull shall lie: in shared memory, if it may and there is room, else in staging.
+  void place(const Sink& sink, const LocalPart& local, uint32_t slot, SliceMove& move);
+  void share(Offer& offer, uint16_t rank, Sink& sink, const Map& map);
+  void shared(const SliceMover* mover, Result<SharedMemory> memory);
+  void tell_shared(Sink& sink, uint16_t rank, Sharing& sharing);
+  Sharing& sharing_of(SliceMover& mover);
+  // Of the first part whose mover shares memory; null: none does.
+  static SliceMover* mover_that_shares(std::span<const LocalPart> parts);
   // Puts the head before the hashes that are there, and sends pieces_.
   void send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShape& shape);
   // Ends one decode rank's session. tell: with an ABORT.
@@ -203,6 +224,7 @@ class Sender {
   std::deque<std::pair<RequestId, Status>> given_up_;  // the latest
   std::deque<QueuedPull> pulls_;
   std::vector<Push> pushes_;  // one a staging slot
+  std::vector<std::unique_ptr<Sharing>> sharings_;  // one a mover, few
   std::vector<uint64_t> hashes_;
   std::vector<ConstBytes> pieces_;
   std::deque<SenderEvent> events_;

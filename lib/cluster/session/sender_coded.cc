@@ -9,7 +9,7 @@ Status Sender::must_be_sealed() {
 }
 
 SliceCoder::Plan Sender::plan_for(const PullEntry& entry, const SliceCoding& coding) const {
-  if (options_.coder == nullptr || (entry.ways & kWayShared) != 0) return SliceCoder::Plan::plain;
+  if (options_.coder == nullptr) return SliceCoder::Plan::plain;
   return options_.coder->plan((entry.ways & kWayCoded) != 0 ? coding : SliceCoding{});
 }
 

@@ -62,7 +62,7 @@ void Sender::push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slo
   const auto local = std::find_if(offer.request.parts.begin(), offer.request.parts.end(),
                                   [&](const LocalPart& p) { return p.part.component == entry.extent.component; });
   pushes_[slot] = {names_.next(slot), next.sink, sink.peer, false, false, entry, next.coding};
-  if (local->map.mover != nullptr) return gather(offer, entry, *local, slot);
+  if (local->map.mover != nullptr) return gather(offer, sink, *local, slot);
   const SliceShape shape(facts.components[entry.extent.component], entry.extent);
   std::byte* front = staging_.data(slot);
   const size_t front_bytes = slice_front_bytes(shape.leaf_count());
@@ -86,13 +86,16 @@ void Sender::push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slo
   send_slice(offer, sink, slot, shape);
 }
 
-void Sender::gather(Offer& offer, const PullEntry& entry, const LocalPart& local, uint32_t slot) {
+void Sender::gather(Offer& offer, const Sink& sink, const LocalPart& local, uint32_t slot) {
   const Facts& facts = offer.request.facts;
+  const PullEntry& entry = pushes_[slot].entry;
   const SliceShape shape(facts.components[entry.extent.component], entry.extent);
   pushes_[slot].moving = true;
   ++offer.readers;
+  auto slice = slice_move(facts, local, entry.extent, staging_.data(slot) + slice_front_bytes(shape.leaf_count()));
+  place(sink, local, slot, *slice);
   local.map.mover->gather(
-      slice_move(facts, local, entry.extent, staging_.data(slot) + slice_front_bytes(shape.leaf_count())),
+      std::move(slice),
       [self = std::weak_ptr<Sender*>(self_), push = pushes_[slot].name](const SliceMove& move, const Status& status) {
         if (const auto alive = self.lock()) (*alive)->gathered(push, move, status);
       });
@@ -106,6 +109,9 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
   Offer& offer = offers_.find(request)->second;  // it is kept while it has readers
   --offer.readers;
   Sink* sink = find(push.sink);
+  if (push.shared != nullptr) {
+    sink == nullptr || !status.ok() ? push.shared->give(push.shared_slot) : push.shared->filled(push.shared_slot);
+  }
   if (sink == nullptr || !status.ok()) {
     const uint16_t rank = push.sink.rank;
     push.name = 0;
@@ -119,11 +125,12 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
     const SliceShape shape(c, push.entry.extent);
     std::byte* front = staging_.data(slot);
     std::memcpy(slice_hashes(front), move.hashes.data(), move.hashes.size() * sizeof(uint64_t));
-    if (push.coding.any()) {
+    if (push.shared == nullptr && push.coding.any()) {
       begin_coding(offer, slot, shape);
     } else {
       pieces_.clear();
-      pieces_.emplace_back(front, slice_front_bytes(shape.leaf_count()) + shape.payload_bytes());
+      const uint64_t behind = push.shared == nullptr ? shape.payload_bytes() : 0;
+      pieces_.emplace_back(front, slice_front_bytes(shape.leaf_count()) + behind);
       send_slice(offer, *sink, slot, shape);
     }
   }
@@ -141,7 +148,8 @@ SliceHead Sender::head_of(const Offer& offer, const Push& push, const SliceShape
           static_cast<uint32_t>(shape.payload_bytes()),
           shape.leaf_count(),
           row_bytes(c),
-          push.entry.extent};
+          push.entry.extent,
+          push.shared != nullptr ? push.shared_slot + 1 : 0};
 }
 
 void Sender::send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShape& shape) {
@@ -161,6 +169,7 @@ void Sender::send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t paylo
     return forget_if_quiet(name.request);
   }
   if (p.straight) ++offer.readers, ++stats_.straight_slices;
+  if (p.shared != nullptr) ++stats_.shared_slices, stats_.shared_bytes += payload_bytes;
   ++stats_.slices;
   stats_.bytes += payload_bytes;
   offer.bytes += payload_bytes;

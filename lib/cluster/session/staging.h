@@ -21,6 +21,7 @@ class Staging {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint32_t kMaxSlots = 1U << 16;  // a slot's index is 16 bits of its transfer's name
   static constexpr size_t kAlignment = 64;         // streaming copies need it
+  static constexpr uint64_t kSharedAlignment = 4096;  // of slots in shared memory, which hold payloads alone
 
   // What a slot for slices of that size takes, plain or coded.
   static constexpr uint64_t slot_bytes_for(uint32_t slice_bytes) noexcept {

@@ -1,91 +1,12 @@
 // Sessions whose blocks are in a device's memory: copies that end later, on either side, on both, and on neither.
 #include <gtest/gtest.h>
 
-#include "support/session_world.h"
+#include "support/session_pair.h"
 
 namespace kvbm::test {
 namespace {
 
-using cluster::session::Facts;
-using cluster::session::OpenRequest;
-
-constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kTokens = 300;
-
-// Two prefill ranks, one decode rank that wants all; sixteen slices and more.
-struct Pair {
-  Pair(bool prefill_on_device, bool decode_on_device) {
-    facts.components.push_back(layout::attention(4, 4, 128, layout::Element::bf16));
-    sources = make_side(facts, {2, 1, 16, layout::Form::nhd, false, 0}, kTokens, sim.random());
-    targets = make_side(facts, {1, 1, 32, layout::Form::blocks_hnd, false, 0}, kTokens, sim.random());
-    SessionNode::Options options;
-    for (size_t i = 0; i < sources.size(); ++i) {
-      options.rank = static_cast<uint16_t>(i);
-      senders.push_back(std::make_unique<SessionNode>(sim, net, options));
-      sources[i].fill_all(7);
-      if (prefill_on_device) sources[i].mover = &senders[i]->mover;
-    }
-    options.rank = 0;
-    decode = std::make_unique<SessionNode>(sim, net, options);
-    decode->seed = 7;
-    decode->target = &targets[0];
-    if (decode_on_device) targets[0].mover = &decode->mover;
-    for (auto& s : senders) peers.push_back(net.connect(decode->id, s->id).first);
-  }
-  void offer_all() {
-    for (size_t i = 0; i < senders.size(); ++i) {
-      auto& sender = *senders[i]->sender;
-      ASSERT_TRUE(sender.offer({request_id(1), facts, sources[i].locals(), now() + 100 * kMs}, now()).ok());
-      ASSERT_TRUE(sender.publish_all(request_id(1)).ok());
-      senders[i]->drain();
-    }
-  }
-  uint64_t open() {
-    OpenRequest r;
-    r.request = request_id(1);
-    r.facts = facts;
-    r.targets = targets[0].locals();
-    for (size_t i = 0; i < peers.size(); ++i) {
-      r.sources.push_back({peers[i], static_cast<uint16_t>(i), "10.0.0." + std::to_string(i)});
-    }
-    r.deadline_ns = now() + 50 * kMs;
-    const auto session = decode->receiver->open(std::move(r), now());
-    EXPECT_TRUE(session.ok()) << session.status().message();
-    decode->drain();
-    return session.ok() ? session.value() : 0;
-  }
-  void run(uint64_t ms) { sim.run_for(ms * kMs); }
-  Status end_of(uint64_t session) {
-    sim.run_until([&] { return decode->finished.count(session) != 0; });
-    return decode->finished.count(session) != 0 ? decode->finished.at(session) : Status(Code::internal, "no end");
-  }
-  // At rest nothing is taken, lent or under way on any side.
-  void expect_quiet() {
-    EXPECT_EQ(decode->receiver->sessions(), 0U);
-    EXPECT_EQ(decode->receiver->staging_taken(), 0U);
-    EXPECT_EQ(decode->mover.under_way(), 0U);
-    for (auto& s : senders) {
-      EXPECT_EQ(s->sender->staging_taken(), 0U);
-      EXPECT_EQ(s->sender->offers(), 0U);
-      EXPECT_TRUE(s->held.empty());
-      EXPECT_EQ(s->mover.under_way(), 0U);
-    }
-  }
-  [[nodiscard]] uint64_t now() const { return sim.clock().now_ns(); }
-
-  SimExecutor sim{20261122};
-  SessionNetwork net{sim};
-  Facts facts;
-  std::vector<RankEngine> sources, targets;
-  std::vector<std::unique_ptr<SessionNode>> senders;
-  std::unique_ptr<SessionNode> decode;
-  std::vector<uint64_t> peers;
-};
-
-void expect_says(const Status& s, Code code, const std::string& words) {
-  EXPECT_EQ(s.code(), code) << s.message();
-  EXPECT_NE(s.message().find(words), std::string::npos) << s.message();
-}
+using Pair = SessionPair;
 
 TEST(SessionMover, host_and_device_mix_on_both_sides) {
   for (const bool from : {false, true}) {

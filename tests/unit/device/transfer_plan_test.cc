@@ -61,11 +61,11 @@ TEST(TransferPlan, stages_much_as_one_copy_for_a_record) {
 
 TEST(TransferPlan, records_on_the_device_are_read_there_whatever_the_others_do) {
   std::vector<PlanLeaf> leaves = flat_record(40, 8 * kKiB);  // long enough to go straight
-  for (PlanLeaf& leaf : leaves) leaf.resident = true;
+  for (PlanLeaf& leaf : leaves) leaf.on_device = true;
   EXPECT_EQ(paths(plan(leaves)), std::string(40, 'm'));
   EXPECT_EQ(plan(leaves).parts[0].copies, 0U);
   std::vector<PlanLeaf> mixed = record_of(48, 2 * kKiB, kHost + (1U << 20));
-  for (size_t i = 12; i < 24; ++i) mixed[i].resident = true;
+  for (size_t i = 12; i < 24; ++i) mixed[i].on_device = true;
   PlanLimits limits;
   limits.mapped_bytes = 0;
   limits.staged_run_bytes = 0;

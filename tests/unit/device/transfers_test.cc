@@ -147,6 +147,53 @@ TEST(Transfers, scatter_every_byte_on_every_way_and_poison_what_is_wrong) {
   }
 }
 
+// Records in device memory, whatever the limits say: kernels alone move them, and no copy engine.
+TEST(Transfers, move_from_device_memory_to_device_memory_and_back) {
+  for (const Way& way : ways()) {
+    SCOPED_TRACE(way.name);
+    TransferWorld world;
+    ASSERT_TRUE(world.open(way.options).ok());
+    auto* const memory = reinterpret_cast<std::byte*>(world.cuda.allocate(1, TransferWorld::kBytes));
+    std::vector<LeafMove> leaves = world.make_leaves(200, 700U << 10, 0, way.flat);
+    uint64_t at = 0;
+    for (LeafMove& leaf : leaves) {
+      leaf.record = memory + at;
+      leaf.on_device = true;
+      at += leaf.device.total();
+    }
+    ASSERT_LE(at, TransferWorld::kBytes);
+    const uint64_t copied = world.cuda.copied_bytes();
+    TransferBatch out;
+    out.leaves = leaves;
+    Outcome gathered = world.gather(std::move(out));
+    ASSERT_EQ(gathered.wait(), Code::ok);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const Bytes bytes = TransferWorld::pages_of(leaves[i]);
+      ASSERT_EQ(std::memcmp(leaves[i].record, bytes.data(), bytes.size()), 0) << "leaf " << i;
+      ASSERT_EQ(gathered.hashes[i], codec::leaf_hash(bytes));
+      leaves[i].expected = gathered.hashes[i];
+    }
+    world.fill_pages();
+    leaves[3].record[0] ^= std::byte{1};  // as another process can
+    TransferBatch in;
+    in.leaves = leaves;
+    Outcome scattered = world.scatter(std::move(in));
+    ASSERT_EQ(scattered.wait(), Code::ok);
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const Bytes bytes = TransferWorld::pages_of(leaves[i]);
+      ASSERT_EQ(scattered.good[i], i == 3 ? 0 : 1) << "leaf " << i;
+      const bool right = i == 3 ? std::count(bytes.begin(), bytes.end(), std::byte{0xFF}) ==
+                                      static_cast<std::ptrdiff_t>(bytes.size())
+                                : std::memcmp(leaves[i].record, bytes.data(), bytes.size()) == 0;
+      ASSERT_TRUE(right) << "leaf " << i;
+    }
+    EXPECT_EQ(world.cuda.copied_bytes(), copied);
+    EXPECT_EQ(world.transfers->gathers().inside_leaves, leaves.size());
+    EXPECT_EQ(world.transfers->scatters().inside_leaves, leaves.size());
+    EXPECT_EQ(world.transfers->scatters().mapped_leaves + world.transfers->scatters().bounced_leaves, 0U);
+  }
+}
+
 TEST(Transfers, begin_behind_what_the_stream_held_and_not_behind_what_came_later) {
   TransferWorld world;
   ASSERT_TRUE(world.open().ok());
@@ -377,7 +424,7 @@ TEST(Transfers, refuse_leaves_and_marks_that_are_none) {
   TransferWorld world;
   ASSERT_TRUE(world.open().ok());
   const LeafMove good = world.make_leaves(1, 1U << 20, 0, true)[0];
-  std::vector<TransferBatch> bad(7);
+  std::vector<TransferBatch> bad(8);
   for (TransferBatch& batch : bad) batch.leaves = {good};
   bad[0].leaves[0].device.bytes = 0;
   bad[1].leaves[0].device.bytes = (64U << 10) + 1;
@@ -387,6 +434,9 @@ TEST(Transfers, refuse_leaves_and_marks_that_are_none) {
   bad[5].marks = {{1, 1}};
   bad[6].landmark = world.transfers->landmark();
   bad[6].marks = {{2, 1}};
+  bad[7].leaves[0].on_device = true;  // and coded: nothing decodes from there
+  bad[7].leaves[0].codec = codec::LeafCodec::planar;
+  bad[7].leaves[0].coded_bytes = 1;
   const auto landmark = bad[6].landmark;
   const CuStream engine = world.cuda.make_stream(1);
   ASSERT_TRUE(world.transfers->wait_on(landmark, 1, engine).ok());

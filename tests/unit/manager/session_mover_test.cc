@@ -67,11 +67,16 @@ class Counted final : public cluster::session::SliceMover {
     ++scatters;
     mover_->scatter(std::move(move), ended(std::move(done)));
   }
-  uint64_t under_way = 0, gathers = 0, scatters = 0, runs = 0, leaves = 0, leaves_of_many_runs = 0;
+  [[nodiscard]] std::vector<std::byte> place() const override { return mover_->place(); }
+  [[nodiscard]] Status near(ConstBytes place) const override { return mover_->near(place); }
+  void share(uint64_t bytes, MemoryDone done) override { mover_->share(bytes, std::move(done)); }
+  void map(ConstBytes said, uint64_t bytes, MemoryDone done) override { mover_->map(said, bytes, std::move(done)); }
+  uint64_t under_way = 0, gathers = 0, scatters = 0, shared = 0, runs = 0, leaves = 0, leaves_of_many_runs = 0;
 
  private:
   void count(const cluster::session::SliceMove& move) {
     ++under_way;
+    shared += move.shared ? 1 : 0;
     runs += move.runs.size();
     for (const auto& leaf : move.leaves) ++leaves, leaves_of_many_runs += leaf.runs > 1 ? 1 : 0;
   }
@@ -105,20 +110,24 @@ FakeCudaOptions two_devices() {
   return options;
 }
 
-// Prefill on device 0, decode on device 1, where they are on devices.
+// Prefill on device 0, decode on device 1, where they are on devices; shared: both on device 0, whose memory one side
+// maps as another process would.
 struct World {
-  World() {
+  explicit World(bool shared = false) {
     add_emulated_kernels(cuda);
     work = std::move(ThreadExecutor::create("test", 2)).value();
     for (int i = 0; i < 2; ++i) {
       device::TransferOptions options;
       options.staging_bytes = 4 << 20;
       options.part_bytes = 256 << 10;
-      devices.push_back(device::Device::open(cuda.driver(), i, &log).value());
+      const int ordinal = shared ? 0 : i;
+      devices.push_back(device::Device::open(cuda.driver(), ordinal, &log).value());
+      const auto boot = manager::DeviceShare::BootId{static_cast<uint8_t>(shared ? 1 : 0)};
+      auto share = std::make_unique<manager::DeviceShare>(devices.back(), boot, *work, turn);
       transfers.push_back(device::Transfers::create(devices.back(), options, *work).value());
       movers.push_back(std::make_unique<Counted>(std::make_unique<manager::SessionMover>(
-          *transfers.back(), "device " + std::to_string(i), *work, inbox)));
-      memory.push_back(std::make_unique<DeviceMemory>(cuda, i));
+          *transfers.back(), "device " + std::to_string(i), *work, inbox, std::move(share))));
+      memory.push_back(std::make_unique<DeviceMemory>(cuda, ordinal));
     }
   }
   ~World() {
@@ -126,7 +135,11 @@ struct World {
     while (movers[0]->under_way + movers[1]->under_way > 0) {
       if (!inbox.run_one()) inbox.wait();
     }
+    turn->close();
+    for (auto& d : decode) d->receiver.reset();
+    for (auto& s : senders) s->sender.reset();
     transfers.clear();
+    movers.clear();
     devices.clear();
     work.reset();
     decode.clear();
@@ -158,11 +171,13 @@ struct World {
   }
 
   // Offers, publishes and opens all.
-  void start() {
+  void start(bool publish = true) {
     for (size_t i = 0; i < senders.size(); ++i) {
       auto& sender = *senders[i]->sender;
       ASSERT_TRUE(sender.offer({request_id(1), facts, sources[i].locals(), kNever}, now()).ok());
-      ASSERT_TRUE(sender.publish_all(request_id(1)).ok());
+      if (publish) {
+        ASSERT_TRUE(sender.publish_all(request_id(1)).ok());
+      }
       senders[i]->drain();
     }
     for (size_t d = 0; d < decode.size(); ++d) {
@@ -181,6 +196,24 @@ struct World {
       ASSERT_TRUE(session.ok()) << session.status().message();
       opened.push_back(session.value());
       decode[d]->drain();
+    }
+  }
+
+  // Until every decode rank has mapped what some prefill rank shares; then publishes. (Who is not needed tells nothing.)
+  void publish_when_mapped() {
+    const auto known = [&] {
+      for (auto& d : decode) {
+        const auto& stats = d->receiver->stats();
+        if (stats.maps + stats.refused_maps == 0) return false;
+      }
+      return true;
+    };
+    while (!known()) {
+      if (!inbox.run_one() && !sim.step()) inbox.wait();
+    }
+    for (auto& s : senders) {
+      ASSERT_TRUE(s->sender->publish_all(request_id(1)).ok());
+      s->drain();
     }
   }
 
@@ -209,6 +242,7 @@ struct World {
   Log log;
   SimExecutor sim{20261122};
   Inbox inbox{sim};
+  std::shared_ptr<manager::LinksTurn> turn = std::make_shared<manager::LinksTurn>(inbox);
   SessionNetwork net{sim};
   Facts facts;
   std::unique_ptr<ThreadExecutor> work;
@@ -279,6 +313,39 @@ TEST(SessionDevices, any_two_shapes) {
     for (auto& d : w.decode) EXPECT_TRUE(d->finished.begin()->second.ok()) << d->finished.begin()->second.message();
     for (auto& t : w.targets) EXPECT_EQ(t.check(7), "");
   }
+}
+
+// The same from device memory to device memory: what came that way is what the reference gather gives.
+TEST(SessionDevices, any_two_shapes_in_shared_memory) {
+  SeededRandom random(4);
+  uint64_t shared = 0;
+  for (int i = 0; i < 6; ++i) {
+    SCOPED_TRACE(i);
+    World w(true);
+    SideShape a = random_side({{}, {layout::attention(3, 4, 64, layout::Element::bf16)}}, random, kTokens);
+    SideShape b = random_side({{}, {layout::attention(3, 4, 64, layout::Element::bf16)}}, random, kTokens);
+    a.tp = 1U << random.below(3), b.tp = 1U << random.below(3);
+    a.pp = b.pp = 1;
+    a.begin = b.begin = 0;
+    a.block_tokens = 16U << random.below(2), b.block_tokens = 16U << random.below(3);  // that a grain fits
+    w.make(true, true, a, b);
+    w.start(false);
+    w.publish_when_mapped();
+    w.run();
+    uint64_t taken = 0;
+    for (auto& d : w.decode) {
+      EXPECT_TRUE(d->finished.begin()->second.ok()) << d->finished.begin()->second.message();
+      taken += d->receiver->stats().shared_slices;
+      EXPECT_EQ(d->receiver->stats().refused_maps, 0U);
+    }
+    for (auto& t : w.targets) EXPECT_EQ(t.check(7), "");
+    for (auto& s : w.senders) EXPECT_EQ(s->sender->shared_taken(), 0U);
+    EXPECT_EQ(w.movers[1]->shared, taken);
+    EXPECT_EQ(w.transfers[1]->scatters().inside_leaves > 0, taken > 0);
+    EXPECT_EQ(w.transfers[1]->scatters().bad_leaves, 0U);
+    shared += taken;
+  }
+  EXPECT_GT(shared, 20U);
 }
 
 // What is garbled depends on the order of threads: so until something was.

@@ -1,0 +1,123 @@
+#include "manager/device_share.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "device/device_memory.h"
+
+namespace kvbm::manager {
+
+using cluster::session::SharedMemory;
+
+namespace {
+
+constexpr size_t kBootBytes = 16;
+constexpr size_t kSaidBytes = kBootBytes + device::kIpcMemoryBytes;
+
+std::byte* address(device::CuPointer pointer) noexcept {
+  return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(pointer));
+}
+
+Status elsewhere() { return {Code::unsupported, "device memory is not shared", "the other side is another machine"}; }
+
+// Given up where the driver may take its time.
+template <class T>
+std::shared_ptr<void> kept(std::shared_ptr<T> memory, Executor& work) {
+  T* const raw = memory.get();
+  return {static_cast<void*>(raw), [&work, memory = std::move(memory)](void*) mutable {
+            const MemoryWait patient;
+            work.post([last = std::move(memory)] {});
+          }};
+}
+
+}  // namespace
+
+struct DeviceShare::Core {
+  Core(std::shared_ptr<device::Device> the_device, const BootId& the_boot, Executor& the_work,
+       std::shared_ptr<LinksTurn> the_links)
+      : device(std::move(the_device)),
+        boot(the_boot),
+        work(the_work),
+        links(std::move(the_links)),
+        mappings(device) {}
+
+  [[nodiscard]] bool is_here(const std::byte* said) const noexcept {
+    return boot != BootId{} && std::memcmp(said, boot.data(), kBootBytes) == 0;
+  }
+  Result<SharedMemory> make(uint64_t bytes) {
+    auto memory = device::DeviceMemory::allocate(device, bytes);
+    if (!memory.ok()) return memory.status();
+    const auto exported = device::export_memory(*device, memory.value()->address(), bytes);
+    if (!exported.ok()) return exported.status();
+    SharedMemory out;
+    out.said.resize(kSaidBytes);
+    std::memcpy(out.said.data(), boot.data(), kBootBytes);
+    device::encode(exported.value(), out.said.data() + kBootBytes);
+    out.data = address(memory.value()->address());
+    out.bytes = bytes;
+    out.keep = kept(std::shared_ptr<device::DeviceMemory>(std::move(memory).value()), work);
+    return out;
+  }
+  // `said` has been checked for its size and machine.
+  Result<SharedMemory> open(ConstBytes said, uint64_t bytes) {
+    const device::IpcMemory memory = device::decode_ipc_memory(said.data() + kBootBytes);
+    if (memory.bytes < bytes) {
+      return Status(Code::invalid_argument, "another process's device memory cannot be mapped",
+                    std::to_string(memory.bytes) + " bytes are said to hold " + std::to_string(bytes));
+    }
+    auto mapped = mappings.open(memory);
+    if (!mapped.ok()) return mapped.status();
+    SharedMemory out;
+    out.data = address(mapped.value()->pointer());
+    out.bytes = bytes;
+    out.keep = kept(std::move(mapped).value(), work);
+    return out;
+  }
+  void answer(Done done, Result<SharedMemory> result) {
+    links->post([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+  }
+
+  const std::shared_ptr<device::Device> device;
+  const BootId boot;
+  Executor& work;
+  const std::shared_ptr<LinksTurn> links;
+  device::IpcMappings mappings;
+};
+
+DeviceShare::DeviceShare(std::shared_ptr<device::Device> device, const BootId& boot, Executor& work,
+                         std::shared_ptr<LinksTurn> links)
+    : core_(std::make_shared<Core>(std::move(device), boot, work, std::move(links))) {}
+
+std::vector<std::byte> DeviceShare::place() const {
+  if (core_->boot == BootId{} || core_->device->is_lost()) return {};
+  std::vector<std::byte> out(kBootBytes);
+  std::memcpy(out.data(), core_->boot.data(), kBootBytes);
+  return out;
+}
+
+Status DeviceShare::near(ConstBytes place) const {
+  if (place.size() != kBootBytes) return {Code::invalid_argument, "device memory is not shared", "no such place"};
+  return core_->is_here(place.data()) ? Status() : elsewhere();
+}
+
+void DeviceShare::share(uint64_t bytes, Done done) {
+  core_->work.post(
+      [core = core_, bytes, done = std::move(done)]() mutable { core->answer(std::move(done), core->make(bytes)); });
+}
+
+void DeviceShare::map(ConstBytes said, uint64_t bytes, Done done) {
+  Status refused;
+  if (said.size() != kSaidBytes) {
+    refused = Status(Code::invalid_argument, "another process's device memory cannot be mapped", "no name of memory");
+  } else if (!core_->is_here(said.data())) {
+    refused = elsewhere();
+  }
+  core_->work.post([core = core_, said = std::vector<std::byte>(said.begin(), said.end()), bytes,
+                    refused = std::move(refused), done = std::move(done)]() mutable {
+    core->answer(std::move(done), refused.ok() ? core->open(said, bytes) : Result<SharedMemory>(refused));
+  });
+}
+
+}  // namespace kvbm::manager
