@@ -34,8 +34,10 @@
  *               the work: it is enqueued after the completion was polled, or made to wait by kvbm_cache_wait_layer.
  *               Stores of one device begin in the order of their calls, and so do loads: one behind a stream that
  *               takes its time holds up those after it.
- *   streams     A CUstream or cudaStream_t of that device, alive and not being captured. The library keeps none: it
- *               may be destroyed when the call that it was given to has returned.
+ *   streams     A CUstream or cudaStream_t of that device, alive. One that is being captured into a graph is refused
+ *               (KVBM_ERR_INVALID): order and layers are of one call, which a replay would not make again. Captures of
+ *               other streams and kvbm's work do not disturb each other. The library keeps no stream: it may be
+ *               destroyed when the call that it was given to has returned.
  *   memory      Tensors stay the caller's. They are freed after kvbm_cache_release, the device's context after the
  *               manager.
  *   ends        What was given to the device cannot be taken back: at a deadline or a cancel the completion comes when
@@ -760,8 +762,8 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window).
  * A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until done and returns the result; else
  * returns KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
- * (a block id out of range; a stream for a cache in host memory, of another device, or of a context that is gone: the
- * log says which), KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item:
+ * (a block id out of range; a stream for a cache in host memory, of another device, of a context that is gone, or that
+ * is being captured into a graph: the log says which), KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item:
  * KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set
  * (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,

@@ -49,6 +49,8 @@ class File {
   virtual Status truncate(uint64_t bytes) = 0;
   // Whether I/O passes by the page cache; false where direct was asked for and the system refused.
   [[nodiscard]] virtual bool direct() const noexcept { return false; }
+  // The system's descriptor, open as long as this is; -1 where there is none.
+  [[nodiscard]] virtual int descriptor() const noexcept { return -1; }
 };
 
 // create opens what is there, and makes an empty file where nothing is. The other two answer

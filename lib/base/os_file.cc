@@ -57,6 +57,7 @@ class OsFile final : public File {
     return checked(ftruncate(fd_.get(), static_cast<off_t>(bytes)), "cannot truncate");
   }
   [[nodiscard]] bool direct() const noexcept override { return direct_; }
+  [[nodiscard]] int descriptor() const noexcept override { return fd_.get(); }
 
  private:
   [[nodiscard]] Status checked(int result, const char* what) const {

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cctype>
+#include <cstdlib>
+#include <cstring>
 
 #include "device/driver_error.h"
 #include "device/kernel_set.h"
@@ -69,6 +71,11 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
 }
 
 }  // namespace
+
+bool has_one_connection() noexcept {
+  const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  return connections != nullptr && std::strcmp(connections, "1") == 0;
+}
 
 Result<std::vector<DeviceFacts>> list_devices(const Driver& driver) {
   int version = 0, count = 0;
@@ -160,11 +167,21 @@ void Device::lose(const char* what, CuResult result) {
                {"error", driver_error_text(driver_, result)}});
 }
 
+void CaptureMode::relax(const Driver& driver) noexcept {
+  int mode = kCuCaptureModeRelaxed;
+  if (driver.cuThreadExchangeStreamCaptureMode(&mode) == kCuSuccess) before_ = mode;
+}
+
+void CaptureMode::restore(const Driver& driver) noexcept {
+  if (before_ >= 0) (void)driver.cuThreadExchangeStreamCaptureMode(&before_);
+}
+
 Device::Scope::Scope(Device& device) noexcept : device_(device), entered_(false) {
   if (device.is_lost() || device.context_ == nullptr || device.fork_guard_.forked()) return;
   const CuResult result = device.driver_.cuCtxPushCurrent(device.context_);
   if (result == kCuSuccess) {
     entered_ = true;
+    mode_.relax(device.driver_);
   } else {
     device.lose("cuCtxPushCurrent", result);  // the context is retained: it can only have been destroyed
   }
@@ -172,6 +189,7 @@ Device::Scope::Scope(Device& device) noexcept : device_(device), entered_(false)
 
 Device::Scope::~Scope() {
   CuContext popped = nullptr;
+  mode_.restore(device_.driver());
   if (entered_) (void)device_.driver_.cuCtxPopCurrent(&popped);
 }
 

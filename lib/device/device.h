@@ -21,6 +21,18 @@ namespace kvbm::device {
 
 class KernelSet;
 
+// What the driver lets this thread do while anybody captures a stream into a graph: everything, for nothing that is done
+// here is about a stream that is captured. Without it a call that the driver takes for unsafe is refused beside a capture
+// of another thread, and ends that capture.
+class CaptureMode {
+ public:
+  void relax(const Driver& driver) noexcept;
+  void restore(const Driver& driver) noexcept;
+
+ private:
+  int before_ = -1;
+};
+
 struct DeviceFacts {
   int ordinal = -1;
   std::string name;        // "NVIDIA H100 80GB HBM3"
@@ -34,6 +46,10 @@ struct DeviceFacts {
   bool registers_read_only = false;
   int driver_version = 0;          // of CUDA that the driver speaks
 };
+
+// Whether the environment leaves devices one hardware queue for all streams of this process (CUDA_DEVICE_MAX_CONNECTIONS):
+// a stream that waits for a word may then stand before the very work that writes it (README.md, "Landmarks").
+bool has_one_connection() noexcept;
 
 // Every device that the driver shows, without making a context. unsupported with the reason: no driver, too old, none.
 Result<std::vector<DeviceFacts>> list_devices(const Driver& driver);
@@ -72,6 +88,7 @@ class Device : public std::enable_shared_from_this<Device> {
    private:
     Device& device_;
     bool entered_;
+    CaptureMode mode_;
   };
 
  private:

@@ -62,6 +62,8 @@ inline constexpr CuResult kCuNotPermitted = 800;
 inline constexpr CuResult kCuNotSupported = 801;
 inline constexpr CuResult kCuSystemDriverMismatch = 803;
 inline constexpr CuResult kCuMpsClientTerminated = 810;
+inline constexpr CuResult kCuCaptureUnsupported = 900;
+inline constexpr CuResult kCuCaptureImplicit = 906;
 inline constexpr CuResult kCuExternalDevice = 911;
 inline constexpr CuResult kCuUnknown = 999;
 
@@ -100,6 +102,9 @@ inline constexpr unsigned kCuEventDisableTiming = 2;
 inline constexpr unsigned kCuEventInterprocess = 4;
 inline constexpr unsigned kCuWaitValueGeq = 0;        // CU_STREAM_WAIT_VALUE_GEQ
 inline constexpr unsigned kCuIpcLazyPeerAccess = 1;
+inline constexpr int kCuCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_NONE
+inline constexpr int kCuCaptureModeGlobal = 0;        // CU_STREAM_CAPTURE_MODE_*, of a thread
+inline constexpr int kCuCaptureModeRelaxed = 2;
 
 struct Driver {
   CuResult (*cuInit)(unsigned flags) = nullptr;
@@ -144,6 +149,9 @@ struct Driver {
   CuResult (*cuStreamCreateWithPriority)(CuStream* stream, unsigned flags, int priority) = nullptr;
   CuResult (*cuStreamDestroy)(CuStream stream) = nullptr;  // _v2
   CuResult (*cuStreamGetCtx)(CuStream stream, CuContext* context) = nullptr;
+  CuResult (*cuStreamIsCapturing)(CuStream stream, int* status) = nullptr;
+  // What the calling thread may do while streams are captured, by whomever; gives back what it was.
+  CuResult (*cuThreadExchangeStreamCaptureMode)(int* mode) = nullptr;
   CuResult (*cuStreamSynchronize)(CuStream stream) = nullptr;
   CuResult (*cuStreamWaitEvent)(CuStream stream, CuEvent event, unsigned flags) = nullptr;
   CuResult (*cuStreamWaitValue64)(CuStream stream, CuPointer address, uint64_t value, unsigned flags) = nullptr;   // _v2

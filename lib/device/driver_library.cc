@@ -57,6 +57,8 @@ constexpr DriverSymbol kSymbols[] = {
     KVBM_ENTRY(cuStreamCreateWithPriority, "cuStreamCreateWithPriority"),
     KVBM_ENTRY(cuStreamDestroy, "cuStreamDestroy_v2"),
     KVBM_ENTRY(cuStreamGetCtx, "cuStreamGetCtx"),
+    KVBM_ENTRY(cuStreamIsCapturing, "cuStreamIsCapturing"),
+    KVBM_ENTRY(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode"),
     KVBM_ENTRY(cuStreamSynchronize, "cuStreamSynchronize"),
     KVBM_ENTRY(cuStreamWaitEvent, "cuStreamWaitEvent"),
     KVBM_ENTRY(cuStreamWaitValue64, "cuStreamWaitValue64_v2"),

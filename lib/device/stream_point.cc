@@ -7,10 +7,26 @@ namespace {
 constexpr const char* kNoStream = "the stream is none of this device's, or its context is gone";
 constexpr const char* kOtherDevice = "the stream belongs to another device than the cache";
 
+// What is given to a captured stream becomes a part of the graph: it would order nothing now, and a replay of the graph
+// would wait for what only the capturing call asked for.
+constexpr const char* kCaptured =
+    "the stream is being captured into a graph: give kvbm a stream that is not, outside of the capture";
+
 // These say that the caller's handle is bad, not that the device is.
 bool blames_the_stream(CuResult result) noexcept {
   return result == kCuInvalidContext || result == kCuInvalidHandle || result == kCuInvalidValue ||
          result == kCuContextDestroyed;
+}
+
+// Its context is current.
+Status check_not_captured(Device& device, CuStream stream) {
+  int status = kCuCaptureNone;
+  const CuResult result = device.driver().cuStreamIsCapturing(stream, &status);
+  // The legacy stream while one that it is ordered with is captured.
+  if (result == kCuCaptureImplicit) return {Code::invalid_argument, kCaptured};
+  if (blames_the_stream(result)) return {Code::invalid_argument, kNoStream};
+  if (Status s = device.check(result, "cuStreamIsCapturing"); !s.ok()) return s;
+  return status == kCuCaptureNone ? Status() : Status(Code::invalid_argument, kCaptured);
 }
 
 }  // namespace
@@ -22,9 +38,13 @@ Result<CuContext> context_of(Device& device, CuStream stream) {
   if (!scope.entered()) return Status(Code::tier_disabled, "the device's context is gone");
   CuContext context = nullptr;
   CuResult result = driver.cuStreamGetCtx(stream, &context);
+  if (result == kCuCaptureImplicit) return Status(Code::invalid_argument, kCaptured);
   if (blames_the_stream(result)) return Status(Code::invalid_argument, kNoStream);
   if (Status s = device.check(result, "cuStreamGetCtx"); !s.ok()) return s;
-  if (context == device.context()) return context;
+  if (context == device.context()) {
+    if (Status s = check_not_captured(device, stream); !s.ok()) return s;
+    return context;
+  }
   const ContextScope entered(driver, context);
   if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
   CuDevice theirs = -1;
@@ -32,6 +52,7 @@ Result<CuContext> context_of(Device& device, CuStream stream) {
   if (driver.cuCtxGetDevice(&theirs) != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
   if (Status s = device.check(driver.cuDeviceGet(&ours, device.facts().ordinal), "cuDeviceGet"); !s.ok()) return s;
   if (theirs != ours) return Status(Code::invalid_argument, kOtherDevice);
+  if (Status s = check_not_captured(device, stream); !s.ok()) return s;
   return context;
 }
 

@@ -13,15 +13,19 @@
 namespace kvbm::device {
 
 // The context that `stream` belongs to; that of the device for 0 and the streams that the driver knows by number.
-// invalid_argument: a stream of another device, of a context that is gone, or none at all; tier_disabled.
+// invalid_argument: a stream of another device, of a context that is gone, one that is being captured into a graph, or
+// none at all; tier_disabled.
 Result<CuContext> context_of(Device& device, CuStream stream);
 
 // Makes any context current until the end of the scope; Device::Scope knows only the device's own.
 class ContextScope {
  public:
-  ContextScope(const Driver& driver, CuContext context) : driver_(driver), result_(driver.cuCtxPushCurrent(context)) {}
+  ContextScope(const Driver& driver, CuContext context) : driver_(driver), result_(driver.cuCtxPushCurrent(context)) {
+    mode_.relax(driver);
+  }
   ~ContextScope() {
     CuContext left = nullptr;
+    mode_.restore(driver_);
     if (result_ == kCuSuccess) (void)driver_.cuCtxPopCurrent(&left);
   }
   ContextScope(const ContextScope&) = delete;
@@ -31,6 +35,7 @@ class ContextScope {
  private:
   const Driver& driver_;
   const CuResult result_;
+  CaptureMode mode_;
 };
 
 class StreamPoint {

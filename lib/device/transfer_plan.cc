@@ -11,7 +11,7 @@ namespace {
 // The bytes of b follow those of a in host memory: in the record, or in the pinned memory of a part, where leaves that
 // are bounced lie as they come.
 bool host_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
-  return a.pinned == b.pinned && a.coded == b.coded && (!a.pinned || a.record + a.bytes == b.record);
+  return a.pinned == b.pinned && a.coded == b.coded && a.resident == b.resident && (!a.pinned || a.record + a.bytes == b.record);
 }
 
 bool device_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
@@ -28,7 +28,7 @@ void find_straight(std::span<const PlanLeaf> leaves, const PlanLimits& limits, T
            device_neighbours(leaves[end - 1], leaves[end])) {
       bytes += leaves[end++].bytes;
     }
-    if (leaves[i].flat && !is_coded(leaves[i].coded) && bytes >= limits.straight_bytes) {
+    if (leaves[i].flat && !is_coded(leaves[i].coded) && !leaves[i].resident && bytes >= limits.straight_bytes) {
       plan.straight = true;
       for (; i < end; ++i) plan.leaves[i].path = Path::straight;
     }
@@ -87,6 +87,7 @@ class Cutter {
       part_.copies += leaf.run_begins ? 1 : 0;
     } else {
       ++part_.kernel_leaves;
+      if (leaves_[i].resident) return;
       kernel_bytes_ += leaves_[i].bytes;
       kernel_runs_ += leaf.run_begins ? 1 : 0;
     }
@@ -104,7 +105,7 @@ class Cutter {
     }
     if (stage_ && kernel_runs_ > 0 && kernel_bytes_ / kernel_runs_ >= limits_.staged_run_bytes) {
       for (size_t i = part_.first; i < end; ++i) {
-        if (plan_.leaves[i].path == Path::mapped) plan_.leaves[i].path = Path::staged;
+        if (plan_.leaves[i].path == Path::mapped && !leaves_[i].resident) plan_.leaves[i].path = Path::staged;
       }
       part_.copies += kernel_runs_;
     }
@@ -137,7 +138,7 @@ TransferPlan plan_transfer(std::span<const PlanLeaf> leaves, std::span<const siz
   find_straight(leaves, limits, plan);
   uint64_t kernel_bytes = 0;
   for (size_t i = 0; i < leaves.size(); ++i) {
-    if (plan.leaves[i].path == Path::mapped) kernel_bytes += leaves[i].bytes;
+    if (plan.leaves[i].path == Path::mapped && !leaves[i].resident) kernel_bytes += leaves[i].bytes;
   }
   const bool stage = !limits.always_mapped && kernel_bytes > limits.mapped_bytes;
   Cutter(leaves, marks, limits, part_bytes, part_leaves, stage, plan).cut();

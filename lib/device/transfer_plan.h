@@ -46,6 +46,7 @@ struct PlanLeaf {
   bool flat = false;    // one piece on the device
   bool pinned = false;  // the device reaches the record; else it is bounced: it goes through the part's pinned memory
   Path coded = Path::mapped;  // planar or quantized: it is
+  bool resident = false;      // the record is on the device, and goes mapped: the kernel reads it where it is
 };
 
 struct PlannedLeaf {

@@ -15,6 +15,7 @@ Path coded_path(codec::LeafCodec codec) noexcept {
 
 // Of a leaf whose run is one.
 bool valid_coded(const LeafMove& leaf, Direction direction) noexcept {
+  if (leaf.resident) return direction == Direction::scatter && leaf.codec == codec::LeafCodec::raw;
   if (leaf.codec == codec::LeafCodec::raw) return true;
   return direction == Direction::scatter && is_coded(coded_path(leaf.codec)) && leaf.coded_bytes != 0 &&
          leaf.coded_bytes < leaf.device.total();
@@ -41,6 +42,7 @@ bool valid_marks(const TransferBatch& batch) noexcept {
 }
 
 CuPointer reach_of(const LeafMove& leaf, std::span<const std::shared_ptr<const PinnedHost>> known) noexcept {
+  if (leaf.resident) return reinterpret_cast<uintptr_t>(leaf.record);
   for (const std::shared_ptr<const PinnedHost>& memory : known) {
     const CuPointer address = memory->device_pointer(leaf.record, leaf.record_bytes());
     if (address != 0) return address;
@@ -96,7 +98,8 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
     if (limits.always_mapped && is_coded(coded) && reach % kCodedAlignment != 0) reach = 0;
     const StridedRun& run = leaf.device;
     leaves.push_back({reinterpret_cast<uintptr_t>(run.data), reinterpret_cast<uintptr_t>(leaf.record),
-                      static_cast<uint32_t>(leaf.record_bytes()), run.count0 == 1 && run.count1 == 1, reach != 0, coded});
+                      static_cast<uint32_t>(leaf.record_bytes()), run.count0 == 1 && run.count1 == 1, reach != 0, coded,
+                      leaf.resident});
     work->reach.push_back(reach);
   }
   std::vector<size_t> marks;

@@ -29,12 +29,13 @@
 namespace kvbm::device {
 
 // A leaf to move. `device` is a run of device memory of this device; `record` is host memory, inside of what
-// Transfers::know() was told or anywhere else, where it goes through pinned staging. 1 byte to codec::kMaxLeafBytes.
+// Transfers::know() was told or anywhere else, where it goes through pinned staging; or memory of the device itself. 1 byte to codec::kMaxLeafBytes.
 struct LeafMove {
   StridedRun device;
   std::byte* record = nullptr;
   uint64_t expected = 0;  // into the device: the hash that it must have
   bool check = true;      // into the device: compare with `expected`, else only report the hash
+  bool resident = false;  // into the device, not coded: `record` is memory of this device, which only kernels read
   // Into the device: not raw: `record` holds a coded leaf (codec/README.md) of coded_bytes, which a kernel decodes into
   // the run; `expected` and the hash are of the plain bytes. Only where Transfers::decodes() says so. A leaf that cannot
   // be decoded, whatever is wrong with it, is not good, and its hash is 0.
@@ -111,7 +112,7 @@ class Transfers {
   // What `stream` holds now. To be asked for in the engine's call, before anything that waits for the batch is put on
   // the stream: a batch behind its own waiter never begins. 0 and the legacy and per-thread streams are those of the
   // device's primary context and this thread. invalid_argument: a stream of another device, of a context that is gone,
-  // or none at all; tier_disabled: the device is lost. Not a stream that is being captured into a graph.
+  // one that is being captured into a graph, or none at all; tier_disabled: the device is lost.
   virtual Result<std::shared_ptr<StreamPoint>> point(CuStream stream) = 0;
   // From device memory into records; `expected` is not read, marks are not either.
   virtual void gather(TransferBatch batch) = 0;

@@ -115,8 +115,11 @@ Status Cache::wait_layer(uint64_t operation, uint32_t layer, device::CuStream st
             "layer " + std::to_string(layer) + "; it brings [" + std::to_string(marks->first_layer) + ", " +
                 std::to_string(marks->end_layer) + ")"};
   }
-  if (marks->ended.load(std::memory_order_acquire)) return {};
-  return device_->transfers().wait_on(marks->landmark, marks->value(layer), stream);
+  const bool ended = marks->ended.load(std::memory_order_acquire);
+  const Status waits = device_->transfers().wait_on(marks->landmark, marks->value(layer), stream);
+  // Of a load that has ended there is nothing to wait for; a stream that cannot be given is refused all the same, not
+  // by how quick the load was.
+  return ended && waits.code() != Code::invalid_argument ? Status() : waits;
 }
 
 Result<std::vector<PartPlan>> Cache::plans() const {

@@ -121,6 +121,11 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
   if (ordinal > INT16_MAX) return Status(Code::unsupported, "there is no such device", std::to_string(ordinal));
   auto device = device::Device::open(driver, static_cast<int>(ordinal), env_.log);
   if (!device.ok()) return device.status();
+  if (device::has_one_connection()) {
+    env_.log->write(LogLevel::warning, "device",
+                    "CUDA_DEVICE_MAX_CONNECTIONS is 1: a stream that waits for a layer (wait_layers) may hold up the "
+                    "load that it waits for, until the device counts as lost; set it to 2 or more");
+  }
   device::TransferOptions options;
   options.multiprocessors = options_.multiprocessors;
   options.staging_bytes = options_.staging_bytes;
@@ -140,7 +145,32 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
     env_.log->write(LogLevel::warning, "device",
                     "host memory is not registered with the device, every leaf goes through staging: " + why_not);
   }
-  return std::make_shared<AttachedDevice>(std::move(transfers).value(), std::move(pinned), std::move(why_not));
+  auto attached =
+      std::make_shared<AttachedDevice>(std::move(transfers).value(), std::move(pinned), std::move(why_not));
+  add_storage(*attached, device.value());
+  return attached;
+}
+
+// Without it disks are read through the host's memory: that is no error, and said only where it was asked for.
+void DeviceCaches::add_storage(AttachedDevice& attached, const std::shared_ptr<device::Device>& device) const {
+  using Use = DeviceOptions::Use;
+  if (options_.storage == Use::off || !options_.has_disk) return;
+  const bool asked = options_.storage == Use::on;
+  const auto refused = [&](const std::string& why) {
+    const auto level = asked ? LogLevel::warning : LogLevel::info;
+    env_.log->write(level, "device", "disks are read through host memory, not by GPUDirect Storage: " + why);
+  };
+  if (!asked && options_.storage_library.empty() && !device::has_nvidia_fs()) {
+    return refused("the kernel has no nvidia-fs module");
+  }
+  const auto library = device::cufile_library(options_.storage_library);
+  if (!library.ok()) return refused(library.status().message());
+  if (!asked && library.value()->compatible_only()) {
+    return refused(library.value()->path + " is in compatibility mode: it copies through host memory itself");
+  }
+  auto reads = device::StorageReads::create(device, *library.value(), options_.staging_bytes, env_.log);
+  if (!reads.ok()) return refused(reads.status().message());
+  attached.set_storage(std::move(reads).value(), asked);
 }
 
 }  // namespace kvbm::manager

@@ -20,6 +20,7 @@
 #include "device/driver_library.h"
 #include "device/pinned_host.h"
 #include "device/transfers.h"
+#include "device/storage_reads.h"
 #include "manager/environment.h"
 #include "manager/options.h"
 
@@ -36,11 +37,21 @@ class AttachedDevice {
   [[nodiscard]] uint64_t pinned_bytes() const noexcept;
   // "ready", or what is wrong in words.
   [[nodiscard]] std::string state();
+  // Reads of files straight into the device's memory; null: there are none. Set before anybody else knows this.
+  [[nodiscard]] device::StorageReads* storage() const noexcept { return storage_.get(); }
+  // Whether all loads from disks take that way, or those alone that do not keep what they read.
+  [[nodiscard]] bool storage_for_all() const noexcept { return storage_for_all_; }
+  void set_storage(std::shared_ptr<device::StorageReads> storage, bool for_all) noexcept {
+    storage_ = std::move(storage);
+    storage_for_all_ = for_all;
+  }
 
  private:
   // In this order: transfers end before the memory that they use is let go.
   const std::shared_ptr<const device::PinnedHost> pinned_;
   const std::string why_not_;
+  std::shared_ptr<device::StorageReads> storage_;
+  bool storage_for_all_ = false;
   std::unique_ptr<device::Transfers> transfers_;
 };
 
@@ -71,6 +82,7 @@ class DeviceCaches {
 
  private:
   Result<const device::Driver*> driver();
+  void add_storage(AttachedDevice& attached, const std::shared_ptr<device::Device>& device) const;
   Result<std::shared_ptr<AttachedDevice>> open(uint32_t ordinal);
   Result<std::shared_ptr<AttachedDevice>> open_new(const device::Driver& driver, uint32_t ordinal);
   [[nodiscard]] std::shared_ptr<AttachedDevice> find(uint32_t ordinal) const;

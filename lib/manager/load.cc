@@ -5,7 +5,9 @@
 
 #include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
+#include "manager/device_caches.h"
 #include "manager/host_record.h"
+#include "manager/load_storage.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {
@@ -92,6 +94,7 @@ uint64_t LoadOperation::batch_bytes(TierIndex tier) const noexcept {
 // Keeps a few batches on their way, each from one tier, in the order of the keys.
 void LoadOperation::request_more() {
   const MemoryWait counted;  // what is taken off below_ comes to landed()
+  take_back_to_host();
   while (!below_.empty()) {
     {
       MutexLock lock(mutex_);
@@ -100,6 +103,8 @@ void LoadOperation::request_more() {
     }
     const auto tier_of = [this](const Item& item) { return request_.match->tier_of(item.part, item.key); };
     const TierIndex tier = tier_of(below_.front());
+    const bool wanted_past = past_host(below_.front());
+    const bool past = wanted_past && manager_.tier_below(tier).reads_from_files();
     std::vector<Item> items;
     std::vector<OnboardItem> wanted;
     uint64_t bytes = 0;
@@ -107,7 +112,7 @@ void LoadOperation::request_more() {
     // The first batches are small there, so that a source that is not what it was shows early.
     const size_t most_items = weighs() ? std::min(kLandingItems, size_t{1} << std::min(asked_, 8U)) : kLandingItems;
     while (!below_.empty() && tier_of(below_.front()) == tier && items.size() < most_items &&
-           (bytes < most || items.empty())) {
+           (bytes < most || items.empty()) && past_host(below_.front()) == wanted_past) {
       const Item item = below_.front();
       below_.pop_front();
       const MatchPart& part = request_.match->parts()[item.part];
@@ -116,6 +121,12 @@ void LoadOperation::request_more() {
       items.push_back(item);
     }
     ++asked_;
+    if (past) {
+      if (request_from_storage(items)) continue;
+      MutexLock lock(mutex_);
+      --landing_;
+      continue;
+    }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
     onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted),
             std::min(deadline_ns(), weighed_.give_up_ns), request_.keep_below ? Landing::borrowed : Landing::unchecked,
@@ -216,7 +227,7 @@ Operation::Next LoadOperation::what_next() {
   if (weighs() && out_of_time(true)) return Next::finished;
   {
     MutexLock lock(mutex_);
-    if (!ready_.empty() || !failed_.empty()) return Next::more;
+    if (!ready_.empty() || !failed_.empty() || !to_host_.empty()) return Next::more;
     if (landing_ != most_landings() && !below_.empty()) return Next::more;  // to be asked for
     if (landing_ == 0 && below_.empty()) return Next::finished;
   }
@@ -227,6 +238,7 @@ Operation::Next LoadOperation::what_next() {
 // Reads the head of the current item and checks that the record is what the cache part expects.
 Code LoadOperation::open_item() {
   if (current_.in_place()) return open_in_place();
+  if (current_.landing != nullptr) return open_landing();
   head_.reset();
   const CachePart& part = request_.cache->parts()[current_.part];
   if (current_.coded == nullptr && (manager_.table().flags(current_.slot) & kHasHead) == 0) {
@@ -305,7 +317,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
 }
 
 void LoadOperation::reject_item() {
-  if (!current_.owned()) return manager_.quarantine(current_.slot);
+  if (!current_.owned() && current_.landing == nullptr) return manager_.quarantine(current_.slot);
   const MatchPart& part = request_.match->parts()[current_.part];
   manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
 }
@@ -326,6 +338,10 @@ void LoadOperation::close_item(Code code) {
       if (keep) (void)register_landed(manager_, current_.slot, id, current_.mark);
       manager_.release({&current_.slot, 1});
     }
+  }
+  if (current_.landing != nullptr) {
+    request_.cache->device()->storage()->checked(code != Code::damaged);
+    current_.landing.reset();
   }
   current_.coded.reset();
   current_.place = nullptr;

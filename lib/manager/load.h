@@ -54,6 +54,8 @@ class LoadOperation final : public Operation {
   [[nodiscard]] bool expects() override;
 
  private:
+  struct StorageLanding;
+  struct StorageTrip;
   // One part of one key that must be moved.
   struct Item {
     size_t part;
@@ -66,8 +68,10 @@ class LoadOperation final : public Operation {
     std::shared_ptr<void> lender = {};
     std::shared_ptr<const CodedLanding> coded = {};  // Landed::coded
     tier::InPlace* place = nullptr;  // or it is read there, without a slot: one of places_
+    std::shared_ptr<StorageLanding> landing = {};  // or it was read into the device's memory, without a slot
+    bool by_host = false;  // it has to come through the host's memory
     [[nodiscard]] bool in_place() const noexcept { return place != nullptr; }
-    [[nodiscard]] bool owned() const noexcept { return from != 0 && !in_place(); }
+    [[nodiscard]] bool owned() const noexcept { return from != 0 && !in_place() && landing == nullptr; }
   };
   // Bytes and batches of one operation on their way up from the tiers below.
   static constexpr uint64_t kLandingBytes = 4ULL << 20;
@@ -121,6 +125,13 @@ class LoadOperation final : public Operation {
   void close_entry(size_t entry);
   [[nodiscard]] bool all_are_here();
   void end_flight(std::vector<SlotId>& left);
+  // load_storage.cc; of a cache on a device, from a disk past the host's memory
+  [[nodiscard]] bool past_host(const Item& item) const noexcept;
+  bool request_from_storage(std::vector<Item>& items);
+  void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
+  void landed_on_device(StorageTrip& trip);
+  void take_back_to_host();
+  [[nodiscard]] Code open_landing();
   // load_cost.cc; only with compute_block_ns
   struct Want {
     size_t k;  // key from first_key on
@@ -199,6 +210,7 @@ class LoadOperation final : public Operation {
   Mutex mutex_;
   std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);
   std::vector<std::pair<size_t, Code>> failed_ KVBM_GUARDED_BY(mutex_);
+  std::vector<Item> to_host_ KVBM_GUARDED_BY(mutex_);  // were to come past the host's memory, and did not
   uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches on their way
   uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;   // and that came
   bool over_ KVBM_GUARDED_BY(mutex_) = false;

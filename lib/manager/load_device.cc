@@ -11,6 +11,7 @@
 #include "manager/device_caches.h"
 #include "manager/device_flight.h"
 #include "manager/load.h"
+#include "manager/load_storage.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {
@@ -109,7 +110,7 @@ bool LoadOperation::next_entry() {
 bool LoadOperation::all_are_here() {
   if (!below_.empty()) return false;
   MutexLock lock(mutex_);
-  return landing_ == 0 && ready_.empty();
+  return landing_ == 0 && ready_.empty() && to_host_.empty();
 }
 
 // Adds leaves of one entry up to a layer. False: the batch is full, or this has hashed enough for one step.
@@ -119,9 +120,10 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
   if (e.sent) return true;
   const CachePart& part = request_.cache->parts()[e.item.part];
   const auto ids = ids_of(e.item.part, e.item.key);
-  std::byte* payload = manager_.arena().payload(e.item.slot).data();
+  std::byte* payload = e.item.slot == kNoSlot ? nullptr : manager_.arena().payload(e.item.slot).data();
   // Lent memory is read alone, as every record is on its way into a device.
   if (e.item.lender != nullptr) payload = const_cast<std::byte*>(e.item.lent.data());
+  if (e.item.landing != nullptr) payload = e.item.landing->piece.data();  // the device's memory
   const uint32_t end = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
   for (; e.next_leaf < part.leaf_count(); ++e.next_leaf) {
     if (flight_->batches.full() || hashed >= kStepBytes) return false;
@@ -150,6 +152,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     move.record = payload + leaf.offset;
     move.expected = expected.hash;
     move.check = e.head.has_value();  // else a managed block that never left the memory it was written in
+    move.resident = e.item.landing != nullptr;
     if (e.item.coded != nullptr) {
       std::shared_ptr<void> own;
       const Code named = name_coded(*e.item.coded, e.next_leaf, payload, move, own);

@@ -87,7 +87,10 @@ Status Manager::open_host() {
   }
   if (!arena.ok()) return arena.status();
   arena_ = std::move(arena).value();
-  devices_ = std::make_unique<DeviceCaches>(env_, options_.device, arena_->payloads());
+  DeviceOptions device = options_.device;
+  device.has_disk = std::any_of(options_.tiers.begin(), options_.tiers.end(),
+                                [](const TierOptions& tier) { return !tier.path.empty(); });
+  devices_ = std::make_unique<DeviceCaches>(env_, device, arena_->payloads());
   if (Status there = devices_->require(); !there.ok()) return there;
 
   block::BlockTable::Options table;

@@ -173,6 +173,15 @@ void add_devices(const DeviceCaches& devices, MetricsRegistry& registry) {
         registry.counter(row.name, row.help, {{"device", ordinal}, {"way", way}}).add(stats.*row.value);
       }
     }
+    if (const device::StorageReads* const storage = attached->storage()) {
+      const device::StorageReads::Stats stats = storage->stats();
+      const auto count = [&](const char* name, const char* help, uint64_t value) {
+        registry.counter(name, help, {{"device", ordinal}}).add(value);
+      };
+      count("kvbm_device_storage_reads_total", "Records read from a disk straight into the device.", stats.reads);
+      count("kvbm_device_storage_bytes_total", "Their bytes.", stats.bytes);
+      count("kvbm_device_storage_failed_total", "Such reads that failed; host memory was read into instead.", stats.failed);
+    }
     registry.gauge("kvbm_device_lost", "1 after a fault that took the device out of service.", {{"device", ordinal}})
         .set(attached->device().is_lost() ? 1 : 0);
     registry.gauge("kvbm_device_pinned_bytes", "Host memory registered with the device.", {{"device", ordinal}})

@@ -157,6 +157,17 @@ void add_device(std::vector<OptionRow>& rows) {
   rows.push_back({"device.lost_after", OptionType::duration, "10s",
                   "A device that does not end what it has begun within this time counts as lost.", 100'000'000,
                   3'600'000'000'000});
+  rows.push_back({"device.storage",
+                  OptionType::choice,
+                  "auto",
+                  "Reading disks straight into a device (GPUDirect Storage, cuFile): for loads that do not keep blocks "
+                  "in the host, where the kernel has nvidia-fs; never; or, on, for all loads into devices, also where "
+                  "cuFile can only copy.",
+                  0,
+                  0,
+                  {"auto", "off", "on"}});
+  rows.push_back({"device.storage_library", OptionType::string, "",
+                  "The library of cuFile, a path; empty: libcufile.so.0 as the system finds it."});
 }
 
 std::vector<OptionRow> make_schema() {
@@ -274,6 +285,9 @@ Result<Options> options_from(const OptionSet& config) {
   out.device.pin_threads = static_cast<uint32_t>(values.at("device.pin_threads").number);
   out.device.decode = values.at("device.decode").number != 0;
   out.device.lost_after_ns = values.at("device.lost_after").number;
+  const std::string& storage = values.at("device.storage").text;
+  if (storage != "auto") out.device.storage = storage == "on" ? DeviceOptions::Use::on : DeviceOptions::Use::off;
+  out.device.storage_library = values.at("device.storage_library").text;
   out.seal_key_file = values.at("seal.key_file").text;
   out.node.seal_key_file = out.seal_key_file;
   const auto tiers = config.lists.find("tier");

@@ -80,6 +80,10 @@ struct DeviceOptions {
   uint64_t staging_bytes = 64ULL << 20;
   uint32_t pin_threads = 4;
   uint64_t lost_after_ns = 10'000'000'000;
+  // Whether loads read disks past host memory (load_storage.cc).
+  Use storage = Use::automatic;
+  std::string storage_library;  // of cuFile; empty: the system's
+  bool has_disk = false;        // there is one to read from
   bool decode = true;  // coded leaves that its kernels can decode
 };
 

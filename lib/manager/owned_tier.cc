@@ -41,6 +41,11 @@ void OwnedTier::get(std::unique_ptr<tier::GetBatch> batch) {
   executor_.post([kept = std::shared_ptr<tier::GetBatch>(std::move(batch))] { kept->done(*kept); });
 }
 
+bool OwnedTier::reads_from_files() const noexcept {
+  const tier::Tier* const d = disk();
+  return d != nullptr && d->reads_from_files();
+}
+
 void OwnedTier::erase(std::span<const Identity> ids) {
   if (tier::Tier* const d = disk()) d->erase(ids);
 }

@@ -26,6 +26,7 @@ class OwnedTier final : public tier::Tier {
   void unpin(const Identity& id) noexcept override;
   void put(std::unique_ptr<tier::PutBatch> batch) override;
   void get(std::unique_ptr<tier::GetBatch> batch) override;
+  [[nodiscard]] bool reads_from_files() const noexcept override;
   void erase(std::span<const Identity> ids) override;
   void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;

@@ -63,6 +63,14 @@ struct Found {
 // of those leaves need to be filled, at their place. The tier checks the head's identity and
 // root hash and, for whole payloads, every leaf it read (unless the receiver does); mismatch = damaged, counted and
 // quarantined.
+// Where a payload lies in a file of the tier's.
+struct FilePlace {
+  int fd = -1;  // -1: nowhere that could be read like that
+  uint64_t offset = 0;  // a multiple of kIoAlign; readable up to the payload's length rounded up to kIoAlign
+  // The bytes stay what they are as long as this is kept: soon, for the tier reclaims nothing around them meanwhile.
+  std::shared_ptr<void> hold;
+};
+
 struct GetItem {
   Identity id;
   uint64_t location = 0;  // from find(); 0 = look it up. out: where it was read from
@@ -76,6 +84,8 @@ struct GetItem {
   // `payload` was not written then.
   ConstBytes lent;
   std::shared_ptr<void> lender;
+  // out, where the batch asks for it: the payload is there to be read; `payload` was not written.
+  FilePlace file;
   // out, where the batch allows it: the leaves of a record that is handed on coded, at their offsets in `payload` or in
   // what is lent; `head` is that of the plain record (codec::open_record), and payload_bytes what it takes plain. Empty:
   // the payload is plain.
@@ -94,6 +104,9 @@ struct GetBatch {
   bool receiver_checks_leaves = false;
   // With it: the receiver reads each payload once and gives it back soon, so a tier that has it in memory may lend it.
   bool receiver_borrows = false;
+  // With it: only heads are read, payloads by the receiver himself, past the tier (GetItem::file). Only of a tier that
+  // reads_from_files(). What is coded comes so too, as it is: the head says it.
+  bool receiver_reads = false;
   // With receiver_checks_leaves: the receiver decodes leaves itself, where this says so, and compares them as
   // codec::open_record() wants it. A tier may hand on records of which it decodes most. Null: it decodes none.
   DecodesLeaf receiver_decodes;
@@ -184,6 +197,8 @@ class Tier {
   // Thread: any.
   virtual void in_place(std::span<InPlace> /*items*/) noexcept {}
   virtual void read_in_place(std::span<const InPlace> /*items*/) noexcept {}
+  // Whether get() can say where payloads lie in files (GetBatch::receiver_reads).
+  [[nodiscard]] virtual bool reads_from_files() const noexcept { return false; }
   // Forgets records; absent ones are ignored. After it returns no get started later finds them.
   virtual void erase(std::span<const Identity> ids) = 0;
   // A receiver found that the payload read from `location` does not verify: damage, as if the tier had seen it.

@@ -1,6 +1,7 @@
 /* Attached caches in device memory, through the fake of the CUDA driver as a library: what is stored comes back, in the
  * order of streams and layer by layer, what does not fit is refused in words, and a lost device is not the end. */
 #include <dlfcn.h>
+#include <fcntl.h>
 
 #include "engine.h"
 
@@ -17,6 +18,7 @@ static struct {
   void (*free_memory)(address_t pointer);
   void *(*make_stream)(int ordinal);
   void (*synchronize)(void *stream);
+  void (*capture)(void *stream, int on);
 } fake;
 
 static int fake_open(void) {
@@ -30,7 +32,8 @@ static int fake_open(void) {
   *(void **)&fake.free_memory = dlsym(library, "kvbm_fake_free");
   *(void **)&fake.make_stream = dlsym(library, "kvbm_fake_make_stream");
   *(void **)&fake.synchronize = dlsym(library, "kvbm_fake_synchronize");
-  return fake.apply != NULL && fake.allocate != NULL && fake.free_memory != NULL && fake.make_stream != NULL &&
+  *(void **)&fake.capture = dlsym(library, "kvbm_fake_capture");
+  return fake.capture != NULL && fake.apply != NULL && fake.allocate != NULL && fake.free_memory != NULL && fake.make_stream != NULL &&
          fake.synchronize != NULL;
 }
 
@@ -78,26 +81,35 @@ static kvbm_status_t attach(device_engine_t *e, unsigned char *const *memory, ui
   return kvbm_cache_attach(e->manager, e->ns, &options, out, &check_error);
 }
 
-static kvbm_status_t open_manager(device_engine_t *e, const char *cuda, const char *library) {
+/* `disk`: the directory of a disk tier, whose blocks come past the host; NULL: none. */
+static kvbm_status_t open_manager_with(device_engine_t *e, const char *cuda, const char *library, const char *disk,
+                                       uint64_t host_bytes) {
   kvbm_context_options_t options;
   kvbm_manager_options_t manager;
   kvbm_namespace_options_t who;
-  kvbm_setting_t settings[3];
+  kvbm_setting_t settings[5];
+  kvbm_tier_t tier;
   kvbm_status_t status;
   memset(e, 0, sizeof *e);
   settings[0].key = "device.cuda", settings[0].value = cuda;
   settings[1].key = "device.library", settings[1].value = library;
   settings[2].key = "device.lost_after", settings[2].value = "5s";
+  settings[3].key = "device.storage", settings[3].value = disk != NULL ? "auto" : "off";
+  settings[4].key = "device.storage_library", settings[4].value = KVBM_FAKE_CUFILE;
   kvbm_context_options_init(&options, sizeof options);
   options.settings = settings;
-  options.n_settings = 3;
+  options.n_settings = 5;
   options.log = keep_log;
   options.log_level = KVBM_LOG_WARNING;
   status = kvbm_context_create(&options, &e->context, &check_error);
   if (status != KVBM_OK) return status;
   kvbm_manager_options_init(&manager, sizeof manager);
   manager.block_bytes = LAYERS * PAGE;
-  manager.host_capacity_bytes = 2u << 20;
+  manager.host_capacity_bytes = host_bytes;
+  memset(&tier, 0, sizeof tier);
+  tier.path = disk;
+  tier.capacity_bytes = 64u << 20;
+  if (disk != NULL) manager.tiers = &tier, manager.n_tiers = 1;
   status = kvbm_manager_create(e->context, &manager, &e->manager, &check_error);
   if (status != KVBM_OK) return status;
   kvbm_namespace_options_init(&who, sizeof who);
@@ -105,6 +117,10 @@ static kvbm_status_t open_manager(device_engine_t *e, const char *cuda, const ch
   OK(kvbm_namespace_open(e->manager, &who, &e->ns, &check_error));
   OK(kvbm_queue_create(e->context, 8, &e->queue, &check_error));
   return KVBM_OK;
+}
+
+static kvbm_status_t open_manager(device_engine_t *e, const char *cuda, const char *library) {
+  return open_manager_with(e, cuda, library, NULL, 2u << 20);
 }
 
 static int open_engine(device_engine_t *e) {
@@ -315,6 +331,151 @@ static void without_a_driver_there_are_words(void) {
   close_engine(&e);
 }
 
+static int copy_file(const char *from, const char *to) {
+  char bytes[65536];
+  size_t n;
+  int good = 1;
+  FILE *in = fopen(from, "rb");
+  FILE *out = fopen(to, "wb");
+  while (in != NULL && out != NULL && (n = fread(bytes, 1, sizeof bytes, in)) > 0) good = fwrite(bytes, 1, n, out) == n && good;
+  good = in != NULL && out != NULL && good;
+  if (in != NULL) fclose(in);
+  if (out != NULL) good = fclose(out) == 0 && good;
+  return good;
+}
+
+/* A driver that cannot be used: attaching says both sides, and caches in host memory are as before. `says` are words of the
+ * message. The driver is a copy under a name of its own: a library is loaded once. */
+static void refused_by(const char *name, const char *settings, const char *says, const char *says_too) {
+  char path[512];
+  device_engine_t e;
+  engine_t host;
+  kvbm_cache_t *cache = NULL;
+  unsigned char *memory[LAYERS] = {(unsigned char *)PAGE, (unsigned char *)PAGE, (unsigned char *)PAGE};
+  const char *tmp = getenv("TMPDIR");
+  snprintf(path, sizeof path, "%s/kvbm-%ld-%s.so", tmp != NULL ? tmp : "/tmp", (long)getpid(), name);
+  if (settings != NULL) CHECK(copy_file(KVBM_FAKE_DRIVER, path));
+  OK(open_manager(&e, "auto", path));
+  /* Read by the fake when it is loaded; a context would take it for a setting of its own. */
+  if (settings != NULL) setenv("KVBM_FAKE_CUDA", settings, 1);
+  CHECK_STATUS(attach(&e, memory, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, 0, &cache), KVBM_ERR_UNSUPPORTED);
+  unsetenv("KVBM_FAKE_CUDA");
+  CHECK(cache == NULL);
+  CHECK(strstr(check_error.message, says) != NULL && strstr(check_error.message, says_too) != NULL);
+  if (strstr(check_error.message, says) == NULL || strstr(check_error.message, says_too) == NULL) {
+    printf("  %s: %s\n", name, check_error.message);
+  }
+  /* Memory of the host is taken all the same, by that manager and by others. */
+  memory[0] = memory[1] = memory[2] = calloc(BLOCKS, PAGE);
+  OK(attach(&e, memory, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_AUTO, 0, &cache));
+  kvbm_cache_release(cache);
+  OK(engine_open(&host, 48, NULL, 0));
+  OK(engine_store(&host, 1, 20));
+  CHECK(engine_load(&host, 1, 20) == 20);
+  engine_close(&host);
+  close_engine(&e);
+  free(memory[0]);
+  if (settings != NULL) remove(path);
+}
+
+static void what_cannot_be_used_is_said_from_both_sides(void) {
+  refused_by("absent", NULL, "absent.so", "cannot open");
+  refused_by("old", "version=11080", "speaks CUDA 11.8", "kvbm needs 12.0");
+  refused_by("none", "devices=0", "CUDA_ERROR_NO_DEVICE", "it sees no device");
+  refused_by("older_device", "image=209,major=7,minor=5", "device 0 is sm_75", "this libkvbm has kernels for");
+  /* Without kernels in the driver it takes those of the build, where there are any. */
+  refused_by("no_kernels", "brings_kernels=0,image=209", KVBM_BUILD_HAS_KERNELS ? "is sm_90" : "built without its CUDA kernels",
+             KVBM_BUILD_HAS_KERNELS ? "this libkvbm has kernels for" : "where nvcc is");
+}
+
+/* Of a metric without labels but the device's. */
+static unsigned long metric(kvbm_manager_t *manager, const char *name) {
+  static char text[131072];
+  size_t n;
+  const char *at;
+  OK(kvbm_manager_metrics(manager, text, sizeof text, &n));
+  at = strstr(text, name);
+  return at != NULL ? strtoul(at + strlen(name), NULL, 10) : 0;
+}
+
+static void what_is_on_a_disk_alone_comes_past_the_host(void) {
+  char disk[256], probe[300];
+  int direct;
+  device_engine_t e;
+  kvbm_key_t keys[8];
+  kvbm_match_t *match = NULL;
+  kvbm_load_options_t load;
+  uint32_t ids[8];
+  size_t hits = 0, i;
+  CHECK(check_directory(disk) != NULL);
+  snprintf(probe, sizeof probe, "%s/probe", disk);
+  direct = open(probe, O_RDWR | O_CREAT | O_DIRECT, 0600);
+  if (direct >= 0) close(direct);
+  remove(probe);
+  OK(open_manager_with(&e, "auto", KVBM_FAKE_DRIVER, disk, 8 * (LAYERS * PAGE + 4096) + 4096));
+  for (i = 0; i < LAYERS; ++i) e.tensor[i] = (unsigned char *)(size_t)fake.allocate(DEVICE, (size_t)BLOCKS * PAGE);
+  OK(attach(&e, e.tensor, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, DEVICE, &e.cache));
+  store_some(&e, 1, 8);
+  OK(kvbm_manager_flush(e.manager, KVBM_FOREVER));
+  store_some(&e, 5000, 8); /* the first ones leave the host */
+  OK(kvbm_manager_flush(e.manager, KVBM_FOREVER));
+  chain(&e, 1, 8, keys);
+  OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
+  CHECK_U64(hits, 8);
+  for (i = 0; i < 8; ++i) ids[i] = 20 + (uint32_t)i, fill_block(&e, ids[i], 40);
+  kvbm_load_options_init(&load, sizeof load);
+  load.keep_below = 1;
+  OK(kvbm_cache_load(e.cache, match, ids, hits, &load, NULL, 0));
+  for (i = 0; i < 8; ++i) CHECK(block_is(&e, 20 + i, i));
+  /* Where the directory has no direct I/O there is no such way. */
+  CHECK((metric(e.manager, "kvbm_device_storage_reads_total{device=\"1\"} ") != 0) == (direct >= 0));
+  CHECK(metric(e.manager, "kvbm_device_storage_failed_total{device=\"1\"} ") == 0);
+  kvbm_match_release(match);
+  close_engine(&e);
+  check_remove(disk);
+}
+
+static void a_stream_under_capture_is_refused(void) {
+  device_engine_t e;
+  kvbm_key_t keys[4];
+  kvbm_match_t *match = NULL;
+  kvbm_store_options_t store;
+  kvbm_load_options_t load;
+  kvbm_completion_t done;
+  void *stream = fake.make_stream(DEVICE);
+  uint64_t operation = 0;
+  uint32_t ids[4] = {0, 1, 2, 3};
+  size_t hits = 0;
+  if (!open_engine(&e)) return;
+  chain(&e, 1, 4, keys);
+  kvbm_store_options_init(&store, sizeof store);
+  store.stream = stream;
+  store.has_stream = 1;
+  fake.capture(stream, 1);
+  last_log[0] = '\0';
+  CHECK_STATUS(kvbm_cache_store(e.cache, keys, ids, 4, &store, NULL, 0), KVBM_ERR_INVALID);
+  CHECK(strstr(last_log, "is being captured into a graph: give kvbm a stream that is not") != NULL);
+  fake.capture(stream, 0);
+  OK(kvbm_cache_store(e.cache, keys, ids, 4, &store, NULL, 0));
+  OK(kvbm_cache_lookup(e.cache, keys, 4, NULL, &match, &hits));
+  kvbm_load_options_init(&load, sizeof load);
+  load.stream = stream;
+  load.has_stream = 1;
+  load.wait_layers = 1;
+  load.out_operation = &operation;
+  fake.capture(stream, 1);
+  CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, hits, &load, e.queue, 1), KVBM_ERR_INVALID);
+  fake.capture(stream, 0);
+  OK(kvbm_cache_load(e.cache, match, ids, hits, &load, e.queue, 1));
+  CHECK(kvbm_queue_wait(e.queue, &done, 1, KVBM_FOREVER) == 1 && done.status == KVBM_OK);
+  fake.capture(stream, 1);
+  CHECK_STATUS(kvbm_cache_wait_layer(e.cache, operation, 0, stream), KVBM_ERR_INVALID); /* also of a load that has ended */
+  fake.capture(stream, 0);
+  OK(kvbm_cache_wait_layer(e.cache, operation, 0, stream));
+  kvbm_match_release(match);
+  close_engine(&e);
+}
+
 /* The last of all: the device stays lost. */
 static void a_lost_device_ends_its_operations_alone(void) {
   device_engine_t e;
@@ -355,7 +516,10 @@ static void a_lost_device_ends_its_operations_alone(void) {
 int main(void) {
   if (!fake_open() || !fake.apply("devices=2")) return 1;
   RUN(without_a_driver_there_are_words);
+  RUN(what_cannot_be_used_is_said_from_both_sides);
   RUN(what_is_stored_comes_back);
+  RUN(a_stream_under_capture_is_refused);
+  RUN(what_is_on_a_disk_alone_comes_past_the_host);
   RUN(a_load_is_waited_for_layer_by_layer_on_a_stream);
   RUN(memory_is_found_out_and_what_does_not_fit_is_refused);
   RUN(a_lost_device_ends_its_operations_alone);

@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <future>
+#include <thread>
 
 #include "base/os_file.h"
 #include "base/thread_executor.h"
@@ -107,6 +109,76 @@ TEST(DiskTierReal, stores_reclaims_and_reopens_with_each_engine) {
     EXPECT_GT(held, 150U);
     EXPECT_EQ(held, t.tier->stats().records);
   }
+}
+
+// A head, and where the payload lies.
+struct InFile {
+  uint64_t n;
+  tier::disk::AlignedBuffer head{8192};
+  tier::FilePlace place;
+  [[nodiscard]] bool is_right() const {
+    const TestRecord want(n, kBytes, family_of(1));
+    const tier::disk::AlignedBuffer got(kBytes);
+    const auto bytes = static_cast<ssize_t>(got.size());
+    return ::pread(place.fd, got.data(), got.size(), static_cast<off_t>(place.offset)) == bytes &&
+           std::memcmp(got.data(), want.memory.data(), kBytes) == 0;
+  }
+};
+
+std::vector<InFile> heads_of(RealTier& t, uint64_t first, uint64_t count) {
+  std::vector<InFile> out(count);
+  auto batch = std::make_unique<tier::GetBatch>();
+  for (uint64_t i = 0; i < count; ++i) {
+    out[i].n = first + i;
+    tier::GetItem item;
+    item.id = t.id(first + i);
+    item.head = out[i].head.span();
+    batch->items.push_back(std::move(item));
+  }
+  batch->receiver_checks_leaves = batch->receiver_reads = true;
+  std::promise<void> done;
+  batch->done = [&](tier::GetBatch& b) {
+    for (uint64_t i = 0; i < count; ++i) {
+      if (b.status[i] == Code::ok) out[i].place = std::move(b.items[i].file);
+    }
+    done.set_value();
+  };
+  t.tier->get(std::move(batch));
+  done.get_future().wait();
+  return out;
+}
+
+TEST(DiskTierReal, what_is_read_past_the_tier_stays_until_it_is_let_go_of) {
+  const TempDir dir;
+  RealTier t(dir.path() + "/tier");
+  ASSERT_TRUE(t.open().ok());
+  if (!t.tier->reads_from_files()) GTEST_SKIP() << "no direct I/O in " << dir.path();
+  // In every segment there is something that somebody reads.
+  for (uint64_t n = 1; n <= 200; n += 20) (void)t.put(n, 20, true);
+  std::vector<InFile> held = heads_of(t, 1, 200);
+  for (const InFile& one : held) ASSERT_TRUE(one.place.fd >= 0 && one.is_right()) << one.n;
+  auto putting = std::async(std::launch::async, [&t] {
+    std::vector<Code> all;
+    for (uint64_t n = 1001; n <= 1600; n += 20) {
+      for (const Code code : t.put(n, 20, false)) all.push_back(code);
+    }
+    return all;
+  });
+  while (t.tier->stats().evicted == 0) std::this_thread::yield();  // a segment is to be used again
+  for (const InFile& one : held) ASSERT_TRUE(one.is_right()) << one.n;
+  held.clear();
+  for (const Code code : putting.get()) EXPECT_EQ(code, Code::ok);
+  // The tier is not closed before that, either.
+  held = heads_of(t, 1600, 1);
+  ASSERT_GE(held[0].place.fd, 0);
+  std::atomic<bool> let_go{false};
+  std::promise<bool> closed;
+  t.tier->shutdown([&] { closed.set_value(let_go.load()); });
+  EXPECT_TRUE(held[0].is_right());
+  let_go.store(true);
+  held.clear();
+  EXPECT_TRUE(closed.get_future().get());
+  t.tier.reset();
 }
 
 TEST(DiskTierReal, a_killed_owner_leaves_everything_it_acknowledged) {

@@ -11,7 +11,7 @@ namespace kvbm::command {
 
 namespace {
 
-int run(const std::string& dir, const std::string& driver, const Output& output) {
+int run(const std::string& dir, const std::string& driver, const std::string& cufile, const Output& output) {
   std::error_code error;
   if (!std::filesystem::is_directory(dir, error)) {
     return fail(kBadInput, "--dir " + dir + " is not a directory", "give the directory that a disk tier would use");
@@ -21,7 +21,7 @@ int run(const std::string& dir, const std::string& driver, const Output& output)
   doctor::probe_memory(findings);
   doctor::probe_storage(dir, findings);
   doctor::probe_devices(findings);
-  doctor::probe_gpu(driver, findings);
+  doctor::probe_gpu(driver, cufile, findings);
   doctor::probe_same_host(findings);
   if (output.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -46,12 +46,16 @@ int run(const std::string& dir, const std::string& driver, const Output& output)
 void add_doctor(Registry& registry) {
   auto dir = std::make_shared<std::string>(".");
   auto driver = std::make_shared<std::string>();
+  auto cufile = std::make_shared<std::string>();
   CLI::App& app = registry.add("doctor", "What this machine offers, and what follows from what it lacks",
-                               [dir, driver](const Output& output) { return run(*dir, *driver, output); });
+                               [dir, driver, cufile](const Output& output) { return run(*dir, *driver, *cufile, output); });
   app.add_option("--dir", *dir, "Directory that a disk tier would use")->type_name("DIR");
   app.add_option("--cuda-library", *driver, "CUDA driver to look at, as the option device.library; libcuda.so.1")
       ->type_name("FILE")
       ->envname("KVBM_DEVICE_LIBRARY");
+  app.add_option("--cufile-library", *cufile, "cuFile to look at, as the option device.storage_library; libcufile.so.0")
+      ->type_name("FILE")
+      ->envname("KVBM_DEVICE_STORAGE_LIBRARY");
   app.footer("Example:\n  kvbm doctor --dir /mnt/nvme --json");
 }
 

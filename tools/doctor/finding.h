@@ -26,8 +26,8 @@ void probe_storage(const std::string& dir, Findings& out);
 // Loads UCX where it is installed; the process keeps its own signal dispositions.
 void probe_devices(Findings& out);
 // Loads the CUDA driver (`library`, or libcuda.so.1 where that is empty) and opens each device for a moment, so that what
-// is said of it is what attaching a cache would meet.
-void probe_gpu(const std::string& library, Findings& out);
+// is said of it is what attaching a cache would meet; then cuFile's, as device.storage = auto would.
+void probe_gpu(const std::string& library, const std::string& cufile, Findings& out);
 // Makes and seals 2 MiB of memory, and the directory for nodes' sockets.
 void probe_same_host(Findings& out);
 

@@ -1,3 +1,4 @@
+#include "device/cufile_library.h"
 #include "device/device.h"
 #include "device/driver_library.h"
 #include "device/kernel_image.h"
@@ -45,9 +46,33 @@ void probe_device(const device::Driver& driver, const DeviceFacts& facts, Findin
                                              "does not register what is only read"});
 }
 
+// Loaded and opened only where the kernel has the module, or by its path: without the module it can only copy through host
+// memory, and its opening has crashed on machines that it did not know.
+void probe_direct_storage(const std::string& library, Findings& out) {
+  const char* const host = "disks are read through host memory";
+  if (library.empty() && !device::has_nvidia_fs()) {
+    out.push_back({"gpu", "direct storage", State::absent, "the kernel has no nvidia-fs module",
+                   std::string(host) + "; GPUDirect Storage is the NVIDIA package nvidia-gds"});
+    return;
+  }
+  const auto loaded = device::cufile_library(library);
+  if (!loaded.ok()) {
+    out.push_back({"gpu", "direct storage", State::absent, loaded.status().message(), host});
+    return;
+  }
+  const device::CuFileLibrary& cufile = *Result(loaded).value();
+  if (cufile.compatible_only()) {
+    out.push_back({"gpu", "direct storage", State::limited, cufile.path + ", in compatibility mode",
+                   std::string(host) + ": cuFile would copy through it too (the kernel has no nvidia-fs module)"});
+    return;
+  }
+  out.push_back({"gpu", "direct storage", State::ok,
+                 cufile.path + ", nvidia-fs " + std::to_string(cufile.major) + "." + std::to_string(cufile.minor), ""});
+}
+
 }  // namespace
 
-void probe_gpu(const std::string& library, Findings& out) {
+void probe_gpu(const std::string& library, const std::string& cufile, Findings& out) {
   const auto driver = device::driver_library(library);
   if (!driver.ok()) {
     out.push_back({"gpu", "driver", State::absent, driver.status().message(),
@@ -67,6 +92,11 @@ void probe_gpu(const std::string& library, Findings& out) {
     return;
   }
   for (const DeviceFacts& facts : all.value()) probe_device(loaded.driver, facts, out);
+  if (device::has_one_connection()) {
+    out.push_back({"gpu", "connections", State::limited, "CUDA_DEVICE_MAX_CONNECTIONS=1",
+                   "waiting for layers on a stream may hold up the load that it waits for; set it to 2 or more"});
+  }
+  probe_direct_storage(cufile, out);
 }
 
 }  // namespace kvbm::doctor

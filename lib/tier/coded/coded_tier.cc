@@ -33,7 +33,15 @@ void CodedTier::find(std::span<const Identity> ids, std::span<Found> out, bool t
 }
 
 void CodedTier::put(std::unique_ptr<PutBatch> batch) { core_->put(std::move(batch)); }
-void CodedTier::get(std::unique_ptr<GetBatch> batch) { core_->get(std::move(batch)); }
+void CodedTier::get(std::unique_ptr<GetBatch> batch) {
+  // Heads alone: who reads the payloads himself takes plain records alone.
+  if (batch->receiver_reads) return inner_->get(std::move(batch));
+  core_->get(std::move(batch));
+}
+
+bool CodedTier::reads_from_files() const noexcept {
+  return core_->options().keys == nullptr && inner_->reads_from_files();
+}
 
 // What is coded is not read where it lies.
 void CodedTier::in_place(std::span<InPlace> items) noexcept {

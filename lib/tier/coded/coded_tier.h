@@ -59,6 +59,8 @@ class CodedTier final : public Tier {
   void unpin(const Identity& id) noexcept override { inner_->unpin(id); }
   void put(std::unique_ptr<PutBatch> batch) override;
   void get(std::unique_ptr<GetBatch> batch) override;
+  // Where everything must be sealed nothing is read past this.
+  [[nodiscard]] bool reads_from_files() const noexcept override;
   void in_place(std::span<InPlace> items) noexcept override;
   void read_in_place(std::span<const InPlace> items) noexcept override { inner_->read_in_place(items); }
   void erase(std::span<const Identity> ids) override;

@@ -114,6 +114,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void unpin(const Identity& id) noexcept KVBM_EXCLUDES(mutex_);
   void put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_from) KVBM_EXCLUDES(mutex_);
   void get(std::unique_ptr<GetBatch> batch, bool internal) KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] bool reads_from_files() const noexcept KVBM_EXCLUDES(mutex_);
   void erase(std::span<const Identity> ids) KVBM_EXCLUDES(mutex_);
   void reject(const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);
   Status erase_family(FamilyId family) KVBM_EXCLUDES(mutex_, control_);
@@ -176,6 +177,9 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void refuse_puts(Code code, Work& work) KVBM_REQUIRES(mutex_);
 
   // reader.cc
+  struct FileHold;
+  void lend_file(GetItem& item, const GetOp::Place& place) KVBM_REQUIRES(mutex_);
+  void let_go_of_file(uint32_t segment) noexcept KVBM_EXCLUDES(mutex_);
   void fill_reads(Work& work) KVBM_REQUIRES(mutex_);
   Code place_read(GetOp& op, uint32_t item, bool internal) KVBM_REQUIRES(mutex_);
   void read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& moved) KVBM_EXCLUDES(mutex_);

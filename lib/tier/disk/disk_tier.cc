@@ -59,6 +59,7 @@ void DiskTier::put(std::unique_ptr<PutBatch> batch) {
   const MemoryWait patient;
   core_->put(std::move(batch), {});
 }
+bool DiskTier::reads_from_files() const noexcept { return core_->reads_from_files(); }
 void DiskTier::get(std::unique_ptr<GetBatch> batch) {
   const MemoryWait patient;
   core_->get(std::move(batch), false);

@@ -2,6 +2,7 @@
 // the targets, and every record is checked before its item is ok.
 #include <algorithm>
 
+#include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
 #include "tier/disk/disk_core.h"
 
@@ -14,6 +15,46 @@ constexpr size_t kRunVectors = 256;
 bool aligned(const std::byte* p) { return reinterpret_cast<uintptr_t>(p) % kIoAlign == 0; }
 
 }  // namespace
+
+// Somebody reads a payload past the tier: its segment is not renewed, and the tier not closed, before that is over.
+struct DiskCore::FileHold {
+  FileHold(std::shared_ptr<DiskCore> held, uint32_t number) : core(std::move(held)), segment(number) {}
+  ~FileHold() { core->let_go_of_file(segment); }
+  FileHold(const FileHold&) = delete;
+  FileHold& operator=(const FileHold&) = delete;
+  const std::shared_ptr<DiskCore> core;
+  const uint32_t segment;
+};
+
+bool DiskCore::reads_from_files() const noexcept {
+  MutexLock lock(mutex_);
+  return !segments_.empty() && segments_[0]->file->direct() && segments_[0]->file->descriptor() >= 0;
+}
+
+void DiskCore::lend_file(GetItem& item, const GetOp::Place& place) {
+  Segment& segment = *segments_[place.segment];
+  // What does not pass by the page cache alone is at its place on the medium.
+  if (!segment.file->direct() || segment.file->descriptor() < 0) return;
+  item.file.hold = std::make_shared<FileHold>(shared_from_this(), place.segment);
+  item.file.fd = segment.file->descriptor();
+  item.file.offset = page_of(place.location) * kPage + head_area(item.head_bytes);
+  ++segment.reads;
+  ++gets_open_;
+}
+
+void DiskCore::let_go_of_file(uint32_t segment) noexcept {
+  const MemoryWait nobody_to_tell;
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    --segments_[segment]->reads;
+    --gets_open_;
+    last_get_ns_ = executor_.clock().now_ns();
+    reclaim_drained(work);
+    advance(work);
+  }
+  perform(work);
+}
 
 void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
   auto op = std::make_shared<GetOp>();
@@ -33,9 +74,10 @@ void DiskCore::get(std::unique_ptr<GetBatch> batch, bool internal) {
         continue;
       }
       ++op->open;
-      const GetItem& item = op->batch->items[i];
+      GetItem& item = op->batch->items[i];
       GetOp::Place& place = op->places[i];
       ++segments_[place.segment]->reads;
+      if (op->batch->receiver_reads) lend_file(item, place);
       const uint64_t at = page_of(place.location) * kPage;
       extents.push_back({op, i, place.segment, at, IoRun{item.head.data(), round_up(item.head_bytes, kPage)}});
       if (place.to > place.from)
@@ -77,13 +119,14 @@ Code DiskCore::place_read(GetOp& op, uint32_t i, bool internal) {
   item.payload_bytes = e.payload_bytes;
   const uint64_t offset = item.payload_wanted == 0 ? 0 : item.payload_offset;
   const uint64_t wanted = item.payload_wanted == 0 ? item.payload_bytes : item.payload_wanted;
-  if (item.head.size() < item.head_bytes || item.payload.size() < item.payload_bytes || !aligned(item.head.data()) ||
-      !aligned(item.payload.data()) || offset > item.payload_bytes || wanted > item.payload_bytes - offset)
+  const bool head_alone = op.batch->receiver_reads;
+  if (item.head.size() < item.head_bytes || (item.payload.size() < item.payload_bytes && !head_alone) ||
+      !aligned(item.head.data()) || !aligned(item.payload.data()) || offset > item.payload_bytes || wanted > item.payload_bytes - offset)
     return Code::invalid_argument;
   place.location = e.location;
   place.segment = segment_of(e.location);
   place.from = offset & ~(kPage - 1);
-  place.to = round_up(offset + wanted, kPage);
+  place.to = head_alone ? place.from : round_up(offset + wanted, kPage);
   place.internal = internal;
   place.leaves = !op.batch->receiver_checks_leaves;
   item.location = uint64_t{e.location} + 1;

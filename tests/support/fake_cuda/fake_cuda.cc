@@ -110,6 +110,18 @@ void FakeCuda::synchronize(CuStream handle) {
   state_->changed.wait(lock, [&] { return stream->finished >= last; });
 }
 
+void FakeCuda::capture(CuStream handle, bool on) {
+  const Guard lock(state_->mutex);
+  const auto at = state_->streams.find(handle);
+  if (at != state_->streams.end()) at->second->captured = on ? 1 : kCuCaptureNone;
+}
+
+bool FakeCuda::capture_is_whole(CuStream handle) const {
+  const Guard lock(state_->mutex);
+  const auto at = state_->streams.find(handle);
+  return at != state_->streams.end() && at->second->captured == 1;
+}
+
 bool FakeCuda::idle(CuStream handle) const {
   const Guard lock(state_->mutex);
   const auto at = state_->streams.find(handle);

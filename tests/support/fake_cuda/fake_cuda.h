@@ -89,6 +89,10 @@ class FakeCuda {
   device::CuStream make_stream(int ordinal);
   void synchronize(device::CuStream stream);
   [[nodiscard]] bool idle(device::CuStream stream) const;
+  // Begins and ends a capture of a stream into a graph, in global mode: as long as it lasts, entries that are not safe
+  // beside it are refused, in any thread that has not said that it knows, and end the capture as the driver ends it.
+  void capture(device::CuStream stream, bool on);
+  [[nodiscard]] bool capture_is_whole(device::CuStream stream) const;
   void wait_idle();  // until every stream that is not held has nothing left
 
   // Faults. The nth call from now of an entry, by the table's name ("cuMemAlloc"; n from 1), and `count` - 1 calls after

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <string_view>
 
 namespace kvbm::test {
 
@@ -44,8 +46,30 @@ std::vector<CuContext>& fake_current_contexts() {
   return stack;
 }
 
+int& fake_capture_mode() {
+  thread_local int mode = kCuCaptureModeGlobal;
+  return mode;
+}
+
+// The driver's manual: a call that may be unsafe beside a capture of any thread ends that capture.
+CuResult FakeCuda::State::beside_captures(const char* entry) {
+  static constexpr std::string_view kUnsafe[] = {"cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost",
+                                                 "cuMemHostRegister", "cuMemHostUnregister", "cuEventQuery",
+                                                 "cuEventSynchronize", "cuStreamSynchronize", "cuModuleLoadData"};
+  if (fake_capture_mode() == kCuCaptureModeRelaxed) return kCuSuccess;
+  if (std::find(std::begin(kUnsafe), std::end(kUnsafe), entry) == std::end(kUnsafe)) return kCuSuccess;
+  CuResult result = kCuSuccess;
+  for (auto& [handle, stream] : streams) {
+    if (stream->captured == kCuCaptureNone) continue;
+    stream->captured = 2;  // CU_STREAM_CAPTURE_STATUS_INVALIDATED
+    result = kCuCaptureUnsupported;
+  }
+  return result;
+}
+
 CuResult FakeCuda::State::count(const char* entry) {
   const uint64_t call = ++entry_calls[entry];
+  if (const CuResult refused = beside_captures(entry); refused != kCuSuccess) return refused;
   for (const Fault& fault : entry_faults) {
     if (fault.what == entry && call >= fault.from && call <= fault.to) return fault.code;
   }

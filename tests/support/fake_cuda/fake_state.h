@@ -76,6 +76,7 @@ struct FakeStream {
   bool engine = false;
   bool held = false;
   bool closing = false;
+  int captured = device::kCuCaptureNone;
   bool acting = false;  // at work without the lock
   uint64_t pushed = 0, finished = 0;
   std::deque<FakeWork> queue;
@@ -101,6 +102,7 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   static State* current() noexcept;
 
   // All below: with the lock.
+  device::CuResult beside_captures(const char* entry);
   device::CuResult count(const char* entry);  // an injected error, if this call is to fail
   FakeContext* find_context(device::CuContext handle);
   FakeContext* context_of(int ordinal);  // the living primary context, if there is one
@@ -182,6 +184,9 @@ const device::Driver& fake_driver_table();
 
 // Contexts current to this thread, innermost last; empty after another FakeCuda began.
 std::vector<device::CuContext>& fake_current_contexts();
+
+// What this thread may do beside captures (kCuCaptureMode*).
+int& fake_capture_mode();
 
 enum class Need { nothing, initialized, context };
 

@@ -62,6 +62,21 @@ CuResult stream_context(CuStream handle, CuContext* context) {
   });
 }
 
+CuResult is_capturing(CuStream handle, int* status) {
+  return on_stream("cuStreamIsCapturing", handle, [&](State&, FakeStream& stream, Lock&) -> CuResult {
+    *status = stream.captured;
+    return kCuSuccess;
+  });
+}
+
+CuResult exchange_capture_mode(int* mode) {
+  return fake_entry("cuThreadExchangeStreamCaptureMode", Need::initialized, [&](State&, FakeContext*, Lock&) -> CuResult {
+    if (*mode < kCuCaptureModeGlobal || *mode > kCuCaptureModeRelaxed) return kCuInvalidValue;
+    std::swap(*mode, fake_capture_mode());
+    return kCuSuccess;
+  });
+}
+
 CuResult synchronize_stream(CuStream handle) {
   return on_stream("cuStreamSynchronize", handle, [&](State& state, FakeStream& found, Lock& lock) -> CuResult {
     const auto at = state.streams.find(found.handle);
@@ -230,6 +245,8 @@ void add_fake_stream_entries(Driver& driver) {
   driver.cuStreamCreateWithPriority = create_stream;
   driver.cuStreamDestroy = destroy_stream;
   driver.cuStreamGetCtx = stream_context;
+  driver.cuStreamIsCapturing = is_capturing;
+  driver.cuThreadExchangeStreamCaptureMode = exchange_capture_mode;
   driver.cuStreamSynchronize = synchronize_stream;
   driver.cuStreamWaitEvent = wait_event;
   driver.cuStreamWaitValue64 = wait_value;

@@ -43,6 +43,7 @@ FAKE_EXPORT CuPointer kvbm_fake_allocate_managed(int o, size_t bytes) { return f
 FAKE_EXPORT void kvbm_fake_free(CuPointer pointer) { fake().free(pointer); }
 FAKE_EXPORT CuStream kvbm_fake_make_stream(int ordinal) { return fake().make_stream(ordinal); }
 FAKE_EXPORT void kvbm_fake_synchronize(CuStream stream) { fake().synchronize(stream); }
+FAKE_EXPORT void kvbm_fake_capture(CuStream stream, int on) { fake().capture(stream, on != 0); }
 FAKE_EXPORT void kvbm_fake_wait_idle() { fake().wait_idle(); }
 // What device/driver_library asks any driver for: the kernels that it brings, which the driver of real devices does not.
 FAKE_EXPORT const void* kvbm_driver_kernels() { return table().own_kernels; }
@@ -111,6 +112,10 @@ FAKE_EXPORT CuResult cuStreamCreateWithPriority(CuStream* s, unsigned flags, int
 }
 FAKE_EXPORT CuResult cuStreamDestroy_v2(CuStream s) { return table().cuStreamDestroy(s); }
 FAKE_EXPORT CuResult cuStreamGetCtx(CuStream s, CuContext* c) { return table().cuStreamGetCtx(s, c); }
+FAKE_EXPORT CuResult cuStreamIsCapturing(CuStream s, int* status) { return table().cuStreamIsCapturing(s, status); }
+FAKE_EXPORT CuResult cuThreadExchangeStreamCaptureMode(int* mode) {
+  return table().cuThreadExchangeStreamCaptureMode(mode);
+}
 FAKE_EXPORT CuResult cuStreamSynchronize(CuStream s) { return table().cuStreamSynchronize(s); }
 FAKE_EXPORT CuResult cuStreamWaitEvent(CuStream s, CuEvent e, unsigned f) { return table().cuStreamWaitEvent(s, e, f); }
 FAKE_EXPORT CuResult cuStreamWaitValue64_v2(CuStream s, CuPointer a, uint64_t value, unsigned f) {

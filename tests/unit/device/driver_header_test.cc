@@ -69,7 +69,8 @@ static_assert(alike<CuPointer, CUdeviceptr>() && alike<CuDevice, CUdevice>() && 
   X(cuLaunchKernel)                                                                                                   \
   X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister)           \
   X(cuMemHostGetDevicePointer) X(cuPointerGetAttribute) X(cuMemcpyAsync) X(cuMemsetD8Async)                           \
-  X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamGetCtx) X(cuStreamSynchronize) X(cuStreamWaitEvent)      \
+  X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamGetCtx) X(cuStreamIsCapturing)                           \
+  X(cuThreadExchangeStreamCaptureMode) X(cuStreamSynchronize) X(cuStreamWaitEvent)                                    \
   X(cuStreamWaitValue64) X(cuStreamWriteValue64) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)  \
   X(cuEventSynchronize) X(cuEventElapsedTime) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle)       \
   X(cuIpcGetEventHandle) X(cuIpcOpenEventHandle)
@@ -138,6 +139,8 @@ TEST(DriverHeaderTest, errors_have_their_numbers) {
   EXPECT_EQ(kCuNotSupported, CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(kCuSystemDriverMismatch, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
   EXPECT_EQ(kCuMpsClientTerminated, CUDA_ERROR_MPS_CLIENT_TERMINATED);
+  EXPECT_EQ(kCuCaptureUnsupported, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(kCuCaptureImplicit, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   EXPECT_EQ(kCuExternalDevice, CUDA_ERROR_EXTERNAL_DEVICE);
   EXPECT_EQ(kCuUnknown, CUDA_ERROR_UNKNOWN);
 #if CUDA_VERSION >= 12080
@@ -177,6 +180,9 @@ TEST(DriverHeaderTest, attributes_and_flags_have_their_numbers) {
   EXPECT_EQ(kCuEventDisableTiming, static_cast<unsigned>(CU_EVENT_DISABLE_TIMING));
   EXPECT_EQ(kCuEventInterprocess, static_cast<unsigned>(CU_EVENT_INTERPROCESS));
   EXPECT_EQ(kCuWaitValueGeq, static_cast<unsigned>(CU_STREAM_WAIT_VALUE_GEQ));
+  EXPECT_EQ(kCuCaptureNone, static_cast<int>(CU_STREAM_CAPTURE_STATUS_NONE));
+  EXPECT_EQ(kCuCaptureModeGlobal, static_cast<int>(CU_STREAM_CAPTURE_MODE_GLOBAL));
+  EXPECT_EQ(kCuCaptureModeRelaxed, static_cast<int>(CU_STREAM_CAPTURE_MODE_RELAXED));
   EXPECT_EQ(kCuIpcLazyPeerAccess, static_cast<unsigned>(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 }
 

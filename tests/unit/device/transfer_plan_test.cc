@@ -59,6 +59,23 @@ TEST(TransferPlan, stages_much_as_one_copy_for_a_record) {
   EXPECT_EQ(p.parts[0].bytes, 48 * 4 * kKiB);
 }
 
+TEST(TransferPlan, records_on_the_device_are_read_there_whatever_the_others_do) {
+  std::vector<PlanLeaf> leaves = flat_record(40, 8 * kKiB);  // long enough to go straight
+  for (PlanLeaf& leaf : leaves) leaf.resident = true;
+  EXPECT_EQ(paths(plan(leaves)), std::string(40, 'm'));
+  EXPECT_EQ(plan(leaves).parts[0].copies, 0U);
+  std::vector<PlanLeaf> mixed = record_of(48, 2 * kKiB, kHost + (1U << 20));
+  for (size_t i = 12; i < 24; ++i) mixed[i].resident = true;
+  PlanLimits limits;
+  limits.mapped_bytes = 0;
+  limits.staged_run_bytes = 0;
+  const TransferPlan p = plan(mixed, {}, limits);
+  EXPECT_EQ(paths(p), std::string(12, 's') + std::string(12, 'm') + std::string(24, 's'));
+  ASSERT_EQ(p.parts.size(), 1U);
+  EXPECT_EQ(p.parts[0].copies, 2U);
+  EXPECT_EQ(p.parts[0].kernel_leaves, 48U);
+}
+
 TEST(TransferPlan, makes_a_copy_for_each_record_of_a_part) {
   std::vector<PlanLeaf> leaves = record_of(20, 4 * kKiB);
   const std::vector<PlanLeaf> other = record_of(20, 4 * kKiB, kHost + (16U << 20));

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "device/kernel_image.h"
 #include "doctor/finding.h"
 #include "support/fake_cuda/fake_library.h"
@@ -17,7 +20,7 @@ class DoctorGpuTest : public ::testing::Test {
   doctor::Findings probe(const std::string& name, const std::string& settings) {
     const FakeLibrary fake(dir_, name, settings);
     doctor::Findings out;
-    doctor::probe_gpu(fake.path(), out);
+    doctor::probe_gpu(fake.path(), cufile_, out);
     return out;
   }
   static Finding found(const doctor::Findings& all, const std::string& name) {
@@ -32,11 +35,12 @@ class DoctorGpuTest : public ::testing::Test {
   }
 
   test::TempDir dir_;
+  std::string cufile_ = "/nowhere/libcufile.so.0";
 };
 
 TEST_F(DoctorGpuTest, no_driver_is_absent_with_its_reason) {
   doctor::Findings all;
-  doctor::probe_gpu("/nowhere/libcuda.so.1", all);
+  doctor::probe_gpu("/nowhere/libcuda.so.1", {}, all);
   const Finding driver = found(all, "driver");
   EXPECT_EQ(driver.state, State::absent);
   expect_in(driver.value, "/nowhere/libcuda.so.1");
@@ -78,6 +82,33 @@ TEST_F(DoctorGpuTest, a_build_without_kernels_says_so_of_itself_and_of_the_devic
   EXPECT_EQ(found(all, "kernels").state, State::absent);
   EXPECT_EQ(found(all, "device 0").state, State::limited);
   expect_in(found(all, "device 0").advice, "built without its CUDA kernels");
+}
+
+TEST_F(DoctorGpuTest, direct_storage_is_there_or_only_copies_or_is_not) {
+  expect_in(found(probe("without", ""), "direct storage").value, "/nowhere/libcufile.so.0");
+  const char* const states[] = {"", "compatible=1", "open=5007"};
+  Finding all[3];
+  for (int i = 0; i < 3; ++i) {
+    cufile_ = dir_.path() + "/libcufile" + std::to_string(i) + ".so";
+    std::filesystem::copy_file(std::string(KVBM_TEST_MODULES) + "/libtest_cufile.so", cufile_);
+    ::setenv("KVBM_FAKE_CUFILE", states[i], 1);
+    all[i] = found(probe("with" + std::to_string(i), ""), "direct storage");
+  }
+  ::unsetenv("KVBM_FAKE_CUFILE");
+  EXPECT_EQ(all[0].state, State::ok);
+  expect_in(all[0].value, "nvidia-fs 2.20");
+  EXPECT_EQ(all[1].state, State::limited);
+  expect_in(all[1].value, "in compatibility mode");
+  EXPECT_EQ(all[2].state, State::absent);
+  expect_in(all[2].value, "cuFileDriverOpen says CU_FILE_PLATFORM_NOT_SUPPORTED (5007)");
+}
+
+TEST_F(DoctorGpuTest, one_connection_for_all_streams_is_warned_of) {
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+  const Finding finding = found(probe("narrow", ""), "connections");
+  ::unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  EXPECT_EQ(finding.state, State::limited);
+  expect_in(finding.advice, "set it to 2 or more");
 }
 
 }  // namespace

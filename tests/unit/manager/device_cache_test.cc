@@ -320,6 +320,26 @@ TEST_F(DeviceCache, who_waits_for_layers_is_released_whatever_becomes_of_the_loa
   }
 }
 
+TEST_F(DeviceCache, work_beside_a_capture_neither_fails_nor_ends_it) {
+  make(8);
+  const Paged device = attach_device(Form::nhd);
+  fill(device, 1);
+  const device::CuStream captured = engine_stream();
+  fake_.capture(captured, true);  // as long as all below takes: stores, loads, another device's opening
+  EXPECT_EQ(store_all(device, 1, 0, 6).status, Code::ok);
+  EXPECT_EQ(load_all(device, 1, 12, 6).status, Code::ok);
+  for (uint32_t i = 0; i < 6; ++i) EXPECT_TRUE(block(device, 12 + i) == block(device, i)) << i;
+  EXPECT_FALSE(device.cache->device()->transfers().point(captured).ok());
+  EXPECT_TRUE(fake_.capture_is_whole(captured));
+  // What does not say that it knows of captures ends one.
+  device::CuPointer address = 0;
+  device::CuContext context = device.cache->device()->device().context();
+  ASSERT_EQ(fake_.driver().cuCtxPushCurrent(context), device::kCuSuccess);
+  EXPECT_EQ(fake_.driver().cuMemAlloc(&address, 4096), device::kCuCaptureUnsupported);
+  ASSERT_EQ(fake_.driver().cuCtxPopCurrent(&context), device::kCuSuccess);
+  EXPECT_FALSE(fake_.capture_is_whole(captured));
+}
+
 // ---- Ends ----
 
 TEST_F(DeviceCache, an_operation_ends_when_what_is_in_flight_has) {

@@ -45,7 +45,7 @@ impl Stream {
     /// A stream of the caller's.
     ///
     /// # Safety
-    /// In each call that it is given to, it is alive and not being captured.
+    /// In each call that it is given to, it is alive. (One that is being captured into a graph is refused.)
     pub unsafe fn from_raw(stream: *mut c_void) -> Stream {
         Stream(stream as usize)
     }

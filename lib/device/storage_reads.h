@@ -1,0 +1,119 @@
+// Files read straight into a device's memory (GPUDirect Storage, cuFile), where kernels find them.
+//
+// One buffer of device memory, registered once; who reads takes a piece of it, and gives it back when the device has done
+// with it. Reads run on threads of their own, kThreads at a time: cuFileRead blocks. A file is registered when it is first
+// read, under a descriptor of our own, which keeps it from being taken for another file; that ends with this.
+//
+// Nothing is promised: a read that does not bring every byte is not good, and the reader goes another way. After
+// kFailures of them in a row, or records found wrong, no further read is begun, which the log says once. Of a lost device
+// no read is good. What was read has been checked by nobody.
+//
+// Thread: any. Blocks: create and the destructor do, which waits for reads under way. Lock: mutex_, Pool::mutex, leaves;
+// no call of cuFile is made under them but registering a file.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/function.h"
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/thread_executor.h"
+#include "device/cufile_library.h"
+#include "device/device.h"
+#include "device/device_memory.h"
+
+namespace kvbm::device {
+
+class StorageReads {
+ public:
+  static constexpr uint32_t kThreads = 4;
+  static constexpr uint32_t kFailures = 4;
+
+  struct Pool;
+  // Given back when it goes, also after what it came from.
+  class Piece {
+   public:
+    Piece() = default;
+    Piece(Piece&& other) noexcept
+        : pool_(std::move(other.pool_)), offset_(other.offset_), bytes_(std::exchange(other.bytes_, 0)) {}
+    Piece& operator=(Piece&& other) noexcept {
+      pool_.swap(other.pool_);
+      std::swap(offset_, other.offset_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Piece();
+    explicit operator bool() const noexcept { return pool_ != nullptr; }
+    // Memory of the device: no CPU may read it.
+    [[nodiscard]] std::byte* data() const noexcept;
+
+   private:
+    friend class StorageReads;
+    std::shared_ptr<Pool> pool_;
+    uint64_t offset_ = 0;
+    uint64_t bytes_ = 0;
+  };
+  // Offset and bytes are multiples of kIoAlign; at most as many bytes as the piece has.
+  struct Read {
+    int fd = -1;
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+    const Piece* to = nullptr;
+    bool good = false;  // out
+  };
+  struct Stats {
+    uint64_t reads = 0, bytes = 0;  // that were good
+    uint64_t failed = 0;
+  };
+
+  // no_memory; unsupported: the buffer cannot be registered; tier_disabled. `log` may be null, and outlives this.
+  static Result<std::shared_ptr<StorageReads>> create(std::shared_ptr<Device> device, const CuFileLibrary& library,
+                                                      uint64_t bytes, Log* log);
+  ~StorageReads();
+  StorageReads(const StorageReads&) = delete;
+  StorageReads& operator=(const StorageReads&) = delete;
+
+  [[nodiscard]] bool usable() const noexcept { return !given_up_.load(std::memory_order_relaxed); }
+  // False where there is no room now.
+  [[nodiscard]] Piece reserve(uint64_t bytes) noexcept;
+  // `done` runs once, on one of the threads, when all of them have ended; the pieces stay the caller's, who keeps them
+  // until then. Descriptors are the caller's, open until then.
+  void read(std::vector<Read> reads, UniqueFunction<void(std::vector<Read>)> done);
+  // What came of a record that was read so: its leaves were right, or not.
+  void checked(bool right) noexcept;
+  [[nodiscard]] Stats stats() const noexcept;
+
+ private:
+  struct File {
+    int fd = -1;  // of our own
+    CuFileHandle handle = nullptr;
+  };
+  struct Trip;
+  StorageReads(std::shared_ptr<Device> device, const CuFileLibrary& library, Log* log)
+      : device_(std::move(device)), table_(library.table), log_(log) {}
+  void run(Trip& trip, size_t i);
+  Status read_one(const Read& read);
+  Result<CuFileHandle> handle_of(int fd);
+  void failed(const std::string& why) noexcept;
+
+  const std::shared_ptr<Device> device_;
+  const CuFile table_;
+  Log* const log_;
+  std::shared_ptr<Pool> pool_;
+  std::unique_ptr<ThreadExecutor> threads_;
+  Mutex mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, File> files_ KVBM_GUARDED_BY(mutex_);  // by device and inode
+  std::atomic<uint32_t> failures_{0};  // in a row
+  std::atomic<uint32_t> wrong_{0};
+  std::atomic<bool> given_up_{false};
+  std::atomic<bool> told_{false};
+  std::atomic<uint64_t> reads_{0}, bytes_{0}, failed_{0};
+};
+
+}  // namespace kvbm::device

@@ -1,0 +1,173 @@
+// Loading from a disk into a device past host memory: the tier reads heads, cuFile reads payloads into memory of the
+// device, and kernels scatter and compare leaves from there. The block does not come into the host tier.
+//
+// Taken for loads that do not keep what they read (keep_below), and with device.storage = on for all; not for loads that
+// are weighed, whose batches must be able to be given up. What is coded, sealed or lossy, what finds no room in the
+// buffer, and whatever goes wrong comes through the host's memory instead, as if this were not there.
+#include <cstdlib>
+#include <utility>
+
+#include "base/file.h"
+#include "base/memory_wait.h"
+#include "codec/coded_record.h"
+#include "copy/cost.h"
+#include "device/storage_reads.h"
+#include "manager/device_caches.h"
+#include "manager/load_storage.h"
+#include "manager/manager.h"
+
+namespace kvbm::manager {
+
+// A batch of items between its request and its landing.
+struct LoadOperation::StorageTrip {
+  std::shared_ptr<LoadOperation> load;
+  TierIndex tier = 0;
+  std::vector<Item> items;
+  std::vector<Code> codes;                // beside items; again: by the host
+  std::vector<tier::FilePlace> files;     // held until everything is read
+  copy::SourceCost::Ticket ticket;
+  uint64_t late = 0;
+};
+
+// But for the tier: whether it has files.
+bool LoadOperation::past_host(const Item& item) const noexcept {
+  if (flight_ == nullptr || item.by_host || weighs()) return false;
+  const AttachedDevice& device = *request_.cache->device();
+  if (device.storage() == nullptr || !device.storage()->usable()) return false;
+  if (!request_.keep_below && !device.storage_for_all()) return false;
+  // Another size is coded, or of another shape.
+  const MatchPart& part = request_.match->parts()[item.part];
+  return part.found[item.key].payload_bytes == request_.cache->parts()[item.part].payload_bytes();
+}
+
+// Asks for the heads of those that have room on the device; the others go by the host. False: none had.
+bool LoadOperation::request_from_storage(std::vector<Item>& items) {
+  const MemoryWait counted;
+  auto trip = std::make_shared<StorageTrip>();
+  auto batch = std::make_unique<tier::GetBatch>();
+  uint64_t bytes = 0;
+  std::vector<Item> others;
+  for (Item& item : items) {
+    const tier::Found& found = request_.match->parts()[item.part].found[item.key];
+    auto landing = std::make_shared<StorageLanding>(found.head_bytes);
+    landing->piece = request_.cache->device()->storage()->reserve(round_up(found.payload_bytes, kIoAlign));
+    if (!landing->piece || landing->head == nullptr) {
+      item.by_host = true;
+      others.push_back(std::move(item));
+      continue;
+    }
+    tier::GetItem ask;
+    ask.id = identity(item);
+    ask.location = found.location;
+    ask.head = {landing->head.get(), landing->head_room};
+    batch->items.push_back(std::move(ask));
+    bytes += found.payload_bytes;
+    item.landing = std::move(landing);
+    trip->tier = item.from;
+    trip->items.push_back(std::move(item));
+  }
+  below_.insert(below_.begin(), others.begin(), others.end());
+  if (trip->items.empty()) return false;
+  trip->load = std::static_pointer_cast<LoadOperation>(shared_from_this());
+  trip->ticket = manager_.cost(trip->tier).asked(manager_.env().clock().now_ns(), bytes);
+  batch->status.assign(batch->items.size(), Code::internal);
+  batch->deadline_ns = deadline_ns();
+  batch->receiver_checks_leaves = true;
+  batch->receiver_reads = true;
+  batch->done = [trip](tier::GetBatch& heads) { trip->load->read_payloads(trip, heads); };
+  manager_.tier_below(trip->tier).get(std::move(batch));
+  return true;
+}
+
+// Heads are here. Thread: any.
+void LoadOperation::read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch) {
+  const MemoryWait nobody_to_tell;
+  std::vector<device::StorageReads::Read> reads;
+  std::vector<size_t> which;
+  trip->codes = batch.status;
+  for (size_t i = 0; i < trip->items.size(); ++i) {
+    Item& item = trip->items[i];
+    tier::GetItem& got = batch.items[i];
+    trip->files.push_back(std::move(got.file));
+    if (trip->codes[i] != Code::ok) continue;
+    item.location = got.location;
+    item.landing->head_bytes = got.head_bytes;
+    const auto head = codec::HeadView::parse(item.landing->bytes());
+    const uint64_t expected = request_.cache->parts()[item.part].payload_bytes();
+    const bool plain = head.ok() && !codec::is_coded(head.value()) && (head.value().header().flags & codec::kLossy) == 0 &&
+                       head.value().header().stored_bytes == expected && got.payload_bytes == expected;
+    trip->codes[i] = Code::again;
+    if (!plain || trip->files[i].fd < 0) continue;
+    reads.push_back({trip->files[i].fd, trip->files[i].offset, round_up(expected, kIoAlign), &item.landing->piece, false});
+    which.push_back(i);
+  }
+  // Where this ends is not where the storage's threads are: whoever is the last to name the load may end the manager.
+  Executor& executor = *manager_.env().executor;
+  request_.cache->device()->storage()->read(
+      std::move(reads), [trip, which = std::move(which), &executor](std::vector<device::StorageReads::Read> done) mutable {
+        for (size_t k = 0; k < which.size(); ++k) {
+          if (done[k].good) trip->codes[which[k]] = Code::ok;
+        }
+        executor.post([trip = std::move(trip)] {
+          trip->files.clear();
+          trip->load->landed_on_device(*trip);
+        });
+      });
+}
+
+void LoadOperation::landed_on_device(StorageTrip& trip) {
+  using Answer = copy::SourceCost::Answer;
+  uint64_t bytes = 0;
+  uint64_t records = 0;
+  bool late = false;
+  {
+    MutexLock lock(mutex_);
+    --landing_;
+    ++landed_;
+    for (size_t i = 0; i < trip.items.size() && !over_; ++i) {
+      Item& item = trip.items[i];
+      if (trip.codes[i] == Code::ok) {
+        bytes += request_.cache->parts()[item.part].payload_bytes();
+        ++records;
+        ready_.push_back(std::move(item));
+      } else if (trip.codes[i] == Code::again) {
+        item.landing.reset();
+        item.location = 0;
+        item.by_host = true;
+        to_host_.push_back(std::move(item));
+      } else {
+        late = late || trip.codes[i] == Code::deadline;
+        failed_.emplace_back(item.key, trip.codes[i]);
+      }
+    }
+    arrived_.store(true, std::memory_order_release);
+  }
+  trip.items.clear();
+  manager_.cost(trip.tier).answered(manager_.env().clock().now_ns(), trip.ticket,
+                                    late ? Answer::late : bytes != 0 ? Answer::arrived : Answer::nothing, bytes);
+  add(manager_.counters().tiers[trip.tier].loads, records);
+  add(manager_.counters().tiers[trip.tier].load_bytes, bytes);
+  wake();
+}
+
+// What did not come to the device is asked for as if it had never been tried.
+void LoadOperation::take_back_to_host() {
+  if (flight_ == nullptr) return;
+  std::vector<Item> items;
+  {
+    MutexLock lock(mutex_);
+    items.swap(to_host_);
+  }
+  below_.insert(below_.begin(), items.begin(), items.end());
+}
+
+Code LoadOperation::open_landing() {
+  head_.reset();
+  auto head = codec::HeadView::parse(current_.landing->bytes());
+  if (!head.ok()) return Code::damaged;
+  const Code fits = check_head(head.value());
+  if (fits == Code::ok) head_ = std::move(head).value();
+  return fits;
+}
+
+}  // namespace kvbm::manager
