@@ -62,7 +62,8 @@ void LateDecoder::work(const std::shared_ptr<Manager>& manager, std::unique_ptr<
 void LateDecoder::decode(Manager& manager, Landed& landed, codec::Workspace& workspace) {
   const auto head = codec::HeadView::parse(landed.coded->head);
   Status s = head.ok() ? Status() : head.status();
-  if (s.ok()) s = codec::decode_opened(head.value(), landed.coded->leaves, manager.arena().payload(landed.slot), workspace);
+  const MutableBytes room = manager.arena().payload(landed.slot);
+  if (s.ok()) s = codec::decode_opened(head.value(), landed.coded->leaves, room, workspace);
   if (s.ok()) {
     const Code settled = settle_head(manager, landed.slot, landed.tier, landed.coded->head);
     // If the host cannot keep it, the tier below has it all the same.
