@@ -218,5 +218,18 @@ TEST(SessionWire, a_slice_front_is_right_only_as_a_whole) {
   EXPECT_FALSE(check_slice_front(other, front.data()));
 }
 
+TEST(SessionWire, a_pull_says_how_what_it_asks_for_may_be_coded) {
+  Pull pull;
+  pull.entries = {{77, 1, {0, 11, 2, 2, {100, 164}}, kWayCoded}, {78, 2, {1, 3, 0, 4, {0, 1}}}};
+  pull.coding = {2, 1, 7};
+  const auto said = decode(encode(header(Type::pull), pull));
+  ASSERT_TRUE(said.ok()) << said.status().message();
+  const auto& body = std::get<Pull>(said.value().body);
+  EXPECT_EQ(body.coding, pull.coding);
+  EXPECT_EQ(body.entries[0].ways, kWayCoded);
+  EXPECT_EQ(body.entries[1].ways, 0);
+  EXPECT_FALSE(SliceCoding{}.any());
+}
+
 }  // namespace
 }  // namespace kvbm::cluster::session
