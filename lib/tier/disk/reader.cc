@@ -40,6 +40,7 @@ void DiskCore::lend_file(GetItem& item, const GetOp::Place& place) {
   item.file.offset = page_of(place.location) * kPage + head_area(item.head_bytes);
   ++segment.reads;
   ++gets_open_;
+  ++loads_open_;
 }
 
 void DiskCore::let_go_of_file(uint32_t segment) noexcept {
@@ -49,7 +50,8 @@ void DiskCore::let_go_of_file(uint32_t segment) noexcept {
     MutexLock lock(mutex_);
     --segments_[segment]->reads;
     --gets_open_;
-    last_get_ns_ = executor_.clock().now_ns();
+    --loads_open_;
+    last_load_ns_ = executor_.clock().now_ns();
     reclaim_drained(work);
     advance(work);
   }
