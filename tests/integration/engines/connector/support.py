@@ -33,11 +33,16 @@ def prompt(length: int, seed: int = 0) -> list[int]:
 
 
 def same(a: Output, b: Output) -> None:
-    """The same tokens, with the same probabilities but for noise."""
-    assert a.tokens == b.tokens
+    """The same tokens, with the same probabilities but for noise.
+
+    Where noise chose between two tokens that are as likely as each other, what comes after them is not compared: there
+    are processors whose matrix products give other last bits for one row than for several."""
     assert a.logprobs is not None and b.logprobs is not None
-    for x, y in zip(a.logprobs, b.logprobs):
-        assert math.isclose(x, y, abs_tol=NOISE), (a.logprobs, b.logprobs)
+    assert len(a.tokens) == len(b.tokens) and a.tokens[0] == b.tokens[0], (a.tokens, b.tokens)
+    for one, other, x, y in zip(a.tokens, b.tokens, a.logprobs, b.logprobs):
+        assert math.isclose(x, y, abs_tol=NOISE), (a.tokens, b.tokens, a.logprobs, b.logprobs)
+        if one != other:
+            break
 
 
 def same_kv(a: dict[str, str], b: dict[str, str], at_least: int, recomputed: int = 0) -> None:
