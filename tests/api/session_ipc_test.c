@@ -127,7 +127,7 @@ static int run_decode(const char *address) {
 /* ---- This one ---- */
 
 static const char *say(child_t *c, const char *text) {
-  static char answer[160];
+  static char answer[128];
   if (text != NULL) {
     fprintf(c->to, "%s\n", text);
     fflush(c->to);
