@@ -102,6 +102,7 @@ uint64_t LoadOperation::bytes_left() const noexcept {
 bool LoadOperation::may_ask() const noexcept {
   if (below_.empty() || weighs()) return !below_.empty() && landing_ != kWeighedLandings;
   const uint64_t most = std::clamp(manager_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
+  if (landing_ != 0 && landing_slots_ >= manager_.arena().slots() / 4) return false;  // what finds no slot has failed
   return landing_ == 0 || landing_bytes_ < std::clamp(bytes_left() / 2, kLeastWindowBytes, most);
 }
 
@@ -146,6 +147,7 @@ void LoadOperation::request_more() {
     {
       MutexLock lock(mutex_);
       landing_bytes_ += bytes;
+      landing_slots_ += items.size();
     }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
     onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted),
@@ -165,6 +167,7 @@ void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<
     MutexLock lock(mutex_);
     --landing_;
     landing_bytes_ -= bytes;
+    landing_slots_ -= items.size();
     ++landed_;
     for (size_t i = 0; i < items.size(); ++i) {
       if (results[i].code != Code::ok) {

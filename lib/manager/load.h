@@ -222,6 +222,7 @@ class LoadOperation final : public Operation {
   std::vector<Item> to_host_ KVBM_GUARDED_BY(mutex_);  // were to come past the host's memory, and did not
   uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches on their way
   uint64_t landing_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t landing_slots_ KVBM_GUARDED_BY(mutex_) = 0;  // of the host, that they land in
   uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;   // and that came
   bool over_ KVBM_GUARDED_BY(mutex_) = false;
 };
