@@ -40,7 +40,7 @@ class Reader {
     return v;
   }
   void raw(void* to, size_t size) {
-    if (!take(size)) return;
+    if (!take(size) || size == 0) return;  // of nothing there is no address
     std::memcpy(to, rest_.data(), size);
     rest_ = rest_.subspan(size);
   }

@@ -38,7 +38,7 @@ def same(a: Output, b: Output) -> None:
     Where noise chose between two tokens that are as likely as each other, what comes after them is not compared: there
     are processors whose matrix products give other last bits for one row than for several."""
     assert a.logprobs is not None and b.logprobs is not None
-    assert len(a.tokens) == len(b.tokens) and a.tokens[0] == b.tokens[0], (a.tokens, b.tokens)
+    assert len(a.tokens) == len(b.tokens) == len(a.logprobs) == len(b.logprobs) > 0, (a, b)
     for one, other, x, y in zip(a.tokens, b.tokens, a.logprobs, b.logprobs):
         assert math.isclose(x, y, abs_tol=NOISE), (a.tokens, b.tokens, a.logprobs, b.logprobs)
         if one != other:
