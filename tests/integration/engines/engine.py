@@ -50,6 +50,19 @@ class Output:
     finish: str
     seconds: float  # of the whole call
 
+    def agrees(self, other: Output, noise: float) -> bool:
+        """The same tokens, with the same log-probabilities but for noise.
+
+        Where noise chose between two tokens that are as likely as each other, what comes after them is not compared:
+        there are processors whose matrix products give other last bits for rows that are computed in other pieces."""
+        assert self.logprobs and other.logprobs
+        for a, b, x, y in zip(self.tokens, other.tokens, self.logprobs, other.logprobs):
+            if abs(x - y) > noise:
+                return False
+            if a != b:
+                break
+        return len(self.tokens) == len(other.tokens)
+
 
 def tiny_model(directory: Path, **changes: Any) -> Path:
     """A model of two layers with random weights: use it with **RANDOM."""

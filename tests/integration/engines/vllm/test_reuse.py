@@ -78,8 +78,7 @@ def story(request: pytest.FixtureRequest, smollm2: Path, prompts: Any,
 
 
 def near(one: Output, other: Output) -> bool:
-    assert one.logprobs is not None and other.logprobs is not None
-    return one.tokens == other.tokens and all(abs(a - b) < NOISE for a, b in zip(one.logprobs, other.logprobs))
+    return one.agrees(other, NOISE)
 
 
 def test_after_a_reset(story: Story) -> None:
