@@ -2,26 +2,13 @@
  * (emulated) decode them to the bits that the processor decodes, whatever the mode and the element; what is damaged is
  * never taken for text; who does not take lossy blocks gets none. */
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <sys/stat.h>
 
 #include "check.h"
-
-#ifndef KVBM_FAKE_DRIVER
-#error "the path of libtest_cuda_driver.so"
-#endif
-
-typedef unsigned long long address_t;
-static struct {
-  int (*apply)(const char *text);
-  address_t (*allocate)(int ordinal, size_t bytes);
-  void (*free_memory)(address_t pointer);
-  void *(*make_stream)(int ordinal);
-  void (*synchronize)(void *stream);
-} fake;
+#include "fake_driver.h"
 
 enum { LAYERS = 3, HEADS = 2, DIM = 64, TOKENS = 16, BLOCKS = 10, DEVICE = 1 };
 /* Of a layer of all blocks, in the widest element. */
@@ -441,14 +428,7 @@ static void blocks_come_to_the_host_behind_the_load(void) {
 }
 
 int main(void) {
-  void *library = dlopen(KVBM_FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
-  if (library == NULL || check_directory(scratch) == NULL) return 1;
-  *(void **)&fake.apply = dlsym(library, "kvbm_fake_apply");
-  *(void **)&fake.allocate = dlsym(library, "kvbm_fake_allocate");
-  *(void **)&fake.free_memory = dlsym(library, "kvbm_fake_free");
-  *(void **)&fake.make_stream = dlsym(library, "kvbm_fake_make_stream");
-  *(void **)&fake.synchronize = dlsym(library, "kvbm_fake_synchronize");
-  if (!fake.apply("devices=2")) return 1;
+  if (check_directory(scratch) == NULL || !fake_open() || !fake.apply("devices=2")) return 1;
   RUN(lossless_blocks_of_every_element_and_mode);
   RUN(lossy_blocks_where_they_are_allowed);
   RUN(a_record_that_is_only_partly_for_the_device);

@@ -2,13 +2,8 @@
 #ifndef KVBM_TESTS_DEVICE_SIDE_H
 #define KVBM_TESTS_DEVICE_SIDE_H
 
-#include <dlfcn.h>
-
 #include "check.h"
-
-#ifndef KVBM_FAKE_DRIVER
-#error "the path of libtest_cuda_driver.so"
-#endif
+#include "fake_driver.h"
 
 #ifndef SIDE_DIM
 #define SIDE_DIM 8 /* of a head; others may be chosen before this is included */
@@ -22,38 +17,6 @@ enum { LAYER_VALUES = 2 * TOKENS * HEADS * DIM };
     CHECK(!"the sides opened"); \
     return;                     \
   } while (0)
-
-typedef unsigned long long address_t;
-
-/* What the engine's side of the process does with the driver. */
-static struct {
-  int (*apply)(const char *text);
-  address_t (*allocate)(int ordinal, size_t bytes);
-  void (*free_memory)(address_t pointer);
-  void *(*make_stream)(int ordinal);
-  int (*retain)(void **context, int device);
-  int (*push)(void *context);
-  int (*pop)(void **context);
-  int (*copy)(address_t to, address_t from, size_t bytes, void *stream);
-} fake;
-
-static int fake_open(void) {
-  void *library = dlopen(KVBM_FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
-  if (library == NULL) {
-    printf("%s\n", dlerror());
-    return 0;
-  }
-  *(void **)&fake.apply = dlsym(library, "kvbm_fake_apply");
-  *(void **)&fake.allocate = dlsym(library, "kvbm_fake_allocate");
-  *(void **)&fake.free_memory = dlsym(library, "kvbm_fake_free");
-  *(void **)&fake.make_stream = dlsym(library, "kvbm_fake_make_stream");
-  *(void **)&fake.retain = dlsym(library, "cuDevicePrimaryCtxRetain");
-  *(void **)&fake.push = dlsym(library, "cuCtxPushCurrent_v2");
-  *(void **)&fake.pop = dlsym(library, "cuCtxPopCurrent_v2");
-  *(void **)&fake.copy = dlsym(library, "cuMemcpyAsync");
-  return fake.apply != NULL && fake.allocate != NULL && fake.free_memory != NULL && fake.make_stream != NULL &&
-         fake.retain != NULL && fake.push != NULL && fake.pop != NULL && fake.copy != NULL;
-}
 
 /* One side: its paged cache is [K,V][block][...] for each layer, with blocks of its own size and order. */
 typedef struct side {

@@ -1,41 +1,9 @@
 /* Attached caches in device memory, through the fake of the CUDA driver as a library: what is stored comes back, in the
  * order of streams and layer by layer, what does not fit is refused in words, and a lost device is not the end. */
-#include <dlfcn.h>
 #include <fcntl.h>
 
 #include "engine.h"
-
-#ifndef KVBM_FAKE_DRIVER
-#error "the path of libtest_cuda_driver.so"
-#endif
-
-typedef unsigned long long address_t;
-
-/* What the engine's side of the process does with the driver. */
-static struct {
-  int (*apply)(const char *text);
-  address_t (*allocate)(int ordinal, size_t bytes);
-  void (*free_memory)(address_t pointer);
-  void *(*make_stream)(int ordinal);
-  void (*synchronize)(void *stream);
-  void (*capture)(void *stream, int on);
-} fake;
-
-static int fake_open(void) {
-  void *library = dlopen(KVBM_FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
-  if (library == NULL) {
-    printf("%s\n", dlerror());
-    return 0;
-  }
-  *(void **)&fake.apply = dlsym(library, "kvbm_fake_apply");
-  *(void **)&fake.allocate = dlsym(library, "kvbm_fake_allocate");
-  *(void **)&fake.free_memory = dlsym(library, "kvbm_fake_free");
-  *(void **)&fake.make_stream = dlsym(library, "kvbm_fake_make_stream");
-  *(void **)&fake.synchronize = dlsym(library, "kvbm_fake_synchronize");
-  *(void **)&fake.capture = dlsym(library, "kvbm_fake_capture");
-  return fake.capture != NULL && fake.apply != NULL && fake.allocate != NULL && fake.free_memory != NULL && fake.make_stream != NULL &&
-         fake.synchronize != NULL;
-}
+#include "fake_driver.h"
 
 static char last_log[512];
 static void keep_log(void *user, int32_t level, const char *component, const char *text) {
