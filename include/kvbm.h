@@ -287,8 +287,9 @@ KVBM_API kvbm_status_t kvbm_queue_create(kvbm_context_t *context, uint32_t depth
 /* Ends the caller's reference; operations in flight still finish, their completions are dropped. Thread: any.
  * Blocks: no. Since 0.1. */
 KVBM_API void kvbm_queue_release(kvbm_queue_t *queue);
-/* A file descriptor that polls readable while completions or events wait. Owned by the queue: do not read
- * or close it. Thread: any. Since 0.1. */
+/* A file descriptor that polls readable while completions or events wait. For those who wait for edges (EPOLLET) the
+ * first completion and the first event to wait are an edge each, whether or not the other kind waits; take all there is
+ * of a kind before waiting for it again. Owned by the queue: do not read or close it. Thread: any. Since 0.1. */
 KVBM_API int kvbm_queue_fd(const kvbm_queue_t *queue);
 /* Takes up to `capacity` completions and returns how many. Never blocks. Thread: any. Since 0.1. */
 KVBM_API size_t kvbm_queue_poll(kvbm_queue_t *queue, kvbm_completion_t *out_completions, size_t capacity);

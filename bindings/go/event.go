@@ -53,6 +53,8 @@ func (q *Queue) WaitEvents(ctx context.Context, out []Event) (int, error) {
 }
 
 func (c *queueCore) pollEvents(out []Event) int {
+	c.taking.Lock()
+	defer c.taking.Unlock()
 	c.mu.Lock()
 	total := copy(out, c.events)
 	c.events = append(c.events[:0], c.events[total:]...)
@@ -80,6 +82,8 @@ func (c *queueCore) takeEvents(out []Event) int {
 
 // putEventsAside keeps events for the next reader, the newest of them.
 func (c *queueCore) putEventsAside() {
+	c.taking.Lock()
+	defer c.taking.Unlock()
 	var out [16]Event
 	for {
 		n := c.takeEvents(out[:])

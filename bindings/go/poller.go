@@ -13,12 +13,10 @@ import (
 // A poller parks goroutines in Go's network poller until a queue's descriptor is readable. It has a descriptor of its
 // own for that, a copy: Go closes what it polls, and the queue's belongs to the library. Nothing is read from either.
 //
-// The network poller tells of a change only (epoll's edge). So a waiter asks the queue first and sleeps when it is
-// empty, and takes everything out that keeps the descriptor readable, or the next change would not be told.
-//
-// One waiter at a time has the turn and is at the descriptor. When that tells it of a change it passes that on: the
-// change may be what another waiter waits for. What one takes for another is put aside in one go with the look that
-// found it (queueCore.looking), so that the one at the descriptor has seen it, or is told of the change it came with.
+// The network poller tells of a change only (epoll's edge), and of none that was undone before it looked. So one waiter
+// at a time has the turn and is at the descriptor: it asks the queue first, puts aside what else keeps the descriptor
+// readable, and sleeps. Nobody else puts anything aside: it would take away what wakes the one who sleeps. The others
+// only look for what they want, and are told when the one at the descriptor has put something aside or was woken.
 type poller struct {
 	file   *os.File
 	raw    syscall.RawConn
@@ -64,13 +62,14 @@ func newPoller(fd int) (*poller, error) {
 	return p, nil
 }
 
-// wait returns when ready does, ctx ends or interrupt was called. ready takes what it waits for, and puts aside what
-// else waits on the descriptor.
-func (p *poller) wait(ctx context.Context, ready func() bool) waitResult {
-	return p.waitUntil(ctx, p.closed, ready)
+// wait returns when ready does, ctx ends or interrupt was called. ready takes what the caller waits for;
+// putOthersAside what else keeps the descriptor readable.
+func (p *poller) wait(ctx context.Context, ready func() bool, putOthersAside func()) waitResult {
+	return p.waitUntil(ctx, p.closed, ready, putOthersAside)
 }
 
-func (p *poller) waitUntil(ctx context.Context, closed <-chan struct{}, ready func() bool) waitResult {
+func (p *poller) waitUntil(ctx context.Context, closed <-chan struct{}, ready func() bool,
+	putOthersAside func()) waitResult {
 	for {
 		changed := p.nextChange()
 		if ready() {
@@ -89,7 +88,7 @@ func (p *poller) waitUntil(ctx context.Context, closed <-chan struct{}, ready fu
 		case <-ctx.Done():
 		case <-changed:
 		case p.turn <- struct{}{}:
-			done := p.sleep(ctx, ready)
+			done := p.sleep(ctx, ready, putOthersAside)
 			<-p.turn
 			p.tell()
 			if done {
@@ -100,7 +99,7 @@ func (p *poller) waitUntil(ctx context.Context, closed <-chan struct{}, ready fu
 }
 
 // sleep waits for one change of the descriptor, or the end of ctx; true if ready did return true.
-func (p *poller) sleep(ctx context.Context, ready func() bool) bool {
+func (p *poller) sleep(ctx context.Context, ready func() bool, putOthersAside func()) bool {
 	if ctx.Done() != nil {
 		woken := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
@@ -116,8 +115,10 @@ func (p *poller) sleep(ctx context.Context, ready func() bool) bool {
 	}
 	looks, done := 0, false
 	p.raw.Read(func(uintptr) bool {
-		if looks++; looks == 1 {
-			done = ready() // what came before this call is not told any more
+		if looks++; looks == 1 { // what came before this call is not told any more
+			if done = ready(); !done {
+				putOthersAside()
+			}
 		}
 		return done || looks > 1
 	})
@@ -146,9 +147,9 @@ func (p *poller) interrupt() {
 }
 
 // finish waits for ready, whatever was interrupted. Only for the one who ends the queue, when nobody else waits.
-func (p *poller) finish(ready func() bool) {
+func (p *poller) finish(ready func() bool, putOthersAside func()) {
 	p.file.SetReadDeadline(time.Time{})
-	p.waitUntil(context.Background(), nil, ready)
+	p.waitUntil(context.Background(), nil, ready, putOthersAside)
 }
 
 func (p *poller) close() { p.file.Close() }

@@ -73,9 +73,9 @@ type queueCore struct {
 	queue  *C.kvbm_queue_t
 	poller *poller
 
-	// Held by one who waits, from the look at what it waits for until what else there is was put aside: the next one to
-	// look then finds either in the library or aside.
-	looking sync.Mutex
+	// Held while something is taken from the library, with the look at what was put aside before: so nobody gets what
+	// came later first.
+	taking sync.Mutex
 
 	mu      sync.Mutex
 	pending map[uint64]*pendingOperation
@@ -165,7 +165,7 @@ func (q *Queue) Wait(ctx context.Context, out []Completion) (int, error) {
 	return q.wait(ctx, "Queue.Wait", len(out), func(c *queueCore) int { return c.poll(out) }, (*queueCore).putEventsAside)
 }
 
-// wait takes up to room of one kind as soon as there is any. Meanwhile what comes of the other kind is put aside.
+// wait takes up to room of one kind as soon as there is any. Who sleeps puts aside what comes of the other kind.
 func (q *Queue) wait(ctx context.Context, op string, room int, take func(*queueCore) int,
 	putOthersAside func(*queueCore)) (int, error) {
 	if err := q.handle().enter(op, "queue"); err != nil {
@@ -177,14 +177,10 @@ func (q *Queue) wait(ctx context.Context, op string, room int, take func(*queueC
 	}
 	n := 0
 	ready := func() bool {
-		q.core.looking.Lock()
-		defer q.core.looking.Unlock()
-		if n = take(q.core); n == 0 {
-			putOthersAside(q.core)
-		}
+		n = take(q.core)
 		return n > 0
 	}
-	switch q.core.poller.wait(ctx, ready) {
+	switch q.core.poller.wait(ctx, ready, func() { putOthersAside(q.core) }) {
 	case waitReady:
 		return n, nil
 	case waitInterrupted:
@@ -236,6 +232,8 @@ func (c *queueCore) submit(items int, withMemory bool, userData uint64,
 
 // poll takes completions: those put aside first, they are older.
 func (c *queueCore) poll(out []Completion) int {
+	c.taking.Lock()
+	defer c.taking.Unlock()
 	c.mu.Lock()
 	total := copy(out, c.completions)
 	c.completions = append(c.completions[:0], c.completions[total:]...)
@@ -256,6 +254,8 @@ func (c *queueCore) poll(out []Completion) int {
 }
 
 func (c *queueCore) putCompletionsAside() {
+	c.taking.Lock()
+	defer c.taking.Unlock()
 	var out [16]Completion
 	for {
 		var raw [16]C.kvbm_completion_t
@@ -305,10 +305,9 @@ func (c *queueCore) drain() {
 		return
 	}
 	c.poller.finish(func() bool {
-		c.putEventsAside()
 		c.putCompletionsAside()
 		return !c.writing()
-	})
+	}, c.putEventsAside)
 }
 
 // writing reports whether an operation is under way that the library gave memory of this queue to.

@@ -32,9 +32,8 @@ void Queue::unreserve() noexcept {
 }
 
 void Queue::signal() noexcept {
-  if (signalled_) return;
   const uint64_t one = 1;
-  signalled_ = write(fd_, &one, sizeof one) == sizeof one;
+  if (write(fd_, &one, sizeof one) == sizeof one) signalled_ = true;
 }
 
 void Queue::settle() noexcept {
@@ -48,19 +47,19 @@ void Queue::settle() noexcept {
 void Queue::push(const Completion& completion) noexcept {
   MutexLock lock(mutex_);
   ring_[(head_ + waiting_) % ring_.size()] = completion;
-  ++waiting_;
-  signal();
+  if (waiting_++ == 0) signal();
   arrived_.notify_one();
 }
 
 void Queue::push_events(std::span<const Event> events) {
   if (events.empty()) return;
   MutexLock lock(mutex_);
+  const bool first = events_.empty();
   for (const Event& event : events) {
     if (events_.size() == kMaxEvents) events_.pop_front();
     events_.push_back(event);
   }
-  signal();
+  if (first) signal();
 }
 
 size_t Queue::take(std::span<Completion> out) noexcept {

@@ -1,8 +1,9 @@
 // The completion queue: a bounded ring with a pollable descriptor.
 //
 // Invariant: reserved + in flight + waiting completions <= depth, so a completion always has room: the
-// slot is taken at submit. The descriptor is readable exactly while something waits (level-triggered).
-// Lock: `mutex_`, a leaf; the eventfd is written under it (it never blocks: the counter stays <= 1).
+// slot is taken at submit. The descriptor is readable exactly while something waits, and each kind of thing that begins
+// to wait is a change of its own, also while the other kind waits: who sleeps for edges (epoll's EPOLLET) is told of it.
+// Lock: `mutex_`, a leaf; the eventfd is written under it (it never blocks: the counter stays <= 2).
 #pragma once
 
 #include <condition_variable>
@@ -57,7 +58,7 @@ class Queue {
   size_t waiting_ KVBM_GUARDED_BY(mutex_) = 0;
   size_t taken_ KVBM_GUARDED_BY(mutex_) = 0;  // reserved and not yet polled
   std::deque<Event> events_ KVBM_GUARDED_BY(mutex_);
-  bool signalled_ KVBM_GUARDED_BY(mutex_) = false;
+  bool signalled_ KVBM_GUARDED_BY(mutex_) = false;  // the descriptor is readable
 };
 
 }  // namespace kvbm::copy

@@ -1,6 +1,8 @@
 /* kvbm_queue_*: depth, readiness, exactly one completion for everything accepted. */
 #include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -71,6 +73,45 @@ static void the_fd_is_readable_exactly_while_something_waits(void) {
   CHECK_U64(kvbm_queue_poll(queue, &done, 1), 0);
   CHECK_U64(kvbm_queue_wait(queue, &done, 1, 0), 0);
   CHECK_U64(kvbm_queue_wait(queue, &done, 1, 1000000), 0);
+  kvbm_cache_release(cache);
+  kvbm_queue_release(queue);
+  world_close(&w);
+}
+
+static int told_of_an_edge(int epoll, int timeout_ms) {
+  struct epoll_event told;
+  return epoll_wait(epoll, &told, 1, timeout_ms) == 1;
+}
+
+/* Who waits for edges and takes completions alone would else sleep for ever on one that came while events waited. */
+static void a_completion_is_an_edge_also_while_events_wait(void) {
+  world_t w;
+  kvbm_queue_t *queue = NULL;
+  kvbm_completion_t done;
+  kvbm_event_t events[4];
+  kvbm_key_t keys[3];
+  uint32_t ids[3] = {0, 1, 2};
+  struct epoll_event wanted = {EPOLLIN | EPOLLET, {0}};
+  const int epoll = epoll_create1(0);
+  uint64_t turn;
+  CHECK(epoll >= 0 && world_open(&w, 1 << 20, NULL, 0));
+  kvbm_cache_t *cache = attach(&w);
+  CHECK_STATUS(kvbm_queue_create(w.context, 4, &queue, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_subscribe(w.manager, queue), KVBM_OK);
+  CHECK_U64(epoll_ctl(epoll, EPOLL_CTL_ADD, kvbm_queue_fd(queue), &wanted), 0);
+  world_keys(w.ns, 4, keys, 3);
+  for (turn = 0; turn < 3; ++turn) {
+    CHECK_STATUS(kvbm_cache_store(cache, &keys[turn], &ids[turn], 1, NULL, queue, turn), KVBM_OK);
+    CHECK_U64(kvbm_queue_wait(queue, &done, 1, KVBM_FOREVER), 1);
+    CHECK_U64(done.user_data, turn);
+    CHECK(readable(queue, 10000)); /* by the event of the first store, which stays */
+    CHECK(told_of_an_edge(epoll, 0));
+    CHECK(!told_of_an_edge(epoll, 0));
+  }
+  CHECK_U64(kvbm_queue_poll_events(queue, events, 4), 3);
+  CHECK(!readable(queue, 0));
+  CHECK_STATUS(kvbm_manager_subscribe(w.manager, NULL), KVBM_OK);
+  close(epoll);
   kvbm_cache_release(cache);
   kvbm_queue_release(queue);
   world_close(&w);
@@ -250,6 +291,7 @@ static void threads_share_a_queue(void) {
 int main(void) {
   RUN(depth_is_1_to_65536);
   RUN(the_fd_is_readable_exactly_while_something_waits);
+  RUN(a_completion_is_an_edge_also_while_events_wait);
   RUN(a_full_queue_refuses_and_gives_nothing_for_it);
   RUN(a_finished_operation_cannot_be_cancelled);
   RUN(cancelled_operations_complete_once_each);
