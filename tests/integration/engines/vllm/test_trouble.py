@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from engine import RANDOM, Engine, EngineError
-from hooks import HOOKS, kv_transfer
+from hooks import HOOKS, connector, kv_transfer
 
 F32 = {**RANDOM, "dtype": "float32"}
 OWNER = """
@@ -101,6 +101,13 @@ def test_the_owner_of_the_tiers_is_killed(hook: str, tiny: Path, tmp_path: Path)
     finally:
         owner.kill()
         owner.wait()
+
+
+@pytest.mark.parametrize("hook", [*HOOKS, "connector"])
+def test_the_first_that_an_engine_computes_may_be_one_token(hook: str, tiny: Path) -> None:
+    """As for a prompt that is in the cache but for its last token: vLLM alone ends there on processors with AMX."""
+    with Engine(tiny, RANDOM | {"kv_transfer_config": connector() if hook == "connector" else kv_transfer(hook)}) as engine:
+        assert len(engine.generate([[5]], 4)[0].tokens) == 4
 
 
 # The next load finds nothing, as if its blocks had gone between the lookup and it.

@@ -15,6 +15,7 @@ from vllm.v1.kv_offload.tiering.spec import TieringOffloadingSpec  # noqa: E402
 
 from ..engine import ConfigurationError  # noqa: E402
 from ..engine.configuration import size_of  # noqa: E402
+from .tiles import ask_for_tiles  # noqa: E402
 from .worker import HostWorker  # noqa: E402
 
 _POOL = "cpu_bytes_to_use"
@@ -45,6 +46,7 @@ class KvbmTieringSpec(TieringOffloadingSpec):  # type: ignore[misc]
         if current_platform.is_cuda_alike() or current_platform.is_xpu():
             return super().get_worker(kv_caches)
         if not self._worker:
+            ask_for_tiles()
             if self.config.canonical_layout:
                 raise ConfigurationError("canonical_layout is for GPUs: take it out of kv_connector_extra_config")
             region = SharedOffloadRegion(engine_id=self.config.engine_id, num_chunks=self.num_chunks,

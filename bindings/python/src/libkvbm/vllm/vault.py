@@ -19,6 +19,7 @@ from .pages import being_started, chosen, pages_identity
 from .place import Place, StepStream
 from .store import Store, keys_of
 from .tier import timeout_of
+from .tiles import ask_for_tiles
 from .worker import groups_of
 
 LAYOUT = "a block of each tensor of the group, one after the other"
@@ -52,6 +53,8 @@ class Vault:
         self.timeout_ns = timeout_of(options)
         self.place = Place.of(tensor.tensor for tensor in kv_caches.tensors)
         self.between = StepStream(self.place)
+        if not self.place.on_device:
+            ask_for_tiles()
         self._groups = {config.groups[i].group_id: _group(config.groups[i].group_id, refs, kv_caches.tensors, self.place)
                         for i, refs in enumerate(kv_caches.group_data_refs)}
         self._order = [group.group_id for group in config.groups]

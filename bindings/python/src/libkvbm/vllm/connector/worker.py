@@ -18,6 +18,7 @@ from .layout import Group, Unsupported, block_tokens, check_identity, check_para
 from .metadata import LoadJob, RankFacts, Span, StepMetadata, StoreJob
 from ..model import model_name
 from ..place import Place, StepClock, StepStream
+from ..tiles import ask_for_tiles
 from .options import Options
 
 log = logging.getLogger("vllm.libkvbm")
@@ -111,6 +112,8 @@ class WorkerSide:
         try:
             self._groups = groups_of(self._config, self._kv_cache_config, kv_caches)
             self._at(self._groups[0].place)
+            if not self._place.on_device:
+                ask_for_tiles()
             if self._options.layers:
                 self._layered = Layered(self._place, self._groups[0].layers)
             if self._options.handoff:
