@@ -6,8 +6,13 @@ shared by processes and nodes. This is the Python layer over kvbm.h; names are t
 """
 from __future__ import annotations
 
-from . import _native as _native
-from . import _raw as _raw
+try:
+    from . import _native as _native
+    from . import _raw as _raw
+except ImportError as error:
+    # Python's own words for a missing extension speak of a circular import, the loader's name a file and no remedy.
+    raise ImportError(f"libkvbm for Python lacks its native library, or that does not fit this Python or system ({error}): "
+                      "install the wheel again (pip install ./bindings/python)") from error
 
 
 def _check_version() -> None:

@@ -85,7 +85,8 @@ def test_what_is_quicker_to_compute_is_left_and_may_be_loaded_later() -> None:
     assert halves.scheduler.matched(again, 0) == (96, True)
     halves.worker._speed = speed(1)
     assert halves.load(again, ([9, 10, 11],), 96) == ({"b"}, {9, 10, 11})
-    assert halves.worker.stats.data["left_blocks"] == 3 and "load_failures" not in halves.worker.stats.data
+    counts = halves.worker.stats.data
+    assert counts["left_blocks"] == 3 and counts["loads_not_started"] == 1 and "load_failures" not in counts
     # It is not offered again before it has been computed; what comes back after that may be loaded.
     assert halves.scheduler.matched(again, 0) == (0, False)
     halves.tables["b"] = ([9, 10, 11],)

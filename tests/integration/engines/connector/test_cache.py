@@ -110,6 +110,9 @@ def test_what_would_be_slower_to_load_than_to_compute_is_computed(smollm2: Path,
         same_kv(kv, engine.kv(), 10)
         engine.generate([prompt(40)])
         assert count(engine, "left_blocks") > 0 and count(engine, "load_failures") == 0
+        started = count(engine, "load_actual_seconds") > 0
+        assert started == (count(engine, "load_predicted_seconds") > 0)
+        assert started or count(engine, "loads_not_started") > 0
         assert "could not be loaded" not in engine.said()
 
 

@@ -13,6 +13,9 @@ NAMES = {
     "loaded_bytes": "Bytes that were loaded.",
     "load_failures": "Blocks that were to be loaded and are computed instead.",
     "left_blocks": "Blocks that were found and left to compute, because loading them would have taken longer.",
+    "loads_not_started": "Loads that were left as a whole: computing all of it would be over sooner.",
+    "load_predicted_seconds": "What loads that were started were thought to take, of those that are weighed.",
+    "load_actual_seconds": "What they took.",
     "store_waits": "Steps that waited for a store because they were about to write the block that it reads.",
     "sent_requests": "Prefills that were handed to a decode engine.",
     "send_failures": "Prefills that no decode engine fetched.",
@@ -28,7 +31,7 @@ class KvbmStats(KVConnectorStats):  # type: ignore[misc]
     def reset(self) -> None:
         self.data: dict[str, Any] = {}
 
-    def add(self, name: str, n: int = 1) -> None:
+    def add(self, name: str, n: float = 1) -> None:
         if n:
             self.data[name] = self.data.get(name, 0) + n
 

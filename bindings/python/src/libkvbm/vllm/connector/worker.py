@@ -95,6 +95,7 @@ class WorkerSide:
         self._loading = 0
         self._tokens = block_tokens(kv_cache_config)[1]
         self._speed = PrefillSpeed()
+        self._weighed = (0, 0, 0)
         self._at(Place.of(()))
         self._layered: Optional[Layered] = None
 
@@ -397,6 +398,7 @@ class WorkerSide:
         else:
             self._layered.failed |= bool(load.failed)
         self.stats.add("left_blocks", len(load.slow))
+        self._count_weighed()
         if load.failed:
             self.stats.add("load_failures", len(load.failed))
             log.warning("KvbmConnector: %d of the blocks of request %s could not be loaded and are computed",
@@ -405,6 +407,18 @@ class WorkerSide:
             self._left.add(request)
         if load.failed or load.slow:
             self._fail(request, load.failed | load.slow)
+
+    def _count_weighed(self) -> None:
+        """What has changed of what the library foresaw of loads, and what came true."""
+        if self.tiers is None or not self._options.weigh:
+            return
+        now = self.tiers.manager.stats()
+        weighed = (now.loads_not_started, now.load_predicted_ns, now.load_actual_ns)
+        not_started, predicted, actual = (new - old for new, old in zip(weighed, self._weighed))
+        self._weighed = weighed
+        self.stats.add("loads_not_started", not_started)
+        self.stats.add("load_predicted_seconds", predicted / 1e9)
+        self.stats.add("load_actual_seconds", actual / 1e9)
 
     def _fail(self, request: str, blocks: set[int]) -> None:
         """vLLM knows failed blocks of models with one group of layers, and failed requests of others."""
