@@ -1,7 +1,7 @@
 """Two chats take turns on one vLLM whose KV space holds one of them: how long each turn waits for its first token, with
 libkvbm and without. Plotted in the terminal, and to a PNG.
 
-Usage: chat.py MODEL_DIRECTORY [--turns N] [--png FILE] [--json]
+Usage: chat.py MODEL_DIRECTORY [--turns N] [--png FILE] [--json] [--check]
 """
 from __future__ import annotations
 
@@ -111,8 +111,9 @@ def plot(without: Sequence[Turn], having: Sequence[Turn], file: Path) -> bool:
 
     figure, axes = pyplot.subplots(figsize=(8, 4.5))
     for turns, label, style in ((without, "vLLM alone", "o--"), (having, "vLLM with libkvbm", "s-")):
-        axes.plot([turn.prompt_tokens for turn in turns], [turn.seconds * 1000 for turn in turns], style, label=label)
-    axes.set_xlabel("tokens of the prompt")
+        axes.plot(range(len(turns)), [turn.seconds * 1000 for turn in turns], style, label=label)
+    axes.set_xticks(range(len(having)), [f"{turn.chat + 1}.{turn.number + 1}\n{turn.prompt_tokens}" for turn in having])
+    axes.set_xlabel("chat and turn, tokens of the prompt")
     axes.set_ylabel("time to first token, ms")
     axes.set_title("Two chats in turns, a KV space for one of them")
     axes.set_ylim(bottom=0)
@@ -134,13 +135,18 @@ def facts(without: Sequence[Turn], having: Sequence[Turn]) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", type=Path, help="a directory in the form of Hugging Face's")
     parser.add_argument("--turns", type=int, default=5, help="of each chat, 4 or 5 (5)")
     parser.add_argument("--png", type=Path, default=Path("first_token.png"))
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--check", action="store_true", help="only see whether these arguments can be meant")
     options = parser.parse_args()
     if not CROWDED_FROM < options.turns <= 5:
         parser.error("--turns is 4 or 5: the KV space holds no more, and fewer do not fill it")
+    if options.check:
+        return 0
+    if not (options.model / "config.json").is_file():
+        parser.error(f"{options.model} is no model: there is no config.json in it")
     try:
         without = converse(options.model, options.turns, None)
         having = converse(options.model, options.turns, CONNECTOR)
