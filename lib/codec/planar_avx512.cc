@@ -490,6 +490,8 @@ Pair pair_of(const PlanarPlan& plan) noexcept {
 }
 
 Pair pair_of(const PlanarPlan& plan) noexcept {
+  // Two bits of rest only elements with a coded sign have, and these have 8 levels.
+  if (plan.element.raw_bits == 2) return plan.element.width == 2 ? pair_of<2, 2, 8>(plan.full) : pair_of<1, 2, 8>(plan.full);
   if (plan.element.width == 4) return pair_of<4, 0>(plan);
   if (plan.element.width == 2) return plan.element.raw_bits == 0 ? pair_of<2, 0>(plan) : pair_of<2, 3>(plan);
   return plan.element.raw_bits == 3 ? pair_of<1, 3>(plan) : pair_of<1, 4>(plan);
@@ -502,7 +504,9 @@ void decode_any(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw
   pair_of(plan).decode(plan, from, raw, ends);
 }
 
-constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any, sample, count};
+#include "codec/planar_signs.inc"
+
+constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any, sample, count, kSigns};
 
 }  // namespace
 }  // namespace kvbm::codec

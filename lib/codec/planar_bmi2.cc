@@ -90,7 +90,9 @@ class Symbols {
   Direct direct_;  // of codes of more than 6 bits
 };
 
-constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_block, count_symbols};
+#include "codec/planar_signs.inc"
+
+constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_block, count_symbols, kSigns};
 
 }  // namespace
 }  // namespace kvbm::codec

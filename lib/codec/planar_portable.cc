@@ -123,7 +123,9 @@ class Symbols {
   uint8_t symbol_[kMaxClasses << kLevels];
 };
 
-constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, count_symbols};
+#include "codec/planar_signs.inc"
+
+constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, count_symbols, kSigns};
 
 }  // namespace
 
