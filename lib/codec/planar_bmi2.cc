@@ -17,8 +17,11 @@ namespace kvbm::codec {
 namespace {
 
 inline uint64_t deposit(uint64_t bits, uint64_t mask) noexcept { return _pdep_u64(bits, mask); }
+inline uint64_t deposit_few(uint64_t bits, uint64_t mask) noexcept { return _pdep_u64(bits, mask); }
 inline uint64_t extract(uint64_t word, uint64_t mask) noexcept { return _pext_u64(word, mask); }
 inline uint32_t count(uint64_t mask) noexcept { return static_cast<uint32_t>(_mm_popcnt_u64(mask)); }
+
+constexpr uint32_t kTogether = 1;
 
 #include "codec/planar_words.inc"
 
