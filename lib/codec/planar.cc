@@ -369,7 +369,7 @@ Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, De
   std::memcpy(room.escapes, base + at.escapes, sizes.escapes);
   places.escapes = room.escapes;
   set_planes(plan, base, at, places);
-  if (plan.element.packed) {
+  if (plan.element.packed && !planar_kernel().takes_packed) {
     planar_kernel().signs.unpack(base + at.planes, plan.blocks, room.low);
     places.planes[0] = room.low;
   }

@@ -81,6 +81,7 @@ struct PlanarKernel {
   void (*count)(const uint8_t* symbols, uint32_t rows, uint32_t channels, const uint8_t* classes, uint8_t base,
                 uint32_t* counts) noexcept;
   PlanarSigns signs;
+  bool takes_packed = false;  // decode() reads packed lower bytes as they are stored
 };
 
 // Null where this machine lacks the instructions.
