@@ -24,6 +24,8 @@ enum Own : size_t {
 constexpr size_t kEscapeSlack = 64;  // bytes behind the escapes that a reader of 64 at a time may see
 constexpr uint8_t kRepeatShape = 0;  // all of the leaf repeats its first 8 bytes
 constexpr uint8_t kRowsShape = 16;   // an index a row, then a planar leaf of the different rows
+constexpr uint8_t kSignsShape = 17;  // 8 levels, the sign in the symbol
+constexpr uint32_t kSignsLevels = 8;
 constexpr size_t kRowBytesAt = kFrameOwnAt;
 constexpr size_t kDifferentAt = kFrameOwnAt + 4;
 constexpr size_t kInnerAt = kFrameOwnAt + 8;  // codec of the different rows: planar, or raw
@@ -44,6 +46,31 @@ PlanarElement element_of(Element element) noexcept {
       return {};
   }
 }
+
+// Folded, with the sign behind the exponent. Of fp32 a sign is nothing.
+PlanarElement signed_element_of(Element element) noexcept {
+  switch (element) {
+    case Element::bf16:
+      return {2, 0, true, true};
+    case Element::fp16:
+      return {2, 2, true, false};
+    case Element::fp8_e4m3:
+      return {1, 3, true, false};
+    case Element::fp8_e5m2:
+      return {1, 2, true, false};
+    default:
+      return {};
+  }
+}
+
+// Bytes of a block that are stored as they are.
+size_t plane_bytes(const PlanarElement& element) noexcept {
+  return element.packed ? kPackedBlock : size_t{kBlock} * (element.width - 1);
+}
+size_t lower_bytes(const PlanarElement& element) noexcept { return size_t{8} * element.raw_bits + plane_bytes(element); }
+
+// Rows that signs are compared over: a row is in the blocks.
+bool row_fits(const LeafForm& form, uint32_t blocks) noexcept { return form.row != 0 && form.row <= blocks * kBlock; }
 
 // Where the parts of a coded leaf lie; each begins where the one before ends, but for the alignments given here.
 struct Sections {
@@ -73,7 +100,7 @@ Sections sections_of(const PlanarPlan& plan, const Sizes& sizes, size_t raw_byte
   at.bits = round_up(at.escapes + sizes.escapes, 64);
   at.planes = at.bits + size_t{8} * plan.element.raw_bits * plan.blocks;
   if (plan.element.width > 1) at.planes = round_up(at.planes, 64);
-  at.tail = at.planes + values * (plan.element.width - 1);
+  at.tail = at.planes + plane_bytes(plan.element) * plan.blocks;
   const size_t data = at.tail + (raw_bytes - values * plan.element.width);
   at.end = round_up(std::max(data, at.escapes + sizes.escapes + kEscapeSlack), kCodedLeafUnit);
   return at;
@@ -102,10 +129,18 @@ Status read_repeat(ConstBytes stored, MutableBytes raw) noexcept {
   return {};
 }
 
-// What one encoding needs of the workspace.
-struct Room {
+// One way to code a leaf.
+struct Way {
+  uint8_t shape = 0;
+  const std::byte* from = nullptr;  // the leaf, or what it is folded to
   PlanarPlan plan;
   PlanarChoice choice;
+};
+
+// What one encoding needs of the workspace.
+struct Room {
+  Way plain;
+  Way with_signs;
   alignas(64) std::byte samples[kSampleRoom];
   alignas(64) std::byte full[kMaxLeafBytes];  // streams of the levels that every code has, one behind the other
   alignas(64) std::byte open[kMaxLevels][kMaxLeafBytes / 8 + 64];
@@ -114,8 +149,9 @@ struct Room {
   alignas(64) std::byte planes[kMaxLeafBytes];
   LeafRows equal;
   alignas(64) std::byte different[kMaxLeafBytes];
+  alignas(64) std::byte folded[kMaxLeafBytes];
 };
-static_assert(sizeof(Room) <= 512 * 1024);
+static_assert(sizeof(Room) <= 576 * 1024);
 
 void pack_classes(const PlanarPlan& plan, uint32_t vectors, std::byte* out) noexcept {
   for (size_t i = 0; i < size_t{vectors} * kBlock; i += 4) {
@@ -129,22 +165,23 @@ uint32_t vectors_of(const PlanarPlan& plan) noexcept {
   return (plan.blocks + plan.group_blocks - 1) / plan.group_blocks * plan.period;
 }
 
-PlanarPlaces places_in(Room& room) noexcept {
+PlanarPlaces places_in(const PlanarPlan& plan, Room& room) noexcept {
   PlanarPlaces places;
-  for (uint32_t l = 0; l < room.plan.levels; ++l) {
-    places.streams[l] = l < room.plan.full ? room.full + size_t{8} * l * room.plan.blocks : room.open[l];
+  for (uint32_t l = 0; l < plan.levels; ++l) {
+    places.streams[l] = l < plan.full ? room.full + size_t{8} * l * plan.blocks : room.open[l];
   }
   places.escapes = room.escapes;
   places.bits = room.bits;
-  const size_t values = size_t{room.plan.blocks} * kBlock;
-  for (uint32_t p = 0; p + 1 < room.plan.element.width; ++p) places.planes[p] = room.planes + values * p;
+  const size_t values = size_t{plan.blocks} * kBlock;
+  for (uint32_t p = 0; p + 1 < plan.element.width; ++p) places.planes[p] = room.planes + values * p;
   return places;
 }
 
 // Puts together what was coded; 0: not smaller than it was.
-uint32_t assemble(const Frame& frame, Room& room, const PlanarEnds& ends, ConstBytes raw, MutableBytes out) noexcept {
-  const PlanarPlan& plan = room.plan;
-  const PlanarChoice& choice = room.choice;
+uint32_t assemble(const Frame& frame, const Way& way, Room& room, const PlanarEnds& ends, ConstBytes raw,
+                  MutableBytes out) noexcept {
+  const PlanarPlan& plan = way.plan;
+  const PlanarChoice& choice = way.choice;
   uint32_t words[kMaxLevels] = {};
   Sizes sizes{choice.classes > 1 ? vectors_of(plan) : 0, choice.classes, choice.codes, 0, ends.escapes};
   for (uint32_t l = 0; l < plan.levels; ++l) sizes.words += words[l] = (ends.bits[l] + 63) / 64;
@@ -152,7 +189,7 @@ uint32_t assemble(const Frame& frame, Room& room, const PlanarEnds& ends, ConstB
   if (at.end >= raw.size() || ends.escapes > UINT16_MAX) return 0;
   std::byte* const base = out.data();
   Frame whole = frame;
-  whole.shape = choice.levels;
+  whole.shape = way.shape;
   whole.stored_bytes = static_cast<uint32_t>(at.end);
   write_frame(whole, base);
   std::memcpy(base + kCountsAt, choice.counts, sizeof choice.counts);
@@ -180,7 +217,11 @@ uint32_t assemble(const Frame& frame, Room& room, const PlanarEnds& ends, ConstB
   const size_t bits_bytes = size_t{8} * plan.element.raw_bits * plan.blocks;
   std::memcpy(base + at.bits, room.bits, bits_bytes);
   std::memset(base + at.bits + bits_bytes, 0, at.planes - at.bits - bits_bytes);
-  std::memcpy(base + at.planes, room.planes, at.tail - at.planes);
+  if (plan.element.packed) {
+    planar_kernel().signs.pack(room.planes, plan.blocks, base + at.planes);
+  } else {
+    std::memcpy(base + at.planes, room.planes, at.tail - at.planes);
+  }
   const size_t tail = raw.size() - size_t{plan.blocks} * kBlock * plan.element.width;
   std::memcpy(base + at.tail, raw.data() + raw.size() - tail, tail);
   std::memset(base + at.tail + tail, 0, at.end - at.tail - tail);
@@ -190,13 +231,15 @@ uint32_t assemble(const Frame& frame, Room& room, const PlanarEnds& ends, ConstB
 // Of a decoded frame's own fields, checked; a text says what is wrong.
 const char* read_plan(const Frame& frame, ConstBytes stored, PlanarPlan& plan, Sizes& sizes) noexcept {
   const std::byte* const in = stored.data();
-  plan.element = element_of(frame.form.element);
+  const bool signs = frame.shape == kSignsShape;
+  plan.element = signs ? signed_element_of(frame.form.element) : element_of(frame.form.element);
   if (plan.element.width == 0) return "planar leaf: of an element that it does not fit";
   plan.blocks = frame.raw_bytes / (kBlock * plan.element.width);
   if (plan.blocks == 0) return "planar leaf: too short";
   uint8_t counts[kMaxLevels];
   std::memcpy(counts, in + kCountsAt, sizeof counts);
-  if (!planar_shape(counts, frame.shape, plan)) return "planar leaf: no complete tree";
+  if (signs && !row_fits(frame.form, plan.blocks)) return "planar leaf: signs of impossible rows";
+  if (!planar_shape(counts, signs ? kSignsLevels : frame.shape, plan)) return "planar leaf: no complete tree";
   for (const uint8_t count : counts) sizes.codes += count;
   sizes.classes = load_le<uint8_t>(in + kClassesAt);
   if (sizes.classes == 0 || sizes.classes > kMaxClasses || load_le<uint8_t>(in + kClassesAt + 1) != 0) {
@@ -234,21 +277,42 @@ bool read_tables(const PlanarPlan& from, const Sizes& sizes, const Sections& at,
   return true;
 }
 
+// What coding that way is estimated to take, without the frame.
+uint64_t estimate(const LeafForm& form, Mode mode, uint32_t blocks, Way& way, Room& room) noexcept {
+  way.plan.blocks = blocks;
+  planar_channels(form, way.plan);
+  planar_choose(way.plan, mode, way.from, room.samples, way.choice);
+  return way.choice.bytes + lower_bytes(way.plan.element) * blocks;
+}
+
 uint32_t encode_values(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
                        Room& room) noexcept {
   const PlanarElement element = element_of(form.element);
   const auto blocks = static_cast<uint32_t>(raw.size() / (kBlock * element.width));
   if (blocks == 0) return 0;
-  room.plan.element = element;
-  room.plan.blocks = blocks;
-  planar_channels(form, room.plan);
-  planar_choose(room.plan, mode, raw.data(), room.samples, room.choice);
-  const size_t lower = raw.size() - size_t{blocks} * kBlock + size_t{8} * element.raw_bits * blocks;
-  if (room.choice.bytes + lower + kFrameBytes >= raw.size()) return 0;
+  const size_t in_blocks = size_t{blocks} * kBlock * element.width;
+  Way* best = &room.plain;
+  best->from = raw.data();
+  best->plan.element = element;
+  uint64_t least = estimate(form, mode, blocks, *best, room);
+  best->shape = best->choice.levels;
+  Way& signs = room.with_signs;
+  signs.plan.element = signed_element_of(form.element);
+  if (mode == Mode::max && signs.plan.element.signs && row_fits(form, blocks) &&
+      planar_kernel().signs.fold(form.element, raw.data(), in_blocks, size_t{form.row} * element.width, room.folded)) {
+    signs.shape = kSignsShape;
+    signs.from = room.folded;
+    const uint64_t bytes = estimate(form, mode, blocks, signs, room);
+    if (bytes < least) {
+      best = &signs;
+      least = bytes;
+    }
+  }
+  if (least + (raw.size() - in_blocks) + kFrameBytes >= raw.size()) return 0;
   PlanarEnds ends;
-  planar_kernel().encode(room.plan, raw.data(), places_in(room), ends);
+  planar_kernel().encode(best->plan, best->from, places_in(best->plan, room), ends);
   const Frame frame{LeafCodec::planar, 0, form, static_cast<uint32_t>(raw.size()), 0, raw_hash};
-  return assemble(frame, room, ends, raw, out);
+  return assemble(frame, *best, room, ends, raw, out);
 }
 
 // header | u16 a row | zeros up to 64 | planar leaf of the different rows, or these as they are and zeros up to 64
@@ -281,12 +345,13 @@ uint32_t encode_rows(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t r
 struct DecodeRoom {
   PlanarPlan plan;
   alignas(64) std::byte escapes[kMaxLeafBytes + kEscapeSlack];  // one for each value, whatever the leaf says
+  alignas(64) std::byte low[kMaxLeafBytes / 2];                 // lower bytes that are stored packed
   alignas(64) std::byte different[kMaxLeafBytes];
 };
 
 Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, DecodeRoom& room) noexcept {
   PlanarPlan& plan = room.plan;
-  if (frame.shape > kMaxLevels) return {Code::newer_version, "planar leaf: a shape that is not known here"};
+  if (frame.shape > kMaxLevels && frame.shape != kSignsShape) return {Code::newer_version, "planar leaf: a shape that is not known here"};
   Sizes sizes;
   if (const char* fault = read_plan(frame, stored, plan, sizes)) return {Code::damaged, fault};
   const Sections at = sections_of(plan, sizes, raw.size());
@@ -304,6 +369,10 @@ Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, De
   std::memcpy(room.escapes, base + at.escapes, sizes.escapes);
   places.escapes = room.escapes;
   set_planes(plan, base, at, places);
+  if (plan.element.packed && !planar_kernel().takes_packed) {
+    planar_kernel().signs.unpack(base + at.planes, plan.blocks, room.low);
+    places.planes[0] = room.low;
+  }
   PlanarEnds ends;
   planar_kernel().decode(plan, places, raw.data(), ends);
   for (uint32_t l = 0; l < plan.levels; ++l) {
@@ -313,6 +382,9 @@ Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, De
   }
   if (ends.escapes != sizes.escapes) return {Code::damaged, "planar leaf: more or fewer escapes than it says"};
   const size_t coded = size_t{plan.blocks} * kBlock * plan.element.width;
+  if (plan.element.signs) {
+    planar_kernel().signs.unfold(frame.form.element, raw.data(), coded, size_t{frame.form.row} * plan.element.width);
+  }
   std::memcpy(raw.data() + coded, stored.data() + at.tail, raw.size() - coded);
   return {};
 }
@@ -321,7 +393,7 @@ Status decode_inner(ConstBytes stored, MutableBytes raw, DecodeRoom& room) noexc
   const Result<Frame> frame = read_frame(LeafCodec::planar, stored, raw.size());
   if (!frame.ok()) return frame.status();
   const uint8_t shape = frame.value().shape;
-  if (shape == kRepeatShape || shape > kMaxLevels) return {Code::damaged, "planar leaf: rows within rows"};
+  if (shape == kRepeatShape || (shape > kMaxLevels && shape != kSignsShape)) return {Code::damaged, "planar leaf: rows within rows"};
   return decode_values(frame.value(), stored, raw, room);
 }
 

@@ -1,5 +1,5 @@
 // Bit-plane Huffman: the top byte of each element (exponents) coded with a tree of fixed shape, one stream of bits a
-// level; the other bytes stored as they are, for they are noise. Format: README.md.
+// level; the other bytes stored as they are, for they are noise. `max` may code the sign with the exponent. Format: README.md.
 //
 // 64 elements at a time. Bit l of the codes of all elements that are still undecided is one 64-bit mask: written with
 // pext, read with pdep. So decoding has no tables to walk and no branches, and its only serial chain is one addition a

@@ -115,13 +115,24 @@ inline Vector split(const std::byte* raw, std::byte* plane, size_t plane_bytes) 
   }
 }
 
-template <uint32_t kWidth>
+// The lower bytes of a block, of which kPackedBlock are stored: bit 0 of the seven words are the eighth word's.
+inline Vector unpack(const std::byte* packed) noexcept {
+  const Vector places = _mm512_setr_epi64(1, 2, 3, 4, 5, 6, 7, 0);
+  const Vector words = _mm512_maskz_loadu_epi64(0x7F, packed);
+  Vector eighth = _mm512_sllv_epi64(_mm512_and_si512(words, repeat(1)), places);
+  eighth = _mm512_or_si512(eighth, _mm512_shuffle_i64x2(eighth, eighth, 0x4E));
+  eighth = _mm512_or_si512(eighth, _mm512_shuffle_i64x2(eighth, eighth, 0xB1));
+  const Vector turned = _mm512_shuffle_epi32(eighth, _MM_PERM_BADC);
+  return _mm512_mask_or_epi64(_mm512_andnot_si512(repeat(1), words), 0x80, eighth, turned);
+}
+
+template <uint32_t kWidth, bool kPacked>
 inline void join(Vector top, const std::byte* plane, size_t plane_bytes, std::byte* raw) noexcept {
   if constexpr (kWidth == 1) {
     const Vector low = _mm512_and_si512(_mm512_srli_epi16(top, 1), repeat(0x7F));
     store(raw, _mm512_or_si512(low, _mm512_and_si512(_mm512_slli_epi16(top, 7), repeat(0x80))));
   } else if constexpr (kWidth == 2) {
-    const Vector bytes = load(plane);
+    const Vector bytes = kPacked ? unpack(plane) : load(plane);
     const Vector a = _mm512_permutex2var_epi8(bytes, load(kLowHalf.at), top);
     const Vector b = _mm512_permutex2var_epi8(bytes, load(kHighHalf.at), top);
     store(raw, _mm512_shrdi_epi16(a, a, 1));
@@ -216,7 +227,7 @@ uint32_t group_after(const PlanarPlan& plan, uint32_t block) noexcept {
   return plan.blocks - block < plan.group_blocks ? plan.blocks - block : plan.group_blocks;
 }
 
-template <uint32_t kWidth, uint32_t kRaw, uint32_t kLevels, uint32_t kFull>
+template <uint32_t kWidth, uint32_t kRaw, uint32_t kLevels, uint32_t kFull, bool kPacked = false>
 void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, PlanarEnds& ends) noexcept {
   const RankTable<kLevels> ranks(plan.rank);
   const LevelLimits<kLevels, kFull> limits(plan);
@@ -268,8 +279,8 @@ void decode(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, Pl
         }
         bits += size_t{8} * kRaw;
       }
-      join<kWidth>(top, low, plane_bytes, raw);
-      if constexpr (kWidth > 1) low += kBlock;
+      join<kWidth, kPacked>(top, low, plane_bytes, raw);
+      if constexpr (kWidth > 1) low += kPacked ? kPackedBlock : kBlock;
       walk.next();
     }
   }
@@ -489,7 +500,14 @@ Pair pair_of(const PlanarPlan& plan) noexcept {
   }
 }
 
+Decode decode_packed(const PlanarPlan& plan) noexcept {
+  if (plan.full >= 3) return decode<2, 0, 8, 3, true>;
+  return plan.full == 2 ? decode<2, 0, 8, 2, true> : decode<2, 0, 8, 1, true>;
+}
+
 Pair pair_of(const PlanarPlan& plan) noexcept {
+  // Two bits of rest only elements with a coded sign have, and these have 8 levels.
+  if (plan.element.raw_bits == 2) return plan.element.width == 2 ? pair_of<2, 2, 8>(plan.full) : pair_of<1, 2, 8>(plan.full);
   if (plan.element.width == 4) return pair_of<4, 0>(plan);
   if (plan.element.width == 2) return plan.element.raw_bits == 0 ? pair_of<2, 0>(plan) : pair_of<2, 3>(plan);
   return plan.element.raw_bits == 3 ? pair_of<1, 3>(plan) : pair_of<1, 4>(plan);
@@ -499,10 +517,13 @@ void encode_any(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces
   pair_of(plan).encode(plan, raw, to, ends);
 }
 void decode_any(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw, PlanarEnds& ends) noexcept {
-  pair_of(plan).decode(plan, from, raw, ends);
+  const Decode decoder = plan.element.packed ? decode_packed(plan) : pair_of(plan).decode;
+  decoder(plan, from, raw, ends);
 }
 
-constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any, sample, count};
+#include "codec/planar_signs.inc"
+
+constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any, sample, count, kSigns, true};
 
 }  // namespace
 }  // namespace kvbm::codec

@@ -17,8 +17,11 @@ namespace kvbm::codec {
 namespace {
 
 inline uint64_t deposit(uint64_t bits, uint64_t mask) noexcept { return _pdep_u64(bits, mask); }
+inline uint64_t deposit_few(uint64_t bits, uint64_t mask) noexcept { return _pdep_u64(bits, mask); }
 inline uint64_t extract(uint64_t word, uint64_t mask) noexcept { return _pext_u64(word, mask); }
 inline uint32_t count(uint64_t mask) noexcept { return static_cast<uint32_t>(_mm_popcnt_u64(mask)); }
+
+constexpr uint32_t kTogether = 1;
 
 #include "codec/planar_words.inc"
 
@@ -90,7 +93,9 @@ class Symbols {
   Direct direct_;  // of codes of more than 6 bits
 };
 
-constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_block, count_symbols};
+#include "codec/planar_signs.inc"
+
+constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_block, count_symbols, kSigns};
 
 }  // namespace
 }  // namespace kvbm::codec

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "codec/leaf_form.h"
+
 namespace kvbm::codec {
 
 inline constexpr uint32_t kBlock = 64;       // elements
@@ -16,10 +18,14 @@ inline constexpr uint32_t kMaxVectors = 64;  // class vectors: how many differen
 inline constexpr uint32_t kClassEntries = kMaxClasses * kMaxSymbols;
 inline constexpr uint32_t kCounts = kClassEntries + 1;
 
+inline constexpr uint32_t kPackedBlock = 56;  // bytes of 64 values of 7 bits
+
 // An element, turned left by one bit, is a top byte and width - 1 lower ones. The top byte is symbol << raw_bits | rest.
 struct PlanarElement {
   uint32_t width = 0;
   uint32_t raw_bits = 0;
+  bool signs = false;   // folded: the symbol ends with the sign
+  bool packed = false;  // the lower bytes are stored without their last bits, which are zero
 };
 
 // Codes are numbers of `levels` bits in canonical order: shorter codes are smaller, so an element is undecided after l
@@ -55,6 +61,15 @@ struct PlanarEnds {
   uint32_t escapes = 0;
 };
 
+// Elements whose sign is coded (shape 17): planar_signs.inc. `bytes`: of whole blocks; `row_bytes`: of an element at least.
+struct PlanarSigns {
+  // false: an element that does not fit; `out` (as long as `raw`, and elsewhere) says nothing.
+  bool (*fold)(Element element, const std::byte* raw, size_t bytes, size_t row_bytes, std::byte* out) noexcept;
+  void (*unfold)(Element element, std::byte* raw, size_t bytes, size_t row_bytes) noexcept;
+  void (*pack)(const std::byte* low, uint32_t blocks, std::byte* out) noexcept;
+  void (*unpack)(const std::byte* packed, uint32_t blocks, std::byte* out) noexcept;
+};
+
 struct PlanarKernel {
   const char* name;
   void (*encode)(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to, PlanarEnds& ends) noexcept;
@@ -65,6 +80,8 @@ struct PlanarKernel {
   // it in counts[kClassEntries]. `symbols`: [row][channel], `channels` a multiple of 64.
   void (*count)(const uint8_t* symbols, uint32_t rows, uint32_t channels, const uint8_t* classes, uint8_t base,
                 uint32_t* counts) noexcept;
+  PlanarSigns signs;
+  bool takes_packed = false;  // decode() reads packed lower bytes as they are stored
 };
 
 // Null where this machine lacks the instructions.

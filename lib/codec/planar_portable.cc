@@ -48,6 +48,19 @@ inline uint64_t deposit(uint64_t bits, uint64_t mask) noexcept {
   return out;
 }
 
+// Place by place, if there are at most four: a table's eight bytes are not worth it then.
+inline uint64_t deposit_few(uint64_t bits, uint64_t mask) noexcept {
+  uint64_t out = 0;
+  uint64_t left = mask;
+#pragma GCC unroll 4
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint64_t place = left & (0 - left);
+    out |= place & (0 - (bits >> i & 1));
+    left ^= place;
+  }
+  return __builtin_expect(left == 0, 1) ? out : deposit(bits, mask);
+}
+
 inline uint64_t extract(uint64_t word, uint64_t mask) noexcept {
   if (mask == ~uint64_t{0}) return word;
   uint64_t out = 0;
@@ -60,6 +73,8 @@ inline uint32_t count(uint64_t v) noexcept {
   v = (v & 0x3333333333333333ULL) + (v >> 2 & 0x3333333333333333ULL);
   return static_cast<uint32_t>(((v + (v >> 4)) & 0x0F0F0F0F0F0F0F0FULL) * 0x0101010101010101ULL >> 56);
 }
+
+constexpr uint32_t kTogether = 2;
 
 #include "codec/planar_words.inc"
 
@@ -123,7 +138,9 @@ class Symbols {
   uint8_t symbol_[kMaxClasses << kLevels];
 };
 
-constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, count_symbols};
+#include "codec/planar_signs.inc"
+
+constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, count_symbols, kSigns};
 
 }  // namespace
 

@@ -10,6 +10,7 @@ namespace {
 constexpr uint32_t kMeanScale = 16;
 // How far above a channel's mean exponent its largest values lie, measured on KV of a real model: at most 4.
 constexpr uint32_t kWindowAbove = 5;
+constexpr uint32_t kSignedWindowAbove = 2 * kWindowAbove;  // two symbols an exponent
 constexpr uint32_t kMaxRows = 256;
 constexpr uint32_t kMaxOpen = 4;  // inner nodes of a level; wider trees win nothing worth the search
 
@@ -321,8 +322,9 @@ void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte*
   } else {
     classify(means, samples.channels, plan.classes);
   }
-  const uint32_t top = *std::max_element(means, means + samples.channels) / kMeanScale + kWindowAbove;
-  plan.base = plan.element.raw_bits != 0 || top < kMaxSymbols ? uint8_t{0}
+  const uint32_t top = *std::max_element(means, means + samples.channels) / kMeanScale +
+                       (plan.element.signs ? kSignedWindowAbove : kWindowAbove);
+  plan.base = plan.element.raw_bits >= 3 || top < kMaxSymbols ? uint8_t{0}
                                                               : static_cast<uint8_t>(std::min(top, 255U) - 31);
   uint32_t counts[kCounts];
   planar_kernel().count(samples.symbols, samples.rows, samples.channels, plan.classes, plan.base, counts);

@@ -28,6 +28,7 @@ constexpr uint64_t kMostPlaces = 256;
 // Shapes of planar leaves that kvbm_decode_planar knows (codec/README.md): others are of a later version.
 constexpr uint8_t kMostPlanarLevels = 8;
 constexpr uint8_t kPlanarRows = 16;
+constexpr uint8_t kPlanarSigns = 17;
 
 // A form whose decoder is in the kernels that were loaded; entropy stages of lossy modes, zstd and delta are the CPU's.
 bool decodable(const Device& device, codec::LeafCodec codec, ConstBytes coded) noexcept {
@@ -35,7 +36,8 @@ bool decodable(const Device& device, codec::LeafCodec codec, ConstBytes coded) n
   const auto shape = static_cast<codec::Mode>(load_le<uint8_t>(coded.data() + codec::kFrameShapeAt));
   if (codec == codec::LeafCodec::planar) {
     const auto number = static_cast<uint8_t>(shape);
-    return (number <= kMostPlanarLevels || number == kPlanarRows) && device.kernels().has(Kernel::decode_planar);
+    const bool known = number <= kMostPlanarLevels || number == kPlanarRows || number == kPlanarSigns;
+    return known && device.kernels().has(Kernel::decode_planar);
   }
   return codec == codec::LeafCodec::quantized && shape >= codec::Mode::fp8_e4m3 && shape <= codec::Mode::int4 &&
          device.kernels().has(Kernel::dequantize);

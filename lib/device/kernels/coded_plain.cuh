@@ -19,7 +19,9 @@ inline uint32_t get32(uint64_t address) { return emulated_load<uint32_t>(address
 inline uint32_t get16(uint64_t address) { return emulated_load<uint16_t>(address); }
 inline uint32_t get8(uint64_t address) { return emulated_load<uint8_t>(address); }
 inline void put64(uint64_t address, uint64_t v) { emulated_store(address, v); }
+inline void put32(uint64_t address, uint32_t v) { emulated_store(address, v); }
 inline void put16(uint64_t address, uint32_t v) { emulated_store(address, static_cast<uint16_t>(v)); }
+inline void put8(uint64_t address, uint32_t v) { emulated_store(address, static_cast<uint8_t>(v)); }
 #else
 __device__ __forceinline__ uint64_t get64(uint64_t address) {
   uint64_t v;
@@ -44,8 +46,14 @@ __device__ __forceinline__ uint32_t get8(uint64_t address) {
 __device__ __forceinline__ void put64(uint64_t address, uint64_t v) {
   asm volatile("st.global.u64 [%0], %1;" ::"l"(address), "l"(v) : "memory");
 }
+__device__ __forceinline__ void put32(uint64_t address, uint32_t v) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(address), "r"(v) : "memory");
+}
 __device__ __forceinline__ void put16(uint64_t address, uint32_t v) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(static_cast<uint16_t>(v)) : "memory");
+}
+__device__ __forceinline__ void put8(uint64_t address, uint32_t v) {
+  asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "r"(v) : "memory");
 }
 #endif
 

@@ -222,8 +222,20 @@ __device__ __forceinline__ uint32_t join32(const uint32_t (&lower)[3], uint32_t 
 __device__ __forceinline__ uint4 planar_join(const PlanarLeaf&, uint32_t, const PlanarPart<1>& part) {
   return make_uint4(join8(part.tops[0]), join8(part.tops[1]), join8(part.tops[2]), join8(part.tops[3]));
 }
+// Lower bytes of 8 elements that are stored without their last bits: a word of a block's seven, or what these bits make up.
+__device__ inline uint64_t packed_lower(const PlanarLeaf& leaf, uint32_t value) {
+  constexpr uint64_t kOnes = 0x0101010101010101ULL;
+  const uint64_t block = leaf.at + leaf.planes + value / kPlanarBlock * kPackedBlock;
+  const uint32_t eighth = value % kPlanarBlock / 8;
+  if (eighth < 7) return get64(block + 8 * eighth) & ~kOnes;
+  uint64_t lower = 0;
+#pragma unroll
+  for (uint32_t k = 0; k < 7; ++k) lower |= (get64(block + 8 * k) & kOnes) << (k + 1);
+  return lower;
+}
+
 __device__ __forceinline__ uint4 planar_join(const PlanarLeaf& leaf, uint32_t value, const PlanarPart<2>& part) {
-  const uint64_t lower = get64(leaf.at + leaf.planes + value);
+  const uint64_t lower = leaf.packed != 0 ? packed_lower(leaf, value) : get64(leaf.at + leaf.planes + value);
   const auto low = static_cast<uint32_t>(lower);
   const auto high = static_cast<uint32_t>(lower >> 32);
   return make_uint4(join16(low, part.tops[0]), join16(low >> 16, part.tops[0] >> 16), join16(high, part.tops[1]),

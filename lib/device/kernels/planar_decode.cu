@@ -3,6 +3,7 @@
 // A warp a leaf; the warps of a launch take every so manieth job. The reference is planar_decode() of codec/planar.cc:
 // what it refuses is refused here, what it accepts becomes the same bytes. Launch shapes and bounds: CODEC.md.
 #include "device/kernels/planar_blocks.cuh"
+#include "device/kernels/planar_signs.cuh"
 
 namespace kvbm::device::kernels {
 
@@ -115,10 +116,26 @@ __device__ inline uint32_t read_rows(const CodedJob& job, CodedHeader& header, u
   copy_header(rows.held, header, lane);
   const uint32_t status = check_frame(header, kCodecPlanar, inner_bytes, different_bytes, frame);
   if (status != kCodedOk) return status;
-  return frame.shape == kShapeRepeat || frame.shape > kPlanarLevels ? kCodedDamaged : kCodedOk;
+  return planar_values_shape(frame.shape) ? kCodedOk : kCodedDamaged;
 }
 
-// The leaf of shape 1 to 8 whose header is in `room`.
+// Plain bytes that lie in memory to work in, and behind them zeros up to a multiple of 16.
+__device__ inline void copy_out(uint64_t from, const PlainSide& to, uint32_t lane, PlanarRoom& room, WarpHash& hash) {
+  for (uint32_t n = 0; n * kWarpBytes < to.bytes; ++n) {
+    const uint32_t offset = n * kWarpBytes + 16 * lane;
+    uint4 vector = make_uint4(0, 0, 0, 0);
+    if (offset < to.bytes) {
+      const uint64_t low = get64(from + offset);
+      const uint64_t high = get64(from + offset + 8);
+      vector = make_uint4(static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
+                          static_cast<uint32_t>(high >> 32));
+    }
+    put_vector(to, offset, vector);
+    hash.take(vector, room.slot, lane);
+  }
+}
+
+// The leaf of shape 1 to 8, or 17, whose header is in `room`; of 17 to memory to work in.
 __device__ inline uint32_t decode_values(const CodedFrame& frame, uint64_t at, uint32_t stored, uint32_t raw,
                                          const PlainSide& to, uint32_t lane, PlanarRoom& room, WarpHash& hash) {
   PlanarLane mine;
@@ -133,7 +150,12 @@ __device__ inline uint32_t decode_values(const CodedFrame& frame, uint64_t at, u
   if (leaf.width == 1) good = planar_decode<1>(leaf, mine, to, lane, room, hash);
   if (leaf.width == 2) good = planar_decode<2>(leaf, mine, to, lane, room, hash);
   if (leaf.width == 4) good = planar_decode<4>(leaf, mine, to, lane, room, hash);
-  return good ? kCodedOk : kCodedDamaged;
+  if (!good) return kCodedDamaged;
+  if (frame.shape == kShapeSigns) {
+    const uint32_t bytes = leaf.blocks * kPlanarBlock * leaf.width;
+    unfold_signs(to.run.address, bytes, frame.row * leaf.width, frame.element, lane);
+  }
+  return kCodedOk;
 }
 
 // The leaf into `to`. `raw_hash`: as the leaf says; `hash` is of all that was written if it is ok.
@@ -156,26 +178,31 @@ __device__ inline uint32_t decode_leaf(const CodedJob& job, const PlainSide& to,
   if (in_rows) {
     status = read_rows(job, room.header, lane, rows, frame);
     if (status != kCodedOk) return status;
-  } else if (frame.shape > kPlanarLevels) {
+  } else if (!planar_values_shape(frame.shape)) {
     return kCodedNewer;
   }
   if (!in_rows || rows.coded) {
-    if (in_rows && scratch == 0) return kCodedElsewhere;
+    const bool in_scratch = in_rows || frame.shape == kShapeSigns;
+    if (in_scratch && scratch == 0) return kCodedElsewhere;
     const uint32_t raw = in_rows ? rows.different * rows.row_bytes : to.bytes;
-    const PlainSide target = in_rows ? work_side(scratch, raw) : to;
+    const PlainSide target = in_scratch ? work_side(scratch, raw) : to;
     status = decode_values(frame, at + rows.inner_at, job.stored_bytes - rows.inner_at, raw, target, lane, room, hash);
-    if (status != kCodedOk || !in_rows) return status;
+    if (status != kCodedOk || !in_scratch) return status;
     rows.held = scratch;
     hash.start(to.bytes, lane);
     __syncwarp();  // what each lane has written there others read
+    if (!in_rows) {
+      copy_out(scratch, to, lane, room, hash);
+      return kCodedOk;
+    }
   }
   return spread_rows(rows, to, lane, room, hash) ? kCodedOk : kCodedDamaged;
 }
 
 }  // namespace kvbm::device::kernels
 
-// `scratch`: kCodedScratch bytes for each warp of the launch, or 0: then rows that repeat and are coded are left to the
-// CPU.
+// `scratch`: kCodedScratch bytes for each warp of the launch, or 0: then rows that repeat and are coded, and coded signs,
+// are left to the CPU.
 extern "C" __global__ void __launch_bounds__(32 * kvbm::device::kCodedWarps)
     kvbm_decode_planar(const kvbm::device::CodedJob* jobs, uint32_t count, kvbm::device::CodedResult* results,
                        uint64_t scratch) {

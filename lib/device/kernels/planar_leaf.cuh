@@ -1,4 +1,4 @@
-// What the header of a planar leaf of shape 1 to 8 says, checked as codec/planar.cc does. Format: codec/README.md.
+// What the header of a planar leaf of shape 1 to 8, or 17, says, checked as codec/planar.cc does. Format: codec/README.md.
 #pragma once
 
 #include "device/kernels/coded_frame.cuh"
@@ -11,6 +11,8 @@ constexpr uint32_t kPlanarCodes = 32;
 constexpr uint32_t kPlanarClasses = 4;
 constexpr uint32_t kPlanarVectors = 64;
 constexpr uint32_t kPlanarBlock = 64;  // elements
+constexpr uint32_t kPackedBlock = 56;  // bytes of 64 values of 7 bits
+constexpr uint32_t kShapeSigns = 17;   // 8 levels, the sign in the symbol
 
 // The same for all lanes of a warp. Offsets count from the header's first byte; all parts lie below `stored`.
 struct PlanarLeaf {
@@ -19,6 +21,7 @@ struct PlanarLeaf {
   uint32_t raw;
   uint32_t width;      // bytes of an element
   uint32_t rest_bits;  // of its top byte that are not coded
+  uint32_t packed;     // 1: lower bytes are stored without their last bits
   uint32_t blocks;
   uint32_t levels;
   uint32_t full;       // levels that every code has
@@ -45,7 +48,19 @@ struct PlanarLane {
   uint32_t ends = 0;    // bits taken of it
 };
 
-__device__ inline void planar_element(uint32_t element, PlanarLeaf& leaf) {
+// Shapes whose blocks are decoded here.
+__device__ __forceinline__ bool planar_values_shape(uint32_t shape) {
+  return (shape != 0 && shape <= kPlanarLevels) || shape == kShapeSigns;
+}
+
+__device__ inline void planar_element(uint32_t element, bool signs, PlanarLeaf& leaf) {
+  if (signs) {
+    // bf16, fp16, e4m3, e5m2.
+    leaf.width = element == 1 || element == 2 ? 2 : element == 4 || element == 5 ? 1 : 0;
+    leaf.rest_bits = element == 1 ? 0 : element == 4 ? 3 : 2;
+    leaf.packed = element == 1 ? 1 : 0;
+    return;
+  }
   // bf16, fp16, fp32, e4m3, e5m2; nothing else is coded so.
   leaf.width = element == 1 || element == 2 ? 2 : element == 3 ? 4 : element == 4 || element == 5 ? 1 : 0;
   leaf.rest_bits = element == 2 || element == 5 ? 3 : element == 4 ? 4 : 0;
@@ -83,7 +98,7 @@ __device__ inline void planar_sections(PlanarLeaf& leaf, uint32_t words, uint32_
   leaf.bits = round_up_to(leaf.escapes_at + leaf.escapes, 64);
   leaf.planes = leaf.bits + 8 * leaf.rest_bits * leaf.blocks;
   if (leaf.width > 1) leaf.planes = round_up_to(leaf.planes, 64);
-  leaf.tail = leaf.planes + values * (leaf.width - 1);
+  leaf.tail = leaf.planes + (leaf.packed != 0 ? leaf.blocks * kPackedBlock : values * (leaf.width - 1));
   const uint32_t data = leaf.tail + (leaf.raw - values * leaf.width);
   const uint32_t slack = leaf.escapes_at + leaf.escapes + 64;
   end = round_up_to(data > slack ? data : slack, 64);
@@ -95,11 +110,13 @@ __device__ inline uint32_t planar_read(const CodedHeader& h, const CodedFrame& f
   leaf.at = at;
   leaf.stored = stored;
   leaf.raw = raw;
-  leaf.levels = frame.shape;
-  planar_element(frame.element, leaf);
+  const bool signs = frame.shape == kShapeSigns;
+  leaf.levels = signs ? kPlanarLevels : frame.shape;
+  planar_element(frame.element, signs, leaf);
   if (leaf.width == 0) return kCodedDamaged;
   leaf.blocks = raw / (kPlanarBlock * leaf.width);
   if (leaf.blocks == 0 || leaf.levels == 0) return kCodedDamaged;
+  if (signs && (frame.row == 0 || frame.row > leaf.blocks * kPlanarBlock)) return kCodedDamaged;
   if (!planar_tree(h, leaf, lane, mine)) return kCodedDamaged;
   leaf.classes = field8(h, 40);
   leaf.period = field16(h, 42);

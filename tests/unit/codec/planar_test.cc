@@ -19,6 +19,8 @@ namespace kvbm::codec {
 namespace {
 
 constexpr uint64_t kSeed = 20261122;
+constexpr size_t kShapeAt = 3;
+constexpr std::byte kSignsShape{17};
 constexpr const char* kKernels[] = {"portable", "bmi2", "avx512"};
 constexpr Mode kModes[] = {Mode::fast, Mode::standard, Mode::max};
 constexpr Element kElements[] = {Element::bf16, Element::fp16, Element::fp32, Element::fp8_e4m3, Element::fp8_e5m2};
@@ -234,11 +236,115 @@ TEST(Planar, rows_that_are_not_filled_cost_next_to_nothing) {
   EXPECT_LT(agree({Element::bf16, 64, 256}, Mode::standard, raw), 8192U);
 }
 
+// Rows like those of K: a channel keeps its sign from row to row, but now and then.
+Bytes with_kept_signs(Element element, size_t row, size_t count) {
+  Bytes raw = sample(element, 0, count);
+  const size_t width = element_bytes(element);
+  SeededRandom random(kSeed);
+  for (size_t i = 0; i < count; ++i) {
+    std::byte& top = raw[(i + 1) * width - 1];
+    const auto sign = i < row ? std::byte{0} : raw[(i + 1 - row) * width - 1] & std::byte{0x80};
+    top = (top & std::byte{0x7F}) | (random.below(16) == 0 ? sign ^ std::byte{0x80} : sign);
+  }
+  return raw;
+}
+
+constexpr Element kSigned[] = {Element::bf16, Element::fp16, Element::fp8_e4m3, Element::fp8_e5m2};
+
+TEST(Planar, signs_that_stay_are_coded_by_max_alone) {
+  for (const Element element : kElements) {
+    const size_t count = kMaxLeafBytes / element_bytes(element) / 2;
+    const Bytes raw = with_kept_signs(element, 64, count);
+    const Coded fast = code({element, 64, 512}, Mode::fast, raw);
+    const Coded standard = code({element, 64, 512}, Mode::standard, raw);
+    const Coded max = code({element, 64, 512}, Mode::max, raw);
+    EXPECT_TRUE(fast.codec == LeafCodec::raw || fast.stored[kShapeAt] == std::byte{3}) << static_cast<int>(element);
+    ASSERT_EQ(LeafCodec::planar, standard.codec);
+    ASSERT_EQ(LeafCodec::planar, max.codec);
+    EXPECT_EQ(std::byte{6}, standard.stored[kShapeAt]);
+    if (element == Element::fp32) {
+      EXPECT_EQ(std::byte{8}, max.stored[kShapeAt]);
+      continue;
+    }
+    EXPECT_EQ(kSignsShape, max.stored[kShapeAt]) << static_cast<int>(element);
+    EXPECT_LT(max.stored.size() + count / 16, standard.stored.size()) << static_cast<int>(element);  // half a bit each
+    agree({element, 64, 512}, Mode::max, raw);
+  }
+}
+
+TEST(Planar, signs_of_rows_of_any_length_come_back) {
+  SeededRandom random(kSeed);
+  for (const Element element : kSigned) {
+    size_t with_signs = 0;
+    for (uint32_t row = 1; row < 700; row += row < 70 ? 1 : 37) {
+      const size_t count = 4096 + random.below(700);
+      const Bytes raw = with_kept_signs(element, row, count);
+      agree({element, row, static_cast<uint32_t>(random.below(20))}, Mode::max, raw);
+      const Coded coded = code({element, row, 0}, Mode::max, raw);
+      with_signs += coded.codec == LeafCodec::planar && coded.stored[kShapeAt] == kSignsShape;
+    }
+    EXPECT_GT(with_signs, 60U) << static_cast<int>(element);
+  }
+}
+
+// Exponents of bf16 lose a bit: 65 to 191, and zero. Whatever else there is is coded without signs.
+TEST(Planar, exponents_at_the_limits_of_coded_signs_come_back) {
+  for (const uint32_t exponent : {0U, 1U, 64U, 65U, 66U, 127U, 128U, 190U, 191U, 192U, 254U, 255U}) {
+    for (const size_t at : {size_t{0}, size_t{100}, size_t{8191}}) {
+      Bytes raw = with_kept_signs(Element::bf16, 64, 8192);
+      for (const uint32_t mantissa : {0U, 1U, 0x7FU}) {
+        store_le(raw.data() + 2 * at, static_cast<uint16_t>(0x8000 | exponent << 7 | mantissa));
+        agree({Element::bf16, 64, 128}, Mode::max, raw);
+      }
+      const bool fits = exponent == 0 || (exponent > 64 && exponent < 192);
+      EXPECT_EQ(fits, code({Element::bf16, 64, 128}, Mode::max, raw).stored[kShapeAt] == kSignsShape) << exponent;
+    }
+  }
+}
+
+TEST(Planar, signs_of_different_rows_are_coded) {
+  for (const Element element : kSigned) {
+    const size_t row = 64 * element_bytes(element);
+    Bytes raw = with_kept_signs(element, 64, 256 * 64);
+    for (size_t r = 128; r < 256; ++r) std::memcpy(raw.data() + r * row, raw.data() + (r - 128) * row, row);
+    agree({element, 64, 256}, Mode::max, raw);
+    const Coded coded = code({element, 64, 256}, Mode::max, raw);
+    EXPECT_EQ(std::byte{16}, coded.stored[kShapeAt]);
+    EXPECT_EQ(kSignsShape, coded.stored[64 + 2 * 256 + kShapeAt]);
+  }
+}
+
+TEST(Planar, coded_signs_that_cannot_be_are_refused) {
+  const Bytes raw = with_kept_signs(Element::bf16, 64, 4096);
+  const Coded good = code({Element::bf16, 64, 64}, Mode::max, raw);
+  ASSERT_EQ(kSignsShape, good.stored[kShapeAt]);
+  Bytes back(raw.size());
+  const auto with = [&](size_t at, uint32_t value, size_t bytes) {
+    Coded bad = good;
+    for (size_t i = 0; i < bytes; ++i) bad.stored[at + i] = static_cast<std::byte>(value >> (8 * i));
+    return decode(bad, back).code();
+  };
+  EXPECT_EQ(Code::ok, with(12, 4096, 4));  // other signs, which the hash tells
+  EXPECT_NE(raw, back);
+  EXPECT_EQ(Code::damaged, with(12, 0, 4));
+  EXPECT_EQ(Code::damaged, with(12, 4097, 4));
+  EXPECT_EQ(Code::damaged, with(12, UINT32_MAX, 4));
+  EXPECT_EQ(Code::damaged, with(2, 3, 1));  // fp32
+  EXPECT_EQ(Code::damaged, with(2, 6, 1));  // int8
+  EXPECT_EQ(Code::damaged, with(kShapeAt, 8, 1));
+  EXPECT_EQ(Code::newer_version, with(kShapeAt, 18, 1));
+  EXPECT_EQ(Code::newer_version, with(kShapeAt, 9, 1));
+}
+
 // No changed byte may crash, nor give wrong bytes that carry the right hash.
 TEST(Planar, damage_is_seen_or_told_by_the_hash) {
+  constexpr Mode kTried[] = {Mode::fast, Mode::standard, Mode::max, Mode::max};
   for (const Element element : kElements) {
-    for (const Mode mode : kModes) {
-      const Bytes raw = mode == Mode::max ? with_equal_rows(element) : sample(element, 0, 2100);
+    for (size_t kind = 0; kind < std::size(kTried); ++kind) {
+      const Mode mode = kTried[kind];
+      const Bytes raw = kind == 3           ? with_kept_signs(element, 64, 2100)
+                        : mode == Mode::max ? with_equal_rows(element)
+                                            : sample(element, 0, 2100);
       const Coded good = code({element, 64, 8}, mode, raw);
       ASSERT_EQ(LeafCodec::planar, good.codec);
       SeededRandom random(kSeed);
@@ -287,6 +393,7 @@ TEST(Planar, golden_leaves_decode_and_are_still_written) {
     Mode mode;
     uint32_t row;
     size_t count;
+    bool signs = false;
   };
   constexpr Golden kGolden[] = {
       {"bf16-fast", Element::bf16, Mode::fast, 64, 1024},      {"bf16-default", Element::bf16, Mode::standard, 64, 2000},
@@ -294,12 +401,16 @@ TEST(Planar, golden_leaves_decode_and_are_still_written) {
       {"fp32-default", Element::fp32, Mode::standard, 64, 600}, {"e4m3-default", Element::fp8_e4m3, Mode::standard, 64, 2048},
       {"e5m2-default", Element::fp8_e5m2, Mode::standard, 80, 2050}, {"bf16-rows", Element::bf16, Mode::standard, 64, 3072},
       {"bf16-zstd", Element::bf16, Mode::zstd, 64, 1024},
+      {"bf16-signs", Element::bf16, Mode::max, 64, 2000, true}, {"fp16-signs", Element::fp16, Mode::max, 64, 1024, true},
+      {"e4m3-signs", Element::fp8_e4m3, Mode::max, 80, 2048, true}, {"e5m2-signs", Element::fp8_e5m2, Mode::max, 64, 2050, true},
   };
   for (const Golden& golden : kGolden) {
-    Bytes raw = sample(golden.element, 12288, golden.count);
+    Bytes raw = golden.signs ? with_kept_signs(golden.element, golden.row, golden.count)
+                             : sample(golden.element, 12288, golden.count);
     if (std::string(golden.name) == "bf16-rows") std::copy_n(raw.begin(), raw.size() / 2, raw.begin() + static_cast<ptrdiff_t>(raw.size() / 2));
     const std::string path = std::string("/golden/leaf-v1-") + golden.name + ".bin";
     const Coded now = code({golden.element, golden.row, 16}, golden.mode, raw);
+    EXPECT_EQ(golden.signs, now.stored[kShapeAt] == kSignsShape) << path;
     if (std::getenv("KVBM_WRITE_GOLDEN") != nullptr) {
       std::ofstream(std::string(KVBM_TEST_DATA) + path, std::ios::binary)
           .write(reinterpret_cast<const char*>(now.stored.data()), static_cast<std::streamsize>(now.stored.size()));

@@ -52,6 +52,19 @@ inline Bytes real_values(codec::Element element, size_t first, size_t count) {
   return out;
 }
 
+// Values whose signs `max` codes: a channel keeps its sign from row to row, but now and then.
+inline Bytes kept_signs(codec::Element element, uint32_t row, size_t count) {
+  Bytes out = real_values(element, 0, count);
+  const size_t width = codec::element_bytes(element);
+  SeededRandom random(count);
+  for (size_t i = 0; i < count; ++i) {
+    std::byte& top = out[(i + 1) * width - 1];
+    const std::byte before = i < row ? std::byte{0} : out[(i + 1 - row) * width - 1] & std::byte{0x80};
+    top = (top & std::byte{0x7F}) | (random.below(16) == 0 ? before ^ std::byte{0x80} : before);
+  }
+  return out;
+}
+
 // Memory that begins at a multiple of 64 and ends where it is said to, so that a sanitizer sees the byte behind it.
 class Block {
  public:

@@ -208,6 +208,10 @@ TEST(CodedTransfers, leaves_that_no_kernel_decodes_are_refused) {
   Bytes newer = planar.stored;
   newer[codec::kFrameShapeAt] = std::byte{9};  // of a later version
   EXPECT_FALSE(world.transfers->decodes(planar.codec, newer));
+  newer[codec::kFrameShapeAt] = std::byte{18};
+  EXPECT_FALSE(world.transfers->decodes(planar.codec, newer));
+  newer[codec::kFrameShapeAt] = std::byte{17};  // coded signs
+  EXPECT_TRUE(world.transfers->decodes(planar.codec, newer));
   EXPECT_FALSE(world.transfers->decodes(LeafCodec::planar, ConstBytes(planar.stored).first(63)));
   const auto ends_with = [&](LeafCodec codec, uint32_t coded_bytes, bool out) {
     LeafMove leaf;

@@ -163,6 +163,43 @@ TEST(PlanarKernel, without_memory_to_work_in_rows_are_left_to_the_cpu) {
   EXPECT_TRUE(leaves[0].is_poisoned());
 }
 
+constexpr Element kSigned[] = {Element::bf16, Element::fp16, Element::fp8_e4m3, Element::fp8_e5m2};
+constexpr std::byte kSignsShape{17};
+
+TEST(PlanarKernel, coded_signs_of_rows_of_any_length_come_back) {
+  std::vector<Stored> all;
+  for (const Element element : kSigned) {
+    for (const uint32_t row : {64U, 128U, 192U, 66U, 63U, 31U, 5U, 2U, 1U, 2000U}) {
+      for (const size_t count : {size_t{2048}, size_t{3001}}) {
+        all.push_back(stored({element, row, 16}, Mode::max, kept_signs(element, row, count)));
+        ASSERT_FALSE(all.back().bytes.empty()) << all.back().what;
+        EXPECT_EQ(kSignsShape, all.back().bytes[3]) << all.back().what;
+      }
+    }
+    all.push_back(stored({element, 64, 512}, Mode::max, kept_signs(element, 64, codec::kMaxLeafBytes / codec::element_bytes(element))));
+    // And of rows that repeat.
+    Bytes rows = kept_signs(element, 64, size_t{256} * 64);
+    std::copy_n(rows.begin(), rows.size() / 2, rows.begin() + static_cast<ptrdiff_t>(rows.size() / 2));
+    all.push_back(stored({element, 64, 256}, Mode::max, rows));
+    EXPECT_EQ(std::byte{16}, all.back().bytes[3]);
+    EXPECT_EQ(kSignsShape, all.back().bytes[64 + 2 * 256 + 3]);
+  }
+  for (const uint64_t seed : {0, 7}) {
+    const Ends ends = decode_all(all, {static_cast<uint32_t>(1 + seed % 3), seed});
+    EXPECT_EQ(all.size(), ends[kCodedOk]);
+  }
+}
+
+TEST(PlanarKernel, without_memory_to_work_in_coded_signs_are_left_to_the_cpu) {
+  const Stored signs = stored({Element::bf16, 64, 16}, Mode::max, kept_signs(Element::bf16, 64, 4096));
+  ASSERT_EQ(kSignsShape, signs.bytes[3]);
+  std::vector<CodedLeaf> leaves;
+  leaves.emplace_back(Block(signs.bytes), signs.raw_bytes);
+  const auto results = run_coded("kvbm_decode_planar", leaves, {1, 0, false});
+  EXPECT_EQ(kCodedElsewhere, results[0].status);
+  EXPECT_TRUE(leaves[0].is_poisoned());
+}
+
 TEST(PlanarKernel, pieces_of_any_size_are_filled) {
   const Bytes raw = real_values(Element::bf16, 0, 12288);
   const Stored one = stored({Element::bf16, 64, 16}, Mode::standard, raw);
@@ -173,9 +210,13 @@ TEST(PlanarKernel, pieces_of_any_size_are_filled) {
   }
   const size_t plain_ones = leaves.size();
   for (const uint32_t piece : {128U, 256U, 4096U}) leaves.emplace_back(Block(rows.bytes), rows.raw_bytes, piece, 32);
+  const size_t with_rows = leaves.size();
+  const Stored signs = stored({Element::bf16, 64, 16}, Mode::max, kept_signs(Element::bf16, 64, 12288));
+  ASSERT_EQ(kSignsShape, signs.bytes[3]);
+  for (const uint32_t piece : {1U, 8U, 96U, 256U, 8192U}) leaves.emplace_back(Block(signs.bytes), signs.raw_bytes, piece, 16);
   const auto results = run_coded("kvbm_decode_planar", leaves, {2, 6});
   for (size_t i = 0; i < leaves.size(); ++i) {
-    const Stored& from = i < plain_ones ? one : rows;
+    const Stored& from = i < plain_ones ? one : i < with_rows ? rows : signs;
     expect_like(reference(LeafCodec::planar, from.bytes, from.raw_bytes), leaves[i], results[i], std::to_string(i));
     EXPECT_EQ(kCodedOk, results[i].status);
   }
@@ -244,7 +285,8 @@ TEST(PlanarKernel, damage_is_refused_as_by_the_cpu) {
     for (const Mode mode : kModes) {
       const uint32_t row = mode == Mode::max ? 96 : 64;
       for (const Stored& good : {stored({element, row, 8}, mode, real_values(element, 0, 2100)),
-                                 stored({element, 64, 8}, mode, with_equal_rows(element, 64))}) {
+                                 stored({element, 64, 8}, mode, with_equal_rows(element, 64)),
+                                 stored({element, row, 8}, mode, kept_signs(element, row, 2100))}) {
         ASSERT_FALSE(good.bytes.empty());
         const Ends now = decode_all(damaged(good, 50, random), {3, random.next()});
         for (size_t i = 0; i < ends.size(); ++i) ends[i] += now[i];
