@@ -190,7 +190,6 @@ impl Objects {
             stream: stream(given.stream),
             has_stream: given.stream.is_some().into(),
             wait_layers: given.wait_layers.into(),
-            ..Default::default()
         };
         let cache = self.cache(call, "cache")?;
         let (found, queue) = (self.found(call, "match")?.as_raw(), self.queue(call, "queue")?.0);
