@@ -119,7 +119,7 @@ func matched(r *runner) func(*Match, error) (results, error) {
 }
 
 func stepCacheAttach(r *runner, a *arguments) (results, error) {
-	o := &CacheOptions{Blocks: a.int("n_blocks")}
+	o := &CacheOptions{Blocks: a.int("n_blocks"), Memory: MemoryKind(a.uint32("memory")), Device: a.uint32("device")}
 	o.Parts = each(a, "parts", func(value any) CachePart {
 		p := sub(value)
 		defer p.checkUsed()
@@ -132,9 +132,14 @@ func stepCacheAttach(r *runner, a *arguments) (results, error) {
 func toTensor(value any) Tensor {
 	t := sub(value)
 	defer t.checkUsed()
-	data, offset, bytes := object[*memory](t, "memory").data, t.uint64("offset"), t.uint64("bytes")
+	in, offset, bytes := object[*memory](t, "memory"), t.uint64("offset"), t.uint64("bytes")
+	data := in.data
 	if offset+bytes > uint64(len(data)) {
 		throw("the tensor is longer than its memory")
+	}
+	if in.address != 0 {
+		return Tensor{Address: in.address + uintptr(offset), Bytes: bytes, BlockStride: t.uint64("block_stride"),
+			PageBytes: t.uint64("page_bytes")}
 	}
 	return Tensor{Data: data[offset : offset+bytes], BlockStride: t.uint64("block_stride"), PageBytes: t.uint64("page_bytes")}
 }
@@ -142,7 +147,8 @@ func toTensor(value any) Tensor {
 func stepCacheStore(r *runner, a *arguments) (results, error) {
 	c, keys, ids := object[*Cache](a, "cache"), a.keys("keys"), each(a, "block_ids", toUint32)
 	o := &StoreOptions{Priority: Priority(a.uint32("priority")), Parent: a.key("parent"), Unchained: a.flag("unchained"),
-		Positions: each(a, "positions", toPosition), Timeout: a.timeout("timeout_ns"), UnitKeys: a.keys("unit_keys")}
+		Positions: each(a, "positions", toPosition), Timeout: a.timeout("timeout_ns"), UnitKeys: a.keys("unit_keys"),
+		Stream: a.stream()}
 	q, userData := object[*Queue](a, "queue"), a.uint64("user_data")
 	if q == nil {
 		return ran(len(keys), c.Store(background, keys, ids, o))
@@ -156,7 +162,8 @@ func stepCacheLoad(r *runner, a *arguments) (results, error) {
 	o := &LoadOptions{FirstKey: a.int("first_key"), AnyPosition: a.flag("any_position"),
 		FirstLayer: a.uint32("first_layer"), Layers: a.uint32("n_layers"), KeepBelow: a.flag("keep_below"),
 		ComputeBlock: time.Duration(a.uint64("compute_block_ns")),
-		Positions:    each(a, "positions", toPosition), Timeout: a.timeout("timeout_ns")}
+		Positions:    each(a, "positions", toPosition), Timeout: a.timeout("timeout_ns"), Stream: a.stream(),
+		WaitLayers: a.flag("wait_layers")}
 	q, userData := object[*Queue](a, "queue"), a.uint64("user_data")
 	if q == nil {
 		return ran((len(ids)/c.parts+c.units-1)/c.units, c.Load(background, m, ids, o))

@@ -14,6 +14,10 @@ func init() {
 			return nil, object[*Offer](a, "offer").Publish(a.uint32("component"), a.uint32("first_layer"),
 				a.uint32("n_layers"), a.uint64("begin"), a.uint64("end"))
 		},
+		"offer.publish_on_stream": func(r *runner, a *arguments) (results, error) {
+			return nil, object[*Offer](a, "offer").PublishOnStream(a.uint32("component"), a.uint32("first_layer"),
+				a.uint32("n_layers"), a.uint64("begin"), a.uint64("end"), *a.stream())
+		},
 		"offer.publish_all": func(r *runner, a *arguments) (results, error) {
 			return nil, object[*Offer](a, "offer").PublishAll()
 		},
@@ -60,7 +64,7 @@ func stepSessionOpen(r *runner, a *arguments) (results, error) {
 	o := &SessionOptions{Rank: a.uint32("rank"), Ranks: a.uint32("ranks"), NoLayers: a.flag("no_layers"),
 		FirstPosition: a.uint64("first_position"), Begin: a.uint64("begin"), End: a.uint64("end"),
 		Timeout: a.timeoutOr(), BudgetBytes: a.uint64("budget_bytes"), Queue: object[*Queue](a, "queue"),
-		UserData: a.uint64("user_data")}
+		UserData: a.uint64("user_data"), Stream: a.stream()}
 	sources := each(a, "sources", func(value any) Source {
 		s := sub(value)
 		defer s.checkUsed()

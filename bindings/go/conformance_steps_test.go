@@ -19,7 +19,7 @@ var steps = map[string]func(r *runner, a *arguments) (results, error){
 		n := a.int("bytes")
 		data := make([]byte, n+64)
 		skip := -int(uintptr(unsafe.Pointer(&data[0]))) & 63
-		return results{"memory": &memory{data[skip : skip+n : skip+n]}}, nil
+		return results{"memory": &memory{data: data[skip : skip+n : skip+n]}}, nil
 	},
 	"memory.fill": func(r *runner, a *arguments) (results, error) {
 		return nil, a.rows(func(row []byte, seed uint32) error { fillPattern(row, seed); return nil })

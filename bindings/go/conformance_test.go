@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kvbm/libkvbm-go/internal/testdriver"
 )
 
 const conformanceFolder = "../conformance"
@@ -28,12 +30,13 @@ func TestConformance(t *testing.T) {
 	constants := readConstants(t)
 	for _, file := range files {
 		var scenario struct {
-			Name, Purpose string
-			Steps         []map[string]any
+			Name, Purpose, Needs string
+			Steps                []map[string]any
 		}
 		readJSON(t, file, &scenario)
 		t.Run(scenario.Name, func(t *testing.T) {
 			r := &runner{constants: constants, variables: map[string]any{"tmp": t.TempDir()}}
+			r.need(t, scenario.Needs)
 			defer r.releaseAll()
 			for i, step := range scenario.Steps {
 				if err := r.step(step); err != nil {
@@ -79,6 +82,7 @@ type runner struct {
 	constants map[string]int64
 	variables map[string]any
 	objects   []closer // in the order they were made
+	driver    *testdriver.Driver
 }
 
 type closer interface{ Close() error }

@@ -270,8 +270,11 @@ func present(holds []Hold) int64 {
 	return n
 }
 
-// Memory of a scenario.
-type memory struct{ data []byte }
+// Memory of a scenario; on a device with its address.
+type memory struct {
+	data    []byte
+	address uintptr
+}
 
 func (m *memory) Close() error { return nil }
 

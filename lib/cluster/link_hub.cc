@@ -13,7 +13,7 @@ Code TransportPort::push(uint64_t tag, std::span<const ConstBytes> pieces, uint6
 
 std::shared_ptr<PeerLink> LinkHub::link(copy::Peer peer) const {
   const auto found = links_.find(peer);
-  return found == links_.end() ? nullptr : found->second;
+  return found == links_.end() ? nullptr : found->second.link;
 }
 
 Result<std::shared_ptr<PeerLink>> LinkHub::connect(const std::string& address, std::optional<NodeId> expected) {
@@ -21,14 +21,15 @@ Result<std::shared_ptr<PeerLink>> LinkHub::connect(const std::string& address, s
   if (!peer.ok()) return peer.status();
   auto link =
       PeerLink::create(host_, std::make_unique<TransportPort>(*transport_, peer.value()), Role::initiator, expected);
-  links_[peer.value()] = link;
+  links_[peer.value()] = {link, {}};
   return link;
 }
 
 std::shared_ptr<PeerLink> LinkHub::find(const NodeId& node) const {
   std::shared_ptr<PeerLink> best;
   const Role preferred = host_.self.node < node ? Role::initiator : Role::responder;
-  for (const auto& [peer, link] : links_) {
+  for (const auto& [peer, entry] : links_) {
+    const std::shared_ptr<PeerLink>& link = entry.link;
     if (link->state() != PeerLink::State::ready || link->peer().node != node) continue;
     if (best == nullptr || link->role() == preferred) best = link;
   }
@@ -37,13 +38,14 @@ std::shared_ptr<PeerLink> LinkHub::find(const NodeId& node) const {
 
 void LinkHub::close() {
   const auto all = links_;
-  for (const auto& [peer, link] : all) link->close();
+  for (const auto& [peer, entry] : all) entry.link->close();
 }
 
-void LinkHub::peer_accepted(copy::Peer peer, std::string_view) {
+void LinkHub::peer_accepted(copy::Peer peer, std::string_view address) {
   size_t strangers = 0;
   std::shared_ptr<PeerLink> oldest;
-  for (const auto& [other, link] : links_) {
+  for (const auto& [other, entry] : links_) {
+    const std::shared_ptr<PeerLink>& link = entry.link;
     if (link->role() != Role::responder || !link->is_stranger()) continue;
     if (oldest == nullptr || link->born_ns() < oldest->born_ns()) oldest = link;
     ++strangers;
@@ -52,7 +54,8 @@ void LinkHub::peer_accepted(copy::Peer peer, std::string_view) {
     ++refused_strangers_;
     oldest->drop({Code::no_room, "peer: others wanted to connect, and it had not finished the handshake"});
   }
-  links_[peer] = PeerLink::create(host_, std::make_unique<TransportPort>(*transport_, peer), Role::responder);
+  auto link = PeerLink::create(host_, std::make_unique<TransportPort>(*transport_, peer), Role::responder);
+  links_[peer] = {std::move(link), std::string(address)};
 }
 
 void LinkHub::peer_connected(copy::Peer peer) {
@@ -80,10 +83,15 @@ void LinkHub::received(copy::Peer peer, copy::Token token, Code status, uint64_t
 }
 
 void LinkHub::peer_closed(copy::Peer peer, const Status& status) {
-  const auto link = this->link(peer);
-  if (link == nullptr) return;
-  links_.erase(peer);
-  link->closed(status);
+  const auto found = links_.find(peer);
+  if (found == links_.end()) return;
+  const Entry entry = std::move(found->second);
+  links_.erase(found);
+  PeerLink& link = *entry.link;
+  link.closed(status);
+  if (link.role() != Role::responder || link.proven() || !is_refusal(link.why().code())) return;
+  strangers_.refused(entry.from, {link.peer().node, link.peer().pool}, link.why(),
+                     host_.executor.clock().now_ns());
 }
 
 }  // namespace kvbm::cluster

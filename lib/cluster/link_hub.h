@@ -1,5 +1,5 @@
 // All links over one transport: hands the transport's callbacks to the link of that peer, makes links for those that
-// connect, and bounds how many strangers may be in the middle of a handshake. Who is dialled, and when again, is
+// connect, bounds how many strangers may be in the middle of a handshake, and says which were refused. Who is dialled, and when again, is
 // decided above (backoff.h).
 //
 // Invariant: a link is dropped after its link_ended(), never inside a call of its own. Thread: the transport's.
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cluster/peer_link.h"
+#include "cluster/stranger_log.h"
 #include "copy/transport.h"
 
 namespace kvbm::cluster {
@@ -38,7 +39,7 @@ class LinkHub final : public copy::TransportListener {
   static constexpr size_t kMaxStrangers = 128;
 
   // host.executor runs on the transport's thread.
-  explicit LinkHub(LinkHost& host) : host_(host) {}
+  explicit LinkHub(LinkHost& host) : host_(host), strangers_(host.log, host.log_as) {}
   // The transport whose listener this is; before anything else. It is closed before the hub ends.
   void attach(copy::Transport& transport) { transport_ = &transport; }
 
@@ -63,9 +64,14 @@ class LinkHub final : public copy::TransportListener {
   void peer_closed(copy::Peer peer, const Status& status) override;
 
  private:
+  struct Entry {
+    std::shared_ptr<PeerLink> link;
+    std::string from;  // who began it, as the transport calls it; empty where this side dialled
+  };
   LinkHost& host_;
   copy::Transport* transport_ = nullptr;
-  std::map<copy::Peer, std::shared_ptr<PeerLink>> links_;
+  std::map<copy::Peer, Entry> links_;
+  StrangerLog strangers_;
   uint64_t refused_strangers_ = 0;
 };
 

@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/executor.h"
 #include "base/family_table.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "cluster/handshake.h"
 #include "cluster/host_facts.h"
@@ -152,6 +154,8 @@ struct LinkHost {
   NodeFacts self;
   std::optional<SharedKey> key;
   LinkLimits limits = {};
+  const Log* log = nullptr;           // hears of strangers that were refused
+  std::string_view log_as = "node";  // component of those lines
 
   // Working memory of whichever link is being called.
   struct Scratch {

@@ -41,7 +41,7 @@ Mesh::~Mesh() = default;
 Status Mesh::begin(RecordSource& source) {
   if (Status s = check_mesh_options(options_); !s.ok()) return s;
   host_ = std::make_unique<LinkHost>(
-      LinkHost{*executor_, random_, families_, source, *this, options_.self, options_.key, options_.limits});
+      LinkHost{*executor_, random_, families_, source, *this, options_.self, options_.key, options_.limits, log_});
   hub_ = std::make_unique<LinkHub>(*host_);
   hub_->attach(*transport_);
   if (!options_.listen.empty()) {
@@ -312,8 +312,9 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   if (dialled == targets_.end()) return;
   Target& t = dialled->second;
   t.connected = false;
+  const bool is_news = t.failure != why.message();  // what keeps failing in the same way is said once
   t.failure = t.state = why.message();
-  if (!was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
+  if (is_news && !was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
     say(LogLevel::warning, "no link to " + t.addresses[t.next] + ": " + t.state);
   }
   if (node == options_.self.node) {

@@ -68,10 +68,15 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   void drop(Status why);
   // It has proved nothing, and has not been dropped.
   [[nodiscard]] bool is_stranger() const noexcept {
-    return !channel_.has_value() && !dropped_ && state_ != State::ended;
+    return !proven() && !dropped_ && state_ != State::ended;
   }
 
+  // The peer has proved that it belongs to the pool, at some time.
+  [[nodiscard]] bool proven() const noexcept { return channel_.has_value(); }
+
   [[nodiscard]] State state() const noexcept { return state_; }
+  // How it ended, once it has.
+  [[nodiscard]] const Status& why() const noexcept { return why_; }
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] uint64_t born_ns() const noexcept { return born_ns_; }
   [[nodiscard]] const NodeFacts& peer() const noexcept { return handshake_.peer(); }

@@ -17,7 +17,7 @@ ConstBytes bytes_of(const HostToken& token) noexcept { return std::as_bytes(std:
 }  // namespace
 
 SameHost::SameHost(SameHostOptions options, MappedPools& pools, Random& random, const Log* log, OnDeath on_death)
-    : options_(std::move(options)), pools_(pools), random_(random), log_(log), on_death_(std::move(on_death)) {}
+    : options_(std::move(options)), pools_(pools), random_(random), log_(log), refused_(log, "node"), on_death_(std::move(on_death)) {}
 
 SameHost::~SameHost() {
   thread_.reset();
@@ -126,13 +126,15 @@ void SameHost::greet(copy::Peer peer, HostWord::Kind kind, const HostToken& toke
   (void)local_->transport().send(peer, word);  // what is not ok ends with peer_closed()
 }
 
-void SameHost::peer_accepted(copy::Peer peer, std::string_view) {
+void SameHost::peer_accepted(copy::Peer peer, std::string_view address) {
   if (strangers_ >= kMaxStrangers) {
     (void)local_->transport().disconnect(peer, false);
     return;
   }
   ++strangers_;
-  connections_.emplace(peer, Connection{});
+  Connection connection;
+  connection.from = address;
+  connections_.emplace(peer, std::move(connection));
   local_->post_at(local_->clock().now_ns() + kStrangerNs, [this, peer] {
     const auto known = connections_.find(peer);
     if (known == connections_.end() || known->second.known) return;
@@ -163,7 +165,12 @@ void SameHost::peer_message(copy::Peer peer, ConstBytes bytes) {
     fault = "it says what does not belong there";
   }
   if (fault == nullptr) return;
-  log(LogLevel::warning, std::string("refused who is at the local socket: ") + fault);
+  if (connection.outgoing || connection.known) {
+    log(LogLevel::warning, "refused node " + short_text(connection.other.node) + " at the local socket: " + fault);
+  } else {
+    const Status why(Code::not_permitted, fault, "if it is a node of this pool, its blocks come over the link");
+    refused_.refused(connection.from, {word.node, {}}, why, local_->clock().now_ns());
+  }
   (void)local_->transport().disconnect(peer, false);
 }
 

@@ -25,6 +25,7 @@
 #include "cluster/handshake.h"
 #include "cluster/host_facts.h"
 #include "cluster/mapped_pools.h"
+#include "cluster/stranger_log.h"
 #include "copy/transport_thread.h"
 
 namespace kvbm::cluster {
@@ -82,6 +83,7 @@ class SameHost final : private copy::TransportListener {
     bool outgoing = false;
     bool known = false;  // it has shown its token
     bool mapped = false;
+    std::string from;    // of an accepted one: which process, as the transport calls it
     Expected other;      // who it is; of an accepted one once it is known
     uint64_t pool = 0;
   };
@@ -116,6 +118,7 @@ class SameHost final : private copy::TransportListener {
   MappedPools& pools_;
   Random& random_;
   const Log* const log_;
+  StrangerLog refused_;
   const OnDeath on_death_;
   // The local thread alone.
   std::map<copy::Peer, Connection> connections_;

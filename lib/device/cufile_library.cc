@@ -1,15 +1,11 @@
 #include "device/cufile_library.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <cstddef>
 #include <iterator>
-#include <map>
-#include <memory>
 
-#include "base/mutex.h"
-#include "base/signal_keeper.h"
+#include "device/loaded_library.h"
 
 namespace kvbm::device {
 
@@ -18,15 +14,11 @@ namespace {
 constexpr char kLibrary[] = "libcufile.so.0";
 constexpr char kWhat[] = "no usable cuFile";
 
-struct Entry {
-  const char* symbol;
-  size_t offset;
-};
-#define KVBM_ENTRY(name) {#name, offsetof(CuFile, name)}
-constexpr Entry kEntries[] = {KVBM_ENTRY(cuFileDriverOpen),     KVBM_ENTRY(cuFileDriverGetProperties),
-                              KVBM_ENTRY(cuFileHandleRegister), KVBM_ENTRY(cuFileHandleDeregister),
-                              KVBM_ENTRY(cuFileBufRegister),    KVBM_ENTRY(cuFileBufDeregister),
-                              KVBM_ENTRY(cuFileRead)};
+#define KVBM_ENTRY(name) {#name, #name, offsetof(CuFile, name), true}
+constexpr TableEntry kEntries[] = {KVBM_ENTRY(cuFileDriverOpen),     KVBM_ENTRY(cuFileDriverGetProperties),
+                                   KVBM_ENTRY(cuFileHandleRegister), KVBM_ENTRY(cuFileHandleDeregister),
+                                   KVBM_ENTRY(cuFileBufRegister),    KVBM_ENTRY(cuFileBufDeregister),
+                                   KVBM_ENTRY(cuFileRead)};
 #undef KVBM_ENTRY
 static_assert(sizeof(CuFile) == std::size(kEntries) * sizeof(void*), "an entry of the table has no symbol");
 
@@ -45,20 +37,12 @@ const char* name_of(int code) noexcept {
 }
 
 Status load(const std::string& path, CuFileLibrary* out) {
-  const SignalKeeper keeper;
   out->path = path.empty() ? kLibrary : path;
-  void* const library = ::dlopen(out->path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* why = ::dlerror();
-    return {Code::unsupported, kWhat, why == nullptr ? out->path : std::string(why)};
+  const auto library = open_library(out->path, kWhat);
+  if (!library.ok()) return library.status();
+  if (const std::string missing = fill_table(library.value(), kEntries, &out->table); !missing.empty()) {
+    return {Code::unsupported, kWhat, out->path + " lacks " + missing};
   }
-  std::string missing;
-  for (const Entry& entry : kEntries) {
-    void* const found = ::dlsym(library, entry.symbol);
-    if (found == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(entry.symbol);
-    std::memcpy(reinterpret_cast<char*>(&out->table) + entry.offset, &found, sizeof found);
-  }
-  if (!missing.empty()) return {Code::unsupported, kWhat, out->path + " lacks " + missing};
   if (const CuFileError error = out->table.cuFileDriverOpen(); error.code != kCuFileSuccess) {
     return {Code::unsupported, kWhat, out->path + ": cuFileDriverOpen says " + cufile_error_text(error)};
   }
@@ -69,22 +53,6 @@ Status load(const std::string& path, CuFileLibrary* out) {
   out->major = properties.module.major;
   out->minor = properties.module.minor;
   return {};
-}
-
-struct Loaded {
-  CuFileLibrary library;
-  Status status;
-};
-
-struct Libraries {
-  Mutex mutex;
-  std::map<std::string, std::unique_ptr<Loaded>> by_path KVBM_GUARDED_BY(mutex);
-};
-
-// Never destroyed: the library has threads of its own.
-Libraries& libraries() {
-  static Libraries* const all = new Libraries;
-  return *all;
 }
 
 }  // namespace
@@ -99,16 +67,8 @@ std::string cufile_error_text(CuFileError error) {
 }
 
 Result<const CuFileLibrary*> cufile_library(const std::string& path) {
-  Libraries& all = libraries();
-  const MutexLock lock(all.mutex);
-  std::unique_ptr<Loaded>& loaded = all.by_path[path];
-  if (!loaded) {
-    auto fresh = std::make_unique<Loaded>();
-    fresh->status = load(path, &fresh->library);
-    loaded = std::move(fresh);
-  }
-  if (!loaded->status.ok()) return loaded->status;
-  return static_cast<const CuFileLibrary*>(&loaded->library);
+  static auto* const all = new LoadedLibraries<CuFileLibrary>(load);
+  return all->get(path);
 }
 
 }  // namespace kvbm::device

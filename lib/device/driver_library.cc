@@ -2,13 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
 #include <iterator>
-#include <map>
-#include <memory>
-
-#include "base/mutex.h"
-#include "base/signal_keeper.h"
 
 namespace kvbm::device {
 
@@ -21,7 +15,7 @@ constexpr char kWhat[] = "no usable CUDA driver";
 // cuEventElapsedTime alone is taken as it was before 12.8 renamed it; both are in every driver since.
 #define KVBM_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name), true}
 #define KVBM_NEWER_ENTRY(name, symbol) {#name, symbol, offsetof(Driver, name), false}
-constexpr DriverSymbol kSymbols[] = {
+constexpr TableEntry kSymbols[] = {
     KVBM_ENTRY(cuInit, "cuInit"),
     KVBM_ENTRY(cuDriverGetVersion, "cuDriverGetVersion"),
     KVBM_ENTRY(cuGetErrorName, "cuGetErrorName"),
@@ -101,29 +95,11 @@ std::string refusal(const Driver& driver, CuResult result) {
   return "cuInit says " + std::string(name) + " (" + std::to_string(result) + "): " + advice(result);
 }
 
-// Fills every entry. Each is a pointer to a function, whose representation dlsym gives (POSIX).
-std::string fill(void* library, Driver* driver) {
-  std::string missing;
-  for (const DriverSymbol& entry : kSymbols) {
-    void* const found = ::dlsym(library, entry.symbol);
-    if (found == nullptr && entry.required) missing += (missing.empty() ? "" : ", ") + std::string(entry.symbol);
-    std::memcpy(reinterpret_cast<char*>(driver) + entry.offset, &found, sizeof found);
-  }
-  using Kernels = const void* (*)();
-  if (const auto kernels = reinterpret_cast<Kernels>(::dlsym(library, "kvbm_driver_kernels"))) {
-    driver->own_kernels = kernels();
-  }
-  return missing;
-}
-
 Status load(const std::string& path, DriverLibrary* out) {
-  const SignalKeeper keeper;
   out->path = path.empty() ? kLibrary : path;
-  void* const library = ::dlopen(out->path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* why = ::dlerror();
-    return {Code::unsupported, kWhat, why == nullptr ? out->path : std::string(why)};
-  }
+  const auto opened = open_library(out->path, kWhat);
+  if (!opened.ok()) return opened.status();
+  void* const library = opened.value();
   // The version is asked first, alone: a driver that is too old is told so, not which entries it lacks.
   using GetVersion = CuResult (*)(int*);
   const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "cuDriverGetVersion"));
@@ -135,7 +111,11 @@ Status load(const std::string& path, DriverLibrary* out) {
             out->path + " speaks CUDA " + cuda_version_text(out->version) + "; kvbm needs " +
                 cuda_version_text(kOldestDriver) + " or newer (driver 525)"};
   }
-  if (const std::string missing = fill(library, &out->driver); !missing.empty()) {
+  using Kernels = const void* (*)();
+  if (const auto kernels = reinterpret_cast<Kernels>(::dlsym(library, "kvbm_driver_kernels"))) {
+    out->driver.own_kernels = kernels();
+  }
+  if (const std::string missing = fill_table(library, kSymbols, &out->driver); !missing.empty()) {
     return {Code::unsupported, kWhat,
             out->path + " says CUDA " + cuda_version_text(out->version) + " and lacks " + missing};
   }
@@ -145,19 +125,8 @@ Status load(const std::string& path, DriverLibrary* out) {
   return {};
 }
 
-struct Loaded {
-  DriverLibrary library;
-  Status status;
-};
-
-struct Libraries {
-  Mutex mutex;  // two loads at once would each take the other's handlers for the host's
-  std::map<std::string, std::unique_ptr<Loaded>> by_path KVBM_GUARDED_BY(mutex);
-};
-
-// Never destroyed: streams may be at work while the process ends.
-Libraries& libraries() {
-  static Libraries* const all = new Libraries;
+LoadedLibraries<DriverLibrary>& libraries() {
+  static auto* const all = new LoadedLibraries<DriverLibrary>(load);
   return *all;
 }
 
@@ -167,35 +136,16 @@ std::string cuda_version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-const DriverSymbol* driver_symbols(size_t* count) noexcept {
-  *count = std::size(kSymbols);
-  return kSymbols;
-}
+std::span<const TableEntry> driver_symbols() noexcept { return kSymbols; }
 
-Result<const DriverLibrary*> driver_library(const std::string& path) {
-  Libraries& all = libraries();
-  const MutexLock lock(all.mutex);
-  std::unique_ptr<Loaded>& loaded = all.by_path[path];
-  if (!loaded) {
-    auto fresh = std::make_unique<Loaded>();
-    fresh->status = load(path, &fresh->library);
-    loaded = std::move(fresh);
-  }
-  if (!loaded->status.ok()) return loaded->status;
-  return static_cast<const DriverLibrary*>(&loaded->library);
-}
+Result<const DriverLibrary*> driver_library(const std::string& path) { return libraries().get(path); }
 
 bool driver_is_loaded() {
   if (void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); library != nullptr) {
     ::dlclose(library);  // gives back the reference that asking took
     return true;
   }
-  Libraries& all = libraries();
-  const MutexLock lock(all.mutex);
-  for (const auto& [path, loaded] : all.by_path) {
-    if (loaded->status.ok()) return true;
-  }
-  return false;
+  return libraries().has_any();
 }
 
 }  // namespace kvbm::device

@@ -1,11 +1,12 @@
 // Loads libcuda and fills the table, once a process. The library is never unloaded: the driver keeps threads.
 #pragma once
 
-#include <cstddef>
+#include <span>
 #include <string>
 
 #include "base/status.h"
 #include "device/driver.h"
+#include "device/loaded_library.h"
 
 namespace kvbm::device {
 
@@ -32,14 +33,7 @@ std::string cuda_version_text(int version);
 // has none no pointer can be device memory. Cheap enough for set-up, not for the path of a block. Thread: any.
 bool driver_is_loaded();
 
-// One entry of the table and the name under which a library exports it.
-struct DriverSymbol {
-  const char* entry;   // "cuMemAlloc"
-  const char* symbol;  // "cuMemAlloc_v2"
-  size_t offset;       // in Driver
-  bool required;       // else null where a driver lacks it
-};
-// All entries of the table; `count` is how many.
-const DriverSymbol* driver_symbols(size_t* count) noexcept;
+// All entries of the table.
+std::span<const TableEntry> driver_symbols() noexcept;
 
 }  // namespace kvbm::device

@@ -112,7 +112,7 @@ Status Share::open_links(FamilyTable& families) {
   self.incarnation = env_.random->next();
   self.pool = "share";
   self.request_limit = limits.requests;
-  links_ = std::make_unique<ShareLinks>(std::move(self), limits, families, *env_.random, *this);
+  links_ = std::make_unique<ShareLinks>(std::move(self), limits, families, *env_.random, *this, env_.log);
   auto thread = copy::TransportThread::create("share", *copy::local::unix_transport_ops(), {}, *links_, env_.log);
   if (!thread.ok()) return thread.status();
   thread_ = std::move(thread).value();

@@ -11,14 +11,14 @@ constexpr uint64_t kSayNs = 2'000'000'000;
 }  // namespace
 
 ShareLinks::ShareLinks(cluster::NodeFacts self, cluster::LinkLimits limits, FamilyTable& families, Random& random,
-                       Host& host)
-    : self_(std::move(self)), limits_(limits), families_(families), random_(random), host_(host) {}
+                       Host& host, const Log* log)
+    : self_(std::move(self)), limits_(limits), families_(families), random_(random), host_(host), log_(log) {}
 
 ShareLinks::~ShareLinks() = default;
 
 void ShareLinks::begin(cluster::RecordSource& source) {
   link_host_ = std::make_unique<cluster::LinkHost>(
-      cluster::LinkHost{*executor_, random_, families_, source, *this, self_, {}, limits_});
+      cluster::LinkHost{*executor_, random_, families_, source, *this, self_, {}, limits_, log_, "share"});
   hub_ = std::make_unique<cluster::LinkHub>(*link_host_);
   hub_->attach(*transport_);
 }

@@ -38,7 +38,8 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
                          std::vector<uint32_t>& want) = 0;
   };
 
-  ShareLinks(cluster::NodeFacts self, cluster::LinkLimits limits, FamilyTable& families, Random& random, Host& host);
+  ShareLinks(cluster::NodeFacts self, cluster::LinkLimits limits, FamilyTable& families, Random& random, Host& host,
+             const Log* log);
   ~ShareLinks() override;
 
   // Before anything else: the transport has this as its listener.
@@ -100,6 +101,7 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   FamilyTable& families_;
   Random& random_;
   Host& host_;
+  const Log* const log_;
   std::unique_ptr<cluster::LinkHost> link_host_;
   std::unique_ptr<cluster::LinkHub> hub_;
   copy::Transport* transport_ = nullptr;

@@ -19,6 +19,7 @@ static struct {
   void *(*make_stream)(int ordinal);
   void (*synchronize)(void *stream);
   void (*capture)(void *stream, int on);
+  int (*capture_is_whole)(void *stream);
   int (*retain)(void **context, int device);
   int (*push)(void *context);
   int (*pop)(void **context);
@@ -40,6 +41,7 @@ static int fake_open(void) {
              {&fake.make_stream, "kvbm_fake_make_stream"},
              {&fake.synchronize, "kvbm_fake_synchronize"},
              {&fake.capture, "kvbm_fake_capture"},
+             {&fake.capture_is_whole, "kvbm_fake_capture_is_whole"},
              {&fake.retain, "cuDevicePrimaryCtxRetain"},
              {&fake.push, "cuCtxPushCurrent_v2"},
              {&fake.pop, "cuCtxPopCurrent_v2"},

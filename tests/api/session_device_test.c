@@ -112,6 +112,35 @@ static void streams_that_do_not_fit_are_refused_in_words(void) {
   pair_close(&p);
 }
 
+/* Nothing is published, the offer goes on, and the capture is whole; so is one of another stream beside all that follows. */
+static void a_stream_under_capture_cannot_publish(void) {
+  pair_t p;
+  kvbm_error_t err;
+  void *stream = fake.make_stream(0), *other = fake.make_stream(0);
+  uint32_t l;
+  if (!pair_open(&p, 0, 1, NULL)) OPEN_FAILED;
+  fill(&p.prefill, 0, p.prefill.kv[0]);
+  fake.capture(stream, 1);
+  CHECK_STATUS(kvbm_offer_publish_on_stream(p.offer, 0, 0, 1, 0, 0, stream, &err), KVBM_ERR_INVALID);
+  CHECK(strstr(err.message, "is being captured into a graph: give kvbm a stream that is not") != NULL);
+  CHECK_STATUS(kvbm_offer_publish_on_stream(p.offer, 0, 0, 1, 0, 0, stream, NULL), KVBM_ERR_INVALID);
+  CHECK(fake.capture_is_whole(stream));
+  CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, 0, 0, NULL), KVBM_ERR_AGAIN);
+  fake.capture(stream, 0);
+  fake.capture(other, 1);
+  for (l = 0; l < LAYERS; ++l) {
+    fill(&p.prefill, l, p.prefill.kv[l]);
+    CHECK_STATUS(kvbm_offer_publish_on_stream(p.offer, 0, l, 1, 0, 0, stream, &err), KVBM_OK);
+    CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, l, 20 * SECOND_NS, NULL), KVBM_OK);
+    CHECK_U64(wrong(&p.decode, l), 0);
+  }
+  CHECK_STATUS(kvbm_session_wait(p.session, 20 * SECOND_NS, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_offer_wait(p.offer, 20 * SECOND_NS, NULL), KVBM_OK);
+  CHECK(fake.capture_is_whole(other));
+  fake.capture(other, 0);
+  pair_close(&p);
+}
+
 /* The last case: the device stays lost. */
 static void a_device_that_is_lost_ends_both_sides_and_the_process_lives(void) {
   pair_t p;
@@ -134,6 +163,7 @@ int main(void) {
   RUN(host_and_device_mix);
   RUN(a_layer_is_published_when_the_stream_has_written_it);
   RUN(streams_that_do_not_fit_are_refused_in_words);
+  RUN(a_stream_under_capture_cannot_publish);
   RUN(a_device_that_is_lost_ends_both_sides_and_the_process_lives);
   FINISH();
 }

@@ -6,9 +6,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <span>
+#include <sstream>
 #include <thread>
 
 #include "base/random.h"
@@ -23,12 +26,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Something that listens where a node should, and answers whoever connects with what it is given.
-class Impostor {
+// A port of this machine where a node should be: `serve` has each connection in turn, which is closed behind it.
+class Door {
  public:
-  using Answer = std::function<std::string(const std::string& hello)>;
-
-  explicit Impostor(Answer answer) : answer_(std::move(answer)) {
+  explicit Door(std::function<void(int fd)> serve) : serve_(std::move(serve)) {
     sockaddr_in here{};
     here.sin_family = AF_INET;
     here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -37,39 +38,67 @@ class Impostor {
     if (bind(listener_, reinterpret_cast<sockaddr*>(&here), size) != 0 || listen(listener_, 16) != 0) return;
     getsockname(listener_, reinterpret_cast<sockaddr*>(&here), &size);
     address_ = "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] {
+      for (int fd = 0; (fd = accept(listener_, nullptr, nullptr)) >= 0; close(fd)) {
+        const timeval patience{5, 0};
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        serve_(fd);
+      }
+    });
   }
-  ~Impostor() {
+  ~Door() {
     shutdown(listener_, SHUT_RDWR);
     if (thread_.joinable()) thread_.join();
     close(listener_);
   }
-  Impostor(const Impostor&) = delete;
-  Impostor& operator=(const Impostor&) = delete;
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
   [[nodiscard]] const std::string& address() const { return address_; }
 
  private:
-  void run() {
-    for (int fd = 0; (fd = accept(listener_, nullptr, nullptr)) >= 0;) {
-      std::string hello(copy::tcp::kHeaderBytes + cluster::kHandshakeBytes, '\0');
-      const ssize_t n = recv(fd, hello.data(), hello.size(), MSG_WAITALL);
-      if (n == static_cast<ssize_t>(hello.size())) {
-        const std::string say = answer_(hello.substr(copy::tcp::kHeaderBytes));
-        (void)!send(fd, say.data(), say.size(), MSG_NOSIGNAL);
-        // Until the other side has had enough.
-        const timeval patience{5, 0};
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-        while (recv(fd, hello.data(), hello.size(), 0) > 0) {
-        }
-      }
-      close(fd);
-    }
-  }
-
-  Answer answer_;
+  const std::function<void(int)> serve_;
   int listener_ = -1;
   std::string address_;
   std::thread thread_;
+};
+
+// A message of the handshake; empty if there is none.
+std::string heard(int fd) {
+  std::string came(copy::tcp::kHeaderBytes + cluster::kHandshakeBytes, '\0');
+  const bool all = recv(fd, came.data(), came.size(), MSG_WAITALL) == static_cast<ssize_t>(came.size());
+  return all ? came.substr(copy::tcp::kHeaderBytes) : "";
+}
+
+void say(int fd, const std::string& what) { (void)!send(fd, what.data(), what.size(), MSG_NOSIGNAL); }
+
+// Until the other side has had enough.
+void hold_open(int fd) {
+  std::string ignored(4096, '\0');
+  while (recv(fd, ignored.data(), ignored.size(), 0) > 0) {
+  }
+}
+
+ConstBytes bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::string text_of(ConstBytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// Listens where a node should, and answers the hello of whoever connects with what it is given.
+class Impostor {
+ public:
+  using Answer = std::function<std::string(const std::string& hello)>;
+
+  explicit Impostor(Answer answer) : answer_(std::move(answer)) {}
+  [[nodiscard]] const std::string& address() const { return door_.address(); }
+
+ private:
+  void serve(int fd) {
+    const std::string hello = heard(fd);
+    if (hello.empty()) return;
+    say(fd, answer_(hello));
+    hold_open(fd);
+  }
+
+  const Answer answer_;
+  Door door_{[this](int fd) { serve(fd); }};
 };
 
 std::string framed(const std::string& body, uint32_t length) {
@@ -83,27 +112,8 @@ std::string framed(const std::string& body) { return framed(body, static_cast<ui
 class Traitor {
  public:
   // `says` goes out as it is, behind the welcome; then the connection is held open until the other side has had enough.
-  explicit Traitor(std::string says) : says_(std::move(says)) {
-    sockaddr_in here{};
-    here.sin_family = AF_INET;
-    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof here;
-    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(listener_, reinterpret_cast<sockaddr*>(&here), size) != 0 || listen(listener_, 16) != 0) return;
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&here), &size);
-    address_ = "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
-    thread_ = std::thread([this] {
-      for (int fd = 0; (fd = accept(listener_, nullptr, nullptr)) >= 0; close(fd)) serve(fd);
-    });
-  }
-  ~Traitor() {
-    shutdown(listener_, SHUT_RDWR);
-    if (thread_.joinable()) thread_.join();
-    close(listener_);
-  }
-  Traitor(const Traitor&) = delete;
-  Traitor& operator=(const Traitor&) = delete;
-  [[nodiscard]] const std::string& address() const { return address_; }
+  explicit Traitor(std::string says) : says_(std::move(says)) {}
+  [[nodiscard]] const std::string& address() const { return door_.address(); }
 
  private:
   void serve(int fd) {
@@ -114,27 +124,18 @@ class Traitor {
     self.pool = "trust";
     self.request_limit = 16;
     cluster::Handshake handshake(self, nullptr, cluster::Role::responder, random);
-    const timeval patience{5, 0};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     for (int step = 0; step < 2; ++step) {  // hello, proof
-      std::string came(copy::tcp::kHeaderBytes + cluster::kHandshakeBytes, '\0');
-      if (recv(fd, came.data(), came.size(), MSG_WAITALL) != static_cast<ssize_t>(came.size())) return;
-      const auto* bytes = reinterpret_cast<const std::byte*>(came.data()) + copy::tcp::kHeaderBytes;
-      const auto next = handshake.take({bytes, cluster::kHandshakeBytes});
-      const std::string out = framed({reinterpret_cast<const char*>(next.send.data()), next.send.size()});
-      (void)!send(fd, out.data(), out.size(), MSG_NOSIGNAL);
+      const std::string came = heard(fd);
+      if (came.empty()) return;
+      say(fd, framed(text_of(handshake.take(bytes_of(came)).send)));
     }
-    (void)!send(fd, says_.data(), says_.size(), MSG_NOSIGNAL);
-    std::string ignored(4096, '\0');
-    while (recv(fd, ignored.data(), ignored.size(), 0) > 0) {
-    }
+    say(fd, says_);
+    hold_open(fd);
   }
 
   const std::string says_;
   uint64_t seed_ = 0;
-  int listener_ = -1;
-  std::string address_;
-  std::thread thread_;
+  Door door_{[this](int fd) { serve(fd); }};
 };
 
 class NodeBadInput : public testing::Test {
@@ -149,6 +150,16 @@ class NodeBadInput : public testing::Test {
     setup.engine_blocks = 8;
     setup.host_blocks = 16;
     return PoolMember::open(setup, error);
+  }
+
+  // A node that others dial.
+  static std::unique_ptr<PoolMember> node_called(const char* name, const std::string& key_file = {}) {
+    MemberSetup setup;
+    setup.name = name;
+    setup.key_file = key_file;
+    auto member = open(setup);
+    EXPECT_NE(member, nullptr) << name;
+    return member;
   }
 
   // A member that dials `address` is told all of these, with the address beside them.
@@ -171,6 +182,26 @@ class NodeBadInput : public testing::Test {
     EXPECT_TRUE(told) << "told: " << seen;
     std::printf("  %s\n", seen.c_str());
   }
+  // And so is who keeps the node: one line has all of these, and where it came from.
+  static void expect_logged(const PoolMember& node, std::vector<std::string> parts) {
+    parts.push_back("refused a connection from 127.0.0.1:");
+    std::string log;
+    const auto has_all = [&parts](const std::string& line) {
+      return std::all_of(parts.begin(), parts.end(),
+                         [&line](const std::string& part) { return line.find(part) != std::string::npos; });
+    };
+    const bool said = wait_until(
+        [&] {
+          log = node.log();
+          std::istringstream lines(log);
+          for (std::string line; std::getline(lines, line);) {
+            if (has_all(line)) return true;
+          }
+          return false;
+        },
+        milliseconds(10'000));
+    EXPECT_TRUE(said) << log;
+  }
   void expect_told(const std::string& address, const std::vector<std::string>& parts, MemberSetup setup = {}) {
     setup.listen = "";
     setup.peers = address;
@@ -183,6 +214,8 @@ class NodeBadInput : public testing::Test {
     EXPECT_EQ(none.right + none.wrong, 0U);
     EXPECT_LT(none.took, seconds(10));
     EXPECT_EQ(member->leftovers(milliseconds(10'000)), "");
+    // It has tried again and again by now, and said once that it does not get in.
+    EXPECT_LE(member->logged("no link to "), 1U) << member->log();
   }
   static void expect_refused(MemberSetup setup, const std::vector<std::string>& parts) {
     std::string error;
@@ -196,39 +229,66 @@ class NodeBadInput : public testing::Test {
 
 TEST_F(NodeBadInput, a_peer_that_is_not_there_is_named_with_the_question_whether_it_runs) {
   // A port that was free a moment ago.
-  std::string address;
-  {
-    const auto gone = open({});
-    address = gone->address();
-  }
+  const std::string address = node_called("gone")->address();
   expect_told(address, {address, "is a node listening there?"});
 }
 
 TEST_F(NodeBadInput, a_wrong_a_missing_and_a_needless_key_are_told_apart) {
-  MemberSetup keyed;
-  keyed.name = "keyed";
-  keyed.key_file = write_key("key", "what only this pool's nodes know");
-  const auto node = open(keyed);
-  ASSERT_NE(node, nullptr);
+  const auto keyed = node_called("keyed", write_key("key", "what only this pool's nodes know"));
+  const auto keyless = node_called("keyless");
+  ASSERT_TRUE(keyed != nullptr && keyless != nullptr);
+  const std::string asker = "node " + cluster::short_text(cluster::node_id_of("asker"));
   MemberSetup other;
   other.key_file = write_key("other", "another key, of the same length or so");
-  expect_told(node->address(), {"wrong key", "node.key_file"}, other);
-  expect_told(node->address(), {"node.key_file"});
-  MemberSetup keyless;
-  keyless.name = "keyless";
-  const auto open_node = open(keyless);
-  ASSERT_NE(open_node, nullptr);
-  expect_told(open_node->address(), {"the other has one", "node.key_file"}, other);
+  expect_told(keyed->address(), {"wrong key", "node.key_file"}, other);
+  expect_logged(*keyed, {asker, "(unproven)", "wrong key", "node.key_file"});
+  expect_told(keyed->address(), {"node.key_file"});
+  expect_logged(*keyed, {asker, "(unproven)", "the other has none", "node.key_file"});
+  expect_told(keyless->address(), {"the other has one", "node.key_file"}, other);
+  expect_logged(*keyless, {asker, "(unproven)", "the other has one", "node.key_file"});
 }
 
 TEST_F(NodeBadInput, a_node_of_another_pool_is_told_so) {
-  MemberSetup setup;
-  setup.name = "there";
-  const auto node = open(setup);
-  ASSERT_NE(node, nullptr);
+  const auto there = node_called("there");
+  ASSERT_NE(there, nullptr);
   MemberSetup stranger;
   stranger.pool = "elsewhere";
-  expect_told(node->address(), {"another pool", "node.pool"}, stranger);
+  expect_told(there->address(), {"another pool", "node.pool"}, stranger);
+  expect_logged(*there, {"of pool \"elsewhere\" (unproven)", "another pool", "node.pool"});
+}
+
+// Who keeps a node hears of what came to its door, whatever that was; of many of them in few lines.
+TEST_F(NodeBadInput, what_comes_to_a_nodes_door_and_is_no_node_is_logged_and_not_often) {
+  const auto there = node_called("there");
+  ASSERT_NE(there, nullptr);
+  const std::string port = there->address().substr(there->address().rfind(':') + 1);
+  const auto visit = [&port](const std::string& says) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(std::stoul(port)));
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+    say(fd, says);
+    hold_open(fd);
+    close(fd);
+  };
+  visit("GET /index.html HTTP/1.1\r\nHost: there.example\r\n\r\n");
+  expect_logged(*there, {"which has not said who it is", "protocol"});
+  visit(framed(std::string(cluster::kHandshakeBytes, 'n')));
+  expect_logged(*there, {"which has not said who it is", "does not speak this protocol, or is no node of kvbm"});
+  // A hello of a later version, whose pool's name would write into the terminal of whoever reads the log.
+  SeededRandom random(1);
+  cluster::NodeFacts future;
+  future.node = cluster::node_id_of("future");
+  future.pool = "\x1b[2Jgone\r\n";
+  future.version = 9, future.lowest_version = 8;
+  cluster::Handshake handshake(future, nullptr, cluster::Role::initiator, random);
+  visit(framed(text_of(handshake.start().send)));
+  expect_logged(*there, {"node " + cluster::short_text(future.node), "of pool \"?[2Jgone??\" (unproven)", "there 8 to 9",
+                         "update the older one"});
+  for (int i = 0; i < 40; ++i) visit(std::string(cluster::kHandshakeBytes, 'x'));
+  EXPECT_LT(there->logged("refused a connection from"), 10U);
 }
 
 TEST_F(NodeBadInput, a_node_that_speaks_another_version_is_told_which_to_upgrade) {
@@ -240,8 +300,7 @@ TEST_F(NodeBadInput, a_node_that_speaks_another_version_is_told_which_to_upgrade
     self.version = 9;
     self.lowest_version = 8;
     cluster::Handshake handshake(self, nullptr, cluster::Role::responder, random);
-    const auto step = handshake.take(ConstBytes(reinterpret_cast<const std::byte*>(hello.data()), hello.size()));
-    return framed({reinterpret_cast<const char*>(step.send.data()), step.send.size()});
+    return framed(text_of(handshake.take(bytes_of(hello)).send));
   });
   expect_told(future.address(), {"there 8 to 9", "update the older one"});
 }

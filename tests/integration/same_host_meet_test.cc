@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <thread>
 
 #include "cluster/same_host.h"
 #include "copy/local/unix_transport.h"
+#include "support/fake_cuda/log_lines.h"
 #include "support/pool_records.h"
 #include "support/temp_dir.h"
 
@@ -29,6 +31,7 @@ bool wait_until(const std::function<bool()>& done) {
 // One node's part: a pool with a record in slot 0, and the service.
 struct Node {
   Node(const std::string& name, const std::string& folder, bool shares = true, bool listens = true) {
+    lines.attach(log);
     facts.node = node_id_of(name);
     facts.incarnation = name.size() + 1;
     if (shares) {
@@ -45,9 +48,20 @@ struct Node {
       options.memory = arena->fd();
       options.shape = arena->shape();
     }
-    auto made = SameHost::create(options, pools, random, nullptr, [this](const NodeId&) { ++deaths; });
+    auto made = SameHost::create(options, pools, random, &log, [this](const NodeId&) { ++deaths; });
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) host = std::move(made).value();
+  }
+  // Lines about strangers, with all of `parts`: a process of this machine, which is this test's.
+  [[nodiscard]] int refused(std::vector<std::string> parts) const {
+    parts.push_back("refused a connection from process " + std::to_string(getpid()) + " at ");
+    int found = 0;
+    for (size_t i = 0; i < lines.count(); ++i) {
+      const std::string line = lines.line(i);
+      found += std::all_of(parts.begin(), parts.end(),
+                           [&line](const std::string& part) { return line.find(part) != std::string::npos; });
+    }
+    return found;
   }
   [[nodiscard]] SameHost::Path path_to(const Node& other) const { return host->state(other.facts.node).path; }
   // Whether the other's record is read out of its pool, with its bytes.
@@ -64,6 +78,8 @@ struct Node {
            payload == test::pool_payload(number);
   }
 
+  Log log;
+  test::LogLines lines;
   NodeFacts facts;
   SystemRandom random;
   std::unique_ptr<tier::HostArena> arena;
@@ -139,10 +155,12 @@ TEST_F(SameHostMeeting, a_wrong_token_gets_nothing_and_a_right_one_is_good_once)
   a.host->heard(b.facts, Role::initiator, guessed);
   ASSERT_TRUE(wait_until([&] { return a.host->state(b.facts.node).why.find("failed") != std::string::npos; }));
   EXPECT_EQ(a.pools.of(b.facts.node), nullptr);
+  EXPECT_EQ(b.refused({"calls itself node " + short_text(a.facts.node) + " (unproven)", "its token is none"}), 1);
   // Another node that has heard it.
   c.host->heard(b.facts, Role::initiator, right);
   ASSERT_TRUE(wait_until([&] { return c.host->state(b.facts.node).why.find("failed") != std::string::npos; }));
   EXPECT_EQ(c.pools.of(b.facts.node), nullptr);
+  EXPECT_EQ(b.refused({"node " + short_text(c.facts.node) + " (unproven)", "it shows another node's token"}), 1);
   // It is used up with that.
   a.host->heard(b.facts, Role::initiator, right);
   ASSERT_TRUE(wait_until([&] { return a.host->state(b.facts.node).why.find("failed") != std::string::npos; }));
@@ -208,6 +226,10 @@ TEST_F(SameHostMeeting, strangers_are_shown_out_whatever_they_say_or_do_not_say)
     EXPECT_TRUE(wait_until([&] { return one->closed.load(); }));
     EXPECT_EQ(one->messages, 0);
   }
+  // Two of them said the same from the same place, and one nothing at all.
+  EXPECT_EQ(b.refused({"which has not said who it is: it says nothing that a node says"}), 1);
+  EXPECT_EQ(b.refused({"node " + short_text(node_id_of("x")) + " (unproven): it does not say who it is"}), 1);
+  EXPECT_EQ(b.refused({}), 2);
   Node a("a", folder_.path());
   a.host->heard(b.facts, Role::initiator, introduce(a, b));
   EXPECT_TRUE(wait_until([&] { return a.reads(b, 2); })) << "they kept a node out";

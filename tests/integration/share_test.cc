@@ -35,6 +35,20 @@ uint64_t settle(std::vector<ShareMember*> members, size_t& owner) {
   return 0;
 }
 
+// An owner with a client.
+class ShareOfTwo : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (ShareMember* member : {&owner, &client}) {
+      const ShareReply r = member->open(dir.path());
+      ASSERT_EQ(r.status, KVBM_OK) << r.message;
+    }
+  }
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+};
+
 TEST(Share, a_client_finds_what_another_stored) {
   const TempDir dir;
   ShareMember owner;
@@ -88,12 +102,7 @@ TEST(Share, a_set_without_a_disk_is_shared_in_a_directory) {
   EXPECT_EQ(r.wrong, 0U);
 }
 
-TEST(Share, an_owner_that_closes_has_a_successor) {
-  const TempDir dir;
-  ShareMember owner;
-  ShareMember client;
-  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
-  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+TEST_F(ShareOfTwo, an_owner_that_closes_has_a_successor) {
   ASSERT_EQ(owner.store(0, 16).status, KVBM_OK);
   EXPECT_EQ(owner.leave(), 0);
   size_t at = 0;
@@ -180,12 +189,7 @@ TEST(Share, a_killed_owner_loses_nothing_that_was_acknowledged) {
 }
 
 // Blocks in the owner's memory are copied from there, with no message: it may stand still meanwhile.
-TEST(Share, what_lies_in_the_owners_memory_is_read_there) {
-  const TempDir dir;
-  ShareMember owner;
-  ShareMember client;
-  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
-  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+TEST_F(ShareOfTwo, what_lies_in_the_owners_memory_is_read_there) {
   ASSERT_EQ(owner.store(0, 32).status, KVBM_OK);
   // The first time the owner may have to make heads: then they come over the link.
   ShareReply r;
@@ -211,12 +215,7 @@ TEST(Share, what_lies_in_the_owners_memory_is_read_there) {
 }
 
 // The owner uses its slots again all the time, and dies in the end: whoever reads there gets right bytes or none.
-TEST(Share, slots_that_are_used_again_while_a_client_reads_them_give_nothing_wrong) {
-  const TempDir dir;
-  ShareMember owner;
-  ShareMember client;
-  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
-  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+TEST_F(ShareOfTwo, slots_that_are_used_again_while_a_client_reads_them_give_nothing_wrong) {
   ASSERT_EQ(owner.store(0, 64).status, KVBM_OK);
   ASSERT_EQ(client.look_in_place(0, 64).done, 64U);
   uint64_t loaded = 0;
@@ -256,12 +255,7 @@ TEST(Share, of_three_clients_one_takes_over) {
 }
 
 // Calls end by their deadlines while the owner does nothing, and go on when it does again.
-TEST(Share, a_frozen_owner_is_not_waited_for) {
-  const TempDir dir;
-  ShareMember owner;
-  ShareMember client;
-  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
-  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+TEST_F(ShareOfTwo, a_frozen_owner_is_not_waited_for) {
   ASSERT_EQ(owner.store(0, 16).status, KVBM_OK);
   owner.freeze();
   const ShareReply looked = client.look(0, 16);
@@ -306,12 +300,7 @@ TEST(Share, a_directory_that_others_may_enter_is_refused) {
 }
 
 // A forked child is told so, and what it inherited keeps nobody from taking over.
-TEST(Share, a_forked_child_is_no_part_of_the_set) {
-  const TempDir dir;
-  ShareMember owner;
-  ShareMember client;
-  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
-  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+TEST_F(ShareOfTwo, a_forked_child_is_no_part_of_the_set) {
   ASSERT_EQ(client.store(0, 8).status, KVBM_OK);
   ASSERT_EQ(client.flush().status, KVBM_OK);
   const ShareReply child = owner.ask(ShareMember::of(ShareCommand::in_child));
@@ -350,12 +339,7 @@ TEST(Share, an_invalidation_reaches_the_owner_and_the_other_clients) {
   EXPECT_EQ(late.look(0, 16).done, 16U);
 }
 
-TEST(Share, a_drop_by_a_client_is_one_of_the_owner) {
-  const TempDir dir;
-  ShareMember owner;
-  ShareMember client;
-  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
-  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+TEST_F(ShareOfTwo, a_drop_by_a_client_is_one_of_the_owner) {
   ASSERT_EQ(client.store(0, 16).status, KVBM_OK);
   ASSERT_EQ(client.flush().status, KVBM_OK);
   ASSERT_EQ(client.ask(ShareMember::of(ShareCommand::drop, 0, 8)).status, KVBM_OK);

@@ -8,6 +8,7 @@
 
 #include "cluster/backoff.h"
 #include "codec/leaf_hash.h"
+#include "support/fake_cuda/log_lines.h"
 #include "support/link_world.h"
 #include "support/sim_network.h"
 
@@ -31,9 +32,10 @@ struct Process final : LinkListener, StagingOwner {
         executor(s),
         source(executor, s, families),
         families_(families),
-        host{net.executor(node), s.random(), families, source, *this, facts(), SharedKey{}, {}},
+        host{net.executor(node), s.random(), families, source, *this, facts(), SharedKey{}, {}, &log},
         hub(host),
         backoff(s.random()) {
+    lines.attach(log);
     for (uint64_t i = 0; i < kRecords; ++i) source.put(i, payload_bytes(i));
     transport = copy::Transport::open(net.ops(node), {}, hub).value();
     hub.attach(*transport);
@@ -111,6 +113,8 @@ struct Process final : LinkListener, StagingOwner {
   NodeExecutor executor;
   SimSource source;
   FamilyTable& families_;
+  Log log;
+  LogLines lines;
   LinkHost host;
   LinkHub hub;
   Backoff backoff;
@@ -168,6 +172,41 @@ TEST(LinkHub, a_broken_connection_is_made_again) {
   w.net.break_connections(w.a().node, w.b().node);
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.a().ended == 1; }, kSecond));
   ASSERT_TRUE(w.sim.run_until_within([&] { return w.link() != nullptr; }, kSecond));
+}
+
+// Whoever keeps the door is told who was refused and what to do, and by whom nothing was proved.
+TEST(LinkHub, a_stranger_that_is_refused_is_named_once_with_the_remedy) {
+  World w(5);
+  w.a().host.self.pool = "elsewhere";
+  const std::string name = "node " + short_text(w.a().host.self.node);
+  (void)w.a().hub.connect(w.b().address).ok();
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.b().ended == 1; }, kSecond));
+  w.sim.run_for(kSecond);
+  ASSERT_EQ(w.b().lines.count(), 1U);
+  for (const std::string& part : {name, std::string("refused a connection from "), std::string("(unproven)"),
+                                  std::string("of pool \"elsewhere\""), std::string("another pool"),
+                                  std::string("node.pool")}) {
+    EXPECT_NE(w.b().lines.line(0).find(part), std::string::npos) << part << ": " << w.b().lines.line(0);
+  }
+  EXPECT_EQ(w.a().lines.count(), 0U);  // it has dialled: its mesh says how that went
+  // A wrong key: the stranger itself finds out first, and says so.
+  w.a().host.self.pool = "pool";
+  w.a().host.key = SharedKey{1};
+  (void)w.a().hub.connect(w.b().address).ok();
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.b().ended == 2; }, kSecond));
+  w.sim.run_for(kSecond);
+  ASSERT_EQ(w.b().lines.count(), 2U);
+  for (const std::string& part : {name, std::string("wrong key"), std::string("node.key_file")}) {
+    EXPECT_NE(w.b().lines.line(1).find(part), std::string::npos) << part << ": " << w.b().lines.line(1);
+  }
+  // Who is let in and leaves again is no stranger.
+  w.a().host.key = SharedKey{};
+  const auto link = w.a().hub.connect(w.b().address);
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.b().ready == 1; }, kSecond));
+  link.value()->close();
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.b().ended == 3; }, kSecond));
+  w.net.break_connections(w.a().node, w.b().node);
+  EXPECT_EQ(w.b().lines.count(), 2U);
 }
 
 TEST(LinkHub, one_that_connects_and_says_nothing_is_cut_off_and_many_are_bounded) {

@@ -84,7 +84,7 @@ class Process final : public ShareLinks::Host, public ShareElection::Host {
     self.incarnation = host.sim.random().next();
     self.pool = "share";
     self.request_limit = cluster::LinkLimits{}.requests;
-    links_ = std::make_unique<ShareLinks>(self, cluster::LinkLimits{}, families_, host.sim.random(), *this);
+    links_ = std::make_unique<ShareLinks>(self, cluster::LinkLimits{}, families_, host.sim.random(), *this, nullptr);
     transport_ = copy::Transport::open(host.net.ops(node), {}, *links_).value();
     host.net.on_wake(node, [this] {
       executor().post([this] {

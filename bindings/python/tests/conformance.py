@@ -8,8 +8,12 @@ import mmap
 import os
 import re
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional
+
+import fake_gpu
+import pytest
 
 import libkvbm
 from libkvbm import _native as raw
@@ -82,7 +86,22 @@ class Runner:
             self.patterns[seed, n] = pattern(seed, n)
         return self.patterns[seed, n]
 
+    @cached_property
+    def fake(self) -> fake_gpu.Fake:
+        """The engine's side of the fake CUDA driver, with two devices."""
+        fake = fake_gpu.Fake()
+        fake.apply("devices=2")
+        return fake
+
     def run(self, scenario: dict[str, Any]) -> None:
+        if unknown := set(scenario) - {"name", "purpose", "needs", "steps"}:
+            raise Failure(f"a scenario has no {unknown}")
+        if "needs" in scenario:
+            if scenario["needs"] != "cuda_driver":
+                raise Failure(f"no such need: {scenario['needs']}")
+            if not fake_gpu.DRIVER.exists():
+                pytest.skip("the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)")
+            self.variables["driver"] = str(fake_gpu.DRIVER)
         try:
             for number, step in enumerate(scenario["steps"], 1):
                 try:

@@ -1,6 +1,7 @@
 """The step kinds of the conformance scenarios, one function each."""
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import mmap
 import time
@@ -40,14 +41,14 @@ def memory_create(r: Runner, a: Step) -> Results:
 
 @kind("memory.fill")
 def memory_fill(r: Runner, a: Step) -> Results:
-    for row, part in rows_of(memoryview(a["memory"]), a):
+    for row, part in rows_of(view_of(a["memory"]), a):
         part[:] = r.pattern(a["seed"] + row, a["bytes"])
     return {}
 
 
 @kind("memory.compare")
 def memory_compare(r: Runner, a: Step) -> Results:
-    for row, part in rows_of(memoryview(a["memory"]), a):
+    for row, part in rows_of(view_of(a["memory"]), a):
         if part != r.pattern(a["seed"] + row, a["bytes"]):
             raise Failure(f"row {row} is not what was written")
     return {}
@@ -55,7 +56,7 @@ def memory_compare(r: Runner, a: Step) -> Results:
 
 @kind("memory.clear")
 def memory_clear(r: Runner, a: Step) -> Results:
-    view = memoryview(a["memory"])
+    view = view_of(a["memory"])
     view[:] = bytes([a.get("value", 0)]) * view.nbytes
     return {}
 
@@ -63,6 +64,57 @@ def memory_clear(r: Runner, a: Step) -> Results:
 @kind("file.write")
 def file_write(r: Runner, a: Step) -> Results:
     Path(a["path"]).write_text(a["text"])
+    return {}
+
+
+# ---- devices, on the fake of their driver
+
+class DevicePages:
+    """Device memory, which is memory of the process: the steps of memory read and write it, tensors are its address."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.address, self.size = address, size
+        self.view = memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
+
+
+def view_of(memory: Any) -> memoryview:
+    return memory.view if isinstance(memory, DevicePages) else memoryview(memory)
+
+
+@kind("device.memory")
+def device_memory(r: Runner, a: Step) -> Results:
+    return {"memory": DevicePages(r.fake.allocate(a["bytes"], a["device"]), a["bytes"])}
+
+
+@kind("device.stream")
+def device_stream(r: Runner, a: Step) -> Results:
+    return {"stream": str(r.fake.stream(a["device"]))}
+
+
+@kind("device.copy")
+def device_copy(r: Runner, a: Step) -> Results:
+    origin, to = a["from"], a["to"]
+    if origin.size != to.size:
+        raise Failure("the memories are not as large as each other")
+    r.fake.copy_later(number(a["stream"]), to.address, origin.address, to.size)
+    return {}
+
+
+@kind("device.hold")
+def device_hold(r: Runner, a: Step) -> Results:
+    r.fake.hold(number(a["stream"]), bool(a["on"]))
+    return {}
+
+
+@kind("device.capture")
+def device_capture(r: Runner, a: Step) -> Results:
+    r.fake.capture(number(a["stream"]), bool(a["on"]))
+    return {}
+
+
+@kind("device.synchronize")
+def device_synchronize(r: Runner, a: Step) -> Results:
+    r.fake.synchronize(number(a["stream"]))
     return {}
 
 
@@ -240,6 +292,13 @@ def manager_nodes(r: Runner, a: Step) -> Results:
     return {"n": len(rows), "rows": rows}
 
 
+@kind("manager.devices")
+def manager_devices(r: Runner, a: Step) -> Results:
+    rows = [named(row) | {"lost": int(row.lost), "gathers": named(row.gathers), "scatters": named(row.scatters)}
+            for row in a["manager"].devices()]
+    return {"n": len(rows), "rows": rows}
+
+
 @kind("manager.node_address")
 def manager_node_address(r: Runner, a: Step) -> Results:
     return {"address": a["manager"].node_address()}
@@ -390,8 +449,12 @@ def match_blocks(r: Runner, a: Step) -> Results:
 # ---- attached caches
 
 def tensor_of(value: dict[str, Any]) -> libkvbm.Tensor:
-    first = value.get("offset", 0)
-    data = memoryview(value["memory"])[first:first + value["bytes"]]
+    memory, first, size = value["memory"], value.get("offset", 0), value["bytes"]
+    if first + size > view_of(memory).nbytes:
+        raise Failure("a tensor is outside its memory")
+    data: Any = view_of(memory)[first:first + size]
+    if isinstance(memory, DevicePages):
+        data = libkvbm.DeviceMemory(memory.address + first, size)
     return libkvbm.Tensor(data, value.get("block_stride", 0), value.get("page_bytes", 0))
 
 
@@ -399,7 +462,8 @@ def tensor_of(value: dict[str, Any]) -> libkvbm.Tensor:
 def cache_attach(r: Runner, a: Step) -> Results:
     parts = [libkvbm.CachePart([tensor_of(tensor) for tensor in part["tensors"]], part["form"],
                                part_of(part) or libkvbm.Part()) for part in a["parts"]]
-    return {"cache": libkvbm.Cache(a["manager"], a["namespace"], a["n_blocks"], parts)}
+    where = options_of(a, "device", memory=libkvbm.MemoryKind)
+    return {"cache": libkvbm.Cache(a["manager"], a["namespace"], a["n_blocks"], parts, **where)}
 
 
 @kind("cache.lookup")
@@ -426,7 +490,7 @@ def submitted(a: Step, blocking: Any, submitting: Any) -> Results:
 def cache_store(r: Runner, a: Step) -> Results:
     keys = keys_of(a["keys"])
     given = options_of(a, "priority", "unchained", parent=bytes.fromhex, positions=positions_of, timeout_ns=number,
-                       unit_keys=keys_of)
+                       unit_keys=keys_of, stream=number)
     return submitted(a, lambda: a["cache"].store(keys, a["block_ids"], **given),
                      lambda queue, data: a["cache"].store_submit(keys, a["block_ids"], queue, user_data=data, **given))
 
@@ -434,10 +498,17 @@ def cache_store(r: Runner, a: Step) -> Results:
 @kind("cache.load")
 def cache_load(r: Runner, a: Step) -> Results:
     given = options_of(a, "first_key", "any_position", "first_layer", "n_layers", "keep_below", positions=positions_of,
-                       timeout_ns=number, compute_block_ns=number)
+                       timeout_ns=number, compute_block_ns=number, stream=number, wait_layers=bool)
     return submitted(a, lambda: a["cache"].load(a["match"], a["block_ids"], **given),
                      lambda queue, data: a["cache"].load_submit(a["match"], a["block_ids"], queue, user_data=data,
                                                                 **given))
+
+
+@kind("cache.wait_layer")
+def cache_wait_layer(r: Runner, a: Step) -> Results:
+    # By a number, also one of no load: Cache.wait_layer takes the Operation.
+    raw.kvbm_cache_wait_layer(a["cache"]._handle, number(a["operation"]), a["layer"], number(a["stream"]))
+    return {}
 
 
 # ---- care of blocks
@@ -508,6 +579,13 @@ def offer_publish(r: Runner, a: Step) -> Results:
     return {}
 
 
+@kind("offer.publish_on_stream")
+def offer_publish_on_stream(r: Runner, a: Step) -> Results:
+    a["offer"].publish_on_stream(number(a["stream"]), a["component"], a["first_layer"], a["n_layers"], a["begin"],
+                                 a["end"])
+    return {}
+
+
 @kind("offer.publish_all")
 def offer_publish_all(r: Runner, a: Step) -> Results:
     a["offer"].publish_all()
@@ -534,7 +612,7 @@ def offer_wait(r: Runner, a: Step) -> Results:
 @kind("session.open")
 def session_open(r: Runner, a: Step) -> Results:
     sources = [libkvbm.Source(source["node"], source.get("rank", 0)) for source in a["sources"]]
-    given = options_of(a, *RANGE, "ranks", "no_layers", "budget_bytes", timeout_ns=number)
+    given = options_of(a, *RANGE, "ranks", "no_layers", "budget_bytes", timeout_ns=number, stream=number)
     return {"session": libkvbm.Session(a["cache"], bytes.fromhex(a["request"]), a["block_ids"], sources,
                                        queue=a.get("queue"), **given)}
 

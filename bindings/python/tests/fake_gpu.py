@@ -27,6 +27,9 @@ class Fake:
         library.kvbm_fake_allocate.argtypes = [ctypes.c_int, ctypes.c_size_t]
         library.kvbm_fake_make_stream.restype = ctypes.c_void_p
         library.kvbm_fake_synchronize.argtypes = [ctypes.c_void_p]
+        library.kvbm_fake_copy.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong, ctypes.c_size_t, ctypes.c_void_p]
+        library.kvbm_fake_hold.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        library.kvbm_fake_capture.argtypes = [ctypes.c_void_p, ctypes.c_int]
         self._contexts: dict[int, ctypes.c_void_p] = {}
         library.cuMemsetD8Async.argtypes = [ctypes.c_ulonglong, ctypes.c_ubyte, ctypes.c_size_t, ctypes.c_void_p]
         library.cuEventCreate.argtypes = [ctypes.c_void_p, ctypes.c_uint]
@@ -51,7 +54,19 @@ class Fake:
     def synchronize(self, stream: int) -> None:
         self._library.kvbm_fake_synchronize(stream)
 
+    def hold(self, stream: int, on: bool) -> None:
+        """It does not get on until it is let go."""
+        self._library.kvbm_fake_hold(stream, on)
+
+    def capture(self, stream: int, on: bool) -> None:
+        """Begins and ends a capture into a graph."""
+        self._library.kvbm_fake_capture(stream, on)
+
     # ---- work of the engine's own
+
+    def copy_later(self, stream: int, to: int, origin: int, size: int) -> None:
+        """Once the stream gets there."""
+        assert self._library.kvbm_fake_copy(to, origin, size, stream)
 
     def fill_later(self, stream: int, address: int, value: int, size: int, ordinal: int = 0) -> None:
         """Once the stream gets there."""

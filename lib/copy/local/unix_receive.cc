@@ -105,7 +105,7 @@ bool UnixTransport::take_datagram(UnixPeer& peer, ConstBytes datagram, std::vect
 bool UnixTransport::take_hello(UnixPeer& peer, ConstBytes hello, size_t n_fds) {
   const Status said = n_fds == 0 ? check_hello(hello) : Status(Code::damaged, "a hello with descriptors");
   if (!said.ok()) {
-    if (!peer.outgoing) log(kLogWarning, peer.path + ": refused a peer: " + said.message());
+    if (!peer.outgoing) refused(peer, said);
     end(peer, said.code(), said.message());
     return false;
   }

@@ -62,6 +62,12 @@ Result<std::unique_ptr<UnixTransport>> UnixTransport::open(const kvbm_transport_
 
 void UnixTransport::log(int32_t level, const std::string& text) const { host_.log(host_.context, level, text.c_str()); }
 
+// Its socket has said so; of its process the kernel.
+void UnixTransport::refused(const UnixPeer& peer, const Status& why) const {
+  const std::string who = peer.process.pid != 0 ? "process " + std::to_string(peer.process.pid) : "a process";
+  log(kLogWarning, peer.path + ": refused " + who + ": " + why.message());
+}
+
 Code UnixTransport::find(uint64_t id, UnixPeer*& peer) noexcept {
   const auto found = peers_.find(id);
   if (found == peers_.end()) return Code::stale_handle;
@@ -145,7 +151,7 @@ void UnixTransport::accept_one(Fd socket, const std::string& path) {
   const Status adopted = adopt(peer);
   if (adopted.ok()) return;
   // One that looks whether anybody is here has gone by now; nothing to tell of.
-  if (adopted.code() != Code::owner_gone) log(kLogWarning, path + ": refused a peer: " + adopted.message());
+  if (adopted.code() != Code::owner_gone) refused(peer, adopted);
   end(peer, adopted.code(), adopted.message());
 }
 

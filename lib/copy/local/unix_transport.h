@@ -108,6 +108,7 @@ class UnixTransport {
   void mark(UnixPeer& peer);
   void tell(UnixPeer& peer);
   void log(int32_t level, const std::string& text) const;
+  void refused(const UnixPeer& peer, const Status& why) const;
 
   const kvbm_transport_host_t host_;
   const uint32_t queue_bytes_;

@@ -9,6 +9,8 @@
 // (probes) until a level is in use and then by what it does; `way` comes from reads and writes. Between entering and leaving a
 // level lies a gap, so that noise does not flap. Encoding that holds writing up lowers a ceiling, which rises again after
 // a pause that doubles each time.
+// Unlike copy/codec_choice, which times batches of both ways over one edge against each other: a record is read long after
+// it is written, if ever, so here nothing can be timed whole, and what coding would take is put together from its parts.
 // Pure: time comes from the caller; no lock.
 #pragma once
 

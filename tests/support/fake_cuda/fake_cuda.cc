@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "support/fake_cuda/fake_state.h"
@@ -108,6 +109,17 @@ void FakeCuda::synchronize(CuStream handle) {
   const std::shared_ptr<FakeStream> stream = at->second;
   const uint64_t last = stream->pushed;
   state_->changed.wait(lock, [&] { return stream->finished >= last; });
+}
+
+bool FakeCuda::copy(CuPointer to, CuPointer from, size_t bytes, CuStream handle) {
+  const Guard lock(state_->mutex);
+  const auto at = state_->streams.find(handle);
+  if (at == state_->streams.end()) return false;
+  state_->push(*at->second, FakeWork{{}, false, [to, from, bytes]() -> CuResult {
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    return kCuSuccess;
+  }, {}});
+  return true;
 }
 
 void FakeCuda::capture(CuStream handle, bool on) {

@@ -88,6 +88,8 @@ class FakeCuda {
   void free(device::CuPointer pointer);
   device::CuStream make_stream(int ordinal);
   void synchronize(device::CuStream stream);
+  // Work of the engine's on its stream, between memory of that stream's device; false where there is no such stream.
+  bool copy(device::CuPointer to, device::CuPointer from, size_t bytes, device::CuStream stream);
   [[nodiscard]] bool idle(device::CuStream stream) const;
   // Begins and ends a capture of a stream into a graph, in global mode: as long as it lasts, entries that are not safe
   // beside it are refused, in any thread that has not said that it knows, and end the capture as the driver ends it.

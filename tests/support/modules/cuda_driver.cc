@@ -43,7 +43,12 @@ FAKE_EXPORT CuPointer kvbm_fake_allocate_managed(int o, size_t bytes) { return f
 FAKE_EXPORT void kvbm_fake_free(CuPointer pointer) { fake().free(pointer); }
 FAKE_EXPORT CuStream kvbm_fake_make_stream(int ordinal) { return fake().make_stream(ordinal); }
 FAKE_EXPORT void kvbm_fake_synchronize(CuStream stream) { fake().synchronize(stream); }
+FAKE_EXPORT int kvbm_fake_copy(CuPointer to, CuPointer from, size_t bytes, CuStream stream) {
+  return fake().copy(to, from, bytes, stream) ? 1 : 0;
+}
+FAKE_EXPORT void kvbm_fake_hold(CuStream stream, int on) { on != 0 ? fake().hold(stream) : fake().release(stream); }
 FAKE_EXPORT void kvbm_fake_capture(CuStream stream, int on) { fake().capture(stream, on != 0); }
+FAKE_EXPORT int kvbm_fake_capture_is_whole(CuStream stream) { return fake().capture_is_whole(stream) ? 1 : 0; }
 FAKE_EXPORT void kvbm_fake_wait_idle() { fake().wait_idle(); }
 // What device/driver_library asks any driver for: the kernels that it brings, which the driver of real devices does not.
 FAKE_EXPORT const void* kvbm_driver_kernels() { return table().own_kernels; }

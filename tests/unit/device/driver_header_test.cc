@@ -94,10 +94,9 @@ FOR_EVERY_ENTRY(X)
 #undef X
 
 TEST(DriverHeaderTest, entries_are_found_under_the_names_of_the_header) {
-  size_t count = 0;
-  const DriverSymbol* symbols = driver_symbols(&count);
-  ASSERT_EQ(count, std::size(kEntries));
-  for (size_t i = 0; i < count; ++i) {
+  const auto symbols = driver_symbols();
+  ASSERT_EQ(symbols.size(), std::size(kEntries));
+  for (size_t i = 0; i < symbols.size(); ++i) {
     EXPECT_STREQ(symbols[i].entry, kEntries[i].name);
     // Renamed by 12.8, and older drivers have only the first name; the signature is the same.
     const bool renamed = std::strcmp(symbols[i].entry, "cuEventElapsedTime") == 0;

@@ -101,18 +101,16 @@ TEST_F(DriverLibraryTest, signal_handlers_of_the_host_stay) {
 }
 
 TEST_F(DriverLibraryTest, every_entry_of_the_table_is_filled) {
-  size_t count = 0;
-  const DriverSymbol* symbols = driver_symbols(&count);
   const FakeLibrary fake(dir_, "filled", "");
   const auto library = driver_library(fake.path());
   ASSERT_TRUE(library.ok());
   void* const handle = ::dlopen(fake.path().c_str(), RTLD_NOW | RTLD_NOLOAD);
   ASSERT_NE(handle, nullptr);
-  for (size_t i = 0; i < count; ++i) {
+  for (const TableEntry& entry : driver_symbols()) {
     void* filled = nullptr;
-    std::memcpy(&filled, reinterpret_cast<const char*>(&library.value()->driver) + symbols[i].offset, sizeof filled);
-    EXPECT_EQ(filled, ::dlsym(handle, symbols[i].symbol)) << symbols[i].symbol;
-    EXPECT_NE(filled, nullptr) << symbols[i].symbol;
+    std::memcpy(&filled, reinterpret_cast<const char*>(&library.value()->driver) + entry.offset, sizeof filled);
+    EXPECT_EQ(filled, ::dlsym(handle, entry.symbol)) << entry.symbol;
+    EXPECT_NE(filled, nullptr) << entry.symbol;
   }
   EXPECT_NE(library.value()->driver.own_kernels, nullptr);
   ::dlclose(handle);

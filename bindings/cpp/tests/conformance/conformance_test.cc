@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "fake_driver.h"
 #include "run.h"
 
 namespace conformance {
@@ -41,8 +42,12 @@ class Scenario : public testing::Test {
   explicit Scenario(fs::path path) : path_(std::move(path)) {}
   void TestBody() override {
     const Directory directory;
+    const Json scenario = read_json(path_);
+    const std::string driver = FakeDriver::file();
+    if (scenario.contains("needs") && driver.empty())
+      GTEST_SKIP() << "the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)";
     try {
-      run_scenario(read_json(path_), constants(), directory.path);
+      run_scenario(scenario, constants(), directory.path, driver);
     } catch (const std::exception& error) {
       FAIL() << path_.filename().string() << ": " << error.what();
     }
@@ -86,7 +91,8 @@ TEST(Runner, fails_where_a_result_or_an_error_is_another) {
 TEST(Runner, has_the_step_kinds_of_the_schema) {
   Steps steps;
   for (const auto add :
-       {add_own_steps, add_manager_steps, add_block_steps, add_cache_steps, add_session_steps, add_codec_steps}) {
+       {add_own_steps, add_manager_steps, add_block_steps, add_cache_steps, add_session_steps, add_codec_steps,
+        add_device_steps}) {
     add(steps);
   }
   const Json schema = read_json(fs::path(CONFORMANCE) / "schema.json");

@@ -89,6 +89,7 @@ const Steps& all_steps() {
     add_block_steps(out);
     add_cache_steps(out);
     add_session_steps(out);
+    add_device_steps(out);
     return out;
   }();
   return steps;
@@ -96,7 +97,9 @@ const Steps& all_steps() {
 
 class Run {
  public:
-  Run(const Json& constants, const std::string& directory) : constants_(constants) { variables_["tmp"] = directory; }
+  Run(const Json& constants, const std::string& directory) : constants_(constants) { bind("tmp", directory); }
+
+  void bind(const std::string& name, const std::string& text) { variables_[name] = text; }
 
   void step(const Json& given) {
     const auto until = std::chrono::steady_clock::now() +
@@ -152,11 +155,17 @@ class Run {
 
 }  // namespace
 
-void run_scenario(const Json& scenario, const Json& constants, const std::string& directory) {
+void run_scenario(const Json& scenario, const Json& constants, const std::string& directory,
+                  const std::string& driver) {
+  static const std::set<std::string> members = {"name", "purpose", "needs", "steps"};
   for (const auto& [name, value] : scenario.items()) {
-    if (name != "name" && name != "purpose" && name != "steps") throw Failure("a scenario has no " + name);
+    if (members.count(name) == 0) throw Failure("a scenario has no " + name);
   }
   Run run(constants, directory);
+  if (scenario.contains("needs")) {
+    if (scenario.at("needs") != "cuda_driver") throw Failure("no such need: " + scenario.at("needs").dump());
+    run.bind("driver", driver);
+  }
   std::size_t number = 0;
   for (const Json& step : scenario.at("steps")) {
     try {

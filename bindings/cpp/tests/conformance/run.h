@@ -13,10 +13,12 @@
 
 namespace conformance {
 
-// Host memory of a scenario. The allocation ends exactly at the last byte, so that a sanitizer sees a byte too many.
+// Memory of a scenario. The allocation ends exactly at the last byte, so that a sanitizer sees a byte too many.
 struct Memory {
-  explicit Memory(std::size_t bytes) : data(new uint8_t[bytes]()), size(bytes) {}
-  std::unique_ptr<uint8_t[]> data;
+  explicit Memory(std::size_t bytes) : owned(new uint8_t[bytes]()), data(owned.get()), size(bytes) {}
+  Memory(uint8_t* device_memory, std::size_t bytes) : data(device_memory), size(bytes) {}
+  std::unique_ptr<uint8_t[]> owned;
+  uint8_t* data;
   std::size_t size;
 };
 
@@ -88,6 +90,12 @@ class Args {
     for (const Json& n : at(name)) out.push_back(to_number<T>(n));
     return out;
   }
+  void* stream(const char* name) { return reinterpret_cast<void*>(number<uintptr_t>(name)); }
+  // Sets the two fields that options have for a stream, where one is given.
+  template <class Options>
+  void stream_of(Options& options) {
+    if (has("stream")) options.stream = stream("stream"), options.has_stream = 1;
+  }
   std::vector<uint32_t> tokens();
   kvbm_part_t* part(const char* name, kvbm_part_t& storage);
   std::vector<kvbm_part_t> parts(const char* name);
@@ -120,9 +128,12 @@ void add_block_steps(Steps& steps);
 void add_cache_steps(Steps& steps);
 void add_session_steps(Steps& steps);
 void add_codec_steps(Steps& steps);
+void add_device_steps(Steps& steps);
 
-// Runs a scenario in `directory`; throws a Failure that names the step.
-void run_scenario(const Json& scenario, const Json& constants, const std::string& directory);
+// Runs a scenario in `directory`; throws a Failure that names the step. `driver`: the fake CUDA driver, for scenarios
+// that need it.
+void run_scenario(const Json& scenario, const Json& constants, const std::string& directory,
+                  const std::string& driver = {});
 
 inline Json hex_of(const kvbm_key_t& key) { return to_hex(key.bytes, sizeof key.bytes); }
 inline Json keys_json(const kvbm::Keys& keys) {

@@ -26,7 +26,7 @@ kvbm_tensor_t tensor_of(const Json& given, Objects& objects) {
       throw Failure("a tensor has no " + name);
   }
   if (offset + out.bytes > memory.size) throw Failure("a tensor is outside its memory");
-  out.data = memory.data.get() + offset;
+  out.data = memory.data + offset;
   return out;
 }
 
@@ -46,6 +46,8 @@ Json attach(Args& args) {
   options.n_blocks = args.number<uint32_t>("n_blocks");
   options.parts = parts.data();
   options.n_parts = parts.size();
+  args.number("memory", options.memory);
+  args.number("device", options.device);
   return Json::object({{"cache", args.objects().add(kvbm::Cache(args.object<kvbm::Manager>("manager"),
                                                                 args.object<kvbm::Namespace>("namespace"), options))}});
 }
@@ -68,6 +70,7 @@ Json store(Args& args) {
   args.number("priority", options.priority);
   args.number("unchained", options.unchained);
   args.number("timeout_ns", options.timeout_ns);
+  args.stream_of(options);
   uint64_t user_data = 0;
   args.number("user_data", user_data);
   auto& cache = args.object<kvbm::Cache>("cache");
@@ -89,6 +92,8 @@ Json load(Args& args) {
   args.number("keep_below", options.keep_below);
   args.number("compute_block_ns", options.compute_block_ns);
   args.number("timeout_ns", options.timeout_ns);
+  args.stream_of(options);
+  args.number("wait_layers", options.wait_layers);
   uint64_t user_data = 0;
   args.number("user_data", user_data);
   auto& cache = args.object<kvbm::Cache>("cache");
@@ -105,6 +110,11 @@ void add_cache_steps(Steps& steps) {
   steps["cache.attach"] = attach;
   steps["cache.store"] = store;
   steps["cache.load"] = load;
+  steps["cache.wait_layer"] = [](Args& args) {
+    args.object<kvbm::Cache>("cache").wait_layer(args.number<uint64_t>("operation"), args.number<uint32_t>("layer"),
+                                                 args.stream("stream"));
+    return Json();
+  };
 }
 
 }  // namespace conformance

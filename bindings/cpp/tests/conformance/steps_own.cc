@@ -35,7 +35,7 @@ Json with_rows(Args& args, On&& on) {
   const auto seed = args.number<uint32_t>("seed");
   each_row(args, [&](uint32_t row, uint64_t at) {
     if (at + bytes > memory.size) throw Failure("row " + std::to_string(row) + " is outside the memory");
-    on(memory.data.get() + at, bytes, seed + row);
+    on(memory.data + at, bytes, seed + row);
   });
   return {};
 }
@@ -55,7 +55,7 @@ Json clear(Args& args) {
   auto& memory = args.object<Memory>("memory");
   int value = 0;
   args.number("value", value);
-  std::fill_n(memory.data.get(), memory.size, static_cast<uint8_t>(value));
+  std::fill_n(memory.data, memory.size, static_cast<uint8_t>(value));
   return {};
 }
 

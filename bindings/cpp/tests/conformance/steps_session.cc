@@ -40,6 +40,7 @@ Json open_session(Args& args) {
   args.number("ranks", options.ranks);
   args.number("no_layers", options.no_layers);
   args.number("budget_bytes", options.budget_bytes);
+  args.stream_of(options);
   uint64_t user_data = 0;
   args.number("user_data", user_data);
   std::vector<std::string> names;
@@ -72,6 +73,12 @@ void add_session_steps(Steps& steps) {
     args.object<kvbm::Offer>("offer").publish(args.number<uint32_t>("component"), args.number<uint32_t>("first_layer"),
                                               args.number<uint32_t>("n_layers"), args.number<uint64_t>("begin"),
                                               args.number<uint64_t>("end"));
+    return Json();
+  };
+  steps["offer.publish_on_stream"] = [](Args& args) {
+    args.object<kvbm::Offer>("offer").publish_on_stream(
+        args.number<uint32_t>("component"), args.number<uint32_t>("first_layer"), args.number<uint32_t>("n_layers"),
+        args.number<uint64_t>("begin"), args.number<uint64_t>("end"), args.stream("stream"));
     return Json();
   };
   steps["offer.publish_all"] = [](Args& args) { return args.object<kvbm::Offer>("offer").publish_all(), Json(); };

@@ -2,74 +2,29 @@
 //! Caches in the memory of a device, on the fake of the CUDA driver that the library's own tests use.
 
 mod common;
+#[path = "common/fake.rs"]
+mod fake;
 use common::{world, world_of, World};
+use fake::Fake;
 use libkvbm::*;
-use std::ffi::{c_char, c_int, c_ulonglong, c_void, CString};
 use std::io::Write;
-use std::path::PathBuf;
 
 const PAGE: usize = 4096;
 const BLOCKS: u32 = 16;
 const LAYERS: usize = 2;
 
-extern "C" {
-    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
-    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
-/// The engine's side of the fake: device memory is the host's.
-struct Fake(*mut c_void);
-
-impl Fake {
-    fn open(path: &str) -> Fake {
-        let path = CString::new(path).unwrap();
-        const RTLD_NOW: c_int = 2;
-        // SAFETY: a library of the tests, which stays loaded.
-        let library = unsafe { dlopen(path.as_ptr(), RTLD_NOW) };
-        assert!(!library.is_null());
-        Fake(library)
-    }
-    fn entry(&self, name: &str) -> *mut c_void {
-        let name = CString::new(name).unwrap();
-        // SAFETY: the library is loaded.
-        let found = unsafe { dlsym(self.0, name.as_ptr()) };
-        assert!(!found.is_null());
-        found
-    }
-    fn memory(&self) -> *mut u8 {
-        // SAFETY: as fake_library.h declares it.
-        let allocate: extern "C" fn(c_int, usize) -> c_ulonglong =
-            unsafe { std::mem::transmute(self.entry("kvbm_fake_allocate")) };
-        allocate(0, BLOCKS as usize * PAGE) as usize as *mut u8
-    }
-    fn stream(&self) -> Stream {
-        // SAFETY: as fake_library.h declares it.
-        let make: extern "C" fn(c_int) -> *mut c_void =
-            unsafe { std::mem::transmute(self.entry("kvbm_fake_make_stream")) };
-        // SAFETY: it lives as long as the process.
-        unsafe { Stream::from_raw(make(0)) }
-    }
-    fn synchronize(&self, stream: Stream) {
-        // SAFETY: as fake_library.h declares it.
-        let synchronize: extern "C" fn(*mut c_void) =
-            unsafe { std::mem::transmute(self.entry("kvbm_fake_synchronize")) };
-        synchronize(stream.as_raw());
-    }
-}
-
 /// Where the fake is, if it was built.
 fn driver() -> Option<String> {
-    let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../build/release/tests/libtest_cuda_driver.so");
-    let path = std::env::var_os("KVBMTEST_CUDA_DRIVER").map_or_else(|| built.into(), PathBuf::from);
-    if path.exists() {
-        return Some(path.to_str().unwrap().into());
+    let found = fake::driver();
+    if found.is_none() {
+        // Not by a macro: what these print is kept from the output.
+        let _ = writeln!(std::io::stderr(), "skipped: {}", fake::NOT_BUILT);
     }
-    // Not by a macro: what these print is kept from the output.
-    let _ = writeln!(
-        std::io::stderr(),
-        "skipped: the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)"
-    );
-    None
+    found
+}
+
+fn memory(fake: &Fake) -> *mut u8 {
+    fake.allocate(0, BLOCKS as usize * PAGE)
 }
 
 fn world_on(library: &str) -> World {
@@ -118,14 +73,14 @@ fn what_is_stored_from_a_device_comes_back_layer_by_layer() {
     let Some(path) = driver() else { return };
     let fake = Fake::open(&path);
     let w = world_on(&path);
-    let tensors = [fake.memory(), fake.memory()];
+    let tensors = [memory(&fake), memory(&fake)];
     let cache = attach(&w, tensors, MemoryKind::Cuda(0)).unwrap();
     let value = |layer: usize, block: usize| (10 * layer + block + 1) as u8;
     for (layer, memory) in tensors.iter().enumerate() {
         // SAFETY: the fake's memory, which nothing else uses yet.
         (0..3).for_each(|b| unsafe { memory.add(b * PAGE).write_bytes(value(layer, b), PAGE) });
     }
-    let (keys, stream) = (w.keys(1, 3), fake.stream());
+    let (keys, stream) = (w.keys(1, 3), fake.stream(0));
     let behind = StoreOptions { stream: Some(stream), ..Default::default() };
     cache.store(&keys, &[0, 1, 2], &behind).unwrap().all().unwrap();
     let found = cache.lookup(&keys, &LookupOptions::default()).unwrap();
@@ -168,7 +123,7 @@ fn a_request_moves_between_devices_behind_their_streams() {
         let geometry = Geometry::new(16, 1, &[part]).unwrap();
         let who = NamespaceOptions { model: "m".into(), geometry: Some(geometry), ..Default::default() };
         w.ns = Namespace::open(&w.manager, &who).unwrap();
-        let tensors = [fake.memory(), fake.memory()];
+        let tensors = [memory(&fake), memory(&fake)];
         let bytes = u64::from(BLOCKS) * PAGE as u64;
         let raw = |data| RawTensor { data, bytes, block_stride: 0, page_bytes: 0 };
         let list = tensors.into_iter().map(raw).collect();
@@ -181,10 +136,10 @@ fn a_request_moves_between_devices_behind_their_streams() {
     let node = prefill.manager.node_address().unwrap();
     let (_decode, to, got) = side(("node.peers", &node));
     let request = RequestId(*b"rust device 0001");
-    let wanted = SessionOptions { stream: Some(fake.stream()), ..Default::default() };
+    let wanted = SessionOptions { stream: Some(fake.stream(0)), ..Default::default() };
     let session = Session::open(&to, request, &[3, 1], &[Source { node, rank: 0 }], &wanted, None).unwrap();
     let offer = Offer::open(&from, request, &[0, 2], &OfferOptions::default(), None).unwrap();
-    let computing = fake.stream();
+    let computing = fake.stream(0);
     for layer in 0..LAYERS {
         // SAFETY: it is not published yet.
         unsafe { sent[layer].write_bytes(layer as u8 + 1, BLOCKS as usize * PAGE) };

@@ -9,6 +9,10 @@
 static unsigned long long (*fake_allocate)(int device, size_t bytes);
 static void *(*fake_make_stream)(int device);
 static void (*fake_synchronize)(void *stream);
+static int (*fake_copy)(unsigned long long to, unsigned long long from, size_t bytes, void *stream);
+static void (*fake_hold)(void *stream, int on);
+static void (*fake_capture)(void *stream, int on);
+static int (*fake_apply)(const char *text);
 
 /* Whether the file of this name is the fake. It stays loaded. */
 JNIEXPORT jboolean JNICALL DRIVER(load)(JNIEnv *env, jclass self, jstring path) {
@@ -21,20 +25,51 @@ JNIEXPORT jboolean JNICALL DRIVER(load)(JNIEnv *env, jclass self, jstring path) 
   *(void **)&fake_allocate = dlsym(library, "kvbm_fake_allocate");
   *(void **)&fake_make_stream = dlsym(library, "kvbm_fake_make_stream");
   *(void **)&fake_synchronize = dlsym(library, "kvbm_fake_synchronize");
-  return fake_allocate != NULL && fake_make_stream != NULL && fake_synchronize != NULL;
+  *(void **)&fake_copy = dlsym(library, "kvbm_fake_copy");
+  *(void **)&fake_hold = dlsym(library, "kvbm_fake_hold");
+  *(void **)&fake_capture = dlsym(library, "kvbm_fake_capture");
+  *(void **)&fake_apply = dlsym(library, "kvbm_fake_apply");
+  return fake_allocate != NULL && fake_make_stream != NULL && fake_synchronize != NULL && fake_copy != NULL &&
+         fake_hold != NULL && fake_capture != NULL && fake_apply != NULL;
 }
 
-/* Memory of device 0. */
-JNIEXPORT jlong JNICALL DRIVER(allocate)(JNIEnv *env, jclass self, jlong bytes) {
+/* There are two devices from now on. */
+JNIEXPORT jboolean JNICALL DRIVER(twoDevices)(JNIEnv *env, jclass self) {
   (void)env;
   (void)self;
-  return (jlong)fake_allocate(0, (size_t)bytes);
+  return fake_apply("devices=2") != 0 ? JNI_TRUE : JNI_FALSE;
 }
 
-JNIEXPORT jlong JNICALL DRIVER(stream)(JNIEnv *env, jclass self) {
+JNIEXPORT jlong JNICALL DRIVER(allocateOn)(JNIEnv *env, jclass self, jint device, jlong bytes) {
   (void)env;
   (void)self;
-  return (jlong)(intptr_t)fake_make_stream(0);
+  return (jlong)fake_allocate(device, (size_t)bytes);
+}
+
+JNIEXPORT jlong JNICALL DRIVER(streamOn)(JNIEnv *env, jclass self, jint device) {
+  (void)env;
+  (void)self;
+  return (jlong)(intptr_t)fake_make_stream(device);
+}
+
+/* Enqueues a copy on a stream. */
+JNIEXPORT jboolean JNICALL DRIVER(copy)(JNIEnv *env, jclass self, jlong to, jlong from, jlong bytes, jlong stream) {
+  (void)env;
+  (void)self;
+  const int taken = fake_copy((unsigned long long)to, (unsigned long long)from, (size_t)bytes, (void *)(intptr_t)stream);
+  return taken != 0 ? JNI_TRUE : JNI_FALSE;
+}
+
+JNIEXPORT void JNICALL DRIVER(hold)(JNIEnv *env, jclass self, jlong stream, jboolean on) {
+  (void)env;
+  (void)self;
+  fake_hold((void *)(intptr_t)stream, on);
+}
+
+JNIEXPORT void JNICALL DRIVER(capture)(JNIEnv *env, jclass self, jlong stream, jboolean on) {
+  (void)env;
+  (void)self;
+  fake_capture((void *)(intptr_t)stream, on);
 }
 
 JNIEXPORT void JNICALL DRIVER(synchronize)(JNIEnv *env, jclass self, jlong stream) {

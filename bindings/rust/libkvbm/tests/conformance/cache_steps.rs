@@ -9,6 +9,7 @@ use libkvbm::{
 };
 use serde_json::{json, Value};
 
+use crate::device_steps::{memory_kind, stream_of};
 use crate::objects::{field, part, results, statuses, Call, Known, Object, Objects};
 use crate::pool_steps::lookup_options;
 use crate::Failure;
@@ -32,7 +33,7 @@ pub fn store_options(call: &Call) -> Result<StoreOptions, Failure> {
         positions: positions(call)?,
         timeout: call.timeout("timeout_ns")?,
         unit_keys: call.keys("unit_keys")?,
-        stream: None,
+        stream: stream_of(call)?,
     })
 }
 
@@ -46,8 +47,8 @@ pub fn load_options(call: &Call) -> Result<LoadOptions, Failure> {
         positions: positions(call)?,
         timeout: call.timeout("timeout_ns")?,
         compute_block: Some(call.number_or("compute_block_ns", 0)?).filter(|ns| *ns != 0).map(Duration::from_nanos),
-        stream: None,
-        wait_layers: false,
+        stream: stream_of(call)?,
+        wait_layers: call.flag("wait_layers")?,
     })
 }
 
@@ -69,7 +70,7 @@ pub fn session_options(call: &Call) -> Result<SessionOptions, Failure> {
         end: call.number_or("end", 0)?,
         timeout: call.timeout("timeout_ns")?,
         budget_bytes: call.number_or("budget_bytes", 0)?,
-        stream: None,
+        stream: stream_of(call)?,
     })
 }
 
@@ -109,8 +110,9 @@ impl Objects {
             parts.push(RawPart { part: part(&given)?, form: Form::try_from(field(&given, "form")? as u32)?, tensors });
         }
         let (manager, ns) = (self.manager(call, "manager")?, self.namespace(call, "namespace")?);
+        let (n_blocks, place) = (call.u32_or("n_blocks", 0)?, memory_kind(call)?);
         // SAFETY: the memory is released after the cache; scenarios do not touch blocks that operations use.
-        let cache = unsafe { Cache::attach_raw(manager, ns, call.u32_or("n_blocks", 0)?, &parts, None) }?;
+        let cache = unsafe { Cache::attach_in(manager, ns, n_blocks, &parts, place, None) }?;
         let cache = self.add(Object::Cache(cache));
         results(json!({ "cache": cache }))
     }
@@ -194,6 +196,14 @@ impl Objects {
                 call.u32_or("n_layers", 0)?,
                 call.number_or("begin", 0)?,
                 call.number_or("end", 0)?,
+            )?,
+            "offer.publish_on_stream" => self.offer(call, "offer")?.publish_on_stream(
+                call.u32_or("component", 0)?,
+                call.u32_or("first_layer", 0)?,
+                call.u32_or("n_layers", 0)?,
+                call.number_or("begin", 0)?,
+                call.number_or("end", 0)?,
+                stream_of(call)?.ok_or("no argument stream".to_string())?,
             )?,
             "offer.publish_all" => self.offer(call, "offer")?.publish_all()?,
             "offer.abort" => self.offer(call, "offer")?.abort(&call.text("reason").unwrap_or_default())?,

@@ -7,6 +7,9 @@
 
 mod cache_steps;
 mod codec_steps;
+mod device_steps;
+#[path = "../common/fake.rs"]
+mod fake;
 mod objects;
 mod pool_steps;
 mod raw_steps;
@@ -140,10 +143,23 @@ impl Scenario<'_> {
     }
 }
 
-fn run(scenario: &Value, constants: &HashMap<String, Value>, tmp: &Path) -> Result<(), String> {
+/// What a scenario has.
+const MEMBERS: [&str; 4] = ["name", "purpose", "needs", "steps"];
+
+fn run(scenario: &Value, constants: &HashMap<String, Value>, tmp: &Path, driver: Option<String>) -> Result<(), String> {
+    let members = scenario.as_object().ok_or("a scenario is an object")?;
+    if let Some(name) = members.keys().find(|name| !MEMBERS.contains(&name.as_str())) {
+        return Err(format!("a scenario has no {name}"));
+    }
     let steps = scenario.get("steps").and_then(Value::as_array).ok_or("no steps")?;
     let mut running = Scenario { objects: Objects::default(), variables: Variables::new(), constants };
     running.variables.insert("tmp".into(), Value::String(tmp.display().to_string()));
+    if let Some(driver) = driver {
+        let fake = fake::Fake::open(&driver);
+        fake.two_devices();
+        running.objects.fake = Some(fake);
+        running.variables.insert("driver".into(), Value::String(driver));
+    }
     for (i, step) in steps.iter().enumerate() {
         let step = step.as_object().ok_or("a step is an object")?;
         running.step(step).map_err(|why| format!("step {i} ({}): {why}", step.get("do").unwrap_or(&Value::Null)))?;
@@ -160,9 +176,21 @@ fn run_file(path: &Path, constants: &HashMap<String, Value>, wanted: &[String]) 
     if !wanted.is_empty() && !wanted.iter().any(|w| name.contains(w.as_str())) {
         return None;
     }
+    let driver = match scenario.get("needs").map(|needs| needs == "cuda_driver") {
+        None => None,
+        Some(false) => return Some(Err(format!("{name}: a need that this runner does not know"))),
+        Some(true) => match fake::driver() {
+            None => {
+                println!("test {name} ... skipped: {}", fake::NOT_BUILT);
+                return None;
+            }
+            found => found,
+        },
+    };
     let tmp = std::env::temp_dir().join(format!("kvbm-conformance-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&tmp);
-    let done = std::fs::create_dir_all(&tmp).map_err(|e| e.to_string()).and_then(|()| run(&scenario, constants, &tmp));
+    let made = std::fs::create_dir_all(&tmp).map_err(|e| e.to_string());
+    let done = made.and_then(|()| run(&scenario, constants, &tmp, driver));
     let _ = std::fs::remove_dir_all(&tmp);
     println!("test {name} ... {}", if done.is_ok() { "ok" } else { "FAILED" });
     Some(done.map_err(|why| format!("{name}: {why}")))

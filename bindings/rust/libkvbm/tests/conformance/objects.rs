@@ -11,6 +11,7 @@ use libkvbm::{
 };
 use serde_json::{json, Map, Value};
 
+use crate::fake::Fake;
 use crate::value::unhex;
 use crate::{Failure, Results};
 
@@ -128,15 +129,18 @@ pub fn part(value: &Value) -> Result<Part, String> {
     Ok(Part { component: field(value, "component")? as u32, shard })
 }
 
-/// Host memory that is aligned as a cache's.
+/// Memory that is aligned as a cache's: the host's, or of a device of the fake, which keeps it.
 pub struct Memory {
     pub data: *mut u8,
     pub layout: Layout,
+    pub owned: bool,
 }
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; caches are released before.
-        unsafe { std::alloc::dealloc(self.data, self.layout) };
+        if self.owned {
+            // SAFETY: allocated with this layout; caches are released before.
+            unsafe { std::alloc::dealloc(self.data, self.layout) };
+        }
     }
 }
 
@@ -167,6 +171,8 @@ pub enum Object {
 #[derive(Default)]
 pub struct Objects {
     all: Vec<Option<Object>>,
+    /// For scenarios that need it.
+    pub fake: Option<Fake>,
 }
 
 impl Drop for Objects {

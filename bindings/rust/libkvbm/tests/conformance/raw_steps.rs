@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Queues and submissions to them, through the raw layer: scenarios see user_data and the order of completions.
 
-use std::ffi::CString;
+use std::ffi::{c_void, CString};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use libkvbm::{sys, Key, Offer, Position, Session, Shard, Status};
+use libkvbm::{sys, Key, Offer, Position, Session, Shard, Status, Stream};
 use serde_json::{json, Value};
 
 use crate::cache_steps::{load_options, offer_options, session_options, sources, store_options};
@@ -22,6 +22,9 @@ fn positions(list: &[Position]) -> *const sys::kvbm_position_t {
     } else {
         list.as_ptr().cast()
     }
+}
+fn stream(given: Option<Stream>) -> *mut c_void {
+    given.map_or(std::ptr::null_mut(), Stream::as_raw)
 }
 fn checked(status: i32) -> Result<(), Failure> {
     Ok(Status(status).check().map(drop)?)
@@ -85,6 +88,14 @@ impl Objects {
             },
             "cache.store" => self.store(call),
             "cache.load" => self.load(call),
+            // By a number, also one of no load: Cache::wait_layer takes the operation.
+            "cache.wait_layer" => {
+                let cache = self.cache(call, "cache")?.as_raw();
+                let (operation, layer) = (call.number("operation")?, call.u32_or("layer", 0)?);
+                let waiting = call.number("stream")? as usize as *mut c_void;
+                checked(unsafe { sys::kvbm_cache_wait_layer(cache, operation, layer, waiting) })?;
+                results(Value::Null)
+            }
             "manager.prefetch" | "manager.offload" => self.care(kind, call),
             "offer.open" => self.open_offer(call),
             "session.open" => self.open_session(call),
@@ -149,6 +160,8 @@ impl Objects {
             item_status: items.as_ptr().cast_mut().cast(),
             out_operation: operation,
             unit_keys: if given.unit_keys.is_empty() { std::ptr::null() } else { keys(&given.unit_keys) },
+            stream: stream(given.stream),
+            has_stream: given.stream.is_some().into(),
             ..Default::default()
         };
         let (cache, queue) = (self.cache(call, "cache")?.as_raw(), self.queue(call, "queue")?.0);
@@ -174,7 +187,9 @@ impl Objects {
             timeout_ns: nanoseconds(given.timeout),
             item_status: items.as_ptr().cast_mut().cast(),
             out_operation: operation,
-            ..Default::default()
+            stream: stream(given.stream),
+            has_stream: given.stream.is_some().into(),
+            wait_layers: given.wait_layers.into(),
         };
         let cache = self.cache(call, "cache")?;
         let (found, queue) = (self.found(call, "match")?.as_raw(), self.queue(call, "queue")?.0);
@@ -253,6 +268,8 @@ impl Objects {
             end: given.end,
             timeout_ns: given.timeout.map_or(60_000_000_000, |t| t.as_nanos() as u64),
             budget_bytes: given.budget_bytes,
+            stream: stream(given.stream),
+            has_stream: given.stream.is_some().into(),
             ..Default::default()
         };
         let (user_data, n, mut raw) =

@@ -9,6 +9,7 @@ use libkvbm::{
 };
 use serde_json::{json, Map, Value};
 
+use crate::device_steps::devices;
 use crate::objects::{field, part, results, shard, Call, Known, Memory, Object, Objects};
 use crate::value::{hex, pattern, unhex};
 use crate::Failure;
@@ -39,7 +40,7 @@ impl Objects {
                 Layout::from_size_align(call.number("bytes")?.max(1) as usize, 4096).map_err(|e| e.to_string())?;
             // SAFETY: the size is not zero.
             let data = unsafe { alloc_zeroed(layout) };
-            let memory = self.add(Object::Memory(Memory { data, layout }));
+            let memory = self.add(Object::Memory(Memory { data, layout, owned: true }));
             return results(json!({ "memory": memory }));
         }
         let memory = self.memory(call, "memory")?;
@@ -102,6 +103,7 @@ impl Objects {
         match kind.split('.').next() {
             Some("codec") => crate::codec_steps::codec_step(kind, call),
             Some("memory") => self.memory_step(kind, call),
+            Some("device") => self.device_step(kind, call),
             Some("context" | "config") => self.context_step(kind, call),
             Some("geometry") => self.geometry_step(kind, call),
             Some("key") => self.key_step(kind, call),
@@ -264,6 +266,7 @@ impl Objects {
             "manager.stats" => results(stats(manager)?),
             "manager.scan" => results(json!({"rows": scan(manager, call.number("page")? as usize)?})),
             "manager.nodes" => results(nodes(manager)?),
+            "manager.devices" => results(devices(manager)?),
             "manager.share" => results(share(manager)?),
             "manager.locate" => {
                 let options = LocateOptions {
@@ -288,6 +291,7 @@ impl Objects {
 macro_rules! fields {
     ($from:expr; $($name:ident),* $(,)?) => { json!({$(stringify!($name): $from.$name),*}) };
 }
+pub(crate) use fields;
 
 fn stats(manager: &Manager) -> Result<Value, Error> {
     let stats = manager.stats()?;

@@ -69,7 +69,8 @@ final class CacheSteps {
       part.noneLeft();
     }
     return results("cache", in.object("manager", Manager.class)
-        .attach(in.object("namespace", Namespace.class), in.integer("n_blocks", 0), parts));
+        .attach(in.object("namespace", Namespace.class), in.integer("n_blocks", 0), parts,
+            in.integer("memory", MemoryKind.AUTO), in.integer("device", 0)));
   }
 
   private static Map<String, Object> submitted(Steps steps, Arguments in, Operation operation) {
@@ -83,6 +84,7 @@ final class CacheSteps {
     StoreOptions options = new StoreOptions().priority(in.integer("priority", 0)).parent(in.key("parent"))
         .unchained(in.flag("unchained")).positions(in.positions("positions"))
         .timeoutNs(in.number("timeout_ns", Kvbm.FOREVER)).unitKeys(in.keys("unit_keys"));
+    if (in.has("stream")) options.stream(in.number("stream"));
     if (in.has("queue")) {
       CompletionQueue queue = in.object("queue", CompletionQueue.class);
       return submitted(steps, in, cache.storeAsync(keys, in.integers("block_ids"), options, queue));
@@ -99,7 +101,8 @@ final class CacheSteps {
     LoadOptions options = new LoadOptions().firstKey(in.integer("first_key", 0)).anyPosition(in.flag("any_position"))
         .layers(in.integer("first_layer", 0), in.integer("n_layers", 0)).keepBelow(in.flag("keep_below"))
         .positions(in.positions("positions")).timeoutNs(in.number("timeout_ns", Kvbm.FOREVER))
-        .computeBlockNs(in.number("compute_block_ns", 0));
+        .computeBlockNs(in.number("compute_block_ns", 0)).waitLayers(in.flag("wait_layers"));
+    if (in.has("stream")) options.stream(in.number("stream"));
     if (in.has("queue")) {
       CompletionQueue queue = in.object("queue", CompletionQueue.class);
       return submitted(steps, in, cache.loadAsync(match, ids, options, queue));

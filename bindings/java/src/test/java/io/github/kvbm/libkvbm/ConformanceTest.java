@@ -27,6 +27,8 @@ class ConformanceTest {
   private static final Path SUITE = Path.of("../conformance").toAbsolutePath().normalize();
   private static final Set<String> NOT_ARGUMENTS = Set.of("do", "as", "expect", "error", "message", "within_ns", "why");
 
+  private static final Set<String> MEMBERS = Set.of("name", "purpose", "needs", "steps");
+
   @TestFactory
   Stream<DynamicTest> scenarios() throws IOException {
     Map<String, Long> constants = constants();
@@ -69,11 +71,13 @@ class ConformanceTest {
   }
 
   private static void run(Map<String, Object> scenario, Map<String, Long> constants) throws Exception {
+    if (!MEMBERS.containsAll(scenario.keySet())) throw new AssertionError("members of a scenario: " + scenario.keySet());
     Path tmp = Files.createTempDirectory("kvbm-scenario-");
     Deque<AutoCloseable> made = new ArrayDeque<>();
     try {
       Values values = new Values(constants);
       values.bind("tmp", tmp.toString());
+      DeviceSteps.need(scenario.get("needs"), values);
       Steps steps = new Steps();
       int number = 0;
       for (Object step : (List<?>) scenario.get("steps")) {

@@ -18,6 +18,11 @@ final class SessionSteps {
           in.integer("n_layers", 0), in.number("begin"), in.number("end"));
       return results();
     });
+    steps.put("offer.publish_on_stream", in -> {
+      in.object("offer", Offer.class).publishOnStream(in.integer("component", 0), in.integer("first_layer", 0),
+          in.integer("n_layers", 0), in.number("begin"), in.number("end"), in.number("stream"));
+      return results();
+    });
     steps.put("offer.publish_all", in -> {
       in.object("offer", Offer.class).publishAll();
       return results();
@@ -61,6 +66,7 @@ final class SessionSteps {
         .noLayers(in.flag("no_layers")).firstPosition(in.number("first_position", 0))
         .positions(in.number("begin", 0), in.number("end", 0)).budgetBytes(in.number("budget_bytes", 0));
     if (in.has("timeout_ns")) options.timeoutNs(in.number("timeout_ns"));
+    if (in.has("stream")) options.stream(in.number("stream"));
     List<Source> sources = new ArrayList<>();
     for (Arguments one : in.objects("sources")) {
       sources.add(new Source(one.text("node"), one.integer("rank", 0)));

@@ -25,6 +25,7 @@ final class Steps {
     CacheSteps.add(this);
     SeeingSteps.add(this);
     SessionSteps.add(this);
+    DeviceSteps.add(this);
   }
 
   void put(String name, Step step) {

@@ -26,9 +26,29 @@ final class TestDriver {
 
   private static native boolean load(String path);
 
-  static native long allocate(long bytes);
+  /** From now on; false if there cannot be. */
+  static native boolean twoDevices();
 
-  static native long stream();
+  static long allocate(long bytes) {
+    return allocateOn(0, bytes);
+  }
+
+  static native long allocateOn(int device, long bytes);
+
+  static long stream() {
+    return streamOn(0);
+  }
+
+  static native long streamOn(int device);
+
+  /** Enqueues a copy; false if there is no such stream. */
+  static native boolean copy(long to, long from, long bytes, long stream);
+
+  /** Keeps a stream from getting on until it is let go. */
+  static native void hold(long stream, boolean on);
+
+  /** Begins and ends a capture into a graph. */
+  static native void capture(long stream, boolean on);
 
   static native void synchronize(long stream);
 }

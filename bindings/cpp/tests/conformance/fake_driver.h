@@ -1,0 +1,29 @@
+// The engine's side of the fake CUDA driver that the library's own tests use (libtest_cuda_driver.so). Its devices have
+// host memory, which stays until the process ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace conformance {
+
+class FakeDriver {
+ public:
+  // Where it is built; "" where it is not.
+  static std::string file();
+  // Loaded at first use, with two devices. Throws a Failure where it cannot be.
+  static const FakeDriver& get();
+
+  uint8_t* (*allocate)(int device, std::size_t bytes) = nullptr;
+  void* (*make_stream)(int device) = nullptr;
+  int (*copy)(void* to, const void* from, std::size_t bytes, void* stream) = nullptr;
+  void (*hold)(void* stream, int on) = nullptr;
+  void (*capture)(void* stream, int on) = nullptr;
+  void (*synchronize)(void* stream) = nullptr;
+
+ private:
+  FakeDriver();
+};
+
+}  // namespace conformance

@@ -1,0 +1,75 @@
+// Libraries of the system that are found while the process runs (libcuda, libcufile): a table of entries, filled once
+// for each path. None is ever unloaded: they keep threads of their own, and what could not begin does not begin later in
+// the same process. The signal handlers of the process are as they were before. Thread: any.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/mutex.h"
+#include "base/signal_keeper.h"
+#include "base/status.h"
+
+namespace kvbm::device {
+
+// One entry of a table of pointers to functions, and the name under which a library exports it.
+struct TableEntry {
+  const char* entry;   // "cuMemAlloc"
+  const char* symbol;  // "cuMemAlloc_v2"
+  size_t offset;       // in the table
+  bool required;       // else null where a library lacks it
+};
+
+// unsupported, as `what` and the loader's own words, where it cannot be loaded.
+Result<void*> open_library(const std::string& path, const char* what);
+// Fills every entry of `table`; gives the names of those that are required and missing, "a, b".
+std::string fill_table(void* library, std::span<const TableEntry> entries, void* table);
+
+class LibraryLoading {
+ protected:
+  // Two loads at once would each take the other's handlers for the host's.
+  inline static Mutex mutex_;
+};
+
+// By path. Lives as long as the process: streams may be at work while it ends. Lock: mutex_, held over a load.
+template <class Library>
+class LoadedLibraries : private LibraryLoading {
+ public:
+  using Load = Status (*)(const std::string& path, Library* out);
+  explicit LoadedLibraries(Load load) : load_(load) {}
+
+  // The same answer for the same path every time, also a refusal.
+  Result<const Library*> get(const std::string& path) KVBM_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    std::unique_ptr<Loaded>& loaded = by_path_[path];
+    if (!loaded) {
+      auto fresh = std::make_unique<Loaded>();
+      const SignalKeeper keeper;
+      fresh->status = load_(path, &fresh->library);
+      loaded = std::move(fresh);
+    }
+    if (!loaded->status.ok()) return loaded->status;
+    return static_cast<const Library*>(&loaded->library);
+  }
+  [[nodiscard]] bool has_any() const KVBM_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    for (const auto& [path, loaded] : by_path_) {
+      if (loaded != nullptr && loaded->status.ok()) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Loaded {
+    Library library;
+    Status status;
+  };
+  const Load load_;
+  std::map<std::string, std::unique_ptr<Loaded>> by_path_ KVBM_GUARDED_BY(mutex_);
+};
+
+}  // namespace kvbm::device
