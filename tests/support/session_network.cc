@@ -102,6 +102,9 @@ Code SessionNetwork::send(Node node, uint64_t id, ConstBytes message) {
   const auto type = static_cast<cluster::session::Type>(message[0]);
   const size_t at = type == cluster::session::Type::open ? 54 : type == cluster::session::Type::accept ? 38 : 0;
   if (!apart && at != 0) inbox.back()[at] &= ~std::byte{cluster::session::kWayApart};
+  // And PULL, for each of its entries.
+  const bool pull = whole && type == cluster::session::Type::pull;
+  for (size_t i = 47; pull && i < message.size(); i += 40) inbox.back()[i] &= ~std::byte{cluster::session::kWayApart};
   later([this, other = end.other] { deliver(other); });
   return Code::ok;
 }

@@ -57,6 +57,8 @@ class SessionNetwork {
   bool ways = true;
   // Those of the first version that knows ways say none of payloads apart.
   bool apart = true;
+  // Pulls arrive without that way, so that they are answered with the whole.
+  bool whole = false;
 
   Node add(SessionPeer* peer);
   // The link through which that node calls.

@@ -103,6 +103,20 @@ TEST(SessionDirect, each_side_chooses_for_itself) {
   }
 }
 
+// Whoever serves decides: the slot on the device is given back, and asked for again the next time.
+TEST(SessionDirect, the_whole_may_come_in_place_of_a_payload_apart) {
+  Pair p;
+  p.warm();
+  p.net.whole = true;
+  p.one(1);
+  EXPECT_EQ(p.came(), 0U);
+  EXPECT_EQ(p.in().damaged_slices, 0U);
+  EXPECT_EQ(p.decode->receiver->direct_failures(), 0U);
+  p.net.whole = false;
+  p.one(2);
+  EXPECT_EQ(p.came(), kAll);
+}
+
 TEST(SessionDirect, memory_that_is_mapped_is_read_where_it_is) {
   Pair p;
   for (auto& s : p.senders) s->mover.machine = 1;
