@@ -78,10 +78,12 @@ bool starts_with(const std::string& text, const char* start) { return text.rfind
 
 }  // namespace
 
-bool one_sided(const std::string& transport) {
-  return starts_with(transport, "rc") || starts_with(transport, "dc") || starts_with(transport, "gga") ||
-         transport == "cuda_ipc";
+// A network whose cards read by themselves.
+bool is_rdma(const std::string& transport) {
+  return starts_with(transport, "rc") || starts_with(transport, "dc") || starts_with(transport, "gga");
 }
+
+bool one_sided(const std::string& transport) { return is_rdma(transport) || transport == "cuda_ipc"; }
 
 Result<std::unique_ptr<Worker>> Worker::open(const WorkerOptions& options) {
   const SignalKeeper keeper;
@@ -113,9 +115,11 @@ Status Worker::open_context(const WorkerOptions& options) {
             std::string(ucs_status_string(status)) + ", devices " + devices + ", transports " + transports};
   }
   bool native = false;
+  bool rdma = false;
   bool reaches = false;
   for (const Resource& r : resources_of(context_)) {
     native |= one_sided(r.transport);
+    rdma |= is_rdma(r.transport);
     reaches |= reaches_peers(r.transport);
   }
   if (!reaches) {
@@ -132,18 +136,18 @@ Status Worker::open_context(const WorkerOptions& options) {
   if (const ucs_status_t status = ucp_init(&params, config.get(), &context_); status != UCS_OK) {
     return refused("UCX does not start again", status);
   }
-  ask_device_memory(native);
+  ask_device_memory(rdma);
   describe(native);
   return {};
 }
 
-void Worker::ask_device_memory(bool one_sided) {
+void Worker::ask_device_memory(bool rdma) {
   static_assert(kCudaMemory == UCS_BIT(UCS_MEMORY_TYPE_CUDA));
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   if (ucp_context_query(context_, &attributes) != UCS_OK) return;
   knows_device_memory_ = ucx::knows_device_memory(attributes.memory_types);
-  device_memory_ = offers_device_memory(attributes.memory_types, one_sided);
+  device_memory_ = offers_device_memory(attributes.memory_types, rdma);
 }
 
 void Worker::describe(bool native) {

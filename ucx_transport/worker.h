@@ -54,7 +54,7 @@ class Worker {
   Worker() = default;
   Status open_context(const WorkerOptions& options);
   Status open_worker();
-  void ask_device_memory(bool one_sided);
+  void ask_device_memory(bool rdma);
   void describe(bool native);
 
   ucp_context_h context_ = nullptr;

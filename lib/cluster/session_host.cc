@@ -77,9 +77,16 @@ Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
   options.transfer_base = static_cast<uint16_t>(kFirstSenderBase + ranks_.size());
   options.moved = [this] { settle(); };
   options.coder = coder_.get();
+  options.note = notes();
   session::Link& links = *this;
   made->sender = std::make_unique<session::Sender>(options, std::move(staging.value().second), links, *made);
   return (ranks_[number] = std::move(made)).get();
+}
+
+std::function<void(const std::string&)> SessionHost::notes() const {
+  return [log = log_](const std::string& text) {
+    if (log != nullptr) log->write(LogLevel::info, "session", text);
+  };
 }
 
 Status SessionHost::make_receiver() {
@@ -91,9 +98,7 @@ Status SessionHost::make_receiver() {
   options.transfer_base = kReceiverBase;
   options.moved = [this] { settle(); };
   options.coder = coder_.get();
-  options.note = [log = log_](const std::string& text) {
-    if (log != nullptr) log->write(LogLevel::info, "session", text);
-  };
+  options.note = notes();
   session::Link& links = *this;
   receiver_ = std::make_unique<session::Receiver>(options, std::move(staging.value().second), links);
   return {};
@@ -110,14 +115,22 @@ SessionCounts SessionHost::counts() const noexcept {
   out.sessions = sessions_.size();
   out.offers = offers_.size();
   out.staging_taken = staging_taken();
-  if (receiver_ != nullptr) out.received = receiver_->stats();
+  if (receiver_ != nullptr) {
+    out.received = receiver_->stats();
+    out.direct_taken = receiver_->direct_taken();
+    out.direct_failures = receiver_->direct_failures();
+  }
   for (const auto& [number, rank] : ranks_) {
     const session::SenderStats& s = rank->sender->stats();
     out.shared_taken += rank->sender->shared_taken();
+    out.direct_taken += rank->sender->direct_taken();
+    out.direct_failures += rank->sender->direct_failures();
     out.sent.slices += s.slices;
     out.sent.bytes += s.bytes;
     out.sent.shared_slices += s.shared_slices;
     out.sent.shared_bytes += s.shared_bytes;
+    out.sent.direct_slices += s.direct_slices;
+    out.sent.direct_bytes += s.direct_bytes;
     out.sent.ended += s.ended;
     out.sent.failed += s.failed;
   }

@@ -29,7 +29,8 @@ namespace kvbm::cluster {
 // What sessions of this node are doing and have done, all ranks together.
 struct SessionCounts {
   uint64_t sessions = 0, offers = 0;             // now
-  uint64_t staging_taken = 0, shared_taken = 0;  // slots, now
+  uint64_t staging_taken = 0, shared_taken = 0, direct_taken = 0;  // slots, now
+  uint64_t direct_failures = 0;  // transfers of device memory that were left for host memory
   session::ReceiverStats received;
   session::SenderStats sent;
 };
@@ -45,6 +46,8 @@ class SessionHost final : public LinkListener, private session::Link {
     std::shared_ptr<LinkCoder> coder = nullptr;
     Executor* core = nullptr;
     std::function<bool(const NodeId&)> in_place = nullptr;  // LinkSliceCoder::Options
+    // Makes memory of a device known to the transport of the links; empty: it takes none, or shall not.
+    std::function<Status(MutableBytes)> add_device_memory = nullptr;
   };
   // Prefill ranks of this node; others can make it know so many, itself as many again.
   static constexpr size_t kMaxRanks = 64;
@@ -118,6 +121,8 @@ class SessionHost final : public LinkListener, private session::Link {
   void drop(session::PeerId peer) override;
   [[nodiscard]] bool takes_grain(session::PeerId peer) const override;
   [[nodiscard]] bool takes_ways(session::PeerId peer) const override;
+  [[nodiscard]] bool takes_device_memory() const override { return options_.add_device_memory != nullptr; }
+  Status add_memory(MutableBytes memory) override { return options_.add_device_memory(memory); }
 
   [[nodiscard]] uint64_t now() const { return mesh_.executor().clock().now_ns(); }
   [[nodiscard]] PeerLink* link_of(session::PeerId peer) const;
@@ -125,6 +130,8 @@ class SessionHost final : public LinkListener, private session::Link {
   Result<std::pair<std::shared_ptr<Arena>, session::Staging>> make_staging(uint64_t bytes);
   Result<Rank*> rank(uint16_t number, size_t limit);
   Status make_receiver();
+  // What sessions have to say to people.
+  [[nodiscard]] std::function<void(const std::string&)> notes() const;
   // True: it was opened, or has ended.
   bool try_open(uint64_t name, Opened& opened);
   void open_waiting();

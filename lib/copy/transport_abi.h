@@ -58,7 +58,9 @@ typedef uint64_t kvbm_transport_token_t;
 /* What a transport can do beyond messages, post() and push(). */
 enum {
   KVBM_TRANSPORT_GET = 1, /* add_memory() and get(): one-sided reads that the other side's processor takes no part in */
-  KVBM_TRANSPORT_DEVICE = 2 /* addresses may be device memory, which hardware moves; elsewhere callers stage it */
+  /* Addresses may be device memory that add_memory() has taken, which hardware moves; elsewhere callers stage it. Pieces
+   * of one push may be of both kinds, what is posted is of one. A push of such memory may fail and its connection live. */
+  KVBM_TRANSPORT_DEVICE = 2
 };
 
 /* Flags of kvbm_transport_options_t. */

@@ -67,6 +67,9 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
   facts.copy_engines = attribute(driver, device, kCuAsyncEngines);
   facts.maps_host = attribute(driver, device, kCuCanMapHostMemory) != 0;
   facts.registers_read_only = attribute(driver, device, kCuReadOnlyHostRegister) != 0;
+  facts.cards_reach = attribute(driver, device, kCuDirectRdma) != 0 || attribute(driver, device, kCuDmaBuf) != 0;
+  facts.cards_ordered = attribute(driver, device, kCuDirectRdmaOrdering) >= kCuOrderingOwner;
+  facts.cards_flushed = (attribute(driver, device, kCuDirectRdmaFlushes) & kCuFlushByHost) != 0;
   return facts;
 }
 

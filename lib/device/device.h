@@ -44,6 +44,9 @@ struct DeviceFacts {
   uint64_t memory_bytes = 0;
   bool maps_host = false;          // kernels may read and write pinned host memory
   bool registers_read_only = false;
+  // Network cards and its memory (direct_memory.h): whether they read and write it; whether kernels launched after a write
+  // see it; whether they do after a flush.
+  bool cards_reach = false, cards_ordered = false, cards_flushed = false;
   int driver_version = 0;          // of CUDA that the driver speaks
 };
 

@@ -78,11 +78,24 @@ inline constexpr int kCuMajor = 75;
 inline constexpr int kCuMinor = 76;
 inline constexpr int kCuHostPointerForRegistered = 91;
 inline constexpr int kCuReadOnlyHostRegister = 113;
+inline constexpr int kCuDirectRdma = 116;          // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_*
+inline constexpr int kCuDirectRdmaFlushes = 117;   // bits of kCuFlush*
+inline constexpr int kCuDirectRdmaOrdering = 118;  // kCuOrdering*
+inline constexpr int kCuDmaBuf = 124;
+
+// Who sees what a network card has written without a flush (CUGPUDirectRDMAWritesOrdering), and how a flush is made.
+inline constexpr int kCuOrderingNone = 0;
+inline constexpr int kCuOrderingOwner = 100;
+inline constexpr int kCuOrderingAllDevices = 200;
+inline constexpr int kCuFlushByHost = 1;    // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST: cuFlushGPUDirectRDMAWrites
+inline constexpr int kCuFlushCurrent = 0;   // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX
+inline constexpr int kCuFlushToOwner = 100; // CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER
 
 // CUpointer_attribute.
 inline constexpr int kCuPointerContext = 1;
 inline constexpr int kCuPointerMemoryType = 2;
 inline constexpr int kCuPointerDevicePointer = 3;
+inline constexpr int kCuPointerSyncMemops = 6;
 inline constexpr int kCuPointerIsManaged = 8;
 inline constexpr int kCuPointerDeviceOrdinal = 9;
 inline constexpr int kCuPointerRangeStart = 11;
@@ -143,6 +156,9 @@ struct Driver {
   CuResult (*cuMemHostUnregister)(void* pointer) = nullptr;
   CuResult (*cuMemHostGetDevicePointer)(CuPointer* device, void* host, unsigned flags) = nullptr;  // _v2
   CuResult (*cuPointerGetAttribute)(void* value, int attribute, CuPointer pointer) = nullptr;
+  CuResult (*cuPointerSetAttribute)(const void* value, int attribute, CuPointer pointer) = nullptr;
+  // Blocks until what network cards have written into memory of the target is visible to that scope.
+  CuResult (*cuFlushGPUDirectRDMAWrites)(int target, int scope) = nullptr;
   CuResult (*cuMemcpyAsync)(CuPointer to, CuPointer from, size_t bytes, CuStream stream) = nullptr;
   CuResult (*cuMemsetD8Async)(CuPointer to, unsigned char value, size_t bytes, CuStream stream) = nullptr;
 

@@ -46,6 +46,8 @@ constexpr TableEntry kSymbols[] = {
     KVBM_ENTRY(cuMemHostUnregister, "cuMemHostUnregister"),
     KVBM_ENTRY(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2"),
     KVBM_ENTRY(cuPointerGetAttribute, "cuPointerGetAttribute"),
+    KVBM_ENTRY(cuPointerSetAttribute, "cuPointerSetAttribute"),
+    KVBM_ENTRY(cuFlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites"),
     KVBM_ENTRY(cuMemcpyAsync, "cuMemcpyAsync"),
     KVBM_ENTRY(cuMemsetD8Async, "cuMemsetD8Async"),
     KVBM_ENTRY(cuStreamCreateWithPriority, "cuStreamCreateWithPriority"),

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "base/memory_wait.h"
 #include "device/device_memory.h"
+#include "manager/kept_memory.h"
 
 namespace kvbm::manager {
 
@@ -21,16 +21,6 @@ std::byte* address(device::CuPointer pointer) noexcept {
 }
 
 Status elsewhere() { return {Code::unsupported, "device memory is not shared", "the other side is another machine"}; }
-
-// Given up where the driver may take its time.
-template <class T>
-std::shared_ptr<void> kept(std::shared_ptr<T> memory, Executor& work) {
-  T* const raw = memory.get();
-  return {static_cast<void*>(raw), [&work, memory = std::move(memory)](void*) mutable {
-            const MemoryWait patient;
-            work.post([last = std::move(memory)] {});
-          }};
-}
 
 }  // namespace
 

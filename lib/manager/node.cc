@@ -75,6 +75,19 @@ std::shared_ptr<cluster::LinkCoder> Node::make_coder() const {
   return coder;
 }
 
+// What hands device memory to the transport; empty where that takes none, or shall not.
+std::function<Status(MutableBytes)> Node::device_memory_of_links() const {
+  using Rdma = NodeOptions::DeviceRdma;
+  copy::Transport& transport = thread_->transport();
+  const bool takes = (transport.features() & KVBM_TRANSPORT_DEVICE) != 0;
+  if (!takes && options_.device_rdma == Rdma::on && env_.log != nullptr) {
+    env_.log->write(LogLevel::warning, "node",
+                    "device.rdma is on, and the transport takes no device memory: " + transport.describe());
+  }
+  if (!takes || options_.device_rdma == Rdma::off) return nullptr;
+  return [&transport](MutableBytes memory) { return transport.add_memory(memory).status(); };
+}
+
 Node::~Node() {
   stop();
   if (help_ != nullptr) help_->end();
@@ -99,7 +112,9 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   cluster::SessionHost::Options session_options;
   session_options.staging_bytes = options_.session_staging_bytes;
   const auto boot = options_.device_ipc ? cluster::boot_id() : DeviceShare::BootId{};
-  session_devices_ = std::make_unique<SessionDevices>(*env_.executor, *thread_, env_.log, boot);
+  session_devices_ =
+      std::make_unique<SessionDevices>(*env_.executor, *thread_, env_.log, boot, options_.device_rdma);
+  session_options.add_device_memory = device_memory_of_links();
   session_options.staging_mapped = [devices = session_devices_.get()](std::shared_ptr<Arena> arena) {
     devices->add_staging(std::move(arena));
   };

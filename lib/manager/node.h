@@ -73,6 +73,7 @@ class Node {
        std::shared_ptr<const codec::KeyRing> keys);
   // How records go over links; null: plain.
   std::shared_ptr<cluster::LinkCoder> make_coder() const;
+  std::function<Status(MutableBytes)> device_memory_of_links() const;
   // Tells the mesh who is in the members' file from now on.
   Status watch_members(std::shared_ptr<MembersFile> file);
 

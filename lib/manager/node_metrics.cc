@@ -34,10 +34,11 @@ void add_coding(MetricsRegistry& registry, const char* direction, const cluster:
       .add(now.refused);
 }
 
-// One side of sessions; of its slices `shared` ones stayed in device memory that both processes reach.
+// One side of sessions; of its slices `shared` ones stayed in device memory that both processes reach, and `direct` ones were
+// read from, or written to, device memory by the transport.
 struct SideOfSessions {
   const char* side;
-  uint64_t open, done, failed, slices, bytes, shared_slices, shared_bytes;
+  uint64_t open, done, failed, slices, bytes, shared_slices, shared_bytes, direct_slices, direct_bytes;
 };
 
 void add_sessions(MetricsRegistry& registry, const SideOfSessions& now) {
@@ -54,8 +55,10 @@ void add_sessions(MetricsRegistry& registry, const SideOfSessions& now) {
     const char* name;
     uint64_t slices, bytes;
   };
-  const Way ways[] = {{"link", now.slices - now.shared_slices, now.bytes - now.shared_bytes},
-                      {"device", now.shared_slices, now.shared_bytes}};
+  const Way ways[] = {{"link", now.slices - now.shared_slices - now.direct_slices,
+                       now.bytes - now.shared_bytes - now.direct_bytes},
+                      {"device", now.shared_slices, now.shared_bytes},
+                      {"rdma", now.direct_slices, now.direct_bytes}};
   for (const Way& way : ways) {
     const MetricsRegistry::Labels labels = {{"side", now.side}, {"way", way.name}};
     registry.counter("kvbm_session_slices_total", "Pieces of requests that were sent or are in place.", labels)
@@ -68,17 +71,22 @@ void add_sessions(MetricsRegistry& registry, const cluster::SessionCounts& now) 
   const cluster::session::ReceiverStats& in = now.received;
   const cluster::session::SenderStats& out = now.sent;
   add_sessions(registry, {"decode", now.sessions, in.finished, in.failed, in.slices, in.bytes, in.shared_slices,
-                          in.shared_bytes});
+                          in.shared_bytes, in.direct_slices, in.direct_bytes});
   add_sessions(registry, {"prefill", now.offers, out.ended - out.failed, out.failed, out.slices, out.bytes,
-                          out.shared_slices, out.shared_bytes});
+                          out.shared_slices, out.shared_bytes, out.direct_slices, out.direct_bytes});
   registry.counter("kvbm_session_damaged_slices_total", "Pieces that came with a wrong hash, and were pulled again.")
       .add(in.damaged_slices);
   const char* const maps = "Prefill ranks whose device memory was mapped, or could not be.";
   registry.counter("kvbm_session_maps_total", maps, {{"result", "mapped"}}).add(in.maps);
   registry.counter("kvbm_session_maps_total", maps, {{"result", "refused"}}).add(in.refused_maps);
-  const char* const slots = "Slots that pieces are in now: of host memory, and of shared device memory.";
+  registry.counter("kvbm_session_rdma_failed_total",
+                   "Connections and devices whose transfers of device memory failed, and go through host memory.")
+      .add(now.direct_failures);
+  const char* const slots =
+      "Slots that pieces are in now: of host memory, of shared device memory, of device memory that the transport reaches.";
   registry.gauge("kvbm_session_slots", slots, {{"memory", "host"}}).set(static_cast<int64_t>(now.staging_taken));
   registry.gauge("kvbm_session_slots", slots, {{"memory", "device"}}).set(static_cast<int64_t>(now.shared_taken));
+  registry.gauge("kvbm_session_slots", slots, {{"memory", "rdma"}}).set(static_cast<int64_t>(now.direct_taken));
 }
 
 }  // namespace

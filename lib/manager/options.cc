@@ -176,6 +176,15 @@ void add_device(std::vector<OptionRow>& rows) {
                   0,
                   0,
                   {"auto", "off"}});
+  rows.push_back({"device.rdma",
+                  OptionType::choice,
+                  "auto",
+                  "Sessions between machines: network cards read and write kvbm's own device memory (GPUDirect RDMA) "
+                  "where the transport of node.transport and the device say that they can; never; or, on, also where "
+                  "the device does not say so.",
+                  0,
+                  0,
+                  {"auto", "off", "on"}});
 }
 
 std::vector<OptionRow> make_schema() {
@@ -297,6 +306,9 @@ Result<Options> options_from(const OptionSet& config) {
   if (storage != "auto") out.device.storage = storage == "on" ? DeviceOptions::Use::on : DeviceOptions::Use::off;
   out.device.storage_library = values.at("device.storage_library").text;
   out.node.device_ipc = values.at("device.ipc").text == "auto";
+  using Rdma = NodeOptions::DeviceRdma;
+  const std::string& rdma = values.at("device.rdma").text;
+  if (rdma != "auto") out.node.device_rdma = rdma == "on" ? Rdma::on : Rdma::off;
   out.seal_key_file = values.at("seal.key_file").text;
   out.node.seal_key_file = out.seal_key_file;
   const auto tiers = config.lists.find("tier");

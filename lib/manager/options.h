@@ -55,6 +55,8 @@ struct NodeOptions {
   std::string ucx_module, ucx_devices, ucx_transports;
   uint64_t staging_bytes = 256ULL << 20;
   bool device_ipc = true;  // device.ipc
+  enum class DeviceRdma : uint8_t { automatic, off, on };
+  DeviceRdma device_rdma = DeviceRdma::automatic;
   uint64_t session_staging_bytes = 64ULL << 20;
   AdmissionKind admission = AdmissionKind::on_request;  // to other nodes
   bool local = true;            // nodes of one machine read each other's host memory in place

@@ -23,7 +23,13 @@ cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<Attach
     if (boot_ != DeviceShare::BootId{}) {
       share = std::make_unique<DeviceShare>(device->device().shared_from_this(), boot_, work_, turn_);
     }
-    known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_, std::move(share));
+    std::unique_ptr<DeviceDirect> direct;
+    if (rdma_ != NodeOptions::DeviceRdma::off) {
+      const bool whatever = rdma_ == NodeOptions::DeviceRdma::on;
+      direct = std::make_unique<DeviceDirect>(device->device().shared_from_this(), whatever, work_, turn_);
+    }
+    known.mover = std::make_unique<SessionMover>(device->transfers(), name, work_, links_, std::move(share),
+                                                 std::move(direct));
     for (const auto& arena : staging_) {
       known.mover->use_staging(arena);
       pin(*device, arena);

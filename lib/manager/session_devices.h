@@ -19,6 +19,7 @@
 #include "base/mutex.h"
 #include "manager/device_caches.h"
 #include "manager/links_turn.h"
+#include "manager/options.h"
 #include "manager/session_mover.h"
 #include "manager/stream_waits.h"
 
@@ -27,12 +28,15 @@ namespace kvbm::manager {
 class SessionDevices {
  public:
   // `links`: of the sessions; it may end before this, after close(). `work` outlives this. boot: of this machine, whose
-  // other processes share device memory with this one; zero: none does.
-  SessionDevices(Executor& work, Executor& links, const Log* log, const DeviceShare::BootId& boot)
+  // other processes share device memory with this one; zero: none does. rdma: whether the links' transport shall reach
+  // devices.
+  SessionDevices(Executor& work, Executor& links, const Log* log, const DeviceShare::BootId& boot,
+                 NodeOptions::DeviceRdma rdma)
       : work_(work),
         links_(links),
         log_(log),
         boot_(boot),
+        rdma_(rdma),
         turn_(std::make_shared<LinksTurn>(links)),
         waits_(StreamWaits::create(work)) {}
   ~SessionDevices() { waits_->close(); }
@@ -60,6 +64,7 @@ class SessionDevices {
   Executor& links_;
   const Log* const log_;
   const DeviceShare::BootId boot_;
+  const NodeOptions::DeviceRdma rdma_;
   const std::shared_ptr<LinksTurn> turn_;
   const std::shared_ptr<StreamWaits> waits_;
   Mutex mutex_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "codec/leaf_hash.h"
+#include "device/direct_memory.h"
 
 namespace kvbm::manager {
 
@@ -39,14 +40,20 @@ const char kRead[] = "what was read out of a device is not what it says it wrote
 const char kWrong[] = "a leaf of a slice is not what its hash says";
 const char kManyRuns[] = "a leaf in shared memory is several runs";
 const char kNotShared[] = "device memory is not shared";
+const char kNotThere[] = "what a network card has written to a device cannot be read";
 
 bool is_one_run_each(const SliceMove& move) noexcept { return move.runs.size() == move.leaves.size(); }
 
 }  // namespace
 
 SessionMover::SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session,
-                           std::unique_ptr<DeviceShare> share)
-    : transfers_(transfers), name_(std::move(name)), work_(work), session_(session), share_(std::move(share)) {}
+                           std::unique_ptr<DeviceShare> share, std::unique_ptr<DeviceDirect> direct)
+    : transfers_(transfers),
+      name_(std::move(name)),
+      work_(work),
+      session_(session),
+      share_(std::move(share)),
+      direct_(std::move(direct)) {}
 
 SessionMover::~SessionMover() = default;
 
@@ -129,6 +136,11 @@ void SessionMover::scatter(std::unique_ptr<SliceMove> move, Done done) {
 void SessionMover::submit_scatter(std::shared_ptr<Job> job) {
   const SliceMove& slice = *job->move;
   if (slice.shared && !is_one_run_each(slice)) return end(job, {Code::damaged, kManyRuns, job->device});
+  if (slice.landed) {
+    const Status there = device::settle_direct_writes(job->transfers.device());
+    if (there.code() == Code::tier_disabled) return end(job, job->failed(there.code()));
+    if (!there.ok()) return end(job, {Code::damaged, kNotThere, there.message()});  // it comes again by the host
+  }
   job->expected.resize(slice.runs.size());
   for (size_t i = 0; i < slice.leaves.size(); ++i) {
     const SliceMove::Leaf& leaf = slice.leaves[i];
@@ -151,7 +163,7 @@ void SessionMover::submit_scatter(std::shared_ptr<Job> job) {
   job->transfers.scatter(std::move(batch));
 }
 
-// ---- Shared memory ----
+// ---- Memory of the device ----
 
 std::vector<std::byte> SessionMover::place() const {
   return share_ != nullptr ? share_->place() : std::vector<std::byte>();
@@ -164,6 +176,13 @@ Status SessionMover::near(ConstBytes place) const {
 void SessionMover::share(uint64_t bytes, MemoryDone done) {
   if (share_ != nullptr) return share_->share(bytes, std::move(done));
   session_.post([done = std::move(done)]() mutable { done(Status(Code::unsupported, kNotShared, "device.ipc is off")); });
+}
+
+void SessionMover::direct(uint64_t bytes, bool written, MemoryDone done) {
+  if (direct_ != nullptr) return direct_->make(bytes, written, std::move(done));
+  session_.post([done = std::move(done)]() mutable {
+    done(Status(Code::unsupported, "no transport reaches the device", "device.rdma is off"));
+  });
 }
 
 void SessionMover::map(ConstBytes said, uint64_t bytes, MemoryDone done) {

@@ -7,7 +7,8 @@
 // checks. So every byte is held against a hash on both ways.
 //
 // A payload in shared memory of a device (device_share.h) goes from device memory to device memory, and no CPU sees it:
-// its leaves are one run each.
+// its leaves are one run each. So does one that a network card brings (device_direct.h), after the device has been told
+// that it is there.
 //
 // A device that is lost may still write into staging: the arena stays mapped until that is over (use_staging), and what
 // it spoils of a later slice is found by whoever receives that.
@@ -24,6 +25,7 @@
 #include "base/mutex.h"
 #include "cluster/session/mover.h"
 #include "device/transfers.h"
+#include "manager/device_direct.h"
 #include "manager/device_share.h"
 
 namespace kvbm::manager {
@@ -31,9 +33,9 @@ namespace kvbm::manager {
 class SessionMover final : public cluster::session::SliceMover {
  public:
   // `transfers` and both executors outlive this and every `done`. name: of the device, for people.
-  // share: null where nothing is shared.
+  // share, direct: null where nothing is shared, where no transport reaches the device.
   SessionMover(device::Transfers& transfers, std::string name, Executor& work, Executor& session,
-               std::unique_ptr<DeviceShare> share = nullptr);
+               std::unique_ptr<DeviceShare> share = nullptr, std::unique_ptr<DeviceDirect> direct = nullptr);
   ~SessionMover() override;
 
   // Payloads may lie in it from now on.
@@ -44,6 +46,7 @@ class SessionMover final : public cluster::session::SliceMover {
   [[nodiscard]] Status near(ConstBytes place) const override;
   void share(uint64_t bytes, MemoryDone done) override;
   void map(ConstBytes said, uint64_t bytes, MemoryDone done) override;
+  void direct(uint64_t bytes, bool written, MemoryDone done) override;
 
  private:
   struct Job;
@@ -57,6 +60,7 @@ class SessionMover final : public cluster::session::SliceMover {
   Executor& work_;
   Executor& session_;
   const std::unique_ptr<DeviceShare> share_;
+  const std::unique_ptr<DeviceDirect> direct_;
   Mutex mutex_;
   std::vector<std::shared_ptr<Arena>> staging_ KVBM_GUARDED_BY(mutex_);
 };

@@ -38,6 +38,8 @@ class World final : public Link, public Holder {
   void drop(PeerId) override {}
   [[nodiscard]] bool takes_grain(PeerId peer) const override { return peer != 0; }
   [[nodiscard]] bool takes_ways(PeerId peer) const override { return peer != 0; }
+  [[nodiscard]] bool takes_device_memory() const override { return true; }
+  Status add_memory(MutableBytes) override { return {}; }
   Status hold(const RequestId&, std::span<const LocalPart>) override {
     ++held;
     return {};
@@ -60,6 +62,15 @@ class Mover final : public SliceMover {
   }
   void share(uint64_t bytes, MemoryDone done) override { give(bytes, std::move(done)); }
   void map(ConstBytes, uint64_t bytes, MemoryDone done) override { give(bytes, std::move(done)); }
+  // Sessions hold what they got; one side writes there, the other reads.
+  void direct(uint64_t bytes, bool, MemoryDone done) override {
+    SharedMemory out;
+    const auto made = std::make_shared<std::vector<std::byte>>(bytes);
+    out.data = made->data();
+    out.bytes = bytes;
+    out.keep = made;
+    later([done = std::move(done), out = std::move(out)]() mutable { done(std::move(out)); });
+  }
   bool end_one() {
     if (ends.empty()) return false;
     const auto end = std::move(ends.front());
@@ -155,8 +166,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const MutableBytes second(first.data() + first.size(), first.size());
 
   World world;
-  Sender sender({}, Staging::make(first, kMinSliceBytes).value(), world, world);
-  Receiver receiver({}, Staging::make(second, kMinSliceBytes).value(), world);
+  Sender::Options sends;
+  Receiver::Options receives;
+  sends.least_direct_bytes = receives.least_direct_bytes = 0;
+  Sender sender(sends, Staging::make(first, kMinSliceBytes).value(), world, world);
+  Receiver receiver(receives, Staging::make(second, kMinSliceBytes).value(), world);
   RequestId request;
   expect(sender.offer({request, facts, locals, 1000}, 0).ok());
   OpenRequest open{request, facts, locals, {{1, 0, "peer"}}, 0, 1, 1000, 1 << 20};
@@ -200,7 +214,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const auto& [token, to] : world.posts) receiver.on_received(token, Code::cancelled, 0);
   while (mover.end_one()) {
   }
-  expect(sender.shared_taken() == 0);
+  expect(sender.shared_taken() == 0 && sender.direct_taken() == 0 && receiver.direct_taken() == 0);
   expect(world.held == 0 && sender.offers() == 0 && receiver.sessions() == 0);
   expect(sender.staging_taken() == 0 && receiver.staging_taken() == 0);
   // No bytes of a peer's that were not verified can be reported: nothing here has a right hash.

@@ -34,6 +34,7 @@ struct Seen {
   uint64_t coded = 0, sealed = 0, refused = 0;
   uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, gathers = 0, scatters = 0, losses = 0;
   uint64_t shared = 0, refused_maps = 0, overwritten = 0;
+  uint64_t direct_sent = 0, direct_came = 0, direct_failed = 0;
 };
 
 enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence, spoil,
@@ -116,6 +117,12 @@ class World {
       if (random().below(2) == 0) engine.mover = &nodes_.back()->mover;
       nodes_.back()->mover.machine = static_cast<uint8_t>(1 + sharing.below(machines));
       nodes_.back()->mover.refuses_to_map = sharing.below(8) == 0;
+      // Transports that reach devices, or say so and fail.
+      SessionNetwork::Direct& direct = net_.direct(nodes_.back()->id);
+      direct.takes = sharing.below(3) != 0;
+      direct.refuses = sharing.below(8) == 0;
+      direct.fails = sharing.below(8) == 0 ? 0.3 : 0;
+      nodes_.back()->mover.refuses_direct = sharing.below(8) == 0;
       if (trouble_ == Trouble::spoil) nodes_.back()->mover.spoil = 0.1;
     }
     for (size_t p = 0; p < prefill_.size(); ++p) {
@@ -284,6 +291,10 @@ class World {
       EXPECT_EQ(n->receiver->staging_taken(), 0u);
       EXPECT_EQ(n->sender->staging_taken(), 0u);
       EXPECT_EQ(n->sender->shared_taken(), 0u);
+      EXPECT_EQ(n->sender->direct_taken() + n->receiver->direct_taken(), 0u);
+      seen_.direct_sent += n->sender->stats().direct_slices;
+      seen_.direct_came += n->receiver->stats().direct_slices;
+      seen_.direct_failed += n->sender->direct_failures() + n->receiver->direct_failures();
       EXPECT_EQ(n->sender->offers(), 0u);
       EXPECT_TRUE(n->held.empty());
       EXPECT_EQ(n->receiver->stats().protocol_errors + n->sender->stats().protocol_errors, 0u);
@@ -344,13 +355,15 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   line("freezes", all.freezes), line("cuts", all.cuts), line("aborts", all.aborts);
   line("gathers of devices", all.gathers), line("scatters", all.scatters), line("devices lost", all.losses);
   line("coded", all.coded), line("sealed", all.sealed), line("refused coded", all.refused);
+  line("read from a device", all.direct_sent), line("written to one", all.direct_came);
+  line("device left for host", all.direct_failed);
   line("in shared memory", all.shared), line("not mapped", all.refused_maps), line("overwritten", all.overwritten);
   EXPECT_GT(all.done, n / 2);
   if (n < 100) return;
   for (const uint64_t count : {all.failed, all.straight, all.damaged, all.late_slices, all.quarantined, all.kills,
                                all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses,
                                all.coded, all.sealed, all.refused, all.shared, all.refused_maps,
-                               all.overwritten}) {
+                               all.overwritten, all.direct_sent, all.direct_came, all.direct_failed}) {
     EXPECT_GT(count, 0u);
   }
 }

@@ -1,5 +1,7 @@
 #include "support/session_mover.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -15,6 +17,12 @@ namespace {
 
 // Of all movers of the process, by the name that is said of it.
 std::vector<std::weak_ptr<std::vector<std::byte>>>& all_shared() {
+  static std::vector<std::weak_ptr<std::vector<std::byte>>> all;
+  return all;
+}
+
+// Of all movers of the process, for transfers.
+std::vector<std::weak_ptr<std::vector<std::byte>>>& all_direct() {
   static std::vector<std::weak_ptr<std::vector<std::byte>>> all;
   return all;
 }
@@ -51,6 +59,26 @@ void SimMover::share(uint64_t bytes, MemoryDone done) {
   memory.bytes = bytes;
   memory.keep = shared_;
   answer(std::move(done), std::move(memory));
+}
+
+void SimMover::direct(uint64_t bytes, bool, MemoryDone done) {
+  if (lost_) return answer(std::move(done), Status(Code::tier_disabled, "the device is lost"));
+  if (refuses_direct) return answer(std::move(done), Status(Code::unsupported, "no card reaches the device"));
+  auto made = std::make_shared<Memory>(bytes);
+  all_direct().push_back(made);
+  SharedMemory memory;
+  memory.data = made->data();
+  memory.bytes = bytes;
+  memory.keep = std::move(made);
+  answer(std::move(done), std::move(memory));
+}
+
+bool SimMover::is_direct(const std::byte* data) {
+  for (const auto& weak : all_direct()) {
+    const auto m = weak.lock();
+    if (m != nullptr && data >= m->data() && data < m->data() + m->size()) return true;
+  }
+  return false;
 }
 
 void SimMover::map(ConstBytes said, uint64_t bytes, MemoryDone done) {
@@ -119,7 +147,10 @@ void SimMover::end(uint64_t number) {
     status = Status(Code::damaged, "a leaf of a slice is not what its hash says");
   }
   if (move.shared) {
-    ++shared_moves_;
+    const bool direct = is_direct(move.payload);
+    if (!direct) ++shared_moves_;
+    landed_moves_ += move.landed ? 1 : 0;
+    EXPECT_EQ(move.landed, direct && job.in) << "what a transport has written, and nothing else";
     // As of a device: no CPU can hash a leaf that lies apart.
     for (const SliceMove::Leaf& leaf : move.leaves) {
       if (leaf.runs != 1) status = Status(Code::internal, "a leaf in shared memory is several runs");

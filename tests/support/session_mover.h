@@ -38,6 +38,11 @@ class SimMover final : public cluster::session::SliceMover {
   [[nodiscard]] Status near(ConstBytes place) const override;
   void share(uint64_t bytes, MemoryDone done) override;
   void map(ConstBytes said, uint64_t bytes, MemoryDone done) override;
+  void direct(uint64_t bytes, bool written, MemoryDone done) override;
+  bool refuses_direct = false;
+  // Whether memory is what some mover gave for transfers.
+  static bool is_direct(const std::byte* data);
+  [[nodiscard]] uint64_t landed_moves() const { return landed_moves_; }
   // What it shares; empty before.
   [[nodiscard]] MutableBytes shared() const { return shared_ != nullptr ? MutableBytes(*shared_) : MutableBytes(); }
   [[nodiscard]] uint64_t shared_moves() const { return shared_moves_; }
@@ -62,7 +67,7 @@ class SimMover final : public cluster::session::SliceMover {
   std::map<uint64_t, Job> jobs_;
   uint64_t next_ = 0, under_way_ = 0, gathers_ = 0, scatters_ = 0;
   uint32_t most_runs_ = 0;
-  uint64_t shared_moves_ = 0;
+  uint64_t shared_moves_ = 0, landed_moves_ = 0;
   using Memory = std::vector<std::byte>;
   std::shared_ptr<Memory> shared_;
   bool lost_ = false;

@@ -6,6 +6,9 @@
 #include <cstring>
 #include <memory>
 
+#include "cluster/session/wire.h"
+#include "support/session_mover.h"
+
 namespace kvbm::test {
 
 class SessionNetwork::NodeLink final : public cluster::session::Link {
@@ -22,6 +25,13 @@ class SessionNetwork::NodeLink final : public cluster::session::Link {
   void drop(uint64_t peer) override { net_.cut(peer); }
   [[nodiscard]] bool takes_grain(uint64_t) const override { return net_.grains; }
   [[nodiscard]] bool takes_ways(uint64_t) const override { return net_.ways; }
+  [[nodiscard]] bool takes_device_memory() const override { return net_.nodes_[node_].direct.takes; }
+  Status add_memory(MutableBytes memory) override {
+    Direct& direct = net_.nodes_[node_].direct;
+    if (direct.refuses) return {Code::unsupported, "the transport cannot register memory"};
+    direct.memory.push_back(memory);
+    return {};
+  }
 
  private:
   SessionNetwork& net_;
@@ -56,6 +66,16 @@ bool SessionNetwork::wait_if_frozen(const End& end, UniqueFunction<void()> again
   return true;
 }
 
+bool SessionNetwork::on_device(Node node, const std::byte* data, uint64_t bytes) {
+  if (!SimMover::is_direct(data)) return false;
+  const auto& known = nodes_[node].direct.memory;
+  const bool registered = std::any_of(known.begin(), known.end(), [&](MutableBytes m) {
+    return data >= m.data() && data + bytes <= m.data() + m.size();
+  });
+  EXPECT_TRUE(registered) << "device memory that the transport does not know";
+  return true;
+}
+
 void SessionNetwork::borrow(const std::byte* data, uint64_t bytes, bool exclusive) {
   const auto after = borrowed_.upper_bound(data);
   const bool next = after != borrowed_.end() && after->first < data + bytes;
@@ -76,7 +96,15 @@ Code SessionNetwork::send(Node node, uint64_t id, ConstBytes message) {
     later([this, id] { drained(id); });
     return Code::again;
   }
-  ends_.at(end.other).inbox.emplace_back(message.begin(), message.end());
+  auto& inbox = ends_.at(end.other).inbox;
+  inbox.emplace_back(message.begin(), message.end());
+  // Where OPEN and ACCEPT say ways.
+  const auto type = static_cast<cluster::session::Type>(message[0]);
+  const size_t at = type == cluster::session::Type::open ? 54 : type == cluster::session::Type::accept ? 38 : 0;
+  if (!apart && at != 0) inbox.back()[at] &= ~std::byte{cluster::session::kWayApart};
+  // And PULL, for each of its entries.
+  const bool pull = whole && type == cluster::session::Type::pull;
+  for (size_t i = 47; pull && i < message.size(); i += 40) inbox.back()[i] &= ~std::byte{cluster::session::kWayApart};
   later([this, other = end.other] { deliver(other); });
   return Code::ok;
 }
@@ -107,6 +135,7 @@ Code SessionNetwork::post(Node node, uint64_t id, uint64_t tag, MutableBytes to,
     return Code::again;
   }
   EXPECT_EQ(end.posts.count(tag), 0u);
+  (void)on_device(node, to.data(), to.size());
   borrow(to.data(), to.size(), true);
   end.posts[tag] = {to.data(), to.size(), token, false, false};
   return Code::ok;
@@ -151,6 +180,16 @@ void SessionNetwork::finish_move(uint64_t id, Push push) {
   End& from = ends_.at(id);
   const uint64_t to_id = from.other;
   End& to = ends_.at(to_id);
+  if (on_device(from.node, push.pieces.back().data(), push.pieces.back().size()) &&
+      chance(nodes_[from.node].direct.fails)) {
+    give_back(push.pieces[0].data());
+    if (const auto begun = to.posts.find(push.tag); begun != to.posts.end()) {
+      begun->second.busy = false;
+      if (begun->second.cancelled) later([this, to_id, tag = push.tag] { end_cancelled(to_id, tag); });
+    }
+    if (!from.told) nodes_[from.node].peer->on_pushed(id, push.token, Code::closed);
+    return;
+  }
   const auto it = to.posts.find(push.tag);
   if (it != to.posts.end()) {
     const Post post = it->second;
@@ -173,6 +212,7 @@ void SessionNetwork::finish_move(uint64_t id, Push push) {
         }
       }
     }
+    if (on_device(to.node, post.data, post.bytes) && chance(nodes_[to.node].direct.fails)) code = Code::closed;
     if (post.cancelled && sim_.random().below(2) == 0) code = Code::cancelled;
     give_back(post.data);
     if (!to.told) nodes_[to.node].peer->on_received(to_id, post.token, code, code == Code::ok ? size : 0);

@@ -43,9 +43,22 @@ class SessionNetwork {
 
   Faults faults;
 
+  // A node's transport and memory of devices.
+  struct Direct {
+    bool takes = false;
+    bool refuses = false;  // to register any
+    double fails = 0;      // transfers of it; their connection lives
+    std::vector<MutableBytes> memory;  // that was registered
+  };
+  Direct& direct(Node node) { return nodes_[node].direct; }
+
   // Whether libraries are of today: older ones know no grains, or no ways.
   bool grains = true;
   bool ways = true;
+  // Those of the first version that knows ways say none of payloads apart.
+  bool apart = true;
+  // Pulls arrive without that way, so that they are answered with the whole.
+  bool whole = false;
 
   Node add(SessionPeer* peer);
   // The link through which that node calls.
@@ -69,6 +82,7 @@ class SessionNetwork {
   struct NodeState {
     SessionPeer* peer = nullptr;
     bool frozen = false;
+    Direct direct;
     std::unique_ptr<cluster::session::Link> link;
   };
   struct Post {
@@ -106,6 +120,8 @@ class SessionNetwork {
   bool chance(double p) { return p > 0 && static_cast<double>(sim_.random().below(1'000'000)) < p * 1e6; }
   void later(UniqueFunction<void()> task);
   bool wait_if_frozen(const End& end, UniqueFunction<void()> again);
+  // Whether memory is a device's; then it must have been registered.
+  bool on_device(Node node, const std::byte* data, uint64_t bytes);
   void borrow(const std::byte* data, uint64_t bytes, bool exclusive);
   void give_back(const std::byte* data);
 

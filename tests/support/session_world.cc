@@ -42,12 +42,16 @@ SessionNode::SessionNode(SimExecutor& sim, SessionNetwork& net, const Options& o
   s.straight_from_bytes = options.straight_from_bytes;
   s.peer_outbox_bytes = options.outbox_bytes;
   s.moved = [this] { drain(); };
+  s.note = [this](const std::string& text) { notes.push_back(text); };
+  s.least_direct_bytes = options.least_direct_bytes;
   if (options.codes) s.coder = &coder;
   sender = std::make_unique<Sender>(s, Staging::make(aligned(memory_, half, 0), options.slice_bytes).value(),
                                     net.link(id), *this);
   Receiver::Options r;
   r.peer_outbox_bytes = options.outbox_bytes;
   r.moved = [this] { drain(); };
+  r.note = s.note;
+  r.least_direct_bytes = options.least_direct_bytes;
   if (options.codes) r.coder = &coder;
   receiver = std::make_unique<Receiver>(
       r, Staging::make(aligned(memory_, half, half), options.slice_bytes).value(), net.link(id));

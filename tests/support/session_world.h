@@ -28,6 +28,7 @@ class SessionNode final : public SessionPeer, public cluster::session::Holder {
     uint32_t slice_bytes = cluster::session::kMinSliceBytes;
     uint64_t straight_from_bytes = 256 * 1024;
     size_t outbox_bytes = 1 << 20;
+    uint64_t least_direct_bytes = 0;
     bool codes = false;  // slices, as `coder` says
   };
   SessionNode(SimExecutor& sim, SessionNetwork& net, const Options& options);
@@ -46,6 +47,7 @@ class SessionNode final : public SessionPeer, public cluster::session::Holder {
   std::map<cluster::session::RequestId, Status> offers_ended;
   std::set<cluster::session::RequestId> held;
   std::set<uint64_t> closed;  // connections
+  std::vector<std::string> notes;
   uint64_t last_finish_ns = 0;
   bool refuse_holds = false;
 

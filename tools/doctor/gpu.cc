@@ -48,6 +48,21 @@ void probe_device(const device::Driver& driver, const DeviceFacts& facts, Findin
 
 // Loaded and opened only where the kernel has the module, or by its path: without the module it can only copy through host
 // memory, and its opening has crashed on machines that it did not know.
+// What a device says; whether a card reaches it, a transport finds out when it registers memory.
+void probe_direct_rdma(const DeviceFacts& facts, Findings& out) {
+  const std::string what = "direct rdma " + std::to_string(facts.ordinal);
+  if (!facts.cards_reach) {
+    out.push_back({"gpu", what, State::absent, "the device says neither GPUDirect RDMA nor dma-buf",
+                   "sessions between machines go through host memory"});
+  } else if (!facts.cards_ordered && !facts.cards_flushed) {
+    out.push_back({"gpu", what, State::limited, "the device does not say when what a card wrote can be read",
+                   "sessions between machines land in host memory"});
+  } else {
+    out.push_back({"gpu", what, State::ok, facts.cards_ordered ? "writes are ordered" : "writes are flushed",
+                   "used where node.transport takes device memory: UCX with CUDA and RDMA"});
+  }
+}
+
 void probe_direct_storage(const std::string& library, Findings& out) {
   const char* const host = "disks are read through host memory";
   if (library.empty() && !device::has_nvidia_fs()) {
@@ -91,7 +106,10 @@ void probe_gpu(const std::string& library, const std::string& cufile, Findings& 
     out.push_back({"gpu", "devices", State::limited, why, "no caches in device memory; see nvidia-smi"});
     return;
   }
-  for (const DeviceFacts& facts : all.value()) probe_device(loaded.driver, facts, out);
+  for (const DeviceFacts& facts : all.value()) {
+    probe_device(loaded.driver, facts, out);
+    probe_direct_rdma(facts, out);
+  }
   if (device::has_one_connection()) {
     out.push_back({"gpu", "connections", State::limited, "CUDA_DEVICE_MAX_CONNECTIONS=1",
                    "waiting for layers on a stream may hold up the load that it waits for; set it to 2 or more"});

@@ -24,6 +24,7 @@ struct SliceMove {
   std::byte* payload = nullptr;  // staging; the mover's until `done`
   // The payload is at an address of the device (SharedMemory), which no CPU reads: every leaf is one run then.
   bool shared = false;
+  bool landed = false;  // and a transport has written it there: it is there when the device has been told so
   std::shared_ptr<void> keep = {};  // what such a payload lies in
   std::vector<StridedRun> runs;  // addresses of the device
   std::vector<Leaf> leaves;
@@ -60,6 +61,8 @@ class SliceMover {
   // the session's thread has ended.
   virtual void share(uint64_t bytes, MemoryDone done) = 0;
   virtual void map(ConstBytes said, uint64_t bytes, MemoryDone done) = 0;
+  // New memory that a transport shall read, and where `written` write, by itself (Link::add_memory); never an engine's.
+  virtual void direct(uint64_t bytes, bool written, MemoryDone done) = 0;
 };
 
 }  // namespace kvbm::cluster::session

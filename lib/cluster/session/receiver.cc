@@ -19,6 +19,9 @@ Receiver::Receiver(const Options& options, Staging staging, Link& link)
       names_(options.transfer_base),
       next_session_(uint64_t{options.transfer_base} << 48 | 1),
       transfers_(staging_.slots()),
+      direct_({staging_.slots(), round_up(staging_.slice_bytes(), Staging::kSharedAlignment), true,
+               options.least_direct_bytes, options.note},
+              link),
       hashes_(max_leaves(staging_.slice_bytes())) {}
 
 Receiver::Session* Receiver::find(SessionId id) {
@@ -68,9 +71,10 @@ Result<SessionId> Receiver::open(OpenRequest request, uint64_t now_ns) {
   message.sink_count = session.request.sink_count;
   message.slice_bytes = staging_.slice_bytes();
   message.facts = session.request.facts;
-  bool shares = false;
+  bool shares = false, on_device = false;
   for (const LocalPart& p : session.request.targets) {
     message.parts.push_back(p.part);
+    on_device = on_device || p.map.mover != nullptr;
     shares = shares || (p.map.mover != nullptr && !p.map.mover->place().empty());
   }
   for (const SourceRank& rank : session.request.sources) {
@@ -80,7 +84,9 @@ Result<SessionId> Receiver::open(OpenRequest request, uint64_t now_ns) {
   for (Source& source : session.sources) {
     const bool known = link_.takes_ways(source.rank.peer);
     const bool coded = known && options_.coder != nullptr;
-    message.ways = static_cast<uint16_t>((known && shares ? kWayShared : 0) | (coded ? kWayCoded : 0));
+    const bool direct = known && on_device && link_.takes_device_memory();
+    message.ways = static_cast<uint16_t>((known && shares ? kWayShared : 0) | (coded ? kWayCoded : 0) |
+                                         (direct ? kWayApart : 0));
     send(session, source, message);
   }
   ++stats_.sessions;
@@ -269,6 +275,7 @@ void Receiver::mark_ready(Session& session, size_t index, size_t layer_index) {
 
 void Receiver::on_closed(PeerId peer) {
   outbox_.closed(peer);
+  direct_.closed(peer);
   mapped_.erase(std::remove_if(mapped_.begin(), mapped_.end(), [&](const auto& m) { return m->peer == peer; }),
                 mapped_.end());
   std::vector<std::pair<SessionId, Status>> failed;
@@ -337,7 +344,7 @@ void Receiver::end(SessionId id, const Status& status) {
     send(session, s, Abort{status.code(), status.message()}, Type::sink_abort);
   }
   for (const Transfer& t : transfers_) {
-    if (t.name != 0 && !t.moving && t.session == id) link_.cancel(t.peer, t.name);
+    if (t.name != 0 && !t.moving && t.session == id) cancel(t);
   }
   mapped_.erase(std::remove_if(mapped_.begin(), mapped_.end(),
                                [&](const auto& m) { return m->step == Mapped::Step::asked && m->by == id; }),

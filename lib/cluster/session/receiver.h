@@ -9,7 +9,8 @@
 // After the end nothing writes into the targets any more: transfers land in staging only, which stays taken until
 // their tokens have ended, and copies that a mover has begun are waited for. A session that did not end well leaves
 // its targets undefined, but for the layers that were reported. Payloads of a device of this machine may be read where
-// the prefill side has put them (receiver_shared.cc). README.md.
+// the prefill side has put them (receiver_shared.cc), others land in memory of the device itself (receiver_direct.cc).
+// README.md.
 #pragma once
 
 #include <deque>
@@ -24,6 +25,7 @@
 #include "base/clock.h"
 #include "cluster/session/block_map.h"
 #include "cluster/session/coded_slice.h"
+#include "cluster/session/direct_staging.h"
 #include "cluster/session/intervals.h"
 #include "cluster/session/link.h"
 #include "cluster/session/outbox.h"
@@ -71,6 +73,7 @@ struct ReceiverStats {
   uint64_t slices = 0, bytes = 0, damaged_slices = 0;
   uint64_t coded_slices = 0, coded_bytes = 0;  // that came coded or sealed, and what came of them
   uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that were read in shared memory
+  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that landed in a device's memory
   uint64_t maps = 0, refused_maps = 0;           // of prefill ranks' shared memory
   uint64_t late_slices = 0, late_messages = 0, protocol_errors = 0;
 };
@@ -87,6 +90,8 @@ class Receiver {
     // A copy of a mover or a decoding has ended: there may be events. Called outside of every other call.
     std::function<void()> moved;
     SliceCoder* coder = nullptr;  // outlives it; null: slices come plain
+    // Shorter payloads do not land in a device's memory: a transport would not take the way that it is for.
+    uint64_t least_direct_bytes = 64 * 1024;
     // What is worth a line in the log, and is told nobody else. May be empty.
     std::function<void(const std::string&)> note;
   };
@@ -113,6 +118,9 @@ class Receiver {
   [[nodiscard]] uint32_t quarantined() const noexcept;
   // Prefill ranks whose shared memory is mapped.
   [[nodiscard]] uint32_t mapped() const noexcept;
+  // Slots of a device's memory that payloads land in, or are read from.
+  [[nodiscard]] uint32_t direct_taken() const noexcept { return direct_.taken(); }
+  [[nodiscard]] uint64_t direct_failures() const noexcept { return direct_.failures(); }
 
  private:
   enum class SourceState : uint8_t { asked, accepted, gone };
@@ -155,6 +163,12 @@ class Receiver {
     ReceiverEvent event;
     uint32_t moving = 0;
   };
+  // One post of a transfer that has two.
+  struct Post {
+    bool ended = false;
+    Code code = Code::ok;
+    uint64_t bytes = 0;
+  };
   struct Transfer {
     uint64_t name = 0;  // 0 = free
     PeerId peer = 0;
@@ -167,6 +181,10 @@ class Receiver {
     bool is_shared = false;  // and came by it
     SliceCoder::Asked asked = {};
     bool coded = false;  // it came so
+    // The payload alone may land there; then two posts are under way, of the whole, and of it.
+    DirectStaging::Slot direct = {};
+    Post whole = {}, payload = {};
+    bool is_direct = false;  // and it has
   };
   // Shared memory of a prefill rank, as a mover of this side reaches it.
   struct Mapped {
@@ -220,6 +238,14 @@ class Receiver {
   // The payload is in that place of the rank's shared memory, if there is such a place.
   bool place_shared(const Transfer& transfer, const SourceRank& rank, uint32_t place, const LocalPart& target,
                     SliceMove& move);
+  // Posts a payload alone in a device's memory, if it may come so and there is a slot; the pull's own post is there.
+  bool post_direct(const Session& session, Source& source, const Extent& extent, uint64_t payload_bytes,
+                   Transfer& transfer);
+  // Of a transfer with two posts: one has ended. True when both have; what came is then in `status` and `bytes`.
+  bool both_ended(Transfer& transfer, uint64_t token, Code& status, uint64_t& bytes);
+  // How a payload that landed on the device was found there.
+  void judge_direct(const Transfer& transfer, const Status& status);
+  void cancel(const Transfer& transfer);
   // Nothing reads what the pull left in shared memory any more.
   void release(const Transfer& transfer);
   static const LocalPart& target_of(const Session& session, const Extent& extent);
@@ -241,6 +267,7 @@ class Receiver {
   std::map<SessionId, Ending> ending_;
   std::set<SessionId> wanting_;      // sessions with published slices that were not asked for yet
   std::vector<Transfer> transfers_;  // one a staging slot
+  DirectStaging direct_;
   std::vector<uint64_t> hashes_;
   std::vector<std::unique_ptr<Mapped>> mapped_;  // one a prefill rank and mover; until the connection closes
   std::deque<ReceiverEvent> events_;

@@ -69,12 +69,15 @@ Result<bool> Receiver::pull_one(Session& session) {
   const bool shares = state.attempts == 0 && may_share(session, slice, extent);
   transfers_[slot] = {name,   source->rank.peer, session.id,  index, bytes,
                       false, shares,            front_bytes, false, asked};
+  const bool direct = !shares && state.attempts == 0 && !asked.coding.any() &&
+                      post_direct(session, *source, extent, slice.payload_bytes, transfers_[slot]);
   session.under_way += taken;
   state.step = SliceState::Step::pulling;
   state.grain = extent.grain;
   ++state.attempts;
   if (asked.coding.any()) source->batch.coding = asked.coding;
-  const auto ways = static_cast<uint8_t>((shares ? kWayShared : 0) | (asked.coding.any() ? kWayCoded : 0));
+  const auto ways = static_cast<uint8_t>((shares ? kWayShared : 0) | (asked.coding.any() ? kWayCoded : 0) |
+                                         (direct ? kWayApart : 0));
   source->batch.entries.push_back({name, index, extent, ways});
   if (source->batch.entries.size() == kMaxPullEntries) {
     send(session, *source, std::exchange(source->batch, {}));
@@ -118,16 +121,17 @@ void Receiver::pump() {
 }
 
 void Receiver::free_slot(uint32_t slot) {
+  direct_.give(transfers_[slot].direct);
   transfers_[slot] = {};
   staging_.give(slot);
 }
 
 void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
   const uint32_t slot = TransferNames::slot_of(token);
-  if (!names_.mine(token) || slot >= transfers_.size() || transfers_[slot].name != token || transfers_[slot].moving) {
-    return;
-  }
+  if (!names_.mine(token) || slot >= transfers_.size()) return;
   Transfer& transfer = transfers_[slot];
+  if (transfer.name != TransferNames::whole_of(token) || transfer.moving) return;
+  if (transfer.direct.taken() && !both_ended(transfer, token, status, bytes)) return;
   transfer.is_shared =
       transfer.may_share && bytes != transfer.bytes && !is_coded_slice(staging_.data(slot), bytes);
   Session* session = find(transfer.session);
@@ -139,7 +143,7 @@ void Receiver::on_received(uint64_t token, Code status, uint64_t bytes) {
   } else {
     bool right = status == Code::ok;
     if (right && begin_decoding(*session, slot, bytes, &right)) return pump();
-    right = right && bytes == (transfer.is_shared ? transfer.front_bytes : transfer.bytes) &&
+    right = right && bytes == (transfer.is_shared || transfer.is_direct ? transfer.front_bytes : transfer.bytes) &&
             landed(*session, transfer, slot, &moving);
     return after_landing(slot, status, right, moving);
   }
@@ -170,7 +174,7 @@ bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot,
   const SliceShape shape(c, extent);
   std::byte* front = staging_.data(slot);
   std::byte* payload = front + slice_front_bytes(shape.leaf_count());
-  const uint32_t place = transfer.is_shared ? slice_place(front) : 0;
+  const uint32_t place = transfer.is_shared ? slice_place(front) : transfer.is_direct ? kPlaceApart : 0;
   if (!check_slice_front({session.id, transfer.name, session.request.request, transfer.slice, slice.payload_bytes,
                           shape.leaf_count(), row_bytes(c), extent, place},
                          front)) {
@@ -182,6 +186,7 @@ bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot,
     if (transfer.is_shared && !place_shared(transfer, session.sources[slice.source].rank, place, target, *move)) {
       return false;
     }
+    if (transfer.is_direct) direct_.place(transfer.direct, *move);
     std::memcpy(move->hashes.data(), slice_hashes(front), move->hashes.size() * sizeof(uint64_t));
     *moving = transfers_[slot].moving = true;
     ++session.moving;
@@ -200,6 +205,7 @@ bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot,
 void Receiver::moved(uint64_t name, const Status& status) {
   const uint32_t slot = TransferNames::slot_of(name);
   const Transfer transfer = transfers_[slot];
+  judge_direct(transfer, status);
   if (Session* session = find(transfer.session); session != nullptr) {
     session->under_way -= Staging::slot_bytes_for(staging_.slice_bytes());
     --session->moving;
@@ -228,6 +234,7 @@ Status Receiver::settled(Session& session, const Transfer& transfer, Code code, 
     stats_.coded_slices += transfer.coded ? 1 : 0;
     in_place(session, transfer.slice);
     if (transfer.is_shared) ++stats_.shared_slices, stats_.shared_bytes += slice.payload_bytes;
+    if (transfer.is_direct) ++stats_.direct_slices, stats_.direct_bytes += slice.payload_bytes;
     return {};
   }
   SliceState& state = session.slices[transfer.slice];

@@ -12,6 +12,9 @@ Sender::Sender(const Options& options, Staging staging, Link& link, Holder& hold
       outbox_(link, options.peer_outbox_bytes),
       names_(options.transfer_base),
       pushes_(staging_.slots()),
+      direct_({staging_.slots(), round_up(staging_.slice_bytes(), Staging::kSharedAlignment), false,
+               options.least_direct_bytes, options.note},
+              link),
       hashes_(max_leaves(staging_.slice_bytes())) {}
 
 Sender::Offer* Sender::find(const RequestId& request) {
@@ -185,6 +188,7 @@ void Sender::accept(Offer& offer, uint16_t rank, Sink& sink) {
   if (options_.coder != nullptr && link_.takes_ways(sink.peer)) message.ways |= kWayCoded;
   const bool shares = link_.takes_ways(sink.peer) && mover_that_shares(offer.request.parts) != nullptr;
   if (shares) message.ways |= kWayShared;
+  if (link_.takes_ways(sink.peer)) message.ways |= kWayApart;
   for (const LocalPart& p : offer.request.parts) {
     message.parts.push_back(p.part);
     const uint32_t grain = block_grain(offer.request.facts.components[p.part.component], p.map);
@@ -287,6 +291,7 @@ void Sender::on_writable(PeerId peer) { outbox_.writable(peer); }
 
 void Sender::on_closed(PeerId peer) {
   outbox_.closed(peer);
+  direct_.closed(peer);
   for (auto& s : sharings_) s->told.erase(std::remove(s->told.begin(), s->told.end(), peer), s->told.end());
   early_.erase(std::remove_if(early_.begin(), early_.end(), [&](const Early& e) { return e.peer == peer; }),
                early_.end());
@@ -321,6 +326,7 @@ void Sender::end_sink(Offer& offer, uint16_t rank, SinkState state, const Status
     if (p.name != 0 && !p.moving && p.sink.request == offer.request.request && p.sink.rank == rank &&
         p.sink.session == sink.session) {
       link_.cancel(p.peer, p.name);
+      if (p.apart) link_.cancel(p.peer, TransferNames::payload_of(p.name));
     }
   }
 }

@@ -4,7 +4,8 @@
 // A state machine: messages, completions and ticks in; messages, pushes, hold and release out. No thread, no
 // wait, no clock of its own; one thread at a time. Bounded: offers, early openings, pulls and staging all have
 // limits; what has ended is forgotten at once, but for staging and straight pushes that a transfer still reads. Payloads
-// of blocks on a device may stay in memory that the decode side has mapped (sender_shared.cc).
+// of blocks on a device may stay in memory that the decode side has mapped (sender_shared.cc), or be sent out of memory of
+// the device (sender_direct.cc).
 // Promises: every offer ends exactly once, by its deadline; hold() is followed by exactly one release(), after
 // the last byte of engine memory was read. Protocol: README.md.
 #pragma once
@@ -20,6 +21,7 @@
 #include "base/clock.h"
 #include "cluster/session/block_map.h"
 #include "cluster/session/coded_slice.h"
+#include "cluster/session/direct_staging.h"
 #include "cluster/session/intervals.h"
 #include "cluster/session/link.h"
 #include "cluster/session/outbox.h"
@@ -59,6 +61,7 @@ struct SenderStats {
   uint64_t slices = 0, straight_slices = 0, bytes = 0;
   uint64_t coded_slices = 0, coded_bytes = 0;  // coded or sealed ones, and what went of them
   uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that stayed in shared memory
+  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that the transport has read out of a device
   uint64_t ended = 0, failed = 0;                // offers; of these, those that did not end well
   uint64_t refused_opens = 0, protocol_errors = 0, late_messages = 0;
 };
@@ -77,6 +80,10 @@ class Sender {
     // A copy of a mover or the coding of a slice has ended: there may be events. Called outside of every other call.
     std::function<void()> moved;
     SliceCoder* coder = nullptr;  // outlives it; null: slices go plain
+    // Shorter payloads are not sent out of a device's memory: a transport would not take the way that it is for.
+    uint64_t least_direct_bytes = 64 * 1024;
+    // What is worth a line in the log, and is told nobody else. May be empty.
+    std::function<void(const std::string&)> note;
   };
   Sender(const Options& options, Staging staging, Link& link, Holder& holder);
 
@@ -111,6 +118,9 @@ class Sender {
   [[nodiscard]] uint32_t staging_taken() const noexcept { return staging_.slots() - staging_.free(); }
   // Slots of shared memory that decode ranks read now.
   [[nodiscard]] uint32_t shared_taken() const noexcept;
+  // Slots of a device's memory that are sent from.
+  [[nodiscard]] uint32_t direct_taken() const noexcept { return direct_.taken(); }
+  [[nodiscard]] uint64_t direct_failures() const noexcept { return direct_.failures(); }
 
  private:
   enum class SinkState : uint8_t { live, done, failed };
@@ -170,6 +180,10 @@ class Sender {
     SliceCoding coding;  // to be coded or sealed so; zero: plain
     SharedSlots* shared = nullptr;  // the payload stays in
     uint32_t shared_slot = 0;       // this one
+    DirectStaging::Slot direct = {};  // the payload is in
+    bool apart = false;               // it goes under a tag of its own
+    uint8_t under_way = 0;            // pushes that the link has not ended
+    Code failed = Code::ok;           // of one of them
   };
   using Offers = std::map<RequestId, Offer>;
 
@@ -193,6 +207,17 @@ class Sender {
   void begin_coding(Offer& offer, uint32_t slot, const SliceShape& shape);
   void encoded(uint64_t name, const Status& status, uint64_t bytes);
   [[nodiscard]] SliceHead head_of(const Offer& offer, const Push& push, const SliceShape& shape) const;
+  // pieces_ of a plain slice: its front, and its payload where it does not stay.
+  void lay(uint32_t slot, const SliceShape& shape);
+  // Whether a pull is answered with front and payload apart.
+  static bool goes_apart(const PullEntry& entry, const SliceCoding& coding);
+  // A slot of the device for the payload of a pull, if it may be sent from there and there is one.
+  void place_direct(const LocalPart& local, uint32_t slot, SliceMove& move);
+  // Hands pieces_ to the link.
+  Code push_pieces(const Sink& sink, Push& push);
+  // All pushes of a slot have ended: whether it is to be sent once more, through host memory.
+  bool sent_direct(const Push& push);
+  void free_push(uint32_t slot);
   // Sends pieces_, of a slice with so many bytes of payload.
   void send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t payload_bytes);
   // Where the payload of a pull shall lie: in shared memory, if it may and there is room, else in staging.
@@ -225,6 +250,7 @@ class Sender {
   std::deque<QueuedPull> pulls_;
   std::vector<Push> pushes_;  // one a staging slot
   std::vector<std::unique_ptr<Sharing>> sharings_;  // one a mover, few
+  DirectStaging direct_;
   std::vector<uint64_t> hashes_;
   std::vector<ConstBytes> pieces_;
   std::deque<SenderEvent> events_;

@@ -34,8 +34,7 @@ void Sender::encoded(uint64_t name, const Status& status, uint64_t bytes) {
   const bool useless = status.code() == Code::again;
   if (sink == nullptr || !(status.ok() || useless)) {
     const uint16_t rank = push.sink.rank;
-    push.name = 0;
-    staging_.give(slot);
+    free_push(slot);
     if (sink != nullptr) {
       Offer& offer = *find(request);
       end_sink(offer, rank, SinkState::failed, status, true);
@@ -48,7 +47,7 @@ void Sender::encoded(uint64_t name, const Status& status, uint64_t bytes) {
     pieces_.clear();
     if (useless) {
       options_.coder->gave_plain();
-      pieces_.emplace_back(front, slice_front_bytes(shape.leaf_count()) + shape.payload_bytes());
+      lay(slot, shape);
       send_slice(offer, *sink, slot, shape);
     } else {
       ++stats_.coded_slices;

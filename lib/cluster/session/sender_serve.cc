@@ -62,6 +62,7 @@ void Sender::push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slo
   const auto local = std::find_if(offer.request.parts.begin(), offer.request.parts.end(),
                                   [&](const LocalPart& p) { return p.part.component == entry.extent.component; });
   pushes_[slot] = {names_.next(slot), next.sink, sink.peer, false, false, entry, next.coding};
+  pushes_[slot].apart = goes_apart(entry, next.coding);
   if (local->map.mover != nullptr) return gather(offer, sink, *local, slot);
   const SliceShape shape(facts.components[entry.extent.component], entry.extent);
   std::byte* front = staging_.data(slot);
@@ -75,9 +76,8 @@ void Sender::push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slo
   const bool straight = options_.straight_from_bytes != 0 &&
                         copy_.straight(facts, *local, entry.extent, options_.straight_from_bytes, pieces_, hashes);
   if (!straight) {
-    pieces_.clear();
     copy_.gather(facts, *local, entry.extent, front + front_bytes, hashes);
-    pieces_.emplace_back(front, front_bytes + shape.payload_bytes());
+    lay(slot, shape);
   } else {
     pieces_.insert(pieces_.begin(), ConstBytes(front, front_bytes));
   }
@@ -94,6 +94,7 @@ void Sender::gather(Offer& offer, const Sink& sink, const LocalPart& local, uint
   ++offer.readers;
   auto slice = slice_move(facts, local, entry.extent, staging_.data(slot) + slice_front_bytes(shape.leaf_count()));
   place(sink, local, slot, *slice);
+  if (pushes_[slot].shared == nullptr) place_direct(local, slot, *slice);
   local.map.mover->gather(
       std::move(slice),
       [self = std::weak_ptr<Sender*>(self_), push = pushes_[slot].name](const SliceMove& move, const Status& status) {
@@ -114,8 +115,7 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
   }
   if (sink == nullptr || !status.ok()) {
     const uint16_t rank = push.sink.rank;
-    push.name = 0;
-    staging_.give(slot);  // a device that was lost may still write there: the next slice's receiver checks it
+    free_push(slot);  // a device that was lost may still write there: the next slice's receiver checks it
     if (sink != nullptr) {
       end_sink(offer, rank, SinkState::failed, status, true);
       end_offer_if_due(offer);
@@ -128,9 +128,7 @@ void Sender::gathered(uint64_t name, const SliceMove& move, const Status& status
     if (push.shared == nullptr && push.coding.any()) {
       begin_coding(offer, slot, shape);
     } else {
-      pieces_.clear();
-      const uint64_t behind = push.shared == nullptr ? shape.payload_bytes() : 0;
-      pieces_.emplace_back(front, slice_front_bytes(shape.leaf_count()) + behind);
+      lay(slot, shape);
       send_slice(offer, *sink, slot, shape);
     }
   }
@@ -149,7 +147,7 @@ SliceHead Sender::head_of(const Offer& offer, const Push& push, const SliceShape
           shape.leaf_count(),
           row_bytes(c),
           push.entry.extent,
-          push.shared != nullptr ? push.shared_slot + 1 : 0};
+          push.shared != nullptr ? push.shared_slot + 1 : push.apart ? kPlaceApart : 0};
 }
 
 void Sender::send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShape& shape) {
@@ -159,17 +157,17 @@ void Sender::send_slice(Offer& offer, Sink& sink, uint32_t slot, const SliceShap
 
 void Sender::send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t payload_bytes) {
   Push& p = pushes_[slot];
-  const Code code = link_.push(sink.peer, p.entry.tag, pieces_, p.name);
+  const Code code = push_pieces(sink, p);
   if (code != Code::ok) {
     const SinkName name = p.sink;
-    p.name = 0;
-    staging_.give(slot);
+    if (p.under_way == 0) free_push(slot);
     end_sink(offer, name.rank, SinkState::failed, Status(code, "a slice could not be sent"), true);
     end_offer_if_due(offer);
     return forget_if_quiet(name.request);
   }
   if (p.straight) ++offer.readers, ++stats_.straight_slices;
   if (p.shared != nullptr) ++stats_.shared_slices, stats_.shared_bytes += payload_bytes;
+  if (p.direct.taken()) ++stats_.direct_slices, stats_.direct_bytes += payload_bytes;
   ++stats_.slices;
   stats_.bytes += payload_bytes;
   offer.bytes += payload_bytes;
@@ -177,16 +175,22 @@ void Sender::send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t paylo
 
 void Sender::on_pushed(uint64_t token, Code status) {
   const uint32_t slot = TransferNames::slot_of(token);
-  if (!names_.mine(token) || slot >= pushes_.size() || pushes_[slot].name != token || pushes_[slot].moving) return;
+  if (!names_.mine(token) || slot >= pushes_.size()) return;
+  if (Push& p = pushes_[slot]; p.name != TransferNames::whole_of(token) || p.under_way == 0) {
+    return;
+  } else {
+    if (status != Code::ok) p.failed = status;
+    if (--p.under_way > 0) return;
+  }
   const Push push = pushes_[slot];
-  pushes_[slot].name = 0;
-  staging_.give(slot);
+  const bool again = sent_direct(push);
+  free_push(slot);
   const auto it = offers_.find(push.sink.request);
   if (it != offers_.end() && push.straight) --it->second.readers;
-  if (Sink* sink = find(push.sink); sink != nullptr) {
+  if (Sink* sink = find(push.sink); sink != nullptr && !again) {
     --sink->pulls;
-    if (status != Code::ok) {
-      end_sink(it->second, push.sink.rank, SinkState::failed, Status(status, "a slice could not be sent"), true);
+    if (push.failed != Code::ok) {
+      end_sink(it->second, push.sink.rank, SinkState::failed, Status(push.failed, "a slice could not be sent"), true);
       end_offer_if_due(it->second);
     }
   }

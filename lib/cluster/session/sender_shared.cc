@@ -90,6 +90,7 @@ void Sender::place(const Sink& sink, const LocalPart& local, uint32_t slot, Slic
   if (taken == SharedSlots::kNone) return;
   push.shared = &slots;
   push.shared_slot = taken;
+  push.apart = false;
   move.payload = slots.data(taken);
   move.shared = true;
   move.keep = slots.memory().keep;

@@ -19,7 +19,7 @@ namespace kvbm::cluster::session {
 class Staging {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
-  static constexpr uint32_t kMaxSlots = 1U << 16;  // a slot's index is 16 bits of its transfer's name
+  static constexpr uint32_t kMaxSlots = 1U << 15;  // a slot's index is 15 bits of its transfer's name
   static constexpr size_t kAlignment = 64;         // streaming copies need it
   static constexpr uint64_t kSharedAlignment = 4096;  // of slots in shared memory, which hold payloads alone
 
@@ -71,13 +71,16 @@ class Staging {
   std::vector<uint32_t> free_;
 };
 
-// Names of transfers: base (16 bits) | serial (32) | slot (16). Used as tag and as token; the serial tells a
-// slot's present transfer from earlier ones.
+// Names of transfers: base (16 bits) | serial (32) | payload alone (1) | slot (15). Used as tag and as token; the serial
+// tells a slot's present transfer from earlier ones. Where front and payload go apart, the name of the whole is the front's.
 class TransferNames {
  public:
   explicit TransferNames(uint16_t base) noexcept : base_(base) {}
   uint64_t next(uint32_t slot) noexcept { return uint64_t{base_} << 48 | uint64_t{++serial_} << 16 | slot; }
-  [[nodiscard]] static uint32_t slot_of(uint64_t name) noexcept { return static_cast<uint32_t>(name & 0xFFFF); }
+  [[nodiscard]] static uint32_t slot_of(uint64_t name) noexcept { return static_cast<uint32_t>(name & 0x7FFF); }
+  [[nodiscard]] static uint64_t payload_of(uint64_t name) noexcept { return name | kPayloadBit; }
+  [[nodiscard]] static uint64_t whole_of(uint64_t name) noexcept { return name & ~kPayloadBit; }
+  [[nodiscard]] static bool is_payload(uint64_t name) noexcept { return (name & kPayloadBit) != 0; }
   [[nodiscard]] bool mine(uint64_t name) const noexcept { return name >> 48 == base_; }
 
  private:

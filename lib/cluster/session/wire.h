@@ -34,6 +34,8 @@ inline constexpr size_t kMaxReleaseTags = 512;
 // this pull may use). Said only to who understands them (Link::takes_ways); unknown ones are ignored.
 inline constexpr uint8_t kWayShared = 1;  // it stays in memory of a device that the decode side has mapped
 inline constexpr uint8_t kWayCoded = 2;   // coded or sealed behind the head, as the message says (coded_slice.h)
+inline constexpr uint8_t kWayApart = 4;   // under a tag of its own, the pull's with kPayloadBit; the front alone under the pull's
+inline constexpr uint64_t kPayloadBit = 0x8000;
 
 // Odd ones go to the prefill side (Sender), even ones to the decode side (Receiver).
 enum class Type : uint8_t {
@@ -158,9 +160,11 @@ struct SliceHead {
   uint32_t leaves = 0;
   uint32_t row_bytes = 0;
   Extent extent;
-  uint32_t place = 0;  // 0: the payload follows; else it is in slot place - 1 of what was shared
+  // 0: the payload follows; kPlaceApart: it comes kWayApart; else it is in slot place - 1 of what was shared.
+  uint32_t place = 0;
   bool operator==(const SliceHead&) const = default;
 };
+inline constexpr uint32_t kPlaceApart = UINT32_MAX;
 inline constexpr size_t kSliceHeadBytes = 96;
 
 // Head and hashes, padded so that the payload behind them is as aligned as they are.

@@ -147,6 +147,10 @@ CuResult get_attribute(int* value, int attribute, CuDevice device) {
       case kCuMajor: *value = what.major; return kCuSuccess;
       case kCuMinor: *value = what.minor; return kCuSuccess;
       case kCuHostPointerForRegistered: *value = 1; return kCuSuccess;
+      case kCuDirectRdma: *value = what.direct_rdma ? 1 : 0; return kCuSuccess;
+      case kCuDmaBuf: *value = what.dma_buf ? 1 : 0; return kCuSuccess;
+      case kCuDirectRdmaFlushes: *value = what.direct_flushes; return kCuSuccess;
+      case kCuDirectRdmaOrdering: *value = what.direct_ordering; return kCuSuccess;
       case kCuReadOnlyHostRegister: *value = what.registers_read_only ? 1 : 0; return kCuSuccess;
       default: return kCuInvalidValue;
     }

@@ -147,6 +147,24 @@ CuResult pointer_attribute(void* value, int attribute, CuPointer pointer) {
   });
 }
 
+CuResult set_pointer_attribute(const void* value, int attribute, CuPointer pointer) {
+  return fake_entry("cuPointerSetAttribute", Need::context, [&](State& state, FakeContext*, Lock&) -> CuResult {
+    const FakeRange* range = state.find_range(static_cast<uintptr_t>(pointer));
+    if (range == nullptr || range->kind != Kind::device || value == nullptr) return kCuInvalidValue;
+    return attribute == kCuPointerSyncMemops ? kCuSuccess : kCuInvalidValue;
+  });
+}
+
+// Nothing writes but this process, whose writes are there at once.
+CuResult flush_direct(int target, int scope) {
+  return fake_entry("cuFlushGPUDirectRDMAWrites", Need::context,
+                    [&](State& state, FakeContext* context, Lock&) -> CuResult {
+                      if (target != kCuFlushCurrent || scope != kCuFlushToOwner) return kCuInvalidValue;
+                      const FakeDevice& what = state.options.devices[static_cast<size_t>(context->ordinal)];
+                      return (what.direct_flushes & kCuFlushByHost) != 0 ? kCuSuccess : kCuNotSupported;
+                    });
+}
+
 bool may_touch(State& state, int ordinal, CuPointer pointer, size_t bytes, bool writes) {
   return state.reach(ordinal, static_cast<uintptr_t>(pointer), bytes, writes, false) != Reach::outside;
 }
@@ -204,6 +222,8 @@ void add_fake_memory_entries(Driver& driver) {
   driver.cuMemHostUnregister = unregister_host;
   driver.cuMemHostGetDevicePointer = host_device_pointer;
   driver.cuPointerGetAttribute = pointer_attribute;
+  driver.cuPointerSetAttribute = set_pointer_attribute;
+  driver.cuFlushGPUDirectRDMAWrites = flush_direct;
   driver.cuMemcpyAsync = copy;
   driver.cuMemsetD8Async = set_bytes;
 }

@@ -106,6 +106,12 @@ FAKE_EXPORT CuResult cuMemHostGetDevicePointer_v2(CuPointer* d, void* host, unsi
 FAKE_EXPORT CuResult cuPointerGetAttribute(void* value, int attribute, CuPointer p) {
   return table().cuPointerGetAttribute(value, attribute, p);
 }
+FAKE_EXPORT CuResult cuPointerSetAttribute(const void* value, int attribute, CuPointer p) {
+  return table().cuPointerSetAttribute(value, attribute, p);
+}
+FAKE_EXPORT CuResult cuFlushGPUDirectRDMAWrites(int target, int scope) {
+  return table().cuFlushGPUDirectRDMAWrites(target, scope);
+}
 FAKE_EXPORT CuResult cuMemcpyAsync(CuPointer to, CuPointer from, size_t bytes, CuStream s) {
   return table().cuMemcpyAsync(to, from, bytes, s);
 }

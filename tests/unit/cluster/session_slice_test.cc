@@ -30,6 +30,8 @@ class Hand final : public Link {
   void drop(PeerId) override {}
   [[nodiscard]] bool takes_grain(PeerId) const override { return false; }
   [[nodiscard]] bool takes_ways(PeerId) const override { return false; }
+  [[nodiscard]] bool takes_device_memory() const override { return false; }
+  Status add_memory(MutableBytes) override { return {}; }
 
   std::vector<PullEntry> pulls;
   std::vector<std::pair<uint64_t, MutableBytes>> posts;

@@ -68,7 +68,8 @@ static_assert(alike<CuPointer, CUdeviceptr>() && alike<CuDevice, CUdevice>() && 
   X(cuCtxGetStreamPriorityRange) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuFuncLoad)           \
   X(cuLaunchKernel)                                                                                                   \
   X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister)           \
-  X(cuMemHostGetDevicePointer) X(cuPointerGetAttribute) X(cuMemcpyAsync) X(cuMemsetD8Async)                           \
+  X(cuMemHostGetDevicePointer) X(cuPointerGetAttribute) X(cuPointerSetAttribute) X(cuFlushGPUDirectRDMAWrites)        \
+  X(cuMemcpyAsync) X(cuMemsetD8Async)                                                                                 \
   X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamGetCtx) X(cuStreamIsCapturing)                           \
   X(cuThreadExchangeStreamCaptureMode) X(cuStreamSynchronize) X(cuStreamWaitEvent)                                    \
   X(cuStreamWaitValue64) X(cuStreamWriteValue64) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)  \
@@ -158,6 +159,17 @@ TEST(DriverHeaderTest, attributes_and_flags_have_their_numbers) {
   EXPECT_EQ(kCuMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   EXPECT_EQ(kCuHostPointerForRegistered, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM);
   EXPECT_EQ(kCuReadOnlyHostRegister, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED);
+  EXPECT_EQ(kCuDirectRdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
+  EXPECT_EQ(kCuDirectRdmaFlushes, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS);
+  EXPECT_EQ(kCuDirectRdmaOrdering, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+  EXPECT_EQ(kCuDmaBuf, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+  EXPECT_EQ(kCuOrderingNone, static_cast<int>(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE));
+  EXPECT_EQ(kCuOrderingOwner, static_cast<int>(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER));
+  EXPECT_EQ(kCuOrderingAllDevices, static_cast<int>(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES));
+  EXPECT_EQ(kCuFlushByHost, static_cast<int>(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST));
+  EXPECT_EQ(kCuFlushCurrent, static_cast<int>(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX));
+  EXPECT_EQ(kCuFlushToOwner, static_cast<int>(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
+  EXPECT_EQ(kCuPointerSyncMemops, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);
   EXPECT_EQ(kCuPointerContext, CU_POINTER_ATTRIBUTE_CONTEXT);
   EXPECT_EQ(kCuPointerMemoryType, CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
   EXPECT_EQ(kCuPointerDevicePointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER);

@@ -54,6 +54,16 @@ TEST_F(DoctorGpuTest, an_old_driver_and_no_device_are_said) {
   expect_in(found(probe("none", "devices=0"), "driver").value, "it sees no device");
 }
 
+TEST_F(DoctorGpuTest, what_network_cards_can_do_is_said_of_each_device) {
+  doctor::Findings all = probe("can", "devices=2");
+  EXPECT_EQ(found(all, "direct rdma 0").state, State::ok);
+  expect_in(found(all, "direct rdma 1").value, "ordered");
+  expect_in(found(probe("flushed", "ordering=0"), "direct rdma 0").value, "flushed");
+  all = probe("cannot", "direct=0");
+  EXPECT_EQ(found(all, "direct rdma 0").state, State::absent);
+  expect_in(found(all, "direct rdma 0").advice, "host memory");
+}
+
 TEST_F(DoctorGpuTest, each_device_is_described) {
   const doctor::Findings all = probe("two", "devices=2,version=12040,major=8,minor=9");
   expect_in(found(all, "driver").value, "CUDA 12.4");

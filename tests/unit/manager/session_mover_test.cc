@@ -71,6 +71,7 @@ class Counted final : public cluster::session::SliceMover {
   [[nodiscard]] Status near(ConstBytes place) const override { return mover_->near(place); }
   void share(uint64_t bytes, MemoryDone done) override { mover_->share(bytes, std::move(done)); }
   void map(ConstBytes said, uint64_t bytes, MemoryDone done) override { mover_->map(said, bytes, std::move(done)); }
+  void direct(uint64_t bytes, bool written, MemoryDone done) override { mover_->direct(bytes, written, std::move(done)); }
   uint64_t under_way = 0, gathers = 0, scatters = 0, shared = 0, runs = 0, leaves = 0, leaves_of_many_runs = 0;
 
  private:
@@ -104,16 +105,19 @@ class DeviceMemory final : public std::pmr::memory_resource {
   const int ordinal_;
 };
 
-FakeCudaOptions two_devices() {
+FakeCudaOptions two_devices(int ordering = device::kCuOrderingOwner) {
   FakeCudaOptions options;
   options.devices.resize(2);
+  for (FakeDevice& d : options.devices) d.direct_ordering = ordering;
   return options;
 }
 
 // Prefill on device 0, decode on device 1, where they are on devices; shared: both on device 0, whose memory one side
-// maps as another process would.
+// maps as another process would. direct: transports reach both devices,
+// which order what was written as `ordering` says.
 struct World {
-  explicit World(bool shared = false) {
+  explicit World(bool shared = false, bool direct = false, int ordering = device::kCuOrderingOwner)
+      : direct_(direct), cuda(two_devices(ordering)) {
     add_emulated_kernels(cuda);
     work = std::move(ThreadExecutor::create("test", 2)).value();
     for (int i = 0; i < 2; ++i) {
@@ -126,7 +130,8 @@ struct World {
       auto share = std::make_unique<manager::DeviceShare>(devices.back(), boot, *work, turn);
       transfers.push_back(device::Transfers::create(devices.back(), options, *work).value());
       movers.push_back(std::make_unique<Counted>(std::make_unique<manager::SessionMover>(
-          *transfers.back(), "device " + std::to_string(i), *work, inbox, std::move(share))));
+          *transfers.back(), "device " + std::to_string(i), *work, inbox, std::move(share),
+          std::make_unique<manager::DeviceDirect>(devices.back(), false, *work, turn))));
       memory.push_back(std::make_unique<DeviceMemory>(cuda, ordinal));
     }
   }
@@ -159,11 +164,13 @@ struct World {
     for (size_t i = 0; i < sources.size(); ++i) {
       options.rank = static_cast<uint16_t>(i);
       senders.push_back(std::make_unique<SessionNode>(sim, net, options));
+      net.direct(senders.back()->id).takes = direct_;
       sources[i].fill_all(7);
       if (from_device) sources[i].mover = movers[0].get();
     }
     for (auto& target : targets) {
       decode.push_back(std::make_unique<SessionNode>(sim, net, options));
+      net.direct(decode.back()->id).takes = direct_;
       decode.back()->seed = 7;
       decode.back()->target = &target;
       if (to_device) target.mover = movers[1].get();
@@ -238,7 +245,8 @@ struct World {
 
   [[nodiscard]] uint64_t now() const { return sim.clock().now_ns(); }
 
-  FakeCuda cuda{two_devices()};
+  const bool direct_;
+  FakeCuda cuda;
   Log log;
   SimExecutor sim{20261122};
   Inbox inbox{sim};
@@ -349,6 +357,42 @@ TEST(SessionDevices, any_two_shapes_in_shared_memory) {
 }
 
 // What is garbled depends on the order of threads: so until something was.
+// And by a transport that reads and writes device memory. It knows of none before the first slices.
+TEST(SessionDevices, any_two_shapes_through_device_memory) {
+  SeededRandom random(5);
+  uint64_t came = 0, sent = 0;
+  for (int i = 0; i < 6; ++i) {
+    SCOPED_TRACE(i);
+    World w(false, true, i % 2 == 0 ? device::kCuOrderingOwner : device::kCuOrderingNone);
+    SideShape a = random_side({{}, {layout::attention(3, 4, 64, layout::Element::bf16)}}, random, kTokens);
+    SideShape b = random_side({{}, {layout::attention(3, 4, 64, layout::Element::bf16)}}, random, kTokens);
+    a.tp = 1U << random.below(3), b.tp = 1U << random.below(3);
+    a.pp = b.pp = 1;
+    a.begin = b.begin = 0;
+    a.block_tokens = 16U << random.below(2), b.block_tokens = 16U << random.below(3);  // that a grain fits
+    w.make(true, true, a, b);
+    w.start();
+    w.run();
+    uint64_t landed = 0;
+    for (auto& d : w.decode) {
+      EXPECT_TRUE(d->finished.begin()->second.ok()) << d->finished.begin()->second.message();
+      landed += d->receiver->stats().direct_slices;
+      EXPECT_EQ(d->receiver->direct_failures(), 0U);
+      EXPECT_EQ(d->receiver->direct_taken(), 0U);
+    }
+    for (auto& t : w.targets) EXPECT_EQ(t.check(7), "");
+    for (auto& s : w.senders) {
+      EXPECT_EQ(s->sender->direct_taken(), 0U);
+      sent += s->sender->stats().direct_slices;
+    }
+    EXPECT_EQ(w.transfers[1]->scatters().bad_leaves, 0U);
+    EXPECT_EQ(w.cuda.calls("cuFlushGPUDirectRDMAWrites"), i % 2 == 0 ? 0 : landed) << "before each that is read";
+    came += landed;
+  }
+  EXPECT_GT(came, 20U);
+  EXPECT_GT(sent, 20U);
+}
+
 TEST(SessionDevices, what_is_garbled_on_the_way_is_found_and_pulled_again) {
   for (const bool grains : {false, true}) {
     uint64_t garbled = 0;

@@ -1,0 +1,21 @@
+// Memory of a device that sessions hold, given up where the driver may take its time: on an executor that outlives it.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "base/executor.h"
+#include "base/memory_wait.h"
+
+namespace kvbm::manager {
+
+template <class T>
+std::shared_ptr<void> kept(std::shared_ptr<T> memory, Executor& work) {
+  T* const raw = memory.get();
+  return {static_cast<void*>(raw), [&work, memory = std::move(memory)](void*) mutable {
+            const MemoryWait patient;
+            work.post([last = std::move(memory)] {});
+          }};
+}
+
+}  // namespace kvbm::manager
