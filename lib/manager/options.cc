@@ -298,7 +298,6 @@ Result<Options> options_from(const OptionSet& config) {
   out.device.storage_library = values.at("device.storage_library").text;
   out.node.device_ipc = values.at("device.ipc").text == "auto";
   out.seal_key_file = values.at("seal.key_file").text;
-  out.node.seal_key_file = out.seal_key_file;
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {
