@@ -25,8 +25,10 @@ using terminal::format_size;
 using tier::disk::InspectReport;
 using tier::disk::SegmentReport;
 
-// Heads that `kvbm stats` reads of each segment: enough to say how it is coded, and few beside its thousands of records.
+// Heads that are read of each segment to say how it is coded, where not all of it is read: a page each, beside a table
+// that names thousands of records.
 constexpr uint64_t kStatsHeads = 16;
+constexpr uint64_t kInspectHeads = 1024;
 
 struct Options {
   std::string dir;
@@ -222,7 +224,8 @@ void print_tables(const Walk& walk) {
 
 // Damage that a verification found is a failure, so that scripts see it.
 int run_inspect(const Options& options, const Output& output) {
-  const Result<Walk> found = walk(options.dir, options.verify, UINT64_MAX, output.json);
+  const uint64_t heads = options.verify ? UINT64_MAX : kInspectHeads;
+  const Result<Walk> found = walk(options.dir, options.verify, heads, output.json);
   if (!found.ok()) return refuse(found.status(), options.dir);
   if (output.json) {
     std::printf("%s\n", json_of(found.value(), options.verify).dump(2).c_str());
@@ -288,7 +291,7 @@ void add_stats(Registry& registry) {
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
   app.footer(
-      "How a directory is coded is told by up to 16 records of each segment (inspect: all). What a setting is, what auto\n"
+      "How a directory is coded is told by up to 16 records of each segment (inspect: 1,024). What a setting is, what auto\n"
       "has decided and what was refused only a manager at work knows: a node says it by --node, any other through\n"
       "kvbm_manager_stats and kvbm_manager_metrics.\n"
       "Examples:\n  kvbm stats /mnt/nvme/kvbm --json\n  kvbm stats --node 127.0.0.1:9400");
