@@ -1323,9 +1323,9 @@ KVBM_API kvbm_status_t kvbm_codec_inspect(const void *coded, size_t coded_bytes,
                                           kvbm_error_t *err);
 /* Decodes a whole coded buffer (exactly coded_bytes) into `out_raw`, raw_bytes of kvbm_codec_info_t at least; *out_bytes
  * of it are written, and checked. Errors: KVBM_ERR_DAMAGED and KVBM_ERR_VERSION: treat it as a miss;
- * KVBM_ERR_PERMISSION (it is lossy and `flags` lacks KVBM_CODEC_ALLOW_LOSSY); KVBM_ERR_NO_ROOM (capacity; the message
- * says what is needed); KVBM_ERR_INVALID, also for unknown flags; KVBM_ERR_NO_MEMORY. After an error `out_raw` is
- * undefined. Thread: any. Blocks: no; one core for the whole buffer. Since 0.1. */
+ * KVBM_ERR_PERMISSION (it is lossy and `flags` lacks KVBM_CODEC_ALLOW_LOSSY); KVBM_ERR_NO_ROOM (the message says what
+ * is needed); KVBM_ERR_UNSUPPORTED (zstd, in a build without); KVBM_ERR_INVALID, also for unknown flags;
+ * KVBM_ERR_NO_MEMORY. `out_raw` is undefined then. Thread: any. Blocks: no; one core for the buffer. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_codec_decode(const void *coded, size_t coded_bytes, uint32_t flags, void *out_raw,
                                          size_t capacity, size_t *out_bytes, kvbm_error_t *err);
 

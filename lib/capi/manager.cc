@@ -8,6 +8,7 @@
 #include "capi/handles.h"
 #include "capi/plugin_policy.h"
 #include "capi/plugin_tier.h"
+#include "manager/seal_keys.h"
 #include "manager/share.h"
 
 using kvbm::Code;
@@ -91,7 +92,8 @@ Status join(const kvbm::manager::Environment& environment, Options& options,
             std::unique_ptr<kvbm::manager::Node>& out) {
   if (!options.node.wanted()) return {};
   options.host.shared = kvbm::manager::shares_host_memory(options);
-  auto node = kvbm::manager::Node::create(environment, options.node);
+  if (Status keys = kvbm::manager::load_seal_keys(options); !keys.ok()) return keys;
+  auto node = kvbm::manager::Node::create(environment, options.node, options.seal_keys);
   if (!node.ok()) return node.status();
   out = std::move(node).value();
   TierOptions tier;

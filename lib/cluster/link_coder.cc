@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codec/leaf_hash.h"
+#include "codec/zstd_leaf.h"
 
 namespace kvbm::cluster {
 
@@ -25,15 +26,21 @@ codec::Mode mode_of(copy::Way way, const copy::CodecChoice::State& edge) noexcep
 constexpr size_t kMostWarnings = 16;
 
 constexpr uint16_t bit_of(codec::LeafCodec c) noexcept { return static_cast<uint16_t>(1U << static_cast<unsigned>(c)); }
-// What lossless modes give, and every codec that decode_leaf() has.
-constexpr uint16_t kLossless =
-    bit_of(codec::LeafCodec::raw) | bit_of(codec::LeafCodec::planar) | bit_of(codec::LeafCodec::zstd);
-constexpr uint16_t kKnownCodecs = kLossless | bit_of(codec::LeafCodec::quantized) | bit_of(codec::LeafCodec::delta);
+// What lossless modes give in this build, and every codec that its decode_leaf() has.
+uint16_t lossless_codecs() noexcept {
+  constexpr uint16_t kAlways = bit_of(codec::LeafCodec::raw) | bit_of(codec::LeafCodec::planar);
+  constexpr uint16_t kWithZstd = kAlways | bit_of(codec::LeafCodec::zstd);
+  return codec::has_zstd() ? kWithZstd : kAlways;
+}
+uint16_t known_codecs() noexcept {
+  constexpr uint16_t kLossy = bit_of(codec::LeafCodec::quantized) | bit_of(codec::LeafCodec::delta);
+  return static_cast<uint16_t>(lossless_codecs() | kLossy);
+}
 
-// Whoever asks so decodes what a lossless mode gives.
+// Whoever asks so decodes what a lossless mode gives here.
 bool wants_coded(const wire::Coding& coding) noexcept {
   return coding.mode >= static_cast<uint8_t>(codec::Mode::fast) &&
-         coding.mode <= static_cast<uint8_t>(codec::Mode::zstd) && (coding.codecs & kLossless) == kLossless;
+         coding.mode <= static_cast<uint8_t>(codec::Mode::zstd) && (coding.codecs & lossless_codecs()) == lossless_codecs();
 }
 
 }  // namespace
@@ -145,7 +152,7 @@ LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_l
   out.coding.mode = static_cast<uint8_t>(mode);
   if (options_.keys != nullptr) out.coding.flags |= wire::kOpensSealed;
   if (mode == codec::Mode::off && options_.keys == nullptr) return out;
-  out.coding.codecs = kKnownCodecs;
+  out.coding.codecs = known_codecs();
   if (takes_lossy) out.coding.flags |= wire::kTakesLossy;
   return out;
 }
@@ -246,7 +253,7 @@ Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadVi
   if (!recipe.rules.empty()) {
     if (known != nullptr && !known->recipe.rules.empty()) {
       const bool lossy_ok = known->allow_lossy && (coding.flags & wire::kTakesLossy) != 0 &&
-                            (coding.codecs & kKnownCodecs) == kKnownCodecs;
+                            (coding.codecs & known_codecs()) == known_codecs();
       if (lossy_ok || !known->recipe.lossy()) recipe = known->recipe;
     }
   }

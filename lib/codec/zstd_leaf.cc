@@ -11,6 +11,8 @@
 namespace kvbm::codec {
 
 #if defined(KVBM_WITH_ZSTD)
+bool has_zstd() noexcept { return true; }
+
 namespace {
 
 constexpr int kLevel = 1;
@@ -146,6 +148,8 @@ Status zstd_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Work
 }
 
 #else
+
+bool has_zstd() noexcept { return false; }
 
 Result<uint32_t> zstd_encode(const LeafForm&, ConstBytes, uint64_t, MutableBytes, Workspace&) noexcept {
   return uint32_t{0};

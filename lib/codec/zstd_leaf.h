@@ -9,6 +9,8 @@
 
 namespace kvbm::codec {
 
+// Whether this build has zstd: without it nothing is coded so, and what was is not decoded (unsupported).
+[[nodiscard]] bool has_zstd() noexcept;
 // Bytes written to `out` (encode_room() of them at least), or 0: not smaller, or built without zstd. no_memory.
 Result<uint32_t> zstd_encode(const LeafForm& form, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
                              Workspace& workspace) noexcept;

@@ -104,7 +104,10 @@ void CodecChoice::ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t
   taken.ns = taken.ns * kept + ns;
   taken.bytes = taken.bytes * kept + bytes;
   if (taken.samples < UINT32_MAX) ++taken.samples;
-  if (tried && of.tries >= kFirstTries) of.probe_ns = std::max(of.probe_ns, now_ns + kBatchesBetween * took);
+  // Of coding, once its first tries are over; of plain always: a second is few of the batches of a slow edge.
+  if (tried && (of.way == Way::coded || of.tries >= kFirstTries)) {
+    of.probe_ns = std::max(of.probe_ns, now_ns + kBatchesBetween * took);
+  }
 }
 
 CodecChoice::State CodecChoice::state(uint64_t bytes) const noexcept {

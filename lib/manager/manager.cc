@@ -65,10 +65,8 @@ Result<std::shared_ptr<Manager>> Manager::create(const Environment& environment,
   if (options.tiers.size() > kMaxTiersBelow) {
     return Status(Code::bad_config, "too many tiers", "at most 6 below the host tier");
   }
+  if (Status keys = load_seal_keys(options); !keys.ok()) return keys;
   auto manager = std::shared_ptr<Manager>(new Manager(environment, std::move(options)));
-  auto keys = read_seal_keys(manager->options_.seal_key_file);
-  if (!keys.ok()) return keys.status();
-  manager->seal_keys_ = std::move(keys).value();
   Status opened = manager->open_host();
   if (opened.ok()) opened = manager->open_tiers();
   if (!opened.ok()) return opened;

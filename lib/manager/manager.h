@@ -121,7 +121,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // What coding must know of families (coding_terms.h), the keys that seal what leaves the host (null: nothing is
   // sealed), and what reading a tier takes without decoding.
   [[nodiscard]] const std::shared_ptr<CodingTerms>& coding_terms() const noexcept { return coding_terms_; }
-  [[nodiscard]] const std::shared_ptr<const codec::KeyRing>& seal_keys() const noexcept { return seal_keys_; }
+  [[nodiscard]] const std::shared_ptr<const codec::KeyRing>& seal_keys() const noexcept { return options_.seal_keys; }
   [[nodiscard]] copy::SourceCost& link_cost(TierIndex index) noexcept { return link_costs_[index]; }
   // Whether any lossy record ever came into this host: only then lookups ask for it.
   [[nodiscard]] bool has_lossy() const noexcept { return has_lossy_.load(std::memory_order_relaxed); }
@@ -201,7 +201,6 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::array<copy::SourceCost, kMaxTiersBelow + 1> costs_;
   std::array<copy::SourceCost, kMaxTiersBelow + 1> link_costs_;
   const std::shared_ptr<CodingTerms> coding_terms_;
-  std::shared_ptr<const codec::KeyRing> seal_keys_;
   std::atomic<bool> has_lossy_{false};
   bool hears_uses_ = false;
   std::atomic<uint32_t> tick_{0};

@@ -8,7 +8,6 @@
 #include "manager/local_node.h"
 #include "manager/manager.h"
 #include "manager/node_transport.h"
-#include "manager/seal_keys.h"
 #include "manager/take.h"
 
 namespace kvbm::manager {
@@ -31,7 +30,8 @@ Result<std::optional<cluster::SharedKey>> read_key(const std::string& path) {
 
 }  // namespace
 
-Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const NodeOptions& options) {
+Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const NodeOptions& options,
+                                           std::shared_ptr<const codec::KeyRing> seal_keys) {
   cluster::MeshOptions mesh;
   mesh.listen = options.listen;
   mesh.peers = options.peers;
@@ -54,9 +54,7 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   if (options.peers_file_join && (options.name.empty() || options.listen.empty() || options.peers_file.empty())) {
     return Status(Code::bad_config, "node.peers_file_join needs node.peers_file, node.name and node.listen");
   }
-  auto keys = read_seal_keys(options.seal_key_file);
-  if (!keys.ok()) return keys.status();
-  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options, std::move(keys).value()));
+  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options, std::move(seal_keys)));
 }
 
 Node::Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options,

@@ -28,8 +28,10 @@ namespace kvbm::manager {
 
 class Node {
  public:
-  // bad_config for addresses, names and keys that are none; the message names the option.
-  static Result<std::unique_ptr<Node>> create(const Environment& environment, const NodeOptions& options);
+  // bad_config for addresses, names and keys that are none; the message names the option. `seal_keys`: the manager's;
+  // null: nothing is sealed.
+  static Result<std::unique_ptr<Node>> create(const Environment& environment, const NodeOptions& options,
+                                              std::shared_ptr<const codec::KeyRing> seal_keys);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;

@@ -310,7 +310,6 @@ Result<Options> options_from(const OptionSet& config) {
   const std::string& rdma = values.at("device.rdma").text;
   if (rdma != "auto") out.node.device_rdma = rdma == "on" ? Rdma::on : Rdma::off;
   out.seal_key_file = values.at("seal.key_file").text;
-  out.node.seal_key_file = out.seal_key_file;
   const auto tiers = config.lists.find("tier");
   if (tiers == config.lists.end()) return out;
   for (const OptionSet& entry : tiers->second) {

@@ -19,6 +19,9 @@
 namespace kvbm::device {
 struct Driver;
 }
+namespace kvbm::codec {
+class KeyRing;
+}
 
 namespace kvbm::manager {
 
@@ -62,7 +65,6 @@ struct NodeOptions {
   bool local = true;            // nodes of one machine read each other's host memory in place
   std::string local_directory;  // for their sockets; empty: the user's own
   std::string codec = "off";    // auto, or a lossless mode: how records come over links
-  std::string seal_key_file;    // of all that leaves the host; empty: nothing is sealed
   [[nodiscard]] bool wanted() const noexcept { return !listen.empty() || !peers.empty() || !peers_file.empty(); }
 };
 
@@ -99,6 +101,8 @@ struct Options {
   ShareOptions share;
   DeviceOptions device;
   std::string seal_key_file;  // empty: nothing is sealed
+  // What load_seal_keys() made of that file.
+  std::shared_ptr<const codec::KeyRing> seal_keys;
 };
 
 // Whether a tier's codec can be called that: one that loses nothing.

@@ -20,11 +20,9 @@ void wipe(std::string& text) noexcept {
   std::memset(text.data(), 0, text.size());
   __asm__ volatile("" : : "r"(text.data()) : "memory");  // the compiler would leave it out
 }
-}  // namespace
 
-Result<std::shared_ptr<const codec::KeyRing>> read_seal_keys(const std::string& path) {
-  if (path.empty()) return std::shared_ptr<const codec::KeyRing>();
-  const int opened = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+Result<std::shared_ptr<const codec::KeyRing>> read_ring(const std::string& path) {
+  const int opened = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
   if (opened < 0) return Status(Code::bad_config, "seal.key_file cannot be read", path + ": " + std::strerror(errno));
   const Fd file(opened);
   struct stat facts {};
@@ -47,6 +45,16 @@ Result<std::shared_ptr<const codec::KeyRing>> read_seal_keys(const std::string& 
   wipe(text);
   if (!ring.ok()) return Status(Code::bad_config, "seal.key_file holds no keys", path + ": " + ring.status().message());
   return ring;
+}
+
+}  // namespace
+
+Status load_seal_keys(Options& options) {
+  if (options.seal_keys != nullptr || options.seal_key_file.empty()) return {};
+  auto ring = read_ring(options.seal_key_file);
+  if (!ring.ok()) return ring.status();
+  options.seal_keys = std::move(ring).value();
+  return {};
 }
 
 }  // namespace kvbm::manager

@@ -94,6 +94,18 @@ static void a_key_file_that_others_can_read_is_refused(void) {
   unsetenv("KVBM_SEAL_KEY_FILE");
 }
 
+/* Whoever opens a pipe to read waits for a writer, unless told not to. */
+static void a_key_file_that_is_a_pipe_is_refused_and_not_waited_for(void) {
+  engine_t e;
+  const char *path = in_scratch("pipe");
+  CHECK(mkfifo(path, 0600) == 0);
+  setenv("KVBM_SEAL_KEY_FILE", path, 1);
+  CHECK_STATUS(engine_open(&e, 16, NULL, 0), KVBM_ERR_CONFIG);
+  CHECK(strstr(check_error.message, "is not a file") != NULL);
+  engine_close(&e);
+  unsetenv("KVBM_SEAL_KEY_FILE");
+}
+
 static void a_tier_has_a_codec_that_loses_nothing(void) {
   engine_t e;
   engine_codec = "int8";
@@ -130,6 +142,7 @@ int main(void) {
   RUN(blocks_come_back_whatever_the_tier_codes);
   RUN(sealed_blocks_need_their_key);
   RUN(a_key_file_that_others_can_read_is_refused);
+  RUN(a_key_file_that_is_a_pipe_is_refused_and_not_waited_for);
   RUN(a_tier_has_a_codec_that_loses_nothing);
   RUN(a_namespace_says_how_it_is_coded);
   check_remove(scratch);

@@ -125,6 +125,31 @@ TEST(NodeHealth, says_that_it_lives_and_serves_and_what_it_counts) {
   EXPECT_FALSE(contains(get(http, "/metrics"), "kvbm_tier_blocks{tier=\"0\"} 0\n"));
 }
 
+TEST(NodeHealth, stats_shows_tiers_and_nodes_with_their_coding) {
+  const kvbm::test::TempDir folder;
+  Daemon first({"--http", "127.0.0.1:0", "--disk", "64MiB", "--disk-path", folder.path() + "/disk", "--disk-codec", "auto"});
+  ASSERT_FALSE(first.value("http").empty());
+  Daemon second({"--peers", first.value("address"), "--http", "127.0.0.1:0", "--codec", "fast"});
+  const std::string http = second.value("http");
+  ASSERT_FALSE(http.empty());
+  const Ran disk = run("stats --node " + first.value("http"));
+  EXPECT_EQ(disk.exit_code, 0) << disk.text;
+  EXPECT_TRUE(contains(disk.text, "auto: plain")) << disk.text;
+  const auto stats = json::parse(run("stats --json --node " + first.value("http"), "").text, nullptr, false);
+  ASSERT_TRUE(stats.is_object());
+  EXPECT_EQ(stats["tiers"][1]["coding"]["setting"], "auto");
+  EXPECT_EQ(stats["tiers"][1]["coding"]["mode"], "off");
+  // As soon as they have met.
+  Ran links;
+  for (int tries = 0; tries < 2000 && !contains(links.text, "ready"); ++tries) links = run("stats --node " + http);
+  EXPECT_TRUE(contains(links.text, first.value("address"))) << links.text;
+  EXPECT_TRUE(contains(links.text, "fast")) << links.text;
+  EXPECT_EQ(run("stats --node 127.0.0.1:9400.5").exit_code, 2);
+  const Ran nobody = run("stats --timeout 5 --node 127.0.0.1:1");
+  EXPECT_EQ(nobody.exit_code, 1) << nobody.text;
+  EXPECT_TRUE(contains(nobody.text, "127.0.0.1:1") && contains(nobody.text, "--http")) << nobody.text;
+}
+
 TEST(NodeHealth, gives_no_other_page_and_takes_nothing) {
   Daemon node({"--http", "127.0.0.1:0"});
   const std::string http = node.value("http");

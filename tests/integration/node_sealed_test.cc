@@ -1,9 +1,13 @@
 // Nodes with seal.key_file, over a network that changes bytes: what comes is right, who has no key gets nothing, and
 // nothing is taken that is not sealed.
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <fstream>
+
+#include "base/fd.h"
 
 #include "support/faulty_proxy.h"
 #include "support/pool_member.h"
@@ -95,6 +99,41 @@ TEST(NodeSealed, a_key_file_that_others_may_read_is_refused) {
   std::string error;
   EXPECT_EQ(PoolMember::open(setup_of("server", "", path), &error), nullptr);
   EXPECT_NE(error.find("seal.key_file"), std::string::npos) << error;
+}
+
+// How often a file was opened since this was made. The kernel joins events that are alike, so closing is heard, too.
+class Opens {
+ public:
+  explicit Opens(const std::string& path) {
+    EXPECT_GE(::inotify_add_watch(heard_.get(), path.c_str(), IN_OPEN | IN_CLOSE), 0);
+  }
+  [[nodiscard]] size_t count() const {
+    size_t opens = 0;
+    alignas(inotify_event) char events[4096];
+    for (ssize_t n = 0; (n = ::read(heard_.get(), events, sizeof events)) > 0;) {
+      for (ssize_t at = 0; at < n;) {
+        inotify_event event;
+        std::memcpy(&event, events + at, sizeof event);
+        if ((event.mask & IN_OPEN) != 0) ++opens;
+        at += static_cast<ssize_t>(sizeof event + event.len);
+      }
+    }
+    return opens;
+  }
+
+ private:
+  const Fd heard_{::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)};
+};
+
+// Else a file that is replaced in between would give the links other keys than the tiers.
+TEST(NodeSealed, the_key_file_is_read_once_for_tiers_and_links) {
+  const TempDir dir;
+  const std::string path = key_file(dir, "keys", "7");
+  const Opens opens(path);
+  ASSERT_EQ(opens.count(), 0U);
+  const auto node = PoolMember::open(setup_of("server", "", path));
+  ASSERT_NE(node, nullptr);
+  EXPECT_EQ(opens.count(), 1U);
 }
 
 }  // namespace

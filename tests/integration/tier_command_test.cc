@@ -1,18 +1,22 @@
 // kvbm config, inspect and stats as a user runs them, on a tier directory that the C interface wrote.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "kvbm.h"
 #include "support/run_command.h"
 #include "support/temp_dir.h"
+#include "support/with_zstd.h"
 
 namespace {
 
@@ -23,7 +27,7 @@ using kvbm::test::Ran;
 using kvbm::test::run;
 
 // A directory with kRecords records of 64 KiB, every payload byte 0xA5.
-void write_tier(const std::string& dir) {
+void write_tier(const std::string& dir, const char* codec = "off") {
   kvbm_context_t* context = nullptr;
   kvbm_manager_t* manager = nullptr;
   kvbm_namespace_t* ns = nullptr;
@@ -33,6 +37,7 @@ void write_tier(const std::string& dir) {
   kvbm_tier_t tier{};
   tier.path = dir.c_str();
   tier.capacity_bytes = 64 << 20;
+  tier.codec = codec;
   tier.admission = KVBM_ADMIT_ON_REQUEST;  // else a record may be written twice, and the damaged copy be the dead one
   options.block_bytes = 64 << 10;
   options.host_capacity_bytes = 8 << 20;
@@ -100,6 +105,46 @@ TEST(TierCommand, inspect_and_stats_count_the_records_and_find_damage) {
   EXPECT_TRUE(contains(bad.text, "\"damaged\": 1,")) << bad.text;
 }
 
+TEST(TierCommand, inspect_and_stats_say_how_records_are_coded_and_sealed) {
+  if (!kvbm::test::with_zstd()) GTEST_SKIP() << "TierCommand: " << kvbm::test::kWithoutZstd;
+  kvbm::test::TempDir temp;
+  const std::string plain = temp.path() + "/plain";
+  const std::string coded = temp.path() + "/coded";
+  const std::string keys = temp.path() + "/keys";
+  write_tier(plain);
+  FILE* out = std::fopen(keys.c_str(), "we");
+  ASSERT_NE(out, nullptr);
+  std::fprintf(out, "7 %064d\n", 5);
+  std::fclose(out);
+  ASSERT_EQ(::chmod(keys.c_str(), 0600), 0);
+  ::setenv("KVBM_SEAL_KEY_FILE", keys.c_str(), 1);
+  write_tier(coded, "zstd");
+  ::unsetenv("KVBM_SEAL_KEY_FILE");
+  if (HasFatalFailure()) return;
+  EXPECT_TRUE(contains(run("stats '" + plain + "'").text, "coding: none\n"));
+  EXPECT_TRUE(contains(run("inspect '" + coded + "'").text, "coding: 40 of 40 records, "));
+  EXPECT_TRUE(contains(run("inspect '" + coded + "'").text, "; 40 sealed (key 7)\n"));
+  const auto all = nlohmann::json::parse(run("inspect --json '" + coded + "'", "").text, nullptr, false);
+  ASSERT_TRUE(all.is_object());
+  const auto& coding = all["coding"];
+  EXPECT_EQ(coding["heads_read"], 40);
+  EXPECT_EQ(coding["coded"], 40);
+  EXPECT_EQ(coding["left_plain"], 0);
+  EXPECT_EQ(coding["lossy"], 0);
+  EXPECT_EQ(coding["sealed_records"], 40);
+  EXPECT_EQ(coding["keys"][0]["id"], 7);
+  EXPECT_EQ(coding["keys"][0]["records"], 40);
+  EXPECT_GT(coding["ratio"], 10.0);
+  EXPECT_EQ(coding["saved_bytes"].get<int64_t>(), 40 * 65536 - all["payload_bytes"].get<int64_t>());
+  // Stats looks at a part of each segment.
+  const auto some = nlohmann::json::parse(run("stats --json '" + coded + "'", "").text, nullptr, false);
+  ASSERT_TRUE(some.is_object());
+  EXPECT_EQ(some["records"], 40);
+  EXPECT_LE(some["coding"]["heads_read"], 16 * some["segments"].get<int>());
+  EXPECT_GE(some["coding"]["heads_read"], 16);
+  EXPECT_EQ(some["coding"]["coded"], some["coding"]["heads_read"]);
+}
+
 TEST(TierCommand, a_directory_that_is_no_tier_is_refused_with_what_to_do) {
   kvbm::test::TempDir temp;
   for (const std::string& dir : {temp.path(), std::string("/nonexistent")}) {
@@ -111,6 +156,8 @@ TEST(TierCommand, a_directory_that_is_no_tier_is_refused_with_what_to_do) {
     }
   }
   EXPECT_EQ(run("inspect").exit_code, 2);
+  EXPECT_EQ(run("stats").exit_code, 2);
+  EXPECT_EQ(run("stats '" + temp.path() + "' --node 127.0.0.1:1").exit_code, 2);
 }
 
 TEST(TierCommand, config_tells_each_value_with_its_origin) {

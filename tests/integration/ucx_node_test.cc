@@ -1,12 +1,16 @@
 // Two nodes whose links UCX carries, over loopback, between real processes: a file comes back byte for byte, a killed
-// node is noticed, and what cannot be is refused. Where the module is not built these are skipped.
+// node is noticed, and what cannot be is refused; files and layers of sessions come the same where links code and seal.
+// Where the module is not built these are skipped.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -14,8 +18,11 @@
 #include <thread>
 #include <vector>
 
+#include "node/member.h"
+#include "session/side.h"
 #include "support/run_command.h"
 #include "support/temp_dir.h"
+#include "support/with_zstd.h"
 
 namespace {
 
@@ -25,6 +32,7 @@ using kvbm::test::contains;
 using kvbm::test::Ran;
 
 #ifdef KVBM_UCX_MODULE
+constexpr uint64_t kLongNs = 30'000'000'000;
 const std::string kModule = std::string("KVBM_UCX_PATH='") + KVBM_UCX_MODULE + "'";
 
 Ran run(const std::string& arguments, const char* after = " 2>&1") {
@@ -42,10 +50,17 @@ class UcxNode : public ::testing::Test {
   ~UcxNode() override {
     if (pid_ > 0) end(SIGKILL);
   }
-  void start() {
+  void start(const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"node", "--host", "64MiB"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    start_command(std::move(arguments));
+  }
+  // A subcommand that listens and writes down where.
+  void start_command(std::vector<std::string> arguments) {
     const std::string file = folder_.path() + "/address";
-    std::vector<std::string> arguments = {"kvbm",   "node",        "--listen", "127.0.0.1:0",    "--host", "64MiB",
-                                          "--json", "--transport", "ucx",      "--address-file", file};
+    arguments.insert(arguments.begin(), "kvbm");
+    arguments.insert(arguments.end(),
+                     {"--json", "--listen", "127.0.0.1:0", "--transport", "ucx", "--address-file", file});
     pid_ = ::fork();
     if (pid_ == 0) {
       std::vector<char*> argv;
@@ -72,9 +87,42 @@ class UcxNode : public ::testing::Test {
     return status;
   }
 
+  std::string make_keys() {
+    const std::string path = folder_.path() + "/keys";
+    std::ofstream(path) << "7 " << std::string(64, 'c') << "\n";
+    EXPECT_EQ(::chmod(path.c_str(), 0600), 0);
+    return path;
+  }
+  // A node in this process that reads from the one that was started.
+  [[nodiscard]] kvbm::node::MemberOptions reader(const std::string& codec, const std::string& keys) const {
+    ::setenv("KVBM_UCX_PATH", KVBM_UCX_MODULE, 1);
+    kvbm::node::MemberOptions out;
+    out.peers = address_;
+    out.transport = "ucx";
+    out.local = "off";
+    out.codec = codec;
+    out.seal_key_file = keys;
+    return out;
+  }
+
   kvbm::test::TempDir folder_;
   std::string address_;
   pid_t pid_ = -1;
+};
+
+uint64_t counted(const kvbm::node::Member& member, const std::string& name) {
+  const std::string text = member.metrics();
+  const size_t at = text.find("\n" + name + " ");
+  return at == std::string::npos ? 0 : std::stoull(text.substr(at + name.size() + 2));
+}
+
+// What was coded or sealed on its way to this node.
+struct Taken {
+  explicit Taken(const kvbm::node::Member& member)
+      : records(counted(member, "kvbm_node_codec_records_total{direction=\"taken\"}")),
+        raw_bytes(counted(member, "kvbm_node_codec_raw_bytes_total{direction=\"taken\"}")),
+        coded_bytes(counted(member, "kvbm_node_codec_coded_bytes_total{direction=\"taken\"}")) {}
+  uint64_t records, raw_bytes, coded_bytes;
 };
 
 TEST_F(UcxNode, a_file_goes_there_and_comes_back) {
@@ -97,6 +145,150 @@ TEST_F(UcxNode, a_file_goes_there_and_comes_back) {
   const Ran gone = run("get --timeout 1" + peer + "file");
   EXPECT_EQ(gone.exit_code, 1);
   EXPECT_TRUE(contains(gone.text, "no node answers")) << gone.text;
+}
+
+// Several MiB of digits, which only zstd makes smaller.
+std::string make_text() {
+  std::string text;
+  for (uint64_t i = 0; text.size() < 5'000'000; ++i) text += std::to_string(i * 0x9E3779B97F4A7C15ULL);
+  return text;
+}
+
+TEST_F(UcxNode, a_file_comes_coded_and_sealed_and_only_to_who_has_the_key) {
+  const std::string keys = make_keys();
+  const std::string path = folder_.path() + "/file";
+  const std::string text = make_text();
+  std::ofstream(path) << text;
+  start({"--codec", "zstd", "--seal-key-file", keys, "--local", "off"});
+  ASSERT_FALSE(address_.empty());
+  const std::string peer = " --transport ucx --local off --codec zstd --peer " + address_ + " ";
+  const Ran put = run("put" + peer + "--seal-key-file '" + keys + "' file '" + path + "'");
+  ASSERT_EQ(put.exit_code, 0) << put.text;
+  const Ran stranger = run("get --timeout 2" + peer + "file -o '" + folder_.path() + "/none'");
+  EXPECT_EQ(stranger.exit_code, 1) << stranger.text;
+  const auto member = kvbm::node::Member::open(reader("zstd", keys));
+  ASSERT_TRUE(member.ok()) << member.status().message();
+  ASSERT_TRUE(member.value()->wait_for_peers(kLongNs).ok());
+  const auto got = member.value()->get("file", kLongNs);
+  ASSERT_TRUE(got.ok()) << got.status().message();
+  EXPECT_TRUE(got.value() == text);
+  const Taken taken(*member.value());
+  EXPECT_EQ(taken.records, 5U);  // blocks of 1 MiB
+  EXPECT_GT(taken.raw_bytes, 0U);
+  if (kvbm::test::with_zstd()) {
+    EXPECT_LT(taken.coded_bytes, taken.raw_bytes * 6 / 10);
+  }
+}
+
+TEST_F(UcxNode, a_file_comes_whatever_auto_decides) {
+  const std::string path = folder_.path() + "/file";
+  const std::string text = make_text();
+  std::ofstream(path) << text;
+  start({"--codec", "auto", "--local", "off"});
+  ASSERT_FALSE(address_.empty());
+  const Ran put = run("put --transport ucx --local off --codec auto --peer " + address_ + " file '" + path + "'");
+  ASSERT_EQ(put.exit_code, 0) << put.text;
+  const auto member = kvbm::node::Member::open(reader("auto", ""));
+  ASSERT_TRUE(member.ok()) << member.status().message();
+  ASSERT_TRUE(member.value()->wait_for_peers(kLongNs).ok());
+  for (int i = 0; i < 8; ++i) {
+    const auto got = member.value()->get("file", kLongNs);
+    ASSERT_TRUE(got.ok()) << got.status().message();
+    ASSERT_TRUE(got.value() == text) << i;
+  }
+}
+
+// Layers of bf16 as those of a model, from `kvbm session send` in a process of its own.
+class UcxSession : public UcxNode {
+ protected:
+  static constexpr uint32_t kLayers = 4, kHeads = 8, kHeadSize = 64;
+  static constexpr uint64_t kTokens = 500, kLayerBytes = 2 * kTokens * kHeads * kHeadSize * 2;
+
+  void send(const std::string& codec, const std::string& keys) {
+    bytes_.resize(kLayers * kLayerBytes);
+    for (size_t i = 0; i < bytes_.size() / 2; ++i) {
+      const auto value = static_cast<float>(std::sin(static_cast<double>(i) * 0.7) * (1.0 + static_cast<double>(i % 64)));
+      uint32_t bits = 0;
+      std::memcpy(&bits, &value, sizeof bits);
+      const auto half = static_cast<uint16_t>(bits >> 16);
+      std::memcpy(bytes_.data() + 2 * i, &half, sizeof half);
+    }
+    const std::string path = folder_.path() + "/kv.bin";
+    std::ofstream(path, std::ios::binary) << bytes_;
+    std::vector<std::string> arguments = {"session", "send", path, "--layers", "4", "--heads", "8",
+                                          "--head-size", "64", "--tokens", "500", "--codec", codec};
+    if (!keys.empty()) arguments.insert(arguments.end(), {"--seal-key-file", keys});
+    start_command(std::move(arguments));
+  }
+  // The decode side, of another form and with blocks of another size; what it got is compared layer by layer.
+  void receive(const std::string& codec, const std::string& keys, kvbm_status_t wanted = KVBM_OK) {
+    kvbm::session::SideOptions options;
+    options.node = reader(codec, keys);
+    options.layers = kLayers;
+    options.heads = kHeads;
+    options.head_size = kHeadSize;
+    options.tokens = kTokens;
+    options.order = "hnd";
+    options.block_tokens = 24;
+    auto side = kvbm::session::Side::open(options);
+    ASSERT_TRUE(side.ok()) << side.status().message();
+    const auto& rank = side.value()->ranks().front();
+    const kvbm_request_id_t request = kvbm::session::request_named("request").value();
+    const kvbm_source_t source{address_.c_str(), 0, 0};
+    kvbm_session_options_t session_options;
+    kvbm_session_options_init(&session_options, sizeof session_options);
+    session_options.end = kTokens;
+    session_options.timeout_ns = kLongNs;
+    kvbm_session_t* session = nullptr;
+    kvbm_error_t error{};
+    ASSERT_EQ(kvbm_session_open(rank.cache, &request, rank.blocks.data(), rank.blocks.size(), &source, 1,
+                                &session_options, nullptr, 0, &session, &error), KVBM_OK) << error.message;
+    EXPECT_EQ(kvbm_session_wait(session, KVBM_FOREVER, &error), wanted) << error.message;
+    kvbm_session_release(session);
+    if (wanted != KVBM_OK) return;
+    std::vector<std::byte> layer_bytes(kLayerBytes);
+    for (uint32_t layer = 0; layer < kLayers; ++layer) {
+      side.value()->read_layer(layer, layer_bytes.data());
+      EXPECT_EQ(std::memcmp(layer_bytes.data(), bytes_.data() + layer * kLayerBytes, kLayerBytes), 0) << layer;
+    }
+    const Taken taken(side.value()->member());
+    records_ = taken.records;
+    raw_bytes_ = taken.raw_bytes;
+    coded_bytes_ = taken.coded_bytes;
+  }
+
+  std::string bytes_;
+  uint64_t records_ = 0, raw_bytes_ = 0, coded_bytes_ = 0;
+};
+
+TEST_F(UcxSession, layers_come_coded) {
+  send("default", "");
+  ASSERT_FALSE(address_.empty());
+  receive("default", "");
+  EXPECT_GT(records_, 0U);
+  EXPECT_EQ(raw_bytes_, kLayers * kLayerBytes);
+  EXPECT_LT(coded_bytes_, raw_bytes_ * 9 / 10);
+}
+
+TEST_F(UcxSession, layers_come_coded_and_sealed) {
+  const std::string keys = make_keys();
+  send("default", keys);
+  ASSERT_FALSE(address_.empty());
+  receive("default", keys);
+  EXPECT_GT(records_, 0U);
+  EXPECT_LT(coded_bytes_, raw_bytes_ * 9 / 10);
+}
+
+TEST_F(UcxSession, layers_come_whatever_auto_decides) {
+  send("auto", "");
+  ASSERT_FALSE(address_.empty());
+  receive("auto", "");
+}
+
+TEST_F(UcxSession, who_has_no_key_is_refused) {
+  send("default", make_keys());
+  ASSERT_FALSE(address_.empty());
+  receive("default", "", KVBM_ERR_PERMISSION);
 }
 
 TEST_F(UcxNode, beyond_this_machine_it_wants_a_key_and_a_device) {

@@ -1,11 +1,14 @@
 #include "benchmark/node_codec.h"
 
 #include <cstdio>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "benchmark/node_pair.h"
+#include "benchmark/session_pair.h"
 #include "benchmark/slow_loopback.h"
 #include "benchmark/statistics.h"
 #include "terminal/progress.h"
@@ -16,80 +19,128 @@ namespace {
 
 constexpr uint64_t kBlock = 1ULL << 20;
 constexpr uint32_t kBlocks = 32;
+static_assert(kBlock * kBlocks == SessionPair::kBytes);
 // Loads of each before anything is measured: locations are asked for, memory is touched, and auto finds out.
 constexpr int kBefore = 4;
 
-struct Pair {
-  std::unique_ptr<NodeOwner> owner;
-  std::unique_ptr<NodeReader> reader;
+// A pair of nodes of which one reads from the other.
+class Pair {
+ public:
+  virtual ~Pair() = default;
+  // Reads kBlocks * kBlock bytes and compares them; seconds that the reading took.
+  virtual Result<double> load() = 0;
 };
 
-Result<Pair> open(const std::string& codec) {
-  NodePairOptions options;
-  options.block_bytes = kBlock;
-  options.blocks = kBlocks;
-  options.host_bytes = options.reader_host_bytes = 96ULL << 20;
-  options.codec = codec;
-  options.numbers = true;
-  Pair out;
-  auto owner = NodeOwner::start(options);
-  if (!owner.ok()) return owner.status();
-  out.owner = std::move(owner).value();
-  auto reader = NodeReader::open(options, out.owner->address());
-  if (!reader.ok()) return reader.status();
-  out.reader = std::move(reader).value();
-  return out;
-}
+class Fetches final : public Pair {
+ public:
+  static Result<std::unique_ptr<Pair>> open(const std::string& codec, int) {
+    NodePairOptions options;
+    options.block_bytes = kBlock;
+    options.blocks = kBlocks;
+    options.host_bytes = options.reader_host_bytes = 96ULL << 20;
+    options.codec = codec;
+    options.numbers = true;
+    auto out = std::make_unique<Fetches>();
+    auto owner = NodeOwner::start(options);
+    if (!owner.ok()) return owner.status();
+    out->owner_ = std::move(owner).value();
+    auto reader = NodeReader::open(options, out->owner_->address());
+    if (!reader.ok()) return reader.status();
+    out->reader_ = std::move(reader).value();
+    return std::unique_ptr<Pair>(std::move(out));
+  }
+  Result<double> load() override {
+    std::memset(reader_->engine().data(), 0xFF, reader_->engine().size());  // what came before must not pass for this
+    const Stopwatch watch;
+    Status s = reader_->load(0, kBlocks);
+    const double seconds = watch.seconds();
+    if (s.ok()) s = reader_->check(0, kBlocks);
+    return s.ok() ? Result<double>(seconds) : s;
+  }
 
-Status load(NodeReader& reader, std::vector<double>& out) {
-  const Stopwatch watch;
-  Status s = reader.load(0, kBlocks);
-  out.push_back(watch.seconds());
-  return s.ok() ? reader.check(0, kBlocks) : s;
-}
+ private:
+  std::unique_ptr<NodeOwner> owner_;
+  std::unique_ptr<NodeReader> reader_;
+};
 
-Result<Row> compare(const std::string& name, int rounds, terminal::Progress& progress) {
-  auto off = open("off");
+class Sessions final : public Pair {
+ public:
+  static Result<std::unique_ptr<Pair>> open(const std::string& codec, int loads) {
+    auto pair = SessionPair::open(codec, static_cast<uint32_t>(loads));
+    if (!pair.ok()) return pair.status();
+    auto out = std::make_unique<Sessions>();
+    out->pair_ = std::move(pair).value();
+    return std::unique_ptr<Pair>(std::move(out));
+  }
+  Result<double> load() override {
+    pair_->forget();
+    const Stopwatch watch;
+    Status s = pair_->receive();
+    const double seconds = watch.seconds();
+    if (s.ok()) s = pair_->check();
+    return s.ok() ? Result<double>(seconds) : s;
+  }
+
+ private:
+  std::unique_ptr<SessionPair> pair_;
+};
+
+using Open = Result<std::unique_ptr<Pair>> (*)(const std::string& codec, int loads);
+
+// Fetches and sessions by the beginning of their rows' names.
+struct Kind {
+  std::string rows;
+  Open open;
+};
+const Kind kKinds[] = {{"node.tcp.codec.auto", &Fetches::open}, {"node.tcp.session_codec.auto", &Sessions::open}};
+
+Result<Row> compare(const std::string& name, Open open, int rounds, terminal::Progress& progress) {
+  auto off = open("off", rounds + kBefore);
   if (!off.ok()) return off.status();
-  auto automatic = open("auto");
+  auto automatic = open("auto", rounds + kBefore);
   if (!automatic.ok()) return automatic.status();
   std::vector<double> plain;
   std::vector<double> ours;
   for (int round = -kBefore; round < rounds; ++round) {
-    Status first =
-        load(round % 2 == 0 ? *automatic.value().reader : *off.value().reader, round % 2 == 0 ? ours : plain);
-    if (!first.ok()) return first;
-    Status second =
-        load(round % 2 == 0 ? *off.value().reader : *automatic.value().reader, round % 2 == 0 ? plain : ours);
-    if (!second.ok()) return second;
-    if (round < 0) ours.clear(), plain.clear();
+    for (const bool coded : {round % 2 == 0, round % 2 != 0}) {
+      const auto seconds = coded ? automatic.value()->load() : off.value()->load();
+      if (!seconds.ok()) return seconds.status();
+      if (round >= 0) (coded ? ours : plain).push_back(seconds.value());
+    }
     progress.advance(1);
   }
   const double gigabytes = static_cast<double>(kBlock * kBlocks) / 1e9;
   return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(plain), "node.codec=off");
 }
 
+// Of both kinds, over a link that is as it is.
+Status measure(const std::string& link, int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
+  for (const Kind& kind : kKinds) {
+    auto row = compare(kind.rows + link, kind.open, rounds, progress);
+    if (!row.ok()) return row.status();
+    rows.push_back(std::move(row).value());
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<Row>> bench_node_codec(const NodeCodecOptions& options) {
-  constexpr std::pair<const char*, uint32_t> kLinks[] = {{"node.tcp.codec.auto_4gbit", 4000},
-                                                         {"node.tcp.codec.auto_1gbit", 1000}};
-  terminal::Progress progress("loading coded from a node", 3 * static_cast<uint64_t>(options.rounds + kBefore),
+  constexpr std::pair<const char*, uint32_t> kLinks[] = {{"_4gbit", 4000}, {"_1gbit", 1000}};
+  terminal::Progress progress("reading coded from a node",
+                              3 * std::size(kKinds) * static_cast<uint64_t>(options.rounds + kBefore),
                               terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
-  auto fast = compare("node.tcp.codec.auto", options.rounds, progress);
-  if (!fast.ok()) return fast.status();
-  rows.push_back(std::move(fast).value());
+  if (Status s = measure("", options.rounds, progress, rows); !s.ok()) return s;
   auto slow = SlowLoopback::make();
   if (!slow.ok()) {
-    std::fprintf(stderr, "node.tcp.codec over slow links is left out: %s\n", slow.status().message().c_str());
+    std::fprintf(stderr, "node.tcp.codec and node.tcp.session_codec over slow links are left out: %s\n",
+                 slow.status().message().c_str());
     return rows;
   }
   for (const auto& [name, megabits] : kLinks) {
     if (Status s = slow.value()->limit(megabits); !s.ok()) return s;
-    auto row = compare(name, options.rounds, progress);
-    if (!row.ok()) return row.status();
-    rows.push_back(std::move(row).value());
+    if (Status s = measure(name, options.rounds, progress, rows); !s.ok()) return s;
   }
   return rows;
 }

@@ -33,10 +33,10 @@ Result<std::vector<kvbm_key_t>> keys_of(const kvbm_namespace_t* ns, const NodePa
   return keys;
 }
 
-// Sums of noise with a scale for each channel: exponents as varied as those of real caches (2.7 bits), mantissas noise.
-std::vector<std::byte> numbers_of(const NodePairOptions& size) {
-  if (!size.numbers) return {};
-  std::vector<std::byte> out(size.block_bytes);
+}  // namespace
+
+std::vector<std::byte> made_up_numbers(uint64_t bytes) {
+  std::vector<std::byte> out(bytes);
   SeededRandom random(7);
   for (size_t i = 0; i + 2 <= out.size(); i += 2) {
     const uint64_t bits = random.next();
@@ -48,6 +48,12 @@ std::vector<std::byte> numbers_of(const NodePairOptions& size) {
     std::memcpy(out.data() + i, &half, sizeof half);
   }
   return out;
+}
+
+namespace {
+
+std::vector<std::byte> numbers_of(const NodePairOptions& size) {
+  return made_up_numbers(size.numbers ? size.block_bytes : 0);
 }
 
 // Null where blocks are opaque.

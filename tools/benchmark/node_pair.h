@@ -29,6 +29,10 @@ struct NodePairOptions {
   static constexpr uint64_t kNumbersBytes = 2 * 8 * 128 * 2;  // of one token: K and V, 8 heads of 128
 };
 
+// Sums of noise with a scale for each channel of 128: exponents as varied as those of real caches (2.7 bits), mantissas
+// noise. bf16.
+std::vector<std::byte> made_up_numbers(uint64_t bytes);
+
 // A node, or the owner of a shared set, in a child process, ended with the object.
 class NodeOwner {
  public:

@@ -249,7 +249,7 @@ void add_bench(Registry& registry) {
       registry.add(group, "node", "Blocks from other processes: in place, and over TCP; against memcpy and sockets",
                    [options](const Output& output) { return bench_node(options->rounds, options->only_codec, output); });
   add_rounds(node, options->rounds);
-  node.add_flag("--codec", options->only_codec, "Only node.tcp.codec.*: coded where that pays, against plain");
+  node.add_flag("--codec", options->only_codec, "Only node.tcp.codec.* and node.tcp.session_codec.*: coded where that pays, against plain");
   node.footer("Example:\n  kvbm bench node --json");
   CLI::App& transport =
       registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",

@@ -1,12 +1,14 @@
 #include "command/inspect.h"
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/inline_executor.h"
 #include "base/os_file.h"
+#include "node/node_stats.h"
 #include "terminal/progress.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
@@ -23,9 +25,16 @@ using terminal::format_size;
 using tier::disk::InspectReport;
 using tier::disk::SegmentReport;
 
+// Heads that are read of each segment to say how it is coded, where not all of it is read: a page each, beside a table
+// that names thousands of records.
+constexpr uint64_t kStatsHeads = 16;
+constexpr uint64_t kInspectHeads = 1024;
+
 struct Options {
   std::string dir;
   bool verify = false;
+  std::string node;  // where its pages are, in place of a directory
+  double timeout = 5;
 };
 
 struct FamilyUse {
@@ -63,7 +72,7 @@ std::string shard_text(const Shard& shard) {
          (shard.replicated != 0 ? ", replicated" : "");
 }
 
-Result<Walk> walk(const std::string& dir, bool verify, bool quiet) {
+Result<Walk> walk(const std::string& dir, bool verify, uint64_t heads, bool quiet) {
   InlineExecutor executor;
   auto files = make_os_file_system(executor);
   if (!files.ok()) return files.status();
@@ -71,6 +80,7 @@ Result<Walk> walk(const std::string& dir, bool verify, bool quiet) {
   terminal::Progress progress(verify ? "verifying" : "reading", 0, terminal::Unit::items, quiet);
   tier::disk::InspectOptions options;
   options.verify = verify;
+  options.heads = heads;
   auto report = tier::disk::inspect(
       *files.value(), dir, options, [&progress](uint64_t done, uint64_t) { progress.set(done); },
       [&out](const SegmentReport&, const tier::disk::Row& row, bool damaged) {
@@ -100,12 +110,49 @@ int refuse(const Status& status, const std::string& dir) {
   }
 }
 
+// Names as /tiers has them.
+Json coding_json(const tier::disk::CodingReport& coding) {
+  Json ratio = nullptr;
+  if (coding.stored_bytes != 0) {
+    ratio = static_cast<double>(coding.plain_bytes) / static_cast<double>(coding.stored_bytes);
+  }
+  Json keys = Json::array();
+  for (const auto& [id, records] : coding.keys) keys.push_back({{"id", id}, {"records", records}});
+  return Json{{"heads_read", coding.heads},
+              {"coded", coding.coded},
+              {"left_plain", coding.heads - coding.coded},
+              {"lossy", coding.lossy},
+              {"ratio", std::move(ratio)},
+              {"saved_bytes", static_cast<int64_t>(coding.plain_bytes) - static_cast<int64_t>(coding.stored_bytes)},
+              {"sealed_records", coding.sealed},
+              {"keys", std::move(keys)}};
+}
+
+// "coding: 40 of 40 records, 1.48x, 2 lossy; 40 sealed (key 7)"
+std::string coding_text(const tier::disk::CodingReport& coding, uint64_t records) {
+  if (coding.coded == 0 && coding.sealed == 0) return "coding: none";
+  std::string out = "coding: " + format_count(coding.coded) + " of " + format_count(coding.heads) + " records";
+  if (coding.heads < records) out += " looked at";
+  if (coding.plain_bytes > coding.stored_bytes) {
+    char ratio[32];
+    std::snprintf(ratio, sizeof ratio, ", %.2fx",
+                  static_cast<double>(coding.plain_bytes) / static_cast<double>(coding.stored_bytes));
+    out += ratio;
+  }
+  if (coding.lossy != 0) out += ", " + format_count(coding.lossy) + " lossy";
+  if (coding.sealed == 0) return out;
+  out += "; " + format_count(coding.sealed) + " sealed (" + (coding.keys.size() == 1 ? "key" : "keys");
+  for (const auto& [id, sealed] : coding.keys) out += " " + std::to_string(id);
+  return out + ")";
+}
+
 Json summary(const Walk& walk, bool verified) {
   const InspectReport& report = walk.report;
   return Json{{"records", report.records},       {"damaged", report.damaged},
               {"verified", verified},            {"payload_bytes", report.payload_bytes},
               {"file_bytes", report.file_bytes}, {"segments", report.segments.size()},
-              {"in_use", report.in_use},         {"opened", report.superblock.epoch}};
+              {"in_use", report.in_use},         {"opened", report.superblock.epoch},
+              {"coding", coding_json(report.coding)}};
 }
 
 Json json_of(const Walk& walk, bool verified) {
@@ -143,6 +190,7 @@ void print_summary(const Walk& walk, bool verified) {
               format_size(static_cast<double>(report.file_bytes)).c_str());
   std::printf("damaged: %s (%s)\n", format_count(report.damaged).c_str(),
               verified ? "every byte of closed segments was checked" : "tables alone were checked; --verify reads every byte");
+  std::printf("%s\n", coding_text(report.coding, report.records).c_str());
   if (report.in_use) std::printf("an owner is at work: what it is writing may show as damage\n");
   for (const std::string& name : report.foreign) std::printf("foreign file: %s\n", name.c_str());
 }
@@ -176,7 +224,8 @@ void print_tables(const Walk& walk) {
 
 // Damage that a verification found is a failure, so that scripts see it.
 int run_inspect(const Options& options, const Output& output) {
-  const Result<Walk> found = walk(options.dir, options.verify, output.json);
+  const uint64_t heads = options.verify ? UINT64_MAX : kInspectHeads;
+  const Result<Walk> found = walk(options.dir, options.verify, heads, output.json);
   if (!found.ok()) return refuse(found.status(), options.dir);
   if (output.json) {
     std::printf("%s\n", json_of(found.value(), options.verify).dump(2).c_str());
@@ -188,8 +237,24 @@ int run_inspect(const Options& options, const Output& output) {
   return options.verify && report.damaged != 0 && !report.in_use ? kFailed : kDone;
 }
 
+// What it has decided and refused only a manager that is at work can say.
+int run_node_stats(const Options& options, const Output& output) {
+  const auto stats = node::read_node_stats(options.node, static_cast<uint64_t>(options.timeout * 1e9));
+  if (!stats.ok()) return fail(stats.status(), "give the address that `kvbm node --http` says when it starts");
+  if (output.json) {
+    std::printf("%s\n", stats.value().dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  } else {
+    std::fputs(node::node_stats_text(stats.value()).c_str(), stdout);
+  }
+  return kDone;
+}
+
 int run_stats(const Options& options, const Output& output) {
-  const Result<Walk> found = walk(options.dir, false, output.json);
+  if (options.dir.empty() == options.node.empty()) {
+    return fail(kBadInput, "give either a directory or --node", "kvbm stats /mnt/nvme/kvbm");
+  }
+  if (!options.node.empty()) return run_node_stats(options, output);
+  const Result<Walk> found = walk(options.dir, false, kStatsHeads, output.json);
   if (!found.ok()) return refuse(found.status(), options.dir);
   if (output.json) {
     std::printf("%s\n", summary(found.value(), false).dump(2).c_str());
@@ -200,7 +265,7 @@ int run_stats(const Options& options, const Output& output) {
 }
 
 CLI::Option* add_dir(CLI::App& app, Options& options) {
-  return app.add_option("DIR", options.dir, "Directory of a disk tier")->type_name("")->required();
+  return app.add_option("DIR", options.dir, "Directory of a disk tier")->type_name("");
 }
 
 }  // namespace
@@ -209,19 +274,27 @@ void add_inspect(Registry& registry) {
   auto options = std::make_shared<Options>();
   CLI::App& app = registry.add("inspect", "What a tier directory holds: records, damage, heat",
                                [options](const Output& output) { return run_inspect(*options, output); });
-  add_dir(app, *options);
+  add_dir(app, *options)->required();
   app.add_flag("--verify", options->verify, "Read every record and check every byte; exit code 1 if one is damaged");
   app.footer("Nothing is changed. Example:\n  kvbm inspect /mnt/nvme/kvbm --verify");
 }
 
 void add_stats(Registry& registry) {
   auto options = std::make_shared<Options>();
-  CLI::App& app = registry.add("stats", "How full a tier directory is, in short",
+  CLI::App& app = registry.add("stats", "How full a tier directory is and how it is coded; or a node that is at work",
                                [options](const Output& output) { return run_stats(*options, output); });
   add_dir(app, *options);
+  app.add_option("--node", options->node, "In place of a directory: where a `kvbm node --http` has its pages")
+      ->type_name("HOST:PORT");
+  app.add_option("--timeout", options->timeout, "Seconds to wait for the node")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
   app.footer(
-      "A running manager is asked through kvbm_manager_stats and kvbm_manager_metrics.\n"
-      "Example:\n  kvbm stats /mnt/nvme/kvbm --json");
+      "How a directory is coded is told by up to 16 records of each segment (inspect: 1,024). What a setting is, what auto\n"
+      "has decided and what was refused only a manager at work knows: a node says it by --node, any other through\n"
+      "kvbm_manager_stats and kvbm_manager_metrics.\n"
+      "Examples:\n  kvbm stats /mnt/nvme/kvbm --json\n  kvbm stats --node 127.0.0.1:9400");
 }
 
 }  // namespace kvbm::command

@@ -365,6 +365,14 @@ void add_common(CLI::App& app, Arguments& arguments) {
   app.add_option("--key-file", side.node.key_file, "File with the pool's key; needed beyond this machine")
       ->type_name("FILE");
   app.add_option("--pool", side.node.pool, "Name of the pool")->type_name("NAME")->capture_default_str();
+  app.add_option("--transport", side.node.transport, "What carries the link: auto, tcp, ucx; the same on both sides")
+      ->check(CLI::IsMember({"auto", "tcp", "ucx"}))
+      ->capture_default_str();
+  app.add_option("--codec", side.node.codec, "How layers come: off, auto or a mode; off on one side is off")
+      ->type_name("MODE")
+      ->capture_default_str();
+  app.add_option("--seal-key-file", side.node.seal_key_file, "File with keys: layers are sealed on their way")
+      ->type_name("FILE");
 }
 
 }  // namespace

@@ -14,8 +14,6 @@ struct Edge {
   uint32_t setting = 0;  // a mode of the configuration
   uint32_t mode = 0;     // what is done now
   uint64_t plain_bytes = 0, stored_bytes = 0;
-  uint64_t refused = 0;
-  const char* refused_what = "";
   bool sealed = false;
 };
 
@@ -25,25 +23,6 @@ std::string mode_name(uint32_t mode) {
 }
 
 std::string setting_name(const Edge& edge) { return edge.automatic ? "auto" : mode_name(edge.setting); }
-
-std::string text_of(const Edge& edge) {
-  std::string out = setting_name(edge);
-  if (edge.automatic) {
-    out += edge.mode == KVBM_CODEC_OFF ? ": plain" : ": " + mode_name(edge.mode);
-  } else if (edge.mode != edge.setting) {
-    out += ": " + mode_name(edge.mode);  // a namespace's own
-  }
-  // Sealing alone makes records a little longer.
-  if (edge.stored_bytes != 0 && edge.plain_bytes > edge.stored_bytes) {
-    char ratio[32];
-    std::snprintf(ratio, sizeof ratio, ", %.2fx",
-                  static_cast<double>(edge.plain_bytes) / static_cast<double>(edge.stored_bytes));
-    out += ratio;
-  }
-  if (edge.sealed) out += ", sealed";
-  if (edge.refused != 0) out += ", " + std::to_string(edge.refused) + " " + edge.refused_what;
-  return out;
-}
 
 Json json_of(const Edge& edge) {
   Json ratio = nullptr;
@@ -56,21 +35,47 @@ Json json_of(const Edge& edge) {
 }
 
 Edge edge_of(const kvbm_tier_codec_stats_t& tier) {
-  return {tier.automatic != 0, tier.setting,       tier.mode,       tier.plain_bytes,
-          tier.stored_bytes,   tier.refused_lossy, "lossy refused", tier.seals != 0};
+  return {tier.automatic != 0, tier.setting, tier.mode, tier.plain_bytes, tier.stored_bytes, tier.seals != 0};
 }
 
 Edge edge_of(const kvbm_node_row_t& row) {
   const bool automatic = row.codec_automatic != 0;
   const uint32_t setting = automatic ? uint32_t{KVBM_CODEC_OFF} : row.codec;
-  return {automatic, setting,           row.codec, row.codec_plain_bytes, row.codec_stored_bytes,
-          row.codec_refused, "refused", row.codec_sealed != 0};
+  return {automatic, setting, row.codec, row.codec_plain_bytes, row.codec_stored_bytes, row.codec_sealed != 0};
+}
+
+std::string refused_text(const Json& coding, const char* what, const char* said) {
+  const auto at = coding.find(what);
+  if (at == coding.end() || !at->is_number_unsigned() || *at == 0U) return {};
+  return ", " + std::to_string(at->get<uint64_t>()) + " " + said;
 }
 
 }  // namespace
 
-std::string coding_text(const kvbm_tier_codec_stats_t& tier) { return text_of(edge_of(tier)); }
-std::string coding_text(const kvbm_node_row_t& row) { return text_of(edge_of(row)); }
+std::string coding_text(const kvbm_tier_codec_stats_t& tier) { return coding_text(coding_json(tier)); }
+std::string coding_text(const kvbm_node_row_t& row) { return coding_text(coding_json(row)); }
+
+std::string coding_text(const Json& coding) {
+  const auto setting = coding.find("setting");
+  const auto mode = coding.find("mode");
+  if (setting == coding.end() || mode == coding.end() || !setting->is_string() || !mode->is_string()) return "?";
+  std::string out = *setting;
+  if (*setting == "auto") {
+    out += *mode == "off" ? ": plain" : ": " + mode->get<std::string>();
+  } else if (*mode != *setting) {
+    out += ": " + mode->get<std::string>();  // a namespace's own
+  }
+  // Sealing alone makes records a little longer.
+  const auto ratio = coding.find("ratio");
+  if (ratio != coding.end() && ratio->is_number() && *ratio > 1.0) {
+    char text[32];
+    std::snprintf(text, sizeof text, ", %.2fx", ratio->get<double>());
+    out += text;
+  }
+  const auto sealed = coding.find("sealed");
+  if (sealed != coding.end() && *sealed == true) out += ", sealed";
+  return out + refused_text(coding, "refused_lossy", "lossy refused") + refused_text(coding, "refused", "refused");
+}
 
 Json coding_json(const kvbm_tier_codec_stats_t& tier) {
   Json out = json_of(edge_of(tier));

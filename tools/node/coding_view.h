@@ -11,6 +11,8 @@ namespace kvbm::node {
 // "off"; "default, 1.48x"; "auto: plain"; "auto: fast, 1.31x, sealed"; and what was refused, where anything was.
 std::string coding_text(const kvbm_tier_codec_stats_t& tier);
 std::string coding_text(const kvbm_node_row_t& row);
+// The same of what coding_json() made, as the pages of a node give it; of anything else "?".
+std::string coding_text(const nlohmann::ordered_json& coding);
 // setting, mode (auto: what it has decided), ratio (null where nothing was coded), saved_bytes, refused, sealed; of a
 // tier counts of records besides.
 nlohmann::ordered_json coding_json(const kvbm_tier_codec_stats_t& tier);

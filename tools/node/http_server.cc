@@ -174,7 +174,7 @@ std::string HttpServer::answer_to(const std::string& head) const {
     const auto page = pages_.find(target.substr(0, target.find('?')));
     reply = page != pages_.end()
                 ? page->second()
-                : Reply{404, "text/plain; charset=utf-8", "there are /healthz, /readyz and /metrics\n"};
+                : Reply{404, "text/plain; charset=utf-8", "there are /healthz, /readyz, /metrics, /peers and /tiers\n"};
   }
   return "HTTP/1.1 " + std::to_string(reply.code) + " " + name_of(reply.code) + "\r\nContent-Type: " + reply.type +
          "\r\nContent-Length: " + std::to_string(reply.body.size()) +

@@ -343,6 +343,9 @@ Code CodedCore::refuse(const Status& why, uint64_t location, const Identity& id,
     case Code::newer_version:
       say_once("codec of a newer version", "a record was not read: a later version of this library coded it");
       return Code::miss;
+    case Code::unsupported:
+      say_once("zstd", "a record was not read: it is coded with zstd, which this build is without");
+      return Code::miss;
     default:
       return why.code();
   }

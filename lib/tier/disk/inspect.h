@@ -2,6 +2,7 @@
 // from its owner. Where an owner is at work (`in_use`), what it is writing may show as damage. Blocks.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,19 @@ struct SegmentReport {
   uint64_t uses = 0;          // as of when the records were written
 };
 
+// How records are coded and sealed, by the heads that were read.
+struct CodingReport {
+  uint64_t heads = 0;
+  uint64_t coded = 0, sealed = 0, lossy = 0;
+  uint64_t plain_bytes = 0, stored_bytes = 0;  // payload bytes of coded and sealed ones, before and after
+  std::map<uint32_t, uint64_t> keys;           // sealed records by the id of their key
+};
+
 struct InspectReport {
   Superblock superblock;
   uint64_t file_bytes = 0;
   uint64_t records = 0, damaged = 0, payload_bytes = 0;
+  CodingReport coding;
   bool in_use = false;
   std::vector<std::string> foreign;
   std::vector<SegmentReport> segments;
@@ -33,6 +43,7 @@ struct InspectReport {
 
 struct InspectOptions {
   bool verify = true;  // read and check every record, not only the tables
+  uint64_t heads = UINT64_MAX;  // read of each segment, evenly spread over it, for InspectReport::coding
 };
 
 // `progress` hears (segments done, segments in all) and each record with whether it is damaged;

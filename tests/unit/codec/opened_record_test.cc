@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codec/coded_record.h"
+#include "codec/zstd_leaf.h"
 #include "support/coded_records.h"
 
 namespace kvbm::codec {
@@ -62,6 +64,7 @@ TEST(OpenedRecord, decodes_in_place_to_what_decoding_at_once_gives) {
   // The last leaves are raw in some, so that nothing is between what is written and what is read.
   const char* const recipes[] = {"default", "max", "zstd", "int8", "int4_coded", "k=default", "v=default", "k:0=fast"};
   for (const char* recipe : recipes) {
+    if (!has_zstd() && std::string_view(recipe) == "zstd") continue;  // nothing would be coded
     for (const bool sealed : {false, true}) {
       SCOPED_TRACE(std::string(recipe) + (sealed ? ", sealed" : ""));
       const Record plain = plain_record({{8192, 65536, 6144, 4096, 4096, 100}, true, true, 0}, random);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codec/coded_stream.h"
+#include "codec/zstd_leaf.h"
 
 namespace kvbm::codec {
 namespace {
@@ -53,13 +54,14 @@ TEST(StreamVectors, decode_to_what_they_were_with_every_kernel) {
       std::vector<std::byte> out(info.raw_bytes);
       StreamWorkspace workspace;
       const Status done = view.value().decode(info.lossy, out, workspace);
+      if (done.code() == Code::unsupported && !has_zstd()) continue;
       ASSERT_TRUE(done.ok()) << name << " with " << kernel << ": " << done.message();
       EXPECT_EQ(sha256(out), item.at("decoded_sha256").get<std::string>()) << name << " with " << kernel;
       ++n;
     }
   }
   force_codec_kernel(nullptr);
-  EXPECT_GE(n, 30U);
+  EXPECT_GE(n, has_zstd() ? 30U : 20U);
 }
 
 TEST(StreamVectors, refuse_what_must_be_refused) {

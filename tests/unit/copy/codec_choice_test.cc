@@ -44,6 +44,19 @@ TEST(CodecChoice, codes_where_the_edge_is_the_limit) {
   EXPECT_LE(edge.plain, 6U);
 }
 
+// Where a second has few batches, plain would otherwise be tried with one in twenty.
+TEST(CodecChoice, tries_plain_with_one_batch_in_64_where_coding_wins) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 8;
+  edge.move(choice, kBatch, 20);
+  ASSERT_EQ(choice.state(kBatch).way, Way::coded);
+  edge.plain = edge.coded = 0;
+  edge.move(choice, kBatch, 640);
+  EXPECT_GE(edge.plain, 2U);
+  EXPECT_LE(edge.plain, 11U);
+}
+
 TEST(CodecChoice, is_plain_where_the_coder_is_slower_than_the_edge) {
   CodecChoice choice;
   Edge edge;

@@ -60,6 +60,24 @@ TEST(CodingView, a_node_says_how_it_is_asked_and_what_came) {
   EXPECT_EQ(peer_json(row)["coding"]["refused"], 4);
 }
 
+TEST(CodingView, pages_of_a_node_are_read_as_they_were_written_and_others_are_not_trusted) {
+  kvbm_tier_codec_stats_t tier{};
+  tier.automatic = 1;
+  tier.mode = KVBM_CODEC_FAST;
+  tier.plain_bytes = 140;
+  tier.stored_bytes = 100;
+  tier.refused_lossy = 3;
+  const auto page = nlohmann::ordered_json::parse(coding_json(tier).dump());
+  EXPECT_EQ(coding_text(page), coding_text(tier));
+  EXPECT_EQ(coding_text(page), "auto: fast, 1.40x, 3 lossy refused");
+  for (const char* other : {"null", "[]", "3", "{}", R"({"setting": 1, "mode": "off"})", R"({"setting": "off"})"}) {
+    EXPECT_EQ(coding_text(nlohmann::ordered_json::parse(other)), "?") << other;
+  }
+  const auto odd = nlohmann::ordered_json::parse(
+      R"({"setting": "off", "mode": "off", "ratio": "much", "sealed": 1, "refused": -1, "refused_lossy": "all"})");
+  EXPECT_EQ(coding_text(odd), "off");
+}
+
 TEST(CodingView, a_mode_of_a_later_library_is_named_by_its_number) {
   kvbm_tier_codec_stats_t tier{};
   tier.setting = tier.mode = 200;

@@ -1,0 +1,51 @@
+// Which codecs two nodes have in common: a build without zstd neither asks for it nor is given it.
+#include "cluster/link_coder.h"
+
+#include <gtest/gtest.h>
+
+#include "codec/zstd_leaf.h"
+
+namespace kvbm::cluster {
+namespace {
+
+constexpr uint16_t kRaw = 1, kPlanar = 2, kZstd = 4;
+
+class LinkCoderTest : public testing::Test {
+ protected:
+  [[nodiscard]] LinkCoder coder(codec::Mode mode) {
+    LinkCoding how;
+    how.mode = mode;
+    return {std::move(how), random_, clock_, nullptr};
+  }
+  static wire::Coding asks(uint16_t codecs) {
+    wire::Coding out;
+    out.mode = static_cast<uint8_t>(codec::Mode::standard);
+    out.codecs = codecs;
+    return out;
+  }
+  SeededRandom random_{1};
+  SystemClock clock_;
+};
+
+TEST_F(LinkCoderTest, says_which_codecs_this_build_decodes) {
+  LinkCoder on = coder(codec::Mode::standard);
+  const wire::Coding asked = on.ask(NodeId{}, 1 << 20, false).coding;
+  EXPECT_EQ(asked.mode, static_cast<uint8_t>(codec::Mode::standard));
+  EXPECT_EQ(asked.codecs & (kRaw | kPlanar), kRaw | kPlanar);
+  EXPECT_EQ((asked.codecs & kZstd) != 0, codec::has_zstd());
+  EXPECT_EQ(on.plan(asked), LinkCoder::Plan::coded);
+  LinkCoder off = coder(codec::Mode::off);
+  EXPECT_EQ(off.ask(NodeId{}, 1 << 20, false).coding.codecs, 0U);
+  EXPECT_EQ(off.plan(asked), LinkCoder::Plan::plain);
+}
+
+TEST_F(LinkCoderTest, gives_nothing_coded_to_who_could_not_decode_all_that_it_may_be_given) {
+  LinkCoder on = coder(codec::Mode::standard);
+  EXPECT_EQ(on.plan(asks(kRaw | kPlanar | kZstd)), LinkCoder::Plan::coded);
+  EXPECT_EQ(on.plan(asks(kRaw | kPlanar)), codec::has_zstd() ? LinkCoder::Plan::plain : LinkCoder::Plan::coded);
+  EXPECT_EQ(on.plan(asks(kRaw | kZstd)), LinkCoder::Plan::plain);
+  EXPECT_EQ(on.plan(asks(0)), LinkCoder::Plan::plain);
+}
+
+}  // namespace
+}  // namespace kvbm::cluster

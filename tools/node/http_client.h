@@ -1,0 +1,18 @@
+// Reads the pages of `kvbm node --http` (http_server.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace kvbm::node {
+
+inline constexpr size_t kMostPageBytes = size_t{16} << 20;
+
+// The body of the page at `path`. invalid_argument: no numeric address; owner_gone: nobody listens there; deadline;
+// damaged: what came is no answer, or too much; unsupported: an answer that is not 200, with its first line. Blocks.
+Result<std::string> http_get(const std::string& address, const std::string& path, uint64_t timeout_ns);
+
+}  // namespace kvbm::node
