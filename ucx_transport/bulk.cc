@@ -49,6 +49,7 @@ int32_t Transport::post(kvbm_transport_peer_t id, uint64_t tag, void* to, uint64
   post->tag = tag;
   post->to = static_cast<std::byte*>(to);
   post->room = bytes;
+  post->device = memory_.on_device(to, bytes);
   peer->tags.emplace(tag, post.get());
   peer->posts.emplace(token, std::move(post));
   ++peer->unended;
@@ -113,11 +114,13 @@ bool Transport::send_part(Peer& peer, Push& push) {
   push.all_sent = push.sent == push.total;
   ++push.requests;
   peer.bulk_bytes += bytes;
-  ucp_request_param_t param = Callbacks::sending(op, UCP_AM_SEND_FLAG_REPLY);
-  if (ucp_mem_h memory = memory_.covering(from, bytes); memory != nullptr) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    param.memh = memory;
-  }
+  // Left to UCX, a short last part, or one of a sender that sets its threshold high, would come as a copy, which the other
+  // side cannot put into a device; where such a push lands is the other side's alone.
+  const bool rendezvous = bytes != 0 && worker_->device_bulk() &&
+                          (push.total >= KVBM_TRANSPORT_DEVICE_BYTES || memory_.on_device(from, bytes));
+  ucp_request_param_t param =
+      Callbacks::sending(op, UCP_AM_SEND_FLAG_REPLY | (rendezvous ? uint32_t{UCP_AM_SEND_FLAG_RNDV} : 0U));
+  memory_.describe(from, bytes, worker_->knows_device_memory(), &param);
   return took(op, ucp_am_send_nbx(peer.endpoint, static_cast<unsigned>(Frame::bulk), op->head, sizeof head, from, bytes,
                                   &param));
 }
@@ -166,6 +169,11 @@ void Transport::landed(Peer& peer, Post& post, uint64_t offset, uint64_t bytes) 
       events_.push_back({Event::Kind::arrived, peer.id, post.token, 0, post.prefix, {}});
     }
   }
+  end_if_done(peer, post);
+}
+
+void Transport::refuse(Peer& peer, Post& post) {
+  post.status = value(Code::unsupported);
   end_if_done(peer, post);
 }
 

@@ -37,6 +37,7 @@ struct Post {
   uint64_t tag = 0;
   std::byte* to = nullptr;
   uint64_t room = 0;
+  bool device = false;                   // hardware alone writes it
   uint64_t push = 0;                     // 0 = nothing has come
   uint64_t total = 0;                    // of that push
   uint64_t next = 0;                     // offset of the part to come

@@ -99,10 +99,7 @@ int32_t Transport::get(kvbm_transport_peer_t id, void* to, uint64_t remote, cons
   Operation* op = start_operation(*peer, Operation::Kind::get);
   op->get = &get;
   ucp_request_param_t param = Callbacks::sending(op, 0);
-  if (ucp_mem_h memory = memory_.covering(to, bytes); memory != nullptr) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    param.memh = memory;
-  }
+  memory_.describe(to, bytes, worker_->knows_device_memory(), &param);
   (void)took(op, ucp_get_nbx(peer->endpoint, to, bytes, remote, unpacked->handle, &param));
   return 0;
 }

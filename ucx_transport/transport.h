@@ -131,6 +131,8 @@ class Transport {
   // Where a part goes, or NULL where it is thrown away.
   Post* place(Peer& peer, const BulkHead& head, uint64_t bytes);
   void landed(Peer& peer, Post& post, uint64_t offset, uint64_t bytes);
+  // A part came that its memory cannot take.
+  void refuse(Peer& peer, Post& post);
   void end_if_done(Peer& peer, Push& push);
   void end_if_done(Peer& peer, Post& post);
   void end_all(Peer& peer);

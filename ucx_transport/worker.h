@@ -21,12 +21,14 @@ struct WorkerOptions {
   std::string devices;     // empty = loopback, "all" = what UCX finds
   std::string transports;  // empty = what UCX finds
   bool emulated_get = false;
+  bool emulated_device = false;
 };
 
-// A resource of the context, "tcp" on "lo".
+// A resource of the context, "tcp" on "lo", and its memory domain.
 struct Resource {
   std::string transport;
   std::string device;
+  unsigned domain = 0;
 };
 
 // Whether a read over that transport takes no part of the other side's processor.
@@ -48,13 +50,19 @@ class Worker {
   // Device memory may be given, and hardware moves it; UCX tells it from host memory.
   bool device_memory() const { return device_memory_; }
   bool knows_device_memory() const { return knows_device_memory_; }
+  // Bulk of at least KVBM_TRANSPORT_DEVICE_BYTES may be for a device's memory on the other side.
+  bool device_bulk() const { return cards_ != 0 || emulated_device_; }
+  // Memory of the host plays a device's.
+  bool emulated_device() const { return emulated_device_; }
+  // Memory domains of network cards, a bit each.
+  uint64_t cards() const { return cards_; }
   const std::string& description() const { return description_; }
 
  private:
   Worker() = default;
   Status open_context(const WorkerOptions& options);
   Status open_worker();
-  void ask_device_memory(bool rdma);
+  void ask_device_memory();
   void describe(bool native);
 
   ucp_context_h context_ = nullptr;
@@ -65,6 +73,8 @@ class Worker {
   bool emulated_get_ = false;
   bool device_memory_ = false;
   bool knows_device_memory_ = false;
+  bool emulated_device_ = false;
+  uint64_t cards_ = 0;
   std::string description_;
 };
 

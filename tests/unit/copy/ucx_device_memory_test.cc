@@ -3,26 +3,56 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace kvbm::ucx {
 namespace {
 
 constexpr uint64_t kHost = 1, kManaged = 1 << 2, kRocm = 1 << 3;
 
 TEST(UcxDeviceMemory, is_offered_where_hardware_moves_it) {
-  EXPECT_TRUE(offers_device_memory(kHost | kCudaMemory, true));
-  EXPECT_TRUE(offers_device_memory(kHost | kCudaMemory | kManaged, true));
+  EXPECT_TRUE(offers_device_memory(kHost | kCudaMemory, true, true));
+  EXPECT_TRUE(offers_device_memory(kHost | kCudaMemory | kManaged, true, true));
 }
 
 TEST(UcxDeviceMemory, is_not_offered_where_ucx_would_copy_it_through_the_host) {
-  EXPECT_FALSE(offers_device_memory(kHost | kCudaMemory, false));
+  EXPECT_FALSE(offers_device_memory(kHost | kCudaMemory, false, true));
+  EXPECT_FALSE(offers_device_memory(kHost | kCudaMemory, true, false));
   EXPECT_TRUE(knows_device_memory(kHost | kCudaMemory));
 }
 
 TEST(UcxDeviceMemory, is_not_offered_by_a_ucx_without_cuda_or_a_machine_without_its_driver) {
   for (const uint64_t types : {uint64_t{0}, kHost, kHost | kRocm, kHost | kManaged}) {
-    EXPECT_FALSE(offers_device_memory(types, true)) << types;
+    EXPECT_FALSE(offers_device_memory(types, true, true)) << types;
     EXPECT_FALSE(knows_device_memory(types)) << types;
   }
+}
+
+TEST(UcxDeviceMemory, dma_buf_is_used_since_a_version) {
+  EXPECT_FALSE(uses_dma_buf(1, 13));
+  EXPECT_TRUE(uses_dma_buf(1, 14));
+  EXPECT_TRUE(uses_dma_buf(1, 22));
+  EXPECT_TRUE(uses_dma_buf(2, 0));
+}
+
+// A key as UCX packs it: the domains that hold the memory, its type, and what each of them adds.
+std::string key(uint64_t domains, char type) {
+  std::string out(reinterpret_cast<const char*>(&domains), sizeof domains);
+  return out + type + "rest";
+}
+
+TEST(UcxDeviceMemory, a_registration_counts_where_a_card_holds_it) {
+  constexpr uint64_t kCards = 0b0110;
+  const auto reached = [](const std::string& k) { return is_reached(k.data(), k.size(), kCards); };
+  EXPECT_TRUE(reached(key(0b0010, 1)));
+  EXPECT_TRUE(reached(key(0b1111, 1)));
+  // CUDA's own domains took it, and no card did: UCX says that it is registered.
+  EXPECT_FALSE(reached(key(0b1001, 1)));
+  EXPECT_FALSE(reached(key(0, 1)));
+  // Memory of another kind, and what is no such key.
+  EXPECT_FALSE(reached(key(0b0010, 0)));
+  EXPECT_FALSE(reached(key(0b0010, 1).substr(0, 8)));
+  EXPECT_FALSE(reached(""));
 }
 
 }  // namespace
