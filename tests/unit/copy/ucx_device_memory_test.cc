@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
+
+#include "base/peer_memory.h"
+#include "support/temp_dir.h"
 
 namespace kvbm::ucx {
 namespace {
@@ -25,6 +30,17 @@ TEST(UcxDeviceMemory, is_not_offered_by_a_ucx_without_cuda_or_a_machine_without_
   for (const uint64_t types : {uint64_t{0}, kHost, kHost | kRocm, kHost | kManaged}) {
     EXPECT_FALSE(offers_device_memory(types, true, true)) << types;
     EXPECT_FALSE(knows_device_memory(types)) << types;
+  }
+}
+
+TEST(UcxDeviceMemory, the_kernels_module_is_found_under_both_names) {
+  for (const char* place : {"/module/nvidia_peermem", "/kernel/mm/memory_peers/nv_mem"}) {
+    const test::TempDir sys;
+    EXPECT_FALSE(has_peer_memory(sys.path()));
+    std::filesystem::create_directories(sys.path() + place);
+    EXPECT_FALSE(has_peer_memory(sys.path())) << "another module of that name says no version";
+    std::ofstream(sys.path() + place + "/version") << "1.0\n";
+    EXPECT_TRUE(has_peer_memory(sys.path())) << place;
   }
 }
 
