@@ -72,6 +72,7 @@ int32_t Transport::push(kvbm_transport_peer_t id, uint64_t tag, const kvbm_trans
     if (pieces[i].bytes == 0) continue;
     if (pieces[i].data == nullptr || pieces[i].bytes > UINT64_MAX - push->total) return value(Code::invalid_argument);
     push->total += pieces[i].bytes;
+    push->device = push->device || memory_.on_device(pieces[i].data, pieces[i].bytes);
     push->pieces.push_back(pieces[i]);
   }
   ++peer->next_push;
@@ -87,6 +88,7 @@ void Transport::pump(Peer& peer) {
   if (peer.phase != Phase::open && peer.phase != Phase::flushing) return;
   while (!peer.sending.empty() && peer.bulk_bytes < limits_.bulk_bytes) {
     Push& push = *peer.sending.front();
+    if (push.device && push.status == 0 && !reaches_devices(peer)) push.status = value(Code::unsupported);
     if (push.status == 0 && !push.all_sent && !send_part(peer, push)) return;
     if (push.status != 0 || push.all_sent) {
       peer.sending.pop_front();

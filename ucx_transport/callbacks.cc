@@ -170,10 +170,11 @@ ucs_status_t Callbacks::bulk(void* transport, const void* head, size_t head_size
         Post* post = t.place(*peer, *parsed, size);
         if (post == nullptr) return;
         if (size == 0) return t.landed(*peer, *post, 0, 0);
-        if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
-          // It lies in host memory of UCX. Into a device UCX would put it on this thread, which has no context there, and
-          // the CPU cannot: this post is over, whoever sent it.
-          if (post->device) return t.refuse(*peer, *post);
+        const bool rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+        // It lies in host memory of UCX, or would come through it. Into a device UCX would put it on this thread, which has no
+        // context there, and the CPU cannot: this post is over, whoever sent it.
+        if (post->device && (!rendezvous || !t.reaches_devices(*peer))) return t.refuse(*peer, *post);
+        if (!rendezvous) {
           std::memcpy(post->to + parsed->offset, data, size);
           return t.landed(*peer, *post, parsed->offset, size);
         }

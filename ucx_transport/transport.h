@@ -137,7 +137,10 @@ class Transport {
   void end_if_done(Peer& peer, Post& post);
   void end_all(Peer& peer);
   void end(Peer& peer, Get& get, ucs_status_t status);
+  void ask_lanes(Peer& peer);
   bool reads_natively(Peer& peer);
+  // Whether cards carry bulk of that open peer, so that it can come out of a device and go into one.
+  bool reaches_devices(Peer& peer);
 
   const kvbm_transport_host_t host_;
   const Limits limits_;

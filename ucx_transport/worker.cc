@@ -9,6 +9,7 @@
 #include "base/peer_memory.h"
 #include "base/signal_keeper.h"
 #include "device_memory.h"
+#include "lanes.h"
 
 namespace kvbm::ucx {
 
@@ -81,13 +82,6 @@ bool reaches_peers(const std::string& transport) {
 bool starts_with(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
 
 }  // namespace
-
-// A network whose cards read by themselves.
-bool is_rdma(const std::string& transport) {
-  return starts_with(transport, "rc") || starts_with(transport, "dc") || starts_with(transport, "gga");
-}
-
-bool one_sided(const std::string& transport) { return is_rdma(transport) || transport == "cuda_ipc"; }
 
 Result<std::unique_ptr<Worker>> Worker::open(const WorkerOptions& options) {
   const SignalKeeper keeper;

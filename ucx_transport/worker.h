@@ -31,9 +31,6 @@ struct Resource {
   unsigned domain = 0;
 };
 
-// Whether a read over that transport takes no part of the other side's processor.
-bool one_sided(const std::string& transport);
-
 class Worker {
  public:
   static Result<std::unique_ptr<Worker>> open(const WorkerOptions& options);

@@ -1,6 +1,8 @@
 // When the UCX module says that device memory may be given to it.
 #include "../../../ucx_transport/device_memory.h"
 
+#include "../../../ucx_transport/lanes.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -69,6 +71,20 @@ TEST(UcxDeviceMemory, a_registration_counts_where_a_card_holds_it) {
   EXPECT_FALSE(reached(key(0b0010, 0)));
   EXPECT_FALSE(reached(key(0b0010, 1).substr(0, 8)));
   EXPECT_FALSE(reached(""));
+}
+
+TEST(UcxDeviceMemory, a_peer_that_only_sockets_reach_is_told_from_one_that_cards_reach) {
+  const std::string tcp = "#  lane[0]:  1:tcp/lo.0 md[1]      -> md[1]/tcp/sysdev[255] rma_bw#0 am am_bw#0\n";
+  const std::string ipc = tcp + "#  lane[1]:  4:cuda_ipc/cuda.0 md[3] -> md[3]/cuda_ipc/sysdev[255] rma_bw#1\n";
+  const std::string card = tcp + "#  lane[1]:  7:rc_mlx5/mlx5_0:1.0 md[5] -> md[5]/ib/sysdev[2] rma_bw#1 am\n";
+  const std::string messages = tcp + "#  lane[1]:  7:rc_mlx5/mlx5_0:1.0 md[5] -> md[5]/ib/sysdev[2] am\n";
+  EXPECT_FALSE(has_lane(tcp, one_sided));
+  EXPECT_FALSE(has_lane(tcp, is_rdma));
+  EXPECT_TRUE(has_lane(ipc, one_sided));
+  EXPECT_FALSE(has_lane(ipc, is_rdma));
+  EXPECT_TRUE(has_lane(card, is_rdma));
+  EXPECT_FALSE(has_lane(messages, is_rdma)) << "it does not read by that one";
+  EXPECT_FALSE(has_lane("", is_rdma));
 }
 
 }  // namespace
