@@ -62,8 +62,9 @@ TEST_F(DoctorGpuTest, what_network_cards_can_do_is_said_of_each_device) {
   expect_in(found(probe("flushed", "ordering=0"), "direct rdma 0").value, "flushed");
   expect_in(found(probe("either", "dma_buf=1"), "direct rdma 0").advice, "used where");
   if (!has_peer_memory()) {
-    EXPECT_EQ(found(probe("neither", "dma_buf=0"), "direct rdma 0").state, State::absent);
-    expect_in(found(probe("neither", "dma_buf=0"), "direct rdma 0").advice, "nvidia_peermem");
+    const Finding neither = found(probe("neither", "dma_buf=0"), "direct rdma 0");
+    EXPECT_EQ(neither.state, State::absent);
+    expect_in(neither.advice, "nvidia_peermem");
     expect_in(found(probe("buffers", "dma_buf=1"), "direct rdma 0").value, "dma-buf");
   }
   all = probe("cannot", "direct=0");
