@@ -118,7 +118,7 @@ bool Transport::send_part(Peer& peer, Push& push) {
   peer.bulk_bytes += bytes;
   // Left to UCX, a short last part, or one of a sender that sets its threshold high, would come as a copy, which the other
   // side cannot put into a device; where such a push lands is the other side's alone.
-  const bool rendezvous = bytes != 0 && worker_->device_bulk() &&
+  const bool rendezvous = bytes != 0 && reaches_devices(peer) &&
                           (push.total >= KVBM_TRANSPORT_DEVICE_BYTES || memory_.on_device(from, bytes));
   ucp_request_param_t param =
       Callbacks::sending(op, UCP_AM_SEND_FLAG_REPLY | (rendezvous ? uint32_t{UCP_AM_SEND_FLAG_RNDV} : 0U));

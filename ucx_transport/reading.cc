@@ -59,6 +59,7 @@ bool Transport::reads_natively(Peer& peer) {
 
 bool Transport::reaches_devices(Peer& peer) {
   if (worker_->emulated_device()) return true;
+  if (worker_->cards() == 0) return false;
   ask_lanes(peer);
   return peer.by_card;
 }

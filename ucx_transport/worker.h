@@ -47,8 +47,6 @@ class Worker {
   // Device memory may be given, and hardware moves it; UCX tells it from host memory.
   bool device_memory() const { return device_memory_; }
   bool knows_device_memory() const { return knows_device_memory_; }
-  // Bulk of at least KVBM_TRANSPORT_DEVICE_BYTES may be for a device's memory on the other side.
-  bool device_bulk() const { return cards_ != 0 || emulated_device_; }
   // Memory of the host plays a device's.
   bool emulated_device() const { return emulated_device_; }
   // Memory domains of network cards, a bit each.
