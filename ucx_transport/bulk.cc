@@ -49,6 +49,7 @@ int32_t Transport::post(kvbm_transport_peer_t id, uint64_t tag, void* to, uint64
   post->tag = tag;
   post->to = static_cast<std::byte*>(to);
   post->room = bytes;
+  post->device = memory_.on_device(to, bytes);
   peer->tags.emplace(tag, post.get());
   peer->posts.emplace(token, std::move(post));
   ++peer->unended;
@@ -71,6 +72,7 @@ int32_t Transport::push(kvbm_transport_peer_t id, uint64_t tag, const kvbm_trans
     if (pieces[i].bytes == 0) continue;
     if (pieces[i].data == nullptr || pieces[i].bytes > UINT64_MAX - push->total) return value(Code::invalid_argument);
     push->total += pieces[i].bytes;
+    push->device = push->device || memory_.on_device(pieces[i].data, pieces[i].bytes);
     push->pieces.push_back(pieces[i]);
   }
   ++peer->next_push;
@@ -86,6 +88,7 @@ void Transport::pump(Peer& peer) {
   if (peer.phase != Phase::open && peer.phase != Phase::flushing) return;
   while (!peer.sending.empty() && peer.bulk_bytes < limits_.bulk_bytes) {
     Push& push = *peer.sending.front();
+    if (push.device && push.status == 0 && !reaches_devices(peer)) push.status = value(Code::unsupported);
     if (push.status == 0 && !push.all_sent && !send_part(peer, push)) return;
     if (push.status != 0 || push.all_sent) {
       peer.sending.pop_front();
@@ -113,11 +116,13 @@ bool Transport::send_part(Peer& peer, Push& push) {
   push.all_sent = push.sent == push.total;
   ++push.requests;
   peer.bulk_bytes += bytes;
-  ucp_request_param_t param = Callbacks::sending(op, UCP_AM_SEND_FLAG_REPLY);
-  if (ucp_mem_h memory = memory_.covering(from, bytes); memory != nullptr) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    param.memh = memory;
-  }
+  // Left to UCX, a short last part, or one of a sender that sets its threshold high, would come as a copy, which the other
+  // side cannot put into a device; where such a push lands is the other side's alone.
+  const bool rendezvous = bytes != 0 && reaches_devices(peer) &&
+                          (push.total >= KVBM_TRANSPORT_DEVICE_BYTES || memory_.on_device(from, bytes));
+  ucp_request_param_t param =
+      Callbacks::sending(op, UCP_AM_SEND_FLAG_REPLY | (rendezvous ? uint32_t{UCP_AM_SEND_FLAG_RNDV} : 0U));
+  memory_.describe(from, bytes, worker_->knows_device_memory(), &param);
   return took(op, ucp_am_send_nbx(peer.endpoint, static_cast<unsigned>(Frame::bulk), op->head, sizeof head, from, bytes,
                                   &param));
 }
@@ -166,6 +171,11 @@ void Transport::landed(Peer& peer, Post& post, uint64_t offset, uint64_t bytes) 
       events_.push_back({Event::Kind::arrived, peer.id, post.token, 0, post.prefix, {}});
     }
   }
+  end_if_done(peer, post);
+}
+
+void Transport::refuse(Peer& peer, Post& post) {
+  post.status = value(Code::unsupported);
   end_if_done(peer, post);
 }
 

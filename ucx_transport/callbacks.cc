@@ -30,10 +30,7 @@ Status Callbacks::install(Transport& transport) {
     uint32_t flags;
   } handlers[] = {{Frame::control, &Callbacks::control, UCP_AM_FLAG_WHOLE_MSG},
                   {Frame::message, &Callbacks::message, UCP_AM_FLAG_WHOLE_MSG},
-                  // Data in a descriptor can be received into device memory.
-                  {Frame::bulk, &Callbacks::bulk,
-                   transport.worker().knows_device_memory() ? UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA
-                                                      : UCP_AM_FLAG_WHOLE_MSG + 0U}};
+                  {Frame::bulk, &Callbacks::bulk, UCP_AM_FLAG_WHOLE_MSG}};
   for (const auto& h : handlers) {
     ucp_am_handler_param_t param{};
     param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
@@ -174,7 +171,10 @@ ucs_status_t Callbacks::bulk(void* transport, const void* head, size_t head_size
         if (post == nullptr) return;
         if (size == 0) return t.landed(*peer, *post, 0, 0);
         const bool rendezvous = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
-        if (!rendezvous && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) == 0) {
+        // It lies in host memory of UCX, or would come through it. Into a device UCX would put it on this thread, which has no
+        // context there, and the CPU cannot: this post is over, whoever sent it.
+        if (post->device && (!rendezvous || !t.reaches_devices(*peer))) return t.refuse(*peer, *post);
+        if (!rendezvous) {
           std::memcpy(post->to + parsed->offset, data, size);
           return t.landed(*peer, *post, parsed->offset, size);
         }
@@ -184,12 +184,9 @@ ucs_status_t Callbacks::bulk(void* transport, const void* head, size_t head_size
         op->bytes = size;
         ++post->requests;
         ucp_request_param_t receive = receiving(op);
-        if (ucp_mem_h memory = t.memory_.covering(post->to + parsed->offset, size); memory != nullptr) {
-          receive.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-          receive.memh = memory;
-        }
+        t.memory_.describe(post->to + parsed->offset, size, t.worker_->knows_device_memory(), &receive);
         (void)t.took(op, ucp_am_recv_data_nbx(t.worker_->handle(), data, post->to + parsed->offset, size, &receive));
-        if (rendezvous) answer = UCS_INPROGRESS;
+        answer = UCS_INPROGRESS;
       },
       [](Transport& at, Peer& p) { at.fail(p, value(Code::no_memory), kNoMemory); });
   return answer;

@@ -55,7 +55,7 @@ int32_t read_options(const kvbm_transport_options_t* given, kvbm_transport_optio
     return value(Code::invalid_argument);
   }
   std::memcpy(out, given, std::min<size_t>(given->struct_size, sizeof *out));
-  if ((out->flags & ~static_cast<uint32_t>(KVBM_TRANSPORT_EMULATE_GET)) != 0) {
+  if ((out->flags & ~uint32_t{KVBM_TRANSPORT_EMULATE_GET | KVBM_TRANSPORT_EMULATE_DEVICE}) != 0) {
     *error = "the options ask for what this module does not know";
     return value(Code::unsupported);
   }
@@ -81,6 +81,7 @@ int32_t open(const kvbm_transport_options_t* options, const kvbm_transport_host_
     worker_options.devices = read.devices != nullptr ? read.devices : "";
     worker_options.transports = read.transports != nullptr ? read.transports : "";
     worker_options.emulated_get = (read.flags & KVBM_TRANSPORT_EMULATE_GET) != 0;
+    worker_options.emulated_device = (read.flags & KVBM_TRANSPORT_EMULATE_DEVICE) != 0;
     auto worker = Worker::open(worker_options);
     if (!worker.ok()) {
       *text = worker.status().message();
@@ -181,6 +182,12 @@ int32_t add_memory(kvbm_transport_t* transport, void* data, uint64_t bytes, uint
   return guarded([&] { return transport->transport->memory().add(data, bytes, memory, key, key_size); });
 }
 
+int32_t add_device_memory(kvbm_transport_t* transport, void* data, uint64_t bytes, uint64_t* memory) {
+  if (!transport->transport->worker().device_memory()) return value(Code::unsupported);
+  if (data == nullptr || bytes == 0 || memory == nullptr) return value(Code::invalid_argument);
+  return guarded([&] { return transport->transport->memory().add_device(data, bytes, memory); });
+}
+
 int32_t remove_memory(kvbm_transport_t* transport, uint64_t memory) {
   return guarded([&] { return transport->transport->memory().remove(memory); });
 }
@@ -211,7 +218,8 @@ constexpr kvbm_transport_ops_t kTable = {sizeof(kvbm_transport_ops_t),
                                          &cancel,
                                          &add_memory,
                                          &remove_memory,
-                                         &get};
+                                         &get,
+                                         &add_device_memory};
 
 }  // namespace
 

@@ -37,6 +37,7 @@ struct Post {
   uint64_t tag = 0;
   std::byte* to = nullptr;
   uint64_t room = 0;
+  bool device = false;                   // hardware alone writes it
   uint64_t push = 0;                     // 0 = nothing has come
   uint64_t total = 0;                    // of that push
   uint64_t next = 0;                     // offset of the part to come
@@ -57,6 +58,7 @@ struct Push {
   uint64_t within = 0;
   uint64_t total = 0;
   uint64_t sent = 0;
+  bool device = false;  // something of it is a device's
   bool begun = false;
   bool all_sent = false;
   unsigned requests = 0;
@@ -96,7 +98,8 @@ struct Peer {
   bool bye_answered = false;
   bool endpoint_closed = false;
   bool native_get = false;
-  bool native_get_known = false;
+  bool by_card = false;
+  bool lanes_known = false;  // of the two above
   uint64_t deadline_ns = 0;  // of the phase; 0 = none
   std::string address;
 

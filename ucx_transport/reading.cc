@@ -1,8 +1,8 @@
 // One-sided reads of a peer's memory.
 #include <cstring>
-#include <sstream>
 
 #include "callbacks.h"
+#include "lanes.h"
 #include "status.h"
 #include "transport.h"
 
@@ -11,26 +11,6 @@ namespace kvbm::ucx {
 namespace {
 
 constexpr size_t kRemoteKeys = 64;  // kept unpacked, of one peer
-
-// Whether a lane that the endpoint reads by needs no processor of the other side. UCX 1.13 tells it nowhere but in what
-// it prints: "#  lane[0]:  1:tcp/lo.0 md[1] -> md[1]/tcp/sysdev[255] rma_bw#0 am am_bw#0".
-bool has_native_lane(ucp_ep_h endpoint) {
-  std::istringstream lines(printed([&](FILE* stream) { ucp_ep_print_info(endpoint, stream); }));
-  for (std::string line; std::getline(lines, line);) {
-    const size_t lane = line.find("lane[");
-    if (lane == std::string::npos || line.find("rma", lane) == std::string::npos) continue;
-    std::istringstream words(line.substr(lane));
-    for (std::string word; words >> word;) {
-      const size_t colon = word.find(':');
-      const size_t slash = word.find('/');
-      if (colon != std::string::npos && slash != std::string::npos && colon < slash &&
-          one_sided(word.substr(colon + 1, slash - colon - 1))) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
 
 RemoteKey* unpack(Peer& peer, const KeyHead& head, const void* key, size_t key_size, int32_t* status) {
   std::string packed(static_cast<const char*>(key), key_size);
@@ -64,10 +44,24 @@ RemoteKey* unpack(Peer& peer, const KeyHead& head, const void* key, size_t key_s
 
 }  // namespace
 
+void Transport::ask_lanes(Peer& peer) {
+  if (peer.lanes_known) return;
+  const std::string lanes = printed([&](FILE* stream) { ucp_ep_print_info(peer.endpoint, stream); });
+  peer.native_get = has_lane(lanes, one_sided);
+  peer.by_card = has_lane(lanes, is_rdma);
+  peer.lanes_known = true;
+}
+
 bool Transport::reads_natively(Peer& peer) {
-  if (!peer.native_get_known) peer.native_get = has_native_lane(peer.endpoint);
-  peer.native_get_known = true;
+  ask_lanes(peer);
   return peer.native_get;
+}
+
+bool Transport::reaches_devices(Peer& peer) {
+  if (worker_->emulated_device()) return true;
+  if (worker_->cards() == 0) return false;
+  ask_lanes(peer);
+  return peer.by_card;
 }
 
 int32_t Transport::get(kvbm_transport_peer_t id, void* to, uint64_t remote, const void* key, size_t key_size,
@@ -99,10 +93,7 @@ int32_t Transport::get(kvbm_transport_peer_t id, void* to, uint64_t remote, cons
   Operation* op = start_operation(*peer, Operation::Kind::get);
   op->get = &get;
   ucp_request_param_t param = Callbacks::sending(op, 0);
-  if (ucp_mem_h memory = memory_.covering(to, bytes); memory != nullptr) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    param.memh = memory;
-  }
+  memory_.describe(to, bytes, worker_->knows_device_memory(), &param);
   (void)took(op, ucp_get_nbx(peer->endpoint, to, bytes, remote, unpacked->handle, &param));
   return 0;
 }

@@ -131,11 +131,16 @@ class Transport {
   // Where a part goes, or NULL where it is thrown away.
   Post* place(Peer& peer, const BulkHead& head, uint64_t bytes);
   void landed(Peer& peer, Post& post, uint64_t offset, uint64_t bytes);
+  // A part came that its memory cannot take.
+  void refuse(Peer& peer, Post& post);
   void end_if_done(Peer& peer, Push& push);
   void end_if_done(Peer& peer, Post& post);
   void end_all(Peer& peer);
   void end(Peer& peer, Get& get, ucs_status_t status);
+  void ask_lanes(Peer& peer);
   bool reads_natively(Peer& peer);
+  // Whether cards carry bulk of that open peer, so that it can come out of a device and go into one.
+  bool reaches_devices(Peer& peer);
 
   const kvbm_transport_host_t host_;
   const Limits limits_;

@@ -2,11 +2,14 @@
 
 #include <ucm/api/ucm.h>
 
+#include <cstdlib>
 #include <sstream>
 #include <utility>
 
+#include "base/peer_memory.h"
 #include "base/signal_keeper.h"
 #include "device_memory.h"
+#include "lanes.h"
 
 namespace kvbm::ucx {
 
@@ -59,8 +62,10 @@ std::vector<Resource> resources_of(ucp_context_h context) {
     if (line.find(" resource ") == std::string::npos) continue;
     const size_t space = line.find_last_of(' ');
     const size_t slash = line.find('/', space);
-    if (slash == std::string::npos) continue;
-    out.push_back({line.substr(space + 1, slash - space - 1), line.substr(slash + 1)});
+    const size_t domain = line.find(" md ");
+    if (slash == std::string::npos || domain == std::string::npos) continue;
+    out.push_back({line.substr(space + 1, slash - space - 1), line.substr(slash + 1),
+                   static_cast<unsigned>(std::strtoul(line.c_str() + domain + 4, nullptr, 10))});
   }
   return out;
 }
@@ -77,13 +82,6 @@ bool reaches_peers(const std::string& transport) {
 bool starts_with(const std::string& text, const char* start) { return text.rfind(start, 0) == 0; }
 
 }  // namespace
-
-// A network whose cards read by themselves.
-bool is_rdma(const std::string& transport) {
-  return starts_with(transport, "rc") || starts_with(transport, "dc") || starts_with(transport, "gga");
-}
-
-bool one_sided(const std::string& transport) { return is_rdma(transport) || transport == "cuda_ipc"; }
 
 Result<std::unique_ptr<Worker>> Worker::open(const WorkerOptions& options) {
   const SignalKeeper keeper;
@@ -115,11 +113,9 @@ Status Worker::open_context(const WorkerOptions& options) {
             std::string(ucs_status_string(status)) + ", devices " + devices + ", transports " + transports};
   }
   bool native = false;
-  bool rdma = false;
   bool reaches = false;
   for (const Resource& r : resources_of(context_)) {
     native |= one_sided(r.transport);
-    rdma |= is_rdma(r.transport);
     reaches |= reaches_peers(r.transport);
   }
   if (!reaches) {
@@ -127,6 +123,7 @@ Status Worker::open_context(const WorkerOptions& options) {
             "devices " + devices + ", transports " + transports + "; `ucx_info -d` lists what there is"};
   }
   emulated_get_ = options.emulated_get;
+  emulated_device_ = options.emulated_device;
   can_get_ = native || emulated_get_;
   // Now that it is known what there is: UCX answers remote reads and writes in software as soon as the feature is asked
   // for, so it is only where it pays.
@@ -136,18 +133,27 @@ Status Worker::open_context(const WorkerOptions& options) {
   if (const ucs_status_t status = ucp_init(&params, config.get(), &context_); status != UCS_OK) {
     return refused("UCX does not start again", status);
   }
-  ask_device_memory(rdma);
+  ask_device_memory();
   describe(native);
   return {};
 }
 
-void Worker::ask_device_memory(bool rdma) {
+void Worker::ask_device_memory() {
   static_assert(kCudaMemory == UCS_BIT(UCS_MEMORY_TYPE_CUDA));
+  for (const Resource& r : resources_of(context_)) {
+    if (is_rdma(r.transport) && r.domain < 64) cards_ |= uint64_t{1} << r.domain;
+  }
+  device_memory_ = emulated_device_;
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
   if (ucp_context_query(context_, &attributes) != UCS_OK) return;
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned patch = 0;
+  ucp_get_version(&major, &minor, &patch);
   knows_device_memory_ = ucx::knows_device_memory(attributes.memory_types);
-  device_memory_ = offers_device_memory(attributes.memory_types, rdma);
+  device_memory_ |=
+      offers_device_memory(attributes.memory_types, cards_ != 0, has_peer_memory() || uses_dma_buf(major, minor));
 }
 
 void Worker::describe(bool native) {
@@ -161,7 +167,7 @@ void Worker::describe(bool native) {
   }
   description_ += can_get_ ? (emulated_get_ ? "; emulated one-sided reads" : "; one-sided reads") : "";
   description_ += native ? "; bulk in the way that UCX chooses by size" : "; bulk as copied active messages";
-  description_ += device_memory_ ? ", device memory too" : "";
+  description_ += device_memory_ ? ", device memory too where its cards reach it" : "";
 }
 
 Status Worker::open_worker() {

@@ -21,16 +21,15 @@ struct WorkerOptions {
   std::string devices;     // empty = loopback, "all" = what UCX finds
   std::string transports;  // empty = what UCX finds
   bool emulated_get = false;
+  bool emulated_device = false;
 };
 
-// A resource of the context, "tcp" on "lo".
+// A resource of the context, "tcp" on "lo", and its memory domain.
 struct Resource {
   std::string transport;
   std::string device;
+  unsigned domain = 0;
 };
-
-// Whether a read over that transport takes no part of the other side's processor.
-bool one_sided(const std::string& transport);
 
 class Worker {
  public:
@@ -48,13 +47,17 @@ class Worker {
   // Device memory may be given, and hardware moves it; UCX tells it from host memory.
   bool device_memory() const { return device_memory_; }
   bool knows_device_memory() const { return knows_device_memory_; }
+  // Memory of the host plays a device's.
+  bool emulated_device() const { return emulated_device_; }
+  // Memory domains of network cards, a bit each.
+  uint64_t cards() const { return cards_; }
   const std::string& description() const { return description_; }
 
  private:
   Worker() = default;
   Status open_context(const WorkerOptions& options);
   Status open_worker();
-  void ask_device_memory(bool rdma);
+  void ask_device_memory();
   void describe(bool native);
 
   ucp_context_h context_ = nullptr;
@@ -65,6 +68,8 @@ class Worker {
   bool emulated_get_ = false;
   bool device_memory_ = false;
   bool knows_device_memory_ = false;
+  bool emulated_device_ = false;
+  uint64_t cards_ = 0;
   std::string description_;
 };
 

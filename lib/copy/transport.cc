@@ -233,8 +233,20 @@ Result<Transport::Memory> Transport::add_memory(MutableBytes memory) {
   return out;
 }
 
+Result<uint64_t> Transport::add_device_memory(MutableBytes memory) {
+  if ((features() & KVBM_TRANSPORT_DEVICE) == 0) return Status(Code::unsupported, "this transport takes no device memory");
+  uint64_t name = 0;
+  const int32_t status = ops_.add_device_memory(transport_, memory.data(), memory.size(), &name);
+  if (code_of(status) == Code::unsupported) {
+    return Status(Code::unsupported, "no network card reaches the device's memory",
+                  "the kernel has neither nvidia_peermem nor dma-buf for it; `kvbm doctor` says what there is");
+  }
+  if (status != 0) return Status(code_of(status), "the transport cannot register memory of a device");
+  return name;
+}
+
 Code Transport::remove_memory(uint64_t name) {
-  if ((features() & KVBM_TRANSPORT_GET) == 0) return Code::unsupported;
+  if ((features() & (KVBM_TRANSPORT_GET | KVBM_TRANSPORT_DEVICE)) == 0) return Code::unsupported;
   return code_of(ops_.remove_memory(transport_, name));
 }
 

@@ -90,6 +90,8 @@ class Transport {
     std::string key;  // for whoever reads it
   };
   Result<Memory> add_memory(MutableBytes memory);
+  // Memory of a device, where features() has KVBM_TRANSPORT_DEVICE; unsupported, too, where no hardware reaches it.
+  Result<uint64_t> add_device_memory(MutableBytes memory);
   Code remove_memory(uint64_t name);
   Code get(Peer peer, MutableBytes to, uint64_t remote_address, std::string_view key, Token& token);
 

@@ -44,6 +44,8 @@ extern "C" {
 #define KVBM_TRANSPORT_STRANGER_BYTES 256u
 /* What any message may have at most; larger things are bulk. */
 #define KVBM_TRANSPORT_MESSAGE_BYTES 65536u
+/* What goes into device memory is pushed in at least so many bytes: smaller pushes are copied on their way. */
+#define KVBM_TRANSPORT_DEVICE_BYTES 65536u
 /* Room for the key of registered memory. */
 #define KVBM_TRANSPORT_KEY_BYTES 512u
 /* The peer sent what no peer sends: KVBM_ERR_DAMAGED. */
@@ -58,15 +60,20 @@ typedef uint64_t kvbm_transport_token_t;
 /* What a transport can do beyond messages, post() and push(). */
 enum {
   KVBM_TRANSPORT_GET = 1, /* add_memory() and get(): one-sided reads that the other side's processor takes no part in */
-  /* Addresses may be device memory that add_memory() has taken, which hardware moves; elsewhere callers stage it. Pieces
-   * of one push may be of both kinds, what is posted is of one. A push of such memory may fail and its connection live. */
+  /* Addresses may be device memory that add_device_memory() has taken, which hardware moves; elsewhere callers stage it.
+   * Pieces of one push may be of both kinds, what is posted is of one. A push of such memory may fail and its connection
+   * live. The CPU never touches it: a post that hardware cannot fill (its sender may lack that way, or push less than
+   * KVBM_TRANSPORT_DEVICE_BYTES) ends with KVBM_ERR_UNSUPPORTED. */
   KVBM_TRANSPORT_DEVICE = 2
 };
 
 /* Flags of kvbm_transport_options_t. */
 enum {
   /* Offer KVBM_TRANSPORT_GET also where the other side's processor does the work (UCX over TCP): for tests. */
-  KVBM_TRANSPORT_EMULATE_GET = 1
+  KVBM_TRANSPORT_EMULATE_GET = 1,
+  /* Offer KVBM_TRANSPORT_DEVICE where there is no device: memory of the host plays its part, under the same rules. For
+   * tests, with the flag above. */
+  KVBM_TRANSPORT_EMULATE_DEVICE = 2
 };
 
 typedef struct kvbm_transport_options {
@@ -175,6 +182,10 @@ typedef struct kvbm_transport_ops {
   int32_t (*remove_memory)(kvbm_transport_t* transport, uint64_t memory);
   int32_t (*get)(kvbm_transport_t* transport, kvbm_transport_peer_t peer, void* to, uint64_t remote_address,
                  const void* key, size_t key_size, uint64_t bytes, kvbm_transport_token_t token);
+
+  /* With KVBM_TRANSPORT_DEVICE only, else NULL. KVBM_ERR_UNSUPPORTED: no hardware of this machine reads and writes that
+   * memory by itself. remove_memory() ends it. */
+  int32_t (*add_device_memory)(kvbm_transport_t* transport, void* data, uint64_t bytes, uint64_t* memory);
 } kvbm_transport_ops_t;
 
 /* NULL, with a text in error, where the module cannot serve a host of that version. The table is static. */

@@ -67,7 +67,8 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
   facts.copy_engines = attribute(driver, device, kCuAsyncEngines);
   facts.maps_host = attribute(driver, device, kCuCanMapHostMemory) != 0;
   facts.registers_read_only = attribute(driver, device, kCuReadOnlyHostRegister) != 0;
-  facts.cards_reach = attribute(driver, device, kCuDirectRdma) != 0 || attribute(driver, device, kCuDmaBuf) != 0;
+  facts.cards_dma_buf = attribute(driver, device, kCuDmaBuf) != 0;
+  facts.cards_reach = facts.cards_dma_buf || attribute(driver, device, kCuDirectRdma) != 0;
   facts.cards_ordered = attribute(driver, device, kCuDirectRdmaOrdering) >= kCuOrderingOwner;
   facts.cards_flushed = (attribute(driver, device, kCuDirectRdmaFlushes) & kCuFlushByHost) != 0;
   return facts;
@@ -105,7 +106,10 @@ Result<std::shared_ptr<Device>> Device::open(const Driver& driver, int ordinal, 
   }
   if (ordinal < 0 || ordinal >= count) {
     return Status{Code::unsupported, kNoDevice,
-                  "there is no device " + std::to_string(ordinal) + "; the driver shows " + std::to_string(count)};
+                  "there is no device " + std::to_string(ordinal) + "; " +
+                      (count == 0   ? "the driver shows none"
+                       : count == 1 ? "there is only device 0"
+                                    : "there are devices 0 to " + std::to_string(count - 1))};
   }
   std::shared_ptr<Device> device(new Device(driver, log));
   Result<DeviceFacts> facts = facts_of(driver, ordinal, version, &device->handle_);

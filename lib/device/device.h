@@ -47,6 +47,7 @@ struct DeviceFacts {
   // Network cards and its memory (direct_memory.h): whether they read and write it; whether kernels launched after a write
   // see it; whether they do after a flush.
   bool cards_reach = false, cards_ordered = false, cards_flushed = false;
+  bool cards_dma_buf = false;      // without a module of the kernel for it
   int driver_version = 0;          // of CUDA that the driver speaks
 };
 

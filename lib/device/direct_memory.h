@@ -1,8 +1,9 @@
 // Device memory that a network card reads and writes by itself (GPUDirect RDMA).
 //
 // What is relied on (CUDA 13.0, driver API, and NVIDIA's "GPUDirect RDMA"):
-//   - Whether cards can at all the device says (DeviceFacts: nvidia_p2p_get_pages or dma-buf); whether this one does, registering the
-//     memory with the transport says.
+//   - Whether cards can at all the device says (DeviceFacts: nvidia_p2p_get_pages or dma-buf). Whether a card of this machine
+//     does, the transport says when the memory is registered with it (add_device_memory, which looks for the card in what
+//     UCX registered: UCX itself is content without one).
 //   - What a card has read of a finished kernel's writes is right: a kernel that has ended, and whose event was seen, has
 //     its writes in memory. SYNC_MEMOPS keeps the driver's own copies of that memory from ending before they have.
 //   - What a card has written is seen by kernels that are launched afterwards, where the device orders such writes

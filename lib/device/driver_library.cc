@@ -91,6 +91,19 @@ const char* advice(CuResult result) {
   }
 }
 
+// Of "a, b, c, d, e": the first three, and how many more.
+std::string first_of(const std::string& names) {
+  constexpr int kSaid = 3;
+  size_t end = 0;
+  for (int i = 0; i < kSaid; ++i) {
+    end = names.find(", ", i == 0 ? 0 : end + 2);
+    if (end == std::string::npos) return names;
+  }
+  size_t more = 0;
+  for (size_t at = end; at != std::string::npos; at = names.find(", ", at + 2)) ++more;
+  return names.substr(0, end) + " and " + std::to_string(more) + " more";
+}
+
 std::string refusal(const Driver& driver, CuResult result) {
   const char* name = nullptr;
   if (driver.cuGetErrorName(result, &name) != kCuSuccess || name == nullptr) name = "an error";
@@ -119,7 +132,7 @@ Status load(const std::string& path, DriverLibrary* out) {
   }
   if (const std::string missing = fill_table(library, kSymbols, &out->driver); !missing.empty()) {
     return {Code::unsupported, kWhat,
-            out->path + " says CUDA " + cuda_version_text(out->version) + " and lacks " + missing};
+            out->path + " says CUDA " + cuda_version_text(out->version) + " and lacks " + first_of(missing)};
   }
   if (const CuResult result = out->driver.cuInit(0); result != kCuSuccess) {
     return {Code::unsupported, kWhat, out->path + ": " + refusal(out->driver, result)};

@@ -83,7 +83,7 @@ std::function<Status(MutableBytes)> Node::device_memory_of_links() const {
                     "device.rdma is on, and the transport takes no device memory: " + transport.describe());
   }
   if (!takes || options_.device_rdma == Rdma::off) return nullptr;
-  return [&transport](MutableBytes memory) { return transport.add_memory(memory).status(); };
+  return [&transport](MutableBytes memory) { return transport.add_device_memory(memory).status(); };
 }
 
 Node::~Node() {

@@ -13,10 +13,10 @@ using kvbm::test::contains;
 using kvbm::test::Ran;
 using kvbm::test::run;
 
-const std::string kFake = std::string(" --library '") + KVBM_TEST_CUDA_DRIVER + "'";
+const std::string kFake = std::string(" --cuda-library '") + KVBM_TEST_CUDA_DRIVER + "'";
 
 TEST(GpuCommand, without_a_driver_says_so_in_one_line_and_a_hint) {
-  const Ran ran = run("bench gpu --library /nonexistent/libcuda.so");
+  const Ran ran = run("bench gpu --cuda-library /nonexistent/libcuda.so");
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_TRUE(contains(ran.text, "kvbm: error: no usable CUDA driver: /nonexistent/libcuda.so")) << ran.text;
   EXPECT_TRUE(contains(ran.text, "hint: ")) << ran.text;
@@ -29,7 +29,7 @@ TEST(GpuCommand, says_what_the_driver_and_the_device_lack) {
     const char* said;
   } cases[] = {{"devices=0", "", "sees no device"},
                {"version=11080", "", "speaks CUDA 11.8"},
-               {"devices=1", " --device 3", "there is no device 3"},
+               {"devices=1", " --device 3", "there is no device 3; there is only device 0"},
                {"fail=cuMemHostRegister:1:2", "", "cuMemHostRegister"}};
   for (const auto& c : cases) {
     const Ran ran = run("bench gpu --bytes 4MiB" + kFake + c.arguments, " 2>&1", std::string("KVBM_FAKE_CUDA=") + c.driver);
@@ -43,6 +43,19 @@ TEST(GpuCommand, refuses_sizes_that_it_cannot_cut_into_pages) {
     const Ran ran = run(std::string("bench gpu --bytes ") + bytes + kFake);
     EXPECT_EQ(ran.exit_code, 2) << bytes << "\n" << ran.text;
   }
+}
+
+TEST(GpuCommand, says_how_much_is_too_little_and_what_does_not_fit) {
+  for (const char* bytes : {"0", "1KiB"}) {
+    EXPECT_TRUE(contains(run(std::string("bench gpu --bytes ") + bytes + kFake).text, "at least 4 MiB")) << bytes;
+  }
+  EXPECT_TRUE(contains(run("bench gpu --bytes 5MiB" + kFake).text, "is not a multiple of 4 MiB"));
+}
+
+TEST(GpuCommand, takes_the_driver_from_the_environment_as_doctor_does) {
+  const Ran ran = run("bench gpu", " 2>&1", "KVBM_DEVICE_LIBRARY=/nonexistent/libcuda.so");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_TRUE(contains(ran.text, "/nonexistent/libcuda.so")) << ran.text;
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

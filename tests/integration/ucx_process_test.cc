@@ -16,6 +16,7 @@ TEST(UcxProcess, is_skipped_here) { GTEST_SKIP() << KVBM_UCX_SKIPPED; }
 #include <sys/resource.h>
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -313,6 +314,109 @@ TEST_F(UcxProcess, an_idle_connection_sleeps) {
 TEST_F(UcxProcess, device_memory_is_not_offered_over_tcp) {
   connect(KVBM_TRANSPORT_EMULATE_GET);
   EXPECT_EQ(end_.ops->features(end_.transport) & KVBM_TRANSPORT_DEVICE, 0U);
+  uint64_t memory = 0;
+  std::vector<std::byte> device(4096);
+  EXPECT_EQ(end_.ops->add_device_memory(end_.transport, device.data(), device.size(), &memory),
+            static_cast<int32_t>(Code::unsupported));
+}
+
+// Memory of the host that the module takes for a device's: what the CPU would write there is seen.
+class UcxDevice : public UcxProcess {
+ protected:
+  static constexpr std::byte kUntouched{0x5A};
+  // In a sender's environment: UCX sends all by copy, where it is left the choice.
+  static constexpr char kCopies[] = "UCX_RNDV_THRESH=inf";
+  void connect_device(const std::vector<std::string>& environment, uint64_t bytes) {
+    address_ = node_.start(KVBM_UCX_MODULE, environment);
+    ASSERT_FALSE(address_.empty());
+    ASSERT_EQ(end_.open(ucx(), KVBM_TRANSPORT_EMULATE_GET | KVBM_TRANSPORT_EMULATE_DEVICE), "");
+    EXPECT_NE(end_.ops->features(end_.transport) & KVBM_TRANSPORT_DEVICE, 0U);
+    dial();
+    device_.assign(bytes, kUntouched);
+    ASSERT_EQ(end_.ops->add_device_memory(end_.transport, device_.data(), device_.size(), &memory_), 0);
+  }
+  // What became of a push of that many bytes into `to`.
+  TransportEnd::Completion pushed_into(std::byte* to, uint64_t bytes) {
+    const uint64_t tag = ++tag_;
+    EXPECT_EQ(end_.ops->post(end_.transport, end_.peer, tag, to, bytes, tag), 0);
+    ask(What::push, tag, bytes, tag);
+    EXPECT_TRUE(end_.run_until([&] { return end_.received.count(tag) != 0; }));
+    return end_.received[tag];
+  }
+  [[nodiscard]] bool untouched() const {
+    return std::all_of(device_.begin(), device_.end(), [](std::byte b) { return b == kUntouched; });
+  }
+  // The connection lives, and its pushes find their way into memory of the host.
+  void expect_alive() {
+    std::vector<std::byte> host(100'000);
+    EXPECT_EQ(pushed_into(host.data(), host.size()).status, 0);
+    EXPECT_EQ(host, content(tag_, host.size()));
+    EXPECT_FALSE(end_.closed) << end_.reason;
+  }
+
+  std::vector<std::byte> device_;
+  uint64_t memory_ = 0;
+  uint64_t tag_ = 0;
+};
+
+TEST_F(UcxDevice, a_part_that_came_by_copy_fails_its_post_and_is_not_written) {
+  constexpr auto kRefused = static_cast<int32_t>(Code::unsupported);
+  connect_device({kCopies}, 3'000'000);
+  for (const uint64_t bytes : {uint64_t{1}, uint64_t{1000}, uint64_t{8192}, uint64_t{2'500'000}}) {
+    SCOPED_TRACE(bytes);
+    const TransportEnd::Completion end = pushed_into(device_.data() + 64, bytes);
+    EXPECT_EQ(end.status, kRefused);
+    EXPECT_EQ(end.bytes, 0U);
+    EXPECT_TRUE(untouched());
+  }
+  // Of what is posted a byte is the device's: that is enough.
+  std::vector<std::byte> both(device_.size() + 1, kUntouched);
+  uint64_t half = 0;
+  ASSERT_EQ(end_.ops->add_device_memory(end_.transport, both.data() + 999, 1, &half), 0);
+  EXPECT_EQ(pushed_into(both.data(), 1000).status, kRefused);
+  EXPECT_EQ(pushed_into(both.data() + 1000, 1000).status, 0);
+  EXPECT_EQ(both[0], kUntouched);
+  expect_alive();
+  // It is the host's again.
+  EXPECT_EQ(end_.ops->remove_memory(end_.transport, memory_), 0);
+  EXPECT_EQ(pushed_into(device_.data(), 1000).status, 0);
+  EXPECT_EQ(end_.ops->remove_memory(end_.transport, half), 0);
+}
+
+TEST_F(UcxDevice, a_sender_with_devices_pushes_so_that_it_can_land_there) {
+  connect_device({std::string(kNodeOnDevice) + "=1", kCopies}, 3'000'000);
+  // The last part is a short one.
+  for (const uint64_t bytes : {uint64_t{KVBM_TRANSPORT_DEVICE_BYTES}, uint64_t{(1 << 20) + 100}, uint64_t{2'500'000}}) {
+    SCOPED_TRACE(bytes);
+    std::fill(device_.begin(), device_.end(), kUntouched);
+    const TransportEnd::Completion end = pushed_into(device_.data(), bytes);
+    ASSERT_EQ(end.status, 0);
+    EXPECT_EQ(end.bytes, bytes);
+    const auto wanted = content(tag_, bytes);
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), device_.begin()));
+    EXPECT_EQ(device_[bytes], kUntouched);
+  }
+  // Less than that is copied on its way.
+  EXPECT_EQ(pushed_into(device_.data(), 1000).status, static_cast<int32_t>(Code::unsupported));
+  expect_alive();
+}
+
+TEST_F(UcxDevice, what_is_sent_out_of_a_device_arrives_in_memory_of_the_host) {
+  connect_device({}, 300'000);
+  for (const uint64_t bytes : {uint64_t{1}, uint64_t{1000}, uint64_t{300'000}}) {
+    SCOPED_TRACE(bytes);
+    const uint64_t tag = ++tag_;
+    const auto wanted = content(tag, bytes);
+    std::copy(wanted.begin(), wanted.end(), device_.begin());
+    end_.messages.clear();
+    ask(What::post, tag, bytes, tag);
+    ASSERT_TRUE(heard("posted"));
+    const kvbm_transport_piece_t piece{device_.data(), bytes};
+    ASSERT_EQ(end_.ops->push(end_.transport, end_.peer, tag, &piece, 1, tag), 0);
+    ASSERT_TRUE(heard("right " + std::to_string(tag))) << end_.messages.back();
+    ASSERT_TRUE(end_.run_until([&] { return end_.pushed.count(tag) != 0; }));
+    EXPECT_EQ(end_.pushed[tag].status, 0);
+  }
 }
 
 TEST_F(UcxProcess, one_sided_reads_over_the_emulation_check_their_range_and_key) {

@@ -65,7 +65,10 @@ class Node {
   int run(const std::string& module, const std::string& listen) {
     const auto loaded = copy::load_transport_module(module);
     if (!loaded.ok()) return fail(loaded.status().message());
-    if (const std::string error = end_.open(*Result(loaded).value(), KVBM_TRANSPORT_EMULATE_GET); !error.empty()) {
+    const uint32_t flags = std::getenv(kNodeOnDevice) == nullptr
+                               ? uint32_t{KVBM_TRANSPORT_EMULATE_GET}
+                               : uint32_t{KVBM_TRANSPORT_EMULATE_GET | KVBM_TRANSPORT_EMULATE_DEVICE};
+    if (const std::string error = end_.open(*Result(loaded).value(), flags); !error.empty()) {
       return fail(error);
     }
     char bound[64];

@@ -72,6 +72,9 @@ class TransportEnd {
   kvbm_transport_host_t host_{};
 };
 
+// In the environment of a node: it opens its transport with KVBM_TRANSPORT_EMULATE_DEVICE.
+inline constexpr char kNodeOnDevice[] = "KVBMTEST_NODE_ON_DEVICE";
+
 // If the program was started as a node, runs it and gives its exit status.
 std::optional<int> run_node_if_asked(int argc, char** argv);
 

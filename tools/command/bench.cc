@@ -133,7 +133,10 @@ int run_gpu(const Options& options, const Output& output) {
   const auto bytes = terminal::parse_size(options.bytes);
   if (!bytes.ok()) return fail(kBadInput, "--bytes: " + bytes.status().message());
   constexpr uint64_t kLeast = 4ULL << 20;  // a page of each kind, twice
-  if (bytes.value() < kLeast || bytes.value() % kLeast != 0) {
+  if (bytes.value() < kLeast) {
+    return fail(kBadInput, "--bytes " + options.bytes + " is too little: at least 4 MiB", "leave it out for 256MiB");
+  }
+  if (bytes.value() % kLeast != 0) {
     return fail(kBadInput, "--bytes " + options.bytes + " is not a multiple of 4 MiB", "leave it out for 256MiB");
   }
   const auto library = device::driver_library(options.library);
@@ -184,7 +187,9 @@ void add_gpu(Registry& registry, CLI::App& group, const std::shared_ptr<Options>
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  gpu.add_option("--library", options->library, "The CUDA driver's library, if not libcuda.so.1")->type_name("PATH");
+  gpu.add_option("--cuda-library", options->library, "CUDA driver to use, as the option device.library; libcuda.so.1")
+      ->type_name("FILE")
+      ->envname("KVBM_DEVICE_LIBRARY");
   gpu.footer("Example:\n  kvbm bench gpu --json");
 }
 

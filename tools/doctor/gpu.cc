@@ -1,3 +1,4 @@
+#include "base/peer_memory.h"
 #include "device/cufile_library.h"
 #include "device/device.h"
 #include "device/driver_library.h"
@@ -46,9 +47,7 @@ void probe_device(const device::Driver& driver, const DeviceFacts& facts, Findin
                                              "does not register what is only read"});
 }
 
-// Loaded and opened only where the kernel has the module, or by its path: without the module it can only copy through host
-// memory, and its opening has crashed on machines that it did not know.
-// What a device says; whether a card reaches it, a transport finds out when it registers memory.
+// What a device says, and the kernel; whether a card reaches it, a transport finds out when it registers memory.
 void probe_direct_rdma(const DeviceFacts& facts, Findings& out) {
   const std::string what = "direct rdma " + std::to_string(facts.ordinal);
   if (!facts.cards_reach) {
@@ -58,11 +57,22 @@ void probe_direct_rdma(const DeviceFacts& facts, Findings& out) {
     out.push_back({"gpu", what, State::limited, "the device does not say when what a card wrote can be read",
                    "sessions between machines land in host memory"});
   } else {
-    out.push_back({"gpu", what, State::ok, facts.cards_ordered ? "writes are ordered" : "writes are flushed",
-                   "used where node.transport takes device memory: UCX with CUDA and RDMA"});
+    const std::string writes = facts.cards_ordered ? "writes are ordered" : "writes are flushed";
+    const bool module = has_peer_memory();
+    if (!module && !facts.cards_dma_buf) {
+      out.push_back({"gpu", what, State::absent, writes + ", the kernel has no nvidia_peermem, the device no dma-buf",
+                     "sessions between machines go through host memory; `modprobe nvidia_peermem` changes that"});
+      return;
+    }
+    out.push_back({"gpu", what, State::ok, writes + (module ? ", nvidia_peermem" : ", dma-buf"),
+                   module ? "used where node.transport takes device memory: UCX with CUDA and RDMA"
+                          : "used where node.transport takes device memory: UCX from 1.14 on with CUDA and RDMA, on "
+                            "cards and a kernel with dma-buf"});
   }
 }
 
+// Loaded and opened only where the kernel has the module, or by its path: without the module it can only copy through host
+// memory, and its opening has crashed on machines that it did not know.
 void probe_direct_storage(const std::string& library, Findings& out) {
   const char* const host = "disks are read through host memory";
   if (library.empty() && !device::has_nvidia_fs()) {

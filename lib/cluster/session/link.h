@@ -32,7 +32,7 @@ class Link {
   [[nodiscard]] virtual bool takes_grain(PeerId peer) const = 0;
   // Whether it knows of ways (README.md, Ways): an older one takes no message that says one.
   [[nodiscard]] virtual bool takes_ways(PeerId peer) const = 0;
-  // Whether transfers may be in device memory that add_memory() has taken; else it is for the host's alone.
+  // Whether transfers may be in device memory that add_memory() has taken (it says no where no hardware reaches it); else it is for the host's alone.
   [[nodiscard]] virtual bool takes_device_memory() const = 0;
   // Makes memory known to the transport, until the link ends. Any error: transfers must not use it.
   virtual Status add_memory(MutableBytes memory) = 0;

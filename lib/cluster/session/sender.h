@@ -61,7 +61,7 @@ struct SenderStats {
   uint64_t slices = 0, straight_slices = 0, bytes = 0;
   uint64_t coded_slices = 0, coded_bytes = 0;  // coded or sealed ones, and what went of them
   uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that stayed in shared memory
-  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that the transport has read out of a device
+  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that the transport has read out of a device, to the end
   uint64_t ended = 0, failed = 0;                // offers; of these, those that did not end well
   uint64_t refused_opens = 0, protocol_errors = 0, late_messages = 0;
 };
@@ -184,6 +184,7 @@ class Sender {
     bool apart = false;               // it goes under a tag of its own
     uint8_t under_way = 0;            // pushes that the link has not ended
     Code failed = Code::ok;           // of one of them
+    uint64_t payload_bytes = 0;       // once it is sent
   };
   using Offers = std::map<RequestId, Offer>;
 

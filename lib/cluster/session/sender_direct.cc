@@ -48,7 +48,11 @@ Code Sender::push_pieces(const Sink& sink, Push& push) {
 
 bool Sender::sent_direct(const Push& push) {
   if (!push.direct.taken()) return false;
-  if (push.failed == Code::ok) direct_.worked(push.direct);
+  if (push.failed == Code::ok) {
+    direct_.worked(push.direct);
+    ++stats_.slices, stats_.bytes += push.payload_bytes;
+    ++stats_.direct_slices, stats_.direct_bytes += push.payload_bytes;
+  }
   if (push.failed == Code::ok || find(push.sink) == nullptr) return false;
   direct_.failed(push.direct, push.peer, Status(push.failed, "a payload could not be sent"));
   // What the decode side has posted may still be there. Where it is not, that side pulls the slice again.

@@ -167,9 +167,8 @@ void Sender::send_pieces(Offer& offer, Sink& sink, uint32_t slot, uint64_t paylo
   }
   if (p.straight) ++offer.readers, ++stats_.straight_slices;
   if (p.shared != nullptr) ++stats_.shared_slices, stats_.shared_bytes += payload_bytes;
-  if (p.direct.taken()) ++stats_.direct_slices, stats_.direct_bytes += payload_bytes;
-  ++stats_.slices;
-  stats_.bytes += payload_bytes;
+  p.payload_bytes = payload_bytes;
+  if (!p.direct.taken()) ++stats_.slices, stats_.bytes += payload_bytes;  // else when it has ended well: it may be made again
   offer.bytes += payload_bytes;
 }
 

@@ -136,6 +136,7 @@ const kvbm_transport_ops_t* unix_transport_ops() noexcept {
                                             cancel,
                                             nullptr,
                                             nullptr,
+                                            nullptr,
                                             nullptr};
   return &kOps;
 }

@@ -156,6 +156,7 @@ constexpr kvbm_transport_ops_t kOps = {sizeof(kvbm_transport_ops_t),
                                        cancel,
                                        nullptr,
                                        nullptr,
+                                       nullptr,
                                        nullptr};
 
 }  // namespace

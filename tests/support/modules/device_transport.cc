@@ -1,7 +1,6 @@
 // A transport module that says that it takes device memory: kvbm's sockets, which can, as memory of the fake devices is
 // the host's. TEST_REFUSES_MEMORY in the environment makes it refuse to register any.
 #include <cstdlib>
-#include <cstring>
 
 #include "copy/tcp/tcp_transport.h"
 
@@ -10,24 +9,17 @@ namespace {
 kvbm_transport_ops_t table;
 
 uint32_t features(const kvbm_transport_t* transport) {
-  return kvbm::copy::tcp::ops().features(transport) | KVBM_TRANSPORT_GET | KVBM_TRANSPORT_DEVICE;
+  return kvbm::copy::tcp::ops().features(transport) | KVBM_TRANSPORT_DEVICE;
 }
 
-int32_t add_memory(kvbm_transport_t*, void*, uint64_t, uint64_t* memory, void* key, size_t* key_size) {
+int32_t add_device_memory(kvbm_transport_t*, void*, uint64_t, uint64_t* memory) {
   static uint64_t names = 0;
   if (std::getenv("TEST_REFUSES_MEMORY") != nullptr) return -402;
   *memory = ++names;
-  std::memcpy(key, memory, sizeof *memory);
-  *key_size = sizeof *memory;
   return 0;
 }
 
 int32_t remove_memory(kvbm_transport_t*, uint64_t) { return 0; }
-
-int32_t get(kvbm_transport_t*, kvbm_transport_peer_t, void*, uint64_t, const void*, size_t, uint64_t,
-            kvbm_transport_token_t) {
-  return -101;  // nobody here reads by itself
-}
 
 }  // namespace
 
@@ -38,8 +30,7 @@ extern "C" const kvbm_transport_ops_t* kvbm_transport_entry(uint32_t, char*, siz
   table.name = "device";
   table.build = "sockets that take memory of fake devices";
   table.features = features;
-  table.add_memory = add_memory;
+  table.add_device_memory = add_device_memory;
   table.remove_memory = remove_memory;
-  table.get = get;
   return &table;
 }

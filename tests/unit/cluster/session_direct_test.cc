@@ -25,6 +25,11 @@ struct Pair : SessionPair {
     for (const auto& s : senders) n += s->sender->stats().direct_slices;
     return n;
   }
+  [[nodiscard]] uint64_t sent_slices() const {
+    uint64_t n = 0;
+    for (const auto& s : senders) n += s->sender->stats().slices;
+    return n;
+  }
   void expect_right(uint64_t session) {
     const Status end = end_of(session);
     EXPECT_TRUE(end.ok()) << end.message();
@@ -152,8 +157,14 @@ TEST(SessionDirect, a_transfer_that_fails_is_made_again_through_host_memory_and_
     } else {
       p.net.direct(p.decode->id).fails = 1;
     }
+    const uint64_t warm = p.senders[0]->sender->stats().direct_slices;
+    const uint64_t slices = p.sent_slices();
     p.one(1);
     EXPECT_EQ(p.in().damaged_slices, 0U);
+    if (prefill) {
+      EXPECT_EQ(p.senders[0]->sender->stats().direct_slices, warm) << "what failed is none";
+      EXPECT_EQ(p.sent_slices() - slices, kAll) << "each is sent once";
+    }
     const uint64_t failures = prefill ? p.senders[0]->sender->direct_failures() : p.decode->receiver->direct_failures();
     EXPECT_EQ(failures, prefill ? 1U : 2U) << "one a connection";
     EXPECT_EQ(prefill ? p.senders[0]->notes.size() : p.decode->notes.size(), failures);

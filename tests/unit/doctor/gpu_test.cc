@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/peer_memory.h"
 #include "device/kernel_image.h"
 #include "doctor/finding.h"
 #include "support/fake_cuda/fake_library.h"
@@ -59,9 +60,25 @@ TEST_F(DoctorGpuTest, what_network_cards_can_do_is_said_of_each_device) {
   EXPECT_EQ(found(all, "direct rdma 0").state, State::ok);
   expect_in(found(all, "direct rdma 1").value, "ordered");
   expect_in(found(probe("flushed", "ordering=0"), "direct rdma 0").value, "flushed");
+  expect_in(found(probe("either", "dma_buf=1"), "direct rdma 0").advice, "used where");
+  if (!has_peer_memory()) {
+    const Finding neither = found(probe("neither", "dma_buf=0"), "direct rdma 0");
+    EXPECT_EQ(neither.state, State::absent);
+    expect_in(neither.advice, "nvidia_peermem");
+    expect_in(found(probe("buffers", "dma_buf=1"), "direct rdma 0").value, "dma-buf");
+  }
   all = probe("cannot", "direct=0");
   EXPECT_EQ(found(all, "direct rdma 0").state, State::absent);
   expect_in(found(all, "direct rdma 0").advice, "host memory");
+}
+
+TEST_F(DoctorGpuTest, of_a_driver_that_lacks_many_entries_three_are_named) {
+  doctor::Findings out;
+  doctor::probe_gpu(std::string(KVBM_TEST_MODULES) + "/libtest_cuda_lacks_entries.so", cufile_, out);
+  const std::string said = found(out, "driver").value;
+  expect_in(said, "lacks cuGetErrorName, ");
+  expect_in(said, " more");
+  EXPECT_LT(said.size(), 400U) << said;
 }
 
 TEST_F(DoctorGpuTest, each_device_is_described) {

@@ -1,0 +1,40 @@
+// Names of UCX's transports, and the lanes of an endpoint, which UCX 1.13 tells nowhere but in what it prints:
+// "#  lane[0]:  1:tcp/lo.0 md[1] -> md[1]/tcp/sysdev[255] rma_bw#0 am am_bw#0".
+#pragma once
+
+#include <sstream>
+#include <string>
+
+namespace kvbm::ucx {
+
+// A network whose cards read by themselves.
+inline bool is_rdma(const std::string& transport) {
+  for (const char* start : {"rc", "dc", "gga"}) {
+    if (transport.rfind(start, 0) == 0) return true;
+  }
+  return false;
+}
+
+// Whether a read over that transport takes no part of the other side's processor.
+inline bool one_sided(const std::string& transport) { return is_rdma(transport) || transport == "cuda_ipc"; }
+
+// Whether one of the lanes that an endpoint reads by is such a transport.
+inline bool has_lane(const std::string& printed, bool (*such)(const std::string&)) {
+  std::istringstream lines(printed);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t lane = line.find("lane[");
+    if (lane == std::string::npos || line.find("rma", lane) == std::string::npos) continue;
+    std::istringstream words(line.substr(lane));
+    for (std::string word; words >> word;) {
+      const size_t colon = word.find(':');
+      const size_t slash = word.find('/');
+      if (colon != std::string::npos && slash != std::string::npos && colon < slash &&
+          such(word.substr(colon + 1, slash - colon - 1))) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace kvbm::ucx
