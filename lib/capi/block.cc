@@ -186,7 +186,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
       return KVBM_ERR_STALE;
     }
     PerBlock<Code> codes(n_blocks);
-    const Code all = core.publish(slots, what, parents, codes);
+    const Code all = core.publish(slots, what, parents, core.arena().block_bytes(), codes);
     if (what.first_parent != kvbm::kNoSlot) core.release({&what.first_parent, 1});
     for (size_t i = 0; i < n_blocks; ++i) {
       if (given.item_status != nullptr) given.item_status[i] = to_c(codes[i]);

@@ -343,10 +343,12 @@ void Manager::evict_held(std::span<const SlotId> slots) {
 }
 
 Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-                      std::span<Code> codes, TierIndex apart) {
+                      uint64_t payload_bytes, std::span<Code> codes, TierIndex apart) {
   const Code all = table_->publish(inout, what, codes);
   const MemoryWait told;  // they can be found from now on
-  add(counters_.tiers[0].stores, static_cast<uint64_t>(std::count(codes.begin(), codes.end(), Code::ok)));
+  const auto came_in = static_cast<uint64_t>(std::count(codes.begin(), codes.end(), Code::ok));
+  add(counters_.tiers[0].stores, came_in);
+  add(counters_.tiers[0].store_bytes, came_in * payload_bytes);
   if (events_.wanted()) {
     std::vector<Key> keys;
     std::vector<Key> parents;

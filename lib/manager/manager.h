@@ -71,9 +71,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // `evicted` (may be null) are the identities that went.
   Code allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted);
   // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty.
-  // `apart`: a tier that the caller sends them to itself.
+  // `payload_bytes`: of each. `apart`: a tier that the caller sends them to itself.
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-               std::span<Code> codes, TierIndex apart = kNoTier);
+               uint64_t payload_bytes, std::span<Code> codes, TierIndex apart = kNoTier);
   void release(std::span<const SlotId> slots) noexcept { table_->release(slots, tick()); }
   // Ends references and evicts what nothing else keeps.
   void evict_held(std::span<const SlotId> slots);

@@ -104,6 +104,7 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
   const auto view = codec::HeadView::parse(manager.arena().head(inout_slot));
   if (!view.ok()) return Code::damaged;
   const Key parent = view.value().header().parent;
+  const uint64_t payload = view.value().header().stored_bytes;
   const std::vector<Key> units = unit_keys(view.value());
   const SlotId parent_slot = parent == Key{} ? kNoSlot : manager.acquire_one(id.family, parent);
   block::Publication what;
@@ -113,7 +114,7 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
   what.first_parent = parent_slot;
   what.tick = manager.tick();
   Code code = Code::ok;
-  [[maybe_unused]] const Code all = manager.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1});
+  [[maybe_unused]] const Code all = manager.publish({&inout_slot, 1}, what, {&parent, 1}, payload, {&code, 1});
   if (parent_slot != kNoSlot) manager.release({&parent_slot, 1});
   if (code == Code::ok) manager.unit_index().add(id.family, id.key, units);
   if (code == Code::ok && manager.forgotten_since(id.family, mark)) {

@@ -286,6 +286,7 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   Code codes[kChunk];
   Key parents[kChunk];
   const size_t key = fresh_[first].key;
+  const uint64_t payload = request_.cache->parts()[part_].payload_bytes();
   for (size_t i = 0; i < count; ++i) {
     slots[i] = fresh_[first + i].slot;
     if (const Key* p = parent_of(key + i)) parents[i] = *p;
@@ -299,7 +300,7 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   what.priority = request_.priority;
   what.tick = manager_.tick();
   if (completed == Code::ok) {
-    [[maybe_unused]] const Code all = manager_.publish({slots, count}, what, {parents, count}, {codes, count}, reach_);
+    [[maybe_unused]] const Code all = manager_.publish({slots, count}, what, {parents, count}, payload, {codes, count}, reach_);
   } else {
     std::fill_n(codes, count, completed);
   }
@@ -340,8 +341,6 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   if (!all && completion.items_done == 0 && why == Code::ok) {
     completion.status = *std::find_if(status_.begin(), status_.end(), [](Code c) { return c != Code::ok; });
   }
-  TierCounters& host = manager_.counters().tiers[0];
-  add(host.store_bytes, bytes_);
 }
 
 }  // namespace kvbm::manager

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "kvbm.h"
+#include "support/counts.h"
 #include "support/temp_dir.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -446,6 +447,7 @@ void refuse_each(Kind kind, Place whose) {
     ended[verdict].push_back(site);
     if (!all && tried >= kLeast && std::chrono::steady_clock::now() - began > std::chrono::seconds(5)) break;
   }
+  kvbm::test::counted(tried, "faults at sites of allocations");
   std::printf("%llu allocations refused, one a life, of fewer than %llu\n", static_cast<unsigned long long>(tried),
               static_cast<unsigned long long>(sites));
   EXPECT_GE(tried, kLeast);

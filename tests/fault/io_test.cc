@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "support/counts.h"
 #include "support/disk_world.h"
 
 namespace kvbm::test {
@@ -96,6 +97,7 @@ TEST(IoFaults, no_operation_that_fails_once_loses_a_batch_gives_wrong_bytes_or_s
       ++tried;
     }
   }
+  counted(tried, "faults at sites of I/O");
   std::printf("%llu of %llu failures\n", static_cast<unsigned long long>(tried), static_cast<unsigned long long>(sites));
   EXPECT_GT(tried, 50U);
 }
@@ -121,6 +123,7 @@ TEST(IoFaults, no_silent_fault_gives_wrong_bytes_or_spoils_the_directory) {
       works_again(world, true);
     }
   }
+  counted(seeds * std::size(kSilent), "seeds");
   std::printf("%llu seeds of each kind, %llu records came back right\n", static_cast<unsigned long long>(seeds),
               static_cast<unsigned long long>(came));
   EXPECT_GT(came, seeds * 100);

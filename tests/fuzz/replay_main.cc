@@ -11,6 +11,8 @@
 #include <random>
 #include <vector>
 
+#include "../support/counts.h"
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
@@ -76,6 +78,7 @@ int main(int argc, char** argv) {
       run(changed);
     }
   }
+  kvbm::test::counted(mutations * files.size(), "mutations of inputs");
   std::printf("%zu files, %llu mutations of each from seed %llu\n", files.size(), static_cast<unsigned long long>(mutations),
               static_cast<unsigned long long>(seed));
   return files.empty() ? 1 : 0;

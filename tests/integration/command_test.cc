@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "support/run_command.h"
@@ -40,6 +41,15 @@ TEST(Command, bad_input_says_what_to_do_and_exits_2) {
   }
   EXPECT_TRUE(contains(run("siez").text, "did you mean `size`?"));
   EXPECT_TRUE(contains(run("size --preset nothing").text, "hint: "));
+  EXPECT_TRUE(contains(run("size --preset qwen3-8b --bits 7").text, "16, 8 or 4 bits, not 7"));
+  EXPECT_EQ(run("size --preset qwen3-8b --bits 7").exit_code, 2);
+  for (const char* arguments : {"size --preset qwen3-8b --bits 0", "size --preset qwen3-8b --tokens abc",
+                                "size --preset qwen3-8b --batch 0"}) {
+    const Ran ran = run(arguments);
+    EXPECT_EQ(ran.exit_code, 2) << arguments;
+    EXPECT_FALSE(contains(ran.text, "list-presets")) << arguments << "\n" << ran.text;
+  }
+  EXPECT_TRUE(contains(run("size --preset qwen3-8b --tokens abc").text, "--tokens"));
 }
 
 TEST(Command, help_version_completion_and_man_exit_0) {
@@ -52,6 +62,11 @@ TEST(Command, help_version_completion_and_man_exit_0) {
   EXPECT_TRUE(contains(run("completion bash").text, "--list-presets"));
   EXPECT_TRUE(contains(run("man").text, ".SS kvbm size"));
   EXPECT_FALSE(contains(run("--help").text, "manual page"));
+  for (const char* arguments : {"completion bash --json", "man --json"}) {
+    const auto said = nlohmann::json::parse(run(arguments).text, nullptr, false);
+    ASSERT_TRUE(said.is_object()) << arguments;
+    EXPECT_TRUE(contains(said.begin()->get<std::string>(), "kvbm")) << arguments;
+  }
 }
 
 }  // namespace

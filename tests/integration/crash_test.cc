@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "kvbm.h"
+#include "support/counts.h"
 
 namespace {
 
@@ -206,6 +207,7 @@ TEST(Crash, keeps_what_was_flushed_and_serves_no_wrong_byte) {
     if (reader == 0) look(path, ledger);
     ASSERT_EQ(wait_for(reader), 0) << "the directory did not open in cycle " << cycle;
   }
+  kvbm::test::counted(static_cast<uint64_t>(cycles), "kills");
   const uint64_t looked = ledger.looked;
   const uint64_t found = ledger.found;
   std::printf("%llu acknowledged blocks looked for, %llu found, %llu wrong\n", static_cast<unsigned long long>(looked),

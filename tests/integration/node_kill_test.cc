@@ -127,6 +127,7 @@ TEST_F(NodeKill, a_killed_server_costs_misses_and_serves_again_once_it_is_back) 
     EXPECT_EQ(reader.wrong(), 0U);
     EXPECT_GT(reader.right(), kills);
     EXPECT_LT(reader.longest(), kSoon);
+    kvbm::test::counted(kills, "kills");
     std::printf(
         "%llu kills of the server (%llu in the middle of loads), %llu blocks right, %llu wrong; noticed: %s; "
         "served again: %s\n",
@@ -196,6 +197,7 @@ TEST_F(NodeKill, a_killed_reader_leaves_nothing_held_at_the_server) {
     EXPECT_TRUE(wait_until([&] { return server->ready() == 0; })) << server->states();
   }
   EXPECT_EQ(wrong, 0U);
+  kvbm::test::counted(kills, "kills");
   std::printf("%llu kills of the reader, all slots free again: %s\n", static_cast<unsigned long long>(kills),
               freed.text().c_str());
 }
@@ -239,6 +241,7 @@ TEST_F(NodeKill, a_killed_taker_ends_the_offer_and_its_lease) {
   EXPECT_EQ(put_failed, 0U) << "slots stayed held";
   EXPECT_LT(longest_ms, kSoon.count());
   EXPECT_EQ(member->leftovers(kSoon), "");
+  kvbm::test::counted(kills, "kills");
   std::printf(
       "%llu kills of the taker, %llu offers taken, %llu not, the longest %lld ms; longest wait for a slot %lld ms\n",
       static_cast<unsigned long long>(kills), static_cast<unsigned long long>(taken.load()),
@@ -265,6 +268,7 @@ TEST_F(NodeKill, an_offerer_killed_while_it_is_read_leaves_only_whole_blocks_beh
     EXPECT_EQ(taker->leftovers(kSoon), "");
   }
   EXPECT_GT(checked, 0U);
+  kvbm::test::counted(kills, "kills");
   std::printf("%llu kills of the offerer, %zu blocks of it right\n", static_cast<unsigned long long>(kills), checked);
 }
 

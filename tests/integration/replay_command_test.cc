@@ -65,7 +65,7 @@ TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
   refused(trace() + " --capacity-blocks 10 --policy nope", "unknown eviction policy");
   refused(trace() + " --host 8MiB --policy nope", "no eviction policy has this name");
   refused(trace(), "policies or bytes");
-  refused(trace() + " --capacity-blocks 10 --host 8MiB", "policies or bytes");
+  refused(trace() + " --capacity-blocks 10 --host 8MiB", "two things to replay");
   refused(trace() + " --capacity-blocks 0", "a capacity of 0 is less than one block");
   refused(trace() + " --capacity-tokens 3k,511", "hint: a block is 512 tokens");
   refused(trace() + " --host 8MiB --first 300", "it has 300 requests");
@@ -126,6 +126,19 @@ TEST_F(ReplayCommand, a_second_run_finds_the_blocks_of_the_first) {
   EXPECT_EQ(number(first.text, "found_again"), 0) << first.text;
   EXPECT_GT(number(second.text, "found_again"), 0) << second.text;
   EXPECT_EQ(number(second.text, "wrong_blocks"), 0) << second.text;
+  const Ran third = run("replay " + trace() + " --host 8MiB --disk 256MiB --verify --limit 50 --disk-path " + dir_.path() +
+                        "/tier");
+  EXPECT_TRUE(contains(third.text, "were stored by an earlier run")) << third.text;
+  EXPECT_FALSE(contains(third.text, "operations failed")) << third.text;
+  EXPECT_FALSE(contains(third.text, "did not come back")) << third.text;
+}
+
+// What the host's stores and their bytes are: every block that came in, stored by an engine or brought up from the disk.
+TEST_F(ReplayCommand, stores_and_their_bytes_count_the_same_blocks) {
+  const Ran ran = run("replay " + trace() + " --host 8MiB --disk 256MiB --json", "");
+  ASSERT_EQ(ran.exit_code, 0);
+  EXPECT_EQ(number(ran.text, "store_bytes"), number(ran.text, "stores") * 65536) << ran.text;
+  EXPECT_GT(number(ran.text, "stores"), number(ran.text, "stored_blocks")) << ran.text;
 }
 
 TEST_F(ReplayCommand, the_store_hits_what_its_policy_hits) {

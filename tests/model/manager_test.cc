@@ -22,6 +22,7 @@
 #include "manager/move.h"
 #include "manager/offload.h"
 #include "manager/store.h"
+#include "support/counts.h"
 #include "support/temp_dir.h"
 #include "tier/disk/disk_tier.h"
 #include "tier/disk/superblock.h"
@@ -413,6 +414,7 @@ TEST(ManagerModel, threads_find_what_was_stored_and_nothing_else) {
   }
   nothing_is_held(process);
   const TierCounters& disk = process.manager->counters().tiers[1];
+  kvbm::test::counted(loaded, "blocks compared with the model");
   std::printf("%llu blocks loaded and compared, %llu stored below, %llu loaded from there, %llu reclaimed\n",
               static_cast<unsigned long long>(loaded), static_cast<unsigned long long>(get(disk.stores)),
               static_cast<unsigned long long>(get(disk.loads)), static_cast<unsigned long long>(get(disk.evictions)));

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "support/counts.h"
 #include "support/manager_world.h"
 
 // A killed process frees nothing: what a simulated one leaves behind (batches that keep their manager) is no leak.
@@ -35,6 +36,7 @@ void print(uint64_t seeds, const Seen& all) {
   const auto line = [](const char* what, uint64_t n) {
     std::printf("  %-28s %llu\n", what, static_cast<unsigned long long>(n));
   };
+  counted(seeds, "seeds"), counted(all.submitted, "simulated operations"), counted(all.restarts, "simulated kills");
   line("seeds", seeds), line("operations", all.submitted), line("units loaded and compared", all.loaded);
   line("kills and power cuts", all.restarts), line("shutdowns", all.shutdowns), line("directories given up", all.lost);
   line("records reclaimed", all.reclaimed), line("tiers disabled", all.disabled), line("over quota", all.over_quota);

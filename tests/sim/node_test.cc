@@ -21,6 +21,7 @@
 #include "manager/move.h"
 #include "manager/node_source.h"
 #include "manager/take.h"
+#include "support/counts.h"
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"
 #include "support/sim_network.h"
@@ -125,7 +126,7 @@ class Process {
     what.family = plan_.family;
     what.keys = {&key, 1};
     Code code = Code::internal;
-    ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
+    ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, manager_->arena().block_bytes(), {&code, 1}), Code::ok);
     manager_->release({&slot, 1});
   }
 
@@ -426,6 +427,8 @@ TEST(NodeSim, never_gives_a_wrong_block_and_ends_every_operation) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     run_seed(seed, seen);
   }
+  kvbm::test::counted(n, "seeds"), kvbm::test::counted(seen.begun, "simulated operations");
+  kvbm::test::counted(seen.kills, "simulated kills");
   std::printf("  seeds %llu, operations %llu, blocks brought %llu, pushed %llu, kills %llu, wrong %llu\n",
               static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.begun),
               static_cast<unsigned long long>(seen.brought), static_cast<unsigned long long>(seen.pushed),

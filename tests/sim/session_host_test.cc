@@ -11,6 +11,7 @@
 
 #include "cluster/session_host.h"
 #include "support/coded_records.h"
+#include "support/counts.h"
 #include "support/session_shapes.h"
 #include "support/sim_network.h"
 
@@ -336,6 +337,7 @@ TEST(SessionHostSim, layers_are_right_and_everything_ends_whatever_happens) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World(seed, seen).run();
   }
+  kvbm::test::counted(n, "seeds"), kvbm::test::counted(seen.kills, "simulated kills");
   std::printf("  seeds %llu, sessions %llu, ok %llu, failed %llu, layers %llu, kills %llu, coded %llu, sealed %llu\n",
               static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.sessions),
               static_cast<unsigned long long>(seen.ok), static_cast<unsigned long long>(seen.failed),

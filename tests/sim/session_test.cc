@@ -12,6 +12,7 @@
 #include <string>
 
 #include "support/coded_records.h"
+#include "support/counts.h"
 #include "support/session_world.h"
 
 namespace kvbm::test {
@@ -349,6 +350,7 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   const auto line = [](const char* what, uint64_t value) {
     std::printf("  %-22s %llu\n", what, static_cast<unsigned long long>(value));
   };
+  kvbm::test::counted(n, "seeds"), kvbm::test::counted(all.kills, "simulated kills");
   line("seeds", n), line("sessions", all.sessions), line("ended well", all.done), line("failed", all.failed);
   line("slices pushed", all.slices), line("straight", all.straight), line("damaged", all.damaged);
   line("late", all.late_slices), line("quarantined", all.quarantined), line("kills", all.kills);

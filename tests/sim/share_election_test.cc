@@ -15,6 +15,7 @@
 
 #include "manager/share_election.h"
 #include "manager/share_links.h"
+#include "support/counts.h"
 #include "support/disk_world.h"
 #include "support/sim_network.h"
 
@@ -400,6 +401,7 @@ TEST(ShareElectionSim, has_one_owner_and_loses_nothing_that_was_acknowledged) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     run_seed(seed, seen);
   }
+  kvbm::test::counted(n, "seeds"), kvbm::test::counted(seen.kills, "simulated kills");
   std::printf("  seeds %llu, kills %llu (of owners %llu), acknowledged %llu, complaints %llu\n",
               static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.kills),
               static_cast<unsigned long long>(seen.takeovers), static_cast<unsigned long long>(seen.acknowledged),

@@ -178,6 +178,9 @@ ordered_json tiers_json(const replay::StoreResult& result) {
   return tiers;
 }
 
+// What store calls brought in. The host's own count has what came up from tiers below, too.
+uint64_t stored_bytes(const replay::StoreResult& r) { return r.stored_blocks * r.block_bytes; }
+
 void print_store_json(const replay::StoreResult& r) {
   const ordered_json out{{"requests", r.requests},
                          {"block_refs", r.block_refs},
@@ -192,9 +195,22 @@ void print_store_json(const replay::StoreResult& r) {
                          {"tokens_saved", r.tokens_saved},
                          {"seconds", r.seconds},
                          {"load_gb_per_s", rate(r.stats.tiers[0].load_bytes, r.load_seconds)},
-                         {"store_gb_per_s", rate(r.stats.tiers[0].store_bytes, r.store_seconds)},
+                         {"store_gb_per_s", rate(stored_bytes(r), r.store_seconds)},
                          {"tiers", tiers_json(r)}};
   std::printf("%s\n", out.dump(2).c_str());
+}
+
+// What went wrong without harm: a block that did not come back is one to compute.
+void print_failures(const replay::StoreResult& r) {
+  if (r.failed_blocks != 0) {
+    std::printf("%s blocks were found and did not come back\n", terminal::format_count(r.failed_blocks).c_str());
+  }
+  for (uint32_t t = 0; t < r.stats.n_tiers; ++t) {
+    const kvbm_tier_stats_t& s = r.stats.tiers[t];
+    if (s.errors == 0 && s.damaged == 0 && s.disabled == 0) continue;
+    std::printf("tier %u: %s operations failed, %s records were damaged%s\n", t, terminal::format_count(s.errors).c_str(),
+                terminal::format_count(s.damaged).c_str(), s.disabled != 0 ? "; it was taken out of service" : "");
+  }
 }
 
 void print_store_table(const replay::StoreResult& r, bool verified) {
@@ -208,8 +224,13 @@ void print_store_table(const replay::StoreResult& r, bool verified) {
     std::printf("%s blocks verified byte for byte, %s wrong\n", terminal::format_count(r.verified_blocks).c_str(),
                 terminal::format_count(r.wrong_blocks).c_str());
   }
+  if (r.found_again != 0) {
+    std::printf("%s of the blocks that came back were stored by an earlier run\n",
+                terminal::format_count(r.found_again).c_str());
+  }
+  print_failures(r);
   std::printf("inside load calls %.2f GB/s, inside store calls %.2f GB/s\n\n",
-              rate(r.stats.tiers[0].load_bytes, r.load_seconds), rate(r.stats.tiers[0].store_bytes, r.store_seconds));
+              rate(r.stats.tiers[0].load_bytes, r.load_seconds), rate(stored_bytes(r), r.store_seconds));
   terminal::Table table({{"tier"}, {"hits", terminal::Align::right}, {"came in", terminal::Align::right},
                          {"went out", terminal::Align::right}, {"blocks", terminal::Align::right},
                          {"used", terminal::Align::right}, {"of", terminal::Align::right},
@@ -260,7 +281,11 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
 int run(const Arguments& arguments, const Output& output) {
   const bool by_policy = !arguments.capacity_blocks.empty() || !arguments.capacity_tokens.empty();
   const bool by_bytes = !arguments.store.host.empty() || !arguments.store.disk.empty();
-  if (by_policy == by_bytes) {
+  if (by_policy && by_bytes) {
+    return fail(kBadInput, "two things to replay: a capacity is over policies alone, --host and --disk are bytes through tiers",
+                "leave out --capacity-blocks and --capacity-tokens, or --host and --disk");
+  }
+  if (!by_policy && !by_bytes) {
     return fail(kBadInput, "say what to replay: policies or bytes",
                 "--capacity-blocks 10000 --policy all, or --host 256MiB --disk 1GiB --verify");
   }

@@ -1,6 +1,7 @@
 #include "command/shell.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "kvbm.h"
 
@@ -148,17 +149,23 @@ std::string man_page(const CLI::App& root) {
   return out;
 }
 
+// The text as it is, or in JSON as the one field of an object.
+int print(const char* field, const std::string& text, const Output& output) {
+  const std::string shown = output.json ? nlohmann::json{{field, text}}.dump(2) + "\n" : text;
+  std::fputs(shown.c_str(), stdout);
+  return kDone;
+}
+
 }  // namespace
 
 void add_completion(Registry& registry) {
   auto shell = std::make_shared<std::string>();
   CLI::App& root = registry.root();
-  CLI::App& app = registry.add("completion", "Print the completion script of a shell", [shell, &root](const Output&) {
+  CLI::App& app = registry.add("completion", "Print the completion script of a shell", [shell, &root](const Output& output) {
     const std::string text = *shell == "bash"  ? bash_completion(root)
                              : *shell == "zsh" ? zsh_completion(root)
                                                : fish_completion(root);
-    std::fputs(text.c_str(), stdout);
-    return kDone;
+    return print("script", text, output);
   });
   app.add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
   app.footer("Example:\n  kvbm completion bash > ~/.local/share/bash-completion/completions/kvbm");
@@ -166,9 +173,8 @@ void add_completion(Registry& registry) {
 
 void add_man(Registry& registry) {
   CLI::App& root = registry.root();
-  CLI::App& app = registry.add("man", "Print the manual page as roff", [&root](const Output&) {
-    std::fputs(man_page(root).c_str(), stdout);
-    return kDone;
+  CLI::App& app = registry.add("man", "Print the manual page as roff", [&root](const Output& output) {
+    return print("page", man_page(root), output);
   });
   app.group("");
 }

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "size/model.h"
 #include "terminal/quantity.h"
@@ -67,7 +68,24 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
-Result<Question> question_of(const Options& options) {
+struct Counts {
+  uint64_t tokens = 0;
+  uint64_t batch = 0;
+};
+
+Result<Counts> counts_of(const Options& options) {
+  Counts counts;
+  for (const auto& [name, text, value] :
+       {std::tuple{"--tokens", &options.tokens, &counts.tokens}, std::tuple{"--batch", &options.batch, &counts.batch}}) {
+    const Result<uint64_t> parsed = terminal::parse_count(*text);
+    if (!parsed.ok()) return Status(Code::invalid_argument, name, parsed.status().message());
+    if (parsed.value() == 0) return Status(Code::invalid_argument, name, "must be above zero");
+    *value = parsed.value();
+  }
+  return counts;
+}
+
+Result<Question> question_of(const Options& options, const Counts& counts) {
   Question question;
   std::string text;
   if (!options.preset.empty()) {
@@ -86,15 +104,8 @@ Result<Question> question_of(const Options& options) {
   if (!model.ok()) return Status(model.status().code(), "cannot use this model",
                   question.name + ": " + model.status().message());
   question.model = std::move(model).value();
-  const Result<uint64_t> tokens = terminal::parse_count(options.tokens);
-  const Result<uint64_t> batch = terminal::parse_count(options.batch);
-  if (!tokens.ok()) return Status(Code::invalid_argument, "--tokens", tokens.status().message());
-  if (!batch.ok()) return Status(Code::invalid_argument, "--batch", batch.status().message());
-  if (tokens.value() == 0 || batch.value() == 0) {
-    return Status(Code::invalid_argument, "--tokens and --batch must be above zero");
-  }
-  question.tokens = tokens.value();
-  question.batch = batch.value();
+  question.tokens = counts.tokens;
+  question.batch = counts.batch;
   question.bits = options.bits;
   Result<size::Usage> usage = size::usage_of(question.model, question.tokens, question.batch, question.bits);
   if (!usage.ok()) return usage.status();
@@ -252,7 +263,12 @@ int run(const Options& options, const Output& output) {
   if (options.preset.empty() == options.config.empty()) {
     return fail(kBadInput, "say one model: --preset NAME or --config FILE", "`kvbm size --list-presets` shows the names");
   }
-  const Result<Question> question = question_of(options);
+  if (options.bits != 16 && options.bits != 8 && options.bits != 4) {
+    return fail(kBadInput, "--bits: a KV value has 16, 8 or 4 bits, not " + std::to_string(options.bits));
+  }
+  const Result<Counts> counts = counts_of(options);
+  if (!counts.ok()) return fail(counts.status(), "write --tokens 100000 or 100k, --batch 64");
+  const Result<Question> question = question_of(options, counts.value());
   if (!question.ok()) {
     return fail(question.status(), options.preset.empty() ? "give the config.json of a Hugging Face model"
                                                           : "`kvbm size --list-presets` shows the names");

@@ -23,7 +23,7 @@ struct PolicyResult {
   uint64_t block_refs = 0;
   uint64_t hits = 0;
   double hit_rate = 0;    // percent of block_refs
-  double nanoseconds = 0;  // a block reference, of this process's wall clock; 0 where nothing was timed
+  double nanoseconds = 0;  // a block reference, of processor time; 0 where nothing was timed
 };
 
 // A trace with its prefix trees: node numbers are dense and a parent's is below its children's.

@@ -373,6 +373,7 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   status = kvbm_manager_flush(manager.get(), 60'000'000'000ULL);
   if (status != KVBM_OK) return failed("the offload queue did not drain in a minute", status, {});
   shared.total.seconds = Seconds(SteadyClock::now() - began).count();
+  shared.total.block_bytes = options.block_bytes;
   shared.total.stats.struct_size = sizeof shared.total.stats;
   kvbm_manager_stats(manager.get(), &shared.total.stats);
   return shared.total;

@@ -52,6 +52,7 @@ struct StoreOptions {
 
 struct StoreResult {
   uint64_t requests = 0;
+  uint64_t block_bytes = 0;
   uint64_t block_refs = 0;
   uint64_t hits = 0;             // references whose block came back right
   uint64_t verified_blocks = 0;
