@@ -23,6 +23,8 @@ typedef struct engine {
 /* Of the disk of engines that are opened from now on; 0 = no cap. */
 static uint64_t engine_read_bytes_per_s = 0;
 static const char *engine_codec = NULL;
+static uint64_t engine_write_bytes_per_s = 0;
+static uint32_t engine_admission = KVBM_ADMIT_ALL;
 
 /* Host room for `host_blocks` blocks (about), and a disk tier if path is given. */
 static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *path, uint64_t disk_bytes) {
@@ -45,6 +47,8 @@ static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *
     tier.capacity_bytes = disk_bytes;
     tier.read_bytes_per_s = engine_read_bytes_per_s;
     tier.codec = engine_codec;
+    tier.write_bytes_per_s = engine_write_bytes_per_s;
+    tier.admission = engine_admission;
     options.tiers = &tier;
     options.n_tiers = 1;
   }
