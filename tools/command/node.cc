@@ -77,7 +77,7 @@ void say_serving(const Arguments& arguments, const Output& output, const node::M
             << (arguments.member.disk_path.empty() ? "" : ", disk in " + arguments.member.disk_path)
             << (arguments.member.share.empty() ? ""
                                                : ", " + arguments.member.share + " shared as " + member.share_role())
-            << (http.empty() ? "" : "; http://" + http + "/healthz, /readyz, /metrics, /peers, /tiers") << ". Ctrl-C ends it."
+            << (http.empty() ? "" : "; http://" + http + " has " + node::health_pages()) << ". Ctrl-C ends it."
             << std::endl;
 }
 
@@ -362,7 +362,7 @@ void add_node(Registry& registry) {
       ->type_name("FILE");
   app.add_flag("--join", arguments->member.join,
                "Write this node into --peers-file, and take it out at the end; needs --name");
-  app.add_option("--http", arguments->http, "Answer /healthz, /readyz, /metrics, /peers and /tiers there, such as 127.0.0.1:9400")
+  app.add_option("--http", arguments->http, "Answer " + node::health_pages() + " there, such as 127.0.0.1:9400")
       ->type_name("ADDRESS:PORT");
   app.add_flag("--http-anywhere", arguments->http_anywhere,
                "Let --http listen beyond this machine; nobody is asked for a password");
