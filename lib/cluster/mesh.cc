@@ -8,6 +8,23 @@ namespace kvbm::cluster {
 
 namespace {
 
+// Of a node that listens, port 0 takes a free one.
+enum class Use : uint8_t { listen, dial };
+
+// Names are not looked up here, whichever transport carries the links: a library must not block for that.
+Status check_place(const char* option, const std::string& address, Use use) {
+  const bool any_port = use == Use::listen && address.ends_with(":0");
+  const Status form = check_address(any_port ? address.substr(0, address.size() - 1) + "1" : address);
+  if (!form.ok()) {
+    return {Code::bad_config, "an address is HOST:PORT, as in 127.0.0.1:7000 or [::1]:7000",
+            std::string(option) + " is \"" + address + "\": " + form.what()};
+  }
+  const std::string host = address.substr(0, address.rfind(':'));
+  if (host == "localhost" || host.front() == '[' || host.find_first_not_of("0123456789.") == std::string::npos) return {};
+  return {Code::bad_config, "names of hosts are not looked up: give the number, as in 10.0.0.7:7000",
+          std::string(option) + " is \"" + address + "\""};
+}
+
 // How long a node may take to say what it offers.
 constexpr uint64_t kStatusNs = 2'000'000'000;
 
@@ -18,14 +35,18 @@ bool only_this_machine(const std::string& address) {
 }
 
 Status check_mesh_options(const MeshOptions& options) {
+  // Whoever mistypes an address is not to be sent for a key.
+  if (!options.listen.empty()) {
+    if (Status s = check_place("node.listen", options.listen, Use::listen); !s.ok()) return s;
+  }
+  for (const std::string& peer : options.peers) {
+    if (Status s = check_place("node.peers", peer, Use::dial); !s.ok()) return s;
+  }
   if (!options.listen.empty() && !options.key && !only_this_machine(options.listen)) {
     return {Code::bad_config, "node.listen is open to other machines and there is no key",
             options.listen + ": set node.key_file, or listen on 127.0.0.1"};
   }
   for (const std::string& peer : options.peers) {
-    if (const Status s = check_address(peer); !s.ok()) {
-      return {Code::bad_config, "node.peers names what is no address", peer + ": " + s.what()};
-    }
     if (!options.key && !only_this_machine(peer)) {
       return {Code::bad_config, "a peer on another machine needs a key", peer + ": set node.key_file"};
     }

@@ -228,6 +228,9 @@ TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
   const std::pair<const char*, const char*> cases[] = {
       {"node --listen 0.0.0.0:0", "node.key_file"},
       {"node --listen nonsense", "nonsense"},
+      {"node --listen nonsense", "HOST:PORT"},
+      {"get --peer nosuchhost.invalid:70 name", "nosuchhost.invalid:70"},
+      {"get --peer nosuchhost.invalid:70 name", "names of hosts are not looked up"},
       {"node --listen 127.0.0.1:0 --disk 1GiB", "--disk-path"},
       {"node --listen 127.0.0.1:0 --key-file /nonexistent", "/nonexistent"},
       {"put --peer 127.0.0.1:1 --timeout 0.3 name /nonexistent", "/nonexistent"},
