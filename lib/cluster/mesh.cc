@@ -254,6 +254,7 @@ void Mesh::link_ready(PeerLink& link) {
     dialled->second.connected = true;
     dialled->second.state = "ready";
     dialled->second.failure.clear();
+    for (auto& [address, complaint] : dialled->second.complaints) complaint.over();
   }
   say(LogLevel::info, "node " + short_text(link.peer().node) + " at " + c->address + " is connected");
   ask_status(c->link);
@@ -335,7 +336,9 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   t.connected = false;
   t.failure = t.state = why.message();
   if (!was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
-    say(LogLevel::warning, "no link to " + t.addresses[t.next] + ": " + t.state);
+    const std::string& address = t.addresses[t.next];
+    const std::string text = t.complaints[address].failed(t.state, executor_->clock().now_ns());
+    if (!text.empty()) say(LogLevel::warning, "no link to " + address + ": " + text);
   }
   if (node == options_.self.node) {
     t.is_self = true;

@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "cluster/backoff.h"
+#include "cluster/complaint.h"
 #include "cluster/link_hub.h"
 #include "cluster/membership.h"
 #include "cluster/mesh_counts.h"
@@ -129,6 +130,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     std::string failure{};           // how it ended last; empty once it is ready
     bool is_self = false;
     bool connected = false;
+    std::map<std::string, Complaint> complaints{};  // by address
   };
 
   void add(std::shared_ptr<PeerLink> link, std::string address, uint64_t dialled);
