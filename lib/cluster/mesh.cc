@@ -8,6 +8,12 @@ namespace kvbm::cluster {
 
 namespace {
 
+// It came, and was not let in for what it is: not one that left, or was too slow.
+bool not_let_in(Code why) noexcept {
+  return why != Code::ok && why != Code::closed && why != Code::owner_gone && why != Code::deadline &&
+         why != Code::no_room && why != Code::no_memory;
+}
+
 // Of a node that listens, port 0 takes a free one.
 enum class Use : uint8_t { listen, dial };
 
@@ -247,6 +253,7 @@ void Mesh::dial_later(uint64_t target) {
 void Mesh::link_ready(PeerLink& link) {
   Connection* c = find(link);
   if (c == nullptr) return;
+  c->established = true;
   ++counts_.ready;
   choose_link(link.peer().node);
   if (const auto dialled = targets_.find(c->dialled); dialled != targets_.end()) {
@@ -316,6 +323,9 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   const NodeId node = link.peer().node;
   const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
   const uint64_t target = c->dialled;
+  if (target == kAccepted && !c->established && not_let_in(why.code())) {
+    refused_ = "a connection from " + c->address + " was refused: " + why.message();
+  }
   if (was_ready)
     say(why.code() == Code::closed ? LogLevel::info : LogLevel::warning,
         "node " + short_text(node) + " at " + c->address + " is gone: " + why.message());
@@ -355,7 +365,7 @@ void Mesh::link_offered(PeerLink& link, std::span<const Offered> items, uint64_t
 
 Result<PeerLink*> Mesh::link_named(const std::string& name) const {
   NodeId node = node_id_of(name);
-  const char* why = "no address of node.peers, and no node of that name is connected";
+  const char* why = "no node of that name is connected, and it is no address of node.peers";
   std::string state;
   const auto is_there = [&](const auto& known) {
     const std::vector<std::string>& addresses = known.second.addresses;
@@ -375,6 +385,19 @@ Result<PeerLink*> Mesh::link_named(const std::string& name) const {
   PeerLink* link = link_to(node);
   if (link == nullptr) return Status(Code::owner_gone, why, name + (state.empty() ? "" : ": " + state));
   return link;
+}
+
+std::string Mesh::missing(const std::string& said) const {
+  std::string text;
+  for (const auto& [name, target] : targets_) {
+    if (target.connected || target.is_self) continue;
+    const std::string& address = target.addresses[target.next];
+    if (said.find(address) != std::string::npos) continue;
+    const std::string& why = target.failure.empty() ? target.state : target.failure;
+    text.append(text.empty() ? "" : "; ").append("no link to ").append(address).append(": ").append(why);
+  }
+  if (!refused_.empty()) text.append(text.empty() ? "" : "; ").append(refused_);
+  return text;
 }
 
 void Mesh::link_session(PeerLink& link, ConstBytes bytes) {

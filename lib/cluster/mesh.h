@@ -78,6 +78,9 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   // The link to the node that is called so: an address that is dialled here, or the name of a node. owner_gone, saying
   // why, while there is none; invalid_argument for this node itself.
   [[nodiscard]] Result<PeerLink*> link_named(const std::string& name) const;
+  // For who waits for a link: each address that is dialled and has none with how that ended last, but for those that
+  // `said` names already, and who was refused here last. Empty: there is nothing to say.
+  [[nodiscard]] std::string missing(const std::string& said) const;
   // Every node that sees the same members gets the same order.
   size_t homes(const Key& key, std::span<PeerLink*> out) const override;
 
@@ -119,6 +122,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     std::shared_ptr<PeerLink> link;
     std::string address;
     uint64_t dialled = kAccepted;  // name in targets_
+    bool established = false;      // it has been ready
     wire::NodeStatus status;
   };
   struct Target {
@@ -167,6 +171,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   Placement placement_;
   std::vector<NodeId> placed_;
   MeshCounts counts_;  // of links that ended
+  std::string refused_;  // the last that came and was not let in, and why
 };
 
 }  // namespace kvbm::cluster

@@ -77,6 +77,8 @@ class Sender {
     // A copy of a mover or the coding of a slice has ended: there may be events. Called outside of every other call.
     std::function<void()> moved;
     SliceCoder* coder = nullptr;  // outlives it; null: slices go plain
+    // Which links are missing and why, for an offer that nobody has opened; null, or empty text: none is known to be.
+    std::function<std::string()> unlinked = nullptr;
   };
   Sender(const Options& options, Staging staging, Link& link, Holder& holder);
 
