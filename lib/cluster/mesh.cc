@@ -108,6 +108,19 @@ size_t Mesh::homes(const Key& key, std::span<PeerLink*> out) const {
   return n;
 }
 
+bool Mesh::too_large(const NodeId& node, uint64_t payload_bytes) {
+  const PeerLink* const link = link_to(node);
+  Connection* const c = link != nullptr ? find(*link) : nullptr;
+  if (c == nullptr || c->status.block_bytes == 0 || payload_bytes <= c->status.block_bytes) return false;
+  if (!std::exchange(c->told_size, true)) {
+    say(LogLevel::warning, "node " + short_text(node) + " at " + c->address + " takes blocks of " +
+                               std::to_string(c->status.block_bytes) + " bytes at most, this one is of " +
+                               std::to_string(payload_bytes) +
+                               ": give all nodes of the pool the same block_bytes (kvbm: --block-bytes)");
+  }
+  return true;
+}
+
 std::vector<Mesh::NodeRow> Mesh::rows() const {
   std::vector<NodeRow> out;
   for (const Connection& connection : connections_) {

@@ -83,6 +83,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   [[nodiscard]] std::string missing(const std::string& said) const;
   // Every node that sees the same members gets the same order.
   size_t homes(const Key& key, std::span<PeerLink*> out) const override;
+  bool too_large(const NodeId& node, uint64_t payload_bytes) override;
 
   struct NodeRow {
     NodeId node;
@@ -124,6 +125,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     uint64_t dialled = kAccepted;  // name in targets_
     bool established = false;      // it has been ready
     wire::NodeStatus status;
+    bool told_size = false;  // that it takes no blocks as large as some here
   };
   struct Target {
     std::vector<std::string> addresses;
