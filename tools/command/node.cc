@@ -24,6 +24,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// kvbm exists: some blocks of the file are there.
+constexpr int kInPart = 3;
+
 struct Arguments {
   node::MemberOptions member;
   std::string host = "256MiB";
@@ -211,12 +214,15 @@ int exists(Arguments& arguments, const Output& output) {
   if (member == nullptr) return code;
   const auto found = member->exists(arguments.name, arguments.timeout_ns());
   if (!found.ok()) return fail(found.status());
+  using Extent = node::Member::Extent;
+  const bool all = found.value() == Extent::all;
+  const bool part = found.value() == Extent::part;
   if (output.json) {
-    std::cout << Json{{"name", arguments.name}, {"exists", found.value()}}.dump() << std::endl;
+    std::cout << Json{{"name", arguments.name}, {"exists", all}, {"in_part", part}}.dump() << std::endl;
   } else {
-    std::cout << (found.value() ? "yes" : "no") << std::endl;
+    std::cout << (all ? "yes" : part ? "in part" : "no") << std::endl;
   }
-  return found.value() ? kDone : kFailed;
+  return all ? kDone : part ? kInPart : kFailed;
 }
 
 int peers(Arguments& arguments, const Output& output) {
@@ -388,7 +394,7 @@ void add_node(Registry& registry) {
 
   auto to_ask = std::make_shared<Arguments>();
   CLI::App& asking =
-      add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not", exists, to_ask);
+      add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not, 3 if it has a part of it", exists, to_ask);
   asking.add_option("name", to_ask->name, "Name that it was stored under")->type_name("NAME")->required();
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
 
