@@ -279,6 +279,9 @@ TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
       {"get --peer nonsense name", "nonsense"},
       {"get --peer 10.0.0.1:7000 --timeout 0.3 name", "node.key_file"},
       {"peers", "--peer"},
+      {"peers --share /nonexistent", "a shared tier set has no peers"},
+      {"put --share /nonexistent --peer 127.0.0.1:1 name", "two places"},
+      {"get --share /nonexistent --peers-file /nonexistent name", "two places"},
   };
   for (const auto& [command, expected] : cases) {
     const Ran ran = run(command);

@@ -138,6 +138,11 @@ std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
       arguments.member.share.empty()) {
     code = fail(kBadInput, "no node is named", "--peer 127.0.0.1:7000, --peers-file FILE, or --share DIR");
   }
+  if (code == kDone && !arguments.member.share.empty() &&
+      !(arguments.member.peers.empty() && arguments.member.peers_file.empty())) {
+    code = fail(kBadInput, "--share and nodes of a pool are two places",
+                "give --share DIR for the tier set of this host, or --peer and --peers-file for a pool");
+  }
   if (code != kDone) return nullptr;
   auto member = node::Member::open(arguments.member);
   if (!member.ok()) {
@@ -227,6 +232,10 @@ int exists(Arguments& arguments, const Output& output) {
 
 int peers(Arguments& arguments, const Output& output) {
   int code = kDone;
+  if (!arguments.member.share.empty()) {
+    return fail(kBadInput, "a shared tier set has no peers: its members are processes of this host",
+                "each asks the one that owns the set; give --peer for the nodes of a pool");
+  }
   const auto member = join(arguments, code);
   if (member == nullptr) return code;
   if (output.json) {
