@@ -114,6 +114,7 @@ TEST_F(SessionCommand, what_does_not_fit_is_named_on_both_sides) {
   EXPECT_EQ(received.exit_code, 1);
   EXPECT_TRUE(contains(received.text, "the model is")) << received.text;
   EXPECT_TRUE(contains(received.text, address)) << received.text;
+  EXPECT_TRUE(contains(received.text, "(\"one\")") && contains(received.text, "(\"two\")")) << received.text;
   const Ran sent = sender.get();
   EXPECT_EQ(sent.exit_code, 1);
   EXPECT_TRUE(contains(sent.text, "the model is")) << sent.text;
