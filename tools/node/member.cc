@@ -35,7 +35,7 @@ void Member::log_line(void* self, int32_t level, const char* component, const ch
   auto& member = *static_cast<Member*>(self);
   if (member.log_) std::fprintf(stderr, "kvbm: %s: %s\n", component, text);
   const std::lock_guard lock(member.warning_mutex_);
-  if (level >= KVBM_LOG_WARNING) member.warning_ = text;
+  if (level <= KVBM_LOG_WARNING) member.warning_ = text;
 }
 
 std::string Member::last_warning() const {
@@ -221,7 +221,9 @@ Status Member::put(const std::string& name, const std::string& bytes) {
     status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data(), n, peers_tier_, nullptr, 0);
   }
   kvbm_block_release(manager_, blocks.data(), n);
-  if (status == KVBM_ERR_MISMATCH) return Status(Code::mismatch, "the pool did not take all of it", last_warning());
+  if (const std::string why = last_warning(); status == KVBM_ERR_MISMATCH && !why.empty()) {
+    return {Code::mismatch, "the pool did not take all of it", why};
+  }
   if (status != KVBM_OK) return failed("the pool did not take all of it", status);
   return shared_ ? Status() : check_kept(name, keys.value());
 }
