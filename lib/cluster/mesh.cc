@@ -8,6 +8,29 @@ namespace kvbm::cluster {
 
 namespace {
 
+// It came, and was not let in for what it is: not one that left, or was too slow.
+bool not_let_in(Code why) noexcept {
+  return why != Code::ok && why != Code::closed && why != Code::owner_gone && why != Code::deadline &&
+         why != Code::no_room && why != Code::no_memory;
+}
+
+// Of a node that listens, port 0 takes a free one.
+enum class Use : uint8_t { listen, dial };
+
+// Names are not looked up here, whichever transport carries the links: a library must not block for that.
+Status check_place(const char* option, const std::string& address, Use use) {
+  const bool any_port = use == Use::listen && address.ends_with(":0");
+  const Status form = check_address(any_port ? address.substr(0, address.size() - 1) + "1" : address);
+  if (!form.ok()) {
+    return {Code::bad_config, "an address is HOST:PORT, as in 127.0.0.1:7000 or [::1]:7000",
+            std::string(option) + " is \"" + address + "\": " + form.what()};
+  }
+  const std::string host = address.substr(0, address.rfind(':'));
+  if (host == "localhost" || host.front() == '[' || host.find_first_not_of("0123456789.") == std::string::npos) return {};
+  return {Code::bad_config, "names of hosts are not looked up: give the number, as in 10.0.0.7:7000",
+          std::string(option) + " is \"" + address + "\""};
+}
+
 // How long a node may take to say what it offers.
 constexpr uint64_t kStatusNs = 2'000'000'000;
 
@@ -18,14 +41,18 @@ bool only_this_machine(const std::string& address) {
 }
 
 Status check_mesh_options(const MeshOptions& options) {
+  // Whoever mistypes an address is not to be sent for a key.
+  if (!options.listen.empty()) {
+    if (Status s = check_place("node.listen", options.listen, Use::listen); !s.ok()) return s;
+  }
+  for (const std::string& peer : options.peers) {
+    if (Status s = check_place("node.peers", peer, Use::dial); !s.ok()) return s;
+  }
   if (!options.listen.empty() && !options.key && !only_this_machine(options.listen)) {
     return {Code::bad_config, "node.listen is open to other machines and there is no key",
             options.listen + ": set node.key_file, or listen on 127.0.0.1"};
   }
   for (const std::string& peer : options.peers) {
-    if (const Status s = check_address(peer); !s.ok()) {
-      return {Code::bad_config, "node.peers names what is no address", peer + ": " + s.what()};
-    }
     if (!options.key && !only_this_machine(peer)) {
       return {Code::bad_config, "a peer on another machine needs a key", peer + ": set node.key_file"};
     }
@@ -79,6 +106,19 @@ size_t Mesh::homes(const Key& key, std::span<PeerLink*> out) const {
     if (PeerLink* const link = link_to(placed_[ranked[i]])) out[n++] = link;
   }
   return n;
+}
+
+bool Mesh::too_large(const NodeId& node, uint64_t payload_bytes) {
+  const PeerLink* const link = link_to(node);
+  Connection* const c = link != nullptr ? find(*link) : nullptr;
+  if (c == nullptr || c->status.block_bytes == 0 || payload_bytes <= c->status.block_bytes) return false;
+  if (!std::exchange(c->told_size, true)) {
+    say(LogLevel::warning, "node " + short_text(node) + " at " + c->address + " takes blocks of " +
+                               std::to_string(c->status.block_bytes) + " bytes at most, this one is of " +
+                               std::to_string(payload_bytes) +
+                               ": give all nodes of the pool the same block_bytes (kvbm: --block-bytes)");
+  }
+  return true;
 }
 
 std::vector<Mesh::NodeRow> Mesh::rows() const {
@@ -226,6 +266,7 @@ void Mesh::dial_later(uint64_t target) {
 void Mesh::link_ready(PeerLink& link) {
   Connection* c = find(link);
   if (c == nullptr) return;
+  c->established = true;
   ++counts_.ready;
   choose_link(link.peer().node);
   if (const auto dialled = targets_.find(c->dialled); dialled != targets_.end()) {
@@ -233,6 +274,7 @@ void Mesh::link_ready(PeerLink& link) {
     dialled->second.connected = true;
     dialled->second.state = "ready";
     dialled->second.failure.clear();
+    for (auto& [address, complaint] : dialled->second.complaints) complaint.over();
   }
   say(LogLevel::info, "node " + short_text(link.peer().node) + " at " + c->address + " is connected");
   ask_status(c->link);
@@ -294,6 +336,9 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   const NodeId node = link.peer().node;
   const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
   const uint64_t target = c->dialled;
+  if (target == kAccepted && !c->established && not_let_in(why.code())) {
+    refused_ = "a connection from " + c->address + " was refused: " + why.message();
+  }
   if (was_ready)
     say(why.code() == Code::closed ? LogLevel::info : LogLevel::warning,
         "node " + short_text(node) + " at " + c->address + " is gone: " + why.message());
@@ -312,10 +357,11 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   if (dialled == targets_.end()) return;
   Target& t = dialled->second;
   t.connected = false;
-  const bool is_news = t.failure != why.message();  // what keeps failing in the same way is said once
   t.failure = t.state = why.message();
-  if (is_news && !was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
-    say(LogLevel::warning, "no link to " + t.addresses[t.next] + ": " + t.state);
+  if (!was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
+    const std::string& address = t.addresses[t.next];
+    const std::string text = t.complaints[address].failed(t.state, executor_->clock().now_ns());
+    if (!text.empty()) say(LogLevel::warning, "no link to " + address + ": " + text);
   }
   if (node == options_.self.node) {
     t.is_self = true;
@@ -332,7 +378,7 @@ void Mesh::link_offered(PeerLink& link, std::span<const Offered> items, uint64_t
 
 Result<PeerLink*> Mesh::link_named(const std::string& name) const {
   NodeId node = node_id_of(name);
-  const char* why = "no address of node.peers, and no node of that name is connected";
+  const char* why = "no node of that name is connected, and it is no address of node.peers";
   std::string state;
   const auto is_there = [&](const auto& known) {
     const std::vector<std::string>& addresses = known.second.addresses;
@@ -352,6 +398,19 @@ Result<PeerLink*> Mesh::link_named(const std::string& name) const {
   PeerLink* link = link_to(node);
   if (link == nullptr) return Status(Code::owner_gone, why, name + (state.empty() ? "" : ": " + state));
   return link;
+}
+
+std::string Mesh::missing(const std::string& said) const {
+  std::string text;
+  for (const auto& [name, target] : targets_) {
+    if (target.connected || target.is_self) continue;
+    const std::string& address = target.addresses[target.next];
+    if (said.find(address) != std::string::npos) continue;
+    const std::string& why = target.failure.empty() ? target.state : target.failure;
+    text.append(text.empty() ? "" : "; ").append("no link to ").append(address).append(": ").append(why);
+  }
+  if (!refused_.empty()) text.append(text.empty() ? "" : "; ").append(refused_);
+  return text;
 }
 
 void Mesh::link_session(PeerLink& link, ConstBytes bytes) {

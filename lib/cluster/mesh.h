@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "cluster/backoff.h"
+#include "cluster/complaint.h"
 #include "cluster/link_hub.h"
 #include "cluster/membership.h"
 #include "cluster/mesh_counts.h"
@@ -34,7 +35,7 @@ struct MeshOptions {
 
 // A loopback address, or a name of one.
 bool only_this_machine(const std::string& address);
-// Bad addresses, and listening to others than this machine without a key, are refused: bad_config with the remedy.
+// Bad addresses, names of hosts, and listening to others than this machine without a key, are refused: bad_config with the remedy.
 Status check_mesh_options(const MeshOptions& options);
 
 class Mesh final : public copy::TransportListener, public LinkListener, public Peers {
@@ -77,8 +78,12 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   // The link to the node that is called so: an address that is dialled here, or the name of a node. owner_gone, saying
   // why, while there is none; invalid_argument for this node itself.
   [[nodiscard]] Result<PeerLink*> link_named(const std::string& name) const;
+  // For who waits for a link: each address that is dialled and has none with how that ended last, but for those that
+  // `said` names already, and who was refused here last. Empty: there is nothing to say.
+  [[nodiscard]] std::string missing(const std::string& said) const;
   // Every node that sees the same members gets the same order.
   size_t homes(const Key& key, std::span<PeerLink*> out) const override;
+  bool too_large(const NodeId& node, uint64_t payload_bytes) override;
 
   struct NodeRow {
     NodeId node;
@@ -118,7 +123,9 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     std::shared_ptr<PeerLink> link;
     std::string address;
     uint64_t dialled = kAccepted;  // name in targets_
+    bool established = false;      // it has been ready
     wire::NodeStatus status;
+    bool told_size = false;  // that it takes no blocks as large as some here
   };
   struct Target {
     std::vector<std::string> addresses;
@@ -129,6 +136,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     std::string failure{};           // how it ended last; empty once it is ready
     bool is_self = false;
     bool connected = false;
+    std::map<std::string, Complaint> complaints{};  // by address
   };
 
   void add(std::shared_ptr<PeerLink> link, std::string address, uint64_t dialled);
@@ -165,6 +173,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   Placement placement_;
   std::vector<NodeId> placed_;
   MeshCounts counts_;  // of links that ended
+  std::string refused_;  // the last that came and was not let in, and why
 };
 
 }  // namespace kvbm::cluster

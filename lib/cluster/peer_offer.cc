@@ -103,6 +103,11 @@ void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const Taking& by, const
   for (const uint32_t w : answer.wanted) coming.push_back(indexes[w]);
   if (answer.status != Code::ok) {
     for (const size_t i : indexes) note(*op, i, answer.status);
+  } else if (coming.size() != indexes.size()) {
+    for (const size_t i : indexes) {
+      if (std::find(coming.begin(), coming.end(), i) != coming.end()) continue;
+      if (commons_->mesh.too_large(by.node, op->batch->items[i].payload.size())) note(*op, i, Code::mismatch);
+    }
   }
   commons_->places.count_put_errors(indexes.size() - coming.size());
   if (!coming.empty()) confirm_later(op, by, std::move(coming), kConfirmNs);

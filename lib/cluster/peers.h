@@ -25,6 +25,9 @@ class Peers {
   // The homes of a key among those that are ready, the best one first, as many as there are and fit; this process is
   // passed over. Gives how many.
   virtual size_t homes(const Key& key, std::span<PeerLink*> out) const = 0;
+  // Asked about a record that the node did not want: whether it takes none of that size, which is then said to whoever
+  // reads the log.
+  virtual bool too_large(const NodeId& /*node*/, uint64_t /*payload_bytes*/) { return false; }
 };
 
 }  // namespace kvbm::cluster

@@ -76,6 +76,7 @@ Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
   options.rank = number;
   options.transfer_base = static_cast<uint16_t>(kFirstSenderBase + ranks_.size());
   options.moved = [this] { settle(); };
+  options.unlinked = [this] { return unlinked(); };
   options.coder = coder_.get();
   options.note = notes();
   session::Link& links = *this;
@@ -233,7 +234,13 @@ std::string SessionHost::missing(const Opened& opened) const {
     const auto link = mesh_.link_named(source.node);
     if (!link.ok()) text += (text.empty() ? "" : ", ") + link.status().message();
   }
-  return text;
+  const std::string others = mesh_.missing(text);
+  return text.empty() || others.empty() ? text + others : text + "; " + others;
+}
+
+std::string SessionHost::unlinked() const {
+  const std::string text = mesh_.missing("");
+  return text.empty() && links_.empty() ? "no node is connected to this one" : text;
 }
 
 void SessionHost::end_waiting(uint64_t name, Status why) {

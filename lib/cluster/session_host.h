@@ -136,6 +136,8 @@ class SessionHost final : public LinkListener, private session::Link {
   bool try_open(uint64_t name, Opened& opened);
   void open_waiting();
   [[nodiscard]] std::string missing(const Opened& opened) const;
+  // Why a decode rank may not have come; empty: not for want of a link.
+  [[nodiscard]] std::string unlinked() const;
   void end_waiting(uint64_t name, Status why);
   void tick(uint64_t armed);
   // After whatever may have ended something: tells it, and sets the next timer.

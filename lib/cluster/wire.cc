@@ -85,7 +85,7 @@ Status decode(ConstBytes body, Release& out) {
   return r.end("peer: a release is damaged");
 }
 
-// status: head | u64 capacity, u64 used, u64 weight, u64 records, u32 software, u32 zero
+// status: head | u64 capacity, u64 used, u64 weight, u64 records, u32 largest block, u32 zero
 size_t encode(const NodeStatus& m, MutableBytes out) noexcept {
   Writer w(out, kHeadBytes + 40, Type::status, 0, m.request);
   if (!w.fits()) return 0;
@@ -93,7 +93,7 @@ size_t encode(const NodeStatus& m, MutableBytes out) noexcept {
   w.put(m.used_bytes);
   w.put(m.weight);
   w.put(m.records);
-  w.put(m.software);
+  w.put(m.block_bytes);
   w.put(uint32_t{0});
   return w.bytes();
 }
@@ -107,7 +107,7 @@ Status decode(ConstBytes body, NodeStatus& out) {
   out.used_bytes = r.get<uint64_t>();
   out.weight = r.get<uint64_t>();
   out.records = r.get<uint64_t>();
-  out.software = r.get<uint32_t>();
+  out.block_bytes = r.get<uint32_t>();
   r.zero<uint32_t>();
   return r.end("peer: a status is damaged");
 }

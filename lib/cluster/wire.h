@@ -160,7 +160,7 @@ struct NodeStatus {
   uint64_t used_bytes = 0;
   uint64_t weight = 0;  // bytes offered, as for placement
   uint64_t records = 0;
-  uint32_t software = 0;  // KVBM_VERSION as a number
+  uint32_t block_bytes = 0;  // the largest payload that it takes; 0: it does not say
 };
 
 struct Invalidate {

@@ -220,6 +220,8 @@ cluster::wire::NodeStatus NodeSource::status() {
     out.used_bytes += now.tiers[t].used_bytes;
     out.records += now.tiers[t].blocks;
   }
+  const uint64_t block = manager_->arena().block_bytes();
+  out.block_bytes = block <= UINT32_MAX ? static_cast<uint32_t>(block) : 0;
   out.weight = offers_room_ ? out.capacity_bytes : 0;
   return out;
 }

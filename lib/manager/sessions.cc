@@ -78,6 +78,7 @@ Result<SessionParts> session_parts(const Cache& cache, const SessionBlocks& bloc
   if (who.geometry == nullptr) return refuse(0, "the namespace has no geometry", Code::unsupported);
   SessionParts out;
   out.facts.model = Namespace::model_id_of(who).bytes;
+  out.facts.model_name = who.adapter.empty() ? who.model : who.model + " with " + who.adapter;
   const auto components = who.geometry->components();
   out.facts.components.assign(components.begin(), components.end());
   for (size_t i = 0; i < cache.parts().size(); ++i) {

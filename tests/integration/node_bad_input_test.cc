@@ -380,7 +380,12 @@ TEST_F(NodeBadInput, blocks_that_are_larger_than_this_nodes_are_misses_and_take_
   ASSERT_TRUE(wait_until([&] { return node->ready() == 1; })) << node->states();
   const auto begun = std::chrono::steady_clock::now();
   const kvbm_status_t offered = node->offer(1, 0, 4);
-  EXPECT_TRUE(offered < 0) << kvbm_status_name(offered);
+  EXPECT_EQ(offered, KVBM_ERR_MISMATCH) << kvbm_status_name(offered);
+  for (const std::string& part :
+       {cluster::short_text(cluster::node_id_of("small")), std::string("takes blocks of 65536 bytes at most"),
+        std::string("this one is of 262144"), std::string("block_bytes")}) {
+    EXPECT_NE(node->log().find(part), std::string::npos) << part << ": " << node->log();
+  }
   EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(8));
   std::printf("  load: %s, offer: %s\n", kvbm_status_name(none.status), kvbm_status_name(offered));
   EXPECT_EQ(member->leftovers(milliseconds(10'000)), "");

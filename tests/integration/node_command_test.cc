@@ -134,6 +134,47 @@ TEST_F(NodeCommand, a_file_put_by_one_process_is_got_by_another_byte_for_byte) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+TEST_F(NodeCommand, blocks_of_another_size_are_refused_with_both_sizes_the_address_and_the_remedy) {
+  NodeProcess node(folder_.path(), {});  // of 1 MiB
+  ASSERT_FALSE(node.address().empty());
+  const std::string path = make("file", 5'000'000);
+  const std::string peer = " --peer " + node.address() + " ";
+  const auto expect = [](const Ran& ran, const std::vector<std::string>& parts) {
+    EXPECT_EQ(ran.exit_code, 1) << ran.text;
+    for (const std::string& part : parts) EXPECT_TRUE(contains(ran.text, part)) << part << ": " << ran.text;
+    EXPECT_FALSE(contains(ran.text, "raise the capacity")) << ran.text;
+  };
+  expect(run("put --block-bytes 4MiB" + peer + "file '" + path + "'"),
+         {node.address(), "1048576", "4194304", "--block-bytes"});
+  ASSERT_EQ(run("put" + peer + "file '" + path + "'").exit_code, 0);
+  expect(run("get --block-bytes 512KiB" + peer + "file -o /dev/null"),
+         {node.address(), "524288", "give --block-bytes 1048576"});
+  expect(run("get --block-bytes 4MiB" + peer + "file -o /dev/null"),
+         {node.address(), "4194304", "give --block-bytes 1048576"});
+}
+
+TEST_F(NodeCommand, a_file_that_the_pool_cannot_hold_is_not_said_to_be_stored) {
+  NodeProcess node(folder_.path(), {});  // 64 MiB
+  ASSERT_FALSE(node.address().empty());
+  const std::string peer = " --peer " + node.address() + " ";
+  const Ran large = run("put" + peer + "large '" + make("large", 100'000'000) + "'");
+  EXPECT_EQ(large.exit_code, 1);
+  for (const std::string& part : {node.address(), std::string("64 MiB"), std::string("95.4 MiB"), std::string("--host")}) {
+    EXPECT_TRUE(contains(large.text, part)) << part << ": " << large.text;
+  }
+  EXPECT_EQ(run("exists" + peer + "large").exit_code, 1) << "nothing of it was to be stored";
+  // It fits in bytes, and does not with its own head and ends of blocks.
+  const Ran tight = run("put" + peer + "tight '" + make("tight", (64 << 20) - 16) + "'");
+  ASSERT_EQ(run("put" + peer + "small '" + make("small", 20'000'000) + "'").exit_code, 0);
+  EXPECT_EQ(run("exists" + peer + "small").exit_code, 0);
+  EXPECT_TRUE(tight.exit_code == 0 || contains(tight.text, "has not kept all of it")) << tight.text;
+  const Ran part = run("exists" + peer + "tight");
+  EXPECT_EQ(part.exit_code, 3) << part.text;
+  EXPECT_TRUE(contains(part.text, "in part")) << part.text;
+  EXPECT_EQ(json::parse(run("exists --json" + peer + "tight", "").text).at("in_part"), true);
+  EXPECT_NE(run("get" + peer + "tight -o /dev/null").exit_code, 0);
+}
+
 TEST_F(NodeCommand, several_nodes_share_the_keys_and_the_one_that_is_killed_costs_only_its_own) {
   NodeProcess one(folder_.path(), {"--name", "one"});
   NodeProcess two(folder_.path(), {"--name", "two"});
@@ -228,6 +269,9 @@ TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
   const std::pair<const char*, const char*> cases[] = {
       {"node --listen 0.0.0.0:0", "node.key_file"},
       {"node --listen nonsense", "nonsense"},
+      {"node --listen nonsense", "HOST:PORT"},
+      {"get --peer nosuchhost.invalid:70 name", "nosuchhost.invalid:70"},
+      {"get --peer nosuchhost.invalid:70 name", "names of hosts are not looked up"},
       {"node --listen 127.0.0.1:0 --disk 1GiB", "--disk-path"},
       {"node --listen 127.0.0.1:0 --key-file /nonexistent", "/nonexistent"},
       {"put --peer 127.0.0.1:1 --timeout 0.3 name /nonexistent", "/nonexistent"},
@@ -235,6 +279,9 @@ TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
       {"get --peer nonsense name", "nonsense"},
       {"get --peer 10.0.0.1:7000 --timeout 0.3 name", "node.key_file"},
       {"peers", "--peer"},
+      {"peers --share /nonexistent", "a shared tier set has no peers"},
+      {"put --share /nonexistent --peer 127.0.0.1:1 name", "two places"},
+      {"get --share /nonexistent --peers-file /nonexistent name", "two places"},
   };
   for (const auto& [command, expected] : cases) {
     const Ran ran = run(command);

@@ -155,6 +155,10 @@ TEST(NodeHealth, gives_no_other_page_and_takes_nothing) {
   const std::string http = node.value("http");
   EXPECT_TRUE(contains(get(http, "/"), "404"));
   EXPECT_TRUE(contains(get(http, "/metrics/../etc"), "404"));
+  const std::string nope = get(http, "/nope");
+  for (const char* page : {"/healthz", "/readyz", "/metrics", "/peers", "/tiers"}) {
+    EXPECT_TRUE(contains(nope, page)) << page << ": " << nope;
+  }
   EXPECT_FALSE(contains(get(http, "/healthz", "POST"), "200"));
   EXPECT_FALSE(contains(get(http, "/healthz", "DELETE"), "200"));
   const std::string head = get(http, "/healthz", "HEAD");

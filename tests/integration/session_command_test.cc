@@ -114,9 +114,41 @@ TEST_F(SessionCommand, what_does_not_fit_is_named_on_both_sides) {
   EXPECT_EQ(received.exit_code, 1);
   EXPECT_TRUE(contains(received.text, "the model is")) << received.text;
   EXPECT_TRUE(contains(received.text, address)) << received.text;
+  EXPECT_TRUE(contains(received.text, "(\"one\")") && contains(received.text, "(\"two\")")) << received.text;
   const Ran sent = sender.get();
   EXPECT_EQ(sent.exit_code, 1);
   EXPECT_TRUE(contains(sent.text, "the model is")) << sent.text;
+}
+
+// Which link is missing, and why, whichever side dialled and whichever waits.
+TEST_F(SessionCommand, a_sender_that_reaches_nobody_names_the_address_and_the_reason) {
+  const Ran nobody = run(std::string("session send --peer 127.0.0.1:1 --timeout 1") + kModel);
+  EXPECT_EQ(nobody.exit_code, 1);
+  for (const char* part : {"no decode rank has opened it", "127.0.0.1:1", "is a node listening there?"}) {
+    EXPECT_TRUE(contains(nobody.text, part)) << part << ": " << nobody.text;
+  }
+  const Ran alone = run(std::string("session send --listen 127.0.0.1:0 --timeout 0.3") + kModel);
+  EXPECT_TRUE(contains(alone.text, "no node is connected to this one")) << alone.text;
+}
+
+TEST_F(SessionCommand, sides_with_different_keys_are_both_told_of_the_key) {
+  const std::string one = folder_.path() + "/one";
+  const std::string other = folder_.path() + "/other";
+  std::ofstream(one) << "a key of the pool, long enough\n";
+  std::ofstream(other) << "another key, just as long as it\n";
+  std::string address;
+  auto receiver = start("receive --timeout 3 --key-file '" + one + "'" + kModel, address);
+  ASSERT_FALSE(address.empty());
+  const Ran sent = run("session send --timeout 2 --key-file '" + other + "' --peer " + address + kModel);
+  EXPECT_EQ(sent.exit_code, 1);
+  for (const std::string& part : {address, std::string("wrong key"), std::string("node.key_file")}) {
+    EXPECT_TRUE(contains(sent.text, part)) << part << ": " << sent.text;
+  }
+  const Ran received = receiver.get();
+  EXPECT_EQ(received.exit_code, 1);
+  for (const char* part : {"prefill", "a connection from 127.0.0.1:", "wrong key", "node.key_file"}) {
+    EXPECT_TRUE(contains(received.text, part)) << part << ": " << received.text;
+  }
 }
 
 TEST_F(SessionCommand, bad_input_is_refused_with_a_remedy) {
@@ -126,6 +158,7 @@ TEST_F(SessionCommand, bad_input_is_refused_with_a_remedy) {
   const Ran nobody = run("session receive --peer 127.0.0.1:1 --timeout 0.3");
   EXPECT_EQ(nobody.exit_code, 1);
   EXPECT_TRUE(contains(nobody.text, "127.0.0.1:1")) << nobody.text;
+  EXPECT_TRUE(contains(nobody.text, "is a node listening there?")) << nobody.text;
   EXPECT_EQ(run("session send --listen 127.0.0.1:0 --tp 3").exit_code, 2);
   EXPECT_EQ(run("session send --listen 127.0.0.1:0 --order sideways").exit_code, 2);
   EXPECT_EQ(run("session send --listen 127.0.0.1:0 --element int3").exit_code, 2);

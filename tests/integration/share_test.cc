@@ -299,6 +299,21 @@ TEST(Share, a_directory_that_others_may_enter_is_refused) {
   EXPECT_NE(std::string(r.message).find("700"), std::string::npos) << r.message;
 }
 
+// Under a living owner, too: whoever may write there could put a socket of his own in the owner's place.
+TEST(Share, a_directory_that_was_opened_to_others_since_is_refused_to_a_client) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(chmod(dir.path().c_str(), 0777), 0);
+  const ShareReply r = client.open(dir.path());
+  EXPECT_EQ(r.status, KVBM_ERR_PERMISSION) << r.status << r.message;
+  EXPECT_NE(std::string(r.message).find("chmod 700"), std::string::npos) << r.message;
+  ASSERT_EQ(chmod(dir.path().c_str(), 0700), 0);
+  ShareMember another;
+  EXPECT_EQ(another.open(dir.path()).status, KVBM_OK);
+}
+
 // A forked child is told so, and what it inherited keeps nobody from taking over.
 TEST_F(ShareOfTwo, a_forked_child_is_no_part_of_the_set) {
   ASSERT_EQ(client.store(0, 8).status, KVBM_OK);

@@ -158,7 +158,7 @@ void SimSource::close(uint64_t pin) {
   opened_.erase(at);
 }
 
-cluster::wire::NodeStatus SimSource::status() { return {0, 1 << 30, 1 << 20, 1 << 30, records_.size(), 1}; }
+cluster::wire::NodeStatus SimSource::status() { return {0, 1 << 30, 1 << 20, 1 << 30, records_.size(), 0}; }
 
 void SimSource::invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) {
   epochs[base] = epoch;

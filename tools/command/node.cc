@@ -24,6 +24,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// kvbm exists: some blocks of the file are there.
+constexpr int kInPart = 3;
+
 struct Arguments {
   node::MemberOptions member;
   std::string host = "256MiB";
@@ -77,7 +80,7 @@ void say_serving(const Arguments& arguments, const Output& output, const node::M
             << (arguments.member.disk_path.empty() ? "" : ", disk in " + arguments.member.disk_path)
             << (arguments.member.share.empty() ? ""
                                                : ", " + arguments.member.share + " shared as " + member.share_role())
-            << (http.empty() ? "" : "; http://" + http + "/healthz, /readyz, /metrics, /peers, /tiers") << ". Ctrl-C ends it."
+            << (http.empty() ? "" : "; http://" + http + " has " + node::health_pages()) << ". Ctrl-C ends it."
             << std::endl;
 }
 
@@ -134,6 +137,11 @@ std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
   if (code == kDone && arguments.member.peers.empty() && arguments.member.peers_file.empty() &&
       arguments.member.share.empty()) {
     code = fail(kBadInput, "no node is named", "--peer 127.0.0.1:7000, --peers-file FILE, or --share DIR");
+  }
+  if (code == kDone && !arguments.member.share.empty() &&
+      !(arguments.member.peers.empty() && arguments.member.peers_file.empty())) {
+    code = fail(kBadInput, "--share and nodes of a pool are two places",
+                "give --share DIR for the tier set of this host, or --peer and --peers-file for a pool");
   }
   if (code != kDone) return nullptr;
   auto member = node::Member::open(arguments.member);
@@ -211,16 +219,23 @@ int exists(Arguments& arguments, const Output& output) {
   if (member == nullptr) return code;
   const auto found = member->exists(arguments.name, arguments.timeout_ns());
   if (!found.ok()) return fail(found.status());
+  using Extent = node::Member::Extent;
+  const bool all = found.value() == Extent::all;
+  const bool part = found.value() == Extent::part;
   if (output.json) {
-    std::cout << Json{{"name", arguments.name}, {"exists", found.value()}}.dump() << std::endl;
+    std::cout << Json{{"name", arguments.name}, {"exists", all}, {"in_part", part}}.dump() << std::endl;
   } else {
-    std::cout << (found.value() ? "yes" : "no") << std::endl;
+    std::cout << (all ? "yes" : part ? "in part" : "no") << std::endl;
   }
-  return found.value() ? kDone : kFailed;
+  return all ? kDone : part ? kInPart : kFailed;
 }
 
 int peers(Arguments& arguments, const Output& output) {
   int code = kDone;
+  if (!arguments.member.share.empty()) {
+    return fail(kBadInput, "a shared tier set has no peers: its members are processes of this host",
+                "each asks the one that owns the set; give --peer for the nodes of a pool");
+  }
   const auto member = join(arguments, code);
   if (member == nullptr) return code;
   if (output.json) {
@@ -362,7 +377,7 @@ void add_node(Registry& registry) {
       ->type_name("FILE");
   app.add_flag("--join", arguments->member.join,
                "Write this node into --peers-file, and take it out at the end; needs --name");
-  app.add_option("--http", arguments->http, "Answer /healthz, /readyz, /metrics, /peers and /tiers there, such as 127.0.0.1:9400")
+  app.add_option("--http", arguments->http, "Answer " + node::health_pages() + " there, such as 127.0.0.1:9400")
       ->type_name("ADDRESS:PORT");
   app.add_flag("--http-anywhere", arguments->http_anywhere,
                "Let --http listen beyond this machine; nobody is asked for a password");
@@ -388,7 +403,7 @@ void add_node(Registry& registry) {
 
   auto to_ask = std::make_shared<Arguments>();
   CLI::App& asking =
-      add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not", exists, to_ask);
+      add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not, 3 if it has a part of it", exists, to_ask);
   asking.add_option("name", to_ask->name, "Name that it was stored under")->type_name("NAME")->required();
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
 

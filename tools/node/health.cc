@@ -80,14 +80,25 @@ HttpServer::Reply metrics(const Member& member) {
   return {200, "text/plain; version=0.0.4; charset=utf-8", std::move(text)};
 }
 
+struct Page {
+  const char* path;
+  HttpServer::Reply (*make)(const Member& member);
+};
+constexpr Page kPages[] = {
+    {"/healthz", health}, {"/readyz", readiness}, {"/metrics", metrics}, {"/peers", peers}, {"/tiers", tiers}};
+
 }  // namespace
 
+std::string health_pages() {
+  std::string text;
+  for (const Page& page : kPages) text.append(text.empty() ? "" : ", ").append(page.path);
+  return text;
+}
+
 void add_health_pages(HttpServer& server, const Member& member) {
-  server.add("/healthz", [&member] { return health(member); });
-  server.add("/readyz", [&member] { return readiness(member); });
-  server.add("/metrics", [&member] { return metrics(member); });
-  server.add("/peers", [&member] { return peers(member); });
-  server.add("/tiers", [&member] { return tiers(member); });
+  for (const Page& page : kPages) {
+    server.add(page.path, [make = page.make, &member] { return make(member); });
+  }
 }
 
 }  // namespace kvbm::node

@@ -2,11 +2,15 @@
 // it is now.
 #pragma once
 
+#include <string>
+
 #include "node/http_server.h"
 #include "node/member.h"
 
 namespace kvbm::node {
 
+// Their paths, with commas.
+std::string health_pages();
 // `member` outlives the server's last page.
 void add_health_pages(HttpServer& server, const Member& member);
 

@@ -174,11 +174,17 @@ std::string HttpServer::answer_to(const std::string& head) const {
     const auto page = pages_.find(target.substr(0, target.find('?')));
     reply = page != pages_.end()
                 ? page->second()
-                : Reply{404, "text/plain; charset=utf-8", "there are /healthz, /readyz, /metrics, /peers and /tiers\n"};
+                : Reply{404, "text/plain; charset=utf-8", listing()};
   }
   return "HTTP/1.1 " + std::to_string(reply.code) + " " + name_of(reply.code) + "\r\nContent-Type: " + reply.type +
          "\r\nContent-Length: " + std::to_string(reply.body.size()) +
          "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" + (method == "HEAD" ? "" : reply.body);
+}
+
+std::string HttpServer::listing() const {
+  std::string text = "there are";
+  for (const auto& [path, page] : pages_) text.append(text.ends_with("are") ? " " : ", ").append(path);
+  return text + "\n";
 }
 
 void HttpServer::written(bufferevent* stream, void* self) {

@@ -66,6 +66,8 @@ class HttpServer {
   static void time(int fd, short what, void* self);
   // Empty where the head has not come whole.
   [[nodiscard]] std::string answer_to(const std::string& head) const;
+  // Which pages there are, for who asks for another.
+  [[nodiscard]] std::string listing() const;
   void drop(bufferevent* stream);
   void look_again();
   void accept(bool on);

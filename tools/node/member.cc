@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "terminal/quantity.h"
+
 namespace kvbm::node {
 
 namespace {
@@ -15,6 +17,8 @@ namespace {
 constexpr char kMagic[8] = {'k', 'v', 'b', 'm', 'f', 'i', 'l', 'e'};
 constexpr std::chrono::seconds kOthersWait{1};
 constexpr uint64_t kFlushNs = 60'000'000'000;
+constexpr uint64_t kAskNs = 5'000'000'000;  // for where blocks are that have just been stored
+constexpr size_t kProbed = 65536;           // the last block that is looked for where the first is not there
 constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t);
 
 Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr) {
@@ -22,11 +26,22 @@ Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error 
   return {static_cast<Code>(status), what, std::move(detail)};
 }
 
-void log_line(void* /*user*/, int32_t /*level*/, const char* component, const char* text) {
-  std::fprintf(stderr, "kvbm: %s: %s\n", component, text);
-}
+// Bytes in words of the options: 1048576 is "1 MiB".
+std::string size_text(uint64_t bytes) { return terminal::format_binary_size(static_cast<double>(bytes)); }
 
 }  // namespace
+
+void Member::log_line(void* self, int32_t level, const char* component, const char* text) {
+  auto& member = *static_cast<Member*>(self);
+  if (member.log_) std::fprintf(stderr, "kvbm: %s: %s\n", component, text);
+  const std::lock_guard lock(member.warning_mutex_);
+  if (level <= KVBM_LOG_WARNING) member.warning_ = text;
+}
+
+std::string Member::last_warning() const {
+  const std::lock_guard lock(warning_mutex_);
+  return warning_;
+}
 
 Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   auto made = std::unique_ptr<Member>(new Member());
@@ -52,10 +67,10 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   kvbm_context_options_init(&context, sizeof context);
   context.settings = settings;
   context.n_settings = std::size(settings);
-  if (options.log) {
-    context.log = log_line;
-    context.log_level = KVBM_LOG_INFO;
-  }
+  made->log_ = options.log;
+  context.log = &Member::log_line;
+  context.log_user = made.get();
+  context.log_level = options.log ? KVBM_LOG_INFO : KVBM_LOG_WARNING;
   kvbm_error_t error{};
   kvbm_status_t status = kvbm_context_create(&context, &made->context_, &error);
   if (status != KVBM_OK) return failed("the library could not be started", status, &error);
@@ -181,6 +196,7 @@ Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t 
 Status Member::put(const std::string& name, const std::string& bytes) {
   const uint64_t total = kHeadBytes + bytes.size();
   const size_t n = (total + block_bytes_ - 1) / block_bytes_;
+  if (Status s = shared_ ? Status() : check_room(name, total); !s.ok()) return s;
   auto keys = keys_of(name, n);
   if (!keys.ok()) return keys.status();
   std::vector<kvbm_block_t> blocks(n);
@@ -205,8 +221,11 @@ Status Member::put(const std::string& name, const std::string& bytes) {
     status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data(), n, peers_tier_, nullptr, 0);
   }
   kvbm_block_release(manager_, blocks.data(), n);
+  if (const std::string why = last_warning(); status == KVBM_ERR_MISMATCH && !why.empty()) {
+    return {Code::mismatch, "the pool did not take all of it", why};
+  }
   if (status != KVBM_OK) return failed("the pool did not take all of it", status);
-  return {};
+  return shared_ ? Status() : check_kept(name, keys.value());
 }
 
 Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes) {
@@ -236,17 +255,99 @@ Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uin
   return hits;
 }
 
-Result<std::string> Member::get(const std::string& name, uint64_t timeout_ns) {
-  auto first = keys_of(name, 1);
-  if (!first.ok()) return first.status();
-  std::string bytes;
-  auto hits = find(first.value(), true, timeout_ns, &bytes);
-  if (!hits.ok()) return hits.status();
-  if (bytes.size() < kHeadBytes || std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) {
-    return Status(Code::miss, "no node has it", name);
+// Each key for itself; of other nodes, not of this member.
+Result<std::vector<kvbm_location_t>> Member::places(const std::vector<kvbm_key_t>& keys, uint64_t timeout_ns) const {
+  const std::vector<size_t> one_each(keys.size(), 1);
+  kvbm_locate_options_t options;
+  kvbm_locate_options_init(&options, sizeof options);
+  options.ask_nodes_ns = timeout_ns;
+  options.request_keys = one_each.data();
+  options.n_requests = one_each.size();
+  std::vector<kvbm_location_t> rows;
+  size_t found = keys.size();
+  do {
+    rows.resize(found);
+    const kvbm_status_t status =
+        kvbm_manager_locate(manager_, ns_, keys.data(), keys.size(), &options, rows.data(), rows.size(), &found);
+    if (status < 0) return failed("the pool could not be asked", status);
+  } while (found > rows.size());
+  rows.resize(found);
+  constexpr uint8_t kHere[sizeof kvbm_location_t{}.node] = {};
+  std::erase_if(rows, [&](const kvbm_location_t& row) { return std::memcmp(row.node, kHere, sizeof kHere) == 0; });
+  return rows;
+}
+
+std::optional<kvbm_location_t> Member::where(const std::vector<kvbm_key_t>& keys, uint64_t timeout_ns) const {
+  const auto rows = places({keys.front()}, timeout_ns);
+  if (!rows.ok() || rows.value().empty()) return std::nullopt;
+  return rows.value().front();
+}
+
+Status Member::check_room(const std::string& name, uint64_t bytes) const {
+  uint64_t room = 0;
+  std::string whose;
+  for (const kvbm_node_row_t& row : nodes()) {
+    if (std::strcmp(row.state, "ready") != 0) continue;
+    room += row.capacity_bytes;
+    whose.append(whose.empty() ? "" : ", ").append(row.address).append(" has ").append(size_text(row.capacity_bytes));
   }
-  uint64_t length = 0;
-  std::memcpy(&length, bytes.data() + sizeof kMagic, sizeof length);
+  if (bytes <= room) return {};
+  return {Code::no_room, "the pool is smaller than the file, and nothing was stored",
+          name + " takes " + size_text(bytes) + ", " + whose + ": raise --host of a node, or name more nodes"};
+}
+
+// A node that takes the last blocks may have let go the first ones for them.
+Status Member::check_kept(const std::string& name, const std::vector<kvbm_key_t>& keys) const {
+  const auto rows = places(keys, kAskNs);
+  if (!rows.ok()) return rows.status();
+  std::vector<bool> kept(keys.size());
+  for (const kvbm_location_t& row : rows.value()) kept[row.request] = true;
+  const auto n = static_cast<size_t>(std::count(kept.begin(), kept.end(), true));
+  if (n == keys.size()) return {};
+  return {Code::no_room, "the pool has not kept all of it",
+          name + ": " + std::to_string(n) + " of " + std::to_string(keys.size()) +
+              " blocks are there; raise --host of its nodes, or name more of them"};
+}
+
+Status Member::other_blocks(const std::string& name, uint64_t bytes, const std::optional<kvbm_location_t>& at) const {
+  std::string whose;
+  for (const kvbm_node_row_t& row : nodes()) {
+    if (at.has_value() && std::memcmp(row.node, at->node, sizeof row.node) == 0) whose = " at " + std::string(row.address);
+  }
+  return {Code::mismatch, "it was stored in blocks of another size",
+          name + whose + " is in blocks of " + std::to_string(bytes) + " bytes, this member's are of " +
+              std::to_string(block_bytes_) + ": give --block-bytes " + std::to_string(bytes)};
+}
+
+// A block that is larger than this member's does not come here, whoever has it.
+Status Member::nobody_has(const std::string& name, uint64_t timeout_ns) const {
+  const auto first = keys_of(name, 1);
+  const auto at = first.ok() ? where(first.value(), timeout_ns) : std::nullopt;
+  if (at.has_value() && at->bytes > block_bytes_) return other_blocks(name, at->bytes, at);
+  return {Code::miss, "no node has it", name};
+}
+
+Result<Member::Head> Member::head_of(const std::string& name, uint64_t timeout_ns) {
+  const auto first = keys_of(name, 1);
+  if (!first.ok()) return first.status();
+  Head head;
+  const auto hits = find(first.value(), true, timeout_ns, &head.bytes);
+  if (!hits.ok()) return hits.status();
+  if (head.bytes.size() < kHeadBytes || std::memcmp(head.bytes.data(), kMagic, sizeof kMagic) != 0) {
+    return nobody_has(name, timeout_ns);
+  }
+  std::memcpy(&head.length, head.bytes.data() + sizeof kMagic, sizeof head.length);
+  if (head.bytes.size() != std::min(block_bytes_, kHeadBytes + head.length)) {
+    return other_blocks(name, head.bytes.size(), where(first.value(), timeout_ns));
+  }
+  return head;
+}
+
+Result<std::string> Member::get(const std::string& name, uint64_t timeout_ns) {
+  auto head = head_of(name, timeout_ns);
+  if (!head.ok()) return head.status();
+  const uint64_t length = head.value().length;
+  std::string bytes = std::move(head.value().bytes);
   const uint64_t n = (kHeadBytes + length + block_bytes_ - 1) / block_bytes_;
   const uint64_t batch = std::max<uint64_t>(1, stats().tiers[0].capacity_bytes / block_bytes_ / 4);
   auto keys = keys_of(name, n);
@@ -255,7 +356,7 @@ Result<std::string> Member::get(const std::string& name, uint64_t timeout_ns) {
   for (uint64_t at = 1; at < n; at += batch) {
     const std::vector<kvbm_key_t> some(keys.value().begin() + static_cast<ptrdiff_t>(at),
                                        keys.value().begin() + static_cast<ptrdiff_t>(std::min(n, at + batch)));
-    hits = find(some, true, timeout_ns, &bytes);
+    const auto hits = find(some, true, timeout_ns, &bytes);
     if (!hits.ok()) return hits.status();
     if (hits.value() != some.size()) return Status(Code::miss, "the pool has lost a part of it", name);
   }
@@ -263,12 +364,25 @@ Result<std::string> Member::get(const std::string& name, uint64_t timeout_ns) {
   return bytes.substr(kHeadBytes);
 }
 
-Result<bool> Member::exists(const std::string& name, uint64_t timeout_ns) {
-  auto keys = keys_of(name, 1);
+Result<Member::Extent> Member::exists(const std::string& name, uint64_t timeout_ns) {
+  const auto head = head_of(name, timeout_ns);
+  if (!head.ok() && head.status().code() != Code::miss) return head.status();
+  if (head.ok()) {
+    const auto keys = keys_of(name, (kHeadBytes + head.value().length + block_bytes_ - 1) / block_bytes_);
+    if (!keys.ok()) return keys.status();
+    const auto hits = find(keys.value(), false, timeout_ns, nullptr);
+    if (!hits.ok()) return hits.status();
+    return hits.value() == keys.value().size() ? Extent::all : Extent::part;
+  }
+  // Nobody can say how long it was: what is left of it, if anything, is most likely its end.
+  const auto keys = keys_of(name, kProbed + 1);
   if (!keys.ok()) return keys.status();
-  const auto hits = find(keys.value(), false, timeout_ns, nullptr);
-  if (!hits.ok()) return hits.status();
-  return hits.value() != 0;
+  for (size_t at = 1; at <= kProbed; at *= 2) {
+    const auto hits = find({keys.value()[at]}, false, timeout_ns, nullptr);
+    if (!hits.ok()) return hits.status();
+    if (hits.value() != 0) return Extent::part;
+  }
+  return Extent::none;
 }
 
 // A file's length is in its first block, which need not come here for this: ask for more until nobody has all.

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,18 +57,39 @@ class Member {
   // "the owner", or whose client this process is.
   [[nodiscard]] std::string share_role() const;
 
-  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have taken all. In
-  // a shared tier set: ok when the owner has all of it, on its disk if there is one.
+  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have all of it. A
+  // file that is larger than the pool is refused before anything is stored: no_room, as for one of which blocks were let
+  // go again. In a shared tier set: ok when the owner has all of it, on its disk if there is one.
   Status put(const std::string& name, const std::string& bytes);
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);
-  Result<bool> exists(const std::string& name, uint64_t timeout_ns);
+  enum class Extent : uint8_t { none, part, all };
+  // Whether all blocks of the file are there; what is left of one that has lost its first is found if it is not little.
+  Result<Extent> exists(const std::string& name, uint64_t timeout_ns);
   // How many of a file's leading blocks each node has, tier by tier; empty where nobody has the first.
   Result<std::vector<kvbm_location_t>> locate(const std::string& name, uint64_t timeout_ns);
 
  private:
   Member() = default;
+  static void log_line(void* self, int32_t level, const char* component, const char* text);
+  // What the library warned of last: of a status that it gives, the detail.
+  [[nodiscard]] std::string last_warning() const;
   Result<std::vector<kvbm_key_t>> keys_of(const std::string& name, size_t n) const;
+  struct Head {
+    uint64_t length = 0;  // of the file
+    std::string bytes;    // of the first block
+  };
+  // miss where no node has the first block; mismatch where the file's blocks are of another size than this member's.
+  Result<Head> head_of(const std::string& name, uint64_t timeout_ns);
+  // Which other nodes have which of the keys.
+  Result<std::vector<kvbm_location_t>> places(const std::vector<kvbm_key_t>& keys, uint64_t timeout_ns) const;
+  std::optional<kvbm_location_t> where(const std::vector<kvbm_key_t>& keys, uint64_t timeout_ns) const;  // the first
+  // no_room, with the sizes, where the pool cannot hold so much, and where it has not.
+  Status check_room(const std::string& name, uint64_t bytes) const;
+  Status check_kept(const std::string& name, const std::vector<kvbm_key_t>& keys) const;
+  [[nodiscard]] Status other_blocks(const std::string& name, uint64_t bytes,
+                                    const std::optional<kvbm_location_t>& at) const;
+  Status nobody_has(const std::string& name, uint64_t timeout_ns) const;
   // How many of the keys some node, or this one, has from the first on; brings them here if `fetch`.
   Result<size_t> find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes);
 
@@ -76,6 +99,9 @@ class Member {
   uint64_t block_bytes_ = 0;
   uint32_t peers_tier_ = 0;
   bool shared_ = false;
+  bool log_ = false;
+  mutable std::mutex warning_mutex_;
+  std::string warning_;
 };
 
 }  // namespace kvbm::node

@@ -22,6 +22,18 @@ std::string hex(const ModelId& id) {
   return text;
 }
 
+// It may be a path, or anything else.
+constexpr size_t kNameShown = 80;
+
+std::string called(const Facts& facts) {
+  if (facts.model_name.empty()) return {};
+  std::string name = facts.model_name.substr(0, kNameShown);
+  for (char& c : name) {
+    if (c < ' ' || c > '~' || c == '"') c = '?';
+  }
+  return " (\"" + name + "\")";
+}
+
 class Fold {
  public:
   void bytes(uint64_t v, size_t n) noexcept {
@@ -36,7 +48,9 @@ class Fold {
 }  // namespace
 
 Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer) {
-  if (mine.model != theirs.model) return differ(peer, "the model", hex(mine.model), hex(theirs.model));
+  if (mine.model != theirs.model) {
+    return differ(peer, "the model", hex(mine.model) + called(mine), hex(theirs.model) + called(theirs));
+  }
   const auto number = [&](const std::string& fact, uint64_t a, uint64_t b) -> Status {
     if (a == b) return {};
     return differ(peer, fact, std::to_string(a), std::to_string(b));
@@ -60,6 +74,14 @@ Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer)
     if (auto s = number("the size of a state" + of, a.state_bytes, b.state_bytes); !s.ok()) return s;
   }
   return {};
+}
+
+std::string with_model_name(std::string text, const Facts& mine) {
+  const std::string id = hex(mine.model);
+  const std::string name = called(mine);
+  const size_t at = text.find(id);
+  if (at != std::string::npos && text.compare(at + id.size(), 2, " (") != 0) text.insert(at + id.size(), name);
+  return text;
 }
 
 Status check_facts(const Facts& facts) { return layout::Geometry::make(1, facts.components).status(); }

@@ -28,11 +28,14 @@ using ModelId = std::array<uint8_t, 16>;
 struct Facts {
   ModelId model{};
   std::vector<layout::ComponentGeometry> components;
-  bool operator==(const Facts&) const = default;
+  std::string model_name{};  // as its user calls it; for messages alone, and empty for those of another node
+  bool operator==(const Facts& o) const { return model == o.model && components == o.components; }
 };
 
 // mismatch, naming the first fact that differs and both values; `theirs` belongs to `peer`.
 Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer);
+// What the other side said of check_same() there, with this side's name of the model, which it could not know.
+std::string with_model_name(std::string text, const Facts& mine);
 // Whether layout takes these components at all (limits of layout/geometry.h).
 Status check_facts(const Facts& facts);
 // 64 bits over all facts; in a message it stands for them. FNV-1a over their encoding in OPEN.

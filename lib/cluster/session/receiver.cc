@@ -147,7 +147,7 @@ Status Receiver::apply(Session& session, Source& source, Body& body) {
   if (const auto* shared = std::get_if<Shared>(&body)) return told_shared(session, source, *shared);
   if (source.done) return {};  // what was said before it heard that nothing more is wanted
   if (const auto* abort = std::get_if<Abort>(&body)) {
-    return Status(abort->code, "a prefill rank gave up", abort->text);
+    return Status(abort->code, "a prefill rank gave up", with_model_name(abort->text, session.request.facts));
   }
   if (auto* accept = std::get_if<Accept>(&body)) return accepted(session, source, *accept);
   const auto* entries = std::get_if<Published>(&body);

@@ -366,6 +366,8 @@ void Sender::tick(uint64_t now_ns) {
     if (offer.ended) continue;
     if (offer.request.deadline_ns <= now_ns) {
       std::string got = offer.sink_count == 0 ? "no decode rank has opened it" : "not every decode rank was done";
+      const std::string unlinked = offer.sink_count == 0 && options_.unlinked ? options_.unlinked() : std::string();
+      if (!unlinked.empty()) got += "; " + unlinked;
       if (!offer.refusal.ok()) got += "; a decode rank was told: " + offer.refusal.message();
       // Whose model or geometry differs will differ again: that is what to look at, not the time.
       const bool differs = offer.sink_count == 0 && offer.refusal.code() == Code::mismatch;

@@ -84,6 +84,8 @@ class Sender {
     uint64_t least_direct_bytes = 64 * 1024;
     // What is worth a line in the log, and is told nobody else. May be empty.
     std::function<void(const std::string&)> note;
+    // Which links are missing and why, for an offer that nobody has opened; null, or empty text: none is known to be.
+    std::function<std::string()> unlinked = nullptr;
   };
   Sender(const Options& options, Staging staging, Link& link, Holder& holder);
 

@@ -69,10 +69,13 @@ int bind_to(int fd, const Place& place) {
   return bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
 }
 
-Status check_directory(const Place& place, const std::string& path) {
+// Whose it is, is asked of who listens there: of a process that is connected the kernel says it.
+enum class Use : uint8_t { listen, connect };
+
+Status check_directory(const Place& place, const std::string& path, Use use) {
   struct stat st {};
   if (fstat(place.directory.get(), &st) != 0) return errno_status(errno, "cannot look at the socket's directory", path);
-  if (st.st_uid != geteuid()) {
+  if (use == Use::listen && st.st_uid != geteuid()) {
     return Status(Code::not_permitted, "the socket's directory belongs to another user", path);
   }
   if ((st.st_mode & 077) != 0) {
@@ -134,7 +137,7 @@ Result<ListeningSocket> ListeningSocket::open(const std::string& address) {
   const std::string& path = named.value();
   auto place = place_of(path);
   if (!place.ok()) return place.status();
-  if (Status s = check_directory(place.value(), path); !s.ok()) return s;
+  if (Status s = check_directory(place.value(), path, Use::listen); !s.ok()) return s;
   ListeningSocket made;
   made.fd_ = Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made.fd_) return errno_status(errno, "cannot make a socket", path);
@@ -182,6 +185,8 @@ Status try_connect(int fd, const std::string& path) {
     if (place.status().code() == Code::miss) return Status(Code::closed, "nobody listens there", path);
     return place.status();
   }
+  // It may have been opened to others since its owner looked: whoever can write there can put a socket of his own.
+  if (Status s = check_directory(place.value(), path, Use::connect); !s.ok()) return s;
   const sockaddr_un address = address_of(place.value().short_path);
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return {};
   if (errno == EAGAIN) return Status(Code::again, "too many wait to be accepted there", path);

@@ -1,6 +1,7 @@
 // A Unix socket at a path: where it may be, who may take it over, how long its name may be.
 //
-// The directory is the owner's alone (mode 0700): who cannot enter it cannot connect. A name in the abstract namespace
+// The directory is the owner's alone (mode 0700), which who listens and who connects both see to: who cannot enter it
+// cannot connect, and who cannot write there cannot listen in another's place. A name in the abstract namespace
 // has no such door. A path longer than the 107 bytes of sun_path is reached through /proc/self/fd.
 // A socket file outlives its process. It is replaced by whoever finds that nobody listens there any more, under a lock
 // beside it (<path>.lock, a POSIX record lock: a forked child does not keep it), held only meanwhile: of two that start
@@ -44,7 +45,8 @@ struct ConnectingSocket {
   std::string path;
 };
 Result<ConnectingSocket> make_connecting_socket(const std::string& address);
-// ok; again: too many wait there, try again; closed: nobody listens; else what connect(2) says.
+// ok; again: too many wait there, try again; closed: nobody listens; not_permitted: others may enter the directory; else
+// what connect(2) says.
 Status try_connect(int fd, const std::string& path);
 
 }  // namespace kvbm::copy::local

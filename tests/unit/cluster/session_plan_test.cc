@@ -194,6 +194,24 @@ TEST(SessionFacts, the_first_fact_that_differs_is_named_with_both_values) {
   differs([](Facts& f) { f.components[0].planes = 1; }, "the number of planes of component 0 is 2 here and 1");
 }
 
+// Ids alone tell nobody which model to look for; a side knows only its own name of it.
+TEST(SessionFacts, models_that_differ_are_named_by_whoever_knows_a_name) {
+  Facts here;
+  here.model[0] = 1;
+  here.model_name = "one\n";
+  Facts there;
+  there.model[0] = 2;
+  EXPECT_EQ(here, [&] { Facts same = here; same.model_name = ""; return same; }()) << "a name is no fact";
+  std::string said = check_same(there, here, "x").message();
+  EXPECT_NE(said.find("01000000000000000000000000000000 (\"one?\") at"), std::string::npos) << said;
+  EXPECT_NE(said.find("02000000000000000000000000000000 here"), std::string::npos) << said;
+  there.model_name = "two";
+  said = with_model_name(said, there);
+  EXPECT_NE(said.find("02000000000000000000000000000000 (\"two\") here"), std::string::npos) << said;
+  EXPECT_EQ(with_model_name(said, there), said);
+  EXPECT_EQ(with_model_name("something else", there), "something else");
+}
+
 TEST(SessionBlocks, wrong_maps_are_refused_in_words) {
   SeededRandom random(kSeed);
   Facts facts;

@@ -429,6 +429,18 @@ TEST_F(Link, a_directory_that_others_may_enter_is_refused) {
   EXPECT_NE(bound.status().message().find("chmod 700"), std::string::npos);
 }
 
+TEST_F(Link, a_directory_that_was_opened_to_others_since_is_not_connected_to) {
+  listen();
+  ASSERT_EQ(chmod(temp_.path().c_str(), 0777), 0);
+  const auto socket = make_connecting_socket(path_);
+  ASSERT_TRUE(socket.ok());
+  const Status refused = try_connect(socket.value().fd.get(), socket.value().path);
+  EXPECT_EQ(refused.code(), Code::not_permitted);
+  EXPECT_NE(refused.message().find("chmod 700"), std::string::npos) << refused.message();
+  ASSERT_EQ(chmod(temp_.path().c_str(), 0700), 0);
+  EXPECT_TRUE(try_connect(socket.value().fd.get(), socket.value().path).ok());
+}
+
 TEST_F(Link, a_living_listener_is_not_replaced_and_a_dead_ones_file_is) {
   listen();
   const auto second = a_.link->listen(path_);
