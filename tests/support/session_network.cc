@@ -76,9 +76,24 @@ Code SessionNetwork::send(Node node, uint64_t id, ConstBytes message) {
     later([this, id] { drained(id); });
     return Code::again;
   }
-  ends_.at(end.other).inbox.emplace_back(message.begin(), message.end());
-  later([this, other = end.other] { deliver(other); });
+  if (chance(faults.drop)) {
+    ++meddled_;
+    return Code::ok;
+  }
+  enqueue(end.other, message);
+  if (chance(faults.repeat)) {
+    ++meddled_;
+    enqueue(end.other, message);
+  }
   return Code::ok;
+}
+
+void SessionNetwork::enqueue(uint64_t id, ConstBytes message) {
+  auto& inbox = ends_.at(id).inbox;
+  const bool early = !inbox.empty() && chance(faults.exchange);
+  meddled_ += early ? 1 : 0;
+  inbox.emplace(early ? std::prev(inbox.end()) : inbox.end(), message.begin(), message.end());
+  later([this, id] { deliver(id); });
 }
 
 void SessionNetwork::drained(uint64_t id) {
