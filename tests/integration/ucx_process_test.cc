@@ -271,7 +271,9 @@ TEST_F(UcxProcess, a_peer_that_leaves_is_told_after_its_last_words) {
 
 TEST_F(UcxProcess, another_version_of_ucx_understands_this_one) {
   const char* other = std::getenv("KVBMTEST_OTHER_UCX");
-  if (other == nullptr) GTEST_SKIP() << "KVBMTEST_OTHER_UCX names no folder with another version's libraries";
+  if (other == nullptr) {
+    GTEST_SKIP() << "KVBMTEST_OTHER_UCX names no folder with another version's libraries; tools/setup --checks fetches one";
+  }
   address_ = node_.start(KVBM_UCX_MODULE, {std::string("LD_LIBRARY_PATH=") + other});
   ASSERT_FALSE(address_.empty());
   ASSERT_EQ(end_.open(ucx()), "");

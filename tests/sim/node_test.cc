@@ -1,10 +1,11 @@
 // Managers as nodes of a pool, on one thread from a seed: real managers, meshes, peer tiers and links over the
-// transport table and the simulated network, with cuts, broken connections, freezes, kills, restarts and garbled bytes.
+// transport table and the simulated network, with cuts, broken connections, freezes, kills, restarts, garbled bytes,
+// messages and chunks that come twice, exchanged or never, and clocks that begin anywhere, go at unequal speeds and jump.
 //
 // Invariants: a block that was brought from elsewhere has exactly the bytes that were stored under its key; every
 // operation completes exactly once; without faults a block that some node has is found and comes; at rest no node holds
 // anything for another; a seed run twice gives the same log. All of it plain, coded, sealed, and coded by choice and
-// sealed. KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it
+// sealed, with a shared key and without. KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it
 // 5,000.
 #include <gtest/gtest.h>
 
@@ -70,9 +71,11 @@ cluster::LinkCoding coding_of(uint64_t number) {
 class Process {
  public:
   Process(SimExecutor& sim, SimNetwork& net, SimNetwork::Node node, std::vector<std::string> peers,
-          const cluster::LinkCoding& coding)
-      : sim_(sim), net_(net), node_(node), disk_(sim) {
-    if (coding.in_use()) coder_ = std::make_shared<cluster::LinkCoder>(coding, sim.random(), sim.clock(), &log_);
+          const cluster::LinkCoding& coding, bool keyed)
+      : sim_(sim), net_(net), node_(node), disk_(sim), keyed_(keyed) {
+    if (coding.in_use()) {
+      coder_ = std::make_shared<cluster::LinkCoder>(coding, sim.random(), executor().clock(), &log_);
+    }
     Options options;
     options.host.block_bytes = kBlock;
     options.host.capacity_bytes = 4096 + kSlots * (204800 + tier::HostArena::head_stride(kBlock));
@@ -134,7 +137,7 @@ class Process {
   void push(uint64_t n) {
     ++begun;
     auto operation = std::make_shared<OffloadOperation>(
-        manager_, TierIndex{1}, plan_.family, std::vector<Key>{key_of(n)}, sim_.clock().now_ns() + 3000 * kMs);
+        manager_, TierIndex{1}, plan_.family, std::vector<Key>{key_of(n)}, after(3000 * kMs));
     operation->start([this](const copy::Completion& completion) {
       ++ended;
       pushed += completion.items_done;
@@ -144,7 +147,7 @@ class Process {
   // Asks the others, brings what they have, and compares it.
   void fetch(uint64_t n) {
     ++begun;
-    tier_->ask({{key_of(n), plan_.family}}, sim_.clock().now_ns() + 1000 * kMs, [this, n] { bring(n); });
+    tier_->ask({{key_of(n), plan_.family}}, after(1000 * kMs), [this, n] { bring(n); });
   }
 
   // Compares the block if it is here.
@@ -160,6 +163,7 @@ class Process {
   }
 
   bool has(uint64_t n) { return check(n); }
+  uint64_t after(uint64_t ns) { return executor().clock().now_ns() + ns; }
 
   uint64_t begun = 0, ended = 0, brought = 0, wrong = 0, pushed = 0;
 
@@ -170,7 +174,7 @@ class Process {
     options.self.incarnation = sim_.random().next();
     options.self.pool = "pool";
     options.self.request_limit = 16;
-    options.key = cluster::SharedKey{};
+    if (keyed_) options.key = cluster::SharedKey{};
     options.listen = SimNetwork::host(node_) + ":7000";
     options.peers = peers;
     mesh_ = std::make_unique<cluster::Mesh>(options, families, sim_.random(), &log_);
@@ -197,7 +201,7 @@ class Process {
     const Key key = key_of(n);
     auto match = look_up(manager_, ns_, {&plan_, 1}, {&key, 1}, request);
     auto operation =
-        std::make_shared<PrefetchOperation>(manager_, std::move(match), 1, sim_.clock().now_ns() + 3000 * kMs);
+        std::make_shared<PrefetchOperation>(manager_, std::move(match), 1, after(3000 * kMs));
     operation->start([this, n](const copy::Completion& completion) {
       ++ended;
       if (completion.items_done != 0 && check(n)) ++brought;
@@ -208,6 +212,7 @@ class Process {
   SimNetwork& net_;
   const SimNetwork::Node node_;
   SimDisk disk_;
+  const bool keyed_;
   Log log_;
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::Transport> transport_;
@@ -221,8 +226,13 @@ class Process {
 };
 
 struct World {
-  explicit World(uint64_t seed, uint64_t how = 0) : sim(seed), net(sim), coding(coding_of(how)) {
-    for (size_t i = 0; i < kNodes; ++i) nodes.push_back(net.add_node());
+  explicit World(uint64_t seed, uint64_t how = 0, bool with_key = true)
+      : sim(seed), net(sim), coding(coding_of(how)), keyed(with_key) {
+    for (size_t i = 0; i < kNodes; ++i) {
+      nodes.push_back(net.add_node());
+      // Machines were started at different times, and no two clocks go alike.
+      net.set_clock(nodes[i], sim.random().below(1'000'000'000 * kMs), 900 + sim.random().below(201));
+    }
     for (size_t i = 0; i < kNodes; ++i) processes.push_back(start(i));
   }
   ~World() {
@@ -234,7 +244,7 @@ struct World {
     for (size_t j = 0; j < kNodes; ++j) {
       if (j != i) peers.push_back(SimNetwork::host(nodes[j]) + ":7000");
     }
-    return std::make_unique<Process>(sim, net, nodes[i], peers, coding);
+    return std::make_unique<Process>(sim, net, nodes[i], peers, coding, keyed);
   }
   bool connected() {
     for (auto& process : processes) {
@@ -252,6 +262,7 @@ struct World {
   SimExecutor sim;
   SimNetwork net;
   const cluster::LinkCoding coding;
+  const bool keyed;
   std::vector<SimNetwork::Node> nodes;
   std::vector<std::unique_ptr<Process>> processes;
 };
@@ -340,19 +351,21 @@ uint64_t number(const char* name, uint64_t otherwise) {
 
 struct Seen {
   uint64_t begun = 0, brought = 0, pushed = 0, kills = 0, wrong = 0, coded = 0;
+  SimNetwork::Counts network;
 };
 
 uint64_t run_seed(uint64_t seed, Seen& seen) {
-  World w(seed, seed / 4);
+  World w(seed, seed / 4, seed % 5 != 0);
   Random& random = w.sim.random();
   w.net.faults.flip_bulk = seed % 2 == 0 ? 0.02 : 0;
   w.net.faults.flip_message = seed % 4 == 0 ? 0.002 : 0;
+  if (seed % 3 != 0) w.net.faults.repeat = w.net.faults.exchange = w.net.faults.drop = seed % 3 == 1 ? 0.003 : 0.02;
   w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs);
   for (int step = 0; step < 150; ++step) {
     const size_t i = random.below(kNodes);
     const size_t j = (i + 1 + random.below(kNodes - 1)) % kNodes;
     const uint64_t n = random.below(kBlocks);
-    switch (random.below(16)) {
+    switch (random.below(17)) {
       case 0:
         w.net.cut(w.nodes[i], w.nodes[j]);
         break;
@@ -382,8 +395,12 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
         }
         break;
       case 6:
+        // A moment, or beyond every lease and every silence.
+        w.net.skip(w.nodes[i], random.below(random.below(2) == 0 ? 300 * kMs : 100'000 * kMs));
+        break;
       case 7:
       case 8:
+      case 16:
         w.processes[i]->store(n);
         break;
       case 9:
@@ -416,6 +433,8 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
     seen.begun += process->begun, seen.brought += process->brought, seen.pushed += process->pushed;
     seen.wrong += process->wrong;
   }
+  seen.network.repeated += w.net.counts().repeated, seen.network.exchanged += w.net.counts().exchanged;
+  seen.network.dropped += w.net.counts().dropped, seen.network.skips += w.net.counts().skips;
   return w.sim.log_hash();
 }
 
@@ -433,7 +452,16 @@ TEST(NodeSim, never_gives_a_wrong_block_and_ends_every_operation) {
               static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.begun),
               static_cast<unsigned long long>(seen.brought), static_cast<unsigned long long>(seen.pushed),
               static_cast<unsigned long long>(seen.kills), static_cast<unsigned long long>(seen.wrong));
+  std::printf("  came twice %llu, exchanged %llu, never came %llu, clocks jumped %llu\n",
+              static_cast<unsigned long long>(seen.network.repeated),
+              static_cast<unsigned long long>(seen.network.exchanged),
+              static_cast<unsigned long long>(seen.network.dropped),
+              static_cast<unsigned long long>(seen.network.skips));
   if (n < 50) return;
+  EXPECT_GT(seen.network.repeated, n);
+  EXPECT_GT(seen.network.exchanged, n);
+  EXPECT_GT(seen.network.dropped, n);
+  EXPECT_GT(seen.network.skips, n);
   EXPECT_GT(seen.coded, n);
   EXPECT_GT(seen.brought, n);
   EXPECT_GT(seen.pushed, n);

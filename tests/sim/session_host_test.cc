@@ -1,5 +1,6 @@
 // Prefill->decode sessions over meshes, links and the transport table on one thread from a seed, with broken
-// connections, freezes, kills, garbled bulk and either side giving up.
+// connections, freezes, kills, garbled bulk, either side giving up, messages and chunks that come twice, exchanged or
+// never, and clocks that begin anywhere, go at unequal speeds and jump; with a shared key and without.
 //
 // Invariants: a layer that is reported has exactly the model's bytes, and nothing else of the engine's memory is
 // written; every session and every offer ends exactly once, soon after its deadline at the latest; without faults all
@@ -45,14 +46,17 @@ class NoRecords final : public RecordSource {
 struct Process {
   // coding: of slices; may be null.
   Process(SimExecutor& sim, SimNetwork& network, const std::string& name, std::vector<std::string> peers,
-          const LinkCoding* coding)
+          const LinkCoding* coding, bool keyed)
       : net(network), node(network.add_node()) {
+    // Machines were started at different times, and no two clocks go alike.
+    net.set_clock(node, sim.random().below(1'000'000'000 * kMs), 900 + sim.random().below(201));
+    deadline = now() + 3000 * kMs;
     MeshOptions options;
     options.self.node = node_id_of(name);
     options.self.incarnation = sim.random().next();
     options.self.pool = "pool";
     options.self.request_limit = 16;
-    options.key = SharedKey{};
+    if (keyed) options.key = SharedKey{};
     options.listen = SimNetwork::host(node) + ":7000";
     options.peers = std::move(peers);
     mesh = std::make_unique<Mesh>(options, families, sim.random(), &log);
@@ -67,7 +71,7 @@ struct Process {
     SessionHost::Options staging;
     staging.slice_bytes = session::kMinSliceBytes;
     staging.staging_bytes = 2 << 20;
-    if (coding != nullptr) coder = std::make_shared<LinkCoder>(*coding, sim.random(), sim.clock(), &log);
+    if (coding != nullptr) coder = std::make_shared<LinkCoder>(*coding, sim.random(), clock(), &log);
     staging.coder = coder;
     staging.core = &net.executor(node);
     host = std::make_unique<SessionHost>(staging, *mesh, &log);
@@ -75,8 +79,16 @@ struct Process {
     EXPECT_TRUE(mesh->begin(source).ok());
   }
 
+  [[nodiscard]] const Clock& clock() const { return net.executor(node).clock(); }
+  [[nodiscard]] uint64_t now() const { return clock().now_ns(); }
+  void skip(uint64_t ns) {
+    net.skip(node, ns);
+    jumped = now();
+  }
+
   SimNetwork& net;
   SimNetwork::Node node;
+  uint64_t deadline = 0, jumped = 0;  // by its own clock
   FamilyTable families;
   Log log;
   NoRecords source;
@@ -90,14 +102,15 @@ struct Process {
 struct Seen {
   uint64_t sessions = 0, ok = 0, failed = 0, layers = 0, kills = 0;
   uint64_t coded = 0, sealed = 0;  // slices that came so
+  SimNetwork::Counts network;
 };
 
 // Of slices, on both sides but for the last: its prefill side has keys, and nobody else.
 enum class Coding : uint64_t { none, automatic, fixed, sealed, one_sealed };
 constexpr uint64_t kCodings = 5;
 
-enum class Trouble : uint64_t { none, garble, breaks, freeze, kill, abort_prefill, abort_decode, silence };
-constexpr uint64_t kTroubles = 8;
+enum class Trouble : uint64_t { none, garble, breaks, freeze, kill, abort_prefill, abort_decode, silence, meddling, skip };
+constexpr uint64_t kTroubles = 10;
 
 class World {
  public:
@@ -105,6 +118,10 @@ class World {
     trouble_ = static_cast<Trouble>(random().below(kTroubles));
     coding_ = static_cast<Coding>(random().below(kCodings));
     if (trouble_ == Trouble::garble) net_.faults.flip_bulk = 0.02;
+    if (trouble_ == Trouble::meddling) {
+      const double often = random().below(2) == 0 ? 0.005 : 0.05;
+      (random().below(3) == 0 ? net_.faults.repeat : random().below(2) == 0 ? net_.faults.exchange : net_.faults.drop) = often;
+    }
     const bool large = coding_ == Coding::fixed;  // small slices are not worth the record's head
     facts_ = random_facts(random(), large);
     tokens_ = 1 + random().below(large ? 400 : 60);
@@ -114,7 +131,6 @@ class World {
     prefill_ = make_side(facts_, a, tokens_, random());
     decode_ = make_side(facts_, b, tokens_, random());
     request_.bytes[0] = 1;
-    deadline_ = sim_.clock().now_ns() + 3000 * kMs;
     start();
   }
   ~World() {
@@ -130,6 +146,8 @@ class World {
     at(random().below(900), [this] { make_trouble(); });
     sim_.run_for(8000 * kMs);  // the deadline, and what a silent peer may take beyond it
     check();
+    seen_.network.repeated += net_.counts().repeated, seen_.network.exchanged += net_.counts().exchanged;
+    seen_.network.dropped += net_.counts().dropped, seen_.network.skips += net_.counts().skips;
     return sim_.log_hash();
   }
 
@@ -156,16 +174,17 @@ class World {
     const LinkCoding* const prefills = keys ? &sealed : coding_ == Coding::none ? nullptr : &how;
     const LinkCoding* const decodes = coding_ == Coding::one_sealed ? nullptr : prefills;
     const bool together = random().below(2) == 0;
+    const bool keyed = seed_ % 4 != 0;
     prefill_nodes_ = together ? 1 : prefill_.size();
     decode_nodes_ = together ? 1 : decode_.size();
     std::vector<std::string> peers;
     for (size_t p = 0; p < prefill_nodes_; ++p) {
       processes_.push_back(
-          std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p), std::vector<std::string>(), prefills));
+          std::make_unique<Process>(sim_, net_, "prefill-" + std::to_string(p), std::vector<std::string>(), prefills, keyed));
       peers.push_back(SimNetwork::host(processes_.back()->node) + ":7000");
     }
     for (size_t d = 0; d < decode_nodes_; ++d) {
-      processes_.push_back(std::make_unique<Process>(sim_, net_, "decode-" + std::to_string(d), peers, decodes));
+      processes_.push_back(std::make_unique<Process>(sim_, net_, "decode-" + std::to_string(d), peers, decodes, keyed));
     }
     offers_.resize(prefill_.size());
     sessions_.resize(decode_.size());
@@ -179,7 +198,7 @@ class World {
     offered_.push_back(p);
     SessionHost::Offer offer;
     offer.rank = static_cast<uint16_t>(p);
-    offer.request = {request_, facts_, prefill_[p].locals(), deadline_ + 100 * kMs};
+    offer.request = {request_, facts_, prefill_[p].locals(), process.deadline + 100 * kMs};
     offer.done = [this, p](const session::SenderEvent& end) {
       ++offers_[p].times;
       offers_[p].status = end.status;
@@ -214,7 +233,7 @@ class World {
     session.request.targets = decode_[d].locals();
     session.request.sink_rank = static_cast<uint16_t>(d);
     session.request.sink_count = static_cast<uint16_t>(decode_.size());
-    session.request.deadline_ns = deadline_;
+    session.request.deadline_ns = process.deadline;
     for (size_t p = 0; p < prefill_.size(); ++p) {
       const size_t node = p % prefill_nodes_;
       const std::string name =
@@ -233,7 +252,7 @@ class World {
     session.done = [this, d](const Status& status) {
       ++sessions_[d].times;
       sessions_[d].status = status;
-      EXPECT_LE(sim_.clock().now_ns(), deadline_ + 100 * kMs);
+      EXPECT_LE(decode(d).now(), std::max(decode(d).deadline, decode(d).jumped) + 100 * kMs);
       if (status.ok()) {
         EXPECT_EQ(decode_[d].check(seed_), "");
       }
@@ -263,6 +282,9 @@ class World {
         break;
       case Trouble::abort_decode:
         decode(d).host->abort(d + 1, Code::cancelled, "no room for it");
+        break;
+      case Trouble::skip:
+        victim.skip(random().below(random().below(2) == 0 ? 1000 * kMs : 60'000 * kMs));
         break;
       default:
         break;
@@ -316,7 +338,7 @@ class World {
   Coding coding_ = Coding::none;
   session::Facts facts_;
   session::RequestId request_;
-  uint64_t tokens_ = 0, deadline_ = 0;
+  uint64_t tokens_ = 0;
   size_t prefill_nodes_ = 1, decode_nodes_ = 1;
   std::vector<RankEngine> prefill_, decode_;
   std::vector<std::unique_ptr<Process>> processes_;
@@ -343,7 +365,16 @@ TEST(SessionHostSim, layers_are_right_and_everything_ends_whatever_happens) {
               static_cast<unsigned long long>(seen.ok), static_cast<unsigned long long>(seen.failed),
               static_cast<unsigned long long>(seen.layers), static_cast<unsigned long long>(seen.kills), static_cast<unsigned long long>(seen.coded),
               static_cast<unsigned long long>(seen.sealed));
+  std::printf("  came twice %llu, exchanged %llu, never came %llu, clocks jumped %llu\n",
+              static_cast<unsigned long long>(seen.network.repeated),
+              static_cast<unsigned long long>(seen.network.exchanged),
+              static_cast<unsigned long long>(seen.network.dropped),
+              static_cast<unsigned long long>(seen.network.skips));
   if (n < 50) return;
+  EXPECT_GT(seen.network.repeated, 0U);
+  EXPECT_GT(seen.network.exchanged, 0U);
+  EXPECT_GT(seen.network.dropped, 0U);
+  EXPECT_GT(seen.network.skips, n / 30);
   EXPECT_GT(seen.ok, n / 4);
   EXPECT_GT(seen.failed, n / 10);
   EXPECT_GT(seen.kills, n / 30);

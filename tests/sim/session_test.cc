@@ -1,4 +1,5 @@
-// Prefill->decode sessions between simulated processes, with every fault that a connection and a process have.
+// Prefill->decode sessions between simulated processes, with every fault that a connection and a process have, and with
+// a peer that was admitted and repeats, exchanges and keeps messages back.
 //
 // Invariants, checked as things happen and at the end: a layer that is reported has exactly the model's bytes and
 // nothing else of the engine's memory is written; every session and every offer ends exactly once, by its deadline;
@@ -34,13 +35,13 @@ struct Seen {
   uint64_t sessions = 0, done = 0, failed = 0, damaged = 0, kills = 0, freezes = 0, cuts = 0, aborts = 0;
   uint64_t coded = 0, sealed = 0, refused = 0;
   uint64_t late_slices = 0, straight = 0, quarantined = 0, slices = 0, gathers = 0, scatters = 0, losses = 0;
-  uint64_t shared = 0, refused_maps = 0, overwritten = 0;
+  uint64_t shared = 0, refused_maps = 0, overwritten = 0, meddled = 0;
   uint64_t direct_sent = 0, direct_came = 0, direct_failed = 0;
 };
 
 enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence, spoil,
-                     lose_device };
-constexpr uint64_t kTroubles = 12;
+                     lose_device, meddling };
+constexpr uint64_t kTroubles = 13;
 
 class World {
  public:
@@ -101,6 +102,11 @@ class World {
       }
     }
     if (trouble_ == Trouble::garble) net_.faults.garble = 0.1;
+    if (trouble_ == Trouble::meddling) {
+      SeededRandom meddling(seed_);
+      auto& faults = net_.faults;
+      (meddling.below(3) == 0 ? faults.repeat : meddling.below(2) == 0 ? faults.exchange : faults.drop) = 0.1;
+    }
     if (trouble_ == Trouble::full) net_.faults.full = 0.3, net_.faults.refuse = 0.1;
     for (size_t i = 0; i < prefill_.size() + decode_.size(); ++i) {
       SessionNode::Options o;
@@ -287,6 +293,7 @@ class World {
 
   void check_clean() {
     EXPECT_EQ(net_.borrowed(), 0u);
+    seen_.meddled += net_.meddled();
     for (const auto& n : nodes_) {
       if (!n) continue;
       EXPECT_EQ(n->receiver->staging_taken(), 0u);
@@ -298,7 +305,9 @@ class World {
       seen_.direct_failed += n->sender->direct_failures() + n->receiver->direct_failures();
       EXPECT_EQ(n->sender->offers(), 0u);
       EXPECT_TRUE(n->held.empty());
-      EXPECT_EQ(n->receiver->stats().protocol_errors + n->sender->stats().protocol_errors, 0u);
+      if (trouble_ != Trouble::meddling) {
+        EXPECT_EQ(n->receiver->stats().protocol_errors + n->sender->stats().protocol_errors, 0u);
+      }
       seen_.damaged += n->receiver->stats().damaged_slices;
       seen_.late_slices += n->receiver->stats().late_slices;
       seen_.straight += n->sender->stats().straight_slices;
@@ -360,12 +369,13 @@ TEST(SessionSim, never_reports_a_wrong_byte_and_ends_every_session_once) {
   line("read from a device", all.direct_sent), line("written to one", all.direct_came);
   line("device left for host", all.direct_failed);
   line("in shared memory", all.shared), line("not mapped", all.refused_maps), line("overwritten", all.overwritten);
+  line("messages meddled with", all.meddled);
   EXPECT_GT(all.done, n / 2);
   if (n < 100) return;
   for (const uint64_t count : {all.failed, all.straight, all.damaged, all.late_slices, all.quarantined, all.kills,
                                all.freezes, all.cuts, all.aborts, all.gathers, all.scatters, all.losses,
                                all.coded, all.sealed, all.refused, all.shared, all.refused_maps,
-                               all.overwritten, all.direct_sent, all.direct_came, all.direct_failed}) {
+                               all.overwritten, all.direct_sent, all.direct_came, all.direct_failed, all.meddled}) {
     EXPECT_GT(count, 0u);
   }
 }

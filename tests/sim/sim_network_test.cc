@@ -202,6 +202,73 @@ TEST_F(SimNetworkTest, flipped_bits_reach_the_receiver) {
   EXPECT_NE(b_.messages[ba_].back(), "message");
 }
 
+TEST_F(SimNetworkTest, messages_come_twice_or_never_or_behind_the_next_one) {
+  build(1);
+  connect();
+  net_->faults.repeat = 1;
+  a_.send(ab_, "one");
+  sim_->run();
+  EXPECT_EQ(b_.messages[ba_], (std::vector<std::string>{"one", "one"}));
+  net_->faults = {};
+  net_->faults.drop = 1;
+  a_.send(ab_, "two");
+  sim_->run();
+  EXPECT_EQ(b_.messages[ba_].size(), 2U);
+  net_->faults = {};
+  net_->faults.exchange = 1;
+  a_.send(ab_, "three");
+  net_->faults = {};
+  a_.send(ab_, "four");
+  sim_->run();
+  EXPECT_EQ(b_.messages[ba_], (std::vector<std::string>{"one", "one", "four", "three"}));
+  net_->faults.exchange = 1;
+  a_.send(ab_, "five");
+  sim_->run();
+  EXPECT_EQ(b_.messages[ba_].back(), "five") << "there was no next one";
+  EXPECT_TRUE(a_.closed.empty() && b_.closed.empty());
+  EXPECT_EQ(net_->counts().repeated, 1U);
+  EXPECT_EQ(net_->counts().dropped, 1U);
+  EXPECT_EQ(net_->counts().exchanged, 1U);
+}
+
+TEST_F(SimNetworkTest, a_chunk_that_may_not_follow_ends_the_connection) {
+  build(1);
+  connect();
+  net_->faults.repeat = 1;
+  push_ten();
+  sim_->run();
+  ASSERT_EQ(b_.closed.count(ba_), 1U);
+  EXPECT_EQ(b_.closed.at(ba_).code(), Code::damaged);
+  EXPECT_TRUE(a_.all_ended());
+  EXPECT_TRUE(b_.all_ended());
+}
+
+TEST_F(SimNetworkTest, a_node_goes_by_a_clock_of_its_own) {
+  build(1);
+  constexpr uint64_t kBegin = 1'000'000'000'000'000;
+  constexpr uint64_t kSecond = 1'000'000'000;
+  net_->set_clock(a_node_, kBegin, 2000);
+  Executor& executor = net_->executor(a_node_);
+  ASSERT_EQ(executor.clock().now_ns(), kBegin);
+  const uint64_t before = sim_->clock().now_ns();
+  uint64_t ran = 0;
+  executor.post_at(kBegin + kSecond, [&] { ran = sim_->clock().now_ns(); });
+  sim_->run();
+  EXPECT_EQ(ran, before + kSecond / 2);
+  // What falls due while the clock jumps runs at once, and nothing else does.
+  bool early = false, late = false;
+  const uint64_t now = executor.clock().now_ns();
+  executor.post_at(now + 10 * kSecond, [&] { early = true; });
+  executor.post_at(now + 30 * kSecond, [&] { late = true; });
+  net_->skip(a_node_, 20 * kSecond);
+  EXPECT_EQ(executor.clock().now_ns(), now + 20 * kSecond);
+  ASSERT_TRUE(sim_->run_until([&] { return early; }));
+  EXPECT_EQ(sim_->clock().now_ns(), ran);
+  EXPECT_FALSE(late);
+  ASSERT_TRUE(sim_->run_until([&] { return late; }));
+  EXPECT_EQ(sim_->clock().now_ns(), ran + 5 * kSecond);
+}
+
 TEST_F(SimNetworkTest, a_slow_link_takes_its_time) {
   build(1);
   connect();

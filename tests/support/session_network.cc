@@ -96,17 +96,32 @@ Code SessionNetwork::send(Node node, uint64_t id, ConstBytes message) {
     later([this, id] { drained(id); });
     return Code::again;
   }
-  auto& inbox = ends_.at(end.other).inbox;
-  inbox.emplace_back(message.begin(), message.end());
+  std::vector<std::byte> sent(message.begin(), message.end());
   // Where OPEN and ACCEPT say ways.
   const auto type = static_cast<cluster::session::Type>(message[0]);
   const size_t at = type == cluster::session::Type::open ? 54 : type == cluster::session::Type::accept ? 38 : 0;
-  if (!apart && at != 0) inbox.back()[at] &= ~std::byte{cluster::session::kWayApart};
+  if (!apart && at != 0) sent[at] &= ~std::byte{cluster::session::kWayApart};
   // And PULL, for each of its entries.
   const bool pull = whole && type == cluster::session::Type::pull;
-  for (size_t i = 47; pull && i < message.size(); i += 40) inbox.back()[i] &= ~std::byte{cluster::session::kWayApart};
-  later([this, other = end.other] { deliver(other); });
+  for (size_t i = 47; pull && i < sent.size(); i += 40) sent[i] &= ~std::byte{cluster::session::kWayApart};
+  if (chance(faults.drop)) {
+    ++meddled_;
+    return Code::ok;
+  }
+  enqueue(end.other, sent);
+  if (chance(faults.repeat)) {
+    ++meddled_;
+    enqueue(end.other, sent);
+  }
   return Code::ok;
+}
+
+void SessionNetwork::enqueue(uint64_t id, ConstBytes message) {
+  auto& inbox = ends_.at(id).inbox;
+  const bool early = !inbox.empty() && chance(faults.exchange);
+  meddled_ += early ? 1 : 0;
+  inbox.emplace(early ? std::prev(inbox.end()) : inbox.end(), message.begin(), message.end());
+  later([this, id] { deliver(id); });
 }
 
 void SessionNetwork::drained(uint64_t id) {

@@ -1,5 +1,5 @@
 // Connections between nodes of a session simulation: messages in order, bulk by tag, everything late by what the
-// seed says, and faults: lost connections, frozen and killed nodes, garbled bulk, full queues.
+// seed says, and faults: lost connections, frozen and killed nodes, garbled bulk, full queues, messages of a hostile peer.
 //
 // It keeps the contract of lib/copy/transport_abi.h as session::Link tells it, at its worst: a post is written in
 // part before it is complete, a cancelled one may be written until its token ends, pieces of a push are read as late
@@ -35,6 +35,9 @@ class SessionNetwork {
     double garble = 0;  // a pushed byte is changed, or the last ones are missing
     double full = 0;    // send() says again
     double refuse = 0;  // post() says again
+    // What a peer that was admitted and means ill may do, for no channel finds it out: a message comes twice, before the
+    // one that was sent before it, or never.
+    double repeat = 0, exchange = 0, drop = 0;
     uint64_t delay_ns = 200'000;
   };
   explicit SessionNetwork(SimExecutor& sim) : sim_(sim) {}
@@ -76,6 +79,8 @@ class SessionNetwork {
   [[nodiscard]] std::vector<uint64_t> open_connections() const;
   [[nodiscard]] uint64_t borrowed() const { return borrowed_.size(); }
   [[nodiscard]] uint64_t garbled() const { return garbled_; }
+  // Messages that came twice, too early, or never.
+  [[nodiscard]] uint64_t meddled() const { return meddled_; }
 
  private:
   class NodeLink;
@@ -111,6 +116,7 @@ class SessionNetwork {
   Code post(Node node, uint64_t end, uint64_t tag, MutableBytes to, uint64_t token);
   Code push(Node node, uint64_t end, uint64_t tag, std::span<const ConstBytes> pieces, uint64_t token);
   void cancel(uint64_t end, uint64_t token);
+  void enqueue(uint64_t end, ConstBytes message);
   void deliver(uint64_t end);
   void drained(uint64_t end);
   void move(uint64_t end, uint64_t token, int phase);
@@ -130,7 +136,7 @@ class SessionNetwork {
   std::map<uint64_t, End> ends_;
   uint64_t next_end_ = 1;
   std::map<const std::byte*, uint64_t> borrowed_;  // posted memory
-  uint64_t garbled_ = 0;
+  uint64_t garbled_ = 0, meddled_ = 0;
 };
 
 }  // namespace kvbm::test

@@ -10,6 +10,8 @@ namespace {
 
 // How often a connection is asked for before it is given up.
 constexpr uint64_t kAsks = 50;
+// How long a packet waits for the next one to go before it.
+constexpr uint64_t kHeldBackNs = 5'000'000;
 
 // Which network and node the next open() belongs to.
 thread_local SimNetwork* opening_network = nullptr;
@@ -19,54 +21,12 @@ thread_local SimNetwork::Node opening_node = 0;
 
 std::pair<SimNetwork*, SimNetwork::Node> sim_node_that_opens() { return {opening_network, opening_node}; }
 
-// The tasks of one process.
-class SimNetwork::NodeExecutor final : public Executor {
- public:
-  explicit NodeExecutor(SimExecutor& sim) : sim_(sim), state_(std::make_shared<State>()) {}
-  void post(Task task) override {
-    sim_.post(
-        [state = state_, life = state_->life, task = std::move(task)]() mutable { run(state, life, std::move(task)); });
-  }
-  void post_at(uint64_t when_ns, Task task) override {
-    sim_.post_at(when_ns, [state = state_, life = state_->life, task = std::move(task)]() mutable {
-      run(state, life, std::move(task));
-    });
-  }
-  [[nodiscard]] const Clock& clock() const noexcept override { return sim_.clock(); }
-  void freeze() { state_->frozen = true; }
-  void thaw() {
-    state_->frozen = false;
-    for (Task& task : std::exchange(state_->held, {})) post(std::move(task));
-  }
-  void kill() {
-    ++state_->life;
-    state_->frozen = false;
-    state_->held.clear();
-  }
-
- private:
-  struct State {
-    uint64_t life = 0;
-    bool frozen = false;
-    std::vector<Task> held;
-  };
-  static void run(const std::shared_ptr<State>& state, uint64_t life, Task task) {
-    if (life != state->life) return;
-    if (state->frozen) {
-      state->held.push_back(std::move(task));
-    } else {
-      task();
-    }
-  }
-  SimExecutor& sim_;
-  std::shared_ptr<State> state_;
-};
-
 SimNetwork::SimNetwork(SimExecutor& sim) : sim_(sim) {}
 
 SimNetwork::~SimNetwork() {
   // Transports that outlive the network find themselves dead.
   for (const auto& [id, transport] : transports_) transport->killed();
+  for (const Place& place : places_) place.process->kill();
 }
 
 // Tasks on their way may outlive the network.
@@ -78,7 +38,7 @@ void SimNetwork::later(uint64_t when_ns, Task task) {
 
 SimNetwork::Node SimNetwork::add_node() {
   places_.emplace_back();
-  places_.back().executor = std::make_unique<NodeExecutor>(sim_);
+  places_.back().process = std::make_unique<SimProcess>(sim_);
   return static_cast<Node>(places_.size() - 1);
 }
 
@@ -94,7 +54,18 @@ const kvbm_transport_ops_t& SimNetwork::ops(Node node) {
 }
 
 void SimNetwork::on_wake(Node node, std::function<void()> wake) { places_.at(node).wake = std::move(wake); }
-Executor& SimNetwork::executor(Node node) { return *places_.at(node).executor; }
+Executor& SimNetwork::executor(Node node) { return *places_.at(node).process; }
+
+void SimNetwork::set_clock(Node node, uint64_t begins_ns, uint64_t per_mille) {
+  places_.at(node).process->set_clock(begins_ns, per_mille);
+}
+
+void SimNetwork::skip(Node node, uint64_t ns) {
+  sim_.note("skip", ns);
+  ++counts_.skips;
+  places_.at(node).process->skip(ns);
+}
+
 SimNetwork::Link& SimNetwork::link(Node a, Node b) { return links_[pair_of(a, b)]; }
 void SimNetwork::refuse(Node node, bool refused) { places_.at(node).refused = refused; }
 bool SimNetwork::frozen(Node node) const { return places_.at(node).frozen; }
@@ -158,21 +129,21 @@ void SimNetwork::heal(Node a, Node b) {
 void SimNetwork::freeze(Node node) {
   sim_.note("freeze", node);
   places_.at(node).frozen = true;
-  places_.at(node).executor->freeze();
+  places_.at(node).process->freeze();
 }
 
 void SimNetwork::thaw(Node node) {
   if (!places_.at(node).frozen) return;
   sim_.note("thaw", node);
   places_.at(node).frozen = false;
-  places_.at(node).executor->thaw();
+  places_.at(node).process->thaw();
   wake(node);
 }
 
 void SimNetwork::kill(Node node) {
   sim_.note("kill", node);
   places_.at(node).frozen = false;
-  places_.at(node).executor->kill();
+  places_.at(node).process->kill();
   places_.at(node).wake = nullptr;
   std::vector<SimTransport*> gone;
   for (const auto& [id, transport] : transports_) {
@@ -219,9 +190,12 @@ void SimNetwork::break_wire(SimWire& wire, int32_t status, const std::string& re
   wires_.erase(id);
 }
 
+bool SimNetwork::chance(double of) {
+  return of > 0 && static_cast<double>(sim_.random().below(1'000'000'000)) < of * 1e9;
+}
+
 void SimNetwork::flip(std::vector<std::byte>& bytes, double chance) {
-  if (chance <= 0 || bytes.empty()) return;
-  if (static_cast<double>(sim_.random().below(1'000'000'000)) >= chance * 1e9) return;
+  if (bytes.empty() || !this->chance(chance)) return;
   const uint64_t bit = sim_.random().below(bytes.size() * 8);
   bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
   sim_.note("flip", bit);
@@ -232,20 +206,31 @@ void SimNetwork::flip(std::vector<std::byte>& bytes, double chance) {
 void SimNetwork::transmit(SimWire& wire, int from, SimPacket packet) {
   SimWire::Direction& out = wire.out[from];
   if (out.shut) return;
-  const bool bulk = packet.kind == SimPacketKind::chunk;
-  if (bulk || packet.kind == SimPacketKind::message) {
+  if (packet.is_payload()) {
+    const bool bulk = packet.kind == SimPacketKind::chunk;
     flip(packet.bytes, bulk ? faults.flip_bulk : faults.flip_message);
     if (bulk) bulk_bytes_ += packet.bytes.size();
-    out.untaken += packet.weight();
-    if (faults.lose_connection > 0 &&
-        static_cast<double>(sim_.random().below(1'000'000'000)) < faults.lose_connection * 1e9) {
+    if (chance(faults.lose_connection)) {
       sim_.note("lose", wire.id);
       later(0, [this, id = wire.id] {
         const auto found = wires_.find(id);
         if (found != wires_.end()) break_wire(*found->second, static_cast<int32_t>(Code::closed), "was lost");
       });
     }
+    packet.dropped = chance(faults.drop);
+    packet.late = chance(faults.exchange);
+    if (chance(faults.repeat)) {
+      sim_.note("repeat", wire.id);
+      ++counts_.repeated;
+      fly(wire, from, packet);
+    }
   }
+  fly(wire, from, std::move(packet));
+}
+
+void SimNetwork::fly(SimWire& wire, int from, SimPacket packet) {
+  SimWire::Direction& out = wire.out[from];
+  if (packet.is_payload()) out.untaken += packet.weight();
   const Link& l = link(wire.node[0], wire.node[1]);
   const uint64_t now = sim_.clock().now_ns();
   const uint64_t takes = l.bytes_per_ms == 0 ? 0 : packet.weight() * 1'000'000 / l.bytes_per_ms;
@@ -266,8 +251,27 @@ void SimNetwork::arrive(uint64_t id, int to) {
     ++in.stalled;
     return;
   }
+  SimPacket& front = in.flying.front();
+  if (front.late) {
+    // Behind the next one; where none is on its way yet it waits a while for one.
+    const bool next = in.flying.size() > 1 && in.flying[1].is_payload();
+    if (!next && !std::exchange(front.waited, true)) {
+      return later(sim_.clock().now_ns() + kHeldBackNs, [this, id, to] { arrive(id, to); });
+    }
+    front.late = false;
+    if (next) {
+      sim_.note("exchange", id);
+      ++counts_.exchanged;
+      std::swap(in.flying[0], in.flying[1]);
+    }
+  }
   SimPacket packet = std::move(in.flying.front());
   in.flying.pop_front();
+  if (packet.dropped) {
+    sim_.note("drop", id);
+    ++counts_.dropped;
+    return taken(wire, to, packet.weight());
+  }
   sim_.note("arrive", static_cast<uint64_t>(packet.kind) + id * 16);
   const bool last = packet.kind == SimPacketKind::reset || packet.kind == SimPacketKind::refused;
   SimTransport* transport = transport_of(wire.transport[to]);

@@ -6,10 +6,11 @@
 //   const auto a = net.add_node(), b = net.add_node();
 //   auto transport = copy::Transport::open(net.ops(a), {}, listener);   // ops(): the node that opens next
 //   net.on_wake(a, [&] { net.executor(a).post([&] { while (transport->progress()) {} }); });
-//   net.cut(a, b); ... net.heal(a, b); net.freeze(b); net.kill(b);
+//   net.cut(a, b); ... net.heal(a, b); net.freeze(b); net.kill(b); net.skip(a, 60'000'000'000);
 //
-// Model. A connection is ordered and reliable, or it dies, as TCP's are; connections do not keep an order among each
-// other. A side may have kWindowBytes on their way that the other process has not taken; pushes leave the host's memory
+// Model. A connection is ordered and reliable, or it dies, as TCP's are, unless faults.repeat, .exchange and .drop say
+// that somebody in the middle meddles with what it carries; connections do not keep an order among each other. Nodes
+// have clocks of their own (sim_process.h). A side may have kWindowBytes on their way that the other process has not taken; pushes leave the host's memory
 // chunk by chunk as the window opens. cut(): bytes wait, in both directions, and connections die after kSilenceNs of
 // it. freeze(): the process is stopped (SIGSTOP): its kernel still accepts connections and bytes up to the window, its
 // tasks and progress() wait. kill(): the process is gone; what it had on its way still arrives, then the connections
@@ -27,6 +28,7 @@
 
 #include "copy/transport_abi.h"
 #include "support/sim_executor.h"
+#include "support/sim_process.h"
 
 namespace kvbm::test {
 
@@ -46,6 +48,14 @@ class SimNetwork {
     double flip_message = 0;  // one bit of it is another
     double flip_bulk = 0;
     double lose_connection = 0;  // its connection breaks, seen by both sides
+    // Of messages and chunks alike, on a connection that stays: it comes twice, behind the next one, or never.
+    double repeat = 0;
+    double exchange = 0;
+    double drop = 0;
+  };
+  // How often it was done.
+  struct Counts {
+    uint64_t repeated = 0, exchanged = 0, dropped = 0, skips = 0;
   };
   struct Link {
     // Each message or chunk takes between these, drawn evenly.
@@ -69,6 +79,10 @@ class SimNetwork {
   void on_wake(Node node, std::function<void()> wake);
   // Runs tasks of that node's process: they wait while it is frozen and are dropped when it is killed.
   Executor& executor(Node node);
+  // Its clock, which executor() goes by: says begins_ns now and goes on by per_mille of the simulation's.
+  void set_clock(Node node, uint64_t begins_ns, uint64_t per_mille);
+  // Its clock jumps forward.
+  void skip(Node node, uint64_t ns);
 
   // Of both directions.
   Link& link(Node a, Node b);
@@ -86,12 +100,12 @@ class SimNetwork {
   // Payload bytes of bulk that were carried.
   [[nodiscard]] uint64_t bulk_bytes() const { return bulk_bytes_; }
   [[nodiscard]] size_t connections() const;
+  [[nodiscard]] const Counts& counts() const { return counts_; }
 
  private:
   friend class SimTransport;
-  class NodeExecutor;
   struct Place {
-    std::unique_ptr<NodeExecutor> executor;
+    std::unique_ptr<SimProcess> process;
     std::function<void()> wake;
     bool frozen = false;
     bool refused = false;
@@ -109,6 +123,8 @@ class SimNetwork {
   void take_back(uint64_t wire, int from, uint64_t bytes);
   void break_wire(SimWire& wire, int32_t status, const std::string& reason);
   void flip(std::vector<std::byte>& bytes, double chance);
+  bool chance(double of);
+  void fly(SimWire& wire, int from, SimPacket packet);
 
   // For SimTransport.
   void transmit(SimWire& wire, int from, SimPacket packet);
@@ -130,6 +146,7 @@ class SimNetwork {
   uint64_t next_transport_ = 1;
   uint64_t next_wire_ = 1;
   uint64_t bulk_bytes_ = 0;
+  Counts counts_;
 };
 
 }  // namespace kvbm::test

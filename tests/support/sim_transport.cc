@@ -299,6 +299,11 @@ void SimTransport::take_message(End& end, const SimPacket& packet) {
 
 void SimTransport::take_chunk(End& end, const SimPacket& packet) {
   if (!end.admitted) return die(end, Code::damaged, "bulk of a peer that is not admitted");
+  // As copy/tcp/frame.h: what may follow what.
+  const uint64_t n = packet.bytes.size();
+  if (packet.first && end.rest != 0) return die(end, Code::damaged, "a push begins inside another");
+  if (!packet.first && n > end.rest) return die(end, Code::damaged, "a push's later frame has a wrong length");
+  end.rest = (packet.first ? packet.total : end.rest) - n;
   if (packet.first) {
     end.active_tag = packet.tag;
     end.active_at = 0;

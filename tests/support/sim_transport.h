@@ -21,6 +21,9 @@ struct SimPacket {
   uint64_t tag = 0;
   uint64_t total = 0;
   bool first = false;  // of a push
+  // What the faults of the network do with it on its way.
+  bool dropped = false, late = false, waited = false;
+  [[nodiscard]] bool is_payload() const { return kind == SimPacketKind::message || kind == SimPacketKind::chunk; }
   // What it takes of the window.
   [[nodiscard]] uint64_t weight() const { return bytes.size() + 32; }
 };
@@ -109,6 +112,7 @@ class SimTransport {
     Post active;                        // the push that is coming in
     bool active_posted = false;
     uint64_t active_tag = 0, active_at = 0, active_total = 0;
+    uint64_t rest = 0;  // of the push that is coming in, which chunks must bring
     Code status = Code::ok;
     std::string reason;
   };

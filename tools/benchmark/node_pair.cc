@@ -16,6 +16,8 @@ namespace kvbm::benchmark {
 namespace {
 
 constexpr uint64_t kWaitNs = 10'000'000'000;
+constexpr int kTries = 1000;
+constexpr useconds_t kRetryUs = 5000;
 
 uint32_t tokens_of(const NodePairOptions& size) {
   return size.numbers ? static_cast<uint32_t>(size.block_bytes / NodePairOptions::kNumbersBytes) : 1;
@@ -70,9 +72,9 @@ struct Geometry {
 };
 
 // In the child: blocks in host memory, the address told, and then nothing.
-Status serve(const NodePairOptions& size, int out) {
+Status serve(const NodePairOptions& size, const char* listen, int out) {
   node::MemberOptions options;
-  options.listen = size.share.empty() ? "127.0.0.1:0" : "";
+  options.listen = size.share.empty() ? listen : "";
   options.share = size.share;
   options.host_bytes = size.host_bytes;
   options.block_bytes = size.block_bytes;
@@ -82,6 +84,11 @@ Status serve(const NodePairOptions& size, int out) {
   options.geometry = geometry.of;
   const std::vector<std::byte> numbers = numbers_of(size);
   auto member = node::Member::open(options);
+  // The port of a node that was killed may be taken for a moment by who tries to reach it.
+  for (int tries = 0; !member.ok() && member.status().code() == Code::in_use && tries < kTries; ++tries) {
+    ::usleep(kRetryUs);
+    member = node::Member::open(options);
+  }
   if (!member.ok()) return member.status();
   kvbm_manager_t* manager = member.value()->manager();
   kvbm_namespace_t* ns = member.value()->ns();
@@ -109,22 +116,43 @@ Status serve(const NodePairOptions& size, int out) {
 
 }  // namespace
 
-Result<std::unique_ptr<NodeOwner>> NodeOwner::start(const NodePairOptions& size) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Status(Code::io_error, "no pipe could be made");
-  auto child = Child::start([&] { (void)serve(size, ends[1]).ok(); });
-  ::close(ends[1]);
+Result<std::unique_ptr<NodeOwner>> NodeOwner::prepare(const NodePairOptions& size) {
+  int said[2];
+  int told[2];
+  if (::pipe2(said, O_CLOEXEC) != 0) return Status(Code::io_error, "no pipe could be made");
   auto made = std::unique_ptr<NodeOwner>(new NodeOwner());
-  char text[128] = {};
-  const ssize_t n = child.ok() ? ::read(ends[0], text, sizeof text - 1) : 0;
-  ::close(ends[0]);
+  made->said_ = Fd(said[0]);
+  const Fd says(said[1]);
+  if (::pipe2(told, O_CLOEXEC) != 0) return Status(Code::io_error, "no pipe could be made");
+  made->told_ = Fd(told[1]);
+  const Fd hears(told[0]);
+  auto child = Child::start([&] {
+    char listen[128] = {};
+    if (::read(hears.get(), listen, sizeof listen - 1) > 0) (void)serve(size, listen, says.get()).ok();
+  });
   if (!child.ok()) return child.status();
   made->child_ = std::move(child).value();
-  if (n <= 1) return Status(Code::io_error, "the other node did not start");
+  return made;
+}
+
+Status NodeOwner::begin(const std::string& listen) {
+  if (::write(told_.get(), listen.data(), listen.size()) != static_cast<ssize_t>(listen.size())) {
+    return {Code::io_error, "the other node is gone"};
+  }
+  char text[128] = {};
+  const ssize_t n = ::read(said_.get(), text, sizeof text - 1);
+  if (n <= 1) return {Code::io_error, "the other node did not start"};
   text[n - 1] = '\0';
   char* address = nullptr;
-  made->pid_ = static_cast<pid_t>(std::strtol(text, &address, 10));
-  made->address_ = address + 1;
+  pid_ = static_cast<pid_t>(std::strtol(text, &address, 10));
+  address_ = address + 1;
+  return {};
+}
+
+Result<std::unique_ptr<NodeOwner>> NodeOwner::start(const NodePairOptions& size) {
+  auto made = prepare(size);
+  if (!made.ok()) return made;
+  if (Status s = made.value()->begin("127.0.0.1:0"); !s.ok()) return s;
   return made;
 }
 

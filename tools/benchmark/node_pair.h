@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/fd.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "benchmark/socket_child.h"
@@ -37,11 +38,17 @@ std::vector<std::byte> made_up_numbers(uint64_t bytes);
 class NodeOwner {
  public:
   static Result<std::unique_ptr<NodeOwner>> start(const NodePairOptions& options);
+  // The same in two steps: prepare() makes the process, which is to be done while this one has no threads, and begin()
+  // makes it a node. listen: of a node that was killed, or 127.0.0.1:0.
+  static Result<std::unique_ptr<NodeOwner>> prepare(const NodePairOptions& options);
+  Status begin(const std::string& listen);
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
  private:
   NodeOwner() = default;
+  Fd said_;  // what it writes
+  Fd told_;  // what it reads
   std::unique_ptr<Child> child_;
   std::string address_;
   pid_t pid_ = 0;

@@ -14,6 +14,7 @@
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
 #include "benchmark/node_codec.h"
+#include "benchmark/node_kill.h"
 #include "benchmark/node_tcp.h"
 #include "benchmark/row.h"
 #include "benchmark/same_host.h"
@@ -159,7 +160,7 @@ CLI::Option* add_rounds(CLI::App& app, int& rounds) {
       ->check(CLI::Range(1, 1000));
 }
 
-// In place on the same host, then from a node over TCP, then coded on the way.
+// In place on the same host, then from a node over TCP, then when nodes are killed, then coded on the way.
 int bench_node(int rounds, bool only_codec, const Output& output) {
   const auto coded = benchmark::bench_node_codec({rounds, output.json});
   if (only_codec || !coded.ok()) return finish(coded, output);
@@ -167,7 +168,10 @@ int bench_node(int rounds, bool only_codec, const Output& output) {
   if (!rows.ok()) return finish(rows, output);
   const auto tcp = benchmark::bench_node_tcp({rounds, output.json});
   if (!tcp.ok()) return finish(tcp, output);
+  const auto killed = benchmark::bench_node_kill({rounds, output.json});
+  if (!killed.ok()) return finish(killed, output);
   rows.value().insert(rows.value().end(), tcp.value().begin(), tcp.value().end());
+  rows.value().insert(rows.value().end(), killed.value().begin(), killed.value().end());
   rows.value().insert(rows.value().end(), coded.value().begin(), coded.value().end());
   return finish(rows, output);
 }
