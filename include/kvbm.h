@@ -78,8 +78,7 @@
  *   do nothing, so that destructors may run there. It makes objects of its own.
  *
  * STABILITY
- *   Symbols and struct layouts before KVBM_EXPERIMENTAL keep their meaning within a soname. Values are
- *   never reused. Formats on disk carry their own versions (docs/formats).
+ *   Symbols and struct layouts keep their meaning within a soname. Values are never reused. Formats on disk carry their own versions (docs/formats).
  */
 #ifndef KVBM_H
 #define KVBM_H
@@ -382,7 +381,7 @@ typedef struct kvbm_tier {
   uint64_t capacity_bytes;        /* hard cap of everything in the tier's directory */
   uint64_t write_bytes_per_s;     /* bandwidth cap of offload into it; 0 = none */
   uint64_t read_bytes_per_s;      /* bandwidth cap of onboard from it; 0 = none */
-  uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the tier above come here */
+  uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the host come here (what is above is not asked) */
   uint32_t admission_uses;        /* AFTER_USES: n; FREQUENCY: threshold; 1 to 15, 0 = 2 */
   const char *codec;              /* how records are coded here: off (NULL), auto, fast, default, max, zstd */
   uint32_t codec_goal;            /* what auto is for; 0: blocks are brought up sooner, 1: more of them fit */
@@ -870,7 +869,8 @@ KVBM_API kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t *manager, uint64_
 typedef struct kvbm_tier_stats {
   uint64_t capacity_bytes, used_bytes, blocks, payload_bytes;
   uint64_t hits, hit_bytes, misses;   /* keys that lookups found here first; keys found in no tier count on the last */
-  uint64_t stores, store_bytes;       /* blocks that came in */
+  uint64_t stores, store_bytes;       /* blocks that came in and their payload bytes; of the host: stored by engines,
+                                         or brought up from a tier below to stay */
   uint64_t loads, load_bytes;         /* blocks that went out, verified */
   uint64_t evictions, damaged, errors;
   uint64_t metadata_bytes;
@@ -1347,8 +1347,11 @@ typedef struct kvbm_tier_item {
 } kvbm_tier_item_t;
 
 /* A storage tier in C. Functions are called on threads of the library's, several at a time, and may block for as long
- * as the deadline allows; a table that hangs, lies or answers twice is contained: its answers are checked, late and
- * second ones are ignored, and after repeated faults the tier is disabled. */
+ * as the deadline allows (10 s where the caller has none); a table that hangs, lies or answers twice is contained: its
+ * answers are checked, bytes that do not verify are damage of the tier (counted, and not found there again until they are
+ * stored anew), late and second answers are ignored and counted, and after 16 faults the tier is disabled. Errors that it
+ * reports itself are no faults: the blocks are misses. What a plug-in writes where it was given nothing to write, nobody
+ * can contain: it is in the process. */
 struct kvbm_tier_table {
   uint32_t struct_size;
   uint32_t concurrency; /* calls at a time; 0 = 1 */

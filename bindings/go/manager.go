@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// Admission is which blocks of the tier above come into a tier.
+// Admission is which blocks of the host come into a tier.
 type Admission uint32
 
 // The admissions of kvbm.h.

@@ -4,7 +4,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <iterator>
+#include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,8 +22,14 @@ namespace {
 
 // Without a deadline of the caller's, a plug-in may take this long for a batch.
 constexpr uint64_t kDefaultTimeoutNs = 10'000'000'000ULL;
-// Hangs and wrong bytes after which the tier is taken out of service.
+// Hangs, wrong bytes and second answers after which the tier is taken out of service.
 constexpr uint32_t kMaxFaults = 16;
+// Memory that calls which were answered may still be written in by a second answer: the last call's, and of the ones
+// before it as much as this.
+constexpr size_t kAnsweredBytes = 8U << 20;
+constexpr size_t kAnsweredCalls = 64;
+// What a status is set to once it has been read: whatever is found there later is a second answer.
+constexpr kvbm_status_t kAnswered = INT32_MIN;
 // The largest head a record can have.
 constexpr size_t kMaxHeadBytes = codec::head_bytes(codec::kMaxLeaves, codec::kMaxAttributeBytes);
 
@@ -41,6 +50,25 @@ Name name_of(const Family& family, const Key& key) {
   return codec::sha256(text);
 }
 
+// The memory of a call that was answered.
+struct Answered {
+  std::vector<kvbm_tier_item_t> items;
+  std::vector<kvbm_status_t> status;
+  std::vector<std::vector<std::byte>> heads;
+  std::vector<std::vector<std::byte>> payloads;
+  size_t bytes = 0;
+
+  // Whether somebody wrote a status since this was last asked.
+  bool again() noexcept {
+    bool found = false;
+    for (kvbm_status_t& one : status) {
+      const kvbm_status_t was = __atomic_exchange_n(&one, kAnswered, __ATOMIC_RELAXED);
+      found = found || was != kAnswered;
+    }
+    return found;
+  }
+};
+
 }  // namespace
 
 // Shared by the tier, its threads and its timers; dies with the last of them.
@@ -52,6 +80,10 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
 
   [[nodiscard]] Name name(const Identity& id) const { return name_of(families_.get(id.family), id.key); }
   [[nodiscard]] bool disabled() const noexcept { return disabled_.load(std::memory_order_relaxed); }
+
+  [[nodiscard]] uint32_t concurrency() const noexcept {
+    return std::clamp(table_.concurrency, 1U, 64U);
+  }
 
   void fault(const char* what) {
     if (faults_.fetch_add(1, std::memory_order_relaxed) + 1 != kMaxFaults) return;
@@ -72,10 +104,70 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
   std::atomic<uint32_t> faults_{0};
   std::atomic<bool> disabled_{false};
   std::atomic<uint64_t> puts{0}, put_bytes{0}, put_errors{0}, gets{0}, get_bytes{0}, get_errors{0}, misses{0}, damaged{0};
+  std::atomic<int64_t> stuck{0};  // threads in calls whose deadline has passed
+  std::atomic<uint64_t> second_answers{0};  // late ones too: the deadline answered first
 
   Mutex mutex_;
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
   std::vector<UniqueFunction<void()>> idle_ KVBM_GUARDED_BY(mutex_);
+  // Names whose bytes did not verify: not found here, whatever the plug-in says, until they are stored again.
+  // Faults end the tier before this grows.
+  std::set<Name> quarantined_ KVBM_GUARDED_BY(mutex_);
+  std::atomic<size_t> n_quarantined_{0};  // so that find() need not look
+  std::vector<Answered> answered_ KVBM_GUARDED_BY(mutex_);  // oldest first
+
+  // Bytes that do not verify were given for these: nobody finds them here any more. Thread: any.
+  void quarantine(std::span<const Identity> ids) {
+    damaged += ids.size();
+    std::set<Name> names;
+    for (const Identity& id : ids) names.insert(name(id));
+    MutexLock lock(mutex_);
+    quarantined_.merge(names);
+    n_quarantined_.store(quarantined_.size(), std::memory_order_release);
+  }
+  void stored_again(const Identity& id) {
+    if (n_quarantined_.load(std::memory_order_acquire) == 0) return;
+    const Name found = name(id);
+    MutexLock lock(mutex_);
+    quarantined_.erase(found);
+    n_quarantined_.store(quarantined_.size(), std::memory_order_release);
+  }
+  void leave_out(const Name* names, size_t n, uint8_t* present) {
+    if (n_quarantined_.load(std::memory_order_acquire) == 0) return;
+    MutexLock lock(mutex_);
+    for (size_t i = 0; i < n; ++i) {
+      if (quarantined_.contains(names[i])) present[i] = 0;
+    }
+  }
+
+  // Keeps the memory of a call that was answered for a while, and looks for second answers to the ones before.
+  void keep(Answered&& memory) {
+    size_t again = 0;
+    std::vector<Answered> gone;  // freed without the lock
+    {
+      MutexLock lock(mutex_);
+      for (Answered& each : answered_) again += each.again() ? 1 : 0;
+      answered_.push_back(std::move(memory));
+      size_t bytes = 0;
+      size_t kept = 0;
+      while (kept < answered_.size() && kept < kAnsweredCalls) {
+        bytes += answered_[answered_.size() - 1 - kept].bytes;
+        if (kept != 0 && bytes > kAnsweredBytes) break;
+        ++kept;
+      }
+      const auto first_kept = answered_.end() - static_cast<std::ptrdiff_t>(kept);
+      std::move(answered_.begin(), first_kept, std::back_inserter(gone));
+      answered_.erase(answered_.begin(), first_kept);
+    }
+    second_answers += again;
+    for (size_t i = 0; i < again; ++i) fault("it answered a call twice");
+  }
+
+  // Items that failed: of a put, else of a get.
+  template <class Batch>
+  std::atomic<uint64_t>& failed() {
+    return std::is_same_v<Batch, tier::PutBatch> ? put_errors : get_errors;
+  }
 
   void begin() {
     MutexLock lock(mutex_);
@@ -99,7 +191,8 @@ template <class Batch>
 struct Call : std::enable_shared_from_this<Call<Batch>> {
   std::shared_ptr<PluginCore> core;
   std::unique_ptr<Batch> batch;
-  std::atomic<bool> decided{false};
+  enum State { kWaiting, kRunning, kDecided };
+  std::atomic<State> state{kWaiting};
   // Kept here, for the batch belongs to whoever decides, and may be gone while the plug-in is still busy.
   std::vector<Identity> ids;
   std::vector<kvbm_tier_item_t> items;
@@ -107,7 +200,17 @@ struct Call : std::enable_shared_from_this<Call<Batch>> {
   std::vector<std::vector<std::byte>> heads;
   std::vector<std::vector<std::byte>> payloads;
 
-  [[nodiscard]] bool win() noexcept { return !decided.exchange(true, std::memory_order_acq_rel); }
+  [[nodiscard]] bool start() noexcept {
+    State was = kWaiting;
+    return state.compare_exchange_strong(was, kRunning, std::memory_order_acq_rel);
+  }
+  // The plug-in has answered: false if the deadline came first, and the batch is gone.
+  [[nodiscard]] bool answered() noexcept {
+    if (state.exchange(kDecided, std::memory_order_acq_rel) == kRunning) return true;
+    --core->stuck;  // first: whoever sees the count may call again
+    ++core->second_answers;
+    return false;
+  }
 
   void add_item(const Identity& id, size_t head_bytes, size_t payload_bytes) {
     ids.push_back(id);
@@ -132,9 +235,21 @@ struct Call : std::enable_shared_from_this<Call<Batch>> {
     });
   }
 
+  // The plug-in has returned: nothing of the call is read any more.
+  void close() {
+    Answered memory{std::move(items), std::move(status), std::move(heads), std::move(payloads)};
+    for (const auto& head : memory.heads) memory.bytes += head.size();
+    for (const auto& payload : memory.payloads) memory.bytes += payload.size();
+    memory.again();  // marks what was read
+    core->keep(std::move(memory));
+  }
+
   void expire() {
-    if (!win()) return;
+    const State was = state.exchange(kDecided, std::memory_order_acq_rel);
+    if (was == kDecided) return;
+    if (was == kRunning) ++core->stuck;
     core->fault("it did not answer in time");
+    core->failed<Batch>() += ids.size();
     for (Code& code : batch->status) code = Code::deadline;
     finish();
   }
@@ -151,64 +266,103 @@ void launch(const std::shared_ptr<Call<Batch>>& call, Work work) {
   const uint64_t now = core.executor_.clock().now_ns();
   const uint64_t deadline = std::min(call->batch->deadline_ns, now + kDefaultTimeoutNs);
   core.begin();
-  core.executor_.post_at(deadline, [call] { call->expire(); });
+  // Weak: a call that was answered need not keep its memory until then.
+  core.executor_.post_at(deadline, [weak = std::weak_ptr(call)] {
+    if (const auto late = weak.lock()) late->expire();
+  });
   core.threads_->post([call, work, deadline] {
     const uint64_t at = call->core->executor_.clock().now_ns();
-    if (at >= deadline || call->decided.load(std::memory_order_acquire)) return;
+    if (at >= deadline || !call->start()) return;
     call->core->inside_.fetch_add(1, std::memory_order_relaxed);
     work(*call, deadline - at);
+    call->close();
     call->core->inside_.fetch_sub(1, std::memory_order_release);  // partner: ~PluginTier
   });
 }
 
-Code check_fetched(Call<tier::GetBatch>& call, size_t i) {
-  const Identity& id = call.ids[i];
-  const kvbm_tier_item_t& got = call.items[i];
-  if (got.head_bytes > call.heads[i].size() || got.payload_bytes > call.payloads[i].size()) return Code::damaged;
-  const auto view = codec::HeadView::parse(ConstBytes(call.heads[i]).first(got.head_bytes));
+// What lies in the item's own memory, where the plug-in cannot write any more.
+Code check_fetched(const PluginCore& core, const tier::GetItem& item) {
+  const auto view = codec::HeadView::parse(ConstBytes(item.head).first(item.head_bytes));
   if (!view.ok()) return Code::damaged;
   const codec::Header& header = view.value().header();
-  const Family& family = call.core->families_.get(id.family);
-  if (header.key != id.key || header.ns != family.ns || header.component != family.component ||
-      header.shard != family.shard || header.stored_bytes != got.payload_bytes) {
+  const Family& family = core.families_.get(item.id.family);
+  if (header.key != item.id.key || header.ns != family.ns || header.component != family.component ||
+      header.shard != family.shard || header.stored_bytes != item.payload_bytes) {
     return Code::damaged;
   }
+  const ConstBytes payload = ConstBytes(item.payload).first(item.payload_bytes);
   for (uint32_t l = 0; l < header.leaf_count; ++l) {
     const codec::Leaf leaf = view.value().leaf(l);
-    if (codec::leaf_hash(ConstBytes(call.payloads[i]).subspan(leaf.offset, leaf.stored_bytes)) != leaf.hash) {
-      return Code::damaged;
-    }
+    if (codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes)) != leaf.hash) return Code::damaged;
   }
   return Code::ok;
+}
+
+// The sizes are read once: a second answer may change them meanwhile.
+Code take_fetched(Call<tier::GetBatch>& call, size_t i) {
+  tier::GetItem& item = call.batch->items[i];
+  const uint32_t head_bytes = call.items[i].head_bytes;
+  const uint64_t payload_bytes = call.items[i].payload_bytes;
+  if (head_bytes > call.heads[i].size() || payload_bytes > call.payloads[i].size()) return Code::damaged;
+  item.head_bytes = head_bytes;
+  item.payload_bytes = payload_bytes;
+  std::memcpy(item.head.data(), call.heads[i].data(), head_bytes);
+  std::memcpy(item.payload.data(), call.payloads[i].data(), payload_bytes);
+  return check_fetched(*call.core, item);
+}
+
+// Forgets names at the plug-in, on a thread of its own, with a deadline as every call.
+void drop(const std::shared_ptr<PluginCore>& core, std::span<const Identity> ids) {
+  struct Drop {
+    std::vector<Name> names;
+    std::atomic<bool> decided{false};
+  };
+  const auto held = std::make_shared<Drop>();
+  for (const Identity& id : ids) held->names.push_back(core->name(id));
+  const uint64_t deadline = core->executor_.clock().now_ns() + kDefaultTimeoutNs;
+  core->begin();
+  core->executor_.post_at(deadline, [core, weak = std::weak_ptr(held)] {
+    const auto late = weak.lock();
+    if (late == nullptr || late->decided.exchange(true)) return;
+    core->fault("it did not forget records in time");
+    core->end();
+  });
+  core->threads_->post([core, held] {
+    if (held->decided.load()) return;
+    core->inside_.fetch_add(1, std::memory_order_relaxed);
+    core->table_.erase(core->user_, reinterpret_cast<const uint8_t(*)[32]>(held->names.data()), held->names.size());
+    core->inside_.fetch_sub(1, std::memory_order_release);  // partner: ~PluginTier
+    if (!held->decided.exchange(true)) core->end();
+  });
+}
+
+// Damage: nobody finds it here any more, the listener hears of it, and the plug-in is told to forget it.
+void found_damaged(const std::shared_ptr<PluginCore>& core, std::span<const Identity> ids) {
+  core->quarantine(ids);
+  core->begin();
+  core->executor_.post([core, gone = std::vector<Identity>(ids.begin(), ids.end())] {
+    if (core->listener_ != nullptr) core->listener_->removed(core->index_, gone, true);
+    core->end();
+  });
+  drop(core, ids);
 }
 
 void fetch(Call<tier::GetBatch>& call, uint64_t timeout_ns) {
   PluginCore& core = *call.core;
   core.table_.get(core.user_, call.items.data(), call.items.size(), timeout_ns, call.status.data());
-  std::vector<Code> codes(call.items.size());
-  bool lied = false;
-  for (size_t i = 0; i < codes.size(); ++i) {
-    codes[i] = from_plugin(call.status[i]);
-    if (codes[i] == Code::ok) codes[i] = check_fetched(call, i);
-    lied = lied || codes[i] == Code::damaged;
-    ++(codes[i] == Code::ok ? core.gets : codes[i] == Code::miss ? core.misses : core.get_errors);
-    if (codes[i] == Code::damaged) ++core.damaged;
+  if (!call.answered()) return;
+  std::vector<Identity> damaged;
+  for (size_t i = 0; i < call.items.size(); ++i) {
+    Code code = from_plugin(call.status[i]);
+    if (code == Code::ok) code = take_fetched(call, i);
+    ++(code == Code::ok ? core.gets : code == Code::miss ? core.misses : core.get_errors);
+    call.batch->status[i] = code;
+    if (code == Code::ok) core.get_bytes += call.batch->items[i].payload_bytes;
+    if (code == Code::damaged) damaged.push_back(call.ids[i]);
   }
-  if (lied) core.fault("it returned bytes that do not verify");
-  if (!call.win()) return;
-  for (size_t i = 0; i < codes.size(); ++i) {
-    tier::GetItem& item = call.batch->items[i];
-    if (codes[i] == Code::ok && (call.items[i].head_bytes > item.head.size() ||
-                                 call.items[i].payload_bytes > item.payload.size())) {
-      codes[i] = Code::mismatch;
-    }
-    call.batch->status[i] = codes[i];
-    if (codes[i] != Code::ok) continue;
-    item.head_bytes = call.items[i].head_bytes;
-    item.payload_bytes = call.items[i].payload_bytes;
-    std::memcpy(item.head.data(), call.heads[i].data(), item.head_bytes);
-    std::memcpy(item.payload.data(), call.payloads[i].data(), item.payload_bytes);
-    core.get_bytes += item.payload_bytes;
+  if (!damaged.empty()) {
+    core.fault("it returned bytes that do not verify");
+    found_damaged(call.core, damaged);
   }
   call.finish();
 }
@@ -216,20 +370,40 @@ void fetch(Call<tier::GetBatch>& call, uint64_t timeout_ns) {
 void store(Call<tier::PutBatch>& call, uint64_t timeout_ns) {
   PluginCore& core = *call.core;
   core.table_.put(core.user_, call.items.data(), call.items.size(), timeout_ns, call.status.data());
-  if (!call.win()) return;
+  if (!call.answered()) return;
   for (size_t i = 0; i < call.items.size(); ++i) {
     const Code code = from_plugin(call.status[i]);
     call.batch->status[i] = code == Code::miss ? Code::io_error : code;
     ++(code == Code::ok ? core.puts : core.put_errors);
-    if (code == Code::ok) core.put_bytes += call.items[i].payload_bytes;
+    if (code != Code::ok) continue;
+    core.put_bytes += call.payloads[i].size();
+    core.stored_again(call.ids[i]);
   }
   call.finish();
 }
 
 template <class Batch>
-void refuse(const std::shared_ptr<PluginCore>& core, std::unique_ptr<Batch> batch) {
-  for (Code& code : batch->status) code = Code::tier_disabled;
+void refuse(const std::shared_ptr<PluginCore>& core, std::unique_ptr<Batch> batch, Code why = Code::tier_disabled) {
+  for (Code& code : batch->status) code = why;
   core->executor_.post([held = std::shared_ptr<Batch>(std::move(batch))] { held->done(*held); });
+}
+
+// Whether no call can begin: the tier is out of service, or every thread hangs in a call that is over, so that whoever
+// comes now need not wait for his own deadline to hear it.
+template <class Batch>
+bool refused(const std::shared_ptr<PluginCore>& core, std::unique_ptr<Batch>& batch) {
+  const bool hangs = core->stuck >= static_cast<int64_t>(core->concurrency());
+  if (!core->disabled() && !hangs) return false;
+  if (!core->disabled()) {
+    core->failed<Batch>() += batch->items.size();
+    core->begin();
+    core->executor_.post([core] {
+      core->fault("all of its calls hang");
+      core->end();
+    });
+  }
+  refuse(core, std::move(batch), core->disabled() ? Code::tier_disabled : Code::deadline);
+  return true;
 }
 
 }  // namespace
@@ -242,7 +416,7 @@ Result<std::unique_ptr<PluginTier>> PluginTier::create(const kvbm_tier_table_t& 
     return Status(Code::unsupported, "a plug-in tier's table needs struct_size, find, put, get, erase and stats");
   }
   auto core = std::make_shared<PluginCore>(table, user, executor, families, index, listener);
-  auto threads = ThreadExecutor::create("plugin", table.concurrency == 0 ? 1 : std::min(table.concurrency, 64U));
+  auto threads = ThreadExecutor::create("plugin", core->concurrency());
   if (!threads.ok()) return threads.status();
   core->threads_ = threads.value().get();
   return std::unique_ptr<PluginTier>(new PluginTier(std::move(core), std::move(threads).value()));
@@ -272,6 +446,7 @@ void PluginTier::find(std::span<const Identity> ids, std::span<tier::Found> out,
     }
     if (core_->disabled()) continue;
     core_->table_.find(core_->user_, reinterpret_cast<const uint8_t(*)[32]>(names), n, present, heads, payloads);
+    core_->leave_out(names, n, present);
     for (size_t i = 0; i < n; ++i) {
       // Sizes that no record can have are a lie, and a miss.
       const bool sane =
@@ -287,7 +462,7 @@ bool PluginTier::pin(const Identity& /*id*/) noexcept { return !core_->disabled(
 void PluginTier::unpin(const Identity& /*id*/) noexcept {}
 
 void PluginTier::put(std::unique_ptr<tier::PutBatch> batch) {
-  if (core_->disabled()) return refuse(core_, std::move(batch));
+  if (refused(core_, batch)) return;
   auto call = std::make_shared<Call<tier::PutBatch>>();
   call->core = core_;
   for (const tier::PutItem& item : batch->items) {
@@ -301,7 +476,7 @@ void PluginTier::put(std::unique_ptr<tier::PutBatch> batch) {
 }
 
 void PluginTier::get(std::unique_ptr<tier::GetBatch> batch) {
-  if (core_->disabled()) return refuse(core_, std::move(batch));
+  if (refused(core_, batch)) return;
   auto call = std::make_shared<Call<tier::GetBatch>>();
   call->core = core_;
   for (const tier::GetItem& item : batch->items) call->add_item(item.id, item.head.size(), item.payload.size());
@@ -318,10 +493,7 @@ void PluginTier::erase(std::span<const Identity> ids) {
 }
 
 // Only if it was damaged here: what a plug-in gives is checked in full before it leaves fetch().
-void PluginTier::reject(const Identity& id, uint64_t /*location*/) {
-  ++core_->damaged;
-  erase({&id, 1});
-}
+void PluginTier::reject(const Identity& id, uint64_t /*location*/) { found_damaged(core_, {&id, 1}); }
 
 // A plug-in knows no families. Records of a raised epoch have names that nobody asks for again; those of a reset one are
 // found again, and the caller must hear of it.
@@ -345,6 +517,8 @@ tier::TierStats PluginTier::stats() const {
   out.get_errors = core_->get_errors;
   out.misses = core_->misses;
   out.damaged = core_->damaged;
+  out.faults = core_->faults_;
+  out.second_answers = core_->second_answers;
   return out;
 }
 

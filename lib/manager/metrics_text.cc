@@ -63,6 +63,8 @@ constexpr TierRow kTierCounters[] = {
     {"kvbm_tier_errors_total", "Operations of the tier that failed.", &TierSnapshot::errors},
     {"kvbm_tier_offloads_skipped_total", "Blocks that left the host before the tier, which was to have them, had them.",
      &TierSnapshot::skipped},
+    {"kvbm_tier_faults_total", "Times that a plug-in hung, gave wrong bytes or answered twice.", &TierSnapshot::faults},
+    {"kvbm_tier_second_answers_total", "Answers of a plug-in to calls that were over.", &TierSnapshot::second_answers},
 };
 constexpr TierRow kTierGauges[] = {
     {"kvbm_tier_capacity_bytes", "Hard cap.", &TierSnapshot::capacity_bytes},

@@ -145,6 +145,7 @@ struct TierStats {
   uint64_t puts = 0, put_bytes = 0, put_errors = 0;
   uint64_t gets = 0, get_bytes = 0, get_errors = 0, misses = 0;
   uint64_t damaged = 0, evicted = 0, reclaimed_bytes = 0, rewritten_bytes = 0, dropped_full = 0;
+  uint64_t faults = 0, second_answers = 0;  // of plug-ins: hangs, lies and second answers; and the last of these alone
   CodecStats codec;
 };
 

@@ -25,13 +25,14 @@ static uint64_t engine_read_bytes_per_s = 0;
 static const char *engine_codec = NULL;
 static uint64_t engine_write_bytes_per_s = 0;
 static uint32_t engine_admission = KVBM_ADMIT_ALL;
+/* Of the host tier of engines that are opened from now on; NULL = memory. */
+static const char *engine_host_file = NULL;
 
-/* Host room for `host_blocks` blocks (about), and a disk tier if path is given. */
-static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *path, uint64_t disk_bytes) {
+/* Host room for `host_blocks` blocks (about), and these tiers below. */
+static kvbm_status_t engine_open_tiers(engine_t *e, uint64_t host_blocks, const kvbm_tier_t *tiers, size_t n_tiers) {
   kvbm_manager_options_t options;
   kvbm_namespace_options_t who;
   kvbm_cache_options_t layout;
-  kvbm_tier_t tier;
   kvbm_tensor_t tensor;
   kvbm_cache_part_t part;
   kvbm_status_t status;
@@ -41,17 +42,9 @@ static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *
   kvbm_manager_options_init(&options, sizeof options);
   options.block_bytes = BLOCK_BYTES;
   options.host_capacity_bytes = 4096 + host_blocks * (BLOCK_BYTES + 384);
-  memset(&tier, 0, sizeof tier);
-  if (path != NULL) {
-    tier.path = path;
-    tier.capacity_bytes = disk_bytes;
-    tier.read_bytes_per_s = engine_read_bytes_per_s;
-    tier.codec = engine_codec;
-    tier.write_bytes_per_s = engine_write_bytes_per_s;
-    tier.admission = engine_admission;
-    options.tiers = &tier;
-    options.n_tiers = 1;
-  }
+  options.host_file = engine_host_file;
+  options.tiers = tiers;
+  options.n_tiers = n_tiers;
   status = kvbm_manager_create(e->context, &options, &e->manager, &check_error);
   if (status != KVBM_OK) return status;
   kvbm_namespace_options_init(&who, sizeof who);
@@ -72,6 +65,20 @@ static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *
   layout.parts = &part;
   layout.n_parts = 1;
   return kvbm_cache_attach(e->manager, e->ns, &layout, &e->cache, &check_error);
+}
+
+/* The same with a disk tier if path is given. */
+__attribute__((unused)) static kvbm_status_t engine_open(engine_t *e, uint64_t host_blocks, const char *path,
+                                                         uint64_t disk_bytes) {
+  kvbm_tier_t tier;
+  memset(&tier, 0, sizeof tier);
+  tier.path = path;
+  tier.capacity_bytes = disk_bytes;
+  tier.read_bytes_per_s = engine_read_bytes_per_s;
+  tier.codec = engine_codec;
+  tier.write_bytes_per_s = engine_write_bytes_per_s;
+  tier.admission = engine_admission;
+  return engine_open_tiers(e, host_blocks, &tier, path != NULL ? 1 : 0);
 }
 
 static void engine_close(engine_t *e) {

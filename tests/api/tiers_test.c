@@ -2,6 +2,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -247,6 +250,14 @@ static void plug_stats(void *user, uint64_t *capacity, uint64_t *used, uint64_t 
   *records = p->n;
 }
 
+static size_t plug_records(void) {
+  uint64_t capacity, used, records;
+  pthread_mutex_lock(&plug.mutex);
+  plug_stats(&plug, &capacity, &used, &records);
+  pthread_mutex_unlock(&plug.mutex);
+  return (size_t)records;
+}
+
 static const kvbm_tier_table_t plug_table = {sizeof(kvbm_tier_table_t), 2, "memory", plug_find, plug_put,
                                              plug_get, plug_erase, plug_stats};
 
@@ -299,7 +310,14 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
     OK(kvbm_block_release(e.manager, all, 16));
     if (round == 0) CHECK(engine_load(&e, 1, 8) == 8);
     __atomic_store_n(&plug.flip, round == 1, __ATOMIC_RELAXED);
-    if (round == 1) CHECK(engine_load(&e, 1, 8) == 0); /* wrong bytes are misses */
+    if (round == 1) {
+      CHECK(engine_load(&e, 1, 8) == 0); /* wrong bytes are misses, and it is told to forget them */
+      while (plug_records() != 0) sched_yield();
+      OK(engine_store(&e, 1, 8));
+      OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+      OK(kvbm_manager_allocate(e.manager, e.ns, 16, all, NULL, 0, &n));
+      OK(kvbm_block_release(e.manager, all, 16));
+    }
     __atomic_store_n(&plug.hang, round == 2, __ATOMIC_RELAXED);
     if (round == 2) {
       engine_keys(&e, 1, 8, keys);
@@ -334,38 +352,83 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
 
 static void a_host_file_survives_a_restart(void) {
   engine_t e;
-  kvbm_manager_options_t options;
   char file[128];
   int round;
   snprintf(file, sizeof file, "/dev/shm/kvbm-test-%d", (int)getpid());
+  engine_host_file = file;
   for (round = 0; round < 2; ++round) {
-    kvbm_namespace_options_t who;
-    kvbm_tensor_t tensor;
-    kvbm_cache_part_t part;
-    kvbm_cache_options_t layout;
-    memset(&e, 0, sizeof e);
-    OK(kvbm_context_create(NULL, &e.context, &check_error));
-    kvbm_manager_options_init(&options, sizeof options);
-    options.block_bytes = BLOCK_BYTES;
-    options.host_capacity_bytes = 1 << 20;
-    options.host_file = file;
-    OK(kvbm_manager_create(e.context, &options, &e.manager, &check_error));
-    kvbm_namespace_options_init(&who, sizeof who);
-    who.model = "test";
-    OK(kvbm_namespace_open(e.manager, &who, &e.ns, &check_error));
-    e.memory = (unsigned char *)calloc(ENGINE_BLOCKS, BLOCK_BYTES);
-    memset(&tensor, 0, sizeof tensor);
-    tensor.data = e.memory, tensor.bytes = (uint64_t)ENGINE_BLOCKS * BLOCK_BYTES, tensor.page_bytes = BLOCK_BYTES;
-    memset(&part, 0, sizeof part);
-    part.form = KVBM_FORM_OPAQUE, part.tensors = &tensor, part.n_tensors = 1;
-    kvbm_cache_options_init(&layout, sizeof layout);
-    layout.n_blocks = ENGINE_BLOCKS, layout.parts = &part, layout.n_parts = 1;
-    OK(kvbm_cache_attach(e.manager, e.ns, &layout, &e.cache, &check_error));
+    OK(engine_open(&e, 100, NULL, 0));
     if (round == 0) OK(engine_store(&e, 30, 12));
     CHECK(engine_load(&e, 30, 12) == 12);
     engine_close(&e);
   }
+  engine_host_file = NULL;
   unlink(file);
+}
+
+/* Another process keeps blocks in that file and is killed once it has stored them; what this one finds there, of 12. */
+static size_t found_after_a_kill(const char *file, uint64_t host_blocks) {
+  engine_t e;
+  int said[2], status = 0;
+  char word = 0;
+  size_t found = 0;
+  pid_t child;
+  if (pipe(said) != 0) return 0;
+  engine_host_file = file;
+  child = fork();
+  if (child == 0) {
+    if (engine_open(&e, host_blocks, NULL, 0) != KVBM_OK || engine_store(&e, 30, 12) != KVBM_OK) _exit(1);
+    if (engine_load(&e, 30, 12) != 12 || write(said[1], "k", 1) != 1) _exit(2);
+    for (;;) pause();
+  }
+  close(said[1]);
+  CHECK(read(said[0], &word, 1) == 1); /* 0 if it ended by itself */
+  close(said[0]);
+  kill(child, SIGKILL);
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  if (word == 'k' && engine_open(&e, host_blocks, NULL, 0) == KVBM_OK) {
+    found = engine_load(&e, 30, 12); /* every byte is compared */
+    engine_close(&e);
+  }
+  engine_host_file = NULL;
+  unlink(file);
+  return found;
+}
+
+static void a_host_file_survives_kill_9_of_its_process(void) {
+  char file[128];
+  snprintf(file, sizeof file, "/dev/shm/kvbm-test-killed-%d", (int)getpid());
+  CHECK_U64(found_after_a_kill(file, 100), 12);
+}
+
+/* Where a file of 4 MiB can be made of huge pages; 0 if nowhere. */
+static int hugetlbfs_file(char out[512]) {
+  char line[512], at[256], kind[64];
+  int found = 0;
+  FILE *mounts = fopen("/proc/mounts", "r");
+  if (mounts == NULL) return 0;
+  while (!found && fgets(line, sizeof line, mounts) != NULL) {
+    int file;
+    void *memory = MAP_FAILED;
+    if (sscanf(line, "%*s %255s %63s", at, kind) != 2 || strcmp(kind, "hugetlbfs") != 0) continue;
+    snprintf(out, 512, "%s/kvbm-test-%d", at, (int)getpid());
+    file = open(out, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (file < 0) continue;
+    if (ftruncate(file, 4 << 20) == 0) memory = mmap(NULL, 4 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    found = memory != MAP_FAILED; /* pages are reserved by it */
+    if (found) munmap(memory, 4 << 20);
+    close(file);
+    unlink(out);
+  }
+  fclose(mounts);
+  return found;
+}
+
+static void a_hugetlbfs_file_survives_kill_9_of_its_process(void) {
+  char file[512];
+  if (!hugetlbfs_file(file)) SKIP("no hugetlbfs here in which 4 MiB of pages are free");
+  CHECK_U64(found_after_a_kill(file, 200), 12);
 }
 
 int main(void) {
@@ -380,6 +443,8 @@ int main(void) {
   RUN(explicit_offload_and_prefetch);
   RUN(a_plug_in_is_a_tier_and_a_hostile_one_is_contained);
   RUN(a_host_file_survives_a_restart);
+  RUN(a_host_file_survives_kill_9_of_its_process);
+  RUN(a_hugetlbfs_file_survives_kill_9_of_its_process);
   snprintf(command, sizeof command, "rm -rf %s", scratch);
   if (system(command) != 0) return 1;
   FINISH();

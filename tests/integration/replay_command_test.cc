@@ -126,7 +126,7 @@ TEST_F(ReplayCommand, a_second_run_finds_the_blocks_of_the_first) {
   EXPECT_EQ(number(first.text, "found_again"), 0) << first.text;
   EXPECT_GT(number(second.text, "found_again"), 0) << second.text;
   EXPECT_EQ(number(second.text, "wrong_blocks"), 0) << second.text;
-  const Ran third = run("replay " + trace() + " --host 8MiB --disk 256MiB --verify --limit 50 --disk-path " + dir_.path() +
+  const Ran third = run("replay " + trace() + " --host 64MiB --disk 256MiB --verify --limit 50 --disk-path " + dir_.path() +
                         "/tier");
   EXPECT_TRUE(contains(third.text, "were stored by an earlier run")) << third.text;
   EXPECT_FALSE(contains(third.text, "operations failed")) << third.text;

@@ -173,7 +173,8 @@ ordered_json tiers_json(const replay::StoreResult& result) {
                      {"capacity_bytes", s.capacity_bytes},
                      {"evictions", s.evictions},
                      {"damaged", s.damaged},
-                     {"errors", s.errors}});
+                     {"errors", s.errors},
+                     {"disabled", s.disabled != 0}});
   }
   return tiers;
 }

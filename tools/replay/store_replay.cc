@@ -158,7 +158,9 @@ class Engine {
     const auto began = SteadyClock::now();
     const kvbm_status_t loaded = kvbm_cache_load(cache_.get(), match.get(), ids_.data(), matched, &options, nullptr, 0);
     mine_.load_seconds += Seconds(SteadyClock::now() - began).count();
-    if (loaded <= -500 || (loaded < 0 && loaded > -300)) return failed("a load failed", loaded, {});
+    // A tier that fails costs its blocks alone: they are computed.
+    const bool tier_failed = loaded == KVBM_ERR_IO || loaded == KVBM_ERR_TIER_DISABLED;
+    if (!tier_failed && (loaded <= -500 || (loaded < 0 && loaded > -300))) return failed("a load failed", loaded, {});
     while (good < matched && status_[good] == KVBM_OK) ++good;
     mine_.failed_blocks += matched - good;
     for (size_t i = 0; i < good; ++i) {

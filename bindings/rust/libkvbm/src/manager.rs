@@ -12,7 +12,7 @@ use crate::error::{check, explained, Error, Result, Status};
 use crate::handle::{c_string, nanoseconds, options, read_text, Handle};
 use crate::types::from_number;
 
-/// Which blocks of the tier above come into a tier.
+/// Which blocks of the host come into a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Admission {

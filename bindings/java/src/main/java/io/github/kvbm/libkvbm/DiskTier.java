@@ -7,7 +7,7 @@ import java.util.Objects;
 
 /** A disk tier below the host's memory. */
 public final class DiskTier {
-  /** Every block of the tier above comes here. */
+  /** Every block of the host comes here. */
   public static final int ADMIT_ALL = KVBM_ADMIT_ALL;
 
   /** What the tier above evicts comes here. */
@@ -56,7 +56,7 @@ public final class DiskTier {
   }
 
   /**
-   * Says which blocks of the tier above come here.
+   * Says which blocks of the host come here.
    *
    * @param kind one of the admissions of this class
    * @param uses number of uses, or threshold; 1 to 15, 0 = 2
