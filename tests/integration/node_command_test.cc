@@ -159,7 +159,8 @@ TEST_F(NodeCommand, a_file_that_the_pool_cannot_hold_is_not_said_to_be_stored) {
   const std::string peer = " --peer " + node.address() + " ";
   const Ran large = run("put" + peer + "large '" + make("large", 100'000'000) + "'");
   EXPECT_EQ(large.exit_code, 1);
-  for (const std::string& part : {node.address(), std::string("nothing was stored"), std::string("takes 95"), std::string("--host")}) {
+  const std::string here = node.address();
+  for (const char* part : {here.c_str(), "nothing was stored", "takes 95", "--host"}) {
     EXPECT_TRUE(contains(large.text, part)) << part << ": " << large.text;
   }
   EXPECT_EQ(run("exists" + peer + "large").exit_code, 1) << "nothing of it was to be stored";
