@@ -26,7 +26,8 @@ Status check_place(const char* option, const std::string& address, Use use) {
             std::string(option) + " is \"" + address + "\": " + form.what()};
   }
   const std::string host = address.substr(0, address.rfind(':'));
-  if (host == "localhost" || host.front() == '[' || host.find_first_not_of("0123456789.") == std::string::npos) return {};
+  const bool number = host.front() == '[' || host.find_first_not_of("0123456789.") == std::string::npos;
+  if (number || host == "localhost") return {};
   return {Code::bad_config, "names of hosts are not looked up: give the number, as in 10.0.0.7:7000",
           std::string(option) + " is \"" + address + "\""};
 }

@@ -35,7 +35,8 @@ struct MeshOptions {
 
 // A loopback address, or a name of one.
 bool only_this_machine(const std::string& address);
-// Bad addresses, names of hosts, and listening to others than this machine without a key, are refused: bad_config with the remedy.
+// Bad addresses, names of hosts, and listening to others than this machine without a key, are refused: bad_config with
+// the remedy.
 Status check_mesh_options(const MeshOptions& options);
 
 class Mesh final : public copy::TransportListener, public LinkListener, public Peers {

@@ -403,7 +403,8 @@ void add_node(Registry& registry) {
 
   auto to_ask = std::make_shared<Arguments>();
   CLI::App& asking =
-      add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not, 3 if it has a part of it", exists, to_ask);
+      add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not, 3 if it has a part of it",
+                  exists, to_ask);
   asking.add_option("name", to_ask->name, "Name that it was stored under")->type_name("NAME")->required();
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
 

@@ -217,8 +217,12 @@ Status Member::put(const std::string& name, const std::string& bytes) {
     status = kvbm_manager_register(manager_, ns_, blocks.data(), keys.value().data(), n, nullptr);
   }
   if (status == KVBM_OK && shared_) status = kvbm_manager_flush(manager_, kFlushNs);
+  // The first is as large as any: where it is refused for its size, nothing of the file is left anywhere.
   if (status == KVBM_OK && !shared_) {
-    status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data(), n, peers_tier_, nullptr, 0);
+    status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data(), 1, peers_tier_, nullptr, 0);
+  }
+  if (status == KVBM_OK && !shared_ && n > 1) {
+    status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data() + 1, n - 1, peers_tier_, nullptr, 0);
   }
   kvbm_block_release(manager_, blocks.data(), n);
   if (const std::string why = last_warning(); status == KVBM_ERR_MISMATCH && !why.empty()) {

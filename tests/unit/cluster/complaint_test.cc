@@ -11,7 +11,9 @@ TEST(Complaint, the_same_reason_is_said_once_and_then_at_growing_intervals) {
   Complaint complaint;
   size_t lines = 0;
   // Dialled every 800 ms for an hour.
-  for (uint64_t now = 1; now < 60 * kMinute; now += 800'000'000) lines += complaint.failed("refused", now).empty() ? 0 : 1;
+  for (uint64_t now = 1; now < 60 * kMinute; now += 800'000'000) {
+    lines += complaint.failed("refused", now).empty() ? 0 : 1;
+  }
   EXPECT_EQ(lines, 6U);  // at once, and after 1, 3, 7, 15 and 31 minutes
 }
 
