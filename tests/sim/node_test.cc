@@ -359,7 +359,7 @@ uint64_t run_seed(uint64_t seed, Seen& seen) {
   Random& random = w.sim.random();
   w.net.faults.flip_bulk = seed % 2 == 0 ? 0.02 : 0;
   w.net.faults.flip_message = seed % 4 == 0 ? 0.002 : 0;
-  if (seed % 3 != 0) w.net.faults.repeat = w.net.faults.exchange = w.net.faults.drop = seed % 3 == 1 ? 0.003 : 0.02;
+  if (seed % 3 != 0) w.net.faults.repeat = w.net.faults.exchange = w.net.faults.drop = seed % 3 == 1 ? 0.003 : 0.01;
   w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs);
   for (int step = 0; step < 150; ++step) {
     const size_t i = random.below(kNodes);
@@ -458,9 +458,9 @@ TEST(NodeSim, never_gives_a_wrong_block_and_ends_every_operation) {
               static_cast<unsigned long long>(seen.network.dropped),
               static_cast<unsigned long long>(seen.network.skips));
   if (n < 50) return;
-  EXPECT_GT(seen.network.repeated, n);
-  EXPECT_GT(seen.network.exchanged, n);
-  EXPECT_GT(seen.network.dropped, n);
+  EXPECT_GT(seen.network.repeated, n / 2);
+  EXPECT_GT(seen.network.exchanged, n / 4);
+  EXPECT_GT(seen.network.dropped, n / 2);
   EXPECT_GT(seen.network.skips, n);
   EXPECT_GT(seen.coded, n);
   EXPECT_GT(seen.brought, n);

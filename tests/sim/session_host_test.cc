@@ -119,8 +119,7 @@ class World {
     coding_ = static_cast<Coding>(random().below(kCodings));
     if (trouble_ == Trouble::garble) net_.faults.flip_bulk = 0.02;
     if (trouble_ == Trouble::meddling) {
-      const double often = random().below(2) == 0 ? 0.005 : 0.05;
-      (random().below(3) == 0 ? net_.faults.repeat : random().below(2) == 0 ? net_.faults.exchange : net_.faults.drop) = often;
+      net_.faults.repeat = net_.faults.exchange = net_.faults.drop = random().below(2) == 0 ? 0.005 : 0.05;
     }
     const bool large = coding_ == Coding::fixed;  // small slices are not worth the record's head
     facts_ = random_facts(random(), large);

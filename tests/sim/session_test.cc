@@ -41,12 +41,14 @@ struct Seen {
 
 enum class Trouble { none, garble, full, cut, kill_prefill, kill_decode, freeze, abort_prefill, abort_decode, silence, spoil,
                      lose_device, meddling };
-constexpr uint64_t kTroubles = 13;
+constexpr uint64_t kTroubles = 12;  // of which one is drawn; meddling comes by number
+constexpr uint64_t kMeddlingEvery = 13;
 
 class World {
  public:
   World(uint64_t seed, Seen& seen) : seen_(seen), sim_(seed), net_(sim_), seed_(seed) {
     trouble_ = static_cast<Trouble>(random().below(kTroubles));
+    if (seed % kMeddlingEvery == 0) trouble_ = Trouble::meddling;
     const bool large = random().below(3) == 0;
     facts_ = random_facts(random(), large);
     tokens_ = 1 + random().below(large ? 400 : 60);
