@@ -424,10 +424,9 @@ KVBM_API void kvbm_manager_release(kvbm_manager_t *manager);
  * KVBM_ERR_UNSUPPORTED if there is a plug-in tier: its records stay (kvbm_namespace_invalidate makes them unfindable).
  * Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t *err);
-/* Waits until no offload is queued or in flight: what the queue keeps when this is called (up to half of the host tier)
- * is in its tier then and survives the death of this process. Stores that outrun their tiers are not refused for it:
- * what waits to go down, and nobody asked for or waits for, is evicted first, the least valuable before the others;
- * what leaves the host so is counted (offloads_skipped) and is a miss later. Flush where blocks must last.
+/* Waits until no offload is queued or in flight: what was taken into a queue is in its tier then and survives the
+ * death of this process. A store that outruns its tiers fills the queue (half of the host tier); what finds no place
+ * is counted (offloads_skipped) and goes down later, before it would be evicted, where there is time.
  * KVBM_ERR_DEADLINE if it takes longer. A client of a shared tier set (kvbm_manager_share) waits until the owner has
  * done this for what this process stored before. Thread: any. Blocks: until then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
@@ -522,8 +521,7 @@ typedef struct kvbm_view {
  * blocks are written; *out_n_evicted counts them all (both may be NULL). The bytes of a new block are undefined.
  * A call that is refused may have evicted as well: what is held is known only when the rest has gone. Its evictions are
  * told in the same way.
- * Errors: KVBM_ERR_NO_ROOM (everything is held: by callers, or because a tier is writing it now or was asked to; blocks
- * that merely wait to go down are evicted), KVBM_ERR_QUOTA. Thread: any. Blocks: no. Since 0.1. */
+ * Errors: KVBM_ERR_NO_ROOM (everything is held), KVBM_ERR_QUOTA. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_namespace_t *ns, size_t n_blocks,
                                              kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
                                              size_t evicted_capacity, size_t *out_n_evicted);
@@ -766,9 +764,7 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * returns KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
  * (a block id out of range; a stream for a cache in host memory, of another device, of a context that is gone, or that
  * is being captured into a graph: the log says which), KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item:
- * KVBM_ERR_NO_ROOM (everything is held by callers: matches, holds, pins, this call's own chain. Blocks that wait to go
- * down are evicted for a store; for those that a tier is writing it waits, a second at most without getting a slot),
- * KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set
+ * KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a shared tier set
  * (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,
                                         size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,
@@ -904,7 +900,7 @@ typedef struct kvbm_manager_counters {
   uint64_t holds, pins, matches; /* live now */
   uint64_t operations_in_flight;
   uint64_t stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures;
-  uint64_t offloads_skipped;   /* blocks that left the host before a tier that was to have them had them: misses later */
+  uint64_t offloads_skipped;   /* blocks that a full offload queue did not take; they may go down later */
   kvbm_tier_stats_t tiers[8];
   /* Of loads with kvbm_load_options_t.compute_block_ns: */
   uint64_t loads_weighed;      /* started, because they would win */

@@ -20,7 +20,6 @@ struct TierCounters {
   Count stores{0}, store_bytes{0};
   Count loads{0}, load_bytes{0};
   Count evictions{0}, damaged{0}, errors{0};
-  Count skipped{0};  // blocks that it was to have and never had
 };
 
 struct Counters {
@@ -31,7 +30,7 @@ struct Counters {
   Count lossy_refused{0};  // blocks in the host that a reader did not take because they are lossy
   // Blocks that a device decoded for a load: decoded into the host afterwards; left in their tier, for want of time.
   Count decoded_late{0}, left_below{0};
-  Count offload_skipped{0};  // tiers[].skipped, summed
+  Count offload_skipped{0};  // blocks that a full offload queue or an admission policy did not take
   // Loads that were told what computing takes (LoadRequest::compute_block_ns).
   Count loads_not_started{0}, blocks_left{0};
   Count compute_saved_ns{0}, compute_lost_ns{0};

@@ -318,42 +318,15 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   std::vector<block::Evicted> mine;
   std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
   const size_t before = gone.size();
-  Code code = table_->allocate(account, out, &gone, tick());
+  const Code code = table_->allocate(account, out, &gone, tick());
   const MemoryWait told;  // what went is gone, whether there is memory to say so or not
-  if (let_go_for(account, code, out.size())) code = table_->allocate(account, out, &gone, tick());
   if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
   for (auto& offloader : offloaders_) offloader->relieve();
   return code;
 }
 
-// Refused because of what is held, not because of how much was asked for.
-bool Manager::is_for_lack_of_room(block::AccountId account, Code code) const {
-  if (code == Code::over_quota) return table_->account_use(account).mode == block::OverQuota::evict;
-  return code == Code::no_room;
-}
-
-bool Manager::let_go_for(block::AccountId account, Code code, size_t wanted) {
-  if (wanted > table_->slots() || !is_for_lack_of_room(account, code)) return false;
-  bool some = false;
-  for (auto& offloader : offloaders_) {
-    if (offloader->let_go(code == Code::over_quota ? account : Offloader::kAnyAccount)) some = true;
-  }
-  return some;
-}
-
-bool Manager::when_room_may_come(block::AccountId account, Code code,
-                                 const std::shared_ptr<UniqueFunction<void()>>& ended) {
-  if (!is_for_lack_of_room(account, code)) return false;
-  bool some = false;
-  for (auto& offloader : offloaders_) {
-    if (offloader->when_released(ended)) some = true;
-  }
-  return some;
-}
-
 void Manager::tell_evicted(std::span<const block::Evicted> gone) {
   add(counters_.tiers[0].evictions, gone.size());
-  for (auto& offloader : offloaders_) offloader->evicted(gone);
   if (!events_.wanted()) return;
   std::vector<Identity> ids;
   ids.reserve(gone.size());

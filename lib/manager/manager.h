@@ -68,13 +68,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
 
   // ---- Slots ----
   // Host slots for blocks of an account, all or none; evictions are reported and counted. In
-  // `evicted` (may be null) are the identities that went. What offloaders keep only because admission said so goes
-  // before this is refused.
+  // `evicted` (may be null) are the identities that went.
   Code allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted);
-  // Whether the end of writes to tiers may give the account what was refused as `code`; and if so, calls `ended` (perhaps
-  // more than once) when one ends. Ask once more after this: it may have ended before.
-  [[nodiscard]] bool when_room_may_come(block::AccountId account, Code code,
-                                        const std::shared_ptr<UniqueFunction<void()>>& ended);
   // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty.
   // `payload_bytes`: of each. `apart`: a tier that the caller sends them to itself.
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
@@ -179,8 +174,6 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_tiers();
   void recover_host();  // recover_host.cc
   void tell_evicted(std::span<const block::Evicted> gone);
-  [[nodiscard]] bool is_for_lack_of_room(block::AccountId account, Code code) const;
-  bool let_go_for(block::AccountId account, Code code, size_t wanted);
   // Families share these by number: a mark of one that shares is a miss more, never a block too many.
   struct Forgets {
     std::atomic<uint64_t> begun{0};

@@ -26,8 +26,7 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_deadlines_missed_total", "Operations that ended at their deadline.", &Snapshot::deadline_missed},
     {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.",
      &Snapshot::position_mismatches},
-    {"kvbm_offloads_skipped_total", "Blocks that left the host before a tier that was to have them had them.",
-     &Snapshot::offloads_skipped},
+    {"kvbm_offloads_skipped_total", "Blocks that a full offload queue did not take.", &Snapshot::offloads_skipped},
     {"kvbm_lossy_refused_total", "Blocks in the host that a reader without allow_lossy was not given.",
      &Snapshot::lossy_refused},
     {"kvbm_verify_failures_total", "Host blocks whose bytes failed verification.", &Snapshot::verify_failures},
@@ -61,8 +60,6 @@ constexpr TierRow kTierCounters[] = {
     {"kvbm_tier_evictions_total", "Blocks that the tier let go.", &TierSnapshot::evictions},
     {"kvbm_tier_damaged_total", "Records that failed verification.", &TierSnapshot::damaged},
     {"kvbm_tier_errors_total", "Operations of the tier that failed.", &TierSnapshot::errors},
-    {"kvbm_tier_offloads_skipped_total", "Blocks that left the host before the tier, which was to have them, had them.",
-     &TierSnapshot::skipped},
     {"kvbm_tier_faults_total", "Times that a plug-in hung, gave wrong bytes or answered twice.", &TierSnapshot::faults},
     {"kvbm_tier_second_answers_total", "Answers of a plug-in to calls that were over.", &TierSnapshot::second_answers},
 };

@@ -13,14 +13,6 @@ namespace kvbm::manager {
 namespace {
 // Host bytes that may wait for one tier: half of the host, so that offload never owns the cache.
 constexpr uint64_t kQueueShare = 2;
-// Host bytes that tiers may be writing: a quarter of the host over all edges, but a block of each.
-constexpr uint64_t kFlightShare = 4;
-
-uint64_t flight_bytes(Manager& manager, uint64_t most) {
-  const uint64_t edges = std::max<uint64_t>(manager.options().tiers.size(), 1);
-  const uint64_t slots = std::max<uint64_t>(manager.arena().slots() / kFlightShare / edges, 1);
-  return std::min(most, slots * manager.arena().slot_bytes());
-}
 }  // namespace
 
 Offloader::Offloader(Manager& manager, TierIndex tier, const TierOptions& options)
@@ -29,7 +21,6 @@ Offloader::Offloader(Manager& manager, TierIndex tier, const TierOptions& option
       options_(options),
       limit_bytes_(std::max<uint64_t>(manager.arena().capacity_bytes() / kQueueShare, manager.arena().slot_bytes())),
       slot_bytes_(manager.arena().slot_bytes()),
-      flight_bytes_(flight_bytes(manager, kFlightBytes)),
       admission_(policy::make_admission(
           admission_name(options.admission),
           {std::max<size_t>(65536, options.capacity_bytes / slot_bytes_), options.admission_uses})),
@@ -85,7 +76,6 @@ void Offloader::request(std::vector<SlotId> slots, std::shared_ptr<Report> repor
   for (size_t i = 0; i < slots.size(); ++i) {
     entries.push_back(Entry{slots[i]});
     entries.back().index = i;
-    entries.back().promised = true;
     entries.back().report = report;
   }
   {
@@ -99,7 +89,7 @@ void Offloader::request(std::vector<SlotId> slots, std::shared_ptr<Report> repor
 // Takes a reference for as many entries as may have one.
 void Offloader::add(std::vector<Entry> entries) {
   if (entries.empty()) return;
-  size_t no_place = 0;
+  size_t skipped = 0;
   {
     MutexLock lock(mutex_);
     for (Entry& entry : entries) {
@@ -110,88 +100,27 @@ void Offloader::add(std::vector<Entry> entries) {
       const Queued& known = queued_[entry.slot];
       if (known.is && known.generation == entry.generation && (known.held || !entry.held)) continue;
       if (queue_.size() >= 2 * static_cast<size_t>(manager_.table().slots())) {
-        ++no_place;
+        ++skipped;
         continue;
       }
       if (entry.held) {
         manager_.table().retain({&entry.slot, 1});
         held_ += slot_bytes_;
-        ++may_let_go_;
       }
       entry.marked = true;
       queued_[entry.slot] = {true, entry.held, entry.generation};
       queue_.push_back(std::move(entry));
     }
   }
-  if (!waits_for_all()) skipped(no_place);
+  if (skipped != 0) manager::add(manager_.counters().offload_skipped, skipped);
   pump();
 }
 
-// False: it went before its turn.
 bool Offloader::take_reference(Entry& entry) {
   if (entry.held) return true;
   entry.held = manager_.table().acquire_weak(entry.slot, entry.generation);
-  if (!entry.held && !waits_for_all()) skipped(1);
+  if (!entry.held) manager::add(manager_.counters().offload_skipped, 1);
   return entry.held;
-}
-
-// Whether the tier is to have every block in the end. Then one that it never had is counted when it leaves the host; else
-// when one that was admitted is passed over.
-bool Offloader::waits_for_all() const noexcept {
-  return options_.admission == AdmissionKind::all || options_.admission == AdmissionKind::on_eviction;
-}
-
-void Offloader::skipped(uint64_t n) noexcept {
-  if (n == 0) return;
-  manager::add(manager_.counters().offload_skipped, n);
-  manager::add(manager_.counters().tiers[tier_].skipped, n);
-}
-
-void Offloader::evicted(std::span<const block::Evicted> gone) noexcept {
-  if (!waits_for_all() || manager_.out_of_use(tier_)) return;
-  skipped(static_cast<uint64_t>(std::count_if(
-      gone.begin(), gone.end(), [this](const block::Evicted& one) { return (one.flags & on_tier_flag(tier_)) == 0; })));
-}
-
-// What stays in the queue waits without a reference from here on, and is written in its turn if it is there then. What
-// relieve() chose does not stay: it is chosen again if it is still the coldest.
-bool Offloader::let_go(block::AccountId account) {
-  const MemoryWait nobody_to_tell;
-  std::vector<SlotId> slots;
-  {
-    MutexLock lock(mutex_);
-    if (may_let_go_ == 0) return false;
-    slots.reserve(may_let_go_);
-    for (Entry& entry : queue_) {
-      if (!may_let_go(entry)) continue;
-      if (account != kAnyAccount && manager_.table().info(entry.slot).account != account) continue;
-      slots.push_back(entry.slot);
-      entry.held = false;
-      if (Queued& known = queued_[entry.slot]; entry.marked && known.generation == entry.generation) known.held = false;
-    }
-    held_ -= slots.size() * slot_bytes_;
-    may_let_go_ -= slots.size();
-    std::erase_if(queue_, [](const Entry& entry) { return entry.evict_after && !entry.held; });
-  }
-  manager_.release(slots);
-  return !slots.empty();
-}
-
-bool Offloader::when_released(const std::shared_ptr<UniqueFunction<void()>>& ended) {
-  MutexLock lock(mutex_);
-  if (held_ == 0 && in_flight_ == 0) return false;
-  released_.push_back(ended);
-  return true;
-}
-
-// After references and what counts them have ended.
-void Offloader::tell_released() {
-  std::vector<std::shared_ptr<UniqueFunction<void()>>> told;
-  {
-    MutexLock lock(mutex_);
-    told.swap(released_);
-  }
-  for (const auto& call : told) (*call)();
 }
 
 void Offloader::relieve() {
@@ -224,7 +153,6 @@ void Offloader::relieve() {
     MutexLock lock(mutex_);
     relieving_ = false;
     held_ += entries.size() * slot_bytes_;
-    may_let_go_ += entries.size();
     // Ahead of the others: these are about to go.
     queue_.insert(queue_.begin(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
   }
@@ -236,9 +164,6 @@ void Offloader::when_idle(UniqueFunction<void()> idle) {
   {
     MutexLock lock(mutex_);
     if (!queue_.empty() || in_flight_ != 0) {
-      // From here on they are waited for.
-      for (Entry& entry : queue_) entry.promised = true;
-      may_let_go_ = 0;
       idle_.push_back(std::move(idle));
       return;
     }
@@ -248,15 +173,14 @@ void Offloader::when_idle(UniqueFunction<void()> idle) {
 
 std::vector<Offloader::Entry> Offloader::next_batch() {
   std::vector<Entry> batch;
-  if (in_flight_ >= flight_bytes_) return batch;
+  if (in_flight_ >= kFlightBytes && in_flight_ != 0) return batch;
   // The tier has nothing to write while the first of many is hashed.
-  const uint64_t most = std::min(in_flight_ == 0 ? kFirstBatchBytes : kBatchBytes, flight_bytes_ - in_flight_);
+  const uint64_t most = in_flight_ == 0 ? kFirstBatchBytes : kBatchBytes;
   while (!queue_.empty() && batch.size() < kBatchItems && batch.size() * slot_bytes_ < most) {
-    Entry& next = queue_.front();
+    const Entry& next = queue_.front();
     if (next.held) held_ -= slot_bytes_;
-    if (may_let_go(next)) --may_let_go_;
     if (Queued& known = queued_[next.slot]; next.marked && known.generation == next.generation) known.is = false;
-    if (take_reference(next)) batch.push_back(std::move(next));
+    batch.push_back(std::move(queue_.front()));
     queue_.pop_front();
   }
   in_flight_ += batch.size() * slot_bytes_;
@@ -297,6 +221,7 @@ void Offloader::drop(std::span<Entry> entries, Code why) {
 // What has to be written comes out as `now`, with its item. What cannot be written yet is put into `later`; the rest is
 // over, or waits for the one that is being written.
 Offloader::Turn Offloader::begin(Entry& entry, tier::PutItem& item, std::vector<Entry>& later) {
+  if (!take_reference(entry)) return Turn::over;
   const SlotId slot = entry.slot;
   if (manager_.table().info(slot).withdrawn) {  // forgotten while it waited
     drop({&entry, 1}, Code::miss);
@@ -371,9 +296,7 @@ void Offloader::send(std::vector<Entry> entries) {
     in_flight_ += charged + later.size() * slot_bytes_;
     in_flight_ -= entries.size() * slot_bytes_;
   }
-  const bool some_ended = sent->size() + later.size() != entries.size();
   if (!later.empty()) send_later(std::move(later));
-  if (some_ended) tell_released();
   if (sent->empty()) return;  // pump() goes on
   batch->status.assign(sent->size(), Code::internal);
   batch->done = [this, keep = manager_.shared_from_this(), sent, charged](tier::PutBatch& done) {
@@ -435,7 +358,6 @@ void Offloader::finished(std::vector<Entry>& entries, tier::PutBatch& batch, uin
     MutexLock lock(mutex_);
     in_flight_ -= charged;
   }
-  tell_released();
   pump();
 }
 

@@ -3,12 +3,9 @@
 // Blocks reach the queue when they are stored or used (admission decides), when room in the host runs
 // short (demotion), or because a caller asks. Those that wait within a share of the host keep a reference, so
 // that their bytes stay; those beyond it wait without one, and are skipped and counted if they were
-// evicted before their turn. Nobody was promised what admission alone has queued: when an allocation finds nothing else
-// to evict, that gives its references up (let_go), and the eviction policy chooses among it. What a caller asked for,
-// what a flush waits for and what the tier has in hand keeps them; the last is at most a quarter of the host over all
-// edges, so that a store finds room however slow a tier is, and the tier always has work. Batches are formed so that
-// blocks stored together lie together below. A block is written by one batch at a time: whoever wants the same while it is
-// being written waits for that and gets its outcome. Lock: `mutex_`; never held while the tier or a callback is called.
+// evicted before their turn. Batches are formed so that blocks stored together lie together below. A block is written
+// by one batch at a time: whoever wants the same while it is being written waits for that and gets its outcome. Lock:
+// `mutex_`; never held while the tier or a callback is called.
 // Callers have done what they were asked for and are not told of an offload that fails: all here waits for memory
 // (base/memory_wait.h).
 #pragma once
@@ -19,7 +16,6 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "block/block_table.h"
 #include "manager/options.h"
 #include "policy/admission.h"
 #include "tier/tier.h"
@@ -30,7 +26,6 @@ class Manager;
 
 class Offloader {
  public:
-  static constexpr block::AccountId kAnyAccount = UINT16_MAX;
   // Told how each block of an explicit request ended.
   using Report = UniqueFunction<void(size_t index, Code code)>;
 
@@ -47,13 +42,6 @@ class Offloader {
   void relieve();
   // Runs when nothing is queued or in flight (now, if so).
   void when_idle(UniqueFunction<void()> idle);
-  // Gives up the references of what waits because admission let it in: of one account's blocks, or of all (kAnyAccount).
-  // False: there was nothing to give up.
-  bool let_go(block::AccountId account);
-  // Calls `ended` when some reference that is held here has ended, once; false, and it will not: none is.
-  bool when_released(const std::shared_ptr<UniqueFunction<void()>>& ended);
-  // Blocks left the host: counts those that this tier was to have and has not.
-  void evicted(std::span<const block::Evicted> gone) noexcept;
   [[nodiscard]] bool admits_on_use() const noexcept;
   [[nodiscard]] uint64_t queued_bytes() const;
 
@@ -64,7 +52,6 @@ class Offloader {
     size_t index = 0;
     std::shared_ptr<Report> report = nullptr;
     bool held = true;         // a reference is ours
-    bool promised = false;    // somebody waits until it is written
     bool marked = false;      // in queued_
     uint32_t generation = 0;  // of the slot, where marked
   };
@@ -76,18 +63,14 @@ class Offloader {
   enum class Turn : uint8_t { now, later, over };
   // How long to wait for whoever makes the head of a record: it hashes one block.
   static constexpr uint64_t kHeadRetryNs = 50'000;
-  // Bytes of one batch and of all batches in flight: large enough for a disk's best speed. Less where the host is small.
+  // Bytes of one batch and of all batches in flight: large enough for a disk's best speed.
   static constexpr uint64_t kBatchBytes = 4ULL << 20;
   static constexpr uint64_t kFirstBatchBytes = 1ULL << 20;
   static constexpr uint64_t kFlightBytes = 32ULL << 20;
   static constexpr size_t kBatchItems = 512;
 
   void add(std::vector<Entry> entries);
-  [[nodiscard]] static bool may_let_go(const Entry& entry) noexcept { return entry.held && !entry.promised; }
-  [[nodiscard]] bool take_reference(Entry& entry) KVBM_REQUIRES(mutex_);
-  [[nodiscard]] bool waits_for_all() const noexcept;
-  void skipped(uint64_t n) noexcept;
-  void tell_released();
+  [[nodiscard]] bool take_reference(Entry& entry);
   void pump();
   std::vector<Entry> next_batch() KVBM_REQUIRES(mutex_);
   void send(std::vector<Entry> entries);
@@ -103,12 +86,10 @@ class Offloader {
   const TierOptions options_;
   const uint64_t limit_bytes_;
   const uint64_t slot_bytes_;
-  const uint64_t flight_bytes_;
   mutable Mutex mutex_;
   std::unique_ptr<policy::Admission> admission_ KVBM_GUARDED_BY(mutex_);
   std::deque<Entry> queue_ KVBM_GUARDED_BY(mutex_);
   uint64_t held_ KVBM_GUARDED_BY(mutex_) = 0;  // bytes of queued entries with a reference
-  size_t may_let_go_ KVBM_GUARDED_BY(mutex_) = 0;  // queued entries that let_go() may take the reference of
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
   bool relieving_ KVBM_GUARDED_BY(mutex_) = false;
   // By slot: what admission has queued.
@@ -116,7 +97,6 @@ class Offloader {
   std::vector<bool> writing_ KVBM_GUARDED_BY(mutex_);               // with a reference of the one who writes
   std::multimap<SlotId, Entry> followers_ KVBM_GUARDED_BY(mutex_);  // of what is being written, with references
   std::vector<UniqueFunction<void()>> idle_ KVBM_GUARDED_BY(mutex_);
-  std::vector<std::shared_ptr<UniqueFunction<void()>>> released_ KVBM_GUARDED_BY(mutex_);
 };
 
 }  // namespace kvbm::manager

@@ -17,7 +17,6 @@ void fill_traffic(const TierCounters& from, TierSnapshot& to) {
   to.evictions = get(from.evictions);
   to.damaged = get(from.damaged);
   to.errors = get(from.errors);
-  to.skipped = get(from.skipped);
 }
 
 void fill_cost(Manager& manager, TierIndex index, TierSnapshot& to) {

@@ -16,7 +16,7 @@ struct TierSnapshot {
   uint64_t hits = 0, hit_bytes = 0, misses = 0;
   uint64_t stores = 0, store_bytes = 0;
   uint64_t loads = 0, load_bytes = 0;
-  uint64_t evictions = 0, damaged = 0, errors = 0, skipped = 0;
+  uint64_t evictions = 0, damaged = 0, errors = 0;
   uint64_t metadata_bytes = 0;
   uint64_t staging_bytes = 0;
   uint64_t disabled = 0;

@@ -64,7 +64,6 @@ Operation::Next StoreOperation::step() {
   if (request_.keys.empty()) return Next::finished;
   if (part_ == plans_.size()) return hand_over();
   if (!chunk_open_) open_chunk();
-  if (taken_ != missing_.size() && take_slots() == Next::wait) return Next::wait;
   const Next copied = flight_ != nullptr ? move_some() : copy_some();
   if (copied != Next::finished) return copied;
   const size_t keys = present_.size();
@@ -138,75 +137,52 @@ void StoreOperation::end_handover(Code why) {
   handover_ = nullptr;
 }
 
-// Looks which keys are there already; take_slots() goes on with the others.
+// Looks which keys are there already and takes slots for the others.
 void StoreOperation::open_chunk() {
   const size_t n = std::min(chunk_keys(), request_.keys.size() - chunk_first_);
   const auto keys = std::span<const Key>(request_.keys).subspan(chunk_first_, n);
   present_.assign(n, kNoSlot);
   manager_.table().acquire_each(plans_[part_].family, keys, present_, manager_.tick());
   if (chunk_first_ == 0 && parent_of(0) != nullptr) last_ = manager_.acquire_one(plans_[part_].family, *parent_of(0));
-  missing_.clear();
-  missing_.reserve(n);
-  taken_ = 0;
-  fresh_.clear();
-  fresh_.reserve(n);  // a slot that is taken must find its place here
+  std::vector<size_t> missing;
   for (size_t i = 0; i < n; ++i) {
     const size_t key = chunk_first_ + i;
     if (present_[i] != kNoSlot || status_[key] != Code::ok) continue;
     Code has = has_block(part_, key);
     if (has == Code::ok && flight_ != nullptr && is_lost()) has = Code::tier_disabled;
     if (has == Code::invalid_argument || has == Code::tier_disabled) fail(key, has);
-    if (has == Code::ok) missing_.push_back(key);
+    if (has == Code::ok) missing.push_back(key);
   }
+  take_slots(std::move(missing));
   at_ = 0;
   leaf_ = 0;
   chunk_open_ = true;
 }
 
-// All the slots, or as many leading ones as there is room for: then this waits for what tiers are writing, while they are.
-Operation::Next StoreOperation::take_slots() {
+// All the slots, or as many leading ones as there is room for.
+void StoreOperation::take_slots(std::vector<size_t> missing) {
+  fresh_.clear();
+  fresh_.reserve(missing.size());  // a slot that is taken must find its place here
   const block::AccountId account = request_.cache->ns()->account();
-  size_t want = missing_.size() - taken_;
+  size_t first = 0;
+  size_t want = missing.size();
   std::vector<SlotId> slots(want);
-  bool asked = false;
-  bool expected = false;
-  while (taken_ < missing_.size()) {
-    want = std::min(want, missing_.size() - taken_);
+  while (first < missing.size()) {
+    want = std::min(want, missing.size() - first);
     const Code code = manager_.allocate(account, std::span(slots).first(want), nullptr);
     if (code == Code::ok) {
-      for (size_t i = 0; i < want; ++i) fresh_.push_back({missing_[taken_ + i], slots[i]});
-      taken_ += want;
-      room_until_ns_ = 0;
-      asked = false;
-    } else if (want > 1) {
-      want = (want + 1) / 2;
-    } else if (!asked) {
-      asked = true;
-      expected = waits_for_room(account, code);
-    } else if (expected) {
-      return Next::wait;
-    } else {
-      // A block without room ends the prefix: what follows it would never be found.
-      for (size_t i = taken_; i < missing_.size(); ++i) fail(missing_[i], code);
-      taken_ = missing_.size();
+      for (size_t i = 0; i < want; ++i) fresh_.push_back({missing[first + i], slots[i]});
+      first += want;
+      continue;
     }
+    if (want > 1) {
+      want = (want + 1) / 2;
+      continue;
+    }
+    // A block without room ends the prefix: what follows it would never be found.
+    for (size_t i = first; i < missing.size(); ++i) fail(missing[i], code);
+    return;
   }
-  return Next::finished;
-}
-
-// Whether this will be woken when there may be room.
-bool StoreOperation::waits_for_room(block::AccountId account, Code code) {
-  const uint64_t now = manager_.env().clock().now_ns();
-  if (room_until_ns_ != 0 && now >= room_until_ns_) return false;
-  const auto woken = [weak = weak_from_this()] {
-    if (const auto self = std::static_pointer_cast<StoreOperation>(weak.lock())) self->wake();
-  };
-  if (!manager_.when_room_may_come(account, code, std::make_shared<UniqueFunction<void()>>(woken))) return false;
-  if (room_until_ns_ == 0) {
-    room_until_ns_ = now + kRoomWaitNs;
-    manager_.env().executor->post_at(room_until_ns_, woken);
-  }
-  return true;
 }
 
 // Copies until the chunk is done (finished) or a step's worth of bytes is (more).

@@ -46,8 +46,6 @@ class StoreOperation final : public Operation {
   // Of a cache on a device, which should not wait between two chunks: as many keys as have so many bytes.
   static constexpr size_t kDeviceChunk = 1024;
   static constexpr uint64_t kDeviceChunkBytes = 128ULL << 20;
-  // How long one without room waits for writes to tiers, whose blocks it could have then: a tier that takes longer hangs.
-  static constexpr uint64_t kRoomWaitNs = 1'000'000'000;
   // One key of the chunk that must be copied.
   struct Fresh {
     size_t key;
@@ -66,8 +64,7 @@ class StoreOperation final : public Operation {
   void end_handover(Code why);
   [[nodiscard]] size_t chunk_keys() const noexcept;
   void open_chunk();
-  Next take_slots();
-  [[nodiscard]] bool waits_for_room(block::AccountId account, Code code);
+  void take_slots(std::vector<size_t> missing);
   Next copy_some();
   void close_chunk();
   void publish_run(size_t first, size_t count, SlotId parent);
@@ -98,9 +95,6 @@ class StoreOperation final : public Operation {
   size_t chunk_first_ = 0;
   bool chunk_open_ = false;
   std::vector<SlotId> present_;  // per key of the chunk: resident slot with a reference, kNoSlot
-  std::vector<size_t> missing_;  // keys of the chunk that are to have slots, those before taken_ have them
-  size_t taken_ = 0;
-  uint64_t room_until_ns_ = 0;   // while it waits for a slot: how long
   std::vector<Fresh> fresh_;
   size_t at_ = 0;       // fresh_ being copied
   uint32_t leaf_ = 0;   // next leaf of it

@@ -62,7 +62,7 @@ class SmallManager : public ::testing::Test {
   // A block of `bytes` bytes, all of them n.
   void put(uint64_t n, uint64_t bytes = kBlock) {
     SlotId slot = kNoSlot;
-    ASSERT_EQ(manager_->allocate(ns_->account(), {&slot, 1}, nullptr), Code::ok);
+    ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
     std::memset(manager_->arena().payload(slot).data(), static_cast<int>(n), bytes);
     ASSERT_EQ(manager_->table().complete({&slot, 1}), Code::ok);
     manager_->arena().clear_head(slot);

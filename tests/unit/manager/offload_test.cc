@@ -33,19 +33,6 @@ class Offloading : public test::SmallManager {
     return out;
   }
 
-  // Slots that can be had while nobody but the offloader holds any.
-  uint32_t room() {
-    std::vector<SlotId> taken;
-    for (SlotId slot = kNoSlot; manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr) == Code::ok;) {
-      taken.push_back(slot);
-    }
-    manager_->release(taken);
-    return static_cast<uint32_t>(taken.size());
-  }
-
-  // Blocks of the first batches, which begin at once: a quarter of the host.
-  static constexpr uint32_t in_hand() { return kSlots / 4; }
-
   // Records that were sent to the disk, which keeps one of two that are the same.
   uint64_t written() { return get(manager_->counters().tiers[1].stores); }
 };
@@ -119,104 +106,6 @@ TEST_F(Offloading, a_block_forgotten_while_it_is_written_is_over_for_all_who_ask
   const Identity id{gone, family_};
   manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
   EXPECT_FALSE(found.present);
-}
-
-TEST_F(Offloading, what_admission_alone_has_queued_gives_way_to_an_allocation) {
-  make(AdmissionKind::all);
-  for (uint64_t n = 0; n < kSlots; ++n) put(n);
-  // Nothing has run: a quarter is in hand, the rest waits.
-  EXPECT_EQ(room(), kSlots - in_hand());
-  EXPECT_EQ(get(manager_->counters().offload_skipped), kSlots - in_hand());
-  EXPECT_EQ(get(manager_->counters().tiers[1].skipped), kSlots - in_hand());
-  flush();
-  EXPECT_EQ(written(), in_hand());
-  EXPECT_EQ(room(), kSlots);
-  EXPECT_EQ(get(manager_->counters().offload_skipped), kSlots - in_hand());
-}
-
-TEST_F(Offloading, what_gave_way_and_was_not_evicted_is_written_in_its_turn) {
-  make(AdmissionKind::all);
-  for (uint64_t n = 0; n < kSlots; ++n) put(n);
-  SlotId slot = kNoSlot;
-  ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
-  flush();
-  EXPECT_EQ(written(), kSlots - 1);
-  EXPECT_EQ(get(manager_->counters().offload_skipped), 1U);
-  manager_->release({&slot, 1});
-}
-
-TEST_F(Offloading, it_gives_way_to_its_own_account_at_the_limit) {
-  make(AdmissionKind::all);
-  ASSERT_TRUE(manager_->set_quota(*ns_, kSlots / 2 * manager_->arena().slot_bytes(), block::OverQuota::evict).ok());
-  for (uint64_t n = 0; n < 20; ++n) put(n);  // asserts that each has a slot
-  flush();
-  EXPECT_EQ(written() + get(manager_->counters().offload_skipped), 20U);
-  EXPECT_GE(written(), in_hand());
-}
-
-TEST_F(Offloading, what_a_caller_asked_for_does_not_give_way) {
-  make(AdmissionKind::all);
-  for (uint64_t n = 0; n < kSlots; ++n) put(n);
-  std::vector<SlotId> slots;
-  for (uint64_t n = 3; n < kSlots; ++n) slots.push_back(manager_->acquire_one(family_, key(n)));
-  size_t reported = 0;
-  manager_->offloader(1).request(slots, std::make_shared<Offloader::Report>([&](size_t, Code code) {
-    EXPECT_EQ(code, Code::ok);
-    ++reported;
-  }));
-  EXPECT_LE(room(), kSlots - slots.size());
-  flush();
-  EXPECT_EQ(reported, slots.size());
-  EXPECT_GE(written(), slots.size());
-  EXPECT_EQ(room(), kSlots);
-}
-
-TEST_F(Offloading, what_a_flush_waits_for_does_not_give_way) {
-  make(AdmissionKind::all);
-  for (uint64_t n = 0; n < kSlots / 2; ++n) put(n);
-  bool flushed = false;
-  manager_->flush([&] { flushed = true; });
-  EXPECT_EQ(room(), kSlots / 2);
-  ASSERT_TRUE(sim_.run_until([&] { return flushed; }));
-  EXPECT_EQ(written(), kSlots / 2);
-  EXPECT_EQ(get(manager_->counters().offload_skipped), 0U);
-}
-
-TEST_F(Offloading, a_burst_is_not_refused_and_the_disk_gets_what_it_can_take) {
-  for (const AdmissionKind kind : {AdmissionKind::all, AdmissionKind::on_eviction}) {
-    SCOPED_TRACE(static_cast<int>(kind));
-    TearDown();
-    ns_ = nullptr;
-    manager_ = nullptr;
-    make(kind);
-    uint64_t before = 0;
-    uint64_t grew = 0;
-    for (uint64_t n = 0; n < 200; ++n) {
-      put(n);  // asserts that there is room
-      for (int i = 0; i < 3; ++i) sim_.step();
-      if (n % 20 == 19) grew += written() > before ? 1 : 0, before = written();
-    }
-    EXPECT_EQ(grew, 10U);
-    flush();
-    const uint64_t skipped = get(manager_->counters().offload_skipped);
-    EXPECT_GT(skipped, 0U);
-    const uint64_t left = 200 - skipped;
-    EXPECT_LE(written(), left);
-    EXPECT_LE(left, written() + (kind == AdmissionKind::all ? 0 : kSlots));
-  }
-}
-
-TEST_F(Offloading, who_waits_for_room_is_told_when_a_write_ends) {
-  make(AdmissionKind::all);
-  int told = 0;
-  const auto call = std::make_shared<UniqueFunction<void()>>([&] { ++told; });
-  EXPECT_FALSE(manager_->when_room_may_come(block::kSharedAccount, Code::no_room, call));
-  for (uint64_t n = 0; n < kSlots; ++n) put(n);
-  EXPECT_FALSE(manager_->when_room_may_come(block::kSharedAccount, Code::over_quota, call));
-  ASSERT_TRUE(manager_->when_room_may_come(block::kSharedAccount, Code::no_room, call));
-  ASSERT_TRUE(sim_.run_until([&] { return told != 0; }));
-  flush();
-  EXPECT_EQ(told, 1);
 }
 
 }  // namespace
