@@ -5,7 +5,7 @@
 // Invariants: a block that was brought from elsewhere has exactly the bytes that were stored under its key; every
 // operation completes exactly once; without faults a block that some node has is found and comes; at rest no node holds
 // anything for another; a seed run twice gives the same log. All of it plain, coded, sealed, and coded by choice and
-// sealed, with a shared key and without. KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it
+// sealed. KVBMTEST_SIM_SEEDS says how many seeds (default 150), KVBMTEST_SIM_FIRST the first, KVBMTEST_LONG=1 makes it
 // 5,000.
 #include <gtest/gtest.h>
 
@@ -71,8 +71,8 @@ cluster::LinkCoding coding_of(uint64_t number) {
 class Process {
  public:
   Process(SimExecutor& sim, SimNetwork& net, SimNetwork::Node node, std::vector<std::string> peers,
-          const cluster::LinkCoding& coding, bool keyed)
-      : sim_(sim), net_(net), node_(node), disk_(sim), keyed_(keyed) {
+          const cluster::LinkCoding& coding)
+      : sim_(sim), net_(net), node_(node), disk_(sim) {
     if (coding.in_use()) {
       coder_ = std::make_shared<cluster::LinkCoder>(coding, sim.random(), executor().clock(), &log_);
     }
@@ -174,7 +174,7 @@ class Process {
     options.self.incarnation = sim_.random().next();
     options.self.pool = "pool";
     options.self.request_limit = 16;
-    if (keyed_) options.key = cluster::SharedKey{};
+    options.key = cluster::SharedKey{};
     options.listen = SimNetwork::host(node_) + ":7000";
     options.peers = peers;
     mesh_ = std::make_unique<cluster::Mesh>(options, families, sim_.random(), &log_);
@@ -212,7 +212,6 @@ class Process {
   SimNetwork& net_;
   const SimNetwork::Node node_;
   SimDisk disk_;
-  const bool keyed_;
   Log log_;
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::Transport> transport_;
@@ -226,8 +225,7 @@ class Process {
 };
 
 struct World {
-  explicit World(uint64_t seed, uint64_t how = 0, bool with_key = true)
-      : sim(seed), net(sim), coding(coding_of(how)), keyed(with_key) {
+  explicit World(uint64_t seed, uint64_t how = 0) : sim(seed), net(sim), coding(coding_of(how)) {
     for (size_t i = 0; i < kNodes; ++i) {
       nodes.push_back(net.add_node());
       // Machines were started at different times, and no two clocks go alike.
@@ -244,7 +242,7 @@ struct World {
     for (size_t j = 0; j < kNodes; ++j) {
       if (j != i) peers.push_back(SimNetwork::host(nodes[j]) + ":7000");
     }
-    return std::make_unique<Process>(sim, net, nodes[i], peers, coding, keyed);
+    return std::make_unique<Process>(sim, net, nodes[i], peers, coding);
   }
   bool connected() {
     for (auto& process : processes) {
@@ -262,7 +260,6 @@ struct World {
   SimExecutor sim;
   SimNetwork net;
   const cluster::LinkCoding coding;
-  const bool keyed;
   std::vector<SimNetwork::Node> nodes;
   std::vector<std::unique_ptr<Process>> processes;
 };
@@ -355,7 +352,7 @@ struct Seen {
 };
 
 uint64_t run_seed(uint64_t seed, Seen& seen) {
-  World w(seed, seed / 4, seed % 5 != 0);
+  World w(seed, seed / 4);
   Random& random = w.sim.random();
   w.net.faults.flip_bulk = seed % 2 == 0 ? 0.02 : 0;
   w.net.faults.flip_message = seed % 4 == 0 ? 0.002 : 0;
@@ -464,7 +461,7 @@ TEST(NodeSim, never_gives_a_wrong_block_and_ends_every_operation) {
   EXPECT_GT(seen.network.skips, n);
   EXPECT_GT(seen.coded, n);
   EXPECT_GT(seen.brought, n);
-  EXPECT_GT(seen.pushed, n);
+  EXPECT_GT(seen.pushed, n / 2);
   EXPECT_GT(seen.kills, n / 2);
 }
 
