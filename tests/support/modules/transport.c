@@ -72,6 +72,7 @@ static kvbm_transport_ops_t table = {sizeof(kvbm_transport_ops_t),
                                      cancel,
                                      NULL,
                                      NULL,
+                                     NULL,
                                      NULL};
 
 #if KVBM_CASE == HANDLERS
