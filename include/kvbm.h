@@ -78,8 +78,7 @@
  *   do nothing, so that destructors may run there. It makes objects of its own.
  *
  * STABILITY
- *   Symbols and struct layouts keep their meaning within a soname. Values are never reused. Formats on disk carry
- *   their own versions (docs/formats.md).
+ *   Symbols and struct layouts keep their meaning within a soname. Values are never reused. Formats on disk carry their own versions (docs/formats).
  */
 #ifndef KVBM_H
 #define KVBM_H
