@@ -2,6 +2,8 @@
 #ifndef KVBM_TESTS_DEVICE_SIDE_H
 #define KVBM_TESTS_DEVICE_SIDE_H
 
+#include <stdlib.h>
+
 #include "check.h"
 #include "fake_driver.h"
 
@@ -119,6 +121,20 @@ static uint64_t wrong(const side_t *s, uint32_t layer) {
       for (t = 0; t < TOKENS; ++t)
         for (e = 0; e < DIM; ++e) n += s->kv[layer][place(s, p, h, t, e)] != value(layer, p, h, t, e);
   return n;
+}
+
+/* A metric with both labels, ~0 where there is none. */
+static uint64_t metric(const side_t *s, const char *name, const char *label, const char *other) {
+  static char text[1 << 17];
+  size_t needed = 0;
+  char *line, *rest = text;
+  kvbm_manager_metrics(s->manager, text, sizeof text, &needed);
+  while ((line = strsep(&rest, "\n")) != NULL) {
+    const char *value = strrchr(line, ' ');
+    if (strncmp(line, name, strlen(name)) != 0 || value == NULL) continue;
+    if (strstr(line, label) != NULL && strstr(line, other) != NULL) return strtoull(value, NULL, 10);
+  }
+  return ~0ull;
 }
 
 #endif

@@ -48,20 +48,6 @@ static kvbm_session_t *open_it(const side_t *s, unsigned number, const char *add
   return session;
 }
 
-/* A metric with both labels, ~0 where there is none. */
-static uint64_t metric(const side_t *s, const char *name, const char *label, const char *other) {
-  static char text[1 << 17];
-  size_t needed = 0;
-  char *line, *rest = text;
-  kvbm_manager_metrics(s->manager, text, sizeof text, &needed);
-  while ((line = strsep(&rest, "\n")) != NULL) {
-    const char *value = strrchr(line, ' ');
-    if (strncmp(line, name, strlen(name)) != 0 || value == NULL) continue;
-    if (strstr(line, label) != NULL && strstr(line, other) != NULL) return strtoull(value, NULL, 10);
-  }
-  return ~0ull;
-}
-
 /* Until a metric is at least that, or for 20 s. */
 static int reaches(const side_t *s, const char *name, const char *label, const char *other, uint64_t least) {
   int i;

@@ -36,20 +36,6 @@ static void pair_close(pair_t *p) {
   side_close(&p->prefill);
 }
 
-/* A metric with both labels, ~0 where there is none. */
-static uint64_t metric(const side_t *s, const char *name, const char *label, const char *other) {
-  static char text[1 << 17];
-  size_t needed = 0;
-  char *line, *rest = text;
-  kvbm_manager_metrics(s->manager, text, sizeof text, &needed);
-  while ((line = strsep(&rest, "\n")) != NULL) {
-    const char *value = strrchr(line, ' ');
-    if (strncmp(line, name, strlen(name)) != 0 || value == NULL) continue;
-    if (strstr(line, label) != NULL && strstr(line, other) != NULL) return strtoull(value, NULL, 10);
-  }
-  return ~0ull;
-}
-
 static uint64_t direct(const side_t *s, const char *side) {
   return metric(s, "kvbm_session_slices_total", side, "\"rdma\"");
 }
