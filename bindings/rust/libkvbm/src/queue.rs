@@ -137,6 +137,11 @@ pub(crate) struct Slots {
     pub(crate) operation: *mut u64,
 }
 
+/// Of the operation, not of one of its layers.
+pub(crate) fn is_last(completion: &sys::kvbm_completion_t) -> bool {
+    OpKind::from(completion.op) != OpKind::Layer
+}
+
 impl Pending {
     fn new(items: usize, keep: Box<dyn Keep>) -> Self {
         Pending {
@@ -148,16 +153,17 @@ impl Pending {
     pub(crate) fn lock(&self) -> MutexGuard<'_, PendingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Takes a completion in; true if it is the last.
-    pub(crate) fn complete(&self, completion: &sys::kvbm_completion_t) -> bool {
-        let last = OpKind::from(completion.op) != OpKind::Layer;
-        if last {
-            // Before anybody can see that it is done: who sees that may use the memory.
-            let keep = self.lock().keep.take();
-            keep.iter().for_each(|k| k.ended());
-        }
+    /// The library is done with what the operation keeps. Before anybody can see that it is done: who sees that may use
+    /// the memory.
+    pub(crate) fn end(&self) {
+        let keep = self.lock().keep.take();
+        keep.iter().for_each(|k| k.ended());
+    }
+
+    /// Takes a completion in, and wakes who waits for it.
+    pub(crate) fn complete(&self, completion: &sys::kvbm_completion_t) {
         let mut state = self.lock();
-        if last {
+        if is_last(completion) {
             state.done = Some(*completion);
         } else {
             let (component, layer) = ((completion.operation >> 32) as u32, completion.operation as u32);
@@ -169,7 +175,6 @@ impl Pending {
         if let Some(waker) = waker {
             waker.wake();
         }
-        last
     }
     fn completion(&self, raw: &sys::kvbm_completion_t) -> Completion {
         // SAFETY: `raw` came from `done`, after which the library does not write.

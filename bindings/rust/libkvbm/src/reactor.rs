@@ -14,7 +14,7 @@ use libkvbm_sys as sys;
 
 use crate::error::{Error, Result, Status};
 use crate::handle::{Handle, Process};
-use crate::queue::Pending;
+use crate::queue::{is_last, Pending};
 
 /// Completions that are taken at once.
 const BATCH: usize = 64;
@@ -82,9 +82,13 @@ impl Reactor {
     fn hand_out(&self, completions: &[sys::kvbm_completion_t]) {
         for completion in completions {
             let pending = self.lock().pending.get(&completion.user_data).cloned();
-            if pending.is_some_and(|p| p.complete(completion)) {
+            let Some(pending) = pending else { continue };
+            if is_last(completion) {
+                pending.end();
+                // Before its waiter can go on: who has seen the last operation done finds nothing in flight.
                 self.remove(completion.user_data);
             }
+            pending.complete(completion);
         }
     }
 
