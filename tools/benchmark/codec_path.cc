@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "benchmark/kv_sample.h"
 #include "benchmark/scratch.h"
 #include "benchmark/statistics.h"
 #include "benchmark/store.h"
@@ -15,9 +16,8 @@ namespace kvbm::benchmark {
 
 namespace {
 
-// 8 layers, K and V, 64 tokens, 8 heads of 64 bf16: 1 MiB a block.
-constexpr uint64_t kBlockBytes = 1 << 20;
-constexpr uint32_t kBlocks = 64;
+constexpr uint32_t kTokens = 64;  // of a block
+constexpr uint32_t kBlocks = 40;
 constexpr uint64_t kDiskBytes = 320ULL << 20;
 constexpr const char* kCodecs[] = {"off", "auto", "default"};
 constexpr uint64_t kCaps[] = {0, 200ULL << 20};  // of reads, bytes a second
@@ -27,31 +27,61 @@ struct Free {
 };
 using Geometry = std::unique_ptr<kvbm_geometry_t, Free>;
 
-// Values as those of a model: exponents within a few steps of each other, each channel about its own; the rest is noise.
-void fill(SeededRandom& random, std::byte* out) {
-  for (uint64_t i = 0; i < kBlockBytes / 2; ++i) {
-    const uint64_t bits = random.next();
-    const auto spread = static_cast<uint64_t>(__builtin_ctzll((bits >> 16) | 1U << 8));
-    const uint64_t exponent = 124 + i % 64 % 5 - spread;
-    const auto value = static_cast<uint16_t>((bits & 0x807F) | exponent << 7);
-    std::memcpy(out + i * 2, &value, sizeof value);
+// Records of a model's KV: [layer][K, V][head][token][element], one after the other.
+struct Records {
+  std::vector<std::byte> values;
+  uint64_t bytes = 0;  // of one
+  Geometry geometry;
+  [[nodiscard]] const std::byte* at(uint64_t i) const { return values.data() + i * bytes % values.size(); }
+};
+
+// The sample with blocks outermost, where in_blocks has them below layer and plane.
+Result<Records> records_of(const std::string& input, uint32_t head_dim) {
+  auto sample = input.empty() ? make_kv(false) : load_kv(input, head_dim, false);
+  if (!sample.ok()) return sample.status();
+  if (sample.value().tokens < kTokens) return Status(Code::invalid_argument, "fewer than 64 tokens make no block", input);
+  const auto blocks = in_blocks(sample.value(), kTokens, false);
+  if (!blocks.ok()) return blocks.status();
+  const KvSample& from = blocks.value();
+  Records records;
+  records.values.resize(from.bytes());
+  const uint64_t planes = 2ULL * from.layers;
+  const uint64_t count = from.tokens / kTokens;
+  const uint64_t leaf = from.plane_bytes() / count;
+  records.bytes = planes * leaf;
+  for (uint64_t p = 0; p < planes; ++p) {
+    for (uint64_t i = 0; i < count; ++i) {
+      std::memcpy(records.values.data() + i * records.bytes + p * leaf, from.values->data() + (p * count + i) * leaf, leaf);
+    }
   }
+  kvbm_component_t component{};
+  component.kind = KVBM_COMPONENT_ATTENTION;
+  component.element = from.element == layout::Element::fp16 ? KVBM_ELEMENT_FP16 : KVBM_ELEMENT_BF16;
+  component.layers = from.layers;
+  component.heads = from.heads;
+  component.head_dim = from.head_dim;
+  kvbm_geometry_t* made = nullptr;
+  kvbm_error_t error{};
+  const kvbm_status_t status = kvbm_geometry_create(kTokens, 1, &component, 1, &made, &error);
+  if (status != KVBM_OK) return failed("the geometry could not be made", status, &error);
+  records.geometry.reset(made);
+  return records;
 }
 
 class Path {
  public:
   static Result<std::unique_ptr<Path>> open(const std::string& dir, const char* codec, uint64_t cap,
-                                            const kvbm_geometry_t* geometry) {
-    auto made = std::unique_ptr<Path>(new Path());
+                                            const Records& records) {
+    auto made = std::unique_ptr<Path>(new Path(records));
     StoreOptions options;
-    options.block_bytes = kBlockBytes;
+    options.block_bytes = records.bytes;
     options.slots = kBlocks;
     options.disk = dir;
     options.disk_bytes = kDiskBytes;
     options.disk_read_bytes_per_s = cap;
     options.admission = KVBM_ADMIT_ON_REQUEST;
     options.codec = codec;
-    options.geometry = geometry;
+    options.geometry = records.geometry.get();
     auto store = Store::open(options);
     if (!store.ok()) return store.status();
     made->store_ = std::move(store).value();
@@ -70,7 +100,7 @@ class Path {
     for (size_t i = 0; i < kBlocks; ++i) {
       const uint64_t words[2] = {random.next(), random.next()};
       std::memcpy(keys_[i].bytes, words, sizeof words);
-      fill(random, static_cast<std::byte*>(views[i].data));
+      std::memcpy(views[i].data, records_.at(i), records_.bytes);
     }
     status = kvbm_manager_complete(manager, blocks.data(), kBlocks, nullptr);
     if (status == KVBM_OK)
@@ -98,28 +128,31 @@ class Path {
   }
 
  private:
-  Path() = default;
+  explicit Path(const Records& records) : records_(records) {}
+  const Records& records_;
   std::unique_ptr<Store> store_;
   std::vector<kvbm_key_t> keys_;
 };
 
 struct Samples {
-  std::vector<double> down, up;
+  std::vector<double> down, up, both;
 };
 
-// One cap: the ways one after the other in each round, so that what disturbs one disturbs all.
-Status measure(const std::string& dir, uint64_t cap, const kvbm_geometry_t* geometry, int rounds,
-               terminal::Progress& progress, std::vector<Row>& rows) {
+// One cap: the ways beside each other in each round, and each of them first as often, for a disk that was just written to
+// is slower for whoever comes next.
+Status measure(const std::string& dir, uint64_t cap, const Records& records, int rounds, terminal::Progress& progress,
+               std::vector<Row>& rows) {
   std::vector<std::unique_ptr<Path>> paths;
   for (const char* codec : kCodecs) {
-    auto path = Path::open(dir + "/" + codec + (cap != 0 ? "-capped" : ""), codec, cap, geometry);
+    auto path = Path::open(dir + "/" + codec + (cap != 0 ? "-capped" : ""), codec, cap, records);
     if (!path.ok()) return path.status();
     paths.push_back(std::move(path).value());
   }
   std::vector<Samples> samples(paths.size());
   SeededRandom random(cap + 1);
   for (int round = -1; round < rounds; ++round) {  // the first is for auto to learn
-    for (size_t i = 0; i < paths.size(); ++i) {
+    for (size_t k = 0; k < paths.size(); ++k) {
+      const size_t i = (k + static_cast<size_t>(round + 1)) % paths.size();
       const auto down = paths[i]->down(random);
       if (!down.ok()) return down.status();
       const auto up = paths[i]->up();
@@ -127,19 +160,21 @@ Status measure(const std::string& dir, uint64_t cap, const kvbm_geometry_t* geom
       if (round < 0) continue;
       samples[i].down.push_back(down.value());
       samples[i].up.push_back(up.value());
+      samples[i].both.push_back(down.value() + up.value());
     }
     progress.advance(1);
   }
-  const std::string name = cap == 0 ? "codec_path.disk" : "codec_path.capped";
-  constexpr double kGb = static_cast<double>(kBlocks * kBlockBytes) / 1e9;
+  const std::string name = cap == 0 ? "codec_path.disk." : "codec_path.capped.";
+  const double gb = static_cast<double>(kBlocks * records.bytes) / 1e9;
+  const std::pair<const char*, std::vector<double> Samples::*> ways[] = {
+      {".up", &Samples::up}, {".down", &Samples::down}, {".both", &Samples::both}};
   for (size_t i = 1; i < paths.size(); ++i) {
-    const std::string which = std::string(".") + kCodecs[i];
-    rows.push_back(more_is_better(name + which + ".up", kGb / median(samples[i].up), "GB/s",
-                                  kGb / median(samples[0].up), "codec off"));
-    rows.push_back(more_is_better(name + which + ".down", kGb / median(samples[i].down), "GB/s",
-                                  kGb / median(samples[0].down), "codec off"));
+    for (const auto& [way, of] : ways) {
+      rows.push_back(more_is_better(name + kCodecs[i] + way, gb / median(samples[i].*of), "GB/s",
+                                    gb / median(samples[0].*of), "codec off"));
+    }
     Row shrink;
-    shrink.name = name + which + ".ratio";
+    shrink.name = name + kCodecs[i] + ".ratio";
     shrink.value = paths[i]->ratio();
     shrink.unit = "x";
     rows.push_back(std::move(shrink));
@@ -152,22 +187,13 @@ Status measure(const std::string& dir, uint64_t cap, const kvbm_geometry_t* geom
 Result<std::vector<Row>> bench_codec_path(const CodecPathOptions& options) {
   const Scratch scratch(options.dir);
   if (scratch.path().empty()) return Status(Code::invalid_argument, "cannot make a directory in --dir", options.dir);
-  kvbm_component_t component{};
-  component.kind = KVBM_COMPONENT_ATTENTION;
-  component.element = KVBM_ELEMENT_BF16;
-  component.layers = 8;
-  component.heads = 8;
-  component.head_dim = 64;
-  kvbm_geometry_t* made = nullptr;
-  kvbm_error_t error{};
-  const kvbm_status_t status = kvbm_geometry_create(64, 1, &component, 1, &made, &error);
-  if (status != KVBM_OK) return failed("the geometry could not be made", status, &error);
-  const Geometry geometry(made);
+  const auto records = records_of(options.input, options.head_dim);
+  if (!records.ok()) return records.status();
   terminal::Progress progress("codec_path", std::size(kCaps) * static_cast<size_t>(options.rounds + 1),
                               terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
   for (const uint64_t cap : kCaps) {
-    const Status done = measure(scratch.path(), cap, geometry.get(), options.rounds, progress, rows);
+    const Status done = measure(scratch.path(), cap, records.value(), options.rounds, progress, rows);
     if (!done.ok()) return done;
   }
   progress.finish();

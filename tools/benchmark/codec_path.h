@@ -1,6 +1,7 @@
 // `kvbm bench codec_path`: blocks to a disk tier and back with coding off, auto and default, beside each other.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,13 @@ namespace kvbm::benchmark {
 
 struct CodecPathOptions {
   std::string dir = ".";
+  std::string input;  // KV as `kvbm bench codec` reads it; empty: made up
+  uint32_t head_dim = 64;
   int rounds = 5;
   bool quiet = false;
 };
 
-// Needs 1.5 GiB in `dir` while it runs.
+// Needs 2 GiB in `dir` while it runs.
 Result<std::vector<Row>> bench_codec_path(const CodecPathOptions& options);
 
 }  // namespace kvbm::benchmark

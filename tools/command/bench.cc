@@ -127,7 +127,14 @@ int run_codec_path(const Options& options, const Output& output) {
   if (!std::filesystem::is_directory(options.dir, error)) {
     return fail(kBadInput, "--dir " + options.dir + " is not a directory", "give one on the disk to be measured");
   }
-  return finish(benchmark::bench_codec_path({options.dir, options.disk_rounds, output.json}), output);
+  if (options.inputs.size() > 1) return fail(kBadInput, "--input is given more than once", "this benchmark takes one");
+  benchmark::CodecPathOptions path;
+  path.dir = options.dir;
+  if (!options.inputs.empty()) path.input = options.inputs.front();
+  path.head_dim = options.head_dim;
+  path.rounds = options.disk_rounds;
+  path.quiet = output.json;
+  return finish(benchmark::bench_codec_path(path), output);
 }
 
 int run_gpu(const Options& options, const Output& output) {
@@ -158,6 +165,16 @@ CLI::Option* add_rounds(CLI::App& app, int& rounds) {
   return app.add_option("--rounds", rounds, "Rounds of which the median is told")
       ->type_name("N")
       ->check(CLI::Range(1, 1000));
+}
+
+void add_input(CLI::App& app, Options& options) {
+  app.add_option("--input", options.inputs,
+                 "KV as .npy, bf16 or fp16, (layers, 2, tokens, heads * dim); without it values are made up. `bench codec` takes several")
+      ->type_name("FILE");
+  app.add_option("--head-dim", options.head_dim, "Values of a head")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
 }
 
 // In place on the same host, then from a node over TCP, then when nodes are killed, then coded on the way.
@@ -224,19 +241,15 @@ void add_bench(Registry& registry) {
   CLI::App& coding = registry.add(group, "codec", "Codecs on leaves of KV, against memcpy; sealing, against OpenSSL",
                                   [options](const Output& output) { return run_codec(*options, output); });
   add_rounds(coding, options->rounds);
-  coding.add_option("--input", options->inputs, "KV as .npy, bf16 or fp16, (layers, 2, tokens, heads * dim); several give rows of each")
-      ->type_name("FILE");
-  coding.add_option("--head-dim", options->head_dim, "Values of a head")
-      ->type_name("N")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
+  add_input(coding, *options);
   coding.add_flag("--huge-pages", options->huge_pages, "Buffers in huge pages, as the host tier's; memcpy gains most by it");
   coding.footer("Example:\n  kvbm bench codec --json --input kv_bf16.npy --input kv_fp16.npy");
   CLI::App& path = registry.add(group, "codec_path", "Blocks to a disk and back with coding auto, against off",
                                 [options](const Output& output) { return run_codec_path(*options, output); });
   add_rounds(path, options->disk_rounds);
-  path.add_option("--dir", options->dir, "Directory on the disk to measure; needs 1.5 GiB")->type_name("DIR");
-  path.footer("Example:\n  kvbm bench codec_path --dir /mnt/nvme --json");
+  path.add_option("--dir", options->dir, "Directory on the disk to measure; needs 2 GiB")->type_name("DIR");
+  add_input(path, *options);
+  path.footer("Example:\n  kvbm bench codec_path --dir /mnt/nvme --json --input kv_bf16.npy");
   CLI::App& copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
                                 [options](const Output& output) {
                                   return finish(benchmark::bench_copy({options->rounds, output.json}), output);
