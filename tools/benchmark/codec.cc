@@ -204,13 +204,24 @@ Status Bench::measure(const std::string& name, Leaves& leaves, Mode mode, const 
   return {};
 }
 
-// The lossless rows of a sample: whole leaves, 16-token blocks, and the same with other kernels.
-Status lossless(Bench& bench, const KvSample& sample, const std::string& type, Leaves& leaves) {
+Status lossy(Bench& bench, const KvSample& sample, const std::string& type, Leaves& leaves, const char* suffix) {
+  Status done;
+  for (const Mode mode : {Mode::int8, Mode::int8_coded, Mode::int6, Mode::int6_coded, Mode::int4, Mode::int4_coded,
+                          Mode::fp8_e4m3, Mode::fp8_e5m2, Mode::delta}) {
+    const std::string prefix = type == "bf16" ? "codec." : "codec." + type + "_as_";
+    if (done.ok()) done = bench.measure(prefix + std::string(codec::mode_name(mode)) + suffix, leaves, mode, &sample);
+  }
+  return done;
+}
+
+// The rows of a sample: whole leaves, 16-token blocks, and the lossless ones with other kernels.
+Status all_modes(Bench& bench, const KvSample& sample, const std::string& type, Leaves& leaves, bool loses) {
   const std::string name = "codec." + type;
   Status done = bench.measure(name + "_lossless", leaves, Mode::standard, nullptr);
   if (done.ok()) done = bench.measure(name + "_fast", leaves, Mode::fast, nullptr);
   if (done.ok()) done = bench.measure(name + "_max", leaves, Mode::max, nullptr);
   if (done.ok()) done = bench.measure(name + "_zstd", leaves, Mode::zstd, nullptr);
+  if (done.ok() && loses) done = lossy(bench, sample, type, leaves, "");
   if (sample.tokens >= 16) {
     const auto blocks = in_blocks(sample, 16, bench.huge_pages);
     if (!blocks.ok()) return blocks.status();
@@ -219,6 +230,7 @@ Status lossless(Bench& bench, const KvSample& sample, const std::string& type, L
     if (done.ok()) done = bench.measure(name + "_lossless_16tok", small, Mode::standard, nullptr);
     if (done.ok()) done = bench.measure(name + "_fast_16tok", small, Mode::fast, nullptr);
     if (done.ok()) done = bench.measure(name + "_max_16tok", small, Mode::max, nullptr);
+    if (done.ok() && loses) done = lossy(bench, sample, type, small, "_16tok");
   }
   for (const char* kernel : {"bmi2", "portable"}) {
     if (!done.ok() || !codec::force_codec_kernel(kernel)) continue;
@@ -228,30 +240,19 @@ Status lossless(Bench& bench, const KvSample& sample, const std::string& type, L
   return done;
 }
 
-Status lossy(Bench& bench, const KvSample& sample, const std::string& type, Leaves& leaves) {
-  Status done;
-  for (const Mode mode : {Mode::int8, Mode::int8_coded, Mode::int6, Mode::int6_coded, Mode::int4, Mode::int4_coded,
-                          Mode::fp8_e4m3, Mode::fp8_e5m2, Mode::delta}) {
-    const std::string prefix = type == "bf16" ? "codec." : "codec." + type + "_as_";
-    if (done.ok()) done = bench.measure(prefix + std::string(codec::mode_name(mode)), leaves, mode, &sample);
-  }
-  return done;
-}
-
 Status bench_sample(Bench& bench, const KvSample& sample, bool casts) {
   const bool bf16 = sample.element == Element::bf16;
   const std::string type = bf16 ? "bf16" : "fp16";
   Leaves leaves;
   Status done = leaves.take(sample, sample.tokens, false, bench.huge_pages);
-  if (done.ok()) done = lossless(bench, sample, type, leaves);
-  if (done.ok()) done = lossy(bench, sample, type, leaves);
+  if (done.ok()) done = all_modes(bench, sample, type, leaves, true);
   for (const Element other : {Element::fp16, Element::fp8_e4m3}) {
     if (!done.ok() || !casts || other == sample.element) continue;
     const auto cast = cast_kv(sample, other, bench.huge_pages);
     if (!cast.ok()) return cast.status();
     Leaves others;
     done = others.take(cast.value(), cast.value().tokens, false, bench.huge_pages);
-    if (done.ok()) done = lossless(bench, cast.value(), other == Element::fp16 ? "fp16_cast" : "fp8", others);
+    if (done.ok()) done = all_modes(bench, cast.value(), other == Element::fp16 ? "fp16_cast" : "fp8", others, false);
   }
   return done;
 }
@@ -262,9 +263,15 @@ Result<std::vector<Row>> bench_codec(const CodecOptions& options) {
   terminal::Progress progress("codecs", 0, terminal::Unit::items, options.quiet);
   Bench bench{options.rounds, options.huge_pages, progress, {}};
   const size_t n = std::max<size_t>(options.inputs.size(), 1);
+  std::vector<Element> types;
   for (size_t i = 0; i < n; ++i) {
     const auto sample = options.inputs.empty() ? make_kv(options.huge_pages) : load_kv(options.inputs[i], options.head_dim, options.huge_pages);
     if (!sample.ok()) return sample.status();
+    if (std::find(types.begin(), types.end(), sample.value().element) != types.end()) {
+      return Status(Code::invalid_argument, "two --input of one type would give rows of the same names",
+                    "measure " + options.inputs[i] + " by itself");
+    }
+    types.push_back(sample.value().element);
     Status done = bench_sample(bench, sample.value(), i == 0);
     if (!done.ok()) return done;
     if (i != 0) continue;

@@ -81,6 +81,11 @@ void fill_head(Random& random, bool is_k, uint32_t tokens, uint32_t head_dim, st
   }
 }
 
+// Whatever is wrong with an input is the caller's to put right.
+Status not_kv(const std::string& path, const Status& why) {
+  return Status(Code::invalid_argument, "--input cannot be read", path + ": " + why.message());
+}
+
 }  // namespace
 
 float value_of(Element element, const std::byte* at) noexcept {
@@ -90,10 +95,10 @@ float value_of(Element element, const std::byte* at) noexcept {
 
 Result<KvSample> load_kv(const std::string& path, uint32_t head_dim, bool huge_pages) {
   const auto input = tensor::Input::open(path);
-  if (!input.ok()) return input.status();
+  if (!input.ok()) return not_kv(path, input.status());
   const auto file = tensor::describe(input.value(), {tensor::Kind::npy, std::nullopt, {}});
-  if (!file.ok()) return file.status();
-  if (file.value().tensors.empty()) return Status(Code::invalid_argument, "the .npy has no values", path);
+  if (!file.ok()) return not_kv(path, file.status());
+  if (file.value().tensors.empty()) return not_kv(path, Status(Code::invalid_argument, "the .npy has no values"));
   const tensor::Tensor& tensor = file.value().tensors.front();
   const auto& shape = tensor.shape;
   const bool canonical = shape.size() == 5;

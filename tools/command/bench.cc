@@ -169,7 +169,7 @@ CLI::Option* add_rounds(CLI::App& app, int& rounds) {
 
 void add_input(CLI::App& app, Options& options) {
   app.add_option("--input", options.inputs,
-                 "KV as .npy, bf16 or fp16, (layers, 2, tokens, heads * dim); without it values are made up. `bench codec` takes several")
+                 "KV as .npy, (layers, 2, tokens, heads * dim) of bf16 or fp16; made up without it. `bench codec` takes one of each")
       ->type_name("FILE");
   app.add_option("--head-dim", options.head_dim, "Values of a head")
       ->type_name("N")

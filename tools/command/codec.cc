@@ -1,5 +1,6 @@
 #include "command/codec.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -103,6 +104,16 @@ Json json_of(const tensor::Tensor& tensor) {
               {"bytes", tensor.bytes}};
 }
 
+// A row that no tensor has twice says nothing about neighbours.
+int check_row(const Arguments& arguments, const tensor::TensorFile& file) {
+  uint64_t most = 0;
+  for (const tensor::Tensor& tensor : file.tensors) most = std::max(most, tensor.bytes / layout::element_bytes(tensor.element));
+  if (arguments.row <= most) return kDone;
+  return fail(kBadInput, arguments.file + ": --row " + std::to_string(arguments.row) + " is more than the " +
+                             std::to_string(most) + " values of its largest tensor",
+              "leave it out: the last dimension is a row");
+}
+
 double relative_error(double difference, double value) { return value > 0 ? difference / value : 0; }
 
 std::string error_text(bool lossy, double difference, double value) {
@@ -170,6 +181,7 @@ int compress(Arguments arguments, const Output& output) {
   if (const int code = check_output(arguments, input.value(), output); code != kDone) return code;
   const auto file = tensor::describe(input.value(), claims);
   if (!file.ok()) return refuse(file.status(), arguments.file);
+  if (const int code = check_row(arguments, file.value()); code != kDone) return code;
   if (codec::is_lossy(mode) && !file.value().note.empty()) {
     return fail(kBadInput, arguments.file + ": a lossy mode must not guess: " + file.value().note, "say --element");
   }
@@ -294,6 +306,7 @@ int bench(const Arguments& arguments, const Output& output) {
   if (!input.ok()) return refuse(input.status(), arguments.file);
   const auto file = tensor::describe(input.value(), claims);
   if (!file.ok()) return refuse(file.status(), arguments.file);
+  if (const int code = check_row(arguments, file.value()); code != kDone) return code;
   options.rounds = arguments.rounds;
   options.row = arguments.row;
   options.limit_bytes = std::max<uint64_t>(limit.value(), 1);

@@ -53,7 +53,10 @@ Result<Kind> kind_of(ConstBytes front, uint64_t file_bytes, const Claims& claims
   if (begins_with(front, kOwnMagic)) {
     return Status(Code::invalid_argument, "the file is compressed by kvbm already", "kvbm codec decompress opens it");
   }
-  if (claims.shape.empty() && looks_like_safetensors(front, file_bytes)) return Kind::safetensors;
+  if (looks_like_safetensors(front, file_bytes)) return Kind::safetensors;
+  // Damaged ones too, where nobody says that it is something else: what is wrong is told by their reader.
+  const bool said = claims.element.has_value() || !claims.shape.empty();
+  if (!said && front.size() >= 9 && front[8] == std::byte{'{'}) return Kind::safetensors;
   if (!claims.shape.empty() || claims.element.has_value()) return Kind::raw;
   return Status(Code::invalid_argument, "neither .npy nor safetensors",
                 "for raw values say --element, and --shape if they have one");
@@ -135,10 +138,12 @@ Result<TensorFile> read_tensors(ConstBytes front, uint64_t file_bytes, const Cla
   const auto kind = kind_of(front, file_bytes, claims);
   if (!kind.ok()) return kind.status();
   if (kind.value() != Kind::raw && !claims.shape.empty()) {
-    return Status(Code::invalid_argument, "--shape is for raw values; this file says its own shape");
+    return Status(Code::invalid_argument, "--shape is for raw values; this file says its own shape",
+                  std::string("it is taken for ") + kind_name(kind.value()) + "; --format raw says otherwise");
   }
   if (kind.value() == Kind::safetensors && claims.element.has_value()) {
-    return Status(Code::invalid_argument, "--element is for raw values and .npy; safetensors say it themselves");
+    return Status(Code::invalid_argument, "--element is for raw values and .npy; safetensors say it themselves",
+                  "--format raw says that it is no safetensors file");
   }
   if (kind.value() == Kind::npy) return read_npy(front, file_bytes, claims);
   if (kind.value() == Kind::safetensors) return read_safetensors(front, file_bytes);
