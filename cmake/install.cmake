@@ -1,5 +1,5 @@
-# What `cmake --install` and CPack give: libkvbm.so, kvbm.h, kvbm.hpp, kvbm.pc, the CMake package, the command
-# with its manual page and completions, and a .deb.
+# What `cmake --install` and CPack give: libkvbm.so, kvbm.h and its chapters, kvbm.hpp, kvbm.pc, the CMake package, the
+# command with its manual page and completions, and a .deb.
 include(CMakePackageConfigHelpers)
 
 if(TARGET kvbm_shared)
@@ -21,7 +21,8 @@ if(TARGET kvbm_shared)
     get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
     configure_file(\"${PROJECT_SOURCE_DIR}/pkgconfig/kvbm.pc.in\" \"${PROJECT_BINARY_DIR}/kvbm.pc\" @ONLY)")
   install(FILES "${PROJECT_BINARY_DIR}/kvbm.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-  install(FILES include/kvbm.h bindings/cpp/include/kvbm.hpp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  file(GLOB kvbm_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.h")
+  install(FILES ${kvbm_headers} bindings/cpp/include/kvbm.hpp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
 
 # A sanitized command can be run at install time too, but there is no reason to package it.

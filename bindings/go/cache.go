@@ -14,7 +14,7 @@ import (
 	"unsafe"
 )
 
-// Form is how an engine orders its cache; kvbm.h has the axes of each.
+// Form is how an engine orders its cache; kvbm_cache.h has the axes of each.
 type Form uint32
 
 // The forms of kvbm.h.

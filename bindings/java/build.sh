@@ -30,7 +30,7 @@ build() {
   flock 9
   local stamp=$here/target/.built
   if [ ! -e "$stamp" ] || [ "$(cat "$stamp")" != "$prefix" ] || [ -n "$(find "$here/src" "$here/pom.xml" \
-    "$here/../swig" "$prefix/include/kvbm.h" "$(readlink -f "$prefix/lib/libkvbm.so")" -newer "$stamp" -print -quit)" ]; then
+    "$here/../swig" "$prefix"/include/kvbm*.h "$(readlink -f "$prefix/lib/libkvbm.so")" -newer "$stamp" -print -quit)" ]; then
     maven -q test-compile >"$here/target/build.log" 2>&1 || {
       cat "$here/target/build.log" >&2
       exit 1

@@ -43,4 +43,12 @@
 %include "java.i"
 #endif
 
+// SWIG does not follow #include: every header that kvbm.h includes, after those that it needs itself.
+%include "kvbm_types.h"
+%include "kvbm_plugin.h"
 %include "kvbm.h"
+%include "kvbm_cache.h"
+%include "kvbm_codec.h"
+%include "kvbm_device.h"
+%include "kvbm_node.h"
+%include "kvbm_session.h"

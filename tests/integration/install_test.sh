@@ -22,6 +22,7 @@ pc=$(find "$work/prefix" -name kvbm.pc)
 export PKG_CONFIG_PATH=${pc%/*}
 libdir=$(pkg-config --variable=libdir kvbm)
 export LD_LIBRARY_PATH=$libdir
+check "every public header" diff <(cd "$source/include" && ls) <(cd "$(pkg-config --variable=includedir kvbm)" && ls ./*.h | sed 's|^\./||')
 # shellcheck disable=SC2046
 check "cc with pkg-config" cc $(pkg-config --cflags kvbm) "$source/tests/examples/example.c" $(pkg-config --libs kvbm) -o "$work/example"
 check "the compiled example" "$work/example"

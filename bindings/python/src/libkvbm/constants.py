@@ -146,7 +146,7 @@ class MemoryKind(IntEnum):
 
 
 class Form(IntEnum):
-    """How an engine orders its cache; kvbm.h draws the axes of each."""
+    """How an engine orders its cache; kvbm_cache.h draws the axes of each."""
 
     NHD = raw.KVBM_FORM_NHD
     HND = raw.KVBM_FORM_HND

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made from include/kvbm.h by bindings/rust/libkvbm-sys/generate; not edited by hand.
 
+pub const KVBM_NO_BLOCK: u32 = 4294967295;
+pub const KVBM_NO_TIER: u32 = 4294967295;
+pub const KVBM_CODEC_ALLOW_LOSSY: u32 = 1;
 pub const KVBM_VERSION_MAJOR: u32 = 0;
 pub const KVBM_VERSION_MINOR: u32 = 1;
 pub const KVBM_VERSION_PATCH: u32 = 0;
 pub const KVBM_VERSION: u32 = 1000;
 pub const KVBM_MANAGER_SHARE: u32 = 1;
-pub const KVBM_NO_TIER: u32 = 4294967295;
-pub const KVBM_NO_BLOCK: u32 = 4294967295;
-pub const KVBM_CODEC_ALLOW_LOSSY: u32 = 1;
-extern "C" {
-    pub fn kvbm_version() -> u32;
-}
-extern "C" {
-    pub fn kvbm_version_string() -> *const ::core::ffi::c_char;
-}
 pub type kvbm_status_t = i32;
 pub const KVBM_OK: _bindgen_ty_1 = 0;
 pub const KVBM_PARTIAL: _bindgen_ty_1 = 1;
@@ -144,12 +138,1235 @@ const _: () = {
     ["Offset of field: kvbm_key::bytes"][::core::mem::offset_of!(kvbm_key, bytes) - 0usize];
 };
 pub type kvbm_key_t = kvbm_key;
-pub const KVBM_LOG_OFF: _bindgen_ty_2 = 0;
-pub const KVBM_LOG_ERROR: _bindgen_ty_2 = 1;
-pub const KVBM_LOG_WARNING: _bindgen_ty_2 = 2;
-pub const KVBM_LOG_INFO: _bindgen_ty_2 = 3;
-pub const KVBM_LOG_DEBUG: _bindgen_ty_2 = 4;
+pub const KVBM_PRIORITY_NORMAL: _bindgen_ty_2 = 0;
+pub const KVBM_PRIORITY_ONE_SHOT: _bindgen_ty_2 = 1;
+pub const KVBM_PRIORITY_CONTINUES: _bindgen_ty_2 = 2;
+pub const KVBM_PRIORITY_KEEP: _bindgen_ty_2 = 3;
 pub type _bindgen_ty_2 = ::core::ffi::c_uint;
+pub const KVBM_ELEMENT_BYTES: _bindgen_ty_3 = 0;
+pub const KVBM_ELEMENT_BF16: _bindgen_ty_3 = 1;
+pub const KVBM_ELEMENT_FP16: _bindgen_ty_3 = 2;
+pub const KVBM_ELEMENT_FP32: _bindgen_ty_3 = 3;
+pub const KVBM_ELEMENT_FP8_E4M3: _bindgen_ty_3 = 4;
+pub const KVBM_ELEMENT_FP8_E5M2: _bindgen_ty_3 = 5;
+pub const KVBM_ELEMENT_INT8: _bindgen_ty_3 = 6;
+pub type _bindgen_ty_3 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_shard {
+    pub first_layer: u16,
+    pub layers: u16,
+    pub first_head: u16,
+    pub heads: u16,
+    pub replicated: u16,
+    pub reserved: [u16; 3usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_shard"][::core::mem::size_of::<kvbm_shard>() - 16usize];
+    ["Alignment of kvbm_shard"][::core::mem::align_of::<kvbm_shard>() - 2usize];
+    ["Offset of field: kvbm_shard::first_layer"][::core::mem::offset_of!(kvbm_shard, first_layer) - 0usize];
+    ["Offset of field: kvbm_shard::layers"][::core::mem::offset_of!(kvbm_shard, layers) - 2usize];
+    ["Offset of field: kvbm_shard::first_head"][::core::mem::offset_of!(kvbm_shard, first_head) - 4usize];
+    ["Offset of field: kvbm_shard::heads"][::core::mem::offset_of!(kvbm_shard, heads) - 6usize];
+    ["Offset of field: kvbm_shard::replicated"][::core::mem::offset_of!(kvbm_shard, replicated) - 8usize];
+    ["Offset of field: kvbm_shard::reserved"][::core::mem::offset_of!(kvbm_shard, reserved) - 10usize];
+};
+pub type kvbm_shard_t = kvbm_shard;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_part {
+    pub component: u32,
+    pub reserved: u32,
+    pub shard: kvbm_shard_t,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_part"][::core::mem::size_of::<kvbm_part>() - 24usize];
+    ["Alignment of kvbm_part"][::core::mem::align_of::<kvbm_part>() - 4usize];
+    ["Offset of field: kvbm_part::component"][::core::mem::offset_of!(kvbm_part, component) - 0usize];
+    ["Offset of field: kvbm_part::reserved"][::core::mem::offset_of!(kvbm_part, reserved) - 4usize];
+    ["Offset of field: kvbm_part::shard"][::core::mem::offset_of!(kvbm_part, shard) - 8usize];
+};
+pub type kvbm_part_t = kvbm_part;
+pub const KVBM_LOOKUP_PREFIX: _bindgen_ty_4 = 0;
+pub const KVBM_LOOKUP_EACH: _bindgen_ty_4 = 1;
+pub const KVBM_LOOKUP_ANY: _bindgen_ty_4 = 2;
+pub type _bindgen_ty_4 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_lookup_options {
+    pub struct_size: u32,
+    pub mode: u32,
+    pub parts: *const kvbm_part_t,
+    pub n_parts: usize,
+    pub host_only: u32,
+    pub no_use: u32,
+    pub unit_keys: *const kvbm_key_t,
+    pub n_unit_keys: usize,
+    pub ask_nodes_ns: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_lookup_options"][::core::mem::size_of::<kvbm_lookup_options>() - 56usize];
+    ["Alignment of kvbm_lookup_options"][::core::mem::align_of::<kvbm_lookup_options>() - 8usize];
+    ["Offset of field: kvbm_lookup_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_lookup_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_lookup_options::mode"][::core::mem::offset_of!(kvbm_lookup_options, mode) - 4usize];
+    ["Offset of field: kvbm_lookup_options::parts"][::core::mem::offset_of!(kvbm_lookup_options, parts) - 8usize];
+    ["Offset of field: kvbm_lookup_options::n_parts"][::core::mem::offset_of!(kvbm_lookup_options, n_parts) - 16usize];
+    ["Offset of field: kvbm_lookup_options::host_only"]
+        [::core::mem::offset_of!(kvbm_lookup_options, host_only) - 24usize];
+    ["Offset of field: kvbm_lookup_options::no_use"][::core::mem::offset_of!(kvbm_lookup_options, no_use) - 28usize];
+    ["Offset of field: kvbm_lookup_options::unit_keys"]
+        [::core::mem::offset_of!(kvbm_lookup_options, unit_keys) - 32usize];
+    ["Offset of field: kvbm_lookup_options::n_unit_keys"]
+        [::core::mem::offset_of!(kvbm_lookup_options, n_unit_keys) - 40usize];
+    ["Offset of field: kvbm_lookup_options::ask_nodes_ns"]
+        [::core::mem::offset_of!(kvbm_lookup_options, ask_nodes_ns) - 48usize];
+};
+impl Default for kvbm_lookup_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_lookup_options_t = kvbm_lookup_options;
+extern "C" {
+    pub fn kvbm_lookup_options_init(out_options: *mut kvbm_lookup_options_t, struct_size: u32) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_manager_lookup(
+        manager: *mut kvbm_manager_t,
+        ns: *mut kvbm_namespace_t,
+        keys: *const kvbm_key_t,
+        n_keys: usize,
+        options: *const kvbm_lookup_options_t,
+        out_match: *mut *mut kvbm_match_t,
+        out_n: *mut usize,
+    ) -> kvbm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_match_item {
+    pub tier: u32,
+    pub parts_needed: u32,
+    pub bytes: u64,
+    pub below_bytes: u64,
+    pub reserved: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_match_item"][::core::mem::size_of::<kvbm_match_item>() - 32usize];
+    ["Alignment of kvbm_match_item"][::core::mem::align_of::<kvbm_match_item>() - 8usize];
+    ["Offset of field: kvbm_match_item::tier"][::core::mem::offset_of!(kvbm_match_item, tier) - 0usize];
+    ["Offset of field: kvbm_match_item::parts_needed"][::core::mem::offset_of!(kvbm_match_item, parts_needed) - 4usize];
+    ["Offset of field: kvbm_match_item::bytes"][::core::mem::offset_of!(kvbm_match_item, bytes) - 8usize];
+    ["Offset of field: kvbm_match_item::below_bytes"][::core::mem::offset_of!(kvbm_match_item, below_bytes) - 16usize];
+    ["Offset of field: kvbm_match_item::reserved"][::core::mem::offset_of!(kvbm_match_item, reserved) - 24usize];
+};
+pub type kvbm_match_item_t = kvbm_match_item;
+extern "C" {
+    pub fn kvbm_match_count(match_: *const kvbm_match_t) -> usize;
+}
+extern "C" {
+    pub fn kvbm_match_units(match_: *const kvbm_match_t) -> usize;
+}
+extern "C" {
+    pub fn kvbm_match_items(
+        match_: *const kvbm_match_t,
+        first: usize,
+        n: usize,
+        out_items: *mut kvbm_match_item_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_match_blocks(
+        match_: *mut kvbm_match_t,
+        part: u32,
+        first: usize,
+        n: usize,
+        out_blocks: *mut kvbm_block_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_match_cost(match_: *const kvbm_match_t, first: usize, n: usize, out_load_ns: *mut u64)
+        -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_match_release(match_: *mut kvbm_match_t);
+}
+pub const KVBM_FORM_NHD: _bindgen_ty_5 = 0;
+pub const KVBM_FORM_HND: _bindgen_ty_5 = 1;
+pub const KVBM_FORM_BLOCKS_NHD: _bindgen_ty_5 = 2;
+pub const KVBM_FORM_BLOCKS_HND: _bindgen_ty_5 = 3;
+pub const KVBM_FORM_PACKED_NHD: _bindgen_ty_5 = 4;
+pub const KVBM_FORM_PACKED_HND: _bindgen_ty_5 = 5;
+pub const KVBM_FORM_SPLIT_NHD: _bindgen_ty_5 = 6;
+pub const KVBM_FORM_SPLIT_HND: _bindgen_ty_5 = 7;
+pub const KVBM_FORM_LAYERS_NHD: _bindgen_ty_5 = 8;
+pub const KVBM_FORM_LAYERS_HND: _bindgen_ty_5 = 9;
+pub const KVBM_FORM_CROSS_NHD: _bindgen_ty_5 = 10;
+pub const KVBM_FORM_CROSS_HND: _bindgen_ty_5 = 11;
+pub const KVBM_FORM_CROSS_PACKED_LNH: _bindgen_ty_5 = 12;
+pub const KVBM_FORM_CROSS_PACKED_LHN: _bindgen_ty_5 = 13;
+pub const KVBM_FORM_CROSS_PACKED_HLN: _bindgen_ty_5 = 14;
+pub const KVBM_FORM_HEADS_PACKED: _bindgen_ty_5 = 15;
+pub const KVBM_FORM_SGLANG_LAYER_FIRST: _bindgen_ty_5 = 16;
+pub const KVBM_FORM_SGLANG_PAGE_FIRST: _bindgen_ty_5 = 17;
+pub const KVBM_FORM_SGLANG_PAGE_FIRST_DIRECT: _bindgen_ty_5 = 18;
+pub const KVBM_FORM_SGLANG_PAGE_HEAD: _bindgen_ty_5 = 19;
+pub const KVBM_FORM_OPAQUE: _bindgen_ty_5 = 100;
+pub type _bindgen_ty_5 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_tensor {
+    pub data: *mut ::core::ffi::c_void,
+    pub bytes: u64,
+    pub block_stride: u64,
+    pub page_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_tensor"][::core::mem::size_of::<kvbm_tensor>() - 32usize];
+    ["Alignment of kvbm_tensor"][::core::mem::align_of::<kvbm_tensor>() - 8usize];
+    ["Offset of field: kvbm_tensor::data"][::core::mem::offset_of!(kvbm_tensor, data) - 0usize];
+    ["Offset of field: kvbm_tensor::bytes"][::core::mem::offset_of!(kvbm_tensor, bytes) - 8usize];
+    ["Offset of field: kvbm_tensor::block_stride"][::core::mem::offset_of!(kvbm_tensor, block_stride) - 16usize];
+    ["Offset of field: kvbm_tensor::page_bytes"][::core::mem::offset_of!(kvbm_tensor, page_bytes) - 24usize];
+};
+impl Default for kvbm_tensor {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_tensor_t = kvbm_tensor;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_cache_part {
+    pub part: kvbm_part_t,
+    pub form: u32,
+    pub reserved: u32,
+    pub tensors: *const kvbm_tensor_t,
+    pub n_tensors: usize,
+    pub reserved2: [u64; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_cache_part"][::core::mem::size_of::<kvbm_cache_part>() - 64usize];
+    ["Alignment of kvbm_cache_part"][::core::mem::align_of::<kvbm_cache_part>() - 8usize];
+    ["Offset of field: kvbm_cache_part::part"][::core::mem::offset_of!(kvbm_cache_part, part) - 0usize];
+    ["Offset of field: kvbm_cache_part::form"][::core::mem::offset_of!(kvbm_cache_part, form) - 24usize];
+    ["Offset of field: kvbm_cache_part::reserved"][::core::mem::offset_of!(kvbm_cache_part, reserved) - 28usize];
+    ["Offset of field: kvbm_cache_part::tensors"][::core::mem::offset_of!(kvbm_cache_part, tensors) - 32usize];
+    ["Offset of field: kvbm_cache_part::n_tensors"][::core::mem::offset_of!(kvbm_cache_part, n_tensors) - 40usize];
+    ["Offset of field: kvbm_cache_part::reserved2"][::core::mem::offset_of!(kvbm_cache_part, reserved2) - 48usize];
+};
+impl Default for kvbm_cache_part {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_cache_part_t = kvbm_cache_part;
+pub const KVBM_MEMORY_AUTO: _bindgen_ty_6 = 0;
+pub const KVBM_MEMORY_HOST: _bindgen_ty_6 = 1;
+pub const KVBM_MEMORY_CUDA: _bindgen_ty_6 = 2;
+pub type _bindgen_ty_6 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_cache_options {
+    pub struct_size: u32,
+    pub n_blocks: u32,
+    pub parts: *const kvbm_cache_part_t,
+    pub n_parts: usize,
+    pub memory: u32,
+    pub device: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_cache_options"][::core::mem::size_of::<kvbm_cache_options>() - 32usize];
+    ["Alignment of kvbm_cache_options"][::core::mem::align_of::<kvbm_cache_options>() - 8usize];
+    ["Offset of field: kvbm_cache_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_cache_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_cache_options::n_blocks"][::core::mem::offset_of!(kvbm_cache_options, n_blocks) - 4usize];
+    ["Offset of field: kvbm_cache_options::parts"][::core::mem::offset_of!(kvbm_cache_options, parts) - 8usize];
+    ["Offset of field: kvbm_cache_options::n_parts"][::core::mem::offset_of!(kvbm_cache_options, n_parts) - 16usize];
+    ["Offset of field: kvbm_cache_options::memory"][::core::mem::offset_of!(kvbm_cache_options, memory) - 24usize];
+    ["Offset of field: kvbm_cache_options::device"][::core::mem::offset_of!(kvbm_cache_options, device) - 28usize];
+};
+impl Default for kvbm_cache_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_cache_options_t = kvbm_cache_options;
+extern "C" {
+    pub fn kvbm_cache_options_init(out_options: *mut kvbm_cache_options_t, struct_size: u32) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_cache_attach(
+        manager: *mut kvbm_manager_t,
+        ns: *mut kvbm_namespace_t,
+        options: *const kvbm_cache_options_t,
+        out_cache: *mut *mut kvbm_cache_t,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_cache_release(cache: *mut kvbm_cache_t);
+}
+extern "C" {
+    pub fn kvbm_cache_lookup(
+        cache: *mut kvbm_cache_t,
+        keys: *const kvbm_key_t,
+        n_keys: usize,
+        options: *const kvbm_lookup_options_t,
+        out_match: *mut *mut kvbm_match_t,
+        out_n: *mut usize,
+    ) -> kvbm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_position {
+    pub first_token: u64,
+    pub rotation: u64,
+    pub left_context: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_position"][::core::mem::size_of::<kvbm_position>() - 24usize];
+    ["Alignment of kvbm_position"][::core::mem::align_of::<kvbm_position>() - 8usize];
+    ["Offset of field: kvbm_position::first_token"][::core::mem::offset_of!(kvbm_position, first_token) - 0usize];
+    ["Offset of field: kvbm_position::rotation"][::core::mem::offset_of!(kvbm_position, rotation) - 8usize];
+    ["Offset of field: kvbm_position::left_context"][::core::mem::offset_of!(kvbm_position, left_context) - 16usize];
+};
+pub type kvbm_position_t = kvbm_position;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_store_options {
+    pub struct_size: u32,
+    pub priority: u32,
+    pub parent: *const kvbm_key_t,
+    pub unchained: u32,
+    pub reserved: u32,
+    pub positions: *const kvbm_position_t,
+    pub timeout_ns: u64,
+    pub item_status: *mut kvbm_status_t,
+    pub out_operation: *mut u64,
+    pub unit_keys: *const kvbm_key_t,
+    pub stream: *mut ::core::ffi::c_void,
+    pub has_stream: u32,
+    pub reserved2: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_store_options"][::core::mem::size_of::<kvbm_store_options>() - 80usize];
+    ["Alignment of kvbm_store_options"][::core::mem::align_of::<kvbm_store_options>() - 8usize];
+    ["Offset of field: kvbm_store_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_store_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_store_options::priority"][::core::mem::offset_of!(kvbm_store_options, priority) - 4usize];
+    ["Offset of field: kvbm_store_options::parent"][::core::mem::offset_of!(kvbm_store_options, parent) - 8usize];
+    ["Offset of field: kvbm_store_options::unchained"]
+        [::core::mem::offset_of!(kvbm_store_options, unchained) - 16usize];
+    ["Offset of field: kvbm_store_options::reserved"][::core::mem::offset_of!(kvbm_store_options, reserved) - 20usize];
+    ["Offset of field: kvbm_store_options::positions"]
+        [::core::mem::offset_of!(kvbm_store_options, positions) - 24usize];
+    ["Offset of field: kvbm_store_options::timeout_ns"]
+        [::core::mem::offset_of!(kvbm_store_options, timeout_ns) - 32usize];
+    ["Offset of field: kvbm_store_options::item_status"]
+        [::core::mem::offset_of!(kvbm_store_options, item_status) - 40usize];
+    ["Offset of field: kvbm_store_options::out_operation"]
+        [::core::mem::offset_of!(kvbm_store_options, out_operation) - 48usize];
+    ["Offset of field: kvbm_store_options::unit_keys"]
+        [::core::mem::offset_of!(kvbm_store_options, unit_keys) - 56usize];
+    ["Offset of field: kvbm_store_options::stream"][::core::mem::offset_of!(kvbm_store_options, stream) - 64usize];
+    ["Offset of field: kvbm_store_options::has_stream"]
+        [::core::mem::offset_of!(kvbm_store_options, has_stream) - 72usize];
+    ["Offset of field: kvbm_store_options::reserved2"]
+        [::core::mem::offset_of!(kvbm_store_options, reserved2) - 76usize];
+};
+impl Default for kvbm_store_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_store_options_t = kvbm_store_options;
+extern "C" {
+    pub fn kvbm_store_options_init(out_options: *mut kvbm_store_options_t, struct_size: u32) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_cache_store(
+        cache: *mut kvbm_cache_t,
+        keys: *const kvbm_key_t,
+        block_ids: *const u32,
+        n_keys: usize,
+        options: *const kvbm_store_options_t,
+        queue: *mut kvbm_queue_t,
+        user_data: u64,
+    ) -> kvbm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_load_options {
+    pub struct_size: u32,
+    pub first_key: u32,
+    pub any_position: u32,
+    pub first_layer: u32,
+    pub n_layers: u32,
+    pub keep_below: u32,
+    pub positions: *const kvbm_position_t,
+    pub timeout_ns: u64,
+    pub item_status: *mut kvbm_status_t,
+    pub out_operation: *mut u64,
+    pub compute_block_ns: u64,
+    pub stream: *mut ::core::ffi::c_void,
+    pub has_stream: u32,
+    pub wait_layers: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_load_options"][::core::mem::size_of::<kvbm_load_options>() - 80usize];
+    ["Alignment of kvbm_load_options"][::core::mem::align_of::<kvbm_load_options>() - 8usize];
+    ["Offset of field: kvbm_load_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_load_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_load_options::first_key"][::core::mem::offset_of!(kvbm_load_options, first_key) - 4usize];
+    ["Offset of field: kvbm_load_options::any_position"]
+        [::core::mem::offset_of!(kvbm_load_options, any_position) - 8usize];
+    ["Offset of field: kvbm_load_options::first_layer"]
+        [::core::mem::offset_of!(kvbm_load_options, first_layer) - 12usize];
+    ["Offset of field: kvbm_load_options::n_layers"][::core::mem::offset_of!(kvbm_load_options, n_layers) - 16usize];
+    ["Offset of field: kvbm_load_options::keep_below"]
+        [::core::mem::offset_of!(kvbm_load_options, keep_below) - 20usize];
+    ["Offset of field: kvbm_load_options::positions"][::core::mem::offset_of!(kvbm_load_options, positions) - 24usize];
+    ["Offset of field: kvbm_load_options::timeout_ns"]
+        [::core::mem::offset_of!(kvbm_load_options, timeout_ns) - 32usize];
+    ["Offset of field: kvbm_load_options::item_status"]
+        [::core::mem::offset_of!(kvbm_load_options, item_status) - 40usize];
+    ["Offset of field: kvbm_load_options::out_operation"]
+        [::core::mem::offset_of!(kvbm_load_options, out_operation) - 48usize];
+    ["Offset of field: kvbm_load_options::compute_block_ns"]
+        [::core::mem::offset_of!(kvbm_load_options, compute_block_ns) - 56usize];
+    ["Offset of field: kvbm_load_options::stream"][::core::mem::offset_of!(kvbm_load_options, stream) - 64usize];
+    ["Offset of field: kvbm_load_options::has_stream"]
+        [::core::mem::offset_of!(kvbm_load_options, has_stream) - 72usize];
+    ["Offset of field: kvbm_load_options::wait_layers"]
+        [::core::mem::offset_of!(kvbm_load_options, wait_layers) - 76usize];
+};
+impl Default for kvbm_load_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_load_options_t = kvbm_load_options;
+extern "C" {
+    pub fn kvbm_load_options_init(out_options: *mut kvbm_load_options_t, struct_size: u32) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_cache_load(
+        cache: *mut kvbm_cache_t,
+        match_: *mut kvbm_match_t,
+        block_ids: *const u32,
+        n_block_ids: usize,
+        options: *const kvbm_load_options_t,
+        queue: *mut kvbm_queue_t,
+        user_data: u64,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_cache_wait_layer(
+        cache: *mut kvbm_cache_t,
+        operation: u64,
+        layer: u32,
+        stream: *mut ::core::ffi::c_void,
+    ) -> kvbm_status_t;
+}
+pub const KVBM_CODEC_OFF: _bindgen_ty_7 = 0;
+pub const KVBM_CODEC_FAST: _bindgen_ty_7 = 1;
+pub const KVBM_CODEC_DEFAULT: _bindgen_ty_7 = 2;
+pub const KVBM_CODEC_MAX: _bindgen_ty_7 = 3;
+pub const KVBM_CODEC_ZSTD: _bindgen_ty_7 = 4;
+pub const KVBM_CODEC_FP8_E4M3: _bindgen_ty_7 = 16;
+pub const KVBM_CODEC_FP8_E5M2: _bindgen_ty_7 = 17;
+pub const KVBM_CODEC_INT8: _bindgen_ty_7 = 18;
+pub const KVBM_CODEC_INT6: _bindgen_ty_7 = 19;
+pub const KVBM_CODEC_INT4: _bindgen_ty_7 = 20;
+pub const KVBM_CODEC_INT8_CODED: _bindgen_ty_7 = 21;
+pub const KVBM_CODEC_INT6_CODED: _bindgen_ty_7 = 22;
+pub const KVBM_CODEC_INT4_CODED: _bindgen_ty_7 = 23;
+pub const KVBM_CODEC_DELTA: _bindgen_ty_7 = 24;
+pub type _bindgen_ty_7 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_codec_options {
+    pub struct_size: u32,
+    pub element: u32,
+    pub row_elements: u32,
+    pub rows: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_codec_options"][::core::mem::size_of::<kvbm_codec_options>() - 16usize];
+    ["Alignment of kvbm_codec_options"][::core::mem::align_of::<kvbm_codec_options>() - 4usize];
+    ["Offset of field: kvbm_codec_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_codec_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_codec_options::element"][::core::mem::offset_of!(kvbm_codec_options, element) - 4usize];
+    ["Offset of field: kvbm_codec_options::row_elements"]
+        [::core::mem::offset_of!(kvbm_codec_options, row_elements) - 8usize];
+    ["Offset of field: kvbm_codec_options::rows"][::core::mem::offset_of!(kvbm_codec_options, rows) - 12usize];
+};
+pub type kvbm_codec_options_t = kvbm_codec_options;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_codec_info {
+    pub struct_size: u32,
+    pub mode: u32,
+    pub element: u32,
+    pub row_elements: u32,
+    pub rows: u32,
+    pub lossy: u32,
+    pub leaves: u32,
+    pub raw_leaves: u32,
+    pub raw_bytes: u64,
+    pub coded_bytes: u64,
+    pub error_ppb: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_codec_info"][::core::mem::size_of::<kvbm_codec_info>() - 56usize];
+    ["Alignment of kvbm_codec_info"][::core::mem::align_of::<kvbm_codec_info>() - 8usize];
+    ["Offset of field: kvbm_codec_info::struct_size"][::core::mem::offset_of!(kvbm_codec_info, struct_size) - 0usize];
+    ["Offset of field: kvbm_codec_info::mode"][::core::mem::offset_of!(kvbm_codec_info, mode) - 4usize];
+    ["Offset of field: kvbm_codec_info::element"][::core::mem::offset_of!(kvbm_codec_info, element) - 8usize];
+    ["Offset of field: kvbm_codec_info::row_elements"]
+        [::core::mem::offset_of!(kvbm_codec_info, row_elements) - 12usize];
+    ["Offset of field: kvbm_codec_info::rows"][::core::mem::offset_of!(kvbm_codec_info, rows) - 16usize];
+    ["Offset of field: kvbm_codec_info::lossy"][::core::mem::offset_of!(kvbm_codec_info, lossy) - 20usize];
+    ["Offset of field: kvbm_codec_info::leaves"][::core::mem::offset_of!(kvbm_codec_info, leaves) - 24usize];
+    ["Offset of field: kvbm_codec_info::raw_leaves"][::core::mem::offset_of!(kvbm_codec_info, raw_leaves) - 28usize];
+    ["Offset of field: kvbm_codec_info::raw_bytes"][::core::mem::offset_of!(kvbm_codec_info, raw_bytes) - 32usize];
+    ["Offset of field: kvbm_codec_info::coded_bytes"][::core::mem::offset_of!(kvbm_codec_info, coded_bytes) - 40usize];
+    ["Offset of field: kvbm_codec_info::error_ppb"][::core::mem::offset_of!(kvbm_codec_info, error_ppb) - 48usize];
+};
+pub type kvbm_codec_info_t = kvbm_codec_info;
+extern "C" {
+    pub fn kvbm_codec_mode_name(mode: u32) -> *const ::core::ffi::c_char;
+}
+extern "C" {
+    pub fn kvbm_codec_mode_by_name(
+        name: *const ::core::ffi::c_char,
+        out_mode: *mut u32,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_kernel() -> *const ::core::ffi::c_char;
+}
+extern "C" {
+    pub fn kvbm_codec_options_init(out_options: *mut kvbm_codec_options_t, struct_size: u32) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_room(
+        raw_bytes: u64,
+        options: *const kvbm_codec_options_t,
+        out_bytes: *mut u64,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_encode(
+        raw: *const ::core::ffi::c_void,
+        raw_bytes: usize,
+        mode: u32,
+        options: *const kvbm_codec_options_t,
+        out: *mut ::core::ffi::c_void,
+        capacity: usize,
+        out_bytes: *mut usize,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_inspect(
+        coded: *const ::core::ffi::c_void,
+        coded_bytes: usize,
+        out_info: *mut kvbm_codec_info_t,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_codec_decode(
+        coded: *const ::core::ffi::c_void,
+        coded_bytes: usize,
+        flags: u32,
+        out_raw: *mut ::core::ffi::c_void,
+        capacity: usize,
+        out_bytes: *mut usize,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_device_moves {
+    pub batches: u64,
+    pub leaves: u64,
+    pub bytes: u64,
+    pub bad_leaves: u64,
+    pub mapped_leaves: u64,
+    pub staged_leaves: u64,
+    pub straight_leaves: u64,
+    pub bounced_leaves: u64,
+    pub device_ns: u64,
+    pub reserved: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_device_moves"][::core::mem::size_of::<kvbm_device_moves>() - 80usize];
+    ["Alignment of kvbm_device_moves"][::core::mem::align_of::<kvbm_device_moves>() - 8usize];
+    ["Offset of field: kvbm_device_moves::batches"][::core::mem::offset_of!(kvbm_device_moves, batches) - 0usize];
+    ["Offset of field: kvbm_device_moves::leaves"][::core::mem::offset_of!(kvbm_device_moves, leaves) - 8usize];
+    ["Offset of field: kvbm_device_moves::bytes"][::core::mem::offset_of!(kvbm_device_moves, bytes) - 16usize];
+    ["Offset of field: kvbm_device_moves::bad_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, bad_leaves) - 24usize];
+    ["Offset of field: kvbm_device_moves::mapped_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, mapped_leaves) - 32usize];
+    ["Offset of field: kvbm_device_moves::staged_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, staged_leaves) - 40usize];
+    ["Offset of field: kvbm_device_moves::straight_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, straight_leaves) - 48usize];
+    ["Offset of field: kvbm_device_moves::bounced_leaves"]
+        [::core::mem::offset_of!(kvbm_device_moves, bounced_leaves) - 56usize];
+    ["Offset of field: kvbm_device_moves::device_ns"][::core::mem::offset_of!(kvbm_device_moves, device_ns) - 64usize];
+    ["Offset of field: kvbm_device_moves::reserved"][::core::mem::offset_of!(kvbm_device_moves, reserved) - 72usize];
+};
+pub type kvbm_device_moves_t = kvbm_device_moves;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_device_row {
+    pub ordinal: u32,
+    pub lost: u32,
+    pub name: [::core::ffi::c_char; 96usize],
+    pub pci: [::core::ffi::c_char; 32usize],
+    pub state: [::core::ffi::c_char; 128usize],
+    pub memory_bytes: u64,
+    pub pinned_bytes: u64,
+    pub gathers: kvbm_device_moves_t,
+    pub scatters: kvbm_device_moves_t,
+    pub reserved: [u64; 5usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_device_row"][::core::mem::size_of::<kvbm_device_row>() - 480usize];
+    ["Alignment of kvbm_device_row"][::core::mem::align_of::<kvbm_device_row>() - 8usize];
+    ["Offset of field: kvbm_device_row::ordinal"][::core::mem::offset_of!(kvbm_device_row, ordinal) - 0usize];
+    ["Offset of field: kvbm_device_row::lost"][::core::mem::offset_of!(kvbm_device_row, lost) - 4usize];
+    ["Offset of field: kvbm_device_row::name"][::core::mem::offset_of!(kvbm_device_row, name) - 8usize];
+    ["Offset of field: kvbm_device_row::pci"][::core::mem::offset_of!(kvbm_device_row, pci) - 104usize];
+    ["Offset of field: kvbm_device_row::state"][::core::mem::offset_of!(kvbm_device_row, state) - 136usize];
+    ["Offset of field: kvbm_device_row::memory_bytes"]
+        [::core::mem::offset_of!(kvbm_device_row, memory_bytes) - 264usize];
+    ["Offset of field: kvbm_device_row::pinned_bytes"]
+        [::core::mem::offset_of!(kvbm_device_row, pinned_bytes) - 272usize];
+    ["Offset of field: kvbm_device_row::gathers"][::core::mem::offset_of!(kvbm_device_row, gathers) - 280usize];
+    ["Offset of field: kvbm_device_row::scatters"][::core::mem::offset_of!(kvbm_device_row, scatters) - 360usize];
+    ["Offset of field: kvbm_device_row::reserved"][::core::mem::offset_of!(kvbm_device_row, reserved) - 440usize];
+};
+impl Default for kvbm_device_row {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_device_row_t = kvbm_device_row;
+extern "C" {
+    pub fn kvbm_manager_devices(
+        manager: *mut kvbm_manager_t,
+        out_rows: *mut kvbm_device_row_t,
+        capacity: usize,
+        out_n: *mut usize,
+    ) -> kvbm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_node_row {
+    pub node: [u8; 16usize],
+    pub address: [::core::ffi::c_char; 96usize],
+    pub state: [::core::ffi::c_char; 128usize],
+    pub capacity_bytes: u64,
+    pub used_bytes: u64,
+    pub records: u64,
+    pub fetched_bytes: u64,
+    pub served_bytes: u64,
+    pub path: [::core::ffi::c_char; 16usize],
+    pub path_reason: [::core::ffi::c_char; 128usize],
+    pub local_bytes: u64,
+    pub codec: u8,
+    pub codec_automatic: u8,
+    pub codec_sealed: u8,
+    pub codec_reserved: u8,
+    pub codec_refused: u32,
+    pub codec_plain_bytes: u64,
+    pub codec_stored_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_node_row"][::core::mem::size_of::<kvbm_node_row>() - 456usize];
+    ["Alignment of kvbm_node_row"][::core::mem::align_of::<kvbm_node_row>() - 8usize];
+    ["Offset of field: kvbm_node_row::node"][::core::mem::offset_of!(kvbm_node_row, node) - 0usize];
+    ["Offset of field: kvbm_node_row::address"][::core::mem::offset_of!(kvbm_node_row, address) - 16usize];
+    ["Offset of field: kvbm_node_row::state"][::core::mem::offset_of!(kvbm_node_row, state) - 112usize];
+    ["Offset of field: kvbm_node_row::capacity_bytes"]
+        [::core::mem::offset_of!(kvbm_node_row, capacity_bytes) - 240usize];
+    ["Offset of field: kvbm_node_row::used_bytes"][::core::mem::offset_of!(kvbm_node_row, used_bytes) - 248usize];
+    ["Offset of field: kvbm_node_row::records"][::core::mem::offset_of!(kvbm_node_row, records) - 256usize];
+    ["Offset of field: kvbm_node_row::fetched_bytes"][::core::mem::offset_of!(kvbm_node_row, fetched_bytes) - 264usize];
+    ["Offset of field: kvbm_node_row::served_bytes"][::core::mem::offset_of!(kvbm_node_row, served_bytes) - 272usize];
+    ["Offset of field: kvbm_node_row::path"][::core::mem::offset_of!(kvbm_node_row, path) - 280usize];
+    ["Offset of field: kvbm_node_row::path_reason"][::core::mem::offset_of!(kvbm_node_row, path_reason) - 296usize];
+    ["Offset of field: kvbm_node_row::local_bytes"][::core::mem::offset_of!(kvbm_node_row, local_bytes) - 424usize];
+    ["Offset of field: kvbm_node_row::codec"][::core::mem::offset_of!(kvbm_node_row, codec) - 432usize];
+    ["Offset of field: kvbm_node_row::codec_automatic"]
+        [::core::mem::offset_of!(kvbm_node_row, codec_automatic) - 433usize];
+    ["Offset of field: kvbm_node_row::codec_sealed"][::core::mem::offset_of!(kvbm_node_row, codec_sealed) - 434usize];
+    ["Offset of field: kvbm_node_row::codec_reserved"]
+        [::core::mem::offset_of!(kvbm_node_row, codec_reserved) - 435usize];
+    ["Offset of field: kvbm_node_row::codec_refused"][::core::mem::offset_of!(kvbm_node_row, codec_refused) - 436usize];
+    ["Offset of field: kvbm_node_row::codec_plain_bytes"]
+        [::core::mem::offset_of!(kvbm_node_row, codec_plain_bytes) - 440usize];
+    ["Offset of field: kvbm_node_row::codec_stored_bytes"]
+        [::core::mem::offset_of!(kvbm_node_row, codec_stored_bytes) - 448usize];
+};
+impl Default for kvbm_node_row {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_node_row_t = kvbm_node_row;
+extern "C" {
+    pub fn kvbm_manager_nodes(
+        manager: *mut kvbm_manager_t,
+        out_rows: *mut kvbm_node_row_t,
+        capacity: usize,
+        out_n: *mut usize,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_manager_node_address(
+        manager: *mut kvbm_manager_t,
+        out: *mut ::core::ffi::c_char,
+        capacity: usize,
+        out_needed: *mut usize,
+    ) -> kvbm_status_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_locate_options {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub parts: *const kvbm_part_t,
+    pub n_parts: usize,
+    pub request_keys: *const usize,
+    pub n_requests: usize,
+    pub ask_nodes_ns: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_locate_options"][::core::mem::size_of::<kvbm_locate_options>() - 48usize];
+    ["Alignment of kvbm_locate_options"][::core::mem::align_of::<kvbm_locate_options>() - 8usize];
+    ["Offset of field: kvbm_locate_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_locate_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_locate_options::reserved"][::core::mem::offset_of!(kvbm_locate_options, reserved) - 4usize];
+    ["Offset of field: kvbm_locate_options::parts"][::core::mem::offset_of!(kvbm_locate_options, parts) - 8usize];
+    ["Offset of field: kvbm_locate_options::n_parts"][::core::mem::offset_of!(kvbm_locate_options, n_parts) - 16usize];
+    ["Offset of field: kvbm_locate_options::request_keys"]
+        [::core::mem::offset_of!(kvbm_locate_options, request_keys) - 24usize];
+    ["Offset of field: kvbm_locate_options::n_requests"]
+        [::core::mem::offset_of!(kvbm_locate_options, n_requests) - 32usize];
+    ["Offset of field: kvbm_locate_options::ask_nodes_ns"]
+        [::core::mem::offset_of!(kvbm_locate_options, ask_nodes_ns) - 40usize];
+};
+impl Default for kvbm_locate_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_locate_options_t = kvbm_locate_options;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_location {
+    pub node: [u8; 16usize],
+    pub request: u32,
+    pub tier: u32,
+    pub n_prefix: u64,
+    pub n_in_tier: u64,
+    pub bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_location"][::core::mem::size_of::<kvbm_location>() - 48usize];
+    ["Alignment of kvbm_location"][::core::mem::align_of::<kvbm_location>() - 8usize];
+    ["Offset of field: kvbm_location::node"][::core::mem::offset_of!(kvbm_location, node) - 0usize];
+    ["Offset of field: kvbm_location::request"][::core::mem::offset_of!(kvbm_location, request) - 16usize];
+    ["Offset of field: kvbm_location::tier"][::core::mem::offset_of!(kvbm_location, tier) - 20usize];
+    ["Offset of field: kvbm_location::n_prefix"][::core::mem::offset_of!(kvbm_location, n_prefix) - 24usize];
+    ["Offset of field: kvbm_location::n_in_tier"][::core::mem::offset_of!(kvbm_location, n_in_tier) - 32usize];
+    ["Offset of field: kvbm_location::bytes"][::core::mem::offset_of!(kvbm_location, bytes) - 40usize];
+};
+pub type kvbm_location_t = kvbm_location;
+extern "C" {
+    pub fn kvbm_locate_options_init(out_options: *mut kvbm_locate_options_t, struct_size: u32) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_manager_locate(
+        manager: *mut kvbm_manager_t,
+        ns: *mut kvbm_namespace_t,
+        keys: *const kvbm_key_t,
+        n_keys: usize,
+        options: *const kvbm_locate_options_t,
+        out_rows: *mut kvbm_location_t,
+        capacity: usize,
+        out_n: *mut usize,
+    ) -> kvbm_status_t;
+}
+pub const KVBM_SHARE_OFF: _bindgen_ty_8 = 0;
+pub const KVBM_SHARE_OWNER: _bindgen_ty_8 = 1;
+pub const KVBM_SHARE_CLIENT: _bindgen_ty_8 = 2;
+pub const KVBM_SHARE_NO_OWNER: _bindgen_ty_8 = 3;
+pub type _bindgen_ty_8 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_share {
+    pub struct_size: u32,
+    pub role: u32,
+    pub owner_pid: u64,
+    pub clients: u64,
+    pub takeovers: u64,
+    pub owners_lost: u64,
+    pub silent_lookups: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_share"][::core::mem::size_of::<kvbm_share>() - 48usize];
+    ["Alignment of kvbm_share"][::core::mem::align_of::<kvbm_share>() - 8usize];
+    ["Offset of field: kvbm_share::struct_size"][::core::mem::offset_of!(kvbm_share, struct_size) - 0usize];
+    ["Offset of field: kvbm_share::role"][::core::mem::offset_of!(kvbm_share, role) - 4usize];
+    ["Offset of field: kvbm_share::owner_pid"][::core::mem::offset_of!(kvbm_share, owner_pid) - 8usize];
+    ["Offset of field: kvbm_share::clients"][::core::mem::offset_of!(kvbm_share, clients) - 16usize];
+    ["Offset of field: kvbm_share::takeovers"][::core::mem::offset_of!(kvbm_share, takeovers) - 24usize];
+    ["Offset of field: kvbm_share::owners_lost"][::core::mem::offset_of!(kvbm_share, owners_lost) - 32usize];
+    ["Offset of field: kvbm_share::silent_lookups"][::core::mem::offset_of!(kvbm_share, silent_lookups) - 40usize];
+};
+pub type kvbm_share_t = kvbm_share;
+extern "C" {
+    pub fn kvbm_manager_share(manager: *mut kvbm_manager_t, out_share: *mut kvbm_share_t) -> kvbm_status_t;
+}
+pub type kvbm_tier_table_t = kvbm_tier_table;
+pub type kvbm_policy_table_t = kvbm_policy_table;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_tier_item {
+    pub identity: [u8; 32usize],
+    pub head: *mut ::core::ffi::c_void,
+    pub payload: *mut ::core::ffi::c_void,
+    pub head_bytes: u32,
+    pub reserved: u32,
+    pub payload_bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_tier_item"][::core::mem::size_of::<kvbm_tier_item>() - 64usize];
+    ["Alignment of kvbm_tier_item"][::core::mem::align_of::<kvbm_tier_item>() - 8usize];
+    ["Offset of field: kvbm_tier_item::identity"][::core::mem::offset_of!(kvbm_tier_item, identity) - 0usize];
+    ["Offset of field: kvbm_tier_item::head"][::core::mem::offset_of!(kvbm_tier_item, head) - 32usize];
+    ["Offset of field: kvbm_tier_item::payload"][::core::mem::offset_of!(kvbm_tier_item, payload) - 40usize];
+    ["Offset of field: kvbm_tier_item::head_bytes"][::core::mem::offset_of!(kvbm_tier_item, head_bytes) - 48usize];
+    ["Offset of field: kvbm_tier_item::reserved"][::core::mem::offset_of!(kvbm_tier_item, reserved) - 52usize];
+    ["Offset of field: kvbm_tier_item::payload_bytes"]
+        [::core::mem::offset_of!(kvbm_tier_item, payload_bytes) - 56usize];
+};
+impl Default for kvbm_tier_item {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_tier_item_t = kvbm_tier_item;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_tier_table {
+    pub struct_size: u32,
+    pub concurrency: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub find: ::core::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::core::ffi::c_void,
+            identities: *const [::core::ffi::c_uchar; 32usize],
+            n: usize,
+            out_present: *mut u8,
+            out_head_bytes: *mut u32,
+            out_payload_bytes: *mut u64,
+        ),
+    >,
+    pub put: ::core::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::core::ffi::c_void,
+            items: *const kvbm_tier_item_t,
+            n: usize,
+            timeout_ns: u64,
+            out_status: *mut kvbm_status_t,
+        ),
+    >,
+    pub get: ::core::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::core::ffi::c_void,
+            inout_items: *mut kvbm_tier_item_t,
+            n: usize,
+            timeout_ns: u64,
+            out_status: *mut kvbm_status_t,
+        ),
+    >,
+    pub erase: ::core::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::core::ffi::c_void,
+            identities: *const [::core::ffi::c_uchar; 32usize],
+            n: usize,
+        ),
+    >,
+    pub stats: ::core::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::core::ffi::c_void,
+            out_capacity_bytes: *mut u64,
+            out_used_bytes: *mut u64,
+            out_records: *mut u64,
+        ),
+    >,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_tier_table"][::core::mem::size_of::<kvbm_tier_table>() - 56usize];
+    ["Alignment of kvbm_tier_table"][::core::mem::align_of::<kvbm_tier_table>() - 8usize];
+    ["Offset of field: kvbm_tier_table::struct_size"][::core::mem::offset_of!(kvbm_tier_table, struct_size) - 0usize];
+    ["Offset of field: kvbm_tier_table::concurrency"][::core::mem::offset_of!(kvbm_tier_table, concurrency) - 4usize];
+    ["Offset of field: kvbm_tier_table::name"][::core::mem::offset_of!(kvbm_tier_table, name) - 8usize];
+    ["Offset of field: kvbm_tier_table::find"][::core::mem::offset_of!(kvbm_tier_table, find) - 16usize];
+    ["Offset of field: kvbm_tier_table::put"][::core::mem::offset_of!(kvbm_tier_table, put) - 24usize];
+    ["Offset of field: kvbm_tier_table::get"][::core::mem::offset_of!(kvbm_tier_table, get) - 32usize];
+    ["Offset of field: kvbm_tier_table::erase"][::core::mem::offset_of!(kvbm_tier_table, erase) - 40usize];
+    ["Offset of field: kvbm_tier_table::stats"][::core::mem::offset_of!(kvbm_tier_table, stats) - 48usize];
+};
+impl Default for kvbm_tier_table {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_policy_table {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub name: *const ::core::ffi::c_char,
+    pub create: ::core::option::Option<
+        unsafe extern "C" fn(user: *mut ::core::ffi::c_void, n_slots: u32) -> *mut ::core::ffi::c_void,
+    >,
+    pub destroy: ::core::option::Option<unsafe extern "C" fn(policy: *mut ::core::ffi::c_void)>,
+    pub inserted: ::core::option::Option<
+        unsafe extern "C" fn(
+            policy: *mut ::core::ffi::c_void,
+            slots: *const u32,
+            names: *const u64,
+            n: usize,
+            tick: u32,
+        ),
+    >,
+    pub used: ::core::option::Option<
+        unsafe extern "C" fn(policy: *mut ::core::ffi::c_void, slots: *const u32, n: usize, tick: u32),
+    >,
+    pub evict: ::core::option::Option<
+        unsafe extern "C" fn(
+            policy: *mut ::core::ffi::c_void,
+            may_evict: ::core::option::Option<
+                unsafe extern "C" fn(asker: *const ::core::ffi::c_void, slot: u32) -> ::core::ffi::c_int,
+            >,
+            asker: *const ::core::ffi::c_void,
+            tick: u32,
+        ) -> u32,
+    >,
+    pub erased: ::core::option::Option<unsafe extern "C" fn(policy: *mut ::core::ffi::c_void, slot: u32)>,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_policy_table"][::core::mem::size_of::<kvbm_policy_table>() - 64usize];
+    ["Alignment of kvbm_policy_table"][::core::mem::align_of::<kvbm_policy_table>() - 8usize];
+    ["Offset of field: kvbm_policy_table::struct_size"]
+        [::core::mem::offset_of!(kvbm_policy_table, struct_size) - 0usize];
+    ["Offset of field: kvbm_policy_table::reserved"][::core::mem::offset_of!(kvbm_policy_table, reserved) - 4usize];
+    ["Offset of field: kvbm_policy_table::name"][::core::mem::offset_of!(kvbm_policy_table, name) - 8usize];
+    ["Offset of field: kvbm_policy_table::create"][::core::mem::offset_of!(kvbm_policy_table, create) - 16usize];
+    ["Offset of field: kvbm_policy_table::destroy"][::core::mem::offset_of!(kvbm_policy_table, destroy) - 24usize];
+    ["Offset of field: kvbm_policy_table::inserted"][::core::mem::offset_of!(kvbm_policy_table, inserted) - 32usize];
+    ["Offset of field: kvbm_policy_table::used"][::core::mem::offset_of!(kvbm_policy_table, used) - 40usize];
+    ["Offset of field: kvbm_policy_table::evict"][::core::mem::offset_of!(kvbm_policy_table, evict) - 48usize];
+    ["Offset of field: kvbm_policy_table::erased"][::core::mem::offset_of!(kvbm_policy_table, erased) - 56usize];
+};
+impl Default for kvbm_policy_table {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_request_id {
+    pub bytes: [u8; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_request_id"][::core::mem::size_of::<kvbm_request_id>() - 16usize];
+    ["Alignment of kvbm_request_id"][::core::mem::align_of::<kvbm_request_id>() - 1usize];
+    ["Offset of field: kvbm_request_id::bytes"][::core::mem::offset_of!(kvbm_request_id, bytes) - 0usize];
+};
+pub type kvbm_request_id_t = kvbm_request_id;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct kvbm_offer_options {
+    pub struct_size: u32,
+    pub rank: u32,
+    pub first_position: u64,
+    pub begin: u64,
+    pub end: u64,
+    pub timeout_ns: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_offer_options"][::core::mem::size_of::<kvbm_offer_options>() - 40usize];
+    ["Alignment of kvbm_offer_options"][::core::mem::align_of::<kvbm_offer_options>() - 8usize];
+    ["Offset of field: kvbm_offer_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_offer_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_offer_options::rank"][::core::mem::offset_of!(kvbm_offer_options, rank) - 4usize];
+    ["Offset of field: kvbm_offer_options::first_position"]
+        [::core::mem::offset_of!(kvbm_offer_options, first_position) - 8usize];
+    ["Offset of field: kvbm_offer_options::begin"][::core::mem::offset_of!(kvbm_offer_options, begin) - 16usize];
+    ["Offset of field: kvbm_offer_options::end"][::core::mem::offset_of!(kvbm_offer_options, end) - 24usize];
+    ["Offset of field: kvbm_offer_options::timeout_ns"]
+        [::core::mem::offset_of!(kvbm_offer_options, timeout_ns) - 32usize];
+};
+pub type kvbm_offer_options_t = kvbm_offer_options;
+extern "C" {
+    pub fn kvbm_offer_options_init(out_options: *mut kvbm_offer_options_t, struct_size: u32) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_offer_open(
+        cache: *mut kvbm_cache_t,
+        request: *const kvbm_request_id_t,
+        block_ids: *const u32,
+        n_block_ids: usize,
+        options: *const kvbm_offer_options_t,
+        queue: *mut kvbm_queue_t,
+        user_data: u64,
+        out_offer: *mut *mut kvbm_offer_t,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_offer_publish(
+        offer: *mut kvbm_offer_t,
+        component: u32,
+        first_layer: u32,
+        n_layers: u32,
+        begin: u64,
+        end: u64,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_offer_publish_on_stream(
+        offer: *mut kvbm_offer_t,
+        component: u32,
+        first_layer: u32,
+        n_layers: u32,
+        begin: u64,
+        end: u64,
+        stream: *mut ::core::ffi::c_void,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_offer_publish_all(offer: *mut kvbm_offer_t, err: *mut kvbm_error_t) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_offer_abort(offer: *mut kvbm_offer_t, reason: *const ::core::ffi::c_char) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_offer_wait(offer: *mut kvbm_offer_t, timeout_ns: u64, err: *mut kvbm_error_t) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_offer_release(offer: *mut kvbm_offer_t);
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_source {
+    pub node: *const ::core::ffi::c_char,
+    pub rank: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_source"][::core::mem::size_of::<kvbm_source>() - 16usize];
+    ["Alignment of kvbm_source"][::core::mem::align_of::<kvbm_source>() - 8usize];
+    ["Offset of field: kvbm_source::node"][::core::mem::offset_of!(kvbm_source, node) - 0usize];
+    ["Offset of field: kvbm_source::rank"][::core::mem::offset_of!(kvbm_source, rank) - 8usize];
+    ["Offset of field: kvbm_source::reserved"][::core::mem::offset_of!(kvbm_source, reserved) - 12usize];
+};
+impl Default for kvbm_source {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_source_t = kvbm_source;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_session_options {
+    pub struct_size: u32,
+    pub rank: u32,
+    pub ranks: u32,
+    pub no_layers: u32,
+    pub first_position: u64,
+    pub begin: u64,
+    pub end: u64,
+    pub timeout_ns: u64,
+    pub budget_bytes: u64,
+    pub stream: *mut ::core::ffi::c_void,
+    pub has_stream: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_session_options"][::core::mem::size_of::<kvbm_session_options>() - 72usize];
+    ["Alignment of kvbm_session_options"][::core::mem::align_of::<kvbm_session_options>() - 8usize];
+    ["Offset of field: kvbm_session_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_session_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_session_options::rank"][::core::mem::offset_of!(kvbm_session_options, rank) - 4usize];
+    ["Offset of field: kvbm_session_options::ranks"][::core::mem::offset_of!(kvbm_session_options, ranks) - 8usize];
+    ["Offset of field: kvbm_session_options::no_layers"]
+        [::core::mem::offset_of!(kvbm_session_options, no_layers) - 12usize];
+    ["Offset of field: kvbm_session_options::first_position"]
+        [::core::mem::offset_of!(kvbm_session_options, first_position) - 16usize];
+    ["Offset of field: kvbm_session_options::begin"][::core::mem::offset_of!(kvbm_session_options, begin) - 24usize];
+    ["Offset of field: kvbm_session_options::end"][::core::mem::offset_of!(kvbm_session_options, end) - 32usize];
+    ["Offset of field: kvbm_session_options::timeout_ns"]
+        [::core::mem::offset_of!(kvbm_session_options, timeout_ns) - 40usize];
+    ["Offset of field: kvbm_session_options::budget_bytes"]
+        [::core::mem::offset_of!(kvbm_session_options, budget_bytes) - 48usize];
+    ["Offset of field: kvbm_session_options::stream"][::core::mem::offset_of!(kvbm_session_options, stream) - 56usize];
+    ["Offset of field: kvbm_session_options::has_stream"]
+        [::core::mem::offset_of!(kvbm_session_options, has_stream) - 64usize];
+    ["Offset of field: kvbm_session_options::reserved"]
+        [::core::mem::offset_of!(kvbm_session_options, reserved) - 68usize];
+};
+impl Default for kvbm_session_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_session_options_t = kvbm_session_options;
+extern "C" {
+    pub fn kvbm_session_options_init(out_options: *mut kvbm_session_options_t, struct_size: u32) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_session_open(
+        cache: *mut kvbm_cache_t,
+        request: *const kvbm_request_id_t,
+        block_ids: *const u32,
+        n_block_ids: usize,
+        sources: *const kvbm_source_t,
+        n_sources: usize,
+        options: *const kvbm_session_options_t,
+        queue: *mut kvbm_queue_t,
+        user_data: u64,
+        out_session: *mut *mut kvbm_session_t,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_session_wait(session: *mut kvbm_session_t, timeout_ns: u64, err: *mut kvbm_error_t) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_session_wait_layer(
+        session: *mut kvbm_session_t,
+        component: u32,
+        layer: u32,
+        timeout_ns: u64,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_session_abort(session: *mut kvbm_session_t, reason: *const ::core::ffi::c_char) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_session_release(session: *mut kvbm_session_t);
+}
+extern "C" {
+    pub fn kvbm_version() -> u32;
+}
+extern "C" {
+    pub fn kvbm_version_string() -> *const ::core::ffi::c_char;
+}
+pub const KVBM_LOG_OFF: _bindgen_ty_9 = 0;
+pub const KVBM_LOG_ERROR: _bindgen_ty_9 = 1;
+pub const KVBM_LOG_WARNING: _bindgen_ty_9 = 2;
+pub const KVBM_LOG_INFO: _bindgen_ty_9 = 3;
+pub const KVBM_LOG_DEBUG: _bindgen_ty_9 = 4;
+pub type _bindgen_ty_9 = ::core::ffi::c_uint;
 pub type kvbm_log_fn = ::core::option::Option<
     unsafe extern "C" fn(
         user: *mut ::core::ffi::c_void,
@@ -253,14 +1470,14 @@ extern "C" {
         out_needed: *mut usize,
     ) -> kvbm_status_t;
 }
-pub const KVBM_OP_STORE: _bindgen_ty_3 = 1;
-pub const KVBM_OP_LOAD: _bindgen_ty_3 = 2;
-pub const KVBM_OP_PREFETCH: _bindgen_ty_3 = 3;
-pub const KVBM_OP_OFFLOAD: _bindgen_ty_3 = 4;
-pub const KVBM_OP_OFFER: _bindgen_ty_3 = 5;
-pub const KVBM_OP_RECEIVE: _bindgen_ty_3 = 6;
-pub const KVBM_OP_LAYER: _bindgen_ty_3 = 7;
-pub type _bindgen_ty_3 = ::core::ffi::c_uint;
+pub const KVBM_OP_STORE: _bindgen_ty_10 = 1;
+pub const KVBM_OP_LOAD: _bindgen_ty_10 = 2;
+pub const KVBM_OP_PREFETCH: _bindgen_ty_10 = 3;
+pub const KVBM_OP_OFFLOAD: _bindgen_ty_10 = 4;
+pub const KVBM_OP_OFFER: _bindgen_ty_10 = 5;
+pub const KVBM_OP_RECEIVE: _bindgen_ty_10 = 6;
+pub const KVBM_OP_LAYER: _bindgen_ty_10 = 7;
+pub type _bindgen_ty_10 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_completion {
@@ -289,11 +1506,11 @@ const _: () = {
     ["Offset of field: kvbm_completion::service_ns"][::core::mem::offset_of!(kvbm_completion, service_ns) - 56usize];
 };
 pub type kvbm_completion_t = kvbm_completion;
-pub const KVBM_EVENT_STORED: _bindgen_ty_4 = 1;
-pub const KVBM_EVENT_REMOVED: _bindgen_ty_4 = 2;
-pub const KVBM_EVENT_CLEARED: _bindgen_ty_4 = 3;
-pub const KVBM_EVENT_DISABLED: _bindgen_ty_4 = 4;
-pub type _bindgen_ty_4 = ::core::ffi::c_uint;
+pub const KVBM_EVENT_STORED: _bindgen_ty_11 = 1;
+pub const KVBM_EVENT_REMOVED: _bindgen_ty_11 = 2;
+pub const KVBM_EVENT_CLEARED: _bindgen_ty_11 = 3;
+pub const KVBM_EVENT_DISABLED: _bindgen_ty_11 = 4;
+pub type _bindgen_ty_11 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_event {
@@ -352,19 +1569,11 @@ extern "C" {
 extern "C" {
     pub fn kvbm_queue_poll_events(queue: *mut kvbm_queue_t, out_events: *mut kvbm_event_t, capacity: usize) -> usize;
 }
-pub const KVBM_ELEMENT_BYTES: _bindgen_ty_5 = 0;
-pub const KVBM_ELEMENT_BF16: _bindgen_ty_5 = 1;
-pub const KVBM_ELEMENT_FP16: _bindgen_ty_5 = 2;
-pub const KVBM_ELEMENT_FP32: _bindgen_ty_5 = 3;
-pub const KVBM_ELEMENT_FP8_E4M3: _bindgen_ty_5 = 4;
-pub const KVBM_ELEMENT_FP8_E5M2: _bindgen_ty_5 = 5;
-pub const KVBM_ELEMENT_INT8: _bindgen_ty_5 = 6;
-pub type _bindgen_ty_5 = ::core::ffi::c_uint;
-pub const KVBM_COMPONENT_ATTENTION: _bindgen_ty_6 = 0;
-pub const KVBM_COMPONENT_WINDOW: _bindgen_ty_6 = 1;
-pub const KVBM_COMPONENT_LATENT: _bindgen_ty_6 = 2;
-pub const KVBM_COMPONENT_STATE: _bindgen_ty_6 = 3;
-pub type _bindgen_ty_6 = ::core::ffi::c_uint;
+pub const KVBM_COMPONENT_ATTENTION: _bindgen_ty_12 = 0;
+pub const KVBM_COMPONENT_WINDOW: _bindgen_ty_12 = 1;
+pub const KVBM_COMPONENT_LATENT: _bindgen_ty_12 = 2;
+pub const KVBM_COMPONENT_STATE: _bindgen_ty_12 = 3;
+pub type _bindgen_ty_12 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct kvbm_component {
@@ -392,28 +1601,6 @@ const _: () = {
     ["Offset of field: kvbm_component::reserved"][::core::mem::offset_of!(kvbm_component, reserved) - 32usize];
 };
 pub type kvbm_component_t = kvbm_component;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_shard {
-    pub first_layer: u16,
-    pub layers: u16,
-    pub first_head: u16,
-    pub heads: u16,
-    pub replicated: u16,
-    pub reserved: [u16; 3usize],
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_shard"][::core::mem::size_of::<kvbm_shard>() - 16usize];
-    ["Alignment of kvbm_shard"][::core::mem::align_of::<kvbm_shard>() - 2usize];
-    ["Offset of field: kvbm_shard::first_layer"][::core::mem::offset_of!(kvbm_shard, first_layer) - 0usize];
-    ["Offset of field: kvbm_shard::layers"][::core::mem::offset_of!(kvbm_shard, layers) - 2usize];
-    ["Offset of field: kvbm_shard::first_head"][::core::mem::offset_of!(kvbm_shard, first_head) - 4usize];
-    ["Offset of field: kvbm_shard::heads"][::core::mem::offset_of!(kvbm_shard, heads) - 6usize];
-    ["Offset of field: kvbm_shard::replicated"][::core::mem::offset_of!(kvbm_shard, replicated) - 8usize];
-    ["Offset of field: kvbm_shard::reserved"][::core::mem::offset_of!(kvbm_shard, reserved) - 10usize];
-};
-pub type kvbm_shard_t = kvbm_shard;
 extern "C" {
     pub fn kvbm_geometry_create(
         tokens_per_block: u32,
@@ -438,17 +1625,15 @@ extern "C" {
         out_bytes: *mut u64,
     ) -> kvbm_status_t;
 }
-pub const KVBM_ADMIT_ALL: _bindgen_ty_7 = 0;
-pub const KVBM_ADMIT_ON_EVICTION: _bindgen_ty_7 = 1;
-pub const KVBM_ADMIT_AFTER_USES: _bindgen_ty_7 = 2;
-pub const KVBM_ADMIT_FREQUENCY: _bindgen_ty_7 = 3;
-pub const KVBM_ADMIT_ON_REQUEST: _bindgen_ty_7 = 4;
-pub type _bindgen_ty_7 = ::core::ffi::c_uint;
-pub const KVBM_QUOTA_EVICT: _bindgen_ty_8 = 0;
-pub const KVBM_QUOTA_REJECT: _bindgen_ty_8 = 1;
-pub type _bindgen_ty_8 = ::core::ffi::c_uint;
-pub type kvbm_tier_table_t = kvbm_tier_table;
-pub type kvbm_policy_table_t = kvbm_policy_table;
+pub const KVBM_ADMIT_ALL: _bindgen_ty_13 = 0;
+pub const KVBM_ADMIT_ON_EVICTION: _bindgen_ty_13 = 1;
+pub const KVBM_ADMIT_AFTER_USES: _bindgen_ty_13 = 2;
+pub const KVBM_ADMIT_FREQUENCY: _bindgen_ty_13 = 3;
+pub const KVBM_ADMIT_ON_REQUEST: _bindgen_ty_13 = 4;
+pub type _bindgen_ty_13 = ::core::ffi::c_uint;
+pub const KVBM_QUOTA_EVICT: _bindgen_ty_14 = 0;
+pub const KVBM_QUOTA_REJECT: _bindgen_ty_14 = 1;
+pub type _bindgen_ty_14 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_tier {
@@ -697,22 +1882,6 @@ extern "C" {
     ) -> kvbm_status_t;
 }
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_part {
-    pub component: u32,
-    pub reserved: u32,
-    pub shard: kvbm_shard_t,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_part"][::core::mem::size_of::<kvbm_part>() - 24usize];
-    ["Alignment of kvbm_part"][::core::mem::align_of::<kvbm_part>() - 4usize];
-    ["Offset of field: kvbm_part::component"][::core::mem::offset_of!(kvbm_part, component) - 0usize];
-    ["Offset of field: kvbm_part::reserved"][::core::mem::offset_of!(kvbm_part, reserved) - 4usize];
-    ["Offset of field: kvbm_part::shard"][::core::mem::offset_of!(kvbm_part, shard) - 8usize];
-};
-pub type kvbm_part_t = kvbm_part;
-#[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_view {
     pub data: *mut ::core::ffi::c_void,
@@ -756,9 +1925,9 @@ extern "C" {
         bytes: *const u64,
     ) -> kvbm_status_t;
 }
-pub const KVBM_DUPLICATE_REUSE: _bindgen_ty_9 = 0;
-pub const KVBM_DUPLICATE_KEEP: _bindgen_ty_9 = 1;
-pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+pub const KVBM_DUPLICATE_REUSE: _bindgen_ty_15 = 0;
+pub const KVBM_DUPLICATE_KEEP: _bindgen_ty_15 = 1;
+pub type _bindgen_ty_15 = ::core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_register_options {
@@ -798,11 +1967,6 @@ impl Default for kvbm_register_options {
     }
 }
 pub type kvbm_register_options_t = kvbm_register_options;
-pub const KVBM_PRIORITY_NORMAL: _bindgen_ty_10 = 0;
-pub const KVBM_PRIORITY_ONE_SHOT: _bindgen_ty_10 = 1;
-pub const KVBM_PRIORITY_CONTINUES: _bindgen_ty_10 = 2;
-pub const KVBM_PRIORITY_KEEP: _bindgen_ty_10 = 3;
-pub type _bindgen_ty_10 = ::core::ffi::c_uint;
 extern "C" {
     pub fn kvbm_register_options_init(out_options: *mut kvbm_register_options_t, struct_size: u32) -> kvbm_status_t;
 }
@@ -853,420 +2017,6 @@ extern "C" {
         weak: *const kvbm_block_t,
         n_blocks: usize,
         out_blocks: *mut kvbm_block_t,
-    ) -> kvbm_status_t;
-}
-pub const KVBM_LOOKUP_PREFIX: _bindgen_ty_11 = 0;
-pub const KVBM_LOOKUP_EACH: _bindgen_ty_11 = 1;
-pub const KVBM_LOOKUP_ANY: _bindgen_ty_11 = 2;
-pub type _bindgen_ty_11 = ::core::ffi::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_lookup_options {
-    pub struct_size: u32,
-    pub mode: u32,
-    pub parts: *const kvbm_part_t,
-    pub n_parts: usize,
-    pub host_only: u32,
-    pub no_use: u32,
-    pub unit_keys: *const kvbm_key_t,
-    pub n_unit_keys: usize,
-    pub ask_nodes_ns: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_lookup_options"][::core::mem::size_of::<kvbm_lookup_options>() - 56usize];
-    ["Alignment of kvbm_lookup_options"][::core::mem::align_of::<kvbm_lookup_options>() - 8usize];
-    ["Offset of field: kvbm_lookup_options::struct_size"]
-        [::core::mem::offset_of!(kvbm_lookup_options, struct_size) - 0usize];
-    ["Offset of field: kvbm_lookup_options::mode"][::core::mem::offset_of!(kvbm_lookup_options, mode) - 4usize];
-    ["Offset of field: kvbm_lookup_options::parts"][::core::mem::offset_of!(kvbm_lookup_options, parts) - 8usize];
-    ["Offset of field: kvbm_lookup_options::n_parts"][::core::mem::offset_of!(kvbm_lookup_options, n_parts) - 16usize];
-    ["Offset of field: kvbm_lookup_options::host_only"]
-        [::core::mem::offset_of!(kvbm_lookup_options, host_only) - 24usize];
-    ["Offset of field: kvbm_lookup_options::no_use"][::core::mem::offset_of!(kvbm_lookup_options, no_use) - 28usize];
-    ["Offset of field: kvbm_lookup_options::unit_keys"]
-        [::core::mem::offset_of!(kvbm_lookup_options, unit_keys) - 32usize];
-    ["Offset of field: kvbm_lookup_options::n_unit_keys"]
-        [::core::mem::offset_of!(kvbm_lookup_options, n_unit_keys) - 40usize];
-    ["Offset of field: kvbm_lookup_options::ask_nodes_ns"]
-        [::core::mem::offset_of!(kvbm_lookup_options, ask_nodes_ns) - 48usize];
-};
-impl Default for kvbm_lookup_options {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_lookup_options_t = kvbm_lookup_options;
-extern "C" {
-    pub fn kvbm_lookup_options_init(out_options: *mut kvbm_lookup_options_t, struct_size: u32) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_manager_lookup(
-        manager: *mut kvbm_manager_t,
-        ns: *mut kvbm_namespace_t,
-        keys: *const kvbm_key_t,
-        n_keys: usize,
-        options: *const kvbm_lookup_options_t,
-        out_match: *mut *mut kvbm_match_t,
-        out_n: *mut usize,
-    ) -> kvbm_status_t;
-}
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_match_item {
-    pub tier: u32,
-    pub parts_needed: u32,
-    pub bytes: u64,
-    pub below_bytes: u64,
-    pub reserved: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_match_item"][::core::mem::size_of::<kvbm_match_item>() - 32usize];
-    ["Alignment of kvbm_match_item"][::core::mem::align_of::<kvbm_match_item>() - 8usize];
-    ["Offset of field: kvbm_match_item::tier"][::core::mem::offset_of!(kvbm_match_item, tier) - 0usize];
-    ["Offset of field: kvbm_match_item::parts_needed"][::core::mem::offset_of!(kvbm_match_item, parts_needed) - 4usize];
-    ["Offset of field: kvbm_match_item::bytes"][::core::mem::offset_of!(kvbm_match_item, bytes) - 8usize];
-    ["Offset of field: kvbm_match_item::below_bytes"][::core::mem::offset_of!(kvbm_match_item, below_bytes) - 16usize];
-    ["Offset of field: kvbm_match_item::reserved"][::core::mem::offset_of!(kvbm_match_item, reserved) - 24usize];
-};
-pub type kvbm_match_item_t = kvbm_match_item;
-extern "C" {
-    pub fn kvbm_match_count(match_: *const kvbm_match_t) -> usize;
-}
-extern "C" {
-    pub fn kvbm_match_units(match_: *const kvbm_match_t) -> usize;
-}
-extern "C" {
-    pub fn kvbm_match_items(
-        match_: *const kvbm_match_t,
-        first: usize,
-        n: usize,
-        out_items: *mut kvbm_match_item_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_match_blocks(
-        match_: *mut kvbm_match_t,
-        part: u32,
-        first: usize,
-        n: usize,
-        out_blocks: *mut kvbm_block_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_match_cost(match_: *const kvbm_match_t, first: usize, n: usize, out_load_ns: *mut u64)
-        -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_match_release(match_: *mut kvbm_match_t);
-}
-pub const KVBM_FORM_NHD: _bindgen_ty_12 = 0;
-pub const KVBM_FORM_HND: _bindgen_ty_12 = 1;
-pub const KVBM_FORM_BLOCKS_NHD: _bindgen_ty_12 = 2;
-pub const KVBM_FORM_BLOCKS_HND: _bindgen_ty_12 = 3;
-pub const KVBM_FORM_PACKED_NHD: _bindgen_ty_12 = 4;
-pub const KVBM_FORM_PACKED_HND: _bindgen_ty_12 = 5;
-pub const KVBM_FORM_SPLIT_NHD: _bindgen_ty_12 = 6;
-pub const KVBM_FORM_SPLIT_HND: _bindgen_ty_12 = 7;
-pub const KVBM_FORM_LAYERS_NHD: _bindgen_ty_12 = 8;
-pub const KVBM_FORM_LAYERS_HND: _bindgen_ty_12 = 9;
-pub const KVBM_FORM_CROSS_NHD: _bindgen_ty_12 = 10;
-pub const KVBM_FORM_CROSS_HND: _bindgen_ty_12 = 11;
-pub const KVBM_FORM_CROSS_PACKED_LNH: _bindgen_ty_12 = 12;
-pub const KVBM_FORM_CROSS_PACKED_LHN: _bindgen_ty_12 = 13;
-pub const KVBM_FORM_CROSS_PACKED_HLN: _bindgen_ty_12 = 14;
-pub const KVBM_FORM_HEADS_PACKED: _bindgen_ty_12 = 15;
-pub const KVBM_FORM_SGLANG_LAYER_FIRST: _bindgen_ty_12 = 16;
-pub const KVBM_FORM_SGLANG_PAGE_FIRST: _bindgen_ty_12 = 17;
-pub const KVBM_FORM_SGLANG_PAGE_FIRST_DIRECT: _bindgen_ty_12 = 18;
-pub const KVBM_FORM_SGLANG_PAGE_HEAD: _bindgen_ty_12 = 19;
-pub const KVBM_FORM_OPAQUE: _bindgen_ty_12 = 100;
-pub type _bindgen_ty_12 = ::core::ffi::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_tensor {
-    pub data: *mut ::core::ffi::c_void,
-    pub bytes: u64,
-    pub block_stride: u64,
-    pub page_bytes: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_tensor"][::core::mem::size_of::<kvbm_tensor>() - 32usize];
-    ["Alignment of kvbm_tensor"][::core::mem::align_of::<kvbm_tensor>() - 8usize];
-    ["Offset of field: kvbm_tensor::data"][::core::mem::offset_of!(kvbm_tensor, data) - 0usize];
-    ["Offset of field: kvbm_tensor::bytes"][::core::mem::offset_of!(kvbm_tensor, bytes) - 8usize];
-    ["Offset of field: kvbm_tensor::block_stride"][::core::mem::offset_of!(kvbm_tensor, block_stride) - 16usize];
-    ["Offset of field: kvbm_tensor::page_bytes"][::core::mem::offset_of!(kvbm_tensor, page_bytes) - 24usize];
-};
-impl Default for kvbm_tensor {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_tensor_t = kvbm_tensor;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_cache_part {
-    pub part: kvbm_part_t,
-    pub form: u32,
-    pub reserved: u32,
-    pub tensors: *const kvbm_tensor_t,
-    pub n_tensors: usize,
-    pub reserved2: [u64; 2usize],
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_cache_part"][::core::mem::size_of::<kvbm_cache_part>() - 64usize];
-    ["Alignment of kvbm_cache_part"][::core::mem::align_of::<kvbm_cache_part>() - 8usize];
-    ["Offset of field: kvbm_cache_part::part"][::core::mem::offset_of!(kvbm_cache_part, part) - 0usize];
-    ["Offset of field: kvbm_cache_part::form"][::core::mem::offset_of!(kvbm_cache_part, form) - 24usize];
-    ["Offset of field: kvbm_cache_part::reserved"][::core::mem::offset_of!(kvbm_cache_part, reserved) - 28usize];
-    ["Offset of field: kvbm_cache_part::tensors"][::core::mem::offset_of!(kvbm_cache_part, tensors) - 32usize];
-    ["Offset of field: kvbm_cache_part::n_tensors"][::core::mem::offset_of!(kvbm_cache_part, n_tensors) - 40usize];
-    ["Offset of field: kvbm_cache_part::reserved2"][::core::mem::offset_of!(kvbm_cache_part, reserved2) - 48usize];
-};
-impl Default for kvbm_cache_part {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_cache_part_t = kvbm_cache_part;
-pub const KVBM_MEMORY_AUTO: _bindgen_ty_13 = 0;
-pub const KVBM_MEMORY_HOST: _bindgen_ty_13 = 1;
-pub const KVBM_MEMORY_CUDA: _bindgen_ty_13 = 2;
-pub type _bindgen_ty_13 = ::core::ffi::c_uint;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_cache_options {
-    pub struct_size: u32,
-    pub n_blocks: u32,
-    pub parts: *const kvbm_cache_part_t,
-    pub n_parts: usize,
-    pub memory: u32,
-    pub device: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_cache_options"][::core::mem::size_of::<kvbm_cache_options>() - 32usize];
-    ["Alignment of kvbm_cache_options"][::core::mem::align_of::<kvbm_cache_options>() - 8usize];
-    ["Offset of field: kvbm_cache_options::struct_size"]
-        [::core::mem::offset_of!(kvbm_cache_options, struct_size) - 0usize];
-    ["Offset of field: kvbm_cache_options::n_blocks"][::core::mem::offset_of!(kvbm_cache_options, n_blocks) - 4usize];
-    ["Offset of field: kvbm_cache_options::parts"][::core::mem::offset_of!(kvbm_cache_options, parts) - 8usize];
-    ["Offset of field: kvbm_cache_options::n_parts"][::core::mem::offset_of!(kvbm_cache_options, n_parts) - 16usize];
-    ["Offset of field: kvbm_cache_options::memory"][::core::mem::offset_of!(kvbm_cache_options, memory) - 24usize];
-    ["Offset of field: kvbm_cache_options::device"][::core::mem::offset_of!(kvbm_cache_options, device) - 28usize];
-};
-impl Default for kvbm_cache_options {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_cache_options_t = kvbm_cache_options;
-extern "C" {
-    pub fn kvbm_cache_options_init(out_options: *mut kvbm_cache_options_t, struct_size: u32) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_cache_attach(
-        manager: *mut kvbm_manager_t,
-        ns: *mut kvbm_namespace_t,
-        options: *const kvbm_cache_options_t,
-        out_cache: *mut *mut kvbm_cache_t,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_cache_release(cache: *mut kvbm_cache_t);
-}
-extern "C" {
-    pub fn kvbm_cache_lookup(
-        cache: *mut kvbm_cache_t,
-        keys: *const kvbm_key_t,
-        n_keys: usize,
-        options: *const kvbm_lookup_options_t,
-        out_match: *mut *mut kvbm_match_t,
-        out_n: *mut usize,
-    ) -> kvbm_status_t;
-}
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_position {
-    pub first_token: u64,
-    pub rotation: u64,
-    pub left_context: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_position"][::core::mem::size_of::<kvbm_position>() - 24usize];
-    ["Alignment of kvbm_position"][::core::mem::align_of::<kvbm_position>() - 8usize];
-    ["Offset of field: kvbm_position::first_token"][::core::mem::offset_of!(kvbm_position, first_token) - 0usize];
-    ["Offset of field: kvbm_position::rotation"][::core::mem::offset_of!(kvbm_position, rotation) - 8usize];
-    ["Offset of field: kvbm_position::left_context"][::core::mem::offset_of!(kvbm_position, left_context) - 16usize];
-};
-pub type kvbm_position_t = kvbm_position;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_store_options {
-    pub struct_size: u32,
-    pub priority: u32,
-    pub parent: *const kvbm_key_t,
-    pub unchained: u32,
-    pub reserved: u32,
-    pub positions: *const kvbm_position_t,
-    pub timeout_ns: u64,
-    pub item_status: *mut kvbm_status_t,
-    pub out_operation: *mut u64,
-    pub unit_keys: *const kvbm_key_t,
-    pub stream: *mut ::core::ffi::c_void,
-    pub has_stream: u32,
-    pub reserved2: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_store_options"][::core::mem::size_of::<kvbm_store_options>() - 80usize];
-    ["Alignment of kvbm_store_options"][::core::mem::align_of::<kvbm_store_options>() - 8usize];
-    ["Offset of field: kvbm_store_options::struct_size"]
-        [::core::mem::offset_of!(kvbm_store_options, struct_size) - 0usize];
-    ["Offset of field: kvbm_store_options::priority"][::core::mem::offset_of!(kvbm_store_options, priority) - 4usize];
-    ["Offset of field: kvbm_store_options::parent"][::core::mem::offset_of!(kvbm_store_options, parent) - 8usize];
-    ["Offset of field: kvbm_store_options::unchained"]
-        [::core::mem::offset_of!(kvbm_store_options, unchained) - 16usize];
-    ["Offset of field: kvbm_store_options::reserved"][::core::mem::offset_of!(kvbm_store_options, reserved) - 20usize];
-    ["Offset of field: kvbm_store_options::positions"]
-        [::core::mem::offset_of!(kvbm_store_options, positions) - 24usize];
-    ["Offset of field: kvbm_store_options::timeout_ns"]
-        [::core::mem::offset_of!(kvbm_store_options, timeout_ns) - 32usize];
-    ["Offset of field: kvbm_store_options::item_status"]
-        [::core::mem::offset_of!(kvbm_store_options, item_status) - 40usize];
-    ["Offset of field: kvbm_store_options::out_operation"]
-        [::core::mem::offset_of!(kvbm_store_options, out_operation) - 48usize];
-    ["Offset of field: kvbm_store_options::unit_keys"]
-        [::core::mem::offset_of!(kvbm_store_options, unit_keys) - 56usize];
-    ["Offset of field: kvbm_store_options::stream"][::core::mem::offset_of!(kvbm_store_options, stream) - 64usize];
-    ["Offset of field: kvbm_store_options::has_stream"]
-        [::core::mem::offset_of!(kvbm_store_options, has_stream) - 72usize];
-    ["Offset of field: kvbm_store_options::reserved2"]
-        [::core::mem::offset_of!(kvbm_store_options, reserved2) - 76usize];
-};
-impl Default for kvbm_store_options {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_store_options_t = kvbm_store_options;
-extern "C" {
-    pub fn kvbm_store_options_init(out_options: *mut kvbm_store_options_t, struct_size: u32) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_cache_store(
-        cache: *mut kvbm_cache_t,
-        keys: *const kvbm_key_t,
-        block_ids: *const u32,
-        n_keys: usize,
-        options: *const kvbm_store_options_t,
-        queue: *mut kvbm_queue_t,
-        user_data: u64,
-    ) -> kvbm_status_t;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_load_options {
-    pub struct_size: u32,
-    pub first_key: u32,
-    pub any_position: u32,
-    pub first_layer: u32,
-    pub n_layers: u32,
-    pub keep_below: u32,
-    pub positions: *const kvbm_position_t,
-    pub timeout_ns: u64,
-    pub item_status: *mut kvbm_status_t,
-    pub out_operation: *mut u64,
-    pub compute_block_ns: u64,
-    pub stream: *mut ::core::ffi::c_void,
-    pub has_stream: u32,
-    pub wait_layers: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_load_options"][::core::mem::size_of::<kvbm_load_options>() - 80usize];
-    ["Alignment of kvbm_load_options"][::core::mem::align_of::<kvbm_load_options>() - 8usize];
-    ["Offset of field: kvbm_load_options::struct_size"]
-        [::core::mem::offset_of!(kvbm_load_options, struct_size) - 0usize];
-    ["Offset of field: kvbm_load_options::first_key"][::core::mem::offset_of!(kvbm_load_options, first_key) - 4usize];
-    ["Offset of field: kvbm_load_options::any_position"]
-        [::core::mem::offset_of!(kvbm_load_options, any_position) - 8usize];
-    ["Offset of field: kvbm_load_options::first_layer"]
-        [::core::mem::offset_of!(kvbm_load_options, first_layer) - 12usize];
-    ["Offset of field: kvbm_load_options::n_layers"][::core::mem::offset_of!(kvbm_load_options, n_layers) - 16usize];
-    ["Offset of field: kvbm_load_options::keep_below"]
-        [::core::mem::offset_of!(kvbm_load_options, keep_below) - 20usize];
-    ["Offset of field: kvbm_load_options::positions"][::core::mem::offset_of!(kvbm_load_options, positions) - 24usize];
-    ["Offset of field: kvbm_load_options::timeout_ns"]
-        [::core::mem::offset_of!(kvbm_load_options, timeout_ns) - 32usize];
-    ["Offset of field: kvbm_load_options::item_status"]
-        [::core::mem::offset_of!(kvbm_load_options, item_status) - 40usize];
-    ["Offset of field: kvbm_load_options::out_operation"]
-        [::core::mem::offset_of!(kvbm_load_options, out_operation) - 48usize];
-    ["Offset of field: kvbm_load_options::compute_block_ns"]
-        [::core::mem::offset_of!(kvbm_load_options, compute_block_ns) - 56usize];
-    ["Offset of field: kvbm_load_options::stream"][::core::mem::offset_of!(kvbm_load_options, stream) - 64usize];
-    ["Offset of field: kvbm_load_options::has_stream"]
-        [::core::mem::offset_of!(kvbm_load_options, has_stream) - 72usize];
-    ["Offset of field: kvbm_load_options::wait_layers"]
-        [::core::mem::offset_of!(kvbm_load_options, wait_layers) - 76usize];
-};
-impl Default for kvbm_load_options {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_load_options_t = kvbm_load_options;
-extern "C" {
-    pub fn kvbm_load_options_init(out_options: *mut kvbm_load_options_t, struct_size: u32) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_cache_load(
-        cache: *mut kvbm_cache_t,
-        match_: *mut kvbm_match_t,
-        block_ids: *const u32,
-        n_block_ids: usize,
-        options: *const kvbm_load_options_t,
-        queue: *mut kvbm_queue_t,
-        user_data: u64,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_cache_wait_layer(
-        cache: *mut kvbm_cache_t,
-        operation: u64,
-        layer: u32,
-        stream: *mut ::core::ffi::c_void,
     ) -> kvbm_status_t;
 }
 extern "C" {
@@ -1574,754 +2324,4 @@ extern "C" {
         capacity: usize,
         out_n: *mut usize,
     ) -> kvbm_status_t;
-}
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_device_moves {
-    pub batches: u64,
-    pub leaves: u64,
-    pub bytes: u64,
-    pub bad_leaves: u64,
-    pub mapped_leaves: u64,
-    pub staged_leaves: u64,
-    pub straight_leaves: u64,
-    pub bounced_leaves: u64,
-    pub device_ns: u64,
-    pub reserved: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_device_moves"][::core::mem::size_of::<kvbm_device_moves>() - 80usize];
-    ["Alignment of kvbm_device_moves"][::core::mem::align_of::<kvbm_device_moves>() - 8usize];
-    ["Offset of field: kvbm_device_moves::batches"][::core::mem::offset_of!(kvbm_device_moves, batches) - 0usize];
-    ["Offset of field: kvbm_device_moves::leaves"][::core::mem::offset_of!(kvbm_device_moves, leaves) - 8usize];
-    ["Offset of field: kvbm_device_moves::bytes"][::core::mem::offset_of!(kvbm_device_moves, bytes) - 16usize];
-    ["Offset of field: kvbm_device_moves::bad_leaves"]
-        [::core::mem::offset_of!(kvbm_device_moves, bad_leaves) - 24usize];
-    ["Offset of field: kvbm_device_moves::mapped_leaves"]
-        [::core::mem::offset_of!(kvbm_device_moves, mapped_leaves) - 32usize];
-    ["Offset of field: kvbm_device_moves::staged_leaves"]
-        [::core::mem::offset_of!(kvbm_device_moves, staged_leaves) - 40usize];
-    ["Offset of field: kvbm_device_moves::straight_leaves"]
-        [::core::mem::offset_of!(kvbm_device_moves, straight_leaves) - 48usize];
-    ["Offset of field: kvbm_device_moves::bounced_leaves"]
-        [::core::mem::offset_of!(kvbm_device_moves, bounced_leaves) - 56usize];
-    ["Offset of field: kvbm_device_moves::device_ns"][::core::mem::offset_of!(kvbm_device_moves, device_ns) - 64usize];
-    ["Offset of field: kvbm_device_moves::reserved"][::core::mem::offset_of!(kvbm_device_moves, reserved) - 72usize];
-};
-pub type kvbm_device_moves_t = kvbm_device_moves;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_device_row {
-    pub ordinal: u32,
-    pub lost: u32,
-    pub name: [::core::ffi::c_char; 96usize],
-    pub pci: [::core::ffi::c_char; 32usize],
-    pub state: [::core::ffi::c_char; 128usize],
-    pub memory_bytes: u64,
-    pub pinned_bytes: u64,
-    pub gathers: kvbm_device_moves_t,
-    pub scatters: kvbm_device_moves_t,
-    pub reserved: [u64; 5usize],
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_device_row"][::core::mem::size_of::<kvbm_device_row>() - 480usize];
-    ["Alignment of kvbm_device_row"][::core::mem::align_of::<kvbm_device_row>() - 8usize];
-    ["Offset of field: kvbm_device_row::ordinal"][::core::mem::offset_of!(kvbm_device_row, ordinal) - 0usize];
-    ["Offset of field: kvbm_device_row::lost"][::core::mem::offset_of!(kvbm_device_row, lost) - 4usize];
-    ["Offset of field: kvbm_device_row::name"][::core::mem::offset_of!(kvbm_device_row, name) - 8usize];
-    ["Offset of field: kvbm_device_row::pci"][::core::mem::offset_of!(kvbm_device_row, pci) - 104usize];
-    ["Offset of field: kvbm_device_row::state"][::core::mem::offset_of!(kvbm_device_row, state) - 136usize];
-    ["Offset of field: kvbm_device_row::memory_bytes"]
-        [::core::mem::offset_of!(kvbm_device_row, memory_bytes) - 264usize];
-    ["Offset of field: kvbm_device_row::pinned_bytes"]
-        [::core::mem::offset_of!(kvbm_device_row, pinned_bytes) - 272usize];
-    ["Offset of field: kvbm_device_row::gathers"][::core::mem::offset_of!(kvbm_device_row, gathers) - 280usize];
-    ["Offset of field: kvbm_device_row::scatters"][::core::mem::offset_of!(kvbm_device_row, scatters) - 360usize];
-    ["Offset of field: kvbm_device_row::reserved"][::core::mem::offset_of!(kvbm_device_row, reserved) - 440usize];
-};
-impl Default for kvbm_device_row {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_device_row_t = kvbm_device_row;
-extern "C" {
-    pub fn kvbm_manager_devices(
-        manager: *mut kvbm_manager_t,
-        out_rows: *mut kvbm_device_row_t,
-        capacity: usize,
-        out_n: *mut usize,
-    ) -> kvbm_status_t;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_node_row {
-    pub node: [u8; 16usize],
-    pub address: [::core::ffi::c_char; 96usize],
-    pub state: [::core::ffi::c_char; 128usize],
-    pub capacity_bytes: u64,
-    pub used_bytes: u64,
-    pub records: u64,
-    pub fetched_bytes: u64,
-    pub served_bytes: u64,
-    pub path: [::core::ffi::c_char; 16usize],
-    pub path_reason: [::core::ffi::c_char; 128usize],
-    pub local_bytes: u64,
-    pub codec: u8,
-    pub codec_automatic: u8,
-    pub codec_sealed: u8,
-    pub codec_reserved: u8,
-    pub codec_refused: u32,
-    pub codec_plain_bytes: u64,
-    pub codec_stored_bytes: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_node_row"][::core::mem::size_of::<kvbm_node_row>() - 456usize];
-    ["Alignment of kvbm_node_row"][::core::mem::align_of::<kvbm_node_row>() - 8usize];
-    ["Offset of field: kvbm_node_row::node"][::core::mem::offset_of!(kvbm_node_row, node) - 0usize];
-    ["Offset of field: kvbm_node_row::address"][::core::mem::offset_of!(kvbm_node_row, address) - 16usize];
-    ["Offset of field: kvbm_node_row::state"][::core::mem::offset_of!(kvbm_node_row, state) - 112usize];
-    ["Offset of field: kvbm_node_row::capacity_bytes"]
-        [::core::mem::offset_of!(kvbm_node_row, capacity_bytes) - 240usize];
-    ["Offset of field: kvbm_node_row::used_bytes"][::core::mem::offset_of!(kvbm_node_row, used_bytes) - 248usize];
-    ["Offset of field: kvbm_node_row::records"][::core::mem::offset_of!(kvbm_node_row, records) - 256usize];
-    ["Offset of field: kvbm_node_row::fetched_bytes"][::core::mem::offset_of!(kvbm_node_row, fetched_bytes) - 264usize];
-    ["Offset of field: kvbm_node_row::served_bytes"][::core::mem::offset_of!(kvbm_node_row, served_bytes) - 272usize];
-    ["Offset of field: kvbm_node_row::path"][::core::mem::offset_of!(kvbm_node_row, path) - 280usize];
-    ["Offset of field: kvbm_node_row::path_reason"][::core::mem::offset_of!(kvbm_node_row, path_reason) - 296usize];
-    ["Offset of field: kvbm_node_row::local_bytes"][::core::mem::offset_of!(kvbm_node_row, local_bytes) - 424usize];
-    ["Offset of field: kvbm_node_row::codec"][::core::mem::offset_of!(kvbm_node_row, codec) - 432usize];
-    ["Offset of field: kvbm_node_row::codec_automatic"]
-        [::core::mem::offset_of!(kvbm_node_row, codec_automatic) - 433usize];
-    ["Offset of field: kvbm_node_row::codec_sealed"][::core::mem::offset_of!(kvbm_node_row, codec_sealed) - 434usize];
-    ["Offset of field: kvbm_node_row::codec_reserved"]
-        [::core::mem::offset_of!(kvbm_node_row, codec_reserved) - 435usize];
-    ["Offset of field: kvbm_node_row::codec_refused"][::core::mem::offset_of!(kvbm_node_row, codec_refused) - 436usize];
-    ["Offset of field: kvbm_node_row::codec_plain_bytes"]
-        [::core::mem::offset_of!(kvbm_node_row, codec_plain_bytes) - 440usize];
-    ["Offset of field: kvbm_node_row::codec_stored_bytes"]
-        [::core::mem::offset_of!(kvbm_node_row, codec_stored_bytes) - 448usize];
-};
-impl Default for kvbm_node_row {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_node_row_t = kvbm_node_row;
-extern "C" {
-    pub fn kvbm_manager_nodes(
-        manager: *mut kvbm_manager_t,
-        out_rows: *mut kvbm_node_row_t,
-        capacity: usize,
-        out_n: *mut usize,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_manager_node_address(
-        manager: *mut kvbm_manager_t,
-        out: *mut ::core::ffi::c_char,
-        capacity: usize,
-        out_needed: *mut usize,
-    ) -> kvbm_status_t;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_locate_options {
-    pub struct_size: u32,
-    pub reserved: u32,
-    pub parts: *const kvbm_part_t,
-    pub n_parts: usize,
-    pub request_keys: *const usize,
-    pub n_requests: usize,
-    pub ask_nodes_ns: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_locate_options"][::core::mem::size_of::<kvbm_locate_options>() - 48usize];
-    ["Alignment of kvbm_locate_options"][::core::mem::align_of::<kvbm_locate_options>() - 8usize];
-    ["Offset of field: kvbm_locate_options::struct_size"]
-        [::core::mem::offset_of!(kvbm_locate_options, struct_size) - 0usize];
-    ["Offset of field: kvbm_locate_options::reserved"][::core::mem::offset_of!(kvbm_locate_options, reserved) - 4usize];
-    ["Offset of field: kvbm_locate_options::parts"][::core::mem::offset_of!(kvbm_locate_options, parts) - 8usize];
-    ["Offset of field: kvbm_locate_options::n_parts"][::core::mem::offset_of!(kvbm_locate_options, n_parts) - 16usize];
-    ["Offset of field: kvbm_locate_options::request_keys"]
-        [::core::mem::offset_of!(kvbm_locate_options, request_keys) - 24usize];
-    ["Offset of field: kvbm_locate_options::n_requests"]
-        [::core::mem::offset_of!(kvbm_locate_options, n_requests) - 32usize];
-    ["Offset of field: kvbm_locate_options::ask_nodes_ns"]
-        [::core::mem::offset_of!(kvbm_locate_options, ask_nodes_ns) - 40usize];
-};
-impl Default for kvbm_locate_options {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_locate_options_t = kvbm_locate_options;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_location {
-    pub node: [u8; 16usize],
-    pub request: u32,
-    pub tier: u32,
-    pub n_prefix: u64,
-    pub n_in_tier: u64,
-    pub bytes: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_location"][::core::mem::size_of::<kvbm_location>() - 48usize];
-    ["Alignment of kvbm_location"][::core::mem::align_of::<kvbm_location>() - 8usize];
-    ["Offset of field: kvbm_location::node"][::core::mem::offset_of!(kvbm_location, node) - 0usize];
-    ["Offset of field: kvbm_location::request"][::core::mem::offset_of!(kvbm_location, request) - 16usize];
-    ["Offset of field: kvbm_location::tier"][::core::mem::offset_of!(kvbm_location, tier) - 20usize];
-    ["Offset of field: kvbm_location::n_prefix"][::core::mem::offset_of!(kvbm_location, n_prefix) - 24usize];
-    ["Offset of field: kvbm_location::n_in_tier"][::core::mem::offset_of!(kvbm_location, n_in_tier) - 32usize];
-    ["Offset of field: kvbm_location::bytes"][::core::mem::offset_of!(kvbm_location, bytes) - 40usize];
-};
-pub type kvbm_location_t = kvbm_location;
-extern "C" {
-    pub fn kvbm_locate_options_init(out_options: *mut kvbm_locate_options_t, struct_size: u32) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_manager_locate(
-        manager: *mut kvbm_manager_t,
-        ns: *mut kvbm_namespace_t,
-        keys: *const kvbm_key_t,
-        n_keys: usize,
-        options: *const kvbm_locate_options_t,
-        out_rows: *mut kvbm_location_t,
-        capacity: usize,
-        out_n: *mut usize,
-    ) -> kvbm_status_t;
-}
-pub const KVBM_SHARE_OFF: _bindgen_ty_14 = 0;
-pub const KVBM_SHARE_OWNER: _bindgen_ty_14 = 1;
-pub const KVBM_SHARE_CLIENT: _bindgen_ty_14 = 2;
-pub const KVBM_SHARE_NO_OWNER: _bindgen_ty_14 = 3;
-pub type _bindgen_ty_14 = ::core::ffi::c_uint;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_share {
-    pub struct_size: u32,
-    pub role: u32,
-    pub owner_pid: u64,
-    pub clients: u64,
-    pub takeovers: u64,
-    pub owners_lost: u64,
-    pub silent_lookups: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_share"][::core::mem::size_of::<kvbm_share>() - 48usize];
-    ["Alignment of kvbm_share"][::core::mem::align_of::<kvbm_share>() - 8usize];
-    ["Offset of field: kvbm_share::struct_size"][::core::mem::offset_of!(kvbm_share, struct_size) - 0usize];
-    ["Offset of field: kvbm_share::role"][::core::mem::offset_of!(kvbm_share, role) - 4usize];
-    ["Offset of field: kvbm_share::owner_pid"][::core::mem::offset_of!(kvbm_share, owner_pid) - 8usize];
-    ["Offset of field: kvbm_share::clients"][::core::mem::offset_of!(kvbm_share, clients) - 16usize];
-    ["Offset of field: kvbm_share::takeovers"][::core::mem::offset_of!(kvbm_share, takeovers) - 24usize];
-    ["Offset of field: kvbm_share::owners_lost"][::core::mem::offset_of!(kvbm_share, owners_lost) - 32usize];
-    ["Offset of field: kvbm_share::silent_lookups"][::core::mem::offset_of!(kvbm_share, silent_lookups) - 40usize];
-};
-pub type kvbm_share_t = kvbm_share;
-extern "C" {
-    pub fn kvbm_manager_share(manager: *mut kvbm_manager_t, out_share: *mut kvbm_share_t) -> kvbm_status_t;
-}
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_request_id {
-    pub bytes: [u8; 16usize],
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_request_id"][::core::mem::size_of::<kvbm_request_id>() - 16usize];
-    ["Alignment of kvbm_request_id"][::core::mem::align_of::<kvbm_request_id>() - 1usize];
-    ["Offset of field: kvbm_request_id::bytes"][::core::mem::offset_of!(kvbm_request_id, bytes) - 0usize];
-};
-pub type kvbm_request_id_t = kvbm_request_id;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_offer_options {
-    pub struct_size: u32,
-    pub rank: u32,
-    pub first_position: u64,
-    pub begin: u64,
-    pub end: u64,
-    pub timeout_ns: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_offer_options"][::core::mem::size_of::<kvbm_offer_options>() - 40usize];
-    ["Alignment of kvbm_offer_options"][::core::mem::align_of::<kvbm_offer_options>() - 8usize];
-    ["Offset of field: kvbm_offer_options::struct_size"]
-        [::core::mem::offset_of!(kvbm_offer_options, struct_size) - 0usize];
-    ["Offset of field: kvbm_offer_options::rank"][::core::mem::offset_of!(kvbm_offer_options, rank) - 4usize];
-    ["Offset of field: kvbm_offer_options::first_position"]
-        [::core::mem::offset_of!(kvbm_offer_options, first_position) - 8usize];
-    ["Offset of field: kvbm_offer_options::begin"][::core::mem::offset_of!(kvbm_offer_options, begin) - 16usize];
-    ["Offset of field: kvbm_offer_options::end"][::core::mem::offset_of!(kvbm_offer_options, end) - 24usize];
-    ["Offset of field: kvbm_offer_options::timeout_ns"]
-        [::core::mem::offset_of!(kvbm_offer_options, timeout_ns) - 32usize];
-};
-pub type kvbm_offer_options_t = kvbm_offer_options;
-extern "C" {
-    pub fn kvbm_offer_options_init(out_options: *mut kvbm_offer_options_t, struct_size: u32) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_offer_open(
-        cache: *mut kvbm_cache_t,
-        request: *const kvbm_request_id_t,
-        block_ids: *const u32,
-        n_block_ids: usize,
-        options: *const kvbm_offer_options_t,
-        queue: *mut kvbm_queue_t,
-        user_data: u64,
-        out_offer: *mut *mut kvbm_offer_t,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_offer_publish(
-        offer: *mut kvbm_offer_t,
-        component: u32,
-        first_layer: u32,
-        n_layers: u32,
-        begin: u64,
-        end: u64,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_offer_publish_on_stream(
-        offer: *mut kvbm_offer_t,
-        component: u32,
-        first_layer: u32,
-        n_layers: u32,
-        begin: u64,
-        end: u64,
-        stream: *mut ::core::ffi::c_void,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_offer_publish_all(offer: *mut kvbm_offer_t, err: *mut kvbm_error_t) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_offer_abort(offer: *mut kvbm_offer_t, reason: *const ::core::ffi::c_char) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_offer_wait(offer: *mut kvbm_offer_t, timeout_ns: u64, err: *mut kvbm_error_t) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_offer_release(offer: *mut kvbm_offer_t);
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_source {
-    pub node: *const ::core::ffi::c_char,
-    pub rank: u32,
-    pub reserved: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_source"][::core::mem::size_of::<kvbm_source>() - 16usize];
-    ["Alignment of kvbm_source"][::core::mem::align_of::<kvbm_source>() - 8usize];
-    ["Offset of field: kvbm_source::node"][::core::mem::offset_of!(kvbm_source, node) - 0usize];
-    ["Offset of field: kvbm_source::rank"][::core::mem::offset_of!(kvbm_source, rank) - 8usize];
-    ["Offset of field: kvbm_source::reserved"][::core::mem::offset_of!(kvbm_source, reserved) - 12usize];
-};
-impl Default for kvbm_source {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_source_t = kvbm_source;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_session_options {
-    pub struct_size: u32,
-    pub rank: u32,
-    pub ranks: u32,
-    pub no_layers: u32,
-    pub first_position: u64,
-    pub begin: u64,
-    pub end: u64,
-    pub timeout_ns: u64,
-    pub budget_bytes: u64,
-    pub stream: *mut ::core::ffi::c_void,
-    pub has_stream: u32,
-    pub reserved: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_session_options"][::core::mem::size_of::<kvbm_session_options>() - 72usize];
-    ["Alignment of kvbm_session_options"][::core::mem::align_of::<kvbm_session_options>() - 8usize];
-    ["Offset of field: kvbm_session_options::struct_size"]
-        [::core::mem::offset_of!(kvbm_session_options, struct_size) - 0usize];
-    ["Offset of field: kvbm_session_options::rank"][::core::mem::offset_of!(kvbm_session_options, rank) - 4usize];
-    ["Offset of field: kvbm_session_options::ranks"][::core::mem::offset_of!(kvbm_session_options, ranks) - 8usize];
-    ["Offset of field: kvbm_session_options::no_layers"]
-        [::core::mem::offset_of!(kvbm_session_options, no_layers) - 12usize];
-    ["Offset of field: kvbm_session_options::first_position"]
-        [::core::mem::offset_of!(kvbm_session_options, first_position) - 16usize];
-    ["Offset of field: kvbm_session_options::begin"][::core::mem::offset_of!(kvbm_session_options, begin) - 24usize];
-    ["Offset of field: kvbm_session_options::end"][::core::mem::offset_of!(kvbm_session_options, end) - 32usize];
-    ["Offset of field: kvbm_session_options::timeout_ns"]
-        [::core::mem::offset_of!(kvbm_session_options, timeout_ns) - 40usize];
-    ["Offset of field: kvbm_session_options::budget_bytes"]
-        [::core::mem::offset_of!(kvbm_session_options, budget_bytes) - 48usize];
-    ["Offset of field: kvbm_session_options::stream"][::core::mem::offset_of!(kvbm_session_options, stream) - 56usize];
-    ["Offset of field: kvbm_session_options::has_stream"]
-        [::core::mem::offset_of!(kvbm_session_options, has_stream) - 64usize];
-    ["Offset of field: kvbm_session_options::reserved"]
-        [::core::mem::offset_of!(kvbm_session_options, reserved) - 68usize];
-};
-impl Default for kvbm_session_options {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_session_options_t = kvbm_session_options;
-extern "C" {
-    pub fn kvbm_session_options_init(out_options: *mut kvbm_session_options_t, struct_size: u32) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_session_open(
-        cache: *mut kvbm_cache_t,
-        request: *const kvbm_request_id_t,
-        block_ids: *const u32,
-        n_block_ids: usize,
-        sources: *const kvbm_source_t,
-        n_sources: usize,
-        options: *const kvbm_session_options_t,
-        queue: *mut kvbm_queue_t,
-        user_data: u64,
-        out_session: *mut *mut kvbm_session_t,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_session_wait(session: *mut kvbm_session_t, timeout_ns: u64, err: *mut kvbm_error_t) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_session_wait_layer(
-        session: *mut kvbm_session_t,
-        component: u32,
-        layer: u32,
-        timeout_ns: u64,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_session_abort(session: *mut kvbm_session_t, reason: *const ::core::ffi::c_char) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_session_release(session: *mut kvbm_session_t);
-}
-pub const KVBM_CODEC_OFF: _bindgen_ty_15 = 0;
-pub const KVBM_CODEC_FAST: _bindgen_ty_15 = 1;
-pub const KVBM_CODEC_DEFAULT: _bindgen_ty_15 = 2;
-pub const KVBM_CODEC_MAX: _bindgen_ty_15 = 3;
-pub const KVBM_CODEC_ZSTD: _bindgen_ty_15 = 4;
-pub const KVBM_CODEC_FP8_E4M3: _bindgen_ty_15 = 16;
-pub const KVBM_CODEC_FP8_E5M2: _bindgen_ty_15 = 17;
-pub const KVBM_CODEC_INT8: _bindgen_ty_15 = 18;
-pub const KVBM_CODEC_INT6: _bindgen_ty_15 = 19;
-pub const KVBM_CODEC_INT4: _bindgen_ty_15 = 20;
-pub const KVBM_CODEC_INT8_CODED: _bindgen_ty_15 = 21;
-pub const KVBM_CODEC_INT6_CODED: _bindgen_ty_15 = 22;
-pub const KVBM_CODEC_INT4_CODED: _bindgen_ty_15 = 23;
-pub const KVBM_CODEC_DELTA: _bindgen_ty_15 = 24;
-pub type _bindgen_ty_15 = ::core::ffi::c_uint;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_codec_options {
-    pub struct_size: u32,
-    pub element: u32,
-    pub row_elements: u32,
-    pub rows: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_codec_options"][::core::mem::size_of::<kvbm_codec_options>() - 16usize];
-    ["Alignment of kvbm_codec_options"][::core::mem::align_of::<kvbm_codec_options>() - 4usize];
-    ["Offset of field: kvbm_codec_options::struct_size"]
-        [::core::mem::offset_of!(kvbm_codec_options, struct_size) - 0usize];
-    ["Offset of field: kvbm_codec_options::element"][::core::mem::offset_of!(kvbm_codec_options, element) - 4usize];
-    ["Offset of field: kvbm_codec_options::row_elements"]
-        [::core::mem::offset_of!(kvbm_codec_options, row_elements) - 8usize];
-    ["Offset of field: kvbm_codec_options::rows"][::core::mem::offset_of!(kvbm_codec_options, rows) - 12usize];
-};
-pub type kvbm_codec_options_t = kvbm_codec_options;
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone)]
-pub struct kvbm_codec_info {
-    pub struct_size: u32,
-    pub mode: u32,
-    pub element: u32,
-    pub row_elements: u32,
-    pub rows: u32,
-    pub lossy: u32,
-    pub leaves: u32,
-    pub raw_leaves: u32,
-    pub raw_bytes: u64,
-    pub coded_bytes: u64,
-    pub error_ppb: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_codec_info"][::core::mem::size_of::<kvbm_codec_info>() - 56usize];
-    ["Alignment of kvbm_codec_info"][::core::mem::align_of::<kvbm_codec_info>() - 8usize];
-    ["Offset of field: kvbm_codec_info::struct_size"][::core::mem::offset_of!(kvbm_codec_info, struct_size) - 0usize];
-    ["Offset of field: kvbm_codec_info::mode"][::core::mem::offset_of!(kvbm_codec_info, mode) - 4usize];
-    ["Offset of field: kvbm_codec_info::element"][::core::mem::offset_of!(kvbm_codec_info, element) - 8usize];
-    ["Offset of field: kvbm_codec_info::row_elements"]
-        [::core::mem::offset_of!(kvbm_codec_info, row_elements) - 12usize];
-    ["Offset of field: kvbm_codec_info::rows"][::core::mem::offset_of!(kvbm_codec_info, rows) - 16usize];
-    ["Offset of field: kvbm_codec_info::lossy"][::core::mem::offset_of!(kvbm_codec_info, lossy) - 20usize];
-    ["Offset of field: kvbm_codec_info::leaves"][::core::mem::offset_of!(kvbm_codec_info, leaves) - 24usize];
-    ["Offset of field: kvbm_codec_info::raw_leaves"][::core::mem::offset_of!(kvbm_codec_info, raw_leaves) - 28usize];
-    ["Offset of field: kvbm_codec_info::raw_bytes"][::core::mem::offset_of!(kvbm_codec_info, raw_bytes) - 32usize];
-    ["Offset of field: kvbm_codec_info::coded_bytes"][::core::mem::offset_of!(kvbm_codec_info, coded_bytes) - 40usize];
-    ["Offset of field: kvbm_codec_info::error_ppb"][::core::mem::offset_of!(kvbm_codec_info, error_ppb) - 48usize];
-};
-pub type kvbm_codec_info_t = kvbm_codec_info;
-extern "C" {
-    pub fn kvbm_codec_mode_name(mode: u32) -> *const ::core::ffi::c_char;
-}
-extern "C" {
-    pub fn kvbm_codec_mode_by_name(
-        name: *const ::core::ffi::c_char,
-        out_mode: *mut u32,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_codec_kernel() -> *const ::core::ffi::c_char;
-}
-extern "C" {
-    pub fn kvbm_codec_options_init(out_options: *mut kvbm_codec_options_t, struct_size: u32) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_codec_room(
-        raw_bytes: u64,
-        options: *const kvbm_codec_options_t,
-        out_bytes: *mut u64,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_codec_encode(
-        raw: *const ::core::ffi::c_void,
-        raw_bytes: usize,
-        mode: u32,
-        options: *const kvbm_codec_options_t,
-        out: *mut ::core::ffi::c_void,
-        capacity: usize,
-        out_bytes: *mut usize,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_codec_inspect(
-        coded: *const ::core::ffi::c_void,
-        coded_bytes: usize,
-        out_info: *mut kvbm_codec_info_t,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-extern "C" {
-    pub fn kvbm_codec_decode(
-        coded: *const ::core::ffi::c_void,
-        coded_bytes: usize,
-        flags: u32,
-        out_raw: *mut ::core::ffi::c_void,
-        capacity: usize,
-        out_bytes: *mut usize,
-        err: *mut kvbm_error_t,
-    ) -> kvbm_status_t;
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_tier_item {
-    pub identity: [u8; 32usize],
-    pub head: *mut ::core::ffi::c_void,
-    pub payload: *mut ::core::ffi::c_void,
-    pub head_bytes: u32,
-    pub reserved: u32,
-    pub payload_bytes: u64,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_tier_item"][::core::mem::size_of::<kvbm_tier_item>() - 64usize];
-    ["Alignment of kvbm_tier_item"][::core::mem::align_of::<kvbm_tier_item>() - 8usize];
-    ["Offset of field: kvbm_tier_item::identity"][::core::mem::offset_of!(kvbm_tier_item, identity) - 0usize];
-    ["Offset of field: kvbm_tier_item::head"][::core::mem::offset_of!(kvbm_tier_item, head) - 32usize];
-    ["Offset of field: kvbm_tier_item::payload"][::core::mem::offset_of!(kvbm_tier_item, payload) - 40usize];
-    ["Offset of field: kvbm_tier_item::head_bytes"][::core::mem::offset_of!(kvbm_tier_item, head_bytes) - 48usize];
-    ["Offset of field: kvbm_tier_item::reserved"][::core::mem::offset_of!(kvbm_tier_item, reserved) - 52usize];
-    ["Offset of field: kvbm_tier_item::payload_bytes"]
-        [::core::mem::offset_of!(kvbm_tier_item, payload_bytes) - 56usize];
-};
-impl Default for kvbm_tier_item {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-pub type kvbm_tier_item_t = kvbm_tier_item;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_tier_table {
-    pub struct_size: u32,
-    pub concurrency: u32,
-    pub name: *const ::core::ffi::c_char,
-    pub find: ::core::option::Option<
-        unsafe extern "C" fn(
-            user: *mut ::core::ffi::c_void,
-            identities: *const [::core::ffi::c_uchar; 32usize],
-            n: usize,
-            out_present: *mut u8,
-            out_head_bytes: *mut u32,
-            out_payload_bytes: *mut u64,
-        ),
-    >,
-    pub put: ::core::option::Option<
-        unsafe extern "C" fn(
-            user: *mut ::core::ffi::c_void,
-            items: *const kvbm_tier_item_t,
-            n: usize,
-            timeout_ns: u64,
-            out_status: *mut kvbm_status_t,
-        ),
-    >,
-    pub get: ::core::option::Option<
-        unsafe extern "C" fn(
-            user: *mut ::core::ffi::c_void,
-            inout_items: *mut kvbm_tier_item_t,
-            n: usize,
-            timeout_ns: u64,
-            out_status: *mut kvbm_status_t,
-        ),
-    >,
-    pub erase: ::core::option::Option<
-        unsafe extern "C" fn(
-            user: *mut ::core::ffi::c_void,
-            identities: *const [::core::ffi::c_uchar; 32usize],
-            n: usize,
-        ),
-    >,
-    pub stats: ::core::option::Option<
-        unsafe extern "C" fn(
-            user: *mut ::core::ffi::c_void,
-            out_capacity_bytes: *mut u64,
-            out_used_bytes: *mut u64,
-            out_records: *mut u64,
-        ),
-    >,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_tier_table"][::core::mem::size_of::<kvbm_tier_table>() - 56usize];
-    ["Alignment of kvbm_tier_table"][::core::mem::align_of::<kvbm_tier_table>() - 8usize];
-    ["Offset of field: kvbm_tier_table::struct_size"][::core::mem::offset_of!(kvbm_tier_table, struct_size) - 0usize];
-    ["Offset of field: kvbm_tier_table::concurrency"][::core::mem::offset_of!(kvbm_tier_table, concurrency) - 4usize];
-    ["Offset of field: kvbm_tier_table::name"][::core::mem::offset_of!(kvbm_tier_table, name) - 8usize];
-    ["Offset of field: kvbm_tier_table::find"][::core::mem::offset_of!(kvbm_tier_table, find) - 16usize];
-    ["Offset of field: kvbm_tier_table::put"][::core::mem::offset_of!(kvbm_tier_table, put) - 24usize];
-    ["Offset of field: kvbm_tier_table::get"][::core::mem::offset_of!(kvbm_tier_table, get) - 32usize];
-    ["Offset of field: kvbm_tier_table::erase"][::core::mem::offset_of!(kvbm_tier_table, erase) - 40usize];
-    ["Offset of field: kvbm_tier_table::stats"][::core::mem::offset_of!(kvbm_tier_table, stats) - 48usize];
-};
-impl Default for kvbm_tier_table {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct kvbm_policy_table {
-    pub struct_size: u32,
-    pub reserved: u32,
-    pub name: *const ::core::ffi::c_char,
-    pub create: ::core::option::Option<
-        unsafe extern "C" fn(user: *mut ::core::ffi::c_void, n_slots: u32) -> *mut ::core::ffi::c_void,
-    >,
-    pub destroy: ::core::option::Option<unsafe extern "C" fn(policy: *mut ::core::ffi::c_void)>,
-    pub inserted: ::core::option::Option<
-        unsafe extern "C" fn(
-            policy: *mut ::core::ffi::c_void,
-            slots: *const u32,
-            names: *const u64,
-            n: usize,
-            tick: u32,
-        ),
-    >,
-    pub used: ::core::option::Option<
-        unsafe extern "C" fn(policy: *mut ::core::ffi::c_void, slots: *const u32, n: usize, tick: u32),
-    >,
-    pub evict: ::core::option::Option<
-        unsafe extern "C" fn(
-            policy: *mut ::core::ffi::c_void,
-            may_evict: ::core::option::Option<
-                unsafe extern "C" fn(asker: *const ::core::ffi::c_void, slot: u32) -> ::core::ffi::c_int,
-            >,
-            asker: *const ::core::ffi::c_void,
-            tick: u32,
-        ) -> u32,
-    >,
-    pub erased: ::core::option::Option<unsafe extern "C" fn(policy: *mut ::core::ffi::c_void, slot: u32)>,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of kvbm_policy_table"][::core::mem::size_of::<kvbm_policy_table>() - 64usize];
-    ["Alignment of kvbm_policy_table"][::core::mem::align_of::<kvbm_policy_table>() - 8usize];
-    ["Offset of field: kvbm_policy_table::struct_size"]
-        [::core::mem::offset_of!(kvbm_policy_table, struct_size) - 0usize];
-    ["Offset of field: kvbm_policy_table::reserved"][::core::mem::offset_of!(kvbm_policy_table, reserved) - 4usize];
-    ["Offset of field: kvbm_policy_table::name"][::core::mem::offset_of!(kvbm_policy_table, name) - 8usize];
-    ["Offset of field: kvbm_policy_table::create"][::core::mem::offset_of!(kvbm_policy_table, create) - 16usize];
-    ["Offset of field: kvbm_policy_table::destroy"][::core::mem::offset_of!(kvbm_policy_table, destroy) - 24usize];
-    ["Offset of field: kvbm_policy_table::inserted"][::core::mem::offset_of!(kvbm_policy_table, inserted) - 32usize];
-    ["Offset of field: kvbm_policy_table::used"][::core::mem::offset_of!(kvbm_policy_table, used) - 40usize];
-    ["Offset of field: kvbm_policy_table::evict"][::core::mem::offset_of!(kvbm_policy_table, evict) - 48usize];
-    ["Offset of field: kvbm_policy_table::erased"][::core::mem::offset_of!(kvbm_policy_table, erased) - 56usize];
-};
-impl Default for kvbm_policy_table {
-    fn default() -> Self {
-        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
 }

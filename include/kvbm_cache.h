@@ -1,0 +1,269 @@
+/* kvbm_cache.h - finding blocks by their keys, and moving them between the tiers and an engine's own paged cache.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What is said of caches in the memory of a GPU is in kvbm_device.h. The manual is kvbm.h, which includes this.
+ */
+#ifndef KVBM_CACHE_H
+#define KVBM_CACHE_H
+
+#include "kvbm_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------- lookup and matches */
+
+enum { KVBM_LOOKUP_PREFIX = 0, KVBM_LOOKUP_EACH = 1, KVBM_LOOKUP_ANY = 2 };
+
+typedef struct kvbm_lookup_options {
+  uint32_t struct_size;
+  uint32_t mode;            /* KVBM_LOOKUP_*: the longest prefix; each key by itself; the first that is there */
+  const kvbm_part_t *parts; /* [n_parts] what must be there for a hit: all of them. NULL = component 0, whole model */
+  size_t n_parts;
+  uint32_t host_only;       /* 1: look in the host tier alone */
+  uint32_t no_use;          /* 1: do not count as a use */
+  /* PREFIX only: [n_unit_keys] keys of the prompt's engine blocks from its start, as kvbm_store_options_t.unit_keys
+   * had them. With them a stored block of several engine blocks is found by those it begins with. NULL = not wanted */
+  const kvbm_key_t *unit_keys;
+  size_t n_unit_keys;
+  /* Where this manager is a node: ask the others for keys that are nowhere here, and wait so long for their answers
+   * (the call then blocks). 0 = no; what was learnt of other nodes before is found all the same */
+  uint64_t ask_nodes_ns;
+} kvbm_lookup_options_t;
+
+/* Fills defaults: the longest prefix, component 0 of the whole model, all tiers, counted as a use.
+ * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_lookup_options_init(kvbm_lookup_options_t *out_options, uint32_t struct_size);
+/* Finds blocks in every tier, from memory alone unless nodes are asked. *out_n is the number of leading keys that hit
+ * (PREFIX), the number that hit at all (EACH), 0 or 1 (ANY). What hit is held by the match until it is released; where
+ * nothing did (see also kvbm_match_units), *out_match is NULL. Of several parts, a window component need only have the
+ * blocks its window reaches, and a state component the last. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_lookup(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys,
+                                           size_t n_keys, const kvbm_lookup_options_t *options,
+                                           KVBM_OWN kvbm_match_t **out_match, size_t *out_n);
+
+/* One key of a match (frozen, 32 bytes). */
+typedef struct kvbm_match_item {
+  uint32_t tier;         /* the slowest tier that a part of it must come from; KVBM_NO_TIER = missed (EACH, ANY) */
+  uint32_t parts_needed; /* bit i: part i is needed and there */
+  uint64_t bytes;        /* payload bytes to move for it */
+  uint64_t below_bytes;  /* of these, bytes that are not in the host tier yet */
+  uint64_t reserved;
+} kvbm_match_item_t;
+#define KVBM_NO_TIER UINT32_MAX
+
+/* Keys the match was made from, hits or not; one more if a block that matches in part lies behind them.
+ * Thread: any. Since 0.1. */
+KVBM_API size_t kvbm_match_count(const kvbm_match_t *match);
+/* Leading engine blocks that hit: `units` for each leading key, and, of a lookup with unit_keys, those of the stored
+ * block that matches in part. That one is item *out_n of the match, and no more than its matching units can be
+ * loaded: give kvbm_cache_load this many block ids. A match whose *out_n is 0 may still have some. After a restart a
+ * block on disk is found so once it has been in the host tier again. Models with window or state components have none.
+ * Thread: any. Blocks: no. Since 0.1. */
+KVBM_API size_t kvbm_match_units(const kvbm_match_t *match);
+/* What is known of keys [first, first + n). Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_match_items(const kvbm_match_t *match, size_t first, size_t n,
+                                        kvbm_match_item_t *out_items);
+/* New holds on part `part` of keys [first, first + n); 0 where it is not in the host tier. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_match_blocks(kvbm_match_t *match, uint32_t part, size_t first, size_t n,
+                                         kvbm_block_t *out_blocks);
+/* Predicts loads: out_load_ns[i] is how long bringing keys [first, first + i] into an attached cache would take from
+ * now on, as their tiers have done lately, with what is queued there in front. Never falls with i; keys that missed add
+ * nothing. An estimate, not a promise: what came of it is in kvbm_manager_stats. Errors: KVBM_ERR_INVALID for a range
+ * outside the match. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_match_cost(const kvbm_match_t *match, size_t first, size_t n, uint64_t *out_load_ns);
+/* Lets go of everything that the match held; loads that were submitted with it go on. NULL is a no-op. Thread: any.
+ * Blocks: no, unless it is the last handle of a released manager. Since 0.1. */
+KVBM_API void kvbm_match_release(kvbm_match_t *match);
+
+/* ---------------------------------------------------------- attached caches */
+
+/* How an engine orders its cache. The axes are given outermost first; `dim`, the row of one head of one token,
+ * is always innermost. Where an axis is missing, tensors are given for each of its values. */
+enum {
+  /* a tensor per layer */
+  KVBM_FORM_NHD = 0,         /* [K,V][block][token][head][dim] */
+  KVBM_FORM_HND = 1,         /* [K,V][block][head][token][dim] */
+  KVBM_FORM_BLOCKS_NHD = 2,  /* [block][K,V][token][head][dim] */
+  KVBM_FORM_BLOCKS_HND = 3,  /* [block][K,V][head][token][dim] */
+  KVBM_FORM_PACKED_NHD = 4,  /* [block][token][head][K dim, V dim] */
+  KVBM_FORM_PACKED_HND = 5,  /* [block][head][token][K dim, V dim]; vLLM from 0.32 */
+  /* a tensor for each layer and plane: K0, V0, K1, V1, ... */
+  KVBM_FORM_SPLIT_NHD = 6,   /* [block][token][head][dim]; also latents (MLA), with one tensor per layer */
+  KVBM_FORM_SPLIT_HND = 7,   /* [block][head][token][dim] */
+  /* one tensor for all layers */
+  KVBM_FORM_LAYERS_NHD = 8,  /* [layer][K,V][block][token][head][dim] */
+  KVBM_FORM_LAYERS_HND = 9,  /* [layer][K,V][block][head][token][dim] */
+  KVBM_FORM_CROSS_NHD = 10,  /* [block][layer][K,V][token][head][dim] */
+  KVBM_FORM_CROSS_HND = 11,  /* [block][layer][K,V][head][token][dim] */
+  KVBM_FORM_CROSS_PACKED_LNH = 12, /* [block][layer][token][head][K dim, V dim] */
+  KVBM_FORM_CROSS_PACKED_LHN = 13, /* [block][layer][head][token][K dim, V dim] */
+  KVBM_FORM_CROSS_PACKED_HLN = 14, /* [block][head][layer][token][K dim, V dim] */
+  KVBM_FORM_HEADS_PACKED = 15,     /* [layer][head][block][token][K dim, V dim] */
+  KVBM_FORM_SGLANG_LAYER_FIRST = 16,       /* [K,V][layer][block * token][head][dim] */
+  KVBM_FORM_SGLANG_PAGE_FIRST = 17,        /* [K,V][block * token][layer][head][dim] */
+  KVBM_FORM_SGLANG_PAGE_FIRST_DIRECT = 18, /* [K,V][block][layer][token][head][dim] */
+  KVBM_FORM_SGLANG_PAGE_HEAD = 19,         /* [K,V][block][head][token][layer][dim] */
+  /* n tensors, [block][bytes]; a record is the block's pages one after the other; never re-sliced */
+  KVBM_FORM_OPAQUE = 100
+};
+
+/* A tensor of the engine (frozen, 32 bytes). */
+typedef struct kvbm_tensor {
+  void *data;             /* host memory, or an address on the device (kvbm_cache_options_t.memory); stays the
+                             caller's, must outlive the cache */
+  uint64_t bytes;         /* its whole extent: nothing outside is ever touched */
+  uint64_t block_stride;  /* bytes from a block to the next; 0 = dense as the form says */
+  uint64_t page_bytes;    /* OPAQUE: bytes of a block in this tensor; else 0 */
+} kvbm_tensor_t;
+
+/* How the engine holds one part of the model (frozen, 64 bytes). */
+typedef struct kvbm_cache_part {
+  kvbm_part_t part;             /* 24 bytes: which component and shard */
+  uint32_t form;                /* KVBM_FORM_* */
+  uint32_t reserved;
+  const kvbm_tensor_t *tensors; /* [n_tensors] in the order [layer] or [layer][K,V], as the form says */
+  size_t n_tensors;
+  uint64_t reserved2[2];
+} kvbm_cache_part_t;
+
+enum {
+  KVBM_MEMORY_AUTO = 0, /* host, unless this process has libcuda loaded and that knows the tensors as device memory */
+  KVBM_MEMORY_HOST = 1,
+  KVBM_MEMORY_CUDA = 2
+};
+
+typedef struct kvbm_cache_options {
+  uint32_t struct_size;
+  uint32_t n_blocks;              /* engine blocks in the tensors; ids are [0, n_blocks) */
+  const kvbm_cache_part_t *parts; /* [n_parts] */
+  size_t n_parts;
+  uint32_t memory;                /* KVBM_MEMORY_*: where all the tensors lie; some here and some there is refused */
+  uint32_t device;                /* CUDA: the ordinal, as cuDeviceGet counts; 0 otherwise */
+} kvbm_cache_options_t;
+
+/* Fills defaults: memory is found out; n_blocks and parts must be set. Errors: KVBM_ERR_INVALID for NULL. Thread: any.
+ * Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_options_init(kvbm_cache_options_t *out_options, uint32_t struct_size);
+/* Describes an engine's paged cache once. Errors: KVBM_ERR_INVALID naming the part, tensor, what the layout needs
+ * and what is there, also for memory of another device, memory that the driver does not know, host memory that is
+ * called a device's, and a tensor that goes beyond its allocation; KVBM_ERR_UNSUPPORTED: no driver, one too old, no
+ * such device, or one for which there are no kernels, each named; KVBM_ERR_TIER_DISABLED: the device was lost. Thread:
+ * any. Blocks: for the first cache on a device, while the host tier's memory is registered with it, about a
+ * second for each 10 GB and thread (device.pin_threads). Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns,
+                                         const kvbm_cache_options_t *options, KVBM_OWN kvbm_cache_t **out_cache,
+                                         kvbm_error_t *err);
+/* Waits for operations that touch the tensors, sessions and offers too, then forgets them. Thread: any. Blocks: yes.
+ * Since 0.1. */
+KVBM_API void kvbm_cache_release(kvbm_cache_t *cache);
+/* kvbm_manager_lookup with the cache's own parts (options->parts must be NULL; options NULL = defaults).
+ * Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_lookup(kvbm_cache_t *cache, const kvbm_key_t *keys, size_t n_keys,
+                                         const kvbm_lookup_options_t *options, KVBM_OWN kvbm_match_t **out_match,
+                                         size_t *out_n);
+
+/* The position a block under a content key was computed at (frozen, 24 bytes). */
+typedef struct kvbm_position {
+  uint64_t first_token;
+  uint64_t rotation;     /* fingerprint of the rotary parameters, of the caller's choosing */
+  uint64_t left_context; /* fingerprint of what stood before; 0 = nothing */
+} kvbm_position_t;
+
+typedef struct kvbm_store_options {
+  uint32_t struct_size;
+  uint32_t priority;            /* KVBM_PRIORITY_* */
+  const kvbm_key_t *parent;     /* key before the first; NULL = none */
+  uint32_t unchained;           /* 1: keys are not a prefix in order */
+  uint32_t reserved;
+  const kvbm_position_t *positions; /* [n_keys] content keys only; NULL = none */
+  uint64_t timeout_ns;          /* KVBM_FOREVER by default; what is not in place by then is KVBM_ERR_DEADLINE */
+  kvbm_status_t *item_status;   /* [n_keys] written before the completion can be polled; NULL = not wanted */
+  uint64_t *out_operation;      /* for kvbm_queue_cancel; NULL = not wanted */
+  const kvbm_key_t *unit_keys;  /* [n_keys * units] the engine's own keys of the blocks within each stored block, by
+                                   which its leading ones are found (kvbm_lookup_options_t.unit_keys); NULL = none */
+  void *stream;                 /* CUDA: a stream of the cache's device; NULL with has_stream is the legacy stream */
+  uint32_t has_stream;          /* 1: the blocks are read after what `stream` holds now; 0: they are ready */
+  uint32_t reserved2;           /* zero */
+} kvbm_store_options_t;
+
+/* Fills defaults: normal priority, chained from a block without a parent, no deadline, no item statuses.
+ * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options, uint32_t struct_size);
+/* Copies engine blocks into the host tier under their keys, hashing on the way; visible when complete, never before.
+ * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window).
+ * A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until done and returns the result; else
+ * returns KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
+ * (a block id out of range; a stream for a cache in host memory, of another device, of a context that is gone, or that
+ * is being captured into a graph: the log says which), KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the
+ * cache's device was lost). Per item: KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a
+ * client of a shared tier set (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any.
+ * Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,
+                                        size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,
+                                        uint64_t user_data);
+
+typedef struct kvbm_load_options {
+  uint32_t struct_size;
+  uint32_t first_key;          /* skip this many keys of the match */
+  uint32_t any_position;       /* 1: content-keyed blocks may be used at any position (the caller re-rotates) */
+  uint32_t first_layer;        /* load only layers [first_layer, first_layer + n_layers) of the part's shard */
+  uint32_t n_layers;           /* 0 = all */
+  uint32_t keep_below;         /* 1: do not keep blocks from lower tiers in the host tier */
+  const kvbm_position_t *positions; /* [n_keys] where the blocks will stand; content keys only */
+  uint64_t timeout_ns;         /* KVBM_FOREVER by default */
+  kvbm_status_t *item_status;  /* [n_keys] */
+  uint64_t *out_operation;
+  uint64_t compute_block_ns;   /* what the engine would need to compute one of its blocks, of what this call loads.
+                                  Then the load is never slower than that (see kvbm_cache_load); 0 = unknown */
+  void *stream;                /* as in kvbm_store_options_t: the blocks are written after what `stream` holds now */
+  uint32_t has_stream;
+  uint32_t wait_layers;        /* CUDA: 1: kvbm_cache_wait_layer will be called; layers then land in their order, of all
+                                  keys together, the first layer first. Needs a queue and out_operation */
+} kvbm_load_options_t;
+
+/* Fills defaults: from the first key, all layers, exact positions, blocks from below are kept in the host, no deadline,
+ * everything is loaded whatever it takes. Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, uint32_t struct_size);
+/* Brings matched blocks into the engine's blocks, every byte verified on the way. Keys of the match starting at
+ * first_key are taken in order; block_ids is [n_parts][n_block_ids], `units` ids a key; the last key may have fewer,
+ * then only its leading units are loaded. KVBM_NO_BLOCK skips a block. An item that fails (KVBM_ERR_MISS, _DAMAGED,
+ * _MISMATCH, _DEADLINE, ...) leaves its engine blocks undefined and is never reported as loaded: compute it. At the
+ * deadline the completion comes at once and the tensors are no longer written to. queue as for store.
+ *
+ * With compute_block_ns: of the keys, in their order, as many are loaded as make loading these and computing the others
+ * quickest, by what their tiers have done lately (kvbm_match_cost); of a model with window or state components all or
+ * none. What a load turns out to take decides again as it goes: when waiting on would lose, the completion comes, and
+ * no later than an eighth of what computing everything would take, plus a millisecond, after the next block was due.
+ * What is left for the engine to compute is KVBM_ERR_DEADLINE, and the completion KVBM_PARTIAL, also with no item done;
+ * the leading KVBM_OK items are the prefix that made it. A tier that is not read because it would lose is measured with
+ * one block a second, which nothing waits for, so that one that recovers is used again.
+ *
+ * Errors at submit: KVBM_ERR_INVALID as for store, and for wait_layers without a queue or out_operation or on a cache
+ * in host memory; KVBM_ERR_FOREIGN; KVBM_ERR_TIER_DISABLED: the cache's device was lost. Thread: any. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32_t *block_ids,
+                                       size_t n_block_ids, const kvbm_load_options_t *options, kvbm_queue_t *queue,
+                                       uint64_t user_data);
+/* Makes a stream wait for a layer of a load: what is enqueued on `stream` from now on runs after layer `layer`, of
+ * every part and key that `operation` loads, has landed and been checked. `operation` is the out_operation of a
+ * kvbm_cache_load of this cache with wait_layers; layers are numbered as in kvbm_load_options_t.first_layer. Any
+ * streams of the cache's device, in any order.
+ *
+ * Order alone does not say that the load was right. A stream that waits is always released in the end, also when the
+ * load fails, is cancelled or meets its deadline: blocks then hold NaN (a leaf that failed its check), or what was
+ * there before (what never came). So what was computed behind a wait counts only once the completion, and item_status,
+ * have said that its blocks were loaded; otherwise it must be thrown away.
+ *
+ * KVBM_OK also when the load has completed: there is nothing to wait for. Errors: KVBM_ERR_INVALID (a layer that the
+ * load does not bring, a stream as in kvbm_cache_store), KVBM_ERR_STALE (no such load of this cache, or one that
+ * 1,024 later ones with wait_layers came after: look at its completion), KVBM_ERR_TIER_DISABLED (the device was lost).
+ * Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_t layer, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVBM_CACHE_H */
