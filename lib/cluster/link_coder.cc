@@ -139,14 +139,15 @@ copy::CodingSpeeds LinkCoder::speeds() const {
   return {encode_.ns_per_byte(), decode_.ns_per_byte(), size > 0 ? 1 / size : kThoughtRatio};
 }
 
-LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use) {
+LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use,
+                                uint64_t deadline_ns) {
   Asked out;
   out.use = use;
   out.ticket = {clock_.now_ns(), bytes, copy::Way::plain};
   codec::Mode mode = options_.mode;
   if (options_.automatic) {
     copy::CodecChoice& of = known(node).choice(use);
-    out.ticket = of.next(out.ticket.asked_ns, bytes, speeds());
+    out.ticket = of.next(out.ticket.asked_ns, bytes, speeds(), deadline_ns);
     mode = mode_of(out.ticket.way, of.state(bytes));
   }
   out.coding.mode = static_cast<uint8_t>(mode);

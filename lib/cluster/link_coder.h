@@ -71,8 +71,10 @@ class LinkCoder {
     copy::CodecChoice::Ticket ticket;
     Use use = Use::records;
   };
-  // How a batch of so many plain bytes is to be asked for. takes_lossy: every family of it does.
-  [[nodiscard]] Asked ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use = Use::records);
+  // How a batch of so many plain bytes is to be asked for. takes_lossy: every family of it does. deadline_ns: the
+  // nearest one of it.
+  [[nodiscard]] Asked ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use = Use::records,
+                          uint64_t deadline_ns = kNever);
   // What came of it; got: plain bytes.
   void answered(const NodeId& node, const Asked& asked, bool came_coded, uint64_t got);
   [[nodiscard]] bool takes_lossy(FamilyId family) const {

@@ -20,13 +20,15 @@ std::shared_ptr<PeerFetch::Request> PeerFetch::ask(const NodeId& node) const {
   uint64_t bytes = 0;
   size_t items = 0;
   bool lossy = true;
+  uint64_t deadline_ns = kNever;
   for (const Waiting& next : waiting_) {
     if (where(next).node != node || items == kFetchItems || bytes >= kFetchBytes) break;
     bytes += where(next).head_bytes + where(next).payload_bytes;
     lossy = lossy && coder->takes_lossy(item(next).id.family);
+    deadline_ns = std::min(deadline_ns, next.op->deadline_ns);
     ++items;
   }
-  return std::make_shared<Request>(coder, node, coder->ask(node, bytes, lossy));
+  return std::make_shared<Request>(coder, node, coder->ask(node, bytes, lossy, LinkCoder::Use::records, deadline_ns));
 }
 
 // What came: whether it has to be decoded, and may be used at all.

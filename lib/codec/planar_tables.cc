@@ -238,13 +238,13 @@ class ShapeSearch {
 
 constexpr uint8_t kFastShape[kMaxLevels] = {0, 0, 8};
 
-uint64_t choose_shape(Mode mode, const Cost& cost, PlanarChoice& choice) noexcept {
+uint64_t choose_shape(Mode mode, bool signs, const Cost& cost, PlanarChoice& choice) noexcept {
   if (mode == Mode::fast) {
     choice.levels = 3;
     std::memcpy(choice.counts, kFastShape, sizeof choice.counts);
     return cost_of(kFastShape, 3, cost);
   }
-  choice.levels = mode == Mode::max ? 8 : 6;
+  choice.levels = mode == Mode::max || signs ? 8 : 6;
   ShapeSearch search(cost, choice.levels);
   return search.run(choice.counts);
 }
@@ -334,7 +334,7 @@ void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte*
   for (uint32_t r = 0; r < kMaxSymbols; ++r) cost.before[r + 1] = cost.before[r] + of_rank[r];
   cost.total = cost.before[kMaxSymbols] + counts[kClassEntries];
   cost.table = uint64_t{8} * 256 * choice.classes * cost.total / values;
-  const uint64_t bits = choose_shape(mode, cost, choice);
+  const uint64_t bits = choose_shape(mode, plan.element.signs, cost, choice);
   choice.codes = std::accumulate(choice.counts, choice.counts + kMaxLevels, 0U);
   choice.bytes = bits / 256 * values / (uint64_t{8} * cost.total) +
                  (choice.classes > 1 ? samples.channels / 4 : 0);

@@ -28,6 +28,9 @@ constexpr double kChanged = 1.5;
 // Batches in a row, all longer or all shorter: of batches that end together one took all of the time and one none.
 constexpr int32_t kChangedFor = 3;
 
+// A batch whose deadline leaves less than so many times what it takes is not the one to try something with.
+constexpr double kLeastTimes = 4;
+
 constexpr uint64_t kSmallBytes = 256ULL << 10;
 constexpr uint64_t kMiddleBytes = 2ULL << 20;
 
@@ -35,8 +38,8 @@ constexpr uint64_t kMiddleBytes = 2ULL << 20;
 
 size_t CodecChoice::class_of(uint64_t bytes) noexcept { return bytes < kSmallBytes ? 0 : bytes < kMiddleBytes ? 1 : 2; }
 
-// Which way now, and whether the other one is due for a try.
-Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds) noexcept {
+// Which way now, and whether the other one is due for a try. tight: its deadline is too near for one.
+Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, bool tight) noexcept {
   const Taken& plain = of.taken[0];
   const Taken& coded = of.taken[1];
   if (plain.samples < kEnough) return Way::plain;
@@ -53,7 +56,7 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds) 
     ++of.switches;
   }
   if (of.way == Way::coded) {
-    if (now_ns < of.probe_ns) return Way::coded;
+    if (tight || now_ns < of.probe_ns) return Way::coded;
     ++of.probes;
     of.probe_ns = now_ns + kPauseNs;
     return Way::plain;
@@ -65,7 +68,7 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds) 
     of.probed_at = plain_ns;
     of.taken[1] = {};
   }
-  if (now_ns < of.probe_ns) return Way::plain;
+  if (tight || now_ns < of.probe_ns) return Way::plain;
   ++of.probes;
   // The first tries follow each other; then, as long as coding loses, they become rare.
   ++of.tries;
@@ -74,9 +77,13 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds) 
   return Way::coded;
 }
 
-CodecChoice::Ticket CodecChoice::next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds) noexcept {
+CodecChoice::Ticket CodecChoice::next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds,
+                                      uint64_t deadline_ns) noexcept {
   MutexLock lock(mutex_);
-  return {now_ns, bytes, choose(classes_[class_of(bytes)], now_ns, speeds)};
+  Class& of = classes_[class_of(bytes)];
+  const double takes = of.taken[static_cast<size_t>(of.way)].ns_per_byte() * static_cast<double>(bytes);
+  const auto left = static_cast<double>(deadline_ns - std::min(now_ns, deadline_ns));
+  return {now_ns, bytes, choose(of, now_ns, speeds, deadline_ns != kNever && left < kLeastTimes * takes)};
 }
 
 // Of batches that stand in a line, each took the time since the one before it ended.

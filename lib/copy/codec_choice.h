@@ -3,7 +3,8 @@
 // Measured, not believed: what a batch took is written down for the way that it went, plain or coded, and the way that
 // took less goes on. Coding is tried where the speeds of the edge and of the coders say that it could pay at all, and
 // taken only if it was shorter by more than 3 %; it is left when it is not shorter at all, so that noise between the
-// two does not flap. The other way is tried again now and then, so rarely that it costs about 1 % of the time.
+// two does not flap. The other way is tried again now and then, so rarely that it costs about 1 % of the time, and not
+// with a batch whose deadline leaves less than four times what the way in use takes.
 //
 // Batches of like size are compared with each other: small ones are mostly latency, which coding makes longer.
 // Pure but for its lock: time comes from the caller. Lock: mutex_, a leaf, taken twice a batch.
@@ -12,6 +13,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 
 namespace kvbm::copy {
@@ -47,8 +49,10 @@ class CodecChoice {
     Way way = Way::plain;
   };
 
-  // The way for a batch of so many plain bytes, asked for at now_ns; ended() tells what came of it.
-  [[nodiscard]] Ticket next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds) noexcept KVBM_EXCLUDES(mutex_);
+  // The way for a batch of so many plain bytes, asked for at now_ns; ended() tells what came of it. deadline_ns: when
+  // whoever waits for it gives up.
+  [[nodiscard]] Ticket next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds,
+                            uint64_t deadline_ns = kNever) noexcept KVBM_EXCLUDES(mutex_);
   // `got`: plain bytes that came, less than were asked for; 0: nothing is learned. `way`: which way they came in fact.
   void ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t got) noexcept KVBM_EXCLUDES(mutex_);
 
@@ -82,7 +86,7 @@ class CodecChoice {
   };
   static constexpr size_t kClasses = 3;
   static size_t class_of(uint64_t bytes) noexcept;
-  static Way choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds) noexcept;
+  static Way choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, bool tight) noexcept;
 
   mutable Mutex mutex_;
   std::array<Class, kClasses> classes_ KVBM_GUARDED_BY(mutex_);

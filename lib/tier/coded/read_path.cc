@@ -55,6 +55,12 @@ void CodedCore::get(std::unique_ptr<GetBatch> batch) {
       refused = true;
     } else if (n != 0) {
       place(*op, found);
+      if (options_.automatic && deadline != kNever) {
+        const uint64_t now = executor_.clock().now_ns();
+        uint64_t bytes = 0;
+        for (const Place& one : op->places) bytes += one.stored_bytes;
+        choice_.asked(bytes, deadline - std::min(now, deadline));
+      }
       get_queue_.push_back(op);
     }
   }

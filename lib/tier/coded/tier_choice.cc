@@ -23,6 +23,11 @@ constexpr uint64_t kMostPauseNs = 480'000'000'000;
 // Of what was known before, so much stays with the next record.
 constexpr double kKept = 0.75;
 
+// Of the time until its deadline, so much of a load may be reading and decoding.
+constexpr double kOfDeadline = 0.5;
+// How fast a near deadline is forgotten while later ones come.
+constexpr double kForgets = 1.0 / 16;
+
 void mix(double& known, double now, bool first) noexcept { known = first ? now : known * kKept + now * (1 - kKept); }
 
 }  // namespace
@@ -45,20 +50,32 @@ bool TierChoice::allowed(const Of& of, size_t level) const noexcept {
   return static_cast<int>(level) <= static_cast<int>(ceiling_) && of.seen[level].records != 0;
 }
 
+bool TierChoice::in_time(const Seen& seen, const Way& way) const noexcept {
+  const double takes = seen.read_ns(way);
+  return left_ns_per_byte_ == 0 || takes <= way.read_ns || takes <= kOfDeadline * left_ns_per_byte_;
+}
+
+void TierChoice::asked(uint64_t stored_bytes, uint64_t left_ns) {
+  if (stored_bytes == 0) return;
+  const double left = std::max(static_cast<double>(left_ns) / static_cast<double>(stored_bytes), 1e-6);
+  const bool nearer = left_ns_per_byte_ == 0 || left < left_ns_per_byte_;
+  left_ns_per_byte_ = nearer ? left : left_ns_per_byte_ + (left - left_ns_per_byte_) * kForgets;
+}
+
 TierChoice::Level TierChoice::best_for_speed(const Of& of, const Way& way) const noexcept {
   const auto now = static_cast<size_t>(of.level);
   const bool on = of.level != Level::off && allowed(of, now);
   const double plain = way.read_ns + way.write_ns;
   double bar = on ? of.seen[now].both_ns(way) : plain * kEnter;
   Level best = on ? of.level : Level::off;
-  if (on && bar > plain * kLeave) {
+  if (on && (bar > plain * kLeave || !in_time(of.seen[now], way))) {
     best = Level::off;
     bar = plain * kEnter;
   } else if (on) {
     bar *= kBetter;
   }
   for (size_t l = 0; l < kLevels; ++l) {
-    if (!allowed(of, l) || of.seen[l].both_ns(way) >= bar) continue;
+    if (!allowed(of, l) || of.seen[l].both_ns(way) >= bar || !in_time(of.seen[l], way)) continue;
     best = static_cast<Level>(l);
     bar = of.seen[l].both_ns(way);
   }
@@ -71,6 +88,7 @@ TierChoice::Level TierChoice::best_for_space(const Of& of, const Way& way) const
   for (size_t l = 0; l < kLevels; ++l) {
     const double bears = static_cast<Level>(l) == of.level ? kBearsOn : kBears;
     if (!allowed(of, l) || of.seen[l].stored >= least || of.seen[l].read_ns(way) > bears * way.read_ns) continue;
+    if (!in_time(of.seen[l], way)) continue;
     best = static_cast<Level>(l);
     least = of.seen[l].stored;
   }

@@ -7,7 +7,9 @@
 // Goal space: the best ratio that decoding bears, at most a quarter longer than reading it plain.
 // All of it is measured: ratio and speeds per family and level, by coding single records for the measurement alone
 // (probes) until a level is in use and then by what it does; `way` comes from reads and writes. Between entering and leaving a
-// level lies a gap, so that noise does not flap. Encoding that holds writing up lowers a ceiling, which rises again after
+// level lies a gap, so that noise does not flap. A level whose reading takes longer than plain reading is left out where loads have
+// less than twice that time until their deadlines (the nearest of the last loads, the older fading): what plain would have
+// made in time is not late for being coded. Encoding that holds writing up lowers a ceiling, which rises again after
 // a pause that doubles each time.
 // Unlike copy/codec_choice, which times batches of both ways over one edge against each other: a record is read long after
 // it is written, if ever, so here nothing can be timed whole, and what coding would take is put together from its parts.
@@ -50,6 +52,8 @@ class TierChoice {
   void encoded(FamilyId family, Level level, uint64_t plain_bytes, uint64_t stored_bytes, uint64_t encode_ns,
                uint64_t decode_ns);
   void decoded(FamilyId family, uint64_t plain_bytes, uint64_t ns);
+  // A load asks for so many stored bytes, and gives up in so many ns.
+  void asked(uint64_t stored_bytes, uint64_t left_ns);
   // Encoding is what writing waits for. Returns false if nothing is left to lower.
   bool held_up(uint64_t now_ns);
   [[nodiscard]] Level level(FamilyId family) const noexcept;
@@ -74,9 +78,11 @@ class TierChoice {
   [[nodiscard]] Level best_for_speed(const Of& of, const Way& way) const noexcept;
   [[nodiscard]] Level best_for_space(const Of& of, const Way& way) const noexcept;
   [[nodiscard]] bool allowed(const Of& of, size_t level) const noexcept;
+  [[nodiscard]] bool in_time(const Seen& seen, const Way& way) const noexcept;
 
   const Goal goal_;
   std::map<FamilyId, Of> families_;
+  double left_ns_per_byte_ = 0;  // until deadlines; 0: none had one
   Level ceiling_ = Level::max;
   uint64_t raise_ns_ = 0;
   uint64_t pause_ns_ = 0;

@@ -74,7 +74,7 @@ def check(lib, vectors):
     print(f"{len(vectors['streams'])} streams decoded, {len(vectors['refused'])} refused")
 
 
-def kept_signs(element, count, row):
+def kept_signs(element, count, row, flips_in=16):
     """Values like those of K: a channel keeps its sign from row to row, but now and then; exponents lie near each other."""
     width, exponent_at, near = {"bf16": (2, 7, 120), "fp16": (2, 10, 12), "fp8_e4m3": (1, 3, 6), "fp8_e5m2": (1, 2, 14)}[element]
     top = width * 8 - 1
@@ -83,7 +83,7 @@ def kept_signs(element, count, row):
         state = (state * 6364136223846793005 + 1442695040888963407) & (1 << 64) - 1
         bits = state >> 24
         sign = values[i - row] >> top if i >= row else 0
-        if bits % 16 == 0:
+        if bits % flips_in == 0:
             sign ^= 1
         exponent = near + (0 if bits >> 4 & 1 else 1 if bits >> 5 & 1 else 2)
         values.append(sign << top | exponent << exponent_at | (bits >> 8) % (1 << exponent_at))
@@ -100,6 +100,7 @@ def make(lib):
               ("same_rows", kv[:128] * 16, "bf16", 64, 16, ("default",)), ("bf16_tokens", kv[:6144], "bf16", 64, 48, ("delta",))]
     inputs += [(f"{element}_signs", kept_signs(element, 1024, 64), element, 64, 16, ("default", "max"))
                for element in ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2")]
+    inputs.append(("fp16", kept_signs("fp16", 1024, 64, 2), "fp16", 64, 16, ("fast", "default")))
     streams = []
     for name, raw, element, row, rows, modes in inputs:
         for mode in range(32):

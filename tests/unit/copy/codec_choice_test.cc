@@ -57,6 +57,25 @@ TEST(CodecChoice, tries_plain_with_one_batch_in_64_where_coding_wins) {
   EXPECT_LE(edge.plain, 11U);
 }
 
+// Whoever hardly has the time for the way that is known is not the one to try the other with.
+TEST(CodecChoice, tries_nothing_with_a_batch_whose_deadline_is_near) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 8;
+  edge.move(choice, kBatch, 20);
+  ASSERT_EQ(choice.state(kBatch).way, Way::coded);
+  const uint64_t takes = static_cast<uint64_t>(choice.state(kBatch).coded_ns_per_byte * kBatch);
+  const uint64_t before = choice.state(kBatch).probes;
+  uint64_t now = edge.now + 3600'000'000'000ULL;  // a try is long due
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(choice.next(now, kBatch, edge.thought, now + 2 * takes).way, Way::coded);
+    EXPECT_EQ(choice.next(now, kBatch, edge.thought, now - 1).way, Way::coded);
+  }
+  EXPECT_EQ(choice.state(kBatch).probes, before);
+  EXPECT_EQ(choice.next(now, kBatch, edge.thought, now + 8 * takes).way, Way::plain);
+  EXPECT_EQ(choice.state(kBatch).probes, before + 1);
+}
+
 TEST(CodecChoice, is_plain_where_the_coder_is_slower_than_the_edge) {
   CodecChoice choice;
   Edge edge;

@@ -99,5 +99,27 @@ TEST(TierChoice, a_namespace_that_names_its_coding_has_one_level) {
   EXPECT_FALSE(choice.plan(kSecond, 1, true, {1.0, 0}).probe.has_value());
 }
 
+// Space bears reading that takes a quarter longer, but not where loads would then be late.
+TEST(TierChoice, records_that_would_come_late_stay_plain) {
+  TierChoice choice(Goal::space);
+  teach(choice, 1, 0.7, 0.66, 0.65, 0.5);  // a plain byte 1 ns, coded 1.15 to 1.2
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 0}).level, Level::max);
+  choice.asked(kMb, 10 * kMb);  // 10 ns a byte: time enough
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 0}).level, Level::max);
+  choice.asked(kMb, 2 * kMb);
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 0}).level, Level::off);
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {4.0, 0}).level, Level::max) << "coded is read faster than plain there";
+  for (int i = 0; i < 100; ++i) choice.asked(kMb, 10 * kMb);
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 0}).level, Level::max) << "what once was near is forgotten";
+}
+
+TEST(TierChoice, speed_does_not_make_loads_late_for_writing_faster) {
+  TierChoice choice(Goal::speed);
+  teach(choice, 1, 0.7, 0.7, 0, 0.5);
+  EXPECT_NE(choice.plan(kSecond, 1, false, {1.0, 10.0}).level, Level::off);  // writing gains 3 ns a byte
+  choice.asked(kMb, 2 * kMb);
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 10.0}).level, Level::off);
+}
+
 }  // namespace
 }  // namespace kvbm::test
