@@ -514,7 +514,8 @@ typedef struct kvbm_tier_codec_stats {
   uint32_t automatic;                 /* 1: auto */
   uint32_t setting;                   /* KVBM_CODEC_* that tiers[].codec names; 0: it is off, or auto */
   uint32_t seals;                     /* 1: whatever is written there is sealed (seal.key_file) */
-  uint64_t reserved[1];
+  double lossy_error;                 /* of what was coded with loss: sum of squared differences to sum of squared values,
+                                         over all of it; 0: nothing was */
 } kvbm_tier_codec_stats_t;
 
 typedef struct kvbm_manager_counters {

@@ -34,6 +34,7 @@ type TierCodecStats struct {
 	MissingKeys             uint64    // records sealed with a key that is not there
 	Damaged                 uint64    // records that did not decode or open: forgotten
 	SteppedDown, Probes     uint64    // of "auto": times that encoding held writing up; records coded only to measure
+	LossyError              float64   // of what was coded with loss: squared differences to squared values
 	Mode                    CodecMode // of what was stored last
 	Automatic               bool
 	Setting                 CodecMode // that the tier's codec names; off also where it is "auto"
@@ -99,7 +100,7 @@ func tierCodecStats(t *C.kvbm_tier_codec_stats_t) TierCodecStats {
 		Encoding: time.Duration(t.encode_ns), Decoding: time.Duration(t.decode_ns), Decoded: uint64(t.decoded),
 		DecodedBytes: uint64(t.decoded_bytes), RefusedLossy: uint64(t.refused_lossy),
 		MissingKeys: uint64(t.missing_keys), Damaged: uint64(t.damaged), SteppedDown: uint64(t.stepped_down),
-		Probes: uint64(t.probes), Mode: CodecMode(t.mode), Automatic: t.automatic != 0,
+		Probes: uint64(t.probes), LossyError: float64(t.lossy_error), Mode: CodecMode(t.mode), Automatic: t.automatic != 0,
 		Setting: CodecMode(t.setting), Seals: t.seals != 0}
 }
 

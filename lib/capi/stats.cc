@@ -49,6 +49,7 @@ kvbm_tier_codec_stats_t to_c_codec(const kvbm::tier::CodecStats& c) {
   out.damaged = c.damaged;
   out.stepped_down = c.stepped_down;
   out.probes = c.probes;
+  out.lossy_error = c.value > 0 ? c.difference / c.value : 0;
   out.mode = c.mode;
   out.automatic = c.automatic;
   out.setting = c.setting;

@@ -122,6 +122,10 @@ void add_codecs(const Snapshot& snapshot, MetricsRegistry& registry) {
     registry.gauge("kvbm_tier_codec_mode", "Mode of what was stored last: 0 off, 1 fast, 2 default, 3 max, 4 zstd.",
                    {{"tier", std::to_string(t)}})
         .set(codec.mode);
+    registry.gauge("kvbm_tier_lossy_error_ppb",
+                   "Of what was coded with loss: squared differences to squared values, in billionths.",
+                   {{"tier", std::to_string(t)}})
+        .set(codec.value > 0 ? static_cast<int64_t>(codec.difference / codec.value * 1e9) : 0);
   }
 }
 

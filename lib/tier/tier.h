@@ -129,6 +129,8 @@ struct CodecStats {
   uint64_t damaged = 0;        // records that did not decode or open
   uint64_t stepped_down = 0;   // times that encoding held up writing, and was made faster or left
   uint64_t probes = 0;         // records coded only to measure
+  double difference = 0;       // of what was coded with loss: squared differences,
+  double value = 0;            // and squared values
   uint32_t mode = 0;           // codec::Mode of what was stored last
   uint32_t automatic = 0;      // 1: chosen by measuring
   uint32_t setting = 0;        // codec::Mode of the configuration; 0: none, or automatic

@@ -15,6 +15,7 @@ struct Edge {
   uint32_t mode = 0;     // what is done now
   uint64_t plain_bytes = 0, stored_bytes = 0;
   bool sealed = false;
+  double lossy_error = 0;
 };
 
 std::string mode_name(uint32_t mode) {
@@ -31,17 +32,19 @@ Json json_of(const Edge& edge) {
           {"mode", mode_name(edge.mode)},
           {"ratio", std::move(ratio)},
           {"saved_bytes", static_cast<int64_t>(edge.plain_bytes) - static_cast<int64_t>(edge.stored_bytes)},
-          {"sealed", edge.sealed}};
+          {"sealed", edge.sealed},
+          {"lossy_error", edge.lossy_error}};
 }
 
 Edge edge_of(const kvbm_tier_codec_stats_t& tier) {
-  return {tier.automatic != 0, tier.setting, tier.mode, tier.plain_bytes, tier.stored_bytes, tier.seals != 0};
+  return {tier.automatic != 0, tier.setting, tier.mode, tier.plain_bytes, tier.stored_bytes, tier.seals != 0,
+          tier.lossy_error};
 }
 
 Edge edge_of(const kvbm_node_row_t& row) {
   const bool automatic = row.codec_automatic != 0;
   const uint32_t setting = automatic ? uint32_t{KVBM_CODEC_OFF} : row.codec;
-  return {automatic, setting, row.codec, row.codec_plain_bytes, row.codec_stored_bytes, row.codec_sealed != 0};
+  return {automatic, setting, row.codec, row.codec_plain_bytes, row.codec_stored_bytes, row.codec_sealed != 0, 0};
 }
 
 std::string refused_text(const Json& coding, const char* what, const char* said) {

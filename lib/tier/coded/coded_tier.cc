@@ -137,6 +137,8 @@ void CodedCore::give(std::unique_ptr<codec::Workspace> workspace, const CodecSta
   counts_.missing_keys += counts.missing_keys;
   counts_.damaged += counts.damaged;
   counts_.probes += counts.probes;
+  counts_.difference += counts.difference;
+  counts_.value += counts.value;
 }
 
 void CodedCore::add_stats(TierStats& stats) const {

@@ -229,6 +229,10 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
     piece.payload = room.subspan(head_room, sizes.value().payload_bytes);
     if (piece.code) ++counts.coded;
     if (options_.keys != nullptr) ++counts.sealed;
+    if (sizes.value().lossy) {
+      counts.difference += sizes.value().difference;
+      counts.value += sizes.value().value;
+    }
     counts.plain_bytes += item.payload.size();
     counts.stored_bytes += piece.payload.size();
   } else if (options_.keys != nullptr) {

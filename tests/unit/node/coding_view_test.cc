@@ -18,6 +18,7 @@ TEST(CodingView, a_tier_says_its_setting_what_auto_decided_and_what_it_saves) {
   tier.automatic = 1;
   tier.seals = 1;
   tier.refused_lossy = 2;
+  tier.lossy_error = 2.5e-5;
   EXPECT_EQ(coding_text(tier), "auto: default, 1.50x, sealed, 2 lossy refused");
   const auto json = coding_json(tier);
   EXPECT_EQ(json["setting"], "auto");
@@ -26,6 +27,7 @@ TEST(CodingView, a_tier_says_its_setting_what_auto_decided_and_what_it_saves) {
   EXPECT_EQ(json["saved_bytes"], 1000);
   EXPECT_EQ(json["sealed"], true);
   EXPECT_EQ(json["refused_lossy"], 2);
+  EXPECT_EQ(json["lossy_error"], 2.5e-5);
 }
 
 TEST(CodingView, sealing_alone_claims_no_ratio_and_a_recipe_of_a_namespace_is_named) {

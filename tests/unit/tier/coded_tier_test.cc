@@ -288,6 +288,9 @@ TEST_F(CodedTierTest, a_lossy_record_is_for_readers_that_allow_it) {
   terms_.recipe = codec::Recipe::parse("int8").value();
   open();
   ASSERT_EQ(put(1, kBytes), Code::ok);
+  const auto stored = tier_->stats().codec;
+  EXPECT_GT(stored.difference, 0);
+  EXPECT_LT(stored.difference, 1e-3 * stored.value) << "int8 is nearer than that";
   EXPECT_EQ(get(1, kBytes).code, Code::miss);
   EXPECT_EQ(tier_->stats().codec.refused_lossy, 1U);
   terms_.allow_lossy = true;

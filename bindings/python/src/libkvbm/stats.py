@@ -14,7 +14,7 @@ _MANAGER = ("lookups", "keys_looked_up", "keys_hit", "holds", "pins", "matches",
             "verify_failures", "offloads_skipped", "loads_weighed", "load_predicted_ns", "load_actual_ns",
             "loads_not_started", "blocks_left", "compute_saved_ns", "compute_lost_ns", "lossy_refused")
 _CODEC = ("coded", "plain_bytes", "stored_bytes", "sealed", "left_plain", "encode_ns", "decode_ns", "decoded",
-          "decoded_bytes", "refused_lossy", "missing_keys", "damaged", "stepped_down", "probes")
+          "decoded_bytes", "refused_lossy", "missing_keys", "damaged", "stepped_down", "probes", "lossy_error")
 _MOST_TIERS = 8
 
 
@@ -58,6 +58,7 @@ class TierCodecStats:
     damaged: int
     stepped_down: int
     probes: int
+    lossy_error: float  # of what was coded with loss: squared differences to squared values
     mode: CodecMode
     automatic: bool
     setting: CodecMode  # that the tier's codec names; off also where it is auto

@@ -2149,7 +2149,7 @@ pub struct kvbm_tier_codec_stats {
     pub automatic: u32,
     pub setting: u32,
     pub seals: u32,
-    pub reserved: [u64; 1usize],
+    pub lossy_error: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -2188,8 +2188,8 @@ const _: () = {
     ["Offset of field: kvbm_tier_codec_stats::setting"]
         [::core::mem::offset_of!(kvbm_tier_codec_stats, setting) - 120usize];
     ["Offset of field: kvbm_tier_codec_stats::seals"][::core::mem::offset_of!(kvbm_tier_codec_stats, seals) - 124usize];
-    ["Offset of field: kvbm_tier_codec_stats::reserved"]
-        [::core::mem::offset_of!(kvbm_tier_codec_stats, reserved) - 128usize];
+    ["Offset of field: kvbm_tier_codec_stats::lossy_error"]
+        [::core::mem::offset_of!(kvbm_tier_codec_stats, lossy_error) - 128usize];
 };
 pub type kvbm_tier_codec_stats_t = kvbm_tier_codec_stats;
 #[repr(C)]

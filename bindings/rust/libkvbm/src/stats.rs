@@ -33,7 +33,7 @@ counters! {
 }
 
 /// What a tier that codes or seals made of what it was given; bytes are of payloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[non_exhaustive]
 #[allow(missing_docs)] // as the fields of kvbm.h
 pub struct TierCodecStats {
@@ -51,6 +51,8 @@ pub struct TierCodecStats {
     pub damaged: u64,
     pub stepped_down: u64,
     pub probes: u64,
+    /// Of what was coded with loss: squared differences to squared values.
+    pub lossy_error: f64,
     /// Of what was stored last: the number of a [`crate::codec::Mode`].
     pub mode: u32,
     pub automatic: bool,
@@ -77,6 +79,7 @@ impl From<&sys::kvbm_tier_codec_stats_t> for TierCodecStats {
             damaged: raw.damaged,
             stepped_down: raw.stepped_down,
             probes: raw.probes,
+            lossy_error: raw.lossy_error,
             mode: raw.mode,
             automatic: raw.automatic != 0,
             setting: raw.setting,
@@ -86,7 +89,7 @@ impl From<&sys::kvbm_tier_codec_stats_t> for TierCodecStats {
 }
 
 /// Counters of a manager.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Default)]
 #[non_exhaustive]
 #[allow(missing_docs)] // as the fields of kvbm.h
 pub struct Stats {

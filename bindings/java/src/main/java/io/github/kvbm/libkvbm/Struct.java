@@ -43,6 +43,10 @@ final class Struct {
     return memory.getLong(at + field);
   }
 
+  double getDouble(int field) {
+    return memory.getDouble(at + field);
+  }
+
   int getByte(int field) {
     return memory.get(at + field) & 0xFF;
   }
