@@ -46,6 +46,7 @@ Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace&
   Status s = order(work);
   if (s.ok()) s = direction_ == Direction::gather ? gather(work, part, place) : scatter(work, part, place, landmarks);
   if (s.ok()) return Code::ok;
+  device_.complain("a transfer failed", s);
   Status behind = pass(streams_.copies, place.middle, streams_.kernels);
   if (behind.ok()) behind = record(place.end, streams_.kernels);
   if (!behind.ok()) device_.lose("an event behind a failed part of a transfer", kCuUnknown);
