@@ -236,10 +236,12 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
     given.timeout_ns = KVBM_FOREVER;
     if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
     if (given.reserved != 0 || given.reserved2 != 0) return KVBM_ERR_UNSUPPORTED;
-    if (given.priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     const auto& core = cache->cache;
+    if (given.priority > KVBM_PRIORITY_KEEP) {
+      return refuse(*core, Status(Code::invalid_argument, "priority is not a KVBM_PRIORITY_* value"));
+    }
     const size_t per_part = n_keys * core->units();
     kvbm::manager::StoreRequest request;
     request.cache = core;
