@@ -1,6 +1,7 @@
 #include "manager/cache.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -118,30 +119,52 @@ Result<std::shared_ptr<kvbm::device::StreamPoint>> point_on(const kvbm::manager:
 
 // Whether the match was made of what this cache holds. Another namespace's or another shard's records may have the
 // same length, so nothing later would notice. A match from before an invalidation is still the cache's own.
-bool same_parts(const kvbm::manager::Cache& cache, const kvbm::manager::Match& match) {
+Status check_parts(const kvbm::manager::Cache& cache, const kvbm::manager::Match& match) {
+  if (match.parts().size() != cache.parts().size()) {
+    return {Code::invalid_argument, "the match is not of this cache's parts",
+            "it has " + std::to_string(match.parts().size()) + ", the cache " + std::to_string(cache.parts().size())};
+  }
   for (size_t p = 0; p < cache.parts().size(); ++p) {
     const auto& mine = cache.parts()[p].plan();
     const auto& found = match.parts()[p].plan;
     const auto now = cache.ns()->plan(mine.part);
     const bool same_namespace = match.ns() == cache.ns() || (now.ok() && now.value().family == found.family);
-    if (!same_namespace || mine.part < found.part || found.part < mine.part) return false;
+    if (!same_namespace) return {Code::invalid_argument, "the match is of another namespace"};
+    if (mine.part < found.part || found.part < mine.part) {
+      return {Code::invalid_argument, "the match is not of this cache's parts",
+              "part " + std::to_string(p) + " is another component or shard"};
+    }
   }
-  return true;
+  return {};
 }
 
 // A range that some part's shard has. One that none has would load nothing and call it done.
-bool layers_exist(const kvbm::manager::Cache& cache, uint64_t first, uint64_t n) {
-  if (first == 0 && n == 0) return true;
-  return std::any_of(cache.parts().begin(), cache.parts().end(), [&](const CachePart& part) {
-    return first < part.layers() && n <= part.layers() - first;
-  });
+Status check_layers(const kvbm::manager::Cache& cache, uint64_t first, uint64_t n) {
+  if (first == 0 && n == 0) return {};
+  uint64_t most = 0;
+  for (const CachePart& part : cache.parts()) most = std::max<uint64_t>(most, part.layers());
+  if (first < most && n <= most - first) return {};
+  return {Code::invalid_argument, "the layers are out of range",
+          "[" + std::to_string(first) + ", " + std::to_string(n == 0 ? most : first + n) + "), the cache has " +
+              std::to_string(most)};
+}
+
+Status check_match(const kvbm::manager::Cache& cache, const kvbm::manager::Match& match,
+                   const kvbm_load_options_t& given, size_t n_keys) {
+  if (const Status fits = check_parts(cache, match); !fits.ok()) return fits;
+  const size_t matched = match.keys().size();
+  if (given.first_key > matched || n_keys > matched - given.first_key) {
+    return {Code::invalid_argument, "the match does not have as many keys",
+            std::to_string(n_keys) + " from " + std::to_string(given.first_key) + " on of " + std::to_string(matched)};
+  }
+  return check_layers(cache, given.first_layer, given.n_layers);
 }
 
 // A load whose layers are waited for: it can be found by its number as soon as the caller has that.
 kvbm_status_t load_by_layers(kvbm_cache_t& cache, kvbm::manager::LoadRequest request, const kvbm_load_options_t& given,
                              kvbm_queue_t* queue, uint64_t user_data) {
   const auto& core = cache.cache;
-  if (given.wait_layers != 1) return KVBM_ERR_UNSUPPORTED;
+  if (given.wait_layers != 1) return refuse(*core, Status(Code::unsupported, "wait_layers is neither 0 nor 1"));
   if (core->device() == nullptr || queue == nullptr || given.out_operation == nullptr) {
     return refuse(*core, Status(Code::invalid_argument,
                                 "wait_layers needs a cache on a device, a queue and out_operation"));
@@ -213,20 +236,19 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
     given.timeout_ns = KVBM_FOREVER;
     if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
     if (given.reserved != 0 || given.reserved2 != 0) return KVBM_ERR_UNSUPPORTED;
-    if (given.priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     const auto& core = cache->cache;
+    if (given.priority > KVBM_PRIORITY_KEEP) {
+      return refuse(*core, Status(Code::invalid_argument, "priority is not a KVBM_PRIORITY_* value"));
+    }
     const size_t per_part = n_keys * core->units();
     kvbm::manager::StoreRequest request;
     request.cache = core;
     const auto* list = reinterpret_cast<const kvbm::Key*>(keys);
     request.keys.assign(list, list + n_keys);
     request.block_ids.assign(block_ids, block_ids + per_part * core->parts().size());
-    for (size_t p = 0; p < core->parts().size(); ++p) {
-      const Status fits = core->check_blocks(p, std::span(request.block_ids).subspan(p * per_part, per_part));
-      if (!fits.ok()) return to_c(fits.code());
-    }
+    if (const Status fits = core->check_blocks(request.block_ids, per_part); !fits.ok()) return refuse(*core, fits);
     if (given.parent != nullptr) request.parent = *reinterpret_cast<const kvbm::Key*>(given.parent);
     request.unchained = given.unchained != 0;
     if (given.positions != nullptr) {
@@ -267,21 +289,12 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
     if (here != KVBM_OK) return here;
     const auto& core = cache->cache;
     const size_t n_keys = (n_block_ids + core->units() - 1) / core->units();
-    const size_t matched = match->match->keys().size();
-    if (match->match->parts().size() != core->parts().size() || given.first_key > matched ||
-        n_keys > matched - given.first_key) {
-      return KVBM_ERR_INVALID;
-    }
-    if (!same_parts(*core, *match->match)) return KVBM_ERR_INVALID;
-    if (!layers_exist(*core, given.first_layer, given.n_layers)) return KVBM_ERR_INVALID;
+    if (const Status fits = check_match(*core, *match->match, given, n_keys); !fits.ok()) return refuse(*core, fits);
     kvbm::manager::LoadRequest request;
     request.cache = core;
     request.match = match->match;
     request.block_ids.assign(block_ids, block_ids + n_block_ids * core->parts().size());
-    for (size_t p = 0; p < core->parts().size(); ++p) {
-      const Status fits = core->check_blocks(p, std::span(request.block_ids).subspan(p * n_block_ids, n_block_ids));
-      if (!fits.ok()) return to_c(fits.code());
-    }
+    if (const Status fits = core->check_blocks(request.block_ids, n_block_ids); !fits.ok()) return refuse(*core, fits);
     request.n_ids = n_block_ids;
     request.first_key = given.first_key;
     request.any_position = given.any_position != 0;

@@ -66,7 +66,6 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
   facts.multiprocessors = attribute(driver, device, kCuMultiprocessors);
   facts.copy_engines = attribute(driver, device, kCuAsyncEngines);
   facts.maps_host = attribute(driver, device, kCuCanMapHostMemory) != 0;
-  facts.registers_read_only = attribute(driver, device, kCuReadOnlyHostRegister) != 0;
   facts.cards_dma_buf = attribute(driver, device, kCuDmaBuf) != 0;
   facts.cards_reach = facts.cards_dma_buf || attribute(driver, device, kCuDirectRdma) != 0;
   facts.cards_ordered = attribute(driver, device, kCuDirectRdmaOrdering) >= kCuOrderingOwner;
@@ -172,6 +171,12 @@ void Device::lose(const char* what, CuResult result) {
                {"name", facts_.name},
                {"call", what},
                {"error", driver_error_text(driver_, result)}});
+}
+
+void Device::complain(const char* text, const Status& why) const {
+  if (log_ == nullptr || is_lost()) return;
+  log_->write(LogLevel::warning, "device", text,
+              {{"device", std::to_string(facts_.ordinal)}, {"error", why.message()}});
 }
 
 void CaptureMode::relax(const Driver& driver) noexcept {

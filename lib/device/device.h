@@ -43,7 +43,6 @@ struct DeviceFacts {
   int copy_engines = 0;
   uint64_t memory_bytes = 0;
   bool maps_host = false;          // kernels may read and write pinned host memory
-  bool registers_read_only = false;
   // Network cards and its memory (direct_memory.h): whether they read and write it; whether kernels launched after a write
   // see it; whether they do after a flush.
   bool cards_reach = false, cards_ordered = false, cards_flushed = false;
@@ -79,6 +78,8 @@ class Device : public std::enable_shared_from_this<Device> {
   Status check(CuResult result, const char* what);
   // From now on the device is lost; says so to the log, the first time.
   void lose(const char* what, CuResult result);
+  // To the log: what the driver refused while the device is not lost.
+  void complain(const char* text, const Status& why) const;
 
   // Makes the context current until the end of the scope. Not entered, and the driver not called: the device is lost.
   class Scope {

@@ -1,6 +1,7 @@
 #include "device/part_issue.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "device/stream_point.h"
 
@@ -46,6 +47,11 @@ Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace&
   Status s = order(work);
   if (s.ok()) s = direction_ == Direction::gather ? gather(work, part, place) : scatter(work, part, place, landmarks);
   if (s.ok()) return Code::ok;
+  // A driver that goes on refusing is heard once.
+  if (std::string why = s.message(); why != complaint_) {
+    device_.complain("a transfer failed", s);
+    complaint_ = std::move(why);
+  }
   Status behind = pass(streams_.copies, place.middle, streams_.kernels);
   if (behind.ok()) behind = record(place.end, streams_.kernels);
   if (!behind.ok()) device_.lose("an event behind a failed part of a transfer", kCuUnknown);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/status.h"
 #include "device/device.h"
@@ -58,6 +59,7 @@ class PartIssue {
   const Direction direction_;
   const TransferStreams streams_;
   const uint32_t multiprocessors_;
+  std::string complaint_;  // the last one
 };
 
 }  // namespace kvbm::device

@@ -1,16 +1,18 @@
-// Host memory made known to the device: its pages brought in by several threads, then registered, and looked up by
+// Host memory made known to the device: brought in and registered by several threads, a stripe each, and looked up by
 // address.
 //
-// What takes long is the bringing in (a page that is touched for the first time is zeroed and mapped); pinning pages that
-// are there is fast, and the driver does one registration at a time. So the threads do the former and one call the
-// latter. One registration, not one a thread: the driver refuses a copy that runs from one registered range into the
-// next, and neighbouring records are copied together.
+// A page that is touched for the first time is zeroed and mapped, and registering pins it: both are done page by page,
+// so each thread does both for a stripe of its own. Whether the driver takes several registrations at a time, or one
+// after the other, is the driver's. It refuses a copy that runs from one registered range into the next: borders lie
+// between units (a slot of the host tier) so that no record is cut in two, and who joins neighbours to one copy asks for
+// their ranges (Place::range).
 //
 // Thread: any. Blocks: registering does.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -20,31 +22,50 @@ namespace kvbm::device {
 
 class PinnedHost {
  public:
-  // Registers [memory], which begins and ends at pages; read_only for memory that this process may not write (a mapping
-  // of another process's pool). What the engine has registered as a whole is taken as it is. not_permitted, no_memory,
-  // unsupported (read-only, where the device cannot), in_use (a part of it is registered by somebody else),
-  // tier_disabled: what is left goes through staging. Releases everything it did when it fails.
-  static Result<std::unique_ptr<PinnedHost>> pin(std::shared_ptr<Device> device, MutableBytes memory, bool read_only,
-                                                 uint32_t threads);
+  struct Place {
+    CuPointer address = 0;  // the device's; 0: not inside, or in two ranges
+    uintptr_t range = 0;    // where the range begins that was registered as one; no other memory has it
+  };
+
+  // Registers [memory], which begins and ends at pages. `unit`, a multiple of pages: stripes of whole units are
+  // registered; 0: all of it is, as one. What the engine has registered is taken as it is. not_permitted, no_memory,
+  // in_use (a part of it is registered by somebody else), tier_disabled: what is left goes through staging. Releases
+  // everything it did when it fails.
+  static Result<std::unique_ptr<PinnedHost>> pin(std::shared_ptr<Device> device, MutableBytes memory, uint32_t threads,
+                                                 uint64_t unit = 0);
   // No copy and no kernel may use the memory any more.
   ~PinnedHost();
   PinnedHost(const PinnedHost&) = delete;
   PinnedHost& operator=(const PinnedHost&) = delete;
-  // The device's address of host memory, or 0 where [host, host + bytes) is not inside.
-  [[nodiscard]] CuPointer device_pointer(const void* host, uint64_t bytes) const noexcept;
+  // Where the device has [host, host + bytes).
+  [[nodiscard]] Place place(const void* host, uint64_t bytes) const noexcept;
+  [[nodiscard]] CuPointer device_pointer(const void* host, uint64_t bytes) const noexcept {
+    return place(host, bytes).address;
+  }
   [[nodiscard]] uint64_t bytes() const noexcept { return memory_.size(); }
+  [[nodiscard]] size_t stripes() const noexcept { return stripes_.size(); }
   // False: somebody else registered it, and ends that too.
-  [[nodiscard]] bool owns_registration() const noexcept { return owned_; }
+  [[nodiscard]] bool owns_registration() const noexcept;
 
  private:
+  struct Stripe {
+    CuPointer address = 0;
+    bool owned = false;
+  };
+  struct Share;  // what one thread does
+
   PinnedHost(std::shared_ptr<Device> device, MutableBytes memory) : device_(std::move(device)), memory_(memory) {}
-  Status register_all(bool read_only);
-  Status take_existing();
+  std::vector<Share> cut(uint32_t threads, uint64_t unit);
+  Status take(const Share& share);
+  [[nodiscard]] Status check_existing(MutableBytes stripe) const;
+  [[nodiscard]] MutableBytes stripe(size_t i) const noexcept {
+    return memory_.subspan(i * step_, std::min<uint64_t>(step_, memory_.size() - i * step_));
+  }
 
   const std::shared_ptr<Device> device_;
   const MutableBytes memory_;
-  CuPointer address_ = 0;
-  bool owned_ = false;
+  uint64_t step_ = 0;  // bytes of every stripe but the last, which may have less
+  std::vector<Stripe> stripes_;
 };
 
 }  // namespace kvbm::device

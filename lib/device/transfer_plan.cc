@@ -12,7 +12,7 @@ namespace {
 // are bounced lie as they come.
 bool host_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
   return a.pinned == b.pinned && a.coded == b.coded && a.on_device == b.on_device &&
-         (!a.pinned || a.record + a.bytes == b.record);
+         (!a.pinned || (a.range == b.range && a.record + a.bytes == b.record));
 }
 
 bool device_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {

@@ -47,6 +47,7 @@ struct PlanLeaf {
   bool pinned = false;  // the device reaches the record; else it is bounced: it goes through the part's pinned memory
   Path coded = Path::mapped;  // planar or quantized: it is
   bool on_device = false;     // `record` is the device's own memory: mapped always, a copy would only be a way round
+  uint64_t range = 0;  // of a pinned record: names what is registered as one; a copy from one range into the next is refused
 };
 
 struct PlannedLeaf {

@@ -40,13 +40,13 @@ bool valid_marks(const TransferBatch& batch) noexcept {
   return true;
 }
 
-CuPointer reach_of(const LeafMove& leaf, std::span<const std::shared_ptr<const PinnedHost>> known) noexcept {
-  if (leaf.on_device) return reinterpret_cast<uintptr_t>(leaf.record);
+PinnedHost::Place reach_of(const LeafMove& leaf, std::span<const std::shared_ptr<const PinnedHost>> known) noexcept {
+  if (leaf.on_device) return {reinterpret_cast<uintptr_t>(leaf.record), 0};
   for (const std::shared_ptr<const PinnedHost>& memory : known) {
-    const CuPointer address = memory->device_pointer(leaf.record, leaf.record_bytes());
-    if (address != 0) return address;
+    const PinnedHost::Place place = memory->place(leaf.record, leaf.record_bytes());
+    if (place.address != 0) return place;
   }
-  return 0;
+  return {};
 }
 
 }  // namespace
@@ -92,14 +92,14 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
   for (LeafMove& leaf : b.leaves) {
     leaf.device = joined(leaf.device);
     const Path coded = coded_path(leaf.codec);
-    CuPointer reach = reach_of(leaf, known);
+    PinnedHost::Place reach = reach_of(leaf, known);
     // Decoded where it lies, it must lie as a kernel can read it.
-    if (limits.always_mapped && is_coded(coded) && reach % kCodedAlignment != 0) reach = 0;
+    if (limits.always_mapped && is_coded(coded) && reach.address % kCodedAlignment != 0) reach = {};
     const StridedRun& run = leaf.device;
     leaves.push_back({reinterpret_cast<uintptr_t>(run.data), reinterpret_cast<uintptr_t>(leaf.record),
-                      static_cast<uint32_t>(leaf.record_bytes()), run.count0 == 1 && run.count1 == 1, reach != 0, coded,
-                      leaf.on_device});
-    work->reach.push_back(reach);
+                      static_cast<uint32_t>(leaf.record_bytes()), run.count0 == 1 && run.count1 == 1, reach.address != 0, coded,
+                      leaf.on_device, reach.range});
+    work->reach.push_back(reach.address);
   }
   std::vector<size_t> marks;
   marks.reserve(b.marks.size());

@@ -133,16 +133,16 @@ Result<std::vector<PartPlan>> Cache::plans() const {
   return plans;
 }
 
-Status Cache::check_blocks(size_t part, std::span<const uint32_t> ids) const {
-  const Status all = parts_[part].check_blocks(ids);
-  if (all.ok()) return all;
-  // kNoBlock is allowed: look again without those, keeping the positions that the message names.
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] == kNoBlock) continue;
-    const Status one = parts_[part].check_blocks(ids.subspan(i, 1));
-    if (!one.ok()) {
+Status Cache::check_blocks(std::span<const uint32_t> ids, size_t per_part) const {
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    const auto list = ids.subspan(p * per_part, per_part);
+    if (parts_[p].check_blocks(list).ok()) continue;
+    // kNoBlock is allowed: look again without those.
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i] == kNoBlock || list[i] < parts_[p].blocks()) continue;
       return Status(Code::invalid_argument, "a block id is out of range",
-                    "block_ids[" + std::to_string(i) + "] is " + std::to_string(ids[i]));
+                    "block_ids[" + std::to_string(p * per_part + i) + "] is " + std::to_string(list[i]) +
+                        ", the cache has " + std::to_string(parts_[p].blocks()) + " blocks");
     }
   }
   return {};

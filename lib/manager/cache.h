@@ -41,6 +41,7 @@ class CachePart {
   // Where that leaf lies in engine block `block`; of a cache on a device, an address there. Valid ids only.
   [[nodiscard]] StridedRun run(uint32_t index, uint32_t block) const noexcept;
   [[nodiscard]] Status check_blocks(std::span<const uint32_t> ids) const;
+  [[nodiscard]] uint64_t blocks() const noexcept { return pages_.has_value() ? pages_->blocks() : arrangement_->blocks(); }
 
  private:
   PartPlan plan_;
@@ -73,8 +74,8 @@ class Cache {
   [[nodiscard]] uint32_t units() const noexcept { return units_; }
   // The parts at the namespace's present epoch, for a lookup.
   Result<std::vector<PartPlan>> plans() const;
-  // Ids of one part; kNoBlock is allowed.
-  [[nodiscard]] Status check_blocks(size_t part, std::span<const uint32_t> ids) const;
+  // `per_part` ids for each part; kNoBlock is allowed. The refusal names the id's index in the whole list.
+  [[nodiscard]] Status check_blocks(std::span<const uint32_t> ids, size_t per_part) const;
 
  private:
   Cache() = default;

@@ -31,8 +31,9 @@ std::string AttachedDevice::state() {
 
 // ---- DeviceCaches ----
 
-DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads)
-    : env_(environment), options_(options), payloads_(payloads) {}
+DeviceCaches::DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads,
+                           uint64_t slot_bytes)
+    : env_(environment), options_(options), payloads_(payloads), slot_bytes_(slot_bytes) {}
 
 DeviceCaches::~DeviceCaches() = default;
 
@@ -134,7 +135,7 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
   if (!transfers.ok()) return transfers.status();
   std::shared_ptr<const device::PinnedHost> pinned;
   std::string why_not;
-  auto registered = device::PinnedHost::pin(device.value(), payloads_, false, options_.pin_threads);
+  auto registered = device::PinnedHost::pin(device.value(), payloads_, options_.pin_threads, slot_bytes_);
   if (registered.ok()) {
     pinned = std::move(registered).value();
     transfers.value()->know(pinned);

@@ -66,8 +66,8 @@ struct TensorPlace {
 
 class DeviceCaches {
  public:
-  // `payloads`: the host tier's, which outlive this.
-  DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads);
+  // `payloads`: the host tier's, which outlive this, in slots of `slot_bytes`.
+  DeviceCaches(const Environment& environment, const DeviceOptions& options, MutableBytes payloads, uint64_t slot_bytes);
   ~DeviceCaches();
   DeviceCaches(const DeviceCaches&) = delete;
   DeviceCaches& operator=(const DeviceCaches&) = delete;
@@ -90,6 +90,7 @@ class DeviceCaches {
   const Environment env_;
   const DeviceOptions options_;
   const MutableBytes payloads_;
+  const uint64_t slot_bytes_;
   Mutex opening_;
   mutable Mutex mutex_;
   std::vector<std::shared_ptr<AttachedDevice>> devices_ KVBM_GUARDED_BY(mutex_);

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "device/device_memory.h"
+#include "device/own_memory.h"
 #include "manager/kept_memory.h"
 
 namespace kvbm::manager {
@@ -37,17 +37,18 @@ struct DeviceShare::Core {
     return boot != BootId{} && std::memcmp(said, boot.data(), kBootBytes) == 0;
   }
   Result<SharedMemory> make(uint64_t bytes) {
-    auto memory = device::DeviceMemory::allocate(device, bytes);
+    auto memory = device::OwnMemory::allocate(device, bytes);
     if (!memory.ok()) return memory.status();
     const auto exported = device::export_memory(*device, memory.value()->address(), bytes);
     if (!exported.ok()) return exported.status();
+    memory.value()->name(exported.value());
     SharedMemory out;
     out.said.resize(kSaidBytes);
     std::memcpy(out.said.data(), boot.data(), kBootBytes);
     device::encode(exported.value(), out.said.data() + kBootBytes);
     out.data = address(memory.value()->address());
     out.bytes = bytes;
-    out.keep = kept(std::shared_ptr<device::DeviceMemory>(std::move(memory).value()), work);
+    out.keep = kept(std::move(memory).value(), work);
     return out;
   }
   // `said` has been checked for its size and machine.
@@ -57,9 +58,17 @@ struct DeviceShare::Core {
       return Status(Code::invalid_argument, "another process's device memory cannot be mapped",
                     std::to_string(memory.bytes) + " bytes are said to hold " + std::to_string(bytes));
     }
-    auto mapped = mappings.open(memory);
-    if (!mapped.ok()) return mapped.status();
     SharedMemory out;
+    auto mapped = mappings.open(memory);
+    if (!mapped.ok()) {
+      // The driver opens no handle of this process: another manager's of it.
+      auto own = mapped.status().code() == Code::unsupported ? device::OwnMemory::find(device, memory) : nullptr;
+      if (own == nullptr) return mapped.status();
+      out.data = address(own->address());
+      out.bytes = bytes;
+      out.keep = kept(std::move(own), work);
+      return out;
+    }
     out.data = address(mapped.value()->pointer());
     out.bytes = bytes;
     out.keep = kept(std::move(mapped).value(), work);

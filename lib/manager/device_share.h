@@ -1,4 +1,5 @@
-// Memory of a device that two processes of one machine share for a session's payloads (CUDA IPC, device/ipc.h).
+// Memory of a device that two processes of one machine share for a session's payloads (CUDA IPC, device/ipc.h), or two
+// managers of one process, on one device (device/own_memory.h).
 //
 // The prefill side makes memory of its own and says its name; the decode side maps it. Never an engine's tensors: a
 // mapping can be written as well as read, and much of what engines allocate has no name. What is said is the machine's

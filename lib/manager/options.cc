@@ -149,8 +149,9 @@ void add_device(std::vector<OptionRow>& rows) {
                   "Device memory that stores and loads go through, and as much pinned host memory; for each device.",
                   1 << 20, kMaxBytes});
   rows.push_back({"device.pin_threads", OptionType::count, "4",
-                  "Threads that register the host tier's memory with a device when its first cache is attached.", 1,
-                  256});
+                  "Threads that bring in the host tier's memory and register it with a device, a stripe of at least 64 MiB each, "
+                  "when its first cache is attached.",
+                  1, 256});
   rows.push_back({"device.decode", OptionType::boolean, "true",
                   "Blocks that lie coded in a tier below cross to a device coded and are decoded there, where its kernels "
                   "can; else by the processor."});

@@ -40,7 +40,7 @@ cluster::session::SliceMover& SessionDevices::mover(const std::shared_ptr<Attach
 
 // The device keeps what it knows until its transfers have ended, and the arena with it.
 void SessionDevices::pin(AttachedDevice& device, const std::shared_ptr<Arena>& arena) {
-  auto pinned = device::PinnedHost::pin(device.device().shared_from_this(), {arena->data(), arena->bytes()}, false, 1);
+  auto pinned = device::PinnedHost::pin(device.device().shared_from_this(), {arena->data(), arena->bytes()}, 1);
   if (pinned.ok()) {
     const device::PinnedHost* raw = pinned.value().release();
     device.transfers().know({raw, [arena](const device::PinnedHost* p) { delete p; }});

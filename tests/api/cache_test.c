@@ -278,10 +278,12 @@ static void layer_ranges_touch_only_their_layers(void) {
   for (i = 0; i < kTotal; ++i) touched += (i < layer || i >= layer + kRecord / kLayers) && memory[i] != 0;
   CHECK_U64(touched, 0);
   options.first_layer = kLayers;
-  CHECK(kvbm_cache_load(cache, match, &id, 1, &options, NULL, 0) < 0);
+  CHECK_REFUSED(kvbm_cache_load(cache, match, &id, 1, &options, NULL, 0), KVBM_ERR_INVALID,
+                "the layers are out of range: [3, 4), the cache has 3");
   options.first_layer = UINT32_MAX;
   options.n_layers = 2;
-  CHECK(kvbm_cache_load(cache, match, &id, 1, &options, NULL, 0) < 0);
+  CHECK_REFUSED(kvbm_cache_load(cache, match, &id, 1, &options, NULL, 0), KVBM_ERR_INVALID,
+                "the layers are out of range: [4294967295, 4294967297), the cache has 3");
   kvbm_match_release(match);
   kvbm_cache_release(cache);
   kvbm_namespace_release(ns);
@@ -313,7 +315,8 @@ static void no_block_skips_and_first_key_begins_later(void) {
   CHECK(check_filled(memory, 256, 3));
   for (i = 256; i < 3 * 256; ++i) CHECK(memory[i] == 0);
   options.first_key = 2;
-  CHECK_STATUS(kvbm_cache_load(cache, match, some, 3, &options, NULL, 0), KVBM_ERR_INVALID);
+  CHECK_REFUSED(kvbm_cache_load(cache, match, some, 3, &options, NULL, 0), KVBM_ERR_INVALID,
+                "the match does not have as many keys: 3 from 2 on of 4");
   options.first_key = UINT32_MAX;
   CHECK_STATUS(kvbm_cache_load(cache, match, some, 1, &options, NULL, 0), KVBM_ERR_INVALID);
   kvbm_match_release(match);
@@ -330,7 +333,8 @@ static void bad_block_ids_and_empty_batches(void) {
   CHECK(world_open(&w, 1 << 20, NULL, 0));
   kvbm_cache_t *cache = attach_opaque(&w, memory, 4, 256);
   world_keys(w.ns, 1, keys, 2);
-  CHECK_STATUS(kvbm_cache_store(cache, keys, ids, 2, NULL, NULL, 0), KVBM_ERR_INVALID);
+  CHECK_REFUSED(kvbm_cache_store(cache, keys, ids, 2, NULL, NULL, 0), KVBM_ERR_INVALID,
+                "a block id is out of range: block_ids[1] is 4, the cache has 4 blocks");
   CHECK_STATUS(kvbm_cache_lookup(cache, keys, 2, NULL, &match, &hits), KVBM_OK);
   CHECK_U64(hits, 0);
   CHECK(match == NULL);
@@ -343,7 +347,7 @@ static void bad_block_ids_and_empty_batches(void) {
   CHECK_STATUS(kvbm_cache_store(cache, keys, ids, 1, NULL, NULL, 0), KVBM_OK);
   CHECK_STATUS(kvbm_cache_lookup(cache, keys, 1, NULL, &match, &hits), KVBM_OK);
   ids[0] = 4;
-  CHECK_STATUS(kvbm_cache_load(cache, match, ids, 1, NULL, NULL, 0), KVBM_ERR_INVALID);
+  CHECK_REFUSED(kvbm_cache_load(cache, match, ids, 1, NULL, NULL, 0), KVBM_ERR_INVALID, "block_ids[0] is 4");
   CHECK_STATUS(kvbm_cache_load(cache, match, NULL, 0, NULL, NULL, 0), KVBM_OK);
   CHECK_STATUS(kvbm_cache_load(cache, NULL, ids, 1, NULL, NULL, 0), KVBM_ERR_INVALID);
   kvbm_match_release(match);
@@ -529,7 +533,8 @@ static void shards_never_get_each_others_bytes(void) {
     /* Handing one rank's match to the other's cache is the caller's mistake, and is noticed. */
     CHECK_STATUS(kvbm_cache_lookup(cache[0], &key, 1, NULL, &own, &hits), KVBM_OK);
     CHECK_U64(hits, 1);
-    CHECK(kvbm_cache_load(cache[1], own, &id, 1, NULL, NULL, 0) < 0);
+    CHECK_REFUSED(kvbm_cache_load(cache[1], own, &id, 1, NULL, NULL, 0), KVBM_ERR_INVALID,
+                  "the match is not of this cache's parts: part 0 is another component or shard");
     kvbm_match_release(own);
     other = own = NULL;
     check_fill(again, bytes[1], 2 * round + 1);
@@ -571,7 +576,8 @@ static void another_namespaces_match_is_refused(void) {
   CHECK_STATUS(kvbm_cache_lookup(theirs, &key, 1, NULL, &match, &hits), KVBM_OK);
   CHECK_U64(hits, 0);
   CHECK_STATUS(kvbm_cache_lookup(cache, &key, 1, NULL, &match, &hits), KVBM_OK);
-  CHECK_STATUS(kvbm_cache_load(theirs, match, &id, 1, NULL, NULL, 0), KVBM_ERR_INVALID);
+  CHECK_REFUSED(kvbm_cache_load(theirs, match, &id, 1, NULL, NULL, 0), KVBM_ERR_INVALID,
+                "the match is of another namespace");
   kvbm_match_release(match);
   kvbm_cache_release(theirs);
   kvbm_cache_release(cache);

@@ -84,11 +84,31 @@ static inline kvbm_namespace_t *world_namespace(kvbm_manager_t *manager, const c
   return ns;
 }
 
+/* The last line that a world logged on the thread of a test. */
+static __thread char check_log[512];
+static inline void check_keep_log(void *user, int32_t level, const char *component, const char *text) {
+  (void)user, (void)level, (void)component;
+  snprintf(check_log, sizeof check_log, "%s", text);
+}
+/* A call that is refused, and words that the log has for it. */
+#define CHECK_REFUSED(call, expected, words)                                                                \
+  do {                                                                                                     \
+    check_log[0] = '\0';                                                                                   \
+    CHECK_STATUS(call, expected);                                                                          \
+    if (strstr(check_log, words) == NULL) {                                                                \
+      printf("  %s:%d: %s logged \"%s\", not \"%s\"\n", __FILE__, __LINE__, #call, check_log, words);     \
+      check_case_failed = 1;                                                                               \
+    }                                                                                                      \
+  } while (0)
+
 /* NULL tiers: host memory only, and nothing of the environment. Returns 0 with the error kept in w->err. */
 static inline int world_open(world_t *w, uint64_t host_bytes, const kvbm_tier_t *tiers, size_t n_tiers) {
+  kvbm_context_options_t context;
   kvbm_manager_options_t options;
   memset(w, 0, sizeof *w);
-  if (kvbm_context_create(NULL, &w->context, &w->err) < 0) return 0;
+  kvbm_context_options_init(&context, sizeof context);
+  context.log = check_keep_log;
+  if (kvbm_context_create(&context, &w->context, &w->err) < 0) return 0;
   kvbm_manager_options_init(&options, sizeof options);
   options.block_bytes = WORLD_BLOCK;
   options.host_capacity_bytes = host_bytes;

@@ -270,7 +270,18 @@ static void memory_is_found_out_and_what_does_not_fit_is_refused(void) {
   REFUSED(memory, bytes, KVBM_MEMORY_AUTO, 0, KVBM_ERR_INVALID, "tensor 1 of part 0");
   memory[1] = host[1];
   REFUSED(memory, bytes, KVBM_MEMORY_AUTO, 0, KVBM_ERR_INVALID, "tensor 1 of part 0");
+  last_log[0] = '\0';
   CHECK_STATUS(kvbm_cache_store(e.cache, &key, &bad, 1, NULL, NULL, 0), KVBM_ERR_INVALID);
+  CHECK(strstr(last_log, "a block id is out of range: block_ids[0] is 32, the cache has 32 blocks") != NULL);
+  kvbm_store_options_init(&options, sizeof options);
+  options.priority = KVBM_PRIORITY_KEEP + 1;
+  CHECK_STATUS(kvbm_cache_store(e.cache, &key, &good, 1, &options, NULL, 0), KVBM_ERR_INVALID);
+  CHECK(strstr(last_log, "priority is not") != NULL);
+  kvbm_store_options_init(&options, sizeof options);
+  options.has_stream = 1;
+  options.stream = fake.make_stream(0);
+  CHECK_STATUS(kvbm_cache_store(e.cache, &key, &good, 1, &options, NULL, 0), KVBM_ERR_INVALID);
+  CHECK(strstr(last_log, "the stream belongs to another device than the cache") != NULL);
   kvbm_store_options_init(&options, sizeof options);
   options.reserved2 = 1;
   CHECK_STATUS(kvbm_cache_store(e.cache, &key, &good, 1, &options, NULL, 0), KVBM_ERR_UNSUPPORTED);

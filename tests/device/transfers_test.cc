@@ -65,7 +65,7 @@ class DeviceTransfers : public OnDevice {
     auto memory = Arena::map(arena);
     ASSERT_TRUE(memory.ok());
     memory_ = std::move(memory).value();
-    auto pinned = device::PinnedHost::pin(shared(), {memory_->data(), kRecordBytes}, false, 2);
+    auto pinned = device::PinnedHost::pin(shared(), {memory_->data(), kRecordBytes}, 2);
     ASSERT_TRUE(pinned.ok()) << pinned.status().message();
     pinned_ = std::move(pinned).value();
     cache_ = std::make_unique<DeviceBytes>(device(), kCacheBytes);

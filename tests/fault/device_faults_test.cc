@@ -2,13 +2,17 @@
 // nothing wrong is told, nobody waits for ever, and memory that may still be written is not given back.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "codec/leaf_hash.h"
+#include "device/driver_library.h"
 #include "device/landmark.h"
 #include "device/parked.h"
 #include "support/transfer_world.h"
@@ -20,14 +24,15 @@ using test::Keepsake;
 using test::Outcome;
 using test::TransferWorld;
 
-// Every entry that transfers call, on any way.
+// Every entry that transfers call, on any way (Entries, below), and what registers their memory.
 constexpr const char* kEntries[] = {
     "cuCtxPushCurrent",     "cuCtxPopCurrent",   "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority",
     "cuEventCreate",        "cuEventRecord",     "cuEventQuery",                "cuEventSynchronize",
     "cuEventElapsedTime",   "cuEventDestroy",    "cuStreamWaitEvent",           "cuStreamWaitValue64",
     "cuStreamWriteValue64", "cuStreamGetCtx",    "cuStreamSynchronize",         "cuStreamDestroy",
     "cuMemAlloc",           "cuMemFree",         "cuMemHostRegister",           "cuMemHostUnregister",
-    "cuMemHostGetDevicePointer", "cuMemcpyAsync", "cuMemsetD8Async",            "cuLaunchKernel"};
+    "cuMemHostGetDevicePointer", "cuMemcpyAsync", "cuMemsetD8Async",            "cuLaunchKernel",
+    "cuStreamIsCapturing",  "cuThreadExchangeStreamCaptureMode", "cuCtxGetDevice", "cuDeviceGet"};
 
 TransferOptions options_of(int variant) {
   TransferOptions options = TransferWorld::small_options();
@@ -68,6 +73,8 @@ struct Round {
     in.assign(leaves.begin() + static_cast<std::ptrdiff_t>(leaves.size() / 2), leaves.end());
     TransferWorld::expect_records(in);
     engine = world.cuda.make_stream(1);
+    // Whichever call is refused, a stream of another device is not taken for one of this.
+    ASSERT_FALSE(world.transfers->point(world.cuda.make_stream(0)).ok());
     send(out, false, keepsakes[0]);
     load();
     send(out, false, keepsakes[2]);
@@ -135,6 +142,31 @@ struct Round {
   }
 };
 
+TEST(Entries, are_all_that_transfers_call) {
+  std::map<std::string, uint64_t> opening;
+  {
+    TransferWorld world;
+    ASSERT_TRUE(world.open(options_of(0)).ok());
+    world.close();
+    for (const TableEntry& symbol : driver_symbols()) opening[symbol.entry] = world.cuda.calls(symbol.entry);
+  }
+  size_t called = 0;
+  for (const int variant : {0, 1}) {
+    Round run(7);
+    run.go(variant);
+    ASSERT_TRUE(run.opened);
+    run.world.close();
+    for (const TableEntry& symbol : driver_symbols()) {
+      if (run.world.cuda.calls(symbol.entry) <= opening[symbol.entry]) continue;
+      ++called;
+      const bool known = std::any_of(std::begin(kEntries), std::end(kEntries),
+                                     [&](const char* entry) { return std::strcmp(entry, symbol.entry) == 0; });
+      EXPECT_TRUE(known) << symbol.entry << " is never refused here";
+    }
+  }
+  EXPECT_GT(called, 20U);
+}
+
 class DeviceFaults : public ::testing::TestWithParam<int> {};
 
 // Every call of the driver that can be refused is, one after the other. `code` is not one that loses the device; what
@@ -171,7 +203,8 @@ TEST_P(DeviceFaults, answer_every_batch_once_whichever_call_is_refused) {
   for (const char* entry : kEntries) {
     // Calls that every part makes many times are refused now and then.
     const std::string name = entry;
-    const bool often = name == "cuEventRecord" || name == "cuStreamWaitEvent" || name.find("CtxP") != std::string::npos;
+    const bool often = name == "cuEventRecord" || name == "cuStreamWaitEvent" ||
+                       name == "cuThreadExchangeStreamCaptureMode" || name.find("CtxP") != std::string::npos;
     refuse_each(entry, GetParam(), kCuOutOfMemory, often ? 7 : 3);
     if (HasFatalFailure()) return;
   }

@@ -72,6 +72,19 @@ std::set<std::string> values_of(const std::string& json, const std::string& fiel
   return out;
 }
 
+TEST(GpuCommand, names_the_error_of_the_driver_that_ended_a_transfer) {
+  const struct {
+    const char* driver;
+    const char* said;
+  } cases[] = {{"fail=cuLaunchKernel:3:719", "CUDA_ERROR_LAUNCH_FAILED"}, {"fail=cuLaunchKernel:3:1", "CUDA_ERROR_INVALID_VALUE"}};
+  for (const auto& c : cases) {
+    const Ran ran = run("bench gpu --rounds 1 --bytes 4MiB" + kFake, " 2>&1", std::string("KVBM_FAKE_CUDA=") + c.driver);
+    EXPECT_EQ(ran.exit_code, 1) << ran.text;
+    EXPECT_TRUE(contains(ran.text, "a transfer failed: gather: ")) << ran.text;
+    EXPECT_TRUE(contains(ran.text, c.said)) << ran.text;
+  }
+}
+
 TEST(GpuCommand, gives_json_and_says_on_what_it_measured) {
   const Ran ran = run("bench gpu --json --rounds 1 --bytes 4MiB" + kFake);
   EXPECT_EQ(ran.exit_code, 0) << ran.text;

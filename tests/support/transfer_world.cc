@@ -113,12 +113,16 @@ Status TransferWorld::open_on(const device::TransferOptions& options, Executor& 
   auto opened = device::Device::open(cuda.driver(), 1, nullptr);
   if (!opened.ok()) return opened.status();
   device = std::move(opened).value();
-  auto memory = device::PinnedHost::pin(device, MutableBytes(pinned, kBytes), false, 1);
-  if (!memory.ok()) return memory.status();
+  std::vector<std::shared_ptr<const device::PinnedHost>> known;
+  for (size_t at = 0; at < kBytes; at += range) {
+    auto memory = device::PinnedHost::pin(device, MutableBytes(pinned + at, range), 1);
+    if (!memory.ok()) return memory.status();
+    known.push_back(std::move(memory).value());
+  }
   auto made = device::Transfers::create(device, options, on);
   if (!made.ok()) return made.status();
   transfers = std::move(made).value();
-  transfers->know(std::move(memory).value());
+  for (auto& memory : known) transfers->know(std::move(memory));
   return {};
 }
 

@@ -123,6 +123,7 @@ class TransferWorld {
   std::unique_ptr<device::Transfers> transfers;
   std::byte* pages = nullptr;   // the device's
   std::byte* pinned = nullptr;  // known to it
+  size_t range = kBytes;        // of which so much is registered as one, if set before it is opened
   std::vector<std::byte> loose;
 
  private:

@@ -43,7 +43,7 @@ Result<std::unique_ptr<GpuWorld>> GpuWorld::open(const device::Driver& driver, c
 
 Status GpuWorld::prepare(const GpuOptions& options) {
   bytes_ = options.bytes;
-  auto device = device::Device::open(driver_, options.device, nullptr);
+  auto device = device::Device::open(driver_, options.device, &log_);
   if (!device.ok()) return device.status();
   device_ = std::move(device).value();
   ArenaOptions arena;
@@ -52,7 +52,7 @@ Status GpuWorld::prepare(const GpuOptions& options) {
   auto records = Arena::map(arena);
   if (!records.ok()) return records.status();
   records_ = std::move(records).value();
-  auto pinned = device::PinnedHost::pin(device_, {records_->data(), bytes_}, false, kPinThreads);
+  auto pinned = device::PinnedHost::pin(device_, {records_->data(), bytes_}, kPinThreads);
   if (!pinned.ok()) return pinned.status();
   pinned_ = std::move(pinned).value();
   auto executor = ThreadExecutor::create("bench", 1);
@@ -80,6 +80,16 @@ Status GpuWorld::use(const device::PlanLimits* limits) {
   transfers_ = std::move(transfers).value();
   transfers_->know(pinned_);
   return {};
+}
+
+void GpuWorld::keep_first(void* self, const LogMessage& message) {
+  auto& world = *static_cast<GpuWorld*>(self);
+  const std::lock_guard<std::mutex> lock(world.mutex_);
+  if (!world.complaint_.empty()) return;
+  world.complaint_ = ": " + std::string(message.text);
+  for (size_t i = 0; i < message.n_fields; ++i) {
+    world.complaint_.append(", ").append(message.fields[i].key).append(" ").append(message.fields[i].value);
+  }
 }
 
 GpuWorld::~GpuWorld() {
@@ -159,7 +169,10 @@ Result<double> GpuWorld::move(std::span<const device::LeafMove> leaves, bool gat
   }
   End got = end.get();
   const double seconds = watch.seconds();
-  if (got.code != Code::ok) return Status(got.code, "a transfer failed", gather ? "gather" : "scatter");
+  if (got.code != Code::ok) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return Status(got.code, "a transfer failed", (gather ? "gather" : "scatter") + complaint_);
+  }
   if (!got.good) return Status(Code::damaged, "a leaf did not arrive as it was sent");
   if (hashes != nullptr) *hashes = std::move(got.hashes);
   return seconds;

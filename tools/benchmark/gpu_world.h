@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/thread_executor.h"
@@ -76,13 +78,18 @@ class GpuWorld {
   Status fill(device::CuPointer to, unsigned char value, uint64_t bytes);
 
  private:
-  explicit GpuWorld(const device::Driver& driver) : driver_(driver) {}
+  explicit GpuWorld(const device::Driver& driver) : driver_(driver) { log_.set_sink(&keep_first, this, LogLevel::warning); }
   Status prepare(const GpuOptions& options);
+  static void keep_first(void* self, const LogMessage& message);
   Result<double> move(std::span<const device::LeafMove> leaves, bool gather, std::vector<uint64_t>* hashes);
   Status begin_span();
   Result<double> end_span();
 
   const device::Driver& driver_;
+  // What the device was the first to complain of, on a thread of its transfers: a batch ends with a code alone.
+  Log log_;
+  std::mutex mutex_;
+  std::string complaint_;
   uint64_t bytes_ = 0;
   std::shared_ptr<device::Device> device_;
   std::unique_ptr<Arena> records_;

@@ -41,10 +41,7 @@ void probe_device(const device::Driver& driver, const DeviceFacts& facts, Findin
     out.push_back({"gpu", name, State::limited, described(facts), "not usable: " + opened.status().message()});
     return;
   }
-  out.push_back({"gpu", name, State::ok, described(facts),
-                 facts.registers_read_only ? ""
-                                           : "memory of other processes of this host goes through staging: the device "
-                                             "does not register what is only read"});
+  out.push_back({"gpu", name, State::ok, described(facts), ""});
 }
 
 // What a device says, and the kernel; whether a card reaches it, a transport finds out when it registers memory.
@@ -73,8 +70,12 @@ void probe_direct_rdma(const DeviceFacts& facts, Findings& out) {
 
 // Loaded and opened only where the kernel has the module, or by its path: without the module it can only copy through host
 // memory, and its opening has crashed on machines that it did not know.
-void probe_direct_storage(const std::string& library, Findings& out) {
+void probe_direct_storage(const std::string& library, bool has_driver, Findings& out) {
   const char* const host = "disks are read through host memory";
+  if (library.empty() && !has_driver) {
+    out.push_back({"gpu", "direct storage", State::absent, "cuFile is not looked for: no usable CUDA driver", host});
+    return;
+  }
   if (library.empty() && !device::has_nvidia_fs()) {
     out.push_back({"gpu", "direct storage", State::absent, "the kernel has no nvidia-fs module",
                    std::string(host) + "; GPUDirect Storage is the NVIDIA package nvidia-gds"});
@@ -104,6 +105,7 @@ void probe_gpu(const std::string& library, const std::string& cufile, Findings& 
                    "no caches in device memory; where there is a GPU, install the NVIDIA driver and let this process "
                    "see its devices"});
     probe_kernels(nullptr, out);
+    probe_direct_storage(cufile, false, out);
     return;
   }
   const device::DriverLibrary& loaded = *Result(driver).value();
@@ -114,6 +116,7 @@ void probe_gpu(const std::string& library, const std::string& cufile, Findings& 
   if (!all.ok()) {
     const std::string why = all.status().message();
     out.push_back({"gpu", "devices", State::limited, why, "no caches in device memory; see nvidia-smi"});
+    probe_direct_storage(cufile, false, out);
     return;
   }
   for (const DeviceFacts& facts : all.value()) {
@@ -124,7 +127,7 @@ void probe_gpu(const std::string& library, const std::string& cufile, Findings& 
     out.push_back({"gpu", "connections", State::limited, "CUDA_DEVICE_MAX_CONNECTIONS=1",
                    "waiting for layers on a stream may hold up the load that it waits for; set it to 2 or more"});
   }
-  probe_direct_storage(cufile, out);
+  probe_direct_storage(cufile, true, out);
 }
 
 }  // namespace kvbm::doctor

@@ -169,12 +169,23 @@ bool may_touch(State& state, int ordinal, CuPointer pointer, size_t bytes, bool 
   return state.reach(ordinal, static_cast<uintptr_t>(pointer), bytes, writes, false) != Reach::outside;
 }
 
+// Host memory that is registered in part, or in two ranges: the driver takes one range, also where the next begins at
+// its end.
+bool crosses_registrations(State& state, CuPointer pointer, size_t bytes) {
+  const auto start = static_cast<uintptr_t>(pointer);
+  const FakeRange* range = state.find_range(start);
+  if (range != nullptr) return range->kind == Kind::registered && start + bytes > range->start + range->bytes;
+  const auto next = state.ranges.lower_bound(start);
+  return next != state.ranges.end() && next->second.kind == Kind::registered && next->first < start + bytes;
+}
+
 CuResult copy(CuPointer to, CuPointer from, size_t bytes, CuStream handle) {
   return fake_entry("cuMemcpyAsync", Need::context, [&](State& state, FakeContext* context, Lock&) -> CuResult {
     FakeStream* stream = state.find_stream(handle, context);
     if (stream == nullptr) return kCuInvalidHandle;
     if (CuResult result = state.usable(stream->context); result != kCuSuccess) return result;
     if (bytes != 0 && (to == 0 || from == 0)) return kCuInvalidValue;
+    if (crosses_registrations(state, to, bytes) || crosses_registrations(state, from, bytes)) return kCuInvalidValue;
     const int ordinal = stream->ordinal;
     state.push(*stream, FakeWork{{}, false, [&state, ordinal, to, from, bytes]() -> CuResult {
       {

@@ -186,6 +186,26 @@ TEST_F(FakeCudaTest, host_memory_is_reached_once_registered) {
   ::munmap(host, 8192);
 }
 
+TEST_F(FakeCudaTest, a_copy_stays_within_one_registration) {
+  void* const host = ::mmap(nullptr, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(host, MAP_FAILED);
+  auto* const bytes = static_cast<char*>(host);
+  const CuPointer device = allocate(16384);
+  const CuStream one = stream();
+  EXPECT_EQ(cuda_.cuMemHostRegister(bytes + 4096, 4096, 0), kCuSuccess);
+  EXPECT_EQ(cuda_.cuMemHostRegister(bytes + 8192, 4096, 0), kCuSuccess);
+  EXPECT_EQ(cuda_.cuMemcpyAsync(device, of(bytes + 4096), 8192, one), kCuInvalidValue);
+  EXPECT_EQ(cuda_.cuMemcpyAsync(of(bytes + 8000), device, 193, one), kCuInvalidValue);
+  EXPECT_EQ(cuda_.cuMemcpyAsync(of(bytes), device, 4097, one), kCuInvalidValue) << "into a registered range";
+  EXPECT_EQ(cuda_.cuMemcpyAsync(of(bytes + 8192), device, 4097, one), kCuInvalidValue) << "and out of one";
+  EXPECT_EQ(cuda_.cuMemcpyAsync(of(bytes + 4096), device, 4096, one), kCuSuccess);
+  EXPECT_EQ(cuda_.cuMemcpyAsync(of(bytes), device, 4096, one), kCuSuccess);
+  EXPECT_EQ(cuda_.cuStreamSynchronize(one), kCuSuccess);
+  EXPECT_EQ(cuda_.cuMemHostUnregister(bytes + 4096), kCuSuccess);
+  EXPECT_EQ(cuda_.cuMemHostUnregister(bytes + 8192), kCuSuccess);
+  ::munmap(host, 16384);
+}
+
 TEST_F(FakeCudaTest, faults_come_at_the_call_that_was_named) {
   fake_.fail("cuMemAlloc", 2, kCuOutOfMemory);
   CuPointer pointer = 0;

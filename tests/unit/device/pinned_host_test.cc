@@ -11,7 +11,6 @@ namespace {
 using namespace kvbm;
 using namespace kvbm::device;
 using kvbm::test::FakeCuda;
-using kvbm::test::FakeCudaOptions;
 
 // Pages of our own, unmapped at the end.
 class Pages {
@@ -24,7 +23,6 @@ class Pages {
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   [[nodiscard]] MutableBytes bytes() const { return {static_cast<std::byte*>(data_), bytes_}; }
-  void protect(int rights) { EXPECT_EQ(::mprotect(data_, bytes_, rights), 0); }
 
  private:
   const size_t bytes_;
@@ -38,8 +36,8 @@ class PinnedHostTest : public ::testing::Test {
     ASSERT_TRUE(device.ok()) << device.status().message();
     device_ = device.value();
   }
-  Code refusal(MutableBytes memory, bool read_only = false) {
-    auto pinned = PinnedHost::pin(device_, memory, read_only, 2);
+  Code refusal(MutableBytes memory) {
+    auto pinned = PinnedHost::pin(device_, memory, 2);
     EXPECT_FALSE(pinned.ok());
     return pinned.status().code();
   }
@@ -52,12 +50,13 @@ TEST_F(PinnedHostTest, is_reached_by_the_device_while_it_lives) {
   const Pages pages(1 << 20);
   const MutableBytes memory = pages.bytes();
   {
-    auto pinned = PinnedHost::pin(device_, memory, false, 4);
+    auto pinned = PinnedHost::pin(device_, memory, 4);
     ASSERT_TRUE(pinned.ok()) << pinned.status().message();
     EXPECT_TRUE(fake_.reaches(0, memory.data(), memory.size(), true));
     EXPECT_TRUE(pinned.value()->owns_registration());
     EXPECT_EQ(pinned.value()->bytes(), memory.size());
-    EXPECT_EQ(fake_.calls("cuMemHostRegister"), 1U) << "a copy from one registration into the next is refused";
+    EXPECT_EQ(pinned.value()->stripes(), 1U);
+    EXPECT_EQ(fake_.calls("cuMemHostRegister"), 1U) << "without a unit it is registered as one";
   }
   EXPECT_FALSE(fake_.reaches(0, memory.data(), memory.size(), false));
   EXPECT_EQ(fake_.left(0).registrations, 0U);
@@ -66,7 +65,7 @@ TEST_F(PinnedHostTest, is_reached_by_the_device_while_it_lives) {
 TEST_F(PinnedHostTest, addresses_are_those_of_what_is_wholly_inside) {
   const Pages pages(8192);
   const MutableBytes memory = pages.bytes();
-  auto made = PinnedHost::pin(device_, memory, false, 1);
+  auto made = PinnedHost::pin(device_, memory, 1);
   ASSERT_TRUE(made.ok());
   const PinnedHost& pinned = *made.value();
   const CuPointer base = pinned.device_pointer(memory.data(), 8192);
@@ -84,20 +83,68 @@ TEST_F(PinnedHostTest, several_threads_bring_pages_in_and_keep_their_bytes) {
   const MutableBytes memory = pages.bytes();
   memory[5] = std::byte{5};
   memory[200ULL << 20] = std::byte{6};
-  auto pinned = PinnedHost::pin(device_, memory, false, 4);
+  auto pinned = PinnedHost::pin(device_, memory, 4);
   ASSERT_TRUE(pinned.ok()) << pinned.status().message();
   EXPECT_EQ(memory[5], std::byte{5});
   EXPECT_EQ(memory[200ULL << 20], std::byte{6});
 }
 
-TEST_F(PinnedHostTest, memory_of_another_process_is_registered_for_reading) {
-  Pages pages(8192);
-  pages.protect(PROT_READ);
-  EXPECT_FALSE(PinnedHost::pin(device_, pages.bytes(), false, 1).ok());
-  auto pinned = PinnedHost::pin(device_, pages.bytes(), true, 1);
-  ASSERT_TRUE(pinned.ok()) << pinned.status().message();
-  EXPECT_TRUE(fake_.reaches(0, pages.bytes().data(), 8192, false));
-  EXPECT_FALSE(fake_.reaches(0, pages.bytes().data(), 8192, true));
+constexpr uint64_t kUnit = 12ULL << 10;
+constexpr uint64_t kUnits = (256ULL << 20) / kUnit;  // four shares
+
+TEST_F(PinnedHostTest, stripes_of_whole_units_are_registered_by_the_threads) {
+  const Pages pages(kUnits * kUnit);
+  const MutableBytes memory = pages.bytes();
+  {
+    auto made = PinnedHost::pin(device_, memory, 4, kUnit);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    const PinnedHost& pinned = *made.value();
+    EXPECT_EQ(pinned.stripes(), 3U) << "a stripe has at least 64 MiB, and units of 12 KiB leave a little less than four";
+    EXPECT_EQ(fake_.calls("cuMemHostRegister"), pinned.stripes());
+    EXPECT_TRUE(pinned.owns_registration());
+    size_t borders = 0;
+    for (uint64_t unit = 0; unit < kUnits; ++unit) {
+      std::byte* const at = memory.data() + unit * kUnit;
+      const PinnedHost::Place place = pinned.place(at, kUnit);
+      ASSERT_NE(place.address, 0U) << "no unit is cut in two";
+      if (unit == 0) continue;
+      const bool same = pinned.place(at - 1, 1).range == place.range;
+      borders += same ? 0 : 1;
+      ASSERT_EQ(pinned.place(at - 1, 2).address != 0, same) << "a border is where nothing is in one range";
+    }
+    EXPECT_EQ(borders, pinned.stripes() - 1);
+    EXPECT_TRUE(fake_.reaches(0, memory.data(), memory.size(), true));
+    EXPECT_EQ(pinned.place(memory.data() + memory.size(), 0).address, 0U);
+  }
+  EXPECT_EQ(fake_.left(0).registrations, 0U);
+}
+
+TEST_F(PinnedHostTest, a_stripe_that_is_refused_ends_the_others) {
+  const Pages pages(kUnits * kUnit);
+  for (uint64_t nth = 1; nth <= 3; ++nth) {
+    fake_.fail("cuMemHostRegister", nth, kCuOutOfMemory);
+    auto pinned = PinnedHost::pin(device_, pages.bytes(), 4, kUnit);
+    EXPECT_EQ(pinned.status().code(), Code::no_memory);
+    EXPECT_EQ(fake_.left(0).registrations, 0U);
+    fake_.fail("cuMemHostGetDevicePointer", nth, kCuInvalidValue);
+    EXPECT_EQ(PinnedHost::pin(device_, pages.bytes(), 4, kUnit).status().code(), Code::internal);
+    EXPECT_EQ(fake_.left(0).registrations, 0U);
+  }
+  EXPECT_FALSE(device_->is_lost());
+  // One that the engine has registered is taken, and left; half of one is not.
+  const Device::Scope scope(*device_);
+  const MutableBytes memory = pages.bytes();
+  ASSERT_EQ(fake_.driver().cuMemHostRegister(memory.data(), memory.size(), kCuHostPortable), kCuSuccess);
+  {
+    auto pinned = PinnedHost::pin(device_, memory, 4, kUnit);
+    ASSERT_TRUE(pinned.ok()) << pinned.status().message();
+    EXPECT_FALSE(pinned.value()->owns_registration());
+  }
+  EXPECT_EQ(fake_.driver().cuMemHostUnregister(memory.data()), kCuSuccess);
+  ASSERT_EQ(fake_.driver().cuMemHostRegister(memory.data() + memory.size() - 4096, 4096, 0), kCuSuccess);
+  EXPECT_EQ(PinnedHost::pin(device_, memory, 4, kUnit).status().code(), Code::in_use);
+  EXPECT_EQ(fake_.left(0).registrations, 1U);
+  EXPECT_EQ(fake_.driver().cuMemHostUnregister(memory.data() + memory.size() - 4096), kCuSuccess);
 }
 
 TEST_F(PinnedHostTest, what_the_engine_registered_is_taken_and_left) {
@@ -106,7 +153,7 @@ TEST_F(PinnedHostTest, what_the_engine_registered_is_taken_and_left) {
   const Device::Scope scope(*device_);
   ASSERT_EQ(fake_.driver().cuMemHostRegister(memory.data(), 16384, kCuHostPortable), kCuSuccess);
   {
-    auto pinned = PinnedHost::pin(device_, memory.subspan(4096, 8192), false, 1);
+    auto pinned = PinnedHost::pin(device_, memory.subspan(4096, 8192), 1);
     ASSERT_TRUE(pinned.ok()) << pinned.status().message();
     EXPECT_FALSE(pinned.value()->owns_registration());
     EXPECT_NE(pinned.value()->device_pointer(memory.data() + 4096, 8192), 0U);
@@ -131,6 +178,10 @@ TEST_F(PinnedHostTest, failures_are_statuses_and_leave_nothing) {
   const MutableBytes memory = pages.bytes();
   EXPECT_EQ(refusal({}), Code::invalid_argument);
   EXPECT_EQ(refusal(memory.subspan(1)), Code::invalid_argument);
+  ASSERT_EQ(::mprotect(memory.data(), 8192, PROT_READ), 0);
+  EXPECT_FALSE(PinnedHost::pin(device_, memory, 1).ok()) << "the device would write there";
+  ASSERT_EQ(::mprotect(memory.data(), 8192, PROT_READ | PROT_WRITE), 0);
+  EXPECT_EQ(PinnedHost::pin(device_, memory, 1, 100).status().code(), Code::invalid_argument);
   fake_.fail("cuMemHostRegister", 1, kCuOutOfMemory);
   EXPECT_EQ(refusal(memory), Code::no_memory);
   fake_.fail("cuMemHostRegister", 1, kCuNotPermitted);
@@ -143,18 +194,6 @@ TEST_F(PinnedHostTest, failures_are_statuses_and_leave_nothing) {
   EXPECT_EQ(refusal(memory), Code::tier_disabled);
   EXPECT_TRUE(device_->is_lost());
   EXPECT_EQ(refusal(memory), Code::tier_disabled);
-}
-
-TEST(PinnedHostReadOnlyTest, is_refused_where_the_device_cannot) {
-  FakeCudaOptions options;
-  options.devices[0].registers_read_only = false;
-  FakeCuda fake(options);
-  auto device = Device::open(fake.driver(), 0, nullptr);
-  ASSERT_TRUE(device.ok());
-  const Pages pages(4096);
-  const auto pinned = PinnedHost::pin(device.value(), pages.bytes(), true, 1);
-  EXPECT_EQ(pinned.status().code(), Code::unsupported);
-  EXPECT_EQ(fake.calls("cuMemHostRegister"), 0U);
 }
 
 }  // namespace

@@ -51,6 +51,21 @@ TEST(TransferPlan, maps_little) {
   EXPECT_FALSE(p.straight);
 }
 
+TEST(TransferPlan, copies_stay_within_one_registered_range) {
+  std::vector<PlanLeaf> packed = record_of(48, 4 * kKiB);
+  std::vector<PlanLeaf> flat = flat_record(48, 16 * kKiB);  // the border is inside the second part
+  for (size_t i = 0; i < 48; ++i) packed[i].range = flat[i].range = i < 24 ? 1 : 2;
+  const TransferPlan staged = plan(packed);
+  EXPECT_EQ(paths(staged), std::string(48, 's'));
+  ASSERT_EQ(staged.parts.size(), 1U);
+  EXPECT_EQ(staged.parts[0].copies, 2U);
+  EXPECT_TRUE(staged.leaves[24].run_begins);
+  const TransferPlan straight = plan(flat);
+  EXPECT_EQ(paths(straight), std::string(48, 't'));
+  EXPECT_TRUE(straight.leaves[24].run_begins);
+  EXPECT_EQ(straight.parts[1].copies, 2U);
+}
+
 TEST(TransferPlan, stages_much_as_one_copy_for_a_record) {
   const TransferPlan p = plan(record_of(48, 4 * kKiB));
   EXPECT_EQ(paths(p), std::string(48, 's'));

@@ -26,7 +26,7 @@ constexpr DeviceShare::BootId kBoot{1, 2, 3};
 
 // One process's device, and what shares its memory.
 struct Side {
-  explicit Side(const DeviceShare::BootId& boot = kBoot) {
+  explicit Side(const DeviceShare::BootId& boot = kBoot, const FakeCudaOptions& options = {}) : cuda(options) {
     add_emulated_kernels(cuda);
     work = std::move(ThreadExecutor::create("test", 1)).value();
     turn = std::make_shared<manager::LinksTurn>(*work);
@@ -185,6 +185,53 @@ TEST(DeviceShare, a_machine_that_is_not_known_is_nowhere) {
   Side side{DeviceShare::BootId{}};
   EXPECT_TRUE(side.share->place().empty());
   EXPECT_FALSE(side.share->near(std::vector<std::byte>(16)).ok());
+}
+
+// Of a process that has two managers: the driver opens none of its own handles.
+TEST(DeviceShare, another_manager_of_this_process_has_the_memory_itself_and_keeps_it) {
+  FakeCudaOptions options;
+  options.devices.resize(2);
+  options.refuse_own_ipc = true;
+  Side prefill{kBoot, options};
+  auto work = std::move(ThreadExecutor::create("test", 1)).value();
+  const auto turn = std::make_shared<manager::LinksTurn>(*work);
+  auto device = device::Device::open(prefill.cuda.driver(), 0, nullptr).value();
+  DeviceShare decode(device, kBoot, *work, turn);
+  const auto map = [&](DeviceShare& share, const std::vector<std::byte>& said) {
+    return Side::wait([&](DeviceShare::Done done) { share.map(said, kBytes, std::move(done)); });
+  };
+  const auto settle = [](ThreadExecutor& executor) {  // behind what gives memory back there
+    std::promise<void> after;
+    executor.post([&after] { after.set_value(); });
+    after.get_future().wait();
+  };
+  {
+    auto memory = prefill.made(kBytes);
+    ASSERT_TRUE(memory.ok());
+    const std::vector<std::byte> said = memory.value().said;
+    auto mapped = map(decode, said);
+    ASSERT_TRUE(mapped.ok()) << mapped.status().message();
+    EXPECT_EQ(mapped.value().data, memory.value().data);
+    DeviceShare elsewhere(device::Device::open(prefill.cuda.driver(), 1, nullptr).value(), kBoot, *work, turn);
+    EXPECT_EQ(map(elsewhere, said).status().code(), Code::unsupported) << "another device does not reach it";
+    auto other = said;  // nothing was ever said by that name
+    store_le<uint64_t>(other.data() + other.size() - 16, 4096);
+    EXPECT_EQ(map(decode, other).status().code(), Code::unsupported);
+    for (uint64_t i = 0; i < kBytes; ++i) memory.value().data[i] = pattern(i);
+    // The manager that made it ends before the one that reads.
+    memory = Status(Code::internal, "let go");
+    settle(*prefill.work);
+    prefill.share.reset();
+    prefill.device.reset();
+    EXPECT_TRUE(is_right(mapped.value().data));
+    EXPECT_TRUE(map(decode, said).ok()) << "somebody holds it";
+    EXPECT_EQ(prefill.cuda.left(0).device_bytes, kBytes);
+    mapped = Status(Code::internal, "let go");
+    settle(*work);
+    EXPECT_EQ(prefill.cuda.left(0).device_bytes, 0U);
+    EXPECT_EQ(map(decode, said).status().code(), Code::unsupported) << "a name does not outlive its memory";
+  }
+  EXPECT_EQ(prefill.cuda.left(0).ipc_mappings, 0U);
 }
 
 TEST(DeviceShare, memory_is_given_back_when_nobody_holds_it) {
