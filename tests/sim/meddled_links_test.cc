@@ -146,7 +146,7 @@ uint64_t run_seed(uint64_t seed, Way way, Seen& seen) {
   w.net.meddle = meddler.hook();
   w.net.faults.flip_bulk = seed % 2 == 0 ? 0.02 : 0;
   if (way == Way::forged) {
-    meddler.forge = 0.02;
+    meddler.forge = seed % 3 == 0 ? 0.2 : 0.02;
   } else {
     meddler.flip = meddler.cut = meddler.grow = seed % 3 == 0 ? 0.05 : 0.005;
   }

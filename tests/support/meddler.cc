@@ -1,5 +1,6 @@
 #include "support/meddler.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cluster/channel.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr size_t kProofBytes = 32;
 // Of a handshake each side says two.
 constexpr uint64_t kHandshakeMessages = 2;
+constexpr size_t kWorthKeeping = 80;
 
 }  // namespace
 
@@ -24,8 +26,12 @@ SimNetwork::Meddle Meddler::hook() {
     Wire& wire = wires_[id];
     const bool handshake = wire.seen[from]++ < kHandshakeMessages;
     hear(wire, from, message);
-    if (handshake ? handshakes : true) alter(message);
-    if (!handshake && chance(forge) && forge_body(wire, from, message)) ++forged;
+    const std::vector<std::byte> said = message;
+    if (!handshake || handshakes) alter(message);
+    if (handshake) return;
+    if (chance(forge) && forge_body(wire, from, message)) ++forged;
+    // Pings and answers of few bytes have nothing that would fit elsewhere.
+    if (said.size() >= kWorthKeeping) wire.earlier[from] = said;
   };
 }
 
@@ -65,10 +71,24 @@ void Meddler::alter(std::vector<std::byte>& message) {
   }
 }
 
+// A key of it, a family, a request, a place, ... where this message has its own.
+void Meddler::splice(const std::vector<std::byte>& earlier, std::vector<std::byte>& message) {
+  const size_t both = std::min(earlier.size(), message.size());
+  if (both < cluster::Channel::kOverhead + 8) return;
+  const size_t begin = cluster::Channel::kOverhead + 8 * random_.below((both - cluster::Channel::kOverhead) / 8);
+  const size_t n = std::min<size_t>(8 * (1 + random_.below(8)), both - begin);
+  std::copy_n(earlier.begin() + static_cast<ptrdiff_t>(begin), n, message.begin() + static_cast<ptrdiff_t>(begin));
+}
+
 bool Meddler::forge_body(Wire& wire, int from, std::vector<std::byte>& message) {
   if (!wire.keys.has_value() || message.size() <= cluster::Channel::kOverhead) return false;
+  const std::vector<std::byte> before = message;
   const size_t body = message.size() - cluster::Channel::kOverhead;
-  switch (random_.below(4)) {
+  switch (random_.below(6)) {
+    case 4:
+    case 5:
+      splice(wire.earlier[from], message);
+      break;
     case 0:
       message.resize(cluster::Channel::kOverhead + random_.below(body));
       break;
@@ -83,7 +103,7 @@ bool Meddler::forge_body(Wire& wire, int from, std::vector<std::byte>& message) 
   const ConstBytes tagged = ConstBytes(message).subspan(cluster::Channel::kTagBytes);
   const cluster::Mac mac = (*wire.keys)[static_cast<size_t>(from)](tagged);
   std::memcpy(message.data(), mac.data(), cluster::Channel::kTagBytes);
-  return true;
+  return message != before;
 }
 
 }  // namespace kvbm::test

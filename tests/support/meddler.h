@@ -25,7 +25,9 @@ class Meddler {
   double flip = 0;   // one bit of it
   double cut = 0;    // its end is missing
   double grow = 0;   // bytes follow it, more than any message may have now and then
-  double forge = 0;  // other bytes in its body, fewer or more of them, and the right tag; of connections without a key
+  // Other bytes in its body, some of an earlier message's, fewer or more of them, and the right tag; of connections
+  // without a key.
+  double forge = 0;
   bool handshakes = true;  // these too, but for forging
   uint64_t flipped = 0, shortened = 0, grown = 0, forged = 0;
 
@@ -37,12 +39,14 @@ class Meddler {
     std::vector<std::byte> first[2];   // what each side said first, as it said it
     uint64_t seen[2] = {0, 0};
     std::optional<std::array<cluster::KeyedMac, 2>> keys;  // by the side that sends
+    std::vector<std::byte> earlier[2];  // a message of that side, as it was said
   };
 
   bool chance(double of);
   void hear(Wire& wire, int from, const std::vector<std::byte>& message);
   void alter(std::vector<std::byte>& message);
   bool forge_body(Wire& wire, int from, std::vector<std::byte>& message);
+  void splice(const std::vector<std::byte>& earlier, std::vector<std::byte>& message);
   void more(std::vector<std::byte>& message, size_t n);
 
   Random& random_;
