@@ -1,6 +1,6 @@
-// Writing to other nodes: what is put is offered to the home nodes of each key; part of the tier of other nodes. What none
-// of them takes (no room, gone, silent) is offered to the next nodes in the order of homes, one after the other, to
-// kMostElsewhere at most and until the deadline; readers ask nodes in the same order.
+// Writing to other nodes: what is put is offered to the home nodes of each key; part of the tier of other nodes. What
+// none of them takes (no room, gone, silent) is offered to the next nodes in the order of homes, one after the other,
+// to kMostElsewhere at most and until the deadline; readers ask nodes in the same order.
 //
 // A node fetches what it wants while it is held here. A record counts as stored when its node says that it has it:
 // until then it may still be on its way. A node that has given the lease back and does not have a record could not take

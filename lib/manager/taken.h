@@ -23,7 +23,8 @@ class TakenBlocks {
 
   // Takes over a reference of each. True: from now on somebody must call expire() in time, until it gives kNever.
   bool keep(std::span<const SlotId> slots, uint64_t now_ns, uint32_t tick);
-  // Ends the oldest of them, few at a time: where they are a chain, its end is the first that can go. False: none was kept.
+  // Ends the oldest of them, few at a time: where they are a chain, its end is the first that can go. False: none was
+  // kept.
   bool let_go_some(uint32_t tick);
   void let_go_all(uint32_t tick) { drop(SIZE_MAX, tick); }
   // Ends those whose time is over. When the next one's is; kNever: none is left.

@@ -111,7 +111,8 @@ struct Seen {
   uint64_t begun = 0, brought = 0, pushed = 0, altered = 0, forged = 0, ended = 0;
 };
 
-// What is done meanwhile is drawn from the seed, with broken connections among it. Nodes from `stores` on store nothing.
+// What is done meanwhile is drawn from the seed, with broken connections among it. Nodes from `stores` on store
+// nothing.
 void work(NodeWorld& w, uint64_t steps, size_t stores) {
   Random& random = w.sim.random();
   for (uint64_t step = 0; step < steps; ++step) {
@@ -177,8 +178,8 @@ void run_seeds(Way way) {
     run_seed(seed, way, seen);
   }
   counted(n, "seeds"), counted(seen.begun, "simulated operations");
-  std::printf("  seeds %llu, operations %llu, messages altered %llu (with a right tag %llu), connections ended or refused "
-              "%llu, blocks brought %llu, pushed %llu\n",
+  std::printf("  seeds %llu, operations %llu, messages altered %llu (with a right tag %llu), connections ended or "
+              "refused %llu, blocks brought %llu, pushed %llu\n",
               static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.begun),
               static_cast<unsigned long long>(seen.altered), static_cast<unsigned long long>(seen.forged),
               static_cast<unsigned long long>(seen.ended), static_cast<unsigned long long>(seen.brought),

@@ -1,5 +1,5 @@
-// Managers as nodes of a pool, on one thread from a seed: real managers, meshes, peer tiers and links over the transport
-// table and the simulated network. Blocks are named by numbers, which their bytes follow from.
+// Managers as nodes of a pool, on one thread from a seed: real managers, meshes, peer tiers and links over the
+// transport table and the simulated network. Blocks are named by numbers, which their bytes follow from.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -404,8 +404,9 @@ void add_node(Registry& registry) {
       "notes.txt");
 
   auto to_put = std::make_shared<Arguments>();
-  CLI::App& putting = add_by_hand(registry, "put", "Store a file in a pool under a name; exit code 3 if the pool has kept only a part of it",
-                                  put, to_put);
+  CLI::App& putting =
+      add_by_hand(registry, "put", "Store a file in a pool under a name; exit code 3 if it has kept a part of it", put,
+                  to_put);
   putting.add_option("name", to_put->name, "Name to store it under")->type_name("NAME")->required();
   putting.add_option("file", to_put->file, "What to store; standard input if missing")->type_name("FILE");
   putting.footer("Example:\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt");
