@@ -5,6 +5,7 @@
 // runs once, on the core's executor, when nothing is inside any more.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -27,6 +28,12 @@ struct PeerTierOptions {
   uint32_t replicas = 1;               // homes that a record is offered to
   std::shared_ptr<const MappedPools> pools;  // of nodes of this machine; may be null
   std::shared_ptr<LinkCoder> coder;          // null: records come plain, and are taken so
+};
+
+// Records that were offered to nodes. Read at any time.
+struct OfferCounts {
+  std::atomic<uint64_t> refused{0};    // by one node each time: it had no room, was gone, or did not answer
+  std::atomic<uint64_t> elsewhere{0};  // taken by a node that was asked after such a refusal
 };
 
 class PeerCommons {
@@ -70,6 +77,7 @@ class PeerCommons {
   FamilyTable& families;
   Peers& mesh;  // on its own thread alone, but for executor()
   PeerPlaces places;
+  OfferCounts offers;
 
  private:
   void finish() {

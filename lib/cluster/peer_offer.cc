@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <span>
 #include <utility>
 
@@ -25,6 +24,7 @@ void PeerOffer::put(std::unique_ptr<tier::PutBatch> batch) {
   op->deadline_ns = std::min(op->batch->deadline_ns, commons_->executor.clock().now_ns() + commons_->options.lease_ns);
   const bool open = commons_->enter();
   op->batch->status.assign(op->batch->items.size(), open ? Code::no_room : Code::closed);
+  op->records.resize(op->batch->items.size());
   if (!open) {
     commons_->executor.post([op] { op->batch->done(*op->batch); });
     return;
@@ -33,14 +33,24 @@ void PeerOffer::put(std::unique_ptr<tier::PutBatch> batch) {
 }
 
 void PeerOffer::offer(const std::shared_ptr<PutOp>& op) {
-  std::map<NodeId, std::vector<size_t>> by_node;
+  ByNode by_node;
   std::array<PeerLink*, Placement::kMaxReplicas> homes{};
   const std::span<PeerLink*> some = std::span(homes).first(std::min<size_t>(commons_->options.replicas, homes.size()));
   for (size_t i = 0; i < op->batch->items.size(); ++i) {
+    Record& record = op->records[i];
     const size_t n = commons_->mesh.homes(op->batch->items[i].id.key, some);
-    for (PeerLink* const link : some.first(n)) by_node[link->peer().node].push_back(i);
+    for (PeerLink* const link : some.first(n)) {
+      record.asked.push_back(link->peer().node);
+      by_node[link->peer().node].push_back(i);
+    }
+    record.open = static_cast<uint8_t>(n);
   }
   op->offers = 1;
+  offer_to(op, by_node);
+  offered(op);
+}
+
+void PeerOffer::offer_to(const std::shared_ptr<PutOp>& op, const ByNode& by_node) {
   for (const auto& [node, indexes] : by_node) {
     for (size_t first = 0; first < indexes.size(); first += wire::kMaxFamiliesPerMessage) {
       const size_t n = std::min<size_t>(wire::kMaxFamiliesPerMessage, indexes.size() - first);
@@ -50,14 +60,57 @@ void PeerOffer::offer(const std::shared_ptr<PutOp>& op) {
           kConfirmNs);
     }
   }
-  offered(op);
+}
+
+void PeerOffer::took(PutOp& op, size_t item) {
+  Record& record = op.records[item];
+  --record.open;
+  if (op.batch->status[item] == Code::ok) return;
+  op.batch->status[item] = Code::ok;
+  if (record.elsewhere != 0) commons_->offers.elsewhere.fetch_add(1, std::memory_order_relaxed);
+}
+
+void PeerOffer::refused(const std::shared_ptr<PutOp>& op, std::span<const size_t> items, Code code) {
+  commons_->offers.refused.fetch_add(items.size(), std::memory_order_relaxed);
+  // Blocks of a size that one node does not take are too large for its pool.
+  const bool over = code == Code::mismatch || commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
+  ByNode by_node;
+  for (const size_t i : items) {
+    Record& record = op->records[i];
+    --record.open;
+    if (op->batch->status[i] == Code::ok) continue;
+    op->batch->status[i] = code;
+    NodeId node;
+    if (over || record.open != 0 || !next_home(record, op->batch->items[i].id.key, node)) continue;
+    record.asked.push_back(node);
+    record.open = 1;
+    ++record.elsewhere;
+    by_node[node].push_back(i);
+  }
+  if (by_node.empty()) return;
+  ++op->offers;
+  commons_->mesh.executor().post([self = shared_from_this(), op, by_node = std::move(by_node)] {
+    self->offer_to(op, by_node);
+    self->offered(op);
+  });
+}
+
+bool PeerOffer::next_home(Record& record, const Key& key, NodeId& out) const {
+  if (record.elsewhere == kMostElsewhere) return false;
+  std::array<PeerLink*, Placement::kMaxReplicas> homes{};
+  const size_t n = commons_->mesh.homes(key, homes);
+  for (PeerLink* const link : std::span(homes).first(n)) {
+    out = link->peer().node;
+    if (std::find(record.asked.begin(), record.asked.end(), out) == record.asked.end()) return true;
+  }
+  return false;
 }
 
 // Few enough that no more families than fit one message can be among them.
 void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
                            uint64_t wait) {
   PeerLink* const link = commons_->mesh.link_to(node);
-  if (link == nullptr) return;
+  if (link == nullptr) return refused(op, indexes, Code::owner_gone);
   if (!link->may_lease(indexes.size())) return offer_later(op, node, std::move(indexes), wait);
   auto batch = std::make_unique<OfferBatch>();
   batch->lease_ns = commons_->options.lease_ns;
@@ -85,10 +138,7 @@ void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node,
 void PeerOffer::offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node, std::vector<size_t> indexes,
                             uint64_t wait) {
   const uint64_t now = commons_->mesh.executor().clock().now_ns();
-  if (now >= op->deadline_ns) {
-    for (const size_t i : indexes) note(*op, i, Code::deadline);
-    return;
-  }
+  if (now >= op->deadline_ns) return refused(op, indexes, Code::deadline);
   ++op->offers;
   commons_->mesh.executor().post_at(
       now + wait, [self = shared_from_this(), op, node, indexes = std::move(indexes), wait] {
@@ -99,18 +149,19 @@ void PeerOffer::offer_later(const std::shared_ptr<PutOp>& op, const NodeId& node
 
 void PeerOffer::wanted(const std::shared_ptr<PutOp>& op, const Taking& by, const std::vector<size_t>& indexes,
                        const OfferBatch& answer) {
+  if (answer.status != Code::ok) return refused(op, indexes, answer.status);
   std::vector<size_t> coming;
+  std::vector<size_t> no_room;
+  std::vector<size_t> too_large;
   for (const uint32_t w : answer.wanted) coming.push_back(indexes[w]);
-  if (answer.status != Code::ok) {
-    for (const size_t i : indexes) note(*op, i, answer.status);
-  } else if (coming.size() != indexes.size()) {
-    for (const size_t i : indexes) {
-      if (std::find(coming.begin(), coming.end(), i) != coming.end()) continue;
-      if (commons_->mesh.too_large(by.node, op->batch->items[i].payload.size())) note(*op, i, Code::mismatch);
-    }
+  for (const size_t i : indexes) {
+    if (std::find(coming.begin(), coming.end(), i) != coming.end()) continue;
+    const bool large = commons_->mesh.too_large(by.node, op->batch->items[i].payload.size());
+    (large ? too_large : no_room).push_back(i);
   }
-  commons_->places.count_put_errors(indexes.size() - coming.size());
   if (!coming.empty()) confirm_later(op, by, std::move(coming), kConfirmNs);
+  refused(op, too_large, Code::mismatch);
+  refused(op, no_room, Code::no_room);
 }
 
 // A record counts as stored when its node says that it has it: until then it may still be on its way.
@@ -129,10 +180,7 @@ void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const Taking& by, cons
                         uint64_t wait) {
   PeerLink* const link = commons_->mesh.link_to(by.node);
   const bool late = commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
-  if (link == nullptr || late) {
-    for (const size_t i : indexes) note(*op, i, late ? Code::deadline : Code::owner_gone);
-    return;
-  }
+  if (link == nullptr || late) return refused(op, indexes, late ? Code::deadline : Code::owner_gone);
   // Seen before the question is sent: a node gives a lease back when it has registered what came, so what it does not
   // have by then will not come.
   const std::shared_ptr<PeerLink> held_by = by.link.lock();
@@ -141,10 +189,9 @@ void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const Taking& by, cons
   for (const size_t i : indexes) batch->ids.push_back(op->batch->items[i].id);
   batch->deadline_ns = op->deadline_ns;
   batch->done = [self = shared_from_this(), op, by, facts = link->peer(), indexes, wait, over](FindBatch& answer) {
-    std::vector<size_t> open = self->confirmed(*op, facts, indexes, answer);
+    std::vector<size_t> open = self->confirmed(op, facts, indexes, answer);
     if (over) {
-      for (const size_t i : open) note(*op, i, Code::io_error);
-      self->commons_->places.count_put_errors(open.size());
+      self->refused(op, open, Code::io_error);
     } else if (!open.empty()) {
       self->confirm_later(op, by, std::move(open), std::min(wait * 2, kConfirmMostNs));
     }
@@ -154,18 +201,18 @@ void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const Taking& by, cons
   link->find(std::move(batch));
 }
 
-std::vector<size_t> PeerOffer::confirmed(PutOp& op, const NodeFacts& node, const std::vector<size_t>& indexes,
-                                         const FindBatch& answer) {
+std::vector<size_t> PeerOffer::confirmed(const std::shared_ptr<PutOp>& op, const NodeFacts& node,
+                                         const std::vector<size_t>& indexes, const FindBatch& answer) {
   std::vector<size_t> open;
   for (size_t k = 0; k < indexes.size(); ++k) {
-    const tier::PutItem& put = op.batch->items[indexes[k]];
+    const tier::PutItem& put = op->batch->items[indexes[k]];
     const wire::FoundItem& found = answer.found[k];
     if (answer.status[k] != Code::ok) {
-      note(op, indexes[k], answer.status[k]);
+      refused(op, {&indexes[k], 1}, answer.status[k]);
     } else if (found.present == 0) {
       open.push_back(indexes[k]);
     } else {
-      note(op, indexes[k], Code::ok);
+      took(*op, indexes[k]);
       commons_->places.count_put(put.payload.size());
       commons_->places.learn(node, put.id, found);
     }
@@ -175,6 +222,8 @@ std::vector<size_t> PeerOffer::confirmed(PutOp& op, const NodeFacts& node, const
 
 void PeerOffer::offered(const std::shared_ptr<PutOp>& op) {
   if (--op->offers != 0) return;
+  const auto kept = std::count(op->batch->status.begin(), op->batch->status.end(), Code::ok);
+  commons_->places.count_put_errors(op->batch->status.size() - static_cast<size_t>(kept));
   commons_->executor.post([self = shared_from_this(), op] {
     op->batch->done(*op->batch);
     self->commons_->leave();

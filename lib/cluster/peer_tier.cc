@@ -40,6 +40,7 @@ bool PeerTier::locate(const Identity& id, NodeId& node) const {
   node = known.node;
   return true;
 }
+const OfferCounts& PeerTier::offers() const noexcept { return core_->commons->offers; }
 std::string PeerTier::describe() const { return "other nodes"; }
 void PeerTier::find(std::span<const Identity> ids, std::span<tier::Found> out, bool /*touch*/) noexcept {
   core_->commons->places.find(ids, out);

@@ -35,6 +35,8 @@ class PeerTier final : public tier::Tier {
   // Where a record is, as far as is known.
   [[nodiscard]] bool locate(const Identity& id, NodeId& node) const;
 
+  [[nodiscard]] const OfferCounts& offers() const noexcept;
+
   // Its process has ended: nothing of it is known to be anywhere.
   void forget_node(const NodeId& node);
 

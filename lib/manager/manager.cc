@@ -105,6 +105,7 @@ Status Manager::open_host() {
   holds.max_holds = static_cast<uint32_t>(std::min<uint64_t>(arena_->slots() * 4ULL + 65536, 1U << 28));
   holds_ = std::make_unique<block::HoldTable>(holds);
   pins_ = std::make_unique<block::PinTable>(*table_);
+  taken_ = std::make_unique<TakenBlocks>(*table_);
   // Blocks that went down are found by their units too, as long as a table of some thousands remembers them.
   unit_index_ = std::make_unique<UnitIndex>(std::max<size_t>(size_t{arena_->slots()} * 4, 16384));
   return {};
@@ -285,6 +286,7 @@ Status Manager::forget_family(FamilyId family) {
   Status first;
   const Forgetting forgetting(*this, family % kForgets, 1);
   table_->erase_family(family);
+  taken_->let_go_all(tick());
   for (auto& tier : tiers_) {
     Status erased = tier->erase_family(family);
     if (!erased.ok() && first.ok()) first = std::move(erased);
@@ -302,6 +304,7 @@ Status Manager::reset_all() {
   Status first;
   const Forgetting forgetting(*this, 0, kForgets);
   table_->erase_all();
+  taken_->let_go_all(tick());
   for (FamilyId family = 0; family < families_.size(); ++family) {
     for (auto& tier : tiers_) {
       Status erased = tier->erase_family(family);
@@ -318,7 +321,10 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   std::vector<block::Evicted> mine;
   std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
   const size_t before = gone.size();
-  const Code code = table_->allocate(account, out, &gone, tick());
+  Code code = table_->allocate(account, out, &gone, tick());
+  while (code == Code::no_room && taken_->let_go_some(tick())) {
+    code = table_->allocate(account, out, &gone, tick());
+  }
   const MemoryWait told;  // what went is gone, whether there is memory to say so or not
   if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
   for (auto& offloader : offloaders_) offloader->relieve();
@@ -375,6 +381,20 @@ SlotId Manager::acquire_one(FamilyId family, const Key& key) noexcept {
   SlotId slot = kNoSlot;
   table_->acquire_each(family, {&key, 1}, {&slot, 1}, block::kNoUse);
   return slot;
+}
+
+void Manager::keep_taken(std::span<const SlotId> slots) {
+  const uint64_t now = env_.clock().now_ns();
+  if (taken_->keep(slots, now, tick())) expire_taken_at(now + TakenBlocks::kKeptNs);
+}
+
+void Manager::expire_taken_at(uint64_t when_ns) {
+  env_.executor->post_at(when_ns, [weak = weak_from_this()] {
+    const std::shared_ptr<Manager> alive = weak.lock();
+    if (alive == nullptr) return;
+    const uint64_t next = alive->taken_->expire(alive->env_.clock().now_ns(), alive->tick());
+    if (next != kNever) alive->expire_taken_at(next);
+  });
 }
 
 void Manager::quarantine(SlotId slot) {

@@ -28,6 +28,7 @@
 #include "manager/namespace.h"
 #include "manager/options.h"
 #include "manager/share_state.h"
+#include "manager/taken.h"
 #include "manager/unit_index.h"
 #include "tier/host/host_arena.h"
 #include "tier/tier.h"
@@ -75,6 +76,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
                uint64_t payload_bytes, std::span<Code> codes, TierIndex apart = kNoTier);
   void release(std::span<const SlotId> slots) noexcept { table_->release(slots, tick()); }
+  // Takes over a reference of blocks that another node gave: they stay for a while (taken.h).
+  void keep_taken(std::span<const SlotId> slots);
   // Ends references and evicts what nothing else keeps.
   void evict_held(std::span<const SlotId> slots);
   // The resident slot of a key, with a reference; kNoSlot. Not counted as a use.
@@ -183,6 +186,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   class Forgetting;  // begins and ends the forgetting of one family, or of all
   void arm_pins(uint64_t deadline_ns);
   void expire_pins();
+  void expire_taken_at(uint64_t when_ns);
 
   const Environment env_;
   const Options options_;
@@ -194,6 +198,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::unique_ptr<block::BlockTable> table_;
   std::unique_ptr<block::HoldTable> holds_;
   std::unique_ptr<block::PinTable> pins_;
+  std::unique_ptr<TakenBlocks> taken_;
   std::unique_ptr<UnitIndex> unit_index_;
   LateDecoder late_decoder_;
   std::vector<std::unique_ptr<tier::Tier>> tiers_;

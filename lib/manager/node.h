@@ -52,6 +52,7 @@ class Node {
   void ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns);
   [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
   [[nodiscard]] cluster::MeshCounts counts();
+  [[nodiscard]] const cluster::OfferCounts& offers() const { return tier_->offers(); }
   [[nodiscard]] cluster::SessionCounts session_counts();
   struct Row {
     cluster::Mesh::NodeRow link;

@@ -99,6 +99,11 @@ std::string node_metrics_text(Node& node) {
   registry.counter("kvbm_node_violations_total", "Messages of peers that broke the protocol or were changed.")
       .add(now.violations);
   registry.counter("kvbm_node_damaged_total", "Records of peers that were not what they have to be.").add(now.damaged);
+  const cluster::OfferCounts& offers = node.offers();
+  registry.counter("kvbm_node_offers_refused_total", "Records that a node was offered and did not take.")
+      .add(offers.refused.load(std::memory_order_relaxed));
+  registry.counter("kvbm_node_offers_elsewhere_total", "Records that another node took then.")
+      .add(offers.elsewhere.load(std::memory_order_relaxed));
   for (const auto& [code, n] : now.ended) {
     registry
         .counter("kvbm_node_connections_ended_total", "Connections, and tries to have one, that ended.",

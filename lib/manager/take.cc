@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/memory_wait.h"
 #include "manager/onboard.h"
 
 namespace kvbm::manager {
@@ -18,6 +19,7 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
     if (done) links.post(std::move(done));
     return;
   }
+  (void)manager->next_tick();  // policies tell what came by this request from what came before
   std::vector<OnboardItem> items;
   std::vector<cluster::Offered> taken;
   for (uint32_t i = 0; i < offered.size(); ++i) {
@@ -49,9 +51,12 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
   const uint64_t deadline_ns = manager->env().clock().now_ns() + kTakeNs;
   onboard(manager, index, block::kSharedAccount, std::move(items), deadline_ns, Landing::registered, {},
           [manager, release, links](std::vector<Landed> landed) {
+            const MemoryWait nobody_to_tell;
+            std::vector<SlotId> came;
             for (const Landed& one : landed) {
-              if (one.code == Code::ok) manager->release({&one.slot, 1});
+              if (one.code == Code::ok) came.push_back(one.slot);
             }
+            manager->keep_taken(came);
             links.post(release);
           });
 }

@@ -51,6 +51,21 @@ void offer_for_ever(PoolMember& member, uint64_t salt) {
   }
 }
 
+// Of every slot, for as long as the process lives.
+bool hold_all(PoolMember& member, uint64_t salt) {
+  if (member.put(salt, 0, member.slots()) != KVBM_OK) return false;
+  const std::vector<kvbm_key_t> keys = PoolMember::keys_of(salt, 0, member.slots());
+  kvbm_lookup_options_t options;
+  kvbm_lookup_options_init(&options, sizeof options);
+  options.mode = KVBM_LOOKUP_EACH;
+  options.host_only = 1;
+  kvbm_match_t* match = nullptr;
+  size_t hits = 0;
+  return kvbm_manager_lookup(member.manager(), member.ns(), keys.data(), keys.size(), &options, &match, &hits) ==
+             KVBM_OK &&
+         hits == keys.size();
+}
+
 }  // namespace
 
 std::optional<int> run_member_if_asked(int argc, char** argv) {
@@ -75,8 +90,9 @@ std::optional<int> run_member_if_asked(int argc, char** argv) {
     return 6;
   }
   if (role == MemberRole::serve && member->put(salt, 0, setup.host_blocks) != KVBM_OK) return 7;
+  if (role == MemberRole::full && !hold_all(*member, salt)) return 8;
   say(member->address() + "\n");
-  if (role == MemberRole::serve || role == MemberRole::take) rest();
+  if (role == MemberRole::serve || role == MemberRole::take || role == MemberRole::full) rest();
   wait_until([&] { return member->ready() != 0; });
   SystemRandom random;
   if (role == MemberRole::read) read_for_ever(*member, salt, random);

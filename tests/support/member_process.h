@@ -17,6 +17,7 @@ enum class MemberRole : uint8_t {
   read,   // loads random ones of these from its peer for ever; 'r' for each load with right blocks, 'w' for a wrong one
   offer,  // makes blocks and offers them to its peer for ever; 'o' for each offer that was taken
   take,   // has nothing and takes what it is offered
+  full,   // as serve, and holds all of them: it has no room for others
 };
 
 // If the program was started as a member, runs it until it is killed and gives its exit status.

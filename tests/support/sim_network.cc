@@ -47,6 +47,11 @@ std::string SimNetwork::host(Node node) {
          std::to_string(node & 255);
 }
 
+std::string SimNetwork::loopback(Node node) {
+  return "127." + std::to_string((node >> 16) + 1) + "." + std::to_string((node >> 8) & 255) + "." +
+         std::to_string(node & 255);
+}
+
 const kvbm_transport_ops_t& SimNetwork::ops(Node node) {
   opening_network = this;
   opening_node = node;
@@ -208,6 +213,7 @@ void SimNetwork::transmit(SimWire& wire, int from, SimPacket packet) {
   if (out.shut) return;
   if (packet.is_payload()) {
     const bool bulk = packet.kind == SimPacketKind::chunk;
+    if (meddle && !bulk) meddle(wire.id, from, packet.bytes);
     flip(packet.bytes, bulk ? faults.flip_bulk : faults.flip_message);
     if (bulk) bulk_bytes_ += packet.bytes.size();
     if (chance(faults.lose_connection)) {
@@ -293,7 +299,7 @@ uint64_t SimNetwork::start_wire(SimTransport& from, const std::string& address) 
   wire->address = address;
   const std::string host_text = address.substr(0, address.rfind(':'));
   Node to = 0;
-  while (to < places_.size() && host(to) != host_text) ++to;
+  while (to < places_.size() && host(to) != host_text && loopback(to) != host_text) ++to;
   wire->node[1] = to < places_.size() ? to : from.node();
   const bool known = to < places_.size();
   SimWire& kept = *(wires_[id] = std::move(wire));

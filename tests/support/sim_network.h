@@ -64,6 +64,9 @@ class SimNetwork {
     uint64_t bytes_per_ms = 0;  // 0: as fast as they come
   };
   Faults faults;
+  // What somebody does to messages as they leave side `from` of a connection (0 made it), before the faults. Never bulk.
+  using Meddle = std::function<void(uint64_t wire, int from, std::vector<std::byte>& message)>;
+  Meddle meddle;
 
   explicit SimNetwork(SimExecutor& sim);
   ~SimNetwork();
@@ -73,6 +76,8 @@ class SimNetwork {
   Node add_node();
   // 10.0.x.y, without a port.
   [[nodiscard]] static std::string host(Node node);
+  // 127.1.x.y: another name for it, as if all nodes were on one machine.
+  [[nodiscard]] static std::string loopback(Node node);
   // The table; the next open() on this thread belongs to `node`.
   const kvbm_transport_ops_t& ops(Node node);
   // Called when a transport of the node has something to do: post its progress(), do not call it.

@@ -95,12 +95,13 @@ Status SimTransport::listen(const std::string& text, std::string& bound) {
   if (!address.ok()) return address.status();
   const std::string host = SimNetwork::host(node_);
   const std::string asked = text.substr(0, text.rfind(':'));
-  if (asked != host && asked != "127.0.0.1" && asked != "localhost") {
+  const bool loopback = asked == SimNetwork::loopback(node_);
+  if (asked != host && !loopback && asked != "127.0.0.1" && asked != "localhost") {
     return {Code::invalid_argument, "the address to listen on is none of this machine's", text};
   }
   uint16_t port = address.value().port();
   if (port == 0) port = network_.places_.at(node_).next_port++;
-  bound = host + ":" + std::to_string(port);
+  bound = (loopback ? asked : host) + ":" + std::to_string(port);
   if (!network_.listeners_.emplace(bound, id_).second)
     return {Code::in_use, "the address to listen on is in use", text};
   return {};

@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// kvbm exists: some blocks of the file are there.
+// kvbm exists, kvbm put: some blocks of the file are there.
 constexpr int kInPart = 3;
 
 struct Arguments {
@@ -171,11 +171,25 @@ int put(Arguments& arguments, const Output& output) {
   const auto member = join(arguments, code);
   if (member == nullptr) return code;
   const std::string bytes = text.str();
-  const Status stored = member->put(arguments.name, bytes);
-  if (!stored.ok()) return fail(stored);
+  const auto kept = member->put(arguments.name, bytes);
+  if (!kept.ok()) return fail(kept.status());
+  const node::Member::Kept& blocks = kept.value();
   if (output.json) {
-    std::cout << Json{{"name", arguments.name}, {"bytes", bytes.size()}}.dump() << std::endl;
-  } else {
+    std::cout << Json{{"name", arguments.name},
+                      {"bytes", bytes.size()},
+                      {"blocks", blocks.of},
+                      {"blocks_kept", blocks.blocks}}
+                     .dump()
+              << std::endl;
+  }
+  if (!blocks.all()) {
+    return fail(blocks.blocks == 0 ? kFailed : kInPart,
+                "the pool has kept " + arguments.name +
+                    (blocks.blocks == 0 ? " not at all" : " in part: " + std::to_string(blocks.blocks) + " of " +
+                                                             std::to_string(blocks.of) + " blocks are there"),
+                "raise --host of its nodes, or name more of them");
+  }
+  if (!output.json) {
     std::cerr << "stored " << arguments.name << ", " << terminal::format_size(static_cast<double>(bytes.size()))
               << "\n";
   }
@@ -390,7 +404,9 @@ void add_node(Registry& registry) {
       "notes.txt");
 
   auto to_put = std::make_shared<Arguments>();
-  CLI::App& putting = add_by_hand(registry, "put", "Store a file in a pool under a name", put, to_put);
+  CLI::App& putting =
+      add_by_hand(registry, "put", "Store a file in a pool under a name; exit code 3 if it has kept a part of it", put,
+                  to_put);
   putting.add_option("name", to_put->name, "Name to store it under")->type_name("NAME")->required();
   putting.add_option("file", to_put->file, "What to store; standard input if missing")->type_name("FILE");
   putting.footer("Example:\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt");

@@ -21,9 +21,10 @@ constexpr uint64_t kAskNs = 5'000'000'000;  // for where blocks are that have ju
 constexpr size_t kProbed = 65536;           // the last block that is looked for where the first is not there
 constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t);
 
+// `status` is not KVBM_OK. That of a batch that ended in part is no error, but what was wanted is not there.
 Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr) {
   std::string detail = error != nullptr && error->message[0] != '\0' ? error->message : kvbm_status_text(status);
-  return {static_cast<Code>(status), what, std::move(detail)};
+  return {status > 0 ? Code::no_room : static_cast<Code>(status), what, std::move(detail)};
 }
 
 // Bytes in words of the options: 1048576 is "1 MiB".
@@ -193,7 +194,7 @@ Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t 
   return keys;
 }
 
-Status Member::put(const std::string& name, const std::string& bytes) {
+Result<Member::Kept> Member::put(const std::string& name, const std::string& bytes) {
   const uint64_t total = kHeadBytes + bytes.size();
   const size_t n = (total + block_bytes_ - 1) / block_bytes_;
   if (Status s = shared_ ? Status() : check_room(name, total); !s.ok()) return s;
@@ -221,15 +222,16 @@ Status Member::put(const std::string& name, const std::string& bytes) {
   if (status == KVBM_OK && !shared_) {
     status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data(), 1, peers_tier_, nullptr, 0);
   }
-  if (status == KVBM_OK && !shared_ && n > 1) {
+  if (status >= 0 && !shared_ && n > 1) {
     status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data() + 1, n - 1, peers_tier_, nullptr, 0);
   }
   kvbm_block_release(manager_, blocks.data(), n);
   if (const std::string why = last_warning(); status == KVBM_ERR_MISMATCH && !why.empty()) {
-    return {Code::mismatch, "the pool did not take all of it", why};
+    return Status(Code::mismatch, "the pool did not take all of it", why);
   }
-  if (status != KVBM_OK) return failed("the pool did not take all of it", status);
-  return shared_ ? Status() : check_kept(name, keys.value());
+  if (status < 0) return failed("the pool did not take all of it", status);
+  if (shared_) return Kept{n, n};
+  return ask_kept(keys.value());
 }
 
 Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes) {
@@ -300,17 +302,13 @@ Status Member::check_room(const std::string& name, uint64_t bytes) const {
           name + " takes " + size_text(bytes) + ", " + whose + ": raise --host of a node, or name more nodes"};
 }
 
-// A node that takes the last blocks may have let go the first ones for them.
-Status Member::check_kept(const std::string& name, const std::vector<kvbm_key_t>& keys) const {
+// Not what nodes said when they took it: a node that takes the last blocks may have let go the first ones for them.
+Result<Member::Kept> Member::ask_kept(const std::vector<kvbm_key_t>& keys) const {
   const auto rows = places(keys, kAskNs);
   if (!rows.ok()) return rows.status();
   std::vector<bool> kept(keys.size());
   for (const kvbm_location_t& row : rows.value()) kept[row.request] = true;
-  const auto n = static_cast<size_t>(std::count(kept.begin(), kept.end(), true));
-  if (n == keys.size()) return {};
-  return {Code::no_room, "the pool has not kept all of it",
-          name + ": " + std::to_string(n) + " of " + std::to_string(keys.size()) +
-              " blocks are there; raise --host of its nodes, or name more of them"};
+  return Kept{static_cast<size_t>(std::count(kept.begin(), kept.end(), true)), keys.size()};
 }
 
 Status Member::other_blocks(const std::string& name, uint64_t bytes, const std::optional<kvbm_location_t>& at) const {

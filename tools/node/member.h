@@ -57,10 +57,16 @@ class Member {
   // "the owner", or whose client this process is.
   [[nodiscard]] std::string share_role() const;
 
-  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; ok when nodes have all of it. A
-  // file that is larger than the pool is refused before anything is stored: no_room, as for one of which blocks were let
-  // go again. In a shared tier set: ok when the owner has all of it, on its disk if there is one.
-  Status put(const std::string& name, const std::string& bytes);
+  // Of a file's blocks those that nodes have.
+  struct Kept {
+    size_t blocks = 0;
+    size_t of = 0;
+    [[nodiscard]] bool all() const noexcept { return blocks == of; }
+  };
+  // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; gives what nodes had of it
+  // when they were asked afterwards. A file that is larger than the pool is refused before anything is stored: no_room.
+  // In a shared tier set: what the owner has, on its disk if there is one.
+  Result<Kept> put(const std::string& name, const std::string& bytes);
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);
   enum class Extent : uint8_t { none, part, all };
@@ -84,9 +90,9 @@ class Member {
   // Which other nodes have which of the keys.
   Result<std::vector<kvbm_location_t>> places(const std::vector<kvbm_key_t>& keys, uint64_t timeout_ns) const;
   std::optional<kvbm_location_t> where(const std::vector<kvbm_key_t>& keys, uint64_t timeout_ns) const;  // the first
-  // no_room, with the sizes, where the pool cannot hold so much, and where it has not.
+  // no_room, with the sizes, where the pool cannot hold so much.
   Status check_room(const std::string& name, uint64_t bytes) const;
-  Status check_kept(const std::string& name, const std::vector<kvbm_key_t>& keys) const;
+  Result<Kept> ask_kept(const std::vector<kvbm_key_t>& keys) const;
   [[nodiscard]] Status other_blocks(const std::string& name, uint64_t bytes,
                                     const std::optional<kvbm_location_t>& at) const;
   Status nobody_has(const std::string& name, uint64_t timeout_ns) const;

@@ -1,0 +1,68 @@
+#include "manager/taken.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/memory_wait.h"
+
+namespace kvbm::manager {
+
+bool TakenBlocks::keep(std::span<const SlotId> slots, uint64_t now_ns, uint32_t tick) {
+  if (slots.empty()) return false;
+  const MemoryWait nobody_to_tell;
+  const size_t most = std::max<size_t>(table_.slots() / 2, 1);
+  bool first = false;
+  size_t over = 0;
+  {
+    MutexLock lock(mutex_);
+    first = !std::exchange(awaited_, true);
+    for (const SlotId slot : slots) kept_.push_back({slot, now_ns + kKeptNs});
+    over = kept_.size() - std::min(kept_.size(), most);
+  }
+  drop(over, tick);
+  return first;
+}
+
+bool TakenBlocks::let_go_some(uint32_t tick) {
+  // Not too many rounds where they are many.
+  constexpr size_t kShare = 32;
+  size_t n = 0;
+  {
+    MutexLock lock(mutex_);
+    n = std::min(kept_.size(), std::max<size_t>(kept_.size() / kShare, 1));
+  }
+  drop(n, tick);
+  return n != 0;
+}
+
+uint64_t TakenBlocks::expire(uint64_t now_ns, uint32_t tick) {
+  size_t over = 0;
+  {
+    MutexLock lock(mutex_);
+    while (over < kept_.size() && kept_[over].until_ns <= now_ns) ++over;
+  }
+  drop(over, tick);
+  MutexLock lock(mutex_);
+  awaited_ = !kept_.empty();
+  return awaited_ ? kept_.front().until_ns : kNever;
+}
+
+void TakenBlocks::drop(size_t n, uint32_t tick) {
+  std::array<SlotId, 64> slots;
+  while (n != 0) {
+    size_t some = 0;
+    {
+      MutexLock lock(mutex_);
+      for (; some < std::min(n, slots.size()) && !kept_.empty(); ++some) {
+        slots[some] = kept_.front().slot;
+        kept_.pop_front();
+      }
+    }
+    if (some == 0) return;
+    table_.release(std::span(slots).first(some), tick);
+    n -= some;
+  }
+}
+
+}  // namespace kvbm::manager

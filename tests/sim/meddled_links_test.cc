@@ -1,0 +1,206 @@
+// Nodes whose control messages somebody alters on the way: without a key, where whoever hears the handshake can also
+// put a right tag on what he has altered, and with keys, the wrong one among them. Real managers, meshes and links over
+// the simulated network, from a seed.
+//
+// Invariants: whatever was altered, a refused or an ended connection, which the log names with the peer's address, or
+// a miss; never a wrong block; every operation ends; once nobody meddles the nodes find each other again and hold
+// nothing for each other. KVBMTEST_SIM_SEEDS says how many seeds of each way (default 40), KVBMTEST_SIM_FIRST the
+// first, KVBMTEST_LONG=1 makes it 2,000.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "support/counts.h"
+#include "support/meddler.h"
+#include "support/node_world.h"
+
+// A killed process frees nothing: what a simulated one leaves behind is no leak.
+extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
+extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
+
+namespace kvbm::test {
+namespace {
+
+NodeWorld::Keys no_keys() { return NodeWorld::Keys(kNodes); }
+
+cluster::SharedKey key_of_byte(uint8_t byte) {
+  cluster::SharedKey key;
+  key.fill(byte);
+  return key;
+}
+
+// The third node has another key than the first two.
+NodeWorld::Keys one_wrong_key() { return {key_of_byte(1), key_of_byte(1), key_of_byte(2)}; }
+
+void expect_rest(NodeWorld& w) {
+  for (auto& process : w.processes) {
+    for (uint64_t n = 0; n < kNodeBlocks; ++n) process->check(n);
+    EXPECT_EQ(process->wrong, 0U);
+    EXPECT_EQ(process->source().pinned(), 0U);
+    EXPECT_EQ(process->source().opened(), 0U);
+    EXPECT_EQ(process->buffered(), 0U);
+  }
+}
+
+TEST(MeddledLinks, without_a_key_nodes_meet_on_loopback_and_an_altered_message_ends_the_connection_by_name) {
+  for (int way = 0; way < 3; ++way) {
+    SCOPED_TRACE(way);
+    NodeWorld w(1, 0, no_keys());
+    Meddler meddler(w.sim.random());
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
+    w.processes[0]->store(1);
+    w.net.meddle = meddler.hook();
+    (way == 0 ? meddler.flip : way == 1 ? meddler.cut : meddler.grow) = 1;
+    w.processes[1]->fetch(1);
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
+    EXPECT_EQ(w.processes[1]->brought, 0U);
+    w.sim.run_for(3000 * kMs);
+    EXPECT_GT(meddler.altered(), 0U);
+    size_t named = 0;
+    for (auto& process : w.processes) named += process->logged("127.1.0.", "is gone: ");
+    EXPECT_GT(named, 0U);
+    w.heal();
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 60'000 * kMs));
+    w.processes[1]->fetch(1);
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
+    EXPECT_EQ(w.processes[1]->brought, 1U);
+    w.sim.run_for(40'000 * kMs);
+    expect_rest(w);
+  }
+}
+
+TEST(MeddledLinks, nobody_is_let_in_whose_handshake_was_altered) {
+  NodeWorld w(2, 0, no_keys());
+  Meddler meddler(w.sim.random());
+  w.net.meddle = meddler.hook();
+  meddler.flip = 1;
+  w.processes[0]->store(1);
+  w.sim.run_for(10'000 * kMs);
+  for (auto& process : w.processes) {
+    EXPECT_EQ(process->mesh().ready().size(), 0U);
+    EXPECT_GT(process->logged("no link to 127.1.0."), 0U);
+  }
+  w.processes[1]->fetch(1);
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
+  EXPECT_EQ(w.processes[1]->brought, 0U);
+}
+
+TEST(MeddledLinks, a_node_with_another_key_is_refused_by_name_and_gets_nothing) {
+  NodeWorld w(3, 0, one_wrong_key());
+  w.processes[0]->store(1);
+  w.processes[2]->store(2);
+  w.sim.run_for(10'000 * kMs);
+  EXPECT_EQ(w.processes[0]->mesh().ready().size(), 1U);
+  EXPECT_EQ(w.processes[1]->mesh().ready().size(), 1U);
+  EXPECT_EQ(w.processes[2]->mesh().ready().size(), 0U);
+  EXPECT_GT(w.processes[0]->logged("no link to " + w.address(2), "key"), 0U);
+  EXPECT_GT(w.processes[2]->logged("no link to " + w.address(0), "key"), 0U);
+  w.processes[2]->fetch(1);
+  w.processes[0]->fetch(2);
+  w.processes[1]->fetch(1);
+  ASSERT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 10'000 * kMs));
+  EXPECT_EQ(w.processes[2]->brought, 0U);
+  EXPECT_EQ(w.processes[0]->brought, 0U);
+  EXPECT_EQ(w.processes[1]->brought, 1U);
+}
+
+enum class Way { keyless, forged, wrong_key };
+
+struct Seen {
+  uint64_t begun = 0, brought = 0, pushed = 0, altered = 0, forged = 0, ended = 0;
+};
+
+// What is done meanwhile is drawn from the seed, with broken connections among it. Nodes from `stores` on store
+// nothing.
+void work(NodeWorld& w, uint64_t steps, size_t stores) {
+  Random& random = w.sim.random();
+  for (uint64_t step = 0; step < steps; ++step) {
+    const size_t i = random.below(kNodes);
+    const uint64_t n = random.below(kNodeBlocks);
+    switch (random.below(12)) {
+      case 0:
+        w.net.break_connections(w.nodes[i], w.nodes[(i + 1) % kNodes]);
+        break;
+      case 1:
+      case 2:
+      case 3:
+        w.processes[i % stores]->store(n);
+        break;
+      case 4:
+      case 5:
+        w.processes[i]->push(n);
+        break;
+      default:
+        w.processes[i]->fetch(n);
+    }
+    w.sim.run_for(random.below(40) * kMs);
+  }
+}
+
+uint64_t run_seed(uint64_t seed, Way way, Seen& seen) {
+  NodeWorld w(seed, seed, way == Way::wrong_key ? one_wrong_key() : no_keys());
+  Meddler meddler(w.sim.random());
+  const bool wrong_key = way == Way::wrong_key;
+  const auto met = [&] { return wrong_key ? w.processes[0]->mesh().ready().size() == 1 : w.connected(); };
+  w.sim.run_until_within(met, 5000 * kMs);
+  w.net.meddle = meddler.hook();
+  w.net.faults.flip_bulk = seed % 2 == 0 ? 0.02 : 0;
+  if (way == Way::forged) {
+    meddler.forge = seed % 3 == 0 ? 0.2 : 0.02;
+  } else {
+    meddler.flip = meddler.cut = meddler.grow = seed % 3 == 0 ? 0.05 : 0.005;
+  }
+  work(w, 120, wrong_key ? kNodes - 1 : kNodes);
+  w.heal();
+  EXPECT_TRUE(w.sim.run_until_within([&] { return w.idle(); }, 60'000 * kMs)) << "an operation did not end";
+  EXPECT_TRUE(w.sim.run_until_within(met, 60'000 * kMs)) << "the nodes did not find each other again";
+  w.sim.run_for(40'000 * kMs);  // beyond every lease
+  expect_rest(w);
+  for (auto& process : w.processes) {
+    seen.begun += process->begun, seen.brought += process->brought, seen.pushed += process->pushed;
+    seen.ended += process->logged("is gone: ") + process->logged("no link to ");
+  }
+  if (wrong_key) {
+    EXPECT_EQ(w.processes[2]->brought, 0U);
+    EXPECT_EQ(w.processes[2]->mesh().ready().size(), 0U);
+  }
+  seen.altered += meddler.altered(), seen.forged += meddler.forged;
+  return w.sim.log_hash();
+}
+
+void run_seeds(Way way) {
+  const uint64_t n = number_from("KVBMTEST_SIM_SEEDS", std::getenv("KVBMTEST_LONG") != nullptr ? 2000 : 40);
+  const uint64_t first = number_from("KVBMTEST_SIM_FIRST", 1);
+  Seen seen;
+  for (uint64_t seed = first; seed < first + n && !::testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    run_seed(seed, way, seen);
+  }
+  counted(n, "seeds"), counted(seen.begun, "simulated operations");
+  std::printf("  seeds %llu, operations %llu, messages altered %llu (with a right tag %llu), connections ended or "
+              "refused %llu, blocks brought %llu, pushed %llu\n",
+              static_cast<unsigned long long>(n), static_cast<unsigned long long>(seen.begun),
+              static_cast<unsigned long long>(seen.altered), static_cast<unsigned long long>(seen.forged),
+              static_cast<unsigned long long>(seen.ended), static_cast<unsigned long long>(seen.brought),
+              static_cast<unsigned long long>(seen.pushed));
+  if (n < 20) return;
+  EXPECT_GT(seen.altered, n);
+  EXPECT_GT(seen.ended, n);
+  EXPECT_GT(seen.brought, n / 2);
+  if (way == Way::forged) {
+    EXPECT_EQ(seen.forged, seen.altered);
+  }
+}
+
+TEST(MeddledLinks, altered_messages_never_make_a_wrong_block_without_a_key) { run_seeds(Way::keyless); }
+TEST(MeddledLinks, altered_messages_with_a_right_tag_never_make_a_wrong_block) { run_seeds(Way::forged); }
+TEST(MeddledLinks, altered_messages_let_no_node_with_another_key_in) { run_seeds(Way::wrong_key); }
+
+TEST(MeddledLinks, a_seed_run_twice_gives_the_same_log) {
+  Seen seen;
+  EXPECT_EQ(run_seed(5, Way::forged, seen), run_seed(5, Way::forged, seen));
+}
+
+}  // namespace
+}  // namespace kvbm::test

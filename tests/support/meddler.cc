@@ -1,0 +1,109 @@
+#include "support/meddler.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cluster/channel.h"
+#include "cluster/handshake.h"
+#include "codec/key.h"
+#include "copy/transport_abi.h"
+
+namespace kvbm::test {
+
+namespace {
+
+// lib/cluster/README.md, Handshake: messages of one size; the proof comes last, and what stands before it in the first
+// message of each side makes the connection's keys.
+constexpr size_t kProofBytes = 32;
+// Of a handshake each side says two.
+constexpr uint64_t kHandshakeMessages = 2;
+constexpr size_t kWorthKeeping = 80;
+
+}  // namespace
+
+SimNetwork::Meddle Meddler::hook() {
+  return [this](uint64_t id, int from, std::vector<std::byte>& message) {
+    Wire& wire = wires_[id];
+    const bool handshake = wire.seen[from]++ < kHandshakeMessages;
+    hear(wire, from, message);
+    const std::vector<std::byte> said = message;
+    if (!handshake || handshakes) alter(message);
+    if (handshake) return;
+    if (chance(forge) && forge_body(wire, from, message)) ++forged;
+    // Pings and answers of few bytes have nothing that would fit elsewhere.
+    if (said.size() >= kWorthKeeping) wire.earlier[from] = said;
+  };
+}
+
+bool Meddler::chance(double of) { return of > 0 && static_cast<double>(random_.below(1'000'000'000)) < of * 1e9; }
+
+void Meddler::hear(Wire& wire, int from, const std::vector<std::byte>& message) {
+  if (wire.seen[from] != 1) return;
+  wire.first[from] = message;
+  if (wire.first[0].size() != cluster::kHandshakeBytes || wire.first[1].size() != cluster::kHandshakeBytes) return;
+  constexpr size_t kSaid = cluster::kHandshakeBytes - kProofBytes;
+  std::array<std::byte, 2 * kSaid> transcript;
+  std::memcpy(transcript.data(), wire.first[0].data(), kSaid);
+  std::memcpy(transcript.data() + kSaid, wire.first[1].data(), kSaid);
+  const cluster::Mac extracted = cluster::hkdf_extract(codec::sha256(transcript), cluster::SharedKey{});
+  wire.keys.emplace(std::array{cluster::KeyedMac(cluster::hkdf_expand(extracted, "kvbm initiator to responder")),
+                               cluster::KeyedMac(cluster::hkdf_expand(extracted, "kvbm responder to initiator"))});
+}
+
+void Meddler::more(std::vector<std::byte>& message, size_t n) {
+  const auto filler = static_cast<std::byte>(random_.next());
+  message.insert(message.end(), n, filler);
+}
+
+void Meddler::alter(std::vector<std::byte>& message) {
+  if (!message.empty() && chance(flip)) {
+    const uint64_t bit = random_.below(message.size() * 8);
+    message[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    ++flipped;
+  }
+  if (!message.empty() && chance(cut)) {
+    message.resize(random_.below(message.size()));
+    ++shortened;
+  }
+  if (chance(grow)) {
+    more(message, 1 + random_.below(random_.below(4) == 0 ? 2 * KVBM_TRANSPORT_MESSAGE_BYTES : 64));
+    ++grown;
+  }
+}
+
+// A key of it, a family, a request, a place, ... where this message has its own.
+void Meddler::splice(const std::vector<std::byte>& earlier, std::vector<std::byte>& message) {
+  const size_t both = std::min(earlier.size(), message.size());
+  if (both < cluster::Channel::kOverhead + 8) return;
+  const size_t begin = cluster::Channel::kOverhead + 8 * random_.below((both - cluster::Channel::kOverhead) / 8);
+  const size_t n = std::min<size_t>(8 * (1 + random_.below(8)), both - begin);
+  std::copy_n(earlier.begin() + static_cast<ptrdiff_t>(begin), n, message.begin() + static_cast<ptrdiff_t>(begin));
+}
+
+bool Meddler::forge_body(Wire& wire, int from, std::vector<std::byte>& message) {
+  if (!wire.keys.has_value() || message.size() <= cluster::Channel::kOverhead) return false;
+  const std::vector<std::byte> before = message;
+  const size_t body = message.size() - cluster::Channel::kOverhead;
+  switch (random_.below(6)) {
+    case 4:
+    case 5:
+      splice(wire.earlier[from], message);
+      break;
+    case 0:
+      message.resize(cluster::Channel::kOverhead + random_.below(body));
+      break;
+    case 1:
+      more(message, 1 + random_.below(64));
+      break;
+    default:  // bytes of a count, a length, a key, a lease, ...
+      for (uint64_t n = 1 + random_.below(4); n != 0; --n) {
+        message[cluster::Channel::kOverhead + random_.below(body)] = static_cast<std::byte>(random_.next());
+      }
+  }
+  const ConstBytes tagged = ConstBytes(message).subspan(cluster::Channel::kTagBytes);
+  const cluster::Mac mac = (*wire.keys)[static_cast<size_t>(from)](tagged);
+  std::memcpy(message.data(), mac.data(), cluster::Channel::kTagBytes);
+  return message != before;
+}
+
+}  // namespace kvbm::test

@@ -1,0 +1,80 @@
+#include "manager/taken.h"
+
+#include <gtest/gtest.h>
+
+#include "support/small_manager.h"
+
+namespace kvbm::manager {
+namespace {
+
+class Taken : public test::SmallManager {
+ protected:
+  void SetUp() override { make(AdmissionKind::on_request); }
+
+  [[nodiscard]] bool here(uint64_t n) {
+    const SlotId slot = manager_->acquire_one(family_, key(n));
+    if (slot != kNoSlot) manager_->release({&slot, 1});
+    return slot != kNoSlot;
+  }
+
+  // As if another node had given it.
+  void take(uint64_t n) {
+    put(n);
+    const SlotId slot = manager_->acquire_one(family_, key(n));
+    ASSERT_NE(slot, kNoSlot);
+    manager_->keep_taken({&slot, 1});
+  }
+
+  // Takes and gives back so many slots: that many blocks have gone at least.
+  Code need(size_t n) {
+    std::vector<SlotId> slots(n);
+    const Code code = manager_->allocate(block::kSharedAccount, slots, nullptr);
+    if (code == Code::ok) manager_->release(slots);
+    return code;
+  }
+};
+
+TEST_F(Taken, what_was_taken_lately_stays_when_others_go) {
+  for (uint64_t n = 0; n < kSlots / 2; ++n) put(n);
+  for (uint64_t n = 100; n < 100 + kSlots / 2; ++n) take(n);
+  ASSERT_EQ(need(kSlots / 2), Code::ok);
+  for (uint64_t n = 100; n < 100 + kSlots / 2; ++n) EXPECT_TRUE(here(n)) << n;
+  for (uint64_t n = 0; n < kSlots / 2; ++n) EXPECT_FALSE(here(n)) << n;
+}
+
+TEST_F(Taken, it_gives_way_oldest_first_where_there_would_be_no_room) {
+  for (uint64_t n = 0; n < kSlots / 2; ++n) put(n);
+  for (uint64_t n = 100; n < 100 + kSlots / 2; ++n) take(n);
+  ASSERT_EQ(need(kSlots / 2 + 1), Code::ok);
+  EXPECT_FALSE(here(100));
+  for (uint64_t n = 101; n < 100 + kSlots / 2; ++n) EXPECT_TRUE(here(n)) << n;
+  EXPECT_EQ(need(kSlots), Code::ok) << "nothing is kept that others need";
+}
+
+TEST_F(Taken, no_more_than_half_of_the_host_is_kept) {
+  for (uint64_t n = 100; n < 100 + kSlots; ++n) take(n);
+  ASSERT_EQ(need(kSlots / 2), Code::ok);
+  for (uint64_t n = 100 + kSlots / 2; n < 100 + kSlots; ++n) EXPECT_TRUE(here(n)) << n;
+}
+
+TEST_F(Taken, its_time_ends_and_nothing_is_held_for_it) {
+  take(1);
+  SlotId slot = manager_->acquire_one(family_, key(1));
+  ASSERT_NE(slot, kNoSlot);
+  EXPECT_EQ(manager_->table().info(slot).references, 2U);
+  bool later = false;
+  sim_.post_at(sim_.clock().now_ns() + TakenBlocks::kKeptNs + 1, [&] { later = true; });
+  ASSERT_TRUE(sim_.run_until([&] { return later; }));
+  EXPECT_EQ(manager_->table().info(slot).references, 1U);
+  manager_->release({&slot, 1});
+}
+
+TEST_F(Taken, what_is_forgotten_leaves_its_slots) {
+  take(1);
+  const uint32_t free = manager_->table().counters().free;
+  ASSERT_TRUE(manager_->forget_family(family_).ok());
+  EXPECT_EQ(manager_->table().counters().free, free + 1);
+}
+
+}  // namespace
+}  // namespace kvbm::manager
