@@ -255,7 +255,8 @@ void StoreOperation::give_up(std::span<const size_t> missing, Code code) {
   no_room_ = code;
 }
 
-// The chunk ends earlier.
+// The chunk ends earlier. What it looked at is given back without a word to who waits for room: this may be the one, and
+// would wake itself for ever.
 void StoreOperation::cut_chunk(size_t keys) {
   std::vector<SlotId> left;
   left.reserve(present_.size());
@@ -263,7 +264,7 @@ void StoreOperation::cut_chunk(size_t keys) {
     if (present_[i] != kNoSlot) left.push_back(present_[i]);
   }
   present_.resize(keys);
-  manager_.release(left);
+  manager_.table().release(left, manager_.tick());
 }
 
 // Copies until the chunk is done (finished) or a step's worth of bytes is (more).
