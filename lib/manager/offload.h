@@ -3,10 +3,10 @@
 // Blocks reach the queue when they are stored or used (admission decides), when room in the host runs
 // short (demotion), or because a caller asks. Those that wait within a share of the host keep a reference, so
 // that their bytes stay; those beyond it wait without one, and are skipped and counted if they were
-// evicted before their turn. What the tier is sent of them has a share, too: all edges together leave a quarter of the
-// host, but for what callers ask for. Batches are formed so that blocks stored together lie together below. A block is written
-// by one batch at a time: whoever wants the same while it is being written waits for that and gets its outcome. Lock:
-// `mutex_`; never held while the tier or a callback is called.
+// evicted before their turn. What the tier is sent of them has a share, too: all edges together leave a quarter of
+// the host, but for what callers ask for. Batches are formed so that blocks stored together lie together below. A block
+// is written by one batch at a time: whoever wants the same while it is being written waits for that and gets its
+// outcome. Lock: `mutex_`; never held while the tier or a callback is called.
 // Callers have done what they were asked for and are not told of an offload that fails: all here waits for memory
 // (base/memory_wait.h).
 #pragma once
@@ -66,7 +66,8 @@ class Offloader {
   enum class Turn : uint8_t { now, later, over };
   // How long to wait for whoever makes the head of a record: it hashes one block.
   static constexpr uint64_t kHeadRetryNs = 50'000;
-  // Bytes of one batch and of all batches in flight: large enough for a disk's best speed. Less where the host is small.
+  // Bytes of one batch and of all batches in flight: large enough for a disk's best speed; less where the host is
+  // small.
   static constexpr uint64_t kBatchBytes = 4ULL << 20;
   static constexpr uint64_t kFirstBatchBytes = 1ULL << 20;
   static constexpr uint64_t kFlightBytes = 32ULL << 20;

@@ -189,10 +189,10 @@ void RoomLine::say_refused(Code code, uint64_t waited_ns) noexcept {
   const auto number = [](uint64_t n) { return std::to_string(n); };
   std::string text = "a store found no room";
   if (waited_ns != 0) text += " after it waited " + number(waited_ns / 1'000'000) + " ms";
-  text += ": of " + number(manager_.table().slots()) + " host blocks " + number(use.held) + " are held by matches, block handles or operations (" +
-          number(manager_.offloading_blocks()) + " of them by offloads), " + number(use.pinned) + " pinned, " +
-          number(use.filled) + " being filled, " + number(use.parents) +
-          " kept for the blocks that follow them; release what is held, or raise host.capacity";
+  text += ": of " + number(manager_.table().slots()) + " host blocks " + number(use.held) +
+          " are held by matches, block handles or operations (" + number(manager_.offloading_blocks()) +
+          " of them by offloads), " + number(use.pinned) + " pinned, " + number(use.filled) + " being filled, " +
+          number(use.parents) + " kept for the blocks that follow them; release what is held, or raise host.capacity";
   log.write(LogLevel::warning, "manager", text);
 }
 

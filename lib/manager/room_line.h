@@ -3,11 +3,12 @@
 // tells nobody (quotas, blocks that are dropped).
 //
 // In order of submission: nobody takes room before one that came earlier and waits for the same, which is the whole
-// host, or what the quota of its namespace leaves. Allocations of managed blocks and blocks that loads bring up do not
-// stand in line. A store waits until its deadline, as long as room goes to stores in line, and for Options::room_wait_ns
-// while none does. It is refused at once when nothing is on its way: nothing is being offloaded, and every operation that
-// is under way stands here itself. Of such, the youngest that holds anything ends, so that the others go on.
-// At most as many stand here as are under way: what submits bounds them (a queue's capacity, threads that call).
+// host, or what the quota of its namespace leaves. Allocations of managed blocks and blocks that loads bring up do
+// not stand in line. A store waits until its deadline, as long as room goes to stores in line, and for
+// Options::room_wait_ns while none does. It is refused at once when nothing is on its way: nothing is being
+// offloaded, and every operation that is under way stands here itself. Of such, the youngest that holds anything
+// ends, so that the others go on. At most as many stand here as are under way: what submits bounds them (a queue's
+// depth, threads that call).
 // Lock: `mutex_`, a leaf; nobody is woken under it.
 #pragma once
 
@@ -52,7 +53,7 @@ class RoomLine {
 
   // Something was given back. Thread: any.
   void room_came() noexcept {
-    // A sequence of its own with the waiter's: it counts itself first and tries then; this gives back first and looks then.
+    // Who waits counts itself first and tries then; this gives back first and looks then.
     if (waiting_.load(std::memory_order_seq_cst) != 0) look_soon();
   }
   [[nodiscard]] uint64_t waiting() const noexcept { return waiting_.load(std::memory_order_relaxed); }

@@ -255,8 +255,8 @@ void StoreOperation::give_up(std::span<const size_t> missing, Code code) {
   no_room_ = code;
 }
 
-// The chunk ends earlier. What it looked at is given back without a word to who waits for room: this may be the one, and
-// would wake itself for ever.
+// The chunk ends earlier. What it looked at is given back without a word to who waits for room: this may be the one,
+// and would wake itself for ever.
 void StoreOperation::cut_chunk(size_t keys) {
   std::vector<SlotId> left;
   left.reserve(present_.size());

@@ -74,7 +74,6 @@ static void many_stores_at_once_wait_for_what_is_offloaded(void) {
   while (ended < kMany + 2) {
     kvbm_completion_t done;
     CHECK(kvbm_queue_wait(queue, &done, 1, KVBM_FOREVER) == 1);
-    if (done.status != KVBM_OK) printf("  %llu ended as %s\n", (unsigned long long)done.user_data, kvbm_status_name(done.status));
     CHECK_STATUS(done.status, KVBM_OK);
     ++ended;
   }

@@ -30,7 +30,8 @@ class RoomLineTest : public test::SmallManager {
     pace_->keeps_puts = true;
     options.room_wait_ns = room_wait_ns_;
     options.tiers[0].path.clear();
-    options.tiers[0].make = [this](TierIndex, FamilyTable&, tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
+    options.tiers[0].make = [this](TierIndex, FamilyTable&,
+                                   tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
       return std::unique_ptr<tier::Tier>(std::make_unique<test::PacedTier>(sim_, pace_));
     };
     log_.set_sink(
