@@ -261,7 +261,10 @@ void World::drop() {
     for (Held& held : held_) manager_->release(held.slots);
   }
   held_.clear();
-  for (Engine& engine : engines_) engine.cache[0] = engine.cache[1] = nullptr;
+  for (Engine& engine : engines_) {
+    engine.cache[0] = engine.cache[1] = nullptr;
+    engine.operation.reset();  // nobody is left to cancel what a killed process had under way
+  }
   ns_[0] = ns_[1] = nullptr;
   manager_ = nullptr;
 }
