@@ -279,6 +279,7 @@ void World::die() {
     disk_.power_cut();
   }
   drop();
+  sim_.drop_all();  // what its objects said as they went, nobody was there to hear
   seen.completed = seen.submitted;  // their completions died with them
   ++seen.restarts;
   sim_.note("restart", seen.restarts);
