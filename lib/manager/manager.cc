@@ -142,6 +142,7 @@ Status Manager::open_tiers() {
 void Manager::shutdown(UniqueFunction<void()> done) {
   const MemoryWait nobody_to_tell;
   closing_.store(true, std::memory_order_release);
+  room_.room_came();  // there will be none
   closed_ = std::move(done);
   closing_parts_ = offloaders_.size() + 1;
   const std::shared_ptr<Manager> self = shared_from_this();
@@ -346,6 +347,13 @@ void Manager::evict_held(std::span<const SlotId> slots) {
   const MemoryWait told;
   table_->evict_held(slots, &gone, tick());
   tell_evicted(gone);
+  room_.room_came();
+}
+
+uint64_t Manager::offloading_blocks() const {
+  uint64_t bytes = 0;
+  for (const auto& offloader : offloaders_) bytes += offloader->held_bytes();
+  return bytes / arena_->slot_bytes();
 }
 
 Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
@@ -393,6 +401,7 @@ void Manager::expire_taken_at(uint64_t when_ns) {
     const std::shared_ptr<Manager> alive = weak.lock();
     if (alive == nullptr) return;
     const uint64_t next = alive->taken_->expire(alive->env_.clock().now_ns(), alive->tick());
+    alive->room_.room_came();
     if (next != kNever) alive->expire_taken_at(next);
   });
 }
@@ -516,9 +525,17 @@ Code Manager::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, ui
   return Code::ok;
 }
 
-Code Manager::unpin(block::PinId id) { return pins_->unpin(id); }
+Code Manager::unpin(block::PinId id) {
+  const Code code = pins_->unpin(id);
+  room_.room_came();
+  return code;
+}
 
-size_t Manager::unpin_owner(uint64_t owner) { return pins_->owner_died(owner).size(); }
+size_t Manager::unpin_owner(uint64_t owner) {
+  const size_t ended = pins_->owner_died(owner).size();
+  room_.room_came();
+  return ended;
+}
 
 void Manager::arm_pins(uint64_t deadline_ns) {
   uint64_t armed = armed_ns_.load(std::memory_order_relaxed);
@@ -534,6 +551,7 @@ void Manager::arm_pins(uint64_t deadline_ns) {
 void Manager::expire_pins() {
   armed_ns_.store(kNever, std::memory_order_relaxed);
   pins_->expire(env_.clock().now_ns());
+  room_.room_came();
   const uint64_t next = pins_->next_deadline_ns();
   if (next != kNever) arm_pins(next);
 }

@@ -27,6 +27,7 @@
 #include "manager/events.h"
 #include "manager/namespace.h"
 #include "manager/options.h"
+#include "manager/room_line.h"
 #include "manager/share_state.h"
 #include "manager/taken.h"
 #include "manager/unit_index.h"
@@ -75,7 +76,10 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // `payload_bytes`: of each. `apart`: a tier that the caller sends them to itself.
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
                uint64_t payload_bytes, std::span<Code> codes, TierIndex apart = kNoTier);
-  void release(std::span<const SlotId> slots) noexcept { table_->release(slots, tick()); }
+  void release(std::span<const SlotId> slots) noexcept {
+    table_->release(slots, tick());
+    room_.room_came();
+  }
   // Takes over a reference of blocks that another node gave: they stay for a while (taken.h).
   void keep_taken(std::span<const SlotId> slots);
   // Ends references and evicts what nothing else keeps.
@@ -154,6 +158,10 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Result<uint64_t> epoch_of(const NamespaceId& base_id);
   std::vector<NamespaceId> known_namespaces();
   [[nodiscard]] Offloader& offloader(TierIndex index) noexcept { return *offloaders_[index - 1U]; }
+  // Blocks that offloads keep in the host.
+  [[nodiscard]] uint64_t offloading_blocks() const;
+  // Where stores wait that found no room.
+  [[nodiscard]] RoomLine& room() noexcept { return room_; }
   // One more request began: the unit of time of the policies.
   uint32_t next_tick() noexcept { return tick_.fetch_add(1, std::memory_order_relaxed) + 1; }
   [[nodiscard]] uint32_t tick() const noexcept { return tick_.load(std::memory_order_relaxed); }
@@ -193,6 +201,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   FamilyTable families_;
   Events events_;
   Counters counters_;
+  RoomLine room_{*this};  // whoever releases slots tells it
   std::shared_ptr<tier::HostArena> arena_;
   std::unique_ptr<DeviceCaches> devices_;  // registers what is in arena_, and goes before it
   std::unique_ptr<block::BlockTable> table_;

@@ -223,6 +223,10 @@ std::string metrics_text(Manager& manager) {
   registry.histogram("kvbm_load_predicted_seconds", "Predicted time of loads that were weighed against computing.")
       .merge(counters.load_predicted);
   registry.histogram("kvbm_load_actual_seconds", "What these loads took.").merge(counters.load_actual);
+  registry.histogram("kvbm_store_room_wait_seconds", "Waiting for room in the host, of stores that had to.")
+      .merge(counters.room_wait);
+  registry.gauge("kvbm_stores_waiting_for_room", "Stores that wait for room in the host now.")
+      .set(static_cast<int64_t>(manager.room().waiting()));
   for (size_t i = 0; i < counters.wait.size(); ++i) {
     registry.histogram("kvbm_operation_wait_seconds", "From submit until work began.", {{"op", kOperations[i]}})
         .merge(counters.wait[i]);

@@ -11,16 +11,29 @@
 namespace kvbm::manager {
 
 namespace {
-// Host bytes that may wait for one tier: half of the host, so that offload never owns the cache.
+// Host bytes that may wait for tiers, and that these may be writing: half and a quarter of the host, so that offload
+// never owns the cache.
 constexpr uint64_t kQueueShare = 2;
+constexpr uint64_t kFlightShare = 4;
+
+// One edge's part of a share; a block at least.
+uint64_t part_of(uint64_t share, Manager& manager) {
+  const auto& tiers = manager.options().tiers;
+  const auto edges = std::count_if(tiers.begin(), tiers.end(), [](const TierOptions& tier) {
+    return tier.admission != AdmissionKind::on_request;
+  });
+  const uint64_t slots = manager.arena().slots() / share / std::max<uint64_t>(static_cast<uint64_t>(edges), 1);
+  return std::max<uint64_t>(slots, 1) * manager.arena().slot_bytes();
+}
 }  // namespace
 
 Offloader::Offloader(Manager& manager, TierIndex tier, const TierOptions& options)
     : manager_(manager),
       tier_(tier),
       options_(options),
-      limit_bytes_(std::max<uint64_t>(manager.arena().capacity_bytes() / kQueueShare, manager.arena().slot_bytes())),
+      limit_bytes_(part_of(kQueueShare, manager)),
       slot_bytes_(manager.arena().slot_bytes()),
+      flight_bytes_(std::min(kFlightBytes, part_of(kFlightShare, manager))),
       admission_(policy::make_admission(
           admission_name(options.admission),
           {std::max<size_t>(65536, options.capacity_bytes / slot_bytes_), options.admission_uses})),
@@ -34,6 +47,11 @@ bool Offloader::admits_on_use() const noexcept {
 uint64_t Offloader::queued_bytes() const {
   MutexLock lock(mutex_);
   return queue_.size() * slot_bytes_ + in_flight_;
+}
+
+uint64_t Offloader::held_bytes() const {
+  MutexLock lock(mutex_);
+  return held_ + in_flight_;
 }
 
 void Offloader::stored(std::span<const SlotId> slots) {
@@ -173,9 +191,9 @@ void Offloader::when_idle(UniqueFunction<void()> idle) {
 
 std::vector<Offloader::Entry> Offloader::next_batch() {
   std::vector<Entry> batch;
-  if (in_flight_ >= kFlightBytes && in_flight_ != 0) return batch;
+  if (in_flight_ >= flight_bytes_) return batch;
   // The tier has nothing to write while the first of many is hashed.
-  const uint64_t most = in_flight_ == 0 ? kFirstBatchBytes : kBatchBytes;
+  const uint64_t most = std::min(in_flight_ == 0 ? kFirstBatchBytes : kBatchBytes, flight_bytes_ - in_flight_);
   while (!queue_.empty() && batch.size() < kBatchItems && batch.size() * slot_bytes_ < most) {
     const Entry& next = queue_.front();
     if (next.held) held_ -= slot_bytes_;

@@ -3,9 +3,10 @@
 // Blocks reach the queue when they are stored or used (admission decides), when room in the host runs
 // short (demotion), or because a caller asks. Those that wait within a share of the host keep a reference, so
 // that their bytes stay; those beyond it wait without one, and are skipped and counted if they were
-// evicted before their turn. Batches are formed so that blocks stored together lie together below. A block is written
-// by one batch at a time: whoever wants the same while it is being written waits for that and gets its outcome. Lock:
-// `mutex_`; never held while the tier or a callback is called.
+// evicted before their turn. What the tier is sent of them has a share, too: all edges together leave a quarter of
+// the host, but for what callers ask for. Batches are formed so that blocks stored together lie together below. A block
+// is written by one batch at a time: whoever wants the same while it is being written waits for that and gets its
+// outcome. Lock: `mutex_`; never held while the tier or a callback is called.
 // Callers have done what they were asked for and are not told of an offload that fails: all here waits for memory
 // (base/memory_wait.h).
 #pragma once
@@ -44,6 +45,8 @@ class Offloader {
   void when_idle(UniqueFunction<void()> idle);
   [[nodiscard]] bool admits_on_use() const noexcept;
   [[nodiscard]] uint64_t queued_bytes() const;
+  // Of blocks that references of its own keep in the host.
+  [[nodiscard]] uint64_t held_bytes() const;
 
  private:
   struct Entry {
@@ -63,7 +66,8 @@ class Offloader {
   enum class Turn : uint8_t { now, later, over };
   // How long to wait for whoever makes the head of a record: it hashes one block.
   static constexpr uint64_t kHeadRetryNs = 50'000;
-  // Bytes of one batch and of all batches in flight: large enough for a disk's best speed.
+  // Bytes of one batch and of all batches in flight: large enough for a disk's best speed; less where the host is
+  // small.
   static constexpr uint64_t kBatchBytes = 4ULL << 20;
   static constexpr uint64_t kFirstBatchBytes = 1ULL << 20;
   static constexpr uint64_t kFlightBytes = 32ULL << 20;
@@ -86,6 +90,7 @@ class Offloader {
   const TierOptions options_;
   const uint64_t limit_bytes_;
   const uint64_t slot_bytes_;
+  const uint64_t flight_bytes_;
   mutable Mutex mutex_;
   std::unique_ptr<policy::Admission> admission_ KVBM_GUARDED_BY(mutex_);
   std::deque<Entry> queue_ KVBM_GUARDED_BY(mutex_);

@@ -206,6 +206,10 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"host.interleave", OptionType::boolean, "false", "Spread host memory over all NUMA nodes."});
   rows.push_back({"host.touch_threads", OptionType::count, "0",
                   "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
+  rows.push_back({"host.room_wait", OptionType::duration, "1s",
+                  "How long a store waits for room in the host while none comes free for stores, and some is on its way: "
+                  "offloads, loads and other stores give back what they hold. 0: it is refused at once.",
+                  0, 3'600'000'000'000});
   add_neighbours(rows);
   add_device(rows);
   rows.push_back({"seal.key_file", OptionType::string, "",
@@ -274,6 +278,7 @@ Result<Options> options_from(const OptionSet& config) {
   out.host.interleave = values.at("host.interleave").number != 0;
   out.host.touch_threads = static_cast<uint32_t>(values.at("host.touch_threads").number);
   out.policy = values.at("host.policy").text;
+  out.room_wait_ns = values.at("host.room_wait").number;
   out.node.listen = values.at("node.listen").text;
   out.node.peers = split(values.at("node.peers").text);
   out.node.key_file = values.at("node.key_file").text;

@@ -17,7 +17,8 @@ StoreOperation::StoreOperation(StoreRequest request)
       request_(std::move(request)),
       manager_(*request_.cache->manager()),
       status_(request_.keys.size(), Code::ok),
-      reach_(manager_.stores_reach()) {
+      reach_(manager_.stores_reach()),
+      place_(manager_.room().place()) {
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -63,7 +64,7 @@ Operation::Next StoreOperation::step() {
   }
   if (request_.keys.empty()) return Next::finished;
   if (part_ == plans_.size()) return hand_over();
-  if (!chunk_open_) open_chunk();
+  if (!chunk_open_ && open_chunk() == Next::wait) return Next::wait;
   const Next copied = flight_ != nullptr ? move_some() : copy_some();
   if (copied != Next::finished) return copied;
   const size_t keys = present_.size();
@@ -73,6 +74,7 @@ Operation::Next StoreOperation::step() {
     if (last_ != kNoSlot) manager_.release({&last_, 1});
     last_ = kNoSlot;
     chunk_first_ = 0;
+    no_room_ = Code::ok;
     ++part_;
   }
   return part_ == plans_.size() ? hand_over() : Next::more;
@@ -137,15 +139,37 @@ void StoreOperation::end_handover(Code why) {
   handover_ = nullptr;
 }
 
-// Looks which keys are there already and takes slots for the others.
-void StoreOperation::open_chunk() {
+// Looks which keys are there already and takes slots for the others: for all of them, or for as many leading ones as
+// there is room for, where the chunk then ends. With room for none it stays closed and this waits: all that it keeps
+// meanwhile is the block before, and what it has published is on its way down and may be evicted after that.
+Operation::Next StoreOperation::open_chunk() {
   const size_t n = std::min(chunk_keys(), request_.keys.size() - chunk_first_);
   const auto keys = std::span<const Key>(request_.keys).subspan(chunk_first_, n);
   present_.assign(n, kNoSlot);
-  manager_.table().acquire_each(plans_[part_].family, keys, present_, manager_.tick());
-  if (chunk_first_ == 0 && parent_of(0) != nullptr) last_ = manager_.acquire_one(plans_[part_].family, *parent_of(0));
+  // Looked at again after a wait, they are used once.
+  const uint32_t tick = waits_since_ns_ == 0 ? manager_.tick() : block::kNoUse;
+  manager_.table().acquire_each(plans_[part_].family, keys, present_, tick);
+  if (chunk_first_ == 0 && parent_of(0) != nullptr && last_ == kNoSlot) {
+    last_ = manager_.acquire_one(plans_[part_].family, *parent_of(0));
+  }
+  const std::vector<size_t> missing = find_missing();
+  fresh_.clear();
+  fresh_.reserve(missing.size());  // a slot that is taken must find its place here
+  if (!missing.empty() && take_slots(missing) == Next::wait) {
+    cut_chunk(0);
+    return Next::wait;
+  }
+  at_ = 0;
+  leaf_ = 0;
+  chunk_open_ = true;
+  return Next::more;
+}
+
+// Keys of the chunk that must be copied.
+std::vector<size_t> StoreOperation::find_missing() {
   std::vector<size_t> missing;
-  for (size_t i = 0; i < n; ++i) {
+  missing.reserve(present_.size());
+  for (size_t i = 0; i < present_.size(); ++i) {
     const size_t key = chunk_first_ + i;
     if (present_[i] != kNoSlot || status_[key] != Code::ok) continue;
     Code has = has_block(part_, key);
@@ -153,36 +177,94 @@ void StoreOperation::open_chunk() {
     if (has == Code::invalid_argument || has == Code::tier_disabled) fail(key, has);
     if (has == Code::ok) missing.push_back(key);
   }
-  take_slots(std::move(missing));
-  at_ = 0;
-  leaf_ = 0;
-  chunk_open_ = true;
+  return missing;
+}
+
+// wait: somebody will wake this. Else the chunk is as long as there is room for, or there will be none.
+Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
+  if (no_room_ != Code::ok) {
+    give_up(missing, no_room_);
+    return Next::more;
+  }
+  const block::AccountId account = request_.cache->ns()->account();
+  const auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
+  RoomLine& line = manager_.room();
+  Code code = Code::no_room;
+  RoomLine::Turn turn = line.ask(self, place_, account, last_ != kNoSlot);
+  while (turn == RoomLine::Turn::try_it) {
+    code = take_leading(missing);
+    if (!fresh_.empty()) {
+      end_wait(true);
+      if (fresh_.size() != missing.size()) cut_chunk(missing[fresh_.size()] - chunk_first_);
+      return Next::more;
+    }
+    turn = RoomLine::Turn::refused;
+    if (may_wait_after(code)) turn = line.refused(self, place_, account, last_ != kNoSlot, code);
+  }
+  if (turn == RoomLine::Turn::wait) {
+    if (waits_since_ns_ == 0) waits_since_ns_ = manager_.env().clock().now_ns();
+    // What is there already in front of the first that is missing needs no room.
+    if (missing.front() == chunk_first_) return Next::wait;
+    cut_chunk(missing.front() - chunk_first_);
+    return Next::more;
+  }
+  end_wait(false);
+  give_up(missing, code);
+  return Next::more;
 }
 
 // All the slots, or as many leading ones as there is room for.
-void StoreOperation::take_slots(std::vector<size_t> missing) {
-  fresh_.clear();
-  fresh_.reserve(missing.size());  // a slot that is taken must find its place here
+Code StoreOperation::take_leading(std::span<const size_t> missing) {
   const block::AccountId account = request_.cache->ns()->account();
-  size_t first = 0;
   size_t want = missing.size();
   std::vector<SlotId> slots(want);
-  while (first < missing.size()) {
+  while (fresh_.size() < missing.size()) {
+    const size_t first = fresh_.size();
     want = std::min(want, missing.size() - first);
     const Code code = manager_.allocate(account, std::span(slots).first(want), nullptr);
     if (code == Code::ok) {
       for (size_t i = 0; i < want; ++i) fresh_.push_back({missing[first + i], slots[i]});
-      first += want;
-      continue;
-    }
-    if (want > 1) {
+    } else if (want > 1) {
       want = (want + 1) / 2;
-      continue;
+    } else {
+      return code;
     }
-    // A block without room ends the prefix: what follows it would never be found.
-    for (size_t i = first; i < missing.size(); ++i) fail(missing[i], code);
-    return;
   }
+  return Code::ok;
+}
+
+// Refused because of what is held, not because of what the namespace may have.
+bool StoreOperation::may_wait_after(Code code) const {
+  if (code != Code::over_quota) return code == Code::no_room;
+  return manager_.table().account_use(request_.cache->ns()->account()).mode == block::OverQuota::evict;
+}
+
+// It stands in line no more.
+void StoreOperation::end_wait(bool got_some) {
+  manager_.room().leave(place_, got_some);
+  if (waits_since_ns_ == 0) return;
+  // A nanosecond at least: it did wait.
+  waited_ns_ += std::max<uint64_t>(manager_.env().clock().now_ns() - waits_since_ns_, 1);
+  waits_since_ns_ = 0;
+}
+
+// A block without room ends the prefix: what follows it would never be found.
+void StoreOperation::give_up(std::span<const size_t> missing, Code code) {
+  for (const size_t key : missing) fail(key, code);
+  if (no_room_ == Code::ok) manager_.room().say_refused(code, waited_ns_);
+  no_room_ = code;
+}
+
+// The chunk ends earlier. What it looked at is given back without a word to who waits for room: this may be the one,
+// and would wake itself for ever.
+void StoreOperation::cut_chunk(size_t keys) {
+  std::vector<SlotId> left;
+  left.reserve(present_.size());
+  for (size_t i = keys; i < present_.size(); ++i) {
+    if (present_[i] != kNoSlot) left.push_back(present_[i]);
+  }
+  present_.resize(keys);
+  manager_.table().release(left, manager_.tick());
 }
 
 // Copies until the chunk is done (finished) or a step's worth of bytes is (more).
@@ -323,6 +405,8 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   left.clear();
   for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
   let_go(left);
+  end_wait(false);
+  if (waited_ns_ != 0) manager_.counters().room_wait.record(waited_ns_);
   // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
   if (handover_ != nullptr) {
     end_handover(why);

@@ -36,6 +36,9 @@ class StoreOperation final : public Operation {
  public:
   explicit StoreOperation(StoreRequest request);
 
+  // There may be room that it waits for. Thread: any.
+  void room_may_be() { wake(); }
+
  protected:
   Next step() override;
   void conclude(Code why, copy::Completion& completion) override;
@@ -63,8 +66,14 @@ class StoreOperation final : public Operation {
   Next hand_over();
   void end_handover(Code why);
   [[nodiscard]] size_t chunk_keys() const noexcept;
-  void open_chunk();
-  void take_slots(std::vector<size_t> missing);
+  Next open_chunk();
+  [[nodiscard]] std::vector<size_t> find_missing();
+  Next take_slots(std::span<const size_t> missing);
+  Code take_leading(std::span<const size_t> missing);
+  [[nodiscard]] bool may_wait_after(Code code) const;
+  void end_wait(bool got_some);
+  void give_up(std::span<const size_t> missing, Code code);
+  void cut_chunk(size_t keys);
   Next copy_some();
   void close_chunk();
   void publish_run(size_t first, size_t count, SlotId parent);
@@ -103,6 +112,9 @@ class StoreOperation final : public Operation {
   SlotId last_ = kNoSlot;  // slot of the key before the chunk, with a reference
   uint64_t bytes_ = 0;
   const TierIndex reach_;  // Manager::stores_reach, when this began
+  const uint64_t place_;   // in the line for room
+  uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for room
+  Code no_room_ = Code::ok;  // of this part: what refused room to one of its keys, and to all that follow
   std::shared_ptr<Handover> handover_;
 };
 

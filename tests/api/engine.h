@@ -23,6 +23,8 @@ typedef struct engine {
 /* Of the disk of engines that are opened from now on; 0 = no cap. */
 static uint64_t engine_read_bytes_per_s = 0;
 static const char *engine_codec = NULL;
+static uint64_t engine_write_bytes_per_s = 0;
+static uint32_t engine_admission = KVBM_ADMIT_ALL;
 /* Of the host tier of engines that are opened from now on; NULL = memory. */
 static const char *engine_host_file = NULL;
 
@@ -74,6 +76,8 @@ __attribute__((unused)) static kvbm_status_t engine_open(engine_t *e, uint64_t h
   tier.capacity_bytes = disk_bytes;
   tier.read_bytes_per_s = engine_read_bytes_per_s;
   tier.codec = engine_codec;
+  tier.write_bytes_per_s = engine_write_bytes_per_s;
+  tier.admission = engine_admission;
   return engine_open_tiers(e, host_blocks, &tier, path != NULL ? 1 : 0);
 }
 

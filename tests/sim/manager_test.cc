@@ -30,6 +30,7 @@ void add(Seen& all, const Seen& one) {
   all.over_quota += one.over_quota, all.registered += one.registered, all.partial_loads += one.partial_loads;
   all.coded += one.coded, all.decoded += one.decoded, all.sealed += one.sealed;
   all.repeats += one.repeats, all.lost += one.lost;
+  all.waited += one.waited, all.refused += one.refused;
 }
 
 void print(uint64_t seeds, const Seen& all) {
@@ -42,7 +43,8 @@ void print(uint64_t seeds, const Seen& all) {
   line("records reclaimed", all.reclaimed), line("tiers disabled", all.disabled), line("over quota", all.over_quota);
   line("managed blocks registered", all.registered), line("loads of part of a block", all.partial_loads);
   line("scattered stores", all.repeats), line("records coded", all.coded), line("records sealed", all.sealed);
-  line("records decoded", all.decoded);
+  line("records decoded", all.decoded), line("stores that waited for room", all.waited);
+  line("blocks without room", all.refused);
 }
 
 TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
@@ -61,7 +63,7 @@ TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
   if (n < 100) return;
   // What the worlds are there for has happened in some of them.
   for (const uint64_t count : {all.restarts, all.shutdowns, all.reclaimed, all.disabled, all.over_quota, all.registered,
-                               all.partial_loads, all.repeats, all.coded, all.sealed, all.decoded}) {
+                               all.partial_loads, all.repeats, all.coded, all.sealed, all.decoded, all.waited}) {
     EXPECT_GT(count, 0U);
   }
 }

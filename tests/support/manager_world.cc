@@ -30,7 +30,12 @@ Shape::Shape(Random& random) {
 }
 
 World::World(uint64_t seed, bool faulty)
-    : sim_(seed), disk_(sim_), random_(seed ^ 0x5EED), faulty_(faulty), shape_(random_) {
+    : sim_(seed),
+      disk_(sim_),
+      random_(seed ^ 0x5EED),
+      faulty_(faulty),
+      shape_(random_),
+      room_wait_ns_(seed % 4 == 0 ? seed % 3 * 500'000 : 1'000'000'000) {
   open();
 }
 
@@ -63,6 +68,7 @@ void World::settle() {
   ASSERT_TRUE(sim_.run() < 10'000'000);
   EXPECT_EQ(seen.completed, seen.submitted);
   EXPECT_EQ(get(manager_->counters().operations), 0U);
+  EXPECT_EQ(manager_->room().waiting(), 0U);
   watched_.clear();
   for (Held& held : held_) manager_->release(held.slots);
   held_.clear();
@@ -89,6 +95,8 @@ void World::settle() {
 void World::tally() {
   const Counters& counters = manager_->counters();
   seen.over_quota += get(counters.refused_quota);
+  seen.refused += get(counters.refused_room);
+  seen.waited += counters.room_wait.count();
   for (TierIndex t = 1; t <= manager_->tiers_below(); ++t) {
     seen.reclaimed += get(counters.tiers[t].evictions);
     const tier::CodecStats codec = manager_->tier_below(t).stats().codec;
@@ -127,6 +135,7 @@ Options World::options(const std::string& root) {
   options.host.block_bytes = kHostBlockBytes;
   options.host.capacity_bytes = 4096 + kHostSlots * (kHostBlockBytes + tier::HostArena::head_stride(kHostBlockBytes));
   options.host.huge_pages = false;
+  options.room_wait_ns = room_wait_ns_;
   for (size_t i = 0; i < shape_.tiers.size(); ++i) {
     const Shape::Tier& shape = shape_.tiers[i];
     TierOptions tier;
@@ -252,7 +261,10 @@ void World::drop() {
     for (Held& held : held_) manager_->release(held.slots);
   }
   held_.clear();
-  for (Engine& engine : engines_) engine.cache[0] = engine.cache[1] = nullptr;
+  for (Engine& engine : engines_) {
+    engine.cache[0] = engine.cache[1] = nullptr;
+    engine.operation.reset();  // nobody is left to cancel what a killed process had under way
+  }
   ns_[0] = ns_[1] = nullptr;
   manager_ = nullptr;
 }
@@ -267,6 +279,7 @@ void World::die() {
     disk_.power_cut();
   }
   drop();
+  sim_.drop_all();  // what its objects said as they went, nobody was there to hear
   seen.completed = seen.submitted;  // their completions died with them
   ++seen.restarts;
   sim_.note("restart", seen.restarts);

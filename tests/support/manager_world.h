@@ -47,6 +47,7 @@ struct Seen {
   uint64_t submitted = 0, completed = 0, loaded = 0, restarts = 0, shutdowns = 0, lost = 0;
   uint64_t coded = 0, decoded = 0, sealed = 0;
   uint64_t reclaimed = 0, disabled = 0, over_quota = 0, registered = 0, partial_loads = 0, repeats = 0;
+  uint64_t waited = 0, refused = 0;  // for room; blocks that got none
 };
 
 class World {
@@ -138,6 +139,7 @@ class World {
   SeededRandom random_;
   const bool faulty_;
   const Shape shape_;
+  const uint64_t room_wait_ns_;
   const TempDir keys_;
   std::shared_ptr<manager::Manager> manager_;
   std::shared_ptr<manager::Namespace> ns_[2];

@@ -20,6 +20,15 @@ struct Pace {
   uint64_t latency_ns = 0;
   double ns_per_byte = 0;
   uint64_t gets = 0;  // items asked for so far
+  // Puts are kept here, unanswered, until the test answers them.
+  bool keeps_puts = false;
+  std::deque<std::unique_ptr<tier::PutBatch>> kept;
+  // The oldest kept one has been stored.
+  void answer_put() {
+    const auto batch = std::move(kept.front());
+    kept.pop_front();
+    batch->done(*batch);
+  }
 };
 
 class PacedTier final : public tier::Tier {
@@ -44,6 +53,7 @@ class PacedTier final : public tier::Tier {
     for (const tier::PutItem& item : batch->items) {
       records_[item.id] = {{item.head.begin(), item.head.end()}, {item.payload.begin(), item.payload.end()}};
     }
+    if (pace_->keeps_puts) return pace_->kept.push_back(std::move(batch));
     auto held = std::make_shared<std::unique_ptr<tier::PutBatch>>(std::move(batch));
     executor_.post([held] { (*held)->done(**held); });
   }

@@ -36,6 +36,7 @@ class SmallManager : public ::testing::Test {
     options.tiers[0].capacity_bytes = 64 << 20;
     options.tiers[0].admission = admission;
     options.tiers[0].admission_uses = 1;
+    adjust(options);
     manager::Environment environment;
     environment.executor = &sim_;
     environment.files = &disk_;
@@ -51,6 +52,9 @@ class SmallManager : public ::testing::Test {
     ns_ = std::move(opened).value();
     family_ = ns_->plan({}).value().family;
   }
+
+  // What a test wants otherwise.
+  virtual void adjust(manager::Options& /*options*/) {}
 
   void TearDown() override {
     if (manager_ == nullptr) return;

@@ -92,6 +92,30 @@ TEST_F(Offloading, nothing_stays_held_when_several_waited_for_one_write) {
   manager_->release(all);
 }
 
+TEST_F(Offloading, a_tier_that_writes_nothing_yet_does_not_own_a_small_host) {
+  make(AdmissionKind::all);
+  for (uint64_t n = 0; n < 5 * kSlots; ++n) put(n);  // asserts that there is room
+  EXPECT_LE(manager_->offloading_blocks(), kSlots * 3 / 4);
+  flush();
+  EXPECT_EQ(written() + get(manager_->counters().offload_skipped), 5 * kSlots);
+  EXPECT_GE(written(), kSlots / 2);
+}
+
+class OffloadingTwice : public Offloading {
+ protected:
+  void adjust(Options& options) override {
+    options.tiers.push_back(options.tiers[0]);
+    options.tiers[1].path = "/other";
+  }
+};
+
+TEST_F(OffloadingTwice, nor_do_two_tiers_together) {
+  make(AdmissionKind::all);
+  for (uint64_t n = 0; n < 5 * kSlots; ++n) put(n);
+  EXPECT_LE(manager_->offloading_blocks(), kSlots * 3 / 4);
+  flush();
+}
+
 TEST_F(Offloading, a_block_forgotten_while_it_is_written_is_over_for_all_who_asked) {
   make(AdmissionKind::all);
   put(1);

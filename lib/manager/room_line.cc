@@ -1,0 +1,199 @@
+#include "manager/room_line.h"
+
+#include <algorithm>
+#include <bitset>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/memory_wait.h"
+#include "manager/manager.h"
+#include "manager/offload.h"
+#include "manager/store.h"
+
+namespace kvbm::manager {
+
+namespace {
+constexpr uint64_t kSayNs = 10'000'000'000;  // one line in that time
+
+struct Use {
+  uint64_t held = 0, pinned = 0, filled = 0, parents = 0;
+};
+
+Use use_of(block::BlockTable& table) {
+  constexpr size_t kPage = 256;
+  Use use;
+  std::vector<block::SlotInfo> page;
+  for (SlotId next = 0; next < table.slots();) {
+    page.clear();
+    next = table.scan(next, page, kPage);
+    for (const block::SlotInfo& info : page) {
+      if (info.state != block::SlotState::registered) {
+        ++use.filled;
+      } else if (info.pins != 0) {
+        ++use.pinned;
+      } else if (info.references != 0) {
+        ++use.held;
+      } else if (info.children != 0) {
+        ++use.parents;
+      }
+    }
+  }
+  return use;
+}
+}  // namespace
+
+bool RoomLine::has_before(uint64_t place, block::AccountId account) const {
+  for (auto at = line_.begin(); at != line_.end() && at->first < place; ++at) {
+    if (at->second.whole_host || at->second.account == account) return true;
+  }
+  return false;
+}
+
+RoomLine::Stands& RoomLine::stand(const std::shared_ptr<StoreOperation>& store, uint64_t place,
+                                  block::AccountId account) {
+  const auto [at, came] = line_.try_emplace(place);
+  if (came) {
+    at->second.store = store;
+    at->second.account = account;
+    at->second.since_ns = manager_.env().clock().now_ns();
+    waiting_.fetch_add(1, std::memory_order_seq_cst);  // room_came()
+  }
+  return at->second;
+}
+
+RoomLine::Turn RoomLine::ask(const std::shared_ptr<StoreOperation>& store, uint64_t place, block::AccountId account,
+                             bool holds) {
+  if (waiting_.load(std::memory_order_seq_cst) == 0) return Turn::try_it;
+  {
+    MutexLock lock(mutex_);
+    const auto at = line_.find(place);
+    if (at != line_.end() && at->second.ends) return Turn::try_it;  // once more, before it is refused
+    if (!has_before(place, account)) return Turn::try_it;
+    stand(store, place, account).holds = holds;
+  }
+  arm();
+  return Turn::wait;
+}
+
+RoomLine::Turn RoomLine::refused(const std::shared_ptr<StoreOperation>& store, uint64_t place, block::AccountId account,
+                                 bool holds, Code code) {
+  // Asked before the lock is taken: an offloader has a lock of its own. What ends in between is seen at the next look.
+  const bool offloading = manager_.offloading_blocks() != 0;
+  std::shared_ptr<StoreOperation> other;
+  Turn turn = Turn::wait;
+  {
+    MutexLock lock(mutex_);
+    const bool came = line_.find(place) == line_.end();
+    Stands& one = stand(store, place, account);
+    one.whole_host = code == Code::no_room;
+    one.holds = holds;
+    if (came) {
+      turn = Turn::try_it;
+    } else if (one.ends || !may_expect(one, offloading, &other)) {
+      turn = Turn::refused;
+    }
+  }
+  if (other != nullptr) other->room_may_be();
+  arm();
+  return turn;
+}
+
+bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<StoreOperation>* other) {
+  const uint64_t now = manager_.env().clock().now_ns();
+  if (manager_.closing() || now - std::max(moved_ns_, one.since_ns) >= manager_.options().room_wait_ns) return false;
+  if (offloading || get(manager_.counters().operations) > line_.size()) return true;
+  for (auto at = line_.rbegin(); at != line_.rend(); ++at) {
+    Stands& last = at->second;
+    if (last.ends) return true;
+    if (&last == &one || !last.holds || (!one.whole_host && last.account != one.account)) continue;
+    last.ends = true;
+    *other = last.store;
+    return true;
+  }
+  return false;
+}
+
+void RoomLine::leave(uint64_t place, bool got_some) noexcept {
+  if (waiting_.load(std::memory_order_relaxed) == 0) return;  // whoever stands here counts itself
+  Line::node_type gone;
+  {
+    MutexLock lock(mutex_);
+    gone = line_.extract(place);
+    if (gone.empty()) return;
+    if (got_some) moved_ns_ = manager_.env().clock().now_ns();
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    if (line_.empty()) return;
+  }
+  look_soon();
+}
+
+// ---- Who is told ----
+
+// Many things that come free are one look.
+void RoomLine::look_soon() noexcept {
+  if (looks_soon_.exchange(true, std::memory_order_acq_rel)) return;
+  const MemoryWait nobody_to_tell;
+  manager_.env().executor->post([weak = manager_.weak_from_this()] {
+    if (const auto manager = weak.lock()) manager->room().look();
+  });
+}
+
+// Wakes those that nobody is before.
+void RoomLine::look() noexcept {
+  const MemoryWait nobody_to_tell;
+  looks_soon_.exchange(false, std::memory_order_acq_rel);  // from here on a new one is asked for
+  std::vector<std::shared_ptr<StoreOperation>> next;
+  {
+    MutexLock lock(mutex_);
+    std::bitset<block::kMaxAccounts> before;
+    for (const auto& [place, one] : line_) {
+      if (!before[one.account]) next.push_back(one.store);
+      if (one.whole_host) break;
+      before[one.account] = true;
+    }
+  }
+  for (const auto& store : next) store->room_may_be();
+}
+
+void RoomLine::arm() noexcept {
+  {
+    MutexLock lock(mutex_);
+    if (armed_ || line_.empty()) return;
+    armed_ = true;
+  }
+  const MemoryWait nobody_to_tell;
+  manager_.env().executor->post_at(manager_.env().clock().now_ns() + kLookNs, [weak = manager_.weak_from_this()] {
+    if (const auto manager = weak.lock()) manager->room().look_again();
+  });
+}
+
+void RoomLine::look_again() noexcept {
+  {
+    MutexLock lock(mutex_);
+    armed_ = false;
+  }
+  look();
+  arm();
+}
+
+void RoomLine::say_refused(Code code, uint64_t waited_ns) noexcept {
+  const Log& log = *manager_.env().log;
+  if (code != Code::no_room || !log.wants(LogLevel::warning)) return;
+  const uint64_t now = manager_.env().clock().now_ns();
+  uint64_t said = said_ns_.load(std::memory_order_relaxed);
+  if (said != 0 && now - said < kSayNs) return;
+  if (!said_ns_.compare_exchange_strong(said, now, std::memory_order_relaxed)) return;
+  const MemoryWait nobody_to_tell;
+  const Use use = use_of(manager_.table());
+  const auto number = [](uint64_t n) { return std::to_string(n); };
+  std::string text = "a store found no room";
+  if (waited_ns != 0) text += " after it waited " + number(waited_ns / 1'000'000) + " ms";
+  text += ": of " + number(manager_.table().slots()) + " host blocks " + number(use.held) +
+          " are held by matches, block handles or operations (" + number(manager_.offloading_blocks()) +
+          " of them by offloads), " + number(use.pinned) + " pinned, " + number(use.filled) + " being filled, " +
+          number(use.parents) + " kept for the blocks that follow them; release what is held, or raise host.capacity";
+  log.write(LogLevel::warning, "manager", text);
+}
+
+}  // namespace kvbm::manager
