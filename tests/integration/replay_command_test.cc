@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "kvbm.h"
@@ -71,6 +72,11 @@ TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
   refused(trace() + " --host 8MiB --first 300", "it has 300 requests");
   refused(trace() + " --host 4KiB", "smaller than one block");
   refused(trace() + " --host 8MiB", "KVBM_NONSENSE", "KVBM_NONSENSE=1");
+}
+
+TEST_F(ReplayCommand, what_tiers_are_given_is_read_with_care) {
+  refused(trace() + " --disk 64MiB,much", "--disk");
+  refused(trace() + " --disk 64MiB,128MiB --admission all,sometimes", "sometimes is none of all, on_eviction");
 }
 
 TEST_F(ReplayCommand, a_hint_is_about_what_was_wrong) {
@@ -139,6 +145,31 @@ TEST_F(ReplayCommand, stores_and_their_bytes_count_the_same_blocks) {
   ASSERT_EQ(ran.exit_code, 0);
   EXPECT_EQ(number(ran.text, "store_bytes"), number(ran.text, "stores") * 65536) << ran.text;
   EXPECT_GT(number(ran.text, "stores"), number(ran.text, "stored_blocks")) << ran.text;
+}
+
+// A small disk over a large one: the second serves what the first let go, and nothing wrong comes of it.
+TEST_F(ReplayCommand, the_second_disk_serves_what_the_first_let_go) {
+  ASSERT_EQ(run("trace generate --requests 600 --seed 3 -o " + trace()).exit_code, 0);
+  const std::string path = dir_.path() + "/tier";
+  const std::string arguments = "replay " + trace() + " --host 16MiB --disk 64MiB,512MiB --admission all,on_eviction --verify --json --disk-path " + path;
+  for (int again = 0; again < 2; ++again) {
+    const Ran ran = run(arguments, "");
+    ASSERT_EQ(ran.exit_code, 0) << ran.text;
+    const auto report = nlohmann::json::parse(ran.text, nullptr, false);
+    ASSERT_TRUE(report.is_object()) << ran.text;
+    EXPECT_EQ(report["wrong_blocks"], 0) << ran.text;
+    EXPECT_EQ(report["verified_blocks"], report["hits"]) << ran.text;
+    ASSERT_EQ(report["tiers"].size(), 3U) << ran.text;
+    const auto& first = report["tiers"][1];
+    const auto& second = report["tiers"][2];
+    EXPECT_GT(first["evictions"], 0) << ran.text;
+    EXPECT_GT(second["stores"], 0) << ran.text;
+    EXPECT_LE(second["stores"], first["evictions"]) << "it has other blocks than those: " << ran.text;
+    EXPECT_GT(second["loads"], 0) << ran.text;
+    EXPECT_LE(first["used_bytes"], first["capacity_bytes"]) << ran.text;
+    EXPECT_LE(second["used_bytes"], second["capacity_bytes"]) << ran.text;
+  }
+  EXPECT_TRUE(std::filesystem::exists(path + "-2/superblock"));
 }
 
 TEST_F(ReplayCommand, the_store_hits_what_its_policy_hits) {

@@ -21,6 +21,7 @@ struct StoreArguments {
   std::string host;
   std::string disk;
   std::string block_bytes = "64KiB";
+  std::string admission;
   std::string disk_path;
   std::string codec = "off";
   std::string plugin;

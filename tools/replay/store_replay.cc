@@ -327,25 +327,30 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   if (status != KVBM_OK) return failed("no context", status, error);
   const Context context(raw_context);
 
-  kvbm_tier_t tiers[2] = {};
-  size_t n_tiers = 0;
-  if (options.disk_bytes != 0) {
-    tiers[n_tiers].path = options.disk_path.c_str();
-    tiers[n_tiers].codec = options.codec.c_str();
-    tiers[n_tiers++].capacity_bytes = options.disk_bytes;
+  std::vector<std::string> paths_of_disks;
+  std::vector<kvbm_tier_t> tiers(options.disks.size());
+  for (size_t i = 0; i < options.disks.size(); ++i) {
+    paths_of_disks.push_back(options.disk_path + (i == 0 ? "" : "-" + std::to_string(i + 1)));
+  }
+  for (size_t i = 0; i < options.disks.size(); ++i) {
+    tiers[i].path = paths_of_disks[i].c_str();
+    tiers[i].codec = options.codec.c_str();
+    tiers[i].capacity_bytes = options.disks[i];
   }
   if (!options.plugin.empty()) {
     const auto table = load_plugin(options.plugin);
     if (!table.ok()) return table.status();
-    tiers[n_tiers++].table = table.value();
+    tiers.emplace_back();
+    tiers.back().table = table.value();
   }
+  for (size_t i = 0; i < tiers.size() && i < options.admissions.size(); ++i) tiers[i].admission = options.admissions[i];
   kvbm_manager_options_t manager_options;
   kvbm_manager_options_init(&manager_options, sizeof manager_options);
   manager_options.block_bytes = options.block_bytes;
   manager_options.host_capacity_bytes = options.host_bytes;
   manager_options.policy = options.policy.empty() ? nullptr : options.policy.c_str();
-  manager_options.tiers = tiers;
-  manager_options.n_tiers = n_tiers;
+  manager_options.tiers = tiers.data();
+  manager_options.n_tiers = tiers.size();
   kvbm_manager_t* raw_manager = nullptr;
   status = kvbm_manager_create(context.get(), &manager_options, &raw_manager, &error);
   if (status != KVBM_OK) return failed("the tiers could not be opened", status, error);

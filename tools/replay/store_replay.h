@@ -30,8 +30,9 @@ struct StoreProgress {
 
 struct StoreOptions {
   uint64_t host_bytes = 256ULL << 20;
-  uint64_t disk_bytes = 0;  // 0: no disk tier
-  std::string disk_path;
+  std::vector<uint64_t> disks;  // bytes of each disk tier, in order
+  std::string disk_path;        // of the first; the second one is in disk_path-2, and so on
+  std::vector<uint32_t> admissions;  // KVBM_ADMIT_* of the tiers below the host; missing ones are KVBM_ADMIT_ALL
   std::string codec = "off";  // of the disk tier
   uint64_t block_bytes = 64ULL << 10;
   std::string policy;       // empty: the default

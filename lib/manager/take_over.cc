@@ -1,0 +1,143 @@
+// Tier to tier: what a disk lets go to make room goes on to the next tier below that takes such records, as it is stored,
+// past the host. The disk has it until the other one has it (tier/disk/let_go.cc), so a key stays findable on the way.
+#include <algorithm>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "codec/record.h"
+#include "manager/coded_tiers.h"
+#include "manager/manager.h"
+#include "manager/offload.h"
+
+namespace kvbm::manager {
+
+namespace {
+constexpr size_t kAskedAtOnce = 1024;  // of a tier, which holds its lock meanwhile
+}  // namespace
+
+// ---- Which tier gives to which ----
+
+bool Manager::takes_over(TierIndex index) const noexcept {
+  return options_.tiers[index - 1U].admission != AdmissionKind::on_request && !out_of_use(index) &&
+         is_storage(*tiers_[index - 1U]);
+}
+
+bool Manager::feeds(TierIndex index) const noexcept {
+  return !out_of_use(index) && tiers_[index - 1U]->offers_what_it_lets_go();
+}
+
+TierIndex Manager::next_below(TierIndex from) const noexcept {
+  for (size_t i = from + 1U; i <= tiers_.size(); ++i) {
+    if (takes_over(static_cast<TierIndex>(i))) return static_cast<TierIndex>(i);
+  }
+  return kNoTier;
+}
+
+bool Manager::is_fed(TierIndex index) const noexcept {
+  if (!takes_over(index)) return false;
+  for (size_t i = 1; i < index; ++i) {
+    const AdmissionKind admission = options_.tiers[i - 1].admission;
+    const bool has_all = admission == AdmissionKind::all || admission == AdmissionKind::on_eviction;
+    if (has_all && feeds(static_cast<TierIndex>(i))) return true;
+  }
+  return false;
+}
+
+uint8_t Manager::flags_of_feeders(TierIndex index) const noexcept {
+  uint8_t flags = 0;
+  for (size_t i = 1; takes_over(index) && i < index; ++i) {
+    if (feeds(static_cast<TierIndex>(i))) flags |= on_tier_flag(static_cast<TierIndex>(i));
+  }
+  return flags;
+}
+
+// ---- tier::TierListener ----
+
+void Manager::wanted(TierIndex tier, std::vector<Identity>& ids) {
+  // A disk may make room before the tiers below it are open.
+  const TierIndex to = opened_.load(std::memory_order_acquire) ? next_below(tier) : kNoTier;
+  if (to == kNoTier) return ids.clear();
+  offloader(to).choose_wanted(ids);
+}
+
+void Manager::take_over(TierIndex tier, std::unique_ptr<tier::PutBatch> batch) {
+  const TierIndex to = next_below(tier);
+  if (to != kNoTier) return offloader(to).take_over(tier, std::move(batch));
+  batch->status.assign(batch->items.size(), Code::tier_disabled);
+  batch->done(*batch);
+}
+
+// ---- Into one tier ----
+
+void Offloader::choose_wanted(std::vector<Identity>& ids) {
+  const MemoryWait nobody_to_tell;
+  std::vector<Identity> admitted;
+  {
+    MutexLock lock(mutex_);
+    for (const Identity& id : ids) {
+      if (options_.admission == AdmissionKind::on_eviction || admission_->admits(id.hash())) admitted.push_back(id);
+    }
+  }
+  ids.clear();
+  std::vector<tier::Found> found(std::min(admitted.size(), kAskedAtOnce));
+  for (size_t first = 0; first < admitted.size(); first += kAskedAtOnce) {
+    const auto part = std::span<const Identity>(admitted).subspan(first, std::min(kAskedAtOnce, admitted.size() - first));
+    manager_.tier_below(tier_).find(part, std::span(found).first(part.size()), false);
+    for (size_t i = 0; i < part.size(); ++i) {
+      if (!found[i].present) ids.push_back(part[i]);
+    }
+  }
+}
+
+void Offloader::take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch) {
+  const MemoryWait nobody_to_tell;
+  uint64_t bytes = 0;
+  std::vector<Identity> ids;
+  for (const tier::PutItem& item : batch->items) {
+    bytes += item.payload.size();
+    ids.push_back(item.id);
+  }
+  {
+    MutexLock lock(mutex_);
+    taking_over_ += bytes;
+  }
+  batch->done = [this, keep = manager_.shared_from_this(), bytes,
+                 then = std::move(batch->done)](tier::PutBatch& done) mutable {
+    took_over(done, bytes);
+    then(done);
+  };
+  manager_.tier_below(tier_).put(std::move(batch));
+  // Who forgets a record erases it above first. Where that came before this tier had heard of this put, it is not found
+  // above any more.
+  std::vector<tier::Found> found(ids.size());
+  manager_.tier_below(from).find(ids, found, false);
+  std::vector<Identity> forgotten;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!found[i].present) forgotten.push_back(ids[i]);
+  }
+  if (!forgotten.empty()) manager_.tier_below(tier_).erase(forgotten);
+}
+
+void Offloader::took_over(const tier::PutBatch& batch, uint64_t bytes) {
+  const MemoryWait nobody_to_tell;
+  TierCounters& counters = manager_.counters().tiers[tier_];
+  std::vector<Identity> stored;
+  for (size_t i = 0; i < batch.items.size(); ++i) {
+    if (batch.status[i] != Code::ok) {
+      manager::add(counters.errors, 1);
+      continue;
+    }
+    const auto head = codec::HeadView::parse(batch.items[i].head);
+    manager::add(counters.stores, 1);
+    manager::add(counters.store_bytes, head.ok() ? head.value().header().raw_bytes : batch.items[i].payload.size());
+    stored.push_back(batch.items[i].id);
+  }
+  manager_.events().publish(copy::EventKind::stored, tier_, stored);
+  {
+    MutexLock lock(mutex_);
+    taking_over_ -= bytes;
+  }
+  pump();
+}
+
+}  // namespace kvbm::manager
