@@ -19,22 +19,22 @@ constexpr uint64_t kPatienceNsPerByte = 8;
 }  // namespace
 
 void DiskCore::let_go() {
-  std::vector<Identity> ids;
+  std::vector<std::pair<uint32_t, Identity>> places;
   {
     MutexLock lock(mutex_);
     if (reclaim_ == nullptr) return;
-    std::vector<std::pair<uint32_t, Identity>> places;
     for (const Identity& id : reclaim_->ids) {
       const uint32_t entry = index_.find(id);
       if (entry == DiskIndex::kNone) continue;
       const uint32_t location = index_.at(entry).location;
       if (segment_of(location) == reclaim_->segment) places.emplace_back(location, id);
     }
-    std::sort(places.begin(), places.end());
-    ids.reserve(places.size());
-    for (const auto& [location, id] : places) ids.push_back(id);
   }
   if (listener_ == nullptr) return reclaim_drop();
+  std::sort(places.begin(), places.end());
+  std::vector<Identity> ids;
+  ids.reserve(places.size());
+  for (const auto& [location, id] : places) ids.push_back(id);
   listener_->wanted(tier_, ids);
   if (ids.empty()) return reclaim_drop();
   Work work;
