@@ -126,13 +126,13 @@ bool Offloader::take_reference(Entry& entry) {
 void Offloader::relieve() {
   const MemoryWait nobody_to_tell;
   if (admits_on_use() || options_.admission == AdmissionKind::on_request || manager_.out_of_use(tier_)) return;
-  const bool write_back = options_.admission == AdmissionKind::on_eviction;
-  if (write_back && manager_.is_fed(tier_)) return;
-  const uint8_t below = on_tier_flag(tier_) | (write_back ? manager_.flags_of_feeders(tier_) : uint8_t{0});
   const uint32_t slots = manager_.table().slots();
   const uint32_t low = std::max<uint32_t>(slots / 32, 1);
   const uint32_t free = manager_.table().counters().free;
   if (free >= low) return;
+  const bool write_back = options_.admission == AdmissionKind::on_eviction;
+  if (write_back && manager_.is_fed(tier_)) return;
+  const uint8_t below = on_tier_flag(tier_) | (write_back ? manager_.flags_of_feeders(tier_) : uint8_t{0});
   {
     MutexLock lock(mutex_);
     if (relieving_ || held_ + in_flight_ >= limit_bytes_) return;

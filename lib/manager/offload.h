@@ -87,7 +87,9 @@ class Offloader {
   void drop(std::span<Entry> entries, Code why);
   void erase_forgotten(std::span<const SlotId> slots);
   [[nodiscard]] bool at_rest() const KVBM_REQUIRES(mutex_) { return queue_.empty() && in_flight_ == 0 && taking_over_ == 0; }
-  void took_over(const tier::PutBatch& batch, uint64_t bytes);
+  struct Moving;
+  void erase_forgotten(const Moving& moving);
+  void took_over(const Moving& moving, const tier::PutBatch& batch);
 
   Manager& manager_;
   const TierIndex tier_;

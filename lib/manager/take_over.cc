@@ -89,37 +89,60 @@ void Offloader::choose_wanted(std::vector<Identity>& ids) {
   }
 }
 
-void Offloader::take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch) {
-  const MemoryWait nobody_to_tell;
+// Records on their way between two tiers, which may be forgotten meanwhile.
+struct Offloader::Moving {
+  TierIndex from = kNoTier;
   uint64_t bytes = 0;
   std::vector<Identity> ids;
+  std::vector<uint64_t> marks;  // Manager::forget_mark, from before `gone` was asked
+  std::vector<bool> gone;       // was not in `from` any more: forgotten, or found damaged
+};
+
+void Offloader::take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch) {
+  const MemoryWait nobody_to_tell;
+  auto moving = std::make_shared<Moving>();
+  moving->from = from;
   for (const tier::PutItem& item : batch->items) {
-    bytes += item.payload.size();
-    ids.push_back(item.id);
+    moving->bytes += item.payload.size();
+    moving->ids.push_back(item.id);
+    moving->marks.push_back(manager_.forget_mark(item.id.family));
   }
+  std::vector<tier::Found> found(moving->ids.size());
+  manager_.tier_below(from).find(moving->ids, found, false);
+  for (const tier::Found& one : found) moving->gone.push_back(!one.present);
   {
     MutexLock lock(mutex_);
-    taking_over_ += bytes;
+    taking_over_ += moving->bytes;
   }
-  batch->done = [this, keep = manager_.shared_from_this(), bytes,
+  batch->done = [this, keep = manager_.shared_from_this(), moving,
                  then = std::move(batch->done)](tier::PutBatch& done) mutable {
-    took_over(done, bytes);
+    took_over(*moving, done);
     then(done);
   };
   manager_.tier_below(tier_).put(std::move(batch));
-  // Who forgets a record erases it above first. Where that came before this tier had heard of this put, it is not found
-  // above any more.
-  std::vector<tier::Found> found(ids.size());
-  manager_.tier_below(from).find(ids, found, false);
+  erase_forgotten(*moving);
+}
+
+// Who forgets a record erases it in the tier above first, then here. Where that came before this tier had heard of the put,
+// or, with a plug-in, before it was stored, it is erased once more.
+void Offloader::erase_forgotten(const Moving& moving) {
   std::vector<Identity> forgotten;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (!found[i].present) forgotten.push_back(ids[i]);
+  std::vector<Identity> maybe;
+  for (size_t i = 0; i < moving.ids.size(); ++i) {
+    if (moving.gone[i]) forgotten.push_back(moving.ids[i]);
+    else if (manager_.forgotten_since(moving.ids[i].family, moving.marks[i])) maybe.push_back(moving.ids[i]);
+  }
+  std::vector<tier::Found> found(maybe.size());
+  if (!maybe.empty()) manager_.tier_below(moving.from).find(maybe, found, false);
+  for (size_t i = 0; i < maybe.size(); ++i) {
+    if (!found[i].present) forgotten.push_back(maybe[i]);
   }
   if (!forgotten.empty()) manager_.tier_below(tier_).erase(forgotten);
 }
 
-void Offloader::took_over(const tier::PutBatch& batch, uint64_t bytes) {
+void Offloader::took_over(const Moving& moving, const tier::PutBatch& batch) {
   const MemoryWait nobody_to_tell;
+  erase_forgotten(moving);
   TierCounters& counters = manager_.counters().tiers[tier_];
   std::vector<Identity> stored;
   for (size_t i = 0; i < batch.items.size(); ++i) {
@@ -135,7 +158,7 @@ void Offloader::took_over(const tier::PutBatch& batch, uint64_t bytes) {
   manager_.events().publish(copy::EventKind::stored, tier_, stored);
   {
     MutexLock lock(mutex_);
-    taking_over_ -= bytes;
+    taking_over_ -= moving.bytes;
   }
   pump();
 }

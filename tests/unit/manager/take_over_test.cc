@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,7 @@ class MemoryTier final : public tier::Tier {
   struct Store {
     std::map<Identity, Record> records;
     std::function<void(const tier::PutBatch&)> before_put;
+    bool late = false;  // puts are stored some time after they were asked for
   };
   MemoryTier(std::shared_ptr<Store> store, Executor& executor) : store_(std::move(store)), executor_(executor) {}
 
@@ -56,12 +58,17 @@ class MemoryTier final : public tier::Tier {
   void unpin(const Identity&) noexcept override {}
   void put(std::unique_ptr<tier::PutBatch> batch) override {
     if (store_->before_put) store_->before_put(*batch);
+    auto kept = std::shared_ptr<tier::PutBatch>(std::move(batch));
+    if (!store_->late) return keep(kept);
+    executor_.post([this, kept] { keep(kept); });
+  }
+  void keep(const std::shared_ptr<tier::PutBatch>& batch) {
     batch->status.assign(batch->items.size(), Code::ok);
     for (const tier::PutItem& item : batch->items) {
       store_->records[item.id] = {std::vector<std::byte>(item.head.begin(), item.head.end()),
                                   std::vector<std::byte>(item.payload.begin(), item.payload.end())};
     }
-    executor_.post([kept = std::shared_ptr<tier::PutBatch>(std::move(batch))] { kept->done(*kept); });
+    executor_.post([batch] { batch->done(*batch); });
   }
   void get(std::unique_ptr<tier::GetBatch> batch) override {
     batch->status.assign(batch->items.size(), Code::miss);
@@ -365,18 +372,47 @@ TEST_F(TakeOver, without_the_tier_above_the_host_feeds_it) {
 // It is forgotten while it is on its way: after it left the disk, before the tier below has it.
 TEST_F(TakeOver, what_is_forgotten_on_its_way_does_not_come_back) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
-  std::vector<Key> forgotten;
-  memory_->before_put = [&](const tier::PutBatch& batch) {
-    forgotten.push_back(batch.items[0].id.key);
-    manager_->drop(family_, {&forgotten.back(), 1});
-  };
-  put_all();
-  ASSERT_GT(forgotten.size(), 3U);
-  for (const Key& k : forgotten) EXPECT_FALSE(memory_->records.contains({k, family_}));
+  for (const bool late : {false, true}) {
+    memory_->late = late;
+    std::vector<Key> forgotten;
+    memory_->before_put = [&](const tier::PutBatch& batch) {
+      forgotten.push_back(batch.items[0].id.key);
+      manager_->drop(family_, {&forgotten.back(), 1});
+    };
+    put_all(late ? kBlocks : 0);
+    ASSERT_GT(forgotten.size(), 3U);
+    EXPECT_GT(memory_->records.size(), 50U);
+    for (const Key& k : forgotten) EXPECT_FALSE(memory_->records.contains({k, family_}));
+  }
   memory_->before_put = [&](const tier::PutBatch&) { EXPECT_TRUE(manager_->reset(*ns_).ok()); };
   memory_->records.clear();
   put_all(1000);
   EXPECT_TRUE(memory_->records.empty());
+}
+
+// After it was read and before it is given away; what nobody forgot goes on.
+TEST_F(TakeOver, what_is_forgotten_while_it_is_read_is_not_taken_over) {
+  open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
+  memory_->late = true;
+  put_all(0, 40);
+  memory_->records.clear();
+  std::set<Key> forgotten;
+  for (uint64_t n = 40; n < kBlocks; ++n) {
+    const uint64_t old = n - 24;  // is about to go
+    if (n % 5 == 0 && in(1, old)) {
+      const Key k = key(old);
+      put(n);
+      manager_->drop(family_, {&k, 1});
+      forgotten.insert(k);
+    } else {
+      put(n);
+    }
+    for (uint64_t i = 0; i < n % 7; ++i) sim_.step();
+  }
+  sim_.run();
+  EXPECT_GT(forgotten.size(), 5U);
+  EXPECT_GT(memory_->records.size(), 50U);
+  for (const Key& k : forgotten) EXPECT_FALSE(memory_->records.contains({k, family_}));
 }
 
 TEST_F(TakeOver, coded_records_move_as_they_are) {
