@@ -83,6 +83,8 @@ void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
   app.add_option("--peer", arguments.peers, "Addresses of nodes, with commas: blocks go to them, and theirs are found")
       ->type_name("HOST:PORT,...");
   app.add_option("--threads", arguments.threads, "Engines at a time")->capture_default_str();
+  app.add_flag("--settle", arguments.settle,
+               "Wait after each request until what it stored has come down: hit rates of the sizes alone, whatever the disks' speed");
   app.add_option("--first", arguments.first, "Requests to pass over")->type_name("N");
   app.add_option("--limit", arguments.limit, "Requests to replay")->type_name("N");
 }
@@ -141,6 +143,7 @@ int make_store_options(const StoreArguments& arguments, uint64_t requests, Scrat
   out.plugin = arguments.plugin;
   out.peers = arguments.peers;
   out.threads = arguments.threads;
+  out.settle = arguments.settle;
   out.first = arguments.first;
   out.limit = arguments.limit;
   out.disk_path = arguments.disk_path;

@@ -56,6 +56,12 @@ struct Shared {
   Status failure;
 };
 
+// Waits until what was stored has come down.
+Status settle(kvbm_manager_t* manager) {
+  const kvbm_status_t status = kvbm_manager_flush(manager, 60'000'000'000ULL);
+  return status == KVBM_OK ? Status{} : failed("the offload queue did not drain in a minute", status, {});
+}
+
 // One engine: its paged cache and its share of the requests.
 class Engine {
  public:
@@ -123,7 +129,8 @@ class Engine {
     const uint64_t tokens = shared_.trace.requests[at].input_length;
     mine_.tokens += tokens;
     mine_.tokens_saved += std::min<uint64_t>(tokens, good * trace::kTokensPerBlock);
-    return store(nodes, keys, good);
+    const Status stored = store(nodes, keys, good);
+    return stored.ok() && shared_.options.settle ? settle(shared_.manager) : stored;
   }
 
   // Adds what this engine counted since its last report.
@@ -377,8 +384,8 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   const auto began = SteadyClock::now();
   const Status ran = run_engines(shared);
   if (!ran.ok()) return ran;
-  status = kvbm_manager_flush(manager.get(), 60'000'000'000ULL);
-  if (status != KVBM_OK) return failed("the offload queue did not drain in a minute", status, {});
+  const Status settled = settle(manager.get());
+  if (!settled.ok()) return settled;
   shared.total.seconds = Seconds(SteadyClock::now() - began).count();
   shared.total.block_bytes = options.block_bytes;
   shared.total.stats.struct_size = sizeof shared.total.stats;

@@ -40,6 +40,7 @@ struct StoreOptions {
   std::string peers;        // addresses of nodes, with commas: blocks are offered to them, and theirs are looked up too
   bool verify = true;
   uint32_t threads = 1;     // engines at a time
+  bool settle = false;      // after each request, wait until what it stored has come down
   uint64_t first = 0;       // requests to pass over
   uint64_t limit = UINT64_MAX;  // requests to replay
   // Called after each request, by one engine thread at a time.
