@@ -390,29 +390,27 @@ TEST_F(TakeOver, what_is_forgotten_on_its_way_does_not_come_back) {
   EXPECT_TRUE(memory_->records.empty());
 }
 
-// After it was read and before it is given away; what nobody forgot goes on.
-TEST_F(TakeOver, what_is_forgotten_while_it_is_read_is_not_taken_over) {
+// At any moment of its way; what nobody forgot goes on.
+TEST_F(TakeOver, what_is_forgotten_while_it_moves_does_not_come_back) {
   open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
   memory_->late = true;
   put_all(0, 40);
-  memory_->records.clear();
-  std::set<Key> forgotten;
-  for (uint64_t n = 40; n < kBlocks; ++n) {
-    const uint64_t old = n - 24;  // is about to go
-    if (n % 5 == 0 && in(1, old)) {
-      const Key k = key(old);
-      put(n);
-      manager_->drop(family_, {&k, 1});
-      forgotten.insert(k);
-    } else {
-      put(n);
-    }
-    for (uint64_t i = 0; i < n % 7; ++i) sim_.step();
+  std::set<uint64_t> forgotten;
+  uint64_t oldest = 0;
+  for (uint64_t n = 40; n < 2 * kBlocks; ++n) {
+    put(n);
+    for (uint64_t i = 0; i < n % 23; ++i) sim_.step();
+    while (!in(1, oldest)) ++oldest;
+    if (n % 3 != 0 || in(2, oldest)) continue;
+    const Key k = key(oldest);
+    manager_->drop(family_, {&k, 1});
+    forgotten.insert(oldest);
   }
   sim_.run();
-  EXPECT_GT(forgotten.size(), 5U);
-  EXPECT_GT(memory_->records.size(), 50U);
-  for (const Key& k : forgotten) EXPECT_FALSE(memory_->records.contains({k, family_}));
+  EXPECT_GT(forgotten.size(), 20U);
+  EXPECT_GT(memory_->records.size(), kBlocks);
+  for (const uint64_t n : forgotten) EXPECT_FALSE(in(1, n) || in(2, n)) << n;
+  for (uint64_t n = 0; n < 2 * kBlocks; ++n) EXPECT_TRUE(forgotten.contains(n) || in(1, n) || in(2, n)) << n;
 }
 
 TEST_F(TakeOver, coded_records_move_as_they_are) {
