@@ -148,6 +148,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] bool is_fed(TierIndex index) const noexcept;
   // Flags of slots whose record this tier gets when a tier above it lets it go.
   [[nodiscard]] uint8_t flags_of_feeders(TierIndex index) const noexcept;
+  // Flags of slots whose record went on from this tier to one below it.
+  [[nodiscard]] uint8_t flags_of_fed(TierIndex index) const noexcept;
   // Sends what the host has to a tier that came into use, or came back with nothing known of it.
   void offer_all(TierIndex index);
   // Forgets a family in the host and in every tier below.

@@ -132,7 +132,9 @@ void Offloader::relieve() {
   if (free >= low) return;
   const bool write_back = options_.admission == AdmissionKind::on_eviction;
   if (write_back && manager_.is_fed(tier_)) return;
-  const uint8_t below = on_tier_flag(tier_) | (write_back ? manager_.flags_of_feeders(tier_) : uint8_t{0});
+  // Write-through had it once: where it went on from here, it is kept.
+  const uint8_t below =
+      on_tier_flag(tier_) | (write_back ? manager_.flags_of_feeders(tier_) : manager_.flags_of_fed(tier_));
   {
     MutexLock lock(mutex_);
     if (relieving_ || held_ + in_flight_ >= limit_bytes_) return;

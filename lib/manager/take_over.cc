@@ -51,6 +51,15 @@ uint8_t Manager::flags_of_feeders(TierIndex index) const noexcept {
   return flags;
 }
 
+uint8_t Manager::flags_of_fed(TierIndex index) const noexcept {
+  uint8_t flags = 0;
+  for (size_t i = index + 1U; feeds(index) && i <= tiers_.size(); ++i) {
+    const bool write_back = options_.tiers[i - 1].admission == AdmissionKind::on_eviction;
+    if (write_back && takes_over(static_cast<TierIndex>(i))) flags |= on_tier_flag(static_cast<TierIndex>(i));
+  }
+  return flags;
+}
+
 // ---- tier::TierListener ----
 
 void Manager::wanted(TierIndex tier, std::vector<Identity>& ids) {
@@ -154,6 +163,10 @@ void Offloader::took_over(const Moving& moving, const tier::PutBatch& batch) {
     manager::add(counters.stores, 1);
     manager::add(counters.store_bytes, head.ok() ? head.value().header().raw_bytes : batch.items[i].payload.size());
     stored.push_back(batch.items[i].id);
+    const SlotId slot = manager_.acquire_one(stored.back().family, stored.back().key);
+    if (slot == kNoSlot) continue;
+    manager_.table().set_flags(slot, on_tier_flag(tier_));
+    manager_.release({&slot, 1});
   }
   manager_.events().publish(copy::EventKind::stored, tier_, stored);
   {

@@ -299,6 +299,24 @@ TEST_F(TakeOver, write_back_twice_is_one_chain) {
   EXPECT_GT(stats(1).moved_down, kBlocks / 2);
 }
 
+// The host has a block for longer than the first disk: when it goes from there, too, it is where the disk gave it.
+TEST_F(TakeOver, what_went_on_is_not_written_above_again) {
+  open(disk("/a", kSegments, AdmissionKind::all), disk("/b", 60, AdmissionKind::on_eviction));
+  put(0);
+  const Key k = key(0);
+  block::PinId pin = 0;
+  size_t pinned = 0;
+  ASSERT_EQ(manager_->pin(family_, {&k, 1}, 7, kNever, pin, pinned), Code::ok);
+  put_all(1, 60);
+  ASSERT_TRUE(in_host(0) && !in(1, 0) && in(2, 0));
+  ASSERT_EQ(manager_->unpin(pin), Code::ok);
+  put_all(61, 60);
+  EXPECT_FALSE(in_host(0));
+  EXPECT_FALSE(in(1, 0));
+  EXPECT_TRUE(right(2, 0));
+  EXPECT_EQ(get(counts(1).stores), 121U);
+}
+
 TEST_F(TakeOver, events_say_that_it_came_before_they_say_that_it_went) {
   open(disk("/a", kSegments, AdmissionKind::all), disk("/b", 60, AdmissionKind::on_eviction));
   auto queue = copy::Queue::create(16).value();
