@@ -149,9 +149,9 @@ TEST_F(ReplayCommand, stores_and_their_bytes_count_the_same_blocks) {
 
 // A small disk over a large one hits what one disk of both sizes hits, and the second one serves what the first let go.
 TEST_F(ReplayCommand, two_disks_hit_what_their_sizes_together_hit) {
-  ASSERT_EQ(run("trace generate --requests 1200 --seed 5 -o " + trace()).exit_code, 0);
+  ASSERT_EQ(run("trace generate --workload retrieval --requests 800 --seed 5 -o " + trace()).exit_code, 0);
   const auto replay = [this](const std::string& disks) {
-    const Ran ran = run("replay " + trace() + " --host 16MiB --block-bytes 4KiB --settle --verify --json --disk " + disks, "");
+    const Ran ran = run("replay " + trace() + " --host 8MiB --block-bytes 16KiB --settle --verify --json --disk " + disks, "");
     EXPECT_EQ(ran.exit_code, 0) << ran.text;
     auto report = nlohmann::json::parse(ran.text, nullptr, false);
     EXPECT_TRUE(report.is_object()) << ran.text;
@@ -173,8 +173,8 @@ TEST_F(ReplayCommand, two_disks_hit_what_their_sizes_together_hit) {
   for (const auto* tier : {&first, &second}) EXPECT_LE((*tier)["used_bytes"], (*tier)["capacity_bytes"]) << both;
   const double gained = both["hit_rate"].get<double>() - small["hit_rate"].get<double>();
   const double wanted = large["hit_rate"].get<double>() - small["hit_rate"].get<double>();
-  EXPECT_GT(wanted, 1) << "the trace asks for nothing that a small disk has not";
-  EXPECT_GT(gained, wanted / 2) << small["hit_rate"] << " " << both["hit_rate"] << " " << large["hit_rate"];
+  EXPECT_GT(wanted, 3) << "the trace asks for nothing that a small disk has not";
+  EXPECT_GT(gained, wanted * 0.8) << small["hit_rate"] << " " << both["hit_rate"] << " " << large["hit_rate"];
   EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/tier-2/superblock"));
 }
 
