@@ -86,7 +86,9 @@ class Offloader {
   void finished(std::vector<Entry>& entries, tier::PutBatch& batch, uint64_t charged);
   void drop(std::span<Entry> entries, Code why);
   void erase_forgotten(std::span<const SlotId> slots);
-  [[nodiscard]] bool at_rest() const KVBM_REQUIRES(mutex_) { return queue_.empty() && in_flight_ == 0 && taking_over_ == 0; }
+  [[nodiscard]] bool at_rest() const KVBM_REQUIRES(mutex_) {
+    return queue_.empty() && in_flight_ == 0 && taking_over_ == 0;
+  }
   struct Moving;
   void erase_forgotten(const Moving& moving);
   void took_over(const Moving& moving, const tier::PutBatch& batch);

@@ -1,5 +1,5 @@
-// Tier to tier: what a disk lets go to make room goes on to the next tier below that takes such records, as it is stored,
-// past the host. The disk has it until the other one has it (tier/disk/let_go.cc), so a key stays findable on the way.
+// Tier to tier: what a disk lets go to make room goes on to the next tier below that takes such records, as it is
+// stored, past the host. The disk has it until the other one has it (tier/disk/let_go.cc), so a key stays findable on the way.
 #include <algorithm>
 #include <utility>
 
@@ -90,7 +90,8 @@ void Offloader::choose_wanted(std::vector<Identity>& ids) {
   ids.clear();
   std::vector<tier::Found> found(std::min(admitted.size(), kAskedAtOnce));
   for (size_t first = 0; first < admitted.size(); first += kAskedAtOnce) {
-    const auto part = std::span<const Identity>(admitted).subspan(first, std::min(kAskedAtOnce, admitted.size() - first));
+    const size_t n = std::min(kAskedAtOnce, admitted.size() - first);
+    const auto part = std::span<const Identity>(admitted).subspan(first, n);
     manager_.tier_below(tier_).find(part, std::span(found).first(part.size()), false);
     for (size_t i = 0; i < part.size(); ++i) {
       if (!found[i].present) ids.push_back(part[i]);
@@ -132,8 +133,8 @@ void Offloader::take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch)
   erase_forgotten(*moving);
 }
 
-// Who forgets a record erases it in the tier above first, then here. Where that came before this tier had heard of the put,
-// or, with a plug-in, before it was stored, it is erased once more.
+// Who forgets a record erases it in the tier above first, then here. Where that came before this tier had heard of the
+// put, or, with a plug-in, before it was stored, it is erased once more.
 void Offloader::erase_forgotten(const Moving& moving) {
   std::vector<Identity> forgotten;
   std::vector<Identity> maybe;

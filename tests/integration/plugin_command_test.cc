@@ -56,7 +56,8 @@ TEST_F(PluginCommand, an_honest_one_takes_over_what_a_disk_lets_go) {
   Json disk;
   Json plugin;
   for (int i = 0; i < kTries; ++i) {
-    const Json report = replay("--block-bytes 64KiB --host 16MiB --disk 64MiB --admission all,on_eviction --plugin '" KVBM_MEMORY_TIER "'");
+    const Json report = replay(
+        "--block-bytes 64KiB --host 16MiB --disk 64MiB --admission all,on_eviction --plugin '" KVBM_MEMORY_TIER "'");
     ASSERT_EQ(report["tiers"].size(), 3U);
     disk = report["tiers"][1];
     plugin = report["tiers"][2];

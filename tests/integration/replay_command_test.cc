@@ -151,7 +151,8 @@ TEST_F(ReplayCommand, stores_and_their_bytes_count_the_same_blocks) {
 TEST_F(ReplayCommand, two_disks_hit_what_their_sizes_together_hit) {
   ASSERT_EQ(run("trace generate --workload retrieval --requests 800 --seed 5 -o " + trace()).exit_code, 0);
   const auto replay = [this](const std::string& disks) {
-    const Ran ran = run("replay " + trace() + " --host 8MiB --block-bytes 16KiB --settle --verify --json --disk " + disks, "");
+    const std::string sizes = " --host 8MiB --block-bytes 16KiB --disk " + disks;
+    const Ran ran = run("replay " + trace() + " --settle --verify --json" + sizes, "");
     EXPECT_EQ(ran.exit_code, 0) << ran.text;
     auto report = nlohmann::json::parse(ran.text, nullptr, false);
     EXPECT_TRUE(report.is_object()) << ran.text;

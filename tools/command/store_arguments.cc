@@ -47,11 +47,13 @@ Status read_sizes(const StoreArguments& arguments, replay::StoreOptions& options
 }
 
 Status read_admissions(const std::string& text, std::vector<uint32_t>& out) {
-  constexpr std::string_view kNames[] = {"all", "on_eviction", "after_uses", "frequency", "on_request"};  // KVBM_ADMIT_*
+  // In the order of KVBM_ADMIT_*.
+  constexpr std::string_view kNames[] = {"all", "on_eviction", "after_uses", "frequency", "on_request"};
   for (const std::string& name : parts_of(text)) {
     const auto at = std::find(std::begin(kNames), std::end(kNames), name);
     if (at == std::end(kNames)) {
-      return {Code::invalid_argument, "--admission", name + " is none of all, on_eviction, after_uses, frequency, on_request"};
+      return {Code::invalid_argument, "--admission",
+              name + " is none of all, on_eviction, after_uses, frequency, on_request"};
     }
     out.push_back(static_cast<uint32_t>(at - std::begin(kNames)));
   }
@@ -84,7 +86,7 @@ void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
       ->type_name("HOST:PORT,...");
   app.add_option("--threads", arguments.threads, "Engines at a time")->capture_default_str();
   app.add_flag("--settle", arguments.settle,
-               "Wait after each request until what it stored has come down: hit rates of the sizes alone, whatever the disks' speed");
+               "Wait after each request until what it stored has come down: hit rates of the sizes, whatever the speed");
   app.add_option("--first", arguments.first, "Requests to pass over")->type_name("N");
   app.add_option("--limit", arguments.limit, "Requests to replay")->type_name("N");
 }

@@ -98,8 +98,8 @@ bool CodedCore::plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTe
   return encodes;
 }
 
-// True: it is written as another tier had it, or not at all. With keys a plain record is one that somebody may have put on
-// the other medium: sealed here it would be believed.
+// True: it is written as another tier had it, or not at all. With keys a plain record is one that somebody may have put
+// on the other medium: sealed here it would be believed.
 bool CodedCore::plan_as_stored(PutPiece& piece, const PutItem& item) {
   const auto head = codec::HeadView::parse(item.head);
   if (!head.ok()) {

@@ -1,7 +1,7 @@
-// What a segment that is being emptied still has, and the owner of the tier wants to have below, is read in order, checked and
-// given to him before it is forgotten here: until then it is found here, after that there. Loads go first, and the capacity
-// is kept whatever happens below: writing waits for all this only as long as it goes on at 125 MB/s, and what was not taken
-// over by then is lost, as everything is where nobody takes it.
+// What a segment that is being emptied still has, and the owner of the tier wants to have below, is read in order,
+// checked and given to him before it is forgotten here: until then it is found here, after that there. Loads go first, and
+// the capacity is kept whatever happens below: writing waits for all this only as long as it goes on at 125 MB/s, and
+// what was not taken over by then is lost, as everything is where nobody takes it.
 #include <algorithm>
 #include <utility>
 

@@ -168,7 +168,7 @@ void DiskCore::reclaim_carry() {
   get(std::move(batch), true);
 }
 
-// What of a batch was read and is still here, to be written elsewhere as it was read. `which`: the items' numbers in `got`.
+// What of a batch was read and is still here, to be written elsewhere as it was read. `which`: the items' numbers.
 std::vector<PutItem> DiskCore::items_of(const GetBatch& got, std::vector<size_t>* which) const {
   std::vector<PutItem> items;
   for (size_t i = 0; i < got.items.size(); ++i) {
