@@ -64,7 +64,8 @@ TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
   if (n < 100) return;
   // What the worlds are there for has happened in some of them.
   for (const uint64_t count : {all.restarts, all.shutdowns, all.reclaimed, all.moved_down, all.moves_lost, all.disabled,
-                               all.over_quota, all.registered, all.partial_loads, all.repeats, all.coded, all.sealed, all.decoded}) {
+                               all.over_quota, all.registered, all.partial_loads, all.repeats, all.coded, all.sealed,
+                               all.decoded}) {
     EXPECT_GT(count, 0U);
   }
 }
