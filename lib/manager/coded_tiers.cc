@@ -8,9 +8,11 @@
 
 namespace kvbm::manager {
 
+bool is_storage(const tier::Tier& tier) noexcept { return tier.kind() == "disk" || tier.kind() == "plugin"; }
+
 std::unique_ptr<tier::Tier> code_tier(Manager& manager, TierIndex index, const TierOptions& options,
                                       std::unique_ptr<tier::Tier> tier) {
-  if (tier->kind() != "disk" && tier->kind() != "plugin") return tier;
+  if (!is_storage(*tier)) return tier;
   tier::coded::CodedTierOptions coded;
   coded.automatic = options.codec == "auto";
   if (!coded.automatic) coded.mode = codec::mode_by_name(options.codec).value_or(codec::Mode::off);

@@ -70,6 +70,7 @@ Result<std::shared_ptr<Manager>> Manager::create(const Environment& environment,
   Status opened = manager->open_host();
   if (opened.ok()) opened = manager->open_tiers();
   if (!opened.ok()) return opened;
+  manager->opened_.store(true, std::memory_order_release);  // read by wanted()
   if (manager->arena_->recovered()) manager->recover_host();
   return manager;
 }
@@ -145,11 +146,24 @@ void Manager::shutdown(UniqueFunction<void()> done) {
   room_.room_came();  // there will be none
   closed_ = std::move(done);
   closing_parts_ = offloaders_.size() + 1;
-  const std::shared_ptr<Manager> self = shared_from_this();
   for (size_t i = 0; i < offloaders_.size(); ++i) {
-    offloaders_[i]->when_idle([self, i] { self->tiers_[i]->shutdown([self] { self->part_closed(); }); });
+    if (!closes_after_above(i)) close_tier(i);
   }
   part_closed();
+}
+
+// A tier that another one gives to is closed after that.
+bool Manager::closes_after_above(size_t i) const noexcept {
+  return i != 0 && i < tiers_.size() && tiers_[i - 1]->offers_what_it_lets_go() && is_storage(*tiers_[i]);
+}
+
+void Manager::close_tier(size_t i) {
+  offloaders_[i]->when_idle([self = shared_from_this(), i] {
+    self->tiers_[i]->shutdown([self, i] {
+      if (self->closes_after_above(i + 1)) self->close_tier(i + 1);
+      self->part_closed();
+    });
+  });
 }
 
 void Manager::part_closed() {

@@ -150,6 +150,13 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // The tier that must have a store's blocks before the store is over; kNoTier: the host is enough.
   [[nodiscard]] TierIndex stores_reach() const noexcept { return stores_reach_.load(std::memory_order_acquire); }
   void let_stores_reach(TierIndex index) noexcept { stores_reach_.store(index, std::memory_order_release); }
+  // ---- Tier to tier (take_over.cc) ----
+  // Whether all that the host lets go comes to this tier out of one above it, that has it first.
+  [[nodiscard]] bool is_fed(TierIndex index) const noexcept;
+  // Flags of slots whose record this tier gets when a tier above it lets it go.
+  [[nodiscard]] uint8_t flags_of_feeders(TierIndex index) const noexcept;
+  // Flags of slots whose record went on from this tier to one below it.
+  [[nodiscard]] uint8_t flags_of_fed(TierIndex index) const noexcept;
   // Sends what the host has to a tier that came into use, or came back with nothing known of it.
   void offer_all(TierIndex index);
   // Forgets a family in the host and in every tier below.
@@ -177,8 +184,17 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // tier::TierListener
   void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) override;
   void disabled(TierIndex tier, const Status& why) override;
+  void wanted(TierIndex tier, std::vector<Identity>& ids) override;
+  void take_over(TierIndex tier, std::unique_ptr<tier::PutBatch> batch) override;
 
  private:
+  // Whether records that tiers let go can come to this one, and whether it can give any.
+  [[nodiscard]] bool takes_over(TierIndex index) const noexcept;
+  [[nodiscard]] bool feeds(TierIndex index) const noexcept;
+  // The tier that what `from` lets go comes to; kNoTier.
+  [[nodiscard]] TierIndex next_below(TierIndex from) const noexcept;
+  [[nodiscard]] bool closes_after_above(size_t i) const noexcept;
+  void close_tier(size_t i);
   void part_closed();
   Manager(const Environment& environment, Options options);
   Status open_host();
@@ -222,6 +238,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::atomic<uint32_t> standing_by_{0};  // bit i: tier i
   std::atomic<TierIndex> stores_reach_{kNoTier};
   ShareState share_;
+  std::atomic<bool> opened_{false};  // tiers_ and offloaders_ are complete
   std::atomic<bool> closing_{false};
   // Of shutdown(), which takes no memory of its own: whoever closes has nobody to tell that there was none.
   std::atomic<size_t> closing_parts_{0};

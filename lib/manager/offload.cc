@@ -46,7 +46,7 @@ bool Offloader::admits_on_use() const noexcept {
 
 uint64_t Offloader::queued_bytes() const {
   MutexLock lock(mutex_);
-  return queue_.size() * slot_bytes_ + in_flight_;
+  return queue_.size() * slot_bytes_ + in_flight_ + taking_over_;
 }
 
 uint64_t Offloader::held_bytes() const {
@@ -148,6 +148,11 @@ void Offloader::relieve() {
   const uint32_t low = std::max<uint32_t>(slots / 32, 1);
   const uint32_t free = manager_.table().counters().free;
   if (free >= low) return;
+  const bool write_back = options_.admission == AdmissionKind::on_eviction;
+  if (write_back && manager_.is_fed(tier_)) return;
+  // Write-through had it once: where it went on from here, it is kept.
+  const uint8_t below =
+      on_tier_flag(tier_) | (write_back ? manager_.flags_of_feeders(tier_) : manager_.flags_of_fed(tier_));
   {
     MutexLock lock(mutex_);
     if (relieving_ || held_ + in_flight_ >= limit_bytes_) return;
@@ -158,7 +163,7 @@ void Offloader::relieve() {
   std::vector<Entry> entries;
   std::vector<SlotId> clean;
   for (const SlotId slot : cold) {
-    const bool there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;
+    const bool there = (manager_.table().flags(slot) & below) != 0;
     if (there) {
       clean.push_back(slot);
     } else {
@@ -181,7 +186,7 @@ void Offloader::when_idle(UniqueFunction<void()> idle) {
   const MemoryWait nobody_to_tell;
   {
     MutexLock lock(mutex_);
-    if (!queue_.empty() || in_flight_ != 0) {
+    if (!at_rest()) {
       idle_.push_back(std::move(idle));
       return;
     }
@@ -215,7 +220,7 @@ void Offloader::pump() {
       MutexLock lock(mutex_);
       batch = next_batch();
       more = !batch.empty() && !queue_.empty();
-      if (batch.empty() && queue_.empty() && in_flight_ == 0) idle.swap(idle_);
+      if (batch.empty() && at_rest()) idle.swap(idle_);
     }
     for (auto& call : idle) call();
     if (batch.empty()) return;

@@ -1,4 +1,4 @@
-// One edge of the tier order: host blocks on their way into one tier below.
+// What comes into one tier below: host blocks, and what the tier above it lets go.
 //
 // Blocks reach the queue when they are stored or used (admission decides), when room in the host runs
 // short (demotion), or because a caller asks. Those that wait within a share of the host keep a reference, so
@@ -9,6 +9,8 @@
 // outcome. Lock: `mutex_`; never held while the tier or a callback is called.
 // Callers have done what they were asked for and are not told of an offload that fails: all here waits for memory
 // (base/memory_wait.h).
+//
+// What a tier above lets go (take_over.cc) is in its memory already and goes straight on; that tier bounds it.
 #pragma once
 
 #include <deque>
@@ -41,6 +43,10 @@ class Offloader {
   // Called after allocations: when room in the host runs short, sends down what would be evicted next and is not
   // there yet, then frees it. This is how on_eviction works, and the second chance of what `all` had no queue for.
   void relieve();
+  // Leaves in `ids` what this tier is to take over from one above it: admitted, and not here yet.
+  void choose_wanted(std::vector<Identity>& ids);
+  // Records that `from` lets go (tier::TierListener::take_over).
+  void take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch);
   // Runs when nothing is queued or in flight (now, if so).
   void when_idle(UniqueFunction<void()> idle);
   [[nodiscard]] bool admits_on_use() const noexcept;
@@ -84,6 +90,12 @@ class Offloader {
   void finished(std::vector<Entry>& entries, tier::PutBatch& batch, uint64_t charged);
   void drop(std::span<Entry> entries, Code why);
   void erase_forgotten(std::span<const SlotId> slots);
+  [[nodiscard]] bool at_rest() const KVBM_REQUIRES(mutex_) {
+    return queue_.empty() && in_flight_ == 0 && taking_over_ == 0;
+  }
+  struct Moving;
+  void erase_forgotten(const Moving& moving);
+  void took_over(const Moving& moving, const tier::PutBatch& batch);
 
   Manager& manager_;
   const TierIndex tier_;
@@ -96,6 +108,7 @@ class Offloader {
   std::deque<Entry> queue_ KVBM_GUARDED_BY(mutex_);
   uint64_t held_ KVBM_GUARDED_BY(mutex_) = 0;  // bytes of queued entries with a reference
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
+  uint64_t taking_over_ KVBM_GUARDED_BY(mutex_) = 0;
   bool relieving_ KVBM_GUARDED_BY(mutex_) = false;
   // By slot: what admission has queued.
   std::vector<Queued> queued_ KVBM_GUARDED_BY(mutex_);

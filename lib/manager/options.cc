@@ -25,7 +25,7 @@ std::vector<OptionRow> tier_rows() {
   rows.push_back(
       {"capacity", OptionType::bytes, "1GiB", "Hard cap of everything in the directory.", 1 << 20, kMaxBytes});
   rows.push_back({"admission", OptionType::choice, "all",
-                  "Which host blocks come here: all as they are stored, on eviction from the host, after n uses, by "
+                  "Which blocks come here: all as they are stored, on eviction from the tier above, after n uses, by "
                   "frequency with decay, or only those that a caller sends.",
                   0, 0, {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
   rows.push_back({"admission_uses", OptionType::count, "2", "Uses for after_uses; threshold for frequency.", 1, 15});

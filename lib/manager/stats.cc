@@ -43,6 +43,8 @@ void fill_below(Manager& manager, TierIndex index, TierSnapshot& tier) {
   tier.metadata_bytes = stats.index_bytes;
   tier.staging_bytes = stats.staging_bytes;
   tier.codec = stats.codec;
+  tier.moved_down = stats.moved_down;
+  tier.moves_lost = stats.moves_lost;
   tier.faults = stats.faults;
   tier.second_answers = stats.second_answers;
   tier.disabled = manager.disabled(index) ? 1 : 0;

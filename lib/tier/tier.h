@@ -44,6 +44,9 @@ struct PutBatch {
   std::vector<Code> status;  // ok: stored (or there already); else disk_full, no_room, io_error, deadline, ...
   uint64_t deadline_ns = kNever;
   bool durable = false;  // ok only after the bytes survive a power cut
+  // Another tier let them go, and they are as it had them: what is coded or sealed is written as it is, and where all
+  // must be sealed nothing else is written.
+  bool as_stored = false;
   UniqueFunction<void(PutBatch&)> done;
 };
 
@@ -147,6 +150,8 @@ struct TierStats {
   uint64_t puts = 0, put_bytes = 0, put_errors = 0;
   uint64_t gets = 0, get_bytes = 0, get_errors = 0, misses = 0;
   uint64_t damaged = 0, evicted = 0, reclaimed_bytes = 0, rewritten_bytes = 0, dropped_full = 0;
+  // Of the records that somebody below wanted when this tier let them go: those that were taken over, and not.
+  uint64_t moved_down = 0, moves_lost = 0;
   uint64_t faults = 0, second_answers = 0;  // of plug-ins: hangs, lies and second answers; and the last of these alone
   CodecStats codec;
 };
@@ -166,6 +171,15 @@ class TierListener {
   virtual ~TierListener() = default;
   virtual void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) = 0;
   virtual void disabled(TierIndex tier, const Status& why) = 0;
+  // A tier that is about to let records go to make room offers them first: what stays in `ids`, in order, it reads, checks
+  // and gives to take_over(), a part at a time, and forgets it after that.
+  virtual void wanted(TierIndex /*tier*/, std::vector<Identity>& ids) { ids.clear(); }
+  // Batches are as_stored. While this runs every record of the batch is still found in `tier`, unless it was erased there
+  // or is damaged. `done` runs once, maybe before this returns, on any thread of the executor.
+  virtual void take_over(TierIndex /*tier*/, std::unique_ptr<PutBatch> batch) {
+    batch->status.assign(batch->items.size(), Code::unsupported);
+    batch->done(*batch);
+  }
 };
 
 // A record that lies in memory of this process that another process owns and may write at any moment. Whoever reads
@@ -190,6 +204,8 @@ class Tier {
 
   // From memory, never blocks. Fills out[i]; absent ones have present = false. Counts as a use if `touch`.
   virtual void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept = 0;
+  // Whether it offers its listener what it lets go (TierListener::wanted).
+  [[nodiscard]] virtual bool offers_what_it_lets_go() const noexcept { return false; }
   // While pinned, a found record is not reclaimed; pins nest; the identity must have been found.
   // Returns false if it has gone meanwhile (or the tier cannot pin: then a get may miss).
   virtual bool pin(const Identity& id) noexcept = 0;

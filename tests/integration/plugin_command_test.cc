@@ -51,6 +51,25 @@ TEST_F(PluginCommand, an_honest_one_is_a_third_tier) {
   EXPECT_GT(plugin["loads"], 0) << plugin;
 }
 
+// Write-back: it has what the disk let go, and nothing else.
+TEST_F(PluginCommand, an_honest_one_takes_over_what_a_disk_lets_go) {
+  Json disk;
+  Json plugin;
+  for (int i = 0; i < kTries; ++i) {
+    const Json report = replay(
+        "--block-bytes 64KiB --host 16MiB --disk 64MiB --admission all,on_eviction --plugin '" KVBM_MEMORY_TIER "'");
+    ASSERT_EQ(report["tiers"].size(), 3U);
+    disk = report["tiers"][1];
+    plugin = report["tiers"][2];
+    EXPECT_LE(plugin["stores"], disk["evictions"]) << report;
+    EXPECT_EQ(plugin["errors"], 0) << report;
+    EXPECT_EQ(disk["errors"], 0) << report;
+    if (plugin["loads"] > 0) break;
+  }
+  EXPECT_GT(plugin["stores"], 0) << plugin;
+  EXPECT_GT(plugin["loads"], 0) << plugin;
+}
+
 TEST_F(PluginCommand, hostile_ones_cost_hits_and_nothing_else) {
   for (const std::string kind : {"wrong", "resize", "fails", "twice"}) {
     SCOPED_TRACE(kind);

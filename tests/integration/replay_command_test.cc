@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "kvbm.h"
@@ -71,6 +72,11 @@ TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
   refused(trace() + " --host 8MiB --first 300", "it has 300 requests");
   refused(trace() + " --host 4KiB", "smaller than one block");
   refused(trace() + " --host 8MiB", "KVBM_NONSENSE", "KVBM_NONSENSE=1");
+}
+
+TEST_F(ReplayCommand, what_tiers_are_given_is_read_with_care) {
+  refused(trace() + " --disk 64MiB,much", "--disk");
+  refused(trace() + " --disk 64MiB,128MiB --admission all,sometimes", "sometimes is none of all, on_eviction");
 }
 
 TEST_F(ReplayCommand, a_hint_is_about_what_was_wrong) {
@@ -139,6 +145,38 @@ TEST_F(ReplayCommand, stores_and_their_bytes_count_the_same_blocks) {
   ASSERT_EQ(ran.exit_code, 0);
   EXPECT_EQ(number(ran.text, "store_bytes"), number(ran.text, "stores") * 65536) << ran.text;
   EXPECT_GT(number(ran.text, "stores"), number(ran.text, "stored_blocks")) << ran.text;
+}
+
+// A small disk over a large one hits what one disk of both sizes hits, and the second one serves what the first let go.
+TEST_F(ReplayCommand, two_disks_hit_what_their_sizes_together_hit) {
+  ASSERT_EQ(run("trace generate --workload retrieval --requests 800 --seed 5 -o " + trace()).exit_code, 0);
+  const auto replay = [this](const std::string& disks) {
+    const std::string sizes = " --host 8MiB --block-bytes 16KiB --disk " + disks;
+    const Ran ran = run("replay " + trace() + " --settle --verify --json" + sizes, "");
+    EXPECT_EQ(ran.exit_code, 0) << ran.text;
+    auto report = nlohmann::json::parse(ran.text, nullptr, false);
+    EXPECT_TRUE(report.is_object()) << ran.text;
+    if (!report.is_object()) return nlohmann::json();
+    EXPECT_EQ(report["wrong_blocks"], 0) << ran.text;
+    EXPECT_EQ(report["verified_blocks"], report["hits"]) << ran.text;
+    return report;
+  };
+  const auto small = replay("64MiB");
+  const auto both = replay("64MiB,192MiB --admission all,on_eviction --disk-path " + dir_.path() + "/tier");
+  const auto large = replay("256MiB");
+  if (HasFailure()) return;
+  ASSERT_EQ(both["tiers"].size(), 3U);
+  const auto& first = both["tiers"][1];
+  const auto& second = both["tiers"][2];
+  EXPECT_GT(second["stores"], 0) << both;
+  EXPECT_LE(second["stores"], first["evictions"]) << "it has other blocks than those: " << both;
+  EXPECT_GT(second["loads"], 0) << both;
+  for (const auto* tier : {&first, &second}) EXPECT_LE((*tier)["used_bytes"], (*tier)["capacity_bytes"]) << both;
+  const double gained = both["hit_rate"].get<double>() - small["hit_rate"].get<double>();
+  const double wanted = large["hit_rate"].get<double>() - small["hit_rate"].get<double>();
+  EXPECT_GT(wanted, 3) << "the trace asks for nothing that a small disk has not";
+  EXPECT_GT(gained, wanted * 0.8) << small["hit_rate"] << " " << both["hit_rate"] << " " << large["hit_rate"];
+  EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/tier-2/superblock"));
 }
 
 TEST_F(ReplayCommand, the_store_hits_what_its_policy_hits) {

@@ -127,19 +127,10 @@ struct Process {
     options.host.block_bytes = kBlockBytes;
     options.host.capacity_bytes = 4096 + kHostSlots * (kBlockBytes + tier::HostArena::head_stride(kBlockBytes));
     options.host.huge_pages = false;
-    TierOptions tier;
-    tier::disk::DiskTierOptions disk;
-    disk.path = path;
-    disk.segment_bytes = 64 << 10;
-    disk.capacity_bytes = tier::disk::kSuperblockBytes + 4096 + 8 * disk.segment_bytes;
-    tier.capacity_bytes = disk.capacity_bytes;
-    tier.make = [this, disk](TierIndex index, FamilyTable& families,
-                             tier::TierListener* listener) -> Result<std::unique_ptr<tier::Tier>> {
-      auto made = tier::disk::DiskTier::open(disk, *files, *executor, families, random, listener, index);
-      if (!made.ok()) return made.status();
-      return std::unique_ptr<tier::Tier>(std::move(made).value());
-    };
-    options.tiers.push_back(std::move(tier));
+    options.tiers.push_back(disk_of(path, 8));
+    // What the first one lets go.
+    options.tiers.push_back(disk_of(path + "-2", 8));
+    options.tiers.back().admission = AdmissionKind::on_eviction;
     auto made = Manager::create(environment, std::move(options));
     ASSERT_TRUE(made.ok()) << made.status().message();
     manager = std::move(made).value();
@@ -149,6 +140,23 @@ struct Process {
       if (n == 1) who.quota_bytes = 24 * manager->arena().slot_bytes();
       ns[n] = manager->open_namespace(std::move(who)).value();
     }
+  }
+
+  // Of so many segments.
+  TierOptions disk_of(const std::string& path, uint32_t segments) {
+    TierOptions tier;
+    tier::disk::DiskTierOptions disk;
+    disk.path = path;
+    disk.segment_bytes = 64 << 10;
+    disk.capacity_bytes = tier::disk::kSuperblockBytes + 4096 + segments * disk.segment_bytes;
+    tier.capacity_bytes = disk.capacity_bytes;
+    tier.make = [this, disk](TierIndex index, FamilyTable& families,
+                             tier::TierListener* listener) -> Result<std::unique_ptr<tier::Tier>> {
+      auto made = tier::disk::DiskTier::open(disk, *files, *executor, families, random, listener, index);
+      if (!made.ok()) return made.status();
+      return std::unique_ptr<tier::Tier>(std::move(made).value());
+    };
+    return tier;
   }
 
   void close() {
@@ -358,8 +366,10 @@ class Worker {
     std::vector<block::SlotInfo> infos;
     manager_.table().scan(0, infos, kHostSlots);
     EXPECT_LE(infos.size(), kHostSlots);
-    const tier::TierStats stats = manager_.tier_below(1).stats();
-    EXPECT_LE(stats.used_bytes, stats.capacity_bytes);
+    for (TierIndex tier = 1; tier <= 2; ++tier) {
+      const tier::TierStats stats = manager_.tier_below(tier).stats();
+      EXPECT_LE(stats.used_bytes, stats.capacity_bytes);
+    }
   }
 
   Process& process_;
@@ -414,14 +424,18 @@ TEST(ManagerModel, threads_find_what_was_stored_and_nothing_else) {
   }
   nothing_is_held(process);
   const TierCounters& disk = process.manager->counters().tiers[1];
+  const TierCounters& second = process.manager->counters().tiers[2];
   kvbm::test::counted(loaded, "blocks compared with the model");
-  std::printf("%llu blocks loaded and compared, %llu stored below, %llu loaded from there, %llu reclaimed\n",
+  std::printf("%llu blocks loaded and compared, %llu stored below, %llu loaded from there, %llu reclaimed, "
+              "%llu moved on, %llu loaded from there\n",
               static_cast<unsigned long long>(loaded), static_cast<unsigned long long>(get(disk.stores)),
-              static_cast<unsigned long long>(get(disk.loads)), static_cast<unsigned long long>(get(disk.evictions)));
+              static_cast<unsigned long long>(get(disk.loads)), static_cast<unsigned long long>(get(disk.evictions)),
+              static_cast<unsigned long long>(get(second.stores)), static_cast<unsigned long long>(get(second.loads)));
   EXPECT_GT(loaded, operations / 8);  // how many is a matter of how busy the machine is
   if (operations >= 8000) {
     EXPECT_GT(get(disk.loads), 0U);
     EXPECT_GT(get(disk.evictions), 0U);
+    EXPECT_GT(get(second.stores), 0U);
   }
   process.close();
   process.open(path);

@@ -29,6 +29,7 @@ void add(Seen& all, const Seen& one) {
   all.shutdowns += one.shutdowns, all.reclaimed += one.reclaimed, all.disabled += one.disabled;
   all.over_quota += one.over_quota, all.registered += one.registered, all.partial_loads += one.partial_loads;
   all.coded += one.coded, all.decoded += one.decoded, all.sealed += one.sealed;
+  all.moved_down += one.moved_down, all.moves_lost += one.moves_lost;
   all.repeats += one.repeats, all.lost += one.lost;
   all.waited += one.waited, all.refused += one.refused;
 }
@@ -40,7 +41,9 @@ void print(uint64_t seeds, const Seen& all) {
   counted(seeds, "seeds"), counted(all.submitted, "simulated operations"), counted(all.restarts, "simulated kills");
   line("seeds", seeds), line("operations", all.submitted), line("units loaded and compared", all.loaded);
   line("kills and power cuts", all.restarts), line("shutdowns", all.shutdowns), line("directories given up", all.lost);
-  line("records reclaimed", all.reclaimed), line("tiers disabled", all.disabled), line("over quota", all.over_quota);
+  line("records reclaimed", all.reclaimed), line("of these moved down", all.moved_down);
+  line("of these not taken over", all.moves_lost);
+  line("tiers disabled", all.disabled), line("over quota", all.over_quota);
   line("managed blocks registered", all.registered), line("loads of part of a block", all.partial_loads);
   line("scattered stores", all.repeats), line("records coded", all.coded), line("records sealed", all.sealed);
   line("records decoded", all.decoded), line("stores that waited for room", all.waited);
@@ -62,8 +65,9 @@ TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
   EXPECT_GT(all.loaded, n * 10);
   if (n < 100) return;
   // What the worlds are there for has happened in some of them.
-  for (const uint64_t count : {all.restarts, all.shutdowns, all.reclaimed, all.disabled, all.over_quota, all.registered,
-                               all.partial_loads, all.repeats, all.coded, all.sealed, all.decoded, all.waited}) {
+  for (const uint64_t count : {all.restarts, all.shutdowns, all.reclaimed, all.moved_down, all.moves_lost, all.disabled,
+                               all.over_quota, all.registered, all.partial_loads, all.repeats, all.coded, all.sealed,
+                               all.decoded, all.waited}) {
     EXPECT_GT(count, 0U);
   }
 }

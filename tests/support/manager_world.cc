@@ -99,7 +99,9 @@ void World::tally() {
   seen.waited += counters.room_wait.count();
   for (TierIndex t = 1; t <= manager_->tiers_below(); ++t) {
     seen.reclaimed += get(counters.tiers[t].evictions);
-    const tier::CodecStats codec = manager_->tier_below(t).stats().codec;
+    const tier::TierStats stats = manager_->tier_below(t).stats();
+    const tier::CodecStats& codec = stats.codec;
+    seen.moved_down += stats.moved_down, seen.moves_lost += stats.moves_lost;
     seen.coded += codec.coded, seen.decoded += codec.decoded, seen.sealed += codec.sealed;
     seen.disabled += manager_->disabled(t) ? 1 : 0;
   }

@@ -46,7 +46,8 @@ struct Shape {
 struct Seen {
   uint64_t submitted = 0, completed = 0, loaded = 0, restarts = 0, shutdowns = 0, lost = 0;
   uint64_t coded = 0, decoded = 0, sealed = 0;
-  uint64_t reclaimed = 0, disabled = 0, over_quota = 0, registered = 0, partial_loads = 0, repeats = 0;
+  uint64_t reclaimed = 0, moved_down = 0, moves_lost = 0, disabled = 0;
+  uint64_t over_quota = 0, registered = 0, partial_loads = 0, repeats = 0;
   uint64_t waited = 0, refused = 0;  // for room; blocks that got none
 };
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <string_view>
 
 #include "terminal/quantity.h"
 
@@ -13,19 +15,47 @@ namespace {
 
 constexpr uint32_t kMostThreads = 64;
 
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
 Status read_sizes(const StoreArguments& arguments, replay::StoreOptions& options) {
   const struct {
     const std::string& text;
     uint64_t& value;
     const char* name;
   } sizes[] = {{arguments.host, options.host_bytes, "--host"},
-               {arguments.disk, options.disk_bytes, "--disk"},
                {arguments.block_bytes, options.block_bytes, "--block-bytes"}};
   for (const auto& size : sizes) {
     if (size.text.empty()) continue;
     const auto parsed = terminal::parse_size(size.text);
     if (!parsed.ok()) return {Code::invalid_argument, size.name, parsed.status().message()};
     size.value = parsed.value();
+  }
+  for (const std::string& text : parts_of(arguments.disk)) {
+    const auto parsed = terminal::parse_size(text);
+    if (!parsed.ok()) return {Code::invalid_argument, "--disk", parsed.status().message()};
+    if (parsed.value() != 0) options.disks.push_back(parsed.value());
+  }
+  return {};
+}
+
+Status read_admissions(const std::string& text, std::vector<uint32_t>& out) {
+  // In the order of KVBM_ADMIT_*.
+  constexpr std::string_view kNames[] = {"all", "on_eviction", "after_uses", "frequency", "on_request"};
+  for (const std::string& name : parts_of(text)) {
+    const auto at = std::find(std::begin(kNames), std::end(kNames), name);
+    if (at == std::end(kNames)) {
+      return {Code::invalid_argument, "--admission",
+              name + " is none of all, on_eviction, after_uses, frequency, on_request"};
+    }
+    out.push_back(static_cast<uint32_t>(at - std::begin(kNames)));
   }
   return {};
 }
@@ -40,10 +70,12 @@ void add_trace_arguments(CLI::App& app, TraceArguments& arguments) {
 
 void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
   app.add_option("--host", arguments.host, "Host tier (default 256MiB)")->type_name("SIZE");
-  app.add_option("--disk", arguments.disk, "Disk tier")->type_name("SIZE");
+  app.add_option("--disk", arguments.disk, "Disk tier, or several in order")->type_name("SIZE,...");
+  app.add_option("--admission", arguments.admission, "What comes to each tier below the host, in order (default all)")
+      ->type_name("NAME,...");
   app.add_option("--block-bytes", arguments.block_bytes, "Bytes of a block")->type_name("SIZE")->capture_default_str();
   app.add_option("--disk-path", arguments.disk_path,
-                 "Directory of the disk tier; kept, so that the next run finds its blocks")
+                 "Directory of the disk tier; kept, so that the next run finds its blocks (the second one's: DIR-2)")
       ->type_name("DIR");
   app.add_option("--codec", arguments.codec, "How records of the disk tier are coded: off, auto or a mode")
       ->type_name("MODE")
@@ -53,6 +85,8 @@ void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
   app.add_option("--peer", arguments.peers, "Addresses of nodes, with commas: blocks go to them, and theirs are found")
       ->type_name("HOST:PORT,...");
   app.add_option("--threads", arguments.threads, "Engines at a time")->capture_default_str();
+  app.add_flag("--settle", arguments.settle,
+               "Wait after each request until what it stored has come down: hit rates of the sizes, whatever the speed");
   app.add_option("--first", arguments.first, "Requests to pass over")->type_name("N");
   app.add_option("--limit", arguments.limit, "Requests to replay")->type_name("N");
 }
@@ -99,6 +133,8 @@ int make_store_options(const StoreArguments& arguments, uint64_t requests, Scrat
                        replay::StoreOptions& out) {
   const Status sizes = read_sizes(arguments, out);
   if (!sizes.ok()) return fail(kBadInput, sizes.message());
+  const Status admissions = read_admissions(arguments.admission, out.admissions);
+  if (!admissions.ok()) return fail(kBadInput, admissions.message());
   if (arguments.threads == 0 || arguments.threads > kMostThreads) return fail(kBadInput, "--threads is 1 to 64");
   if (arguments.first >= requests) {
     return fail(kBadInput, "--first " + std::to_string(arguments.first) + " passes over the whole trace",
@@ -109,10 +145,11 @@ int make_store_options(const StoreArguments& arguments, uint64_t requests, Scrat
   out.plugin = arguments.plugin;
   out.peers = arguments.peers;
   out.threads = arguments.threads;
+  out.settle = arguments.settle;
   out.first = arguments.first;
   out.limit = arguments.limit;
   out.disk_path = arguments.disk_path;
-  if (out.disk_bytes == 0 || !out.disk_path.empty()) return kDone;
+  if (out.disks.empty() || !out.disk_path.empty()) return kDone;
   const Status made = scratch.make();
   if (!made.ok()) return fail(made, "give a directory with --disk-path");
   out.disk_path = scratch.tier();

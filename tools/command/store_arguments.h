@@ -21,11 +21,13 @@ struct StoreArguments {
   std::string host;
   std::string disk;
   std::string block_bytes = "64KiB";
+  std::string admission;
   std::string disk_path;
   std::string codec = "off";
   std::string plugin;
   std::string peers;
   uint32_t threads = 1;
+  bool settle = false;
   uint64_t first = 0;
   uint64_t limit = UINT64_MAX;
 };

@@ -77,7 +77,9 @@ top::Run describe(const Arguments& arguments, const replay::StoreOptions& option
   run.trace = arguments.trace.path;
   run.requests = requests_to_replay(options, requests);
   run.tiers = {"host"};
-  if (options.disk_bytes != 0) run.tiers.emplace_back("disk");
+  for (size_t i = 0; i < options.disks.size(); ++i) {
+    run.tiers.push_back(i == 0 ? "disk" : "disk " + std::to_string(i + 1));
+  }
   if (!options.plugin.empty()) run.tiers.emplace_back("plug-in");
   run.order = order_named(arguments.sort);
   return run;

@@ -56,6 +56,12 @@ struct Shared {
   Status failure;
 };
 
+// Waits until what was stored has come down.
+Status settle(kvbm_manager_t* manager) {
+  const kvbm_status_t status = kvbm_manager_flush(manager, 60'000'000'000ULL);
+  return status == KVBM_OK ? Status{} : failed("the offload queue did not drain in a minute", status, {});
+}
+
 // One engine: its paged cache and its share of the requests.
 class Engine {
  public:
@@ -123,7 +129,8 @@ class Engine {
     const uint64_t tokens = shared_.trace.requests[at].input_length;
     mine_.tokens += tokens;
     mine_.tokens_saved += std::min<uint64_t>(tokens, good * trace::kTokensPerBlock);
-    return store(nodes, keys, good);
+    const Status stored = store(nodes, keys, good);
+    return stored.ok() && shared_.options.settle ? settle(shared_.manager) : stored;
   }
 
   // Adds what this engine counted since its last report.
@@ -327,25 +334,30 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   if (status != KVBM_OK) return failed("no context", status, error);
   const Context context(raw_context);
 
-  kvbm_tier_t tiers[2] = {};
-  size_t n_tiers = 0;
-  if (options.disk_bytes != 0) {
-    tiers[n_tiers].path = options.disk_path.c_str();
-    tiers[n_tiers].codec = options.codec.c_str();
-    tiers[n_tiers++].capacity_bytes = options.disk_bytes;
+  std::vector<std::string> paths_of_disks;
+  std::vector<kvbm_tier_t> tiers(options.disks.size());
+  for (size_t i = 0; i < options.disks.size(); ++i) {
+    paths_of_disks.push_back(options.disk_path + (i == 0 ? "" : "-" + std::to_string(i + 1)));
+  }
+  for (size_t i = 0; i < options.disks.size(); ++i) {
+    tiers[i].path = paths_of_disks[i].c_str();
+    tiers[i].codec = options.codec.c_str();
+    tiers[i].capacity_bytes = options.disks[i];
   }
   if (!options.plugin.empty()) {
     const auto table = load_plugin(options.plugin);
     if (!table.ok()) return table.status();
-    tiers[n_tiers++].table = table.value();
+    tiers.emplace_back();
+    tiers.back().table = table.value();
   }
+  for (size_t i = 0; i < tiers.size() && i < options.admissions.size(); ++i) tiers[i].admission = options.admissions[i];
   kvbm_manager_options_t manager_options;
   kvbm_manager_options_init(&manager_options, sizeof manager_options);
   manager_options.block_bytes = options.block_bytes;
   manager_options.host_capacity_bytes = options.host_bytes;
   manager_options.policy = options.policy.empty() ? nullptr : options.policy.c_str();
-  manager_options.tiers = tiers;
-  manager_options.n_tiers = n_tiers;
+  manager_options.tiers = tiers.data();
+  manager_options.n_tiers = tiers.size();
   kvbm_manager_t* raw_manager = nullptr;
   status = kvbm_manager_create(context.get(), &manager_options, &raw_manager, &error);
   if (status != KVBM_OK) return failed("the tiers could not be opened", status, error);
@@ -372,8 +384,8 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   const auto began = SteadyClock::now();
   const Status ran = run_engines(shared);
   if (!ran.ok()) return ran;
-  status = kvbm_manager_flush(manager.get(), 60'000'000'000ULL);
-  if (status != KVBM_OK) return failed("the offload queue did not drain in a minute", status, {});
+  const Status settled = settle(manager.get());
+  if (!settled.ok()) return settled;
   shared.total.seconds = Seconds(SteadyClock::now() - began).count();
   shared.total.block_bytes = options.block_bytes;
   shared.total.stats.struct_size = sizeof shared.total.stats;

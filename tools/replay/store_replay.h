@@ -30,8 +30,9 @@ struct StoreProgress {
 
 struct StoreOptions {
   uint64_t host_bytes = 256ULL << 20;
-  uint64_t disk_bytes = 0;  // 0: no disk tier
-  std::string disk_path;
+  std::vector<uint64_t> disks;  // bytes of each disk tier, in order
+  std::string disk_path;        // of the first; the second one is in disk_path-2, and so on
+  std::vector<uint32_t> admissions;  // KVBM_ADMIT_* of the tiers below the host; missing ones are KVBM_ADMIT_ALL
   std::string codec = "off";  // of the disk tier
   uint64_t block_bytes = 64ULL << 10;
   std::string policy;       // empty: the default
@@ -39,6 +40,7 @@ struct StoreOptions {
   std::string peers;        // addresses of nodes, with commas: blocks are offered to them, and theirs are looked up too
   bool verify = true;
   uint32_t threads = 1;     // engines at a time
+  bool settle = false;      // after each request, wait until what it stored has come down
   uint64_t first = 0;       // requests to pass over
   uint64_t limit = UINT64_MAX;  // requests to replay
   // Called after each request, by one engine thread at a time.

@@ -68,6 +68,7 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   };
   using PutOps = std::vector<std::shared_ptr<PutOp>>;
   bool plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTerms>>& terms, double read_ns) KVBM_REQUIRES(mutex_);
+  bool plan_as_stored(PutPiece& piece, const PutItem& item) KVBM_REQUIRES(mutex_);
   void plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double read_ns)
       KVBM_REQUIRES(mutex_);
   void pump_writes();

@@ -55,6 +55,7 @@ class CodedTier final : public Tier {
   [[nodiscard]] std::string_view kind() const noexcept override { return inner_->kind(); }
   [[nodiscard]] std::string describe() const override;
   void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept override;
+  [[nodiscard]] bool offers_what_it_lets_go() const noexcept override { return inner_->offers_what_it_lets_go(); }
   bool pin(const Identity& id) noexcept override { return inner_->pin(id); }
   void unpin(const Identity& id) noexcept override { inner_->unpin(id); }
   void put(std::unique_ptr<PutBatch> batch) override;

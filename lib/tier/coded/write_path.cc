@@ -86,12 +86,32 @@ bool CodedCore::plan(PutOp& op, const std::vector<std::shared_ptr<const FamilyTe
     const PutItem& item = op.batch->items[i];
     piece.head = item.head;
     piece.payload = item.payload;
+    if (op.batch->as_stored && plan_as_stored(piece, item)) {
+      encodes = encodes || piece.failed != Code::ok;
+      continue;
+    }
     if (families[i] != nullptr) plan_one(piece, item, *families[i], now, read_ns);
     piece.encode = piece.code || piece.probe.has_value() || options_.keys != nullptr;
     encodes = encodes || piece.encode;
     if (codes() && !piece.encode) ++counts_.left_plain;
   }
   return encodes;
+}
+
+// True: it is written as another tier had it, or not at all. With keys a plain record is one that somebody may have put
+// on the other medium: sealed here it would be believed.
+bool CodedCore::plan_as_stored(PutPiece& piece, const PutItem& item) {
+  const auto head = codec::HeadView::parse(item.head);
+  if (!head.ok()) {
+    piece.failed = Code::damaged;
+    return true;
+  }
+  // Whether lossy ones are read is asked where they are.
+  const codec::DecodeRules rules{options_.keys.get(), true, false};
+  const bool coded = codec::is_coded(head.value());
+  if (options_.keys != nullptr && !codec::permitted(head.value(), rules).ok()) piece.failed = Code::not_permitted;
+  if (coded && piece.failed == Code::ok) coded_.insert(item.id.family);
+  return coded || piece.failed != Code::ok;
 }
 
 void CodedCore::plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double read_ns) {

@@ -222,6 +222,7 @@ void DiskCore::advance(Work& work) {
   fill_reads(work);
   fill_writes(work);
   maybe_reclaim(work);
+  offer(work);
   finish_shutdown(work);
 }
 
@@ -253,7 +254,9 @@ void DiskCore::perform(Work& work, bool on_executor) {
   for (const uint32_t s : work.prepares) prepare(s);
   if (work.grow) executor_.post([self] { self->grow(); });
   if (work.reclaim) executor_.post([self] { self->reclaim_collect(); });
+  if (work.offer) executor_.post([self] { self->offer_next(); });
   if (work.wake_at != 0) wake_at(work.wake_at);
+  if (work.patient_until != 0) wake_at(work.patient_until);
   if (listener_ != nullptr) {
     if (!work.evicted.empty()) listener_->removed(tier_, work.evicted, false);
     if (!work.damaged.empty()) listener_->removed(tier_, work.damaged, true);

@@ -98,7 +98,8 @@ struct Work {
   std::vector<uint32_t> seals, syncs, prepares;
   std::vector<Identity> evicted, damaged;
   uint64_t wake_at = 0;
-  bool grow = false, reclaim = false, disabled = false;
+  uint64_t patient_until = 0;  // as wake_at, for what is asked for once
+  bool grow = false, reclaim = false, offer = false, disabled = false;
   UniqueFunction<void()> shutdown_done;
 };
 
@@ -136,6 +137,12 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     std::vector<Identity> ids;    // all records of the segment
     std::vector<Identity> carry;  // those worth carrying, hottest first
     size_t next = 0;
+    // let_go.cc: what somebody below wants of the rest.
+    bool offering = false;
+    bool reading = false;  // a part is being read or given away
+    std::vector<Identity> wanted;
+    size_t offered = 0;               // of these, those that were read
+    uint64_t patient_until = kNever;  // set when writing begins to wait for all this
     bool draining = false;  // emptied, waits for its readers
   };
   // A life whose header is on its way to the medium.
@@ -211,6 +218,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void reclaim_store(std::unique_ptr<GetBatch> batch, std::shared_ptr<AlignedBuffer> memory, std::vector<uint32_t> from)
       KVBM_EXCLUDES(mutex_);
   void reclaim_drop() KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<PutItem> items_of(const GetBatch& got, std::vector<size_t>* which) const
+      KVBM_REQUIRES(mutex_);
   void reclaim_drained(Work& work) KVBM_REQUIRES(mutex_);
   void prepare(uint32_t segment) KVBM_EXCLUDES(mutex_);
   void prepared(const SegmentLife& life, bool ok) KVBM_EXCLUDES(mutex_);
@@ -218,6 +227,15 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   [[nodiscard]] uint32_t enough_free() const;
   [[nodiscard]] uint32_t to_grow() const KVBM_REQUIRES(mutex_);
   void grow() KVBM_EXCLUDES(mutex_);
+
+  // let_go.cc
+  void let_go() KVBM_EXCLUDES(mutex_);
+  void offer(Work& work) KVBM_REQUIRES(mutex_);
+  void offer_next() KVBM_EXCLUDES(mutex_);
+  uint64_t choose_part(Reclaim& r, GetBatch& batch) KVBM_REQUIRES(mutex_);
+  void give_away(const GetBatch& got, const std::shared_ptr<AlignedBuffer>& memory, uint64_t bytes)
+      KVBM_EXCLUDES(mutex_);
+  void moved(const PutBatch& batch, uint64_t bytes) KVBM_EXCLUDES(mutex_);
 
   // recovery.cc
   Status check_directory(const std::vector<std::string>& names);
@@ -265,6 +283,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   std::map<FamilyId, uint64_t> erased_ KVBM_GUARDED_BY(mutex_);
   std::map<Identity, Pin> pins_ KVBM_GUARDED_BY(mutex_);
   std::unique_ptr<Reclaim> reclaim_ KVBM_GUARDED_BY(mutex_);
+  uint64_t moving_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of records that are with whoever takes them over
   bool growing_ KVBM_GUARDED_BY(mutex_) = false;
   uint64_t grow_again_at_ KVBM_GUARDED_BY(mutex_) = 0;
 

@@ -51,6 +51,7 @@ class DiskTier final : public Tier {
   [[nodiscard]] std::string_view kind() const noexcept override { return "disk"; }
   [[nodiscard]] std::string describe() const override;
   void find(std::span<const Identity> ids, std::span<Found> out, bool touch) noexcept override;
+  [[nodiscard]] bool offers_what_it_lets_go() const noexcept override { return true; }
   bool pin(const Identity& id) noexcept override;
   void unpin(const Identity& id) noexcept override;
   void put(std::unique_ptr<PutBatch> batch) override;

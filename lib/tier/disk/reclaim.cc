@@ -1,5 +1,6 @@
 // Making room: the closed segment that is worth least is emptied, its hottest records carried
-// forward within a quarter of a segment, its header renewed, and it is free again. One at a time.
+// forward within a quarter of a segment, the rest offered to the tier below (let_go.cc), its header renewed, and it is
+// free again. One at a time.
 #include <algorithm>
 
 #include "tier/disk/disk_core.h"
@@ -152,9 +153,9 @@ void DiskCore::reclaim_carry() {
     if (reclaim_ == nullptr) advance(work);
   }
   perform(work);
-  if (batch->items.empty()) return reclaim_drop();
+  if (batch->items.empty()) return let_go();
   auto memory = std::make_shared<AlignedBuffer>(bytes);
-  if (memory->data() == nullptr) return reclaim_drop();
+  if (memory->data() == nullptr) return let_go();
   for (size_t i = 0; i < at.size(); ++i) {
     GetItem& item = batch->items[i];
     std::byte* const p = memory->data() + at[i];
@@ -167,30 +168,39 @@ void DiskCore::reclaim_carry() {
   get(std::move(batch), true);
 }
 
+// What of a batch was read and is still here, to be written elsewhere as it was read. `which`: the items' numbers.
+std::vector<PutItem> DiskCore::items_of(const GetBatch& got, std::vector<size_t>* which) const {
+  std::vector<PutItem> items;
+  for (size_t i = 0; i < got.items.size(); ++i) {
+    const GetItem& item = got.items[i];
+    const uint32_t entry = index_.find(item.id);
+    if (got.status[i] != Code::ok || entry == DiskIndex::kNone) continue;
+    const IndexEntry& e = index_.at(entry);
+    PutItem put;
+    put.id = item.id;
+    put.head = item.head;
+    put.payload = item.payload;
+    put.uses = e.uses;
+    put.priority = static_cast<uint8_t>(e.priority);
+    auto head = codec::HeadView::parse(put.head);
+    if (!head.ok()) continue;
+    put.parent = Identity{head.value().header().parent, item.id.family};
+    put.has_parent = put.parent.key != Key{};
+    items.push_back(put);
+    which->push_back(i);
+  }
+  return items;
+}
+
 void DiskCore::reclaim_store(std::unique_ptr<GetBatch> got, std::shared_ptr<AlignedBuffer> memory,
                              std::vector<uint32_t> from) {
   auto batch = std::make_unique<PutBatch>();
   std::vector<uint32_t> moved;
   {
     MutexLock lock(mutex_);
-    for (size_t i = 0; i < got->items.size(); ++i) {
-      const GetItem& item = got->items[i];
-      const uint32_t entry = index_.find(item.id);
-      if (got->status[i] != Code::ok || entry == DiskIndex::kNone) continue;
-      const IndexEntry& e = index_.at(entry);
-      PutItem put;
-      put.id = item.id;
-      put.head = item.head;
-      put.payload = item.payload;
-      put.uses = e.uses;
-      put.priority = static_cast<uint8_t>(e.priority);
-      auto head = codec::HeadView::parse(put.head);
-      if (!head.ok()) continue;
-      put.parent = Identity{head.value().header().parent, item.id.family};
-      put.has_parent = put.parent.key != Key{};
-      batch->items.push_back(put);
-      moved.push_back(from[i]);
-    }
+    std::vector<size_t> which;
+    batch->items = items_of(*got, &which);
+    for (const size_t i : which) moved.push_back(from[i]);
   }
   if (batch->items.empty()) return reclaim_carry();
   batch->done = [self = shared_from_this(), memory](PutBatch&) { self->reclaim_carry(); };
