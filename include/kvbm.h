@@ -265,7 +265,8 @@ typedef struct kvbm_tier {
   uint64_t capacity_bytes;        /* hard cap of everything in the tier's directory */
   uint64_t write_bytes_per_s;     /* bandwidth cap of offload into it; 0 = none */
   uint64_t read_bytes_per_s;      /* bandwidth cap of onboard from it; 0 = none */
-  uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the host come here (what is above is not asked) */
+  uint32_t admission;             /* KVBM_ADMIT_* : which blocks of the host come here, and which that a disk above it
+                                     lets go to make room */
   uint32_t admission_uses;        /* AFTER_USES: n; FREQUENCY: threshold; 1 to 15, 0 = 2 */
   const char *codec;              /* how records are coded here: off (NULL), auto, fast, default, max, zstd */
   uint32_t codec_goal;            /* what auto is for; 0: blocks are brought up sooner, 1: more of them fit */
@@ -398,7 +399,7 @@ typedef struct kvbm_view {
  * blocks are written; *out_n_evicted counts them all (both may be NULL). The bytes of a new block are undefined.
  * A call that is refused may have evicted as well: what is held is known only when the rest has gone. Its evictions are
  * told in the same way.
- * Errors: KVBM_ERR_NO_ROOM (everything is held), KVBM_ERR_QUOTA. Thread: any. Blocks: no. Since 0.1. */
+ * Errors: KVBM_ERR_NO_ROOM (everything is held, by offloads too; this never waits), KVBM_ERR_QUOTA. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_namespace_t *ns, size_t n_blocks,
                                              kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
                                              size_t evicted_capacity, size_t *out_n_evicted);
@@ -514,8 +515,8 @@ typedef struct kvbm_tier_codec_stats {
   uint32_t automatic;                 /* 1: auto */
   uint32_t setting;                   /* KVBM_CODEC_* that tiers[].codec names; 0: it is off, or auto */
   uint32_t seals;                     /* 1: whatever is written there is sealed (seal.key_file) */
-  double lossy_error;                 /* of what was coded with loss: sum of squared differences to sum of squared values,
-                                         over all of it; 0: nothing was */
+  double lossy_error;                 /* of what was coded with loss: squared differences to squared values; 0: nothing
+                                         was */
 } kvbm_tier_codec_stats_t;
 
 typedef struct kvbm_manager_counters {

@@ -151,8 +151,8 @@ KVBM_API kvbm_status_t kvbm_cache_options_init(kvbm_cache_options_t *out_options
  * and what is there, also for memory of another device, memory that the driver does not know, host memory that is
  * called a device's, and a tensor that goes beyond its allocation; KVBM_ERR_UNSUPPORTED: no driver, one too old, no
  * such device, or one for which there are no kernels, each named; KVBM_ERR_TIER_DISABLED: the device was lost. Thread:
- * any. Blocks: for the first cache on a device, while the host tier's memory is registered with it, about a
- * second for each 10 GB and thread (device.pin_threads). Since 0.1. */
+ * any. Blocks: for the first cache on a device, while the host tier's memory is registered with it
+ * (device.pin_threads). Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_attach(kvbm_manager_t *manager, kvbm_namespace_t *ns,
                                          const kvbm_cache_options_t *options, KVBM_OWN kvbm_cache_t **out_cache,
                                          kvbm_error_t *err);
@@ -197,9 +197,11 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until done and returns the result; else
  * returns KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
  * (a block id out of range; a stream for a cache in host memory, of another device, of a context that is gone, or that
- * is being captured into a graph: the log says which), KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the
- * cache's device was lost). Per item: KVBM_ERR_NO_ROOM, KVBM_ERR_QUOTA, KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a
- * client of a shared tier set (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any.
+ * is being captured into a graph: one line of the log says which, kvbm_context_options_t.log), KVBM_ERR_AGAIN,
+ * KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item: KVBM_ERR_NO_ROOM (everything is
+ * held and nothing is being given back, or for host.room_wait no store got room: until then a store waits, in order),
+ * KVBM_ERR_QUOTA (at once, or likewise where the quota evicts), KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a
+ * shared tier set (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any.
  * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_store(kvbm_cache_t *cache, const kvbm_key_t *keys, const uint32_t *block_ids,
                                         size_t n_keys, const kvbm_store_options_t *options, kvbm_queue_t *queue,

@@ -54,7 +54,7 @@ struct kvbm_tier_table {
 /* ----------------------------------------------------------------- policies */
 
 /* An eviction policy in C. All calls are serialised. Slots are numbers in [0, n_slots). A slot that evict returns and
- * that kvbm_may_evict refuses is put back and counted; a policy that returns nothing usable is helped out by scanning.
+ * that may_evict refuses is put back and counted; a policy that returns nothing usable is helped out by scanning.
  */
 struct kvbm_policy_table {
   uint32_t struct_size;

@@ -30,8 +30,8 @@ extern "C" {
  * (node.listen, node.peers). Both sides have the same tenant, model, adapter and secret, and the same components of the
  * geometry; what differs is named in the error. Caches are attached with a form other than KVBM_FORM_OPAQUE, and at
  * most one part of each component. Either side's may be in host memory or on a device: bytes then go through pinned
- * host memory, hashed by the device on both ways, and a layer is in place when the device has checked it. A device that
- * is lost ends what it takes part in, with KVBM_ERR_TIER_DISABLED on both sides.
+ * host memory or past it (device.ipc, device.rdma), hashed by the device on both ways, and a layer is in place when the
+ * device has checked it. A device that is lost ends what it takes part in, with KVBM_ERR_TIER_DISABLED on both sides.
  *
  * Positions are tokens of the request, from 0. block_ids is [n_parts of the cache][n_block_ids]: block i begins at
  * position first_position + i * tokens_per_block of the geometry. KVBM_NO_BLOCK at the front of a part's list: the part
