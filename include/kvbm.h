@@ -399,7 +399,8 @@ typedef struct kvbm_view {
  * blocks are written; *out_n_evicted counts them all (both may be NULL). The bytes of a new block are undefined.
  * A call that is refused may have evicted as well: what is held is known only when the rest has gone. Its evictions are
  * told in the same way.
- * Errors: KVBM_ERR_NO_ROOM (everything is held, by offloads too; this never waits), KVBM_ERR_QUOTA. Thread: any. Blocks: no. Since 0.1. */
+ * Errors: KVBM_ERR_NO_ROOM (everything is held, by offloads too; this never waits), KVBM_ERR_QUOTA. Thread: any.
+ * Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_namespace_t *ns, size_t n_blocks,
                                              kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
                                              size_t evicted_capacity, size_t *out_n_evicted);
@@ -515,8 +516,7 @@ typedef struct kvbm_tier_codec_stats {
   uint32_t automatic;                 /* 1: auto */
   uint32_t setting;                   /* KVBM_CODEC_* that tiers[].codec names; 0: it is off, or auto */
   uint32_t seals;                     /* 1: whatever is written there is sealed (seal.key_file) */
-  double lossy_error;                 /* of what was coded with loss: squared differences to squared values; 0: nothing
-                                         was */
+  double lossy_error;                 /* of what was coded with loss: squared differences to squared values; else 0 */
 } kvbm_tier_codec_stats_t;
 
 typedef struct kvbm_manager_counters {
