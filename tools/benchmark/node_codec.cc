@@ -1,5 +1,6 @@
 #include "benchmark/node_codec.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
@@ -7,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "benchmark/kv_sample.h"
 #include "benchmark/node_pair.h"
 #include "benchmark/session_pair.h"
 #include "benchmark/slow_loopback.h"
@@ -23,6 +25,28 @@ static_assert(kBlock * kBlocks == SessionPair::kBytes);
 // Loads of each before anything is measured: locations are asked for, memory is touched, and auto finds out.
 constexpr int kBefore = 4;
 
+using Numbers = std::vector<std::byte>;
+
+// As many bytes as a layer of a session has, and so more than a block.
+Result<Numbers> numbers_of(const NodeCodecOptions& options) {
+  constexpr uint64_t kMost = SessionPair::kLayerBytes;
+  static_assert(kMost >= kBlock);
+  if (options.input.empty()) return made_up_numbers(kMost);
+  const auto sample = load_kv(options.input, options.head_dim, false);
+  if (!sample.ok()) return sample.status();
+  if (sample.value().element != layout::Element::bf16) {
+    return Status(Code::invalid_argument, "nodes are measured with bf16", options.input);
+  }
+  const ConstBytes all = sample.value().all();
+  Numbers out(kMost);
+  for (size_t at = 0; at < out.size();) {
+    const size_t n = std::min(all.size(), out.size() - at);
+    std::memcpy(out.data() + at, all.data(), n);
+    at += n;
+  }
+  return out;
+}
+
 // A pair of nodes of which one reads from the other.
 class Pair {
  public:
@@ -33,13 +57,13 @@ class Pair {
 
 class Fetches final : public Pair {
  public:
-  static Result<std::unique_ptr<Pair>> open(const std::string& codec, int) {
+  static Result<std::unique_ptr<Pair>> open(const std::string& codec, int, const Numbers& numbers) {
     NodePairOptions options;
     options.block_bytes = kBlock;
     options.blocks = kBlocks;
     options.host_bytes = options.reader_host_bytes = 96ULL << 20;
     options.codec = codec;
-    options.numbers = true;
+    options.numbers.assign(numbers.begin(), numbers.begin() + kBlock);
     auto out = std::make_unique<Fetches>();
     auto owner = NodeOwner::start(options);
     if (!owner.ok()) return owner.status();
@@ -65,8 +89,8 @@ class Fetches final : public Pair {
 
 class Sessions final : public Pair {
  public:
-  static Result<std::unique_ptr<Pair>> open(const std::string& codec, int loads) {
-    auto pair = SessionPair::open(codec, static_cast<uint32_t>(loads));
+  static Result<std::unique_ptr<Pair>> open(const std::string& codec, int loads, const Numbers& numbers) {
+    auto pair = SessionPair::open(codec, static_cast<uint32_t>(loads), numbers);
     if (!pair.ok()) return pair.status();
     auto out = std::make_unique<Sessions>();
     out->pair_ = std::move(pair).value();
@@ -85,7 +109,7 @@ class Sessions final : public Pair {
   std::unique_ptr<SessionPair> pair_;
 };
 
-using Open = Result<std::unique_ptr<Pair>> (*)(const std::string& codec, int loads);
+using Open = Result<std::unique_ptr<Pair>> (*)(const std::string& codec, int loads, const Numbers& numbers);
 
 // Fetches and sessions by the beginning of their rows' names.
 struct Kind {
@@ -94,10 +118,10 @@ struct Kind {
 };
 const Kind kKinds[] = {{"node.tcp.codec.auto", &Fetches::open}, {"node.tcp.session_codec.auto", &Sessions::open}};
 
-Result<Row> compare(const std::string& name, Open open, int rounds, terminal::Progress& progress) {
-  auto off = open("off", rounds + kBefore);
+Result<Row> compare(const std::string& name, Open open, const Numbers& numbers, int rounds, terminal::Progress& progress) {
+  auto off = open("off", rounds + kBefore, numbers);
   if (!off.ok()) return off.status();
-  auto automatic = open("auto", rounds + kBefore);
+  auto automatic = open("auto", rounds + kBefore, numbers);
   if (!automatic.ok()) return automatic.status();
   std::vector<double> plain;
   std::vector<double> ours;
@@ -114,9 +138,10 @@ Result<Row> compare(const std::string& name, Open open, int rounds, terminal::Pr
 }
 
 // Of both kinds, over a link that is as it is.
-Status measure(const std::string& link, int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
+Status measure(const std::string& link, const Numbers& numbers, int rounds, terminal::Progress& progress,
+               std::vector<Row>& rows) {
   for (const Kind& kind : kKinds) {
-    auto row = compare(kind.rows + link, kind.open, rounds, progress);
+    auto row = compare(kind.rows + link, kind.open, numbers, rounds, progress);
     if (!row.ok()) return row.status();
     rows.push_back(std::move(row).value());
   }
@@ -130,8 +155,10 @@ Result<std::vector<Row>> bench_node_codec(const NodeCodecOptions& options) {
   terminal::Progress progress("reading coded from a node",
                               3 * std::size(kKinds) * static_cast<uint64_t>(options.rounds + kBefore),
                               terminal::Unit::items, options.quiet);
+  const auto numbers = numbers_of(options);
+  if (!numbers.ok()) return numbers.status();
   std::vector<Row> rows;
-  if (Status s = measure("", options.rounds, progress, rows); !s.ok()) return s;
+  if (Status s = measure("", numbers.value(), options.rounds, progress, rows); !s.ok()) return s;
   auto slow = SlowLoopback::make();
   if (!slow.ok()) {
     std::fprintf(stderr, "node.tcp.codec and node.tcp.session_codec over slow links are left out: %s\n",
@@ -140,7 +167,7 @@ Result<std::vector<Row>> bench_node_codec(const NodeCodecOptions& options) {
   }
   for (const auto& [name, megabits] : kLinks) {
     if (Status s = slow.value()->limit(megabits); !s.ok()) return s;
-    if (Status s = measure(name, options.rounds, progress, rows); !s.ok()) return s;
+    if (Status s = measure(name, numbers.value(), options.rounds, progress, rows); !s.ok()) return s;
   }
   return rows;
 }

@@ -1,6 +1,8 @@
 // Blocks loaded from another node and sessions with one, coded where that pays, against the same plain.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -10,6 +12,8 @@ namespace kvbm::benchmark {
 
 struct NodeCodecOptions {
   int rounds = 9;
+  std::string input;  // KV as `kvbm bench codec` reads it, bf16; empty: made up
+  uint32_t head_dim = 64;
   bool quiet = false;
 };
 

@@ -20,7 +20,7 @@ constexpr int kTries = 1000;
 constexpr useconds_t kRetryUs = 5000;
 
 uint32_t tokens_of(const NodePairOptions& size) {
-  return size.numbers ? static_cast<uint32_t>(size.block_bytes / NodePairOptions::kNumbersBytes) : 1;
+  return !size.numbers.empty() ? static_cast<uint32_t>(size.block_bytes / NodePairOptions::kNumbersBytes) : 1;
 }
 
 Result<std::vector<kvbm_key_t>> keys_of(const kvbm_namespace_t* ns, const NodePairOptions& size) {
@@ -54,14 +54,10 @@ std::vector<std::byte> made_up_numbers(uint64_t bytes) {
 
 namespace {
 
-std::vector<std::byte> numbers_of(const NodePairOptions& size) {
-  return made_up_numbers(size.numbers ? size.block_bytes : 0);
-}
-
 // Null where blocks are opaque.
 struct Geometry {
   explicit Geometry(const NodePairOptions& size) {
-    if (!size.numbers) return;
+    if (size.numbers.empty()) return;
     const kvbm_component_t component{KVBM_COMPONENT_ATTENTION, KVBM_ELEMENT_BF16, 1, 8, 128, 0, 0, {0, 0}};
     (void)kvbm_geometry_create(tokens_of(size), 1, &component, 1, &of, nullptr);
   }
@@ -82,7 +78,7 @@ Status serve(const NodePairOptions& size, const char* listen, int out) {
   options.codec = size.codec;
   const Geometry geometry(size);
   options.geometry = geometry.of;
-  const std::vector<std::byte> numbers = numbers_of(size);
+  const std::vector<std::byte>& numbers = size.numbers;
   auto member = node::Member::open(options);
   // The port of a node that was killed may be taken for a moment by who tries to reach it.
   for (int tries = 0; !member.ok() && member.status().code() == Code::in_use && tries < kTries; ++tries) {
@@ -168,7 +164,7 @@ Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size
   options.codec = size.codec;
   const Geometry geometry(size);
   options.geometry = geometry.of;
-  made->numbers_ = numbers_of(size);
+  made->numbers_ = size.numbers;
   auto member = node::Member::open(options);
   if (!member.ok()) return member.status();
   made->member_ = std::move(member).value();

@@ -24,9 +24,9 @@ struct NodePairOptions {
   std::string local = "off";  // node.local
   std::string codec = "off";  // node.codec
   std::string share;          // a directory: no nodes, but the owner and a client of the tier set that meets there
-  // Blocks are of bf16 numbers as of a cache, block i beginning with i, in a namespace that says so; of a multiple of
-  // kNumbersBytes.
-  bool numbers = false;
+  // Not empty: blocks are these bf16 numbers as of a cache, block i beginning with i, in a namespace that says so; as many
+  // bytes as a block, a multiple of kNumbersBytes.
+  std::vector<std::byte> numbers;
   static constexpr uint64_t kNumbersBytes = 2 * 8 * 128 * 2;  // of one token: K and V, 8 heads of 128
 };
 

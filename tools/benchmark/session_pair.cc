@@ -17,8 +17,8 @@ constexpr uint64_t kWaitNs = 10'000'000'000;
 // Of bf16.
 constexpr uint32_t kLayers = 8, kHeads = 8, kHeadSize = 128;
 constexpr uint64_t kTokens = 1024;
-constexpr uint64_t kLayerBytes = 2 * kTokens * kHeads * kHeadSize * 2;
-static_assert(kLayers * kLayerBytes == SessionPair::kBytes);
+constexpr uint64_t kLayerBytes = SessionPair::kLayerBytes;
+static_assert(kLayerBytes == 2 * kTokens * kHeads * kHeadSize * 2 && kLayers * kLayerBytes == SessionPair::kBytes);
 
 session::SideOptions side_options(const std::string& codec) {
   session::SideOptions out;
@@ -43,12 +43,11 @@ kvbm_request_id_t request_of(uint32_t number) {
 }
 
 // In the child: everything is offered and published at once, the address told, and then nothing.
-Status serve(const std::string& codec, uint32_t requests, int out) {
+Status serve(const std::string& codec, uint32_t requests, std::vector<std::byte> numbers, int out) {
   session::SideOptions options = side_options(codec);
   options.node.listen = "127.0.0.1:0";
   auto side = session::Side::open(options);
   if (!side.ok()) return side.status();
-  std::vector<std::byte> numbers = made_up_numbers(kLayerBytes);
   for (uint32_t layer = 0; layer < kLayers; ++layer) {
     number(numbers, layer);
     side.value()->write_layer(layer, numbers.data());
@@ -75,10 +74,12 @@ Status serve(const std::string& codec, uint32_t requests, int out) {
 
 }  // namespace
 
-Result<std::unique_ptr<SessionPair>> SessionPair::open(const std::string& codec, uint32_t requests) {
+Result<std::unique_ptr<SessionPair>> SessionPair::open(const std::string& codec, uint32_t requests,
+                                                       std::vector<std::byte> numbers) {
+  if (numbers.size() != kLayerBytes) return Status(Code::internal, "numbers of another size than a layer");
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Status(Code::io_error, "no pipe could be made");
-  auto child = Child::start([&] { (void)serve(codec, requests, ends[1]).ok(); });
+  auto child = Child::start([&] { (void)serve(codec, requests, numbers, ends[1]).ok(); });
   ::close(ends[1]);
   char text[128] = {};
   const ssize_t n = child.ok() ? ::read(ends[0], text, sizeof text - 1) : 0;
@@ -88,7 +89,7 @@ Result<std::unique_ptr<SessionPair>> SessionPair::open(const std::string& codec,
   auto made = std::unique_ptr<SessionPair>(new SessionPair());
   made->prefill_ = std::move(child).value();
   made->address_ = std::string(text, static_cast<size_t>(n) - 1);
-  made->numbers_ = made_up_numbers(kLayerBytes);
+  made->numbers_ = std::move(numbers);
   session::SideOptions options = side_options(codec);
   options.node.peers = made->address_;
   auto side = session::Side::open(options);

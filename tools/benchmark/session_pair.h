@@ -18,8 +18,12 @@ class SessionPair {
  public:
   static constexpr uint64_t kBytes = 32ULL << 20;  // that one request moves
 
-  // Requests may be received `requests` times, at most 4,096. codec: node.codec of both.
-  static Result<std::unique_ptr<SessionPair>> open(const std::string& codec, uint32_t requests);
+  static constexpr uint64_t kLayerBytes = kBytes / 8;
+
+  // Requests may be received `requests` times, at most 4,096. codec: node.codec of both. numbers: bf16, every layer's behind
+  // its number, kLayerBytes.
+  static Result<std::unique_ptr<SessionPair>> open(const std::string& codec, uint32_t requests,
+                                                   std::vector<std::byte> numbers);
 
   // Overwrites the decode side's blocks, so that check() sees what the next receive() brings.
   void forget();

@@ -178,9 +178,16 @@ void add_input(CLI::App& app, Options& options) {
 }
 
 // In place on the same host, then from a node over TCP, then when nodes are killed, then coded on the way.
-int bench_node(int rounds, bool only_codec, const Output& output) {
-  const auto coded = benchmark::bench_node_codec({rounds, output.json});
-  if (only_codec || !coded.ok()) return finish(coded, output);
+int bench_node(const Options& options, const Output& output) {
+  const int rounds = options.rounds;
+  if (options.inputs.size() > 1) return fail(kBadInput, "--input is given more than once", "this benchmark takes one");
+  benchmark::NodeCodecOptions coding;
+  coding.rounds = rounds;
+  if (!options.inputs.empty()) coding.input = options.inputs.front();
+  coding.head_dim = options.head_dim;
+  coding.quiet = output.json;
+  const auto coded = benchmark::bench_node_codec(coding);
+  if (options.only_codec || !coded.ok()) return finish(coded, output);
   auto rows = benchmark::bench_same_host({rounds, output.json});
   if (!rows.ok()) return finish(rows, output);
   const auto tcp = benchmark::bench_node_tcp({rounds, output.json});
@@ -269,10 +276,11 @@ void add_bench(Registry& registry) {
   keys.footer("Example:\n  kvbm bench keys");
   CLI::App& node =
       registry.add(group, "node", "Blocks from other processes: in place, and over TCP; against memcpy and sockets",
-                   [options](const Output& output) { return bench_node(options->rounds, options->only_codec, output); });
+                   [options](const Output& output) { return bench_node(*options, output); });
   add_rounds(node, options->rounds);
   node.add_flag("--codec", options->only_codec, "Only node.tcp.codec.* and node.tcp.session_codec.*: coded where that pays, against plain");
-  node.footer("Example:\n  kvbm bench node --json");
+  add_input(node, *options);
+  node.footer("Examples:\n  kvbm bench node --json\n  kvbm bench node --codec --input kv_bf16.npy");
   CLI::App& transport =
       registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
                    [options](const Output& output) {
