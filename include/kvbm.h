@@ -303,7 +303,8 @@ KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_opt
 KVBM_API kvbm_status_t kvbm_manager_create(kvbm_context_t *context, const kvbm_manager_options_t *options,
                                            KVBM_OWN kvbm_manager_t **out_manager, kvbm_error_t *err);
 /* Ends the caller's reference. When the last of manager, namespaces, caches and matches goes, work in flight is
- * finished and the tiers are closed; what was acknowledged is found again. Thread: any. Blocks: until closed. */
+ * finished and the tiers are closed; what was acknowledged is found again. Thread: any. Blocks: until closed.
+ * Since 0.1. */
 KVBM_API void kvbm_manager_release(kvbm_manager_t *manager);
 /* Forgets every block of every tier that nothing holds; held ones vanish from lookups and go when released. Errors:
  * KVBM_ERR_UNSUPPORTED if there is a plug-in tier: its records stay (kvbm_namespace_invalidate makes them unfindable).
@@ -351,7 +352,7 @@ KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
 KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 /* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
  * returns. Keys made before do not match any more: make them again. Nodes of the pool that are connected are told, and
- * do the same. Thread: any. Blocks: one write per tier. */
+ * do the same. Thread: any. Blocks: one write per tier. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since
  * 0.1. */
@@ -468,14 +469,15 @@ KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namesp
 /* Forgets blocks in every tier. *out_n counts those that were in the host tier (may be NULL). Not written down: a
  * record on disk, or in a host file, that was dropped this way may be found again after a restart (it is still what was
  * stored under its key). kvbm_manager_reset, kvbm_namespace_reset and kvbm_namespace_invalidate are for good. Thread:
- * any. */
+ * any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, size_t *out_n);
 /* Tells the policies what is known of blocks (KVBM_PRIORITY_*). Absent keys are ignored. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, uint32_t priority);
 /* Keeps host blocks resident for `owner` (any number of the caller's choosing) until timeout_ns from now or until
- * unpinned. The leading keys that are there are pinned; *out_n says how many; with 0 the pin is 0. Thread: any. */
+ * unpinned. The leading keys that are there are pinned; *out_n says how many; with 0 the pin is 0. Thread: any.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_pin(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                         const kvbm_key_t *keys, size_t n_keys, uint64_t owner, uint64_t timeout_ns,
                                         kvbm_pin_t *out_pin, size_t *out_n);
@@ -564,7 +566,7 @@ typedef struct kvbm_scan_row {
 
 /* Reads a page of what is there without stopping any work. *inout_cursor is 0 to begin and 0 again at the end; blocks
  * that come and go during the walk may or may not be seen, others exactly once. *out_n rows are written. Thread: any.
- */
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inout_cursor, kvbm_scan_row_t *out_rows,
                                          size_t capacity, size_t *out_n);
 

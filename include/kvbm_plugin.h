@@ -30,12 +30,14 @@ typedef struct kvbm_tier_item {
   uint64_t payload_bytes; /* likewise */
 } kvbm_tier_item_t;
 
-/* A storage tier in C. Functions are called on threads of the library's, several at a time, and may block for as long
- * as the deadline allows (10 s where the caller has none); a table that hangs, lies or answers twice is contained: its
- * answers are checked, bytes that do not verify are damage of the tier (counted, and not found there again until they
- * are stored anew), late and second answers are ignored and counted, and after 16 faults the tier is disabled. Errors
- * that it reports itself are no faults: the blocks are misses. What a plug-in writes where it was given nothing to
- * write, nobody can contain: it is in the process. */
+/* A storage tier in C. All five functions are required, and must be safe to call from several threads at a time. put,
+ * get and most erases run on threads of the library's, `concurrency` of them at most, and may block for as long as the
+ * deadline allows (10 s where the caller has none). find, stats and the erase of kvbm_manager_drop run on the thread of
+ * whoever calls kvbm: they must be quick, and one that hangs holds its caller up. Everything else that a table does
+ * wrong is contained: its answers are checked, bytes that do not verify are damage of the tier (counted, and not found
+ * there again until they are stored anew), late and second answers are ignored and counted, and after 16 faults the
+ * tier is disabled. Errors that it reports itself are no faults: the blocks are misses. What a plug-in writes where it
+ * was given nothing to write, nobody can contain: it is in the process. */
 struct kvbm_tier_table {
   uint32_t struct_size;
   uint32_t concurrency; /* calls at a time; 0 = 1 */
@@ -47,15 +49,16 @@ struct kvbm_tier_table {
   void (*put)(void *user, const kvbm_tier_item_t *items, size_t n, uint64_t timeout_ns, kvbm_status_t *out_status);
   void (*get)(void *user, kvbm_tier_item_t *inout_items, size_t n, uint64_t timeout_ns, kvbm_status_t *out_status);
   void (*erase)(void *user, const uint8_t (*identities)[32], size_t n);
-  /* Capacity and use in bytes, records. Any pointer is valid. */
+  /* Capacity and use in bytes, records; none of the pointers is NULL. */
   void (*stats)(void *user, uint64_t *out_capacity_bytes, uint64_t *out_used_bytes, uint64_t *out_records);
 };
 
 /* ----------------------------------------------------------------- policies */
 
-/* An eviction policy in C. All calls are serialised. Slots are numbers in [0, n_slots). A slot that evict returns and
- * that may_evict refuses is put back and counted; a policy that returns nothing usable is helped out by scanning.
- */
+/* An eviction policy in C. All calls are serialised, on the thread of whoever uses blocks: they must be quick. Slots
+ * are numbers in [0, n_slots). `names` has a hash of what lies in each slot, the same whenever that block comes again, so
+ * that a policy can remember what it evicted. `tick` counts requests and never falls. A slot that evict returns and
+ * that may_evict refuses is put back and counted; a policy that returns nothing usable is helped out by scanning. */
 struct kvbm_policy_table {
   uint32_t struct_size;
   uint32_t reserved;

@@ -148,7 +148,7 @@ KVBM_API kvbm_status_t kvbm_session_wait_layer(kvbm_session_t *session, uint32_t
 /* Ends the session with KVBM_ERR_CANCELLED; prefill ranks are told `reason` (NULL = none). The completion still comes,
  * and until then the blocks may be written. KVBM_ERR_STALE if it has ended. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_session_abort(kvbm_session_t *session, const char *reason);
-/* As kvbm_offer_release. */
+/* As kvbm_offer_release. Thread: any. Since 0.1. */
 KVBM_API void kvbm_session_release(kvbm_session_t *session);
 
 #ifdef __cplusplus
