@@ -189,6 +189,65 @@ TEST_F(NodeCommand, a_file_that_was_said_to_be_stored_is_there_and_the_older_one
   }
 }
 
+TEST_F(NodeCommand, a_name_stands_for_one_file) {
+  NodeProcess node(folder_.path(), {});
+  ASSERT_FALSE(node.address().empty());
+  const std::string peer = " --peer " + node.address() + " ";
+  const std::string first = make("first", 5'000'000);
+  ASSERT_EQ(run("put" + peer + "notes '" + first + "'").exit_code, 0);
+  for (const size_t bytes : {size_t{6}, size_t{6'000'000}}) {
+    const Ran other = run("put" + peer + "notes '" + make("other", bytes) + "'");
+    EXPECT_EQ(other.exit_code, 2) << other.text;
+    for (const char* part : {"another file is stored under that name", "5.00 MB", "choose another name"}) {
+      EXPECT_TRUE(contains(other.text, part)) << part << ": " << other.text;
+    }
+  }
+  EXPECT_EQ(run("put" + peer + "notes '" + first + "'").exit_code, 0) << "the same once more";
+  ASSERT_EQ(run("get" + peer + "notes -o '" + folder_.path() + "/back'").exit_code, 0);
+  EXPECT_TRUE(read_file(folder_.path() + "/back") == read_file(first));
+}
+
+// Whichever blocks of the older file are left: none of them is taken for one of the newer.
+TEST_F(NodeCommand, what_a_lost_node_leaves_of_a_file_is_not_mixed_with_another_of_its_name) {
+  const std::string older = make("older", 20'000'000);
+  const std::string newer = make("newer", 21'000'000);
+  for (const bool first_goes : {true, false}) {
+    NodeProcess one(folder_.path(), {});
+    NodeProcess two(folder_.path(), {});
+    ASSERT_FALSE(one.address().empty() || two.address().empty());
+    ASSERT_EQ(run("put --peer " + one.address() + "," + two.address() + " f '" + older + "'").exit_code, 0);
+    NodeProcess& lost = first_goes ? one : two;
+    const std::string left = (first_goes ? two : one).address();
+    lost.end(SIGKILL);
+    NodeProcess fresh(folder_.path(), {});
+    ASSERT_FALSE(fresh.address().empty());
+    const std::string peers = " --peer " + left + "," + fresh.address() + " ";
+    const Ran put = run("put" + peers + "f '" + newer + "'");
+    const Ran got = run("get" + peers + "f -o '" + folder_.path() + "/back'");
+    if (put.exit_code == 2) {
+      EXPECT_TRUE(contains(put.text, "another file")) << put.text;  // the older one's first block is left
+      EXPECT_EQ(got.exit_code, 1) << got.text;
+    } else {
+      EXPECT_EQ(put.exit_code, 0) << put.text;
+      ASSERT_EQ(got.exit_code, 0) << got.text;
+      EXPECT_TRUE(read_file(folder_.path() + "/back") == read_file(newer));
+    }
+  }
+}
+
+TEST_F(NodeCommand, what_a_shared_tier_set_does_not_keep_is_not_said_to_be_stored) {
+  const std::string set = " --share '" + folder_.path() + "/set' ";
+  const Ran alone = run("put" + set + "file '" + make("file", 1'000'000) + "'");
+  EXPECT_EQ(alone.exit_code, 1) << alone.text;
+  EXPECT_TRUE(contains(alone.text, "nothing would be left of it")) << alone.text;
+  const std::string disk = set + "--disk 64MiB --host 256MiB ";
+  const Ran large = run("put" + disk + "large '" + make("large", 150'000'000) + "'");
+  EXPECT_EQ(large.exit_code, 3) << large.text;
+  EXPECT_TRUE(contains(large.text, "--disk")) << large.text;
+  EXPECT_EQ(run("put" + disk + "file '" + make("file", 1'000'000) + "'").exit_code, 0);
+  EXPECT_EQ(run("exists" + disk + "file").exit_code, 0);
+}
+
 // As large as the pool by its bytes, but a block's head takes room too.
 TEST_F(NodeCommand, of_a_file_that_was_kept_in_part_it_is_said_how_much_is_there) {
   NodeProcess node(folder_.path(), {});  // 64 MiB

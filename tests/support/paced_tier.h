@@ -22,7 +22,7 @@ struct Pace {
   uint64_t gets = 0;  // items asked for so far
   // Puts are kept here, unanswered, until the test answers them.
   bool keeps_puts = false;
-  std::deque<std::unique_ptr<tier::PutBatch>> kept;
+  std::deque<std::unique_ptr<tier::PutBatch>> kept{};
   // The oldest kept one has been stored.
   void answer_put() {
     const auto batch = std::move(kept.front());

@@ -171,7 +171,15 @@ int put(Arguments& arguments, const Output& output) {
   const auto member = join(arguments, code);
   if (member == nullptr) return code;
   const std::string bytes = text.str();
+  const bool shared = !arguments.member.share.empty();
+  if (shared && arguments.member.disk_bytes == 0 && member->share_role() == "the owner") {
+    return fail(kFailed, "nothing would be left of it: nobody else is in the tier set, and it has no disk",
+                "give --disk SIZE, or start `kvbm node --listen '' --share " + arguments.member.share + "` first");
+  }
   const auto kept = member->put(arguments.name, bytes);
+  if (!kept.ok() && kept.status().code() == Code::exists) {
+    return fail(kBadInput, kept.status().message(), "choose another name: what is stored under one stays until it is evicted");
+  }
   if (!kept.ok()) return fail(kept.status());
   const node::Member::Kept& blocks = kept.value();
   if (output.json) {
@@ -184,10 +192,10 @@ int put(Arguments& arguments, const Output& output) {
   }
   if (!blocks.all()) {
     return fail(blocks.blocks == 0 ? kFailed : kInPart,
-                "the pool has kept " + arguments.name +
+                (shared ? "the shared tier set has kept " : "the pool has kept ") + arguments.name +
                     (blocks.blocks == 0 ? " not at all" : " in part: " + std::to_string(blocks.blocks) + " of " +
                                                              std::to_string(blocks.of) + " blocks are there"),
-                "raise --host of its nodes, or name more of them");
+                shared ? "raise --disk, or --host where there is none" : "raise --host of its nodes, or name more of them");
   }
   if (!output.json) {
     std::cerr << "stored " << arguments.name << ", " << terminal::format_size(static_cast<double>(bytes.size()))
@@ -387,6 +395,10 @@ void add_node(Registry& registry) {
   app.add_option("--name", arguments->member.name, "Name of this node, the same after a restart")->type_name("NAME");
   app.add_option("--disk", arguments->disk, "Size of a disk tier")->type_name("SIZE");
   app.add_option("--disk-path", arguments->member.disk_path, "Its directory")->type_name("DIR");
+  app.add_option("--admission", arguments->member.admission,
+                 "Which blocks of its own it offers to other nodes: on_request, on_eviction, after_uses, frequency, all")
+      ->check(CLI::IsMember({"on_request", "on_eviction", "after_uses", "frequency", "all"}))
+      ->type_name("WHEN");
   app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")
       ->type_name("FILE");
   app.add_flag("--join", arguments->member.join,

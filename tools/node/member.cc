@@ -4,22 +4,27 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
+#include <set>
+#include <span>
 #include <thread>
 #include <utility>
 
+#include "codec/key.h"
 #include "terminal/quantity.h"
 
 namespace kvbm::node {
 
 namespace {
 
-// A kept file begins with this and its length, in its first block.
-constexpr char kMagic[8] = {'k', 'v', 'b', 'm', 'f', 'i', 'l', 'e'};
+// A kept file begins with this, its length and the SHA-256 of its bytes, in its first block, which the name alone names.
+// The keys of the others come of that hash too: whatever lies under a name on whichever nodes, blocks of two files are
+// never taken for one.
+constexpr char kMagic[8] = {'k', 'v', 'b', 'm', 'f', 'i', 'l', '2'};
 constexpr std::chrono::seconds kOthersWait{1};
 constexpr uint64_t kFlushNs = 60'000'000'000;
 constexpr uint64_t kAskNs = 5'000'000'000;  // for where blocks are that have just been stored
-constexpr size_t kProbed = 65536;           // the last block that is looked for where the first is not there
-constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t);
+constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t) + sizeof(Member::Digest);
 
 // `status` is not KVBM_OK. That of a batch that ended in part is no error, but what was wanted is not there.
 Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error = nullptr) {
@@ -29,6 +34,12 @@ Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error 
 
 // Bytes in words of the options: 1048576 is "1 MiB".
 std::string size_text(uint64_t bytes) { return terminal::format_binary_size(static_cast<double>(bytes)); }
+
+// This member's own, not another node's.
+bool is_here(const kvbm_location_t& row) {
+  constexpr uint8_t kHere[sizeof row.node] = {};
+  return std::memcmp(row.node, kHere, sizeof kHere) == 0;
+}
 
 }  // namespace
 
@@ -63,11 +74,12 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
                                      {"share_directory", options.disk_bytes == 0 ? options.share.c_str() : ""},
                                      {"node.local", options.local.c_str()},
                                      {"node.codec", options.codec.c_str()},
-                                     {"seal.key_file", options.seal_key_file.c_str()}};
+                                     {"seal.key_file", options.seal_key_file.c_str()},
+                                     {"node.admission", options.admission.c_str()}};
   kvbm_context_options_t context;
   kvbm_context_options_init(&context, sizeof context);
   context.settings = settings;
-  context.n_settings = std::size(settings);
+  context.n_settings = std::size(settings) - (options.admission.empty() ? 1 : 0);  // else as is configured
   made->log_ = options.log;
   context.log = &Member::log_line;
   context.log_user = made.get();
@@ -95,6 +107,7 @@ Result<std::unique_ptr<Member>> Member::open(const MemberOptions& options) {
   if (status != KVBM_OK) return failed("the namespace could not be opened", status, &error);
   made->block_bytes_ = options.block_bytes;
   made->shared_ = !options.share.empty();
+  made->on_disk_ = options.disk_bytes != 0;
   made->peers_tier_ = static_cast<uint32_t>(manager.n_tiers) + 1 + (made->shared_ ? 1 : 0);
   return made;
 }
@@ -177,28 +190,47 @@ std::string Member::share_role() const {
   return "without an owner";
 }
 
-// The name's bytes make the root; the blocks follow each other under it.
-Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t n) const {
+// The name's bytes make the first key; under it and the hash the other blocks follow each other.
+Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t n, const Digest& digest) const {
   std::vector<uint32_t> tokens;
   for (const char c : name) tokens.push_back(static_cast<unsigned char>(c));
-  kvbm_key_t root{};
+  std::vector<kvbm_key_t> keys(n);
   size_t made = 0;
   kvbm_status_t status = kvbm_key_chain(ns_, nullptr, tokens.data(), tokens.size(),
-                                        static_cast<uint32_t>(tokens.size()), nullptr, &root, 1, &made);
+                                        static_cast<uint32_t>(tokens.size()), nullptr, keys.data(), 1, &made);
   if (status != KVBM_OK || made != 1) return failed("no key can be made of the name", status);
-  std::vector<uint32_t> numbers(n);
-  for (size_t i = 0; i < n; ++i) numbers[i] = static_cast<uint32_t>(i);
-  std::vector<kvbm_key_t> keys(n);
-  status = kvbm_key_chain(ns_, &root, numbers.data(), n, 1, nullptr, keys.data(), n, &made);
-  if (status != KVBM_OK || made != n) return failed("no keys can be made of the name", status);
+  if (n == 1) return keys;
+  const std::vector<uint32_t> of_bytes(digest.begin(), digest.end());
+  kvbm_key_t root{};
+  status = kvbm_key_chain(ns_, keys.data(), of_bytes.data(), of_bytes.size(), static_cast<uint32_t>(of_bytes.size()),
+                          nullptr, &root, 1, &made);
+  std::vector<uint32_t> numbers(n - 1);
+  std::iota(numbers.begin(), numbers.end(), 1U);
+  if (status == KVBM_OK) {
+    status = kvbm_key_chain(ns_, &root, numbers.data(), n - 1, 1, nullptr, keys.data() + 1, n - 1, &made);
+  }
+  if (status != KVBM_OK || made != n - 1) return failed("no keys can be made of the name", status);
   return keys;
+}
+
+size_t Member::blocks_of(uint64_t length) const noexcept { return (kHeadBytes + length + block_bytes_ - 1) / block_bytes_; }
+
+// What is stored under a name stays until it is evicted: nobody can take it back from all nodes.
+Status Member::check_name(const std::string& name, uint64_t length, const Digest& digest) {
+  const auto there = head_of(name, kAskNs);
+  if (!there.ok()) return there.status().code() == Code::miss ? Status() : there.status();
+  if (there.value().length == length && there.value().digest == digest) return {};
+  return {Code::exists, "another file is stored under that name",
+          name + ", " + terminal::format_size(static_cast<double>(there.value().length))};
 }
 
 Result<Member::Kept> Member::put(const std::string& name, const std::string& bytes) {
   const uint64_t total = kHeadBytes + bytes.size();
-  const size_t n = (total + block_bytes_ - 1) / block_bytes_;
+  const size_t n = blocks_of(bytes.size());
   if (Status s = shared_ ? Status() : check_room(name, total); !s.ok()) return s;
-  auto keys = keys_of(name, n);
+  const Digest digest = codec::sha256(std::as_bytes(std::span(bytes)));
+  if (Status s = check_name(name, bytes.size(), digest); !s.ok()) return s;
+  auto keys = keys_of(name, n, digest);
   if (!keys.ok()) return keys.status();
   std::vector<kvbm_block_t> blocks(n);
   kvbm_status_t status = kvbm_manager_allocate(manager_, ns_, n, blocks.data(), nullptr, 0, nullptr);
@@ -208,7 +240,8 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
   (void)kvbm_block_view(manager_, blocks.data(), n, views.data());
   std::string all(kMagic, sizeof kMagic);
   const uint64_t length = bytes.size();
-  all.append(reinterpret_cast<const char*>(&length), sizeof length).append(bytes);
+  all.append(reinterpret_cast<const char*>(&length), sizeof length);
+  all.append(reinterpret_cast<const char*>(digest.data()), digest.size()).append(bytes);
   for (size_t i = 0; i < n; ++i) {
     sizes[i] = std::min(block_bytes_, total - i * block_bytes_);
     std::memcpy(views[i].data, all.data() + i * block_bytes_, sizes[i]);
@@ -230,8 +263,10 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
     return Status(Code::mismatch, "the pool did not take all of it", why);
   }
   if (status < 0) return failed("the pool did not take all of it", status);
-  if (shared_) return Kept{n, n};
-  return ask_kept(keys.value());
+  if (!shared_) return ask_kept(keys.value());
+  if (on_disk_ && share_role() == "the owner") return Kept{on_disk(keys.value()), n};
+  const auto kept = find(keys.value(), false, kAskNs, nullptr);
+  return kept.ok() ? Result<Kept>(Kept{kept.value(), n}) : kept.status();
 }
 
 Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes) {
@@ -278,8 +313,7 @@ Result<std::vector<kvbm_location_t>> Member::places(const std::vector<kvbm_key_t
     if (status < 0) return failed("the pool could not be asked", status);
   } while (found > rows.size());
   rows.resize(found);
-  constexpr uint8_t kHere[sizeof kvbm_location_t{}.node] = {};
-  std::erase_if(rows, [&](const kvbm_location_t& row) { return std::memcmp(row.node, kHere, sizeof kHere) == 0; });
+  std::erase_if(rows, [](const kvbm_location_t& row) { return is_here(row); });
   return rows;
 }
 
@@ -300,6 +334,25 @@ Status Member::check_room(const std::string& name, uint64_t bytes) const {
   if (bytes <= room) return {};
   return {Code::no_room, "the pool is smaller than the file, and nothing was stored",
           name + " takes " + size_text(bytes) + ", " + whose + ": raise --host of a node, or name more nodes"};
+}
+
+// The host of an owner goes with it, as soon as this call is over.
+size_t Member::on_disk(const std::vector<kvbm_key_t>& keys) const {
+  std::set<std::string> there;
+  const auto text = [](const kvbm_key_t& key) {
+    return std::string(reinterpret_cast<const char*>(key.bytes), sizeof key.bytes);
+  };
+  std::vector<kvbm_scan_row_t> rows(1024);
+  uint64_t cursor = 0;
+  do {
+    size_t n = 0;
+    if (kvbm_manager_scan(manager_, &cursor, rows.data(), rows.size(), &n) != KVBM_OK) break;
+    for (size_t i = 0; i < n; ++i) {
+      if (rows[i].tier == 1) there.insert(text(rows[i].key));
+    }
+  } while (cursor != 0);
+  return static_cast<size_t>(
+      std::count_if(keys.begin(), keys.end(), [&](const kvbm_key_t& key) { return there.count(text(key)) != 0; }));
 }
 
 // Not what nodes said when they took it: a node that takes the last blocks may have let go the first ones for them.
@@ -323,14 +376,14 @@ Status Member::other_blocks(const std::string& name, uint64_t bytes, const std::
 
 // A block that is larger than this member's does not come here, whoever has it.
 Status Member::nobody_has(const std::string& name, uint64_t timeout_ns) const {
-  const auto first = keys_of(name, 1);
+  const auto first = keys_of(name, 1, {});
   const auto at = first.ok() ? where(first.value(), timeout_ns) : std::nullopt;
   if (at.has_value() && at->bytes > block_bytes_) return other_blocks(name, at->bytes, at);
   return {Code::miss, "no node has it", name};
 }
 
 Result<Member::Head> Member::head_of(const std::string& name, uint64_t timeout_ns) {
-  const auto first = keys_of(name, 1);
+  const auto first = keys_of(name, 1, {});
   if (!first.ok()) return first.status();
   Head head;
   const auto hits = find(first.value(), true, timeout_ns, &head.bytes);
@@ -339,6 +392,7 @@ Result<Member::Head> Member::head_of(const std::string& name, uint64_t timeout_n
     return nobody_has(name, timeout_ns);
   }
   std::memcpy(&head.length, head.bytes.data() + sizeof kMagic, sizeof head.length);
+  std::memcpy(head.digest.data(), head.bytes.data() + sizeof kMagic + sizeof head.length, head.digest.size());
   if (head.bytes.size() != std::min(block_bytes_, kHeadBytes + head.length)) {
     return other_blocks(name, head.bytes.size(), where(first.value(), timeout_ns));
   }
@@ -349,10 +403,11 @@ Result<std::string> Member::get(const std::string& name, uint64_t timeout_ns) {
   auto head = head_of(name, timeout_ns);
   if (!head.ok()) return head.status();
   const uint64_t length = head.value().length;
+  const Digest digest = head.value().digest;
   std::string bytes = std::move(head.value().bytes);
-  const uint64_t n = (kHeadBytes + length + block_bytes_ - 1) / block_bytes_;
+  const uint64_t n = blocks_of(length);
   const uint64_t batch = std::max<uint64_t>(1, stats().tiers[0].capacity_bytes / block_bytes_ / 4);
-  auto keys = keys_of(name, n);
+  auto keys = keys_of(name, n, digest);
   if (!keys.ok()) return keys.status();
   // Rounds that fit this member's host memory.
   for (uint64_t at = 1; at < n; at += batch) {
@@ -363,50 +418,42 @@ Result<std::string> Member::get(const std::string& name, uint64_t timeout_ns) {
     if (hits.value() != some.size()) return Status(Code::miss, "the pool has lost a part of it", name);
   }
   if (bytes.size() != kHeadBytes + length) return Status(Code::damaged, "it has another length than it says", name);
-  return bytes.substr(kHeadBytes);
+  bytes.erase(0, kHeadBytes);
+  if (codec::sha256(std::as_bytes(std::span(bytes))) != digest) {
+    return Status(Code::damaged, "its bytes are not those that were stored", name);
+  }
+  return bytes;
 }
 
 Result<Member::Extent> Member::exists(const std::string& name, uint64_t timeout_ns) {
   const auto head = head_of(name, timeout_ns);
-  if (!head.ok() && head.status().code() != Code::miss) return head.status();
-  if (head.ok()) {
-    const auto keys = keys_of(name, (kHeadBytes + head.value().length + block_bytes_ - 1) / block_bytes_);
-    if (!keys.ok()) return keys.status();
-    const auto hits = find(keys.value(), false, timeout_ns, nullptr);
-    if (!hits.ok()) return hits.status();
-    return hits.value() == keys.value().size() ? Extent::all : Extent::part;
-  }
-  // Nobody can say how long it was: what is left of it, if anything, is most likely its end.
-  const auto keys = keys_of(name, kProbed + 1);
+  if (!head.ok()) return head.status().code() == Code::miss ? Result<Extent>(Extent::none) : head.status();
+  const auto keys = keys_of(name, blocks_of(head.value().length), head.value().digest);
   if (!keys.ok()) return keys.status();
-  for (size_t at = 1; at <= kProbed; at *= 2) {
-    const auto hits = find({keys.value()[at]}, false, timeout_ns, nullptr);
-    if (!hits.ok()) return hits.status();
-    if (hits.value() != 0) return Extent::part;
-  }
-  return Extent::none;
+  const auto hits = find(keys.value(), false, timeout_ns, nullptr);
+  if (!hits.ok()) return hits.status();
+  return hits.value() == keys.value().size() ? Extent::all : Extent::part;
 }
 
-// A file's length is in its first block, which need not come here for this: ask for more until nobody has all.
 Result<std::vector<kvbm_location_t>> Member::locate(const std::string& name, uint64_t timeout_ns) {
+  std::vector<kvbm_location_t> rows;
+  const auto head = head_of(name, timeout_ns);
+  if (!head.ok()) return head.status().code() == Code::miss ? Result<std::vector<kvbm_location_t>>(rows) : head.status();
+  const auto keys = keys_of(name, blocks_of(head.value().length), head.value().digest);
+  if (!keys.ok()) return keys.status();
   kvbm_locate_options_t options;
   kvbm_locate_options_init(&options, sizeof options);
   options.ask_nodes_ns = timeout_ns;
-  std::vector<kvbm_location_t> rows;
-  bool all = true;
-  for (size_t n = 64; all; n *= 8) {
-    const auto keys = keys_of(name, n);
-    if (!keys.ok()) return keys.status();
-    size_t found = 1024;
-    do {
-      rows.resize(found);
-      const kvbm_status_t status =
-          kvbm_manager_locate(manager_, ns_, keys.value().data(), n, &options, rows.data(), rows.size(), &found);
-      if (status < 0) return failed("the pool could not be asked", status);
-    } while (found > rows.size());
+  size_t found = 1024;
+  do {
     rows.resize(found);
-    all = !rows.empty() && rows.front().n_prefix == n;
-  }
+    const kvbm_status_t status = kvbm_manager_locate(manager_, ns_, keys.value().data(), keys.value().size(), &options,
+                                                     rows.data(), rows.size(), &found);
+    if (status < 0) return failed("the pool could not be asked", status);
+  } while (found > rows.size());
+  rows.resize(found);
+  // The first block came here to be read: that is nobody's having it.
+  if (!shared_) std::erase_if(rows, [](const kvbm_location_t& row) { return is_here(row); });
   return rows;
 }
 

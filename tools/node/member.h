@@ -2,6 +2,7 @@
 // namespace of opaque blocks under which files are kept, block by block.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,7 @@ struct MemberOptions {
   uint64_t disk_bytes = 0;
   std::string share;  // a directory: the tier set in it is shared with other processes (share=on)
   std::string local = "auto";  // node.local
+  std::string admission;       // node.admission; empty: as is configured
   std::string codec = "off";   // node.codec
   std::string disk_codec = "off";
   std::string seal_key_file;   // seal.key_file
@@ -57,6 +59,7 @@ class Member {
   // "the owner", or whose client this process is.
   [[nodiscard]] std::string share_role() const;
 
+  using Digest = std::array<uint8_t, 32>;  // SHA-256
   // Of a file's blocks those that nodes have.
   struct Kept {
     size_t blocks = 0;
@@ -65,14 +68,15 @@ class Member {
   };
   // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; gives what nodes had of it
   // when they were asked afterwards. A file that is larger than the pool is refused before anything is stored: no_room.
-  // In a shared tier set: what the owner has, on its disk if there is one.
+  // In a shared tier set: what its owner has; where that is this process, on its disk. exists: other bytes are stored under that
+  // name.
   Result<Kept> put(const std::string& name, const std::string& bytes);
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);
   enum class Extent : uint8_t { none, part, all };
-  // Whether all blocks of the file are there; what is left of one that has lost its first is found if it is not little.
+  // Whether all blocks of the file are there. What is left of one that has lost its first is nobody's any more.
   Result<Extent> exists(const std::string& name, uint64_t timeout_ns);
-  // How many of a file's leading blocks each node has, tier by tier; empty where nobody has the first.
+  // How many of a file's leading blocks each node has, tier by tier; empty where nobody has the first. Brings that here.
   Result<std::vector<kvbm_location_t>> locate(const std::string& name, uint64_t timeout_ns);
 
  private:
@@ -80,9 +84,12 @@ class Member {
   static void log_line(void* self, int32_t level, const char* component, const char* text);
   // What the library warned of last: of a status that it gives, the detail.
   [[nodiscard]] std::string last_warning() const;
-  Result<std::vector<kvbm_key_t>> keys_of(const std::string& name, size_t n) const;
+  Result<std::vector<kvbm_key_t>> keys_of(const std::string& name, size_t n, const Digest& digest) const;
+  [[nodiscard]] size_t blocks_of(uint64_t length) const noexcept;
+  Status check_name(const std::string& name, uint64_t length, const Digest& digest);
   struct Head {
     uint64_t length = 0;  // of the file
+    Digest digest{};
     std::string bytes;    // of the first block
   };
   // miss where no node has the first block; mismatch where the file's blocks are of another size than this member's.
@@ -92,6 +99,7 @@ class Member {
   std::optional<kvbm_location_t> where(const std::vector<kvbm_key_t>& keys, uint64_t timeout_ns) const;  // the first
   // no_room, with the sizes, where the pool cannot hold so much.
   Status check_room(const std::string& name, uint64_t bytes) const;
+  [[nodiscard]] size_t on_disk(const std::vector<kvbm_key_t>& keys) const;
   Result<Kept> ask_kept(const std::vector<kvbm_key_t>& keys) const;
   [[nodiscard]] Status other_blocks(const std::string& name, uint64_t bytes,
                                     const std::optional<kvbm_location_t>& at) const;
@@ -105,6 +113,7 @@ class Member {
   uint64_t block_bytes_ = 0;
   uint32_t peers_tier_ = 0;
   bool shared_ = false;
+  bool on_disk_ = false;  // there is a disk tier
   bool log_ = false;
   mutable std::mutex warning_mutex_;
   std::string warning_;
