@@ -2,7 +2,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 
@@ -59,6 +61,16 @@ bool is_loopback(const sockaddr_storage& address) {
   sockaddr_in v4{};
   std::memcpy(&v4, &address, sizeof v4);
   return address.ss_family == AF_INET && (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+}
+
+int bind_error(const Address& address) {
+  const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int on = 1;  // as UCX asks (CM_REUSEADDR): what is left of ended connections is in nobody's way
+  (void)::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const int error = ::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0 ? 0 : errno;
+  ::close(fd);
+  return error;
 }
 
 }  // namespace kvbm::ucx

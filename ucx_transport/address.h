@@ -17,5 +17,7 @@ struct Address {
 std::optional<Address> parse_address(std::string_view text);
 std::string address_text(const sockaddr_storage& address);
 bool is_loopback(const sockaddr_storage& address);
+// What the system says when a socket of this process asks for the address; 0 where it gives it.
+int bind_error(const Address& address);
 
 }  // namespace kvbm::ucx

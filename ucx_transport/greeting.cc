@@ -1,6 +1,7 @@
 // From the first word of a connection to its last.
 #include <cstring>
 
+#include "base/listen_refusal.h"
 #include "base/signal_keeper.h"
 #include "callbacks.h"
 #include "status.h"
@@ -13,6 +14,10 @@ constexpr uint64_t kGreetingNs = 10'000'000'000;  // an address that answers not
 constexpr uint64_t kFlushNs = 3'000'000'000;
 constexpr uint64_t kLeavingNs = 500'000'000;  // the side that said bye hangs up at once, or is gone
 constexpr size_t kGreetingPeers = 256;        // accepted and not heard of; more are turned away
+// UCX does not tell a port where nobody listens from a listener that hangs up on what it does not understand. Short:
+// the state of a node's row has room for 127 characters; what UCX says comes last.
+constexpr char kNotReached[] =
+    "no answer by UCX: is a node listening there, with node.transport ucx too (kvbm: --transport)?";
 }  // namespace
 
 int32_t Transport::check_reach(const Address& address, std::string* error) const {
@@ -48,6 +53,11 @@ int32_t Transport::listen(std::string_view text, std::string* bound, std::string
   }
   if (status != UCS_OK) {
     listeners_.pop_back();
+    // UCX says "Device is busy" and "Input/output error".
+    if (const auto known = listen_refusal(bind_error(*address), text)) {
+      *error = known->message();
+      return value(known->code());
+    }
     *error = "cannot listen on " + std::string(text) + ": " + ucs_status_string(status);
     return from_ucs(status);
   }
@@ -218,6 +228,11 @@ void Transport::fail(Peer& peer, int32_t status, std::string reason) {
   if (peer.phase == Phase::leaving) {
     status = value(Code::closed);
     reason = "the peer disconnected";
+  }
+  const bool silent = status == value(Code::closed) || status == value(Code::deadline);
+  if (silent && peer.dialled && peer.phase == Phase::greeting) {
+    if (status == value(Code::closed)) status = value(Code::io_error);
+    reason = std::string(kNotReached) + " (" + reason + ")";
   }
   // All was said and heard.
   if (peer.phase == Phase::flushing && peer.bye_answered) return mark(peer);

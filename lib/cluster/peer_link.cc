@@ -410,7 +410,9 @@ void PeerLink::tick(uint64_t armed) {
   service_.expire(now);
   if (state_ == State::handshaking) {
     if (now >= born_ns_ + host_.limits.handshake_ns) {
-      end({Code::deadline, "peer: it did not finish the handshake in time"}, false);
+      end({Code::deadline,
+           "peer: it did not finish the handshake in time; is its node.transport another (kvbm: --transport)?"},
+          false);
     }
     return;
   }

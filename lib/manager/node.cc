@@ -1,5 +1,7 @@
 #include "manager/node.h"
 
+#include <sys/stat.h>
+
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -28,6 +30,14 @@ Result<std::optional<cluster::SharedKey>> read_key(const std::string& path) {
   return std::optional(shared.value());
 }
 
+// A warning and no refusal, unlike that of seal.key_file: an operator may have mounted the file as a group's secret.
+void warn_of_readers(const std::string& path, const Log* log) {
+  struct stat facts {};
+  if (path.empty() || log == nullptr || ::stat(path.c_str(), &facts) != 0 || (facts.st_mode & 077) == 0) return;
+  log->write(LogLevel::warning, "node",
+             "node.key_file can be read or written by others than its owner: " + path + "; make it chmod 600");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const NodeOptions& options,
@@ -37,6 +47,7 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   mesh.peers = options.peers;
   auto key = read_key(options.key_file);
   if (!key.ok()) return key.status();
+  warn_of_readers(options.key_file, environment.log);
   mesh.key = key.value();
   std::string name = options.name;
   if (name.empty()) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -315,7 +316,7 @@ TEST_F(NodeBadInput, what_answers_and_is_no_node_is_said_to_be_none) {
   Impostor oversized([](const std::string&) { return framed(std::string(60'000, 'o')); });
   expect_told(oversized.address(), {oversized.address(), "protocol"});
   Impostor silent([](const std::string&) { return std::string(); });
-  expect_told(silent.address(), {"did not finish the handshake in time"});
+  expect_told(silent.address(), {"did not finish the handshake in time", "node.transport"});
 }
 
 // One that was let in is cut off for the first message that is none, however it is wrong, and said to be so.
@@ -357,6 +358,18 @@ TEST_F(NodeBadInput, listening_to_other_machines_without_a_key_is_refused_with_t
   expect_refused(setup, {"node.key_file", "16 bytes"});
   setup.key_file = folder_.path() + "/nowhere";
   expect_refused(setup, {"node.key_file", "/nowhere"});
+}
+
+TEST_F(NodeBadInput, a_key_file_that_others_may_read_is_warned_of_once_with_what_to_do) {
+  const std::string path = write_key("key", "what only this pool's nodes know");
+  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
+  const auto open_to_all = node_called("open", path);
+  ASSERT_NE(open_to_all, nullptr);
+  EXPECT_EQ(open_to_all->logged(path + "; make it chmod 600"), 1U) << open_to_all->log();
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  const auto closed = node_called("closed", path);
+  ASSERT_NE(closed, nullptr);
+  EXPECT_EQ(closed->logged("chmod 600"), 0U) << closed->log();
 }
 
 TEST_F(NodeBadInput, blocks_that_are_larger_than_this_nodes_are_misses_and_take_nothing) {

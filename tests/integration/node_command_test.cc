@@ -382,6 +382,32 @@ TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
   }
 }
 
+TEST_F(NodeCommand, a_directory_is_not_stored_as_an_empty_file) {
+  NodeProcess node(folder_.path(), {});
+  ASSERT_FALSE(node.address().empty());
+  const Ran directory = run("put --peer " + node.address() + " d '" + folder_.path() + "'");
+  EXPECT_EQ(directory.exit_code, 2) << directory.text;
+  EXPECT_TRUE(contains(directory.text, folder_.path()) && contains(directory.text, "not a directory"))
+      << directory.text;
+  EXPECT_EQ(run("exists --peer " + node.address() + " d").exit_code, 1);
+  const Ran empty = run("put --peer " + node.address() + " e '" + make("empty", 0) + "'");
+  EXPECT_EQ(empty.exit_code, 0) << empty.text;
+}
+
+TEST_F(NodeCommand, a_shared_directory_that_is_not_there_is_made_by_put_and_by_nobody_else) {
+  const std::string misspelt = folder_.path() + "/nodir";
+  for (const char* command : {"get", "exists", "locate"}) {
+    const Ran ran = run(std::string(command) + " --share '" + misspelt + "' --disk 64MiB file");
+    EXPECT_EQ(ran.exit_code, 2) << command << ": " << ran.text;
+    EXPECT_TRUE(contains(ran.text, "no such directory: " + misspelt)) << command << ": " << ran.text;
+    EXPECT_NE(::access(misspelt.c_str(), F_OK), 0) << command;
+  }
+  const Ran put = run("put --share '" + misspelt + "' --disk 64MiB file '" + make("file", 5000) + "'");
+  ASSERT_EQ(put.exit_code, 0) << put.text;
+  const Ran there = run("exists --share '" + misspelt + "' --disk 64MiB file");
+  EXPECT_EQ(there.exit_code, 0) << there.text;
+}
+
 TEST_F(NodeCommand, an_address_in_use_is_named) {
   NodeProcess node(folder_.path(), {});
   ASSERT_FALSE(node.address().empty());

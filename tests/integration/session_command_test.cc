@@ -118,6 +118,20 @@ TEST_F(SessionCommand, what_does_not_fit_is_named_on_both_sides) {
   const Ran sent = sender.get();
   EXPECT_EQ(sent.exit_code, 1);
   EXPECT_TRUE(contains(sent.text, "the model is")) << sent.text;
+  // What differs is all there is to say: not that by now nobody is connected, nor anything twice.
+  EXPECT_FALSE(contains(sent.text, "no node is connected")) << sent.text;
+  const size_t once = received.text.find("a prefill rank gave up");
+  ASSERT_NE(once, std::string::npos) << received.text;
+  EXPECT_EQ(received.text.find("gave up", once + 22), std::string::npos) << received.text;
+}
+
+TEST_F(SessionCommand, what_no_memory_holds_is_refused_with_how_much_it_would_take) {
+  for (const char* side : {"send", "receive"}) {
+    const Ran ran = run(std::string("session ") + side + " --listen 127.0.0.1:0 --tokens 1073741824 --layers 4096" +
+                        " --heads 4096 --head-size 4096");
+    EXPECT_EQ(ran.exit_code, 2) << ran.text;
+    EXPECT_TRUE(contains(ran.text, "the request needs ") && contains(ran.text, "--tokens")) << ran.text;
+  }
 }
 
 // Which link is missing, and why, whichever side dialled and whichever waits.

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -103,6 +104,18 @@ TEST(TierCommand, inspect_and_stats_count_the_records_and_find_damage) {
   const Ran bad = run("inspect '" + dir + "' --verify --json");
   EXPECT_EQ(bad.exit_code, 1) << bad.text;
   EXPECT_TRUE(contains(bad.text, "\"damaged\": 1,")) << bad.text;
+}
+
+TEST(TierCommand, what_sharing_a_directory_leaves_in_it_is_not_foreign) {
+  kvbm::test::TempDir temp;
+  const std::string dir = temp.path() + "/tier";
+  write_tier(dir);
+  if (HasFatalFailure()) return;
+  for (const char* name : {"/share.sock", "/share.sock.lock", "/notes.txt"}) std::ofstream(dir + name) << "x";
+  const Ran ran = run("inspect '" + dir + "'");
+  EXPECT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "foreign file: notes.txt")) << ran.text;
+  EXPECT_FALSE(contains(ran.text, "share.sock")) << ran.text;
 }
 
 TEST(TierCommand, inspect_and_stats_say_how_records_are_coded_and_sealed) {

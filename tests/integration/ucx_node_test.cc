@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -297,6 +298,56 @@ TEST_F(UcxNode, beyond_this_machine_it_wants_a_key_and_a_device) {
   const Ran open = run("node --transport ucx --listen 0.0.0.0:0 --key-file '" + key + "'");
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_TRUE(contains(open.text, "node.ucx_devices")) << open.text;
+}
+
+// The state of the node that `member` dials, once it says all of these.
+std::string state_with(const kvbm::node::Member& member, const std::vector<std::string>& parts) {
+  std::string state;
+  for (int tries = 0; tries < 6000; ++tries) {
+    const auto rows = member.nodes();
+    state = rows.empty() ? std::string() : rows.front().state;
+    if (std::all_of(parts.begin(), parts.end(), [&](const std::string& part) { return contains(state, part); })) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return state;
+}
+
+TEST_F(UcxNode, an_address_that_cannot_be_listened_on_is_named_with_what_to_do) {
+  start();
+  ASSERT_FALSE(address_.empty());
+  const Ran second = run("node --transport ucx --listen " + address_);
+  EXPECT_EQ(second.exit_code, 2) << second.text;
+  for (const std::string& part : {address_, std::string("is in use"), std::string("another port")}) {
+    EXPECT_TRUE(contains(second.text, part)) << part << ": " << second.text;
+  }
+}
+
+TEST_F(UcxNode, who_is_not_there_or_uses_another_transport_is_told_by_address_and_option) {
+  ::setenv("KVBM_UCX_PATH", KVBM_UCX_MODULE, 1);
+  const std::vector<std::string> parts = {"is a node listening there", "node.transport", "--transport"};
+  const auto expect_told = [&](const std::string& address, const char* transport, const std::vector<std::string>& told) {
+    kvbm::node::MemberOptions asking;
+    asking.transport = transport;
+    asking.peers = address;
+    const auto member = kvbm::node::Member::open(asking);
+    ASSERT_TRUE(member.ok()) << member.status().message();
+    const std::string state = state_with(*member.value(), told);
+    for (const std::string& part : told) EXPECT_TRUE(contains(state, part)) << part << ": " << state;
+  };
+  expect_told("127.0.0.1:1", "ucx", parts);
+  kvbm::node::MemberOptions sockets;
+  sockets.transport = "tcp";
+  sockets.listen = "127.0.0.1:0";
+  const auto by_tcp = kvbm::node::Member::open(sockets);
+  ASSERT_TRUE(by_tcp.ok()) << by_tcp.status().message();
+  expect_told(by_tcp.value()->address(), "ucx", parts);
+  start();
+  ASSERT_FALSE(address_.empty());
+  expect_told(address_, "tcp", {"handshake", "node.transport", "--transport"});
+  // In a shell, with the address.
+  const Ran shell = run("peers --transport ucx --timeout 0.5 --peer 127.0.0.1:1");
+  EXPECT_EQ(shell.exit_code, 1);
+  EXPECT_TRUE(contains(shell.text, "127.0.0.1:1: ") && contains(shell.text, "--transport")) << shell.text;
 }
 
 TEST_F(UcxNode, tcp_is_what_is_used_here_without_being_told_otherwise) {

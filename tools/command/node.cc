@@ -1,6 +1,7 @@
 #include "command/node.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -37,6 +38,7 @@ struct Arguments {
   bool http_anywhere = false;
   std::string name;
   std::string file;
+  bool makes_share = false;  // a set that is not there is made, and nothing is looked for in it
   double timeout = 5;
   [[nodiscard]] uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout * 1e9); }
 };
@@ -143,6 +145,11 @@ std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
     code = fail(kBadInput, "--share and nodes of a pool are two places",
                 "give --share DIR for the tier set of this host, or --peer and --peers-file for a pool");
   }
+  std::error_code unknown;
+  if (code == kDone && !arguments.makes_share && !arguments.member.share.empty() &&
+      !std::filesystem::is_directory(arguments.member.share, unknown)) {
+    code = fail(kBadInput, "no such directory: " + arguments.member.share, "kvbm put --share DIR makes one");
+  }
   if (code != kDone) return nullptr;
   auto member = node::Member::open(arguments.member);
   if (!member.ok()) {
@@ -165,7 +172,10 @@ int put(Arguments& arguments, const Output& output) {
   } else {
     std::ifstream file(arguments.file, std::ios::binary);
     if (file) text << file.rdbuf();
-    if (!file) return fail(kBadInput, "cannot read " + arguments.file);
+    // A directory opens, and reading fails; of which `text` alone has heard. At the end there is nothing more to come.
+    if (!file || file.peek() != std::ifstream::traits_type::eof() || file.bad()) {
+      return fail(kBadInput, "cannot read " + arguments.file, "give a file, not a directory");
+    }
   }
   int code = kDone;
   const auto member = join(arguments, code);
@@ -416,6 +426,7 @@ void add_node(Registry& registry) {
       "notes.txt");
 
   auto to_put = std::make_shared<Arguments>();
+  to_put->makes_share = true;
   CLI::App& putting =
       add_by_hand(registry, "put", "Store a file in a pool under a name; exit code 3 if it has kept a part of it", put,
                   to_put);

@@ -1,9 +1,12 @@
 #include "command/session.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
@@ -68,6 +71,33 @@ std::unique_ptr<session::Side> open_side(Arguments& arguments, const Output& out
     }
   }
   return std::move(opened).value();
+}
+
+// ---- Memory ----
+
+// What the side holds at once: the caches of its ranks, and what is sent. More may be asked for than 64 bits count.
+double memory_needed(const Arguments& arguments, double bytes_per_token, bool sends) {
+  const double share = arguments.rank < 0 ? 1 : 1.0 / arguments.side.tp;
+  return static_cast<double>(arguments.side.tokens) * bytes_per_token * (share + (sends ? 1 : 0));
+}
+
+int no_memory(const Arguments& arguments, bool sends) {
+  const auto each = session::bytes_per_token(arguments.side);
+  if (!each.ok()) return fail(each.status());
+  const auto bytes = static_cast<double>(each.value());
+  return fail(kBadInput,
+              "the request needs " + terminal::format_size(memory_needed(arguments, bytes, sends)) +
+                  " of memory, more than there is: " + std::to_string(arguments.side.tokens) +
+                  " tokens of " + std::to_string(each.value()) + " bytes",
+              "see --tokens, --layers, --heads, --head-size, --element");
+}
+
+// Memory that the machine has not got would be given all the same, and the process killed when it is touched.
+bool fits_memory(const Arguments& arguments, bool sends) {
+  const auto each = session::bytes_per_token(arguments.side);
+  if (!each.ok()) return true;  // refused elsewhere
+  const double there = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return memory_needed(arguments, static_cast<double>(each.value()), sends) <= there;
 }
 
 // ---- send ----
@@ -154,6 +184,7 @@ class Offers {
 int send(Arguments& arguments, const Output& output) {
   const auto request = session::request_named(arguments.request);
   if (!request.ok()) return fail(request.status());
+  if (arguments.file.empty() && !fits_memory(arguments, true)) return no_memory(arguments, true);
   auto bytes = bytes_to_send(arguments);
   if (!bytes.ok()) return fail(bytes.status());
   int code = kDone;
@@ -283,6 +314,7 @@ int receive(Arguments& arguments, const Output& output) {
   if (!request.ok()) return fail(request.status());
   const auto nodes = nodes_of(arguments);
   if (!nodes.ok()) return fail(nodes.status());
+  if (!fits_memory(arguments, false)) return no_memory(arguments, false);
   std::ofstream file;
   if (!arguments.file.empty()) {
     file.open(arguments.file, std::ios::binary);
@@ -320,6 +352,15 @@ int receive(Arguments& arguments, const Output& output) {
               << digest.text() << std::endl;
   }
   return kDone;
+}
+
+// A limit of the process, or what else runs here, may leave less than the machine has.
+int within_memory(Arguments& arguments, const Output& output, bool sends) {
+  try {
+    return sends ? send(arguments, output) : receive(arguments, output);
+  } catch (const std::bad_alloc&) {
+    return no_memory(arguments, sends);
+  }
 }
 
 // ---- Options ----
@@ -383,7 +424,7 @@ void add_session(Registry& registry) {
   auto sending = std::make_shared<Arguments>();
   CLI::App& sender =
       registry.add(group, "send", "Be the prefill side: offer a request's KV and publish it layer by layer",
-                   [sending](const Output& output) { return send(*sending, output); });
+                   [sending](const Output& output) { return within_memory(*sending, output, true); });
   sender
       .add_option("file", sending->file,
                   "KV of the whole model, [layer][K, V][head][token][element]; made up if missing")
@@ -405,7 +446,7 @@ void add_session(Registry& registry) {
   auto receiving = std::make_shared<Arguments>();
   CLI::App& receiver =
       registry.add(group, "receive", "Be the decode side: open a session and take layers as they are ready",
-                   [receiving](const Output& output) { return receive(*receiving, output); });
+                   [receiving](const Output& output) { return within_memory(*receiving, output, false); });
   receiver.add_option("-o,--out", receiving->file, "Write what came here, in the order of `kvbm session send`")
       ->type_name("FILE");
   add_common(receiver, *receiving);

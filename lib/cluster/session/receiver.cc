@@ -1,12 +1,18 @@
 #include "cluster/session/receiver.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace kvbm::cluster::session {
 namespace {
 
 std::string named(const SourceRank& source) {
   return "prefill rank " + std::to_string(source.rank) + " at \"" + source.name + "\"";
+}
+
+// What went wrong, then at which rank, then the particulars: each once.
+Status at_rank(const SourceRank& source, const Status& status) {
+  return {status.code(), status.what(), named(source) + status.message().substr(std::strlen(status.what()))};
 }
 
 }  // namespace
@@ -139,7 +145,7 @@ void Receiver::on_message(PeerId peer, ConstBytes bytes) {
   ++source->in;
   if (status.ok()) status = apply(*session, *source, decoded.value().body);
   if (!status.ok())
-    end(session->id, Status(status.code(), status.what(), named(source->rank) + ": " + status.message()));
+    end(session->id, at_rank(source->rank, status));
   pump();
 }
 
@@ -288,10 +294,10 @@ void Receiver::on_closed(PeerId peer) {
       if (!session.planned) {
         status = plan_if_known(session);
       } else if (s.left > s.moving) {
-        status = Status(Code::owner_gone, "the connection to a prefill rank is gone", named(s.rank));
+        status = Status(Code::owner_gone, "the connection to a prefill rank is gone");
       }
       if (status.ok()) continue;
-      failed.emplace_back(id, Status(status.code(), status.what(), named(s.rank) + ": " + status.message()));
+      failed.emplace_back(id, at_rank(s.rank, status));
       break;
     }
   }

@@ -1,6 +1,7 @@
 #include "cluster/session/sender.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace kvbm::cluster::session {
 
@@ -317,7 +318,8 @@ void Sender::end_sink(Offer& offer, uint16_t rank, SinkState state, const Status
   sink.state = state;
   sinks_.erase({sink.peer, rank, sink.session});
   if (state == SinkState::failed && offer.failure.ok()) {
-    offer.failure = Status(why.code(), why.what(), "decode rank " + std::to_string(rank) + ": " + why.message());
+    offer.failure = Status(why.code(), why.what(),
+                           "decode rank " + std::to_string(rank) + why.message().substr(std::strlen(why.what())));
   }
   for (auto& s : sharings_) {
     if (s->slots != nullptr) s->slots->release_all({offer.request.request, rank, sink.session});
@@ -366,11 +368,12 @@ void Sender::tick(uint64_t now_ns) {
     if (offer.ended) continue;
     if (offer.request.deadline_ns <= now_ns) {
       std::string got = offer.sink_count == 0 ? "no decode rank has opened it" : "not every decode rank was done";
-      const std::string unlinked = offer.sink_count == 0 && options_.unlinked ? options_.unlinked() : std::string();
-      if (!unlinked.empty()) got += "; " + unlinked;
       if (!offer.refusal.ok()) got += "; a decode rank was told: " + offer.refusal.message();
-      // Whose model or geometry differs will differ again: that is what to look at, not the time.
+      // Whose model or geometry differs will differ again: that is what to look at, not the time, nor the links.
       const bool differs = offer.sink_count == 0 && offer.refusal.code() == Code::mismatch;
+      const bool links = offer.sink_count == 0 && !differs && options_.unlinked;
+      const std::string unlinked = links ? options_.unlinked() : std::string();
+      if (!unlinked.empty()) got += "; " + unlinked;
       end_offer(offer, Status(differs ? Code::mismatch : Code::deadline, "the deadline of the offer has passed", got));
     } else {
       for (auto& [rank, sink] : offer.sinks) {

@@ -15,7 +15,8 @@ void encode(const Header& header, std::byte* out) noexcept {
 }
 
 const char* FrameOrder::accept(const std::byte* bytes, bool admitted, Header& out) noexcept {
-  if (load_le<uint32_t>(bytes) != kMagic) return "it does not speak kvbm's TCP protocol";
+  if (load_le<uint32_t>(bytes) != kMagic)
+    return "it does not speak kvbm's TCP protocol: no node, or one of another transport (node.transport)";
   if (load_le<uint16_t>(bytes + 6) != 0 || load_le<uint32_t>(bytes + 12) != 0)
     return "reserved bytes of a frame are set";
   const auto kind = load_le<uint16_t>(bytes + 4);

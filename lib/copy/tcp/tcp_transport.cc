@@ -12,8 +12,10 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/errno_status.h"
+#include "base/listen_refusal.h"
 #include "copy/tcp/address.h"
 
 namespace kvbm::copy::tcp {
@@ -54,19 +56,8 @@ void prepare(int fd, uint64_t bulk_bytes) noexcept {
 }
 
 Status listen_error(int error, std::string_view address) {
-  switch (error) {
-    case EADDRINUSE:
-      return {Code::in_use, "the address to listen on is in use; stop its owner, or choose another port, or 0 for any",
-              std::string(address)};
-    case EADDRNOTAVAIL:
-      return {Code::invalid_argument, "the address to listen on is none of this machine's; `ip address` shows those",
-              std::string(address)};
-    case EACCES:
-      return {Code::not_permitted, "the system does not permit listening there; ports below 1024 need a capability",
-              std::string(address)};
-    default:
-      return errno_status(error, "cannot listen", address);
-  }
+  auto known = listen_refusal(error, address);
+  return known ? std::move(*known) : errno_status(error, "cannot listen", address);
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ Result<InspectReport> inspect(FileSystem& fs, const std::string& path, const Ins
       numbers.push_back(number);
     else if (name == "superblock")
       known = true;
-    else if (name != "lock" && name != "lost+found")
+    else if (!is_tier_file(name))
       report.foreign.push_back(name);
   }
   if (!known) return Status(Code::miss, "not a tier directory: it has no superblock", path);

@@ -16,11 +16,6 @@ constexpr std::string_view kSuperblockName = "superblock";
 // The superblock and the lock file.
 constexpr uint64_t kFixedBytes = kSuperblockBytes + kPage;
 
-bool ours(const std::string& name) {
-  return name == kSuperblockName || name == "lock" || name == "lost+found" || name == "share.sock" ||
-         name == "share.sock.lock" || segment_number(name) != UINT32_MAX;
-}
-
 }  // namespace
 
 uint64_t default_segment_bytes(uint64_t capacity_bytes) noexcept {
@@ -58,7 +53,7 @@ Status DiskCore::open(FileSystem& fs, Random& random) {
 
 Status DiskCore::check_directory(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    if (!ours(name))
+    if (!is_tier_file(name))
       return {Code::exists, "the tier directory holds a file that is not kvbm's; nothing was changed",
               options_.path + "/" + name + ": move it away, or choose an empty directory"};
   }

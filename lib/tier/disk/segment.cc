@@ -28,4 +28,9 @@ uint32_t segment_number(std::string_view name) {
   return n == 0 ? UINT32_MAX : n - 1;
 }
 
+bool is_tier_file(std::string_view name) {
+  return name == "superblock" || name == "lock" || name == "lost+found" || name == "share.sock" ||
+         name == "share.sock.lock" || segment_number(name) != UINT32_MAX;
+}
+
 }  // namespace kvbm::tier::disk

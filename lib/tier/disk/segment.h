@@ -72,5 +72,7 @@ struct Segment {
 std::string segment_name(uint32_t segment);
 // The number in such a name; UINT32_MAX for any other name.
 uint32_t segment_number(std::string_view name);
+// Whether kvbm itself puts a file of this name into a tier's directory; share.sock is that of manager/share.
+bool is_tier_file(std::string_view name);
 
 }  // namespace kvbm::tier::disk

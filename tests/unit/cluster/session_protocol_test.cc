@@ -320,6 +320,24 @@ TEST(Session, a_peer_that_dies_later_costs_the_session_once) {
   EXPECT_TRUE(p.senders[0]->held.empty());
 }
 
+TEST(Session, what_ended_it_is_said_once_with_the_rank) {
+  Pair dead;
+  for (size_t i : {0U, 1U}) ASSERT_TRUE(dead.offer(i).ok());
+  const uint64_t s = dead.open();
+  dead.run(10);
+  dead.net.kill(dead.senders[1]->id);
+  EXPECT_EQ(dead.end_of(s).message(), "the connection to a prefill rank is gone: prefill rank 1 at \"10.0.0.1\"");
+  Pair aborted;
+  for (size_t i : {0U, 1U}) ASSERT_TRUE(aborted.offer(i).ok());
+  const uint64_t t = aborted.open();
+  aborted.run(5);
+  ASSERT_TRUE(aborted.senders[1]->sender->abort(request_id(1), Code::no_room, "evicted").ok());
+  aborted.senders[1]->drain();
+  const std::string said = aborted.end_of(t).message();
+  EXPECT_TRUE(said.starts_with("a prefill rank gave up: prefill rank 1 at \"10.0.0.1\": ")) << said;
+  EXPECT_EQ(said.find("a prefill rank gave up", 1), std::string::npos) << said;
+}
+
 TEST(Session, a_rank_that_has_given_everything_may_go) {
   Pair p;
   for (size_t i : {0U, 1U}) ASSERT_TRUE(p.offer(i).ok());

@@ -1,0 +1,33 @@
+// Why the system does not let a node listen somewhere, with the remedy: in the same words whichever transport listens.
+#pragma once
+
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace kvbm {
+
+// Nothing for an errno that says no more than its own text.
+inline std::optional<Status> listen_refusal(int error, std::string_view address) {
+  switch (error) {
+    case EADDRINUSE:
+      return Status(Code::in_use,
+                    "the address to listen on is in use; stop its owner, or choose another port, or 0 for any",
+                    std::string(address));
+    case EADDRNOTAVAIL:
+      return Status(Code::invalid_argument,
+                    "the address to listen on is none of this machine's; `ip address` shows those",
+                    std::string(address));
+    case EACCES:
+      return Status(Code::not_permitted,
+                    "the system does not permit listening there; ports below 1024 need a capability",
+                    std::string(address));
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace kvbm
