@@ -61,6 +61,8 @@ Status read_admissions(const std::string& text, std::vector<uint32_t>& out) {
   return {};
 }
 
+std::string counted(size_t count, const char* what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+
 // Nothing that was asked for is left out: what no tier can follow is refused.
 int check_tiers(const StoreArguments& arguments, const replay::StoreOptions& options) {
   if (options.disks.empty() && !arguments.disk_path.empty()) {
@@ -74,8 +76,7 @@ int check_tiers(const StoreArguments& arguments, const replay::StoreOptions& opt
   const size_t below = options.disks.size() + (arguments.plugin.empty() ? 0 : 1);
   if (options.admissions.size() > below) {
     return fail(kBadInput,
-                "--admission: " + std::to_string(options.admissions.size()) + " names for " + std::to_string(below) +
-                    (below == 1 ? " tier" : " tiers") + " below the host",
+                "--admission: " + counted(options.admissions.size(), "name") + " for " + counted(below, "tier") + " below the host",
                 "one for each size of --disk, in order, and one for --plugin");
   }
   return kDone;
