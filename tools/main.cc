@@ -28,7 +28,9 @@ int main(int argc, char** argv) {
     CLI::App root("KV-cache blocks of LLM engines in host memory and on disk: sizes, replays, checks", "kvbm");
     root.set_version_flag("--version", "kvbm " KVBM_TEXT(KVBM_VERSION_MAJOR) "." KVBM_TEXT(
                                            KVBM_VERSION_MINOR) "." KVBM_TEXT(KVBM_VERSION_PATCH));
-    root.footer("`kvbm COMMAND --help` shows options and examples. Exit codes: 0 done, 1 failed, 2 bad input.");
+    root.footer(
+        "`kvbm COMMAND --help` shows options and examples. Exit codes: 0 done, 1 failed, 2 bad input,\n"
+        "3 a pool has a part of the file (put, exists), 130 asked to end before it was through.");
     root.require_subcommand(0, 1);
     command::Registry registry(root);
     command::add_demo(registry);

@@ -27,6 +27,11 @@ TEST(Command, size_prints_both_units_and_the_formula) {
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_TRUE(contains(ran.text, "14.75 GB (13.73 GiB)")) << ran.text;
   EXPECT_TRUE(contains(ran.text, "2 * 8 * 128")) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "or 4 sequences of 100,000 tokens, or one sequence of 466,033")) << ran.text;
+  EXPECT_TRUE(contains(ran.text, " 1 session ")) << ran.text;
+  const Ran one = run("size --preset qwen3-8b --host 64GiB");
+  EXPECT_TRUE(contains(one.text, "1 token * 1 sequence: ")) << one.text;
+  EXPECT_TRUE(contains(one.text, "holds 466,033 tokens, or one sequence of 466,033")) << one.text;
 }
 
 TEST(Command, bad_input_says_what_to_do_and_exits_2) {

@@ -33,7 +33,7 @@ check "find_package" cmake -G Ninja -S "$source/tests/examples/find_package" -B 
 check "building with kvbm::kvbm" cmake --build "$work/found"
 check "the example of find_package" "$work/found/example"
 check "the installed command" "$work/prefix/bin/kvbm" size --preset qwen3-8b --tokens 1000 --json
-check "the man page" test -s "$(find "$work/prefix" -name 'kvbm.1*' | head -1)"
+check "the man page" grep -q capacity "$(find "$work/prefix" -name 'kvbm.1*' | head -1)"
 unit=$work/prefix/lib/systemd/system/kvbm-node.service
 check "the unit starts the installed command" grep -q "^ExecStart=$work/prefix/bin/kvbm node " "$unit"
 if command -v systemd-analyze > /dev/null; then
@@ -41,7 +41,7 @@ if command -v systemd-analyze > /dev/null; then
 else
   echo "install: skipped systemd-analyze verify: no systemd here"
 fi
-check "bash completion" test -s "$(find "$work/prefix" -path '*bash-completion*' -type f | head -1)"
+check "bash completion" grep -q -e --capacity-blocks "$(find "$work/prefix" -path '*bash-completion*' -type f | head -1)"
 needed=$(readelf -d "$libdir/libkvbm.so" | awk '/NEEDED/ {gsub(/[][]/, "", $5); print $5}' | sort | tr '\n' ' ')
 check "nothing but libc and the loader is needed (found: $needed)" \
   test -z "$(echo "$needed" | tr ' ' '\n' | grep -vE '^(libc\.so\.6|ld-linux.*|)$' || true)"

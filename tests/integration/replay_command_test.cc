@@ -30,7 +30,7 @@ class ReplayCommand : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(run("trace generate --requests 300 --seed 3 -o " + trace()).exit_code, 0); }
   [[nodiscard]] std::string trace() const { return dir_.path() + "/trace.jsonl"; }
-  void refused(const std::string& arguments, const char* message, const std::string& environment = "") {
+  void refused(const std::string& arguments, const std::string& message, const std::string& environment = "") {
     const Ran ran = run("replay " + arguments, " 2>&1", environment);
     EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
     EXPECT_TRUE(contains(ran.text, message)) << arguments << "\n" << ran.text;
@@ -69,6 +69,9 @@ TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
   refused(trace() + " --capacity-blocks 10 --host 8MiB", "two things to replay");
   refused(trace() + " --capacity-blocks 0", "a capacity of 0 is less than one block");
   refused(trace() + " --capacity-tokens 3k,511", "hint: a block is 512 tokens");
+  refused(trace() + " --capacity-blocks 1.5", "--capacity-blocks: not a whole number: `1.5`");
+  refused(trace() + " --capacity-blocks 1k,,2k", "--capacity-blocks: not a number");
+  refused(trace() + " --host 8MiB --policy nope", "hint: policies: prefix lru ");
   refused(trace() + " --host 8MiB --first 300", "it has 300 requests");
   refused(trace() + " --host 4KiB", "smaller than one block");
   refused(trace() + " --host 8MiB", "KVBM_NONSENSE", "KVBM_NONSENSE=1");
@@ -77,6 +80,41 @@ TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
 TEST_F(ReplayCommand, what_tiers_are_given_is_read_with_care) {
   refused(trace() + " --disk 64MiB,much", "--disk");
   refused(trace() + " --disk 64MiB,128MiB --admission all,sometimes", "sometimes is none of all, on_eviction");
+}
+
+// What a replay would not do is refused before the trace is read, and the message names the option.
+TEST_F(ReplayCommand, an_option_that_would_do_nothing_is_refused) {
+  for (const char* option : {"--limit 10", "--first 10", "--verify", "--codec zstd", "--threads 2", "--settle",
+                             "--block-bytes 4KiB", "--admission all", "--disk-path d", "--plugin p", "--peer h:1"}) {
+    const std::string name = std::string(option).substr(0, std::string(option).find(' '));
+    refused(trace() + " --capacity-blocks 1k " + option, name + ": for bytes through tiers alone");
+  }
+  refused(trace() + " --capacity-tokens 3M --limit 10 --verify", "--limit, --verify: for bytes through tiers alone");
+  refused(trace() + " --capacity-tokens 3M --capacity-blocks 1k", "leave out one of them");
+  const std::string path = dir_.path() + "/tier";
+  refused(trace() + " --host 16MiB --disk-path " + path, "as --disk 1GiB, or leave out --disk-path");
+  EXPECT_FALSE(std::filesystem::exists(path));
+  refused(trace() + " --host 64MiB --codec foo", "as --disk 1GiB, or leave out --codec");
+  refused(trace() + " --disk 64MiB --codec foo", "off, auto, fast");
+  refused(trace() + " --host 64MiB --admission all", "1 name for 0 tiers below the host");
+  refused(trace() + " --disk 64MiB,64MiB --admission all,all,all", "3 names for 2 tiers below the host");
+  refused(trace() + " --host 8MiB --policy optimal", "takes `optimal` with --capacity-blocks");
+}
+
+TEST_F(ReplayCommand, a_full_offload_queue_is_told_with_its_remedy) {
+  // A host of 32 blocks takes what no disk could, and its queue holds half of it.
+  const std::string arguments = "replay " + trace() + " --host 2MiB --disk 64MiB ";
+  const Ran fast = run(arguments + "--json", "");
+  ASSERT_EQ(fast.exit_code, 0);
+  EXPECT_GT(number(fast.text, "offloads_skipped"), 0) << fast.text;
+  const Ran told = run(arguments);
+  EXPECT_TRUE(contains(told.text, "blocks found the queue to the tier below full")) << told.text;
+  EXPECT_TRUE(contains(told.text, "--settle waits")) << told.text;
+  // Nothing goes down, so nothing is said of a queue.
+  const Ran alone = run("replay " + trace() + " --host 2MiB");
+  EXPECT_FALSE(contains(alone.text, "queue")) << alone.text;
+  const Ran settled = run("replay " + trace() + " --host 512MiB --disk 1GiB --settle --json", "");
+  EXPECT_EQ(number(settled.text, "offloads_skipped"), 0) << settled.text;
 }
 
 TEST_F(ReplayCommand, a_hint_is_about_what_was_wrong) {
@@ -199,6 +237,11 @@ TEST_F(ReplayCommand, the_demo_survives_its_kill) {
   const Ran ran = run("demo --seed 7 --json --dir " + dir_.path() + " --trace " + trace(), "");
   EXPECT_EQ(ran.exit_code, 0) << ran.text;
   EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
+  EXPECT_GT(number(ran.text, "found_again"), 0) << ran.text;
+  EXPECT_EQ(number(ran.text, "offloads_skipped"), 0) << ran.text;
+  const Ran nowhere = run("demo --dir " + dir_.path() + "/none --trace " + trace());
+  EXPECT_EQ(nowhere.exit_code, 2) << nowhere.text;
+  EXPECT_TRUE(contains(nowhere.text, "/none: No such file or directory")) << nowhere.text;
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -41,7 +43,11 @@ class Scratch {
  public:
   explicit Scratch(const std::string& parent) {
     std::string name = (std::filesystem::path(parent) / "kvbm-demo-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
+    if (mkdtemp(name.data()) != nullptr) {
+      path_ = name;
+    } else {
+      why_ = std::strerror(errno);
+    }
   }
   ~Scratch() {
     std::error_code ignored;
@@ -50,9 +56,11 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& why() const { return why_; }  // there is none
 
  private:
   std::string path_;
+  std::string why_;
 };
 
 // Ctrl-C ends the child as well; the demo then ends in order, so that its directory is removed.
@@ -67,12 +75,14 @@ uint64_t disk_for_demo(const std::string& directory) {
   return half < kLeastDiskBytes ? 0 : std::min(half, kDiskBytes);
 }
 
+// It settles: an engine takes hours for what is replayed in seconds here, and its disk keeps up.
 std::vector<std::string> replay_arguments(const Arguments& arguments, const std::string& tier, uint64_t disk_bytes,
                                           uint64_t first) {
   return {"replay",        arguments.trace, "--host",       std::to_string(kHostBytes),
           "--disk",        std::to_string(disk_bytes),      "--disk-path", tier,
           "--block-bytes", std::to_string(kBlockBytes),     "--verify",    "--json",
-          "--first",       std::to_string(first),           "--report-every", "8"};
+          "--first",       std::to_string(first),           "--report-every", "8",
+          "--settle"};
 }
 
 struct Outcome {
@@ -148,6 +158,10 @@ void print_screen(const Arguments& arguments, uint64_t requests, uint64_t disk_b
   std::printf("  %s of %s blocks came back (%.1f %%): %s of %s prompt tokens (%.1f %%) were not computed again\n\n",
               format_count(hits).c_str(), format_count(refs).c_str(), share(hits, refs), format_count(saved).c_str(),
               format_count(tokens).c_str(), share(saved, tokens));
+  if (number(after, "offloads_skipped") != 0) {
+    std::printf("  It would be more: %s blocks found the queue to the disk full\n\n",
+                format_count(number(after, "offloads_skipped")).c_str());
+  }
   std::printf("Every byte checked\n");
   std::printf("  %s blocks compared byte for byte with what was stored: %s wrong\n\n", format_count(verified).c_str(),
               format_count(wrong).c_str());
@@ -188,7 +202,10 @@ int run(const Arguments& arguments, const Output& output) {
   const uint64_t requests = parsed.value().trace.requests.size();
   if (requests < 100) return fail(kBadInput, "the demo needs a trace of at least 100 requests");
   const Scratch scratch(arguments.directory);
-  if (scratch.path().empty()) return fail(kBadInput, "no directory can be made in " + arguments.directory, "choose another with --dir");
+  if (scratch.path().empty()) {
+    return fail(kBadInput, "no directory can be made in " + arguments.directory + ": " + scratch.why(),
+                "--dir takes a directory that is there and may be written to");
+  }
   const uint64_t disk_bytes = disk_for_demo(scratch.path());
   if (disk_bytes == 0) return fail(kFailed, "less than 128 MiB are free in " + arguments.directory, "choose another directory with --dir");
   if (disk_bytes < kDiskBytes) {

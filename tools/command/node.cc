@@ -26,7 +26,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // kvbm exists, kvbm put: some blocks of the file are there.
-constexpr int kInPart = 3;
 
 struct Arguments {
   node::MemberOptions member;

@@ -44,10 +44,8 @@ std::string nearest_name(const CLI::App& app, const std::string& word) {
       best = candidate;
     }
   };
-  for (const CLI::App* sub : app.get_subcommands([](const CLI::App* s) { return !s->get_group().empty(); })) {
-    consider(sub->get_name());
-  }
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::App* sub : commands_below(app)) consider(sub->get_name());
+  for (const CLI::Option* option : options_shown(app)) {
     for (const std::string& name : option->get_lnames()) consider("--" + name);
   }
   return best;
@@ -91,6 +89,22 @@ int fail(int exit_code, const std::string& what, const std::string& hint) {
 int fail(const Status& status, const std::string& hint) {
   const bool caller_bug = status.code() <= Code::invalid_argument && status.code() > Code::no_room;
   return fail(caller_bug ? kBadInput : kFailed, status.message(), hint);
+}
+
+std::vector<const CLI::App*> commands_below(const CLI::App& app) {
+  return app.get_subcommands(
+      [](const CLI::App* sub) { return !sub->get_name().empty() && !sub->get_group().empty(); });
+}
+
+std::vector<const CLI::Option*> options_shown(const CLI::App& app) {
+  std::vector<const CLI::Option*> options =
+      app.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
+  for (const CLI::App* group : app.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); })) {
+    for (const CLI::Option* option : options_shown(*group)) {
+      if (option != group->get_help_ptr()) options.push_back(option);
+    }
+  }
+  return options;
 }
 
 int report_parse_error(const CLI::App& root, const CLI::ParseError& error) {

@@ -6,7 +6,8 @@
 // (a shared_ptr to a struct), for CLI11 writes to them by reference when it parses.
 //
 // Exit codes: kDone, kFailed (the work failed), kBadInput (usage, a file or a value is not acceptable),
-// kInterrupted (asked to end before it was through; what it printed is true of what was done).
+// kInPart (a pool has only a part of the file), kInterrupted (asked to end before it was through; what it printed is
+// true of what was done).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,6 +23,7 @@ namespace kvbm::command {
 inline constexpr int kDone = 0;
 inline constexpr int kFailed = 1;
 inline constexpr int kBadInput = 2;
+inline constexpr int kInPart = 3;
 inline constexpr int kInterrupted = 130;  // what shells give for Ctrl-C
 
 struct Output {
@@ -58,6 +60,10 @@ class Registry {
 int fail(int exit_code, const std::string& what, const std::string& hint = "");
 // The same for a failed Status: kBadInput for caller bugs, kFailed for the rest.
 int fail(const Status& status, const std::string& hint = "");
+// The commands below `app` that its help shows, and its options. CLI11 keeps an option group as a subcommand without a
+// name: it is no command, and its options belong to the command around it.
+std::vector<const CLI::App*> commands_below(const CLI::App& app);
+std::vector<const CLI::Option*> options_shown(const CLI::App& app);
 // What to say to a command line that does not parse.
 int report_parse_error(const CLI::App& root, const CLI::ParseError& error);
 

@@ -30,6 +30,8 @@ struct Arguments {
   StoreArguments store;
   bool verify = false;
   uint64_t report_every = 0;
+  // What is said of bytes and tiers, and means nothing over policies alone.
+  const CLI::App* tier_options = nullptr;
 };
 
 struct Row {
@@ -103,7 +105,10 @@ int check_policies(const std::vector<std::string>& policies, const std::vector<u
 int replay_policies(const Arguments& arguments, const replay::PathTrace& paths, const Output& output) {
   const bool tokens = !arguments.capacity_tokens.empty();
   auto capacities = terminal::parse_counts(tokens ? arguments.capacity_tokens : arguments.capacity_blocks);
-  if (!capacities.ok()) return fail(kBadInput, capacities.status().message());
+  if (!capacities.ok()) {
+    return fail(kBadInput, (tokens ? "--capacity-tokens: " : "--capacity-blocks: ") + capacities.status().message(),
+                tokens ? "whole numbers with commas between them: 3M,50M" : "whole numbers with commas between them: 1k,3k,10k");
+  }
   const std::vector<std::string> policies = chosen_policies(arguments.store.policy);
   const int good = check_policies(policies, capacities.value(), tokens);
   if (good != kDone) return good;
@@ -192,6 +197,7 @@ void print_store_json(const replay::StoreResult& r) {
                          {"failed_blocks", r.failed_blocks},
                          {"found_again", r.found_again},
                          {"stored_blocks", r.stored_blocks},
+                         {"offloads_skipped", r.stats.offloads_skipped},
                          {"tokens", r.tokens},
                          {"tokens_saved", r.tokens_saved},
                          {"seconds", r.seconds},
@@ -199,6 +205,16 @@ void print_store_json(const replay::StoreResult& r) {
                          {"store_gb_per_s", rate(stored_bytes(r), r.store_seconds)},
                          {"tiers", tiers_json(r)}};
   std::printf("%s\n", out.dump(2).c_str());
+}
+
+// A hit rate below what the sizes would give has a reason, which is told.
+void print_skipped(const replay::StoreResult& r, bool settled) {
+  const uint64_t skipped = r.stats.offloads_skipped;
+  if (skipped == 0) return;
+  std::printf("%s blocks found the queue to the tier below full; what did not get there later could not come back\n  %s\n",
+              terminal::format_count(skipped).c_str(),
+              settled ? "a larger --host gives the queue more room"
+                      : "--settle waits for the tier after each request: the hit rate is then that of the sizes");
 }
 
 // What went wrong without harm: a block that did not come back is one to compute.
@@ -214,7 +230,7 @@ void print_failures(const replay::StoreResult& r) {
   }
 }
 
-void print_store_table(const replay::StoreResult& r, bool verified) {
+void print_store_table(const replay::StoreResult& r, bool verified, bool settled) {
   const double saved = r.tokens == 0 ? 0 : 100.0 * static_cast<double>(r.tokens_saved) / static_cast<double>(r.tokens);
   std::printf("%s requests, %s block references in %s\n", terminal::format_count(r.requests).c_str(),
               terminal::format_count(r.block_refs).c_str(), terminal::format_duration(r.seconds).c_str());
@@ -229,6 +245,7 @@ void print_store_table(const replay::StoreResult& r, bool verified) {
     std::printf("%s of the blocks that came back were stored by an earlier run\n",
                 terminal::format_count(r.found_again).c_str());
   }
+  print_skipped(r, settled);
   print_failures(r);
   std::printf("inside load calls %.2f GB/s, inside store calls %.2f GB/s\n\n",
               rate(r.stats.tiers[0].load_bytes, r.load_seconds), rate(stored_bytes(r), r.store_seconds));
@@ -269,7 +286,7 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
   if (output.json) {
     print_store_json(result.value());
   } else {
-    print_store_table(result.value(), options.verify);
+    print_store_table(result.value(), options.verify, options.settle);
   }
   if (result.value().wrong_blocks != 0)
     return fail(kFailed, "wrong blocks came back", "this is a fault in kvbm; please report it");
@@ -277,6 +294,20 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
   std::fprintf(stderr, "kvbm: stopped after %s of %s requests\n",
                terminal::format_count(result.value().requests).c_str(), terminal::format_count(total).c_str());
   return kInterrupted;
+}
+
+// What was asked for and a replay over policies alone would not do.
+int check_policies_alone(const Arguments& arguments) {
+  std::string said;
+  for (const CLI::Option* option : arguments.tier_options->get_options()) {
+    if (option->count() != 0) said += (said.empty() ? "" : ", ") + option->get_name();
+  }
+  if (!said.empty()) {
+    return fail(kBadInput, said + ": for bytes through tiers alone; a capacity replays the whole trace over policies",
+                "leave it out, or say --host and --disk instead of a capacity");
+  }
+  if (arguments.capacity_blocks.empty() || arguments.capacity_tokens.empty()) return kDone;
+  return fail(kBadInput, "--capacity-blocks and --capacity-tokens are two ways to say one size", "leave out one of them");
 }
 
 int run(const Arguments& arguments, const Output& output) {
@@ -289,6 +320,10 @@ int run(const Arguments& arguments, const Output& output) {
   if (!by_policy && !by_bytes) {
     return fail(kBadInput, "say what to replay: policies or bytes",
                 "--capacity-blocks 10000 --policy all, or --host 256MiB --disk 1GiB --verify");
+  }
+  if (by_policy) {
+    const int good = check_policies_alone(arguments);
+    if (good != kDone) return good;
   }
   trace::Trace trace;
   const int read = read_trace(arguments.trace, trace);
@@ -312,6 +347,7 @@ void add_replay(Registry& registry) {
   policies->add_option("--capacity-tokens", arguments->capacity_tokens, "Capacities in tokens (512 a block): 3M,50M")
       ->type_name("N,...");
   auto* bytes = app.add_option_group("through the tiers");
+  arguments->tier_options = bytes;
   add_store_arguments(*bytes, arguments->store);
   bytes->add_flag("--verify", arguments->verify, "Check every byte that comes back");
   bytes->add_option("--report-every", arguments->report_every, "Report progress as lines on standard error")->group("");

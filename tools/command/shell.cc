@@ -1,5 +1,6 @@
 #include "command/shell.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -9,19 +10,11 @@ namespace kvbm::command {
 
 namespace {
 
-std::vector<const CLI::App*> visible(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App* sub) { return !sub->get_group().empty(); });
-}
-
-std::vector<const CLI::Option*> named_options(const CLI::App& app) {
-  return app.get_options([](const CLI::Option* o) { return !o->get_group().empty() && !o->get_lnames().empty(); });
-}
-
 // Every word that may follow `app`.
 std::string words_after(const CLI::App& app) {
   std::string words;
-  for (const CLI::App* sub : visible(app)) words += sub->get_name() + " ";
-  for (const CLI::Option* option : named_options(app)) {
+  for (const CLI::App* sub : commands_below(app)) words += sub->get_name() + " ";
+  for (const CLI::Option* option : options_shown(app)) {
     for (const std::string& name : option->get_lnames()) words += "--" + name + " ";
   }
   if (!words.empty()) words.pop_back();
@@ -36,11 +29,11 @@ std::string single_quoted(const std::string& text) {
 
 void bash_cases(const CLI::App& app, const std::string& path, std::string& out) {
   out += "    " + single_quoted(path) + ") words=" + single_quoted(words_after(app)) + " ;;\n";
-  for (const CLI::App* sub : visible(app)) bash_cases(*sub, path + " " + sub->get_name(), out);
+  for (const CLI::App* sub : commands_below(app)) bash_cases(*sub, path + " " + sub->get_name(), out);
 }
 
 void subcommand_paths(const CLI::App& app, const std::string& path, std::string& out) {
-  for (const CLI::App* sub : visible(app)) {
+  for (const CLI::App* sub : commands_below(app)) {
     const std::string longer = path + " " + sub->get_name();
     out += (out.empty() ? "" : "|") + single_quoted(longer);
     subcommand_paths(*sub, longer, out);
@@ -80,13 +73,15 @@ std::string zsh_completion(const CLI::App& root) {
          "if [ \"$funcstack[1]\" = _kvbm ]; then _kvbm \"$@\"; else compdef _kvbm kvbm; fi\n";
 }
 
-void fish_lines(const CLI::App& app, const std::string& condition, std::string& out) {
-  for (const CLI::App* sub : visible(app)) {
+// A name may be a command's and, further down, another's (`codec`, `bench codec`): what may follow depends on the path.
+void fish_lines(const CLI::App& app, const std::string& path, std::string& out) {
+  const std::string condition = "__kvbm_at \"" + path + "\"";
+  for (const CLI::App* sub : commands_below(app)) {
     out += "complete -c kvbm -f -n " + single_quoted(condition) + " -a " + sub->get_name() + " -d " +
            single_quoted(sub->get_description()) + "\n";
-    fish_lines(*sub, "__fish_seen_subcommand_from " + sub->get_name(), out);
+    fish_lines(*sub, path + " " + sub->get_name(), out);
   }
-  for (const CLI::Option* option : named_options(app)) {
+  for (const CLI::Option* option : options_shown(app)) {
     for (const std::string& name : option->get_lnames()) {
       out += "complete -c kvbm -n " + single_quoted(condition) + " -l " + name +
              (option->get_items_expected_max() > 0 ? " -r" : "") + " -d " + single_quoted(option->get_description()) + "\n";
@@ -95,8 +90,25 @@ void fish_lines(const CLI::App& app, const std::string& condition, std::string& 
 }
 
 std::string fish_completion(const CLI::App& root) {
-  std::string out = "# fish completion of kvbm\n";
-  fish_lines(root, "__fish_use_subcommand", out);
+  std::string paths;
+  subcommand_paths(root, "kvbm", paths);
+  std::replace(paths.begin(), paths.end(), '|', ' ');
+  std::string out =
+      "# fish completion of kvbm\n"
+      "# Whether the deepest command typed so far is this one.\n"
+      "function __kvbm_at\n"
+      "  set -l words (commandline -opc)\n"
+      "  set -e words[1]\n"
+      "  set -l path kvbm\n"
+      "  for word in $words\n"
+      "    switch \"$path $word\"\n"
+      "      case " + paths + "\n"
+      "        set path \"$path $word\"\n"
+      "    end\n"
+      "  end\n"
+      "  test \"$path\" = \"$argv[1]\"\n"
+      "end\n";
+  fish_lines(root, "kvbm", out);
   return out;
 }
 
@@ -117,7 +129,7 @@ std::string roff(const std::string& text) {
 }
 
 void man_options(const CLI::App& app, std::string& out) {
-  for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return !o->get_group().empty(); })) {
+  for (const CLI::Option* option : options_shown(app)) {
     const bool positional = option->get_lnames().empty() && option->get_snames().empty();
     out += ".TP\n\\fB" + roff(option->get_name(positional, true)) + "\\fR";
     if (option->get_items_expected_max() > 0 && !positional) out += " \\fI" + roff(option->get_type_name()) + "\\fR";
@@ -126,7 +138,7 @@ void man_options(const CLI::App& app, std::string& out) {
 }
 
 void man_commands(const CLI::App& app, const std::string& path, std::string& out) {
-  for (const CLI::App* sub : visible(app)) {
+  for (const CLI::App* sub : commands_below(app)) {
     const std::string longer = path + " " + sub->get_name();
     out += ".SS " + roff(longer) + "\n" + roff(sub->get_description()) + ".\n";
     man_options(*sub, out);
@@ -145,7 +157,10 @@ std::string man_page(const CLI::App& root) {
   out += ".SH COMMANDS\n";
   man_commands(root, "kvbm", out);
   out +=
-      ".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe work failed\n.TP\n2\nbad usage or input; the message says what to do\n";
+      ".SH EXIT STATUS\n.TP\n0\ndone\n.TP\n1\nthe work failed; of \\fBkvbm exists\\fR: the pool has no such file\n"
+      ".TP\n2\nbad usage or input; the message says what to do\n"
+      ".TP\n3\nof \\fBkvbm put\\fR and \\fBkvbm exists\\fR: the pool has a part of the file\n"
+      ".TP\n130\nasked to end (Ctrl\\-C) before it was through; what it printed is true of what was done\n";
   return out;
 }
 

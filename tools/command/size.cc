@@ -43,6 +43,9 @@ struct Question {
   size::Usage usage;
 };
 
+// "1 session", "8 sessions"
+std::string count_of(uint64_t count, const char* what) { return format_count(count) + " " + what + (count == 1 ? "" : "s"); }
+
 int list_presets(const Output& output) {
   Json list = Json::array();
   terminal::Table table({{"preset"}, {"bytes/token", Align::right}, {"source (config.json of)"}});
@@ -230,7 +233,7 @@ void print_formula(const Question& q) {
 
 void print_grid(const Grid& grid) {
   std::vector<terminal::Table::Column> columns{{"context tokens", Align::right}};
-  for (const uint64_t count : grid.sessions) columns.push_back({format_count(count) + " sessions", Align::right});
+  for (const uint64_t count : grid.sessions) columns.push_back({count_of(count, "session"), Align::right});
   terminal::Table table(columns);
   for (size_t c = 0; c < grid.contexts.size(); ++c) {
     std::vector<std::string> row{format_count(grid.contexts[c])};
@@ -246,13 +249,15 @@ void print_human(const Question& q, const std::vector<Room>& rooms, const Grid* 
     std::printf("\nRecurrent state: %s a sequence\n",
                 format_size(static_cast<double>(q.usage.state_bytes_per_sequence)).c_str());
   }
-  std::printf("\n%s tokens * %s sequences: %s\n", format_count(q.tokens).c_str(), format_count(q.batch).c_str(),
+  std::printf("\n%s * %s: %s\n", count_of(q.tokens, "token").c_str(), count_of(q.batch, "sequence").c_str(),
               format_size(static_cast<double>(q.usage.total_bytes)).c_str());
   for (const Room& room : rooms) {
-    std::printf("%s of %s holds %s tokens, or %s sequences of %s tokens, or one of %s\n", room.tier,
-                format_size(static_cast<double>(room.capacity)).c_str(), format_count(room.tokens).c_str(),
-                format_count(room.sessions).c_str(), format_count(q.tokens).c_str(),
-                format_count(room.longest).c_str());
+    std::printf("%s of %s holds %s", room.tier, format_size(static_cast<double>(room.capacity)).c_str(),
+                count_of(room.tokens, "token").c_str());
+    if (q.tokens != 1) {
+      std::printf(", or %s of %s tokens", count_of(room.sessions, "sequence").c_str(), format_count(q.tokens).c_str());
+    }
+    std::printf(", or one sequence of %s\n", format_count(room.longest).c_str());
   }
   if (grid != nullptr) print_grid(*grid);
   for (const std::string& note : q.model.notes) std::printf("note: %s\n", note.c_str());

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "policy/eviction.h"
 #include "terminal/quantity.h"
 
 namespace kvbm::command {
@@ -58,6 +59,39 @@ Status read_admissions(const std::string& text, std::vector<uint32_t>& out) {
     out.push_back(static_cast<uint32_t>(at - std::begin(kNames)));
   }
   return {};
+}
+
+std::string counted(size_t count, const char* what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+
+// Nothing that was asked for is left out: what no tier can follow is refused.
+int check_tiers(const StoreArguments& arguments, const replay::StoreOptions& options) {
+  if (options.disks.empty() && !arguments.disk_path.empty()) {
+    return fail(kBadInput, "--disk-path: there is no disk tier to keep in " + arguments.disk_path,
+                "give the disk tier a size, as --disk 1GiB, or leave out --disk-path");
+  }
+  if (options.disks.empty() && arguments.codec != "off") {
+    return fail(kBadInput, "--codec: there is no disk tier whose records could be coded",
+                "give the disk tier a size, as --disk 1GiB, or leave out --codec");
+  }
+  const size_t below = options.disks.size() + (arguments.plugin.empty() ? 0 : 1);
+  if (options.admissions.size() > below) {
+    return fail(kBadInput,
+                "--admission: " + counted(options.admissions.size(), "name") + " for " + counted(below, "tier") + " below the host",
+                "one for each size of --disk, in order, and one for --plugin");
+  }
+  return kDone;
+}
+
+int check_policy(const std::string& name) {
+  const auto known = policy::eviction_policy_names();
+  if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) return kDone;
+  std::string hint = "policies: ";
+  for (const std::string_view each : known) hint += std::string(each) + " ";
+  if (name == "optimal" || name == "all") {
+    hint = "one of " + hint.substr(hint.find(' ') + 1) + "here; `kvbm replay` takes `" + name +
+           "` with --capacity-blocks or --capacity-tokens";
+  }
+  return fail(kBadInput, "no eviction policy has this name: " + name, hint);
 }
 
 }  // namespace
@@ -135,6 +169,10 @@ int make_store_options(const StoreArguments& arguments, uint64_t requests, Scrat
   if (!sizes.ok()) return fail(kBadInput, sizes.message());
   const Status admissions = read_admissions(arguments.admission, out.admissions);
   if (!admissions.ok()) return fail(kBadInput, admissions.message());
+  const int tiers = check_tiers(arguments, out);
+  if (tiers != kDone) return tiers;
+  const int policy = check_policy(arguments.policy);
+  if (policy != kDone) return policy;
   if (arguments.threads == 0 || arguments.threads > kMostThreads) return fail(kBadInput, "--threads is 1 to 64");
   if (arguments.first >= requests) {
     return fail(kBadInput, "--first " + std::to_string(arguments.first) + " passes over the whole trace",

@@ -38,7 +38,7 @@ Parts split(std::string_view text) {
 }
 
 // Whole numbers keep all 64 bits; only a decimal fraction goes through double.
-Result<uint64_t> scaled(const Parts& parts, uint64_t factor, std::string_view text) {
+Result<uint64_t> scaled(const Parts& parts, uint64_t factor, std::string_view text, bool whole) {
   const Status bad(Code::invalid_argument, "not a number", quoted(text));
   const Status large(Code::invalid_argument, "too large for 64 bits", quoted(text));
   if (parts.number.empty()) return bad;
@@ -54,7 +54,12 @@ Result<uint64_t> scaled(const Parts& parts, uint64_t factor, std::string_view te
   char* end = nullptr;
   const double value = std::strtod(parts.number.c_str(), &end);
   if (end == parts.number.c_str() || *end != '\0') return bad;
-  const double product = std::floor(value * static_cast<double>(factor));
+  const double exact = value * static_cast<double>(factor);
+  // 0.29 of 100 is a little less than 29 in a double; half a block is none.
+  const double product = whole ? std::round(exact) : std::floor(exact);
+  if (whole && std::fabs(exact - product) > 1e-9 * exact) {
+    return Status(Code::invalid_argument, "not a whole number", quoted(text));
+  }
   if (!(product < kMaxExact)) return large;
   return static_cast<uint64_t>(product);
 }
@@ -93,7 +98,7 @@ Result<uint64_t> parse_size(std::string_view text) {
       {"PiB", uint64_t{1} << 50}};
   const Parts parts = split(text);
   for (const auto& [unit, factor] : kUnits) {
-    if (parts.unit == unit) return scaled(parts, factor, text);
+    if (parts.unit == unit) return scaled(parts, factor, text, false);
   }
   return Status(Code::invalid_argument, "a size needs a unit such as GB (10^9 bytes) or GiB (2^30 bytes)",
                 quoted(text));
@@ -104,7 +109,7 @@ Result<uint64_t> parse_count(std::string_view text) {
       {"", 1}, {"k", 1000}, {"K", 1000}, {"M", 1000000}, {"G", 1000000000}, {"T", 1000000000000}};
   const Parts parts = split(text);
   for (const auto& [unit, factor] : kUnits) {
-    if (parts.unit == unit) return scaled(parts, factor, text);
+    if (parts.unit == unit) return scaled(parts, factor, text, true);
   }
   return Status(Code::invalid_argument, "a count is a number with k, M or G (decimal) at most",
                 quoted(text));

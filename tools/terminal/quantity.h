@@ -13,7 +13,7 @@ namespace kvbm::terminal {
 
 // "64GiB", "1.5 TB", "512MiB", "4096" (bytes). A bare K, M, G or T is refused: it does not say which.
 Result<uint64_t> parse_size(std::string_view text);
-// "100000", "100k", "3M", "1.5G": decimal multiples, for tokens and blocks.
+// "100000", "100k", "3M", "1.5G": decimal multiples, for tokens and blocks; "1.5" is refused.
 Result<uint64_t> parse_count(std::string_view text);
 // "1k,3k,10k"
 Result<std::vector<uint64_t>> parse_counts(std::string_view text);
