@@ -102,18 +102,21 @@ TEST_F(ReplayCommand, an_option_that_would_do_nothing_is_refused) {
 }
 
 TEST_F(ReplayCommand, a_full_offload_queue_is_told_with_its_remedy) {
-  // A host of 32 blocks takes what no disk could, and its queue holds half of it.
-  const std::string arguments = "replay " + trace() + " --host 2MiB --disk 64MiB ";
-  const Ran fast = run(arguments + "--json", "");
+  // A disk that takes 8 MiB a second, below a host of 32 blocks.
+  const std::string config = dir_.path() + "/config.toml";
+  std::ofstream(config) << "[[tier]]\npath = \"" << dir_.path() << "/tier\"\ncapacity = \"64MiB\"\n"
+                        << "write_bytes_per_s = \"8MiB\"\n";
+  const std::string arguments = "replay " + trace() + " --host 2MiB --limit 20 ";
+  const Ran fast = run(arguments + "--json", "", "KVBM_CONFIG=" + config);
   ASSERT_EQ(fast.exit_code, 0);
   EXPECT_GT(number(fast.text, "offloads_skipped"), 0) << fast.text;
-  const Ran told = run(arguments);
+  const Ran told = run(arguments, " 2>&1", "KVBM_CONFIG=" + config);
   EXPECT_TRUE(contains(told.text, "blocks found the queue to the tier below full")) << told.text;
   EXPECT_TRUE(contains(told.text, "--settle waits")) << told.text;
   // Nothing goes down, so nothing is said of a queue.
-  const Ran alone = run("replay " + trace() + " --host 2MiB");
+  const Ran alone = run(arguments);
   EXPECT_FALSE(contains(alone.text, "queue")) << alone.text;
-  const Ran settled = run("replay " + trace() + " --host 512MiB --disk 1GiB --settle --json", "");
+  const Ran settled = run("replay " + trace() + " --host 512MiB --disk 1GiB --limit 50 --settle --json", "");
   EXPECT_EQ(number(settled.text, "offloads_skipped"), 0) << settled.text;
 }
 
