@@ -269,27 +269,6 @@ TEST_F(UcxProcess, a_peer_that_leaves_is_told_after_its_last_words) {
   EXPECT_NE(end_.reason.find("disconnected"), std::string::npos) << end_.reason;
 }
 
-TEST_F(UcxProcess, another_version_of_ucx_understands_this_one) {
-  const char* other = std::getenv("KVBMTEST_OTHER_UCX");
-  if (other == nullptr) {
-    GTEST_SKIP() << "KVBMTEST_OTHER_UCX names no folder with another version's libraries; tools/setup --checks fetches one";
-  }
-  address_ = node_.start(KVBM_UCX_MODULE, {std::string("LD_LIBRARY_PATH=") + other});
-  ASSERT_FALSE(address_.empty());
-  ASSERT_EQ(end_.open(ucx()), "");
-  dial();
-  std::vector<std::byte> to(3'000'000);
-  ASSERT_EQ(post(1, to), 0);
-  ask(What::push, 1, to.size(), 9);
-  ASSERT_TRUE(end_.run_until([&] { return end_.received.count(1) != 0; }));
-  EXPECT_EQ(to, content(9, to.size()));
-  ask(What::post, 2, to.size(), 9);
-  ASSERT_TRUE(heard("posted"));
-  const kvbm_transport_piece_t piece{to.data(), to.size()};
-  ASSERT_EQ(end_.ops->push(end_.transport, end_.peer, 2, &piece, 1, 2), 0);
-  EXPECT_TRUE(heard("right 2"));
-}
-
 TEST_F(UcxProcess, an_idle_connection_sleeps) {
   connect();
   send("once");
