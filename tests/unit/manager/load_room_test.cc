@@ -208,7 +208,9 @@ TEST_F(LoadRoomTest, what_finds_a_slot_stays_in_the_host) {
   came(*loaded, 0, 8);
   EXPECT_LE(past_host(), 6U);
   EXPECT_GE(past_host(), 1U);
-  EXPECT_TRUE(resident(0) || resident(1));
+  bool any = false;
+  for (uint64_t n = 0; n < 8; ++n) any = any || resident(n);
+  EXPECT_TRUE(any);
 }
 
 TEST_F(LoadRoomTest, loads_end_without_a_slot_and_without_staging) {
@@ -282,11 +284,13 @@ TEST_F(LoadRoomTest, a_prefetch_waits_for_room_and_goes_before_stores) {
   EXPECT_FALSE(fetched->done);
   EXPECT_EQ(manager_->room().waiting(), 2U);
   EXPECT_EQ(manager_->room().waiting_prefetches(), 1U);
+  pace_->latency_ns = 10'000'000;
   pace_->answer_put();  // a quarter of the host: two blocks
+  sim_.run_for(5'000'000);
+  EXPECT_EQ(manager_->room().waiting_prefetches(), 0U);
+  EXPECT_FALSE(stored->done) << "it came first, and is not the first to have room";
   wait_for(fetched);
   EXPECT_EQ(fetched->items_done, 2U);
-  EXPECT_TRUE(resident(0));
-  EXPECT_TRUE(resident(1));
   answer_all();
   wait_for(stored);
   EXPECT_EQ(stored->status, Code::ok);
