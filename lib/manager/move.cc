@@ -66,7 +66,7 @@ Operation::Next PrefetchOperation::bring_some() {
     if (mine != 0) return Next::wait;
     turn = line.may_wait_after(code, account) ? line.refused(self, place_, account, holds_, code)
                                               : RoomLine::Turn::refused;
-    if (turn != RoomLine::Turn::refused) manager_->yield_offloads(n);
+    if (turn != RoomLine::Turn::refused && code == Code::no_room) manager_->yield_offloads(n);
   }
   if (turn == RoomLine::Turn::wait) {
     if (waits_since_ns_ == 0) waits_since_ns_ = manager_->env().clock().now_ns();

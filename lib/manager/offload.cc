@@ -194,7 +194,8 @@ size_t Offloader::yield(size_t blocks) {
       if (Queued& known = queued_[at->slot]; known.generation == at->generation) known.held = false;
     }
   }
-  manager_.release(given);
+  // Without a word where nothing is given: who asked for it waits to hear of room, and would wake itself for ever.
+  if (!given.empty()) manager_.release(given);
   return given.size();
 }
 
