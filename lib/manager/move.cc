@@ -60,7 +60,8 @@ Operation::Next PrefetchOperation::bring_some() {
     code = take_slots(*manager_, account, n, room);
     if (room.count() != 0) {
       end_wait(true);
-      ask(std::span<const size_t>(wanted_).subspan(next_, room.count()), std::move(room));
+      const auto keys = std::span<const size_t>(wanted_).subspan(next_, room.count());
+      ask(keys, std::move(room));
       return Next::more;
     }
     if (mine != 0) return Next::wait;
