@@ -69,7 +69,7 @@ TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
   // What the worlds are there for has happened in some of them.
   for (const uint64_t count : {all.restarts, all.shutdowns, all.reclaimed, all.moved_down, all.moves_lost, all.disabled,
                                all.over_quota, all.registered, all.partial_loads, all.repeats, all.coded, all.sealed,
-                               all.decoded, all.waited, all.past_host, all.prefetches_waited}) {
+                               all.decoded, all.waited, all.past_host}) {
     EXPECT_GT(count, 0U);
   }
 }
