@@ -30,6 +30,9 @@ constexpr uint64_t kPauseNs = 1'000'000'000;
 constexpr uint32_t kFirstTries = 2;
 constexpr uint64_t kMostPauseNs = 32'000'000'000;
 constexpr uint64_t kTriesBetween = 64;
+// Where coders are so many times faster than the edge, all that has to be found out is what batches shrink to: one sample of
+// either way says that, so that a short visit over a slow link is not over before.
+constexpr double kClear = 4;
 // Once coding was chosen, plain gets its next chance sooner: what was measured may have been somebody else's noise.
 constexpr uint64_t kTriesToDoubt = 8;
 // An edge that became so much slower is another one: what was found out about coding holds no longer.
@@ -42,6 +45,10 @@ constexpr double kLeastTimes = 4;
 
 constexpr uint64_t kSmallBytes = 256ULL << 10;
 constexpr uint64_t kMiddleBytes = 2ULL << 20;
+
+bool is_clear(double edge_ns_per_byte, const CodingSpeeds& speeds) noexcept {
+  return kClear * std::max(speeds.encode_ns_per_byte, speeds.decode_ns_per_byte) < edge_ns_per_byte;
+}
 
 constexpr size_t index(Way way) noexcept { return static_cast<size_t>(way); }
 constexpr Way other(Way way) noexcept { return way == Way::plain ? Way::coded : Way::plain; }
@@ -63,9 +70,10 @@ void CodecChoice::switch_to(Class& of, Way way, uint64_t now_ns) noexcept {
   of.try_ns = now_ns + of.pause_ns;
 }
 
-Way CodecChoice::begin_try(Class& of) noexcept {
+Way CodecChoice::begin_try(Class& of, uint32_t samples) noexcept {
   of.trying = {};
   of.trying.on = true;
+  of.trying.enough = samples;
   of.trying.asked = 1;
   ++of.probes;
   return other(of.way);
@@ -78,7 +86,7 @@ void CodecChoice::end_try(Class& of, uint64_t now_ns) noexcept {
     of.try_ns = now_ns + std::max(kPauseNs, kTriesBetween * of.trying.ns);
     return;
   }
-  if (++of.tries < kFirstTries) {
+  if (++of.tries < kFirstTries && of.trying.enough == kEnough) {
     of.taken = {};
     return;
   }
@@ -90,7 +98,6 @@ void CodecChoice::end_try(Class& of, uint64_t now_ns) noexcept {
 Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, bool tight) noexcept {
   const Taken& plain = of.taken[0];
   const Taken& coded = of.taken[1];
-  if (plain.samples < kEnough) return Way::plain;
   if (of.trying.on) {
     if (tight) return of.way;
     if (of.trying.asked < kMostOfTry) {
@@ -100,13 +107,16 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, 
     end_try(of, now_ns);
   }
   const double plain_ns = plain.ns_per_byte();
-  const bool judged = coded.samples >= kEnough && of.tries >= kFirstTries;
+  const bool clear = is_clear(plain_ns, speeds);
+  const uint32_t enough = clear ? 1 : kEnough;
+  if (plain.samples < enough) return Way::plain;
+  const bool judged = coded.samples >= enough && (clear || of.tries >= kFirstTries);
   if (of.way == Way::plain && judged && worth_coding(plain_ns, coded.ns_per_byte())) {
     switch_to(of, Way::coded, now_ns);
   } else if (of.way == Way::coded && coded.ns_per_byte() > plain_ns) {
     switch_to(of, Way::plain, now_ns);
   }
-  if (of.way == Way::coded) return tight || now_ns < of.try_ns ? Way::coded : begin_try(of);
+  if (of.way == Way::coded) return tight || now_ns < of.try_ns ? Way::coded : begin_try(of, enough);
   if (!worth_coding(plain_ns, coded_ns_per_byte(plain_ns, speeds))) return Way::plain;
   if (plain_ns > kChanged * of.tried_at) {
     of.pause_ns = of.try_ns = 0;
@@ -114,7 +124,7 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, 
     of.tried_at = plain_ns;
     of.taken[1] = {};
   }
-  return tight || now_ns < of.try_ns ? Way::plain : begin_try(of);
+  return tight || now_ns < of.try_ns ? Way::plain : begin_try(of, enough);
 }
 
 CodecChoice::Ticket CodecChoice::next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds,
@@ -178,7 +188,7 @@ void CodecChoice::ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t
     ++sample.batches;
     if (sample.full() && of.under_way[mine] == 0) learn(of, now_ns);
   }
-  if (tried && (of.trying.samples >= kEnough || of.trying.declined >= kMostDeclined)) end_try(of, now_ns);
+  if (tried && (of.trying.samples >= of.trying.enough || of.trying.declined >= kMostDeclined)) end_try(of, now_ns);
 }
 
 CodecChoice::State CodecChoice::state(uint64_t bytes) const noexcept {
