@@ -436,8 +436,8 @@ KVBM_API kvbm_status_t kvbm_register_options_init(kvbm_register_options_t *out_o
  * What is there under a key is no duplicate if it may not stand for the caller's block: it was coded with loss and `ns`
  * was opened without allow_lossy, or it was not computed at the position that `positions` says (or it has one, and none
  * is given). The caller's block then takes its place in the host, and it is forgotten in the tiers below; holds on it
- * stay good. Errors: KVBM_ERR_UNSUPPORTED: with positions, a block too small for its record's head to hold one. Thread:
- * any. Blocks: no; with positions, for hashing the blocks. Since 0.1. */
+ * stay good. Thread: any. Blocks: no; with positions, for hashing the blocks; where something is replaced on a client of
+ * a shared tier set, until its owner has forgotten it. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_register(kvbm_manager_t *manager, kvbm_namespace_t *ns, kvbm_block_t *inout_blocks,
                                              const kvbm_key_t *keys, size_t n_blocks,
                                              const kvbm_register_options_t *options);
