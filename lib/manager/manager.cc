@@ -384,7 +384,7 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
   }
   add(counters_.tiers[0].stores, came_in);
   add(counters_.tiers[0].store_bytes, bytes);
-  if (newcomers != nullptr && !newcomers->replaced().empty()) forget_replaced(what, *newcomers);
+  if (newcomers != nullptr) forget_others(what, *newcomers, codes);
   if (events_.wanted()) {
     std::vector<Key> keys;
     std::vector<Key> parents;
@@ -407,13 +407,27 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
   return all;
 }
 
-// What gave way to a caller's block must not come up again from below, nor keep that one from going down.
-void Manager::forget_replaced(const block::Publication& what, const Newcomers& newcomers) {
+// What gave way to a caller's block must not come up again from below, nor keep that one from going down. The same of
+// what lies below alone and may not be the same.
+void Manager::forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes) {
   std::vector<Identity> ids;
-  ids.reserve(newcomers.replaced().size());
   for (const size_t i : newcomers.replaced()) ids.push_back({what.keys[i], what.family});
-  events_.publish(copy::EventKind::removed, 0, ids);
+  if (!ids.empty()) events_.publish(copy::EventKind::removed, 0, ids);
   if (!newcomers.are_callers()) return;
+  std::vector<Identity> doubtful;
+  for (size_t i = 0; i < what.keys.size() && newcomers.doubt_what_is_below(); ++i) {
+    if (codes[i] == Code::ok) doubtful.push_back({what.keys[i], what.family});
+  }
+  std::vector<tier::Found> found(doubtful.size());
+  for (auto& tier : tiers_) {
+    if (doubtful.empty()) break;
+    std::fill(found.begin(), found.end(), tier::Found{});
+    tier->find(doubtful, found, false);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i].present) ids.push_back(doubtful[i]);
+    }
+  }
+  if (ids.empty()) return;
   const Forgetting forgetting(*this, what.family % kForgets, 1);
   for (auto& tier : tiers_) tier->erase(ids);
 }

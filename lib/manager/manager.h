@@ -206,7 +206,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_tiers();
   void recover_host();  // recover_host.cc
   void tell_evicted(std::span<const block::Evicted> gone);
-  void forget_replaced(const block::Publication& what, const Newcomers& newcomers);
+  void forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes);
   // Families share these by number: a mark of one that shares is a miss more, never a block too many.
   struct Forgets {
     std::atomic<uint64_t> begun{0};

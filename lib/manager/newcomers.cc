@@ -16,6 +16,10 @@ bool Newcomers::stands_in(SlotId there, size_t i) const noexcept {
   return positions_.empty() ? !has.has_value() : has == positions_[i];
 }
 
+bool Newcomers::doubt_what_is_below() const noexcept {
+  return !positions_.empty() || (!takes_lossy_ && manager_.has_lossy());
+}
+
 bool Newcomers::gives_way(SlotId there, size_t i) noexcept {
   if (stands_in(there, i)) return false;
   const MemoryWait nobody_to_tell;

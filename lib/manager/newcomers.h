@@ -29,6 +29,9 @@ class Newcomers final : public block::Precedence {
   [[nodiscard]] bool stands_in(SlotId there, size_t i) const noexcept;
   bool gives_way(SlotId there, size_t i) noexcept override;
   [[nodiscard]] bool are_callers() const noexcept { return knows_positions_; }
+  // Whether what a tier below has under their keys may be another block. It is not looked at; whoever had wanted it
+  // would have loaded it.
+  [[nodiscard]] bool doubt_what_is_below() const noexcept;
   // Those that something gave way to.
   [[nodiscard]] const std::vector<size_t>& replaced() const noexcept { return replaced_; }
 

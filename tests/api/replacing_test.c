@@ -274,6 +274,31 @@ static void a_store_of_exact_blocks_replaces_lossy_ones_in_every_tier(void) {
   model_close(&m);
 }
 
+static void a_lossy_record_on_disk_alone_is_replaced_too(void) {
+  model_t m;
+  kvbm_block_t lossy;
+  kvbm_match_t *match = NULL;
+  kvbm_key_t key;
+  const uint32_t id = 4, to = 6;
+  size_t n = 0;
+  model_open(&m);
+  lossy = lossy_in_host(&m, id);
+  OK(kvbm_block_release(m.manager, &lossy, 1));
+  evict_all(m.manager, m.lossy);
+  m.exact = open_ns(&m, NULL, 0);
+  m.exact_cache = attach(&m, m.exact);
+  CHECK(found(&m, m.lossy, id) == 0);
+  key_of(&m, id, &key);
+  OK(kvbm_cache_store(m.exact_cache, &key, &id, 1, NULL, NULL, 0));
+  evict_all(m.manager, m.exact);
+  OK(kvbm_cache_lookup(m.exact_cache, &key, 1, NULL, &match, &n));
+  CHECK_U64(n, 1);
+  if (n == 1) OK(kvbm_cache_load(m.exact_cache, match, &to, 1, NULL, NULL, 0));
+  CHECK(block_is_exact(&m, to, id));
+  kvbm_match_release(match);
+  model_close(&m);
+}
+
 static void a_pin_keeps_only_what_its_handle_may_have(void) {
   model_t m;
   kvbm_block_t lossy;
@@ -417,8 +442,11 @@ static void what_is_stored_at_a_position_can_be_loaded_there(void) {
     CHECK_STATUS(load_at(&e, &kHere, 0, 7), KVBM_ERR_MISMATCH);
     evict_all(e.manager, e.ns);
   }
-  store_at(&e, NULL, 8);
-  OK(load_at(&e, NULL, 0, 8));
+  store_at(&e, &kHere, 8); /* the host has none, the disk one of another position */
+  evict_all(e.manager, e.ns);
+  OK(load_at(&e, &kHere, 0, 8));
+  store_at(&e, NULL, 9);
+  OK(load_at(&e, NULL, 0, 9));
   engine_close(&e);
 }
 
@@ -445,6 +473,7 @@ int main(void) {
   RUN(an_exact_block_takes_the_place_of_a_lossy_one);
   RUN(a_lossy_handle_reuses_what_is_there);
   RUN(a_store_of_exact_blocks_replaces_lossy_ones_in_every_tier);
+  RUN(a_lossy_record_on_disk_alone_is_replaced_too);
   RUN(a_pin_keeps_only_what_its_handle_may_have);
   RUN(a_managed_block_is_bound_to_its_position);
   RUN(a_block_without_a_position_is_at_none);
