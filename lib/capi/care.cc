@@ -110,7 +110,7 @@ kvbm_status_t kvbm_manager_pin(kvbm_manager_t* manager, kvbm_namespace_t* ns, co
     auto& core = *manager->tenancy->manager;
     size_t count = 0;
     const uint64_t deadline = kvbm::deadline_after(core.env().clock(), timeout_ns);
-    const kvbm::Code code = core.pin(s.plan.family, s.keys, ns->ns->options().allow_lossy, owner, deadline, *out_pin, count);
+    const kvbm::Code code = core.pin(s.plan.family, s.keys, owner, deadline, *out_pin, count, ns->ns->options().allow_lossy);
     if (out_n != nullptr) *out_n = count;
     return to_c(code);
   });

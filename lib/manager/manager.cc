@@ -549,8 +549,8 @@ void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority)
   release(slots);
 }
 
-Code Manager::pin(FamilyId family, std::span<const Key> keys, bool takes_lossy, uint64_t owner, uint64_t deadline_ns,
-                  block::PinId& id, size_t& count) {
+Code Manager::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
+                  size_t& count, bool takes_lossy) {
   std::vector<SlotId> slots(keys.size(), kNoSlot);
   slots.resize(table_->acquire_prefix(family, keys, slots, block::kNoUse));
   count = slots.size();

@@ -101,8 +101,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] bool forgotten_since(FamilyId family, uint64_t mark) const noexcept;
   void hint(FamilyId family, std::span<const Key> keys, uint8_t priority);
   // takes_lossy: as NamespaceOptions::allow_lossy.
-  Code pin(FamilyId family, std::span<const Key> keys, bool takes_lossy, uint64_t owner, uint64_t deadline_ns,
-           block::PinId& id, size_t& count);
+  Code pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
+           size_t& count, bool takes_lossy = true);
   Code unpin(block::PinId id);
   size_t unpin_owner(uint64_t owner);
 

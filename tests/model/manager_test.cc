@@ -349,7 +349,7 @@ class Worker {
   void pin() {
     block::PinId id = 0;
     size_t count = 0;
-    const Code code = manager_.pin(family(), keys(), true, thread_, kNever, id, count);
+    const Code code = manager_.pin(family(), keys(), thread_, kNever, id, count);
     EXPECT_TRUE(code == Code::ok || code == Code::no_room);
     if (id == 0) return;
     load();  // while they are pinned
