@@ -24,7 +24,7 @@ bool Newcomers::gives_way(SlotId there, size_t i) noexcept {
   if (stands_in(there, i)) return false;
   const MemoryWait nobody_to_tell;
   replaced_.push_back(i);
-  if (!takes_lossy_ && lies_lossy(manager_, there)) add(manager_.counters().lossy_refused, 1);
+  if (are_callers() && !takes_lossy_ && lies_lossy(manager_, there)) add(manager_.counters().lossy_refused, 1);
   return true;
 }
 
