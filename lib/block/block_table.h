@@ -52,6 +52,17 @@ enum class OverQuota : uint8_t { reject, evict };
 //       freed when its last reference ends; the existing block stays the one that is found.
 enum class DuplicateMode : uint8_t { reject, keep };
 
+// Asked of a block that is there already under the key of the i-th that is published: true, and it loses its name to
+// that one, as if it had been erased. Both are held. Under a lock of the index: it takes none and calls nothing of the
+// table but facts.
+class Precedence {
+ public:
+  virtual bool gives_way(SlotId there, size_t i) noexcept = 0;
+
+ protected:
+  ~Precedence() = default;
+};
+
 enum class Lineage : uint8_t {
   none,   // no parents: every block may go in any order
   chain,  // keys[i]'s parent is keys[i-1]; first_parent is the parent of keys[0]
@@ -66,6 +77,7 @@ struct Publication {
   std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each registered before the
                                       // call and held by the caller
   DuplicateMode duplicates = DuplicateMode::reject;
+  Precedence* precedence = nullptr;  // null: what is there stays
   uint8_t priority = 0;  // policy::Facts::priority
   uint32_t tick = 0;
 };
@@ -99,6 +111,7 @@ struct Counters {
   uint32_t slots = 0;
   uint32_t free = 0;        // reset
   uint32_t registered = 0;  // registered and known to a policy (private duplicates are not)
+  uint64_t payload_bytes = 0;  // of these
   uint64_t allocated = 0;
   uint64_t published = 0;
   uint64_t duplicates = 0;
@@ -201,10 +214,13 @@ class BlockTable final : private policy::Residents {
   // The payload's length. Set before the slot is registered, read by anyone.
   void set_payload_bytes(SlotId slot, uint32_t bytes) noexcept {
     meta_[slot].bytes.store(bytes, std::memory_order_relaxed);
+    if (one_size_.load(std::memory_order_relaxed) != bytes) note_size(bytes);
   }
   [[nodiscard]] uint32_t payload_bytes(SlotId slot) const noexcept {
     return meta_[slot].bytes.load(std::memory_order_relaxed);
   }
+  // The sum over slots that the caller holds; kNoSlot counts nothing.
+  [[nodiscard]] uint64_t payload_bytes(std::span<const SlotId> slots) const noexcept;
   // The identity of a registered slot that the caller holds.
   [[nodiscard]] Identity identity(SlotId slot) const noexcept { return table_[slot].identity(); }
   // The resident parent of a registered slot that the caller holds; kNoSlot for none. It stays while the child does.
@@ -267,8 +283,8 @@ class BlockTable final : private policy::Residents {
   void leave_policy(SlotId slot) KVBM_REQUIRES(pool_);
   void push_free(SlotId slot) KVBM_REQUIRES(pool_);
   void enter_policy(const Publication& what, Fresh& fresh) KVBM_EXCLUDES(pool_);
-  [[nodiscard]] Code list(SlotId slot, const Search& key, const Publication& what, uint64_t child,
-                          SlotId* existing) noexcept;
+  [[nodiscard]] Code list(SlotId slot, const Search& key, const Publication& what, size_t i, uint64_t child,
+                          SlotId* existing, Fresh& fresh) noexcept;
   void link(SlotId& inout, size_t i, SlotId parent, bool counted, const Publication& what, Fresh& fresh) noexcept;
   [[nodiscard]] bool may_be_parent(SlotId parent, SlotId child) const noexcept;
   void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what, Fresh& fresh)
@@ -285,6 +301,7 @@ class BlockTable final : private policy::Residents {
   void report(SlotId slot, std::vector<Evicted>* evicted) const;
   void unlist(SlotId slot) noexcept;
   [[nodiscard]] bool withdraw(SlotId slot) noexcept;
+  void note_size(uint32_t bytes) noexcept;
   template <class Match>
   size_t erase_where(Match&& match) KVBM_EXCLUDES(pool_);
 
@@ -296,6 +313,9 @@ class BlockTable final : private policy::Residents {
   std::unique_ptr<policy::Facts[]> facts_;
   PrefixIndex index_;
   std::atomic<bool> hears_uses_{false};
+  // The payload that all blocks have had so far, so that sums need not look at each; 0: none yet.
+  static constexpr uint64_t kSeveralSizes = UINT64_MAX;
+  std::atomic<uint64_t> one_size_{0};
 
   alignas(64) mutable Mutex pool_;
   std::unique_ptr<policy::EvictionPolicy> shared_ KVBM_GUARDED_BY(pool_);

@@ -46,6 +46,7 @@ void BlockTable::leave_policy(SlotId slot) {
   if (meta_[slot].in_policy == 0) return;
   meta_[slot].in_policy = 0;
   --counters_.registered;
+  counters_.payload_bytes -= payload_bytes(slot);
   policy_of(slot).erased(slot);
   facts_[slot].queue = 0;
 }
@@ -158,6 +159,7 @@ void BlockTable::leave_evicted(SlotId slot, uint32_t tick) {
   meta_[slot].in_policy = 0;
   facts_[slot].queue = 0;
   --counters_.registered;
+  counters_.payload_bytes -= payload_bytes(slot);
   ++counters_.evicted;
   --accounts_[meta_[slot].account.load(std::memory_order_relaxed)].used;
   leave_parent(slot, tick);

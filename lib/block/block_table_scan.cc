@@ -46,4 +46,20 @@ size_t BlockTable::bytes() const {
   return total + static_cast<size_t>(slot_count_) * (sizeof(Slot) + sizeof(SlotMeta) + sizeof(policy::Facts));
 }
 
+void BlockTable::note_size(uint32_t bytes) noexcept {
+  uint64_t known = 0;
+  if (!one_size_.compare_exchange_strong(known, bytes, std::memory_order_relaxed) && known != bytes) {
+    one_size_.store(kSeveralSizes, std::memory_order_relaxed);
+  }
+}
+
+uint64_t BlockTable::payload_bytes(std::span<const SlotId> slots) const noexcept {
+  const uint64_t each = one_size_.load(std::memory_order_relaxed);
+  uint64_t bytes = 0;
+  for (const SlotId slot : slots) {
+    if (slot != kNoSlot) bytes += each != kSeveralSizes ? each : payload_bytes(slot);
+  }
+  return bytes;
+}
+
 }  // namespace kvbm::block

@@ -330,6 +330,18 @@ Position parse_position(ConstBytes value) {
   return position;
 }
 
+std::optional<Position> find_position(ConstBytes attributes) noexcept {
+  if (attribute_fault(attributes) != nullptr) return std::nullopt;
+  while (!attributes.empty()) {
+    const size_t bytes = load_le<uint16_t>(attributes.data() + 2);
+    if (load_le<uint16_t>(attributes.data()) == static_cast<uint16_t>(Attribute::position)) {
+      return parse_position(attributes.subspan(4, bytes));
+    }
+    attributes = attributes.subspan(4 + bytes);
+  }
+  return std::nullopt;
+}
+
 std::vector<std::byte> encode_position(const Position& position) {
   std::vector<std::byte> value(kPositionBytes);
   store_le(value.data(), position.first_token);

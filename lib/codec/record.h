@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -136,6 +137,8 @@ Status append_attribute(std::vector<std::byte>& attributes, Attribute tag, Const
 // Calls for each attribute; damaged if the TLV is malformed.
 Result<std::vector<AttributeView>> parse_attributes(ConstBytes attributes);
 Position parse_position(ConstBytes value);
+// The position among checked attributes (HeadView's), without taking memory.
+std::optional<Position> find_position(ConstBytes attributes) noexcept;
 std::vector<std::byte> encode_position(const Position& position);
 // The engine's keys of the blocks within a stored block, in order; empty if malformed.
 std::vector<Key> parse_unit_keys(ConstBytes value);

@@ -267,7 +267,8 @@ Code LoadOperation::open_item() {
   head_.reset();
   const CachePart& part = request_.cache->parts()[current_.part];
   if (current_.coded == nullptr && (manager_.table().flags(current_.slot) & kHasHead) == 0) {
-    return manager_.table().payload_bytes(current_.slot) == part.payload_bytes() ? Code::ok : Code::mismatch;
+    if (manager_.table().payload_bytes(current_.slot) != part.payload_bytes()) return Code::mismatch;
+    return check_position(false, std::nullopt, current_.key);
   }
   auto head = current_.coded != nullptr ? codec::HeadView::parse(current_.coded->head)
               : current_.owned()        ? codec::HeadView::parse(manager_.arena().head(current_.slot))
@@ -286,20 +287,17 @@ Code LoadOperation::check_head(const codec::HeadView& head) const {
     add(manager_.counters().lossy_refused, 1);
     return Code::miss;
   }
-  const bool any = (header.flags & codec::kContentKey) == 0 || request_.any_position;
-  return any ? Code::ok : check_position(head, current_.key);
+  const bool content = (header.flags & codec::kContentKey) != 0;
+  return check_position(content, content ? codec::find_position(head.attributes()) : std::nullopt, current_.key);
 }
 
-Code LoadOperation::check_position(const codec::HeadView& head, size_t key) const {
+// A block that has a position is good there, one that has none where none is asked for.
+Code LoadOperation::check_position(bool content, const std::optional<codec::Position>& has, size_t key) const {
+  if (request_.any_position) return Code::ok;
   const size_t k = key - request_.first_key;
-  const auto attributes = codec::parse_attributes(head.attributes());
-  if (!attributes.ok()) return Code::damaged;
-  for (const codec::AttributeView& attribute : attributes.value()) {
-    if (attribute.tag != codec::Attribute::position) continue;
-    if (k < request_.positions.size() && codec::parse_position(attribute.value) == request_.positions[k]) {
-      return Code::ok;
-    }
-  }
+  std::optional<codec::Position> wanted;
+  if (k < request_.positions.size()) wanted = request_.positions[k];
+  if (content == wanted.has_value() && has == wanted) return Code::ok;
   add(manager_.counters().position_mismatches, 1);
   return Code::mismatch;
 }

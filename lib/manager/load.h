@@ -112,7 +112,7 @@ class LoadOperation final : public Operation {
   // Ends the current item: what came from below and is right stays in the host.
   void close_item(Code code);
   bool close_in_place(Code code);
-  Code check_position(const codec::HeadView& head, size_t key) const;
+  Code check_position(bool content, const std::optional<codec::Position>& has, size_t key) const;
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
   // load_device.cc, load_coded.cc; of a cache on a device

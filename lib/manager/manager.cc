@@ -10,6 +10,7 @@
 #include "manager/coding_terms.h"
 #include "manager/device_caches.h"
 #include "manager/host_record.h"
+#include "manager/newcomers.h"
 #include "manager/offload.h"
 #include "manager/seal_keys.h"
 #include "tier/disk/disk_tier.h"
@@ -371,12 +372,19 @@ uint64_t Manager::offloading_blocks() const {
 }
 
 Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-                      uint64_t payload_bytes, std::span<Code> codes, TierIndex apart) {
+                      std::span<Code> codes, TierIndex apart, const Newcomers* newcomers) {
   const Code all = table_->publish(inout, what, codes);
   const MemoryWait told;  // they can be found from now on
-  const auto came_in = static_cast<uint64_t>(std::count(codes.begin(), codes.end(), Code::ok));
+  uint64_t came_in = 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < inout.size(); ++i) {
+    if (codes[i] != Code::ok) continue;
+    ++came_in;
+    bytes += table_->payload_bytes(inout[i]);
+  }
   add(counters_.tiers[0].stores, came_in);
-  add(counters_.tiers[0].store_bytes, came_in * payload_bytes);
+  add(counters_.tiers[0].store_bytes, bytes);
+  if (newcomers != nullptr) forget_others(what, *newcomers, codes);
   if (events_.wanted()) {
     std::vector<Key> keys;
     std::vector<Key> parents;
@@ -397,6 +405,31 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
     if (!fresh.empty() && i + 1 != apart) offloaders_[i]->stored(fresh);
   }
   return all;
+}
+
+// What gave way to a caller's block must not come up again from below, nor keep that one from going down. The same of
+// what lies below alone and may not be the same.
+void Manager::forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes) {
+  std::vector<Identity> ids;
+  for (const size_t i : newcomers.replaced()) ids.push_back({what.keys[i], what.family});
+  if (!ids.empty()) events_.publish(copy::EventKind::removed, 0, ids);
+  if (!newcomers.are_callers()) return;
+  std::vector<Identity> doubtful;
+  for (size_t i = 0; i < what.keys.size() && newcomers.doubt_what_is_below(); ++i) {
+    if (codes[i] == Code::ok) doubtful.push_back({what.keys[i], what.family});
+  }
+  std::vector<tier::Found> found(doubtful.size());
+  for (auto& tier : tiers_) {
+    if (doubtful.empty()) break;
+    std::fill(found.begin(), found.end(), tier::Found{});
+    tier->find(doubtful, found, false);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i].present) ids.push_back(doubtful[i]);
+    }
+  }
+  if (ids.empty()) return;
+  const Forgetting forgetting(*this, what.family % kForgets, 1);
+  for (auto& tier : tiers_) tier->erase(ids);
 }
 
 SlotId Manager::acquire_one(FamilyId family, const Key& key) noexcept {
@@ -517,12 +550,18 @@ void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority)
 }
 
 Code Manager::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
-                  size_t& count) {
+                  size_t& count, bool takes_lossy) {
   std::vector<SlotId> slots(keys.size(), kNoSlot);
-  count = table_->acquire_prefix(family, keys, slots, block::kNoUse);
+  slots.resize(table_->acquire_prefix(family, keys, slots, block::kNoUse));
+  count = slots.size();
   id = 0;
+  if (has_lossy() && !takes_lossy) {
+    const auto lossy = std::find_if(slots.begin(), slots.end(), [this](SlotId slot) { return lies_lossy(*this, slot); });
+    count = static_cast<size_t>(lossy - slots.begin());
+    release(std::span(slots).subspan(count));
+    slots.resize(count);
+  }
   if (count == 0) return Code::ok;
-  slots.resize(count);
   struct Release {
     Manager& manager;
     std::span<const SlotId> slots;

@@ -38,6 +38,7 @@ namespace kvbm::manager {
 
 class CodingTerms;
 class DeviceCaches;
+class Newcomers;
 class Offloader;
 
 // Bits of a slot's flags (BlockTable::flags).
@@ -72,10 +73,10 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // Host slots for blocks of an account, all or none; evictions are reported and counted. In
   // `evicted` (may be null) are the identities that went.
   Code allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted);
-  // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty.
-  // `payload_bytes`: of each. `apart`: a tier that the caller sends them to itself.
+  // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty. `apart`: a tier that the
+  // caller sends them to itself. `newcomers`: what.precedence, which knows then what gave way.
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-               uint64_t payload_bytes, std::span<Code> codes, TierIndex apart = kNoTier);
+               std::span<Code> codes, TierIndex apart = kNoTier, const Newcomers* newcomers = nullptr);
   void release(std::span<const SlotId> slots) noexcept {
     table_->release(slots, tick());
     room_.room_came();
@@ -99,8 +100,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] uint64_t forget_mark(FamilyId family) const noexcept;
   [[nodiscard]] bool forgotten_since(FamilyId family, uint64_t mark) const noexcept;
   void hint(FamilyId family, std::span<const Key> keys, uint8_t priority);
+  // takes_lossy: as NamespaceOptions::allow_lossy.
   Code pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
-           size_t& count);
+           size_t& count, bool takes_lossy = true);
   Code unpin(block::PinId id);
   size_t unpin_owner(uint64_t owner);
 
@@ -133,6 +135,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // Whether any lossy record ever came into this host: only then lookups ask for it.
   [[nodiscard]] bool has_lossy() const noexcept { return has_lossy_.load(std::memory_order_relaxed); }
   void note_lossy() noexcept { has_lossy_.store(true, std::memory_order_relaxed); }
+  // The same of records that have a position.
+  [[nodiscard]] bool has_positions() const noexcept { return has_positions_.load(std::memory_order_relaxed); }
+  void note_positions() noexcept { has_positions_.store(true, std::memory_order_relaxed); }
   // ---- A shared tier set (share.h) ----
   [[nodiscard]] ShareState& share() noexcept { return share_; }
   // A tier that stands by is not looked into and nothing is sent to it; whoever names it can still use it.
@@ -201,6 +206,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_tiers();
   void recover_host();  // recover_host.cc
   void tell_evicted(std::span<const block::Evicted> gone);
+  void forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes);
   // Families share these by number: a mark of one that shares is a miss more, never a block too many.
   struct Forgets {
     std::atomic<uint64_t> begun{0};
@@ -232,6 +238,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::array<copy::SourceCost, kMaxTiersBelow + 1> link_costs_;
   const std::shared_ptr<CodingTerms> coding_terms_;
   std::atomic<bool> has_lossy_{false};
+  std::atomic<bool> has_positions_{false};
   bool hears_uses_ = false;
   std::atomic<uint32_t> tick_{0};
   std::atomic<uint32_t> disabled_{0};  // bit i: tier i is out of service

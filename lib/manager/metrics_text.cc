@@ -51,7 +51,9 @@ struct TierRow {
   uint64_t TierSnapshot::*value;
 };
 constexpr TierRow kTierCounters[] = {
-    {"kvbm_tier_hits_total", "Keys that lookups found in this tier first.", &TierSnapshot::hits},
+    {"kvbm_tier_hits_total", "Keys that lookups found, by the slowest tier that a part of them comes from.",
+     &TierSnapshot::hits},
+    {"kvbm_tier_hit_bytes_total", "Payload bytes of these, by the tier of each part.", &TierSnapshot::hit_bytes},
     {"kvbm_tier_misses_total", "Keys found in no tier, counted on the last.", &TierSnapshot::misses},
     {"kvbm_tier_stores_total", "Blocks that came into the tier.", &TierSnapshot::stores},
     {"kvbm_tier_store_bytes_total", "Payload bytes that came in.", &TierSnapshot::store_bytes},
@@ -71,6 +73,7 @@ constexpr TierRow kTierGauges[] = {
     {"kvbm_tier_capacity_bytes", "Hard cap.", &TierSnapshot::capacity_bytes},
     {"kvbm_tier_used_bytes", "Bytes that count against the cap.", &TierSnapshot::used_bytes},
     {"kvbm_tier_blocks", "Blocks in the tier.", &TierSnapshot::blocks},
+    {"kvbm_tier_payload_bytes", "Payload bytes of these.", &TierSnapshot::payload_bytes},
     {"kvbm_tier_metadata_bytes", "Memory for the tier's index and slots.", &TierSnapshot::metadata_bytes},
     {"kvbm_tier_staging_bytes", "Memory that reads from the tier land in now.", &TierSnapshot::staging_bytes},
     {"kvbm_tier_disabled", "1 after a fault that took the tier out of service.", &TierSnapshot::disabled},

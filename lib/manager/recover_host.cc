@@ -84,6 +84,7 @@ void Manager::recover_host() {
     }
     const codec::Header& header = view.value().header();
     if ((header.flags & codec::kLossy) != 0) note_lossy();
+    if ((header.flags & codec::kContentKey) != 0) note_positions();
     const auto family = families_.intern(Family{header.ns, header.geometry, header.component, header.shard});
     if (!family.ok()) continue;
     FoundRecord record;

@@ -30,7 +30,7 @@ void fill_host(Manager& manager, TierSnapshot& host) {
   host.capacity_bytes = manager.arena().capacity_bytes();
   host.blocks = blocks.registered;
   host.used_bytes = static_cast<uint64_t>(blocks.slots - blocks.free) * manager.arena().slot_bytes();
-  host.payload_bytes = host.blocks * manager.arena().block_bytes();
+  host.payload_bytes = blocks.payload_bytes;
   host.metadata_bytes = manager.table().bytes() + manager.holds().bytes() + manager.unit_index().bytes();
 }
 

@@ -259,7 +259,7 @@ void World::register_held(Held& held) {
   what.lineage = block::Lineage::chain;
   what.tick = manager_->tick();
   std::vector<Code> codes(held.slots.size());
-  EXPECT_EQ(manager_->publish(held.slots, what, {}, manager_->arena().block_bytes(), codes), Code::ok);
+  EXPECT_EQ(manager_->publish(held.slots, what, {}, codes), Code::ok);
   held.registered = true;
   for (size_t i = 0; i < held.slots.size(); ++i) {
     EXPECT_TRUE(codes[i] == Code::ok || codes[i] == Code::exists);

@@ -162,7 +162,7 @@ TEST_F(DeviceCache, a_managed_block_without_a_head_is_loaded) {
   what.family = plan.value().family;
   what.keys = {&key, 1};
   Code code = Code::internal;
-  ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, manager_->arena().block_bytes(), {&code, 1}), Code::ok);
+  ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
   manager_->release({&slot, 1});
   EXPECT_EQ(load_all(device, 1, 7, 1).items_done, 1U);
   const std::vector<std::byte> got = block(device, 7);
