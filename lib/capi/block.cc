@@ -166,6 +166,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     const auto* list = reinterpret_cast<const Key*>(keys);
     const auto* parent = reinterpret_cast<const Key*>(given.parent);
     what.keys = {list, n_blocks};
+    core.trust_present(what.family, what.keys);  // the caller may be given the block that is there for its own
     what.lineage = given.unchained != 0 ? kvbm::block::Lineage::none : kvbm::block::Lineage::chain;
     if (parent != nullptr && given.unchained == 0) what.first_parent = core.acquire_one(what.family, *parent);
     what.duplicates = given.duplicates == KVBM_DUPLICATE_KEEP ? kvbm::block::DuplicateMode::keep
