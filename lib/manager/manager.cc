@@ -441,6 +441,8 @@ void Manager::expire_taken_at(uint64_t when_ns) {
 }
 
 void Manager::quarantine(SlotId slot) {
+  // Dropped and counted before, and what has its key now is another block.
+  if (table_->info(slot).withdrawn) return;
   add(counters_.verify_failures, 1);
   add(counters_.tiers[0].damaged, 1);
   if (table_->state(slot) != block::SlotState::registered) return;  // nobody else can find it

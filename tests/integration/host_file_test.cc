@@ -19,6 +19,7 @@
 
 #include "kvbm.h"
 #include "support/counts.h"
+#include "support/temp_dir.h"
 
 namespace {
 
@@ -215,7 +216,8 @@ TEST(HostFile, survives_kills_without_a_wrong_or_a_forgotten_block) {
   const char* text = std::getenv("KVBMTEST_CRASH_CYCLES");
   const int cycles = text != nullptr ? std::atoi(text) : 20;
   std::mt19937_64 random(std::random_device{}());
-  const std::string path = "/dev/shm/kvbm-host-file-kill-" + std::to_string(getpid());
+  const kvbm::test::TempDir directory("/dev/shm");
+  const std::string path = directory.path() + "/host";
   void* shared = mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
   Ledger& ledger = *new (shared) Ledger{};
@@ -254,5 +256,4 @@ TEST(HostFile, survives_kills_without_a_wrong_or_a_forgotten_block) {
     EXPECT_GT(ledger.forgettings.load(), 0U);
   }
   munmap(shared, sizeof(Ledger));
-  unlink(path.c_str());
 }

@@ -74,9 +74,10 @@ TEST(SlotMarks, a_forgotten_block_loses_it_at_once_though_it_is_held) {
   for (int how = 0; how < 3; ++how) {
     Marked m(4);
     const auto slots = m.keep(0, 4, Lineage::chain);
-    if (how == 0) EXPECT_EQ(m.table->erase(0, keys_of(0, 4)), 4U);
-    if (how == 1) EXPECT_EQ(m.table->erase_family(0), 4U);
-    if (how == 2) EXPECT_EQ(m.table->erase_all(), 4U);
+    const size_t erased = how == 0   ? m.table->erase(0, keys_of(0, 4))
+                          : how == 1 ? m.table->erase_family(0)
+                                     : m.table->erase_all();
+    EXPECT_EQ(erased, 4U);
     EXPECT_EQ(m.values(), 0);
     for (const SlotId slot : slots) {
       m.table->keep(slot, kValue);  // who was about to say that it can be found is too late
