@@ -30,6 +30,7 @@
 #include "base/status.h"
 #include "block/prefix_index.h"
 #include "block/slot.h"
+#include "block/slot_marks.h"
 #include "policy/eviction.h"
 
 namespace kvbm::block {
@@ -133,6 +134,9 @@ class BlockTable final : private policy::Residents {
     uint32_t slots = 0;
     std::string policy{policy::kDefaultPolicy};
     MakePolicy make;  // policy::make_eviction_policy
+    // One word a slot that outlives the table (slot_marks.h); empty: none. It must outlive the table. What is in them
+    // is left as it is until the slot is given a block, or is found to have none.
+    std::span<uint64_t> marks{};
   };
 
   // bad_config: no slots, no factory, or a policy name that it does not know.
@@ -177,6 +181,11 @@ class BlockTable final : private policy::Residents {
   // An item that failed is no parent: the next of a chain has none.
   [[nodiscard]] Code publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes)
       KVBM_EXCLUDES(pool_);
+  // The next process may find the block of this registered slot, by `value` (> 1), until it is evicted or forgotten. No
+  // effect on one that is withdrawn. The caller holds a reference.
+  void keep(SlotId slot, uint64_t value) noexcept {
+    if (word(slot).findable()) marks_.kept(slot, value);
+  }
   // Drops the caller's reference to partial or complete slots: they are freed.
   void abandon(std::span<const SlotId> slots) noexcept { release(slots); }
 
@@ -312,6 +321,7 @@ class BlockTable final : private policy::Residents {
   std::unique_ptr<SlotMeta[]> meta_;
   std::unique_ptr<policy::Facts[]> facts_;
   PrefixIndex index_;
+  SlotMarks marks_;
   std::atomic<bool> hears_uses_{false};
   // The payload that all blocks have had so far, so that sums need not look at each; 0: none yet.
   static constexpr uint64_t kSeveralSizes = UINT64_MAX;

@@ -86,6 +86,7 @@ void BlockTable::hear_available(SlotId slot, uint32_t tick) {
 }
 
 void BlockTable::push_free(SlotId slot) {
+  marks_.none(slot);
   SlotMeta& meta = meta_[slot];
   --accounts_[meta.account.load(std::memory_order_relaxed)].used;
   meta.generation.store(meta.generation.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -156,6 +157,7 @@ SlotId BlockTable::evict_any(uint64_t to, uint32_t tick) {
 
 // The slot has just become `evicting`: it leaves its policy, its account and its parent.
 void BlockTable::leave_evicted(SlotId slot, uint32_t tick) {
+  marks_.none(slot);
   meta_[slot].in_policy = 0;
   facts_[slot].queue = 0;
   --counters_.registered;

@@ -77,13 +77,20 @@ Result<std::shared_ptr<Manager>> Manager::create(const Environment& environment,
 }
 
 Status Manager::open_host() {
-  auto arena = tier::HostArena::create(options_.host);
-  if (!arena.ok() && options_.host.shared) {
+  tier::HostOptions host = options_.host;
+  auto arena = tier::HostArena::create(host);
+  if (!arena.ok() && arena.status().code() == Code::in_use && options_.share.on) {
+    // Processes of a shared set have one configuration, and each a host tier of its own: one of them has the file.
+    env_.log->write(LogLevel::warning, "manager", "the host tier is kept in memory: " + arena.status().message());
+    host.file.clear();
+    host.shared = true;
+    arena = tier::HostArena::create(host);
+  }
+  if (!arena.ok() && host.shared) {
     env_.log->write(LogLevel::warning, "manager",
                     "the host memory cannot be shared with other processes: " + arena.status().message());
-    tier::HostOptions alone = options_.host;
-    alone.shared = false;
-    arena = tier::HostArena::create(alone);
+    host.shared = false;
+    arena = tier::HostArena::create(host);
   }
   if (!arena.ok()) return arena.status();
   arena_ = std::move(arena).value();
@@ -97,6 +104,7 @@ Status Manager::open_host() {
   table.slots = arena_->slots();
   table.policy = options_.policy;
   table.make = options_.make_policy ? options_.make_policy : &policy::make_eviction_policy;
+  table.marks = arena_->marks();
   auto blocks = block::BlockTable::create(table);
   if (!blocks.ok()) return blocks.status();
   table_ = std::move(blocks).value();
@@ -201,12 +209,9 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   const NamespaceId base_id = Namespace::base_id_of(options);
   MutexLock lock(namespaces_mutex_);
   KnownNamespace& known = known_[base_id];
-  uint64_t epoch = std::max(options.epoch, known.epoch);
-  for (auto& tier : tiers_) {
-    const auto persisted = tier->epoch(base_id);
-    if (!persisted.ok()) return persisted.status();
-    epoch = std::max(epoch, persisted.value());
-  }
+  const auto persisted = epoch_in_tiers(base_id);
+  if (!persisted.ok()) return persisted.status();
+  const uint64_t epoch = std::max({options.epoch, known.epoch, persisted.value()});
   auto account = known.account.lock();
   if (options.quota_bytes != 0) {
     auto limited = limit_account(base_id, known, options.quota_bytes, options.quota_mode);
@@ -271,6 +276,7 @@ Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
       const Status set = tier->set_epoch(base_id, epoch);
       if (!set.ok()) return set;
     }
+    arena_->set_epoch(base_id, epoch);
     known.epoch = epoch;
     for (const auto& handle : handles) {
       ended.insert(handle->id());
@@ -284,7 +290,18 @@ Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
     env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
   }
   events_.publish(copy::EventKind::cleared, 0);
-  return {};
+  return arena_->sync();
+}
+
+// The highest epoch of a namespace that is written down anywhere.
+Result<uint64_t> Manager::epoch_in_tiers(const NamespaceId& base_id) {
+  uint64_t epoch = arena_->epoch(base_id);
+  for (auto& tier : tiers_) {
+    const auto persisted = tier->epoch(base_id);
+    if (!persisted.ok()) return persisted.status();
+    epoch = std::max(epoch, persisted.value());
+  }
+  return epoch;
 }
 
 // Every family, not those that some handle has used: another one's, or an earlier process's, count as well.
@@ -313,7 +330,7 @@ Status Manager::forget_family(FamilyId family) {
 Status Manager::reset(Namespace& ns) {
   Status first = erase_families_of(ns.id());
   events_.publish(copy::EventKind::cleared, 0);
-  return first;
+  return first.ok() ? arena_->sync() : first;
 }
 
 Status Manager::reset_all() {
@@ -328,7 +345,7 @@ Status Manager::reset_all() {
     }
   }
   events_.publish(copy::EventKind::cleared, 0);
-  return first;
+  return first.ok() ? arena_->sync() : first;
 }
 
 // ---- Slots ----
@@ -340,6 +357,9 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   Code code = table_->allocate(account, out, &gone, tick());
   while (code == Code::no_room && taken_->let_go_some(tick())) {
     code = table_->allocate(account, out, &gone, tick());
+  }
+  if (code == Code::ok && recovered_.any()) {
+    for (const SlotId slot : out) recovered_.remove(slot);
   }
   const MemoryWait told;  // what went is gone, whether there is memory to say so or not
   if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
@@ -454,6 +474,8 @@ void Manager::expire_taken_at(uint64_t when_ns) {
 }
 
 void Manager::quarantine(SlotId slot) {
+  // Dropped and counted before, and what has its key now is another block.
+  if (table_->info(slot).withdrawn) return;
   add(counters_.verify_failures, 1);
   add(counters_.tiers[0].damaged, 1);
   if (table_->state(slot) != block::SlotState::registered) return;  // nobody else can find it
@@ -501,12 +523,9 @@ Result<uint64_t> Manager::epoch_of(const NamespaceId& base_id) {
       if (const auto live = handle.lock()) epoch = std::max(epoch, live->epoch());
     }
   }
-  for (auto& tier : tiers_) {
-    const auto persisted = tier->epoch(base_id);
-    if (!persisted.ok()) return persisted.status();
-    epoch = std::max(epoch, persisted.value());
-  }
-  return epoch;
+  const auto persisted = epoch_in_tiers(base_id);
+  if (!persisted.ok()) return persisted.status();
+  return std::max(epoch, persisted.value());
 }
 
 std::vector<NamespaceId> Manager::known_namespaces() {

@@ -27,6 +27,7 @@
 #include "manager/events.h"
 #include "manager/namespace.h"
 #include "manager/options.h"
+#include "manager/recovered.h"
 #include "manager/room_line.h"
 #include "manager/share_state.h"
 #include "manager/taken.h"
@@ -87,6 +88,16 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void evict_held(std::span<const SlotId> slots);
   // The resident slot of a key, with a reference; kNoSlot. Not counted as a use.
   SlotId acquire_one(FamilyId family, const Key& key) noexcept;
+  // The next process may find this block, if the host is in a file: its head and bytes are in place. The caller holds it,
+  // and has seen that it was not forgotten since its bytes came.
+  void keep_over_restart(SlotId slot) noexcept {
+    if (!arena_->marks().empty()) table_->keep(slot, arena_->mark_of(slot));
+  }
+  // Whether a held slot's bytes may be relied on unseen: those that an earlier process left are checked once, here. False:
+  // they are not what its head says, and the block was dropped.
+  [[nodiscard]] bool trust(SlotId slot) { return !recovered_.has(slot) || check_recovered(slot); }
+  // The same for whatever lies under these keys. A block that is not there any more is no matter.
+  void trust_present(FamilyId family, std::span<const Key> keys);
   // The slot's bytes failed verification: it vanishes from lookups, counted and told.
   void quarantine(SlotId slot);
   // The same for bytes that came from `location` of a tier below.
@@ -205,6 +216,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_host();
   Status open_tiers();
   void recover_host();  // recover_host.cc
+  bool check_recovered(SlotId slot);
+  Result<uint64_t> epoch_in_tiers(const NamespaceId& base_id);
   void tell_evicted(std::span<const block::Evicted> gone);
   void forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes);
   // Families share these by number: a mark of one that shares is a miss more, never a block too many.
@@ -231,6 +244,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::unique_ptr<block::PinTable> pins_;
   std::unique_ptr<TakenBlocks> taken_;
   std::unique_ptr<UnitIndex> unit_index_;
+  Recovered recovered_;
   LateDecoder late_decoder_;
   std::vector<std::unique_ptr<tier::Tier>> tiers_;
   std::vector<std::unique_ptr<Offloader>> offloaders_;

@@ -123,6 +123,8 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
   if (code == Code::ok && manager.forgotten_since(id.family, mark)) {
     manager.table().erase(id.family, {&id.key, 1});
     manager.events().publish(copy::EventKind::removed, 0, {&id, 1});
+  } else if (code == Code::ok) {
+    manager.keep_over_restart(inout_slot);
   }
   return code == Code::exists ? Code::ok : code;
 }

@@ -410,6 +410,7 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   }
   for (size_t i = 0; i < count; ++i) {
     fresh_[first + i].slot = slots[i];
+    if (codes[i] == Code::ok) manager_.keep_over_restart(slots[i]);
     if (codes[i] != Code::ok && codes[i] != Code::exists)
       fail(key + i, codes[i]);
     else
