@@ -25,7 +25,7 @@ Result<std::unique_ptr<BlockTable>> BlockTable::create(const Options& options) {
   }
   if (options.make == nullptr) return Status(Code::bad_config, "a block table needs a policy factory");
   std::unique_ptr<BlockTable> table(new BlockTable(options));
-  auto policy = options.make(options.policy, std::span(table->facts_.get(), options.slots), *table);
+  auto policy = table->new_policy();
   if (policy == nullptr) return Status(Code::bad_config, "no eviction policy has this name", options.policy);
   table->hears_uses_.store(policy->hears_uses(), std::memory_order_relaxed);
   {

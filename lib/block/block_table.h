@@ -118,6 +118,7 @@ struct Counters {
   uint64_t duplicates = 0;
   uint64_t evicted = 0;
   uint64_t erased = 0;
+  uint64_t policy_refused = 0;  // choices of a caller's policy that could not be used
 };
 
 struct AccountUse {
@@ -196,7 +197,7 @@ class BlockTable final : private policy::Residents {
   size_t erase_all() KVBM_EXCLUDES(pool_);
 
   // Tells the policies what the caller knows of resident blocks (policy/hints.h). The caller holds references.
-  void set_priority(std::span<const SlotId> slots, uint8_t priority) KVBM_EXCLUDES(pool_);
+  void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick = 0) KVBM_EXCLUDES(pool_);
 
   // ---- Demotion ahead of need ----
   // The blocks that would be evicted next, coldest first, with a reference each; still findable.
@@ -283,6 +284,7 @@ class BlockTable final : private policy::Residents {
   [[nodiscard]] bool try_reap(SlotId slot) noexcept;
 
   // Under the pool lock.
+  [[nodiscard]] std::unique_ptr<policy::EvictionPolicy> new_policy() const;
   [[nodiscard]] policy::EvictionPolicy& policy_of(SlotId slot) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);

@@ -564,7 +564,7 @@ void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority)
   std::vector<SlotId> slots(keys.size(), kNoSlot);
   table_->acquire_each(family, keys, slots, block::kNoUse);
   slots.erase(std::remove(slots.begin(), slots.end(), kNoSlot), slots.end());
-  table_->set_priority(slots, priority);
+  table_->set_priority(slots, priority, tick());
   release(slots);
 }
 

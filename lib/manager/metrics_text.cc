@@ -23,6 +23,8 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_lookup_partial_hits_total", "Stored blocks found by their leading engine blocks.", &Snapshot::partial_hits},
     {"kvbm_stores_refused_room_total", "Blocks not stored because everything was held.", &Snapshot::refused_room},
     {"kvbm_stores_refused_quota_total", "Blocks not stored because of a quota.", &Snapshot::refused_quota},
+    {"kvbm_policy_refused_total", "Choices of a caller's eviction policy that could not be used.",
+     &Snapshot::policy_refused},
     {"kvbm_deadlines_missed_total", "Operations that ended at their deadline.", &Snapshot::deadline_missed},
     {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.",
      &Snapshot::position_mismatches},
