@@ -77,7 +77,8 @@ struct TransferBatch {
   // after `done` has returned; when the device was lost while it may still write, not before that is over, and where
   // nobody can know, at the end of the process: a late write must never find the memory in other hands.
   std::shared_ptr<void> keep;
-  // Filled before done: per leaf the hash of what was moved, and whether it was the expected one (1 without check).
+  // Filled before done: per leaf the hash of what was moved, and whether it was the expected one (1 without check). Of a
+  // gather: 0 where what was copied out of pinned staging is not what the device says it read: the record is no record.
   std::vector<uint64_t> hashes;
   std::vector<uint8_t> good;
   // ok: everything was moved (look at `good`). Else nothing may be believed, and what `batch` holds is unspecified

@@ -11,6 +11,7 @@
 
 #include "codec/leaf_hash.h"
 #include "device/landmark.h"
+#include "support/cuda_emulation/fake_kernels.h"
 #include "support/transfer_world.h"
 
 namespace kvbm::device {
@@ -226,6 +227,23 @@ TEST(Transfers, move_from_device_memory_to_device_memory_and_back) {
     EXPECT_EQ(world.transfers->scatters().inside_leaves, leaves.size());
     EXPECT_EQ(world.transfers->scatters().mapped_leaves + world.transfers->scatters().bounced_leaves, 0U);
   }
+}
+
+// The device hashes a page that the copy engine then moves: between the two somebody writes to it.
+TEST(Transfers, a_page_that_changes_under_its_copy_is_not_good) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open(only(Path::straight)).ok());
+  TransferBatch batch;
+  batch.leaves = world.make_leaves(20, 700U << 10, 100, true);
+  ASSERT_GT(batch.leaves.size(), 8U);
+  std::byte* const page = batch.leaves[7].device.data;
+  test::add_emulated_kernels(world.cuda, [page](const std::string& name, const test::FakeLaunch& launch) {
+    if (name == "kvbm_hash_leaves" && test::has_job_at(launch, page)) *page ^= std::byte{1};
+  });
+  Outcome outcome = world.gather(std::move(batch));
+  ASSERT_EQ(outcome.wait(), Code::ok);
+  for (size_t i = 0; i < outcome.good.size(); ++i) EXPECT_EQ(outcome.good[i], i == 7 ? 0 : 1) << i;
+  EXPECT_EQ(world.transfers->gathers().bad_leaves, 1U);
 }
 
 TEST(Transfers, begin_behind_what_the_stream_held_and_not_behind_what_came_later) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "manager/host_record.h"
@@ -493,6 +494,30 @@ TEST_F(DeviceCache, host_memory_that_cannot_be_registered_is_bounced) {
   ASSERT_EQ(load_all(device, 1, 10, 8).items_done, 8U);
   for (uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(block(device, 10 + i) == block(device, i)) << i;
   EXPECT_NE(device.cache->device()->transfers().gathers().bounced_leaves, 0U);
+}
+
+TEST_F(DeviceCache, a_block_that_was_not_read_as_the_device_says_is_not_stored) {
+  make(16);
+  const uint64_t before = fake_.calls("cuMemHostRegister");
+  ASSERT_TRUE(place(allocate(0), kCacheBytes, MemoryKind::cuda, 0).ok());
+  fake_.fail("cuMemHostRegister", fake_.calls("cuMemHostRegister") - before, device::kCuNotPermitted);
+  const Paged device = attach_device(Form::nhd);
+  fill(device, 1);
+  std::atomic<int> gathers{0};
+  add_emulated_kernels(fake_, [&gathers](const std::string& name, const FakeLaunch& launch) {
+    if (name == "kvbm_gather_leaves" && gathers.fetch_add(1) == 0) spoil_first_record(launch);
+  });
+  const auto call = store(store_request(device, 1, 0, 8));
+  const copy::Completion stored = call->wait();
+  EXPECT_EQ(stored.status, Code::partial);
+  EXPECT_EQ(std::count(call->status.begin(), call->status.end(), static_cast<int32_t>(Code::damaged)), 1);
+  EXPECT_EQ(call->status[0], static_cast<int32_t>(Code::damaged));
+  EXPECT_EQ(find(device, 1, 1), nullptr) << "the record was published";
+  EXPECT_EQ(device.cache->device()->transfers().gathers().bad_leaves, 1U);
+  // Stored again it is whole.
+  EXPECT_EQ(store_all(device, 1, 0, 8).status, Code::ok);
+  ASSERT_EQ(load_all(device, 1, 10, 8).items_done, 8U);
+  for (uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(block(device, 10 + i) == block(device, i)) << i;
 }
 
 TEST_F(DeviceCache, device_cuda_off_is_off) {
