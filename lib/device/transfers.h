@@ -48,8 +48,12 @@ struct LeafMove {
   // `record` is an address of the device: memory of its own, or of another process that it has mapped (ipc.h). A kernel
   // moves such a leaf from device memory to device memory; never a coded one.
   bool on_device = false;
+  // Into the device: nothing is moved. The run is overwritten with 0xFF, before the marks behind it; `record` is not read,
+  // the hash is 0 and the leaf good. For what others of its block, which are not right, must not be taken together with.
+  bool poison = false;
   // What lies at `record`.
   [[nodiscard]] uint64_t record_bytes() const noexcept {
+    if (poison) return 0;
     return codec == codec::LeafCodec::raw ? device.total() : coded_bytes;
   }
 };

@@ -30,7 +30,9 @@ struct SessionMover::Job {
     }
   }
   [[nodiscard]] Status failed(Code code) const {
-    if (code == Code::tier_disabled) return {code, "the device of a session's blocks is lost", device};
+    if (code == Code::tier_disabled) {
+      return {code, "the device of a session's blocks is lost", device + ": " + transfers.device().lost_why()};
+    }
     return {code, "a session's blocks could not be copied", device};
   }
 };
