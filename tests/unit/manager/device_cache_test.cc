@@ -295,13 +295,13 @@ TEST_F(DeviceCache, a_stream_that_waits_for_a_layer_reads_what_was_loaded) {
 // Six batches, of which the first is refused: it has no layer's mark, what its blocks lack of the last layer was not sent
 // when that came back, and the other blocks' layers come and let the stream past.
 TEST_F(DeviceCache, a_stream_is_never_let_past_pages_that_did_not_land_wherever_batches_are_cut) {
-  constexpr uint32_t kKeys = 8000, kRefused = 4096;        // leaves of a batch
-  constexpr uint32_t kSentBefore = 4 * 4096 - 2 * kKeys;   // of the last layer, in the four batches that go at once
+  constexpr uint32_t kKeys = 4000, kRefused = 4096 / 2;         // of a batch's leaves, two a layer
+  constexpr uint32_t kSentBefore = (4 * 4096 - 4 * kKeys) / 2;  // of the last layer, in the four batches that go at once
   constexpr std::byte kStored{0x11}, kStale{0x77}, kGone{0xFF};
   make(kKeys + 8);
   const Paged host = attach_host(Form::layers_nhd);
   const Paged device = attach_device(Form::layers_nhd);
-  ASSERT_EQ(device.cache->parts()[0].leaf_count(), kLayers);
+  ASSERT_EQ(device.cache->parts()[0].leaf_count(), 2 * kLayers);
   std::memset(host.memory, static_cast<int>(kStored), kCacheBytes);
   std::memset(device.memory, static_cast<int>(kStale), kCacheBytes);
   manager::StoreRequest stored = store_request(host, 1, 0, 1);
