@@ -36,6 +36,8 @@ emulation::Dim dim_of(const FakeLaunch::Dim& d) { return {d.x, d.y, d.z}; }
 
 }  // namespace
 
+void add_emulated_kernels(FakeCuda& fake) { add_emulated_kernels(fake, {}); }
+
 void add_emulated_kernels(FakeCuda& fake, AfterKernel after) {
   for (const emulation::EmulatedKernel& kernel : emulation::emulated_kernels()) {
     fake.add_kernel(kernel.name, kernel.parameter_bytes, [&kernel, after](const FakeLaunch& launch) {
