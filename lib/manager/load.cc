@@ -58,6 +58,7 @@ void LoadOperation::plan() {
       if (std::all_of(ids.begin(), ids.end(), [](uint32_t id) { return id == kNoBlock; })) continue;
       if (beyond_match(key, ids)) {
         status_[k] = Code::miss;
+        if (request_.layers != nullptr) never_came_.push_back({p, key, Code::miss});
         continue;
       }
       const TierIndex tier = request_.match->tier_of(p, key);
@@ -68,6 +69,7 @@ void LoadOperation::plan() {
                               request_.match->parts()[p].plan.kind != layout::ComponentKind::latent &&
                               key < request_.match->hits();
         if (!needless) status_[k] = Code::miss;
+        if (!needless && request_.layers != nullptr) never_came_.push_back({p, key, Code::miss});
         continue;
       }
       ++pending_[k];
@@ -171,7 +173,7 @@ void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<
     ++landed_;
     for (size_t i = 0; i < items.size(); ++i) {
       if (results[i].code != Code::ok) {
-        failed_.emplace_back(items[i].key, results[i].code);
+        failed_.push_back({items[i].part, items[i].key, results[i].code});
       } else if (over_) {
         late.push_back(results[i].slot);
       } else {
@@ -191,11 +193,17 @@ bool LoadOperation::expects() {
   return landing_ != 0;
 }
 
+void LoadOperation::settle_failed() {
+  const MemoryWait counted;  // each is settled once
+  if (request_.layers != nullptr) never_came_.insert(never_came_.end(), failed_.begin(), failed_.end());
+  for (const Failed& item : failed_) settle(item.key, item.code);
+  failed_.clear();
+}
+
 bool LoadOperation::next_item(Item& item) {
   if (!arrived_.load(std::memory_order_acquire)) return false;
   MutexLock lock(mutex_);
-  for (const auto& [key, code] : failed_) settle(key, code);
-  failed_.clear();
+  settle_failed();
   arrived_.store(!ready_.empty(), std::memory_order_relaxed);
   if (ready_.empty()) return false;
   item = std::move(ready_.front());
@@ -381,9 +389,8 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     for (const Item& item : ready_) {
       if (item.owned()) left.push_back(item.slot);
     }
-    for (const auto& [key, code] : failed_) settle(key, code);
+    settle_failed();
     ready_.clear();
-    failed_.clear();
   }
   if (copying_ && current_.owned()) left.push_back(current_.slot);
   if (flight_ != nullptr) end_flight(left);
