@@ -146,7 +146,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     if (layer > last_layer) return true;
     const bool wanted = unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < end;
     // What is to stay must be right as a whole.
-    if (!wanted && (!e.item.owned() || request_.keep_below || !e.head.has_value())) continue;
+    if (!wanted && (!e.item.owns_slot() || request_.keep_below || !e.head.has_value())) continue;
     codec::Leaf expected = leaf;
     if (e.head.has_value()) expected = e.head->leaf(e.next_leaf);
     bool right = expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes;
@@ -273,7 +273,7 @@ void LoadOperation::take_back() {
 // Nothing is in flight. Whoever waits for layers goes on, whatever came of them.
 void LoadOperation::end_flight(std::vector<SlotId>& left) {
   for (const Flight::Entry& e : flight_->entries) {
-    if (!e.closed && e.item.owned()) left.push_back(e.item.slot);
+    if (!e.closed && e.item.owns_slot()) left.push_back(e.item.slot);
   }
   flight_->entries.clear();
   if (request_.layers == nullptr) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -116,6 +117,8 @@ Status Manager::open_host() {
   holds_ = std::make_unique<block::HoldTable>(holds);
   pins_ = std::make_unique<block::PinTable>(*table_);
   taken_ = std::make_unique<TakenBlocks>(*table_);
+  landing_staging_ = std::make_unique<LandingStaging>(LandingStaging::limit_for(arena_->capacity_bytes()),
+                                                      arena_->payload(0).size());
   // Blocks that went down are found by their units too, as long as a table of some thousands remembers them.
   unit_index_ = std::make_unique<UnitIndex>(std::max<size_t>(size_t{arena_->slots()} * 4, 16384));
   return {};
@@ -367,6 +370,40 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   return code;
 }
 
+size_t Manager::slots_to_land_in(size_t n) {
+  bool last_copies = false;
+  for (TierIndex i = 1; i <= tiers_.size(); ++i) {
+    const bool write_back = options_.tiers[i - 1U].admission == AdmissionKind::on_eviction;
+    last_copies = last_copies || (write_back && !out_of_use(i) && !is_fed(i));
+  }
+  if (!last_copies || table_->counters().free >= n) return n;
+  const MemoryWait told;
+  for (auto& offloader : offloaders_) offloader->relieve();
+  return std::min<size_t>(n, table_->counters().free);
+}
+
+Code Manager::allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got) {
+  got = 0;
+  for (size_t want = out.size(); got < out.size();) {
+    want = std::min(want, out.size() - got);
+    Code code = Code::no_memory;
+    try {
+      code = allocate(account, out.subspan(got, want), nullptr);
+    } catch (const std::bad_alloc&) {
+      if (got == 0) throw;
+      return Code::ok;  // what there is has an owner
+    }
+    if (code == Code::ok) {
+      got += want;
+    } else if (want > 1) {
+      want = (want + 1) / 2;
+    } else {
+      return got != 0 ? Code::ok : code;
+    }
+  }
+  return Code::ok;
+}
+
 void Manager::tell_evicted(std::span<const block::Evicted> gone) {
   add(counters_.tiers[0].evictions, gone.size());
   if (!events_.wanted()) return;
@@ -383,6 +420,14 @@ void Manager::evict_held(std::span<const SlotId> slots) {
   table_->evict_held(slots, &gone, tick());
   tell_evicted(gone);
   room_.room_came();
+}
+
+void Manager::yield_offloads(size_t blocks) {
+  const MemoryWait told;
+  for (auto& offloader : offloaders_) {
+    if (blocks == 0) return;
+    blocks -= std::min(blocks, offloader->yield(blocks));
+  }
 }
 
 uint64_t Manager::offloading_blocks() const {

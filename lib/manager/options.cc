@@ -207,8 +207,8 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"host.touch_threads", OptionType::count, "0",
                   "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
   rows.push_back({"host.room_wait", OptionType::duration, "1s",
-                  "How long a store waits for room in the host while none comes free for stores, and some is on its way: "
-                  "offloads, loads and other stores give back what they hold. 0: it is refused at once.",
+                  "How long a store or prefetch waits for room in the host while none comes free for them, and some is "
+                  "on its way: offloads, loads and stores give back what they hold. 0: it is refused at once.",
                   0, 3'600'000'000'000});
   add_neighbours(rows);
   add_device(rows);

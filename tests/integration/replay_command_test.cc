@@ -46,6 +46,16 @@ TEST_F(ReplayCommand, a_bad_line_is_named_and_can_be_skipped) {
   EXPECT_TRUE(contains(skipped.text, "1 bad lines skipped")) << skipped.text;
 }
 
+// A small host that offloads hold all the time: what is found below comes back all the same.
+TEST_F(ReplayCommand, a_small_host_costs_no_block_that_was_found) {
+  const std::string small = "replay " + trace() + " --host 16MiB --disk 256MiB --block-bytes 64KiB --verify";
+  const Ran ran = run(small + " --json", "", "TMPDIR=" + dir_.path());
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_EQ(number(ran.text, "failed_blocks"), 0) << ran.text;
+  EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
+  EXPECT_GT(number(ran.text, "verified_blocks"), 500) << ran.text;
+}
+
 TEST_F(ReplayCommand, asked_to_end_it_says_what_it_did_and_leaves_no_files) {
   ASSERT_EQ(run("trace generate --requests 6000 --seed 3 -o " + trace()).exit_code, 0);
   const std::string scratch = dir_.path() + "/scratch";

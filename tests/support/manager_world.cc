@@ -72,6 +72,7 @@ void World::settle() {
   EXPECT_EQ(seen.completed, seen.submitted);
   EXPECT_EQ(get(manager_->counters().operations), 0U);
   EXPECT_EQ(manager_->room().waiting(), 0U);
+  EXPECT_EQ(manager_->landing_staging().used_bytes(), 0U);
   watched_.clear();
   for (Held& held : held_) manager_->release(held.slots);
   held_.clear();
@@ -100,6 +101,8 @@ void World::tally() {
   seen.over_quota += get(counters.refused_quota);
   seen.refused += get(counters.refused_room);
   seen.waited += counters.room_wait.count();
+  seen.past_host += get(counters.load_staged);
+  seen.prefetches_waited += counters.prefetch_room_wait.count();
   for (TierIndex t = 1; t <= manager_->tiers_below(); ++t) {
     seen.reclaimed += get(counters.tiers[t].evictions);
     const tier::TierStats stats = manager_->tier_below(t).stats();

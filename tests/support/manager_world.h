@@ -50,6 +50,8 @@ struct Seen {
   uint64_t over_quota = 0, registered = 0, partial_loads = 0, repeats = 0;
   uint64_t recovered = 0, forgotten = 0;  // blocks in a host file after a start; starts right after a reset
   uint64_t waited = 0, refused = 0;  // for room; blocks that got none
+  uint64_t past_host = 0;            // blocks that were loaded without a slot
+  uint64_t prefetches_waited = 0;    // for room
 };
 
 class World {
