@@ -378,8 +378,9 @@ KVBM_API kvbm_status_t kvbm_key_chain(const kvbm_namespace_t *ns, const kvbm_key
                                       size_t n_tokens, uint32_t block_tokens, const kvbm_extra_t *extras,
                                       kvbm_key_t *out_keys, size_t capacity, size_t *out_n);
 /* Keys of full blocks by their own tokens alone, wherever they stand. A block stored under such a key carries the
- * position it was computed at (kvbm_store_options_t); loading it elsewhere is a miss unless allowed. Arguments,
- * errors and outputs as kvbm_key_chain. Thread: any. Blocks: no. Since 0.1. */
+ * position it was computed at (kvbm_store_options_t, kvbm_register_options_t); loading it elsewhere is a miss unless
+ * allowed. One position at a time is kept: a block of another one takes the place of what is there. Arguments, errors
+ * and outputs as kvbm_key_chain. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_key_content(const kvbm_namespace_t *ns, const uint32_t *tokens, size_t n_tokens,
                                         uint32_t block_tokens, const kvbm_extra_t *extras, kvbm_key_t *out_keys,
                                         size_t capacity, size_t *out_n);
@@ -422,19 +423,27 @@ typedef struct kvbm_register_options {
   uint32_t unchained;       /* 1: keys are not a prefix in order; blocks have no parents */
   uint32_t priority;        /* KVBM_PRIORITY_* */
   kvbm_status_t *item_status; /* [n_blocks] KVBM_OK or KVBM_ERR_EXISTS (reused or kept private); NULL = not wanted */
+  const kvbm_position_t *positions; /* [n_blocks] content keys only: where each was computed; NULL = none */
 } kvbm_register_options_t;
 
-/* Fills defaults: duplicates are reused, component 0 of the whole model, no parent, chained, normal priority.
- * Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
+/* Fills defaults: duplicates are reused, component 0 of the whole model, no parent, chained, normal priority, no
+ * positions. Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_register_options_init(kvbm_register_options_t *out_options, uint32_t struct_size);
 /* Complete -> Registered: findable by key from now on, read-only. keys is [n_blocks], a prefix in order unless
  * options say otherwise. Old holds end, new ones take their place. Lower tiers receive the blocks as their admission
- * says. All blocks are checked before any is changed. Thread: any. Blocks: no. Since 0.1. */
+ * says. All blocks are checked before any is changed.
+ *
+ * What is there under a key is no duplicate if it may not stand for the caller's block: it was coded with loss and `ns`
+ * was opened without allow_lossy, or it was not computed at the position that `positions` says (or it has one, and none
+ * is given). The caller's block then takes its place in the host, and it is forgotten in the tiers below; holds on it
+ * stay good. Thread: any. Blocks: no; with positions, for hashing the blocks; where something is replaced on a client of
+ * a shared tier set, until its owner has forgotten it. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_register(kvbm_manager_t *manager, kvbm_namespace_t *ns, kvbm_block_t *inout_blocks,
                                              const kvbm_key_t *keys, size_t n_blocks,
                                              const kvbm_register_options_t *options);
 
-/* Where the bytes of held blocks are. Valid until the hold ends. Thread: any. Since 0.1. */
+/* Where the bytes of held blocks are. Valid until the hold ends. It does not say at which position a block under a
+ * content key was computed: kvbm_cache_load looks at that. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_view(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                        kvbm_view_t *out_views);
 /* One more hold on each (Registered blocks only). Thread: any. Since 0.1. */
@@ -456,8 +465,8 @@ KVBM_API kvbm_status_t kvbm_block_upgrade(kvbm_manager_t *manager, const kvbm_bl
 
 /* --------------------------------------------------- care of what is cached */
 
-/* Brings blocks up into the host tier so that a later load is quick. Keys that are nowhere are ignored. queue as for
- * store. Thread: any. Since 0.1. */
+/* Brings blocks up into the host tier so that a later load is quick. Keys that are nowhere are ignored. A use of the
+ * blocks, but no lookup in the statistics. queue as for store. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                              const kvbm_key_t *keys, size_t n_keys, kvbm_queue_t *queue,
                                              uint64_t user_data);
@@ -476,8 +485,8 @@ KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace
 KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, uint32_t priority);
 /* Keeps host blocks resident for `owner` (any number of the caller's choosing) until timeout_ns from now or until
- * unpinned. The leading keys that are there are pinned; *out_n says how many; with 0 the pin is 0. Thread: any.
- * Since 0.1. */
+ * unpinned. The leading keys that are there for `ns` (kvbm_namespace_options_t.allow_lossy) are pinned; *out_n says how
+ * many; with 0 the pin is 0. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_pin(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                         const kvbm_key_t *keys, size_t n_keys, uint64_t owner, uint64_t timeout_ns,
                                         kvbm_pin_t *out_pin, size_t *out_n);
@@ -489,10 +498,13 @@ KVBM_API kvbm_status_t kvbm_manager_unpin_owner(kvbm_manager_t *manager, uint64_
 
 /* ----------------------------------------------------------- seeing it work */
 
-/* Counters of one tier (frozen, 160 bytes). Tiers sum to the total. */
+/* Counters of one tier (frozen, 160 bytes). Tiers sum to the total: hits to keys_hit, and hits and misses to
+ * keys_looked_up. */
 typedef struct kvbm_tier_stats {
-  uint64_t capacity_bytes, used_bytes, blocks, payload_bytes;
-  uint64_t hits, hit_bytes, misses;   /* keys that lookups found here first; keys found in no tier count on the last */
+  uint64_t capacity_bytes, used_bytes, blocks, payload_bytes; /* payload_bytes: of the blocks, without their heads */
+  uint64_t hits, hit_bytes, misses;   /* hits: keys that lookups found, by the slowest tier that a part of them comes
+                                         from; hit_bytes: payloads of all their parts, by the tier of each; misses: keys
+                                         that they did not, all on the last tier */
   uint64_t stores, store_bytes;       /* blocks that came in and their payload bytes; of the host: stored by engines,
                                          or brought up from a tier below to stay */
   uint64_t loads, load_bytes;         /* blocks that went out, verified */
@@ -524,7 +536,7 @@ typedef struct kvbm_tier_codec_stats {
 typedef struct kvbm_manager_counters {
   uint32_t struct_size;
   uint32_t n_tiers;            /* host included */
-  uint64_t lookups, keys_looked_up, keys_hit;
+  uint64_t lookups, keys_looked_up, keys_hit; /* of kvbm_manager_lookup and kvbm_cache_lookup */
   uint64_t holds, pins, matches; /* live now */
   uint64_t operations_in_flight;
   uint64_t stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures;
@@ -540,7 +552,8 @@ typedef struct kvbm_manager_counters {
   uint64_t compute_lost_ns;    /* and what loads took beyond that, where they were late */
   /* Of tiers whose records are coded or sealed (tiers[].codec, seal.key_file), by tier: */
   kvbm_tier_codec_stats_t codec[8];
-  uint64_t lossy_refused;      /* blocks that a handle without allow_lossy was not given */
+  uint64_t lossy_refused;      /* blocks that a handle without allow_lossy was not given, or has put its own in place
+                                  of */
 } kvbm_manager_stats_t;
 
 /* Fills the struct; set struct_size first. Cheap. Thread: any. Since 0.1. */

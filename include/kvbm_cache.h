@@ -178,7 +178,7 @@ typedef struct kvbm_store_options {
   const kvbm_key_t *parent;     /* key before the first; NULL = none */
   uint32_t unchained;           /* 1: keys are not a prefix in order */
   uint32_t reserved;
-  const kvbm_position_t *positions; /* [n_keys] content keys only; NULL = none */
+  const kvbm_position_t *positions; /* [n_keys] content keys only: where each was computed; NULL = none */
   uint64_t timeout_ns;          /* KVBM_FOREVER by default; what is not in place by then is KVBM_ERR_DEADLINE */
   kvbm_status_t *item_status;   /* [n_keys] written before the completion can be polled; NULL = not wanted */
   uint64_t *out_operation;      /* for kvbm_queue_cancel; NULL = not wanted */
@@ -194,8 +194,9 @@ typedef struct kvbm_store_options {
 KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options, uint32_t struct_size);
 /* Copies engine blocks into the host tier under their keys, hashing on the way; visible when complete, never before.
  * block_ids is [n_parts][n_keys * units], KVBM_NO_BLOCK where the engine has no block of that part (outside a window).
- * A key that is there already is KVBM_OK and moves nothing. queue NULL: blocks until done and returns the result; else
- * returns KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
+ * A key that is there already is KVBM_OK and moves nothing, unless what is there may not stand for the caller's block
+ * (kvbm_manager_register): then it is replaced. queue NULL: blocks until done and returns the result; else returns
+ * KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
  * (a block id out of range; a stream for a cache in host memory, of another device, of a context that is gone, or that
  * is being captured into a graph: one line of the log says which, kvbm_context_options_t.log), KVBM_ERR_AGAIN,
  * KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item: KVBM_ERR_NO_ROOM (everything is
@@ -214,7 +215,8 @@ typedef struct kvbm_load_options {
   uint32_t first_layer;        /* load only layers [first_layer, first_layer + n_layers) of the part's shard */
   uint32_t n_layers;           /* 0 = all */
   uint32_t keep_below;         /* 1: do not keep blocks from lower tiers in the host tier */
-  const kvbm_position_t *positions; /* [n_keys] where the blocks will stand; content keys only */
+  const kvbm_position_t *positions; /* [n_keys] where the blocks will stand; content keys only: given for blocks that
+                                       were stored without, they are KVBM_ERR_MISMATCH, as those stored elsewhere */
   uint64_t timeout_ns;         /* KVBM_FOREVER by default */
   kvbm_status_t *item_status;  /* [n_keys] */
   uint64_t *out_operation;

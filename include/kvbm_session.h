@@ -38,6 +38,9 @@ extern "C" {
  * begins later (a sliding window); all of it: this part is not meant. Of a state component the last block counts.
  * Layers and heads are numbers of the whole model.
  *
+ * What is offered is what the engine's blocks hold: a decode rank that wants nothing coded with loss must not be given
+ * what a prefill rank brought up from a tier under allow_lossy.
+ *
  * Completions of sessions have service_ns since the call, and are not ended by kvbm_queue_cancel. */
 
 /* Names a request on every rank of both sides (frozen, 16 bytes): a UUID, say; never used again. */

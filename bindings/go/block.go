@@ -40,6 +40,7 @@ type RegisterOptions struct {
 	Parent     *Key  // key before the first; nil = none
 	Unchained  bool  // keys are not a prefix in order; blocks have no parents
 	Priority   Priority
+	Positions  []Position // where each block was computed; content keys only
 }
 
 // A Hold names a hold on a block, not the block; 0 is none.

@@ -23,7 +23,8 @@ func init() {
 		"manager.register": func(r *runner, a *arguments) (results, error) {
 			m, ns, holds := object[*Manager](a, "manager"), object[*Namespace](a, "namespace"), a.holds("blocks")
 			o := &RegisterOptions{Duplicates: Duplicates(a.uint32("duplicates")), Part: a.part("part"),
-				Parent: a.key("parent"), Unchained: a.flag("unchained"), Priority: Priority(a.uint32("priority"))}
+				Parent: a.key("parent"), Unchained: a.flag("unchained"), Priority: Priority(a.uint32("priority")),
+				Positions: each(a, "positions", toPosition)}
 			items, err := registerHolds("register", m.c(), ns.c(), holds, a.keys("keys"), o)
 			return results{"blocks": holdList(holds), "items": statusList(items)}, err
 		},

@@ -46,11 +46,15 @@ func registerHolds(op string, m *C.kvbm_manager_t, ns *C.kvbm_namespace_t, holds
 	if o == nil {
 		o = &RegisterOptions{}
 	}
+	if o.Positions != nil && len(o.Positions) != len(holds) {
+		return nil, invalid(op, "there are %d positions for %d blocks", len(o.Positions), len(holds))
+	}
 	items := make([]Status, len(holds))
 	inout, count := holdsOf(holds)
 	in, _ := keysOf(keys)
 	status := C.kvbmgo_register(m, ns, inout, in, count, C.uint32_t(o.Duplicates), partOf(o.Part),
-		(*C.kvbm_key_t)(unsafe.Pointer(o.Parent)), bit(o.Unchained), C.uint32_t(o.Priority), statusesOf(items))
+		(*C.kvbm_key_t)(unsafe.Pointer(o.Parent)), bit(o.Unchained), C.uint32_t(o.Priority),
+		positionsOf(o.Positions), statusesOf(items))
 	if status < 0 {
 		return nil, fail(op, status)
 	}

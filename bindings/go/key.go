@@ -32,7 +32,7 @@ func (n *Namespace) KeyChain(previous *Key, tokens []uint32, blockTokens int, ex
 }
 
 // KeyContent makes the keys of full blocks by their own tokens alone, wherever they stand. A block stored under such a
-// key carries the position it was computed at (StoreOptions.Positions).
+// key carries the position it was computed at (StoreOptions.Positions, RegisterOptions.Positions).
 func (n *Namespace) KeyContent(tokens []uint32, blockTokens int, extras [][]byte) ([]Key, error) {
 	return n.keys("Namespace.KeyContent", true, nil, tokens, blockTokens, extras)
 }

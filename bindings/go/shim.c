@@ -172,7 +172,7 @@ kvbm_status_t kvbmgo_keys(const kvbm_namespace_t *ns, int content, const kvbm_ke
 kvbm_status_t kvbmgo_register(kvbm_manager_t *manager, kvbm_namespace_t *ns, kvbm_block_t *inout_blocks,
                               const kvbm_key_t *keys, size_t n_blocks, uint32_t duplicates, const kvbm_part_t *part,
                               const kvbm_key_t *parent, uint32_t unchained, uint32_t priority,
-                              kvbm_status_t *item_status) {
+                              const kvbm_position_t *positions, kvbm_status_t *item_status) {
   kvbm_register_options_t options;
   kvbm_register_options_init(&options, sizeof options);
   options.duplicates = duplicates;
@@ -180,6 +180,7 @@ kvbm_status_t kvbmgo_register(kvbm_manager_t *manager, kvbm_namespace_t *ns, kvb
   options.parent = parent;
   options.unchained = unchained;
   options.priority = priority;
+  options.positions = positions;
   options.item_status = item_status;
   return kvbm_manager_register(manager, ns, inout_blocks, keys, n_blocks, &options);
 }

@@ -46,7 +46,7 @@ kvbm_status_t kvbmgo_keys(const kvbm_namespace_t *ns, int content, const kvbm_ke
 kvbm_status_t kvbmgo_register(kvbm_manager_t *manager, kvbm_namespace_t *ns, kvbm_block_t *inout_blocks,
                               const kvbm_key_t *keys, size_t n_blocks, uint32_t duplicates, const kvbm_part_t *part,
                               const kvbm_key_t *parent, uint32_t unchained, uint32_t priority,
-                              kvbm_status_t *item_status);
+                              const kvbm_position_t *positions, kvbm_status_t *item_status);
 
 /* Exactly one of manager and cache is given. *out_units is kvbm_match_units, 0 without a match. */
 kvbm_status_t kvbmgo_lookup(kvbm_manager_t *manager, kvbm_cache_t *cache, kvbm_namespace_t *ns, const kvbm_key_t *keys,

@@ -15,7 +15,7 @@ import (
 // TierStats is the counters of one tier.
 type TierStats struct {
 	CapacityBytes, UsedBytes, Blocks, PayloadBytes uint64
-	Hits, HitBytes, Misses                         uint64 // keys that lookups found here first; found in no tier: on the last
+	Hits, HitBytes, Misses                         uint64 // keys found, by their slowest part's tier; misses: on the last
 	Stores, StoreBytes                             uint64 // blocks that came in
 	Loads, LoadBytes                               uint64 // blocks that went out, verified
 	Evictions, Damaged, Errors                     uint64

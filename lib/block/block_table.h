@@ -30,6 +30,7 @@
 #include "base/status.h"
 #include "block/prefix_index.h"
 #include "block/slot.h"
+#include "block/slot_marks.h"
 #include "policy/eviction.h"
 
 namespace kvbm::block {
@@ -52,6 +53,17 @@ enum class OverQuota : uint8_t { reject, evict };
 //       freed when its last reference ends; the existing block stays the one that is found.
 enum class DuplicateMode : uint8_t { reject, keep };
 
+// Asked of a block that is there already under the key of the i-th that is published: true, and it loses its name to
+// that one, as if it had been erased. Both are held. Under a lock of the index: it takes none and calls nothing of the
+// table but facts.
+class Precedence {
+ public:
+  virtual bool gives_way(SlotId there, size_t i) noexcept = 0;
+
+ protected:
+  ~Precedence() = default;
+};
+
 enum class Lineage : uint8_t {
   none,   // no parents: every block may go in any order
   chain,  // keys[i]'s parent is keys[i-1]; first_parent is the parent of keys[0]
@@ -66,6 +78,7 @@ struct Publication {
   std::span<const SlotId> parents{};  // `given`: one per key, kNoSlot for a root; each registered before the
                                       // call and held by the caller
   DuplicateMode duplicates = DuplicateMode::reject;
+  Precedence* precedence = nullptr;  // null: what is there stays
   uint8_t priority = 0;  // policy::Facts::priority
   uint32_t tick = 0;
 };
@@ -99,11 +112,13 @@ struct Counters {
   uint32_t slots = 0;
   uint32_t free = 0;        // reset
   uint32_t registered = 0;  // registered and known to a policy (private duplicates are not)
+  uint64_t payload_bytes = 0;  // of these
   uint64_t allocated = 0;
   uint64_t published = 0;
   uint64_t duplicates = 0;
   uint64_t evicted = 0;
   uint64_t erased = 0;
+  uint64_t policy_refused = 0;  // choices of a caller's policy that could not be used
 };
 
 struct AccountUse {
@@ -120,6 +135,9 @@ class BlockTable final : private policy::Residents {
     uint32_t slots = 0;
     std::string policy{policy::kDefaultPolicy};
     MakePolicy make;  // policy::make_eviction_policy
+    // One word a slot that outlives the table (slot_marks.h); empty: none. It must outlive the table. What is in them
+    // is left as it is until the slot is given a block, or is found to have none.
+    std::span<uint64_t> marks{};
   };
 
   // bad_config: no slots, no factory, or a policy name that it does not know.
@@ -164,6 +182,11 @@ class BlockTable final : private policy::Residents {
   // An item that failed is no parent: the next of a chain has none.
   [[nodiscard]] Code publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes)
       KVBM_EXCLUDES(pool_);
+  // The next process may find the block of this registered slot, by `value` (> 1), until it is evicted or forgotten. No
+  // effect on one that is withdrawn. The caller holds a reference.
+  void keep(SlotId slot, uint64_t value) noexcept {
+    if (word(slot).findable()) marks_.kept(slot, value);
+  }
   // Drops the caller's reference to partial or complete slots: they are freed.
   void abandon(std::span<const SlotId> slots) noexcept { release(slots); }
 
@@ -174,7 +197,7 @@ class BlockTable final : private policy::Residents {
   size_t erase_all() KVBM_EXCLUDES(pool_);
 
   // Tells the policies what the caller knows of resident blocks (policy/hints.h). The caller holds references.
-  void set_priority(std::span<const SlotId> slots, uint8_t priority) KVBM_EXCLUDES(pool_);
+  void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick = 0) KVBM_EXCLUDES(pool_);
 
   // ---- Demotion ahead of need ----
   // The blocks that would be evicted next, coldest first, with a reference each; still findable.
@@ -201,10 +224,13 @@ class BlockTable final : private policy::Residents {
   // The payload's length. Set before the slot is registered, read by anyone.
   void set_payload_bytes(SlotId slot, uint32_t bytes) noexcept {
     meta_[slot].bytes.store(bytes, std::memory_order_relaxed);
+    if (one_size_.load(std::memory_order_relaxed) != bytes) note_size(bytes);
   }
   [[nodiscard]] uint32_t payload_bytes(SlotId slot) const noexcept {
     return meta_[slot].bytes.load(std::memory_order_relaxed);
   }
+  // The sum over slots that the caller holds; kNoSlot counts nothing.
+  [[nodiscard]] uint64_t payload_bytes(std::span<const SlotId> slots) const noexcept;
   // The identity of a registered slot that the caller holds.
   [[nodiscard]] Identity identity(SlotId slot) const noexcept { return table_[slot].identity(); }
   // The resident parent of a registered slot that the caller holds; kNoSlot for none. It stays while the child does.
@@ -258,6 +284,7 @@ class BlockTable final : private policy::Residents {
   [[nodiscard]] bool try_reap(SlotId slot) noexcept;
 
   // Under the pool lock.
+  [[nodiscard]] std::unique_ptr<policy::EvictionPolicy> new_policy() const;
   [[nodiscard]] policy::EvictionPolicy& policy_of(SlotId slot) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
@@ -267,8 +294,8 @@ class BlockTable final : private policy::Residents {
   void leave_policy(SlotId slot) KVBM_REQUIRES(pool_);
   void push_free(SlotId slot) KVBM_REQUIRES(pool_);
   void enter_policy(const Publication& what, Fresh& fresh) KVBM_EXCLUDES(pool_);
-  [[nodiscard]] Code list(SlotId slot, const Search& key, const Publication& what, uint64_t child,
-                          SlotId* existing) noexcept;
+  [[nodiscard]] Code list(SlotId slot, const Search& key, const Publication& what, size_t i, uint64_t child,
+                          SlotId* existing, Fresh& fresh) noexcept;
   void link(SlotId& inout, size_t i, SlotId parent, bool counted, const Publication& what, Fresh& fresh) noexcept;
   [[nodiscard]] bool may_be_parent(SlotId parent, SlotId child) const noexcept;
   void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what, Fresh& fresh)
@@ -285,6 +312,7 @@ class BlockTable final : private policy::Residents {
   void report(SlotId slot, std::vector<Evicted>* evicted) const;
   void unlist(SlotId slot) noexcept;
   [[nodiscard]] bool withdraw(SlotId slot) noexcept;
+  void note_size(uint32_t bytes) noexcept;
   template <class Match>
   size_t erase_where(Match&& match) KVBM_EXCLUDES(pool_);
 
@@ -295,7 +323,11 @@ class BlockTable final : private policy::Residents {
   std::unique_ptr<SlotMeta[]> meta_;
   std::unique_ptr<policy::Facts[]> facts_;
   PrefixIndex index_;
+  SlotMarks marks_;
   std::atomic<bool> hears_uses_{false};
+  // The payload that all blocks have had so far, so that sums need not look at each; 0: none yet.
+  static constexpr uint64_t kSeveralSizes = UINT64_MAX;
+  std::atomic<uint64_t> one_size_{0};
 
   alignas(64) mutable Mutex pool_;
   std::unique_ptr<policy::EvictionPolicy> shared_ KVBM_GUARDED_BY(pool_);

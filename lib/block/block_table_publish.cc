@@ -34,6 +34,8 @@ struct BlockTable::Fresh {
   size_t n = 0;
   SlotId freed[kBatch];  // the caller's slots of rejected duplicates
   size_t n_freed = 0;
+  SlotId ousted[kBatch];  // gave way; with a reference that is ours
+  size_t n_ousted = 0;
   size_t duplicates = 0;
   SlotId previous = kNoSlot;  // parent of the next key of a chain
   bool borrowed = false;      // the reference that keeps `previous` is ours to end
@@ -50,17 +52,26 @@ Code BlockTable::complete(std::span<const SlotId> slots) noexcept {
 }
 
 // Looks the key up and makes the slot findable under it, in one step under the partition's lock.
-// `child`: a child is expected to follow; it is counted in the same store.
-Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, uint64_t child,
-                      SlotId* existing) noexcept {
+// `i`: in the publication. `child`: a child is expected to follow; it is counted in the same store.
+Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, size_t i, uint64_t child,
+                      SlotId* existing, Fresh& fresh) noexcept {
   if (slot >= slot_count_) return Code::invalid_argument;
   Slot& at = table_[slot];
   if (SlotWord(at.word.load(std::memory_order_relaxed)).state() != SlotState::complete) return Code::wrong_state;
-  const auto listed = index_.find_or_insert(key.place, slot, [&](SlotId there) {
+  const auto taken = [&](SlotId there) {
     if (!take(there, key, what.family)) return false;
     *existing = there;
     return true;
-  });
+  };
+  auto listed = index_.find_or_insert(key.place, slot, taken);
+  if (listed == PrefixIndex::Listed::there && what.precedence != nullptr && what.precedence->gives_way(*existing, i)) {
+    // What is withdrawn is taken no more, so under this lock nothing but this slot can be listed next. Somebody else may
+    // be withdrawing it, and takes it out of the index then.
+    const SlotWord old(table_[*existing].word.fetch_or(SlotWord::kWithdrawn, std::memory_order_acq_rel));
+    if (!old.withdrawn()) (void)index_.remove(key.place, *existing);
+    fresh.ousted[fresh.n_ousted++] = *existing;
+    listed = index_.find_or_insert(key.place, slot, taken);
+  }
   if (listed == PrefixIndex::Listed::full) return Code::no_room;
   const bool duplicate = listed == PrefixIndex::Listed::there;
   at.key_low.store(key.low, std::memory_order_relaxed);
@@ -125,7 +136,7 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
       [&](size_t i) {
         if (fresh.codes[i] != Code::ok) return;
         const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild : 0;
-        fresh.codes[i] = list(inout[i], search[i], what, child, &fresh.existing[i]);
+        fresh.codes[i] = list(inout[i], search[i], what, begin + i, child, &fresh.existing[i], fresh);
       });
   // Nearly always all of a batch are new: of a chain only the first then has a parent that must be looked at.
   const bool all_new = chain && std::all_of(fresh.codes, fresh.codes + n, [](Code code) { return code == Code::ok; });
@@ -145,6 +156,7 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
   }
   enter_policy(what, fresh);
   release({fresh.freed, fresh.n_freed}, what.tick);
+  if (fresh.n_ousted != 0) release({fresh.ousted, fresh.n_ousted}, what.tick);
 }
 
 Code BlockTable::publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes) {
@@ -159,7 +171,7 @@ Code BlockTable::publish(std::span<SlotId> inout, const Publication& what, std::
   for (size_t begin = 0; begin < inout.size(); begin += kBatch) {
     const size_t n = std::min(kBatch, inout.size() - begin);
     prepare(what.family, what.keys.subspan(begin, n), search);
-    fresh.n = fresh.n_freed = fresh.duplicates = 0;
+    fresh.n = fresh.n_freed = fresh.n_ousted = fresh.duplicates = 0;
     publish_batch(inout.subspan(begin, n), search, begin, what, fresh);
     for (size_t i = 0; i < n; ++i) all = all && (fresh.codes[i] == Code::ok || fresh.codes[i] == Code::exists);
     if (!codes.empty()) std::copy_n(fresh.codes, n, codes.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -172,6 +184,7 @@ Code BlockTable::publish(std::span<SlotId> inout, const Publication& what, std::
 void BlockTable::enter_policy(const Publication& what, Fresh& fresh) {
   BatchLock lock(pool_);
   counters_.duplicates += fresh.duplicates;
+  counters_.erased += fresh.n_ousted;
   size_t n = 0;
   for (size_t i = 0; i < fresh.n; ++i) {
     const SlotId slot = fresh.slots[i];
@@ -186,6 +199,7 @@ void BlockTable::enter_policy(const Publication& what, Fresh& fresh) {
     facts.aux = 0;
     facts.depth = parent == kNoSlot ? 0 : facts_[parent].depth + 1;
     meta_[slot].in_policy = 1;
+    counters_.payload_bytes += payload_bytes(slot);
     fresh.slots[n++] = slot;
   }
   counters_.published += n;
@@ -213,6 +227,7 @@ void BlockTable::tell_used(std::span<const SlotId> slots, uint32_t tick) noexcep
 
 // True for the one who withdrew it. The caller holds a reference.
 bool BlockTable::withdraw(SlotId slot) noexcept {
+  marks_.ended(slot);  // first: whoever sees it withdrawn may say that it is forgotten for good
   const SlotWord old(table_[slot].word.fetch_or(SlotWord::kWithdrawn, std::memory_order_acq_rel));
   if (old.withdrawn()) return false;
   unlist(slot);
@@ -260,7 +275,9 @@ size_t BlockTable::erase_where(Match&& match) {
     if (match(table_[slot].family.load(std::memory_order_relaxed)) && withdraw(slot)) ++count;
     release({&slot, 1});
   }
-  count_erased(count);
+  // A block that was being evicted was not findable: under this lock it has lost its mark as well.
+  MutexLock lock(pool_);
+  counters_.erased += count;
   return count;
 }
 

@@ -36,7 +36,10 @@ SlotId BlockTable::scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) 
 
 Counters BlockTable::counters() const {
   MutexLock lock(pool_);
-  return counters_;
+  Counters all = counters_;
+  all.policy_refused = shared_->refused();
+  for (const Account& account : accounts_) all.policy_refused += account.own != nullptr ? account.own->refused() : 0;
+  return all;
 }
 
 size_t BlockTable::bytes() const {
@@ -44,6 +47,22 @@ size_t BlockTable::bytes() const {
   size_t total = sizeof *this + index_.bytes() + shared_->bytes() + accounts_.capacity() * sizeof(Account);
   for (const Account& account : accounts_) total += account.own != nullptr ? account.own->bytes() : 0;
   return total + static_cast<size_t>(slot_count_) * (sizeof(Slot) + sizeof(SlotMeta) + sizeof(policy::Facts));
+}
+
+void BlockTable::note_size(uint32_t bytes) noexcept {
+  uint64_t known = 0;
+  if (!one_size_.compare_exchange_strong(known, bytes, std::memory_order_relaxed) && known != bytes) {
+    one_size_.store(kSeveralSizes, std::memory_order_relaxed);
+  }
+}
+
+uint64_t BlockTable::payload_bytes(std::span<const SlotId> slots) const noexcept {
+  const uint64_t each = one_size_.load(std::memory_order_relaxed);
+  uint64_t bytes = 0;
+  for (const SlotId slot : slots) {
+    if (slot != kNoSlot) bytes += each != kSeveralSizes ? each : payload_bytes(slot);
+  }
+  return bytes;
 }
 
 }  // namespace kvbm::block

@@ -9,6 +9,7 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "manager/host_record.h"
+#include "manager/managed.h"
 
 using kvbm::Code;
 using kvbm::Key;
@@ -22,6 +23,7 @@ using kvbm::capi::to_c;
 using kvbm::manager::Manager;
 
 static_assert(sizeof(kvbm_block_t) == sizeof(HoldValue));
+static_assert(sizeof(kvbm_position_t) == sizeof(kvbm::codec::Position));
 
 namespace {
 
@@ -153,7 +155,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     const Code code = resolve_all(core, inout_blocks, n_blocks, HoldKind::writable, SlotState::complete, slots);
     if (code != Code::ok) return to_c(code);
     if (repeats(inout_blocks, n_blocks)) return KVBM_ERR_INVALID;
-    kvbm::block::Publication what;
+    kvbm::manager::ManagedBlocks what;
     if (given.part == nullptr) {
       const auto family = ns->ns->default_family();
       if (!family.ok()) return to_c(family.status().code());
@@ -163,31 +165,20 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
       if (!plan.ok()) return to_c(plan.status().code());
       what.family = plan.value().family;
     }
-    const auto* list = reinterpret_cast<const Key*>(keys);
-    const auto* parent = reinterpret_cast<const Key*>(given.parent);
-    what.keys = {list, n_blocks};
-    what.lineage = given.unchained != 0 ? kvbm::block::Lineage::none : kvbm::block::Lineage::chain;
-    if (parent != nullptr && given.unchained == 0) what.first_parent = core.acquire_one(what.family, *parent);
+    what.keys = {reinterpret_cast<const Key*>(keys), n_blocks};
+    core.trust_present(what.family, what.keys);  // the caller may be given the block that is there for its own
+    what.parent = reinterpret_cast<const Key*>(given.parent);
+    what.chained = given.unchained == 0;
     what.duplicates = given.duplicates == KVBM_DUPLICATE_KEEP ? kvbm::block::DuplicateMode::keep
                                                               : kvbm::block::DuplicateMode::reject;
     what.priority = static_cast<uint8_t>(given.priority);
-    what.tick = core.tick();
-    std::vector<Key> parents(core.events().wanted() ? n_blocks : 0);
-    if (given.unchained == 0) {
-      // The table knows the parents of the others: they are registered beside them.
-      if (parent != nullptr) kvbm::manager::note_parent(core, slots[0], *parent);
-      for (size_t i = 0; i < parents.size(); ++i) {
-        if (i != 0 || parent != nullptr) parents[i] = i != 0 ? list[i - 1] : *parent;
-      }
-    }
+    what.takes_lossy = ns->ns->options().allow_lossy;
+    const auto* positions = reinterpret_cast<const kvbm::codec::Position*>(given.positions);
+    if (positions != nullptr) what.positions = {positions, n_blocks};
     // The old holds end first: of two callers that register one block, one must find it stale.
-    if (core.holds().renew(HoldKind::reading, slots, {inout_blocks, n_blocks}, {}) != n_blocks) {
-      if (what.first_parent != kvbm::kNoSlot) core.release({&what.first_parent, 1});
-      return KVBM_ERR_STALE;
-    }
+    if (core.holds().renew(HoldKind::reading, slots, {inout_blocks, n_blocks}, {}) != n_blocks) return KVBM_ERR_STALE;
     PerBlock<Code> codes(n_blocks);
-    const Code all = core.publish(slots, what, parents, core.arena().block_bytes(), codes);
-    if (what.first_parent != kvbm::kNoSlot) core.release({&what.first_parent, 1});
+    const Code all = kvbm::manager::publish_managed(core, what, slots, codes);
     for (size_t i = 0; i < n_blocks; ++i) {
       if (given.item_status != nullptr) given.item_status[i] = to_c(codes[i]);
       if (codes[i] == Code::ok) continue;

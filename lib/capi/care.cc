@@ -52,6 +52,7 @@ kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t* manager, kvbm_namespace_t* n
     const auto& core = manager->tenancy->manager;
     kvbm::manager::LookupRequest request;
     request.mode = kvbm::manager::LookupMode::each;
+    request.uncounted = true;
     if (n_keys != 0) kvbm::capi::ask_owner_and_wait(*manager->tenancy, {&s.plan, 1}, s.keys);
     auto match = n_keys == 0 ? nullptr : kvbm::manager::look_up(core, ns->ns, {&s.plan, 1}, s.keys, request);
     auto operation = std::make_shared<kvbm::manager::PrefetchOperation>(core, std::move(match), n_keys, kvbm::kNever);
@@ -109,7 +110,7 @@ kvbm_status_t kvbm_manager_pin(kvbm_manager_t* manager, kvbm_namespace_t* ns, co
     auto& core = *manager->tenancy->manager;
     size_t count = 0;
     const uint64_t deadline = kvbm::deadline_after(core.env().clock(), timeout_ns);
-    const kvbm::Code code = core.pin(s.plan.family, s.keys, owner, deadline, *out_pin, count);
+    const kvbm::Code code = core.pin(s.plan.family, s.keys, owner, deadline, *out_pin, count, ns->ns->options().allow_lossy);
     if (out_n != nullptr) *out_n = count;
     return to_c(code);
   });

@@ -254,6 +254,10 @@ Result<size_t> encode_head(const Header& header, std::span<const Leaf> leaves, C
   return finish_head(header, out);
 }
 
+uint64_t header_checksum(ConstBytes first_160_bytes) noexcept {
+  return load_le<uint64_t>(first_160_bytes.data() + kChecksumAt);
+}
+
 Result<HeaderPeek> peek_header(ConstBytes bytes) {
   if (bytes.size() < kHeaderBytes) return damaged("record header: cut short");
   const std::byte* in = bytes.data();
@@ -328,6 +332,18 @@ Position parse_position(ConstBytes value) {
   position.rotation = load_le<uint64_t>(value.data() + 8);
   position.left_context = load_le<uint64_t>(value.data() + 16);
   return position;
+}
+
+std::optional<Position> find_position(ConstBytes attributes) noexcept {
+  if (attribute_fault(attributes) != nullptr) return std::nullopt;
+  while (!attributes.empty()) {
+    const size_t bytes = load_le<uint16_t>(attributes.data() + 2);
+    if (load_le<uint16_t>(attributes.data()) == static_cast<uint16_t>(Attribute::position)) {
+      return parse_position(attributes.subspan(4, bytes));
+    }
+    attributes = attributes.subspan(4 + bytes);
+  }
+  return std::nullopt;
 }
 
 std::vector<std::byte> encode_position(const Position& position) {

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -131,11 +132,15 @@ struct HeaderPeek {
   uint32_t head_bytes = 0;
 };
 Result<HeaderPeek> peek_header(ConstBytes first_160_bytes);
+// The checksum that a header carries, unlike that of any other record ever made (its record id is in it). Not checked.
+[[nodiscard]] uint64_t header_checksum(ConstBytes first_160_bytes) noexcept;
 
 Status append_attribute(std::vector<std::byte>& attributes, Attribute tag, ConstBytes value);
 // Calls for each attribute; damaged if the TLV is malformed.
 Result<std::vector<AttributeView>> parse_attributes(ConstBytes attributes);
 Position parse_position(ConstBytes value);
+// The position among checked attributes (HeadView's), without taking memory.
+std::optional<Position> find_position(ConstBytes attributes) noexcept;
 std::vector<std::byte> encode_position(const Position& position);
 // The engine's keys of the blocks within a stored block, in order; empty if malformed.
 std::vector<Key> parse_unit_keys(ConstBytes value);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
 #include "manager/manager.h"
 
@@ -15,6 +16,7 @@ constexpr size_t kNotedParentAt = 16;
 Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span<const codec::Leaf> leaves,
                 ConstBytes attributes) {
   const Family& family = manager.families().get(facts.family);
+  if ((facts.flags & codec::kContentKey) != 0) manager.note_positions();
   codec::Header header;
   header.flags = facts.flags;
   header.ns = family.ns;
@@ -64,6 +66,25 @@ bool lies_lossy(Manager& manager, SlotId slot) noexcept {
   return peek.ok() && (peek.value().header.flags & codec::kLossy) != 0;
 }
 
+std::optional<codec::Position> position_of(Manager& manager, SlotId slot) noexcept {
+  if ((manager.table().flags(slot) & kHasHead) == 0) return std::nullopt;  // see publish_managed
+  const ConstBytes head = manager.arena().head(slot);
+  const auto peek = codec::peek_header(head.first(codec::kHeaderBytes));
+  if (!peek.ok() || (peek.value().header.flags & codec::kContentKey) == 0) return std::nullopt;
+  const MemoryWait nobody_to_tell;  // of a fault that the head has
+  const auto view = codec::HeadView::parse(head);
+  return view.ok() ? codec::find_position(view.value().attributes()) : std::nullopt;
+}
+
+Code make_head(Manager& manager, SlotId slot, HeadFacts facts, ConstBytes attributes) {
+  facts.payload_bytes = manager.table().payload_bytes(slot);
+  facts.flags |= codec::kOpaque;
+  std::vector<codec::Leaf> leaves = codec::opaque_leaves(facts.payload_bytes);
+  const ConstBytes payload = manager.arena().payload(slot);
+  for (codec::Leaf& leaf : leaves) leaf.hash = codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes));
+  return write_head(manager, slot, facts, leaves, attributes);
+}
+
 Code ensure_head(Manager& manager, SlotId slot) {
   block::BlockTable& table = manager.table();
   const uint8_t before = table.set_flags(slot, kMakingHead);
@@ -72,20 +93,15 @@ Code ensure_head(Manager& manager, SlotId slot) {
     return Code::ok;
   }
   if ((before & kMakingHead) != 0) return Code::again;
-  const uint64_t bytes = table.payload_bytes(slot);
-  std::vector<codec::Leaf> leaves = codec::opaque_leaves(bytes);
-  const ConstBytes payload = manager.arena().payload(slot);
-  for (codec::Leaf& leaf : leaves) leaf.hash = codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes));
   const Identity id = table.identity(slot);
   HeadFacts facts;
   facts.family = id.family;
   facts.key = id.key;
-  facts.flags = codec::kOpaque;
   std::memcpy(facts.parent.bytes.data(), manager.arena().head(slot).data() + kNotedParentAt, sizeof(Key));
   const SlotId parent = table.parent(slot);
   if (facts.parent == Key{} && parent != kNoSlot) facts.parent = table.identity(parent).key;
-  facts.payload_bytes = bytes;
-  const Code code = write_head(manager, slot, facts, leaves, {});
+  const Code code = make_head(manager, slot, facts, {});
+  if (code == Code::ok) manager.keep_over_restart(slot);
   table.clear_flags(slot, kMakingHead);
   return code;
 }
@@ -102,6 +118,7 @@ std::vector<Key> unit_keys(const codec::HeadView& head) {
 Code describe_for_put(Manager& manager, SlotId slot, tier::PutItem& item) {
   const Code made = ensure_head(manager, slot);
   if (made != Code::ok) return made;
+  if (!manager.trust(slot)) return Code::damaged;
   const auto view = read_head(manager, slot);
   if (!view.ok()) return view.status().code();
   const codec::Header& header = view.value().header();

@@ -1,6 +1,7 @@
 // The record of a host slot: its head made, read and checked, and how slots meet the tiers below.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -38,9 +39,15 @@ Result<codec::HeadView> read_head(Manager& manager, SlotId slot);
 // Whether a held slot's record lost something when it was coded.
 [[nodiscard]] bool lies_lossy(Manager& manager, SlotId slot) noexcept;
 
+// The position of a held slot's block, where it has one.
+[[nodiscard]] std::optional<codec::Position> position_of(Manager& manager, SlotId slot) noexcept;
+
 // Makes the head of a held registered block that has none: hashes its bytes. again: another thread is
 // at it right now.
 Code ensure_head(Manager& manager, SlotId slot);
+// The same for a complete slot of the caller's alone, before it is published: of what is in `facts` but for
+// payload_bytes.
+Code make_head(Manager& manager, SlotId slot, HeadFacts facts, ConstBytes attributes);
 
 // The engine's own block keys that a head names; empty if none.
 [[nodiscard]] std::vector<Key> unit_keys(const codec::HeadView& head);

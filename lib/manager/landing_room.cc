@@ -48,7 +48,8 @@ Code take_slots(Manager& manager, block::AccountId account, size_t n, LandingRoo
 
 void take_places(Manager& manager, block::AccountId account, size_t n, bool alone, LandingRoom& out) {
   out.staged.reserve(n);  // before there is a slot that could be lost
-  (void)take_slots(manager, account, n, out);
+  // What nobody else has is not lost for a copy of what lies below.
+  (void)take_slots(manager, account, manager.slots_to_land_in(n), out);
   out.staged.resize(out.slots.size());
   while (out.count() < n) {
     auto block = manager.landing_staging().take(alone && out.count() == 0);

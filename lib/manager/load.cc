@@ -58,6 +58,7 @@ void LoadOperation::plan() {
       if (std::all_of(ids.begin(), ids.end(), [](uint32_t id) { return id == kNoBlock; })) continue;
       if (beyond_match(key, ids)) {
         status_[k] = Code::miss;
+        if (request_.layers != nullptr) never_came_.push_back({p, key, Code::miss});
         continue;
       }
       const TierIndex tier = request_.match->tier_of(p, key);
@@ -68,6 +69,7 @@ void LoadOperation::plan() {
                               request_.match->parts()[p].plan.kind != layout::ComponentKind::latent &&
                               key < request_.match->hits();
         if (!needless) status_[k] = Code::miss;
+        if (!needless && request_.layers != nullptr) never_came_.push_back({p, key, Code::miss});
         continue;
       }
       ++pending_[k];
@@ -174,7 +176,7 @@ LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<Onb
     MutexLock lock(mutex_);
     --landing_;
     if (before == 0) {  // the system has no memory for one block
-      for (const Item& item : items) failed_.emplace_back(item.key, Code::no_memory);
+      for (const Item& item : items) failed_.push_back({item.part, item.key, Code::no_memory});
       items.clear();
       arrived_.store(true, std::memory_order_release);
       return room;
@@ -201,7 +203,7 @@ void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<
     ++landed_;
     for (size_t i = 0; i < items.size(); ++i) {
       if (results[i].code != Code::ok) {
-        failed_.emplace_back(items[i].key, results[i].code);
+        failed_.push_back({items[i].part, items[i].key, results[i].code});
         placed_.fetch_sub(1, std::memory_order_release);
       } else if (over_) {
         if (results[i].slot != kNoSlot) late.push_back(results[i].slot);
@@ -222,11 +224,17 @@ bool LoadOperation::expects() {
   return landing_ != 0;
 }
 
+void LoadOperation::settle_failed() {
+  const MemoryWait counted;  // each is settled once
+  if (request_.layers != nullptr) never_came_.insert(never_came_.end(), failed_.begin(), failed_.end());
+  for (const Failed& item : failed_) settle(item.key, item.code);
+  failed_.clear();
+}
+
 bool LoadOperation::next_item(Item& item) {
   if (!arrived_.load(std::memory_order_acquire)) return false;
   MutexLock lock(mutex_);
-  for (const auto& [key, code] : failed_) settle(key, code);
-  failed_.clear();
+  settle_failed();
   arrived_.store(!ready_.empty(), std::memory_order_relaxed);
   if (ready_.empty()) return false;
   item = std::move(ready_.front());
@@ -299,7 +307,8 @@ Code LoadOperation::open_item() {
   const CachePart& part = request_.cache->parts()[current_.part];
   const bool bare = current_.coded == nullptr && current_.head == nullptr;
   if (bare && (manager_.table().flags(current_.slot) & kHasHead) == 0) {
-    return manager_.table().payload_bytes(current_.slot) == part.payload_bytes() ? Code::ok : Code::mismatch;
+    if (manager_.table().payload_bytes(current_.slot) != part.payload_bytes()) return Code::mismatch;
+    return check_position(false, std::nullopt, current_.key);
   }
   auto head = current_.coded != nullptr ? codec::HeadView::parse(current_.coded->head)
               : current_.head != nullptr  ? codec::HeadView::parse(*current_.head)
@@ -319,20 +328,17 @@ Code LoadOperation::check_head(const codec::HeadView& head) const {
     add(manager_.counters().lossy_refused, 1);
     return Code::miss;
   }
-  const bool any = (header.flags & codec::kContentKey) == 0 || request_.any_position;
-  return any ? Code::ok : check_position(head, current_.key);
+  const bool content = (header.flags & codec::kContentKey) != 0;
+  return check_position(content, content ? codec::find_position(head.attributes()) : std::nullopt, current_.key);
 }
 
-Code LoadOperation::check_position(const codec::HeadView& head, size_t key) const {
+// A block that has a position is good there, one that has none where none is asked for.
+Code LoadOperation::check_position(bool content, const std::optional<codec::Position>& has, size_t key) const {
+  if (request_.any_position) return Code::ok;
   const size_t k = key - request_.first_key;
-  const auto attributes = codec::parse_attributes(head.attributes());
-  if (!attributes.ok()) return Code::damaged;
-  for (const codec::AttributeView& attribute : attributes.value()) {
-    if (attribute.tag != codec::Attribute::position) continue;
-    if (k < request_.positions.size() && codec::parse_position(attribute.value) == request_.positions[k]) {
-      return Code::ok;
-    }
-  }
+  std::optional<codec::Position> wanted;
+  if (k < request_.positions.size()) wanted = request_.positions[k];
+  if (content == wanted.has_value() && has == wanted) return Code::ok;
   add(manager_.counters().position_mismatches, 1);
   return Code::mismatch;
 }
@@ -440,9 +446,8 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     for (const Item& item : ready_) {
       if (item.owns_slot()) left.push_back(item.slot);
     }
-    for (const auto& [key, code] : failed_) settle(key, code);
+    settle_failed();
     ready_.clear();
-    failed_.clear();
   }
   if (copying_ && current_.owns_slot()) left.push_back(current_.slot);
   if (flight_ != nullptr) end_flight(left);

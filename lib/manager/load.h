@@ -77,6 +77,12 @@ class LoadOperation final : public Operation {
     [[nodiscard]] bool came_up() const noexcept { return from != 0 && !in_place() && landing == nullptr; }
     [[nodiscard]] bool owns_slot() const noexcept { return came_up() && slot != kNoSlot; }
   };
+  // An item that did not come.
+  struct Failed {
+    size_t part;
+    size_t key;
+    Code code;
+  };
   // A batch on its way up from the tiers below, and all of them of one operation. Towards the end both become smaller:
   // what comes last is copied while nothing comes any more, and there are disks that tell of all that they have read
   // when nothing is left to read.
@@ -116,9 +122,10 @@ class LoadOperation final : public Operation {
   // Ends the current item: what came from below and is right stays in the host.
   void close_item(Code code);
   bool close_in_place(Code code);
-  Code check_position(const codec::HeadView& head, size_t key) const;
+  Code check_position(bool content, const std::optional<codec::Position>& has, size_t key) const;
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
+  void settle_failed() KVBM_REQUIRES(mutex_);
   // load_device.cc, load_coded.cc; of a cache on a device
   struct Flight;
   void begin_flight();
@@ -131,9 +138,11 @@ class LoadOperation final : public Operation {
   bool add_leaves();
   bool add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& hashed);
   [[nodiscard]] bool next_entry();
+  bool poison_leaves_of(size_t entry, uint32_t last_layer);
   void open_entry(size_t entry);
   void fail_entry(size_t entry, Code code);
   void close_entry(size_t entry);
+  void close_if_back(size_t entry);
   [[nodiscard]] bool all_are_here();
   void end_flight(std::vector<SlotId>& left);
   // load_storage.cc; of a cache on a device, from a disk past the host's memory
@@ -222,11 +231,12 @@ class LoadOperation final : public Operation {
   uint32_t asked_ = 0;         // batches
   Weighed weighed_;
 
+  std::vector<Failed> never_came_;  // whose pages a stream that waits for layers must not take for loaded
   // There is something in ready_ or failed_: seen without the lock, which is taken to look what.
   std::atomic<bool> arrived_{false};
   Mutex mutex_;
   std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);
-  std::vector<std::pair<size_t, Code>> failed_ KVBM_GUARDED_BY(mutex_);
+  std::vector<Failed> failed_ KVBM_GUARDED_BY(mutex_);
   std::vector<Item> to_host_ KVBM_GUARDED_BY(mutex_);  // were to come past the host's memory, and did not
   uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches on their way
   uint64_t landing_bytes_ KVBM_GUARDED_BY(mutex_) = 0;

@@ -33,7 +33,8 @@ class Lookup {
         break;
     }
     trim();
-    count();
+    if (!request_.uncounted) count();
+    tell_used();
     if (!request_.unit_keys.empty() && request_.mode == LookupMode::prefix) find_partial();
     return match_.hits_;
   }
@@ -222,23 +223,49 @@ class Lookup {
     add(c.keys_looked_up, keys().size());
     const size_t hits = match_.hits_;
     add(c.keys_hit, hits);
+    if (hits < keys().size()) add(c.tiers[manager_.tiers_below()].misses, keys().size() - hits);
+    if (hits == 0) return;
     size_t by_tier[8] = {};
-    const MatchPart* first = match_.parts_.empty() ? nullptr : &match_.parts_[0];
-    if (first != nullptr && first->below.empty()) {
+    uint64_t bytes[8] = {};
+    bool all_in_host = true;
+    for (const MatchPart& part : match_.parts_) {
+      bytes[0] += manager_.table().payload_bytes(part.slots);
+      all_in_host = all_in_host && part.below.empty();
+      for (size_t i = 0; i < part.below.size(); ++i) {
+        if (part.below[i] != kNoTier) bytes[part.below[i]] += part.found[i].payload_bytes;
+      }
+    }
+    if (all_in_host) {
       by_tier[0] = hits;
-    } else if (first != nullptr) {
+    } else {
       for (size_t i = 0; i < keys().size(); ++i) {
-        const TierIndex t = match_.tier_of(0, i);
-        if (t != kNoTier) ++by_tier[t];
+        if (is_hit(i)) ++by_tier[slowest(i)];
       }
     }
     for (size_t t = 0; t < 8; ++t) {
       if (by_tier[t] != 0) add(c.tiers[t].hits, by_tier[t]);
+      if (bytes[t] != 0) add(c.tiers[t].hit_bytes, bytes[t]);
     }
-    if (hits < keys().size()) add(c.tiers[manager_.tiers_below()].misses, keys().size() - hits);
-    if (manager_.hears_uses() && hits != 0 && !request_.no_use) {
-      for (const MatchPart& part : match_.parts_) manager_.used(part.slots);
+  }
+
+  // When what the hit does not need has been let go of.
+  [[nodiscard]] bool is_hit(size_t i) const noexcept {
+    return request_.mode == LookupMode::prefix ? i < match_.hits_ : all_parts(i);
+  }
+
+  // The tier that the last part of a hit comes from. One that needs none, of a window that has passed, is in the host.
+  [[nodiscard]] TierIndex slowest(size_t i) const noexcept {
+    TierIndex last = 0;
+    for (const MatchPart& part : match_.parts_) {
+      const TierIndex tier = match_.tier_of_part(part, i);
+      if (tier != kNoTier) last = std::max(last, tier);
     }
+    return last;
+  }
+
+  void tell_used() {
+    if (!manager_.hears_uses() || match_.hits_ == 0 || request_.no_use) return;
+    for (const MatchPart& part : match_.parts_) manager_.used(part.slots);
   }
 
   Manager& manager_;

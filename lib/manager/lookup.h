@@ -13,6 +13,7 @@ struct LookupRequest {
   LookupMode mode = LookupMode::prefix;
   bool host_only = false;
   bool no_use = false;  // the policies do not hear of it
+  bool uncounted = false;  // no lookup of a caller's: the statistics do not hear of it
   // Keys of the prompt's engine blocks from its start: where the stored blocks end, one that begins with
   // the next of them is found too. Empty: only whole stored blocks.
   std::span<const Key> unit_keys;

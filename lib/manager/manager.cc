@@ -11,6 +11,7 @@
 #include "manager/coding_terms.h"
 #include "manager/device_caches.h"
 #include "manager/host_record.h"
+#include "manager/newcomers.h"
 #include "manager/offload.h"
 #include "manager/seal_keys.h"
 #include "tier/disk/disk_tier.h"
@@ -77,13 +78,20 @@ Result<std::shared_ptr<Manager>> Manager::create(const Environment& environment,
 }
 
 Status Manager::open_host() {
-  auto arena = tier::HostArena::create(options_.host);
-  if (!arena.ok() && options_.host.shared) {
+  tier::HostOptions host = options_.host;
+  auto arena = tier::HostArena::create(host);
+  if (!arena.ok() && arena.status().code() == Code::in_use && options_.share.on) {
+    // Processes of a shared set have one configuration, and each a host tier of its own: one of them has the file.
+    env_.log->write(LogLevel::warning, "manager", "the host tier is kept in memory: " + arena.status().message());
+    host.file.clear();
+    host.shared = true;
+    arena = tier::HostArena::create(host);
+  }
+  if (!arena.ok() && host.shared) {
     env_.log->write(LogLevel::warning, "manager",
                     "the host memory cannot be shared with other processes: " + arena.status().message());
-    tier::HostOptions alone = options_.host;
-    alone.shared = false;
-    arena = tier::HostArena::create(alone);
+    host.shared = false;
+    arena = tier::HostArena::create(host);
   }
   if (!arena.ok()) return arena.status();
   arena_ = std::move(arena).value();
@@ -97,6 +105,7 @@ Status Manager::open_host() {
   table.slots = arena_->slots();
   table.policy = options_.policy;
   table.make = options_.make_policy ? options_.make_policy : &policy::make_eviction_policy;
+  table.marks = arena_->marks();
   auto blocks = block::BlockTable::create(table);
   if (!blocks.ok()) return blocks.status();
   table_ = std::move(blocks).value();
@@ -203,12 +212,9 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   const NamespaceId base_id = Namespace::base_id_of(options);
   MutexLock lock(namespaces_mutex_);
   KnownNamespace& known = known_[base_id];
-  uint64_t epoch = std::max(options.epoch, known.epoch);
-  for (auto& tier : tiers_) {
-    const auto persisted = tier->epoch(base_id);
-    if (!persisted.ok()) return persisted.status();
-    epoch = std::max(epoch, persisted.value());
-  }
+  const auto persisted = epoch_in_tiers(base_id);
+  if (!persisted.ok()) return persisted.status();
+  const uint64_t epoch = std::max({options.epoch, known.epoch, persisted.value()});
   auto account = known.account.lock();
   if (options.quota_bytes != 0) {
     auto limited = limit_account(base_id, known, options.quota_bytes, options.quota_mode);
@@ -273,6 +279,7 @@ Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
       const Status set = tier->set_epoch(base_id, epoch);
       if (!set.ok()) return set;
     }
+    arena_->set_epoch(base_id, epoch);
     known.epoch = epoch;
     for (const auto& handle : handles) {
       ended.insert(handle->id());
@@ -286,7 +293,18 @@ Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
     env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
   }
   events_.publish(copy::EventKind::cleared, 0);
-  return {};
+  return arena_->sync();
+}
+
+// The highest epoch of a namespace that is written down anywhere.
+Result<uint64_t> Manager::epoch_in_tiers(const NamespaceId& base_id) {
+  uint64_t epoch = arena_->epoch(base_id);
+  for (auto& tier : tiers_) {
+    const auto persisted = tier->epoch(base_id);
+    if (!persisted.ok()) return persisted.status();
+    epoch = std::max(epoch, persisted.value());
+  }
+  return epoch;
 }
 
 // Every family, not those that some handle has used: another one's, or an earlier process's, count as well.
@@ -315,7 +333,7 @@ Status Manager::forget_family(FamilyId family) {
 Status Manager::reset(Namespace& ns) {
   Status first = erase_families_of(ns.id());
   events_.publish(copy::EventKind::cleared, 0);
-  return first;
+  return first.ok() ? arena_->sync() : first;
 }
 
 Status Manager::reset_all() {
@@ -330,7 +348,7 @@ Status Manager::reset_all() {
     }
   }
   events_.publish(copy::EventKind::cleared, 0);
-  return first;
+  return first.ok() ? arena_->sync() : first;
 }
 
 // ---- Slots ----
@@ -343,10 +361,25 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   while (code == Code::no_room && taken_->let_go_some(tick())) {
     code = table_->allocate(account, out, &gone, tick());
   }
+  if (code == Code::ok && recovered_.any()) {
+    for (const SlotId slot : out) recovered_.remove(slot);
+  }
   const MemoryWait told;  // what went is gone, whether there is memory to say so or not
   if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
   for (auto& offloader : offloaders_) offloader->relieve();
   return code;
+}
+
+size_t Manager::slots_to_land_in(size_t n) {
+  bool last_copies = false;
+  for (TierIndex i = 1; i <= tiers_.size(); ++i) {
+    const bool write_back = options_.tiers[i - 1U].admission == AdmissionKind::on_eviction;
+    last_copies = last_copies || (write_back && !out_of_use(i) && !is_fed(i));
+  }
+  if (!last_copies || table_->counters().free >= n) return n;
+  const MemoryWait told;
+  for (auto& offloader : offloaders_) offloader->relieve();
+  return std::min<size_t>(n, table_->counters().free);
 }
 
 Code Manager::allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got) {
@@ -404,12 +437,19 @@ uint64_t Manager::offloading_blocks() const {
 }
 
 Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-                      uint64_t payload_bytes, std::span<Code> codes, TierIndex apart) {
+                      std::span<Code> codes, TierIndex apart, const Newcomers* newcomers) {
   const Code all = table_->publish(inout, what, codes);
   const MemoryWait told;  // they can be found from now on
-  const auto came_in = static_cast<uint64_t>(std::count(codes.begin(), codes.end(), Code::ok));
+  uint64_t came_in = 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < inout.size(); ++i) {
+    if (codes[i] != Code::ok) continue;
+    ++came_in;
+    bytes += table_->payload_bytes(inout[i]);
+  }
   add(counters_.tiers[0].stores, came_in);
-  add(counters_.tiers[0].store_bytes, came_in * payload_bytes);
+  add(counters_.tiers[0].store_bytes, bytes);
+  if (newcomers != nullptr) forget_others(what, *newcomers, codes);
   if (events_.wanted()) {
     std::vector<Key> keys;
     std::vector<Key> parents;
@@ -430,6 +470,31 @@ Code Manager::publish(std::span<SlotId> inout, const block::Publication& what, s
     if (!fresh.empty() && i + 1 != apart) offloaders_[i]->stored(fresh);
   }
   return all;
+}
+
+// What gave way to a caller's block must not come up again from below, nor keep that one from going down. The same of
+// what lies below alone and may not be the same.
+void Manager::forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes) {
+  std::vector<Identity> ids;
+  for (const size_t i : newcomers.replaced()) ids.push_back({what.keys[i], what.family});
+  if (!ids.empty()) events_.publish(copy::EventKind::removed, 0, ids);
+  if (!newcomers.are_callers()) return;
+  std::vector<Identity> doubtful;
+  for (size_t i = 0; i < what.keys.size() && newcomers.doubt_what_is_below(); ++i) {
+    if (codes[i] == Code::ok) doubtful.push_back({what.keys[i], what.family});
+  }
+  std::vector<tier::Found> found(doubtful.size());
+  for (auto& tier : tiers_) {
+    if (doubtful.empty()) break;
+    std::fill(found.begin(), found.end(), tier::Found{});
+    tier->find(doubtful, found, false);
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i].present) ids.push_back(doubtful[i]);
+    }
+  }
+  if (ids.empty()) return;
+  const Forgetting forgetting(*this, what.family % kForgets, 1);
+  for (auto& tier : tiers_) tier->erase(ids);
 }
 
 SlotId Manager::acquire_one(FamilyId family, const Key& key) noexcept {
@@ -454,6 +519,8 @@ void Manager::expire_taken_at(uint64_t when_ns) {
 }
 
 void Manager::quarantine(SlotId slot) {
+  // Dropped and counted before, and what has its key now is another block.
+  if (table_->info(slot).withdrawn) return;
   add(counters_.verify_failures, 1);
   add(counters_.tiers[0].damaged, 1);
   if (table_->state(slot) != block::SlotState::registered) return;  // nobody else can find it
@@ -501,12 +568,9 @@ Result<uint64_t> Manager::epoch_of(const NamespaceId& base_id) {
       if (const auto live = handle.lock()) epoch = std::max(epoch, live->epoch());
     }
   }
-  for (auto& tier : tiers_) {
-    const auto persisted = tier->epoch(base_id);
-    if (!persisted.ok()) return persisted.status();
-    epoch = std::max(epoch, persisted.value());
-  }
-  return epoch;
+  const auto persisted = epoch_in_tiers(base_id);
+  if (!persisted.ok()) return persisted.status();
+  return std::max(epoch, persisted.value());
 }
 
 std::vector<NamespaceId> Manager::known_namespaces() {
@@ -545,17 +609,23 @@ void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority)
   std::vector<SlotId> slots(keys.size(), kNoSlot);
   table_->acquire_each(family, keys, slots, block::kNoUse);
   slots.erase(std::remove(slots.begin(), slots.end(), kNoSlot), slots.end());
-  table_->set_priority(slots, priority);
+  table_->set_priority(slots, priority, tick());
   release(slots);
 }
 
 Code Manager::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
-                  size_t& count) {
+                  size_t& count, bool takes_lossy) {
   std::vector<SlotId> slots(keys.size(), kNoSlot);
-  count = table_->acquire_prefix(family, keys, slots, block::kNoUse);
+  slots.resize(table_->acquire_prefix(family, keys, slots, block::kNoUse));
+  count = slots.size();
   id = 0;
+  if (has_lossy() && !takes_lossy) {
+    const auto lossy = std::find_if(slots.begin(), slots.end(), [this](SlotId slot) { return lies_lossy(*this, slot); });
+    count = static_cast<size_t>(lossy - slots.begin());
+    release(std::span(slots).subspan(count));
+    slots.resize(count);
+  }
   if (count == 0) return Code::ok;
-  slots.resize(count);
   struct Release {
     Manager& manager;
     std::span<const SlotId> slots;

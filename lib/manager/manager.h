@@ -28,6 +28,7 @@
 #include "manager/landing_room.h"
 #include "manager/namespace.h"
 #include "manager/options.h"
+#include "manager/recovered.h"
 #include "manager/room_line.h"
 #include "manager/share_state.h"
 #include "manager/taken.h"
@@ -39,6 +40,7 @@ namespace kvbm::manager {
 
 class CodingTerms;
 class DeviceCaches;
+class Newcomers;
 class Offloader;
 
 // Bits of a slot's flags (BlockTable::flags).
@@ -73,12 +75,15 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // Host slots for blocks of an account, all or none; evictions are reported and counted. In
   // `evicted` (may be null) are the identities that went.
   Code allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted);
+  // Of `n` slots that records from below are to land in, so many as lose nothing: where a tier gets only what leaves the
+  // host, the free ones, for the others have to be written there first.
+  [[nodiscard]] size_t slots_to_land_in(size_t n);
   // For as many leading ones as there is room for: how many comes out in `got`. ok, or why there is room for none.
   Code allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got);
-  // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty.
-  // `payload_bytes`: of each. `apart`: a tier that the caller sends them to itself.
+  // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty. `apart`: a tier that the
+  // caller sends them to itself. `newcomers`: what.precedence, which knows then what gave way.
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
-               uint64_t payload_bytes, std::span<Code> codes, TierIndex apart = kNoTier);
+               std::span<Code> codes, TierIndex apart = kNoTier, const Newcomers* newcomers = nullptr);
   void release(std::span<const SlotId> slots) noexcept {
     table_->release(slots, tick());
     room_.room_came();
@@ -89,6 +94,16 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void evict_held(std::span<const SlotId> slots);
   // The resident slot of a key, with a reference; kNoSlot. Not counted as a use.
   SlotId acquire_one(FamilyId family, const Key& key) noexcept;
+  // The next process may find this block, if the host is in a file: its head and bytes are in place. The caller holds it,
+  // and has seen that it was not forgotten since its bytes came.
+  void keep_over_restart(SlotId slot) noexcept {
+    if (!arena_->marks().empty()) table_->keep(slot, arena_->mark_of(slot));
+  }
+  // Whether a held slot's bytes may be relied on unseen: those that an earlier process left are checked once, here. False:
+  // they are not what its head says, and the block was dropped.
+  [[nodiscard]] bool trust(SlotId slot) { return !recovered_.has(slot) || check_recovered(slot); }
+  // The same for whatever lies under these keys. A block that is not there any more is no matter.
+  void trust_present(FamilyId family, std::span<const Key> keys);
   // The slot's bytes failed verification: it vanishes from lookups, counted and told.
   void quarantine(SlotId slot);
   // The same for bytes that came from `location` of a tier below.
@@ -102,8 +117,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] uint64_t forget_mark(FamilyId family) const noexcept;
   [[nodiscard]] bool forgotten_since(FamilyId family, uint64_t mark) const noexcept;
   void hint(FamilyId family, std::span<const Key> keys, uint8_t priority);
+  // takes_lossy: as NamespaceOptions::allow_lossy.
   Code pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,
-           size_t& count);
+           size_t& count, bool takes_lossy = true);
   Code unpin(block::PinId id);
   size_t unpin_owner(uint64_t owner);
 
@@ -136,6 +152,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // Whether any lossy record ever came into this host: only then lookups ask for it.
   [[nodiscard]] bool has_lossy() const noexcept { return has_lossy_.load(std::memory_order_relaxed); }
   void note_lossy() noexcept { has_lossy_.store(true, std::memory_order_relaxed); }
+  // The same of records that have a position.
+  [[nodiscard]] bool has_positions() const noexcept { return has_positions_.load(std::memory_order_relaxed); }
+  void note_positions() noexcept { has_positions_.store(true, std::memory_order_relaxed); }
   // ---- A shared tier set (share.h) ----
   [[nodiscard]] ShareState& share() noexcept { return share_; }
   // A tier that stands by is not looked into and nothing is sent to it; whoever names it can still use it.
@@ -207,7 +226,10 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_host();
   Status open_tiers();
   void recover_host();  // recover_host.cc
+  bool check_recovered(SlotId slot);
+  Result<uint64_t> epoch_in_tiers(const NamespaceId& base_id);
   void tell_evicted(std::span<const block::Evicted> gone);
+  void forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes);
   // Families share these by number: a mark of one that shares is a miss more, never a block too many.
   struct Forgets {
     std::atomic<uint64_t> begun{0};
@@ -232,6 +254,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::unique_ptr<block::PinTable> pins_;
   std::unique_ptr<TakenBlocks> taken_;
   std::unique_ptr<UnitIndex> unit_index_;
+  Recovered recovered_;
   LateDecoder late_decoder_;
   std::unique_ptr<LandingStaging> landing_staging_;
   std::vector<std::unique_ptr<tier::Tier>> tiers_;
@@ -240,6 +263,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::array<copy::SourceCost, kMaxTiersBelow + 1> link_costs_;
   const std::shared_ptr<CodingTerms> coding_terms_;
   std::atomic<bool> has_lossy_{false};
+  std::atomic<bool> has_positions_{false};
   bool hears_uses_ = false;
   std::atomic<uint32_t> tick_{0};
   std::atomic<uint32_t> disabled_{0};  // bit i: tier i is out of service

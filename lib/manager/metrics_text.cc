@@ -25,6 +25,8 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_lookup_partial_hits_total", "Stored blocks found by their leading engine blocks.", &Snapshot::partial_hits},
     {"kvbm_stores_refused_room_total", "Blocks not stored because everything was held.", &Snapshot::refused_room},
     {"kvbm_stores_refused_quota_total", "Blocks not stored because of a quota.", &Snapshot::refused_quota},
+    {"kvbm_policy_refused_total", "Choices of a caller's eviction policy that could not be used.",
+     &Snapshot::policy_refused},
     {"kvbm_deadlines_missed_total", "Operations that ended at their deadline.", &Snapshot::deadline_missed},
     {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.",
      &Snapshot::position_mismatches},
@@ -53,7 +55,9 @@ struct TierRow {
   uint64_t TierSnapshot::*value;
 };
 constexpr TierRow kTierCounters[] = {
-    {"kvbm_tier_hits_total", "Keys that lookups found in this tier first.", &TierSnapshot::hits},
+    {"kvbm_tier_hits_total", "Keys that lookups found, by the slowest tier that a part of them comes from.",
+     &TierSnapshot::hits},
+    {"kvbm_tier_hit_bytes_total", "Payload bytes of these, by the tier of each part.", &TierSnapshot::hit_bytes},
     {"kvbm_tier_misses_total", "Keys found in no tier, counted on the last.", &TierSnapshot::misses},
     {"kvbm_tier_stores_total", "Blocks that came into the tier.", &TierSnapshot::stores},
     {"kvbm_tier_store_bytes_total", "Payload bytes that came in.", &TierSnapshot::store_bytes},
@@ -73,6 +77,7 @@ constexpr TierRow kTierGauges[] = {
     {"kvbm_tier_capacity_bytes", "Hard cap.", &TierSnapshot::capacity_bytes},
     {"kvbm_tier_used_bytes", "Bytes that count against the cap.", &TierSnapshot::used_bytes},
     {"kvbm_tier_blocks", "Blocks in the tier.", &TierSnapshot::blocks},
+    {"kvbm_tier_payload_bytes", "Payload bytes of these.", &TierSnapshot::payload_bytes},
     {"kvbm_tier_metadata_bytes", "Memory for the tier's index and slots.", &TierSnapshot::metadata_bytes},
     {"kvbm_tier_staging_bytes", "Memory that reads from the tier land in now.", &TierSnapshot::staging_bytes},
     {"kvbm_tier_disabled", "1 after a fault that took the tier out of service.", &TierSnapshot::disabled},

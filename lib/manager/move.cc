@@ -97,7 +97,7 @@ void PrefetchOperation::landed(std::vector<Landed> landed) {
     if (one.code == Code::ok) slots.push_back(one.slot);
   }
   for (const SlotId slot : slots) {
-    bytes_.fetch_add(manager_->arena().payload(slot).size(), std::memory_order_relaxed);
+    bytes_.fetch_add(manager_->table().payload_bytes(slot), std::memory_order_relaxed);
   }
   done_.fetch_add(slots.size(), std::memory_order_relaxed);
   manager_->release(slots);
@@ -143,9 +143,12 @@ Operation::Next OffloadOperation::step() {
   if (slots.empty()) return Next::finished;
   waiting_.store(slots.size(), std::memory_order_relaxed);
   auto self = std::static_pointer_cast<OffloadOperation>(shared_from_this());
-  auto report = std::make_shared<Offloader::Report>([self](size_t, Code code) {
+  std::vector<uint32_t> sizes;
+  for (const SlotId slot : slots) sizes.push_back(manager_->table().payload_bytes(slot));
+  auto report = std::make_shared<Offloader::Report>([self, sizes = std::move(sizes)](size_t index, Code code) {
     if (code == Code::ok) {
       self->done_.fetch_add(1, std::memory_order_relaxed);
+      self->bytes_.fetch_add(sizes[index], std::memory_order_relaxed);
     } else {
       int32_t none = 0;
       self->first_error_.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
@@ -160,7 +163,7 @@ Operation::Next OffloadOperation::step() {
 void OffloadOperation::conclude(Code why, copy::Completion& completion) {
   completion.items = keys_.size();
   completion.items_done = done_.load(std::memory_order_relaxed);
-  completion.bytes = completion.items_done * manager_->arena().block_bytes();
+  completion.bytes = bytes_.load(std::memory_order_relaxed);
   const auto error = static_cast<Code>(first_error_.load(std::memory_order_relaxed));
   completion.status = why != Code::ok              ? why
                       : error == Code::ok          ? Code::ok

@@ -63,6 +63,7 @@ class OffloadOperation final : public Operation {
   bool asked_ = false;
   std::atomic<uint64_t> waiting_{0};
   std::atomic<uint64_t> done_{0};
+  std::atomic<uint64_t> bytes_{0};
   std::atomic<int32_t> first_error_{0};
 };
 

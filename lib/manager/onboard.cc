@@ -10,6 +10,7 @@
 #include "copy/cost.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
+#include "manager/newcomers.h"
 
 namespace kvbm::manager {
 
@@ -109,6 +110,7 @@ Code settle_head(Manager& manager, SlotId slot, TierIndex tier, ConstBytes head)
   if (!view.ok() || head.size() > room.size()) return view.ok() ? Code::mismatch : Code::damaged;
   if (codec::is_coded(view.value())) return Code::mismatch;  // whoever brought it should have decoded it
   if ((view.value().header().flags & codec::kLossy) != 0) manager.note_lossy();
+  if ((view.value().header().flags & codec::kContentKey) != 0) manager.note_positions();
   manager.arena().clear_head(slot);
   std::memcpy(room.data(), head.data(), head.size());
   manager.table().set_payload_bytes(slot, static_cast<uint32_t>(view.value().header().stored_bytes));
@@ -123,7 +125,7 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
   const auto view = codec::HeadView::parse(manager.arena().head(inout_slot));
   if (!view.ok()) return Code::damaged;
   const Key parent = view.value().header().parent;
-  const uint64_t payload = view.value().header().stored_bytes;
+  Newcomers newcomer(manager, (view.value().header().flags & codec::kLossy) != 0);
   const std::vector<Key> units = unit_keys(view.value());
   const SlotId parent_slot = parent == Key{} ? kNoSlot : manager.acquire_one(id.family, parent);
   block::Publication what;
@@ -131,14 +133,17 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
   what.keys = {&id.key, 1};
   what.lineage = block::Lineage::chain;
   what.first_parent = parent_slot;
+  what.precedence = &newcomer;
   what.tick = manager.tick();
   Code code = Code::ok;
-  [[maybe_unused]] const Code all = manager.publish({&inout_slot, 1}, what, {&parent, 1}, payload, {&code, 1});
+  [[maybe_unused]] const Code all = manager.publish({&inout_slot, 1}, what, {&parent, 1}, {&code, 1}, kNoTier, &newcomer);
   if (parent_slot != kNoSlot) manager.release({&parent_slot, 1});
   if (code == Code::ok) manager.unit_index().add(id.family, id.key, units);
   if (code == Code::ok && manager.forgotten_since(id.family, mark)) {
     manager.table().erase(id.family, {&id.key, 1});
     manager.events().publish(copy::EventKind::removed, 0, {&id, 1});
+  } else if (code == Code::ok) {
+    manager.keep_over_restart(inout_slot);
   }
   return code == Code::exists ? Code::ok : code;
 }

@@ -201,7 +201,7 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"host.policy", OptionType::choice, std::string(policy::kDefaultPolicy),
                   "Which block goes when room is needed.", 0, 0, policy_names()});
   rows.push_back({"host.file", OptionType::string, "",
-                  "Keep host blocks in this file of a tmpfs or hugetlbfs, to find them again after a restart."});
+                  "Keep host blocks in this file of a tmpfs or hugetlbfs, to find them again after a restart. It has one owner."});
   rows.push_back({"host.huge_pages", OptionType::boolean, "true", "Use huge pages where the system gives them."});
   rows.push_back({"host.interleave", OptionType::boolean, "false", "Spread host memory over all NUMA nodes."});
   rows.push_back({"host.touch_threads", OptionType::count, "0",

@@ -30,7 +30,7 @@ void fill_host(Manager& manager, TierSnapshot& host) {
   host.capacity_bytes = manager.arena().capacity_bytes();
   host.blocks = blocks.registered;
   host.used_bytes = static_cast<uint64_t>(blocks.slots - blocks.free) * manager.arena().slot_bytes();
-  host.payload_bytes = host.blocks * manager.arena().block_bytes();
+  host.payload_bytes = blocks.payload_bytes;
   host.metadata_bytes = manager.table().bytes() + manager.holds().bytes() + manager.unit_index().bytes();
 }
 
@@ -66,6 +66,7 @@ Snapshot snapshot(Manager& manager) {
   out.operations_in_flight = get(c.operations);
   out.refused_room = get(c.refused_room);
   out.refused_quota = get(c.refused_quota);
+  out.policy_refused = manager.table().counters().policy_refused;
   out.deadline_missed = get(c.deadline_missed);
   out.position_mismatches = get(c.position_mismatches);
   out.verify_failures = get(c.verify_failures);

@@ -149,6 +149,7 @@ Operation::Next StoreOperation::open_chunk() {
   // Looked at again after a wait, they are used once.
   const uint32_t tick = waits_since_ns_ == 0 ? manager_.tick() : block::kNoUse;
   manager_.table().acquire_each(plans_[part_].family, keys, present_, tick);
+  leave_others();
   if (chunk_first_ == 0 && parent_of(0) != nullptr && last_ == kNoSlot) {
     last_ = manager_.acquire_one(plans_[part_].family, *parent_of(0));
   }
@@ -163,6 +164,25 @@ Operation::Next StoreOperation::open_chunk() {
   leaf_ = 0;
   chunk_open_ = true;
   return Next::more;
+}
+
+// For keys from `first` on.
+Newcomers StoreOperation::newcomers(size_t first) const {
+  std::span<const codec::Position> positions(request_.positions);
+  if (!positions.empty()) positions = positions.subspan(first);
+  return {manager_, request_.cache->ns()->options().allow_lossy, positions};
+}
+
+// What is there and may not stand for the engine's block is as good as missing.
+void StoreOperation::leave_others() {
+  const Newcomers mine = newcomers(chunk_first_);
+  for (size_t i = 0; i < present_.size(); ++i) {
+    if (present_[i] == kNoSlot || mine.stands_in(present_[i], i) || has_block(part_, chunk_first_ + i) != Code::ok) {
+      continue;
+    }
+    manager_.release({&present_[i], 1});
+    present_[i] = kNoSlot;
+  }
 }
 
 // Keys of the chunk that must be copied.
@@ -351,7 +371,6 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   Code codes[kChunk];
   Key parents[kChunk];
   const size_t key = fresh_[first].key;
-  const uint64_t payload = request_.cache->parts()[part_].payload_bytes();
   for (size_t i = 0; i < count; ++i) {
     slots[i] = fresh_[first + i].slot;
     if (const Key* p = parent_of(key + i)) parents[i] = *p;
@@ -364,13 +383,17 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   what.first_parent = request_.unchained ? kNoSlot : parent;
   what.priority = request_.priority;
   what.tick = manager_.tick();
+  Newcomers mine = newcomers(key);
+  what.precedence = &mine;
   if (completed == Code::ok) {
-    [[maybe_unused]] const Code all = manager_.publish({slots, count}, what, {parents, count}, payload, {codes, count}, reach_);
+    [[maybe_unused]] const Code all =
+        manager_.publish({slots, count}, what, {parents, count}, {codes, count}, reach_, &mine);
   } else {
     std::fill_n(codes, count, completed);
   }
   for (size_t i = 0; i < count; ++i) {
     fresh_[first + i].slot = slots[i];
+    if (codes[i] == Code::ok) manager_.keep_over_restart(slots[i]);
     if (codes[i] != Code::ok && codes[i] != Code::exists)
       fail(key + i, codes[i]);
     else

@@ -10,6 +10,7 @@
 #include "block/block_table.h"
 #include "codec/record.h"
 #include "manager/cache.h"
+#include "manager/newcomers.h"
 #include "manager/operation.h"
 #include "manager/room_line.h"
 
@@ -67,6 +68,8 @@ class StoreOperation final : public Operation, public RoomSeeker {
   void end_handover(Code why);
   [[nodiscard]] size_t chunk_keys() const noexcept;
   Next open_chunk();
+  [[nodiscard]] Newcomers newcomers(size_t first) const;
+  void leave_others();
   [[nodiscard]] std::vector<size_t> find_missing();
   Next take_slots(std::span<const size_t> missing);
   Code take_leading(std::span<const size_t> missing);

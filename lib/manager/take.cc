@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/memory_wait.h"
+#include "manager/host_record.h"
+#include "manager/manager.h"
 #include "manager/onboard.h"
 
 namespace kvbm::manager {
@@ -28,8 +30,10 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
     want.push_back(i);
     const SlotId here = manager->acquire_one(one.id.family, one.id.key);
     if (here != kNoSlot) {
+      // What lies lossy here gives way to what was not coded, if that is what is offered.
+      const bool lossy = manager->has_lossy() && lies_lossy(*manager, here);
       manager->release({&here, 1});
-      continue;
+      if (!lossy) continue;
     }
     tier::Found found;
     found.present = true;

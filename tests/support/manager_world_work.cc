@@ -262,7 +262,7 @@ void World::register_held(Held& held) {
   what.lineage = block::Lineage::chain;
   what.tick = manager_->tick();
   std::vector<Code> codes(held.slots.size());
-  EXPECT_EQ(manager_->publish(held.slots, what, {}, manager_->arena().block_bytes(), codes), Code::ok);
+  EXPECT_EQ(manager_->publish(held.slots, what, {}, codes), Code::ok);
   held.registered = true;
   for (size_t i = 0; i < held.slots.size(); ++i) {
     EXPECT_TRUE(codes[i] == Code::ok || codes[i] == Code::exists);
@@ -287,9 +287,13 @@ void World::forget() {
   const auto some = chain(n, random_.below(kConversations), 1 + random_.below(kKeys));
   const uint64_t what = random_.below(8);
   if (what == 0) {
-    EXPECT_TRUE(manager_->reset_all().ok() || faulty_);
+    const bool done = manager_->reset_all().ok();
+    EXPECT_TRUE(done || faulty_);
+    if (done && faulty_ && host_file_) die_having_forgotten({ns_[0]->id(), ns_[1]->id()});
   } else if (what < 3) {
-    EXPECT_TRUE(manager_->reset(*ns_[n]).ok() || faulty_);
+    const bool done = manager_->reset(*ns_[n]).ok();
+    EXPECT_TRUE(done || faulty_);
+    if (done && faulty_ && host_file_ && what == 1) die_having_forgotten({ns_[n]->id()});
   } else {
     manager_->drop(engines_[random_.below(kEngines)].cache[n]->plans().value()[0].family, some);
   }
@@ -320,6 +324,8 @@ void World::invalidate() {
   EXPECT_TRUE(raised.ok() || faulty_ || shape_.full_disks) << raised.message();
   if (raised.ok()) {
     EXPECT_NE(before, ns_[n]->id());
+    least_epoch_[n] = ns_[n]->epoch();
+    if (faulty_ && host_file_ && random_.below(4) == 0) die_having_forgotten({before});
   }
 }
 

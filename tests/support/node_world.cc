@@ -124,7 +124,7 @@ void SimNode::store(uint64_t n) {
   what.family = plan_.family;
   what.keys = {&key, 1};
   Code code = Code::internal;
-  ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, manager_->arena().block_bytes(), {&code, 1}), Code::ok);
+  ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
   manager_->release({&slot, 1});
 }
 

@@ -76,7 +76,7 @@ class SmallManager : public ::testing::Test {
     what.family = family_;
     what.keys = {&k, 1};
     Code code = Code::internal;
-    ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, manager_->arena().block_bytes(), {&code, 1}), Code::ok);
+    ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
     ASSERT_EQ(code, Code::ok);
     manager_->release({&slot, 1});
   }

@@ -102,22 +102,32 @@ int check_policies(const std::vector<std::string>& policies, const std::vector<u
   return kDone;
 }
 
-int replay_policies(const Arguments& arguments, const replay::PathTrace& paths, const Output& output) {
-  const bool tokens = !arguments.capacity_tokens.empty();
+struct PolicyPlan {
+  bool tokens = false;
+  std::vector<uint64_t> capacities;
+  std::vector<std::string> policies;
+};
+
+int plan_policies(const Arguments& arguments, PolicyPlan& out) {
+  const bool tokens = out.tokens = !arguments.capacity_tokens.empty();
   auto capacities = terminal::parse_counts(tokens ? arguments.capacity_tokens : arguments.capacity_blocks);
   if (!capacities.ok()) {
     return fail(kBadInput, (tokens ? "--capacity-tokens: " : "--capacity-blocks: ") + capacities.status().message(),
                 tokens ? "whole numbers with commas between them: 3M,50M" : "whole numbers with commas between them: 1k,3k,10k");
   }
-  const std::vector<std::string> policies = chosen_policies(arguments.store.policy);
-  const int good = check_policies(policies, capacities.value(), tokens);
-  if (good != kDone) return good;
+  out.capacities = std::move(capacities).value();
+  out.policies = chosen_policies(arguments.store.policy);
+  return check_policies(out.policies, out.capacities, tokens);
+}
+
+int replay_policies(const PolicyPlan& plan, const replay::PathTrace& paths, const Output& output) {
+  const bool tokens = plan.tokens;
   const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
-  terminal::Progress progress("replaying", policies.size() * capacities.value().size(), terminal::Unit::items,
+  terminal::Progress progress("replaying", plan.policies.size() * plan.capacities.size(), terminal::Unit::items,
                               output.json);
   std::vector<Row> rows;
-  for (const std::string& name : policies) {
-    for (const uint64_t capacity : capacities.value()) {
+  for (const std::string& name : plan.policies) {
+    for (const uint64_t capacity : plan.capacities) {
       const uint64_t blocks = tokens ? capacity / trace::kTokensPerBlock : capacity;
       Row row;
       row.capacity_blocks = blocks;
@@ -357,15 +367,17 @@ int run(const Arguments& arguments, const Output& output) {
     return fail(kBadInput, "say what to replay: policies or bytes",
                 "--capacity-blocks 10000 --policy all, or --host 256MiB --disk 1GiB --verify");
   }
-  if (by_policy) {
-    const int good = check_policies_alone(arguments);
-    if (good != kDone) return good;
-  }
+  // What is wrong with the options is told before the trace is read, which may take long and be wrong too.
+  PolicyPlan plan;
+  replay::StoreOptions unread;
+  int good = by_policy ? check_policies_alone(arguments) : read_store_arguments(arguments.store, unread);
+  if (good == kDone && by_policy) good = plan_policies(arguments, plan);
+  if (good != kDone) return good;
   trace::Trace trace;
   const int read = read_trace(arguments.trace, trace);
   if (read != kDone) return read;
   const replay::PathTrace paths = replay::make_paths(trace);
-  return by_policy ? replay_policies(arguments, paths, output) : replay_bytes(arguments, trace, paths, output);
+  return by_policy ? replay_policies(plan, paths, output) : replay_bytes(arguments, trace, paths, output);
 }
 
 }  // namespace

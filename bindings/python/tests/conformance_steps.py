@@ -16,6 +16,7 @@ from conformance import (
 from libkvbm import _native as raw
 from libkvbm import _raw
 from libkvbm.geometry import part_memory
+from libkvbm.key import position_memory
 from libkvbm.memory import statuses as status_memory
 
 Results = dict[str, Any]
@@ -376,6 +377,8 @@ def manager_register(r: Runner, a: Step) -> Results:
     options = _raw.kvbm_register_options_t()
     options.duplicates, options.unchained = a.get("duplicates", 0), a.get("unchained", 0)
     options.priority, options.item_status, options.part, options.parent = a.get("priority", 0), items, part, parent
+    where = position_memory(positions_of(a["positions"]), len(keys)) if a.get("positions") is not None else None
+    options.positions = where
     raw.kvbm_manager_register(a["manager"]._handle, a["namespace"]._handle, holds, keys, len(keys), options)
     return {"blocks": holds_of(holds), "items": list(memoryview(items))}
 

@@ -48,6 +48,8 @@ Json publish(Args& args) {
   args.number("duplicates", options.duplicates);
   args.number("unchained", options.unchained);
   args.number("priority", options.priority);
+  const auto positions = args.positions();
+  if (!positions.empty()) options.positions = positions.data();
   options.item_status = items.data();
   borrowed.blocks.publish(args.object<kvbm::Namespace>("namespace"), args.keys("keys"), options);
   return Json::object({{"blocks", borrowed.blocks.ids()}, {"items", items}});

@@ -33,7 +33,7 @@ _check_version()
 
 from . import codec as codec  # noqa: E402
 from .block import Blocks  # noqa: E402
-from .cache import Cache, CachePart, DeviceMemory, Outcome, Position, Tensor  # noqa: E402
+from .cache import Cache, CachePart, DeviceMemory, Outcome, Tensor  # noqa: E402
 from .constants import (  # noqa: E402
     FOREVER, NO_BLOCK, NO_TIER, Admit, CodecMode, ComponentKind, Duplicate, Element, EventKind, Form, Lookup,
     MemoryKind, Op, Priority, Quota, ShareRole, Status,
@@ -45,7 +45,7 @@ from .errors import (  # noqa: E402
     UnavailableError,
 )
 from .geometry import Component, Geometry, Part, Shard  # noqa: E402
-from .key import Keys  # noqa: E402
+from .key import Keys, Position  # noqa: E402
 from .manager import Manager, Pin, Tier  # noqa: E402
 from .match import Match, MatchItem  # noqa: E402
 from .namespace import Namespace  # noqa: E402

@@ -9,7 +9,7 @@ from . import _raw
 from .constants import Duplicate, Priority
 from .errors import KvbmError, invalid
 from .geometry import Part, part_memory
-from .key import as_keys, one_key
+from .key import Position, as_keys, one_key, position_memory
 from .memory import statuses
 
 if TYPE_CHECKING:
@@ -76,16 +76,20 @@ class Blocks:
 
     def register(self, ns: Namespace, keys: KeysLike, *, duplicates: Duplicate = Duplicate.REUSE,
                  part: Optional[Part] = None, parent: Optional[Buffer] = None, unchained: bool = False,
-                 priority: Priority = Priority.NORMAL) -> memoryview:
+                 priority: Priority = Priority.NORMAL,
+                 positions: Optional[Sequence[Position]] = None) -> memoryview:
         """Complete -> Registered: findable by key from now on, read-only. Returns a status for each block: OK, or
-        EXISTS where the key was there already (its block was reused, or yours kept private)."""
+        EXISTS where the key was there already (its block was reused, or yours kept private). `positions` are for
+        content keys: where each block was computed."""
         names = as_keys(keys)
         if len(names) != len(self):
             raise invalid(f"{len(self)} blocks, and {len(names)} keys")
         kept = (part_memory(part), None if parent is None else one_key(parent), statuses(len(self)))
+        where = position_memory(positions, len(self))
         options = _raw.kvbm_register_options_t()
         options.duplicates, options.priority, options.unchained = duplicates, priority, int(unchained)
         options.part, options.parent, options.item_status = kept
+        options.positions = where
         manager, ids = self._holds.manager, self._holds.take()
         try:
             raw.kvbm_manager_register(manager, ns._handle, ids, names, len(names), options)

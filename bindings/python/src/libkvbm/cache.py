@@ -12,7 +12,7 @@ from . import _raw
 from .constants import FOREVER, Form, Lookup, MemoryKind, Priority
 from .errors import KvbmError, invalid
 from .geometry import Part, fill_shard
-from .key import as_keys, one_key
+from .key import Position, as_keys, one_key, position_memory
 from .match import Match, lookup_options
 from .memory import as_u32, device_extent, extent_of, statuses
 from .dispatch import Completion
@@ -56,14 +56,6 @@ class CachePart:
     tensors: Sequence[Union[Tensor, Bytes, DeviceMemory]]
     form: Form = Form.OPAQUE
     part: Part = Part()
-
-
-class Position(NamedTuple):
-    """Where a block under a content key was computed, or will stand."""
-
-    first_token: int
-    rotation: int = 0
-    left_context: int = 0
 
 
 class Outcome(NamedTuple):
@@ -239,7 +231,7 @@ class Cache:
         units = None if unit_keys is None else as_keys(unit_keys)
         if units is not None and len(units) != n * self.units:
             raise invalid(f"{n} keys have {n * self.units} unit keys, got {len(units)}")
-        where = _positions(positions, n)
+        where = position_memory(positions, n)
         options.priority, options.unchained, options.timeout_ns = priority, int(unchained), timeout_ns
         options.parent, options.positions = before, where
         options.unit_keys = units if n else None
@@ -257,7 +249,7 @@ class Cache:
         ids, each = self.block_list(block_ids)
         n = (each + self.units - 1) // self.units
         options = _raw.kvbm_load_options_t()
-        where = _positions(positions, n)
+        where = position_memory(positions, n)
         options.first_key, options.any_position, options.keep_below = first_key, int(any_position), int(keep_below)
         options.first_layer, options.n_layers, options.timeout_ns = first_layer, n_layers, timeout_ns
         options.positions, options.compute_block_ns = where, compute_block_ns
@@ -322,15 +314,3 @@ def _describe(item: raw.Struct, part: CachePart, n_blocks: int, place: MemoryKin
         if part.form == Form.OPAQUE and tensor.page_bytes == 0 and n_blocks > 0:
             row.page_bytes = tensor.block_stride or size // n_blocks
         kept.append(owner)
-
-
-def _positions(positions: Optional[Sequence[Position]], n: int) -> Optional[raw.Memory]:
-    if positions is None:
-        return None
-    if len(positions) != n:
-        raise invalid(f"{n} keys, and {len(positions)} positions")
-    memory = raw.Memory(raw.kvbm_position_t_size * max(n, 1))
-    for i, position in enumerate(positions):
-        row = raw.kvbm_position_t_at(memory, i)
-        row.first_token, row.rotation, row.left_context = position
-    return memory

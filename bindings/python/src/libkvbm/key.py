@@ -1,7 +1,7 @@
 """Keys: 16-byte names of blocks' content, kept as one piece of native memory."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, Iterator, Optional, Sequence, Union, overload
+from typing import TYPE_CHECKING, Iterable, Iterator, NamedTuple, Optional, Sequence, Union, overload
 
 from . import _native as raw
 from .errors import invalid
@@ -171,4 +171,25 @@ def _extras(extras: Optional[Sequence[Optional[bytes]]], n: int) -> Optional[raw
         if item:
             row = raw.kvbm_extra_t_at(memory, i)
             row.data, row.bytes = item, len(item)
+    return memory
+
+
+class Position(NamedTuple):
+    """Where a block under a content key was computed, or will stand."""
+
+    first_token: int
+    rotation: int = 0
+    left_context: int = 0
+
+
+def position_memory(positions: Optional[Sequence[Position]], n: int) -> Optional[raw.Memory]:
+    """Of n keys, as the library takes them; None stays None."""
+    if positions is None:
+        return None
+    if len(positions) != n:
+        raise invalid(f"{n} keys, and {len(positions)} positions")
+    memory = raw.Memory(raw.kvbm_position_t_size * max(n, 1))
+    for i, position in enumerate(positions):
+        row = raw.kvbm_position_t_at(memory, i)
+        row.first_token, row.rotation, row.left_context = position
     return memory

@@ -1938,10 +1938,11 @@ pub struct kvbm_register_options {
     pub unchained: u32,
     pub priority: u32,
     pub item_status: *mut kvbm_status_t,
+    pub positions: *const kvbm_position_t,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of kvbm_register_options"][::core::mem::size_of::<kvbm_register_options>() - 40usize];
+    ["Size of kvbm_register_options"][::core::mem::size_of::<kvbm_register_options>() - 48usize];
     ["Alignment of kvbm_register_options"][::core::mem::align_of::<kvbm_register_options>() - 8usize];
     ["Offset of field: kvbm_register_options::struct_size"]
         [::core::mem::offset_of!(kvbm_register_options, struct_size) - 0usize];
@@ -1956,6 +1957,8 @@ const _: () = {
         [::core::mem::offset_of!(kvbm_register_options, priority) - 28usize];
     ["Offset of field: kvbm_register_options::item_status"]
         [::core::mem::offset_of!(kvbm_register_options, item_status) - 32usize];
+    ["Offset of field: kvbm_register_options::positions"]
+        [::core::mem::offset_of!(kvbm_register_options, positions) - 40usize];
 };
 impl Default for kvbm_register_options {
     fn default() -> Self {

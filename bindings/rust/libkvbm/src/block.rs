@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use libkvbm_sys as sys;
 
+use crate::cache::{check_positions, Position};
 use crate::error::{check, Error, Refused, Result, Status};
 use crate::handle::{options, pointer};
 use crate::key::{raw_key, raw_keys, Key};
@@ -232,7 +233,7 @@ pub enum DuplicateMode {
 }
 
 /// How blocks are registered.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RegisterOptions {
     /// What happens to keys that are there already.
     pub duplicates: DuplicateMode,
@@ -244,6 +245,8 @@ pub struct RegisterOptions {
     pub unchained: bool,
     /// What is known of them.
     pub priority: Priority,
+    /// Where each was computed; content keys only. Empty: not said.
+    pub positions: Vec<Position>,
 }
 
 /// What became of blocks that were registered.
@@ -286,6 +289,9 @@ impl CompleteBlocks {
             let error = Error::invalid(format!("{} keys are given for {} blocks", keys.len(), self.len()));
             return Err(Refused { blocks: self, error });
         }
+        if let Err(error) = check_positions(&given.positions, keys.len()) {
+            return Err(Refused { blocks: self, error });
+        }
         // Nothing has this status before the library has decided.
         let mut items = vec![Status::AGAIN; self.len()];
         let done = self.register_raw(ns, keys, given, &mut items);
@@ -321,6 +327,7 @@ impl CompleteBlocks {
         options.unchained = given.unchained.into();
         options.priority = given.priority as u32;
         options.item_status = items.as_mut_ptr().cast();
+        options.positions = pointer(&given.positions).cast();
         let holds = &mut self.holds.raw;
         // SAFETY: handles are live; holds, keys and statuses have one entry for each block.
         check(unsafe {

@@ -113,6 +113,13 @@ pub struct Position {
 }
 const _: () = assert!(std::mem::size_of::<Position>() == std::mem::size_of::<sys::kvbm_position_t>());
 
+pub(crate) fn check_positions(positions: &[Position], keys: usize) -> Result<()> {
+    if positions.is_empty() || positions.len() == keys {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{} positions are given for {keys} keys", positions.len())))
+}
+
 /// How blocks are stored.
 #[derive(Clone, Debug, Default)]
 pub struct StoreOptions {
@@ -347,13 +354,6 @@ impl Cache {
         Claim::take(memory, access, regions.collect()).map(Some)
     }
 
-    fn check_positions(positions: &[Position], keys: usize) -> Result<()> {
-        if positions.is_empty() || positions.len() == keys {
-            return Ok(());
-        }
-        Err(Error::invalid(format!("{} positions are given for {keys} keys", positions.len())))
-    }
-
     fn check_store(&self, keys: &[Key], block_ids: &[u32], given: &StoreOptions) -> Result<()> {
         let per_part = keys.len() * self.inner.units;
         let wanted = per_part * self.inner.parts.len();
@@ -364,7 +364,7 @@ impl Cache {
         if !given.unit_keys.is_empty() && given.unit_keys.len() != per_part {
             return Err(Error::invalid(format!("{} unit_keys are given for {per_part} blocks", given.unit_keys.len())));
         }
-        Cache::check_positions(&given.positions, keys.len())
+        check_positions(&given.positions, keys.len())
     }
 
     fn store_options(given: &StoreOptions) -> Result<sys::kvbm_store_options_t> {
@@ -427,7 +427,7 @@ impl Cache {
         }
         let ids = block_ids.len() / parts;
         let keys = ids.div_ceil(self.inner.units);
-        Cache::check_positions(&given.positions, keys)?;
+        check_positions(&given.positions, keys)?;
         Ok((ids, keys))
     }
 

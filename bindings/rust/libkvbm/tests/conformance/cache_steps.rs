@@ -14,7 +14,7 @@ use crate::objects::{field, part, results, statuses, Call, Known, Object, Object
 use crate::pool_steps::lookup_options;
 use crate::Failure;
 
-fn positions(call: &Call) -> Result<Vec<Position>, String> {
+pub(crate) fn positions(call: &Call) -> Result<Vec<Position>, String> {
     let one = |p: &Value| {
         Ok(Position {
             first_token: field(p, "first_token")?,

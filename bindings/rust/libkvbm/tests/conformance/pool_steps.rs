@@ -8,6 +8,7 @@ use libkvbm::{
 };
 use serde_json::{json, Value};
 
+use crate::cache_steps::positions;
 use crate::objects::{part, results, statuses, Call, Known, Object, Objects};
 use crate::value::{hex, hold, pattern};
 use crate::Failure;
@@ -95,6 +96,7 @@ fn register(objects: &Objects, manager: &Manager, call: &Call) -> Known {
         parent: call.key("parent")?,
         unchained: call.flag("unchained")?,
         priority: call.enumerated("priority")?,
+        positions: positions(call)?,
     };
     let ns = objects.namespace(call, "namespace")?;
     // SAFETY: see above.

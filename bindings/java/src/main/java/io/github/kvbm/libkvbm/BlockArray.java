@@ -139,7 +139,7 @@ public final class BlockArray extends NativeObject {
     try (Call call = Call.begin()) {
       long pointer = call.use(handle);
       ItemStatus statuses = new ItemStatus(call, options == null ? null : options.statuses(), holds.length);
-      long how = options == null ? 0 : options.write(call, statuses).address;
+      long how = options == null ? 0 : options.write(call, statuses, holds.length).address;
       synchronized (holds) {
         Struct blocks = call.longs(holds, holds.length);
         try {

@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.util.List;
 
 /** Options of {@link BlockArray#register}. What is not set has its default. */
 public final class RegisterOptions {
@@ -18,9 +19,10 @@ public final class RegisterOptions {
   private Key parent;
   private boolean unchained;
   private int priority = Priority.NORMAL;
+  private List<Position> positions;
   private int[] itemStatus;
 
-  /** Duplicates are reused; component 0 of the whole model, no parent, chained, normal priority. */
+  /** Duplicates are reused; component 0 of the whole model, no parent, chained, normal priority, no positions. */
   public RegisterOptions() {}
 
   /**
@@ -79,6 +81,17 @@ public final class RegisterOptions {
   }
 
   /**
+   * Says where blocks under content keys were computed.
+   *
+   * @param list one for each block; null = none
+   * @return this
+   */
+  public RegisterOptions positions(List<Position> list) {
+    positions = list == null ? null : List.copyOf(list);
+    return this;
+  }
+
+  /**
    * Asks what became of each block: {@link Status#OK}, or {@link Status#EXISTS} where it was there already.
    *
    * @param into filled by the call; as long as the batch
@@ -89,7 +102,7 @@ public final class RegisterOptions {
     return this;
   }
 
-  Struct write(Call call, ItemStatus statuses) {
+  Struct write(Call call, ItemStatus statuses, int n) {
     Struct out = call.memory(SIZEOF_register_options);
     Call.check(kvbm.kvbm_register_options_init(out.address, SIZEOF_register_options));
     out.put(register_options_duplicates, duplicates);
@@ -98,6 +111,7 @@ public final class RegisterOptions {
     out.put(register_options_unchained, unchained ? 1 : 0);
     out.put(register_options_priority, priority);
     out.put(register_options_item_status, statuses.address());
+    out.put(register_options_positions, Position.write(call, positions, n));
     return out;
   }
 

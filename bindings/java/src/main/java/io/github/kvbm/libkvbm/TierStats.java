@@ -10,7 +10,7 @@ import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
  * @param usedBytes of it
  * @param blocks that are here
  * @param payloadBytes of these
- * @param hits keys that lookups found here first
+ * @param hits keys that lookups found, by the slowest tier that a part of them comes from
  * @param hitBytes of these
  * @param misses keys found in no tier count on the last
  * @param stores blocks that came in

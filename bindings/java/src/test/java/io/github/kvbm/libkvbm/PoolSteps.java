@@ -111,13 +111,13 @@ final class PoolSteps {
     int[] status = new int[n];
     RegisterOptions options = new RegisterOptions().duplicates(in.integer("duplicates", 0)).part(in.part("part"))
         .parent(in.key("parent")).unchained(in.flag("unchained")).priority(in.integer("priority", 0))
-        .itemStatus(status);
+        .positions(in.positions("positions")).itemStatus(status);
     try (Call call = Call.begin()) {
       Struct blocks = holds(call, in);
       ItemStatus items = new ItemStatus(call, status, n);
       Call.check(kvbm.kvbm_manager_register(manager(call, in),
           call.use(in.object("namespace", Namespace.class), "namespace"), blocks.address, in.keys("keys").address(call),
-          n, options.write(call, items).address));
+          n, options.write(call, items, n).address));
       items.read();
       List<Object> statuses = new ArrayList<>();
       for (int one : status) statuses.add((long) one);

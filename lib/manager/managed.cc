@@ -1,0 +1,76 @@
+#include "manager/managed.h"
+
+#include <vector>
+
+#include "base/memory_wait.h"
+#include "manager/host_record.h"
+#include "manager/manager.h"
+#include "manager/newcomers.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+Key parent_of(const ManagedBlocks& blocks, size_t i) noexcept {
+  if (!blocks.chained) return {};
+  if (i != 0) return blocks.keys[i - 1];
+  return blocks.parent != nullptr ? *blocks.parent : Key{};
+}
+
+Code make_content_head(Manager& manager, const ManagedBlocks& blocks, size_t i, SlotId slot) {
+  HeadFacts facts;
+  facts.family = blocks.family;
+  facts.key = blocks.keys[i];
+  facts.parent = parent_of(blocks, i);
+  facts.flags = codec::kContentKey;
+  std::vector<std::byte> attributes;
+  const auto value = codec::encode_position(blocks.positions[i]);
+  const Status added = codec::append_attribute(attributes, codec::Attribute::position, value);
+  return added.ok() ? make_head(manager, slot, facts, attributes) : added.code();
+}
+
+}  // namespace
+
+Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<SlotId> slots, std::span<Code> codes) {
+  const MemoryWait nobody_to_tell;  // the holds that the call came with have ended
+  const size_t n = slots.size();
+  Code headed = Code::ok;
+  for (size_t i = 0; i < blocks.positions.size() && headed == Code::ok; ++i) {
+    headed = make_content_head(manager, blocks, i, slots[i]);
+  }
+  Code all = headed;
+  if (headed == Code::ok) {
+    block::Publication what;
+    what.family = blocks.family;
+    what.keys = blocks.keys;
+    what.lineage = blocks.chained ? block::Lineage::chain : block::Lineage::none;
+    what.duplicates = blocks.duplicates;
+    what.priority = blocks.priority;
+    what.tick = manager.tick();
+    Newcomers newcomers(manager, blocks.takes_lossy, blocks.positions);
+    what.precedence = &newcomers;
+    const bool after_parent = blocks.chained && blocks.parent != nullptr;
+    if (after_parent) what.first_parent = manager.acquire_one(blocks.family, *blocks.parent);
+    // The table knows the parents of the others: they are registered beside them.
+    if (after_parent && blocks.positions.empty()) note_parent(manager, slots[0], *blocks.parent);
+    std::vector<Key> parents(manager.events().wanted() ? n : 0);
+    for (size_t i = 0; i < parents.size(); ++i) parents[i] = parent_of(blocks, i);
+    all = manager.publish(slots, what, parents, codes, kNoTier, &newcomers);
+    if (what.first_parent != kNoSlot) manager.release({&what.first_parent, 1});
+  } else {
+    for (size_t i = 0; i < n; ++i) codes[i] = headed;
+  }
+  for (size_t i = 0; i < blocks.positions.size(); ++i) {
+    if (codes[i] == Code::ok) manager.keep_over_restart(slots[i]);
+  }
+  // One that was refused is as it was: it may be registered again, as something else.
+  for (size_t i = 0; i < blocks.positions.size(); ++i) {
+    if (codes[i] == Code::ok || codes[i] == Code::exists) continue;
+    manager.table().clear_flags(slots[i], kHasHead);
+    manager.arena().clear_head(slots[i]);
+    note_payload_bytes(manager, slots[i], manager.table().payload_bytes(slots[i]));
+  }
+  return all;
+}
+
+}  // namespace kvbm::manager
