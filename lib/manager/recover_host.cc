@@ -90,7 +90,8 @@ void Manager::recover_host() {
     return std::fill(arena_->marks().begin(), arena_->marks().end(), 0);
   }
   for (const SlotId slot : all) {
-    if (arena_->marks()[slot] != arena_->mark_of(slot)) continue;
+    const uint64_t mark = arena_->marks()[slot];
+    if (mark <= block::SlotMarks::kEnded || mark != arena_->mark_of(slot)) continue;
     const auto view = codec::HeadView::parse(arena_->head(slot));
     if (!view.ok() || view.value().header().stored_bytes > arena_->block_bytes()) continue;
     if (codec::is_coded(view.value())) continue;
