@@ -283,6 +283,11 @@ Result<StreamView> StreamView::parse(ConstBytes bytes) noexcept {
   return view;
 }
 
+StreamView::Leaf StreamView::leaf(uint32_t leaf) const noexcept {
+  const Entry entry = get_entry(bytes_.data() + kStreamHeaderBytes + uint64_t{leaf} * kStreamLeafBytes);
+  return {entry.codec, entry.raw};
+}
+
 uint64_t StreamView::checksum() const noexcept { return load_le<uint64_t>(bytes_.data() + checksum_at(info_.leaves)); }
 
 Status StreamView::decode(bool allow_lossy, MutableBytes out, StreamWorkspace& workspace) const noexcept {

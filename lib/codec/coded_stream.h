@@ -74,6 +74,12 @@ class StreamView {
   // damaged | newer_version. The leaves themselves are checked when they are decoded.
   static Result<StreamView> parse(ConstBytes bytes) noexcept;
   [[nodiscard]] const StreamInfo& info() const noexcept { return info_; }
+  // How the leaves were coded, in order; `leaf` below info().leaves.
+  struct Leaf {
+    LeafCodec codec = LeafCodec::raw;
+    uint32_t raw_bytes = 0;
+  };
+  [[nodiscard]] Leaf leaf(uint32_t leaf) const noexcept;
   // Of header and table, and so of every byte that decoding gives.
   [[nodiscard]] uint64_t checksum() const noexcept;
   // Decodes all leaves into the first info().raw_bytes of `out`. damaged; not_permitted: lossy and not allowed;

@@ -120,10 +120,16 @@ void there_and_back(ConstBytes bytes) {
   SeededRandom random(load_le<uint64_t>(bytes.data()));
   const codec::KeyRing* const keys = random.below(2) == 0 ? &ring() : nullptr;
   codec::Recipe recipe;
-  recipe.rules.push_back({0, UINT32_MAX, 3, kModes[random.below(std::size(kModes))]});
+  const codec::Mode mode = kModes[random.below(std::size(kModes))];
+  // Of an opaque record a rule for some leaves loses nothing.
+  const bool opaque = random.below(2) == 0;
+  const bool of_some = random.below(2) == 0;
+  recipe.rules.push_back({0, of_some ? 1 : UINT32_MAX, static_cast<uint8_t>(of_some ? 1 : 3), mode});
+  if (of_some) recipe.rules.push_back({0, UINT32_MAX, 3, codec::Mode::fast});
   const codec::RecordForm form{static_cast<codec::Element>(random.below(7)), 64, 16, 2, 1, 0};
   const ConstBytes raw = bytes.subspan(8);
   codec::Header header;
+  header.flags = opaque ? codec::kOpaque : 0;
   header.raw_bytes = header.stored_bytes = raw.size();
   std::vector<codec::Leaf> leaves = codec::opaque_leaves(raw.size());
   for (codec::Leaf& leaf : leaves) leaf.hash = codec::leaf_hash(raw.subspan(leaf.offset, leaf.raw_bytes));
@@ -144,8 +150,13 @@ void there_and_back(ConstBytes bytes) {
   check(view.ok());
   const ConstBytes stored = out.first(sizes.value().payload_bytes);
   std::vector<std::byte> back_head(codec::plain_head_bytes(view.value())), back(raw.size());
+  check(!sizes.value().lossy || !opaque || !of_some);
   const auto decoded = [&] {
-    return codec::decode_record(view.value(), stored, {keys, true, false}, 0, 0, back_head, back, workspace).ok();
+    std::optional<codec::Mode> mode_told;
+    const Status status =
+        codec::decode_record(view.value(), stored, {keys, true, false}, 0, 0, back_head, back, workspace, &mode_told);
+    check(!mode_told.has_value() || codec::mode_name(*mode_told) != "unknown");
+    return status.ok();
   };
   check(decoded());
   check(sizes.value().lossy || std::equal(raw.begin(), raw.end(), back.begin()));

@@ -116,6 +116,32 @@ TEST_F(CodecCommand, bench_tells_every_mode) {
   EXPECT_TRUE(contains(table.text, "exact")) << table.text;
 }
 
+TEST_F(CodecCommand, bench_takes_the_smallest_files) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (), }";
+  header.resize(118, ' ');
+  put("scalar.npy", std::string("\x93NUMPY\x01\0\x76\0", 10) + header + std::string("\0\0\x80\x3F", 4));
+  const std::string safe = R"({"a":{"dtype":"BF16","shape":[8],"data_offsets":[0,16]}})";
+  put("small.safetensors", std::string(1, static_cast<char>(safe.size())) + std::string(7, '\0') + safe + std::string(16, '\1'));
+  for (const char* file : {"scalar.npy", "small.safetensors"}) {
+    const Ran ran = codec(std::string("bench --json --rounds 1 ") + file);
+    ASSERT_EQ(ran.exit_code, 0) << ran.text;
+    EXPECT_EQ(nlohmann::json::parse(ran.text).at("modes").size(), 14U);
+  }
+}
+
+TEST_F(CodecCommand, a_lossy_mode_that_is_not_used_is_said_with_the_reason) {
+  put("nan.raw", std::string("\xC0\x7F", 2) + slurp(at("kv.bin")).substr(0, 65534));
+  const Ran ran = codec("compress nan.raw --element bf16 --mode int8");
+  EXPECT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "exact")) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "int8 was not used for 1 of 1 blocks")) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "1 with an infinity or a NaN")) << ran.text;
+  const Ran json = codec("compress nan.raw --element bf16 --mode int8 --force --json");
+  EXPECT_EQ(nlohmann::json::parse(json.text).at("kept_lossless").at("not_finite"), 1) << json.text;
+  const Ran table = codec("bench nan.raw --element bf16 --modes int8 --rounds 1");
+  EXPECT_TRUE(contains(table.text, "not used")) << table.text;
+}
+
 // The ratios that docs/codec.md promises of KV in bf16 and fp16; speeds are a benchmark's. Where the KV of 512 tokens is not
 // here, made-up values show that every row is.
 TEST_F(CodecCommand, benchmark_tells_every_mode_and_keeps_its_ratios) {

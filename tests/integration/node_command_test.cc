@@ -366,7 +366,7 @@ TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
       {"get --peer nosuchhost.invalid:70 name", "names of hosts are not looked up"},
       {"node --listen 127.0.0.1:0 --disk 1GiB", "--disk-path"},
       {"node --listen 127.0.0.1:0 --key-file /nonexistent", "/nonexistent"},
-      {"put --peer 127.0.0.1:1 --timeout 0.3 name /nonexistent", "/nonexistent"},
+      {"put --peer 127.0.0.1:1 --timeout 0.3 name /nonexistent", "no such file: /nonexistent"},
       {"get --peer 127.0.0.1:1 --timeout 0.3 name", "127.0.0.1:1"},
       {"get --peer nonsense name", "nonsense"},
       {"get --peer 10.0.0.1:7000 --timeout 0.3 name", "node.key_file"},
@@ -387,7 +387,7 @@ TEST_F(NodeCommand, a_directory_is_not_stored_as_an_empty_file) {
   ASSERT_FALSE(node.address().empty());
   const Ran directory = run("put --peer " + node.address() + " d '" + folder_.path() + "'");
   EXPECT_EQ(directory.exit_code, 2) << directory.text;
-  EXPECT_TRUE(contains(directory.text, folder_.path()) && contains(directory.text, "not a directory"))
+  EXPECT_TRUE(contains(directory.text, folder_.path()) && contains(directory.text, "is a directory"))
       << directory.text;
   EXPECT_EQ(run("exists --peer " + node.address() + " d").exit_code, 1);
   const Ran empty = run("put --peer " + node.address() + " e '" + make("empty", 0) + "'");

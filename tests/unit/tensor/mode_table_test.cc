@@ -1,0 +1,59 @@
+#include "tensor/mode_table.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "support/temp_dir.h"
+
+namespace kvbm::tensor {
+namespace {
+
+class ModeTableTest : public ::testing::Test {
+ protected:
+  Result<ModeTable> measure(uint64_t values, int rounds, const std::atomic<bool>* stop) {
+    const std::string path = dir_.path() + "/values";
+    std::ofstream(path, std::ios::binary) << std::string(values * 4, '\x3F');
+    const auto input = Input::open(path);
+    if (!input.ok()) return input.status();
+    Claims claims;
+    claims.kind = Kind::raw;
+    claims.element = element_by_name("fp32");
+    const auto file = describe(input.value(), claims);
+    if (!file.ok()) return file.status();
+    TableOptions options;
+    options.modes = {codec::Mode::standard, codec::Mode::int8, codec::Mode::zstd};
+    options.rounds = rounds;
+    options.quiet = true;
+    return measure_modes(input.value(), file.value(), options, stop);
+  }
+  test::TempDir dir_;
+};
+
+// 32 MiB of calls of 4 bytes each would take hours.
+TEST_F(ModeTableTest, a_file_of_one_value_is_measured_too) {
+  const auto table = measure(1, 2, nullptr);
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  ASSERT_EQ(table.value().rows.size(), 3U);
+  EXPECT_EQ(table.value().measured_bytes, 4U);
+  EXPECT_GT(table.value().memcpy, 0);
+  for (const ModeRow& row : table.value().rows) {
+    EXPECT_GT(row.compress, 0);
+    EXPECT_GT(row.decompress, 0);
+  }
+}
+
+// Within a mode, whose rounds would take days.
+TEST_F(ModeTableTest, a_stop_is_heard_at_once) {
+  for (const uint64_t values : {uint64_t{1}, uint64_t{100'000}}) {
+    std::atomic<bool> stop{false};
+    std::thread later([&] { stop.store(true); });
+    const auto table = measure(values, 10'000'000, &stop);
+    later.join();
+    EXPECT_EQ(table.status().code(), Code::cancelled) << values;
+  }
+}
+
+}  // namespace
+}  // namespace kvbm::tensor
