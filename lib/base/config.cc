@@ -70,12 +70,14 @@ std::string environment_name(const std::string& option) {
   return out;
 }
 
-Status unknown(const std::string& key, const std::string& origin, const std::vector<std::string>& known) {
-  std::string detail = key + " (" + origin + ")";
+// `list`: "tier[]." of an option in a [[tier]].
+Status unknown(const std::string& key, const std::string& origin, const std::vector<std::string>& known,
+               const std::string& list = "") {
+  std::string detail = list + key + " (" + origin + ")";
   const auto nearest = std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
     return edit_distance(key, a) < edit_distance(key, b);
   });
-  if (nearest != known.end()) detail.append("; did you mean ").append(*nearest).append("?");
+  if (nearest != known.end()) detail.append("; did you mean ").append(list).append(*nearest).append("?");
   return Status(Code::bad_config, "unknown option", std::move(detail));
 }
 
@@ -102,9 +104,10 @@ Result<uint64_t> parse_number(const OptionRow& row, std::string_view text) {
   }
 }
 
-Status put(const OptionRow& row, std::string_view text, const std::string& origin, OptionSet& set) {
+Status put(const OptionRow& row, std::string_view text, const std::string& origin, OptionSet& set,
+           const std::string& list = "") {
   const auto refuse = [&](const std::string& why) {
-    return Status(Code::bad_config, "invalid value", row.name + " (" + origin + "): " + why);
+    return Status(Code::bad_config, "invalid value", list + row.name + " (" + origin + "): " + why);
   };
   OptionValue value;
   value.origin = origin;
@@ -151,7 +154,7 @@ std::optional<std::string> scalar_text(const toml::node& node) {
 }
 
 Status put_table(const toml::table& table, const std::string& prefix, const std::string& file,
-                 std::span<const OptionRow> schema, OptionSet& set);
+                 std::span<const OptionRow> schema, OptionSet& set, const std::string& list = "");
 
 Status put_list(const OptionRow& row, const toml::node& node, const std::string& origin, const std::string& file, OptionSet& set) {
   const auto* array = node.as_array();
@@ -161,7 +164,7 @@ Status put_list(const OptionRow& row, const toml::node& node, const std::string&
     if (table == nullptr) break;
     OptionSet entry;
     if (Status s = put_defaults(row.entry, entry); !s.ok()) return s;
-    if (Status s = put_table(*table, "", file, row.entry, entry); !s.ok()) return s;
+    if (Status s = put_table(*table, "", file, row.entry, entry, row.name + "[]."); !s.ok()) return s;
     set.lists[row.name].push_back(std::move(entry));
   }
   if (array != nullptr) return {};
@@ -169,22 +172,22 @@ Status put_list(const OptionRow& row, const toml::node& node, const std::string&
 }
 
 Status put_table(const toml::table& table, const std::string& prefix, const std::string& file,
-                 std::span<const OptionRow> schema, OptionSet& set) {
+                 std::span<const OptionRow> schema, OptionSet& set, const std::string& list) {
   for (const auto& [key, node] : table) {
     const std::string name = prefix + std::string(key.str());
     const std::string origin = "file " + file + ":" + std::to_string(node.source().begin.line);
     const OptionRow* row = find_row(schema, name);
     Status s;
     if (row == nullptr && node.is_table()) {
-      s = put_table(*node.as_table(), name + ".", file, schema, set);
+      s = put_table(*node.as_table(), name + ".", file, schema, set, list);
     } else if (row == nullptr) {
-      s = unknown(name, origin, names_of(schema));
+      s = unknown(name, origin, names_of(schema), list);
     } else if (row->type == OptionType::table_list) {
       s = put_list(*row, node, origin, file, set);
     } else if (const auto text = scalar_text(node)) {
-      s = put(*row, *text, origin, set);
+      s = put(*row, *text, origin, set, list);
     } else {
-      s = Status(Code::bad_config, "invalid value", name + " (" + origin + "): a single value is needed");
+      s = Status(Code::bad_config, "invalid value", list + name + " (" + origin + "): a single value is needed");
     }
     if (!s.ok()) return s;
   }

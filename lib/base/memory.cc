@@ -49,15 +49,17 @@ bool shared_pages_stay_small() {
 
 }  // namespace
 
-Status Arena::open_file(const ArenaOptions& options, Fd& fd) {
-  fd = Fd(::open(options.file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+Status Arena::open_file(const ArenaOptions& options) {
+  auto owned = OwnedFile::open(options.file);
+  if (!owned.ok()) return owned.status();
+  file_ = std::move(owned).value();
+  const int fd = file_->fd();
   struct stat st {};
-  if (!fd || fstat(fd.get(), &st) != 0) return errno_status(errno, "cannot open the arena's file", options.file);
-  if (!S_ISREG(st.st_mode)) return Status(Code::not_permitted, "not a regular file", options.file);
+  if (fstat(fd, &st) != 0) return errno_status(errno, "cannot open the arena's file", options.file);
   found_ = static_cast<size_t>(st.st_size) == bytes_;
   // Reserved now: a page that cannot be had later would be a SIGBUS.
-  if ((!found_ && ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0) ||
-      (fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes_)) != 0 && errno != EOPNOTSUPP)) {
+  if ((!found_ && ftruncate(fd, static_cast<off_t>(bytes_)) != 0) ||
+      (fallocate(fd, 0, 0, static_cast<off_t>(bytes_)) != 0 && errno != EOPNOTSUPP)) {
     return errno_status(errno, "cannot reserve the arena's file", options.file);
   }
   description_ = "file " + options.file + ", ";
@@ -126,13 +128,12 @@ Status Arena::open(const ArenaOptions& options) {
     close();
     return map_shared(options, false);
   }
-  Fd fd;
   Status mapped;
   if (options.file.empty()) {
     mapped = map_anonymous(options);
   } else {
-    mapped = open_file(options, fd);
-    if (mapped.ok()) mapped = map_file(options, fd.get());
+    mapped = open_file(options);
+    if (mapped.ok()) mapped = map_file(options, file_->fd());
   }
   if (!mapped.ok()) return mapped;
   place(options.interleave);
@@ -189,6 +190,14 @@ void Arena::close() noexcept {
   if (data_ != nullptr) munmap(data_, bytes_);
   data_ = nullptr;
   fd_ = Fd();
+  file_ = nullptr;  // after the mapping: nobody else owns what can still be written here
+}
+
+Status Arena::sync(size_t at, size_t bytes) const noexcept {
+  if (file_ == nullptr || bytes == 0) return {};
+  const size_t begin = at / kSmallPage * kSmallPage;
+  if (msync(data_ + begin, at + bytes - begin, MS_SYNC) == 0 || errno == EINVAL) return {};  // EINVAL: has no disk
+  return Status(Code::io_error, "the host file could not be written to its disk");
 }
 
 Arena::~Arena() { close(); }

@@ -1,5 +1,5 @@
-// Mapped arenas: large anonymous memory, a named file in a tmpfs or hugetlbfs that a restarted
-// process maps again, or memory that other processes may read (base/shared_memory.h). Never inherited by a forked
+// Mapped arenas: large anonymous memory, a named file in a tmpfs or hugetlbfs that one process owns and a restarted
+// one maps again, or memory that other processes may read (base/shared_memory.h). Never inherited by a forked
 // child. Set-up cost only; first touch is what a mapping costs, and `touch` does it on several threads.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/fd.h"
+#include "base/owned_file.h"
 #include "base/status.h"
 
 namespace kvbm {
@@ -16,7 +17,7 @@ namespace kvbm {
 struct ArenaOptions {
   size_t bytes = 0;
   bool huge_pages = true;      // hugetlb pages, else transparent ones, else small ones: describe says
-  std::string file;            // empty: anonymous; else made with mode 0600, or mapped again
+  std::string file;            // empty: anonymous; else made with mode 0600, or mapped again; in_use: it has an owner
   bool interleave = false;     // over all NUMA nodes with memory, by mbind
   uint32_t touch_threads = 0;  // 0: pages are touched when used
   // A sealed memfd, allocated whole at once: fd() can be given to readers. Not together with `file`.
@@ -35,11 +36,13 @@ class Arena {
   [[nodiscard]] bool found() const noexcept { return found_; }    // the file held an arena of this size
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }     // -1 unless shared
   [[nodiscard]] const std::string& describe() const noexcept { return description_; }
+  // Written to the file's disk, where it is on one, before this returns. Whole pages; nothing without a file.
+  Status sync(size_t at, size_t bytes) const noexcept;
 
  private:
   Arena() = default;
   Status open(const ArenaOptions& options);
-  Status open_file(const ArenaOptions& options, Fd& fd);
+  Status open_file(const ArenaOptions& options);
   Status map_anonymous(const ArenaOptions& options);
   Status map_file(const ArenaOptions& options, int fd);
   Status map_shared(const ArenaOptions& options, bool hugetlb);
@@ -51,6 +54,7 @@ class Arena {
   size_t bytes_ = 0;
   bool found_ = false;
   Fd fd_;
+  std::unique_ptr<OwnedFile> file_;
   std::string description_;
 };
 

@@ -65,6 +65,7 @@ class [[nodiscard]] Status {
   [[nodiscard]] bool ok() const noexcept { return code_ >= Code::ok; }
   [[nodiscard]] Code code() const noexcept { return code_; }
   [[nodiscard]] const char* what() const noexcept { return what_; }
+  [[nodiscard]] std::string detail() const { return detail_ != nullptr ? *detail_ : std::string(); }
   // what, then the detail where there is one.
   [[nodiscard]] std::string message() const;
 

@@ -20,9 +20,12 @@ void prefetch_for_write(const void* p) noexcept { __builtin_prefetch(p, 1); }
 Result<std::unique_ptr<BlockTable>> BlockTable::create(const Options& options) {
   if (options.slots == 0) return Status(Code::bad_config, "a block table needs at least one slot");
   if (options.slots == kNoSlot) return Status(Code::bad_config, "a block table has at most 2^32 - 2 slots");
+  if (!options.marks.empty() && options.marks.size() < options.slots) {
+    return Status(Code::invalid_argument, "a block table needs a mark for each slot, or none");
+  }
   if (options.make == nullptr) return Status(Code::bad_config, "a block table needs a policy factory");
   std::unique_ptr<BlockTable> table(new BlockTable(options));
-  auto policy = options.make(options.policy, std::span(table->facts_.get(), options.slots), *table);
+  auto policy = table->new_policy();
   if (policy == nullptr) return Status(Code::bad_config, "no eviction policy has this name", options.policy);
   table->hears_uses_.store(policy->hears_uses(), std::memory_order_relaxed);
   {
@@ -39,7 +42,8 @@ BlockTable::BlockTable(const Options& options)
       table_(std::make_unique<Slot[]>(options.slots)),
       meta_(std::make_unique<SlotMeta[]>(options.slots)),
       facts_(std::make_unique<policy::Facts[]>(options.slots)),
-      index_(options.slots) {
+      index_(options.slots),
+      marks_(options.marks) {
   MutexLock lock(pool_);
   accounts_.resize(1);
   accounts_[kSharedAccount].exists = true;

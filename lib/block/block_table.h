@@ -30,6 +30,7 @@
 #include "base/status.h"
 #include "block/prefix_index.h"
 #include "block/slot.h"
+#include "block/slot_marks.h"
 #include "policy/eviction.h"
 
 namespace kvbm::block {
@@ -117,6 +118,7 @@ struct Counters {
   uint64_t duplicates = 0;
   uint64_t evicted = 0;
   uint64_t erased = 0;
+  uint64_t policy_refused = 0;  // choices of a caller's policy that could not be used
 };
 
 struct AccountUse {
@@ -133,6 +135,9 @@ class BlockTable final : private policy::Residents {
     uint32_t slots = 0;
     std::string policy{policy::kDefaultPolicy};
     MakePolicy make;  // policy::make_eviction_policy
+    // One word a slot that outlives the table (slot_marks.h); empty: none. It must outlive the table. What is in them
+    // is left as it is until the slot is given a block, or is found to have none.
+    std::span<uint64_t> marks{};
   };
 
   // bad_config: no slots, no factory, or a policy name that it does not know.
@@ -177,6 +182,11 @@ class BlockTable final : private policy::Residents {
   // An item that failed is no parent: the next of a chain has none.
   [[nodiscard]] Code publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes)
       KVBM_EXCLUDES(pool_);
+  // The next process may find the block of this registered slot, by `value` (> 1), until it is evicted or forgotten. No
+  // effect on one that is withdrawn. The caller holds a reference.
+  void keep(SlotId slot, uint64_t value) noexcept {
+    if (word(slot).findable()) marks_.kept(slot, value);
+  }
   // Drops the caller's reference to partial or complete slots: they are freed.
   void abandon(std::span<const SlotId> slots) noexcept { release(slots); }
 
@@ -187,7 +197,7 @@ class BlockTable final : private policy::Residents {
   size_t erase_all() KVBM_EXCLUDES(pool_);
 
   // Tells the policies what the caller knows of resident blocks (policy/hints.h). The caller holds references.
-  void set_priority(std::span<const SlotId> slots, uint8_t priority) KVBM_EXCLUDES(pool_);
+  void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick = 0) KVBM_EXCLUDES(pool_);
 
   // ---- Demotion ahead of need ----
   // The blocks that would be evicted next, coldest first, with a reference each; still findable.
@@ -274,6 +284,7 @@ class BlockTable final : private policy::Residents {
   [[nodiscard]] bool try_reap(SlotId slot) noexcept;
 
   // Under the pool lock.
+  [[nodiscard]] std::unique_ptr<policy::EvictionPolicy> new_policy() const;
   [[nodiscard]] policy::EvictionPolicy& policy_of(SlotId slot) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
   [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
@@ -312,6 +323,7 @@ class BlockTable final : private policy::Residents {
   std::unique_ptr<SlotMeta[]> meta_;
   std::unique_ptr<policy::Facts[]> facts_;
   PrefixIndex index_;
+  SlotMarks marks_;
   std::atomic<bool> hears_uses_{false};
   // The payload that all blocks have had so far, so that sums need not look at each; 0: none yet.
   static constexpr uint64_t kSeveralSizes = UINT64_MAX;

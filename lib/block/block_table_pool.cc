@@ -3,6 +3,8 @@
 
 #include "block/batch_lock.h"
 #include "block/block_table.h"
+#include "policy/hinted.h"
+#include "policy/hints.h"
 
 namespace kvbm::block {
 namespace {
@@ -36,6 +38,11 @@ bool BlockTable::evictable(SlotId slot) const noexcept {
 uint64_t BlockTable::name(SlotId slot) const noexcept { return table_[slot].identity().hash(); }
 
 // ---- one slot ----
+
+std::unique_ptr<policy::EvictionPolicy> BlockTable::new_policy() const {
+  const std::span facts(facts_.get(), slot_count_);
+  return policy::with_hints(make_policy_(policy_name_, facts, *this), facts, *this);
+}
 
 policy::EvictionPolicy& BlockTable::policy_of(SlotId slot) {
   Account& account = accounts_[meta_[slot].account.load(std::memory_order_relaxed)];
@@ -86,6 +93,7 @@ void BlockTable::hear_available(SlotId slot, uint32_t tick) {
 }
 
 void BlockTable::push_free(SlotId slot) {
+  marks_.none(slot);
   SlotMeta& meta = meta_[slot];
   --accounts_[meta.account.load(std::memory_order_relaxed)].used;
   meta.generation.store(meta.generation.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -156,6 +164,7 @@ SlotId BlockTable::evict_any(uint64_t to, uint32_t tick) {
 
 // The slot has just become `evicting`: it leaves its policy, its account and its parent.
 void BlockTable::leave_evicted(SlotId slot, uint32_t tick) {
+  marks_.none(slot);
   meta_[slot].in_policy = 0;
   facts_[slot].queue = 0;
   --counters_.registered;
@@ -278,6 +287,7 @@ size_t BlockTable::select_cold(std::span<SlotId> out, uint32_t tick) {
     while (n < out.size()) {
       const SlotId parent = table_[slot].parent.load(std::memory_order_relaxed);
       if (parent == kNoSlot || meta_[parent].in_policy == 0) break;
+      if (facts_[parent].priority == policy::kHintKeep && facts_[slot].priority != policy::kHintKeep) break;
       if (facts_[parent].last_use.load(std::memory_order_relaxed) !=
           facts_[slot].last_use.load(std::memory_order_relaxed)) {
         break;
@@ -344,7 +354,7 @@ Code BlockTable::move_limit(AccountId account, uint32_t slots, OverQuota mode, s
   if (account >= accounts_.size()) accounts_.resize(static_cast<size_t>(account) + 1);
   Account& at = accounts_[account];
   if (slots != kNoLimit && at.own == nullptr) {
-    auto own = make_policy_(policy_name_, std::span(facts_.get(), slot_count_), *this);
+    auto own = new_policy();
     if (own == nullptr) return Code::no_memory;
     move_to_own(account, *own);
     at.own = std::move(own);
@@ -391,9 +401,14 @@ AccountUse BlockTable::account_use(AccountId account) const {
   return {accounts_[account].used, accounts_[account].limit, accounts_[account].mode};
 }
 
-void BlockTable::set_priority(std::span<const SlotId> slots, uint8_t priority) {
-  MutexLock lock(pool_);
-  for (const SlotId slot : slots) facts_[slot].priority = priority;
+void BlockTable::set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) {
+  BatchLock lock(pool_);
+  for (const SlotId slot : slots) {
+    facts_[slot].priority = priority;
+    if (meta_[slot].in_policy == 0) continue;
+    policy_of(slot).hinted(slot, tick);
+    if (facts_[slot].queue == 0) table_[slot].word.fetch_or(SlotWord::kNotify, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace kvbm::block

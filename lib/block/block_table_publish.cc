@@ -227,6 +227,7 @@ void BlockTable::tell_used(std::span<const SlotId> slots, uint32_t tick) noexcep
 
 // True for the one who withdrew it. The caller holds a reference.
 bool BlockTable::withdraw(SlotId slot) noexcept {
+  marks_.ended(slot);  // first: whoever sees it withdrawn may say that it is forgotten for good
   const SlotWord old(table_[slot].word.fetch_or(SlotWord::kWithdrawn, std::memory_order_acq_rel));
   if (old.withdrawn()) return false;
   unlist(slot);
@@ -274,7 +275,9 @@ size_t BlockTable::erase_where(Match&& match) {
     if (match(table_[slot].family.load(std::memory_order_relaxed)) && withdraw(slot)) ++count;
     release({&slot, 1});
   }
-  count_erased(count);
+  // A block that was being evicted was not findable: under this lock it has lost its mark as well.
+  MutexLock lock(pool_);
+  counters_.erased += count;
   return count;
 }
 

@@ -36,7 +36,10 @@ SlotId BlockTable::scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) 
 
 Counters BlockTable::counters() const {
   MutexLock lock(pool_);
-  return counters_;
+  Counters all = counters_;
+  all.policy_refused = shared_->refused();
+  for (const Account& account : accounts_) all.policy_refused += account.own != nullptr ? account.own->refused() : 0;
+  return all;
 }
 
 size_t BlockTable::bytes() const {

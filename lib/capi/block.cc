@@ -166,6 +166,7 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
       what.family = plan.value().family;
     }
     what.keys = {reinterpret_cast<const Key*>(keys), n_blocks};
+    core.trust_present(what.family, what.keys);  // the caller may be given the block that is there for its own
     what.parent = reinterpret_cast<const Key*>(given.parent);
     what.chained = given.unchained == 0;
     what.duplicates = given.duplicates == KVBM_DUPLICATE_KEEP ? kvbm::block::DuplicateMode::keep

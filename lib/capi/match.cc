@@ -1,5 +1,6 @@
 #include "manager/match.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -148,17 +149,21 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
     auto& manager = found.manager();
     std::vector<kvbm::SlotId> slots;
     for (size_t i = 0; i < n; ++i) {
-      if (found.tier_of(part, first + i) == 0) slots.push_back(found.parts()[part].slots[first + i]);
+      const kvbm::SlotId slot = found.tier_of(part, first + i) == 0 ? found.parts()[part].slots[first + i] : kvbm::kNoSlot;
+      const bool given = slot != kvbm::kNoSlot && manager.trust(slot);
+      if (given) slots.push_back(slot);
+      out_blocks[i] = given ? 1 : 0;  // until there are holds
     }
     std::vector<kvbm::block::HoldValue> holds(slots.size());
     manager.table().retain(slots);
     const kvbm::Code code = manager.holds().create(kvbm::block::HoldKind::reading, slots, {}, holds);
     if (code != kvbm::Code::ok) {
+      std::fill_n(out_blocks, n, 0);
       manager.release(slots);
       return to_c(code);
     }
     for (size_t i = 0, next = 0; i < n; ++i) {
-      out_blocks[i] = found.tier_of(part, first + i) == 0 ? holds[next++] : 0;
+      if (out_blocks[i] != 0) out_blocks[i] = holds[next++];
     }
     return KVBM_OK;
   });

@@ -1,5 +1,7 @@
 #include "capi/plugin_policy.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -9,14 +11,18 @@ namespace {
 
 int may_evict(const void* asker, uint32_t slot);
 
+// Invariant: a slot is listed (here, and in its facts' `queue`) exactly while the caller's policy knows it: it heard
+// `inserted`, and since then it neither chose the slot nor heard `erased`. Of other slots it hears nothing. A slot that
+// was chosen and stays is inserted anew by `available`, which the block table calls once the slot can go.
 class PluginPolicy final : public policy::EvictionPolicy {
  public:
   PluginPolicy(const kvbm_policy_table_t& table, void* user, std::span<policy::Facts> facts,
                const policy::Residents& residents)
       : table_(table),
         name_(table.name != nullptr ? table.name : "plugin"),
+        facts_(facts),
         residents_(residents),
-        resident_(facts.size(), false),
+        listed_(facts.size(), false),
         policy_(table.create(user, static_cast<uint32_t>(facts.size()))) {}
   ~PluginPolicy() override { table_.destroy(policy_); }
 
@@ -24,41 +30,56 @@ class PluginPolicy final : public policy::EvictionPolicy {
   [[nodiscard]] bool hears_uses() const noexcept override { return true; }
 
   void inserted(std::span<const SlotId> slots, uint32_t tick) override {
-    names_.clear();
-    for (const SlotId slot : slots) {
-      names_.push_back(residents_.name(slot));
-      resident_[slot] = true;
+    std::array<uint64_t, kBatch> names;
+    for (size_t begin = 0; begin < slots.size(); begin += kBatch) {
+      const auto batch = slots.subspan(begin, std::min(kBatch, slots.size() - begin));
+      for (size_t i = 0; i < batch.size(); ++i) {
+        names[i] = residents_.name(batch[i]);
+        set_listed(batch[i], true);
+      }
+      table_.inserted(policy_, batch.data(), names.data(), batch.size(), tick);
     }
-    table_.inserted(policy_, slots.data(), names_.data(), slots.size(), tick);
   }
   void used(std::span<const SlotId> slots, uint32_t tick) override {
-    table_.used(policy_, slots.data(), slots.size(), tick);
+    for (const SlotId& slot : slots) {
+      if (listed_[slot]) table_.used(policy_, &slot, 1, tick);
+    }
   }
-  void available(SlotId /*slot*/, uint32_t /*tick*/) override {}
+  void available(SlotId slot, uint32_t tick) override { inserted({&slot, 1}, tick); }
 
   SlotId evict(uint32_t tick) override {
     const uint32_t slot = table_.evict(policy_, &may_evict, this, tick);
-    if (slot < resident_.size() && allowed(slot)) {
-      resident_[slot] = false;
-      return slot;
-    }
+    const bool known = slot < listed_.size() && listed_[slot];
+    const bool usable = known && residents_.evictable(slot);
+    if (known) set_listed(slot, false);  // it has forgotten the slot, whatever becomes of it
+    if (usable) return slot;
+    if (slot != UINT32_MAX) ++refused_;
     return help_out();
   }
   void erased(SlotId slot) override {
-    resident_[slot] = false;
+    if (!listed_[slot]) return;
+    set_listed(slot, false);
     table_.erased(policy_, slot);
   }
-  [[nodiscard]] size_t bytes() const noexcept override { return resident_.size() / 8; }
+  [[nodiscard]] uint64_t refused() const noexcept override { return refused_; }
+  [[nodiscard]] size_t bytes() const noexcept override { return sizeof *this + listed_.size() / 8; }
 
   [[nodiscard]] bool allowed(SlotId slot) const noexcept {
-    return slot < resident_.size() && resident_[slot] && residents_.evictable(slot);
+    return slot < listed_.size() && listed_[slot] && residents_.evictable(slot);
   }
 
  private:
+  static constexpr size_t kBatch = 64;
+
+  void set_listed(SlotId slot, bool listed) noexcept {
+    listed_[slot] = listed;
+    facts_[slot].queue = listed ? 1 : 0;
+  }
+
   // The caller's policy had no usable answer: go around the slots like a clock.
   SlotId help_out() {
-    for (size_t n = 0; n < resident_.size(); ++n) {
-      hand_ = (hand_ + 1) % resident_.size();
+    for (size_t n = 0; n < listed_.size(); ++n) {
+      hand_ = (hand_ + 1) % listed_.size();
       const auto slot = static_cast<SlotId>(hand_);
       if (!allowed(slot)) continue;
       erased(slot);
@@ -69,10 +90,11 @@ class PluginPolicy final : public policy::EvictionPolicy {
 
   const kvbm_policy_table_t table_;
   const std::string name_;
+  std::span<policy::Facts> facts_;
   const policy::Residents& residents_;
-  std::vector<bool> resident_;
-  std::vector<uint64_t> names_;
+  std::vector<bool> listed_;
   size_t hand_ = 0;
+  uint64_t refused_ = 0;
   void* const policy_;
 };
 

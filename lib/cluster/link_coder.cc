@@ -10,12 +10,13 @@ namespace kvbm::cluster {
 
 namespace {
 
-// What records are thought to shrink to before one has come: exponents of bf16 (lib/codec/README.md).
+// What records are thought to shrink to: exponents of bf16 (lib/codec/README.md). Other namespaces, and other nodes, have
+// other ratios; which ones the batches of this one have is found out by trying.
 constexpr double kThoughtRatio = 1.4;
 // Edges that are faster than this are coded with the faster mode: the other one would be the limit itself.
 constexpr double kFastEdgeNsPerByte = 0.5;  // 2 GB/s
-// Of the speeds, what was known before another record keeps so much weight.
-constexpr double kKept = 63.0 / 64;
+// Of smaller ones a large part of the time is not coding.
+constexpr uint64_t kLeastForSpeed = 64ULL << 10;
 constexpr size_t kLargeBatch = 8ULL << 20;
 
 codec::Mode mode_of(copy::Way way, const copy::CodecChoice::State& edge) noexcept {
@@ -83,11 +84,6 @@ void LinkCoder::Direction::add(uint64_t raw, uint64_t stored, uint64_t took) noe
   ns.fetch_add(took, std::memory_order_relaxed);
 }
 
-void LinkCoder::Speed::add(uint64_t took, uint64_t raw) noexcept {
-  ns = ns * kKept + static_cast<double>(took);
-  bytes = bytes * kKept + static_cast<double>(raw);
-}
-
 LinkCoder::LinkCoder(LinkCoding options, Random& random, const Clock& clock, const Log* log)
     : options_(std::move(options)), random_(random), clock_(clock), log_(log) {}
 
@@ -119,9 +115,8 @@ void LinkCoder::measure() {
     encode_ns = std::min(encode_ns, middle - began);
     decode_ns = std::min(decode_ns, clock_.now_ns() - middle);
   }
-  MutexLock lock(speeds_mutex_);
-  encode_.add(encode_ns, kBytes);
-  decode_.add(decode_ns, kBytes);
+  coded_so_fast(&copy::CodingSpeeds::encode_ns_per_byte, encode_ns, kBytes);
+  coded_so_fast(&copy::CodingSpeeds::decode_ns_per_byte, decode_ns, kBytes);
 }
 
 // ---- Asking ----
@@ -135,20 +130,26 @@ LinkCoder::Known& LinkCoder::known(const NodeId& node) {
 
 copy::CodingSpeeds LinkCoder::speeds() const {
   MutexLock lock(speeds_mutex_);
-  const double size = coded_size_.ns_per_byte();
-  return {encode_.ns_per_byte(), decode_.ns_per_byte(), size > 0 ? 1 / size : kThoughtRatio};
+  return {speeds_.encode_ns_per_byte, speeds_.decode_ns_per_byte, kThoughtRatio};
+}
+
+void LinkCoder::coded_so_fast(double copy::CodingSpeeds::*which, uint64_t took, uint64_t raw) {
+  if (raw < kLeastForSpeed) return;
+  const double now = static_cast<double>(took) / static_cast<double>(raw);
+  MutexLock lock(speeds_mutex_);
+  double& fastest = speeds_.*which;
+  if (fastest == 0 || now < fastest) fastest = now;
 }
 
 LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use,
                                 uint64_t deadline_ns) {
   Asked out;
-  out.use = use;
   out.ticket = {clock_.now_ns(), bytes, copy::Way::plain};
   codec::Mode mode = options_.mode;
   if (options_.automatic) {
-    copy::CodecChoice& of = known(node).choice(use);
-    out.ticket = of.next(out.ticket.asked_ns, bytes, speeds(), deadline_ns);
-    mode = mode_of(out.ticket.way, of.state(bytes));
+    out.choice = &known(node).choice(use);
+    out.ticket = out.choice->next(out.ticket.asked_ns, bytes, speeds(), deadline_ns);
+    mode = mode_of(out.ticket.way, out.choice->state(bytes));
   }
   out.coding.mode = static_cast<uint8_t>(mode);
   if (options_.keys != nullptr) out.coding.flags |= wire::kOpensSealed;
@@ -158,10 +159,20 @@ LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_l
   return out;
 }
 
-void LinkCoder::answered(const NodeId& node, const Asked& asked, bool came_coded, uint64_t got) {
-  if (!options_.automatic) return;
-  const copy::Way way = came_coded ? copy::Way::coded : copy::Way::plain;
-  known(node).choice(asked.use).ended(clock_.now_ns(), asked.ticket, way, got);
+LinkCoder::Asked LinkCoder::ask_as_it_is() const {
+  Asked out;
+  if (options_.keys == nullptr) return out;
+  out.coding.flags = wire::kOpensSealed;
+  out.coding.codecs = known_codecs();
+  return out;
+}
+
+void LinkCoder::answered(const Asked& asked, bool came_coded, uint64_t got) const {
+  if (asked.choice == nullptr) return;
+  // What is only sealed goes the plain way.
+  const bool coded = came_coded && asked.coding.mode != static_cast<uint8_t>(codec::Mode::off);
+  const copy::Way way = coded ? copy::Way::coded : copy::Way::plain;
+  asked.choice->ended(clock_.now_ns(), asked.ticket, way, got);
 }
 
 LinkCoder::NodeState LinkCoder::state(const NodeId& node) const {
@@ -218,9 +229,8 @@ Code LinkCoder::decode_record(const NodeId& node, bool allow_lossy, const codec:
   }
   taken_.add(payload.size(), stored.size(), took);
   known(node).taken.add(payload.size(), stored.size(), took);
-  MutexLock lock(speeds_mutex_);
-  decode_.add(took, payload.size());
-  coded_size_.add(stored.size(), payload.size());
+  // Not what was only sealed.
+  if (stored.size() < payload.size()) coded_so_fast(&copy::CodingSpeeds::decode_ns_per_byte, took, payload.size());
   return Code::ok;
 }
 
@@ -279,8 +289,9 @@ Result<codec::CodedSizes> LinkCoder::encode_record(const codec::HeadView& head, 
   } else if (sizes.status().code() == Code::again) {
     useless_.fetch_add(1, std::memory_order_relaxed);
   }
-  MutexLock lock(speeds_mutex_);
-  encode_.add(took, payload.size());
+  if (sizes.ok() && sizes.value().payload_bytes < payload.size()) {
+    coded_so_fast(&copy::CodingSpeeds::encode_ns_per_byte, took, payload.size());
+  }
   return sizes;
 }
 

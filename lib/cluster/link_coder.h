@@ -69,14 +69,16 @@ class LinkCoder {
   struct Asked {
     wire::Coding coding;
     copy::CodecChoice::Ticket ticket;
-    Use use = Use::records;
+    copy::CodecChoice* choice = nullptr;  // that hears what came of it; stays for as long as the coder
   };
   // How a batch of so many plain bytes is to be asked for. takes_lossy: every family of it does. deadline_ns: the
   // nearest one of it.
   [[nodiscard]] Asked ask(const NodeId& node, uint64_t bytes, bool takes_lossy, Use use = Use::records,
                           uint64_t deadline_ns = kNever);
-  // What came of it; got: plain bytes.
-  void answered(const NodeId& node, const Asked& asked, bool came_coded, uint64_t got);
+  // What must go as it is: at most sealed. Nothing is learned of it.
+  [[nodiscard]] Asked ask_as_it_is() const;
+  // What came of it, of every ask; got: plain bytes.
+  void answered(const Asked& asked, bool came_coded, uint64_t got) const;
   [[nodiscard]] bool takes_lossy(FamilyId family) const {
     const auto known = terms(family);
     return known != nullptr && known->allow_lossy;
@@ -128,12 +130,6 @@ class LinkCoder {
     [[nodiscard]] CodingCounts::Direction now() const noexcept;
     void add(uint64_t raw, uint64_t stored, uint64_t took) noexcept;
   };
-  // Time and bytes, older ones fading.
-  struct Speed {
-    double ns = 0, bytes = 0;
-    void add(uint64_t took, uint64_t raw) noexcept;
-    [[nodiscard]] double ns_per_byte() const noexcept { return bytes > 0 ? ns / bytes : 0; }
-  };
   // What is known of a node; kept for good.
   struct Known {
     std::array<copy::CodecChoice, 2> choices;  // by Use
@@ -147,6 +143,7 @@ class LinkCoder {
   }
   [[nodiscard]] Known& known(const NodeId& node);
   [[nodiscard]] copy::CodingSpeeds speeds() const;
+  void coded_so_fast(double copy::CodingSpeeds::*which, uint64_t took, uint64_t raw);
   void warn_once(Code why, const std::string& text);
 
   const LinkCoding options_;
@@ -160,9 +157,8 @@ class LinkCoder {
   std::map<NodeId, std::unique_ptr<Known>> nodes_ KVBM_GUARDED_BY(nodes_mutex_);
   std::set<std::string> warned_ KVBM_GUARDED_BY(nodes_mutex_);
   mutable Mutex speeds_mutex_;
-  Speed encode_ KVBM_GUARDED_BY(speeds_mutex_);
-  Speed decode_ KVBM_GUARDED_BY(speeds_mutex_);
-  Speed coded_size_ KVBM_GUARDED_BY(speeds_mutex_);  // coded bytes for raw bytes
+  // The fastest that was seen: it decides only whether coding is tried at all, and one slow minute must not end that.
+  copy::CodingSpeeds speeds_ KVBM_GUARDED_BY(speeds_mutex_);
   Mutex workspaces_mutex_;
   std::vector<std::unique_ptr<codec::Workspace>> workspaces_ KVBM_GUARDED_BY(workspaces_mutex_);
 };

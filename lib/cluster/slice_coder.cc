@@ -113,30 +113,28 @@ void LinkSliceCoder::post(UniqueFunction<std::pair<Status, uint64_t>(Shared&)> w
 
 LinkSliceCoder::Asked LinkSliceCoder::ask(session::PeerId peer, uint64_t bytes, bool again) {
   const NodeId node = node_of(peer);
-  const bool automatic = options_.coder->options().automatic;
-  const bool near = automatic && options_.in_place && options_.in_place(node);
+  LinkCoder& coder = *options_.coder;
+  const bool near = coder.options().automatic && options_.in_place && options_.in_place(node);
+  const LinkCoder::Asked how =
+      again || near ? coder.ask_as_it_is() : coder.ask(node, bytes, false, LinkCoder::Use::slices);
   Asked out;
   out.bytes = bytes;
-  if (!seals() && (again || near)) return out;
-  const LinkCoder::Asked how = options_.coder->ask(node, bytes, false, LinkCoder::Use::slices);
   out.coding = {how.coding.mode, how.coding.flags, how.coding.codecs};
-  if (near || again) out.coding.mode = 0;  // sealed all the same
-  if (!out.coding.any()) out.coding = {};
   out.asked_ns = how.ticket.asked_ns;
+  out.of = how.choice;
   return out;
 }
 
 bool LinkSliceCoder::take_plain(session::PeerId peer) { return options_.coder->take(node_of(peer), false, false); }
 
-void LinkSliceCoder::came(session::PeerId peer, const Asked& asked, bool coded) {
-  if (asked.asked_ns == 0) return;
-  LinkCoder::Asked how;
-  how.coding = on_links(asked.coding);
+void LinkSliceCoder::ended(const Asked& asked, Came how) {
+  if (asked.of == nullptr) return;
+  LinkCoder::Asked was;
+  was.coding = on_links(asked.coding);
   const copy::Way way = asked.coding.mode != 0 ? copy::Way::coded : copy::Way::plain;
-  how.ticket = {asked.asked_ns, asked.bytes, way};
-  how.use = LinkCoder::Use::slices;
-  // What is only sealed goes the plain way.
-  options_.coder->answered(node_of(peer), how, coded && asked.coding.mode != 0, asked.bytes);
+  was.ticket = {asked.asked_ns, asked.bytes, way};
+  was.choice = static_cast<copy::CodecChoice*>(asked.of);
+  options_.coder->answered(was, how == Came::coded, how == Came::no ? 0 : asked.bytes);
 }
 
 void LinkSliceCoder::decode(session::PeerId peer, const SliceInSlot& slice, uint64_t bytes, Done done) {

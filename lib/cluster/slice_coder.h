@@ -43,7 +43,7 @@ class LinkSliceCoder final : public session::SliceCoder {
   Asked ask(session::PeerId peer, uint64_t bytes, bool again) override;
   bool take_plain(session::PeerId peer) override;
   void decode(session::PeerId peer, const session::SliceInSlot& slice, uint64_t bytes, Done done) override;
-  void came(session::PeerId peer, const Asked& asked, bool coded) override;
+  void ended(const Asked& asked, Came how) override;
   [[nodiscard]] Plan plan(const session::SliceCoding& coding) const override;
   void gave_plain() override { options_.coder->count_plain_given(); }
   void encode(const session::SliceInSlot& slice, const session::SliceCoding& coding, Done done) override;

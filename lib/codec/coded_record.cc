@@ -33,6 +33,30 @@ constexpr size_t kSealedLeafBytes = kSealTagBytes + kSealedHashBytes;
 Status invalid(const char* what) { return {Code::invalid_argument, what}; }
 Status damaged(const char* what) { return {Code::damaged, what}; }
 
+// Which mode most of what was coded has.
+class ModeTally {
+ public:
+  void add(std::optional<Mode> mode, size_t bytes) noexcept {
+    if (mode == Mode::off) return;
+    coded_ = true;
+    if (mode.has_value() && static_cast<size_t>(*mode) < bytes_.size()) bytes_[static_cast<size_t>(*mode)] += bytes;
+  }
+  [[nodiscard]] std::optional<Mode> most() const noexcept {
+    if (!coded_) return Mode::off;
+    const auto lossy = bytes_.begin() + kFirstLossy;
+    auto best = std::max_element(lossy, bytes_.end());
+    if (*best == 0) best = std::max_element(bytes_.begin(), lossy);
+    if (*best == 0) return std::nullopt;
+    return static_cast<Mode>(best - bytes_.begin());
+  }
+
+ private:
+  static constexpr size_t kFirstLossy = 16;
+  static_assert(is_lossy(static_cast<Mode>(kFirstLossy)) && !is_lossy(static_cast<Mode>(kFirstLossy - 1)));
+  std::array<uint64_t, 32> bytes_{};
+  bool coded_ = false;
+};
+
 class Encoder {
  public:
   Encoder(const HeadView& head, ConstBytes payload, const RecordForm& form, const Recipe& recipe, MutableBytes out_head,
@@ -44,7 +68,9 @@ class Encoder {
         out_head_(out_head),
         out_payload_(out_payload),
         workspace_(workspace),
-        header_(head.header()) {}
+        header_(head.header()),
+        opaque_((header_.flags & kOpaque) != 0),
+        mode_of_all_(recipe.mode_of_all()) {}
 
   Result<CodedSizes> encode(const KeyRing* keys, Random& random) {
     if (Status fault = check(keys != nullptr); !fault.ok()) return fault;
@@ -93,7 +119,13 @@ class Encoder {
     return false;
   }
 
-  [[nodiscard]] Mode mode(uint32_t leaf) const noexcept { return recipe_.mode(form_.layer(leaf), form_.plane(leaf)); }
+  // Leaves of an opaque record are cut where they stand: counting them tells no layer and no plane.
+  [[nodiscard]] Mode mode(uint32_t leaf) const noexcept {
+    return opaque_ ? mode_of_all_ : recipe_.mode(form_.layer(leaf), form_.plane(leaf));
+  }
+  [[nodiscard]] LeafForm form(uint32_t leaf) const noexcept {
+    return opaque_ ? form_.leaf_form() : form_.leaf_form(leaf);
+  }
 
   Status start_seal(const KeyRing& keys, Random& random) {
     space_ = workspace_.record();
@@ -118,7 +150,7 @@ class Encoder {
       // Decoding compares with the hash of what went in; where that is not what comes out, it is compared here.
       if (is_lossy(how) && leaf_hash(raw) != plain.hash) return damaged("a leaf to code is not what its hash says");
       Result<Encoded> result =
-          encode_leaf(form_.leaf_form(index), how, raw, plain.hash, {coded, encode_room(raw.size())}, workspace_);
+          encode_leaf(form(index), how, raw, plain.hash, {coded, encode_room(raw.size())}, workspace_);
       if (!result.ok()) return result.status();
       encoded = result.value();
     }
@@ -147,6 +179,9 @@ class Encoder {
     put_leaf(out_head_, index, leaf);
     at_ += leaf.stored_bytes;
     lossy_ = lossy_ || encoded.lossy;
+    // A lossy mode that does not fit a leaf has left it to `standard`.
+    const Mode done = encoded.codec == LeafCodec::raw ? Mode::off : is_lossy(how) && !encoded.lossy ? Mode::standard : how;
+    modes_.add(done, raw.size());
     sizes_.difference += encoded.difference;
     sizes_.value += encoded.value;
     return {};
@@ -174,6 +209,7 @@ class Encoder {
     sizes_.head_bytes = written.value();
     sizes_.payload_bytes = at_;
     sizes_.lossy = (header_.flags & kLossy) != 0;
+    sizes_.mode = modes_.most().value_or(Mode::off);
     return sizes_;
   }
 
@@ -185,6 +221,9 @@ class Encoder {
   MutableBytes out_payload_;
   Workspace& workspace_;
   Header header_;  // of the coded record
+  const bool opaque_;
+  const Mode mode_of_all_;  // where opaque
+  ModeTally modes_;
   RecordSpace* space_ = nullptr;
   Sealer* sealer_ = nullptr;  // null: not sealed
   uint64_t at_ = 0;           // where the next leaf goes
@@ -247,6 +286,8 @@ class Decoder {
     if (Status done = take_leaves(stored, first, end); !done.ok()) return done;
     return out_head_.empty() ? Status() : write_head();
   }
+
+  [[nodiscard]] std::optional<Mode> mode() const noexcept { return modes_.most(); }
 
  private:
   Status open_head() {
@@ -312,6 +353,7 @@ class Decoder {
     const auto said = raw_hash_of(stored);
     if (!said) return damaged("a coded leaf that is too short");
     if (Status decoded = decode_leaf(leaf.codec, stored, out, workspace_); !decoded.ok()) return decoded;
+    modes_.add(mode_of(leaf.codec, stored), out.size());
     hash = *said;
     return leaf_hash(out) == hash ? Status() : damaged("a coded leaf that does not decode to what went in");
   }
@@ -362,6 +404,7 @@ class Decoder {
   MutableBytes out_payload_;
   Workspace& workspace_;
   Header header_;
+  ModeTally modes_;
   RecordSpace* space_ = nullptr;
   Sealer* sealer_ = nullptr;  // null: not sealed
   std::array<std::byte, kMaxAttributeBytes> attributes_;
@@ -468,8 +511,12 @@ Status decode_opened(const HeadView& plain, std::span<const OpenedLeaf> leaves, 
 }
 
 Status decode_record(const HeadView& coded, ConstBytes stored, const DecodeRules& rules, uint32_t first, uint32_t n,
-                     MutableBytes out_head, MutableBytes out_payload, Workspace& workspace) {
-  return Decoder(coded, rules, out_head, out_payload, workspace).decode(stored, first, n);
+                     MutableBytes out_head, MutableBytes out_payload, Workspace& workspace,
+                     std::optional<Mode>* out_mode) {
+  Decoder decoder(coded, rules, out_head, out_payload, workspace);
+  Status status = decoder.decode(stored, first, n);
+  if (out_mode != nullptr) *out_mode = decoder.mode();
+  return status;
 }
 
 }  // namespace kvbm::codec

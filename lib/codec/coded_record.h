@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/bytes.h"
@@ -31,6 +32,7 @@ struct CodedSizes {
   bool lossy = false;
   double difference = 0;  // as in Encoded, over all leaves
   double value = 0;
+  Mode mode = Mode::off;  // of most of the bytes that were coded; of those that lost something, if any did; off: none were
 };
 
 // Room for the coded head of a plain one, sealed or not.
@@ -38,7 +40,8 @@ struct CodedSizes {
 // Room for the coded payload of a plain one, whatever is in it: a multiple of 4 KiB, a little more than the payload.
 [[nodiscard]] uint64_t coded_room(uint64_t payload_bytes, uint32_t leaves) noexcept;
 
-// Writes a coded and, with `keys`, sealed record. `head` and `payload` are a plain record (no leaf coded, not sealed).
+// Writes a coded and, with `keys`, sealed record. Of an opaque one nobody knows which leaf is of which layer and plane: a
+// recipe that names any codes all of it without loss (Recipe::mode_of_all()). `head` and `payload` are a plain record (no leaf coded, not sealed).
 // `out_head` has coded_head_room() of room at least, `out_payload` coded_room(), 64-byte aligned; bytes behind what is
 // returned may be written. A new record id comes from `random` if the record is sealed or lossy: it is another record
 // then. Nothing gained and not sealed: code `again`, and the plain record is to be used as it is.
@@ -78,8 +81,10 @@ struct DecodeRules {
 // Accepts a plain record too: its leaves are checked and copied.
 // damaged: wrong bytes or tag; not_permitted, mismatch: as permitted() says; newer_version, unsupported: a codec that
 // is not known or not built here.
+// out_mode: what those leaves were coded with, as CodedSizes::mode; nullopt: their bytes do not tell.
 Status decode_record(const HeadView& coded, ConstBytes stored, const DecodeRules& rules, uint32_t first, uint32_t n,
-                     MutableBytes out_head, MutableBytes out_payload, Workspace& workspace);
+                     MutableBytes out_head, MutableBytes out_payload, Workspace& workspace,
+                     std::optional<Mode>* out_mode = nullptr);
 
 // ---- In two steps: opened here, decoded leaf by leaf, by this library or elsewhere ----
 

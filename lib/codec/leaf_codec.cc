@@ -7,6 +7,7 @@
 #include "codec/quantize.h"
 #include "codec/planar.h"
 #include "codec/planar_kernel.h"
+#include "codec/planar_tables.h"
 #include "codec/zstd_leaf.h"
 
 namespace kvbm::codec {
@@ -110,6 +111,23 @@ Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspa
       return delta_decode(frame.value(), stored, raw, workspace);
     default:
       return {Code::newer_version, "coded leaf: a codec that is not known here"};
+  }
+}
+
+std::optional<Mode> mode_of(LeafCodec codec, ConstBytes stored) noexcept {
+  if (codec == LeafCodec::raw) return Mode::off;
+  if (stored.size() <= kFrameShapeAt) return std::nullopt;
+  const auto shape = std::to_integer<uint8_t>(stored[kFrameShapeAt]);
+  switch (codec) {
+    case LeafCodec::planar:
+      return planar_mode(shape);
+    case LeafCodec::zstd:
+      return Mode::zstd;
+    case LeafCodec::quantized:
+    case LeafCodec::delta:
+      return static_cast<Mode>(shape);
+    default:
+      return std::nullopt;
   }
 }
 

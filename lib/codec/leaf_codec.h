@@ -91,6 +91,9 @@ struct Encoded {
 [[nodiscard]] Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept;
 [[nodiscard]] bool is_lossy(LeafCodec codec) noexcept;
 
+// The mode that a leaf was coded with, where its bytes tell. nullopt: more than one mode gives such.
+[[nodiscard]] std::optional<Mode> mode_of(LeafCodec codec, ConstBytes stored) noexcept;
+
 // Which implementation runs here: "avx512", "bmi2", "portable". force: for tests and benchmarks; null restores the
 // choice, false: not available here. Every implementation gives the same bytes.
 [[nodiscard]] const char* codec_kernel_name() noexcept;

@@ -237,14 +237,17 @@ class ShapeSearch {
 };
 
 constexpr uint8_t kFastShape[kMaxLevels] = {0, 0, 8};
+constexpr uint8_t kFastLevels = 3;
+constexpr uint8_t kStandardLevels = 6;
+constexpr uint8_t kLongLevels = 8;
 
 uint64_t choose_shape(Mode mode, bool signs, const Cost& cost, PlanarChoice& choice) noexcept {
   if (mode == Mode::fast) {
-    choice.levels = 3;
+    choice.levels = kFastLevels;
     std::memcpy(choice.counts, kFastShape, sizeof choice.counts);
-    return cost_of(kFastShape, 3, cost);
+    return cost_of(kFastShape, kFastLevels, cost);
   }
-  choice.levels = mode == Mode::max || signs ? 8 : 6;
+  choice.levels = mode == Mode::max || signs ? kLongLevels : kStandardLevels;
   ShapeSearch search(cost, choice.levels);
   return search.run(choice.counts);
 }
@@ -269,6 +272,19 @@ void fill_codes(const PlanarChoice& choice, PlanarPlan& plan) noexcept {
 }
 
 }  // namespace
+
+std::optional<Mode> planar_mode(uint8_t levels) noexcept {
+  switch (levels) {
+    case kFastLevels:
+      return Mode::fast;
+    case kStandardLevels:
+      return Mode::standard;
+    case kLongLevels:
+      return Mode::max;
+    default:
+      return std::nullopt;
+  }
+}
 
 bool planar_shape(const uint8_t* counts, uint32_t levels, PlanarPlan& plan) noexcept {
   if (levels == 0 || levels > kMaxLevels) return false;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/bytes.h"
 #include "codec/leaf_codec.h"
@@ -34,5 +35,8 @@ void planar_channels(const LeafForm& form, PlanarPlan& plan) noexcept;
 
 // `plan` has element, blocks and channels; the rest of what encoding needs is set here.
 void planar_choose(PlanarPlan& plan, Mode mode, const std::byte* raw, std::byte* room, PlanarChoice& choice) noexcept;
+
+// The mode that makes trees of so many levels. nullopt: none, or several (signs: 8 levels in each).
+std::optional<Mode> planar_mode(uint8_t levels) noexcept;
 
 }  // namespace kvbm::codec

@@ -116,6 +116,19 @@ Mode Recipe::mode(uint32_t layer, uint32_t plane) const noexcept {
   return Mode::off;
 }
 
+Mode Recipe::mode_of_all() const noexcept {
+  const Mode first = mode(0, 0);
+  const auto same_at = [&](uint32_t layer) { return mode(layer, 0) == first && mode(layer, 1) == first; };
+  bool same = same_at(0);
+  // Between two of these nothing changes.
+  for (const Rule& rule : rules) same = same && same_at(rule.first_layer) && same_at(std::min(rule.end_layer, kNoEnd - 1));
+  return same ? first : Mode::standard;
+}
+
+bool Recipe::codes() const noexcept {
+  return std::any_of(rules.begin(), rules.end(), [](const Rule& rule) { return rule.mode != Mode::off; });
+}
+
 bool Recipe::lossy() const noexcept {
   return std::any_of(rules.begin(), rules.end(), [](const Rule& rule) { return is_lossy(rule.mode); });
 }

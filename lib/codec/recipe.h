@@ -27,6 +27,9 @@ struct Recipe {
   static Result<Recipe> parse(std::string_view text);
   [[nodiscard]] std::string text() const;  // parse() gives the same recipe again
   [[nodiscard]] Mode mode(uint32_t layer, uint32_t plane) const noexcept;
+  // For what is of no known layer and plane: the mode that holds for each of them, else `standard`, which loses nothing.
+  [[nodiscard]] Mode mode_of_all() const noexcept;
+  [[nodiscard]] bool codes() const noexcept;  // anything at all
   [[nodiscard]] bool lossy() const noexcept;
   bool operator==(const Recipe&) const = default;
 };

@@ -254,6 +254,10 @@ Result<size_t> encode_head(const Header& header, std::span<const Leaf> leaves, C
   return finish_head(header, out);
 }
 
+uint64_t header_checksum(ConstBytes first_160_bytes) noexcept {
+  return load_le<uint64_t>(first_160_bytes.data() + kChecksumAt);
+}
+
 Result<HeaderPeek> peek_header(ConstBytes bytes) {
   if (bytes.size() < kHeaderBytes) return damaged("record header: cut short");
   const std::byte* in = bytes.data();

@@ -132,6 +132,8 @@ struct HeaderPeek {
   uint32_t head_bytes = 0;
 };
 Result<HeaderPeek> peek_header(ConstBytes first_160_bytes);
+// The checksum that a header carries, unlike that of any other record ever made (its record id is in it). Not checked.
+[[nodiscard]] uint64_t header_checksum(ConstBytes first_160_bytes) noexcept;
 
 Status append_attribute(std::vector<std::byte>& attributes, Attribute tag, ConstBytes value);
 // Calls for each attribute; damaged if the TLV is malformed.

@@ -6,26 +6,38 @@ namespace kvbm::copy {
 
 namespace {
 
-// Of what was known before, so much stays when another batch ends: the last eight count.
+// A sample: so many batches, or as few as have so many bytes, and all that end together with the last of them: of those the
+// first one seems to have taken all of the time.
+constexpr uint32_t kSampleBatches = 8;
+constexpr double kSampleBytes = 8 << 20;
+// Of what was known before, so much stays when another sample ends: the last eight count.
 constexpr double kKept = 7.0 / 8;
-// Of the way that is tried only now and then, the last try counts as much as all before it, or alone if it says that
-// the edge has changed.
-constexpr double kKeptOfTries = 1.0 / 2;
-// A batch that took longer than so many times what was thought counts as that: a stall says little of the way.
+// Of the way that is tried only now and then, the three of the last try count as much as all before them, or each alone if
+// it says that the edge has changed.
+constexpr double kKeptOfTries = 4.0 / 5;
+// A sample that took longer than so many times what was thought counts as that: a stall says little of the way.
 constexpr double kMostTimes = 4;
-// Batches of a way that must have been measured before it is judged.
+// Samples of a way that must have been taken before it is judged.
 constexpr uint32_t kEnough = 3;
-// Pauses between tries of the other way, in time and in batches: a try that takes half as long again costs less than 1
-// %.
+// A try is given up when so many batches have not made its samples, or so many of them came plain.
+constexpr uint32_t kMostOfTry = 256;
+constexpr uint32_t kMostDeclined = 2;
+// Pauses between tries of the other way, in time and in times of what the last one took: one that takes half as long
+// again costs less than 1 %.
 constexpr uint64_t kPauseNs = 1'000'000'000;
-// The first tries pay for memory that is touched for the first time; so there are as many again, soon after.
-constexpr uint64_t kFirstPauseNs = 125'000'000;
-constexpr uint32_t kFirstTries = 2 * kEnough;
+// The first batches of either way pay for memory that is touched for the first time, and more so the plain ones, which
+// come before: each way is measured twice, in turns, and the second time counts.
+constexpr uint32_t kFirstTries = 2;
 constexpr uint64_t kMostPauseNs = 32'000'000'000;
-constexpr uint64_t kBatchesBetween = 64;
+constexpr uint64_t kTriesBetween = 64;
+// Where coders are so many times faster than the edge, all that has to be found out is what batches shrink to: one sample of
+// either way says that, so that a short visit over a slow link is not over before.
+constexpr double kClear = 4;
+// Once coding was chosen, plain gets its next chance sooner: what was measured may have been somebody else's noise.
+constexpr uint64_t kTriesToDoubt = 8;
 // An edge that became so much slower is another one: what was found out about coding holds no longer.
 constexpr double kChanged = 1.5;
-// Batches in a row, all longer or all shorter: of batches that end together one took all of the time and one none.
+// Samples in a row, all longer or all shorter.
 constexpr int32_t kChangedFor = 3;
 
 // A batch whose deadline leaves less than so many times what it takes is not the one to try something with.
@@ -34,56 +46,121 @@ constexpr double kLeastTimes = 4;
 constexpr uint64_t kSmallBytes = 256ULL << 10;
 constexpr uint64_t kMiddleBytes = 2ULL << 20;
 
+bool is_clear(double edge_ns_per_byte, const CodingSpeeds& speeds) noexcept {
+  return kClear * std::max(speeds.encode_ns_per_byte, speeds.decode_ns_per_byte) < edge_ns_per_byte;
+}
+
+constexpr size_t index(Way way) noexcept { return static_cast<size_t>(way); }
+constexpr Way other(Way way) noexcept { return way == Way::plain ? Way::coded : Way::plain; }
+
 }  // namespace
 
+bool CodecChoice::Sample::full() const noexcept { return batches >= kSampleBatches || bytes >= kSampleBytes; }
+
 size_t CodecChoice::class_of(uint64_t bytes) noexcept { return bytes < kSmallBytes ? 0 : bytes < kMiddleBytes ? 1 : 2; }
+
+void CodecChoice::switch_to(Class& of, Way way, uint64_t now_ns) noexcept {
+  of.way = way;
+  ++of.switches;
+  if (way == Way::coded) {
+    of.try_ns = now_ns + kTriesToDoubt * of.trying.ns;
+    return;
+  }
+  of.pause_ns = std::clamp(of.pause_ns * 2, kPauseNs, kMostPauseNs);
+  of.try_ns = now_ns + of.pause_ns;
+}
+
+Way CodecChoice::begin_try(Class& of, uint32_t samples) noexcept {
+  of.trying = {};
+  of.trying.on = true;
+  of.trying.enough = samples;
+  of.trying.asked = 1;
+  ++of.probes;
+  return other(of.way);
+}
+
+// The first two tries of coding have only measured plain batches between them; then, as long as it loses, they become rare.
+void CodecChoice::end_try(Class& of, uint64_t now_ns) noexcept {
+  of.trying.on = false;
+  if (of.way == Way::coded) {
+    of.try_ns = now_ns + std::max(kPauseNs, kTriesBetween * of.trying.ns);
+    return;
+  }
+  if (++of.tries < kFirstTries && of.trying.enough == kEnough) {
+    of.taken = {};
+    return;
+  }
+  of.pause_ns = std::clamp(of.pause_ns * 2, kPauseNs, kMostPauseNs);
+  of.try_ns = now_ns + std::max(of.pause_ns, kTriesBetween * of.trying.ns);
+}
 
 // Which way now, and whether the other one is due for a try. tight: its deadline is too near for one.
 Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, bool tight) noexcept {
   const Taken& plain = of.taken[0];
   const Taken& coded = of.taken[1];
-  if (plain.samples < kEnough) return Way::plain;
+  if (of.trying.on) {
+    if (tight) return of.way;
+    if (of.trying.asked < kMostOfTry) {
+      ++of.trying.asked;
+      return other(of.way);
+    }
+    end_try(of, now_ns);
+  }
   const double plain_ns = plain.ns_per_byte();
-  const bool judged = coded.samples >= kEnough;
+  const bool clear = is_clear(plain_ns, speeds);
+  const uint32_t enough = clear ? 1 : kEnough;
+  if (plain.samples < enough) return Way::plain;
+  const bool judged = coded.samples >= enough && (clear || of.tries >= kFirstTries);
   if (of.way == Way::plain && judged && worth_coding(plain_ns, coded.ns_per_byte())) {
-    of.way = Way::coded;
-    of.probe_ns = now_ns + kPauseNs;
-    ++of.switches;
+    switch_to(of, Way::coded, now_ns);
   } else if (of.way == Way::coded && coded.ns_per_byte() > plain_ns) {
-    of.way = Way::plain;
-    of.pause_ns = std::clamp(of.pause_ns * 2, kPauseNs, kMostPauseNs);
-    of.probe_ns = now_ns + of.pause_ns;
-    ++of.switches;
+    switch_to(of, Way::plain, now_ns);
   }
-  if (of.way == Way::coded) {
-    if (tight || now_ns < of.probe_ns) return Way::coded;
-    ++of.probes;
-    of.probe_ns = now_ns + kPauseNs;
-    return Way::plain;
-  }
+  if (of.way == Way::coded) return tight || now_ns < of.try_ns ? Way::coded : begin_try(of, enough);
   if (!worth_coding(plain_ns, coded_ns_per_byte(plain_ns, speeds))) return Way::plain;
-  if (plain_ns > kChanged * of.probed_at) {
-    of.pause_ns = of.probe_ns = 0;
+  if (plain_ns > kChanged * of.tried_at) {
+    of.pause_ns = of.try_ns = 0;
     of.tries = 0;
-    of.probed_at = plain_ns;
+    of.tried_at = plain_ns;
     of.taken[1] = {};
   }
-  if (tight || now_ns < of.probe_ns) return Way::plain;
-  ++of.probes;
-  // The first tries follow each other; then, as long as coding loses, they become rare.
-  ++of.tries;
-  if (of.tries >= kFirstTries) of.pause_ns = std::clamp(of.pause_ns * 2, kPauseNs, kMostPauseNs);
-  of.probe_ns = now_ns + (of.tries == kEnough ? kFirstPauseNs : of.pause_ns);
-  return Way::coded;
+  return tight || now_ns < of.try_ns ? Way::plain : begin_try(of, enough);
 }
 
 CodecChoice::Ticket CodecChoice::next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds,
                                       uint64_t deadline_ns) noexcept {
   MutexLock lock(mutex_);
   Class& of = classes_[class_of(bytes)];
-  const double takes = of.taken[static_cast<size_t>(of.way)].ns_per_byte() * static_cast<double>(bytes);
+  const double takes = of.taken[index(of.way)].ns_per_byte() * static_cast<double>(bytes);
   const auto left = static_cast<double>(deadline_ns - std::min(now_ns, deadline_ns));
-  return {now_ns, bytes, choose(of, now_ns, speeds, deadline_ns != kNever && left < kLeastTimes * takes)};
+  const Way way = choose(of, now_ns, speeds, deadline_ns != kNever && left < kLeastTimes * takes);
+  ++of.under_way[index(way)];
+  return {now_ns, bytes, way};
+}
+
+// What the sample says.
+void CodecChoice::learn(Class& of, uint64_t now_ns) noexcept {
+  const Way way = of.sample.way;
+  double ns = of.sample.ns;
+  const double bytes = of.sample.bytes;
+  of.sample = {way, 0, 0, 0};
+  Taken& taken = of.taken[index(way)];
+  double kept = kKept;
+  if (taken.samples >= kEnough) {
+    const double thought = taken.ns_per_byte() * bytes;
+    ns = std::min(ns, kMostTimes * thought);
+    const bool longer = ns > kChanged * thought;
+    const bool shorter = thought > kChanged * ns;
+    taken.off = longer ? std::max(taken.off, 0) + 1 : shorter ? std::min(taken.off, 0) - 1 : 0;
+    if (way != of.way) kept = taken.off != 0 ? 0 : kKeptOfTries;
+    if (taken.off >= kChangedFor || taken.off <= -kChangedFor) kept = 0;
+    // The edge has become faster: it may need no coding any more.
+    if (way == Way::coded && of.way == way && taken.off == -kChangedFor) of.try_ns = std::min(of.try_ns, now_ns);
+  }
+  taken.ns = taken.ns * kept + ns;
+  taken.bytes = taken.bytes * kept + bytes;
+  if (taken.samples < UINT32_MAX) ++taken.samples;
+  if (of.trying.on && way != of.way) ++of.trying.samples;
 }
 
 // Of batches that stand in a line, each took the time since the one before it ended.
@@ -92,29 +169,26 @@ void CodecChoice::ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t
   const uint64_t from = std::max(ticket.asked_ns, last_end_ns_);
   const uint64_t took = now_ns > from ? now_ns - from : 0;
   last_end_ns_ = std::max(last_end_ns_, now_ns);
-  if (got == 0) return;
   Class& of = classes_[class_of(ticket.bytes)];
-  Taken& taken = of.taken[static_cast<size_t>(way)];
-  auto ns = static_cast<double>(took);
-  const auto bytes = static_cast<double>(got);
-  if (taken.samples >= kEnough) ns = std::min(ns, kMostTimes * taken.ns_per_byte() * bytes);
-  const bool tried = way != of.way;
-  double kept = kKept;
-  if (taken.samples >= kEnough) {
-    const double thought = taken.ns_per_byte() * bytes;
-    const bool longer = ns > kChanged * thought;
-    const bool shorter = thought > kChanged * ns;
-    taken.off = longer ? std::max(taken.off, 0) + 1 : shorter ? std::min(taken.off, 0) - 1 : 0;
-    if (tried) kept = taken.off != 0 ? 0 : kKeptOfTries;
-    if (taken.off >= kChangedFor || taken.off <= -kChangedFor) kept = 0;
+  const size_t mine = index(ticket.way);
+  const size_t beside = index(other(ticket.way));
+  --of.under_way[mine];
+  of.last_end_ns[mine] = now_ns;
+  const bool alone = of.under_way[beside] == 0 && ticket.asked_ns >= of.last_end_ns[beside];
+  const bool tried = of.trying.on && ticket.way != of.way;
+  if (of.trying.on) of.trying.ns += took;
+  if (tried && got > 0 && way != ticket.way) ++of.trying.declined;
+  if (got > 0 && alone && way == ticket.way) {
+    Sample& sample = of.sample;
+    if (sample.way != way) sample = {way, 0, 0, 0};
+    // Not together with those before it.
+    if (sample.full() && 2 * static_cast<double>(took) * sample.batches >= sample.ns) learn(of, now_ns);
+    sample.ns += static_cast<double>(took);
+    sample.bytes += static_cast<double>(got);
+    ++sample.batches;
+    if (sample.full() && of.under_way[mine] == 0) learn(of, now_ns);
   }
-  taken.ns = taken.ns * kept + ns;
-  taken.bytes = taken.bytes * kept + bytes;
-  if (taken.samples < UINT32_MAX) ++taken.samples;
-  // Of coding, once its first tries are over; of plain always: a second is few of the batches of a slow edge.
-  if (tried && (of.way == Way::coded || of.tries >= kFirstTries)) {
-    of.probe_ns = std::max(of.probe_ns, now_ns + kBatchesBetween * took);
-  }
+  if (tried && (of.trying.samples >= of.trying.enough || of.trying.declined >= kMostDeclined)) end_try(of, now_ns);
 }
 
 CodecChoice::State CodecChoice::state(uint64_t bytes) const noexcept {

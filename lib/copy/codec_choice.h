@@ -1,10 +1,14 @@
 // Whether it pays to code what goes over an edge: a link to a node, the way to a tier.
 //
-// Measured, not believed: what a batch took is written down for the way that it went, plain or coded, and the way that
+// Measured, not believed: what batches took is written down for the way that they went, plain or coded, and the way that
 // took less goes on. Coding is tried where the speeds of the edge and of the coders say that it could pay at all, and
 // taken only if it was shorter by more than 3 %; it is left when it is not shorter at all, so that noise between the
 // two does not flap. The other way is tried again now and then, so rarely that it costs about 1 % of the time, and not
 // with a batch whose deadline leaves less than four times what the way in use takes.
+//
+// Many batches are under way at once, and one is waited for while another one is coded. So a try is a run of batches, and
+// only those count that had no batch of the other way beside them from their asking to their end: of mixed ones, the
+// time that coding costs would be put down to whichever ends next. Several that end together are counted together.
 //
 // Batches of like size are compared with each other: small ones are mostly latency, which coding makes longer.
 // Pure but for its lock: time comes from the caller. Lock: mutex_, a leaf, taken twice a batch.
@@ -49,8 +53,8 @@ class CodecChoice {
     Way way = Way::plain;
   };
 
-  // The way for a batch of so many plain bytes, asked for at now_ns; ended() tells what came of it. deadline_ns: when
-  // whoever waits for it gives up.
+  // The way for a batch of so many plain bytes, asked for at now_ns; ended() tells what came of it, of every one.
+  // deadline_ns: when whoever waits for it gives up.
   [[nodiscard]] Ticket next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds,
                             uint64_t deadline_ns = kNever) noexcept KVBM_EXCLUDES(mutex_);
   // `got`: plain bytes that came, less than were asked for; 0: nothing is learned. `way`: which way they came in fact.
@@ -71,15 +75,36 @@ class CodecChoice {
     double ns = 0;
     double bytes = 0;
     uint32_t samples = 0;
-    int32_t off = 0;  // batches in a row that took far longer than thought; negative: far shorter
+    int32_t off = 0;  // samples in a row that took far longer than thought; negative: far shorter
     [[nodiscard]] double ns_per_byte() const noexcept { return bytes > 0 ? ns / bytes : 0; }
+  };
+  // Batches that count, until there are enough of them for a sample.
+  struct Sample {
+    Way way = Way::plain;
+    double ns = 0;
+    double bytes = 0;
+    uint32_t batches = 0;
+    [[nodiscard]] bool full() const noexcept;
+  };
+  // A run of batches that go the other way.
+  struct Try {
+    bool on = false;
+    uint32_t enough = 0;  // samples
+    uint32_t asked = 0;
+    uint32_t samples = 0;
+    uint32_t declined = 0;  // asked for coded, and came plain
+    uint64_t ns = 0;        // that batches took meanwhile
   };
   struct Class {
     std::array<Taken, 2> taken;
+    std::array<uint64_t, 2> under_way{};    // asked for, and not ended
+    std::array<uint64_t, 2> last_end_ns{};  // of what was asked for so
+    Sample sample;
     Way way = Way::plain;
-    uint64_t probe_ns = 0;  // when the other way is tried next
+    Try trying;
+    uint64_t try_ns = 0;    // when the other way is tried next
     uint64_t pause_ns = 0;  // between two tries
-    double probed_at = 0;   // what a plain byte took when the tries of coding began
+    double tried_at = 0;    // what a plain byte took when the tries of coding began
     uint32_t tries = 0;     // since then
     uint64_t probes = 0;
     uint64_t switches = 0;
@@ -87,6 +112,10 @@ class CodecChoice {
   static constexpr size_t kClasses = 3;
   static size_t class_of(uint64_t bytes) noexcept;
   static Way choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, bool tight) noexcept;
+  static Way begin_try(Class& of, uint32_t samples) noexcept;
+  static void end_try(Class& of, uint64_t now_ns) noexcept;
+  static void switch_to(Class& of, Way way, uint64_t now_ns) noexcept;
+  static void learn(Class& of, uint64_t now_ns) noexcept;
 
   mutable Mutex mutex_;
   std::array<Class, kClasses> classes_ KVBM_GUARDED_BY(mutex_);

@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cctype>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "base/memory_wait.h"
 #include "device/driver_error.h"
 #include "device/kernel_set.h"
 
@@ -65,6 +67,7 @@ Result<DeviceFacts> facts_of(const Driver& driver, int ordinal, int version, CuD
   facts.minor = attribute(driver, device, kCuMinor);
   facts.multiprocessors = attribute(driver, device, kCuMultiprocessors);
   facts.copy_engines = attribute(driver, device, kCuAsyncEngines);
+  facts.integrated = attribute(driver, device, kCuIntegrated) != 0;
   facts.maps_host = attribute(driver, device, kCuCanMapHostMemory) != 0;
   facts.cards_dma_buf = attribute(driver, device, kCuDmaBuf) != 0;
   facts.cards_reach = facts.cards_dma_buf || attribute(driver, device, kCuDirectRdma) != 0;
@@ -162,16 +165,31 @@ Status Device::check(CuResult result, const char* what) {
   return driver_status(driver_, result, what);
 }
 
-void Device::lose(const char* what, CuResult result) {
-  // Release: who reads `lost_` as true finds nothing else to read; acquire on the other side is for its caller's order.
-  if (lost_.exchange(true, std::memory_order_acq_rel)) return;
+void Device::lose(const char* what, CuResult result) noexcept {
+  if (is_lost()) return;
+  const char* name = nullptr;
+  if (result != kCuSuccess && driver_.cuGetErrorName(result, &name) != kCuSuccess) name = nullptr;
+  {
+    MutexLock lock(losing_);
+    if (is_lost()) return;
+    if (result == kCuSuccess) {
+      std::snprintf(lost_why_.data(), lost_why_.size(), "%s", what);
+    } else {
+      std::snprintf(lost_why_.data(), lost_why_.size(), "%s: %s (%d)", what, name != nullptr ? name : "error",
+                    static_cast<int>(result));
+    }
+    lost_.store(true, std::memory_order_release);  // partner: is_lost(), for lost_why_
+  }
   if (log_ == nullptr) return;
+  const MemoryWait nobody_to_tell;
   log_->write(LogLevel::error, "device", "the GPU is lost to kvbm until the process begins anew; its cache is not used",
               {{"device", std::to_string(facts_.ordinal)},
                {"name", facts_.name},
                {"call", what},
-               {"error", driver_error_text(driver_, result)}});
+               {"error", result == kCuSuccess ? std::string("none that the driver named") : driver_error_text(driver_, result)}});
 }
+
+std::string Device::lost_why() const { return is_lost() ? std::string(lost_why_.data()) : std::string(); }
 
 void Device::complain(const char* text, const Status& why) const {
   if (log_ == nullptr || is_lost()) return;

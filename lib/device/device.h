@@ -6,12 +6,14 @@
 // driver is never called. Thread: any.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "device/driver.h"
@@ -42,6 +44,7 @@ struct DeviceFacts {
   int multiprocessors = 0;
   int copy_engines = 0;
   uint64_t memory_bytes = 0;
+  bool integrated = false;         // it has no memory but the host's
   bool maps_host = false;          // kernels may read and write pinned host memory
   // Network cards and its memory (direct_memory.h): whether they read and write it; whether kernels launched after a write
   // see it; whether they do after a flush.
@@ -76,8 +79,11 @@ class Device : public std::enable_shared_from_this<Device> {
   // A result of the driver as a Status; a sticky one loses the device. `what` is static and names the call. Of a lost
   // device every result is tier_disabled, success too. Not for results that a handle of the caller's may be to blame for.
   Status check(CuResult result, const char* what);
-  // From now on the device is lost; says so to the log, the first time.
-  void lose(const char* what, CuResult result);
+  // From now on the device is lost, and lost_why() says so; the log, the first time. `what` is static: the call that failed;
+  // with kCuSuccess, what else it is. Allocates nothing but for the log.
+  void lose(const char* what, CuResult result) noexcept;
+  // What lost it, in words: "cuMemcpyAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700)"; empty while it is not lost. Asks the driver nothing.
+  [[nodiscard]] std::string lost_why() const;
   // To the log: what the driver refused while the device is not lost.
   void complain(const char* text, const Status& why) const;
 
@@ -105,6 +111,9 @@ class Device : public std::enable_shared_from_this<Device> {
   CuDevice handle_ = -1;
   CuContext context_ = nullptr;  // retained, where it is set
   std::unique_ptr<KernelSet> kernels_;
+  Mutex losing_;
+  // Written once, under losing_, before lost_ is: who has seen that reads it without a lock.
+  std::array<char, 112> lost_why_{};
   std::atomic<bool> lost_{false};
 };
 

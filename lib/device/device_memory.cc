@@ -144,7 +144,10 @@ Result<std::unique_ptr<DeviceMemory>> DeviceMemory::allocate(std::shared_ptr<Dev
   const Device::Scope scope(*device);
   if (!scope.entered()) return Status{Code::tier_disabled, kLost};
   CuPointer address = 0;
-  if (Status s = device->check(device->driver().cuMemAlloc(&address, bytes), "cuMemAlloc"); !s.ok()) return s;
+  if (Status s = device->check(device->driver().cuMemAlloc(&address, bytes), "cuMemAlloc"); !s.ok()) {
+    if (s.code() != Code::no_memory) return s;
+    return Status{s.code(), "no memory of the device", std::to_string(bytes) + " bytes: " + s.message()};
+  }
   return std::unique_ptr<DeviceMemory>(new DeviceMemory(std::move(device), address, bytes));
 }
 

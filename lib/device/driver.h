@@ -63,6 +63,7 @@ inline constexpr CuResult kCuNotSupported = 801;
 inline constexpr CuResult kCuSystemDriverMismatch = 803;
 inline constexpr CuResult kCuMpsClientTerminated = 810;
 inline constexpr CuResult kCuCaptureUnsupported = 900;
+inline constexpr CuResult kCuCaptureInvalidated = 901;
 inline constexpr CuResult kCuCaptureImplicit = 906;
 inline constexpr CuResult kCuExternalDevice = 911;
 inline constexpr CuResult kCuUnknown = 999;

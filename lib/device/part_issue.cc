@@ -27,6 +27,7 @@ void PartIssue::each_job(const TransferWork& work, const PlannedPart& part, Each
   size_t straight = part.kernel_leaves;
   size_t planar = 0;
   size_t quantized = part.planar_leaves;
+  size_t poison = part.plain_leaves();
   for (size_t i = part.first; i < part.first + part.count; ++i) {
     switch (work.plan.leaves[i].path) {
       case Path::mapped:
@@ -34,6 +35,7 @@ void PartIssue::each_job(const TransferWork& work, const PlannedPart& part, Each
       case Path::straight: each(i, straight++); break;
       case Path::planar: each(i, planar++); break;
       case Path::quantized: each(i, quantized++); break;
+      case Path::poison: each(i, poison++); break;
     }
   }
 }
@@ -54,7 +56,7 @@ Code PartIssue::issue(TransferWork& work, const PlannedPart& part, StagingPlace&
   }
   Status behind = pass(streams_.copies, place.middle, streams_.kernels);
   if (behind.ok()) behind = record(place.end, streams_.kernels);
-  if (!behind.ok()) device_.lose("an event behind a failed part of a transfer", kCuUnknown);
+  if (!behind.ok()) device_.lose("the end of a transfer that the driver refused in part could not be marked", kCuSuccess);
   return s.code();
 }
 
@@ -108,7 +110,7 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
     // Without device memory for staging coded leaves are decoded where they lie, too.
     if (leaf.path == Path::mapped || (coded && place.memory == 0)) {
       record = leaf.bounced ? place.pinned->device_pointer() + leaf.offset : work.reach[i];
-    } else if (leaf.path != Path::straight) {
+    } else if (leaf.path != Path::straight && leaf.path != Path::poison) {
       record = place.memory + leaf.offset;
     }
     if (coded) {
@@ -121,7 +123,8 @@ void PartIssue::write_jobs(const TransferWork& work, const PlannedPart& part, St
 
 Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
   if (Status s = launch_coded(part, place); !s.ok()) return s;
-  const size_t plain = part.count - part.coded_leaves();
+  if (Status s = launch_poison(part, place); !s.ok()) return s;
+  const size_t plain = part.plain_leaves();
   const size_t hashed = plain - part.kernel_leaves;
   uint32_t largest = 0;
   for (size_t i = 0; i < plain; ++i) largest = std::max(largest, place.jobs[i].bytes);
@@ -145,6 +148,18 @@ Status PartIssue::launch(const PlannedPart& part, const StagingPlace& place) {
   const CuResult result = out ? kernels.hash_leaves(stream, shape(n, warps), jobs, n, warps, hashes)
                               : kernels.check_leaves(stream, shape(n, warps), jobs, n, warps, hashes, good);
   return device_.check(result, "launching the hash of a transfer");
+}
+
+Status PartIssue::launch_poison(const PlannedPart& part, const StagingPlace& place) {
+  if (part.poison_leaves == 0) return {};
+  const size_t first = part.plain_leaves();
+  const auto n = static_cast<uint32_t>(part.poison_leaves);
+  uint32_t largest = 0;
+  for (size_t i = first; i < first + n; ++i) largest = std::max(largest, place.jobs[i].bytes);
+  const uint32_t warps = warps_for(largest);
+  const CuResult result = device_.kernels().poison_leaves(streams_.kernels, shape(n, warps),
+                                                          place.jobs_device + first * sizeof(LeafJob), n, warps);
+  return device_.check(result, "launching the kernel that overwrites what is not there");
 }
 
 Status PartIssue::launch_coded(const PlannedPart& part, const StagingPlace& place) {
@@ -180,7 +195,7 @@ Status PartIssue::copy(const TransferWork& work, const PlannedPart& part, const 
       bytes += work.batch.leaves[i++].record_bytes();
     } while (i < end && !work.plan.leaves[i].run_begins);
     const Path path = work.plan.leaves[first].path;
-    if (path == Path::mapped || (is_coded(path) && place.memory == 0)) continue;
+    if (path == Path::mapped || path == Path::poison || (is_coded(path) && place.memory == 0)) continue;
     if (Status s = copy_run(work, first, bytes, place); !s.ok()) return s;
   }
   return {};
@@ -212,6 +227,10 @@ void PartIssue::collect(TransferWork& work, const PlannedPart& part, const Stagi
       const CodedResult& result = place.coded_results[job];
       work.batch.hashes[i] = result.hash;
       work.batch.good[i] = result.status == kCodedOk ? 1 : 0;
+      return;
+    }
+    if (work.plan.leaves[i].path == Path::poison) {
+      work.batch.good[i] = 1;
       return;
     }
     const bool checked = direction_ == Direction::scatter && work.batch.leaves[i].check;

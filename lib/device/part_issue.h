@@ -42,6 +42,7 @@ class PartIssue {
   Status scatter(TransferWork& work, const PlannedPart& part, StagingPlace& place, LandmarkPool& landmarks);
   void write_jobs(const TransferWork& work, const PlannedPart& part, StagingPlace& place) const;
   Status launch(const PlannedPart& part, const StagingPlace& place);
+  Status launch_poison(const PlannedPart& part, const StagingPlace& place);
   Status launch_coded(const PlannedPart& part, const StagingPlace& place);
   [[nodiscard]] LaunchShape shape(uint32_t jobs, uint32_t warps) const noexcept;
   Status poison_by_kernel(const TransferWork& work, StagingPlace& place, size_t part_leaves);
@@ -50,7 +51,7 @@ class PartIssue {
   Status copy_run(const TransferWork& work, size_t first, uint64_t bytes, const StagingPlace& place);
   Status pass(CuStream from, CuEvent event, CuStream to);
   Status record(CuEvent event, CuStream stream);
-  // Leaves of a part in the order of their jobs: the kernels' own first, then those that are only hashed. Coded ones have
+  // Leaves of a part in the order of their jobs: the kernels' own first, then those that are only hashed, then poison. Coded ones have
   // jobs of their own: planar ones first.
   template <class Each>
   static void each_job(const TransferWork& work, const PlannedPart& part, Each&& each);

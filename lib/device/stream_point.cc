@@ -4,7 +4,8 @@ namespace kvbm::device {
 
 namespace {
 
-constexpr const char* kNoStream = "the stream is none of this device's, or its context is gone";
+constexpr const char* kNoStream = "the driver knows no such stream: it was destroyed, or is none of this process's";
+constexpr const char* kNoContext = "the stream's context was destroyed";
 constexpr const char* kOtherDevice = "the stream belongs to another device than the cache";
 
 // What is given to a captured stream becomes a part of the graph: it would order nothing now, and a replay of the graph
@@ -18,13 +19,18 @@ bool blames_the_stream(CuResult result) noexcept {
          result == kCuContextDestroyed;
 }
 
+Status no_stream(CuResult result) {
+  const bool gone = result == kCuInvalidContext || result == kCuContextDestroyed;
+  return {Code::invalid_argument, gone ? kNoContext : kNoStream};
+}
+
 // Its context is current.
 Status check_not_captured(Device& device, CuStream stream) {
   int status = kCuCaptureNone;
   const CuResult result = device.driver().cuStreamIsCapturing(stream, &status);
   // The legacy stream while one that it is ordered with is captured.
   if (result == kCuCaptureImplicit) return {Code::invalid_argument, kCaptured};
-  if (blames_the_stream(result)) return {Code::invalid_argument, kNoStream};
+  if (blames_the_stream(result)) return no_stream(result);
   if (Status s = device.check(result, "cuStreamIsCapturing"); !s.ok()) return s;
   return status == kCuCaptureNone ? Status() : Status(Code::invalid_argument, kCaptured);
 }
@@ -39,17 +45,17 @@ Result<CuContext> context_of(Device& device, CuStream stream) {
   CuContext context = nullptr;
   CuResult result = driver.cuStreamGetCtx(stream, &context);
   if (result == kCuCaptureImplicit) return Status(Code::invalid_argument, kCaptured);
-  if (blames_the_stream(result)) return Status(Code::invalid_argument, kNoStream);
+  if (blames_the_stream(result)) return no_stream(result);
   if (Status s = device.check(result, "cuStreamGetCtx"); !s.ok()) return s;
   if (context == device.context()) {
     if (Status s = check_not_captured(device, stream); !s.ok()) return s;
     return context;
   }
   const ContextScope entered(driver, context);
-  if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
+  if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoContext);
   CuDevice theirs = -1;
   CuDevice ours = -1;
-  if (driver.cuCtxGetDevice(&theirs) != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
+  if (driver.cuCtxGetDevice(&theirs) != kCuSuccess) return Status(Code::invalid_argument, kNoContext);
   if (Status s = device.check(driver.cuDeviceGet(&ours, device.facts().ordinal), "cuDeviceGet"); !s.ok()) return s;
   if (theirs != ours) return Status(Code::invalid_argument, kOtherDevice);
   if (Status s = check_not_captured(device, stream); !s.ok()) return s;
@@ -65,12 +71,12 @@ Result<std::shared_ptr<StreamPoint>> StreamPoint::take(std::shared_ptr<Device> d
   const Driver& driver = device->driver();
   // An event and the stream that it is recorded on must be of one context; waiting for it may be anybody's.
   const ContextScope entered(driver, context.value());
-  if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoStream);
+  if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoContext);
   if (Status s = device->check(driver.cuEventCreate(&point->event_, kCuEventDisableTiming), "cuEventCreate"); !s.ok()) {
     return s;
   }
   const CuResult result = driver.cuEventRecord(point->event_, stream);
-  if (blames_the_stream(result)) return Status(Code::invalid_argument, kNoStream);
+  if (blames_the_stream(result)) return no_stream(result);
   if (Status s = device->check(result, "cuEventRecord"); !s.ok()) return s;
   return point;
 }
@@ -85,7 +91,7 @@ StreamPoint::~StreamPoint() {
 Status StreamPoint::order(CuStream ours) const {
   const CuResult result = device_->driver().cuStreamWaitEvent(ours, event_, 0);
   // Another context of the same device may go without the device being lost.
-  if (context_ != device_->context() && blames_the_stream(result)) return Status(Code::invalid_argument, kNoStream);
+  if (context_ != device_->context() && blames_the_stream(result)) return no_stream(result);
   return device_->check(result, "cuStreamWaitEvent");
 }
 

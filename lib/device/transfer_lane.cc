@@ -1,6 +1,7 @@
 #include "device/transfer_lane.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/memory_wait.h"
@@ -261,17 +262,26 @@ Code TransferLane::copy_in(const Place& place, const TransferWork& work) {
   return Code::ok;
 }
 
-// The device's hash is of what it wrote; what is copied from there must be the same.
+// The device's hash is of what it read or wrote; what is copied from there must be the same. A page that somebody wrote
+// to meanwhile shows here, and so does memory that does not keep what it is given.
 void TransferLane::copy_out(const Place& place, TransferWork& work) {
   const PlannedPart& part = work.plan.parts[place.part];
   const codec::CopiesOrdered ordered;
+  size_t wrong = 0;
   for (size_t i = part.first; i < part.first + part.count; ++i) {
     if (!work.plan.leaves[i].bounced) continue;
     const LeafMove& move = work.batch.leaves[i];
     const uint64_t hash = codec::copy_hashed(move.record, PartIssue::host(work, i, *place.memory), move.device.total(),
                                              codec::CopyHint::automatic, codec::CopyOrder::later);
-    if (hash != work.batch.hashes[i]) work.batch.good[i] = 0;
+    if (hash == work.batch.hashes[i]) continue;
+    work.batch.good[i] = 0;
+    ++wrong;
   }
+  if (wrong == 0) return;
+  const MemoryWait patient;
+  device_->complain("blocks that were read out of a device are not what it says it read: they were written to meanwhile, "
+                    "or memory is faulty; they are not stored",
+                    Status(Code::damaged, "wrong leaves", std::to_string(wrong)));
 }
 
 }  // namespace kvbm::device

@@ -101,7 +101,7 @@ void TransferLane::tick() {
       stalled = false;
     }
   }
-  if (stalled) device_->lose("a transfer that does not get on", kCuLaunchTimeout);
+  if (stalled) device_->lose("a transfer had no end within device.lost_after", kCuSuccess);
   if (device_->is_lost()) {
     abandon_both();
   } else {

@@ -168,8 +168,9 @@ void TransferLane::count(const TransferWork& work) {
     return;
   }
   ++stats_.batches;
-  stats_.leaves += work.batch.leaves.size();
   for (size_t i = 0; i < work.batch.leaves.size(); ++i) {
+    if (work.batch.leaves[i].poison) continue;
+    ++stats_.leaves;
     stats_.bytes += work.batch.leaves[i].device.total();
     stats_.bad_leaves += work.batch.good[i] == 0 ? 1 : 0;
     const PlannedLeaf& leaf = work.plan.leaves[i];
@@ -184,6 +185,7 @@ void TransferLane::count(const TransferWork& work) {
       case Path::straight: ++stats_.straight_leaves; break;
       case Path::planar:
       case Path::quantized: ++stats_.decoded_leaves; break;
+      case Path::poison: break;
     }
   }
 }

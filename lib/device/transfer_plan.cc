@@ -11,12 +11,12 @@ namespace {
 // The bytes of b follow those of a in host memory: in the record, or in the pinned memory of a part, where leaves that
 // are bounced lie as they come.
 bool host_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
-  return a.pinned == b.pinned && a.coded == b.coded && a.on_device == b.on_device &&
+  return a.pinned == b.pinned && a.kind == b.kind && a.on_device == b.on_device &&
          (!a.pinned || (a.range == b.range && a.record + a.bytes == b.record));
 }
 
 bool device_neighbours(const PlanLeaf& a, const PlanLeaf& b) noexcept {
-  return a.flat && b.flat && !is_coded(a.coded) && !is_coded(b.coded) && a.device + a.bytes == b.device;
+  return a.flat && b.flat && a.kind == Path::mapped && b.kind == Path::mapped && a.device + a.bytes == b.device;
 }
 
 // Leaves of runs that are long enough on both sides become straight; all others are mapped, until their part is known.
@@ -29,7 +29,7 @@ void find_straight(std::span<const PlanLeaf> leaves, const PlanLimits& limits, T
            device_neighbours(leaves[end - 1], leaves[end])) {
       bytes += leaves[end++].bytes;
     }
-    if (leaves[i].flat && !is_coded(leaves[i].coded) && !leaves[i].on_device && bytes >= limits.straight_bytes) {
+    if (leaves[i].flat && leaves[i].kind == Path::mapped && !leaves[i].on_device && bytes >= limits.straight_bytes) {
       plan.straight = true;
       for (; i < end; ++i) plan.leaves[i].path = Path::straight;
     }
@@ -81,7 +81,9 @@ class Cutter {
     part_.bounced |= leaf.bounced;
     part_.bytes = offset + leaves_[i].bytes;
     ++part_.count;
-    if (is_coded(leaf.path)) {
+    if (leaf.path == Path::poison) {
+      ++part_.poison_leaves;
+    } else if (is_coded(leaf.path)) {
       ++(leaf.path == Path::planar ? part_.planar_leaves : part_.quantized_leaves);
       part_.copies += leaf.run_begins && !limits_.always_mapped ? 1 : 0;
     } else if (leaf.path == Path::straight) {
@@ -135,7 +137,7 @@ TransferPlan plan_transfer(std::span<const PlanLeaf> leaves, std::span<const siz
                            uint32_t part_bytes, size_t part_leaves) {
   TransferPlan plan;
   plan.leaves.resize(leaves.size());
-  for (size_t i = 0; i < leaves.size(); ++i) plan.leaves[i].path = leaves[i].coded;
+  for (size_t i = 0; i < leaves.size(); ++i) plan.leaves[i].path = leaves[i].kind;
   find_straight(leaves, limits, plan);
   uint64_t kernel_bytes = 0;
   for (size_t i = 0; i < leaves.size(); ++i) {

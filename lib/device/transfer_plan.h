@@ -30,22 +30,23 @@ struct PlanLimits {
   // A part that holds so much ends at a mark, so that what waits for the mark does not wait for a whole part; below, the
   // launches would cost more than the wait.
   uint64_t mark_bytes = 512ULL << 10;
-  // Everything goes mapped: host and device share one memory. Set for integrated devices.
+  // Everything goes mapped: host and device share one memory. Transfers set it for integrated devices.
   bool always_mapped = false;
 };
 
-// planar and quantized: coded leaves, which the copy engine brings to staging and a kernel decodes from there.
-enum class Path : uint8_t { mapped, staged, straight, planar, quantized };
+// planar and quantized: coded leaves, which the copy engine brings to staging and a kernel decodes from there. poison:
+// nothing comes, and a kernel overwrites the run.
+enum class Path : uint8_t { mapped, staged, straight, planar, quantized, poison };
 [[nodiscard]] constexpr bool is_coded(Path path) noexcept { return path == Path::planar || path == Path::quantized; }
 
 // A leaf, as far as its way depends on it.
 struct PlanLeaf {
   uint64_t device = 0;  // address of its first byte
   uint64_t record = 0;  // address in host memory
-  uint32_t bytes = 0;   // in host memory; at most part_bytes
+  uint32_t bytes = 0;   // in host memory; at most part_bytes; of poison none
   bool flat = false;    // one piece on the device
   bool pinned = false;  // the device reaches the record; else it is bounced: it goes through the part's pinned memory
-  Path coded = Path::mapped;  // planar or quantized: it is
+  Path kind = Path::mapped;   // planar or quantized: it is coded; poison
   bool on_device = false;     // `record` is the device's own memory: mapped always, a copy would only be a way round
   uint64_t range = 0;  // of a pinned record: names what is registered as one; a copy from one range into the next is refused
 };
@@ -60,15 +61,17 @@ struct PlannedLeaf {
 struct PlannedPart {
   size_t first = 0;
   size_t count = 0;
-  size_t kernel_leaves = 0;  // mapped or staged, or on the device; the others are straight or coded
+  size_t kernel_leaves = 0;  // mapped or staged, or on the device; the others are straight, coded or poison
   size_t planar_leaves = 0;
   size_t quantized_leaves = 0;
+  size_t poison_leaves = 0;
   size_t copies = 0;         // runs of staged, straight and coded leaves
   uint32_t bytes = 0;        // of staging
   bool bounced = false;      // at least one is
   bool has_mark = false;
   size_t mark = 0;  // the last one that is reached when the part has landed
   [[nodiscard]] size_t coded_leaves() const noexcept { return planar_leaves + quantized_leaves; }
+  [[nodiscard]] size_t plain_leaves() const noexcept { return count - coded_leaves() - poison_leaves; }
 };
 
 struct TransferPlan {

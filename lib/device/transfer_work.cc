@@ -15,6 +15,7 @@ Path coded_path(codec::LeafCodec codec) noexcept {
 
 // Of a leaf whose run is one.
 bool valid_coded(const LeafMove& leaf, Direction direction) noexcept {
+  if (leaf.poison) return direction == Direction::scatter && leaf.codec == codec::LeafCodec::raw && !leaf.on_device;
   if (leaf.codec == codec::LeafCodec::raw) return true;
   return direction == Direction::scatter && !leaf.on_device && is_coded(coded_path(leaf.codec)) &&
          leaf.coded_bytes != 0 && leaf.coded_bytes < leaf.device.total();
@@ -23,7 +24,7 @@ bool valid_coded(const LeafMove& leaf, Direction direction) noexcept {
 bool valid_leaf(const LeafMove& leaf) noexcept {
   const StridedRun& run = leaf.device;
   // Each factor alone first, so that the product cannot wrap.
-  if (run.data == nullptr || leaf.record == nullptr || run.bytes == 0 || run.bytes > codec::kMaxLeafBytes) return false;
+  if (run.data == nullptr || (leaf.record == nullptr && !leaf.poison) || run.bytes == 0 || run.bytes > codec::kMaxLeafBytes) return false;
   if (run.count0 == 0 || run.count1 == 0 || run.count0 > codec::kMaxLeafBytes || run.count1 > codec::kMaxLeafBytes) {
     return false;
   }
@@ -92,14 +93,18 @@ std::shared_ptr<TransferWork> make_work(TransferBatch batch, Direction direction
   for (LeafMove& leaf : b.leaves) {
     leaf.device = joined(leaf.device);
     const Path coded = coded_path(leaf.codec);
-    PinnedHost::Place reach = reach_of(leaf, known);
+    PinnedHost::Place reach = leaf.poison ? PinnedHost::Place{} : reach_of(leaf, known);
     // Decoded where it lies, it must lie as a kernel can read it.
     if (limits.always_mapped && is_coded(coded) && reach.address % kCodedAlignment != 0) reach = {};
     const StridedRun& run = leaf.device;
+    work->reach.push_back(reach.address);
+    if (leaf.poison) {
+      leaves.push_back({reinterpret_cast<uintptr_t>(run.data), 0, 0, false, true, Path::poison, false, 0});
+      continue;
+    }
     leaves.push_back({reinterpret_cast<uintptr_t>(run.data), reinterpret_cast<uintptr_t>(leaf.record),
                       static_cast<uint32_t>(leaf.record_bytes()), run.count0 == 1 && run.count1 == 1, reach.address != 0, coded,
                       leaf.on_device, reach.range});
-    work->reach.push_back(reach.address);
   }
   std::vector<size_t> marks;
   marks.reserve(b.marks.size());

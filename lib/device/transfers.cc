@@ -143,6 +143,7 @@ Result<std::unique_ptr<Transfers>> Transfers::create(std::shared_ptr<Device> dev
   if (!device->facts().maps_host) return Status(Code::unsupported, "the device cannot map host memory");
   TransferOptions bounded = options;
   bounded.multiprocessors = std::max(options.multiprocessors, 1U);
+  bounded.plan.always_mapped = options.plan.always_mapped || device->facts().integrated;
   bounded.part_bytes = round_up(std::clamp(options.part_bytes, codec::kMaxLeafBytes, kMostPartBytes), kRunAlignment);
   auto transfers = std::make_unique<DeviceTransfers>(std::move(device), bounded);
   if (Status s = transfers->start(executor); !s.ok()) return s;

@@ -48,8 +48,12 @@ struct LeafMove {
   // `record` is an address of the device: memory of its own, or of another process that it has mapped (ipc.h). A kernel
   // moves such a leaf from device memory to device memory; never a coded one.
   bool on_device = false;
+  // Into the device: nothing is moved. The run is overwritten with 0xFF, before the marks behind it; `record` is not read,
+  // the hash is 0 and the leaf good. For what others of its block, which are not right, must not be taken together with.
+  bool poison = false;
   // What lies at `record`.
   [[nodiscard]] uint64_t record_bytes() const noexcept {
+    if (poison) return 0;
     return codec == codec::LeafCodec::raw ? device.total() : coded_bytes;
   }
 };
@@ -77,7 +81,8 @@ struct TransferBatch {
   // after `done` has returned; when the device was lost while it may still write, not before that is over, and where
   // nobody can know, at the end of the process: a late write must never find the memory in other hands.
   std::shared_ptr<void> keep;
-  // Filled before done: per leaf the hash of what was moved, and whether it was the expected one (1 without check).
+  // Filled before done: per leaf the hash of what was moved, and whether it was the expected one (1 without check). Of a
+  // gather: 0 where what was copied out of pinned staging is not what the device says it read: the record is no record.
   std::vector<uint64_t> hashes;
   std::vector<uint8_t> good;
   // ok: everything was moved (look at `good`). Else nothing may be believed, and what `batch` holds is unspecified

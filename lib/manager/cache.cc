@@ -101,7 +101,7 @@ Result<std::shared_ptr<LayerMarks>> Cache::mark_layers(uint32_t first, uint32_t 
   marks->end_layer = n == 0 ? most : std::min(most, first + n);
   marks->landmark = device_->transfers().landmark();
   if (marks->landmark == nullptr) {
-    if (device_->device().is_lost()) return Status(Code::tier_disabled, "the device was lost");
+    if (device_->device().is_lost()) return Status(Code::tier_disabled, "the device was lost", device_->device().lost_why());
     return Status(Code::no_memory, "there is no memory for a word that streams wait for");
   }
   return marks;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/metrics.h"
+#include "base/status.h"
 
 namespace kvbm::manager {
 
@@ -21,6 +22,11 @@ struct TierCounters {
   Count loads{0}, load_bytes{0};
   Count evictions{0}, damaged{0}, errors{0};
 };
+
+// Why a load did not bring a block that was found.
+enum class LoadFailure : uint8_t { miss, damaged, mismatch, deadline, no_room, no_memory, other };
+inline constexpr size_t kLoadFailures = 7;
+[[nodiscard]] LoadFailure load_failure_of(Code code) noexcept;
 
 struct Counters {
   Count lookups{0}, keys_looked_up{0}, keys_hit{0}, partial_hits{0};
@@ -40,6 +46,10 @@ struct Counters {
   std::array<Histogram, 4> wait;
   std::array<Histogram, 4> service;
   Histogram room_wait;  // of stores that waited for room in the host, each its whole wait
+  Histogram prefetch_room_wait;  // the same of prefetches
+  Count prefetch_refused{0};     // blocks that were not brought up: there was no room for them
+  Count load_staged{0};          // blocks that loads read past the host, which had no slot for them
+  std::array<Count, kLoadFailures> load_failed{};  // found blocks that loads did not bring, by LoadFailure
 };
 
 }  // namespace kvbm::manager

@@ -24,7 +24,7 @@ AttachedDevice::AttachedDevice(std::unique_ptr<device::Transfers> transfers,
 uint64_t AttachedDevice::pinned_bytes() const noexcept { return pinned_ == nullptr ? 0 : pinned_->bytes(); }
 
 std::string AttachedDevice::state() {
-  if (device().is_lost()) return "lost: it failed, or did not end what it had begun; the log says which";
+  if (device().is_lost()) return "lost: " + device().lost_why();
   if (pinned_ == nullptr) return "ready; host memory is not registered with it: " + why_not_;
   return "ready";
 }
@@ -81,7 +81,7 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::place(MemoryKind kind, uin
   auto opened = open(ordinal);
   if (!opened.ok()) return opened.status();
   const device::Device& on = opened.value()->device();
-  if (on.is_lost()) return Status(Code::tier_disabled, "the device was lost");
+  if (on.is_lost()) return Status(Code::tier_disabled, "the device was lost", on.lost_why());
   for (const TensorPlace& place : tensors) {
     const Status fits = device::check_device_extent(on, place.data, place.bytes, name_of(place));
     if (!fits.ok()) return fits;

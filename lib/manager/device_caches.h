@@ -35,7 +35,7 @@ class AttachedDevice {
   [[nodiscard]] device::Transfers& transfers() noexcept { return *transfers_; }
   [[nodiscard]] device::Device& device() const noexcept { return transfers_->device(); }
   [[nodiscard]] uint64_t pinned_bytes() const noexcept;
-  // "ready", or what is wrong in words.
+  // "ready", or what is wrong in words: of a lost device what lost it.
   [[nodiscard]] std::string state();
   // Reads of files straight into the device's memory; null: there are none. Set before anybody else knows this.
   [[nodiscard]] device::StorageReads* storage() const noexcept { return storage_.get(); }

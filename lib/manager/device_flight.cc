@@ -16,8 +16,14 @@ void DeviceFlight::add(size_t record, uint32_t leaf, const device::LeafMove& mov
   runs_.push_back({record, leaf, 1, bytes});
 }
 
-void DeviceFlight::mark(const std::shared_ptr<device::Landmark>& landmark, uint64_t value) {
-  batch_.landmark = landmark;
+void DeviceFlight::poison(const StridedRun& run) {
+  device::LeafMove move;
+  move.device = run;
+  move.poison = true;
+  add(kNoRecord, 0, move);
+}
+
+void DeviceFlight::mark(uint64_t value) {
   if (!batch_.marks.empty() && batch_.marks.back().leaf_count == batch_.leaves.size()) {
     batch_.marks.back().value = value;
   } else {
@@ -40,6 +46,7 @@ void DeviceFlight::send(UniqueFunction<void()> ended) {
   batch_ = {};
   bytes_ = 0;
   batch.after = after_;
+  batch.landmark = landmark_;
   batch.keep = std::move(keep);
   batch.done = [this, trip = std::move(trip), ended = std::move(ended)](device::TransferBatch& done,
                                                                         Code code) mutable {

@@ -25,10 +25,11 @@ class DeviceFlight {
   static constexpr size_t kBatchLeaves = 4096;
   static constexpr size_t kBatches = 4;
   enum class Way : uint8_t { gather, scatter };
+  static constexpr size_t kNoRecord = SIZE_MAX;
 
   // Consecutive leaves of one record in a batch.
   struct Run {
-    size_t record;  // the operation's own number
+    size_t record;  // the operation's own number, or kNoRecord
     uint32_t first_leaf;
     uint32_t count;
     uint64_t bytes;
@@ -41,17 +42,25 @@ class DeviceFlight {
     Code code = Code::internal;
   };
 
-  // `after` may be null: nothing is waited for. `keep`: TransferBatch::keep of every batch.
+  // `after` may be null: nothing is waited for. `keep`: TransferBatch::keep of every batch. `landmark`: what streams wait
+  // for, of every batch, also of those without a mark: what did not land of one must be overwritten before a mark of a
+  // later one is reached. Null: nobody waits.
   DeviceFlight(device::Transfers& transfers, Way way, std::shared_ptr<device::StreamPoint> after,
-               std::shared_ptr<void> keep) noexcept
-      : transfers_(transfers), way_(way), after_(std::move(after)), keep_(std::move(keep)) {}
+               std::shared_ptr<void> keep, std::shared_ptr<device::Landmark> landmark = nullptr) noexcept
+      : transfers_(transfers),
+        way_(way),
+        after_(std::move(after)),
+        keep_(std::move(keep)),
+        landmark_(std::move(landmark)) {}
 
   // ---- The batch that is being made ----
   [[nodiscard]] bool full() const noexcept { return bytes_ >= kBatchBytes || batch_.leaves.size() >= kBatchLeaves; }
   [[nodiscard]] bool empty() const noexcept { return batch_.leaves.empty(); }
   void add(size_t record, uint32_t leaf, const device::LeafMove& move);
-  // Everything that was added so far, in this batch and before, is in place when the landmark has that value.
-  void mark(const std::shared_ptr<device::Landmark>& landmark, uint64_t value);
+  // Overwrites a run with 0xFF (LeafMove::poison). Nobody is told: its run is of kNoRecord.
+  void poison(const StridedRun& run);
+  // Everything that was added so far, in this batch and before, is in place or overwritten when the landmark has that value.
+  void mark(uint64_t value);
   // Memory of the leaf that is added next, which goes with the batch.
   void own(std::shared_ptr<void> memory) { owned_.push_back(std::move(memory)); }
 
@@ -70,6 +79,7 @@ class DeviceFlight {
   const Way way_;
   const std::shared_ptr<device::StreamPoint> after_;
   const std::shared_ptr<void> keep_;
+  const std::shared_ptr<device::Landmark> landmark_;
   device::TransferBatch batch_;
   std::vector<Run> runs_;
   std::vector<std::shared_ptr<void>> owned_;

@@ -101,6 +101,7 @@ Code ensure_head(Manager& manager, SlotId slot) {
   const SlotId parent = table.parent(slot);
   if (facts.parent == Key{} && parent != kNoSlot) facts.parent = table.identity(parent).key;
   const Code code = make_head(manager, slot, facts, {});
+  if (code == Code::ok) manager.keep_over_restart(slot);
   table.clear_flags(slot, kMakingHead);
   return code;
 }
@@ -117,6 +118,7 @@ std::vector<Key> unit_keys(const codec::HeadView& head) {
 Code describe_for_put(Manager& manager, SlotId slot, tier::PutItem& item) {
   const Code made = ensure_head(manager, slot);
   if (made != Code::ok) return made;
+  if (!manager.trust(slot)) return Code::damaged;
   const auto view = read_head(manager, slot);
   if (!view.ok()) return view.status().code();
   const codec::Header& header = view.value().header();

@@ -70,8 +70,17 @@ class Loan : public std::enable_shared_from_this<Loan> {
       where.push_back(i);
     }
     if (items.empty()) return;
+    LandingRoom room;
+    const Code code = find_room(items.size(), room);
+    for (size_t k = room.count(); k < items.size(); ++k) {
+      lent_[where[k]].code = code;
+      below.unpin(ids_[where[k]]);
+    }
+    items.resize(room.count());
+    where.resize(room.count());
+    if (items.empty()) return;
     waiting_.fetch_add(1, std::memory_order_relaxed);
-    onboard(manager_, tier, block::kSharedAccount, std::move(items), deadline_ns_, Landing::registered, {},
+    onboard(manager_, tier, std::move(items), std::move(room), deadline_ns_, Landing::registered, {},
             [self = shared_from_this(), tier, where = std::move(where)](std::vector<Landed> landed) {
               for (size_t k = 0; k < where.size(); ++k) {
                 self->lent_[where[k]].code = landed[k].code;
@@ -80,6 +89,17 @@ class Loan : public std::enable_shared_from_this<Loan> {
               }
               self->one_done();
             });
+  }
+
+  // Slots for as many as there is room for now. Offloads give up what they merely queue.
+  Code find_room(size_t n, LandingRoom& room) {
+    (void)take_slots(*manager_, block::kSharedAccount, n, room);
+    if (room.count() == n) return Code::ok;
+    manager_->yield_offloads(n - room.count());
+    LandingRoom more;
+    (void)take_slots(*manager_, block::kSharedAccount, n - room.count(), more);
+    room.slots.insert(room.slots.end(), more.slots.begin(), more.slots.end());
+    return Code::no_room;  // of those that are left
   }
 
   void one_done() {

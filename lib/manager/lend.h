@@ -1,8 +1,8 @@
 // Lending: records of this manager that others read in place, for other nodes and other processes of this host.
 //
 // A lent record is held: its bytes stay where they are and as they are until the lender's release of the slot. What
-// lies in a tier below comes into the host first, verified. A loan never waits for a free slot: without room the
-// record is a miss to whoever asked.
+// lies in a tier below comes into the host first, verified. A loan never waits for a free slot: records
+// without room are misses to whoever asked.
 #pragma once
 
 #include <memory>

@@ -58,6 +58,7 @@ void LoadOperation::plan() {
       if (std::all_of(ids.begin(), ids.end(), [](uint32_t id) { return id == kNoBlock; })) continue;
       if (beyond_match(key, ids)) {
         status_[k] = Code::miss;
+        if (request_.layers != nullptr) never_came_.push_back({p, key, Code::miss});
         continue;
       }
       const TierIndex tier = request_.match->tier_of(p, key);
@@ -68,6 +69,7 @@ void LoadOperation::plan() {
                               request_.match->parts()[p].plan.kind != layout::ComponentKind::latent &&
                               key < request_.match->hits();
         if (!needless) status_[k] = Code::miss;
+        if (!needless && request_.layers != nullptr) never_came_.push_back({p, key, Code::miss});
         continue;
       }
       ++pending_[k];
@@ -100,9 +102,10 @@ uint64_t LoadOperation::bytes_left() const noexcept {
 }
 
 bool LoadOperation::may_ask() const noexcept {
-  if (below_.empty() || weighs()) return !below_.empty() && landing_ != kWeighedLandings;
+  if (below_.empty() || placed_.load(std::memory_order_relaxed) >= too_many_) return false;
+  if (weighs()) return landing_ != kWeighedLandings;
   const uint64_t most = std::clamp(manager_.arena().capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
-  if (landing_ != 0 && landing_slots_ >= manager_.arena().slots() / 4) return false;  // what finds no slot has failed
+  if (landing_ != 0 && landing_blocks_ >= manager_.arena().slots() / 4) return false;  // others load, too
   return landing_ == 0 || landing_bytes_ < std::clamp(bytes_left() / 2, kLeastWindowBytes, most);
 }
 
@@ -144,17 +147,46 @@ void LoadOperation::request_more() {
       --landing_;
       continue;
     }
+    LandingRoom room = find_places(items, wanted);
+    if (items.empty()) continue;
+    bytes = 0;
+    for (const OnboardItem& item : wanted) bytes += item.found.payload_bytes;
     {
       MutexLock lock(mutex_);
       landing_bytes_ += bytes;
-      landing_slots_ += items.size();
+      landing_blocks_ += items.size();
     }
     auto self = std::static_pointer_cast<LoadOperation>(shared_from_this());
-    onboard(manager_.shared_from_this(), tier, request_.cache->ns()->account(), std::move(wanted),
+    onboard(manager_.shared_from_this(), tier, std::move(wanted), std::move(room),
             std::min(deadline_ns(), weighed_.give_up_ns), request_.keep_below ? Landing::borrowed : Landing::unchecked,
             device_decodes(),
             [self, items, bytes](std::vector<Landed> results) { self->landed(items, bytes, std::move(results)); });
   }
+}
+
+// Leaves in `items` those that have a place to land in; the others are asked for when some of what this load has is
+// done with. None: nothing lands.
+LandingRoom LoadOperation::find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted) {
+  LandingRoom room;
+  const uint64_t before = placed_.load(std::memory_order_acquire);
+  take_places(manager_, request_.cache->ns()->account(), items.size(), before == 0, room);
+  const size_t n = room.count();
+  too_many_ = n == items.size() ? UINT64_MAX : std::max<uint64_t>(before + n, 1);
+  if (n == 0) {
+    MutexLock lock(mutex_);
+    --landing_;
+    if (before == 0) {  // the system has no memory for one block
+      for (const Item& item : items) failed_.emplace_back(item.key, Code::no_memory);
+      items.clear();
+      arrived_.store(true, std::memory_order_release);
+      return room;
+    }
+  }
+  below_.insert(below_.begin(), items.begin() + static_cast<ptrdiff_t>(n), items.end());
+  items.resize(n);
+  wanted.resize(n);
+  placed_.fetch_add(n, std::memory_order_relaxed);
+  return room;
 }
 
 Identity LoadOperation::identity(const Item& item) const noexcept {
@@ -167,17 +199,18 @@ void LoadOperation::landed(std::vector<Item> items, uint64_t bytes, std::vector<
     MutexLock lock(mutex_);
     --landing_;
     landing_bytes_ -= bytes;
-    landing_slots_ -= items.size();
+    landing_blocks_ -= items.size();
     ++landed_;
     for (size_t i = 0; i < items.size(); ++i) {
       if (results[i].code != Code::ok) {
-        failed_.emplace_back(items[i].key, results[i].code);
+        failed_.push_back({items[i].part, items[i].key, results[i].code});
+        placed_.fetch_sub(1, std::memory_order_release);
       } else if (over_) {
-        late.push_back(results[i].slot);
+        if (results[i].slot != kNoSlot) late.push_back(results[i].slot);
       } else {
         ready_.push_back({items[i].part, items[i].key, results[i].slot, items[i].from, results[i].location,
                           results[i].mark, results[i].lent, std::move(results[i].lender),
-                          std::move(results[i].coded)});
+                          std::move(results[i].coded), std::move(results[i].head)});
       }
     }
     arrived_.store(true, std::memory_order_release);
@@ -191,11 +224,17 @@ bool LoadOperation::expects() {
   return landing_ != 0;
 }
 
+void LoadOperation::settle_failed() {
+  const MemoryWait counted;  // each is settled once
+  if (request_.layers != nullptr) never_came_.insert(never_came_.end(), failed_.begin(), failed_.end());
+  for (const Failed& item : failed_) settle(item.key, item.code);
+  failed_.clear();
+}
+
 bool LoadOperation::next_item(Item& item) {
   if (!arrived_.load(std::memory_order_acquire)) return false;
   MutexLock lock(mutex_);
-  for (const auto& [key, code] : failed_) settle(key, code);
-  failed_.clear();
+  settle_failed();
   arrived_.store(!ready_.empty(), std::memory_order_relaxed);
   if (ready_.empty()) return false;
   item = std::move(ready_.front());
@@ -266,12 +305,14 @@ Code LoadOperation::open_item() {
   if (current_.landing != nullptr) return open_landing();
   head_.reset();
   const CachePart& part = request_.cache->parts()[current_.part];
-  if (current_.coded == nullptr && (manager_.table().flags(current_.slot) & kHasHead) == 0) {
+  const bool bare = current_.coded == nullptr && current_.head == nullptr;
+  if (bare && (manager_.table().flags(current_.slot) & kHasHead) == 0) {
     if (manager_.table().payload_bytes(current_.slot) != part.payload_bytes()) return Code::mismatch;
     return check_position(false, std::nullopt, current_.key);
   }
   auto head = current_.coded != nullptr ? codec::HeadView::parse(current_.coded->head)
-              : current_.owned()        ? codec::HeadView::parse(manager_.arena().head(current_.slot))
+              : current_.head != nullptr  ? codec::HeadView::parse(*current_.head)
+              : current_.came_up()      ? codec::HeadView::parse(manager_.arena().head(current_.slot))
                                         : read_head(manager_, current_.slot);
   if (!head.ok()) return Code::damaged;
   const Code fits = check_head(head.value());
@@ -322,7 +363,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
       const StridedRun run = part.run(leaf_, ids[unit]);
       hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, hint_, codec::CopyOrder::later);
       bytes_ += leaf.raw_bytes;
-    } else if (current_.owned() && !request_.keep_below) {
+    } else if (current_.owns_slot() && !request_.keep_below) {
       hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right
     } else {
       continue;
@@ -339,7 +380,7 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
 }
 
 void LoadOperation::reject_item() {
-  if (!current_.owned() && current_.landing == nullptr) return manager_.quarantine(current_.slot);
+  if (!current_.came_up() && current_.landing == nullptr) return manager_.quarantine(current_.slot);
   const MatchPart& part = request_.match->parts()[current_.part];
   manager_.reject(current_.from, {request_.match->keys()[current_.key], part.plan.family}, current_.location);
 }
@@ -349,26 +390,50 @@ void LoadOperation::close_item(Code code) {
   if (current_.in_place() && !close_in_place(code)) return;
   if (code == Code::damaged) reject_item();
   if (code == Code::ok) ++loads_;
-  if (current_.owned()) {
+  if (current_.came_up()) {
     const Identity id{request_.match->keys()[current_.key], request_.match->parts()[current_.part].plan.family};
-    const bool keep = code == Code::ok && !request_.keep_below;
+    const bool keep = code == Code::ok && !request_.keep_below && current_.owns_slot();
     if (keep && current_.coded != nullptr) {
       LateDecoder::keep(manager_.shared_from_this(), {id, current_.from, current_.location, current_.mark, current_.slot,
                                                       std::move(current_.coded)});
     } else {
       // If the host cannot keep it, the engine has it all the same.
       if (keep) (void)register_landed(manager_, current_.slot, id, current_.mark);
-      manager_.release({&current_.slot, 1});
+      if (current_.owns_slot()) manager_.release({&current_.slot, 1});
     }
+    current_.lender.reset();
+    placed_.fetch_sub(1, std::memory_order_release);
   }
   if (current_.landing != nullptr) {
     request_.cache->device()->storage()->checked(code != Code::damaged);
     current_.landing.reset();
   }
   current_.coded.reset();
+  current_.head.reset();
   current_.place = nullptr;
   current_.lender.reset();
   settle(current_.key, code);
+}
+
+LoadFailure load_failure_of(Code code) noexcept {
+  switch (code) {
+    case Code::miss:
+      return LoadFailure::miss;
+    case Code::damaged:
+      return LoadFailure::damaged;
+    case Code::mismatch:
+      return LoadFailure::mismatch;
+    case Code::deadline:
+    case Code::cancelled:
+      return LoadFailure::deadline;
+    case Code::no_room:
+    case Code::over_quota:
+      return LoadFailure::no_room;
+    case Code::no_memory:
+      return LoadFailure::no_memory;
+    default:
+      return LoadFailure::other;
+  }
 }
 
 void LoadOperation::conclude(Code why, copy::Completion& completion) {
@@ -379,13 +444,12 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
     over_ = true;
     reading = landing_ != 0;
     for (const Item& item : ready_) {
-      if (item.owned()) left.push_back(item.slot);
+      if (item.owns_slot()) left.push_back(item.slot);
     }
-    for (const auto& [key, code] : failed_) settle(key, code);
+    settle_failed();
     ready_.clear();
-    failed_.clear();
   }
-  if (copying_ && current_.owned()) left.push_back(current_.slot);
+  if (copying_ && current_.owns_slot()) left.push_back(current_.slot);
   if (flight_ != nullptr) end_flight(left);
   current_.lender.reset();
   places_.clear();  // and what they keep mapped
@@ -398,7 +462,12 @@ void LoadOperation::conclude(Code why, copy::Completion& completion) {
   for (size_t k = 0; k < n_keys_; ++k) {
     if (pending_[k] != 0 && status_[k] == Code::ok) status_[k] = leaves ? Code::deadline : why == Code::ok ? Code::internal : why;
     if (!planned_ && why != Code::ok) status_[k] = why;
-    if (status_[k] == Code::ok) ++completion.items_done;
+    const bool given_up = leaves && pending_[k] != 0;
+    if (status_[k] == Code::ok) {
+      ++completion.items_done;
+    } else if (!given_up) {
+      add(manager_.counters().load_failed[static_cast<size_t>(load_failure_of(status_[k]))], 1);
+    }
     if (k < request_.item_status.size()) request_.item_status[k] = static_cast<int32_t>(status_[k]);
   }
   completion.bytes = bytes_;

@@ -68,11 +68,20 @@ class LoadOperation final : public Operation {
     ConstBytes lent = {};   // Landed::lent
     std::shared_ptr<void> lender = {};
     std::shared_ptr<const CodedLanding> coded = {};  // Landed::coded
+    std::shared_ptr<const std::vector<std::byte>> head = {};  // Landed::head
     tier::InPlace* place = nullptr;  // or it is read there, without a slot: one of places_
     std::shared_ptr<StorageLanding> landing = {};  // or it was read into the device's memory, without a slot
     bool by_host = false;  // it has to come through the host's memory
     [[nodiscard]] bool in_place() const noexcept { return place != nullptr; }
-    [[nodiscard]] bool owned() const noexcept { return from != 0 && !in_place() && landing == nullptr; }
+    // It came through memory of this process: a slot of its own, or beside the host.
+    [[nodiscard]] bool came_up() const noexcept { return from != 0 && !in_place() && landing == nullptr; }
+    [[nodiscard]] bool owns_slot() const noexcept { return came_up() && slot != kNoSlot; }
+  };
+  // An item that did not come.
+  struct Failed {
+    size_t part;
+    size_t key;
+    Code code;
   };
   // A batch on its way up from the tiers below, and all of them of one operation. Towards the end both become smaller:
   // what comes last is copied while nothing comes any more, and there are disks that tell of all that they have read
@@ -94,6 +103,7 @@ class LoadOperation final : public Operation {
   void begin();
   void plan();
   void request_more();
+  [[nodiscard]] LandingRoom find_places(std::vector<Item>& items, std::vector<OnboardItem>& wanted);
   void landed(std::vector<Item> items, uint64_t bytes, std::vector<Landed> results);
   bool next_item(Item& item);
   bool next_in_place(Item& item);
@@ -115,6 +125,7 @@ class LoadOperation final : public Operation {
   Code check_position(bool content, const std::optional<codec::Position>& has, size_t key) const;
   [[nodiscard]] Identity identity(const Item& item) const noexcept;
   void settle(size_t key, Code code);
+  void settle_failed() KVBM_REQUIRES(mutex_);
   // load_device.cc, load_coded.cc; of a cache on a device
   struct Flight;
   void begin_flight();
@@ -127,9 +138,11 @@ class LoadOperation final : public Operation {
   bool add_leaves();
   bool add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& hashed);
   [[nodiscard]] bool next_entry();
+  bool poison_leaves_of(size_t entry, uint32_t last_layer);
   void open_entry(size_t entry);
   void fail_entry(size_t entry, Code code);
   void close_entry(size_t entry);
+  void close_if_back(size_t entry);
   [[nodiscard]] bool all_are_here();
   void end_flight(std::vector<SlotId>& left);
   // load_storage.cc; of a cache on a device, from a disk past the host's memory
@@ -186,6 +199,10 @@ class LoadOperation final : public Operation {
   std::vector<uint16_t> pending_;  // parts of the key that are not settled
   bool planned_ = false;
   std::deque<Item> below_;  // not asked for yet
+  // Items that came up or are on their way, and have a place for it; and so many are one too many to ask for more: there
+  // was no place (landing_room.h). With none of its own a load is always given one.
+  std::atomic<uint64_t> placed_{0};
+  uint64_t too_many_ = UINT64_MAX;
   // Read where they lie: next_in_place_ is the next, those before told_in_place_ their tier has heard of.
   std::vector<Item> in_place_;
   std::vector<tier::InPlace> places_;  // beside in_place_
@@ -214,15 +231,16 @@ class LoadOperation final : public Operation {
   uint32_t asked_ = 0;         // batches
   Weighed weighed_;
 
+  std::vector<Failed> never_came_;  // whose pages a stream that waits for layers must not take for loaded
   // There is something in ready_ or failed_: seen without the lock, which is taken to look what.
   std::atomic<bool> arrived_{false};
   Mutex mutex_;
   std::deque<Item> ready_ KVBM_GUARDED_BY(mutex_);
-  std::vector<std::pair<size_t, Code>> failed_ KVBM_GUARDED_BY(mutex_);
+  std::vector<Failed> failed_ KVBM_GUARDED_BY(mutex_);
   std::vector<Item> to_host_ KVBM_GUARDED_BY(mutex_);  // were to come past the host's memory, and did not
   uint32_t landing_ KVBM_GUARDED_BY(mutex_) = 0;  // batches on their way
   uint64_t landing_bytes_ KVBM_GUARDED_BY(mutex_) = 0;
-  uint64_t landing_slots_ KVBM_GUARDED_BY(mutex_) = 0;  // of the host, that they land in
+  uint64_t landing_blocks_ KVBM_GUARDED_BY(mutex_) = 0;  // that they bring
   uint64_t landed_ KVBM_GUARDED_BY(mutex_) = 0;   // and that came
   bool over_ KVBM_GUARDED_BY(mutex_) = false;
 };

@@ -161,7 +161,8 @@ void LoadOperation::leave_from(size_t k) {
   {
     MutexLock lock(mutex_);
     for (const Item& item : ready_) {
-      if (beyond(item) && item.owned()) slots.push_back(item.slot);
+      if (beyond(item) && item.owns_slot()) slots.push_back(item.slot);
+      if (beyond(item) && item.came_up()) placed_.fetch_sub(1, std::memory_order_relaxed);
     }
     std::erase_if(ready_, beyond);
   }

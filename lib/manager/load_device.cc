@@ -2,7 +2,9 @@
 //
 // Where layers are waited for, what is in the host goes layer by layer over all keys: a group of entries is passed over
 // once a layer. What lands later is a group of its own, after the first. A layer's mark goes behind its last leaf, once
-// nothing is awaited that could bring more of it.
+// nothing is awaited that could bring more of it. Before it goes what did not land: of an item that fails, or that never
+// came, the leaves that were not sent are overwritten in the passes that would have brought them. (A load that is ended
+// early, by a deadline or a cancel, leaves what it has not touched.)
 #include <deque>
 #include <utility>
 
@@ -26,10 +28,12 @@ struct LoadOperation::Flight {
     Code code = Code::ok;
     bool opened = false;
     bool sent = false;  // nothing more of it is
-    bool closed = false;
+    bool closed = false;  // and settled; only where layers are waited for something of it may still be overwritten
   };
-  Flight(Manager& manager, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after)
-      : batches(transfers, DeviceFlight::Way::scatter, std::move(after), manager.shared_arena()) {}
+  Flight(Manager& manager, device::Transfers& transfers, std::shared_ptr<device::StreamPoint> after,
+         std::shared_ptr<device::Landmark> landmark)
+      : batches(transfers, DeviceFlight::Way::scatter, std::move(after), manager.shared_arena(),
+                std::move(landmark)) {}
   DeviceFlight batches;
   std::deque<Entry> entries;  // in the order of their turns
   size_t group = 0;           // the first entry of the group that is passed over
@@ -39,7 +43,8 @@ struct LoadOperation::Flight {
 };
 
 void LoadOperation::begin_flight() {
-  flight_ = std::make_shared<Flight>(manager_, request_.cache->device()->transfers(), request_.after);
+  flight_ = std::make_shared<Flight>(manager_, request_.cache->device()->transfers(), request_.after,
+                                     request_.layers != nullptr ? request_.layers->landmark : nullptr);
   if (request_.layers != nullptr) flight_->layer = request_.layers->first_layer;
 }
 
@@ -94,10 +99,17 @@ bool LoadOperation::next_entry() {
       while ((layers != nullptr || f.at == f.entries.size()) && next_item(item)) {
         f.entries.push_back({std::move(item)});
       }
+      for (const Failed& never : never_came_) {
+        f.entries.push_back({{never.part, never.key, kNoSlot, 0}});
+        Flight::Entry& e = f.entries.back();
+        e.code = never.code;
+        e.opened = e.closed = true;
+      }
+      never_came_.clear();
     }
     if (f.at < f.entries.size()) return true;
     if (layers == nullptr || f.group == f.entries.size()) return false;
-    if (all_are_here()) f.batches.mark(layers->landmark, layers->value(f.layer));
+    if (all_are_here()) f.batches.mark(layers->value(f.layer));
     if (++f.layer == layers->end_layer) {
       f.layer = layers->first_layer;
       f.group = f.entries.size();
@@ -108,9 +120,9 @@ bool LoadOperation::next_entry() {
 
 // Every item that will ever come has joined.
 bool LoadOperation::all_are_here() {
-  if (!below_.empty()) return false;
+  if (!below_.empty() || !never_came_.empty()) return false;
   MutexLock lock(mutex_);
-  return landing_ == 0 && ready_.empty() && to_host_.empty();
+  return landing_ == 0 && ready_.empty() && failed_.empty() && to_host_.empty();
 }
 
 // Adds leaves of one entry up to a layer. False: the batch is full, or this has hashed enough for one step.
@@ -118,6 +130,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
   Flight::Entry& e = flight_->entries[entry];
   if (!e.opened) open_entry(entry);
   if (e.sent) return true;
+  if (e.code != Code::ok) return poison_leaves_of(entry, last_layer);
   const CachePart& part = request_.cache->parts()[e.item.part];
   const auto ids = ids_of(e.item.part, e.item.key);
   std::byte* payload = e.item.slot == kNoSlot ? nullptr : manager_.arena().payload(e.item.slot).data();
@@ -133,7 +146,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     if (layer > last_layer) return true;
     const bool wanted = unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < end;
     // What is to stay must be right as a whole.
-    if (!wanted && (!e.item.owned() || request_.keep_below || !e.head.has_value())) continue;
+    if (!wanted && (!e.item.owns_slot() || request_.keep_below || !e.head.has_value())) continue;
     codec::Leaf expected = leaf;
     if (e.head.has_value()) expected = e.head->leaf(e.next_leaf);
     bool right = expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes;
@@ -144,7 +157,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     }
     if (!right) {
       fail_entry(entry, Code::damaged);
-      return true;
+      return poison_leaves_of(entry, last_layer);
     }
     if (!wanted) continue;
     device::LeafMove move;
@@ -158,7 +171,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
       const Code named = name_coded(*e.item.coded, e.next_leaf, payload, move, own);
       if (named != Code::ok) {
         fail_entry(entry, named);
-        return true;
+        return poison_leaves_of(entry, last_layer);
       }
       if (own != nullptr) hashed += leaf.raw_bytes;
       if (own != nullptr) flight_->batches.own(std::move(own));
@@ -168,7 +181,27 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
   }
   e.sent = true;
   e.head.reset();
-  if (e.away == 0) close_entry(entry);
+  close_if_back(entry);
+  return true;
+}
+
+// What was to come of an entry that failed, up to a layer. False: the batch is full.
+bool LoadOperation::poison_leaves_of(size_t entry, uint32_t last_layer) {
+  Flight::Entry& e = flight_->entries[entry];
+  if (e.sent) return true;
+  const CachePart& part = request_.cache->parts()[e.item.part];
+  const auto ids = ids_of(e.item.part, e.item.key);
+  const uint32_t end = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
+  for (; e.next_leaf < part.leaf_count(); ++e.next_leaf) {
+    if (flight_->batches.full()) return false;
+    uint32_t unit = 0;
+    uint32_t layer = 0;
+    (void)part.leaf(e.next_leaf, unit, layer);
+    if (layer > last_layer) return true;
+    const bool wanted = unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < end;
+    if (wanted) flight_->batches.poison(part.run(e.next_leaf, ids[unit]));
+  }
+  e.sent = true;
   return true;
 }
 
@@ -185,8 +218,15 @@ void LoadOperation::open_entry(size_t entry) {
 void LoadOperation::fail_entry(size_t entry, Code code) {
   Flight::Entry& e = flight_->entries[entry];
   if (e.code == Code::ok) e.code = code;
-  e.sent = true;
-  if (e.away == 0) close_entry(entry);
+  // Of a device that is lost nothing is overwritten any more, and nobody reads it.
+  if (request_.layers == nullptr || request_.cache->device()->device().is_lost()) e.sent = true;
+  close_if_back(entry);
+}
+
+// Nothing of it is on its way, and nothing more comes.
+void LoadOperation::close_if_back(size_t entry) {
+  const Flight::Entry& e = flight_->entries[entry];
+  if (!e.closed && e.away == 0 && (e.sent || e.code != Code::ok)) close_entry(entry);
 }
 
 void LoadOperation::close_entry(size_t entry) {
@@ -211,13 +251,17 @@ void LoadOperation::take_back() {
   while (const auto trip = batches.take()) {
     size_t at = 0;
     for (const DeviceFlight::Run& run : trip->runs) {
+      if (run.record == DeviceFlight::kNoRecord) {
+        at += run.count;
+        continue;
+      }
       Flight::Entry& e = flight_->entries[run.record];
       bool good = trip->code == Code::ok;
       for (uint32_t i = 0; i < run.count; ++i, ++at) good = good && trip->good[at] != 0;
       e.away -= run.count;
       if (good) {
         bytes_ += run.bytes;
-        if (e.sent && e.away == 0) close_entry(run.record);
+        close_if_back(run.record);
       } else {
         fail_entry(run.record, trip->code == Code::ok ? Code::damaged : trip->code);
       }
@@ -229,7 +273,7 @@ void LoadOperation::take_back() {
 // Nothing is in flight. Whoever waits for layers goes on, whatever came of them.
 void LoadOperation::end_flight(std::vector<SlotId>& left) {
   for (const Flight::Entry& e : flight_->entries) {
-    if (!e.closed && e.item.owned()) left.push_back(e.item.slot);
+    if (!e.closed && e.item.owns_slot()) left.push_back(e.item.slot);
   }
   flight_->entries.clear();
   if (request_.layers == nullptr) return;

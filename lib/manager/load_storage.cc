@@ -143,7 +143,7 @@ void LoadOperation::landed_on_device(StorageTrip& trip) {
         to_host_.push_back(std::move(item));
       } else {
         late = late || trip.codes[i] == Code::deadline;
-        failed_.emplace_back(item.key, trip.codes[i]);
+        failed_.push_back({item.part, item.key, trip.codes[i]});
       }
     }
     arrived_.store(true, std::memory_order_release);

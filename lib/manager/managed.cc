@@ -60,6 +60,9 @@ Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<Sl
   } else {
     for (size_t i = 0; i < n; ++i) codes[i] = headed;
   }
+  for (size_t i = 0; i < blocks.positions.size(); ++i) {
+    if (codes[i] == Code::ok) manager.keep_over_restart(slots[i]);
+  }
   // One that was refused is as it was: it may be registered again, as something else.
   for (size_t i = 0; i < blocks.positions.size(); ++i) {
     if (codes[i] == Code::ok || codes[i] == Code::exists) continue;

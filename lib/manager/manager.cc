@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <set>
 #include <utility>
 
@@ -77,13 +78,20 @@ Result<std::shared_ptr<Manager>> Manager::create(const Environment& environment,
 }
 
 Status Manager::open_host() {
-  auto arena = tier::HostArena::create(options_.host);
-  if (!arena.ok() && options_.host.shared) {
+  tier::HostOptions host = options_.host;
+  auto arena = tier::HostArena::create(host);
+  if (!arena.ok() && arena.status().code() == Code::in_use && options_.share.on) {
+    // Processes of a shared set have one configuration, and each a host tier of its own: one of them has the file.
+    env_.log->write(LogLevel::warning, "manager", "the host tier is kept in memory: " + arena.status().message());
+    host.file.clear();
+    host.shared = true;
+    arena = tier::HostArena::create(host);
+  }
+  if (!arena.ok() && host.shared) {
     env_.log->write(LogLevel::warning, "manager",
                     "the host memory cannot be shared with other processes: " + arena.status().message());
-    tier::HostOptions alone = options_.host;
-    alone.shared = false;
-    arena = tier::HostArena::create(alone);
+    host.shared = false;
+    arena = tier::HostArena::create(host);
   }
   if (!arena.ok()) return arena.status();
   arena_ = std::move(arena).value();
@@ -97,6 +105,7 @@ Status Manager::open_host() {
   table.slots = arena_->slots();
   table.policy = options_.policy;
   table.make = options_.make_policy ? options_.make_policy : &policy::make_eviction_policy;
+  table.marks = arena_->marks();
   auto blocks = block::BlockTable::create(table);
   if (!blocks.ok()) return blocks.status();
   table_ = std::move(blocks).value();
@@ -108,6 +117,8 @@ Status Manager::open_host() {
   holds_ = std::make_unique<block::HoldTable>(holds);
   pins_ = std::make_unique<block::PinTable>(*table_);
   taken_ = std::make_unique<TakenBlocks>(*table_);
+  landing_staging_ = std::make_unique<LandingStaging>(LandingStaging::limit_for(arena_->capacity_bytes()),
+                                                      arena_->payload(0).size());
   // Blocks that went down are found by their units too, as long as a table of some thousands remembers them.
   unit_index_ = std::make_unique<UnitIndex>(std::max<size_t>(size_t{arena_->slots()} * 4, 16384));
   return {};
@@ -201,12 +212,9 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   const NamespaceId base_id = Namespace::base_id_of(options);
   MutexLock lock(namespaces_mutex_);
   KnownNamespace& known = known_[base_id];
-  uint64_t epoch = std::max(options.epoch, known.epoch);
-  for (auto& tier : tiers_) {
-    const auto persisted = tier->epoch(base_id);
-    if (!persisted.ok()) return persisted.status();
-    epoch = std::max(epoch, persisted.value());
-  }
+  const auto persisted = epoch_in_tiers(base_id);
+  if (!persisted.ok()) return persisted.status();
+  const uint64_t epoch = std::max({options.epoch, known.epoch, persisted.value()});
   auto account = known.account.lock();
   if (options.quota_bytes != 0) {
     auto limited = limit_account(base_id, known, options.quota_bytes, options.quota_mode);
@@ -271,6 +279,7 @@ Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
       const Status set = tier->set_epoch(base_id, epoch);
       if (!set.ok()) return set;
     }
+    arena_->set_epoch(base_id, epoch);
     known.epoch = epoch;
     for (const auto& handle : handles) {
       ended.insert(handle->id());
@@ -284,7 +293,18 @@ Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
     env_.log->write(LogLevel::warning, "manager", "an old epoch's records stay until they are evicted");
   }
   events_.publish(copy::EventKind::cleared, 0);
-  return {};
+  return arena_->sync();
+}
+
+// The highest epoch of a namespace that is written down anywhere.
+Result<uint64_t> Manager::epoch_in_tiers(const NamespaceId& base_id) {
+  uint64_t epoch = arena_->epoch(base_id);
+  for (auto& tier : tiers_) {
+    const auto persisted = tier->epoch(base_id);
+    if (!persisted.ok()) return persisted.status();
+    epoch = std::max(epoch, persisted.value());
+  }
+  return epoch;
 }
 
 // Every family, not those that some handle has used: another one's, or an earlier process's, count as well.
@@ -313,7 +333,7 @@ Status Manager::forget_family(FamilyId family) {
 Status Manager::reset(Namespace& ns) {
   Status first = erase_families_of(ns.id());
   events_.publish(copy::EventKind::cleared, 0);
-  return first;
+  return first.ok() ? arena_->sync() : first;
 }
 
 Status Manager::reset_all() {
@@ -328,7 +348,7 @@ Status Manager::reset_all() {
     }
   }
   events_.publish(copy::EventKind::cleared, 0);
-  return first;
+  return first.ok() ? arena_->sync() : first;
 }
 
 // ---- Slots ----
@@ -341,10 +361,47 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   while (code == Code::no_room && taken_->let_go_some(tick())) {
     code = table_->allocate(account, out, &gone, tick());
   }
+  if (code == Code::ok && recovered_.any()) {
+    for (const SlotId slot : out) recovered_.remove(slot);
+  }
   const MemoryWait told;  // what went is gone, whether there is memory to say so or not
   if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
   for (auto& offloader : offloaders_) offloader->relieve();
   return code;
+}
+
+size_t Manager::slots_to_land_in(size_t n) {
+  bool last_copies = false;
+  for (TierIndex i = 1; i <= tiers_.size(); ++i) {
+    const bool write_back = options_.tiers[i - 1U].admission == AdmissionKind::on_eviction;
+    last_copies = last_copies || (write_back && !out_of_use(i) && !is_fed(i));
+  }
+  if (!last_copies || table_->counters().free >= n) return n;
+  const MemoryWait told;
+  for (auto& offloader : offloaders_) offloader->relieve();
+  return std::min<size_t>(n, table_->counters().free);
+}
+
+Code Manager::allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got) {
+  got = 0;
+  for (size_t want = out.size(); got < out.size();) {
+    want = std::min(want, out.size() - got);
+    Code code = Code::no_memory;
+    try {
+      code = allocate(account, out.subspan(got, want), nullptr);
+    } catch (const std::bad_alloc&) {
+      if (got == 0) throw;
+      return Code::ok;  // what there is has an owner
+    }
+    if (code == Code::ok) {
+      got += want;
+    } else if (want > 1) {
+      want = (want + 1) / 2;
+    } else {
+      return got != 0 ? Code::ok : code;
+    }
+  }
+  return Code::ok;
 }
 
 void Manager::tell_evicted(std::span<const block::Evicted> gone) {
@@ -363,6 +420,14 @@ void Manager::evict_held(std::span<const SlotId> slots) {
   table_->evict_held(slots, &gone, tick());
   tell_evicted(gone);
   room_.room_came();
+}
+
+void Manager::yield_offloads(size_t blocks) {
+  const MemoryWait told;
+  for (auto& offloader : offloaders_) {
+    if (blocks == 0) return;
+    blocks -= std::min(blocks, offloader->yield(blocks));
+  }
 }
 
 uint64_t Manager::offloading_blocks() const {
@@ -454,6 +519,8 @@ void Manager::expire_taken_at(uint64_t when_ns) {
 }
 
 void Manager::quarantine(SlotId slot) {
+  // Dropped and counted before, and what has its key now is another block.
+  if (table_->info(slot).withdrawn) return;
   add(counters_.verify_failures, 1);
   add(counters_.tiers[0].damaged, 1);
   if (table_->state(slot) != block::SlotState::registered) return;  // nobody else can find it
@@ -501,12 +568,9 @@ Result<uint64_t> Manager::epoch_of(const NamespaceId& base_id) {
       if (const auto live = handle.lock()) epoch = std::max(epoch, live->epoch());
     }
   }
-  for (auto& tier : tiers_) {
-    const auto persisted = tier->epoch(base_id);
-    if (!persisted.ok()) return persisted.status();
-    epoch = std::max(epoch, persisted.value());
-  }
-  return epoch;
+  const auto persisted = epoch_in_tiers(base_id);
+  if (!persisted.ok()) return persisted.status();
+  return std::max(epoch, persisted.value());
 }
 
 std::vector<NamespaceId> Manager::known_namespaces() {
@@ -545,7 +609,7 @@ void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority)
   std::vector<SlotId> slots(keys.size(), kNoSlot);
   table_->acquire_each(family, keys, slots, block::kNoUse);
   slots.erase(std::remove(slots.begin(), slots.end(), kNoSlot), slots.end());
-  table_->set_priority(slots, priority);
+  table_->set_priority(slots, priority, tick());
   release(slots);
 }
 

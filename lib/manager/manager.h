@@ -25,8 +25,10 @@
 #include "manager/counters.h"
 #include "manager/environment.h"
 #include "manager/events.h"
+#include "manager/landing_room.h"
 #include "manager/namespace.h"
 #include "manager/options.h"
+#include "manager/recovered.h"
 #include "manager/room_line.h"
 #include "manager/share_state.h"
 #include "manager/taken.h"
@@ -73,6 +75,11 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // Host slots for blocks of an account, all or none; evictions are reported and counted. In
   // `evicted` (may be null) are the identities that went.
   Code allocate(block::AccountId account, std::span<SlotId> out, std::vector<block::Evicted>* evicted);
+  // Of `n` slots that records from below are to land in, so many as lose nothing: where a tier gets only what leaves the
+  // host, the free ones, for the others have to be written there first.
+  [[nodiscard]] size_t slots_to_land_in(size_t n);
+  // For as many leading ones as there is room for: how many comes out in `got`. ok, or why there is room for none.
+  Code allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got);
   // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty. `apart`: a tier that the
   // caller sends them to itself. `newcomers`: what.precedence, which knows then what gave way.
   Code publish(std::span<SlotId> inout, const block::Publication& what, std::span<const Key> parents_of_events,
@@ -87,6 +94,16 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void evict_held(std::span<const SlotId> slots);
   // The resident slot of a key, with a reference; kNoSlot. Not counted as a use.
   SlotId acquire_one(FamilyId family, const Key& key) noexcept;
+  // The next process may find this block, if the host is in a file: its head and bytes are in place. The caller holds it,
+  // and has seen that it was not forgotten since its bytes came.
+  void keep_over_restart(SlotId slot) noexcept {
+    if (!arena_->marks().empty()) table_->keep(slot, arena_->mark_of(slot));
+  }
+  // Whether a held slot's bytes may be relied on unseen: those that an earlier process left are checked once, here. False:
+  // they are not what its head says, and the block was dropped.
+  [[nodiscard]] bool trust(SlotId slot) { return !recovered_.has(slot) || check_recovered(slot); }
+  // The same for whatever lies under these keys. A block that is not there any more is no matter.
+  void trust_present(FamilyId family, std::span<const Key> keys);
   // The slot's bytes failed verification: it vanishes from lookups, counted and told.
   void quarantine(SlotId slot);
   // The same for bytes that came from `location` of a tier below.
@@ -172,7 +189,11 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] Offloader& offloader(TierIndex index) noexcept { return *offloaders_[index - 1U]; }
   // Blocks that offloads keep in the host.
   [[nodiscard]] uint64_t offloading_blocks() const;
-  // Where stores wait that found no room.
+  // Memory that loads take where the host has no slot.
+  [[nodiscard]] LandingStaging& landing_staging() noexcept { return *landing_staging_; }
+  // What offloads only queue need not stay in the host: some is wanted for `blocks` that come up.
+  void yield_offloads(size_t blocks);
+  // Where stores and prefetches wait that found no room.
   [[nodiscard]] RoomLine& room() noexcept { return room_; }
   // One more request began: the unit of time of the policies.
   uint32_t next_tick() noexcept { return tick_.fetch_add(1, std::memory_order_relaxed) + 1; }
@@ -205,6 +226,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status open_host();
   Status open_tiers();
   void recover_host();  // recover_host.cc
+  bool check_recovered(SlotId slot);
+  Result<uint64_t> epoch_in_tiers(const NamespaceId& base_id);
   void tell_evicted(std::span<const block::Evicted> gone);
   void forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes);
   // Families share these by number: a mark of one that shares is a miss more, never a block too many.
@@ -231,7 +254,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::unique_ptr<block::PinTable> pins_;
   std::unique_ptr<TakenBlocks> taken_;
   std::unique_ptr<UnitIndex> unit_index_;
+  Recovered recovered_;
   LateDecoder late_decoder_;
+  std::unique_ptr<LandingStaging> landing_staging_;
   std::vector<std::unique_ptr<tier::Tier>> tiers_;
   std::vector<std::unique_ptr<Offloader>> offloaders_;
   std::array<copy::SourceCost, kMaxTiersBelow + 1> costs_;

@@ -1,4 +1,6 @@
 // What a manager counts, as Prometheus text. Names: docs/operations.md lists them.
+#include <algorithm>
+#include <array>
 #include <string>
 
 #include "base/memory_wait.h"
@@ -23,6 +25,8 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_lookup_partial_hits_total", "Stored blocks found by their leading engine blocks.", &Snapshot::partial_hits},
     {"kvbm_stores_refused_room_total", "Blocks not stored because everything was held.", &Snapshot::refused_room},
     {"kvbm_stores_refused_quota_total", "Blocks not stored because of a quota.", &Snapshot::refused_quota},
+    {"kvbm_policy_refused_total", "Choices of a caller's eviction policy that could not be used.",
+     &Snapshot::policy_refused},
     {"kvbm_deadlines_missed_total", "Operations that ended at their deadline.", &Snapshot::deadline_missed},
     {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.",
      &Snapshot::position_mismatches},
@@ -209,6 +213,35 @@ void add_devices(const DeviceCaches& devices, MetricsRegistry& registry) {
   }
 }
 
+constexpr std::array<const char*, kLoadFailures> kLoadFailureNames = {"miss",    "damaged",   "mismatch", "deadline",
+                                                                      "no_room", "no_memory", "other"};
+
+// Who waited for room in the host, who did without, and who got none.
+void add_room(Manager& manager, MetricsRegistry& registry) {
+  const Counters& counters = manager.counters();
+  registry.histogram("kvbm_store_room_wait_seconds", "Waiting for room in the host, of stores that had to.")
+      .merge(counters.room_wait);
+  registry.histogram("kvbm_prefetch_room_wait_seconds", "Waiting for room in the host, of prefetches that had to.")
+      .merge(counters.prefetch_room_wait);
+  const uint64_t prefetches = manager.room().waiting_prefetches();
+  const uint64_t all = std::max(manager.room().waiting(), prefetches);  // two moments
+  registry.gauge("kvbm_stores_waiting_for_room", "Stores that wait for room in the host now.")
+      .set(static_cast<int64_t>(all - prefetches));
+  registry.gauge("kvbm_prefetches_waiting_for_room", "Prefetches that wait for room in the host now.")
+      .set(static_cast<int64_t>(prefetches));
+  registry.counter("kvbm_prefetches_refused_room_total", "Blocks not prefetched because the host had no room for them.")
+      .add(get(counters.prefetch_refused));
+  registry.counter("kvbm_loads_past_host_total", "Blocks that loads read past the host because it had no room for them.")
+      .add(get(counters.load_staged));
+  registry.gauge("kvbm_load_staging_bytes", "Memory that such blocks are in now.")
+      .set(static_cast<int64_t>(manager.landing_staging().used_bytes()));
+  for (size_t i = 0; i < kLoadFailures; ++i) {
+    registry.counter("kvbm_load_blocks_failed_total", "Blocks that were found and not loaded.",
+                     {{"reason", kLoadFailureNames[i]}})
+        .add(get(counters.load_failed[i]));
+  }
+}
+
 }  // namespace
 
 std::string metrics_text(Manager& manager) {
@@ -230,10 +263,7 @@ std::string metrics_text(Manager& manager) {
   registry.histogram("kvbm_load_predicted_seconds", "Predicted time of loads that were weighed against computing.")
       .merge(counters.load_predicted);
   registry.histogram("kvbm_load_actual_seconds", "What these loads took.").merge(counters.load_actual);
-  registry.histogram("kvbm_store_room_wait_seconds", "Waiting for room in the host, of stores that had to.")
-      .merge(counters.room_wait);
-  registry.gauge("kvbm_stores_waiting_for_room", "Stores that wait for room in the host now.")
-      .set(static_cast<int64_t>(manager.room().waiting()));
+  add_room(manager, registry);
   for (size_t i = 0; i < counters.wait.size(); ++i) {
     registry.histogram("kvbm_operation_wait_seconds", "From submit until work began.", {{"op", kOperations[i]}})
         .merge(counters.wait[i]);

@@ -15,48 +15,108 @@ PrefetchOperation::PrefetchOperation(std::shared_ptr<Manager> manager, std::shar
     : Operation(*manager->env().executor, manager->counters(), copy::OpKind::prefetch, deadline_ns),
       manager_(std::move(manager)),
       match_(std::move(match)),
-      n_keys_(n_keys) {}
+      n_keys_(n_keys),
+      place_(manager_->room().place_of_prefetch()) {}
 
 Operation::Next PrefetchOperation::step() {
-  if (asked_) return waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
-  asked_ = true;
-  const MemoryWait counted;  // what is acquired and asked for from here on is given back by others
+  const MemoryWait counted;  // what is asked for from here on is given back by others
   if (match_ == nullptr) return Next::finished;
-  waiting_.store(1, std::memory_order_relaxed);  // until everything is asked for
-  const MatchPart& part = match_->parts()[0];
-  std::vector<std::vector<OnboardItem>> by_tier(manager_->tiers_below() + 1);
-  auto self = std::static_pointer_cast<PrefetchOperation>(shared_from_this());
-  const auto send = [&](TierIndex tier) {
-    if (by_tier[tier].empty()) return;
-    waiting_.fetch_add(1, std::memory_order_relaxed);
-    onboard(manager_, tier, match_->ns()->account(), std::move(by_tier[tier]), deadline_ns(), Landing::registered, {},
-            [self](std::vector<Landed> landed) {
-              std::vector<SlotId> slots;
-              for (const Landed& one : landed) {
-                if (one.code == Code::ok) slots.push_back(one.slot);
-              }
-              for (const SlotId slot : slots) {
-                self->bytes_.fetch_add(self->manager_->table().payload_bytes(slot), std::memory_order_relaxed);
-              }
-              self->done_.fetch_add(slots.size(), std::memory_order_relaxed);
-              self->manager_->release(slots);
-              self->waiting_.fetch_sub(1, std::memory_order_release);
-              self->wake();
-            });
-    by_tier[tier].clear();
-  };
+  if (!planned_) plan();
+  while (next_ < wanted_.size()) {
+    if (bring_some() == Next::wait) return Next::wait;
+  }
+  return waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
+}
+
+void PrefetchOperation::plan() {
+  planned_ = true;
   for (size_t i = 0; i < match_->keys().size(); ++i) {
     const TierIndex tier = match_->tier_of(0, i);
     if (tier == 0) done_.fetch_add(1, std::memory_order_relaxed);
-    if (tier == 0 || tier == kNoTier) continue;
-    by_tier[tier].push_back({{match_->keys()[i], part.plan.family}, part.found[i]});
-    if (by_tier[tier].size() == kBatch) send(tier);
+    if (tier == 0) holds_ = true;
+    if (tier != 0 && tier != kNoTier) wanted_.push_back(i);
   }
-  for (size_t t = 1; t < by_tier.size(); ++t) send(static_cast<TierIndex>(t));
-  return waiting_.fetch_sub(1, std::memory_order_acq_rel) == 1 ? Next::finished : Next::wait;
+  std::stable_sort(wanted_.begin(), wanted_.end(),
+                   [this](size_t a, size_t b) { return match_->tier_of(0, a) < match_->tier_of(0, b); });
+}
+
+// Asks for the next ones, as many as there are slots for. wait: somebody will wake this.
+Operation::Next PrefetchOperation::bring_some() {
+  RoomLine& line = manager_->room();
+  const uint64_t mine = waiting_.load(std::memory_order_acquire);
+  const uint64_t most = std::max<uint64_t>(manager_->arena().slots() / 4, 1);
+  // What is on its way comes back whatever others do: nobody who has some stands in line.
+  if (mine >= most || (mine != 0 && line.waiting() != 0)) return Next::wait;
+  const TierIndex tier = match_->tier_of(0, wanted_[next_]);
+  size_t n = 1;
+  const size_t limit = std::min({wanted_.size() - next_, kBatch, static_cast<size_t>(most - mine)});
+  while (n < limit && match_->tier_of(0, wanted_[next_ + n]) == tier) ++n;
+  const block::AccountId account = match_->ns()->account();
+  const auto self = std::static_pointer_cast<PrefetchOperation>(shared_from_this());
+  Code code = Code::no_room;
+  auto turn = mine != 0 ? RoomLine::Turn::try_it : line.ask(self, place_, account, holds_);
+  while (turn == RoomLine::Turn::try_it) {
+    LandingRoom room;
+    code = take_slots(*manager_, account, n, room);
+    if (room.count() != 0) {
+      end_wait(true);
+      const auto keys = std::span<const size_t>(wanted_).subspan(next_, room.count());
+      ask(keys, std::move(room));
+      return Next::more;
+    }
+    if (mine != 0) return Next::wait;
+    turn = line.may_wait_after(code, account) ? line.refused(self, place_, account, holds_, code)
+                                              : RoomLine::Turn::refused;
+    if (turn != RoomLine::Turn::refused && code == Code::no_room) manager_->yield_offloads(n);
+  }
+  if (turn == RoomLine::Turn::wait) {
+    if (waits_since_ns_ == 0) waits_since_ns_ = manager_->env().clock().now_ns();
+    return Next::wait;
+  }
+  end_wait(false);
+  line.say_refused("a prefetch", code, waited_ns_);
+  add(manager_->counters().prefetch_refused, wanted_.size() - next_);
+  next_ = wanted_.size();
+  return Next::more;
+}
+
+void PrefetchOperation::ask(std::span<const size_t> keys, LandingRoom room) {
+  const MatchPart& part = match_->parts()[0];
+  std::vector<OnboardItem> items;
+  for (const size_t key : keys) items.push_back({{match_->keys()[key], part.plan.family}, part.found[key]});
+  next_ += keys.size();
+  waiting_.fetch_add(keys.size(), std::memory_order_relaxed);
+  auto self = std::static_pointer_cast<PrefetchOperation>(shared_from_this());
+  onboard(manager_, match_->tier_of(0, keys[0]), std::move(items), std::move(room), deadline_ns(), Landing::registered,
+          {}, [self](std::vector<Landed> came) { self->landed(std::move(came)); });
+}
+
+void PrefetchOperation::landed(std::vector<Landed> landed) {
+  std::vector<SlotId> slots;
+  for (const Landed& one : landed) {
+    if (one.code == Code::ok) slots.push_back(one.slot);
+  }
+  for (const SlotId slot : slots) {
+    bytes_.fetch_add(manager_->table().payload_bytes(slot), std::memory_order_relaxed);
+  }
+  done_.fetch_add(slots.size(), std::memory_order_relaxed);
+  manager_->release(slots);
+  waiting_.fetch_sub(landed.size(), std::memory_order_release);
+  wake();
+}
+
+// It stands in line no more.
+void PrefetchOperation::end_wait(bool got_some) {
+  manager_->room().leave(place_, got_some);
+  if (waits_since_ns_ == 0) return;
+  // A nanosecond at least: it did wait.
+  waited_ns_ += std::max<uint64_t>(manager_->env().clock().now_ns() - waits_since_ns_, 1);
+  waits_since_ns_ = 0;
 }
 
 void PrefetchOperation::conclude(Code why, copy::Completion& completion) {
+  end_wait(false);
+  if (waited_ns_ != 0) manager_->counters().prefetch_room_wait.record(waited_ns_);
   completion.items = n_keys_;
   completion.items_done = done_.load(std::memory_order_relaxed);
   completion.bytes = bytes_.load(std::memory_order_relaxed);

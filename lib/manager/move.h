@@ -5,16 +5,20 @@
 #include <vector>
 
 #include "manager/match.h"
+#include "manager/onboard.h"
 #include "manager/operation.h"
+#include "manager/room_line.h"
 
 namespace kvbm::manager {
 
-// Brings what a match found below into the host tier.
-class PrefetchOperation final : public Operation {
+// Brings what a match found below into the host tier. A block that is to stay must have a slot: without one this waits
+// in the line for room, ahead of stores, and offloads give up what they merely queue.
+class PrefetchOperation final : public Operation, public RoomSeeker {
  public:
   // A null match: nothing was found, the operation finishes at once.
   PrefetchOperation(std::shared_ptr<Manager> manager, std::shared_ptr<Match> match, size_t n_keys,
                     uint64_t deadline_ns);
+  void room_may_be() override { wake(); }
 
  protected:
   Next step() override;
@@ -22,11 +26,21 @@ class PrefetchOperation final : public Operation {
 
  private:
   static constexpr size_t kBatch = 256;
+  void plan();
+  Next bring_some();
+  void ask(std::span<const size_t> keys, LandingRoom room);
+  void landed(std::vector<Landed> landed);
+  void end_wait(bool got_some);
   std::shared_ptr<Manager> manager_;
   std::shared_ptr<Match> match_;
   const size_t n_keys_;
-  bool asked_ = false;
-  std::atomic<uint64_t> waiting_{0};  // batches; the last one's release pairs with step's acquire
+  const uint64_t place_;  // in the line for room
+  bool planned_ = false;
+  bool holds_ = false;  // blocks of the host, by its match
+  std::vector<size_t> wanted_;  // keys that lie below, by tier
+  size_t next_ = 0;             // the first of them that was not asked for
+  uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for room
+  std::atomic<uint64_t> waiting_{0};  // slots that are landed in; the last one's release pairs with step's acquire
   std::atomic<uint64_t> done_{0};
   std::atomic<uint64_t> bytes_{0};
 };

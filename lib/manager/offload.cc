@@ -182,6 +182,23 @@ void Offloader::relieve() {
   pump();
 }
 
+size_t Offloader::yield(size_t blocks) {
+  std::vector<SlotId> given;
+  {
+    MutexLock lock(mutex_);
+    for (auto at = queue_.rbegin(); at != queue_.rend() && given.size() < blocks; ++at) {
+      if (!at->held || !at->marked) continue;
+      given.push_back(at->slot);
+      at->held = false;
+      held_ -= slot_bytes_;
+      if (Queued& known = queued_[at->slot]; known.generation == at->generation) known.held = false;
+    }
+  }
+  // Without a word where nothing is given: who asked for it waits to hear of room, and would wake itself for ever.
+  if (!given.empty()) manager_.release(given);
+  return given.size();
+}
+
 void Offloader::when_idle(UniqueFunction<void()> idle) {
   const MemoryWait nobody_to_tell;
   {

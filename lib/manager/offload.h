@@ -43,6 +43,9 @@ class Offloader {
   // Called after allocations: when room in the host runs short, sends down what would be evicted next and is not
   // there yet, then frees it. This is how on_eviction works, and the second chance of what `all` had no queue for.
   void relieve();
+  // Gives up references of queued blocks that admission alone has queued, the last ones first, of at most so many: they
+  // may be evicted before their turn. How many it were.
+  size_t yield(size_t blocks);
   // Leaves in `ids` what this tier is to take over from one above it: admitted, and not here yet.
   void choose_wanted(std::vector<Identity>& ids);
   // Records that `from` lets go (tier::TierListener::take_over).

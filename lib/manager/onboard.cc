@@ -27,7 +27,7 @@ struct Arrival {
   Landing landing = Landing::registered;
   std::vector<OnboardItem> items;
   std::vector<uint64_t> marks;  // Manager::forget_mark, beside items
-  std::vector<SlotId> slots;
+  LandingRoom room;
   std::unique_ptr<std::byte, FreeAligned> heads;
   std::vector<size_t> head_at;  // offset of each item's head target
   copy::SourceCost::Ticket ticket;
@@ -50,6 +50,17 @@ void learn(Arrival& arrival, const tier::GetBatch& batch) {
   manager.cost(arrival.tier).answered(manager.env().clock().now_ns(), arrival.ticket, how, got);
 }
 
+// A record beside the host: its head goes with it, and nobody else will ever see it.
+Code keep_head(Manager& manager, ConstBytes head, Landed& one) {
+  const auto view = codec::HeadView::parse(head);
+  if (!view.ok()) return Code::damaged;
+  if (codec::is_coded(view.value())) return Code::mismatch;  // whoever brought it should have decoded it
+  if ((view.value().header().flags & codec::kLossy) != 0) manager.note_lossy();
+  one.head = std::make_shared<const std::vector<std::byte>>(head.begin(), head.end());
+  return Code::ok;
+}
+
+// What the arrival kept of its places is the receiver's, or given back, before anybody hears of it.
 void land(Arrival& arrival, tier::GetBatch& batch) {
   Manager& manager = *arrival.manager;
   learn(arrival, batch);
@@ -57,13 +68,17 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
   std::vector<Landed> landed(arrival.items.size());
   for (size_t i = 0; i < landed.size(); ++i) {
     Landed& one = landed[i];
-    one = {batch.status[i], arrival.slots[i], batch.items[i].location, arrival.marks[i], {}, {}, {}};
+    one = {batch.status[i], arrival.room.slots[i], batch.items[i].location, arrival.marks[i], {}, {}, {}, {}};
+    std::shared_ptr<StagedBlock> staged;
+    if (one.slot == kNoSlot) staged = std::move(arrival.room.staged[i]);
     const ConstBytes head(arrival.heads.get() + arrival.head_at[i], batch.items[i].head_bytes);
     if (one.code == Code::ok && !batch.items[i].coded.empty()) {
       auto coded = std::make_shared<CodedLanding>();
       coded->head.assign(head.begin(), head.end());
       coded->leaves = std::move(batch.items[i].coded);
       one.coded = std::move(coded);
+    } else if (one.code == Code::ok && staged != nullptr) {
+      one.code = keep_head(manager, head, one);
     } else if (one.code == Code::ok) {
       one.code = settle_head(manager, one.slot, arrival.tier, head);
     }
@@ -72,12 +87,16 @@ void land(Arrival& arrival, tier::GetBatch& batch) {
     if (one.code == Code::ok) {
       one.lent = batch.items[i].lent;
       one.lender = std::move(batch.items[i].lender);
+      if (one.lender == nullptr && staged != nullptr) {
+        one.lent = staged->bytes;
+        one.lender = std::move(staged);
+      }
       add(counters.loads, 1);
       add(counters.load_bytes, batch.items[i].payload_bytes);
       continue;
     }
     if (one.code != Code::miss && one.code != Code::deadline) add(counters.errors, 1);
-    manager.release({&one.slot, 1});
+    if (one.slot != kNoSlot) manager.release({&one.slot, 1});
     one.slot = kNoSlot;
   }
   arrival.done(std::move(landed));
@@ -123,12 +142,32 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
   if (code == Code::ok && manager.forgotten_since(id.family, mark)) {
     manager.table().erase(id.family, {&id.key, 1});
     manager.events().publish(copy::EventKind::removed, 0, {&id, 1});
+  } else if (code == Code::ok) {
+    manager.keep_over_restart(inout_slot);
   }
   return code == Code::exists ? Code::ok : code;
 }
 
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
              std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
+             UniqueFunction<void(std::vector<Landed>)> done) {
+  const MemoryWait until_done;
+  const size_t n = items.size();
+  LandingRoom room;
+  room.slots.assign(n, kNoSlot);
+  const Code code = manager->disabled(tier) ? Code::tier_disabled : manager->allocate(account, room.slots, nullptr);
+  if (code == Code::ok) {
+    return onboard(manager, tier, std::move(items), std::move(room), deadline_ns, landing, std::move(decodes),
+                   std::move(done));
+  }
+  auto none = std::make_shared<UniqueFunction<void(std::vector<Landed>)>>(std::move(done));
+  manager->env().executor->post([none, code, n] {
+    (*none)(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}, {}, {}}));
+  });
+}
+
+void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
+             uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done) {
   const MemoryWait until_done;  // which is called whatever happens
   auto arrival = std::make_shared<Arrival>();
@@ -138,7 +177,7 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
   arrival->items = std::move(items);
   arrival->done = std::move(done);
   const size_t n = arrival->items.size();
-  arrival->slots.assign(n, kNoSlot);
+  arrival->room = std::move(room);
 
   size_t head_total = 0;
   for (const OnboardItem& item : arrival->items) {
@@ -150,10 +189,13 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
   arrival->heads.reset(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, head_total)));
   Code code = arrival->heads == nullptr ? Code::no_memory : Code::ok;
   if (code == Code::ok) code = manager->disabled(tier) ? Code::tier_disabled : code;
-  if (code == Code::ok) code = manager->allocate(account, arrival->slots, nullptr);
   if (code != Code::ok) {
+    for (const SlotId slot : arrival->room.slots) {
+      if (slot != kNoSlot) manager->release({&slot, 1});
+    }
+    arrival->room = {};
     manager->env().executor->post([arrival, code, n] {
-      arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}, {}}));
+      arrival->done(std::vector<Landed>(n, Landed{code, kNoSlot, 0, 0, {}, {}, {}, {}}));
     });
     return;
   }
@@ -166,12 +208,13 @@ void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::Acc
   batch->status.assign(n, Code::internal);
   batch->items.resize(n);
   for (size_t i = 0; i < n; ++i) {
-    manager->arena().clear_head(arrival->slots[i]);
+    const SlotId slot = arrival->room.slots[i];
+    if (slot != kNoSlot) manager->arena().clear_head(slot);
     batch->items[i].id = arrival->items[i].id;
     batch->items[i].location = arrival->items[i].found.location;
     const size_t end = i + 1 < n ? arrival->head_at[i + 1] : head_total;
     batch->items[i].head = {arrival->heads.get() + arrival->head_at[i], end - arrival->head_at[i]};
-    batch->items[i].payload = manager->arena().payload(arrival->slots[i]);
+    batch->items[i].payload = slot != kNoSlot ? manager->arena().payload(slot) : arrival->room.staged[i]->bytes;
     bytes += arrival->items[i].found.payload_bytes;
   }
   batch->done = [arrival](tier::GetBatch& finished) { land(*arrival, finished); };

@@ -7,6 +7,7 @@
 #include "base/function.h"
 #include "block/block_table.h"
 #include "manager/coded_landing.h"
+#include "manager/landing_room.h"
 #include "tier/tier.h"
 
 namespace kvbm::manager {
@@ -18,7 +19,8 @@ struct OnboardItem {
   tier::Found found;
 };
 
-// What became of one item. With code ok, `slot` holds the record and the receiver owns a reference.
+// What became of one item. With code ok, `slot` holds the record and the receiver owns a reference; with kNoSlot it is
+// beside the host: the payload in `lent`, and the head here unless it came coded.
 struct Landed {
   Code code = Code::internal;
   SlotId slot = kNoSlot;
@@ -29,6 +31,7 @@ struct Landed {
   std::shared_ptr<void> lender;
   // Its leaves lie there coded, and the slot has no head yet (coded_landing.h); null: it is plain.
   std::shared_ptr<const CodedLanding> coded;
+  std::shared_ptr<const std::vector<std::byte>> head;  // with kNoSlot
 };
 
 enum class Landing : uint8_t {
@@ -37,9 +40,14 @@ enum class Landing : uint8_t {
   borrowed,    // the same, for who reads the payload once and does not keep it
 };
 
-// Reads `items` from `tier`. Slots are taken from `account`. `done` runs once on the executor, or on
+// Reads `items` from `tier` into `room`, which has a place for each and is theirs from now on; places without a slot
+// not if the landing is registered. `done` runs once on the executor, or on
 // a tier's thread unless the landing is registered: it does little there. What it does not take it must release.
 // `decodes`: who takes coded leaves itself, which then may come; not if the landing is registered. Null: all come plain.
+void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, std::vector<OnboardItem> items, LandingRoom room,
+             uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
+             UniqueFunction<void(std::vector<Landed>)> done);
+// The same into slots of `account`; without room for all of them each item ends as what refused it.
 void onboard(const std::shared_ptr<Manager>& manager, TierIndex tier, block::AccountId account,
              std::vector<OnboardItem> items, uint64_t deadline_ns, Landing landing, tier::DecodesLeaf decodes,
              UniqueFunction<void(std::vector<Landed>)> done);

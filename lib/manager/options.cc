@@ -201,14 +201,14 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"host.policy", OptionType::choice, std::string(policy::kDefaultPolicy),
                   "Which block goes when room is needed.", 0, 0, policy_names()});
   rows.push_back({"host.file", OptionType::string, "",
-                  "Keep host blocks in this file of a tmpfs or hugetlbfs, to find them again after a restart."});
+                  "Keep host blocks in this file of a tmpfs or hugetlbfs, to find them again after a restart. It has one owner."});
   rows.push_back({"host.huge_pages", OptionType::boolean, "true", "Use huge pages where the system gives them."});
   rows.push_back({"host.interleave", OptionType::boolean, "false", "Spread host memory over all NUMA nodes."});
   rows.push_back({"host.touch_threads", OptionType::count, "0",
                   "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
   rows.push_back({"host.room_wait", OptionType::duration, "1s",
-                  "How long a store waits for room in the host while none comes free for stores, and some is on its way: "
-                  "offloads, loads and other stores give back what they hold. 0: it is refused at once.",
+                  "How long a store or prefetch waits for room in the host while none comes free for them, and some is "
+                  "on its way: offloads, loads and stores give back what they hold. 0: it is refused at once.",
                   0, 3'600'000'000'000});
   add_neighbours(rows);
   add_device(rows);

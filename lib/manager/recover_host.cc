@@ -1,13 +1,18 @@
 // What a restarted process finds in the file of its host tier.
 //
-// Every head is checked here (root hash), payloads when they are read. A fresh table hands out every slot exactly
-// once, so slots keep their numbers: those with a valid head are registered, parents first, the others freed.
+// A slot counts if its mark is that of its head (tier/host/host_arena.h). Every head is checked here (root hash),
+// payloads when somebody is about to rely on them. A fresh table hands out every slot exactly once, so slots keep their
+// numbers: those with a block are registered, parents first, the others freed.
+#include <algorithm>
 #include <map>
 #include <vector>
 
+#include "base/memory_wait.h"
+#include "codec/coded_record.h"
+#include "codec/leaf_hash.h"
+#include "codec/record.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
-#include "codec/record.h"
 
 namespace kvbm::manager {
 
@@ -22,20 +27,22 @@ struct FoundRecord {
 
 class HostRecovery {
  public:
-  HostRecovery(block::BlockTable& table, std::vector<FoundRecord> records, const std::vector<SlotId>& slots)
-      : table_(table), records_(std::move(records)), slots_(slots) {
-    for (size_t i = 0; i < records_.size(); ++i) by_id_.emplace(records_[i].id, i);
+  HostRecovery(block::BlockTable& table, Recovered& recovered, std::vector<FoundRecord> records,
+               const std::vector<SlotId>& slots)
+      : table_(table), recovered_(recovered), records_(std::move(records)), slots_(slots) {
+    for (size_t i = 0; i < records_.size(); ++i) {
+      // One of two that say they are the same block: no process leaves that, and only one can be registered.
+      if (!by_id_.emplace(records_[i].id, i).second) records_[i].registered = true;
+    }
   }
 
-  size_t run() {
-    size_t n = 0;
-    for (size_t i = 0; i < records_.size(); ++i) n += add_with_parents(i);
-    return n;
+  void run() {
+    for (size_t i = 0; i < records_.size(); ++i) add_with_parents(i);
   }
 
  private:
   // Walks up to the first ancestor that is registered or gone, then registers on the way down.
-  size_t add_with_parents(size_t index) {
+  void add_with_parents(size_t index) {
     std::vector<size_t> path;
     for (size_t at = index; !records_[at].registered;) {
       records_[at].registered = true;  // also ends the walk if damaged parents form a ring
@@ -45,7 +52,6 @@ class HostRecovery {
       at = parent->second;
     }
     for (auto it = path.rbegin(); it != path.rend(); ++it) add(*it);
-    return path.size();
   }
 
   void add(size_t index) {
@@ -60,10 +66,13 @@ class HostRecovery {
     Code code = Code::ok;
     if (table_.complete({&slot, 1}) != Code::ok) return;
     [[maybe_unused]] const Code all = table_.publish({&slot, 1}, what, {&code, 1});
-    if (code == Code::ok) table_.set_flags(slot, kHasHead);
+    if (code != Code::ok) return;
+    table_.set_flags(slot, kHasHead);
+    recovered_.add(slot);
   }
 
   block::BlockTable& table_;
+  Recovered& recovered_;
   std::vector<FoundRecord> records_;
   const std::vector<SlotId>& slots_;
   std::map<Identity, size_t> by_id_;
@@ -73,15 +82,18 @@ class HostRecovery {
 
 void Manager::recover_host() {
   std::vector<SlotId> all(arena_->slots());
-  if (table_->allocate(block::kSharedAccount, all, nullptr) != Code::ok) return;
+  recovered_.begin(arena_->slots());
   std::vector<FoundRecord> records;
   std::vector<SlotId> slots;
+  // The table is new and all of it free.
+  if (table_->allocate(block::kSharedAccount, all, nullptr) != Code::ok) {
+    return std::fill(arena_->marks().begin(), arena_->marks().end(), 0);
+  }
   for (const SlotId slot : all) {
+    if (arena_->marks()[slot] != arena_->mark_of(slot)) continue;
     const auto view = codec::HeadView::parse(arena_->head(slot));
-    if (!view.ok() || view.value().header().stored_bytes > arena_->block_bytes()) {
-      arena_->clear_head(slot);
-      continue;
-    }
+    if (!view.ok() || view.value().header().stored_bytes > arena_->block_bytes()) continue;
+    if (codec::is_coded(view.value())) continue;
     const codec::Header& header = view.value().header();
     if ((header.flags & codec::kLossy) != 0) note_lossy();
     if ((header.flags & codec::kContentKey) != 0) note_positions();
@@ -96,8 +108,35 @@ void Manager::recover_host() {
     slots.push_back(slot);
     table_->set_payload_bytes(slot, static_cast<uint32_t>(header.stored_bytes));
   }
-  HostRecovery(*table_, std::move(records), slots).run();
-  table_->release(all, 0);
+  HostRecovery(*table_, recovered_, std::move(records), slots).run();
+  table_->release(all, 0);  // those without a block lose what mark they have
+}
+
+bool Manager::check_recovered(SlotId slot) {
+  const auto head = read_head(*this, slot);
+  bool right = head.ok();
+  const ConstBytes payload = arena_->payload(slot);
+  for (uint32_t i = 0; right && i < head.value().header().leaf_count; ++i) {
+    const codec::Leaf leaf = head.value().leaf(i);
+    right = codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes)) == leaf.hash;
+  }
+  if (right) {
+    recovered_.remove(slot);
+  } else {
+    const MemoryWait told;
+    quarantine(slot);  // its bit stays: whoever else holds it must not rely on it either
+  }
+  return right;
+}
+
+void Manager::trust_present(FamilyId family, std::span<const Key> keys) {
+  if (!recovered_.any()) return;
+  for (const Key& key : keys) {
+    const SlotId slot = acquire_one(family, key);
+    if (slot == kNoSlot) continue;
+    (void)trust(slot);
+    release({&slot, 1});
+  }
 }
 
 }  // namespace kvbm::manager

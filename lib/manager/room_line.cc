@@ -9,7 +9,6 @@
 #include "base/memory_wait.h"
 #include "manager/manager.h"
 #include "manager/offload.h"
-#include "manager/store.h"
 
 namespace kvbm::manager {
 
@@ -50,19 +49,20 @@ bool RoomLine::has_before(uint64_t place, block::AccountId account) const {
   return false;
 }
 
-RoomLine::Stands& RoomLine::stand(const std::shared_ptr<StoreOperation>& store, uint64_t place,
+RoomLine::Stands& RoomLine::stand(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place,
                                   block::AccountId account) {
   const auto [at, came] = line_.try_emplace(place);
   if (came) {
-    at->second.store = store;
+    at->second.seeker = seeker;
     at->second.account = account;
     at->second.since_ns = manager_.env().clock().now_ns();
     waiting_.fetch_add(1, std::memory_order_seq_cst);  // room_came()
+    if ((place & kStores) == 0) prefetches_.fetch_add(1, std::memory_order_relaxed);
   }
   return at->second;
 }
 
-RoomLine::Turn RoomLine::ask(const std::shared_ptr<StoreOperation>& store, uint64_t place, block::AccountId account,
+RoomLine::Turn RoomLine::ask(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
                              bool holds) {
   if (waiting_.load(std::memory_order_seq_cst) == 0) return Turn::try_it;
   {
@@ -70,22 +70,22 @@ RoomLine::Turn RoomLine::ask(const std::shared_ptr<StoreOperation>& store, uint6
     const auto at = line_.find(place);
     if (at != line_.end() && at->second.ends) return Turn::try_it;  // once more, before it is refused
     if (!has_before(place, account)) return Turn::try_it;
-    stand(store, place, account).holds = holds;
+    stand(seeker, place, account).holds = holds;
   }
   arm();
   return Turn::wait;
 }
 
-RoomLine::Turn RoomLine::refused(const std::shared_ptr<StoreOperation>& store, uint64_t place, block::AccountId account,
+RoomLine::Turn RoomLine::refused(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
                                  bool holds, Code code) {
   // Asked before the lock is taken: an offloader has a lock of its own. What ends in between is seen at the next look.
   const bool offloading = manager_.offloading_blocks() != 0;
-  std::shared_ptr<StoreOperation> other;
+  std::shared_ptr<RoomSeeker> other;
   Turn turn = Turn::wait;
   {
     MutexLock lock(mutex_);
     const bool came = line_.find(place) == line_.end();
-    Stands& one = stand(store, place, account);
+    Stands& one = stand(seeker, place, account);
     one.whole_host = code == Code::no_room;
     one.holds = holds;
     if (came) {
@@ -99,7 +99,7 @@ RoomLine::Turn RoomLine::refused(const std::shared_ptr<StoreOperation>& store, u
   return turn;
 }
 
-bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<StoreOperation>* other) {
+bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<RoomSeeker>* other) {
   const uint64_t now = manager_.env().clock().now_ns();
   if (manager_.closing() || now - std::max(moved_ns_, one.since_ns) >= manager_.options().room_wait_ns) return false;
   if (offloading || get(manager_.counters().operations) > line_.size()) return true;
@@ -108,10 +108,15 @@ bool RoomLine::may_expect(const Stands& one, bool offloading, std::shared_ptr<St
     if (last.ends) return true;
     if (&last == &one || !last.holds || (!one.whole_host && last.account != one.account)) continue;
     last.ends = true;
-    *other = last.store;
+    *other = last.seeker;
     return true;
   }
   return false;
+}
+
+bool RoomLine::may_wait_after(Code code, block::AccountId account) const {
+  if (code != Code::over_quota) return code == Code::no_room;
+  return manager_.table().account_use(account).mode == block::OverQuota::evict;
 }
 
 void RoomLine::leave(uint64_t place, bool got_some) noexcept {
@@ -123,6 +128,7 @@ void RoomLine::leave(uint64_t place, bool got_some) noexcept {
     if (gone.empty()) return;
     if (got_some) moved_ns_ = manager_.env().clock().now_ns();
     waiting_.fetch_sub(1, std::memory_order_relaxed);
+    if ((place & kStores) == 0) prefetches_.fetch_sub(1, std::memory_order_relaxed);
     if (line_.empty()) return;
   }
   look_soon();
@@ -143,17 +149,17 @@ void RoomLine::look_soon() noexcept {
 void RoomLine::look() noexcept {
   const MemoryWait nobody_to_tell;
   looks_soon_.exchange(false, std::memory_order_acq_rel);  // from here on a new one is asked for
-  std::vector<std::shared_ptr<StoreOperation>> next;
+  std::vector<std::shared_ptr<RoomSeeker>> next;
   {
     MutexLock lock(mutex_);
     std::bitset<block::kMaxAccounts> before;
     for (const auto& [place, one] : line_) {
-      if (!before[one.account]) next.push_back(one.store);
+      if (!before[one.account]) next.push_back(one.seeker);
       if (one.whole_host) break;
       before[one.account] = true;
     }
   }
-  for (const auto& store : next) store->room_may_be();
+  for (const auto& seeker : next) seeker->room_may_be();
 }
 
 void RoomLine::arm() noexcept {
@@ -177,7 +183,7 @@ void RoomLine::look_again() noexcept {
   arm();
 }
 
-void RoomLine::say_refused(Code code, uint64_t waited_ns) noexcept {
+void RoomLine::say_refused(std::string_view who, Code code, uint64_t waited_ns) noexcept {
   const Log& log = *manager_.env().log;
   if (code != Code::no_room || !log.wants(LogLevel::warning)) return;
   const uint64_t now = manager_.env().clock().now_ns();
@@ -187,7 +193,8 @@ void RoomLine::say_refused(Code code, uint64_t waited_ns) noexcept {
   const MemoryWait nobody_to_tell;
   const Use use = use_of(manager_.table());
   const auto number = [](uint64_t n) { return std::to_string(n); };
-  std::string text = "a store found no room";
+  std::string text(who);
+  text += " found no room";
   if (waited_ns != 0) text += " after it waited " + number(waited_ns / 1'000'000) + " ms";
   text += ": of " + number(manager_.table().slots()) + " host blocks " + number(use.held) +
           " are held by matches, block handles or operations (" + number(manager_.offloading_blocks()) +

@@ -1,14 +1,22 @@
-// Where stores stand that found no room in the host while some is on its way: offloads, loads and other stores give
-// back what they hold. Who waits is told when something was given back, and looks again every kLookNs besides, for what
-// tells nobody (quotas, blocks that are dropped).
+// Where stores and prefetches stand that found no room in the host while some is on its way: offloads, loads and other
+// stores give back what they hold. Who waits is told when something was given back, and looks again every kLookNs
+// besides, for what tells nobody (quotas, blocks that are dropped).
 //
-// In order of submission: nobody takes room before one that came earlier and waits for the same, which is the whole
-// host, or what the quota of its namespace leaves. Allocations of managed blocks and blocks that loads bring up do
-// not stand in line. A store waits until its deadline, as long as room goes to stores in line, and for
-// Options::room_wait_ns while none does. It is refused at once when nothing is on its way: nothing is being
+// Prefetches before stores, each in order of submission: what is to be read goes before what is to be written. Nobody
+// takes room before one that stands before it and waits for the same, which is the whole host, or what the quota of its
+// namespace leaves. Allocations of managed blocks and what loads bring up do not stand in line: a load reads past the
+// host what finds no slot (landing_room.h). One waits until its deadline, as long as room goes to somebody in line, and
+// for Options::room_wait_ns while none does. It is refused at once when nothing is on its way: nothing is being
 // offloaded, and every operation that is under way stands here itself. Of such, the youngest that holds anything
 // ends, so that the others go on. At most as many stand here as are under way: what submits bounds them (a queue's
 // depth, threads that call).
+//
+// Why nobody waits here for ever, deadline or not: whoever stands here has nothing of its own on its way (a prefetch
+// waits for its own landings first, and stands here behind them), and holds what it held when it came: the block before
+// (a store), blocks of its match (a prefetch). If all that are under way stand here, the youngest that holds any ends,
+// and so on until one gets room or nobody holds anything; then what is left is refused. If somebody is under way that
+// does not stand here, it is a load, an offload, or work that takes no slots: these end without room of anybody else's.
+// And where such an end does not come, room_wait_ns does.
 // Lock: `mutex_`, a leaf; nobody is woken under it.
 #pragma once
 
@@ -16,6 +24,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -25,7 +34,13 @@
 namespace kvbm::manager {
 
 class Manager;
-class StoreOperation;
+// Whoever may stand in line.
+class RoomSeeker {
+ public:
+  virtual ~RoomSeeker() = default;
+  // There may be room that it waits for. Thread: any.
+  virtual void room_may_be() = 0;
+};
 
 class RoomLine {
  public:
@@ -33,21 +48,24 @@ class RoomLine {
 
   explicit RoomLine(Manager& manager) : manager_(manager) {}
 
-  // A store's place; stores ask when they are submitted.
-  [[nodiscard]] uint64_t place() noexcept { return places_.fetch_add(1, std::memory_order_relaxed); }
+  // A place in line; asked for when an operation is submitted.
+  [[nodiscard]] uint64_t place_of_store() noexcept { return kStores | place_of_prefetch(); }
+  [[nodiscard]] uint64_t place_of_prefetch() noexcept { return places_.fetch_add(1, std::memory_order_relaxed); }
 
   enum class Turn : uint8_t {
     try_it,  // nobody is before this one
     wait,    // it stands in line and will be woken
     refused  // nothing will come free for it: it leaves
   };
-  // Whether a store may try to take slots. Behind others it stands in line. `holds`: it keeps blocks while it waits.
-  [[nodiscard]] Turn ask(const std::shared_ptr<StoreOperation>& store, uint64_t place, block::AccountId account,
+  // Whether one may try to take slots. Behind others it stands in line. `holds`: it keeps blocks while it waits.
+  [[nodiscard]] Turn ask(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
                          bool holds);
   // It tried, and was refused for want of room (no_room), or at its quota (over_quota). Where it has not stood in line
   // until now it does, and must try once more: what was given back in between has told nobody.
-  [[nodiscard]] Turn refused(const std::shared_ptr<StoreOperation>& store, uint64_t place, block::AccountId account,
+  [[nodiscard]] Turn refused(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account,
                              bool holds, Code code);
+  // Whether that is because of what is held, not because of what the namespace may have.
+  [[nodiscard]] bool may_wait_after(Code code, block::AccountId account) const;
   // It has got some, or ends. Whoever is next is woken. Nothing if it does not stand here.
   void leave(uint64_t place, bool got_some) noexcept;
 
@@ -57,12 +75,16 @@ class RoomLine {
     if (waiting_.load(std::memory_order_seq_cst) != 0) look_soon();
   }
   [[nodiscard]] uint64_t waiting() const noexcept { return waiting_.load(std::memory_order_relaxed); }
-  // Says in the log, now and then, what holds the host's blocks. `waited_ns`: 0 for one that did not wait.
-  void say_refused(Code code, uint64_t waited_ns) noexcept;
+  // Of these, prefetches.
+  [[nodiscard]] uint64_t waiting_prefetches() const noexcept { return prefetches_.load(std::memory_order_relaxed); }
+  // Says in the log, now and then, what holds the host's blocks. `who`: "a store". `waited_ns`: 0 for one that did not
+  // wait.
+  void say_refused(std::string_view who, Code code, uint64_t waited_ns) noexcept;
 
  private:
+  static constexpr uint64_t kStores = uint64_t{1} << 63;  // in a place: behind all prefetches
   struct Stands {
-    std::shared_ptr<StoreOperation> store;
+    std::shared_ptr<RoomSeeker> seeker;
     block::AccountId account = block::kSharedAccount;
     bool whole_host = false;  // what it waits for; else what its account may have
     bool holds = false;       // blocks, while it waits
@@ -72,10 +94,10 @@ class RoomLine {
   using Line = std::map<uint64_t, Stands>;
 
   [[nodiscard]] bool has_before(uint64_t place, block::AccountId account) const KVBM_REQUIRES(mutex_);
-  Stands& stand(const std::shared_ptr<StoreOperation>& store, uint64_t place, block::AccountId account)
+  Stands& stand(const std::shared_ptr<RoomSeeker>& seeker, uint64_t place, block::AccountId account)
       KVBM_REQUIRES(mutex_);
   // Whether this one may expect room. Who is chosen to end for it comes out in *other.
-  [[nodiscard]] bool may_expect(const Stands& one, bool offloading, std::shared_ptr<StoreOperation>* other)
+  [[nodiscard]] bool may_expect(const Stands& one, bool offloading, std::shared_ptr<RoomSeeker>* other)
       KVBM_REQUIRES(mutex_);
   void look_soon() noexcept;
   void look() noexcept;
@@ -85,6 +107,7 @@ class RoomLine {
   Manager& manager_;
   std::atomic<uint64_t> places_{0};
   std::atomic<uint64_t> waiting_{0};  // line_.size()
+  std::atomic<uint64_t> prefetches_{0};
   std::atomic<bool> looks_soon_{false};
   std::atomic<uint64_t> said_ns_{0};
   mutable Mutex mutex_;

@@ -17,6 +17,7 @@ struct SessionMover::Job {
   Executor* session = nullptr;
   std::shared_ptr<void> keep;      // what the payload lies in
   std::vector<uint64_t> expected;  // of each run; scatter
+  bool again = false;              // what was read was wrong once
 
   // Calls with (run, its bytes in staging) for the runs of a leaf.
   template <class Fn>
@@ -29,7 +30,9 @@ struct SessionMover::Job {
     }
   }
   [[nodiscard]] Status failed(Code code) const {
-    if (code == Code::tier_disabled) return {code, "the device of a session's blocks is lost", device};
+    if (code == Code::tier_disabled) {
+      return {code, "the device of a session's blocks is lost", device + ": " + transfers.device().lost_why()};
+    }
     return {code, "a session's blocks could not be copied", device};
   }
 };
@@ -63,7 +66,7 @@ void SessionMover::use_staging(std::shared_ptr<Arena> arena) {
 }
 
 std::shared_ptr<SessionMover::Job> SessionMover::job_of(std::unique_ptr<SliceMove> move, Done done) {
-  auto job = std::make_shared<Job>(Job{std::move(move), std::move(done), transfers_, name_, &session_, nullptr, {}});
+  auto job = std::make_shared<Job>(Job{std::move(move), std::move(done), transfers_, name_, &session_, nullptr, {}, false});
   if (job->move->shared) {
     job->keep = job->move->keep;
     return job;
@@ -105,11 +108,17 @@ void SessionMover::end(const std::shared_ptr<Job>& job, Status status) {
 void SessionMover::gather(std::unique_ptr<SliceMove> move, Done done) {
   auto job = job_of(std::move(move), std::move(done));
   if (job->move->shared && !is_one_run_each(*job->move)) return end(job, {Code::internal, kManyRuns, job->device});
+  submit_gather(std::move(job));
+}
+
+void SessionMover::submit_gather(std::shared_ptr<Job> job) {
   device::TransferBatch batch = batch_of(*job);
-  batch.done = [job](device::TransferBatch& moved, Code code) {
+  device::Transfers& transfers = job->transfers;
+  batch.done = [job = std::move(job)](device::TransferBatch& moved, Code code) {
     if (code != Code::ok) return end(job, job->failed(code));
     SliceMove& slice = *job->move;
     bool right = true;
+    for (const uint8_t good : moved.good) right = right && good != 0;
     for (size_t i = 0; i < slice.leaves.size(); ++i) {
       const SliceMove::Leaf& leaf = slice.leaves[i];
       if (leaf.runs == 1) {
@@ -121,9 +130,10 @@ void SessionMover::gather(std::unique_ptr<SliceMove> move, Done done) {
       });
       slice.hashes[i] = codec::leaf_hash({slice.payload + leaf.offset, leaf.bytes});
     }
+    if (!right && !std::exchange(job->again, true)) return submit_gather(job);
     end(job, right ? Status() : Status(Code::damaged, kRead, job->device));
   };
-  transfers_.gather(std::move(batch));
+  transfers.gather(std::move(batch));
 }
 
 void SessionMover::scatter(std::unique_ptr<SliceMove> move, Done done) {

@@ -3,7 +3,7 @@
 // The wire's leaves are cut at positions, the device's at blocks, so one leaf of a slice is often several runs. The
 // device hashes each run from the registers that it stores. Where a leaf is one run, that is the leaf's hash and the CPU
 // touches none of its bytes. Where it is more, the executor reads staging: what came out of the device must have the
-// runs' hashes, and gives the leaf's; what goes in must have the leaf's hash, and gives the runs', which the device then
+// runs' hashes (else it is read once more), and gives the leaf's; what goes in must have the leaf's hash, and gives the runs', which the device then
 // checks. So every byte is held against a hash on both ways.
 //
 // A payload in shared memory of a device (device_share.h) goes from device memory to device memory, and no CPU sees it:
@@ -52,6 +52,7 @@ class SessionMover final : public cluster::session::SliceMover {
   struct Job;
   std::shared_ptr<Job> job_of(std::unique_ptr<cluster::session::SliceMove> move, Done done);
   static device::TransferBatch batch_of(const Job& job);
+  static void submit_gather(std::shared_ptr<Job> job);
   static void submit_scatter(std::shared_ptr<Job> job);
   static void end(const std::shared_ptr<Job>& job, Status status);
 

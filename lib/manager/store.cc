@@ -18,7 +18,7 @@ StoreOperation::StoreOperation(StoreRequest request)
       manager_(*request_.cache->manager()),
       status_(request_.keys.size(), Code::ok),
       reach_(manager_.stores_reach()),
-      place_(manager_.room().place()) {
+      place_(manager_.room().place_of_store()) {
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -219,7 +219,7 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
       return Next::more;
     }
     turn = RoomLine::Turn::refused;
-    if (may_wait_after(code)) turn = line.refused(self, place_, account, last_ != kNoSlot, code);
+    if (line.may_wait_after(code, account)) turn = line.refused(self, place_, account, last_ != kNoSlot, code);
   }
   if (turn == RoomLine::Turn::wait) {
     if (waits_since_ns_ == 0) waits_since_ns_ = manager_.env().clock().now_ns();
@@ -235,28 +235,11 @@ Operation::Next StoreOperation::take_slots(std::span<const size_t> missing) {
 
 // All the slots, or as many leading ones as there is room for.
 Code StoreOperation::take_leading(std::span<const size_t> missing) {
-  const block::AccountId account = request_.cache->ns()->account();
-  size_t want = missing.size();
-  std::vector<SlotId> slots(want);
-  while (fresh_.size() < missing.size()) {
-    const size_t first = fresh_.size();
-    want = std::min(want, missing.size() - first);
-    const Code code = manager_.allocate(account, std::span(slots).first(want), nullptr);
-    if (code == Code::ok) {
-      for (size_t i = 0; i < want; ++i) fresh_.push_back({missing[first + i], slots[i]});
-    } else if (want > 1) {
-      want = (want + 1) / 2;
-    } else {
-      return code;
-    }
-  }
-  return Code::ok;
-}
-
-// Refused because of what is held, not because of what the namespace may have.
-bool StoreOperation::may_wait_after(Code code) const {
-  if (code != Code::over_quota) return code == Code::no_room;
-  return manager_.table().account_use(request_.cache->ns()->account()).mode == block::OverQuota::evict;
+  std::vector<SlotId> slots(missing.size());
+  size_t got = 0;
+  const Code code = manager_.allocate_leading(request_.cache->ns()->account(), slots, got);
+  for (size_t i = 0; i < got; ++i) fresh_.push_back({missing[i], slots[i]});
+  return code;
 }
 
 // It stands in line no more.
@@ -271,7 +254,7 @@ void StoreOperation::end_wait(bool got_some) {
 // A block without room ends the prefix: what follows it would never be found.
 void StoreOperation::give_up(std::span<const size_t> missing, Code code) {
   for (const size_t key : missing) fail(key, code);
-  if (no_room_ == Code::ok) manager_.room().say_refused(code, waited_ns_);
+  if (no_room_ == Code::ok) manager_.room().say_refused("a store", code, waited_ns_);
   no_room_ = code;
 }
 
@@ -410,6 +393,7 @@ void StoreOperation::publish_run(size_t first, size_t count, SlotId parent) {
   }
   for (size_t i = 0; i < count; ++i) {
     fresh_[first + i].slot = slots[i];
+    if (codes[i] == Code::ok) manager_.keep_over_restart(slots[i]);
     if (codes[i] != Code::ok && codes[i] != Code::exists)
       fail(key + i, codes[i]);
     else

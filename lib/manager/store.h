@@ -12,6 +12,7 @@
 #include "manager/cache.h"
 #include "manager/newcomers.h"
 #include "manager/operation.h"
+#include "manager/room_line.h"
 
 namespace kvbm::device {
 class StreamPoint;
@@ -33,12 +34,11 @@ struct StoreRequest {
   std::span<int32_t> item_status;  // caller's; empty if not wanted
 };
 
-class StoreOperation final : public Operation {
+class StoreOperation final : public Operation, public RoomSeeker {
  public:
   explicit StoreOperation(StoreRequest request);
 
-  // There may be room that it waits for. Thread: any.
-  void room_may_be() { wake(); }
+  void room_may_be() override { wake(); }
 
  protected:
   Next step() override;
@@ -73,7 +73,6 @@ class StoreOperation final : public Operation {
   [[nodiscard]] std::vector<size_t> find_missing();
   Next take_slots(std::span<const size_t> missing);
   Code take_leading(std::span<const size_t> missing);
-  [[nodiscard]] bool may_wait_after(Code code) const;
   void end_wait(bool got_some);
   void give_up(std::span<const size_t> missing, Code code);
   void cut_chunk(size_t keys);

@@ -123,7 +123,10 @@ void StoreOperation::take_back() {
         record.code = trip->code;
         continue;
       }
-      for (uint32_t i = 0; i < run.count; ++i) record.leaves[run.first_leaf + i].hash = trip->hashes[at++];
+      for (uint32_t i = 0; i < run.count; ++i, ++at) {
+        record.leaves[run.first_leaf + i].hash = trip->hashes[at];
+        if (trip->good[at] == 0) record.code = Code::damaged;
+      }
       record.back += run.count;
       if (record.code != Code::ok || record.back != record.leaves.size()) continue;
       record.code = finish_record(fresh_[run.record], record.leaves);

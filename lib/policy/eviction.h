@@ -53,11 +53,17 @@ class EvictionPolicy {
   // If true, `used` is called for every hit, in order; else hits only change the facts.
   [[nodiscard]] virtual bool hears_uses() const noexcept { return false; }
 
+  // If true, the policy judges by the priority of the facts itself and `hinted` is called; else the layer of hinted.h
+  // stands over it.
+  [[nodiscard]] virtual bool hears_hints() const noexcept { return false; }
+
   // Slots became resident, in the order of their prefix (a parent before its children). Facts are
   // already set: last_use = tick, uses = 0.
   virtual void inserted(std::span<const SlotId> slots, uint32_t tick) = 0;
   // A hit, if hears_uses().
   virtual void used(std::span<const SlotId> slots, uint32_t tick) { (void)slots, (void)tick; }
+  // The priority of a resident slot has changed, if hears_hints().
+  virtual void hinted(SlotId slot, uint32_t tick) { (void)slot, (void)tick; }
   // The slot is evictable again after a hold, pin or child ended. Called only while
   // facts.queue == 0; a policy that keeps such slots queued never needs it.
   virtual void available(SlotId slot, uint32_t tick) = 0;
@@ -66,6 +72,8 @@ class EvictionPolicy {
   // The slot stops being resident for another reason (invalidated, dropped by the caller).
   virtual void erased(SlotId slot) = 0;
 
+  // Choices that could not be used: of a caller's policy alone.
+  [[nodiscard]] virtual uint64_t refused() const noexcept { return 0; }
   // Bytes of memory beyond the facts: queues, ghosts, sketches. Bounded by construction:
   // history is at most max(65,536, 4 x capacity) entries of at most 16 bytes.
   [[nodiscard]] virtual size_t bytes() const noexcept = 0;

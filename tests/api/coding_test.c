@@ -137,6 +137,111 @@ static void a_namespace_says_how_it_is_coded(void) {
   engine_close(&e);
 }
 
+/* Blocks of KV that codes well: bf16 values around one. */
+static void fill_with_values(unsigned char *out, size_t bytes) {
+  uint32_t state = 12345;
+  size_t i;
+  for (i = 0; i + 1 < bytes; i += 2) {
+    state = state * 1664525u + 1013904223u;
+    out[i] = (unsigned char)(state >> 24);
+    out[i + 1] = (unsigned char)(0x3F - ((state >> 16) % 7 == 0) + ((state >> 12 & 1) << 7));
+  }
+}
+
+/* Two layers, K and V of 2 KiB each. */
+static kvbm_geometry_t *two_layers(void) {
+  kvbm_component_t component;
+  kvbm_geometry_t *geometry = NULL;
+  memset(&component, 0, sizeof component);
+  component.kind = KVBM_COMPONENT_ATTENTION;
+  component.element = KVBM_ELEMENT_BF16;
+  component.layers = 2;
+  component.heads = 1;
+  component.head_dim = 64;
+  OK(kvbm_geometry_create(16, 1, &component, 1, &geometry, &check_error));
+  return geometry;
+}
+
+static kvbm_namespace_t *lossy_namespace(kvbm_manager_t *manager, const char *codec) {
+  kvbm_geometry_t *geometry = two_layers();
+  kvbm_namespace_options_t who;
+  kvbm_namespace_t *ns = NULL;
+  kvbm_namespace_options_init(&who, sizeof who);
+  who.model = codec;
+  who.geometry = geometry;
+  who.codec = codec;
+  who.allow_lossy = 1;
+  OK(kvbm_namespace_open(manager, &who, &ns, &check_error));
+  kvbm_geometry_release(geometry);
+  return ns;
+}
+
+/* A managed block with these bytes is registered under the key; *out is the hold. */
+static void *register_block(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *key,
+                            const unsigned char *bytes, kvbm_block_t *out) {
+  kvbm_view_t view;
+  memset(&view, 0, sizeof view);
+  OK(kvbm_manager_allocate(manager, ns, 1, out, NULL, 0, NULL));
+  OK(kvbm_block_view(manager, out, 1, &view));
+  memcpy(view.data, bytes, BLOCK_BYTES);
+  OK(kvbm_manager_complete(manager, out, 1, NULL));
+  OK(kvbm_manager_register(manager, ns, out, key, 1, NULL));
+  OK(kvbm_block_view(manager, out, 1, &view));
+  return view.data;
+}
+
+/* Which quarters (K and V of layer 0, of layer 1) of a managed block are other bytes once it was on the disk: a bit each. */
+static unsigned lost_by(const char *codec, const char *directory, kvbm_manager_stats_t *out_stats) {
+  static unsigned char want[BLOCK_BYTES], other[BLOCK_BYTES];
+  engine_t e;
+  kvbm_namespace_t *ns;
+  kvbm_key_t key;
+  kvbm_block_t block, all[64];
+  const unsigned char *got;
+  unsigned lost = 0, i, held = 0;
+  engine_codec = "default";
+  OK(engine_open(&e, 16, in_scratch(directory), 64 << 20));
+  ns = lossy_namespace(e.manager, codec);
+  memset(&key, 7, sizeof key);
+  fill_with_values(want, sizeof want);
+  (void)register_block(e.manager, ns, &key, want, &block);
+  OK(kvbm_block_release(e.manager, &block, 1));
+  OK(kvbm_manager_flush(e.manager, KVBM_FOREVER));
+  while (held < 64 && kvbm_manager_allocate(e.manager, ns, 1, &all[held], NULL, 0, NULL) == KVBM_OK) ++held;
+  OK(kvbm_block_release(e.manager, all, held)); /* the host is empty now */
+  OK(kvbm_manager_prefetch(e.manager, ns, NULL, &key, 1, NULL, 0));
+  got = (const unsigned char *)register_block(e.manager, ns, &key, other, &block); /* it is there: this is that one */
+  CHECK(memcmp(got, other, BLOCK_BYTES) != 0);
+  for (i = 0; i < 4; ++i) {
+    const size_t at = i * (BLOCK_BYTES / 4);
+    if (memcmp(got + at, want + at, BLOCK_BYTES / 4) != 0) lost |= 1u << i;
+  }
+  *out_stats = stats_of(&e);
+  OK(kvbm_block_release(e.manager, &block, 1));
+  kvbm_namespace_release(ns);
+  engine_close(&e);
+  engine_codec = NULL;
+  return lost;
+}
+
+/* Nobody says where layers and planes lie in a block that a caller filled, so no part of a recipe can be meant for any. */
+static void a_managed_block_loses_nothing_by_a_recipe_of_layers(void) {
+  kvbm_manager_stats_t stats;
+  CHECK_U64(lost_by("k:0=int8,default", "layers", &stats), 0);
+  CHECK(stats.codec[1].coded != 0);
+  CHECK(stats.codec[1].lossy_error == 0);
+  CHECK_U64(stats.codec[1].mode, KVBM_CODEC_DEFAULT);
+  CHECK_U64(lost_by("v=int8,max", "planes", &stats), 0);
+}
+
+static void what_all_of_it_may_lose_is_lost_and_said(void) {
+  kvbm_manager_stats_t stats;
+  CHECK_U64(lost_by("int8", "whole", &stats), 15);
+  CHECK(stats.codec[1].lossy_error > 0);
+  CHECK_U64(stats.codec[1].mode, KVBM_CODEC_INT8);
+  CHECK_U64(stats.codec[1].setting, KVBM_CODEC_DEFAULT);
+}
+
 int main(void) {
   if (check_directory(scratch) == NULL) return 1;
   RUN(blocks_come_back_whatever_the_tier_codes);
@@ -145,6 +250,8 @@ int main(void) {
   RUN(a_key_file_that_is_a_pipe_is_refused_and_not_waited_for);
   RUN(a_tier_has_a_codec_that_loses_nothing);
   RUN(a_namespace_says_how_it_is_coded);
+  RUN(a_managed_block_loses_nothing_by_a_recipe_of_layers);
+  RUN(what_all_of_it_may_lose_is_lost_and_said);
   check_remove(scratch);
   FINISH();
 }

@@ -482,7 +482,8 @@ static void a_lost_device_ends_its_operations_alone(void) {
   CHECK_STATUS(attach(&e, e.tensor, (uint64_t)BLOCKS * PAGE, KVBM_MEMORY_CUDA, DEVICE, &host.cache),
                KVBM_ERR_TIER_DISABLED);
   OK(kvbm_manager_devices(e.manager, &row, 1, &n));
-  CHECK(n == 1 && row.lost == 1 && strstr(row.state, "lost") != NULL);
+  CHECK(n == 1 && row.lost == 1 && strstr(row.state, "lost: ") == row.state);
+  CHECK(strstr(row.state, "CUDA_ERROR_LAUNCH_FAILED (719)") != NULL);
   OK(kvbm_manager_metrics(e.manager, metrics, sizeof metrics, &n));
   CHECK(strstr(metrics, "kvbm_device_lost{device=\"1\"} 1") != NULL);
   OK(engine_open(&host, 48, NULL, 0));

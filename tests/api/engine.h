@@ -28,6 +28,10 @@ static uint32_t engine_admission = KVBM_ADMIT_ALL;
 /* Of the host tier of engines that are opened from now on; NULL = memory. */
 static const char *engine_host_file = NULL;
 
+/* Which block goes when the host is full, of engines that are opened from now on; NULL = the default. */
+static const char *engine_policy = NULL;
+static const kvbm_policy_table_t *engine_policy_table = NULL;
+
 /* Host room for `host_blocks` blocks (about), and these tiers below. */
 static kvbm_status_t engine_open_tiers(engine_t *e, uint64_t host_blocks, const kvbm_tier_t *tiers, size_t n_tiers) {
   kvbm_manager_options_t options;
@@ -43,6 +47,8 @@ static kvbm_status_t engine_open_tiers(engine_t *e, uint64_t host_blocks, const 
   options.block_bytes = BLOCK_BYTES;
   options.host_capacity_bytes = 4096 + host_blocks * (BLOCK_BYTES + 384);
   options.host_file = engine_host_file;
+  options.policy = engine_policy;
+  options.policy_table = engine_policy_table;
   options.tiers = tiers;
   options.n_tiers = n_tiers;
   status = kvbm_manager_create(e->context, &options, &e->manager, &check_error);

@@ -1,5 +1,6 @@
 // An attached cache on a device through kvbm.h: what is stored comes back bit for bit, in the order of a stream, layer by
 // layer, and pages beside the blocks are left alone.
+#include <dlfcn.h>
 #include <kvbm.h>
 
 #include <algorithm>
@@ -179,6 +180,63 @@ TEST_P(DeviceCache, a_stream_waits_for_each_layer_without_the_processor) {
     ASSERT_EQ(driver().cuStreamSynchronize(stream_), device::kCuSuccess);
   }
   for (uint32_t layer = 0; layer < kLayers; ++layer) expect_loaded(layer, seen[layer]->download(), std::byte{0x6B});
+}
+
+// What an engine calls to capture a graph; nothing of kvbm does.
+struct Captures {
+  int (*begin)(device::CuStream stream, int mode) = nullptr;
+  int (*end)(device::CuStream stream, void** graph) = nullptr;
+  int (*destroy)(void* graph) = nullptr;
+  Captures() {
+    const char* const named = std::getenv("KVBMTEST_CUDA");
+    void* const library = ::dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);  // it is loaded, and stays
+    if (library == nullptr) return;
+    const auto find = [library](auto& entry, const char* name) { *reinterpret_cast<void**>(&entry) = ::dlsym(library, name); };
+    find(begin, "cuStreamBeginCapture_v2");
+    find(end, "cuStreamEndCapture");
+    find(destroy, "cuGraphDestroy");
+  }
+};
+
+// In the strictest mode, in which a call that the driver takes for unsafe would fail and end the capture.
+TEST_P(DeviceCache, works_beside_a_capture_and_does_not_end_it) {
+  constexpr int kGlobalMode = 0;
+  const Captures captures;
+  ASSERT_TRUE(captures.begin != nullptr && captures.end != nullptr && captures.destroy != nullptr);
+  store();
+  if (HasFatalFailure()) return;
+  look_up();
+  overwrite(0x6B);
+  device::CuStream captured = nullptr;
+  {
+    const device::Device::Scope scope(device());
+    ASSERT_EQ(driver().cuStreamSynchronize(stream_), device::kCuSuccess);
+    ASSERT_EQ(driver().cuStreamCreateWithPriority(&captured, device::kCuStreamNonBlocking, 0), device::kCuSuccess);
+    ASSERT_EQ(captures.begin(captured, kGlobalMode), 0);
+  }
+  // The captured stream is refused, and nothing else is.
+  kvbm_load_options_t load;
+  kvbm_load_options_init(&load, sizeof load);
+  load.stream = captured;
+  load.has_stream = 1;
+  EXPECT_EQ(kvbm_cache_load(cache_, match_, to_.data(), kStored, &load, nullptr, 0), KVBM_ERR_INVALID);
+  load.stream = stream_;
+  EXPECT_EQ(kvbm_cache_load(cache_, match_, to_.data(), kStored, &load, nullptr, 0), KVBM_OK);
+  std::vector<uint32_t> other(keys_.size(), 1);
+  kvbm_key_t key{};
+  std::memset(&key, 0x5A, sizeof key);
+  EXPECT_EQ(kvbm_cache_store(cache_, &key, other.data(), 1, nullptr, nullptr, 0), KVBM_OK);
+  void* graph = nullptr;
+  {
+    const device::Device::Scope scope(device());
+    EXPECT_EQ(captures.end(captured, &graph), 0) << "the capture was ended";
+    EXPECT_NE(graph, nullptr);
+    if (graph != nullptr) {
+      EXPECT_EQ(captures.destroy(graph), 0);
+    }
+    EXPECT_EQ(driver().cuStreamDestroy(captured), device::kCuSuccess);
+  }
+  for (uint32_t layer = 0; layer < kLayers; ++layer) expect_loaded(layer, tensors_[layer]->download(), std::byte{0x6B});
 }
 
 // Pages of one leaf and of several, and one that no vector fits.

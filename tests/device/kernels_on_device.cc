@@ -1,82 +1,153 @@
 // The tests of the kernels (tests/unit/device/*_kernel_test.cc), built a second time, launch them on a device.
 //
-// Their jobs hold addresses of memory that the cases took by `new`. So here `new` takes from one region that is registered
-// with the device, which then reads and writes it under the same addresses. Device memory proper: transfers_test.cc.
+// Their jobs name memory of the host. A launch takes place on copies of it: every stretch that its jobs name, every array of
+// results and the jobs themselves are allocations of the device's own, of that many bytes and no more. So compute-sanitizer,
+// and the fake driver, stop a kernel that goes one byte beyond. What it made of them goes back to where the case looks.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
-#include <bit>
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
-#include <mutex>
-#include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "device/device.h"
 #include "device/driver_library.h"
 #include "device/kernel_image.h"
+#include "device/kernels/codec_job.h"
+#include "device/kernels/leaf_job.h"
+#include "device/on_device.h"
 #include "support/cuda_emulation/kernels.h"
 
 namespace kvbm::test {
 namespace {
 
+using device::CodedJob;
+using device::CopyJob;
 using device::CuResult;
+using device::DeviceRun;
+using device::LeafJob;
 
-constexpr size_t kRegionBytes = 1ULL << 30;
-constexpr size_t kHead = 64;  // before each piece: which class it is of; as much as the largest alignment that is asked for
-constexpr size_t kClasses = 31;
 // All but what asks the emulation to look at every access.
 constexpr const char* kOfDevices = "*-GatherKernel.touches_nothing_beyond_the_leaf";
+// What the widest access and a coded leaf want of an address.
+constexpr uint64_t kAlignment = 64;
 
-// Pieces of powers of two, used again when they are freed. Neighbours never share a piece, so a stray access lands in
-// what nobody compares or in what somebody does.
-class Region {
+// Memory of the host that a launch names, and its copies on the device.
+class Copies {
  public:
-  void* take(size_t bytes) {
-    const auto size_class = static_cast<size_t>(std::bit_width(std::bit_ceil(bytes + kHead)) - 1);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (begin_ == nullptr) map();
-    std::byte* piece = nullptr;
-    if (size_class < kClasses && free_[size_class] != nullptr) {
-      piece = static_cast<std::byte*>(free_[size_class]);
-      free_[size_class] = *reinterpret_cast<void**>(piece + kHead);
-    } else if (size_class < kClasses && begin_ != nullptr && used_ + (size_t{1} << size_class) <= kRegionBytes) {
-      piece = begin_ + used_;
-      used_ += size_t{1} << size_class;
+  explicit Copies(device::Device& device) : device_(device) {}
+  void name(uint64_t address, uint64_t bytes) {
+    if (address != 0) stretches_.push_back({address, address + bytes, nullptr});
+  }
+  // Bytes [first, first + bytes) of the run, with what lies between its pieces.
+  void name(const DeviceRun& run, uint64_t first, uint64_t bytes) {
+    uint64_t low = UINT64_MAX, high = 0;
+    for (uint64_t at = first; at < first + bytes;) {
+      const uint64_t piece = at / run.piece_bytes, inside = at % run.piece_bytes;
+      const uint64_t n = std::min<uint64_t>(run.piece_bytes - inside, first + bytes - at);
+      const uint64_t begin = run.address + static_cast<uint64_t>(static_cast<int64_t>(piece / run.count1) * run.stride0 +
+                                                                 static_cast<int64_t>(piece % run.count1) * run.stride1) + inside;
+      low = std::min(low, begin);
+      high = std::max(high, begin + n);
+      at += n;
     }
-    if (piece == nullptr) return nullptr;
-    *reinterpret_cast<size_t*>(piece) = size_class;
-    return piece + kHead;
+    if (low < high) name(low, high - low);
   }
-  void give(void* memory) {
-    if (memory == nullptr) return;
-    std::byte* const piece = static_cast<std::byte*>(memory) - kHead;
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const size_t size_class = *reinterpret_cast<size_t*>(piece);
-    *static_cast<void**>(memory) = free_[size_class];
-    free_[size_class] = piece;
+  // Makes the copies: what overlaps or touches is one.
+  void bring() {
+    std::sort(stretches_.begin(), stretches_.end(), [](const Stretch& a, const Stretch& b) { return a.begin < b.begin; });
+    std::vector<Stretch> joined;
+    for (Stretch& s : stretches_) {
+      if (!joined.empty() && s.begin <= joined.back().end) {
+        joined.back().end = std::max(joined.back().end, s.end);
+      } else {
+        joined.push_back(std::move(s));
+      }
+    }
+    stretches_ = std::move(joined);
+    for (Stretch& s : stretches_) {
+      s.copy = std::make_unique<DeviceBytes>(device_, std::max<uint64_t>(s.end - s.begin, 1), s.begin % kAlignment);
+      if (s.end != s.begin) s.copy->upload({reinterpret_cast<const std::byte*>(s.begin), s.end - s.begin});
+    }
   }
-  [[nodiscard]] void* begin() const { return begin_; }
+  // Where on the device what lies at `address` is; a run may begin before the bytes of it that are named.
+  [[nodiscard]] uint64_t at(uint64_t address, uint64_t named) const {
+    if (address == 0) return 0;
+    const auto behind = std::upper_bound(stretches_.begin(), stretches_.end(), named,
+                                         [](uint64_t a, const Stretch& s) { return a < s.begin; });
+    return (behind - 1)->copy->at() + address - (behind - 1)->begin;
+  }
+  [[nodiscard]] uint64_t at(uint64_t address) const { return at(address, address); }
+  void take_back() const {
+    for (const Stretch& s : stretches_) {
+      if (s.end == s.begin) continue;
+      const std::vector<std::byte> bytes = s.copy->download();
+      std::memcpy(reinterpret_cast<void*>(s.begin), bytes.data(), bytes.size());
+    }
+  }
 
  private:
-  void map() {
-    void* const memory = ::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory != MAP_FAILED) begin_ = static_cast<std::byte*>(memory);
-  }
-  std::mutex mutex_;
-  std::byte* begin_ = nullptr;
-  size_t used_ = 0;
-  void* free_[kClasses] = {};
+  struct Stretch {
+    uint64_t begin, end;
+    std::unique_ptr<DeviceBytes> copy;
+  };
+  device::Device& device_;
+  std::vector<Stretch> stretches_;
 };
 
-Region& region() {
-  alignas(Region) static std::byte memory[sizeof(Region)];  // never destroyed: what is freed last is freed into it
-  static Region* const one = new (memory) Region();
-  return *one;
+void name_memory(Copies& copies, const LeafJob& job) {
+  copies.name(job.run, 0, job.bytes);
+  copies.name(job.record, job.bytes);
+}
+void name_memory(Copies& copies, const CodedJob& job) {
+  copies.name(job.leaf.run, 0, job.leaf.bytes);
+  copies.name(job.leaf.record, job.stored_bytes);
+}
+void name_memory(Copies& copies, const CopyJob& job) {
+  copies.name(job.from, job.first, job.bytes);
+  copies.name(job.to, job.first, job.bytes);
+}
+void move_to(const Copies& copies, LeafJob& job) {
+  job.run.address = copies.at(job.run.address);
+  job.record = copies.at(job.record);
+}
+void move_to(const Copies& copies, CodedJob& job) { move_to(copies, job.leaf); }
+void move_to(const Copies& copies, CopyJob& job) {
+  for (DeviceRun* run : {&job.from, &job.to}) {
+    const uint64_t piece = job.first / run->piece_bytes;
+    const auto before = static_cast<int64_t>(piece / run->count1) * run->stride0 +
+                        static_cast<int64_t>(piece % run->count1) * run->stride1;
+    const uint64_t named = run->address + static_cast<uint64_t>(before) + job.first % run->piece_bytes;
+    run->address = copies.at(run->address, named);
+  }
 }
 
-// The device, its module, and the region registered with it, for all cases.
+template <class T>
+T argument(void** parameters, size_t i) {
+  T value{};
+  std::memcpy(&value, parameters[i], sizeof value);
+  return value;
+}
+
+// What a kernel's parameters are: its jobs, their count and `warps` are first, but coded ones have no `warps`. Then arrays of
+// so many bytes a job, by address, and of some memory to work in.
+struct Parameters {
+  std::vector<uint64_t> array_bytes;
+  bool coded = false, copies = false, works = false;
+};
+Parameters parameters_of(const std::string& kernel) {
+  if (kernel == "kvbm_gather_leaves" || kernel == "kvbm_hash_leaves") return {{8}};
+  if (kernel == "kvbm_scatter_leaves" || kernel == "kvbm_check_leaves") return {{8, 1}};
+  if (kernel == "kvbm_poison_leaves") return {};
+  if (kernel == "kvbm_copy_runs") return {{}, false, true};
+  const bool works = kernel == "kvbm_decode_planar" || kernel == "kvbm_quantize";
+  return {{sizeof(device::CodedResult)}, true, false, works};
+}
+
+// The device and its module, for all cases.
 class Machine {
  public:
   // Empty: it is ready. Else why not, and whether that is no more than that there is no device.
@@ -93,15 +164,7 @@ class Machine {
     if (!opened.ok()) return refused(opened.status(), named);
     device_ = std::move(opened).value();
     const device::Device::Scope scope(*device_);
-    CuResult result = driver_->cuMemHostRegister(region().begin(), kRegionBytes, device::kCuHostPortable | device::kCuHostDeviceMap);
-    if (result != device::kCuSuccess) return {"the region was not registered: " + name_of(result)};
-    device::CuPointer there = 0;
-    result = driver_->cuMemHostGetDevicePointer(&there, region().begin(), 0);
-    if (result != device::kCuSuccess) return {"the region has no address on the device: " + name_of(result)};
-    if (there != reinterpret_cast<device::CuPointer>(region().begin())) {
-      return {"this device has other addresses for the host's memory", true};
-    }
-    result = driver_->cuModuleLoadData(&module_, device::kernel_image(*driver_));
+    const CuResult result = driver_->cuModuleLoadData(&module_, device::kernel_image(*driver_));
     if (result != device::kCuSuccess) return {"the image was not loaded: " + name_of(result)};
     return {};
   }
@@ -110,25 +173,59 @@ class Machine {
     {
       const device::Device::Scope scope(*device_);
       if (module_ != nullptr) (void)driver_->cuModuleUnload(module_);
-      (void)driver_->cuMemHostUnregister(region().begin());
     }
     device_.reset();
   }
 
   emulation::Outcome launch(const std::string& name, const emulation::LaunchShape& shape, void** parameters) {
-    using Kind = emulation::Outcome::Kind;
+    const Parameters what = parameters_of(name);
+    if (what.coded) return launch_jobs<CodedJob>(name, what, shape, parameters);
+    if (what.copies) return launch_jobs<CopyJob>(name, what, shape, parameters);
+    return launch_jobs<LeafJob>(name, what, shape, parameters);
+  }
+
+ private:
+  template <class Job>
+  emulation::Outcome launch_jobs(const std::string& kernel, const Parameters& what, const emulation::LaunchShape& shape,
+                                 void** parameters) {
     const device::Device::Scope scope(*device_);
+    const auto count = argument<uint32_t>(parameters, 1);
+    const size_t first = what.coded ? 2 : 3;  // of the arrays
+    const auto* const given = reinterpret_cast<const Job*>(argument<uint64_t>(parameters, 0));
+    std::vector<Job> jobs(given, given + count);
+    Copies copies(*device_);
+    for (const Job& job : jobs) name_memory(copies, job);
+    for (size_t i = 0; i < what.array_bytes.size(); ++i) {
+      copies.name(argument<uint64_t>(parameters, first + i), what.array_bytes[i] * count);
+    }
+    const size_t at_work = first + what.array_bytes.size();
+    if (what.works) {
+      copies.name(argument<uint64_t>(parameters, at_work), uint64_t{device::kCodedScratch} * device::kCodedWarps * shape.grid.x);
+    }
+    copies.bring();
+    for (Job& job : jobs) move_to(copies, job);
+    DeviceBytes jobs_there(*device_, std::max<uint64_t>(jobs.size() * sizeof(Job), 1));
+    if (count != 0) jobs_there.upload({reinterpret_cast<const std::byte*>(jobs.data()), jobs.size() * sizeof(Job)});
+    std::vector<uint64_t> addresses = {jobs_there.at()};
+    for (size_t i = first; i < at_work + (what.works ? 1 : 0); ++i) addresses.push_back(copies.at(argument<uint64_t>(parameters, i)));
+    std::vector<void*> passed = {&addresses[0], parameters[1]};
+    if (!what.coded) passed.push_back(parameters[2]);
+    for (size_t i = 1; i < addresses.size(); ++i) passed.push_back(&addresses[i]);
+    const emulation::Outcome outcome = run(kernel, shape, passed.data());
+    if (outcome.ok()) copies.take_back();
+    return outcome;
+  }
+  emulation::Outcome run(const std::string& kernel, const emulation::LaunchShape& shape, void** parameters) {
+    using Kind = emulation::Outcome::Kind;
     device::CuFunction function = nullptr;
-    CuResult result = driver_->cuModuleGetFunction(&function, module_, name.c_str());
-    if (result != device::kCuSuccess) return {Kind::invalid_launch, "the image has no kernel " + name};
+    CuResult result = driver_->cuModuleGetFunction(&function, module_, kernel.c_str());
+    if (result != device::kCuSuccess) return {Kind::invalid_launch, "the image has no kernel " + kernel};
     result = driver_->cuLaunchKernel(function, shape.grid.x, shape.grid.y, shape.grid.z, shape.block.x, shape.block.y,
                                      shape.block.z, static_cast<unsigned>(shape.shared_bytes), nullptr, parameters, nullptr);
     if (result == device::kCuSuccess) result = driver_->cuStreamSynchronize(nullptr);
     if (result == device::kCuSuccess) return {};
-    return {result == device::kCuIllegalAddress ? Kind::illegal_address : Kind::trapped, name + ": " + name_of(result)};
+    return {result == device::kCuIllegalAddress ? Kind::illegal_address : Kind::trapped, kernel + ": " + name_of(result)};
   }
-
- private:
   static Opened refused(const Status& status, const char* named) {
     return {status.message(), named == nullptr && status.code() == Code::unsupported};
   }
@@ -162,13 +259,6 @@ class WithoutDevice : public ::testing::Test {
 
 }  // namespace
 
-void* take_or_throw(size_t bytes) {
-  void* const memory = region().take(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void give_back(void* memory) { region().give(memory); }
-
 emulation::Outcome launch_here(const std::string& name, const emulation::LaunchShape& shape, void** parameters) {
   return machine().launch(name, shape, parameters);
 }
@@ -193,10 +283,3 @@ int main(int argc, char** argv) {
   machine().close();
   return failed;
 }
-
-void* operator new(size_t bytes) { return kvbm::test::take_or_throw(bytes); }
-void* operator new(size_t bytes, std::align_val_t) { return kvbm::test::take_or_throw(bytes); }
-void operator delete(void* memory) noexcept { kvbm::test::give_back(memory); }
-void operator delete(void* memory, size_t) noexcept { kvbm::test::give_back(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { kvbm::test::give_back(memory); }
-void operator delete(void* memory, size_t, std::align_val_t) noexcept { kvbm::test::give_back(memory); }

@@ -6,10 +6,14 @@
 
 #include "base/memory.h"
 #include "base/thread_executor.h"
+#include "codec/frame.h"
+#include "codec/leaf_codec.h"
 #include "codec/leaf_hash.h"
 #include "codec/record.h"
 #include "device/on_device.h"
 #include "device/pinned_host.h"
+#include "support/lossy_leaves.h"
+#include "support/test_data.h"
 
 namespace kvbm::test {
 namespace {
@@ -217,6 +221,74 @@ TEST_F(DeviceTransfers, a_wrong_leaf_is_said_and_becomes_0xff_and_its_neighbours
     ASSERT_EQ(end.code, Code::ok);
     for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(end.good[i], i % 5 == 2 ? 0 : 1) << "leaf " << i;
     EXPECT_TRUE(cache_->download() == wanted);
+  }
+}
+
+// Each page is an allocation of its own, as large as the leaf: what writes a byte beyond is stopped by who watches.
+TEST_F(DeviceTransfers, decodes_coded_leaves_into_pages_of_their_own_and_refuses_damaged_ones) {
+  using codec::Mode;
+  const std::vector<std::byte> cache = real_cache(data_folder(KVBM_TEST_DATA));
+  ASSERT_GT(cache.size(), 32U * 8192 + 65536);
+  struct Coded {
+    std::vector<std::byte> stored, plain;
+    codec::LeafCodec codec = codec::LeafCodec::raw;
+  };
+  codec::Workspace workspace;
+  std::vector<Coded> all;
+  for (const size_t bytes : {4096, 6144, 30000, 65536}) {
+    for (const Mode mode : {Mode::fast, Mode::standard, Mode::max, Mode::int8, Mode::int6, Mode::int4, Mode::fp8_e4m3,
+                            Mode::fp8_e5m2}) {
+      const ConstBytes raw = ConstBytes(cache).subspan(all.size() * 8192, bytes);
+      Coded one;
+      one.stored.resize(codec::encode_room(bytes));
+      const auto coded = codec::encode_leaf({codec::Element::bf16, 64, 16}, mode, raw, codec::leaf_hash(raw), one.stored,
+                                            workspace);
+      ASSERT_TRUE(coded.ok());
+      if (coded.value().codec == codec::LeafCodec::raw) continue;
+      one.codec = coded.value().codec;
+      one.stored.resize(coded.value().bytes);
+      one.plain.resize(bytes);
+      ASSERT_TRUE(codec::decode_leaf(one.codec, one.stored, one.plain, workspace).ok());
+      all.push_back(std::move(one));
+    }
+  }
+  ASSERT_GT(all.size(), 20U);
+  std::vector<std::byte> elsewhere(kRecordBytes);
+  for (const Way& way : ways()) {
+    const auto moving = transfers(way.limits);
+    for (std::byte* const records : {memory_->data(), elsewhere.data()}) {
+      SCOPED_TRACE(std::string(way.name) + (records == elsewhere.data() ? ", not pinned" : ", pinned"));
+      std::vector<std::unique_ptr<DeviceBytes>> pages;
+      std::vector<LeafMove> leaves;
+      std::byte* record = records;
+      for (size_t i = 0; i < all.size(); ++i) {
+        const Coded& one = all[i];
+        pages.push_back(std::make_unique<DeviceBytes>(device(), one.plain.size()));
+        LeafMove leaf;
+        leaf.device.data = pages.back()->pointer();
+        leaf.device.bytes = one.plain.size();
+        leaf.record = record;
+        leaf.codec = one.codec;
+        leaf.coded_bytes = static_cast<uint32_t>(one.stored.size());
+        leaf.expected = codec::leaf_hash(one.plain);
+        leaf.check_coded = true;
+        leaf.coded_hash = codec::leaf_hash(one.stored);
+        std::memcpy(record, one.stored.data(), one.stored.size());
+        if (i % 5 == 4) record[one.stored.size() / 2] ^= std::byte{1};
+        ASSERT_TRUE(moving->decodes(one.codec, one.stored)) << i;
+        record += (one.stored.size() + 63) / 64 * 64;
+        leaves.push_back(leaf);
+      }
+      ASSERT_LE(record - records, static_cast<ptrdiff_t>(kRecordBytes));
+      const End end = run(*moving, false, leaves);
+      ASSERT_EQ(end.code, Code::ok);
+      for (size_t i = 0; i < all.size(); ++i) {
+        const bool bad = i % 5 == 4;
+        EXPECT_EQ(end.good[i], bad ? 0 : 1) << "leaf " << i;
+        const auto wanted = bad ? std::vector<std::byte>(all[i].plain.size(), std::byte{0xFF}) : all[i].plain;
+        EXPECT_TRUE(pages[i]->download() == wanted) << "leaf " << i;
+      }
+    }
   }
 }
 

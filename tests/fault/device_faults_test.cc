@@ -307,6 +307,7 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
   EXPECT_EQ(b.wait(), Code::tier_disabled);
   EXPECT_EQ(c.wait(), Code::tier_disabled);
   EXPECT_TRUE(world.device->is_lost());
+  EXPECT_EQ(world.device->lost_why(), "a transfer had no end within device.lost_after");
   queued.wait_dropped();  // nothing of it was given to the device
   EXPECT_FALSE(issued.dropped());
   world.cuda.synchronize(engine);  // its landmark was raised

@@ -27,5 +27,10 @@ for name in $metrics; do
   grep -q "\`$name\`" "$source/docs/operations.md" || grep -q "\`${name#kvbm_tier}\`" "$source/docs/operations.md" || missing="$missing $name"
 done
 expect "docs/operations.md names every metric" "" "$missing"
+# Setting up and building are told on standard error.
+for what in bindings peers --engines; do
+  expect "tools/bench $what --help sets nothing up" "" "$("$source/tools/bench" $what --help 2>&1 > /dev/null)"
+done
+expect "tools/bench bindings --help tells its options" 1 "$("$source/tools/bench" bindings --help 2> /dev/null | grep -c -- '^  --languages')"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -76,7 +76,7 @@ class NodeEvict : public testing::Test {
   void expect_all(PoolMember& from, uint64_t first, uint64_t n) {
     const Loaded loaded = load(from, first, n);
     EXPECT_EQ(loaded.wrong, 0U);
-    EXPECT_EQ(loaded.right, n) << loaded.hits << " hits\n" << from.states() << from.log();
+    EXPECT_EQ(loaded.right, n) << loaded.hits << " hits\n" << from.states() << from.log() << from.metrics();
   }
 
   // Which of the blocks have left this member's host.

@@ -46,6 +46,16 @@ TEST_F(ReplayCommand, a_bad_line_is_named_and_can_be_skipped) {
   EXPECT_TRUE(contains(skipped.text, "1 bad lines skipped")) << skipped.text;
 }
 
+// A small host that offloads hold all the time: what is found below comes back all the same.
+TEST_F(ReplayCommand, a_small_host_costs_no_block_that_was_found) {
+  const std::string small = "replay " + trace() + " --host 16MiB --disk 256MiB --block-bytes 64KiB --verify";
+  const Ran ran = run(small + " --json", "", "TMPDIR=" + dir_.path());
+  ASSERT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_EQ(number(ran.text, "failed_blocks"), 0) << ran.text;
+  EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
+  EXPECT_GT(number(ran.text, "verified_blocks"), 500) << ran.text;
+}
+
 TEST_F(ReplayCommand, asked_to_end_it_says_what_it_did_and_leaves_no_files) {
   ASSERT_EQ(run("trace generate --requests 6000 --seed 3 -o " + trace()).exit_code, 0);
   const std::string scratch = dir_.path() + "/scratch";
@@ -75,6 +85,33 @@ TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
   refused(trace() + " --host 8MiB --first 300", "it has 300 requests");
   refused(trace() + " --host 4KiB", "smaller than one block");
   refused(trace() + " --host 8MiB", "KVBM_NONSENSE", "KVBM_NONSENSE=1");
+}
+
+TEST_F(ReplayCommand, a_size_that_cannot_be_names_its_option) {
+  refused(trace() + " --host 16MiB --block-bytes 0", "--block-bytes 0: a block has 1 byte to 2 GiB");
+  refused(trace() + " --host 16MiB --block-bytes 3GiB", "--block-bytes 3GiB: a block has");
+  refused(trace() + " --host 64KiB", "--host 64KiB is smaller than one block");
+  refused(trace() + " --host 0", "--host 0 is smaller than one block");
+  refused(trace() + " --disk 1KiB", "--disk 1KiB: a disk tier has at least 49MiB");
+  EXPECT_EQ(run("replay " + trace() + " --disk 49MiB --limit 5").exit_code, 0);
+}
+
+// The options are the quicker thing to mend, and are told first.
+TEST_F(ReplayCommand, options_are_looked_at_before_the_trace) {
+  const std::string bad = dir_.path() + "/bad.jsonl";
+  std::ofstream(bad) << "this is no request\n";
+  refused(bad + " --capacity-blocks 1x", "--capacity-blocks: ");
+  refused(bad + " --capacity-blocks 10 --policy nope", "unknown eviction policy");
+  refused(bad + " --host 16MiB --block-bytes 0", "--block-bytes 0");
+  refused(bad + " --capacity-blocks 10", "line 1");
+  const Ran top = run("top " + bad + " --host 16MiB --threads 0");
+  EXPECT_EQ(top.exit_code, 2);
+  EXPECT_TRUE(contains(top.text, "--threads is 1 to 64")) << top.text;
+}
+
+TEST_F(ReplayCommand, help_says_what_tiers_without_a_name_take) {
+  EXPECT_TRUE(contains(run("replay --help").text, "`all` to those left")) << run("replay --help").text;
+  EXPECT_EQ(run("replay " + trace() + " --host 8MiB --disk 64MiB,64MiB --admission all --limit 5").exit_code, 0);
 }
 
 TEST_F(ReplayCommand, what_tiers_are_given_is_read_with_care) {

@@ -100,10 +100,44 @@ TEST(TierCommand, inspect_and_stats_count_the_records_and_find_damage) {
   const Ran stats = run("stats '" + dir + "' --json");
   EXPECT_EQ(stats.exit_code, 0);
   EXPECT_TRUE(contains(stats.text, "\"payload_bytes\": 2621440,")) << stats.text;
+  EXPECT_TRUE(contains(stats.text, "\"capacity_bytes\": 67108864,")) << stats.text;
+  EXPECT_TRUE(contains(run("stats '" + dir + "'").text, "capacity: 67.11 MB (64.00 MiB), as its owner was given it"));
   ASSERT_TRUE(damage_one_byte(dir));
   const Ran bad = run("inspect '" + dir + "' --verify --json");
   EXPECT_EQ(bad.exit_code, 1) << bad.text;
   EXPECT_TRUE(contains(bad.text, "\"damaged\": 1,")) << bad.text;
+}
+
+TEST(TierCommand, inspect_accounts_for_every_segment) {
+  kvbm::test::TempDir temp;
+  const std::string dir = temp.path() + "/tier";
+  write_tier(dir);
+  if (HasFatalFailure()) return;
+  const std::string json = run("inspect '" + dir + "' --json").text;
+  const auto number = [&json](const std::string& name) {
+    const size_t at = json.find("\"" + name + "\": ");
+    return at == std::string::npos ? -1 : std::atoi(json.c_str() + at + name.size() + 4);
+  };
+  const int free = number("free_segments");
+  ASSERT_GT(free, 0) << json;
+  const std::string text = run("inspect '" + dir + "'").text;
+  const auto count = [](const std::string& in, const std::string& what) {
+    int n = 0;
+    for (size_t at = in.find(what); at != std::string::npos; at = in.find(what, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(count(json, "\"state\": "), count(text, "  closed ") + count(text, "  open ") + free) << text << json;
+  EXPECT_TRUE(contains(text, std::to_string(free) + " of them free")) << text;
+  EXPECT_TRUE(contains(text, "\nand " + std::to_string(free) + " free segment")) << text;
+}
+
+TEST(TierCommand, a_host_that_holds_no_block_is_no_configuration) {
+  const Ran small = run("config --set host.capacity=64MiB --set host.block_bytes=128MiB");
+  EXPECT_EQ(small.exit_code, 2) << small.text;
+  EXPECT_TRUE(contains(small.text, "host.capacity = \"64MiB\" is smaller than one block: host.block_bytes = \"128MiB\""))
+      << small.text;
+  EXPECT_EQ(run("config --set host.capacity=64MiB --set host.block_bytes=64MiB").exit_code, 2);
+  EXPECT_EQ(run("config --set host.capacity=65MiB --set host.block_bytes=64MiB").exit_code, 0);
 }
 
 TEST(TierCommand, what_sharing_a_directory_leaves_in_it_is_not_foreign) {

@@ -111,7 +111,8 @@ struct Process {
   std::shared_ptr<Manager> manager;
   std::shared_ptr<Namespace> ns[2];
 
-  void open(const std::string& path) {
+  // host_file: the host tier is in a file beside the disk, and found again there.
+  void open(const std::string& path, bool host_file) {
     auto threads = ThreadExecutor::create("model", 2);
     ASSERT_TRUE(threads.ok());
     executor = std::move(threads).value();
@@ -127,6 +128,10 @@ struct Process {
     options.host.block_bytes = kBlockBytes;
     options.host.capacity_bytes = 4096 + kHostSlots * (kBlockBytes + tier::HostArena::head_stride(kBlockBytes));
     options.host.huge_pages = false;
+    if (host_file) {
+      options.host.file = path + "-host";
+      options.host.capacity_bytes += kHostSlots * sizeof(uint64_t);
+    }
     options.tiers.push_back(disk_of(path, 8));
     // What the first one lets go.
     options.tiers.push_back(disk_of(path + "-2", 8));
@@ -401,7 +406,7 @@ void nothing_is_held(Process& process) {
   for (const block::SlotInfo& info : infos) EXPECT_EQ(info.pins, 0U) << "slot " << info.slot;
 }
 
-TEST(ManagerModel, threads_find_what_was_stored_and_nothing_else) {
+void find_what_was_stored_and_nothing_else(bool host_file) {
   const uint64_t seed = number("KVBMTEST_MODEL_SEED", 1);
   const uint64_t operations = number("KVBMTEST_MODEL_OPERATIONS", 8000);
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
@@ -412,8 +417,8 @@ TEST(ManagerModel, threads_find_what_was_stored_and_nothing_else) {
   Reference reference;
   uint64_t loaded = 0;
   Process process;
-  process.open(path);
-  if (HasFatalFailure()) return;
+  process.open(path, host_file);
+  if (::testing::Test::HasFatalFailure()) return;
   {
     std::vector<std::unique_ptr<Worker>> workers;
     for (size_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(process, reference, t, seed));
@@ -438,9 +443,11 @@ TEST(ManagerModel, threads_find_what_was_stored_and_nothing_else) {
     EXPECT_GT(get(second.stores), 0U);
   }
   process.close();
-  process.open(path);
-  if (HasFatalFailure()) return;
+  process.open(path, host_file);
+  if (::testing::Test::HasFatalFailure()) return;
   {
+    const bool recovered = process.manager->table().counters().registered != 0;
+    EXPECT_EQ(recovered, host_file);
     Worker later(process, reference, kThreads, seed);
     later.check_all();
     EXPECT_GT(later.found, 0U);
@@ -450,6 +457,20 @@ TEST(ManagerModel, threads_find_what_was_stored_and_nothing_else) {
     EXPECT_EQ(later.found, 0U) << "found after everything was forgotten";
   }
   process.close();
+  process.open(path, host_file);
+  if (::testing::Test::HasFatalFailure()) return;
+  {
+    Worker last(process, reference, kThreads, seed);
+    last.check_all();
+    EXPECT_EQ(last.found, 0U) << "found after everything was forgotten, by the next process";
+  }
+  process.close();
+}
+
+TEST(ManagerModel, threads_find_what_was_stored_and_nothing_else) { find_what_was_stored_and_nothing_else(false); }
+
+TEST(ManagerModel, threads_over_a_host_file_find_what_was_stored_and_nothing_else) {
+  find_what_was_stored_and_nothing_else(true);
 }
 
 }  // namespace

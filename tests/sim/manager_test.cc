@@ -31,7 +31,9 @@ void add(Seen& all, const Seen& one) {
   all.coded += one.coded, all.decoded += one.decoded, all.sealed += one.sealed;
   all.moved_down += one.moved_down, all.moves_lost += one.moves_lost;
   all.repeats += one.repeats, all.lost += one.lost;
+  all.recovered += one.recovered, all.forgotten += one.forgotten;
   all.waited += one.waited, all.refused += one.refused;
+  all.past_host += one.past_host, all.prefetches_waited += one.prefetches_waited;
 }
 
 void print(uint64_t seeds, const Seen& all) {
@@ -46,8 +48,10 @@ void print(uint64_t seeds, const Seen& all) {
   line("tiers disabled", all.disabled), line("over quota", all.over_quota);
   line("managed blocks registered", all.registered), line("loads of part of a block", all.partial_loads);
   line("scattered stores", all.repeats), line("records coded", all.coded), line("records sealed", all.sealed);
+  line("blocks in a host file again", all.recovered), line("starts after a reset", all.forgotten);
   line("records decoded", all.decoded), line("stores that waited for room", all.waited);
-  line("blocks without room", all.refused);
+  line("blocks without room", all.refused), line("blocks loaded past the host", all.past_host);
+  line("prefetches that waited", all.prefetches_waited);
 }
 
 TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
@@ -67,7 +71,8 @@ TEST(ManagerSim, never_gives_a_wrong_block_and_completes_every_operation) {
   // What the worlds are there for has happened in some of them.
   for (const uint64_t count : {all.restarts, all.shutdowns, all.reclaimed, all.moved_down, all.moves_lost, all.disabled,
                                all.over_quota, all.registered, all.partial_loads, all.repeats, all.coded, all.sealed,
-                               all.decoded, all.waited}) {
+                                all.decoded, all.waited, all.recovered, all.forgotten, all.past_host,
+                                all.prefetches_waited}) {
     EXPECT_GT(count, 0U);
   }
 }

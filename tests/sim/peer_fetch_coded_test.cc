@@ -369,18 +369,21 @@ TEST(PeerFetchCodedSim, connections_that_break_end_each_record_once_and_keep_not
 // The simulation's clock stands still while it codes, so that here coding costs nothing and the link is the limit.
 TEST(PeerFetchCodedSim, auto_finds_out_that_a_slow_link_is_worth_coding_for) {
   if (!codec::has_zstd()) GTEST_SKIP() << kWithoutZstd;
-  LinkCoding automatic;
-  automatic.automatic = true;
-  World w(10, automatic, automatic);
-  w.put(kFirst, 8);
-  w.net.link(0, 1).bytes_per_ms = 100'000;
-  for (int round = 0; round < 12; ++round) {
-    w.ask(kFirst, 8);
-    EXPECT_EQ(w.right(*w.get(kFirst, 8), kFirst), 8U);
+  for (const char* keys : {static_cast<const char*>(nullptr), kOneKey}) {
+    LinkCoding automatic = coding(codec::Mode::off, keys);
+    automatic.automatic = true;
+    World w(10, automatic, automatic);
+    w.put(kFirst, 8);
+    w.net.link(0, 1).bytes_per_ms = 100'000;
+    for (int round = 0; round < 40; ++round) {
+      w.ask(kFirst, 8);
+      EXPECT_EQ(w.right(*w.get(kFirst, 8), kFirst), 8U);
+    }
+    const auto state = w.reader->coder->state(w.reader->mesh->ready().front()->peer().node);
+    EXPECT_GT(w.reader->coder->counts().taken.coded, 8U);
+    EXPECT_GT(state.choice.plain_ns_per_byte, 0);
+    EXPECT_EQ(state.mode, codec::Mode::standard) << (keys == nullptr ? "plain" : "sealed");
   }
-  const auto state = w.reader->coder->state(w.reader->mesh->ready().front()->peer().node);
-  EXPECT_GT(w.reader->coder->counts().taken.coded, 8U);
-  EXPECT_GT(state.choice.plain_ns_per_byte, 0);
 }
 
 }  // namespace

@@ -317,6 +317,7 @@ class World {
       seen_.scatters += n->mover.scatters();
       EXPECT_EQ(n->mover.under_way(), 0u);
       EXPECT_EQ(n->coder.under_way(), 0u);
+      EXPECT_EQ(n->coder.asked(), 0u) << "slices of which the coder never heard what came of them";
       EXPECT_EQ(n->sender->stats().coded_slices <= n->coder.coded(), true);
       seen_.coded += n->receiver->stats().coded_slices;
       seen_.sealed += coding_ == Coding::sealed ? n->receiver->stats().coded_slices : 0;

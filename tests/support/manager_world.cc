@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -35,7 +37,8 @@ World::World(uint64_t seed, bool faulty)
       random_(seed ^ 0x5EED),
       faulty_(faulty),
       shape_(random_),
-      room_wait_ns_(seed % 4 == 0 ? seed % 3 * 500'000 : 1'000'000'000) {
+      room_wait_ns_(seed % 4 == 0 ? seed % 3 * 500'000 : 1'000'000'000),
+      host_file_(seed % 2 == 0) {
   open();
 }
 
@@ -69,6 +72,7 @@ void World::settle() {
   EXPECT_EQ(seen.completed, seen.submitted);
   EXPECT_EQ(get(manager_->counters().operations), 0U);
   EXPECT_EQ(manager_->room().waiting(), 0U);
+  EXPECT_EQ(manager_->landing_staging().used_bytes(), 0U);
   watched_.clear();
   for (Held& held : held_) manager_->release(held.slots);
   held_.clear();
@@ -97,6 +101,8 @@ void World::tally() {
   seen.over_quota += get(counters.refused_quota);
   seen.refused += get(counters.refused_room);
   seen.waited += counters.room_wait.count();
+  seen.past_host += get(counters.load_staged);
+  seen.prefetches_waited += counters.prefetch_room_wait.count();
   for (TierIndex t = 1; t <= manager_->tiers_below(); ++t) {
     seen.reclaimed += get(counters.tiers[t].evictions);
     const tier::TierStats stats = manager_->tier_below(t).stats();
@@ -137,6 +143,10 @@ Options World::options(const std::string& root) {
   options.host.block_bytes = kHostBlockBytes;
   options.host.capacity_bytes = 4096 + kHostSlots * (kHostBlockBytes + tier::HostArena::head_stride(kHostBlockBytes));
   options.host.huge_pages = false;
+  if (host_file_) {
+    options.host.file = host_path();
+    options.host.capacity_bytes += kHostSlots * sizeof(uint64_t);
+  }
   options.room_wait_ns = room_wait_ns_;
   for (size_t i = 0; i < shape_.tiers.size(); ++i) {
     const Shape::Tier& shape = shape_.tiers[i];
@@ -195,8 +205,35 @@ void World::open() {
   ASSERT_TRUE(made.ok()) << made.status().message();
   manager_ = std::move(made).value();
   open_namespaces();
+  if (host_file_) check_found_again();
   for (size_t i = 0; i < kEngines; ++i) attach(engines_[i], i);
   faults(faulty_);
+}
+
+std::string World::host_path() const { return hosts_.path() + "/host-" + std::to_string(host_number_); }
+
+// A process that ended, however it did, leaves blocks in its host file that are whole, and none that it had forgotten.
+void World::check_found_again() {
+  for (size_t n = 0; n < 2; ++n) EXPECT_GE(ns_[n]->epoch(), least_epoch_[n]) << "an epoch that has ended is back";
+  std::vector<block::SlotInfo> infos;
+  manager_->table().scan(0, infos, kHostSlots + 1);
+  const bool look = random_.below(2) == 0;  // else whoever uses them does
+  for (const block::SlotInfo& info : infos) {
+    EXPECT_EQ(info.state, block::SlotState::registered);
+    const NamespaceId& ns = manager_->families().get(info.identity.family).ns;
+    EXPECT_EQ(std::count(forgotten_.begin(), forgotten_.end(), ns), 0) << "a forgotten block is back";
+    ++seen.recovered;
+    if (!look || !manager_->table().acquire_weak(info.slot, info.generation)) continue;
+    EXPECT_TRUE(manager_->trust(info.slot)) << "a block in the host file has other bytes than its head says";
+    manager_->release({&info.slot, 1});
+  }
+  if (!forgotten_.empty()) ++seen.forgotten;
+  forgotten_.clear();
+}
+
+void World::die_having_forgotten(std::vector<NamespaceId> ids) {
+  forgotten_ = std::move(ids);
+  die();
 }
 
 void World::open_namespaces() {
@@ -275,6 +312,14 @@ void World::drop() {
 void World::die() {
   EXPECT_LE(seen.completed, seen.submitted);
   tally();
+  if (host_file_) {
+    const std::string was = host_path();
+    ++host_number_;
+    std::error_code failed;
+    std::filesystem::copy_file(was, host_path(), failed);
+    EXPECT_FALSE(failed) << failed.message();
+    std::filesystem::remove(was, failed);
+  }
   if (random_.below(2) == 0) {
     disk_.crash();
   } else {

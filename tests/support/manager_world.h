@@ -48,7 +48,10 @@ struct Seen {
   uint64_t coded = 0, decoded = 0, sealed = 0;
   uint64_t reclaimed = 0, moved_down = 0, moves_lost = 0, disabled = 0;
   uint64_t over_quota = 0, registered = 0, partial_loads = 0, repeats = 0;
+  uint64_t recovered = 0, forgotten = 0;  // blocks in a host file after a start; starts right after a reset
   uint64_t waited = 0, refused = 0;  // for room; blocks that got none
+  uint64_t past_host = 0;            // blocks that were loaded without a slot
+  uint64_t prefetches_waited = 0;    // for room
 };
 
 class World {
@@ -106,6 +109,9 @@ class World {
   void shut_down();
   void drop();
   void die();
+  void die_having_forgotten(std::vector<NamespaceId> ids);
+  void check_found_again();
+  [[nodiscard]] std::string host_path() const;
   void settle();
   void faults(bool on);
   void weather();
@@ -142,6 +148,13 @@ class World {
   const Shape shape_;
   const uint64_t room_wait_ns_;
   const TempDir keys_;
+  // The host tier is in a file that the next process takes up; a killed one's, in a copy of how it was then: what a
+  // simulated process leaves behind may write to its own on.
+  const bool host_file_;
+  const TempDir hosts_;
+  uint64_t host_number_ = 0;
+  uint64_t least_epoch_[2] = {0, 0};    // of the namespaces, whatever happens
+  std::vector<NamespaceId> forgotten_;  // of which nothing may be in the host after the next start
   std::shared_ptr<manager::Manager> manager_;
   std::shared_ptr<manager::Namespace> ns_[2];
   Engine engines_[kEngines];

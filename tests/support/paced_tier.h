@@ -20,6 +20,7 @@ struct Pace {
   uint64_t latency_ns = 0;
   double ns_per_byte = 0;
   uint64_t gets = 0;  // items asked for so far
+  bool damages = false;  // what it gives has another first byte
   // Puts are kept here, unanswered, until the test answers them.
   bool keeps_puts = false;
   std::deque<std::unique_ptr<tier::PutBatch>> kept{};
@@ -135,6 +136,7 @@ class PacedTier final : public tier::Tier {
     item.location = 1;
     std::memcpy(item.head.data(), it->second.head.data(), it->second.head.size());
     std::memcpy(item.payload.data(), it->second.payload.data(), it->second.payload.size());
+    if (pace_->damages) item.payload[0] ^= std::byte{1};
   }
 
   Executor& executor_;

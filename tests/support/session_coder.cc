@@ -32,6 +32,8 @@ SimCoder::Asked SimCoder::ask(cluster::session::PeerId, uint64_t bytes, bool aga
   Asked out;
   out.bytes = bytes;
   out.asked_ns = sim_.clock().now_ns();
+  out.of = this;
+  ++asked_;
   const bool coded = static_cast<double>(sim_.random().below(1'000'000)) < asks_coded * 1e6;
   if (coded && (!again || keys != nullptr)) out.coding.mode = static_cast<uint8_t>(1 + sim_.random().below(4));
   if (keys != nullptr) out.coding.flags = kOpensSealed;
@@ -41,9 +43,12 @@ SimCoder::Asked SimCoder::ask(cluster::session::PeerId, uint64_t bytes, bool aga
 
 bool SimCoder::take_plain(cluster::session::PeerId) { return keys == nullptr; }
 
-void SimCoder::came(cluster::session::PeerId, const Asked& asked, bool coded) {
-  EXPECT_TRUE(asked.coding.any() || !coded) << "coded, and nobody asked for that";
-  EXPECT_TRUE(coded || keys == nullptr) << "a plain slice where all are sealed";
+void SimCoder::ended(const Asked& asked, Came how) {
+  if (asked.of == nullptr) return;
+  EXPECT_GT(asked_, 0U) << "a slice ended twice";
+  --asked_;
+  EXPECT_TRUE(asked.coding.any() || how != Came::coded) << "coded, and nobody asked for that";
+  EXPECT_TRUE(keys == nullptr || how != Came::plain) << "a plain slice where all are sealed";
 }
 
 SimCoder::Plan SimCoder::plan(const SliceCoding& coding) const {

@@ -27,7 +27,7 @@ class SimCoder final : public cluster::session::SliceCoder {
   bool take_plain(cluster::session::PeerId peer) override;
   void decode(cluster::session::PeerId peer, const cluster::session::SliceInSlot& slice, uint64_t bytes,
               Done done) override;
-  void came(cluster::session::PeerId peer, const Asked& asked, bool coded) override;
+  void ended(const Asked& asked, Came how) override;
   [[nodiscard]] Plan plan(const cluster::session::SliceCoding& coding) const override;
   void gave_plain() override { ++given_plain_; }
   void encode(const cluster::session::SliceInSlot& slice, const cluster::session::SliceCoding& coding,
@@ -37,13 +37,15 @@ class SimCoder final : public cluster::session::SliceCoder {
   [[nodiscard]] uint64_t decoded() const { return decoded_; }
   [[nodiscard]] uint64_t refused() const { return refused_; }
   [[nodiscard]] uint64_t under_way() const { return under_way_; }
+  // Slices that were asked for and have not ended yet.
+  [[nodiscard]] uint64_t asked() const { return asked_; }
 
  private:
   void tell(uint64_t at_ns, const Status& status, uint64_t bytes, std::shared_ptr<Done> done);
 
   SimExecutor& sim_;
   codec::Workspace workspace_;
-  uint64_t coded_ = 0, decoded_ = 0, refused_ = 0, given_plain_ = 0, under_way_ = 0;
+  uint64_t coded_ = 0, decoded_ = 0, refused_ = 0, given_plain_ = 0, under_way_ = 0, asked_ = 0;
   std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);
 };
 

@@ -25,6 +25,12 @@ std::vector<uint64_t> shuffled(uint64_t n) {
   return order;
 }
 
+// What was refused for being so much; all else as it is.
+Status of_bytes(const Status& why, const char* where, uint64_t bytes) {
+  if (why.code() != Code::no_memory) return why;
+  return {why.code(), "--bytes asks for more than there is", std::to_string(bytes) + " bytes of " + where + ": " + why.message()};
+}
+
 }  // namespace
 
 PagedShape paged_shape(uint64_t page_bytes, uint64_t bytes) {
@@ -50,7 +56,7 @@ Status GpuWorld::prepare(const GpuOptions& options) {
   arena.bytes = bytes_;
   arena.touch_threads = kPinThreads;
   auto records = Arena::map(arena);
-  if (!records.ok()) return records.status();
+  if (!records.ok()) return of_bytes(records.status(), "the host's memory", bytes_);
   records_ = std::move(records).value();
   auto pinned = device::PinnedHost::pin(device_, {records_->data(), bytes_}, kPinThreads);
   if (!pinned.ok()) return pinned.status();
@@ -63,9 +69,8 @@ Status GpuWorld::prepare(const GpuOptions& options) {
   const device::Device::Scope scope(*device_);
   Status s = device_->check(driver_.cuMemAlloc(&cache_, bytes_), "cuMemAlloc");
   if (s.ok()) s = device_->check(driver_.cuMemAlloc(&spare_, bytes_), "cuMemAlloc");
-  if (s.ok()) {
-    s = device_->check(driver_.cuStreamCreateWithPriority(&stream_, device::kCuStreamNonBlocking, 0), "cuStreamCreate");
-  }
+  if (!s.ok()) return of_bytes(s, "the device's memory, twice", bytes_);
+  s = device_->check(driver_.cuStreamCreateWithPriority(&stream_, device::kCuStreamNonBlocking, 0), "cuStreamCreate");
   if (s.ok()) s = device_->check(driver_.cuEventCreate(&from_, device::kCuEventBlockingSync), "cuEventCreate");
   if (s.ok()) s = device_->check(driver_.cuEventCreate(&to_, device::kCuEventBlockingSync), "cuEventCreate");
   return s;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/config.h"
 #include "kvbm.h"
 
 namespace kvbm::command {
@@ -55,6 +56,26 @@ nlohmann::ordered_json json_of(const std::string& text) {
   return list;
 }
 
+// Sizes of which each is possible, and not with the other. A manager of them would be refused.
+int check_host(const nlohmann::ordered_json& list) {
+  std::string said[2];
+  uint64_t bytes[2] = {0, 0};
+  const char* const keys[] = {"host.capacity", "host.block_bytes"};
+  for (const auto& item : list) {
+    for (size_t i = 0; i < 2; ++i) {
+      if (item["key"] != keys[i] || !item["value"].is_string()) continue;
+      const auto parsed = parse_bytes(item["value"].get<std::string>());
+      if (!parsed.ok()) continue;
+      bytes[i] = parsed.value();
+      said[i] = std::string(keys[i]) + " = " + item["value"].dump();
+    }
+  }
+  // A block has a head, and an arena a page of its own.
+  if (bytes[0] > bytes[1] || bytes[1] == 0) return kDone;
+  return fail(kBadInput, said[0] + " is smaller than one block: " + said[1] + ", and its head beside it",
+              "raise host.capacity or lower host.block_bytes");
+}
+
 int print_reference(const Output& output) {
   const std::string text =
       text_of([](char* out, size_t capacity, size_t* needed) { return kvbm_config_reference(out, capacity, needed); });
@@ -94,7 +115,10 @@ int run(const Options& options, const Output& output) {
     return kvbm_context_config(context, out, capacity, needed);
   });
   kvbm_context_release(context);
-  std::fputs(output.json ? (json_of(text).dump(2) + "\n").c_str() : text.c_str(), stdout);
+  const auto list = json_of(text);
+  const int possible = check_host(list);
+  if (possible != kDone) return possible;
+  std::fputs(output.json ? (list.dump(2) + "\n").c_str() : text.c_str(), stdout);
   return kDone;
 }
 

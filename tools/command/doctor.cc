@@ -11,6 +11,8 @@ namespace kvbm::command {
 
 namespace {
 
+constexpr size_t kWidth = 100;  // advice is in sentences, which go on in further lines
+
 int run(const std::string& dir, const std::string& driver, const std::string& cufile, const Output& output) {
   std::error_code error;
   if (!std::filesystem::is_directory(dir, error)) {
@@ -37,7 +39,7 @@ int run(const std::string& dir, const std::string& driver, const std::string& cu
   }
   terminal::Table table({{"area"}, {"what"}, {"state"}, {"found"}, {"what follows"}});
   for (const auto& f : findings) table.add_row({f.area, f.name, doctor::state_name(f.state), f.value, f.advice});
-  std::fputs(table.render().c_str(), stdout);
+  std::fputs(table.render(kWidth).c_str(), stdout);
   return kDone;
 }
 

@@ -1,5 +1,6 @@
 #include "command/inspect.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -146,11 +147,31 @@ std::string coding_text(const tier::disk::CodingReport& coding, uint64_t records
   return out + ")";
 }
 
+bool is_free(const SegmentReport& segment) {
+  return segment.records == 0 && segment.damaged == 0 && segment.state == "free";
+}
+size_t free_segments(const InspectReport& report) {
+  return static_cast<size_t>(std::count_if(report.segments.begin(), report.segments.end(), is_free));
+}
+
+// "capacity: 1.07 GB (1.00 GiB), as its owner was given it; files 21 % of it"
+std::string capacity_text(const InspectReport& report) {
+  const uint64_t capacity = report.superblock.capacity_bytes;
+  if (capacity == 0) return "capacity: not written down; its next owner will";
+  char share[64];
+  std::snprintf(share, sizeof share, "; files %.0f %% of it",
+                100 * static_cast<double>(report.file_bytes) / static_cast<double>(capacity));
+  return "capacity: " + format_size(static_cast<double>(capacity)) + ", as its owner was given it" + share;
+}
+
 Json summary(const Walk& walk, bool verified) {
   const InspectReport& report = walk.report;
+  const uint64_t capacity = report.superblock.capacity_bytes;
   return Json{{"records", report.records},       {"damaged", report.damaged},
               {"verified", verified},            {"payload_bytes", report.payload_bytes},
               {"file_bytes", report.file_bytes}, {"segments", report.segments.size()},
+              {"free_segments", free_segments(report)},
+              {"capacity_bytes", capacity == 0 ? Json(nullptr) : Json(capacity)},
               {"in_use", report.in_use},         {"opened", report.superblock.epoch},
               {"coding", coding_json(report.coding)}};
 }
@@ -184,10 +205,11 @@ Json json_of(const Walk& walk, bool verified) {
 
 void print_summary(const Walk& walk, bool verified) {
   const InspectReport& report = walk.report;
-  std::printf("%s records, %s of payload in %zu segments of %s; files %s\n", format_count(report.records).c_str(),
+  std::printf("%s records, %s of payload in %zu segments of %s, %zu of them free; files %s\n", format_count(report.records).c_str(),
               format_size(static_cast<double>(report.payload_bytes)).c_str(), report.segments.size(),
-              format_size(static_cast<double>(report.superblock.segment_bytes)).c_str(),
+              format_size(static_cast<double>(report.superblock.segment_bytes)).c_str(), free_segments(report),
               format_size(static_cast<double>(report.file_bytes)).c_str());
+  std::printf("%s\n", capacity_text(report).c_str());
   std::printf("damaged: %s (%s)\n", format_count(report.damaged).c_str(),
               verified ? "every byte of closed segments was checked" : "tables alone were checked; --verify reads every byte");
   std::printf("%s\n", coding_text(report.coding, report.records).c_str());
@@ -199,7 +221,7 @@ void print_tables(const Walk& walk) {
   terminal::Table segments({{"segment", Align::right}, {"state"}, {"records", Align::right}, {"damaged", Align::right},
                             {"bytes", Align::right}, {"uses a record", Align::right}});
   for (const SegmentReport& s : walk.report.segments) {
-    if (s.records == 0 && s.damaged == 0 && s.state == "free") continue;
+    if (is_free(s)) continue;
     char uses[32];
     std::snprintf(uses, sizeof uses, "%.2f",
                   s.records == 0 ? 0.0 : static_cast<double>(s.uses) / static_cast<double>(s.records));
@@ -207,6 +229,8 @@ void print_tables(const Walk& walk) {
                       format_size(static_cast<double>(s.record_bytes)), uses});
   }
   std::printf("\n%s", segments.render().c_str());
+  const size_t unlisted = free_segments(walk.report);
+  if (unlisted != 0) std::printf("and %zu free %s\n", unlisted, unlisted == 1 ? "segment" : "segments");
   terminal::Table families({{"namespace"}, {"component", Align::right}, {"shard"}, {"records", Align::right},
                             {"damaged", Align::right}, {"payload", Align::right}});
   for (const auto& [family, use] : walk.families) {

@@ -102,22 +102,32 @@ int check_policies(const std::vector<std::string>& policies, const std::vector<u
   return kDone;
 }
 
-int replay_policies(const Arguments& arguments, const replay::PathTrace& paths, const Output& output) {
-  const bool tokens = !arguments.capacity_tokens.empty();
+struct PolicyPlan {
+  bool tokens = false;
+  std::vector<uint64_t> capacities;
+  std::vector<std::string> policies;
+};
+
+int plan_policies(const Arguments& arguments, PolicyPlan& out) {
+  const bool tokens = out.tokens = !arguments.capacity_tokens.empty();
   auto capacities = terminal::parse_counts(tokens ? arguments.capacity_tokens : arguments.capacity_blocks);
   if (!capacities.ok()) {
     return fail(kBadInput, (tokens ? "--capacity-tokens: " : "--capacity-blocks: ") + capacities.status().message(),
                 tokens ? "whole numbers with commas between them: 3M,50M" : "whole numbers with commas between them: 1k,3k,10k");
   }
-  const std::vector<std::string> policies = chosen_policies(arguments.store.policy);
-  const int good = check_policies(policies, capacities.value(), tokens);
-  if (good != kDone) return good;
+  out.capacities = std::move(capacities).value();
+  out.policies = chosen_policies(arguments.store.policy);
+  return check_policies(out.policies, out.capacities, tokens);
+}
+
+int replay_policies(const PolicyPlan& plan, const replay::PathTrace& paths, const Output& output) {
+  const bool tokens = plan.tokens;
   const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
-  terminal::Progress progress("replaying", policies.size() * capacities.value().size(), terminal::Unit::items,
+  terminal::Progress progress("replaying", plan.policies.size() * plan.capacities.size(), terminal::Unit::items,
                               output.json);
   std::vector<Row> rows;
-  for (const std::string& name : policies) {
-    for (const uint64_t capacity : capacities.value()) {
+  for (const std::string& name : plan.policies) {
+    for (const uint64_t capacity : plan.capacities) {
       const uint64_t blocks = tokens ? capacity / trace::kTokensPerBlock : capacity;
       Row row;
       row.capacity_blocks = blocks;
@@ -187,6 +197,13 @@ ordered_json tiers_json(const replay::StoreResult& result) {
 // What store calls brought in. The host's own count has what came up from tiers below, too.
 uint64_t stored_bytes(const replay::StoreResult& r) { return r.stored_blocks * r.block_bytes; }
 
+// By the name of why.
+ordered_json failed_json(const replay::StoreResult& r) {
+  ordered_json out = ordered_json::object();
+  for (const auto& [why, blocks] : r.failed_as) out[kvbm_status_name(why)] = blocks;
+  return out;
+}
+
 void print_store_json(const replay::StoreResult& r) {
   const ordered_json out{{"requests", r.requests},
                          {"block_refs", r.block_refs},
@@ -195,6 +212,7 @@ void print_store_json(const replay::StoreResult& r) {
                          {"verified_blocks", r.verified_blocks},
                          {"wrong_blocks", r.wrong_blocks},
                          {"failed_blocks", r.failed_blocks},
+                         {"failed_as", failed_json(r)},
                          {"found_again", r.found_again},
                          {"stored_blocks", r.stored_blocks},
                          {"offloads_skipped", r.stats.offloads_skipped},
@@ -217,10 +235,38 @@ void print_skipped(const replay::StoreResult& r, bool settled) {
                       : "--settle waits for the tier after each request: the hit rate is then that of the sizes");
 }
 
+// What one reason means to who reads it, and what can be done.
+const char* remedy(kvbm_status_t why) {
+  switch (why) {
+    case KVBM_ERR_NO_MEMORY:
+      return "the system had no memory for one block; a smaller --host or --block-bytes leaves it some";
+    case KVBM_ERR_NO_ROOM:
+    case KVBM_ERR_QUOTA:
+      return "a tier had no room to bring it up; a larger --host gives it some";
+    case KVBM_ERR_MISS:
+      return "it left its tier between lookup and load; a larger --disk keeps it";
+    case KVBM_ERR_DAMAGED:
+      return "its tier gave other bytes than were stored, nothing of them was used; look at the medium, or the plug-in";
+    case KVBM_ERR_MISMATCH:
+      return "it was stored in another shape; use a new --disk-path";
+    case KVBM_ERR_DEADLINE:
+      return "its tier did not answer in time; look at what is slow or hangs";
+    case KVBM_ERR_TIER_DISABLED:
+    case KVBM_ERR_IO:
+      return "its tier fails; kvbm doctor and the system's log say more of a disk";
+    default:
+      return kvbm_status_text(why);
+  }
+}
+
 // What went wrong without harm: a block that did not come back is one to compute.
 void print_failures(const replay::StoreResult& r) {
   if (r.failed_blocks != 0) {
-    std::printf("%s blocks were found and did not come back\n", terminal::format_count(r.failed_blocks).c_str());
+    std::printf("%s blocks were found and did not come back: they are computed again\n",
+                terminal::format_count(r.failed_blocks).c_str());
+  }
+  for (const auto& [why, blocks] : r.failed_as) {
+    std::printf("  %s as %s: %s\n", terminal::format_count(blocks).c_str(), kvbm_status_name(why), remedy(why));
   }
   for (uint32_t t = 0; t < r.stats.n_tiers; ++t) {
     const kvbm_tier_stats_t& s = r.stats.tiers[t];
@@ -321,15 +367,17 @@ int run(const Arguments& arguments, const Output& output) {
     return fail(kBadInput, "say what to replay: policies or bytes",
                 "--capacity-blocks 10000 --policy all, or --host 256MiB --disk 1GiB --verify");
   }
-  if (by_policy) {
-    const int good = check_policies_alone(arguments);
-    if (good != kDone) return good;
-  }
+  // What is wrong with the options is told before the trace is read, which may take long and be wrong too.
+  PolicyPlan plan;
+  replay::StoreOptions unread;
+  int good = by_policy ? check_policies_alone(arguments) : read_store_arguments(arguments.store, unread);
+  if (good == kDone && by_policy) good = plan_policies(arguments, plan);
+  if (good != kDone) return good;
   trace::Trace trace;
   const int read = read_trace(arguments.trace, trace);
   if (read != kDone) return read;
   const replay::PathTrace paths = replay::make_paths(trace);
-  return by_policy ? replay_policies(arguments, paths, output) : replay_bytes(arguments, trace, paths, output);
+  return by_policy ? replay_policies(plan, paths, output) : replay_bytes(arguments, trace, paths, output);
 }
 
 }  // namespace

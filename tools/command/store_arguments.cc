@@ -9,6 +9,7 @@
 
 #include "policy/eviction.h"
 #include "terminal/quantity.h"
+#include "tier/disk/disk_tier.h"
 
 namespace kvbm::command {
 
@@ -82,6 +83,27 @@ int check_tiers(const StoreArguments& arguments, const replay::StoreOptions& opt
   return kDone;
 }
 
+// What the library would refuse in the words of its own options.
+int check_sizes(const StoreArguments& arguments, const replay::StoreOptions& options) {
+  constexpr uint64_t kMostBlock = uint64_t{1} << 31;
+  if (options.block_bytes == 0 || options.block_bytes > kMostBlock) {
+    return fail(kBadInput, "--block-bytes " + arguments.block_bytes + ": a block has 1 byte to 2 GiB");
+  }
+  if (!arguments.host.empty() && options.host_bytes <= options.block_bytes) {
+    return fail(kBadInput, "--host " + arguments.host + " is smaller than one block and its head: --block-bytes is " +
+                               arguments.block_bytes,
+                "give a larger --host, or smaller --block-bytes");
+  }
+  const uint64_t least = tier::disk::least_disk_bytes();
+  for (const uint64_t bytes : options.disks) {
+    if (bytes >= least) continue;
+    constexpr uint64_t kMiB = uint64_t{1} << 20;
+    return fail(kBadInput, "--disk " + arguments.disk + ": a disk tier has at least " +
+                               std::to_string((least + kMiB - 1) / kMiB) + "MiB");
+  }
+  return kDone;
+}
+
 int check_policy(const std::string& name) {
   const auto known = policy::eviction_policy_names();
   if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) return kDone;
@@ -105,7 +127,8 @@ void add_trace_arguments(CLI::App& app, TraceArguments& arguments) {
 void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
   app.add_option("--host", arguments.host, "Host tier (default 256MiB)")->type_name("SIZE");
   app.add_option("--disk", arguments.disk, "Disk tier, or several in order")->type_name("SIZE,...");
-  app.add_option("--admission", arguments.admission, "What comes to each tier below the host, in order (default all)")
+  app.add_option("--admission", arguments.admission,
+                 "What comes to the tiers below the host: a name for each, in order; `all` to those left without one")
       ->type_name("NAME,...");
   app.add_option("--block-bytes", arguments.block_bytes, "Bytes of a block")->type_name("SIZE")->capture_default_str();
   app.add_option("--disk-path", arguments.disk_path,
@@ -163,17 +186,25 @@ Status ScratchDirectory::make() {
   return {};
 }
 
-int make_store_options(const StoreArguments& arguments, uint64_t requests, ScratchDirectory& scratch,
-                       replay::StoreOptions& out) {
+int read_store_arguments(const StoreArguments& arguments, replay::StoreOptions& out) {
   const Status sizes = read_sizes(arguments, out);
   if (!sizes.ok()) return fail(kBadInput, sizes.message());
   const Status admissions = read_admissions(arguments.admission, out.admissions);
   if (!admissions.ok()) return fail(kBadInput, admissions.message());
+  const int possible = check_sizes(arguments, out);
+  if (possible != kDone) return possible;
   const int tiers = check_tiers(arguments, out);
   if (tiers != kDone) return tiers;
   const int policy = check_policy(arguments.policy);
   if (policy != kDone) return policy;
   if (arguments.threads == 0 || arguments.threads > kMostThreads) return fail(kBadInput, "--threads is 1 to 64");
+  return kDone;
+}
+
+int make_store_options(const StoreArguments& arguments, uint64_t requests, ScratchDirectory& scratch,
+                       replay::StoreOptions& out) {
+  const int good = read_store_arguments(arguments, out);
+  if (good != kDone) return good;
   if (arguments.first >= requests) {
     return fail(kBadInput, "--first " + std::to_string(arguments.first) + " passes over the whole trace",
                 "it has " + std::to_string(requests) + " requests");

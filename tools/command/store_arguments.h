@@ -57,6 +57,9 @@ class ScratchDirectory {
   std::string path_;
 };
 
+// The part of make_store_options that needs no trace, and leaves nothing behind: for bad options to be told before a
+// trace is read.
+int read_store_arguments(const StoreArguments& arguments, replay::StoreOptions& out);
 // Options out of arguments, for a trace of `requests`; `scratch` is made when a disk tier has no directory. kDone, or
 // the exit code of what it said on stderr.
 int make_store_options(const StoreArguments& arguments, uint64_t requests, ScratchDirectory& scratch,

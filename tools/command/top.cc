@@ -119,6 +119,9 @@ int watch(const Arguments& arguments, const Output& output, const trace::Trace& 
 }
 
 int run(const Arguments& arguments, const Output& output) {
+  replay::StoreOptions unread;
+  const int good = read_store_arguments(arguments.store, unread);
+  if (good != kDone) return good;
   trace::Trace trace;
   const int read = read_trace(arguments.trace, trace);
   return read != kDone ? read : watch(arguments, output, trace);

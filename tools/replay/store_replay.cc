@@ -170,6 +170,8 @@ class Engine {
     if (!tier_failed && (loaded <= -500 || (loaded < 0 && loaded > -300))) return failed("a load failed", loaded, {});
     while (good < matched && status_[good] == KVBM_OK) ++good;
     mine_.failed_blocks += matched - good;
+    // What came behind the first that did not is of no use.
+    if (good < matched) mine_.failed_as[status_[good]] += matched - good;
     for (size_t i = 0; i < good; ++i) {
       if (!shared_.stored[nodes[i]].load(std::memory_order_relaxed)) ++mine_.found_again;
       if (!shared_.options.verify) continue;
@@ -206,6 +208,7 @@ class Engine {
     total.verified_blocks += mine_.verified_blocks;
     total.wrong_blocks += mine_.wrong_blocks;
     total.failed_blocks += mine_.failed_blocks;
+    for (const auto& [status, blocks] : mine_.failed_as) total.failed_as[status] += blocks;
     total.found_again += mine_.found_again;
     total.stored_blocks += mine_.stored_blocks;
     total.tokens += mine_.tokens;

@@ -68,6 +68,7 @@ class SliceCoder {
     SliceCoding coding;
     uint64_t asked_ns = 0;
     uint64_t bytes = 0;  // of the payload
+    void* of = nullptr;  // the coder's own
   };
   enum class Plan : uint8_t { plain, coded, refused };
   using Done = UniqueFunction<void(const Status&, uint64_t bytes)>;
@@ -82,8 +83,9 @@ class SliceCoder {
   // A plain slice has come: whether it may be used.
   virtual bool take_plain(PeerId peer) = 0;
   virtual void decode(PeerId peer, const SliceInSlot& slice, uint64_t bytes, Done done) = 0;
-  // It is in place, and which way it came.
-  virtual void came(PeerId peer, const Asked& asked, bool coded) = 0;
+  // What came of it, of every one that was asked so. no: it is not here, or came in neither of these ways.
+  enum class Came : uint8_t { no, plain, coded };
+  virtual void ended(const Asked& asked, Came how) = 0;
 
   // ---- The prefill side ----
   // refused: the decode side could not open what must be sealed.

@@ -181,6 +181,7 @@ class Receiver {
     bool is_shared = false;  // and came by it
     SliceCoder::Asked asked = {};
     bool coded = false;  // it came so
+    bool right = false;  // it is in place, and came from the rank
     // The payload alone may land there; then two posts are under way, of the whole, and of it.
     DirectStaging::Slot direct = {};
     Post whole = {}, payload = {};
@@ -216,6 +217,9 @@ class Receiver {
   static uint32_t grain_for(const Session& session, const Slice& slice);
   Source* next_source(Session& session);
   // Whether a slice that is asked for may come coded, and how; a batch is asked for in one way.
+  [[nodiscard]] bool may_come_coded(const Source& source) const noexcept {
+    return options_.coder != nullptr && (source.ways & kWayCoded) != 0;
+  }
   SliceCoder::Asked ask_coded(Session& session, Source& source, const SliceState& state, uint64_t payload_bytes);
   [[nodiscard]] SliceInSlot slice_in(const Session& session, const Transfer& transfer, uint32_t slot) const;
   // What arrived is decoded aside: true. False: it is not coded, or nothing that may be used.

@@ -9,7 +9,7 @@ namespace kvbm::cluster::session {
 
 SliceCoder::Asked Receiver::ask_coded(Session& session, Source& source, const SliceState& state,
                                       uint64_t payload_bytes) {
-  if (options_.coder == nullptr || (source.ways & kWayCoded) == 0) return {};
+  if (!may_come_coded(source)) return {};
   SliceCoder::Asked asked = options_.coder->ask(source.rank.peer, payload_bytes, state.attempts > 0);
   // A message says one way for all of its pulls that may come coded.
   const SliceCoding& batched = source.batch.coding;

@@ -56,8 +56,8 @@ Result<bool> Receiver::pull_one(Session& session) {
   if (slot == Staging::kNone) return false;
   const uint64_t name = names_.next(slot);
   SliceState& state = session.slices[index];
-  const SliceCoder::Asked asked = ask_coded(session, *source, state, slice.payload_bytes);
-  const uint64_t room = asked.coding.any() ? coded_slice_room(shape.leaf_count(), slice.payload_bytes) : 0;
+  const uint64_t room =
+      may_come_coded(*source) ? coded_slice_room(shape.leaf_count(), slice.payload_bytes) : 0;
   const Code code = link_.post(source->rank.peer, name, {staging_.data(slot), std::max(bytes, room)}, name);
   if (code != Code::ok) {
     staging_.give(slot);
@@ -65,6 +65,7 @@ Result<bool> Receiver::pull_one(Session& session) {
     return Status(Code::owner_gone, "a prefill rank cannot be reached any more", "\"" + source->rank.name + "\"");
   }
   source->ready.pop();
+  const SliceCoder::Asked asked = ask_coded(session, *source, state, slice.payload_bytes);
   // What was not right once comes the sure way.
   const bool shares = state.attempts == 0 && may_share(session, slice, extent);
   transfers_[slot] = {name,   source->rank.peer, session.id,  index, bytes,
@@ -121,8 +122,14 @@ void Receiver::pump() {
 }
 
 void Receiver::free_slot(uint32_t slot) {
-  direct_.give(transfers_[slot].direct);
-  transfers_[slot] = {};
+  Transfer& transfer = transfers_[slot];
+  if (options_.coder != nullptr) {
+    using Came = SliceCoder::Came;
+    const Came how = !transfer.right ? Came::no : transfer.coded ? Came::coded : Came::plain;
+    options_.coder->ended(transfer.asked, how);
+  }
+  direct_.give(transfer.direct);
+  transfer = {};
   staging_.give(slot);
 }
 
@@ -230,7 +237,7 @@ Status Receiver::settled(Session& session, const Transfer& transfer, Code code, 
   Source& source = session.sources[slice.source];
   if (code == Code::ok && !right) ++stats_.damaged_slices;
   if (right) {
-    if (options_.coder != nullptr && !transfer.is_shared) options_.coder->came(transfer.peer, transfer.asked, transfer.coded);
+    transfers_[TransferNames::slot_of(transfer.name)].right = !transfer.is_shared;
     stats_.coded_slices += transfer.coded ? 1 : 0;
     in_place(session, transfer.slice);
     if (transfer.is_shared) ++stats_.shared_slices, stats_.shared_bytes += slice.payload_bytes;

@@ -113,7 +113,16 @@ class CodedCore : public std::enable_shared_from_this<CodedCore> {
   void came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>& which, GetBatch& batch);
   Code take(const std::shared_ptr<GetOp>& op, size_t i, GetItem& got, std::vector<Arrived>& arrived);
   void decode(const std::shared_ptr<GetOp>& op, const std::vector<Arrived>& arrived);
-  Code decode_one(GetBatch& batch, const Arrived& from, codec::Workspace& workspace, CodecStats& counts);
+  // What a record that was decoded teaches.
+  struct Decoded {
+    FamilyId family;
+    TierChoice::Level level;
+    uint64_t plain_bytes;
+    uint64_t ns;
+  };
+  Code decode_one(GetBatch& batch, const Arrived& from, codec::Workspace& workspace, CodecStats& counts,
+                  std::vector<Decoded>& decoded_here);
+  static std::optional<TierChoice::Level> level_of(codec::Mode mode, const FamilyTerms* terms) noexcept;
   Code allow_plain(const codec::HeadView& head, const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);
   Code refuse(const Status& why, uint64_t location, const Identity& id, const codec::Header& header,
               CodecStats& counts);

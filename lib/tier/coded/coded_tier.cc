@@ -100,7 +100,7 @@ CodedCore::CodedCore(CodedTierOptions options, Tier& inner, Executor& executor, 
       inner_(&inner),
       executor_(executor),
       random_(random),
-      choice_(options_.goal),
+      choice_(options_.goal, options_.keys != nullptr),
       write_staging_(options_.write_budget_bytes),
       read_staging_(options_.read_budget_bytes) {
   counts_.automatic = options_.automatic ? 1 : 0;
@@ -137,6 +137,7 @@ void CodedCore::give(std::unique_ptr<codec::Workspace> workspace, const CodecSta
   counts_.missing_keys += counts.missing_keys;
   counts_.damaged += counts.damaged;
   counts_.probes += counts.probes;
+  if (counts.mode != 0) counts_.mode = counts.mode;
   counts_.difference += counts.difference;
   counts_.value += counts.value;
 }

@@ -263,34 +263,43 @@ void CodedCore::decode(const std::shared_ptr<GetOp>& op, const std::vector<Arriv
   const MemoryWait nobody_to_tell;
   std::vector<Code> codes;
   codes.reserve(arrived.size());
+  std::vector<Decoded> decoded;
   CodecStats counts;
   auto workspace = take_workspace();
   for (const Arrived& one : arrived) {
     const bool late = executor_.clock().now_ns() >= op->batch->deadline_ns;
-    codes.push_back(late ? Code::deadline : decode_one(*op->batch, one, *workspace, counts));
+    codes.push_back(late ? Code::deadline : decode_one(*op->batch, one, *workspace, counts, decoded));
   }
   codec::order_copies();
   give(std::move(workspace), counts);
   GetOps over;
   {
     MutexLock lock(mutex_);
+    for (const Decoded& one : decoded) choice_.decoded(one.family, one.level, one.plain_bytes, one.ns);
     bool last = false;
-    for (size_t k = 0; k < arrived.size(); ++k) {
-      const bool here = codes[k] == Code::ok && op->batch->items[arrived[k].item].coded.empty();
-      if (options_.automatic && here && counts.decoded_bytes != 0) {
-        const uint64_t bytes = op->batch->items[arrived[k].item].payload_bytes;
-        choice_.decoded(op->batch->items[arrived[k].item].id.family, bytes,
-                        counts.decode_ns * bytes / counts.decoded_bytes);
-      }
-      last = settle(*op, arrived[k].item, codes[k]);
-    }
+    for (size_t k = 0; k < arrived.size(); ++k) last = settle(*op, arrived[k].item, codes[k]);
     if (last) over.push_back(op);
   }
   end(over);
   pump_reads();
 }
 
-Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspace& workspace, CodecStats& counts) {
+// The level that a record of that mode is, where its namespace is coded so now. nullopt: of an earlier configuration.
+std::optional<TierChoice::Level> CodedCore::level_of(codec::Mode mode, const FamilyTerms* terms) noexcept {
+  if (mode == codec::Mode::off) return TierChoice::Level::off;
+  if (terms != nullptr && !terms->recipe.rules.empty()) {
+    const auto& rules = terms->recipe.rules;
+    const bool asked = std::any_of(rules.begin(), rules.end(), [&](const auto& rule) { return rule.mode == mode; });
+    return asked ? std::optional(TierChoice::Level::standard) : std::nullopt;
+  }
+  for (const auto level : {TierChoice::Level::fast, TierChoice::Level::standard, TierChoice::Level::max}) {
+    if (TierChoice::mode_of(level) == mode) return level;
+  }
+  return std::nullopt;
+}
+
+Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspace& workspace, CodecStats& counts,
+                           std::vector<Decoded>& decoded_here) {
   GetItem& item = batch.items[from.item];
   const auto head = codec::HeadView::parse(from.head);
   if (!head.ok()) return Code::damaged;
@@ -304,17 +313,21 @@ Code CodedCore::decode_one(GetBatch& batch, const Arrived& from, codec::Workspac
     // The inner tier compared what is stored with its hashes, unless the receiver was to.
     const codec::DecodeRules rules{options_.keys.get(), known != nullptr && known->allow_lossy,
                                    !batch.receiver_checks_leaves};
+    std::optional<codec::Mode> mode;
     const uint64_t began = executor_.clock().now_ns();
     const Status decoded =
         batch.receiver_decodes
             ? hand_on(item, head.value(), from.payload, from.lender, rules, batch.receiver_decodes, workspace)
             : codec::decode_record(head.value(), from.payload, rules, 0, 0, item.head.first(head_bytes),
-                                   item.payload.first(bytes), workspace);
+                                   item.payload.first(bytes), workspace, &mode);
     if (!decoded.ok()) return refuse(decoded, from.location, item.id, header, counts);
     if (item.coded.empty()) {
-      counts.decode_ns += executor_.clock().now_ns() - began;
+      const uint64_t took = executor_.clock().now_ns() - began;
+      counts.decode_ns += took;
       ++counts.decoded;
       counts.decoded_bytes += bytes;
+      const auto level = options_.automatic && mode.has_value() ? level_of(*mode, known.get()) : std::nullopt;
+      if (level.has_value()) decoded_here.push_back({item.id.family, *level, bytes, took});
     }
   } else {
     std::memcpy(item.head.data(), from.head.data(), head_bytes);

@@ -28,6 +28,8 @@ constexpr double kOfDeadline = 0.5;
 // How fast a near deadline is forgotten while later ones come.
 constexpr double kForgets = 1.0 / 16;
 
+constexpr TierChoice::Level kCoding[] = {TierChoice::Level::fast, TierChoice::Level::standard, TierChoice::Level::max};
+
 void mix(double& known, double now, bool first) noexcept { known = first ? now : known * kKept + now * (1 - kKept); }
 
 }  // namespace
@@ -46,13 +48,15 @@ codec::Mode TierChoice::mode_of(Level level) noexcept {
   return codec::Mode::off;
 }
 
-bool TierChoice::allowed(const Of& of, size_t level) const noexcept {
-  return static_cast<int>(level) <= static_cast<int>(ceiling_) && of.seen[level].records != 0;
+// Nothing is chosen before it was measured, nor before what it is to be better than was.
+bool TierChoice::allowed(const Of& of, Level level) const noexcept {
+  return static_cast<int>(level) <= static_cast<int>(ceiling_) && of.at(level).records != 0 &&
+         (!seals_ || of.at(Level::off).records != 0);
 }
 
-bool TierChoice::in_time(const Seen& seen, const Way& way) const noexcept {
-  const double takes = seen.read_ns(way);
-  return left_ns_per_byte_ == 0 || takes <= way.read_ns || takes <= kOfDeadline * left_ns_per_byte_;
+bool TierChoice::in_time(const Of& of, Level level, const Way& way) const noexcept {
+  const double takes = of.at(level).read_ns(way);
+  return left_ns_per_byte_ == 0 || takes <= of.at(Level::off).read_ns(way) || takes <= kOfDeadline * left_ns_per_byte_;
 }
 
 void TierChoice::asked(uint64_t stored_bytes, uint64_t left_ns) {
@@ -63,21 +67,20 @@ void TierChoice::asked(uint64_t stored_bytes, uint64_t left_ns) {
 }
 
 TierChoice::Level TierChoice::best_for_speed(const Of& of, const Way& way) const noexcept {
-  const auto now = static_cast<size_t>(of.level);
-  const bool on = of.level != Level::off && allowed(of, now);
-  const double plain = way.read_ns + way.write_ns;
-  double bar = on ? of.seen[now].both_ns(way) : plain * kEnter;
+  const bool on = of.level != Level::off && allowed(of, of.level);
+  const double plain = of.at(Level::off).both_ns(way);
+  double bar = on ? of.at(of.level).both_ns(way) : plain * kEnter;
   Level best = on ? of.level : Level::off;
-  if (on && (bar > plain * kLeave || !in_time(of.seen[now], way))) {
+  if (on && (bar > plain * kLeave || !in_time(of, of.level, way))) {
     best = Level::off;
     bar = plain * kEnter;
   } else if (on) {
     bar *= kBetter;
   }
-  for (size_t l = 0; l < kLevels; ++l) {
-    if (!allowed(of, l) || of.seen[l].both_ns(way) >= bar || !in_time(of.seen[l], way)) continue;
-    best = static_cast<Level>(l);
-    bar = of.seen[l].both_ns(way);
+  for (const Level l : kCoding) {
+    if (!allowed(of, l) || of.at(l).both_ns(way) >= bar || !in_time(of, l, way)) continue;
+    best = l;
+    bar = of.at(l).both_ns(way);
   }
   return best;
 }
@@ -85,14 +88,22 @@ TierChoice::Level TierChoice::best_for_speed(const Of& of, const Way& way) const
 TierChoice::Level TierChoice::best_for_space(const Of& of, const Way& way) const noexcept {
   Level best = Level::off;
   double least = kSavesSpace;
-  for (size_t l = 0; l < kLevels; ++l) {
-    const double bears = static_cast<Level>(l) == of.level ? kBearsOn : kBears;
-    if (!allowed(of, l) || of.seen[l].stored >= least || of.seen[l].read_ns(way) > bears * way.read_ns) continue;
-    if (!in_time(of.seen[l], way)) continue;
-    best = static_cast<Level>(l);
-    least = of.seen[l].stored;
+  const double plain = of.at(Level::off).read_ns(way);
+  for (const Level l : kCoding) {
+    const double bears = l == of.level ? kBearsOn : kBears;
+    if (!allowed(of, l) || of.at(l).stored >= least || of.at(l).read_ns(way) > bears * plain) continue;
+    if (!in_time(of, l, way)) continue;
+    best = l;
+    least = of.at(l).stored;
   }
   return best;
+}
+
+// The largest level is slow to encode and gains little: only space asks for it.
+bool TierChoice::measures(Level level, bool own) const noexcept {
+  if (level == Level::off) return seals_;
+  if (own) return level == Level::standard;
+  return level != Level::max || goal_ == Goal::space;
 }
 
 TierChoice::Plan TierChoice::plan(uint64_t now_ns, FamilyId family, bool own, const Way& way) {
@@ -103,14 +114,14 @@ TierChoice::Plan TierChoice::plan(uint64_t now_ns, FamilyId family, bool own, co
   Of& of = families_[family];
   of.level = goal_ == Goal::speed ? best_for_speed(of, way) : best_for_space(of, way);
   Plan plan{of.level, {}};
-  // The largest level is slow to encode and gains little: only space asks for it.
-  const size_t last = goal_ == Goal::space ? static_cast<size_t>(Level::max) : static_cast<size_t>(Level::standard);
-  for (size_t l = own ? static_cast<size_t>(Level::standard) : 0; l <= (own ? static_cast<size_t>(Level::standard) : last); ++l) {
-    if (static_cast<Level>(l) == of.level) continue;
-    const uint64_t probed = of.probed_ns[l];
-    if (probed != 0 && now_ns < probed + kProbeNs) continue;
-    of.probed_ns[l] = std::max<uint64_t>(now_ns, 1);
-    plan.probe = static_cast<Level>(l);
+  for (const Level l : {Level::off, Level::fast, Level::standard, Level::max}) {
+    if (!measures(l, own)) continue;
+    const uint64_t probed = of.probed_ns[index_of(l)];
+    // Plain is in use before anything was read.
+    const bool in_use = l == of.level && (l != Level::off || probed != 0);
+    if (in_use || (probed != 0 && now_ns < probed + kProbeNs)) continue;
+    of.probed_ns[index_of(l)] = std::max<uint64_t>(now_ns, 1);
+    plan.probe = l;
     break;
   }
   return plan;
@@ -118,8 +129,8 @@ TierChoice::Plan TierChoice::plan(uint64_t now_ns, FamilyId family, bool own, co
 
 void TierChoice::encoded(FamilyId family, Level level, uint64_t plain_bytes, uint64_t stored_bytes, uint64_t encode_ns,
                          uint64_t decode_ns) {
-  if (level == Level::off || plain_bytes == 0) return;
-  Seen& seen = families_[family].seen[static_cast<size_t>(level)];
+  if (plain_bytes == 0) return;
+  Seen& seen = families_[family].seen[index_of(level)];
   const auto bytes = static_cast<double>(plain_bytes);
   const bool first = seen.records == 0;
   mix(seen.stored, static_cast<double>(stored_bytes) / bytes, first);
@@ -128,10 +139,10 @@ void TierChoice::encoded(FamilyId family, Level level, uint64_t plain_bytes, uin
   if (seen.records != UINT32_MAX) ++seen.records;
 }
 
-void TierChoice::decoded(FamilyId family, uint64_t plain_bytes, uint64_t ns) {
+void TierChoice::decoded(FamilyId family, Level level, uint64_t plain_bytes, uint64_t ns) {
   const auto found = families_.find(family);
-  if (found == families_.end() || found->second.level == Level::off || plain_bytes == 0) return;
-  Seen& seen = found->second.seen[static_cast<size_t>(found->second.level)];
+  if (found == families_.end() || plain_bytes == 0) return;
+  Seen& seen = found->second.seen[index_of(level)];
   mix(seen.decode_ns, static_cast<double>(ns) / static_cast<double>(plain_bytes), seen.decode_ns == 0);
 }
 

@@ -6,7 +6,9 @@
 // thread did it all: what is chosen on that ground is no slower on any machine that also codes while it writes and reads.
 // Goal space: the best ratio that decoding bears, at most a quarter longer than reading it plain.
 // All of it is measured: ratio and speeds per family and level, by coding single records for the measurement alone
-// (probes) until a level is in use and then by what it does; `way` comes from reads and writes. Between entering and leaving a
+// (probes) until a level is in use and then by what it does; `way` comes from reads and writes. Where records are sealed, plain
+// ones are too: what that takes is measured in the same ways, as if plain were a level, and every level is sealed where it is
+// measured. Between entering and leaving a
 // level lies a gap, so that noise does not flap. A level whose reading takes longer than plain reading is left out where loads have
 // less than twice that time until their deadlines (the nearest of the last loads, the older fading): what plain would have
 // made in time is not late for being coded. Encoding that holds writing up lowers a ceiling, which rises again after
@@ -39,7 +41,8 @@ class TierChoice {
     std::optional<Level> probe;  // measure this one too; the record is stored as `level` says
   };
 
-  explicit TierChoice(Goal goal) noexcept : goal_(goal) {}
+  // `seals`: every record is, whatever its level.
+  explicit TierChoice(Goal goal, bool seals = false) noexcept : goal_(goal), seals_(seals) {}
 
   // For one record of a family that is about to be written. `own`: the namespace names its coding, so there is one level
   // (standard). ns that one stored byte takes; 0: not known, and nothing.
@@ -48,10 +51,11 @@ class TierChoice {
     double write_ns = 0;
   };
   Plan plan(uint64_t now_ns, FamilyId family, bool own, const Way& way);
-  // What coding one record gave. decode_ns: 0 where nobody decoded it.
+  // What coding one record gave, its seal included. decode_ns: 0 where nobody decoded it. Of `off`: what sealing a plain one took.
   void encoded(FamilyId family, Level level, uint64_t plain_bytes, uint64_t stored_bytes, uint64_t encode_ns,
                uint64_t decode_ns);
-  void decoded(FamilyId family, uint64_t plain_bytes, uint64_t ns);
+  // A record that was once coded at that level was read.
+  void decoded(FamilyId family, Level level, uint64_t plain_bytes, uint64_t ns);
   // A load asks for so many stored bytes, and gives up in so many ns.
   void asked(uint64_t stored_bytes, uint64_t left_ns);
   // Encoding is what writing waits for. Returns false if nothing is left to lower.
@@ -71,16 +75,20 @@ class TierChoice {
     }
   };
   struct Of {
-    std::array<Seen, kLevels> seen;
-    std::array<uint64_t, kLevels> probed_ns{};  // when last asked for; 0: never
+    std::array<Seen, kLevels + 1> seen;
+    std::array<uint64_t, kLevels + 1> probed_ns{};  // when last asked for; 0: never
     Level level = Level::off;
+    [[nodiscard]] const Seen& at(Level l) const noexcept { return seen[index_of(l)]; }
   };
+  static constexpr size_t index_of(Level level) noexcept { return static_cast<size_t>(static_cast<int>(level) + 1); }
   [[nodiscard]] Level best_for_speed(const Of& of, const Way& way) const noexcept;
   [[nodiscard]] Level best_for_space(const Of& of, const Way& way) const noexcept;
-  [[nodiscard]] bool allowed(const Of& of, size_t level) const noexcept;
-  [[nodiscard]] bool in_time(const Seen& seen, const Way& way) const noexcept;
+  [[nodiscard]] bool allowed(const Of& of, Level level) const noexcept;
+  [[nodiscard]] bool in_time(const Of& of, Level level, const Way& way) const noexcept;
+  [[nodiscard]] bool measures(Level level, bool own) const noexcept;
 
   const Goal goal_;
+  const bool seals_;
   std::map<FamilyId, Of> families_;
   double left_ns_per_byte_ = 0;  // until deadlines; 0: none had one
   Level ceiling_ = Level::max;

@@ -117,9 +117,10 @@ bool CodedCore::plan_as_stored(PutPiece& piece, const PutItem& item) {
 void CodedCore::plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms& terms, uint64_t now, double read_ns) {
   piece.form = terms.form;
   piece.own = !terms.recipe.rules.empty();
-  if (!options_.automatic) {
-    piece.code = true;
+  if (!options_.automatic || (piece.own && !terms.recipe.codes())) {
     piece.recipe = piece.own ? terms.recipe : simple(options_.mode);
+    piece.code = piece.recipe.codes();
+    if (!piece.code) counts_.mode = 0;
     return;
   }
   const TierChoice::Plan plan = choice_.plan(now, item.id.family, piece.own, {read_ns, written_.ns_per_byte()});
@@ -127,7 +128,7 @@ void CodedCore::plan_one(PutPiece& piece, const PutItem& item, const FamilyTerms
   piece.probe = plan.probe;
   piece.code = plan.level != TierChoice::Level::off;
   piece.recipe = piece.own ? terms.recipe : simple(TierChoice::mode_of(plan.level));
-  counts_.mode = static_cast<uint32_t>(TierChoice::mode_of(plan.level));
+  if (!piece.code) counts_.mode = 0;
 }
 
 void CodedCore::pump_writes() {
@@ -248,6 +249,7 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
     piece.head = room.first(sizes.value().head_bytes);
     piece.payload = room.subspan(head_room, sizes.value().payload_bytes);
     if (piece.code) ++counts.coded;
+    if (sizes.value().mode != codec::Mode::off) counts.mode = static_cast<uint32_t>(sizes.value().mode);
     if (options_.keys != nullptr) ++counts.sealed;
     if (sizes.value().lossy) {
       counts.difference += sizes.value().difference;
@@ -261,22 +263,25 @@ void CodedCore::encode_one(const PutItem& item, PutPiece& piece, codec::Workspac
   } else {
     ++counts.left_plain;
   }
-  if (!options_.automatic || !piece.code) return;
+  if (!options_.automatic || piece.code != (piece.level != TierChoice::Level::off)) return;
   MutexLock lock(mutex_);
   choice_.encoded(item.id.family, piece.level, item.payload.size(), piece.payload.size(), took, 0);
 }
 
-// Codes the record for the measurement alone, and decodes it.
+// Codes the record for the measurement alone, and decodes it. With keys it is sealed too, since it would be if it were
+// written that way; and `off` is what that takes by itself.
 void CodedCore::probe(const PutItem& item, PutPiece& piece, const codec::HeadView& head, codec::Workspace& workspace) {
-  const codec::Recipe recipe = piece.own ? piece.recipe : simple(TierChoice::mode_of(*piece.probe));
+  const bool plain_too = *piece.probe == TierChoice::Level::off || !piece.own;
+  const codec::Recipe recipe = plain_too ? simple(TierChoice::mode_of(*piece.probe)) : piece.recipe;
   const MutableBytes room = piece.staging.span();
   const uint64_t head_room = head_room_of(item);
   const uint64_t began = executor_.clock().now_ns();
-  const auto sizes = codec::encode_record(head, item.payload, piece.form, recipe, nullptr, random_,
+  const auto sizes = codec::encode_record(head, item.payload, piece.form, recipe, options_.keys.get(), random_,
                                           room.first(head_room), room.subspan(head_room), workspace);
   const uint64_t encoded = executor_.clock().now_ns();
   uint64_t stored = item.payload.size();
   uint64_t decode_ns = 0;
+  if (!sizes.ok() && sizes.status().code() != Code::again) return;
   const Staging::Buffer plain(head_room + round_up(item.payload.size(), kIoAlign));
   if (sizes.ok() && plain.data() != nullptr) {
     const auto view = codec::HeadView::parse(ConstBytes(room).first(sizes.value().head_bytes));
@@ -284,7 +289,7 @@ void CodedCore::probe(const PutItem& item, PutPiece& piece, const codec::HeadVie
     std::fill_n(plain.data(), plain.size(), std::byte{0});  // its pages are not what is measured
     const uint64_t from = executor_.clock().now_ns();
     const Status decoded = codec::decode_record(
-        view.value(), ConstBytes(room).subspan(head_room, sizes.value().payload_bytes), {nullptr, true}, 0, 0,
+        view.value(), ConstBytes(room).subspan(head_room, sizes.value().payload_bytes), {options_.keys.get(), true}, 0, 0,
         plain.span().first(head_room), plain.span().subspan(head_room, item.payload.size()), workspace);
     if (!decoded.ok()) return;
     decode_ns = executor_.clock().now_ns() - from;

@@ -36,6 +36,8 @@ struct DiskTierOptions {
 
 // capacity / 64 within [16 MiB, 256 MiB], but never more than 512 files (each keeps a descriptor).
 uint64_t default_segment_bytes(uint64_t capacity_bytes) noexcept;
+// The least capacity of a new directory, with segments of that size.
+uint64_t least_disk_bytes() noexcept;
 
 class DiskCore;
 

@@ -16,7 +16,20 @@ constexpr std::string_view kSuperblockName = "superblock";
 // The superblock and the lock file.
 constexpr uint64_t kFixedBytes = kSuperblockBytes + kPage;
 
+constexpr uint64_t least_bytes(uint64_t segment_bytes) { return kFixedBytes + kMinSegments * segment_bytes; }
+
+// As a capacity is given: a size that is enough.
+std::string too_small(uint64_t capacity_bytes, uint64_t segment_bytes) {
+  const uint64_t least = least_bytes(segment_bytes);
+  const bool mebi = least >= uint64_t{1} << 20;
+  const uint64_t unit = uint64_t{1} << (mebi ? 20 : 10);
+  return std::to_string(capacity_bytes) + " bytes given, at least " + std::to_string((least + unit - 1) / unit) +
+         (mebi ? "MiB" : "KiB") + " needed for 3 segments";
+}
+
 }  // namespace
+
+uint64_t least_disk_bytes() noexcept { return least_bytes(default_segment_bytes(0)); }
 
 uint64_t default_segment_bytes(uint64_t capacity_bytes) noexcept {
   constexpr uint64_t kLeast = uint64_t{16} << 20;
@@ -72,11 +85,10 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
       options_.segment_bytes != 0 ? options_.segment_bytes : default_segment_bytes(options_.capacity_bytes);
   if (wanted < kMinSegmentBytes || wanted % kPage != 0)
     return {Code::bad_config, "disk segments must be a multiple of 4 KiB and at least 64 KiB", std::to_string(wanted)};
-  const auto enough = [&](uint64_t bytes) { return options_.capacity_bytes >= kFixedBytes + kMinSegments * bytes; };
+  const auto enough = [&](uint64_t bytes) { return options_.capacity_bytes >= least_bytes(bytes); };
   if (!there && !enough(wanted))
     return {Code::bad_config, "the disk tier's capacity is too small",
-            std::to_string(options_.capacity_bytes) + " bytes given, at least " +
-                std::to_string(kFixedBytes + kMinSegments * wanted) + " needed (3 segments)"};
+            too_small(options_.capacity_bytes, wanted)};
   auto file = directory_->open(kSuperblockName, there ? OpenMode::read_write : OpenMode::create, false);
   if (!file.ok()) return file.status();
   superblock_file_ = std::move(file).value();
@@ -98,9 +110,9 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
   }
   if (!enough(superblock_.segment_bytes))
     return {Code::bad_config, "the disk tier's capacity is too small for this directory",
-            std::to_string(options_.capacity_bytes) + " bytes given, at least " +
-                std::to_string(kFixedBytes + kMinSegments * superblock_.segment_bytes) + " needed (3 segments)"};
+            too_small(options_.capacity_bytes, superblock_.segment_bytes)};
   ++superblock_.epoch;
+  superblock_.capacity_bytes = options_.capacity_bytes;
   if (Status s = write_superblock(*superblock_file_, superblock_); !s.ok()) return s;
   if (Status s = directory_->sync(); !s.ok()) return s;
   segment_bytes_ = superblock_.segment_bytes;

@@ -45,6 +45,7 @@ Status encode_superblock(const Superblock& s, MutableBytes slot) {
   store_le<uint32_t>(p + 32, s.epoch);
   store_le<uint32_t>(p + 36, static_cast<uint32_t>(s.epochs.size()));
   store_le<uint32_t>(p + 40, static_cast<uint32_t>(s.tombstones.size()));
+  store_le<uint64_t>(p + 48, s.capacity_bytes);
   p += kFixed;
   for (const auto& [ns, epoch] : s.epochs) {
     std::memcpy(p, ns.bytes.data(), 16);
@@ -76,6 +77,7 @@ Result<Superblock> decode_superblock(ConstBytes slot) {
   s.writes = load_le<uint64_t>(p + 16);
   s.segment_bytes = load_le<uint64_t>(p + 24);
   s.epoch = load_le<uint32_t>(p + 32);
+  s.capacity_bytes = load_le<uint64_t>(p + 48);
   const uint32_t epochs = load_le<uint32_t>(p + 36);
   const uint32_t tombstones = load_le<uint32_t>(p + 40);
   if (epochs > kMaxEpochs || tombstones > kMaxTombstones || s.segment_bytes == 0 || s.segment_bytes % kPage != 0)

@@ -34,6 +34,7 @@ struct Superblock {
   uint64_t writes = 0;  // the slot with more of them counts
   uint32_t epoch = 0;   // of the owner; raised at each open
   uint64_t segment_bytes = 0;
+  uint64_t capacity_bytes = 0;  // that the owner was given; 0: it was of a version that did not write it down
   std::map<NamespaceId, uint64_t> epochs;
   std::vector<Tombstone> tombstones;
   bool operator==(const Superblock&) const = default;

@@ -10,16 +10,8 @@ namespace kvbm::tier {
 
 namespace {
 
-// What the first page of a named file says, so that only the same shape is taken up again.
-constexpr uint64_t kSuperMagic = 0x3145'4D4F'484D'4256ULL;
-struct Super {
-  uint64_t magic;
-  uint64_t version;
-  uint64_t block_bytes;
-  uint64_t slots;
-};
-constexpr uint64_t kSuperBytes = kIoAlign;
-constexpr uint64_t kSuperVersion = 1;
+constexpr uint64_t kSuperBytes = HostFile::kBytes;
+static_assert(kSuperBytes == kIoAlign);
 // Attributes that a head of this library carries at most: a position and an engine's hash.
 constexpr size_t kAttributeRoom = 128;
 
@@ -39,6 +31,7 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
   arena->block_bytes_ = options.block_bytes;
   arena->payload_stride_ = round_up(options.block_bytes, kIoAlign);
   arena->head_stride_ = head_stride(options.block_bytes);
+  arena->mark_stride_ = options.file.empty() ? 0 : sizeof(uint64_t);
   const uint64_t room = options.capacity_bytes > kSuperBytes ? options.capacity_bytes - kSuperBytes : 0;
   const uint64_t slots = std::min<uint64_t>(room / arena->slot_bytes(), kNoSlot - 1);
   if (slots == 0) {
@@ -56,19 +49,42 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
   memory.touch_threads = options.touch_threads;
   memory.shared = options.shared;
   auto mapped = Arena::map(memory);
+  if (!mapped.ok() && mapped.status().code() == Code::in_use) {
+    return Status(Code::in_use, "the host tier's file (host.file) is in use",
+                  mapped.status().detail() + "; a file has one owner: name another, or end that one");
+  }
   if (!mapped.ok()) return mapped.status();
   arena->memory_ = std::move(mapped).value();
   std::byte* base = arena->memory_->data();
   arena->payloads_ = base + kSuperBytes;
   arena->heads_ = arena->payloads_ + slots * arena->payload_stride_;
-  if (!options.file.empty()) {
-    const Super super{kSuperMagic, kSuperVersion, options.block_bytes, slots};
-    arena->recovered_ = std::memcmp(base, &super, sizeof super) == 0;
-    // Another shape: nothing of it can be used, and no head of it may be mistaken for one of ours.
-    if (!arena->recovered_) std::memset(arena->heads_, 0, slots * arena->head_stride_);
-    std::memcpy(base, &super, sizeof super);
-  }
+  if (!options.file.empty()) arena->open_file();
   return arena;
+}
+
+void HostArena::open_file() {
+  std::byte* marks = heads_ + slots_ * head_stride_;
+  file_.emplace(memory_->data(), block_bytes_, slots_);
+  marks_ = {reinterpret_cast<uint64_t*>(marks), slots_};
+  recovered_ = file_->begin();
+  if (recovered_) return;
+  // Another shape: nothing of it can be used, and nothing of it may be mistaken for a block of ours.
+  file_->forget();
+  std::memset(marks, 0, marks_.size_bytes());
+  file_->found();
+}
+
+uint64_t HostArena::mark_of(SlotId slot) const noexcept {
+  // What the table uses for itself is no head's mark (block/slot_marks.h).
+  return std::max<uint64_t>(codec::header_checksum(ConstBytes(head(slot)).first(codec::kHeaderBytes)), 2);
+}
+
+Status HostArena::sync() const noexcept {
+  if (!file_.has_value()) return {};
+  const auto at = static_cast<size_t>(reinterpret_cast<std::byte*>(marks_.data()) - memory_->data());
+  const Status marks = memory_->sync(at, marks_.size_bytes());
+  const Status super = memory_->sync(0, kSuperBytes);
+  return marks.ok() ? super : marks;
 }
 
 HostShape HostArena::shape() const noexcept {

@@ -1,21 +1,27 @@
 // The bytes of the host tier: one payload area and one head area per slot, in one mapping.
 //
-//   [ super page | payloads: slots x payload_stride | heads: slots x head_stride ]
+//   [ super page | payloads: slots x payload_stride | heads: slots x head_stride | marks: slots x 8, in a file alone ]
 //
 // Payloads are page-aligned, so that disks read and write them directly. A slot's head is valid only
-// while its first word is the record magic: it is written last and cleared first, so that a process that
-// dies at any moment leaves no head beside bytes it does not describe (whoever reads still verifies).
-// With a file in tmpfs or hugetlbfs a restarted process finds the heads again (recovered()).
+// while its first word is the record magic: it is written last and cleared first (whoever reads still verifies).
+//
+// With a file in tmpfs or hugetlbfs a restarted process finds the blocks again (recovered()): those whose mark is the
+// checksum of their head, and no others. The block table sets a mark when a block can be found, and takes it away before
+// the slot gets other bytes, and for good when the block is forgotten; so whatever moment the process dies at, what is
+// found is what lookups would have found. The super page is host_file.h. The file has one owner: in_use for a second one.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "tier/host/host_file.h"
 
 namespace kvbm::tier {
 
@@ -50,7 +56,7 @@ class HostArena {
   [[nodiscard]] uint64_t block_bytes() const noexcept { return block_bytes_; }
   [[nodiscard]] uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
   // Bytes of the mapping that one slot takes.
-  [[nodiscard]] uint64_t slot_bytes() const noexcept { return payload_stride_ + head_stride_; }
+  [[nodiscard]] uint64_t slot_bytes() const noexcept { return payload_stride_ + head_stride_ + mark_stride_; }
   [[nodiscard]] MutableBytes payload(SlotId slot) const noexcept {
     return {payloads_ + payload_stride_ * slot, payload_stride_};
   }
@@ -62,8 +68,21 @@ class HostArena {
   [[nodiscard]] int fd() const noexcept { return memory_->fd(); }
   // Takes the head away before the payload changes.
   void clear_head(SlotId slot) const noexcept;
-  // True when a file with the same shape was there before: its heads may be valid.
+  // True when a file with the same shape was there before: its marks say which heads are valid.
   [[nodiscard]] bool recovered() const noexcept { return recovered_; }
+  // One word a slot (block::BlockTable::Options); empty without a file.
+  [[nodiscard]] std::span<uint64_t> marks() const noexcept { return marks_; }
+  // The mark of a slot that has a head.
+  [[nodiscard]] uint64_t mark_of(SlotId slot) const noexcept;
+  // Epochs of namespaces, kept in the file; 0 without one. One caller at a time.
+  [[nodiscard]] uint64_t epoch(const NamespaceId& base_id) const noexcept {
+    return file_.has_value() ? file_->epoch(base_id) : 0;
+  }
+  void set_epoch(const NamespaceId& base_id, uint64_t epoch) noexcept {
+    if (file_.has_value()) file_->set_epoch(base_id, epoch);
+  }
+  // Marks and epochs are on the file's disk, where it is on one: a power cut brings nothing back that was forgotten.
+  Status sync() const noexcept;
   // One line: size, pages got, nodes.
   [[nodiscard]] std::string describe() const;
 
@@ -72,14 +91,18 @@ class HostArena {
 
  private:
   HostArena() = default;
+  void open_file();
   uint64_t capacity_bytes_ = 0;
   uint64_t block_bytes_ = 0;
   uint64_t payload_stride_ = 0;
   uint64_t head_stride_ = 0;
+  uint64_t mark_stride_ = 0;
   uint32_t slots_ = 0;
   bool recovered_ = false;
   std::byte* payloads_ = nullptr;
   std::byte* heads_ = nullptr;
+  std::span<uint64_t> marks_;
+  std::optional<HostFile> file_;
   std::unique_ptr<Arena> memory_;
 };
 

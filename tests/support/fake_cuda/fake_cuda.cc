@@ -269,6 +269,7 @@ bool set_device(FakeDevice& device, const std::string& key, uint64_t value) {
   else if (key == "memory") device.memory_bytes = value;
   else if (key == "multiprocessors") device.multiprocessors = static_cast<int>(value);
   else if (key == "maps_host") device.maps_host = value != 0;
+  else if (key == "integrated") device.integrated = value != 0;
   else if (key == "read_only") device.registers_read_only = value != 0;
   else if (key == "direct") device.direct_rdma = device.dma_buf = value != 0;
   else if (key == "dma_buf") device.dma_buf = value != 0;

@@ -30,6 +30,7 @@ struct FakeDevice {
   int copy_engines = 2;
   uint64_t memory_bytes = 1ULL << 30;
   bool maps_host = true;
+  bool integrated = false;
   bool registers_read_only = true;
   bool unified_addressing = true;
   int compute_mode = 0;
@@ -115,7 +116,7 @@ class FakeCuda {
   void release(device::CuStream stream);
   void hold_all(bool held);  // every stream, later ones too
 
-  // "devices=2,version=11080,init=100,image=209,major=7,minor=5,memory=1048576,maps_host=0,read_only=0,direct=0,ordering=0,brings_kernels=0,
+  // "devices=2,version=11080,init=100,image=209,major=7,minor=5,memory=1048576,maps_host=0,integrated=1,read_only=0,direct=0,ordering=0,brings_kernels=0,
   // refuse_own_ipc=1,fail=cuMemAlloc:3:2,lose=0:719,destroy=0,hold=1"; false where a word is not understood. What says
   // how a device is counts for devices not yet opened.
   bool apply(const std::string& text);

@@ -139,7 +139,7 @@ CuResult get_attribute(int* value, int attribute, CuDevice device) {
   return on_device("cuDeviceGetAttribute", device, [&](State&, const FakeDevice& what, Lock&) -> CuResult {
     switch (attribute) {
       case kCuMultiprocessors: *value = what.multiprocessors; return kCuSuccess;
-      case kCuIntegrated: *value = 0; return kCuSuccess;
+      case kCuIntegrated: *value = what.integrated ? 1 : 0; return kCuSuccess;
       case kCuCanMapHostMemory: *value = what.maps_host ? 1 : 0; return kCuSuccess;
       case kCuComputeMode: *value = what.compute_mode; return kCuSuccess;
       case kCuAsyncEngines: *value = what.copy_engines; return kCuSuccess;

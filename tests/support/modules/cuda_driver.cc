@@ -124,6 +124,18 @@ FAKE_EXPORT CuResult cuStreamCreateWithPriority(CuStream* s, unsigned flags, int
 FAKE_EXPORT CuResult cuStreamDestroy_v2(CuStream s) { return table().cuStreamDestroy(s); }
 FAKE_EXPORT CuResult cuStreamGetCtx(CuStream s, CuContext* c) { return table().cuStreamGetCtx(s, c); }
 FAKE_EXPORT CuResult cuStreamIsCapturing(CuStream s, int* status) { return table().cuStreamIsCapturing(s, status); }
+// Of captures the library says no more than whether one stayed whole: graphs have nothing in them.
+FAKE_EXPORT CuResult cuStreamBeginCapture_v2(CuStream s, int) {
+  fake().capture(s, true);
+  return kCuSuccess;
+}
+FAKE_EXPORT CuResult cuStreamEndCapture(CuStream s, void** graph) {
+  const bool whole = fake().capture_is_whole(s);
+  fake().capture(s, false);
+  *graph = whole ? &fake() : nullptr;
+  return whole ? kCuSuccess : kCuCaptureInvalidated;
+}
+FAKE_EXPORT CuResult cuGraphDestroy(void*) { return kCuSuccess; }
 FAKE_EXPORT CuResult cuThreadExchangeStreamCaptureMode(int* mode) {
   return table().cuThreadExchangeStreamCaptureMode(mode);
 }

@@ -57,7 +57,9 @@ TEST(Config, errors_name_the_key_its_origin_and_the_nearest_known_key) {
   const Row rows[] = {
       {"[host]\ncapcity = 1\n", {}, "host.capcity (file x.toml:2); did you mean host.capacity?"},
       {"", {{"KVBM_THREAD", "1"}}, "KVBM_THREAD (environment); did you mean KVBM_THREADS?"},
-      {"[[tier]]\npth = \"/\"\n", {}, "did you mean path?"},
+      {"[[tier]]\npth = \"/\"\n", {}, "tier[].pth (file x.toml:2); did you mean tier[].path?"},
+      {"[[tier]]\ncapacity = \"much\"\n", {}, "tier[].capacity (file x.toml:2): "},
+      {"[[tier]]\ncapacity = [1]\n", {}, "tier[].capacity (file x.toml:2): a single value is needed"},
       {"threads = 65\n", {}, "not between 0 and 64"},
       {"policy = \"mru\"\n", {}, "is not one of prefix, lru"},
       {"deadline = \"5 parsecs\"\n", {}, "allowed is a whole number with ns"},

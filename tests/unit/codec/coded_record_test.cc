@@ -74,6 +74,59 @@ TEST(CodedRecord, codes_the_leaves_that_the_recipe_names) {
   EXPECT_EQ(back, plain);
 }
 
+// Its leaves are cut anywhere, so a rule for some of them is a rule for none.
+TEST(CodedRecord, opaque_loses_only_what_all_of_it_may_lose) {
+  SeededRandom random(kSeed);
+  Plan plan;
+  plan.flags = kOpaque;
+  const Record plain = plain_record(plan, random);
+  const auto ring = ring_of(testing::kTwoKeys);
+  for (const KeyRing* keys : {static_cast<const KeyRing*>(nullptr), ring.get()}) {
+    for (const char* recipe : {"k:0=int8,default", "v=int8", "0=delta,1-=int6"}) {
+      Record coded, back;
+      const auto sizes = encode(plain, recipe, keys, random, coded);
+      ASSERT_TRUE(sizes.ok()) << recipe;
+      EXPECT_FALSE(sizes.value().lossy) << recipe;
+      EXPECT_EQ(Mode::standard, sizes.value().mode) << recipe;
+      for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(LeafCodec::planar, coded.view().leaf(i).codec) << recipe;
+      ASSERT_TRUE(decode(coded, {keys}, back).ok()) << recipe;
+      EXPECT_EQ(back.payload, plain.payload) << recipe;
+    }
+    Record coded;
+    const auto sizes = encode(plain, "k=int8,v=int8", keys, random, coded);
+    ASSERT_TRUE(sizes.ok());
+    EXPECT_TRUE(sizes.value().lossy);
+    EXPECT_EQ(Mode::int8, sizes.value().mode);
+  }
+}
+
+TEST(CodedRecord, tells_what_most_of_it_was_coded_with) {
+  SeededRandom random(kSeed);
+  const Record plain = plain_record({}, random);
+  const Record noise = plain_record({{65536, 500, 64, 1}, false, true, 0}, random);
+  const auto ring = ring_of(testing::kTwoKeys);
+  struct Case {
+    const Record* from;
+    const char* recipe;
+    Mode mode;
+  };
+  for (const Case& one : {Case{&plain, "fast", Mode::fast}, Case{&plain, "default", Mode::standard},
+                          Case{&plain, "k:0=fast,default", Mode::fast}, Case{&plain, "v:1=int6,max", Mode::int6},
+                          Case{&plain, "off", Mode::off}, Case{&noise, "default", Mode::off}}) {
+    SCOPED_TRACE(one.recipe);
+    Record coded;
+    const auto sizes = encode(*one.from, one.recipe, ring.get(), random, coded);
+    ASSERT_TRUE(sizes.ok());
+    EXPECT_EQ(one.mode, sizes.value().mode);
+    std::vector<std::byte> head(plain_head_bytes(coded.view())), payload(one.from->payload.size());
+    std::optional<Mode> told;
+    Workspace workspace;
+    ASSERT_TRUE(
+        decode_record(coded.view(), coded.payload, {ring.get(), true}, 0, 0, head, payload, workspace, &told).ok());
+    EXPECT_EQ(one.mode, told);
+  }
+}
+
 TEST(CodedRecord, that_would_not_be_smaller_is_not_made_unless_it_is_sealed) {
   SeededRandom random(kSeed);
   const Record noise = plain_record({{65536, 500, 64, 1}, false, true, 0}, random);

@@ -136,6 +136,27 @@ TEST(Planar, makes_real_leaves_smaller_by_what_is_promised) {
   EXPECT_GT(static_cast<double>(raw.size()), 1.42 * static_cast<double>(coded[1]));
 }
 
+TEST(Planar, a_leaf_tells_its_mode) {
+  Workspace workspace;
+  for (const Element element : kElements) {
+    const Bytes raw = sample(element, 0, 8192);
+    for (const Mode mode : kModes) {
+      alignas(64) static std::byte room[encode_room(kMaxLeafBytes)];
+      const LeafForm form{element, 64, 0};
+      const auto coded = encode_leaf(form, mode, raw, leaf_hash(raw), {room, encode_room(raw.size())}, workspace);
+      ASSERT_TRUE(coded.ok() && coded.value().codec == LeafCodec::planar);
+      const auto told = mode_of(LeafCodec::planar, ConstBytes(room, coded.value().bytes));
+      if (std::to_integer<uint8_t>(room[kShapeAt]) <= 8) {
+        EXPECT_EQ(mode, told) << static_cast<int>(element);
+      } else {
+        EXPECT_FALSE(told.has_value()) << "signs and equal rows are of several modes";
+      }
+    }
+  }
+  EXPECT_EQ(Mode::off, mode_of(LeafCodec::raw, {}));
+  EXPECT_FALSE(mode_of(LeafCodec::planar, {}).has_value());
+}
+
 TEST(Planar, rows_and_heads_of_any_shape_come_back) {
   SeededRandom random(kSeed);
   for (int trial = 0; trial < 200; ++trial) {

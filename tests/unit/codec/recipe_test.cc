@@ -43,6 +43,23 @@ TEST(Recipe, the_first_rule_that_holds_decides) {
   EXPECT_EQ(Mode::off, recipe.mode(0, 99));  // nor of any other
 }
 
+// What is of no known layer and plane loses only what every layer and plane does.
+TEST(Recipe, one_mode_for_all_is_that_of_all_or_loses_nothing) {
+  for (const char* same : {"int8", "k=int8,v=int8", "0-3=int8,4-=int8", "k:0=int8,int8,max", "v:7-=int8,kv=int8"}) {
+    EXPECT_EQ(Mode::int8, recipe_of(same).mode_of_all()) << same;
+  }
+  for (const char* mixed : {"k:0=int8,default", "k=int8", "0=int8", "0-3=int8,int6", "5=int8,max",
+                            "v:4000000-=int4,int8", "k=max,v=fast", "0-3=off,default"}) {
+    EXPECT_EQ(Mode::standard, recipe_of(mixed).mode_of_all()) << mixed;
+  }
+  EXPECT_EQ(Mode::fast, recipe_of("fast,0=int8").mode_of_all());  // the second rule never holds
+  EXPECT_EQ(Mode::off, recipe_of("off").mode_of_all());
+  EXPECT_EQ(Mode::off, Recipe{}.mode_of_all());
+  EXPECT_FALSE(recipe_of("off,k=off").codes());
+  EXPECT_FALSE(Recipe{}.codes());
+  EXPECT_TRUE(recipe_of("0-3=off,fast").codes());
+}
+
 TEST(Recipe, says_which_rule_is_wrong) {
   struct Wrong {
     std::string text;

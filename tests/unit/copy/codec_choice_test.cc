@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace kvbm::copy {
 namespace {
 
@@ -41,7 +44,7 @@ TEST(CodecChoice, codes_where_the_edge_is_the_limit) {
   edge.ns_per_byte = 8;  // a gigabit
   edge.move(choice, kBatch, 20);
   EXPECT_EQ(choice.state(kBatch).way, Way::coded);
-  EXPECT_LE(edge.plain, 6U);
+  EXPECT_LE(edge.plain, 2U);  // one says what the edge is
 }
 
 // Where a second has few batches, plain would otherwise be tried with one in twenty.
@@ -92,7 +95,7 @@ TEST(CodecChoice, finds_out_that_coding_is_slower_than_was_thought_and_hardly_tr
   edge.real = {0.5, 0.1, 1.45};
   edge.move(choice, kBatch, 100);
   const uint64_t before = edge.coded;
-  EXPECT_LE(before, 7U);
+  EXPECT_LE(before, 7U);  // two tries
   const uint64_t began = edge.now;
   edge.move(choice, kBatch, 20'000);
   const double plain_alone = edge.cost(Way::plain, kBatch) * 20'000;
@@ -160,9 +163,7 @@ TEST(CodecChoice, batches_in_a_line_take_what_each_added) {
       ticket = choice.next(now, kBatch, speeds);
       tried += ticket.way == Way::coded ? 1 : 0;
     }
-    if (load == 1) {
-      EXPECT_LE(tried, 3U);
-    }
+    EXPECT_TRUE(tried == 0 || tried == tickets.size()) << tried << " beside others";
     for (const auto& ticket : tickets) {
       now += kBatch * (ticket.way == Way::plain ? 29 : 20) / 10;
       choice.ended(now, ticket, ticket.way, kBatch);
@@ -172,6 +173,85 @@ TEST(CodecChoice, batches_in_a_line_take_what_each_added) {
   EXPECT_EQ(state.way, Way::coded);
   EXPECT_NEAR(state.plain_ns_per_byte, 2.9, 0.1);
   EXPECT_NEAR(state.coded_ns_per_byte, 2.0, 0.1);
+}
+
+// What a session is: so many batches under way at once, the next one asked for where one ends, coded aside so that several
+// of them end together, and at the cost of what is beside them.
+struct Line {
+  uint64_t depth = 8;
+  double plain_ns_per_byte = 0.5;
+  double coded_ns_per_byte = 0.9;  // wherever the coder is what it waits for
+  uint64_t together = 4;           // that end at the same time
+  CodingSpeeds thought{0.2, 0.1, 1.45};
+  uint64_t bytes = 1 << 20;
+  uint64_t now = 1'000'000;
+  uint64_t plain = 0, coded = 0;
+
+  void move(CodecChoice& choice, size_t times) {
+    std::vector<CodecChoice::Ticket> line;
+    for (size_t asked = 0, over = 0; over < times;) {
+      while (asked < times && line.size() < depth) line.push_back(choice.next(now, bytes, thought)), ++asked;
+      const size_t n = std::min<size_t>(together, line.size());
+      for (size_t i = 0; i < n; ++i) {
+        const bool is_plain = line[i].way == Way::plain;
+        ++(is_plain ? plain : coded);
+        now += static_cast<uint64_t>((is_plain ? plain_ns_per_byte : coded_ns_per_byte) * static_cast<double>(bytes));
+      }
+      for (size_t i = 0; i < n; ++i) choice.ended(now, line[i], line[i].way, bytes);
+      line.erase(line.begin(), line.begin() + static_cast<ptrdiff_t>(n));
+      over += n;
+    }
+  }
+};
+
+TEST(CodecChoice, a_line_in_which_coding_loses_is_plain) {
+  for (const uint64_t depth : {1, 8, 32}) {
+    for (const uint64_t together : {1, 4, 16}) {
+      CodecChoice choice;
+      Line line;
+      line.depth = depth;
+      line.together = std::min(depth, together);
+      line.move(choice, 100'000);
+      EXPECT_EQ(choice.state(line.bytes).way, Way::plain) << depth << " deep, " << together << " together";
+      EXPECT_EQ(choice.state(line.bytes).switches, 0U) << depth << " deep, " << together << " together";
+      EXPECT_LT(line.coded, 1500U) << depth << " deep, " << together << " together";
+      EXPECT_NEAR(choice.state(line.bytes).plain_ns_per_byte, line.plain_ns_per_byte, 0.15);
+    }
+  }
+}
+
+TEST(CodecChoice, a_line_in_which_coding_wins_is_coded) {
+  for (const uint64_t depth : {1, 8, 32}) {
+    for (const uint64_t together : {1, 4, 16}) {
+      CodecChoice choice;
+      Line line;
+      line.plain_ns_per_byte = 8;
+      line.coded_ns_per_byte = 5.6;
+      line.depth = depth;
+      line.together = std::min(depth, together);
+      line.move(choice, 400);
+      EXPECT_EQ(choice.state(line.bytes).way, Way::coded) << depth << " deep, " << together << " together";
+      line.plain = 0;
+      line.move(choice, 10'000);
+      EXPECT_EQ(choice.state(line.bytes).way, Way::coded) << depth << " deep, " << together << " together";
+      EXPECT_LT(line.plain, 600U) << depth << " deep, " << together << " together";
+      EXPECT_NEAR(choice.state(line.bytes).coded_ns_per_byte, 5.6, 0.9);
+    }
+  }
+}
+
+// Some fail: nothing is known of them, and those beside them count.
+TEST(CodecChoice, a_batch_that_never_came_stops_no_try) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 8;
+  for (int i = 0; i < 40; ++i) {
+    const auto lost = choice.next(edge.now, kBatch, edge.thought);
+    edge.now += 1000;
+    choice.ended(edge.now, lost, Way::plain, 0);
+    edge.move(choice, kBatch, 1);
+  }
+  EXPECT_EQ(choice.state(kBatch).way, Way::coded);
 }
 
 // The other side may answer plain: then nothing is learned of coding, and it is not asked for ever.

@@ -18,6 +18,7 @@
 #include "device/kernels/codec_job.h"
 #include "support/cuda_emulation/kernels.h"
 #include "support/lossy_leaves.h"
+#include "support/test_data.h"
 
 namespace kvbm::device {
 
@@ -29,7 +30,7 @@ inline constexpr codec::Element kPlanarElements[] = {codec::Element::bf16, codec
 
 // `count` elements of that kind whose exponents are those of a real cache, from its element `first` on.
 inline Bytes real_values(codec::Element element, size_t first, size_t count) {
-  static const Bytes cache = test::real_cache(KVBM_TEST_DATA);
+  static const Bytes cache = test::real_cache(test::data_folder(KVBM_TEST_DATA));
   EXPECT_FALSE(cache.empty());
   Bytes out(count * codec::element_bytes(element));
   for (size_t i = 0; i < count; ++i) {

@@ -173,10 +173,12 @@ TEST(DeviceTest, is_lost_once_and_says_so_once) {
   EXPECT_TRUE(device->check(kCuSuccess, "cuMemAlloc").ok());
   EXPECT_EQ(device->check(kCuOutOfMemory, "cuMemAlloc").code(), Code::no_memory);
   EXPECT_FALSE(device->is_lost());
+  EXPECT_EQ(device->lost_why(), "");
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       EXPECT_EQ(device->check(kCuIllegalAddress, "cuMemcpyAsync").code(), Code::tier_disabled);
+      EXPECT_EQ(device->lost_why(), "cuMemcpyAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -186,8 +188,26 @@ TEST(DeviceTest, is_lost_once_and_says_so_once) {
   EXPECT_NE(lines.line(0).find("CUDA_ERROR_ILLEGAL_ADDRESS (700)"), std::string::npos) << lines.line(0);
   // Nothing of it is believed any more, success neither.
   EXPECT_EQ(device->check(kCuSuccess, "cuMemAlloc").code(), Code::tier_disabled);
+  device->lose("something else", kCuSuccess);  // the first reason stays
+  EXPECT_EQ(device->lost_why(), "cuMemcpyAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
   const Device::Scope scope(*device);
   EXPECT_FALSE(scope.entered());
+}
+
+TEST(DeviceTest, a_reason_that_is_none_of_the_drivers_is_said_in_words) {
+  FakeCuda fake;
+  const auto device = open_device(fake);
+  device->lose("a transfer had no end within device.lost_after", kCuSuccess);
+  EXPECT_EQ(device->lost_why(), "a transfer had no end within device.lost_after");
+}
+
+TEST(DeviceTest, an_integrated_device_is_known_as_one) {
+  FakeCudaOptions options;
+  options.devices.resize(2);
+  options.devices[1].integrated = true;
+  FakeCuda fake(options);
+  EXPECT_FALSE(open_device(fake, 0)->facts().integrated);
+  EXPECT_TRUE(open_device(fake, 1)->facts().integrated);
 }
 
 TEST(DeviceTest, a_destroyed_context_is_a_lost_device) {

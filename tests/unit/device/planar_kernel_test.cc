@@ -325,7 +325,7 @@ TEST(PlanarKernel, the_fuzz_corpus_gives_what_the_cpu_says) {
   std::vector<Stored> all;
   SeededRandom random(kSeed);
   for (const char* folder : {"/../fuzz/corpus/leaf_codec", "/golden"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(KVBM_TEST_DATA) + folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(test::data_folder(KVBM_TEST_DATA) + folder)) {
       std::ifstream in(entry.path(), std::ios::binary);
       const std::vector<char> chars((std::istreambuf_iterator<char>(in)), {});
       const size_t head = folder[1] == 'g' ? 0 : 5;

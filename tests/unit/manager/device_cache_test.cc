@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "manager/host_record.h"
@@ -291,6 +292,100 @@ TEST_F(DeviceCache, a_stream_that_waits_for_a_layer_reads_what_was_loaded) {
   EXPECT_EQ(device.cache->wait_layer(78, 0, stream).code(), Code::stale_handle);
 }
 
+// Six batches, of which the first is refused: it has no layer's mark, what its blocks lack of the last layer was not sent
+// when that came back, and the other blocks' layers come and let the stream past.
+TEST_F(DeviceCache, a_stream_is_never_let_past_pages_that_did_not_land_wherever_batches_are_cut) {
+  constexpr uint32_t kKeys = 4000, kRefused = 4096 / 2;         // of a batch's leaves, two a layer
+  constexpr uint32_t kSentBefore = (4 * 4096 - 4 * kKeys) / 2;  // of the last layer, in the four batches that go at once
+  constexpr std::byte kStored{0x11}, kStale{0x77}, kGone{0xFF};
+  make(kKeys + 8);
+  const Paged host = attach_host(Form::layers_nhd);
+  const Paged device = attach_device(Form::layers_nhd);
+  ASSERT_EQ(device.cache->parts()[0].leaf_count(), 2 * kLayers);
+  std::memset(host.memory, static_cast<int>(kStored), kCacheBytes);
+  std::memset(device.memory, static_cast<int>(kStale), kCacheBytes);
+  manager::StoreRequest stored = store_request(host, 1, 0, 1);
+  stored.keys = keys(1, kKeys);
+  stored.block_ids.assign(kKeys, 5);
+  ASSERT_EQ(store(std::move(stored))->wait().status, Code::ok);
+  const device::CuStream stream = engine_stream();
+  auto marks = device.cache->mark_layers(0, 0);
+  ASSERT_TRUE(marks.ok());
+  device.cache->layer_waits().add(7, manager::LayerWaits::place(marks.value()));
+  std::vector<std::byte> seen(kCacheBytes);
+  const uint64_t layer_bytes = kCacheBytes / kLayers;
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    ASSERT_TRUE(device.cache->wait_layer(7, layer, stream).ok());
+    enqueue_copy(stream, seen.data() + layer * layer_bytes, device.memory + layer * layer_bytes, layer_bytes);
+  }
+  auto match = find(device, 1, kKeys);
+  ASSERT_EQ(match->hits(), kKeys);
+  manager::LoadRequest request = load_request(device, std::move(match), 0);
+  for (uint32_t k = 0; k < kKeys; ++k) request.block_ids[k] = k % 6 + (k < kSentBefore ? 0 : k < kRefused ? 6 : 12);
+  request.layers = marks.value();
+  fake_.fail("cuLaunchKernel", 1, device::kCuInvalidValue);
+  const auto call = load(std::move(request));
+  EXPECT_EQ(call->wait().items_done, kKeys - kRefused);
+  fake_.synchronize(stream);
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    const uint64_t half = layer_bytes / 2, page = half / kBlocks;  // K, then V
+    for (uint64_t at = 0; at < layer_bytes; ++at) {
+      const std::byte was = seen[layer * layer_bytes + at];
+      const uint64_t id = at % half / page;
+      if (id >= 18) continue;  // nobody's
+      const bool gone = layer == 0 ? id < 12 : layer == 2 && id >= 6 && id < 12;
+      ASSERT_NE(was, kStale) << "layer " << layer << " of block " << id;
+      if (gone || id >= 12) {
+        ASSERT_EQ(was, gone ? kGone : kStored) << "layer " << layer << " of block " << id;
+      }
+    }
+  }
+}
+
+// Of one the record is damaged where it is described, so that nothing of it is sent; another was never there.
+TEST_F(DeviceCache, all_layers_of_blocks_that_never_came_are_overwritten_before_a_stream_sees_them) {
+  make(32);
+  const Paged host = attach_host(Form::layers_nhd);
+  const Paged device = attach_device(Form::layers_nhd);
+  fill(host, 3);
+  ASSERT_EQ(store_all(host, 1, 0, 4).status, Code::ok);
+  const device::CuStream stream = engine_stream();
+  auto marks = device.cache->mark_layers(0, 0);
+  ASSERT_TRUE(marks.ok());
+  device.cache->layer_waits().add(7, manager::LayerWaits::place(marks.value()));
+  std::vector<std::vector<std::byte>> seen(kLayers, std::vector<std::byte>(kCacheBytes));
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    ASSERT_TRUE(device.cache->wait_layer(7, layer, stream).ok());
+    enqueue_copy(stream, seen[layer].data(), device.memory, kCacheBytes);
+  }
+  auto match = find(device, 1, 6);  // the last two are not there
+  ASSERT_EQ(match->hits(), 4U);
+  const auto plan = ns_->plan({});
+  const SlotId slot = manager_->acquire_one(plan.value().family, keys(2, 1)[0]);
+  ASSERT_NE(slot, kNoSlot);
+  manager_->arena().head(slot)[40] ^= std::byte{1};
+  manager_->release({&slot, 1});
+  manager::LoadRequest request = load_request(device, std::move(match), 0);
+  request.n_ids = 6;
+  request.block_ids = ids(0, 6);
+  request.layers = marks.value();
+  const auto call = load(std::move(request));
+  EXPECT_EQ(call->wait().items_done, 3U);
+  fake_.synchronize(stream);
+  for (uint32_t layer = 0; layer < kLayers; ++layer) {
+    for (uint64_t id = 0; id < 6; ++id) {
+      const bool lacks = id == 1 || id > 3;
+      const uint64_t layer_bytes = kCacheBytes / kLayers, page = layer_bytes / 2 / kBlocks;
+      for (const uint64_t half : {uint64_t{0}, layer_bytes / 2}) {
+        const uint64_t at = layer * layer_bytes + half + id * page;
+        for (uint64_t i = at; i < at + page; ++i) {
+          ASSERT_EQ(seen[layer][i], lacks ? std::byte{0xFF} : host.memory[i]) << "layer " << layer << " of block " << id;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(DeviceCache, who_waits_for_layers_is_released_whatever_becomes_of_the_load) {
   make(32);
   const Paged device = attach_device(Form::nhd);
@@ -387,7 +482,12 @@ TEST_F(DeviceCache, a_device_lost_in_a_store_ends_it_and_the_manager_goes_on) {
   EXPECT_EQ(store_all(host, 100, 0, 8).status, Code::ok);
   EXPECT_EQ(load_all(host, 100, 10, 8).items_done, 8U);
   for (uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(block(host, 10 + i) == block(host, i));
-  EXPECT_NE(device.cache->device()->state().find("lost"), std::string::npos);
+  // The driver's own word for it, also who attaches again hears.
+  const std::string why = "CUDA_ERROR_LAUNCH_FAILED (719)";
+  const std::string state = device.cache->device()->state();
+  EXPECT_TRUE(state.starts_with("lost: ") && state.find(why) != std::string::npos) << state;
+  EXPECT_LT(state.size(), 128U);
+  EXPECT_NE(refusal(device.memory, kCacheBytes).find(why), std::string::npos) << refusal(device.memory, kCacheBytes);
   std::byte* const more = allocate(0);
   EXPECT_TRUE(place(more, kCacheBytes, MemoryKind::cuda, 0).ok());  // another device is another device
 }
@@ -477,6 +577,10 @@ TEST_F(DeviceCache, streams_that_do_not_fit_are_refused) {
   EXPECT_TRUE(transfers.point(nullptr).ok());
   fake_.destroy_context(0);
   EXPECT_EQ(transfers.point(other).status().code(), Code::invalid_argument);
+  EXPECT_EQ(transfers.point(other).status().message(), "the stream's context was destroyed");
+  const auto none = reinterpret_cast<device::CuStream>(uintptr_t{0x12340});
+  EXPECT_EQ(transfers.point(none).status().code(), Code::invalid_argument);
+  EXPECT_NE(transfers.point(none).status().message().find("knows no such stream"), std::string::npos);
 }
 
 TEST_F(DeviceCache, host_memory_that_cannot_be_registered_is_bounced) {
@@ -493,6 +597,50 @@ TEST_F(DeviceCache, host_memory_that_cannot_be_registered_is_bounced) {
   ASSERT_EQ(load_all(device, 1, 10, 8).items_done, 8U);
   for (uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(block(device, 10 + i) == block(device, i)) << i;
   EXPECT_NE(device.cache->device()->transfers().gathers().bounced_leaves, 0U);
+}
+
+TEST_F(DeviceCache, a_block_that_was_not_read_as_the_device_says_is_not_stored) {
+  make(16);
+  const uint64_t before = fake_.calls("cuMemHostRegister");
+  ASSERT_TRUE(place(allocate(0), kCacheBytes, MemoryKind::cuda, 0).ok());
+  fake_.fail("cuMemHostRegister", fake_.calls("cuMemHostRegister") - before, device::kCuNotPermitted);
+  const Paged device = attach_device(Form::nhd);
+  fill(device, 1);
+  std::atomic<int> gathers{0};
+  add_emulated_kernels(fake_, [&gathers](const std::string& name, const FakeLaunch& launch) {
+    if (name == "kvbm_gather_leaves" && gathers.fetch_add(1) == 0) spoil_first_record(launch);
+  });
+  const auto call = store(store_request(device, 1, 0, 8));
+  const copy::Completion stored = call->wait();
+  EXPECT_EQ(stored.status, Code::partial);
+  EXPECT_EQ(std::count(call->status.begin(), call->status.end(), static_cast<int32_t>(Code::damaged)), 1);
+  EXPECT_EQ(call->status[0], static_cast<int32_t>(Code::damaged));
+  EXPECT_EQ(find(device, 1, 1), nullptr) << "the record was published";
+  EXPECT_EQ(device.cache->device()->transfers().gathers().bad_leaves, 1U);
+  // Stored again it is whole.
+  EXPECT_EQ(store_all(device, 1, 0, 8).status, Code::ok);
+  ASSERT_EQ(load_all(device, 1, 10, 8).items_done, 8U);
+  for (uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(block(device, 10 + i) == block(device, i)) << i;
+}
+
+// Where host and device share one memory nothing is staged, whatever its size.
+TEST_F(DeviceCache, an_integrated_device_takes_everything_where_it_lies) {
+  ASSERT_TRUE(fake_.apply("integrated=1"));
+  make(32);
+  const Paged device = attach_device(Form::cross_nhd);
+  fill(device, 1);
+  const uint64_t copied = fake_.copied_bytes();
+  ASSERT_EQ(store_all(device, 1, 0, kBlocks).status, Code::ok);
+  const std::vector<std::byte> before(device.memory, device.memory + kCacheBytes);
+  std::memset(device.memory, 0, kCacheBytes);
+  ASSERT_EQ(load_all(device, 1, 0, kBlocks).items_done, kBlocks);
+  EXPECT_EQ(std::memcmp(before.data(), device.memory, kCacheBytes), 0);
+  for (const device::TransferStats& moved : {device.cache->device()->transfers().gathers(),
+                                             device.cache->device()->transfers().scatters()}) {
+    EXPECT_EQ(moved.mapped_leaves, moved.leaves);
+    EXPECT_EQ(moved.leaves, uint64_t{kBlocks} * device.cache->parts()[0].leaf_count());
+  }
+  EXPECT_EQ(fake_.copied_bytes(), copied);
 }
 
 TEST_F(DeviceCache, device_cuda_off_is_off) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <deque>
 
 #include "base/thread_executor.h"
@@ -416,6 +417,33 @@ TEST(SessionDevices, what_is_garbled_on_the_way_is_found_and_pulled_again) {
       garbled = w.net.garbled();
       EXPECT_EQ(garbled != 0, damaged != 0);
     }
+  }
+}
+
+// Staging that does not keep what it was given.
+TEST(SessionDevices, what_was_not_read_as_the_device_says_is_read_again_and_then_fails) {
+  for (const bool always : {false, true}) {
+    SCOPED_TRACE(always);
+    World w;
+    std::atomic<int> gathers{0};
+    add_emulated_kernels(w.cuda, [&](const std::string& name, const FakeLaunch& launch) {
+      if (name == "kvbm_gather_leaves" && (gathers.fetch_add(1) == 1 || always)) spoil_first_record(launch);
+    });
+    w.make(true, true, kFour, kTwo);
+    w.start();
+    w.run();
+    const device::TransferStats read = w.transfers[0]->gathers();
+    if (always) {
+      for (auto& d : w.decode) EXPECT_EQ(d->finished.begin()->second.code(), Code::damaged);
+      continue;
+    }
+    EXPECT_EQ(read.bad_leaves, 1U);
+    EXPECT_EQ(read.batches, w.movers[0]->gathers + 1);
+    for (auto& d : w.decode) {
+      EXPECT_TRUE(d->finished.begin()->second.ok()) << d->finished.begin()->second.message();
+      EXPECT_EQ(d->receiver->stats().damaged_slices, 0U);
+    }
+    for (auto& t : w.targets) EXPECT_EQ(t.check(7), "");
   }
 }
 

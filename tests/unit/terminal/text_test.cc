@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "terminal/quantity.h"
 #include "terminal/table.h"
 
@@ -40,6 +43,31 @@ TEST(Table, aligns_columns_and_leaves_no_trailing_blanks) {
             "---------  -----  ----\n"
             "é              7\n"
             "long name  1,000  x\n");
+}
+
+TEST(Table, a_width_wraps_the_widest_texts_and_nothing_else) {
+  Table table({{"name"}, {"value", Align::right}, {"note"}});
+  table.add_row({"a", "1,000,000", "a long sentence goes on in as many lines as it takes"});
+  table.add_row({"b", "2", "short"});
+  EXPECT_EQ(table.render(40),
+            "name      value  note\n"
+            "----  ---------  -----------------------\n"
+            "a     1,000,000  a long sentence goes on\n"
+            "                 in as many lines as it\n"
+            "                 takes\n"
+            "b             2  short\n");
+  EXPECT_EQ(table.render(1000), table.render());
+}
+
+TEST(Wrapped, cuts_at_blanks_and_long_words_between_code_points) {
+  EXPECT_EQ(wrapped("", 5), (std::vector<std::string>{""}));
+  EXPECT_EQ(wrapped("one two", 7), (std::vector<std::string>{"one two"}));
+  EXPECT_EQ(wrapped("one two", 5), (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(wrapped("one  two", 3), (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(wrapped("éééé", 3), (std::vector<std::string>{"ééé", "é"}));
+  EXPECT_EQ(wrapped("/ab/cdefgh", 6), (std::vector<std::string>{"/ab/", "cdefgh"}));
+  EXPECT_EQ(wrapped("/abcdef", 4), (std::vector<std::string>{"/abc", "def"}));
+  EXPECT_EQ(wrapped("/a/long/path x", 8), (std::vector<std::string>{"/a/long/", "path x"}));
 }
 
 }  // namespace

@@ -299,6 +299,53 @@ TEST_F(CodedTierTest, a_lossy_record_is_for_readers_that_allow_it) {
   EXPECT_NE(got.flags & codec::kLossy, 0);
 }
 
+// Nobody knows which leaf of an opaque record is of which layer and plane.
+TEST_F(CodedTierTest, a_recipe_of_layers_loses_nothing_of_opaque_records) {
+  terms_.form.planes = 2;
+  terms_.form.leaves_per_plane = 1;
+  terms_.allow_lossy = true;
+  terms_.recipe = codec::Recipe::parse("k:0=int8,default").value();
+  for (const bool sealed : {false, true}) {
+    options_.keys = sealed ? ring(kKeyOne) : nullptr;
+    open();
+    const uint64_t n = sealed ? 2 : 1;
+    ASSERT_EQ(put(n, kBytes), Code::ok);
+    EXPECT_LT(stored_bytes(n), kBytes);
+    const Got got = get(n, kBytes);
+    EXPECT_TRUE(got.right) << sealed;
+    EXPECT_EQ(got.flags & codec::kLossy, 0);
+    EXPECT_EQ(tier_->stats().codec.difference, 0);
+    EXPECT_EQ(tier_->stats().codec.mode, static_cast<uint32_t>(codec::Mode::standard));
+    ASSERT_EQ(put(10 + n, kBytes, false, 0), Code::ok);  // the leaves of this one are what the form says
+    EXPECT_NE(get(10 + n, kBytes).flags & codec::kLossy, 0);
+    EXPECT_GT(tier_->stats().codec.difference, 0);
+    EXPECT_EQ(tier_->stats().codec.mode, static_cast<uint32_t>(codec::Mode::int8));
+    close();
+  }
+}
+
+TEST_F(CodedTierTest, says_what_mode_was_stored_last) {
+  const auto mode = [this] { return static_cast<codec::Mode>(tier_->stats().codec.mode); };
+  terms_.allow_lossy = true;
+  for (const bool automatic : {false, true}) {
+    options_.automatic = automatic;
+    options_.link = [](uint64_t) { return 1.0; };
+    terms_.recipe = codec::Recipe::parse("int6").value();
+    open();
+    const uint64_t first = automatic ? 100 : 1;
+    for (uint64_t n = first; n < first + 6; ++n) ASSERT_EQ(put(n, kBytes), Code::ok);
+    EXPECT_EQ(mode(), codec::Mode::int6) << automatic;
+    terms_.recipe = codec::Recipe::parse("max").value();
+    for (uint64_t n = first + 10; n < first + 12; ++n) ASSERT_EQ(put(n, kBytes), Code::ok);
+    EXPECT_EQ(mode(), codec::Mode::max) << automatic;
+    terms_.recipe = codec::Recipe::parse("off").value();
+    ASSERT_EQ(put(first + 20, kBytes), Code::ok);
+    EXPECT_EQ(mode(), codec::Mode::off) << automatic;
+    EXPECT_EQ(stored_bytes(first + 20), kBytes);
+    close();
+  }
+}
+
 TEST_F(CodedTierTest, damage_is_told_and_forgotten) {
   open();
   ASSERT_EQ(put(1, kBytes), Code::ok);
@@ -400,6 +447,19 @@ TEST_F(CodedTierTest, auto_codes_for_a_slow_link_and_leaves_a_fast_one_plain) {
   for (uint64_t n = 1; n <= 6; ++n) EXPECT_TRUE(get(n, kBytes).right) << n;
   for (uint64_t n = 11; n <= 16; ++n) ASSERT_EQ(put(n, kBytes, true), Code::ok);
   EXPECT_TRUE(get(16, kBytes, true).right);
+}
+
+TEST_F(CodedTierTest, auto_with_keys_measures_seals_too_and_stores_nothing_without_one) {
+  options_.automatic = true;
+  options_.link = [](uint64_t) { return 1.0; };
+  options_.keys = ring(kKeyOne);
+  open();
+  for (uint64_t n = 1; n <= 6; ++n) ASSERT_EQ(put(n, kBytes), Code::ok);
+  EXPECT_GE(stored_bytes(1), kBytes);
+  EXPECT_LT(stored_bytes(6), kBytes);
+  EXPECT_EQ(tier_->stats().codec.sealed, 6U);
+  EXPECT_GE(tier_->stats().codec.probes, 3U) << "plain, fast and default";
+  for (uint64_t n = 1; n <= 6; ++n) EXPECT_TRUE(get(n, kBytes).right) << n;
 }
 
 // Reading takes no time here, so what is saved is writing, and that has to be found out first.

@@ -103,6 +103,7 @@ TEST(Superblock, comes_back_and_every_flipped_bit_is_seen) {
   s.epoch = 4;
   s.epochs[test::namespace_of(1)] = 9;
   s.tombstones.push_back(Tombstone{test::family_of(2), 77});
+  s.capacity_bytes = 0x123456789AULL;
   std::vector<std::byte> slot(kSuperblockSlotBytes);
   ASSERT_TRUE(encode_superblock(s, slot).ok());
   EXPECT_EQ(decode_superblock(slot).value(), s);

@@ -45,6 +45,54 @@ TEST(TierChoice, codes_where_the_link_is_slower_than_decoding_wins_back) {
   EXPECT_EQ(choice.plan(kSecond, 2, false, {1.0, 0}).level, Level::off) << "another family is measured on its own";
 }
 
+// Sealing costs what is written plain as much as what is coded, and is no reason to leave either.
+TEST(TierChoice, seals_count_on_both_sides) {
+  constexpr double kSeal = 0.3;  // ns a byte, each way
+  const auto bytes = [](double share) { return static_cast<uint64_t>(share * kMb); };
+  const auto teach_sealed = [&](TierChoice& choice) {
+    for (int n = 0; n < 8; ++n) {
+      choice.encoded(1, Level::off, kMb, kMb, bytes(kSeal), bytes(kSeal));
+      for (const Level level : {Level::fast, Level::standard}) {
+        choice.encoded(1, level, kMb, bytes(0.7), bytes(0.05 + 0.7 * kSeal), bytes(0.05 + 0.7 * kSeal));
+      }
+    }
+  };
+  // Plain: 0.5 + 2 * 0.3. Coded: 0.35 + 2 * 0.26, which is more than 0.94 of a plain byte that nobody seals.
+  TierChoice sealing(Goal::speed, true);
+  teach_sealed(sealing);
+  EXPECT_NE(sealing.plan(kSecond, 1, false, {0.25, 0.25}).level, Level::off);
+  for (int n = 0; n < 8; ++n) {
+    sealing.encoded(1, Level::fast, kMb, bytes(0.7), bytes(0.05 + 0.7 * kSeal), 0);
+    sealing.decoded(1, Level::fast, kMb, bytes(0.05 + 0.7 * kSeal));
+    EXPECT_NE(sealing.plan(kSecond, 1, false, {0.25, 0.25}).level, Level::off) << "in use it costs what was measured before";
+  }
+  TierChoice space(Goal::space, true);
+  teach_sealed(space);
+  EXPECT_NE(space.plan(kSecond, 1, false, {0.1, 0}).level, Level::off) << "0.07 + 0.26 is not 1.25 of 0.1, but of 0.1 + 0.3";
+}
+
+TEST(TierChoice, measures_what_a_seal_takes_before_it_chooses) {
+  TierChoice choice(Goal::speed, true);
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 0}).probe, Level::off);
+  teach(choice, 1, 0.5, 0.5, 0, 0.01);
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 0}).level, Level::off);
+  choice.encoded(1, Level::off, kMb, kMb, kMb / 100, kMb / 100);
+  EXPECT_NE(choice.plan(kSecond, 1, false, {1.0, 0}).level, Level::off);
+  EXPECT_EQ(choice.plan(20 * kSecond, 1, false, {1.0, 0}).probe, Level::off) << "measured again where it is not in use";
+}
+
+// Records of an earlier setting and merely sealed ones are read too: they say nothing of the level that is in use.
+TEST(TierChoice, reading_teaches_of_the_level_that_was_read) {
+  TierChoice choice(Goal::speed);
+  teach(choice, 1, 0.7, 0.69, 0, 0.05);
+  const Level level = choice.plan(kSecond, 1, false, {1.0, 0}).level;
+  ASSERT_NE(level, Level::off);
+  for (int n = 0; n < 32; ++n) choice.decoded(1, Level::max, kMb, 5 * kMb);
+  EXPECT_EQ(choice.plan(kSecond, 1, false, {1.0, 0}).level, level);
+  for (int n = 0; n < 32; ++n) choice.decoded(1, level, kMb, 5 * kMb);
+  EXPECT_NE(choice.plan(kSecond, 1, false, {1.0, 0}).level, level);
+}
+
 TEST(TierChoice, does_not_flap_between_entering_and_leaving) {
   TierChoice choice(Goal::speed);
   teach(choice, 1, 0.8, 0.8, 0, 0.1);

@@ -1,0 +1,80 @@
+#include "tier/host/host_file.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "base/bytes.h"
+
+namespace kvbm::tier {
+
+namespace {
+
+constexpr uint64_t kMagic = 0x3145'4D4F'484D'4256ULL;
+constexpr uint64_t kVersion = 2;
+constexpr size_t kMagicAt = 0, kVersionAt = 8, kBlockBytesAt = 16, kSlotsAt = 24, kFloorAt = 32;
+constexpr size_t kIdBytes = 16, kEpochAt = 16;  // of a row
+
+// In the order of the program, and never in halves.
+void put(std::byte* at, uint64_t value) noexcept {
+  std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(at)).store(value, std::memory_order_seq_cst);
+}
+uint64_t get(const std::byte* at) noexcept { return load_le<uint64_t>(at); }
+
+}  // namespace
+
+static_assert(sizeof(NamespaceId) == kIdBytes && kEpochAt + 8 == HostFile::kRowBytes);
+
+bool HostFile::begin() noexcept {
+  const bool same = get(page_ + kMagicAt) == kMagic && get(page_ + kVersionAt) == kVersion &&
+                    get(page_ + kBlockBytesAt) == block_bytes_ && get(page_ + kSlotsAt) == slots_;
+  floor_ = same ? get(page_ + kFloorAt) : 0;
+  return same;
+}
+
+void HostFile::forget() noexcept { put(page_ + kMagicAt, 0); }
+
+void HostFile::found() noexcept {
+  std::memset(page_ + 8, 0, kBytes - 8);
+  put(page_ + kVersionAt, kVersion);
+  put(page_ + kBlockBytesAt, block_bytes_);
+  put(page_ + kSlotsAt, slots_);
+  put(page_ + kMagicAt, kMagic);
+}
+
+size_t HostFile::find(const NamespaceId& base_id) const noexcept {
+  for (size_t i = 0; i < kRows; ++i) {
+    if (get(row(i) + kEpochAt) != 0 && std::memcmp(row(i), base_id.bytes.data(), kIdBytes) == 0) return i;
+  }
+  return kRows;
+}
+
+uint64_t HostFile::epoch(const NamespaceId& base_id) const noexcept {
+  const size_t i = find(base_id);
+  return i == kRows ? floor_ : get(row(i) + kEpochAt);
+}
+
+// A row without an epoch: an unused one, else that of the lowest.
+size_t HostFile::make_row() noexcept {
+  size_t lowest = 0;
+  for (size_t i = 0; i < kRows; ++i) {
+    const uint64_t epoch = get(row(i) + kEpochAt);
+    if (epoch == 0) return i;
+    if (epoch < get(row(lowest) + kEpochAt)) lowest = i;
+  }
+  const uint64_t epoch = get(row(lowest) + kEpochAt);
+  if (epoch > get(page_ + kFloorAt)) put(page_ + kFloorAt, epoch);
+  put(row(lowest) + kEpochAt, 0);
+  return lowest;
+}
+
+void HostFile::set_epoch(const NamespaceId& base_id, uint64_t epoch) noexcept {
+  if (epoch <= this->epoch(base_id)) return;
+  size_t i = find(base_id);
+  if (i == kRows) {
+    i = make_row();
+    std::memcpy(row(i), base_id.bytes.data(), kIdBytes);
+  }
+  put(row(i) + kEpochAt, epoch);
+}
+
+}  // namespace kvbm::tier

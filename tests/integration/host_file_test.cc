@@ -1,0 +1,259 @@
+// Kills processes whose host tier is a file, at random moments, and looks at what the next one finds there: every byte
+// that is loaded or seen in a view is what was stored, what was forgotten before does not come back, and most of what was
+// there does. KVBMTEST_CRASH_CYCLES says how often (default 20). The parent never uses the library.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kvbm.h"
+#include "support/counts.h"
+#include "support/temp_dir.h"
+
+namespace {
+
+constexpr uint64_t kBlockBytes = 16 * 1024;
+constexpr uint64_t kWords = kBlockBytes / 8;
+constexpr uint32_t kBatch = 8;
+constexpr uint64_t kNames = 160;  // so many different keys: more than the host has room for
+constexpr uint64_t kHostBlocks = 96;
+
+// Lives in memory that survives the children.
+struct Ledger {
+  // Of each name, the number of the last forgetting that had returned when it was last stored. The numbers go on over
+  // all processes.
+  std::atomic<uint64_t> forgotten;         // forgettings that have returned
+  std::atomic<uint64_t> stored[kNames];    // 1 + forgotten, from before the store began; 0: never
+  std::atomic<uint64_t> looked, found, wrong, revived, forgettings, seen;
+};
+
+void fill(uint64_t name, uint64_t* words) {
+  for (uint64_t i = 0; i < kWords; ++i) words[i] = (name + 1) * 0x9E3779B97F4A7C15ULL ^ (i * 0xBF58476D1CE4E5B9ULL);
+}
+bool is(uint64_t name, const void* bytes) {
+  std::vector<uint64_t> words(kWords);
+  fill(name, words.data());
+  return std::memcmp(bytes, words.data(), kBlockBytes) == 0;
+}
+
+class Process {
+ public:
+  explicit Process(const std::string& path, uint64_t seed) : memory_(kBatch * kWords), random_(seed) {
+    kvbm_error_t error{};
+    kvbm_manager_options_t options;
+    kvbm_manager_options_init(&options, sizeof options);
+    options.block_bytes = kBlockBytes;
+    options.host_capacity_bytes = kHostBlocks * (kBlockBytes + 512);
+    options.host_file = path.c_str();
+    const kvbm_tier_t none{};
+    options.tiers = &none;  // and none of the configuration
+    options.n_tiers = 0;
+    kvbm_namespace_options_t who;
+    kvbm_namespace_options_init(&who, sizeof who);
+    who.model = "host file test";
+    kvbm_tensor_t tensor{memory_.data(), memory_.size() * 8, 0, kBlockBytes};
+    kvbm_cache_part_t part{};
+    part.form = KVBM_FORM_OPAQUE;
+    part.tensors = &tensor;
+    part.n_tensors = 1;
+    kvbm_cache_options_t layout;
+    kvbm_cache_options_init(&layout, sizeof layout);
+    layout.n_blocks = kBatch;
+    layout.parts = &part;
+    layout.n_parts = 1;
+    ok_ = kvbm_context_create(nullptr, &context_, &error) == KVBM_OK &&
+          kvbm_manager_create(context_, &options, &manager_, &error) == KVBM_OK &&
+          kvbm_namespace_open(manager_, &who, &ns_, &error) == KVBM_OK &&
+          kvbm_cache_attach(manager_, ns_, &layout, &cache_, &error) == KVBM_OK;
+    if (!ok_) std::fprintf(stderr, "open: %s\n", error.message);
+  }
+  ~Process() {
+    kvbm_cache_release(cache_);
+    kvbm_namespace_release(ns_);
+    kvbm_manager_release(manager_);
+    kvbm_context_release(context_);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  [[nodiscard]] bool ok() const { return ok_; }
+
+  void store(Ledger& ledger) {
+    kvbm_key_t keys[kBatch];
+    uint32_t ids[kBatch];
+    const uint64_t first = random_() % kNames;
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      const uint64_t name = (first + i) % kNames;
+      ledger.stored[name].store(1 + ledger.forgotten.load());
+      fill(name, memory_.data() + i * kWords);
+      keys[i] = key(name);
+      ids[i] = i;
+    }
+    kvbm_store_options_t options;
+    kvbm_store_options_init(&options, sizeof options);
+    options.unchained = 1;
+    kvbm_cache_store(cache_, keys, ids, kBatch, &options, nullptr, 0);
+  }
+
+  // A user of managed blocks: writes into slots that were others', registers them, or gives them back half written.
+  void pool(Ledger& ledger) {
+    kvbm_block_t blocks[kBatch];
+    kvbm_view_t views[kBatch];
+    kvbm_key_t keys[kBatch];
+    if (kvbm_manager_allocate(manager_, ns_, kBatch, blocks, nullptr, 0, nullptr) != KVBM_OK) return;
+    kvbm_block_view(manager_, blocks, kBatch, views);
+    const uint64_t first = random_() % kNames;
+    const bool registers = random_() % 2 == 0;
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      const uint64_t name = (first + i) % kNames;
+      keys[i] = key(name);
+      if (registers) ledger.stored[name].store(1 + ledger.forgotten.load());
+      std::memset(views[i].data, 'z', kBlockBytes);
+      if (registers) fill(name, static_cast<uint64_t*>(views[i].data));
+    }
+    if (registers && kvbm_manager_complete(manager_, blocks, kBatch, nullptr) == KVBM_OK) {
+      kvbm_register_options_t options;
+      kvbm_register_options_init(&options, sizeof options);
+      options.unchained = 1;
+      if (kvbm_manager_register(manager_, ns_, blocks, keys, kBatch, &options) == KVBM_OK &&
+          kvbm_block_view(manager_, blocks, kBatch, views) == KVBM_OK) {
+        // Of duplicates it is given what was there.
+        for (uint32_t i = 0; i < kBatch; ++i) ledger.wrong += is((first + i) % kNames, views[i].data) ? 0 : 1;
+      }
+    }
+    kvbm_block_release(manager_, blocks, kBatch);
+  }
+
+  void forget(Ledger& ledger) {
+    const uint64_t what = random_() % 3;
+    kvbm_error_t error{};
+    const kvbm_status_t done = what == 0   ? kvbm_manager_reset(manager_, &error)
+                               : what == 1 ? kvbm_namespace_reset(ns_, &error)
+                                           : kvbm_namespace_invalidate(ns_, &error);
+    if (done != KVBM_OK) ++ledger.wrong;
+    ++ledger.forgotten;
+    ++ledger.forgettings;
+  }
+
+  // Everything that is found, by loads and in views.
+  void look(Ledger& ledger) {
+    for (uint64_t name = 0; name < kNames; ++name) {
+      const kvbm_key_t wanted = key(name);
+      kvbm_match_t* match = nullptr;
+      size_t hits = 0;
+      const uint64_t stored = ledger.stored[name].load();
+      ++ledger.looked;
+      if (kvbm_cache_lookup(cache_, &wanted, 1, nullptr, &match, &hits) != KVBM_OK || hits == 0) continue;
+      ++ledger.found;
+      // Nothing but a store that began after the last forgetting returned may be there.
+      if (stored < 1 + ledger.forgotten.load()) ++ledger.revived;
+      kvbm_block_t block = 0;
+      kvbm_view_t view{};
+      if (name % 2 == 0) {
+        const uint32_t id = 0;
+        if (kvbm_cache_load(cache_, match, &id, 1, nullptr, nullptr, 0) != KVBM_OK) ++ledger.wrong;
+        else ledger.wrong += is(name, memory_.data()) ? 0 : 1;
+      } else if (kvbm_match_blocks(match, 0, 0, 1, &block) == KVBM_OK && block != 0) {
+        if (kvbm_block_view(manager_, &block, 1, &view) != KVBM_OK || !is(name, view.data)) ++ledger.wrong;
+        kvbm_block_release(manager_, &block, 1);
+      } else {
+        ++ledger.wrong;  // a kill leaves no block whose bytes are not its own
+      }
+      ++ledger.seen;
+      kvbm_match_release(match);
+    }
+  }
+
+  uint64_t random() { return random_(); }
+
+ private:
+  kvbm_key_t key(uint64_t name) const {
+    kvbm_key_t out{};
+    uint8_t hash[8];
+    std::memcpy(hash, &name, sizeof hash);
+    kvbm_key_from_hashes(ns_, hash, sizeof hash, 1, &out);
+    return out;
+  }
+
+  std::vector<uint64_t> memory_;
+  std::mt19937_64 random_;
+  kvbm_context_t* context_ = nullptr;
+  kvbm_manager_t* manager_ = nullptr;
+  kvbm_namespace_t* ns_ = nullptr;
+  kvbm_cache_t* cache_ = nullptr;
+  bool ok_ = false;
+};
+
+// Also the one that looks: at what the one before left, before it goes on.
+[[noreturn]] void work_until_killed(const std::string& path, uint64_t seed, Ledger& ledger, int pipe) {
+  Process process(path, seed);
+  if (!process.ok()) _exit(1);
+  process.look(ledger);
+  for (;;) {
+    const uint64_t what = process.random() % 64;
+    if (what < 40) process.store(ledger);
+    else if (what < 62) process.pool(ledger);
+    else process.forget(ledger);
+    if (write(pipe, "x", 1) != 1) _exit(1);
+  }
+}
+
+}  // namespace
+
+TEST(HostFile, survives_kills_without_a_wrong_or_a_forgotten_block) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no tmpfs at /dev/shm";
+  const char* text = std::getenv("KVBMTEST_CRASH_CYCLES");
+  const int cycles = text != nullptr ? std::atoi(text) : 20;
+  std::mt19937_64 random(std::random_device{}());
+  const kvbm::test::TempDir directory("/dev/shm");
+  const std::string path = directory.path() + "/host";
+  void* shared = mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  Ledger& ledger = *new (shared) Ledger{};
+  for (int cycle = 0; cycle < cycles; ++cycle) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const uint64_t seed = random();
+    const pid_t worker = fork();
+    ASSERT_GE(worker, 0);
+    if (worker == 0) {
+      close(ends[0]);
+      work_until_killed(path, seed, ledger, ends[1]);
+    }
+    close(ends[1]);
+    char byte = 0;
+    bool alive = true;
+    for (uint64_t steps = 1 + random() % 120; steps != 0 && alive; --steps) alive = read(ends[0], &byte, 1) == 1;
+    // Not between two of its steps, where it has just said that it ended one.
+    for (uint64_t spins = random() % 200'000; spins != 0; --spins) asm volatile("" ::: "memory");
+    kill(worker, SIGKILL);
+    int ended = 0;
+    while (waitpid(worker, &ended, 0) < 0 && errno == EINTR) {
+    }
+    close(ends[0]);
+    ASSERT_TRUE(alive && WIFSIGNALED(ended)) << "the process gave up in cycle " << cycle << ", seed " << seed;
+    ASSERT_EQ(ledger.wrong.load(), 0U) << "cycle " << cycle << ", seed " << seed;
+    ASSERT_EQ(ledger.revived.load(), 0U) << "cycle " << cycle << ", seed " << seed;
+  }
+  kvbm::test::counted(static_cast<uint64_t>(cycles), "kills");
+  std::printf("%llu blocks found after a kill, of %llu names looked for; %llu times everything was forgotten\n",
+              static_cast<unsigned long long>(ledger.found.load()),
+              static_cast<unsigned long long>(ledger.looked.load()),
+              static_cast<unsigned long long>(ledger.forgettings.load()));
+  if (cycles >= 20) {
+    EXPECT_GT(ledger.seen.load(), 0U);
+    EXPECT_GT(ledger.forgettings.load(), 0U);
+  }
+  munmap(shared, sizeof(Ledger));
+}
