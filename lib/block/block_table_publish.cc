@@ -67,6 +67,7 @@ Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, s
   if (listed == PrefixIndex::Listed::there && what.precedence != nullptr && what.precedence->gives_way(*existing, i)) {
     // What is withdrawn is taken no more, so under this lock nothing but this slot can be listed next. Somebody else may
     // be withdrawing it, and takes it out of the index then.
+    marks_.ended(*existing);  // first, as in withdraw()
     const SlotWord old(table_[*existing].word.fetch_or(SlotWord::kWithdrawn, std::memory_order_acq_rel));
     if (!old.withdrawn()) (void)index_.remove(key.place, *existing);
     fresh.ousted[fresh.n_ousted++] = *existing;

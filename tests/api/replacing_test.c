@@ -96,7 +96,7 @@ static void model_close(model_t *m) {
 /* What engine block `id` is to hold: numbers about 1 whose low bits int8 does not keep. */
 static unsigned char value_at(uint32_t id, size_t at) {
   if (at % 2 == 1) return at % 4 == 1 ? 0x3F : 0xBF;
-  return (unsigned char)((at * 37 + id * 11) & 0x7F);
+  return (unsigned char)((at / 2 * 37 + id * 11) & 0x7F);
 }
 static void fill(model_t *m, uint32_t id) {
   size_t i;

@@ -62,6 +62,26 @@ TEST(Precedence, what_gives_way_loses_its_name_and_stays_with_its_holders) {
   EXPECT_EQ(table->counters().registered, 0U);
 }
 
+TEST(Precedence, the_next_process_does_not_find_what_gave_way_and_is_held) {
+  std::vector<uint64_t> marks(4);
+  auto made = BlockTable::create({.slots = 4, .policy = "lru", .make = &make_plain, .marks = marks});
+  ASSERT_TRUE(made.ok());
+  const auto table = std::move(made).value();
+  const auto first = store(*table, keys_of(0, 1), 1);
+  table->keep(first[0], 77);
+  EXPECT_EQ(marks[first[0]], 77U);
+  auto mine = complete_slots(*table, 1);
+  Told told({true});
+  EXPECT_EQ(table->publish(mine, {.keys = keys_of(0, 1), .precedence = &told}, {}), Code::ok);
+  EXPECT_EQ(marks[first[0]], SlotMarks::kEnded);
+  table->keep(first[0], 78);
+  EXPECT_EQ(marks[first[0]], SlotMarks::kEnded);
+  table->keep(mine[0], 79);
+  EXPECT_EQ(marks[mine[0]], 79U);
+  table->release(first);
+  table->release(mine);
+}
+
 TEST(Precedence, a_key_repeated_in_a_batch_gives_way_to_the_last) {
   auto table = make_table(4);
   auto mine = complete_slots(*table, 2);
