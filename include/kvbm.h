@@ -466,7 +466,7 @@ KVBM_API kvbm_status_t kvbm_block_upgrade(kvbm_manager_t *manager, const kvbm_bl
 /* --------------------------------------------------- care of what is cached */
 
 /* Brings blocks up into the host tier so that a later load is quick. Keys that are nowhere are ignored. A use of the
- * blocks, but no lookup in the statistics. queue as for store. Thread: any. Since 0.1. */
+ * blocks, but no lookup in the statistics. Waits for room ahead of stores; what gets none stays below. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_prefetch(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                              const kvbm_key_t *keys, size_t n_keys, kvbm_queue_t *queue,
                                              uint64_t user_data);
@@ -476,12 +476,12 @@ KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namesp
                                             const kvbm_key_t *keys, size_t n_keys, uint32_t tier, kvbm_queue_t *queue,
                                             uint64_t user_data);
 /* Forgets blocks in every tier. *out_n counts those that were in the host tier (may be NULL). Not written down: a
- * record on disk, or in a host file, that was dropped this way may be found again after a restart (it is still what was
+ * record on disk that was dropped this way may be found again after a restart (it is still what was
  * stored under its key). kvbm_manager_reset, kvbm_namespace_reset and kvbm_namespace_invalidate are for good. Thread:
  * any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, size_t *out_n);
-/* Tells the policies what is known of blocks (KVBM_PRIORITY_*). Absent keys are ignored. Thread: any. Since 0.1. */
+/* Tells every policy, policy_table too, what is known of host blocks (KVBM_PRIORITY_*). Absent: ignored. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, uint32_t priority);
 /* Keeps host blocks resident for `owner` (any number of the caller's choosing) until timeout_ns from now or until

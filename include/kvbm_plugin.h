@@ -57,8 +57,8 @@ struct kvbm_tier_table {
 
 /* An eviction policy in C. All calls are serialised, on the thread of whoever uses blocks: they must be quick. Slots
  * are numbers in [0, n_slots). `names` has a hash of what lies in each slot, the same whenever that block comes again, so
- * that a policy can remember what it evicted. `tick` counts requests and never falls. A slot that evict returns and
- * that may_evict refuses is put back and counted; a policy that returns nothing usable is helped out by scanning. */
+ * that a policy can remember what it evicted. `tick` counts requests, never falls. A slot that evict returns has left the
+ * policy; if it stays after all, it is inserted anew once it can go. A refused or foreign choice is counted; kvbm scans. */
 struct kvbm_policy_table {
   uint32_t struct_size;
   uint32_t reserved;
