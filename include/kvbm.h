@@ -296,7 +296,7 @@ KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_opt
 
 /* Creates a manager: one owner of one set of tiers. Maps the host tier, opens and recovers the tiers below.
  * Errors: KVBM_ERR_CONFIG (a capacity smaller than one block, an impossible size), KVBM_ERR_IN_USE (a tier
- * directory has another owner; the message names its process), KVBM_ERR_VERSION (a directory of a newer format),
+ * directory or host_file has another owner; the message names it), KVBM_ERR_VERSION (a directory of a newer format),
  * KVBM_ERR_EXISTS (a directory with files of someone else; nothing is changed), KVBM_ERR_DAMAGED (one whose superblock
  * cannot be read), KVBM_ERR_DISK_FULL, KVBM_ERR_NO_MEMORY, KVBM_ERR_IO, KVBM_ERR_PERMISSION. Thread: any. Blocks: for
  * mapping and recovery. Since 0.1. */
@@ -331,7 +331,7 @@ typedef struct kvbm_namespace_options {
   uint64_t quota_bytes; /* host bytes this namespace may use, all its handles together; 0 = as it is set, or none */
   /* How its records are coded on tiers and links where anything is: a recipe as "default", "int8" or
    * "k:0-3=int8,v:0-3=int6,default". One that loses something is used only while every open handle of the namespace has
-   * such a recipe or allow_lossy; NULL = as the tier codes, without loss. */
+   * such a recipe or allow_lossy; NULL = as the tier codes. Managed and opaque blocks: one lossy mode for all, "int8". */
   const char *codec;
   /* 1: this handle may be given blocks that were coded with loss; 0: they are misses for it, wherever they are. */
   uint32_t allow_lossy;
@@ -526,7 +526,7 @@ typedef struct kvbm_tier_codec_stats {
   uint64_t damaged;                   /* records that did not decode or open: forgotten */
   uint64_t stepped_down;              /* times that encoding held writing up; auto then codes faster, or not at all */
   uint64_t probes;                    /* records that auto coded only to measure */
-  uint32_t mode;                      /* KVBM_CODEC_* of what was stored last */
+  uint32_t mode;                      /* KVBM_CODEC_* of what was coded last: of most of its bytes, lossy if any is; 0: none */
   uint32_t automatic;                 /* 1: auto */
   uint32_t setting;                   /* KVBM_CODEC_* that tiers[].codec names; 0: it is off, or auto */
   uint32_t seals;                     /* 1: whatever is written there is sealed (seal.key_file) */
