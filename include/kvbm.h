@@ -331,7 +331,7 @@ typedef struct kvbm_namespace_options {
   uint64_t quota_bytes; /* host bytes this namespace may use, all its handles together; 0 = as it is set, or none */
   /* How its records are coded on tiers and links where anything is: a recipe as "default", "int8" or
    * "k:0-3=int8,v:0-3=int6,default". One that loses something is used only while every open handle of the namespace has
-   * such a recipe or allow_lossy; NULL = as the tier codes. Managed and opaque blocks: one lossy mode for all, "int8". */
+   * such a recipe or allow_lossy; NULL = as the tier codes. Managed blocks: one lossy mode for all. */
   const char *codec;
   /* 1: this handle may be given blocks that were coded with loss; 0: they are misses for it, wherever they are. */
   uint32_t allow_lossy;
@@ -526,7 +526,7 @@ typedef struct kvbm_tier_codec_stats {
   uint64_t damaged;                   /* records that did not decode or open: forgotten */
   uint64_t stepped_down;              /* times that encoding held writing up; auto then codes faster, or not at all */
   uint64_t probes;                    /* records that auto coded only to measure */
-  uint32_t mode;                      /* KVBM_CODEC_* of what was coded last: of most of its bytes, lossy if any is; 0: none */
+  uint32_t mode;                      /* KVBM_CODEC_* of most of what was coded last, lossy if any is */
   uint32_t automatic;                 /* 1: auto */
   uint32_t setting;                   /* KVBM_CODEC_* that tiers[].codec names; 0: it is off, or auto */
   uint32_t seals;                     /* 1: whatever is written there is sealed (seal.key_file) */
