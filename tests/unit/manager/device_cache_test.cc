@@ -298,7 +298,7 @@ TEST_F(DeviceCache, a_stream_is_never_let_past_pages_that_did_not_land_wherever_
   constexpr uint32_t kKeys = 4000, kRefused = 4096 / 2;         // of a batch's leaves, two a layer
   constexpr uint32_t kSentBefore = (4 * 4096 - 4 * kKeys) / 2;  // of the last layer, in the four batches that go at once
   constexpr std::byte kStored{0x11}, kStale{0x77}, kGone{0xFF};
-  make(kKeys + 8);
+  make(2 * kKeys);  // records lie at multiples of 4 KiB
   const Paged host = attach_host(Form::layers_nhd);
   const Paged device = attach_device(Form::layers_nhd);
   ASSERT_EQ(device.cache->parts()[0].leaf_count(), 2 * kLayers);
