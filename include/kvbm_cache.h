@@ -256,8 +256,8 @@ KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match,
  * streams of the cache's device, in any order.
  *
  * Order alone does not say that the load was right. A stream that waits is always released in the end, also when the
- * load fails, is cancelled or meets its deadline: blocks then hold NaN (a leaf that failed its check), or what was
- * there before (what never came). So what was computed behind a wait counts only once the completion, and item_status,
+ * load fails, is cancelled or meets its deadline: blocks then hold NaN (what failed or did not come), or, of a load
+ * ended early, what was there before. What was computed behind a wait counts only once the completion, and item_status,
  * have said that its blocks were loaded; otherwise it must be thrown away.
  *
  * KVBM_OK also when the load has completed: there is nothing to wait for. Errors: KVBM_ERR_INVALID (a layer that the

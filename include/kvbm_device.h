@@ -42,7 +42,7 @@ extern "C" {
 /* What was moved in one direction between a device and records in host memory (frozen, 80 bytes). */
 typedef struct kvbm_device_moves {
   uint64_t batches, leaves, bytes;
-  uint64_t bad_leaves;      /* into the device: not what the record says; overwritten with 0xFF and refused */
+  uint64_t bad_leaves;      /* not what the record or, out of it, the device says; 0xFF on it; refused */
   /* By the way that each leaf took: kernels on mapped host memory; kernels and one large copy through memory of the
    * device; copies straight between pages and record; through pinned memory of the library's, because the record's is
    * not registered with the device. */

@@ -30,7 +30,7 @@ constexpr CounterRow kCounters[] = {
     {"kvbm_deadlines_missed_total", "Operations that ended at their deadline.", &Snapshot::deadline_missed},
     {"kvbm_position_mismatches_total", "Content-keyed blocks refused at another position.",
      &Snapshot::position_mismatches},
-    {"kvbm_offloads_skipped_total", "Blocks that a full offload queue did not take.", &Snapshot::offloads_skipped},
+    {"kvbm_offloads_skipped_total", "Blocks that a full offload queue or tier did not take.", &Snapshot::offloads_skipped},
     {"kvbm_lossy_refused_total", "Blocks in the host that a reader without allow_lossy was not given.",
      &Snapshot::lossy_refused},
     {"kvbm_verify_failures_total", "Host blocks whose bytes failed verification.", &Snapshot::verify_failures},

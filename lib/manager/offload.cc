@@ -381,6 +381,8 @@ void Offloader::finished(std::vector<Entry>& entries, tier::PutBatch& batch, uin
       manager::add(counters.stores, 1);
       manager::add(counters.store_bytes, batch.items[i].payload.size());
       stored.push_back(batch.items[i].id);
+    } else if (code == Code::no_room) {  // all that it could reclaim is being read: no fault of its
+      manager::add(manager_.counters().offload_skipped, 1);
     } else {
       manager::add(counters.errors, 1);
     }
