@@ -15,8 +15,6 @@ namespace {
 // most.
 constexpr uint64_t kConfirmNs = 500'000;
 constexpr uint64_t kConfirmMostNs = 50'000'000;
-// When it is looked again, at most, whether it still reads: that costs nothing, and whoever evicts waits for it.
-constexpr uint64_t kReadsMostNs = 4'000'000;
 
 }  // namespace
 
@@ -183,16 +181,20 @@ void PeerOffer::confirm(const std::shared_ptr<PutOp>& op, const Taking& by, cons
   PeerLink* const link = commons_->mesh.link_to(by.node);
   const bool late = commons_->mesh.executor().clock().now_ns() >= op->deadline_ns;
   if (link == nullptr || late) return refused(op, indexes, late ? Code::deadline : Code::owner_gone);
-  // A node gives a lease back when it has registered what came: what it does not have by then will not come. Before that it
-  // is not asked, for what it reads could not be evicted here yet, and whoever makes room in that way would find none.
-  if (const std::shared_ptr<PeerLink> held_by = by.link.lock(); held_by != nullptr && held_by->holds(by.lease)) {
-    return confirm_later(op, by, indexes, std::min(wait * 2, kReadsMostNs));
-  }
+  // Seen before the question is sent: a node gives a lease back when it has registered what came, so what it does not
+  // have by then will not come.
+  const std::shared_ptr<PeerLink> held_by = by.link.lock();
+  const bool over = held_by == nullptr || !held_by->holds(by.lease);
   auto batch = std::make_unique<FindBatch>();
   for (const size_t i : indexes) batch->ids.push_back(op->batch->items[i].id);
   batch->deadline_ns = op->deadline_ns;
-  batch->done = [self = shared_from_this(), op, facts = link->peer(), indexes](FindBatch& answer) {
-    self->refused(op, self->confirmed(op, facts, indexes, answer), Code::io_error);
+  batch->done = [self = shared_from_this(), op, by, facts = link->peer(), indexes, wait, over](FindBatch& answer) {
+    std::vector<size_t> open = self->confirmed(op, facts, indexes, answer);
+    if (over) {
+      self->refused(op, open, Code::io_error);
+    } else if (!open.empty()) {
+      self->confirm_later(op, by, std::move(open), std::min(wait * 2, kConfirmMostNs));
+    }
     self->offered(op);
   };
   ++op->offers;

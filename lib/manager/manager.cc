@@ -357,7 +357,6 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
   std::vector<block::Evicted> mine;
   std::vector<block::Evicted>& gone = evicted != nullptr ? *evicted : mine;
   const size_t before = gone.size();
-  (void)evict_what_is_below(out.size());
   Code code = table_->allocate(account, out, &gone, tick());
   while (code == Code::no_room && taken_->let_go_some(tick())) {
     code = table_->allocate(account, out, &gone, tick());
@@ -372,19 +371,15 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
 }
 
 size_t Manager::slots_to_land_in(size_t n) {
-  return evict_what_is_below(n) ? n : std::min<size_t>(n, table_->counters().free);
-}
-
-bool Manager::evict_what_is_below(size_t n) {
   bool last_copies = false;
   for (TierIndex i = 1; i <= tiers_.size(); ++i) {
     const bool write_back = options_.tiers[i - 1U].admission == AdmissionKind::on_eviction;
     last_copies = last_copies || (write_back && !out_of_use(i) && !is_fed(i));
   }
-  if (!last_copies || table_->counters().free >= n) return true;
+  if (!last_copies || table_->counters().free >= n) return n;
   const MemoryWait told;
   for (auto& offloader : offloaders_) offloader->relieve();
-  return table_->counters().free >= n;
+  return std::min<size_t>(n, table_->counters().free);
 }
 
 Code Manager::allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got) {

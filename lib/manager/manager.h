@@ -78,9 +78,6 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // Of `n` slots that records from below are to land in, so many as lose nothing: where a tier gets only what leaves the
   // host, the free ones, for the others have to be written there first.
   [[nodiscard]] size_t slots_to_land_in(size_t n);
-  // Where a tier gets only what leaves the host and fewer than `n` slots are free, those go first that it has got already (a
-  // node was still reading them when they were to go). True: there are so many now, or no such tier is there.
-  bool evict_what_is_below(size_t n);
   // For as many leading ones as there is room for: how many comes out in `got`. ok, or why there is room for none.
   Code allocate_leading(block::AccountId account, std::span<SlotId> out, size_t& got);
   // Publishes completed slots, tells events and offloaders. `parents_of_events` may be empty. `apart`: a tier that the

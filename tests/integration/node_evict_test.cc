@@ -69,7 +69,6 @@ class NodeEvict : public testing::Test {
     for (uint64_t i = first; i < first + n; ++i) {
       const Loaded one = from.load(PoolMember::keys_of(kSalt, i, 1), kSoon, kSoon);
       all.hits += one.hits, all.right += one.right, all.wrong += one.wrong;
-      if (one.right == 0) std::fprintf(stderr, "block %llu: %zu hits, %zu failed\n", static_cast<unsigned long long>(i), one.hits, one.failed);
     }
     return all;
   }
