@@ -91,7 +91,7 @@ class Loan : public std::enable_shared_from_this<Loan> {
             });
   }
 
-  // Slots for as many as there is room for now. Offloads give up what they merely queue.
+  // Slots for as many as there is room. Offloads give up what they merely queue.
   Code find_room(size_t n, LandingRoom& room) {
     (void)take_slots(*manager_, block::kSharedAccount, n, room);
     if (room.count() == n) return Code::ok;
