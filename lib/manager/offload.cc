@@ -316,37 +316,40 @@ void Offloader::end_writing(std::vector<Entry>& entries, std::vector<Code>& code
 void Offloader::send(std::vector<Entry> entries) {
   // All memory that it takes to say that a block is being written is there before anything says so.
   auto batch = std::make_unique<tier::PutBatch>();
-  auto sent = std::make_shared<std::vector<Entry>>();
+  auto sent = std::make_shared<Sent>();
   std::vector<Entry> later;
   std::vector<SlotId> slots;
   batch->items.reserve(entries.size());
   batch->status.reserve(entries.size());
-  sent->reserve(entries.size());
+  sent->entries.reserve(entries.size());
   slots.reserve(entries.size());
   for (Entry& entry : entries) {
     tier::PutItem item;
     if (begin(entry, item, later) != Turn::now) continue;
     batch->items.push_back(item);
     slots.push_back(entry.slot);
-    sent->push_back(std::move(entry));
+    sent->entries.push_back(std::move(entry));
   }
-  const uint64_t charged = sent->size() * slot_bytes_;
+  const uint64_t charged = sent->entries.size() * slot_bytes_;
+  sent->charged = charged;
   {
     MutexLock lock(mutex_);
     in_flight_ += charged + later.size() * slot_bytes_;
     in_flight_ -= entries.size() * slot_bytes_;
   }
   if (!later.empty()) send_later(std::move(later));
-  if (sent->empty()) return;  // pump() goes on
-  batch->status.assign(sent->size(), Code::internal);
-  batch->done = [this, keep = manager_.shared_from_this(), sent, charged](tier::PutBatch& done) {
-    finished(*sent, done, charged);
+  if (sent->entries.empty()) return;  // pump() goes on
+  batch->status.assign(sent->entries.size(), Code::internal);
+  batch->done = [this, keep = manager_.shared_from_this(), sent](tier::PutBatch& done) {
+    finished(*sent, done);
+    if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
   };
   // References of its own: the batch may be over before put() returns.
   manager_.table().retain(slots);
   manager_.tier_below(tier_).put(std::move(batch));
   erase_forgotten(slots);
   manager_.release(slots);
+  if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
 }
 
 // Blocks whose head somebody else is making.
@@ -369,10 +372,9 @@ void Offloader::erase_forgotten(std::span<const SlotId> slots) {
   if (!ids.empty()) manager_.tier_below(tier_).erase(ids);
 }
 
-void Offloader::finished(std::vector<Entry>& entries, tier::PutBatch& batch, uint64_t charged) {
+void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
+  std::vector<Entry>& entries = sent.entries;
   TierCounters& counters = manager_.counters().tiers[tier_];
-  std::vector<SlotId> keep;
-  std::vector<SlotId> evict;
   std::vector<Identity> stored;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Code code = batch.status[i];
@@ -387,18 +389,27 @@ void Offloader::finished(std::vector<Entry>& entries, tier::PutBatch& batch, uin
       manager::add(counters.errors, 1);
     }
   }
-  std::vector<Code> codes = batch.status;
-  end_writing(entries, codes);
-  for (const Entry& entry : entries) (entry.evict_after ? evict : keep).push_back(entry.slot);
+  sent.codes = batch.status;
+  end_writing(entries, sent.codes);
   manager_.events().publish(copy::EventKind::stored, tier_, stored);
+}
+
+// The tier is done with it, and whoever gave it to the tier holds nothing of it any more: what is to go can go, and who hears
+// of the end finds the slots free.
+void Offloader::end(Sent& sent) {
+  const MemoryWait nobody_to_tell;
+  std::vector<Entry>& entries = sent.entries;
+  std::vector<SlotId> keep;
+  std::vector<SlotId> evict;
+  for (const Entry& entry : entries) (entry.evict_after ? evict : keep).push_back(entry.slot);
   manager_.release(keep);
   manager_.evict_held(evict);
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, codes[i]);
+    if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, sent.codes[i]);
   }
   {
     MutexLock lock(mutex_);
-    in_flight_ -= charged;
+    in_flight_ -= sent.charged;
   }
   pump();
 }

@@ -13,6 +13,7 @@
 // What a tier above lets go (take_over.cc) is in its memory already and goes straight on; that tier bounds it.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -67,6 +68,14 @@ class Offloader {
     bool marked = false;      // in queued_
     uint32_t generation = 0;  // of the slot, where marked
   };
+  // A batch that the tier has. It ends when the tier has answered and put() has returned: whoever called that holds
+  // references of its own as long, which would keep in the host what is to go.
+  struct Sent {
+    std::vector<Entry> entries;
+    std::vector<Code> codes;
+    uint64_t charged = 0;
+    std::atomic<int> open{2};
+  };
   struct Queued {
     bool is = false;
     bool held = false;
@@ -90,7 +99,8 @@ class Offloader {
   void send_later(std::vector<Entry> entries);
   Turn begin(Entry& entry, tier::PutItem& item, std::vector<Entry>& later);
   void end_writing(std::vector<Entry>& entries, std::vector<Code>& codes);
-  void finished(std::vector<Entry>& entries, tier::PutBatch& batch, uint64_t charged);
+  void finished(Sent& sent, tier::PutBatch& batch);
+  void end(Sent& sent);
   void drop(std::span<Entry> entries, Code why);
   void erase_forgotten(std::span<const SlotId> slots);
   [[nodiscard]] bool at_rest() const KVBM_REQUIRES(mutex_) {
