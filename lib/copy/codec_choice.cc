@@ -1,6 +1,7 @@
 #include "copy/codec_choice.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace kvbm::copy {
 
@@ -10,13 +11,8 @@ namespace {
 // first one seems to have taken all of the time.
 constexpr uint32_t kSampleBatches = 8;
 constexpr double kSampleBytes = 8 << 20;
-// Of what was known before, so much stays when another sample ends: the last eight count.
-constexpr double kKept = 7.0 / 8;
-// Of the way that is tried only now and then, the three of the last try count as much as all before them, or each alone if
-// it says that the edge has changed.
-constexpr double kKeptOfTries = 4.0 / 5;
-// A sample that took longer than so many times what was thought counts as that: a stall says little of the way.
-constexpr double kMostTimes = 4;
+// Of the way that is tried only now and then, so many older ones count beside the three of the last try.
+constexpr uint32_t kKeptOfTries = 2;
 // Samples of a way that must have been taken before it is judged.
 constexpr uint32_t kEnough = 3;
 // A try is given up when so many batches have not made its samples, or so many of them came plain.
@@ -30,6 +26,8 @@ constexpr uint64_t kPauseNs = 1'000'000'000;
 constexpr uint32_t kFirstTries = 2;
 constexpr uint64_t kMostPauseNs = 32'000'000'000;
 constexpr uint64_t kTriesBetween = 64;
+// Sooner, and each time twice as late, where the best sample of a try would have won: what lost was a stall beside it.
+constexpr uint64_t kFirstDoubt = 4;
 // Where coders are so many times faster than the edge, all that has to be found out is what batches shrink to: one sample of
 // either way says that, so that a short visit over a slow link is not over before.
 constexpr double kClear = 4;
@@ -55,6 +53,22 @@ constexpr Way other(Way way) noexcept { return way == Way::plain ? Way::coded : 
 
 }  // namespace
 
+void CodecChoice::Taken::add(double ns_per_byte) noexcept {
+  samples_ = std::min(samples_ + 1, static_cast<uint32_t>(last_.size()));
+  std::copy_backward(last_.begin(), last_.begin() + samples_ - 1, last_.begin() + samples_);
+  last_[0] = ns_per_byte;
+}
+
+void CodecChoice::Taken::forget_but(uint32_t samples) noexcept { samples_ = std::min(samples_, samples); }
+
+double CodecChoice::Taken::ns_per_byte() const noexcept {
+  if (samples_ == 0) return 0;
+  auto sorted = last_;
+  std::fill(sorted.begin() + samples_, sorted.end(), std::numeric_limits<double>::infinity());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[(samples_ - 1) / 3];
+}
+
 bool CodecChoice::Sample::full() const noexcept { return batches >= kSampleBatches || bytes >= kSampleBytes; }
 
 size_t CodecChoice::class_of(uint64_t bytes) noexcept { return bytes < kSmallBytes ? 0 : bytes < kMiddleBytes ? 1 : 2; }
@@ -79,25 +93,34 @@ Way CodecChoice::begin_try(Class& of, uint32_t samples) noexcept {
   return other(of.way);
 }
 
-// The first two tries of coding have only measured plain batches between them; then, as long as it loses, they become rare.
+// Ways are compared when one has just been tried: what is known of the other one at other times is of another time. The
+// first two tries of coding have only measured plain batches between them; then, as long as it loses, they become rare.
 void CodecChoice::end_try(Class& of, uint64_t now_ns) noexcept {
   of.trying.on = false;
-  if (of.way == Way::coded) {
-    of.try_ns = now_ns + std::max(kPauseNs, kTriesBetween * of.trying.ns);
-    return;
-  }
-  if (++of.tries < kFirstTries && of.trying.enough == kEnough) {
+  of.taken[index(other(of.way))].forget_but(kKeptOfTries + of.trying.samples);
+  const bool whole = of.trying.samples >= of.trying.enough;
+  if (of.way == Way::plain && whole && of.trying.enough == kEnough && ++of.tries < kFirstTries) {
     of.taken = {};
     return;
   }
-  of.pause_ns = std::clamp(of.pause_ns * 2, kPauseNs, kMostPauseNs);
-  of.try_ns = now_ns + std::max(of.pause_ns, kTriesBetween * of.trying.ns);
+  const double plain_ns = of.taken[index(Way::plain)].ns_per_byte();
+  const double coded_ns = of.taken[index(Way::coded)].ns_per_byte();
+  if (of.way == Way::coded) {
+    of.try_ns = now_ns + std::max(kPauseNs, kTriesBetween * of.trying.ns);
+    if (whole && coded_ns > plain_ns) switch_to(of, Way::plain, now_ns);
+  } else if (whole && worth_coding(plain_ns, coded_ns)) {
+    switch_to(of, Way::coded, now_ns);
+  } else if (whole && worth_coding(plain_ns, of.trying.best)) {
+    of.doubt = std::clamp(2 * of.doubt, kFirstDoubt, kTriesBetween);
+    of.try_ns = now_ns + of.doubt * of.trying.ns;
+  } else {
+    of.pause_ns = std::clamp(of.pause_ns * 2, kPauseNs, kMostPauseNs);
+    of.try_ns = now_ns + std::max(of.pause_ns, kTriesBetween * of.trying.ns);
+  }
 }
 
 // Which way now, and whether the other one is due for a try. tight: its deadline is too near for one.
 Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, bool tight) noexcept {
-  const Taken& plain = of.taken[0];
-  const Taken& coded = of.taken[1];
   if (of.trying.on) {
     if (tight) return of.way;
     if (of.trying.asked < kMostOfTry) {
@@ -106,20 +129,14 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, 
     }
     end_try(of, now_ns);
   }
+  const Taken& plain = of.taken[index(Way::plain)];
   const double plain_ns = plain.ns_per_byte();
-  const bool clear = is_clear(plain_ns, speeds);
-  const uint32_t enough = clear ? 1 : kEnough;
-  if (plain.samples < enough) return Way::plain;
-  const bool judged = coded.samples >= enough && (clear || of.tries >= kFirstTries);
-  if (of.way == Way::plain && judged && worth_coding(plain_ns, coded.ns_per_byte())) {
-    switch_to(of, Way::coded, now_ns);
-  } else if (of.way == Way::coded && coded.ns_per_byte() > plain_ns) {
-    switch_to(of, Way::plain, now_ns);
-  }
+  const uint32_t enough = is_clear(plain_ns, speeds) ? 1 : kEnough;
   if (of.way == Way::coded) return tight || now_ns < of.try_ns ? Way::coded : begin_try(of, enough);
+  if (plain.samples() < enough) return Way::plain;
   if (!worth_coding(plain_ns, coded_ns_per_byte(plain_ns, speeds))) return Way::plain;
   if (plain_ns > kChanged * of.tried_at) {
-    of.pause_ns = of.try_ns = 0;
+    of.pause_ns = of.try_ns = of.doubt = 0;
     of.tries = 0;
     of.tried_at = plain_ns;
     of.taken[1] = {};
@@ -141,26 +158,23 @@ CodecChoice::Ticket CodecChoice::next(uint64_t now_ns, uint64_t bytes, const Cod
 // What the sample says.
 void CodecChoice::learn(Class& of, uint64_t now_ns) noexcept {
   const Way way = of.sample.way;
-  double ns = of.sample.ns;
-  const double bytes = of.sample.bytes;
+  const double took = of.sample.ns / of.sample.bytes;
   of.sample = {way, 0, 0, 0};
   Taken& taken = of.taken[index(way)];
-  double kept = kKept;
-  if (taken.samples >= kEnough) {
-    const double thought = taken.ns_per_byte() * bytes;
-    ns = std::min(ns, kMostTimes * thought);
-    const bool longer = ns > kChanged * thought;
-    const bool shorter = thought > kChanged * ns;
-    taken.off = longer ? std::max(taken.off, 0) + 1 : shorter ? std::min(taken.off, 0) - 1 : 0;
-    if (way != of.way) kept = taken.off != 0 ? 0 : kKeptOfTries;
-    if (taken.off >= kChangedFor || taken.off <= -kChangedFor) kept = 0;
-    // The edge has become faster: it may need no coding any more.
-    if (way == Way::coded && of.way == way && taken.off == -kChangedFor) of.try_ns = std::min(of.try_ns, now_ns);
+  const double thought = taken.ns_per_byte();
+  const bool known = taken.samples() >= kEnough;
+  taken.add(took);
+  if (of.trying.on && way != of.way) {
+    of.trying.best = of.trying.samples++ == 0 ? took : std::min(of.trying.best, took);
+    return;
   }
-  taken.ns = taken.ns * kept + ns;
-  taken.bytes = taken.bytes * kept + bytes;
-  if (taken.samples < UINT32_MAX) ++taken.samples;
-  if (of.trying.on && way != of.way) ++of.trying.samples;
+  const bool longer = known && took > kChanged * thought;
+  const bool shorter = known && thought > kChanged * took;
+  taken.off = longer ? std::max(taken.off, 0) + 1 : shorter ? std::min(taken.off, 0) - 1 : 0;
+  if (taken.off < kChangedFor && taken.off > -kChangedFor) return;
+  taken.forget_but(kChangedFor);
+  // An edge that has become faster may need no coding any more, and coders may have become slower.
+  if (way == Way::coded) of.try_ns = std::min(of.try_ns, now_ns);
 }
 
 // Of batches that stand in a line, each took the time since the one before it ended.

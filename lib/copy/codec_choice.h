@@ -10,6 +10,9 @@
 // only those count that had no batch of the other way beside them from their asking to their end: of mixed ones, the
 // time that coding costs would be put down to whichever ends next. Several that end together are counted together.
 //
+// Noise is on one side: a stall makes some batches longer and none shorter. So samples are judged by one of the shorter ones,
+// and a try that lost though its best sample would have won comes again soon.
+//
 // Batches of like size are compared with each other: small ones are mostly latency, which coding makes longer.
 // Pure but for its lock: time comes from the caller. Lock: mutex_, a leaf, taken twice a batch.
 #pragma once
@@ -70,13 +73,20 @@ class CodecChoice {
   [[nodiscard]] State state(uint64_t bytes) const noexcept KVBM_EXCLUDES(mutex_);
 
  private:
-  // Time that batches of one way took and their bytes, older ones fading.
-  struct Taken {
-    double ns = 0;
-    double bytes = 0;
-    uint32_t samples = 0;
+  // What a byte took one way, in the last samples.
+  class Taken {
+   public:
+    void add(double ns_per_byte) noexcept;
+    // Only the last so many count still.
+    void forget_but(uint32_t samples) noexcept;
+    // A stall makes some of them longer and none shorter: the third from below stands for all seven.
+    [[nodiscard]] double ns_per_byte() const noexcept;
+    [[nodiscard]] uint32_t samples() const noexcept { return samples_; }
     int32_t off = 0;  // samples in a row that took far longer than thought; negative: far shorter
-    [[nodiscard]] double ns_per_byte() const noexcept { return bytes > 0 ? ns / bytes : 0; }
+
+   private:
+    std::array<double, 7> last_{};  // the newest one first
+    uint32_t samples_ = 0;
   };
   // Batches that count, until there are enough of them for a sample.
   struct Sample {
@@ -94,6 +104,7 @@ class CodecChoice {
     uint32_t samples = 0;
     uint32_t declined = 0;  // asked for coded, and came plain
     uint64_t ns = 0;        // that batches took meanwhile
+    double best = 0;        // the shortest sample, ns a byte
   };
   struct Class {
     std::array<Taken, 2> taken;
@@ -104,6 +115,7 @@ class CodecChoice {
     Try trying;
     uint64_t try_ns = 0;    // when the other way is tried next
     uint64_t pause_ns = 0;  // between two tries
+    uint64_t doubt = 0;     // the same, in times of a try that was lost to a stall
     double tried_at = 0;    // what a plain byte took when the tries of coding began
     uint32_t tries = 0;     // since then
     uint64_t probes = 0;
