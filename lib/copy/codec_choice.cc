@@ -29,7 +29,8 @@ constexpr uint64_t kTriesBetween = 64;
 // Sooner, and each time twice as late, where the best sample of a try would have won: what lost was a stall beside it.
 constexpr uint64_t kFirstDoubt = 4;
 // Where coders are so many times faster than the edge, all that has to be found out is what batches shrink to: one sample of
-// either way says that, so that a short visit over a slow link is not over before.
+// either way says that, so that a short visit over a slow link is not over before. One that says otherwise has to be
+// believed by as many as elsewhere: the first to be coded pays for memory that is touched for the first time.
 constexpr double kClear = 4;
 // Once coding was chosen, plain gets its next chance sooner: what was measured may have been somebody else's noise.
 constexpr uint64_t kTriesToDoubt = 8;
@@ -84,13 +85,19 @@ void CodecChoice::switch_to(Class& of, Way way, uint64_t now_ns) noexcept {
   of.try_ns = now_ns + of.pause_ns;
 }
 
-Way CodecChoice::begin_try(Class& of, uint32_t samples) noexcept {
+Way CodecChoice::begin_try(Class& of, bool clear) noexcept {
   of.trying = {};
   of.trying.on = true;
-  of.trying.enough = samples;
+  of.trying.clear = clear;
   of.trying.asked = 1;
   ++of.probes;
   return other(of.way);
+}
+
+bool CodecChoice::is_whole(const Class& of) noexcept {
+  if (of.trying.samples >= kEnough) return true;
+  return of.trying.clear && of.trying.samples > 0 &&
+         worth_coding(of.taken[index(Way::plain)].ns_per_byte(), of.taken[index(Way::coded)].ns_per_byte());
 }
 
 // Ways are compared when one has just been tried: what is known of the other one at other times is of another time. The
@@ -98,8 +105,8 @@ Way CodecChoice::begin_try(Class& of, uint32_t samples) noexcept {
 void CodecChoice::end_try(Class& of, uint64_t now_ns) noexcept {
   of.trying.on = false;
   of.taken[index(other(of.way))].forget_but(kKeptOfTries + of.trying.samples);
-  const bool whole = of.trying.samples >= of.trying.enough;
-  if (of.way == Way::plain && whole && of.trying.enough == kEnough && ++of.tries < kFirstTries) {
+  const bool whole = is_whole(of);
+  if (of.way == Way::plain && whole && !of.trying.clear && ++of.tries < kFirstTries) {
     of.taken = {};
     return;
   }
@@ -131,9 +138,9 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, 
   }
   const Taken& plain = of.taken[index(Way::plain)];
   const double plain_ns = plain.ns_per_byte();
-  const uint32_t enough = is_clear(plain_ns, speeds) ? 1 : kEnough;
-  if (of.way == Way::coded) return tight || now_ns < of.try_ns ? Way::coded : begin_try(of, enough);
-  if (plain.samples() < enough) return Way::plain;
+  const bool clear = is_clear(plain_ns, speeds);
+  if (of.way == Way::coded) return tight || now_ns < of.try_ns ? Way::coded : begin_try(of, clear);
+  if (plain.samples() < (clear ? 1 : kEnough)) return Way::plain;
   if (!worth_coding(plain_ns, coded_ns_per_byte(plain_ns, speeds))) return Way::plain;
   if (plain_ns > kChanged * of.tried_at) {
     of.pause_ns = of.try_ns = of.doubt = 0;
@@ -141,7 +148,7 @@ Way CodecChoice::choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, 
     of.tried_at = plain_ns;
     of.taken[1] = {};
   }
-  return tight || now_ns < of.try_ns ? Way::plain : begin_try(of, enough);
+  return tight || now_ns < of.try_ns ? Way::plain : begin_try(of, clear);
 }
 
 CodecChoice::Ticket CodecChoice::next(uint64_t now_ns, uint64_t bytes, const CodingSpeeds& speeds,
@@ -202,7 +209,7 @@ void CodecChoice::ended(uint64_t now_ns, const Ticket& ticket, Way way, uint64_t
     ++sample.batches;
     if (sample.full() && of.under_way[mine] == 0) learn(of, now_ns);
   }
-  if (tried && (of.trying.samples >= of.trying.enough || of.trying.declined >= kMostDeclined)) end_try(of, now_ns);
+  if (tried && (is_whole(of) || of.trying.declined >= kMostDeclined)) end_try(of, now_ns);
 }
 
 CodecChoice::State CodecChoice::state(uint64_t bytes) const noexcept {

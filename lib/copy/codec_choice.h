@@ -99,7 +99,7 @@ class CodecChoice {
   // A run of batches that go the other way.
   struct Try {
     bool on = false;
-    uint32_t enough = 0;  // samples
+    bool clear = false;  // one sample is enough that says so, too
     uint32_t asked = 0;
     uint32_t samples = 0;
     uint32_t declined = 0;  // asked for coded, and came plain
@@ -124,7 +124,8 @@ class CodecChoice {
   static constexpr size_t kClasses = 3;
   static size_t class_of(uint64_t bytes) noexcept;
   static Way choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, bool tight) noexcept;
-  static Way begin_try(Class& of, uint32_t samples) noexcept;
+  static Way begin_try(Class& of, bool clear) noexcept;
+  static bool is_whole(const Class& of) noexcept;
   static void end_try(Class& of, uint64_t now_ns) noexcept;
   static void switch_to(Class& of, Way way, uint64_t now_ns) noexcept;
   static void learn(Class& of, uint64_t now_ns) noexcept;

@@ -103,6 +103,22 @@ TEST(CodecChoice, finds_out_that_coding_is_slower_than_was_thought_and_hardly_tr
   EXPECT_EQ(choice.state(kBatch).way, Way::plain);
 }
 
+// Over a slow link one sample is enough, unless it is the one that paid for memory that was touched for the first time.
+TEST(CodecChoice, one_sample_that_lost_does_not_end_a_try_over_a_slow_link) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 2;
+  edge.thought = {0.4, 0.2, 1.45};
+  const CodingSpeeds warm = edge.real;
+  edge.real = {2, 1, 1.45};
+  edge.move(choice, kBatch, 2);
+  ASSERT_EQ(edge.coded, 1U);
+  edge.real = warm;
+  edge.move(choice, kBatch, 3);
+  EXPECT_EQ(edge.coded, 4U);
+  EXPECT_EQ(choice.state(kBatch).way, Way::coded);
+}
+
 // A short visit over a link is over before the pause after a try that was lost: where a stall lost it, the next one is soon.
 TEST(CodecChoice, a_stall_in_a_try_does_not_make_coding_wait) {
   for (size_t stalled = 0; stalled < 14; ++stalled) {
