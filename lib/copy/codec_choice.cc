@@ -30,8 +30,9 @@ constexpr uint64_t kTriesBetween = 64;
 constexpr uint64_t kFirstDoubt = 4;
 // Where coders are so many times faster than the edge, all that has to be found out is what batches shrink to: one sample of
 // either way says that, so that a short visit over a slow link is not over before. One that says otherwise has to be
-// believed by as many as elsewhere: the first to be coded pays for memory that is touched for the first time.
-constexpr double kClear = 4;
+// believed by as many as elsewhere: the first to be coded pays for memory that is touched for the first time. (So does the
+// first plain one, which makes a link of memory's speed look four times slower; and the coder's best is twice its usual.)
+constexpr double kClear = 8;
 // Once coding was chosen, plain gets its next chance sooner: what was measured may have been somebody else's noise.
 constexpr uint64_t kTriesToDoubt = 8;
 // An edge that became so much slower is another one: what was found out about coding holds no longer.
@@ -91,6 +92,7 @@ Way CodecChoice::begin_try(Class& of, bool clear) noexcept {
   of.trying.clear = clear;
   of.trying.asked = 1;
   ++of.probes;
+  of.taken[index(other(of.way))].forget_but(kKeptOfTries);
   return other(of.way);
 }
 
@@ -104,7 +106,6 @@ bool CodecChoice::is_whole(const Class& of) noexcept {
 // first two tries of coding have only measured plain batches between them; then, as long as it loses, they become rare.
 void CodecChoice::end_try(Class& of, uint64_t now_ns) noexcept {
   of.trying.on = false;
-  of.taken[index(other(of.way))].forget_but(kKeptOfTries + of.trying.samples);
   const bool whole = is_whole(of);
   if (of.way == Way::plain && whole && !of.trying.clear && ++of.tries < kFirstTries) {
     of.taken = {};

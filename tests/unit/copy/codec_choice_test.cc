@@ -108,7 +108,7 @@ TEST(CodecChoice, one_sample_that_lost_does_not_end_a_try_over_a_slow_link) {
   CodecChoice choice;
   Edge edge;
   edge.ns_per_byte = 2;
-  edge.thought = {0.4, 0.2, 1.45};
+  edge.thought = {0.2, 0.1, 1.45};
   const CodingSpeeds warm = edge.real;
   edge.real = {2, 1, 1.45};
   edge.move(choice, kBatch, 2);
@@ -117,6 +117,19 @@ TEST(CodecChoice, one_sample_that_lost_does_not_end_a_try_over_a_slow_link) {
   edge.move(choice, kBatch, 3);
   EXPECT_EQ(edge.coded, 4U);
   EXPECT_EQ(choice.state(kBatch).way, Way::coded);
+}
+
+// The first batches over a fast link touch memory for the first time: against those, coding would win.
+TEST(CodecChoice, a_fast_link_that_began_slowly_is_plain_again_at_once) {
+  CodecChoice choice;
+  Edge edge;
+  edge.ns_per_byte = 1;
+  edge.real = {0.6, 0.3, 1.45};
+  edge.move(choice, kBatch, 4);
+  edge.ns_per_byte = 0.3;
+  edge.move(choice, kBatch, 40);
+  EXPECT_EQ(choice.state(kBatch).way, Way::plain);
+  EXPECT_LE(edge.coded, 12U);
 }
 
 // A short visit over a link is over before the pause after a try that was lost: where a stall lost it, the next one is soon.
