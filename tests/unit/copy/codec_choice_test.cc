@@ -119,19 +119,6 @@ TEST(CodecChoice, one_sample_that_lost_does_not_end_a_try_over_a_slow_link) {
   EXPECT_EQ(choice.state(kBatch).way, Way::coded);
 }
 
-// The first batches over a fast link touch memory for the first time: against those, coding would win.
-TEST(CodecChoice, a_fast_link_that_began_slowly_is_plain_again_at_once) {
-  CodecChoice choice;
-  Edge edge;
-  edge.ns_per_byte = 1;
-  edge.real = {0.6, 0.3, 1.45};
-  edge.move(choice, kBatch, 4);
-  edge.ns_per_byte = 0.3;
-  edge.move(choice, kBatch, 40);
-  EXPECT_EQ(choice.state(kBatch).way, Way::plain);
-  EXPECT_LE(edge.coded, 12U);
-}
-
 // A short visit over a link is over before the pause after a try that was lost: where a stall lost it, the next one is soon.
 TEST(CodecChoice, a_stall_in_a_try_does_not_make_coding_wait) {
   for (size_t stalled = 0; stalled < 14; ++stalled) {
@@ -286,6 +273,21 @@ TEST(CodecChoice, a_line_in_which_coding_wins_is_coded) {
       EXPECT_NEAR(choice.state(line.bytes).coded_ns_per_byte, 5.6, 0.9);
     }
   }
+}
+
+// The first batches over a fast link touch memory for the first time: against those, coding would win.
+TEST(CodecChoice, a_fast_link_that_began_slowly_is_not_coded) {
+  CodecChoice choice;
+  Line line;
+  line.depth = 32;
+  line.plain_ns_per_byte = 1.1;
+  line.move(choice, 32);
+  line.plain_ns_per_byte = 0.45;
+  line.coded_ns_per_byte = 0.65;
+  line.move(choice, 320);
+  EXPECT_EQ(choice.state(line.bytes).way, Way::plain);
+  EXPECT_EQ(choice.state(line.bytes).switches, 0U);
+  EXPECT_LE(line.coded, 160U);  // two tries, with 32 under way
 }
 
 // Some fail: nothing is known of them, and those beside them count.
