@@ -190,6 +190,20 @@ LinkCoder::NodeState LinkCoder::state(const NodeId& node) const {
   return out;
 }
 
+std::vector<LinkCoder::Choice> LinkCoder::choices() const {
+  std::vector<Choice> out;
+  MutexLock lock(nodes_mutex_);
+  for (const auto& [node, known] : nodes_) {
+    for (const Use use : {Use::records, Use::slices}) {
+      for (const copy::CodecChoice::Size& size : copy::CodecChoice::kSizes) {
+        const auto state = known->choice(use).state(size.bytes);
+        if (state.plain_ns_per_byte > 0) out.push_back({node, use, size.name, state});
+      }
+    }
+  }
+  return out;
+}
+
 uint64_t LinkCoder::room(uint32_t head_bytes, uint64_t payload_bytes) const noexcept {
   const uint64_t plain = head_bytes + payload_bytes;
   if (options_.keys == nullptr || head_bytes < codec::kHeaderBytes) return plain;

@@ -122,6 +122,14 @@ class LinkCoder {
     CodingCounts::Direction taken;
   };
   [[nodiscard]] NodeState state(const NodeId& node) const;
+  // What was found out, of each kind of request that was made; none where nothing is chosen.
+  struct Choice {
+    NodeId node;
+    Use use = Use::records;
+    const char* size = "";  // of CodecChoice::kSizes
+    copy::CodecChoice::State state;
+  };
+  [[nodiscard]] std::vector<Choice> choices() const;
 
  private:
   // Counters of one direction; relaxed, for figures alone.

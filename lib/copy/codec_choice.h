@@ -71,6 +71,12 @@ class CodecChoice {
     uint64_t switches = 0;
   };
   [[nodiscard]] State state(uint64_t bytes) const noexcept KVBM_EXCLUDES(mutex_);
+  // A size of each kind that is judged by itself, for state().
+  struct Size {
+    const char* name;
+    uint64_t bytes;
+  };
+  static constexpr std::array<Size, 3> kSizes{{{"small", 64ULL << 10}, {"middle", 1ULL << 20}, {"large", 8ULL << 20}}};
 
  private:
   // What a byte took one way, in the last samples.
@@ -121,7 +127,7 @@ class CodecChoice {
     uint64_t probes = 0;
     uint64_t switches = 0;
   };
-  static constexpr size_t kClasses = 3;
+  static constexpr size_t kClasses = kSizes.size();
   static size_t class_of(uint64_t bytes) noexcept;
   static Way choose(Class& of, uint64_t now_ns, const CodingSpeeds& speeds, bool tight) noexcept;
   static Way begin_try(Class& of, bool clear) noexcept;

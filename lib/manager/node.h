@@ -64,6 +64,9 @@ class Node {
   [[nodiscard]] std::optional<cluster::CodingCounts> coding() const {
     return coder_ == nullptr ? std::nullopt : std::optional(coder_->counts());
   }
+  [[nodiscard]] std::vector<cluster::LinkCoder::Choice> coding_choices() const {
+    return coder_ == nullptr ? std::vector<cluster::LinkCoder::Choice>{} : coder_->choices();
+  }
   [[nodiscard]] std::vector<Row> nodes();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }

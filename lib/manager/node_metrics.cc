@@ -34,6 +34,28 @@ void add_coding(MetricsRegistry& registry, const char* direction, const cluster:
       .add(now.refused);
 }
 
+// What `auto` found out; a way that was never measured has no speed.
+void add_choices(MetricsRegistry& registry, const std::vector<cluster::LinkCoder::Choice>& choices) {
+  for (const cluster::LinkCoder::Choice& one : choices) {
+    MetricsRegistry::Labels labels = {{"node", cluster::short_text(one.node)},
+                                      {"of", one.use == cluster::LinkCoder::Use::records ? "records" : "slices"},
+                                      {"size", one.size}};
+    registry.gauge("kvbm_node_codec_chosen", "1: requests of that size are asked for coded now, 0: plain.", labels)
+        .set(one.state.way == copy::Way::coded ? 1 : 0);
+    registry.counter("kvbm_node_codec_tries_total", "Runs of requests that went the other way, to measure it.", labels)
+        .add(one.state.probes);
+    labels.push_back({"way", ""});
+    const std::pair<const char*, double> ways[] = {{"plain", one.state.plain_ns_per_byte},
+                                                   {"coded", one.state.coded_ns_per_byte}};
+    for (const auto& [way, ns_per_byte] : ways) {
+      if (ns_per_byte <= 0) continue;
+      labels.back().value = way;
+      registry.gauge("kvbm_node_codec_bytes_per_second", "Plain bytes a second that such requests brought.", labels)
+          .set(static_cast<int64_t>(1e9 / ns_per_byte));
+    }
+  }
+}
+
 // One side of sessions; of its slices `shared` ones stayed in device memory that both processes reach, and `direct` ones were
 // read from, or written to, device memory by the transport.
 struct SideOfSessions {
@@ -118,6 +140,7 @@ std::string node_metrics_text(Node& node) {
         .add(coding->declined);
     registry.counter("kvbm_node_codec_useless_total", "Records given plain because coding made them no smaller.")
         .add(coding->useless);
+    add_choices(registry, node.coding_choices());
   }
   return registry.text();
 }

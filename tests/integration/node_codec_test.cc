@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "support/pool_member.h"
 #include "support/run_command.h"
 
 namespace kvbm::test {
@@ -29,6 +30,30 @@ TEST(NodeCodec, loads_and_sessions_are_measured_coded_and_plain) {
   }
   EXPECT_EQ(names.count("node.tcp.codec.auto_1gbit"), names.count("node.tcp.session_codec.auto_1gbit"));
   if (names.count("node.tcp.codec.auto_1gbit") == 0) GTEST_SKIP() << "NodeCodec: no network namespace can be made here, or there is no tc";
+}
+
+// Of a node that is asked for blocks again and again, the metrics say what was measured and which way was chosen.
+TEST(NodeCodec, metrics_say_what_auto_found_out) {
+  MemberSetup setup;
+  setup.name = "server";
+  setup.settings = {{"node.codec", "auto"}};
+  const auto server = PoolMember::open(setup);
+  ASSERT_NE(server, nullptr);
+  setup.name = "reader";
+  setup.listen = "";
+  setup.peers = server->address();
+  const auto reader = PoolMember::open(setup);
+  ASSERT_NE(reader, nullptr);
+  constexpr size_t kBlocks = 16;
+  ASSERT_EQ(server->put(1, 0, kBlocks), KVBM_OK);
+  ASSERT_TRUE(wait_until([&] { return reader->ready() == 1; })) << reader->states();
+  constexpr std::chrono::seconds kLong{20};
+  for (int i = 0; i < 24; ++i) {
+    ASSERT_EQ(reader->load(PoolMember::keys_of(1, 0, kBlocks), kLong, kLong, false).right, kBlocks) << i;
+  }
+  const std::string told = reader->metrics();
+  EXPECT_NE(told.find("\nkvbm_node_codec_chosen{node=\""), std::string::npos) << told;
+  EXPECT_NE(told.find(",of=\"records\",size=\"middle\",way=\"plain\"} "), std::string::npos) << told;
 }
 
 }  // namespace

@@ -47,5 +47,23 @@ TEST_F(LinkCoderTest, gives_nothing_coded_to_who_could_not_decode_all_that_it_ma
   EXPECT_EQ(on.plan(asks(0)), LinkCoder::Plan::plain);
 }
 
+TEST_F(LinkCoderTest, tells_what_was_found_out_of_the_requests_that_were_made) {
+  LinkCoding how;
+  how.automatic = true;
+  LinkCoder on(std::move(how), random_, clock_, nullptr);
+  EXPECT_TRUE(on.choices().empty());
+  NodeId node;
+  node.bytes[0] = 7;
+  for (int i = 0; i < 10; ++i) on.answered(on.ask(node, 1 << 20, false, LinkCoder::Use::slices), false, 1 << 20);
+  const auto choices = on.choices();
+  ASSERT_EQ(choices.size(), 1U);
+  EXPECT_EQ(choices[0].node, node);
+  EXPECT_EQ(choices[0].use, LinkCoder::Use::slices);
+  EXPECT_STREQ(choices[0].size, "middle");
+  EXPECT_EQ(choices[0].state.way, copy::Way::plain);
+  EXPECT_GT(choices[0].state.plain_ns_per_byte, 0);
+  EXPECT_EQ(choices[0].state.coded_ns_per_byte, 0) << "never tried: nothing is known of coders' speed";
+}
+
 }  // namespace
 }  // namespace kvbm::cluster
