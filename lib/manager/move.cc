@@ -130,21 +130,27 @@ OffloadOperation::OffloadOperation(std::shared_ptr<Manager> manager, TierIndex t
     : Operation(*manager->env().executor, manager->counters(), copy::OpKind::offload, deadline_ns),
       manager_(std::move(manager)),
       tier_(tier),
-      family_(family),
-      keys_(std::move(keys)) {}
+      n_keys_(keys.size()),
+      slots_(keys.size(), kNoSlot) {
+  manager_->table().acquire_each(family, keys, slots_, block::kNoUse);
+  slots_.erase(std::remove(slots_.begin(), slots_.end(), kNoSlot), slots_.end());
+}
+
+void OffloadOperation::let_go() noexcept {
+  if (slots_.empty()) return;
+  const MemoryWait nobody_to_tell;
+  manager_->release(std::exchange(slots_, {}));
+}
 
 Operation::Next OffloadOperation::step() {
   if (asked_) return waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
   asked_ = true;
-  const MemoryWait counted;  // what is acquired and asked for from here on is given back by others
-  std::vector<SlotId> slots(keys_.size(), kNoSlot);
-  manager_->table().acquire_each(family_, keys_, slots, block::kNoUse);
-  slots.erase(std::remove(slots.begin(), slots.end(), kNoSlot), slots.end());
-  if (slots.empty()) return Next::finished;
-  waiting_.store(slots.size(), std::memory_order_relaxed);
+  const MemoryWait counted;  // what is asked for from here on is given back by others
+  if (slots_.empty()) return Next::finished;
+  waiting_.store(slots_.size(), std::memory_order_relaxed);
   auto self = std::static_pointer_cast<OffloadOperation>(shared_from_this());
   std::vector<uint32_t> sizes;
-  for (const SlotId slot : slots) sizes.push_back(manager_->table().payload_bytes(slot));
+  for (const SlotId slot : slots_) sizes.push_back(manager_->table().payload_bytes(slot));
   auto report = std::make_shared<Offloader::Report>([self, sizes = std::move(sizes)](size_t index, Code code) {
     if (code == Code::ok) {
       self->done_.fetch_add(1, std::memory_order_relaxed);
@@ -156,12 +162,13 @@ Operation::Next OffloadOperation::step() {
     self->waiting_.fetch_sub(1, std::memory_order_release);
     self->wake();
   });
-  manager_->offloader(tier_).request(std::move(slots), std::move(report));
+  manager_->offloader(tier_).request(std::exchange(slots_, {}), std::move(report));
   return waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
 }
 
 void OffloadOperation::conclude(Code why, copy::Completion& completion) {
-  completion.items = keys_.size();
+  let_go();
+  completion.items = n_keys_;
   completion.items_done = done_.load(std::memory_order_relaxed);
   completion.bytes = bytes_.load(std::memory_order_relaxed);
   const auto error = static_cast<Code>(first_error_.load(std::memory_order_relaxed));

@@ -45,21 +45,26 @@ class PrefetchOperation final : public Operation, public RoomSeeker {
   std::atomic<uint64_t> bytes_{0};
 };
 
-// Copies host blocks into one tier below, whatever its admission says.
+// Copies host blocks into one tier below, whatever its admission says. It holds them from its making on: what the caller
+// stores after asking for this must not push them out before their turn has come.
 class OffloadOperation final : public Operation {
  public:
   OffloadOperation(std::shared_ptr<Manager> manager, TierIndex tier, FamilyId family, std::vector<Key> keys,
                    uint64_t deadline_ns);
+  ~OffloadOperation() override { let_go(); }
+  OffloadOperation(const OffloadOperation&) = delete;
+  OffloadOperation& operator=(const OffloadOperation&) = delete;
 
  protected:
   Next step() override;
   void conclude(Code why, copy::Completion& completion) override;
 
  private:
+  void let_go() noexcept;
   std::shared_ptr<Manager> manager_;
   const TierIndex tier_;
-  const FamilyId family_;
-  const std::vector<Key> keys_;
+  const size_t n_keys_;
+  std::vector<SlotId> slots_;  // held until they are asked for
   bool asked_ = false;
   std::atomic<uint64_t> waiting_{0};
   std::atomic<uint64_t> done_{0};

@@ -56,6 +56,18 @@ TEST_F(Offloading, what_admission_writes_is_not_written_again_for_who_asks_meanw
   EXPECT_EQ(written(), 4U);
 }
 
+// From the call on: what is stored after it waits, or is refused, and evicts none of them.
+TEST_F(Offloading, what_is_asked_for_stays_until_its_turn_comes) {
+  make(AdmissionKind::on_request);
+  for (uint64_t n = 0; n < kSlots; ++n) put(n);
+  const auto asked = ask({0, 1, 2, 3});
+  for (uint64_t n = 100; n < 100 + kSlots - 4; ++n) put(n);  // before the executor had a turn
+  ASSERT_TRUE(sim_.run_until([&] { return asked->done; }));
+  EXPECT_EQ(asked->status, Code::ok);
+  EXPECT_EQ(asked->items_done, 4U);
+  EXPECT_EQ(written(), 4U);
+}
+
 TEST_F(Offloading, a_key_asked_for_twice_in_one_call_is_written_once) {
   make(AdmissionKind::on_request);
   put(1);
