@@ -198,6 +198,8 @@ class BlockTable final : private policy::Residents {
 
   // Tells the policies what the caller knows of resident blocks (policy/hints.h). The caller holds references.
   void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick = 0) KVBM_EXCLUDES(pool_);
+  // What they were told: out[i] of held slots[i].
+  void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const KVBM_EXCLUDES(pool_);
 
   // ---- Demotion ahead of need ----
   // The blocks that would be evicted next, coldest first, with a reference each; still findable.

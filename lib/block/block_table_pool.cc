@@ -411,4 +411,9 @@ void BlockTable::set_priority(std::span<const SlotId> slots, uint8_t priority, u
   }
 }
 
+void BlockTable::priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const {
+  MutexLock lock(pool_);
+  for (size_t i = 0; i < slots.size(); ++i) out[i] = facts_[slots[i]].priority;
+}
+
 }  // namespace kvbm::block

@@ -235,8 +235,8 @@ bool BlockTable::withdraw(SlotId slot) noexcept {
   return true;
 }
 
+// A block that was being evicted was not findable: once this lock was had it has lost its mark as well.
 void BlockTable::count_erased(size_t n) {
-  if (n == 0) return;
   MutexLock lock(pool_);
   counters_.erased += n;
 }
@@ -276,9 +276,7 @@ size_t BlockTable::erase_where(Match&& match) {
     if (match(table_[slot].family.load(std::memory_order_relaxed)) && withdraw(slot)) ++count;
     release({&slot, 1});
   }
-  // A block that was being evicted was not findable: under this lock it has lost its mark as well.
-  MutexLock lock(pool_);
-  counters_.erased += count;
+  count_erased(count);
   return count;
 }
 

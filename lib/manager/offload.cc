@@ -319,6 +319,7 @@ void Offloader::send(std::vector<Entry> entries) {
   auto sent = std::make_shared<Sent>();
   std::vector<Entry> later;
   std::vector<SlotId> slots;
+  std::vector<uint8_t> priorities(entries.size());
   batch->items.reserve(entries.size());
   batch->status.reserve(entries.size());
   sent->entries.reserve(entries.size());
@@ -340,6 +341,8 @@ void Offloader::send(std::vector<Entry> entries) {
   if (!later.empty()) send_later(std::move(later));
   if (sent->entries.empty()) return;  // pump() goes on
   batch->status.assign(sent->entries.size(), Code::internal);
+  manager_.table().priorities(slots, priorities);
+  for (size_t i = 0; i < slots.size(); ++i) batch->items[i].priority = priorities[i];
   batch->done = [this, keep = manager_.shared_from_this(), sent](tier::PutBatch& done) {
     finished(*sent, done);
     if (sent->open.fetch_sub(1, std::memory_order_acq_rel) == 1) end(*sent);
@@ -372,23 +375,40 @@ void Offloader::erase_forgotten(std::span<const SlotId> slots) {
   if (!ids.empty()) manager_.tier_below(tier_).erase(ids);
 }
 
+// The same where it came before the tier had stored it: a plug-in knows nothing of what it has not. What was stored anew
+// meanwhile stays.
+void Offloader::erase_what_was_late(std::span<const SlotId> withdrawn) {
+  std::vector<Identity> ids;
+  for (const SlotId slot : withdrawn) {
+    const Identity id = manager_.table().identity(slot);
+    const SlotId anew = manager_.acquire_one(id.family, id.key);
+    if (anew == kNoSlot) ids.push_back(id);
+    if (anew != kNoSlot) manager_.release({&anew, 1});
+  }
+  if (!ids.empty()) manager_.tier_below(tier_).erase(ids);
+}
+
 void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
   std::vector<Entry>& entries = sent.entries;
   TierCounters& counters = manager_.counters().tiers[tier_];
   std::vector<Identity> stored;
+  std::vector<SlotId> forgotten;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Code code = batch.status[i];
     if (code == Code::ok) {
       manager_.table().set_flags(entries[i].slot, on_tier_flag(tier_));
       manager::add(counters.stores, 1);
       manager::add(counters.store_bytes, batch.items[i].payload.size());
-      stored.push_back(batch.items[i].id);
+      const bool gone = manager_.table().info(entries[i].slot).withdrawn;
+      if (gone) forgotten.push_back(entries[i].slot);
+      if (!gone) stored.push_back(batch.items[i].id);
     } else if (code == Code::no_room) {  // all that it could reclaim is being read: no fault of its
       manager::add(manager_.counters().offload_skipped, 1);
     } else {
       manager::add(counters.errors, 1);
     }
   }
+  erase_what_was_late(forgotten);
   sent.codes = batch.status;
   end_writing(entries, sent.codes);
   manager_.events().publish(copy::EventKind::stored, tier_, stored);

@@ -103,6 +103,7 @@ class Offloader {
   void end(Sent& sent);
   void drop(std::span<Entry> entries, Code why);
   void erase_forgotten(std::span<const SlotId> slots);
+  void erase_what_was_late(std::span<const SlotId> withdrawn);
   [[nodiscard]] bool at_rest() const KVBM_REQUIRES(mutex_) {
     return queue_.empty() && in_flight_ == 0 && taking_over_ == 0;
   }

@@ -173,13 +173,13 @@ Newcomers StoreOperation::newcomers(size_t first) const {
   return {manager_, request_.cache->ns()->options().allow_lossy, positions};
 }
 
-// What is there and may not stand for the engine's block is as good as missing.
+// What is there and may not stand for the engine's block is as good as missing: it is another's, or was left by an earlier
+// process and is not what that wrote.
 void StoreOperation::leave_others() {
   const Newcomers mine = newcomers(chunk_first_);
   for (size_t i = 0; i < present_.size(); ++i) {
-    if (present_[i] == kNoSlot || mine.stands_in(present_[i], i) || has_block(part_, chunk_first_ + i) != Code::ok) {
-      continue;
-    }
+    if (present_[i] == kNoSlot || has_block(part_, chunk_first_ + i) != Code::ok) continue;
+    if (mine.stands_in(present_[i], i) && manager_.trust(present_[i])) continue;
     manager_.release({&present_[i], 1});
     present_[i] = kNoSlot;
   }

@@ -157,7 +157,8 @@ void Offloader::took_over(const Moving& moving, const tier::PutBatch& batch) {
   std::vector<Identity> stored;
   for (size_t i = 0; i < batch.items.size(); ++i) {
     if (batch.status[i] != Code::ok) {
-      manager::add(counters.errors, 1);
+      const bool full = batch.status[i] == Code::no_room;
+      manager::add(full ? manager_.counters().offload_skipped : counters.errors, 1);
       continue;
     }
     const auto head = codec::HeadView::parse(batch.items[i].head);

@@ -33,7 +33,7 @@ struct PutItem {
   Identity id;
   Identity parent;  // same family; used only if has_parent
   bool has_parent = false;
-  uint8_t priority = 0;
+  uint8_t priority = 0;  // policy::Hint
   uint16_t uses = 0;
   ConstBytes head;
   ConstBytes payload;

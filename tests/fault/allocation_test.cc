@@ -6,121 +6,26 @@
 // Counted are allocations of the library alone: those inside calls, or those of its threads, which wait for memory
 // instead. A slice of the sites is taken in a few seconds; KVBMTEST_LONG=1 takes all, KVBMTEST_FAULT_SITE=N one, with
 // its stack.
-#include <execinfo.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <new>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kvbm.h"
 #include "support/counts.h"
+#include "support/refusing_allocator.h"
 #include "support/temp_dir.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
-#endif
-
-namespace {
-
-enum class Place : uint8_t { library, caller, nowhere };
-thread_local Place place = Place::library;  // the test's own thread says when it is inside a call, and when it is not
-
-// Which allocation is refused. The test's own thread counts only inside calls; every other thread is the library's.
-struct Fault {
-  std::atomic<uint64_t> seen{0};
-  std::atomic<uint64_t> at{0};  // 0: none
-  std::atomic<bool> counting{false};
-  std::atomic<bool> fired{false};
-  Place where = Place::caller;
-  bool print = false;
-};
-Fault fault;
-
-bool refuse() {
-  if (place != fault.where || !fault.counting.load(std::memory_order_relaxed)) return false;
-  if (fault.seen.fetch_add(1) + 1 != fault.at.load(std::memory_order_relaxed)) return false;
-  fault.fired = true;
-  if (fault.print) {
-    const Place was = std::exchange(place, Place::nowhere);  // backtrace may allocate
-    void* frames[40];
-    backtrace_symbols_fd(frames, backtrace(frames, 40), 2);
-    place = was;
-  }
-  return true;
-}
-
-void* take(size_t bytes, size_t align) {
-  if (refuse()) return nullptr;
-  if (align <= alignof(std::max_align_t)) return std::malloc(bytes != 0 ? bytes : 1);
-  return memalign(align, bytes);
-}
-// As the standard says: the new-handler may throw, or ask for another try.
-void* take_or_throw(size_t bytes, size_t align) {
-  for (;;) {
-    if (void* memory = take(bytes, align)) return memory;
-    const std::new_handler handler = std::get_new_handler();
-    if (handler == nullptr) throw std::bad_alloc();
-    handler();
-  }
-}
-
-// Not inlined: the compiler would take new and free for a pair that does not match.
-__attribute__((noinline)) void give(void* memory) { std::free(memory); }
-
-}  // namespace
-
-void* operator new(size_t n) { return take_or_throw(n, 1); }
-void* operator new[](size_t n) { return take_or_throw(n, 1); }
-void* operator new(size_t n, std::align_val_t a) { return take_or_throw(n, static_cast<size_t>(a)); }
-void* operator new[](size_t n, std::align_val_t a) { return take_or_throw(n, static_cast<size_t>(a)); }
-void* operator new(size_t n, const std::nothrow_t&) noexcept try {
-  return take_or_throw(n, 1);
-} catch (...) {
-  return nullptr;
-}
-void* operator new[](size_t n, const std::nothrow_t&) noexcept try {
-  return take_or_throw(n, 1);
-} catch (...) {
-  return nullptr;
-}
-void operator delete(void* p) noexcept { give(p); }
-void operator delete[](void* p) noexcept { give(p); }
-void operator delete(void* p, size_t) noexcept { give(p); }
-void operator delete[](void* p, size_t) noexcept { give(p); }
-void operator delete(void* p, std::align_val_t) noexcept { give(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { give(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { give(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { give(p); }
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// What the core takes without operator new. A sanitizer has these for itself.
-extern "C" void* aligned_alloc(size_t align, size_t bytes) noexcept {
-  if (!refuse()) return memalign(align, bytes);
-  errno = ENOMEM;
-  return nullptr;
-}
-extern "C" void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
-  if (!refuse()) {
-    return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
-  }
-  errno = ENOMEM;
-  return MAP_FAILED;
-}
 #endif
 
 namespace kvbm::test {

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -19,6 +18,7 @@
 
 #include "kvbm.h"
 #include "support/counts.h"
+#include "support/opaque_store.h"
 
 namespace {
 
@@ -35,14 +35,9 @@ struct Ledger {
   std::atomic<uint64_t> looked, found, wrong;
 };
 
-void fill(uint64_t id, std::vector<uint64_t>& words) {
-  for (size_t i = 0; i < words.size(); ++i) words[i] = (id + 1) * 0x9E3779B97F4A7C15ULL ^ (i * 0xBF58476D1CE4E5B9ULL);
-}
-
-class Store {
+class Store : private kvbm::test::OpaqueStore {
  public:
-  explicit Store(const std::string& path) : memory_(kBatch * kBlockBytes / 8) {
-    kvbm_error_t error{};
+  explicit Store(const std::string& path) {
     kvbm_tier_t disk{};
     disk.path = path.c_str();
     disk.capacity_bytes = 1ULL << 30;  // every restart begins a new segment: nothing is evicted here
@@ -52,83 +47,42 @@ class Store {
     options.host_capacity_bytes = 4ULL << 20;
     options.tiers = &disk;
     options.n_tiers = 1;
-    kvbm_namespace_options_t ns_options;
-    kvbm_namespace_options_init(&ns_options, sizeof ns_options);
-    ns_options.model = "crash test";
-    kvbm_tensor_t tensor{memory_.data(), memory_.size() * 8, 0, kBlockBytes};
-    kvbm_cache_part_t part{};
-    part.form = KVBM_FORM_OPAQUE;
-    part.tensors = &tensor;
-    part.n_tensors = 1;
-    kvbm_cache_options_t cache_options;
-    kvbm_cache_options_init(&cache_options, sizeof cache_options);
-    cache_options.n_blocks = kBatch;
-    cache_options.parts = &part;
-    cache_options.n_parts = 1;
-    ok_ = kvbm_context_create(nullptr, &context_, &error) == KVBM_OK &&
-          kvbm_manager_create(context_, &options, &manager_, &error) == KVBM_OK &&
-          kvbm_namespace_open(manager_, &ns_options, &ns_, &error) == KVBM_OK &&
-          kvbm_cache_attach(manager_, ns_, &cache_options, &cache_, &error) == KVBM_OK;
-    if (!ok_) std::fprintf(stderr, "open: %s\n", error.message);
+    ok_ = open(options, "crash test", kBatch) == KVBM_OK;
+    if (!ok_) std::fprintf(stderr, "open: %s\n", error());
   }
-  ~Store() {
-    kvbm_cache_release(cache_);
-    kvbm_namespace_release(ns_);
-    kvbm_manager_release(manager_);
-    kvbm_context_release(context_);
-  }
-  Store(const Store&) = delete;
-  Store& operator=(const Store&) = delete;
 
   [[nodiscard]] bool ok() const { return ok_; }
 
   bool store(uint64_t first) {
-    std::vector<uint64_t> words(kBlockBytes / 8);
     kvbm_key_t keys[kBatch];
     uint32_t ids[kBatch];
     for (uint32_t i = 0; i < kBatch; ++i) {
-      fill(first + i, words);
-      std::memcpy(memory_.data() + i * words.size(), words.data(), kBlockBytes);
+      fill(first + i, block(i));
       keys[i] = key(first + i);
       ids[i] = i;
     }
     kvbm_store_options_t options;
     kvbm_store_options_init(&options, sizeof options);
     options.unchained = 1;
-    return kvbm_cache_store(cache_, keys, ids, kBatch, &options, nullptr, 0) == KVBM_OK;
+    return kvbm_cache_store(cache(), keys, ids, kBatch, &options, nullptr, 0) == KVBM_OK;
   }
-  bool flush() { return kvbm_manager_flush(manager_, 60'000'000'000ULL) == KVBM_OK; }
+  bool flush() { return kvbm_manager_flush(manager(), 60'000'000'000ULL) == KVBM_OK; }
 
   // Whether it is there; counts it as wrong if what came is not what was stored.
   bool load(uint64_t id, Ledger& ledger) {
     const kvbm_key_t name = key(id);
     kvbm_match_t* match = nullptr;
     size_t n = 0;
-    if (kvbm_cache_lookup(cache_, &name, 1, nullptr, &match, &n) != KVBM_OK || n == 0) return false;
-    const uint32_t block = 0;
-    const kvbm_status_t loaded = kvbm_cache_load(cache_, match, &block, 1, nullptr, nullptr, 0);
+    if (kvbm_cache_lookup(cache(), &name, 1, nullptr, &match, &n) != KVBM_OK || n == 0) return false;
+    const uint32_t to = 0;
+    const kvbm_status_t loaded = kvbm_cache_load(cache(), match, &to, 1, nullptr, nullptr, 0);
     kvbm_match_release(match);
     if (loaded != KVBM_OK) return false;
-    std::vector<uint64_t> words(kBlockBytes / 8);
-    fill(id, words);
-    if (std::memcmp(memory_.data(), words.data(), kBlockBytes) != 0) ledger.wrong.fetch_add(1);
+    if (!is(id, block(0))) ledger.wrong.fetch_add(1);
     return true;
   }
 
  private:
-  kvbm_key_t key(uint64_t id) const {
-    kvbm_key_t out{};
-    uint8_t hash[8];
-    std::memcpy(hash, &id, sizeof hash);
-    kvbm_key_from_hashes(ns_, hash, sizeof hash, 1, &out);
-    return out;
-  }
-
-  std::vector<uint64_t> memory_;
-  kvbm_context_t* context_ = nullptr;
-  kvbm_manager_t* manager_ = nullptr;
-  kvbm_namespace_t* ns_ = nullptr;
-  kvbm_cache_t* cache_ = nullptr;
   bool ok_ = false;
 };
 

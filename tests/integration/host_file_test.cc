@@ -19,12 +19,12 @@
 
 #include "kvbm.h"
 #include "support/counts.h"
+#include "support/opaque_store.h"
 #include "support/temp_dir.h"
 
 namespace {
 
 constexpr uint64_t kBlockBytes = 16 * 1024;
-constexpr uint64_t kWords = kBlockBytes / 8;
 constexpr uint32_t kBatch = 8;
 constexpr uint64_t kNames = 160;  // so many different keys: more than the host has room for
 constexpr uint64_t kHostBlocks = 96;
@@ -38,19 +38,9 @@ struct Ledger {
   std::atomic<uint64_t> looked, found, wrong, revived, forgettings, seen;
 };
 
-void fill(uint64_t name, uint64_t* words) {
-  for (uint64_t i = 0; i < kWords; ++i) words[i] = (name + 1) * 0x9E3779B97F4A7C15ULL ^ (i * 0xBF58476D1CE4E5B9ULL);
-}
-bool is(uint64_t name, const void* bytes) {
-  std::vector<uint64_t> words(kWords);
-  fill(name, words.data());
-  return std::memcmp(bytes, words.data(), kBlockBytes) == 0;
-}
-
-class Process {
+class Process : private kvbm::test::OpaqueStore {
  public:
-  explicit Process(const std::string& path, uint64_t seed) : memory_(kBatch * kWords), random_(seed) {
-    kvbm_error_t error{};
+  Process(const std::string& path, uint64_t seed) : random_(seed) {
     kvbm_manager_options_t options;
     kvbm_manager_options_init(&options, sizeof options);
     options.block_bytes = kBlockBytes;
@@ -59,33 +49,9 @@ class Process {
     const kvbm_tier_t none{};
     options.tiers = &none;  // and none of the configuration
     options.n_tiers = 0;
-    kvbm_namespace_options_t who;
-    kvbm_namespace_options_init(&who, sizeof who);
-    who.model = "host file test";
-    kvbm_tensor_t tensor{memory_.data(), memory_.size() * 8, 0, kBlockBytes};
-    kvbm_cache_part_t part{};
-    part.form = KVBM_FORM_OPAQUE;
-    part.tensors = &tensor;
-    part.n_tensors = 1;
-    kvbm_cache_options_t layout;
-    kvbm_cache_options_init(&layout, sizeof layout);
-    layout.n_blocks = kBatch;
-    layout.parts = &part;
-    layout.n_parts = 1;
-    ok_ = kvbm_context_create(nullptr, &context_, &error) == KVBM_OK &&
-          kvbm_manager_create(context_, &options, &manager_, &error) == KVBM_OK &&
-          kvbm_namespace_open(manager_, &who, &ns_, &error) == KVBM_OK &&
-          kvbm_cache_attach(manager_, ns_, &layout, &cache_, &error) == KVBM_OK;
-    if (!ok_) std::fprintf(stderr, "open: %s\n", error.message);
+    ok_ = open(options, "host file test", kBatch) == KVBM_OK;
+    if (!ok_) std::fprintf(stderr, "open: %s\n", error());
   }
-  ~Process() {
-    kvbm_cache_release(cache_);
-    kvbm_namespace_release(ns_);
-    kvbm_manager_release(manager_);
-    kvbm_context_release(context_);
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
 
   [[nodiscard]] bool ok() const { return ok_; }
 
@@ -96,14 +62,14 @@ class Process {
     for (uint32_t i = 0; i < kBatch; ++i) {
       const uint64_t name = (first + i) % kNames;
       ledger.stored[name].store(1 + ledger.forgotten.load());
-      fill(name, memory_.data() + i * kWords);
+      fill(name, block(i));
       keys[i] = key(name);
       ids[i] = i;
     }
     kvbm_store_options_t options;
     kvbm_store_options_init(&options, sizeof options);
     options.unchained = 1;
-    kvbm_cache_store(cache_, keys, ids, kBatch, &options, nullptr, 0);
+    kvbm_cache_store(cache(), keys, ids, kBatch, &options, nullptr, 0);
   }
 
   // A user of managed blocks: writes into slots that were others', registers them, or gives them back half written.
@@ -111,8 +77,8 @@ class Process {
     kvbm_block_t blocks[kBatch];
     kvbm_view_t views[kBatch];
     kvbm_key_t keys[kBatch];
-    if (kvbm_manager_allocate(manager_, ns_, kBatch, blocks, nullptr, 0, nullptr) != KVBM_OK) return;
-    kvbm_block_view(manager_, blocks, kBatch, views);
+    if (kvbm_manager_allocate(manager(), ns(), kBatch, blocks, nullptr, 0, nullptr) != KVBM_OK) return;
+    kvbm_block_view(manager(), blocks, kBatch, views);
     const uint64_t first = random_() % kNames;
     const bool registers = random_() % 2 == 0;
     for (uint32_t i = 0; i < kBatch; ++i) {
@@ -120,27 +86,27 @@ class Process {
       keys[i] = key(name);
       if (registers) ledger.stored[name].store(1 + ledger.forgotten.load());
       std::memset(views[i].data, 'z', kBlockBytes);
-      if (registers) fill(name, static_cast<uint64_t*>(views[i].data));
+      if (registers) fill(name, views[i].data);
     }
-    if (registers && kvbm_manager_complete(manager_, blocks, kBatch, nullptr) == KVBM_OK) {
+    if (registers && kvbm_manager_complete(manager(), blocks, kBatch, nullptr) == KVBM_OK) {
       kvbm_register_options_t options;
       kvbm_register_options_init(&options, sizeof options);
       options.unchained = 1;
-      if (kvbm_manager_register(manager_, ns_, blocks, keys, kBatch, &options) == KVBM_OK &&
-          kvbm_block_view(manager_, blocks, kBatch, views) == KVBM_OK) {
+      if (kvbm_manager_register(manager(), ns(), blocks, keys, kBatch, &options) == KVBM_OK &&
+          kvbm_block_view(manager(), blocks, kBatch, views) == KVBM_OK) {
         // Of duplicates it is given what was there.
         for (uint32_t i = 0; i < kBatch; ++i) ledger.wrong += is((first + i) % kNames, views[i].data) ? 0 : 1;
       }
     }
-    kvbm_block_release(manager_, blocks, kBatch);
+    kvbm_block_release(manager(), blocks, kBatch);
   }
 
   void forget(Ledger& ledger) {
     const uint64_t what = random_() % 3;
     kvbm_error_t error{};
-    const kvbm_status_t done = what == 0   ? kvbm_manager_reset(manager_, &error)
-                               : what == 1 ? kvbm_namespace_reset(ns_, &error)
-                                           : kvbm_namespace_invalidate(ns_, &error);
+    const kvbm_status_t done = what == 0   ? kvbm_manager_reset(manager(), &error)
+                               : what == 1 ? kvbm_namespace_reset(ns(), &error)
+                                           : kvbm_namespace_invalidate(ns(), &error);
     if (done != KVBM_OK) ++ledger.wrong;
     ++ledger.forgotten;
     ++ledger.forgettings;
@@ -154,19 +120,19 @@ class Process {
       size_t hits = 0;
       const uint64_t stored = ledger.stored[name].load();
       ++ledger.looked;
-      if (kvbm_cache_lookup(cache_, &wanted, 1, nullptr, &match, &hits) != KVBM_OK || hits == 0) continue;
+      if (kvbm_cache_lookup(cache(), &wanted, 1, nullptr, &match, &hits) != KVBM_OK || hits == 0) continue;
       ++ledger.found;
       // Nothing but a store that began after the last forgetting returned may be there.
       if (stored < 1 + ledger.forgotten.load()) ++ledger.revived;
-      kvbm_block_t block = 0;
+      kvbm_block_t held = 0;
       kvbm_view_t view{};
       if (name % 2 == 0) {
         const uint32_t id = 0;
-        if (kvbm_cache_load(cache_, match, &id, 1, nullptr, nullptr, 0) != KVBM_OK) ++ledger.wrong;
-        else ledger.wrong += is(name, memory_.data()) ? 0 : 1;
-      } else if (kvbm_match_blocks(match, 0, 0, 1, &block) == KVBM_OK && block != 0) {
-        if (kvbm_block_view(manager_, &block, 1, &view) != KVBM_OK || !is(name, view.data)) ++ledger.wrong;
-        kvbm_block_release(manager_, &block, 1);
+        if (kvbm_cache_load(cache(), match, &id, 1, nullptr, nullptr, 0) != KVBM_OK) ++ledger.wrong;
+        else ledger.wrong += is(name, block(0)) ? 0 : 1;
+      } else if (kvbm_match_blocks(match, 0, 0, 1, &held) == KVBM_OK && held != 0) {
+        if (kvbm_block_view(manager(), &held, 1, &view) != KVBM_OK || !is(name, view.data)) ++ledger.wrong;
+        kvbm_block_release(manager(), &held, 1);
       } else {
         ++ledger.wrong;  // a kill leaves no block whose bytes are not its own
       }
@@ -178,20 +144,7 @@ class Process {
   uint64_t random() { return random_(); }
 
  private:
-  kvbm_key_t key(uint64_t name) const {
-    kvbm_key_t out{};
-    uint8_t hash[8];
-    std::memcpy(hash, &name, sizeof hash);
-    kvbm_key_from_hashes(ns_, hash, sizeof hash, 1, &out);
-    return out;
-  }
-
-  std::vector<uint64_t> memory_;
   std::mt19937_64 random_;
-  kvbm_context_t* context_ = nullptr;
-  kvbm_manager_t* manager_ = nullptr;
-  kvbm_namespace_t* ns_ = nullptr;
-  kvbm_cache_t* cache_ = nullptr;
   bool ok_ = false;
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kvbm.h"
+#include "support/opaque_store.h"
 
 namespace {
 
@@ -90,18 +91,8 @@ class Member {
   // Loads the blocks again and again; how many came with the right bytes, all else is said.
   uint32_t load(uint32_t salt, uint32_t times, bool keep, uint64_t timeout_ns) {
     std::vector<unsigned char> engine(kBlocks * kBlock);
-    kvbm_tensor_t tensor{engine.data(), engine.size(), 0, kBlock};
-    kvbm_cache_part_t part{};
-    part.form = KVBM_FORM_OPAQUE;
-    part.tensors = &tensor;
-    part.n_tensors = 1;
-    kvbm_cache_options_t options;
-    kvbm_cache_options_init(&options, sizeof options);
-    options.n_blocks = kBlocks;
-    options.parts = &part;
-    options.n_parts = 1;
     kvbm_cache_t* cache = nullptr;
-    EXPECT_EQ(kvbm_cache_attach(manager_, ns_, &options, &cache, nullptr), KVBM_OK);
+    EXPECT_EQ(kvbm::test::attach_opaque(manager_, ns_, engine.data(), engine.size(), kBlock, &cache, nullptr), KVBM_OK);
     uint32_t right = 0;
     for (uint32_t i = 0; i < times; ++i) right += load_once(cache, engine, salt, keep, timeout_ns);
     kvbm_cache_release(cache);

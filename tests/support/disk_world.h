@@ -123,6 +123,7 @@ class DiskWorld {
       item.id = id(n, family);
       item.head = records->back().head;
       item.payload = records->back().payload();
+      item.priority = priority;
       batch->items.push_back(item);
     }
     batch->durable = durable;
@@ -169,6 +170,7 @@ class DiskWorld {
     return found.present;
   }
 
+  uint8_t priority = 0;  // of what is put from now on
   SimExecutor sim;
   SimDisk disk;
   FamilyTable families;

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "layout/engine_forms.h"
+#include "support/refused_memory.h"
 #include "tier/disk/disk_tier.h"
 #include "tier/disk/superblock.h"
 
@@ -31,11 +32,13 @@ Shape::Shape(Random& random) {
   seals = codes && random.below(2) == 0;
 }
 
-World::World(uint64_t seed, bool faulty)
+World::World(uint64_t seed, bool faulty, bool crowded)
     : sim_(seed),
       disk_(sim_),
       random_(seed ^ 0x5EED),
       faulty_(faulty),
+      crowded_(crowded),
+      host_slots_(crowded ? 12 : 40),
       shape_(random_),
       room_wait_ns_(seed % 4 == 0 ? seed % 3 * 500'000 : 1'000'000'000),
       host_file_(seed % 2 == 0) {
@@ -57,10 +60,36 @@ void World::run(int steps) {
       shut_down();
       open();
     }
-    for (uint64_t n = random_.below(40); n != 0 && sim_.step(); --n) {
+    for (uint64_t n = random_.below(40); n != 0 && step(); --n) {
     }
   }
   if (!::testing::Test::HasFatalFailure()) settle();
+}
+
+// One task, or one step of an operation that a caller waits for. False when there is nothing.
+bool World::step() {
+  if (run_waited()) return true;
+  const InPlace library(Place::library);
+  return sim_.step();
+}
+
+bool World::run_waited() {
+  for (size_t i = 0; i < waited_.size(); ++i) {
+    const std::shared_ptr<Operation> operation = waited_[i];
+    if (!operation->is_woken()) continue;
+    const InPlace caller(Place::caller);
+    operation->run_woken();
+    return true;
+  }
+  return false;
+}
+
+// Until there is nothing left. How many steps it were.
+uint64_t World::drain() {
+  constexpr uint64_t kMost = 10'000'000;
+  uint64_t steps = 0;
+  while (steps < kMost && step()) ++steps;
+  return steps;
 }
 
 // Everything that was begun ends, and nothing stays held.
@@ -68,7 +97,7 @@ void World::settle() {
   storm_ = 0;
   disk_.set_capacity(UINT64_MAX);
   faults(false);
-  ASSERT_TRUE(sim_.run() < 10'000'000);
+  ASSERT_TRUE(drain() < 10'000'000);
   EXPECT_EQ(seen.completed, seen.submitted);
   EXPECT_EQ(get(manager_->counters().operations), 0U);
   EXPECT_EQ(manager_->room().waiting(), 0U);
@@ -79,9 +108,9 @@ void World::settle() {
   pins_.clear();
   manager_->unpin_owner(7);
   EXPECT_EQ(get(manager_->counters().matches), 0U);
-  ASSERT_TRUE(sim_.run() < 10'000'000);  // a let-go match may be what a reclaim waited for
+  ASSERT_TRUE(drain() < 10'000'000);  // a let-go match may be what a reclaim waited for
   std::vector<block::SlotInfo> infos;
-  manager_->table().scan(0, infos, kHostSlots + 1);
+  manager_->table().scan(0, infos, host_slots_ + 1);
   for (const block::SlotInfo& info : infos) {
     EXPECT_EQ(info.references, 0U) << "slot " << info.slot;
     EXPECT_EQ(info.pins, 0U) << "slot " << info.slot;
@@ -141,11 +170,11 @@ void World::weather() {
 Options World::options(const std::string& root) {
   Options options;
   options.host.block_bytes = kHostBlockBytes;
-  options.host.capacity_bytes = 4096 + kHostSlots * (kHostBlockBytes + tier::HostArena::head_stride(kHostBlockBytes));
+  options.host.capacity_bytes = 4096 + host_slots_ * (kHostBlockBytes + tier::HostArena::head_stride(kHostBlockBytes));
   options.host.huge_pages = false;
   if (host_file_) {
     options.host.file = host_path();
-    options.host.capacity_bytes += kHostSlots * sizeof(uint64_t);
+    options.host.capacity_bytes += host_slots_ * sizeof(uint64_t);
   }
   options.room_wait_ns = room_wait_ns_;
   for (size_t i = 0; i < shape_.tiers.size(); ++i) {
@@ -216,7 +245,7 @@ std::string World::host_path() const { return hosts_.path() + "/host-" + std::to
 void World::check_found_again() {
   for (size_t n = 0; n < 2; ++n) EXPECT_GE(ns_[n]->epoch(), least_epoch_[n]) << "an epoch that has ended is back";
   std::vector<block::SlotInfo> infos;
-  manager_->table().scan(0, infos, kHostSlots + 1);
+  manager_->table().scan(0, infos, host_slots_ + 1);
   const bool look = random_.below(2) == 0;  // else whoever uses them does
   for (const block::SlotInfo& info : infos) {
     EXPECT_EQ(info.state, block::SlotState::registered);
@@ -284,8 +313,10 @@ void World::attach(Engine& engine, size_t which) {
 void World::shut_down() {
   bool done = false;
   manager_->shutdown([&done] { done = true; });
-  EXPECT_TRUE(sim_.run_until([&done] { return done; })) << "the manager did not close";
-  EXPECT_LT(sim_.run(), 10'000'000U);
+  while (!done && step()) {
+  }
+  EXPECT_TRUE(done) << "the manager did not close";
+  EXPECT_LT(drain(), 10'000'000U);
   EXPECT_EQ(seen.completed, seen.submitted) << "operations were lost in a shutdown";
   ++seen.shutdowns;
   sim_.note("shutdown", seen.shutdowns);
@@ -300,6 +331,7 @@ void World::drop() {
     for (Held& held : held_) manager_->release(held.slots);
   }
   held_.clear();
+  waited_.clear();
   for (Engine& engine : engines_) {
     engine.cache[0] = engine.cache[1] = nullptr;
     engine.operation.reset();  // nobody is left to cancel what a killed process had under way

@@ -52,11 +52,15 @@ struct Seen {
   uint64_t waited = 0, refused = 0;  // for room; blocks that got none
   uint64_t past_host = 0;            // blocks that were loaded without a slot
   uint64_t prefetches_waited = 0;    // for room
+  uint64_t taken = 0;                // blocks kept as if another node had given them
+  uint64_t no_memory = 0;            // operations that ended so
 };
 
 class World {
  public:
-  World(uint64_t seed, bool faulty);
+  // `crowded`: the host has few slots, and each operation's steps are run by whoever asked for it, as in a call without a
+  // queue; else by the executor.
+  World(uint64_t seed, bool faulty, bool crowded = false);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -70,7 +74,6 @@ class World {
   static constexpr uint64_t kBlockBytes = 4096;  // of a whole record
   // The heads of larger blocks have room for the leaves of a record of four units.
   static constexpr uint64_t kHostBlockBytes = 4 * kBlockBytes;
-  static constexpr uint32_t kHostSlots = 40;
   static constexpr uint32_t kKeys = 24;  // most keys of one operation, and of one conversation
   static constexpr size_t kEngines = 3;
   static constexpr size_t kConversations = 10;
@@ -113,6 +116,9 @@ class World {
   void check_found_again();
   [[nodiscard]] std::string host_path() const;
   void settle();
+  bool step();
+  bool run_waited();
+  uint64_t drain();
   void faults(bool on);
   void weather();
   void tally();
@@ -131,6 +137,7 @@ class World {
   void cancel();
   void invalidate();
   void change_quota();
+  void take();
   Engine* idle_engine();
   uint64_t deadline();
   Plan plan_for(const Engine& engine, size_t which, size_t ns, size_t count, bool scattered);
@@ -145,6 +152,8 @@ class World {
   Log log_;
   SeededRandom random_;
   const bool faulty_;
+  const bool crowded_;
+  const uint32_t host_slots_;
   const Shape shape_;
   const uint64_t room_wait_ns_;
   const TempDir keys_;
@@ -161,6 +170,7 @@ class World {
   std::vector<block::PinId> pins_;
   std::deque<std::shared_ptr<manager::Match>> watched_;
   std::vector<Held> held_;
+  std::vector<std::shared_ptr<manager::Operation>> waited_;  // by callers, which run their steps
   int storm_ = 0;  // steps until the weather is good again
 };
 

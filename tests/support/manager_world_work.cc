@@ -9,6 +9,7 @@
 #include "manager/move.h"
 #include "manager/store.h"
 #include "support/manager_world.h"
+#include "support/refused_memory.h"
 
 namespace kvbm::test {
 
@@ -55,6 +56,7 @@ void World::act() {
   else if (what < 88) cancel();
   else if (what < 90) invalidate();
   else if (what < 92) change_quota();
+  else if (what < 94) take();
 }
 
 World::Engine* World::idle_engine() {
@@ -103,14 +105,21 @@ void World::start(Engine& engine, std::shared_ptr<Op> operation, Done done) {
   engine.busy = true;
   engine.operation = operation;
   ++seen.submitted;
-  operation->start([this, &engine, done, ended = std::make_shared<bool>(false)](const copy::Completion& completion) {
-    EXPECT_FALSE(*ended) << "an operation completed twice";
-    *ended = true;
+  Operation* const mine = operation.get();
+  auto ended = [this, &engine, done, mine, is_over = std::make_shared<bool>(false)](const copy::Completion& completion) {
+    const InPlace test(Place::nowhere);
+    EXPECT_FALSE(*is_over) << "an operation completed twice";
+    *is_over = true;
     ++seen.completed;
+    if (completion.status == Code::no_memory) ++seen.no_memory;
     engine.busy = false;
+    std::erase_if(waited_, [mine](const auto& one) { return one.get() == mine; });
     sim_.note("completed", completion.items_done);
     done(completion);
-  });
+  };
+  if (!crowded_) return operation->start(std::move(ended));
+  waited_.push_back(operation);
+  operation->start_waited(std::move(ended), [] {});
 }
 
 void World::store() {
@@ -272,6 +281,16 @@ void World::register_held(Held& held) {
   }
 }
 
+// As if another node had given what is here of a conversation.
+void World::take() {
+  const size_t n = random_.below(2);
+  const std::vector<Key> some = chain(n, random_.below(kConversations), 1 + random_.below(8));
+  std::vector<SlotId> slots(some.size(), kNoSlot);
+  slots.resize(manager_->table().acquire_prefix(ns_[n]->plan({}).value().family, some, slots, manager_->tick()));
+  seen.taken += slots.size();
+  if (!slots.empty()) manager_->keep_taken(slots);
+}
+
 // A match that is held for a while keeps what it found where it is.
 void World::watch() {
   if (watched_.size() == 2) watched_.pop_front();
@@ -331,7 +350,7 @@ void World::invalidate() {
 
 void World::change_quota() {
   if (shape_.quota_slots == 0) return;
-  const uint64_t slots = 2 + random_.below(kHostSlots);
+  const uint64_t slots = 2 + random_.below(host_slots_);
   const auto mode = random_.below(2) == 0 ? block::OverQuota::evict : block::OverQuota::reject;
   EXPECT_TRUE(manager_->set_quota(*ns_[1], slots * manager_->arena().slot_bytes(), mode).ok());
 }

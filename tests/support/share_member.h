@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "kvbm.h"
+#include "support/opaque_store.h"
 
 namespace kvbm::test {
 
@@ -79,20 +80,17 @@ class ShareWorker {
     switch (command.what) {
       case ShareCommand::open: return open(command, reply);
       case ShareCommand::store: return store(command, reply);
-      case ShareCommand::flush: reply.status = kvbm_manager_flush(manager_, command.timeout_ns); return;
+      case ShareCommand::flush: reply.status = kvbm_manager_flush(store_.manager(), command.timeout_ns); return;
       case ShareCommand::look: return look(command, reply);
       case ShareCommand::invalidate: return invalidate(reply);
       case ShareCommand::drop: return drop(command, reply);
       case ShareCommand::in_child: return in_child(reply);
-      case ShareCommand::leave: return close();
+      case ShareCommand::leave: return store_.close();
       default: return role(reply);
     }
   }
 
   void open(const ShareCommand& command, ShareReply& reply) {
-    block_bytes_ = command.bytes;
-    memory_.resize(kMost * block_bytes_ / 8);
-    kvbm_error_t error{};
     kvbm_tier_t disk{};
     disk.path = command.directory;
     disk.capacity_bytes = 256ULL << 20;
@@ -109,44 +107,21 @@ class ShareWorker {
     }
     kvbm_manager_options_t options;
     kvbm_manager_options_init(&options, sizeof options);
-    options.block_bytes = block_bytes_;
+    options.block_bytes = command.bytes;
     options.host_capacity_bytes = 8ULL << 20;
     if (command.host_only == 0) {
       options.tiers = &disk;
       options.n_tiers = 1;
     }
-    kvbm_namespace_options_t ns;
-    kvbm_namespace_options_init(&ns, sizeof ns);
-    ns.model = "share test";
-    kvbm_tensor_t tensor{memory_.data(), memory_.size() * 8, 0, block_bytes_};
-    kvbm_cache_part_t part{};
-    part.form = KVBM_FORM_OPAQUE;
-    part.tensors = &tensor;
-    part.n_tensors = 1;
-    kvbm_cache_options_t cache;
-    kvbm_cache_options_init(&cache, sizeof cache);
-    cache.n_blocks = kMost;
-    cache.parts = &part;
-    cache.n_parts = 1;
-    reply.status = kvbm_context_create(&context, &context_, &error);
-    if (reply.status == KVBM_OK) reply.status = kvbm_manager_create(context_, &options, &manager_, &error);
-    if (reply.status == KVBM_OK) reply.status = kvbm_namespace_open(manager_, &ns, &ns_, &error);
-    if (reply.status == KVBM_OK) reply.status = kvbm_cache_attach(manager_, ns_, &cache, &cache_, &error);
-    std::snprintf(reply.message, sizeof reply.message, "%s", error.message);
-    if (manager_ != nullptr) role(reply);
-  }
-
-  void close() {
-    kvbm_cache_release(cache_);
-    kvbm_namespace_release(ns_);
-    kvbm_manager_release(manager_);
-    kvbm_context_release(context_);
+    reply.status = store_.open(options, "share test", kMost, &context);
+    std::snprintf(reply.message, sizeof reply.message, "%s", store_.error());
+    if (store_.manager() != nullptr) role(reply);
   }
 
   void role(ShareReply& reply) {
     kvbm_share_t share{};
     share.struct_size = sizeof share;
-    kvbm_manager_share(manager_, &share);
+    kvbm_manager_share(store_.manager(), &share);
     reply.role = share.role;
     reply.pid = share.owner_pid;
     reply.clients = share.clients;
@@ -157,30 +132,18 @@ class ShareWorker {
   [[nodiscard]] uint64_t metric(const char* name) const {
     std::string text(1 << 16, '\0');
     size_t n = 0;
-    if (kvbm_manager_metrics(manager_, text.data(), text.size(), &n) != KVBM_OK) return 0;
+    if (kvbm_manager_metrics(store_.manager(), text.data(), text.size(), &n) != KVBM_OK) return 0;
     const size_t at = text.find("\n" + std::string(name));
     return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + 1 + std::strlen(name), nullptr, 10);
   }
 
-  [[nodiscard]] kvbm_key_t key(uint64_t number) const {
-    kvbm_key_t out{};
-    uint8_t hash[8];
-    std::memcpy(hash, &number, sizeof hash);
-    kvbm_key_from_hashes(ns_, hash, sizeof hash, 1, &out);
-    return out;
-  }
-  [[nodiscard]] static uint64_t word(uint64_t number, size_t i) {
-    return (number + 1) * 0x9E3779B97F4A7C15ULL ^ (i * 0xBF58476D1CE4E5B9ULL);
-  }
-
   void store(const ShareCommand& command, ShareReply& reply) {
-    const size_t words = block_bytes_ / 8;
     std::vector<kvbm_key_t> keys;
     std::vector<uint32_t> ids;
     std::vector<kvbm_status_t> status(command.n);
     for (uint64_t i = 0; i < command.n; ++i) {
-      for (size_t w = 0; w < words; ++w) memory_[i * words + w] = word(command.first + i, w);
-      keys.push_back(key(command.first + i));
+      store_.fill(command.first + i, store_.block(i));
+      keys.push_back(store_.key(command.first + i));
       ids.push_back(static_cast<uint32_t>(i));
     }
     kvbm_store_options_t options;
@@ -188,7 +151,7 @@ class ShareWorker {
     options.unchained = 1;
     options.timeout_ns = command.timeout_ns;
     options.item_status = status.data();
-    reply.status = kvbm_cache_store(cache_, keys.data(), ids.data(), keys.size(), &options, nullptr, 0);
+    reply.status = kvbm_cache_store(store_.cache(), keys.data(), ids.data(), keys.size(), &options, nullptr, 0);
     for (const kvbm_status_t s : status) {
       reply.done += s == KVBM_OK ? 1 : 0;
       reply.gone += s == KVBM_ERR_OWNER_GONE ? 1 : 0;
@@ -200,53 +163,48 @@ class ShareWorker {
   }
 
   void look_some(const ShareCommand& command, uint64_t from, ShareReply& reply) {
-    const size_t words = block_bytes_ / 8;
     const uint64_t n = std::min(kMost, command.n - from);
     std::vector<kvbm_key_t> keys;
     std::vector<uint32_t> ids;
-    for (uint64_t i = 0; i < n; ++i) keys.push_back(key(command.first + from + i));
+    for (uint64_t i = 0; i < n; ++i) keys.push_back(store_.key(command.first + from + i));
     kvbm_lookup_options_t lookup;
     kvbm_lookup_options_init(&lookup, sizeof lookup);
     lookup.mode = KVBM_LOOKUP_EACH;
     kvbm_match_t* match = nullptr;
     size_t hits = 0;
-    const kvbm_status_t found = kvbm_cache_lookup(cache_, keys.data(), n, &lookup, &match, &hits);
+    const kvbm_status_t found = kvbm_cache_lookup(store_.cache(), keys.data(), n, &lookup, &match, &hits);
     if (found != KVBM_OK) reply.status = found;
     if (match == nullptr) return;
     std::vector<kvbm_match_item_t> items(n);
     kvbm_match_items(match, 0, n, items.data());
     for (uint64_t i = 0; i < n; ++i)
       ids.push_back(items[i].tier == KVBM_NO_TIER ? KVBM_NO_BLOCK : static_cast<uint32_t>(i));
-    std::memset(memory_.data(), 0xEE, memory_.size() * 8);
+    std::memset(store_.memory().data(), 0xEE, store_.memory().size() * 8);
     std::vector<kvbm_status_t> status(n, KVBM_ERR_MISS);
     kvbm_load_options_t load;
     kvbm_load_options_init(&load, sizeof load);
     load.item_status = status.data();
     load.timeout_ns = command.timeout_ns;
     load.keep_below = command.keep_below;
-    kvbm_cache_load(cache_, match, ids.data(), n, &load, nullptr, 0);
+    kvbm_cache_load(store_.cache(), match, ids.data(), n, &load, nullptr, 0);
     kvbm_match_release(match);
     for (uint64_t i = 0; i < n; ++i) {
       if (status[i] != KVBM_OK || ids[i] == KVBM_NO_BLOCK) continue;
       ++reply.done;
-      for (size_t w = 0; w < words; ++w) {
-        if (memory_[i * words + w] == word(command.first + from + i, w)) continue;
-        ++reply.wrong;
-        break;
-      }
+      reply.wrong += store_.is(command.first + from + i, store_.block(i)) ? 0 : 1;
     }
   }
 
   void invalidate(ShareReply& reply) {
     kvbm_error_t error{};
-    reply.status = kvbm_namespace_invalidate(ns_, &error);
+    reply.status = kvbm_namespace_invalidate(store_.ns(), &error);
     std::snprintf(reply.message, sizeof reply.message, "%s", error.message);
   }
 
   void drop(const ShareCommand& command, ShareReply& reply) {
     std::vector<kvbm_key_t> keys;
-    for (uint64_t i = 0; i < command.n; ++i) keys.push_back(key(command.first + i));
-    reply.status = kvbm_manager_drop(manager_, ns_, nullptr, keys.data(), keys.size(), nullptr);
+    for (uint64_t i = 0; i < command.n; ++i) keys.push_back(store_.key(command.first + i));
+    reply.status = kvbm_manager_drop(store_.manager(), store_.ns(), nullptr, keys.data(), keys.size(), nullptr);
   }
 
   // What a forked child is answered; it stays for a while, with what it inherited.
@@ -258,7 +216,7 @@ class ShareWorker {
       kvbm_match_t* match = nullptr;
       size_t n = 0;
       const kvbm_key_t name{};
-      const kvbm_status_t status = kvbm_cache_lookup(cache_, &name, 1, nullptr, &match, &n);
+      const kvbm_status_t status = kvbm_cache_lookup(store_.cache(), &name, 1, nullptr, &match, &n);
       if (write(ends[1], &status, sizeof status) != sizeof status) _exit(1);
       for (int fd = 3; fd < 256; ++fd) {
         if (fd == ends[1] || is_parents(fd)) ::close(fd);
@@ -278,12 +236,7 @@ class ShareWorker {
   static inline int parents = -1;
 
  private:
-  uint64_t block_bytes_ = 0;
-  std::vector<uint64_t> memory_;
-  kvbm_context_t* context_ = nullptr;
-  kvbm_manager_t* manager_ = nullptr;
-  kvbm_namespace_t* ns_ = nullptr;
-  kvbm_cache_t* cache_ = nullptr;
+  OpaqueStore store_;
 };
 
 // The parent's side.

@@ -1,5 +1,7 @@
 #include "support/sim_executor.h"
 
+#include "base/memory_wait.h"
+
 namespace kvbm::test {
 
 void SimExecutor::mix(uint64_t v) {
@@ -16,6 +18,7 @@ void SimExecutor::post(Task task) { ready_.push_back({next_id_++, std::move(task
 void SimExecutor::post_at(uint64_t when_ns, Task task) { timers_.push(when_ns, std::move(task)); }
 
 bool SimExecutor::step() {
+  const MemoryWait patient;  // as the library's threads
   if (ready_.empty()) {
     if (timers_.empty()) return false;
     clock_.now = std::max(clock_.now, timers_.first_ns());

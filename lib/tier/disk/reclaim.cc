@@ -3,6 +3,7 @@
 // free again. One at a time.
 #include <algorithm>
 
+#include "policy/hints.h"
 #include "tier/disk/disk_core.h"
 
 namespace kvbm::tier::disk {
@@ -17,9 +18,14 @@ constexpr uint32_t kManySegments = 8;           // below this one free segment m
 // device, each behind what is being written. An eighth of the capacity at most.
 constexpr uint64_t kGrowAheadBytes = uint64_t{128} << 20;
 
-// Uses count most; a record that others hang on is worth more than one that stands alone.
+// Uses count most; a record that others hang on is worth more than one that stands alone. Hints come first, as in the host: what
+// is to be kept is worth more than all others, what will not be asked for again nothing.
 uint32_t worth(const IndexEntry& e) {
-  return 4U * e.uses + (e.children > 0 ? 3U : 0U) + 8U * static_cast<uint32_t>(e.priority);
+  constexpr uint32_t kKept = 4U * (UINT8_MAX + 1U) + 3U;
+  constexpr uint32_t kContinues = 4U;  // as a use
+  if (e.priority == policy::kHintOneShot) return 0;
+  const uint32_t own = 4U * e.uses + (e.children > 0 ? 3U : 0U);
+  return own + (e.priority == policy::kHintKeep ? kKept : e.priority == policy::kHintContinue ? kContinues : 0U);
 }
 
 }  // namespace

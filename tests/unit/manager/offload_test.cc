@@ -7,6 +7,8 @@
 #include "manager/host_record.h"
 #include "manager/manager.h"
 #include "manager/move.h"
+#include "policy/hints.h"
+#include "support/paced_tier.h"
 #include "support/small_manager.h"
 
 namespace kvbm::manager {
@@ -111,6 +113,37 @@ TEST_F(Offloading, a_tier_that_writes_nothing_yet_does_not_own_a_small_host) {
   flush();
   EXPECT_EQ(written() + get(manager_->counters().offload_skipped), 5 * kSlots);
   EXPECT_GE(written(), kSlots / 2);
+}
+
+class OffloadingSlowly : public Offloading {
+ protected:
+  void adjust(Options& options) override {
+    options.tiers[0].path.clear();
+    options.tiers[0].make = [this](TierIndex, FamilyTable&,
+                                   tier::TierListener*) -> Result<std::unique_ptr<tier::Tier>> {
+      return std::unique_ptr<tier::Tier>(std::make_unique<test::PacedTier>(sim_, pace_));
+    };
+    pace_->keeps_puts = true;
+  }
+  std::shared_ptr<test::Pace> pace_ = std::make_shared<test::Pace>();
+};
+
+TEST_F(OffloadingSlowly, a_hint_goes_down_with_its_block) {
+  make(AdmissionKind::on_request);
+  for (uint64_t n = 0; n < 3; ++n) put(n);
+  const Key kept = key(1);
+  const Key once = key(2);
+  manager_->hint(family_, {&kept, 1}, policy::kHintKeep);
+  manager_->hint(family_, {&once, 1}, policy::kHintOneShot);
+  const auto asked = ask({0, 1, 2});
+  std::vector<uint8_t> priorities;
+  while (!asked->done) {
+    ASSERT_TRUE(sim_.run_until([&] { return asked->done || !pace_->kept.empty(); }));
+    if (pace_->kept.empty()) break;
+    for (const tier::PutItem& item : pace_->kept.front()->items) priorities.push_back(item.priority);
+    pace_->answer_put();
+  }
+  EXPECT_EQ(priorities, (std::vector<uint8_t>{policy::kHintNormal, policy::kHintKeep, policy::kHintOneShot}));
 }
 
 class OffloadingTwice : public Offloading {

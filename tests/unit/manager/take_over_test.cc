@@ -38,6 +38,7 @@ class MemoryTier final : public tier::Tier {
     std::map<Identity, Record> records;
     std::function<void(const tier::PutBatch&)> before_put;
     bool late = false;  // puts are stored some time after they were asked for
+    bool full = false;
   };
   MemoryTier(std::shared_ptr<Store> store, Executor& executor) : store_(std::move(store)), executor_(executor) {}
 
@@ -63,8 +64,9 @@ class MemoryTier final : public tier::Tier {
     executor_.post([this, kept] { keep(kept); });
   }
   void keep(const std::shared_ptr<tier::PutBatch>& batch) {
-    batch->status.assign(batch->items.size(), Code::ok);
+    batch->status.assign(batch->items.size(), store_->full ? Code::no_room : Code::ok);
     for (const tier::PutItem& item : batch->items) {
+      if (store_->full) continue;
       store_->records[item.id] = {std::vector<std::byte>(item.head.begin(), item.head.end()),
                                   std::vector<std::byte>(item.payload.begin(), item.payload.end())};
     }
@@ -188,6 +190,10 @@ class TakeOver : public ::testing::Test {
 
   // A block whose bytes are all n, stored and sent down.
   void put(uint64_t n) {
+    ASSERT_NO_FATAL_FAILURE(store(n));
+    flush();
+  }
+  void store(uint64_t n) {
     manager_->next_tick();
     SlotId slot = kNoSlot;
     ASSERT_EQ(manager_->allocate(block::kSharedAccount, {&slot, 1}, nullptr), Code::ok);
@@ -203,7 +209,6 @@ class TakeOver : public ::testing::Test {
     ASSERT_EQ(manager_->publish({&slot, 1}, what, {}, {&code, 1}), Code::ok);
     ASSERT_EQ(code, Code::ok);
     manager_->release({&slot, 1});
-    flush();
   }
   void put_all(uint64_t first = 0, uint64_t n = kBlocks) {
     for (uint64_t i = first; i < first + n; ++i) ASSERT_NO_FATAL_FAILURE(put(i));
@@ -431,6 +436,33 @@ TEST_F(TakeOver, what_is_forgotten_while_it_moves_does_not_come_back) {
   EXPECT_GT(memory_->records.size(), kBlocks);
   for (const uint64_t n : forgotten) EXPECT_FALSE(in(1, n) || in(2, n)) << n;
   for (uint64_t n = 0; n < 2 * kBlocks; ++n) EXPECT_TRUE(forgotten.contains(n) || in(1, n) || in(2, n)) << n;
+}
+
+// The same of what the host sends: a plug-in may store it after it was told to forget it.
+TEST_F(TakeOver, what_is_forgotten_on_its_way_from_the_host_does_not_come_back) {
+  open(plugin(AdmissionKind::all), disk("/b", 60, AdmissionKind::on_request));
+  memory_->late = true;
+  store(1);
+  const Key first = key(1);
+  EXPECT_EQ(manager_->drop(family_, {&first, 1}), 1U);
+  sim_.run();
+  EXPECT_FALSE(in(1, 1));
+  // What was stored anew meanwhile is there.
+  store(2);
+  const Key second = key(2);
+  EXPECT_EQ(manager_->drop(family_, {&second, 1}), 1U);
+  store(2);
+  sim_.run();
+  EXPECT_TRUE(in_host(2) && in(1, 2));
+}
+
+TEST_F(TakeOver, what_a_full_tier_does_not_take_is_no_error_of_its_own) {
+  open(disk("/a", kSegments, AdmissionKind::all), plugin(AdmissionKind::on_eviction));
+  memory_->full = true;
+  put_all();
+  EXPECT_EQ(get(counts(2).errors), 0U);
+  EXPECT_EQ(get(manager_->counters().offload_skipped), stats(1).moves_lost);
+  EXPECT_GT(stats(1).moves_lost, 50U);
 }
 
 TEST_F(TakeOver, coded_records_move_as_they_are) {

@@ -1,5 +1,6 @@
 #include "tier/disk/disk_tier.h"
 
+#include "policy/hints.h"
 #include "support/disk_world.h"
 #include "tier/disk/segment_format.h"
 #include "tier/disk/superblock.h"
@@ -136,6 +137,32 @@ TEST(DiskTier, carries_used_records_forward) {
   }
   EXPECT_TRUE(w.get_now(1, 8192).right);
   EXPECT_GT(w.tier->stats().rewritten_bytes, 0U);
+}
+
+// What the host was told of a block it is told as well, and still knows after a kill.
+TEST(DiskTier, carries_what_is_to_be_kept_and_not_what_was_for_once) {
+  DiskWorld w(62);
+  ASSERT_TRUE(w.open().ok());
+  w.priority = policy::kHintKeep;
+  ASSERT_EQ(w.put_now(1, 8192), Code::ok);
+  w.priority = policy::kHintOneShot;
+  ASSERT_EQ(w.put_now(2, 8192), Code::ok);
+  w.priority = policy::kHintNormal;
+  ASSERT_EQ(w.put_now(3, 8192), Code::ok);
+  const Identity once = w.id(2);
+  for (uint64_t n = 4; n <= 1000; ++n) {
+    if (n == 500) {
+      w.crash();
+      ASSERT_TRUE(w.open().ok());
+    }
+    ASSERT_EQ(w.put_now(n, 8192), Code::ok);
+    tier::Found found;
+    w.tier->find({&once, 1}, {&found, 1}, true);  // in use, as the one that is carried for it
+    ASSERT_TRUE(w.present(1)) << n;
+  }
+  EXPECT_TRUE(w.get_now(1, 8192).right);
+  EXPECT_FALSE(w.present(2));
+  EXPECT_FALSE(w.present(3));
 }
 
 TEST(DiskTier, refuses_with_no_room_when_everything_is_pinned) {
