@@ -16,7 +16,7 @@ def kv_transfer(hook: str, disk: Optional[Path] = None, *, host: str = "256MiB",
     extra: dict[str, Any] = {"spec_module_path": "libkvbm.vllm", "kvbm": kvbm, "offload_prompt_only": False}
     if hook == "tiering":
         kvbm["pool"] = pool
-        return {"kv_connector": "OffloadingConnector", "kv_role": "kv_both",
+        return {"kv_connector": "KvbmOffloadingConnector", "kv_connector_module_path": "libkvbm.vllm", "kv_role": "kv_both",
                 "kv_connector_extra_config": extra | {"spec_name": "KvbmTieringSpec"}}
     return {"kv_connector": "KvbmOffloadingConnector", "kv_connector_module_path": "libkvbm.vllm",
             "kv_role": "kv_both", "kv_load_failure_policy": "recompute",

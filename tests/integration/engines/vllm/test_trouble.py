@@ -70,7 +70,7 @@ def test_preempted_requests_resume_by_reload(hook: str, tiny: Path, tmp_path: Pa
         assert [o.tokens for o in engine.generate(new, 8)] == [o.tokens for o in first]
 
 
-@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("hook", [*HOOKS, "connector"])
 def test_the_owner_of_the_tiers_is_killed(hook: str, tiny: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     record = 2 * 2 * 32 * 2 * 32 * 4  # layers, KV heads, tokens, K and V of a head, bytes of float32
@@ -78,7 +78,8 @@ def test_the_owner_of_the_tiers_is_killed(hook: str, tiny: Path, tmp_path: Path)
                              stdout=subprocess.PIPE, text=True)
     try:
         assert owner.stdout is not None and owner.stdout.readline() == "True\n"
-        transfer = kv_transfer(hook, disk, share=True)
+        own = {"disk": str(disk), "disk_capacity": "1GiB", "share": True}
+        transfer = connector(**own) if hook == "connector" else kv_transfer(hook, disk, share=True)
         with Engine(tiny, F32 | {"kv_transfer_config": transfer}) as engine:
             prompts = prompts_of(6, 500, 3)
             first = engine.generate(prompts, 16)

@@ -28,9 +28,11 @@ from ..engine import ConfigurationError  # noqa: E402
 from ..errors import KvbmError  # noqa: E402
 from ..key import Keys  # noqa: E402
 from ..match import Match  # noqa: E402
+from .adapters import adapter_here, asking  # noqa: E402
 from .metrics import definitions, observed  # noqa: E402
 from .pace import REST_NS, Pace  # noqa: E402
 from .pages import starting  # noqa: E402
+from .tier import KvbmTier  # noqa: E402
 from .vault import Vault  # noqa: E402
 
 # Of the engines whose worker is in this process, by their ids.
@@ -77,17 +79,21 @@ class KvbmOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
 
 
 class Blocks(LoadStoreSpec):  # type: ignore[misc]
-    """Where the blocks of a transfer are: their keys, and of a load what holds them, group after group."""
+    """Where the blocks of a transfer are: their keys with the adapter of their request, and group after group of a load
+    what holds them, of a store the block before the first one and the namespace as it was when they were computed."""
 
-    def __init__(self, keys: list[bytes], matches: Optional[dict[int, Match]] = None,
-                 parents: Optional[dict[int, bytes]] = None) -> None:
+    def __init__(self, keys: list[bytes], adapter: bytes, matches: Optional[dict[int, Match]] = None,
+                 parents: Optional[dict[int, bytes]] = None, spaces: Optional[dict[int, bytes]] = None) -> None:
         self.keys = keys
+        self.adapter = adapter
         self.matches = matches or {}
-        self.parents = parents or {}  # of a store: the block before the first one, by group
+        self.parents = parents or {}
+        self.spaces = spaces or {}
 
 
 @dataclass
 class _Request:
+    adapter: bytes = b""
     held: dict[bytes, Match] = field(default_factory=dict)
     fetched: set[bytes] = field(default_factory=set)  # asked for from below, once
     below: set[bytes] = field(default_factory=set)  # came from there
@@ -101,7 +107,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self._looking: dict[str, _Request] = {}  # requests that hold what they have not loaded
-        self._wanted: dict[int, list[bytes]] = {}  # to fetch from below at the end of the step
+        self._wanted: dict[tuple[int, bytes], list[bytes]] = {}  # to fetch from below at the end of the step
         self._fetching: dict[bytes, int] = {}
         self._pace = Pace()
         self._looked_at = 0.0
@@ -116,7 +122,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         if key in request.loaded and vault.has_failed(key):
             return LookupResult.MISS
         group = vault.group(get_offload_group_idx(key))
-        name = vault.names(group, [key])
+        name = vault.names(group, [key], request.adapter)
         match = vault.store.aside.call(lambda: group.cache.lookup(name, host_only=True), None)
         if match:
             request.held[key] = match
@@ -135,7 +141,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         request.fetched.add(key)
         request.below.add(key)
         self._fetching[key] = 0
-        self._wanted.setdefault(group.number, []).append(key)
+        self._wanted.setdefault((group.number, request.adapter), []).append(key)
         return LookupResult.RETRY
 
     def get_load_source(self, key: bytes, req_context: ReqContext) -> CacheHitSource:
@@ -150,26 +156,27 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
             group = vault.group(number)
             # One match for all of them; each is held by its own until this one does.
             match = vault.store.aside.call(
-                lambda: group.cache.lookup(vault.names(group, mine), mode=Lookup.EACH, host_only=True), None)
+                lambda: group.cache.lookup(vault.names(group, mine, request.adapter), mode=Lookup.EACH, host_only=True), None)
             if match is not None:
                 matches[number] = match
         request.held.clear()
         request.loaded.update(bytes(key) for key in keys)
-        return Blocks([bytes(key) for key in keys], matches)
+        return Blocks([bytes(key) for key in keys], request.adapter, matches)
 
     def prepare_store(self, keys: Collection[bytes], req_context: ReqContext) -> Optional[PrepareStoreOutput]:
         vault = self._vault
-        missing = [bytes(key) for key in keys if vault.usable and not vault.being_stored(bytes(key))
-                   and not vault.there(bytes(key))]
-        vault.storing(missing)
         request = req_context.get_state(_Request)
+        missing = [bytes(key) for key in keys if vault.usable and not vault.being_stored(bytes(key))
+                   and not vault.there(bytes(key), request.adapter)]
+        vault.storing(missing)
         parents = dict(request.last)
         request.last.update((number, mine[-1]) for number, mine in vault.by_group(keys).items())
-        return PrepareStoreOutput(keys_to_store=missing, store_spec=Blocks(missing, parents=parents), evicted_keys=[])
+        return PrepareStoreOutput(keys_to_store=missing, evicted_keys=[], store_spec=Blocks(
+            missing, request.adapter, parents=parents, spaces=vault.spaces()))
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
         self._vault.open()
-        req_context.set_state(_Request())
+        req_context.set_state(_Request(adapter_here()))
         return RequestOffloadingContext()
 
     def on_request_finished(self, req_context: ReqContext) -> None:
@@ -184,21 +191,18 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         self._vault.step()
         # What was found and not loaded is looked up again in the next step. Holding it longer would keep the host tier
         # from taking new blocks.
-        for request in self._looking.values():
-            request.held.clear()
-        self._looking.clear()
-        for number, keys in self._wanted.items():
-            self._fetch(number, keys)
+        self._let_go()
+        for (number, adapter), keys in self._wanted.items():
+            self._fetch(number, adapter, keys)
         self._wanted = {}
 
     def has_pending_work(self) -> bool:
         return bool(self._fetching)
 
     def reset_cache(self) -> None:
-        """What vLLM resets is what it keeps itself; blocks of libkvbm stay (kvbm's own tools forget them)."""
-        for request in self._looking.values():
-            request.held.clear()
-        self._looking.clear()
+        """Nothing that was stored is found any more: vLLM asks for it when weights have changed in place."""
+        self._let_go()
+        self._vault.invalidate()
 
     def get_stats(self) -> Any:
         now = time.monotonic()
@@ -210,16 +214,22 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         return observed(self._vault.store.stats, before, self._vault.store.aside)
 
     def shutdown(self) -> None:
-        self.reset_cache()
+        self._let_go()
         self._vault.release()
 
-    def _fetch(self, number: int, keys: list[bytes]) -> None:
+    def _let_go(self) -> None:
+        for request in self._looking.values():
+            request.held.clear()
+        self._looking.clear()
+
+    def _fetch(self, number: int, adapter: bytes, keys: list[bytes]) -> None:
         vault = self._vault
         group = vault.group(number)
 
         def body() -> None:
             try:
-                vault.store.manager.prefetch_submit(group.ns, vault.names(group, keys), vault.fetches, user_data=keys)
+                vault.store.manager.prefetch_submit(group.ns, vault.names(group, keys, adapter), vault.fetches,
+                                                    user_data=keys)
             except KvbmError as error:
                 vault.store.refused(error)
                 self._fetched(keys)
@@ -261,12 +271,15 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
         for number, keys, blocks in vault.paired(dst_spec.keys, src_spec):
             group = vault.group(number)
             before = dst_spec.parents.get(number)
+            if group.ns is None or group.ns.id != dst_spec.spaces.get(number):
+                vault.stored(keys)  # computed before a reset, perhaps with other weights: not kept
+                continue
+            names = vault.names(group, keys, dst_spec.adapter)
             # The host tier evicts the ends of prompts before their beginnings.
-            parent = None if before is None else bytes(vault.names(group, [before]))
-            vault.store.describe(group.ns, keys, before)
+            parent = None if before is None else bytes(vault.names(group, [before], dst_spec.adapter))
+            vault.store.describe(group.ns, names, keys, before)
             self._operation(job_id, keys, blocks, True, lambda user: group.cache.store_submit(
-                vault.names(group, keys), blocks, vault.copies, user_data=user, parent=parent,
-                stream=vault.place.stream()))
+                names, blocks, vault.copies, user_data=user, parent=parent, stream=vault.place.stream()))
         self._end(job_id)
         return True
 
@@ -360,11 +373,14 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
 
 
 class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
-    """vLLM's OffloadingConnector, and a load that fails is computed: vLLM's own has no way to say so."""
+    """vLLM's OffloadingConnector, for all hooks of ours: it tells them of the engine and its requests what vLLM's own does
+    not, and of KvbmOffloadingSpec has loads that failed computed."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
-        if vllm_config.kv_transfer_config.kv_load_failure_policy != "recompute":
-            raise ConfigurationError("KvbmOffloadingConnector needs kv_load_failure_policy recompute in "
+        transfer = vllm_config.kv_transfer_config
+        spec = (transfer.kv_connector_extra_config or {}).get("spec_name")
+        if spec == KvbmOffloadingSpec.__name__ and transfer.kv_load_failure_policy != "recompute":
+            raise ConfigurationError("KvbmOffloadingSpec needs kv_load_failure_policy recompute in "
                                      "kv_transfer_config: with fail a damaged block would end the request")
         with starting(vllm_config):
             super().__init__(vllm_config, role, kv_cache_config)
@@ -377,6 +393,18 @@ class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
     def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
         with starting(self._vllm_config):
             super().register_kv_caches(kv_caches)
+
+    def on_new_request(self, request: Any) -> None:
+        with asking(request):
+            super().on_new_request(request)
+
+    def reset_cache(self) -> Optional[bool]:
+        done: Optional[bool] = super().reset_cache()
+        # vLLM leaves the tiers below its host pool as they are; after a change of weights they would be another's.
+        for tier in getattr(self.connector_scheduler.manager, "secondary_tiers", ()):
+            if isinstance(tier, KvbmTier):
+                tier.invalidate()
+        return done
 
     def bind_connector_metadata(self, connector_metadata: Any) -> None:
         super().bind_connector_metadata(connector_metadata)

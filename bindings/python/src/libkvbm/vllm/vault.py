@@ -11,9 +11,8 @@ from vllm.v1.kv_offload.base import get_offload_group_idx
 
 from ..cache import Cache, Tensor
 from ..engine import ConfigurationError, Identity
-from ..engine.weights import weights_of
 from ..key import Keys
-from .identity import identity_of, revision
+from .identity import Running, identity_of
 from .kernels import kernels_of
 from .pages import being_started, chosen, pages_identity
 from .place import Place, StepStream
@@ -58,7 +57,7 @@ class Vault:
         self._groups = {config.groups[i].group_id: _group(config.groups[i].group_id, refs, kv_caches.tensors, self.place)
                         for i, refs in enumerate(kv_caches.group_data_refs)}
         self._order = [group.group_id for group in config.groups]
-        self._weights = weights_of(config.model.name, revision())
+        self._engine = Running.here(config.groups[0].tokens_per_block)
         self._pages = self._pages_of(options)
         self._layout = _layout(config, self.place)
         largest = max(group.record_bytes for group in self._groups.values())
@@ -83,8 +82,12 @@ class Vault:
     def group(self, number: int) -> GroupCache:
         return self._groups[number]
 
-    def names(self, group: GroupCache, keys: list[bytes]) -> Keys:
-        return keys_of(group.ns, keys)
+    def names(self, group: GroupCache, keys: list[bytes], adapter: bytes) -> Keys:
+        return keys_of(group.ns, keys, adapter)
+
+    def spaces(self) -> dict[int, bytes]:
+        """What the groups' namespaces are called now; another name after a reset."""
+        return {number: group.ns.id for number, group in self._groups.items() if group.ns is not None}
 
     def by_group(self, keys: Collection[bytes]) -> dict[int, list[bytes]]:
         found: dict[int, list[bytes]] = {}
@@ -101,11 +104,11 @@ class Vault:
 
     # ---- what is stored
 
-    def there(self, key: bytes) -> bool:
+    def there(self, key: bytes, adapter: bytes) -> bool:
         if self.has_failed(key):
             return False
         group = self._groups[get_offload_group_idx(key)]
-        return self.store.find(group.ns, bytes(self.names(group, [key]))) is True
+        return self.store.find(group.ns, bytes(self.names(group, [key], adapter))) is True
 
     def being_stored(self, key: bytes) -> bool:
         prepared = self._storing.get(key, _NEVER)
@@ -144,6 +147,10 @@ class Vault:
     def has_failed(self, key: bytes) -> bool:
         return bool(self._failed) and time.monotonic() < self._failed.get(key, 0)
 
+    def invalidate(self) -> None:
+        """Nothing that was stored is found any more."""
+        self.store.invalidate([group.ns for group in self._groups.values() if group.ns is not None])
+
     # ---- the end
 
     def release(self) -> None:
@@ -176,7 +183,7 @@ class Vault:
     def _open(self) -> None:
         asked = self.store.configuration
         for group in self._groups.values():
-            identity = self._pages or identity_of(self._config, self._weights, self._layout, group.record_bytes, group.number)
+            identity = self._pages or identity_of(self._config, self._engine, self._layout, group.record_bytes, group.number)
             group.ns = identity.namespace(self.store.manager, tenant=asked.tenant, secret=asked.secret)
             group.cache = Cache(self.store.manager, group.ns, group.n_blocks, tensors=group.tensors,
                                 memory=self.place.memory, device=self.place.device)

@@ -12,6 +12,7 @@ import re
 from array import array
 from typing import Any, Optional
 
+from ..adapters import adapter_of
 from .metadata import Remote
 
 log = logging.getLogger("vllm.libkvbm")
@@ -35,7 +36,7 @@ def digest(request: Any, tokens: int) -> Optional[str]:
     if request.prompt_token_ids is None:
         return None
     ids = array("I", request.prompt_token_ids[:tokens])
-    adapter = getattr(getattr(request, "lora_request", None), "lora_name", None)
+    adapter = [getattr(getattr(request, "lora_request", None), "lora_name", None), adapter_of(request).hex()]
     inputs = [[str(feature.identifier), int(feature.mm_position.offset)]
               for feature in getattr(request, "mm_features", None) or () if feature.mm_position.offset < tokens]
     return hashlib.sha256(json.dumps([len(ids), adapter, inputs]).encode() + ids.tobytes()).hexdigest()

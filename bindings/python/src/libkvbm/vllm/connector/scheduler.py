@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
-from ... import Manager, Namespace, ShareRole
+from ... import KvbmError, Manager, Namespace, ShareRole
 from ...engine import Aside, ConfigurationError
 from . import decode, engines
 from .at_once import AtOnce
@@ -131,11 +131,11 @@ class SchedulerSide:
             self._forget_found(request)
             self._stored.pop(request, None)
         self._pending.clear()
-        return bool(self._aside.call(self._invalidate, True))
-
-    def _invalidate(self) -> bool:
-        for ns in self._spaces:
-            ns.invalidate()
+        try:
+            for ns in self._spaces:
+                ns.invalidate()
+        except KvbmError as error:
+            self._aside.step(f"what was stored before a reset can still be found: {error}")
         return True
 
     # ---- before a request is scheduled
@@ -267,6 +267,8 @@ class SchedulerSide:
                     self._pending.order(span.group, span.names())
                 self._describe(request, begin, end)
                 self._stored[name] = end
+        if step.stores:
+            step.spaces = [ns.id for ns in self._spaces]
         return step
 
     def _describe(self, request: Any, first: int, upto: int) -> None:
