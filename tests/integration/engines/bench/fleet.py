@@ -107,4 +107,4 @@ class Fleet:
             return self.start(name, server.connector(), LMCACHE)
         if name == "connector":
             return self.start(name, connector(HOST))
-        return self.start(name, None if name == PLAIN else kv_transfer(name, host=HOST, pool=POOL))
+        return self.start(name, None if name == PLAIN else kv_transfer(name, host=HOST, pool=POOL, weigh=True))

@@ -21,7 +21,7 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 from ..cache import Cache, Tensor  # noqa: E402
 from ..constants import Lookup, Status  # noqa: E402
 from ..dispatch import Completion  # noqa: E402
-from ..engine import ConfigurationError, Identity  # noqa: E402
+from ..engine import ConfigurationError, Identity, PrefillSpeed  # noqa: E402
 from ..errors import KvbmError  # noqa: E402
 from ..namespace import Namespace  # noqa: E402
 from .adapters import adapter_here  # noqa: E402
@@ -31,7 +31,7 @@ from .pace import REST_NS, Pace  # noqa: E402
 from .pages import being_started, chosen, pages_identity  # noqa: E402
 from .store import Store, keys_of, log  # noqa: E402
 
-OPTIONS = ("identity", "load_timeout_s", "locality")
+OPTIONS = ("identity", "load_timeout_s", "locality", "weigh")
 LAYOUT = "row of vLLM's host pool: worker after worker, of each tensor after tensor"
 
 
@@ -56,6 +56,8 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         super().__init__(offloading_spec=offloading_spec, primary_kv_view=primary_kv_view, tier_type=tier_type,
                          backpressure_detector=backpressure_detector)
         self._timeout_ns = timeout_of(options)
+        self._weigh = flag_of(options, "weigh")
+        self.speed = PrefillSpeed()  # KvbmOffloadingConnector gives it that of its engine
         self._config = offloading_spec.config
         (self._rows, _), (self._row_bytes, _) = _of_two(primary_kv_view.shape), _of_two(primary_kv_view.strides)
         self._groups = len(self._config.groups)
@@ -108,7 +110,10 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         self._submit(job_metadata, keys, body)
 
     def submit_load(self, job_metadata: TransferJob) -> None:
-        keys, rows = [bytes(key) for key in job_metadata.keys], job_metadata.chunk_ids.tolist()
+        # The front of a prompt first: of a load that is late that is what made it.
+        found = sorted((job_metadata.req_context.get_offload_key_position(key) or 0, bytes(key), row)
+                       for key, row in zip(job_metadata.keys, job_metadata.chunk_ids.tolist()))
+        keys, rows = [key for _, key, _ in found], [row for _, _, row in found]
         adapter = _adapter(job_metadata.req_context)
 
         def body() -> None:
@@ -120,7 +125,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
                     self._finish(job_metadata.job_id, False)
                     return
                 cache.load_submit(match, rows, self._queue, user_data=job_metadata.job_id,
-                                  timeout_ns=self._timeout_ns)
+                                  timeout_ns=self._timeout_ns, compute_block_ns=self._compute_ns())
 
         self._submit(job_metadata, keys, body)
 
@@ -227,6 +232,11 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
             request.stored.update(((key[-4:], place), key) for place, key, _ in found)
         return [key for _, key, _ in found], [row for _, _, row in found], before
 
+    def _compute_ns(self) -> int:
+        """What a row would take to compute; 0: it is loaded whatever that takes. Of several groups of layers a part of a
+        load would be of no use."""
+        return self.speed.block_ns(self._chunk_tokens) if self._weigh and self._groups == 1 else 0
+
     def _submit(self, job: TransferJob, keys: list[bytes], body: Any) -> None:
         self._running[job.job_id] = keys
         if job.is_promotion:
@@ -277,6 +287,14 @@ def _of_two(axes: Optional[tuple[int, ...]]) -> tuple[int, int]:
     if axes is None or len(axes) != 2:
         raise ConfigurationError("vLLM's host pool is not rows of bytes: this vLLM is another one than 0.32 or 0.33")
     return axes[0], axes[1]
+
+
+def flag_of(options: Mapping[str, Any], name: str) -> bool:
+    """An option that is true unless it is switched off."""
+    value = options.get(name, True)
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} is {value!r}: true or false")
+    return value
 
 
 def timeout_of(options: Mapping[str, Any]) -> int:

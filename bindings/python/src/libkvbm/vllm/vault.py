@@ -17,12 +17,12 @@ from .kernels import kernels_of
 from .pages import being_started, chosen, pages_identity
 from .place import Place, StepStream
 from .store import Store, keys_of
-from .tier import timeout_of
+from .tier import flag_of, timeout_of
 from .tiles import ask_for_tiles
 from .worker import groups_of
 
 LAYOUT = "a block of each tensor of the group, one after the other"
-OPTIONS = ("identity", "load_timeout_s")
+OPTIONS = ("identity", "load_timeout_s", "weigh")
 # vLLM submits a store one step after it was prepared, two where it schedules ahead.
 _SUBMITTED_STEPS = 3
 _NEVER = -_SUBMITTED_STEPS
@@ -50,6 +50,8 @@ class Vault:
     def __init__(self, config: Any, options: Mapping[str, object], kv_caches: Any) -> None:
         self._config = config
         self.timeout_ns = timeout_of(options)
+        self.weigh = flag_of(options, "weigh") and len(config.groups) == 1
+        self.block_tokens = int(config.groups[0].tokens_per_block)
         self.place = Place.of(tensor.tensor for tensor in kv_caches.tensors)
         self.between = StepStream(self.place)
         if not self.place.on_device:
