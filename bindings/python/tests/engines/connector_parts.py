@@ -29,7 +29,7 @@ def config(transfer_config: Made, names: list[str], *, heads: int = HEADS, kerne
     layers = {name: Made(attn_backend=backend, isa="vec") for name in names}
     model = Made(model="a/model", revision=None, dtype=torch.bfloat16, quantization=None, seed=0,
                  hf_config=Made(to_dict=lambda: {"hidden_size": 64}), get_total_num_kv_heads=lambda: heads)
-    sizes: dict[str, Any] = {"tensor_parallel_size": 1, "pipeline_parallel_size": 1,
+    sizes: dict[str, Any] = {"tensor_parallel_size": 1, "pipeline_parallel_size": 1, "world_size": 1,
                              "distributed_executor_backend": None} | parallel
     return Made(kv_transfer_config=transfer_config, model_config=model, load_config=Made(load_format="auto"),
                 speculative_config=None, scheduler_config=Made(async_scheduling=False), parallel_config=Made(**sizes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sglang_pools as p
@@ -11,6 +12,7 @@ from sglang_pools import torch
 
 from sglang.srt.mem_cache.hicache_storage import (HiCacheStorageExtraInfo, PoolHitPolicy, PoolName, PoolTransfer,
                                                   PoolTransferResult)
+from sglang.srt import runtime_context
 
 import libkvbm
 from libkvbm.engine import ConfigurationError
@@ -69,6 +71,38 @@ def test_another_rank_model_or_layout_is_a_miss(disk, change):
     assert store.batch_get_v1(keys, p.slots(other, 0, 1, 2, 3)) == [False] * 4
     assert p.restored(other, before)
     store.close()
+
+
+@pytest.mark.parametrize("change", ["weights", "configuration", "override", "adapter"])
+def test_another_model_under_the_same_path_is_a_miss(disk, monkeypatch, tmp_path, change):
+    from sglang.srt.lora.lora_registry import LoRARef
+
+    folder, adapter = tmp_path / "model", tmp_path / "adapter"
+    arguments = SimpleNamespace(model_path=str(folder), json_model_override_args="{}",
+                                lora_paths=[LoRARef(lora_name="tuned", lora_path=str(adapter))])
+    monkeypatch.setattr(runtime_context, "get_server_args", lambda: arguments)
+
+    def write(what=""):
+        for place, config in ((folder, "config.json"), (adapter, "adapter_config.json")):
+            place.mkdir(exist_ok=True)
+            (place / config).write_text("{}")
+            (place / "model.safetensors").write_bytes(b"1" * 1000)
+        arguments.json_model_override_args = '{"rope_theta": 1e6}' if what == "override" else "{}"
+        if what == "weights":
+            (folder / "model.safetensors").write_bytes(b"2" * 1000)
+        elif what == "configuration":
+            (folder / "config.json").write_text('{"rope_theta": 1e6}')
+        elif what == "adapter":
+            (adapter / "model.safetensors").write_bytes(b"2" * 1000)
+
+    pool = p.mha("page_first")
+    write()
+    keys, _ = stored(pool, disk())
+    for what, found in ((change, 0), ("", len(keys))):
+        write(what)
+        store = p.backend(pool, options=disk())
+        assert store.batch_exists(keys) == found
+        store.close()
 
 
 def test_ranks_with_the_same_latents_share_them_and_one_writes(disk):

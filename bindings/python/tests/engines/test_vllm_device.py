@@ -19,11 +19,11 @@ with warnings.catch_warnings():
     )
     from device_parts import LIBRARY, Cuda, on_device
     from vllm.v1.kv_cache_interface import MLAAttentionSpec
-    from vllm_parts import N_BLOCKS, Parts, caches_of, config_of, keys_of
+    from vllm_parts import N_BLOCKS, Parts, caches_of, config_of, engine_of, keys_of
     from vllm_parts import PAGE as SMALL_PAGE
 
     from libkvbm.engine import ConfigurationError, PrefillSpeed
-    from libkvbm.vllm import KvbmOffloadingSpec, pages, place
+    from libkvbm.vllm import KvbmOffloadingSpec, place
     from libkvbm.vllm.connector import layout
     from libkvbm.vllm.connector.layered import check_layers
     from libkvbm.vllm.connector.metadata import OfferJob, ReceiveJob, Remote, StepMetadata
@@ -306,13 +306,14 @@ def spec_on(fake: Fake, engine: Any, **own: Any) -> tuple[Parts, Any]:
         entry.tensor = on_device(fake)([N_BLOCKS, SMALL_PAGE // 2]).view(torch.int8)
     spec = KvbmOffloadingSpec(config_of({"kvbm": {"settings": LIBRARY | {"host.capacity": "1MiB"}} | own}))
     spec.failures_reported = True
-    with pages.starting(engine):
-        return Parts(spec, caches), spec
+    return Parts(spec, caches, engine), spec
 
 
 def kernels(name: str) -> Made:
     modules = {layer: Made(attn_backend=Made(get_name=lambda: name)) for layer in ("a0", "b0")}
-    return Made(compilation_config=Made(static_forward_context=modules), model_config=Made(revision=None))
+    engine = engine_of()
+    engine.compilation_config.static_forward_context.update(modules)
+    return engine
 
 
 def test_the_offloading_spec_copies_between_a_device_and_the_tiers(fake: Fake, cuda: Cuda) -> None:

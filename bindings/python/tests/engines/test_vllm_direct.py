@@ -14,10 +14,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("vllm", reason="needs vLLM 0.32 or 0.33 (tests/integration/engines/environment)")
     from vllm.v1.kv_offload.base import GPULoadStoreSpec, LookupResult
-    from vllm_parts import Parts, caches_of, config_of, keys_of
+    from vllm_parts import Parts, caches_of, config_of, engine_of, keys_of
 
     from libkvbm.engine import ConfigurationError
-    from libkvbm.vllm import KvbmOffloadingConnector, KvbmOffloadingSpec, pace
+    from libkvbm.vllm import KvbmOffloadingConnector, KvbmOffloadingSpec, pace, pages
 
 OWN = {"settings": {"host.capacity": "1MiB"}}
 
@@ -67,6 +67,21 @@ def test_a_prepared_store_is_waited_for_until_it_ends_and_one_that_vllm_forgets_
     assert not vault.being_stored(stored) and not vault.being_stored(b"another")
     vault.step()
     assert not vault._storing
+
+
+def test_a_reset_forgets_what_was_stored_and_keeps_nothing_that_was_computed_before_it(make: Any) -> None:
+    parts = make()
+    keys = keys_of(3)
+    assert parts.store(keys[:2], [3, 1]) == keys[:2]
+    request = parts.request()
+    late = parts.manager.prepare_store(keys, request)
+    assert late.keys_to_store == keys[2:]
+    parts.manager.reset_cache()  # vLLM submits a store a step after it was prepared
+    assert parts.worker.submit_store(99, GPULoadStoreSpec([7], [1], [0]), late.store_spec)
+    assert [result.job_id for result in parts.worker.get_finished()] == [99]
+    for key in keys:
+        assert parts.find([key], parts.request()) == 0
+    assert parts.store(keys, [4, 5, 6]) == keys and parts.find(keys, parts.request()) == 3
 
 
 def test_an_engine_that_computes_between_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +202,11 @@ def test_refuses_what_it_is_not_for() -> None:
     plain.failures_reported = False
     with pytest.raises(ConfigurationError, match="KvbmOffloadingConnector"):
         plain.get_worker(caches_of())
-    with pytest.raises(ConfigurationError, match="there is no option 'disc'"):
+    with pytest.raises(ConfigurationError, match="which revision"):  # with vLLM's own connector
+        spec_of({}).get_worker(caches_of())
+    with pytest.raises(ConfigurationError, match="there is no option 'disc'"), pages.starting(engine_of()):
         spec_of({"disc": "/x"}).get_worker(caches_of())
-    config = SimpleNamespace(kv_transfer_config=SimpleNamespace(kv_load_failure_policy="fail"))
+    config = SimpleNamespace(kv_transfer_config=SimpleNamespace(
+        kv_load_failure_policy="fail", kv_connector_extra_config={"spec_name": "KvbmOffloadingSpec"}))
     with pytest.raises(ConfigurationError, match="kv_load_failure_policy recompute"):
         KvbmOffloadingConnector(config, None, None)

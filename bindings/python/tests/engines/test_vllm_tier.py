@@ -1,7 +1,6 @@
 """libkvbm.vllm's tier and spec against vLLM's own tiered offloading manager, without an engine."""
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ with warnings.catch_warnings():
     pytest.importorskip("vllm", reason="needs vLLM 0.32 or 0.33 (tests/integration/engines/environment)")
     import numpy
     from vllm.v1.kv_offload.base import GPULoadStoreSpec, LookupResult
-    from vllm_parts import LAYERS, PAGE, Parts, caches_of, config_of, keys_of
+    from vllm_parts import LAYERS, PAGE, Parts, caches_of, config_of, engine_of, keys_of
 
     from libkvbm.engine import ConfigurationError
     from libkvbm.vllm import KvbmTieringSpec, compat
@@ -29,10 +28,9 @@ OWN = {"pool": "64KiB", "settings": {"host.capacity": "1MiB"}}
 def make(tmp_path: Path) -> Iterator[Any]:
     made: list[Parts] = []
 
-    def make(groups: int = 1, blocks_per_chunk: int = 1, model: str = "a model", **own: Any) -> Parts:
+    def make(groups: int = 1, blocks_per_chunk: int = 1, engine: Any = None, **own: Any) -> Parts:
         config = config_of({"kvbm": OWN | own}, groups=groups, blocks_per_chunk=blocks_per_chunk)
-        config = dataclasses.replace(config, model=dataclasses.replace(config.model, name=model))
-        made.append(Parts(KvbmTieringSpec(config), caches_of(groups)))
+        made.append(Parts(KvbmTieringSpec(config), caches_of(groups), engine))
         return made[-1]
 
     yield make
@@ -93,13 +91,13 @@ def test_another_model_is_a_clean_miss(make: Any, tmp_path: Path) -> None:
         models[-1].mkdir(parents=True)
         (models[-1] / "model.safetensors").write_bytes(weight * 100_000)
     disk = {"disk": str(tmp_path / "disk"), "disk_capacity": "64MiB"}
-    first = make(model=str(models[0]), **disk)
+    first = make(engine=engine_of(str(models[0])), **disk)
     first.store(keys_of(2), [0, 1])
     first.close()
-    changed = make(model=str(models[1]), **disk)
+    changed = make(engine=engine_of(str(models[1])), **disk)
     assert changed.find(keys_of(2), changed.request()) == 0
     changed.close()
-    same = make(model=str(models[0]), **disk)
+    same = make(engine=engine_of(str(models[0])), **disk)
     assert same.find(keys_of(2), same.request()) == 2
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import Any
+from types import SimpleNamespace as Made
+from typing import Any, Optional
 
 import torch
 from vllm.utils.hashing import get_hash_fn_by_name
@@ -16,6 +17,8 @@ from vllm.v1.kv_offload.base import (
 from vllm.v1.kv_offload.config import (
     OffloadingCacheConfig, OffloadingConfig, OffloadingGroupConfig, OffloadingModelConfig, OffloadingParallelConfig,
 )
+
+from libkvbm.vllm import adapters, pages
 
 PAGE, N_BLOCKS, LAYERS = 512, 16, 2
 kv_cache_utils.init_none_hash(get_hash_fn_by_name("sha256"))
@@ -34,6 +37,19 @@ def config_of(extra: dict[str, Any], *, groups: int = 1, blocks_per_chunk: int =
         kv_cache_layout="LBHNC")
 
 
+def engine_of(model: str = "a model", revision: Optional[str] = None, max_model_len: int = 4096, lengthened: str = "",
+              **config: Any) -> Any:
+    """What vLLM's own configuration says of the engine. `config` is the model's, as overridden; `lengthened` its way of
+    reading long prompts."""
+    rope = {"rope_type": lengthened} if lengthened else None
+    return Made(
+        model_config=Made(model=model, revision=revision, dtype=torch.bfloat16, quantization=None, seed=0,
+                          max_model_len=max_model_len, get_head_size=lambda: 64,
+                          hf_config=Made(to_dict=lambda: {"hidden_size": 64, "rope_parameters": rope} | config)),
+        load_config=Made(load_format="auto"), speculative_config=None, cache_config=Made(cache_dtype="auto"),
+        compilation_config=Made(static_forward_context={}))
+
+
 def caches_of(groups: int = 1) -> CanonicalKVCaches:
     tensors = [CanonicalKVCacheTensor(torch.zeros((N_BLOCKS, PAGE), dtype=torch.int8), PAGE) for _ in range(LAYERS)]
     return CanonicalKVCaches(tensors, [[CanonicalKVCacheRef(i, PAGE) for i in range(LAYERS)] for _ in range(groups)])
@@ -45,17 +61,19 @@ def keys_of(n: int, group: int = 0, what: str = "prompt") -> list[Any]:
 
 
 class Parts:
-    """A spec's manager and worker, driven like OffloadingConnector drives them."""
+    """A spec's manager and worker, driven like KvbmOffloadingConnector drives them."""
 
-    def __init__(self, spec: Any, caches: CanonicalKVCaches) -> None:
+    def __init__(self, spec: Any, caches: CanonicalKVCaches, engine: Any = None) -> None:
         self.caches = caches
-        self.worker = spec.get_worker(caches)
-        self.manager = spec.get_manager()
+        with pages.starting(engine or engine_of()):
+            self.worker = spec.get_worker(caches)
+            self.manager = spec.get_manager()
         self._jobs = 0
 
-    def request(self) -> ReqContext:
+    def request(self, adapter: Any = None) -> ReqContext:
         context = ReqContext(req_id=str(uuid.uuid4()))
-        self.manager.on_new_request(context)
+        with adapters.asking(Made(lora_request=adapter)):
+            self.manager.on_new_request(context)
         return context
 
     def fill(self, block: int, byte: int) -> None:
@@ -68,10 +86,10 @@ class Parts:
     def step(self) -> None:
         self.manager.on_schedule_end(ScheduleEndContext((), ()))
 
-    def store(self, keys: list[Any], blocks: list[int], groups: tuple[int, ...] = (), first: tuple[int, ...] = ()
-              ) -> list[Any]:
+    def store(self, keys: list[Any], blocks: list[int], groups: tuple[int, ...] = (), first: tuple[int, ...] = (),
+              adapter: Any = None) -> list[Any]:
         """As a request that has computed these blocks. Returns what was stored."""
-        request = self.request()
+        request = self.request(adapter)
         output = self.manager.prepare_store(keys, request)
         if output is None or not output.keys_to_store:
             return []

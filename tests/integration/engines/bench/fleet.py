@@ -24,6 +24,8 @@ LMCACHE = {"PYTHONPATH": str(HERE.parent / "lmcache" / "site"), "PYTHONHASHSEED"
 PLAIN = "alone"
 HOOKS = ("tiering", "direct", "connector")
 WAYS = (*HOOKS, "lmcache")
+# vLLM's host pool alone: a reset of the connector is the end of all that the hooks have.
+EMPTY = "child.core().scheduler.connector.connector_scheduler.reset_cache()"
 # Of an engine with KvbmConnector: what it has stored is brought to the disk, and leaves host memory as if others had
 # taken its place.
 MANAGER = """
@@ -90,9 +92,8 @@ class Fleet:
         llm = self._llm | ({"kv_transfer_config": transfer} if transfer is not None else {})
         engine = Engine(self._model, llm, env=self._environment | (env or {}), log=self._place / f"{name}.log")
         self._stack.enter_context(engine)
-        own = transfer is not None and transfer["kv_connector"] in ("OffloadingConnector", "KvbmOffloadingConnector")
-        # KvbmConnector and LMCache take a reset of the connector for the end of what they have.
-        member = self.members[name] = Member(name, engine, lambda: engine.reset(connector=own))
+        own = (transfer or {}).get("kv_connector_extra_config", {}).get("spec_name") == "KvbmTieringSpec"
+        member = self.members[name] = Member(name, engine, lambda: (own and engine.run(EMPTY), engine.reset()))
         member.ask(range(100, 400), 2)  # the first calls of an engine are not like the others
         member.settle()
         return member
@@ -106,4 +107,4 @@ class Fleet:
             return self.start(name, server.connector(), LMCACHE)
         if name == "connector":
             return self.start(name, connector(HOST))
-        return self.start(name, None if name == PLAIN else kv_transfer(name, host=HOST, pool=POOL))
+        return self.start(name, None if name == PLAIN else kv_transfer(name, host=HOST, pool=POOL, weigh=True))

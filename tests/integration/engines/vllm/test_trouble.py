@@ -70,7 +70,7 @@ def test_preempted_requests_resume_by_reload(hook: str, tiny: Path, tmp_path: Pa
         assert [o.tokens for o in engine.generate(new, 8)] == [o.tokens for o in first]
 
 
-@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("hook", [*HOOKS, "connector"])
 def test_the_owner_of_the_tiers_is_killed(hook: str, tiny: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     record = 2 * 2 * 32 * 2 * 32 * 4  # layers, KV heads, tokens, K and V of a head, bytes of float32
@@ -78,7 +78,8 @@ def test_the_owner_of_the_tiers_is_killed(hook: str, tiny: Path, tmp_path: Path)
                              stdout=subprocess.PIPE, text=True)
     try:
         assert owner.stdout is not None and owner.stdout.readline() == "True\n"
-        transfer = kv_transfer(hook, disk, share=True)
+        own = {"disk": str(disk), "disk_capacity": "1GiB", "share": True}
+        transfer = connector(**own) if hook == "connector" else kv_transfer(hook, disk, share=True)
         with Engine(tiny, F32 | {"kv_transfer_config": transfer}) as engine:
             prompts = prompts_of(6, 500, 3)
             first = engine.generate(prompts, 16)
@@ -134,6 +135,21 @@ def test_a_load_that_fails_is_computed(tiny: Path) -> None:
         engine.reset()
         again = engine.generate([prompt], 16)[0]
         assert again.cached == 320 and again.tokens == first.tokens
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_what_is_quicker_to_compute_is_not_loaded(hook: str, tiny: Path, tmp_path: Path) -> None:
+    (prompt,) = prompts_of(1, 330, 5)
+    with Engine(tiny, F32 | {"kv_transfer_config": kv_transfer(hook, tmp_path / "disk")}) as engine:
+        first = engine.generate([prompt], 16)[0]
+    with Engine(tiny, F32 | {"kv_transfer_config": kv_transfer(hook, tmp_path / "disk", weigh=True)}) as engine:
+        engine.generate(prompts_of(1, 330, 6), 2)
+        measured = engine.run("from libkvbm.vllm import pace\nresult = [s.block_ns(32) for s in pace._speeds.values()]")
+        assert len(measured) == 1 and measured[0] > 0
+        engine.run("from libkvbm.vllm import pace\nfor s in pace._speeds.values():\n    s.block_ns = lambda tokens: 1")
+        again = engine.generate([prompt], 16)[0]
+        assert again.cached == 0 and again.tokens == first.tokens
+        assert engine.metric("vllm:kvbm_aside") == 0
 
 
 @pytest.mark.parametrize("own, said", [

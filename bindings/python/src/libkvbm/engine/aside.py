@@ -5,7 +5,7 @@ import logging
 import threading
 from typing import Callable, Optional, TypeVar
 
-from ..errors import KvbmError
+from ..errors import KvbmError, NoRoomError, PeerError
 
 T = TypeVar("T")
 
@@ -16,7 +16,8 @@ class ConfigurationError(ValueError):
 
 class Aside:
     """Runs calls of a plug-in. The first fault of the library is logged in one line and ends its use: from then on
-    every call gives its fallback at once. Faults of single blocks are no such thing: they are misses. Thread: any."""
+    every call gives its fallback at once. Faults of single blocks, want of room, and an owner or a node that has gone
+    are no such thing: the call gives its fallback, and the next is tried. Thread: any."""
 
     def __init__(self, name: str, log: Optional[logging.Logger] = None) -> None:
         self._name = name
@@ -37,11 +38,13 @@ class Aside:
         self._log.error("%s steps aside, and the engine goes on without it: %s", self._name, reason)
 
     def call(self, body: Callable[[], T], fallback: T) -> T:
-        """body(), or the fallback where the library has failed before or fails now."""
+        """body(), or the fallback where it fails, or the library has failed before."""
         if self.reason is not None:
             return fallback
         try:
             return body()
+        except (NoRoomError, PeerError):
+            return fallback
         except (KvbmError, OSError, MemoryError) as error:
             self.step(str(error) or type(error).__name__)
             return fallback

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Sequence
 
 from ..engine import Identity
+from ..engine.weights import weights_of
 from .interface import found
 from .pages import Piece, page_tokens
 
@@ -12,7 +13,7 @@ _FACTS = ("layer_num", "target_layer_num", "num_mamba_layers", "start_layer", "e
           "v_head_dim", "kv_lora_rank", "qk_rope_head_dim", "kv_cache_dim", "item_bytes", "state_page_bytes",
           "indexer_page_stride_size", "storage_format_tag")
 _ARGUMENTS = ("model_path", "revision", "dtype", "quantization", "kv_cache_dtype", "speculative_draft_model_path",
-              "speculative_draft_model_revision")
+              "speculative_draft_model_revision", "json_model_override_args")
 _HASHING = "SGLang page hashes: SHA-256 over token ids, chained"
 
 
@@ -34,7 +35,21 @@ def server_facts() -> dict[str, str]:
     except (ImportError, ValueError, AttributeError, RuntimeError):
         return {}
     values = {name: getattr(arguments, name, None) for name in _ARGUMENTS}
-    return {name: str(value) for name, value in values.items() if value is not None}
+    facts = {name: str(value) for name, value in values.items() if value is not None}
+    if "model_path" in facts:
+        facts["model_bytes"] = weights_of(facts["model_path"], facts.get("revision"))
+    # SGLang names those that it is started with by name and path; those that are loaded later by chance.
+    adapters = sorted(weights_of(path) for path in map(_path, getattr(arguments, "lora_paths", None) or ()))
+    if adapters:
+        facts["adapters"] = ", ".join(adapters)
+    return facts
+
+
+def _path(adapter: Any) -> str:
+    """Of one entry of --lora-paths: a LoRARef, a table, or text, with or without a name."""
+    if isinstance(adapter, Mapping):
+        return str(adapter.get("lora_path"))
+    return str(getattr(adapter, "lora_path", None) or str(adapter).partition("=")[2] or adapter)
 
 
 def replicated(config: Any, name: str, pool: Any) -> bool:

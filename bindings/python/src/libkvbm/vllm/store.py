@@ -6,7 +6,7 @@ import logging
 import queue as queues
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
 
 from ..constants import NO_TIER, Lookup, ShareRole
 from ..engine import Aside, Configuration, ConfigurationError
@@ -16,6 +16,7 @@ from ..manager import Manager
 from ..namespace import Namespace
 from ..queue import Queue
 from ..stats import Stats
+from .adapters import named
 
 if TYPE_CHECKING:
     from ..events import EventSource
@@ -65,14 +66,14 @@ class Store:
             raise ConfigurationError("events needs tiers that this process owns: another one owns them")
         return open_source(self.manager, options, engine="vllm")
 
-    def describe(self, ns: Namespace, keys: list[bytes], parent: Optional[bytes]) -> None:
-        """Blocks that are stored, as vLLM's offloading calls them; of their tokens it does not tell."""
+    def describe(self, ns: Namespace, names: Keys, keys: list[bytes], parent: Optional[bytes]) -> None:
+        """Blocks that are stored under these names, as vLLM's offloading calls them; of their tokens it does not tell."""
         source = self._events
         if source is None:
             return
         before = None if parent is None else parent[:-_GROUP_BYTES]
         group = int.from_bytes(keys[0][-_GROUP_BYTES:], "big")
-        self.aside.call(lambda: source.describe(ns, keys_of(ns, keys), [key[:-_GROUP_BYTES] for key in keys],
+        self.aside.call(lambda: source.describe(ns, names, [key[:-_GROUP_BYTES] for key in keys],
                                                 parent=before, group_idx=group), None)
 
     def soon(self, body: Callable[[], None]) -> None:
@@ -86,6 +87,14 @@ class Store:
         """A submission failed: want of room and of an owner pass, everything else ends our use of the library."""
         if not isinstance(error, (NoRoomError, PeerError)):
             self.aside.step(str(error))
+
+    def invalidate(self, spaces: Sequence[Namespace]) -> None:
+        """Nothing that was stored in them is found any more; where that cannot be had, nothing at all is."""
+        try:
+            for ns in spaces:
+                ns.invalidate()
+        except KvbmError as error:
+            self.aside.step(f"what was stored before a reset can still be found: {error}")
 
     def look_after(self) -> None:
         """Says so, once, when a tier was taken out of service; the others go on."""
@@ -177,6 +186,7 @@ def present(manager: Manager, ns: Namespace, keys: list[bytes], ask_nodes_ns: in
     return there + [False] * (len(keys) - len(there))
 
 
-def keys_of(ns: Namespace, hashes: list[bytes]) -> Keys:
-    """Names of blocks under vLLM's own: a hash of tokens, LoRA, images and salt, and the number of a group."""
-    return Keys.from_hashes(ns, hashes)
+def keys_of(ns: Namespace, hashes: list[bytes], adapter: bytes) -> Keys:
+    """Names of blocks under vLLM's own (a hash of tokens, LoRA, images and salt, and the number of a group) and what the
+    request's adapter is made of."""
+    return Keys.from_hashes(ns, [named(name, adapter) for name in hashes])

@@ -21,25 +21,26 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 from ..cache import Cache, Tensor  # noqa: E402
 from ..constants import Lookup, Status  # noqa: E402
 from ..dispatch import Completion  # noqa: E402
-from ..engine import ConfigurationError, Identity  # noqa: E402
-from ..engine.weights import weights_of  # noqa: E402
+from ..engine import ConfigurationError, Identity, PrefillSpeed  # noqa: E402
 from ..errors import KvbmError  # noqa: E402
 from ..namespace import Namespace  # noqa: E402
-from .identity import identity_of, revision  # noqa: E402
+from .adapters import adapter_here  # noqa: E402
+from .identity import Running, identity_of  # noqa: E402
 from .metrics import definitions, observed  # noqa: E402
 from .pace import REST_NS, Pace  # noqa: E402
 from .pages import being_started, chosen, pages_identity  # noqa: E402
 from .store import Store, keys_of, log  # noqa: E402
 
-OPTIONS = ("identity", "load_timeout_s", "locality")
+OPTIONS = ("identity", "load_timeout_s", "locality", "weigh")
 LAYOUT = "row of vLLM's host pool: worker after worker, of each tensor after tensor"
 
 
 @dataclass
 class _Request:
-    """What is known of a request: blocks that failed to load for it, which it is not offered again, and what was stored
-    for it, by group and position."""
+    """What is known of a request: its adapter, blocks that failed to load for it, which it is not offered again, and what
+    was stored for it, by group and position."""
 
+    adapter: bytes = b""
     failed: set[bytes] = field(default_factory=set)
     stored: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
 
@@ -55,11 +56,13 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         super().__init__(offloading_spec=offloading_spec, primary_kv_view=primary_kv_view, tier_type=tier_type,
                          backpressure_detector=backpressure_detector)
         self._timeout_ns = timeout_of(options)
+        self._weigh = flag_of(options, "weigh")
+        self.speed = PrefillSpeed()  # KvbmOffloadingConnector gives it that of its engine
         self._config = offloading_spec.config
         (self._rows, _), (self._row_bytes, _) = _of_two(primary_kv_view.shape), _of_two(primary_kv_view.strides)
         self._groups = len(self._config.groups)
         self._chunk_tokens = self._config.groups[0].tokens_per_block * self._config.cache.blocks_per_chunk
-        self._weights = weights_of(self._config.model.name, revision())
+        self._engine = Running.here(self._config.groups[0].tokens_per_block)
         self._pages = self._pages_of(options)
         self._store = Store("libkvbm's tier", options, self._row_bytes, also=OPTIONS)
         self._queue = self._store.manager.queue()
@@ -84,39 +87,45 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         state = req_context.get_state(_Request)
         if state is not None and bytes(key) in state.failed:
             return LookupResult.MISS
-        found = self._store.find(ns, bytes(keys_of(ns, [bytes(key)])))
+        found = self._store.find(ns, bytes(keys_of(ns, [bytes(key)], _adapter(req_context))))
         return LookupResult.RETRY if found is None else LookupResult.HIT if found else LookupResult.MISS
 
     # ---- jobs
 
     def submit_store(self, job_metadata: TransferJob) -> None:
         keys, rows, before = self._in_order(job_metadata)
+        adapter = _adapter(job_metadata.req_context)
 
         def body() -> None:
             ns, cache = self._ns, self._cache
             if ns is None or cache is None:
                 raise ConfigurationError("vLLM stores before it has a request")
-            parent = None if before is None else bytes(keys_of(ns, [before]))
+            names = keys_of(ns, keys, adapter)
+            parent = None if before is None else bytes(keys_of(ns, [before], adapter))
             if self._groups == 1:
-                self._store.describe(ns, keys, before)
-            cache.store_submit(keys_of(ns, keys), rows, self._queue, user_data=job_metadata.job_id, parent=parent,
+                self._store.describe(ns, names, keys, before)
+            cache.store_submit(names, rows, self._queue, user_data=job_metadata.job_id, parent=parent,
                                unchained=self._groups > 1)
 
         self._submit(job_metadata, keys, body)
 
     def submit_load(self, job_metadata: TransferJob) -> None:
-        keys, rows = [bytes(key) for key in job_metadata.keys], job_metadata.chunk_ids.tolist()
+        # The front of a prompt first: of a load that is late that is what made it.
+        found = sorted((job_metadata.req_context.get_offload_key_position(key) or 0, bytes(key), row)
+                       for key, row in zip(job_metadata.keys, job_metadata.chunk_ids.tolist()))
+        keys, rows = [key for _, key, _ in found], [row for _, _, row in found]
+        adapter = _adapter(job_metadata.req_context)
 
         def body() -> None:
             ns, cache = self._ns, self._cache
             if ns is None or cache is None:
                 raise ConfigurationError("vLLM loads before it has a request")
-            with cache.lookup(keys_of(ns, keys), mode=Lookup.EACH) as match:
+            with cache.lookup(keys_of(ns, keys, adapter), mode=Lookup.EACH) as match:
                 if not match:
                     self._finish(job_metadata.job_id, False)
                     return
                 cache.load_submit(match, rows, self._queue, user_data=job_metadata.job_id,
-                                  timeout_ns=self._timeout_ns)
+                                  timeout_ns=self._timeout_ns, compute_block_ns=self._compute_ns())
 
         self._submit(job_metadata, keys, body)
 
@@ -149,11 +158,16 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
         if self._ns is None:
             self._store.aside.call(self._open, None)
-        req_context.set_state(_Request())
+        req_context.set_state(_Request(adapter_here()))
         return RequestOffloadingContext()
 
     def on_request_finished(self, req_context: ReqContext) -> None:
         return
+
+    def invalidate(self) -> None:
+        """Nothing that was stored is found any more: the weights have changed in place."""
+        self.drain_jobs()
+        self._store.invalidate([] if self._ns is None else [self._ns])
 
     # ---- seeing it work
 
@@ -196,7 +210,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         return pages_identity(being_started(), group.layer_names, group.tokens_per_block, size)
 
     def _open(self) -> None:
-        identity = self._pages or identity_of(self._config, self._weights, LAYOUT, self._row_bytes)
+        identity = self._pages or identity_of(self._config, self._engine, LAYOUT, self._row_bytes)
         asked = self._store.configuration
         ns = identity.namespace(self._store.manager, tenant=asked.tenant, secret=asked.secret)
         # Records are cut where pages end: the hooks that share them must say alike where that is.
@@ -217,6 +231,11 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
             before = request.stored.get((found[0][1][-4:], found[0][0] - self._chunk_tokens))
             request.stored.update(((key[-4:], place), key) for place, key, _ in found)
         return [key for _, key, _ in found], [row for _, _, row in found], before
+
+    def _compute_ns(self) -> int:
+        """What a row would take to compute; 0: it is loaded whatever that takes. Of several groups of layers a part of a
+        load would be of no use."""
+        return self.speed.block_ns(self._chunk_tokens) if self._weigh and self._groups == 1 else 0
 
     def _submit(self, job: TransferJob, keys: list[bytes], body: Any) -> None:
         self._running[job.job_id] = keys
@@ -259,10 +278,23 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
                                     transfer_time=seconds, transfer_bytes=moved))
 
 
+def _adapter(request: ReqContext) -> bytes:
+    state = request.get_state(_Request)
+    return b"" if state is None else state.adapter
+
+
 def _of_two(axes: Optional[tuple[int, ...]]) -> tuple[int, int]:
     if axes is None or len(axes) != 2:
         raise ConfigurationError("vLLM's host pool is not rows of bytes: this vLLM is another one than 0.32 or 0.33")
     return axes[0], axes[1]
+
+
+def flag_of(options: Mapping[str, Any], name: str) -> bool:
+    """An option that is true unless it is switched off."""
+    value = options.get(name, True)
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} is {value!r}: true or false")
+    return value
 
 
 def timeout_of(options: Mapping[str, Any]) -> int:

@@ -11,19 +11,18 @@ from vllm.v1.kv_offload.base import get_offload_group_idx
 
 from ..cache import Cache, Tensor
 from ..engine import ConfigurationError, Identity
-from ..engine.weights import weights_of
 from ..key import Keys
-from .identity import identity_of, revision
+from .identity import Running, identity_of
 from .kernels import kernels_of
 from .pages import being_started, chosen, pages_identity
 from .place import Place, StepStream
 from .store import Store, keys_of
-from .tier import timeout_of
+from .tier import flag_of, timeout_of
 from .tiles import ask_for_tiles
 from .worker import groups_of
 
 LAYOUT = "a block of each tensor of the group, one after the other"
-OPTIONS = ("identity", "load_timeout_s")
+OPTIONS = ("identity", "load_timeout_s", "weigh")
 # vLLM submits a store one step after it was prepared, two where it schedules ahead.
 _SUBMITTED_STEPS = 3
 _NEVER = -_SUBMITTED_STEPS
@@ -51,6 +50,8 @@ class Vault:
     def __init__(self, config: Any, options: Mapping[str, object], kv_caches: Any) -> None:
         self._config = config
         self.timeout_ns = timeout_of(options)
+        self.weigh = flag_of(options, "weigh") and len(config.groups) == 1
+        self.block_tokens = int(config.groups[0].tokens_per_block)
         self.place = Place.of(tensor.tensor for tensor in kv_caches.tensors)
         self.between = StepStream(self.place)
         if not self.place.on_device:
@@ -58,7 +59,7 @@ class Vault:
         self._groups = {config.groups[i].group_id: _group(config.groups[i].group_id, refs, kv_caches.tensors, self.place)
                         for i, refs in enumerate(kv_caches.group_data_refs)}
         self._order = [group.group_id for group in config.groups]
-        self._weights = weights_of(config.model.name, revision())
+        self._engine = Running.here(config.groups[0].tokens_per_block)
         self._pages = self._pages_of(options)
         self._layout = _layout(config, self.place)
         largest = max(group.record_bytes for group in self._groups.values())
@@ -83,8 +84,12 @@ class Vault:
     def group(self, number: int) -> GroupCache:
         return self._groups[number]
 
-    def names(self, group: GroupCache, keys: list[bytes]) -> Keys:
-        return keys_of(group.ns, keys)
+    def names(self, group: GroupCache, keys: list[bytes], adapter: bytes) -> Keys:
+        return keys_of(group.ns, keys, adapter)
+
+    def spaces(self) -> dict[int, bytes]:
+        """What the groups' namespaces are called now; another name after a reset."""
+        return {number: group.ns.id for number, group in self._groups.items() if group.ns is not None}
 
     def by_group(self, keys: Collection[bytes]) -> dict[int, list[bytes]]:
         found: dict[int, list[bytes]] = {}
@@ -101,11 +106,11 @@ class Vault:
 
     # ---- what is stored
 
-    def there(self, key: bytes) -> bool:
+    def there(self, key: bytes, adapter: bytes) -> bool:
         if self.has_failed(key):
             return False
         group = self._groups[get_offload_group_idx(key)]
-        return self.store.find(group.ns, bytes(self.names(group, [key]))) is True
+        return self.store.find(group.ns, bytes(self.names(group, [key], adapter))) is True
 
     def being_stored(self, key: bytes) -> bool:
         prepared = self._storing.get(key, _NEVER)
@@ -144,6 +149,10 @@ class Vault:
     def has_failed(self, key: bytes) -> bool:
         return bool(self._failed) and time.monotonic() < self._failed.get(key, 0)
 
+    def invalidate(self) -> None:
+        """Nothing that was stored is found any more."""
+        self.store.invalidate([group.ns for group in self._groups.values() if group.ns is not None])
+
     # ---- the end
 
     def release(self) -> None:
@@ -176,7 +185,7 @@ class Vault:
     def _open(self) -> None:
         asked = self.store.configuration
         for group in self._groups.values():
-            identity = self._pages or identity_of(self._config, self._weights, self._layout, group.record_bytes, group.number)
+            identity = self._pages or identity_of(self._config, self._engine, self._layout, group.record_bytes, group.number)
             group.ns = identity.namespace(self.store.manager, tenant=asked.tenant, secret=asked.secret)
             group.cache = Cache(self.store.manager, group.ns, group.n_blocks, tensors=group.tensors,
                                 memory=self.place.memory, device=self.place.device)

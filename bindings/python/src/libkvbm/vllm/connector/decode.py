@@ -12,6 +12,7 @@ import re
 from array import array
 from typing import Any, Optional
 
+from ..adapters import adapter_of
 from .metadata import Remote
 
 log = logging.getLogger("vllm.libkvbm")
@@ -32,10 +33,10 @@ def wants_remote(params: Optional[dict[str, Any]]) -> bool:
 def digest(request: Any, tokens: int) -> Optional[str]:
     """Names everything that the KV of a request's first tokens depends on beside the model. Both engines are told the
     prompt by a third, and KV of another prompt would be another's answer."""
-    if request.prompt_token_ids is None:
-        return None
+    if request.prompt_token_ids is None or getattr(request, "prompt_embeds", None) is not None:
+        return None  # what was embedded elsewhere has no name that two engines would agree on
     ids = array("I", request.prompt_token_ids[:tokens])
-    adapter = getattr(getattr(request, "lora_request", None), "lora_name", None)
+    adapter = [getattr(getattr(request, "lora_request", None), "lora_name", None), adapter_of(request).hex()]
     inputs = [[str(feature.identifier), int(feature.mm_position.offset)]
               for feature in getattr(request, "mm_features", None) or () if feature.mm_position.offset < tokens]
     return hashlib.sha256(json.dumps([len(ids), adapter, inputs]).encode() + ids.tobytes()).hexdigest()

@@ -68,13 +68,15 @@ class ReceiveJob:
 
 @dataclass
 class StepMetadata(KVConnectorMetadata):  # type: ignore[misc]
-    """One step. `written`: blocks that this step writes and that others may have had before."""
+    """One step. `written`: blocks that this step writes and that others may have had before. `spaces`: what the namespaces
+    were called when it was made, by rank and group of layers; a reset gives them other names."""
 
     stores: list[StoreJob] = field(default_factory=list)
     loads: list[LoadJob] = field(default_factory=list)
     offers: list[OfferJob] = field(default_factory=list)
     receives: list[ReceiveJob] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
+    spaces: list[bytes] = field(default_factory=list)
     idle: bool = False  # nothing is computed in it
     prompt_tokens: int = 0  # that it computes; 0 where it computes much else, too
 

@@ -6,8 +6,9 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
-from ... import Manager, Namespace, ShareRole
+from ... import KvbmError, Manager, Namespace, ShareRole
 from ...engine import Aside, ConfigurationError
+from ..pace import prompt_tokens
 from . import decode, engines
 from .at_once import AtOnce
 from .layered import check_layers
@@ -131,11 +132,11 @@ class SchedulerSide:
             self._forget_found(request)
             self._stored.pop(request, None)
         self._pending.clear()
-        return bool(self._aside.call(self._invalidate, True))
-
-    def _invalidate(self) -> bool:
-        for ns in self._spaces:
-            ns.invalidate()
+        try:
+            for ns in self._spaces:
+                ns.invalidate()
+        except KvbmError as error:
+            self._aside.step(f"what was stored before a reset can still be found: {error}")
         return True
 
     # ---- before a request is scheduled
@@ -246,7 +247,7 @@ class SchedulerSide:
         self._pending.submitted()
         step.idle = output.total_num_scheduled_tokens == 0
         step.written = list(self._written(output))
-        step.prompt_tokens = self._prompt_tokens(output)
+        step.prompt_tokens = prompt_tokens(output, self._requests)
         self._left.difference_update(output.num_scheduled_tokens)
         if self._finder is None or self._aside.stepped:
             return step
@@ -267,21 +268,14 @@ class SchedulerSide:
                     self._pending.order(span.group, span.names())
                 self._describe(request, begin, end)
                 self._stored[name] = end
+        if step.stores:
+            step.spaces = [ns.id for ns in self._spaces]
         return step
 
     def _describe(self, request: Any, first: int, upto: int) -> None:
         told = self._told
         if told is not None:
             self._aside.call(lambda: told.describe(request, self._names.of(request), first, upto), None)
-
-    def _prompt_tokens(self, output: Any) -> int:
-        """Of steps that compute little else: what they take says how quickly prompts are computed."""
-        tokens = 0
-        for name, n in output.num_scheduled_tokens.items():
-            request = self._requests.get(name)
-            if request is not None and int(request.num_computed_tokens) < int(request.num_tokens) - 1:
-                tokens += n
-        return tokens if 8 * tokens >= 7 * output.total_num_scheduled_tokens else 0
 
     def _spans(self, request: Any, ids: tuple[list[int], ...], first: int, upto: int) -> Iterator[Span]:
         """The blocks that lie in tokens [first, upto), by group of layers."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional, Sequence, Union
 
-from ... import NO_BLOCK, Cache, Completion, Keys, KvbmError, Manager, Namespace, NoRoomError, Queue, Status
+from ... import NO_BLOCK, Cache, Completion, Keys, KvbmError, Manager, Namespace, NoRoomError, PeerError, Queue, Status
 from ...engine import ConfigurationError, PrefillSpeed
 from . import engines
 from .canonical import Canonical, Staged
@@ -227,7 +227,7 @@ class WorkerSide:
                 self.store_over(span)
             return
         for job in step.stores:
-            self.aside.call(lambda job=job: self._store(job), None)  # type: ignore[misc]
+            self.aside.call(lambda job=job: self._store(job, step.spaces), None)  # type: ignore[misc]
 
     def results(self, idle: bool) -> Results:
         """What has ended since the last call."""
@@ -260,11 +260,15 @@ class WorkerSide:
 
     # ---- stores
 
-    def _store(self, job: StoreJob) -> None:
+    def _store(self, job: StoreJob, spaces: list[bytes]) -> None:
         if self.tiers is None or self._queue is None:
             return
+        first = rank_of(self._config)[0] * len(self._groups)
         for span in job.spans:
             cache = self.tiers.caches[span.group]
+            if cache.ns.id != spaces[first + span.group]:
+                self.store_over(span)  # computed before a reset, perhaps with other weights
+                continue
             keys = _keys(cache, span)
             parent = None if span.parent is None else bytes(Keys.from_hashes(cache.ns, [span.parent]))
             blocks = [block for block in span.block_ids if block]
@@ -273,7 +277,7 @@ class WorkerSide:
             try:
                 source.store_submit(keys, ids, self._queue, user_data=_Store(blocks, span, staged),
                                     parent=parent, timeout_ns=_STORE_NS, stream=self._place.stream())
-            except NoRoomError:  # too much is under way: these blocks are not kept
+            except (NoRoomError, PeerError):  # too much is under way, or the owner has gone: these blocks are not kept
                 self.stats.add("store_failures", len(blocks))
                 self.store_over(span)
                 continue
@@ -308,32 +312,36 @@ class WorkerSide:
     def _load(self, load: _Load, span: Span, stream: Optional[int]) -> None:
         """Starts the load of a span; what was not found has failed. Thread: any."""
         part = _Part(load, span.group, [])
-        if not self.aside.call(lambda: self._submit(part, span, stream), False):
+        submitted: Optional[bool] = None
+        try:
+            submitted = self.aside.call(lambda: self._submit(part, span, stream), submitted)
+        except Exception as error:  # on a thread nobody would see it, and the request would wait for ever
+            self.aside.step(f"{type(error).__name__}: {error}")
+        if submitted is None:
+            load.failed.update(block for block in span.block_ids if block)
+        if not submitted:
             self._ended.append((part, None))
 
     def _submit(self, part: _Part, span: Span, stream: Optional[int]) -> bool:
+        """False where nothing was found."""
         if self.tiers is None or self._queue is None:
-            return False
+            raise ConfigurationError("a load, and there are no tiers")
         cache = self.tiers.caches[span.group]
         ask = self._options.ask_nodes_ns if self._pool is not None and self.tiers.is_node else 0
-        try:
-            with cache.lookup(_keys(cache, span), ask_nodes_ns=ask) as match:
-                part.load.failed.update(block for block in span.block_ids[match.hits:] if block)
-                found = span.block_ids[:match.hits]
-                if not found:
-                    return False
-                compute_ns = self._compute_ns()
-                staged = None if self._canonical is None else self._canonical.empty(len(found))
-                target, ids = (cache, _ids(found)) if staged is None else (staged.cache, _rows(found))
-                what = _Part(part.load, span.group, found, compute_ns > 0, staged)
-                operation = target.load_submit(
-                    match, ids, self._queue, user_data=what, timeout_ns=self._options.load_timeout_ns,
-                    compute_block_ns=compute_ns, stream=stream, wait_layers=self._layered is not None)
-                if self._layered is not None:
-                    what.awaited = self._layered.add(target, operation)
-        except NoRoomError:
-            part.load.failed.update(block for block in span.block_ids if block)
-            return False
+        with cache.lookup(_keys(cache, span), ask_nodes_ns=ask) as match:
+            part.load.failed.update(block for block in span.block_ids[match.hits:] if block)
+            found = span.block_ids[:match.hits]
+            if not found:
+                return False
+            compute_ns = self._compute_ns()
+            staged = None if self._canonical is None else self._canonical.empty(len(found))
+            target, ids = (cache, _ids(found)) if staged is None else (staged.cache, _rows(found))
+            what = _Part(part.load, span.group, found, compute_ns > 0, staged)
+            operation = target.load_submit(
+                match, ids, self._queue, user_data=what, timeout_ns=self._options.load_timeout_ns,
+                compute_block_ns=compute_ns, stream=stream, wait_layers=self._layered is not None)
+            if self._layered is not None:
+                what.awaited = self._layered.add(target, operation)
         return True
 
     def _compute_ns(self) -> int:
@@ -412,7 +420,9 @@ class WorkerSide:
         """What has changed of what the library foresaw of loads, and what came true."""
         if self.tiers is None or not self._options.weigh:
             return
-        now = self.tiers.manager.stats()
+        now = self.aside.call(self.tiers.manager.stats, None)
+        if now is None:
+            return
         weighed = (now.loads_not_started, now.load_predicted_ns, now.load_actual_ns)
         not_started, predicted, actual = (new - old for new, old in zip(weighed, self._weighed))
         self._weighed = weighed

@@ -1,0 +1,73 @@
+"""LoRA adapters that change under one name and path. vLLM's hashes of a request's blocks have the adapter's name and
+path, which is enough while one engine runs; blocks that outlive it need what the adapter was made of, too."""
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Iterator, Optional
+
+from .model import file_digest, weights_digest
+
+# As the files were when an adapter was asked for first: that is when vLLM loads them.
+_known: dict[tuple[str, int, str], bytes] = {}
+_asking: ContextVar[bytes] = ContextVar("libkvbm_vllm_adapter", default=b"")
+
+
+def adapter_of(request: Any) -> bytes:
+    """A digest of the files of a request's adapter; empty for none, and for one whose files are not known."""
+    adapter = getattr(request, "lora_request", None)
+    if adapter is None:
+        return b""
+    key = (str(adapter.lora_name), int(adapter.lora_int_id), str(adapter.lora_path))
+    found = _known.get(key)
+    if found is None or adapter.load_inplace:
+        found = _known[key] = _digest(str(adapter.lora_path))
+    return found
+
+
+def named(name: bytes, adapter: bytes) -> bytes:
+    """A block's name in libkvbm, for requests with this adapter."""
+    return hashlib.blake2b(name + adapter, digest_size=32).digest() if adapter else name
+
+
+@contextmanager
+def asking(request: Any) -> Iterator[None]:
+    """Lets what is called inside know the request's adapter: vLLM does not tell it to its offloading."""
+    token = _asking.set(adapter_of(request))
+    try:
+        yield
+    finally:
+        _asking.reset(token)
+
+
+def adapter_here() -> bytes:
+    """Of the request that is being asked for."""
+    return _asking.get()
+
+
+def _digest(path: str) -> bytes:
+    folder = _folder(path)
+    if folder is None:
+        return b""
+    try:
+        config = folder / "adapter_config.json"
+        facts = file_digest(str(config)).hex() if config.is_file() else ""
+        return hashlib.sha256(f"{facts} {weights_digest(str(folder))}".encode()).digest()
+    except OSError:
+        return b""  # gone: vLLM will not find it either
+
+
+def _folder(path: str) -> Optional[Path]:
+    local = Path(path).expanduser()
+    if local.is_dir():
+        return local
+    try:
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(path, "adapter_config.json")
+    except Exception:  # not installed, or not a name that it accepts
+        return None
+    return Path(os.fspath(found)).parent if isinstance(found, str) else None
