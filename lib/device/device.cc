@@ -191,6 +191,8 @@ void Device::lose(const char* what, CuResult result) noexcept {
 
 std::string Device::lost_why() const { return is_lost() ? std::string(lost_why_.data()) : std::string(); }
 
+Status Device::lost() const { return {Code::tier_disabled, kLost, lost_why()}; }
+
 void Device::complain(const char* text, const Status& why) const {
   if (log_ == nullptr || is_lost()) return;
   log_->write(LogLevel::warning, "device", text,

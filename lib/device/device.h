@@ -84,6 +84,8 @@ class Device : public std::enable_shared_from_this<Device> {
   void lose(const char* what, CuResult result) noexcept;
   // What lost it, in words: "cuMemcpyAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700)"; empty while it is not lost. Asks the driver nothing.
   [[nodiscard]] std::string lost_why() const;
+  // What a call is answered whose Scope was not entered: tier_disabled, with lost_why().
+  [[nodiscard]] Status lost() const;
   // To the log: what the driver refused while the device is not lost.
   void complain(const char* text, const Status& why) const;
 

@@ -12,7 +12,6 @@ namespace kvbm::device {
 namespace {
 
 constexpr char kNotOfDevice[] = "not memory of the cache's device";
-constexpr char kLost[] = "the device is lost";
 constexpr uint64_t kPage = 4096;
 
 CuPointer address_of(const void* pointer) noexcept { return reinterpret_cast<uintptr_t>(pointer); }
@@ -142,7 +141,7 @@ Result<Extent> extent_of(const StridedRun& run) {
 
 Result<std::unique_ptr<DeviceMemory>> DeviceMemory::allocate(std::shared_ptr<Device> device, uint64_t bytes) {
   const Device::Scope scope(*device);
-  if (!scope.entered()) return Status{Code::tier_disabled, kLost};
+  if (!scope.entered()) return device->lost();
   CuPointer address = 0;
   if (Status s = device->check(device->driver().cuMemAlloc(&address, bytes), "cuMemAlloc"); !s.ok()) {
     if (s.code() != Code::no_memory) return s;
@@ -165,7 +164,7 @@ Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(std::shared_ptr<Dev
   (void)::madvise(data, mapped, MADV_DONTFORK);
   std::unique_ptr<PinnedMemory> memory(new PinnedMemory(device, static_cast<std::byte*>(data), bytes, mapped));
   const Device::Scope scope(*device);
-  if (!scope.entered()) return Status{Code::tier_disabled, kLost};
+  if (!scope.entered()) return device->lost();
   const Driver& driver = device->driver();
   const CuResult result = driver.cuMemHostRegister(data, mapped, kCuHostPortable | kCuHostDeviceMap);
   if (Status s = device->check(result, "cuMemHostRegister"); !s.ok()) return s;

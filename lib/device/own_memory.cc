@@ -57,7 +57,7 @@ Result<std::shared_ptr<OwnMemory>> OwnMemory::allocate(std::shared_ptr<Device> d
   auto allocation = std::make_shared<Allocation>();
   std::shared_ptr<OwnMemory> own(new OwnMemory(device));
   const Device::Scope scope(*device);
-  if (!scope.entered()) return Status{Code::tier_disabled, "the device is lost"};
+  if (!scope.entered()) return device->lost();
   const CuResult result = device->driver().cuMemAlloc(&allocation->address, bytes);
   if (Status s = device->check(result, "cuMemAlloc"); !s.ok()) return s;
   allocation->bytes = bytes;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device/own_memory.h"
 #include "support/fake_cuda/fake_cuda.h"
 
 namespace {
@@ -178,6 +179,17 @@ TEST_F(DeviceMemoryTest, pinned_memory_outlives_the_context) {
   std::memset(pinned.value()->data(), 7, 4096);  // the CPU still has it
   EXPECT_EQ(DeviceMemory::allocate(device_, 1).status().code(), Code::tier_disabled);
   EXPECT_EQ(PinnedMemory::allocate(device_, 1).status().code(), Code::tier_disabled);
+}
+
+TEST_F(DeviceMemoryTest, refusals_of_a_lost_device_say_what_lost_it) {
+  device_->lose("cuEventSynchronize behind a transfer", 700);
+  const std::string why = device_->lost_why();
+  ASSERT_NE(why.find("CUDA_ERROR_ILLEGAL_ADDRESS (700)"), std::string::npos) << why;
+  for (const Status& status : {DeviceMemory::allocate(device_, 64).status(), PinnedMemory::allocate(device_, 64).status(),
+                               OwnMemory::allocate(device_, 64).status()}) {
+    EXPECT_EQ(status.code(), Code::tier_disabled);
+    EXPECT_EQ(status.message(), "the device is lost: " + why);
+  }
 }
 
 }  // namespace
