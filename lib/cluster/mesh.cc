@@ -277,7 +277,7 @@ void Mesh::link_ready(PeerLink& link) {
     dialled->second.failure.clear();
     for (auto& [address, complaint] : dialled->second.complaints) complaint.over();
   }
-  say(LogLevel::info, "node " + short_text(link.peer().node) + " at " + c->address + " is connected");
+  say(LogLevel::info, name_of(link) + " is connected");
   ask_status(c->link);
   if (hosts_ && !ended_) hosts_(link, nullptr);
   if (sessions_ != nullptr) sessions_->link_ready(link);
@@ -399,6 +399,13 @@ Result<PeerLink*> Mesh::link_named(const std::string& name) const {
   PeerLink* link = link_to(node);
   if (link == nullptr) return Status(Code::owner_gone, why, name + (state.empty() ? "" : ": " + state));
   return link;
+}
+
+std::string Mesh::name_of(const PeerLink& link) const {
+  const auto connection = std::find_if(connections_.begin(), connections_.end(),
+                                       [&](const Connection& c) { return c.link.get() == &link; });
+  const std::string address = connection != connections_.end() ? " at " + connection->address : "";
+  return "node " + short_text(link.peer().node) + address;
 }
 
 std::string Mesh::missing(const std::string& said) const {

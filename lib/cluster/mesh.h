@@ -79,6 +79,8 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   // The link to the node that is called so: an address that is dialled here, or the name of a node. owner_gone, saying
   // why, while there is none; invalid_argument for this node itself.
   [[nodiscard]] Result<PeerLink*> link_named(const std::string& name) const;
+  // As people know it: "node 0a1b2c3d at 10.0.0.7:7000".
+  [[nodiscard]] std::string name_of(const PeerLink& link) const;
   // For who waits for a link: each address that is dialled and has none with how that ended last, but for those that
   // `said` names already, and who was refused here last. Empty: there is nothing to say.
   [[nodiscard]] std::string missing(const std::string& said) const;

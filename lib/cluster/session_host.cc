@@ -77,6 +77,10 @@ Result<SessionHost::Rank*> SessionHost::rank(uint16_t number, size_t limit) {
   options.transfer_base = static_cast<uint16_t>(kFirstSenderBase + ranks_.size());
   options.moved = [this] { settle(); };
   options.unlinked = [this] { return unlinked(); };
+  options.named = [this](PeerId peer) {
+    const PeerLink* link = link_of(peer);
+    return link != nullptr ? mesh_.name_of(*link) : std::string("a node that is gone");
+  };
   options.coder = coder_.get();
   options.note = notes();
   session::Link& links = *this;

@@ -355,6 +355,10 @@ TEST_F(NodeCommand, who_is_not_of_the_pool_is_told_why) {
   const Ran stranger = run(peer + " --pool q --key-file '" + key + "' file '" + path + "'");
   EXPECT_EQ(stranger.exit_code, 1);
   EXPECT_TRUE(contains(stranger.text, "pool")) << stranger.text;
+  // It is there and has said what is wrong: to start one is no remedy.
+  const std::string start_one = "start one with `kvbm node";
+  for (const Ran& ran : {keyless, wrong, stranger}) EXPECT_FALSE(contains(ran.text, start_one)) << ran.text;
+  EXPECT_TRUE(contains(run("exists --timeout 0.3 --peer 127.0.0.1:1 file").text, start_one));
 }
 
 TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {

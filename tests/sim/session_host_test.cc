@@ -315,6 +315,10 @@ class World {
       if (trouble_ == Trouble::none && may_end_well()) {
         EXPECT_TRUE(offers_[p].status.ok()) << offers_[p].status.message();
       }
+      if (!may_end_well()) {  // nor does it wait for its deadline, once a decode rank was told
+        const std::string said = offers_[p].status.message();
+        EXPECT_EQ(said.find("a decode rank was told"), std::string::npos) << said;
+      }
     }
     for (const auto& process : processes_) {
       if (process->gone) continue;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "benchmark/node_pair.h"
+#include "benchmark/scratch.h"
 #include "benchmark/statistics.h"
 #include "terminal/progress.h"
 
@@ -21,6 +22,7 @@ namespace {
 constexpr double kSameHostMs = 100;
 constexpr double kTcpMs = 2000;
 constexpr double kServesMs = 1000;
+constexpr double kTakenOverMs = 1000;
 constexpr uint64_t kBlockBytes = 256ULL << 10;
 constexpr uint32_t kBlocks = 16;
 constexpr double kPatienceSeconds = 20;
@@ -87,10 +89,40 @@ Status kills(const char* local, int rounds, terminal::Progress& progress, std::v
   return {};
 }
 
+Status take_overs(int rounds, terminal::Progress& progress, std::vector<double>& took) {
+  const Scratch directory("/tmp");
+  if (directory.path().empty()) return {Code::io_error, "no directory for a shared tier set", "/tmp"};
+  NodePairOptions pair;
+  pair.block_bytes = kBlockBytes;
+  pair.blocks = kBlocks;
+  pair.host_bytes = pair.reader_host_bytes = 16ULL << 20;
+  pair.share = directory.path();
+  std::vector<std::unique_ptr<NodeOwner>> owners;
+  for (int i = 0; i < rounds; ++i) {
+    auto owner = NodeOwner::prepare(pair);
+    if (!owner.ok()) return owner.status();
+    owners.push_back(std::move(owner).value());
+  }
+  for (; !owners.empty(); owners.pop_back()) {
+    if (Status s = owners.back()->begin("share"); !s.ok()) return s;
+    const auto client = NodeReader::open(pair, "");
+    if (!client.ok()) return client.status();
+    if (Status s = client.value()->load(0, kBlocks); !s.ok()) return s;
+    const Stopwatch since_kill;
+    ::kill(owners.back()->pid(), SIGKILL);
+    const auto owns = until(since_kill, "nobody took over from the killed owner",
+                            [&] { return client.value()->member().share_role() == "the owner"; });
+    if (!owns.ok()) return owns.status();
+    took.push_back(owns.value());
+    progress.advance(1);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<Row>> bench_node_kill(const NodeKillOptions& options) {
-  terminal::Progress progress("killing nodes", 2 * static_cast<uint64_t>(options.rounds), terminal::Unit::items,
+  terminal::Progress progress("killing nodes", 3 * static_cast<uint64_t>(options.rounds), terminal::Unit::items,
                               options.quiet);
   std::vector<Row> rows;
   std::vector<double> served;
@@ -108,6 +140,10 @@ Result<std::vector<Row>> bench_node_kill(const NodeKillOptions& options) {
   }
   rows.push_back(less_is_better("node.restarted_serves", *std::max_element(served.begin(), served.end()), "ms",
                                 kServesMs, "what is allowed"));
+  std::vector<double> taken_over;
+  if (Status s = take_overs(options.rounds, progress, taken_over); !s.ok()) return s;
+  rows.push_back(less_is_better("node.share_taken_over", *std::max_element(taken_over.begin(), taken_over.end()), "ms",
+                                kTakenOverMs, "what is allowed"));
   return rows;
 }
 

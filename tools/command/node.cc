@@ -160,7 +160,9 @@ std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
   if (!arguments.member.share.empty()) return std::move(member).value();
   const Status ready = member.value()->wait_for_peers(arguments.timeout_ns());
   if (!ready.ok()) {
-    code = fail(ready, "start one with `kvbm node --listen 127.0.0.1:7000`, or give its address with --peer");
+    // A node that answered and refused has said what is to be done.
+    const bool nobody = ready.message().find("is a node listening there?") != std::string::npos;
+    code = fail(ready, nobody ? "start one with `kvbm node --listen 127.0.0.1:7000`, or give its address with --peer" : "");
     return nullptr;
   }
   return std::move(member).value();

@@ -165,9 +165,11 @@ class Offers {
     }
     return {};
   }
-  void publish(uint32_t layer) {
-    // One that has ended says why when it is waited for.
-    for (kvbm_offer_t* offer : offers_) (void)kvbm_offer_publish(offer, 0, layer, 1, 0, 0, nullptr);
+  // False: one has ended, and says why when it is waited for.
+  bool publish(uint32_t layer) {
+    bool all = true;
+    for (kvbm_offer_t* offer : offers_) all = kvbm_offer_publish(offer, 0, layer, 1, 0, 0, nullptr) == KVBM_OK && all;
+    return all;
   }
   Status wait() {
     for (kvbm_offer_t* offer : offers_) {
@@ -203,7 +205,7 @@ int send(Arguments& arguments, const Output& output) {
     const auto* data = reinterpret_cast<const std::byte*>(part.data());
     side->write_layer(layer, data);
     digest.add(data, part.size());
-    offers.publish(layer);
+    if (!offers.publish(layer)) break;
     if (!output.json) std::cerr << "layer " << layer << " published after " << seconds_since(start) << " s\n";
   }
   const Status end = offers.wait();

@@ -7,9 +7,13 @@ namespace {
 
 std::string quoted(std::string_view peer) { return "peer \"" + std::string(peer) + "\""; }
 
+constexpr const char* kModel = "the model";
+
 Status differ(std::string_view peer, const std::string& fact, const std::string& mine, const std::string& theirs) {
+  const char* const remedy = fact == kModel ? "open both namespaces with the same tenant, model, adapter and secret"
+                                            : "give both sides the model's own geometry";
   return Status(Code::mismatch, "the two sides of a session differ",
-                fact + " is " + mine + " here and " + theirs + " at " + quoted(peer));
+                fact + " is " + mine + " here and " + theirs + " at " + quoted(peer) + "; " + remedy);
 }
 
 std::string hex(const ModelId& id) {
@@ -49,7 +53,7 @@ class Fold {
 
 Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer) {
   if (mine.model != theirs.model) {
-    return differ(peer, "the model", hex(mine.model) + called(mine), hex(theirs.model) + called(theirs));
+    return differ(peer, kModel, hex(mine.model) + called(mine), hex(theirs.model) + called(theirs));
   }
   const auto number = [&](const std::string& fact, uint64_t a, uint64_t b) -> Status {
     if (a == b) return {};

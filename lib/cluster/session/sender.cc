@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 namespace kvbm::cluster::session {
 
@@ -47,18 +48,12 @@ Status Sender::offer(const OfferRequest& request, uint64_t now_ns) {
   Offer& offer = offers_[request.request];
   offer.request = request;
   for (const LocalPart& p : request.parts) offer.published.emplace_back(p.part.shard.layers);
-  // Those that asked before.
-  std::deque<Early> others;
-  std::deque<Early> early;
-  early.swap(early_);
-  for (Early& e : early) {
-    if (e.open.request == request.request) {
-      if (auto s = admit(offer, e.peer, e.header, e.open, now_ns); !s.ok()) refuse(e.peer, e.header, offer.refusal = s);
-    } else {
-      others.push_back(std::move(e));
-    }
-  }
-  early_ = std::move(others);
+  const auto others = std::stable_partition(early_.begin(), early_.end(), [&](const Early& e) {
+    return e.open.request != request.request;
+  });
+  std::vector<Early> came(std::make_move_iterator(others), std::make_move_iterator(early_.end()));
+  early_.erase(others, early_.end());
+  for (Early& e : came) opened(e.peer, e.header, std::move(e.open), now_ns);
   return {};
 }
 
@@ -107,12 +102,15 @@ Status Sender::publish_all(const RequestId& request) {
 Status Sender::abort(const RequestId& request, Code code, const std::string& why) {
   Offer* offer = find(request);
   if (offer == nullptr) return Status(Code::stale_handle, "no such offer, or it has ended");
-  const Status status(code, "the prefill side gave up", why);
-  if (given_up_.size() >= options_.max_early_opens) given_up_.pop_front();
-  given_up_.emplace_back(request, status);
-  end_offer(*offer, status);
+  give_up(*offer, Status(code, "the prefill side gave up", why));
   forget_if_quiet(request);
   return {};
+}
+
+void Sender::give_up(Offer& offer, const Status& why) {
+  if (given_up_.size() >= options_.max_early_opens) given_up_.pop_front();
+  given_up_.emplace_back(offer.request.request, why);
+  end_offer(offer, why);
 }
 
 void Sender::send(Sink& sink, uint16_t rank, const Body& body) {
@@ -137,6 +135,7 @@ void Sender::refuse(PeerId peer, const Header& header, const Status& why, uint32
 void Sender::opened(PeerId peer, const Header& header, Open open, uint64_t now_ns) {
   if (Offer* offer = find(open.request); offer != nullptr) {
     if (auto s = admit(*offer, peer, header, open, now_ns); !s.ok()) refuse(peer, header, offer->refusal = s);
+    if (auto s = at_odds(*offer, peer, header, open); !s.ok()) turn_away(*offer, header, open, s);
     return;
   }
   const auto gone =
@@ -179,6 +178,30 @@ Status Sender::admit(Offer& offer, PeerId peer, const Header& header, const Open
   sinks_[{peer, header.sink_rank, header.session}] = open.request;
   accept(offer, header.sink_rank, kept);
   return {};
+}
+
+Status Sender::at_odds(const Offer& offer, PeerId peer, const Header& header, const Open& open) const {
+  std::string who = "decode rank " + std::to_string(header.sink_rank);
+  if (options_.named) who += " at " + options_.named(peer);
+  if (auto s = check_same(offer.request.facts, open.facts, who); !s.ok()) return s;
+  if (options_.coder == nullptr || !options_.coder->seals() || (open.ways & kWayCoded) != 0) return {};
+  const Status sealed = must_be_sealed();
+  return Status(sealed.code(), sealed.what(), who + sealed.message().substr(std::strlen(sealed.what())));
+}
+
+void Sender::turn_away(Offer& offer, const Header& header, const Open& open, const Status& why) {
+  if (offer.sink_count == 0) {
+    const RequestId request = offer.request.request;
+    give_up(offer, why);
+    return forget_if_quiet(request);
+  }
+  // Others of its side are served; it may try again as long as they are, like any that has failed.
+  if (open.sink_count != offer.sink_count || header.sink_rank >= open.sink_count) return;
+  if (!offer.sinks.try_emplace(header.sink_rank, Sink{SinkState::failed}).second) return;
+  if (offer.failure.ok()) offer.failure = why;
+  const RequestId request = offer.request.request;
+  end_offer_if_due(offer);
+  forget_if_quiet(request);
 }
 
 void Sender::accept(Offer& offer, uint16_t rank, Sink& sink) {
@@ -369,12 +392,10 @@ void Sender::tick(uint64_t now_ns) {
     if (offer.request.deadline_ns <= now_ns) {
       std::string got = offer.sink_count == 0 ? "no decode rank has opened it" : "not every decode rank was done";
       if (!offer.refusal.ok()) got += "; a decode rank was told: " + offer.refusal.message();
-      // Whose model or geometry differs will differ again: that is what to look at, not the time, nor the links.
-      const bool differs = offer.sink_count == 0 && offer.refusal.code() == Code::mismatch;
-      const bool links = offer.sink_count == 0 && !differs && options_.unlinked;
+      const bool links = offer.sink_count == 0 && options_.unlinked;
       const std::string unlinked = links ? options_.unlinked() : std::string();
       if (!unlinked.empty()) got += "; " + unlinked;
-      end_offer(offer, Status(differs ? Code::mismatch : Code::deadline, "the deadline of the offer has passed", got));
+      end_offer(offer, Status(Code::deadline, "the deadline of the offer has passed", got));
     } else {
       for (auto& [rank, sink] : offer.sinks) {
         if (sink.state != SinkState::live || sink.deadline_ns > now_ns) continue;

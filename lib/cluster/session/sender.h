@@ -86,6 +86,8 @@ class Sender {
     std::function<void(const std::string&)> note;
     // Which links are missing and why, for an offer that nobody has opened; null, or empty text: none is known to be.
     std::function<std::string()> unlinked = nullptr;
+    // How people know who is at a connection. May be empty.
+    std::function<std::string(PeerId)> named = nullptr;
   };
   Sender(const Options& options, Staging staging, Link& link, Holder& holder);
 
@@ -194,6 +196,10 @@ class Sender {
   Sink* find(const SinkName& name);
   void opened(PeerId peer, const Header& header, Open open, uint64_t now_ns);
   Status admit(Offer& offer, PeerId peer, const Header& header, const Open& open, uint64_t now_ns);
+  // What no other try would change: the first fact that differs, or that this decode rank cannot open what is sealed.
+  [[nodiscard]] Status at_odds(const Offer& offer, PeerId peer, const Header& header, const Open& open) const;
+  // A decode rank that is at odds with this side fails, and with it an offer that nobody else has opened.
+  void turn_away(Offer& offer, const Header& header, const Open& open, const Status& why);
   void refuse(PeerId peer, const Header& header, const Status& why, uint32_t sequence = 0);
   void accept(Offer& offer, uint16_t rank, Sink& sink);
   void send(Sink& sink, uint16_t rank, const Body& body);
@@ -237,6 +243,8 @@ class Sender {
   void end_sink(Offer& offer, uint16_t rank, SinkState state, const Status& why, bool tell);
   void end_offer_if_due(Offer& offer);
   void end_offer(Offer& offer, const Status& status);
+  // The same, and whoever opens it later is told.
+  void give_up(Offer& offer, const Status& why);
   void forget_if_quiet(const RequestId& request);
 
   Options options_;

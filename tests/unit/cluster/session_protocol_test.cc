@@ -150,14 +150,62 @@ TEST(Session, what_was_published_before_the_decode_side_came_is_there_at_once) {
   EXPECT_EQ(p.targets[0].check(7), "");
 }
 
-TEST(Session, another_model_is_refused_by_the_fact_that_differs) {
+// Either side may come first. Neither waits for its deadline.
+TEST(Session, another_model_ends_both_sides_at_once_by_the_fact_that_differs) {
+  for (const bool offered_first : {true, false}) {
+    Pair p;
+    if (offered_first) {
+      ASSERT_TRUE(p.offer(0).ok());
+    }
+    OpenRequest r = p.request();
+    r.facts.model[0] = 9;
+    const uint64_t s = p.open(std::move(r));
+    p.run(2);
+    if (!offered_first) {
+      ASSERT_TRUE(p.offer(0).ok());
+    }
+    p.run(2);
+    expect_says(p.end_of(s), Code::mismatch, "the model is 0900");
+    EXPECT_EQ(p.senders[0]->sender->stats().refused_opens, 1u);
+    ASSERT_EQ(p.senders[0]->offers_ended.count(request_id(1)), 1u);
+    const Status end = p.senders[0]->offers_ended.at(request_id(1));
+    for (const char* words : {"the model is 0000", "decode rank 0", "adapter"}) expect_says(end, Code::mismatch, words);
+    EXPECT_TRUE(p.senders[0]->held.empty());
+    EXPECT_EQ(p.senders[0]->sender->publish(request_id(1), 0, 0, 1, {0, 1}).code(), Code::stale_handle);
+    // Whoever opens it now is told as well, and may when it is offered again.
+    expect_says(p.end_of(p.open()), Code::mismatch, "decode rank 0");
+    p.run(2);
+    p.senders[0]->offers_ended.clear();
+    for (size_t i : {0U, 1U}) {
+      ASSERT_TRUE(p.offer(i).ok());
+      p.publish_all(i);
+    }
+    EXPECT_TRUE(p.end_of(p.open()).ok());
+  }
+}
+
+// What one decode rank was admitted to goes on when another one cannot be.
+TEST(Session, another_model_beside_one_that_fits_ends_the_offer_with_the_last) {
   Pair p;
-  ASSERT_TRUE(p.offer(0).ok());
-  OpenRequest r = p.request();
-  r.facts.model[0] = 9;
-  expect_says(p.end_of(p.open(std::move(r))), Code::mismatch, "the model is 0900");
-  EXPECT_EQ(p.senders[0]->sender->stats().refused_opens, 1u);
-  EXPECT_EQ(p.senders[0]->held.size(), 1u);  // the offer is still good for others
+  for (size_t i : {0U, 1U}) ASSERT_TRUE(p.offer(i).ok());
+  OpenRequest fits = p.request();
+  fits.sink_count = 2;
+  const uint64_t first = p.open(std::move(fits));
+  p.run(2);
+  OpenRequest differs = p.request();
+  differs.sink_count = 2;
+  differs.sink_rank = 1;
+  differs.facts.model[0] = 9;
+  expect_says(p.end_of(p.open(std::move(differs))), Code::mismatch, "the model is 0900");
+  EXPECT_TRUE(p.senders[0]->offers_ended.empty());
+  for (size_t i : {0U, 1U}) p.publish_all(i);
+  EXPECT_TRUE(p.end_of(first).ok());
+  p.run(2);
+  for (size_t i : {0U, 1U}) {
+    ASSERT_EQ(p.senders[i]->offers_ended.count(request_id(1)), 1u);
+    expect_says(p.senders[i]->offers_ended.at(request_id(1)), Code::mismatch, "decode rank 1");
+    EXPECT_TRUE(p.senders[i]->held.empty());
+  }
 }
 
 TEST(Session, a_request_that_never_comes_ends_at_the_deadline_with_the_ranks_that_are_silent) {
