@@ -64,8 +64,8 @@ KVBM_API kvbm_status_t kvbm_offer_options_init(kvbm_offer_options_t *out_options
  * to read, and must keep what was published, until the offer ends: when every decode rank has what it wants, was lost
  * or gave up; at abort; at the deadline. Then `queue` (NULL = none) gets one KVBM_OP_OFFER completion: KVBM_OK if every
  * decode rank was served, else the first that went wrong; items_done of `items` decode ranks, bytes sent; the engine
- * may reuse the blocks. KVBM_ERR_MISMATCH at the deadline: the only decode ranks that came have another model or
- * geometry. Errors: KVBM_ERR_INVALID (blocks or positions that do not fit, named), KVBM_ERR_EXISTS (this rank offers
+ * may reuse the blocks. KVBM_ERR_MISMATCH (KVBM_ERR_PERMISSION: it cannot open what is sealed) as soon as a decode rank
+ * differs and none was admitted before it. Errors: KVBM_ERR_INVALID (blocks or positions that do not fit, named), KVBM_ERR_EXISTS (this rank offers
  * the request already), KVBM_ERR_STATE (the manager is no node), KVBM_ERR_UNSUPPORTED (an opaque cache),
  * KVBM_ERR_NO_ROOM (4,096 offers are open), KVBM_ERR_AGAIN (the queue is full). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_offer_open(kvbm_cache_t *cache, const kvbm_request_id_t *request, const uint32_t *block_ids,
