@@ -30,10 +30,12 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
     want.push_back(i);
     const SlotId here = manager->acquire_one(one.id.family, one.id.key);
     if (here != kNoSlot) {
-      // What lies lossy here gives way to what was not coded, if that is what is offered.
-      const bool lossy = manager->has_lossy() && lies_lossy(*manager, here);
+      // What lies lossy here gives way to what was not coded, if that is what is offered; what an earlier process left and
+      // is not what it wrote is none: whoever offers would evict the only one that is right.
+      const bool good = manager->trust(here);
+      const bool lossy = good && manager->has_lossy() && lies_lossy(*manager, here);
       manager->release({&here, 1});
-      if (!lossy) continue;
+      if (good && !lossy) continue;
     }
     tier::Found found;
     found.present = true;

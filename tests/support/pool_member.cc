@@ -112,7 +112,8 @@ kvbm_status_t PoolMember::make(kvbm_error_t& error) {
   if (status != KVBM_OK) return status;
   // How many slots there are: what can be taken while there is nothing.
   std::vector<kvbm_block_t> taken;
-  for (kvbm_block_t one = 0; kvbm_manager_allocate(manager_, ns_, 1, &one, nullptr, 0, nullptr) == KVBM_OK;) {
+  for (kvbm_block_t one = 0; setup_.counts_slots &&
+                             kvbm_manager_allocate(manager_, ns_, 1, &one, nullptr, 0, nullptr) == KVBM_OK;) {
     taken.push_back(one);
   }
   slots_ = taken.size();

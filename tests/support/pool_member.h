@@ -30,6 +30,7 @@ struct MemberSetup {
   uint64_t host_blocks = 64;
   uint32_t engine_blocks = 64;  // of the attached cache
   uint64_t staging_bytes = 16 << 20;
+  bool counts_slots = true;  // by taking them all, which evicts what a host file brought; leftovers() needs it
   std::string model = "a model";
   std::vector<std::pair<std::string, std::string>> settings;
 };
