@@ -26,8 +26,9 @@ constexpr uint64_t kPauseNs = 1'000'000'000;
 constexpr uint32_t kFirstTries = 2;
 constexpr uint64_t kMostPauseNs = 32'000'000'000;
 constexpr uint64_t kTriesBetween = 64;
-// Sooner, and each time twice as late, where the best sample of a try would have won: what lost was a stall beside it.
+// Sooner, and each time twice as late, where so many samples of a try won and older ones outvoted them: those were stalls.
 constexpr uint64_t kFirstDoubt = 4;
+constexpr uint32_t kWonOfTry = 2;
 // Where coders are so many times faster than the edge, all that has to be found out is what batches shrink to: one sample of
 // either way says that, so that a short visit over a slow link is not over before. One that says otherwise has to be
 // believed by as many as elsewhere: the first to be coded pays for memory that is touched for the first time. (So does the
@@ -68,7 +69,7 @@ double CodecChoice::Taken::ns_per_byte() const noexcept {
   auto sorted = last_;
   std::fill(sorted.begin() + samples_, sorted.end(), std::numeric_limits<double>::infinity());
   std::sort(sorted.begin(), sorted.end());
-  return sorted[(samples_ - 1) / 3];
+  return sorted[(samples_ - 1) / 2];
 }
 
 bool CodecChoice::Sample::full() const noexcept { return batches >= kSampleBatches || bytes >= kSampleBytes; }
@@ -118,7 +119,7 @@ void CodecChoice::end_try(Class& of, uint64_t now_ns) noexcept {
     if (whole && coded_ns > plain_ns) switch_to(of, Way::plain, now_ns);
   } else if (whole && worth_coding(plain_ns, coded_ns)) {
     switch_to(of, Way::coded, now_ns);
-  } else if (whole && worth_coding(plain_ns, of.trying.best)) {
+  } else if (of.trying.won >= kWonOfTry) {
     of.doubt = std::clamp(2 * of.doubt, kFirstDoubt, kTriesBetween);
     of.try_ns = now_ns + of.doubt * of.trying.ns;
   } else {
@@ -173,7 +174,8 @@ void CodecChoice::learn(Class& of, uint64_t now_ns) noexcept {
   const bool known = taken.samples() >= kEnough;
   taken.add(took);
   if (of.trying.on && way != of.way) {
-    of.trying.best = of.trying.samples++ == 0 ? took : std::min(of.trying.best, took);
+    ++of.trying.samples;
+    if (way == Way::coded && worth_coding(of.taken[index(Way::plain)].ns_per_byte(), took)) ++of.trying.won;
     return;
   }
   const bool longer = known && took > kChanged * thought;

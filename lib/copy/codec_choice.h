@@ -10,8 +10,8 @@
 // only those count that had no batch of the other way beside them from their asking to their end: of mixed ones, the
 // time that coding costs would be put down to whichever ends next. Several that end together are counted together.
 //
-// Noise is on one side: a stall makes some batches longer and none shorter. So samples are judged by one of the shorter ones,
-// and a try that lost though its best sample would have won comes again soon.
+// A stall makes a sample longer, and where many batches end together one sample gets time of the next: a way is worth what the
+// one in the middle of its last samples says. A try whose samples won and were outvoted by older ones comes again soon.
 //
 // Batches of like size are compared with each other: small ones are mostly latency, which coding makes longer.
 // Pure but for its lock: time comes from the caller. Lock: mutex_, a leaf, taken twice a batch.
@@ -85,7 +85,7 @@ class CodecChoice {
     void add(double ns_per_byte) noexcept;
     // Only the last so many count still.
     void forget_but(uint32_t samples) noexcept;
-    // A stall makes some of them longer and none shorter: the third from below stands for all seven.
+    // Of the sample in the middle.
     [[nodiscard]] double ns_per_byte() const noexcept;
     [[nodiscard]] uint32_t samples() const noexcept { return samples_; }
     int32_t off = 0;  // samples in a row that took far longer than thought; negative: far shorter
@@ -110,7 +110,7 @@ class CodecChoice {
     uint32_t samples = 0;
     uint32_t declined = 0;  // asked for coded, and came plain
     uint64_t ns = 0;        // that batches took meanwhile
-    double best = 0;        // the shortest sample, ns a byte
+    uint32_t won = 0;       // samples that alone would have chosen coding
   };
   struct Class {
     std::array<Taken, 2> taken;
