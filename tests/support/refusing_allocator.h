@@ -50,6 +50,16 @@ void* operator new[](size_t n, const std::nothrow_t&) noexcept try {
 } catch (...) {
   return nullptr;
 }
+void* operator new(size_t n, std::align_val_t a, const std::nothrow_t&) noexcept try {
+  return take_or_throw(n, static_cast<size_t>(a));
+} catch (...) {
+  return nullptr;
+}
+void* operator new[](size_t n, std::align_val_t a, const std::nothrow_t&) noexcept try {
+  return take_or_throw(n, static_cast<size_t>(a));
+} catch (...) {
+  return nullptr;
+}
 void operator delete(void* p) noexcept { give(p); }
 void operator delete[](void* p) noexcept { give(p); }
 void operator delete(void* p, size_t) noexcept { give(p); }
