@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import libkvbm
-from libkvbm.engine import PrefillSpeed
+from libkvbm.engine import MissedSpeed, PrefillSpeed
 
 BLOCK = 4096
 
@@ -38,3 +38,71 @@ def test_the_speed_of_prefill_follows_its_steps() -> None:
     for _ in range(20):
         speed.measured(1000, 10**9)
     assert 15_000_000 < speed.block_ns(16) <= 16_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+def prompts(speed: MissedSpeed, clock: Clock, block_ns: int, n: int, what: str = "prompt") -> None:
+    """So many prompts of four blocks that an engine asks for, computes and stores."""
+    for i in range(n):
+        names = [f"{what} {i} {block}" for block in range(4)]
+        speed.missed(names)
+        clock.ns += 4 * block_ns
+        speed.stored((name, 1) for name in names)
+
+
+def test_between_a_miss_and_its_store_it_was_computed() -> None:
+    clock = Clock()
+    speed = MissedSpeed(now=clock)
+    prompts(speed, clock, 100, 3)
+    assert speed.block_ns(1) == 0  # too few
+    prompts(speed, clock, 100, 1, "last")
+    assert speed.block_ns(1) == 100 and speed.block_ns(16) == 1600
+    prompts(speed, clock, 900, 32, "slower")
+    assert speed.block_ns(1) == 900
+
+
+def test_what_waited_or_came_in_pieces_says_no_more_than_what_computing_takes() -> None:
+    clock = Clock()
+    speed = MissedSpeed(now=clock)
+    for i in range(4):
+        names = [f"{i} {block}" for block in range(8)]
+        speed.missed(names)
+        clock.ns += 800
+        for half in (names[:4], names[4:]):
+            speed.stored((name, 1) for name in half)
+    assert speed.block_ns(1) == 100
+    prompts(speed, clock, 10**6, 12, "in a queue")  # three of four waited for their turn
+    assert speed.block_ns(1) == 100
+
+
+def test_an_answer_given_while_it_is_computed_does_not_make_the_engine_quick() -> None:
+    clock = Clock()
+    speed = MissedSpeed(now=clock)
+    for i in range(8):
+        names = [f"{i} {block}" for block in range(4)]
+        speed.missed(names)
+        clock.ns += 390
+        speed.missed(names)  # another request for the same
+        clock.ns += 10
+        speed.stored((name, 1) for name in names)
+    assert speed.block_ns(1) == 100
+
+
+def test_what_is_never_stored_is_forgotten_and_single_blocks_say_nothing() -> None:
+    clock = Clock()
+    speed = MissedSpeed(now=clock)
+    for i in range(3):
+        speed.missed(range(i * 50_000, (i + 1) * 50_000))
+    assert len(speed._waiting) <= 1 << 16
+    for i in range(8):
+        speed.missed([f"one {i}"])
+        clock.ns += 1
+        speed.stored([(f"one {i}", 1)])
+    assert speed.block_ns(1) == 0

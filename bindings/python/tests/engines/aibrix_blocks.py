@@ -28,7 +28,7 @@ def spec(*, dtype: Any = torch.bfloat16, layout: str = "LCND", heads: Any = (0, 
 
 
 def connector(conn_id: str = "aibrix_h0_1_l0_1_lcnd16roc", block_spec: Optional[Any] = None, **given: str) -> Any:
-    options = {"MODEL": "m@1", "HOST_CAPACITY": "1MiB", **given}
+    options = {"MODEL": "m@1", "HOST_CAPACITY": "1MiB", "WEIGH": "0", **given}
     made = KvbmConnector(conn_id, Options.from_envs({f"AIBRIX_KV_CACHE_OL_KVBM_{k}": v for k, v in options.items()}),
                          block_spec or spec())
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
+from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
@@ -28,6 +29,39 @@ def conn() -> Iterator[Any]:
     made.open().raise_if_not_ok()
     yield made
     made.close()
+
+
+class TestWeighing:
+    """What would take longer to load than to compute is not found."""
+
+    @pytest.mark.parametrize("quick, weigh, found", [(True, "1", "N" * 8), (False, "1", "O" * 8), (True, "0", "O" * 8)])
+    def test_what_is_quicker_to_compute_is_not_found(self, tmp_path: Path, quick: bool, weigh: str, found: str) -> None:
+        disk = {"DISK": str(tmp_path / "disk"), "DISK_CAPACITY": "64MiB"}
+        source, target = slab(8, seed=1), torch.zeros(8 * BLOCK, dtype=torch.uint8)
+        first = connector(**disk)
+        first.open().raise_if_not_ok()
+        assert codes(run(first.mput(keys(8), regions(source, range(8))))) == "O" * 8
+        first.manager.flush(10**10)
+        first.close()
+        conn = connector(**disk, WEIGH=weigh)
+        conn.open().raise_if_not_ok()
+        conn.register_slabs([source, target]).raise_if_not_ok()
+        now = [0]
+        conn._speed._now = lambda: now[0]
+        for i in range(4):
+            asked = keys(2, first=100 + 2 * i)
+            assert codes(run(conn.mget(asked, regions(target, [0, 1])))) == "NN"
+            now[0] += 2 if quick else 2 * 10**10
+            assert codes(run(conn.mput(asked, regions(source, [0, 1])))) == "OO"
+        assert conn._speed.block_ns(1) == (1 if quick else 10**10)
+        assert codes(run(conn.mget(keys(8), regions(target, range(8))))) == found
+        assert torch.equal(source, target) == (found[0] == "O")
+        told = conn.manager.stats()
+        if weigh == "1" and quick:
+            assert (told.loads_not_started, told.blocks_left) == (1, 8)
+        elif weigh == "1":
+            assert told.load_predicted_ns > 0 and told.load_actual_ns > 0
+        conn.close()
 
 
 class TestBlocks:

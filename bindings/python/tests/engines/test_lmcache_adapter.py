@@ -31,7 +31,7 @@ SIZE = 150_000  # two pieces and a rest
 def make(arena: Optional[Arena] = None, **params: object) -> Any:
     config = get_l2_adapter_config_class("plugin").from_dict(
         {"type": "plugin", "module_path": "libkvbm.lmcache", "class_name": "KvbmL2Adapter",
-         "adapter_params": {"block_bytes": PIECE, "disk_capacity": "128MiB",
+         "adapter_params": {"block_bytes": PIECE, "disk_capacity": "128MiB", "weigh": False,
                             "settings": {"host.capacity": "32MiB"}} | params})
     return create_l2_adapter(config, None if arena is None else arena.desc)
 
@@ -222,8 +222,10 @@ def test_many_threads_store_and_load_at_once(adapter: Any) -> None:
             while (bitmap := adapter.query_load_result(task)) is None and time.monotonic() < end:
                 time.sleep(0.001)
             for n in range(2):
-                if bitmap is None or not bitmap.test(n) or content(loaded[n]) != content(objects[n]):
-                    faults.append(f"thread {t}, object {i}, {n}")
+                if bitmap is None or not bitmap.test(n):
+                    faults.append(f"thread {t}, object {i}, {n}: not loaded")
+                elif content(loaded[n]) != content(objects[n]):
+                    faults.append(f"thread {t}, object {i}, {n}: other bytes")
 
     threads = [threading.Thread(target=work, args=(t,)) for t in range(4)] + [threading.Thread(target=collect)]
     for thread in threads:
@@ -231,6 +233,22 @@ def test_many_threads_store_and_load_at_once(adapter: Any) -> None:
     for thread in threads:
         thread.join()
     assert faults == []
+
+
+def test_an_object_that_another_thread_stores_meanwhile_is_not_dropped(adapter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller, objects, dropped = Caller(adapter), adapter._objects, []
+    assert caller.store([key(1)], [filled(SIZE, 1)]).is_successful()
+    look, calls = objects._lookup, []
+
+    def before_it_landed(names: Any, sizes: Any, no_use: bool) -> Any:
+        calls.append(sizes)
+        found = look(names, sizes, no_use)
+        return found._replace(sizes=[0] * len(names)) if len(calls) == 1 else found
+
+    monkeypatch.setattr(objects, "_lookup", before_it_landed)
+    monkeypatch.setattr(objects, "_drop", lambda *name: dropped.append(name))
+    assert caller.store([key(1)], [filled(SIZE, 1)]).is_successful()
+    assert len(calls) == 2 and dropped == []
 
 
 def test_closing_while_work_is_in_flight_ends_in_order() -> None:
@@ -336,3 +354,55 @@ def test_an_lmcache_with_another_interface_is_refused_by_name(monkeypatch: pytes
     monkeypatch.setattr(L2AdapterInterface, "submit_load_task", lambda self, batch: None)
     with pytest.raises(ValueError, match=r"has no L2AdapterInterface.submit_load_task\(keys, objects\)"):
         make()
+
+
+@pytest.mark.parametrize("quick, loaded", [(True, False), (False, True)])
+def test_what_is_quicker_to_compute_is_not_loaded(tmp_path: Path, quick: bool, loaded: bool) -> None:
+    keys = [key(i) for i in range(6)]
+    first = make(disk=str(tmp_path / "disk"))
+    assert Caller(first).store(keys, [filled(SIZE, i) for i in range(6)]).is_successful()
+    first.close()
+    adapter = make(disk=str(tmp_path / "disk"), weigh=True)
+    caller, speed, now = Caller(adapter), adapter._objects.speed, [0]
+    speed._now = lambda: now[0]
+    each = 1 if quick else 10**6  # nanoseconds a byte
+    for i in range(4):
+        assert caller.hits([key(100 + 2 * i), key(101 + 2 * i)], layout(SIZE)) == [False] * 2
+        now[0] += 2 * SIZE * each if not quick else 1000
+        caller.store([key(100 + 2 * i), key(101 + 2 * i)], [filled(SIZE, 7), filled(SIZE, 8)])
+    assert quick or speed.block_ns(1) == each
+    assert caller.lookup(keys, layout(SIZE)) == [True] * 6
+    objects = [empty(SIZE) for _ in keys]
+    assert caller.load(keys, objects) == [loaded] * 6
+    told, shown = adapter._objects.stats(), adapter.report_status()["weighed"]
+    assert shown["left_blocks"] == told.blocks_left and shown["actual_s"] == told.load_actual_ns / 1e9
+    if loaded:
+        assert [content(o) for o in objects] == [content(filled(SIZE, i)) for i in range(6)]
+        assert told.load_predicted_ns > 0 and told.load_actual_ns > 0 and told.blocks_left == 0
+    else:
+        assert told.loads_not_started > 0 and told.blocks_left == 18
+    caller.adapter.submit_unlock(keys)
+    adapter.close()
+
+
+def test_a_disk_that_does_not_answer_in_time_holds_no_load(tmp_path: Path) -> None:
+    keys = [key(i) for i in range(4)]
+    size = 4 << 20
+    disk = tmp_path / "disk"
+    slow = tmp_path / "slow.toml"
+    slow.write_text(f'[[tier]]\npath = "{disk}"\ncapacity = "128MiB"\nread_bytes_per_s = "4KiB"\n')
+    first = make(disk=str(disk))
+    assert Caller(first).store(keys, [filled(size, i) for i in range(4)]).is_successful()
+    first.close()
+    adapter = make(config_file=str(slow), timeout_ms=300)
+    caller = Caller(adapter)
+    assert caller.lookup(keys, layout(size)) == [True] * 4
+    assert not all(caller.load(keys, [empty(size) for _ in keys]))  # at this speed it would take an hour
+    caller.adapter.submit_unlock(keys)
+    adapter.close()
+
+
+@pytest.mark.parametrize("given", [{"timeout_ms": -1}, {"timeout_ms": "5s"}, {"weigh": "no"}])
+def test_options_that_cannot_be_meant_are_refused(given: dict[str, object]) -> None:
+    with pytest.raises(Exception, match=f"{next(iter(given))} is "):
+        make(**given)

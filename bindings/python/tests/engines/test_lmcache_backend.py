@@ -49,7 +49,7 @@ def launched(loop: asyncio.AbstractEventLoop, options: dict[str, object], meta: 
     """The backend, or None where LMCache's launcher was refused, and LMCache's CPU memory."""
     extra = {"storage_plugin.kvbm.module_path": "libkvbm.lmcache",
              "storage_plugin.kvbm.class_name": "KvbmStorageBackend",
-             "libkvbm": {"block_bytes": 4096, "settings": {"host.capacity": "8MiB"}} | options}
+             "libkvbm": {"block_bytes": 4096, "weigh": False, "settings": {"host.capacity": "8MiB"}} | options}
     configured = LMCacheEngineConfig.from_defaults(chunk_size=CHUNK, local_cpu=True, max_local_cpu_size=0.05,
                                                    storage_plugins=["kvbm"], extra_config=extra, **config)
     meta = meta or metadata()

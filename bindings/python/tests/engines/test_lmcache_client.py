@@ -20,7 +20,7 @@ with warnings.catch_warnings():  # LMCache's dependencies have their own
 pytestmark = pytest.mark.filterwarnings("default")
 
 PIECE = 64 << 10
-SMALL = {"block_bytes": PIECE, "settings": {"host.capacity": "32MiB"}}
+SMALL = {"block_bytes": PIECE, "weigh": False, "settings": {"host.capacity": "32MiB"}}
 
 
 def made(**params: object) -> Any:

@@ -15,7 +15,7 @@ with warnings.catch_warnings():
     from vllm.v1.attention.backends import cpu_attn
     from vllm_parts import Parts, caches_of, config_of, engine_of, keys_of
 
-    from libkvbm.vllm import KvbmOffloadingSpec, KvbmTieringSpec, adapters
+    from libkvbm.vllm import KvbmOffloadingSpec, KvbmTieringSpec, adapters, identity
     from libkvbm.vllm.connector.names import Names
     from libkvbm.vllm.model import model_name
 
@@ -48,6 +48,10 @@ def changes() -> list[Any]:
     return [
         pytest.param({}, {"revision": "b"}, id="revision"),
         pytest.param({}, {"rope_theta": 1e6}, id="an override of its rotary embedding"),
+        pytest.param({"cache": {"kv_cache_dtype_skip_layers": ["3"]}}, {"cache": {"kv_cache_dtype_skip_layers": ["5"]}},
+                     id="other layers are not quantised"),
+        pytest.param({"cache": {"mamba_cache_dtype": "float16"}}, {"cache": {"mamba_cache_dtype": "bfloat16"}}, id="states"),
+        pytest.param({"images": {"mm_processor_kwargs": {"do_pad": True}}}, {"images": {}}, id="what is made of images"),
         pytest.param({"lengthened": "longrope"} | one, {"lengthened": "longrope", "max_model_len": 131072}, id="longrope"),
     ]
 
@@ -70,6 +74,22 @@ def test_another_order_of_a_block_is_a_miss(make: Make, monkeypatch: pytest.Monk
         other = make()
         assert other.find(keys, other.request()) == 0
     same = make()
+    assert same.find(keys, same.request()) == 2
+
+
+def test_kernels_that_vllm_chooses_for_another_device_are_a_miss(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = keys_of(2)
+
+    def on(capability: str) -> Parts:
+        platform = Made(is_cpu=lambda: False, get_device_capability=lambda: capability)
+        with monkeypatch.context() as patched:
+            patched.setattr(identity, "current_platform", platform)
+            return make()
+
+    on("9.0").store(keys, [0, 1])
+    other = on("10.0")
+    assert other.find(keys, other.request()) == 0
+    same = on("9.0")
     assert same.find(keys, same.request()) == 2
 
 

@@ -18,7 +18,8 @@ with warnings.catch_warnings():
     from vllm_parts import LAYERS, PAGE, Parts, caches_of, config_of, engine_of, keys_of
 
     from libkvbm.engine import ConfigurationError
-    from libkvbm.vllm import KvbmTieringSpec, compat
+    from libkvbm.errors import error_of
+    from libkvbm.vllm import KvbmOffloadingSpec, KvbmTieringSpec, compat, store
     from libkvbm.vllm.worker import groups_of
 
 OWN = {"pool": "64KiB", "settings": {"host.capacity": "1MiB"}}
@@ -124,7 +125,9 @@ def test_pairs_blocks_and_chunks() -> None:
 
 
 def test_what_another_process_has_is_asked_for_and_not_waited_for(make: Any, tmp_path: Path) -> None:
-    shared = {"disk": str(tmp_path / "disk"), "disk_capacity": "64MiB", "share": True}
+    # On a busy machine the owner answers late, and by default a lookup waits for it 20 ms.
+    shared = {"disk": str(tmp_path / "disk"), "disk_capacity": "64MiB", "share": True,
+              "settings": {"host.capacity": "1MiB", "share_ask": "5s"}}
     owner, client = make(**shared), make(**shared)
     keys = keys_of(3)
     for block in range(3):
@@ -195,3 +198,38 @@ def test_the_interface_is_there_and_another_one_is_named(monkeypatch: pytest.Mon
     monkeypatch.delattr(base.SecondaryTierManager, "drain_jobs")
     with pytest.raises(ConfigurationError, match=r"knows vLLM 0.32 and 0.33; .*0.99.1, has no .*drain_jobs"):
         compat.check(compat.TIER)
+
+
+@pytest.mark.parametrize("where", ["of the library", "of ours"])
+def test_an_asking_thread_that_fails_leaves_no_request_to_ask_for_ever(make: Any, tmp_path: Path, where: str,
+                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = {"disk": str(tmp_path / "disk"), "disk_capacity": "64MiB", "share": True}
+    make(**shared)
+    client = make(**shared)
+    request = client.request()
+
+    def broken(*_: Any) -> Any:
+        raise error_of(-600, "broken") if where == "of the library" else RuntimeError("broken")
+
+    monkeypatch.setattr(store, "present", broken)
+    assert client.find(keys_of(2), request) == 0
+    assert "broken" in (client.manager.secondary_tiers[0]._store.aside.reason or "")
+    client.store(keys_of(2), [0, 1])  # ends, and nothing is kept
+
+
+def test_a_fetch_that_fails_is_waited_for_by_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"kvbm": {"settings": {"host.capacity": "1MiB"}, "disk": str(tmp_path / "disk"), "disk_capacity": "64MiB"}}
+    for again in (False, True):
+        spec = KvbmOffloadingSpec(config_of(options))
+        spec.failures_reported = True
+        parts = Parts(spec, caches_of())
+        if not again:
+            parts.store(keys_of(2), [0, 1])
+        else:
+            def broken(*_: Any, **__: Any) -> Any:
+                raise RuntimeError("broken")
+
+            monkeypatch.setattr(type(parts.manager._vault.store.manager), "prefetch_submit", broken)
+            assert parts.find(keys_of(2), parts.request()) == 0
+            assert not parts.manager.has_pending_work()
+        parts.close()

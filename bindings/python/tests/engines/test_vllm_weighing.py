@@ -13,12 +13,16 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("vllm", reason="needs vLLM 0.32 or 0.33 (tests/integration/engines/environment)")
+    from vllm.distributed.kv_transfer.kv_connector.utils import KVOutputAggregator
+    from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import OffloadingWorkerMetadata
     from vllm.v1.kv_offload.base import LookupResult
+    from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
     from vllm_parts import Parts, caches_of, config_of, keys_of
 
     from libkvbm.engine import ConfigurationError, PrefillSpeed
     from libkvbm.vllm import KvbmOffloadingSpec, KvbmTieringSpec
-    from libkvbm.vllm.pace import prompt_tokens
+    from libkvbm.vllm.pace import PipelineSpeed, prompt_tokens
+    from libkvbm.vllm.reports import report
 
 TOKENS = 32
 
@@ -115,3 +119,34 @@ def test_steps_that_do_not_compute_prompts_say_nothing_of_their_speed() -> None:
         return prompt_tokens(Made(num_scheduled_tokens=scheduled, total_num_scheduled_tokens=sum(scheduled.values())), requests)
 
     assert (step(decoding=1), step(decoding=1, prompt=64), step(decoding=1, prompt=4), step(unknown=64)) == (0, 64, 0, 0)
+
+
+def told_by(*workers: Any) -> Any:
+    """What vLLM's own aggregation of several workers' answers gives its scheduler."""
+    outputs = [ModelRunnerOutput(req_ids=[], req_id_to_index={},
+                                 kv_connector_output=KVConnectorOutput(kv_connector_worker_meta=meta)) for meta in workers]
+    return KVOutputAggregator(len(workers)).aggregate(outputs).kv_connector_output.kv_connector_worker_meta
+
+
+def test_of_several_workers_the_slowest_of_each_stage_counts_and_no_job_is_lost() -> None:
+    def done(*jobs: int) -> Any:
+        return OffloadingWorkerMetadata(completed_jobs={job: 1 for job in jobs})
+
+    quick, slow = report(done(1), 0, [(64, 50), (64, 50)]), report(done(1, 2), 0, [(128, 200)])
+    behind = report(done(3), 1, [(64, 30)])
+    told = told_by(quick, report(None, 0, []), slow, behind)
+    assert told.prompts == {0: (128, 200), 1: (64, 30)} and told.completed_jobs == {1: 2, 2: 1, 3: 1}
+    # A worker that only measured, and one that only has finished a job.
+    told = told_by(report(None, 0, [(64, 10)]), report(done(4), 0, []))
+    assert told.prompts == {0: (64, 10)} and told.completed_jobs == {4: 1}
+    assert report(None, 0, []) is None
+
+
+def test_a_prompt_goes_through_all_stages() -> None:
+    pipeline = PipelineSpeed(2)
+    pipeline.measured(0, 64, 640)
+    assert pipeline.block_ns(32) == 0  # nothing was heard of the second
+    pipeline.measured(1, 64, 1280)
+    assert pipeline.block_ns(32) == 960
+    pipeline.measured(7, 64, 10**9)  # not one of this engine's
+    assert pipeline.block_ns(32) == 960

@@ -84,7 +84,7 @@ class Serving:
 @contextmanager
 def environment(**given: object) -> Iterator[None]:
     """AIBRIX_KV_CACHE_OL_<name>; AIBrix reads them when a manager is made."""
-    wanted = {"L2_CACHE_BACKEND": "KVBM", "KVBM_MODEL": "llama@1", "KVBM_HOST_CAPACITY": "64MiB",
+    wanted = {"L2_CACHE_BACKEND": "KVBM", "KVBM_MODEL": "llama@1", "KVBM_HOST_CAPACITY": "64MiB", "KVBM_WEIGH": "0",
               "L1_CACHE_ENABLED": 0, "L1_CACHE_CAPACITY_GB": 0.01, "L2_CACHE_PER_TOKEN_TIMEOUT_MS": 200, **given}
     before = dict(os.environ)
     os.environ.update({f"AIBRIX_KV_CACHE_OL_{name}": str(value) for name, value in wanted.items()})

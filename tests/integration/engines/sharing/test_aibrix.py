@@ -58,7 +58,7 @@ def aibrix(disk: Path, do: str, *, model: str = NAME, **more: Any) -> Any:
     config = json.loads((disk.parent / "config.json").read_text())
     job = {"do": do, "tokens": TOKENS[:BLOCK * BLOCKS], "block": BLOCK, "layers": config["num_hidden_layers"],
            "heads": config["num_key_value_heads"], "dim": config["hidden_size"] // config["num_attention_heads"], "place": str(disk.parent / "blocks")}
-    given = {"L2_CACHE_BACKEND": "KVBM", "KVBM_MODEL": model, "KVBM_HOST_CAPACITY": "64MiB", "KVBM_DISK": str(disk),
+    given = {"L2_CACHE_BACKEND": "KVBM", "KVBM_MODEL": model, "KVBM_HOST_CAPACITY": "64MiB", "KVBM_WEIGH": "0", "KVBM_DISK": str(disk),
              "KVBM_DISK_CAPACITY": "1GiB", "KVBM_IDENTITY": "tokens", "L1_CACHE_ENABLED": 0,
              "L2_CACHE_PER_TOKEN_TIMEOUT_MS": 200, **more}
     ran = subprocess.run([sys.executable, str(HERE / "aibrix_child.py"), json.dumps(job)], capture_output=True, text=True,

@@ -137,6 +137,9 @@ def test_a_load_that_fails_is_computed(tiny: Path) -> None:
         assert again.cached == 320 and again.tokens == first.tokens
 
 
+OURS = "ours = list(child.core().scheduler.connector._ours())\n"
+
+
 @pytest.mark.parametrize("hook", HOOKS)
 def test_what_is_quicker_to_compute_is_not_loaded(hook: str, tiny: Path, tmp_path: Path) -> None:
     (prompt,) = prompts_of(1, 330, 5)
@@ -144,11 +147,12 @@ def test_what_is_quicker_to_compute_is_not_loaded(hook: str, tiny: Path, tmp_pat
         first = engine.generate([prompt], 16)[0]
     with Engine(tiny, F32 | {"kv_transfer_config": kv_transfer(hook, tmp_path / "disk", weigh=True)}) as engine:
         engine.generate(prompts_of(1, 330, 6), 2)
-        measured = engine.run("from libkvbm.vllm import pace\nresult = [s.block_ns(32) for s in pace._speeds.values()]")
-        assert len(measured) == 1 and measured[0] > 0
-        engine.run("from libkvbm.vllm import pace\nfor s in pace._speeds.values():\n    s.block_ns = lambda tokens: 1")
+        (measured,) = engine.run(OURS + "result = [one.speed.block_ns(32) for one in ours]")
+        assert measured > 0
+        engine.run(OURS + "for one in ours:\n    one.speed.block_ns = lambda tokens: 1")
         again = engine.generate([prompt], 16)[0]
-        assert again.cached == 0 and again.tokens == first.tokens
+        # One block may have come up meanwhile: the disk is measured with it, and what is in host memory is loaded.
+        assert again.cached <= 32 and again.tokens == first.tokens
         assert engine.metric("vllm:kvbm_aside") == 0
 
 

@@ -21,7 +21,7 @@ from aibrix_kvcache.memory import MemoryRegion
 from aibrix_kvcache.status import Status, StatusCodes
 
 from ..constants import Status as Code
-from ..engine import Aside, ConfigurationError, Identity
+from ..engine import Aside, ConfigurationError, Identity, MissedSpeed
 from ..engine.tokens import NAME_BYTES, canonical_identity
 from ..errors import ForkedError, KvbmError
 from ..key import Keys
@@ -73,6 +73,7 @@ class KvbmConnector(Connector[bytes, torch.Tensor]):  # type: ignore[misc]
         self._block_tokens: int = block_spec.block_ntokens
         self._store: Optional[Store] = None
         self._aside = Aside("libkvbm.aibrix")
+        self._speed = MissedSpeed()
 
     @classmethod
     def from_envs(cls, conn_id: str, executor: Executor, **kwargs: Any) -> KvbmConnector:
@@ -170,8 +171,10 @@ class KvbmConnector(Connector[bytes, torch.Tensor]):  # type: ignore[misc]
         """A status for each key. What stands behind a block that did not come is NOT_FOUND: L2Cache 0.8.0 counts
         successes and takes that many from the front."""
         async def load(store: Store) -> Any:
-            found = await transfer.load(store, keys, mrs, self._deadline_ns(len(keys)))
+            compute = self._speed.block_ns(1) if self._options.weigh else 0
+            found = await transfer.load(store, keys, mrs, self._deadline_ns(len(keys)), compute)
             good = next((i for i, status in enumerate(found) if status < 0), len(found))
+            self._speed.missed(keys[good:])
             behind = [failure(StatusCodes.NOT_FOUND) for _ in found[good + 1:]]
             return [status_of(status) for status in found[:good + 1]] + behind
 
@@ -180,6 +183,7 @@ class KvbmConnector(Connector[bytes, torch.Tensor]):  # type: ignore[misc]
     async def mput(self, keys: Sequence[bytes], mrs: Sequence[Any]) -> Any:
         """A status for each key; one that is there already is OK."""
         async def put(store: Store) -> Any:
+            self._speed.stored((key, 1) for key in keys)
             return [status_of(status) for status in await transfer.put(store, keys, mrs, self._deadline_ns(len(keys)))]
 
         return await self._run_all(put, keys, StatusCodes.DENIED)

@@ -10,6 +10,7 @@ SHARE          1: the processes of this engine, and other engines on this host, 
 TENANT         blocks of different tenants are never found by one another
 SECRET_FILE    file of 32 bytes or more, of which the first 32 separate this pool's keys from others'
 IDENTITY       aibrix: blocks are AIBrix's own; tokens: they are named by their tokens and found by KvbmConnector too
+WEIGH          1, unless set to 0: what would take longer to load than to compute is answered as not found
 USE_ZERO_COPY  1: AIBrix writes into and reads from libkvbm's own memory; its L1 cache is not used then
 """
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..engine import Configuration, ConfigurationError
 
 PREFIX = "AIBRIX_KV_CACHE_OL_KVBM_"
 _PLAIN = ("CONFIG_FILE", "DISK", "DISK_CAPACITY", "SECRET_FILE", "TENANT")
-_NAMES = _PLAIN + ("HOST_CAPACITY", "IDENTITY", "MODEL", "SETTINGS", "SHARE", "USE_ZERO_COPY")
+_NAMES = _PLAIN + ("HOST_CAPACITY", "IDENTITY", "MODEL", "SETTINGS", "SHARE", "USE_ZERO_COPY", "WEIGH")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Options:
     configuration: Configuration
     zero_copy: bool = False
     tokens: bool = False
+    weigh: bool = True
 
     @classmethod
     def from_envs(cls, environment: Optional[Mapping[str, str]] = None) -> Options:
@@ -58,7 +60,8 @@ class Options:
         identity = given.get("IDENTITY", "aibrix").lower()
         if identity not in ("aibrix", "tokens"):
             raise ConfigurationError(f"{PREFIX}IDENTITY is {identity!r}: aibrix or tokens")
-        return cls(given["MODEL"], Configuration.of(options), _switch(given, "USE_ZERO_COPY"), identity == "tokens")
+        return cls(given["MODEL"], Configuration.of(options), _switch(given, "USE_ZERO_COPY"), identity == "tokens",
+                   _switch(given, "WEIGH", "1"))
 
 
 def _settings(text: str) -> dict[str, object]:
@@ -71,8 +74,8 @@ def _settings(text: str) -> dict[str, object]:
     return value
 
 
-def _switch(given: Mapping[str, str], name: str) -> bool:
-    value = given.get(name, "0").lower()
+def _switch(given: Mapping[str, str], name: str, default: str = "0") -> bool:
+    value = given.get(name, default).lower()
     if value not in ("0", "1", "false", "true"):
         raise ConfigurationError(f"{PREFIX}{name} is {value!r}: 0 or 1")
     return value in ("1", "true")

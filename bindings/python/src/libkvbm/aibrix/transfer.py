@@ -27,22 +27,26 @@ class Move:
     first: Optional[int] = None  # of loads: statuses are counted from this item; of stores one follows another
 
 
-async def load(store: Store, keys: Sequence[bytes], regions: Sequence[Any], timeout_ns: int) -> list[int]:
-    """A status of libkvbm for each key, as far as the first that is not there; all behind it are misses."""
+async def load(store: Store, keys: Sequence[bytes], regions: Sequence[Any], timeout_ns: int,
+               compute_ns: int = 0) -> list[int]:
+    """A status of libkvbm for each key, as far as the first that is not there; all behind it are misses, and so is what
+    would take longer than to compute, `compute_ns` a block. 0: what is there is loaded whatever that takes."""
     with store.manager.lookup(store.ns, store.keys(keys)) as match:
         places, found = _places(store, regions[:match.hits])
         found += [int(Status.MISS)] * (len(keys) - len(found))
         moves = []
-        for cache, items in _by_cache(places):
+        groups = _by_cache(places)
+        for cache, items in groups:
             # The keys of a match are taken in order: what is in another slab is skipped.
             first = items[0][0]
             ids = array("I", [NO_BLOCK]) * (items[-1][0] - first + 1)
             for i, block in items:
                 ids[i - first] = block
-            call = cache._load(match, ids, first, False, 0, 0, False, None, timeout_ns, 0, None, False)
+            call = cache._load(match, ids, first, False, 0, 0, False, None, timeout_ns,
+                               compute_ns * match.hits // len(items), None, False)
             moves.append(Move(cache, [i for i, _ in items], call, first))
         await _run(store, moves, regions, found)
-    return found
+    return [int(Status.MISS) if compute_ns and status == Status.DEADLINE else status for status in found]
 
 
 async def put(store: Store, keys: Sequence[bytes], regions: Sequence[Any], timeout_ns: int) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .aside import Aside, ConfigurationError
 from .configuration import Configuration
 from .identity import Identity
-from .prefill import PrefillSpeed
+from .prefill import MissedSpeed, PrefillSpeed, Speed
 
-__all__ = ["Aside", "Configuration", "ConfigurationError", "Identity", "PrefillSpeed"]
+__all__ = ["Aside", "Configuration", "ConfigurationError", "Identity", "MissedSpeed", "PrefillSpeed",
+           "Speed"]

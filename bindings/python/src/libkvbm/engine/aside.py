@@ -19,7 +19,9 @@ class Aside:
     every call gives its fallback at once. Faults of single blocks, want of room, and an owner or a node that has gone
     are no such thing: the call gives its fallback, and the next is tried. Thread: any."""
 
-    def __init__(self, name: str, log: Optional[logging.Logger] = None) -> None:
+    def __init__(self, name: str, log: Optional[logging.Logger] = None, *, all_faults: bool = False) -> None:
+        """`all_faults`: faults of the plug-in itself, too. In an engine's scheduler they would end every request."""
+        self._all_faults = all_faults
         self._name = name
         self._log = log or logging.getLogger("libkvbm")
         self._lock = threading.Lock()
@@ -47,4 +49,9 @@ class Aside:
             return fallback
         except (KvbmError, OSError, MemoryError) as error:
             self.step(str(error) or type(error).__name__)
+            return fallback
+        except Exception as error:
+            if not self._all_faults or isinstance(error, ConfigurationError):
+                raise
+            self.step(f"{type(error).__name__}: {error}")
             return fallback

@@ -62,9 +62,7 @@ class Configuration:
         settings = given.get("settings") or {}
         if not isinstance(settings, Mapping):
             raise ConfigurationError(f"settings is {settings!r}: a table of options and their values is expected")
-        share = given.get("share", False)
-        if not isinstance(share, bool):
-            raise ConfigurationError(f"share is {share!r}: true or false")
+        share = flag_of(given, "share", False)
         return cls(settings={str(key): value for key, value in settings.items()},
                    config_file=_text(given, "config_file"), disk=_text(given, "disk"),
                    disk_capacity=size_of(given.get("disk_capacity", "16GiB"), "disk_capacity"), share=share,
@@ -78,6 +76,13 @@ class Configuration:
                 return Manager(context, block_bytes=block_bytes, tiers=tiers, share=self.share)
         except KvbmError as error:
             raise ConfigurationError(f"libkvbm could not be started: {error}") from error
+
+
+def flag_of(given: Mapping[str, object], key: str, default: bool = True) -> bool:
+    value = given.get(key, default)
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{key} is {value!r}: true or false")
+    return value
 
 
 def _text(given: Mapping[str, object], key: str) -> Optional[str]:

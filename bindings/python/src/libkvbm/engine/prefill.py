@@ -1,7 +1,18 @@
 """How quickly an engine computes prompts, so that loads that would be slower are left to it."""
 from __future__ import annotations
 
+import math
 import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Callable, Hashable, Iterable, Protocol
+
+
+class Speed(Protocol):
+    """What loads are weighed by."""
+
+    def block_ns(self, block_tokens: int) -> int: ...
 
 
 class PrefillSpeed:
@@ -30,3 +41,66 @@ class PrefillSpeed:
         """What a block takes: `compute_block_ns` of a load. 0, as long as nothing was measured: then all is loaded."""
         with self._lock:
             return int(self._ns / self._tokens * block_tokens) if self._tokens else 0
+
+
+@dataclass(eq=False)
+class _Answer:
+    """One "not there": when it was given, how much of what it named has been stored since, and what that took."""
+
+    at: int
+    amount: int = 0
+    names: int = 0
+    ns_each: float = math.inf
+
+
+class MissedSpeed:
+    """As PrefillSpeed, for engines whose interface does not tell what they compute: between the answer that something is
+    not there and its store they have computed it. Waiting for a turn and copying are in that time, too, so that it is
+    never less than computing takes, and a load that loses against it loses in any case. Of the last answers the lower
+    quartile counts: what did not wait. The first of several answers about one name counts, as later ones are given
+    while it is being computed. Amounts are in one unit of the caller's, blocks or bytes. Thread: any."""
+
+    _KEPT = 32
+    _LEAST = 4
+    _MOST_NAMES = 1 << 16
+
+    def __init__(self, least_names: int = 2, now: Callable[[], int] = time.monotonic_ns) -> None:
+        """Answers about fewer names are not counted: what they take is the step itself."""
+        self._least_names = least_names
+        self._now = now
+        self._lock = threading.Lock()
+        self._waiting: dict[Hashable, _Answer] = {}
+        self._known: deque[_Answer] = deque(maxlen=self._KEPT)
+
+    def missed(self, names: Iterable[Hashable]) -> None:
+        """The engine was told that these are not there, and will compute them."""
+        answer = _Answer(self._now())
+        with self._lock:
+            for name in names:
+                self._waiting.setdefault(name, answer)
+            while len(self._waiting) > self._MOST_NAMES:
+                del self._waiting[next(iter(self._waiting))]
+
+    def stored(self, amounts: Iterable[tuple[Hashable, int]]) -> None:
+        """The engine gives these to be stored: (name, how much it is)."""
+        now = self._now()
+        with self._lock:
+            touched = set()
+            for name, amount in amounts:
+                answer = self._waiting.pop(name, None)
+                if answer is not None and amount > 0:
+                    answer.amount += amount
+                    answer.names += 1
+                    touched.add(answer)
+            for answer in touched:
+                # A prompt is stored in several calls, of which only the last says what all of it took.
+                if answer.names >= self._least_names and now > answer.at:
+                    if math.isinf(answer.ns_each):
+                        self._known.append(answer)
+                    answer.ns_each = min(answer.ns_each, (now - answer.at) / answer.amount)
+
+    def block_ns(self, amount: int) -> int:
+        """What so much takes to compute, at most; 0, as long as too little is known: then all is loaded."""
+        with self._lock:
+            known = sorted(answer.ns_each for answer in self._known)
+        return int(known[(len(known) - 1) // 4] * amount) if len(known) >= self._LEAST else 0

@@ -1,52 +1,79 @@
-"""What tells two models of one name apart: a name says where weights were found, not which they are."""
+"""What tells two models, or two adapters, of one name apart: a name says where weights were found, not which they are.
+
+One digest for the plug-ins of all engines: of the weights in a folder or a file, and of what beside them says how they
+are read. Of files above 64 MiB 257 pieces of 64 KiB are read, evenly spaced, with the size.
+"""
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Optional
 
-_KINDS = (".safetensors", ".bin", ".gguf", ".pt")
-_CONFIGURATIONS = ("config.json", "adapter_config.json")
-_SAMPLES = 64
-_SAMPLE_BYTES = 4096
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".tensors")
+# Code of its own changes what a model computes; quantisers keep scales and kinds in files of theirs; and what becomes of
+# an image, whose hash is of the image alone, processors have in theirs.
+_CONFIG = "config.json"
+_CONFIGURATIONS = ("adapter_config.json", "hf_quant_config.json", "params.json", "preprocessor_config.json",
+                   "processor_config.json", "quant_config.json", "quantize_config.json",
+                   "video_preprocessor_config.json")
+_CODE = ".py"
+_WHOLE = 64 << 20
+_PIECE = 64 << 10
+_PIECES = 256
+
+
+def digest_of(place: Path, config: bool = True) -> str:
+    """Of a file of weights, or of a folder of them: by name and content. `config` is false for models whose engine says
+    itself what it has made of their config.json. OSError where something cannot be read."""
+    digest = hashlib.sha256()
+    # A file is its content: the same weights in two places are the same.
+    for file in sorted(place.iterdir()) if place.is_dir() else [place]:
+        if not place.is_dir():
+            digest.update(_file(file))
+        elif _counts(file, config) and file.is_file():
+            digest.update(file.name.encode() + b"\0" + _file(file))
+    return digest.hexdigest()
 
 
 def weights_of(model: str, revision: Optional[str] = None) -> str:
-    """The name of a model or an adapter with its revision, and, where the weights are files of this machine, a hash of samples of them:
-    another training, quantisation or configuration under the same name gives another text. Reads at most 256 KiB of a
-    file. A model that is loaded over the network in another way is known by name and revision alone."""
-    directory = _directory(model, revision)
+    """The name of a model or an adapter with its revision, and the digest of its files where it is on this machine, as a
+    path or in Hugging Face's cache. A model that is loaded in another way is known by name and revision alone."""
+    place = place_of(model, revision)
     name = f"{model}@{revision}" if revision else model
-    one = Path(model)
-    if directory is None and not one.is_file():
+    if place is None:
         return name
-    digest = hashlib.sha256()
-    for file in [one] if directory is None else sorted(directory.iterdir()):
-        if file.name in _CONFIGURATIONS:
-            digest.update(f"{file.name} {file.stat().st_size}\n".encode())
-            digest.update(file.read_bytes())
-        elif file.suffix in _KINDS:
-            digest.update(f"{file.name} {file.stat().st_size}\n".encode())
-            _sample(file, digest)
-    # The place does not matter: the same weights in two places are the same.
-    return f"{one.name if one.exists() else name} {digest.hexdigest()[:32]}"
+    return f"{Path(model).name if Path(model).exists() else name} {digest_of(place)[:32]}"
 
 
-def _directory(model: str, revision: Optional[str]) -> Optional[Path]:
-    path = Path(model)
+def place_of(model: str, revision: Optional[str] = None) -> Optional[Path]:
+    """Where the files of a model or an adapter are; None: not on this machine."""
     try:
-        if path.is_dir():
+        path = Path(model).expanduser()
+        if path.exists():
             return path
         from huggingface_hub import try_to_load_from_cache
-        found = [try_to_load_from_cache(model, name, revision=revision) for name in _CONFIGURATIONS]
+        found = [try_to_load_from_cache(model, name, revision=revision) for name in (_CONFIG, *_CONFIGURATIONS)]
     except Exception:  # not installed, or not a name that it accepts
         return None
     return next((Path(file).parent for file in found if isinstance(file, str)), None)
 
 
-def _sample(file: Path, digest: hashlib._Hash) -> None:
-    size = file.stat().st_size
+def _counts(file: Path, config: bool) -> bool:
+    return file.suffix in (*_WEIGHTS, _CODE) or file.name in _CONFIGURATIONS or config and file.name == _CONFIG
+
+
+def _file(file: Path) -> bytes:
+    """Of a file's size and content, or of pieces of that."""
+    digest = hashlib.sha256()
     with open(file, "rb") as stream:
-        for i in range(_SAMPLES):
-            stream.seek(max(size - _SAMPLE_BYTES, 0) * i // (_SAMPLES - 1))
-            digest.update(stream.read(_SAMPLE_BYTES))
+        size = os.fstat(stream.fileno()).st_size
+        digest.update(size.to_bytes(8, "little"))
+        if size <= _WHOLE:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+        else:
+            for i in range(_PIECES + 1):
+                stream.seek((size - _PIECE) * i // _PIECES)
+                digest.update(stream.read(_PIECE))
+    return digest.digest()

@@ -207,6 +207,9 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
             status["tiers"] = [{"capacity_bytes": tier.capacity_bytes, "payload_bytes": tier.payload_bytes,
                                 "blocks": tier.blocks, "evictions": tier.evictions, "damaged": tier.damaged,
                                 "disabled": tier.disabled} for tier in stats.tiers]
+            status["weighed"] = {"loads": stats.loads_weighed, "not_started": stats.loads_not_started,
+                                 "left_blocks": stats.blocks_left, "predicted_s": stats.load_predicted_ns / 1e9,
+                                 "actual_s": stats.load_actual_ns / 1e9}
         return status
 
     def close(self) -> None:

@@ -73,6 +73,7 @@ class Group(NamedTuple):
     names: bytes  # one of NAME_BYTES for each piece
     blocks: list[int]
     owners: list[int]  # index of the item that each piece belongs to
+    compute_ns: int = 0  # what computing all of the batch would take; 0: it is loaded whatever that takes
 
     def end(self, good: bool, status: Optional[memoryview] = None) -> None:
         """This submission is over; `status` says of which pieces it was not good."""

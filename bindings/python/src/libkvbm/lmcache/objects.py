@@ -19,8 +19,8 @@ from typing import Callable, Optional, Sequence, TypeVar
 
 from .. import _native as raw
 from ..cache import Cache, Tensor
-from ..constants import Lookup, MemoryKind
-from ..engine import Aside, Configuration, Identity
+from ..constants import FOREVER, Lookup, MemoryKind
+from ..engine import Aside, Configuration, Identity, MissedSpeed
 from ..errors import KvbmError, NoRoomError, PeerError
 from ..key import Keys
 from ..manager import Manager
@@ -49,8 +49,12 @@ class Objects:
     moved by one submission where their distances allow it."""
 
     def __init__(self, configuration: Configuration, piece_bytes: int, aside: Aside,
-                 arena: Optional[memoryview] = None, ask_nodes_ns: int = 0) -> None:
+                 arena: Optional[memoryview] = None, ask_nodes_ns: int = 0, timeout_ns: int = FOREVER,
+                 weigh: bool = True) -> None:
         self.aside = aside
+        self.speed = MissedSpeed()  # by bytes: objects are of several sizes
+        self._weigh = weigh
+        self._timeout_ns = timeout_ns
         self._ask_nodes_ns = ask_nodes_ns
         self.piece_bytes = piece_bytes
         self._arena = arena
@@ -96,8 +100,10 @@ class Objects:
     def lookup(self, names: Sequence[Name], sizes: Optional[Sequence[Optional[int]]] = None,
                no_use: bool = False) -> Found:
         """From memory alone. With a size, only an object of that size is found."""
-        return self.call(lambda: self._lookup(names, sizes or [None] * len(names), no_use),
-                               Found([0] * len(names), []))
+        found = self.call(lambda: self._lookup(names, sizes or [None] * len(names), no_use),
+                          Found([0] * len(names), []))
+        self.speed.missed(name for name, size in zip(names, found.sizes) if not size)
+        return found
 
     def _lookup(self, names: Sequence[Name], sizes: Sequence[Optional[int]], no_use: bool) -> Found:
         found = Found([0] * len(names), [])
@@ -160,11 +166,19 @@ class Objects:
 
     def store(self, items: Sequence[Item], done: Done) -> None:
         """Keeps every object; one that is there already is done at once. `done` says which ones are there."""
+        self.speed.stored((item.name, item.view.nbytes) for item in items)
         self._submit(items, done, storing=True)
 
     def load(self, items: Sequence[Item], done: Done) -> None:
-        """Fills the items' memory, every byte verified. What is not said to be good has undefined bytes."""
-        self._submit(items, done, storing=False)
+        """Fills the items' memory, every byte verified. What is not said to be good has undefined bytes: it is not there,
+        or computing it is quicker."""
+        names = [item.name for item in items]
+
+        def loaded(good: list[bool]) -> None:
+            self.speed.missed(name for name, ok in zip(names, good) if not ok)
+            done(good)
+
+        self._submit(items, loaded, storing=False)
 
     def delete(self, names: Sequence[Name]) -> list[bool]:
         """Forgets objects in every tier; True where there was one."""
@@ -197,7 +211,8 @@ class Objects:
         kept = [i for i, item in enumerate(batch.items) if self._fits(batch, i, item)]
         if storing:
             kept = self._absent(batch.items, kept)
-        return self._groups(batch, kept)
+        compute = 0 if storing or not self._weigh else self.speed.block_ns(sum(item.view.nbytes for item in batch.items))
+        return self._groups(batch, kept, compute)
 
     def _fits(self, batch: Batch, i: int, item: Item) -> bool:
         fits = 0 < item.view.nbytes <= self.piece_bytes * MOST_PIECES
@@ -215,12 +230,16 @@ class Objects:
         left = [i for i, size in zip(kept, with_size.sizes) if size == 0]
         other = self._lookup([items[i].name for i in left], [None] * len(left), True)
         other.release()
+        missing = []
         for i, size in zip(left, other.sizes):
+            if size == items[i].view.nbytes:
+                continue  # another thread's has landed between the two lookups
             if size:
                 self._drop(items[i].name, size)
-        return left
+            missing.append(i)
+        return missing
 
-    def _groups(self, batch: Batch, kept: list[int]) -> list[Group]:
+    def _groups(self, batch: Batch, kept: list[int], compute_ns: int) -> list[Group]:
         base, extent = self._arena_extent
         parts: dict[tuple[Namespace, int, int, int], list[tuple[int, bytes, int]]] = {}
         for i in kept:
@@ -233,10 +252,10 @@ class Objects:
                 at = piece * self.piece_bytes
                 part = parts.setdefault((name.space, min(self.piece_bytes, size - at), *lane), [])
                 part.append((address + at, names[piece * _NAME_BYTES:(piece + 1) * _NAME_BYTES], i))
-        return [self._group(batch, key, part) for key, part in parts.items()]
+        return [self._group(batch, key, part, compute_ns) for key, part in parts.items()]
 
     def _group(self, batch: Batch, key: tuple[Namespace, int, int, int],
-               part: list[tuple[int, bytes, int]]) -> Group:
+               part: list[tuple[int, bytes, int]], compute_ns: int) -> Group:
         space, page, lane, _ = key
         first = min(address for address, _, _ in part)
         blocks = [(address - first) // self.piece_bytes for address, _, _ in part]
@@ -248,7 +267,8 @@ class Objects:
             memory = batch.items[lane].view
             start = first - raw.buffer_extent(memory)[0]
         return Group(batch, space, memory[start:start + max(blocks) * stride + page], stride, page,
-                      b"".join([name for _, name, _ in part]), blocks, [owner for _, _, owner in part])
+                      b"".join([name for _, name, _ in part]), blocks, [owner for _, _, owner in part],
+                     compute_ns)
 
     def _launch(self, group: Group, storing: bool) -> None:
         """Submits a group, or keeps it until the queue has room. Ends it where the library refuses."""
@@ -277,11 +297,14 @@ class Objects:
         cache = Cache(self.manager, group.space, max(group.blocks) + 1,
                       tensors=[Tensor(group.memory, group.stride, group.page)], memory=MemoryKind.HOST)
         if storing:
-            cache.store_submit(keys, group.blocks, self._queue, user_data=group, unchained=True)
+            cache.store_submit(keys, group.blocks, self._queue, user_data=group, unchained=True,
+                               timeout_ns=self._timeout_ns)
             return True
         with cache.lookup(keys, mode=Lookup.EACH, no_use=True) as match:
             if match:
-                cache.load_submit(match, group.blocks, self._queue, user_data=group)
+                # Each of a batch's submissions may take as long as computing the batch.
+                cache.load_submit(match, group.blocks, self._queue, user_data=group, timeout_ns=self._timeout_ns,
+                                  compute_block_ns=group.compute_ns // len(group.blocks))
             return bool(match)
 
     def _landed(self, group: Group) -> None:

@@ -6,12 +6,13 @@ import inspect
 from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
 
+from ..constants import FOREVER
 from ..engine import Aside, Configuration, ConfigurationError
-from ..engine.configuration import size_of
+from ..engine.configuration import flag_of, size_of
 from . import FOUND, SUPPORTED
 from .objects import Objects
 
-_MINE = ("ask_nodes_ms", "block_bytes", "replicated")
+_MINE = ("ask_nodes_ms", "block_bytes", "replicated", "timeout_ms", "weigh")
 _BLOCK = "1MiB"
 
 
@@ -22,30 +23,39 @@ class Options:
     block_bytes    an object is kept in blocks of this size; 1MiB. Best is a divisor of a chunk's bytes
     replicated     true: all ranks hold the same KV (MLA): rank 0 writes, and every rank reads what it wrote
     ask_nodes_ms   how long a lookup waits for other nodes to say what they have; 0 = only what is known of them
+    timeout_ms     most that one load or store may take; 30,000 by default, 0 = no limit
+    weigh          true: of a load what would take longer than computing it is answered as not there
     """
 
     configuration: Configuration
     block_bytes: int
     replicated: bool
     ask_nodes_ms: int
+    timeout_ms: int
+    weigh: bool
 
     @classmethod
     def of(cls, given: Optional[Mapping[str, object]]) -> Options:
         options = dict(given or {})
         configuration = Configuration.of(options, also=_MINE)
-        replicated = options.get("replicated", False)
-        if not isinstance(replicated, bool):
-            raise ConfigurationError(f"replicated is {replicated!r}: true or false")
-        ask = options.get("ask_nodes_ms", 0)
-        if not isinstance(ask, int) or isinstance(ask, bool) or not 0 <= ask <= 60_000:
-            raise ConfigurationError(f"ask_nodes_ms is {ask!r}: milliseconds from 0 to 60000 are expected")
+        ask, timeout = (_milliseconds(options, "ask_nodes_ms", 0, 60_000),
+                        _milliseconds(options, "timeout_ms", 30_000, 3_600_000))
         block_bytes = size_of(options.get("block_bytes", _BLOCK), "block_bytes")
         if not 4096 <= block_bytes <= 1 << 30:
             raise ConfigurationError(f"block_bytes is {options.get('block_bytes')!r}: 4KiB to 1GiB are possible")
-        return cls(configuration, block_bytes, replicated, ask)
+        return cls(configuration, block_bytes, flag_of(options, "replicated", False), ask, timeout,
+                   flag_of(options, "weigh"))
 
     def open(self, name: str, arena: Optional[memoryview] = None) -> Objects:
-        return Objects(self.configuration, self.block_bytes, Aside(name), arena, self.ask_nodes_ms * 10**6)
+        return Objects(self.configuration, self.block_bytes, Aside(name), arena, self.ask_nodes_ms * 10**6,
+                       self.timeout_ms * 10**6 or FOREVER, self.weigh)
+
+
+def _milliseconds(given: Mapping[str, object], key: str, default: int, most: int) -> int:
+    value = given.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ConfigurationError(f"{key} is {value!r}: milliseconds from 0 to {most} are expected")
+    return value
 
 
 def digest(*fields: object) -> bytes:

@@ -13,7 +13,8 @@ _FACTS = ("layer_num", "target_layer_num", "num_mamba_layers", "start_layer", "e
           "v_head_dim", "kv_lora_rank", "qk_rope_head_dim", "kv_cache_dim", "item_bytes", "state_page_bytes",
           "indexer_page_stride_size", "storage_format_tag")
 _ARGUMENTS = ("model_path", "revision", "dtype", "quantization", "kv_cache_dtype", "speculative_draft_model_path",
-              "speculative_draft_model_revision", "json_model_override_args")
+              "speculative_draft_model_revision", "json_model_override_args", "quantization_param_path", "modelopt_quant",
+              "quantize_and_serve", "rl_quant_profile", "torchao_config", "load_format")
 _HASHING = "SGLang page hashes: SHA-256 over token ids, chained"
 
 
@@ -38,6 +39,8 @@ def server_facts() -> dict[str, str]:
     facts = {name: str(value) for name, value in values.items() if value is not None}
     if "model_path" in facts:
         facts["model_bytes"] = weights_of(facts["model_path"], facts.get("revision"))
+    if "quantization_param_path" in facts:  # scales of an fp8 cache
+        facts["scales"] = weights_of(facts["quantization_param_path"])
     # SGLang names those that it is started with by name and path; those that are loaded later by chance.
     adapters = sorted(weights_of(path) for path in map(_path, getattr(arguments, "lora_paths", None) or ()))
     if adapters:

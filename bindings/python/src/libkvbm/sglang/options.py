@@ -6,12 +6,12 @@ from typing import Any, Mapping, Optional
 
 from ..constants import FOREVER
 from ..engine import Configuration, ConfigurationError
-from ..engine.configuration import size_of
+from ..engine.configuration import flag_of, size_of
 
 # SGLang's own, which it takes out or reads itself.
 _SGLANG = ("backend_name", "module_path", "class_name", "interface_v1", "prefetch_threshold", "prefetch_timeout_base",
            "prefetch_timeout_per_ki_token", "hicache_storage_pass_prefix_keys", "tp_lcm_size", "file_storage_path")
-_OWN = ("revision", "block_bytes", "timeout_ms", "ask_nodes_ms", "events")
+_OWN = ("revision", "block_bytes", "timeout_ms", "ask_nodes_ms", "events", "weigh")
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Options:
     timeout_ms    most that one load or store of a batch may take; 5,000 by default, 0 = no limit
     ask_nodes_ms  how long a lookup waits for other nodes (node.peers); 0 by default
     events        a table of libkvbm.events.open_source: routers are told what is kept
+    weigh         true: of a load what would take longer than computing it is answered as a miss
     """
 
     library: Configuration
@@ -33,6 +34,7 @@ class Options:
     ask_nodes_ns: int
     zero_copy: bool
     events: Optional[Mapping[str, Any]]
+    weigh: bool
 
     @classmethod
     def of(cls, extra: Optional[Mapping[str, Any]], processes: int = 1) -> Options:
@@ -48,7 +50,7 @@ class Options:
         block = size_of(given["block_bytes"], "block_bytes") if "block_bytes" in given else 0
         timeout = _milliseconds(given, "timeout_ms", 5000)
         return cls(library, revision, block, timeout or FOREVER, _milliseconds(given, "ask_nodes_ms", 0),
-                   bool(given.get("interface_v1", 0)), given.get("events"))
+                   bool(given.get("interface_v1", 0)), given.get("events"), flag_of(given, "weigh"))
 
 
 def _milliseconds(given: Mapping[str, Any], key: str, default: int) -> int:

@@ -78,7 +78,8 @@ class PoolStore:
 
     # ---- pages of the pool
 
-    def load(self, digest: bytes, host_indices: Any) -> list[bool]:
+    def load(self, digest: bytes, host_indices: Any, compute_ns: int = 0) -> list[bool]:
+        """`compute_ns` is what the engine would need to compute a page; 0: they are loaded whatever that takes."""
         n = len(digest) // 32
         pages = self._rows(host_indices, n)
         if pages is None:
@@ -87,7 +88,8 @@ class PoolStore:
             return self._load_flat(digest, pages)
         done = [True] * n
         for record in self.records:
-            done = _both(done, self._load(record.cache, names(record.ns, digest), pages))
+            done = _both(done, self._load(record.cache, names(record.ns, digest), pages,
+                                          compute_ns // len(self.records)))
         return done
 
     def store(self, digest: bytes, host_indices: Any, *, parent: Optional[bytes], chained: bool) -> list[bool]:
@@ -146,13 +148,14 @@ class PoolStore:
 
     # ---- the library
 
-    def _load(self, cache: Optional[Cache], keys: Keys, pages: Sequence[int]) -> list[bool]:
+    def _load(self, cache: Optional[Cache], keys: Keys, pages: Sequence[int], compute_ns: int = 0) -> list[bool]:
         assert cache is not None
         n = len(keys)
         with cache.lookup(keys, mode=Lookup.EACH, ask_nodes_ns=self._ask_nodes_ns) as match:
             if not match:
                 return [False] * n
-            return _outcome(lambda: cache.load(match, pages, timeout_ns=self._timeout_ns).item_status, n)
+            return _outcome(lambda: cache.load(match, pages, timeout_ns=self._timeout_ns,
+                                               compute_block_ns=compute_ns).item_status, n)
 
     def _store(self, cache: Optional[Cache], keys: Keys, pages: Sequence[int], parent: Optional[Keys],
                chained: bool) -> list[bool]:

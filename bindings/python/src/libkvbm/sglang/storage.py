@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional, Sequence, TypeVar
 import torch
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage, PoolTransferResult
 
-from ..engine import Aside, ConfigurationError
+from ..engine import Aside, ConfigurationError, MissedSpeed
 from ..errors import ClosedError, KvbmError, MissError, NoRoomError, PeerError
 from ..manager import Manager
 from . import hybrid
@@ -48,6 +48,7 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
         self._open_lock = threading.Lock()
         self._gate = Gate()
         self._aside = Aside("the kvbm backend of SGLang", _log)
+        self._speed = MissedSpeed()
         self._rates = Rates(bool(getattr(storage_config, "enable_storage_metrics", False)))
 
     # ---- host pools
@@ -69,12 +70,19 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
     # ---- pages of the anchor pool, in place
 
     def batch_exists(self, keys: list[str], extra_info: Any = None) -> int:
-        return self._run(lambda: self._hits(keys), 0)
+        hits = self._run(lambda: self._hits(keys), 0)
+        self._speed.missed(keys[hits:])
+        return hits
 
     def batch_get_v1(self, keys: list[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
-        return self._run(lambda: self._load(_KV, keys, host_indices), [False] * len(keys))
+        # Of a hybrid model a part of a load would be of no use.
+        compute = self._speed.block_ns(1) if self._options.weigh and len(self._registered) == 1 else 0
+        done = self._run(lambda: self._load(_KV, keys, host_indices, compute), [False] * len(keys))
+        self._speed.missed(key for key, ok in zip(keys, done) if not ok)
+        return done
 
     def batch_set_v1(self, keys: list[str], host_indices: Any, extra_info: Any = None) -> list[bool]:
+        self._speed.stored((key, 1) for key in keys)
         return self._run(lambda: self._save(_KV, keys, host_indices, extra_info, chained=True), [False] * len(keys))
 
     # ---- several pools
@@ -206,12 +214,12 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
         store = self._store(_name(name))
         return [False] * len(keys) if store is None or not keys else store.present(digests(keys))
 
-    def _load(self, name: str, keys: Sequence[str], host_indices: Any) -> list[bool]:
+    def _load(self, name: str, keys: Sequence[str], host_indices: Any, compute_ns: int = 0) -> list[bool]:
         store = self._store(name)
         if store is None or not keys or host_indices is None:
             return [self._is_logical(name)] * len(keys)
         start = time.perf_counter()
-        done = store.load(digests(keys), host_indices)
+        done = store.load(digests(keys), host_indices, compute_ns)
         self._rates.loaded(sum(done), store.bytes, time.perf_counter() - start)
         return done
 

@@ -3,13 +3,11 @@ path, which is enough while one engine runs; blocks that outlive it need what th
 from __future__ import annotations
 
 import hashlib
-import os
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator
 
-from .model import file_digest, weights_digest
+from ..engine.weights import digest_of, place_of
 
 # As the files were when an adapter was asked for first: that is when vLLM loads them.
 _known: dict[tuple[str, int, str], bytes] = {}
@@ -49,25 +47,8 @@ def adapter_here() -> bytes:
 
 
 def _digest(path: str) -> bytes:
-    folder = _folder(path)
-    if folder is None:
-        return b""
+    place = place_of(path)
     try:
-        config = folder / "adapter_config.json"
-        facts = file_digest(str(config)).hex() if config.is_file() else ""
-        return hashlib.sha256(f"{facts} {weights_digest(str(folder))}".encode()).digest()
+        return b"" if place is None else bytes.fromhex(digest_of(place))
     except OSError:
         return b""  # gone: vLLM will not find it either
-
-
-def _folder(path: str) -> Optional[Path]:
-    local = Path(path).expanduser()
-    if local.is_dir():
-        return local
-    try:
-        from huggingface_hub import try_to_load_from_cache
-
-        found = try_to_load_from_cache(path, "adapter_config.json")
-    except Exception:  # not installed, or not a name that it accepts
-        return None
-    return Path(os.fspath(found)).parent if isinstance(found, str) else None

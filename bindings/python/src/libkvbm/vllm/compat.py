@@ -81,7 +81,11 @@ DIRECT: Needs = {
         "LoadStoreSpec": {},
     },
     "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector": {
-        "OffloadingConnector": {"get_block_ids_with_load_errors": (), "get_transfer_results": ("finished_req_ids",)},
+        "OffloadingConnector": {"get_block_ids_with_load_errors": (), "get_transfer_results": ("finished_req_ids",),
+                                "build_connector_worker_meta": (), "update_connector_output": ("connector_output",)},
+    },
+    "vllm.distributed.kv_transfer.kv_connector.v1.offloading.common": {
+        "OffloadingWorkerMetadata": {"completed_jobs": None, "aggregate": ("other",)},
     },
 }
 

@@ -24,7 +24,7 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 
 from ..constants import Lookup, Status  # noqa: E402
 from ..dispatch import Completion  # noqa: E402
-from ..engine import ConfigurationError, PrefillSpeed  # noqa: E402
+from ..engine import ConfigurationError, PrefillSpeed, Speed  # noqa: E402
 from ..errors import KvbmError  # noqa: E402
 from ..key import Keys  # noqa: E402
 from ..match import Match  # noqa: E402
@@ -107,7 +107,7 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self.speed = PrefillSpeed()  # KvbmOffloadingConnector gives it that of its engine
+        self.speed: Speed = PrefillSpeed()  # KvbmOffloadingConnector gives it that of its engine
         self.weighed = Weighed()
         self._probed = 0
         self._looking: dict[str, _Request] = {}  # requests that hold what they have not loaded
@@ -240,8 +240,8 @@ class KvbmManager(OffloadingManager):  # type: ignore[misc]
                     self._probed = time.monotonic_ns()
                     vault.store.manager.prefetch_submit(group.ns, names[:1], vault.fetches, user_data=[])
                 self._fetched(keys[worth:])
-            except KvbmError as error:
-                vault.store.refused(error)
+            except Exception as error:  # nobody would see it, and what is fetched would be waited for for ever
+                vault.store.failed(error)
                 self._fetched(keys)
 
         vault.store.soon(body)

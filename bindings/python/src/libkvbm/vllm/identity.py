@@ -33,7 +33,9 @@ class Running:
         if current_platform.is_cpu():
             kernels = instructions(engine, block_tokens)
         else:
-            kernels = str(getattr(getattr(engine, "attention_config", None), "backend", None))
+            # What vLLM chooses by itself depends on the device; the scheduler's process cannot see what it has chosen.
+            kernels = str(getattr(getattr(engine, "attention_config", None), "backend", None)
+                          or f"chosen for {current_platform.get_device_capability()}")
         return cls(model_name(engine), f"vllm {'.'.join(__version__.split('.')[:2])} {kernels}")
 
 

@@ -9,13 +9,15 @@ compat.check(compat.TIER, compat.DIRECT)
 
 import torch  # noqa: E402
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector  # noqa: E402
+from vllm.distributed.parallel_state import get_pp_group  # noqa: E402
 
 from ..engine import ConfigurationError  # noqa: E402
 from .adapters import asking  # noqa: E402
 from .direct import KvbmManager, KvbmOffloadingSpec, KvbmWorker  # noqa: E402
-from .pace import forget_speed, prompt_tokens, speed_of  # noqa: E402
+from .pace import PipelineSpeed, prompt_tokens  # noqa: E402
 from .pages import starting  # noqa: E402
 from .place import Place, StepClock  # noqa: E402
+from .reports import Report, report  # noqa: E402
 from .tier import KvbmTier  # noqa: E402
 
 
@@ -32,8 +34,9 @@ class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
         with starting(vllm_config):
             super().__init__(vllm_config, role, kv_cache_config)
         self._groups = len(kv_cache_config.kv_cache_groups)
-        self._engine = str(transfer.engine_id)
-        self._speed = speed_of(self._engine)
+        self._speed = PipelineSpeed(int(vllm_config.parallel_config.pipeline_parallel_size))
+        self._stage = 0
+        self._measured: list[tuple[int, int]] = []  # by this worker, and not reported yet
         self._clock: Optional[StepClock] = None
         self._tokens = 0  # of prompts, in the worker's step
         self._requests: dict[str, Any] = {}
@@ -47,6 +50,7 @@ class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
     def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
         with starting(self._vllm_config):
             super().register_kv_caches(kv_caches)
+        self._stage = int(get_pp_group().rank_in_group)
         try:
             self._clock = StepClock(Place.of(view for view in kv_caches.values() if isinstance(view, torch.Tensor)))
         except ConfigurationError:  # a device whose clock is not known
@@ -99,13 +103,19 @@ class KvbmOffloadingConnector(OffloadingConnector):  # type: ignore[misc]
 
     def wait_for_save(self) -> None:
         if self._clock is not None:
-            for tokens, ns in self._clock.end(self._tokens):
-                self._speed.measured(tokens, ns)
+            self._measured += self._clock.end(self._tokens)
         super().wait_for_save()
 
-    def shutdown(self) -> None:
-        super().shutdown()
-        forget_speed(self._engine)
+    def build_connector_worker_meta(self) -> Any:
+        measured, self._measured = self._measured, []
+        return report(super().build_connector_worker_meta(), self._stage, measured)
+
+    def update_connector_output(self, connector_output: Any) -> None:
+        told = connector_output.kv_connector_worker_meta
+        if isinstance(told, Report):
+            for stage, (tokens, ns) in told.prompts.items():
+                self._speed.measured(stage, tokens, ns)
+        super().update_connector_output(connector_output)
 
     def start_load_kv(self, forward_context: Any, **more: Any) -> None:
         self._loads.update((job_id, job.req_id) for job_id, job in self._connector_metadata.load_jobs.items())

@@ -28,17 +28,21 @@ class Pace:
         self._last = time.monotonic_ns()
 
 
-# By engine: its worker measures, and its scheduler's side, in the same process, weighs loads by it.
-_speeds: dict[str, PrefillSpeed] = {}
+class PipelineSpeed:
+    """How quickly an engine computes prompts, of what its workers report: the slowest rank of each pipeline stage, and a
+    prompt goes through all stages. Thread: any."""
 
+    def __init__(self, stages: int = 1) -> None:
+        self._stages = [PrefillSpeed() for _ in range(stages)]
 
-def speed_of(engine: str) -> PrefillSpeed:
-    """How quickly this engine computes prompts; of workers in processes of their own nothing is heard."""
-    return _speeds.setdefault(engine, PrefillSpeed())
+    def measured(self, stage: int, tokens: int, ns: int) -> None:
+        if 0 <= stage < len(self._stages):
+            self._stages[stage].measured(tokens, ns)
 
-
-def forget_speed(engine: str) -> None:
-    _speeds.pop(engine, None)
+    def block_ns(self, block_tokens: int) -> int:
+        """What a block takes in all stages; 0, as long as one of them has reported nothing."""
+        each = [stage.block_ns(block_tokens) for stage in self._stages]
+        return sum(each) if all(each) else 0
 
 
 def prompt_tokens(output: Any, requests: Mapping[str, Any]) -> int:

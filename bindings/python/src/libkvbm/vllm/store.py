@@ -39,7 +39,7 @@ class Store:
         self.configuration = Configuration.of(options, also=("events", *also))
         self.manager: Manager = self.configuration.open(record_bytes)
         self._events = self._source(options.get("events"))
-        self.aside = Aside(name, log)
+        self.aside = Aside(name, log, all_faults=True)
         self._seen: Optional[Stats] = None
         # An owner of a shared set can become a client, so that every lookup of one may have to ask.
         self.remote = (self.manager.share().role != ShareRole.OFF or bool(self.manager.node_address())
@@ -87,6 +87,13 @@ class Store:
         """A submission failed: want of room and of an owner pass, everything else ends our use of the library."""
         if not isinstance(error, (NoRoomError, PeerError)):
             self.aside.step(str(error))
+
+    def failed(self, error: Exception) -> None:
+        """As refused, of whatever went wrong."""
+        if isinstance(error, KvbmError):
+            self.refused(error)
+        else:
+            self.aside.step(f"{type(error).__name__}: {error}")
 
     def invalidate(self, spaces: Sequence[Namespace]) -> None:
         """Nothing that was stored in them is found any more; where that cannot be had, nothing at all is."""

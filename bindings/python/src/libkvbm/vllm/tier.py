@@ -21,8 +21,8 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 from ..cache import Cache, Tensor  # noqa: E402
 from ..constants import Lookup, Status  # noqa: E402
 from ..dispatch import Completion  # noqa: E402
-from ..engine import ConfigurationError, Identity, PrefillSpeed  # noqa: E402
-from ..errors import KvbmError  # noqa: E402
+from ..engine import ConfigurationError, Identity, PrefillSpeed, Speed  # noqa: E402
+from ..engine.configuration import flag_of  # noqa: E402
 from ..namespace import Namespace  # noqa: E402
 from .adapters import adapter_here  # noqa: E402
 from .identity import Running, identity_of  # noqa: E402
@@ -57,7 +57,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
                          backpressure_detector=backpressure_detector)
         self._timeout_ns = timeout_of(options)
         self._weigh = flag_of(options, "weigh")
-        self.speed = PrefillSpeed()  # KvbmOffloadingConnector gives it that of its engine
+        self.speed: Speed = PrefillSpeed()  # KvbmOffloadingConnector gives it that of its engine
         self._config = offloading_spec.config
         (self._rows, _), (self._row_bytes, _) = _of_two(primary_kv_view.shape), _of_two(primary_kv_view.strides)
         self._groups = len(self._config.groups)
@@ -248,11 +248,8 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         def guarded() -> None:
             try:
                 body()
-            except KvbmError as error:
-                self._store.refused(error)
-                self._finish(job.job_id, False)
             except Exception as error:  # in a thread of ours nobody else would see it, and the job would never end
-                self._store.aside.step(f"{type(error).__name__}: {error}")
+                self._store.failed(error)
                 self._finish(job.job_id, False)
 
         self._store.soon(guarded)
@@ -287,14 +284,6 @@ def _of_two(axes: Optional[tuple[int, ...]]) -> tuple[int, int]:
     if axes is None or len(axes) != 2:
         raise ConfigurationError("vLLM's host pool is not rows of bytes: this vLLM is another one than 0.32 or 0.33")
     return axes[0], axes[1]
-
-
-def flag_of(options: Mapping[str, Any], name: str) -> bool:
-    """An option that is true unless it is switched off."""
-    value = options.get(name, True)
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{name} is {value!r}: true or false")
-    return value
 
 
 def timeout_of(options: Mapping[str, Any]) -> int:

@@ -11,13 +11,14 @@ from vllm.v1.kv_offload.base import get_offload_group_idx
 
 from ..cache import Cache, Tensor
 from ..engine import ConfigurationError, Identity
+from ..engine.configuration import flag_of
 from ..key import Keys
 from .identity import Running, identity_of
 from .kernels import kernels_of
 from .pages import being_started, chosen, pages_identity
 from .place import Place, StepStream
 from .store import Store, keys_of
-from .tier import flag_of, timeout_of
+from .tier import timeout_of
 from .tiles import ask_for_tiles
 from .worker import groups_of
 

@@ -46,7 +46,7 @@ def measure(kib: int, rounds: int, directory: str) -> None:
     capacity = (rounds + 4) * n * (spec.block_nbytes + 4096) + (8 << 20)
     place = tempfile.mkdtemp(dir=directory)
     # Fresh pages are faulted in at start, as docs/engines/aibrix.md has it.
-    own = {"KVBM_HOST_CAPACITY": capacity, "KVBM_SETTINGS": '{"host.touch_threads": 2}'}
+    own = {"KVBM_HOST_CAPACITY": capacity, "KVBM_WEIGH": "0", "KVBM_SETTINGS": '{"host.touch_threads": 2}'}
     backends = {"KVBM": own, "KVBM zero copy": {**own, "KVBM_USE_ZERO_COPY": 1},
                 "MOCK": {"L2_CACHE_BACKEND": "MOCK", "MOCK_USE_MPUT_MGET": 1},
                 "SHFS": {"L2_CACHE_BACKEND": "SHFS", "SHFS_ROOT": place + "/shfs"},

@@ -84,4 +84,4 @@ def forget_place(vllm_config: Any) -> None:
 
 
 def aside() -> Aside:
-    return Aside("KvbmConnector", logging.getLogger("vllm.libkvbm"))
+    return Aside("KvbmConnector", logging.getLogger("vllm.libkvbm"), all_faults=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
 from ...engine import Configuration, ConfigurationError
+from ...engine.configuration import flag_of
 from ..pages import chosen
 
 _OWN = ("ask_nodes_ms", "cache", "events", "handoff", "handoff_key_file", "handoff_listen", "handoff_timeout", "handoff_wait",
@@ -54,8 +55,8 @@ class Options:
         """From vLLM's KVTransferConfig."""
         given: Mapping[str, Any] = transfer.kv_connector_extra_config or {}
         role = transfer.kv_role
-        handoff = _flag(given, "handoff", role in ("kv_producer", "kv_consumer"))
-        cache = _flag(given, "cache", True)
+        handoff = flag_of(given, "handoff", role in ("kv_producer", "kv_consumer"))
+        cache = flag_of(given, "cache", True)
         if not (handoff or cache):
             raise ConfigurationError("KvbmConnector has nothing to do: cache and handoff are both false")
         consumes = role in ("kv_consumer", "kv_both")
@@ -75,15 +76,8 @@ class Options:
                    handoff_wait_ns=_seconds(given, "handoff_wait", 30.0),
                    load_timeout_ns=_seconds(given, "load_timeout", 30.0),
                    ask_nodes_ns=_seconds(given, "ask_nodes_ms", 20.0, 1e6),
-                   weigh=_flag(given, "weigh", True), layers=_flag(given, "layers", False),
+                   weigh=flag_of(given, "weigh", True), layers=flag_of(given, "layers", False),
                    identity=identity, model=model, events=given.get("events"), produces=role in ("kv_producer", "kv_both"), consumes=consumes)
-
-
-def _flag(given: Mapping[str, Any], key: str, otherwise: bool) -> bool:
-    value = given.get(key, otherwise)
-    if not isinstance(value, bool):
-        raise ConfigurationError(f"{key} is {value!r}: true or false")
-    return value
 
 
 def _seconds(given: Mapping[str, Any], key: str, otherwise: float, unit_ns: float = 1e9) -> int:
