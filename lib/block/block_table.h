@@ -89,6 +89,7 @@ struct Evicted {
   SlotId slot = kNoSlot;
   AccountId account = kSharedAccount;
   uint8_t flags = 0;  // as the manager left them
+  uint32_t generation = 0;  // of the slot while it had the block
 };
 
 // One slot as a scan sees it; the parts may be of slightly different moments.

@@ -117,7 +117,7 @@ void BlockTable::report(SlotId slot, std::vector<Evicted>* evicted) const {
   if (evicted == nullptr) return;
   const SlotMeta& meta = meta_[slot];
   evicted->push_back({table_[slot].identity(), slot, meta.account.load(std::memory_order_relaxed),
-                      meta.flags.load(std::memory_order_acquire)});
+                      meta.flags.load(std::memory_order_acquire), meta.generation.load(std::memory_order_relaxed)});
 }
 
 // ---- eviction ----

@@ -1,8 +1,8 @@
 // What a node says of the machine it runs on, so that another one on the same machine finds the way to its memory
 // (same_host.h). The message's bytes; README.md (Messages, Same host) is normative.
 //
-// Said over a link's keyed channel, once it is ready, by the side that was dialled. The tokens are random and good for
-// one connection: who shows `come` at the socket is the node that heard it here, who answers with `show` is the node
+// Said over a link's keyed channel, once it is ready, by both sides; socket and tokens only by the one that was dialled. The
+// tokens are random and good for one connection: who shows `come` at the socket is the node that heard it here, who answers with `show` is the node
 // that said it. Thread: any, no state.
 #pragma once
 

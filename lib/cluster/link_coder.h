@@ -60,10 +60,13 @@ class LinkCoder {
   // What is known of families, as tiers that code ask it; thread: any. Before the links begin.
   using Terms = std::function<std::shared_ptr<const tier::coded::FamilyTerms>(FamilyId)>;
   void use_terms(Terms terms) { terms_ = std::move(terms); }
-  // Learns the coders' speed from a made-up leaf: about a tenth of a millisecond.
+  // Learns the coders' speed from a made-up leaf: about a millisecond.
   void measure();
 
   // ---- Asking ----
+  // Whether a node is of this machine, where coders and both ends of a link share the processors; until that is known it
+  // is taken for another machine's.
+  void is_on_this_machine(const NodeId& node, bool here);
   // Chosen by themselves: what else happens to a record and to a slice of a session differs.
   enum class Use : uint8_t { records = 0, slices = 1 };
   struct Asked {
@@ -142,6 +145,7 @@ class LinkCoder {
   struct Known {
     std::array<copy::CodecChoice, 2> choices;  // by Use
     Direction taken;
+    std::atomic<bool> on_this_machine{false};
     [[nodiscard]] copy::CodecChoice& choice(Use use) noexcept { return choices[static_cast<size_t>(use)]; }
   };
   class Borrowed;  // a workspace
@@ -150,7 +154,7 @@ class LinkCoder {
     return terms_ ? terms_(family) : nullptr;
   }
   [[nodiscard]] Known& known(const NodeId& node);
-  [[nodiscard]] copy::CodingSpeeds speeds() const;
+  [[nodiscard]] copy::CodingSpeeds speeds(const Known& of) const;
   void coded_so_fast(double copy::CodingSpeeds::*which, uint64_t took, uint64_t raw);
   void warn_once(Code why, const std::string& text);
 

@@ -14,6 +14,17 @@ bool not_let_in(Code why) noexcept {
          why != Code::no_room && why != Code::no_memory;
 }
 
+// What the two sides are keeps them apart (Handshake::check_peer): to try again is of no use.
+bool keeps_apart(Code why) noexcept {
+  return why == Code::newer_version || why == Code::not_permitted || why == Code::mismatch;
+}
+
+// In place of "peer: ", with which all refusals begin: rows have little room.
+std::string refusal_of(const std::string& failure) {
+  constexpr std::string_view kPeer = "peer: ";
+  return "refused: " + (failure.starts_with(kPeer) ? failure.substr(kPeer.size()) : failure);
+}
+
 // Of a node that listens, port 0 takes a free one.
 enum class Use : uint8_t { listen, dial };
 
@@ -135,7 +146,8 @@ std::vector<Mesh::NodeRow> Mesh::rows() const {
     };
     if (std::any_of(connections_.begin(), connections_.end(), its)) continue;
     // Of a link that has ended nobody may have heard yet.
-    out.push_back({{}, target.addresses[target.next], target.connected ? "ending" : target.state, {}, {}});
+    std::string state = target.connected ? "ending" : target.refused ? refusal_of(target.failure) : target.state;
+    out.push_back({{}, target.addresses[target.next], std::move(state), {}, {}});
   }
   return out;
 }
@@ -246,6 +258,7 @@ void Mesh::dial(uint64_t target) {
   auto link = hub_->connect(address, t.expected);
   if (!link.ok()) {
     t.failure = t.state = link.status().message();
+    t.refused = false;
     dial_later(target);
     return;
   }
@@ -275,6 +288,7 @@ void Mesh::link_ready(PeerLink& link) {
     dialled->second.connected = true;
     dialled->second.state = "ready";
     dialled->second.failure.clear();
+    dialled->second.refused = false;
     for (auto& [address, complaint] : dialled->second.complaints) complaint.over();
   }
   say(LogLevel::info, name_of(link) + " is connected");
@@ -359,6 +373,9 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   Target& t = dialled->second;
   t.connected = false;
   t.failure = t.state = why.message();
+  // Where another node than expected answers, the expected one may come back.
+  const bool is_it = (node == NodeId{} || t.expected.value_or(node) == node) && node != options_.self.node;
+  t.refused = !was_ready && is_it && keeps_apart(why.code()) && t.addresses.size() == 1;
   if (!was_ready && why.code() != Code::closed && why.code() != Code::owner_gone) {
     const std::string& address = t.addresses[t.next];
     const std::string text = t.complaints[address].failed(t.state, executor_->clock().now_ns());

@@ -91,7 +91,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   struct NodeRow {
     NodeId node;
     std::string address;
-    std::string state;  // "ready", or why not
+    std::string state;  // "ready", or why not: "refused: " and the refusal, while no other address is left to try
     wire::NodeStatus status;
     LinkStats stats;
   };
@@ -137,6 +137,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
     size_t next = 0;                 // address
     std::string state = "not tried yet";
     std::string failure{};           // how it ended last; empty once it is ready
+    bool refused = false;            // and that was a refusal, which stays one until somebody is set up otherwise
     bool is_self = false;
     bool connected = false;
     std::map<std::string, Complaint> complaints{};  // by address

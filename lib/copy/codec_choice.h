@@ -32,14 +32,22 @@ struct CodingSpeeds {
   double encode_ns_per_byte = 0;
   double decode_ns_per_byte = 0;
   double ratio = 1;  // plain bytes / coded ones
+  // As much of what a coded byte takes on the edge is at most work of the processors that encoder and decoder need, as
+  // between two nodes of one machine. 0: it is work of others.
+  double shared_work_ns_per_byte = 0;
 };
 
-// What a plain byte takes where encoder, edge and decoder work at the same time: the slowest of them decides.
+// What a plain byte takes where encoder, edge and decoder work at the same time: the slowest of them decides, or what
+// they do with the same processors, one after the other.
 [[nodiscard]] constexpr double coded_ns_per_byte(double edge_ns_per_byte, const CodingSpeeds& speeds) noexcept {
   const double edge = speeds.ratio > 0 ? edge_ns_per_byte / speeds.ratio : edge_ns_per_byte;
   const double coder =
       speeds.encode_ns_per_byte > speeds.decode_ns_per_byte ? speeds.encode_ns_per_byte : speeds.decode_ns_per_byte;
-  return edge > coder ? edge : coder;
+  const double alone = edge > coder ? edge : coder;
+  if (speeds.shared_work_ns_per_byte <= 0) return alone;
+  const double work = edge < speeds.shared_work_ns_per_byte ? edge : speeds.shared_work_ns_per_byte;
+  const double shared = speeds.encode_ns_per_byte + work + speeds.decode_ns_per_byte;
+  return shared > alone ? shared : alone;
 }
 
 // A way is worth taking if it is shorter than the other by so much.

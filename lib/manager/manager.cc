@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/memory_wait.h"
+#include "cluster/peer_tier.h"
 #include "manager/coded_tiers.h"
 #include "manager/coding_terms.h"
 #include "manager/device_caches.h"
@@ -148,6 +149,7 @@ Status Manager::open_tiers() {
     tiers_.back() = code_tier(*this, index, options, std::move(tiers_.back()));
     offloaders_.push_back(std::make_unique<Offloader>(*this, index, options));
     hears_uses_ = hears_uses_ || offloaders_.back()->admits_on_use();
+    if (tiers_.back()->kind() != cluster::PeerTier::kKind) own_tiers_ |= on_tier_flag(index);
   }
   return {};
 }
@@ -251,7 +253,7 @@ Result<std::shared_ptr<const Accounts::Lease>> Manager::limit_account(const Name
   const auto limit = static_cast<uint32_t>(std::min<uint64_t>(slots, block::kNoLimit));
   std::vector<block::Evicted> gone;
   const Code code = table_->set_limit(account->id(), limit, mode, &gone, tick());
-  tell_evicted(gone);
+  tell_lost(gone);
   if (code != Code::ok) return Status(code, "the quota could not be set");
   known.account = account;
   for (const auto& handle : known.handles) {
@@ -327,6 +329,7 @@ Status Manager::forget_family(FamilyId family) {
     Status erased = tier->erase_family(family);
     if (!erased.ok() && first.ok()) first = std::move(erased);
   }
+  for (auto& offloader : offloaders_) offloader->left(&family);
   return first;
 }
 
@@ -347,6 +350,7 @@ Status Manager::reset_all() {
       if (!erased.ok() && first.ok()) first = std::move(erased);
     }
   }
+  for (auto& offloader : offloaders_) offloader->left(nullptr);
   events_.publish(copy::EventKind::cleared, 0);
   return first.ok() ? arena_->sync() : first;
 }
@@ -365,7 +369,7 @@ Code Manager::allocate(block::AccountId account, std::span<SlotId> out, std::vec
     for (const SlotId slot : out) recovered_.remove(slot);
   }
   const MemoryWait told;  // what went is gone, whether there is memory to say so or not
-  if (gone.size() != before) tell_evicted(std::span(gone).subspan(before));
+  if (gone.size() != before) tell_lost(std::span(gone).subspan(before));
   for (auto& offloader : offloaders_) offloader->relieve();
   return code;
 }
@@ -406,6 +410,7 @@ Code Manager::allocate_leading(block::AccountId account, std::span<SlotId> out, 
 
 void Manager::tell_evicted(std::span<const block::Evicted> gone) {
   add(counters_.tiers[0].evictions, gone.size());
+  taken_->evicted(gone, own_tiers_);
   if (!events_.wanted()) return;
   std::vector<Identity> ids;
   ids.reserve(gone.size());
@@ -413,13 +418,19 @@ void Manager::tell_evicted(std::span<const block::Evicted> gone) {
   events_.publish(copy::EventKind::removed, 0, ids);
 }
 
-void Manager::evict_held(std::span<const SlotId> slots) {
-  if (slots.empty()) return;
+void Manager::tell_lost(std::span<const block::Evicted> gone) {
+  for (auto& offloader : offloaders_) offloader->evicted(gone);
+  tell_evicted(gone);
+}
+
+size_t Manager::evict_held(std::span<const SlotId> slots) {
+  if (slots.empty()) return 0;
   std::vector<block::Evicted> gone;
   const MemoryWait told;
-  table_->evict_held(slots, &gone, tick());
+  const size_t count = table_->evict_held(slots, &gone, tick());
   tell_evicted(gone);
   room_.room_came();
+  return count;
 }
 
 void Manager::yield_offloads(size_t blocks) {
@@ -494,7 +505,7 @@ void Manager::forget_others(const block::Publication& what, const Newcomers& new
   }
   if (ids.empty()) return;
   const Forgetting forgetting(*this, what.family % kForgets, 1);
-  for (auto& tier : tiers_) tier->erase(ids);
+  for (auto& offloader : offloaders_) offloader->erase(ids);
 }
 
 SlotId Manager::acquire_one(FamilyId family, const Key& key) noexcept {
@@ -542,7 +553,12 @@ void Manager::used(std::span<const SlotId> slots) {
 
 // ---- A shared tier set ----
 
-void Manager::offer_all(TierIndex index) {
+void Manager::offer_all(TierIndex index) { offer(index, on_tier_flag(index)); }
+
+void Manager::offer_missing(TierIndex index) { offer(index, 0); }
+
+// `forgotten`: flags that hold no longer.
+void Manager::offer(TierIndex index, uint8_t forgotten) {
   constexpr size_t kPage = 256;
   std::vector<block::SlotInfo> page;
   for (SlotId next = 0; next < table_->slots();) {
@@ -551,9 +567,10 @@ void Manager::offer_all(TierIndex index) {
     std::vector<SlotId> held;
     for (const block::SlotInfo& info : page) {
       if (info.state != block::SlotState::registered || info.withdrawn) continue;
+      if ((info.flags & ~forgotten & on_tier_flag(index)) != 0) continue;
       if (table_->acquire_weak(info.slot, info.generation)) held.push_back(info.slot);
     }
-    for (const SlotId slot : held) table_->clear_flags(slot, on_tier_flag(index));
+    for (const SlotId slot : held) table_->clear_flags(slot, forgotten);
     if (!held.empty()) offloaders_[index - 1U]->stored(held);
     release(held);
   }
@@ -588,7 +605,7 @@ size_t Manager::drop(FamilyId family, std::span<const Key> keys) {
   std::vector<Identity> ids;
   ids.reserve(keys.size());
   for (const Key& key : keys) ids.push_back({key, family});
-  for (auto& tier : tiers_) tier->erase(ids);
+  for (auto& offloader : offloaders_) offloader->erase(ids);
   events_.publish(copy::EventKind::removed, 0, ids);
   return n;
 }
@@ -678,14 +695,8 @@ void Manager::expire_pins() {
 void Manager::removed(TierIndex tier, std::span<const Identity> ids, bool damaged) {
   TierCounters& counters = counters_.tiers[tier];
   add(damaged ? counters.damaged : counters.evictions, ids.size());
-  // The host's copy no longer has one below: it may be offloaded again.
-  for (const Identity& id : ids) {
-    SlotId slot = kNoSlot;
-    table_->acquire_each(id.family, {&id.key, 1}, {&slot, 1}, block::kNoUse);
-    if (slot == kNoSlot) continue;
-    table_->clear_flags(slot, on_tier_flag(tier));
-    release({&slot, 1});
-  }
+  // The host's copy no longer has one below: it may be offloaded again. Before all is open, none says so.
+  if (opened_.load(std::memory_order_acquire)) offloaders_[tier - 1U]->left(ids);
   events_.publish(copy::EventKind::removed, tier, ids);
 }
 

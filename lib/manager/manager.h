@@ -90,8 +90,9 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   }
   // Takes over a reference of blocks that another node gave: they stay for a while (taken.h).
   void keep_taken(std::span<const SlotId> slots);
-  // Ends references and evicts what nothing else keeps.
-  void evict_held(std::span<const SlotId> slots);
+  [[nodiscard]] TakenBlocks& taken() noexcept { return *taken_; }
+  // Ends references and evicts what nothing else keeps. How many went.
+  size_t evict_held(std::span<const SlotId> slots);
   // The resident slot of a key, with a reference; kNoSlot. Not counted as a use.
   SlotId acquire_one(FamilyId family, const Key& key) noexcept;
   // The next process may find this block, if the host is in a file: its head and bytes are in place. The caller holds it,
@@ -181,6 +182,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   [[nodiscard]] uint8_t flags_of_fed(TierIndex index) const noexcept;
   // Sends what the host has to a tier that came into use, or came back with nothing known of it.
   void offer_all(TierIndex index);
+  // The same of what it is not known to have.
+  void offer_missing(TierIndex index);
   // Forgets a family in the host and in every tier below.
   Status forget_family(FamilyId family);
   // The epoch of a namespace, as far as it is known here; and all that are.
@@ -228,7 +231,10 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void recover_host();  // recover_host.cc
   bool check_recovered(SlotId slot);
   Result<uint64_t> epoch_in_tiers(const NamespaceId& base_id);
+  void offer(TierIndex index, uint8_t forgotten);
   void tell_evicted(std::span<const block::Evicted> gone);
+  // The same of what went for room, whether it lies anywhere below or not.
+  void tell_lost(std::span<const block::Evicted> gone);
   void forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes);
   // Families share these by number: a mark of one that shares is a miss more, never a block too many.
   struct Forgets {
@@ -253,6 +259,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::unique_ptr<block::HoldTable> holds_;
   std::unique_ptr<block::PinTable> pins_;
   std::unique_ptr<TakenBlocks> taken_;
+  uint8_t own_tiers_ = 0;  // flags of all that are not other nodes'
   std::unique_ptr<UnitIndex> unit_index_;
   Recovered recovered_;
   LateDecoder late_decoder_;

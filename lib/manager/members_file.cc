@@ -16,7 +16,9 @@ Result<std::shared_ptr<MembersFile>> MembersFile::open(const Environment& enviro
     return Status(file.status().code(), "node.peers_file cannot be read", path + ": " + file.status().message());
   made->file_ = std::move(file).value();
   const Status read = made->file_->refresh();
-  if (!read.ok()) return Status(read.code(), "node.peers_file cannot be used", folder + "/" + read.message());
+  if (!read.ok()) {
+    return Status(read.code(), "node.peers_file cannot be used", path + ": " + read.message() + "; mend that line of it");
+  }
   return made;
 }
 

@@ -1,9 +1,12 @@
 #include "manager/node.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "manager/coding_terms.h"
@@ -18,7 +21,11 @@ namespace {
 
 Result<std::optional<cluster::SharedKey>> read_key(const std::string& path) {
   if (path.empty()) return std::optional<cluster::SharedKey>();
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return Status(Code::bad_config, "node.key_file cannot be read", path + ": " + std::generic_category().message(errno));
+  }
   std::ostringstream text;
   text << file.rdbuf();
   if (!file) return Status(Code::bad_config, "node.key_file cannot be read", path);
@@ -120,7 +127,7 @@ Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable
   mesh_->attach(thread_->transport(), *thread_);
   cluster::SessionHost::Options session_options;
   session_options.staging_bytes = options_.session_staging_bytes;
-  const auto boot = options_.device_ipc ? cluster::boot_id() : DeviceShare::BootId{};
+  const auto boot = options_.device_ipc ? boot_ : DeviceShare::BootId{};
   session_devices_ =
       std::make_unique<SessionDevices>(*env_.executor, *thread_, env_.log, boot, options_.device_rdma);
   session_options.add_device_memory = device_memory_of_links();
@@ -167,13 +174,8 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
     mesh_->hear_of_ends([this](const cluster::NodeId& node) {
       if (pools_->of(node) == nullptr) tier_->forget_node(node);
     });
-    if (same_host_ != nullptr) {
-      mesh_->hear_of_hosts([this](cluster::PeerLink& link, const cluster::HostFacts* said) {
-        if (said != nullptr) return same_host_->heard(link.peer(), link.role(), *said);
-        const auto facts = same_host_->ready(link.peer(), link.role());
-        if (facts.has_value()) link.send_host(*facts);
-      });
-    }
+    mesh_->hear_of_hosts(
+        [this](cluster::PeerLink& link, const cluster::HostFacts* said) { meet(link, said); });
     mesh_->take_offers([this, weak = std::weak_ptr<Manager>(manager)](cluster::PeerLink& link,
                                                                       std::span<const cluster::Offered> offered,
                                                                       uint64_t lease, std::vector<uint32_t>& want) {
@@ -184,6 +186,19 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
     address_ = mesh_->address();
   });
   return begun.ok() && file != nullptr ? watch_members(std::move(file)) : begun;
+}
+
+void Node::meet(cluster::PeerLink& link, const cluster::HostFacts* said) {
+  if (said != nullptr) {
+    const bool here = boot_ != decltype(boot_){} && said->boot == boot_;
+    if (coder_ != nullptr) coder_->is_on_this_machine(link.peer().node, here);
+    if (same_host_ != nullptr) same_host_->heard(link.peer(), link.role(), *said);
+    return;
+  }
+  const auto facts =
+      same_host_ != nullptr ? same_host_->ready(link.peer(), link.role()) : std::optional<cluster::HostFacts>();
+  // Also where nobody can come: machine and user alone.
+  link.send_host(facts.value_or(cluster::HostFacts{boot_, geteuid(), {}, {}, {}}));
 }
 
 Status Node::watch_members(std::shared_ptr<MembersFile> file) {

@@ -6,6 +6,7 @@
 // which wait for a turn of it.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -80,6 +81,8 @@ class Node {
   // How records go over links; null: plain.
   std::shared_ptr<cluster::LinkCoder> make_coder() const;
   std::function<Status(MutableBytes)> device_memory_of_links() const;
+  // On the links' thread: a link is ready, or the other side has said what machine it is on.
+  void meet(cluster::PeerLink& link, const cluster::HostFacts* said);
   // Tells the mesh who is in the members' file from now on.
   Status watch_members(std::shared_ptr<MembersFile> file);
 
@@ -87,6 +90,7 @@ class Node {
   const cluster::MeshOptions mesh_options_;
   const NodeOptions options_;
   const std::shared_ptr<const codec::KeyRing> keys_;
+  const std::array<uint8_t, 16> boot_ = cluster::boot_id();
   const std::shared_ptr<cluster::MappedPools> pools_ = std::make_shared<cluster::MappedPools>();
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;

@@ -158,20 +158,23 @@ void Offloader::relieve() {
     if (relieving_ || held_ + in_flight_ >= limit_bytes_) return;
     relieving_ = true;
   }
-  std::vector<SlotId> cold(std::min<uint32_t>(low - free, 64));
-  cold.resize(manager_.table().select_cold(cold, manager_.tick()));
   std::vector<Entry> entries;
-  std::vector<SlotId> clean;
-  for (const SlotId slot : cold) {
-    const bool there = (manager_.table().flags(slot) & below) != 0;
-    if (there) {
-      clean.push_back(slot);
-    } else {
-      entries.push_back(Entry{slot});
-      entries.back().evict_after = true;
+  for (uint32_t wanted = std::min<uint32_t>(low - free, 64); wanted != 0;) {
+    std::vector<SlotId> cold(wanted);
+    cold.resize(manager_.table().select_cold(cold, manager_.tick()));
+    std::vector<SlotId> clean;
+    for (const SlotId slot : cold) {
+      const bool there = (manager_.table().flags(slot) & below) != 0;
+      if (there) {
+        clean.push_back(slot);
+      } else {
+        entries.push_back(Entry{slot});
+        entries.back().evict_after = true;
+      }
     }
+    // In place of those that somebody has come to read meanwhile.
+    wanted = static_cast<uint32_t>(clean.size() - manager_.evict_held(clean));
   }
-  manager_.evict_held(clean);
   {
     MutexLock lock(mutex_);
     relieving_ = false;
@@ -180,6 +183,14 @@ void Offloader::relieve() {
     queue_.insert(queue_.begin(), std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end()));
   }
   pump();
+}
+
+void Offloader::evicted(std::span<const block::Evicted> gone) {
+  if (options_.admission != AdmissionKind::on_eviction || manager_.out_of_use(tier_) || manager_.is_fed(tier_)) return;
+  const uint8_t below = on_tier_flag(tier_) | manager_.flags_of_feeders(tier_);
+  const auto lost = std::count_if(gone.begin(), gone.end(),
+                                  [below](const block::Evicted& one) { return (one.flags & below) == 0; });
+  if (lost != 0) manager::add(manager_.counters().offload_skipped, static_cast<uint64_t>(lost));
 }
 
 size_t Offloader::yield(size_t blocks) {
@@ -331,6 +342,7 @@ void Offloader::send(std::vector<Entry> entries) {
     slots.push_back(entry.slot);
     sent->entries.push_back(std::move(entry));
   }
+  sent->left = left_.load();
   const uint64_t charged = sent->entries.size() * slot_bytes_;
   sent->charged = charged;
   {
@@ -372,7 +384,7 @@ void Offloader::erase_forgotten(std::span<const SlotId> slots) {
   for (const SlotId slot : slots) {
     if (manager_.table().info(slot).withdrawn) ids.push_back(manager_.table().identity(slot));
   }
-  if (!ids.empty()) manager_.tier_below(tier_).erase(ids);
+  if (!ids.empty()) erase(ids);
 }
 
 // The same where it came before the tier had stored it: a plug-in knows nothing of what it has not. What was stored anew
@@ -385,7 +397,76 @@ void Offloader::erase_what_was_late(std::span<const SlotId> withdrawn) {
     if (anew == kNoSlot) ids.push_back(id);
     if (anew != kNoSlot) manager_.release({&anew, 1});
   }
-  if (!ids.empty()) manager_.tier_below(tier_).erase(ids);
+  if (!ids.empty()) erase(ids);
+}
+
+// Blocks that were marked, with references.
+std::vector<SlotId> Offloader::unmark(std::span<const Identity> ids) {
+  std::vector<SlotId> marked;
+  marked.reserve(ids.size());
+  left_.fetch_add(1);
+  for (const Identity& id : ids) {
+    const SlotId slot = manager_.acquire_one(id.family, id.key);
+    if (slot == kNoSlot) continue;
+    if ((manager_.table().clear_flags(slot, on_tier_flag(tier_)) & on_tier_flag(tier_)) != 0) {
+      marked.push_back(slot);
+    } else {
+      manager_.release({&slot, 1});
+    }
+  }
+  return marked;
+}
+
+void Offloader::left(std::span<const Identity> ids) {
+  const MemoryWait nobody_to_tell;
+  manager_.release(unmark(ids));
+}
+
+void Offloader::erase(std::span<const Identity> ids) {
+  const MemoryWait nobody_to_tell;
+  manager_.tier_below(tier_).erase(ids);
+  send_again(unmark(ids));
+}
+
+void Offloader::left(const FamilyId* family) {
+  constexpr size_t kPage = 256;
+  const MemoryWait nobody_to_tell;
+  left_.fetch_add(1);
+  std::vector<block::SlotInfo> page;
+  for (SlotId next = 0; next < manager_.table().slots();) {
+    page.clear();
+    next = manager_.table().scan(next, page, kPage);
+    std::vector<SlotId> anew;
+    for (const block::SlotInfo& info : page) {
+      if (info.state != block::SlotState::registered || info.withdrawn) continue;
+      if ((manager_.table().flags(info.slot) & on_tier_flag(tier_)) == 0) continue;
+      if (!manager_.table().acquire_weak(info.slot, info.generation)) continue;
+      if (family != nullptr && manager_.table().identity(info.slot).family != *family) {
+        manager_.release({&info.slot, 1});
+        continue;
+      }
+      manager_.table().clear_flags(info.slot, on_tier_flag(tier_));
+      anew.push_back(info.slot);
+    }
+    send_again(std::move(anew));
+  }
+}
+
+void Offloader::send_again(std::vector<SlotId> held) {
+  if (held.empty()) return;
+  if (manager_.out_of_use(tier_)) return manager_.release(held);
+  request(std::move(held), nullptr);
+}
+
+void Offloader::confirm(std::span<const SlotId> slots) {
+  std::vector<Identity> ids;
+  ids.reserve(slots.size());
+  for (const SlotId slot : slots) ids.push_back(manager_.table().identity(slot));
+  std::vector<tier::Found> found(ids.size());
+  manager_.tier_below(tier_).find(ids, found, false);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!found[i].present) manager_.table().clear_flags(slots[i], on_tier_flag(tier_));
+  }
 }
 
 void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
@@ -393,6 +474,7 @@ void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
   TierCounters& counters = manager_.counters().tiers[tier_];
   std::vector<Identity> stored;
   std::vector<SlotId> forgotten;
+  std::vector<SlotId> marked;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Code code = batch.status[i];
     if (code == Code::ok) {
@@ -402,12 +484,14 @@ void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
       const bool gone = manager_.table().info(entries[i].slot).withdrawn;
       if (gone) forgotten.push_back(entries[i].slot);
       if (!gone) stored.push_back(batch.items[i].id);
+      if (!gone) marked.push_back(entries[i].slot);
     } else if (code == Code::no_room) {  // all that it could reclaim is being read: no fault of its
       manager::add(manager_.counters().offload_skipped, 1);
     } else {
       manager::add(counters.errors, 1);
     }
   }
+  if (left_.load() != sent.left) confirm(marked);
   erase_what_was_late(forgotten);
   sent.codes = batch.status;
   end_writing(entries, sent.codes);
@@ -423,13 +507,20 @@ void Offloader::end(Sent& sent) {
   std::vector<SlotId> evict;
   for (const Entry& entry : entries) (entry.evict_after ? evict : keep).push_back(entry.slot);
   manager_.release(keep);
-  manager_.evict_held(evict);
+  // A node that says that it has a block may still hold its lease of it.
+  const bool some_stayed = manager_.evict_held(evict) != evict.size();
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, sent.codes[i]);
   }
   {
     MutexLock lock(mutex_);
     in_flight_ -= sent.charged;
+    ending_ += some_stayed ? 1 : 0;
+  }
+  if (some_stayed) {
+    relieve();
+    MutexLock lock(mutex_);
+    --ending_;
   }
   pump();
 }

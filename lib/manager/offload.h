@@ -43,7 +43,11 @@ class Offloader {
   void request(std::vector<SlotId> slots, std::shared_ptr<Report> report);
   // Called after allocations: when room in the host runs short, sends down what would be evicted next and is not
   // there yet, then frees it. This is how on_eviction works, and the second chance of what `all` had no queue for.
+  // What is still read when it is there stays, and the next one goes in its place: who waits until nothing is under way
+  // (when_idle) finds room, as long as anything can go.
   void relieve();
+  // Blocks that an allocation or a lower quota has evicted: on_eviction counts those that it should have had.
+  void evicted(std::span<const block::Evicted> gone);
   // Gives up references of queued blocks that admission alone has queued, the last ones first, of at most so many: they
   // may be evicted before their turn. How many it were.
   size_t yield(size_t blocks);
@@ -51,6 +55,16 @@ class Offloader {
   void choose_wanted(std::vector<Identity>& ids);
   // Records that `from` lets go (tier::TierListener::take_over).
   void take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch);
+  // Erases records here. What was stored anew meanwhile and had come here already may be gone with them, and is sent
+  // again.
+  void erase(std::span<const Identity> ids);
+  // Records are here no more: the tier let them go, or they were erased. No block of the host says from then on that
+  // its record is here. Whose record may have come back, or was another's, is told so without need: that costs a write.
+  void left(std::span<const Identity> ids);
+  // The same of a whole family, or of all, that were erased: those stored anew meanwhile are sent again.
+  void left(const FamilyId* family);
+  // Blocks of the host, held, that were marked as here: the mark ends where the record has left meanwhile.
+  void confirm(std::span<const SlotId> slots);
   // Runs when nothing is queued or in flight (now, if so).
   void when_idle(UniqueFunction<void()> idle);
   [[nodiscard]] bool admits_on_use() const noexcept;
@@ -74,6 +88,7 @@ class Offloader {
     std::vector<Entry> entries;
     std::vector<Code> codes;
     uint64_t charged = 0;
+    uint64_t left = 0;  // left_ before the tier had it
     std::atomic<int> open{2};
   };
   struct Queued {
@@ -102,10 +117,12 @@ class Offloader {
   void finished(Sent& sent, tier::PutBatch& batch);
   void end(Sent& sent);
   void drop(std::span<Entry> entries, Code why);
+  [[nodiscard]] std::vector<SlotId> unmark(std::span<const Identity> ids);
+  void send_again(std::vector<SlotId> held);
   void erase_forgotten(std::span<const SlotId> slots);
   void erase_what_was_late(std::span<const SlotId> withdrawn);
   [[nodiscard]] bool at_rest() const KVBM_REQUIRES(mutex_) {
-    return queue_.empty() && in_flight_ == 0 && taking_over_ == 0;
+    return queue_.empty() && in_flight_ == 0 && taking_over_ == 0 && !relieving_ && ending_ == 0;
   }
   struct Moving;
   void erase_forgotten(const Moving& moving);
@@ -117,6 +134,9 @@ class Offloader {
   const uint64_t limit_bytes_;
   const uint64_t slot_bytes_;
   const uint64_t flight_bytes_;
+  // How often records left. Raised after they have and before their blocks are unmarked: who marks a block and then
+  // finds this as it was before the tier had the record knows that it has not left, or that the mark will be ended.
+  std::atomic<uint64_t> left_{0};
   mutable Mutex mutex_;
   std::unique_ptr<policy::Admission> admission_ KVBM_GUARDED_BY(mutex_);
   std::deque<Entry> queue_ KVBM_GUARDED_BY(mutex_);
@@ -124,6 +144,7 @@ class Offloader {
   uint64_t in_flight_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t taking_over_ KVBM_GUARDED_BY(mutex_) = 0;
   bool relieving_ KVBM_GUARDED_BY(mutex_) = false;
+  uint32_t ending_ KVBM_GUARDED_BY(mutex_) = 0;  // batches that have ended and look for others to send down
   // By slot: what admission has queued.
   std::vector<Queued> queued_ KVBM_GUARDED_BY(mutex_);
   std::vector<bool> writing_ KVBM_GUARDED_BY(mutex_);               // with a reference of the one who writes

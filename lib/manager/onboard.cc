@@ -10,6 +10,7 @@
 #include "copy/cost.h"
 #include "manager/host_record.h"
 #include "manager/manager.h"
+#include "manager/offload.h"
 #include "manager/newcomers.h"
 
 namespace kvbm::manager {
@@ -144,6 +145,10 @@ Code register_landed(Manager& manager, SlotId& inout_slot, const Identity& id, u
     manager.events().publish(copy::EventKind::removed, 0, {&id, 1});
   } else if (code == Code::ok) {
     manager.keep_over_restart(inout_slot);
+    // The tier that it came from may have let it go before there was a block to unmark.
+    for (TierIndex i = 1; i <= manager.tiers_below(); ++i) {
+      if ((manager.table().flags(inout_slot) & on_tier_flag(i)) != 0) manager.offloader(i).confirm({&inout_slot, 1});
+    }
   }
   return code == Code::exists ? Code::ok : code;
 }

@@ -428,12 +428,14 @@ void Share::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<
 
 struct Share::Flush {
   UniqueFunction<void(Code)> done;
+  uint64_t told = 0;           // refusals that others had told when it began
   uint64_t gone_since_ns = 0;  // 0: not seen without an owner
 };
 
 void Share::flush(UniqueFunction<void(Code)> done) {
   auto flush = std::make_shared<Flush>();
   flush->done = std::move(done);
+  flush->told = refused_told_.load(std::memory_order_relaxed);
   elections_->post([this, flush] { try_flush(flush); });
 }
 
@@ -459,6 +461,7 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
   flush->gone_since_ns = 0;
   if (unsettled_) return again_later(flush);
   const uint64_t lost = state.owners_lost.load(std::memory_order_acquire);
+  if (shared_->refused() != 0) manager_->offer_missing(shared_index_);
   manager_->flush([this, flush, lost] {
     thread_->post([this, flush, lost] {
       ShareMessage message;
@@ -470,8 +473,9 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
           return again_later(flush);
         }
         const uint64_t refused = shared_->refused();
-        const bool all = refused_before_.exchange(refused) == refused;
-        flush->done(code != Code::ok ? code : all ? Code::ok : Code::partial);
+        // Only ever upwards: flushes end on the links' thread, one after the other.
+        refused_told_.store(std::max(refused_told_.load(std::memory_order_relaxed), refused), std::memory_order_relaxed);
+        flush->done(code != Code::ok ? code : refused == flush->told ? Code::ok : Code::partial);
       });
     });
   });

@@ -62,7 +62,9 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   // How long a lookup may wait for the owner.
   [[nodiscard]] uint64_t ask_ns() const noexcept { return options_.ask_ns; }
   // `done` runs once: ok when everything that was stored here before is where the owner's own flush would have it;
-  // partial: but for blocks that the owner refused; owner_gone, closed, or what the owner's disk says.
+  // partial: but for blocks that the owner refused; owner_gone, closed, or what the owner's disk says. What was refused
+  // and is still here is offered again, so each flush answers for it, whatever others were told; what has gone from
+  // here since is told by every flush that was under way then, or by the next.
   void flush(UniqueFunction<void(Code)> done);
 
  private:
@@ -137,7 +139,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   std::atomic<bool> silent_{false};   // the owner did not answer in time, and has not answered since
   std::atomic<bool> unsettled_{false};  // an owner was lost, and its successor has not been given what is here
   std::atomic<bool> probing_{false};  // a question is under way that nobody waits for
-  std::atomic<uint64_t> refused_before_{0};
+  std::atomic<uint64_t> refused_told_{0};  // of SharedTier::refused(), what flushes that have ended told
   Mutex mutex_;
   std::condition_variable_any changed_;
   bool found_ KVBM_GUARDED_BY(mutex_) = false;

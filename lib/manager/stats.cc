@@ -71,6 +71,7 @@ Snapshot snapshot(Manager& manager) {
   out.position_mismatches = get(c.position_mismatches);
   out.verify_failures = get(c.verify_failures);
   out.offloads_skipped = get(c.offload_skipped);
+  out.given_lost = manager.taken().lost();
   out.lossy_refused = get(c.lossy_refused);
   out.loads_weighed = c.load_predicted.count();
   out.load_predicted_ns = c.load_predicted.sum();

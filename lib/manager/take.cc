@@ -21,6 +21,7 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
     if (done) links.post(std::move(done));
     return;
   }
+  const bool of_nodes = manager->tier_below(index).kind() == cluster::PeerTier::kKind;
   (void)manager->next_tick();  // policies tell what came by this request from what came before
   std::vector<OnboardItem> items;
   std::vector<cluster::Offered> taken;
@@ -34,6 +35,9 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
       // is not what it wrote is none: whoever offers would evict the only one that is right.
       const bool good = manager->trust(here);
       const bool lossy = good && manager->has_lossy() && lies_lossy(*manager, here);
+      // Whoever offers it lets it go now; a copy that came from a node before will not be offered on either.
+      const bool given = of_nodes && good && (manager->table().flags(here) & on_tier_flag(index)) != 0;
+      if (given) manager->taken().given({&here, 1});
       manager->release({&here, 1});
       if (good && !lossy) continue;
     }
@@ -56,11 +60,15 @@ void take_offered(const std::shared_ptr<Manager>& manager, TierIndex index, clus
   tier.learn(link.peer(), taken);
   const uint64_t deadline_ns = manager->env().clock().now_ns() + kTakeNs;
   onboard(manager, index, block::kSharedAccount, std::move(items), deadline_ns, Landing::registered, {},
-          [manager, release, links](std::vector<Landed> landed) {
+          [manager, release, links, of_nodes, index](std::vector<Landed> landed) {
             const MemoryWait nobody_to_tell;
             std::vector<SlotId> came;
             for (const Landed& one : landed) {
-              if (one.code == Code::ok) came.push_back(one.slot);
+              if (one.code != Code::ok) continue;
+              came.push_back(one.slot);
+              // Not one that was stored here meanwhile: that will be offered on.
+              const bool given = of_nodes && (manager->table().flags(one.slot) & on_tier_flag(index)) != 0;
+              if (given) manager->taken().given({&one.slot, 1});
             }
             manager->keep_taken(came);
             links.post(release);

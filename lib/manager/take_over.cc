@@ -147,7 +147,7 @@ void Offloader::erase_forgotten(const Moving& moving) {
   for (size_t i = 0; i < maybe.size(); ++i) {
     if (!found[i].present) forgotten.push_back(maybe[i]);
   }
-  if (!forgotten.empty()) manager_.tier_below(tier_).erase(forgotten);
+  if (!forgotten.empty()) erase(forgotten);
 }
 
 void Offloader::took_over(const Moving& moving, const tier::PutBatch& batch) {
@@ -168,6 +168,7 @@ void Offloader::took_over(const Moving& moving, const tier::PutBatch& batch) {
     const SlotId slot = manager_.acquire_one(stored.back().family, stored.back().key);
     if (slot == kNoSlot) continue;
     manager_.table().set_flags(slot, on_tier_flag(tier_));
+    confirm({&slot, 1});
     manager_.release({&slot, 1});
   }
   manager_.events().publish(copy::EventKind::stored, tier_, stored);

@@ -24,6 +24,19 @@ bool TakenBlocks::keep(std::span<const SlotId> slots, uint64_t now_ns, uint32_t 
   return first;
 }
 
+void TakenBlocks::given(std::span<const SlotId> slots) noexcept {
+  for (const SlotId slot : slots) given_[slot].store(table_.generation(slot) + 1, std::memory_order_relaxed);
+  if (!slots.empty()) any_given_.store(true, std::memory_order_release);  // evicted()
+}
+
+void TakenBlocks::evicted(std::span<const block::Evicted> gone, uint8_t own) noexcept {
+  if (!any_given_.load(std::memory_order_acquire)) return;  // given()
+  const auto lost = std::count_if(gone.begin(), gone.end(), [this, own](const block::Evicted& one) {
+    return (one.flags & own) == 0 && given_[one.slot].load(std::memory_order_relaxed) == one.generation + 1;
+  });
+  lost_.fetch_add(static_cast<uint64_t>(lost), std::memory_order_relaxed);
+}
+
 bool TakenBlocks::let_go_some(uint32_t tick) {
   // Not too many rounds where they are many.
   constexpr size_t kShare = 32;

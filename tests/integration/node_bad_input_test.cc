@@ -241,9 +241,9 @@ TEST_F(NodeBadInput, a_wrong_a_missing_and_a_needless_key_are_told_apart) {
   const std::string asker = "node " + cluster::short_text(cluster::node_id_of("asker"));
   MemberSetup other;
   other.key_file = write_key("other", "another key, of the same length or so");
-  expect_told(keyed->address(), {"wrong key", "node.key_file"}, other);
+  expect_told(keyed->address(), {"refused: ", "wrong key", "node.key_file"}, other);
   expect_logged(*keyed, {asker, "(unproven)", "wrong key", "node.key_file"});
-  expect_told(keyed->address(), {"node.key_file"});
+  expect_told(keyed->address(), {"refused: ", "node.key_file"});
   expect_logged(*keyed, {asker, "(unproven)", "the other has none", "node.key_file"});
   expect_told(keyless->address(), {"the other has one", "node.key_file"}, other);
   expect_logged(*keyless, {asker, "(unproven)", "the other has one", "node.key_file"});
@@ -254,7 +254,7 @@ TEST_F(NodeBadInput, a_node_of_another_pool_is_told_so) {
   ASSERT_NE(there, nullptr);
   MemberSetup stranger;
   stranger.pool = "elsewhere";
-  expect_told(there->address(), {"another pool", "node.pool"}, stranger);
+  expect_told(there->address(), {"refused: ", "another pool", "node.pool"}, stranger);
   expect_logged(*there, {"of pool \"elsewhere\" (unproven)", "another pool", "node.pool"});
 }
 
@@ -303,7 +303,7 @@ TEST_F(NodeBadInput, a_node_that_speaks_another_version_is_told_which_to_upgrade
     cluster::Handshake handshake(self, nullptr, cluster::Role::responder, random);
     return framed(text_of(handshake.take(bytes_of(hello)).send));
   });
-  expect_told(future.address(), {"there 8 to 9", "update the older one"});
+  expect_told(future.address(), {"refused: ", "there 8 to 9", "update the older one"});
 }
 
 TEST_F(NodeBadInput, what_answers_and_is_no_node_is_said_to_be_none) {

@@ -26,6 +26,7 @@ TEST(NodeCodec, loads_and_sessions_are_measured_coded_and_plain) {
   }
   for (const std::string kind : {"node.tcp.codec.auto", "node.tcp.session_codec.auto"}) {
     EXPECT_EQ(names.count(kind), 1U) << kind;
+    EXPECT_EQ(names.count(kind.substr(0, kind.size() - 4) + "off"), 1U) << kind;
     EXPECT_EQ(names.count(kind + "_4gbit"), names.count(kind + "_1gbit")) << kind;
   }
   EXPECT_EQ(names.count("node.tcp.codec.auto_1gbit"), names.count("node.tcp.session_codec.auto_1gbit"));

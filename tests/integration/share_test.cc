@@ -365,6 +365,21 @@ TEST_F(ShareOfTwo, a_drop_by_a_client_is_one_of_the_owner) {
 }
 
 // Clients close while others store, and the owner while its clients do.
+// Whatever other flushes of the same process were told, before or at the same time.
+TEST_F(ShareOfTwo, every_flush_says_what_the_owner_had_no_room_for_until_it_has_it) {
+  ASSERT_GT(owner.ask(ShareMember::of(ShareCommand::fill)).done, 0U);
+  EXPECT_EQ(client.store(0, 8).done, 0U);
+  EXPECT_EQ(client.flush().status, KVBM_PARTIAL);
+  EXPECT_EQ(client.flush().status, KVBM_PARTIAL);
+  EXPECT_EQ(client.ask(ShareMember::of(ShareCommand::flush, 0, 4)).done, 4U);
+  EXPECT_EQ(owner.ask(ShareMember::of(ShareCommand::empty)).status, 0);
+  EXPECT_EQ(client.flush().status, KVBM_OK);
+  EXPECT_EQ(client.ask(ShareMember::of(ShareCommand::flush, 0, 4)).done, 0U);
+  const ShareReply there = owner.look(0, 8);
+  EXPECT_EQ(there.done, 8U);
+  EXPECT_EQ(there.wrong, 0U);
+}
+
 TEST(Share, whoever_closes_hangs_nobody) {
   const TempDir dir;
   ShareMember owner;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -160,6 +161,33 @@ class DiskWorld {
       done = true;
     };
     tier->get(std::move(batch));
+    EXPECT_TRUE(sim.run_until([&] { return done; }));
+    return got;
+  }
+  // All in one batch, so that neighbours are read together. `meanwhile` runs once it is with the tier.
+  std::vector<Got> get_together(const std::vector<uint64_t>& numbers, uint64_t bytes,
+                                const std::function<void()>& meanwhile = {}) {
+    std::vector<tier::disk::AlignedBuffer> memory;
+    auto batch = std::make_unique<tier::GetBatch>();
+    for (const uint64_t n : numbers) {
+      tier::GetItem item;
+      item.id = id(n);
+      item.head = memory.emplace_back(8192).span();
+      item.payload = memory.emplace_back(bytes).span();
+      batch->items.push_back(item);
+    }
+    std::vector<Got> got(numbers.size());
+    bool done = false;
+    batch->done = [&](tier::GetBatch& b) {
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const TestRecord want(numbers[i], bytes, family_of(1));
+        got[i] = {b.status[i], b.items[i].payload_bytes == bytes &&
+                                   std::memcmp(b.items[i].payload.data(), want.memory.data(), bytes) == 0};
+      }
+      done = true;
+    };
+    tier->get(std::move(batch));
+    if (meanwhile) meanwhile();
     EXPECT_TRUE(sim.run_until([&] { return done; }));
     return got;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,6 +25,11 @@ struct Pace {
   // Puts are kept here, unanswered, until the test answers them.
   bool keeps_puts = false;
   std::deque<std::unique_ptr<tier::PutBatch>> kept{};
+  // Run when a put has been taken, before records are erased, and when a record was read but not yet given.
+  std::function<void()> on_put{}, on_erase{}, on_read{};
+  static void run(std::function<void()>& hook) {
+    if (const auto once = std::exchange(hook, nullptr)) once();
+  }
   // The oldest kept one has been stored.
   void answer_put() {
     const auto batch = std::move(kept.front());
@@ -54,7 +60,10 @@ class PacedTier final : public tier::Tier {
     for (const tier::PutItem& item : batch->items) {
       records_[item.id] = {{item.head.begin(), item.head.end()}, {item.payload.begin(), item.payload.end()}};
     }
-    if (pace_->keeps_puts) return pace_->kept.push_back(std::move(batch));
+    if (pace_->keeps_puts) {
+      pace_->kept.push_back(std::move(batch));
+      return Pace::run(pace_->on_put);
+    }
     auto held = std::make_shared<std::unique_ptr<tier::PutBatch>>(std::move(batch));
     executor_.post([held] { (*held)->done(**held); });
   }
@@ -74,10 +83,15 @@ class PacedTier final : public tier::Tier {
   }
 
   void erase(std::span<const Identity> ids) override {
+    Pace::run(pace_->on_erase);
     for (const Identity& id : ids) records_.erase(id);
   }
   void reject(const Identity& id, uint64_t /*location*/) override { records_.erase(id); }
-  Status erase_family(FamilyId /*family*/) override { return {}; }
+  Status erase_family(FamilyId family) override {
+    Pace::run(pace_->on_erase);
+    std::erase_if(records_, [family](const auto& one) { return one.first.family == family; });
+    return {};
+  }
   size_t scan(uint64_t& cursor, std::span<tier::ScanRow> /*out*/) override {
     cursor = 0;
     return 0;
@@ -137,6 +151,7 @@ class PacedTier final : public tier::Tier {
     std::memcpy(item.head.data(), it->second.head.data(), it->second.head.size());
     std::memcpy(item.payload.data(), it->second.payload.data(), it->second.payload.size());
     if (pace_->damages) item.payload[0] ^= std::byte{1};
+    Pace::run(pace_->on_read);
   }
 
   Executor& executor_;

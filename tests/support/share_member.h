@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kvbm.h"
@@ -31,11 +32,11 @@ inline uint64_t now_ns() {
 }
 
 struct ShareCommand {
-  enum What : uint32_t { open, store, flush, look, role, invalidate, drop, in_child, leave };
+  enum What : uint32_t { open, store, flush, look, role, invalidate, drop, in_child, fill, empty, leave };
   uint32_t what = role;
   uint32_t host_only = 0;
   uint64_t first = 0;    // blocks by number
-  uint64_t n = 0;
+  uint64_t n = 0;        // flush: so many at once
   uint64_t bytes = 8192;  // of a block
   uint64_t timeout_ns = KVBM_FOREVER;
   uint32_t keep_below = 0;  // look: what comes is not kept in this process's host
@@ -46,7 +47,7 @@ struct ShareReply {
   int32_t status = 0;
   uint32_t role = 0;
   uint64_t pid = 0;       // of the owner
-  uint64_t done = 0;      // store: ok; look: found and loaded
+  uint64_t done = 0;      // store: ok; look: found and loaded; flush: said KVBM_PARTIAL; fill: blocks
   uint64_t gone = 0;      // store: items without an owner
   uint64_t wrong = 0;     // look: loaded with other bytes than were stored
   uint64_t took_ns = 0;
@@ -80,11 +81,13 @@ class ShareWorker {
     switch (command.what) {
       case ShareCommand::open: return open(command, reply);
       case ShareCommand::store: return store(command, reply);
-      case ShareCommand::flush: reply.status = kvbm_manager_flush(store_.manager(), command.timeout_ns); return;
+      case ShareCommand::flush: return flush(command, reply);
       case ShareCommand::look: return look(command, reply);
       case ShareCommand::invalidate: return invalidate(reply);
       case ShareCommand::drop: return drop(command, reply);
       case ShareCommand::in_child: return in_child(reply);
+      case ShareCommand::fill: return fill(reply);
+      case ShareCommand::empty: return empty();
       case ShareCommand::leave: return store_.close();
       default: return role(reply);
     }
@@ -156,6 +159,30 @@ class ShareWorker {
       reply.done += s == KVBM_OK ? 1 : 0;
       reply.gone += s == KVBM_ERR_OWNER_GONE ? 1 : 0;
     }
+  }
+
+  void flush(const ShareCommand& command, ShareReply& reply) {
+    std::vector<kvbm_status_t> status(std::max<uint64_t>(command.n, 1));
+    std::vector<std::thread> threads;
+    for (kvbm_status_t& one : status) {
+      threads.emplace_back([&] { one = kvbm_manager_flush(store_.manager(), command.timeout_ns); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    reply.status = status.front();
+    reply.done = static_cast<uint64_t>(std::count(status.begin(), status.end(), KVBM_PARTIAL));
+  }
+
+  // Takes all of its host, so that nothing that is given to it has room there; empty() ends that.
+  void fill(ShareReply& reply) {
+    for (kvbm_block_t one = 0;
+         kvbm_manager_allocate(store_.manager(), store_.ns(), 1, &one, nullptr, 0, nullptr) == KVBM_OK;) {
+      filled_.push_back(one);
+    }
+    reply.done = filled_.size();
+  }
+  void empty() {
+    kvbm_block_release(store_.manager(), filled_.data(), filled_.size());
+    filled_.clear();
   }
 
   void look(const ShareCommand& command, ShareReply& reply) {
@@ -237,6 +264,7 @@ class ShareWorker {
 
  private:
   OpaqueStore store_;
+  std::vector<kvbm_block_t> filled_;
 };
 
 // The parent's side.

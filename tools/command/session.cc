@@ -443,7 +443,8 @@ void add_session(Registry& registry) {
   sender.footer(
       "Example, in two shells:\n  kvbm session receive --listen 127.0.0.1:7001 --tp 2 --order hnd --peer-tp 4 --out "
       "kv.bin\n"
-      "  kvbm session send --peer 127.0.0.1:7001 --tp 4 --layer-ms 100\nBoth print the same hash.");
+      "  kvbm session send --peer 127.0.0.1:7001 --tp 4 --layer-ms 100\nBoth print the same hash, of as many tokens. A "
+      "receiver with fewer --tokens takes the first ones: its hash and size are of those.");
 
   auto receiving = std::make_shared<Arguments>();
   CLI::App& receiver =

@@ -22,6 +22,8 @@ namespace {
 // never taken for one.
 constexpr char kMagic[8] = {'k', 'v', 'b', 'm', 'f', 'i', 'l', '2'};
 constexpr std::chrono::seconds kOthersWait{1};
+// The state of a peer that will not let this one in begins so (cluster::Mesh::NodeRow).
+constexpr char kRefused[] = "refused: ";
 constexpr uint64_t kFlushNs = 60'000'000'000;
 constexpr uint64_t kAskNs = 5'000'000'000;  // for where blocks are that have just been stored
 constexpr size_t kHeadBytes = sizeof kMagic + sizeof(uint64_t) + sizeof(Member::Digest);
@@ -140,9 +142,11 @@ Status Member::wait_for_peers(uint64_t timeout_ns) const {
   const auto until = Clock::now() + std::chrono::nanoseconds(timeout_ns);
   auto settled = until;  // once one is ready, the others have so long to be
   std::vector<kvbm_node_row_t> rows;
+  bool hopeless = false;
   do {
     rows = nodes();
     size_t ready = 0;
+    size_t refused = 0;
     size_t failed = 0;
     size_t undecided = 0;
     for (const kvbm_node_row_t& row : rows) {
@@ -151,7 +155,10 @@ Status Member::wait_for_peers(uint64_t timeout_ns) const {
       if (connected && row.capacity_bytes != 0) ++ready;
       if (connected && row.path[0] == '\0') ++undecided;
       if (!connected && std::strncmp(row.state, "connecting", std::strlen("connecting")) != 0) ++failed;
+      if (std::strncmp(row.state, kRefused, std::strlen(kRefused)) == 0) ++refused;
     }
+    hopeless = refused != 0 && refused == rows.size();
+    if (hopeless) break;
     if (ready != 0) settled = std::min(settled, Clock::now() + kOthersWait);
     if (ready != 0 && ((ready + failed == rows.size() && undecided == 0) || Clock::now() >= settled)) return {};
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -160,7 +167,7 @@ Status Member::wait_for_peers(uint64_t timeout_ns) const {
   for (const kvbm_node_row_t& row : rows) {
     why.append(why.empty() ? "" : "; ").append(row.address).append(": ").append(row.state);
   }
-  return {Code::owner_gone, "no node answers", why};
+  return {Code::owner_gone, hopeless ? "no node lets this one in" : "no node answers", why};
 }
 
 kvbm_manager_stats_t Member::stats() const {
@@ -192,6 +199,7 @@ std::string Member::share_role() const {
 
 // The name's bytes make the first key; under it and the hash the other blocks follow each other.
 Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t n, const Digest& digest) const {
+  if (name.empty()) return Status(Code::invalid_argument, "a name is empty; give the blocks one");
   std::vector<uint32_t> tokens;
   for (const char c : name) tokens.push_back(static_cast<unsigned char>(c));
   std::vector<kvbm_key_t> keys(n);

@@ -50,7 +50,8 @@ class Member {
   [[nodiscard]] std::string address() const;
   [[nodiscard]] std::vector<kvbm_node_row_t> nodes() const;
   // Until a peer is ready and the others are too, have failed, or have had a second more; owner_gone with what the
-  // peers say, after timeout_ns. A key's home is chosen among those that are ready.
+  // peers say, after timeout_ns, or at once where all of them refuse this one for what it is. A key's home is chosen
+  // among those that are ready.
   Status wait_for_peers(uint64_t timeout_ns) const;
   [[nodiscard]] kvbm_manager_t* manager() const noexcept { return manager_; }
   [[nodiscard]] kvbm_namespace_t* ns() const noexcept { return ns_; }

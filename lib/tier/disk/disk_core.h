@@ -61,6 +61,7 @@ struct Extent {
   uint32_t segment = 0;
   uint64_t offset = 0;
   IoRun run;
+  bool alone = false;  // a read together with others has failed: it is read by itself
 };
 
 struct ReadRun {
@@ -199,6 +200,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void let_go_of_file(uint32_t segment) noexcept KVBM_EXCLUDES(mutex_);
   void fill_reads(Work& work) KVBM_REQUIRES(mutex_);
   Code place_read(GetOp& op, uint32_t item, bool internal) KVBM_REQUIRES(mutex_);
+  void read_apart(ReadRun& run) KVBM_REQUIRES(mutex_);
   void read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& moved) KVBM_EXCLUDES(mutex_);
   Code verify(const GetItem& item, const GetOp::Place& place) const;
   void extent_done(const Extent& extent, Code code, Work& work) KVBM_REQUIRES(mutex_);

@@ -151,6 +151,7 @@ void DiskCore::fill_reads(Work& work) {
       Extent& e = read_queue_.front();
       if (e.segment != run->segment || e.offset != run->offset + run->bytes) break;
       if (run->bytes != 0 && run->bytes + e.run.bytes > kRunBytes) break;
+      if (run->bytes != 0 && (e.alone || run->extents.front().alone)) break;
       run->bytes += e.run.bytes;
       run->runs.push_back(e.run);
       run->extents.push_back(std::move(e));
@@ -193,6 +194,7 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
       failures_ = 0;
     else if (++failures_ >= kFailuresToDisable)
       fail(work);
+    if (!ok && !disabled_ && run->extents.size() > 1) read_apart(*run);
     for (const Extent& e : run->extents) {
       if (!ok) {
         extent_done(e, Code::io_error, work);
@@ -212,6 +214,17 @@ void DiskCore::read_done(std::unique_ptr<ReadRun> run, const Result<size_t>& mov
     advance(work);
   }
   perform(work, true);
+}
+
+// One place that cannot be read, or a file that was cut, must not cost what lies beside it: each is read by itself,
+// ahead of the others.
+void DiskCore::read_apart(ReadRun& run) {
+  for (auto at = run.extents.rbegin(); at != run.extents.rend(); ++at) {
+    at->alone = true;
+    next_deadline_ = std::min(next_deadline_, at->op->batch->deadline_ns);
+    read_queue_.push_front(std::move(*at));
+  }
+  run.extents.clear();
 }
 
 // One of an item's reads is over; `again` says without an error. The item settles with its last.

@@ -87,6 +87,23 @@ TEST(CodecChoice, is_plain_where_the_coder_is_slower_than_the_edge) {
   EXPECT_EQ(edge.coded, 0U);  // not even tried
 }
 
+// On one machine each byte that is coded waits for encoder and decoder, too: what pays between two does not there.
+TEST(CodecChoice, is_not_tried_on_one_machine_where_coders_take_more_than_the_edge_saves) {
+  Edge edge;
+  edge.ns_per_byte = 0.35;
+  CodecChoice between_two;
+  edge.move(between_two, kBatch, 100);
+  EXPECT_EQ(between_two.state(kBatch).way, Way::coded);
+  edge.thought.shared_work_ns_per_byte = edge.real.shared_work_ns_per_byte = 0.3;
+  edge.coded = 0;
+  CodecChoice on_one;
+  edge.move(on_one, kBatch, 1000);
+  EXPECT_EQ(edge.coded, 0U);
+  edge.ns_per_byte = 2;  // somebody limits what goes between its processes
+  edge.move(on_one, kBatch, 100);
+  EXPECT_EQ(on_one.state(kBatch).way, Way::coded);
+}
+
 // The coders take processors that the edge wants too: what is thought of them is too good.
 TEST(CodecChoice, finds_out_that_coding_is_slower_than_was_thought_and_hardly_tries_again) {
   CodecChoice choice;

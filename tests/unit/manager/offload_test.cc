@@ -7,6 +7,7 @@
 #include "manager/host_record.h"
 #include "manager/manager.h"
 #include "manager/move.h"
+#include "manager/onboard.h"
 #include "policy/hints.h"
 #include "support/paced_tier.h"
 #include "support/small_manager.h"
@@ -37,6 +38,17 @@ class Offloading : public test::SmallManager {
 
   // Records that were sent to the disk, which keeps one of two that are the same.
   uint64_t written() { return get(manager_->counters().tiers[1].stores); }
+  uint64_t skipped() { return get(manager_->counters().offload_skipped); }
+
+  // In the host, or in the tier.
+  bool is_somewhere(uint64_t n) {
+    const SlotId slot = manager_->acquire_one(family_, key(n));
+    if (slot != kNoSlot) manager_->release({&slot, 1});
+    tier::Found found;
+    const Identity id{key(n), family_};
+    manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+    return slot != kNoSlot || found.present;
+  }
 };
 
 TEST_F(Offloading, what_admission_writes_is_not_written_again_for_who_asks_meanwhile) {
@@ -115,6 +127,17 @@ TEST_F(Offloading, a_tier_that_writes_nothing_yet_does_not_own_a_small_host) {
   EXPECT_GE(written(), kSlots / 2);
 }
 
+// Nothing goes down between the stores: the executor has no turn.
+TEST_F(Offloading, what_write_back_evicts_before_it_is_written_is_counted) {
+  make(AdmissionKind::on_eviction);
+  for (uint64_t n = 0; n < 5 * kSlots; ++n) put(n);
+  flush();
+  uint64_t there = 0;
+  for (uint64_t n = 0; n < 5 * kSlots; ++n) there += is_somewhere(n) ? 1 : 0;
+  EXPECT_LT(there, 5 * kSlots) << "nothing was lost: this shows nothing";
+  EXPECT_EQ(there + skipped(), 5 * kSlots);
+}
+
 class OffloadingSlowly : public Offloading {
  protected:
   void adjust(Options& options) override {
@@ -127,6 +150,35 @@ class OffloadingSlowly : public Offloading {
   }
   std::shared_ptr<test::Pace> pace_ = std::make_shared<test::Pace>();
 };
+
+// As a node does that has a block and has not given its lease back yet.
+TEST_F(OffloadingSlowly, what_is_still_read_when_it_is_below_does_not_take_the_room_from_what_comes) {
+  make(AdmissionKind::on_eviction);
+  for (uint64_t n = 0; n < kSlots; ++n) put(n);
+  ASSERT_TRUE(sim_.run_until([&] { return !pace_->kept.empty(); }));
+  std::vector<SlotId> read;
+  bool flushed = false;
+  manager_->flush([&] { flushed = true; });
+  while (!flushed) {
+    ASSERT_TRUE(sim_.run_until([&] { return flushed || !pace_->kept.empty(); }));
+    if (flushed) break;
+    if (read.size() < 2) {
+      for (const tier::PutItem& item : pace_->kept.front()->items) {
+        read.push_back(manager_->acquire_one(item.id.family, item.id.key));
+      }
+    }
+    pace_->answer_put();
+  }
+  EXPECT_EQ(manager_->table().counters().free, 1U);
+  EXPECT_EQ(written(), 3U);
+  put(100);
+  for (uint64_t n = 0; n < kSlots; ++n) EXPECT_TRUE(is_somewhere(n)) << n;
+  EXPECT_EQ(skipped(), 0U);
+  manager_->release(read);
+  pace_->keeps_puts = false;
+  while (!pace_->kept.empty()) pace_->answer_put();
+  flush();
+}
 
 TEST_F(OffloadingSlowly, a_hint_goes_down_with_its_block) {
   make(AdmissionKind::on_request);
@@ -144,6 +196,121 @@ TEST_F(OffloadingSlowly, a_hint_goes_down_with_its_block) {
     pace_->answer_put();
   }
   EXPECT_EQ(priorities, (std::vector<uint8_t>{policy::kHintNormal, policy::kHintKeep, policy::kHintOneShot}));
+}
+
+// Each test: block 1 is stored anew while its record is being erased, or has just left. What the host says of it must
+// be true of the tier, or a later eviction would count as saved what is nowhere.
+class StoringAnew : public OffloadingSlowly {
+ protected:
+  void answer_all() {
+    while (!pace_->kept.empty()) pace_->answer_put();
+  }
+  bool is_below() {
+    tier::Found found;
+    const Identity id{key(1), family_};
+    manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+    return found.present;
+  }
+  bool is_marked() {
+    const SlotId slot = manager_->acquire_one(family_, key(1));
+    EXPECT_NE(slot, kNoSlot);
+    const bool marked = (manager_->table().flags(slot) & on_tier_flag(1)) != 0;
+    manager_->release({&slot, 1});
+    return marked;
+  }
+  void forget() {
+    const Key gone = key(1);
+    EXPECT_EQ(manager_->drop(family_, {&gone, 1}), 1U);
+  }
+};
+
+TEST_F(StoringAnew, and_written_before_the_late_erase_of_the_first_sends_it_again) {
+  make(AdmissionKind::all);
+  pace_->on_put = [this] {
+    forget();
+    put(1);
+    answer_all();
+    EXPECT_TRUE(is_marked());
+  };
+  put(1);  // its put returns after all that
+  answer_all();
+  flush();
+  EXPECT_TRUE(is_below());
+  EXPECT_TRUE(is_marked());
+}
+
+TEST_F(StoringAnew, and_erased_before_the_tier_answers_is_not_marked) {
+  make(AdmissionKind::all);
+  pace_->on_put = [this] {
+    forget();
+    put(1);
+  };
+  put(1);
+  answer_all();
+  flush();
+  EXPECT_EQ(is_marked(), is_below());
+}
+
+TEST_F(StoringAnew, and_written_between_a_drop_and_its_erasing_below_sends_it_again) {
+  make(AdmissionKind::all);
+  put(1);
+  answer_all();
+  pace_->on_erase = [this] {
+    put(1);
+    answer_all();
+  };
+  forget();
+  answer_all();
+  flush();
+  EXPECT_TRUE(is_below());
+  EXPECT_TRUE(is_marked());
+}
+
+TEST_F(StoringAnew, and_written_while_its_namespace_is_reset_sends_it_again) {
+  make(AdmissionKind::all);
+  put(1);
+  answer_all();
+  for (const bool everything : {false, true}) {
+    pace_->on_erase = [this] {
+      put(1);
+      answer_all();
+    };
+    ASSERT_TRUE((everything ? manager_->reset_all() : manager_->reset(*ns_)).ok());
+    answer_all();
+    flush();
+    EXPECT_TRUE(is_below());
+    EXPECT_TRUE(is_marked());
+  }
+}
+
+TEST_F(StoringAnew, what_a_tier_lets_go_while_it_comes_up_is_not_marked) {
+  make(AdmissionKind::all);
+  put(1);
+  answer_all();
+  flush();
+  const SlotId slot = manager_->acquire_one(family_, key(1));
+  ASSERT_NE(slot, kNoSlot);
+  manager_->evict_held({&slot, 1});
+  const Identity id{key(1), family_};
+  pace_->on_read = [this, id] {
+    manager_->tier_below(1).erase({&id, 1});
+    manager_->removed(1, {&id, 1}, false);
+  };
+  tier::Found found;
+  manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+  ASSERT_TRUE(found.present);
+  bool landed = false;
+  onboard(manager_, 1, block::kSharedAccount, {{id, found}}, kNever, Landing::registered, nullptr,
+          [&](std::vector<Landed> blocks) {
+            landed = true;
+            ASSERT_EQ(blocks.size(), 1U);
+            EXPECT_EQ(blocks[0].code, Code::ok);
+            if (blocks[0].slot != kNoSlot) manager_->release({&blocks[0].slot, 1});
+          });
+  ASSERT_TRUE(sim_.run_until([&] { return landed; }));
+  answer_all();
+  flush();
+  EXPECT_EQ(is_marked(), is_below());
 }
 
 class OffloadingTwice : public Offloading {

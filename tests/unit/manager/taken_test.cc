@@ -69,6 +69,20 @@ TEST_F(Taken, its_time_ends_and_nothing_is_held_for_it) {
   manager_->release({&slot, 1});
 }
 
+TEST_F(Taken, what_nodes_gave_and_went_from_here_is_counted_once) {
+  for (uint64_t n = 100; n < 100 + kSlots; ++n) take(n);
+  std::vector<SlotId> given;
+  for (uint64_t n = 100; n < 103; ++n) given.push_back(manager_->acquire_one(family_, key(n)));
+  manager_->taken().given(given);
+  manager_->table().set_flags(given[0], on_tier_flag(1));  // the disk has it
+  manager_->release(given);
+  ASSERT_EQ(need(kSlots), Code::ok);
+  EXPECT_EQ(manager_->taken().lost(), 2U);
+  for (uint64_t n = 0; n < kSlots; ++n) put(n);  // in the same slots
+  ASSERT_EQ(need(kSlots), Code::ok);
+  EXPECT_EQ(manager_->taken().lost(), 2U);
+}
+
 TEST_F(Taken, what_is_forgotten_leaves_its_slots) {
   take(1);
   const uint32_t free = manager_->table().counters().free;

@@ -56,6 +56,48 @@ TEST(DiskTier, reads_and_checks_only_the_part_wanted) {
   EXPECT_EQ(payload.data()[131072], std::byte{0x5A});
 }
 
+// One large read brings many records: what of it fails costs the record that lies there, and none beside it.
+TEST(DiskTier, a_read_of_many_records_that_fails_costs_none_that_can_be_read) {
+  DiskWorld w(1);
+  ASSERT_TRUE(w.open().ok());
+  const std::vector<uint64_t> numbers = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<Code> codes;
+  w.put(numbers, 8192, false, &codes);
+  ASSERT_TRUE(w.sim.run_until([&] { return !codes.empty(); }));
+  ASSERT_EQ(codes, std::vector<Code>(8, Code::ok));
+  const uint64_t before = w.disk.count(SimDisk::Op::read);
+  for (const DiskWorld::Got& got : w.get_together(numbers, 8192)) EXPECT_TRUE(got.code == Code::ok && got.right);
+  ASSERT_LT(w.disk.count(SimDisk::Op::read) - before, 8U);  // they are read together
+  w.disk.fail_nth(SimDisk::Op::read, 1);
+  for (const DiskWorld::Got& got : w.get_together(numbers, 8192)) EXPECT_TRUE(got.code == Code::ok && got.right);
+  EXPECT_EQ(w.tier->stats().damaged, 0U);
+  EXPECT_EQ(w.removals.damages, 0U);
+}
+
+TEST(DiskTier, a_place_that_stays_unreadable_costs_the_record_there_alone) {
+  DiskWorld w(1);
+  ASSERT_TRUE(w.open().ok());
+  const std::vector<uint64_t> numbers = {1, 2, 3, 4, 5, 6, 7, 8};
+  std::vector<Code> codes;
+  w.put(numbers, 8192, false, &codes);
+  ASSERT_TRUE(w.sim.run_until([&] { return !codes.empty(); }));
+  const uint64_t before = w.disk.count(SimDisk::Op::read);
+  w.disk.fail_nth(SimDisk::Op::read, 1);
+  const auto got = w.get_together(numbers, 8192, [&] {
+    ASSERT_TRUE(w.sim.run_until([&] { return w.disk.count(SimDisk::Op::read) > before; }));
+    w.disk.fail_nth(SimDisk::Op::read, 3);  // of those that are read by themselves
+  });
+  size_t failed = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(w.present(numbers[i]), got[i].code == Code::ok);
+    const bool ok = got[i].code == Code::ok;
+    EXPECT_TRUE(ok ? got[i].right : got[i].code == Code::io_error);
+    failed += ok ? 0 : 1;
+  }
+  EXPECT_EQ(failed, 1U);
+  EXPECT_EQ(w.removals.damages, 1U);
+}
+
 TEST(DiskTier, stores_a_payload_that_is_not_aligned) {
   DiskWorld w(4);
   ASSERT_TRUE(w.open().ok());
