@@ -540,7 +540,7 @@ typedef struct kvbm_manager_counters {
   uint64_t holds, pins, matches; /* live now */
   uint64_t operations_in_flight;
   uint64_t stores_refused_room, stores_refused_quota, deadline_missed, position_mismatches, verify_failures;
-  uint64_t offloads_skipped;   /* blocks that a full offload queue did not take; they may go down later */
+  uint64_t offloads_skipped;   /* blocks that a full queue did not take (they may go down later), or evicted before */
   kvbm_tier_stats_t tiers[8];
   /* Of loads with kvbm_load_options_t.compute_block_ns: */
   uint64_t loads_weighed;      /* started, because they would win */

@@ -256,15 +256,73 @@ KVBM_API kvbm_status_t kvbm_cache_load(kvbm_cache_t *cache, kvbm_match_t *match,
  * streams of the cache's device, in any order.
  *
  * Order alone does not say that the load was right. A stream that waits is always released in the end, also when the
- * load fails, is cancelled or meets its deadline: blocks then hold NaN (what failed or did not come), or, of a load
- * ended early, what was there before. What was computed behind a wait counts only once the completion, and item_status,
- * have said that its blocks were loaded; otherwise it must be thrown away.
+ * load fails, is cancelled or meets its deadline: blocks then hold NaN (what failed or did not come), or what was there
+ * before: of a load ended early, and where the driver refuses to overwrite them or the device was lost. What was
+ * computed behind a wait counts only once the completion, and item_status, have said that its blocks were loaded;
+ * otherwise it must be thrown away.
  *
  * KVBM_OK also when the load has completed: there is nothing to wait for. Errors: KVBM_ERR_INVALID (a layer that the
  * load does not bring, a stream as in kvbm_cache_store), KVBM_ERR_STALE (no such load of this cache, or one that
  * 1,024 later ones with wait_layers came after: look at its completion), KVBM_ERR_TIER_DISABLED (the device was lost).
  * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_cache_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_t layer, void *stream);
+
+/* ----------------------------------------------------- coding blocks by hand */
+
+/* Blocks of an attached cache as a coded buffer in memory of the caller's, and back: kvbm_codec_encode and
+ * kvbm_codec_decode (kvbm_codec.h) of what the blocks hold, wherever the cache lies, with the same bytes. Nothing of it
+ * enters a tier, and no lookup finds it: the caller keeps the buffer and knows whose it is.
+ *
+ * On a device its kernels gather the blocks, quantise them (fp8_e4m3, fp8_e5m2, int8, int6, int4) or split their byte
+ * planes (zstd), so that of a lossy mode only what is coded crosses the bus; back, they decode every mode that
+ * kvbm_device.h's loads decode, and merge planes. All else, and leaves that are not to be quantised (an infinity, a NaN,
+ * no gain), the processor codes. Which of them did it shows in no byte, but for the last digits of the two sums behind
+ * error_ppb, which a device adds up in another order.
+ *
+ * What is coded: the payloads of the stored blocks, one after the other, in the order of the ids. A payload is
+ * [layer][K,V][engine block][head][token][dim] whatever the form of the cache, or the pages of its engine blocks one
+ * after the other (OPAQUE); `row_elements` and `rows` of kvbm_codec_info_t say so. kvbm_codec_inspect gives sizes, mode
+ * and what was lost. */
+typedef struct kvbm_cache_code_options {
+  uint32_t struct_size;
+  uint32_t part;         /* index of the part, in the order of kvbm_cache_options_t.parts */
+  uint32_t element;      /* OPAQUE and states: what the bytes are, as in kvbm_codec_options_t; of other parts it is known: */
+  uint32_t row_elements; /* zero, or the same */
+  uint32_t rows;
+  uint32_t flags;        /* decode: KVBM_CODEC_ALLOW_LOSSY; encode: 0, the mode says it */
+  void *stream;          /* as in kvbm_store_options_t: blocks are read or written after what `stream` holds now */
+  uint32_t has_stream;
+  uint32_t reserved;     /* zero */
+} kvbm_cache_code_options_t;
+
+/* Fills defaults: the first part, its own form, nothing lossy back, at once. Errors: KVBM_ERR_INVALID for NULL. Thread:
+ * any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_code_options_init(kvbm_cache_code_options_t *out_options, uint32_t struct_size);
+/* Room that kvbm_cache_encode needs for so many engine blocks, whatever is in them and whichever mode. Errors:
+ * KVBM_ERR_INVALID (as of kvbm_cache_encode). Thread: any. Blocks: no. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_code_room(kvbm_cache_t *cache, size_t n_blocks,
+                                            const kvbm_cache_code_options_t *options, uint64_t *out_bytes,
+                                            kvbm_error_t *err);
+/* Codes engine blocks into `out`, host memory of `capacity` bytes, kvbm_cache_code_room() at least; *out_bytes of them are
+ * used. `units` ids make a stored block; KVBM_NO_BLOCK is refused. `mode`: KVBM_CODEC_*; lossy ones (from 16 on) are for
+ * bf16, fp16 and fp32. Errors: KVBM_ERR_INVALID (no such mode, a lossy one for other elements; part, ids, options,
+ * stream as in kvbm_cache_store; each named), KVBM_ERR_NO_ROOM (capacity; the message says what is needed),
+ * KVBM_ERR_NO_MEMORY (of the device's, too), KVBM_ERR_INTERNAL (what the driver refused), KVBM_ERR_TIER_DISABLED (the
+ * device was lost). After an error `out` is undefined. Thread: any; calls on one device follow one another. Blocks:
+ * yes, also until the stream has got there. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_encode(kvbm_cache_t *cache, const uint32_t *block_ids, size_t n_blocks, uint32_t mode,
+                                         const kvbm_cache_code_options_t *options, void *out, size_t capacity,
+                                         size_t *out_bytes, kvbm_error_t *err);
+/* Decodes a whole coded buffer into engine blocks, of which none may be named twice. Every leaf is checked before a byte
+ * of it is written to a block. Blocks that were filled with loss are not what the model computed, and kvbm does not know:
+ * do not store them under keys whose readers want exact bytes. Errors: KVBM_ERR_DAMAGED and KVBM_ERR_VERSION: treat it as
+ * a miss; KVBM_ERR_PERMISSION (it is lossy and options.flags lacks KVBM_CODEC_ALLOW_LOSSY); KVBM_ERR_MISMATCH (coded as
+ * other elements or rows than the part holds); KVBM_ERR_UNSUPPORTED (zstd, in a build without); KVBM_ERR_INVALID as above,
+ * also for a buffer of another number of blocks; the others as above. After an error that is not a refusal of arguments
+ * the blocks are undefined: each byte is what was coded or what was there before. Thread, Blocks: as above. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_cache_decode(kvbm_cache_t *cache, const void *coded, size_t coded_bytes,
+                                         const uint32_t *block_ids, size_t n_blocks,
+                                         const kvbm_cache_code_options_t *options, kvbm_error_t *err);
 
 #ifdef __cplusplus
 }

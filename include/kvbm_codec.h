@@ -23,8 +23,10 @@ extern "C" {
  * (seal.key_file).
  *
  * Calls need no context, keep nothing of the caller's, and are pure: the same input, mode and options give the same
- * bytes on every processor. A thread that codes keeps up to 1 MiB of work memory until it ends. Buffers may have any
- * alignment; 64 bytes is fastest. Input and output must not overlap. */
+ * bytes on every processor, where zstd is of one version (KVBM_CODEC_ZSTD, and leaves full of zeros). Blocks of an
+ * attached cache, also on a device, are coded where they lie by kvbm_cache_encode (kvbm_cache.h). A thread that codes
+ * keeps up to 1 MiB of work memory until it ends. Buffers may have any alignment; 64 bytes is fastest. Input and output
+ * must not overlap. */
 
 /* What is asked for. Below 16: lossless, every bit comes back, NaNs and negative zeros included. From 16 on: lossy;
  * what they lose is in kvbm_codec_info_t, and a reader must allow them. A mode that does not fit the element falls

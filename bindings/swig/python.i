@@ -174,6 +174,7 @@ KVBM_OPTIONS(kvbm_locate_options, kvbm_locate_options_t, kvbm_locate_options_ini
 KVBM_OPTIONS(kvbm_offer_options, kvbm_offer_options_t, kvbm_offer_options_init)
 KVBM_OPTIONS(kvbm_session_options, kvbm_session_options_t, kvbm_session_options_init)
 KVBM_OPTIONS(kvbm_codec_options, kvbm_codec_options_t, kvbm_codec_options_init)
+KVBM_OPTIONS(kvbm_cache_code_options, kvbm_cache_code_options_t, kvbm_cache_code_options_init)
 
 %define KVBM_SIZED(STRUCT, TYPE)
 %extend STRUCT {

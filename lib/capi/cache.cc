@@ -7,6 +7,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "capi/stream_point.h"
 #include "layout/engine_forms.h"
 #include "manager/device_caches.h"
 #include "manager/load.h"
@@ -17,6 +18,7 @@ using kvbm::Result;
 using kvbm::Status;
 using kvbm::capi::fail;
 using kvbm::capi::guarded;
+using kvbm::capi::point_on;
 using kvbm::capi::to_c;
 using kvbm::manager::CachePart;
 namespace layout = kvbm::layout;
@@ -106,15 +108,6 @@ kvbm::device::CuStream to_stream(void* stream) noexcept { return static_cast<kvb
 kvbm_status_t refuse(const kvbm::manager::Cache& cache, const Status& why) {
   cache.manager()->env().log->write(kvbm::LogLevel::warning, "cache", why.message());
   return to_c(why.code());
-}
-
-// What a caller's stream holds now; null where none was given.
-Result<std::shared_ptr<kvbm::device::StreamPoint>> point_on(const kvbm::manager::Cache& cache, void* stream,
-                                                            uint32_t has_stream) {
-  if (has_stream == 0 && stream == nullptr) return std::shared_ptr<kvbm::device::StreamPoint>();
-  if (has_stream != 1) return Status(Code::invalid_argument, "stream is set and has_stream is not 1");
-  if (cache.device() == nullptr) return Status(Code::invalid_argument, "a stream was given for a cache in host memory");
-  return cache.device()->transfers().point(to_stream(stream));
 }
 
 // Whether the match was made of what this cache holds. Another namespace's or another shard's records may have the

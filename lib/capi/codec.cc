@@ -1,6 +1,6 @@
 #include <string>
 
-#include "capi/guard.h"
+#include "capi/coding.h"
 #include "codec/coded_stream.h"
 #include "layout/geometry.h"
 
@@ -9,8 +9,12 @@ using kvbm::ConstBytes;
 using kvbm::MutableBytes;
 using kvbm::Result;
 using kvbm::Status;
+using kvbm::capi::coding_workspace;
 using kvbm::capi::fail;
 using kvbm::capi::guarded;
+using kvbm::capi::is_mode;
+using kvbm::capi::take_form;
+using kvbm::capi::too_small;
 namespace codec = kvbm::codec;
 
 #define KVBM_SAME(mode, value) static_assert(static_cast<int>(codec::Mode::mode) == (value))
@@ -48,6 +52,22 @@ constexpr codec::Mode kModes[] = {codec::Mode::off,        codec::Mode::fast,   
                                   codec::Mode::int4,       codec::Mode::int8_coded, codec::Mode::int6_coded,
                                   codec::Mode::int4_coded, codec::Mode::delta};
 
+// The form that options say. KVBM_OK, or what err was given.
+kvbm_status_t take_form_of(const kvbm_codec_options_t* options, codec::LeafForm& form, kvbm_error_t* err) noexcept {
+  kvbm_codec_options_t known{};
+  if (!kvbm::capi::take_options(options, known)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
+  return take_form(known.element, known.row_elements, known.rows, form, err);
+}
+
+}  // namespace
+
+namespace kvbm::capi {
+
+codec::StreamWorkspace& coding_workspace() noexcept {
+  thread_local codec::StreamWorkspace mine;
+  return mine;
+}
+
 bool is_mode(uint32_t number) noexcept {
   for (const codec::Mode mode : kModes) {
     if (static_cast<uint32_t>(mode) == number) return true;
@@ -55,22 +75,15 @@ bool is_mode(uint32_t number) noexcept {
   return false;
 }
 
-codec::StreamWorkspace& workspace() noexcept {
-  thread_local codec::StreamWorkspace mine;
-  return mine;
-}
-
-// The form that options say. KVBM_OK, or what err was given.
-kvbm_status_t take_form(const kvbm_codec_options_t* options, codec::LeafForm& form, kvbm_error_t* err) noexcept {
-  kvbm_codec_options_t known{};
-  if (!kvbm::capi::take_options(options, known)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
-  if (known.element > KVBM_ELEMENT_INT8) return fail(err, Code::invalid_argument, "options.element is no KVBM_ELEMENT_*");
-  if (known.rows != 0 && known.row_elements == 0) {
+kvbm_status_t take_form(uint32_t element, uint32_t row_elements, uint32_t rows, codec::LeafForm& form,
+                        kvbm_error_t* err) noexcept {
+  if (element > KVBM_ELEMENT_INT8) return fail(err, Code::invalid_argument, "options.element is no KVBM_ELEMENT_*");
+  if (rows != 0 && row_elements == 0) {
     return fail(err, Code::invalid_argument, "options.rows is set and options.row_elements is not");
   }
-  form.element = static_cast<codec::Element>(known.element);
-  form.row = known.row_elements;
-  form.rows = known.rows;
+  form.element = static_cast<codec::Element>(element);
+  form.row = row_elements;
+  form.rows = rows;
   return KVBM_OK;
 }
 
@@ -79,7 +92,7 @@ kvbm_status_t too_small(kvbm_error_t* err, size_t capacity, uint64_t needed) {
                           std::to_string(capacity) + " bytes were given, " + std::to_string(needed) + " are needed"));
 }
 
-}  // namespace
+}  // namespace kvbm::capi
 
 extern "C" {
 
@@ -112,7 +125,7 @@ kvbm_status_t kvbm_codec_room(uint64_t raw_bytes, const kvbm_codec_options_t* op
                               kvbm_error_t* err) {
   codec::LeafForm form;
   if (out_bytes == nullptr) return fail(err, Code::invalid_argument, "out_bytes is NULL");
-  if (const kvbm_status_t taken = take_form(options, form, err); taken != KVBM_OK) return taken;
+  if (const kvbm_status_t taken = take_form_of(options, form, err); taken != KVBM_OK) return taken;
   if (raw_bytes > codec::kMaxStreamBytes) return fail(err, Code::invalid_argument, "raw_bytes is more than 2^40");
   *out_bytes = codec::stream_room(form, raw_bytes);
   return kvbm::capi::done(err);
@@ -126,13 +139,13 @@ kvbm_status_t kvbm_codec_encode(const void* raw, size_t raw_bytes, uint32_t mode
       return fail(err, Code::invalid_argument, "raw, out or out_bytes is NULL");
     }
     if (!is_mode(mode)) return fail(err, Code::invalid_argument, "mode is no KVBM_CODEC_*");
-    if (const kvbm_status_t taken = take_form(options, form, err); taken != KVBM_OK) return taken;
+    if (const kvbm_status_t taken = take_form_of(options, form, err); taken != KVBM_OK) return taken;
     if (raw_bytes > codec::kMaxStreamBytes) return fail(err, Code::invalid_argument, "raw_bytes is more than 2^40");
     const uint64_t room = codec::stream_room(form, raw_bytes);
     if (capacity < room) return too_small(err, capacity, room);
     const auto made =
         codec::encode_stream(form, static_cast<codec::Mode>(mode), {static_cast<const std::byte*>(raw), raw_bytes},
-                             {static_cast<std::byte*>(out), capacity}, workspace());
+                             {static_cast<std::byte*>(out), capacity}, coding_workspace());
     if (!made.ok()) return fail(err, made.status());
     *out_bytes = made.value();
     return kvbm::capi::done(err);
@@ -176,7 +189,7 @@ kvbm_status_t kvbm_codec_decode(const void* coded, size_t coded_bytes, uint32_t 
     const uint64_t raw_bytes = view.value().info().raw_bytes;
     if (capacity < raw_bytes) return too_small(err, capacity, raw_bytes);
     Status decoded = view.value().decode((flags & KVBM_CODEC_ALLOW_LOSSY) != 0,
-                                         {static_cast<std::byte*>(out_raw), capacity}, workspace());
+                                         {static_cast<std::byte*>(out_raw), capacity}, coding_workspace());
     if (!decoded.ok()) return fail(err, decoded);
     *out_bytes = raw_bytes;
     return kvbm::capi::done(err);

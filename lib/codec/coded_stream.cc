@@ -64,54 +64,6 @@ bool all_zero(const std::byte* at, size_t n) noexcept {
   return std::all_of(at, at + n, [](std::byte b) { return b == std::byte{0}; });
 }
 
-// One leaf on its way into a stream.
-struct Coder {
-  const LeafForm& form;
-  Mode mode;
-  StreamWorkspace& workspace;
-  StreamInfo& info;
-
-  // Writes the leaf to `to`, which is 64-byte aligned in the stream and has encode_room() of room.
-  Result<Entry> leaf(ConstBytes raw, std::byte* to) noexcept;
-
- private:
-  Result<Entry> coded(ConstBytes raw, std::byte* to) noexcept;
-};
-
-Result<Entry> Coder::leaf(ConstBytes raw, std::byte* to) noexcept {
-  if (mode != Mode::off) {
-    auto made = coded(raw, to);
-    if (!made.ok() || made.value().codec != LeafCodec::raw) return made;
-  }
-  Entry entry;
-  entry.stored = entry.raw = static_cast<uint32_t>(raw.size());
-  entry.hash = copy_hashed(to, raw.data(), raw.size(), CopyHint::cached);
-  ++info.raw_leaves;
-  return entry;
-}
-
-Result<Entry> Coder::coded(ConstBytes raw, std::byte* to) noexcept {
-  const size_t room = encode_room(raw.size());
-  const bool aligned = reinterpret_cast<uintptr_t>(to) % kAlign == 0;
-  std::byte* leaf = aligned ? to : workspace.leaf.take(encode_room(kMaxLeafBytes));
-  if (leaf == nullptr) return Status(Code::no_memory, "no memory for the codec's work space");
-  const uint64_t hash = leaf_hash(raw);
-  const auto made = encode_leaf(form, mode, raw, hash, {leaf, room}, workspace.codec);
-  if (!made.ok()) return made.status();
-  const Encoded& encoded = made.value();
-  Entry entry;
-  entry.codec = encoded.codec;
-  if (encoded.codec == LeafCodec::raw) return entry;
-  if (!aligned) std::memcpy(to, leaf, encoded.bytes);
-  entry.stored = encoded.bytes;
-  entry.raw = static_cast<uint32_t>(raw.size());
-  entry.hash = encoded.lossy ? raw_hash_of({to, encoded.bytes}).value_or(0) : hash;
-  info.lossy = info.lossy || encoded.lossy;
-  info.difference += encoded.difference;
-  info.value += encoded.value;
-  return entry;
-}
-
 void put_head(std::byte* head, const StreamInfo& info) noexcept {
   store_le(head + kMagicAt, kStreamMagic);
   store_le(head + kVersionAt, kStreamVersion);
@@ -213,34 +165,80 @@ uint64_t stream_room(const LeafForm& form, uint64_t raw_bytes) noexcept {
   return stream_head_bytes(leaves) + raw_bytes + leaves * (kAlign - 1) + encode_room(0);
 }
 
+Status StreamWriter::check(const LeafForm& form, uint64_t raw_bytes, size_t room) noexcept {
+  if (raw_bytes > kMaxStreamBytes || StreamCut(form, raw_bytes).leaves() > UINT32_MAX) {
+    return {Code::invalid_argument, "a buffer is coded up to 2^40 bytes and 2^32 leaves"};
+  }
+  if (room < stream_room(form, raw_bytes)) return {Code::no_room, "too little room for the coded buffer"};
+  return {};
+}
+
+StreamWriter::StreamWriter(const LeafForm& form, Mode mode, uint64_t raw_bytes, MutableBytes out) noexcept
+    : cut_(form, raw_bytes), mode_(mode), out_(out), entry_at_(out.data() + kStreamHeaderBytes) {
+  info_.form = form;
+  info_.mode = static_cast<uint8_t>(mode);
+  info_.leaves = static_cast<uint32_t>(cut_.leaves());
+  info_.raw_bytes = raw_bytes;
+  at_ = stream_head_bytes(info_.leaves);
+}
+
+Status StreamWriter::code(ConstBytes raw, StreamWorkspace& workspace) noexcept {
+  std::byte* const to = out_.data() + at_;
+  if (mode_ == Mode::off) {
+    put({}, to, copy_hashed(to, raw.data(), raw.size(), CopyHint::cached));
+    return {};
+  }
+  const uint64_t hash = leaf_hash(raw);
+  const bool aligned = reinterpret_cast<uintptr_t>(to) % kAlign == 0;
+  std::byte* const leaf = aligned ? to : workspace.leaf.take(encode_room(kMaxLeafBytes));
+  if (leaf == nullptr) return {Code::no_memory, "no memory for the codec's work space"};
+  const auto made = encode_leaf(cut_.leaf_form(), mode_, raw, hash, {leaf, encode_room(raw.size())}, workspace.codec);
+  if (!made.ok()) return made.status();
+  const Encoded& encoded = made.value();
+  if (encoded.codec == LeafCodec::raw) {
+    put(encoded, raw.data(), hash);
+  } else {
+    put(encoded, leaf, encoded.lossy ? raw_hash_of({leaf, encoded.bytes}).value_or(0) : hash);
+  }
+  return {};
+}
+
+void StreamWriter::put(const Encoded& encoded, const std::byte* stored, uint64_t hash) noexcept {
+  Entry entry;
+  entry.raw = leaf_bytes(0);
+  entry.codec = encoded.codec;
+  entry.stored = encoded.codec == LeafCodec::raw ? entry.raw : encoded.bytes;
+  entry.hash = hash;
+  std::byte* const to = out_.data() + at_;
+  if (stored != to) std::memcpy(to, stored, entry.stored);
+  info_.raw_leaves += encoded.codec == LeafCodec::raw ? 1 : 0;
+  info_.lossy = info_.lossy || encoded.lossy;
+  info_.difference += encoded.difference;
+  info_.value += encoded.value;
+  put_entry(entry_at_, entry);
+  entry_at_ += kStreamLeafBytes;
+  from_ += entry.raw;
+  const uint64_t end = at_ + entry.stored;
+  at_ = round_up(end, kAlign);
+  std::memset(out_.data() + end, 0, at_ - end);
+}
+
+uint64_t StreamWriter::finish() noexcept {
+  info_.stored_bytes = at_;
+  put_head(out_.data(), info_);
+  return at_;
+}
+
 Result<uint64_t> encode_stream(const LeafForm& form, Mode mode, ConstBytes raw, MutableBytes out,
                                StreamWorkspace& workspace) noexcept {
-  const StreamCut cut(form, raw.size());
-  if (raw.size() > kMaxStreamBytes || cut.leaves() > UINT32_MAX) {
-    return Status(Code::invalid_argument, "a buffer is coded up to 2^40 bytes and 2^32 leaves");
-  }
-  if (out.size() < stream_room(form, raw.size())) return Status(Code::no_room, "too little room for the coded buffer");
-  StreamInfo info;
-  info.form = form;
-  info.mode = static_cast<uint8_t>(mode);
-  info.leaves = static_cast<uint32_t>(cut.leaves());
-  info.raw_bytes = raw.size();
-  Coder coder{cut.leaf_form(), mode, workspace, info};
-  uint64_t at = stream_head_bytes(info.leaves);
-  std::byte* entry_at = out.data() + kStreamHeaderBytes;
-  for (uint64_t from = 0; from < raw.size(); entry_at += kStreamLeafBytes) {
-    const uint32_t bytes = cut.next(from);
-    const auto entry = coder.leaf(raw.subspan(from, bytes), out.data() + at);
-    if (!entry.ok()) return entry.status();
-    put_entry(entry_at, entry.value());
-    const uint64_t end = at + entry.value().stored;
+  if (Status fits = StreamWriter::check(form, raw.size(), out.size()); !fits.ok()) return fits;
+  StreamWriter writer(form, mode, raw.size(), out);
+  for (uint64_t from = 0; from < raw.size();) {
+    const uint32_t bytes = writer.leaf_bytes(0);
+    if (Status done = writer.code(raw.subspan(from, bytes), workspace); !done.ok()) return done;
     from += bytes;
-    at = round_up(end, kAlign);
-    std::memset(out.data() + end, 0, at - end);
   }
-  info.stored_bytes = at;
-  put_head(out.data(), info);
-  return at;
+  return writer.finish();
 }
 
 Result<StreamPeek> peek_stream(ConstBytes bytes) noexcept {
@@ -290,33 +288,44 @@ StreamView::Leaf StreamView::leaf(uint32_t leaf) const noexcept {
 
 uint64_t StreamView::checksum() const noexcept { return load_le<uint64_t>(bytes_.data() + checksum_at(info_.leaves)); }
 
+StreamLeaf StreamView::at(uint32_t i, uint64_t raw_at, uint64_t stored_at) const noexcept {
+  const Entry entry = get_entry(bytes_.data() + kStreamHeaderBytes + uint64_t{i} * kStreamLeafBytes);
+  const uint64_t end = stored_at + entry.stored;
+  return {raw_at, entry.raw, entry.codec, entry.hash, bytes_.subspan(stored_at, entry.stored),
+          bytes_.subspan(end, round_up(end, kAlign) - end)};
+}
+
+StreamLeaf StreamView::first() const noexcept {
+  return info_.leaves == 0 ? StreamLeaf{} : at(0, 0, stream_head_bytes(info_.leaves));
+}
+
+StreamLeaf StreamView::behind(const StreamLeaf& leaf, uint32_t i) const noexcept {
+  const auto end = static_cast<uint64_t>(leaf.padding.data() - bytes_.data()) + leaf.padding.size();
+  return at(i, leaf.raw_at + leaf.raw_bytes, end);
+}
+
+bool padding_is_zero(const StreamLeaf& leaf) noexcept { return all_zero(leaf.padding.data(), leaf.padding.size()); }
+
+Status decode_stream_leaf(const StreamLeaf& leaf, std::byte* raw, StreamWorkspace& workspace) noexcept {
+  uint64_t hash = 0;
+  if (leaf.codec == LeafCodec::raw) {
+    hash = copy_hashed(raw, leaf.stored.data(), leaf.raw_bytes, CopyHint::cached);
+  } else {
+    Status done = decode_leaf(leaf.codec, leaf.stored, {raw, leaf.raw_bytes}, workspace.codec);
+    if (!done.ok()) return done;
+    hash = leaf_hash({raw, leaf.raw_bytes});
+  }
+  if (hash == leaf.hash && padding_is_zero(leaf)) return {};
+  return {Code::damaged, "damaged: a leaf of the coded buffer does not have the bytes that were coded"};
+}
+
 Status StreamView::decode(bool allow_lossy, MutableBytes out, StreamWorkspace& workspace) const noexcept {
   if (info_.lossy && !allow_lossy) {
     return Status(Code::not_permitted, "the coded buffer is lossy, and lossy bytes were not allowed");
   }
   if (out.size() < info_.raw_bytes) return Status(Code::no_room, "too little room for the decoded bytes");
-  uint64_t at = stream_head_bytes(info_.leaves);
-  uint64_t to = 0;
-  for (uint64_t i = 0; i < info_.leaves; ++i) {
-    const Entry entry = get_entry(bytes_.data() + kStreamHeaderBytes + i * kStreamLeafBytes);
-    const std::byte* stored = bytes_.data() + at;
-    std::byte* raw = out.data() + to;
-    uint64_t hash = 0;
-    if (entry.codec == LeafCodec::raw) {
-      hash = copy_hashed(raw, stored, entry.raw, CopyHint::cached);
-    } else {
-      Status done = decode_leaf(entry.codec, {stored, entry.stored}, {raw, entry.raw}, workspace.codec);
-      if (!done.ok()) return done;
-      hash = leaf_hash({raw, entry.raw});
-    }
-    const uint64_t padding = round_up(entry.stored, kAlign) - entry.stored;
-    if (hash != entry.hash || !all_zero(stored + entry.stored, padding)) {
-      return Status(Code::damaged, "damaged: a leaf of the coded buffer does not have the bytes that were coded");
-    }
-    to += entry.raw;
-    at += entry.stored + padding;
-  }
-  return {};
+  return each_leaf(
+      [&](const StreamLeaf& leaf) { return decode_stream_leaf(leaf, out.data() + leaf.raw_at, workspace); });
 }
 
 }  // namespace kvbm::codec

@@ -67,6 +67,47 @@ struct StreamWorkspace {
 [[nodiscard]] Result<uint64_t> encode_stream(const LeafForm& form, Mode mode, ConstBytes raw, MutableBytes out,
                                              StreamWorkspace& workspace) noexcept;
 
+// A stream written leaf by leaf, for who has its bytes in pieces, or codes leaves elsewhere (lib/device/block_coder).
+class StreamWriter {
+ public:
+  // `out` has stream_room(form, raw_bytes); raw_bytes and the leaves that they make are as encode_stream() wants them.
+  StreamWriter(const LeafForm& form, Mode mode, uint64_t raw_bytes, MutableBytes out) noexcept;
+  // Whether such a stream may be written into so much room: the refusals of encode_stream().
+  [[nodiscard]] static Status check(const LeafForm& form, uint64_t raw_bytes, size_t room) noexcept;
+  // How the leaves must be coded that others code.
+  [[nodiscard]] const LeafForm& leaf_form() const noexcept { return cut_.leaf_form(); }
+  // Of the leaf that begins `ahead` bytes behind the next one, whose own is 0; 0: there is none.
+  [[nodiscard]] uint32_t leaf_bytes(uint64_t ahead) const noexcept { return cut_.next(from_ + ahead); }
+  // Codes the next leaf, of leaf_bytes(0).
+  Status code(ConstBytes raw, StreamWorkspace& workspace) noexcept;
+  // Takes the next leaf as it was coded with leaf_form() and the stream's mode; `hash` is of what decoding it gives.
+  void put(const Encoded& encoded, const std::byte* stored, uint64_t hash) noexcept;
+  // Once all leaves are written: the size of the stream.
+  uint64_t finish() noexcept;
+
+ private:
+  StreamCut cut_;
+  Mode mode_;
+  MutableBytes out_;
+  StreamInfo info_;
+  uint64_t from_ = 0;  // raw bytes before the next leaf
+  uint64_t at_ = 0;    // where it begins
+  std::byte* entry_at_ = nullptr;
+};
+
+// A leaf as it lies in a stream.
+struct StreamLeaf {
+  uint64_t raw_at = 0;
+  uint32_t raw_bytes = 0;
+  LeafCodec codec = LeafCodec::raw;
+  uint64_t hash = 0;    // of what decoding must give
+  ConstBytes stored;
+  ConstBytes padding;   // zeros up to the next leaf, or the stream was changed
+};
+[[nodiscard]] bool padding_is_zero(const StreamLeaf& leaf) noexcept;
+// Decodes one into raw_bytes at `raw`, and compares all of it. damaged: it does not have the bytes that were coded.
+[[nodiscard]] Status decode_stream_leaf(const StreamLeaf& leaf, std::byte* raw, StreamWorkspace& workspace) noexcept;
+
 // A checked view of a coded stream in memory that outlives it.
 class StreamView {
  public:
@@ -80,6 +121,16 @@ class StreamView {
     uint32_t raw_bytes = 0;
   };
   [[nodiscard]] Leaf leaf(uint32_t leaf) const noexcept;
+  // All of them in order: calls each(StreamLeaf) until one returns a status that is not ok, and returns that.
+  template <class Each>
+  Status each_leaf(Each&& each) const {
+    StreamLeaf leaf = first();
+    for (uint32_t i = 0; i < info_.leaves;) {
+      if (Status done = each(static_cast<const StreamLeaf&>(leaf)); !done.ok()) return done;
+      if (++i < info_.leaves) leaf = behind(leaf, i);
+    }
+    return {};
+  }
   // Of header and table, and so of every byte that decoding gives.
   [[nodiscard]] uint64_t checksum() const noexcept;
   // Decodes all leaves into the first info().raw_bytes of `out`. damaged; not_permitted: lossy and not allowed;
@@ -88,6 +139,10 @@ class StreamView {
 
  private:
   StreamView() = default;
+  [[nodiscard]] StreamLeaf first() const noexcept;
+  // Leaf `i`, which comes behind that one.
+  [[nodiscard]] StreamLeaf behind(const StreamLeaf& leaf, uint32_t i) const noexcept;
+  [[nodiscard]] StreamLeaf at(uint32_t i, uint64_t raw_at, uint64_t stored_at) const noexcept;
   ConstBytes bytes_;
   StreamInfo info_;
 };

@@ -8,7 +8,7 @@ namespace {
 enum Offset : size_t {
   kVersionAt = 0,
   kCodecAt = 1,
-  kElementAt = 2,
+  kElementAt = kFrameElementAt,
   kShapeAt = kFrameShapeAt,
   kRawBytesAt = 4,
   kStoredBytesAt = 8,

@@ -14,6 +14,7 @@ namespace kvbm::codec {
 
 inline constexpr uint8_t kFrameVersion = 1;
 inline constexpr size_t kFrameBytes = 64;  // what follows stays aligned
+inline constexpr size_t kFrameElementAt = 2;
 inline constexpr size_t kFrameShapeAt = 3;
 inline constexpr size_t kFrameRawHashAt = 24;
 inline constexpr size_t kFrameOwnAt = 32;  // from here to the end of the 64 bytes: the codec's own fields, else zero

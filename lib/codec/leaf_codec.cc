@@ -1,5 +1,8 @@
 #include "codec/leaf_codec.h"
 
+#include <algorithm>
+#include <cstring>
+#include <iterator>
 #include <new>
 
 #include "codec/delta.h"
@@ -36,6 +39,42 @@ constexpr Name kNames[] = {
     {Mode::int4_coded, "int4_coded"},
     {Mode::delta, "delta"},
 };
+
+// Whether so many bytes are zero that a coder of exponents misses most of what there is to gain: padded or unused channels,
+// floats that were made of shorter ones. Exponents of zeros are far from all others, and mantissas are taken for noise.
+bool zeros_abound(Element element, ConstBytes raw) noexcept {
+  constexpr size_t kLooks = 128;
+  const size_t width = element_bytes(element);
+  const size_t count = raw.size() / width;
+  if (count < kLooks) return false;
+  // Of 8-bit floats zeros are symbols like others, but for many of them.
+  const uint32_t many = width == 1 ? kLooks / 4 : kLooks / 16;
+  uint32_t zeros[4] = {};
+  for (size_t i = 0; i < kLooks; ++i) {
+    // At no one distance, because channels have one.
+    const size_t at = (i * count + i * 2654435761U % count) / kLooks;
+    for (size_t p = 0; p < width; ++p) zeros[p] += raw[at * width + p] == std::byte{0};
+  }
+  return *std::max_element(std::begin(zeros), std::end(zeros)) >= many;
+}
+
+// zstd instead, where the leaf as it is coded in `out` (of `bytes`; 0: as it is) becomes so much smaller that it is worth its
+// slower decoder. Returns the new size, or 0.
+Result<uint32_t> zstd_instead(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash, uint32_t bytes,
+                              MutableBytes out, Workspace& workspace) noexcept {
+  constexpr size_t kBeside = encode_room(kMaxLeafBytes);
+  std::byte* const memory = workspace.take(kWorkspaceBytes);
+  if (memory == nullptr) return Status{Code::no_memory, "no memory to code a leaf"};
+  if (zstd_encode_workspace() + kBeside > kWorkspaceBytes) return uint32_t{0};
+  const MutableBytes beside(memory + kWorkspaceBytes - kBeside, kBeside);
+  const Result<uint32_t> other = zstd_encode(form, raw, raw_hash, beside, workspace);
+  if (!other.ok() || other.value() == 0) return other;
+  const uint64_t now = bytes == 0 ? raw.size() : bytes;
+  const uint64_t least = mode == Mode::max ? now : now - now / 8;
+  if (other.value() >= least) return uint32_t{0};
+  std::memcpy(out.data(), beside.data(), other.value());
+  return other;
+}
 
 }  // namespace
 
@@ -83,6 +122,11 @@ Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uin
                                      ? planar_encode(form, mode, raw, raw_hash, out, workspace)
                                      : zstd_encode(form, raw, raw_hash, out, workspace);
   if (!bytes.ok()) return bytes.status();
+  if (codec == LeafCodec::planar && mode != Mode::fast && has_zstd() && zeros_abound(form.element, raw)) {
+    const Result<uint32_t> other = zstd_instead(form, mode, raw, raw_hash, bytes.value(), out, workspace);
+    if (!other.ok()) return other.status();
+    if (other.value() != 0) return Encoded{LeafCodec::zstd, other.value()};
+  }
   if (bytes.value() == 0) return Encoded{};
   return Encoded{codec, bytes.value()};
 }
@@ -112,6 +156,23 @@ Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspa
     default:
       return {Code::newer_version, "coded leaf: a codec that is not known here"};
   }
+}
+
+Result<Encoded> encode_planes(const LeafForm& form, ConstBytes planes, uint64_t raw_hash, MutableBytes out,
+                              Workspace& workspace) noexcept {
+  if (planes.empty() || planes.size() > kMaxLeafBytes || out.size() < encode_room(planes.size())) {
+    return Status{Code::invalid_argument, "planes of a leaf that is empty, above 64 KiB, or has too small a target"};
+  }
+  const Result<uint32_t> bytes = zstd_encode_planes(form, planes, raw_hash, out, workspace);
+  if (!bytes.ok()) return bytes.status();
+  return bytes.value() == 0 ? Encoded{} : Encoded{LeafCodec::zstd, bytes.value()};
+}
+
+Status decode_planes(ConstBytes stored, MutableBytes planes, Element& element, Workspace& workspace) noexcept {
+  const Result<Frame> frame = read_frame(LeafCodec::zstd, stored, planes.size());
+  if (!frame.ok()) return frame.status();
+  element = frame.value().form.element;
+  return zstd_decode_planes(frame.value(), stored, planes, workspace);
 }
 
 std::optional<Mode> mode_of(LeafCodec codec, ConstBytes stored) noexcept {

@@ -75,7 +75,8 @@ struct Encoded {
 };
 
 // `raw`: 1 to kMaxLeafBytes, any alignment. A mode that does not fit the element (int8 of fp8, planar of unknown bytes)
-// falls back to what fits: lossless modes to zstd or raw, lossy ones to lossless `standard`.
+// falls back to what fits: lossless modes to zstd or raw, lossy ones to lossless `standard`. `standard` and `max` take zstd, too,
+// where zeros abound.
 // `raw_hash`: leaf_hash(raw), which the caller has from the leaf table. It is written into the coded leaf; lossy modes
 // write the hash of what decoding will give instead.
 [[nodiscard]] Result<Encoded> encode_leaf(const LeafForm& form, Mode mode, ConstBytes raw, uint64_t raw_hash,
@@ -90,6 +91,13 @@ struct Encoded {
 // newer_version: a codec or version that is not known here; unsupported: built without it (zstd). `stored` may have any alignment; 64 is faster.
 [[nodiscard]] Status decode_leaf(LeafCodec codec, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept;
 [[nodiscard]] bool is_lossy(LeafCodec codec) noexcept;
+
+// Leaves whose byte planes somebody else makes or puts together (device/kernels/planes.cu). encode: as encode_leaf() with
+// Mode::zstd does of the leaf that has these planes. decode: of a leaf of codec zstd; `element` is what the planes are of.
+// Neither the leaf nor its hash was seen: whoever puts the planes together compares.
+[[nodiscard]] Result<Encoded> encode_planes(const LeafForm& form, ConstBytes planes, uint64_t raw_hash, MutableBytes out,
+                                            Workspace& workspace) noexcept;
+[[nodiscard]] Status decode_planes(ConstBytes stored, MutableBytes planes, Element& element, Workspace& workspace) noexcept;
 
 // The mode that a leaf was coded with, where its bytes tell. nullopt: more than one mode gives such.
 [[nodiscard]] std::optional<Mode> mode_of(LeafCodec codec, ConstBytes stored) noexcept;

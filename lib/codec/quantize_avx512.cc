@@ -492,8 +492,12 @@ void quantize_as(const ScaleMap& map, const std::byte* raw, const float* recipro
     for (size_t at = 0; at < rest; at += kGroupBytes<kElement>, q += kQuantizeGroup) group(last + at, q, decoded + at);
     hash.add({decoded, rest});
   }
-  sums.difference += static_cast<double>(_mm512_reduce_add_ps(_mm512_add_ps(difference[0], difference[1])));
-  sums.value += static_cast<double>(_mm512_reduce_add_ps(_mm512_add_ps(value[0], value[1])));
+  LaneSums lane_sums;
+  for (int i = 0; i < 2; ++i) {
+    _mm512_storeu_ps(lane_sums.difference + 16 * i, difference[i]);
+    _mm512_storeu_ps(lane_sums.value + 16 * i, value[i]);
+  }
+  lane_sums.add_to(sums);
 }
 
 template <Element kElement, Number kNumber, bool kByRow>

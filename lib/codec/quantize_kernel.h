@@ -1,6 +1,6 @@
 // What one instruction set must provide to quantise a leaf. Formats and formulas: README.md, "Lossy leaves".
-// Every kernel gives the same bytes in both directions: each value is a product of two floats, rounded once, and no sum
-// of floats reaches the output; only Sums may differ in their last digits.
+// Every kernel gives the same bytes in both directions, and the same Sums: each value is a product of two floats, rounded
+// once, and sums are added up in one order (LaneSums).
 #pragma once
 
 #include <algorithm>
@@ -54,6 +54,25 @@ void each_row(const ScaleMap& map, Row row) noexcept {
 struct Sums {
   double difference = 0;
   double value = 0;
+};
+
+// Sums of a leaf as they are added up: in 32 floats, square by square with one rounding each, in the order of values; the
+// square of value i of a group of kQuantizeGroup goes to the float lane_of(element, i). In the end these one after the other.
+struct LaneSums {
+  static constexpr uint32_t kLanes = 32;
+  float difference[kLanes] = {};
+  float value[kLanes] = {};
+  // As vectors of 16 lie in which each holds every fourth sixteen of values, or of bf16 the even or odd ones of 32.
+  static constexpr uint32_t lane_of(Element element, uint32_t i) noexcept {
+    if (element == Element::bf16) return i % 2 * 16 + i / 2 % 16;
+    return i / 16 % 2 * 16 + i % 16;
+  }
+  void add_to(Sums& sums) const noexcept {
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      sums.difference += static_cast<double>(difference[lane]);
+      sums.value += static_cast<double>(value[lane]);
+    }
+  }
 };
 
 struct QuantizeKernel {

@@ -1,4 +1,5 @@
 // Quantisation in plain C++: any form of leaf, and the second opinion of the tests.
+#include <bit>
 #include <cstring>
 
 #include "codec/quantize_kernel.h"
@@ -39,24 +40,47 @@ float value_of(uint8_t code) noexcept {
   return static_cast<float>(static_cast<int8_t>(code));
 }
 
+// a * a + sum, rounded once, as vectors do it: a sum of two doubles is made exact to the side that is odd, so that the rounding
+// to a float is the only one (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+float add_square(float a, float sum) noexcept {
+  const double square = static_cast<double>(a) * static_cast<double>(a);  // exact
+  const double other = sum;
+  const double near = square + other;
+  const double back = near - square;
+  const double lost = (square - (near - back)) + (other - back);
+  auto bits = std::bit_cast<uint64_t>(near);
+  const bool finite = (bits >> 52 & 0x7FFU) != 0x7FFU;
+  // Neither is negative: more of it is a larger number.
+  if (finite && lost != 0 && (bits & 1) == 0) bits += lost > 0 ? 1 : uint64_t{0} - 1;
+  return static_cast<float>(std::bit_cast<double>(bits));
+}
+
+template <Element kElement>
+void add_sums(uint32_t values, const std::byte* raw, const std::byte* decoded, Sums& sums) noexcept {
+  LaneSums lanes;
+  for (uint32_t i = 0; i < values; ++i) {
+    const float x = read_value<kElement>(raw, i);
+    const float off = read_value<kElement>(decoded, i) - x;
+    const uint32_t lane = LaneSums::lane_of(kElement, i % kQuantizeGroup);
+    lanes.difference[lane] = add_square(off, lanes.difference[lane]);
+    lanes.value[lane] = add_square(x, lanes.value[lane]);
+  }
+  lanes.add_to(sums);
+}
+
 template <Element kElement, Number kNumber>
 void quantize_as(const ScaleMap& map, const std::byte* raw, const float* reciprocal, const float* scale, std::byte* q,
                  std::byte* decoded, Sums& sums) noexcept {
   each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit, uint32_t) {
-    float difference = 0;
-    float value = 0;
     for (uint32_t i = 0; i < n; ++i) {
       const uint32_t u = unit + (map.by_row ? 0 : i);
       const float x = read_value<kElement>(raw, at + i);
       const uint8_t code = code_of<kNumber>(x * reciprocal[u]);
       q[at + i] = static_cast<std::byte>(code);
-      const float off = write_value<kElement>(decoded, at + i, value_of<kNumber>(code) * scale[u]) - x;
-      difference += off * off;
-      value += x * x;
+      write_value<kElement>(decoded, at + i, value_of<kNumber>(code) * scale[u]);
     }
-    sums.difference += static_cast<double>(difference);
-    sums.value += static_cast<double>(value);
   });
+  add_sums<kElement>(map.values, raw, decoded, sums);
   const uint32_t groups = (map.values + kQuantizeGroup - 1) / kQuantizeGroup;
   std::memset(q + map.values, 0, groups * kQuantizeGroup - map.values);
 }

@@ -69,27 +69,36 @@ bool prepare(ZSTD_CCtx* context) noexcept {
 
 }  // namespace
 
+size_t zstd_encode_workspace() noexcept { return context_bytes() + kMaxLeafBytes; }
+
 Result<uint32_t> zstd_encode(const LeafForm& form, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
                              Workspace& workspace) noexcept {
   const size_t width = element_bytes(form.element);
+  if (width == 1) return zstd_encode_planes(form, raw, raw_hash, out, workspace);
   const size_t count = raw.size() / width;
-  std::byte* const memory = workspace.take(context_bytes() + kMaxLeafBytes);
+  std::byte* const memory = workspace.take(zstd_encode_workspace());
+  if (memory == nullptr) return Status{Code::no_memory, "no memory to code a leaf"};
+  std::byte* const planes = memory + context_bytes();  // the same memory as zstd_encode_planes() takes, behind its own
+  if (width == 2) split<uint16_t>(raw.data(), count, turned(form.element), planes);
+  if (width == 4) split<uint32_t>(raw.data(), count, turned(form.element), planes);
+  std::memcpy(planes + count * width, raw.data() + count * width, raw.size() - count * width);
+  return zstd_encode_planes(form, {planes, raw.size()}, raw_hash, out, workspace);
+}
+
+Result<uint32_t> zstd_encode_planes(const LeafForm& form, ConstBytes planes, uint64_t raw_hash, MutableBytes out,
+                                    Workspace& workspace) noexcept {
+  const size_t width = element_bytes(form.element);
+  const size_t count = planes.size() / width;
+  std::byte* const memory = workspace.take(context_bytes());
   if (memory == nullptr) return Status{Code::no_memory, "no memory to code a leaf"};
   ZSTD_CCtx* const context = ZSTD_initStaticCCtx(memory, context_bytes());
   if (!prepare(context)) return Status{Code::internal, "zstd refuses its parameters"};
-  const std::byte* planes = raw.data();
-  if (width > 1) {
-    std::byte* const split_to = memory + context_bytes();
-    if (width == 2) split<uint16_t>(raw.data(), count, turned(form.element), split_to);
-    if (width == 4) split<uint32_t>(raw.data(), count, turned(form.element), split_to);
-    planes = split_to;
-  }
-  const size_t tail = raw.size() - count * width;
-  const size_t room = std::min(out.size(), raw.size());
+  const size_t tail = planes.size() - count * width;
+  const size_t room = std::min(out.size(), planes.size());
   size_t at = kFrameBytes;
   uint32_t sizes[kMaxPlanes] = {};
   for (size_t p = 0; p < width; ++p) {
-    const std::byte* const plane = planes + p * count;
+    const std::byte* const plane = planes.data() + p * count;
     if (at + tail >= room) return uint32_t{0};
     size_t bytes = 0;
     if (count >= kMinPlane) {
@@ -104,55 +113,75 @@ Result<uint32_t> zstd_encode(const LeafForm& form, ConstBytes raw, uint64_t raw_
     at += bytes == 0 ? count : bytes;
   }
   const size_t total = round_up(at + tail, kCodedLeafUnit);
-  if (total >= raw.size() || total > out.size()) return uint32_t{0};
-  std::memcpy(out.data() + at, raw.data() + count * width, tail);
+  if (total >= planes.size() || total > out.size()) return uint32_t{0};
+  std::memcpy(out.data() + at, planes.data() + count * width, tail);
   std::memset(out.data() + at + tail, 0, total - at - tail);
-  write_frame({LeafCodec::zstd, 0, form, static_cast<uint32_t>(raw.size()), static_cast<uint32_t>(total), raw_hash},
+  write_frame({LeafCodec::zstd, 0, form, static_cast<uint32_t>(planes.size()), static_cast<uint32_t>(total), raw_hash},
               out.data());
   for (size_t p = 0; p < kMaxPlanes; ++p) store_le(out.data() + kFrameOwnAt + 4 * p, sizes[p]);
   return static_cast<uint32_t>(total);
 }
 
-Status zstd_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept {
+Status zstd_decode_planes(const Frame& frame, ConstBytes stored, MutableBytes planes, Workspace& workspace) noexcept {
   const Status damaged{Code::damaged, "coded leaf: not what zstd wrote"};
   if (frame.shape != 0) return {Code::newer_version, "coded leaf: unknown shape of a zstd leaf"};
   const size_t width = element_bytes(frame.form.element);
-  const size_t count = raw.size() / width;
-  const size_t context_room = round_up(ZSTD_estimateDCtxSize(), 64);
-  std::byte* const memory = workspace.take(context_room + kMaxLeafBytes);
+  const size_t count = planes.size() / width;
+  std::byte* const memory = workspace.take(round_up(ZSTD_estimateDCtxSize(), 64));
   if (memory == nullptr) return {Code::no_memory, "no memory to decode a leaf"};
-  ZSTD_DCtx* const context = ZSTD_initStaticDCtx(memory, context_room);
+  ZSTD_DCtx* const context = ZSTD_initStaticDCtx(memory, round_up(ZSTD_estimateDCtxSize(), 64));
   if (context == nullptr) return {Code::internal, "zstd refuses its memory"};
-  std::byte* const room = memory + context_room;
-  const std::byte* planes[kMaxPlanes] = {};
   size_t at = kFrameBytes;
   for (size_t p = 0; p < width; ++p) {
     const auto bytes = load_le<uint32_t>(stored.data() + kFrameOwnAt + 4 * p);
     const size_t held = bytes == 0 ? count : bytes;
     if (held > stored.size() - at) return damaged;
-    planes[p] = stored.data() + at;
-    if (bytes != 0) {
-      std::byte* const to = width == 1 ? raw.data() : room + p * count;
-      if (ZSTD_decompressDCtx(context, to, count, planes[p], bytes) != count) return damaged;
-      planes[p] = to;
+    std::byte* const to = planes.data() + p * count;
+    if (bytes == 0) {
+      std::memcpy(to, stored.data() + at, count);
+    } else if (ZSTD_decompressDCtx(context, to, count, stored.data() + at, bytes) != count) {
+      return damaged;
     }
     at += held;
   }
-  const size_t tail = raw.size() - count * width;
+  const size_t tail = planes.size() - count * width;
   if (tail > stored.size() - at) return damaged;
-  if (width == 1 && planes[0] != raw.data()) std::memcpy(raw.data(), planes[0], count);
+  std::memcpy(planes.data() + count * width, stored.data() + at, tail);
+  return {};
+}
+
+Status zstd_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept {
+  const size_t width = element_bytes(frame.form.element);
+  if (width == 1) return zstd_decode_planes(frame, stored, raw, workspace);
+  const size_t count = raw.size() / width;
+  const size_t context_room = round_up(ZSTD_estimateDCtxSize(), 64);
+  std::byte* const memory = workspace.take(context_room + kMaxLeafBytes);
+  if (memory == nullptr) return {Code::no_memory, "no memory to decode a leaf"};
+  std::byte* const room = memory + context_room;  // behind what zstd_decode_planes() takes of the same memory
+  if (Status done = zstd_decode_planes(frame, stored, {room, raw.size()}, workspace); !done.ok()) return done;
+  const std::byte* planes[kMaxPlanes] = {};
+  for (size_t p = 0; p < width; ++p) planes[p] = room + p * count;
   if (width == 2) join<uint16_t>(planes, count, turned(frame.form.element), raw.data());
   if (width == 4) join<uint32_t>(planes, count, turned(frame.form.element), raw.data());
-  std::memcpy(raw.data() + count * width, stored.data() + at, tail);
+  std::memcpy(raw.data() + count * width, room + count * width, raw.size() - count * width);
   return {};
 }
 
 #else
 
 bool has_zstd() noexcept { return false; }
+size_t zstd_encode_workspace() noexcept { return 0; }
 
 Result<uint32_t> zstd_encode(const LeafForm&, ConstBytes, uint64_t, MutableBytes, Workspace&) noexcept {
   return uint32_t{0};
+}
+
+Result<uint32_t> zstd_encode_planes(const LeafForm&, ConstBytes, uint64_t, MutableBytes, Workspace&) noexcept {
+  return uint32_t{0};
+}
+
+Status zstd_decode_planes(const Frame&, ConstBytes, MutableBytes, Workspace&) noexcept {
+  return {Code::unsupported, "a leaf coded with zstd, which this build is without"};
 }
 
 Status zstd_decode(const Frame&, ConstBytes, MutableBytes, Workspace&) noexcept {

@@ -14,6 +14,13 @@ namespace kvbm::codec {
 // Bytes written to `out` (encode_room() of them at least), or 0: not smaller, or built without zstd. no_memory.
 Result<uint32_t> zstd_encode(const LeafForm& form, ConstBytes raw, uint64_t raw_hash, MutableBytes out,
                              Workspace& workspace) noexcept;
+// How much of the beginning of a workspace encoding uses; 0: built without zstd.
+[[nodiscard]] size_t zstd_encode_workspace() noexcept;
 Status zstd_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept;
+// The same where byte planes are made and put together elsewhere (device/kernels/planes.cu): as many bytes as the leaf has,
+// one plane behind the other, then what is behind the last whole element.
+Result<uint32_t> zstd_encode_planes(const LeafForm& form, ConstBytes planes, uint64_t raw_hash, MutableBytes out,
+                                    Workspace& workspace) noexcept;
+Status zstd_decode_planes(const Frame& frame, ConstBytes stored, MutableBytes planes, Workspace& workspace) noexcept;
 
 }  // namespace kvbm::codec

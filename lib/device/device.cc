@@ -158,9 +158,10 @@ Device::~Device() {
 
 Status Device::check(CuResult result, const char* what) {
   if (is_sticky(result)) lose(what, result);
+  // What lost it is what there is to know; what a call on it says afterwards is its echo.
   if (is_lost()) {
-    return {Code::tier_disabled, kLost,
-            std::string(what) + (result == kCuSuccess ? "" : ": " + driver_error_text(driver_, result))};
+    if (!is_sticky(result)) return lost();
+    return {Code::tier_disabled, kLost, std::string(what) + ": " + driver_error_text(driver_, result)};
   }
   return driver_status(driver_, result, what);
 }
@@ -175,7 +176,7 @@ void Device::lose(const char* what, CuResult result) noexcept {
     if (result == kCuSuccess) {
       std::snprintf(lost_why_.data(), lost_why_.size(), "%s", what);
     } else {
-      std::snprintf(lost_why_.data(), lost_why_.size(), "%s: %s (%d)", what, name != nullptr ? name : "error",
+      std::snprintf(lost_why_.data(), lost_why_.size(), "%s: %s (%d)", what, name != nullptr ? name : "an error without a name",
                     static_cast<int>(result));
     }
     lost_.store(true, std::memory_order_release);  // partner: is_lost(), for lost_why_
@@ -191,7 +192,9 @@ void Device::lose(const char* what, CuResult result) noexcept {
 
 std::string Device::lost_why() const { return is_lost() ? std::string(lost_why_.data()) : std::string(); }
 
-Status Device::lost() const { return {Code::tier_disabled, kLost, lost_why()}; }
+Status Device::lost() const {
+  return {Code::tier_disabled, kLost, is_lost() ? lost_why() : std::string("this process was forked off the one that opened it")};
+}
 
 void Device::complain(const char* text, const Status& why) const {
   if (log_ == nullptr || is_lost()) return;

@@ -26,7 +26,7 @@ Result<std::unique_ptr<DeviceMemory>> allocate_direct(const std::shared_ptr<Devi
   auto memory = DeviceMemory::allocate(device, bytes);
   if (!memory.ok()) return memory.status();
   const Device::Scope scope(*device);
-  if (!scope.entered()) return Status(Code::tier_disabled, kLost, name_of(*device));
+  if (!scope.entered()) return Status(Code::tier_disabled, kLost, name_of(*device) + ", " + device->lost().detail());
   const unsigned on = 1;
   const CuResult set =
       device->driver().cuPointerSetAttribute(&on, kCuPointerSyncMemops, memory.value()->address());
@@ -37,7 +37,7 @@ Result<std::unique_ptr<DeviceMemory>> allocate_direct(const std::shared_ptr<Devi
 Status settle_direct_writes(Device& device) {
   if (device.facts().cards_ordered) return {};
   const Device::Scope scope(device);
-  if (!scope.entered()) return {Code::tier_disabled, kLost, name_of(device)};
+  if (!scope.entered()) return {Code::tier_disabled, kLost, name_of(device) + ", " + device.lost().detail()};
   return device.check(device.driver().cuFlushGPUDirectRDMAWrites(kCuFlushCurrent, kCuFlushToOwner),
                       "cuFlushGPUDirectRDMAWrites");
 }

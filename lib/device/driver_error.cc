@@ -21,15 +21,55 @@ Code code_of(CuResult result) noexcept {
   }
 }
 
+constexpr CuResult kCuDeviceUnavailable = 46;
+
+// What to do about it: words for who runs the machine, or wrote the program.
+const char* remedy_of(CuResult result) noexcept {
+  switch (result) {
+    case kCuOutOfMemory: return "free memory of the device or of the host, or lower device.staging or the engine's share";
+    case kCuOutOfResources: return "the device has no room for another launch: end other work on it";
+    case kCuDeinitialized: return "the process is ending: release caches and the manager before main returns";
+    case kCuNoDevice:
+    case kCuInvalidDevice: return "make a device visible to this process (CUDA_VISIBLE_DEVICES, the container)";
+    case kCuDeviceUnavailable: return "end the process that has the device for itself (nvidia-smi)";
+    case kCuInvalidImage:
+    case kCuNoBinaryForGpu: return "install a driver as new as this build's kernels, or a build for this device";
+    case kCuUncorrectableEcc:
+    case kCuUncorrectableNvlink:
+    case kCuContained: return "the hardware failed: look at nvidia-smi -q -d ECC and the system's log, and begin the process anew";
+    case kCuInvalidContext:
+    case kCuContextDestroyed: return "somebody in this process reset the device or destroyed its context: begin the process anew";
+    case kCuLaunchTimeout: return "a kernel ran too long for a device with a display: use another, and begin the process anew";
+    case kCuIllegalAddress:
+    case kCuAssert:
+    case kCuHardwareStack:
+    case kCuIllegalInstruction:
+    case kCuMisalignedAddress:
+    case kCuInvalidAddressSpace:
+    case kCuInvalidPc:
+    case kCuLaunchFailed:
+    case kCuTensorMemoryLeak:
+      return "a kernel of this process, kvbm's or another, failed: compute-sanitizer finds which; begin the process anew";
+    case kCuAlreadyRegistered: return "somebody else in this process has registered this memory: let one of them do it";
+    case kCuNotPermitted: return "raise the limit of locked memory (ulimit -l), or give the container the right";
+    case kCuNotSupported: return "this device, driver or system cannot do that";
+    case kCuSystemDriverMismatch: return "reboot, or install libcuda and the kernel module from one release";
+    case kCuMpsClientTerminated: return "another client of the MPS server failed: begin the process anew";
+    case kCuExternalDevice:
+    case kCuUnknown: return "look at nvidia-smi and at the system's log (Xid), and begin the process anew";
+    default: return "a fault of kvbm's or of the driver: report it with this line";
+  }
+}
+
 }  // namespace
 
 std::string driver_error_text(const Driver& driver, CuResult result) {
   const char* name = nullptr;
   const char* text = nullptr;
-  const bool named = driver.cuGetErrorName(result, &name) == kCuSuccess && name != nullptr;
-  const bool told = driver.cuGetErrorString(result, &text) == kCuSuccess && text != nullptr;
-  return (named ? std::string(name) : "error") + " (" + std::to_string(result) + ")" +
-         (told ? ": " + std::string(text) : "");
+  const bool named = driver.cuGetErrorName(result, &name) == kCuSuccess && name != nullptr && *name != '\0';
+  const bool told = driver.cuGetErrorString(result, &text) == kCuSuccess && text != nullptr && *text != '\0';
+  return (named ? std::string(name) : "an error that the driver has no name for") + " (" + std::to_string(result) +
+         "): " + (told ? std::string(text) + "; " : "") + remedy_of(result);
 }
 
 bool is_sticky(CuResult result) noexcept {

@@ -8,7 +8,8 @@
 
 namespace kvbm::device {
 
-// "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered".
+// The name, the code, the driver's text and what to do: "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was
+// encountered; a kernel of this process, kvbm's or another, failed: compute-sanitizer finds which; begin the process anew".
 std::string driver_error_text(const Driver& driver, CuResult result);
 
 // Whether everything of the context is lost with it, or cannot be believed any more. By the text of cuda.h (CUDA 13.0):

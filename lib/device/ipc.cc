@@ -18,6 +18,9 @@ constexpr char kNotExported[] =
 
 std::string name_of(Device& device) { return "device " + std::to_string(device.facts().ordinal); }
 
+// Which device, and what lost it.
+Status lost(Device& device) { return {Code::tier_disabled, "the device is lost", name_of(device) + ", " + device.lost().detail()}; }
+
 // What the driver's refusal to open a handle means.
 Status refused(Device& device, CuResult result) {
   const std::string where = name_of(device);
@@ -64,9 +67,9 @@ IpcMemory decode_ipc_memory(const std::byte* from) noexcept {
 }
 
 Result<IpcMemory> export_memory(Device& device, CuPointer pointer, uint64_t bytes) {
-  if (device.is_lost()) return Status(Code::tier_disabled, "the device is lost", name_of(device));
+  if (device.is_lost()) return lost(device);
   const Device::Scope scope(device);
-  if (!scope.entered()) return Status(Code::tier_disabled, "the device's context is gone", name_of(device));
+  if (!scope.entered()) return lost(device);
   const Driver& driver = device.driver();
   CuPointer start = 0;
   size_t size = 0;
@@ -143,7 +146,7 @@ IpcMappings::~IpcMappings() = default;
 
 Result<std::shared_ptr<IpcMapping>> IpcMappings::open(const IpcMemory& memory) {
   Device& device = *table_->device;
-  if (device.is_lost()) return Status(Code::tier_disabled, "the device is lost", name_of(device));
+  if (device.is_lost()) return lost(device);
   Key key;
   std::memcpy(key.data(), memory.handle.reserved, key.size());
   std::shared_ptr<IpcMapping::Allocation> allocation;  // dropped after the lock
@@ -161,7 +164,7 @@ Result<std::shared_ptr<IpcMapping>> IpcMappings::open(const IpcMemory& memory) {
   if (const auto known = table_->open.find(key); known != table_->open.end()) allocation = known->second.lock();
   if (allocation != nullptr) return place();
   const Device::Scope scope(device);
-  if (!scope.entered()) return Status(Code::tier_disabled, "the device's context is gone", name_of(device));
+  if (!scope.entered()) return lost(device);
   const Driver& driver = device.driver();
   CuPointer base = 0;
   const CuResult opened = driver.cuIpcOpenMemHandle(&base, memory.handle, kCuIpcLazyPeerAccess);

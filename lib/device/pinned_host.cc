@@ -113,7 +113,7 @@ Result<std::unique_ptr<PinnedHost>> PinnedHost::pin(std::shared_ptr<Device> devi
   std::vector<Share> shares = host->cut(threads, unit);
   Share::run_all(shares);
   const Device::Scope scope(*device);
-  if (!scope.entered()) return Status{Code::tier_disabled, kWhat, "the device is lost"};
+  if (!scope.entered()) return device->lost();
   for (const Share& share : shares) {
     if (Status s = host->take(share); !s.ok()) return s;
   }
@@ -138,7 +138,7 @@ Status PinnedHost::take(const Share& share) {
     return {share.error == ENOMEM || share.error == EHWPOISON ? Code::no_memory : Code::invalid_argument, kWhat,
             std::strerror(share.error)};
   }
-  if (share.device_lost) return {Code::tier_disabled, kWhat, "the device is lost"};
+  if (share.device_lost) return device_->lost();
   if (share.result == kCuAlreadyRegistered) return check_existing(share.memory);
   return device_->check(share.result, "cuMemHostRegister");
 }

@@ -21,7 +21,7 @@ Result<std::unique_ptr<Staging>> Staging::create(std::shared_ptr<Device> device,
 
 Status Staging::make(size_t places, uint32_t part_bytes, size_t part_leaves, bool device_memory) {
   const Device::Scope scope(*device_);
-  if (!scope.entered()) return Status(Code::tier_disabled, "the device's context is gone");
+  if (!scope.entered()) return device_->lost();
   part_bytes_ = part_bytes;
   part_leaves_ = part_leaves;
   places_.resize(places);

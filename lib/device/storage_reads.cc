@@ -93,7 +93,7 @@ Result<std::shared_ptr<StorageReads>> StorageReads::create(std::shared_ptr<Devic
   pool->memory = std::move(memory).value();
   {
     const Device::Scope scope(*device);
-    if (!scope.entered()) return Status(Code::tier_disabled, "the device is lost");
+    if (!scope.entered()) return device->lost();
     const CuFileError error = library.table.cuFileBufRegister(pointer_of(pool->memory->address()), pool->memory->bytes(), 0);
     if (error.code != kCuFileSuccess) {
       return Status(Code::unsupported, "cuFile does not take the device's memory", cufile_error_text(error));
@@ -166,7 +166,7 @@ Status StorageReads::read_one(const Read& read) {
   if (!usable()) return {Code::tier_disabled, "reads past host memory were given up"};
   if (read.fd < 0 || read.to == nullptr || read.bytes > read.to->bytes_) return {Code::invalid_argument, "no such read"};
   const Device::Scope scope(*device_);
-  if (!scope.entered()) return {Code::tier_disabled, "the device is lost"};
+  if (!scope.entered()) return device_->lost();
   const auto handle = handle_of(read.fd);
   if (!handle.ok()) return handle.status();
   // The address is the one that was registered: with another cuFile would go through memory of its own.

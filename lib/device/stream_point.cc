@@ -1,5 +1,7 @@
 #include "device/stream_point.h"
 
+#include "device/driver_error.h"
+
 namespace kvbm::device {
 
 namespace {
@@ -37,11 +39,16 @@ Status check_not_captured(Device& device, CuStream stream) {
 
 }  // namespace
 
+Status check_on_stream(Device& device, CuResult result, CuContext context, const char* what) {
+  const bool ours = context == device.context() && is_sticky(result);
+  return blames_the_stream(result) && !ours ? no_stream(result) : device.check(result, what);
+}
+
 Result<CuContext> context_of(Device& device, CuStream stream) {
-  if (device.is_lost()) return Status(Code::tier_disabled, "the device is lost");
+  if (device.is_lost()) return device.lost();
   const Driver& driver = device.driver();
   const Device::Scope scope(device);
-  if (!scope.entered()) return Status(Code::tier_disabled, "the device's context is gone");
+  if (!scope.entered()) return device.lost();
   CuContext context = nullptr;
   CuResult result = driver.cuStreamGetCtx(stream, &context);
   if (result == kCuCaptureImplicit) return Status(Code::invalid_argument, kCaptured);
@@ -72,12 +79,10 @@ Result<std::shared_ptr<StreamPoint>> StreamPoint::take(std::shared_ptr<Device> d
   // An event and the stream that it is recorded on must be of one context; waiting for it may be anybody's.
   const ContextScope entered(driver, context.value());
   if (entered.result() != kCuSuccess) return Status(Code::invalid_argument, kNoContext);
-  if (Status s = device->check(driver.cuEventCreate(&point->event_, kCuEventDisableTiming), "cuEventCreate"); !s.ok()) {
-    return s;
-  }
-  const CuResult result = driver.cuEventRecord(point->event_, stream);
-  if (blames_the_stream(result)) return no_stream(result);
-  if (Status s = device->check(result, "cuEventRecord"); !s.ok()) return s;
+  CuResult result = driver.cuEventCreate(&point->event_, kCuEventDisableTiming);
+  if (Status s = check_on_stream(*device, result, context.value(), "cuEventCreate"); !s.ok()) return s;
+  result = driver.cuEventRecord(point->event_, stream);
+  if (Status s = check_on_stream(*device, result, context.value(), "cuEventRecord"); !s.ok()) return s;
   return point;
 }
 

@@ -17,6 +17,10 @@ namespace kvbm::device {
 // none at all; tier_disabled.
 Result<CuContext> context_of(Device& device, CuStream stream);
 
+// What a call on a caller's stream came to, which may have been destroyed since context_of(): that is said of the stream, and
+// does not lose the device, unless it is the device's own context that is gone. `what` is static and names the call.
+Status check_on_stream(Device& device, CuResult result, CuContext context, const char* what);
+
 // Makes any context current until the end of the scope; Device::Scope knows only the device's own.
 class ContextScope {
  public:

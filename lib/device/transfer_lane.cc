@@ -178,7 +178,7 @@ void TransferLane::issue(Place& place) {
   if (device_->is_lost()) abandon_both();
 }
 
-Result<bool> TransferLane::wait_for_part(const Landmark& landmark, uint64_t value, CuStream stream) {
+Result<bool> TransferLane::wait_for_part(const Landmark& landmark, uint64_t value, CuStream stream, CuContext context) {
   Place* found = nullptr;
   {
     MutexLock lock(mutex_);
@@ -192,7 +192,7 @@ Result<bool> TransferLane::wait_for_part(const Landmark& landmark, uint64_t valu
     ++found->borrowed;  // its event is not recorded again meanwhile
   }
   const CuResult result = device_->driver().cuStreamWaitEvent(stream, found->memory->end, 0);
-  Status s = device_->check(result, "cuStreamWaitEvent on a stream of the caller's");
+  Status s = check_on_stream(*device_, result, context, "cuStreamWaitEvent on a stream of the caller's");
   {
     MutexLock lock(mutex_);
     --found->borrowed;

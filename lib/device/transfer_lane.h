@@ -52,8 +52,8 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   // Gives places and issues as far as possible. Never under a lock.
   void pump();
   // Makes `stream` wait for the end of the issued part that brings the landmark to `value`; false where none is issued.
-  // The stream's context is current.
-  Result<bool> wait_for_part(const Landmark& landmark, uint64_t value, CuStream stream);
+  // `context` is the stream's, and current.
+  Result<bool> wait_for_part(const Landmark& landmark, uint64_t value, CuStream stream, CuContext context);
   // Waits until all that was submitted has ended, and ends the watcher; gives up what does not get on. Once.
   void close();
   [[nodiscard]] TransferStats stats() const;

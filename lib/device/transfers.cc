@@ -30,19 +30,6 @@ constexpr uint8_t kMostPlanarLevels = 8;
 constexpr uint8_t kPlanarRows = 16;
 constexpr uint8_t kPlanarSigns = 17;
 
-// A form whose decoder is in the kernels that were loaded; entropy stages of lossy modes, zstd and delta are the CPU's.
-bool decodable(const Device& device, codec::LeafCodec codec, ConstBytes coded) noexcept {
-  if (coded.size() < codec::kFrameBytes) return false;
-  const auto shape = static_cast<codec::Mode>(load_le<uint8_t>(coded.data() + codec::kFrameShapeAt));
-  if (codec == codec::LeafCodec::planar) {
-    const auto number = static_cast<uint8_t>(shape);
-    const bool known = number <= kMostPlanarLevels || number == kPlanarRows || number == kPlanarSigns;
-    return known && device.kernels().has(Kernel::decode_planar);
-  }
-  return codec == codec::LeafCodec::quantized && shape >= codec::Mode::fp8_e4m3 && shape <= codec::Mode::int4 &&
-         device.kernels().has(Kernel::dequantize);
-}
-
 class DeviceTransfers final : public Transfers {
  public:
   DeviceTransfers(std::shared_ptr<Device> device, const TransferOptions& options)
@@ -80,7 +67,7 @@ class DeviceTransfers final : public Transfers {
   void scatter(TransferBatch batch) override { scatters_->submit(work_of(std::move(batch), Direction::scatter)); }
 
   bool decodes(codec::LeafCodec codec, ConstBytes coded) const noexcept override {
-    return decodable(*device_, codec, coded);
+    return decodes_on(*device_, codec, coded);
   }
 
   std::shared_ptr<Landmark> landmark() override { return landmarks_->take(); }
@@ -93,14 +80,14 @@ class DeviceTransfers final : public Transfers {
     const ContextScope entered(device_->driver(), context.value());
     // What the driver was told already is waited for by its event, an order that the driver sees; the word alone says
     // nothing to its scheduler, and is for what was not issued yet.
-    Result<bool> issued = scatters_->wait_for_part(*landmark, value, stream);
+    Result<bool> issued = scatters_->wait_for_part(*landmark, value, stream, context.value());
     if (!issued.ok()) return issued.status();
     if (issued.value()) return {};
     landmarks_->waits(landmark, value, context.value(), stream);
     const LandmarkPool::Target target = LandmarkPool::target(*landmark, value);
     const CuResult result =
         device_->driver().cuStreamWaitValue64(stream, target.address, target.value, kCuWaitValueGeq);
-    return device_->check(result, "cuStreamWaitValue64");
+    return check_on_stream(*device_, result, context.value(), "cuStreamWaitValue64");
   }
 
   void raise(Landmark& landmark, uint64_t value) override {
@@ -136,6 +123,19 @@ class DeviceTransfers final : public Transfers {
 };
 
 }  // namespace
+
+// Entropy stages of lossy modes, zstd and delta are the CPU's.
+bool decodes_on(const Device& device, codec::LeafCodec codec, ConstBytes coded) noexcept {
+  if (coded.size() < codec::kFrameBytes) return false;
+  const auto shape = static_cast<codec::Mode>(load_le<uint8_t>(coded.data() + codec::kFrameShapeAt));
+  if (codec == codec::LeafCodec::planar) {
+    const auto number = static_cast<uint8_t>(shape);
+    const bool known = number <= kMostPlanarLevels || number == kPlanarRows || number == kPlanarSigns;
+    return known && device.kernels().has(Kernel::decode_planar);
+  }
+  return codec == codec::LeafCodec::quantized && shape >= codec::Mode::fp8_e4m3 && shape <= codec::Mode::int4 &&
+         device.kernels().has(Kernel::dequantize);
+}
 
 Result<std::unique_ptr<Transfers>> Transfers::create(std::shared_ptr<Device> device, const TransferOptions& options,
                                                      Executor& executor) {

@@ -110,6 +110,10 @@ struct TransferStats {
   uint64_t device_ns = 0;  // between the first and the last event of each part
 };
 
+// Whether kernels of the device decode this leaf, of whose coded bytes at least the first 64 are there: a form whose decoder
+// is in what was loaded. False: the CPU must.
+[[nodiscard]] bool decodes_on(const Device& device, codec::LeafCodec codec, ConstBytes coded) noexcept;
+
 class Transfers {
  public:
   // no_memory: staging; unsupported: a device that cannot map host memory. `executor` must outlive it.
@@ -127,7 +131,7 @@ class Transfers {
   virtual void gather(TransferBatch batch) = 0;
   // From records into device memory.
   virtual void scatter(TransferBatch batch) = 0;
-  // Whether the device decodes this leaf, of whose coded bytes at least the first 64 are there. False: the CPU must.
+  // decodes_on() of the device.
   [[nodiscard]] virtual bool decodes(codec::LeafCodec codec, ConstBytes coded) const noexcept = 0;
   // A landmark at value 0; null where there is no memory for one or the device is lost.
   virtual std::shared_ptr<Landmark> landmark() = 0;

@@ -9,6 +9,9 @@ namespace kvbm::manager {
 
 namespace {
 
+// Of device.staging, what coding blocks may have on the device at a time, and once more for what it made of them.
+constexpr uint64_t kCoderShare = 8;
+
 std::string name_of(const TensorPlace& place) {
   return "tensor " + std::to_string(place.tensor) + " of part " + std::to_string(place.part);
 }
@@ -17,9 +20,12 @@ std::string name_of(const TensorPlace& place) {
 
 // ---- AttachedDevice ----
 
-AttachedDevice::AttachedDevice(std::unique_ptr<device::Transfers> transfers,
+AttachedDevice::AttachedDevice(std::unique_ptr<device::Transfers> transfers, std::unique_ptr<device::BlockCoder> coder,
                                std::shared_ptr<const device::PinnedHost> pinned, std::string why_not)
-    : pinned_(std::move(pinned)), why_not_(std::move(why_not)), transfers_(std::move(transfers)) {}
+    : pinned_(std::move(pinned)),
+      why_not_(std::move(why_not)),
+      transfers_(std::move(transfers)),
+      coder_(std::move(coder)) {}
 
 uint64_t AttachedDevice::pinned_bytes() const noexcept { return pinned_ == nullptr ? 0 : pinned_->bytes(); }
 
@@ -146,8 +152,13 @@ Result<std::shared_ptr<AttachedDevice>> DeviceCaches::open_new(const device::Dri
     env_.log->write(LogLevel::warning, "device",
                     "host memory is not registered with the device, every leaf goes through staging: " + why_not);
   }
-  auto attached =
-      std::make_shared<AttachedDevice>(std::move(transfers).value(), std::move(pinned), std::move(why_not));
+  device::CoderOptions coding;
+  coding.multiprocessors = options_.multiprocessors;
+  coding.window_bytes = options_.staging_bytes / kCoderShare;
+  coding.stall_ns = options_.lost_after_ns;
+  auto coder = std::make_unique<device::BlockCoder>(device.value(), coding);
+  auto attached = std::make_shared<AttachedDevice>(std::move(transfers).value(), std::move(coder), std::move(pinned),
+                                                   std::move(why_not));
   add_storage(*attached, device.value());
   return attached;
 }

@@ -17,6 +17,7 @@
 #include "base/bytes.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "device/block_coder.h"
 #include "device/driver_library.h"
 #include "device/pinned_host.h"
 #include "device/transfers.h"
@@ -26,14 +27,16 @@
 
 namespace kvbm::manager {
 
-// One device as the operations of a manager use it. Thread: any; blocks never.
+// One device as the operations of a manager use it. Thread: any; blocks never, but where it is said.
 class AttachedDevice {
  public:
   // `pinned` may be null: `why_not` says why then.
-  AttachedDevice(std::unique_ptr<device::Transfers> transfers, std::shared_ptr<const device::PinnedHost> pinned,
-                 std::string why_not);
+  AttachedDevice(std::unique_ptr<device::Transfers> transfers, std::unique_ptr<device::BlockCoder> coder,
+                 std::shared_ptr<const device::PinnedHost> pinned, std::string why_not);
   [[nodiscard]] device::Transfers& transfers() noexcept { return *transfers_; }
   [[nodiscard]] device::Device& device() const noexcept { return transfers_->device(); }
+  // Blocks, in its calls: for callers that asked for it (kvbm_cache_encode).
+  [[nodiscard]] device::BlockCoder& coder() noexcept { return *coder_; }
   [[nodiscard]] uint64_t pinned_bytes() const noexcept;
   // "ready", or what is wrong in words: of a lost device what lost it.
   [[nodiscard]] std::string state();
@@ -53,6 +56,7 @@ class AttachedDevice {
   std::shared_ptr<device::StorageReads> storage_;
   bool storage_for_all_ = false;
   std::unique_ptr<device::Transfers> transfers_;
+  std::unique_ptr<device::BlockCoder> coder_;
 };
 
 // Where the tensors of a cache are said to lie.

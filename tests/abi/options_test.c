@@ -89,6 +89,11 @@ static kvbm_status_t use_codec(void *o) {
   return kvbm_codec_room(1, o, &room, NULL);
 }
 
+static kvbm_status_t use_cache_code(void *o) {
+  uint64_t room;
+  return kvbm_cache_code_room(cache, 1, o, &room, NULL);
+}
+
 static const struct {
   const char *name;
   size_t size, shorter;
@@ -108,6 +113,7 @@ static const struct {
     ROW(locate, offsetof(kvbm_locate_options_t, request_keys)),
     ROW(offer, offsetof(kvbm_offer_options_t, end)),
     ROW(codec, offsetof(kvbm_codec_options_t, rows)),
+    ROW(cache_code, offsetof(kvbm_cache_code_options_t, stream)),
     ROW(session, offsetof(kvbm_session_options_t, first_position)),
 };
 enum { kAll = sizeof all / sizeof all[0] };

@@ -21,6 +21,9 @@ expect "the README's program is tests/examples/example.c" "$(sed -n '/^```c$/,/^
   "$(cat "$source/tests/examples/example.c")"
 expect "the program of docs/sessions.md is tests/examples/session.c" "$(sed -n '/^```c$/,/^```$/p' "$source/docs/sessions.md" | sed '1d;$d')" \
   "$(cat "$source/tests/examples/session.c")"
+expect "the program of docs/codec.md, Blocks of a cache, is tests/examples/code_blocks.c" \
+  "$(sed -n '/^## Blocks of a cache$/,/^## Files$/p' "$source/docs/codec.md" | sed -n '/^```c$/,/^```$/p' | sed '1d;$d')" \
+  "$(cat "$source/tests/examples/code_blocks.c")"
 metrics=$(grep -oE '"kvbm_[a-z_]+"' "$source/lib/manager/metrics_text.cc" | tr -d '"' | sort)
 missing=""
 for name in $metrics; do

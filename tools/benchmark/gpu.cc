@@ -6,10 +6,10 @@
 
 #include "benchmark/gpu_coded.h"
 #include "benchmark/gpu_kernels.h"
+#include "benchmark/gpu_pace.h"
 #include "benchmark/gpu_world.h"
 #include "benchmark/statistics.h"
 #include "codec/leaf_hash.h"
-#include "terminal/progress.h"
 
 namespace kvbm::benchmark {
 
@@ -104,15 +104,15 @@ struct Samples {
 };
 
 template <class Ours, class Theirs>
-Status alternate(int rounds, Samples& samples, terminal::Progress& progress, Ours&& ours, Theirs&& theirs) {
-  for (int round = 0; round < rounds; ++round) {
+Status alternate(int rounds, Samples& samples, GpuPace& pace, Ours&& ours, Theirs&& theirs) {
+  pace.begin(rounds);
+  while (pace.another()) {
     for (int turn = 0; turn < 2; ++turn) {
-      const bool is_ours = (round + turn) % 2 == 0;
+      const bool is_ours = (pace.round() + turn) % 2 == 0;
       const Result<double> seconds = is_ours ? ours() : theirs();
       if (!seconds.ok()) return seconds.status();
       (is_ours ? samples.ours : samples.theirs).push_back(seconds.value());
     }
-    progress.advance(1);
   }
   return {};
 }
@@ -127,14 +127,14 @@ Row duration(const std::string& name, const Samples& samples) {
 }
 
 // Leaves of that shape out and in, against one copy of as many bytes.
-Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& shape, int rounds, terminal::Progress& progress,
+Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& shape, int rounds, GpuPace& pace,
                  std::vector<Row>& rows) {
   std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);
   const uint64_t bytes = shape.bytes();
   if (Status s = check(world, leaves, bytes); !s.ok()) return s;
   Samples out;
   Status s = alternate(
-      rounds, out, progress, [&] { return world.gather(leaves); },
+      rounds, out, pace, [&] { return world.gather(leaves); },
       [&] { return world.copy(world.host(world.records()), world.cache(), bytes); });
   if (!s.ok()) return s;
   rows.push_back(speed("gpu.gather." + name, bytes, out));
@@ -142,7 +142,7 @@ Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& sha
   if (const auto again = world.gather(leaves); !again.ok()) return again.status();
   Samples in;
   s = alternate(
-      rounds, in, progress, [&] { return world.scatter(leaves); },
+      rounds, in, pace, [&] { return world.scatter(leaves); },
       [&] { return world.copy(world.spare(), world.host(world.records()), bytes); });
   if (!s.ok()) return s;
   rows.push_back(speed("gpu.scatter." + name, bytes, in));
@@ -150,7 +150,7 @@ Status both_ways(GpuWorld& world, const std::string& name, const PagedShape& sha
 }
 
 // Each way for itself, whatever the library would choose.
-Status each_path(GpuWorld& world, const GpuOptions& options, terminal::Progress& progress, std::vector<Row>& rows) {
+Status each_path(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows) {
   device::PlanLimits mapped;
   mapped.always_mapped = true;
   device::PlanLimits staged;
@@ -166,7 +166,7 @@ Status each_path(GpuWorld& world, const GpuOptions& options, terminal::Progress&
     if (Status s = world.use(limits); !s.ok()) return s;
     for (const Page& page : kPathPages) {
       const Status s = both_ways(world, std::string(page.name) + "." + name, paged_shape(page.bytes, options.bytes),
-                                 options.rounds, progress, rows);
+                                 options.rounds, pace, rows);
       if (!s.ok()) return s;
     }
   }
@@ -174,7 +174,7 @@ Status each_path(GpuWorld& world, const GpuOptions& options, terminal::Progress&
 }
 
 // What a caller waits for a store of few blocks, and for a load.
-Status latency(GpuWorld& world, const GpuOptions& options, terminal::Progress& progress, std::vector<Row>& rows) {
+Status latency(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows) {
   PagedShape shape = paged_shape(kLatencyPage, world.bytes() / std::end(kLatencyBlocks)[-1]);
   shape.blocks = world.bytes() / shape.block_bytes();
   for (const uint64_t blocks : kLatencyBlocks) {
@@ -188,9 +188,9 @@ Status latency(GpuWorld& world, const GpuOptions& options, terminal::Progress& p
     const auto in = [&] { return world.scatter(leaves); };
     const auto copy_out = [&] { return world.copy(world.host(world.records()), world.cache(), bytes); };
     const auto copy_in = [&] { return world.copy(world.spare(), world.host(world.records()), bytes); };
-    s = alternate(options.rounds * options.calls, store, progress, out, copy_out);
+    s = alternate(options.rounds * options.calls, store, pace, out, copy_out);
     if (s.ok()) s = world.gather(leaves).status();
-    if (s.ok()) s = alternate(options.rounds * options.calls, load, progress, in, copy_in);
+    if (s.ok()) s = alternate(options.rounds * options.calls, load, pace, in, copy_in);
     if (!s.ok()) return s;
     const std::string name = std::to_string(blocks);
     rows.push_back(duration("gpu.store_latency." + name, store));
@@ -210,23 +210,28 @@ Result<GpuFigures> bench_gpu(const device::Driver& driver, const GpuOptions& opt
   const auto rounds = static_cast<uint64_t>(options.rounds);
   const uint64_t shapes = std::size(kPages) + 1 + kPaths * std::size(kPathPages);
   const uint64_t calls = static_cast<uint64_t>(options.calls) * std::size(kLatencyBlocks);
-  terminal::Progress progress("moving", rounds * 2 * (shapes + calls), terminal::Unit::items, options.quiet);
+  constexpr uint64_t kKernelSamples = 4;  // gather, scatter, hash, the product
+  constexpr uint64_t kCodedSamples = 2;
+  const uint64_t samples = 2 * (shapes + std::size(kLatencyBlocks)) + kKernelSamples + kCodedSamples;
+  GpuPace pace(options.seconds, samples, rounds * (2 * (shapes + calls) + kKernelSamples + kCodedSamples),
+               options.quiet);
   for (const Page& page : kPages) {
     const PagedShape shape = paged_shape(page.bytes, options.bytes);
-    const Status s = both_ways(world, page.name, shape, options.rounds, progress, figures.rows);
+    const Status s = both_ways(world, page.name, shape, options.rounds, pace, figures.rows);
     if (!s.ok()) return s;
   }
   // 16 tokens of 8 heads of 128 bf16, in the engine (tokens, heads, dim).
   PagedShape rows = paged_shape(kLatencyPage, options.bytes);
   rows.row_bytes = 256;
   rows.heads = 8;
-  Status s = both_ways(world, "32KiB_of_256B", rows, options.rounds, progress, figures.rows);
-  if (s.ok()) s = each_path(world, options, progress, figures.rows);
-  if (s.ok()) s = latency(world, options, progress, figures.rows);
-  progress.finish();
-  if (s.ok()) s = bench_gpu_kernels(world, options, figures.rows);
-  if (s.ok()) s = bench_gpu_coded(world, options, figures.rows);
+  Status s = both_ways(world, "32KiB_of_256B", rows, options.rounds, pace, figures.rows);
+  if (s.ok()) s = each_path(world, options, pace, figures.rows);
+  if (s.ok()) s = latency(world, options, pace, figures.rows);
+  if (s.ok()) s = bench_gpu_kernels(world, options, pace, figures.rows);
+  if (s.ok()) s = bench_gpu_coded(world, options, pace, figures.rows);
+  pace.finish();
   if (!s.ok()) return s;
+  figures.cut = pace.cut();
   return figures;
 }
 

@@ -17,12 +17,14 @@ struct GpuOptions {
   int calls = 5;                    // a round of a latency
   uint64_t bytes = 256ULL << 20;    // moved in one sample; twice as much device memory is taken
   uint32_t multiprocessors = 8;     // that transfers may use: device.multiprocessors
+  double seconds = 60;              // for the rounds of all figures: one that is too slow for its share gets fewer, one at least
   bool quiet = false;
 };
 
 struct GpuFigures {
   std::string device;  // its name, place and driver, for whoever writes the figures down
   std::vector<Row> rows;
+  uint64_t cut = 0;  // samples that had fewer rounds than asked for
 };
 
 // Every transfer is checked byte by byte once before it is timed; a wrong one is an error and no figure. unsupported

@@ -45,7 +45,7 @@ Result<std::vector<CodedLeaf>> code(codec::Mode mode) {
 
 }  // namespace
 
-Status bench_gpu_coded(GpuWorld& world, const GpuOptions& options, std::vector<Row>& rows) {
+Status bench_gpu_coded(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows) {
   const PagedShape shape = paged_shape(kPage, options.bytes);
   for (const codec::Mode mode : {codec::Mode::standard, codec::Mode::int8}) {
     const auto coded = code(mode);
@@ -64,9 +64,10 @@ Status bench_gpu_coded(GpuWorld& world, const GpuOptions& options, std::vector<R
       at += leaf.bytes.size();
     }
     std::vector<double> ours, theirs;
-    for (int round = 0; round < options.rounds; ++round) {
+    pace.begin(options.rounds);
+    while (pace.another()) {
       for (int turn = 0; turn < 2; ++turn) {
-        const bool is_ours = (round + turn) % 2 == 0;
+        const bool is_ours = (pace.round() + turn) % 2 == 0;
         const auto seconds = is_ours ? world.scatter(leaves)
                                      : world.copy(world.spare(), world.host(world.records()), shape.bytes());
         if (!seconds.ok()) return seconds.status();

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "benchmark/gpu.h"
+#include "benchmark/gpu_pace.h"
 #include "benchmark/gpu_world.h"
 #include "benchmark/row.h"
 
@@ -12,6 +13,6 @@ namespace kvbm::benchmark {
 
 // gpu.load_coded.MODE: plain bytes a second of made-up bf16 that lies coded in pinned memory, against one copy of the
 // plain bytes. Every leaf is compared with the hash of what was coded.
-Status bench_gpu_coded(GpuWorld& world, const GpuOptions& options, std::vector<Row>& rows);
+Status bench_gpu_coded(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows);
 
 }  // namespace kvbm::benchmark

@@ -156,16 +156,19 @@ struct Spans {
   std::vector<double> ours, theirs;
 };
 template <class Ours, class Theirs>
-Status alternate(GpuWorld& world, int rounds, Spans& spans, Ours&& ours, Theirs&& theirs) {
-  for (int turn = 0; turn < 2 * rounds; ++turn) {
-    const bool is_ours = (turn / 2 + turn) % 2 == 0;
-    const auto ms = world.device_ms([&]() -> Status {
-      Status s;
-      for (int i = 0; i < kRepeats && s.ok(); ++i) s = is_ours ? ours() : theirs();
-      return s;
-    });
-    if (!ms.ok()) return ms.status();
-    (is_ours ? spans.ours : spans.theirs).push_back(ms.value());
+Status alternate(GpuWorld& world, int rounds, GpuPace& pace, Spans& spans, Ours&& ours, Theirs&& theirs) {
+  pace.begin(rounds);
+  while (pace.another()) {
+    for (int turn = 0; turn < 2; ++turn) {
+      const bool is_ours = (pace.round() + turn) % 2 == 0;
+      const auto ms = world.device_ms([&]() -> Status {
+        Status s;
+        for (int i = 0; i < kRepeats && s.ok(); ++i) s = is_ours ? ours() : theirs();
+        return s;
+      });
+      if (!ms.ok()) return ms.status();
+      (is_ours ? spans.ours : spans.theirs).push_back(ms.value());
+    }
   }
   return {};
 }
@@ -176,7 +179,7 @@ Row speed(const char* name, uint64_t bytes, const Spans& spans, const char* limi
 }
 
 // Pages to records and back in the device's own memory, and leaves hashed where they lie.
-Status on_device(GpuWorld& world, Beside& beside, int rounds, std::vector<Row>& rows) {
+Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std::vector<Row>& rows) {
   const PagedShape shape = paged_shape(kPage, world.bytes());
   const uint64_t bytes = shape.bytes();
   const std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);
@@ -193,7 +196,7 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, std::vector<Row>& 
   std::vector<uint64_t> wanted;
   if (const auto moved = world.gather(leaves, &wanted); !moved.ok()) return moved.status();
   Spans gather;
-  Status s = alternate(world, rounds, gather, [&] { return jobs.gather(); }, copy);
+  Status s = alternate(world, rounds, pace, gather, [&] { return jobs.gather(); }, copy);
   if (s.ok()) s = jobs.gather();
   if (!s.ok()) return s;
   const auto hashes = jobs.hashes();
@@ -201,12 +204,12 @@ Status on_device(GpuWorld& world, Beside& beside, int rounds, std::vector<Row>& 
   if (hashes.value() != wanted) return {Code::damaged, "leaves were gathered wrong on the device"};
   rows.push_back(speed("gpu.device_gather", bytes, gather, "cuMemcpyAsync, device to device"));
   Spans scatter;
-  s = alternate(world, rounds, scatter, [&] { return jobs.scatter(); }, copy);
+  s = alternate(world, rounds, pace, scatter, [&] { return jobs.scatter(); }, copy);
   if (!s.ok()) return s;
   rows.push_back(speed("gpu.device_scatter", bytes, scatter, "cuMemcpyAsync, device to device"));
   Spans hash;
   s = alternate(
-      world, rounds, hash, [&] { return jobs.hash(); }, [&] { return beside.read(world.cache(), bytes, world.spare()); });
+      world, rounds, pace, hash, [&] { return jobs.hash(); }, [&] { return beside.read(world.cache(), bytes, world.spare()); });
   if (!s.ok()) return s;
   rows.push_back(speed("gpu.hash", bytes, hash, "a kernel that reads as much"));
   return {};
@@ -258,7 +261,7 @@ Result<double> products(GpuWorld& world, Beside& beside, uint32_t n, uint64_t re
 }
 
 // A matrix product alone and with stores beside it, and what the stores reach meanwhile.
-Status store_beside_gemm(GpuWorld& world, Beside& beside, int rounds, std::vector<Row>& rows) {
+Status store_beside_gemm(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std::vector<Row>& rows) {
   const PagedShape shape = paged_shape(kPage, world.bytes());
   const std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);
   uint32_t n = kLargestGemm;  // bf16 A and B and fp32 C: 8 bytes an element of one matrix
@@ -271,9 +274,10 @@ Status store_beside_gemm(GpuWorld& world, Beside& beside, int rounds, std::vecto
   std::vector<double> with;
   std::vector<double> stores;
   std::vector<double> copies;
-  for (int round = 0; round < rounds; ++round) {
+  pace.begin(rounds);
+  while (pace.another()) {
     for (int turn = 0; turn < 2; ++turn) {
-      const bool is_alone = (round + turn) % 2 == 0;
+      const bool is_alone = (pace.round() + turn) % 2 == 0;
       std::unique_ptr<Stores> other;
       if (!is_alone) other = std::make_unique<Stores>(world, leaves);
       const auto ms = products(world, beside, n, repeats);
@@ -297,11 +301,11 @@ Status store_beside_gemm(GpuWorld& world, Beside& beside, int rounds, std::vecto
 
 }  // namespace
 
-Status bench_gpu_kernels(GpuWorld& world, const GpuOptions& options, std::vector<Row>& rows) {
+Status bench_gpu_kernels(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows) {
   auto beside = Beside::load(world);
   if (!beside.ok()) return beside.status();
-  const Status s = on_device(world, *beside.value(), options.rounds, rows);
-  return s.ok() ? store_beside_gemm(world, *beside.value(), options.rounds, rows) : s;
+  const Status s = on_device(world, *beside.value(), options.rounds, pace, rows);
+  return s.ok() ? store_beside_gemm(world, *beside.value(), options.rounds, pace, rows) : s;
 }
 
 }  // namespace kvbm::benchmark

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "benchmark/gpu.h"
+#include "benchmark/gpu_pace.h"
 #include "benchmark/gpu_world.h"
 #include "benchmark/row.h"
 
@@ -12,6 +13,6 @@ namespace kvbm::benchmark {
 
 // gpu.device_gather and gpu.device_scatter, against a copy from device to device; gpu.hash, against reading the same memory;
 // gpu.store_beside_gemm and gpu.gather_beside_gemm.
-Status bench_gpu_kernels(GpuWorld& world, const GpuOptions& options, std::vector<Row>& rows);
+Status bench_gpu_kernels(GpuWorld& world, const GpuOptions& options, GpuPace& pace, std::vector<Row>& rows);
 
 }  // namespace kvbm::benchmark

@@ -43,6 +43,7 @@ struct Options {
   std::string library;
   std::string bytes = "256MiB";
   uint32_t multiprocessors = 8;
+  double gpu_seconds = 60;
 };
 
 // Four digits that matter.
@@ -154,10 +155,16 @@ int run_gpu(const Options& options, const Output& output) {
   gpu.rounds = options.rounds;
   gpu.bytes = bytes.value();
   gpu.multiprocessors = options.multiprocessors;
+  gpu.seconds = options.gpu_seconds;
   gpu.quiet = output.json;
   const auto figures = benchmark::bench_gpu(library.value()->driver, gpu);
   if (!figures.ok()) return fail(figures.status());
   std::fprintf(stderr, "kvbm: note: measured on %s\n", figures.value().device.c_str());
+  if (figures.value().cut != 0) {
+    std::fprintf(stderr,
+                 "kvbm: note: %llu figures had fewer rounds than --rounds %d: the device is too slow for them in --seconds %g\n",
+                 static_cast<unsigned long long>(figures.value().cut), options.rounds, options.gpu_seconds);
+  }
   return finish(figures.value().rows, output);
 }
 
@@ -214,6 +221,11 @@ void add_gpu(Registry& registry, CLI::App& group, const std::shared_ptr<Options>
   gpu.add_option("--multiprocessors", options->multiprocessors, "Multiprocessors that kernels of transfers use")
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  gpu.add_option("--seconds", options->gpu_seconds,
+                 "For the rounds of all figures; one that is too slow for its share has fewer rounds")
+      ->type_name("N")
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   gpu.add_option("--cuda-library", options->library, "CUDA driver to use, as the option device.library; libcuda.so.1")
       ->type_name("FILE")

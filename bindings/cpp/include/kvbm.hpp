@@ -154,6 +154,7 @@ inline auto namespace_options() { return detail::options(kvbm_namespace_options_
 inline auto register_options() { return detail::options(kvbm_register_options_init); }
 inline auto lookup_options() { return detail::options(kvbm_lookup_options_init); }
 inline auto cache_options() { return detail::options(kvbm_cache_options_init); }
+inline auto code_options() { return detail::options(kvbm_cache_code_options_init); }
 inline auto store_options() { return detail::options(kvbm_store_options_init); }
 inline auto load_options() { return detail::options(kvbm_load_options_init); }
 inline auto locate_options() { return detail::options(kvbm_locate_options_init); }
@@ -640,6 +641,35 @@ class Cache : public detail::Handle<kvbm_cache_t, kvbm_cache_release> {
   // (Submission::operation). That it runs does not say that the load was right: its completion does.
   void wait_layer(uint64_t operation, uint32_t layer, void* stream) {
     check(kvbm_cache_wait_layer(get(), operation, layer, stream));
+  }
+  // Blocks of one part (options.part) coded by hand, on a device by its kernels, to the same bytes; namespace codec reads
+  // them. `options`: stream, and for opaque parts what the pages hold.
+  std::size_t code_room(std::size_t n_blocks, const kvbm_cache_code_options_t& options = code_options()) const {
+    kvbm_error_t err{};
+    uint64_t out = 0;
+    check(kvbm_cache_code_room(get(), n_blocks, &options, &out, &err), err);
+    return static_cast<std::size_t>(out);
+  }
+  std::size_t encode(Span<const uint32_t> block_ids, Span<uint8_t> into, uint32_t mode = KVBM_CODEC_DEFAULT,
+                     const kvbm_cache_code_options_t& options = code_options()) {
+    kvbm_error_t err{};
+    std::size_t n = 0;
+    check(kvbm_cache_encode(get(), block_ids.data(), block_ids.size(), mode, &options, into.data(), into.size(), &n, &err),
+          err);
+    return n;
+  }
+  std::vector<uint8_t> encode(Span<const uint32_t> block_ids, uint32_t mode = KVBM_CODEC_DEFAULT,
+                              const kvbm_cache_code_options_t& options = code_options()) {
+    std::vector<uint8_t> out(code_room(block_ids.size(), options));
+    out.resize(encode(block_ids, out, mode, options));
+    return out;
+  }
+  // Every byte is checked before it is written. Of what was coded with loss only with KVBM_CODEC_ALLOW_LOSSY in
+  // options.flags: such blocks are not to be stored under keys whose readers want exact bytes.
+  void decode(Span<const uint8_t> coded, Span<const uint32_t> block_ids,
+              const kvbm_cache_code_options_t& options = code_options()) {
+    kvbm_error_t err{};
+    check(kvbm_cache_decode(get(), coded.data(), coded.size(), block_ids.data(), block_ids.size(), &options, &err), err);
   }
   // How many ids each part has.
   std::size_t per_part(Span<const uint32_t> block_ids) const {

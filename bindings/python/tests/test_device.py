@@ -65,6 +65,44 @@ def test_what_is_stored_comes_back_layer_by_layer(context: Context, manager: Man
 
 
 @with_driver
+def test_blocks_are_coded_on_the_device_to_the_bytes_of_the_processor(manager: Manager) -> None:
+    fake = Fake()
+    on_device = [fake.memory(BLOCKS * PAGE) for _ in range(LAYERS)]
+    on_host = [bytearray(BLOCKS * PAGE) for _ in range(LAYERS)]
+    form: dict[str, Any] = {"element": libkvbm.Element.BF16, "row": 64}
+    # bf16 between 0.5 and 1
+    for layer, memory in enumerate(on_host):
+        for i in range(0, len(memory), 2):
+            memory[i], memory[i + 1] = (i * 7 + layer) % 128, 0x3F
+        ctypes.memmove(on_device[layer].address, bytes(memory), len(memory))
+    with Namespace(manager, "m") as ns, \
+            Cache(manager, ns, BLOCKS, tensors=on_device, memory=MemoryKind.CUDA) as device, \
+            Cache(manager, ns, BLOCKS, tensors=on_host) as host:
+        for mode in ("default", "int8", "zstd", "off"):
+            lossy = mode == "int8"
+            coded = device.encode([3, 0, 7], mode, **form)
+            about = libkvbm.codec.inspect(coded)
+            assert about.lossy == lossy and about.raw_bytes == 3 * LAYERS * PAGE and (about.error_ppb > 0) == lossy
+            room = bytearray(host.code_room(3))
+            assert host.encode([3, 0, 7], mode, into=room, **form) == len(coded)
+            if not lossy:  # the last digits of what was lost may differ
+                assert coded == room[:len(coded)]
+            plain = libkvbm.codec.decode(coded, allow_lossy=True)
+            if lossy:
+                with pytest.raises(libkvbm.UnavailableError):
+                    device.decode(coded, [9, 10, 11], **form)
+            device.decode(coded, [9, 10, 11], allow_lossy=lossy, stream=fake.stream(), **form)
+            for i in range(3):
+                for layer, memory in enumerate(on_device):
+                    at = (i * LAYERS + layer) * PAGE
+                    assert page(memory, 9 + i) == plain[at:at + PAGE]
+        with pytest.raises(libkvbm.CallerError, match="bytes of no known kind"):
+            device.encode([0], "int8")
+        with pytest.raises(libkvbm.CallerError, match="as block_ids"):
+            device.decode(coded, [1, 2, 1], **form)
+
+
+@with_driver
 def test_memory_that_is_no_devices_is_refused(manager: Manager) -> None:
     with Namespace(manager, "m") as ns:
         with pytest.raises(libkvbm.CallerError, match="tensor 0 of part 0"):

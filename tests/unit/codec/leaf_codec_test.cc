@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "codec/leaf_hash.h"
 #include "codec/planar.h"
+#include "codec/planar_rows.h"
 #include "codec/zstd_leaf.h"
 
 namespace kvbm::codec {
@@ -59,6 +60,76 @@ TEST(LeafCodec, names_lead_to_modes_and_back) {
   }
   EXPECT_FALSE(mode_by_name("").has_value());
   EXPECT_FALSE(mode_by_name("standard ").has_value());
+}
+
+std::vector<std::byte> real_kv() {
+  std::ifstream in(std::string(KVBM_TEST_DATA) + "/kv/smollm2_bf16.bin", std::ios::binary);
+  std::vector<std::byte> out(kMaxLeafBytes);
+  in.read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
+  EXPECT_TRUE(in.good());
+  return out;
+}
+
+// Heads of 48 in rooms of 64, unused heads, what is sparse: zeros are no exponents that a tree of a few could hold.
+TEST(LeafCodec, where_zeros_abound_no_slow_mode_loses_to_zstd) {
+  if (!has_zstd()) GTEST_SKIP() << kWithoutZstd;
+  constexpr size_t kRow = 64;
+  using IsZero = bool (*)(size_t i);
+  constexpr IsZero kZeros[] = {
+      [](size_t i) { return i % kRow >= 48; },
+      [](size_t i) { return i % kRow < 32; },
+      [](size_t i) { return i / kRow % 3 != 0; },
+      [](size_t i) { return (i * 2654435761U >> 8 & 1) != 0; },
+  };
+  for (const IsZero is_zero : kZeros) {
+    auto bf16 = real_kv();
+    std::vector<std::byte> fp32(kMaxLeafBytes);
+    for (size_t i = 0; i < bf16.size() / 2; ++i) {
+      if (is_zero(i)) store_le(bf16.data() + 2 * i, uint16_t{0});
+      if (i < fp32.size() / 4) store_le(fp32.data() + 4 * i, uint32_t{load_le<uint16_t>(bf16.data() + 2 * i)} << 16);
+    }
+    for (const Element element : {Element::bf16, Element::fp32}) {
+      const auto& raw = element == Element::bf16 ? bf16 : fp32;
+      const LeafForm form{element, kRow, 256};
+      const size_t zstd = round_trip(form, Mode::zstd, raw);
+      EXPECT_LE(round_trip(form, Mode::standard, raw), zstd * 8 / 7);
+      const size_t most = round_trip(form, Mode::max, raw);
+      EXPECT_LE(most, zstd);
+      EXPECT_LE(most, round_trip(form, Mode::fast, raw));
+    }
+  }
+}
+
+// What is no zero to speak of stays with the coder whose decoder is fast.
+TEST(LeafCodec, real_kv_is_coded_by_exponents) {
+  const auto raw = real_kv();
+  Workspace workspace;
+  std::vector<std::byte> room(encode_room(raw.size()) + 64);
+  auto* const aligned = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(room.data()), 64));
+  for (const Mode mode : {Mode::fast, Mode::standard, Mode::max}) {
+    const auto coded = encode_leaf({Element::bf16, 64, 512}, mode, raw, leaf_hash(raw), {aligned, encode_room(raw.size())}, workspace);
+    ASSERT_TRUE(coded.ok());
+    EXPECT_EQ(coded.value().codec, LeafCodec::planar);
+  }
+}
+
+// Rows of which no two are equal, though all of them are where they are looked at: comparing each with each would take
+// seconds, so it is given up.
+TEST(LeafCodec, rows_that_only_seem_equal_are_not_all_compared) {
+  constexpr uint32_t kRow = 32;  // values
+  auto raw = random_bytes(kMaxLeafBytes, kSeed);
+  for (size_t at = 0; at < raw.size(); at += 2 * kRow) {
+    for (const size_t same : {0U, 24U, 48U}) std::fill_n(raw.begin() + static_cast<ptrdiff_t>(at + same), 16, std::byte{0});
+  }
+  LeafRows rows;
+  std::vector<std::byte> different(raw.size());
+  EXPECT_FALSE(find_equal_rows({Element::bf16, kRow, 1024}, raw, rows, different.data()));
+  EXPECT_LT(rows.different, 128U) << "given up early";
+  std::copy_n(raw.begin(), raw.size() / 2, raw.begin() + static_cast<ptrdiff_t>(raw.size() / 2));
+  for (size_t at = 0; at < raw.size(); at += 2 * kRow) raw[at] = static_cast<std::byte>(at / (2 * kRow) % 512 % 251);
+  for (size_t at = 0; at < raw.size(); at += 2 * kRow) raw[at + 1] = static_cast<std::byte>(at / (2 * kRow) % 512 / 251);
+  EXPECT_TRUE(find_equal_rows({Element::bf16, kRow, 1024}, raw, rows, different.data()));
+  EXPECT_EQ(rows.different, 512U);
 }
 
 TEST(LeafCodec, random_bytes_are_left_raw) {

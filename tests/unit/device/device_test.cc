@@ -231,6 +231,32 @@ TEST(DeviceTest, a_context_that_cannot_be_entered_is_a_lost_device) {
   EXPECT_TRUE(device->is_lost());
 }
 
+// Name, code, the driver's words, and what to do: nobody is left with the name of a call.
+TEST(DriverErrorTest, every_refusal_says_which_error_and_what_to_do) {
+  const FakeCuda fake;
+  for (const CuResult result : {1, 2, 3, 4, 46, 100, 101, 200, 201, 209, 214, 220, 226, 400, 500, 700, 701, 702, 709, 710, 712,
+                                713, 714, 715, 716, 717, 718, 719, 721, 800, 801, 803, 810, 911, 999}) {
+    const std::string said = driver_status(fake.driver(), result, "cuEventCreate").message();
+    EXPECT_EQ(said.find("cuEventCreate: "), 0U) << said;
+    const size_t code = said.find("(" + std::to_string(result) + "): ");
+    ASSERT_NE(code, std::string::npos) << said;
+    EXPECT_GT(code, std::string("cuEventCreate: ").size()) << said;
+    EXPECT_GT(said.size(), code + 30) << said;
+    EXPECT_LT(said.size(), 400U) << said;  // of kvbm_error_t's 504
+  }
+  EXPECT_NE(driver_error_text(fake.driver(), kCuNotPermitted).find("ulimit -l"), std::string::npos);
+}
+
+TEST(DeviceTest, calls_on_a_lost_device_say_what_lost_it_and_not_their_own_name_alone) {
+  FakeCuda fake;
+  const auto device = open_device(fake);
+  device->lose("cuMemcpyAsync", kCuIllegalAddress);
+  for (const CuResult result : {kCuSuccess, kCuInvalidValue, kCuOutOfMemory}) {
+    EXPECT_EQ(device->check(result, "cuEventCreate").message(),
+              "the device is lost: cuMemcpyAsync: CUDA_ERROR_ILLEGAL_ADDRESS (700)");
+  }
+}
+
 TEST(DriverErrorTest, sticky_errors_disable_and_others_do_not) {
   const FakeCuda fake;
   for (const CuResult sticky : {4, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911, 999}) {
@@ -241,7 +267,8 @@ TEST(DriverErrorTest, sticky_errors_disable_and_others_do_not) {
     EXPECT_FALSE(is_sticky(passing)) << passing;
     EXPECT_NE(driver_status(fake.driver(), passing, "x").code(), Code::tier_disabled) << passing;
   }
-  EXPECT_EQ(driver_error_text(fake.driver(), 12345), "error (12345)");
+  EXPECT_EQ(driver_error_text(fake.driver(), 12345),
+            "an error that the driver has no name for (12345): a fault of kvbm's or of the driver: report it with this line");
   EXPECT_EQ(driver_status(fake.driver(), kCuNotPermitted, "cuMemHostRegister").code(), Code::not_permitted);
 }
 

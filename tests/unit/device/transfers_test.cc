@@ -360,6 +360,28 @@ TEST(Transfers, take_streams_by_number_and_refuse_strange_ones) {
   EXPECT_EQ(world.gather(std::move(batch)).wait(), Code::ok);
 }
 
+// Between the look at a stream and the wait on it the caller may destroy it: that is the caller's fault, and said so.
+TEST(Transfers, a_stream_that_is_destroyed_on_the_way_is_the_callers_fault) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const CuStream stream = world.cuda.make_stream(1);
+  const auto landmark = world.transfers->landmark();
+  for (const char* entry : {"cuEventCreate", "cuEventRecord"}) {
+    world.cuda.fail(entry, 1, kCuInvalidHandle);
+    const Status refused = world.transfers->point(stream).status();
+    EXPECT_EQ(refused.code(), Code::invalid_argument) << entry;
+    EXPECT_NE(refused.message().find("knows no such stream"), std::string::npos) << refused.message();
+  }
+  world.cuda.fail("cuStreamWaitValue64", 1, kCuInvalidHandle);
+  const Status refused = world.transfers->wait_on(landmark, 1, stream);
+  EXPECT_EQ(refused.code(), Code::invalid_argument) << refused.message();
+  EXPECT_FALSE(world.device->is_lost());
+  // Its own context is the device's: that one must not go.
+  world.cuda.fail("cuStreamWaitValue64", 1, kCuContextDestroyed);
+  EXPECT_EQ(world.transfers->wait_on(landmark, 1, stream).code(), Code::tier_disabled);
+  EXPECT_TRUE(world.device->is_lost());
+}
+
 // A stream of the engine that reads layer for layer what lands.
 struct Reader {
   explicit Reader(TransferWorld& w) : world(w), stream(w.cuda.make_stream(1)), seen(TransferWorld::kBytes) {}

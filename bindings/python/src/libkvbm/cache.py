@@ -5,16 +5,17 @@ import asyncio
 import concurrent.futures
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence, Union, overload
 
 from . import _native as raw
 from . import _raw
-from .constants import FOREVER, Form, Lookup, MemoryKind, Priority
+from .codec import mode_by_name
+from .constants import FOREVER, CodecMode, Element, Form, Lookup, MemoryKind, Priority
 from .errors import KvbmError, invalid
 from .geometry import Part, fill_shard
 from .key import Position, as_keys, one_key, position_memory
 from .match import Match, lookup_options
-from .memory import as_u32, device_extent, extent_of, statuses
+from .memory import as_u32, device_extent, extent_of, readable, statuses
 from .dispatch import Completion
 from .queue import Operation, Queue, submit, submit_async, submit_future
 
@@ -193,6 +194,46 @@ class Cache:
         say that the load was right: what was computed behind it counts only once the completion has said so."""
         raw.kvbm_cache_wait_layer(self._handle, operation.number, layer, stream)
 
+    # ---- coding by hand
+
+    def code_room(self, n_blocks: int, *, part: int = 0) -> int:
+        """Bytes that encode needs to write into for so many engine blocks, whatever is in them and whichever the mode."""
+        needed: int = raw.kvbm_cache_code_room(self._handle, n_blocks, _code_options(part, 0, None, Element.BYTES, 0, 0))[1]
+        return needed
+
+    @overload
+    def encode(self, block_ids: Integers, mode: Union[str, CodecMode] = ..., *, part: int = ..., into: None = ...,
+               stream: Optional[int] = ..., element: Element = ..., row: int = ..., rows: int = ...) -> bytes: ...
+    @overload
+    def encode(self, block_ids: Integers, mode: Union[str, CodecMode] = ..., *, part: int = ..., into: Bytes,
+               stream: Optional[int] = ..., element: Element = ..., row: int = ..., rows: int = ...) -> int: ...
+    def encode(self, block_ids: Integers, mode: Union[str, CodecMode] = "default", *, part: int = 0,
+               into: Optional[Bytes] = None, stream: Optional[int] = None, element: Element = Element.BYTES, row: int = 0,
+               rows: int = 0) -> Union[bytes, int]:
+        """Codes engine blocks of one part into one buffer (libkvbm.codec reads it): on a device by its kernels, to the
+        same bytes as on the processor. Nothing of it enters a tier. `element`, `row` and `rows` are for opaque parts, as
+        in codec.encode. With `into`, which has code_room() bytes, it is coded there and the result is how many it took."""
+        ids = as_u32(block_ids, "block_ids")
+        number = mode_by_name(mode) if isinstance(mode, str) else mode
+        options = _code_options(part, 0, stream, element, row, rows)
+        n = ids.nbytes // 4
+        if into is not None:
+            return int(raw.kvbm_cache_encode(self._handle, ids, n, number, options, extent_of(into)[0])[1])
+        needed: int = raw.kvbm_cache_code_room(self._handle, n, options)[1]
+        made: bytes
+        _, made, size = raw.kvbm_cache_encode(self._handle, ids, n, number, options, needed)
+        return made[:size]
+
+    def decode(self, coded: Bytes, block_ids: Integers, *, part: int = 0, allow_lossy: bool = False,
+               stream: Optional[int] = None, element: Element = Element.BYTES, row: int = 0, rows: int = 0) -> None:
+        """Decodes what encode gave into engine blocks, every byte checked before it is written. What was coded with loss
+        is refused (UnavailableError) unless it is allowed; do not store such blocks under keys whose readers want exact
+        bytes. After a MissError the blocks are undefined: compute them."""
+        ids = as_u32(block_ids, "block_ids")
+        flags = raw.KVBM_CODEC_ALLOW_LOSSY if allow_lossy else 0
+        raw.kvbm_cache_decode(self._handle, readable(coded, "coded"), ids, ids.nbytes // 4,
+                              _code_options(part, flags, stream, element, row, rows))
+
     # ---- the object
 
     @property
@@ -261,6 +302,14 @@ class Cache:
             return raw.kvbm_cache_load(cache, found, ids, each, options, queue, token)
 
         return _Call(call, options, statuses(n), n, (where,))
+
+
+def _code_options(part: int, flags: int, stream: Optional[int], element: Element, row: int, rows: int) -> raw.Struct:
+    options: raw.Struct = _raw.kvbm_cache_code_options_t()
+    options.part, options.flags = part, flags
+    options.element, options.row_elements, options.rows = element, row, rows
+    options.stream, options.has_stream = stream or 0, int(stream is not None)
+    return options
 
 
 class _Call:

@@ -603,6 +603,88 @@ extern "C" {
         stream: *mut ::core::ffi::c_void,
     ) -> kvbm_status_t;
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct kvbm_cache_code_options {
+    pub struct_size: u32,
+    pub part: u32,
+    pub element: u32,
+    pub row_elements: u32,
+    pub rows: u32,
+    pub flags: u32,
+    pub stream: *mut ::core::ffi::c_void,
+    pub has_stream: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of kvbm_cache_code_options"][::core::mem::size_of::<kvbm_cache_code_options>() - 40usize];
+    ["Alignment of kvbm_cache_code_options"][::core::mem::align_of::<kvbm_cache_code_options>() - 8usize];
+    ["Offset of field: kvbm_cache_code_options::struct_size"]
+        [::core::mem::offset_of!(kvbm_cache_code_options, struct_size) - 0usize];
+    ["Offset of field: kvbm_cache_code_options::part"][::core::mem::offset_of!(kvbm_cache_code_options, part) - 4usize];
+    ["Offset of field: kvbm_cache_code_options::element"]
+        [::core::mem::offset_of!(kvbm_cache_code_options, element) - 8usize];
+    ["Offset of field: kvbm_cache_code_options::row_elements"]
+        [::core::mem::offset_of!(kvbm_cache_code_options, row_elements) - 12usize];
+    ["Offset of field: kvbm_cache_code_options::rows"]
+        [::core::mem::offset_of!(kvbm_cache_code_options, rows) - 16usize];
+    ["Offset of field: kvbm_cache_code_options::flags"]
+        [::core::mem::offset_of!(kvbm_cache_code_options, flags) - 20usize];
+    ["Offset of field: kvbm_cache_code_options::stream"]
+        [::core::mem::offset_of!(kvbm_cache_code_options, stream) - 24usize];
+    ["Offset of field: kvbm_cache_code_options::has_stream"]
+        [::core::mem::offset_of!(kvbm_cache_code_options, has_stream) - 32usize];
+    ["Offset of field: kvbm_cache_code_options::reserved"]
+        [::core::mem::offset_of!(kvbm_cache_code_options, reserved) - 36usize];
+};
+impl Default for kvbm_cache_code_options {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub type kvbm_cache_code_options_t = kvbm_cache_code_options;
+extern "C" {
+    pub fn kvbm_cache_code_options_init(out_options: *mut kvbm_cache_code_options_t, struct_size: u32)
+        -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_cache_code_room(
+        cache: *mut kvbm_cache_t,
+        n_blocks: usize,
+        options: *const kvbm_cache_code_options_t,
+        out_bytes: *mut u64,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_cache_encode(
+        cache: *mut kvbm_cache_t,
+        block_ids: *const u32,
+        n_blocks: usize,
+        mode: u32,
+        options: *const kvbm_cache_code_options_t,
+        out: *mut ::core::ffi::c_void,
+        capacity: usize,
+        out_bytes: *mut usize,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
+extern "C" {
+    pub fn kvbm_cache_decode(
+        cache: *mut kvbm_cache_t,
+        coded: *const ::core::ffi::c_void,
+        coded_bytes: usize,
+        block_ids: *const u32,
+        n_blocks: usize,
+        options: *const kvbm_cache_code_options_t,
+        err: *mut kvbm_error_t,
+    ) -> kvbm_status_t;
+}
 pub const KVBM_CODEC_OFF: _bindgen_ty_7 = 0;
 pub const KVBM_CODEC_FAST: _bindgen_ty_7 = 1;
 pub const KVBM_CODEC_DEFAULT: _bindgen_ty_7 = 2;

@@ -1,0 +1,22 @@
+// A caller's stream, in calls on an attached cache.
+#pragma once
+
+#include <memory>
+
+#include "base/status.h"
+#include "device/transfers.h"
+#include "manager/cache.h"
+#include "manager/device_caches.h"
+
+namespace kvbm::capi {
+
+// What the stream holds now; null where none was given.
+inline Result<std::shared_ptr<device::StreamPoint>> point_on(const manager::Cache& cache, void* stream,
+                                                             uint32_t has_stream) {
+  if (has_stream == 0 && stream == nullptr) return std::shared_ptr<device::StreamPoint>();
+  if (has_stream != 1) return Status(Code::invalid_argument, "stream is set and has_stream is not 1");
+  if (cache.device() == nullptr) return Status(Code::invalid_argument, "a stream was given for a cache in host memory");
+  return cache.device()->transfers().point(static_cast<device::CuStream>(stream));
+}
+
+}  // namespace kvbm::capi

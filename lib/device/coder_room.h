@@ -1,0 +1,87 @@
+// What coding blocks of a cache on a device works with (block_coder.h): a window of plain bytes and room for coded leaves on
+// the device, pinned memory for what crosses the bus and for jobs, one stream.
+//
+// Everything is enqueued on that stream, so each step sees what those before it did; what the CPU reads, or writes again,
+// needs a wait() in between. Thread: one at a time, with the device's context current.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "device/device_memory.h"
+#include "device/kernel_set.h"
+#include "device/kernels/codec_job.h"
+#include "device/kernels/leaf_job.h"
+
+namespace kvbm::device {
+
+struct CoderOptions {
+  uint32_t multiprocessors = 8;        // that kernels use at most
+  uint64_t window_bytes = 8ULL << 20;  // plain bytes that are on the device at a time; 256 KiB at least
+  // Without an end of what was enqueued within so long the device is given up. kNever: never.
+  uint64_t stall_ns = 10'000'000'000ULL;
+};
+
+class CoderRoom {
+ public:
+  static constexpr size_t kRuns = 8192;   // of one gather or scatter
+  static constexpr size_t kLeaves = 512;  // of one launch of a coder
+
+  // no_memory, tier_disabled, internal. Gives back what it took when it fails.
+  static Result<std::shared_ptr<CoderRoom>> create(std::shared_ptr<Device> device, const CoderOptions& options);
+  // Only once the device is done with all of it; else it is parked.
+  ~CoderRoom();
+  CoderRoom(const CoderRoom&) = delete;
+  CoderRoom& operator=(const CoderRoom&) = delete;
+
+  [[nodiscard]] CuStream stream() const noexcept { return stream_; }
+  [[nodiscard]] CuPointer window() const noexcept { return window_->address(); }
+  [[nodiscard]] uint64_t window_bytes() const noexcept { return window_->bytes(); }
+  // Coded leaves on the device, and on their way in pinned memory: places of one have the same offset in the other, and
+  // begin at multiples of 64. Each has room for a window in kLeaves leaves.
+  [[nodiscard]] CuPointer coded() const noexcept { return coded_->address(); }
+  [[nodiscard]] std::byte* landing() const noexcept { return landing_->data(); }
+  [[nodiscard]] uint64_t coded_bytes() const noexcept { return coded_->bytes(); }
+
+  // Between runs of the cache and the window, from job 0 on; `run` must lie in memory of the device.
+  void set_run(size_t job, const StridedRun& run, uint64_t window_at) noexcept;
+  Status gather(size_t jobs) { return move(jobs, true); }
+  Status scatter(size_t jobs) { return move(jobs, false); }
+  // Leaves of a coder's kernel: jobs [first, first + n). What it answers is there after wait().
+  [[nodiscard]] CodedJob& leaf(size_t job) noexcept { return coded_jobs_[job]; }
+  [[nodiscard]] const CodedResult& result(size_t job) const noexcept { return results_[job]; }
+  Status launch(Kernel kernel, size_t first, size_t n);
+
+  Status bring_coded(uint64_t at, uint64_t bytes);                      // to the landing, same place
+  Status bring_window(uint64_t window_at, uint64_t at, uint64_t bytes);  // to the landing at `at`
+  Status send_coded(uint64_t at, uint64_t bytes);                       // out of the landing, same place
+  Status send_window(uint64_t at, uint64_t window_at, uint64_t bytes);  // out of the landing at `at`
+  Status move_window(uint64_t from, uint64_t to, uint64_t bytes);       // no overlap
+
+  // Until everything that was enqueued has ended. tier_disabled: the device is lost, or has been given up by this.
+  Status wait();
+
+ private:
+  explicit CoderRoom(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  Status make(const CoderOptions& options);
+  Status make_stream();
+  Status move(size_t jobs, bool out);
+  Status copy(CuPointer to, CuPointer from, uint64_t bytes);
+
+  const std::shared_ptr<Device> device_;
+  uint32_t multiprocessors_ = 1;
+  uint64_t stall_ns_ = 0;
+  std::unique_ptr<DeviceMemory> window_, coded_, scratch_;
+  std::unique_ptr<PinnedMemory> landing_, words_;
+  LeafJob* jobs_ = nullptr;
+  CodedJob* coded_jobs_ = nullptr;
+  CodedResult* results_ = nullptr;
+  CuPointer jobs_device_ = 0, coded_jobs_device_ = 0, results_device_ = 0, hashes_device_ = 0, good_device_ = 0;
+  CuStream stream_ = nullptr;
+  CuEvent end_ = nullptr;
+};
+
+}  // namespace kvbm::device

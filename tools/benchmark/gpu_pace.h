@@ -1,0 +1,50 @@
+// Which rounds of `kvbm bench gpu` there is time for, and the bar of all of them. A device that copies as slowly as the fake
+// of the driver that tests use would else take minutes for figures that are none. Used by one thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "terminal/progress.h"
+
+namespace kvbm::benchmark {
+
+class GpuPace {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // `seconds` for `figures` figures, each an equal share; `rounds` in all are asked for.
+  GpuPace(double seconds, uint64_t figures, uint64_t rounds, bool quiet)
+      : share_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+            seconds / static_cast<double>(figures)))),
+        progress_("moving", rounds, terminal::Unit::items, quiet) {}
+
+  // A figure of so many rounds begins.
+  void begin(int rounds) {
+    asked_ = rounds;
+    round_ = -1;
+    until_ = Clock::now() + share_;
+  }
+  // Whether there is another round: the first always, others while the figure's share lasts. For `while (pace.another())`.
+  bool another() {
+    if (round_ >= 0) progress_.advance(1);
+    if (++round_ >= asked_) return false;
+    if (round_ == 0 || Clock::now() < until_) return true;
+    ++cut_;
+    progress_.advance(static_cast<uint64_t>(asked_ - round_));
+    return false;
+  }
+  [[nodiscard]] int round() const noexcept { return round_; }
+  // Samples that had fewer rounds than asked for.
+  [[nodiscard]] uint64_t cut() const noexcept { return cut_; }
+  void finish() { progress_.finish(); }
+
+ private:
+  const Clock::duration share_;
+  Clock::time_point until_;
+  terminal::Progress progress_;
+  int asked_ = 0;
+  int round_ = 0;
+  uint64_t cut_ = 0;
+};
+
+}  // namespace kvbm::benchmark
