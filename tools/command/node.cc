@@ -401,6 +401,10 @@ CLI::App& add_by_hand(Registry& registry, const char* name, const char* what, Ha
   return app;
 }
 
+std::string has_letters(const std::string& name) {
+  return name.empty() ? "a name is empty; give the blocks one" : "";
+}
+
 }  // namespace
 
 void add_node(Registry& registry) {
@@ -441,13 +445,13 @@ void add_node(Registry& registry) {
   CLI::App& putting =
       add_by_hand(registry, "put", "Store a file in a pool under a name; exit code 3 if it has kept a part of it", put,
                   to_put);
-  putting.add_option("name", to_put->name, "Name to store it under")->type_name("NAME")->required();
+  putting.add_option("name", to_put->name, "Name to store it under")->type_name("NAME")->required()->check(has_letters);
   putting.add_option("file", to_put->file, "What to store; standard input if missing")->type_name("FILE");
   putting.footer("Example:\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt");
 
   auto to_get = std::make_shared<Arguments>();
   CLI::App& getting = add_by_hand(registry, "get", "Read a file of a pool, every byte verified", get, to_get);
-  getting.add_option("name", to_get->name, "Name that it was stored under")->type_name("NAME")->required();
+  getting.add_option("name", to_get->name, "Name that it was stored under")->type_name("NAME")->required()->check(has_letters);
   getting.add_option("-o,--output", to_get->file, "Where to write it; standard output if missing")->type_name("FILE");
   getting.footer("Example:\n  kvbm get --peer 127.0.0.1:7000 notes -o notes.txt");
 
@@ -455,13 +459,13 @@ void add_node(Registry& registry) {
   CLI::App& asking =
       add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not, 3 if it has a part of it",
                   exists, to_ask);
-  asking.add_option("name", to_ask->name, "Name that it was stored under")->type_name("NAME")->required();
+  asking.add_option("name", to_ask->name, "Name that it was stored under")->type_name("NAME")->required()->check(has_letters);
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
 
   auto to_locate = std::make_shared<Arguments>();
   CLI::App& locating =
       add_by_hand(registry, "locate", "Say which nodes have how much of a file, and in which tier", locate, to_locate);
-  locating.add_option("name", to_locate->name, "Name that it was stored under")->type_name("NAME")->required();
+  locating.add_option("name", to_locate->name, "Name that it was stored under")->type_name("NAME")->required()->check(has_letters);
   locating.footer("Example:\n  kvbm locate --peer 127.0.0.1:7000,127.0.0.1:7001 notes");
 
   auto to_list = std::make_shared<Arguments>();

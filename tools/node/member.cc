@@ -199,7 +199,6 @@ std::string Member::share_role() const {
 
 // The name's bytes make the first key; under it and the hash the other blocks follow each other.
 Result<std::vector<kvbm_key_t>> Member::keys_of(const std::string& name, size_t n, const Digest& digest) const {
-  if (name.empty()) return Status(Code::invalid_argument, "a name is empty; give the blocks one");
   std::vector<uint32_t> tokens;
   for (const char c : name) tokens.push_back(static_cast<unsigned char>(c));
   std::vector<kvbm_key_t> keys(n);
