@@ -1,4 +1,7 @@
 // The `kvbm` command. A subcommand is one file in command/ and one line here.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <exception>
 
@@ -21,6 +24,17 @@
 
 #define KVBM_TEXT_OF(x) #x
 #define KVBM_TEXT(x) KVBM_TEXT_OF(x)
+
+namespace {
+
+// Whether what was printed did not arrive, as on a full disk. A reader of a pipe that has gone has what it wanted.
+bool output_is_lost() {
+  struct stat facts {};
+  return (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && ::fstat(STDOUT_FILENO, &facts) == 0 &&
+         !S_ISFIFO(facts.st_mode) && !S_ISSOCK(facts.st_mode);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   namespace command = kvbm::command;
@@ -54,7 +68,11 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
       return command::report_parse_error(root, error);
     }
-    return registry.run_chosen();
+    const int code = registry.run_chosen();
+    if (code == command::kDone && output_is_lost()) {
+      return command::fail(command::kFailed, "standard output cannot be written", "is its disk full?");
+    }
+    return code;
   } catch (const std::exception& error) {
     return command::fail(command::kFailed, error.what(), "this is a fault in kvbm; please report the command line");
   }

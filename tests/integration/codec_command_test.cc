@@ -1,5 +1,7 @@
 // `kvbm codec` as people use it: files come back, nothing is overwritten, each bad input is named.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -100,6 +102,142 @@ TEST_F(CodecCommand, names_what_is_wrong) {
     EXPECT_TRUE(contains(ran.text, bad.says)) << bad.arguments << ": " << ran.text;
   }
   EXPECT_FALSE(std::filesystem::exists(at("cut.npy.kvbmz")));
+}
+
+// What bench says of a row is what compress does with it.
+TEST_F(CodecCommand, a_row_is_used_or_refused) {
+  const auto coded = [&](const std::string& row) {
+    const Ran file = codec("compress kv.bin --element bf16 --force --json " + row);
+    const Ran table = codec("bench kv.bin --element bf16 --json --rounds 1 --modes default " + row);
+    EXPECT_EQ(file.exit_code, 0) << file.text;
+    EXPECT_EQ(table.exit_code, 0) << table.text;
+    if (file.exit_code != 0 || table.exit_code != 0) return uint64_t{0};
+    const auto packed = nlohmann::json::parse(file.text);
+    const auto measured = nlohmann::json::parse(table.text);
+    EXPECT_EQ(packed.at("tensors"), measured.at("tensors"));
+    const uint64_t bytes = measured.at("modes").at(0).at("coded_bytes").get<uint64_t>();
+    // Header, index and end.
+    EXPECT_LE(packed.at("compressed_bytes").get<uint64_t>(), bytes + 64 + 192 + 64);
+    EXPECT_GT(packed.at("compressed_bytes").get<uint64_t>(), bytes);
+    return bytes;
+  };
+  EXPECT_LT(coded("--row 1024"), coded("") * 95 / 100) << "16 tokens of a head: 1024 values after which the same comes again";
+}
+
+TEST_F(CodecCommand, a_row_that_cannot_be_is_refused_by_both) {
+  put("ids.bin", std::string(4096, '\1'));
+  struct Case {
+    const char* arguments;
+    const char* says;
+  };
+  for (const Case& bad : {Case{"kv.bin --element bf16 --row 0", "at least one value"}, Case{"kv.bin --element bf16 --row -1", "--row"},
+                          Case{"kv.bin --element bf16 --row 7", "no multiple"}, Case{"kv.bin --element fp32 --row 30720", "no more than 16384"},
+                          Case{"kv.bin --element bf16 --row 184321", "more than the 184320 values"}, Case{"kv.bin --element bf16 --row x", "--row"},
+                          Case{"ids.bin --element bytes --row 64", "no channels"}}) {
+    for (const char* verb : {"compress ", "bench --rounds 1 "}) {
+      const Ran ran = codec(verb + std::string(bad.arguments));
+      EXPECT_EQ(ran.exit_code, 2) << verb << bad.arguments;
+      EXPECT_TRUE(contains(ran.text, bad.says)) << ran.text;
+    }
+  }
+}
+
+TEST_F(CodecCommand, takes_pipes_as_standard_input_and_no_device) {
+  ASSERT_EQ(std::system(("mkfifo '" + at("pipe") + "'").c_str()), 0);
+  const Ran pipe = run("codec compress pipe -o out", " 2>&1", "cd '" + dir_.path() + "' && timeout -s KILL 20");
+  EXPECT_EQ(pipe.exit_code, 2);
+  EXPECT_TRUE(contains(pipe.text, "a pipe, not a plain file; give -")) << pipe.text;
+  EXPECT_EQ(codec("compress - -o out --element bytes </dev/zero").exit_code, 2);
+  EXPECT_EQ(codec("compress - -o out --element bytes <.").exit_code, 2);
+  EXPECT_TRUE(contains(codec("compress - -o out </dev/null").text, "standard input"));
+  EXPECT_FALSE(std::filesystem::exists(at("out")));
+  const Ran piped = run("codec compress - -o out", " 2>&1", "cd '" + dir_.path() + "' && cat kv.npy |");
+  EXPECT_EQ(piped.exit_code, 0) << piped.text;
+  EXPECT_EQ(codec("decompress out -o again --force").exit_code, 0);
+  EXPECT_TRUE(slurp(at("again")) == npy_);
+  // A plain file is read from where it stands, and is known as what is written.
+  EXPECT_EQ(run("codec compress - -o rest --element bf16 --format raw", "; exit $?) <kv.npy 2>&1", "cd '" + dir_.path() + "' && (head -c 128 >/dev/null;").exit_code, 0);
+  EXPECT_EQ(codec("decompress rest -o rest.bin").exit_code, 0);
+  EXPECT_TRUE(slurp(at("rest.bin")) == npy_.substr(128));
+  const Ran same = codec("compress - -o kv.npy --force <kv.npy");
+  EXPECT_EQ(same.exit_code, 2);
+  EXPECT_TRUE(contains(same.text, "the output is the input")) << same.text;
+}
+
+TEST_F(CodecCommand, an_output_that_cannot_be_written_is_an_error_and_leaves_nothing) {
+  const auto files = [&] { return std::distance(std::filesystem::directory_iterator(dir_.path()), std::filesystem::directory_iterator()); };
+  const auto before = files();
+  const Ran large = run("codec compress kv.npy", " 2>&1", "ulimit -f 100; cd '" + dir_.path() + "' &&");
+  EXPECT_EQ(large.exit_code, 1) << large.text;
+  EXPECT_TRUE(contains(large.text, "kv.npy.kvbmz: File too large")) << large.text;
+  const std::string there = "cd '" + dir_.path() + "' &&";
+  const Ran full = run("codec compress kv.npy -o -", " 2>&1 >/dev/full", there);
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_TRUE(contains(full.text, "standard output")) << full.text;
+  EXPECT_EQ(run("codec bench kv.npy --rounds 1 --modes off --json", " 2>&1 >/dev/full", there).exit_code, 1);
+  EXPECT_EQ(codec("compress kv.npy -o /dev/null --force").exit_code, 2);
+  EXPECT_EQ(codec("compress kv.npy -o no/such/folder").exit_code, 2);
+  EXPECT_EQ(files(), before);
+}
+
+TEST_F(CodecCommand, writes_no_coded_bytes_to_a_terminal) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) GTEST_SKIP() << "a terminal: the system gives none";
+  const std::string to = std::string(" 2>&1 >") + ::ptsname(terminal);
+  const Ran ran = run("codec compress kv.npy -o -", to.c_str(), "cd '" + dir_.path() + "' && timeout -s KILL 20");
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_TRUE(contains(ran.text, "is a terminal")) << ran.text;
+  ::close(terminal);
+}
+
+TEST_F(CodecCommand, a_lossy_mode_is_refused_where_nothing_can_lose) {
+  for (const char* element : {"bytes", "fp8_e4m3", "int8"}) {
+    const Ran ran = codec(std::string("compress kv.bin --mode int8 --element ") + element);
+    EXPECT_EQ(ran.exit_code, 2);
+    EXPECT_TRUE(contains(ran.text, std::string("int8 is for bf16, fp16 and fp32, and this is ") + element)) << ran.text;
+  }
+  for (const char* mode : {"off", "fast", "default", "max", "zstd"}) {
+    EXPECT_EQ(codec(std::string("compress kv.bin --force --element bytes --mode ") + mode).exit_code, 0);
+    EXPECT_EQ(codec("decompress kv.bin.kvbmz --force").exit_code, 0);
+    EXPECT_TRUE(slurp(at("kv.bin")) == npy_.substr(128)) << mode;
+  }
+}
+
+TEST_F(CodecCommand, tensors_that_lost_nothing_are_named_as_a_terminal_bears_it) {
+  const std::string json = R"({"k":{"dtype":"BF16","shape":[512,64],"data_offsets":[0,65536]},)"
+                           R"("\u001b[2J":{"dtype":"I64","shape":[8],"data_offsets":[65536,65600]}})";
+  const std::string length{static_cast<char>(json.size()), '\0', '\0', '\0', '\0', '\0', '\0', '\0'};
+  put("mixed", length + json + slurp(at("kv.bin")).substr(0, 65600));
+  const Ran text = codec("compress mixed --mode int8");
+  EXPECT_EQ(text.exit_code, 0) << text.text;
+  EXPECT_TRUE(contains(text.text, "in \"?[2J\" (1 of 1)")) << text.text;
+  const Ran table = codec("bench mixed --modes int8,int6,default --rounds 1");
+  EXPECT_TRUE(contains(table.text, "int8, int6 were not used for 1 of ")) << table.text;
+  EXPECT_EQ(text.text.find('\x1b'), std::string::npos);
+  EXPECT_EQ(table.text.find('\x1b'), std::string::npos);
+  for (const char* arguments : {"compress mixed --mode int8 --force --json", "decompress mixed.kvbmz -o back --force --allow-lossy --json"}) {
+    const Ran ran = codec(arguments);
+    ASSERT_EQ(ran.exit_code, 0) << ran.text;
+    const auto kept = nlohmann::json::parse(ran.text).at("kept_lossless");
+    EXPECT_EQ(kept.at("no_float"), 1) << kept;
+    ASSERT_EQ(kept.at("tensors").size(), 1U) << kept;
+    EXPECT_EQ(kept.at("tensors").at(0).at("name"), "\x1b[2J") << kept;
+    EXPECT_EQ(kept.at("tensors").at(0).at("blocks"), 1) << kept;
+  }
+}
+
+TEST_F(CodecCommand, bench_says_how_much_it_measured) {
+  const Ran part = codec("bench kv.npy --modes off --rounds 1 --limit 100kB");
+  EXPECT_TRUE(contains(part.text, "measured (--limit)")) << part.text;
+  const auto json = nlohmann::json::parse(codec("bench kv.bin --element bf16 --modes off --rounds 1 --limit 100KiB --json").text);
+  EXPECT_EQ(json.at("measured_bytes"), 102'400);
+  EXPECT_EQ(json.at("tensor_bytes"), 368'640);
+  EXPECT_FALSE(contains(codec("bench kv.npy --modes off --rounds 1").text, "(--limit)"));
+  for (const char* bad : {"64K", "-1", "0", "''", "10%", "99999999PiB"}) {
+    const Ran ran = codec(std::string("bench kv.npy --modes off --rounds 1 --limit ") + bad);
+    EXPECT_EQ(ran.exit_code, 2) << bad;
+    EXPECT_TRUE(contains(ran.text, "--limit")) << ran.text;
+  }
 }
 
 TEST_F(CodecCommand, bench_tells_every_mode) {

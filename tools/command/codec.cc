@@ -1,5 +1,7 @@
 #include "command/codec.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -34,11 +36,13 @@ struct Arguments {
   std::string element;
   std::string shape;
   std::string limit = "256MiB";
-  uint64_t row = 0;
+  std::string row;
   int rounds = 5;
   bool force = false;
   bool allow_lossy = false;
 };
+
+constexpr const char* kNoRow = "leave it out: the last dimension is a row";
 
 std::string mode_names() {
   std::string all;
@@ -73,8 +77,20 @@ int read_claims(const Arguments& arguments, tensor::Claims& out) {
   return kDone;
 }
 
+// 0: the last dimension.
+int read_row(const Arguments& arguments, uint64_t& out) {
+  out = 0;
+  if (arguments.row.empty()) return kDone;
+  const auto row = terminal::parse_count(arguments.row);
+  if (!row.ok()) return fail(kBadInput, "--row: " + row.status().message());
+  if (row.value() == 0) return fail(kBadInput, "--row 0: a row has at least one value", kNoRow);
+  out = row.value();
+  return kDone;
+}
+
 // A file that is not what was said, or not whole, is the caller's to put right; the text names the file.
-int refuse(const Status& status, const std::string& file) {
+int refuse(const Status& status, const std::string& named) {
+  const std::string file = named == "-" ? "standard input" : named;
   if (status.code() == Code::cancelled) {
     fail(kInterrupted, status.what());
     return kInterrupted;
@@ -82,8 +98,6 @@ int refuse(const Status& status, const std::string& file) {
   const std::string message = status.message();
   const std::string what = message.find(file) == std::string::npos ? file + ": " + message : message;
   switch (status.code()) {
-    case Code::not_permitted:
-      return fail(kBadInput, what, "--allow-lossy gives back what the lossy mode kept");
     case Code::newer_version:
       return fail(kBadInput, what, "use the version of kvbm that wrote it");
     case Code::damaged:
@@ -97,21 +111,64 @@ int refuse(const Status& status, const std::string& file) {
   }
 }
 
-Json json_of(const tensor::Tensor& tensor) {
-  return Json{{"name", tensor.name},
-              {"element", layout::element_name(tensor.element)},
-              {"shape", tensor.shape},
-              {"bytes", tensor.bytes}};
+// "row" is 0 where none is known.
+Json json_of(const tensor::Segment& segment) {
+  return Json{{"name", segment.tensor.name},
+              {"element", layout::element_name(segment.tensor.element)},
+              {"shape", segment.tensor.shape},
+              {"row", segment.form.row},
+              {"bytes", segment.tensor.bytes}};
 }
 
-// A row that no tensor has twice says nothing about neighbours.
-int check_row(const Arguments& arguments, const tensor::TensorFile& file) {
-  uint64_t most = 0;
-  for (const tensor::Tensor& tensor : file.tensors) most = std::max(most, tensor.bytes / layout::element_bytes(tensor.element));
-  if (arguments.row <= most) return kDone;
-  return fail(kBadInput, arguments.file + ": --row " + std::to_string(arguments.row) + " is more than the " +
-                             std::to_string(most) + " values of its largest tensor",
-              "leave it out: the last dimension is a row");
+Json tensors_of(const tensor::Index& index) {
+  Json tensors = Json::array();
+  for (const tensor::Segment& segment : index.segments) {
+    if (segment.is_tensor) tensors.push_back(json_of(segment));
+  }
+  return tensors;
+}
+
+// A row that is none of any tensor is a mistake; of some it may be one.
+int check_row(const Arguments& arguments, uint64_t row, const tensor::TensorFile& file) {
+  if (row == 0 || file.tensors.empty()) return kDone;
+  const auto values = [](const tensor::Tensor& tensor) {
+    return tensor.element == layout::Element::bytes ? 0 : tensor.bytes / layout::element_bytes(tensor.element);
+  };
+  const tensor::Tensor* largest = &file.tensors.front();
+  for (const tensor::Tensor& tensor : file.tensors) {
+    if (tensor::row_refusal(tensor, row).empty()) return kDone;
+    if (values(tensor) > values(*largest)) largest = &tensor;
+  }
+  const std::string said = arguments.file + ": --row " + std::to_string(row);
+  const uint64_t most = values(*largest);
+  if (most != 0 && row > most) {
+    return fail(kBadInput, said + " is more than the " + std::to_string(most) + " values of its largest tensor", kNoRow);
+  }
+  const std::string which = file.tensors.size() == 1 ? "its tensor has " : "its largest tensor has ";
+  return fail(kBadInput, said + " does not fit: " + which + tensor::row_refusal(*largest, row), kNoRow);
+}
+
+// What was assumed, and where the row was not used.
+std::string notes(const tensor::TensorFile& file, uint64_t row) {
+  size_t other = 0;
+  for (const tensor::Tensor& tensor : file.tensors) other += row == 0 || tensor::row_refusal(tensor, row).empty() ? 0 : 1;
+  if (other == 0) return file.note;
+  return file.note + (file.note.empty() ? "" : "; ") + "--row does not fit " + std::to_string(other) + " of " +
+         std::to_string(file.tensors.size()) + " tensors, of which the last dimension is a row";
+}
+
+// Nobody who asks for a lossy mode wants a file of which nothing can be coded with it.
+int check_lossy(const Arguments& arguments, Mode mode, const tensor::TensorFile& file) {
+  if (!codec::is_lossy(mode) || file.tensors.empty()) return kDone;
+  const std::string name(codec::mode_name(mode));
+  if (!file.note.empty()) return fail(kBadInput, arguments.file + ": a lossy mode must not guess: " + file.note, "say --element");
+  for (const tensor::Tensor& tensor : file.tensors) {
+    if (tensor::may_be_lossy(tensor.element)) return kDone;
+  }
+  const std::string other = file.tensors.size() == 1 ? "" : "all of other types, as ";
+  return fail(kBadInput, arguments.file + ": " + name + " is for bf16, fp16 and fp32, and this is " + other +
+                             layout::element_name(file.tensors.front().element),
+              "a lossless mode, as default or zstd, takes any; --element says what raw values are");
 }
 
 double relative_error(double difference, double value) { return value > 0 ? difference / value : 0; }
@@ -129,8 +186,7 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
-// What a lossy mode was not used for, in numbers.
-Json json_of(const tensor::KeptLossless& kept) {
+Json json_of(const tensor::KeptBlocks& kept) {
   return Json{{"blocks", kept.blocks},
               {"lossless", kept.lossless()},
               {"not_finite", kept.not_finite},
@@ -138,13 +194,22 @@ Json json_of(const tensor::KeptLossless& kept) {
               {"no_gain", kept.no_gain}};
 }
 
+// What a lossy mode was not used for, in numbers, and where.
+Json json_of(const tensor::KeptLossless& kept) {
+  Json out = json_of(kept.all());
+  Json tensors = Json::array();
+  for (const auto& one : kept.tensors()) {
+    Json row{{"name", one.name}};
+    row.update(json_of(one.counts));
+    tensors.push_back(std::move(row));
+  }
+  out["tensors"] = std::move(tensors);
+  return out;
+}
+
 void say_summary(const tensor::Summary& summary, const Arguments& arguments, const Output& output, const char* verb) {
   const double ratio = static_cast<double>(summary.file_bytes) / static_cast<double>(summary.container_bytes);
   if (output.json) {
-    Json tensors = Json::array();
-    for (const tensor::Segment& segment : summary.index.segments) {
-      if (segment.is_tensor) tensors.push_back(json_of(segment.tensor));
-    }
     const Json out{{"input", arguments.file},
                    {"output", arguments.output},
                    {"format", tensor::kind_name(summary.index.kind)},
@@ -154,7 +219,7 @@ void say_summary(const tensor::Summary& summary, const Arguments& arguments, con
                    {"lossy", summary.lossy},
                    {"relative_mse", relative_error(summary.difference, summary.value)},
                    {"kept_lossless", json_of(summary.kept)},
-                   {"tensors", std::move(tensors)},
+                   {"tensors", tensors_of(summary.index)},
                    {"note", summary.note}};
     std::printf("%s\n", out.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return;
@@ -174,6 +239,9 @@ int check_output(const Arguments& arguments, const tensor::Input& input, const O
   if (arguments.output == "-" && output.json) {
     return fail(kBadInput, "--json and -o - both want standard output", "give a file with -o");
   }
+  if (arguments.output == "-" && !arguments.force && ::isatty(STDOUT_FILENO) == 1) {
+    return fail(kBadInput, "what is written is not text, and standard output is a terminal", "give a file with -o, or --force");
+  }
   if (arguments.output != "-" && input.is(arguments.output)) {
     return fail(kBadInput, "the output is the input, " + arguments.output, "give another name with -o");
   }
@@ -185,28 +253,29 @@ int compress(Arguments arguments, const Output& output) {
   Mode mode{};
   if (const int code = read_mode(arguments.mode, mode); code != kDone) return code;
   if (const int code = read_claims(arguments, claims); code != kDone) return code;
+  uint64_t row = 0;
+  if (const int code = read_row(arguments, row); code != kDone) return code;
   if (arguments.output.empty()) arguments.output = arguments.file == "-" ? "-" : arguments.file + ".kvbmz";
   const auto input = tensor::Input::open(arguments.file);
   if (!input.ok()) return refuse(input.status(), arguments.file);
   if (const int code = check_output(arguments, input.value(), output); code != kDone) return code;
   const auto file = tensor::describe(input.value(), claims);
   if (!file.ok()) return refuse(file.status(), arguments.file);
-  if (const int code = check_row(arguments, file.value()); code != kDone) return code;
-  if (codec::is_lossy(mode) && !file.value().note.empty()) {
-    return fail(kBadInput, arguments.file + ": a lossy mode must not guess: " + file.value().note, "say --element");
-  }
+  if (const int code = check_row(arguments, row, file.value()); code != kDone) return code;
+  if (const int code = check_lossy(arguments, mode, file.value()); code != kDone) return code;
   auto out = tensor::NewFile::create(arguments.output, arguments.force);
   if (!out.ok()) return refuse(out.status(), arguments.output);
   const terminal::Interrupt interrupt;
   terminal::Progress progress("compressing", file.value().bytes, terminal::Unit::bytes, output.json);
-  const auto summary = tensor::compress(input.value(), file.value(), mode, arguments.row, out.value(),
-                                        {[&](uint64_t n) { progress.advance(n); }, &terminal::Interrupt::asked()});
+  auto summary = tensor::compress(input.value(), file.value(), mode, row, out.value(),
+                                  {[&](uint64_t n) { progress.advance(n); }, &terminal::Interrupt::asked()});
   progress.finish();
   if (!summary.ok()) return refuse(summary.status(), arguments.file);
   Status committed = out.value().commit();
   if (!committed.ok()) return refuse(committed, arguments.output);
+  summary.value().note = notes(file.value(), row);
   say_summary(summary.value(), arguments, output, "compressed to");
-  const std::string kept = summary.value().kept.text(mode);
+  const std::string kept = summary.value().kept.text(std::string(codec::mode_name(mode)));
   if (!kept.empty() && !output.json) std::fprintf(stderr, "kvbm: note: %s\n", kept.c_str());
   return kDone;
 }
@@ -232,6 +301,10 @@ int decompress(Arguments arguments, const Output& output) {
   const auto summary = tensor::decompress(input.value(), arguments.allow_lossy, out.value(),
                                           {[&](uint64_t n) { progress.advance(n); }, &terminal::Interrupt::asked()});
   progress.finish();
+  if (summary.status().code() == Code::not_permitted) {
+    return fail(kBadInput, arguments.file + ": " + summary.status().message(),
+                "--allow-lossy gives back what the lossy mode kept");
+  }
   if (!summary.ok()) return refuse(summary.status(), arguments.file);
   Status committed = out.value().commit();
   if (!committed.ok()) return refuse(committed, arguments.output);
@@ -239,23 +312,25 @@ int decompress(Arguments arguments, const Output& output) {
   return kDone;
 }
 
-void print_json(const tensor::TensorFile& file, const tensor::ModeTable& table) {
+void print_json(const tensor::TensorFile& file, uint64_t row, const tensor::ModeTable& table) {
   Json rows = Json::array();
-  for (const tensor::ModeRow& row : table.rows) {
-    rows.push_back({{"mode", codec::mode_name(row.mode)},
-                    {"ratio", row.ratio()},
-                    {"compress_bytes_per_s", row.compress},
-                    {"compress_to_memcpy", row.compress / table.memcpy},
-                    {"decompress_bytes_per_s", row.decompress},
-                    {"decompress_to_memcpy", row.decompress / table.memcpy},
-                    {"lossy", row.lossy},
-                    {"relative_mse", relative_error(row.difference, row.value)}});
+  for (const tensor::ModeRow& mode : table.rows) {
+    Json out{{"mode", codec::mode_name(mode.mode)},
+             {"ratio", mode.ratio()},
+             {"coded_bytes", mode.coded_bytes},
+             {"compress_bytes_per_s", mode.compress},
+             {"compress_to_memcpy", mode.compress / table.memcpy},
+             {"decompress_bytes_per_s", mode.decompress},
+             {"decompress_to_memcpy", mode.decompress / table.memcpy},
+             {"lossy", mode.lossy},
+             {"relative_mse", relative_error(mode.difference, mode.value)}};
+    if (codec::is_lossy(mode.mode)) out["kept_lossless"] = json_of(mode.kept);
+    rows.push_back(std::move(out));
   }
-  Json tensors = Json::array();
-  for (const tensor::Tensor& tensor : file.tensors) tensors.push_back(json_of(tensor));
   const Json out{{"format", tensor::kind_name(file.kind)},
-                 {"note", file.note},
-                 {"tensors", std::move(tensors)},
+                 {"note", notes(file, row)},
+                 {"tensors", tensors_of(tensor::make_index(file, row))},
+                 {"tensor_bytes", table.tensor_bytes},
                  {"measured_bytes", table.measured_bytes},
                  {"kernel", codec::codec_kernel_name()},
                  {"memcpy_bytes_per_s", table.memcpy},
@@ -263,9 +338,27 @@ void print_json(const tensor::TensorFile& file, const tensor::ModeTable& table) 
   std::printf("%s\n", out.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-void print_table(const tensor::TensorFile& file, const tensor::ModeTable& table) {
+// Where lossy modes were not used, which is mostly the same of each: modes of one text share a line.
+void print_kept(const tensor::ModeTable& table) {
+  std::vector<std::pair<const tensor::KeptLossless*, std::string>> lines;
+  for (const tensor::ModeRow& row : table.rows) {
+    if (row.kept.all().lossless() == 0) continue;
+    const std::string name(codec::mode_name(row.mode));
+    const std::string text = row.kept.text("");
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first->text("") == text; });
+    if (same == lines.end()) {
+      lines.emplace_back(&row.kept, name);
+    } else {
+      same->second += ", " + name;
+    }
+  }
+  for (const auto& [kept, names] : lines) std::printf("%s\n", kept->text(names).c_str());
+}
+
+void print_table(const tensor::TensorFile& file, uint64_t row_values, const tensor::ModeTable& table) {
   using terminal::Align;
-  if (!file.note.empty()) std::printf("%s\n", file.note.c_str());
+  const std::string note = notes(file, row_values);
+  if (!note.empty()) std::printf("%s\n", note.c_str());
   const tensor::Tensor& first = file.tensors.front();
   std::printf("%s, %zu tensor%s (%s %s%s), %s", tensor::kind_name(file.kind), file.tensors.size(),
               file.tensors.size() == 1 ? "" : "s", layout::element_name(first.element),
@@ -282,10 +375,8 @@ void print_table(const tensor::TensorFile& file, const tensor::ModeTable& table)
                        {"decompress GB/s", Align::right},
                        {"of memcpy", Align::right},
                        {"relative error", Align::right}});
-  bool unused = false;
   for (const tensor::ModeRow& row : table.rows) {
     const bool not_used = codec::is_lossy(row.mode) && !row.lossy;
-    unused = unused || not_used;
     out.add_row({std::string(codec::mode_name(row.mode)), fixed(row.ratio(), 3), fixed(row.compress / 1e9, 2),
                  fixed(row.compress / table.memcpy, 2), fixed(row.decompress / 1e9, 2),
                  fixed(row.decompress / table.memcpy, 2),
@@ -293,7 +384,7 @@ void print_table(const tensor::TensorFile& file, const tensor::ModeTable& table)
   }
   std::fputs(out.render().c_str(), stdout);
   std::puts("\nGB of plain values a second, hashes included; relative error: squared differences to squared values");
-  if (unused) std::puts("not used: values that the mode does not fit, and leaves without loss (kvbm codec compress says why)");
+  print_kept(table);
 }
 
 int read_modes(const std::string& names, std::vector<Mode>& out) {
@@ -318,23 +409,24 @@ int bench(const Arguments& arguments, const Output& output) {
   if (const int code = read_claims(arguments, claims); code != kDone) return code;
   if (const int code = read_modes(arguments.modes, options.modes); code != kDone) return code;
   const auto limit = terminal::parse_size(arguments.limit);
-  if (!limit.ok()) return fail(limit.status());
+  if (!limit.ok()) return fail(kBadInput, "--limit: " + limit.status().message());
+  if (limit.value() == 0) return fail(kBadInput, "--limit 0 measures nothing", "leave it out for 256MiB");
+  if (const int code = read_row(arguments, options.row); code != kDone) return code;
   const auto input = tensor::Input::open(arguments.file);
   if (!input.ok()) return refuse(input.status(), arguments.file);
   const auto file = tensor::describe(input.value(), claims);
   if (!file.ok()) return refuse(file.status(), arguments.file);
-  if (const int code = check_row(arguments, file.value()); code != kDone) return code;
+  if (const int code = check_row(arguments, options.row, file.value()); code != kDone) return code;
   options.rounds = arguments.rounds;
-  options.row = arguments.row;
-  options.limit_bytes = std::max<uint64_t>(limit.value(), 1);
+  options.limit_bytes = limit.value();
   options.quiet = output.json;
   const terminal::Interrupt interrupt;
   const auto table = tensor::measure_modes(input.value(), file.value(), options, &terminal::Interrupt::asked());
   if (!table.ok()) return refuse(table.status(), arguments.file);
   if (output.json) {
-    print_json(file.value(), table.value());
+    print_json(file.value(), options.row, table.value());
   } else {
-    print_table(file.value(), table.value());
+    print_table(file.value(), options.row, table.value());
   }
   return kDone;
 }
@@ -344,11 +436,15 @@ void add_input(CLI::App& app, Arguments& arguments) {
   app.add_option("--format", arguments.format, "auto, npy, safetensors or raw")
       ->check(CLI::IsMember({"auto", "npy", "safetensors", "raw"}))
       ->capture_default_str();
-  app.add_option("--element", arguments.element, "Type of raw values, or what a uint16 or void .npy stands for")
+  app.add_option("--element", arguments.element,
+                 "Type of raw values, or what a uint8, uint16 or void .npy stands for: bf16, fp16, fp32, fp8_e4m3, fp8_e5m2, "
+                 "int8; bytes for what are no numbers (lossless modes alone)")
       ->type_name("TYPE");
   app.add_option("--shape", arguments.shape, "Shape of raw values, as 30,2,512,192; the last dimension is a row")
       ->type_name("N,N,...");
-  app.add_option("--row", arguments.row, "Values after which the same channel comes again, where it is not the last dimension")
+  app.add_option("--row", arguments.row,
+                 "Values from one token's channel to the same of the next (head_dim, or heads * head_dim), where that is not the "
+                 "last dimension; a divisor of the number of values, at most 64 KiB of them")
       ->type_name("N");
 }
 
@@ -386,7 +482,11 @@ void add_codec(Registry& registry) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  benching.add_option("--limit", measure->limit, "Bytes of the file to measure")->type_name("SIZE")->capture_default_str();
+  benching
+      .add_option("--limit", measure->limit,
+                  "How much of the tensors to measure, from the first on, at least 64 KiB; takes three times that in memory")
+      ->type_name("SIZE")
+      ->capture_default_str();
   benching.footer("Example:\n  kvbm codec bench kv.npy --modes fast,default,max,zstd");
 }
 

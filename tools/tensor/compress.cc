@@ -76,7 +76,7 @@ Status Compressor::chunk(const Segment& segment, uint64_t offset, uint64_t bytes
   if (!done.ok() || (!info.lossy && std::memcmp(proof.value().data(), raw.value().data(), bytes) != 0)) {
     return Status(Code::internal, "what was coded does not decode to the same bytes; nothing was kept", done.message());
   }
-  if (codec::is_lossy(mode) && segment.is_tensor) summary.kept.add(segment.form, view.value(), raw.value());
+  if (segment.is_tensor) summary.kept.add(segment.tensor, segment.form, view.value(), raw.value());
   summary.lossy = summary.lossy || info.lossy;
   summary.difference += info.difference;
   summary.value += info.value;
@@ -114,12 +114,12 @@ struct Decompressor {
   Buffer coded, plain;
   codec::StreamWorkspace workspace;
 
-  Status chunk(uint64_t left, uint64_t& raw_bytes);
+  Status chunk(const Segment& segment, uint64_t left, uint64_t& raw_bytes);
   Status segment(const Segment& segment);
   Status end();
 };
 
-Status Decompressor::chunk(uint64_t left, uint64_t& raw_bytes) {
+Status Decompressor::chunk(const Segment& segment, uint64_t left, uint64_t& raw_bytes) {
   std::byte front[24];
   Status done = input.read(at, front);
   if (!done.ok()) return done;
@@ -143,6 +143,7 @@ Status Decompressor::chunk(uint64_t left, uint64_t& raw_bytes) {
   done = view.value().decode(allow_lossy, room.value(), workspace);
   if (!done.ok()) return done;
   const codec::StreamInfo& info = view.value().info();
+  if (segment.is_tensor) summary.kept.add(segment.tensor, info.form, view.value(), room.value());
   summary.lossy = summary.lossy || info.lossy;
   summary.difference += info.difference;
   summary.value += info.value;
@@ -157,7 +158,7 @@ Status Decompressor::segment(const Segment& segment) {
   for (uint64_t done = 0; done < segment.tensor.bytes;) {
     if (watch.stop != nullptr && watch.stop->load()) return cancelled();
     uint64_t bytes = 0;
-    Status read = chunk(segment.tensor.bytes - done, bytes);
+    Status read = chunk(segment, segment.tensor.bytes - done, bytes);
     if (!read.ok()) return read;
     done += bytes;
     if (watch.advance) watch.advance(bytes);

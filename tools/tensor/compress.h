@@ -22,7 +22,7 @@ struct Summary {
   bool lossy = false;
   double difference = 0;  // as in codec::Encoded
   double value = 0;
-  KeptLossless kept;  // compressed with a lossy mode
+  KeptLossless kept;  // of a lossy mode
 };
 
 struct Watch {

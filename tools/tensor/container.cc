@@ -65,6 +65,19 @@ bool read_segment(const Json& from, Segment& out) {
 
 }  // namespace
 
+std::string row_refusal(const Tensor& tensor, uint64_t row) {
+  const uint64_t width = layout::element_bytes(tensor.element);
+  const uint64_t values = tensor.bytes / width;
+  if (tensor.element == Element::bytes) return "bytes, which have no channels";
+  if (row > values) return std::to_string(values) + " values, which are fewer";
+  if (values % row != 0) return std::to_string(values) + " values, which are no multiple of it";
+  if (row > codec::kMaxLeafBytes / width) {
+    return std::string(layout::element_name(tensor.element)) + " values, of which a block that is coded has no more than " +
+           std::to_string(codec::kMaxLeafBytes / width);
+  }
+  return {};
+}
+
 codec::LeafForm form_of(const Tensor& tensor, uint64_t row) {
   codec::LeafForm form;
   form.element = static_cast<codec::Element>(tensor.element);
@@ -72,7 +85,7 @@ codec::LeafForm form_of(const Tensor& tensor, uint64_t row) {
   uint64_t width = 1;
   for (size_t i = tensor.shape.size(); i-- > 0;) {
     const uint64_t n = tensor.shape[i];
-    if (n == 0 || width > UINT32_MAX / n) return form;
+    if (n == 0 || width > UINT32_MAX / n) break;
     width *= n;
     if (row != 0 && width != row) continue;
     form.row = static_cast<uint32_t>(width);
@@ -80,6 +93,8 @@ codec::LeafForm form_of(const Tensor& tensor, uint64_t row) {
     form.rows = above <= UINT32_MAX ? static_cast<uint32_t>(above) : 0;
     return form;
   }
+  // Not whole dimensions: how many rows a head has is not known.
+  if (row != 0 && row_refusal(tensor, row).empty()) form.row = static_cast<uint32_t>(row);
   return form;
 }
 
@@ -90,19 +105,20 @@ Index make_index(const TensorFile& file, uint64_t row) {
   uint64_t at = 0;
   for (const Tensor& tensor : file.tensors) {
     if (tensor.offset > at) index.segments.push_back(gap(at, tensor.offset - at));
-    index.segments.push_back({tensor, true, form_of(tensor, row)});
+    const bool own = row == 0 || !row_refusal(tensor, row).empty();
+    index.segments.push_back({tensor, true, form_of(tensor, own ? 0 : row)});
     at = tensor.offset + tensor.bytes;
   }
   if (at < file.bytes) index.segments.push_back(gap(at, file.bytes - at));
   return index;
 }
 
-uint64_t next_chunk(const Segment& segment, uint64_t at) noexcept {
+uint64_t next_chunk(const Segment& segment, uint64_t at, uint64_t most) noexcept {
   const uint64_t row = uint64_t{segment.form.row} * layout::element_bytes(segment.tensor.element);
-  uint64_t step = kChunkBytes;
-  if (row != 0 && row <= kChunkBytes) {
+  uint64_t step = most;
+  if (row != 0 && row <= most) {
     const uint64_t head = row * std::max<uint64_t>(segment.form.rows, 1);
-    step = kChunkBytes / (head <= kChunkBytes ? head : row) * (head <= kChunkBytes ? head : row);
+    step = most / (head <= most ? head : row) * (head <= most ? head : row);
   }
   return std::min(step, segment.tensor.bytes - at);
 }

@@ -35,13 +35,16 @@ struct Index {
   std::vector<Segment> segments;
 };
 
-// The whole file in segments. `row`: elements of a row in every tensor of which it is a number of last dimensions
-// multiplied; 0: the last dimension.
+// Why `row` values of a tensor cannot be a row, at the end of "its ..."; "" if they can. They need not be whole dimensions.
+std::string row_refusal(const Tensor& tensor, uint64_t row);
+// The whole file in segments. `row`: values of a row in every tensor where they can be one; elsewhere, and if it is 0, the
+// last dimension is.
 Index make_index(const TensorFile& file, uint64_t row);
 // The row and rows of a tensor; none known: zero.
 codec::LeafForm form_of(const Tensor& tensor, uint64_t row);
 // How many bytes the next chunk of a segment has, which begins at `at` of it; 0 at its end.
-uint64_t next_chunk(const Segment& segment, uint64_t at) noexcept;
+// `most`: of a chunk; rows are not cut where some fit.
+uint64_t next_chunk(const Segment& segment, uint64_t at, uint64_t most = kChunkBytes) noexcept;
 
 std::string encode_index(const Index& index);
 // damaged: not what encode_index() writes; segments that do not add up to the file.

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -17,6 +18,8 @@ namespace {
 
 // A pipe's content is held in memory; more than this is better given as a file.
 constexpr uint64_t kMaxPipe = 16ULL << 30;
+// Names that are tried for a file before it replaces another.
+constexpr unsigned kNames = 100;
 
 Result<std::vector<std::byte>> read_all(int fd) {
   std::vector<std::byte> held;
@@ -25,32 +28,48 @@ Result<std::vector<std::byte>> read_all(int fd) {
     const size_t at = held.size();
     held.resize(at + kStep);
     const ssize_t n = ::read(fd, held.data() + at, kStep);
-    if (n < 0 && errno != EINTR) return errno_status(errno, "standard input cannot be read", "-");
+    if (n < 0 && errno != EINTR) return errno_status(errno, "the file cannot be read", "standard input");
     held.resize(at + static_cast<size_t>(n < 0 ? 0 : n));
     if (n == 0) return held;
     if (held.size() > kMaxPipe) return Status(Code::no_room, "standard input is too large; give a file");
   }
 }
 
+std::string link_of(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
 }  // namespace
 
 Result<Input> Input::open(const std::string& path) {
   Input input;
-  input.path_ = path;
-  if (path == "-") {
-    auto held = read_all(STDIN_FILENO);
+  const bool standard = path == "-";
+  input.path_ = standard ? "standard input" : path;
+  // Opening a pipe that nobody writes to would wait for a writer.
+  input.fd_ = Fd(standard ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!input.fd_) return errno_status(errno, "the file cannot be opened", input.path_);
+  struct stat facts {};
+  if (::fstat(input.fd_.get(), &facts) != 0) return errno_status(errno, "the file cannot be read", input.path_);
+  if (S_ISDIR(facts.st_mode)) return Status(Code::invalid_argument, "a folder, not a plain file", input.path_);
+  if (S_ISREG(facts.st_mode)) {
+    const off_t begin = standard ? ::lseek(input.fd_.get(), 0, SEEK_CUR) : 0;
+    if (begin < 0) return errno_status(errno, "the file cannot be read", input.path_);
+    input.begin_ = static_cast<uint64_t>(begin);
+    const auto end = static_cast<uint64_t>(facts.st_size);
+    input.bytes_ = end - std::min(end, input.begin_);
+    return input;
+  }
+  // A device may never end; a person who types does.
+  if (standard && (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode) || ::isatty(input.fd_.get()) == 1)) {
+    auto held = read_all(input.fd_.get());
     if (!held.ok()) return held.status();
     input.held_ = std::move(held).value();
     input.bytes_ = input.held_.size();
+    input.fd_ = Fd();
     return input;
   }
-  input.fd_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!input.fd_) return errno_status(errno, "the file cannot be opened", path);
-  struct stat facts {};
-  if (::fstat(input.fd_.get(), &facts) != 0) return errno_status(errno, "the file cannot be read", path);
-  if (!S_ISREG(facts.st_mode)) return Status(Code::invalid_argument, "not a plain file; give - to read a pipe", path);
-  input.bytes_ = static_cast<uint64_t>(facts.st_size);
-  return input;
+  if (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode)) {
+    return Status(Code::invalid_argument, "a pipe, not a plain file; give -, and the pipe as standard input", path);
+  }
+  return Status(Code::invalid_argument, "a device, not a plain file", input.path_);
 }
 
 Status Input::read(uint64_t offset, MutableBytes out) const {
@@ -60,7 +79,7 @@ Status Input::read(uint64_t offset, MutableBytes out) const {
     return {};
   }
   while (!out.empty()) {
-    const ssize_t n = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
+    const ssize_t n = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(begin_ + offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno_status(errno, "the file cannot be read", path_);
     if (n == 0) return Status(Code::damaged, "the file became shorter while it was read", path_);
@@ -77,40 +96,58 @@ bool Input::is(const std::string& path) const {
          mine.st_ino == other.st_ino;
 }
 
+// A file without a name, which an end by any signal leaves nothing of; else one with another name.
+Status NewFile::open_new() {
+  const size_t slash = path_.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  // A name can be given to it only through /proc.
+  if (fd_ >= 0 && ::access(link_of(fd_).c_str(), F_OK) == 0) return {};
+  if (fd_ >= 0) ::close(fd_);
+  temporary_ = path_ + ".XXXXXX";
+  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  if (fd_ < 0) {
+    temporary_.clear();
+    return errno_status(errno, "a file cannot be made there", path_);
+  }
+  // What a file made by open(2) would have.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  (void)::fchmod(fd_, 0666 & ~mask);
+  return {};
+}
+
 Result<NewFile> NewFile::create(const std::string& path, bool force) {
   NewFile file;
   file.path_ = path;
   file.force_ = force;
   if (path == "-") {
+    file.path_ = "standard output";
     file.fd_ = STDOUT_FILENO;
     return file;
   }
+  if (path.empty() || path.back() == '/') return Status(Code::invalid_argument, "the output has no name, only a folder", path);
   struct stat facts {};
   if (::lstat(path.c_str(), &facts) == 0) {
+    if (!S_ISREG(facts.st_mode)) {
+      return Status(Code::exists, "what is there is not a plain file; give another name, or - for standard output", path);
+    }
     if (!force) return Status(Code::exists, "the file exists; give another name, or --force", path);
-    if (!S_ISREG(facts.st_mode)) return Status(Code::exists, "what is there is not a plain file", path);
   }
-  file.temporary_ = path + ".XXXXXX";
-  file.fd_ = ::mkostemp(file.temporary_.data(), O_CLOEXEC);
-  if (file.fd_ < 0) {
-    file.temporary_.clear();
-    return errno_status(errno, "a file cannot be made there", path);
-  }
-  // What a file made by open(2) would have.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  if (::fchmod(file.fd_, 0666 & ~mask) != 0) return errno_status(errno, "a file cannot be made there", path);
+  Status made = file.open_new();
+  if (!made.ok()) return made;
+  file.ours_ = true;
   return file;
 }
 
 NewFile::NewFile(NewFile&& other) noexcept
-    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})), force_(other.force_),
-      fd_(std::exchange(other.fd_, -1)), written_(other.written_) {}
+    : path_(std::move(other.path_)), temporary_(std::exchange(other.temporary_, {})), ours_(std::exchange(other.ours_, false)),
+      force_(other.force_), fd_(std::exchange(other.fd_, -1)), written_(other.written_) {}
 
 NewFile::~NewFile() {
-  if (temporary_.empty()) return;
+  if (!ours_) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 Status NewFile::write(ConstBytes bytes) {
@@ -118,28 +155,40 @@ Status NewFile::write(ConstBytes bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno_status(errno, "the file cannot be written", path_);
+    if (n < 0) return errno_status(errno, "the output cannot be written", path_);
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
   return {};
 }
 
-Status NewFile::commit() {
-  if (temporary_.empty()) return {};
-  if (::fsync(fd_) != 0) return errno_status(errno, "the file cannot be written", path_);
-  int failed = 0;
-  if (force_) {
-    failed = ::rename(temporary_.c_str(), path_.c_str());
-  } else {
-    failed = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
-    // Not every file system has it; a link is refused where something is.
-    if (failed != 0 && errno == EINVAL) {
-      failed = ::link(temporary_.c_str(), path_.c_str());
-      if (failed == 0) ::unlink(temporary_.c_str());
+// 0, or -1 and errno. Nothing is ever replaced without force_, and with it at once.
+int NewFile::give_name() {
+  if (temporary_.empty()) {
+    if (!force_) return ::linkat(AT_FDCWD, link_of(fd_).c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW);
+    // A link replaces nothing; a file with a name can.
+    int failed = -1;
+    std::string name;
+    for (unsigned n = 0; failed != 0 && n < kNames && (n == 0 || errno == EEXIST); ++n) {
+      name = path_ + "." + std::to_string(::getpid()) + "-" + std::to_string(n);
+      failed = ::linkat(AT_FDCWD, link_of(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
     }
+    if (failed != 0) return -1;
+    temporary_ = name;
   }
-  if (failed != 0) return errno_status(errno, "the file cannot get its name", path_);
+  if (force_) return ::rename(temporary_.c_str(), path_.c_str());
+  if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  // Not every file system has it; a link is refused where something is.
+  if (errno != EINVAL || ::link(temporary_.c_str(), path_.c_str()) != 0) return -1;
+  ::unlink(temporary_.c_str());
+  return 0;
+}
+
+Status NewFile::commit() {
+  if (!ours_) return {};
+  if (::fsync(fd_) != 0) return errno_status(errno, "the output cannot be written", path_);
+  if (give_name() != 0) return errno_status(errno, "the file cannot get its name", path_);
   ::close(fd_);
+  ours_ = false;
   temporary_.clear();
   return {};
 }

@@ -11,9 +11,10 @@
 
 namespace kvbm::tensor {
 
-// A file, by place; "-" is standard input, which is read whole at once.
+// A file, by place; "-" is standard input, which is read whole at once where it is no plain file.
 class Input {
  public:
+  // invalid_argument: a folder, pipe or device. Waits for nobody: a pipe is given as standard input.
   static Result<Input> open(const std::string& path);
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
   // Fills `out` from `offset`; damaged where the file ends before.
@@ -26,12 +27,14 @@ class Input {
   Input() = default;
   std::string path_;
   Fd fd_;
+  uint64_t begin_ = 0;           // in the file; standard input may have been read from before
   std::vector<std::byte> held_;  // of a pipe
   uint64_t bytes_ = 0;
 };
 
-// A new file. It lies under another name beside its place until commit(); without that nothing is left. "-" is standard
-// output, where what was written is out.
+// A new file. It has no name until commit(), so nothing is left without that, however the process ends; where the file
+// system has no such files, it lies under another name beside its place, and only a kill leaves it. "-" is standard output,
+// where what was written is out.
 class NewFile {
  public:
   // exists: something is there and `force` is not set.
@@ -47,8 +50,11 @@ class NewFile {
 
  private:
   NewFile() = default;
+  Status open_new();
+  [[nodiscard]] int give_name();
   std::string path_;
-  std::string temporary_;  // "": standard output, or committed
+  std::string temporary_;  // "": it has no name, or its own
+  bool ours_ = false;      // not standard output, and not committed
   bool force_ = false;
   int fd_ = -1;
   uint64_t written_ = 0;

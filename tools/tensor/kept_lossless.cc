@@ -1,14 +1,12 @@
 #include "tensor/kept_lossless.h"
 
+#include "terminal/safe_text.h"
+
 namespace kvbm::tensor {
 
 namespace {
 
-using codec::Element;
-
-bool is_float(Element element) noexcept {
-  return element == Element::bf16 || element == Element::fp16 || element == Element::fp32;
-}
+constexpr size_t kNamed = 5;  // tensors in a message
 
 // All bits of the exponent are set.
 bool has_no_number(Element element, ConstBytes raw) noexcept {
@@ -34,7 +32,12 @@ void append(std::string& text, uint64_t blocks, const char* why) {
 
 }  // namespace
 
-void KeptLossless::add(const codec::LeafForm& form, const codec::StreamView& stream, ConstBytes raw) noexcept {
+bool may_be_lossy(Element element) noexcept {
+  return element == Element::bf16 || element == Element::fp16 || element == Element::fp32;
+}
+
+void KeptBlocks::add(const codec::LeafForm& form, const codec::StreamView& stream, ConstBytes raw) noexcept {
+  const auto element = static_cast<Element>(form.element);
   size_t at = 0;
   for (uint32_t i = 0; i < stream.info().leaves; ++i) {
     const codec::StreamView::Leaf leaf = stream.leaf(i);
@@ -42,9 +45,9 @@ void KeptLossless::add(const codec::LeafForm& form, const codec::StreamView& str
     at += leaf.raw_bytes;
     ++blocks;
     if (codec::is_lossy(leaf.codec)) continue;
-    if (!is_float(form.element)) {
+    if (!may_be_lossy(element)) {
       ++no_float;
-    } else if (has_no_number(form.element, bytes)) {
+    } else if (has_no_number(element, bytes)) {
       ++not_finite;
     } else {
       ++no_gain;
@@ -52,16 +55,49 @@ void KeptLossless::add(const codec::LeafForm& form, const codec::StreamView& str
   }
 }
 
-std::string KeptLossless::text(codec::Mode mode) const {
-  if (lossless() == 0) return {};
-  const std::string name(codec::mode_name(mode));
-  const std::string text = name + " was not used for " + std::to_string(lossless()) + " of " + std::to_string(blocks) +
-                           " blocks of values, which lose nothing: ";
+void KeptBlocks::add(const KeptBlocks& other) noexcept {
+  blocks += other.blocks;
+  no_float += other.no_float;
+  not_finite += other.not_finite;
+  no_gain += other.no_gain;
+}
+
+void KeptLossless::add(const Tensor& tensor, const codec::LeafForm& form, const codec::StreamView& stream, ConstBytes raw) {
+  if (!codec::is_lossy(static_cast<codec::Mode>(stream.info().mode))) return;
+  KeptBlocks counts;
+  counts.add(form, stream, raw);
+  all_.add(counts);
+  // One that has had no such block so far has more blocks than are counted here.
+  if (current_ != tensor.offset) before_ = {};
+  current_ = tensor.offset;
+  before_.add(counts);
+  if (before_.lossless() == 0) return;
+  if (tensors_.empty() || tensors_.back().offset != tensor.offset) tensors_.push_back({tensor.name, tensor.offset, {}});
+  tensors_.back().counts = before_;
+}
+
+std::string KeptLossless::text(const std::string& modes) const {
+  if (all_.lossless() == 0) return {};
+  const bool several = modes.find(',') != std::string::npos;
   std::string why;
-  append(why, not_finite, "with an infinity or a NaN");
-  append(why, no_float, "of a type that is not bf16, fp16 or fp32");
-  append(why, no_gain, "with too few values to gain, or too large or too small ones");
-  return text + why;
+  append(why, all_.not_finite, "with an infinity or a NaN");
+  append(why, all_.no_float, "of a type that is not bf16, fp16 or fp32");
+  append(why, all_.no_gain, "with too few values to gain, or too large or too small ones");
+  std::string where;
+  size_t unnamed = 0;
+  size_t named = 0;
+  for (const Kept& kept : tensors_) {
+    if (kept.name.empty() || named == kNamed) {
+      ++unnamed;
+      continue;
+    }
+    ++named;
+    where += (where.empty() ? "; in \"" : ", \"") + terminal::safe_text(kept.name, kShownName) + "\" (" +
+             std::to_string(kept.counts.lossless()) + " of " + std::to_string(kept.counts.blocks) + ")";
+  }
+  if (named != 0 && unnamed != 0) where += " and " + std::to_string(unnamed) + (unnamed == 1 ? " more tensor" : " more tensors");
+  return modes + (several ? " were" : " was") + " not used for " + std::to_string(all_.lossless()) + " of " +
+         std::to_string(all_.blocks) + " blocks of values, which lose nothing: " + why + where;
 }
 
 }  // namespace kvbm::tensor

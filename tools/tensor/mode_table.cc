@@ -22,6 +22,7 @@ Status stopped() { return Status(Code::cancelled, "stopped"); }
 bool asked(Stop stop) noexcept { return stop != nullptr && stop->load(std::memory_order_relaxed); }
 
 struct Piece {
+  Tensor tensor;
   codec::LeafForm form;
   ConstBytes raw;
   MutableBytes coded;  // room
@@ -64,9 +65,17 @@ Status Bench::load(const Input& input, const Index& index, uint64_t limit) {
   for (const Segment& segment : index.segments) {
     if (!segment.is_tensor) continue;
     for (uint64_t at = 0; at < segment.tensor.bytes && bytes < limit;) {
-      const uint64_t n = next_chunk(segment, at);
+      const uint64_t left = limit - bytes;
+      const uint64_t whole = next_chunk(segment, at);
+      const uint64_t n = whole <= left ? whole : next_chunk(segment, at, left / 64 * 64);
+      // Less than a leaf would be coded as no file is.
+      if (n < whole && n < codec::kMaxLeafBytes && !parts.empty()) {
+        limit = bytes;
+        break;
+      }
       parts.push_back({&segment, at, n});
       bytes += n;
+      if (n < whole) limit = bytes;
       room += round_up(codec::stream_room(segment.form, n), 4096);
       at += n;
     }
@@ -84,7 +93,11 @@ Status Bench::load(const Input& input, const Index& index, uint64_t limit) {
     Status read = input.read(part.segment->tensor.offset + part.at, place);
     if (!read.ok()) return read;
     const uint64_t needed = codec::stream_room(part.segment->form, part.bytes);
-    pieces.push_back({part.segment->form, place, {coded->data() + coded_at, needed}, {decoded->data() + at, part.bytes}});
+    pieces.push_back({part.segment->tensor,
+                      part.segment->form,
+                      place,
+                      {coded->data() + coded_at, needed},
+                      {decoded->data() + at, part.bytes}});
     at += round_up(part.bytes, 64);
     coded_at += round_up(needed, 4096);
   }
@@ -165,6 +178,7 @@ Status Bench::measure(ModeRow& row, int rounds, std::vector<double>& copies, ter
     row.lossy = row.lossy || info.lossy;
     row.difference += info.difference;
     row.value += info.value;
+    row.kept.add(pieces[i].tensor, pieces[i].form, view.value(), pieces[i].raw);
     if (!info.lossy && std::memcmp(pieces[i].raw.data(), pieces[i].decoded.data(), pieces[i].raw.size()) != 0) {
       return Status(Code::internal, "what was coded does not decode to the same bytes", std::string(codec::mode_name(row.mode)));
     }
@@ -182,7 +196,8 @@ Result<ModeTable> measure_modes(const Input& input, const TensorFile& file, cons
   if (table.tensor_bytes == 0) return Status(Code::invalid_argument, "the file has no values");
   Bench bench;
   bench.stop = stop;
-  Status loaded = bench.load(input, make_index(file, options.row), options.limit_bytes);
+  const uint64_t limit = std::max<uint64_t>(options.limit_bytes, codec::kMaxLeafBytes);
+  Status loaded = bench.load(input, make_index(file, options.row), limit);
   if (!loaded.ok()) return loaded;
   table.measured_bytes = bench.bytes;
   terminal::Progress progress("codecs", options.modes.size() * static_cast<uint64_t>(options.rounds), terminal::Unit::items,

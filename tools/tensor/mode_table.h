@@ -17,13 +17,14 @@ struct ModeRow {
   double value = 0;
   double compress = 0;  // bytes of input a second, one thread
   double decompress = 0;
+  KeptLossless kept;  // of a lossy mode
   [[nodiscard]] double ratio() const { return static_cast<double>(raw_bytes) / static_cast<double>(coded_bytes); }
 };
 
 struct ModeTable {
   std::vector<ModeRow> rows;
   double memcpy = 0;           // bytes a second, measured in between
-  uint64_t measured_bytes = 0;  // of the tensors; the first ones, where there is a limit
+  uint64_t measured_bytes = 0;  // of the tensors; the first ones, where there is a limit; rows are not cut
   uint64_t tensor_bytes = 0;
 };
 
@@ -31,7 +32,7 @@ struct TableOptions {
   std::vector<codec::Mode> modes;
   int rounds = 5;
   uint64_t row = 0;
-  uint64_t limit_bytes = 256 << 20;
+  uint64_t limit_bytes = 256 << 20;  // at most so many are measured, but always 64 KiB of them, a leaf
   bool quiet = false;
 };
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tensor/tensor_file.h"
+#include "terminal/safe_text.h"
 
 namespace kvbm::tensor {
 
@@ -108,9 +109,9 @@ constexpr Type kTypes[] = {{"<f2", Element::fp16, false}, {"<f4", Element::fp32,
 
 Result<Element> element_of(const Header& header, const Claims& claims, std::string& note) {
   if (header.fields) return Status(Code::unsupported, "the .npy has a structured type", "give arrays of one plain type");
+  const std::string shown = terminal::safe_text(header.descr, kShownName);
   if (!header.descr.empty() && header.descr.front() == '>') {
-    return Status(Code::unsupported, "the .npy is big-endian", header.descr + "; save it with numpy's astype('<" +
-                                                                   header.descr.substr(1) + "')");
+    return Status(Code::unsupported, "the .npy is big-endian", shown + "; save it with numpy's astype('<" + shown.substr(1) + "')");
   }
   for (const Type& type : kTypes) {
     if (header.descr != type.descr) continue;
@@ -127,7 +128,7 @@ Result<Element> element_of(const Header& header, const Claims& claims, std::stri
   }
   if (claims.element == Element::bytes) return Element::bytes;
   return Status(Code::unsupported, "the .npy has a type that KV caches do not",
-                header.descr + "; taken are <f2, <f4, <u2, |V2 (bf16), |i1, |u1, |V1, and anything with --element bytes");
+                shown + "; taken are <f2, <f4, <u2, |V2 (bf16), |i1, |u1, |V1, and anything with --element bytes");
 }
 
 // Bytes of a value, from the digits of its type: '<f8' has 8.
@@ -182,7 +183,7 @@ Result<TensorFile> read_npy(ConstBytes front, uint64_t file_bytes, const Claims&
   const uint64_t present = file_bytes - tensor.offset;
   const auto values = values_of(header.shape);
   if (size == 0 || !values.has_value() || *values > (uint64_t{1} << 62) / size) {
-    return Status(Code::damaged, "the .npy claims an impossible size", shape_text(header.shape) + " of " + header.descr);
+    return Status(Code::damaged, "the .npy claims an impossible size", shape_text(header.shape) + " of " + terminal::safe_text(header.descr, kShownName));
   }
   tensor.bytes = *values * size;
   if (tensor.bytes > present) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tensor/tensor_file.h"
+#include "terminal/safe_text.h"
 
 namespace kvbm::tensor {
 
@@ -22,8 +23,10 @@ constexpr Type kTypes[] = {{"BF16", Element::bf16, 2},        {"F16", Element::f
                            {"U16", Element::bytes, 2},        {"I32", Element::bytes, 4},        {"U32", Element::bytes, 4},
                            {"I64", Element::bytes, 8},        {"U64", Element::bytes, 8},        {"F64", Element::bytes, 8}};
 
+std::string shown(const std::string& name) { return "tensor \"" + terminal::safe_text(name, kShownName) + "\": "; }
+
 Status bad_entry(const std::string& name, const char* why) {
-  return Status(Code::damaged, "the safetensors header is wrong", "tensor \"" + name.substr(0, 100) + "\": " + why);
+  return Status(Code::damaged, "the safetensors header is wrong", shown(name) + why);
 }
 
 Result<Tensor> read_entry(const std::string& name, const Json& entry, uint64_t values_at, uint64_t values_bytes) {
@@ -41,7 +44,7 @@ Result<Tensor> read_entry(const std::string& name, const Json& entry, uint64_t v
   const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& t) { return word == t.name; });
   if (type == std::end(kTypes)) {
     return Status(Code::unsupported, "the safetensors file has a type that is not known",
-                  "tensor \"" + name.substr(0, 100) + "\": " + word.substr(0, 40));
+                  shown(name) + terminal::safe_text(word, kShownName));
   }
   Tensor tensor;
   tensor.name = name;

@@ -45,6 +45,7 @@ struct Claims {
 inline constexpr uint64_t kMaxNpyHeader = 1 << 20;
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;  // the format's own limit
 inline constexpr size_t kMaxDimensions = 32;
+inline constexpr size_t kShownName = 60;  // of a name or type that the file says, in a message
 
 // How many bytes of the front of a file read_tensors() must see; `front`: its first 64 (fewer if it is shorter).
 [[nodiscard]] uint64_t header_bytes(ConstBytes front, uint64_t file_bytes);

@@ -49,12 +49,14 @@ Interrupt::Interrupt() {
   ::sigaction(SIGTERM, &action, &term_);
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, &pipe_);
+  ::sigaction(SIGXFSZ, &action, &file_size_);
 }
 
 Interrupt::~Interrupt() {
   ::sigaction(SIGINT, &int_, nullptr);
   ::sigaction(SIGTERM, &term_, nullptr);
   ::sigaction(SIGPIPE, &pipe_, nullptr);
+  ::sigaction(SIGXFSZ, &file_size_, nullptr);
   const int fd = wake_fd.exchange(-1, std::memory_order_relaxed);
   if (fd >= 0) ::close(fd);
 }

@@ -1,8 +1,8 @@
 // Ctrl-C as a flag: the first SIGINT or SIGTERM asks for an end, the second ends the process as if nobody listened,
 // after the terminal was given back.
 //
-// One object at a time; the signals are as before when it goes. While it lives a closed output is an error of the
-// write and no signal.
+// One object at a time; the signals are as before when it goes. While it lives a closed output, and a file
+// beyond `ulimit -f`, is an error of the write and no signal.
 #pragma once
 
 #include <signal.h>
@@ -29,6 +29,7 @@ class Interrupt {
   struct sigaction int_;
   struct sigaction term_;
   struct sigaction pipe_;
+  struct sigaction file_size_;
 };
 
 }  // namespace kvbm::terminal

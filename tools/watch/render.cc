@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "terminal/quantity.h"
+#include "terminal/safe_text.h"
 #include "terminal/table.h"
 
 namespace kvbm::watch {
@@ -13,6 +14,7 @@ namespace {
 using nlohmann::ordered_json;
 using terminal::Align;
 using terminal::format_count;
+using terminal::safe_text;
 
 std::string rate(double value) {
   char text[32];
@@ -53,15 +55,6 @@ std::string table_of(const Frame& frame) {
 }
 
 }  // namespace
-
-std::string safe_text(std::string_view text, size_t most) {
-  std::string out(text.substr(0, most));
-  for (char& c : out) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  if (text.size() > most && most > 3) out.replace(most - 3, 3, "...");
-  return out;
-}
 
 std::string render_text(const Frame& frame, const ReaderOptions& options, size_t lines) {
   const ReaderCounts& counts = frame.counts;

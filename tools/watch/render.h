@@ -3,14 +3,10 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 
 #include "watch/tally.h"
 
 namespace kvbm::watch {
-
-// Text that came from outside, made fit for a terminal: other than printable ASCII becomes '?', and it is cut.
-std::string safe_text(std::string_view text, size_t most);
 
 // Lines, each with its end. `lines`: of the screen; the list of events becomes shorter to fit; 0: any number.
 std::string render_text(const Frame& frame, const ReaderOptions& options, size_t lines);

@@ -3,11 +3,13 @@
 #include <cstdio>
 
 #include "terminal/quantity.h"
-#include "watch/render.h"
+#include "terminal/safe_text.h"
 
 namespace kvbm::watch {
 
 namespace {
+
+using terminal::safe_text;
 
 std::string describe(const Event& event) {
   if (event.kind == Kind::cleared) return kind_name(event.kind);

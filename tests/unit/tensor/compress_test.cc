@@ -1,6 +1,9 @@
 #include "tensor/compress.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -94,6 +97,27 @@ TEST_F(Compress, gives_back_the_same_file_in_every_lossless_mode) {
   }
 }
 
+// What docs/codec.md says of what does not become smaller.
+TEST_F(Compress, noise_grows_by_24_bytes_a_leaf_and_some_500) {
+  SeededRandom random(12);
+  Bytes file(33 << 20);  // two chunks
+  random.fill(file);
+  write_file(at("in"), file);
+  const auto input = Input::open(at("in"));
+  ASSERT_TRUE(input.ok());
+  for (const Element element : {Element::bytes, Element::bf16}) {
+    const auto raw = describe(input.value(), {Kind::raw, element, {}});
+    ASSERT_TRUE(raw.ok());
+    for (const codec::Mode mode : {codec::Mode::off, codec::Mode::fast, codec::Mode::standard}) {
+      auto out = NewFile::create(at("out"), false);
+      ASSERT_TRUE(out.ok());
+      const auto summary = compress(input.value(), raw.value(), mode, 0, out.value(), {});
+      ASSERT_TRUE(summary.ok());
+      EXPECT_LE(out.value().written(), file.size() + file.size() / 65536 * 24 + 500) << codec::mode_name(mode);
+    }
+  }
+}
+
 TEST_F(Compress, lossy_needs_a_permission) {
   write_file(at("in"), some_file());
   const auto summary = pack(at("in"), at("packed"), codec::Mode::int8);
@@ -112,19 +136,30 @@ TEST_F(Compress, tells_why_a_lossy_mode_was_not_used) {
   write_file(at("a"), file);
   const auto fine = pack(at("a"), at("fine"), codec::Mode::int8);
   ASSERT_TRUE(fine.ok());
-  EXPECT_EQ(fine.value().kept.no_float, 1U) << "the tensor of I64; what lies between tensors was never to be lossy";
-  EXPECT_EQ(fine.value().kept.not_finite, 0U);
+  EXPECT_EQ(fine.value().kept.all().no_float, 1U) << "the tensor of I64; what lies between tensors was never to be lossy";
+  EXPECT_EQ(fine.value().kept.all().not_finite, 0U);
   store_le<uint16_t>(file.data() + begin + 100, 0x7FC0);  // a NaN in K
   write_file(at("b"), file);
   const auto odd = pack(at("b"), at("odd"), codec::Mode::int8);
   ASSERT_TRUE(odd.ok());
-  EXPECT_EQ(odd.value().kept.not_finite, 1U);
-  EXPECT_EQ(odd.value().kept.blocks, fine.value().kept.blocks);
-  EXPECT_EQ(odd.value().kept.lossless(), fine.value().kept.lossless() + 1);
-  const std::string text = odd.value().kept.text(codec::Mode::int8);
+  EXPECT_EQ(odd.value().kept.all().not_finite, 1U);
+  EXPECT_EQ(odd.value().kept.all().blocks, fine.value().kept.all().blocks);
+  EXPECT_EQ(odd.value().kept.all().lossless(), fine.value().kept.all().lossless() + 1);
+  const std::string text = odd.value().kept.text("int8");
   EXPECT_NE(text.find("int8 was not used for "), std::string::npos) << text;
   EXPECT_NE(text.find("1 with an infinity or a NaN"), std::string::npos) << text;
-  EXPECT_EQ(pack(at("b"), at("max"), codec::Mode::max).value().kept.blocks, 0U);
+  EXPECT_NE(text.find("; in \"k\" (1 of "), std::string::npos) << text;
+  EXPECT_NE(text.find("\"ids\" (1 of 1)"), std::string::npos) << text;
+  ASSERT_EQ(odd.value().kept.tensors().size(), fine.value().kept.tensors().size() + 1);
+  EXPECT_EQ(odd.value().kept.tensors()[0].name, "k");
+  EXPECT_EQ(odd.value().kept.tensors()[0].counts.not_finite, 1U);
+  EXPECT_EQ(fine.value().kept.tensors()[0].name, "ids");
+  // Whoever decodes is told the same.
+  const auto back = unpack(at("odd"), at("back"), true);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back.value().kept.all(), odd.value().kept.all());
+  EXPECT_EQ(back.value().kept.text("int8"), text);
+  EXPECT_EQ(pack(at("b"), at("max"), codec::Mode::max).value().kept.all().blocks, 0U);
 }
 
 TEST_F(Compress, a_damaged_file_gives_the_right_bytes_or_nothing) {
@@ -202,6 +237,65 @@ TEST_F(Compress, nothing_is_overwritten_unless_that_is_said) {
   EXPECT_FALSE(NewFile::create(at("no/such/place"), false).ok());
 }
 
+// A full disk, a signal, a kill: there is nothing that could be taken for the file.
+TEST_F(Compress, a_file_that_is_being_written_has_no_name) {
+  const int probe = ::open(dir_.path().c_str(), O_TMPFILE | O_WRONLY, 0600);
+  if (probe < 0) GTEST_SKIP() << "files without a name: the file system of " << dir_.path() << " has none";
+  ::close(probe);
+  for (const bool force : {false, true}) {
+    if (force) write_file(at("out"), some_file());
+    auto out = NewFile::create(at("out"), force);
+    ASSERT_TRUE(out.ok()) << out.status().message();
+    ASSERT_TRUE(out.value().write(Bytes(1000)).ok());
+    EXPECT_EQ(files(), force ? 1U : 0U);
+    ASSERT_TRUE(out.value().commit().ok());
+    EXPECT_EQ(files(), 1U);
+    EXPECT_EQ(std::filesystem::file_size(at("out")), 1000U);
+    EXPECT_EQ(std::filesystem::status(at("out")).permissions() & std::filesystem::perms::owner_all,
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    std::filesystem::remove(at("out"));
+  }
+}
+
+TEST_F(Compress, what_is_no_plain_file_is_refused_by_its_kind_at_once) {
+  ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);  // nobody will ever write to it
+  for (const auto& [path, kind] : {std::pair{at("pipe"), "a pipe"}, {dir_.path(), "a folder"}, {std::string("/dev/zero"), "a device"}}) {
+    const auto input = Input::open(path);
+    EXPECT_EQ(input.status().code(), Code::invalid_argument) << path;
+    EXPECT_NE(input.status().message().find(kind), std::string::npos) << input.status().message();
+  }
+  EXPECT_EQ(NewFile::create(at("pipe"), true).status().code(), Code::exists);
+  EXPECT_EQ(NewFile::create(dir_.path() + "/", true).status().code(), Code::invalid_argument);
+}
+
+TEST(Forms, rows_that_are_no_dimensions_must_divide_the_values) {
+  Tensor tensor;
+  tensor.shape = {1 << 20};
+  for (const auto& [element, most] : {std::pair{Element::bf16, 32768U}, {Element::fp32, 16384U}, {Element::fp8_e4m3, 65536U}, {Element::int8, 65536U}}) {
+    tensor.element = element;
+    tensor.bytes = (1 << 20) * layout::element_bytes(element);
+    for (const uint64_t row : {uint64_t{1}, uint64_t{64}, uint64_t{most}}) {
+      EXPECT_EQ(row_refusal(tensor, row), "");
+      EXPECT_EQ(form_of(tensor, row), (codec::LeafForm{static_cast<codec::Element>(element), static_cast<uint32_t>(row), 0}));
+    }
+    EXPECT_NE(row_refusal(tensor, 2 * most).find("no more than " + std::to_string(most)), std::string::npos);
+    EXPECT_NE(row_refusal(tensor, 3).find("no multiple"), std::string::npos);
+    EXPECT_NE(row_refusal(tensor, UINT64_MAX).find("fewer"), std::string::npos);
+  }
+  tensor.element = Element::bytes;
+  EXPECT_NE(row_refusal(tensor, 1).find("no channels"), std::string::npos);
+}
+
+TEST(Forms, a_tensor_that_a_row_does_not_fit_keeps_its_last_dimension) {
+  TensorFile file;
+  file.tensors = {{"k", Element::bf16, {16, 128}, 0, 4096}, {"scale", Element::fp32, {10, 5}, 4096, 200}};
+  file.bytes = 4296;
+  const Index index = make_index(file, 64);
+  ASSERT_EQ(index.segments.size(), 2U);
+  EXPECT_EQ(index.segments[0].form, (codec::LeafForm{codec::Element::bf16, 64, 0}));
+  EXPECT_EQ(index.segments[1].form, (codec::LeafForm{codec::Element::fp32, 5, 10}));
+}
+
 TEST(Forms, rows_are_the_last_dimension_or_a_product_of_the_last) {
   Tensor tensor;
   tensor.element = Element::bf16;
@@ -221,6 +315,8 @@ TEST(Chunks, end_where_heads_end) {
   EXPECT_EQ(next_chunk(segment, 0), kChunkBytes / 196608 * 196608);
   segment.form.rows = 1U << 30;  // a head larger than a chunk
   EXPECT_EQ(next_chunk(segment, 0), kChunkBytes / 384 * 384);
+  EXPECT_EQ(next_chunk(segment, 0, 1000), 768U);
+  EXPECT_EQ(next_chunk(segment, 0, 64), 64U);
   EXPECT_EQ(next_chunk(segment, (1ULL << 30) - 5), 5U);
   EXPECT_EQ(next_chunk(segment, 1ULL << 30), 0U);
 }

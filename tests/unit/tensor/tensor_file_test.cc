@@ -93,6 +93,26 @@ TEST(Npy, refuses_each_kind_of_bad_file_by_its_own_name) {
   expect_refused(bytes_of("\x93NUMPY\x01"), Code::invalid_argument, "not an .npy");
 }
 
+// A file says names and types; a terminal must not do what they say.
+TEST(Headers, are_told_in_printable_words) {
+  const std::string odd = "\\u001b[2J\\n\\u202e";
+  const std::string name = "{\"" + odd + std::string(100'000, 'x') + "\":";
+  const auto told = [](const std::vector<std::byte>& bytes) {
+    const auto file = read(bytes);
+    return file.ok() ? std::string("taken") : file.status().message();
+  };
+  for (const auto& bytes : {safetensors(name + R"({"dtype":"F16","shape":[3],"data_offsets":[0,8]}})", 8),
+                            safetensors(R"({"a":{"dtype":")" + odd + R"(","shape":[4],"data_offsets":[0,8]}})", 8),
+                            npy("{'descr': '\x1b[2J', 'fortran_order': False, 'shape': (4,)}", 8),
+                            npy("{'descr': '>\x1b[2J" + std::string(50'000, 'x') + "', 'fortran_order': False, 'shape': (4,)}", 8),
+                            npy("{'descr': '|V99999999', 'fortran_order': False, 'shape': (4,)}", 8)}) {
+    const std::string text = told(bytes);
+    EXPECT_LT(text.size(), 400U) << text.substr(0, 400);
+    for (const char c : text) EXPECT_TRUE(c >= ' ' && c <= '~') << text;
+  }
+  EXPECT_NE(told(safetensors(name + R"({"dtype":"F16","shape":[3],"data_offsets":[0,8]}})", 8)).find("tensor \"?[2J????x"), std::string::npos);
+}
+
 TEST(Npy, of_any_type_is_taken_as_opaque_bytes_where_that_is_said) {
   const auto file = read(npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}", 16), element(Element::bytes));
   ASSERT_TRUE(file.ok()) << file.status().message();

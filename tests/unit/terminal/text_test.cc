@@ -4,10 +4,17 @@
 #include <vector>
 
 #include "terminal/quantity.h"
+#include "terminal/safe_text.h"
 #include "terminal/table.h"
 
 namespace kvbm::terminal {
 namespace {
+
+TEST(SafeText, cannot_move_the_cursor) {
+  EXPECT_EQ(safe_text("a\x1b[2J\n\xc2\x9b", 40), "a?[2J???");
+  EXPECT_EQ(safe_text("abcdefgh", 6), "abc...");
+  EXPECT_EQ(safe_text("", 6), "");
+}
 
 TEST(Quantity, sizes_need_a_unit_that_says_which) {
   EXPECT_EQ(parse_size("64GiB").value(), uint64_t{64} << 30);
