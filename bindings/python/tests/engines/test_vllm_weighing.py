@@ -72,7 +72,8 @@ def counts(parts: Parts) -> dict[str, float]:
 def test_what_is_quicker_to_compute_is_left(fresh: Any) -> None:
     parts, on = fresh()
     on.speed = speed(1)
-    assert parts.find(keys_of(4), parts.request()) == 0
+    # The first one is fetched all the same, to measure by; it may be there before the engine asks again.
+    assert parts.find(keys_of(4), parts.request()) <= 1
     told = counts(parts)
     assert told["left_blocks"] == 4 and told["loads_not_started"] == 1
 
