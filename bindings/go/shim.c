@@ -305,6 +305,38 @@ kvbm_status_t kvbmgo_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_
   return kvbm_cache_wait_layer(cache, operation, layer, (void *)(uintptr_t)stream);
 }
 
+static kvbm_cache_code_options_t code_options(const kvbmgo_code_t *how) {
+  kvbm_cache_code_options_t options;
+  kvbm_cache_code_options_init(&options, sizeof options);
+  options.part = how->part;
+  options.element = how->element;
+  options.row_elements = how->row_elements;
+  options.rows = how->rows;
+  options.flags = how->flags;
+  options.stream = (void *)(uintptr_t)how->stream;
+  options.has_stream = how->has_stream;
+  return options;
+}
+
+kvbm_status_t kvbmgo_code_room(kvbm_cache_t *cache, size_t n_blocks, const kvbmgo_code_t *how, uint64_t *out_bytes,
+                               kvbm_error_t *err) {
+  const kvbm_cache_code_options_t options = code_options(how);
+  return kvbm_cache_code_room(cache, n_blocks, &options, out_bytes, err);
+}
+
+kvbm_status_t kvbmgo_encode(kvbm_cache_t *cache, const uint32_t *block_ids, size_t n_blocks, uint32_t mode,
+                            const kvbmgo_code_t *how, void *out, size_t capacity, size_t *out_bytes,
+                            kvbm_error_t *err) {
+  const kvbm_cache_code_options_t options = code_options(how);
+  return kvbm_cache_encode(cache, block_ids, n_blocks, mode, &options, out, capacity, out_bytes, err);
+}
+
+kvbm_status_t kvbmgo_decode(kvbm_cache_t *cache, const void *coded, size_t coded_bytes, const uint32_t *block_ids,
+                            size_t n_blocks, const kvbmgo_code_t *how, kvbm_error_t *err) {
+  const kvbm_cache_code_options_t options = code_options(how);
+  return kvbm_cache_decode(cache, coded, coded_bytes, block_ids, n_blocks, &options, err);
+}
+
 /* ----------------------------------------------------------------- sessions */
 
 kvbm_status_t kvbmgo_publish_on_stream(kvbm_offer_t *offer, uint32_t component, uint32_t first_layer,

@@ -94,6 +94,20 @@ kvbm_status_t kvbmgo_load(kvbm_cache_t *cache, kvbm_match_t *match, const uint32
 
 kvbm_status_t kvbmgo_wait_layer(kvbm_cache_t *cache, uint64_t operation, uint32_t layer, uint64_t stream);
 
+/* kvbm_cache_code_options_t, with the stream as a number. */
+typedef struct kvbmgo_code {
+  uint32_t part, element, row_elements, rows, flags;
+  uint32_t has_stream;
+  uint64_t stream;
+} kvbmgo_code_t;
+kvbm_status_t kvbmgo_code_room(kvbm_cache_t *cache, size_t n_blocks, const kvbmgo_code_t *how, uint64_t *out_bytes,
+                               kvbm_error_t *err);
+kvbm_status_t kvbmgo_encode(kvbm_cache_t *cache, const uint32_t *block_ids, size_t n_blocks, uint32_t mode,
+                            const kvbmgo_code_t *how, void *out, size_t capacity, size_t *out_bytes,
+                            kvbm_error_t *err);
+kvbm_status_t kvbmgo_decode(kvbm_cache_t *cache, const void *coded, size_t coded_bytes, const uint32_t *block_ids,
+                            size_t n_blocks, const kvbmgo_code_t *how, kvbm_error_t *err);
+
 kvbm_status_t kvbmgo_locate(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_key_t *keys, size_t n_keys,
                             const kvbm_part_t *parts, size_t n_parts, const size_t *request_keys, size_t n_requests,
                             uint64_t ask_nodes_ns, kvbm_location_t *out_rows, size_t capacity, size_t *out_n);

@@ -79,7 +79,7 @@ kvbm_status_t kvbm_cache_code_room(kvbm_cache_t* cache, size_t n_blocks, const k
     BlockCoding what;
     if (const kvbm_status_t taken = take(*cache, options, given, what, err); taken != KVBM_OK) return taken;
     const uint32_t units = cache->cache->units();
-    if (n_blocks % units != 0 || n_blocks / units > codec::kMaxStreamBytes) {
+    if (n_blocks % units != 0) {
       return fail(err, Status(Code::invalid_argument, "blocks are coded in whole stored blocks",
                               std::to_string(n_blocks) + " engine blocks, a stored block is " + std::to_string(units)));
     }

@@ -82,8 +82,8 @@ Status CoderRoom::make_stream() {
 CoderRoom::~CoderRoom() {
   const Device::Scope scope(*device_);
   if (!scope.entered()) return;
-  if (end_ != nullptr) (void)device_->check(device_->driver().cuEventDestroy(end_), "cuEventDestroy");
-  if (stream_ != nullptr) (void)device_->check(device_->driver().cuStreamDestroy(stream_), "cuStreamDestroy");
+  if (end_ != nullptr) device_->note(device_->driver().cuEventDestroy(end_), "cuEventDestroy");
+  if (stream_ != nullptr) device_->note(device_->driver().cuStreamDestroy(stream_), "cuStreamDestroy");
 }
 
 void CoderRoom::set_run(size_t job, const StridedRun& run, uint64_t window_at) noexcept {

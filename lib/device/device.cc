@@ -166,6 +166,10 @@ Status Device::check(CuResult result, const char* what) {
   return driver_status(driver_, result, what);
 }
 
+void Device::note(CuResult result, const char* what) noexcept {
+  if (is_sticky(result)) lose(what, result);
+}
+
 void Device::lose(const char* what, CuResult result) noexcept {
   if (is_lost()) return;
   const char* name = nullptr;

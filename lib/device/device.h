@@ -79,6 +79,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // A result of the driver as a Status; a sticky one loses the device. `what` is static and names the call. Of a lost
   // device every result is tier_disabled, success too. Not for results that a handle of the caller's may be to blame for.
   Status check(CuResult result, const char* what);
+  // As check, where there is nobody to be told: destructors. Allocates nothing but for the log.
+  void note(CuResult result, const char* what) noexcept;
   // From now on the device is lost, and lost_why() says so; the log, the first time. `what` is static: the call that failed;
   // with kCuSuccess, what else it is. Allocates nothing but for the log.
   void lose(const char* what, CuResult result) noexcept;

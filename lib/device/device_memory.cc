@@ -140,6 +140,7 @@ Result<Extent> extent_of(const StridedRun& run) {
 }
 
 Result<std::unique_ptr<DeviceMemory>> DeviceMemory::allocate(std::shared_ptr<Device> device, uint64_t bytes) {
+  std::unique_ptr<DeviceMemory> memory(new DeviceMemory(device, bytes));
   const Device::Scope scope(*device);
   if (!scope.entered()) return device->lost();
   CuPointer address = 0;
@@ -147,22 +148,25 @@ Result<std::unique_ptr<DeviceMemory>> DeviceMemory::allocate(std::shared_ptr<Dev
     if (s.code() != Code::no_memory) return s;
     return Status{s.code(), "no memory of the device", std::to_string(bytes) + " bytes: " + s.message()};
   }
-  return std::unique_ptr<DeviceMemory>(new DeviceMemory(std::move(device), address, bytes));
+  memory->address_ = address;
+  return memory;
 }
 
 // Where the device is lost its memory went with it.
 DeviceMemory::~DeviceMemory() {
+  if (address_ == 0) return;
   const Device::Scope scope(*device_);
-  if (scope.entered()) (void)device_->check(device_->driver().cuMemFree(address_), "cuMemFree");
+  if (scope.entered()) device_->note(device_->driver().cuMemFree(address_), "cuMemFree");
 }
 
 Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(std::shared_ptr<Device> device, uint64_t bytes) {
   const uint64_t mapped = round_up(std::max<uint64_t>(bytes, 1), kPage);
+  std::unique_ptr<PinnedMemory> memory(new PinnedMemory(device, bytes, mapped));
   void* const data = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return Status{Code::no_memory, "no host memory to pin"};
+  memory->data_ = static_cast<std::byte*>(data);
   // A child that is forked must not share pages that a device writes.
   (void)::madvise(data, mapped, MADV_DONTFORK);
-  std::unique_ptr<PinnedMemory> memory(new PinnedMemory(device, static_cast<std::byte*>(data), bytes, mapped));
   const Device::Scope scope(*device);
   if (!scope.entered()) return device->lost();
   const Driver& driver = device->driver();
@@ -177,9 +181,9 @@ Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(std::shared_ptr<Dev
 PinnedMemory::~PinnedMemory() {
   if (registered_) {
     const Device::Scope scope(*device_);
-    if (scope.entered()) (void)device_->check(device_->driver().cuMemHostUnregister(data_), "cuMemHostUnregister");
+    if (scope.entered()) device_->note(device_->driver().cuMemHostUnregister(data_), "cuMemHostUnregister");
   }
-  ::munmap(data_, mapped_bytes_);
+  if (data_ != nullptr) ::munmap(data_, mapped_bytes_);
 }
 
 }  // namespace kvbm::device

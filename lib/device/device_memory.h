@@ -65,11 +65,10 @@ class DeviceMemory {
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
 
  private:
-  DeviceMemory(std::shared_ptr<Device> device, CuPointer address, uint64_t bytes)
-      : device_(std::move(device)), address_(address), bytes_(bytes) {}
+  DeviceMemory(std::shared_ptr<Device> device, uint64_t bytes) : device_(std::move(device)), bytes_(bytes) {}
   const std::shared_ptr<Device> device_;
-  const CuPointer address_;
   const uint64_t bytes_;
+  CuPointer address_ = 0;  // 0: not allocated
 };
 
 // Host memory of our own, zero at first, known to the device. Mapped by us and registered, not allocated by the driver:
@@ -88,12 +87,12 @@ class PinnedMemory {
   [[nodiscard]] CuPointer device_pointer() const noexcept { return device_pointer_; }
 
  private:
-  PinnedMemory(std::shared_ptr<Device> device, std::byte* data, uint64_t bytes, uint64_t mapped)
-      : device_(std::move(device)), data_(data), bytes_(bytes), mapped_bytes_(mapped) {}
+  PinnedMemory(std::shared_ptr<Device> device, uint64_t bytes, uint64_t mapped)
+      : device_(std::move(device)), bytes_(bytes), mapped_bytes_(mapped) {}
   const std::shared_ptr<Device> device_;
-  std::byte* const data_;
   const uint64_t bytes_;
   const uint64_t mapped_bytes_;
+  std::byte* data_ = nullptr;  // null: not mapped
   CuPointer device_pointer_ = 0;
   bool registered_ = false;
 };

@@ -113,30 +113,34 @@ struct IpcMappings::Table {
 
 class IpcMapping::Allocation {
  public:
-  Allocation(std::shared_ptr<IpcMappings::Table> table, const IpcMappings::Key& key, CuPointer base, uint64_t bytes)
-      : table_(std::move(table)), key_(key), base_(base), bytes_(bytes) {}
+  Allocation(std::shared_ptr<IpcMappings::Table> table, const IpcMappings::Key& key)
+      : table_(std::move(table)), key_(key) {}
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
   [[nodiscard]] CuPointer base() const noexcept { return base_; }
   [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
+  // From now on it is closed with this. 0 bytes: not known.
+  void opened(CuPointer base) noexcept { base_ = base; }
+  void reaches(uint64_t bytes) noexcept { bytes_ = bytes; }
   // The handle is closed under the lock: it could be opened again meanwhile, and the driver gives the same address.
   ~Allocation() {
     MutexLock lock(table_->mutex);
     const auto known = table_->open.find(key_);
     if (known != table_->open.end() && known->second.expired()) table_->open.erase(known);
+    if (base_ == 0) return;
     Device& device = *table_->device;
     const Device::Scope scope(device);
     // Of a device that is lost nothing is left to be unmapped; what the driver says of it is known.
     if (scope.entered() && !device.is_lost()) {
-      (void)device.check(device.driver().cuIpcCloseMemHandle(base_), "cuIpcCloseMemHandle");
+      device.note(device.driver().cuIpcCloseMemHandle(base_), "cuIpcCloseMemHandle");
     }
   }
 
  private:
   const std::shared_ptr<IpcMappings::Table> table_;
   const IpcMappings::Key key_;
-  const CuPointer base_;
-  const uint64_t bytes_;
+  CuPointer base_ = 0;  // 0: not open
+  uint64_t bytes_ = 0;
 };
 
 IpcMapping::~IpcMapping() = default;
@@ -166,18 +170,19 @@ Result<std::shared_ptr<IpcMapping>> IpcMappings::open(const IpcMemory& memory) {
   const Device::Scope scope(device);
   if (!scope.entered()) return lost(device);
   const Driver& driver = device.driver();
+  // All that takes memory comes first: what is open has somebody who closes it.
+  allocation = std::make_shared<IpcMapping::Allocation>(table_, key);
+  std::weak_ptr<IpcMapping::Allocation>& known = table_->open[key];
   CuPointer base = 0;
   const CuResult opened = driver.cuIpcOpenMemHandle(&base, memory.handle, kCuIpcLazyPeerAccess);
   if (opened != kCuSuccess) return refused(device, opened);
+  allocation->opened(base);
   // How far it reaches is the driver's word, not the peer's.
   size_t size = 0;
   const CuResult asked = driver.cuPointerGetAttribute(&size, kCuPointerRangeSize, base);
-  if (asked != kCuSuccess) {
-    (void)driver.cuIpcCloseMemHandle(base);
-    return device.check(asked, "cuPointerGetAttribute");
-  }
-  allocation = std::make_shared<IpcMapping::Allocation>(table_, key, base, size);
-  table_->open[key] = allocation;
+  if (asked != kCuSuccess) return device.check(asked, "cuPointerGetAttribute");
+  allocation->reaches(size);
+  known = allocation;
   return place();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/memory_wait.h"
 #include "device/parked.h"
 
 namespace kvbm::device {
@@ -28,6 +29,7 @@ uint64_t LandmarkPool::load(const uint64_t* word) noexcept {
 LandmarkPool::~LandmarkPool() {
   MutexLock lock(mutex_);
   if (!waited_ever_) return;
+  const MemoryWait patient;
   for (std::shared_ptr<PinnedMemory>& memory : memory_) park(std::move(memory));
 }
 
@@ -35,6 +37,8 @@ bool LandmarkPool::grow() {
   auto memory = PinnedMemory::allocate(device_, kWords * kWordStep);
   if (!memory.ok()) return false;
   MutexLock lock(mutex_);
+  // Giving words back then needs no memory.
+  free_.reserve((memory_.size() + 1) * kWords);
   memory_.emplace_back(std::move(memory).value());
   for (size_t i = 0; i < kWords; ++i) {
     const size_t at = i * kWordStep;

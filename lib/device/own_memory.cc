@@ -6,7 +6,6 @@
 #include <cstring>
 #include <vector>
 
-#include "base/memory_wait.h"
 #include "base/mutex.h"
 
 namespace kvbm::device {
@@ -96,9 +95,8 @@ std::shared_ptr<OwnMemory> OwnMemory::find(std::shared_ptr<Device> device, const
 // Where the device is lost its memory went with it.
 OwnMemory::~OwnMemory() {
   if (allocation_ == nullptr || !allocation_->leave()) return;
-  const MemoryWait patient;
   const Device::Scope scope(*device_);
-  if (scope.entered()) (void)device_->check(device_->driver().cuMemFree(allocation_->address), "cuMemFree");
+  if (scope.entered()) device_->note(device_->driver().cuMemFree(allocation_->address), "cuMemFree");
 }
 
 CuPointer OwnMemory::address() const noexcept { return allocation_->address; }

@@ -155,12 +155,11 @@ Status PinnedHost::check_existing(MutableBytes stripe) const {
 }
 
 PinnedHost::~PinnedHost() {
-  const MemoryWait patient;
   const Device::Scope scope(*device_);
   if (!scope.entered()) return;
   for (size_t i = 0; i < stripes_.size(); ++i) {
     if (!stripes_[i].owned) continue;
-    (void)device_->check(device_->driver().cuMemHostUnregister(stripe(i).data()), "cuMemHostUnregister");
+    device_->note(device_->driver().cuMemHostUnregister(stripe(i).data()), "cuMemHostUnregister");
   }
 }
 

@@ -124,11 +124,11 @@ Staging::~Staging() {
   const Driver& driver = device_->driver();
   for (StagingPlace& place : places_) {
     for (CuEvent event : {place.begin, place.middle, place.end}) {
-      if (event != nullptr) (void)device_->check(driver.cuEventDestroy(event), "cuEventDestroy");
+      if (event != nullptr) device_->note(driver.cuEventDestroy(event), "cuEventDestroy");
     }
   }
   for (CuStream stream : {streams_.copies, streams_.kernels}) {
-    if (stream != nullptr) (void)device_->check(driver.cuStreamDestroy(stream), "cuStreamDestroy");
+    if (stream != nullptr) device_->note(driver.cuStreamDestroy(stream), "cuStreamDestroy");
   }
 }
 

@@ -78,7 +78,9 @@ Status check_coded_ids(const Cache& cache, size_t part, std::span<const uint32_t
 }
 
 uint64_t plain_bytes(const Cache& cache, size_t part, size_t blocks) noexcept {
-  return blocks / cache.units() * cache.parts()[part].payload_bytes();
+  uint64_t bytes = 0;
+  const bool wraps = __builtin_mul_overflow(blocks / cache.units(), cache.parts()[part].payload_bytes(), &bytes);
+  return wraps ? UINT64_MAX : bytes;
 }
 
 Result<uint64_t> encode_blocks(const BlockCoding& what, codec::Mode mode, MutableBytes out,

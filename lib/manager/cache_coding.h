@@ -28,7 +28,7 @@ Result<codec::LeafForm> form_of_blocks(const Cache& cache, size_t part, const co
 // Which ids cannot be coded, by their index: a block that is not there, out of range, or not whole stored blocks; and,
 // where they are written to, one that is there twice.
 Status check_coded_ids(const Cache& cache, size_t part, std::span<const uint32_t> ids, bool written);
-// Plain bytes of so many engine blocks, which are whole stored blocks.
+// Plain bytes of so many engine blocks, which are whole stored blocks; UINT64_MAX: more than that.
 [[nodiscard]] uint64_t plain_bytes(const Cache& cache, size_t part, size_t blocks) noexcept;
 
 // The payloads of the stored blocks, in the order of ids, as one stream. Returns its bytes. invalid_argument: a lossy mode

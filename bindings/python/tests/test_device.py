@@ -71,10 +71,10 @@ def test_blocks_are_coded_on_the_device_to_the_bytes_of_the_processor(manager: M
     on_host = [bytearray(BLOCKS * PAGE) for _ in range(LAYERS)]
     form: dict[str, Any] = {"element": libkvbm.Element.BF16, "row": 64}
     # bf16 between 0.5 and 1
-    for layer, tensor in enumerate(on_host):
-        for i in range(0, len(tensor), 2):
-            tensor[i], tensor[i + 1] = (i * 7 + layer) % 128, 0x3F
-        ctypes.memmove(on_device[layer].address, bytes(tensor), len(tensor))
+    for layer, values in enumerate(on_host):
+        for i in range(0, len(values), 2):
+            values[i], values[i + 1] = (i * 7 + layer) % 128, 0x3F
+        ctypes.memmove(on_device[layer].address, bytes(values), len(values))
     with Namespace(manager, "m") as ns, \
             Cache(manager, ns, BLOCKS, tensors=on_device, memory=MemoryKind.CUDA) as device, \
             Cache(manager, ns, BLOCKS, tensors=on_host) as host:

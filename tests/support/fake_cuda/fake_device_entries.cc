@@ -267,9 +267,9 @@ CuResult execute(State& state, const std::string& name, const Launch& launch) {
     const std::lock_guard<std::mutex> lock(state.mutex);
     State::Kernel& kernel = state.kernels[name];
     const uint64_t of_name = ++kernel.executed, of_any = ++state.executions;
-    for (const State::Fault& fault : state.kernel_faults) {
-      const uint64_t n = fault.what.empty() ? of_any : of_name;
-      if ((fault.what.empty() || fault.what == name) && n >= fault.from && n <= fault.to) return fault.code;
+    for (const State::Fault& one : state.kernel_faults) {
+      const uint64_t n = one.what.empty() ? of_any : of_name;
+      if ((one.what.empty() || one.what == name) && n >= one.from && n <= one.to) return one.code;
     }
     run = kernel.run;
   }

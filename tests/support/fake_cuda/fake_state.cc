@@ -70,8 +70,8 @@ CuResult FakeCuda::State::beside_captures(const char* entry) {
 CuResult FakeCuda::State::count(const char* entry) {
   const uint64_t call = ++entry_calls[entry];
   if (const CuResult refused = beside_captures(entry); refused != kCuSuccess) return refused;
-  for (const Fault& fault : entry_faults) {
-    if (fault.what == entry && call >= fault.from && call <= fault.to) return fault.code;
+  for (const Fault& one : entry_faults) {
+    if (one.what == entry && call >= one.from && call <= one.to) return one.code;
   }
   return kCuSuccess;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/fake_cuda/fake_cuda.h"
+#include "support/refused_memory.h"
 
 namespace kvbm::test {
 
@@ -195,6 +196,7 @@ template <class Body>
 device::CuResult fake_entry(const char* name, Need need, Body&& body) {
   FakeCuda::State* state = FakeCuda::State::current();
   if (state == nullptr) return device::kCuDeinitialized;
+  const InPlace driver(Place::nowhere);  // no driver throws what operator new does
   std::unique_lock<std::mutex> lock(state->mutex);
   if (const device::CuResult injected = state->count(name); injected != device::kCuSuccess) return injected;
   if (need != Need::nothing && !state->initialized) return device::kCuNotInitialized;

@@ -7,6 +7,7 @@ mod block;
 mod cache;
 mod care;
 pub mod codec;
+mod coding;
 mod context;
 mod device;
 mod error;
@@ -36,6 +37,7 @@ pub use block::{
 };
 pub use cache::{Cache, LoadOptions, Outcome, Position, RawPart, RawTensor, StoreOptions};
 pub use care::Pin;
+pub use coding::CodeOptions;
 pub use context::{config_reference, Context, ContextOptions, LogFn, LogLevel};
 pub use device::{DeviceMoves, DeviceRow, MemoryKind, Stream};
 pub use error::{version, Band, Error, Refused, Result, Status};

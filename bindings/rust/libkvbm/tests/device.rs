@@ -6,6 +6,7 @@ mod common;
 mod fake;
 use common::{world, world_of, World};
 use fake::Fake;
+use libkvbm::codec::{self, Mode};
 use libkvbm::*;
 use std::io::Write;
 
@@ -151,4 +152,47 @@ fn a_request_moves_between_devices_behind_their_streams() {
     }
     session.wait(None).unwrap();
     offer.wait(None).unwrap();
+}
+
+#[test]
+fn a_device_codes_its_blocks_to_the_bytes_of_the_processor() {
+    let Some(path) = driver() else { return };
+    let fake = Fake::open(&path);
+    let w = world_on(&path);
+    let tensors = [memory(&fake), memory(&fake)];
+    let device = attach(&w, tensors, MemoryKind::Cuda(0)).unwrap();
+    let tensor_bytes = vec![BLOCKS as usize * PAGE; LAYERS];
+    let layout = PartLayout { part: Part::default(), form: Form::Opaque, tensor_bytes };
+    let host = Cache::attach(&w.manager, &w.ns, CacheMemory::new(BLOCKS, &[layout]).unwrap()).unwrap();
+    for (layer, memory) in tensors.iter().enumerate() {
+        // bf16 between 0.5 and 1
+        let values: Vec<u8> =
+            (0..BLOCKS as usize * PAGE / 2).flat_map(|i| [((i * 7 + layer) % 128) as u8, 0x3F]).collect();
+        host.tensor_mut(layer).unwrap().copy_from_slice(&values);
+        // SAFETY: the fake's memory, which nothing else uses yet.
+        unsafe { memory.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    }
+    let form = codec::Form { element: Element::Bf16, row_elements: 64, rows: 0 };
+    let here = CodeOptions { form, ..Default::default() };
+    let behind = CodeOptions { stream: Some(fake.stream(0)), ..here };
+    for mode in [Mode::Default, Mode::Int8, Mode::Zstd, Mode::Off] {
+        let lossy = mode == Mode::Int8;
+        let coded = device.encode(&[3, 0, 7], mode, &behind).unwrap();
+        let there = host.encode(&[3, 0, 7], mode, &here).unwrap();
+        // The last digits of what was lost may differ.
+        assert_eq!(coded.len(), there.len());
+        assert!(lossy || coded == there, "{mode}");
+        if lossy {
+            let refused = device.decode(&coded, &[9, 10, 11], false, &behind).unwrap_err();
+            assert_eq!(refused.status(), Status::PERMISSION);
+        }
+        device.decode(&coded, &[9, 10, 11], lossy, &behind).unwrap();
+        let plain = codec::decode(&coded, lossy).unwrap();
+        for (i, layer) in (0..3).flat_map(|i| (0..LAYERS).map(move |layer| (i, layer))) {
+            // SAFETY: decoding is done.
+            let page = unsafe { std::slice::from_raw_parts(tensors[layer].add((9 + i) * PAGE), PAGE) };
+            assert_eq!(page, &plain[(i * LAYERS + layer) * PAGE..][..PAGE], "{mode}");
+        }
+    }
+    assert_eq!(host.encode(&[0], Mode::Off, &behind).unwrap_err().status(), Status::INVALID);
 }

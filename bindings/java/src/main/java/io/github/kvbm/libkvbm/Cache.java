@@ -4,6 +4,7 @@ package io.github.kvbm.libkvbm;
 import static io.github.kvbm.libkvbm.raw.kvbmConstants.*;
 
 import io.github.kvbm.libkvbm.raw.kvbm;
+import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.LongConsumer;
@@ -222,6 +223,91 @@ public final class Cache extends NativeObject {
         return kvbm.kvbm_cache_load(pointer, matched, call.ints(blockIds), ids, how.address, q, operation.id());
       });
     }
+  }
+
+  /**
+   * How many bytes {@link #encode(int[], int, CodeOptions, ByteBuffer)} needs.
+   *
+   * @param nBlocks engine blocks
+   * @param options null = defaults
+   * @return enough whatever is in them and whichever the mode
+   */
+  public long codeRoom(int nBlocks, CodeOptions options) {
+    if (nBlocks < 0) throw new IllegalArgumentException(nBlocks + " blocks");
+    try (Call call = Call.begin()) {
+      Struct out = call.memory(8);
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_cache_code_room(call.use(handle), nBlocks, how(call, options, false), out.address,
+          error.address), error);
+      return out.getLong(0);
+    }
+  }
+
+  /**
+   * Codes engine blocks of one part as {@link Codec} does bytes, with the same result: on a device by its kernels.
+   * Nothing of it enters a tier. The calling thread waits until it is done, also when a stream has to get there first.
+   *
+   * @param blockIds as many as a stored block has engine blocks make one
+   * @param mode one of the modes of {@link Codec}
+   * @param options null = defaults
+   * @return a direct buffer of the coded bytes
+   */
+  public ByteBuffer encode(int[] blockIds, int mode, CodeOptions options) {
+    Objects.requireNonNull(blockIds, "blockIds");
+    ByteBuffer out = Memory.allocate(codeRoom(blockIds.length, options));
+    encode(blockIds, mode, options, out);
+    return out;
+  }
+
+  /**
+   * Codes engine blocks into a buffer, whose limit is set to the end of what was written. After an exception it may
+   * have any bytes.
+   *
+   * @param blockIds as for {@link #encode(int[], int, CodeOptions)}
+   * @param mode one of the modes of {@link Codec}
+   * @param options null = defaults
+   * @param out a direct buffer with {@link #codeRoom} bytes between position and limit
+   * @return how many of them are used
+   */
+  public int encode(int[] blockIds, int mode, CodeOptions options, ByteBuffer out) {
+    Objects.requireNonNull(blockIds, "blockIds");
+    long to = Memory.writable(out, "out");
+    try (Call call = Call.begin()) {
+      call.keep(out);
+      Struct n = call.memory(8);
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_cache_encode(call.use(handle), call.ints(blockIds), blockIds.length, mode,
+          how(call, options, false), to, out.remaining(), n.address, error.address), error);
+      int bytes = (int) n.getLong(0);
+      out.limit(out.position() + bytes);
+      return bytes;
+    }
+  }
+
+  /**
+   * Decodes what encode gave into engine blocks; every byte is checked before it is written. After a {@link
+   * MissException} the blocks are undefined: compute them. Blocks that were filled with loss are not what the model
+   * computed: do not store them under keys whose readers want exact bytes.
+   *
+   * @param coded a direct buffer, which may be read-only
+   * @param blockIds none of them twice
+   * @param allowLossy take bytes that are not those that were coded; else they are an {@link UnavailableException}
+   * @param options null = defaults
+   */
+  public void decode(ByteBuffer coded, int[] blockIds, boolean allowLossy, CodeOptions options) {
+    Objects.requireNonNull(blockIds, "blockIds");
+    long from = Memory.address(coded, "coded");
+    try (Call call = Call.begin()) {
+      call.keep(coded);
+      Struct error = call.error();
+      Call.check(kvbm.kvbm_cache_decode(call.use(handle), from, coded.remaining(), call.ints(blockIds),
+          blockIds.length, how(call, options, allowLossy), error.address), error);
+    }
+  }
+
+  private static long how(Call call, CodeOptions options, boolean allowLossy) {
+    return (options == null ? new CodeOptions() : options)
+        .write(call, allowLossy ? (int) KVBM_CODEC_ALLOW_LOSSY : 0).address;
   }
 
   /** Block ids of one part, of a list that has them for all. */

@@ -108,6 +108,46 @@ class DeviceTest {
     }
   }
 
+  @Test
+  void aDeviceCodesItsBlocksToTheBytesOfTheProcessor() {
+    assumeTrue(TestDriver.isBuilt(), "the fake CUDA driver is not built (test_cuda_driver, or KVBMTEST_CUDA_DRIVER)");
+    Kvbm.versionString(); // loads the library
+    TestDriver.open();
+    long[] tensors = new long[LAYERS];
+    List<Tensor> inHost = new ArrayList<>();
+    for (int l = 0; l < LAYERS; ++l) {
+      tensors[l] = TestDriver.allocate((long) BLOCKS * PAGE);
+      ByteBuffer values = CodingTest.values(BLOCKS * PAGE, l);
+      inHost.add(Tensor.of(values, 0, PAGE));
+      kvbm.kvbm_java_buffer_at(tensors[l], BLOCKS * PAGE).put(values.duplicate());
+    }
+    int[] ids = {3, 0, 7};
+    int[] others = {9, 10, 11};
+    try (DeviceWorld world = new DeviceWorld(TestDriver.file().toString()); Cache device = world.attach(tensors);
+        Cache host = world.manager.attach(world.ns, BLOCKS, List.of(new CachePart(null, Form.OPAQUE, inHost)))) {
+      CodeOptions behind = new CodeOptions().form(CodingTest.BF16).stream(TestDriver.stream());
+      for (int mode : new int[] {Codec.DEFAULT, Codec.INT8, Codec.ZSTD, Codec.OFF}) {
+        boolean lossy = mode == Codec.INT8;
+        ByteBuffer coded = device.encode(ids, mode, behind);
+        ByteBuffer there = host.encode(ids, mode, new CodeOptions().form(CodingTest.BF16));
+        assertEquals(there.remaining(), coded.remaining());
+        if (lossy) { // the last digits of what was lost may differ
+          assertThrows(UnavailableException.class, () -> device.decode(coded, others, false, behind));
+        } else {
+          assertEquals(there, coded, Codec.modeName(mode));
+        }
+        device.decode(coded, others, lossy, behind);
+        ByteBuffer plain = Codec.decode(coded, lossy);
+        for (int i = 0; i < others.length; ++i) {
+          for (int l = 0; l < LAYERS; ++l) {
+            assertEquals(plain.slice((i * LAYERS + l) * PAGE, PAGE), page(tensors[l], 9 + i), Codec.modeName(mode));
+          }
+        }
+      }
+      assertThrows(CallerException.class, () -> host.encode(ids, Codec.OFF, behind));
+    }
+  }
+
   /** A node whose cache lies on the fake device: a page for each layer of a block. */
   private static final class Side implements AutoCloseable {
     final Context context;

@@ -1,0 +1,162 @@
+// The host's memory refused at each point of a call on a cache that lies on a device: attaching, coding its blocks, decoding
+// them. The call is refused, nothing stays on the device, and the next one works.
+#include <gtest/gtest.h>
+
+#include "codec/strided_stream.h"
+#include "manager/cache_coding.h"
+#include "manager/device_caches.h"
+#include "support/counts.h"
+#include "support/device_engine.h"
+#include "support/refusing_allocator.h"
+
+namespace kvbm::test {
+namespace {
+
+using layout::Form;
+using manager::BlockCoding;
+
+constexpr uint64_t kSeveral = 4000;  // allocations: more than any of these makes
+
+class DeviceCacheFaults : public DeviceEngine {
+ protected:
+  DeviceCacheFaults() { fault.where = Place::caller; }
+
+  // Makes a call in which allocation number n is refused; false: it makes fewer. What it allocates counts, not what threads do.
+  template <class Fn>
+  static bool refuse(uint64_t n, Fn&& call) {
+    fault.seen = 0;
+    fault.at = n;
+    fault.fired = false;
+    try {
+      const InPlace here(Place::caller);
+      fault.counting = true;
+      call();
+    } catch (const std::bad_alloc&) {
+      // What capi/guard.h makes KVBM_ERR_NO_MEMORY of.
+    }
+    fault.counting = false;
+    return fault.fired;
+  }
+
+  void expect_works(const Paged& cache) {
+    fill(cache, 1);
+    EXPECT_EQ(store_all(cache, 1, 0, 4).items_done, 4U);
+    EXPECT_EQ(load_all(cache, 1, 8, 4).items_done, 4U);
+    for (uint32_t i = 0; i < 4; ++i) EXPECT_TRUE(block(cache, 8 + i) == block(cache, i)) << i;
+  }
+
+  static BlockCoding blocks_of(const Paged& cache, std::span<const uint32_t> blocks) {
+    BlockCoding what;
+    what.cache = cache.cache.get();
+    what.part = 0;
+    what.ids = blocks;
+    what.form = manager::form_of_blocks(*cache.cache, 0, {}).value();
+    return what;
+  }
+};
+
+TEST_F(DeviceCacheFaults, a_cache_that_could_not_be_attached_leaves_nothing_and_the_next_one_works) {
+  uint64_t n = 1;
+  for (bool fired = true; fired; ++n) {
+    ASSERT_LT(n, kSeveral);
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    make(32);
+    std::byte* const memory = allocate();
+    fired = refuse(n, [&] { (void)place(memory, kCacheBytes).ok(); });
+    expect_works(attach_device(Form::nhd));
+    TearDown();
+    const FakeCuda::Left left = fake_.left(kOrdinal);
+    EXPECT_EQ(left.contexts + left.modules + left.device_allocations + left.registrations, 0U);
+    EXPECT_EQ(left.streams + left.events, 0U);
+    if (HasFailure()) return;
+    SetUp();
+  }
+  EXPECT_GT(n, 20U);
+  counted(n - 2, "allocations refused");
+}
+
+TEST_F(DeviceCacheFaults, coding_blocks_that_is_refused_memory_works_the_next_time) {
+  make(32);
+  const Paged cache = attach_device(Form::hnd);
+  const std::vector<uint32_t> from = ids(0, 6), to = ids(12, 6);
+  for (const codec::Mode mode : {codec::Mode::int8, codec::Mode::zstd, codec::Mode::standard}) {
+    SCOPED_TRACE(codec::mode_name(mode));
+    fill(cache, 7);
+    std::vector<std::byte> want(codec::stream_room(blocks_of(cache, from).form, 6 * kBlockBytes));
+    std::vector<std::byte> out(want.size());
+    uint64_t size = 0;
+    {
+      codec::StreamWorkspace workspace;
+      size = manager::encode_blocks(blocks_of(cache, from), mode, want, workspace).value();
+    }
+    uint64_t n = 1;
+    for (bool fired = true; fired; ++n) {
+      ASSERT_LT(n, kSeveral);
+      SCOPED_TRACE("allocation " + std::to_string(n));
+      codec::StreamWorkspace workspace;
+      Code code = Code::no_memory;
+      fired = refuse(n, [&] {
+        code = manager::encode_blocks(blocks_of(cache, from), mode, out, workspace).status().code();
+      });
+      EXPECT_TRUE(code == Code::no_memory || code == Code::ok);
+      const auto again = manager::encode_blocks(blocks_of(cache, from), mode, out, workspace);
+      ASSERT_TRUE(again.ok()) << again.status().message();
+      ASSERT_EQ(again.value(), size);
+      EXPECT_EQ(std::memcmp(out.data(), want.data(), size), 0);
+    }
+    const auto view = codec::StreamView::parse({want.data(), size});
+    ASSERT_TRUE(view.ok());
+    counted(n - 2, "allocations refused");
+    n = 1;
+    for (bool fired = true; fired; ++n) {
+      ASSERT_LT(n, kSeveral);
+      SCOPED_TRACE("decoding, allocation " + std::to_string(n));
+      codec::StreamWorkspace workspace;
+      Code code = Code::no_memory;
+      fired = refuse(n, [&] {
+        code = manager::decode_blocks(blocks_of(cache, to), view.value(), true, workspace).code();
+      });
+      EXPECT_TRUE(code == Code::no_memory || code == Code::ok);
+      const Status again = manager::decode_blocks(blocks_of(cache, to), view.value(), true, workspace);
+      ASSERT_TRUE(again.ok()) << again.message();
+    }
+    counted(n - 2, "allocations refused");
+  }
+  expect_works(cache);
+}
+
+// The first one makes what coders work in.
+TEST_F(DeviceCacheFaults, the_first_coding_that_is_refused_memory_leaves_nothing_on_the_device) {
+  const std::vector<uint32_t> from = ids(0, 6);
+  uint64_t n = 1;
+  for (bool fired = true; fired; ++n) {
+    ASSERT_LT(n, kSeveral);
+    SCOPED_TRACE("allocation " + std::to_string(n));
+    make(32);
+    const Paged cache = attach_device(Form::hnd);
+    fill(cache, 7);
+    std::vector<std::byte> out(codec::stream_room(blocks_of(cache, from).form, 6 * kBlockBytes));
+    codec::StreamWorkspace workspace;
+    const FakeCuda::Left before = fake_.left(kOrdinal);
+    Code code = Code::no_memory;
+    fired = refuse(n, [&] {
+      code = manager::encode_blocks(blocks_of(cache, from), codec::Mode::int8, out, workspace).status().code();
+    });
+    const FakeCuda::Left after = fake_.left(kOrdinal);
+    // A room that was made stays, for the next call.
+    if (after.streams == before.streams) {
+      EXPECT_EQ(after.device_allocations, before.device_allocations);
+      EXPECT_EQ(after.registrations, before.registrations);
+      EXPECT_EQ(after.events, before.events);
+    }
+    EXPECT_TRUE(fired ? code == Code::no_memory || code == Code::ok : code == Code::ok);
+    EXPECT_TRUE(manager::encode_blocks(blocks_of(cache, from), codec::Mode::int8, out, workspace).ok());
+    if (HasFailure()) return;
+    TearDown();
+    SetUp();
+  }
+  counted(n - 2, "allocations refused");
+}
+
+}  // namespace
+}  // namespace kvbm::test
