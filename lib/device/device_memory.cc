@@ -181,7 +181,10 @@ Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(std::shared_ptr<Dev
 PinnedMemory::~PinnedMemory() {
   if (registered_) {
     const Device::Scope scope(*device_);
-    if (scope.entered()) device_->note(device_->driver().cuMemHostUnregister(data_), "cuMemHostUnregister");
+    const CuResult result = scope.entered() ? device_->driver().cuMemHostUnregister(data_) : kCuSuccess;
+    device_->note(result, "cuMemHostUnregister");
+    // It stays mapped: who got its addresses next would find them registered, and could not register them.
+    if (result != kCuSuccess) return;
   }
   if (data_ != nullptr) ::munmap(data_, mapped_bytes_);
 }

@@ -73,7 +73,7 @@ class DeviceMemory {
 
 // Host memory of our own, zero at first, known to the device. Mapped by us and registered, not allocated by the driver:
 // what the driver allocated is unmapped when somebody resets the device, and the CPU would fault where it only wants to
-// find out that the device is lost.
+// find out that the device is lost. What the driver refuses to forget stays mapped.
 class PinnedMemory {
  public:
   // no_memory; not_permitted (the limit of locked memory); tier_disabled.
