@@ -216,7 +216,7 @@ int put(Arguments& arguments, const Output& output) {
                 (shared ? "the shared tier set has kept " : "the pool has kept ") + arguments.name +
                     (blocks.blocks == 0 ? " not at all" : " in part: " + std::to_string(blocks.blocks) + " of " +
                                                              std::to_string(blocks.of) + " blocks are there"),
-                shared ? "raise --disk, or --host where there is none" : "raise --host of its nodes, or name more of them");
+                shared ? "raise --disk, or --host where there is none; where the file system is full, free space on it" : "raise --host of its nodes, or name more of them");
   }
   if (!output.json) {
     std::cerr << "stored " << arguments.name << ", " << terminal::format_size(static_cast<double>(bytes.size()))
