@@ -54,6 +54,7 @@ class Member {
   // among those that are ready.
   Status wait_for_peers(uint64_t timeout_ns) const;
   [[nodiscard]] kvbm_manager_t* manager() const noexcept { return manager_; }
+  [[nodiscard]] kvbm_context_t* context() const noexcept { return context_; }
   [[nodiscard]] kvbm_namespace_t* ns() const noexcept { return ns_; }
   [[nodiscard]] kvbm_manager_stats_t stats() const;
   [[nodiscard]] std::string metrics() const;  // Prometheus text
