@@ -467,6 +467,8 @@ TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
       {"get --peer 127.0.0.1:1 --timeout 0.3 name", "127.0.0.1:1"},
       {"get --peer nonsense name", "nonsense"},
       {"get --peer 10.0.0.1:7000 --timeout 0.3 name", "node.key_file"},
+      {"node --listen ''", "give --listen 127.0.0.1:7000, --peers, --peers-file or --share DIR"},
+      {"node --listen 127.0.0.1:0 --host 0", "--host 0 leaves no memory for blocks"},
       {"peers", "--peer"},
       {"peers --share /nonexistent", "a shared tier set has no peers"},
       {"put --share /nonexistent --peer 127.0.0.1:1 name", "two places"},
