@@ -312,9 +312,11 @@ KVBM_API void kvbm_manager_release(kvbm_manager_t *manager);
 KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t *err);
 /* Waits until no offload is queued or in flight: what was taken into a queue is in its tier then and survives the
  * death of this process. A store that outruns its tiers fills the queue (half of the host tier); what finds no place
- * is counted (offloads_skipped) and goes down later, before it would be evicted, where there is time.
- * KVBM_ERR_DEADLINE if it takes longer. A client of a shared tier set (kvbm_manager_share) waits until the owner has
- * done this for what this process stored before. Thread: any. Blocks: until then. Since 0.1. */
+ * is counted (offloads_skipped) and goes down later, before it would be evicted, where there is time. What a tier did
+ * not take (a full or failing disk) is sent to it once more; KVBM_PARTIAL if some of it still is not there, or has left
+ * host memory meanwhile, or a tier is out of service: told to every flush that was under way then, or to the next.
+ * KVBM_ERR_DEADLINE if it takes longer. In a shared tier set (kvbm_manager_share) it answers for each block that this
+ * process stored, as said there. Thread: any. Blocks: until then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
 
 /* --------------------------------------------------------------- namespaces */

@@ -99,10 +99,14 @@ KVBM_API kvbm_status_t kvbm_manager_locate(kvbm_manager_t *manager, kvbm_namespa
  * store      A client's kvbm_cache_store is over when the owner has the blocks: who looks them up from then on, in any
  *            process of the set, finds them. An item is KVBM_ERR_OWNER_GONE if there was no owner to give it to: this
  *            process keeps it, and gives it to the next owner. kvbm_manager_register does not wait for the owner.
- * flush      KVBM_OK on a client: everything that it stored before is where the owner's own flush would have it, on
- *            the disk if there is one, and survives the death of any process of the set. KVBM_PARTIAL: but for blocks
- *            that the owner had no room for. While there is no owner it waits for the next one; KVBM_ERR_OWNER_GONE
- *            after 5 s.
+ * flush      KVBM_OK: everything that this process stored before is on the disk, which was asked for each block by
+ *            its name, and survives the death of any process of the set. Without a disk: in the owner's memory. (What a
+ *            disk with another admission than KVBM_ADMIT_ALL does not get may be in the owner's memory, too.)
+ *            KVBM_PARTIAL: but for blocks that are not there: the owner had no room for them, its disk did not take
+ *            them or has let them go since, or an owner died that had them in memory alone. Those of which this
+ *            process still has a copy are offered again by the next flush, which answers for them; of others every
+ *            flush that was under way then tells, or the next. While there is no owner it waits for the next one;
+ *            KVBM_ERR_OWNER_GONE after 5 s. KVBM_ERR_TIER_DISABLED: the disk is out of service.
  * lookup     A client asks the owner for what it does not have, and waits share_ask at most; so does prefetch. An
  *            owner that did not answer in time is not waited for again until it does. What the owner has counts as the
  *            tier after the disk's. It is not held by the match: a load of it can be KVBM_ERR_MISS.

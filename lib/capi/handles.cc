@@ -192,17 +192,28 @@ void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> par
 kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns) {
   const Clock& clock = tenancy.manager->env().clock();
   const auto waiter = std::make_shared<Waiter>();
+  // Whoever has left at the deadline hears nothing: then the next flush is told.
+  enum : int { kWaits, kTold, kLeft };
+  const auto state = std::make_shared<std::atomic<int>>(kWaits);
+  UniqueFunction<bool(Code)> done = [waiter, state](Code code) {
+    copy::Completion ended;
+    ended.status = code;
+    int waits = kWaits;
+    const bool heard = state->compare_exchange_strong(waits, kTold, std::memory_order_relaxed);
+    waiter->give(ended);
+    return heard;
+  };
   if (tenancy.share != nullptr) {
-    tenancy.share->flush([waiter](Code code) {
-      copy::Completion ended;
-      ended.status = code;
-      waiter->give(ended);
-    });
-    if (!waiter->wait_until(clock, deadline_after(clock, timeout_ns))) return to_c(Code::deadline);
-    return to_c(waiter->wait().status);
+    tenancy.share->flush(std::move(done));
+  } else {
+    tenancy.manager->flush_and_tell(std::move(done));
   }
-  tenancy.manager->flush([waiter] { waiter->give({}); });
-  return waiter->wait_until(clock, deadline_after(clock, timeout_ns)) ? KVBM_OK : to_c(Code::deadline);
+  int waits = kWaits;
+  if (!waiter->wait_until(clock, deadline_after(clock, timeout_ns)) &&
+      state->compare_exchange_strong(waits, kLeft, std::memory_order_relaxed)) {
+    return to_c(Code::deadline);
+  }
+  return to_c(waiter->wait().status);
 }
 
 manager::Part to_part(const kvbm_part_t* part) noexcept {

@@ -29,6 +29,16 @@ Code make_content_head(Manager& manager, const ManagedBlocks& blocks, size_t i, 
   return added.ok() ? make_head(manager, slot, facts, attributes) : added.code();
 }
 
+// A flush of a shared tier set answers for them.
+void note_stored(Manager& manager, const ManagedBlocks& blocks, std::span<const Code> codes) {
+  if (!manager.share().unflushed.wanted()) return;
+  std::vector<Identity> ids;
+  for (size_t i = 0; i < codes.size(); ++i) {
+    if (codes[i] == Code::ok || codes[i] == Code::exists) ids.push_back({blocks.keys[i], blocks.family});
+  }
+  manager.share().unflushed.stored(ids);
+}
+
 }  // namespace
 
 Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<SlotId> slots, std::span<Code> codes) {
@@ -56,6 +66,7 @@ Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<Sl
     std::vector<Key> parents(manager.events().wanted() ? n : 0);
     for (size_t i = 0; i < parents.size(); ++i) parents[i] = parent_of(blocks, i);
     all = manager.publish(slots, what, parents, codes, kNoTier, &newcomers);
+    note_stored(manager, blocks, codes);
     if (what.first_parent != kNoSlot) manager.release({&what.first_parent, 1});
   } else {
     for (size_t i = 0; i < n; ++i) codes[i] = headed;

@@ -196,6 +196,32 @@ void Manager::flush(UniqueFunction<void()> done) {
   one();
 }
 
+// Blocks that the tiers which keep records did not take when they were sent.
+uint64_t Manager::not_taken() {
+  uint64_t n = 0;
+  for (size_t i = 0; i < tiers_.size(); ++i) n += is_storage(*tiers_[i]) ? offloaders_[i]->failed() : 0;
+  return n;
+}
+
+void Manager::flush_and_tell(UniqueFunction<bool(Code)> done) {
+  const MemoryWait nobody_to_tell;
+  const uint64_t told = not_taken_told_.load(std::memory_order_acquire);
+  bool out = false;
+  for (size_t i = 0; i < tiers_.size(); ++i) {
+    const auto index = static_cast<TierIndex>(i + 1);
+    if (!is_storage(*tiers_[i])) continue;
+    out = out || (disabled(index) && options_.tiers[i].admission != AdmissionKind::on_request);
+    if (offloaders_[i]->failed() != 0 && options_.tiers[i].admission == AdmissionKind::all) offer_missing(index);
+  }
+  flush([this, keep = shared_from_this(), told, out, call = std::move(done)]() mutable {
+    const uint64_t now = not_taken();
+    if (!call(out || now != told ? Code::partial : Code::ok)) return;
+    uint64_t known = told;
+    while (known < now && !not_taken_told_.compare_exchange_weak(known, now, std::memory_order_acq_rel)) {
+    }
+  });
+}
+
 std::array<uint8_t, 16> Manager::new_record_id() noexcept {
   std::array<uint8_t, 16> id;
   const uint64_t count = record_count_.fetch_add(1, std::memory_order_relaxed);
@@ -324,6 +350,7 @@ Status Manager::forget_family(FamilyId family) {
   Status first;
   const Forgetting forgetting(*this, family % kForgets, 1);
   table_->erase_family(family);
+  share_.unflushed.forget(family);
   taken_->let_go_all(tick());
   for (auto& tier : tiers_) {
     Status erased = tier->erase_family(family);
@@ -343,6 +370,7 @@ Status Manager::reset_all() {
   Status first;
   const Forgetting forgetting(*this, 0, kForgets);
   table_->erase_all();
+  share_.unflushed.forget_all();
   taken_->let_go_all(tick());
   for (FamilyId family = 0; family < families_.size(); ++family) {
     for (auto& tier : tiers_) {
@@ -605,6 +633,7 @@ size_t Manager::drop(FamilyId family, std::span<const Key> keys) {
   std::vector<Identity> ids;
   ids.reserve(keys.size());
   for (const Key& key : keys) ids.push_back({key, family});
+  share_.unflushed.forget(ids);
   for (auto& offloader : offloaders_) offloader->erase(ids);
   events_.publish(copy::EventKind::removed, 0, ids);
   return n;
@@ -704,6 +733,10 @@ void Manager::disabled(TierIndex tier, const Status& why) {
   disabled_.fetch_or(1U << tier, std::memory_order_relaxed);
   env_.log->write(LogLevel::error, "tier", why.message());
   events_.publish(copy::EventKind::disabled, tier);
+}
+
+void Manager::warns(TierIndex /*tier*/, const Status& why) {
+  if (env_.log != nullptr) env_.log->write(LogLevel::warning, "tier", why.message());
 }
 
 }  // namespace kvbm::manager

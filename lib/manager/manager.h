@@ -61,6 +61,10 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void shutdown(UniqueFunction<void()> done);
   // `done` runs when no offload is queued or in flight.
   void flush(UniqueFunction<void()> done);
+  // The same, and what disks and plug-ins did not take is sent once more before. partial: some still did not, or went from
+  // the host before it could: told by every flush that was under way then, or by the next.
+  // `done` says whether anybody heard it.
+  void flush_and_tell(UniqueFunction<bool(Code)> done);
 
   // ---- Namespaces ----
   Result<std::shared_ptr<Namespace>> open_namespace(NamespaceOptions options);
@@ -213,6 +217,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // tier::TierListener
   void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) override;
   void disabled(TierIndex tier, const Status& why) override;
+  void warns(TierIndex tier, const Status& why) override;
   void wanted(TierIndex tier, std::vector<Identity>& ids) override;
   void take_over(TierIndex tier, std::unique_ptr<tier::PutBatch> batch) override;
 
@@ -232,6 +237,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   bool check_recovered(SlotId slot);
   Result<uint64_t> epoch_in_tiers(const NamespaceId& base_id);
   void offer(TierIndex index, uint8_t forgotten);
+  [[nodiscard]] uint64_t not_taken();
   void tell_evicted(std::span<const block::Evicted> gone);
   // The same of what went for room, whether it lies anywhere below or not.
   void tell_lost(std::span<const block::Evicted> gone);
@@ -278,6 +284,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::atomic<TierIndex> stores_reach_{kNoTier};
   ShareState share_;
   std::atomic<bool> opened_{false};  // tiers_ and offloaders_ are complete
+  std::atomic<uint64_t> not_taken_told_{0};  // of not_taken(), what flushes have told
   std::atomic<bool> closing_{false};
   // Of shutdown(), which takes no memory of its own: whoever closes has nobody to tell that there was none.
   std::atomic<size_t> closing_parts_{0};

@@ -74,6 +74,8 @@ constexpr TierRow kTierCounters[] = {
      &TierSnapshot::moves_lost},
     {"kvbm_tier_damaged_total", "Records that failed verification.", &TierSnapshot::damaged},
     {"kvbm_tier_errors_total", "Operations of the tier that failed.", &TierSnapshot::errors},
+    {"kvbm_tier_full_total", "Times that the tier's file system had no room within the tier's capacity.",
+     &TierSnapshot::full},
     {"kvbm_tier_faults_total", "Times that a plug-in hung, gave wrong bytes or answered twice.", &TierSnapshot::faults},
     {"kvbm_tier_second_answers_total", "Answers of a plug-in to calls that were over.", &TierSnapshot::second_answers},
 };
@@ -156,6 +158,8 @@ void add_share(const ShareState& share, MetricsRegistry& registry) {
   registry.counter("kvbm_share_owners_lost_total", "Links to an owner that ended.").add(share.owners_lost.load());
   registry.counter("kvbm_share_silent_lookups_total", "Lookups that went on without the owner's answer.")
       .add(share.silent_lookups.load());
+  registry.counter("kvbm_share_not_kept_total", "Blocks stored here that flushes did not find where they promise them.")
+      .add(share.not_kept.load());
   if (share.pools == nullptr) return;
   registry.gauge("kvbm_share_in_place", "1 while a client reads its owner's host memory in place.")
       .set(share.pools->empty() ? 0 : 1);

@@ -259,12 +259,19 @@ void Offloader::pump() {
   }
 }
 
+// miss: it was forgotten.
+void Offloader::note_failure(const Entry& entry, Code code) noexcept {
+  if (code == Code::ok || code == Code::miss || entry.report != nullptr) return;
+  failed_.fetch_add(1, std::memory_order_release);
+}
+
 // Ends entries that will not be sent. Whoever hears of the end finds the slots free to be evicted.
 void Offloader::drop(std::span<Entry> entries, Code why) {
   std::vector<SlotId> slots;
   for (const Entry& entry : entries) slots.push_back(entry.slot);
   manager_.release(slots);
   for (Entry& entry : entries) {
+    note_failure(entry, why);
     if (entry.report != nullptr) (*entry.report)(entry.index, why);
   }
 }
@@ -510,6 +517,7 @@ void Offloader::end(Sent& sent) {
   // A node that says that it has a block may still hold its lease of it.
   const bool some_stayed = manager_.evict_held(evict) != evict.size();
   for (size_t i = 0; i < entries.size(); ++i) {
+    note_failure(entries[i], sent.codes[i]);
     if (entries[i].report != nullptr) (*entries[i].report)(entries[i].index, sent.codes[i]);
   }
   {

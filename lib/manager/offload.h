@@ -68,6 +68,8 @@ class Offloader {
   // Runs when nothing is queued or in flight (now, if so).
   void when_idle(UniqueFunction<void()> idle);
   [[nodiscard]] bool admits_on_use() const noexcept;
+  // Blocks that did not come to be here though they were sent, but for those whose senders were told.
+  [[nodiscard]] uint64_t failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   [[nodiscard]] uint64_t queued_bytes() const;
   // Of blocks that references of its own keep in the host.
   [[nodiscard]] uint64_t held_bytes() const;
@@ -117,6 +119,7 @@ class Offloader {
   void finished(Sent& sent, tier::PutBatch& batch);
   void end(Sent& sent);
   void drop(std::span<Entry> entries, Code why);
+  void note_failure(const Entry& entry, Code code) noexcept;
   [[nodiscard]] std::vector<SlotId> unmark(std::span<const Identity> ids);
   void send_again(std::vector<SlotId> held);
   void erase_forgotten(std::span<const SlotId> slots);
@@ -137,6 +140,7 @@ class Offloader {
   // How often records left. Raised after they have and before their blocks are unmarked: who marks a block and then
   // finds this as it was before the tier had the record knows that it has not left, or that the mark will be ended.
   std::atomic<uint64_t> left_{0};
+  std::atomic<uint64_t> failed_{0};
   mutable Mutex mutex_;
   std::unique_ptr<policy::Admission> admission_ KVBM_GUARDED_BY(mutex_);
   std::deque<Entry> queue_ KVBM_GUARDED_BY(mutex_);

@@ -130,6 +130,7 @@ Status Share::start(const std::shared_ptr<Manager>& manager) {
   manager_ = manager;
   shared_->attach(manager->share());
   manager->share().pools = pools_;
+  manager->share().unflushed.begin([this] { flush_for_nobody(); });
   manager->share().role.store(ShareRole::client, std::memory_order_release);
   if (owned_index_ != kNoTier) manager->stand_by(owned_index_, true);
   source_ = std::make_unique<NodeSource>(manager, *thread_);
@@ -271,13 +272,17 @@ void Share::stop() {
   election_->stop();
   // A turn of the elections: whoever opens the disk now has done so.
   const auto turned = std::make_shared<Turn>();
-  elections_->post([turned, give] { give(*turned); });
+  elections_->post([this, turned, give] {
+    if (flushing_ != nullptr) end_flush(flushing_, Code::closed);
+    give(*turned);
+  });
   {
     MutexLock lock(turned->mutex);
     while (!turned->done) turned->came.wait(turned->mutex);
   }
   thread_->post_and_wait([this] { links_->end(); });
   source_->detach();
+  thread_->post_and_wait([] {});  // what was posted before
 }
 
 // ---- What the links say ----
@@ -357,11 +362,7 @@ void Share::offered(cluster::PeerLink& link, std::span<const cluster::Offered> i
 }
 
 void Share::asked(const ShareMessage& message, ShareLinks::Answered answer) {
-  if (message.kind == ShareKind::flush) {
-    flushes_.push_back({last_take_, std::move(answer)});
-    pump_flushes();
-    return;
-  }
+  if (message.kind == ShareKind::flush) return asked_to_flush(message, std::move(answer));
   auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));
   // Blocks on files, perhaps: not for the links' thread.
   env_.executor->post([manager = manager_, reply, message, links = source_->links()] {
@@ -379,22 +380,8 @@ void Share::asked(const ShareMessage& message, ShareLinks::Answered answer) {
         code = manager->forget_family(family).code();
       }
     }
-    links.post([reply, code, value] { (*reply)(code, value); });
+    links.post([reply, code, value] { (*reply)(code, value, {}); });
   });
-}
-
-// A client's flush is due when everything that was offered before it has come, and then the owner's own.
-void Share::pump_flushes() {
-  for (size_t i = 0; i < flushes_.size();) {
-    if (!takes_.empty() && *takes_.begin() <= flushes_[i].after) {
-      ++i;
-      continue;
-    }
-    auto reply = std::make_shared<ShareLinks::Answered>(std::move(flushes_[i].answer));
-    flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
-    const Code code = owned_index_ != kNoTier && manager_->disabled(owned_index_) ? Code::tier_disabled : Code::ok;
-    manager_->flush([reply, code, links = source_->links()] { links.post([reply, code] { (*reply)(code, 0); }); });
-  }
 }
 
 // ---- Lookups ----
@@ -421,63 +408,6 @@ void Share::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<
       manager_->share().silent_lookups.fetch_add(1, std::memory_order_relaxed);
     }
     (*call)();
-  });
-}
-
-// ---- Flush ----
-
-struct Share::Flush {
-  UniqueFunction<void(Code)> done;
-  uint64_t told = 0;           // refusals that others had told when it began
-  uint64_t gone_since_ns = 0;  // 0: not seen without an owner
-};
-
-void Share::flush(UniqueFunction<void(Code)> done) {
-  auto flush = std::make_shared<Flush>();
-  flush->done = std::move(done);
-  flush->told = refused_told_.load(std::memory_order_relaxed);
-  elections_->post([this, flush] { try_flush(flush); });
-}
-
-void Share::again_later(const std::shared_ptr<Flush>& flush) {
-  if (stopping_) return flush->done(Code::closed);  // a timer may not fall due any more
-  elections_->post_at(elections_->clock().now_ns() + ShareElection::kRetryNs, [this, flush] { try_flush(flush); });
-}
-
-// The elections' thread: never while the role changes.
-void Share::try_flush(const std::shared_ptr<Flush>& flush) {
-  if (stopping_) return flush->done(Code::closed);
-  const ShareState& state = manager_->share();
-  if (is(ShareRole::owner)) {
-    manager_->flush([flush] { flush->done(Code::ok); });
-    return;
-  }
-  const uint64_t now = env_.clock().now_ns();
-  if (!state.connected.load(std::memory_order_acquire)) {
-    if (flush->gone_since_ns == 0) flush->gone_since_ns = now;
-    if (now - flush->gone_since_ns >= kGoneNs) return flush->done(Code::owner_gone);
-    return again_later(flush);
-  }
-  flush->gone_since_ns = 0;
-  if (unsettled_) return again_later(flush);
-  const uint64_t lost = state.owners_lost.load(std::memory_order_acquire);
-  if (shared_->refused() != 0) manager_->offer_missing(shared_index_);
-  manager_->flush([this, flush, lost] {
-    thread_->post([this, flush, lost] {
-      ShareMessage message;
-      message.kind = ShareKind::flush;
-      links_->ask(std::move(message), kNever, [this, flush, lost](Code code, uint64_t) {
-        const ShareState& now_state = manager_->share();
-        // Of another owner than the one that was offered everything: once more.
-        if (code == Code::owner_gone || now_state.owners_lost.load(std::memory_order_acquire) != lost) {
-          return again_later(flush);
-        }
-        const uint64_t refused = shared_->refused();
-        // Only ever upwards: flushes end on the links' thread, one after the other.
-        refused_told_.store(std::max(refused_told_.load(std::memory_order_relaxed), refused), std::memory_order_relaxed);
-        flush->done(code != Code::ok ? code : refused == flush->told ? Code::ok : Code::partial);
-      });
-    });
   });
 }
 

@@ -61,11 +61,13 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   [[nodiscard]] bool can_ask() const noexcept { return manager_->share().connected.load(std::memory_order_acquire); }
   // How long a lookup may wait for the owner.
   [[nodiscard]] uint64_t ask_ns() const noexcept { return options_.ask_ns; }
-  // `done` runs once: ok when everything that was stored here before is where the owner's own flush would have it;
-  // partial: but for blocks that the owner refused; owner_gone, closed, or what the owner's disk says. What was refused
-  // and is still here is offered again, so each flush answers for it, whatever others were told; what has gone from
-  // here since is told by every flush that was under way then, or by the next.
-  void flush(UniqueFunction<void(Code)> done);
+  // Whoever asked says whether it has heard.
+  using FlushDone = UniqueFunction<bool(Code)>;
+  // `done` runs once: ok when everything that was stored here before is where the owner's own flush would have it, its
+  // disk where there is one; partial: but for blocks that are not there; owner_gone, closed, or what the owner's disk says.
+  // What is missing and is still here is offered again, so each flush answers for it, whatever others were told; what has
+  // gone from here since is told by every flush that was under way then, or by the next.
+  void flush(FlushDone done);
 
  private:
   struct Flush;
@@ -79,8 +81,19 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   void lend_memory();
   void map_memory(const cluster::NodeFacts& owner, copy::Peer peer);
   [[nodiscard]] Status why_not(const Status& locked) KVBM_REQUIRES(mutex_);
+  // share_flush.cc
+  void flush_for_nobody();
+  void begin_flush(std::vector<FlushDone> waiting);
   void try_flush(const std::shared_ptr<Flush>& flush);
+  void flush_own(const std::shared_ptr<Flush>& flush);
+  void ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first);
+  bool is_another_owners(const std::shared_ptr<Flush>& flush, Code code);
+  void settle(Flush& flush, std::span<const Unflushed::Entry> entries, std::span<const Identity> missing);
   void again_later(const std::shared_ptr<Flush>& flush);
+  void end_flush(const std::shared_ptr<Flush>& flush, Code code);
+  void end_flush_later(const std::shared_ptr<Flush>& flush, Code code);
+  [[nodiscard]] Code own_disk() const;
+  void asked_to_flush(const ShareMessage& message, ShareLinks::Answered answer);
   void pump_flushes();
   [[nodiscard]] bool is(ShareRole role) const noexcept;
   void say(LogLevel level, const std::string& text) const;
@@ -123,6 +136,9 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   // The elections' thread, after start().
   std::unique_ptr<ShareElection> election_;
   bool listening_ = false;
+  std::shared_ptr<Flush> flushing_;  // the one that is under way
+  std::vector<FlushDone> next_flush_;  // who asked since
+  bool lost_untold_ = false;  // blocks that were stored here are nowhere, and the next flush says so
   // The links' thread.
   bool lends_memory_ = false;
   cluster::NodeId mapped_;      // whose memory is mapped, if
@@ -139,7 +155,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   std::atomic<bool> silent_{false};   // the owner did not answer in time, and has not answered since
   std::atomic<bool> unsettled_{false};  // an owner was lost, and its successor has not been given what is here
   std::atomic<bool> probing_{false};  // a question is under way that nobody waits for
-  std::atomic<uint64_t> refused_told_{0};  // of SharedTier::refused(), what flushes that have ended told
+  std::atomic<bool> offer_again_{false};  // a flush found blocks missing that are here
   Mutex mutex_;
   std::condition_variable_any changed_;
   bool found_ KVBM_GUARDED_BY(mutex_) = false;

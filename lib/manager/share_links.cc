@@ -52,7 +52,7 @@ void ShareLinks::end() {
 
 void ShareLinks::ask(ShareMessage message, uint64_t deadline_ns, Answered done) {
   if (!connected_) {
-    done(Code::owner_gone, 0);
+    done(Code::owner_gone, 0, {});
     return;
   }
   message.request = ++last_request_;
@@ -60,15 +60,15 @@ void ShareLinks::ask(ShareMessage message, uint64_t deadline_ns, Answered done) 
   say(*dialled_, message, deadline_ns, Unsaid::is_dropped);
   if (deadline_ns == kNever) return;
   executor_->post_at(deadline_ns,
-                     [this, request = message.request] { answered(request, Code::deadline, 0); });
+                     [this, request = message.request] { answered(request, Code::deadline, 0, {}); });
 }
 
-void ShareLinks::answered(uint64_t request, Code code, uint64_t value) {
+void ShareLinks::answered(uint64_t request, Code code, uint64_t value, std::vector<Key> keys) {
   const auto known = asked_.find(request);
   if (known == asked_.end()) return;
   Answered done = std::move(known->second);
   asked_.erase(known);
-  done(code, value);
+  done(code, value, std::move(keys));
 }
 
 void ShareLinks::announce(const NamespaceId& base, uint64_t epoch, uint64_t deadline_ns,
@@ -148,7 +148,7 @@ void ShareLinks::link_ended(cluster::PeerLink& link, const Status& why) {
     dialled_ = nullptr;
     std::map<uint64_t, Answered> open;
     open.swap(asked_);
-    for (auto& [request, done] : open) done(Code::owner_gone, 0);
+    for (auto& [request, done] : open) done(Code::owner_gone, 0, {});
     host_.owner_lost(why, was_connected);
     return;
   }
@@ -173,20 +173,24 @@ void ShareLinks::link_session(cluster::PeerLink& link, ConstBytes bytes) {
   const bool from_owner = dialled_ != nullptr && dialled_.get() == &link;
   if (message.kind == ShareKind::answer || message.kind == ShareKind::here) {
     if (!from_owner) return link.close();
-    if (message.kind == ShareKind::answer) return answered(message.request, message.code, message.value);
+    if (message.kind == ShareKind::answer) {
+      return answered(message.request, message.code, message.value, std::move(message.keys));
+    }
     if (connected_) return;
     connected_ = host_.owner_found(message, link.peer(), dialled_peer_);
     if (!connected_) link.close();
     return;
   }
   if (from_owner) return link.close();
-  host_.asked(message, [this, weak = link.weak_from_this(), request = message.request](Code code, uint64_t value) {
+  host_.asked(message, [this, weak = link.weak_from_this(), request = message.request](Code code, uint64_t value,
+                                                                                       std::vector<Key> keys) {
     const auto alive = weak.lock();
     if (alive == nullptr || request == 0) return;
     ShareMessage answer;
     answer.code = code;
     answer.request = request;
     answer.value = value;
+    answer.keys = std::move(keys);
     say(*alive, answer, executor_->clock().now_ns() + kSayNs, Unsaid::ends_the_link);
   });
 }

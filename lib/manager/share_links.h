@@ -19,7 +19,7 @@ namespace kvbm::manager {
 
 class ShareLinks final : public copy::TransportListener, public cluster::LinkListener, public cluster::Peers {
  public:
-  using Answered = UniqueFunction<void(Code, uint64_t value)>;
+  using Answered = UniqueFunction<void(Code, uint64_t value, std::vector<Key> keys)>;
 
   // Told of what happens; on the links' thread.
   class Host {
@@ -94,7 +94,7 @@ class ShareLinks final : public copy::TransportListener, public cluster::LinkLis
   void say(const std::weak_ptr<cluster::PeerLink>& link, std::shared_ptr<const std::vector<std::byte>> bytes,
            uint64_t deadline_ns, Unsaid unsaid);
   void say(cluster::PeerLink& link, const ShareMessage& message, uint64_t deadline_ns, Unsaid unsaid);
-  void answered(uint64_t request, Code code, uint64_t value);
+  void answered(uint64_t request, Code code, uint64_t value, std::vector<Key> keys);
 
   const cluster::NodeFacts self_;
   const cluster::LinkLimits limits_;

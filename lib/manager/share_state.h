@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cluster/mapped_pools.h"
+#include "manager/unflushed.h"
 
 namespace kvbm::manager {
 
@@ -20,6 +21,8 @@ struct ShareState {
   std::atomic<uint32_t> clients{0};         // of the owner
   std::atomic<uint64_t> takeovers{0};       // this process became the owner after another one
   std::atomic<uint64_t> owners_lost{0};     // links to an owner that ended
+  Unflushed unflushed;                      // what was stored here
+  std::atomic<uint64_t> not_kept{0};        // blocks of it that flushes did not find where they promise them
   std::atomic<uint64_t> silent_lookups{
       0};  // lookups that the owner did not answer in time, or that did not wait for it
 };

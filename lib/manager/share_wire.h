@@ -26,11 +26,12 @@ inline constexpr size_t kMaxShareKeys = 2048;
 
 enum class ShareKind : uint8_t {
   here = 1,          // owner to client, first of all; value: its process id; and its configuration
-  flush = 2,         // answered when everything that the owner had is on its disk
+  flush = 2,         // without keys: answered when everything that the owner was offered has come, and its own flush is
+                     // over; with family, keys: the answer's keys are those that are not where a flush promises them
   epoch = 3,         // of base; the answer's value
   erase = 4,         // family, keys
   erase_family = 5,  // family
-  answer = 6         // code, value
+  answer = 6         // code, value, keys
 };
 
 struct ShareMessage {

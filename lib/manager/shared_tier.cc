@@ -85,7 +85,9 @@ Code SharedTier::ask_and_wait(ShareMessage message, uint64_t& value) {
   const auto answer = std::make_shared<Answer>();
   links_.executor().post([this, answer, message = std::move(message)]() mutable {
     const uint64_t deadline_ns = links_.executor().clock().now_ns() + kWaitNs;
-    links_.ask(std::move(message), deadline_ns, [answer](Code code, uint64_t v) { answer->give(code, v); });
+    links_.ask(std::move(message), deadline_ns, [answer](Code code, uint64_t v, const std::vector<Key>&) {
+      answer->give(code, v);
+    });
   });
   return answer->wait(value);
 }

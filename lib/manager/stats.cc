@@ -45,6 +45,7 @@ void fill_below(Manager& manager, TierIndex index, TierSnapshot& tier) {
   tier.codec = stats.codec;
   tier.moved_down = stats.moved_down;
   tier.moves_lost = stats.moves_lost;
+  tier.full = stats.full;
   tier.faults = stats.faults;
   tier.second_answers = stats.second_answers;
   tier.disabled = manager.disabled(index) ? 1 : 0;

@@ -82,6 +82,7 @@ Operation::Next StoreOperation::step() {
 
 // The host has everything: what must have it too is sent it, and waited for.
 Operation::Next StoreOperation::hand_over() {
+  note_stored();
   if (reach_ == kNoTier) return Next::finished;
   if (handover_ == nullptr) {
     const MemoryWait counted;  // what is acquired from here on is given back by the offloader
@@ -126,6 +127,21 @@ Operation::Next StoreOperation::hand_over() {
   if (handover_->waiting.load(std::memory_order_acquire) != 0) return Next::wait;
   end_handover(Code::ok);
   return Next::finished;
+}
+
+// A flush of a shared tier set answers for what was stored, wherever it was sent.
+void StoreOperation::note_stored() {
+  Unflushed& unflushed = manager_.share().unflushed;
+  if (!unflushed.wanted() || std::exchange(noted_, true)) return;
+  const MemoryWait counted;
+  std::vector<Identity> ids;
+  for (size_t part = 0; part < plans_.size(); ++part) {
+    for (size_t k = 0; k < request_.keys.size(); ++k) {
+      if (status_[k] != Code::ok || has_block(part, k) != Code::ok) continue;
+      ids.push_back({request_.keys[k], plans_[part].family});
+    }
+  }
+  unflushed.stored(ids);
 }
 
 // Once. What has not come to an end ends as `why`: the host has it, and whoever was to have it may get it yet.
@@ -412,6 +428,7 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   for (const Fresh& fresh : fresh_) left.push_back(fresh.slot);
   let_go(left);
   end_wait(false);
+  note_stored();
   if (waited_ns_ != 0) manager_.counters().room_wait.record(waited_ns_);
   // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
   if (handover_ != nullptr) {

@@ -65,6 +65,7 @@ class StoreOperation final : public Operation, public RoomSeeker {
   };
 
   Next hand_over();
+  void note_stored();
   void end_handover(Code why);
   [[nodiscard]] size_t chunk_keys() const noexcept;
   Next open_chunk();
@@ -118,6 +119,7 @@ class StoreOperation final : public Operation, public RoomSeeker {
   uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for room
   Code no_room_ = Code::ok;  // of this part: what refused room to one of its keys, and to all that follow
   std::shared_ptr<Handover> handover_;
+  bool noted_ = false;  // what was stored, for flushes
 };
 
 }  // namespace kvbm::manager

@@ -152,6 +152,7 @@ struct TierStats {
   uint64_t damaged = 0, evicted = 0, reclaimed_bytes = 0, rewritten_bytes = 0, dropped_full = 0;
   // Of the records that somebody below wanted when this tier let them go: those that were taken over, and not.
   uint64_t moved_down = 0, moves_lost = 0;
+  uint64_t full = 0;  // times that a disk's file system had no room within the capacity
   uint64_t faults = 0, second_answers = 0;  // of plug-ins: hangs, lies and second answers; and the last of these alone
   CodecStats codec;
 };
@@ -171,6 +172,8 @@ class TierListener {
   virtual ~TierListener() = default;
   virtual void removed(TierIndex tier, std::span<const Identity> ids, bool damaged) = 0;
   virtual void disabled(TierIndex tier, const Status& why) = 0;
+  // Something that its user should see to, while it goes on. Also while the tier is being opened.
+  virtual void warns(TierIndex /*tier*/, const Status& /*why*/) {}
   // A tier that is about to let records go to make room offers them first: what stays in `ids`, in order, it reads, checks
   // and gives to take_over(), a part at a time, and forgets it after that.
   virtual void wanted(TierIndex /*tier*/, std::vector<Identity>& ids) { ids.clear(); }

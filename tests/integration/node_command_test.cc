@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "support/run_command.h"
+#include "support/small_file_system.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -37,17 +38,19 @@ std::string read_file(const std::string& path) {
 class NodeProcess {
  public:
   NodeProcess(const std::string& folder, std::vector<std::string> arguments,
-              const std::string& listen = "127.0.0.1:0") {
+              const std::string& listen = "127.0.0.1:0", const std::string& log = "") {
     static int count = 0;
     const std::string file = folder + "/address-" + std::to_string(++count);
     arguments.insert(arguments.begin(),
-                     {"kvbm", "node", "--listen", listen, "--host", "64MiB", "--json", "--address-file", file});
+                     {"kvbm", "node", "--listen", listen, "--host", "64MiB", "--address-file", file});
+    if (log.empty()) arguments.emplace_back("--json");  // which is silent
     pid_ = ::fork();
     if (pid_ == 0) {
       std::vector<char*> argv;
       for (std::string& argument : arguments) argv.push_back(argument.data());
       argv.push_back(nullptr);
       if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(126);
+      if (!log.empty() && std::freopen(log.c_str(), "w", stderr) == nullptr) ::_exit(126);
       ::execv(KVBM_COMMAND, argv.data());
       ::_exit(127);
     }
@@ -251,6 +254,53 @@ TEST_F(NodeCommand, what_a_shared_tier_set_does_not_keep_is_not_said_to_be_store
   EXPECT_EQ(run("exists" + disk + "file").exit_code, 0);
 }
 
+// What a client's own host has goes with it: only what the daemon that owns the set has counts.
+TEST_F(NodeCommand, what_a_daemons_shared_tier_set_does_not_keep_is_not_said_to_be_stored) {
+  for (const bool on_disk : {true, false}) {
+    const std::string directory = folder_.path() + (on_disk ? "/disk" : "/memory");
+    std::vector<std::string> arguments = {"--share", directory};
+    if (on_disk) arguments.insert(arguments.end(), {"--disk", "64MiB"});
+    NodeProcess owner(folder_.path(), arguments, "");  // 64 MiB
+    const std::string set = " --share '" + directory + "'" + (on_disk ? " --disk 64MiB " : " ");
+    const std::string roomy = set + "--host 512MiB ";
+    const Ran large = run("put" + roomy + "large '" + make("large", 200'000'000) + "'");
+    EXPECT_TRUE(large.exit_code == 1 || large.exit_code == 3) << large.exit_code << large.text;
+    EXPECT_TRUE(contains(large.text, "--disk")) << large.text;
+    EXPECT_NE(run("exists" + set + "large").exit_code, 0);
+    EXPECT_EQ(run("put" + roomy + "file '" + make("file", 5'000'000) + "'").exit_code, 0);
+    EXPECT_EQ(run("exists" + set + "file").exit_code, 0);
+    EXPECT_EQ(owner.end(SIGKILL), SIGKILL);
+    // Of a set without a disk nothing is left, and that was known.
+    if (on_disk) {
+      EXPECT_EQ(run("exists" + set + "file").exit_code, 0);
+    }
+  }
+}
+
+TEST_F(NodeCommand, a_full_file_system_is_told_to_whoever_stores_and_to_the_log_and_counted) {
+  const kvbm::test::SmallFileSystem small(70ULL << 20);
+  if (!small.ok()) GTEST_SKIP() << small.why();
+  const std::string log = folder_.path() + "/log";
+  const std::string set = " --share '" + small.path() + "/set' --disk 256MiB ";
+  NodeProcess owner(folder_.path(), {"--share", small.path() + "/set", "--disk", "256MiB"}, "", log);
+  EXPECT_TRUE(contains(read_file(log), "less room than its capacity")) << read_file(log);
+  int refused = 0;
+  for (const char* name : {"one", "two", "three", "four"}) {
+    const Ran put = run("put" + set + name + " '" + make(name, 40'000'000) + "'");
+    if (put.exit_code == 0) continue;
+    ++refused;
+    EXPECT_TRUE(put.exit_code == 1 || put.exit_code == 3) << put.text;
+    EXPECT_TRUE(contains(put.text, "free space")) << put.text;
+  }
+  EXPECT_GT(refused, 0) << "all of them were there at some time: this shows nothing";
+  EXPECT_EQ(run("put" + set + "small '" + make("small", 5'000'000) + "'").exit_code, 0);
+  const std::string said = read_file(log);
+  EXPECT_TRUE(contains(said, "is full")) << said;
+  EXPECT_TRUE(contains(said, "free space there, or lower the tier's capacity")) << said;
+  EXPECT_EQ(owner.end(SIGKILL), SIGKILL);
+  EXPECT_EQ(run("exists" + set + "small").exit_code, 0);
+}
+
 // As large as the pool by its bytes, but a block's head takes room too.
 TEST_F(NodeCommand, of_a_file_that_was_kept_in_part_it_is_said_how_much_is_there) {
   NodeProcess node(folder_.path(), {});  // 64 MiB
@@ -417,6 +467,8 @@ TEST_F(NodeCommand, bad_input_is_refused_with_a_reason_and_a_remedy) {
       {"get --peer 127.0.0.1:1 --timeout 0.3 name", "127.0.0.1:1"},
       {"get --peer nonsense name", "nonsense"},
       {"get --peer 10.0.0.1:7000 --timeout 0.3 name", "node.key_file"},
+      {"node --listen ''", "give --listen 127.0.0.1:7000, --peers, --peers-file or --share DIR"},
+      {"node --listen 127.0.0.1:0 --host 0", "--host 0 leaves no memory for blocks"},
       {"peers", "--peer"},
       {"peers --share /nonexistent", "a shared tier set has no peers"},
       {"put --share /nonexistent --peer 127.0.0.1:1 name", "two places"},

@@ -93,6 +93,29 @@ TEST_F(SessionCommand, what_is_read_from_a_listening_sender_comes_layer_by_layer
   EXPECT_EQ(read_file(back), read_file(kv));
 }
 
+// A receiver with fewer tokens takes the first ones: what is said to be sent is what was taken.
+TEST_F(SessionCommand, a_sender_says_how_much_was_taken_of_what_it_offered) {
+  const std::string fewer = " --layers 4 --heads 8 --head-size 32 --tokens 40";
+  constexpr size_t kTaken = kBytes * 40 / 100;
+  for (const bool as_json : {true, false}) {
+    std::string address;
+    auto receiver = start("receive --tp 2 --peer-tp 2" + fewer, address);
+    ASSERT_FALSE(address.empty());
+    const Ran sent = run("session send --peer " + address + " --tp 2" + (as_json ? " --json" : "") + kModel,
+                         " 2>/dev/null");
+    const Ran received = receiver.get();
+    ASSERT_EQ(sent.exit_code, 0) << sent.text;
+    ASSERT_EQ(received.exit_code, 0) << received.text;
+    EXPECT_EQ(json::parse(received.text).at("bytes"), kTaken);
+    if (as_json) {
+      EXPECT_EQ(json::parse(sent.text).at("bytes"), kTaken);
+      EXPECT_EQ(json::parse(sent.text).at("offered_bytes"), kBytes);
+    } else {
+      EXPECT_TRUE(contains(sent.text, "sent 163.84 kB") && contains(sent.text, " of 409.60 kB")) << sent.text;
+    }
+  }
+}
+
 TEST_F(SessionCommand, ranks_of_one_side_may_be_processes_of_their_own) {
   std::string address;
   auto first = start(std::string("send --tp 2 --rank 0") + kModel, address);

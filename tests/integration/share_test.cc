@@ -380,6 +380,89 @@ TEST_F(ShareOfTwo, every_flush_says_what_the_owner_had_no_room_for_until_it_has_
   EXPECT_EQ(there.wrong, 0U);
 }
 
+constexpr uint64_t kLeastDisk = 64ULL << 20;
+constexpr uint64_t kSlowDisk = 4ULL << 20;   // bytes a second
+constexpr uint64_t kTooMany = 1536;          // blocks: 12 MiB, of 8 MiB of host memory
+
+// How many of the blocks are found by a process that has none of them.
+uint64_t found_by_another(const std::string& directory, uint64_t disk_bytes, uint64_t first, uint64_t n) {
+  ShareMember another;
+  EXPECT_EQ(another.open_disk(directory, disk_bytes).status, KVBM_OK);
+  const ShareReply r = another.look(first, n);
+  EXPECT_EQ(r.wrong, 0U);
+  return r.done;
+}
+
+// The owner's memory is used again before its disk has the blocks, and the client's, too.
+TEST(Share, a_flush_tells_of_blocks_that_the_owner_had_to_evict_before_its_disk_had_them) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open_disk(dir.path(), 256ULL << 20, kSlowDisk).status, KVBM_OK);
+  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.store_many(0, kTooMany), kTooMany);
+  EXPECT_EQ(client.flush().status, KVBM_PARTIAL);
+  EXPECT_GT(client.role().not_kept, 0U);
+  // What it says of others is not held against these.
+  ASSERT_EQ(client.store(10'000, 16).status, KVBM_OK);
+  ShareReply said = client.flush();
+  for (int i = 0; i < 3 && said.status == KVBM_PARTIAL; ++i) said = client.flush();
+  ASSERT_EQ(said.status, KVBM_OK);
+  owner.kill(SIGKILL);
+  client.kill(SIGKILL);
+  EXPECT_EQ(found_by_another(dir.path(), 256ULL << 20, 10'000, 16), 16U);
+  EXPECT_LT(found_by_another(dir.path(), 256ULL << 20, 0, kTooMany), kTooMany) << "nothing was lost: this shows nothing";
+}
+
+// They were given to an owner that dies before they are on its disk: the next owner cannot have them.
+TEST(Share, a_flush_after_a_takeover_tells_of_what_died_with_the_owner) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open_disk(dir.path(), 256ULL << 20, kSlowDisk).status, KVBM_OK);
+  ASSERT_EQ(client.open(dir.path()).status, KVBM_OK);
+  ASSERT_EQ(client.store_many(0, kTooMany), kTooMany);
+  owner.kill(SIGKILL);
+  size_t at = 0;
+  ASSERT_NE(settle({&client}, at), 0U);
+  EXPECT_EQ(client.flush().status, KVBM_PARTIAL);
+  EXPECT_EQ(client.flush().status, KVBM_OK) << "it has told of them";
+  const uint64_t left = client.look(0, kTooMany).done;
+  EXPECT_LT(left, kTooMany) << "nothing was lost: this shows nothing";
+  client.kill(SIGKILL);
+  EXPECT_GE(found_by_another(dir.path(), 256ULL << 20, 0, kTooMany) + 64, left);
+}
+
+// Of several flushes one at least.
+TEST(Share, a_flush_tells_of_blocks_that_a_small_disk_has_let_go) {
+  const TempDir dir;
+  ShareMember owner;
+  ShareMember client;
+  ASSERT_EQ(owner.open_disk(dir.path(), kLeastDisk).status, KVBM_OK);
+  ASSERT_EQ(client.open_disk(dir.path(), kLeastDisk).status, KVBM_OK);
+  constexpr uint64_t kMore = 8192;  // 64 MiB, with their heads 96
+  ASSERT_EQ(client.store_many(0, kMore), kMore);
+  EXPECT_GE(client.ask(ShareMember::of(ShareCommand::flush, 0, 4)).done, 1U);  // those that were under way when it was found
+  ASSERT_EQ(client.store(10'000, 64).status, KVBM_OK);
+  ShareReply said = client.flush();
+  for (int i = 0; i < 3 && said.status == KVBM_PARTIAL; ++i) said = client.flush();
+  ASSERT_EQ(said.status, KVBM_OK);
+  owner.kill(SIGKILL);
+  client.kill(SIGKILL);
+  EXPECT_EQ(found_by_another(dir.path(), kLeastDisk, 10'000, 64), 64U);
+}
+
+// Nobody waits for what was forgotten.
+TEST_F(ShareOfTwo, a_flush_does_not_answer_for_what_was_dropped_or_invalidated) {
+  ASSERT_EQ(client.store(0, 16).status, KVBM_OK);
+  ASSERT_EQ(client.ask(ShareMember::of(ShareCommand::drop, 0, 8)).status, KVBM_OK);
+  EXPECT_EQ(client.flush().status, KVBM_OK);
+  ASSERT_EQ(client.store(100, 16).status, KVBM_OK);
+  ASSERT_EQ(client.ask(ShareMember::of(ShareCommand::invalidate)).status, KVBM_OK);
+  EXPECT_EQ(client.flush().status, KVBM_OK);
+  EXPECT_EQ(client.role().not_kept, 0U);
+}
+
 TEST(Share, whoever_closes_hangs_nobody) {
   const TempDir dir;
   ShareMember owner;

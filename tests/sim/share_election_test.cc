@@ -118,7 +118,7 @@ class Process final : public ShareLinks::Host, public ShareElection::Host {
       message.kind = ShareKind::flush;
       message.value = n;
       const uint64_t deadline_ns = executor().clock().now_ns() + kAskNs;
-      links_->ask(std::move(message), deadline_ns, [ended](Code code, uint64_t) { ended(code); });
+      links_->ask(std::move(message), deadline_ns, [ended](Code code, uint64_t, const std::vector<Key>&) { ended(code); });
     });
   }
 
@@ -193,7 +193,7 @@ class Process final : public ShareLinks::Host, public ShareElection::Host {
   void clients_changed(size_t) override {}
   void asked(const ShareMessage& message, ShareLinks::Answered answer) override {
     auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));
-    put(message.value, [reply](Code code) { (*reply)(code, 0); });
+    put(message.value, [reply](Code code) { (*reply)(code, 0, {}); });
   }
   void offered(cluster::PeerLink&, std::span<const cluster::Offered>, uint64_t, std::vector<uint32_t>&) override {}
 

@@ -71,6 +71,8 @@ struct Removals final : tier::TierListener {
     (damaged ? damages : evictions) += ids.size();
   }
   void disabled(TierIndex, const Status&) override { ++disables; }
+  void warns(TierIndex, const Status& why) override { warnings.push_back(why.message()); }
+  std::vector<std::string> warnings;
   uint64_t evictions = 0, damages = 0, disables = 0;
 };
 

@@ -38,6 +38,8 @@ struct ShareCommand {
   uint64_t first = 0;    // blocks by number
   uint64_t n = 0;        // flush: so many at once
   uint64_t bytes = 8192;  // of a block
+  uint64_t disk_bytes = 256ULL << 20;
+  uint64_t write_bytes_per_s = 0;  // of the disk; 0: as it can
   uint64_t timeout_ns = KVBM_FOREVER;
   uint32_t keep_below = 0;  // look: what comes is not kept in this process's host
   char directory[200] = {};
@@ -54,6 +56,7 @@ struct ShareReply {
   uint64_t clients = 0;
   uint64_t takeovers = 0;
   uint64_t in_place_bytes = 0;  // read out of owners' memory so far
+  uint64_t not_kept = 0;        // blocks that flushes did not find where they are to be
   char message[512] = {};
 };
 
@@ -96,7 +99,8 @@ class ShareWorker {
   void open(const ShareCommand& command, ShareReply& reply) {
     kvbm_tier_t disk{};
     disk.path = command.directory;
-    disk.capacity_bytes = 256ULL << 20;
+    disk.capacity_bytes = command.disk_bytes;
+    disk.write_bytes_per_s = command.write_bytes_per_s;
     const kvbm_setting_t settings[] = {{"share", "on"}, {"share_ask", "200ms"}, {"share_directory", command.directory}};
     kvbm_context_options_t context;
     kvbm_context_options_init(&context, sizeof context);
@@ -130,6 +134,7 @@ class ShareWorker {
     reply.clients = share.clients;
     reply.takeovers = share.takeovers;
     reply.in_place_bytes = metric("kvbm_share_in_place_bytes_total ");
+    reply.not_kept = metric("kvbm_share_not_kept_total ");
   }
 
   [[nodiscard]] uint64_t metric(const char* name) const {
@@ -287,6 +292,7 @@ class ShareMember {
   ShareMember(const ShareMember&) = delete;
   ShareMember& operator=(const ShareMember&) = delete;
 
+  static constexpr uint64_t kMost = 64;  // blocks of one store
   [[nodiscard]] pid_t pid() const { return pid_; }
   void send(const ShareCommand& command) const {
     if (write(socket_, &command, sizeof command) < 0) std::perror("command");
@@ -310,6 +316,21 @@ class ShareMember {
     command.bytes = bytes;
     std::snprintf(command.directory, sizeof command.directory, "%s", directory.c_str());
     return ask(command);
+  }
+  // With another disk than the others have it.
+  ShareReply open_disk(const std::string& directory, uint64_t disk_bytes, uint64_t write_bytes_per_s = 0) const {
+    ShareCommand command;
+    command.what = ShareCommand::open;
+    command.disk_bytes = disk_bytes;
+    command.write_bytes_per_s = write_bytes_per_s;
+    std::snprintf(command.directory, sizeof command.directory, "%s", directory.c_str());
+    return ask(command);
+  }
+  // The numbers from `first` on, as many at a time as one store takes.
+  uint64_t store_many(uint64_t first, uint64_t n) const {
+    uint64_t done = 0;
+    for (uint64_t at = 0; at < n; at += kMost) done += store(first + at, std::min(kMost, n - at)).done;
+    return done;
   }
   static ShareCommand of(ShareCommand::What what, uint64_t first = 0, uint64_t n = 0,
                          uint64_t timeout_ns = 30'000'000'000) {

@@ -54,6 +54,10 @@ int take_sizes(Arguments& arguments) {
     if (!size.ok()) return fail(size.status());
     *out = size.value();
   }
+  // The library would take its own default.
+  if (arguments.member.host_bytes == 0) {
+    return fail(kBadInput, "--host 0 leaves no memory for blocks", "give --host 64MiB, or more");
+  }
   if (!arguments.member.share.empty()) return kDone;
   if ((arguments.member.disk_bytes == 0) == arguments.member.disk_path.empty()) return kDone;
   return fail(kBadInput, "--disk and --disk-path go together", "--disk 10GiB --disk-path /mnt/nvme/kvbm");
@@ -104,6 +108,11 @@ int end(std::unique_ptr<node::Member> member, const Output& output) {
 int serve(Arguments& arguments, const Output& output) {
   const int sizes = take_sizes(arguments);
   if (sizes != kDone) return sizes;
+  const node::MemberOptions& asked = arguments.member;
+  if (asked.listen.empty() && asked.peers.empty() && asked.peers_file.empty() && asked.share.empty()) {
+    return fail(kBadInput, "a node that neither listens nor knows others nor shares a tier set serves nobody",
+                "give --listen 127.0.0.1:7000, --peers, --peers-file or --share DIR");
+  }
   arguments.member.log = !output.json;
   const terminal::Interrupt interrupt;
   auto loop = node::EventLoop::create();
@@ -216,7 +225,7 @@ int put(Arguments& arguments, const Output& output) {
                 (shared ? "the shared tier set has kept " : "the pool has kept ") + arguments.name +
                     (blocks.blocks == 0 ? " not at all" : " in part: " + std::to_string(blocks.blocks) + " of " +
                                                              std::to_string(blocks.of) + " blocks are there"),
-                shared ? "raise --disk, or --host where there is none" : "raise --host of its nodes, or name more of them");
+                shared ? "raise --disk, or --host where there is none; where the file system is full, free space on it" : "raise --host of its nodes, or name more of them");
   }
   if (!output.json) {
     std::cerr << "stored " << arguments.name << ", " << terminal::format_size(static_cast<double>(bytes.size()))

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -143,12 +144,16 @@ class Offers {
  public:
   ~Offers() {
     for (kvbm_offer_t* offer : offers_) kvbm_offer_release(offer);
+    kvbm_queue_release(queue_);
   }
   Offers() = default;
   Offers(const Offers&) = delete;
   Offers& operator=(const Offers&) = delete;
 
   Status open(session::Side& side, const Arguments& arguments, const kvbm_request_id_t& request) {
+    kvbm_error_t refused{};
+    const auto depth = static_cast<uint32_t>(side.ranks().size());
+    if (kvbm_queue_create(side.member().context(), depth, &queue_, &refused) != KVBM_OK) return failed(refused);
     for (session::Side::Rank& rank : side.ranks()) {
       kvbm_offer_options_t options;
       kvbm_offer_options_init(&options, sizeof options);
@@ -157,7 +162,7 @@ class Offers {
       options.timeout_ns = arguments.timeout_ns();
       kvbm_error_t error{};
       kvbm_offer_t* offer = nullptr;
-      if (kvbm_offer_open(rank.cache, &request, rank.blocks.data(), rank.blocks.size(), &options, nullptr, 0, &offer,
+      if (kvbm_offer_open(rank.cache, &request, rank.blocks.data(), rank.blocks.size(), &options, queue_, 0, &offer,
                           &error) != KVBM_OK) {
         return failed(error);
       }
@@ -176,12 +181,44 @@ class Offers {
       kvbm_error_t error{};
       if (kvbm_offer_wait(offer, KVBM_FOREVER, &error) != KVBM_OK) return failed(error);
     }
+    // Each of them has a completion, that is here or about to be.
+    kvbm_completion_t completion{};
+    for (size_t i = 0; i < offers_.size() && kvbm_queue_wait(queue_, &completion, 1, KVBM_FOREVER) == 1; ++i) {
+      bytes_ += completion.bytes;
+    }
     return {};
   }
+  // What the decode ranks took, once all of it has ended well.
+  [[nodiscard]] uint64_t bytes() const noexcept { return bytes_; }
 
  private:
   std::vector<kvbm_offer_t*> offers_;
+  kvbm_queue_t* queue_ = nullptr;
+  uint64_t bytes_ = 0;
 };
+
+// What was taken is what was sent: a receiver may want fewer tokens. The hash is of all that was offered.
+void say_sent(const Arguments& arguments, const Output& output, const session::Side& side, uint64_t taken, double seconds,
+              const std::string& hash) {
+  const uint64_t offered = side.bytes();
+  if (output.json) {
+    std::cout << Json{{"request", arguments.request},  {"tokens", arguments.side.tokens},
+                      {"ranks", arguments.side.ranks}, {"tp", arguments.side.tp},
+                      {"order", arguments.side.order}, {"bytes", std::min(taken, offered)},
+                      {"offered_bytes", offered},      {"hash", hash},
+                      {"seconds", seconds}}
+                     .dump()
+              << std::endl;
+    return;
+  }
+  std::cout << "sent " << terminal::format_size(static_cast<double>(std::min(taken, offered)));
+  if (taken < offered) {
+    std::cout << " of " << terminal::format_size(static_cast<double>(offered))
+              << ", the receiving side wanted no more";
+  }
+  std::cout << " (" << side_text(arguments.side) << ") in " << seconds << " s, hash " << hash
+            << (taken < offered ? " of all that was offered" : "") << std::endl;
+}
 
 int send(Arguments& arguments, const Output& output) {
   const auto request = session::request_named(arguments.request);
@@ -212,18 +249,7 @@ int send(Arguments& arguments, const Output& output) {
   if (!end.ok()) {
     return fail(end, "the receiving side is `kvbm session receive` with the same request, model and geometry");
   }
-  const double seconds = seconds_since(start);
-  if (output.json) {
-    std::cout << Json{{"request", arguments.request},  {"tokens", arguments.side.tokens},
-                      {"ranks", arguments.side.ranks}, {"tp", arguments.side.tp},
-                      {"order", arguments.side.order}, {"bytes", side->bytes()},
-                      {"hash", digest.text()},         {"seconds", seconds}}
-                     .dump()
-              << std::endl;
-  } else {
-    std::cout << "sent " << terminal::format_size(static_cast<double>(side->bytes())) << " ("
-              << side_text(arguments.side) << ") in " << seconds << " s, hash " << digest.text() << std::endl;
-  }
+  say_sent(arguments, output, *side, offers.bytes(), seconds_since(start), digest.text());
   return kDone;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <set>
@@ -188,6 +189,12 @@ std::string Member::metrics() const {
   return text;
 }
 
+uint64_t Member::metric(const std::string& name) const {
+  const std::string text = "\n" + metrics();
+  const size_t at = text.find("\n" + name + " ");
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + 1 + name.size(), nullptr, 10);
+}
+
 std::string Member::share_role() const {
   kvbm_share_t share{};
   share.struct_size = sizeof share;
@@ -269,11 +276,13 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
   if (const std::string why = last_warning(); status == KVBM_ERR_MISMATCH && !why.empty()) {
     return Status(Code::mismatch, "the pool did not take all of it", why);
   }
-  if (status < 0) return failed("the pool did not take all of it", status);
+  if (status < 0) {
+    return failed(shared_ ? "the shared tier set did not take all of it" : "the pool did not take all of it", status);
+  }
   if (!shared_) return ask_kept(keys.value());
-  if (on_disk_ && share_role() == "the owner") return Kept{on_disk(keys.value()), n};
-  const auto kept = find(keys.value(), false, kAskNs, nullptr);
-  return kept.ok() ? Result<Kept>(Kept{kept.value(), n}) : kept.status();
+  if (share_role() == "the owner") return Kept{on_disk_ ? on_disk(keys.value()) : 0, n};
+  // A lookup would find what this member's own host has, which goes with it. The flush asked the owner for each block.
+  return Kept{status == KVBM_OK ? n : n - std::min<uint64_t>(n, metric("kvbm_share_not_kept_total")), n};
 }
 
 Result<size_t> Member::find(const std::vector<kvbm_key_t>& keys, bool fetch, uint64_t timeout_ns, std::string* bytes) {

@@ -54,9 +54,12 @@ class Member {
   // among those that are ready.
   Status wait_for_peers(uint64_t timeout_ns) const;
   [[nodiscard]] kvbm_manager_t* manager() const noexcept { return manager_; }
+  [[nodiscard]] kvbm_context_t* context() const noexcept { return context_; }
   [[nodiscard]] kvbm_namespace_t* ns() const noexcept { return ns_; }
   [[nodiscard]] kvbm_manager_stats_t stats() const;
   [[nodiscard]] std::string metrics() const;  // Prometheus text
+  // One of these, without labels; 0 where there is none of that name.
+  [[nodiscard]] uint64_t metric(const std::string& name) const;
   // "the owner", or whose client this process is.
   [[nodiscard]] std::string share_role() const;
 
@@ -69,8 +72,8 @@ class Member {
   };
   // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; gives what nodes had of it
   // when they were asked afterwards. A file that is larger than the pool is refused before anything is stored: no_room.
-  // In a shared tier set: what its owner has; where that is this process, on its disk. exists: other bytes are stored under that
-  // name.
+  // In a shared tier set: what its disk has, or its owner's memory where there is none and the owner is another process.
+  // exists: other bytes are stored under that name.
   Result<Kept> put(const std::string& name, const std::string& bytes);
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);

@@ -200,6 +200,33 @@ void DiskCore::fail(Work& work) {
   refuse_reads(Code::tier_disabled, work);
 }
 
+// Counted each time, told the first.
+void DiskCore::full(Work& work) {
+  ++stats_.full;
+  if (std::exchange(full_, true)) return;
+  const uint64_t have = uint64_t{segments_.size()} * segment_bytes_;
+  work.warning = Status(Code::disk_full, "the file system of a disk tier is full",
+                        options_.path + ": the tier has " + std::to_string(have) + " of its " +
+                            std::to_string(options_.capacity_bytes) +
+                            " bytes and lets blocks go earlier; free space there, or lower the tier's capacity");
+}
+
+// At open: what the capacity still asks for is not reserved until it is used.
+void DiskCore::check_free_space() {
+  const auto there = directory_->free_bytes();
+  if (!there.ok() || listener_ == nullptr) return;
+  uint64_t wanted = 0;
+  {
+    MutexLock lock(mutex_);
+    wanted = (max_segments_ - std::min<uint64_t>(max_segments_, segments_.size())) * segment_bytes_;
+  }
+  if (there.value() >= wanted) return;
+  listener_->warns(tier_, Status(Code::disk_full, "the file system of a disk tier has less room than its capacity",
+                                 options_.path + ": " + std::to_string(there.value()) + " bytes are free, " +
+                                     std::to_string(wanted) +
+                                     " more are to be used; free space there, or lower the tier's capacity"));
+}
+
 void DiskCore::wake_at(uint64_t when_ns) {
   executor_.post_at(when_ns, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->pump();
@@ -260,6 +287,7 @@ void DiskCore::perform(Work& work, bool on_executor) {
   if (listener_ != nullptr) {
     if (!work.evicted.empty()) listener_->removed(tier_, work.evicted, false);
     if (!work.damaged.empty()) listener_->removed(tier_, work.damaged, true);
+    if (!work.warning.ok()) listener_->warns(tier_, work.warning);
     if (work.disabled)
       listener_->disabled(tier_,
                           Status(Code::tier_disabled, "the disk tier met I/O errors again and again", options_.path));

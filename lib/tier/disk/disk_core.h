@@ -101,6 +101,7 @@ struct Work {
   uint64_t wake_at = 0;
   uint64_t patient_until = 0;  // as wake_at, for what is asked for once
   bool grow = false, reclaim = false, offer = false, disabled = false;
+  Status warning;  // its user should see to it
   UniqueFunction<void()> shutdown_done;
 };
 
@@ -159,6 +160,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void perform(Work& work, bool on_executor = false) KVBM_EXCLUDES(mutex_);
   void finish_shutdown(Work& work) KVBM_REQUIRES(mutex_);
   void fail(Work& work) KVBM_REQUIRES(mutex_);
+  void full(Work& work) KVBM_REQUIRES(mutex_);
+  void check_free_space() KVBM_EXCLUDES(mutex_);
   void drop_entry(uint32_t entry) KVBM_REQUIRES(mutex_);
   void wake_at(uint64_t when_ns);
   void expire(Work& work) KVBM_REQUIRES(mutex_);
@@ -246,7 +249,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void adopt(uint32_t number, const std::vector<Row>& rows) KVBM_REQUIRES(mutex_);
   Result<std::unique_ptr<Segment>> make_segment(uint32_t number, uint64_t sequence);
   Result<std::unique_ptr<Segment>> make_file(uint32_t number);
-  std::vector<std::unique_ptr<Segment>> make_files(uint32_t first, uint32_t n);
+  std::vector<std::unique_ptr<Segment>> make_files(uint32_t first, uint32_t n, Status& why_not);
   Status open_segment_file(uint32_t number, std::unique_ptr<Segment>& out, bool& valid);
   Status recover_segment(uint32_t number);
   Status renew_segment(uint32_t number);
@@ -306,6 +309,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   Bandwidth read_cap_ KVBM_GUARDED_BY(mutex_);
   Bandwidth write_cap_ KVBM_GUARDED_BY(mutex_);
   uint32_t failures_ KVBM_GUARDED_BY(mutex_) = 0;  // I/O errors in a row
+  bool full_ KVBM_GUARDED_BY(mutex_) = false;      // the file system was, when there was last something to be had of it
   bool disabled_ KVBM_GUARDED_BY(mutex_) = false;
   bool stopping_ KVBM_GUARDED_BY(mutex_) = false;
   UniqueFunction<void()> shutdown_done_ KVBM_GUARDED_BY(mutex_);

@@ -317,7 +317,8 @@ void DiskCore::grow() {
     number = static_cast<uint32_t>(segments_.size());
     wanted = to_grow();
   }
-  auto made = make_files(number, wanted);
+  Status why_not;
+  auto made = make_files(number, wanted, why_not);
   Work work;
   {
     MutexLock lock(mutex_);
@@ -330,6 +331,11 @@ void DiskCore::grow() {
     }
     // The file system is full or fails: live with what there is, and look again later.
     if (made.size() < wanted) grow_again_at_ = executor_.clock().now_ns() + kGrowAgainNs;
+    if (why_not.code() == Code::disk_full) {
+      full(work);
+    } else if (made.size() == wanted) {
+      full_ = false;
+    }
     advance(work);
   }
   perform(work);

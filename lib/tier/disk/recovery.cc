@@ -57,10 +57,13 @@ Status DiskCore::open(FileSystem& fs, Random& random) {
   staging_ = std::move(staging).value();
   if (Status s = load_superblock(names.value(), random); !s.ok()) return s;
   if (Status s = load_segments(names.value()); !s.ok()) return s;
-  MutexLock control(control_);
-  MutexLock state(mutex_);
-  for (size_t i = kStagingSlots; i-- > 0;) staging_free_.push_back(staging_.get() + i * kSlotBytes);
-  prune_tombstones();
+  {
+    MutexLock control(control_);
+    MutexLock state(mutex_);
+    for (size_t i = kStagingSlots; i-- > 0;) staging_free_.push_back(staging_.get() + i * kSlotBytes);
+    prune_tombstones();
+  }
+  check_free_space();
   return {};
 }
 
@@ -148,15 +151,21 @@ Result<std::unique_ptr<Segment>> DiskCore::make_file(uint32_t number) {
   return segment;
 }
 
-// As many as there is room for, n at most; their names are durable.
-std::vector<std::unique_ptr<Segment>> DiskCore::make_files(uint32_t first, uint32_t n) {
+// As many as there is room for, n at most; their names are durable. Fewer: why.
+std::vector<std::unique_ptr<Segment>> DiskCore::make_files(uint32_t first, uint32_t n, Status& why_not) {
   std::vector<std::unique_ptr<Segment>> out;
   for (uint32_t i = 0; i < n; ++i) {
     auto made = make_file(first + i);
+    why_not = made.status();
     if (!made.ok()) break;
     out.push_back(std::move(made).value());
   }
-  if (out.empty() || directory_->sync().ok()) return out;
+  if (out.empty()) return out;
+  if (Status s = directory_->sync(); !s.ok()) {
+    why_not = std::move(s);
+  } else {
+    return out;
+  }
   for (auto& segment : out) {
     const uint32_t number = segment->life.segment;
     segment.reset();

@@ -285,6 +285,7 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Status& status) {
       for (const WriteRun::Item& item : run->items) publish(item, run->segment, work);
     } else {
       const Code code = status.code() == Code::disk_full ? Code::disk_full : Code::io_error;
+      if (code == Code::disk_full) full(work);
       // This segment may be bad: close it, and try its records once more in another.
       if (open_ == run->segment) begin_seal(open_, work);
       for (const WriteRun::Item& item : run->items) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 
 #include "manager/host_record.h"
 #include "manager/manager.h"
@@ -136,6 +137,64 @@ TEST_F(Offloading, what_write_back_evicts_before_it_is_written_is_counted) {
   for (uint64_t n = 0; n < 5 * kSlots; ++n) there += is_somewhere(n) ? 1 : 0;
   EXPECT_LT(there, 5 * kSlots) << "nothing was lost: this shows nothing";
   EXPECT_EQ(there + skipped(), 5 * kSlots);
+}
+
+class Flushing : public Offloading {
+ protected:
+  // Of a caller who may have left before it was told.
+  Code told(bool heard = true) {
+    std::optional<Code> said;
+    manager_->flush_and_tell([&](Code code) {
+      said = code;
+      return heard;
+    });
+    EXPECT_TRUE(sim_.run_until([&] { return said.has_value(); }));
+    return said.value_or(Code::internal);
+  }
+  bool is_below(uint64_t n) {
+    tier::Found found;
+    const Identity id{key(n), family_};
+    manager_->tier_below(1).find({&id, 1}, {&found, 1}, false);
+    return found.present;
+  }
+};
+
+TEST_F(Flushing, tells_of_what_the_disk_does_not_take_until_it_does) {
+  make(AdmissionKind::all);
+  EXPECT_EQ(told(), Code::ok);
+  disk_.faults.write_error = 1;
+  put(1);
+  EXPECT_EQ(told(), Code::partial);
+  EXPECT_FALSE(is_below(1));
+  ASSERT_FALSE(manager_->disabled(1));
+  disk_.faults.write_error = 0;
+  EXPECT_EQ(told(), Code::ok);
+  EXPECT_TRUE(is_below(1));
+  put(2);
+  EXPECT_EQ(told(), Code::ok);
+}
+
+TEST_F(Flushing, tells_the_next_one_where_nobody_heard_it) {
+  make(AdmissionKind::all);
+  disk_.faults.write_error = 1;
+  put(1);
+  EXPECT_EQ(told(false), Code::partial);
+  disk_.faults.write_error = 0;
+  EXPECT_EQ(told(), Code::partial);
+  EXPECT_EQ(told(), Code::ok);
+  EXPECT_TRUE(is_below(1));
+}
+
+TEST_F(Flushing, never_says_that_all_is_well_while_the_disk_is_out_of_service) {
+  make(AdmissionKind::all);
+  disk_.faults.write_error = 1;
+  for (uint64_t n = 0; n < 8 && !manager_->disabled(1); ++n) {
+    put(n);
+    EXPECT_EQ(told(), Code::partial);
+  }
+  ASSERT_TRUE(manager_->disabled(1));
+  put(100);
+  EXPECT_EQ(told(), Code::partial);
 }
 
 class OffloadingSlowly : public Offloading {

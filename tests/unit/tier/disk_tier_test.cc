@@ -149,6 +149,29 @@ TEST(DiskTier, keeps_the_files_within_its_capacity_and_evicts) {
   EXPECT_GT(held, 100U);
 }
 
+TEST(DiskTier, says_once_that_its_file_system_is_full_counts_it_and_warns_of_it_when_it_is_opened) {
+  DiskWorld w(6);  // 3 MiB
+  w.disk.set_capacity(2 << 20);
+  ASSERT_TRUE(w.open().ok());
+  ASSERT_EQ(w.removals.warnings.size(), 1U);
+  EXPECT_NE(w.removals.warnings[0].find("less room than its capacity"), std::string::npos) << w.removals.warnings[0];
+  for (uint64_t n = 1; n <= 400; ++n) ASSERT_EQ(w.put_now(n, 8192), Code::ok);
+  w.sim.run_for(2'000'000'000);
+  for (uint64_t n = 401; n <= 800; ++n) ASSERT_EQ(w.put_now(n, 8192), Code::ok);
+  ASSERT_EQ(w.removals.warnings.size(), 2U);
+  const std::string& said = w.removals.warnings[1];
+  for (const char* part : {"/tier", "is full", "free space there, or lower the tier's capacity"}) {
+    EXPECT_NE(said.find(part), std::string::npos) << part << ": " << said;
+  }
+  const uint64_t times = w.tier->stats().full;
+  EXPECT_GE(times, 2U);
+  w.disk.set_capacity(UINT64_MAX);
+  w.sim.run_for(2'000'000'000);
+  for (uint64_t n = 801; n <= 1200; ++n) ASSERT_EQ(w.put_now(n, 8192), Code::ok);
+  EXPECT_EQ(w.tier->stats().full, times);
+  EXPECT_EQ(w.removals.warnings.size(), 2U);
+}
+
 TEST(DiskTier, makes_segments_ahead_of_their_use_with_one_sync_of_the_directory) {
   DiskWorld w(61, uint64_t{16} << 20, 64 << 10);
   ASSERT_TRUE(w.open().ok());

@@ -1,0 +1,109 @@
+#include "manager/kept.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/memory_wait.h"
+#include "manager/manager.h"
+#include "manager/offload.h"
+
+namespace kvbm::manager {
+
+namespace {
+
+constexpr size_t kAskedAtOnce = 1024;               // of a tier, which holds its lock meanwhile
+constexpr uint64_t kPortionBytes = 16ULL << 20;     // written anew at once, and kept in memory as long
+constexpr uint64_t kPortionShare = 8;               // of the host at most
+
+class Search : public std::enable_shared_from_this<Search> {
+ public:
+  Search(std::shared_ptr<Manager> manager, TierIndex disk, std::vector<Identity> ids,
+         UniqueFunction<void(std::vector<Identity>)> done)
+      : manager_(std::move(manager)), disk_(disk), ids_(std::move(ids)), done_(std::move(done)) {
+    all_ = disk_ != kNoTier && manager_->options().tiers[disk_ - 1U].admission == AdmissionKind::all;
+    const uint64_t slots = std::min(kPortionBytes / manager_->arena().slot_bytes(),
+                                    uint64_t{manager_->arena().slots()} / kPortionShare);
+    portion_ = std::max<uint64_t>(slots, 1);
+  }
+
+  void run() {
+    missing_ = look();
+    if (all_ && !manager_->out_of_use(disk_)) return write_some();
+    done_(std::move(missing_));
+  }
+
+ private:
+  [[nodiscard]] std::vector<Identity> look() const {
+    std::vector<Identity> missing;
+    std::vector<tier::Found> found(std::min(ids_.size(), kAskedAtOnce));
+    for (size_t first = 0; first < ids_.size(); first += kAskedAtOnce) {
+      const auto part = std::span(ids_).subspan(first, std::min(kAskedAtOnce, ids_.size() - first));
+      std::fill(found.begin(), found.end(), tier::Found{});
+      if (disk_ != kNoTier) manager_->tier_below(disk_).find(part, std::span(found).first(part.size()), false);
+      for (size_t i = 0; i < part.size(); ++i) {
+        if (!found[i].present && (all_ || !is_in_host(part[i]))) missing.push_back(part[i]);
+      }
+    }
+    return missing;
+  }
+
+  [[nodiscard]] bool is_in_host(const Identity& id) const {
+    const SlotId slot = manager_->acquire_one(id.family, id.key);
+    if (slot != kNoSlot) manager_->release({&slot, 1});
+    return slot != kNoSlot;
+  }
+
+  // The next of those that are in memory; in the end all are looked for again, for what is written may push others out.
+  void write_some() {
+    std::vector<SlotId> slots;
+    for (; next_ < missing_.size() && slots.size() < portion_; ++next_) {
+      const SlotId slot = manager_->acquire_one(missing_[next_].family, missing_[next_].key);
+      if (slot != kNoSlot) slots.push_back(slot);
+    }
+    if (slots.empty()) return done_(wrote_ ? look() : std::move(missing_));
+    wrote_ = true;
+    open_.store(slots.size(), std::memory_order_relaxed);
+    auto self = shared_from_this();
+    auto report = std::make_shared<Offloader::Report>([self](size_t, Code code) {
+      if (code != Code::ok) self->failed_.store(true, std::memory_order_relaxed);
+      if (self->open_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+      const MemoryWait nobody_to_tell;
+      self->manager_->env().executor->post([self] { self->wrote_some(); });
+    });
+    manager_->offloader(disk_).request(std::move(slots), std::move(report));
+  }
+
+  // A disk that has just refused some is not asked for more.
+  void wrote_some() {
+    const MemoryWait nobody_to_tell;
+    if (failed_.load(std::memory_order_relaxed)) return done_(look());
+    write_some();
+  }
+
+  const std::shared_ptr<Manager> manager_;
+  const TierIndex disk_;
+  const std::vector<Identity> ids_;
+  UniqueFunction<void(std::vector<Identity>)> done_;
+  bool all_ = false;  // the disk is to have every block
+  size_t portion_ = 1;
+  std::vector<Identity> missing_;
+  size_t next_ = 0;
+  bool wrote_ = false;
+  std::atomic<size_t> open_{0};
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace
+
+void look_for_kept(const std::shared_ptr<Manager>& manager, TierIndex disk, std::vector<Identity> ids,
+                   UniqueFunction<void(std::vector<Identity> missing)> done) {
+  const MemoryWait nobody_to_tell;
+  auto search = std::make_shared<Search>(manager, disk, std::move(ids), std::move(done));
+  manager->env().executor->post([search] {
+    const MemoryWait patient;
+    search->run();
+  });
+}
+
+}  // namespace kvbm::manager

@@ -1,0 +1,213 @@
+// Flushes of a shared tier set, asked for and answered. One at a time: whoever asks meanwhile is answered by the next one,
+// which tells also what the one before found to be lost. What a flush answers for is what was stored here (unflushed.h):
+// it is offered, the owner writes it, and then each block is looked for by its name, on whatever is the owner's disk by then.
+#include <algorithm>
+#include <utility>
+
+#include "manager/kept.h"
+#include "manager/manager.h"
+#include "manager/share.h"
+
+namespace kvbm::manager {
+
+struct Share::Flush {
+  std::vector<FlushDone> waiting;  // none: nobody asked, it is to be seen what is in its place
+  uint64_t gone_since_ns = 0;      // 0: not seen without an owner
+  uint64_t owners_lost = 0;        // when it began its turn
+  std::vector<Unflushed::Entry> entries;  // by family
+  bool partial = false;  // blocks are not there, and are here
+  bool lost = false;     // nor are they here: told once
+};
+
+void Share::flush(FlushDone done) {
+  elections_->post([this, done = std::move(done)]() mutable {
+    if (flushing_ != nullptr) return next_flush_.push_back(std::move(done));
+    std::vector<FlushDone> one;
+    one.push_back(std::move(done));
+    begin_flush(std::move(one));
+  });
+}
+
+// There is much that no flush has answered for.
+void Share::flush_for_nobody() {
+  elections_->post([this] {
+    if (flushing_ == nullptr) begin_flush({});
+  });
+}
+
+void Share::begin_flush(std::vector<FlushDone> waiting) {
+  flushing_ = std::make_shared<Flush>();
+  flushing_->waiting = std::move(waiting);
+  flushing_->lost = std::exchange(lost_untold_, false);
+  try_flush(flushing_);
+}
+
+void Share::end_flush(const std::shared_ptr<Flush>& flush, Code code) {
+  if (flushing_ != flush) return;  // it was ended before
+  flushing_ = nullptr;
+  if (code == Code::ok && (flush->partial || flush->lost)) code = Code::partial;
+  bool told = false;
+  for (FlushDone& done : flush->waiting) told = done(code) || told;
+  // Who began meanwhile is told as well, and where nobody was, or of something else, whoever comes next.
+  if (flush->lost && (code != Code::partial || !told || !next_flush_.empty())) lost_untold_ = true;
+  if (!next_flush_.empty()) begin_flush(std::exchange(next_flush_, {}));
+}
+
+// The links' thread.
+void Share::end_flush_later(const std::shared_ptr<Flush>& flush, Code code) {
+  elections_->post([this, flush, code] { end_flush(flush, code); });
+}
+
+void Share::again_later(const std::shared_ptr<Flush>& flush) {
+  if (stopping_) return end_flush(flush, Code::closed);  // a timer may not fall due any more
+  elections_->post_at(elections_->clock().now_ns() + ShareElection::kRetryNs, [this, flush] { try_flush(flush); });
+}
+
+// The elections' thread: never while the role changes.
+void Share::try_flush(const std::shared_ptr<Flush>& flush) {
+  if (flushing_ != flush) return;
+  if (stopping_) return end_flush(flush, Code::closed);
+  const ShareState& state = manager_->share();
+  if (!is(ShareRole::owner)) {
+    const uint64_t now = env_.clock().now_ns();
+    if (!state.connected.load(std::memory_order_acquire)) {
+      if (flush->gone_since_ns == 0) flush->gone_since_ns = now;
+      if (now - flush->gone_since_ns >= kGoneNs) return end_flush(flush, Code::owner_gone);
+      return again_later(flush);
+    }
+    flush->gone_since_ns = 0;
+    if (unsettled_) return again_later(flush);
+  }
+  flush->owners_lost = state.owners_lost.load(std::memory_order_acquire);
+  bool too_many = false;
+  flush->entries = manager_->share().unflushed.all(too_many);
+  flush->lost = flush->lost || too_many;
+  std::sort(flush->entries.begin(), flush->entries.end(),
+            [](const Unflushed::Entry& a, const Unflushed::Entry& b) { return a.id.family < b.id.family; });
+  if (is(ShareRole::owner)) return flush_own(flush);
+  if (shared_->refused() != 0 || offer_again_.exchange(false)) manager_->offer_missing(shared_index_);
+  manager_->flush([this, flush, links = source_->links()] {
+    links.post([this, flush] {
+      ShareMessage message;
+      message.kind = ShareKind::flush;
+      links_->ask(std::move(message), kNever, [this, flush](Code code, uint64_t, const std::vector<Key>&) {
+        if (is_another_owners(flush, code)) return;
+        if (code != Code::ok) return end_flush_later(flush, code);
+        ask_for_kept(flush, 0);
+      });
+    });
+  });
+}
+
+// Of another owner than the one that was offered everything: once more.
+bool Share::is_another_owners(const std::shared_ptr<Flush>& flush, Code code) {
+  const uint64_t lost = manager_->share().owners_lost.load(std::memory_order_acquire);
+  if (code != Code::owner_gone && lost == flush->owners_lost) return false;
+  elections_->post([this, flush] { again_later(flush); });
+  return true;
+}
+
+void Share::flush_own(const std::shared_ptr<Flush>& flush) {
+  manager_->flush([this, flush, links = source_->links()] {
+    std::vector<Identity> ids;
+    ids.reserve(flush->entries.size());
+    for (const Unflushed::Entry& entry : flush->entries) ids.push_back(entry.id);
+    look_for_kept(manager_, owned_index_, std::move(ids), [this, flush, links](std::vector<Identity> missing) {
+      links.post([this, flush, missing = std::move(missing)] {
+        std::vector<Identity> sorted = missing;
+        std::sort(sorted.begin(), sorted.end());
+        settle(*flush, flush->entries, sorted);
+        end_flush_later(flush, own_disk());
+      });
+    });
+  });
+}
+
+// One message after the other, each of one family. The links' thread.
+void Share::ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first) {
+  const std::vector<Unflushed::Entry>& entries = flush->entries;
+  if (first == entries.size()) return end_flush_later(flush, Code::ok);
+  ShareMessage message;
+  message.kind = ShareKind::flush;
+  message.family = manager_->families().get(entries[first].id.family);
+  size_t end = first;
+  for (; end < entries.size() && end - first < kMaxShareKeys; ++end) {
+    if (entries[end].id.family != entries[first].id.family) break;
+    message.keys.push_back(entries[end].id.key);
+  }
+  links_->ask(std::move(message), kNever, [this, flush, first, end](Code code, uint64_t, const std::vector<Key>& keys) {
+    if (is_another_owners(flush, code)) return;
+    if (code != Code::ok) return end_flush_later(flush, code);
+    std::vector<Identity> missing;
+    for (const Key& key : keys) missing.push_back({key, flush->entries[first].id.family});
+    std::sort(missing.begin(), missing.end());
+    settle(*flush, std::span(flush->entries).subspan(first, end - first), missing);
+    ask_for_kept(flush, end);
+  });
+}
+
+// `missing` is sorted. What is still here is offered again by the next flush, which answers for it.
+void Share::settle(Flush& flush, std::span<const Unflushed::Entry> entries, std::span<const Identity> missing) {
+  ShareState& state = manager_->share();
+  uint64_t not_kept = 0;
+  for (const Unflushed::Entry& entry : entries) {
+    if (!std::binary_search(missing.begin(), missing.end(), entry.id)) {
+      (void)state.unflushed.told(entry);
+      continue;
+    }
+    if (!state.unflushed.has(entry)) continue;  // forgotten, or stored again: the next one's
+    ++not_kept;
+    const SlotId slot = manager_->acquire_one(entry.id.family, entry.id.key);
+    if (slot == kNoSlot) {
+      flush.lost = state.unflushed.told(entry) || flush.lost;
+      continue;
+    }
+    flush.partial = true;
+    if (!is(ShareRole::owner)) manager_->table().clear_flags(slot, on_tier_flag(shared_index_));
+    manager_->release({&slot, 1});
+  }
+  if (flush.partial) offer_again_ = true;
+  state.not_kept.fetch_add(not_kept, std::memory_order_relaxed);
+}
+
+Code Share::own_disk() const {
+  return owned_index_ != kNoTier && manager_->disabled(owned_index_) ? Code::tier_disabled : Code::ok;
+}
+
+// ---- The owner's answers; the links' thread ----
+
+void Share::asked_to_flush(const ShareMessage& message, ShareLinks::Answered answer) {
+  if (message.keys.empty()) {
+    flushes_.push_back({last_take_, std::move(answer)});
+    return pump_flushes();
+  }
+  FamilyId family = 0;
+  if (!manager_->families().find(message.family, family)) return answer(Code::ok, message.keys.size(), message.keys);
+  std::vector<Identity> ids;
+  for (const Key& key : message.keys) ids.push_back({key, family});
+  auto reply = std::make_shared<ShareLinks::Answered>(std::move(answer));
+  look_for_kept(manager_, owned_index_, std::move(ids),
+                [reply, links = source_->links()](const std::vector<Identity>& missing) {
+                  std::vector<Key> keys;
+                  for (const Identity& id : missing) keys.push_back(id.key);
+                  links.post([reply, keys = std::move(keys)] { (*reply)(Code::ok, keys.size(), keys); });
+                });
+}
+
+// A client's flush is due when everything that was offered before it has come, and then the owner's own. What its disk is
+// in the end is what counts.
+void Share::pump_flushes() {
+  for (size_t i = 0; i < flushes_.size();) {
+    if (!takes_.empty() && *takes_.begin() <= flushes_[i].after) {
+      ++i;
+      continue;
+    }
+    auto reply = std::make_shared<ShareLinks::Answered>(std::move(flushes_[i].answer));
+    flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
+    manager_->flush([this, reply, links = source_->links()] {
+      links.post([this, reply] { (*reply)(own_disk(), 0, {}); });
+    });
+  }
+}
+
+}  // namespace kvbm::manager
