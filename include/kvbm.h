@@ -313,9 +313,10 @@ KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t 
 /* Waits until no offload is queued or in flight: what was taken into a queue is in its tier then and survives the
  * death of this process. A store that outruns its tiers fills the queue (half of the host tier); what finds no place
  * is counted (offloads_skipped) and goes down later, before it would be evicted, where there is time. What a tier did
- * not take (a full or failing disk) is sent to it once more; KVBM_PARTIAL if some of it still is not there, or has left
- * host memory meanwhile, or a tier is out of service: told to every flush that was under way then, or to the next.
- * KVBM_ERR_DEADLINE if it takes longer. In a shared tier set (kvbm_manager_share) it answers for each block that this
+ * not take when it was sent (a full or failing disk) is sent once more, and KVBM_PARTIAL says that there was such a
+ * block since the last flush that said so, or that a tier is out of service: the block may be there by now, or may have
+ * left host memory. KVBM_OK of a flush after it: all of them that still are in host memory are there. A failure is told
+ * to every flush that was under way then, or to the next. KVBM_ERR_DEADLINE if it takes longer. In a shared tier set (kvbm_manager_share) it answers for each block that this
  * process stored, as said there. Thread: any. Blocks: until then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
 

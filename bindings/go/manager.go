@@ -150,8 +150,8 @@ func (m *Manager) Reset() error {
 }
 
 // Flush waits until no offload is queued or in flight: what was stored before is in its tier then. The library is told
-// the deadline of ctx; a context that is cancelled leaves the flush to go on. A *PartialError without items: the owner
-// of a shared tier set had no room for some blocks.
+// the deadline of ctx; a context that is cancelled leaves the flush to go on. A *PartialError without items: a tier, or a
+// shared tier set, did not take some blocks.
 func (m *Manager) Flush(ctx context.Context) error {
 	const op = "Manager.Flush"
 	return callUntil(ctx, op, m.handle(), "manager", func() error {

@@ -61,8 +61,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void shutdown(UniqueFunction<void()> done);
   // `done` runs when no offload is queued or in flight.
   void flush(UniqueFunction<void()> done);
-  // The same, and what disks and plug-ins did not take is sent once more before. partial: some still did not, or went from
-  // the host before it could: told by every flush that was under way then, or by the next.
+  // The same, and what disks and plug-ins did not take is sent once more before. partial: they did not take something since
+  // the last flush that said so: told by every flush that was under way then, or by the next.
   // `done` says whether anybody heard it.
   void flush_and_tell(UniqueFunction<bool(Code)> done);
 

@@ -200,14 +200,14 @@ static void one_that_refuses_everything_is_misses(void) {
   kvbm_manager_stats_t stats;
   open_hostile(&e, "fails", KVBM_ADMIT_ALL);
   OK(engine_store(&e, 501, 8));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  CHECK_STATUS(kvbm_manager_flush(e.manager, 10000000000ULL), KVBM_PARTIAL);
   CHECK_U64(engine_load(&e, 501, 8), 8);
   empty_host(&e, 16);
   CHECK_U64(engine_load(&e, 501, 8), 0);
   stats = stats_of(&e);
   CHECK_U64(stats.tiers[1].stores, 0);
   CHECK_U64(stats.tiers[1].loads, 0);
-  CHECK_U64(stats.tiers[1].errors, 16);
+  CHECK(stats.tiers[1].errors >= 16);
   CHECK_U64(stats.tiers[1].damaged, 0);
   engine_close(&e);
 }

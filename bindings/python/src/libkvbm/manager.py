@@ -190,7 +190,8 @@ class Manager:
         return n
 
     def flush(self, timeout_ns: int = FOREVER) -> int:
-        """Waits until no offload is queued or in flight; DeadlineError if it takes longer. Returns OK or PARTIAL."""
+        """Waits until no offload is queued or in flight; DeadlineError if it takes longer. Returns OK, or PARTIAL where
+        a tier, or a shared tier set, did not take some blocks."""
         return raw.kvbm_manager_flush(self._handle, timeout_ns)
 
     def reset(self) -> None:

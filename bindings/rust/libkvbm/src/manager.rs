@@ -133,8 +133,8 @@ impl Manager {
     }
 
     /// Waits until no offload is queued or in flight: what was taken is in its tier then. `None` = no deadline.
-    /// [`Status::PARTIAL`] from a client of a shared tier set: but for blocks that the owner had no room for. Errors:
-    /// DEADLINE, OWNER_GONE.
+    /// [`Status::PARTIAL`]: but for blocks that a tier did not take when they were sent; in a shared tier set, but for
+    /// blocks that are not where they are to be. Errors: DEADLINE, OWNER_GONE, TIER_DISABLED.
     pub fn flush(&self, timeout: Option<Duration>) -> Result<Status> {
         let raw = self.raw()?;
         // SAFETY: the handle is live.

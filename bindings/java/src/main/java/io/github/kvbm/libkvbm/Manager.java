@@ -56,7 +56,7 @@ public final class Manager extends NativeObject {
    * Waits until no offload is queued or in flight.
    *
    * @param timeoutNs how long at most
-   * @return {@link Status#OK}, or {@link Status#PARTIAL} on a client whose owner had no room for all
+   * @return {@link Status#OK}, or {@link Status#PARTIAL} where a tier, or a shared tier set, did not take some blocks
    * @throws PeerException KVBM_ERR_DEADLINE after that time
    */
   public int flush(long timeoutNs) {
