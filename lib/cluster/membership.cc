@@ -283,8 +283,13 @@ Status AddressFile::append_line(const std::string& text) {
   if (!file.ok()) return file.status();
   const auto size = file.value()->size();
   if (!size.ok()) return size.status();
-  // Begins with an end of line, so that what another member left half written spoils no line but its own.
-  const std::string line = "\n" + text;
+  // What another member left half written gets its end of line first, so that it spoils no line but its own.
+  std::byte last{'\n'};
+  if (size.value() != 0) {
+    const auto got = file.value()->read_now(size.value() - 1, {&last, 1});
+    if (!got.ok()) return got.status();
+  }
+  const std::string line = (last == std::byte{'\n'} ? "" : "\n") + text;
   return file.value()->write_now(size.value(), std::as_bytes(std::span(line)));
 }
 

@@ -125,9 +125,12 @@ bool TransportThread::give_turn(uint64_t& within) {
 // One round; gives how long may be slept, 0 when there is more to do.
 uint64_t TransportThread::turn() {
   run_tasks(false);
-  // A task that used the transport has left nothing for progress() unless arm() says so.
+  // A task that used the transport has left nothing for progress() unless arm() says so. What sockets hold is found by
+  // who sleeps; where helps follow each other without a sleep, the own thread aside, it is looked for now and then.
   uint64_t within = UINT64_MAX;
-  if (transport_ready_ || transport_->arm(within) != Code::ok) {
+  const uint64_t now = clock_.now_ns();
+  if (transport_ready_ || now - std::min(now, looked_ns_) >= kAsideNs || transport_->arm(within) != Code::ok) {
+    looked_ns_ = now;
     transport_ready_ = transport_->progress() || transport_->arm(within) != Code::ok;
   }
   return transport_ready_ ? 0 : within;
@@ -177,6 +180,7 @@ bool TransportThread::doze(uint64_t within, bool& event) const {
 // By the driver, once awake.
 void TransportThread::after_doze(bool transport, bool event) {
   if (transport) transport_ready_ = true;
+  looked_ns_ = clock_.now_ns();
   uint64_t count = 0;
   // A write that comes only now makes the next sleep short, no more.
   if (event && read(event_, &count, sizeof count) < 0) return;

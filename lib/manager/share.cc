@@ -150,7 +150,8 @@ Status Share::start(const std::shared_ptr<Manager>& manager) {
 
 Status Share::why_not(const Status& locked) {
   if (!refusal_.ok()) return refusal_;
-  return {Code::in_use, "the tier set has an owner that does not share it, or does not answer", locked.message()};
+  return {Code::in_use, "the tier set has an owner that does not share it, or does not answer",
+          locked.message() + ": share it there too, end that process, or let it go on if it is stopped"};
 }
 
 // Opens the disk, or takes the lock of a set that has none: in_use where another process is the owner.

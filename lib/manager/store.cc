@@ -430,11 +430,12 @@ void StoreOperation::conclude(Code why, copy::Completion& completion) {
   end_wait(false);
   note_stored();
   if (waited_ns_ != 0) manager_.counters().room_wait.record(waited_ns_);
-  // Keys from the open chunk on were not published by this part; earlier parts alone are no hit.
+  // Keys from the open chunk on were not published by this part; earlier parts alone are no hit. And what a tier below must
+  // have was not even sent there.
   if (handover_ != nullptr) {
     end_handover(why);
   } else if (why != Code::ok) {
-    const size_t from = part_ + 1 == plans_.size() ? chunk_first_ : 0;
+    const size_t from = part_ + 1 == plans_.size() && reach_ == kNoTier ? chunk_first_ : 0;
     for (size_t k = from; k < status_.size(); ++k) fail(k, why);
   }
   completion.items = status_.size();

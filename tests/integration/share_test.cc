@@ -281,6 +281,21 @@ TEST_F(ShareOfTwo, a_frozen_owner_is_not_waited_for) {
   EXPECT_EQ(client.look(0, 16).done, 16U);
 }
 
+// The first blocks are in the client's memory and the store waits for room for the others: nothing went to the owner yet.
+TEST_F(ShareOfTwo, a_store_that_ends_before_it_reached_the_owner_has_stored_nothing) {
+  ASSERT_GT(client.ask(ShareMember::of(ShareCommand::fill, 0, 16)).done, 0U);
+  owner.freeze();
+  const ShareReply stored = client.ask(ShareMember::of(ShareCommand::store, 100, 64, 300'000'000));
+  owner.signal(SIGCONT);
+  EXPECT_EQ(stored.done, 0U);
+  EXPECT_LT(stored.status, 0);
+  EXPECT_EQ(client.ask(ShareMember::of(ShareCommand::empty)).status, 0);
+  size_t at = 0;
+  ASSERT_NE(settle({&owner, &client}, at), 0U);
+  EXPECT_EQ(client.store(100, 64).status, KVBM_OK);
+  EXPECT_EQ(owner.look(100, 64).done, 64U);
+}
+
 TEST(Share, another_configuration_is_refused) {
   const TempDir dir;
   ShareMember owner;

@@ -36,7 +36,7 @@ struct ShareCommand {
   uint32_t what = role;
   uint32_t host_only = 0;
   uint64_t first = 0;    // blocks by number
-  uint64_t n = 0;        // flush: so many at once
+  uint64_t n = 0;        // flush: so many at once; fill: leaves room for so many
   uint64_t bytes = 8192;  // of a block
   uint64_t disk_bytes = 256ULL << 20;
   uint64_t write_bytes_per_s = 0;  // of the disk; 0: as it can
@@ -89,7 +89,7 @@ class ShareWorker {
       case ShareCommand::invalidate: return invalidate(reply);
       case ShareCommand::drop: return drop(command, reply);
       case ShareCommand::in_child: return in_child(reply);
-      case ShareCommand::fill: return fill(reply);
+      case ShareCommand::fill: return fill(command, reply);
       case ShareCommand::empty: return empty();
       case ShareCommand::leave: return store_.close();
       default: return role(reply);
@@ -177,12 +177,15 @@ class ShareWorker {
     reply.done = static_cast<uint64_t>(std::count(status.begin(), status.end(), KVBM_PARTIAL));
   }
 
-  // Takes all of its host, so that nothing that is given to it has room there; empty() ends that.
-  void fill(ShareReply& reply) {
+  // Takes all of its host but room for n, so that nothing else that is given to it has room there; empty() ends that.
+  void fill(const ShareCommand& command, ShareReply& reply) {
     for (kvbm_block_t one = 0;
          kvbm_manager_allocate(store_.manager(), store_.ns(), 1, &one, nullptr, 0, nullptr) == KVBM_OK;) {
       filled_.push_back(one);
     }
+    const size_t left = std::min<size_t>(command.n, filled_.size());
+    kvbm_block_release(store_.manager(), filled_.data() + filled_.size() - left, left);
+    filled_.resize(filled_.size() - left);
     reply.done = filled_.size();
   }
   void empty() {

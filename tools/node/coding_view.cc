@@ -107,7 +107,8 @@ std::string id_text(const uint8_t (&node)[16]) {
 }
 
 Json peer_json(const kvbm_node_row_t& row) {
-  return {{"node", id_text(row.node)},
+  const std::string id = id_text(row.node);
+  return {{"node", id.find_first_not_of('0') == std::string::npos ? Json() : Json(id)},  // null: never met
           {"address", row.address},
           {"state", row.state},
           {"capacity_bytes", row.capacity_bytes},

@@ -176,6 +176,32 @@ TEST(TransportThread, whoever_waits_for_an_answer_may_drive_meanwhile) {
   EXPECT_FALSE(a->help_until([] { return false; }, a->clock().now_ns() + 1'000'000));
 }
 
+// As of a thread that looks again and again for what is not there.
+TEST(TransportThread, helps_that_are_over_at_once_do_not_keep_the_sockets_waiting) {
+  Echo one, two;
+  two.answers = true;
+  auto a = start(one, "a");
+  auto b = start(two, "b");
+  const auto bound = on(*b, [&] { return b->transport().listen("127.0.0.1:0"); });
+  ASSERT_TRUE(bound.ok());
+  std::atomic<bool> stop{false};
+  std::thread asks([&] {
+    while (!stop) EXPECT_TRUE(b->help_until([] {}, [] { return true; }, b->clock().now_ns() + 60'000'000'000));
+  });
+  const auto peer = on(*a, [&] { return a->transport().connect(bound.value()); });
+  ASSERT_TRUE(peer.ok());
+  // Two seconds for each where they do.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  int sent = 0;
+  while (sent < 200 && std::chrono::steady_clock::now() < end) {
+    a->post([&] { EXPECT_EQ(a->transport().send(peer.value(), {}), Code::ok); });
+    wait_for(one.messages, ++sent);
+  }
+  EXPECT_EQ(sent, 200);
+  stop = true;
+  asks.join();
+}
+
 TEST(TransportThread, several_that_wait_take_turns_and_one_drives_at_a_time) {
   Echo one, two;
   two.answers = true;
