@@ -50,6 +50,25 @@ func (f *fuzzInput) keys(all []Key) []Key {
 	return keys
 }
 
+// codeOptions are mostly those of a cache of one part in host memory.
+func (f *fuzzInput) codeOptions() *CodeOptions {
+	o := &CodeOptions{Form: &CodecForm{Element: Element(f.byte() % 8), RowElements: uint32(f.byte())}}
+	switch f.byte() {
+	case 0:
+		o.Form = nil
+	case 1:
+		o.Part = int(int8(f.byte()))
+	case 2:
+		o.Form.Rows = f.uint32()
+	case 3:
+		o.Form.RowElements = f.uint32()
+	case 4:
+		stream := Stream(f.byte())
+		o.Stream = &stream
+	}
+	return o
+}
+
 // known fails the test if an error is none of this package's.
 func known(t *testing.T, err error) {
 	var e *Error
@@ -67,6 +86,7 @@ func FuzzCalls(f *testing.F) {
 	b := newBench(f, ManagerOptions{HostCapacityBytes: 1 << 20})
 	all := b.keys(f, 1, 16)
 	f.Add([]byte{0, 4, 1, 2, 3, 4, 4, 0, 1, 1, 1, 2, 1, 3, 1, 4, 1, 1, 4, 1, 2, 3, 4, 2, 4, 0, 0, 1, 0, 2, 0, 3, 0})
+	f.Add([]byte{0, 16, 1, 64, 9, 2, 3, 0, 5, 0, 2, 17, 1, 64, 9, 2, 4, 0, 6, 0, 0, 0, 18, 9})
 	f.Add([]byte{3, 4, 4, 5, 6, 7, 4, 8, 5, 9, 6, 255, 255, 1, 200, 2, 7, 0, 1, 2, 3})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := &fuzzInput{data}
@@ -74,12 +94,13 @@ func FuzzCalls(f *testing.F) {
 		defer cancel()
 		var match *Match
 		var blocks *Blocks
+		var coded []byte
 		queue, err := b.kv.NewQueue(int(in.byte())%16 + 1)
 		ok(t, err)
 		defer queue.Close()
 		defer func() { match.Close(); blocks.Close() }()
 		for len(in.data) > 0 {
-			switch in.byte() % 16 {
+			switch in.byte() % 19 {
 			case 0:
 				known(t, b.cache.Store(ctx, in.keys(all), in.ids(), &StoreOptions{Unchained: in.byte()%2 == 0,
 					Priority: Priority(in.byte() % 5)}))
@@ -139,6 +160,22 @@ func FuzzCalls(f *testing.F) {
 				taken, err := blocks.Take(int(int8(in.byte())), int(int8(in.byte())))
 				known(t, err)
 				taken.Close()
+			case 16:
+				how, ids, mode := in.codeOptions(), in.ids(), CodecMode(in.byte()%26)
+				coded, err = b.cache.Encode(ids, mode, how)
+				known(t, err)
+			case 17:
+				how, ids, lossy := in.codeOptions(), in.ids(), in.byte()%2 == 0
+				if n := len(coded); n > 0 && in.byte() > 200 {
+					coded = append(coded[:int(in.uint32()%uint32(n)):n], in.byte())
+				}
+				known(t, b.cache.Decode(coded, ids, lossy, how))
+			case 18:
+				into := make([]byte, 4*int(in.byte()))
+				_, err = b.cache.EncodeInto(into, in.ids(), CodecMode(in.byte()), in.codeOptions())
+				known(t, err)
+				_, err = b.cache.CodeRoom(int(int32(in.uint32())), in.codeOptions())
+				known(t, err)
 			}
 		}
 	})

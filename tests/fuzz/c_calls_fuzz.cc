@@ -1,15 +1,15 @@
 // The C interface under calls in any order with good and bad arguments. Only what kvbm.h says is detected is done
 // wrong: NULLs, counts, ids, options and reserved fields out of range, holds and pins that have ended or are another
 // manager's. What it leaves undefined (arrays shorter than their counts, released pointers) is not done.
-#include "c_calls_blocks.h"
+#include "c_calls_coding.h"
 
 namespace {
 
 using namespace kvbm::fuzz;
 
-class World : BlockCalls {
+class World : CodingCalls {
  public:
-  World(const uint8_t* data, size_t size) : BlockCalls(data, size) {}
+  World(const uint8_t* data, size_t size) : CodingCalls(data, size) {}
   ~World() { close(); }
 
   void run() {
@@ -46,22 +46,6 @@ class World : BlockCalls {
 
 
   // ------------------------------------------------------------------ attached caches
-
-  kvbm_cache_t* attach(Submitted& op, size_t n) {
-    kvbm_tensor_t tensor{op.tensors.base(), kEngineBlocks * kBlockBytes, 0, n == 0 ? kBlockBytes : 0};
-    kvbm_cache_part_t part{};
-    part.form = n == 0 ? KVBM_FORM_OPAQUE : in_.below(2) == 0 ? KVBM_FORM_CROSS_NHD : KVBM_FORM_CROSS_HND;
-    part.tensors = &tensor;
-    part.n_tensors = 1;
-    kvbm_cache_options_t options;
-    kvbm_cache_options_init(&options, sizeof options);
-    options.n_blocks = kEngineBlocks;
-    options.parts = &part;
-    options.n_parts = 1;
-    kvbm_cache_t* cache = nullptr;
-    REQUIRE(kvbm_cache_attach(managers_[0], ns_[n], &options, &cache, nullptr) == KVBM_OK);
-    return cache;
-  }
 
   // Ids of the engine's, one of them perhaps not its own. True when all are.
   bool some_ids(Submitted& op, size_t n) {
@@ -567,6 +551,7 @@ class World : BlockCalls {
     check_one(kvbm_lookup_options_init(static_cast<kvbm_lookup_options_t*>(p), size));
     check_one(kvbm_cache_options_init(static_cast<kvbm_cache_options_t*>(p), size));
     check_one(kvbm_store_options_init(static_cast<kvbm_store_options_t*>(p), size));
+    check_one(kvbm_cache_code_options_init(static_cast<kvbm_cache_code_options_t*>(p), size));
     check_one(kvbm_load_options_init(static_cast<kvbm_load_options_t*>(p), size));
     check_one(kvbm_locate_options_init(static_cast<kvbm_locate_options_t*>(p), size));
     check_one(kvbm_offer_options_init(static_cast<kvbm_offer_options_t*>(p), size));
@@ -575,7 +560,7 @@ class World : BlockCalls {
   }
 
   void call() {
-    switch (in_.below(18)) {
+    switch (in_.below(20)) {
       case 0: case 1: return store();
       case 2: case 3: return load();
       case 4: return look_up();
@@ -591,6 +576,7 @@ class World : BlockCalls {
       case 14: return care();
       case 15: return unpin();
       case 16: return queue_calls();
+      case 17: case 18: return code();
       default: return upkeep();
     }
   }

@@ -96,6 +96,7 @@ class World:
         self.blocks: list[libkvbm.Blocks] = []
         self.views: list[memoryview] = []
         self.operations: list[Any] = []
+        self.coded: list[Any] = []
 
     # ---- arguments: mostly of the right kind
 
@@ -148,6 +149,27 @@ class World:
             name = c.one_of(("first_key", "first_layer", "n_layers", "positions", "timeout_ns"))
             options[name] = c.anything()
         self.cache.load(match, self.some_ids(c, n), **options)
+
+    def code(self, c: Choices) -> None:
+        cache: Any = self.cache
+        ids = self.some_ids(c, 2)
+        mode = c.one_of(("off", "default", "zstd", "int8", "int4", "fp8_e4m3", c.number(), c.anything()))
+        how: dict[str, Any] = {"element": c.one_of((0, 1, 1, 2, 3)), "row": c.one_of((0, 16, 64))}
+        if c.below(4) == 0:
+            how[c.one_of(("part", "element", "row", "rows", "stream"))] = c.one_of((c.number(), c.anything()))
+        coded = c.one_of(self.coded) if self.coded and c.below(8) else c.anything()
+        if isinstance(coded, bytes) and c.below(4) == 0:
+            coded = bytearray(coded)[:c.number() % (len(coded) + 1)] + c.blob()
+        uses: list[Callable[[], object]] = [
+            lambda: self.coded.append(cache.encode(ids, mode, **how)),
+            lambda: self.coded.append(cache.encode(ids, mode, **how)),
+            lambda: cache.encode(ids, mode, into=c.anything(), **how),
+            lambda: cache.decode(coded, ids, allow_lossy=bool(c.below(2)), **how),
+            lambda: cache.decode(coded, ids, allow_lossy=bool(c.below(2)), **how),
+            lambda: cache.code_room(c.one_of((c.number(), c.anything())), **how),
+        ]
+        c.one_of(uses)()
+        del self.coded[:-4]
 
     def attach(self, c: Choices) -> None:
         part = libkvbm.Part(c.below(2), libkvbm.Shard(c.below(3), c.below(3)))
@@ -228,7 +250,7 @@ class World:
         item.release() if hasattr(item, "release") else item.close()
 
     def verify(self) -> None:
-        """A block that is stored and found comes back as it was."""
+        """A block that is stored and found comes back as it was, and so does one that is coded."""
         self.fresh()
         for i in range(N_BLOCKS):
             self.kv[i * BLOCK:(i + 1) * BLOCK] = bytes([i + 1]) * BLOCK
@@ -238,12 +260,16 @@ class World:
             assert match.hits == N_BLOCKS
             outcome = self.cache.load(match, range(N_BLOCKS))
         assert list(outcome.item_status) == [0] * N_BLOCKS
+        coded = self.cache.encode(range(N_BLOCKS), element=libkvbm.Element.BF16, row=64)
+        stored, self.kv[:] = bytes(self.kv), bytes(len(self.kv))
+        self.cache.decode(coded, range(N_BLOCKS), element=libkvbm.Element.BF16, row=64)
+        assert self.kv == stored
         assert all(self.kv[i * BLOCK:(i + 1) * BLOCK] == bytes([i + 1]) * BLOCK for i in range(N_BLOCKS))
 
 
-CALLS = (World.lookup, World.lookup, World.store, World.store, World.load, World.load, World.attach, World.make_keys,
-         World.allocate, World.change_blocks, World.change_blocks, World.look_at_blocks, World.drop_views, World.care,
-         World.care, World.poll, World.end)
+CALLS = (World.lookup, World.lookup, World.store, World.store, World.load, World.load, World.code, World.code,
+         World.attach, World.make_keys, World.allocate, World.change_blocks, World.change_blocks, World.look_at_blocks,
+         World.drop_views, World.care, World.care, World.poll, World.end)
 world: Optional[World] = None
 
 

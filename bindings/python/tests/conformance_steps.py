@@ -666,3 +666,35 @@ def codec_inspect(r: Runner, a: Step) -> Results:
 def codec_decode(r: Runner, a: Step) -> Results:
     raw_bytes = libkvbm.codec.decode(bytes.fromhex(a["coded"]), allow_lossy=bool(a.get("allow_lossy", 0)))
     return {"raw": raw_bytes.hex(), "n": len(raw_bytes)}
+
+
+def coded_as(a: Step) -> dict[str, Any]:
+    return {**options_of(a, "part", "element", "rows"), "row": a.get("row_elements", 0)}
+
+
+@kind("cache.code_room")
+def cache_code_room(r: Runner, a: Step) -> Results:
+    return {"bytes": a["cache"].code_room(a["n_blocks"], **coded_as(a))}
+
+
+@kind("cache.encode")
+def cache_encode(r: Runner, a: Step) -> Results:
+    ids, mode, how = a["block_ids"], a["mode"], {**coded_as(a), **options_of(a, stream=number)}
+    if "capacity" in a:
+        into = bytearray(a["capacity"])
+        coded = bytes(into[:a["cache"].encode(ids, mode, into=into, **how)])
+    else:
+        coded = a["cache"].encode(ids, mode, **how)
+    return {"coded": coded.hex(), "n": len(coded)}
+
+
+@kind("cache.decode")
+def cache_decode(r: Runner, a: Step) -> Results:
+    coded = bytes.fromhex(a["coded"])
+    if "coded_bytes" in a:
+        if a["coded_bytes"] > len(coded):
+            raise Failure("coded_bytes is more than there are")
+        coded = coded[:a["coded_bytes"]]
+    a["cache"].decode(coded, a["block_ids"], allow_lossy=bool(a.get("allow_lossy", 0)), **coded_as(a),
+                      **options_of(a, stream=number))
+    return {}

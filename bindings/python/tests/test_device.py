@@ -83,7 +83,7 @@ def test_blocks_are_coded_on_the_device_to_the_bytes_of_the_processor(manager: M
             coded = device.encode([3, 0, 7], mode, **form)
             about = libkvbm.codec.inspect(coded)
             assert about.lossy == lossy and about.raw_bytes == 3 * LAYERS * PAGE and (about.error_ppb > 0) == lossy
-            room = bytearray(host.code_room(3))
+            room = bytearray(host.code_room(3, **form))
             assert host.encode([3, 0, 7], mode, into=room, **form) == len(coded)
             if not lossy:  # the last digits of what was lost may differ
                 assert coded == room[:len(coded)]

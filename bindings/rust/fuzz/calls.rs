@@ -2,10 +2,11 @@
 //! Bytes as a program of calls of the safe crate, with arguments that fit and that do not. Nothing may crash, and what
 //! comes back under a key must be what was written under it.
 
+use libkvbm::codec::{self, Form, Mode};
 use libkvbm::{
-    Cache, CacheMemory, CompleteBlocks, Context, Key, LoadOptions, LookupMode, LookupOptions, Manager, ManagerOptions,
-    Match, Namespace, NamespaceOptions, Operation, Part, PartialBlocks, Position, Queue, RegisteredBlocks, Shard,
-    StoreOptions, WeakBlocks, NO_BLOCK,
+    Cache, CacheMemory, CodeOptions, CompleteBlocks, Context, Element, Key, LoadOptions, LookupMode, LookupOptions,
+    Manager, ManagerOptions, Match, Namespace, NamespaceOptions, Operation, Part, PartialBlocks, Position, Queue,
+    RegisteredBlocks, Shard, StoreOptions, Stream, WeakBlocks, NO_BLOCK,
 };
 
 const BLOCK: usize = 512;
@@ -72,6 +73,7 @@ struct Things {
     weak: Vec<WeakBlocks>,
     matches: Vec<Match>,
     operations: Vec<Operation>,
+    coded: Vec<Vec<u8>>,
 }
 
 /// Every block under key i is filled with i, whoever stores it.
@@ -201,6 +203,50 @@ fn load(w: &World, input: &mut Input<'_>, things: &mut Things) {
     }
 }
 
+/// The bytes of engine blocks, one after the other.
+fn bytes_of(w: &World, ids: &[u32]) -> Vec<u8> {
+    ids.iter().flat_map(|id| w.cache.block(0, *id).expect("a block that was coded").to_vec()).collect()
+}
+
+fn code(w: &World, input: &mut Input<'_>, things: &mut Things) {
+    let ids = input.ids();
+    let form = Form {
+        element: Element::try_from(u32::from(input.byte() % 8)).unwrap_or_default(),
+        row_elements: input.number() as u32,
+        rows: if input.byte() == 9 { input.number() as u32 } else { 0 },
+    };
+    let given = CodeOptions {
+        part: u32::from(input.byte() == 9),
+        form,
+        stream: Some(Stream::LEGACY).filter(|_| input.byte() == 9),
+    };
+    if input.flag() || things.coded.is_empty() {
+        let mode = Mode::try_from(u32::from(input.byte() % 26)).unwrap_or_default();
+        let mut into = vec![0; input.number() as usize % 8192];
+        let _ = w.cache.encode_into(&ids, mode, &given, &mut into);
+        let Ok(coded) = w.cache.encode(&ids, mode, &given) else { return };
+        assert!(coded.len() <= w.cache.code_room(ids.len(), &given).expect("the room that was used"));
+        if let Ok(plain) = codec::decode(&coded, false) {
+            assert!(plain == bytes_of(w, &ids), "other bytes were coded");
+        }
+        things.coded.push(coded);
+        return;
+    }
+    let at = input.below(things.coded.len());
+    let mut coded = things.coded.swap_remove(at);
+    if input.byte() < 16 {
+        let end = (input.number() as usize).min(coded.len());
+        coded.truncate(end);
+    } else if input.byte() < 16 && !coded.is_empty() {
+        let at = (input.byte() as usize * 256 + input.byte() as usize) % coded.len();
+        coded[at] ^= 1 + input.byte() % 255;
+    }
+    if w.cache.decode(&coded, &ids, input.flag(), &given).is_ok() {
+        let plain = codec::decode(&coded, true).expect("a buffer that was decoded");
+        assert!(plain == bytes_of(w, &ids), "other bytes came into the blocks");
+    }
+}
+
 fn care(w: &World, input: &mut Input<'_>, things: &mut Things) {
     let (_, keys) = some_keys(w, input);
     match input.below(7) {
@@ -224,11 +270,12 @@ pub fn run(data: &[u8]) {
     let mut things = Things::default();
     let mut input = Input(data);
     while !input.0.is_empty() {
-        match input.below(5) {
+        match input.below(6) {
             0 => pool(&w, &mut input, &mut things),
             1 => store(&w, &mut input, &mut things),
             2 => look_up(&w, &mut input, &mut things),
             3 => load(&w, &mut input, &mut things),
+            4 => code(&w, &mut input, &mut things),
             _ => care(&w, &mut input, &mut things),
         }
     }

@@ -48,6 +48,55 @@ Json decode(Args& args) {
   return Json::object({{"raw", to_hex(raw.data(), raw.size())}, {"n", raw.size()}});
 }
 
+// Which blocks of a cache, but for the stream.
+kvbm_cache_code_options_t code_options(Args& args) {
+  auto options = kvbm::code_options();
+  args.number("part", options.part);
+  args.number("element", options.element);
+  args.number("row_elements", options.row_elements);
+  args.number("rows", options.rows);
+  return options;
+}
+
+Json code_room(Args& args) {
+  const auto options = code_options(args);
+  return Json::object(
+      {{"bytes", args.object<kvbm::Cache>("cache").code_room(args.number<std::size_t>("n_blocks"), options)}});
+}
+
+Json encode_blocks(Args& args) {
+  auto options = code_options(args);
+  args.stream_of(options);
+  auto& cache = args.object<kvbm::Cache>("cache");
+  const auto ids = args.numbers<uint32_t>("block_ids");
+  const auto mode = args.number<uint32_t>("mode");
+  Bytes coded;
+  if (args.has("capacity")) {
+    coded.resize(args.number<std::size_t>("capacity"));
+    coded.resize(cache.encode(ids, coded, mode, options));
+  } else {
+    coded = cache.encode(ids, mode, options);
+  }
+  return Json::object({{"coded", to_hex(coded.data(), coded.size())}, {"n", coded.size()}});
+}
+
+Json decode_blocks(Args& args) {
+  auto options = code_options(args);
+  args.stream_of(options);
+  uint32_t allow_lossy = 0;
+  args.number("allow_lossy", allow_lossy);
+  if (allow_lossy != 0) options.flags = KVBM_CODEC_ALLOW_LOSSY;
+  Bytes coded = bytes_of(args, "coded");
+  if (args.has("coded_bytes")) {
+    const auto n = args.number<std::size_t>("coded_bytes");
+    if (n > coded.size()) throw Failure("coded_bytes is more than there are");
+    coded.resize(n);
+    coded.shrink_to_fit();  // so that a sanitizer sees a byte too many
+  }
+  args.object<kvbm::Cache>("cache").decode(coded, args.numbers<uint32_t>("block_ids"), options);
+  return {};
+}
+
 }  // namespace
 
 void add_codec_steps(Steps& steps) {
@@ -55,6 +104,9 @@ void add_codec_steps(Steps& steps) {
   steps["codec.encode"] = encode;
   steps["codec.inspect"] = inspect;
   steps["codec.decode"] = decode;
+  steps["cache.code_room"] = code_room;
+  steps["cache.encode"] = encode_blocks;
+  steps["cache.decode"] = decode_blocks;
 }
 
 }  // namespace conformance

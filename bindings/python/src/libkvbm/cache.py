@@ -196,9 +196,12 @@ class Cache:
 
     # ---- coding by hand
 
-    def code_room(self, n_blocks: int, *, part: int = 0) -> int:
-        """Bytes that encode needs to write into for so many engine blocks, whatever is in them and whichever the mode."""
-        needed: int = raw.kvbm_cache_code_room(self._handle, n_blocks, _code_options(part, 0, None, Element.BYTES, 0, 0))[1]
+    def code_room(self, n_blocks: int, *, part: int = 0, element: Element = Element.BYTES, row: int = 0,
+                  rows: int = 0) -> int:
+        """Bytes that encode needs to write into for so many engine blocks, whatever is in them and whichever the mode;
+        `element`, `row` and `rows` as they are given to it."""
+        options = _code_options(part, 0, None, element, row, rows)
+        needed: int = raw.kvbm_cache_code_room(self._handle, n_blocks, options)[1]
         return needed
 
     @overload

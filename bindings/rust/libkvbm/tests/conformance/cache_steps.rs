@@ -135,6 +135,7 @@ impl Objects {
                 let (cache, found) = (self.cache(call, "cache")?, self.found(call, "match")?);
                 outcome(cache.load(found, &call.numbers("block_ids")?, &load_options(call)?)?)
             }
+            "cache.code_room" | "cache.encode" | "cache.decode" => self.block_coding_step(kind, call),
             _ if kind.starts_with("manager.") && !queued => self.care_step(kind, call),
             _ if kind.starts_with("offer.") || kind.starts_with("session.") => self.session_step(kind, call, queued),
             _ => Ok(None),

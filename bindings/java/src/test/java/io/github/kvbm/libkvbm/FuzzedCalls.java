@@ -53,6 +53,12 @@ final class FuzzedCalls {
     return ids;
   }
 
+  private CodeOptions how() {
+    CodeOptions how = new CodeOptions().part(next() == 7 ? number() : 0);
+    if (next() % 2 == 0) how.form(new Codec.Form(next() & 7, number() * 8, next() == 7 ? number() : 0));
+    return next() == 7 ? how.stream(number()) : how;
+  }
+
   /** Makes the calls; how many worked. */
   int run() {
     int worked = 0;
@@ -122,7 +128,7 @@ final class FuzzedCalls {
   }
 
   private Object attached(int choice) {
-    switch (Math.floorMod(choice, 13)) {
+    switch (Math.floorMod(choice, 16)) {
       case 0:
         return any(Manager.class).lookup(any(Namespace.class), any(KeyArray.class),
             new LookupOptions().mode(number()).hostOnly(next() % 2 == 0).unitKeys(any(KeyArray.class)));
@@ -157,6 +163,15 @@ final class FuzzedCalls {
         return null;
       case 11:
         any(Manager.class).pin(any(Namespace.class), part(), any(KeyArray.class), number(), number());
+        return null;
+      case 12:
+        return any(Cache.class).encode(ids(), next() & 31, how());
+      case 13:
+        any(Cache.class).decode(any(ByteBuffer.class), ids(), next() % 2 == 0, how());
+        return null;
+      case 14:
+        any(Cache.class).encode(ids(), next() & 31, how(), ByteBuffer.allocateDirect(next() & 127));
+        any(Cache.class).codeRoom(number(), how());
         return null;
       default:
         any(Match.class).close();
