@@ -88,6 +88,7 @@ def test_what_the_ring_no_longer_has_is_said_to_be_lost() -> None:
 
 def test_without_a_replay_socket_a_gap_is_lost(publisher: Publisher) -> None:
     publisher.publish([stored(1)])
+    until(lambda: publisher.counts.published == 1)
     with Subscriber(publisher.endpoint) as subscriber:
         first = greet(publisher, subscriber)
         assert first.lost == first.seq > 0 and subscriber.counts.recovered == 0
