@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/errno_status.h"
+#include "base/io_patience.h"
 #include "base/os_directory.h"
 #include "base/owned_file.h"
 
@@ -37,7 +38,9 @@ Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const st
   if (claim == nullptr) {
     return Status(Code::in_use, kInUse, path + " is owned by another part of this process (" + pid + ")");
   }
-  Fd fd(openat(directory_fd, kLockName.data(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  Fd fd(uninterrupted([&] {
+    return openat(directory_fd, kLockName.data(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  }));
   if (!fd) return errno_status(errno, "cannot open the lock file", path + "/lock");
   if (Status locked = lock_whole_file(fd.get(), kInUse, path); !locked.ok()) return locked;
   // A lock of a file that was removed meanwhile excludes nobody.

@@ -8,20 +8,23 @@
 #include <utility>
 
 #include "base/errno_status.h"
+#include "base/io_patience.h"
 
 namespace kvbm {
 
 namespace {
 
 constexpr size_t kPooledRequests = 1024;
-// A transfer that is interrupted this often in a row is reported, so that nothing spins for ever.
-constexpr uint32_t kMaxAttempts = 1000;
 
 // Bytes of `fd` end at `offset` or before it.
 bool at_end(int fd, uint64_t offset) noexcept {
   struct stat st {};
   return fstat(fd, &st) == 0 && offset >= static_cast<uint64_t>(st.st_size);
 }
+
+// What passes: a signal, a shortage, or that the thread that submitted has ended, which takes along what the kernel's
+// workers had not begun for it. The engines cancel nothing themselves.
+bool passes(long answer) noexcept { return answer == -EINTR || answer == -EAGAIN || answer == -ECANCELED; }
 
 const char* what_failed(IoRequest::Op op) noexcept {
   switch (op) {
@@ -37,9 +40,9 @@ const char* what_failed(IoRequest::Op op) noexcept {
 }  // namespace
 
 bool IoRequest::advance(long answer) noexcept {
-  if (answer == -EINTR || answer == -EAGAIN) {
+  if (passes(answer)) {
     retried = answer == -EAGAIN;
-    if (++attempts < kMaxAttempts) return false;
+    if (++attempts < kMaxIoAttempts) return false;
   }
   if (answer < 0) {
     error = static_cast<int>(-answer);
@@ -50,9 +53,18 @@ bool IoRequest::advance(long answer) noexcept {
     if (op == Op::write && moved < total) error = EIO;
     return true;
   }
+  auto left = static_cast<size_t>(answer);
+  // The size says whether a short read has met the end of the file: reading on there with O_DIRECT would be refused.
+  const bool ended = moved + left >= total || (op == Op::read && at_end(fd, offset + left));
+  // What the kernel moved beyond the last whole page is moved again.
+  if (!ended && direct) left -= std::min<size_t>(left, (offset + left) % kIoAlign);
+  if (left == 0) {
+    if (++attempts < kMaxIoAttempts) return false;
+    error = EIO;
+    return true;
+  }
   attempts = 0;
   retried = false;
-  auto left = static_cast<size_t>(answer);
   moved += left;
   offset += left;
   while (first < runs.size() && left >= runs[first].iov_len) left -= runs[first++].iov_len;
@@ -60,9 +72,7 @@ bool IoRequest::advance(long answer) noexcept {
     runs[first].iov_base = static_cast<std::byte*>(runs[first].iov_base) + left;
     runs[first].iov_len -= left;
   }
-  if (moved >= total) return true;
-  // A direct read that goes on at an unaligned end of file would be refused, so ask for the size.
-  return op == Op::read && at_end(fd, offset);
+  return ended;
 }
 
 std::span<const iovec> IoRequest::rest() const noexcept {
@@ -108,6 +118,10 @@ void IoEngine::complete(IoRequest* request) {
   executor_.post([this, request] { finish(request); });
 }
 
+void IoEngine::submit_later(IoRequest* request) {
+  executor_.post_at(executor_.clock().now_ns() + kIoPauseNs, [this, request] { submit(request); });
+}
+
 // The request goes back before the caller's function runs, which may end the file and the engine.
 void IoEngine::finish(IoRequest* request) {
   std::unique_ptr<IoRequest> r(request);
@@ -121,7 +135,6 @@ void IoEngine::finish(IoRequest* request) {
   r->error = 0;
   r->attempts = 0;
   r->retried = false;
-  r->fixed = -1;
   {
     MutexLock lock(pool_mutex_);
     if (pool_.size() < kPooledRequests) pool_.push_back(std::move(r));

@@ -3,7 +3,8 @@
 //
 // A request is owned by the engine from submit until its completion runs; requests are recycled, so
 // a steady load does not allocate. Interrupted and short transfers are continued here, once for
-// both engines (IoRequest::advance).
+// both engines (IoRequest::advance): at once, or after a pause where the system says again and again
+// that it is short of something.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,14 +22,14 @@
 namespace kvbm {
 
 struct IoRequest {
+  static constexpr uint32_t kTriesAtOnce = 8;
   enum class Op { read, write, sync };
   Op op = Op::read;
   int fd = -1;
-  bool direct = false;
+  bool direct = false;         // goes on at multiples of kIoAlign only
   bool retried = false;        // the kernel said EAGAIN; io_uring then takes a worker thread
-  int fixed = -1;              // index of the registered buffer that holds the only run
   int error = 0;               // errno of the end, 0 for success
-  uint32_t attempts = 0;       // interrupted tries in a row
+  uint32_t attempts = 0;       // tries in a row that moved nothing
   uint64_t offset = 0;         // of the bytes that are still to move
   size_t first = 0;            // the first run that is not yet moved whole
   size_t moved = 0;
@@ -43,6 +44,8 @@ struct IoRequest {
 
   // Takes the kernel's answer (bytes, or a negative errno); true when the request has ended.
   bool advance(long answer) noexcept;
+  // Of one that has not: the next try should wait, for others have met the same shortage at once.
+  [[nodiscard]] bool should_pause() const noexcept { return attempts > kTriesAtOnce; }
   // The runs of the next transfer, at most IOV_MAX.
   [[nodiscard]] std::span<const iovec> rest() const noexcept;
 };
@@ -66,6 +69,8 @@ class IoEngine {
   virtual void submit(IoRequest* request) = 0;
   // Posts the completion of a request that has ended.
   void complete(IoRequest* request);
+  // Submits a request once more, after a pause.
+  void submit_later(IoRequest* request);
 
  private:
   IoRequest* take();

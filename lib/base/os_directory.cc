@@ -12,6 +12,7 @@
 #include <cstdio>
 
 #include "base/errno_status.h"
+#include "base/io_patience.h"
 
 namespace kvbm {
 
@@ -47,7 +48,7 @@ class OsDirectory final : public Directory {
     return {};
   }
   Status sync() override {
-    if (fsync(fd_.get()) != 0) return errno_status(errno, "cannot make durable", path_);
+    if (uninterrupted([this] { return fsync(fd_.get()); }) != 0) return errno_status(errno, "cannot make durable", path_);
     return {};
   }
   Result<std::unique_ptr<DirectoryLock>> lock() override { return lock_directory(fd_.get(), path_); }
@@ -86,10 +87,13 @@ Result<std::unique_ptr<File>> OsDirectory::open(std::string_view name, OpenMode 
   if (Status s = check_name(name); !s.ok()) return s;
   const std::string terminated(name);
   const int flags = open_flags(mode);
-  Fd fd(openat(fd_.get(), terminated.c_str(), flags | (direct ? O_DIRECT : 0), 0600));
+  const auto open_with = [&](int more) {
+    return uninterrupted([&] { return openat(fd_.get(), terminated.c_str(), flags | more, 0600); });
+  };
+  Fd fd(open_with(direct ? O_DIRECT : 0));
   if (!fd && direct && errno == EINVAL) {
     direct = false;  // the file system has no O_DIRECT
-    fd = Fd(openat(fd_.get(), terminated.c_str(), flags, 0600));
+    fd = Fd(open_with(0));
   }
   if (!fd) return failed("cannot open", name);
   struct stat st {};
@@ -102,7 +106,7 @@ Result<std::unique_ptr<File>> OsDirectory::open(std::string_view name, OpenMode 
 
 Result<std::vector<std::string>> OsDirectory::list() {
   // A descriptor of its own: two lists at once must not share a position.
-  const int copy = openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int copy = uninterrupted([this] { return openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   struct Close {
     void operator()(DIR* open) const noexcept { closedir(open); }
   };

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/errno_status.h"
 #include "base/io_engine.h"
+#include "base/io_patience.h"
 #include "base/os_directory.h"
 
 namespace kvbm {
@@ -46,7 +47,9 @@ class OsFile final : public File {
 
   Result<size_t> read_now(uint64_t offset, std::span<std::byte> out) override;
   Status write_now(uint64_t offset, std::span<const std::byte> bytes) override;
-  Status sync_now() override { return checked(fdatasync(fd_.get()), "cannot make durable"); }
+  Status sync_now() override {
+    return checked(uninterrupted([this] { return fdatasync(fd_.get()); }), "cannot make durable");
+  }
   Result<uint64_t> size() override {
     struct stat st {};
     if (fstat(fd_.get(), &st) != 0) return errno_status(errno, "cannot ask for the size", path_);
@@ -54,7 +57,7 @@ class OsFile final : public File {
   }
   Status allocate(uint64_t bytes) override;
   Status truncate(uint64_t bytes) override {
-    return checked(ftruncate(fd_.get(), static_cast<off_t>(bytes)), "cannot truncate");
+    return checked(uninterrupted([&] { return ftruncate(fd_.get(), static_cast<off_t>(bytes)); }), "cannot truncate");
   }
   [[nodiscard]] bool direct() const noexcept override { return direct_; }
   [[nodiscard]] int descriptor() const noexcept override { return fd_.get(); }
@@ -64,6 +67,7 @@ class OsFile final : public File {
     if (result == 0) return {};
     return errno_status(errno, what, path_);
   }
+  [[nodiscard]] size_t whole(uint64_t offset, size_t n) const noexcept;
   Result<size_t> pread_all(uint64_t offset, std::span<std::byte> out);
   Status pwrite_all(uint64_t offset, std::span<const std::byte> bytes);
 
@@ -89,27 +93,48 @@ Pages map_pages(size_t bytes) {
   return Pages(static_cast<std::byte*>(data), Unmap{bytes});
 }
 
+// Of bytes moved at `offset`, those that a direct file goes on behind: whole pages.
+size_t OsFile::whole(uint64_t offset, size_t n) const noexcept {
+  return direct_ ? n - std::min<size_t>(n, (offset + n) % kIoAlign) : n;
+}
+
+// Short at the end of the file alone.
 Result<size_t> OsFile::pread_all(uint64_t offset, std::span<std::byte> out) {
   size_t moved = 0;
+  uint32_t attempts = 0;
   while (moved < out.size()) {
     const ssize_t n = pread(fd_.get(), out.data() + moved, out.size() - moved, static_cast<off_t>(offset + moved));
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && try_io_again(errno, attempts)) continue;
     if (n < 0) return errno_status(errno, "cannot read", path_);
-    moved += static_cast<size_t>(n);
-    // Going on from an unaligned end of file would be refused for a direct file.
-    if (n == 0 || (direct_ && moved % kIoAlign != 0)) break;
+    const size_t all = moved + static_cast<size_t>(n);
+    if (n == 0 || all == out.size()) return all;
+    const size_t on = whole(offset + moved, static_cast<size_t>(n));
+    if (on != static_cast<size_t>(n)) {
+      // Reading on at an unaligned end of file would be refused.
+      auto bytes = size();
+      if (!bytes.ok()) return bytes.status();
+      if (offset + all >= bytes.value()) return all;
+      if (on == 0 && !try_io_again(EAGAIN, attempts)) return errno_status(EIO, "cannot read", path_);
+    }
+    if (on != 0) attempts = 0;
+    moved += on;
   }
   return moved;
 }
 
 Status OsFile::pwrite_all(uint64_t offset, std::span<const std::byte> bytes) {
   size_t moved = 0;
+  uint32_t attempts = 0;
   while (moved < bytes.size()) {
     const ssize_t n = pwrite(fd_.get(), bytes.data() + moved, bytes.size() - moved, static_cast<off_t>(offset + moved));
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && try_io_again(errno, attempts)) continue;
     if (n < 0) return errno_status(errno, "cannot write", path_);
     if (n == 0) return errno_status(EIO, "cannot write", path_);
-    moved += static_cast<size_t>(n);
+    if (moved + static_cast<size_t>(n) == bytes.size()) return {};
+    const size_t on = whole(offset + moved, static_cast<size_t>(n));
+    if (on == 0 && !try_io_again(EAGAIN, attempts)) return errno_status(EIO, "cannot write", path_);
+    if (on != 0) attempts = 0;
+    moved += on;
   }
   return {};
 }
@@ -158,11 +183,7 @@ Status OsFile::write_now(uint64_t offset, std::span<const std::byte> bytes) {
 // Where the file system has no fallocate the file only gets its length; later writes can then fail
 // with Code::disk_full.
 Status OsFile::allocate(uint64_t bytes) {
-  int result = 0;
-  do {
-    result = fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) return {};
+  if (uninterrupted([&] { return fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)); }) == 0) return {};
   if (errno != EOPNOTSUPP) return errno_status(errno, "cannot reserve space", path_);
   auto now = size();
   if (!now.ok()) return now.status();

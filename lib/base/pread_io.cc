@@ -25,6 +25,7 @@ class PreadEngine final : public IoEngine {
   void submit(IoRequest* request) override {
     pool_->post([this, request] {
       while (!request->advance(move(*request))) {
+        if (request->should_pause()) return submit_later(request);
       }
       complete(request);
     });

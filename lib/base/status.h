@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -66,6 +67,10 @@ class [[nodiscard]] Status {
   [[nodiscard]] Code code() const noexcept { return code_; }
   [[nodiscard]] const char* what() const noexcept { return what_; }
   [[nodiscard]] std::string detail() const { return detail_ != nullptr ? *detail_ : std::string(); }
+  // The same without a copy, as long as this lives.
+  [[nodiscard]] std::string_view detail_view() const noexcept {
+    return detail_ != nullptr ? std::string_view(*detail_) : std::string_view();
+  }
   // what, then the detail where there is one.
   [[nodiscard]] std::string message() const;
 

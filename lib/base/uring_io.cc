@@ -3,7 +3,8 @@
 // Whoever finds nobody submitting becomes the submitter and takes along what others queue
 // meanwhile, so the kernel is entered outside the lock and once for many requests under load. The
 // reaper sleeps in the kernel. In flight is never more than the completion ring holds; the rest
-// waits in a queue, so a full ring is not an error.
+// waits in a queue, so a full ring is not an error. Where the kernel comes to refuse the ring itself (a process that
+// confines itself after this was made), requests end with that error.
 // Lock: mutex_, a leaf. It also orders a request's fields between submitter and reaper.
 #include <liburing.h>
 #include <pthread.h>
@@ -11,11 +12,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <deque>
 
 #include "base/errno_status.h"
 #include "base/io_engine.h"
+#include "base/io_patience.h"
 #include "base/memory_wait.h"
 #include "base/thread_executor.h"
 
@@ -27,6 +30,8 @@ constexpr uint32_t kBatch = 32;
 constexpr uint32_t kBufferSlots = 64;
 // The kernel refuses a larger registered buffer (io_sqe_buffer_register).
 constexpr size_t kMaxBuffer = size_t{1} << 30;
+// The reaper looks up this often from a kernel that can wait for a time without a request for it (5.11).
+constexpr __kernel_timespec kLookUp{1, 0};
 
 class UringEngine final : public IoEngine {
  public:
@@ -52,6 +57,8 @@ class UringEngine final : public IoEngine {
   void pump();
   void prepare(IoRequest& request, int fixed);
   void enter();
+  void take_back(int error);
+  int wait_for_one();
   void reap();
   bool handle(const std::array<std::pair<IoRequest*, long>, kBatch>& batch, uint32_t n);
   int fixed_index(const IoRequest& request) const KVBM_REQUIRES(mutex_);
@@ -62,6 +69,7 @@ class UringEngine final : public IoEngine {
   bool sparse_ = false;
   pthread_t reaper_{};
   uint32_t limit_ = 0;
+  std::atomic<bool> ended_{false};  // the request that ends the reaper was refused; relaxed, says nothing else
 
   mutable Mutex mutex_;
   std::deque<IoRequest*> waiting_ KVBM_GUARDED_BY(mutex_);
@@ -212,19 +220,65 @@ void UringEngine::prepare(IoRequest& r, int fixed) {
   r.handed.store(true, std::memory_order_release);
 }
 
-// Hands every prepared entry to the kernel. EAGAIN and EBUSY mean that it is short of memory for
-// requests or that completions wait for the reaper, which needs no lock of ours: both pass.
+// Hands every prepared entry to the kernel, or ends it. EAGAIN and EBUSY mean that it is short of memory for requests or
+// that completions wait for the reaper, which needs no lock of ours: both pass.
 void UringEngine::enter() {
+  uint32_t refusals = 0;
   while (io_uring_sq_ready(&ring_) > 0) {
-    if (io_uring_submit(&ring_) <= 0) sched_yield();
+    const int n = io_uring_submit(&ring_);
+    if (n < 0 && n != -EAGAIN && n != -EBUSY && n != -EINTR) return take_back(-n);
+    if (n > 0) {
+      refusals = 0;
+    } else if (++refusals < IoRequest::kTriesAtOnce) {
+      sched_yield();
+    } else {
+      io_pause();
+    }
   }
+}
+
+// Ends what the kernel refuses to look at: entries that it has not taken, which it reads at no other time than in the
+// call that just failed.
+void UringEngine::take_back(int error) {
+  io_uring_sq& sq = ring_.sq;
+  const unsigned taken = *sq.khead;
+  const unsigned end = sq.sqe_tail;
+  const auto request_at = [&sq](unsigned at) {
+    return reinterpret_cast<IoRequest*>(static_cast<uintptr_t>(sq.sqes[at & *sq.kring_mask].user_data));
+  };
+  io_uring_smp_store_release(sq.ktail, taken);
+  sq.sqe_head = sq.sqe_tail = taken;
+  {
+    MutexLock lock(mutex_);
+    for (unsigned at = taken; at != end; ++at) in_flight_ -= request_at(at) != nullptr ? 1 : 0;
+  }
+  // Nobody prepares an entry before this returns.
+  for (unsigned at = taken; at != end; ++at) {
+    IoRequest* const request = request_at(at);
+    if (request == nullptr) {
+      ended_.store(true, std::memory_order_relaxed);
+      continue;
+    }
+    request->error = error;
+    complete(request);
+  }
+}
+
+// 0 when there may be one.
+int UringEngine::wait_for_one() {
+  io_uring_cqe* first = nullptr;
+  if ((ring_.features & IORING_FEAT_EXT_ARG) == 0) return io_uring_wait_cqe(&ring_, &first);
+  __kernel_timespec time = kLookUp;
+  return io_uring_wait_cqe_timeout(&ring_, &first, &time);
 }
 
 void UringEngine::reap() {
   const MemoryWait patient;
-  for (;;) {
-    io_uring_cqe* first = nullptr;
-    if (io_uring_wait_cqe(&ring_, &first) < 0) continue;  // interrupted
+  while (!ended_.load(std::memory_order_relaxed)) {
+    if (const int error = wait_for_one(); error < 0) {
+      if (error != -EINTR && error != -ETIME) io_pause();  // refused: what is in flight comes all the same
+      continue;
+    }
     std::array<io_uring_cqe*, kBatch> entries;
     std::array<std::pair<IoRequest*, long>, kBatch> batch;
     const unsigned n = io_uring_peek_batch_cqe(&ring_, entries.data(), kBatch);
@@ -243,13 +297,22 @@ bool UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& 
     in_flight_ -= std::min(n, in_flight_);
   }
   bool more = true;
+  // Each request is in one of these: those that have ended, that go on at once, and that go on later.
+  std::array<IoRequest*, kBatch> over;
   std::array<IoRequest*, kBatch> again;
+  std::array<IoRequest*, kBatch> later;
+  uint32_t n_over = 0;
   uint32_t n_again = 0;
+  uint32_t n_later = 0;
   for (uint32_t i = 0; i < n; ++i) {
     auto [request, answer] = batch[i];
     if (request == nullptr) {
       more = false;
-    } else if (request->handed.load(std::memory_order_acquire) && !request->advance(answer)) {
+    } else if (!request->handed.load(std::memory_order_acquire) || request->advance(answer)) {
+      over[n_over++] = request;
+    } else if (request->should_pause()) {
+      later[n_later++] = request;
+    } else {
       again[n_again++] = request;
     }
   }
@@ -261,12 +324,8 @@ bool UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& 
   }
   if (waiting) pump();
   // Last, because the completion of the last request may let the engine's owner end it.
-  for (uint32_t i = 0; i < n; ++i) {
-    IoRequest* request = batch[i].first;
-    if (request != nullptr && std::find(again.begin(), again.begin() + n_again, request) == again.begin() + n_again) {
-      complete(request);
-    }
-  }
+  for (uint32_t i = 0; i < n_later; ++i) submit_later(later[i]);
+  for (uint32_t i = 0; i < n_over; ++i) complete(over[i]);
   return more;
 }
 

@@ -1,26 +1,38 @@
 #include "capi/guard.h"
 
-#include <string>
+#include <string_view>
 
 namespace kvbm::capi {
 
-kvbm_status_t fail(kvbm_error_t* err, Code code, const char* text) noexcept {
-  if (err != nullptr) {
-    err->status = to_c(code);
-    err->reserved = 0;
-    const size_t n = std::min(std::strlen(text), sizeof(err->message) - 1);
-    std::memcpy(err->message, text, n);
-    err->message[n] = '\0';
-  }
+namespace {
+
+// Takes no memory: what was refused is told also where there is none. Status::message(), as far as there is room.
+kvbm_status_t write(kvbm_error_t* err, Code code, std::string_view what, std::string_view detail) noexcept {
+  if (err == nullptr) return to_c(code);
+  size_t n = 0;
+  const auto add = [&](std::string_view text) {
+    const size_t fits = std::min(text.size(), sizeof(err->message) - 1 - n);
+    std::memcpy(err->message + n, text.data(), fits);
+    n += fits;
+  };
+  add(what);
+  if (!what.empty() && !detail.empty()) add(": ");
+  add(detail);
+  err->message[n] = '\0';
+  err->status = to_c(code);
+  err->reserved = 0;
   return to_c(code);
 }
 
+}  // namespace
+
+kvbm_status_t fail(kvbm_error_t* err, Code code, const char* text) noexcept { return write(err, code, text, {}); }
+
 kvbm_status_t fail(kvbm_error_t* err, const Status& status) noexcept {
-  if (err == nullptr) return to_c(status.code());
-  return guarded(nullptr, [&] {
-    const std::string text = status.message();
-    return fail(err, status.code(), text.empty() ? code_text(status.code()) : text.c_str());
-  });
+  const std::string_view what = status.what();
+  const std::string_view detail = status.detail_view();
+  const bool silent = what.empty() && detail.empty();
+  return write(err, status.code(), silent ? code_text(status.code()) : what, detail);
 }
 
 kvbm_status_t copy_text(const char* text, size_t length, char* out, size_t capacity, size_t* out_needed) noexcept {

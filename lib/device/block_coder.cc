@@ -12,6 +12,31 @@ namespace {
 
 constexpr long kLookEveryNs = 100'000;
 
+// A call, once it may have enqueued something. However it is left, also by the exception of host memory that was refused:
+// nothing of it is under way then, or the room is parked with a device that was given up. Otherwise the device might write
+// to the caller's blocks, and read jobs that the next call writes, when the caller believes that the call is over.
+class Call {
+ public:
+  Call(const Device& device, std::shared_ptr<CoderRoom>& room) noexcept : device_(device), room_(room) {}
+  ~Call() {
+    if (ended_ || room_ == nullptr) return;
+    room_->settle();
+    if (!device_.is_lost()) return;
+    const MemoryWait patient;
+    park(std::move(room_));
+    room_ = nullptr;
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  // It came to its end, which it has waited for.
+  void ended() noexcept { ended_ = true; }
+
+ private:
+  const Device& device_;
+  std::shared_ptr<CoderRoom>& room_;
+  bool ended_ = false;
+};
+
 }  // namespace
 
 BlockCoder::~BlockCoder() = default;
@@ -41,17 +66,6 @@ Result<CoderRoom*> BlockCoder::enter(const StreamPoint* after) {
   return room_.get();
 }
 
-Status BlockCoder::end(Status status) {
-  if (status.ok() || room_ == nullptr) return status;
-  if (!device_->is_lost()) (void)room_->wait();
-  if (device_->is_lost()) {
-    const MemoryWait patient;
-    park(std::move(room_));
-    room_ = nullptr;
-  }
-  return status;
-}
-
 Result<uint64_t> BlockCoder::encode(const codec::LeafForm& form, codec::Mode mode, const codec::StridedBytes& from,
                                     const StreamPoint* after, MutableBytes out, codec::StreamWorkspace& workspace) {
   if (Status fits = codec::StreamWriter::check(form, from.bytes(), out.size()); !fits.ok()) return fits;
@@ -59,10 +73,11 @@ Result<uint64_t> BlockCoder::encode(const codec::LeafForm& form, codec::Mode mod
   MutexLock lock(mutex_);
   const Device::Scope scope(*device_);
   if (!scope.entered()) return device_->lost();
+  Call call(*device_, room_);
   auto room = enter(after);
-  if (!room.ok()) return end(room.status());
+  if (!room.ok()) return room.status();
   auto made = BlockEncoding(*device_, *room.value(), form, mode, from, out, workspace).run();
-  if (!made.ok()) return end(made.status());
+  if (made.ok()) call.ended();
   return made;
 }
 
@@ -78,9 +93,12 @@ Status BlockCoder::decode(const codec::StreamView& stream, bool allow_lossy, con
   MutexLock lock(mutex_);
   const Device::Scope scope(*device_);
   if (!scope.entered()) return device_->lost();
+  Call call(*device_, room_);
   auto room = enter(after);
-  if (!room.ok()) return end(room.status());
-  return end(BlockDecoding(*device_, *room.value(), to, workspace).run(stream));
+  if (!room.ok()) return room.status();
+  Status done = BlockDecoding(*device_, *room.value(), to, workspace).run(stream);
+  if (done.ok()) call.ended();
+  return done;
 }
 
 }  // namespace kvbm::device

@@ -44,8 +44,6 @@ class BlockCoder {
   // Until the caller's stream has come to the point.
   Status reach(const StreamPoint* after);
   Result<CoderRoom*> enter(const StreamPoint* after) KVBM_REQUIRES(mutex_);
-  // Behind a failure: nothing of it may be under way when the call returns.
-  Status end(Status status) KVBM_REQUIRES(mutex_);
 
   const std::shared_ptr<Device> device_;
   const CoderOptions options_;

@@ -15,6 +15,7 @@ constexpr uint64_t kAlignment = 256;
 constexpr uint64_t kLeastWindow = 4 * codec::kMaxLeafBytes;
 constexpr uint64_t kMostWindow = 64ULL << 20;
 constexpr long kLookEveryNs = 50'000;
+constexpr const char* kNoEnd = "coding blocks of a cache did not end within device.lost_after";
 
 CuPointer address_of(const void* p) noexcept { return reinterpret_cast<uintptr_t>(p); }
 
@@ -149,8 +150,27 @@ Status CoderRoom::wait() {
     if (result != kCuNotReady) return device_->check(result, "cuEventQuery");
     if (device_->is_lost()) return device_->lost();
     if (clock.now_ns() >= until) {
-      device_->lose("coding blocks of a cache did not end within device.lost_after", kCuSuccess);
+      device_->lose(kNoEnd, kCuSuccess);
       return device_->lost();
+    }
+    const timespec pause{0, kLookEveryNs};
+    (void)::nanosleep(&pause, nullptr);
+  }
+}
+
+void CoderRoom::settle() noexcept {
+  const Driver& driver = device_->driver();
+  const SystemClock clock;
+  const uint64_t until = deadline_after(clock, stall_ns_);
+  bool recorded = false;
+  while (!device_->is_lost()) {
+    const CuResult result = recorded ? driver.cuEventQuery(end_) : driver.cuEventRecord(end_, stream_);
+    device_->note(result, recorded ? "cuEventQuery" : "cuEventRecord");
+    if (recorded && result == kCuSuccess) return;
+    recorded = recorded || result == kCuSuccess;
+    if (clock.now_ns() >= until) {
+      device_->lose(kNoEnd, kCuSuccess);
+      return;
     }
     const timespec pause{0, kLookEveryNs};
     (void)::nanosleep(&pause, nullptr);

@@ -63,6 +63,9 @@ class CoderRoom {
 
   // Until everything that was enqueued has ended. tier_disabled: the device is lost, or has been given up by this.
   Status wait();
+  // The same behind a failure, where the driver may refuse to say: it is asked until it does, or the device is given up.
+  // Allocates nothing but for the log.
+  void settle() noexcept;
 
  private:
   explicit CoderRoom(std::shared_ptr<Device> device) : device_(std::move(device)) {}

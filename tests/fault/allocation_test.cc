@@ -85,6 +85,7 @@ class Life {
     all = look() && all;
     all = pool() && all;
     all = queued() && all;
+    if (kind_ == Kind::host) all = coded() && all;
     return GOOD(kvbm_manager_flush(manager_, 3'000'000'000)) && all;
   }
 
@@ -270,6 +271,43 @@ class Life {
     if (!GOOD(kvbm_namespace_reset(ns_, &error_))) return false;
     return store(0) && all;
   }
+  // Blocks into a buffer of the caller's and out of it into others, without a tier. Every allocation of these calls, and on a
+  // device: fault/coding_calls_test.
+  bool coded() {
+    constexpr std::array<uint32_t, 3> from{0, 5, 2}, to{20, 18, 25};
+    kvbm_cache_code_options_t form;
+    kvbm_cache_code_options_init(&form, sizeof form);
+    form.element = KVBM_ELEMENT_BF16, form.row_elements = 64, form.rows = 32;
+    uint64_t room = 0;
+    if (!GOOD(kvbm_cache_code_room(cache_, from.size(), &form, &room, &error_))) return false;
+    std::vector<unsigned char> buffer(room), plain(from.size() * kBytes);
+    for (const uint32_t id : from) std::memset(block(id), static_cast<int>(16 + id), kBytes);
+    bool all = true;
+    for (const uint32_t mode : {KVBM_CODEC_DEFAULT, KVBM_CODEC_INT8}) {
+      size_t bytes = 0;
+      form.flags = 0;
+      if (!GOOD(kvbm_cache_encode(cache_, from.data(), from.size(), mode, &form, buffer.data(), room, &bytes, &error_))) {
+        all = false;
+        continue;
+      }
+      form.flags = KVBM_CODEC_ALLOW_LOSSY;
+      if (!GOOD(kvbm_cache_decode(cache_, buffer.data(), bytes, to.data(), to.size(), &form, &error_))) {
+        all = false;
+        continue;
+      }
+      size_t decoded = 0;
+      if (kvbm_codec_decode(buffer.data(), bytes, form.flags, plain.data(), plain.size(), &decoded, &error_) != KVBM_OK) {
+        fail(kWrongBytes, "what was coded does not decode");
+      }
+      for (size_t i = 0; i < to.size(); ++i) {
+        const bool exact = mode == KVBM_CODEC_DEFAULT;
+        const unsigned char* const want = exact ? block(from[i]) : plain.data() + i * kBytes;
+        if (std::memcmp(block(to[i]), want, kBytes) != 0) fail(kWrongBytes, "a coded block came back wrong");
+      }
+    }
+    return all;
+  }
+
   bool completed() {
     kvbm_completion_t c{};
     if (inside([&] { return kvbm_queue_wait(queue_, &c, 1, 3'000'000'000); }) != 1) fail(kWrongStatus, "no completion");

@@ -2,6 +2,10 @@
 // them. The call is refused, nothing stays on the device, and the next one works.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <thread>
+
 #include "codec/strided_stream.h"
 #include "manager/cache_coding.h"
 #include "manager/device_caches.h"
@@ -156,6 +160,58 @@ TEST_F(DeviceCacheFaults, the_first_coding_that_is_refused_memory_leaves_nothing
     SetUp();
   }
   counted(n - 2, "allocations refused");
+}
+
+// The driver refuses a call behind a kernel that still runs, and the host the memory for saying so: the call is left by an
+// exception. Neither then nor otherwise is anything of it under way afterwards.
+TEST_F(DeviceCacheFaults, coding_that_is_refused_by_the_driver_and_by_the_host_is_over_when_the_call_is) {
+  add_emulated_kernels(fake_, [](const std::string&, const FakeLaunch&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  });
+  make(32);
+  const Paged cache = attach_device(Form::hnd);
+  fill(cache, 7);
+  const std::vector<uint32_t> from = ids(0, 6), to = ids(12, 6);
+  codec::StreamWorkspace workspace;
+  std::vector<std::byte> want(codec::stream_room(blocks_of(cache, from).form, 6 * kBlockBytes)), out(want.size());
+  const auto made = manager::encode_blocks(blocks_of(cache, from), codec::Mode::int8, want, workspace);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const auto view = codec::StreamView::parse({want.data(), made.value()});
+  ASSERT_TRUE(view.ok());
+  const auto encode = [&] {
+    return manager::encode_blocks(blocks_of(cache, from), codec::Mode::int8, out, workspace).status();
+  };
+  const auto decode = [&] { return manager::decode_blocks(blocks_of(cache, to), view.value(), true, workspace); };
+  // The kernel that gathers runs when the one that quantises is refused; what a call waits by is refused once, and again
+  // where it is to find out when it may return.
+  const struct {
+    const char* entry;
+    uint64_t nth, count;
+  } refusals[] = {{"cuLaunchKernel", 2, 1}, {"cuEventRecord", 1, 1}, {"cuEventRecord", 2, 1}, {"cuEventRecord", 1, 3},
+                  {"cuEventRecord", 2, 3},  {"cuEventQuery", 1, 1},  {"cuEventQuery", 1, 5}};
+  const std::function<Status()> calls[] = {encode, decode};
+  uint64_t refused = 0;
+  for (const auto& r : refusals) {
+    for (const auto& call : calls) {
+      uint64_t n = 1;
+      for (bool fired = true; fired; ++n) {
+        ASSERT_LT(n, kSeveral);
+        SCOPED_TRACE(std::string(&call == calls ? "encoding, " : "decoding, ") + r.entry + " " + std::to_string(r.nth) +
+                     ", allocation " + std::to_string(n));
+        fake_.fail(r.entry, r.nth, device::kCuOutOfMemory, r.count);
+        fired = refuse(n, [&] { (void)call(); });
+        for (const device::CuStream stream : fake_.streams(kOrdinal)) ASSERT_TRUE(fake_.idle(stream));
+        // What of the driver's refusals was not met yet is met here.
+        Status again = call();
+        for (int i = 0; i < 9 && again.code() == Code::no_memory; ++i) again = call();
+        ASSERT_TRUE(again.ok()) << again.message();
+      }
+      refused += n - 2;
+    }
+  }
+  counted(refused, "allocations refused");
+  EXPECT_EQ(std::memcmp(out.data(), want.data(), made.value()), 0);
+  expect_works(cache);
 }
 
 }  // namespace

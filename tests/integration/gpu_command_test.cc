@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "codec/zstd_leaf.h"
 #include "support/run_command.h"
 
 namespace {
@@ -88,7 +89,8 @@ TEST(GpuCommand, names_the_error_of_the_driver_that_ended_a_transfer) {
 // A thousand rounds of a fake that copies 30 MB a second would take an hour: each figure gets one, and that is said.
 TEST(GpuCommand, gives_json_in_the_time_that_it_has_and_says_on_what_it_measured) {
   const Ran ran = run("bench gpu --json --rounds 1000 --seconds 0 --bytes 4MiB" + kFake);
-  EXPECT_TRUE(contains(ran.text, "52 figures had fewer rounds than --rounds 1000")) << ran.text;
+  const int figures = kvbm::codec::has_zstd() ? 58 : 56;
+  EXPECT_TRUE(contains(ran.text, std::to_string(figures) + " figures had fewer rounds than --rounds 1000")) << ran.text;
   EXPECT_EQ(ran.exit_code, 0) << ran.text;
   EXPECT_TRUE(contains(ran.text, "kvbm: note: measured on kvbm fake device")) << ran.text;
   std::set<std::string> wanted;
@@ -108,6 +110,11 @@ TEST(GpuCommand, gives_json_in_the_time_that_it_has_and_says_on_what_it_measured
   for (const char* name : {"device_gather", "device_scatter", "hash", "store_beside_gemm", "gather_beside_gemm",
                            "load_coded.default", "load_coded.int8"}) {
     wanted.insert(std::string("gpu.") + name);
+  }
+  for (const char* mode : {"default", "int8", "zstd"}) {
+    if (mode == std::string("zstd") && !kvbm::codec::has_zstd()) continue;
+    wanted.insert(std::string("gpu.encode.") + mode);
+    wanted.insert(std::string("gpu.decode.") + mode);
   }
   EXPECT_EQ(values_of(ran.text, "name"), wanted);
   // Each stands beside its limit.

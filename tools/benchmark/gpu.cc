@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "benchmark/gpu_coded.h"
+#include "benchmark/gpu_coding.h"
 #include "benchmark/gpu_kernels.h"
 #include "benchmark/gpu_pace.h"
 #include "benchmark/gpu_world.h"
@@ -96,25 +97,6 @@ Status check(GpuWorld& world, std::vector<device::LeafMove>& leaves, uint64_t by
   for (const device::LeafMove& leaf : leaves) moved_bytes += leaf.device.total();
   if (back != moved_bytes || lost != bytes - moved_bytes) return {Code::damaged, "leaves were scattered wrong"};
   return world.gather(leaves).status();
-}
-
-// Ours and the copy engine's in turns, who begins alternating. Seconds.
-struct Samples {
-  std::vector<double> ours, theirs;
-};
-
-template <class Ours, class Theirs>
-Status alternate(int rounds, Samples& samples, GpuPace& pace, Ours&& ours, Theirs&& theirs) {
-  pace.begin(rounds);
-  while (pace.another()) {
-    for (int turn = 0; turn < 2; ++turn) {
-      const bool is_ours = (pace.round() + turn) % 2 == 0;
-      const Result<double> seconds = is_ours ? ours() : theirs();
-      if (!seconds.ok()) return seconds.status();
-      (is_ours ? samples.ours : samples.theirs).push_back(seconds.value());
-    }
-  }
-  return {};
 }
 
 Row speed(const std::string& name, uint64_t bytes, const Samples& samples) {
@@ -211,9 +193,9 @@ Result<GpuFigures> bench_gpu(const device::Driver& driver, const GpuOptions& opt
   const uint64_t shapes = std::size(kPages) + 1 + kPaths * std::size(kPathPages);
   const uint64_t calls = static_cast<uint64_t>(options.calls) * std::size(kLatencyBlocks);
   constexpr uint64_t kKernelSamples = 4;  // gather, scatter, hash, the product
-  constexpr uint64_t kCodedSamples = 2;
-  const uint64_t samples = 2 * (shapes + std::size(kLatencyBlocks)) + kKernelSamples + kCodedSamples;
-  GpuPace pace(options.seconds, samples, rounds * (2 * (shapes + calls) + kKernelSamples + kCodedSamples),
+  const uint64_t coded_samples = 2 + gpu_coding_figures();
+  const uint64_t samples = 2 * (shapes + std::size(kLatencyBlocks)) + kKernelSamples + coded_samples;
+  GpuPace pace(options.seconds, samples, rounds * (2 * (shapes + calls) + kKernelSamples + coded_samples),
                options.quiet);
   for (const Page& page : kPages) {
     const PagedShape shape = paged_shape(page.bytes, options.bytes);
@@ -229,6 +211,7 @@ Result<GpuFigures> bench_gpu(const device::Driver& driver, const GpuOptions& opt
   if (s.ok()) s = latency(world, options, pace, figures.rows);
   if (s.ok()) s = bench_gpu_kernels(world, options, pace, figures.rows);
   if (s.ok()) s = bench_gpu_coded(world, options, pace, figures.rows);
+  if (s.ok()) s = bench_gpu_coding(world, options, pace, figures.rows);
   pace.finish();
   if (!s.ok()) return s;
   figures.cut = pace.cut();

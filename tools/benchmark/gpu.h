@@ -1,5 +1,5 @@
-// `kvbm bench gpu`: an engine's cache in device memory to records in pinned host memory and back, each figure beside what
-// the device's own copies reach in the same run.
+// `kvbm bench gpu`: an engine's cache in device memory to records in pinned host memory and back, as they are and coded, each
+// figure beside what the device's own copies reach in the same run.
 #pragma once
 
 #include <string>

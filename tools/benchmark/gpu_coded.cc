@@ -63,20 +63,14 @@ Status bench_gpu_coded(GpuWorld& world, const GpuOptions& options, GpuPace& pace
       leaves[i].coded_hash = codec::leaf_hash(leaf.bytes);
       at += leaf.bytes.size();
     }
-    std::vector<double> ours, theirs;
-    pace.begin(options.rounds);
-    while (pace.another()) {
-      for (int turn = 0; turn < 2; ++turn) {
-        const bool is_ours = (pace.round() + turn) % 2 == 0;
-        const auto seconds = is_ours ? world.scatter(leaves)
-                                     : world.copy(world.spare(), world.host(world.records()), shape.bytes());
-        if (!seconds.ok()) return seconds.status();
-        (is_ours ? ours : theirs).push_back(seconds.value());
-      }
-    }
+    Samples samples;
+    const Status s = alternate(
+        options.rounds, samples, pace, [&] { return world.scatter(leaves); },
+        [&] { return world.copy(world.spare(), world.host(world.records()), shape.bytes()); });
+    if (!s.ok()) return s;
     const double gigabytes = static_cast<double>(shape.bytes()) / 1e9;
-    rows.push_back(more_is_better("gpu.load_coded." + std::string(codec::mode_name(mode)), gigabytes / median(ours), "GB/s",
-                                  gigabytes / median(theirs), "cuMemcpyAsync, one piece, pinned, plain"));
+    rows.push_back(more_is_better("gpu.load_coded." + std::string(codec::mode_name(mode)), gigabytes / median(samples.ours), "GB/s",
+                                  gigabytes / median(samples.theirs), "cuMemcpyAsync, one piece, pinned, plain"));
   }
   return {};
 }

@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
+#include "base/status.h"
 #include "terminal/progress.h"
 
 namespace kvbm::benchmark {
@@ -46,5 +48,25 @@ class GpuPace {
   int round_ = 0;
   uint64_t cut_ = 0;
 };
+
+// Of a figure and of its limit, in seconds.
+struct Samples {
+  std::vector<double> ours, theirs;
+};
+
+// Both in turns, who begins alternating. Each gives a Result<double>.
+template <class Ours, class Theirs>
+Status alternate(int rounds, Samples& samples, GpuPace& pace, Ours&& ours, Theirs&& theirs) {
+  pace.begin(rounds);
+  while (pace.another()) {
+    for (int turn = 0; turn < 2; ++turn) {
+      const bool is_ours = (pace.round() + turn) % 2 == 0;
+      const Result<double> seconds = is_ours ? ours() : theirs();
+      if (!seconds.ok()) return seconds.status();
+      (is_ours ? samples.ours : samples.theirs).push_back(seconds.value());
+    }
+  }
+  return {};
+}
 
 }  // namespace kvbm::benchmark

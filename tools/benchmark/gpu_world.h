@@ -46,6 +46,7 @@ class GpuWorld {
   GpuWorld& operator=(const GpuWorld&) = delete;
 
   [[nodiscard]] device::Device& device() noexcept { return *device_; }
+  [[nodiscard]] const std::shared_ptr<device::Device>& shared_device() const noexcept { return device_; }
   [[nodiscard]] device::Transfers& transfers() noexcept { return *transfers_; }
   // From now on transfers go as these limits say; nullptr: as the library's own.
   Status use(const device::PlanLimits* limits);

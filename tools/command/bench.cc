@@ -208,7 +208,7 @@ int bench_node(const Options& options, const Output& output) {
 }
 
 void add_gpu(Registry& registry, CLI::App& group, const std::shared_ptr<Options>& options) {
-  CLI::App& gpu = registry.add(group, "gpu", "Blocks between a GPU's memory and the host, against the GPU's own copies",
+  CLI::App& gpu = registry.add(group, "gpu", "Blocks between a GPU's memory and the host, coded ones too, against the GPU's own copies",
                                [options](const Output& output) { return run_gpu(*options, output); });
   add_rounds(gpu, options->rounds);
   gpu.add_option("--device", options->device, "The GPU, counted as CUDA does")

@@ -1,6 +1,7 @@
 // libtest_cuda_driver.so: the fake of the CUDA driver under the names that libcuda has, so that what loads a driver is
 // tested with a library. Set up once, by the text of the environment variable KVBM_FAKE_CUDA (FakeCuda::apply), and by
-// kvbm_fake_apply later. With the emulated kernels where they are linked in.
+// kvbm_fake_apply later. With the emulated kernels where they are linked in. A program that has a FakeCuda itself may lend
+// it (kvbm_fake_lend), before the library is loaded as a driver: the names are then those of that one's table.
 #include <csignal>
 #include <cstdlib>
 
@@ -29,12 +30,15 @@ kvbm::test::FakeCuda& fake() {
   return *one;
 }
 
-const Driver& table() { return fake().driver(); }
+const Driver* lent = nullptr;
+
+const Driver& table() { return lent != nullptr ? *lent : fake().driver(); }
 
 }  // namespace
 
 #define FAKE_EXPORT extern "C" __attribute__((visibility("default")))
 
+FAKE_EXPORT void kvbm_fake_lend(const Driver* table) { lent = table; }
 FAKE_EXPORT int kvbm_fake_apply(const char* text) { return fake().apply(text) ? 1 : 0; }
 FAKE_EXPORT uint64_t kvbm_fake_calls(const char* entry) { return fake().calls(entry); }
 FAKE_EXPORT uint64_t kvbm_fake_launches(const char* kernel) { return fake().launches(kernel); }

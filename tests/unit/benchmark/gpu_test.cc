@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device/kernels/codec_job.h"
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/fake_cuda/bench_kernels.h"
 #include "support/fake_cuda/fake_cuda.h"
@@ -61,6 +62,27 @@ TEST(GpuBenchmark, gives_no_figures_of_a_device_that_is_lost_in_the_middle) {
   test::add_bench_kernels(fake);
   fake.fail_kernel("kvbm_scatter_leaves", 3, device::kCuIllegalAddress);
   EXPECT_EQ(bench_gpu(fake.driver(), small()).status().code(), Code::tier_disabled);
+}
+
+// The last of the rows: no figure of them where a kernel codes wrong, or the driver refuses.
+TEST(GpuBenchmark, gives_no_figures_of_blocks_that_are_coded_wrong_or_not_at_all) {
+  for (const char* kernel : {"kvbm_quantize", "kvbm_dequantize"}) {
+    SCOPED_TRACE(kernel);
+    test::FakeCuda fake;
+    uint64_t spoilt = 0;
+    test::add_emulated_kernels(fake, [&](const std::string& name, const test::FakeLaunch& launch) {
+      if (name != kernel || launch.parameter<uint32_t>(1) == 0) return;
+      const auto* const job = reinterpret_cast<const device::CodedJob*>(launch.parameter<device::CuPointer>(0));
+      // A byte of what the kernel wrote: the coded leaf, or the plain one.
+      const uint64_t wrote = name == "kvbm_quantize" ? job->leaf.record : job->leaf.run.address;
+      reinterpret_cast<std::byte*>(wrote)[1000] ^= std::byte{0x40};
+      ++spoilt;
+    });
+    test::add_bench_kernels(fake);
+    const Status status = bench_gpu(fake.driver(), small()).status();
+    EXPECT_EQ(status.code(), Code::damaged) << status.message();
+    EXPECT_GT(spoilt, 0U);
+  }
 }
 
 TEST(GpuBenchmark, says_that_there_is_no_such_device) {

@@ -143,6 +143,22 @@ class BlockCoderTest : public ::testing::Test {
     }
   }
 
+  // A call while the driver refuses every call of `entry`, each time.
+  void expect_given_up(const char* entry) {
+    const LeafForm form{Element::bf16, 64, 16};
+    fill(pages_, kPages, form.element);
+    const codec::StridedBytes from(make_runs(pages_, 100U << 10, 64));
+    CoderOptions short_patience = options();
+    short_patience.stall_ns = 20'000'000;
+    BlockCoder coder(device_, short_patience);
+    const size_t parked = parked_count();
+    fake_.fail(entry, 1, kCuOutOfMemory, 1ULL << 40);
+    EXPECT_EQ(Code::no_memory, by_device(coder, form, Mode::int8, from).status().code());
+    EXPECT_NE(std::string::npos, device_->lost_why().find("did not end")) << device_->lost_why();
+    EXPECT_EQ(parked + 1, parked_count());
+    fake_.wait_idle();
+  }
+
   test::FakeCuda fake_;
   SeededRandom random_{20261123};
   std::shared_ptr<Device> device_;
@@ -359,6 +375,10 @@ TEST_F(BlockCoderTest, a_device_that_does_not_get_on_is_given_up) {
   EXPECT_EQ(parked + 1, parked_count());
   fake_.hold_all(false);
 }
+
+// A driver that does not even say whether what was launched has ended: the call does not return before that is settled.
+TEST_F(BlockCoderTest, a_driver_that_records_nothing_any_more_loses_the_device) { expect_given_up("cuEventRecord"); }
+TEST_F(BlockCoderTest, a_driver_that_says_of_nothing_that_it_ended_loses_the_device) { expect_given_up("cuEventQuery"); }
 
 TEST_F(BlockCoderTest, the_context_may_be_destroyed_while_the_caller_waits_for_its_stream) {
   BlockCoder coder(device_, options());
