@@ -126,7 +126,7 @@ bool TransportThread::give_turn(uint64_t& within) {
 uint64_t TransportThread::turn() {
   run_tasks(false);
   // A task that used the transport has left nothing for progress() unless arm() says so. What sockets hold is found by
-  // who sleeps; where helps follow each other without a sleep, the own thread aside, it is looked for now and then.
+  // who sleeps. Where helps follow each other without a sleep, the own thread aside, this looks every kAsideNs.
   uint64_t within = UINT64_MAX;
   const uint64_t now = clock_.now_ns();
   if (transport_ready_ || now - std::min(now, looked_ns_) >= kAsideNs || transport_->arm(within) != Code::ok) {
