@@ -11,6 +11,7 @@ kvbm_status_t write(kvbm_error_t* err, Code code, std::string_view what, std::st
   if (err == nullptr) return to_c(code);
   size_t n = 0;
   const auto add = [&](std::string_view text) {
+    if (text.empty()) return;  // its address may be null, which memcpy takes for no length
     const size_t fits = std::min(text.size(), sizeof(err->message) - 1 - n);
     std::memcpy(err->message + n, text.data(), fits);
     n += fits;
