@@ -316,8 +316,9 @@ KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t 
  * not take when it was sent (a full or failing disk) is sent once more, and KVBM_PARTIAL says that there was such a
  * block since the last flush that said so, or that a tier is out of service: the block may be there by now, or may have
  * left host memory. KVBM_OK of a flush after it: all of them that still are in host memory are there. A failure is told
- * to every flush that was under way then, or to the next. KVBM_ERR_DEADLINE if it takes longer. In a shared tier set (kvbm_manager_share) it answers for each block that this
- * process stored, as said there. Thread: any. Blocks: until then. Since 0.1. */
+ * to every flush that was under way then, or to the next. KVBM_ERR_DEADLINE if it takes longer. In a shared tier set
+ * (kvbm_manager_share) it answers for each block that this process stored, as said there. Thread: any. Blocks: until
+ * then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
 
 /* --------------------------------------------------------------- namespaces */
@@ -484,7 +485,8 @@ KVBM_API kvbm_status_t kvbm_manager_offload(kvbm_manager_t *manager, kvbm_namesp
  * any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_drop(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, size_t *out_n);
-/* Tells every policy, policy_table too, what is known of host blocks (KVBM_PRIORITY_*). Absent: ignored. Since 0.1. */
+/* Tells every policy, policy_table too, and the disk tiers of this process what is known of blocks (KVBM_PRIORITY_*).
+ * What was said of a record that was on disk already is not written down. Absent: ignored. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_hint(kvbm_manager_t *manager, kvbm_namespace_t *ns, const kvbm_part_t *part,
                                          const kvbm_key_t *keys, size_t n_keys, uint32_t priority);
 /* Keeps host blocks resident for `owner` (any number of the caller's choosing) until timeout_ns from now or until

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -352,11 +353,10 @@ Status Manager::forget_family(FamilyId family) {
   table_->erase_family(family);
   share_.unflushed.forget(family);
   taken_->let_go_all(tick());
-  for (auto& tier : tiers_) {
-    Status erased = tier->erase_family(family);
+  for (auto& offloader : offloaders_) {
+    Status erased = offloader->erase_families({&family, 1});
     if (!erased.ok() && first.ok()) first = std::move(erased);
   }
-  for (auto& offloader : offloaders_) offloader->left(&family);
   return first;
 }
 
@@ -372,13 +372,12 @@ Status Manager::reset_all() {
   table_->erase_all();
   share_.unflushed.forget_all();
   taken_->let_go_all(tick());
-  for (FamilyId family = 0; family < families_.size(); ++family) {
-    for (auto& tier : tiers_) {
-      Status erased = tier->erase_family(family);
-      if (!erased.ok() && first.ok()) first = std::move(erased);
-    }
+  std::vector<FamilyId> all(families_.size());
+  std::iota(all.begin(), all.end(), FamilyId{0});
+  for (auto& offloader : offloaders_) {
+    Status erased = offloader->erase_families(all);
+    if (!erased.ok() && first.ok()) first = std::move(erased);
   }
-  for (auto& offloader : offloaders_) offloader->left(nullptr);
   events_.publish(copy::EventKind::cleared, 0);
   return first.ok() ? arena_->sync() : first;
 }
@@ -657,6 +656,10 @@ void Manager::hint(FamilyId family, std::span<const Key> keys, uint8_t priority)
   slots.erase(std::remove(slots.begin(), slots.end(), kNoSlot), slots.end());
   table_->set_priority(slots, priority, tick());
   release(slots);
+  std::vector<Identity> ids;
+  ids.reserve(keys.size());
+  for (const Key& key : keys) ids.push_back({key, family});
+  for (auto& tier : tiers_) tier->hint(ids, priority);
 }
 
 Code Manager::pin(FamilyId family, std::span<const Key> keys, uint64_t owner, uint64_t deadline_ns, block::PinId& id,

@@ -289,12 +289,12 @@ Offloader::Turn Offloader::begin(Entry& entry, tier::PutItem& item, std::vector<
   bool there = false;
   {
     MutexLock lock(mutex_);
-    // Asked here: who wrote it said so before it ended its writing.
-    there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;
-    if (!there && writing_[slot]) {
+    // Whoever writes it says that it is there before that is certain.
+    if (writing_[slot]) {
       followers_.emplace(slot, std::move(entry));
       return Turn::over;
     }
+    there = (manager_.table().flags(slot) & on_tier_flag(tier_)) != 0;
     if (!there && !disabled) writing_[slot] = true;
   }
   if (there || disabled) {
@@ -325,6 +325,7 @@ void Offloader::end_writing(std::vector<Entry>& entries, std::vector<Code>& code
     const auto [first, last] = followers_.equal_range(slot);
     for (auto at = first; at != last; ++at) {
       entries.push_back(std::move(at->second));
+      entries.back().again = entries[i].again;
       codes.push_back(codes[i]);
     }
     followers_.erase(first, last);
@@ -350,6 +351,7 @@ void Offloader::send(std::vector<Entry> entries) {
     sent->entries.push_back(std::move(entry));
   }
   sent->left = left_.load();
+  sent->erased = erased_.load();
   const uint64_t charged = sent->entries.size() * slot_bytes_;
   sent->charged = charged;
   {
@@ -429,14 +431,32 @@ void Offloader::left(std::span<const Identity> ids) {
   manager_.release(unmark(ids));
 }
 
+class Offloader::Erasing {
+ public:
+  explicit Erasing(Offloader& offloader) : offloader_(offloader) { offloader_.erasing_.fetch_add(1); }
+  ~Erasing() { offloader_.erased_.fetch_add(1); }
+  Erasing(const Erasing&) = delete;
+  Erasing& operator=(const Erasing&) = delete;
+
+ private:
+  Offloader& offloader_;
+};
+
 void Offloader::erase(std::span<const Identity> ids) {
   const MemoryWait nobody_to_tell;
+  const Erasing erasing(*this);
   manager_.tier_below(tier_).erase(ids);
   send_again(unmark(ids));
 }
 
-void Offloader::left(const FamilyId* family) {
+Status Offloader::erase_families(std::span<const FamilyId> families) {
   constexpr size_t kPage = 256;
+  const Erasing erasing(*this);
+  Status first;
+  for (const FamilyId family : families) {
+    Status erased = manager_.tier_below(tier_).erase_family(family);
+    if (!erased.ok() && first.ok()) first = std::move(erased);
+  }
   const MemoryWait nobody_to_tell;
   left_.fetch_add(1);
   std::vector<block::SlotInfo> page;
@@ -448,7 +468,7 @@ void Offloader::left(const FamilyId* family) {
       if (info.state != block::SlotState::registered || info.withdrawn) continue;
       if ((manager_.table().flags(info.slot) & on_tier_flag(tier_)) == 0) continue;
       if (!manager_.table().acquire_weak(info.slot, info.generation)) continue;
-      if (family != nullptr && manager_.table().identity(info.slot).family != *family) {
+      if (!std::binary_search(families.begin(), families.end(), manager_.table().identity(info.slot).family)) {
         manager_.release({&info.slot, 1});
         continue;
       }
@@ -457,6 +477,7 @@ void Offloader::left(const FamilyId* family) {
     }
     send_again(std::move(anew));
   }
+  return first;
 }
 
 void Offloader::send_again(std::vector<SlotId> held) {
@@ -465,18 +486,23 @@ void Offloader::send_again(std::vector<SlotId> held) {
   request(std::move(held), nullptr);
 }
 
-void Offloader::confirm(std::span<const SlotId> slots) {
+std::vector<SlotId> Offloader::confirm(std::span<const SlotId> slots) {
   std::vector<Identity> ids;
+  std::vector<SlotId> gone;
   ids.reserve(slots.size());
   for (const SlotId slot : slots) ids.push_back(manager_.table().identity(slot));
   std::vector<tier::Found> found(ids.size());
   manager_.tier_below(tier_).find(ids, found, false);
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (!found[i].present) manager_.table().clear_flags(slots[i], on_tier_flag(tier_));
+    if (found[i].present) continue;
+    manager_.table().clear_flags(slots[i], on_tier_flag(tier_));
+    gone.push_back(slots[i]);
   }
+  return gone;
 }
 
 void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
+  const MemoryWait nobody_to_tell;
   std::vector<Entry>& entries = sent.entries;
   TierCounters& counters = manager_.counters().tiers[tier_];
   std::vector<Identity> stored;
@@ -498,11 +524,44 @@ void Offloader::finished(Sent& sent, tier::PutBatch& batch) {
       manager::add(counters.errors, 1);
     }
   }
-  if (left_.load() != sent.left) confirm(marked);
+  if (left_.load() != sent.left) mark_again(sent, confirm(marked));
   erase_what_was_late(forgotten);
   sent.codes = batch.status;
   end_writing(entries, sent.codes);
+  queue_again(sent);
   manager_.events().publish(copy::EventKind::stored, tier_, stored);
+}
+
+// What is not there though the tier has stored it was let go by the tier, which is the tier's affair, or erased.
+void Offloader::mark_again(Sent& sent, std::span<const SlotId> gone) const {
+  if (gone.empty() || erasing_.load() == sent.erased) return;
+  for (Entry& entry : sent.entries) {
+    entry.again = std::find(gone.begin(), gone.end(), entry.slot) != gone.end();
+  }
+}
+
+// Before the batch ends: nobody finds this at rest in between.
+void Offloader::queue_again(Sent& sent) {
+  const auto first = std::find_if(sent.entries.begin(), sent.entries.end(), [](const Entry& one) { return one.again; });
+  if (first == sent.entries.end()) return;
+  std::vector<Entry> ended;
+  std::vector<Code> codes;
+  ended.reserve(sent.entries.size());
+  codes.reserve(sent.entries.size());
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < sent.entries.size(); ++i) {
+    Entry& entry = sent.entries[i];
+    if (!entry.again) {
+      ended.push_back(std::move(entry));
+      codes.push_back(sent.codes[i]);
+      continue;
+    }
+    entry.again = false;
+    held_ += slot_bytes_;
+    queue_.push_back(std::move(entry));
+  }
+  sent.entries = std::move(ended);
+  sent.codes = std::move(codes);
 }
 
 // The tier is done with it, and whoever gave it to the tier holds nothing of it any more: what is to go can go, and who hears

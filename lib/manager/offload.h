@@ -55,16 +55,16 @@ class Offloader {
   void choose_wanted(std::vector<Identity>& ids);
   // Records that `from` lets go (tier::TierListener::take_over).
   void take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch);
-  // Erases records here. What was stored anew meanwhile and had come here already may be gone with them, and is sent
-  // again.
+  // Erases records here. What was stored anew meanwhile and had come here already, or is on its way, may be gone with
+  // them, and is sent again.
   void erase(std::span<const Identity> ids);
+  // The same of whole families, in ascending order.
+  Status erase_families(std::span<const FamilyId> families);
   // Records are here no more: the tier let them go, or they were erased. No block of the host says from then on that
   // its record is here. Whose record may have come back, or was another's, is told so without need: that costs a write.
   void left(std::span<const Identity> ids);
-  // The same of a whole family, or of all, that were erased: those stored anew meanwhile are sent again.
-  void left(const FamilyId* family);
-  // Blocks of the host, held, that were marked as here: the mark ends where the record has left meanwhile.
-  void confirm(std::span<const SlotId> slots);
+  // Blocks of the host, held, that were marked as here: the mark ends where the record has left meanwhile. Those.
+  std::vector<SlotId> confirm(std::span<const SlotId> slots);
   // Runs when nothing is queued or in flight (now, if so).
   void when_idle(UniqueFunction<void()> idle);
   [[nodiscard]] bool admits_on_use() const noexcept;
@@ -82,6 +82,7 @@ class Offloader {
     std::shared_ptr<Report> report = nullptr;
     bool held = true;         // a reference is ours
     bool marked = false;      // in queued_
+    bool again = false;       // was written, and erased with an earlier block of its key: it is written once more
     uint32_t generation = 0;  // of the slot, where marked
   };
   // A batch that the tier has. It ends when the tier has answered and put() has returned: whoever called that holds
@@ -90,7 +91,8 @@ class Offloader {
     std::vector<Entry> entries;
     std::vector<Code> codes;
     uint64_t charged = 0;
-    uint64_t left = 0;  // left_ before the tier had it
+    uint64_t left = 0;    // left_ before the tier had it
+    uint64_t erased = 0;  // erased_ then
     std::atomic<int> open{2};
   };
   struct Queued {
@@ -117,6 +119,8 @@ class Offloader {
   Turn begin(Entry& entry, tier::PutItem& item, std::vector<Entry>& later);
   void end_writing(std::vector<Entry>& entries, std::vector<Code>& codes);
   void finished(Sent& sent, tier::PutBatch& batch);
+  void mark_again(Sent& sent, std::span<const SlotId> gone) const;
+  void queue_again(Sent& sent);
   void end(Sent& sent);
   void drop(std::span<Entry> entries, Code why);
   void note_failure(const Entry& entry, Code code) noexcept;
@@ -140,6 +144,11 @@ class Offloader {
   // How often records left. Raised after they have and before their blocks are unmarked: who marks a block and then
   // finds this as it was before the tier had the record knows that it has not left, or that the mark will be ended.
   std::atomic<uint64_t> left_{0};
+  // Erasings begun, and ended. Who reads the second and later finds that the first is another knows that one has been
+  // under way meanwhile.
+  class Erasing;
+  std::atomic<uint64_t> erasing_{0};
+  std::atomic<uint64_t> erased_{0};
   std::atomic<uint64_t> failed_{0};
   mutable Mutex mutex_;
   std::unique_ptr<policy::Admission> admission_ KVBM_GUARDED_BY(mutex_);

@@ -50,6 +50,10 @@ void OwnedTier::erase(std::span<const Identity> ids) {
   if (tier::Tier* const d = disk()) d->erase(ids);
 }
 
+void OwnedTier::hint(std::span<const Identity> ids, uint8_t priority) {
+  if (tier::Tier* const d = disk()) d->hint(ids, priority);
+}
+
 void OwnedTier::reject(const Identity& id, uint64_t location) {
   if (tier::Tier* const d = disk()) d->reject(id, location);
 }

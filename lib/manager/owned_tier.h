@@ -28,6 +28,7 @@ class OwnedTier final : public tier::Tier {
   void get(std::unique_ptr<tier::GetBatch> batch) override;
   [[nodiscard]] bool reads_from_files() const noexcept override;
   void erase(std::span<const Identity> ids) override;
+  void hint(std::span<const Identity> ids, uint8_t priority) override;
   void reject(const Identity& id, uint64_t location) override;
   Status erase_family(FamilyId family) override;
   size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;

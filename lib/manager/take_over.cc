@@ -106,12 +106,14 @@ struct Offloader::Moving {
   std::vector<Identity> ids;
   std::vector<uint64_t> marks;  // Manager::forget_mark, from before `gone` was asked
   std::vector<bool> gone;       // was not in `from` any more: forgotten, or found damaged
+  uint64_t erased = 0;          // erased_ before this tier had them
 };
 
 void Offloader::take_over(TierIndex from, std::unique_ptr<tier::PutBatch> batch) {
   const MemoryWait nobody_to_tell;
   auto moving = std::make_shared<Moving>();
   moving->from = from;
+  moving->erased = erased_.load();
   for (const tier::PutItem& item : batch->items) {
     moving->bytes += item.payload.size();
     moving->ids.push_back(item.id);
@@ -168,8 +170,10 @@ void Offloader::took_over(const Moving& moving, const tier::PutBatch& batch) {
     const SlotId slot = manager_.acquire_one(stored.back().family, stored.back().key);
     if (slot == kNoSlot) continue;
     manager_.table().set_flags(slot, on_tier_flag(tier_));
-    confirm({&slot, 1});
-    manager_.release({&slot, 1});
+    // Who found the mark in between relies on it.
+    const bool again = !confirm({&slot, 1}).empty() && erasing_.load() != moving.erased;
+    if (again) send_again({slot});
+    if (!again) manager_.release({&slot, 1});
   }
   manager_.events().publish(copy::EventKind::stored, tier_, stored);
   {

@@ -225,6 +225,9 @@ class Tier {
   [[nodiscard]] virtual bool reads_from_files() const noexcept { return false; }
   // Forgets records; absent ones are ignored. After it returns no get started later finds them.
   virtual void erase(std::span<const Identity> ids) = 0;
+  // What is known of records (policy::Hint), said after they were put; absent ones are ignored. From memory, never blocks.
+  // Thread: any.
+  virtual void hint(std::span<const Identity> /*ids*/, uint8_t /*priority*/) {}
   // A receiver found that the payload read from `location` does not verify: damage, as if the tier had seen it.
   virtual void reject(const Identity& id, uint64_t location) = 0;
   // Forgets every record of a family. Persisted before it returns where the tier persists.

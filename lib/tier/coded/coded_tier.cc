@@ -61,6 +61,8 @@ void CodedTier::erase(std::span<const Identity> ids) {
   inner_->erase(ids);
 }
 
+void CodedTier::hint(std::span<const Identity> ids, uint8_t priority) { inner_->hint(ids, priority); }
+
 Status CodedTier::erase_family(FamilyId family) {
   core_->forget(family);
   return inner_->erase_family(family);

@@ -65,6 +65,7 @@ class CodedTier final : public Tier {
   void in_place(std::span<InPlace> items) noexcept override;
   void read_in_place(std::span<const InPlace> items) noexcept override { inner_->read_in_place(items); }
   void erase(std::span<const Identity> ids) override;
+  void hint(std::span<const Identity> ids, uint8_t priority) override;
   void reject(const Identity& id, uint64_t location) override { inner_->reject(id, location); }
   Status erase_family(FamilyId family) override;
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) override { return inner_->scan(cursor, out); }

@@ -95,6 +95,23 @@ void DiskCore::erase(std::span<const Identity> ids) {
   }
 }
 
+// Where the record is written, it says what was known then, or when it is carried (reclaim.cc): a kill takes back what was
+// said since.
+void DiskCore::hint(std::span<const Identity> ids, uint8_t priority) {
+  std::vector<Identity> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  MutexLock lock(mutex_);
+  for (const Identity& id : ids) {
+    const uint32_t entry = index_.find(id);
+    if (entry != DiskIndex::kNone) index_.at(entry).priority = priority;
+  }
+  for (const auto& op : puts_) {
+    for (size_t i = 0; i < op->batch->items.size(); ++i) {
+      if (std::binary_search(sorted.begin(), sorted.end(), op->batch->items[i].id)) op->hints[i] = priority;
+    }
+  }
+}
+
 Status DiskCore::erase_family(FamilyId family) {
   if (family >= families_.size()) return {Code::invalid_argument, "no such family"};
   MutexLock control(control_);

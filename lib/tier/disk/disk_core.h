@@ -28,11 +28,13 @@ namespace kvbm::tier::disk {
 inline constexpr uint32_t kFailuresToDisable = 8;
 
 struct PutOp {
+  static constexpr uint8_t kNoHint = UINT8_MAX;
   std::unique_ptr<PutBatch> batch;
   std::vector<uint32_t> to_write;  // items, in order
   size_t next = 0;                 // in to_write
   std::vector<uint8_t> tries;      // per item
   std::vector<bool> erased;        // per item: erase() came while it was on its way
+  std::vector<uint8_t> hints;      // per item, what hint() said meanwhile; kNoHint
   uint32_t open = 0;               // items without a status yet
   bool queued = false;
   std::vector<uint32_t> segments;    // written to; a durable batch syncs them
@@ -120,6 +122,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   void get(std::unique_ptr<GetBatch> batch, bool internal) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool reads_from_files() const noexcept KVBM_EXCLUDES(mutex_);
   void erase(std::span<const Identity> ids) KVBM_EXCLUDES(mutex_);
+  void hint(std::span<const Identity> ids, uint8_t priority) KVBM_EXCLUDES(mutex_);
   void reject(const Identity& id, uint64_t location) KVBM_EXCLUDES(mutex_);
   Status erase_family(FamilyId family) KVBM_EXCLUDES(mutex_, control_);
   size_t scan(uint64_t& cursor, std::span<ScanRow> out) KVBM_EXCLUDES(mutex_);

@@ -68,6 +68,10 @@ void DiskTier::erase(std::span<const Identity> ids) {
   const MemoryWait patient;
   core_->erase(ids);
 }
+void DiskTier::hint(std::span<const Identity> ids, uint8_t priority) {
+  const MemoryWait patient;
+  core_->hint(ids, priority);
+}
 void DiskTier::reject(const Identity& id, uint64_t location) {
   const MemoryWait patient;
   core_->reject(id, location);

@@ -34,6 +34,7 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
   batch->status.assign(n, Code::ok);
   op->tries.assign(n, 0);
   op->erased.assign(n, false);
+  op->hints.assign(n, PutOp::kNoHint);
   op->moved_from = std::move(moved_from);
   op->batch = std::move(batch);
   bool nothing_to_write = false;  // once queued, the operation belongs to whoever holds the mutex
@@ -347,6 +348,7 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
     e.last_use = seconds();
     e.head_bytes = row.head_bytes & 0x3FFFFFU;
     e.payload_bytes = row.payload_bytes & 0x3FFFFFFFFULL;
+    if (op.hints[item.item] != PutOp::kNoHint) row.priority = op.hints[item.item];
     e.priority = row.priority;
     stats_.payload_bytes += row.payload_bytes;
     ++stats_.puts;

@@ -325,6 +325,59 @@ TEST_F(StoringAnew, and_written_between_a_drop_and_its_erasing_below_sends_it_ag
   EXPECT_TRUE(is_marked());
 }
 
+// Who asked for it meanwhile is told when it is there.
+TEST_F(StoringAnew, and_on_its_way_when_the_erase_comes_sends_it_again) {
+  make(AdmissionKind::all);
+  put(1);
+  answer_all();
+  pace_->on_erase = [this] { put(1); };
+  forget();
+  const auto asked = ask({1});
+  EXPECT_FALSE(sim_.run_until([&] { return asked->done; })) << "it waits for the one that is on its way";
+  EXPECT_EQ(pace_->kept.size(), 1U);
+  EXPECT_FALSE(is_below());
+  pace_->answer_put();
+  EXPECT_FALSE(asked->done);
+  ASSERT_TRUE(sim_.run_until([&] { return !pace_->kept.empty(); }));
+  answer_all();
+  ASSERT_TRUE(sim_.run_until([&] { return asked->done; }));
+  EXPECT_EQ(asked->status, Code::ok);
+  EXPECT_EQ(asked->items_done, 1U);
+  flush();
+  EXPECT_TRUE(is_below());
+  EXPECT_TRUE(is_marked());
+}
+
+TEST_F(StoringAnew, and_on_its_way_when_its_namespace_is_reset_sends_it_again) {
+  make(AdmissionKind::all);
+  put(1);
+  answer_all();
+  for (const bool everything : {false, true}) {
+    pace_->on_erase = [this] { put(1); };
+    ASSERT_TRUE((everything ? manager_->reset_all() : manager_->reset(*ns_)).ok());
+    EXPECT_FALSE(is_below());
+    pace_->answer_put();
+    answer_all();
+    flush();
+    EXPECT_TRUE(is_below());
+    EXPECT_TRUE(is_marked());
+  }
+}
+
+// Or a full tier would write for ever.
+TEST_F(StoringAnew, what_a_tier_lets_go_before_it_answers_is_not_sent_again) {
+  make(AdmissionKind::all);
+  put(1);
+  const Identity id{key(1), family_};
+  manager_->tier_below(1).erase({&id, 1});
+  manager_->removed(1, {&id, 1}, false);
+  answer_all();
+  flush();
+  EXPECT_FALSE(is_below());
+  EXPECT_FALSE(is_marked());
+  EXPECT_TRUE(pace_->kept.empty());
+}
+
 TEST_F(StoringAnew, and_written_while_its_namespace_is_reset_sends_it_again) {
   make(AdmissionKind::all);
   put(1);

@@ -230,6 +230,32 @@ TEST(DiskTier, carries_what_is_to_be_kept_and_not_what_was_for_once) {
   EXPECT_FALSE(w.present(3));
 }
 
+// Said later: of what is there, and of what is being written.
+TEST(DiskTier, a_hint_counts_for_what_is_there_and_for_what_is_on_its_way) {
+  DiskWorld w(63);
+  ASSERT_TRUE(w.open().ok());
+  w.priority = policy::kHintKeep;
+  ASSERT_EQ(w.put_now(1, 8192), Code::ok);
+  w.priority = policy::kHintNormal;
+  ASSERT_EQ(w.put_now(2, 8192), Code::ok);
+  std::vector<Code> codes;
+  w.put({3}, 8192, false, &codes);
+  const auto say = [&](uint64_t n, uint8_t priority) {
+    const Identity id = w.id(n);
+    w.tier->hint({&id, 1}, priority);
+  };
+  say(1, policy::kHintOneShot);
+  say(2, policy::kHintKeep);
+  say(3, policy::kHintKeep);
+  say(77, policy::kHintKeep);
+  ASSERT_TRUE(w.sim.run_until([&] { return !codes.empty(); }));
+  for (uint64_t n = 4; n <= 1000; ++n) ASSERT_EQ(w.put_now(n, 8192), Code::ok);
+  EXPECT_FALSE(w.present(1));
+  EXPECT_TRUE(w.present(2));
+  EXPECT_TRUE(w.present(3));
+  EXPECT_FALSE(w.present(77));
+}
+
 TEST(DiskTier, refuses_with_no_room_when_everything_is_pinned) {
   DiskWorld w(8);
   ASSERT_TRUE(w.open().ok());

@@ -14,15 +14,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import first_token  # noqa: E402
 import places  # noqa: E402
 import steps  # noqa: E402
-from fleet import PLAIN, WAYS, EngineError, Fleet  # noqa: E402
+from fleet import CONTROL, PLAIN, WAYS, EngineError, Fleet  # noqa: E402
 from rows import Row, say, show  # noqa: E402
 
 PARTS = ("first_token", "steps", "lengths", "turns")
 LENGTHS = (500, 1500, 4000)
 # vLLM's own KV space is 1 GiB, 45,000 tokens.
 LLM = {"max_model_len": 8192, "max_num_seqs": 8}
-# A vLLM takes about 1.5 GiB here, and six of them are up at one time.
-NEEDED_GIB = 11
+# A vLLM takes about 1.5 GiB here, and seven of them are up at one time.
+NEEDED_GIB = 13
 
 
 def options() -> argparse.Namespace:
@@ -55,11 +55,12 @@ def beside_each_other(asked: argparse.Namespace, place: Path, rounds: int) -> li
     """What every way to keep KV does on an engine of its own."""
     rows: list[Row] = []
     with Fleet(asked.model, place, LLM, asked.engine_threads) as fleet:
-        for name in (PLAIN, *asked.ways):
+        steps_too = "steps" in asked.parts
+        for name in (PLAIN, *asked.ways, *([CONTROL] if steps_too else [])):
             fleet.start_way(name)
         if "first_token" in asked.parts:
             rows += first_token.measure(fleet, asked.ways, LENGTHS[1], rounds)
-        if "steps" in asked.parts:
+        if steps_too:
             rows += steps.measure(fleet, asked.ways, 6 if asked.quick else 12, max(2, rounds * 3 // 7))
     return rows
 
@@ -88,7 +89,7 @@ def measure(asked: argparse.Namespace, place: Path) -> list[Row]:
 
 def main(asked: argparse.Namespace) -> int:
     if free_gib() < NEEDED_GIB and "linux" in sys.platform:
-        say(f"{free_gib():.0f} GiB of memory are free, and six engines at a time take up to {NEEDED_GIB}: choose fewer "
+        say(f"{free_gib():.0f} GiB of memory are free, and seven engines at a time take up to {NEEDED_GIB}: choose fewer "
             "with --ways and --places if they do not start")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the engines are ended with it
     try:

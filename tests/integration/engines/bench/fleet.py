@@ -22,6 +22,7 @@ CHUNK = 256
 LMCACHE = {"PYTHONPATH": str(HERE.parent / "lmcache" / "site"), "PYTHONHASHSEED": "0", "LMCACHE_TRACK_USAGE": "false",
            "DO_NOT_TRACK": "1"}
 PLAIN = "alone"
+CONTROL = "alone_again"
 HOOKS = ("tiering", "direct", "connector")
 WAYS = (*HOOKS, "lmcache")
 # vLLM's host pool alone: a reset of the connector is the end of all that the hooks have.
@@ -99,7 +100,7 @@ class Fleet:
         return member
 
     def start_way(self, name: str) -> Member:
-        """One of PLAIN and WAYS."""
+        """One of PLAIN, CONTROL and WAYS."""
         if name == "lmcache":
             say("starting LMCache's server")
             server = Server([], self._place / "lmcache.log", l1_gib=1.0, chunk=CHUNK)
@@ -107,4 +108,6 @@ class Fleet:
             return self.start(name, server.connector(), LMCACHE)
         if name == "connector":
             return self.start(name, connector(HOST))
-        return self.start(name, None if name == PLAIN else kv_transfer(name, host=HOST, pool=POOL, weigh=True))
+        if name in (PLAIN, CONTROL):
+            return self.start(name)
+        return self.start(name, kv_transfer(name, host=HOST, pool=POOL, weigh=True))

@@ -1,5 +1,5 @@
 """What libkvbm's work costs the requests that run beside it: the engine's steps and the time between two tokens while
-stores and loads run, against the same vLLM alone."""
+stores and loads run, against the same vLLM alone. A second one alone (CONTROL) shows what of that is chance."""
 from __future__ import annotations
 
 import random
@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import Sequence
 
 from first_token import prompt_of
-from fleet import PLAIN, Fleet, Member
+from fleet import CONTROL, PLAIN, Fleet, Member
 from rows import Row, percentile_ms, say
 
 TOKENS = 512  # of each prompt that comes while another request decodes
@@ -20,7 +20,8 @@ RUN = "from bench import paced\nresult = paced.run(llm, {prompts!r})"
 
 
 def measure(fleet: Fleet, ways: Sequence[str], prompts: int, rounds: int) -> list[Row]:
-    members = [fleet.members[name] for name in (PLAIN, *ways)]
+    compared = (*ways, CONTROL)
+    members = [fleet.members[name] for name in (PLAIN, *compared)]
     found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     chosen = random.Random(4)
     for number in range(rounds + 1):  # the first is not counted
@@ -31,7 +32,7 @@ def measure(fleet: Fleet, ways: Sequence[str], prompts: int, rounds: int) -> lis
                     if number > 0:
                         found[member.name, phase, name] += seconds
         say(f"decoding while others come: round {number} of {rounds}")
-    return [row for way in ways for phase in (STORES, LOADS) for row in _rows(found, way, phase)]
+    return [row for way in compared for phase in (STORES, LOADS) for row in _rows(found, way, phase)]
 
 
 def _paced(member: Member, texts: list[list[int]], phase: str) -> dict[str, list[float]]:
@@ -39,7 +40,7 @@ def _paced(member: Member, texts: list[list[int]], phase: str) -> dict[str, list
         member.engine.reset()
     else:
         member.settle()
-        if member.name != PLAIN:
+        if member.name not in (PLAIN, CONTROL):
             member.forget()
     seconds: dict[str, list[float]] = member.engine.run(RUN.format(prompts=texts), timeout_s=600)
     return seconds
