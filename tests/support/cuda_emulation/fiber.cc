@@ -101,6 +101,10 @@ Fiber::~Fiber() {
 #if defined(KVBM_TSAN)
   __tsan_destroy_fiber(tsan_inside_);
 #endif
+#if defined(KVBM_ASAN)
+  // Frames that were forgotten are poisoned still, and so would be whatever is mapped here next.
+  __asan_unpoison_memory_region(stack(), kStackBytes);
+#endif
   munmap(mapping_, page_bytes() + kStackBytes);
 }
 
