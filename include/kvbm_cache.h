@@ -235,7 +235,7 @@ KVBM_API kvbm_status_t kvbm_load_options_init(kvbm_load_options_t *out_options, 
  * first_key are taken in order; block_ids is [n_parts][n_block_ids], `units` ids a key; the last key may have fewer,
  * then only its leading units are loaded. KVBM_NO_BLOCK skips a block. An item that fails (KVBM_ERR_MISS, _DAMAGED,
  * _MISMATCH, _DEADLINE, ...) leaves its engine blocks undefined and is never reported as loaded: compute it. At the
- * deadline the completion comes at once and the tensors are no longer written to. queue as for store.
+ * deadline the completion comes at once (GPU: kvbm_device.h, ends) and no tensor is written any more. queue as for store.
  *
  * With compute_block_ns: of the keys, in their order, as many are loaded as make loading these and computing the others
  * quickest, by what their tiers have done lately (kvbm_match_cost); of a model with window or state components all or

@@ -5,8 +5,8 @@
  * MEMORY OF A GPU
  *   An attached cache may lie in the memory of a CUDA device (kvbm_cache_options_t.memory). The calls are the same.
  *   Records still lie in host memory and below; kernels and copies of the device carry bytes between them and the
- *   tensors and hash them on the device. They run on streams of the library's own in the device's primary context, on
- *   no more of its multiprocessors than device.multiprocessors says.
+ *   tensors and hash them on the device. They run on streams of the library's own in its primary context; stores, loads
+ *   and coding by hand on no more of its multiprocessors each than device.multiprocessors says.
  *   order       Without a stream the work begins at once: the caller has synchronised. With one (has_stream) it
  *               begins after what that stream holds at submit. What is enqueued there afterwards does not wait for
  *               the work: it is enqueued after the completion was polled, or made to wait by kvbm_cache_wait_layer.

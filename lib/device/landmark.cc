@@ -128,11 +128,13 @@ void LandmarkPool::waits(const std::shared_ptr<Landmark>& landmark, uint64_t val
   if (landmark->promised_ >= value) return;
   for (StreamWait& wait : waits_) {
     if (wait.context != context || wait.stream != stream || wait.need.identity != landmark.get()) continue;
+    // Another one of the same address: what was waited for before is of one that is gone.
+    if (wait.need.landmark.expired()) wait.need.value = 0;
     wait.need.landmark = landmark;
     wait.need.value = std::max(wait.need.value, value);
     return;
   }
-  waits_.push_back({context, stream, {landmark, landmark.get(), value}});
+  waits_.push_back({context, stream, {landmark, landmark.get(), value, true}});
 }
 
 std::vector<LandmarkNeed> LandmarkPool::needs_of(CuContext context, CuStream stream) {
@@ -145,8 +147,9 @@ std::vector<LandmarkNeed> LandmarkPool::needs_of(CuContext context, CuStream str
     if (held.back() == nullptr || held.back()->promised_ >= waits_[i].need.value) continue;
     if (kept != i) waits_[kept] = std::move(waits_[i]);
     const StreamWait& wait = waits_[kept++];
-    if (wait.context != context) continue;
-    if (wait.stream == stream || is_special(wait.stream) || is_special(stream)) needs.push_back(wait.need);
+    needs.push_back(wait.need);
+    needs.back().certain = wait.context == context &&
+                           (wait.stream == stream || is_special(wait.stream) || is_special(stream));
   }
   waits_.resize(kept);
   return needs;

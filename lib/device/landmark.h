@@ -46,6 +46,7 @@ struct LandmarkNeed {
   std::weak_ptr<Landmark> landmark;
   const Landmark* identity = nullptr;
   uint64_t value = 0;
+  bool certain = true;  // false: another stream waits for it, and whether the point lies behind that one only the driver knows
 };
 
 class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
@@ -82,7 +83,8 @@ class LandmarkPool : public std::enable_shared_from_this<LandmarkPool> {
   // A stream was, or will be, made to wait. The memory of all words then stays for ever: the stream may get to its wait
   // after everything of ours is gone.
   void waits(const std::shared_ptr<Landmark>& landmark, uint64_t value, CuContext context, CuStream stream);
-  // What a point taken of this stream now lies behind, as far as nothing was promised yet.
+  // What a point taken of this stream now lies behind, or may lie behind, as far as nothing was promised yet: an event can
+  // put any stream behind any other's wait.
   std::vector<LandmarkNeed> needs_of(CuContext context, CuStream stream);
   [[nodiscard]] bool met(const LandmarkNeed& need) const;
 

@@ -84,24 +84,36 @@ void TransferLane::pump() {
   }
 }
 
+// A point on another stream than the one that waits may lie behind the wait by an event of the engine's, of which the driver
+// tells nothing but whether the point was reached: so that is asked, and a load of a stream that waits for nothing gets on
+// however long the landmark takes.
+bool TransferLane::stands_behind_a_landmark(const TransferBatch& batch) {
+  if (direction_ != Direction::scatter || batch.after == nullptr) return false;
+  bool perhaps = false;
+  for (const LandmarkNeed& need : batch.after->needs()) {
+    if (need.identity == batch.landmark.get() || landmarks_->met(need)) continue;
+    if (need.certain) return true;
+    perhaps = true;
+  }
+  if (!perhaps || batch.after->reached()) return false;
+  look_again();
+  return true;
+}
+
 // The first batch that is not held. A batch is held while its point lies behind a wait for a landmark that nobody has
 // promised yet: on our streams it would stand in the way of the batch that raises it. What is of one landmark, or of one
 // point and so of one caller, keeps its order.
 std::shared_ptr<TransferWork> TransferLane::next_batch() {
   for (size_t i = 0; i < waiting_.size(); ++i) {
     const TransferBatch& batch = waiting_[i]->batch;
-    bool held = false;
-    if (direction_ == Direction::scatter && batch.after != nullptr) {
-      for (const LandmarkNeed& need : batch.after->needs()) {
-        held = held || (need.identity != batch.landmark.get() && !landmarks_->met(need));
-      }
-    }
+    bool held = stands_behind_a_landmark(batch);
     for (size_t j = 0; j < i && !held; ++j) {
       const TransferBatch& before = waiting_[j]->batch;
       held = (batch.landmark != nullptr && batch.landmark == before.landmark) ||
              (batch.after != nullptr && batch.after == before.after);
     }
     if (held) continue;
+    look_after_ns_ = kFirstLookNs;
     std::shared_ptr<TransferWork> next = std::move(waiting_[i]);
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
     return next;

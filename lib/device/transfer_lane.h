@@ -70,6 +70,10 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
     size_t part = 0;
   };
 
+  // A stream of the engine is asked first after a quarter of a millisecond, then twice as long each time.
+  static constexpr uint64_t kFirstLookNs = 250'000;
+  static constexpr uint64_t kLastLookNs = 4'000'000;
+
   TransferLane(Direction direction, std::shared_ptr<Device> device, std::shared_ptr<LandmarkPool> landmarks,
                const TransferOptions& options, Executor& executor)
       : direction_(direction),
@@ -115,6 +119,10 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   void abandon_both() KVBM_EXCLUDES(mutex_);
   void answer_lost(const std::shared_ptr<TransferWork>& work) KVBM_REQUIRES(mutex_);
   void arm() KVBM_REQUIRES(mutex_);
+  // Whether a landmark that nobody has promised yet keeps, or may keep, the caller's stream from the batch's point.
+  [[nodiscard]] bool stands_behind_a_landmark(const TransferBatch& batch) KVBM_REQUIRES(mutex_);
+  // pump() will be called in a moment: no call of ours tells when a stream of the engine gets on.
+  void look_again() KVBM_REQUIRES(mutex_);
   void tick();
   [[nodiscard]] bool idle() const KVBM_REQUIRES(mutex_);
   void wake() KVBM_REQUIRES(mutex_) { changed_.notify_all(); }
@@ -147,6 +155,8 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   bool quiet_ KVBM_GUARDED_BY(mutex_) = true;      // false: the device may still touch what the ring refers to
   bool watching_ KVBM_GUARDED_BY(mutex_) = false;  // the watcher runs
   bool armed_ KVBM_GUARDED_BY(mutex_) = false;     // a tick will come
+  bool looking_ KVBM_GUARDED_BY(mutex_) = false;   // look_again() will call pump()
+  uint64_t look_after_ns_ KVBM_GUARDED_BY(mutex_) = kFirstLookNs;
   uint32_t stuck_ticks_ KVBM_GUARDED_BY(mutex_) = 0;
   uint64_t ticked_at_ KVBM_GUARDED_BY(mutex_) = 0;  // landed_ at the last tick
   TransferStats stats_ KVBM_GUARDED_BY(mutex_);

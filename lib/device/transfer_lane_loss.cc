@@ -1,4 +1,5 @@
 // How a lane ends, and how it gives a device up.
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -73,6 +74,21 @@ void TransferLane::arm() {
   executor_.post_at(deadline_after(executor_.clock(), stall_ns_ / kTicks), [weak = weak_from_this()] {
     if (const std::shared_ptr<TransferLane> self = weak.lock()) self->tick();
   });
+}
+
+void TransferLane::look_again() {
+  if (looking_ || dead_) return;
+  looking_ = true;
+  executor_.post_at(deadline_after(executor_.clock(), look_after_ns_), [weak = weak_from_this()] {
+    const std::shared_ptr<TransferLane> self = weak.lock();
+    if (self == nullptr) return;
+    {
+      MutexLock lock(self->mutex_);
+      self->looking_ = false;
+    }
+    self->pump();
+  });
+  look_after_ns_ = std::min(2 * look_after_ns_, kLastLookNs);
 }
 
 void TransferLane::tick() {

@@ -48,10 +48,12 @@ void TransferLane::watch() {
 bool TransferLane::land(Place& place) {
   uint64_t ns = 0;
   if (!place.nothing) {
-    const CuResult result = device_->driver().cuEventSynchronize(place.memory->end);
-    if (result != kCuSuccess) {
+    // What was lost before the end of a part was marked has an event that stands for an earlier part, or for nothing.
+    const bool marked = !(place.failed && device_->is_lost());
+    const CuResult result = marked ? device_->driver().cuEventSynchronize(place.memory->end) : kCuSuccess;
+    if (!marked || result != kCuSuccess) {
       // Nobody can say any more when the device has finished with the memory.
-      device_->lose("cuEventSynchronize behind a transfer", result);
+      if (marked) device_->lose("cuEventSynchronize behind a transfer", result);
       {
         MutexLock lock(mutex_);
         quiet_ = false;

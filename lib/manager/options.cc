@@ -143,8 +143,9 @@ void add_device(std::vector<OptionRow>& rows) {
   rows.push_back({"device.library", OptionType::string, "",
                   "The driver's library, a path; empty: libcuda.so.1 as the system finds it."});
   rows.push_back({"device.multiprocessors", OptionType::count, "8",
-                  "Multiprocessors of a device that kvbm's kernels use at most, so that the engine's keep theirs.", 1,
-                  1024});
+                  "Multiprocessors of a device that kvbm's kernels use at most, stores, loads and coding by hand each; the "
+                  "others stay the engine's.",
+                  1, 1024});
   rows.push_back({"device.staging", OptionType::bytes, "64MiB",
                   "Device memory that stores and loads go through, and as much pinned host memory; for each device.",
                   1 << 20, kMaxBytes});

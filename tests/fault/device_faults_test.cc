@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -213,6 +215,7 @@ TEST_P(DeviceFaults, answer_every_batch_once_whichever_call_is_refused) {
 TEST_P(DeviceFaults, lose_the_device_with_a_call_that_says_so) {
   for (const char* entry : {"cuLaunchKernel", "cuMemcpyAsync", "cuEventRecord", "cuEventSynchronize",
                             "cuStreamWriteValue64", "cuStreamWaitEvent"}) {
+    int lost = 0;
     for (uint64_t n = 1; n < 24; n += 6) {
       Round run(99 + n);
       run.world.cuda.fail(entry, n, kCuLaunchFailed);
@@ -221,12 +224,14 @@ TEST_P(DeviceFaults, lose_the_device_with_a_call_that_says_so) {
       run.check(std::string(entry) + " " + std::to_string(n));
       if (HasFatalFailure()) return;
       if (!run.world.device->is_lost()) continue;
+      ++lost;
       TransferBatch later;
       later.leaves = run.out;
       EXPECT_EQ(run.world.gather(std::move(later)).wait(), Code::tier_disabled);
       EXPECT_EQ(run.world.transfers->landmark(), nullptr);
       EXPECT_EQ(run.world.transfers->point(run.engine).status().code(), Code::tier_disabled);
     }
+    EXPECT_GT(lost, 0) << entry;
   }
 }
 
@@ -238,6 +243,7 @@ TEST_P(DeviceFaults, lose_the_device_with_a_kernel_that_fails) {
     ASSERT_TRUE(run.opened);
     run.check("kernel " + std::to_string(n));
     if (HasFatalFailure()) return;
+    EXPECT_TRUE(run.world.device->is_lost() || n > 5) << n;  // so many kernels every round has
   }
 }
 
@@ -313,6 +319,37 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
   world.cuda.synchronize(engine);  // its landmark was raised
   world.cuda.hold_all(false);
   issued.wait_dropped();
+}
+
+// The event behind a part could not be recorded: that it was reached says nothing of the part.
+TEST(DeviceStall, keeps_the_memory_of_a_part_whose_end_could_not_be_marked) {
+  int under_way = 0;
+  for (uint64_t n = 1; n < 8; ++n) {
+    TransferWorld world;
+    ASSERT_TRUE(world.open(options_of(0)).ok());
+    world.cuda.hold_all(true);
+    const uint64_t launched = world.cuda.calls("cuLaunchKernel");
+    world.cuda.fail("cuEventRecord", n, kCuLaunchFailed);
+    Keepsake issued;
+    TransferBatch batch;
+    batch.leaves = world.make_leaves(4, 60U << 10, 0, true);
+    batch.keep = issued.give();
+    Outcome outcome = world.gather(std::move(batch));
+    for (int i = 0; i < 200 && !world.device->is_lost(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!world.device->is_lost()) {  // a batch that has fewer events
+      world.cuda.hold_all(false);
+      EXPECT_EQ(outcome.wait(), Code::ok);
+      continue;
+    }
+    EXPECT_EQ(outcome.wait(), Code::tier_disabled);
+    if (world.cuda.calls("cuLaunchKernel") > launched) {
+      ++under_way;
+      world.transfers.reset();
+      EXPECT_FALSE(issued.dropped()) << n;
+    }
+    world.cuda.hold_all(false);
+  }
+  EXPECT_GT(under_way, 0);
 }
 
 TEST(DeviceStall, parks_what_is_in_the_driver_when_the_transfers_end) {
