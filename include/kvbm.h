@@ -355,8 +355,8 @@ KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
 /* Copies the 16-byte namespace id (it changes with the epoch). Thread: any. Since 0.1. */
 KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 /* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
- * returns. Keys made before do not match any more: make them again. Nodes of the pool that are connected are told, and
- * do the same. Thread: any. Blocks: one write per tier. Since 0.1. */
+ * returns. Keys made before do not match any more: make them again. Nodes of the pool do the same: at once those
+ * that are connected, the others when they are. Thread: any. Blocks: one write per tier. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since
  * 0.1. */

@@ -79,4 +79,10 @@ inline constexpr SlotId kNoSlot = UINT32_MAX;
 using TierIndex = uint8_t;
 inline constexpr TierIndex kNoTier = UINT8_MAX;
 
+// A namespace, by the id of its epoch 0, and the epoch that it has come to.
+struct NamespaceEpoch {
+  NamespaceId base;
+  uint64_t epoch = 0;
+};
+
 }  // namespace kvbm

@@ -44,6 +44,7 @@ class CodedSource final : public RecordSource {
   void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) override {
     inner_.invalidate(base, epoch, std::move(done));
   }
+  void epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) override { inner_.epochs(std::move(done)); }
 
   // The links' executor goes: nothing is answered any more.
   void detach();

@@ -38,7 +38,7 @@ uint64_t LinkRequests::start(Operation operation) {
 void LinkRequests::enqueue(uint64_t id, Operation& operation) {
   if (operation.queued) return;
   operation.queued = true;
-  queue_.push_back(id);
+  (operation.kind == Kind::fetch ? fetches_ : queue_).push_back(id);
 }
 
 uint64_t LinkRequests::find(std::unique_ptr<FindBatch> batch) {
@@ -124,21 +124,32 @@ void LinkRequests::begin(uint32_t peer_limit, uint8_t version) {
 
 void LinkRequests::send(size_t bytes) { outlet_.commit(bytes); }
 
+// One message of the first operation there.
+LinkRequests::Pumped LinkRequests::pump_first(std::deque<uint64_t>& queue) {
+  const uint64_t id = queue.front();
+  if (operations_.get(id) != nullptr && !issue(id)) return Pumped::waits_for_staging;
+  Operation* const op = operations_.get(id);
+  const bool more = op != nullptr && ((op->kind == Kind::find && op->next < op->find->ids.size()) ||
+                                      (op->kind == Kind::fetch && op->next < op->items.size()));
+  if (more) return Pumped::asked;
+  if (op != nullptr) op->queued = false;
+  queue.pop_front();
+  return Pumped::asked;
+}
+
+// Both queues in turns, as long as both may ask.
 void LinkRequests::pump() {
-  while (!queue_.empty() && ended_ == Code::ok && limit_ != 0 && outlet_.clear() && requests_.size() < limit_) {
-    const uint64_t id = queue_.front();
-    Operation* op = operations_.get(id);
-    if (op == nullptr) {
-      queue_.pop_front();
-      continue;
+  bool starved = false;
+  while (ended_ == Code::ok && limit_ != 0 && outlet_.clear() && requests_.size() < limit_) {
+    const bool may_fetch = !fetches_.empty() && !starved && (limit_ == 1 || requests_.size() + 1 < limit_);
+    if (queue_.empty() && !may_fetch) return;
+    if (may_fetch && (queue_.empty() || fetch_next_)) {
+      starved = pump_first(fetches_) == Pumped::waits_for_staging;
+      fetch_next_ = false;
+    } else {
+      (void)pump_first(queue_);
+      fetch_next_ = true;
     }
-    if (!issue(id)) return;  // waits for staging
-    op = operations_.get(id);
-    const bool more = op != nullptr && ((op->kind == Kind::find && op->next < op->find->ids.size()) ||
-                                        (op->kind == Kind::fetch && op->next < op->items.size()));
-    if (more) continue;
-    if (op != nullptr) op->queued = false;
-    queue_.pop_front();
   }
 }
 
@@ -289,6 +300,7 @@ void LinkRequests::end(Code code) {
   operations_.each([&](uint64_t id, Operation&) { all.push_back(id); });
   for (const uint64_t id : all) abandon(id, *operations_.get(id), code);
   queue_.clear();
+  fetches_.clear();
 }
 
 void LinkRequests::tell(Operation& op) {

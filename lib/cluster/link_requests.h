@@ -1,6 +1,9 @@
 // The asking half of a link: finds, fetches, leases, offers and status, cut into messages, held to the peer's limits,
 // each ended exactly once by its deadline. Internal to peer_link.
 //
+// What needs no staging does not wait for it: fetches have a queue of their own, and never the last request that the peer
+// takes at once.
+//
 // Staging: an item's memory is named to the transport before the peer is asked. If the item ends first (deadline,
 // cancel, dead peer), the transport is asked to let go and the memory counts as quarantined until it says so.
 // Callbacks are collected and run by drain() alone. Thread: the link's.
@@ -98,6 +101,8 @@ class LinkRequests {
 
   uint64_t start(Operation operation);
   void enqueue(uint64_t id, Operation& operation);
+  enum class Pumped : uint8_t { asked, waits_for_staging };
+  Pumped pump_first(std::deque<uint64_t>& queue);
   bool issue(uint64_t id);
   bool issue_find(uint64_t id, Operation& operation);
   bool issue_fetch(uint64_t id, Operation& operation);
@@ -128,7 +133,9 @@ class LinkRequests {
   Slots<Operation> operations_;
   Slots<Request> requests_;
   copy::FlatTable<Transfer> transfers_;
-  std::deque<uint64_t> queue_;  // operations with something to ask
+  std::deque<uint64_t> queue_;    // operations with something to ask, but fetches
+  std::deque<uint64_t> fetches_;  // those
+  bool fetch_next_ = false;       // the other queue had its turn
   std::vector<Operation> finished_;
   std::vector<Quiet> quiet_;
   std::vector<uint64_t> unwanted_;

@@ -293,6 +293,7 @@ void Mesh::link_ready(PeerLink& link) {
   }
   say(LogLevel::info, name_of(link) + " is connected");
   ask_status(c->link);
+  tell_epochs(c->link);
   if (hosts_ && !ended_) hosts_(link, nullptr);
   if (sessions_ != nullptr) sessions_->link_ready(link);
 }
@@ -320,6 +321,15 @@ void Mesh::ask_status(const std::shared_ptr<PeerLink>& link) {
                      c->status = status;
                      place();
                    });
+}
+
+void Mesh::tell_epochs(const std::shared_ptr<PeerLink>& link) {
+  host_->source.epochs([weak = std::weak_ptr<PeerLink>(link)](const std::vector<NamespaceEpoch>& epochs) {
+    const auto alive = weak.lock();
+    if (alive == nullptr || alive->state() != PeerLink::State::ready) return;
+    // Without a deadline: a link that is alive gets to it, and one that ends is followed by another.
+    for (const auto& [base, epoch] : epochs) alive->invalidate(base, epoch, kNever, [](Code) {});
+  });
 }
 
 void Mesh::place() {
@@ -351,7 +361,10 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   const NodeId node = link.peer().node;
   const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
   const uint64_t target = c->dialled;
-  if (target == kAccepted && !c->established && not_let_in(why.code())) {
+  // Its own hello came to it: whichever of its calls is refused for that next is the one that sent it.
+  const bool itself = node == options_.self.node && link.peer().incarnation == options_.self.incarnation;
+  if (target == kAccepted && itself) ++met_itself_;
+  if (target == kAccepted && !c->established && !itself && not_let_in(why.code())) {
     refused_ = "a connection from " + c->address + " was refused: " + why.message();
   }
   if (was_ready)
@@ -372,6 +385,13 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   if (dialled == targets_.end()) return;
   Target& t = dialled->second;
   t.connected = false;
+  if (met_itself_ != 0 && why.what() == std::string_view(refusal_text(Refusal::same_node))) {
+    --met_itself_;
+    t.is_self = true;
+    t.state = "this node";
+    t.failure.clear();
+    return;
+  }
   t.failure = t.state = why.message();
   // Where another node than expected answers, the expected one may come back.
   const bool is_it = (node == NodeId{} || t.expected.value_or(node) == node) && node != options_.self.node;
@@ -380,10 +400,6 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
     const std::string& address = t.addresses[t.next];
     const std::string text = t.complaints[address].failed(t.state, executor_->clock().now_ns());
     if (!text.empty()) say(LogLevel::warning, "no link to " + address + ": " + text);
-  }
-  if (node == options_.self.node) {
-    t.is_self = true;
-    t.state = "this node";
   }
   dial_later(target);
 }

@@ -149,6 +149,8 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   void dial(uint64_t target);
   void dial_later(uint64_t target);
   void ask_status(const std::shared_ptr<PeerLink>& link);
+  // Tells a peer which namespaces were invalidated: it may have been away when the others heard of it.
+  void tell_epochs(const std::shared_ptr<PeerLink>& link);
   void choose_link(const NodeId& node);
   void place();
   Connection* find(const PeerLink& link);
@@ -177,7 +179,8 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   Placement placement_;
   std::vector<NodeId> placed_;
   MeshCounts counts_;  // of links that ended
-  std::string refused_;  // the last that came and was not let in, and why
+  uint32_t met_itself_ = 0;  // calls of its own that it refused, and whose targets it has yet to hear of
+  std::string refused_;      // the last that came and was not let in, and why
 };
 
 }  // namespace kvbm::cluster

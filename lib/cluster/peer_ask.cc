@@ -31,8 +31,9 @@ void PeerAsk::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunctio
 void PeerAsk::put_question(const std::shared_ptr<Question>& question) {
   Peers& mesh = commons_->mesh;
   std::map<NodeId, std::vector<Identity>> by_node;  // in the order of nodes, not of pointers
-  const std::vector<PeerLink*> ready = mesh.ready();
+  std::vector<PeerLink*> ready = mesh.ready();
   if (ready.size() <= kAskAll) {
+    std::erase_if(ready, [this](const PeerLink* link) { return is_silent(*link); });
     for (PeerLink* link : ready) by_node[link->peer().node] = question->ids;
     question->from = Placement::kMaxReplicas;
   } else {
@@ -40,7 +41,9 @@ void PeerAsk::put_question(const std::shared_ptr<Question>& question) {
     std::array<PeerLink*, Placement::kMaxReplicas> homes{};
     for (const Identity& id : question->ids) {
       const size_t n = mesh.homes(id.key, std::span(homes).first(std::min(to, homes.size())));
-      for (size_t h = question->from; h < n; ++h) by_node[homes[h]->peer().node].push_back(id);
+      for (size_t h = question->from; h < n; ++h) {
+        if (!is_silent(*homes[h])) by_node[homes[h]->peer().node].push_back(id);
+      }
     }
     question->from = to;
   }
@@ -53,12 +56,31 @@ void PeerAsk::put_question(const std::shared_ptr<Question>& question) {
     batch->deadline_ns = std::min(question->deadline_ns, commons_->latest_ns());
     batch->done = [self = shared_from_this(), question, facts = link->peer()](FindBatch& answer) {
       self->commons_->places.learn(facts, answer);
+      self->note_silence(facts, answer);
       self->answered(question);
     };
     ++question->waiting;
     link->find(std::move(batch));
   }
   answered(question);
+}
+
+bool PeerAsk::is_silent(const PeerLink& link) {
+  const auto known = silent_.find(link.peer().node);
+  if (known == silent_.end()) return false;
+  if (known->second == link.stats().messages_in) return true;
+  silent_.erase(known);
+  return false;
+}
+
+void PeerAsk::note_silence(const NodeFacts& facts, const FindBatch& answer) {
+  const bool expired = !answer.status.empty() && answer.status.front() == Code::deadline;
+  const PeerLink* const link = commons_->mesh.link_to(facts.node);
+  if (link == nullptr) {
+    silent_.erase(facts.node);
+  } else if (expired) {
+    silent_[facts.node] = link->stats().messages_in;
+  }
 }
 
 void PeerAsk::keep_unknown(Question& question) const {

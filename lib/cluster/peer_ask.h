@@ -2,6 +2,7 @@
 // Thread: ask() any; the rest the links'.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -13,7 +14,8 @@ class PeerAsk : public std::enable_shared_from_this<PeerAsk> {
  public:
   explicit PeerAsk(std::shared_ptr<PeerCommons> commons) : commons_(std::move(commons)) {}
 
-  // Asks the nodes for these and learns what they say. `done` runs once, on the links' thread, when all have answered
+  // Asks the nodes for these and learns what they say, but no node that let a question expire and has said nothing since:
+  // one that is stopped costs one question, not each of them until it is given up. `done` runs once, on the links' thread, when all have answered
   // or the deadline has passed; on the core's executor after shutdown.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
 
@@ -27,11 +29,15 @@ class PeerAsk : public std::enable_shared_from_this<PeerAsk> {
   };
 
   void put_question(const std::shared_ptr<Question>& question);
+  // Nothing came from there since a question to it expired.
+  [[nodiscard]] bool is_silent(const PeerLink& link);
+  void note_silence(const NodeFacts& facts, const FindBatch& answer);
   // What nobody has been found to have yet.
   void keep_unknown(Question& question) const;
   void answered(const std::shared_ptr<Question>& question);
 
   const std::shared_ptr<PeerCommons> commons_;
+  std::map<NodeId, uint64_t> silent_;  // nodes that let a question expire, and what had come from them by then
 };
 
 }  // namespace kvbm::cluster

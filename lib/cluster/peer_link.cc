@@ -411,7 +411,8 @@ void PeerLink::tick(uint64_t armed) {
   if (state_ == State::handshaking) {
     if (now >= born_ns_ + host_.limits.handshake_ns) {
       end({Code::deadline,
-           "peer: it did not finish the handshake in time; is its node.transport another (kvbm: --transport)?"},
+           "peer: it did not finish the handshake in time; is its node.transport another (kvbm: --transport), or is it "
+           "stopped or overloaded?"},
           false);
     }
     return;

@@ -55,7 +55,8 @@ class PeerTier final : public tier::Tier {
   size_t scan(uint64_t& cursor, std::span<tier::ScanRow> out) override;
   [[nodiscard]] tier::TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId&) override { return uint64_t{0}; }
-  // Tells every node that is connected; does not wait for them. Who has the new epoch asks for no older blocks anyway.
+  // Tells every node that is connected; does not wait for them. Others hear of it when they are (Mesh::tell_epochs), and
+  // who has the new epoch asks for no older blocks anyway.
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
   void shutdown(UniqueFunction<void()> done) override;
 

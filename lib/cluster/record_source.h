@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/function.h"
 #include "base/ids.h"
@@ -46,6 +47,9 @@ class RecordSource {
   // A peer says that a namespace has a new epoch. `done` runs once the older ones can no longer be found, also after a
   // restart.
   virtual void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) = 0;
+  // The epochs that namespaces have come to here, for a peer that was not there when they did. `done` runs exactly once,
+  // on the links' thread.
+  virtual void epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) { done({}); }
 };
 
 // Where the bytes of leaves [first, first + n) lie in a payload; n = 0: all from first on. invalid_argument beyond the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <new>
 #include <numeric>
 #include <set>
@@ -243,7 +244,13 @@ Result<std::shared_ptr<Namespace>> Manager::open_namespace(NamespaceOptions opti
   KnownNamespace& known = known_[base_id];
   const auto persisted = epoch_in_tiers(base_id);
   if (!persisted.ok()) return persisted.status();
-  const uint64_t epoch = std::max({options.epoch, known.epoch, persisted.value()});
+  if (persisted.value() > known.epoch) {
+    // What an earlier process wrote down in one place the others hear of, other nodes too. A tier that cannot write it has
+    // no less of what can be found: names of blocks are of their epoch.
+    known.epoch = persisted.value();
+    for (auto& tier : tiers_) (void)tier->set_epoch(base_id, known.epoch);
+  }
+  const uint64_t epoch = std::max(options.epoch, known.epoch);
   auto account = known.account.lock();
   if (options.quota_bytes != 0) {
     auto limited = limit_account(base_id, known, options.quota_bytes, options.quota_mode);
@@ -615,6 +622,25 @@ Result<uint64_t> Manager::epoch_of(const NamespaceId& base_id) {
   const auto persisted = epoch_in_tiers(base_id);
   if (!persisted.ok()) return persisted.status();
   return std::max(epoch, persisted.value());
+}
+
+std::vector<NamespaceEpoch> Manager::epochs() {
+  std::map<NamespaceId, uint64_t> highest;
+  const auto take = [&](const NamespaceId& base, uint64_t epoch) {
+    uint64_t& known = highest[base];
+    known = std::max(known, epoch);
+  };
+  MutexLock lock(namespaces_mutex_);
+  for (const auto& [base, known] : known_) take(base, known.epoch);
+  for (const auto& [base, epoch] : arena_->epochs()) take(base, epoch);
+  for (auto& tier : tiers_) {
+    for (const auto& [base, epoch] : tier->epochs()) take(base, epoch);
+  }
+  std::vector<NamespaceEpoch> out;
+  for (const auto& [base, epoch] : highest) {
+    if (epoch != 0) out.push_back({base, epoch});
+  }
+  return out;
 }
 
 std::vector<NamespaceId> Manager::known_namespaces() {

@@ -192,6 +192,8 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   Status forget_family(FamilyId family);
   // The epoch of a namespace, as far as it is known here; and all that are.
   Result<uint64_t> epoch_of(const NamespaceId& base_id);
+  // Those that have come to another epoch than the one they began with, here or in an earlier process. Blocks as raise_epoch().
+  std::vector<NamespaceEpoch> epochs();
   std::vector<NamespaceId> known_namespaces();
   [[nodiscard]] Offloader& offloader(TierIndex index) noexcept { return *offloaders_[index - 1U]; }
   // Blocks that offloads keep in the host.

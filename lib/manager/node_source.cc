@@ -212,6 +212,13 @@ void NodeSource::invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunct
   });
 }
 
+void NodeSource::epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) {
+  auto answer = std::make_shared<UniqueFunction<void(std::vector<NamespaceEpoch>)>>(std::move(done));
+  manager_->env().executor->post([manager = manager_, answer, links = links()] {
+    links.post([answer, epochs = manager->epochs()]() mutable { (*answer)(std::move(epochs)); });
+  });
+}
+
 cluster::wire::NodeStatus NodeSource::status() {
   const Snapshot now = snapshot(*manager_);
   cluster::wire::NodeStatus out;

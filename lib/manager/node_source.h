@@ -40,6 +40,7 @@ class NodeSource final : public cluster::RecordSource {
   void close(uint64_t pin) override;
   cluster::wire::NodeStatus status() override;
   void invalidate(const NamespaceId& base, uint64_t epoch, UniqueFunction<void(Code)> done) override;
+  void epochs(UniqueFunction<void(std::vector<NamespaceEpoch>)> done) override;
 
   // Says that nothing is held for others: for a node that they cannot reach. Before the links begin.
   void offer_no_room() noexcept { offers_room_ = false; }

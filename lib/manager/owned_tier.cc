@@ -79,6 +79,11 @@ Result<uint64_t> OwnedTier::epoch(const NamespaceId& base_id) {
   return d != nullptr ? d->epoch(base_id) : uint64_t{0};
 }
 
+std::vector<NamespaceEpoch> OwnedTier::epochs() {
+  tier::Tier* const d = disk();
+  return d != nullptr ? d->epochs() : std::vector<NamespaceEpoch>();
+}
+
 Status OwnedTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   tier::Tier* const d = disk();
   return d != nullptr ? d->set_epoch(base_id, epoch) : Status{};

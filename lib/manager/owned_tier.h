@@ -35,6 +35,7 @@ class OwnedTier final : public tier::Tier {
   [[nodiscard]] tier::TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override;
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
+  std::vector<NamespaceEpoch> epochs() override;
   void shutdown(UniqueFunction<void()> done) override;
 
  private:

@@ -241,6 +241,8 @@ class Tier {
   // nothing and accepts everything.
   virtual Result<uint64_t> epoch(const NamespaceId& base_id) = 0;
   virtual Status set_epoch(const NamespaceId& base_id, uint64_t epoch) = 0;
+  // All of them that are written down here; blocks as epoch() does.
+  virtual std::vector<NamespaceEpoch> epochs() { return {}; }
 
   // Stops taking work; `done` runs when nothing is in flight any more and everything acknowledged is on the medium.
   virtual void shutdown(UniqueFunction<void()> done) = 0;

@@ -1,6 +1,9 @@
 /* Managers as nodes of a pool: what one has the other finds by asking, loads verified and pushes home; what a manager
  * that is no node answers; options that are refused. Loopback, ports of the system's choice. */
+#include <arpa/inet.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -243,6 +246,44 @@ static void a_manager_that_is_no_node_says_so(void) {
   world_close(&w);
 }
 
+/* A port that nobody listens on now; 0: none. */
+static unsigned free_port(void) {
+  struct sockaddr_in here;
+  socklen_t size = sizeof here;
+  unsigned port = 0;
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  memset(&here, 0, sizeof here);
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (bind(listener, (const struct sockaddr *)&here, sizeof here) == 0 &&
+      getsockname(listener, (struct sockaddr *)&here, &size) == 0) {
+    port = ntohs(here.sin_port);
+  }
+  close(listener);
+  return port;
+}
+
+/* One list of addresses serves all nodes of a pool: a node does not take itself for one that is missing. */
+static void a_node_among_its_own_peers_knows_itself(void) {
+  char address[64];
+  kvbm_node_row_t row;
+  size_t found = 0;
+  member_t m;
+  int tries;
+  snprintf(address, sizeof address, "127.0.0.1:%u", free_port());
+  CHECK_STATUS(member_open(&m, address, address), KVBM_OK);
+  memset(&row, 0, sizeof row);
+  for (tries = 0; tries < 5000 && strcmp(row.state, "this node") != 0; ++tries) {
+    CHECK_STATUS(kvbm_manager_nodes(m.manager, &row, 1, &found), KVBM_OK);
+    pause_a_little();
+  }
+  CHECK(found == 1 && strcmp(row.state, "this node") == 0);
+  for (tries = 0; tries < 200; ++tries) pause_a_little();
+  CHECK_STATUS(kvbm_manager_nodes(m.manager, &row, 1, &found), KVBM_OK);
+  CHECK(found == 1 && strcmp(row.state, "this node") == 0);
+  member_close(&m);
+}
+
 static void options_that_cannot_be_are_refused_by_name(void) {
   static const struct {
     const char *listen, *peers, *said;
@@ -267,6 +308,7 @@ int main(void) {
   RUN(a_router_learns_who_has_how_much_of_each_request);
   RUN(a_node_that_has_gone_is_a_miss);
   RUN(a_manager_that_is_no_node_says_so);
+  RUN(a_node_among_its_own_peers_knows_itself);
   RUN(options_that_cannot_be_are_refused_by_name);
   FINISH();
 }

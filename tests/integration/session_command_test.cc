@@ -178,7 +178,8 @@ TEST_F(SessionCommand, sides_with_different_keys_are_both_told_of_the_key) {
   std::string address;
   auto receiver = start("receive --timeout 3 --key-file '" + one + "'" + kModel, address);
   ASSERT_FALSE(address.empty());
-  const Ran sent = run("session send --timeout 2 --key-file '" + other + "' --peer " + address + kModel);
+  // Long before its timeout, which the receiver's would end: nothing comes of waiting.
+  const Ran sent = run("session send --timeout 500 --key-file '" + other + "' --peer " + address + kModel);
   EXPECT_EQ(sent.exit_code, 1);
   for (const std::string& part : {address, std::string("wrong key"), std::string("node.key_file")}) {
     EXPECT_TRUE(contains(sent.text, part)) << part << ": " << sent.text;

@@ -16,10 +16,11 @@ using namespace cluster;
 constexpr uint64_t kMs = 1'000'000;
 
 struct Process {
-  Process(SimExecutor& sim, SimNetwork& net, FamilyTable& families, std::vector<std::string> peers, uint32_t replicas)
+  Process(SimExecutor& sim, SimNetwork& net, FamilyTable& families, std::vector<std::string> peers, uint32_t replicas,
+          const std::string& named = "")
       : node(net.add_node()), executor(sim), source(executor, sim, families) {
     MeshOptions options;
-    options.self.node = node_id_of(name());
+    options.self.node = node_id_of(named.empty() ? name() : named);
     options.self.incarnation = sim.random().next();
     options.self.pool = "pool";
     options.self.request_limit = 64;
@@ -189,6 +190,41 @@ TEST(Mesh, members_that_come_are_dialled_and_those_that_go_are_left) {
   mesh.set_members({all[3]});
   EXPECT_TRUE(soon(1));
   EXPECT_EQ(mesh.rows()[0].state, "ready");
+}
+
+// Two nodes that were given one name are two nodes all the same: that is told, and tried again.
+TEST(Mesh, a_node_of_the_same_name_is_not_taken_for_itself) {
+  World w(0);
+  w.processes.push_back(std::make_unique<Process>(w.sim, w.net, w.families, std::vector<std::string>{}, 1));
+  w.processes.push_back(std::make_unique<Process>(w.sim, w.net, w.families,
+                                                  std::vector<std::string>{w.processes[0]->address()}, 1, "node0"));
+  w.sim.run_for(3000 * kMs);
+  EXPECT_NE(w.processes[1]->mesh->missing("").find("two nodes have one name"), std::string::npos);
+  EXPECT_NE(w.processes[1]->mesh->rows()[0].state, "this node");
+}
+
+// A node that is stopped costs the first question its time and the next ones nothing, until it is heard again.
+TEST(Mesh, a_silent_node_costs_one_question) {
+  World w(3);
+  ASSERT_TRUE(w.connected(2));
+  w.sim.run_for(100 * kMs);
+  w.processes[1]->source.put(1, 1000);
+  w.processes[2]->source.put(2, 1000);
+  w.net.freeze(w.processes[2]->node);
+  const auto ask = [&](uint64_t record) {
+    const uint64_t begin = w.sim.clock().now_ns();
+    bool done = false;
+    w.processes[0]->tier->ask({SimSource::identity_of(w.families, record)}, begin + 200 * kMs, [&] { done = true; });
+    EXPECT_TRUE(w.sim.run_until_within([&] { return done; }, 5000 * kMs));
+    return w.sim.clock().now_ns() - begin;
+  };
+  EXPECT_GE(ask(30), 200 * kMs);
+  for (uint64_t record = 31; record < 35; ++record) EXPECT_LT(ask(record), 50 * kMs);
+  EXPECT_TRUE(w.finds(1));
+  EXPECT_EQ(w.processes[0]->mesh->ready().size(), 2U) << "it has not been given up yet";
+  w.net.thaw(w.processes[2]->node);
+  w.sim.run_for(1000 * kMs);
+  EXPECT_TRUE(w.finds(2));
 }
 
 TEST(Mesh, a_weight_of_the_list_goes_before_the_nodes_own_word) {

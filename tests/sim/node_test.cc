@@ -145,6 +145,41 @@ TEST(NodeSim, an_invalidated_namespace_moves_on_every_node) {
   for (auto& process : w.processes) EXPECT_EQ(process->ns().epoch(), 1U);
 }
 
+// Whoever was away hears of it when it is back: cut off, stopped, and begun anew without a disk of its own or with one.
+TEST(NodeSim, a_node_that_was_away_hears_what_was_invalidated) {
+  for (const bool restarted : {false, true}) {
+    NodeWorld w(4);
+    ASSERT_TRUE(w.sim.run_until_within([&] { return w.connected(); }, 5000 * kMs));
+    SimNode& invalidates = *w.processes[0];
+    w.processes[1]->store(3);
+    w.processes[2]->store(4);
+    w.sim.run_for(200 * kMs);
+    for (size_t i = 1; i < kNodes; ++i) w.net.cut(w.nodes[0], w.nodes[i]);
+    w.sim.run_for(10'000 * kMs);
+    ASSERT_TRUE(invalidates.manager().invalidate(invalidates.ns()).ok());
+    const NamespaceId after = invalidates.ns().id();
+    w.sim.run_for(1000 * kMs);
+    EXPECT_NE(w.processes[1]->ns().id(), after);
+    if (restarted) {
+      w.net.kill(w.nodes[1]);
+      (void)w.processes[1].release();
+      w.processes[1] = w.start(1);
+    }
+    w.heal();
+    ASSERT_TRUE(w.sim.run_until_within(
+        [&] { return w.processes[1]->ns().id() == after && w.processes[2]->ns().id() == after; }, 30'000 * kMs));
+    w.sim.run_for(2000 * kMs);
+    for (auto& process : w.processes) EXPECT_EQ(process->ns().epoch(), 1U);
+    EXPECT_FALSE(w.processes[2]->has(4)) << "stored before";
+    // One that begins only now asks for nothing older either.
+    w.net.kill(w.nodes[0]);
+    (void)w.processes[0].release();
+    w.processes[0] = w.start(0);
+    EXPECT_TRUE(w.sim.run_until_within([&] { return w.processes[0]->ns().id() == after; }, 30'000 * kMs));
+    for (auto& process : w.processes) EXPECT_EQ(process->wrong, 0U);
+  }
+}
+
 uint64_t number(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;

@@ -10,7 +10,9 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/random.h"
 #include "session/side.h"
@@ -46,6 +48,17 @@ std::string side_text(const session::SideOptions& side) {
          std::to_string(side.block_tokens);
 }
 
+constexpr uint64_t kFirstLookNs = 1'000'000'000;
+
+// Nothing comes of waiting for a side that refuses this one for what it is. One that is not there yet may come.
+Status refusal_of_peers(const session::Side& side, uint64_t timeout_ns) {
+  Status waited = side.member().wait_for_peers(std::min(timeout_ns, kFirstLookNs));
+  if (waited.ok()) return waited;
+  const std::vector<kvbm_node_row_t> rows = side.member().nodes();
+  const auto refused = [](const kvbm_node_row_t& row) { return std::string_view(row.state).starts_with("refused: "); };
+  return !rows.empty() && std::all_of(rows.begin(), rows.end(), refused) ? std::move(waited) : Status();
+}
+
 // The side with its node; null with the exit code.
 std::unique_ptr<session::Side> open_side(Arguments& arguments, const Output& output, int& code) {
   session::SideOptions& side = arguments.side;
@@ -68,6 +81,12 @@ std::unique_ptr<session::Side> open_side(Arguments& arguments, const Output& out
     std::ofstream(partial) << address << "\n";
     if (std::rename(partial.c_str(), arguments.address_file.c_str()) != 0) {
       code = fail(kFailed, "the address could not be written to " + arguments.address_file);
+      return nullptr;
+    }
+  }
+  if (!side.node.peers.empty()) {
+    if (const Status s = refusal_of_peers(*opened.value(), arguments.timeout_ns()); !s.ok()) {
+      code = fail(s);
       return nullptr;
     }
   }

@@ -72,6 +72,7 @@ class CodedTier final : public Tier {
   [[nodiscard]] TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override { return inner_->epoch(base_id); }
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override { return inner_->set_epoch(base_id, epoch); }
+  std::vector<NamespaceEpoch> epochs() override { return inner_->epochs(); }
   void shutdown(UniqueFunction<void()> done) override;
 
  private:

@@ -178,6 +178,13 @@ Result<uint64_t> DiskCore::epoch(const NamespaceId& base_id) {
   return it == superblock_.epochs.end() ? uint64_t{0} : it->second;
 }
 
+std::vector<NamespaceEpoch> DiskCore::epochs() {
+  MutexLock control(control_);
+  std::vector<NamespaceEpoch> out;
+  for (const auto& [base, epoch] : superblock_.epochs) out.push_back({base, epoch});
+  return out;
+}
+
 Status DiskCore::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   MutexLock control(control_);
   if (directory_lock_ == nullptr) return {Code::closed, "the disk tier was shut down"};

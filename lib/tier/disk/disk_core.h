@@ -129,6 +129,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   TierStats stats() const KVBM_EXCLUDES(mutex_);
   Result<uint64_t> epoch(const NamespaceId& base_id) KVBM_EXCLUDES(control_);
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) KVBM_EXCLUDES(control_);
+  std::vector<NamespaceEpoch> epochs() KVBM_EXCLUDES(control_);
   void shutdown(UniqueFunction<void()> done) KVBM_EXCLUDES(mutex_);
 
  private:

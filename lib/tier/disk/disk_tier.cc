@@ -84,6 +84,7 @@ Status DiskTier::erase_family(FamilyId family) { return core_->erase_family(fami
 size_t DiskTier::scan(uint64_t& cursor, std::span<ScanRow> out) { return core_->scan(cursor, out); }
 TierStats DiskTier::stats() const { return core_->stats(); }
 Result<uint64_t> DiskTier::epoch(const NamespaceId& base_id) { return core_->epoch(base_id); }
+std::vector<NamespaceEpoch> DiskTier::epochs() { return core_->epochs(); }
 Status DiskTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) { return core_->set_epoch(base_id, epoch); }
 
 }  // namespace kvbm::tier::disk

@@ -67,6 +67,7 @@ class DiskTier final : public Tier {
   [[nodiscard]] TierStats stats() const override;
   Result<uint64_t> epoch(const NamespaceId& base_id) override;
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
+  std::vector<NamespaceEpoch> epochs() override;
   void shutdown(UniqueFunction<void()> done) override;
 
  private:

@@ -78,6 +78,9 @@ class HostArena {
   [[nodiscard]] uint64_t epoch(const NamespaceId& base_id) const noexcept {
     return file_.has_value() ? file_->epoch(base_id) : 0;
   }
+  [[nodiscard]] std::vector<NamespaceEpoch> epochs() const {
+    return file_.has_value() ? file_->epochs() : std::vector<NamespaceEpoch>();
+  }
   void set_epoch(const NamespaceId& base_id, uint64_t epoch) noexcept {
     if (file_.has_value()) file_->set_epoch(base_id, epoch);
   }

@@ -53,6 +53,17 @@ uint64_t HostFile::epoch(const NamespaceId& base_id) const noexcept {
   return i == kRows ? floor_ : get(row(i) + kEpochAt);
 }
 
+std::vector<NamespaceEpoch> HostFile::epochs() const {
+  std::vector<NamespaceEpoch> out;
+  for (size_t i = 0; i < kRows; ++i) {
+    const uint64_t epoch = get(row(i) + kEpochAt);
+    if (epoch == 0) continue;
+    out.push_back({{}, epoch});
+    std::memcpy(out.back().base.bytes.data(), row(i), kIdBytes);
+  }
+  return out;
+}
+
 // A row without an epoch: an unused one, else that of the lowest.
 size_t HostFile::make_row() noexcept {
   size_t lowest = 0;

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/ids.h"
 
@@ -35,6 +36,7 @@ class HostFile {
   [[nodiscard]] uint64_t epoch(const NamespaceId& base_id) const noexcept;
   // Raises it, never lowers it.
   void set_epoch(const NamespaceId& base_id, uint64_t epoch) noexcept;
+  [[nodiscard]] std::vector<NamespaceEpoch> epochs() const;
 
   // Namespaces that have a row of their own.
   static constexpr size_t kHeaderBytes = 64;

@@ -203,6 +203,39 @@ TEST(PeerLink, a_batch_of_thousands_is_fetched_within_the_budget_of_staging) {
   EXPECT_GT(most, 60U * 1024);
 }
 
+// A lookup is not kept waiting by fetches: neither by those that wait for staging, nor by as many as the peer takes.
+TEST(PeerLink, a_lookup_passes_fetches) {
+  for (const bool staging : {true, false}) {
+    Pair p;
+    p.host(0).limits.staging_bytes = staging ? 1024 : 1 << 20;
+    std::vector<uint64_t> numbers;
+    for (uint64_t n = 0; n < 2000; ++n) {
+      p.sources[1].put(n, 64);
+      numbers.push_back(n);
+    }
+    p.connect();
+    ASSERT_TRUE(p.until([&] { return p.ready == 2; }));
+    std::vector<std::shared_ptr<Fetched>> fetches;
+    if (staging) fetches.push_back(fetch(p, 0, numbers, p.in(100 * kSecond), 512));
+    for (size_t n = 0; !staging && n < 200; ++n) fetches.push_back(fetch(p, 0, {n}, p.in(100 * kSecond), 512));
+    size_t found = 0;
+    auto batch = std::make_unique<FindBatch>();
+    batch->ids = {p.id(1999), p.id(5000)};
+    batch->deadline_ns = p.in(100 * kSecond);
+    batch->done = [&](FindBatch& b) { found += static_cast<size_t>(b.found[0].present) + b.found.size(); };
+    p.link[0]->find(std::move(batch));
+    ASSERT_TRUE(p.until([&] { return found != 0; }));
+    EXPECT_EQ(found, 3U);
+    EXPECT_FALSE(fetches.back()->done);
+    ASSERT_TRUE(p.until([&] {
+      return std::all_of(fetches.begin(), fetches.end(), [](const auto& one) { return one->done; });
+    }));
+    for (const auto& one : fetches) {
+      for (const FetchItem& item : one->items) ASSERT_EQ(item.status, Code::ok);
+    }
+  }
+}
+
 TEST(PeerLink, operations_end_at_their_deadline_and_staging_is_quarantined_until_it_is_quiet) {
   Pair p;
   p.sources[1].put(0, 5000);
