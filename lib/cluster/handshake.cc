@@ -203,6 +203,7 @@ Status Handshake::read_facts(ConstBytes message, Refusal& why) {
   peer_.pool.assign(pool, strnlen(pool, kMaxName));
   peer_.pool_fingerprint = load_le<uint64_t>(message.data() + kAtFingerprint);
   peer_.request_limit = load_le<uint32_t>(message.data() + kAtRequests);
+  std::memcpy(peer_nonce_.data(), message.data() + kAtNonce, peer_nonce_.size());
   if (Status status = check_peer(byte_at(message, kAtFlags), why); !status.ok()) return status;
   version_ = std::min(peer_.version, self_.version);
   return {};

@@ -90,6 +90,11 @@ class Handshake {
 
   [[nodiscard]] const NodeFacts& peer() const noexcept { return peer_; }
   [[nodiscard]] uint8_t version() const noexcept { return version_; }
+  // Random: the same on both sides of one handshake, and nowhere else. Zeros for a responder that was said nothing yet.
+  using HelloNonce = std::array<std::byte, 32>;
+  [[nodiscard]] const HelloNonce& hello_nonce() const noexcept {
+    return role_ == Role::initiator ? nonce_ : peer_nonce_;
+  }
   [[nodiscard]] const ChannelKeys& keys() const noexcept { return keys_; }
 
  private:
@@ -118,7 +123,8 @@ class Handshake {
   State state_;
   std::optional<NodeId> expected_;
   uint8_t version_ = 0;
-  std::array<std::byte, 32> nonce_{};
+  HelloNonce nonce_{};
+  HelloNonce peer_nonce_{};
   std::array<std::byte, kHandshakeBytes> out_{};
   std::array<std::byte, kHandshakeBytes> hello_{};  // kept by both sides for the transcript
   Mac extracted_{};

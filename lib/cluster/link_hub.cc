@@ -82,6 +82,15 @@ void LinkHub::received(copy::Peer peer, copy::Token token, Code status, uint64_t
   if (const auto link = this->link(peer)) link->received(token, status, bytes);
 }
 
+bool LinkHub::is_own(const PeerLink& link) const {
+  const Handshake::HelloNonce& nonce = link.hello_nonce();
+  if (nonce == Handshake::HelloNonce{}) return false;
+  if (std::find(own_hellos_.begin(), own_hellos_.end(), nonce) != own_hellos_.end()) return true;
+  return std::any_of(links_.begin(), links_.end(), [&](const auto& other) {
+    return other.second.link->role() != link.role() && other.second.link->hello_nonce() == nonce;
+  });
+}
+
 void LinkHub::peer_closed(copy::Peer peer, const Status& status) {
   const auto found = links_.find(peer);
   if (found == links_.end()) return;
@@ -89,6 +98,10 @@ void LinkHub::peer_closed(copy::Peer peer, const Status& status) {
   links_.erase(found);
   PeerLink& link = *entry.link;
   link.closed(status);
+  if (link.role() == Role::responder && is_own(link)) {
+    own_hellos_[next_own_++ % own_hellos_.size()] = link.hello_nonce();
+    return;
+  }
   if (link.role() != Role::responder || link.proven() || !is_refusal(link.why().code())) return;
   strangers_.refused(entry.from, {link.peer().node, link.peer().pool}, link.why(),
                      host_.executor.clock().now_ns());

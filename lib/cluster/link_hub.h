@@ -5,6 +5,7 @@
 // Invariant: a link is dropped after its link_ended(), never inside a call of its own. Thread: the transport's.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,6 +53,8 @@ class LinkHub final : public copy::TransportListener {
   [[nodiscard]] std::shared_ptr<PeerLink> link(copy::Peer peer) const;
   // Says goodbye to all.
   void close();
+  // Whether what this link says, or hears, is what this node itself hears, or says, on another one: it was sent to itself.
+  [[nodiscard]] bool is_own(const PeerLink& link) const;
   [[nodiscard]] uint64_t refused_strangers() const noexcept { return refused_strangers_; }
 
   void peer_accepted(copy::Peer peer, std::string_view address) override;
@@ -73,6 +76,9 @@ class LinkHub final : public copy::TransportListener {
   std::map<copy::Peer, Entry> links_;
   StrangerLog strangers_;
   uint64_t refused_strangers_ = 0;
+  // The last hellos of this node itself that came to it and were refused: who sent one may hear of it later.
+  std::array<Handshake::HelloNonce, 16> own_hellos_{};
+  size_t next_own_ = 0;
 };
 
 }  // namespace kvbm::cluster

@@ -361,9 +361,7 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   const NodeId node = link.peer().node;
   const bool was_ready = ready_.count(node) != 0 && ready_[node] == &link;
   const uint64_t target = c->dialled;
-  // Its own hello came to it: whichever of its calls is refused for that next is the one that sent it.
-  const bool itself = node == options_.self.node && link.peer().incarnation == options_.self.incarnation;
-  if (target == kAccepted && itself) ++met_itself_;
+  const bool itself = hub_->is_own(link);
   if (target == kAccepted && !c->established && !itself && not_let_in(why.code())) {
     refused_ = "a connection from " + c->address + " was refused: " + why.message();
   }
@@ -385,11 +383,11 @@ void Mesh::link_ended(PeerLink& link, const Status& why) {
   if (dialled == targets_.end()) return;
   Target& t = dialled->second;
   t.connected = false;
-  if (met_itself_ != 0 && why.what() == std::string_view(refusal_text(Refusal::same_node))) {
-    --met_itself_;
+  if (itself && why.what() == std::string_view(refusal_text(Refusal::same_node))) {
     t.is_self = true;
     t.state = "this node";
     t.failure.clear();
+    t.refused = false;
     return;
   }
   t.failure = t.state = why.message();

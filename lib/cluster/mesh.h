@@ -179,8 +179,7 @@ class Mesh final : public copy::TransportListener, public LinkListener, public P
   Placement placement_;
   std::vector<NodeId> placed_;
   MeshCounts counts_;  // of links that ended
-  uint32_t met_itself_ = 0;  // calls of its own that it refused, and whose targets it has yet to hear of
-  std::string refused_;      // the last that came and was not let in, and why
+  std::string refused_;  // the last that came and was not let in, and why
 };
 
 }  // namespace kvbm::cluster

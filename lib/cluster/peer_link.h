@@ -80,6 +80,7 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   [[nodiscard]] Role role() const noexcept { return role_; }
   [[nodiscard]] uint64_t born_ns() const noexcept { return born_ns_; }
   [[nodiscard]] const NodeFacts& peer() const noexcept { return handshake_.peer(); }
+  [[nodiscard]] const Handshake::HelloNonce& hello_nonce() const noexcept { return handshake_.hello_nonce(); }
   // That both sides speak, once it is ready.
   [[nodiscard]] uint8_t version() const noexcept { return handshake_.version(); }
   [[nodiscard]] const LinkStats& stats() const noexcept { return stats_; }

@@ -1,6 +1,7 @@
 #include "device/transfer_lane.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -68,34 +69,57 @@ void TransferLane::pump() {
   const Device::Scope scope(*device_);
   if (!scope.entered()) device_->lose("making the device's context current", kCuInvalidContext);
   if (device_->is_lost()) abandon_both();
-  for (;;) {
+  for (bool asked = false;;) {
     Place* place = nullptr;
+    std::vector<std::shared_ptr<TransferWork>> to_ask;
     {
       MutexLock lock(mutex_);
       assign();
       place = next_to_issue();
-      if (place == nullptr) {
+      if (place == nullptr && !asked) to_ask = unsure();
+      if (place == nullptr && to_ask.empty()) {
         pumping_ = false;
         wake();
         return;
       }
     }
-    issue(*place);
+    asked = place == nullptr;
+    if (asked) {
+      ask_points(to_ask);
+    } else {
+      issue(*place);
+    }
+  }
+}
+
+std::vector<std::shared_ptr<TransferWork>> TransferLane::unsure() const {
+  std::vector<std::shared_ptr<TransferWork>> out;
+  std::copy_if(waiting_.begin(), waiting_.end(), std::back_inserter(out),
+               [](const auto& work) { return work->perhaps_behind && !work->point_reached; });
+  return out;
+}
+
+void TransferLane::ask_points(const std::vector<std::shared_ptr<TransferWork>>& works) {
+  for (const std::shared_ptr<TransferWork>& work : works) {
+    if (!work->batch.after->reached()) continue;
+    MutexLock lock(mutex_);
+    work->point_reached = true;
   }
 }
 
 // A point on another stream than the one that waits may lie behind the wait by an event of the engine's, of which the driver
 // tells nothing but whether the point was reached: so that is asked, and a load of a stream that waits for nothing gets on
 // however long the landmark takes.
-bool TransferLane::stands_behind_a_landmark(const TransferBatch& batch) {
+bool TransferLane::stands_behind_a_landmark(TransferWork& work) {
+  const TransferBatch& batch = work.batch;
   if (direction_ != Direction::scatter || batch.after == nullptr) return false;
-  bool perhaps = false;
+  work.perhaps_behind = false;
   for (const LandmarkNeed& need : batch.after->needs()) {
     if (need.identity == batch.landmark.get() || landmarks_->met(need)) continue;
     if (need.certain) return true;
-    perhaps = true;
+    work.perhaps_behind = true;
   }
-  if (!perhaps || batch.after->reached()) return false;
+  if (!work.perhaps_behind || work.point_reached) return false;
   look_again();
   return true;
 }
@@ -106,7 +130,7 @@ bool TransferLane::stands_behind_a_landmark(const TransferBatch& batch) {
 std::shared_ptr<TransferWork> TransferLane::next_batch() {
   for (size_t i = 0; i < waiting_.size(); ++i) {
     const TransferBatch& batch = waiting_[i]->batch;
-    bool held = stands_behind_a_landmark(batch);
+    bool held = stands_behind_a_landmark(*waiting_[i]);
     for (size_t j = 0; j < i && !held; ++j) {
       const TransferBatch& before = waiting_[j]->batch;
       held = (batch.landmark != nullptr && batch.landmark == before.landmark) ||

@@ -120,7 +120,10 @@ class TransferLane : public std::enable_shared_from_this<TransferLane> {
   void answer_lost(const std::shared_ptr<TransferWork>& work) KVBM_REQUIRES(mutex_);
   void arm() KVBM_REQUIRES(mutex_);
   // Whether a landmark that nobody has promised yet keeps, or may keep, the caller's stream from the batch's point.
-  [[nodiscard]] bool stands_behind_a_landmark(const TransferBatch& batch) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] bool stands_behind_a_landmark(TransferWork& work) KVBM_REQUIRES(mutex_);
+  // Those of which only the driver knows; it is asked outside of the lock.
+  [[nodiscard]] std::vector<std::shared_ptr<TransferWork>> unsure() const KVBM_REQUIRES(mutex_);
+  void ask_points(const std::vector<std::shared_ptr<TransferWork>>& works) KVBM_EXCLUDES(mutex_);
   // pump() will be called in a moment: no call of ours tells when a stream of the engine gets on.
   void look_again() KVBM_REQUIRES(mutex_);
   void tick();

@@ -25,6 +25,8 @@ struct TransferWork {
   size_t finished = 0;       // of those, parts that left it
   size_t landed_leaves = 0;  // leading leaves that are in place
   uint32_t tasks = 0;        // of the executor, that read or write its records
+  bool perhaps_behind = false;  // `after` may lie behind a landmark of another stream's
+  bool point_reached = false;   // the driver says so
   bool closed = false;       // failed, and its landmark reached all the same
   bool ordered = false;      // our streams wait for `after`
 
