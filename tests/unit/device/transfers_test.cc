@@ -456,35 +456,6 @@ TEST(Transfers, reach_marks_without_leaves_behind_earlier_batches) {
   EXPECT_EQ(std::memcmp(reader.copies[0].second, leaves.back().record, leaves.back().device.total()), 0);
 }
 
-// The point of the second load lies behind the wait for the first, and the second one is ready sooner.
-TEST(Transfers, let_a_load_pass_that_the_one_before_waits_for) {
-  TransferWorld world;
-  ASSERT_TRUE(world.open().ok());
-  const CuStream stream = world.cuda.make_stream(1);
-  const auto one = world.transfers->landmark();
-  const auto two = world.transfers->landmark();
-  std::vector<LeafMove> leaves = world.make_leaves(40, 2U << 20, 0, true);
-  TransferWorld::expect_records(leaves);
-  const auto load = [&](const std::shared_ptr<Landmark>& landmark, std::shared_ptr<StreamPoint> after) {
-    TransferBatch batch;
-    batch.leaves = leaves;
-    batch.landmark = landmark;
-    batch.marks = {{leaves.size(), 1}};
-    batch.after = std::move(after);
-    return batch;
-  };
-  auto before_one = world.transfers->point(stream);
-  ASSERT_TRUE(world.transfers->wait_on(one, 1, stream).ok());
-  auto before_two = world.transfers->point(stream);
-  ASSERT_TRUE(world.transfers->wait_on(two, 1, stream).ok());
-  ASSERT_TRUE(before_one.ok() && before_two.ok());
-  Outcome second = world.scatter(load(two, before_two.value()));
-  Outcome first = world.scatter(load(one, before_one.value()));
-  EXPECT_EQ(first.wait(), Code::ok);
-  EXPECT_EQ(second.wait(), Code::ok);
-  world.cuda.synchronize(stream);
-}
-
 // A load into one layer for whoever waits for value 1 of `landmark`.
 TransferBatch load_of_one_layer(const std::vector<LeafMove>& leaves, const std::shared_ptr<Landmark>& landmark,
                                 std::shared_ptr<StreamPoint> after) {
@@ -494,6 +465,27 @@ TransferBatch load_of_one_layer(const std::vector<LeafMove>& leaves, const std::
   batch.marks = {{leaves.size(), 1}};
   batch.after = std::move(after);
   return batch;
+}
+
+// The point of the second load lies behind the wait for the first, and the second one is ready sooner.
+TEST(Transfers, let_a_load_pass_that_the_one_before_waits_for) {
+  TransferWorld world;
+  ASSERT_TRUE(world.open().ok());
+  const CuStream stream = world.cuda.make_stream(1);
+  const auto one = world.transfers->landmark();
+  const auto two = world.transfers->landmark();
+  std::vector<LeafMove> leaves = world.make_leaves(40, 2U << 20, 0, true);
+  TransferWorld::expect_records(leaves);
+  auto before_one = world.transfers->point(stream);
+  ASSERT_TRUE(world.transfers->wait_on(one, 1, stream).ok());
+  auto before_two = world.transfers->point(stream);
+  ASSERT_TRUE(world.transfers->wait_on(two, 1, stream).ok());
+  ASSERT_TRUE(before_one.ok() && before_two.ok());
+  Outcome second = world.scatter(load_of_one_layer(leaves, two, before_two.value()));
+  Outcome first = world.scatter(load_of_one_layer(leaves, one, before_one.value()));
+  EXPECT_EQ(first.wait(), Code::ok);
+  EXPECT_EQ(second.wait(), Code::ok);
+  world.cuda.synchronize(stream);
 }
 
 // The second load's stream does not wait for the first load itself, but for an event of the stream that does.
