@@ -139,11 +139,12 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
   if (e.item.landing != nullptr) payload = e.item.landing->piece.data();  // the device's memory
   const uint32_t end = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
   for (; e.next_leaf < part.leaf_count(); ++e.next_leaf) {
-    if (flight_->batches.full() || hashed >= kStepBytes) return false;
     uint32_t unit = 0;
     uint32_t layer = 0;
     const codec::Leaf leaf = part.leaf(e.next_leaf, unit, layer);
+    // Before the batch is asked: one that a layer just fills is the one that has its mark.
     if (layer > last_layer) return true;
+    if (flight_->batches.full() || hashed >= kStepBytes) return false;
     const bool wanted = unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < end;
     // What is to stay must be right as a whole.
     if (!wanted && (!e.item.owns_slot() || request_.keep_below || !e.head.has_value())) continue;
@@ -193,11 +194,11 @@ bool LoadOperation::poison_leaves_of(size_t entry, uint32_t last_layer) {
   const auto ids = ids_of(e.item.part, e.item.key);
   const uint32_t end = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
   for (; e.next_leaf < part.leaf_count(); ++e.next_leaf) {
-    if (flight_->batches.full()) return false;
     uint32_t unit = 0;
     uint32_t layer = 0;
     (void)part.leaf(e.next_leaf, unit, layer);
     if (layer > last_layer) return true;
+    if (flight_->batches.full()) return false;
     const bool wanted = unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < end;
     if (wanted) flight_->batches.poison(part.run(e.next_leaf, ids[unit]));
   }
