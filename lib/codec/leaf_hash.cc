@@ -184,6 +184,9 @@ std::atomic<uint64_t> g_second_level_cache{0};
 }  // namespace
 
 CopyHint hint_for(uint64_t bytes) noexcept {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("amd")) return CopyHint::automatic;
+#endif
   uint64_t cache = g_second_level_cache.load(std::memory_order_relaxed);
   if (cache == 0) {
     cache = second_level_cache();
