@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "block/batch_lock.h"
-#include "block/woken.h"
+#include "base/prefetch.h"
+
 
 namespace kvbm::block {
 namespace {
@@ -12,8 +12,9 @@ namespace {
 // Above this count of references or children a slot takes no more, far enough from the field's
 // end that threads which looked before they added cannot overflow it.
 constexpr uint32_t kMaxReferences = 0xFFFFFF - 0xFFFF;
-
-void prefetch_for_write(const void* p) noexcept { __builtin_prefetch(p, 1); }
+// Enough that a pool's blocks stay nearly as long as those of the whole table would, and that what its policies need
+// (82 KiB) is little for each.
+constexpr uint32_t kSlotsPerPool = 65536;
 
 }  // namespace
 
@@ -25,13 +26,14 @@ Result<std::unique_ptr<BlockTable>> BlockTable::create(const Options& options) {
   }
   if (options.make == nullptr) return Status(Code::bad_config, "a block table needs a policy factory");
   std::unique_ptr<BlockTable> table(new BlockTable(options));
-  auto policy = table->new_policy();
-  if (policy == nullptr) return Status(Code::bad_config, "no eviction policy has this name", options.policy);
-  table->hears_uses_.store(policy->hears_uses(), std::memory_order_relaxed);
-  {
-    MutexLock lock(table->pool_);
-    table->shared_ = std::move(policy);
+  auto policies = table->new_policies();
+  if (policies.empty() && table->pools_.size() > 1) {
+    table->make_pools(1);
+    policies = table->new_policies();
   }
+  if (policies.empty()) return Status(Code::bad_config, "no eviction policy has this name", options.policy);
+  table->hears_uses_.store(policies[0]->hears_uses(), std::memory_order_relaxed);
+  for (size_t i = 0; i < policies.size(); ++i) table->pools_[i]->start(std::move(policies[i]));
   return table;
 }
 
@@ -44,24 +46,22 @@ BlockTable::BlockTable(const Options& options)
       facts_(std::make_unique<policy::Facts[]>(options.slots)),
       index_(options.slots),
       marks_(options.marks) {
-  MutexLock lock(pool_);
-  accounts_.resize(1);
-  accounts_[kSharedAccount].exists = true;
-  for (SlotId slot = slot_count_; slot-- > 0;) {
-    facts_[slot].next = free_head_;
-    free_head_ = slot;
-  }
-  counters_.slots = counters_.free = slot_count_;
+  const uint32_t wanted = options.pools != 0 ? options.pools : slot_count_ / kSlotsPerPool;
+  make_pools(std::clamp(wanted, 1U, std::min(kMaxPools, slot_count_)));
 }
 
 BlockTable::~BlockTable() = default;
 
-void BlockTable::prepare(FamilyId family, std::span<const Key> keys, Search* out) const noexcept {
+void BlockTable::prepare(FamilyId family, std::span<const Key> keys, Search* out, Intent intent) const noexcept {
   for (size_t i = 0; i < keys.size(); ++i) {
     out[i].low = keys[i].low();
     out[i].high = keys[i].high();
     out[i].place = index_.place(out[i].low, family);
-    index_.prefetch(out[i].place);
+    if (intent == Intent::write) {
+      index_.prefetch_for_write(out[i].place);
+    } else {
+      index_.prefetch(out[i].place);
+    }
   }
 }
 
@@ -230,7 +230,7 @@ void BlockTable::drop(std::span<const SlotId> slots, uint64_t what, uint32_t tic
     if (now.evictable()) {
       woken.available[woken.n_available++] = slot;
     } else if (now.reapable()) {
-      if (try_reap(slot)) woken.freed[woken.n_freed++] = slot;
+      if (try_reap(table_[slot])) woken.freed[woken.n_freed++] = slot;
     } else if (now.bits() == static_cast<uint64_t>(SlotState::partial) ||
                now.bits() == static_cast<uint64_t>(SlotState::complete)) {
       woken.freed[woken.n_freed++] = slot;
@@ -238,27 +238,6 @@ void BlockTable::drop(std::span<const SlotId> slots, uint64_t what, uint32_t tic
     if (woken.full()) settle(woken, tick);
   }
   if (!woken.empty()) settle(woken, tick);
-}
-
-bool BlockTable::try_reap(SlotId slot) noexcept {
-  std::atomic<uint64_t>& at = table_[slot].word;
-  uint64_t bits = at.load(std::memory_order_relaxed);
-  while (SlotWord(bits).reapable()) {
-    if (at.compare_exchange_weak(bits, SlotWord(SlotState::evicting).bits(), std::memory_order_acq_rel)) return true;
-  }
-  return false;
-}
-
-void BlockTable::settle(Woken& woken, uint32_t tick) noexcept {
-  BatchLock lock(pool_);
-  for (size_t i = 0; i < woken.n_available; ++i) hear_available(woken.available[i], tick);
-  for (size_t i = 0; i < woken.n_freed; ++i) {
-    const SlotId slot = woken.freed[i];
-    leave_policy(slot);
-    leave_parent(slot, tick);
-    push_free(slot);
-  }
-  woken.clear();
 }
 
 }  // namespace kvbm::block

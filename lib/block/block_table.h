@@ -6,15 +6,17 @@
 //
 // Invariants: a block is findable only while registered and not withdrawn; a parent is never
 // evicted before its resident children; whoever holds a reference reads stable bytes.
-// Locks: the pool lock (free list, policies, accounts), once per batch; a partition lock of the
+// Locks: that of a pool (slot_pool.h: free list, policies, counts), once per batch; a partition lock of the
 // index, once per partition and batch. Order: partition, then pool (a lookup inside the former that meets
-// a slot which changed under it may have to give it back). Lookups, retain and release take neither, except
-// where a policy must hear (`hears_uses`, or a slot that it gave up became evictable), then the
-// pool lock once per batch.
+// a slot which changed under it may have to give it back); never two pools. Lookups, retain and release take neither,
+// except where a policy must hear (`hears_uses`, or a slot that it gave up became evictable), then the
+// pool's lock once per batch.
 // Budget: no allocation per block after construction (vectors that the caller passes may grow).
-// Determinism: the same calls in the same order give the same slots and the same evictions.
+// Determinism: the same calls in the same order give the same slots and the same evictions, as long as a table of several
+// pools is called by the same threads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,23 +31,17 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "block/prefix_index.h"
+#include "block/quotas.h"
 #include "block/slot.h"
 #include "block/slot_marks.h"
+#include "block/slot_pool.h"
+#include "block/woken.h"
 #include "policy/eviction.h"
 
 namespace kvbm::block {
 
-// Who pays for a slot. 0 is shared and has no limit of its own.
-using AccountId = uint16_t;
-inline constexpr AccountId kSharedAccount = 0;
-inline constexpr AccountId kMaxAccounts = 4096;
-inline constexpr uint32_t kNoLimit = UINT32_MAX;
 // As the tick of a lookup: it is no use of the blocks it finds.
 inline constexpr uint32_t kNoUse = UINT32_MAX;
-
-// What an allocation beyond the account's limit does: fail with over_quota, or evict the
-// account's own coldest blocks (over_quota only when none of them can go).
-enum class OverQuota : uint8_t { reject, evict };
 
 // A key that is registered already, published again.
 // reject: the caller's slot is freed and the caller gets a reference to the existing block.
@@ -109,26 +105,13 @@ struct SlotInfo {
   uint32_t generation = 0;
 };
 
-struct Counters {
-  uint32_t slots = 0;
-  uint32_t free = 0;        // reset
-  uint32_t registered = 0;  // registered and known to a policy (private duplicates are not)
-  uint64_t payload_bytes = 0;  // of these
-  uint64_t allocated = 0;
-  uint64_t published = 0;
-  uint64_t duplicates = 0;
-  uint64_t evicted = 0;
-  uint64_t erased = 0;
-  uint64_t policy_refused = 0;  // choices of a caller's policy that could not be used
-};
-
 struct AccountUse {
   uint32_t used = 0;  // slots that are not reset
   uint32_t limit = kNoLimit;
   OverQuota mode = OverQuota::reject;
 };
 
-class BlockTable final : private policy::Residents {
+class BlockTable final {
  public:
   using MakePolicy = std::function<std::unique_ptr<policy::EvictionPolicy>(
       std::string_view name, std::span<policy::Facts> facts, const policy::Residents& residents)>;
@@ -139,11 +122,15 @@ class BlockTable final : private policy::Residents {
     // One word a slot that outlives the table (slot_marks.h); empty: none. It must outlive the table. What is in them
     // is left as it is until the slot is given a block, or is found to have none.
     std::span<uint64_t> marks{};
+    // Into how many pools the slots are divided, kMaxPools at most: 0 is one for each 65,536. A policy that cannot be
+    // divided has one.
+    uint32_t pools = 0;
   };
+  static constexpr uint32_t kMaxPools = 16;
 
   // bad_config: no slots, no factory, or a policy name that it does not know.
   [[nodiscard]] static Result<std::unique_ptr<BlockTable>> create(const Options& options);
-  ~BlockTable() override;
+  ~BlockTable();
 
   [[nodiscard]] uint32_t slots() const noexcept { return slot_count_; }
 
@@ -174,7 +161,7 @@ class BlockTable final : private policy::Residents {
   // what was evicted is appended to *evicted (may be null), also when the call fails in the end.
   // no_room: too little is evictable. over_quota: the account's limit. invalid_argument: no such account.
   [[nodiscard]] Code allocate(AccountId account, std::span<SlotId> out, std::vector<Evicted>* evicted,
-                              uint32_t tick = 0) KVBM_EXCLUDES(pool_);
+                              uint32_t tick = 0);
   // partial -> complete, all or nothing; wrong_state otherwise.
   [[nodiscard]] Code complete(std::span<const SlotId> slots) noexcept;
   // complete -> registered; the caller's reference stays. Per item (codes may be empty): ok; exists:
@@ -182,7 +169,7 @@ class BlockTable final : private policy::Residents {
   // place (practically never); invalid_argument. Returns ok when all are ok or exists, else partial.
   // An item that failed is no parent: the next of a chain has none.
   [[nodiscard]] Code publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes)
-      KVBM_EXCLUDES(pool_);
+     ;
   // The next process may find the block of this registered slot, by `value` (> 1), until it is evicted or forgotten. No
   // effect on one that is withdrawn. The caller holds a reference.
   void keep(SlotId slot, uint64_t value) noexcept {
@@ -193,29 +180,29 @@ class BlockTable final : private policy::Residents {
 
   // No longer findable, at once; a slot is freed when its last reference, pin and resident child
   // end. Returns how many were present.
-  size_t erase(FamilyId family, std::span<const Key> keys) KVBM_EXCLUDES(pool_);
-  size_t erase_family(FamilyId family) KVBM_EXCLUDES(pool_);
-  size_t erase_all() KVBM_EXCLUDES(pool_);
+  size_t erase(FamilyId family, std::span<const Key> keys);
+  size_t erase_family(FamilyId family);
+  size_t erase_all();
 
   // Tells the policies what the caller knows of resident blocks (policy/hints.h). The caller holds references.
-  void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick = 0) KVBM_EXCLUDES(pool_);
+  void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick = 0);
   // What they were told: out[i] of held slots[i].
-  void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const KVBM_EXCLUDES(pool_);
+  void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const;
 
   // ---- Demotion ahead of need ----
   // The blocks that would be evicted next, coldest first, with a reference each; still findable.
-  size_t select_cold(std::span<SlotId> out, uint32_t tick) KVBM_EXCLUDES(pool_);
+  size_t select_cold(std::span<SlotId> out, uint32_t tick);
   // Ends the caller's reference to each; a block that nothing else keeps is evicted and its slot is
   // free. Returns how many were.
   size_t evict_held(std::span<const SlotId> slots, std::vector<Evicted>* evicted, uint32_t tick = 0)
-      KVBM_EXCLUDES(pool_);
+     ;
 
   // ---- Accounts ----
   // Creates the account, or moves its limit. What it has beyond a lower limit is evicted as far as nothing keeps it;
   // the rest goes in time.
   [[nodiscard]] Code set_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<Evicted>* evicted = nullptr,
-                               uint32_t tick = 0) KVBM_EXCLUDES(pool_);
-  [[nodiscard]] AccountUse account_use(AccountId account) const KVBM_EXCLUDES(pool_);
+                               uint32_t tick = 0);
+  [[nodiscard]] AccountUse account_use(AccountId account) const;
 
   // ---- Facts ----
   // Eight bits per slot for the manager, zero when the slot is allocated. Thread: any.
@@ -244,80 +231,96 @@ class BlockTable final : private policy::Residents {
   // Slots from `first` on that are not reset; returns the slot to go on from, slots() at the end. No lock.
   SlotId scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) const;
   [[nodiscard]] SlotInfo info(SlotId slot) const noexcept;
-  [[nodiscard]] Counters counters() const KVBM_EXCLUDES(pool_);
+  [[nodiscard]] Counters counters() const;
   // All metadata: slots, facts, index, policies.
-  [[nodiscard]] size_t bytes() const KVBM_EXCLUDES(pool_);
+  [[nodiscard]] size_t bytes() const;
 
  private:
   static constexpr size_t kBatch = PrefixIndex::kMaxBatch;  // blocks whose cache misses overlap
 
-  struct Account {
-    uint32_t used = 0;
-    uint32_t limit = kNoLimit;
-    OverQuota mode = OverQuota::reject;
-    bool exists = false;
-    std::unique_ptr<policy::EvictionPolicy> own;  // null: the shared policy
-  };
   struct Search {
     uint64_t low, high;
     PrefixIndex::Place place;
   };
-  // Slots that a release made evictable or reapable, dealt with under one lock per batch.
-  struct Woken;
   struct Fresh;
+  // Where threads of one number take slots.
+  static constexpr size_t kLanes = 16;
+  struct alignas(64) Lane {
+    std::atomic<uint32_t> home{UINT32_MAX};
+    std::atomic<uint32_t> pool{0};
+    std::atomic<int32_t> left{0};     // slots that it takes there before it looks at the others
+    std::atomic<int32_t> waited{0};   // of these, taken when somebody else had the pool
+    std::atomic<uint32_t> met{0};     // stints one after the other in which it met somebody at home
+    std::atomic<uint32_t> times{0};   // that it met somebody for so long
+
+    // After a stint. Not both of two that meet move away, or they meet again: a bit decides that differs from lane to
+    // lane and from time to time, the topmost of a multiplicative hash.
+    [[nodiscard]] bool parts(bool now, uint32_t number) noexcept {
+      constexpr uint32_t kMany = 8;
+      const uint32_t stints = now ? met.load(std::memory_order_relaxed) + 1 : 0;
+      met.store(stints % kMany, std::memory_order_relaxed);
+      if (stints < kMany) return false;
+      const uint32_t time = times.load(std::memory_order_relaxed) + 1;
+      times.store(time, std::memory_order_relaxed);
+      return ((number * 0x9E3779B9U ^ time * 0x85EBCA6BU) * 0xC2B2AE35U) >> 31 != 0;
+    }
+  };
 
   explicit BlockTable(const Options& options);
-
-  // policy::Residents, from inside policy calls.
-  [[nodiscard]] bool evictable(SlotId slot) const noexcept override;
-  [[nodiscard]] uint64_t name(SlotId slot) const noexcept override;
 
   [[nodiscard]] SlotWord word(SlotId slot) const noexcept {
     return SlotWord(table_[slot].word.load(std::memory_order_acquire));
   }
-  void prepare(FamilyId family, std::span<const Key> keys, Search* out) const noexcept;
+  enum class Intent : uint8_t { read, write };
+  void prepare(FamilyId family, std::span<const Key> keys, Search* out, Intent intent = Intent::read) const noexcept;
   [[nodiscard]] bool take(SlotId slot, const Search& key, FamilyId family) noexcept;
   [[nodiscard]] SlotId find_and_take(const Search& key, FamilyId family) noexcept;
   template <bool kStopAtMiss>
   size_t acquire(FamilyId family, std::span<const Key> keys, std::span<SlotId> out, uint32_t tick) noexcept;
   void note_use(SlotId slot, uint32_t tick) noexcept;
-  void tell_used(std::span<const SlotId> slots, uint32_t tick) noexcept KVBM_EXCLUDES(pool_);
-  void drop(std::span<const SlotId> slots, uint64_t what, uint32_t tick) noexcept KVBM_EXCLUDES(pool_);
-  void settle(Woken& woken, uint32_t tick) noexcept KVBM_EXCLUDES(pool_);
-  [[nodiscard]] bool try_reap(SlotId slot) noexcept;
+  void tell_used(std::span<const SlotId> slots, uint32_t tick) noexcept;
+  void drop(std::span<const SlotId> slots, uint64_t what, uint32_t tick) noexcept;
+  void settle(Woken& woken, uint32_t tick) noexcept;
 
-  // Under the pool lock.
-  [[nodiscard]] std::unique_ptr<policy::EvictionPolicy> new_policy() const;
-  [[nodiscard]] policy::EvictionPolicy& policy_of(SlotId slot) KVBM_REQUIRES(pool_);
-  [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
-  [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(pool_);
-  [[nodiscard]] SlotId take_parent(SlotId slot) KVBM_REQUIRES(pool_);
-  void leave_parent(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
-  void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
-  void leave_policy(SlotId slot) KVBM_REQUIRES(pool_);
-  void push_free(SlotId slot) KVBM_REQUIRES(pool_);
-  void enter_policy(const Publication& what, Fresh& fresh) KVBM_EXCLUDES(pool_);
+  [[nodiscard]] size_t pool_index(SlotId slot) const noexcept {
+    return static_cast<size_t>((uint64_t{slot} * pool_scale_) >> 32);
+  }
+  // Calls each(pool, run) for every run of slots of one pool.
+  template <class T, class Each>
+  void each_run(std::span<T> slots, Each&& each) const {
+    for (size_t begin = 0; begin < slots.size();) {
+      const size_t pool = pool_index(slots[begin]);
+      size_t end = begin + 1;
+      while (end < slots.size() && pools_[pool]->has(slots[end])) ++end;
+      each(pool, slots.subspan(begin, end - begin));
+      begin = end;
+    }
+  }
+  [[nodiscard]] Lane& lane() noexcept;
+  [[nodiscard]] size_t first_pool(Lane& lane) noexcept;
+  void make_pools(uint32_t n);
+  // One for each of `pools`; empty: there is none of that name, or it cannot be divided.
+  [[nodiscard]] std::vector<std::unique_ptr<policy::EvictionPolicy>> new_policies() const;
+  void enter_policy(const Publication& what, Fresh& fresh);
   [[nodiscard]] Code list(SlotId slot, const Search& key, const Publication& what, size_t i, uint64_t child,
                           SlotId* existing, Fresh& fresh) noexcept;
   void link(SlotId& inout, size_t i, SlotId parent, bool counted, const Publication& what, Fresh& fresh) noexcept;
   [[nodiscard]] bool may_be_parent(SlotId parent, SlotId child) const noexcept;
-  void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what, Fresh& fresh)
-      KVBM_EXCLUDES(pool_);
-  void count_erased(size_t n) KVBM_EXCLUDES(pool_);
-  [[nodiscard]] Code move_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<SlotId>* surplus,
-                                uint32_t tick) KVBM_EXCLUDES(pool_);
-  [[nodiscard]] Code make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<SlotId>* surplus,
-                               uint32_t tick) KVBM_REQUIRES(pool_);
-  void leave_evicted(SlotId slot, uint32_t tick) KVBM_REQUIRES(pool_);
+  void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what, Fresh& fresh);
+  void count_erased(size_t n);
+  [[nodiscard]] Code reserve(AccountId account, Quota& quota, std::span<SlotId> out, size_t* got,
+                             std::vector<Evicted>* evicted, uint32_t tick);
+  size_t evict_own(AccountId account, std::span<SlotId> out, uint32_t tick);
+  size_t take_some(AccountId account, std::span<SlotId> out, uint32_t tick);
+  static void note_taken(Lane& lane, const SlotPool::Taken& taken) noexcept;
   void finish_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) noexcept;
-  void free_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) KVBM_EXCLUDES(pool_);
-  void move_to_own(AccountId account, policy::EvictionPolicy& own) KVBM_REQUIRES(pool_);
+  void free_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted);
   void report(SlotId slot, std::vector<Evicted>* evicted) const;
   void unlist(SlotId slot) noexcept;
   [[nodiscard]] bool withdraw(SlotId slot) noexcept;
   void note_size(uint32_t bytes) noexcept;
   template <class Match>
-  size_t erase_where(Match&& match) KVBM_EXCLUDES(pool_);
+  size_t erase_where(Match&& match);
 
   const uint32_t slot_count_;
   const std::string policy_name_;
@@ -332,12 +335,11 @@ class BlockTable final : private policy::Residents {
   static constexpr uint64_t kSeveralSizes = UINT64_MAX;
   std::atomic<uint64_t> one_size_{0};
 
-  alignas(64) mutable Mutex pool_;
-  std::unique_ptr<policy::EvictionPolicy> shared_ KVBM_GUARDED_BY(pool_);
-  std::vector<Account> accounts_ KVBM_GUARDED_BY(pool_);
-  uint32_t own_policies_ KVBM_GUARDED_BY(pool_) = 0;
-  SlotId free_head_ KVBM_GUARDED_BY(pool_) = kNoSlot;  // linked through Facts::next
-  Counters counters_ KVBM_GUARDED_BY(pool_);
+  Mutex opening_;  // of accounts; held over the pools' locks, set-up only
+  Quotas quotas_;
+  uint64_t pool_scale_ = 0;  // pool_index
+  std::vector<std::unique_ptr<SlotPool>> pools_;
+  std::array<Lane, kLanes> lanes_;
 };
 
 }  // namespace kvbm::block

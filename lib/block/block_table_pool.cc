@@ -1,16 +1,19 @@
-// What happens under the pool lock: free list, policies, accounts; allocation and eviction.
+// Taking slots and giving them back, over the pools: allocation, eviction, demotion, accounts.
 #include <algorithm>
 
-#include "block/batch_lock.h"
+#include "base/batch_lock.h"
+#include "base/thread_number.h"
 #include "block/block_table.h"
 #include "policy/hinted.h"
-#include "policy/hints.h"
 
 namespace kvbm::block {
 namespace {
 
-constexpr uint64_t kEvicting = static_cast<uint64_t>(SlotState::evicting);
 constexpr uint64_t kPartial = static_cast<uint64_t>(SlotState::partial) | SlotWord::kOneReference;
+// How far a thread's pool may be ahead of the one with the fewest evictions, and how many evictions lie between two looks
+// at that, as shares of a pool. Blocks then stay as long in one pool as in another, give or take that.
+constexpr uint64_t kAhead = 8;
+constexpr uint64_t kStint = 32;
 
 // Grows before anything changes, so that running out of memory changes nothing.
 void reserve_for(std::vector<Evicted>* evicted, size_t n) {
@@ -20,159 +23,92 @@ void reserve_for(std::vector<Evicted>* evicted, size_t n) {
 
 }  // namespace
 
-// ---- policy::Residents ----
+// ---- pools ----
 
-// A slot that cannot go is marked, in the same step as it is judged, so that whoever makes it
-// evictable tells the policy.
-bool BlockTable::evictable(SlotId slot) const noexcept {
-  std::atomic<uint64_t>& at = table_[slot].word;
-  uint64_t bits = at.load(std::memory_order_relaxed);
-  for (;;) {
-    const SlotWord now(bits);
-    if (now.evictable()) return true;
-    if (!now.findable() || now.notify()) return false;
-    if (at.compare_exchange_weak(bits, bits | SlotWord::kNotify, std::memory_order_relaxed)) return false;
+void BlockTable::make_pools(uint32_t n) {
+  pools_.clear();
+  pool_scale_ = (uint64_t{n} << 32) / slot_count_;
+  const SlotPool::Arrays all{table_.get(), meta_.get(), facts_.get(), &marks_, &quotas_};
+  for (SlotId first = 0; first < slot_count_;) {
+    const size_t pool = pool_index(first);
+    // The first slot of the next one, as pool_index has it.
+    const auto end = static_cast<SlotId>(
+        std::min<uint64_t>((((uint64_t{pool} + 1) << 32) + pool_scale_ - 1) / pool_scale_, slot_count_));
+    pools_.push_back(std::make_unique<SlotPool>(all, first, end - first));
+    first = end;
   }
 }
 
-uint64_t BlockTable::name(SlotId slot) const noexcept { return table_[slot].identity().hash(); }
-
-// ---- one slot ----
-
-std::unique_ptr<policy::EvictionPolicy> BlockTable::new_policy() const {
+std::vector<std::unique_ptr<policy::EvictionPolicy>> BlockTable::new_policies() const {
+  std::vector<std::unique_ptr<policy::EvictionPolicy>> made;
   const std::span facts(facts_.get(), slot_count_);
-  return policy::with_hints(make_policy_(policy_name_, facts, *this), facts, *this);
+  const policy::Residents& residents = *pools_[0]->part().residents;
+  auto whole = policy::with_hints(make_policy_(policy_name_, facts, residents), facts, residents);
+  if (whole == nullptr) return made;
+  if (pools_.size() == 1) {
+    made.push_back(std::move(whole));
+    return made;
+  }
+  std::vector<policy::EvictionPolicy::Part> parts;
+  for (const auto& pool : pools_) parts.push_back(pool->part());
+  return whole->divide(parts);
 }
 
-policy::EvictionPolicy& BlockTable::policy_of(SlotId slot) {
-  Account& account = accounts_[meta_[slot].account.load(std::memory_order_relaxed)];
-  return account.own != nullptr ? *account.own : *shared_;
-}
+// ---- what was woken ----
 
-void BlockTable::leave_policy(SlotId slot) {
-  if (meta_[slot].in_policy == 0) return;
-  meta_[slot].in_policy = 0;
-  --counters_.registered;
-  counters_.payload_bytes -= payload_bytes(slot);
-  policy_of(slot).erased(slot);
-  facts_[slot].queue = 0;
-}
-
-SlotId BlockTable::take_parent(SlotId slot) {
-  const SlotId parent = table_[slot].parent.load(std::memory_order_relaxed);
-  if (parent != kNoSlot) table_[slot].parent.store(kNoSlot, std::memory_order_relaxed);
-  return parent;
-}
-
-// The slot stops being a child; a parent that this makes evictable is announced, one that was only
-// waiting for it is freed.
-void BlockTable::leave_parent(SlotId slot, uint32_t tick) {
-  SlotId parent = take_parent(slot);
-  while (parent != kNoSlot) {
-    const SlotWord now(table_[parent].word.fetch_sub(SlotWord::kOneChild, std::memory_order_acq_rel) -
-                       SlotWord::kOneChild);
-    if (now.evictable()) {
-      if (now.notify()) hear_available(parent, tick);
-      return;
+void BlockTable::settle(Woken& woken, uint32_t tick) noexcept {
+  while (!woken.empty()) {
+    uint32_t members = 0;
+    for (size_t i = 0; i < woken.n_available; ++i) members |= 1U << pool_index(woken.available[i]);
+    for (size_t i = 0; i < woken.n_freed; ++i) members |= 1U << pool_index(woken.freed[i]);
+    Woken next;
+    for (; members != 0; members &= members - 1) {
+      pools_[static_cast<size_t>(__builtin_ctz(members))]->settle(woken, tick, next);
     }
-    if (!now.reapable() || !try_reap(parent)) return;
-    const SlotId grandparent = take_parent(parent);
-    leave_policy(parent);
-    push_free(parent);
-    parent = grandparent;
+    woken.clear();
+    std::copy_n(next.available, next.n_available, woken.available);
+    std::copy_n(next.freed, next.n_freed, woken.freed);
+    woken.n_available = next.n_available;
+    woken.n_freed = next.n_freed;
   }
 }
 
-void BlockTable::hear_available(SlotId slot, uint32_t tick) {
-  // The slot may have been taken, or freed and used again, since it woke: judge it as it is now.
-  if (meta_[slot].in_policy == 0) return;
-  table_[slot].word.fetch_and(~SlotWord::kNotify, std::memory_order_relaxed);
-  if (facts_[slot].queue != 0 || !evictable(slot)) return;
-  policy_of(slot).available(slot, tick);
-  if (facts_[slot].queue == 0) table_[slot].word.fetch_or(SlotWord::kNotify, std::memory_order_relaxed);
+// ---- which pool ----
+
+BlockTable::Lane& BlockTable::lane() noexcept {
+  const uint32_t number = thread_number();
+  Lane& lane = lanes_[number % kLanes];
+  uint32_t unknown = UINT32_MAX;
+  (void)lane.home.compare_exchange_strong(unknown, number, std::memory_order_relaxed);
+  return lane;
 }
 
-void BlockTable::push_free(SlotId slot) {
-  marks_.none(slot);
-  SlotMeta& meta = meta_[slot];
-  --accounts_[meta.account.load(std::memory_order_relaxed)].used;
-  meta.generation.store(meta.generation.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  meta.flags.store(0, std::memory_order_relaxed);
-  facts_[slot].next = free_head_;
-  free_head_ = slot;
-  ++counters_.free;
-  table_[slot].word.store(static_cast<uint64_t>(SlotState::reset), std::memory_order_release);
+// A thread takes slots at home, as long as that is not far ahead of the other pools: threads that allocate at the same
+// rate stay apart, and one that allocates alone goes round all of them. Threads that keep meeting move apart.
+size_t BlockTable::first_pool(Lane& lane) noexcept {
+  const size_t n = pools_.size();
+  if (n == 1) return 0;
+  if (lane.left.load(std::memory_order_relaxed) > 0) return lane.pool.load(std::memory_order_relaxed) % n;
+  const uint64_t size = slot_count_ / n;
+  const auto stint = static_cast<int32_t>(size / kStint);
+  uint32_t home = lane.home.load(std::memory_order_relaxed);
+  const bool was_home = lane.pool.load(std::memory_order_relaxed) % n == home % n;
+  // Who only visits goes soon; with who stays for many stints it is better to part.
+  const bool met = was_home && lane.waited.load(std::memory_order_relaxed) > stint / 4;
+  if (lane.parts(met, thread_number())) lane.home.store(++home, std::memory_order_relaxed);
+  uint64_t least = UINT64_MAX;
+  for (const auto& each : pools_) least = std::min(least, each->turnover());
+  // At home until it is ahead by the whole of what is allowed, elsewhere until home is ahead by half of it.
+  const uint64_t ahead = size / (was_home ? kAhead : kAhead * 2);
+  size_t pool = home % n;
+  for (size_t i = 1; i < n && pools_[pool]->turnover() > least + ahead; ++i) pool = (home + i) % n;
+  lane.pool.store(static_cast<uint32_t>(pool), std::memory_order_relaxed);
+  lane.left.store(stint, std::memory_order_relaxed);
+  lane.waited.store(0, std::memory_order_relaxed);
+  return pool;
 }
 
-// Thread: the one that withdrew the slot, which it holds.
-void BlockTable::unlist(SlotId slot) noexcept {
-  const Slot& at = table_[slot];
-  const auto place =
-      index_.place(at.key_low.load(std::memory_order_relaxed), at.family.load(std::memory_order_relaxed));
-  BatchLock lock(index_.lock_of(place));
-  (void)index_.remove(place, slot);
-}
-
-void BlockTable::report(SlotId slot, std::vector<Evicted>* evicted) const {
-  if (evicted == nullptr) return;
-  const SlotMeta& meta = meta_[slot];
-  evicted->push_back({table_[slot].identity(), slot, meta.account.load(std::memory_order_relaxed),
-                      meta.flags.load(std::memory_order_acquire), meta.generation.load(std::memory_order_relaxed)});
-}
-
-// ---- eviction ----
-
-// Moves the policy's choice to the word `to`. A choice that is taken by a lookup in between has
-// been marked by evictable(), and comes back through available().
-SlotId BlockTable::evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) {
-  for (;;) {
-    const SlotId slot = from.evict(tick);
-    if (slot == kNoSlot) return kNoSlot;
-    std::atomic<uint64_t>& at = table_[slot].word;
-    do {
-      uint64_t bits = at.load(std::memory_order_relaxed);
-      while (SlotWord(bits).evictable()) {
-        if (at.compare_exchange_weak(bits, to, std::memory_order_acq_rel, std::memory_order_relaxed)) return slot;
-      }
-    } while (evictable(slot));
-  }
-}
-
-// From the policy with most slots in use, so that no account's blocks are safe only because they
-// are counted apart; among equals the lowest account.
-SlotId BlockTable::evict_any(uint64_t to, uint32_t tick) {
-  if (own_policies_ == 0) return evict_one(*shared_, to, tick);
-  uint32_t shared_used = 0;
-  for (const Account& account : accounts_) shared_used += account.own == nullptr ? account.used : 0;
-  // Walks (use, account) downwards: each round takes the largest below the last one tried.
-  uint64_t below = UINT64_MAX;
-  for (;;) {
-    uint64_t best = 0;
-    for (size_t id = 0; id < accounts_.size(); ++id) {
-      if (id != kSharedAccount && accounts_[id].own == nullptr) continue;
-      const uint32_t used = id == kSharedAccount ? shared_used : accounts_[id].used;
-      const uint64_t rank = (static_cast<uint64_t>(used) << 16 | (UINT16_MAX - id)) + 1;
-      if (rank < below) best = std::max(best, rank);
-    }
-    if (best == 0) return kNoSlot;
-    below = best;
-    const size_t id = UINT16_MAX - ((best - 1) & UINT16_MAX);
-    const SlotId slot = evict_one(id == kSharedAccount ? *shared_ : *accounts_[id].own, to, tick);
-    if (slot != kNoSlot) return slot;
-  }
-}
-
-// The slot has just become `evicting`: it leaves its policy, its account and its parent.
-void BlockTable::leave_evicted(SlotId slot, uint32_t tick) {
-  marks_.none(slot);
-  meta_[slot].in_policy = 0;
-  facts_[slot].queue = 0;
-  --counters_.registered;
-  counters_.payload_bytes -= payload_bytes(slot);
-  ++counters_.evicted;
-  --accounts_[meta_[slot].account.load(std::memory_order_relaxed)].used;
-  leave_parent(slot, tick);
-}
+// ---- allocation ----
 
 // Takes evicting slots out of the index and reports them; they are blank afterwards.
 void BlockTable::finish_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) noexcept {
@@ -182,7 +118,7 @@ void BlockTable::finish_evicted(std::span<const SlotId> slots, std::vector<Evict
     for (size_t i = 0; i < n; ++i) {
       const Slot& at = table_[slots[begin + i]];
       places[i] = index_.place(at.key_low.load(std::memory_order_relaxed), at.family.load(std::memory_order_relaxed));
-      index_.prefetch(places[i]);
+      index_.prefetch_for_write(places[i]);
     }
     index_.by_partition(
         n, [&](size_t i) { return places[i]; }, [&](size_t i) { (void)index_.remove(places[i], slots[begin + i]); });
@@ -196,64 +132,108 @@ void BlockTable::finish_evicted(std::span<const SlotId> slots, std::vector<Evict
 }
 
 void BlockTable::free_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) {
-  if (slots.empty()) return;
   finish_evicted(slots, evicted);
-  BatchLock lock(pool_);
-  for (const SlotId slot : slots) {
-    ++accounts_[meta_[slot].account.load(std::memory_order_relaxed)].used;  // push_free takes it off again
-    push_free(slot);
+  each_run(slots, [this](size_t pool, auto run) { pools_[pool]->put_free(run, false); });
+}
+
+// Takes n = out.size() slots off what the account may still have, evicting its own blocks where its limit asks for that:
+// those come first in `out`, *got of them.
+Code BlockTable::reserve(AccountId account, Quota& quota, std::span<SlotId> out, size_t* got,
+                         std::vector<Evicted>* evicted, uint32_t tick) {
+  uint32_t used = quota.used.load(std::memory_order_relaxed);
+  const uint32_t first_limit = quota.limit.load(std::memory_order_relaxed);
+  // What may be evicted, as much as there is room to report.
+  size_t most = 0;
+  for (;;) {
+    const uint32_t limit = quota.limit.load(std::memory_order_relaxed);
+    const uint64_t wanted = static_cast<uint64_t>(used) + out.size();
+    if (wanted <= limit) {
+      if (quota.used.compare_exchange_weak(used, static_cast<uint32_t>(wanted), std::memory_order_relaxed)) return Code::ok;
+      continue;
+    }
+    if (quota.mode.load(std::memory_order_relaxed) == OverQuota::reject || out.size() > limit) return Code::over_quota;
+    if (most == 0) {
+      if (*got != 0) return Code::over_quota;  // others took what was made free
+      most = out.size() + (used > first_limit ? used - first_limit : 0);
+      reserve_for(evicted, out.size() + most);
+    }
+    SlotId own[kBatch];
+    const size_t n = evict_own(account, {own, std::min<uint64_t>({wanted - limit, kBatch, most})}, tick);
+    if (n == 0) return Code::over_quota;
+    most -= n;
+    // What the limit has moved below, and what is not needed, is freed.
+    const size_t beyond = used > limit ? std::min<size_t>(used - limit, n) : 0;
+    const size_t kept = std::min(n - beyond, out.size() - *got);
+    std::copy_n(own + beyond, kept, out.begin() + static_cast<std::ptrdiff_t>(*got));
+    *got += kept;
+    free_evicted({own, beyond}, evicted);
+    free_evicted({own + beyond + kept, n - beyond - kept}, evicted);
+    used = quota.used.load(std::memory_order_relaxed);
   }
 }
 
-// Fills out[*got..) from the account's own blocks where its limit asks for it, then from the free
-// list, then by eviction. Evicted slots are in `evicting` and still listed in the index.
-Code BlockTable::make_room(Account& account, std::span<SlotId> out, size_t* got, std::vector<SlotId>* surplus,
-                           uint32_t tick) {
-  const uint64_t wanted = static_cast<uint64_t>(account.used) + out.size();
-  if (wanted > account.limit) {
-    if (account.mode == OverQuota::reject || out.size() > account.limit) return Code::over_quota;
-    if (account.used > account.limit) surplus->reserve(account.used - account.limit);
-    while (static_cast<uint64_t>(account.used) + out.size() > account.limit) {
-      const SlotId slot = evict_one(*account.own, kEvicting, tick);
-      if (slot == kNoSlot) return Code::over_quota;
-      if (account.used > account.limit) {
-        surplus->push_back(slot);  // the limit has moved below the use
-      } else {
-        out[(*got)++] = slot;
-      }
-      leave_evicted(slot, tick);
+size_t BlockTable::evict_own(AccountId account, std::span<SlotId> out, uint32_t tick) {
+  const size_t first = first_pool(lane());
+  size_t got = 0;
+  for (bool again = true; again && got < out.size();) {
+    again = false;
+    for (size_t i = 0; i < pools_.size() && got < out.size(); ++i) {
+      Woken woken;
+      got += pools_[(first + i) % pools_.size()]->evict_own(account, out.subspan(got), tick, woken);
+      again = again || !woken.empty();  // a parent in another pool may go now
+      settle(woken, tick);
     }
   }
-  while (*got < out.size()) {
-    SlotId slot = free_head_;
-    if (slot != kNoSlot) {
-      free_head_ = facts_[slot].next;
-      --counters_.free;
-      out[(*got)++] = slot;
-      continue;
-    }
-    slot = evict_any(kEvicting, tick);
-    if (slot == kNoSlot) return Code::no_room;
-    out[(*got)++] = slot;
-    leave_evicted(slot, tick);
+  return got;
+}
+
+// At most kBatch: free slots wherever they are, then evicted ones.
+size_t BlockTable::take_some(AccountId account, std::span<SlotId> out, uint32_t tick) {
+  Lane& mine = lane();
+  const size_t first = first_pool(mine);
+  const size_t n = pools_.size();
+  bool free_elsewhere = false;
+  for (size_t i = 1; i < n; ++i) free_elsewhere = free_elsewhere || pools_[(first + i) % n]->free_now() != 0;
+  size_t got = 0;
+  for (size_t i = 0; free_elsewhere && i < n && got < out.size(); ++i) {
+    Woken none;
+    got += pools_[(first + i) % n]->take(account, out.subspan(got), false, tick, none).slots;
   }
-  return Code::ok;
+  for (bool again = true; again && got < out.size();) {
+    again = false;
+    for (size_t i = 0; i < n && got < out.size(); ++i) {
+      Woken woken;
+      const auto taken = pools_[(first + i) % n]->take(account, out.subspan(got), true, tick, woken);
+      got += taken.slots;
+      if (n > 1) note_taken(mine, taken);
+      again = again || !woken.empty();  // a parent in another pool may go now
+      settle(woken, tick);
+    }
+  }
+  return got;
+}
+
+// Threads of one number may come in between: then these say less than there was.
+void BlockTable::note_taken(Lane& lane, const SlotPool::Taken& taken) noexcept {
+  const auto n = static_cast<int32_t>(taken.slots);
+  lane.left.store(lane.left.load(std::memory_order_relaxed) - n, std::memory_order_relaxed);
+  if (taken.waited) lane.waited.store(lane.waited.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
 Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<Evicted>* evicted, uint32_t tick) {
   reserve_for(evicted, out.size());
-  std::vector<SlotId> surplus;
-  Code code = Code::ok;
+  Quota* const quota = quotas_.find(account);
+  if (account != kSharedAccount && quota == nullptr) return Code::invalid_argument;
+  if (out.size() > slot_count_) return Code::no_room;
   size_t got = 0;
-  {
-    BatchLock lock(pool_);
-    if (account >= accounts_.size() || !accounts_[account].exists) return Code::invalid_argument;
-    if (out.size() > slot_count_) return Code::no_room;
-    code = make_room(accounts_[account], out, &got, &surplus, tick);
-    accounts_[account].used += static_cast<uint32_t>(got);
-    if (code == Code::ok) counters_.allocated += got;
+  Code code = quota == nullptr ? Code::ok : reserve(account, *quota, out, &got, evicted, tick);
+  const bool reserved = quota != nullptr && code == Code::ok;
+  const size_t own = got;
+  while (code == Code::ok && got < out.size()) {
+    const size_t n = take_some(account, out.subspan(got, std::min(kBatch, out.size() - got)), tick);
+    if (n == 0) code = Code::no_room;
+    got += n;
   }
-  free_evicted(surplus, evicted);
   // Slots off the free list are reset, the others are evicting: runs of the latter are finished together.
   for (size_t begin = 0; begin < got;) {
     size_t end = begin;
@@ -265,74 +245,47 @@ Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<
     meta_[slot].account.store(account, std::memory_order_relaxed);
     table_[slot].word.store(kPartial, std::memory_order_release);
   }
-  if (code == Code::ok) return code;
-  BatchLock lock(pool_);
-  // Back in reverse, so that the free list is as it was.
-  for (size_t i = got; i-- > 0;) push_free(out[i]);
+  if (code == Code::ok) {
+    if (own != 0) each_run(out.first(own), [this](size_t pool, auto run) { pools_[pool]->count_allocated(run.size()); });
+    return code;
+  }
+  // Back in reverse, so that the free lists are as they were.
+  std::reverse(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(got));
+  each_run(out.first(got - own), [this](size_t pool, auto run) { pools_[pool]->put_free(run, true); });
+  each_run(out.subspan(got - own, own), [this](size_t pool, auto run) { pools_[pool]->put_free(run, false); });
+  if (reserved) quota->used.fetch_sub(static_cast<uint32_t>(out.size()), std::memory_order_relaxed);
   return code;
 }
 
 // ---- demotion ----
 
+// An equal share of each pool, then what is missing wherever there is more.
 size_t BlockTable::select_cold(std::span<SlotId> out, uint32_t tick) {
-  constexpr uint64_t kHeld = SlotWord::kRegistered | SlotWord::kNotify | SlotWord::kOneReference;
   size_t n = 0;
-  BatchLock lock(pool_);
-  while (n < out.size()) {
-    SlotId slot = evict_any(kHeld, tick);
-    if (slot == kNoSlot) break;
-    facts_[slot].queue = 0;
-    out[n++] = slot;
-    // Its ancestors come next as long as nothing else keeps them and they are no warmer.
-    while (n < out.size()) {
-      const SlotId parent = table_[slot].parent.load(std::memory_order_relaxed);
-      if (parent == kNoSlot || meta_[parent].in_policy == 0) break;
-      if (facts_[parent].priority == policy::kHintKeep && facts_[slot].priority != policy::kHintKeep) break;
-      if (facts_[parent].last_use.load(std::memory_order_relaxed) !=
-          facts_[slot].last_use.load(std::memory_order_relaxed)) {
-        break;
-      }
-      std::atomic<uint64_t>& at = table_[parent].word;
-      uint64_t bits = at.load(std::memory_order_relaxed);
-      if ((bits & ~SlotWord::kNotify) != (SlotWord::kRegistered | SlotWord::kOneChild)) break;
-      if (!at.compare_exchange_strong(bits, bits + SlotWord::kOneReference, std::memory_order_acquire)) break;
-      out[n++] = slot = parent;
-    }
+  const size_t pools = pools_.size();
+  for (size_t i = 0; i < pools; ++i) {
+    const size_t share = (out.size() - n) / (pools - i);
+    n += pools_[i]->select_cold(out.subspan(n, share), tick);
   }
+  for (size_t i = 0; i + 1 < pools && n < out.size(); ++i) n += pools_[i]->select_cold(out.subspan(n), tick);
   return n;
 }
 
 size_t BlockTable::evict_held(std::span<const SlotId> slots, std::vector<Evicted>* evicted, uint32_t tick) {
-  constexpr uint64_t kOnlyMine = SlotWord::kRegistered | SlotWord::kOneReference;
   reserve_for(evicted, slots.size());
   size_t count = 0;
   for (size_t begin = 0; begin < slots.size(); begin += kBatch) {
-    const auto batch = slots.subspan(begin, std::min(kBatch, slots.size() - begin));
-    SlotId kept[kBatch];
-    SlotId gone[kBatch];
-    size_t n_kept = 0;
-    size_t n_gone = 0;
-    {
-      BatchLock lock(pool_);
-      for (const SlotId slot : batch) {
-        std::atomic<uint64_t>& at = table_[slot].word;
-        uint64_t bits = at.load(std::memory_order_relaxed);
-        bool mine = false;
-        while (!mine && (bits & ~SlotWord::kNotify) == kOnlyMine && meta_[slot].in_policy != 0) {
-          mine = at.compare_exchange_weak(bits, kEvicting, std::memory_order_acq_rel, std::memory_order_relaxed);
-        }
-        if (!mine) {
-          kept[n_kept++] = slot;
-          continue;
-        }
-        policy_of(slot).erased(slot);
-        leave_evicted(slot, tick);
-        gone[n_gone++] = slot;
-      }
-    }
-    free_evicted({gone, n_gone}, evicted);
-    drop({kept, n_kept}, SlotWord::kOneReference, tick);
-    count += n_gone;
+    SlotId batch[kBatch];
+    const size_t n = std::min(kBatch, slots.size() - begin);
+    std::copy_n(slots.begin() + static_cast<std::ptrdiff_t>(begin), n, batch);
+    each_run(std::span<SlotId>(batch, n), [&](size_t pool, auto run) {
+      Woken woken;
+      const size_t gone = pools_[pool]->evict_held(run, tick, woken);
+      settle(woken, tick);
+      free_evicted(run.first(gone), evicted);
+      drop(run.subspan(gone), SlotWord::kOneReference, tick);
+      count += gone;
+    });
   }
   return count;
 }
@@ -342,78 +295,47 @@ size_t BlockTable::evict_held(std::span<const SlotId> slots, std::vector<Evicted
 Code BlockTable::set_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<Evicted>* evicted,
                            uint32_t tick) {
   if (account == kSharedAccount || account >= kMaxAccounts) return Code::invalid_argument;
-  std::vector<SlotId> surplus;
-  const Code code = move_limit(account, slots, mode, &surplus, tick);
-  free_evicted(surplus, evicted);
-  return code;
-}
-
-Code BlockTable::move_limit(AccountId account, uint32_t slots, OverQuota mode, std::vector<SlotId>* surplus,
-                            uint32_t tick) {
-  MutexLock lock(pool_);
-  if (account >= accounts_.size()) accounts_.resize(static_cast<size_t>(account) + 1);
-  Account& at = accounts_[account];
-  if (slots != kNoLimit && at.own == nullptr) {
-    auto own = new_policy();
-    if (own == nullptr) return Code::no_memory;
-    move_to_own(account, *own);
-    at.own = std::move(own);
-    ++own_policies_;
+  MutexLock lock(opening_);
+  Quota& quota = quotas_.make(account);
+  std::vector<std::unique_ptr<policy::EvictionPolicy>> own(pools_.size());
+  if (slots != kNoLimit && quota.limit.load(std::memory_order_relaxed) == kNoLimit && !quota.divided) {
+    own = new_policies();
+    if (own.empty()) return Code::no_memory;
+    quota.divided = true;
   }
-  at.exists = true;
-  at.limit = slots;
-  at.mode = mode;
-  while (at.used > at.limit) {
-    const SlotId slot = evict_one(*at.own, kEvicting, tick);
-    if (slot == kNoSlot) break;
-    surplus->push_back(slot);
-    leave_evicted(slot, tick);
+  for (size_t i = 0; i < pools_.size(); ++i) pools_[i]->open_account(account, std::move(own[i]));
+  quota.mode.store(mode, std::memory_order_relaxed);
+  quota.limit.store(slots, std::memory_order_relaxed);
+  quota.exists.store(true, std::memory_order_release);
+  for (uint32_t used = quota.used.load(std::memory_order_relaxed); used > slots;
+       used = quota.used.load(std::memory_order_relaxed)) {
+    SlotId surplus[kBatch];
+    reserve_for(evicted, kBatch);
+    const size_t n = evict_own(account, {surplus, std::min<size_t>(used - slots, kBatch)}, tick);
+    if (n == 0) break;
+    free_evicted({surplus, n}, evicted);
   }
   return Code::ok;
 }
 
-// The account's resident blocks change from the shared policy to its own, coldest first and
-// parents before children.
-void BlockTable::move_to_own(AccountId account, policy::EvictionPolicy& own) {
-  std::vector<SlotId> mine;
-  for (SlotId slot = 0; slot < slot_count_; ++slot) {
-    if (meta_[slot].in_policy != 0 && meta_[slot].account.load(std::memory_order_relaxed) == account) {
-      mine.push_back(slot);
-    }
-  }
-  std::sort(mine.begin(), mine.end(), [this](SlotId a, SlotId b) {
-    const uint32_t used_a = facts_[a].last_use.load(std::memory_order_relaxed);
-    const uint32_t used_b = facts_[b].last_use.load(std::memory_order_relaxed);
-    if (used_a != used_b) return used_a < used_b;
-    return facts_[a].depth != facts_[b].depth ? facts_[a].depth < facts_[b].depth : a < b;
-  });
-  for (const SlotId slot : mine) {
-    shared_->erased(slot);
-    facts_[slot].queue = 0;
-    own.inserted({&slot, 1}, facts_[slot].last_use.load(std::memory_order_relaxed));
-    if (facts_[slot].queue == 0) table_[slot].word.fetch_or(SlotWord::kNotify, std::memory_order_relaxed);
-  }
-}
-
 AccountUse BlockTable::account_use(AccountId account) const {
-  MutexLock lock(pool_);
-  if (account >= accounts_.size()) return {};
-  return {accounts_[account].used, accounts_[account].limit, accounts_[account].mode};
+  if (const Quota* const quota = quotas_.find(account)) {
+    return {quota->used.load(std::memory_order_relaxed), quota->limit.load(std::memory_order_relaxed),
+            quota->mode.load(std::memory_order_relaxed)};
+  }
+  AccountUse use;
+  if (account == kSharedAccount) {
+    for (const auto& pool : pools_) use.used += pool->used(account);
+  }
+  return use;
 }
 
 void BlockTable::set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) {
-  BatchLock lock(pool_);
-  for (const SlotId slot : slots) {
-    facts_[slot].priority = priority;
-    if (meta_[slot].in_policy == 0) continue;
-    policy_of(slot).hinted(slot, tick);
-    if (facts_[slot].queue == 0) table_[slot].word.fetch_or(SlotWord::kNotify, std::memory_order_relaxed);
-  }
+  for (const auto& pool : pools_) pool->set_priority(slots, priority, tick);
 }
 
 void BlockTable::priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const {
-  MutexLock lock(pool_);
-  for (size_t i = 0; i < slots.size(); ++i) out[i] = facts_[slots[i]].priority;
+  for (const auto& pool : pools_) pool->priorities(slots, out);
 }
 
 }  // namespace kvbm::block

@@ -1,7 +1,7 @@
 // complete -> registered, and the other way: names given to blocks and taken from them.
 #include <algorithm>
 
-#include "block/batch_lock.h"
+#include "base/batch_lock.h"
 #include "block/block_table.h"
 
 namespace kvbm::block {
@@ -171,7 +171,7 @@ Code BlockTable::publish(std::span<SlotId> inout, const Publication& what, std::
   bool all = true;
   for (size_t begin = 0; begin < inout.size(); begin += kBatch) {
     const size_t n = std::min(kBatch, inout.size() - begin);
-    prepare(what.family, what.keys.subspan(begin, n), search);
+    prepare(what.family, what.keys.subspan(begin, n), search, Intent::write);
     fresh.n = fresh.n_freed = fresh.n_ousted = fresh.duplicates = 0;
     publish_batch(inout.subspan(begin, n), search, begin, what, fresh);
     for (size_t i = 0; i < n; ++i) all = all && (fresh.codes[i] == Code::ok || fresh.codes[i] == Code::exists);
@@ -183,45 +183,29 @@ Code BlockTable::publish(std::span<SlotId> inout, const Publication& what, std::
 
 // The slots are held by the publisher, so none of them can be evicted before its policy knows it.
 void BlockTable::enter_policy(const Publication& what, Fresh& fresh) {
-  BatchLock lock(pool_);
-  counters_.duplicates += fresh.duplicates;
-  counters_.erased += fresh.n_ousted;
-  size_t n = 0;
-  for (size_t i = 0; i < fresh.n; ++i) {
-    const SlotId slot = fresh.slots[i];
-    if (!word(slot).findable()) continue;  // withdrawn meanwhile
-    policy::Facts& facts = facts_[slot];
-    const SlotId parent = table_[slot].parent.load(std::memory_order_relaxed);
-    facts.last_use.store(what.tick, std::memory_order_relaxed);
-    facts.uses.store(0, std::memory_order_relaxed);
-    facts.priority = what.priority;
-    facts.queue = 0;
-    facts.next = facts.prev = kNoSlot;
-    facts.aux = 0;
-    facts.depth = parent == kNoSlot ? 0 : facts_[parent].depth + 1;
-    meta_[slot].in_policy = 1;
-    counters_.payload_bytes += payload_bytes(slot);
-    fresh.slots[n++] = slot;
-  }
-  counters_.published += n;
-  counters_.registered += static_cast<uint32_t>(n);
-  for (size_t begin = 0; begin < n;) {
-    policy::EvictionPolicy& policy = policy_of(fresh.slots[begin]);
-    size_t end = own_policies_ == 0 ? n : begin + 1;
-    while (end < n && &policy_of(fresh.slots[end]) == &policy) ++end;
-    policy.inserted({fresh.slots + begin, end - begin}, what.tick);
-    for (; begin < end; ++begin) {
-      const SlotId slot = fresh.slots[begin];
-      if (facts_[slot].queue == 0) table_[slot].word.fetch_or(SlotWord::kNotify, std::memory_order_relaxed);
-    }
-  }
+  each_run(std::span<const SlotId>(fresh.slots, fresh.n),
+           [&](size_t pool, auto run) { pools_[pool]->enter(run, what.priority, what.tick); });
+  if (fresh.duplicates + fresh.n_ousted != 0) pools_[0]->count_published(fresh.duplicates, fresh.n_ousted);
 }
 
 void BlockTable::tell_used(std::span<const SlotId> slots, uint32_t tick) noexcept {
-  BatchLock lock(pool_);
-  for (const SlotId slot : slots) {
-    if (slot != kNoSlot && meta_[slot].in_policy != 0) policy_of(slot).used({&slot, 1}, tick);
-  }
+  for (const auto& pool : pools_) pool->tell_used(slots, tick);
+}
+
+// Thread: the one that withdrew the slot, which it holds.
+void BlockTable::unlist(SlotId slot) noexcept {
+  const Slot& at = table_[slot];
+  const auto place =
+      index_.place(at.key_low.load(std::memory_order_relaxed), at.family.load(std::memory_order_relaxed));
+  BatchLock lock(index_.lock_of(place));
+  (void)index_.remove(place, slot);
+}
+
+void BlockTable::report(SlotId slot, std::vector<Evicted>* evicted) const {
+  if (evicted == nullptr) return;
+  const SlotMeta& meta = meta_[slot];
+  evicted->push_back({table_[slot].identity(), slot, meta.account.load(std::memory_order_relaxed),
+                      meta.flags.load(std::memory_order_acquire), meta.generation.load(std::memory_order_relaxed)});
 }
 
 // ---- erasing ----
@@ -235,10 +219,9 @@ bool BlockTable::withdraw(SlotId slot) noexcept {
   return true;
 }
 
-// A block that was being evicted was not findable: once this lock was had it has lost its mark as well.
+// A block that was being evicted was not findable: once the locks were had it has lost its mark as well.
 void BlockTable::count_erased(size_t n) {
-  MutexLock lock(pool_);
-  counters_.erased += n;
+  for (const auto& pool : pools_) pool->count_erased(std::exchange(n, 0));
 }
 
 size_t BlockTable::erase(FamilyId family, std::span<const Key> keys) {

@@ -35,17 +35,14 @@ SlotId BlockTable::scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) 
 }
 
 Counters BlockTable::counters() const {
-  MutexLock lock(pool_);
-  Counters all = counters_;
-  all.policy_refused = shared_->refused();
-  for (const Account& account : accounts_) all.policy_refused += account.own != nullptr ? account.own->refused() : 0;
+  Counters all;
+  for (const auto& pool : pools_) pool->add_to(all);
   return all;
 }
 
 size_t BlockTable::bytes() const {
-  MutexLock lock(pool_);
-  size_t total = sizeof *this + index_.bytes() + shared_->bytes() + accounts_.capacity() * sizeof(Account);
-  for (const Account& account : accounts_) total += account.own != nullptr ? account.own->bytes() : 0;
+  size_t total = sizeof *this + index_.bytes() + quotas_.bytes();
+  for (const auto& pool : pools_) total += pool->bytes();
   return total + static_cast<size_t>(slot_count_) * (sizeof(Slot) + sizeof(SlotMeta) + sizeof(policy::Facts));
 }
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <new>
 
-#include "block/batch_lock.h"
+#include "base/batch_lock.h"
+#include "base/thread_number.h"
 
 namespace kvbm::block {
 
@@ -19,47 +20,76 @@ HoldTable::~HoldTable() {
   }
 }
 
-bool HoldTable::grow() {
+class HoldTable::LaneLock {
+ public:
+  explicit LaneLock(HoldTable& table) : table_(table) {}
+  ~LaneLock() KVBM_NO_TSA {
+    if (lane_ != nullptr) lane_->mutex.unlock();
+  }
+  // The lock of the lane of what may be a hold: of holds that are made together the same one. At most one is held.
+  Lane* take(HoldValue value) KVBM_NO_TSA {
+    const uint32_t page = index_of(value) / kPageHolds;
+    if (page == page_) return lane_;
+    page_ = page;
+    Lane* const lane = table_.lane_of(page);
+    if (lane == lane_) return lane_;
+    if (lane_ != nullptr) lane_->mutex.unlock();
+    lane_ = lane;
+    if (lane_ != nullptr) BatchLock::lock(lane_->mutex);
+    return lane_;
+  }
+
+ private:
+  HoldTable& table_;
+  uint32_t page_ = UINT32_MAX;
+  Lane* lane_ = nullptr;
+};
+
+HoldTable::Lane* HoldTable::lane_of(uint32_t page) noexcept {
+  if (page >= page_count_.load(std::memory_order_acquire)) return nullptr;
+  return &lanes_[pages_[page].load(std::memory_order_acquire)->lane];
+}
+
+// Gives the lane a page.
+Code HoldTable::grow(uint32_t number) {
+  MutexLock lock(growing_);
   const uint32_t count = page_count_.load(std::memory_order_relaxed);
-  if (count == max_pages_) return false;
+  if (count == max_pages_) return Code::no_room;
   Page* const page = new (std::nothrow) Page;
-  if (page == nullptr) return false;
+  if (page == nullptr) return Code::no_memory;
   const uint32_t base = count * kPageHolds;
   for (uint32_t i = 0; i < kPageHolds; ++i) {
     const uint32_t next = i + 1 < kPageHolds ? base + i + 1 : kNoSlot;
     page->words[i].store(make_word(next, first_generation_, 0), std::memory_order_relaxed);
     page->slot_generations[i].store(0, std::memory_order_relaxed);
   }
+  page->lane = number;
   pages_[count].store(page, std::memory_order_release);
   page_count_.store(count + 1, std::memory_order_release);
-  if (tail_ == kNoSlot) {
-    head_ = base;
+  Lane& lane = lanes_[number];
+  BatchLock held(lane.mutex);
+  if (lane.tail == kNoSlot) {
+    lane.head = base;
   } else {
-    std::atomic<uint64_t>& tail = word_at(tail_);
+    std::atomic<uint64_t>& tail = word_at(lane.tail);
     const uint64_t word = tail.load(std::memory_order_relaxed);
     tail.store(make_word(base, generation_of(word), 0), std::memory_order_relaxed);
   }
-  tail_ = base + kPageHolds - 1;
-  free_ += kPageHolds;
-  return true;
+  lane.tail = base + kPageHolds - 1;
+  lane.free += kPageHolds;
+  return Code::ok;
 }
 
-Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
-                       std::span<HoldValue> out) {
-  if (out.size() < slots.size() || (kind == HoldKind::weak && slot_generations.size() != slots.size())) {
-    return Code::invalid_argument;
-  }
-  BatchLock lock(lock_);
-  while (free_ < slots.size()) {
-    const bool full = page_count_.load(std::memory_order_relaxed) == max_pages_;
-    if (!grow()) return full ? Code::no_room : Code::no_memory;
-  }
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const uint32_t index = head_;
+size_t HoldTable::create_in(Lane& lane, HoldKind kind, std::span<const SlotId> slots,
+                            std::span<const uint32_t> slot_generations, std::span<HoldValue> out) noexcept {
+  BatchLock lock(lane.mutex);
+  const size_t n = std::min<size_t>(slots.size(), lane.free);
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t index = lane.head;
     Page& page = *pages_[index / kPageHolds].load(std::memory_order_relaxed);
     std::atomic<uint64_t>& entry = page.words[index % kPageHolds];
     const uint64_t free_word = entry.load(std::memory_order_relaxed);
-    head_ = slot_of(free_word);
+    lane.head = slot_of(free_word);
     if (kind == HoldKind::weak) {
       page.slot_generations[index % kPageHolds].store(slot_generations[i], std::memory_order_relaxed);
     }
@@ -67,9 +97,31 @@ Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<c
     entry.store(make_word(slots[i], generation, static_cast<uint8_t>(kind)), std::memory_order_release);
     out[i] = make_value(index, generation, tag_);
   }
-  free_ -= static_cast<uint32_t>(slots.size());
-  if (free_ == 0) head_ = tail_ = kNoSlot;
-  return Code::ok;
+  lane.free -= static_cast<uint32_t>(n);
+  if (lane.free == 0) lane.head = lane.tail = kNoSlot;
+  return n;
+}
+
+Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
+                       std::span<HoldValue> out) {
+  if (out.size() < slots.size() || (kind == HoldKind::weak && slot_generations.size() != slots.size())) {
+    return Code::invalid_argument;
+  }
+  const uint32_t mine = thread_number() % kLanes;
+  size_t made = 0;
+  Code code = Code::ok;
+  // Its own lane first, and as many pages as that needs; where there are none left, what the others have.
+  for (uint32_t other = 0; made < slots.size() && other < kLanes;) {
+    const auto generations = kind == HoldKind::weak ? slot_generations.subspan(made) : slot_generations;
+    made += create_in(lanes_[(mine + other) % kLanes], kind, slots.subspan(made), generations, out.subspan(made));
+    if (made == slots.size()) break;
+    if (code == Code::ok) code = grow(mine);
+    if (code != Code::ok) ++other;
+  }
+  if (made == slots.size()) return Code::ok;
+  LaneLock lock(*this);
+  for (size_t i = made; i-- > 0;) end_one(*lock.take(out[i]), out[i]);  // as they were
+  return code;
 }
 
 size_t HoldTable::resolve(std::span<const HoldValue> values, std::span<Hold> out,
@@ -84,34 +136,40 @@ size_t HoldTable::resolve(std::span<const HoldValue> values, std::span<Hold> out
 }
 
 // At the back of the free list.
-void HoldTable::put_back(uint32_t index) {
-  if (tail_ == kNoSlot) {
-    head_ = index;
+void HoldTable::put_back(Lane& lane, uint32_t index) noexcept {
+  if (lane.tail == kNoSlot) {
+    lane.head = index;
   } else {
-    std::atomic<uint64_t>& tail = word_at(tail_);
+    std::atomic<uint64_t>& tail = word_at(lane.tail);
     tail.store(make_word(index, generation_of(tail.load(std::memory_order_relaxed)), 0), std::memory_order_relaxed);
   }
-  tail_ = index;
-  ++free_;
+  lane.tail = index;
+  ++lane.free;
+}
+
+// A live hold, under the lock of its lane.
+void HoldTable::end_one(Lane& lane, HoldValue value) noexcept {
+  const uint32_t index = index_of(value);
+  const uint32_t generation = generation_of(value);
+  const bool wraps = generation == kMaxGeneration;
+  word_at(index).store(make_word(kNoSlot, wraps ? 0 : generation + 1, 0), std::memory_order_release);
+  if (wraps) {
+    ++lane.retired;
+  } else {
+    put_back(lane, index);
+  }
 }
 
 size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept {
   size_t ended = 0;
-  BatchLock lock(lock_);
+  LaneLock lock(*this);
   for (size_t i = 0; i < values.size(); ++i) {
+    Lane* const lane = lock.take(values[i]);
     const Code code = resolve(values[i], &out[i]);
     if (!codes.empty()) codes[i] = code;
     if (code != Code::ok) continue;
     ++ended;
-    const uint32_t index = index_of(values[i]);
-    const uint32_t generation = generation_of(values[i]);
-    const bool wraps = generation == kMaxGeneration;
-    word_at(index).store(make_word(kNoSlot, wraps ? 0 : generation + 1, 0), std::memory_order_release);
-    if (wraps) {
-      ++retired_;
-    } else {
-      put_back(index);
-    }
+    end_one(*lane, values[i]);
   }
   return ended;
 }
@@ -119,8 +177,9 @@ size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, st
 size_t HoldTable::renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout,
                         std::span<Code> codes) noexcept {
   size_t renewed = 0;
-  BatchLock lock(lock_);
+  LaneLock lock(*this);
   for (size_t i = 0; i < inout.size(); ++i) {
+    lock.take(inout[i]);
     uint64_t word = 0;
     Code code = kind == HoldKind::weak ? Code::invalid_argument : check(inout[i], &word);
     const uint32_t generation = generation_of(word);
@@ -138,8 +197,13 @@ size_t HoldTable::renew(HoldKind kind, std::span<const SlotId> slots, std::span<
 }
 
 uint32_t HoldTable::live() const noexcept {
-  MutexLock lock(lock_);
-  return page_count_.load(std::memory_order_relaxed) * kPageHolds - free_ - retired_;
+  uint32_t not_live = 0;
+  for (const Lane& lane : lanes_) {
+    MutexLock lock(lane.mutex);
+    not_live += lane.free + lane.retired;
+  }
+  const uint32_t all = page_count_.load(std::memory_order_relaxed) * kPageHolds;
+  return all > not_live ? all - not_live : 0;
 }
 
 size_t HoldTable::bytes() const noexcept {

@@ -3,12 +3,14 @@
 // A value is hold index (bits 0-31) | generation (32-55) | manager tag (56-63); never 0, because
 // generations begin at 1. Each entry is one atomic word: slot (0-31) | generation (32-55) | kind
 // (56-57). Ending a hold raises the generation, so any later use of the value is stale. Freed entries
-// are reused first in, first out; an entry whose generation would wrap is retired.
-// Locks: words change under the one lock only, taken once per batch of create, end and renew, so of two
-// concurrent ends exactly one wins, without an atomic read-modify-write per hold; resolve takes none.
+// of a lane are reused first in, first out; an entry whose generation would wrap is retired.
+// Locks: entries are in pages, each page belongs to a lane, and words change under the lock of their lane only, taken
+// once per run of holds of one lane, so of two concurrent ends exactly one wins, without an atomic read-modify-write per
+// hold; resolve takes none. Threads make holds in lanes of their own, as far as there are, so they do not meet.
 // Budget: no allocation but for a new page, when every existing hold is in use.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -51,7 +53,7 @@ class HoldTable {
   // All or nothing; out[i] stands for slots[i]. slot_generations: for weak holds, one per slot; else empty.
   // no_room: max_holds are in use. no_memory.
   [[nodiscard]] Code create(HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
-                            std::span<HoldValue> out) KVBM_EXCLUDES(lock_);
+                            std::span<HoldValue> out);
   // ok, invalid_argument (0), foreign_handle (another manager's tag), stale_handle (ended, or never issued).
   [[nodiscard]] Code resolve(HoldValue value, Hold* out) const noexcept;
   // Returns how many resolved; codes may be empty; out[i].slot is kNoSlot where not ok.
@@ -59,21 +61,33 @@ class HoldTable {
   // Ends each hold; out[i] is what it stood for, slot kNoSlot where codes[i] is not ok. A value that
   // appears twice ends once. Returns how many ended. The references are the caller's to end.
   size_t end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept
-      KVBM_EXCLUDES(lock_);
+     ;
   // Ends each hold and makes a new one of another kind (and slot) in its place, as consuming calls
   // do. `inout[i]` becomes the new value. Returns how many; an item that fails is left as it is.
   size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout, std::span<Code> codes) noexcept
-      KVBM_EXCLUDES(lock_);
+     ;
 
-  [[nodiscard]] uint32_t live() const noexcept KVBM_EXCLUDES(lock_);
+  [[nodiscard]] uint32_t live() const noexcept;
   [[nodiscard]] size_t bytes() const noexcept;
   [[nodiscard]] uint8_t tag() const noexcept { return tag_; }
 
  private:
+  static constexpr uint32_t kLanes = 8;
+  // Free entries, linked through the slot field of their words.
+  struct alignas(64) Lane {
+    mutable Mutex mutex;
+    uint32_t head KVBM_GUARDED_BY(mutex) = kNoSlot;
+    uint32_t tail KVBM_GUARDED_BY(mutex) = kNoSlot;
+    uint32_t free KVBM_GUARDED_BY(mutex) = 0;
+    uint32_t retired KVBM_GUARDED_BY(mutex) = 0;
+  };
   struct Page {
+    uint32_t lane;
     std::atomic<uint64_t> words[kPageHolds];
     std::atomic<uint32_t> slot_generations[kPageHolds];
   };
+  // The lock of one lane after the other, each as long as the holds in hand are in it.
+  class LaneLock;
 
   // Word of an entry: slot (0-31) | generation (32-55) | kind (56-57, 0 = free). A free entry's slot
   // field is the next free entry, its generation the one that its next hold gets.
@@ -99,21 +113,23 @@ class HoldTable {
   [[nodiscard]] std::atomic<uint64_t>& word_at(uint32_t index) const noexcept {
     return pages_[index / kPageHolds].load(std::memory_order_acquire)->words[index % kPageHolds];
   }
-  [[nodiscard]] bool grow() KVBM_REQUIRES(lock_);
-  void put_back(uint32_t index) KVBM_REQUIRES(lock_);
+  // Null: there is no such page.
+  [[nodiscard]] Lane* lane_of(uint32_t page) noexcept;
+  [[nodiscard]] Code grow(uint32_t number) KVBM_EXCLUDES(growing_);
+  // As many as the lane has, at most out.size(); returns how many.
+  size_t create_in(Lane& lane, HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
+                   std::span<HoldValue> out) noexcept;
+  // Both under the lock of the hold's lane, which the analysis cannot know.
+  void end_one(Lane& lane, HoldValue value) noexcept KVBM_NO_TSA;
+  void put_back(Lane& lane, uint32_t index) noexcept KVBM_NO_TSA;
 
   const uint8_t tag_;
   const uint32_t max_pages_;
   const uint32_t first_generation_;
   std::unique_ptr<std::atomic<Page*>[]> pages_;
   std::atomic<uint32_t> page_count_{0};
-
-  mutable Mutex lock_;
-  // Free entries, linked through the slot field of their words.
-  uint32_t head_ KVBM_GUARDED_BY(lock_) = kNoSlot;
-  uint32_t tail_ KVBM_GUARDED_BY(lock_) = kNoSlot;
-  uint32_t free_ KVBM_GUARDED_BY(lock_) = 0;
-  uint32_t retired_ KVBM_GUARDED_BY(lock_) = 0;
+  Mutex growing_;  // held over a lane's
+  std::array<Lane, kLanes> lanes_;
 };
 
 // Inlined: several calls resolve each of their blocks.

@@ -18,6 +18,7 @@
 
 #include "base/ids.h"
 #include "base/mutex.h"
+#include "base/prefetch.h"
 
 namespace kvbm::block {
 
@@ -57,6 +58,7 @@ class PrefixIndex {
     return at;
   }
   void prefetch(const Place& at) const noexcept { __builtin_prefetch(home(at)); }
+  void prefetch_for_write(const Place& at) const noexcept { kvbm::prefetch_for_write(home(at)); }
 
   // Calls visit(slot) for each candidate until it returns true; true if one did. Thread: any.
   template <class Visit>

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "block/batch_lock.h"
+#include "base/batch_lock.h"
 #include "block/prefix_index.h"
 
 #if defined(__SSE2__)
@@ -67,6 +67,7 @@ void PrefixIndex::by_partition(size_t n, PlaceOf&& place_of, Each&& each) {
   static_assert(kMaxBatch == 64);
   uint64_t members[kMaxPartitions] = {};  // one bit per item
   for (size_t i = 0; i < n; ++i) members[place_of(i).partition] |= uint64_t{1} << i;
+  for (uint32_t p = 0; p <= partition_mask_; ++p) kvbm::prefetch_for_write(&locks_[p]);
   // Threads begin at different partitions, so that they do not queue behind each other lock by lock.
   const uint32_t first = n == 0 ? 0 : place_of(0).partition;
   for (uint32_t turn = 0; turn < kMaxPartitions; ++turn) {

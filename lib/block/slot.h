@@ -87,9 +87,9 @@ static_assert(sizeof(Slot) == 32);
 // What lookups do not touch.
 struct SlotMeta {
   std::atomic<uint32_t> generation{1};  // grows each time that the slot is freed; names a block for weak references
-  std::atomic<uint16_t> account{0};     // changes under the pool lock
+  std::atomic<uint16_t> account{0};     // changes while nobody else has the slot
   std::atomic<uint8_t> flags{0};        // the manager's
-  uint8_t in_policy = 0;                // pool lock: the account's policy has heard `inserted`
+  uint8_t in_policy = 0;                // under the pool's lock: the account's policy has heard `inserted`
   std::atomic<uint32_t> bytes{0};       // of payload: the manager's; here so that a scan reads it without a hold
 };
 static_assert(sizeof(SlotMeta) == 12);

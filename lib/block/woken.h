@@ -1,19 +1,21 @@
-// What ending references left to do under the pool lock, gathered so that the lock is taken once.
+// What a batch of steps left to do under the lock of a pool, gathered so that each lock is taken once: by ending
+// references without any lock, or under the lock of another pool, where parents live elsewhere than their children.
 #pragma once
 
 #include <cstddef>
 
-#include "block/block_table.h"
+#include "base/ids.h"
 
 namespace kvbm::block {
 
-struct BlockTable::Woken {
-  SlotId available[kBatch];  // evictable again, and the policy wants to hear
-  SlotId freed[kBatch];      // nobody's any more; on the way to the free list
+struct Woken {
+  static constexpr size_t kMost = 64;
+  SlotId available[kMost];  // evictable again, and the policy wants to hear
+  SlotId freed[kMost];      // nobody's any more; on the way to the free list
   size_t n_available = 0;
   size_t n_freed = 0;
 
-  [[nodiscard]] bool full() const { return n_available == kBatch || n_freed == kBatch; }
+  [[nodiscard]] bool full() const { return n_available == kMost || n_freed == kMost; }
   [[nodiscard]] bool empty() const { return n_available + n_freed == 0; }
   void clear() { n_available = n_freed = 0; }
 };

@@ -1,6 +1,7 @@
 // The eviction policy: which resident block goes when room is needed.
 //
-// A policy orders slots; it owns no bytes and takes no locks (its caller serialises every call).
+// A policy orders slots; it owns no bytes and takes no locks (its caller serialises every call). One that can be divided
+// judges the slots of a large table in parts, each part serialised on its own; what the parts share has its own lock.
 // The facts it judges by live in one FactTable that the block table shares with it: the hit path
 // only writes facts (a use count and a tick, relaxed), so a hit costs no policy call unless the
 // policy says that it needs to hear of hits (`hears_uses`). Everything else is lazy: a policy
@@ -17,6 +18,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/ids.h"
 
@@ -32,7 +34,8 @@ struct Facts {
   uint32_t next = kNoSlot;            // policy's own links and scratch
   uint32_t prev = kNoSlot;
   uint32_t aux = 0;
-  uint32_t depth = 0;                 // distance from the root of its prefix tree, in blocks
+  std::atomic<uint32_t> depth{0};     // distance from the root of its prefix tree, in blocks; relaxed, as children
+                                      // in other parts of a divided table read it
 };
 static_assert(sizeof(Facts) == 24);
 
@@ -71,6 +74,18 @@ class EvictionPolicy {
   virtual SlotId evict(uint32_t tick) = 0;
   // The slot stops being resident for another reason (invalidated, dropped by the caller).
   virtual void erased(SlotId slot) = 0;
+
+  // Policies like this one, which knows no slot yet, one for each part; they share what they learn of blocks that left,
+  // so that a block is known again in whatever part it returns. Empty: it cannot be divided. Slots are numbered from 0
+  // in each part. `facts` and `residents` outlive the policies.
+  struct Part {
+    std::span<Facts> facts;
+    const Residents* residents = nullptr;
+  };
+  [[nodiscard]] virtual std::vector<std::unique_ptr<EvictionPolicy>> divide(std::span<const Part> parts) {
+    (void)parts;
+    return {};
+  }
 
   // Choices that could not be used: of a caller's policy alone.
   [[nodiscard]] virtual uint64_t refused() const noexcept { return 0; }

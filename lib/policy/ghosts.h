@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/prefetch.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -33,7 +35,7 @@ class Ghosts {
 
   explicit Ghosts(size_t capacity) : sets_(std::bit_floor(std::max(2 * capacity, kLeast) / kWays)) {}
 
-  void prefetch(uint64_t name) const noexcept { __builtin_prefetch(&sets_[set(name)], 1); }
+  void prefetch(uint64_t name) const noexcept { prefetch_for_write(&sets_[set(name)]); }
 
   // Removes and returns what is known of a block.
   Ghost take(uint64_t name) noexcept {

@@ -27,6 +27,11 @@ class Hinted final : public EvictionPolicy {
   [[nodiscard]] std::string_view name() const noexcept override { return policy_->name(); }
   [[nodiscard]] bool hears_uses() const noexcept override { return policy_->hears_uses(); }
   [[nodiscard]] bool hears_hints() const noexcept override { return true; }
+  std::vector<std::unique_ptr<EvictionPolicy>> divide(std::span<const Part> parts) override {
+    auto made = policy_->divide(parts);
+    for (size_t i = 0; i < made.size(); ++i) made[i] = with_hints(std::move(made[i]), parts[i].facts, *parts[i].residents);
+    return made;
+  }
 
   void inserted(std::span<const SlotId> slots, uint32_t tick) override {
     tick = latest(tick);

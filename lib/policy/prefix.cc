@@ -1,7 +1,9 @@
 // The default: keeps what returns soonest for the room it takes, learnt as it goes (README.md).
 #include <algorithm>
 #include <array>
+#include <memory>
 
+#include "base/batch_lock.h"
 #include "policy/bucket_queue.h"
 #include "policy/ghosts.h"
 #include "policy/hints.h"
@@ -41,13 +43,28 @@ uint8_t after_returns(uint8_t kind, uint32_t returns) noexcept {
   return static_cast<uint8_t>(std::min<uint32_t>(turns + returns, kMostTurns));
 }
 
+// Blocks that left one part of a policy. The lock is a leaf, taken a batch at a time; the other parts take it to ask for a
+// block that went from here and comes back there.
+struct History {
+  explicit History(size_t capacity) : ghosts(capacity) {}
+  Ghosts ghosts;  // under the lock, but for what it says of no entry: prefetch, size and bytes
+  Mutex mutex;
+};
+using Histories = std::vector<std::unique_ptr<History>>;
+
 class Prefix final : public EvictionPolicy {
  public:
-  Prefix(std::span<Facts> facts, const Residents& residents)
-      : facts_(facts), residents_(residents), ghosts_(facts.size()), queue_(facts) {
+  Prefix(std::span<Facts> facts, const Residents& residents, std::shared_ptr<Histories> histories, size_t part)
+      : facts_(facts),
+        residents_(residents),
+        histories_(std::move(histories)),
+        part_(part),
+        history_(*(*histories_)[part]),
+        ghosts_(history_.ghosts),
+        queue_(facts) {
     learn_steps_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, facts.size() / 2) / kSlice);
     walk_steps_ = std::max<uint32_t>(16, learn_steps_ / 16);
-    walk_slice_ = (ghosts_.size() + facts.size() + walk_steps_ - 1) / walk_steps_;
+    walk_slice_ = (sampled_ghosts() + facts.size() + walk_steps_ - 1) / walk_steps_;
     sort_order();
   }
 
@@ -56,7 +73,7 @@ class Prefix final : public EvictionPolicy {
 
   void inserted(std::span<const SlotId> slots, uint32_t tick) override {
     if (slots.empty()) return;
-    bool known = facts_[slots.front()].depth >= 2;  // the first two blocks are a system prompt's
+    bool known = depth_of(slots.front()) >= 2;  // the first two blocks are a system prompt's
     for (size_t begin = 0; begin < slots.size(); begin += kSlice) {
       const size_t n = std::min<size_t>(kSlice, slots.size() - begin);
       judge_new(slots.subspan(begin, n), slots.back(), tick, known);
@@ -113,6 +130,16 @@ class Prefix final : public EvictionPolicy {
     facts_[slot].aux = 0;
   }
 
+  std::vector<std::unique_ptr<EvictionPolicy>> divide(std::span<const Part> parts) override {
+    auto histories = std::make_shared<Histories>();
+    for (const Part& part : parts) histories->push_back(std::make_unique<History>(part.facts.size()));
+    std::vector<std::unique_ptr<EvictionPolicy>> made;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      made.push_back(std::make_unique<Prefix>(parts[i].facts, *parts[i].residents, histories, i));
+    }
+    return made;
+  }
+
   size_t bytes() const noexcept override { return sizeof *this + ghosts_.bytes() + queue_.bytes(); }
 
  private:
@@ -137,14 +164,10 @@ class Prefix final : public EvictionPolicy {
   }
 
   void judge_new(std::span<const SlotId> slots, SlotId last, uint32_t tick, bool& known) noexcept {
-    std::array<uint64_t, kSlice> names;
+    std::array<Ghost, kSlice> ghosts{};
+    recall(slots, ghosts);
     for (size_t i = 0; i < slots.size(); ++i) {
-      names[i] = residents_.name(slots[i]);
-      ghosts_.prefetch(names[i]);
-    }
-    write_history();
-    for (size_t i = 0; i < slots.size(); ++i) {
-      const Ghost ghost = ghosts_.take(names[i]);
+      const Ghost& ghost = ghosts[i];
       uint8_t kind = slots[i] == last ? kTail : known ? kContinued : kFresh;
       if (ghost.known) {
         curve_.returned(ghost.kind, age_of(ghost.last_use, tick));
@@ -155,10 +178,62 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
+  // What the history has of blocks that come in together. Of a chain nobody but the first is asked for where that one is
+  // not known: what hangs below a block was there only while it was, and left before it.
+  void recall(std::span<const SlotId> slots, std::span<Ghost> out) noexcept {
+    std::array<uint64_t, kSlice> names;
+    names[0] = residents_.name(slots[0]);
+    size_t asked = 0;
+    if (is_chain(slots)) {
+      take_ghosts(std::span(names).first(1), out);
+      if (!out[0].known) return;
+      asked = 1;
+    }
+    for (size_t i = asked; i < slots.size(); ++i) {
+      names[i] = residents_.name(slots[i]);
+      ghosts_.prefetch(names[i]);
+    }
+    take_ghosts(std::span(names).subspan(asked, slots.size() - asked), out.subspan(asked));
+  }
+
+  [[nodiscard]] bool is_chain(std::span<const SlotId> slots) const noexcept {
+    for (size_t i = 1; i < slots.size(); ++i) {
+      if (depth_of(slots[i]) != depth_of(slots[i - 1]) + 1) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] uint32_t depth_of(SlotId slot) const noexcept { return facts_[slot].depth.load(std::memory_order_relaxed); }
+
+  // In the order of their prefix.
+  void take_ghosts(std::span<const uint64_t> names, std::span<Ghost> out) noexcept {
+    size_t unknown = names.size();
+    {
+      BatchLock lock(history_.mutex);
+      write_history();
+      for (size_t i = names.size(); i-- > 0;) {
+        out[i] = ghosts_.take(names[i]);
+        if (!out[i].known) unknown = i;
+      }
+    }
+    if (unknown == names.size()) return;
+    // They went together as well: where the first is not known in another part, the rest is not asked for there.
+    for (size_t part = 0; part < histories_->size(); ++part) {
+      if (part == part_) continue;
+      History& other = *(*histories_)[part];
+      BatchLock lock(other.mutex);
+      for (size_t i = unknown; i < names.size(); ++i) {
+        if (out[i].known) continue;
+        out[i] = other.ghosts.take(names[i]);
+        if (!out[i].known) break;
+      }
+    }
+  }
+
   // It was chosen to leave and stayed.
   void come_back(SlotId slot) noexcept {
-    write_history();
-    const Ghost ghost = ghosts_.take(residents_.name(slot));
+    const uint64_t name = residents_.name(slot);
+    Ghost ghost;
+    take_ghosts({&name, 1}, {&ghost, 1});
     const Facts& facts = facts_[slot];
     facts_[slot].aux =
         packed(hinted_kind(slot, ghost.known ? ghost.kind : uint8_t{kContinued}), facts.uses.load(std::memory_order_relaxed),
@@ -203,10 +278,12 @@ class Prefix final : public EvictionPolicy {
     gone = {residents_.name(slot), facts.last_use.load(std::memory_order_relaxed), tick, kind_of(facts)};
     ghosts_.prefetch(gone.name);
     facts.aux = 0;
-    if (n_gone_ == gone_.size()) write_history();
+    if (n_gone_ < gone_.size()) return;
+    BatchLock lock(history_.mutex);
+    write_history();
   }
 
-  // Blocks that left wait here until their places in the history have come into the cache.
+  // Blocks that left wait here until their places in the history have come into the cache. Lock: the history's.
   void write_history() noexcept {
     for (size_t i = 0; i < n_gone_; ++i) {
       const Gone& gone = gone_[i];
@@ -251,12 +328,19 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
-  // Entries [begin, until) of the history and, after it, the facts.
+  // Of the history one set in kSample stands for all: blocks are in sets by their names.
+  static constexpr size_t kSample = 4;
+  [[nodiscard]] size_t sampled_ghosts() const noexcept { return ghosts_.size() / kSample; }
+
+  // Entries [begin, until) of the history's sample and, after it, the facts.
   void count_waiting(size_t begin, size_t until, uint32_t tick) noexcept {
-    const size_t remembered = ghosts_.size();
-    for (size_t i = begin; i < std::min(until, remembered); ++i) {
-      const Ghost ghost = ghosts_.at(i);
-      if (ghost.known) waiting_[ghost.kind][age_bucket(age_of(ghost.last_use, tick))] += 1;
+    const size_t remembered = sampled_ghosts();
+    for (size_t i = begin; i < std::min(until, remembered);) {
+      BatchLock lock(history_.mutex);  // not for long: others ask
+      for (const size_t end = std::min({i + kSlice, until, remembered}); i < end; ++i) {
+        const Ghost ghost = ghosts_.at(i / Ghosts::kWays * Ghosts::kWays * kSample + i % Ghosts::kWays);
+        if (ghost.known) waiting_[ghost.kind][age_bucket(age_of(ghost.last_use, tick))] += kSample;
+      }
     }
     for (size_t i = std::max(begin, remembered); i < std::min(until, remembered + facts_.size()); ++i) {
       const Facts& facts = facts_[i - remembered];
@@ -293,7 +377,10 @@ class Prefix final : public EvictionPolicy {
 
   std::span<Facts> facts_;
   const Residents& residents_;
-  Ghosts ghosts_;
+  const std::shared_ptr<Histories> histories_;  // of all parts
+  const size_t part_;
+  History& history_;
+  Ghosts& ghosts_;
   BucketQueue queue_;
   ReturnCurve curve_;
   struct Gone {
@@ -324,7 +411,9 @@ class Prefix final : public EvictionPolicy {
 }  // namespace
 
 std::unique_ptr<EvictionPolicy> make_prefix(std::span<Facts> facts, const Residents& residents) {
-  return std::make_unique<Prefix>(facts, residents);
+  auto histories = std::make_shared<Histories>();
+  histories->push_back(std::make_unique<History>(facts.size()));
+  return std::make_unique<Prefix>(facts, residents, std::move(histories), 0);
 }
 
 }  // namespace kvbm::policy

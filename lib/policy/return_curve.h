@@ -57,6 +57,7 @@ class ReturnCurve {
       }
       all_[b - 1] = (returned + 1e-4F) / (reached + 1);
     }
+    unseen_known_ = false;
   }
 
   void compute(const Waiting& waiting, size_t kind) noexcept {
@@ -67,7 +68,14 @@ class ReturnCurve {
       reached += returned_[kind][i] + lost_[kind][i] + static_cast<float>(waiting[kind][i]);
       hazard[i] = std::min(0.99F, (returned_[kind][i] + kShrink * all_[i]) / (reached + kShrink));
     }
+    const bool unseen = reached == 0;  // all of these are alike, and most kinds are
+    if (unseen && unseen_known_) {
+      index_[kind] = unseen_;
+      return;
+    }
     for (size_t b = 0; b < kAges; ++b) index_[kind][b] = best_rate(hazard, b);
+    if (unseen) unseen_ = index_[kind];
+    unseen_known_ = unseen_known_ || unseen;
     for (size_t b = 0; b < kAges; ++b) {
       returned_[kind][b] *= kKeep;
       lost_[kind][b] *= kKeep;
@@ -101,6 +109,8 @@ class ReturnCurve {
   Table lost_{};
   Table index_{};
   std::array<float, kAges> all_{};
+  std::array<float, kAges> unseen_{};  // the index of a kind that nothing is known of
+  bool unseen_known_ = false;
 };
 
 }  // namespace kvbm::policy

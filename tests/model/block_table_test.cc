@@ -61,7 +61,8 @@ class Reference {
 
 class Play {
  public:
-  Play(uint32_t slots, const char* policy, uint64_t seed) : table_(make_table(slots, policy)), random_(seed) {}
+  Play(uint32_t slots, const char* policy, uint32_t pools, uint64_t seed)
+      : table_(make_table(slots, policy, pools)), random_(seed) {}
 
   void step() {
     ++tick_;
@@ -289,20 +290,28 @@ class Play {
   uint32_t tick_ = 0;
 };
 
-TEST(BlockTableModel, random_operations_agree_with_the_reference) {
-  for (const char* policy : {"lru", "fifo"}) {
-    for (uint64_t seed = 1; seed <= 12; ++seed) {
-      SCOPED_TRACE(testing::Message() << "policy " << policy << " seed " << seed);
-      Play play(static_cast<uint32_t>(8 + seed * 5), policy, seed);
-      for (int i = 0; i < 400 && !testing::Test::HasFatalFailure(); ++i) {
-        SCOPED_TRACE(testing::Message() << "step " << i);
-        play.step();
-        if (testing::Test::HasFatalFailure()) return;
-        play.check();
-        if (testing::Test::HasFatalFailure()) return;
-      }
-      play.finish();
+void play(const char* policy, uint32_t pools) {
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(testing::Message() << "policy " << policy << " pools " << pools << " seed " << seed);
+    Play play(static_cast<uint32_t>(8 + seed * 5), policy, pools, seed);
+    for (int i = 0; i < 400 && !testing::Test::HasFatalFailure(); ++i) {
+      SCOPED_TRACE(testing::Message() << "step " << i);
+      play.step();
+      if (testing::Test::HasFatalFailure()) return;
+      play.check();
+      if (testing::Test::HasFatalFailure()) return;
     }
+    play.finish();
+  }
+}
+
+TEST(BlockTableModel, random_operations_agree_with_the_reference) {
+  for (const char* policy : {"lru", "fifo"}) play(policy, 1);
+}
+
+TEST(BlockTableModel, random_operations_on_several_pools_agree_with_the_reference) {
+  for (const char* policy : {"lru", "fifo"}) {
+    for (const uint32_t pools : {2U, 5U}) play(policy, pools);
   }
 }
 
@@ -353,8 +362,9 @@ void use_table(BlockTable& table, Arena& arena, uint64_t seed, std::atomic<uint6
 }
 
 TEST(BlockTableModel, threads_find_only_what_was_stored_and_lose_no_slot) {
-  for (const uint32_t capacity : {48U, 200U}) {
-    auto table = make_table(capacity, "fifo");
+  for (const auto& [capacity, pools] : {std::pair{48U, 1U}, {200U, 1U}, {200U, 3U}}) {
+    SCOPED_TRACE(testing::Message() << "slots " << capacity << " pools " << pools);
+    auto table = make_table(capacity, "fifo", pools);
     Arena arena(capacity);
     std::atomic<uint64_t> wrong{0};
     std::vector<std::thread> threads;
@@ -385,8 +395,8 @@ TEST(BlockTableModel, threads_find_only_what_was_stored_and_lose_no_slot) {
 
 // One thread publishes children under a parent that it holds and lets go, the other allocates all it
 // can: a child is never resident without its parent.
-TEST(BlockTableModel, a_parent_is_never_evicted_under_its_child) {
-  auto table = make_table(16, "fifo");
+void evict_beside_children(uint32_t pools) {
+  auto table = make_table(16, "fifo", pools);
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> orphans{0};
   std::thread evictor([&] {
@@ -412,6 +422,11 @@ TEST(BlockTableModel, a_parent_is_never_evicted_under_its_child) {
   stop = true;
   evictor.join();
   EXPECT_EQ(orphans.load(), 0U);
+}
+
+TEST(BlockTableModel, a_parent_is_never_evicted_under_its_child) {
+  evict_beside_children(1);
+  evict_beside_children(4);
 }
 
 }  // namespace

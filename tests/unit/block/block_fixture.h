@@ -14,7 +14,7 @@
 namespace kvbm::block {
 
 // Least recently used by the facts, found by looking at all: slow, and plainly right.
-class PlainLru final : public policy::EvictionPolicy {
+class PlainLru : public policy::EvictionPolicy {
  public:
   PlainLru(std::span<policy::Facts> facts, const policy::Residents& residents)
       : facts_(facts), residents_(residents), mine_(facts.size()) {}
@@ -42,6 +42,11 @@ class PlainLru final : public policy::EvictionPolicy {
   void erased(SlotId slot) override {
     facts_[slot].queue = 0;
     mine_[slot] = false;
+  }
+  std::vector<std::unique_ptr<policy::EvictionPolicy>> divide(std::span<const Part> parts) override {
+    std::vector<std::unique_ptr<policy::EvictionPolicy>> made;
+    for (const Part& part : parts) made.push_back(std::make_unique<PlainLru>(part.facts, *part.residents));
+    return made;
   }
   [[nodiscard]] size_t bytes() const noexcept override { return 0; }
 
@@ -83,6 +88,11 @@ class PlainFifo final : public policy::EvictionPolicy {
     (next == kNoSlot ? tail_ : facts_[next].prev) = prev;
     facts_[slot].queue = 0;
   }
+  std::vector<std::unique_ptr<policy::EvictionPolicy>> divide(std::span<const Part> parts) override {
+    std::vector<std::unique_ptr<policy::EvictionPolicy>> made;
+    for (const Part& part : parts) made.push_back(std::make_unique<PlainFifo>(part.facts, *part.residents));
+    return made;
+  }
   [[nodiscard]] size_t bytes() const noexcept override { return 0; }
 
  private:
@@ -92,15 +102,23 @@ class PlainFifo final : public policy::EvictionPolicy {
   SlotId tail_ = kNoSlot;
 };
 
+// One that cannot be divided.
+class WholeLru final : public PlainLru {
+ public:
+  using PlainLru::PlainLru;
+  std::vector<std::unique_ptr<policy::EvictionPolicy>> divide(std::span<const Part>) override { return {}; }
+};
+
 inline std::unique_ptr<policy::EvictionPolicy> make_plain(std::string_view name, std::span<policy::Facts> facts,
                                                           const policy::Residents& residents) {
   if (name == "lru") return std::make_unique<PlainLru>(facts, residents);
   if (name == "fifo") return std::make_unique<PlainFifo>(facts, residents);
+  if (name == "whole") return std::make_unique<WholeLru>(facts, residents);
   return nullptr;
 }
 
-inline std::unique_ptr<BlockTable> make_table(uint32_t slots, const char* policy = "lru") {
-  auto made = BlockTable::create({.slots = slots, .policy = policy, .make = &make_plain});
+inline std::unique_ptr<BlockTable> make_table(uint32_t slots, const char* policy = "lru", uint32_t pools = 1) {
+  auto made = BlockTable::create({.slots = slots, .policy = policy, .make = &make_plain, .marks = {}, .pools = pools});
   EXPECT_TRUE(made.ok());
   return std::move(made).value();
 }

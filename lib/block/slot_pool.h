@@ -1,0 +1,145 @@
+// A part of a table's slots, with what needs one lock: the free list, the policies and the counts.
+//
+// A large table has several (BlockTable::Options::pools), so that threads which work at the same time do so on different
+// locks and on memory that stays in their processors' caches. A block is in the pool of its slot, wherever its parent is.
+// Lock: the pool's, once per call and batch; never that of a second pool. What a step means for a parent in another pool
+// is put down in `elsewhere` and done afterwards (BlockTable::settle). Each call takes at most Woken::kMost slots, so that
+// there is always room for it.
+// Slots are numbered from 0 within the pool for its policies, and as in the table everywhere else.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "block/quotas.h"
+#include "block/slot.h"
+#include "block/slot_marks.h"
+#include "block/woken.h"
+#include "policy/eviction.h"
+
+namespace kvbm::block {
+
+struct Counters {
+  uint32_t slots = 0;
+  uint32_t free = 0;        // reset
+  uint32_t registered = 0;  // registered and known to a policy (private duplicates are not)
+  uint64_t payload_bytes = 0;  // of these
+  uint64_t allocated = 0;
+  uint64_t published = 0;
+  uint64_t duplicates = 0;
+  uint64_t evicted = 0;
+  uint64_t erased = 0;
+  uint64_t policy_refused = 0;  // choices of a caller's policy that could not be used
+};
+
+class SlotPool final : private policy::Residents {
+ public:
+  // Of the whole table; they outlive the pool.
+  struct Arrays {
+    Slot* slots;
+    SlotMeta* meta;
+    policy::Facts* facts;
+    SlotMarks* marks;
+    Quotas* quotas;
+  };
+  SlotPool(const Arrays& arrays, SlotId first, uint32_t count);
+
+  // What its policies are made over.
+  [[nodiscard]] policy::EvictionPolicy::Part part() const noexcept { return {{all_.facts + first_, count_}, this}; }
+  void start(std::unique_ptr<policy::EvictionPolicy> shared) KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] bool has(SlotId slot) const noexcept { return slot - first_ < count_; }
+
+  // Advice for who chooses a pool: slots on the free list; slots that were evicted so far.
+  [[nodiscard]] uint32_t free_now() const noexcept { return free_.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t turnover() const noexcept { return turnover_.load(std::memory_order_relaxed); }
+
+  // Slots for the account, from the free list and, if `evicting`, by eviction; the latter are in `evicting` and still
+  // listed in the index. The quota has been reserved.
+  struct Taken {
+    size_t slots = 0;
+    bool waited = false;  // somebody else had the lock
+  };
+  Taken take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick, Woken& elsewhere)
+      KVBM_EXCLUDES(mutex_);
+  // Evicts the account's own blocks, in `evicting` and still listed: none where it has no policy of its own. The slots
+  // stay the account's, its quota does not have them any more.
+  size_t evict_own(AccountId account, std::span<SlotId> out, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
+  // Slots that are listed nowhere and that nobody has, onto the free list in this order. unused: take() gave them.
+  void put_free(std::span<const SlotId> slots, bool unused) KVBM_EXCLUDES(mutex_);
+  void count_allocated(size_t n) KVBM_EXCLUDES(mutex_);
+
+  // Slots that were just registered, in the order of their prefix: their policies get to know them, but for those that
+  // were withdrawn meanwhile.
+  void enter(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) KVBM_EXCLUDES(mutex_);
+  void count_published(size_t duplicates, size_t ousted) KVBM_EXCLUDES(mutex_);
+  // What others woke: members of other pools are passed over.
+  void settle(const Woken& woken, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
+  void tell_used(std::span<const SlotId> slots, uint32_t tick) noexcept KVBM_EXCLUDES(mutex_);
+  void set_priority(std::span<const SlotId> slots, uint8_t priority, uint32_t tick) KVBM_EXCLUDES(mutex_);
+  void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const KVBM_EXCLUDES(mutex_);
+
+  // The blocks that would be evicted next, with a reference each; see BlockTable::select_cold.
+  size_t select_cold(std::span<SlotId> out, uint32_t tick) KVBM_EXCLUDES(mutex_);
+  // Blocks that only the caller's reference keeps leave: in `evicting`, still listed. They come first in `slots`
+  // afterwards, in their order; returns how many.
+  size_t evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsewhere) KVBM_EXCLUDES(mutex_);
+  // Gives the account a policy of its own where `own` is not null, and moves its blocks over.
+  void open_account(AccountId account, std::unique_ptr<policy::EvictionPolicy> own) KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] uint32_t used(AccountId account) const KVBM_EXCLUDES(mutex_);
+
+  // Waits for whoever holds the lock now.
+  void count_erased(size_t n) KVBM_EXCLUDES(mutex_);
+  void add_to(Counters& sum) const KVBM_EXCLUDES(mutex_);
+  [[nodiscard]] size_t bytes() const KVBM_EXCLUDES(mutex_);
+
+ private:
+  struct Account {
+    uint32_t used = 0;  // slots of this pool that are not reset
+    std::unique_ptr<policy::EvictionPolicy> own;  // null: the shared policy
+  };
+
+  // policy::Residents, from inside policy calls.
+  [[nodiscard]] bool evictable(SlotId local) const noexcept override;
+  [[nodiscard]] uint64_t name(SlotId local) const noexcept override;
+  [[nodiscard]] bool evictable_slot(SlotId slot) const noexcept;
+
+  [[nodiscard]] SlotId local(SlotId slot) const noexcept { return slot - first_; }
+  [[nodiscard]] AccountId account_of(SlotId slot) const noexcept {
+    return all_.meta[slot].account.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] uint32_t payload_of(SlotId slot) const noexcept {
+    return all_.meta[slot].bytes.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] policy::EvictionPolicy& policy_of(SlotId slot) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(mutex_);
+  void leave_evicted(SlotId slot, uint32_t tick, Woken& elsewhere) KVBM_REQUIRES(mutex_);
+  void leave_policy(SlotId slot) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] SlotId take_parent(SlotId slot) KVBM_REQUIRES(mutex_);
+  void leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) KVBM_REQUIRES(mutex_);
+  void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
+  void blank(SlotId slot) KVBM_REQUIRES(mutex_);
+
+  const Arrays all_;
+  const SlotId first_;
+  const uint32_t count_;
+
+  alignas(64) mutable Mutex mutex_;
+  std::unique_ptr<policy::EvictionPolicy> shared_ KVBM_GUARDED_BY(mutex_);
+  std::vector<Account> accounts_ KVBM_GUARDED_BY(mutex_);
+  uint32_t own_policies_ KVBM_GUARDED_BY(mutex_) = 0;
+  SlotId free_head_ KVBM_GUARDED_BY(mutex_) = kNoSlot;  // linked through Facts::next
+  Counters counters_ KVBM_GUARDED_BY(mutex_);
+  std::atomic<uint64_t> turnover_{0};  // written under the lock
+  alignas(64) std::atomic<uint32_t> free_{0};  // as counters_.free; here for those who only look
+};
+
+// Whether nothing keeps a withdrawn slot; true for the one thread that then has it, in `evicting`.
+[[nodiscard]] bool try_reap(Slot& slot) noexcept;
+
+}  // namespace kvbm::block

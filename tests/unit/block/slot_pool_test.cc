@@ -1,0 +1,197 @@
+// A block table of several pools. Slots of n pools over m slots: m / n in each, in order.
+#include "block/slot_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+
+#include "block_fixture.h"
+
+namespace kvbm::block {
+namespace {
+
+constexpr uint32_t kSlots = 256;
+constexpr uint32_t kPools = 4;
+size_t pool_of(SlotId slot) { return slot / (kSlots / kPools); }
+
+std::array<size_t, kPools> by_pool(std::span<const SlotId> slots) {
+  std::array<size_t, kPools> n{};
+  for (const SlotId slot : slots) ++n[pool_of(slot)];
+  return n;
+}
+
+void let_go(BlockTable& table, std::span<const SlotId> slots, uint32_t tick = 1) { table.release(slots, tick); }
+
+TEST(SlotPool, free_slots_of_all_pools_are_used_before_anything_is_evicted) {
+  auto table = make_table(kSlots, "lru", kPools);
+  std::vector<Evicted> evicted;
+  for (uint32_t i = 0; i < kSlots; i += 8) let_go(*table, store(*table, keys_of(i, 8), i, Lineage::none, 0, &evicted));
+  EXPECT_TRUE(evicted.empty());
+  EXPECT_EQ(table->counters().free, 0U);
+  EXPECT_EQ(present(*table, keys_of(0, kSlots)), kSlots);
+  let_go(*table, store(*table, keys_of(1000, 8), 999, Lineage::none, 0, &evicted));
+  EXPECT_EQ(evicted.size(), 8U);
+}
+
+TEST(SlotPool, one_thread_evicts_from_all_of_them_alike) {
+  auto table = make_table(kSlots, "lru", kPools);
+  let_go(*table, store(*table, keys_of(0, kSlots), 1));
+  std::vector<SlotId> all;
+  for (uint32_t i = 0; i < 20 * kSlots; i += 4) {
+    const auto slots = store(*table, keys_of(10000 + i, 4), 2 + i);
+    let_go(*table, slots, 2 + i);
+    all.insert(all.end(), slots.begin(), slots.end());
+  }
+  const auto n = by_pool(all);
+  for (const size_t each : n) EXPECT_NEAR(static_cast<double>(each), 5.0 * kSlots, kSlots / kPools / 2.0);
+}
+
+TEST(SlotPool, an_allocation_larger_than_a_pool_takes_from_several_or_leaves_all_as_it_was) {
+  auto table = make_table(kSlots, "lru", kPools);
+  std::vector<SlotId> all(kSlots);
+  ASSERT_EQ(table->allocate(0, all, nullptr), Code::ok);
+  EXPECT_EQ(by_pool(all), (std::array<size_t, kPools>{64, 64, 64, 64}));
+  table->abandon(all);
+  const auto held = store(*table, keys_of(0, 10), 1);
+  EXPECT_EQ(table->allocate(0, all, nullptr), Code::no_room);
+  EXPECT_EQ(table->counters().free, kSlots - 10);
+  EXPECT_EQ(table->counters().allocated, kSlots + 10U);
+  EXPECT_EQ(table->account_use(0).used, 10U);
+  let_go(*table, held);
+  EXPECT_EQ(table->allocate(0, all, nullptr), Code::ok);
+  EXPECT_EQ(table->counters().evicted, 10U);
+}
+
+// Chains of blocks whose parents are in other pools than they: leaves first, whatever the pool.
+TEST(SlotPool, a_chain_through_several_pools_goes_from_its_end) {
+  auto table = make_table(kSlots, "lru", kPools);
+  std::vector<SlotId> all(kSlots);
+  ASSERT_EQ(table->allocate(0, all, nullptr), Code::ok);
+  std::vector<SlotId> chain;  // one slot of each pool in turn
+  for (size_t i = 0; i < 32; ++i) chain.push_back(all[i % kPools * 64 + i / kPools]);
+  ASSERT_EQ(table->complete(chain), Code::ok);
+  Publication what;
+  const auto keys = keys_of(0, chain.size());
+  what.keys = keys;
+  what.lineage = Lineage::chain;
+  ASSERT_EQ(table->publish(chain, what, {}), Code::ok);
+  let_go(*table, chain);
+  for (size_t left = 32; left > 0; left -= 4) {
+    std::vector<SlotId> four(4);
+    std::vector<Evicted> evicted;
+    ASSERT_EQ(table->allocate(0, four, &evicted, 2), Code::ok);
+    ASSERT_EQ(evicted.size(), 4U);
+    EXPECT_EQ(present(*table, keys), left - 4);
+    std::vector<uint8_t> found(32);
+    table->probe(0, keys, found);
+    for (size_t i = 0; i < 32; ++i) EXPECT_EQ(found[i] != 0, i < left - 4) << i;
+  }
+}
+
+TEST(SlotPool, what_only_waited_for_a_child_in_another_pool_is_freed_with_it) {
+  auto table = make_table(kSlots, "lru", kPools);
+  std::vector<SlotId> all(kSlots);
+  ASSERT_EQ(table->allocate(0, all, nullptr), Code::ok);
+  std::vector<SlotId> chain{all[0], all[64], all[128], all[65]};
+  ASSERT_EQ(table->complete(chain), Code::ok);
+  Publication what;
+  const auto keys = keys_of(0, 4);
+  what.keys = keys;
+  what.lineage = Lineage::chain;
+  ASSERT_EQ(table->publish(chain, what, {}), Code::ok);
+  EXPECT_EQ(table->erase(0, std::span(keys).first(3)), 3U);  // the last keeps them
+  table->release(std::span(chain).first(3));
+  EXPECT_EQ(table->counters().free, 0U);
+  EXPECT_EQ(table->erase(0, std::span(keys).last(1)), 1U);
+  table->release(std::span(chain).last(1));
+  EXPECT_EQ(table->counters().free, 4U);
+  EXPECT_EQ(table->account_use(0).used, kSlots - 4);
+}
+
+TEST(SlotPool, a_quota_is_one_over_all_pools) {
+  auto table = make_table(kSlots, "lru", kPools);
+  ASSERT_EQ(table->set_limit(3, 100, OverQuota::evict), Code::ok);
+  for (uint32_t i = 0; i < 400; i += 20) {
+    let_go(*table, store(*table, keys_of(i, 20), 1 + i, Lineage::none, 0, nullptr, 3), 1 + i);
+    EXPECT_LE(table->account_use(3).used, 100U);
+  }
+  EXPECT_EQ(table->account_use(3).used, 100U);
+  EXPECT_EQ(present(*table, keys_of(0, 400)), 100U);
+  std::vector<Evicted> evicted;
+  ASSERT_EQ(table->set_limit(3, 30, OverQuota::reject, &evicted), Code::ok);
+  EXPECT_EQ(evicted.size(), 70U);
+  EXPECT_EQ(table->account_use(3).used, 30U);
+  std::vector<SlotId> one(1);
+  EXPECT_EQ(table->allocate(3, one, nullptr), Code::over_quota);
+  EXPECT_EQ(table->account_use(3).used, 30U);
+  // Others may evict what is left, and the quota has it back.
+  std::vector<SlotId> all(kSlots);
+  ASSERT_EQ(table->allocate(0, all, nullptr, 999), Code::ok);
+  EXPECT_EQ(table->account_use(3).used, 0U);
+}
+
+TEST(SlotPool, what_goes_next_is_chosen_in_every_pool) {
+  auto table = make_table(kSlots, "lru", kPools);
+  let_go(*table, store(*table, keys_of(0, kSlots), 1));
+  std::vector<SlotId> cold(40);
+  ASSERT_EQ(table->select_cold(cold, 2), 40U);
+  EXPECT_EQ(by_pool(cold), (std::array<size_t, kPools>{10, 10, 10, 10}));
+  std::vector<Evicted> evicted;
+  EXPECT_EQ(table->evict_held(cold, &evicted, 2), 40U);
+  EXPECT_EQ(evicted.size(), 40U);
+  EXPECT_EQ(table->counters().free, 40U);
+  std::vector<SlotId> rest(kSlots);
+  EXPECT_EQ(table->select_cold(rest, 3), kSlots - 40U);
+  table->release(std::span(rest).first(kSlots - 40), 3);
+}
+
+TEST(SlotPool, a_policy_that_cannot_be_divided_has_one) {
+  auto table = make_table(kSlots, "whole", kPools);
+  let_go(*table, store(*table, keys_of(0, kSlots), 1));
+  // The very oldest go, wherever they are.
+  std::vector<SlotId> hit(kSlots - 8);
+  ASSERT_EQ(table->acquire_each(0, keys_of(8, kSlots - 8), hit, 2), kSlots - 8U);
+  let_go(*table, hit, 2);
+  std::vector<Evicted> evicted;
+  let_go(*table, store(*table, keys_of(1000, 8), 3, Lineage::none, 0, &evicted), 3);
+  ASSERT_EQ(evicted.size(), 8U);
+  EXPECT_EQ(present(*table, keys_of(0, 8)), 0U);
+}
+
+TEST(SlotPool, threads_that_allocate_at_the_same_time_lose_nothing) {
+  auto table = make_table(kSlots, "fifo", kPools);
+  ASSERT_EQ(table->set_limit(5, 60, OverQuota::evict), Code::ok);
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint32_t i = 0; i < 400; ++i) {
+        std::vector<SlotId> slots(1 + (i + t) % 7);
+        if (table->allocate(t == 3 ? AccountId{5} : kSharedAccount, slots, nullptr, i) != Code::ok) continue;
+        if (i % 5 == 0) {
+          table->abandon(slots);
+          continue;
+        }
+        ASSERT_EQ(table->complete(slots), Code::ok);
+        Publication what;
+        const auto keys = keys_of(t * 100000 + i * 8, slots.size());
+        what.keys = keys;
+        what.lineage = Lineage::chain;
+        what.tick = i;
+        ASSERT_EQ(table->publish(slots, what, {}), Code::ok);
+        table->release(slots, i);
+        ASSERT_LE(table->account_use(5).used, 60U);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const Counters counters = table->counters();
+  EXPECT_EQ(counters.free + counters.registered, kSlots);
+  EXPECT_EQ(table->account_use(0).used + table->account_use(5).used, kSlots - counters.free);
+  std::vector<SlotId> all(kSlots);
+  EXPECT_EQ(table->allocate(0, all, nullptr, 9999), Code::ok);
+  EXPECT_EQ(table->account_use(5).used, 0U);
+}
+
+}  // namespace
+}  // namespace kvbm::block
