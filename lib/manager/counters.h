@@ -7,6 +7,7 @@
 
 #include "base/metrics.h"
 #include "base/status.h"
+#include "base/thread_number.h"
 
 namespace kvbm::manager {
 
@@ -15,12 +16,34 @@ using Count = std::atomic<uint64_t>;
 inline void add(Count& counter, uint64_t n) noexcept { counter.fetch_add(n, std::memory_order_relaxed); }
 [[nodiscard]] inline uint64_t get(const Count& counter) noexcept { return counter.load(std::memory_order_relaxed); }
 
+// A count that every lookup or allocation adds to: threads add in places of their own, so that they do not take one cache
+// line from each other.
+class SpreadCount {
+ public:
+  void add(uint64_t n) noexcept { parts_[thread_number() % kParts].n.fetch_add(n, std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t get() const noexcept {
+    uint64_t sum = 0;
+    for (const Part& part : parts_) sum += part.n.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+ private:
+  static constexpr size_t kParts = 8;
+  struct alignas(64) Part {
+    Count n{0};
+  };
+  std::array<Part, kParts> parts_;
+};
+inline void add(SpreadCount& counter, uint64_t n) noexcept { counter.add(n); }
+[[nodiscard]] inline uint64_t get(const SpreadCount& counter) noexcept { return counter.get(); }
+
 // Traffic of one tier as the manager sees it; 0 is the host.
 struct TierCounters {
-  Count hits{0}, hit_bytes{0}, misses{0};
+  SpreadCount hits, hit_bytes, misses;
   Count stores{0}, store_bytes{0};
   Count loads{0}, load_bytes{0};
-  Count evictions{0}, damaged{0}, errors{0};
+  SpreadCount evictions;
+  Count damaged{0}, errors{0};
 };
 
 // Why a load did not bring a block that was found.
@@ -29,8 +52,14 @@ inline constexpr size_t kLoadFailures = 7;
 [[nodiscard]] LoadFailure load_failure_of(Code code) noexcept;
 
 struct Counters {
-  Count lookups{0}, keys_looked_up{0}, keys_hit{0}, partial_hits{0};
-  Count matches{0};  // live
+  SpreadCount lookups, keys_looked_up, keys_hit;
+  Count partial_hits{0};
+  SpreadCount matches_made, matches_ended;
+  // Ended ones first: none counts as ended that was not counted as made.
+  [[nodiscard]] uint64_t matches() const noexcept {
+    const uint64_t ended = matches_ended.get();
+    return matches_made.get() - ended;
+  }
   Count operations{0};  // in flight
   Count refused_room{0}, refused_quota{0}, deadline_missed{0}, position_mismatches{0}, verify_failures{0};
   Count lossy_refused{0};  // blocks in the host that a reader did not take because they are lossy

@@ -288,7 +288,7 @@ std::shared_ptr<Match> look_up(const std::shared_ptr<Manager>& manager, const st
 
 Match::Match(std::shared_ptr<Manager> manager, std::shared_ptr<Namespace> ns)
     : manager_(std::move(manager)), ns_(std::move(ns)) {
-  add(manager_->counters().matches, 1);
+  add(manager_->counters().matches_made, 1);
 }
 
 Match::~Match() {
@@ -299,7 +299,7 @@ Match::~Match() {
       if (part.below[i] != kNoTier) manager_->tier_below(part.below[i]).unpin({keys_[i], part.plan.family});
     }
   }
-  manager_->counters().matches.fetch_sub(1, std::memory_order_relaxed);
+  add(manager_->counters().matches_ended, 1);
 }
 
 TierIndex Match::tier_of_part(const MatchPart& part, size_t i) noexcept {

@@ -752,7 +752,11 @@ void Manager::expire_pins() {
 
 void Manager::removed(TierIndex tier, std::span<const Identity> ids, bool damaged) {
   TierCounters& counters = counters_.tiers[tier];
-  add(damaged ? counters.damaged : counters.evictions, ids.size());
+  if (damaged) {
+    add(counters.damaged, ids.size());
+  } else {
+    add(counters.evictions, ids.size());
+  }
   // The host's copy no longer has one below: it may be offloaded again. Before all is open, none says so.
   if (opened_.load(std::memory_order_acquire)) offloaders_[tier - 1U]->left(ids);
   events_.publish(copy::EventKind::removed, tier, ids);

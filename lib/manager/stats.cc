@@ -63,7 +63,7 @@ Snapshot snapshot(Manager& manager) {
   out.partial_hits = get(c.partial_hits);
   out.holds = manager.holds().live();
   out.pins = manager.pins();
-  out.matches = get(c.matches);
+  out.matches = c.matches();
   out.operations_in_flight = get(c.operations);
   out.refused_room = get(c.refused_room);
   out.refused_quota = get(c.refused_quota);

@@ -399,7 +399,7 @@ void nothing_is_held(Process& process) {
   process.manager->flush([&idle] { idle.set(); });
   idle.wait();
   EXPECT_EQ(get(process.manager->counters().operations), 0U);
-  EXPECT_EQ(get(process.manager->counters().matches), 0U);
+  EXPECT_EQ(process.manager->counters().matches(), 0U);
   EXPECT_EQ(get(process.manager->counters().verify_failures), 0U);
   std::vector<block::SlotInfo> infos;
   process.manager->table().scan(0, infos, kHostSlots + 1);

@@ -107,7 +107,7 @@ void World::settle() {
   held_.clear();
   pins_.clear();
   manager_->unpin_owner(7);
-  EXPECT_EQ(get(manager_->counters().matches), 0U);
+  EXPECT_EQ(manager_->counters().matches(), 0U);
   ASSERT_TRUE(drain() < 10'000'000);  // a let-go match may be what a reclaim waited for
   std::vector<block::SlotInfo> infos;
   manager_->table().scan(0, infos, host_slots_ + 1);
