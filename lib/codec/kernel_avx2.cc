@@ -18,7 +18,6 @@ namespace {
 using Vector = __m256i;
 constexpr size_t kWords = 4;
 constexpr bool kWordsApart = false;
-constexpr int kPrefetchLocality = 3;
 
 inline Vector load(const std::byte* p) noexcept { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
 inline Vector load_aligned(const uint64_t* p) noexcept {
@@ -26,6 +25,8 @@ inline Vector load_aligned(const uint64_t* p) noexcept {
 }
 inline void store_aligned(uint64_t* p, Vector v) noexcept { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
 inline void store_cached(std::byte* p, Vector v) noexcept { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+inline Vector load_halves(const std::byte* p) noexcept { return load(p); }
+inline void store_halves(std::byte* p, Vector v) noexcept { store_cached(p, v); }
 inline void store_stream(std::byte* p, Vector v) noexcept { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), v); }
 inline void store_stream16(std::byte* p, Vector v) noexcept {
   auto* q = reinterpret_cast<__m128i*>(p);
@@ -46,7 +47,8 @@ inline Vector multiply_factor(Vector v) noexcept {
 
 #include "codec/kernel_rows.inc"
 
-constexpr Kernel kKernel{"avx2", rows};
+constexpr Kernel kFirst{"avx2_l1", rows<Ask::first_level>};
+constexpr Kernel kSecond{"avx2_l2", rows<Ask::second_level>};
 
 }  // namespace
 }  // namespace kvbm::codec
@@ -59,10 +61,13 @@ constexpr Kernel kKernel{"avx2", rows};
 
 namespace kvbm::codec {
 // The builtin asks the system for the register state too, not the processor alone.
-const Kernel* avx2_kernel() noexcept { return __builtin_cpu_supports("avx2") ? &kKernel : nullptr; }
+const Kernel* avx2_kernel(Ask ask) noexcept {
+  if (!__builtin_cpu_supports("avx2")) return nullptr;
+  return ask == Ask::first_level ? &kFirst : &kSecond;
+}
 }  // namespace kvbm::codec
 #else
 namespace kvbm::codec {
-const Kernel* avx2_kernel() noexcept { return nullptr; }
+const Kernel* avx2_kernel(Ask) noexcept { return nullptr; }
 }  // namespace kvbm::codec
 #endif

@@ -21,12 +21,20 @@ namespace {
 using Vector = __m512i;
 constexpr size_t kWords = 8;
 constexpr bool kWordsApart = true;
-constexpr int kPrefetchLocality = 3;
 
 inline Vector load(const std::byte* p) noexcept { return _mm512_loadu_si512(p); }
 inline Vector load_aligned(const uint64_t* p) noexcept { return _mm512_load_si512(p); }
 inline void store_aligned(uint64_t* p, Vector v) noexcept { _mm512_store_si512(p, v); }
 inline void store_cached(std::byte* p, Vector v) noexcept { _mm512_storeu_si512(p, v); }
+// Zen 4 copies through its caches a tenth faster so, for its way to them is 32 bytes wide.
+inline Vector load_halves(const std::byte* p) noexcept {
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32)), 1);
+}
+inline void store_halves(std::byte* p, Vector v) noexcept {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_castsi512_si256(v));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), _mm512_extracti64x4_epi64(v, 1));
+}
 inline void store_stream(std::byte* p, Vector v) noexcept { _mm512_stream_si512(reinterpret_cast<__m512i*>(p), v); }
 inline void store_stream16(std::byte* p, Vector v) noexcept {
   auto* q = reinterpret_cast<__m128i*>(p);
@@ -49,7 +57,8 @@ inline Vector multiply_factor(Vector v) noexcept {
 
 #include "codec/kernel_rows.inc"
 
-constexpr Kernel kKernel{"avx512", rows};
+constexpr Kernel kFirst{"avx512_l1", rows<Ask::first_level>};
+constexpr Kernel kSecond{"avx512_l2", rows<Ask::second_level>};
 
 }  // namespace
 }  // namespace kvbm::codec
@@ -62,10 +71,13 @@ constexpr Kernel kKernel{"avx512", rows};
 
 namespace kvbm::codec {
 // The builtin asks the system for the register state too, not the processor alone.
-const Kernel* avx512_kernel() noexcept { return __builtin_cpu_supports("avx512f") ? &kKernel : nullptr; }
+const Kernel* avx512_kernel(Ask ask) noexcept {
+  if (!__builtin_cpu_supports("avx512f")) return nullptr;
+  return ask == Ask::first_level ? &kFirst : &kSecond;
+}
 }  // namespace kvbm::codec
 #else
 namespace kvbm::codec {
-const Kernel* avx512_kernel() noexcept { return nullptr; }
+const Kernel* avx512_kernel(Ask) noexcept { return nullptr; }
 }  // namespace kvbm::codec
 #endif

@@ -23,9 +23,16 @@ constexpr uint64_t kStreamFrom = 16 * 1024;
 // Pieces below this are not streamed by the slow path, whose rows may begin anywhere.
 constexpr uint64_t kSlowStreamPiece = 16 * 1024;
 
+Ask usual_ask() noexcept {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("amd")) return Ask::second_level;
+#endif
+  return Ask::first_level;
+}
+
 const Kernel* best_kernel() noexcept {
-  if (const Kernel* kernel = avx512_kernel()) return kernel;
-  if (const Kernel* kernel = avx2_kernel()) return kernel;
+  if (const Kernel* kernel = avx512_kernel(usual_ask())) return kernel;
+  if (const Kernel* kernel = avx2_kernel(usual_ask())) return kernel;
   return portable_kernel();
 }
 
@@ -184,15 +191,13 @@ std::atomic<uint64_t> g_second_level_cache{0};
 }  // namespace
 
 CopyHint hint_for(uint64_t bytes) noexcept {
-#if defined(__x86_64__)
-  if (__builtin_cpu_is("amd")) return CopyHint::automatic;
-#endif
   uint64_t cache = g_second_level_cache.load(std::memory_order_relaxed);
   if (cache == 0) {
     cache = second_level_cache();
     g_second_level_cache.store(cache, std::memory_order_relaxed);
   }
-  return bytes <= cache / 2 ? CopyHint::cached : CopyHint::automatic;
+  const uint64_t room = usual_ask() == Ask::second_level ? 2 * cache : cache / 2;
+  return bytes <= room ? CopyHint::cached : CopyHint::automatic;
 }
 
 void order_copies() noexcept {
@@ -267,7 +272,8 @@ bool force_kernel(const char* name) noexcept {
     g_kernel.store(nullptr, std::memory_order_relaxed);
     return true;
   }
-  for (const Kernel* k : {portable_kernel(), avx2_kernel(), avx512_kernel()}) {
+  for (const Kernel* k : {portable_kernel(), avx2_kernel(Ask::first_level), avx2_kernel(Ask::second_level),
+                          avx512_kernel(Ask::first_level), avx512_kernel(Ask::second_level)}) {
     if (k == nullptr || std::string_view(k->name) != name) continue;
     g_kernel.store(k, std::memory_order_relaxed);
     return true;

@@ -73,8 +73,8 @@ uint64_t gather_hashed(std::byte* target, std::span<const StridedRun> source, Co
 uint64_t scatter_hashed(std::span<const StridedRun> target, const std::byte* source, CopyHint hint,
                         CopyOrder order = CopyOrder::now) noexcept;
 
-// Which implementation runs here: "avx512", "avx2", "portable". KVBM_CPU-like overrides are the
-// caller's business: force_kernel(nullptr) restores the choice; returns false if not available here.
+// Which implementation runs here: "portable", or "avx2" or "avx512" with the cache that lines are asked for into, "_l1" or
+// "_l2". force_kernel(nullptr) restores the choice; returns false if a kernel is not available here.
 [[nodiscard]] const char* kernel_name() noexcept;
 bool force_kernel(const char* name) noexcept;
 

@@ -107,7 +107,7 @@ class Kernels : public testing::TestWithParam<const char*> {
   }
   void TearDown() override { force_kernel(nullptr); }
 };
-INSTANTIATE_TEST_SUITE_P(Each, Kernels, testing::Values("portable", "avx2", "avx512"),
+INSTANTIATE_TEST_SUITE_P(Each, Kernels, testing::Values("portable", "avx2_l1", "avx2_l2", "avx512_l1", "avx512_l2"),
                          [](const auto& kernel) { return std::string(kernel.param); });
 
 TEST_P(Kernels, equal_the_reference_at_every_length_and_alignment) {
@@ -169,7 +169,7 @@ StridedRun random_run(SeededRandom& random, uint64_t unit) {
 TEST_P(Kernels, gather_and_scatter_pieces_of_any_size) {
   SeededRandom random(kSeed);
   for (int trial = 0; trial < 600; ++trial) {
-    const uint64_t unit = std::array<uint64_t, 6>{1, 8, 16, 64, 128, 3000}[random.below(6)];
+    const uint64_t unit = std::array<uint64_t, 8>{1, 8, 16, 64, 128, 320, 1024, 3000}[random.below(8)];
     const CopyHint hint = random.below(2) == 0 ? CopyHint::streaming : CopyHint::cached;
     std::vector<StridedRun> runs(random.below(4));
     std::vector<Bytes> areas(runs.size());
@@ -190,12 +190,7 @@ TEST_P(Kernels, gather_and_scatter_pieces_of_any_size) {
 }
 
 TEST(LeafHash, small_copies_stay_in_the_cache_and_large_ones_choose_for_themselves) {
-#if defined(__x86_64__)
-  const bool streams = __builtin_cpu_is("amd") != 0;
-#else
-  const bool streams = false;
-#endif
-  EXPECT_EQ(hint_for(4096), streams ? CopyHint::automatic : CopyHint::cached);
+  EXPECT_EQ(hint_for(4096), CopyHint::cached);
   EXPECT_EQ(hint_for(uint64_t{1} << 30), CopyHint::automatic);
 }
 
