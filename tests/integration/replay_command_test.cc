@@ -12,6 +12,7 @@
 
 #include "kvbm.h"
 #include "support/run_command.h"
+#include "support/small_file_system.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -108,6 +109,19 @@ TEST_F(ReplayCommand, a_trace_out_of_order_covers_the_time_between_its_ends) {
       << R"({"timestamp": 2000, "input_length": 512, "output_length": 1, "hash_ids": [1]})" "\n";
   const Ran ran = run("trace stat --json " + trace());
   EXPECT_EQ(number(ran.text, "seconds"), 4) << ran.text;
+}
+
+TEST_F(ReplayCommand, a_full_file_system_is_told) {
+  const kvbm::test::SmallFileSystem small(60 << 20);
+  if (!small.ok()) GTEST_SKIP() << small.why();
+  const std::string replay = "replay " + trace() + " --host 8MiB --disk 256MiB --disk-path " + small.path() + "/tier";
+  const Ran told = run(replay);
+  EXPECT_EQ(told.exit_code, 0) << told.text;
+  EXPECT_TRUE(contains(told.text, "kvbm: warning: ")) << told.text;
+  EXPECT_TRUE(contains(told.text, "lower the tier's capacity")) << told.text;
+  const auto json = nlohmann::json::parse(run(replay + " --json", "").text, nullptr, false);
+  ASSERT_TRUE(json.is_object());
+  EXPECT_FALSE(json.at("warnings").empty());
 }
 
 TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {

@@ -222,6 +222,7 @@ void print_store_json(const replay::StoreResult& r) {
                          {"seconds", r.seconds},
                          {"load_gb_per_s", rate(r.stats.tiers[0].load_bytes, r.load_seconds)},
                          {"store_gb_per_s", rate(stored_bytes(r), r.store_seconds)},
+                         {"warnings", r.warnings},
                          {"tiers", tiers_json(r)}};
   std::printf("%s\n", terminal::json_text(out).c_str());
 }
@@ -334,6 +335,7 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
     print_store_json(result.value());
   } else {
     print_store_table(result.value(), options.verify, options.settle);
+    for (const std::string& warning : result.value().warnings) std::fprintf(stderr, "kvbm: warning: %s\n", warning.c_str());
   }
   if (result.value().wrong_blocks != 0)
     return fail(kFailed, "wrong blocks came back", "this is a fault in kvbm; please report it");
