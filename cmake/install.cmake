@@ -53,7 +53,7 @@ if(TARGET kvbm_command)
   install(FILES "${PROJECT_BINARY_DIR}/kvbm-node.service" DESTINATION lib/systemd/system)
   install(FILES "${PROJECT_BINARY_DIR}/kvbm.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 endif()
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE THIRD_PARTY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME libkvbm)

@@ -297,9 +297,9 @@ KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_opt
 /* Creates a manager: one owner of one set of tiers. Maps the host tier, opens and recovers the tiers below.
  * Errors: KVBM_ERR_CONFIG (a capacity smaller than one block, an impossible size), KVBM_ERR_IN_USE (a tier
  * directory or host_file has another owner; the message names it), KVBM_ERR_VERSION (a directory of a newer format),
- * KVBM_ERR_EXISTS (a directory with files of someone else; nothing is changed), KVBM_ERR_DAMAGED (one whose superblock
- * cannot be read), KVBM_ERR_DISK_FULL, KVBM_ERR_NO_MEMORY, KVBM_ERR_IO, KVBM_ERR_PERMISSION. Thread: any. Blocks: for
- * mapping and recovery. Since 0.1. */
+ * KVBM_ERR_EXISTS (a directory with files of someone else, a host_file that is one; nothing is changed),
+ * KVBM_ERR_DAMAGED (a directory whose superblock cannot be read), KVBM_ERR_DISK_FULL, KVBM_ERR_NO_MEMORY, KVBM_ERR_IO,
+ * KVBM_ERR_PERMISSION. Thread: any. Blocks: for mapping and recovery. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_create(kvbm_context_t *context, const kvbm_manager_options_t *options,
                                            KVBM_OWN kvbm_manager_t **out_manager, kvbm_error_t *err);
 /* Ends the caller's reference. When the last of manager, namespaces, caches and matches goes, work in flight is
@@ -356,7 +356,8 @@ KVBM_API void kvbm_namespace_release(kvbm_namespace_t *ns);
 KVBM_API void kvbm_namespace_id(const kvbm_namespace_t *ns, uint8_t out_id[16]);
 /* Makes every block stored so far unfindable, for good, in every tier: raises the epoch and persists it before it
  * returns. Keys made before do not match any more: make them again. Nodes of the pool do the same: at once those
- * that are connected, the others when they are. Thread: any. Blocks: one write per tier. Since 0.1. */
+ * that are connected, the others when they are. Errors: KVBM_ERR_INVALID at epoch UINT64_MAX, which has none after it.
+ * Thread: any. Blocks: one write per tier. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_namespace_invalidate(kvbm_namespace_t *ns, kvbm_error_t *err);
 /* Forgets this namespace's blocks in every tier; keys stay valid. Errors: as kvbm_manager_reset. Thread: any. Since
  * 0.1. */

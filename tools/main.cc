@@ -1,9 +1,11 @@
 // The `kvbm` command. A subcommand is one file in command/ and one line here.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "command/bench.h"
 #include "command/codec.h"
@@ -34,10 +36,19 @@ bool output_is_lost() {
          !S_ISFIFO(facts.st_mode) && !S_ISSOCK(facts.st_mode);
 }
 
+// A standard descriptor that is closed would be that of the next file that is opened, a tier's for one, and what is printed
+// would be written into it. With this one it is lost, and found to be.
+void fill_standard_descriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDONLY);
+  if (fd >= 0) ::close(fd);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   namespace command = kvbm::command;
+  fill_standard_descriptors();
   try {
     CLI::App root("KV-cache blocks of LLM engines in host memory and on disk: sizes, replays, checks", "kvbm");
     root.set_version_flag("--version", "kvbm " KVBM_TEXT(KVBM_VERSION_MAJOR) "." KVBM_TEXT(
@@ -73,6 +84,8 @@ int main(int argc, char** argv) {
       return command::fail(command::kFailed, "standard output cannot be written", "is its disk full?");
     }
     return code;
+  } catch (const std::bad_alloc&) {
+    return command::fail(command::kFailed, "the system refused memory", "free some, or ask for less: sizes, threads, a shorter trace");
   } catch (const std::exception& error) {
     return command::fail(command::kFailed, error.what(), "this is a fault in kvbm; please report the command line");
   }

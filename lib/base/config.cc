@@ -74,6 +74,9 @@ std::string environment_name(const std::string& option) {
 Status unknown(const std::string& key, const std::string& origin, const std::vector<std::string>& known,
                const std::string& list = "") {
   std::string detail = list + key + " (" + origin + ")";
+  if (std::any_of(known.begin(), known.end(), [&](const std::string& name) { return name.rfind(key + ".", 0) == 0; })) {
+    return Status(Code::bad_config, "invalid value", detail + ": a table, written as [" + key + "]");
+  }
   const auto nearest = std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
     return edit_distance(key, a) < edit_distance(key, b);
   });
@@ -187,7 +190,8 @@ Status put_table(const toml::table& table, const std::string& prefix, const std:
     } else if (const auto text = scalar_text(node)) {
       s = put(*row, *text, origin, set, list);
     } else {
-      s = Status(Code::bad_config, "invalid value", list + name + " (" + origin + "): a single value is needed");
+      s = Status(Code::bad_config, "invalid value",
+                 list + name + " (" + origin + "): a " + (node.is_floating_point() ? "whole number" : "single value") + " is needed");
     }
     if (!s.ok()) return s;
   }

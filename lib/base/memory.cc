@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <fstream>
@@ -49,6 +50,22 @@ bool shared_pages_stay_small() {
 
 }  // namespace
 
+// Before anything of the file is changed.
+Status Arena::look_at(const ArenaOptions& options, int fd, size_t file_bytes) const {
+  if (options.may_take == nullptr || file_bytes == 0) return {};
+  std::array<std::byte, kArenaHead> head{};
+  const size_t wanted = std::min(head.size(), file_bytes);
+  for (size_t at = 0; at < wanted;) {
+    const ssize_t got = pread(fd, head.data() + at, wanted - at, static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return errno_status(got < 0 ? errno : EIO, "cannot read the arena's file", options.file);
+    at += static_cast<size_t>(got);
+  }
+  if (options.may_take(head)) return {};
+  return Status(Code::exists, "the file holds something that is not kvbm's; nothing was changed",
+                options.file + ": name another file");
+}
+
 Status Arena::open_file(const ArenaOptions& options) {
   auto owned = OwnedFile::open(options.file);
   if (!owned.ok()) return owned.status();
@@ -56,6 +73,7 @@ Status Arena::open_file(const ArenaOptions& options) {
   const int fd = file_->fd();
   struct stat st {};
   if (fstat(fd, &st) != 0) return errno_status(errno, "cannot open the arena's file", options.file);
+  if (Status s = look_at(options, fd, static_cast<size_t>(st.st_size)); !s.ok()) return s;
   found_ = static_cast<size_t>(st.st_size) == bytes_;
   // Reserved now: a page that cannot be had later would be a SIGBUS.
   if ((!found_ && ftruncate(fd, static_cast<off_t>(bytes_)) != 0) ||

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/fd.h"
@@ -14,10 +15,15 @@
 
 namespace kvbm {
 
+constexpr size_t kArenaHead = 4096;
+
 struct ArenaOptions {
   size_t bytes = 0;
   bool huge_pages = true;      // hugetlb pages, else transparent ones, else small ones: describe says
   std::string file;            // empty: anonymous; else made with mode 0600, or mapped again; in_use: it has an owner
+  // Whether a file that begins so (kArenaHead bytes, zeroes behind a shorter one) may be taken; else it stays as it is:
+  // exists. Null: any may.
+  bool (*may_take)(std::span<const std::byte> head) = nullptr;
   bool interleave = false;     // over all NUMA nodes with memory, by mbind
   uint32_t touch_threads = 0;  // 0: pages are touched when used
   // A sealed memfd, allocated whole at once: fd() can be given to readers. Not together with `file`.
@@ -43,6 +49,7 @@ class Arena {
   Arena() = default;
   Status open(const ArenaOptions& options);
   Status open_file(const ArenaOptions& options);
+  Status look_at(const ArenaOptions& options, int fd, size_t file_bytes) const;
   Status map_anonymous(const ArenaOptions& options);
   Status map_file(const ArenaOptions& options, int fd);
   Status map_shared(const ArenaOptions& options, bool hugetlb);

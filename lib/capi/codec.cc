@@ -155,7 +155,7 @@ kvbm_status_t kvbm_codec_encode(const void* raw, size_t raw_bytes, uint32_t mode
 kvbm_status_t kvbm_codec_inspect(const void* coded, size_t coded_bytes, kvbm_codec_info_t* out_info,
                                  kvbm_error_t* err) {
   return guarded(err, [&]() -> kvbm_status_t {
-    if ((coded == nullptr && coded_bytes != 0) || out_info == nullptr || out_info->struct_size < sizeof(uint32_t)) {
+    if ((coded == nullptr && coded_bytes != 0) || out_info == nullptr || !kvbm::capi::is_struct_size(out_info->struct_size)) {
       return fail(err, Code::invalid_argument, "coded or out_info is NULL, or out_info->struct_size is not set");
     }
     const auto view = codec::StreamView::parse({static_cast<const std::byte*>(coded), coded_bytes});

@@ -31,13 +31,17 @@ kvbm_status_t guarded(kvbm_error_t* err, Fn&& body) noexcept {
   }
 }
 
+// What no header's struct reaches: a struct_size beyond it was never set, and its tail is nobody's to look at.
+inline constexpr size_t kMostStructBytes = size_t{1} << 16;
+inline bool is_struct_size(size_t size) noexcept { return size >= sizeof(uint32_t) && size <= kMostStructBytes; }
+
 // Copies a caller's options into `known`, which holds the defaults. A shorter struct (older header) keeps the
 // defaults of what it lacks; a longer one is accepted if its unknown tail is zero. False: refuse it.
 template <class T>
 bool take_options(const T* given, T& known) noexcept {
   if (given == nullptr) return true;
   const size_t size = given->struct_size;
-  if (size < sizeof(uint32_t)) return false;
+  if (!is_struct_size(size)) return false;
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char c) { return c != 0; })) {
     return false;
@@ -52,7 +56,7 @@ inline constexpr const char* kUnknownOptions =
 // Zeroes what the caller's header has and this library does not, and sets struct_size.
 template <class T>
 kvbm_status_t init_options(T* out, uint32_t struct_size, const T& defaults) noexcept {
-  if (out == nullptr || struct_size < sizeof(uint32_t)) return to_c(Code::invalid_argument);
+  if (out == nullptr || !is_struct_size(struct_size)) return to_c(Code::invalid_argument);
   std::memset(static_cast<void*>(out), 0, struct_size);
   std::memcpy(static_cast<void*>(out), &defaults, std::min<size_t>(struct_size, sizeof(T)));
   out->struct_size = struct_size;

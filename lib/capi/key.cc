@@ -1,5 +1,6 @@
 #include "codec/key.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "capi/guard.h"
@@ -20,6 +21,8 @@ std::vector<kvbm::ConstBytes> to_extras(const kvbm_extra_t* extras, size_t n) {
   return out;
 }
 
+bool is_extra(const kvbm_extra_t& extra) { return extra.data != nullptr || extra.bytes == 0; }
+
 // Chained and content keys differ in nothing but the core's function.
 template <class Make>
 kvbm_status_t make_keys(const kvbm_namespace_t* ns, const uint32_t* tokens, size_t n_tokens, uint32_t block_tokens,
@@ -34,7 +37,7 @@ kvbm_status_t make_keys(const kvbm_namespace_t* ns, const uint32_t* tokens, size
     *out_n = full;
     const size_t n = full < capacity ? full : capacity;
     if (n == 0) return KVBM_OK;
-    if (out_keys == nullptr) return KVBM_ERR_INVALID;
+    if (out_keys == nullptr || (extras != nullptr && !std::all_of(extras, extras + n, is_extra))) return KVBM_ERR_INVALID;
     const auto list = to_extras(extras, n);
     const auto made = make(ns->ns->id(), std::span(tokens, n * block_tokens), kvbm::codec::Extras(list),
                            std::span(reinterpret_cast<Key*>(out_keys), n));

@@ -87,6 +87,11 @@ Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Opti
   return {};
 }
 
+// A part of a path that is not there is no miss of a block.
+Status opening(const Status& status) {
+  return status.code() == Code::miss ? Status(Code::io_error, status.what(), status.detail()) : status;
+}
+
 // Other nodes become the last tier of a manager that is one.
 Status join(const kvbm::manager::Environment& environment, Options& options,
             std::unique_ptr<kvbm::manager::Node>& out) {
@@ -129,12 +134,12 @@ kvbm_status_t kvbm_manager_create(kvbm_context_t* context, const kvbm_manager_op
     if (!applied.ok()) return fail(err, applied);
     auto tenancy = std::make_shared<kvbm::capi::Tenancy>();  // before what would need closing
     auto share = kvbm::manager::Share::create(context->core->environment(), core.value());
-    if (!share.ok()) return fail(err, share.status());
+    if (!share.ok()) return fail(err, opening(share.status()));
     std::unique_ptr<kvbm::manager::Node> node;
     const Status joined = join(context->core->environment(), core.value(), node);
-    if (!joined.ok()) return fail(err, joined);
+    if (!joined.ok()) return fail(err, opening(joined));
     auto manager = kvbm::manager::Manager::create(context->core->environment(), std::move(core).value());
-    if (!manager.ok()) return fail(err, manager.status());
+    if (!manager.ok()) return fail(err, opening(manager.status()));
     tenancy->context = context->core;
     tenancy->manager = std::move(manager).value();
     tenancy->share = std::move(share).value();

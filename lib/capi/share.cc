@@ -13,7 +13,7 @@ extern "C" {
 
 kvbm_status_t kvbm_manager_share(kvbm_manager_t* manager, kvbm_share_t* out_share) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || out_share == nullptr || out_share->struct_size < sizeof(uint32_t))
+    if (manager == nullptr || out_share == nullptr || !kvbm::capi::is_struct_size(out_share->struct_size))
       return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const kvbm::manager::ShareState& state = manager->tenancy->manager->share();

@@ -63,7 +63,7 @@ extern "C" {
 
 kvbm_status_t kvbm_manager_stats(kvbm_manager_t* manager, kvbm_manager_stats_t* out_stats) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || out_stats == nullptr || out_stats->struct_size < sizeof(uint32_t))
+    if (manager == nullptr || out_stats == nullptr || !kvbm::capi::is_struct_size(out_stats->struct_size))
       return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     const kvbm::manager::Snapshot s = kvbm::manager::snapshot(*manager->tenancy->manager);

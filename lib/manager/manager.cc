@@ -310,6 +310,8 @@ Status Manager::raise_epoch(const NamespaceId& base_id, uint64_t wanted) {
     }
     for (const auto& handle : handles) epoch = std::max(epoch, handle->epoch());
     if (wanted != 0 && epoch >= wanted) return {};
+    // The next one would be the first, whose blocks ended long ago.
+    if (epoch == UINT64_MAX) return {Code::invalid_argument, "the namespace is at its last epoch and cannot be invalidated again"};
     epoch = std::max(epoch + 1, wanted);
     for (auto& tier : tiers_) {
       const Status set = tier->set_epoch(base_id, epoch);

@@ -10,6 +10,7 @@ namespace kvbm::manager {
 namespace {
 
 constexpr uint64_t kMaxBytes = 1ULL << 50;
+constexpr uint64_t kMaxTierBytes = 1ULL << 44;  // what a disk tier can address
 
 constexpr const char* kTierCodecs[] = {"off", "auto", "fast", "default", "max", "zstd"};
 
@@ -23,7 +24,7 @@ std::vector<OptionRow> tier_rows() {
   std::vector<OptionRow> rows;
   rows.push_back({"path", OptionType::string, "", "Directory of the disk tier; made with mode 0700 if missing."});
   rows.push_back(
-      {"capacity", OptionType::bytes, "1GiB", "Hard cap of everything in the directory.", 1 << 20, kMaxBytes});
+      {"capacity", OptionType::bytes, "1GiB", "Hard cap of everything in the directory.", 1 << 20, kMaxTierBytes});
   rows.push_back({"admission", OptionType::choice, "all",
                   "Which blocks come here: all as they are stored, on eviction from the tier above, after n uses, by "
                   "frequency with decay, or only those that a caller sends.",

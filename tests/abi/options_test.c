@@ -138,6 +138,11 @@ static void every_size_is_taken_or_refused_as_documented(void) {
     CHECK(all[i].use(&room) < 0);
     CHECK_STATUS(all[i].init(NULL, size), KVBM_ERR_INVALID);
     CHECK_STATUS(all[i].init(&room, 3), KVBM_ERR_INVALID);
+    /* A size that was never set: nothing behind the struct is looked at. */
+    CHECK_STATUS(all[i].init(&room, UINT32_MAX), KVBM_ERR_INVALID);
+    CHECK_STATUS(all[i].init(&room, size), KVBM_OK);
+    memset(&room, 0xFE, sizeof(uint32_t));
+    CHECK_STATUS(all[i].use(&room), KVBM_ERR_UNSUPPORTED);
     if (check_case_failed) {
       printf("  %s\n", all[i].name);
       return;

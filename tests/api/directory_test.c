@@ -159,6 +159,40 @@ static void a_path_that_is_no_directory(void) {
   engine_close(&e);
 }
 
+static void a_host_file_of_someone_else(void) {
+  static const char text[] = "root:x:0:0\n";
+  engine_t e;
+  char kept[2 * sizeof text] = "";
+  const char *path = directory("accounts");
+  int fd = open(path, O_CREAT | O_RDWR, 0600);
+  CHECK(write(fd, text, sizeof text) == (ssize_t)sizeof text);
+  engine_host_file = path;
+  CHECK_STATUS(engine_open(&e, 16, NULL, 0), KVBM_ERR_EXISTS);
+  CHECK(says(path));
+  CHECK(says("name another file"));
+  engine_close(&e);
+  engine_host_file = NULL;
+  CHECK(pread(fd, kept, sizeof kept, 0) == (ssize_t)sizeof text && memcmp(kept, text, sizeof text) == 0);
+  close(fd);
+}
+
+/* A status of blocks would say that there is nothing to mend. */
+static void a_path_that_leads_nowhere(void) {
+  engine_t e;
+  const char *path = directory("missing/host");
+  engine_host_file = path;
+  CHECK_STATUS(engine_open(&e, 16, NULL, 0), KVBM_ERR_IO);
+  CHECK(says(path));
+  engine_close(&e);
+  engine_host_file = NULL;
+  refused("/proc/missing", 64 << 20, KVBM_ERR_IO, "/proc/missing", "No such file");
+}
+
+static void a_capacity_that_is_impossible(void) {
+  refused(directory("vast"), UINT64_MAX, KVBM_ERR_CONFIG, "too large", "several tiers");
+  refused(directory("vast"), (UINT64_C(16) << 40) + 1, KVBM_ERR_CONFIG, "too large", "several tiers");
+}
+
 static void a_capacity_that_is_too_small(void) {
   const char *path = directory("small");
   refused(path, 0, KVBM_ERR_CONFIG, "capacity", "needed");
@@ -256,6 +290,9 @@ int main(void) {
   RUN(a_directory_with_files_of_someone_else);
   RUN(a_path_that_is_no_directory);
   RUN(a_capacity_that_is_too_small);
+  RUN(a_capacity_that_is_impossible);
+  RUN(a_host_file_of_someone_else);
+  RUN(a_path_that_leads_nowhere);
   RUN(a_read_only_directory);
   RUN(a_full_disk);
   check_remove(scratch);

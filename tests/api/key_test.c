@@ -87,6 +87,10 @@ static void extras_make_a_block_another_one(void) {
   OK(kvbm_key_content(e.ns, t, 4 * TOKENS, TOKENS, NULL, plain, 4, &n));
   OK(kvbm_key_content(e.ns, t, 4 * TOKENS, TOKENS, extras, keys, 4, &n));
   for (i = 0; i < 4; ++i) CHECK(same(&keys[i], &plain[i]) == (i != 2));
+  extras[2].data = NULL; /* bytes that are nowhere */
+  CHECK_STATUS(kvbm_key_chain(e.ns, NULL, t, 4 * TOKENS, TOKENS, extras, keys, 4, &n), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_key_content(e.ns, t, 4 * TOKENS, TOKENS, extras, keys, 4, &n), KVBM_ERR_INVALID);
+  OK(kvbm_key_content(e.ns, t, 4 * TOKENS, TOKENS, extras, keys, 2, &n)); /* of a block that gets no key */
   engine_close(&e);
 }
 

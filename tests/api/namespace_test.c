@@ -236,6 +236,33 @@ static void an_ended_epoch_stays_ended_without_a_disk(void) {
   engine_close(&e);
 }
 
+static void the_last_epoch_has_none_after_it(void) {
+  engine_t e;
+  tenant_t a;
+  kvbm_namespace_options_t who;
+  kvbm_namespace_t *last = NULL;
+  kvbm_key_t old[4];
+  uint8_t first[16], before[16], after[16];
+  OK(engine_open(&e, 16, NULL, 0));
+  a = tenant_open(&e, "a", 0, 0);
+  kvbm_namespace_id(a.ns, first);
+  keys_of(a.ns, 1, 4, old);
+  OK(store(&a, old, 4, NULL));
+  kvbm_namespace_options_init(&who, sizeof who);
+  who.model = "test";
+  who.tenant = "a";
+  who.epoch = UINT64_MAX;
+  OK(kvbm_namespace_open(e.manager, &who, &last, &check_error));
+  kvbm_namespace_id(last, before);
+  CHECK_STATUS(kvbm_namespace_invalidate(last, &check_error), KVBM_ERR_INVALID);
+  CHECK(strstr(check_error.message, "last epoch") != NULL);
+  kvbm_namespace_id(last, after);
+  CHECK(memcmp(before, after, 16) == 0 && memcmp(first, after, 16) != 0); /* above all not the first one again */
+  kvbm_namespace_release(last);
+  tenant_close(&a);
+  engine_close(&e);
+}
+
 static void invalidating_reaches_what_another_handle_stored(void) {
   engine_t e;
   tenant_t a, fresh;
@@ -487,6 +514,7 @@ int main(void) {
   RUN(namespaces_never_match);
   RUN(an_ended_epoch_is_never_found_again);
   RUN(an_ended_epoch_stays_ended_without_a_disk);
+  RUN(the_last_epoch_has_none_after_it);
   RUN(invalidating_reaches_what_another_handle_stored);
   RUN(resetting_a_namespace_forgets_it_alone);
   RUN(a_reset_needs_no_lookup_before_it);

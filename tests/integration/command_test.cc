@@ -57,6 +57,28 @@ TEST(Command, bad_input_says_what_to_do_and_exits_2) {
   EXPECT_TRUE(contains(run("size --preset qwen3-8b --tokens abc").text, "--tokens"));
 }
 
+// Names of files are bytes; JSON is UTF-8.
+TEST(Command, bytes_that_are_no_text_are_replaced_in_json) {
+  const Ran ran = run("config --json", "", "KVBM_NODE_UCX_DEVICES='\xff\xfe'");
+  EXPECT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_TRUE(nlohmann::json::accept(ran.text)) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "\xEF\xBF\xBD")) << ran.text;
+}
+
+TEST(Command, a_directory_is_no_config_file) {
+  const Ran ran = run("size --config /");
+  EXPECT_EQ(ran.exit_code, 2) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "the config file is a directory: /")) << ran.text;
+}
+
+TEST(Command, what_is_no_number_is_refused) {
+  for (const char* arguments : {"top none --interval nan", "stats --node 127.0.0.1:1 --timeout nan", "peers --timeout nan"}) {
+    const Ran ran = run(arguments);
+    EXPECT_EQ(ran.exit_code, 2) << arguments << "\n" << ran.text;
+    EXPECT_TRUE(contains(ran.text, "nan is no number in [0.01 - ")) << ran.text;
+  }
+}
+
 TEST(Command, help_version_completion_and_man_exit_0) {
   for (const char* arguments : {"--help", "--version", "size --help", "doctor", "doctor --json", "size --list-presets",
                                 "completion bash", "completion zsh", "completion fish", "man"}) {

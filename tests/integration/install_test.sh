@@ -26,6 +26,16 @@ check "every public header" diff <(cd "$source/include" && ls) <(cd "$(pkg-confi
 # shellcheck disable=SC2046
 check "cc with pkg-config" cc $(pkg-config --cflags kvbm) "$source/tests/examples/example.c" $(pkg-config --libs kvbm) -o "$work/example"
 check "the compiled example" "$work/example"
+spaced="$work/a prefix"
+check "cmake --install into a prefix with a space" cmake --install "$build" --prefix "$spaced"
+# As build systems do, which take the words apart by the shell's rules.
+in_spaced() {
+  local flags
+  flags=$(PKG_CONFIG_PATH=$(dirname "$(find "$spaced" -name kvbm.pc)") pkg-config --cflags --libs kvbm) &&
+    eval "cc \"$source/tests/examples/example.c\" $flags -o \"$work/spaced\""
+}
+check "cc with pkg-config in a prefix with a space" in_spaced
+rm -rf "$spaced"
 # shellcheck disable=SC2046
 check "c++ with pkg-config" c++ -std=c++17 $(pkg-config --cflags kvbm) "$source/bindings/cpp/examples/example.cc" $(pkg-config --libs kvbm) -o "$work/example_cpp"
 check "the compiled C++ example" "$work/example_cpp"

@@ -12,6 +12,7 @@
 
 #include "kvbm.h"
 #include "support/run_command.h"
+#include "support/small_file_system.h"
 #include "support/temp_dir.h"
 
 namespace {
@@ -71,6 +72,58 @@ TEST_F(ReplayCommand, asked_to_end_it_says_what_it_did_and_leaves_no_files) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch));
 }
 
+// Descriptor 1 would be a file of the replay's, and the table be written into it.
+TEST_F(ReplayCommand, closed_output_is_a_failure_and_no_file_of_the_tiers) {
+  const std::string tier = dir_.path() + "/tier";
+  const std::string replay = "replay " + trace() + " --host 8MiB --disk 64MiB --limit 20 --settle --disk-path " + tier;
+  EXPECT_EQ(run(replay, " >&- 2>&-").exit_code, 1);
+  EXPECT_EQ(run(replay, " <&- 2>&1").exit_code, 0);
+  EXPECT_EQ(run("inspect --verify " + tier).exit_code, 0);
+}
+
+TEST_F(ReplayCommand, a_directory_for_temporary_files_that_is_none_is_named) {
+  const std::string none = "TMPDIR=" + dir_.path() + "/none";
+  EXPECT_EQ(run("--version", " 2>&1", none).exit_code, 0);
+  const Ran ran = run("replay " + trace() + " --host 8MiB --disk 64MiB --limit 5", " 2>&1", none);
+  EXPECT_EQ(ran.exit_code, 1) << ran.text;
+  EXPECT_TRUE(contains(ran.text, dir_.path() + "/none/kvbm-replay")) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "hint: give a directory with --disk-path")) << ran.text;
+}
+
+TEST_F(ReplayCommand, counts_below_zero_are_no_large_ones) {
+  refused(trace() + " --host 8MiB --limit -1", "--limit: -1 is below zero");
+  refused(trace() + " --host 8MiB --first -1", "--first: -1 is below zero");
+  EXPECT_EQ(run("trace generate --requests 10 --seed -1").exit_code, 2);
+}
+
+TEST_F(ReplayCommand, a_compressed_trace_is_named_as_one) {
+  std::ofstream(trace(), std::ios::binary | std::ios::trunc) << "\x1f\x8b\x08 and so on";
+  refused(trace() + " --capacity-blocks 10", "the trace is compressed; unpack it first");
+  EXPECT_FALSE(contains(run("replay " + trace() + " --capacity-blocks 10").text, "skip-bad"));
+}
+
+TEST_F(ReplayCommand, a_trace_out_of_order_covers_the_time_between_its_ends) {
+  std::ofstream(trace(), std::ios::trunc)
+      << R"({"timestamp": 5000, "input_length": 512, "output_length": 1, "hash_ids": [1]})" "\n"
+      << R"({"timestamp": 1000, "input_length": 512, "output_length": 1, "hash_ids": [1]})" "\n"
+      << R"({"timestamp": 2000, "input_length": 512, "output_length": 1, "hash_ids": [1]})" "\n";
+  const Ran ran = run("trace stat --json " + trace());
+  EXPECT_EQ(number(ran.text, "seconds"), 4) << ran.text;
+}
+
+TEST_F(ReplayCommand, a_full_file_system_is_told) {
+  const kvbm::test::SmallFileSystem small(60 << 20);
+  if (!small.ok()) GTEST_SKIP() << small.why();
+  const std::string replay = "replay " + trace() + " --host 8MiB --disk 256MiB --disk-path " + small.path() + "/tier";
+  const Ran told = run(replay);
+  EXPECT_EQ(told.exit_code, 0) << told.text;
+  EXPECT_TRUE(contains(told.text, "kvbm: warning: ")) << told.text;
+  EXPECT_TRUE(contains(told.text, "lower the tier's capacity")) << told.text;
+  const auto json = nlohmann::json::parse(run(replay + " --json", "").text, nullptr, false);
+  ASSERT_TRUE(json.is_object());
+  EXPECT_FALSE(json.at("warnings").empty());
+}
+
 TEST_F(ReplayCommand, bad_input_is_refused_with_a_reason) {
   refused(dir_.path() + "/none --capacity-blocks 10", "cannot open the trace");
   refused(trace() + " --capacity-blocks 10 --policy nope", "unknown eviction policy");
@@ -93,6 +146,7 @@ TEST_F(ReplayCommand, a_size_that_cannot_be_names_its_option) {
   refused(trace() + " --host 64KiB", "--host 64KiB is smaller than one block");
   refused(trace() + " --host 0", "--host 0 is smaller than one block");
   refused(trace() + " --disk 1KiB", "--disk 1KiB: a disk tier has at least 49MiB");
+  refused(trace() + " --disk 17TiB", "--disk 17TiB: a disk tier has at most 16TiB");
   EXPECT_EQ(run("replay " + trace() + " --disk 49MiB --limit 5").exit_code, 0);
 }
 
@@ -279,6 +333,10 @@ TEST_F(ReplayCommand, the_demo_survives_its_kill) {
   EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
   EXPECT_GT(number(ran.text, "found_again"), 0) << ran.text;
   EXPECT_EQ(number(ran.text, "offloads_skipped"), 0) << ran.text;
+  const Ran ended = run("demo --json --dir " + dir_.path() + " --trace " + trace() +
+                        " & child=$!; until [ -d " + dir_.path() + "/kvbm-demo-*/tier ]; do sleep 0.01; done; " +
+                        "kill -INT $child; wait $child");
+  EXPECT_EQ(ended.exit_code, 130) << ended.text;
   const Ran nowhere = run("demo --dir " + dir_.path() + "/none --trace " + trace());
   EXPECT_EQ(nowhere.exit_code, 2) << nowhere.text;
   EXPECT_TRUE(contains(nowhere.text, "/none: No such file or directory")) << nowhere.text;

@@ -108,6 +108,18 @@ TEST(TierCommand, inspect_and_stats_count_the_records_and_find_damage) {
   EXPECT_TRUE(contains(bad.text, "\"damaged\": 1,")) << bad.text;
 }
 
+TEST(TierCommand, a_foreign_file_of_any_name_is_listed) {
+  kvbm::test::TempDir temp;
+  const std::string dir = temp.path() + "/tier";
+  write_tier(dir);
+  if (HasFatalFailure()) return;
+  std::ofstream(dir + "/a\xff\xfe") << "mine";
+  const Ran ran = run("inspect '" + dir + "' --json", "");
+  EXPECT_EQ(ran.exit_code, 0) << ran.text;
+  EXPECT_TRUE(nlohmann::json::accept(ran.text)) << ran.text;
+  EXPECT_TRUE(contains(ran.text, "a\xEF\xBF\xBD")) << ran.text;
+}
+
 TEST(TierCommand, inspect_accounts_for_every_segment) {
   kvbm::test::TempDir temp;
   const std::string dir = temp.path() + "/tier";

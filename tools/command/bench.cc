@@ -225,7 +225,7 @@ void add_gpu(Registry& registry, CLI::App& group, const std::shared_ptr<Options>
   gpu.add_option("--seconds", options->gpu_seconds,
                  "For the rounds of all figures; one that is too slow for its share has fewer rounds")
       ->type_name("N")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->check(within(0.0, 86400.0))
       ->capture_default_str();
   gpu.add_option("--cuda-library", options->library, "CUDA driver to use, as the option device.library; libcuda.so.1")
       ->type_name("FILE")

@@ -10,6 +10,7 @@
 #include "tensor/compress.h"
 #include "tensor/mode_table.h"
 #include "terminal/interrupt.h"
+#include "terminal/json_text.h"
 #include "terminal/progress.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
@@ -221,7 +222,7 @@ void say_summary(const tensor::Summary& summary, const Arguments& arguments, con
                    {"kept_lossless", json_of(summary.kept)},
                    {"tensors", tensors_of(summary.index)},
                    {"note", summary.note}};
-    std::printf("%s\n", out.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n", terminal::json_text(out).c_str());
     return;
   }
   // Standard output may be the file itself.
@@ -335,7 +336,7 @@ void print_json(const tensor::TensorFile& file, uint64_t row, const tensor::Mode
                  {"kernel", codec::codec_kernel_name()},
                  {"memcpy_bytes_per_s", table.memcpy},
                  {"modes", std::move(rows)}};
-  std::printf("%s\n", out.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  std::printf("%s\n", terminal::json_text(out).c_str());
 }
 
 // Where lossy modes were not used, which is mostly the same of each: modes of one text share a line.

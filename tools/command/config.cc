@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "kvbm.h"
+#include "terminal/json_text.h"
 
 namespace kvbm::command {
 
@@ -118,7 +119,7 @@ int run(const Options& options, const Output& output) {
   const auto list = json_of(text);
   const int possible = check_host(list);
   if (possible != kDone) return possible;
-  std::fputs(output.json ? (list.dump(2) + "\n").c_str() : text.c_str(), stdout);
+  std::fputs(output.json ? (terminal::json_text(list) + "\n").c_str() : text.c_str(), stdout);
   return kDone;
 }
 

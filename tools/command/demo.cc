@@ -14,9 +14,11 @@
 
 #include "replay/child_replay.h"
 #include "replay/policy_replay.h"
+#include "terminal/json_text.h"
 #include "terminal/progress.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
+#include "terminal/temp_directory.h"
 #include "trace/mooncake.h"
 
 namespace kvbm::command {
@@ -193,7 +195,7 @@ void print_json(const Outcome& outcome, const PolicyFigures& policies) {
       {"after_kill", nlohmann::ordered_json(outcome.resumed)},  // said aloud for nlohmann-json 3.10 (Ubuntu 22.04)
       {"policies", {{"capacity_blocks", policies.blocks}, {"default", policies.ours.hit_rate}, {"lru", policies.lru.hit_rate},
                     {"optimal", policies.optimal.hit_rate}, {"unlimited", policies.unlimited.hit_rate}}}};
-  std::printf("%s\n", out.dump(2).c_str());
+  std::printf("%s\n", terminal::json_text(out).c_str());
 }
 
 int run(const Arguments& arguments, const Output& output) {
@@ -216,6 +218,7 @@ int run(const Arguments& arguments, const Output& output) {
   std::mt19937_64 random(arguments.seed != 0 ? arguments.seed : std::random_device{}());
   const uint64_t kill_at = requests * (35 + random() % 30) / 100;
   const auto outcome = replay_with_a_kill(arguments, scratch.path() + "/tier", disk_bytes, requests, kill_at, output.json);
+  if (interrupted != 0) return fail(kInterrupted, "interrupted");
   if (!outcome.ok()) return fail(outcome.status());
   const PolicyFigures policies = compare_policies(replay::make_paths(parsed.value().trace), 10'000);
   if (output.json) {
@@ -231,12 +234,13 @@ int run(const Arguments& arguments, const Output& output) {
 
 void add_demo(Registry& registry) {
   auto arguments = std::make_shared<Arguments>();
-  arguments->directory = std::filesystem::temp_directory_path().string();
+  arguments->directory = terminal::temp_directory();
   CLI::App& app = registry.add("demo", "Replay a trace through host and disk, kill -9 it in the middle, go on, and tell what was saved",
                                [arguments](const Output& output) { return run(*arguments, output); });
   app.add_option("--trace", arguments->trace, "Trace file of the Mooncake format")->required()->type_name("FILE");
   app.add_option("--dir", arguments->directory, "Where to put the disk tier; removed at the end")->type_name("DIR");
-  app.add_option("--seed", arguments->seed, "Seed of the moment of the kill; 0 = another one each time");
+  app.add_option("--seed", arguments->seed, "Seed of the moment of the kill; 0 = another one each time")
+      ->check(not_negative());
   app.footer("Example:\n  kvbm trace generate -o chat.jsonl && kvbm demo --trace chat.jsonl");
 }
 

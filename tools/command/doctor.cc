@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "doctor/finding.h"
+#include "terminal/json_text.h"
 #include "terminal/table.h"
 
 namespace kvbm::command {
@@ -34,7 +35,7 @@ int run(const std::string& dir, const std::string& driver, const std::string& cu
                       {"value", f.value},
                       {"advice", f.advice}});
     }
-    std::printf("%s\n", list.dump(2).c_str());
+    std::printf("%s\n", terminal::json_text(list).c_str());
     return kDone;
   }
   terminal::Table table({{"area"}, {"what"}, {"state"}, {"found"}, {"what follows"}});

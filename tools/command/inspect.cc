@@ -10,6 +10,7 @@
 #include "base/inline_executor.h"
 #include "base/os_file.h"
 #include "node/node_stats.h"
+#include "terminal/json_text.h"
 #include "terminal/progress.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
@@ -252,7 +253,7 @@ int run_inspect(const Options& options, const Output& output) {
   const Result<Walk> found = walk(options.dir, options.verify, heads, output.json);
   if (!found.ok()) return refuse(found.status(), options.dir);
   if (output.json) {
-    std::printf("%s\n", json_of(found.value(), options.verify).dump(2).c_str());
+    std::printf("%s\n", terminal::json_text(json_of(found.value(), options.verify)).c_str());
   } else {
     print_summary(found.value(), options.verify);
     print_tables(found.value());
@@ -266,7 +267,7 @@ int run_node_stats(const Options& options, const Output& output) {
   const auto stats = node::read_node_stats(options.node, static_cast<uint64_t>(options.timeout * 1e9));
   if (!stats.ok()) return fail(stats.status(), "give the address that `kvbm node --http` says when it starts");
   if (output.json) {
-    std::printf("%s\n", stats.value().dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    std::printf("%s\n", terminal::json_text(stats.value()).c_str());
   } else {
     std::fputs(node::node_stats_text(stats.value()).c_str(), stdout);
   }
@@ -281,7 +282,7 @@ int run_stats(const Options& options, const Output& output) {
   const Result<Walk> found = walk(options.dir, false, kStatsHeads, output.json);
   if (!found.ok()) return refuse(found.status(), options.dir);
   if (output.json) {
-    std::printf("%s\n", summary(found.value(), false).dump(2).c_str());
+    std::printf("%s\n", terminal::json_text(summary(found.value(), false)).c_str());
   } else {
     print_summary(found.value(), false);
   }
@@ -312,7 +313,7 @@ void add_stats(Registry& registry) {
       ->type_name("HOST:PORT");
   app.add_option("--timeout", options->timeout, "Seconds to wait for the node")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(within(0.01, 3600.0))
       ->capture_default_str();
   app.footer(
       "How a directory is coded is told by up to 16 records of each segment (inspect: 1,024). What a setting is, what auto\n"

@@ -18,6 +18,7 @@
 #include "node/member.h"
 #include "node/supervisor.h"
 #include "terminal/interrupt.h"
+#include "terminal/json_text.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
 
@@ -78,7 +79,7 @@ void say_serving(const Arguments& arguments, const Output& output, const node::M
   if (output.json) {
     Json line{{"address", address}, {"pool", arguments.member.pool}};
     if (!http.empty()) line["http"] = http;
-    std::cout << line.dump() << std::endl;
+    std::cout << terminal::json_text(line, -1) << std::endl;
     return;
   }
   std::cout << "kvbm node: pool " << arguments.member.pool
@@ -98,7 +99,8 @@ int end(std::unique_ptr<node::Member> member, const Output& output) {
   for (const kvbm_node_row_t& row : member->nodes()) served += row.served_bytes;
   member.reset();
   if (output.json) {
-    std::cout << Json{{"ended", true}, {"blocks", stats.tiers[0].blocks}, {"served_bytes", served}}.dump() << std::endl;
+    std::cout << terminal::json_text(Json{{"ended", true}, {"blocks", stats.tiers[0].blocks}, {"served_bytes", served}}, -1)
+              << std::endl;
   } else {
     std::cout << "kvbm node: ended with " << stats.tiers[0].blocks << " blocks in host memory" << std::endl;
   }
@@ -213,12 +215,11 @@ int put(Arguments& arguments, const Output& output) {
   if (!kept.ok()) return fail(kept.status());
   const node::Member::Kept& blocks = kept.value();
   if (output.json) {
-    std::cout << Json{{"name", arguments.name},
-                      {"bytes", bytes.size()},
-                      {"blocks", blocks.of},
-                      {"blocks_kept", blocks.blocks}}
-                     .dump()
-              << std::endl;
+    const Json line{{"name", arguments.name},
+                    {"bytes", bytes.size()},
+                    {"blocks", blocks.of},
+                    {"blocks_kept", blocks.blocks}};
+    std::cout << terminal::json_text(line, -1) << std::endl;
   }
   if (!blocks.all()) {
     return fail(blocks.blocks == 0 ? kFailed : kInPart,
@@ -255,12 +256,11 @@ int get(Arguments& arguments, const Output& output) {
   if (output.json) {
     uint64_t local = 0;
     for (const kvbm_node_row_t& row : member->nodes()) local += row.local_bytes;
-    std::cout << Json{{"name", arguments.name},
-                      {"bytes", bytes.value().size()},
-                      {"local_bytes", local},
-                      {"file", arguments.file}}
-                     .dump()
-              << std::endl;
+    const Json line{{"name", arguments.name},
+                    {"bytes", bytes.value().size()},
+                    {"local_bytes", local},
+                    {"file", arguments.file}};
+    std::cout << terminal::json_text(line, -1) << std::endl;
   }
   return kDone;
 }
@@ -275,7 +275,7 @@ int exists(Arguments& arguments, const Output& output) {
   const bool all = found.value() == Extent::all;
   const bool part = found.value() == Extent::part;
   if (output.json) {
-    std::cout << Json{{"name", arguments.name}, {"exists", all}, {"in_part", part}}.dump() << std::endl;
+    std::cout << terminal::json_text(Json{{"name", arguments.name}, {"exists", all}, {"in_part", part}}, -1) << std::endl;
   } else {
     std::cout << (all ? "yes" : part ? "in part" : "no") << std::endl;
   }
@@ -293,7 +293,7 @@ int peers(Arguments& arguments, const Output& output) {
   if (output.json) {
     Json rows = Json::array();
     for (const kvbm_node_row_t& row : member->nodes()) rows.push_back(node::peer_json(row));
-    std::cout << rows.dump(2) << std::endl;
+    std::cout << terminal::json_text(rows) << std::endl;
     return kDone;
   }
   terminal::Table table({{"address"},
@@ -340,7 +340,7 @@ int locate(Arguments& arguments, const Output& output) {
                    terminal::format_binary_size(static_cast<double>(row.bytes))});
   }
   if (output.json) {
-    std::cout << Json{{"name", arguments.name}, {"locations", rows}}.dump(2) << std::endl;
+    std::cout << terminal::json_text(Json{{"name", arguments.name}, {"locations", rows}}) << std::endl;
   } else if (rows.empty()) {
     std::cout << "no node has it" << std::endl;
   } else {
@@ -394,7 +394,7 @@ void add_peer(CLI::App& app, Arguments& arguments) {
   add_share(app, arguments);
   app.add_option("--timeout", arguments.timeout, "Seconds to wait for a node")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.01, 3600.0))
+      ->check(within(0.01, 3600.0))
       ->capture_default_str();
   app.add_option("--disk", arguments.disk, "With --share: size of the disk in that directory")->type_name("SIZE");
   add_pool(app, arguments);

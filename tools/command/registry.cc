@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
+#include <sstream>
 #include <utility>
 
 namespace kvbm::command {
@@ -105,6 +107,25 @@ std::vector<const CLI::Option*> options_shown(const CLI::App& app) {
     }
   }
   return options;
+}
+
+CLI::Validator within(double least, double most) {
+  std::ostringstream range;
+  range << "in [" << least << " - " << most << "]";
+  return {[least, most, range = range.str()](const std::string& text) {
+            char* end = nullptr;
+            const double value = std::strtod(text.c_str(), &end);
+            const bool good = !text.empty() && *end == '\0' && value >= least && value <= most;
+            return good ? std::string() : text + " is no number " + range;
+          },
+          range.str()};
+}
+
+CLI::Validator not_negative() {
+  return {[](const std::string& text) -> std::string {
+            return text.rfind('-', 0) == 0 ? text + " is below zero" : std::string();
+          },
+          ""};
 }
 
 int report_parse_error(const CLI::App& root, const CLI::ParseError& error) {

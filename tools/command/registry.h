@@ -64,6 +64,9 @@ int fail(const Status& status, const std::string& hint = "");
 // name: it is no command, and its options belong to the command around it.
 std::vector<const CLI::App*> commands_below(const CLI::App& app);
 std::vector<const CLI::Option*> options_shown(const CLI::App& app);
+// Checks of an option's value. CLI11's own take a number that is none (nan), and a count below zero for a large one.
+CLI::Validator within(double least, double most);
+CLI::Validator not_negative();
 // What to say to a command line that does not parse.
 int report_parse_error(const CLI::App& root, const CLI::ParseError& error);
 

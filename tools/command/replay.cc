@@ -9,6 +9,7 @@
 #include "replay/policy_replay.h"
 #include "replay/store_replay.h"
 #include "terminal/interrupt.h"
+#include "terminal/json_text.h"
 #include "terminal/plot.h"
 #include "terminal/progress.h"
 #include "terminal/quantity.h"
@@ -221,8 +222,9 @@ void print_store_json(const replay::StoreResult& r) {
                          {"seconds", r.seconds},
                          {"load_gb_per_s", rate(r.stats.tiers[0].load_bytes, r.load_seconds)},
                          {"store_gb_per_s", rate(stored_bytes(r), r.store_seconds)},
+                         {"warnings", r.warnings},
                          {"tiers", tiers_json(r)}};
-  std::printf("%s\n", out.dump(2).c_str());
+  std::printf("%s\n", terminal::json_text(out).c_str());
 }
 
 // A hit rate below what the sizes would give has a reason, which is told.
@@ -333,6 +335,7 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
     print_store_json(result.value());
   } else {
     print_store_table(result.value(), options.verify, options.settle);
+    for (const std::string& warning : result.value().warnings) std::fprintf(stderr, "kvbm: warning: %s\n", warning.c_str());
   }
   if (result.value().wrong_blocks != 0)
     return fail(kFailed, "wrong blocks came back", "this is a fault in kvbm; please report it");
@@ -398,7 +401,9 @@ void add_replay(Registry& registry) {
   arguments->tier_options = bytes;
   add_store_arguments(*bytes, arguments->store);
   bytes->add_flag("--verify", arguments->verify, "Check every byte that comes back");
-  bytes->add_option("--report-every", arguments->report_every, "Report progress as lines on standard error")->group("");
+  bytes->add_option("--report-every", arguments->report_every, "Report progress as lines on standard error")
+      ->check(not_negative())
+      ->group("");
   app.footer(
       "Examples:\n"
       "  kvbm replay trace.jsonl --capacity-blocks 1k,3k,10k,30k --policy all\n"

@@ -16,6 +16,7 @@
 
 #include "base/random.h"
 #include "session/side.h"
+#include "terminal/json_text.h"
 #include "terminal/quantity.h"
 
 namespace kvbm::command {
@@ -221,13 +222,12 @@ void say_sent(const Arguments& arguments, const Output& output, const session::S
               const std::string& hash) {
   const uint64_t offered = side.bytes();
   if (output.json) {
-    std::cout << Json{{"request", arguments.request},  {"tokens", arguments.side.tokens},
-                      {"ranks", arguments.side.ranks}, {"tp", arguments.side.tp},
-                      {"order", arguments.side.order}, {"bytes", std::min(taken, offered)},
-                      {"offered_bytes", offered},      {"hash", hash},
-                      {"seconds", seconds}}
-                     .dump()
-              << std::endl;
+    const Json line{{"request", arguments.request},  {"tokens", arguments.side.tokens},
+                    {"ranks", arguments.side.ranks}, {"tp", arguments.side.tp},
+                    {"order", arguments.side.order}, {"bytes", std::min(taken, offered)},
+                    {"offered_bytes", offered},      {"hash", hash},
+                    {"seconds", seconds}};
+    std::cout << terminal::json_text(line, -1) << std::endl;
     return;
   }
   std::cout << "sent " << terminal::format_size(static_cast<double>(std::min(taken, offered)));
@@ -387,12 +387,10 @@ int receive(Arguments& arguments, const Output& output) {
     if (!file) return fail(kFailed, "cannot write " + arguments.file);
   }
   if (output.json) {
-    std::cout
-        << Json{{"request", arguments.request}, {"tokens", arguments.side.tokens}, {"ranks", arguments.side.ranks},
-                {"tp", arguments.side.tp},      {"order", arguments.side.order},   {"bytes", side->bytes()},
-                {"hash", digest.text()},        {"first_layer_seconds", first},    {"seconds", seconds}}
-               .dump()
-        << std::endl;
+    const Json line{{"request", arguments.request}, {"tokens", arguments.side.tokens}, {"ranks", arguments.side.ranks},
+                    {"tp", arguments.side.tp},      {"order", arguments.side.order},   {"bytes", side->bytes()},
+                    {"hash", digest.text()},        {"first_layer_seconds", first},    {"seconds", seconds}};
+    std::cout << terminal::json_text(line, -1) << std::endl;
   } else {
     std::cout << "received " << terminal::format_size(static_cast<double>(side->bytes())) << " ("
               << side_text(arguments.side) << ") in " << seconds << " s, first layer after " << first << " s, hash "
@@ -448,7 +446,7 @@ void add_common(CLI::App& app, Arguments& arguments) {
   number("--block-tokens", side.block_tokens, "Tokens of an engine block");
   app.add_option("--timeout", arguments.timeout, "Seconds until it is given up")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.01, 86400.0))
+      ->check(within(0.01, 86400.0))
       ->capture_default_str();
   app.add_option("--key-file", side.node.key_file, "File with the pool's key; needed beyond this machine")
       ->type_name("FILE");

@@ -1,12 +1,13 @@
 #include "command/size.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "size/model.h"
+#include "terminal/json_text.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
 
@@ -64,10 +65,20 @@ int list_presets(const Output& output) {
 }
 
 Result<std::string> read_text(const std::string& path) {
+  constexpr size_t kMost = size_t{16} << 20;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return Status(Code::invalid_argument, "the config file is a directory", path);
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) return Status(Code::invalid_argument, "cannot open the config file", path);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text;
+  std::string chunk(size_t{64} << 10, '\0');
+  while (text.size() <= kMost && file.read(chunk.data(), static_cast<std::streamsize>(chunk.size())).gcount() > 0) {
+    text.append(chunk.data(), static_cast<size_t>(file.gcount()));
+  }
   if (file.bad() || text.empty()) return Status(Code::invalid_argument, "cannot read the config file", path);
+  if (text.size() > kMost) return Status(Code::invalid_argument, "the config file is larger than 16 MiB", path);
   return text;
 }
 
@@ -122,6 +133,7 @@ struct Room {
   uint64_t tokens;    // each with all its layers, as a cache of blocks holds them
   uint64_t sessions;  // whole sequences of --tokens
   uint64_t longest;   // tokens of one sequence alone
+  bool any_length;    // past their windows its layers do not grow, and there is room for these
 };
 
 Result<std::vector<Room>> rooms_of(const Options& options, const Question& question) {
@@ -136,7 +148,7 @@ Result<std::vector<Room>> rooms_of(const Options& options, const Question& quest
     const uint64_t per_token = usage.bytes_per_token;
     rooms.push_back({tier, capacity.value(), per_token == 0 ? 0 : capacity.value() / per_token,
                      usage.bytes_per_sequence == 0 ? 0 : capacity.value() / usage.bytes_per_sequence,
-                     longest.value()});
+                     longest.value(), longest.value() == size::kAnyLength});
   }
   return rooms;
 }
@@ -194,7 +206,7 @@ Json json_of(const Question& q, const std::vector<Room>& rooms, const Grid* grid
     out["holds"][room.tier] = {{"bytes", room.capacity},
                                {"tokens", room.tokens},
                                {"sessions", room.sessions},
-                               {"longest_sequence_tokens", room.longest}};
+                               {"longest_sequence_tokens", room.any_length ? Json(nullptr) : Json(room.longest)}};
   }
   if (grid != nullptr) {
     out["table"] = Json::array();
@@ -257,7 +269,7 @@ void print_human(const Question& q, const std::vector<Room>& rooms, const Grid* 
     if (q.tokens != 1) {
       std::printf(", or %s of %s tokens", count_of(room.sessions, "sequence").c_str(), format_count(q.tokens).c_str());
     }
-    std::printf(", or one sequence of %s\n", format_count(room.longest).c_str());
+    std::printf(", or one sequence of %s\n", room.any_length ? "any length" : format_count(room.longest).c_str());
   }
   if (grid != nullptr) print_grid(*grid);
   for (const std::string& note : q.model.notes) std::printf("note: %s\n", note.c_str());
@@ -288,7 +300,7 @@ int run(const Options& options, const Output& output) {
   }
   const Grid* shown = options.table ? &grid : nullptr;
   if (output.json) {
-    std::printf("%s\n", json_of(question.value(), rooms.value(), shown).dump(2).c_str());
+    std::printf("%s\n", terminal::json_text(json_of(question.value(), rooms.value(), shown)).c_str());
   } else {
     print_human(question.value(), rooms.value(), shown);
   }

@@ -1,14 +1,17 @@
 #include "command/store_arguments.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <string_view>
 
 #include "policy/eviction.h"
 #include "terminal/quantity.h"
+#include "terminal/temp_directory.h"
 #include "tier/disk/disk_tier.h"
 
 namespace kvbm::command {
@@ -95,7 +98,12 @@ int check_sizes(const StoreArguments& arguments, const replay::StoreOptions& opt
                 "give a larger --host, or smaller --block-bytes");
   }
   const uint64_t least = tier::disk::least_disk_bytes();
+  const uint64_t most = tier::disk::most_disk_bytes();
   for (const uint64_t bytes : options.disks) {
+    if (bytes > most) {
+      return fail(kBadInput, "--disk " + arguments.disk + ": a disk tier has at most " + std::to_string(most >> 40) + "TiB",
+                  "make several: --disk 16TiB,8TiB");
+    }
     if (bytes >= least) continue;
     constexpr uint64_t kMiB = uint64_t{1} << 20;
     return fail(kBadInput, "--disk " + arguments.disk + ": a disk tier has at least " +
@@ -144,8 +152,8 @@ void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
   app.add_option("--threads", arguments.threads, "Engines at a time")->capture_default_str();
   app.add_flag("--settle", arguments.settle,
                "Wait after each request until what it stored has come down: hit rates of the sizes, whatever the speed");
-  app.add_option("--first", arguments.first, "Requests to pass over")->type_name("N");
-  app.add_option("--limit", arguments.limit, "Requests to replay")->type_name("N");
+  app.add_option("--first", arguments.first, "Requests to pass over")->type_name("N")->check(not_negative());
+  app.add_option("--limit", arguments.limit, "Requests to replay")->type_name("N")->check(not_negative());
 }
 
 int fail_trace(const std::string& path, const Status& why) {
@@ -180,8 +188,10 @@ ScratchDirectory::~ScratchDirectory() {
 }
 
 Status ScratchDirectory::make() {
-  std::string name = (std::filesystem::temp_directory_path() / "kvbm-replay-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) return {Code::io_error, "no temporary directory could be made", name};
+  std::string name = (std::filesystem::path(terminal::temp_directory()) / "kvbm-replay-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) {
+    return {Code::io_error, "no temporary directory could be made", name + ": " + std::strerror(errno)};
+  }
   path_ = name;
   return {};
 }

@@ -138,7 +138,7 @@ void add_top(Registry& registry) {
   add_store_arguments(app, arguments->store);
   app.add_option("--interval", arguments->interval, "Seconds from a frame to the next")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.01, 86400.0))
+      ->check(within(0.01, 86400.0))
       ->capture_default_str();
   app.add_option("--rows", arguments->rows, "Hottest and coldest blocks to list")
       ->type_name("K")

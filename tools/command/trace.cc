@@ -1,11 +1,13 @@
 #include "command/trace.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "command/store_arguments.h"
 #include "replay/policy_replay.h"
+#include "terminal/json_text.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
 #include "trace/generate.h"
@@ -45,7 +47,7 @@ int generate(const GenerateArguments& arguments, const Output& output) {
   file.close();
   if (!file) return fail(kFailed, "cannot write " + arguments.file, "check the directory and the space on it");
   if (output.json) {
-    std::printf("%s\n", nlohmann::ordered_json{{"file", arguments.file}, {"requests", made.value().requests.size()}}.dump(2).c_str());
+    std::printf("%s\n", terminal::json_text(nlohmann::ordered_json{{"file", arguments.file}, {"requests", made.value().requests.size()}}).c_str());
   } else {
     std::printf("%zu requests in %s\n", made.value().requests.size(), arguments.file.c_str());
   }
@@ -62,7 +64,11 @@ int stat(const std::string& file, bool skip_bad, const Output& output) {
   const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
   uint64_t tokens = 0;
   for (const trace::Request& request : t.requests) tokens += request.input_length;
-  const uint64_t span_ms = t.requests.empty() ? 0 : t.requests.back().timestamp_ms - t.requests.front().timestamp_ms;
+  // Of traces that were put together the lines may not be in the order of their times.
+  const auto [first, last] = std::minmax_element(t.requests.begin(), t.requests.end(), [](const auto& a, const auto& b) {
+    return a.timestamp_ms < b.timestamp_ms;
+  });
+  const uint64_t span_ms = t.requests.empty() ? 0 : last->timestamp_ms - first->timestamp_ms;
   if (output.json) {
     const nlohmann::ordered_json out{{"requests", t.requests.size()},   {"seconds", static_cast<double>(span_ms) / 1000},
                                      {"block_refs", t.hash_ids.size()}, {"distinct_blocks", paths.parent.size()},
@@ -95,7 +101,7 @@ void add_trace(Registry& registry) {
   make.add_option("--workload", arguments->workload, "chat, agent, retrieval or mixed")->capture_default_str();
   make.add_option("--requests", arguments->requests, "Requests")->capture_default_str();
   make.add_option("--duration", arguments->duration_s, "Seconds that the sessions start in")->capture_default_str();
-  make.add_option("--seed", arguments->seed, "Seed")->capture_default_str();
+  make.add_option("--seed", arguments->seed, "Seed")->check(not_negative())->capture_default_str();
   make.add_option("-o,--output", arguments->file, "File to write; standard output if not given")->type_name("FILE");
   make.footer("Example:\n  kvbm trace generate --workload agent --requests 5000 -o agent.jsonl");
 

@@ -137,7 +137,7 @@ void add_watch(Registry& registry) {
       ->type_name("TIME");
   app.add_option("--interval", arguments->interval, "Seconds from a frame to the next")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.01, 86400.0))
+      ->check(within(0.01, 86400.0))
       ->capture_default_str();
   app.add_option("--rows", arguments->rows, "Last events to list")
       ->type_name("K")

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "node/coding_view.h"
+#include "terminal/json_text.h"
 
 namespace kvbm::node {
 
@@ -42,7 +43,7 @@ HttpServer::Reply readiness(const Member& member) {
 }
 
 HttpServer::Reply json_page(const nlohmann::ordered_json& json) {
-  return {200, "application/json", json.dump(2) + "\n"};
+  return {200, "application/json", terminal::json_text(json) + "\n"};
 }
 
 HttpServer::Reply peers(const Member& member) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 
 namespace kvbm::replay {
@@ -39,6 +40,30 @@ using Match = std::unique_ptr<kvbm_match_t, Release<kvbm_match_t, kvbm_match_rel
 Status failed(const char* what, kvbm_status_t status, const kvbm_error_t& error) {
   return {static_cast<Code>(status), what, error.message[0] != '\0' ? error.message : kvbm_status_text(status)};
 }
+
+// What the library warns of, as of a full file system. Called on any of its threads.
+class Warnings {
+ public:
+  static constexpr size_t kMost = 8;
+
+  static void take(void* self, int32_t /*level*/, const char* component, const char* text) noexcept try {
+    auto& all = *static_cast<Warnings*>(self);
+    std::string line = std::string(component) + ": " + text;
+    std::lock_guard lock(all.mutex_);
+    if (all.lines_.size() == kMost || std::find(all.lines_.begin(), all.lines_.end(), line) != all.lines_.end()) return;
+    all.lines_.push_back(std::move(line));
+  } catch (const std::bad_alloc&) {
+    return;  // a warning less
+  }
+  [[nodiscard]] std::vector<std::string> lines() {
+    std::lock_guard lock(mutex_);
+    return lines_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
 
 // What all engine threads share.
 struct Shared {
@@ -328,6 +353,10 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   kvbm_context_t* raw_context = nullptr;
   kvbm_context_options_t context_options;
   kvbm_context_options_init(&context_options, sizeof context_options);
+  Warnings warnings;  // outlives the context
+  context_options.log = &Warnings::take;
+  context_options.log_user = &warnings;
+  context_options.log_level = KVBM_LOG_WARNING;
   const kvbm_setting_t nodes[] = {{"node.peers", options.peers.c_str()}, {"node.admission", "all"}};
   if (!options.peers.empty()) {
     context_options.settings = nodes;
@@ -393,6 +422,7 @@ Result<StoreResult> replay_store(const trace::Trace& trace, const PathTrace& pat
   shared.total.block_bytes = options.block_bytes;
   shared.total.stats.struct_size = sizeof shared.total.stats;
   kvbm_manager_stats(manager.get(), &shared.total.stats);
+  shared.total.warnings = warnings.lines();
   return shared.total;
 }
 

@@ -70,6 +70,7 @@ struct StoreResult {
   double load_seconds = 0;   // inside load calls, all threads
   double store_seconds = 0;  // inside store calls
   kvbm_manager_stats_t stats{};
+  std::vector<std::string> warnings{};  // what the library warned of, each once, the first few
   [[nodiscard]] double hit_rate() const {
     return block_refs == 0 ? 0 : 100.0 * static_cast<double>(hits) / static_cast<double>(block_refs);
   }

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 namespace kvbm::size {
@@ -81,34 +82,74 @@ std::string times(std::initializer_list<uint64_t> numbers) {
   return text;
 }
 
+// Fields that real configs leave out, as what transformers has for the type when they are not there.
+struct Unsaid {
+  std::string_view type;
+  uint64_t heads, kv_heads, head_dim;  // 0: the config has it
+};
+constexpr Unsaid kUnsaid[] = {{"gemma", 0, 0, 256}, {"gemma2", 0, 0, 256}, {"gemma3_text", 8, 4, 256}};
+
+Unsaid unsaid_of(Reader& in) {
+  const std::string type = in.text("model_type");
+  for (const Unsaid& each : kUnsaid) {
+    if (each.type == type) return each;
+  }
+  return {};
+}
+
+uint64_t heads_of(Reader& in, const Unsaid& unsaid) {
+  if (unsaid.heads != 0 && !in.has("num_attention_heads")) {
+    return in.derived("num_attention_heads", unsaid.heads, "not in the config: what its type has");
+  }
+  return in.need({"num_attention_heads", "n_head", "n_heads"});
+}
+
+uint64_t kv_heads_of(Reader& in, uint64_t heads, const Unsaid& unsaid) {
+  // Falcon's configs have a number of KV heads that counts in its later design alone.
+  if (in.flag("multi_query") && !in.flag("new_decoder_architecture")) {
+    return in.derived("num_key_value_heads", 1, "multi_query is true");
+  }
+  for (const char* name : {"num_key_value_heads", "num_kv_heads", "multi_query_group_num", "n_head_kv"}) {
+    if (in.has(name)) return in.number(name);
+  }
+  if (unsaid.kv_heads != 0) {
+    return in.derived("num_key_value_heads", unsaid.kv_heads, "not in the config: what its type has");
+  }
+  return in.derived("num_key_value_heads", heads, "not in the config: one per attention head");
+}
+
+uint64_t head_dim_of(Reader& in, uint64_t heads, const Unsaid& unsaid) {
+  for (const char* name : {"head_dim", "attention_head_dim", "kv_channels"}) {
+    if (in.has(name)) return in.number(name);
+  }
+  if (unsaid.head_dim != 0) return in.derived("head_dim", unsaid.head_dim, "not in the config: what its type has");
+  const uint64_t hidden = in.need({"hidden_size", "n_embd"});
+  if (hidden % heads != 0) {
+    in.refuse("hidden_size " + std::to_string(hidden) + " does not divide by " + std::to_string(heads) +
+              " heads, and there is no head_dim");
+  }
+  return in.derived("head_dim", hidden / heads, "hidden_size / num_attention_heads");
+}
+
 LayerGroup attention_group(Reader& in) {
   if (in.has("kv_lora_rank")) {
     const uint64_t rank = in.number("kv_lora_rank");
     const uint64_t rope = in.need({"qk_rope_head_dim"});
     return {"latent attention", 0, rank + rope, 0, 0, 0, 16, std::to_string(rank) + " + " + std::to_string(rope)};
   }
-  const uint64_t heads = in.need({"num_attention_heads", "n_head", "n_heads"});
-  uint64_t kv_heads = heads;
-  if (in.has("num_key_value_heads") || in.has("num_kv_heads") || in.has("multi_query_group_num")) {
-    kv_heads = in.need({"num_key_value_heads", "num_kv_heads", "multi_query_group_num"});
-  } else if (in.flag("multi_query")) {
-    kv_heads = in.derived("num_key_value_heads", 1, "multi_query is true");
-  } else {
-    in.derived("num_key_value_heads", heads, "not in the config: one per attention head");
-  }
-  uint64_t head_dim = 1;
-  if (in.has("head_dim") || in.has("attention_head_dim") || in.has("kv_channels")) {
-    head_dim = in.need({"head_dim", "attention_head_dim", "kv_channels"});
-  } else {
-    const uint64_t hidden = in.need({"hidden_size", "n_embd"});
-    if (hidden % heads != 0) {
-      in.refuse("hidden_size " + std::to_string(hidden) + " does not divide by " + std::to_string(heads) +
-                " heads, and there is no head_dim");
-    }
-    head_dim = in.derived("head_dim", hidden / heads, "hidden_size / num_attention_heads");
-  }
+  const Unsaid unsaid = unsaid_of(in);
+  const uint64_t heads = heads_of(in, unsaid);
+  const uint64_t kv_heads = kv_heads_of(in, heads, unsaid);
+  const uint64_t head_dim = head_dim_of(in, heads, unsaid);
   if (kv_heads > heads || heads % kv_heads != 0) {
     in.refuse(std::to_string(heads) + " attention heads do not divide into " + std::to_string(kv_heads) + " KV heads");
+  }
+  if (in.has("v_head_dim")) {
+    const uint64_t value_dim = in.number("v_head_dim");
+    if (value_dim != head_dim) {
+      return {"full attention", 0, kv_heads * (head_dim + value_dim), 0, 0, 0, 16,
+              std::to_string(kv_heads) + " * (" + std::to_string(head_dim) + " + " + std::to_string(value_dim) + ")"};
+    }
   }
   return {"full attention", 0, 2 * kv_heads * head_dim, 0, 0, 0, 16, times({2, kv_heads, head_dim})};
 }
@@ -216,10 +257,24 @@ Kinds windowed_kinds(Reader& in, const std::string& type, uint64_t layers, Model
   return {{Kind::full, layers}};
 }
 
+// The layers that attend, by their numbers; the others are recurrent.
+Kinds from_indices(Reader& in, const Json& list, uint64_t layers) {
+  std::set<uint64_t> attending;
+  for (const Json& entry : list) {
+    if (!entry.is_number_unsigned() || entry.get<uint64_t>() >= layers) {
+      in.refuse("attn_layer_indices holds " + entry.dump().substr(0, 40) + ", which is no layer");
+      return {};
+    }
+    attending.insert(entry.get<uint64_t>());
+  }
+  return {{Kind::full, attending.size()}, {Kind::mamba, layers - attending.size()}};
+}
+
 Kinds layer_kinds(Reader& in, const std::string& type, uint64_t layers, Model& model) {
   for (const char* name : {"layer_types", "layers_block_type"}) {
     if (in.has(name)) return from_layer_types(in, in.at(name));
   }
+  if (in.has("attn_layer_indices")) return from_indices(in, in.at("attn_layer_indices"), layers);
   if (in.has("hybrid_override_pattern")) return from_pattern(in, in.text("hybrid_override_pattern"));
   if (in.has("full_attention_interval")) {
     return every(layers, in.number("full_attention_interval"), Kind::full, Kind::linear);
@@ -253,8 +308,14 @@ const Json& text_part(const Json& config) {
 }
 
 void refuse_unknown_designs(Reader& in) {
+  if (in.flag("use_cla")) in.refuse("layers that share their KV (`use_cla`) are not counted here");
+  if (in.has("cross_attention_layers") && !in.at("cross_attention_layers").empty()) {
+    in.refuse("layers that attend to images (`cross_attention_layers`) are not counted here");
+  }
   if (in.flag("is_encoder_decoder")) in.refuse("encoder-decoder models are not counted here");
-  for (const char* name : {"block_configs", "linear_attn_config", "attn_type_list", "mamba_d_ssm"}) {
+  for (const char* name : {"block_configs", "linear_attn_config", "attn_type_list", "mamba_d_ssm", "block_types",
+                           "full_attn_idxs", "num_key_value_heads_per_layer", "num_attention_groups", "mb_per_layer",
+                           "mamba_step", "hybrid_layer_pattern", "swa_num_key_value_heads"}) {
     if (in.has(name)) in.refuse("its layers differ in a way (`" + std::string(name) + "`) that is not counted here");
   }
 }
@@ -340,6 +401,10 @@ Result<uint64_t> longest_sequence(const Model& model, uint64_t capacity, uint64_
   if (bits == 0 || bits > 64) return Status(Code::invalid_argument, "bits of a KV value must be 1 to 64");
   uint64_t fits = 0;
   uint64_t too_long = uint64_t{1} << 63;
+  const Result<Usage> endless = usage_of(model, too_long - 1, 1, bits);
+  if (endless.ok() && endless.value().bytes_per_token_past_window == 0 && endless.value().bytes_per_sequence <= capacity) {
+    return kAnyLength;
+  }
   while (fits + 1 < too_long) {
     const uint64_t middle = fits + (too_long - fits) / 2;
     const Result<Usage> usage = usage_of(model, middle, 1, bits);

@@ -100,7 +100,7 @@ Result<uint64_t> parse_size(std::string_view text) {
   for (const auto& [unit, factor] : kUnits) {
     if (parts.unit == unit) return scaled(parts, factor, text, false);
   }
-  return Status(Code::invalid_argument, "a size needs a unit such as GB (10^9 bytes) or GiB (2^30 bytes)",
+  return Status(Code::invalid_argument, "a size has a unit from kB to PB (powers of 1000) or from KiB to PiB (of 1024)",
                 quoted(text));
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "node/coding_view.h"
+#include "terminal/json_text.h"
 #include "terminal/progress.h"
 #include "terminal/quantity.h"
 #include "terminal/table.h"
@@ -224,7 +225,7 @@ std::string render_json(const Frame& frame, const Run& run) {
                          {"sort", order_name(run.order)},
                          {"hottest", blocks_json(frame.hottest)},
                          {"coldest", blocks_json(frame.coldest)}};
-  return out.dump();
+  return terminal::json_text(out, -1);
 }
 
 }  // namespace kvbm::top

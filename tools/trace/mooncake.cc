@@ -116,6 +116,9 @@ Result<Parsed> read_mooncake(const std::string& path, const ParseOptions& option
   const int error = errno;
   std::fclose(file);
   if (failed) return Status(Code::io_error, "cannot read the trace", path + ": " + std::strerror(error));
+  for (const std::string_view magic : {"\x1f\x8b", "\x28\xb5\x2f\xfd", "BZh", "\xfd" "7zXZ"}) {
+    if (text.rfind(magic, 0) == 0) return Status(Code::io_error, "the trace is compressed; unpack it first", path);
+  }
   return parse_mooncake(text, options);
 }
 

@@ -38,6 +38,8 @@ struct DiskTierOptions {
 uint64_t default_segment_bytes(uint64_t capacity_bytes) noexcept;
 // The least capacity of a new directory, with segments of that size.
 uint64_t least_disk_bytes() noexcept;
+// The largest capacity: what a location can name.
+uint64_t most_disk_bytes() noexcept;
 
 class DiskCore;
 

@@ -16,6 +16,9 @@ constexpr std::string_view kSuperblockName = "superblock";
 // The superblock and the lock file.
 constexpr uint64_t kFixedBytes = kSuperblockBytes + kPage;
 
+// Locations are 32-bit page numbers.
+constexpr uint64_t kMostBytes = (uint64_t{1} << 32) * kPage;
+
 constexpr uint64_t least_bytes(uint64_t segment_bytes) { return kFixedBytes + kMinSegments * segment_bytes; }
 
 // As a capacity is given: a size that is enough.
@@ -38,7 +41,14 @@ uint64_t default_segment_bytes(uint64_t capacity_bytes) noexcept {
   return round_up(std::max(std::clamp(capacity_bytes / 64, kLeast, kMost), capacity_bytes / kFiles), kPage);
 }
 
+uint64_t most_disk_bytes() noexcept { return kMostBytes; }
+
 Status DiskCore::open(FileSystem& fs, Random& random) {
+  if (options_.capacity_bytes > kMostBytes) {
+    return {Code::bad_config, "the disk tier's capacity is too large",
+            std::to_string(options_.capacity_bytes) + " bytes given, one holds " + std::to_string(kMostBytes >> 40) +
+                "TiB at most; make several tiers of it"};
+  }
   auto directory = fs.open_directory(options_.path, true);
   if (!directory.ok()) return directory.status();
   directory_ = std::move(directory).value();
@@ -106,6 +116,8 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
   }
   if (known.ok()) {
     superblock_ = std::move(known).value();
+    // Nothing has this size yet: it may be that of a capacity which the file system had no room for.
+    if (!segments) superblock_.segment_bytes = wanted;
   } else {
     superblock_.directory_id = random.next();
     superblock_.segment_bytes = wanted;
@@ -122,10 +134,7 @@ Status DiskCore::load_superblock(const std::vector<std::string>& names, Random& 
   segment_pages_ = pages(segment_bytes_);
   directory_id_ = superblock_.directory_id;
   epoch_ = superblock_.epoch;
-  // Locations are 32-bit page numbers: 16 TiB.
-  const uint64_t addressable = (uint64_t{1} << 32) / segment_pages_;
-  max_segments_ =
-      static_cast<uint32_t>(std::min((options_.capacity_bytes - kFixedBytes) / segment_bytes_, addressable));
+  max_segments_ = static_cast<uint32_t>((options_.capacity_bytes - kFixedBytes) / segment_bytes_);
   MutexLock state(mutex_);
   for (const Tombstone& t : superblock_.tombstones) {
     auto id = families_.intern(t.family);

@@ -11,6 +11,7 @@ namespace kvbm::tier {
 namespace {
 
 constexpr uint64_t kSuperBytes = HostFile::kBytes;
+static_assert(kSuperBytes == kArenaHead);
 static_assert(kSuperBytes == kIoAlign);
 // Attributes that a head of this library carries at most: a position and an engine's hash.
 constexpr size_t kAttributeRoom = 128;
@@ -44,6 +45,7 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
   ArenaOptions memory;
   memory.bytes = kSuperBytes + slots * arena->slot_bytes();
   memory.file = options.file;
+  memory.may_take = &HostFile::is_one;
   memory.huge_pages = options.huge_pages;
   memory.interleave = options.interleave;
   memory.touch_threads = options.touch_threads;
@@ -52,6 +54,10 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
   if (!mapped.ok() && mapped.status().code() == Code::in_use) {
     return Status(Code::in_use, "the host tier's file (host.file) is in use",
                   mapped.status().detail() + "; a file has one owner: name another, or end that one");
+  }
+  if (!mapped.ok() && mapped.status().code() == Code::exists) {
+    return Status(Code::exists, "host.file names a file that is not a host tier's; nothing of it was changed",
+                  mapped.status().detail());
   }
   if (!mapped.ok()) return mapped.status();
   arena->memory_ = std::move(mapped).value();

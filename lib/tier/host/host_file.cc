@@ -1,5 +1,6 @@
 #include "tier/host/host_file.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -10,6 +11,8 @@ namespace kvbm::tier {
 namespace {
 
 constexpr uint64_t kMagic = 0x3145'4D4F'484D'4256ULL;
+// In the place of the magic while the file is given its shape: it is still seen whose it is.
+constexpr uint64_t kNoShape = ~kMagic;
 constexpr uint64_t kVersion = 2;
 constexpr size_t kMagicAt = 0, kVersionAt = 8, kBlockBytesAt = 16, kSlotsAt = 24, kFloorAt = 32;
 constexpr size_t kIdBytes = 16, kEpochAt = 16;  // of a row
@@ -24,6 +27,12 @@ uint64_t get(const std::byte* at) noexcept { return load_le<uint64_t>(at); }
 
 static_assert(sizeof(NamespaceId) == kIdBytes && kEpochAt + 8 == HostFile::kRowBytes);
 
+bool HostFile::is_one(std::span<const std::byte> page) noexcept {
+  const uint64_t magic = get(page.data() + kMagicAt);
+  if (magic == kMagic || magic == kNoShape) return true;
+  return std::all_of(page.begin(), page.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
 bool HostFile::begin() noexcept {
   const bool same = get(page_ + kMagicAt) == kMagic && get(page_ + kVersionAt) == kVersion &&
                     get(page_ + kBlockBytesAt) == block_bytes_ && get(page_ + kSlotsAt) == slots_;
@@ -31,7 +40,7 @@ bool HostFile::begin() noexcept {
   return same;
 }
 
-void HostFile::forget() noexcept { put(page_ + kMagicAt, 0); }
+void HostFile::forget() noexcept { put(page_ + kMagicAt, kNoShape); }
 
 void HostFile::found() noexcept {
   std::memset(page_ + 8, 0, kBytes - 8);

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
@@ -26,6 +27,9 @@ class HostFile {
   HostFile(std::byte* page, uint64_t block_bytes, uint64_t slots) noexcept
       : page_(page), block_bytes_(block_bytes), slots_(slots) {}
 
+  // Whether a file that begins with this page (kBytes of it) is a host tier's, of whatever version and shape, or has
+  // nothing in it yet. Any other is somebody's.
+  [[nodiscard]] static bool is_one(std::span<const std::byte> page) noexcept;
   // Whether the file has this version and shape. Only then its blocks and epochs may be read.
   [[nodiscard]] bool begin() noexcept;
   // Says that the file has no shape, until it has been written as it must be; then that it has this one, and no epochs.

@@ -64,6 +64,8 @@ TEST(Config, errors_name_the_key_its_origin_and_the_nearest_known_key) {
       {"policy = \"mru\"\n", {}, "is not one of prefix, lru"},
       {"deadline = \"5 parsecs\"\n", {}, "allowed is a whole number with ns"},
       {"threads = [1]\n", {}, "a single value is needed"},
+      {"threads = 1.5\n", {}, "threads (file x.toml:1): a whole number is needed"},
+      {"host = 5\n", {}, "host (file x.toml:1): a table, written as [host]"},
       {"tier = 1\n", {}, "write it as [[tier]]"},
       {"threads = \n", {}, "x.toml:1"},
       {"threads = -1\n", {}, "allowed is a whole number"},

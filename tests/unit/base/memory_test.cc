@@ -14,7 +14,7 @@ namespace kvbm {
 namespace {
 
 TEST(Arena, is_zero_and_writable_and_says_what_it_got) {
-  auto arena = Arena::map({3 << 20, true, "", true, 2});
+  auto arena = Arena::map({.bytes = 3 << 20, .file = {}, .interleave = true, .touch_threads = 2});
   ASSERT_TRUE(arena.ok()) << arena.status().message();
   Arena& a = *arena.value();
   EXPECT_EQ(a.bytes(), size_t{4} << 20);
@@ -25,7 +25,7 @@ TEST(Arena, is_zero_and_writable_and_says_what_it_got) {
 
 TEST(Arena, in_a_file_is_found_again_with_its_bytes) {
   test::TempDir temp;
-  const ArenaOptions options{2 << 20, true, temp.path() + "/arena", false, 1};
+  const ArenaOptions options{.bytes = 2 << 20, .file = temp.path() + "/arena", .touch_threads = 1};
   {
     auto first = Arena::map(options);
     ASSERT_TRUE(first.ok()) << first.status().message();

@@ -73,6 +73,65 @@ TEST(Model, layer_types_decide_over_everything_else) {
   EXPECT_EQ(usage_of(model.value(), 1, 1, 16).value().bytes_per_token_past_window, uint64_t{2} * 2 * 4 * 8 * 2);
 }
 
+uint64_t bytes_per_token(const char* config) {
+  const Result<Model> model = parse_model(config);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  return model.ok() ? usage_of(model.value(), 1, 1, 16).value().bytes_per_token : 0;
+}
+
+// The text_config of google/gemma-3-12b-it and -4b-it, and what transformers takes where they say nothing.
+TEST(Model, gemma_3_configs_leave_fields_out) {
+  EXPECT_EQ(bytes_per_token(R"({"text_config":{"hidden_size":3840,"model_type":"gemma3_text","num_attention_heads":16,
+      "num_hidden_layers":48,"num_key_value_heads":8,"sliding_window":1024}})"),
+            uint64_t{48} * 2 * 8 * 256 * 2);
+  EXPECT_EQ(bytes_per_token(R"({"text_config":{"hidden_size":2560,"model_type":"gemma3_text","num_hidden_layers":34,
+      "sliding_window":1024}})"),
+            uint64_t{34} * 2 * 4 * 256 * 2);
+}
+
+// tiiuae/falcon-7b names as many KV heads as heads, and has one.
+TEST(Model, falcon_has_one_kv_head_in_its_first_design) {
+  EXPECT_EQ(bytes_per_token(R"({"model_type":"falcon","hidden_size":4544,"num_attention_heads":71,"num_kv_heads":71,
+      "num_hidden_layers":32,"multi_query":true,"new_decoder_architecture":false})"),
+            uint64_t{32} * 2 * 1 * 64 * 2);
+  EXPECT_EQ(bytes_per_token(R"({"model_type":"falcon","hidden_size":8192,"num_attention_heads":128,"num_kv_heads":8,
+      "num_hidden_layers":60,"multi_query":true,"new_decoder_architecture":true})"),
+            uint64_t{60} * 2 * 8 * 64 * 2);
+  EXPECT_EQ(bytes_per_token(R"({"model_type":"RefinedWeb","hidden_size":8192,"n_head":128,"n_head_kv":8,"n_layer":60})"),
+            uint64_t{60} * 2 * 8 * 64 * 2);
+}
+
+TEST(Model, attending_layers_may_be_named_by_their_numbers) {
+  const char* bamba = R"({"model_type":"bamba","attn_layer_indices":[9,18,27],"hidden_size":4096,"mamba_d_conv":4,
+      "mamba_d_head":64,"mamba_d_state":128,"mamba_n_groups":1,"mamba_n_heads":128,"num_attention_heads":32,
+      "num_hidden_layers":32,"num_key_value_heads":8})";
+  EXPECT_EQ(bytes_per_token(bamba), uint64_t{3} * 2 * 8 * 128 * 2);
+  EXPECT_EQ(usage_of(parse_model(bamba).value(), 1, 1, 16).value().state_bytes_per_sequence,
+            uint64_t{29} * ((8192 + 256) * 3 + 8192 * 128) * 2);
+  EXPECT_NE(refusal_of(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,"attn_layer_indices":[2]})")
+                .find("no layer"),
+            std::string::npos);
+}
+
+TEST(Model, values_may_be_shorter_than_keys) {
+  EXPECT_EQ(bytes_per_token(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":192,"v_head_dim":128})"),
+            uint64_t{2} * 4 * (192 + 128) * 2);
+}
+
+TEST(Model, designs_whose_layers_are_not_understood_are_refused) {
+  for (const char* field : {R"("block_types":["recurrent","attention"])", R"("full_attn_idxs":[2])",
+                            R"("num_key_value_heads_per_layer":[4,4])", R"("use_cla":true)",
+                            R"("cross_attention_layers":[3])", R"("num_attention_groups":1)",
+                            R"("hybrid_layer_pattern":[0,1])"}) {
+    const std::string config =
+        R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,)" + std::string(field) + "}";
+    EXPECT_NE(refusal_of(config.c_str()).find("not counted here"), std::string::npos) << field;
+  }
+  EXPECT_EQ(bytes_per_token(R"({"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,"use_cla":false,
+      "cross_attention_layers":[],"block_types":null})"),
+            uint64_t{2} * 2 * 4 * 8 * 2);
+}
+
 TEST(Model, fewer_bits_shrink_the_cache_in_proportion) {
   const Result<Model> model = parse_model(find_preset("qwen3-8b")->config);
   EXPECT_EQ(usage_of(model.value(), 1, 1, 8).value().bytes_per_token, 73728U);
@@ -93,6 +152,14 @@ TEST(Model, longest_sequence_just_fits) {
   const uint64_t tokens = longest_sequence(model.value(), capacity, 16).value();
   EXPECT_LE(usage_of(model.value(), tokens, 1, 16).value().bytes_per_sequence, capacity);
   EXPECT_GT(usage_of(model.value(), tokens + 1, 1, 16).value().bytes_per_sequence, capacity);
+}
+
+TEST(Model, a_model_of_windows_alone_has_sequences_of_any_length) {
+  const Result<Model> model = parse_model(
+      R"({"model_type":"mistral","num_hidden_layers":2,"num_attention_heads":4,"head_dim":8,"sliding_window":16})");
+  const uint64_t window = uint64_t{2} * 2 * 4 * 8 * 2 * 16;
+  EXPECT_EQ(longest_sequence(model.value(), window, 16).value(), kAnyLength);
+  EXPECT_EQ(longest_sequence(model.value(), window - 1, 16).value(), 15U);
 }
 
 TEST(Model, bad_configs_are_refused_by_name) {

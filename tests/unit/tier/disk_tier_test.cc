@@ -384,6 +384,29 @@ TEST(DiskTier, refuses_a_capacity_below_three_segments) {
   EXPECT_NE(s.message().find("too small"), std::string::npos);
 }
 
+TEST(DiskTier, refuses_a_capacity_that_it_cannot_address) {
+  for (const uint64_t capacity : {tier::disk::most_disk_bytes() + 1, uint64_t{1} << 50, uint64_t{1} << 63, UINT64_MAX}) {
+    DiskWorld w(12, 1 << 20, 0);
+    w.options.capacity_bytes = capacity;
+    const Status s = w.open();
+    EXPECT_EQ(s.code(), Code::bad_config);
+    EXPECT_NE(s.message().find("16TiB at most"), std::string::npos) << s.message();
+  }
+}
+
+// The file system had no room for the first segment of a large capacity.
+TEST(DiskTier, a_directory_without_segments_takes_any_capacity) {
+  DiskWorld w(12, 64 << 20, 0);
+  w.disk.set_capacity(64 << 20);
+  w.options.capacity_bytes = tier::disk::most_disk_bytes();
+  EXPECT_EQ(w.open().code(), Code::disk_full);
+  w.options.capacity_bytes = 50 << 20;
+  const Status s = w.open();
+  EXPECT_TRUE(s.ok()) << s.message();
+  EXPECT_EQ(w.put_now(1, 8192), Code::ok);
+  EXPECT_TRUE(w.close());
+}
+
 TEST(DiskTier, refuses_a_record_larger_than_a_segment) {
   DiskWorld w(13);
   ASSERT_TRUE(w.open().ok());

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "support/temp_dir.h"
 #include "tier/host/host_arena.h"
@@ -64,6 +67,23 @@ TEST(HostFile, a_change_of_shape_that_was_cut_short_leaves_no_shape) {
   HostFile(page.bytes, 4096, 11).forget();
   EXPECT_FALSE(HostFile(page.bytes, 4096, 10).begin());
   EXPECT_FALSE(HostFile(page.bytes, 4096, 11).begin());
+}
+
+TEST(HostFile, knows_its_own_at_every_step_and_what_is_empty_and_nothing_else) {
+  Page page;
+  EXPECT_TRUE(HostFile::is_one(page.bytes));
+  page.open().set_epoch(id(1), 3);
+  EXPECT_TRUE(HostFile::is_one(page.bytes));
+  HostFile(page.bytes, 4096, 11).forget();
+  EXPECT_TRUE(HostFile::is_one(page.bytes));
+  // As a process leaves it that is killed while it clears the page for another shape.
+  std::memset(page.bytes + 8, 0, 100);
+  EXPECT_TRUE(HostFile::is_one(page.bytes));
+  Page other;
+  other.bytes[HostFile::kBytes - 1] = std::byte{1};
+  EXPECT_FALSE(HostFile::is_one(other.bytes));
+  std::memcpy(other.bytes, "root:x:0", 8);
+  EXPECT_FALSE(HostFile::is_one(other.bytes));
 }
 
 TEST(HostFile, more_namespaces_than_rows_lose_hits_and_never_an_ended_epoch) {
@@ -136,6 +156,24 @@ TEST(HostArena, marks_are_found_again_in_the_same_shape_alone) {
   ASSERT_TRUE(back.ok());
   EXPECT_FALSE(back.value()->recovered());
   for (const uint64_t mark : back.value()->marks()) EXPECT_EQ(mark, 0U);
+}
+
+TEST(HostArena, a_file_of_somebody_else_is_refused_by_name_and_stays_as_it_is) {
+  test::TempDir temp;
+  const HostOptions options = in_a_file(temp.path() + "/accounts", 9);
+  for (const size_t bytes : {size_t{1}, size_t{1266}, size_t{4} << 20}) {
+    const std::string text(bytes, 'a');
+    std::ofstream(options.file, std::ios::trunc) << text;
+    const Status refused = HostArena::create(options).status();
+    EXPECT_EQ(refused.code(), Code::exists) << refused.message();
+    EXPECT_NE(refused.message().find(options.file), std::string::npos) << refused.message();
+    EXPECT_NE(refused.message().find("host.file"), std::string::npos) << refused.message();
+    std::ifstream in(options.file);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
+  }
+  // Made in advance, to give it an owner or a mode.
+  std::ofstream(options.file, std::ios::trunc).close();
+  EXPECT_TRUE(HostArena::create(options).ok());
 }
 
 TEST(HostArena, a_file_that_has_an_owner_is_refused_by_name) {
