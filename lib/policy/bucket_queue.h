@@ -3,7 +3,7 @@
 // list without anyone knowing which it is in, and whole lists are joined in O(1).
 //
 // Invariant: facts.queue == 1 for exactly the members. Epochs older than the ring join its oldest.
-// Locks: none. Budget: kKinds x kEpochs heads of 8 bytes = 64 KiB; no allocation after construction.
+// Locks: none. Budget: kKinds x kEpochs heads of 8 bytes = 96 KiB; no allocation after construction.
 #pragma once
 
 #include <algorithm>

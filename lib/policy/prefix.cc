@@ -1,46 +1,33 @@
 // The default: keeps what returns soonest for the room it takes, learnt as it goes (README.md).
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
+#include <vector>
 
 #include "base/batch_lock.h"
 #include "policy/bucket_queue.h"
 #include "policy/ghosts.h"
 #include "policy/hints.h"
+#include "policy/past.h"
 #include "policy/policies.h"
 #include "policy/return_curve.h"
 
 namespace kvbm::policy {
 namespace {
 
-// What a block is, as far as its return goes. kTurns + n: it has returned n times (of late).
-enum Kind : uint8_t {
-  kFresh = 0,      // of a prompt that began a new prefix
-  kContinued = 1,  // new, but below a prefix that was known
-  kTurns = 1,      // kTurns + 1 .. kMostTurns
-  kMostTurns = 11,
-  kOneShot = 13,
-  kKeep = 14,
-  kTail = 15,  // the last of what a request brought: a partial block, or the end of a prompt
-};
-
-// Facts::aux: kind, the low byte of the uses and the low half of the last use at the latest look.
+// Facts::aux: its past, the low byte of the uses and the low half of the last use at the latest look.
 // Never 0 for a block that the policy knows.
 constexpr uint32_t kKnown = 128;
-uint32_t packed(uint8_t kind, uint32_t uses, uint32_t last_use) noexcept {
-  return kind | kKnown | (uses & 255) << 8 | (last_use & 65535) << 16;
+uint32_t packed(uint8_t past, uint32_t uses, uint32_t last_use) noexcept {
+  return past | kKnown | (uses & 255) << 8 | (last_use & 65535) << 16;
 }
-uint8_t kind_of(const Facts& facts) noexcept { return static_cast<uint8_t>(facts.aux % kKnown); }
+uint8_t past_of(const Facts& facts) noexcept { return static_cast<uint8_t>(facts.aux % kKnown); }
+uint8_t kind_of(const Facts& facts) noexcept { return kKindOfPast[past_of(facts)]; }
 
 // A use by another thread may be ahead of the tick in hand.
 uint32_t age_of(uint32_t last_use, uint32_t tick) noexcept {
   return static_cast<uint32_t>(std::max(static_cast<int32_t>(tick - last_use), 0));
-}
-
-uint8_t after_returns(uint8_t kind, uint32_t returns) noexcept {
-  if (kind == kOneShot || kind == kKeep) return kind;
-  const uint32_t turns = kind == kFresh || kind == kTail ? 1U : kind == kContinued ? 2U : kind;
-  return static_cast<uint8_t>(std::min<uint32_t>(turns + returns, kMostTurns));
 }
 
 // Blocks that left one part of a policy. The lock is a leaf, taken a batch at a time; the other parts take it to ask for a
@@ -61,10 +48,11 @@ class Prefix final : public EvictionPolicy {
         part_(part),
         history_(*(*histories_)[part]),
         ghosts_(history_.ghosts),
-        queue_(facts) {
-    learn_steps_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, facts.size() / 2) / kSlice);
-    walk_steps_ = std::max<uint32_t>(16, learn_steps_ / 16);
-    walk_slice_ = (sampled_ghosts() + facts.size() + walk_steps_ - 1) / walk_steps_;
+        queue_(facts),
+        owned_((facts.size() + 63) / 64) {
+    learn_steps_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, facts.size() / 4) / kSlice);
+    walk_steps_ = std::max(kLeastWalk, learn_steps_ / 16);
+    walk_slice_ = (ghosts_.size() / kSampled + facts.size() + walk_steps_ - 1) / walk_steps_;
     sort_order();
   }
 
@@ -76,7 +64,7 @@ class Prefix final : public EvictionPolicy {
     bool known = depth_of(slots.front()) >= 2;  // the first two blocks are a system prompt's
     for (size_t begin = 0; begin < slots.size(); begin += kSlice) {
       const size_t n = std::min<size_t>(kSlice, slots.size() - begin);
-      judge_new(slots.subspan(begin, n), slots.back(), tick, known);
+      judge_new(slots.subspan(begin, n), slots.back(), growth_of(slots.size()), tick, known);
     }
     // Parents first, so that their children come before them in a list and go before them.
     for (size_t begin = 0; begin < slots.size();) {
@@ -127,7 +115,7 @@ class Prefix final : public EvictionPolicy {
 
   void erased(SlotId slot) override {
     if (facts_[slot].queue != 0) queue_.remove(slot);
-    facts_[slot].aux = 0;
+    forget(slot);
   }
 
   std::vector<std::unique_ptr<EvictionPolicy>> divide(std::span<const Part> parts) override {
@@ -140,52 +128,61 @@ class Prefix final : public EvictionPolicy {
     return made;
   }
 
-  size_t bytes() const noexcept override { return sizeof *this + ghosts_.bytes() + queue_.bytes(); }
+  size_t bytes() const noexcept override {
+    return sizeof *this + ghosts_.bytes() + queue_.bytes() + owned_.size() * sizeof(uint64_t);
+  }
 
  private:
-  // Evictions, at least, from one judgement to the next; meanwhile all facts and history are walked over once,
-  // some entries every kSlice evictions.
-  static constexpr uint32_t kLearnEvery = 8192;
+  // Evictions, at least, from one judgement to the next; meanwhile all facts and a sample of the history are walked over
+  // once, some entries every kSlice evictions.
+  static constexpr uint32_t kLearnEvery = 4096;
   static constexpr uint32_t kSlice = 64;
+  static constexpr uint32_t kLeastWalk = 16;
+  static constexpr uint32_t kSampled = 4;
+  static_assert(kLearnEvery / kSlice >= kLeastWalk + kKinds + 2);
   // Evictions from one list before the lists are compared again; 1 to 64 gave hit rates within 0.3 points.
   static constexpr uint32_t kRun = 64;
+  static constexpr uint32_t kMostReturns = 16;  // counted of those between two looks
+  static constexpr uint8_t kUnknown = kFresh + 3;  // what most blocks are
+  static constexpr uint32_t kHintedGap = 64;  // ticks
 
-  [[nodiscard]] uint8_t hinted_kind(SlotId slot, uint8_t kind) const noexcept {
+  [[nodiscard]] uint8_t hinted_past(SlotId slot, uint8_t past) const noexcept {
     switch (facts_[slot].priority) {
       case kHintOneShot:
         return kOneShot;
       case kHintContinue:
-        return kMostTurns;
+        return returned_past(3, half_octaves(kHintedGap));
       case kHintKeep:
         return kKeep;
       default:
-        return kind == kOneShot || kind == kKeep ? uint8_t{kFresh} : kind;
+        return past == kOneShot || past == kKeep ? kUnknown : past;
     }
   }
 
-  void judge_new(std::span<const SlotId> slots, SlotId last, uint32_t tick, bool& known) noexcept {
+  void judge_new(std::span<const SlotId> slots, SlotId last, uint8_t growth, uint32_t tick, bool& known) noexcept {
+    std::array<uint64_t, kSlice> names;
     std::array<Ghost, kSlice> ghosts{};
-    recall(slots, ghosts);
+    recall(slots, names, ghosts);
     for (size_t i = 0; i < slots.size(); ++i) {
       const Ghost& ghost = ghosts[i];
-      uint8_t kind = slots[i] == last ? kTail : known ? kContinued : kFresh;
+      auto past = static_cast<uint8_t>(slots[i] == last ? kTail : (known ? kContinued : kFresh) + growth);
       if (ghost.known) {
-        curve_.returned(ghost.kind, age_of(ghost.last_use, tick));
-        kind = after_returns(ghost.kind, 1);
+        const uint32_t age = age_of(ghost.last_use, tick);
+        curve_.returned(kKindOfPast[ghost.kind], age);
+        past = after_return(ghost.kind, age, tick + static_cast<uint32_t>(names[i]));
         known = true;
       }
-      facts_[slots[i]].aux = packed(hinted_kind(slots[i], kind), 0, tick);
+      know(slots[i], packed(hinted_past(slots[i], past), 0, tick));
     }
   }
 
-  // What the history has of blocks that come in together. Of a chain nobody but the first is asked for where that one is
+  // What the history has of blocks that come in together, and the names of those. Of a chain nobody but the first is asked for where that one is
   // not known: what hangs below a block was there only while it was, and left before it.
-  void recall(std::span<const SlotId> slots, std::span<Ghost> out) noexcept {
-    std::array<uint64_t, kSlice> names;
+  void recall(std::span<const SlotId> slots, std::span<uint64_t> names, std::span<Ghost> out) noexcept {
     names[0] = residents_.name(slots[0]);
     size_t asked = 0;
     if (is_chain(slots)) {
-      take_ghosts(std::span(names).first(1), out);
+      take_ghosts(names.first(1), out);
       if (!out[0].known) return;
       asked = 1;
     }
@@ -193,7 +190,7 @@ class Prefix final : public EvictionPolicy {
       names[i] = residents_.name(slots[i]);
       ghosts_.prefetch(names[i]);
     }
-    take_ghosts(std::span(names).subspan(asked, slots.size() - asked), out.subspan(asked));
+    take_ghosts(names.subspan(asked, slots.size() - asked), out.subspan(asked));
   }
 
   [[nodiscard]] bool is_chain(std::span<const SlotId> slots) const noexcept {
@@ -235,9 +232,17 @@ class Prefix final : public EvictionPolicy {
     Ghost ghost;
     take_ghosts({&name, 1}, {&ghost, 1});
     const Facts& facts = facts_[slot];
-    facts_[slot].aux =
-        packed(hinted_kind(slot, ghost.known ? ghost.kind : uint8_t{kContinued}), facts.uses.load(std::memory_order_relaxed),
-               facts.last_use.load(std::memory_order_relaxed));
+    know(slot, packed(hinted_past(slot, ghost.known ? ghost.kind : kUnknown), facts.uses.load(std::memory_order_relaxed),
+                      facts.last_use.load(std::memory_order_relaxed)));
+  }
+
+  void know(SlotId slot, uint32_t aux) noexcept {
+    facts_[slot].aux = aux;
+    owned_[slot / 64] |= uint64_t{1} << (slot % 64);
+  }
+  void forget(SlotId slot) noexcept {
+    facts_[slot].aux = 0;
+    owned_[slot / 64] &= ~(uint64_t{1} << (slot % 64));
   }
 
   void push(SlotId slot, uint32_t tick) noexcept {
@@ -257,27 +262,27 @@ class Prefix final : public EvictionPolicy {
     Facts& facts = facts_[slot];
     const uint32_t uses = facts.uses.load(std::memory_order_relaxed);
     const uint32_t last = facts.last_use.load(std::memory_order_relaxed);
-    const uint8_t before = kind_of(facts);
+    const uint8_t before = past_of(facts);
     const uint32_t returns = (uses - (facts.aux >> 8)) & 255;
-    uint8_t kind = before;
+    uint8_t past = before;
     if (returns > 0) {
       const uint32_t age = ((last - (facts.aux >> 16)) & 65535) / returns;
-      for (uint32_t i = 0; i < std::min<uint32_t>(returns, kMostTurns); ++i) {
-        curve_.returned(kind, age);
-        kind = after_returns(kind, 1);
+      for (uint32_t i = 0; i < std::min(returns, kMostReturns); ++i) {
+        curve_.returned(kKindOfPast[past], age);
+        past = after_return(past, age, last + i + slot);
       }
     }
-    kind = facts.priority == kHintNormal && kind != kOneShot && kind != kKeep ? kind : hinted_kind(slot, kind);
-    facts.aux = packed(kind, uses, last);
-    return returns > 0 || kind != before;
+    past = facts.priority == kHintNormal && past != kOneShot && past != kKeep ? past : hinted_past(slot, past);
+    facts.aux = packed(past, uses, last);
+    return returns > 0 || past != before;
   }
 
   void remember(SlotId slot, uint32_t tick) noexcept {
-    Facts& facts = facts_[slot];
+    const Facts& facts = facts_[slot];
     Gone& gone = gone_[n_gone_++];
-    gone = {residents_.name(slot), facts.last_use.load(std::memory_order_relaxed), tick, kind_of(facts)};
+    gone = {residents_.name(slot), facts.last_use.load(std::memory_order_relaxed), tick, past_of(facts)};
     ghosts_.prefetch(gone.name);
-    facts.aux = 0;
+    forget(slot);
     if (n_gone_ < gone_.size()) return;
     BatchLock lock(history_.mutex);
     write_history();
@@ -287,8 +292,8 @@ class Prefix final : public EvictionPolicy {
   void write_history() noexcept {
     for (size_t i = 0; i < n_gone_; ++i) {
       const Gone& gone = gone_[i];
-      const Ghost lost = ghosts_.put(gone.name, gone.last_use, gone.kind, gone.tick);
-      if (lost.known) curve_.lost(lost.kind, age_of(lost.last_use, gone.tick));
+      const Ghost lost = ghosts_.put(gone.name, gone.last_use, gone.past, gone.tick);
+      if (lost.known) curve_.lost(kKindOfPast[lost.kind], age_of(lost.last_use, gone.tick));
     }
     n_gone_ = 0;
   }
@@ -328,37 +333,46 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
-  // Of the history one set in kSample stands for all: blocks are in sets by their names.
-  static constexpr size_t kSample = 4;
-  [[nodiscard]] size_t sampled_ghosts() const noexcept { return ghosts_.size() / kSample; }
-
-  // Entries [begin, until) of the history's sample and, after it, the facts.
+  // Entries [begin, until) of a sample of the history and, after it, the facts. The sample is every kSampled-th set: names
+  // are uniform, so they stand for the others.
   void count_waiting(size_t begin, size_t until, uint32_t tick) noexcept {
-    const size_t remembered = sampled_ghosts();
+    const size_t remembered = ghosts_.size() / kSampled;
     for (size_t i = begin; i < std::min(until, remembered);) {
       BatchLock lock(history_.mutex);  // not for long: others ask
       for (const size_t end = std::min({i + kSlice, until, remembered}); i < end; ++i) {
-        const Ghost ghost = ghosts_.at(i / Ghosts::kWays * Ghosts::kWays * kSample + i % Ghosts::kWays);
-        if (ghost.known) waiting_[ghost.kind][age_bucket(age_of(ghost.last_use, tick))] += kSample;
+        const Ghost ghost = ghosts_.at(i / Ghosts::kWays * Ghosts::kWays * kSampled + i % Ghosts::kWays);
+        if (ghost.known) waiting_[kKindOfPast[ghost.kind]][age_bucket(age_of(ghost.last_use, tick))] += kSampled;
       }
     }
     for (size_t i = std::max(begin, remembered); i < std::min(until, remembered + facts_.size()); ++i) {
-      const Facts& facts = facts_[i - remembered];
-      const uint32_t last = facts.last_use.load(std::memory_order_relaxed);
-      if (facts.queue != 0) waiting_[kind_of(facts)][age_bucket(age_of(last, tick))] += 1;
+      const auto slot = static_cast<SlotId>(i - remembered);
+      if ((owned_[slot / 64] >> (slot % 64) & 1) != 0) count_resident(slot, tick);
     }
   }
 
-  // Kinds and ages, the first to leave first; equals by age, oldest first, for the same order everywhere.
+  // Hits of blocks that never come up to leave are taken note of here, or the best blocks would teach nothing.
+  void count_resident(SlotId slot, uint32_t tick) noexcept {
+    Facts& facts = facts_[slot];
+    if (((facts.uses.load(std::memory_order_relaxed) ^ (facts.aux >> 8)) & 255) != 0) {
+      const bool queued = facts.queue != 0;
+      if (queued) queue_.remove(slot);
+      (void)look(slot);
+      if (queued) push(slot, tick);
+    }
+    const uint32_t age = age_of(facts.last_use.load(std::memory_order_relaxed), tick);
+    waiting_[kind_of(facts)][age_bucket(age)] += 1;
+  }
+
+  // Kinds and ages, the first to leave first; equals by age, oldest first, for the same order everywhere. All of it is
+  // in one integer each (an index is never negative, so its bits are in its order): sorting those takes a third of the time.
   void sort_order() noexcept {
-    for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<uint16_t>(i);
-    std::sort(order_.begin(), order_.end(), [&](uint16_t a, uint16_t b) {
-      if (level(a / kAges) != level(b / kAges)) return level(a / kAges) < level(b / kAges);
-      const float left = curve_.index(a / kAges, a % kAges);
-      const float right = curve_.index(b / kAges, b % kAges);
-      if (left != right) return left < right;
-      return a % kAges != b % kAges ? a % kAges > b % kAges : a < b;
-    });
+    std::array<uint64_t, kKinds * kAges> keys;
+    for (uint64_t i = 0; i < keys.size(); ++i) {
+      const auto bits = std::bit_cast<uint32_t>(curve_.index(i / kAges, i % kAges));
+      keys[i] = uint64_t{level(i / kAges)} << 56 | uint64_t{bits} << 24 | (kAges - 1 - i % kAges) << 16 | i;
+    }
+    std::sort(keys.begin(), keys.end());
+    for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<uint16_t>(keys[i]);
     for (size_t i = 0; i < order_.size(); ++i) rank_[order_[i] / kAges][order_[i] % kAges] = static_cast<uint16_t>(i);
     cursor_ = 0;
   }
@@ -368,7 +382,7 @@ class Prefix final : public EvictionPolicy {
     if (inserted_ < next_fit_) return;
     next_fit_ = inserted_ + kLearnEvery / 2;
     const uint64_t span = uint64_t{tick} * ghosts_.size() / inserted_;
-    while (queue_.epoch_ticks() < (1U << 20) && uint64_t{queue_.epoch_ticks()} * 4 * BucketQueue::kEpochs <= span) {
+    while (queue_.epoch_ticks() < (1U << 20) && uint64_t{queue_.epoch_ticks()} * BucketQueue::kEpochs <= span) {
       queue_.coarsen(tick);
       run_ = 0;
       cursor_ = 0;
@@ -382,12 +396,13 @@ class Prefix final : public EvictionPolicy {
   History& history_;
   Ghosts& ghosts_;
   BucketQueue queue_;
-  ReturnCurve curve_;
+  std::vector<uint64_t> owned_;  // a bit a slot that this policy knows: accounts share the facts, each has its policy
+  ReturnCurve curve_{kReturned};
   struct Gone {
     uint64_t name;
     uint32_t last_use;
     uint32_t tick;
-    uint8_t kind;
+    uint8_t past;
   };
   std::array<Gone, 64> gone_{};
   size_t n_gone_ = 0;

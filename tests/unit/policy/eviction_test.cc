@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <vector>
 
@@ -100,6 +101,45 @@ TEST(Eviction, only_the_default_and_lazy_policies_need_no_word_of_hits) {
   std::vector<Facts> facts(1);
   Forest forest("lru", 1);
   EXPECT_FALSE(make_eviction_policy(kDefaultPolicy, facts, forest)->hears_uses());
+}
+
+struct AllEvictable final : Residents {
+  [[nodiscard]] bool evictable(SlotId) const noexcept override { return true; }
+  [[nodiscard]] uint64_t name(SlotId slot) const noexcept override { return names[slot]; }
+  std::vector<uint64_t> names;
+};
+
+// Each account has a policy, and all share the facts: none may touch, or give away, a slot that another knows.
+TEST(Eviction, policies_over_the_same_facts_keep_to_their_own_slots) {
+  for (const std::string_view name : eviction_policy_names()) {
+    constexpr SlotId kSlots = 256;
+    std::vector<Facts> facts(kSlots);
+    AllEvictable residents;
+    residents.names.resize(kSlots);
+    const std::array policies = {make_eviction_policy(name, facts, residents), make_eviction_policy(name, facts, residents)};
+    SeededRandom random(1);
+    uint32_t tick = 0;
+    const auto insert = [&](SlotId slot) {
+      residents.names[slot] = random.next();
+      facts[slot].last_use = tick;
+      facts[slot].uses = 0;
+      facts[slot].queue = 0;
+      facts[slot].aux = 0;
+      policies[slot % 2]->inserted({&slot, 1}, tick);
+    };
+    for (SlotId slot = 0; slot < kSlots; ++slot) insert(slot);
+    for (uint32_t step = 0; step < 20'000; ++step) {
+      ++tick;
+      const auto hit = static_cast<SlotId>(random.below(kSlots));
+      facts[hit].last_use = tick;
+      facts[hit].uses = static_cast<uint16_t>(facts[hit].uses + 1);
+      if (policies[hit % 2]->hears_uses()) policies[hit % 2]->used({&hit, 1}, tick);
+      const SlotId victim = policies[step % 2]->evict(tick);
+      ASSERT_NE(victim, kNoSlot) << name;
+      ASSERT_EQ(victim % 2, step % 2) << name << " step " << step;
+      insert(victim);
+    }
+  }
 }
 
 TEST(Lru, evicts_the_least_recently_used) {
