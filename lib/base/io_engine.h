@@ -65,6 +65,8 @@ class IoEngine {
   void transfer(IoRequest::Op op, const IoFile& file, uint64_t offset, std::span<const IoRun> runs, IoDone done);
   void sync(const IoFile& file, UniqueFunction<void(Status)> done);
 
+  // The engine that writes to direct files are for.
+  [[nodiscard]] virtual IoEngine& for_direct_writes() noexcept { return *this; }
   // Registers [data, data + bytes) if the engine can; the index to unregister, or -1.
   virtual int register_buffer(std::byte* data, size_t bytes) = 0;
   virtual void unregister_buffer(int index) = 0;

@@ -44,7 +44,8 @@ class OsFile final : public File {
   }
   void write(uint64_t offset, std::span<const IoRun> runs, IoDone done) override {
     const std::shared_ptr<IoEngine> engine = engine_;
-    engine->transfer(IoRequest::Op::write, file_, offset, runs, std::move(done));
+    IoEngine& writer = file_.direct ? engine->for_direct_writes() : *engine;
+    writer.transfer(IoRequest::Op::write, file_, offset, runs, std::move(done));
   }
   void sync(UniqueFunction<void(Status)> done) override {
     const std::shared_ptr<IoEngine> engine = engine_;

@@ -8,6 +8,11 @@
 // waits here. That is more than any disk needs to be busy, and there are disks (virtio, where one host thread serves the
 // queue) that tell of nothing before their queue is empty: with all of a load in it, the first bytes come with the last.
 //
+// Direct writes do not go through the ring but to a few threads that wait for each. Into places that were reserved and never
+// written (a disk tier's segments) the kernel ends an asynchronous write on a worker of its own, which the programs of a busy
+// machine keep waiting; a synchronous one it ends on the thread that waits. Measured with `kvbm bench disk` beside builds on
+// both processors: 1.9 GB/s where a ring writes 0.4 to 1.5; on an idle machine both write the same.
+//
 // In flight is never more than the completion ring holds, so a full ring is not an error. Where the kernel comes to refuse
 // the ring itself (a process that confines itself after this was made), requests end with that error.
 // Lock: mutex_, a leaf.
@@ -38,6 +43,7 @@ namespace {
 
 constexpr uint32_t kBatch = 32;
 constexpr uint32_t kBufferSlots = 64;
+constexpr uint32_t kWriters = 4;
 // The kernel refuses a larger registered buffer (io_sqe_buffer_register).
 constexpr size_t kMaxBuffer = size_t{1} << 30;
 // Measured with loads of 128 MiB from such a disk: 2 MiB cost up to a twentieth, 4 and 16 MiB were as good.
@@ -47,13 +53,15 @@ constexpr __kernel_timespec kLookUp{1, 0};
 
 class UringEngine final : public IoEngine {
  public:
-  explicit UringEngine(Executor& executor) : IoEngine(executor) {}
+  UringEngine(Executor& executor, std::shared_ptr<IoEngine> writer)
+      : IoEngine(executor), writer_(std::move(writer)) {}
   ~UringEngine() override;
   Status start(const UringOptions& options);
 
   int register_buffer(std::byte* data, size_t bytes) override;
   void unregister_buffer(int index) override;
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] IoEngine& for_direct_writes() noexcept override { return *writer_; }
 
  private:
   struct Buffer {
@@ -90,6 +98,7 @@ class UringEngine final : public IoEngine {
   void handle(const std::array<std::pair<IoRequest*, long>, kBatch>& batch, uint32_t n);
   int fixed_index(const IoRequest& request) const KVBM_REQUIRES(mutex_);
 
+  std::shared_ptr<IoEngine> writer_;
   io_uring ring_{};
   bool ring_open_ = false;
   bool running_ = false;
@@ -414,7 +423,9 @@ void UringEngine::handle(const std::array<std::pair<IoRequest*, long>, kBatch>& 
 }  // namespace
 
 Result<std::shared_ptr<IoEngine>> make_uring_engine(Executor& executor, const UringOptions& options) {
-  auto engine = std::make_shared<UringEngine>(executor);
+  auto writer = make_pread_engine(executor, kWriters);
+  if (!writer.ok()) return writer.status();
+  auto engine = std::make_shared<UringEngine>(executor, std::move(writer).value());
   if (Status s = engine->start(options); !s.ok()) return s;
   return std::shared_ptr<IoEngine>(std::move(engine));
 }

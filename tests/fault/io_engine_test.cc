@@ -471,8 +471,8 @@ TEST_P(IoEngines, a_ring_that_is_refused_fails_each_transfer_and_ends) {
   meddling.submit_times = 1'000'000;
   int refused = 0;
   for (int i = 0; i < 300; ++i) {  // more than the ring has room for, were they left there
-    file_->write(kIoAlign, runs(memory_.get()),
-                 [&](const Result<size_t>& moved) { refused += moved.status().code() == Code::not_permitted ? 1 : 0; });
+    file_->read(kIoAlign, runs(memory_.get()),
+                [&](const Result<size_t>& moved) { refused += moved.status().code() == Code::not_permitted ? 1 : 0; });
   }
   EXPECT_TRUE(executor_.run_until([&] { return refused == 300; }, soon()));
   EXPECT_EQ(sync().code(), Code::not_permitted);
