@@ -87,13 +87,14 @@ IoRequest* IoEngine::take() {
   return request;
 }
 
-void IoEngine::transfer(IoRequest::Op op, int fd, bool direct, const std::string& path, uint64_t offset,
-                        std::span<const IoRun> runs, IoDone done) {
+void IoEngine::transfer(IoRequest::Op op, const IoFile& file, uint64_t offset, std::span<const IoRun> runs,
+                        IoDone done) {
   IoRequest* r = take();
   r->op = op;
-  r->fd = fd;
-  r->direct = direct;
-  r->path = &path;
+  r->fd = file.fd;
+  r->device = file.device;
+  r->direct = file.direct;
+  r->path = &file.path;
   r->offset = offset;
   r->done = std::move(done);
   for (const IoRun& run : runs) {
@@ -105,11 +106,12 @@ void IoEngine::transfer(IoRequest::Op op, int fd, bool direct, const std::string
   submit(r);
 }
 
-void IoEngine::sync(int fd, const std::string& path, UniqueFunction<void(Status)> done) {
+void IoEngine::sync(const IoFile& file, UniqueFunction<void(Status)> done) {
   IoRequest* r = take();
   r->op = IoRequest::Op::sync;
-  r->fd = fd;
-  r->path = &path;
+  r->fd = file.fd;
+  r->device = file.device;
+  r->path = &file.path;
   r->synced = std::move(done);
   submit(r);
 }

@@ -9,7 +9,6 @@
 
 #include <sys/uio.h>
 
-#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,11 +20,20 @@
 
 namespace kvbm {
 
+// What requests are made to. It outlives them.
+struct IoFile {
+  int fd = -1;
+  uint64_t device = 0;  // st_dev: what waits for one does not hold up what is for another
+  bool direct = false;
+  std::string path;
+};
+
 struct IoRequest {
   static constexpr uint32_t kTriesAtOnce = 8;
   enum class Op { read, write, sync };
   Op op = Op::read;
   int fd = -1;
+  uint64_t device = 0;         // that the file lies on
   bool direct = false;         // goes on at multiples of kIoAlign only
   bool retried = false;        // the kernel said EAGAIN; io_uring then takes a worker thread
   int error = 0;               // errno of the end, 0 for success
@@ -34,18 +42,16 @@ struct IoRequest {
   size_t first = 0;            // the first run that is not yet moved whole
   size_t moved = 0;
   size_t total = 0;
+  size_t in_flight = 0;        // bytes that the engine counts as with the kernel
   std::vector<iovec> runs;
   const std::string* path = nullptr;  // the File outlives the request
   IoDone done;
   UniqueFunction<void(Status)> synced;
-  // The kernel hands a request from submitter to reaper; this says so in the language's own terms:
-  // release in prepare, acquire in handle.
-  std::atomic<bool> handed{false};
-
   // Takes the kernel's answer (bytes, or a negative errno); true when the request has ended.
   bool advance(long answer) noexcept;
   // Of one that has not: the next try should wait, for others have met the same shortage at once.
   [[nodiscard]] bool should_pause() const noexcept { return attempts > kTriesAtOnce; }
+  [[nodiscard]] size_t left() const noexcept { return total - moved; }
   // The runs of the next transfer, at most IOV_MAX.
   [[nodiscard]] std::span<const iovec> rest() const noexcept;
 };
@@ -56,10 +62,11 @@ class IoEngine {
   virtual ~IoEngine() = default;  // nothing outstanding; not on a thread of the engine
 
   // Thread: any. None of these fails: what cannot be done is said in the completion.
-  void transfer(IoRequest::Op op, int fd, bool direct, const std::string& path, uint64_t offset,
-                std::span<const IoRun> runs, IoDone done);
-  void sync(int fd, const std::string& path, UniqueFunction<void(Status)> done);
+  void transfer(IoRequest::Op op, const IoFile& file, uint64_t offset, std::span<const IoRun> runs, IoDone done);
+  void sync(const IoFile& file, UniqueFunction<void(Status)> done);
 
+  // The engine that writes to direct files are for.
+  [[nodiscard]] virtual IoEngine& for_direct_writes() noexcept { return *this; }
   // Registers [data, data + bytes) if the engine can; the index to unregister, or -1.
   virtual int register_buffer(std::byte* data, size_t bytes) = 0;
   virtual void unregister_buffer(int index) = 0;

@@ -26,23 +26,30 @@ bool aligned(uint64_t offset, const void* data, size_t bytes) noexcept {
   return ((offset | reinterpret_cast<uintptr_t>(data) | bytes) & (kIoAlign - 1)) == 0;
 }
 
+// 0 where the system does not say.
+uint64_t device_of(int fd) noexcept {
+  struct stat st {};
+  return fstat(fd, &st) == 0 ? static_cast<uint64_t>(st.st_dev) : 0;
+}
+
 class OsFile final : public File {
  public:
   OsFile(std::shared_ptr<IoEngine> engine, Fd fd, std::string path, bool direct)
-      : engine_(std::move(engine)), fd_(std::move(fd)), path_(std::move(path)), direct_(direct) {}
+      : engine_(std::move(engine)), fd_(std::move(fd)), file_{fd_.get(), device_of(fd_.get()), direct, std::move(path)} {}
 
   // Each keeps the engine through the call: the completion may run, and end this file, before submit returns.
   void read(uint64_t offset, std::span<const IoRun> runs, IoDone done) override {
     const std::shared_ptr<IoEngine> engine = engine_;
-    engine->transfer(IoRequest::Op::read, fd_.get(), direct_, path_, offset, runs, std::move(done));
+    engine->transfer(IoRequest::Op::read, file_, offset, runs, std::move(done));
   }
   void write(uint64_t offset, std::span<const IoRun> runs, IoDone done) override {
     const std::shared_ptr<IoEngine> engine = engine_;
-    engine->transfer(IoRequest::Op::write, fd_.get(), direct_, path_, offset, runs, std::move(done));
+    IoEngine& writer = file_.direct ? engine->for_direct_writes() : *engine;
+    writer.transfer(IoRequest::Op::write, file_, offset, runs, std::move(done));
   }
   void sync(UniqueFunction<void(Status)> done) override {
     const std::shared_ptr<IoEngine> engine = engine_;
-    engine->sync(fd_.get(), path_, std::move(done));
+    engine->sync(file_, std::move(done));
   }
 
   Result<size_t> read_now(uint64_t offset, std::span<std::byte> out) override;
@@ -52,20 +59,20 @@ class OsFile final : public File {
   }
   Result<uint64_t> size() override {
     struct stat st {};
-    if (fstat(fd_.get(), &st) != 0) return errno_status(errno, "cannot ask for the size", path_);
+    if (fstat(fd_.get(), &st) != 0) return errno_status(errno, "cannot ask for the size", file_.path);
     return static_cast<uint64_t>(st.st_size);
   }
   Status allocate(uint64_t bytes) override;
   Status truncate(uint64_t bytes) override {
     return checked(uninterrupted([&] { return ftruncate(fd_.get(), static_cast<off_t>(bytes)); }), "cannot truncate");
   }
-  [[nodiscard]] bool direct() const noexcept override { return direct_; }
+  [[nodiscard]] bool direct() const noexcept override { return file_.direct; }
   [[nodiscard]] int descriptor() const noexcept override { return fd_.get(); }
 
  private:
   [[nodiscard]] Status checked(int result, const char* what) const {
     if (result == 0) return {};
-    return errno_status(errno, what, path_);
+    return errno_status(errno, what, file_.path);
   }
   [[nodiscard]] size_t whole(uint64_t offset, size_t n) const noexcept;
   Result<size_t> pread_all(uint64_t offset, std::span<std::byte> out);
@@ -73,8 +80,7 @@ class OsFile final : public File {
 
   std::shared_ptr<IoEngine> engine_;
   Fd fd_;
-  std::string path_;
-  bool direct_;
+  const IoFile file_;
 };
 
 struct Unmap {
@@ -95,7 +101,7 @@ Pages map_pages(size_t bytes) {
 
 // Of bytes moved at `offset`, those that a direct file goes on behind: whole pages.
 size_t OsFile::whole(uint64_t offset, size_t n) const noexcept {
-  return direct_ ? n - std::min<size_t>(n, (offset + n) % kIoAlign) : n;
+  return file_.direct ? n - std::min<size_t>(n, (offset + n) % kIoAlign) : n;
 }
 
 // Short at the end of the file alone.
@@ -105,7 +111,7 @@ Result<size_t> OsFile::pread_all(uint64_t offset, std::span<std::byte> out) {
   while (moved < out.size()) {
     const ssize_t n = pread(fd_.get(), out.data() + moved, out.size() - moved, static_cast<off_t>(offset + moved));
     if (n < 0 && try_io_again(errno, attempts)) continue;
-    if (n < 0) return errno_status(errno, "cannot read", path_);
+    if (n < 0) return errno_status(errno, "cannot read", file_.path);
     const size_t all = moved + static_cast<size_t>(n);
     if (n == 0 || all == out.size()) return all;
     const size_t on = whole(offset + moved, static_cast<size_t>(n));
@@ -114,7 +120,7 @@ Result<size_t> OsFile::pread_all(uint64_t offset, std::span<std::byte> out) {
       auto bytes = size();
       if (!bytes.ok()) return bytes.status();
       if (offset + all >= bytes.value()) return all;
-      if (on == 0 && !try_io_again(EAGAIN, attempts)) return errno_status(EIO, "cannot read", path_);
+      if (on == 0 && !try_io_again(EAGAIN, attempts)) return errno_status(EIO, "cannot read", file_.path);
     }
     if (on != 0) attempts = 0;
     moved += on;
@@ -128,11 +134,11 @@ Status OsFile::pwrite_all(uint64_t offset, std::span<const std::byte> bytes) {
   while (moved < bytes.size()) {
     const ssize_t n = pwrite(fd_.get(), bytes.data() + moved, bytes.size() - moved, static_cast<off_t>(offset + moved));
     if (n < 0 && try_io_again(errno, attempts)) continue;
-    if (n < 0) return errno_status(errno, "cannot write", path_);
-    if (n == 0) return errno_status(EIO, "cannot write", path_);
+    if (n < 0) return errno_status(errno, "cannot write", file_.path);
+    if (n == 0) return errno_status(EIO, "cannot write", file_.path);
     if (moved + static_cast<size_t>(n) == bytes.size()) return {};
     const size_t on = whole(offset + moved, static_cast<size_t>(n));
-    if (on == 0 && !try_io_again(EAGAIN, attempts)) return errno_status(EIO, "cannot write", path_);
+    if (on == 0 && !try_io_again(EAGAIN, attempts)) return errno_status(EIO, "cannot write", file_.path);
     if (on != 0) attempts = 0;
     moved += on;
   }
@@ -142,9 +148,9 @@ Status OsFile::pwrite_all(uint64_t offset, std::span<const std::byte> bytes) {
 // A direct file takes any offset, length and address here: what is not aligned passes through
 // aligned memory.
 Result<size_t> OsFile::read_now(uint64_t offset, std::span<std::byte> out) {
-  if (!direct_ || aligned(offset, out.data(), out.size())) return pread_all(offset, out);
+  if (!file_.direct || aligned(offset, out.data(), out.size())) return pread_all(offset, out);
   const Pages bounce = map_pages(kBounceBytes);
-  if (bounce == nullptr) return errno_status(ENOMEM, "cannot read", path_);
+  if (bounce == nullptr) return errno_status(ENOMEM, "cannot read", file_.path);
   size_t moved = 0;
   while (moved < out.size()) {
     const uint64_t at = offset + moved;
@@ -164,12 +170,12 @@ Result<size_t> OsFile::read_now(uint64_t offset, std::span<std::byte> out) {
 
 // Offset and length of a write to a direct file must be aligned, the address need not.
 Status OsFile::write_now(uint64_t offset, std::span<const std::byte> bytes) {
-  if (!direct_ || aligned(offset, bytes.data(), bytes.size())) return pwrite_all(offset, bytes);
+  if (!file_.direct || aligned(offset, bytes.data(), bytes.size())) return pwrite_all(offset, bytes);
   if (!aligned(offset, nullptr, bytes.size())) {
-    return Status(Code::invalid_argument, "a direct file is written in multiples of 4096 bytes", path_);
+    return Status(Code::invalid_argument, "a direct file is written in multiples of 4096 bytes", file_.path);
   }
   const Pages bounce = map_pages(kBounceBytes);
-  if (bounce == nullptr) return errno_status(ENOMEM, "cannot write", path_);
+  if (bounce == nullptr) return errno_status(ENOMEM, "cannot write", file_.path);
   while (!bytes.empty()) {
     const size_t n = std::min(kBounceBytes, bytes.size());
     std::memcpy(bounce.get(), bytes.data(), n);
@@ -184,7 +190,7 @@ Status OsFile::write_now(uint64_t offset, std::span<const std::byte> bytes) {
 // with Code::disk_full.
 Status OsFile::allocate(uint64_t bytes) {
   if (uninterrupted([&] { return fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)); }) == 0) return {};
-  if (errno != EOPNOTSUPP) return errno_status(errno, "cannot reserve space", path_);
+  if (errno != EOPNOTSUPP) return errno_status(errno, "cannot reserve space", file_.path);
   auto now = size();
   if (!now.ok()) return now.status();
   return now.value() >= bytes ? Status{} : truncate(bytes);

@@ -50,7 +50,7 @@ class Prefix final : public EvictionPolicy {
         ghosts_(history_.ghosts),
         queue_(facts),
         owned_((facts.size() + 63) / 64) {
-    learn_steps_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, facts.size() / 4) / kSlice);
+    learn_steps_ = static_cast<uint32_t>(learn_every(facts.size()) / kSlice);
     walk_steps_ = std::max(kLeastWalk, learn_steps_ / 16);
     walk_slice_ = (ghosts_.size() / kSampled + facts.size() + walk_steps_ - 1) / walk_steps_;
     sort_order();
@@ -136,6 +136,11 @@ class Prefix final : public EvictionPolicy {
   // Evictions, at least, from one judgement to the next; meanwhile all facts and a sample of the history are walked over
   // once, some entries every kSlice evictions.
   static constexpr uint32_t kLearnEvery = 4096;
+  // Each block of a large cache is looked at less than twice for one that goes: there is more to learn from anyway.
+  static constexpr size_t kLarge = 32768;
+  [[nodiscard]] static constexpr size_t learn_every(size_t capacity) noexcept {
+    return std::max<size_t>(kLearnEvery, capacity <= kLarge ? capacity / 4 : capacity - kLarge / 4 * 3);
+  }
   static constexpr uint32_t kSlice = 64;
   static constexpr uint32_t kLeastWalk = 16;
   static constexpr uint32_t kSampled = 4;

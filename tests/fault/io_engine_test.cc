@@ -8,13 +8,18 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdarg>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <numeric>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +49,41 @@ struct Meddling {
   std::atomic<uint64_t> met{0};
 };
 Meddling meddling;
+
+// What the ring has of reads, and who gave it that.
+struct Watch {
+  std::mutex mutex;
+  std::map<uint64_t, uint64_t> reads;  // bytes by request
+  uint64_t most = 0;                   // bytes at once
+  std::set<std::thread::id> submitters;
+  void begin() {
+    const std::lock_guard lock(mutex);
+    reads.clear();
+    submitters.clear();
+    most = 0;
+  }
+  void submits(const io_uring& ring) {
+    const std::lock_guard lock(mutex);
+    submitters.insert(std::this_thread::get_id());
+    for (unsigned at = *ring.sq.khead; at != ring.sq.sqe_tail; ++at) {
+      const io_uring_sqe& entry = ring.sq.sqes[at & *ring.sq.kring_mask];
+      if (entry.user_data == 0) continue;
+      if (entry.opcode == IORING_OP_READ_FIXED) reads[entry.user_data] = entry.len;
+      if (entry.opcode != IORING_OP_READV) continue;
+      const auto* const runs = reinterpret_cast<const iovec*>(static_cast<uintptr_t>(entry.addr));
+      reads[entry.user_data] = std::accumulate(runs, runs + entry.len, uint64_t{0},
+                                               [](uint64_t sum, const iovec& run) { return sum + run.iov_len; });
+    }
+    const uint64_t now = std::accumulate(reads.begin(), reads.end(), uint64_t{0},
+                                         [](uint64_t sum, const auto& read) { return sum + read.second; });
+    most = std::max(most, now);
+  }
+  void ended(uint64_t request) {
+    const std::lock_guard lock(mutex);
+    reads.erase(request);
+  }
+};
+Watch watched;
 
 int64_t steady_ns() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
@@ -110,6 +150,7 @@ using kvbm::test::meddling;
 using kvbm::test::next_error;
 using kvbm::test::shortened;
 using kvbm::test::take_one;
+using kvbm::test::watched;
 }  // namespace
 
 extern "C" {
@@ -155,6 +196,7 @@ int __wrap_openat(int fd, const char* path, int flags, ...) {
 }
 int __real_io_uring_submit(io_uring* ring);
 int __wrap_io_uring_submit(io_uring* ring) {
+  watched.submits(*ring);
   if (!take_one(meddling.submit_times)) return __real_io_uring_submit(ring);
   ++meddling.met;
   return -meddling.submit_error;
@@ -164,6 +206,7 @@ unsigned __wrap_io_uring_peek_batch_cqe(io_uring* ring, io_uring_cqe** entries, 
   const unsigned n = __real_io_uring_peek_batch_cqe(ring, entries, most);
   for (unsigned i = 0; i < n; ++i) {
     if (entries[i]->user_data == 0) continue;
+    watched.ended(entries[i]->user_data);
     const int error = next_error();
     entries[i]->res = error != 0 ? -error : static_cast<int>(shortened(entries[i]->res));
   }
@@ -400,6 +443,27 @@ TEST_P(IoEngines, submissions_that_are_put_off_go_through) {
   EXPECT_EQ(meddling.met, 120U);
 }
 
+// There are disks that tell of nothing before they have done all that they were given; and what the kernel has done it
+// finishes on the thread that asked, which may be in a system call by then.
+TEST_P(IoEngines, one_thread_gives_the_kernel_a_part_of_what_waits_at_a_time) {
+  if (!is_uring()) GTEST_SKIP() << "no ring";
+  constexpr size_t kEach = size_t{1} << 20;
+  constexpr int kReads = 64;
+  ASSERT_TRUE(file_->allocate(kReads * kEach).ok());
+  const auto memory = std::move(files_->staging(kReads * kEach)).value();
+  watched.begin();
+  int ended = 0;
+  for (int i = 0; i < kReads; ++i) {
+    const IoRun run{memory.get() + i * kEach, kEach};
+    file_->read(i * kEach, {&run, 1}, [&](const Result<size_t>& moved) { ended += moved.ok() ? 1 : 0; });
+  }
+  EXPECT_TRUE(executor_.run_until([&] { return ended == kReads; }, soon()));
+  const std::lock_guard lock(watched.mutex);
+  EXPECT_LE(watched.most, 9 * kEach);
+  EXPECT_EQ(watched.submitters.size(), 1U);
+  EXPECT_FALSE(watched.submitters.contains(std::this_thread::get_id()));
+}
+
 TEST_P(IoEngines, a_ring_that_is_refused_fails_each_transfer_and_ends) {
   if (!is_uring()) GTEST_SKIP() << "no ring";
   EXPECT_FINE(write());
@@ -407,8 +471,8 @@ TEST_P(IoEngines, a_ring_that_is_refused_fails_each_transfer_and_ends) {
   meddling.submit_times = 1'000'000;
   int refused = 0;
   for (int i = 0; i < 300; ++i) {  // more than the ring has room for, were they left there
-    file_->write(kIoAlign, runs(memory_.get()),
-                 [&](const Result<size_t>& moved) { refused += moved.status().code() == Code::not_permitted ? 1 : 0; });
+    file_->read(kIoAlign, runs(memory_.get()),
+                [&](const Result<size_t>& moved) { refused += moved.status().code() == Code::not_permitted ? 1 : 0; });
   }
   EXPECT_TRUE(executor_.run_until([&] { return refused == 300; }, soon()));
   EXPECT_EQ(sync().code(), Code::not_permitted);

@@ -30,9 +30,8 @@ namespace {
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kHeadBytes = 4096;  // of a record of these sizes: one page (lib/tier/disk/README.md)
 constexpr uint64_t kRoundBytes = 128 * kMiB;
-// The bytes that the disk tier keeps in flight: its budgets (tier/disk/disk_tier.h).
-constexpr uint64_t kWriteFlight = 16 * kMiB;
-constexpr uint64_t kReadFlight = 64 * kMiB;
+// The bytes that the library keeps with the kernel, of reads and of writes (base/uring_io.cc).
+constexpr uint64_t kFlight = 8 * kMiB;
 constexpr uint32_t kReopenBatch = 4096;
 constexpr uint64_t kReopenBlockBytes = 4096;
 constexpr double kReopenLimit = 1e6;
@@ -115,7 +114,7 @@ class SizeBench {
     RawLoad load;
     load.request_bytes = size_.bytes + kHeadBytes;
     load.requests = blocks_;
-    load.depth = static_cast<unsigned>((write ? kWriteFlight : kReadFlight) / size_.bytes);
+    load.depth = static_cast<unsigned>(kFlight / size_.bytes);
     load.write = write;
     load.registered = registered_;
     const auto took = raw_->run(load);

@@ -11,7 +11,7 @@ namespace kvbm::benchmark {
 
 struct DiskOptions {
   std::string dir = ".";
-  int rounds = 5;
+  int rounds = 9;
   uint64_t reopen_records = 500000;
   bool quiet = false;
 };

@@ -22,7 +22,7 @@ constexpr uint64_t kMostThreads = 16;
 
 Status refused(const char* what, int error) { return {Code::io_error, what, std::strerror(error)}; }
 
-// Memory of all requests in flight, in huge pages where the system gives them: small pages make
+// Memory of all requests, faulted in, in huge pages where the system gives them: small pages make
 // more and smaller device requests.
 class Buffers {
  public:
@@ -56,38 +56,35 @@ class Pump {
 
   Status run() {
     const auto depth = static_cast<unsigned>(std::min<uint64_t>(load_.depth, load_.requests));
-    for (unsigned slot = 0; slot < depth; ++slot) queue(slot);
+    while (sent_ < depth) queue();
     while (done_ < load_.requests) {
       const int sent = io_uring_submit_and_wait(&ring_, 1);
       if (sent < 0) return refused("io_uring_submit", -sent);
       io_uring_cqe* completion = nullptr;
       while (io_uring_peek_cqe(&ring_, &completion) == 0) {
         const int result = completion->res;
-        const auto slot = static_cast<unsigned>(reinterpret_cast<uintptr_t>(io_uring_cqe_get_data(completion)));
         io_uring_cqe_seen(&ring_, completion);
         if (result < 0) return refused("raw I/O", -result);
         if (static_cast<uint64_t>(result) != load_.request_bytes) return refused("raw I/O was cut short", EIO);
         ++done_;
-        if (sent_ < load_.requests) queue(slot);
+        if (sent_ < load_.requests) queue();
       }
     }
     return {};
   }
 
  private:
-  void queue(unsigned slot) {
+  void queue() {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-    char* buffer = memory_ + slot * load_.request_bytes;
     const auto bytes = static_cast<unsigned>(load_.request_bytes);
     const uint64_t at = sent_++ * load_.request_bytes;
+    char* buffer = memory_ + at;
     if (load_.registered) {
       load_.write ? io_uring_prep_write_fixed(entry, fd_, buffer, bytes, at, 0)
                   : io_uring_prep_read_fixed(entry, fd_, buffer, bytes, at, 0);
     } else {
       load_.write ? io_uring_prep_write(entry, fd_, buffer, bytes, at) : io_uring_prep_read(entry, fd_, buffer, bytes, at);
     }
-    // Not the 64-bit calls of liburing 2.2: Ubuntu 22.04 has 2.1.
-    io_uring_sqe_set_data(entry, reinterpret_cast<void*>(uintptr_t{slot}));
   }
 
   io_uring& ring_;
@@ -106,9 +103,10 @@ Result<RawTime> run_on_threads(int fd, const RawLoad& load, char* memory) {
   std::atomic<int> error{0};
   const Stopwatch watch;
   for (uint64_t t = 0; t < count; ++t) {
-    threads.emplace_back([&, buffer = memory + t * load.request_bytes] {
+    threads.emplace_back([&] {
       for (uint64_t i = 0; (i = next.fetch_add(1)) < load.requests;) {
         const auto at = static_cast<off_t>(i * load.request_bytes);
+        char* const buffer = memory + at;
         const ssize_t n = load.write ? ::pwrite(fd, buffer, load.request_bytes, at) : ::pread(fd, buffer, load.request_bytes, at);
         if (n != static_cast<ssize_t>(load.request_bytes)) error.store(n < 0 ? errno : EIO);
       }
@@ -139,7 +137,7 @@ RawFile::~RawFile() {
 }
 
 Result<RawTime> RawFile::run(const RawLoad& load) const {
-  const Buffers buffers(load.depth * load.request_bytes);
+  const Buffers buffers(load.requests * load.request_bytes);
   if (buffers.data() == nullptr) return Status(Code::no_memory, "no memory for raw I/O");
   io_uring ring;
   const int made = io_uring_queue_init(load.depth, &ring, 0);
@@ -148,7 +146,7 @@ Result<RawTime> RawFile::run(const RawLoad& load) const {
   double seconds = 0;
   RawLoad effective = load;
   if (load.registered) {
-    const iovec all{buffers.data(), load.depth * load.request_bytes};
+    const iovec all{buffers.data(), load.requests * load.request_bytes};
     effective.registered = io_uring_register_buffers(&ring, &all, 1) == 0;
   }
   const Stopwatch watch;

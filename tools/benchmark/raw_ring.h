@@ -1,6 +1,6 @@
 // What the disk can do: writes or reads of one size through io_uring with O_DIRECT and registered
-// buffers, a fixed number in flight, on a preallocated file; pread and pwrite on as many threads (at most 16)
-// where the system allows no ring. Blocks.
+// buffers, a fixed number in flight, each into or out of memory of its own as blocks are, on a preallocated file; pread and
+// pwrite on as many threads (at most 16) where the system allows no ring. Blocks.
 #pragma once
 
 #include <cstdint>

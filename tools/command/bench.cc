@@ -32,7 +32,7 @@ using benchmark::Row;
 
 struct Options {
   int rounds = 15;
-  int disk_rounds = 5;
+  int disk_rounds = 9;
   int cost_rounds = 3;
   std::string dir = ".";
   std::vector<std::string> inputs;

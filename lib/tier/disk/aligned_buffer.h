@@ -1,5 +1,8 @@
-// Page-aligned memory for direct I/O where no registered staging is at hand.
+// Page-aligned memory for direct I/O where no registered staging is at hand. Large ones ask for huge pages: small ones are
+// as many pieces to a device, and virtio disks read into them at half the speed.
 #pragma once
+
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdlib>
@@ -15,12 +18,19 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   // data() is null if there is no memory.
   explicit AlignedBuffer(uint64_t bytes)
-      : bytes_(round_up(bytes, kIoAlign)), data_(static_cast<std::byte*>(std::aligned_alloc(kIoAlign, bytes_))) {}
+      : bytes_(round_up(bytes, kIoAlign)), data_(allocate(bytes_)) {}
   [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
   [[nodiscard]] uint64_t size() const noexcept { return bytes_; }
   [[nodiscard]] MutableBytes span() const noexcept { return {data_.get(), bytes_}; }
 
  private:
+  static std::byte* allocate(uint64_t bytes) noexcept {
+    constexpr uint64_t kHugePage = uint64_t{2} << 20;
+    const uint64_t unit = bytes < kHugePage ? kIoAlign : kHugePage;
+    void* const data = std::aligned_alloc(unit, round_up(bytes, unit));
+    if (data != nullptr && unit == kHugePage) (void)::madvise(data, bytes, MADV_HUGEPAGE);
+    return static_cast<std::byte*>(data);
+  }
   struct Free {
     void operator()(std::byte* p) const noexcept { std::free(p); }
   };

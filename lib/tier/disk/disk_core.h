@@ -255,7 +255,9 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   Result<std::unique_ptr<Segment>> make_file(uint32_t number);
   std::vector<std::unique_ptr<Segment>> make_files(uint32_t first, uint32_t n, Status& why_not);
   Status open_segment_file(uint32_t number, std::unique_ptr<Segment>& out, bool& valid);
-  Status recover_segment(uint32_t number);
+  struct Life;
+  void reserve_index(std::vector<Life>& lives);
+  Status recover_segment(const Life& life, AlignedBuffer& buffer);
   Status renew_segment(uint32_t number);
   void prune_tombstones() KVBM_REQUIRES(mutex_, control_);
 

@@ -6,6 +6,9 @@ namespace kvbm::tier::disk {
 namespace {
 
 constexpr uint64_t kBytesPerEntry = 48;
+// Of the slots of a part, in hundredths: more and it grows; and so many after reserve().
+constexpr uint64_t kMostLoad = 86;
+constexpr uint64_t kReservedLoad = 84;
 
 // Maps the low 32 bits of a hash onto [0, n) without a division (Lemire, 2016).
 uint32_t reduce(uint64_t hash, size_t n) noexcept {
@@ -31,7 +34,16 @@ uint64_t DiskIndex::mix(const Identity& id) noexcept {
 
 uint32_t DiskIndex::find(const Identity& id) const noexcept {
   const uint64_t hash = mix(id);
+  return find(parts_[hash >> 58], hash, id);
+}
+
+void DiskIndex::prefetch(const Identity& id) const noexcept {
+  const uint64_t hash = mix(id);
   const Part& part = parts_[hash >> 58];
+  if (!part.chunks.empty()) __builtin_prefetch(&part.chunks[reduce(hash, part.chunks.size())], 1);
+}
+
+uint32_t DiskIndex::find(const Part& part, uint64_t hash, const Identity& id) const noexcept {
   const size_t n = part.chunks.size();
   if (n == 0) return kNone;
   const uint8_t tag = tag_of(hash);
@@ -62,8 +74,18 @@ void DiskIndex::place(Part& part, uint64_t hash, uint32_t entry) noexcept {
   }
 }
 
-void DiskIndex::grow(Part& part) {
-  std::vector<Chunk> old(std::max<size_t>(part.chunks.size() + 1, part.chunks.size() * 6 / 5));
+void DiskIndex::reserve(uint64_t entries) {
+  const uint64_t n = std::min(entries, max_entries_);
+  // Parts differ by a few hundredths: most of them stay below the load at which they grow.
+  const size_t chunks = n / kParts * 100 / (kReservedLoad * kSlots) + 1;
+  for (Part& part : parts_) {
+    if (chunks > part.chunks.size()) resize(part, chunks);
+  }
+  pages_.reserve(n / kPageEntries + 1);
+}
+
+void DiskIndex::resize(Part& part, size_t chunks) {
+  std::vector<Chunk> old(chunks);
   old.swap(part.chunks);
   for (const Chunk& chunk : old) {
     for (uint32_t s = 0; s < kSlots; ++s) {
@@ -72,13 +94,15 @@ void DiskIndex::grow(Part& part) {
   }
 }
 
-uint32_t DiskIndex::insert(const Identity& id) {
-  if (const uint32_t known = find(id); known != kNone) return known;
-  if (full()) return kNone;
+uint32_t DiskIndex::insert(const Identity& id, bool& fresh) {
   const uint64_t hash = mix(id);
   Part& part = part_of(hash);
-  // 0.86 of 12 slots.
-  if (100 * uint64_t{part.live + 1} > 86 * kSlots * part.chunks.size()) grow(part);
+  fresh = false;
+  if (const uint32_t known = find(part, hash, id); known != kNone) return known;
+  if (full()) return kNone;
+  if (100 * uint64_t{part.live + 1} > kMostLoad * kSlots * part.chunks.size())
+    resize(part, std::max<size_t>(part.chunks.size() + 1, part.chunks.size() * 6 / 5));
+  fresh = true;
   uint32_t entry = free_;
   if (entry != kNone) {
     free_ = at(entry).parent;

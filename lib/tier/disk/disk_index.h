@@ -37,8 +37,17 @@ class DiskIndex {
   explicit DiskIndex(uint64_t max_bytes);
 
   [[nodiscard]] uint32_t find(const Identity& id) const noexcept;
-  // The entry of `id`, new (location 0, for the caller to fill) or known. kNone when full.
-  uint32_t insert(const Identity& id);
+  // The entry of `id`, new (location 0, for the caller to fill) or known. kNone when full. `fresh`: whether it is new.
+  uint32_t insert(const Identity& id, bool& fresh);
+  uint32_t insert(const Identity& id) {
+    bool fresh = false;
+    return insert(id, fresh);
+  }
+  // Room for so many at once: without it each is moved six times while the table grows. What is never inserted costs
+  // 6 bytes each.
+  void reserve(uint64_t entries);
+  // Before a find or insert of `id`, so much earlier that its chunk has come.
+  void prefetch(const Identity& id) const noexcept;
   void erase(uint32_t entry) noexcept;
   IndexEntry& at(uint32_t entry) noexcept { return pages_[entry / kPageEntries][entry % kPageEntries]; }
   [[nodiscard]] const IndexEntry& at(uint32_t entry) const noexcept {
@@ -71,7 +80,8 @@ class DiskIndex {
 
   static uint64_t mix(const Identity& id) noexcept;
   static void place(Part& part, uint64_t hash, uint32_t entry) noexcept;
-  void grow(Part& part);
+  [[nodiscard]] uint32_t find(const Part& part, uint64_t hash, const Identity& id) const noexcept;
+  void resize(Part& part, size_t chunks);
   Part& part_of(uint64_t hash) noexcept { return parts_[hash >> 58]; }
 
   std::array<Part, kParts> parts_;

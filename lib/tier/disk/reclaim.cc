@@ -15,7 +15,8 @@ constexpr uint32_t kRenewals = 3;
 constexpr uint64_t kGrowAgainNs = 500'000'000;  // after the file system was full
 constexpr uint32_t kManySegments = 8;           // below this one free segment must do
 // Free segments made ahead of their use while the capacity is not used up: making one takes several turns of the
-// device, each behind what is being written. An eighth of the capacity at most.
+// device, each behind what is being written. An eighth of the capacity at most. Half of them may be used up before the next
+// ones are made, then as many at once: the sync of the directory that each turn ends with takes a thread of the executor.
 constexpr uint64_t kGrowAheadBytes = uint64_t{128} << 20;
 
 // Uses count most; a record that others hang on is worth more than one that stands alone. Hints come first, as in the host: what
@@ -58,10 +59,12 @@ uint32_t DiskCore::enough_free() const { return max_segments_ >= kManySegments ?
 // How many segments to make now.
 uint32_t DiskCore::to_grow() const {
   const auto have = static_cast<uint32_t>(free_.size());
-  uint32_t wanted = enough_free();
+  const uint32_t least = enough_free();
+  uint32_t wanted = least;
   if (!index_.full())
     wanted = std::max(wanted, std::min(static_cast<uint32_t>(kGrowAheadBytes / segment_bytes_), max_segments_ / 8));
-  return have >= wanted ? 0 : std::min(wanted - have, max_segments_ - static_cast<uint32_t>(segments_.size()));
+  if (have >= std::max(least, wanted / 2)) return 0;
+  return std::min(wanted - have, max_segments_ - static_cast<uint32_t>(segments_.size()));
 }
 
 // Benefit over cost as in the log-structured file system (Rosenblum and Ousterhout, 1992): what is

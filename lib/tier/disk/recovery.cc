@@ -1,5 +1,6 @@
 // Opening a directory: whose it is, what it remembers, and which records are in it. Blocks.
 #include <algorithm>
+#include <optional>
 
 #include "tier/disk/disk_core.h"
 #include "tier/disk/segment_scan.h"
@@ -12,6 +13,7 @@ constexpr uint32_t kMinSegments = 3;
 constexpr size_t kStagingSlots = 16;
 constexpr uint64_t kSlotBytes = uint64_t{256} << 10;
 constexpr std::string_view kSuperblockName = "superblock";
+constexpr size_t kAhead = 8;  // rows whose places in the index are on their way to the caches
 
 // The superblock and the lock file.
 constexpr uint64_t kFixedBytes = kSuperblockBytes + kPage;
@@ -31,6 +33,13 @@ std::string too_small(uint64_t capacity_bytes, uint64_t segment_bytes) {
 }
 
 }  // namespace
+
+// A segment that an earlier owner has written to.
+struct DiskCore::Life {
+  uint64_t sequence = 0;
+  uint32_t segment = 0;
+  std::optional<FooterTail> footer;
+};
 
 uint64_t least_disk_bytes() noexcept { return least_bytes(default_segment_bytes(0)); }
 
@@ -234,7 +243,7 @@ Status DiskCore::open_segment_file(uint32_t number, std::unique_ptr<Segment>& ou
 }
 
 Status DiskCore::load_segments(const std::vector<std::string>& names) {
-  std::vector<std::pair<uint64_t, uint32_t>> order;  // by sequence: of two copies the later one counts
+  std::vector<Life> lives;
   std::vector<uint32_t> blank;
   uint32_t count = 0;
   for (const std::string& name : names) {
@@ -262,7 +271,7 @@ Status DiskCore::load_segments(const std::vector<std::string>& names) {
     }
     MutexLock state(mutex_);
     if (valid && segment->life.sequence != 0)
-      order.emplace_back(segment->life.sequence, i);
+      lives.push_back({segment->life.sequence, i, {}});
     else
       blank.push_back(i);
     next_life_ = std::max(next_life_, segment->life.sequence + 1);
@@ -272,11 +281,14 @@ Status DiskCore::load_segments(const std::vector<std::string>& names) {
     MutexLock state(mutex_);
     for (const auto& [family, sequence] : erased_) next_life_ = std::max(next_life_, sequence + 1);
   }
-  std::sort(order.begin(), order.end());
-  for (const auto& [sequence, number] : order) {
-    if (Status s = recover_segment(number); !s.ok()) return s;
+  // Of two copies the later one counts.
+  std::sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.sequence < b.sequence; });
+  reserve_index(lives);
+  AlignedBuffer buffer;
+  for (const Life& life : lives) {
+    if (Status s = recover_segment(life, buffer); !s.ok()) return s;
     MutexLock state(mutex_);
-    if (segments_[number]->state == SegmentState::free) blank.push_back(number);
+    if (segments_[life.segment]->state == SegmentState::free) blank.push_back(life.segment);
   }
   for (const uint32_t number : blank) {
     if (Status s = renew_segment(number); !s.ok()) return s;
@@ -284,9 +296,23 @@ Status DiskCore::load_segments(const std::vector<std::string>& names) {
   return {};
 }
 
-Status DiskCore::recover_segment(uint32_t number) {
+// A footer that cannot be read here costs the index's growth, or a scan.
+void DiskCore::reserve_index(std::vector<Life>& lives) {
+  uint64_t rows = 0;
+  for (Life& life : lives) {
+    Segment& s = segment(life.segment);
+    if (auto tail = read_footer_tail(*s.file, s.life); tail.ok()) life.footer = tail.value();
+    if (life.footer.has_value()) rows += life.footer->rows;
+  }
+  MutexLock state(mutex_);
+  index_.reserve(rows);
+}
+
+Status DiskCore::recover_segment(const Life& life, AlignedBuffer& buffer) {
+  const uint32_t number = life.segment;
   Segment& s = segment(number);
-  auto footer = read_footer(*s.file, s.life);
+  Result<std::vector<Row>> footer = Status(Code::miss, "no footer");
+  if (life.footer.has_value()) footer = read_footer(*s.file, s.life, *life.footer, buffer);
   std::vector<Row> rows;
   if (footer.ok()) {
     rows = std::move(footer).value();
@@ -296,13 +322,13 @@ Status DiskCore::recover_segment(uint32_t number) {
     // Nothing is ever appended to another owner's life: its last writes may still be on their way.
     if (!rows.empty() && s.file->sync_now().ok()) {
       const std::vector<std::byte> bytes = encode_footer(s.life, rows);
-      const AlignedBuffer buffer(bytes.size());
+      const AlignedBuffer written(bytes.size());
       const uint64_t start = segment_bytes_ - bytes.size();
       const Row& last = rows.back();
-      if (buffer.data() != nullptr && last.page * kPage + record_bytes(last.head_bytes, last.payload_bytes) <= start) {
-        std::memcpy(buffer.data(), bytes.data(), bytes.size());
+      if (written.data() != nullptr && last.page * kPage + record_bytes(last.head_bytes, last.payload_bytes) <= start) {
+        std::memcpy(written.data(), bytes.data(), bytes.size());
         // A failure costs a scan at the next open, nothing else.
-        (void)(s.file->write_now(start, buffer.span()).ok() && s.file->sync_now().ok());
+        (void)(s.file->write_now(start, written.span()).ok() && s.file->sync_now().ok());
       }
     }
   }
@@ -316,13 +342,21 @@ void DiskCore::adopt(uint32_t number, const std::vector<Row>& rows) {
   s.state = rows.empty() ? SegmentState::free : SegmentState::closed;
   s.next_page = segment_pages_;
   const uint32_t now = seconds();
-  for (const Row& row : rows) {
-    auto family = families_.intern(row.family);
+  const Row* like = nullptr;  // a row of the family that was interned last: most have the one before
+  Result<FamilyId> family = Status(Code::miss, "no row yet");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i];
+    if (like == nullptr || like->family != row.family) family = families_.intern(row.family);
+    like = &row;
     if (!family.ok() || dead(family.value(), s.life.sequence)) continue;
+    if (i + kAhead < rows.size()) index_.prefetch({rows[i + kAhead].key, family.value()});
     const Identity id{row.key, family.value()};
-    const uint32_t known = index_.find(id);
-    if (known != DiskIndex::kNone) drop_entry(known);
-    const uint32_t entry = index_.insert(id);
+    bool fresh = false;
+    uint32_t entry = index_.insert(id, fresh);
+    if (entry != DiskIndex::kNone && !fresh) {
+      drop_entry(entry);
+      entry = index_.insert(id);
+    }
     if (entry == DiskIndex::kNone) continue;
     IndexEntry& e = index_.at(entry);
     e.location = number * segment_pages_ + row.page;

@@ -3,12 +3,9 @@
 #include <algorithm>
 
 #include "codec/leaf_hash.h"
-#include "tier/disk/aligned_buffer.h"
 
 namespace kvbm::tier::disk {
 namespace {
-
-constexpr uint64_t kFooterGuess = 256 * 1024;
 
 // A window over a file that is read forwards.
 class Window {
@@ -100,22 +97,30 @@ Result<Candidate> record_at(Window& window, const SegmentLife& life, uint64_t of
 
 }  // namespace
 
+Result<FooterTail> read_footer_tail(File& file, const SegmentLife& life) {
+  const AlignedBuffer page(kPage);
+  if (page.data() == nullptr) return Status(Code::no_memory, "no memory to read a segment's footer");
+  auto got = file.read_now(life.segment_bytes - kPage, page.span());
+  if (!got.ok()) return got.status();
+  if (got.value() != kPage) return Status(Code::miss, "the segment file is cut short");
+  return decode_footer_tail(life, ConstBytes(page.span()).last(kFooterTailBytes));
+}
+
+Result<std::vector<Row>> read_footer(File& file, const SegmentLife& life, const FooterTail& tail, AlignedBuffer& buffer) {
+  const uint64_t bytes = life.segment_bytes - tail.start_page * kPage;
+  if (buffer.size() < bytes) buffer = AlignedBuffer(bytes);
+  if (buffer.data() == nullptr) return Status(Code::no_memory, "no memory to read a segment's footer");
+  auto got = file.read_now(tail.start_page * kPage, buffer.span().first(bytes));
+  if (!got.ok()) return got.status();
+  if (got.value() != bytes) return Status(Code::miss, "the segment file is cut short");
+  return decode_footer(life, ConstBytes(buffer.span()).first(bytes));
+}
+
 Result<std::vector<Row>> read_footer(File& file, const SegmentLife& life) {
-  uint64_t bytes = std::min(life.segment_bytes, kFooterGuess);
-  for (int pass = 0; pass < 2; ++pass) {
-    const AlignedBuffer buffer(bytes);
-    if (buffer.data() == nullptr) return Status(Code::no_memory, "no memory to read a segment's footer");
-    auto got = file.read_now(life.segment_bytes - bytes, buffer.span());
-    if (!got.ok()) return got.status();
-    if (got.value() != bytes) return Status(Code::miss, "the segment file is cut short");
-    const ConstBytes all = buffer.span();
-    auto tail = decode_footer_tail(life, all.last(kFooterTailBytes));
-    if (!tail.ok()) return tail.status();
-    const uint64_t footer = life.segment_bytes - tail.value().start_page * kPage;
-    if (footer <= bytes) return decode_footer(life, all.last(footer));
-    bytes = footer;
-  }
-  return Status(Code::miss, "the footer changed while it was read");
+  const auto tail = read_footer_tail(file, life);
+  if (!tail.ok()) return tail.status();
+  AlignedBuffer buffer;
+  return read_footer(file, life, tail.value(), buffer);
 }
 
 Result<ScanResult> scan_records(File& file, const SegmentLife& life) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "tier/disk/aligned_buffer.h"
 #include "tier/disk/segment_format.h"
 
 namespace kvbm::tier::disk {
@@ -13,6 +14,10 @@ namespace kvbm::tier::disk {
 // good record a scan looks for another.
 inline constexpr uint64_t kScanAhead = uint64_t{24} << 20;
 
+// What the footer says of itself; its table is not looked at.
+Result<FooterTail> read_footer_tail(File& file, const SegmentLife& life);
+// Into `buffer`, which grows where it must.
+Result<std::vector<Row>> read_footer(File& file, const SegmentLife& life, const FooterTail& tail, AlignedBuffer& buffer);
 Result<std::vector<Row>> read_footer(File& file, const SegmentLife& life);
 
 struct ScanResult {

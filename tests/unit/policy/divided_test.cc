@@ -85,8 +85,8 @@ TEST(DividedPolicy, parts_take_no_more_room_than_one) {
                                                 {std::span(facts).last(kLarge / 2), &residents}};
   const auto made = whole->divide(parts);
   ASSERT_EQ(made.size(), 2U);
-  // The history is divided; what each has of its own is 96 KiB at most.
-  EXPECT_LE(made[0]->bytes() + made[1]->bytes(), whole->bytes() + 98304);
+  // The history is divided; what each has of its own is 144 KiB at most.
+  EXPECT_LE(made[0]->bytes() + made[1]->bytes(), whole->bytes() + 147456);
 }
 
 }  // namespace

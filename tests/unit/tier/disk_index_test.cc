@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <vector>
 
 #include "base/random.h"
 
@@ -26,6 +27,36 @@ TEST(DiskIndex, takes_at_most_48_bytes_a_record_from_500000_on) {
     if (n < 500'000 || n % 5'000 != 0) continue;
     ASSERT_LE(static_cast<double>(index.bytes()) / static_cast<double>(n), 48.0) << n;
   }
+}
+
+// As recovery fills it: what is inserted after that comes on top.
+TEST(DiskIndex, with_room_reserved_takes_at_most_48_bytes_a_record_and_hardly_grows) {
+  constexpr uint64_t kRecords = 500'000;
+  DiskIndex index(UINT64_MAX);
+  SeededRandom random(7);
+  std::vector<Identity> known;
+  for (int i = 0; i < 1000; ++i) known.push_back(random_identity(random));
+  for (const Identity& id : known) index.at(index.insert(id)).location = 1;
+  index.reserve(kRecords);
+  const uint64_t reserved = index.bytes();
+  index.reserve(10);
+  EXPECT_EQ(index.bytes(), reserved);
+  while (known.size() < kRecords) {
+    known.push_back(random_identity(random));
+    index.prefetch(known.back());
+    bool fresh = false;
+    index.at(index.insert(known.back(), fresh)).location = 1;
+    ASSERT_TRUE(fresh);
+  }
+  const uint64_t entries = (kRecords + 1023) / 1024 * 1024 * sizeof(IndexEntry);
+  EXPECT_LE(index.bytes(), entries + reserved + reserved / 50);
+  EXPECT_LE(static_cast<double>(index.bytes()) / kRecords, 48.0);
+  for (const Identity& id : known) {
+    bool fresh = true;
+    ASSERT_EQ(index.insert(id, fresh), index.find(id));
+    ASSERT_FALSE(fresh);
+  }
+  EXPECT_EQ(index.size(), kRecords);
 }
 
 TEST(DiskIndex, agrees_with_a_map_under_random_inserts_and_erases) {
