@@ -37,7 +37,7 @@ struct Hold {
 
 class HoldTable {
  public:
-  static constexpr uint32_t kPageHolds = 4096;
+  static constexpr uint32_t kPageHolds = 2048;
   static constexpr uint32_t kMaxGeneration = (1U << 24) - 1;
 
   struct Options {

@@ -6,12 +6,12 @@
 namespace kvbm::block {
 namespace {
 
-// Keys spread over partitions binomially. With 2,048 slots a partition and a load of 0.53 at most,
+// Keys spread over partitions binomially. With 2,048 slots a partition and a load of 0.56 at most,
 // a partition overflows 20 standard deviations out.
 constexpr uint32_t kSlotsPerPartition = 2048;
 // At six entries of twelve a chunk overflows in one case of a hundred; at eight in one of fifteen, and the
 // counting of overflows shows in the cost of churn.
-constexpr uint32_t kLoadPercent = 53;
+constexpr uint32_t kLoadPercent = 56;
 constexpr uint64_t kOneOverflow = 1ULL << 32;
 
 }  // namespace

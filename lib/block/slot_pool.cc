@@ -84,19 +84,28 @@ SlotId SlotPool::take_parent(SlotId slot) {
 void SlotPool::leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) {
   SlotId parent = take_parent(slot);
   while (parent != kNoSlot) {
-    const SlotWord now(all_.slots[parent].word.fetch_sub(SlotWord::kOneChild, std::memory_order_acq_rel) -
-                       SlotWord::kOneChild);
+    const bool here = has(parent);
+    std::atomic<uint64_t>& word = all_.slots[parent].word;
+    uint64_t bits = word.load(std::memory_order_relaxed);
+    // What will be announced here loses its mark in the same step.
+    const auto after = [&] {
+      const SlotWord left(bits - SlotWord::kOneChild);
+      return left.evictable() && here && all_.meta[parent].in_policy != 0 ? left.bits() & ~SlotWord::kNotify : left.bits();
+    };
+    while (!word.compare_exchange_weak(bits, after(), std::memory_order_acq_rel, std::memory_order_relaxed)) {
+    }
+    const SlotWord now(bits - SlotWord::kOneChild);
     if (now.evictable()) {
       if (!now.notify()) return;
-      if (has(parent)) {
-        hear_available(parent, tick);
+      if (here) {
+        offer(parent, tick);
       } else {
         elsewhere.available[elsewhere.n_available++] = parent;
       }
       return;
     }
     if (!now.reapable() || !try_reap(all_.slots[parent])) return;
-    if (!has(parent)) {
+    if (!here) {
       elsewhere.freed[elsewhere.n_freed++] = parent;
       return;
     }
@@ -109,14 +118,17 @@ void SlotPool::leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) {
 }
 
 void SlotPool::hear_available(SlotId slot, uint32_t tick) {
-  // The slot may have been taken, or freed and used again, since it woke: judge it as it is now.
   if (all_.meta[slot].in_policy == 0) return;
-  std::atomic<uint64_t>& word = all_.slots[slot].word;
-  word.fetch_and(~SlotWord::kNotify, std::memory_order_relaxed);
+  all_.slots[slot].word.fetch_and(~SlotWord::kNotify, std::memory_order_relaxed);
+  offer(slot, tick);
+}
+
+// The slot may have been taken, or freed and used again, since it woke: judge it as it is now.
+void SlotPool::offer(SlotId slot, uint32_t tick) {
   policy::Facts& facts = all_.facts[slot];
-  if (facts.queue != 0 || !evictable_slot(slot)) return;
+  if (all_.meta[slot].in_policy == 0 || facts.queue != 0 || !evictable_slot(slot)) return;
   policy_of(slot).available(local(slot), tick);
-  if (facts.queue == 0) word.fetch_or(SlotWord::kNotify, std::memory_order_relaxed);
+  if (facts.queue == 0) all_.slots[slot].word.fetch_or(SlotWord::kNotify, std::memory_order_relaxed);
 }
 
 // Onto the free list. Its quota has been given back.

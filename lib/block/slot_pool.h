@@ -123,6 +123,7 @@ class SlotPool final : private policy::Residents {
   [[nodiscard]] SlotId take_parent(SlotId slot) KVBM_REQUIRES(mutex_);
   void leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) KVBM_REQUIRES(mutex_);
   void hear_available(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
+  void offer(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
   void blank(SlotId slot) KVBM_REQUIRES(mutex_);
 
   const Arrays all_;

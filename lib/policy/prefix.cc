@@ -50,9 +50,11 @@ class Prefix final : public EvictionPolicy {
         ghosts_(history_.ghosts),
         queue_(facts),
         owned_((facts.size() + 63) / 64) {
-    learn_steps_ = static_cast<uint32_t>(learn_every(facts.size()) / kSlice);
+    const size_t every = facts.size() / (facts.size() > kLarge ? 2 : 4);
+    learn_steps_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, every) / kSlice);
     walk_steps_ = std::max(kLeastWalk, learn_steps_ / 16);
-    walk_slice_ = (ghosts_.size() / kSampled + facts.size() + walk_steps_ - 1) / walk_steps_;
+    residents_looked_at_ = facts.size() > kLarge ? 2 : 1;
+    walk_slice_ = (ghosts_.size() / kSampled + facts.size() / residents_looked_at_ + walk_steps_) / walk_steps_;
     sort_order();
   }
 
@@ -136,11 +138,8 @@ class Prefix final : public EvictionPolicy {
   // Evictions, at least, from one judgement to the next; meanwhile all facts and a sample of the history are walked over
   // once, some entries every kSlice evictions.
   static constexpr uint32_t kLearnEvery = 4096;
-  // Each block of a large cache is looked at less than twice for one that goes: there is more to learn from anyway.
+  // A larger part learns half as often, and looks at every other block then: it has enough to learn from.
   static constexpr size_t kLarge = 32768;
-  [[nodiscard]] static constexpr size_t learn_every(size_t capacity) noexcept {
-    return std::max<size_t>(kLearnEvery, capacity <= kLarge ? capacity / 4 : capacity - kLarge / 4 * 3);
-  }
   static constexpr uint32_t kSlice = 64;
   static constexpr uint32_t kLeastWalk = 16;
   static constexpr uint32_t kSampled = 4;
@@ -187,6 +186,7 @@ class Prefix final : public EvictionPolicy {
     names[0] = residents_.name(slots[0]);
     size_t asked = 0;
     if (is_chain(slots)) {
+      ghosts_.prefetch(names[0]);
       take_ghosts(names.first(1), out);
       if (!out[0].known) return;
       asked = 1;
@@ -196,6 +196,12 @@ class Prefix final : public EvictionPolicy {
       ghosts_.prefetch(names[i]);
     }
     take_ghosts(names.subspan(asked, slots.size() - asked), out.subspan(asked));
+  }
+
+  // Whether it waits to be written to the history.
+  [[nodiscard]] bool has_just_gone(uint64_t name) const noexcept {
+    return std::any_of(gone_.begin(), gone_.begin() + static_cast<std::ptrdiff_t>(n_gone_),
+                       [name](const Gone& gone) { return gone.name == name; });
   }
 
   [[nodiscard]] bool is_chain(std::span<const SlotId> slots) const noexcept {
@@ -211,7 +217,7 @@ class Prefix final : public EvictionPolicy {
     size_t unknown = names.size();
     {
       BatchLock lock(history_.mutex);
-      write_history();
+      if (names.size() > 1 || has_just_gone(names[0])) write_history();
       for (size_t i = names.size(); i-- > 0;) {
         out[i] = ghosts_.take(names[i]);
         if (!out[i].known) unknown = i;
@@ -284,13 +290,14 @@ class Prefix final : public EvictionPolicy {
 
   void remember(SlotId slot, uint32_t tick) noexcept {
     const Facts& facts = facts_[slot];
+    if (n_gone_ == gone_.size()) {
+      BatchLock lock(history_.mutex);
+      write_history();
+    }
     Gone& gone = gone_[n_gone_++];
     gone = {residents_.name(slot), facts.last_use.load(std::memory_order_relaxed), tick, past_of(facts)};
     ghosts_.prefetch(gone.name);
     forget(slot);
-    if (n_gone_ < gone_.size()) return;
-    BatchLock lock(history_.mutex);
-    write_history();
   }
 
   // Blocks that left wait here until their places in the history have come into the cache. Lock: the history's.
@@ -334,6 +341,7 @@ class Prefix final : public EvictionPolicy {
       curve_.compute(waiting_, step - walk_steps_ - 1);
     } else {
       waiting_ = {};
+      ++walks_;
       sort_order();
     }
   }
@@ -349,8 +357,9 @@ class Prefix final : public EvictionPolicy {
         if (ghost.known) waiting_[kKindOfPast[ghost.kind]][age_bucket(age_of(ghost.last_use, tick))] += kSampled;
       }
     }
-    for (size_t i = std::max(begin, remembered); i < std::min(until, remembered + facts_.size()); ++i) {
-      const auto slot = static_cast<SlotId>(i - remembered);
+    const size_t residents = facts_.size() / residents_looked_at_;
+    for (size_t i = std::max(begin, remembered); i < std::min(until, remembered + residents); ++i) {
+      const auto slot = static_cast<SlotId>((i - remembered) * residents_looked_at_ + walks_ % residents_looked_at_);
       if ((owned_[slot / 64] >> (slot % 64) & 1) != 0) count_resident(slot, tick);
     }
   }
@@ -365,7 +374,7 @@ class Prefix final : public EvictionPolicy {
       if (queued) push(slot, tick);
     }
     const uint32_t age = age_of(facts.last_use.load(std::memory_order_relaxed), tick);
-    waiting_[kind_of(facts)][age_bucket(age)] += 1;
+    waiting_[kind_of(facts)][age_bucket(age)] += residents_looked_at_;
   }
 
   // Kinds and ages, the first to leave first; equals by age, oldest first, for the same order everywhere. All of it is
@@ -421,6 +430,8 @@ class Prefix final : public EvictionPolicy {
   uint32_t learn_step_ = 0;
   uint32_t walk_steps_ = 0;
   size_t walk_slice_ = 0;
+  uint32_t residents_looked_at_ = 1;  // one in so many, others in the next walk
+  uint32_t walks_ = 0;
   uint32_t epoch_ = 0;
   uint32_t cursor_ = 0;
   uint32_t list_ = 0;
