@@ -180,8 +180,9 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
-  // What the history has of blocks that come in together, and the names of those. Of a chain nobody but the first is asked for where that one is
-  // not known: what hangs below a block was there only while it was, and left before it.
+  // What the history has of blocks that come in together, and the names of those that it was asked for. Of a chain nobody
+  // but the first is asked for where that one is not known: what hangs below a block was there only while it was, and left
+  // before it.
   void recall(std::span<const SlotId> slots, std::span<uint64_t> names, std::span<Ghost> out) noexcept {
     names[0] = residents_.name(slots[0]);
     size_t asked = 0;
@@ -191,6 +192,7 @@ class Prefix final : public EvictionPolicy {
       if (!out[0].known) return;
       asked = 1;
     }
+    if (asked == slots.size()) return;
     for (size_t i = asked; i < slots.size(); ++i) {
       names[i] = residents_.name(slots[i]);
       ghosts_.prefetch(names[i]);
@@ -212,7 +214,7 @@ class Prefix final : public EvictionPolicy {
   }
   [[nodiscard]] uint32_t depth_of(SlotId slot) const noexcept { return facts_[slot].depth.load(std::memory_order_relaxed); }
 
-  // In the order of their prefix.
+  // At least one, in the order of their prefix.
   void take_ghosts(std::span<const uint64_t> names, std::span<Ghost> out) noexcept {
     size_t unknown = names.size();
     {
