@@ -168,8 +168,7 @@ class BlockTable final {
   // a duplicate, see DuplicateMode; wrong_state: the slot was not complete; no_room: the index has no
   // place (practically never); invalid_argument. Returns ok when all are ok or exists, else partial.
   // An item that failed is no parent: the next of a chain has none.
-  [[nodiscard]] Code publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes)
-     ;
+  [[nodiscard]] Code publish(std::span<SlotId> inout, const Publication& what, std::span<Code> codes);
   // The next process may find the block of this registered slot, by `value` (> 1), until it is evicted or forgotten. No
   // effect on one that is withdrawn. The caller holds a reference.
   void keep(SlotId slot, uint64_t value) noexcept {
@@ -194,8 +193,7 @@ class BlockTable final {
   size_t select_cold(std::span<SlotId> out, uint32_t tick);
   // Ends the caller's reference to each; a block that nothing else keeps is evicted and its slot is
   // free. Returns how many were.
-  size_t evict_held(std::span<const SlotId> slots, std::vector<Evicted>* evicted, uint32_t tick = 0)
-     ;
+  size_t evict_held(std::span<const SlotId> slots, std::vector<Evicted>* evicted, uint32_t tick = 0);
 
   // ---- Accounts ----
   // Creates the account, or moves its limit. What it has beyond a lower limit is evicted as far as nothing keeps it;

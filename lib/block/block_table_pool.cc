@@ -298,10 +298,10 @@ Code BlockTable::set_limit(AccountId account, uint32_t slots, OverQuota mode, st
   MutexLock lock(opening_);
   Quota& quota = quotas_.make(account);
   std::vector<std::unique_ptr<policy::EvictionPolicy>> own(pools_.size());
-  if (slots != kNoLimit && quota.limit.load(std::memory_order_relaxed) == kNoLimit && !quota.divided) {
+  if (slots != kNoLimit && quota.limit.load(std::memory_order_relaxed) == kNoLimit && !quota.has_policy) {
     own = new_policies();
     if (own.empty()) return Code::no_memory;
-    quota.divided = true;
+    quota.has_policy = true;
   }
   for (size_t i = 0; i < pools_.size(); ++i) pools_[i]->open_account(account, std::move(own[i]));
   quota.mode.store(mode, std::memory_order_relaxed);

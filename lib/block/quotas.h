@@ -27,7 +27,7 @@ struct Quota {
   std::atomic<OverQuota> mode{OverQuota::reject};
   std::atomic<uint32_t> limit{kNoLimit};
   std::atomic<uint32_t> used{0};
-  bool divided = false;  // under the table's lock for opening: the pools have a policy of its own
+  bool has_policy = false;  // under the table's lock for opening: the pools have a policy of its own
 };
 
 class Quotas {
