@@ -302,6 +302,8 @@ class BlockTable final {
   void enter_policy(const Publication& what, Fresh& fresh);
   [[nodiscard]] Code list(SlotId slot, const Search& key, const Publication& what, size_t i, uint64_t child,
                           SlotId* existing, Fresh& fresh) noexcept;
+  [[nodiscard]] Code list_among(SlotId slot, const Search& key, const Publication& what, size_t i, SlotId* existing,
+                                Fresh& fresh) noexcept;
   void link(SlotId& inout, size_t i, SlotId parent, bool counted, const Publication& what, Fresh& fresh) noexcept;
   [[nodiscard]] bool may_be_parent(SlotId parent, SlotId child) const noexcept;
   void publish_batch(std::span<SlotId> inout, const Search* search, size_t begin, const Publication& what, Fresh& fresh);

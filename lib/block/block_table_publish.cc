@@ -24,6 +24,13 @@ void advance(std::atomic<uint64_t>& word, uint64_t step) noexcept {
   }
 }
 
+// Before the slot is registered: a reader that compares it then finds out when it has taken the slot.
+void name(Slot& at, uint64_t low, uint64_t high, FamilyId family) noexcept {
+  at.key_low.store(low, std::memory_order_relaxed);
+  at.key_high.store(high, std::memory_order_relaxed);
+  at.family.store(family, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 // One batch of a publication on its way.
@@ -52,12 +59,24 @@ Code BlockTable::complete(std::span<const SlotId> slots) noexcept {
 }
 
 // Looks the key up and makes the slot findable under it, in one step under the partition's lock.
-// `i`: in the publication. `child`: a child is expected to follow; it is counted in the same store.
-Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, size_t i, uint64_t child,
-                      SlotId* existing, Fresh& fresh) noexcept {
+// `i`: in the publication. `child`: what to add for a child that is expected to follow; it is counted in the same store.
+inline Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, size_t i, uint64_t child,
+                             SlotId* existing, Fresh& fresh) noexcept {
   if (slot >= slot_count_) return Code::invalid_argument;
   Slot& at = table_[slot];
   if (SlotWord(at.word.load(std::memory_order_relaxed)).state() != SlotState::complete) return Code::wrong_state;
+  if (!index_.insert_alone(key.place, slot)) [[unlikely]] {
+    const Code code = list_among(slot, key, what, i, existing, fresh);
+    if (code != Code::ok) return code;
+  }
+  name(at, key.low, key.high, what.family);
+  advance(at.word, kToRegistered + child);
+  return Code::ok;
+}
+
+// The part of list() that is for a key that may be there. ok: it was not, and now is the slot's.
+Code BlockTable::list_among(SlotId slot, const Search& key, const Publication& what, size_t i, SlotId* existing,
+                            Fresh& fresh) noexcept {
   const auto taken = [&](SlotId there) {
     if (!take(there, key, what.family)) return false;
     *existing = there;
@@ -74,16 +93,11 @@ Code BlockTable::list(SlotId slot, const Search& key, const Publication& what, s
     listed = index_.find_or_insert(key.place, slot, taken);
   }
   if (listed == PrefixIndex::Listed::full) return Code::no_room;
-  const bool duplicate = listed == PrefixIndex::Listed::there;
-  at.key_low.store(key.low, std::memory_order_relaxed);
-  at.key_high.store(key.high, std::memory_order_relaxed);
-  at.family.store(what.family, std::memory_order_relaxed);
-  if (!duplicate) {
-    advance(at.word, kToRegistered + child);
-  } else if (what.duplicates == DuplicateMode::keep) {
-    advance(at.word, kToRegistered | SlotWord::kWithdrawn);
-  }
-  return duplicate ? Code::exists : Code::ok;
+  if (listed == PrefixIndex::Listed::fresh) return Code::ok;
+  Slot& at = table_[slot];
+  name(at, key.low, key.high, what.family);
+  if (what.duplicates == DuplicateMode::keep) advance(at.word, kToRegistered | SlotWord::kWithdrawn);
+  return Code::exists;
 }
 
 // Second step, in the order of the keys: parents, and what becomes of duplicates. Every slot of the
@@ -136,7 +150,8 @@ void BlockTable::publish_batch(std::span<SlotId> inout, const Search* search, si
       n, [&](size_t i) { return search[i].place; },
       [&](size_t i) {
         if (fresh.codes[i] != Code::ok) return;
-        const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild : 0;
+        // With the mark that its policy would leave on it: a block below another is seldom the first to go.
+        const uint64_t child = chain && i + 1 < n ? SlotWord::kOneChild | SlotWord::kNotify : 0;
         fresh.codes[i] = list(inout[i], search[i], what, begin + i, child, &fresh.existing[i], fresh);
       });
   // Nearly always all of a batch are new: of a chain only the first then has a parent that must be looked at.

@@ -22,33 +22,31 @@ HoldTable::~HoldTable() {
 
 class HoldTable::LaneLock {
  public:
-  explicit LaneLock(HoldTable& table) : table_(table) {}
+  explicit LaneLock(HoldTable& table) : table_(table), entries_(table) {}
   ~LaneLock() KVBM_NO_TSA {
     if (lane_ != nullptr) lane_->mutex.unlock();
   }
   // The lock of the lane of what may be a hold: of holds that are made together the same one. At most one is held.
+  // Null: there is no such page.
   Lane* take(HoldValue value) KVBM_NO_TSA {
-    const uint32_t page = index_of(value) / kPageHolds;
+    const Page* const page = entries_.page(index_of(value));
     if (page == page_) return lane_;
     page_ = page;
-    Lane* const lane = table_.lane_of(page);
+    Lane* const lane = page == nullptr ? nullptr : &table_.lanes_[page->lane];
     if (lane == lane_) return lane_;
     if (lane_ != nullptr) lane_->mutex.unlock();
     lane_ = lane;
     if (lane_ != nullptr) BatchLock::lock(lane_->mutex);
     return lane_;
   }
+  [[nodiscard]] Entries& entries() noexcept { return entries_; }
 
  private:
   HoldTable& table_;
-  uint32_t page_ = UINT32_MAX;
+  Entries entries_;
+  const Page* page_ = nullptr;
   Lane* lane_ = nullptr;
 };
-
-HoldTable::Lane* HoldTable::lane_of(uint32_t page) noexcept {
-  if (page >= page_count_.load(std::memory_order_acquire)) return nullptr;
-  return &lanes_[pages_[page].load(std::memory_order_acquire)->lane];
-}
 
 // Gives the lane a page.
 Code HoldTable::grow(uint32_t number) {
@@ -71,7 +69,7 @@ Code HoldTable::grow(uint32_t number) {
   if (lane.tail == kNoSlot) {
     lane.head = base;
   } else {
-    std::atomic<uint64_t>& tail = word_at(lane.tail);
+    std::atomic<uint64_t>& tail = Entries(*this).word(lane.tail);
     const uint64_t word = tail.load(std::memory_order_relaxed);
     tail.store(make_word(base, generation_of(word), 0), std::memory_order_relaxed);
   }
@@ -84,9 +82,10 @@ size_t HoldTable::create_in(Lane& lane, HoldKind kind, std::span<const SlotId> s
                             std::span<const uint32_t> slot_generations, std::span<HoldValue> out) noexcept {
   BatchLock lock(lane.mutex);
   const size_t n = std::min<size_t>(slots.size(), lane.free);
+  Entries entries(*this);
   for (size_t i = 0; i < n; ++i) {
     const uint32_t index = lane.head;
-    Page& page = *pages_[index / kPageHolds].load(std::memory_order_relaxed);
+    Page& page = *entries.page(index);
     std::atomic<uint64_t>& entry = page.words[index % kPageHolds];
     const uint64_t free_word = entry.load(std::memory_order_relaxed);
     lane.head = slot_of(free_word);
@@ -120,8 +119,23 @@ Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<c
   }
   if (made == slots.size()) return Code::ok;
   LaneLock lock(*this);
-  for (size_t i = made; i-- > 0;) end_one(*lock.take(out[i]), out[i]);  // as they were
+  for (size_t i = made; i-- > 0;) end_one(*lock.take(out[i]), out[i], lock.entries());  // as they were
   return code;
+}
+
+Code HoldTable::resolve(HoldValue value, Hold* out) const noexcept {
+  *out = Hold{};
+  Entries entries(*this);
+  uint64_t word = 0;
+  const Code code = check(value, entries, &word);
+  if (code != Code::ok) return code;
+  out->slot = slot_of(word);
+  out->kind = static_cast<HoldKind>(kind_of(word));
+  if (out->kind == HoldKind::weak) {
+    const uint32_t index = index_of(value);
+    out->slot_generation = entries.page(index)->slot_generations[index % kPageHolds].load(std::memory_order_relaxed);
+  }
+  return Code::ok;
 }
 
 size_t HoldTable::resolve(std::span<const HoldValue> values, std::span<Hold> out,
@@ -136,11 +150,11 @@ size_t HoldTable::resolve(std::span<const HoldValue> values, std::span<Hold> out
 }
 
 // At the back of the free list.
-void HoldTable::put_back(Lane& lane, uint32_t index) noexcept {
+void HoldTable::put_back(Lane& lane, uint32_t index, Entries& entries) noexcept {
   if (lane.tail == kNoSlot) {
     lane.head = index;
   } else {
-    std::atomic<uint64_t>& tail = word_at(lane.tail);
+    std::atomic<uint64_t>& tail = entries.word(lane.tail);
     tail.store(make_word(index, generation_of(tail.load(std::memory_order_relaxed)), 0), std::memory_order_relaxed);
   }
   lane.tail = index;
@@ -148,15 +162,15 @@ void HoldTable::put_back(Lane& lane, uint32_t index) noexcept {
 }
 
 // A live hold, under the lock of its lane.
-void HoldTable::end_one(Lane& lane, HoldValue value) noexcept {
+void HoldTable::end_one(Lane& lane, HoldValue value, Entries& entries) noexcept {
   const uint32_t index = index_of(value);
   const uint32_t generation = generation_of(value);
   const bool wraps = generation == kMaxGeneration;
-  word_at(index).store(make_word(kNoSlot, wraps ? 0 : generation + 1, 0), std::memory_order_release);
+  entries.word(index).store(make_word(kNoSlot, wraps ? 0 : generation + 1, 0), std::memory_order_release);
   if (wraps) {
     ++lane.retired;
   } else {
-    put_back(lane, index);
+    put_back(lane, index, entries);
   }
 }
 
@@ -169,7 +183,7 @@ size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, st
     if (!codes.empty()) codes[i] = code;
     if (code != Code::ok) continue;
     ++ended;
-    end_one(*lane, values[i]);
+    end_one(*lane, values[i], lock.entries());
   }
   return ended;
 }
@@ -181,14 +195,13 @@ size_t HoldTable::renew(HoldKind kind, std::span<const SlotId> slots, std::span<
   for (size_t i = 0; i < inout.size(); ++i) {
     lock.take(inout[i]);
     uint64_t word = 0;
-    Code code = kind == HoldKind::weak ? Code::invalid_argument : check(inout[i], &word);
-    const uint32_t generation = generation_of(word);
+    Code code = kind == HoldKind::weak ? Code::invalid_argument : check(inout[i], lock.entries(), &word);
     // An entry at its last generation retires when it ends; the caller ends it and creates another.
-    if (code == Code::ok && generation == kMaxGeneration) code = Code::no_room;
+    if (code == Code::ok && generation_of(word) == kMaxGeneration) code = Code::no_room;
     if (code == Code::ok) {
-      const uint32_t index = index_of(inout[i]);
-      word_at(index).store(make_word(slots[i], generation + 1, static_cast<uint8_t>(kind)), std::memory_order_release);
-      inout[i] = make_value(index, generation + 1, tag_);
+      inout[i] += kOneGeneration;
+      lock.entries().word(index_of(inout[i])).store(make_word(slots[i], generation_of(inout[i]), static_cast<uint8_t>(kind)),
+                                                    std::memory_order_release);
       ++renewed;
     }
     if (!codes.empty()) codes[i] = code;

@@ -56,16 +56,16 @@ class HoldTable {
                             std::span<HoldValue> out);
   // ok, invalid_argument (0), foreign_handle (another manager's tag), stale_handle (ended, or never issued).
   [[nodiscard]] Code resolve(HoldValue value, Hold* out) const noexcept;
+  // Slots of holds that must all be valid and of one kind; wrong_state: of another kind. The first failure.
+  [[nodiscard]] Code resolve_all(std::span<const HoldValue> values, HoldKind kind, std::span<SlotId> out) const noexcept;
   // Returns how many resolved; codes may be empty; out[i].slot is kNoSlot where not ok.
   size_t resolve(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) const noexcept;
   // Ends each hold; out[i] is what it stood for, slot kNoSlot where codes[i] is not ok. A value that
   // appears twice ends once. Returns how many ended. The references are the caller's to end.
-  size_t end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept
-     ;
+  size_t end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept;
   // Ends each hold and makes a new one of another kind (and slot) in its place, as consuming calls
   // do. `inout[i]` becomes the new value. Returns how many; an item that fails is left as it is.
-  size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout, std::span<Code> codes) noexcept
-     ;
+  size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout, std::span<Code> codes) noexcept;
 
   [[nodiscard]] uint32_t live() const noexcept;
   [[nodiscard]] size_t bytes() const noexcept;
@@ -86,6 +86,27 @@ class HoldTable {
     std::atomic<uint64_t> words[kPageHolds];
     std::atomic<uint32_t> slot_generations[kPageHolds];
   };
+  // Entries by number. Those of a batch were made together: the page of the one before is remembered.
+  class Entries {
+   public:
+    explicit Entries(const HoldTable& table) noexcept : table_(table) {}
+    // Null: there is no such page.
+    Page* page(uint32_t index) noexcept {
+      const uint32_t number = index / kPageHolds;
+      if (number == number_) [[likely]]
+        return page_;
+      if (number >= table_.page_count_.load(std::memory_order_acquire)) return nullptr;
+      number_ = number;
+      return page_ = table_.pages_[number].load(std::memory_order_acquire);
+    }
+    // Of an entry that there is.
+    std::atomic<uint64_t>& word(uint32_t index) noexcept { return page(index)->words[index % kPageHolds]; }
+
+   private:
+    const HoldTable& table_;
+    uint32_t number_ = UINT32_MAX;
+    Page* page_ = nullptr;
+  };
   // The lock of one lane after the other, each as long as the holds in hand are in it.
   class LaneLock;
 
@@ -94,6 +115,7 @@ class HoldTable {
   static constexpr unsigned kGenerationShift = 32;
   static constexpr unsigned kKindShift = 56;
   static constexpr unsigned kTagShift = 56;
+  static constexpr uint64_t kOneGeneration = uint64_t{1} << kGenerationShift;
   static constexpr uint64_t make_word(SlotId slot, uint32_t generation, uint8_t kind) {
     return static_cast<uint64_t>(slot) | static_cast<uint64_t>(generation) << kGenerationShift |
            static_cast<uint64_t>(kind) << kKindShift;
@@ -109,19 +131,14 @@ class HoldTable {
   }
   static constexpr uint32_t index_of(HoldValue value) { return static_cast<uint32_t>(value); }
 
-  [[nodiscard]] Code check(HoldValue value, uint64_t* word) const noexcept;
-  [[nodiscard]] std::atomic<uint64_t>& word_at(uint32_t index) const noexcept {
-    return pages_[index / kPageHolds].load(std::memory_order_acquire)->words[index % kPageHolds];
-  }
-  // Null: there is no such page.
-  [[nodiscard]] Lane* lane_of(uint32_t page) noexcept;
+  [[nodiscard]] Code check(HoldValue value, Entries& entries, uint64_t* word) const noexcept;
   [[nodiscard]] Code grow(uint32_t number) KVBM_EXCLUDES(growing_);
   // As many as the lane has, at most out.size(); returns how many.
   size_t create_in(Lane& lane, HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
                    std::span<HoldValue> out) noexcept;
   // Both under the lock of the hold's lane, which the analysis cannot know.
-  void end_one(Lane& lane, HoldValue value) noexcept KVBM_NO_TSA;
-  void put_back(Lane& lane, uint32_t index) noexcept KVBM_NO_TSA;
+  void end_one(Lane& lane, HoldValue value, Entries& entries) noexcept KVBM_NO_TSA;
+  void put_back(Lane& lane, uint32_t index, Entries& entries) noexcept KVBM_NO_TSA;
 
   const uint8_t tag_;
   const uint32_t max_pages_;
@@ -133,29 +150,28 @@ class HoldTable {
 };
 
 // Inlined: several calls resolve each of their blocks.
-inline Code HoldTable::check(HoldValue value, uint64_t* word) const noexcept {
-  if (value == kNoHold) return Code::invalid_argument;
-  if (static_cast<uint8_t>(value >> kTagShift) != tag_) return Code::foreign_handle;
+inline Code HoldTable::check(HoldValue value, Entries& entries, uint64_t* word) const noexcept {
+  if (static_cast<uint8_t>(value >> kTagShift) != tag_) [[unlikely]]
+    return value == kNoHold ? Code::invalid_argument : Code::foreign_handle;
   const uint32_t index = index_of(value);
-  if (index / kPageHolds >= page_count_.load(std::memory_order_acquire)) return Code::stale_handle;
-  *word = word_at(index).load(std::memory_order_acquire);
-  const bool live = kind_of(*word) != 0 && generation_of(*word) == generation_of(value);
-  return live ? Code::ok : Code::stale_handle;
+  const Page* const page = entries.page(index);
+  if (page == nullptr) [[unlikely]]
+    return Code::stale_handle;
+  *word = page->words[index % kPageHolds].load(std::memory_order_acquire);
+  if (kind_of(*word) != 0 && generation_of(*word ^ value) == 0) [[likely]]
+    return Code::ok;
+  return value == kNoHold ? Code::invalid_argument : Code::stale_handle;
 }
 
-inline Code HoldTable::resolve(HoldValue value, Hold* out) const noexcept {
-  uint64_t word = 0;
-  *out = Hold{};
-  const Code code = check(value, &word);
-  if (code != Code::ok) return code;
-  out->slot = slot_of(word);
-  out->kind = static_cast<HoldKind>(kind_of(word));
-  if (out->kind == HoldKind::weak) {
-    const uint32_t index = index_of(value);
-    out->slot_generation = pages_[index / kPageHolds]
-                               .load(std::memory_order_acquire)
-                               ->slot_generations[index % kPageHolds]
-                               .load(std::memory_order_relaxed);
+inline Code HoldTable::resolve_all(std::span<const HoldValue> values, HoldKind kind,
+                                   std::span<SlotId> out) const noexcept {
+  Entries entries(*this);
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint64_t word = 0;
+    const Code code = check(values[i], entries, &word);
+    if (code != Code::ok) return code;
+    if (kind_of(word) != static_cast<uint8_t>(kind)) return Code::wrong_state;
+    out[i] = slot_of(word);
   }
   return Code::ok;
 }

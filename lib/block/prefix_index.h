@@ -69,6 +69,9 @@ class PrefixIndex {
   // Calls each(i) for every i < n <= kMaxBatch under the lock of place_of(i), by partition and in order within one.
   template <class PlaceOf, class Each>
   void by_partition(size_t n, PlaceOf&& place_of, Each&& each) KVBM_NO_TSA;
+  // Inserts `slot` where no other can be of its key: nothing in its chunk looks like it, and nothing lies further on. So it
+  // nearly always is of a key that is not there. Lock: lock_of(at).
+  [[nodiscard]] bool insert_alone(const Place& at, SlotId slot) noexcept;
   // Searches as above and inserts `slot` when no visit returned true. Lock: lock_of(at).
   template <class Visit>
   [[nodiscard]] Listed find_or_insert(const Place& at, SlotId slot, Visit&& visit) noexcept;

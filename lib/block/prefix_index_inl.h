@@ -46,20 +46,18 @@ bool PrefixIndex::search(const Place& at, Visit&& visit) const noexcept {
 
 template <class Visit>
 PrefixIndex::Listed PrefixIndex::find_or_insert(const Place& at, SlotId slot, Visit&& visit) noexcept {
+  if (search(at, visit)) return Listed::there;
+  return insert(at, slot) ? Listed::fresh : Listed::full;
+}
+
+inline bool PrefixIndex::insert_alone(const Place& at, SlotId slot) noexcept {
   IndexChunk& chunk = *home(at);
   const uint64_t low = chunk.tags[0].load(std::memory_order_relaxed);
   const uint64_t high = chunk.tags[1].load(std::memory_order_relaxed);
   const uint32_t free = match(low, high, 0);
-  if ((high >> 32) != 0 || free == 0) {  // it may lie further on, or has to
-    if (search(at, visit)) return Listed::there;
-    return insert(at, slot) ? Listed::fresh : Listed::full;
-  }
-  for (uint32_t bits = match(low, high, at.tag); bits != 0; bits &= bits - 1) {
-    const auto entry = static_cast<unsigned>(__builtin_ctz(bits));
-    if (visit(chunk.slots[entry].load(std::memory_order_relaxed))) return Listed::there;
-  }
+  if ((high >> 32) != 0 || free == 0 || match(low, high, at.tag) != 0) return false;
   put(chunk, static_cast<unsigned>(__builtin_ctz(free)), at.tag, slot);
-  return Listed::fresh;
+  return true;
 }
 
 template <class PlaceOf, class Each>

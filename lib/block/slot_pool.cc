@@ -187,8 +187,27 @@ SlotId SlotPool::evict_any(uint64_t to, uint32_t tick) {
   }
 }
 
-// The slot has just become `evicting`: it leaves its policy, its quota and its parent.
-void SlotPool::leave_evicted(SlotId slot, uint32_t tick, Woken& elsewhere) {
+// The parent of a slot that was just evicted, where nothing but this child keeps it and the policy would have it go next:
+// evicted in the same step as the child leaves it. Most evictions are of chains, which go from their ends.
+SlotId SlotPool::evict_parent(SlotId slot, uint32_t tick) {
+  const SlotId parent = all_.slots[slot].parent.load(std::memory_order_relaxed);
+  if (parent == kNoSlot || own_policies_ != 0 || !has(parent) || all_.meta[parent].in_policy == 0) return kNoSlot;
+  std::atomic<uint64_t>& at = all_.slots[parent].word;
+  constexpr uint64_t kOnlyThis = SlotWord::kRegistered | SlotWord::kOneChild;
+  uint64_t bits = at.load(std::memory_order_relaxed);
+  if ((bits & ~SlotWord::kNotify) != kOnlyThis || !shared_->evicts_next(local(parent), tick)) return kNoSlot;
+  do {
+    if (at.compare_exchange_weak(bits, kEvicting, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+      all_.slots[slot].parent.store(kNoSlot, std::memory_order_relaxed);
+      return parent;
+    }
+  } while ((bits & ~SlotWord::kNotify) == kOnlyThis);
+  (void)evictable_slot(parent);  // taken in between, as in evict_one()
+  return kNoSlot;
+}
+
+// The slot has just become `evicting`: it leaves its policy and its quota.
+void SlotPool::leave_evicted(SlotId slot) {
   all_.marks->none(slot);
   all_.meta[slot].in_policy = 0;
   all_.facts[slot].queue = 0;
@@ -198,7 +217,6 @@ void SlotPool::leave_evicted(SlotId slot, uint32_t tick, Woken& elsewhere) {
   if (const AccountId account = account_of(slot); account != kSharedAccount) {
     all_.quotas->find(account)->used.fetch_sub(1, std::memory_order_relaxed);
   }
-  leave_parent(slot, tick, elsewhere);
 }
 
 SlotPool::Taken SlotPool::take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick, Woken& elsewhere) {
@@ -210,11 +228,16 @@ SlotPool::Taken SlotPool::take(AccountId account, std::span<SlotId> out, bool ev
   }
   if (got != 0) free_.store(counters_.free -= static_cast<uint32_t>(got), std::memory_order_relaxed);
   while (evicting && got < out.size()) {
-    const SlotId slot = evict_any(kEvicting, tick);
+    SlotId slot = evict_any(kEvicting, tick);
     if (slot == kNoSlot) break;
-    --accounts_[account_of(slot)].used;
-    leave_evicted(slot, tick, elsewhere);
-    out[got++] = slot;
+    for (SlotId parent = kNoSlot;; slot = parent) {
+      --accounts_[account_of(slot)].used;
+      leave_evicted(slot);
+      out[got++] = slot;
+      parent = got < out.size() ? evict_parent(slot, tick) : kNoSlot;
+      if (parent == kNoSlot) break;
+    }
+    leave_parent(slot, tick, elsewhere);
   }
   accounts_[account].used += static_cast<uint32_t>(got);
   counters_.allocated += got;
@@ -228,7 +251,8 @@ size_t SlotPool::evict_own(AccountId account, std::span<SlotId> out, uint32_t ti
   while (got < out.size()) {
     const SlotId slot = evict_one(*accounts_[account].own, kEvicting, tick);
     if (slot == kNoSlot) break;
-    leave_evicted(slot, tick, elsewhere);
+    leave_evicted(slot);
+    leave_parent(slot, tick, elsewhere);
     out[got++] = slot;
   }
   return got;
@@ -292,7 +316,8 @@ size_t SlotPool::evict_held(std::span<SlotId> slots, uint32_t tick, Woken& elsew
       continue;
     }
     policy_of(slot).erased(local(slot));
-    leave_evicted(slot, tick, elsewhere);
+    leave_evicted(slot);
+    leave_parent(slot, tick, elsewhere);
     slots[gone++] = slot;
   }
   std::copy_n(kept, n_kept, slots.begin() + static_cast<std::ptrdiff_t>(gone));

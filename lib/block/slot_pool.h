@@ -118,7 +118,8 @@ class SlotPool final : private policy::Residents {
   [[nodiscard]] policy::EvictionPolicy& policy_of(SlotId slot) KVBM_REQUIRES(mutex_);
   [[nodiscard]] SlotId evict_one(policy::EvictionPolicy& from, uint64_t to, uint32_t tick) KVBM_REQUIRES(mutex_);
   [[nodiscard]] SlotId evict_any(uint64_t to, uint32_t tick) KVBM_REQUIRES(mutex_);
-  void leave_evicted(SlotId slot, uint32_t tick, Woken& elsewhere) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] SlotId evict_parent(SlotId slot, uint32_t tick) KVBM_REQUIRES(mutex_);
+  void leave_evicted(SlotId slot) KVBM_REQUIRES(mutex_);
   void leave_policy(SlotId slot) KVBM_REQUIRES(mutex_);
   [[nodiscard]] SlotId take_parent(SlotId slot) KVBM_REQUIRES(mutex_);
   void leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) KVBM_REQUIRES(mutex_);

@@ -51,14 +51,10 @@ using Slots = PerBlock<SlotId>;
 
 // Slots of holds that must all be valid, of one kind, and in one state.
 Code resolve_all(Manager& manager, const kvbm_block_t* blocks, size_t n, HoldKind kind, SlotState state, Slots& slots) {
+  const Code code = manager.holds().resolve_all({blocks, n}, kind, slots);
+  if (code != Code::ok || kind != HoldKind::writable) return code;
   for (size_t i = 0; i < n; ++i) {
-    Hold hold;
-    const Code code = manager.holds().resolve(blocks[i], &hold);
-    if (code != Code::ok) return code;
-    if (hold.kind != kind || (kind == HoldKind::writable && manager.table().state(hold.slot) != state)) {
-      return Code::wrong_state;
-    }
-    slots[i] = hold.slot;
+    if (manager.table().state(slots[i]) != state) return Code::wrong_state;
   }
   return Code::ok;
 }

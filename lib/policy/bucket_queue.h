@@ -32,6 +32,11 @@ class BucketQueue {
   // Grows whenever the ages of what is queued change.
   [[nodiscard]] uint32_t epoch() const noexcept { return epoch_; }
 
+  // The list that a push would be to. After advance().
+  [[nodiscard]] uint32_t list_at(size_t kind, uint32_t last_use, uint32_t now) const noexcept {
+    return list_of(kind, epochs_back(last_use, now));
+  }
+
   // At the front of its list: a parent whose child just went goes next. Returns the bucket of its age.
   size_t push(SlotId slot, size_t kind, uint32_t last_use, uint32_t now) noexcept {
     return push({&slot, 1}, kind, last_use, now);
@@ -40,8 +45,7 @@ class BucketQueue {
   // Many of one kind and last use, each before the one given earlier.
   size_t push(std::span<const SlotId> slots, size_t kind, uint32_t last_use, uint32_t now) noexcept {
     advance(now);
-    const auto behind = static_cast<int32_t>((now >> shift_) - (last_use >> shift_));  // a use may be ahead of `now`
-    const uint32_t back = std::min(static_cast<uint32_t>(std::max(behind, 0)), kEpochs - 1);
+    const uint32_t back = epochs_back(last_use, now);
     const uint32_t list = list_of(kind, back);
     occupied_[kind][(list % kEpochs) / 64] |= uint64_t{1} << (list % 64);
     uint32_t second = heads_[list].next;
@@ -151,6 +155,10 @@ class BucketQueue {
   }
   [[nodiscard]] uint32_t& prev(uint32_t i) noexcept {
     return i < facts_.size() ? facts_[i].prev : heads_[i - facts_.size()].prev;
+  }
+  [[nodiscard]] uint32_t epochs_back(uint32_t last_use, uint32_t now) const noexcept {
+    const auto behind = static_cast<int32_t>((now >> shift_) - (last_use >> shift_));  // a use may be ahead of `now`
+    return std::min(static_cast<uint32_t>(std::max(behind, 0)), kEpochs - 1);
   }
   void clear(uint32_t list) noexcept { heads_[list] = {head(list), head(list)}; }
   [[nodiscard]] uint32_t list_of(size_t kind, uint32_t back) const noexcept {

@@ -50,7 +50,7 @@ class Prefix final : public EvictionPolicy {
         ghosts_(history_.ghosts),
         queue_(facts),
         owned_((facts.size() + 63) / 64) {
-    const size_t every = facts.size() / (facts.size() > kLarge ? 2 : 4);
+    const size_t every = facts.size() > kLarge ? facts.size() : facts.size() / 4;
     learn_steps_ = static_cast<uint32_t>(std::max<size_t>(kLearnEvery, every) / kSlice);
     walk_steps_ = std::max(kLeastWalk, learn_steps_ / 16);
     residents_looked_at_ = facts.size() > kLarge ? 2 : 1;
@@ -115,6 +115,24 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
+  // A chain goes from its end, each block as its child has gone: the run goes on with it where it would be at the front.
+  bool evicts_next(SlotId slot, uint32_t tick) override {
+    if (run_ == 0 || (evictions_ + 1) % kSlice == 0) return false;
+    const Facts& facts = facts_[slot];
+    if (facts.queue != 0) {
+      if (queue_.front(list_) != slot || !as_it_was(facts)) return false;
+      queue_.remove(slot);
+    } else {
+      queue_.advance(tick);
+      const uint32_t last_use = facts.last_use.load(std::memory_order_relaxed);
+      if (!as_it_was(facts) || queue_.list_at(kind_of(facts), last_use, tick) != list_) return false;
+    }
+    run_ -= 1;
+    evictions_ += 1;
+    remember(slot, tick);
+    return true;
+  }
+
   void erased(SlotId slot) override {
     if (facts_[slot].queue != 0) queue_.remove(slot);
     forget(slot);
@@ -138,7 +156,7 @@ class Prefix final : public EvictionPolicy {
   // Evictions, at least, from one judgement to the next; meanwhile all facts and a sample of the history are walked over
   // once, some entries every kSlice evictions.
   static constexpr uint32_t kLearnEvery = 4096;
-  // A larger part learns half as often, and looks at every other block then: it has enough to learn from.
+  // A larger part learns once in as many evictions as it has slots, and looks at every other block then: that is enough.
   static constexpr size_t kLarge = 32768;
   static constexpr uint32_t kSlice = 64;
   static constexpr uint32_t kLeastWalk = 16;
@@ -165,8 +183,11 @@ class Prefix final : public EvictionPolicy {
 
   void judge_new(std::span<const SlotId> slots, SlotId last, uint8_t growth, uint32_t tick, bool& known) noexcept {
     std::array<uint64_t, kSlice> names;
-    std::array<Ghost, kSlice> ghosts{};
-    recall(slots, names, ghosts);
+    std::array<Ghost, kSlice> ghosts;
+    if (!recall(slots, names, ghosts)) {
+      know_new(slots, last, static_cast<uint8_t>((known ? kContinued : kFresh) + growth), tick);
+      return;
+    }
     for (size_t i = 0; i < slots.size(); ++i) {
       const Ghost& ghost = ghosts[i];
       auto past = static_cast<uint8_t>(slots[i] == last ? kTail : (known ? kContinued : kFresh) + growth);
@@ -180,24 +201,38 @@ class Prefix final : public EvictionPolicy {
     }
   }
 
-  // What the history has of blocks that come in together, and the names of those that it was asked for. Of a chain nobody
-  // but the first is asked for where that one is not known: what hangs below a block was there only while it was, and left
-  // before it.
-  void recall(std::span<const SlotId> slots, std::span<uint64_t> names, std::span<Ghost> out) noexcept {
+  // None of them has been here before.
+  void know_new(std::span<const SlotId> slots, SlotId last, uint8_t past, uint32_t tick) noexcept {
+    for (size_t i = 0; i < slots.size();) {
+      const size_t word = slots[i] / 64;
+      uint64_t bits = owned_[word];
+      for (; i < slots.size() && slots[i] / 64 == word; ++i) {
+        bits |= uint64_t{1} << (slots[i] % 64);
+        facts_[slots[i]].aux = packed(hinted_past(slots[i], slots[i] == last ? uint8_t{kTail} : past), 0, tick);
+      }
+      owned_[word] = bits;
+    }
+  }
+
+  // What the history has of blocks that come in together, and the names of those that it was asked for; false: of none. Of
+  // a chain nobody but the first is asked for where that one is not known: what hangs below a block was there only while it
+  // was, and left before it.
+  bool recall(std::span<const SlotId> slots, std::span<uint64_t> names, std::span<Ghost> out) noexcept {
     names[0] = residents_.name(slots[0]);
     size_t asked = 0;
+    bool any = false;
     if (is_chain(slots)) {
       ghosts_.prefetch(names[0]);
-      take_ghosts(names.first(1), out);
-      if (!out[0].known) return;
+      if (!take_ghosts(names.first(1), out)) return false;
       asked = 1;
+      any = true;
     }
-    if (asked == slots.size()) return;
+    if (asked == slots.size()) return any;
     for (size_t i = asked; i < slots.size(); ++i) {
       names[i] = residents_.name(slots[i]);
       ghosts_.prefetch(names[i]);
     }
-    take_ghosts(names.subspan(asked, slots.size() - asked), out.subspan(asked));
+    return take_ghosts(names.subspan(asked, slots.size() - asked), out.subspan(asked)) || any;
   }
 
   // Whether it waits to be written to the history.
@@ -214,8 +249,8 @@ class Prefix final : public EvictionPolicy {
   }
   [[nodiscard]] uint32_t depth_of(SlotId slot) const noexcept { return facts_[slot].depth.load(std::memory_order_relaxed); }
 
-  // At least one, in the order of their prefix.
-  void take_ghosts(std::span<const uint64_t> names, std::span<Ghost> out) noexcept {
+  // At least one, in the order of their prefix. False: of none.
+  bool take_ghosts(std::span<const uint64_t> names, std::span<Ghost> out) noexcept {
     size_t unknown = names.size();
     {
       BatchLock lock(history_.mutex);
@@ -225,7 +260,9 @@ class Prefix final : public EvictionPolicy {
         if (!out[i].known) unknown = i;
       }
     }
-    if (unknown == names.size()) return;
+    bool any = std::any_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(names.size()),
+                                 [](const Ghost& ghost) { return ghost.known; });
+    if (unknown == names.size()) return any;
     // They went together as well: where the first is not known in another part, the rest is not asked for there.
     for (size_t part = 0; part < histories_->size(); ++part) {
       if (part == part_) continue;
@@ -235,15 +272,17 @@ class Prefix final : public EvictionPolicy {
         if (out[i].known) continue;
         out[i] = other.ghosts.take(names[i]);
         if (!out[i].known) break;
+        any = true;
       }
     }
+    return any;
   }
 
   // It was chosen to leave and stayed.
   void come_back(SlotId slot) noexcept {
     const uint64_t name = residents_.name(slot);
     Ghost ghost;
-    take_ghosts({&name, 1}, {&ghost, 1});
+    (void)take_ghosts({&name, 1}, {&ghost, 1});
     const Facts& facts = facts_[slot];
     know(slot, packed(hinted_past(slot, ghost.known ? ghost.kind : kUnknown), facts.uses.load(std::memory_order_relaxed),
                       facts.last_use.load(std::memory_order_relaxed)));
@@ -288,6 +327,13 @@ class Prefix final : public EvictionPolicy {
     past = facts.priority == kHintNormal && past != kOneShot && past != kKeep ? past : hinted_past(slot, past);
     facts.aux = packed(past, uses, last);
     return returns > 0 || past != before;
+  }
+
+  // Whether look() would change nothing.
+  [[nodiscard]] static bool as_it_was(const Facts& facts) noexcept {
+    const uint8_t past = past_of(facts);
+    return facts.priority == kHintNormal && past != kOneShot && past != kKeep &&
+           facts.aux == packed(past, facts.uses.load(std::memory_order_relaxed), facts.last_use.load(std::memory_order_relaxed));
   }
 
   void remember(SlotId slot, uint32_t tick) noexcept {

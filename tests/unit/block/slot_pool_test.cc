@@ -47,6 +47,27 @@ TEST(SlotPool, one_thread_evicts_from_all_of_them_alike) {
   for (const size_t each : n) EXPECT_NEAR(static_cast<double>(each), 5.0 * kSlots, kSlots / kPools / 2.0);
 }
 
+TEST(SlotPool, a_chain_goes_from_its_end_as_far_as_nothing_else_keeps_it) {
+  auto made = BlockTable::create(
+      {.slots = 32, .policy = "prefix", .make = &policy::make_eviction_policy, .marks = {}, .pools = 1});
+  ASSERT_TRUE(made.ok());
+  BlockTable* const table = made.value().get();
+  const auto chain = store(*table, keys_of(0, 32), 1, Lineage::chain);
+  const SlotId kept = chain[5];
+  table->release(std::span(chain).first(5), 1);
+  table->release(std::span(chain).subspan(6), 1);
+  std::vector<SlotId> room(26);
+  ASSERT_EQ(table->allocate(0, room, nullptr, 2), Code::ok);
+  EXPECT_EQ(std::vector<SlotId>(room.rbegin(), room.rend()), std::vector<SlotId>(chain.begin() + 6, chain.end()));
+  EXPECT_EQ(present(*table, keys_of(0, 32)), 6U);
+  SlotId one = kNoSlot;
+  EXPECT_EQ(table->allocate(0, {&one, 1}, nullptr, 2), Code::no_room);
+  table->release({&kept, 1}, 3);
+  ASSERT_EQ(table->allocate(0, {&one, 1}, nullptr, 4), Code::ok);
+  EXPECT_EQ(one, kept);
+  EXPECT_EQ(present(*table, keys_of(0, 32)), 5U);
+}
+
 TEST(SlotPool, an_allocation_larger_than_a_pool_takes_from_several_or_leaves_all_as_it_was) {
   auto table = make_table(kSlots, "lru", kPools);
   std::vector<SlotId> all(kSlots);

@@ -82,6 +82,60 @@ TEST(Eviction, the_same_operations_evict_the_same_slots) {
   }
 }
 
+struct Chains {
+  std::vector<SlotId> evicted;
+  size_t followed = 0;  // parents that went in the same step as their child
+};
+
+// Chains of up to 70 blocks below others or alone, hits and holds; each eviction goes on with the parent if `follow`.
+Chains life_of_chains(std::string_view name, bool follow) {
+  constexpr size_t kCapacity = 3000;
+  Forest forest(name, kCapacity);
+  SeededRandom random(11);
+  Chains out;
+  std::vector<SlotId> room(kCapacity);
+  for (SlotId slot = 0; slot < kCapacity; ++slot) room[slot] = slot;
+  for (uint64_t request = 0; request < 4000; ++request) {
+    forest.tick += 1;
+    const size_t n = 1 + random.below(70);
+    const auto below = static_cast<SlotId>(random.below(kCapacity));
+    const SlotId parent = random.below(3) == 0 && forest.resident(below) ? below : kNoSlot;
+    if (parent != kNoSlot) forest.hold(parent);
+    while (room.size() < n) {
+      for (SlotId victim = forest.policy->evict(forest.tick); victim != kNoSlot;) {
+        room.push_back(victim);
+        out.evicted.push_back(victim);
+        if (!follow || room.size() == n) {
+          forest.leave(victim);
+          break;
+        }
+        victim = forest.leave_with_parent(victim);
+        out.followed += victim != kNoSlot ? 1 : 0;
+      }
+    }
+    const std::vector<SlotId> chain(room.end() - static_cast<std::ptrdiff_t>(n), room.end());
+    room.resize(room.size() - n);
+    forest.insert_chain(chain, parent, random.below(4) == 0 ? request / 2 * 100 : request * 100);
+    if (parent != kNoSlot) forest.release(parent);
+    for (int i = 0; i < 10; ++i) {
+      const auto hit = static_cast<SlotId>(random.below(kCapacity));
+      if (forest.resident(hit)) forest.hit(hit);
+    }
+  }
+  return out;
+}
+
+TEST(Eviction, going_on_with_the_parent_evicts_the_same_slots) {
+  for (const std::string_view name : eviction_policy_names()) {
+    const Chains apart = life_of_chains(name, false);
+    const Chains together = life_of_chains(name, true);
+    EXPECT_EQ(apart.evicted, together.evicted) << name;
+    if (name == kDefaultPolicy) {
+      EXPECT_GT(together.followed, together.evicted.size() / 2);
+    }
+  }
+}
+
 TEST(Eviction, an_unknown_name_makes_no_policy) {
   std::vector<Facts> facts(1);
   Forest forest("lru", 1);

@@ -47,6 +47,19 @@ class Forest final : public Residents {
     facts[slot].depth = parent == kNoSlot ? 0 : facts[parent].depth + 1;
     policy->inserted(std::span(&slot, 1), tick);
   }
+  // Together, each but the first below the one before it.
+  void insert_chain(std::span<const SlotId> slots, SlotId parent, uint64_t first_block) {
+    for (const SlotId slot : slots) {
+      slots_[slot] = {first_block++, parent, 0, 0, true};
+      if (parent != kNoSlot) slots_[parent].children += 1;
+      facts[slot].last_use = tick;
+      facts[slot].uses = 0;
+      facts[slot].priority = 0;
+      facts[slot].depth = parent == kNoSlot ? 0 : facts[parent].depth + 1;
+      parent = slot;
+    }
+    policy->inserted(slots, tick);
+  }
   void hit(SlotId slot) {
     facts[slot].last_use = tick;
     facts[slot].uses = static_cast<uint16_t>(facts[slot].uses + 1);
@@ -68,6 +81,18 @@ class Forest final : public Residents {
     if (parent == kNoSlot) return;
     slots_[parent].children -= 1;
     offer(parent);
+  }
+  // The same; the parent, if nothing else keeps it and the policy has it go next.
+  SlotId leave_with_parent(SlotId slot) {
+    const SlotId parent = slots_[slot].parent;
+    const bool only = parent != kNoSlot && resident(parent) && slots_[parent].children == 1 && !held(parent);
+    if (!only || !policy->evicts_next(parent, tick)) {
+      leave(slot);
+      return kNoSlot;
+    }
+    slots_[slot].resident = false;
+    slots_[parent].children = 0;
+    return parent;
   }
 
   uint32_t tick = 1;
