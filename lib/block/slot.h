@@ -26,7 +26,7 @@ class SlotWord {
   static constexpr uint64_t kStateMask = 0x7;
   // No longer findable (erased, or a private duplicate); the slot is freed when nothing keeps it.
   static constexpr uint64_t kWithdrawn = 1ULL << 3;
-  // The policy has no candidate for this slot: who makes it evictable tells the policy.
+  // The policy may have no candidate for this slot: who makes it evictable tells the policy.
   static constexpr uint64_t kNotify = 1ULL << 4;
   static constexpr uint64_t kOneReference = 1ULL << 8;
   static constexpr uint64_t kReferenceMask = 0xFFFFFFULL << 8;
