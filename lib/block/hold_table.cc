@@ -124,8 +124,12 @@ Code HoldTable::create(HoldKind kind, std::span<const SlotId> slots, std::span<c
 }
 
 Code HoldTable::resolve(HoldValue value, Hold* out) const noexcept {
-  *out = Hold{};
   Entries entries(*this);
+  return resolve_by(entries, value, out);
+}
+
+Code HoldTable::resolve_by(Entries& entries, HoldValue value, Hold* out) const noexcept {
+  *out = Hold{};
   uint64_t word = 0;
   const Code code = check(value, entries, &word);
   if (code != Code::ok) return code;
@@ -141,8 +145,9 @@ Code HoldTable::resolve(HoldValue value, Hold* out) const noexcept {
 size_t HoldTable::resolve(std::span<const HoldValue> values, std::span<Hold> out,
                           std::span<Code> codes) const noexcept {
   size_t resolved = 0;
+  Entries entries(*this);
   for (size_t i = 0; i < values.size(); ++i) {
-    const Code code = resolve(values[i], &out[i]);
+    const Code code = resolve_by(entries, values[i], &out[i]);
     resolved += code == Code::ok ? 1 : 0;
     if (!codes.empty()) codes[i] = code;
   }
@@ -179,7 +184,7 @@ size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, st
   LaneLock lock(*this);
   for (size_t i = 0; i < values.size(); ++i) {
     Lane* const lane = lock.take(values[i]);
-    const Code code = resolve(values[i], &out[i]);
+    const Code code = resolve_by(lock.entries(), values[i], &out[i]);
     if (!codes.empty()) codes[i] = code;
     if (code != Code::ok) continue;
     ++ended;

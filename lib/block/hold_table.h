@@ -132,6 +132,7 @@ class HoldTable {
   static constexpr uint32_t index_of(HoldValue value) { return static_cast<uint32_t>(value); }
 
   [[nodiscard]] Code check(HoldValue value, Entries& entries, uint64_t* word) const noexcept;
+  [[nodiscard]] Code resolve_by(Entries& entries, HoldValue value, Hold* out) const noexcept;
   [[nodiscard]] Code grow(uint32_t number) KVBM_EXCLUDES(growing_);
   // As many as the lane has, at most out.size(); returns how many.
   size_t create_in(Lane& lane, HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,

@@ -73,7 +73,7 @@ class EvictionPolicy {
   // Chooses, forgets and returns an evictable slot; kNoSlot when there is none.
   virtual SlotId evict(uint32_t tick) = 0;
   // `slot` would become available now that a child of it was evicted. True: it is what evict() would choose next, and has
-  // been chosen and forgotten. False: nothing has changed.
+  // been chosen and forgotten. False: nothing has changed for it.
   [[nodiscard]] virtual bool evicts_next(SlotId slot, uint32_t tick) {
     (void)slot, (void)tick;
     return false;

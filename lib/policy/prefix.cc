@@ -261,7 +261,7 @@ class Prefix final : public EvictionPolicy {
       }
     }
     bool any = std::any_of(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(names.size()),
-                                 [](const Ghost& ghost) { return ghost.known; });
+                           [](const Ghost& ghost) { return ghost.known; });
     if (unknown == names.size()) return any;
     // They went together as well: where the first is not known in another part, the rest is not asked for there.
     for (size_t part = 0; part < histories_->size(); ++part) {

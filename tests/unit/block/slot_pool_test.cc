@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
+#include <memory>
 #include <thread>
 
 #include "block_fixture.h"
@@ -66,6 +68,48 @@ TEST(SlotPool, a_chain_goes_from_its_end_as_far_as_nothing_else_keeps_it) {
   ASSERT_EQ(table->allocate(0, {&one, 1}, nullptr, 4), Code::ok);
   EXPECT_EQ(one, kept);
   EXPECT_EQ(present(*table, keys_of(0, 32)), 5U);
+}
+
+// Has a parent go with its last child, and says so while it may still be taken.
+class ParentsGoNext final : public PlainLru {
+ public:
+  ParentsGoNext(std::span<policy::Facts> facts, const policy::Residents& residents, std::function<void()> chosen)
+      : PlainLru(facts, residents), chosen_(std::move(chosen)) {}
+  [[nodiscard]] bool hears_hints() const noexcept override { return true; }  // so that nothing stands over it
+  bool evicts_next(SlotId slot, uint32_t) override {
+    erased(slot);
+    chosen_();
+    return true;
+  }
+
+ private:
+  std::function<void()> chosen_;
+};
+
+TEST(SlotPool, a_parent_that_is_taken_as_it_was_chosen_stays_and_comes_up_again) {
+  const auto keys = keys_of(0, 3);
+  std::function<void()> chosen = [] {};
+  const auto make = [&](std::string_view, std::span<policy::Facts> facts, const policy::Residents& residents) {
+    return std::unique_ptr<policy::EvictionPolicy>(
+        std::make_unique<ParentsGoNext>(facts, residents, [&chosen] { chosen(); }));
+  };
+  auto made = BlockTable::create({.slots = 3, .policy = "", .make = make, .marks = {}, .pools = 1});
+  ASSERT_TRUE(made.ok());
+  BlockTable& table = *made.value();
+  table.release(store(table, keys, 1, Lineage::chain), 1);
+  SlotId taken = kNoSlot;
+  chosen = [&] { table.acquire_each(0, std::span(keys).subspan(1, 1), {&taken, 1}, 2); };
+  SlotId two[2];
+  EXPECT_EQ(table.allocate(0, two, nullptr, 2), Code::no_room);  // the last went, the middle one is in use
+  ASSERT_NE(taken, kNoSlot);
+  EXPECT_EQ(present(table, keys), 2U);
+  chosen = [] {};
+  table.release({&taken, 1}, 3);
+  EXPECT_EQ(table.allocate(0, two, nullptr, 4), Code::ok);
+  EXPECT_EQ(present(table, keys), 1U);
+  SlotId third = kNoSlot;
+  EXPECT_EQ(table.allocate(0, {&third, 1}, nullptr, 5), Code::ok);
+  EXPECT_EQ(present(table, keys), 0U);
 }
 
 TEST(SlotPool, an_allocation_larger_than_a_pool_takes_from_several_or_leaves_all_as_it_was) {
