@@ -173,6 +173,7 @@ class PluginCore : public std::enable_shared_from_this<PluginCore> {
     MutexLock lock(mutex_);
     ++in_flight_;
   }
+  // On the core's executor: the last call's end may be the end of the tier, which joins its own threads.
   void end() {
     std::vector<UniqueFunction<void()>> idle;
     {
@@ -332,7 +333,7 @@ void drop(const std::shared_ptr<PluginCore>& core, std::span<const Identity> ids
     core->inside_.fetch_add(1, std::memory_order_relaxed);
     core->table_.erase(core->user_, reinterpret_cast<const uint8_t(*)[32]>(held->names.data()), held->names.size());
     core->inside_.fetch_sub(1, std::memory_order_release);  // partner: ~PluginTier
-    if (!held->decided.exchange(true)) core->end();
+    if (!held->decided.exchange(true)) core->executor_.post([core] { core->end(); });
   });
 }
 
@@ -533,7 +534,7 @@ void PluginTier::shutdown(UniqueFunction<void()> done) {
       return;
     }
   }
-  done();
+  core_->executor_.post(std::move(done));
 }
 
 }  // namespace kvbm::capi

@@ -244,7 +244,8 @@ class Tier {
   // All of them that are written down here; blocks as epoch() does.
   virtual std::vector<NamespaceEpoch> epochs() { return {}; }
 
-  // Stops taking work; `done` runs when nothing is in flight any more and everything acknowledged is on the medium.
+  // Stops taking work; `done` runs on the core's executor, and may end the tier, when nothing is in flight any more and
+  // everything acknowledged is on the medium.
   virtual void shutdown(UniqueFunction<void()> done) = 0;
 };
 
