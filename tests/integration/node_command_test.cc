@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/child_signal.h"
 #include "support/run_command.h"
 #include "support/small_file_system.h"
 #include "support/temp_dir.h"
@@ -69,7 +70,7 @@ class NodeProcess {
   NodeProcess& operator=(const NodeProcess&) = delete;
 
   [[nodiscard]] const std::string& address() const { return address_; }
-  void send(int signal) const { ::kill(pid_, signal); }
+  void send(int signal) const { kvbm::test::signal_child(pid_, signal); }
   int end(int signal) {
     ::kill(pid_, signal);
     int status = 0;

@@ -19,6 +19,7 @@
 
 #include "copy/local/fetch.h"
 #include "copy/local/unix_transport.h"
+#include "support/child_signal.h"
 #include "support/pool_records.h"
 #include "support/temp_dir.h"
 
@@ -64,7 +65,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   [[nodiscard]] pid_t pid() const { return pid_; }
-  void signal(int number) const { ::kill(pid_, number); }
+  void signal(int number) const { test::signal_child(pid_, number); }
   // Its status, as waitpid gives it.
   int end(int number) {
     if (pid_ <= 0) return status_;

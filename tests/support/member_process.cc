@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/random.h"
+#include "support/child_signal.h"
 
 namespace kvbm::test {
 
@@ -156,9 +157,7 @@ size_t MemberProcess::count(char letter) {
   return static_cast<size_t>(std::count(said_.begin(), said_.end(), letter));
 }
 
-void MemberProcess::signal(int number) const {
-  if (pid_ > 0) kill(pid_, number);
-}
+void MemberProcess::signal(int number) const { signal_child(pid_, number); }
 
 void MemberProcess::kill_it() {
   if (pid_ > 0) {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "kvbm.h"
+#include "support/child_signal.h"
 #include "support/opaque_store.h"
 
 namespace kvbm::test {
@@ -356,16 +357,8 @@ class ShareMember {
   ShareReply flush() const { return ask(of(ShareCommand::flush)); }
   ShareReply role() const { return ask(of(ShareCommand::role)); }
 
-  void signal(int number) const {
-    if (pid_ > 0) ::kill(pid_, number);
-  }
-  // Every thread of it stands still when this returns.
-  void freeze() const {
-    signal(SIGSTOP);
-    int status = 0;
-    while (waitpid(pid_, &status, WUNTRACED) < 0 && errno == EINTR) {
-    }
-  }
+  void signal(int number) const { signal_child(pid_, number); }
+  void freeze() const { signal(SIGSTOP); }
   void kill(int number) {
     if (pid_ <= 0) return;
     ::kill(pid_, number);

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "copy/transport_module.h"
+#include "support/child_signal.h"
 #include "support/transport_side.h"
 
 namespace kvbm::test {
@@ -236,7 +237,7 @@ std::string NodeProcess::start(const std::string& module, const std::vector<std:
   return address;
 }
 
-void NodeProcess::signal(int number) const { kill(pid_, number); }
+void NodeProcess::signal(int number) const { signal_child(pid_, number); }
 
 void NodeProcess::end() {
   if (pid_ <= 0) return;
