@@ -13,6 +13,8 @@ namespace kvbm {
 struct Key {
   std::array<uint8_t, 16> bytes{};
   auto operator<=>(const Key&) const = default;
+  // Two words: compilers call memcmp for what they would make of the array.
+  bool operator==(const Key& other) const noexcept { return low() == other.low() && high() == other.high(); }
   // Keys are uniformly distributed, so any 8 of their bytes are a hash.
   [[nodiscard]] uint64_t low() const noexcept {
     uint64_t v;

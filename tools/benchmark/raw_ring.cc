@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "benchmark/statistics.h"
+#include "codec/leaf_hash.h"
 
 namespace kvbm::benchmark {
 
@@ -49,10 +50,89 @@ class Buffers {
   char* data_ = nullptr;
 };
 
+// Copies requests that have come, in the order that they come in, on a thread of its own.
+class Delivery {
+ public:
+  Delivery(const RawLoad& load, const char* memory)
+      : load_(load),
+        memory_(memory),
+        bytes_(load.deliver_after == 0 ? 0 : load.request_bytes - load.deliver_after),
+        target_(bytes_ * load.requests),
+        came_(bytes_ == 0 ? 0 : load.requests) {
+    if (bytes_ != 0 && target_.data() != nullptr) thread_ = std::thread([this] { run(); });
+  }
+  ~Delivery() {
+    if (thread_.joinable()) give_up();
+    finish();
+  }
+  Delivery(const Delivery&) = delete;
+  Delivery& operator=(const Delivery&) = delete;
+
+  // Thread: any.
+  void came(uint64_t request) {
+    if (!thread_.joinable()) return;
+    came_[n_took_.fetch_add(1, std::memory_order_relaxed)].store(request + 1, std::memory_order_release);
+    ring();
+  }
+  // Waits for the last.
+  void finish() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  static constexpr uint64_t kLeaf = 64 << 10;
+
+  void ring() {
+    bell_.fetch_add(1, std::memory_order_release);
+    bell_.notify_one();
+  }
+  // After an error not all of them come.
+  void give_up() {
+    over_.store(true, std::memory_order_release);
+    ring();
+  }
+
+  void run() {
+    for (const std::atomic<uint64_t>& slot : came_) {
+      uint64_t request = 0;
+      for (;;) {
+        const uint32_t rung = bell_.load(std::memory_order_acquire);
+        request = slot.load(std::memory_order_acquire);
+        if (request != 0) break;
+        if (over_.load(std::memory_order_acquire)) return;
+        bell_.wait(rung, std::memory_order_acquire);
+      }
+      copy(request - 1);
+    }
+  }
+
+  void copy(uint64_t request) {
+    const auto* from = reinterpret_cast<const std::byte*>(memory_ + request * load_.request_bytes + load_.deliver_after);
+    auto* to = reinterpret_cast<std::byte*>(target_.data() + request * bytes_);
+    for (uint64_t at = 0; at < bytes_; at += kLeaf) {
+      hash_ ^= codec::copy_hashed(to + at, from + at, std::min(kLeaf, bytes_ - at), codec::CopyHint::streaming,
+                                  codec::CopyOrder::later);
+    }
+    codec::order_copies();
+  }
+
+  const RawLoad load_;
+  const char* const memory_;
+  const uint64_t bytes_;
+  const Buffers target_;
+  std::vector<std::atomic<uint64_t>> came_;  // which, plus one
+  std::atomic<uint64_t> n_took_{0};
+  std::atomic<uint32_t> bell_{0};
+  std::atomic<bool> over_{false};
+  uint64_t hash_ = 0;
+  std::thread thread_;
+};
+
 // Keeps `depth` requests in flight until all are done.
 class Pump {
  public:
-  Pump(io_uring& ring, int fd, const RawLoad& load, char* memory) : ring_(ring), fd_(fd), load_(load), memory_(memory) {}
+  Pump(io_uring& ring, int fd, const RawLoad& load, char* memory, Delivery& delivery)
+      : ring_(ring), fd_(fd), load_(load), memory_(memory), delivery_(delivery) {}
 
   Status run() {
     const auto depth = static_cast<unsigned>(std::min<uint64_t>(load_.depth, load_.requests));
@@ -63,10 +143,12 @@ class Pump {
       io_uring_cqe* completion = nullptr;
       while (io_uring_peek_cqe(&ring_, &completion) == 0) {
         const int result = completion->res;
+        const auto request = reinterpret_cast<uint64_t>(io_uring_cqe_get_data(completion));
         io_uring_cqe_seen(&ring_, completion);
         if (result < 0) return refused("raw I/O", -result);
         if (static_cast<uint64_t>(result) != load_.request_bytes) return refused("raw I/O was cut short", EIO);
         ++done_;
+        delivery_.came(request);
         if (sent_ < load_.requests) queue();
       }
     }
@@ -77,7 +159,8 @@ class Pump {
   void queue() {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     const auto bytes = static_cast<unsigned>(load_.request_bytes);
-    const uint64_t at = sent_++ * load_.request_bytes;
+    const uint64_t request = sent_++;
+    const uint64_t at = request * load_.request_bytes;
     char* buffer = memory_ + at;
     if (load_.registered) {
       load_.write ? io_uring_prep_write_fixed(entry, fd_, buffer, bytes, at, 0)
@@ -85,18 +168,20 @@ class Pump {
     } else {
       load_.write ? io_uring_prep_write(entry, fd_, buffer, bytes, at) : io_uring_prep_read(entry, fd_, buffer, bytes, at);
     }
+    io_uring_sqe_set_data(entry, reinterpret_cast<void*>(request));
   }
 
   io_uring& ring_;
   const int fd_;
   const RawLoad load_;
   char* const memory_;
+  Delivery& delivery_;
   uint64_t sent_ = 0;
   uint64_t done_ = 0;
 };
 
 // pread or pwrite on threads: what is left where no ring can be made.
-Result<RawTime> run_on_threads(int fd, const RawLoad& load, char* memory) {
+Result<RawTime> run_on_threads(int fd, const RawLoad& load, char* memory, Delivery& delivery) {
   const auto count = std::min<uint64_t>(load.depth, kMostThreads);
   std::vector<std::thread> threads;
   std::atomic<uint64_t> next{0};
@@ -109,10 +194,12 @@ Result<RawTime> run_on_threads(int fd, const RawLoad& load, char* memory) {
         char* const buffer = memory + at;
         const ssize_t n = load.write ? ::pwrite(fd, buffer, load.request_bytes, at) : ::pread(fd, buffer, load.request_bytes, at);
         if (n != static_cast<ssize_t>(load.request_bytes)) error.store(n < 0 ? errno : EIO);
+        delivery.came(i);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
+  delivery.finish();
   const double seconds = watch.seconds();
   if (error.load() != 0) return refused("raw I/O", error.load());
   return RawTime{seconds, RawPath::threads};
@@ -139,9 +226,10 @@ RawFile::~RawFile() {
 Result<RawTime> RawFile::run(const RawLoad& load) const {
   const Buffers buffers(load.requests * load.request_bytes);
   if (buffers.data() == nullptr) return Status(Code::no_memory, "no memory for raw I/O");
+  Delivery delivery(load, buffers.data());
   io_uring ring;
   const int made = io_uring_queue_init(load.depth, &ring, 0);
-  if (made < 0) return run_on_threads(fd_, load, buffers.data());
+  if (made < 0) return run_on_threads(fd_, load, buffers.data(), delivery);
   Status status;
   double seconds = 0;
   RawLoad effective = load;
@@ -150,7 +238,8 @@ Result<RawTime> RawFile::run(const RawLoad& load) const {
     effective.registered = io_uring_register_buffers(&ring, &all, 1) == 0;
   }
   const Stopwatch watch;
-  status = Pump(ring, fd_, effective, buffers.data()).run();
+  status = Pump(ring, fd_, effective, buffers.data(), delivery).run();
+  if (status.ok()) delivery.finish();
   seconds = watch.seconds();
   io_uring_queue_exit(&ring);
   if (!status.ok()) return status;

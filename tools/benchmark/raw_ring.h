@@ -16,12 +16,15 @@ struct RawLoad {
   unsigned depth = 1;
   bool write = false;
   bool registered = true;  // false: as under a memlock limit that forbids registered buffers
+  // Of reads: what comes after these bytes of each request is copied, and hashed on the way, to memory of its own by one
+  // other thread, as it comes. That is the least that anybody does who checks what he hands on. 0: nothing is.
+  uint64_t deliver_after = 0;
 };
 
 enum class RawPath { registered_ring, ring, threads };
 
 struct RawTime {
-  double seconds = 0;  // from the first submission to the last completion
+  double seconds = 0;  // from the first submission to the last completion, and the last copy
   RawPath path = RawPath::ring;  // how it went: the system may allow no ring, or no registered buffers
 };
 

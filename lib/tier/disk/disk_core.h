@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
@@ -136,6 +137,9 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   struct Pin {
     uint32_t count = 0;
     uint32_t segment = 0;
+  };
+  struct IdentityHash {
+    size_t operator()(const Identity& id) const noexcept { return id.hash(); }
   };
   struct Reclaim {
     uint32_t segment = 0;
@@ -292,7 +296,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   uint64_t next_life_ KVBM_GUARDED_BY(mutex_) = 1;
   uint64_t next_record_ KVBM_GUARDED_BY(mutex_) = 1;
   std::map<FamilyId, uint64_t> erased_ KVBM_GUARDED_BY(mutex_);
-  std::map<Identity, Pin> pins_ KVBM_GUARDED_BY(mutex_);
+  std::unordered_map<Identity, Pin, IdentityHash> pins_ KVBM_GUARDED_BY(mutex_);  // looked up, never walked
   std::unique_ptr<Reclaim> reclaim_ KVBM_GUARDED_BY(mutex_);
   uint64_t moving_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of records that are with whoever takes them over
   bool growing_ KVBM_GUARDED_BY(mutex_) = false;
