@@ -4,6 +4,7 @@
 #include <chrono>
 #include <iterator>
 #include <string_view>
+#include <thread>
 
 namespace kvbm::test {
 
@@ -13,6 +14,7 @@ namespace {
 
 std::atomic<FakeCuda::State*> living{nullptr};
 std::atomic<uint64_t> generation{0};
+std::atomic<int> under_way{0};  // calls of entries, of any state
 
 int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
@@ -27,15 +29,22 @@ void FakeCuda::State::begin() {
 }
 
 void FakeCuda::State::end() {
-  living.store(nullptr, std::memory_order_release);
+  living.store(nullptr);
   std::unique_lock<std::mutex> lock(mutex);
   stopping = true;
   changed.notify_all();
   changed.wait(lock, [this] { return threads == 0; });
   unmap_all();
+  lock.unlock();
+  // Threads that were parked in a call find out that it is over, and leave.
+  while (under_way.load() != 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
-FakeCuda::State* FakeCuda::State::current() noexcept { return living.load(std::memory_order_acquire); }
+// Sequentially consistent, as is what end() does: a call that does not see it gone is seen by it.
+FakeCuda::State::Call::Call() noexcept { under_way.fetch_add(1); }
+FakeCuda::State::Call::~Call() { under_way.fetch_sub(1); }
+
+FakeCuda::State* FakeCuda::State::current() noexcept { return living.load(); }
 
 std::vector<CuContext>& fake_current_contexts() {
   thread_local std::vector<CuContext> stack;

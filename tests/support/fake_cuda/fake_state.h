@@ -98,9 +98,17 @@ class FakeCuda::State : public std::enable_shared_from_this<State> {
   explicit State(FakeCudaOptions options);
   ~State();
   void begin();  // now it is the one that lives
-  void end();    // waits for every stream's thread; after it no entry finds this
+  void end();    // waits for every stream's thread and every call; after it no entry finds this
 
   static State* current() noexcept;
+  // A call of a driver's entry: while it lasts, current() stays.
+  class Call {
+   public:
+    Call() noexcept;
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+  };
 
   // All below: with the lock.
   device::CuResult beside_captures(const char* entry);
@@ -194,6 +202,7 @@ enum class Need { nothing, initialized, context };
 // What every entry does first: finds the fake, counts the call, injects an error, looks for what the call needs.
 template <class Body>
 device::CuResult fake_entry(const char* name, Need need, Body&& body) {
+  const FakeCuda::State::Call call;
   FakeCuda::State* state = FakeCuda::State::current();
   if (state == nullptr) return device::kCuDeinitialized;
   const InPlace driver(Place::nowhere);  // no driver throws what operator new does
