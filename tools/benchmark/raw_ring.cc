@@ -68,6 +68,8 @@ class Delivery {
   Delivery(const Delivery&) = delete;
   Delivery& operator=(const Delivery&) = delete;
 
+  // False: there is no memory for what it was asked for.
+  [[nodiscard]] bool ready() const noexcept { return bytes_ == 0 || thread_.joinable(); }
   // Thread: any.
   void came(uint64_t request) {
     if (!thread_.joinable()) return;
@@ -120,11 +122,11 @@ class Delivery {
   const char* const memory_;
   const uint64_t bytes_;
   const Buffers target_;
-  std::vector<std::atomic<uint64_t>> came_;  // which, plus one
+  std::vector<std::atomic<uint64_t>> came_;  // the request, plus one; 0: none yet
   std::atomic<uint64_t> n_took_{0};
   std::atomic<uint32_t> bell_{0};
   std::atomic<bool> over_{false};
-  uint64_t hash_ = 0;
+  uint64_t hash_ = 0;  // of all: nobody compares it, and the work is done
   std::thread thread_;
 };
 
@@ -225,8 +227,8 @@ RawFile::~RawFile() {
 
 Result<RawTime> RawFile::run(const RawLoad& load) const {
   const Buffers buffers(load.requests * load.request_bytes);
-  if (buffers.data() == nullptr) return Status(Code::no_memory, "no memory for raw I/O");
   Delivery delivery(load, buffers.data());
+  if (buffers.data() == nullptr || !delivery.ready()) return Status(Code::no_memory, "no memory for raw I/O");
   io_uring ring;
   const int made = io_uring_queue_init(load.depth, &ring, 0);
   if (made < 0) return run_on_threads(fd_, load, buffers.data(), delivery);
