@@ -142,7 +142,7 @@ TEST_F(SameHostNodes, a_frozen_owner_is_read_as_before_also_when_its_link_is_giv
   auto reader = NodeReader::open(pair_of(), owner.value()->address());
   ASSERT_TRUE(reader.ok()) << reader.status().message();
   ASSERT_TRUE(warm(*reader.value()));
-  test::signal_child(owner.value()->pid(), SIGSTOP);
+  ASSERT_TRUE(test::signal_child(owner.value()->pid(), SIGSTOP));
   // While the link still seems to live, and after.
   uint64_t loads = 0;
   const bool given_up = wait_until([&] {

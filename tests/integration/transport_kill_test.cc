@@ -134,7 +134,7 @@ TEST_F(TransportKill, a_peer_killed_in_a_transfer_ends_every_operation_once_and_
     start_transfers();
     const uint64_t enough = random_->below(kTransfers * kBytes);
     run_until([&] { return arrived() >= enough; }, "the first bytes");
-    signal_child(child_, SIGKILL);
+    ASSERT_TRUE(signal_child(child_, SIGKILL));
     run_until([&] { return side_.closed.count(peer_) == 1; }, "the end of the connection");
     EXPECT_TRUE(side_.all_ended());
     EXPECT_NE(side_.closed.at(peer_).message().find(address_), std::string::npos) << side_.closed.at(peer_).message();
@@ -153,7 +153,7 @@ TEST_F(TransportKill, a_peer_stopped_in_a_transfer_can_be_cancelled_and_dropped)
   start_child();
   start_transfers();
   run_until([&] { return arrived() >= kBytes / 2; }, "the first bytes");
-  signal_child(child_, SIGSTOP);
+  ASSERT_TRUE(signal_child(child_, SIGSTOP));
   // What was on its way may still come; then nothing does.
   for (const copy::Token post : posts_) (void)side_.transport().cancel(peer_, post);
   run_until(
@@ -175,9 +175,9 @@ TEST_F(TransportKill, a_peer_that_was_stopped_goes_on_where_it_was) {
   start_child();
   start_transfers();
   run_until([&] { return arrived() >= kBytes / 2; }, "the first bytes");
-  signal_child(child_, SIGSTOP);
+  ASSERT_TRUE(signal_child(child_, SIGSTOP));
   for (int i = 0; i < 20; ++i) drive(side_.transport(), 1);
-  signal_child(child_, SIGCONT);
+  ASSERT_TRUE(signal_child(child_, SIGCONT));
   run_until([&] { return side_.all_ended(); }, "all transfers");
   for (uint64_t i = 0; i < kTransfers; ++i) EXPECT_TRUE(side_.holds(posts_[i], i, kBytes));
 }
@@ -187,7 +187,7 @@ TEST_F(TransportKill, a_flush_to_a_stopped_peer_gives_up) {
   // More than the buffers on the way take.
   for (uint64_t i = 0; i < 40; ++i) side_.push(peer_, i, i, kBytes);
   run_until([&] { return !side_.connected.empty(); }, "the connection");
-  signal_child(child_, SIGSTOP);
+  ASSERT_TRUE(signal_child(child_, SIGSTOP));
   EXPECT_EQ(side_.transport().disconnect(peer_, true), Code::ok);
   run_until([&] { return side_.closed.count(peer_) == 1; }, "the flush's deadline");
   EXPECT_EQ(side_.closed.at(peer_).code(), Code::deadline);

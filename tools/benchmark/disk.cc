@@ -41,6 +41,7 @@ constexpr size_t kLatencyLoads = 1500;  // fifteen beyond the 99th percentile
 constexpr size_t kLatencyTurns = 5;
 // After a turn of the other kind: a disk may have something to do still when its writer has gone.
 constexpr size_t kUncountedLoads = 50;
+constexpr size_t kLookups = 5000;
 constexpr uint32_t kLatencyBlocks = 64;
 constexpr double kLatencyFactor = 1.5;
 
@@ -263,8 +264,9 @@ Status add_busy_latencies(DiskStore& store, size_t n, std::vector<double>& out) 
   return read.ok() ? wrote : read;
 }
 
-// Loads of single blocks of 1 MiB, idle and beside offload in turns, so that both see what else the machine does.
-Result<Row> measure_latency(const std::string& dir) {
+// What single blocks take: looked up, and loads of 1 MiB, idle and beside offload in turns, so that both see what else the
+// machine does.
+Status measure_latency(const std::string& dir, std::vector<Row>& rows) {
   auto readable = DiskStore::open(dir + "/tier", 3072 * kMiB, kMiB, kLatencyBlocks);
   if (!readable.ok()) return readable.status();
   DiskStore& store = *readable.value();
@@ -273,6 +275,13 @@ Result<Row> measure_latency(const std::string& dir) {
   if (const auto written = store.offload(); !written.ok()) return written.status();
   status = store.empty_host();
   if (!status.ok()) return status;
+  const auto looked_up = store.look_up(kLatencyBlocks, kLookups);
+  if (!looked_up.ok()) return looked_up.status();
+  Row lookup;
+  lookup.name = "disk.lookup_batch64";
+  lookup.value = looked_up.value();
+  lookup.unit = "ns";
+  rows.push_back(std::move(lookup));
   std::vector<double> idle;
   std::vector<double> busy;
   for (size_t turn = 0; turn < kLatencyTurns; ++turn) {
@@ -280,8 +289,9 @@ Result<Row> measure_latency(const std::string& dir) {
     if (status.ok()) status = add_busy_latencies(store, kLatencyLoads / kLatencyTurns, busy);
     if (!status.ok()) return status;
   }
-  return less_is_better("disk.read_under_offload_p99", quantile(busy, 0.99), "us", kLatencyFactor * quantile(idle, 0.99),
-                        "1.5 x the p99 of idle loads of 1 MiB");
+  rows.push_back(less_is_better("disk.read_under_offload_p99", quantile(busy, 0.99), "us",
+                                kLatencyFactor * quantile(idle, 0.99), "1.5 x the p99 of idle loads of 1 MiB"));
+  return {};
 }
 
 uint64_t reopen_disk_bytes(uint64_t records) { return records * 2 * kReopenBlockBytes * 9 / 8 + 512 * kMiB; }
@@ -349,9 +359,7 @@ Result<std::vector<Row>> bench_disk(const DiskOptions& options) {
   rows.value().insert(rows.value().end(), without.value().begin(), without.value().end());
   {
     const Scratch own(options.dir);
-    auto latency = measure_latency(own.path());
-    if (!latency.ok()) return latency.status();
-    rows.value().push_back(latency.value());
+    if (Status s = measure_latency(own.path(), rows.value()); !s.ok()) return s;
     progress.advance(1);
   }
   const Status reopened = measure_reopen(scratch.path(), options.reopen_records, rows.value());

@@ -117,6 +117,19 @@ Result<double> DiskStore::load(size_t first, size_t n) {
   return seconds;
 }
 
+Result<double> DiskStore::look_up(size_t n, size_t times) {
+  const Stopwatch watch;
+  for (size_t i = 0; i < times; ++i) {
+    kvbm_match_t* match = nullptr;
+    size_t found = 0;
+    const kvbm_status_t status =
+        kvbm_manager_lookup(store_->manager(), store_->ns(), keys_.data(), n, nullptr, &match, &found);
+    kvbm_match_release(match);
+    if (status != KVBM_OK || found != n) return failed("stored blocks were not found", status == KVBM_OK ? KVBM_ERR_MISS : status);
+  }
+  return watch.ns() / static_cast<double>(n * times);
+}
+
 Result<DiskStore::Weighed> DiskStore::load_weighed(size_t n, uint64_t compute_block_ns) {
   kvbm_match_t* match = nullptr;
   size_t found = 0;

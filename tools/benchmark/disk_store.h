@@ -28,7 +28,9 @@ class DiskStore {
   Status empty_host();
   // Loads blocks [first, first + n) of the last fill from the disk tier; seconds.
   Result<double> load(size_t first, size_t n);
-  // The same, told what computing a block takes.
+  // Looks the first `n` of the last fill up, so many times; nanoseconds a block.
+  Result<double> look_up(size_t n, size_t times);
+  // As load(), told what computing a block takes.
   struct Weighed {
     double seconds = 0;
     size_t left = 0;  // blocks that were left to compute

@@ -37,11 +37,7 @@ constexpr const char* kMapName = "std::unordered_map of the same keys";
 struct HashOfKey {
   size_t operator()(const Key& key) const noexcept { return key.low(); }  // keys are uniform
 };
-// Two words compared in place: the array's own comparison is a call.
-struct SameKey {
-  bool operator()(const Key& a, const Key& b) const noexcept { return a.low() == b.low() && a.high() == b.high(); }
-};
-using Map = std::unordered_map<Key, uint64_t, HashOfKey, SameKey>;
+using Map = std::unordered_map<Key, uint64_t, HashOfKey>;
 
 uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;

@@ -139,7 +139,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     uint32_t segment = 0;
   };
   struct IdentityHash {
-    size_t operator()(const Identity& id) const noexcept { return id.hash(); }
+    // Both halves: callers' own keys may differ in one alone.
+    size_t operator()(const Identity& id) const noexcept { return id.hash() + id.key.high() * 0x9E3779B97F4A7C15ULL; }
   };
   struct Reclaim {
     uint32_t segment = 0;
