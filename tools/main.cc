@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <optional>
 
 #include "command/bench.h"
 #include "command/codec.h"
@@ -50,14 +51,12 @@ int main(int argc, char** argv) {
   namespace command = kvbm::command;
   fill_standard_descriptors();
   try {
-    CLI::App root("KV-cache blocks of LLM engines in host memory and on disk: sizes, replays, checks", "kvbm");
-    root.set_version_flag("--version", "kvbm " KVBM_TEXT(KVBM_VERSION_MAJOR) "." KVBM_TEXT(
-                                           KVBM_VERSION_MINOR) "." KVBM_TEXT(KVBM_VERSION_PATCH));
-    root.footer(
+    command::Registry registry("kvbm", "KV-cache blocks of LLM engines in host memory and on disk: sizes, replays, checks",
+                               "kvbm " KVBM_TEXT(KVBM_VERSION_MAJOR) "." KVBM_TEXT(KVBM_VERSION_MINOR) "." KVBM_TEXT(
+                                   KVBM_VERSION_PATCH));
+    registry.root().footer(
         "`kvbm COMMAND --help` shows options and examples. Exit codes: 0 done, 1 failed, 2 bad input,\n"
         "3 a pool has a part of the file (put, exists), 130 asked to end before it was through.");
-    root.require_subcommand(0, 1);
-    command::Registry registry(root);
     command::add_demo(registry);
     command::add_replay(registry);
     command::add_top(registry);
@@ -74,11 +73,8 @@ int main(int argc, char** argv) {
     command::add_doctor(registry);
     command::add_completion(registry);
     command::add_man(registry);
-    try {
-      root.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      return command::report_parse_error(root, error);
-    }
+    const std::optional<int> said = registry.parse(argc, argv);
+    if (said) return *said;
     const int code = registry.run_chosen();
     if (code == command::kDone && output_is_lost()) {
       return command::fail(command::kFailed, "standard output cannot be written", "is its disk full?");

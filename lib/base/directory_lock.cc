@@ -15,7 +15,7 @@ namespace kvbm {
 
 namespace {
 
-constexpr const char* kInUse = "the directory is in use";
+constexpr const char* kDirectoryInUse = "the directory is in use";
 
 class RecordLock final : public DirectoryLock {
  public:
@@ -36,19 +36,19 @@ Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const st
   const std::string pid = std::to_string(getpid());
   auto claim = FileClaim::take(st);
   if (claim == nullptr) {
-    return Status(Code::in_use, kInUse, path + " is owned by another part of this process (" + pid + ")");
+    return Status(Code::in_use, kDirectoryInUse, path + " is owned by another part of this process (" + pid + ")");
   }
   Fd fd(uninterrupted([&] {
     return openat(directory_fd, kLockName.data(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   }));
   if (!fd) return errno_status(errno, "cannot open the lock file", path + "/lock");
-  if (Status locked = lock_whole_file(fd.get(), kInUse, path); !locked.ok()) return locked;
+  if (Status locked = lock_whole_file(fd.get(), kDirectoryInUse, path); !locked.ok()) return locked;
   // A lock of a file that was removed meanwhile excludes nobody.
   struct stat mine {};
   struct stat named {};
   if (fstat(fd.get(), &mine) != 0 || fstatat(directory_fd, kLockName.data(), &named, AT_SYMLINK_NOFOLLOW) != 0 ||
       mine.st_ino != named.st_ino) {
-    return Status(Code::in_use, kInUse, path + "/lock was replaced while it was locked; try again");
+    return Status(Code::in_use, kDirectoryInUse, path + "/lock was replaced while it was locked; try again");
   }
   if (ftruncate(fd.get(), 0) != 0 || pwrite(fd.get(), (pid + "\n").data(), pid.size() + 1, 0) < 0) {
     // The text only tells a person who owns it; on a full disk the lock still holds.

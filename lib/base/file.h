@@ -24,6 +24,7 @@ struct IoRun {
 
 // What O_DIRECT needs at most on the devices we know (logical blocks of 512 or 4096 bytes).
 inline constexpr size_t kIoAlign = 4096;
+inline constexpr size_t kHugePage = size_t{2} << 20;
 
 using IoDone = UniqueFunction<void(Result<size_t> bytes_moved)>;
 

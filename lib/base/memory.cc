@@ -21,7 +21,6 @@ namespace kvbm {
 
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSmallPage = 4096;
 constexpr int kInterleave = 3;      // MPOL_INTERLEAVE, linux/mempolicy.h
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14

@@ -20,7 +20,6 @@ namespace kvbm {
 namespace {
 
 constexpr size_t kBounceBytes = size_t{256} << 10;
-constexpr size_t kHugePage = size_t{2} << 20;
 
 bool aligned(uint64_t offset, const void* data, size_t bytes) noexcept {
   return ((offset | reinterpret_cast<uintptr_t>(data) | bytes) & (kIoAlign - 1)) == 0;

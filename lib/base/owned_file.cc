@@ -46,10 +46,10 @@ ClaimTable<Row>& claim_table() {
 
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
-constexpr const char* kInUse = "the file is in use";
+constexpr const char* kFileInUse = "the file is in use";
 
 Status held_here(const std::string& path) {
-  return Status(Code::in_use, kInUse,
+  return Status(Code::in_use, kFileInUse,
                 path + " is owned by another part of this process (" + std::to_string(getpid()) + ")");
 }
 
@@ -106,11 +106,11 @@ Result<std::unique_ptr<OwnedFile>> OwnedFile::open(const std::string& path) {
   if (!S_ISREG(mine.st_mode)) return Status(Code::not_permitted, "not a regular file", path);
   if (claim == nullptr) claim = FileClaim::take(mine);
   if (claim == nullptr) return held_here(path);
-  if (Status locked = lock_whole_file(fd.get(), kInUse, path); !locked.ok()) return locked;
+  if (Status locked = lock_whole_file(fd.get(), kFileInUse, path); !locked.ok()) return locked;
   // A lock of a file that was removed or replaced meanwhile excludes nobody.
   struct stat named {};
   if (lstat(path.c_str(), &named) != 0 || !same_file(named, mine) || (there.st_ino != 0 && !same_file(there, mine))) {
-    return Status(Code::in_use, kInUse, path + " was replaced while it was opened; try again");
+    return Status(Code::in_use, kFileInUse, path + " was replaced while it was opened; try again");
   }
   return std::unique_ptr<OwnedFile>(new OwnedFile(std::move(claim), std::move(fd)));
 }

@@ -113,8 +113,7 @@ struct AccountUse {
 
 class BlockTable final {
  public:
-  using MakePolicy = std::function<std::unique_ptr<policy::EvictionPolicy>(
-      std::string_view name, std::span<policy::Facts> facts, const policy::Residents& residents)>;
+  using MakePolicy = policy::MakePolicy;
   struct Options {
     uint32_t slots = 0;
     std::string policy{policy::kDefaultPolicy};

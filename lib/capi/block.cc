@@ -10,6 +10,8 @@
 #include "capi/handles.h"
 #include "manager/host_record.h"
 #include "manager/managed.h"
+#include "manager/manager.h"
+#include "manager/namespace.h"
 
 using kvbm::Code;
 using kvbm::Key;

@@ -11,6 +11,9 @@
 #include "layout/engine_forms.h"
 #include "manager/device_caches.h"
 #include "manager/load.h"
+#include "manager/manager.h"
+#include "manager/match.h"
+#include "manager/namespace.h"
 #include "manager/store.h"
 
 using kvbm::Code;

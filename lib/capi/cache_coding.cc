@@ -7,6 +7,7 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "capi/stream_point.h"
+#include "manager/cache.h"
 
 using kvbm::Code;
 using kvbm::Status;

@@ -4,7 +4,9 @@
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "manager/lookup.h"
+#include "manager/manager.h"
 #include "manager/move.h"
+#include "manager/namespace.h"
 
 using kvbm::FamilyId;
 using kvbm::Key;

@@ -7,6 +7,9 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "device/device.h"
+#include "device/transfers.h"
+#include "manager/manager.h"
 
 using kvbm::capi::guarded;
 

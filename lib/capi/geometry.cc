@@ -10,6 +10,7 @@
 #include "codec/record.h"
 #include "layout/record_shape.h"
 #include "layout/shard.h"
+#include "manager/namespace.h"
 
 using kvbm::Code;
 using kvbm::capi::fail;

@@ -1,11 +1,19 @@
 #include "capi/handles.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
 #include "capi/guard.h"
+#include "cluster/survey.h"
+#include "copy/completion.h"
+#include "copy/queue.h"
 #include "manager/lend.h"
+#include "manager/manager.h"
+#include "manager/namespace.h"
+#include "manager/node.h"
+#include "manager/operation.h"
 #include "manager/share.h"
 
 namespace kvbm::capi {

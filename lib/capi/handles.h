@@ -5,30 +5,45 @@
 // closes the tiers; operations own parts of the manager, never a Tenancy.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
+#include <span>
+#include <vector>
 
 #include "base/config.h"
 #include "base/file.h"
+#include "base/ids.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/thread_executor.h"
-#include "copy/queue.h"
 #include "kvbm.h"
-#include "manager/cache.h"
-#include "manager/manager.h"
-#include "manager/node.h"
-#include "manager/match.h"
-#include "manager/operation.h"
 
-namespace kvbm::manager {
-class Share;
+// What the handles hold is included by those that use it: every file of this folder reads this one.
+namespace kvbm::layout {
+class Geometry;
 }
+namespace kvbm::copy {
+class Queue;
+}
+namespace kvbm::cluster {
+struct NodeAnswer;
+}
+namespace kvbm::manager {
+class Cache;
+struct Environment;
+class Manager;
+class Match;
+class Namespace;
+class Node;
+class Operation;
+struct Part;
+struct PartPlan;
+class Share;
+}  // namespace kvbm::manager
 
 namespace kvbm::capi {
 

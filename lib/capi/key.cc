@@ -5,6 +5,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "manager/namespace.h"
 
 using kvbm::Key;
 using kvbm::capi::guarded;

@@ -8,6 +8,7 @@
 #include "capi/handles.h"
 #include "capi/plugin_policy.h"
 #include "capi/plugin_tier.h"
+#include "manager/node.h"
 #include "manager/seal_keys.h"
 #include "manager/share.h"
 

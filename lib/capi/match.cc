@@ -6,8 +6,11 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "manager/cache.h"
 #include "manager/load_cost.h"
 #include "manager/lookup.h"
+#include "manager/manager.h"
+#include "manager/namespace.h"
 
 using kvbm::capi::guarded;
 using kvbm::capi::to_c;

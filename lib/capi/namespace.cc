@@ -5,6 +5,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "manager/manager.h"
 
 using kvbm::Code;
 using kvbm::capi::fail;

@@ -9,7 +9,11 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "cluster/survey.h"
 #include "manager/locate.h"
+#include "manager/manager.h"
+#include "manager/namespace.h"
+#include "manager/node_row.h"
 
 using kvbm::capi::guarded;
 using kvbm::capi::to_c;

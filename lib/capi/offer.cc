@@ -3,6 +3,10 @@
 #include "base/memory_wait.h"
 #include "capi/guard.h"
 #include "capi/session_state.h"
+#include "copy/queue.h"
+#include "manager/cache.h"
+#include "manager/node.h"
+#include "manager/sessions.h"
 
 using kvbm::Code;
 using kvbm::Status;
@@ -18,7 +22,7 @@ struct kvbm_offer {
 
 namespace {
 
-kvbm_offer_options_t default_options() {
+kvbm_offer_options_t default_offer_options() {
   kvbm_offer_options_t defaults{};
   defaults.timeout_ns = 60'000'000'000;
   return defaults;
@@ -63,7 +67,7 @@ kvbm_status_t open_offer(kvbm_cache_t& cache, const kvbm_request_id_t& id, const
 extern "C" {
 
 kvbm_status_t kvbm_offer_options_init(kvbm_offer_options_t* out_options, uint32_t struct_size) {
-  return kvbm::capi::init_options(out_options, struct_size, default_options());
+  return kvbm::capi::init_options(out_options, struct_size, default_offer_options());
 }
 
 kvbm_status_t kvbm_offer_open(kvbm_cache_t* cache, const kvbm_request_id_t* request, const uint32_t* block_ids,
@@ -74,7 +78,7 @@ kvbm_status_t kvbm_offer_open(kvbm_cache_t* cache, const kvbm_request_id_t* requ
       return fail(err, Code::invalid_argument,
                   "cache, request, block_ids or out_offer is NULL, or there are no blocks");
     }
-    kvbm_offer_options_t given = default_options();
+    kvbm_offer_options_t given = default_offer_options();
     if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
     if (given.rank > UINT16_MAX) return fail(err, Code::invalid_argument, "options.rank is 65,536 or more");
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, err);

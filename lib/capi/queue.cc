@@ -2,6 +2,8 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "copy/queue.h"
+#include "manager/operation.h"
 
 using kvbm::Code;
 using kvbm::capi::fail;

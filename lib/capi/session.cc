@@ -3,6 +3,10 @@
 #include "base/memory_wait.h"
 #include "capi/guard.h"
 #include "capi/session_state.h"
+#include "copy/queue.h"
+#include "manager/cache.h"
+#include "manager/node.h"
+#include "manager/sessions.h"
 
 using kvbm::Code;
 using kvbm::Component;
@@ -20,7 +24,7 @@ struct kvbm_session {
 
 namespace {
 
-kvbm_session_options_t default_options() {
+kvbm_session_options_t default_session_options() {
   kvbm_session_options_t defaults{};
   defaults.timeout_ns = 60'000'000'000;
   return defaults;
@@ -102,7 +106,7 @@ kvbm_status_t open_session(kvbm_cache_t& cache, const kvbm::manager::SessionBloc
 extern "C" {
 
 kvbm_status_t kvbm_session_options_init(kvbm_session_options_t* out_options, uint32_t struct_size) {
-  return kvbm::capi::init_options(out_options, struct_size, default_options());
+  return kvbm::capi::init_options(out_options, struct_size, default_session_options());
 }
 
 kvbm_status_t kvbm_session_open(kvbm_cache_t* cache, const kvbm_request_id_t* request, const uint32_t* block_ids,
@@ -117,7 +121,7 @@ kvbm_status_t kvbm_session_open(kvbm_cache_t* cache, const kvbm_request_id_t* re
     if (sources == nullptr || n_sources == 0 || n_sources > 4096) {
       return fail(err, Code::invalid_argument, "a session has 1 to 4,096 sources: every prefill rank of the request");
     }
-    kvbm_session_options_t given = default_options();
+    kvbm_session_options_t given = default_session_options();
     if (!kvbm::capi::take_options(options, given)) return fail(err, Code::unsupported, kvbm::capi::kUnknownOptions);
     const uint32_t ranks = given.ranks != 0 ? given.ranks : 1;
     if (ranks > UINT16_MAX || given.rank >= ranks) {

@@ -4,6 +4,11 @@
 #include <chrono>
 #include <cstring>
 
+#include "copy/queue.h"
+#include "manager/cache.h"
+#include "manager/node.h"
+#include "manager/sessions.h"
+
 namespace kvbm::capi {
 
 void SessionState::end(const Status& why) {

@@ -10,8 +10,17 @@
 #include <set>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/status.h"
 #include "capi/handles.h"
-#include "manager/sessions.h"
+#include "copy/completion.h"
+
+namespace kvbm::cluster::session {
+struct RequestId;
+}
+namespace kvbm::manager {
+struct SessionBlocks;
+}
 
 namespace kvbm::capi {
 

@@ -2,6 +2,7 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "manager/manager.h"
 
 using kvbm::capi::guarded;
 using kvbm::manager::ShareRole;

@@ -6,6 +6,8 @@
 
 #include "capi/guard.h"
 #include "capi/handles.h"
+#include "manager/manager.h"
+#include "manager/node_metrics.h"
 #include "manager/scan.h"
 
 using kvbm::capi::guarded;

@@ -7,7 +7,7 @@ namespace kvbm::cluster {
 namespace {
 // Names of coded records; the inner source counts from one.
 constexpr uint64_t kCodedPin = 1ULL << 63;
-constexpr size_t kAlign = 64;
+constexpr size_t kHeadAlign = 64;
 }  // namespace
 
 // One open_coded(), from the call to the answer.
@@ -90,7 +90,7 @@ void CodedSource::open_coded(const Identity& id, uint64_t location, uint32_t fir
 
 void CodedSource::begin(const std::shared_ptr<Job>& job) {
   const auto leaves = static_cast<uint32_t>((job->record.head.size() - codec::kHeaderBytes) / codec::kLeafEntryBytes);
-  job->head_room = round_up(codec::coded_head_room(job->record.head.size()), kAlign);
+  job->head_room = round_up(codec::coded_head_room(job->record.head.size()), kHeadAlign);
   const size_t room = job->head_room + codec::coded_room(job->record.payload.size(), leaves);
   if (!shared_->buffers.fits(room)) {
     if (shared_->coder->seals()) return give_code(*job, Code::no_room);

@@ -2,6 +2,13 @@
 
 #include <algorithm>
 
+#include "base/memory.h"
+#include "cluster/mesh.h"
+#include "cluster/session/receiver.h"
+#include "cluster/session/sender.h"
+#include "cluster/session/staging.h"
+#include "cluster/slice_coder.h"
+
 namespace kvbm::cluster {
 
 using session::PeerId;
@@ -42,6 +49,8 @@ SessionHost::SessionHost(const Options& options, Mesh& mesh, const Log* log)
 }
 
 SessionHost::~SessionHost() = default;
+
+uint64_t SessionHost::now() const { return mesh_.executor().clock().now_ns(); }
 
 void SessionHost::detach() {
   if (coder_ != nullptr) coder_->detach();

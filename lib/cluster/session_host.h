@@ -13,18 +13,31 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/function.h"
 #include "base/log.h"
-#include "base/memory.h"
-#include "cluster/mesh.h"
-#include "cluster/session/receiver.h"
-#include "cluster/session/sender.h"
-#include "cluster/slice_coder.h"
+#include "cluster/link_types.h"
+#include "cluster/session/link.h"
+#include "cluster/session/outbox.h"
+#include "cluster/session/requests.h"
+
+namespace kvbm {
+class Arena;
+}
 
 namespace kvbm::cluster {
+
+class LinkCoder;
+class LinkSliceCoder;
+class Mesh;
+namespace session {
+class Receiver;
+class Staging;
+}  // namespace session
 
 // What sessions of this node are doing and have done, all ranks together.
 struct SessionCounts {
@@ -57,10 +70,7 @@ class SessionHost final : public LinkListener, private session::Link {
     session::OfferRequest request;
     UniqueFunction<void(const session::SenderEvent&)> done;
   };
-  struct NamedSource {
-    std::string node;
-    uint16_t rank = 0;
-  };
+  using NamedSource = session::NamedSource;
   struct Session {
     session::OpenRequest request;  // its sources are filled in here
     std::vector<NamedSource> sources;
@@ -124,7 +134,7 @@ class SessionHost final : public LinkListener, private session::Link {
   [[nodiscard]] bool takes_device_memory() const override { return options_.add_device_memory != nullptr; }
   Status add_memory(MutableBytes memory) override { return options_.add_device_memory(memory); }
 
-  [[nodiscard]] uint64_t now() const { return mesh_.executor().clock().now_ns(); }
+  [[nodiscard]] uint64_t now() const;
   [[nodiscard]] PeerLink* link_of(session::PeerId peer) const;
   [[nodiscard]] session::PeerId peer_of(const PeerLink& link) const;
   Result<std::pair<std::shared_ptr<Arena>, session::Staging>> make_staging(uint64_t bytes);

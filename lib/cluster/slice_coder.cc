@@ -10,7 +10,7 @@ using session::SliceInSlot;
 
 namespace {
 
-constexpr size_t kAlign = 64;
+constexpr size_t kScratchAlign = 64;
 // Buffers that are kept for the next slice; one for each thread that codes is plenty.
 constexpr size_t kMostIdle = 16;
 
@@ -53,7 +53,7 @@ struct LinkSliceCoder::Shared {
 class LinkSliceCoder::Scratch {
  public:
   Scratch(Shared& of, const SliceInSlot& slice) : of_(of) {
-    const size_t bytes = round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kAlign);
+    const size_t bytes = round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
     {
       MutexLock lock(of_.mutex);
       if (!of_.idle.empty()) {
@@ -63,7 +63,7 @@ class LinkSliceCoder::Scratch {
     }
     if (buffer_.bytes >= bytes) return;
     buffer_ = {};
-    buffer_.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kAlign, bytes)));
+    buffer_.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kScratchAlign, bytes)));
     buffer_.bytes = buffer_.memory != nullptr ? bytes : 0;
   }
   ~Scratch() {

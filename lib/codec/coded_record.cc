@@ -27,11 +27,10 @@ void Workspace::Free::operator()(RecordSpace* p) const noexcept { delete p; }
 namespace {
 
 constexpr uint64_t kIoUnit = 4096;  // direct I/O writes whole ones
-constexpr size_t kAlignment = 64;
+constexpr size_t kCodedAlign = 64;
 constexpr size_t kSealedLeafBytes = kSealTagBytes + kSealedHashBytes;
 
 Status invalid(const char* what) { return {Code::invalid_argument, what}; }
-Status damaged(const char* what) { return {Code::damaged, what}; }
 
 // Which mode most of what was coded has.
 class ModeTally {
@@ -98,7 +97,7 @@ class Encoder {
         out_payload_.size() < coded_room(payload_.size(), header_.leaf_count)) {
       return invalid("a record to code: target too small");
     }
-    if (reinterpret_cast<uintptr_t>(out_payload_.data()) % kAlignment != 0) {
+    if (reinterpret_cast<uintptr_t>(out_payload_.data()) % kCodedAlign != 0) {
       return invalid("a record to code: target not aligned");
     }
     if (!sealing) return {};
@@ -144,7 +143,7 @@ class Encoder {
     const ConstBytes raw = payload_.subspan(plain.offset, plain.raw_bytes);
     const Mode how = mode(index);
     std::byte* const to = out_payload_.data() + at_;
-    std::byte* const coded = sealer_ != nullptr ? space_->stage : out_payload_.data() + round_up(at_, kAlignment);
+    std::byte* const coded = sealer_ != nullptr ? space_->stage : out_payload_.data() + round_up(at_, kCodedAlign);
     Encoded encoded;
     if (how != Mode::off) {
       // Decoding compares with the hash of what went in; where that is not what comes out, it is compared here.
@@ -414,7 +413,7 @@ class Decoder {
 }  // namespace
 
 uint64_t coded_room(uint64_t payload_bytes, uint32_t leaves) noexcept {
-  constexpr uint64_t kBehind = encode_room(0) + kAlignment;
+  constexpr uint64_t kBehind = encode_room(0) + kCodedAlign;
   return round_up(payload_bytes + uint64_t{leaves} * kSealedLeafBytes + kBehind, kIoUnit);
 }
 

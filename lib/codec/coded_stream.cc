@@ -12,22 +12,22 @@ namespace kvbm::codec {
 namespace {
 
 // Byte offsets of the header; README.md has the table.
-enum Offset : size_t {
-  kMagicAt = 0,
-  kVersionAt = 4,
-  kElementAt = 5,
-  kModeAt = 6,
-  kFlagsAt = 7,
-  kRawBytesAt = 8,
-  kStoredBytesAt = 16,
-  kLeavesAt = 24,
-  kRowAt = 28,
-  kRowsAt = 32,
-  kReserved36At = 36,
-  kDifferenceAt = 40,
-  kValueAt = 48,
+enum StreamOffset : size_t {
+  kStreamMagicAt = 0,
+  kStreamVersionAt = 4,
+  kStreamElementAt = 5,
+  kStreamModeAt = 6,
+  kStreamFlagsAt = 7,
+  kStreamRawBytesAt = 8,
+  kStreamStoredBytesAt = 16,
+  kStreamLeavesAt = 24,
+  kStreamRowAt = 28,
+  kStreamRowsAt = 32,
+  kStreamReserved36At = 36,
+  kStreamDifferenceAt = 40,
+  kStreamValueAt = 48,
 };
-static_assert(kValueAt + 8 == kStreamHeaderBytes);
+static_assert(kStreamValueAt + 8 == kStreamHeaderBytes);
 constexpr size_t kChecksumBytes = 8;
 constexpr uint8_t kLossyFlag = 1;
 constexpr uint64_t kAlign = 64;
@@ -65,19 +65,19 @@ bool all_zero(const std::byte* at, size_t n) noexcept {
 }
 
 void put_head(std::byte* head, const StreamInfo& info) noexcept {
-  store_le(head + kMagicAt, kStreamMagic);
-  store_le(head + kVersionAt, kStreamVersion);
-  store_le(head + kElementAt, static_cast<uint8_t>(info.form.element));
-  store_le(head + kModeAt, info.mode);
-  store_le(head + kFlagsAt, info.lossy ? kLossyFlag : uint8_t{0});
-  store_le(head + kRawBytesAt, info.raw_bytes);
-  store_le(head + kStoredBytesAt, info.stored_bytes);
-  store_le(head + kLeavesAt, info.leaves);
-  store_le(head + kRowAt, info.form.row);
-  store_le(head + kRowsAt, info.form.rows);
-  store_le<uint32_t>(head + kReserved36At, 0);
-  store_le(head + kDifferenceAt, std::bit_cast<uint64_t>(info.difference));
-  store_le(head + kValueAt, std::bit_cast<uint64_t>(info.value));
+  store_le(head + kStreamMagicAt, kStreamMagic);
+  store_le(head + kStreamVersionAt, kStreamVersion);
+  store_le(head + kStreamElementAt, static_cast<uint8_t>(info.form.element));
+  store_le(head + kStreamModeAt, info.mode);
+  store_le(head + kStreamFlagsAt, info.lossy ? kLossyFlag : uint8_t{0});
+  store_le(head + kStreamRawBytesAt, info.raw_bytes);
+  store_le(head + kStreamStoredBytesAt, info.stored_bytes);
+  store_le(head + kStreamLeavesAt, info.leaves);
+  store_le(head + kStreamRowAt, info.form.row);
+  store_le(head + kStreamRowsAt, info.form.rows);
+  store_le<uint32_t>(head + kStreamReserved36At, 0);
+  store_le(head + kStreamDifferenceAt, std::bit_cast<uint64_t>(info.difference));
+  store_le(head + kStreamValueAt, std::bit_cast<uint64_t>(info.value));
   const uint64_t at = checksum_at(info.leaves);
   store_le(head + at, leaf_hash({head, at}));
   const uint64_t end = at + kChecksumBytes;
@@ -110,15 +110,15 @@ Status check_table(ConstBytes bytes, StreamInfo& info) noexcept {
 
 StreamInfo get_head(const std::byte* head) noexcept {
   StreamInfo info;
-  info.form.element = static_cast<Element>(load_le<uint8_t>(head + kElementAt));
-  info.form.row = load_le<uint32_t>(head + kRowAt);
-  info.form.rows = load_le<uint32_t>(head + kRowsAt);
-  info.mode = load_le<uint8_t>(head + kModeAt);
-  info.leaves = load_le<uint32_t>(head + kLeavesAt);
-  info.raw_bytes = load_le<uint64_t>(head + kRawBytesAt);
-  info.stored_bytes = load_le<uint64_t>(head + kStoredBytesAt);
-  info.difference = std::bit_cast<double>(load_le<uint64_t>(head + kDifferenceAt));
-  info.value = std::bit_cast<double>(load_le<uint64_t>(head + kValueAt));
+  info.form.element = static_cast<Element>(load_le<uint8_t>(head + kStreamElementAt));
+  info.form.row = load_le<uint32_t>(head + kStreamRowAt);
+  info.form.rows = load_le<uint32_t>(head + kStreamRowsAt);
+  info.mode = load_le<uint8_t>(head + kStreamModeAt);
+  info.leaves = load_le<uint32_t>(head + kStreamLeavesAt);
+  info.raw_bytes = load_le<uint64_t>(head + kStreamRawBytesAt);
+  info.stored_bytes = load_le<uint64_t>(head + kStreamStoredBytesAt);
+  info.difference = std::bit_cast<double>(load_le<uint64_t>(head + kStreamDifferenceAt));
+  info.value = std::bit_cast<double>(load_le<uint64_t>(head + kStreamValueAt));
   return info;
 }
 
@@ -242,13 +242,13 @@ Result<uint64_t> encode_stream(const LeafForm& form, Mode mode, ConstBytes raw, 
 }
 
 Result<StreamPeek> peek_stream(ConstBytes bytes) noexcept {
-  if (bytes.size() < kLeavesAt || load_le<uint32_t>(bytes.data()) != kStreamMagic) {
+  if (bytes.size() < kStreamLeavesAt || load_le<uint32_t>(bytes.data()) != kStreamMagic) {
     return Status(Code::damaged, "not a coded buffer");
   }
-  if (load_le<uint8_t>(bytes.data() + kVersionAt) != kStreamVersion) {
+  if (load_le<uint8_t>(bytes.data() + kStreamVersionAt) != kStreamVersion) {
     return Status(Code::newer_version, "a coded buffer of a version that is not known here");
   }
-  return StreamPeek{load_le<uint64_t>(bytes.data() + kRawBytesAt), load_le<uint64_t>(bytes.data() + kStoredBytesAt)};
+  return StreamPeek{load_le<uint64_t>(bytes.data() + kStreamRawBytesAt), load_le<uint64_t>(bytes.data() + kStreamStoredBytesAt)};
 }
 
 Result<StreamView> StreamView::parse(ConstBytes bytes) noexcept {
@@ -270,9 +270,9 @@ Result<StreamView> StreamView::parse(ConstBytes bytes) noexcept {
       !all_zero(bytes.data() + at + kChecksumBytes, head - at - kChecksumBytes)) {
     return Status(Code::damaged, "damaged: the head of the coded buffer was changed");
   }
-  const uint8_t flags = load_le<uint8_t>(bytes.data() + kFlagsAt);
+  const uint8_t flags = load_le<uint8_t>(bytes.data() + kStreamFlagsAt);
   if (info.form.element > Element::int8 || (flags & ~kLossyFlag) != 0 ||
-      load_le<uint32_t>(bytes.data() + kReserved36At) != 0) {
+      load_le<uint32_t>(bytes.data() + kStreamReserved36At) != 0) {
     return Status(Code::newer_version, "a coded buffer with fields that are not known here");
   }
   Status table = check_table(bytes, info);

@@ -378,8 +378,6 @@ void with_element(Element element, F f) noexcept {
   f.template operator()<Element::bf16>();
 }
 
-Status damaged(const char* what) { return {Code::damaged, what}; }
-
 }  // namespace
 
 Result<Encoded> delta_encode(const LeafForm& form, ConstBytes raw, MutableBytes out, Workspace& workspace) noexcept {

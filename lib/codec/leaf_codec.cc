@@ -17,7 +17,7 @@ namespace kvbm::codec {
 namespace {
 
 constexpr size_t kWorkspaceBytes = 640 * 1024;
-constexpr std::align_val_t kAlignment{64};
+constexpr std::align_val_t kWorkspaceAlign{64};
 
 struct Name {
   Mode mode;
@@ -92,12 +92,12 @@ std::string_view mode_name(Mode mode) noexcept {
   return "unknown";
 }
 
-void Workspace::Free::operator()(std::byte* p) const noexcept { ::operator delete(p, kAlignment); }
+void Workspace::Free::operator()(std::byte* p) const noexcept { ::operator delete(p, kWorkspaceAlign); }
 
 std::byte* Workspace::take(size_t bytes) noexcept {
   if (bytes > kWorkspaceBytes) return nullptr;
   if (memory_ == nullptr) {
-    memory_.reset(static_cast<std::byte*>(::operator new(kWorkspaceBytes, kAlignment, std::nothrow)));
+    memory_.reset(static_cast<std::byte*>(::operator new(kWorkspaceBytes, kWorkspaceAlign, std::nothrow)));
   }
   return memory_.get();
 }

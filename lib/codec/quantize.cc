@@ -280,7 +280,6 @@ Result<Encoded> quantize_encode(const LeafForm& form, Mode mode, ConstBytes raw,
 }
 
 Status quantize_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Workspace& workspace) noexcept {
-  const auto damaged = [](const char* what) { return Status{Code::damaged, what}; };
   const std::optional<Kind> kind = kind_of(static_cast<Mode>(frame.shape));
   if (!kind) return {Code::newer_version, "quantised leaf: a mode that is not known here"};
   const LeafForm& form = frame.form;

@@ -10,31 +10,31 @@ namespace kvbm::codec {
 namespace {
 
 // Byte offsets of the header; lib/codec/README.md has the table.
-enum Offset : size_t {
-  kMagicAt = 0,
-  kVersionAt = 4,
-  kReserved5At = 5,
-  kHeaderBytesAt = 6,
-  kFlagsAt = 8,
-  kComponentAt = 10,
-  kShardAt = 12,  // five u16
-  kReserved22At = 22,
-  kLeafCountAt = 24,
-  kAttributeBytesAt = 28,
-  kNamespaceAt = 32,
-  kKeyAt = 48,
-  kParentAt = 64,
-  kRecordIdAt = 80,
-  kGeometryAt = 96,
-  kRawBytesAt = 104,
-  kStoredBytesAt = 112,
-  kTokensAt = 120,
-  kKeyIdAt = 124,
-  kReserved128At = 128,
-  kRootHashAt = 136,
-  kChecksumAt = 152,
+enum RecordOffset : size_t {
+  kRecordMagicAt = 0,
+  kRecordVersionAt = 4,
+  kRecordReserved5At = 5,
+  kRecordHeaderBytesAt = 6,
+  kRecordFlagsAt = 8,
+  kRecordComponentAt = 10,
+  kRecordShardAt = 12,  // five u16
+  kRecordReserved22At = 22,
+  kRecordLeafCountAt = 24,
+  kRecordAttributeBytesAt = 28,
+  kRecordNamespaceAt = 32,
+  kRecordKeyAt = 48,
+  kRecordParentAt = 64,
+  kRecordRecordIdAt = 80,
+  kRecordGeometryAt = 96,
+  kRecordRawBytesAt = 104,
+  kRecordStoredBytesAt = 112,
+  kRecordTokensAt = 120,
+  kRecordKeyIdAt = 124,
+  kRecordReserved128At = 128,
+  kRecordRootHashAt = 136,
+  kRecordChecksumAt = 152,
 };
-static_assert(kChecksumAt + 8 == kHeaderBytes);
+static_assert(kRecordChecksumAt + 8 == kHeaderBytes);
 
 constexpr size_t kPositionBytes = 24;
 constexpr uint16_t kKnownFlags = kOpaque | kLossy | kSealed | kContentKey;
@@ -61,48 +61,48 @@ Root root_of(const std::byte* head, size_t bytes) noexcept {
   return {hash.low64, hash.high64};
 }
 
-uint64_t checksum_of(const std::byte* header) noexcept { return XXH3_64bits(header, kChecksumAt); }
+uint64_t checksum_of(const std::byte* header) noexcept { return XXH3_64bits(header, kRecordChecksumAt); }
 
 void write_header(const Header& h, std::byte* out) noexcept {
   std::memset(out, 0, kHeaderBytes);
-  store_le(out + kMagicAt, kRecordMagic);
-  store_le(out + kVersionAt, kRecordVersion);
-  store_le(out + kHeaderBytesAt, static_cast<uint16_t>(kHeaderBytes));
-  store_le(out + kFlagsAt, h.flags);
-  store_le(out + kComponentAt, h.component);
+  store_le(out + kRecordMagicAt, kRecordMagic);
+  store_le(out + kRecordVersionAt, kRecordVersion);
+  store_le(out + kRecordHeaderBytesAt, static_cast<uint16_t>(kHeaderBytes));
+  store_le(out + kRecordFlagsAt, h.flags);
+  store_le(out + kRecordComponentAt, h.component);
   const uint16_t shard[] = {h.shard.first_layer, h.shard.layers, h.shard.first_head, h.shard.heads, h.shard.replicated};
-  std::memcpy(out + kShardAt, shard, sizeof shard);
-  store_le(out + kLeafCountAt, h.leaf_count);
-  store_le(out + kAttributeBytesAt, h.attribute_bytes);
-  put_array(out + kNamespaceAt, h.ns.bytes);
-  put_array(out + kKeyAt, h.key.bytes);
-  put_array(out + kParentAt, h.parent.bytes);
-  put_array(out + kRecordIdAt, h.record_id);
-  store_le(out + kGeometryAt, h.geometry);
-  store_le(out + kRawBytesAt, h.raw_bytes);
-  store_le(out + kStoredBytesAt, h.stored_bytes);
-  store_le(out + kTokensAt, h.tokens);
-  store_le(out + kKeyIdAt, h.key_id);
+  std::memcpy(out + kRecordShardAt, shard, sizeof shard);
+  store_le(out + kRecordLeafCountAt, h.leaf_count);
+  store_le(out + kRecordAttributeBytesAt, h.attribute_bytes);
+  put_array(out + kRecordNamespaceAt, h.ns.bytes);
+  put_array(out + kRecordKeyAt, h.key.bytes);
+  put_array(out + kRecordParentAt, h.parent.bytes);
+  put_array(out + kRecordRecordIdAt, h.record_id);
+  store_le(out + kRecordGeometryAt, h.geometry);
+  store_le(out + kRecordRawBytesAt, h.raw_bytes);
+  store_le(out + kRecordStoredBytesAt, h.stored_bytes);
+  store_le(out + kRecordTokensAt, h.tokens);
+  store_le(out + kRecordKeyIdAt, h.key_id);
 }
 
 Header read_header(const std::byte* in) noexcept {
   Header h;
-  h.flags = load_le<uint16_t>(in + kFlagsAt);
-  h.component = load_le<uint16_t>(in + kComponentAt);
+  h.flags = load_le<uint16_t>(in + kRecordFlagsAt);
+  h.component = load_le<uint16_t>(in + kRecordComponentAt);
   uint16_t shard[5];
-  std::memcpy(shard, in + kShardAt, sizeof shard);
+  std::memcpy(shard, in + kRecordShardAt, sizeof shard);
   h.shard = {shard[0], shard[1], shard[2], shard[3], shard[4]};
-  h.leaf_count = load_le<uint32_t>(in + kLeafCountAt);
-  h.attribute_bytes = load_le<uint32_t>(in + kAttributeBytesAt);
-  get_array(in + kNamespaceAt, h.ns.bytes);
-  get_array(in + kKeyAt, h.key.bytes);
-  get_array(in + kParentAt, h.parent.bytes);
-  get_array(in + kRecordIdAt, h.record_id);
-  h.geometry = load_le<uint64_t>(in + kGeometryAt);
-  h.raw_bytes = load_le<uint64_t>(in + kRawBytesAt);
-  h.stored_bytes = load_le<uint64_t>(in + kStoredBytesAt);
-  h.tokens = load_le<uint32_t>(in + kTokensAt);
-  h.key_id = load_le<uint32_t>(in + kKeyIdAt);
+  h.leaf_count = load_le<uint32_t>(in + kRecordLeafCountAt);
+  h.attribute_bytes = load_le<uint32_t>(in + kRecordAttributeBytesAt);
+  get_array(in + kRecordNamespaceAt, h.ns.bytes);
+  get_array(in + kRecordKeyAt, h.key.bytes);
+  get_array(in + kRecordParentAt, h.parent.bytes);
+  get_array(in + kRecordRecordIdAt, h.record_id);
+  h.geometry = load_le<uint64_t>(in + kRecordGeometryAt);
+  h.raw_bytes = load_le<uint64_t>(in + kRecordRawBytesAt);
+  h.stored_bytes = load_le<uint64_t>(in + kRecordStoredBytesAt);
+  h.tokens = load_le<uint32_t>(in + kRecordTokensAt);
+  h.key_id = load_le<uint32_t>(in + kRecordKeyIdAt);
   return h;
 }
 
@@ -182,8 +182,8 @@ bool root_matches(ConstBytes head) noexcept {
   std::byte copy[kSmall];
   const size_t copied = head.size() <= kSmall ? head.size() : kHeaderBytes;
   std::memcpy(copy, head.data(), copied);
-  std::memset(copy + kRootHashAt, 0, kHeaderBytes - kRootHashAt);
-  const Root said{load_le<uint64_t>(head.data() + kRootHashAt), load_le<uint64_t>(head.data() + kRootHashAt + 8)};
+  std::memset(copy + kRecordRootHashAt, 0, kHeaderBytes - kRecordRootHashAt);
+  const Root said{load_le<uint64_t>(head.data() + kRecordRootHashAt), load_le<uint64_t>(head.data() + kRecordRootHashAt + 8)};
   if (copied == head.size()) return said == root_of(copy, copied);
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
@@ -192,8 +192,6 @@ bool root_matches(ConstBytes head) noexcept {
   const XXH128_hash_t hash = XXH3_128bits_digest(&state);
   return said == Root{hash.low64, hash.high64};
 }
-
-Status damaged(const char* what) { return {Code::damaged, what}; }
 
 // Malformed attributes are refused when written and when read.
 const char* attribute_fault(ConstBytes attributes) noexcept {
@@ -209,7 +207,7 @@ const char* attribute_fault(ConstBytes attributes) noexcept {
 }  // namespace
 
 std::array<std::byte, kHeaderFieldBytes> header_fields(const Header& header) noexcept {
-  static_assert(kHeaderFieldBytes == kRootHashAt);
+  static_assert(kHeaderFieldBytes == kRecordRootHashAt);
   std::byte whole[kHeaderBytes];
   write_header(header, whole);
   std::array<std::byte, kHeaderFieldBytes> fields;
@@ -235,9 +233,9 @@ Result<size_t> finish_head(const Header& header, MutableBytes out) {
   if (const char* fault = attribute_fault({at, header.attribute_bytes})) return refuse(fault);
   write_header(header, out.data());
   const Root root = root_of(out.data(), total);  // both its own field and the checksum are still zero
-  store_le(out.data() + kRootHashAt, root.low);
-  store_le(out.data() + kRootHashAt + 8, root.high);
-  store_le(out.data() + kChecksumAt, checksum_of(out.data()));
+  store_le(out.data() + kRecordRootHashAt, root.low);
+  store_le(out.data() + kRecordRootHashAt + 8, root.high);
+  store_le(out.data() + kRecordChecksumAt, checksum_of(out.data()));
   return total;
 }
 
@@ -255,21 +253,21 @@ Result<size_t> encode_head(const Header& header, std::span<const Leaf> leaves, C
 }
 
 uint64_t header_checksum(ConstBytes first_160_bytes) noexcept {
-  return load_le<uint64_t>(first_160_bytes.data() + kChecksumAt);
+  return load_le<uint64_t>(first_160_bytes.data() + kRecordChecksumAt);
 }
 
 Result<HeaderPeek> peek_header(ConstBytes bytes) {
   if (bytes.size() < kHeaderBytes) return damaged("record header: cut short");
   const std::byte* in = bytes.data();
-  if (load_le<uint32_t>(in + kMagicAt) != kRecordMagic) return damaged("record header: no record here");
+  if (load_le<uint32_t>(in + kRecordMagicAt) != kRecordMagic) return damaged("record header: no record here");
   // The magic and version keep their places in every version; nothing after them need.
-  const auto version = load_le<uint8_t>(in + kVersionAt);
+  const auto version = load_le<uint8_t>(in + kRecordVersionAt);
   if (version > kRecordVersion) return Status{Code::newer_version, "record header: written by a newer version"};
   if (version != kRecordVersion) return damaged("record header: unknown version");
-  if (load_le<uint64_t>(in + kChecksumAt) != checksum_of(in)) return damaged("record header: checksum differs");
-  if (load_le<uint16_t>(in + kHeaderBytesAt) != kHeaderBytes) return damaged("record header: wrong header length");
-  if (load_le<uint8_t>(in + kReserved5At) != 0 || load_le<uint16_t>(in + kReserved22At) != 0 ||
-      load_le<uint64_t>(in + kReserved128At) != 0) {
+  if (load_le<uint64_t>(in + kRecordChecksumAt) != checksum_of(in)) return damaged("record header: checksum differs");
+  if (load_le<uint16_t>(in + kRecordHeaderBytesAt) != kHeaderBytes) return damaged("record header: wrong header length");
+  if (load_le<uint8_t>(in + kRecordReserved5At) != 0 || load_le<uint16_t>(in + kRecordReserved22At) != 0 ||
+      load_le<uint64_t>(in + kRecordReserved128At) != 0) {
     return damaged("record header: reserved field in use");
   }
   HeaderPeek peek{read_header(in), 0};

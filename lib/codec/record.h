@@ -148,4 +148,6 @@ std::vector<Key> parse_unit_keys(ConstBytes value);
 // How a payload of `raw_bytes` is cut when its producer gives no geometry.
 std::vector<Leaf> opaque_leaves(uint64_t raw_bytes);
 
+inline Status damaged(const char* what) { return {Code::damaged, what}; }
+
 }  // namespace kvbm::codec

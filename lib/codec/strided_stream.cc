@@ -9,16 +9,16 @@
 namespace kvbm::codec {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr std::align_val_t kWindowAlign{64};
 // What was begun and is not complete yet is shorter than a run, or a leaf; what comes is not longer than one.
 constexpr size_t kWindowBytes = kMaxRunBytes + kMaxLeafBytes;
 
 struct Free {
-  void operator()(std::byte* p) const noexcept { ::operator delete(p, kAlignment); }
+  void operator()(std::byte* p) const noexcept { ::operator delete(p, kWindowAlign); }
 };
 using Window = std::unique_ptr<std::byte, Free>;
 Window make_window() noexcept {
-  return Window(static_cast<std::byte*>(::operator new(kWindowBytes, kAlignment, std::nothrow)));
+  return Window(static_cast<std::byte*>(::operator new(kWindowBytes, kWindowAlign, std::nothrow)));
 }
 Status no_memory() { return {Code::no_memory, "no memory to code blocks in"}; }
 

@@ -14,10 +14,8 @@ namespace {
 constexpr uint64_t kAlignment = 256;
 constexpr uint64_t kLeastWindow = 4 * codec::kMaxLeafBytes;
 constexpr uint64_t kMostWindow = 64ULL << 20;
-constexpr long kLookEveryNs = 50'000;
+constexpr long kRoomLookEveryNs = 50'000;
 constexpr const char* kNoEnd = "coding blocks of a cache did not end within device.lost_after";
-
-CuPointer address_of(const void* p) noexcept { return reinterpret_cast<uintptr_t>(p); }
 
 }  // namespace
 
@@ -153,7 +151,7 @@ Status CoderRoom::wait() {
       device_->lose(kNoEnd, kCuSuccess);
       return device_->lost();
     }
-    const timespec pause{0, kLookEveryNs};
+    const timespec pause{0, kRoomLookEveryNs};
     (void)::nanosleep(&pause, nullptr);
   }
 }
@@ -172,7 +170,7 @@ void CoderRoom::settle() noexcept {
       device_->lose(kNoEnd, kCuSuccess);
       return;
     }
-    const timespec pause{0, kLookEveryNs};
+    const timespec pause{0, kRoomLookEveryNs};
     (void)::nanosleep(&pause, nullptr);
   }
 }

@@ -11,8 +11,8 @@ namespace kvbm::device {
 
 namespace {
 
-constexpr char kLibrary[] = "libcufile.so.0";
-constexpr char kWhat[] = "no usable cuFile";
+constexpr char kCuFileLibrary[] = "libcufile.so.0";
+constexpr char kNoCuFile[] = "no usable cuFile";
 
 #define KVBM_ENTRY(name) {#name, #name, offsetof(CuFile, name), true}
 constexpr TableEntry kEntries[] = {KVBM_ENTRY(cuFileDriverOpen),     KVBM_ENTRY(cuFileDriverGetProperties),
@@ -37,18 +37,18 @@ const char* name_of(int code) noexcept {
 }
 
 Status load(const std::string& path, CuFileLibrary* out) {
-  out->path = path.empty() ? kLibrary : path;
-  const auto library = open_library(out->path, kWhat);
+  out->path = path.empty() ? kCuFileLibrary : path;
+  const auto library = open_library(out->path, kNoCuFile);
   if (!library.ok()) return library.status();
   if (const std::string missing = fill_table(library.value(), kEntries, &out->table); !missing.empty()) {
-    return {Code::unsupported, kWhat, out->path + " lacks " + missing};
+    return {Code::unsupported, kNoCuFile, out->path + " lacks " + missing};
   }
   if (const CuFileError error = out->table.cuFileDriverOpen(); error.code != kCuFileSuccess) {
-    return {Code::unsupported, kWhat, out->path + ": cuFileDriverOpen says " + cufile_error_text(error)};
+    return {Code::unsupported, kNoCuFile, out->path + ": cuFileDriverOpen says " + cufile_error_text(error)};
   }
   CuFileProperties properties;
   if (const CuFileError error = out->table.cuFileDriverGetProperties(&properties); error.code != kCuFileSuccess) {
-    return {Code::unsupported, kWhat, out->path + ": cuFileDriverGetProperties says " + cufile_error_text(error)};
+    return {Code::unsupported, kNoCuFile, out->path + ": cuFileDriverGetProperties says " + cufile_error_text(error)};
   }
   out->major = properties.module.major;
   out->minor = properties.module.minor;

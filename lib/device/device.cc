@@ -15,7 +15,6 @@ namespace kvbm::device {
 namespace {
 
 constexpr char kNoDevice[] = "no usable CUDA device";
-constexpr char kLost[] = "the device is lost";
 constexpr int kProhibited = 2;  // CU_COMPUTEMODE_PROHIBITED
 constexpr CuResult kUnavailable = 46;  // CUDA_ERROR_DEVICE_UNAVAILABLE: another process has it for itself
 

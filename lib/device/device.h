@@ -60,6 +60,8 @@ bool has_one_connection() noexcept;
 // Every device that the driver shows, without making a context. unsupported with the reason: no driver, too old, none.
 Result<std::vector<DeviceFacts>> list_devices(const Driver& driver);
 
+inline constexpr char kLost[] = "the device is lost";
+
 class Device : public std::enable_shared_from_this<Device> {
  public:
   // Retains the context and loads the kernels. unsupported: driver too old, no such ordinal, or kernels for none of its

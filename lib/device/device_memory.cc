@@ -12,9 +12,7 @@ namespace kvbm::device {
 namespace {
 
 constexpr char kNotOfDevice[] = "not memory of the cache's device";
-constexpr uint64_t kPage = 4096;
-
-CuPointer address_of(const void* pointer) noexcept { return reinterpret_cast<uintptr_t>(pointer); }
+constexpr uint64_t kDevicePage = 4096;
 
 // Attributes are of 1 to 8 bytes, and the reference does not say of how many a boolean is.
 bool ask(const Driver& driver, CuPointer pointer, int attribute, uint64_t* value) {
@@ -160,7 +158,7 @@ DeviceMemory::~DeviceMemory() {
 }
 
 Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(std::shared_ptr<Device> device, uint64_t bytes) {
-  const uint64_t mapped = round_up(std::max<uint64_t>(bytes, 1), kPage);
+  const uint64_t mapped = round_up(std::max<uint64_t>(bytes, 1), kDevicePage);
   std::unique_ptr<PinnedMemory> memory(new PinnedMemory(device, bytes, mapped));
   void* const data = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return Status{Code::no_memory, "no host memory to pin"};

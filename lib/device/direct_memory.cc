@@ -7,7 +7,6 @@ namespace kvbm::device {
 
 namespace {
 
-const char kLost[] = "the device is lost";
 const char kNoDirect[] = "no network card reaches the device's memory";
 
 std::string name_of(const Device& device) { return "device " + std::to_string(device.facts().ordinal); }

@@ -20,6 +20,9 @@ using CuFunction = struct CUfunc_st*;
 using CuStream = struct CUstream_st*;
 using CuEvent = struct CUevent_st*;
 
+// The driver names memory by number.
+inline CuPointer address_of(const void* memory) noexcept { return reinterpret_cast<uintptr_t>(memory); }
+
 struct CuUuid {
   char bytes[16];
 };

@@ -8,8 +8,8 @@ namespace kvbm::device {
 
 namespace {
 
-constexpr char kLibrary[] = "libcuda.so.1";
-constexpr char kWhat[] = "no usable CUDA driver";
+constexpr char kDriverLibrary[] = "libcuda.so.1";
+constexpr char kNoDriver[] = "no usable CUDA driver";
 
 // The version of each entry that driver.h declares: what cuda.h of CUDA 12 and 13 maps the plain name to.
 // cuEventElapsedTime alone is taken as it was before 12.8 renamed it; both are in every driver since.
@@ -111,18 +111,18 @@ std::string refusal(const Driver& driver, CuResult result) {
 }
 
 Status load(const std::string& path, DriverLibrary* out) {
-  out->path = path.empty() ? kLibrary : path;
-  const auto opened = open_library(out->path, kWhat);
+  out->path = path.empty() ? kDriverLibrary : path;
+  const auto opened = open_library(out->path, kNoDriver);
   if (!opened.ok()) return opened.status();
   void* const library = opened.value();
   // The version is asked first, alone: a driver that is too old is told so, not which entries it lacks.
   using GetVersion = CuResult (*)(int*);
   const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "cuDriverGetVersion"));
   if (get_version == nullptr) {
-    return {Code::unsupported, kWhat, out->path + " is no CUDA driver: it has no cuDriverGetVersion"};
+    return {Code::unsupported, kNoDriver, out->path + " is no CUDA driver: it has no cuDriverGetVersion"};
   }
   if (get_version(&out->version) == kCuSuccess && out->version < kOldestDriver) {
-    return {Code::unsupported, kWhat,
+    return {Code::unsupported, kNoDriver,
             out->path + " speaks CUDA " + cuda_version_text(out->version) + "; kvbm needs " +
                 cuda_version_text(kOldestDriver) + " or newer (driver 525)"};
   }
@@ -131,11 +131,11 @@ Status load(const std::string& path, DriverLibrary* out) {
     out->driver.own_kernels = kernels();
   }
   if (const std::string missing = fill_table(library, kSymbols, &out->driver); !missing.empty()) {
-    return {Code::unsupported, kWhat,
+    return {Code::unsupported, kNoDriver,
             out->path + " says CUDA " + cuda_version_text(out->version) + " and lacks " + first_of(missing)};
   }
   if (const CuResult result = out->driver.cuInit(0); result != kCuSuccess) {
-    return {Code::unsupported, kWhat, out->path + ": " + refusal(out->driver, result)};
+    return {Code::unsupported, kNoDriver, out->path + ": " + refusal(out->driver, result)};
   }
   return {};
 }
@@ -156,7 +156,7 @@ std::span<const TableEntry> driver_symbols() noexcept { return kSymbols; }
 Result<const DriverLibrary*> driver_library(const std::string& path) { return libraries().get(path); }
 
 bool driver_is_loaded() {
-  if (void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); library != nullptr) {
+  if (void* const library = ::dlopen(kDriverLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD); library != nullptr) {
     ::dlclose(library);  // gives back the reference that asking took
     return true;
   }

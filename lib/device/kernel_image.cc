@@ -30,13 +30,13 @@ constexpr size_t kHeaderBytes = 16;   // magic, version, its own size (2), the s
 constexpr size_t kEntryBytes = 32;    // kind (2), 2, its own size (4), the size of its code (8), 12, architecture (4)
 constexpr uint16_t kPtx = 1, kElf = 2;
 
-struct Code {
+struct EmbeddedCode {
   uint16_t kind;
   uint32_t architecture;
 };
 
-std::vector<Code> codes_of(ConstBytes bytes) {
-  std::vector<Code> codes;
+std::vector<EmbeddedCode> codes_of(ConstBytes bytes) {
+  std::vector<EmbeddedCode> codes;
   if (bytes.size() < kHeaderBytes || load_le<uint32_t>(bytes.data()) != kMagic) return codes;
   const size_t header = load_le<uint16_t>(bytes.data() + 6);
   const uint64_t body = load_le<uint64_t>(bytes.data() + 8);
@@ -52,9 +52,9 @@ std::vector<Code> codes_of(ConstBytes bytes) {
   return codes;
 }
 
-std::string list(const std::vector<Code>& codes, uint16_t kind, const char* prefix) {
+std::string list(const std::vector<EmbeddedCode>& codes, uint16_t kind, const char* prefix) {
   std::string text;
-  for (const Code& code : codes) {
+  for (const EmbeddedCode& code : codes) {
     if (code.kind == kind) text += (text.empty() ? "" : ", ") + std::string(prefix) + std::to_string(code.architecture);
   }
   return text;
@@ -71,7 +71,7 @@ ConstBytes embedded_kernels() noexcept {
 }
 
 std::string architectures_of(ConstBytes fatbin) {
-  const std::vector<Code> codes = codes_of(fatbin);
+  const std::vector<EmbeddedCode> codes = codes_of(fatbin);
   const std::string machine = list(codes, kElf, "sm_");
   const std::string ptx = list(codes, kPtx, "compute_");
   if (ptx.empty()) return machine;

@@ -11,8 +11,6 @@ namespace {
 
 constexpr unsigned char kPoison = 0xFF;  // a NaN in bf16, fp16, fp32 and both fp8
 
-CuPointer address_of(const std::byte* p) noexcept { return reinterpret_cast<uintptr_t>(p); }
-
 LeafJob job_of(const LeafMove& move, CuPointer record) noexcept {
   const StridedRun& run = move.device;
   return make_leaf_job(make_run(address_of(run.data), run.bytes, run.count1, run.stride0, run.stride1), run.count0, record,

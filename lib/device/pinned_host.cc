@@ -23,8 +23,8 @@ namespace kvbm::device {
 
 namespace {
 
-constexpr char kWhat[] = "host memory is not registered with the device";
-constexpr uint64_t kPage = 4096;
+constexpr char kNotRegistered[] = "host memory is not registered with the device";
+constexpr uint64_t kHostPage = 4096;
 constexpr uint64_t kShare = 64ULL << 20;  // less is not worth a thread
 
 }  // namespace
@@ -45,7 +45,7 @@ struct PinnedHost::Share {
       return;
     }
     // An older kernel: the registration brings in what a look at each page does not.
-    for (uint64_t at = 0; at < memory.size(); at += kPage) {
+    for (uint64_t at = 0; at < memory.size(); at += kHostPage) {
       (void)*static_cast<const volatile std::byte*>(memory.data() + at);
     }
   }
@@ -90,7 +90,7 @@ struct PinnedHost::Share {
 std::vector<PinnedHost::Share> PinnedHost::cut(uint32_t threads, uint64_t unit) {
   const uint64_t all = memory_.size();
   const uint64_t most = std::clamp<uint64_t>(threads, 1, std::max<uint64_t>(1, all / kShare));
-  const uint64_t grain = std::max(unit, kPage);
+  const uint64_t grain = std::max(unit, kHostPage);
   const uint64_t step = ((all + most - 1) / most + grain - 1) / grain * grain;
   const size_t n = (all + step - 1) / step;
   step_ = unit != 0 ? step : all;
@@ -106,8 +106,8 @@ std::vector<PinnedHost::Share> PinnedHost::cut(uint32_t threads, uint64_t unit) 
 
 Result<std::unique_ptr<PinnedHost>> PinnedHost::pin(std::shared_ptr<Device> device, MutableBytes memory, uint32_t threads,
                                                     uint64_t unit) {
-  if (memory.empty() || reinterpret_cast<uintptr_t>(memory.data()) % kPage != 0 || unit % kPage != 0) {
-    return Status{Code::invalid_argument, kWhat, "it is empty or does not begin at a page"};
+  if (memory.empty() || reinterpret_cast<uintptr_t>(memory.data()) % kHostPage != 0 || unit % kHostPage != 0) {
+    return Status{Code::invalid_argument, kNotRegistered, "it is empty or does not begin at a page"};
   }
   std::unique_ptr<PinnedHost> host(new PinnedHost(device, memory));
   std::vector<Share> shares = host->cut(threads, unit);
@@ -135,7 +135,7 @@ Result<std::unique_ptr<PinnedHost>> PinnedHost::pin(std::shared_ptr<Device> devi
 
 Status PinnedHost::take(const Share& share) {
   if (share.error != 0) {
-    return {share.error == ENOMEM || share.error == EHWPOISON ? Code::no_memory : Code::invalid_argument, kWhat,
+    return {share.error == ENOMEM || share.error == EHWPOISON ? Code::no_memory : Code::invalid_argument, kNotRegistered,
             std::strerror(share.error)};
   }
   if (share.device_lost) return device_->lost();
@@ -151,7 +151,7 @@ Status PinnedHost::check_existing(MutableBytes stripe) const {
       facts.bytes - (start - facts.start) >= stripe.size()) {
     return {};
   }
-  return {Code::in_use, kWhat, "somebody else in this process registered a part of it"};
+  return {Code::in_use, kNotRegistered, "somebody else in this process registered a part of it"};
 }
 
 PinnedHost::~PinnedHost() {

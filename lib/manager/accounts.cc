@@ -1,5 +1,7 @@
 #include "manager/accounts.h"
 
+#include "block/block_table.h"
+
 namespace kvbm::manager {
 
 Result<Accounts::Lease> Accounts::lease(const NamespaceId& base_id, const block::BlockTable& table) {

@@ -11,7 +11,11 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "block/block_table.h"
+#include "block/quotas.h"
+
+namespace kvbm::block {
+class BlockTable;
+}
 
 namespace kvbm::manager {
 

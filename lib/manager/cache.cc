@@ -4,7 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "device/device.h"
 #include "device/landmark.h"
+#include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/manager.h"
 

@@ -5,8 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "codec/leaf_codec.h"
 #include "codec/quantize_scales.h"
 #include "codec/strided_stream.h"
+#include "device/block_coder.h"
+#include "device/device.h"
 #include "manager/coding_terms.h"
 #include "manager/device_caches.h"
 

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/memory_wait.h"
+#include "codec/coded_record.h"
+#include "codec/leaf_codec.h"
 #include "manager/manager.h"
 #include "manager/onboard.h"
 

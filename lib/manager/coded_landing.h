@@ -15,7 +15,11 @@
 
 #include "base/ids.h"
 #include "base/mutex.h"
-#include "codec/coded_record.h"
+#include "codec/opened_leaf.h"
+
+namespace kvbm::codec {
+class Workspace;
+}
 
 namespace kvbm::manager {
 

@@ -4,24 +4,9 @@
 #include <utility>
 
 #include "base/memory_wait.h"
+#include "codec/frame.h"
 
 namespace kvbm::manager {
-
-namespace {
-
-uint32_t element_bytes(codec::Element element) noexcept {
-  switch (element) {
-    case codec::Element::bf16:
-    case codec::Element::fp16:
-      return 2;
-    case codec::Element::fp32:
-      return 4;
-    default:
-      return 1;
-  }
-}
-
-}  // namespace
 
 codec::RecordForm form_of(const layout::RecordShape& shape) noexcept {
   codec::RecordForm form;
@@ -30,7 +15,7 @@ codec::RecordForm form_of(const layout::RecordShape& shape) noexcept {
   form.first_layer = shape.shard().first_layer;
   if (shape.kind() == layout::ComponentKind::state) return form;  // bytes of any kind
   form.element = static_cast<codec::Element>(shape.element());
-  form.row = shape.row_bytes() / element_bytes(form.element);
+  form.row = shape.row_bytes() / static_cast<uint32_t>(codec::element_bytes(form.element));
   form.rows = shape.tokens_per_piece() != 0 && shape.pieces() > 1 ? shape.tokens_per_piece() : shape.tokens();
   return form;
 }

@@ -3,7 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/block_coder.h"
+#include "device/device.h"
 #include "device/device_memory.h"
+#include "device/driver_library.h"
+#include "device/pinned_host.h"
+#include "device/storage_reads.h"
+#include "device/transfers.h"
 
 namespace kvbm::manager {
 
@@ -26,6 +32,10 @@ AttachedDevice::AttachedDevice(std::unique_ptr<device::Transfers> transfers, std
       why_not_(std::move(why_not)),
       transfers_(std::move(transfers)),
       coder_(std::move(coder)) {}
+
+AttachedDevice::~AttachedDevice() = default;
+
+device::Device& AttachedDevice::device() const noexcept { return transfers_->device(); }
 
 uint64_t AttachedDevice::pinned_bytes() const noexcept { return pinned_ == nullptr ? 0 : pinned_->bytes(); }
 

@@ -17,13 +17,17 @@
 #include "base/bytes.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "device/block_coder.h"
-#include "device/driver_library.h"
-#include "device/pinned_host.h"
-#include "device/transfers.h"
-#include "device/storage_reads.h"
 #include "manager/environment.h"
 #include "manager/options.h"
+
+namespace kvbm::device {
+class BlockCoder;
+class Device;
+struct Driver;
+class PinnedHost;
+class StorageReads;
+class Transfers;
+}  // namespace kvbm::device
 
 namespace kvbm::manager {
 
@@ -33,8 +37,11 @@ class AttachedDevice {
   // `pinned` may be null: `why_not` says why then.
   AttachedDevice(std::unique_ptr<device::Transfers> transfers, std::unique_ptr<device::BlockCoder> coder,
                  std::shared_ptr<const device::PinnedHost> pinned, std::string why_not);
+  ~AttachedDevice();
+  AttachedDevice(const AttachedDevice&) = delete;
+  AttachedDevice& operator=(const AttachedDevice&) = delete;
   [[nodiscard]] device::Transfers& transfers() noexcept { return *transfers_; }
-  [[nodiscard]] device::Device& device() const noexcept { return transfers_->device(); }
+  [[nodiscard]] device::Device& device() const noexcept;
   // Blocks, in its calls: for callers that asked for it (kvbm_cache_encode).
   [[nodiscard]] device::BlockCoder& coder() noexcept { return *coder_; }
   [[nodiscard]] uint64_t pinned_bytes() const noexcept;

@@ -12,7 +12,6 @@ namespace kvbm::manager {
 
 namespace {
 
-constexpr size_t kAskedAtOnce = 1024;               // of a tier, which holds its lock meanwhile
 constexpr uint64_t kPortionBytes = 16ULL << 20;     // written anew at once, and kept in memory as long
 constexpr uint64_t kPortionShare = 8;               // of the host at most
 
@@ -36,9 +35,9 @@ class Search : public std::enable_shared_from_this<Search> {
  private:
   [[nodiscard]] std::vector<Identity> look() const {
     std::vector<Identity> missing;
-    std::vector<tier::Found> found(std::min(ids_.size(), kAskedAtOnce));
-    for (size_t first = 0; first < ids_.size(); first += kAskedAtOnce) {
-      const auto part = std::span(ids_).subspan(first, std::min(kAskedAtOnce, ids_.size() - first));
+    std::vector<tier::Found> found(std::min(ids_.size(), tier::kFoundAtOnce));
+    for (size_t first = 0; first < ids_.size(); first += tier::kFoundAtOnce) {
+      const auto part = std::span(ids_).subspan(first, std::min(tier::kFoundAtOnce, ids_.size() - first));
       std::fill(found.begin(), found.end(), tier::Found{});
       if (disk_ != kNoTier) manager_->tier_below(disk_).find(part, std::span(found).first(part.size()), false);
       for (size_t i = 0; i < part.size(); ++i) {

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "block/block_table.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "block/quotas.h"
 #include "cluster/staging_pool.h"
 
 namespace kvbm::manager {

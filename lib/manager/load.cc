@@ -5,6 +5,8 @@
 
 #include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
+#include "device/storage_reads.h"
+#include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/host_record.h"
 #include "manager/load_storage.h"

@@ -5,6 +5,7 @@
 
 #include "codec/leaf_codec.h"
 #include "codec/leaf_hash.h"
+#include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/load.h"
 #include "manager/manager.h"

@@ -10,6 +10,8 @@
 
 #include "base/memory_wait.h"
 #include "codec/leaf_hash.h"
+#include "device/device.h"
+#include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/device_flight.h"
 #include "manager/load.h"

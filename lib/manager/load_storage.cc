@@ -12,6 +12,7 @@
 #include "codec/coded_record.h"
 #include "copy/cost.h"
 #include "device/storage_reads.h"
+#include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/load_storage.h"
 #include "manager/manager.h"

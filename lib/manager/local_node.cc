@@ -16,6 +16,7 @@
 
 #include "base/errno_status.h"
 #include "base/fd.h"
+#include "cluster/mapped_pools.h"
 #include "manager/manager.h"
 
 namespace kvbm::manager {

@@ -18,7 +18,6 @@
 #include "block/block_table.h"
 #include "block/hold_table.h"
 #include "block/pin_table.h"
-#include "codec/seal.h"
 #include "copy/cost.h"
 #include "manager/accounts.h"
 #include "manager/coded_landing.h"

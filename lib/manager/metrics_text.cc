@@ -5,6 +5,10 @@
 
 #include "base/memory_wait.h"
 #include "base/metrics.h"
+#include "cluster/mapped_pools.h"
+#include "device/device.h"
+#include "device/storage_reads.h"
+#include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/manager.h"
 #include "manager/stats.h"

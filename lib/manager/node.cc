@@ -9,10 +9,27 @@
 #include <system_error>
 #include <utility>
 
+#include "cluster/coded_source.h"
+#include "cluster/host_facts.h"
+#include "cluster/link_coder.h"
+#include "cluster/mapped_pools.h"
+#include "cluster/mesh.h"
+#include "cluster/peer_tier.h"
+#include "cluster/same_host.h"
+#include "cluster/session_host.h"
+#include "cluster/survey.h"
+#include "codec/record.h"
+#include "copy/transport_thread.h"
 #include "manager/coding_terms.h"
 #include "manager/local_node.h"
 #include "manager/manager.h"
+#include "manager/members_file.h"
+#include "manager/node_help.h"
+#include "manager/node_row.h"
+#include "manager/node_source.h"
 #include "manager/node_transport.h"
+#include "manager/session_devices.h"
+#include "manager/sessions.h"
 #include "manager/take.h"
 
 namespace kvbm::manager {
@@ -49,7 +66,8 @@ void warn_of_readers(const std::string& path, const Log* log) {
 
 Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const NodeOptions& options,
                                            std::shared_ptr<const codec::KeyRing> seal_keys) {
-  cluster::MeshOptions mesh;
+  auto options_of_mesh = std::make_unique<cluster::MeshOptions>();
+  cluster::MeshOptions& mesh = *options_of_mesh;
   mesh.listen = options.listen;
   mesh.peers = options.peers;
   auto key = read_key(options.key_file);
@@ -72,12 +90,17 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   if (options.peers_file_join && (options.name.empty() || options.listen.empty() || options.peers_file.empty())) {
     return Status(Code::bad_config, "node.peers_file_join needs node.peers_file, node.name and node.listen");
   }
-  return std::unique_ptr<Node>(new Node(environment, std::move(mesh), options, std::move(seal_keys)));
+  return std::unique_ptr<Node>(new Node(environment, std::move(options_of_mesh), options, std::move(seal_keys)));
 }
 
-Node::Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options,
-           std::shared_ptr<const codec::KeyRing> keys)
-    : env_(environment), mesh_options_(std::move(mesh)), options_(options), keys_(std::move(keys)) {}
+Node::Node(const Environment& environment, std::unique_ptr<const cluster::MeshOptions> mesh,
+           const NodeOptions& options, std::shared_ptr<const codec::KeyRing> keys)
+    : env_(environment),
+      mesh_options_(std::move(mesh)),
+      options_(options),
+      keys_(std::move(keys)),
+      boot_(cluster::boot_id()),
+      pools_(std::make_shared<cluster::MappedPools>()) {}
 
 std::shared_ptr<cluster::LinkCoder> Node::make_coder() const {
   cluster::LinkCoding how;
@@ -115,7 +138,7 @@ Node::~Node() {
 }
 
 Result<std::unique_ptr<tier::Tier>> Node::make_tier(TierIndex index, FamilyTable& families) {
-  mesh_ = std::make_unique<cluster::Mesh>(mesh_options_, families, *env_.random, env_.log);
+  mesh_ = std::make_unique<cluster::Mesh>(*mesh_options_, families, *env_.random, env_.log);
   const auto transport = choose_transport(options_);
   if (!transport.ok()) return transport.status();
   const NodeTransport& chosen = transport.value();
@@ -165,7 +188,7 @@ Status Node::start(const std::shared_ptr<Manager>& manager) {
     if (!opened.ok()) return opened.status();
     file = std::move(opened).value();
   }
-  same_host_ = meet_same_host(env_, options_, mesh_options_.self, *manager, *pools_,
+  same_host_ = meet_same_host(env_, options_, mesh_options_->self, *manager, *pools_,
                               [this](const cluster::NodeId& node) { tier_->forget_node(node); });
   Status begun;
   thread_->post_and_wait([&] {
@@ -208,9 +231,9 @@ Status Node::watch_members(std::shared_ptr<MembersFile> file) {
       return {Code::bad_config, "node.peers_file_join needs an address that others can dial in node.listen", address_};
     }
     self.name = options_.name;
-    self.id = mesh_options_.self.node;
+    self.id = mesh_options_->self.node;
     self.addresses = {address_};
-    self.incarnation = mesh_options_.self.incarnation;
+    self.incarnation = mesh_options_->self.incarnation;
     thread_->post_and_wait([&] { self.weight = source_->status().weight; });
   }
   const Status watched = file->watch(
@@ -232,6 +255,14 @@ void Node::stop() {
   source_->detach();
 }
 
+copy::Completion Node::run_and_wait(Operation& operation) { return help_->run(operation); }
+
+bool Node::locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
+
+const cluster::OfferCounts& Node::offers() const { return tier_->offers(); }
+
+const cluster::NodeId& Node::id() const noexcept { return mesh_options_->self.node; }
+
 void Node::ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done) {
   tier_->ask(std::move(ids), deadline_ns, std::move(done));
 }
@@ -248,12 +279,12 @@ void Node::survey(std::vector<Identity> ids, uint64_t deadline_ns,
   });
 }
 
-std::vector<Node::Row> Node::nodes() {
-  std::vector<Row> rows;
+std::vector<NodeRow> Node::nodes() {
+  std::vector<NodeRow> rows;
   thread_->post_and_wait([&] {
     for (cluster::Mesh::NodeRow& link : mesh_->rows()) rows.push_back({std::move(link), {}, 0, {}});
   });
-  for (Row& row : rows) {
+  for (NodeRow& row : rows) {
     if (row.link.node == cluster::NodeId{}) continue;
     row.path = same_host_ != nullptr ? same_host_->state(row.link.node)
                                      : cluster::SameHost::State{cluster::SameHost::Path::link,

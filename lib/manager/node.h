@@ -7,25 +7,53 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "cluster/coded_source.h"
-#include "cluster/link_coder.h"
-#include "cluster/mesh.h"
-#include "cluster/peer_tier.h"
-#include "cluster/same_host.h"
-#include "cluster/survey.h"
-#include "copy/transport_thread.h"
+#include "base/bytes.h"
+#include "base/family_table.h"
+#include "base/function.h"
+#include "base/ids.h"
+#include "base/status.h"
+#include "cluster/node.h"
 #include "manager/environment.h"
-#include "manager/members_file.h"
-#include "manager/node_help.h"
-#include "manager/node_source.h"
 #include "manager/options.h"
-#include "manager/sessions.h"
+#include "tier/tier.h"
+
+namespace kvbm::copy {
+struct Completion;
+class TransportThread;
+}  // namespace kvbm::copy
+namespace kvbm::cluster {
+class CodedSource;
+struct HostFacts;
+class LinkCoder;
+class MappedPools;
+class Mesh;
+struct MeshCounts;
+struct MeshOptions;
+struct NodeAnswer;
+struct OfferCounts;
+class PeerLink;
+class PeerTier;
+class SameHost;
+struct SessionCounts;
+class SessionHost;
+}  // namespace kvbm::cluster
 
 namespace kvbm::manager {
+
+class Manager;
+class MembersFile;
+class NodeHelp;
+struct NodeRow;
+class NodeSource;
+class Operation;
+class SessionDevices;
+class Sessions;
 
 class Node {
  public:
@@ -49,34 +77,23 @@ class Node {
   void survey(std::vector<Identity> ids, uint64_t deadline_ns,
               UniqueFunction<void(std::vector<cluster::NodeAnswer>)> done);
   // Callers that wait drive the links.
-  copy::Completion run_and_wait(Operation& operation) { return help_->run(operation); }
+  copy::Completion run_and_wait(Operation& operation);
   void ask_and_wait(std::vector<Identity> ids, uint64_t deadline_ns);
-  [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const { return tier_->locate(id, node); }
+  [[nodiscard]] bool locate(const Identity& id, cluster::NodeId& node) const;
   [[nodiscard]] cluster::MeshCounts counts();
-  [[nodiscard]] const cluster::OfferCounts& offers() const { return tier_->offers(); }
+  [[nodiscard]] const cluster::OfferCounts& offers() const;
   [[nodiscard]] cluster::SessionCounts session_counts();
-  struct Row {
-    cluster::Mesh::NodeRow link;
-    cluster::SameHost::State path;  // how its records are read
-    uint64_t local_bytes = 0;       // that were read in place
-    cluster::LinkCoder::NodeState coding;  // how it is asked, and what came
-  };
-  // What was coded and sealed; absent where neither is.
-  [[nodiscard]] std::optional<cluster::CodingCounts> coding() const {
-    return coder_ == nullptr ? std::nullopt : std::optional(coder_->counts());
-  }
-  [[nodiscard]] std::vector<cluster::LinkCoder::Choice> coding_choices() const {
-    return coder_ == nullptr ? std::vector<cluster::LinkCoder::Choice>{} : coder_->choices();
-  }
-  [[nodiscard]] std::vector<Row> nodes();
+  // Of what is coded and sealed; null where neither is.
+  [[nodiscard]] const cluster::LinkCoder* coder() const noexcept { return coder_.get(); }
+  [[nodiscard]] std::vector<NodeRow> nodes();
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
-  [[nodiscard]] const cluster::NodeId& id() const noexcept { return mesh_options_.self.node; }
+  [[nodiscard]] const cluster::NodeId& id() const noexcept;
   [[nodiscard]] TierIndex tier() const noexcept { return index_; }
   // Prefill->decode sessions with other nodes; from start() on.
   [[nodiscard]] Sessions& sessions() noexcept { return *sessions_; }
 
  private:
-  Node(const Environment& environment, cluster::MeshOptions mesh, const NodeOptions& options,
+  Node(const Environment& environment, std::unique_ptr<const cluster::MeshOptions> mesh, const NodeOptions& options,
        std::shared_ptr<const codec::KeyRing> keys);
   // How records go over links; null: plain.
   std::shared_ptr<cluster::LinkCoder> make_coder() const;
@@ -87,11 +104,11 @@ class Node {
   Status watch_members(std::shared_ptr<MembersFile> file);
 
   const Environment env_;
-  const cluster::MeshOptions mesh_options_;
+  const std::unique_ptr<const cluster::MeshOptions> mesh_options_;
   const NodeOptions options_;
   const std::shared_ptr<const codec::KeyRing> keys_;
-  const std::array<uint8_t, 16> boot_ = cluster::boot_id();
-  const std::shared_ptr<cluster::MappedPools> pools_ = std::make_shared<cluster::MappedPools>();
+  const std::array<uint8_t, 16> boot_;
+  const std::shared_ptr<cluster::MappedPools> pools_;
   std::unique_ptr<cluster::Mesh> mesh_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::shared_ptr<NodeHelp> help_;
@@ -107,8 +124,5 @@ class Node {
   TierIndex index_ = kNoTier;
   std::string address_;
 };
-
-// What it counts, as Prometheus text.
-std::string node_metrics_text(Node& node);
 
 }  // namespace kvbm::manager

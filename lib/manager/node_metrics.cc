@@ -1,8 +1,15 @@
-// What a node counts of its connections, as Prometheus text. Names: docs/operations.md lists them.
+#include "manager/node_metrics.h"
+
 #include <cctype>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/metrics.h"
+#include "cluster/link_coder.h"
+#include "cluster/mesh_counts.h"
+#include "cluster/peer_commons.h"
+#include "cluster/session_host.h"
 #include "manager/node.h"
 
 namespace kvbm::manager {
@@ -133,14 +140,15 @@ std::string node_metrics_text(Node& node) {
         .add(n);
   }
   add_sessions(registry, node.session_counts());
-  if (const auto coding = node.coding(); coding.has_value()) {
-    add_coding(registry, "given", coding->given);
-    add_coding(registry, "taken", coding->taken);
+  if (const cluster::LinkCoder* coder = node.coder(); coder != nullptr) {
+    const cluster::CodingCounts coding = coder->counts();
+    add_coding(registry, "given", coding.given);
+    add_coding(registry, "taken", coding.taken);
     registry.counter("kvbm_node_codec_declined_total", "Records given plain for want of memory to code them in.")
-        .add(coding->declined);
+        .add(coding.declined);
     registry.counter("kvbm_node_codec_useless_total", "Records given plain because coding made them no smaller.")
-        .add(coding->useless);
-    add_choices(registry, node.coding_choices());
+        .add(coding.useless);
+    add_choices(registry, coder->choices());
   }
   return registry.text();
 }

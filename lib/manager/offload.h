@@ -17,9 +17,12 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "base/ids.h"
 #include "base/mutex.h"
+#include "block/block_table.h"
 #include "manager/options.h"
 #include "policy/admission.h"
 #include "tier/tier.h"

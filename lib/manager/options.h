@@ -11,8 +11,8 @@
 
 #include "base/config.h"
 #include "base/family_table.h"
-#include "block/block_table.h"
 #include "policy/admission.h"
+#include "policy/eviction.h"
 #include "tier/host/host_arena.h"
 #include "tier/tier.h"
 
@@ -95,7 +95,7 @@ struct DeviceOptions {
 struct Options {
   tier::HostOptions host;
   std::string policy = std::string(policy::kDefaultPolicy);
-  block::BlockTable::MakePolicy make_policy;  // empty: built-in policies by name
+  policy::MakePolicy make_policy;  // empty: built-in policies by name
   uint64_t room_wait_ns = 1'000'000'000;  // of stores, while none gets any (room_line.h)
   std::vector<TierOptions> tiers;
   NodeOptions node;

@@ -13,7 +13,7 @@
 namespace kvbm::manager {
 
 namespace {
-constexpr uint64_t kSayNs = 10'000'000'000;  // one line in that time
+constexpr uint64_t kSayEveryNs = 10'000'000'000;  // one line in that time
 
 struct Use {
   uint64_t held = 0, pinned = 0, filled = 0, parents = 0;
@@ -188,7 +188,7 @@ void RoomLine::say_refused(std::string_view who, Code code, uint64_t waited_ns) 
   if (code != Code::no_room || !log.wants(LogLevel::warning)) return;
   const uint64_t now = manager_.env().clock().now_ns();
   uint64_t said = said_ns_.load(std::memory_order_relaxed);
-  if (said != 0 && now - said < kSayNs) return;
+  if (said != 0 && now - said < kSayEveryNs) return;
   if (!said_ns_.compare_exchange_strong(said, now, std::memory_order_relaxed)) return;
   const MemoryWait nobody_to_tell;
   const Use use = use_of(manager_.table());

@@ -29,7 +29,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "block/block_table.h"
+#include "block/quotas.h"
 
 namespace kvbm::manager {
 

@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include "device/device.h"
+#include "device/pinned_host.h"
+#include "device/transfers.h"
+
 namespace kvbm::manager {
 
 void SessionDevices::add_staging(std::shared_ptr<Arena> arena) {

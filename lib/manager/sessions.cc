@@ -2,7 +2,13 @@
 
 #include <algorithm>
 
+#include "cluster/session_host.h"
+#include "device/device.h"
+#include "device/transfers.h"
 #include "layout/shard.h"
+#include "manager/cache.h"
+#include "manager/links_turn.h"
+#include "manager/session_devices.h"
 
 namespace kvbm::manager {
 
@@ -189,6 +195,11 @@ Status SessionReceipt::abort(const std::string& why) {
 }
 
 // ---- All ----
+
+Sessions::Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices)
+    : host_(host), links_(links), devices_(devices), turn_(devices.turn()) {}
+
+void Sessions::close() { devices_.close(); }
 
 void Sessions::use_device(const Cache& cache, SessionParts& what) {
   if (cache.device() == nullptr) return;

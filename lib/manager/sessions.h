@@ -18,12 +18,27 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/function.h"
+#include "base/ids.h"
 #include "base/mutex.h"
-#include "cluster/session_host.h"
-#include "manager/cache.h"
-#include "manager/session_devices.h"
+#include "base/status.h"
+#include "cluster/session/requests.h"
+#include "device/driver.h"
+
+namespace kvbm {
+class Executor;
+}
+namespace kvbm::cluster {
+class SessionHost;
+}
 
 namespace kvbm::manager {
+
+class AttachedDevice;
+class Cache;
+class LinksTurn;
+class SessionDevices;
 
 // Engine blocks of a request, as a caller lists them.
 struct SessionBlocks {
@@ -112,7 +127,7 @@ class Sessions {
     uint16_t ranks = 1;  // that many decode ranks
     SessionParts what;
     std::shared_ptr<Cache> cache;
-    std::vector<cluster::SessionHost::NamedSource> sources;
+    std::vector<cluster::session::NamedSource> sources;
     std::optional<device::CuStream> after;  // blocks are written after what it holds now, and nothing is asked before
     uint64_t budget_bytes = 0;  // staging under way at once; 0: the default
     uint64_t deadline_ns = kNever;
@@ -121,10 +136,9 @@ class Sessions {
   };
 
   // The executor is that of the links.
-  Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices)
-      : host_(host), links_(links), devices_(devices) {}
+  Sessions(cluster::SessionHost& host, Executor& links, SessionDevices& devices);
   // Before the links end: streams that are waited for count for nothing from then on.
-  void close() { devices_.close(); }
+  void close();
 
   // exists, no_room; then `done` does not run. A stream that is none, or not of the
   // device that the blocks lie on: invalid_argument.
@@ -141,7 +155,7 @@ class Sessions {
   cluster::SessionHost& host_;
   Executor& links_;
   SessionDevices& devices_;
-  const std::shared_ptr<LinksTurn> turn_ = devices_.turn();
+  const std::shared_ptr<LinksTurn> turn_;
   std::atomic<uint64_t> next_name_{1};
   Mutex mutex_;
   std::set<OfferKey> offers_ KVBM_GUARDED_BY(mutex_);

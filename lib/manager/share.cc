@@ -7,9 +7,14 @@
 #include <sstream>
 #include <utility>
 
+#include "cluster/mapped_pools.h"
 #include "copy/local/unix_transport.h"
+#include "copy/transport_thread.h"
 #include "manager/local_node.h"
 #include "manager/manager.h"
+#include "manager/node_source.h"
+#include "manager/owned_tier.h"
+#include "manager/shared_tier.h"
 #include "manager/take.h"
 #include "tier/disk/disk_tier.h"
 
@@ -88,7 +93,10 @@ Result<std::unique_ptr<Share>> Share::create(const Environment& environment, Opt
 }
 
 Share::Share(const Environment& environment, const Options& options)
-    : env_(environment), options_(options.share), block_bytes_(options.host.block_bytes) {
+    : env_(environment),
+      options_(options.share),
+      block_bytes_(options.host.block_bytes),
+      pools_(std::make_shared<cluster::MappedPools>()) {
   if (!options.tiers.empty()) disk_ = options.tiers[0];
   directory_ = disk_.path.empty() ? options_.directory : disk_.path;
   while (directory_.size() > 1 && directory_.back() == '/') directory_.pop_back();
@@ -219,6 +227,8 @@ void Share::map_memory(const cluster::NodeFacts& owner, copy::Peer peer) {
   mapped_pool_ = handed.front()->id();
   pools_->set(owner.node, owner.incarnation, handed.front());
 }
+
+bool Share::can_ask() const noexcept { return manager_->share().connected.load(std::memory_order_acquire); }
 
 bool Share::is_connected() const { return manager_->share().connected.load(std::memory_order_acquire); }
 

@@ -16,24 +16,38 @@
 // Invariant: a process that is the owner stays it until stop(). Lock: mutex_, a leaf: who waits for a change.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/family_table.h"
+#include "base/file.h"
+#include "base/function.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/thread_executor.h"
-#include "copy/transport_thread.h"
+#include "cluster/node.h"
 #include "manager/environment.h"
-#include "manager/manager.h"
-#include "manager/node_source.h"
 #include "manager/options.h"
-#include "manager/owned_tier.h"
 #include "manager/share_election.h"
-#include "manager/shared_tier.h"
+#include "manager/share_links.h"
+#include "manager/share_state.h"
+#include "tier/tier.h"
+
+namespace kvbm::copy {
+class TransportThread;
+}
 
 namespace kvbm::manager {
+
+class Manager;
+class NodeSource;
+class OwnedTier;
+class SharedTier;
 
 class Share final : public ShareLinks::Host, private ShareElection::Host {
  public:
@@ -58,7 +72,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   // passed, or at once where there is nobody to ask. Who asks an owner that was silent the last time does not wait.
   void ask(std::vector<Identity> ids, uint64_t deadline_ns, UniqueFunction<void()> done);
   // There is an owner, and it is another process.
-  [[nodiscard]] bool can_ask() const noexcept { return manager_->share().connected.load(std::memory_order_acquire); }
+  [[nodiscard]] bool can_ask() const noexcept;
   // How long a lookup may wait for the owner.
   [[nodiscard]] uint64_t ask_ns() const noexcept { return options_.ask_ns; }
   // Whoever asked says whether it has heard.
@@ -126,7 +140,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   TierIndex shared_index_ = kNoTier;
   OwnedTier* owned_ = nullptr;    // the manager's
   SharedTier* shared_ = nullptr;  // the manager's
-  const std::shared_ptr<cluster::MappedPools> pools_ = std::make_shared<cluster::MappedPools>();
+  const std::shared_ptr<cluster::MappedPools> pools_;
   std::unique_ptr<ShareLinks> links_;
   std::unique_ptr<copy::TransportThread> thread_;
   std::unique_ptr<NodeSource> source_;

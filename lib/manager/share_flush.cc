@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "copy/transport_thread.h"
 #include "manager/kept.h"
 #include "manager/manager.h"
+#include "manager/node_source.h"
+#include "manager/owned_tier.h"
 #include "manager/share.h"
+#include "manager/shared_tier.h"
 
 namespace kvbm::manager {
 

@@ -7,7 +7,7 @@ namespace kvbm::manager {
 namespace {
 // When a message that found the link full is tried again, and how long one that nobody waits for is.
 constexpr uint64_t kAgainNs = 1'000'000;
-constexpr uint64_t kSayNs = 2'000'000'000;
+constexpr uint64_t kAnswerNs = 2'000'000'000;
 }  // namespace
 
 ShareLinks::ShareLinks(cluster::NodeFacts self, cluster::LinkLimits limits, FamilyTable& families, Random& random,
@@ -137,7 +137,7 @@ void ShareLinks::peer_accepted(copy::Peer peer, std::string_view address) {
 void ShareLinks::link_ready(cluster::PeerLink& link) {
   if (link.role() == cluster::Role::initiator) return;  // the owner says who it is
   clients_[link.peer().node] = link.shared_from_this();
-  say(link, host_.here(), executor_->clock().now_ns() + kSayNs, Unsaid::ends_the_link);
+  say(link, host_.here(), executor_->clock().now_ns() + kAnswerNs, Unsaid::ends_the_link);
   host_.clients_changed(clients_.size());
 }
 
@@ -191,7 +191,7 @@ void ShareLinks::link_session(cluster::PeerLink& link, ConstBytes bytes) {
     answer.request = request;
     answer.value = value;
     answer.keys = std::move(keys);
-    say(*alive, answer, executor_->clock().now_ns() + kSayNs, Unsaid::ends_the_link);
+    say(*alive, answer, executor_->clock().now_ns() + kAnswerNs, Unsaid::ends_the_link);
   });
 }
 

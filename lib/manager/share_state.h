@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "cluster/mapped_pools.h"
 #include "manager/unflushed.h"
+
+namespace kvbm::cluster {
+class MappedPools;
+}
 
 namespace kvbm::manager {
 

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/memory_wait.h"
+#include "device/device.h"
+#include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/device_flight.h"
 #include "manager/manager.h"

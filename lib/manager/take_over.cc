@@ -12,7 +12,6 @@
 namespace kvbm::manager {
 
 namespace {
-constexpr size_t kAskedAtOnce = 1024;  // of a tier, which holds its lock meanwhile
 }  // namespace
 
 // ---- Which tier gives to which ----
@@ -88,9 +87,9 @@ void Offloader::choose_wanted(std::vector<Identity>& ids) {
     }
   }
   ids.clear();
-  std::vector<tier::Found> found(std::min(admitted.size(), kAskedAtOnce));
-  for (size_t first = 0; first < admitted.size(); first += kAskedAtOnce) {
-    const size_t n = std::min(kAskedAtOnce, admitted.size() - first);
+  std::vector<tier::Found> found(std::min(admitted.size(), tier::kFoundAtOnce));
+  for (size_t first = 0; first < admitted.size(); first += tier::kFoundAtOnce) {
+    const size_t n = std::min(tier::kFoundAtOnce, admitted.size() - first);
     const auto part = std::span<const Identity>(admitted).subspan(first, n);
     manager_.tier_below(tier_).find(part, std::span(found).first(part.size()), false);
     for (size_t i = 0; i < part.size(); ++i) {

@@ -18,7 +18,7 @@ constexpr std::array kPolicies = {
     Entry{"arc", make_arc},       Entry{"sieve", make_sieve}, Entry{"tinylfu", make_tinylfu},
 };
 
-constexpr auto kNames = [] {
+constexpr auto kEvictionNames = [] {
   std::array<std::string_view, kPolicies.size()> names;
   for (size_t i = 0; i < names.size(); ++i) names[i] = kPolicies[i].name;
   return names;
@@ -26,7 +26,7 @@ constexpr auto kNames = [] {
 
 }  // namespace
 
-std::span<const std::string_view> eviction_policy_names() noexcept { return kNames; }
+std::span<const std::string_view> eviction_policy_names() noexcept { return kEvictionNames; }
 
 std::unique_ptr<EvictionPolicy> make_eviction_policy(std::string_view name, std::span<Facts> facts,
                                                      const Residents& residents) {

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -106,5 +107,8 @@ inline constexpr std::string_view kDefaultPolicy = "prefix";
 // Null for an unknown name. `facts` has one entry per slot and outlives the policy, as does `residents`.
 [[nodiscard]] std::unique_ptr<EvictionPolicy> make_eviction_policy(std::string_view name, std::span<Facts> facts,
                                                                    const Residents& residents);
+// What makes a table's policies: that, or a caller's.
+using MakePolicy = std::function<std::unique_ptr<EvictionPolicy>(std::string_view name, std::span<Facts> facts,
+                                                                 const Residents& residents)>;
 
 }  // namespace kvbm::policy

@@ -61,6 +61,9 @@ struct Found {
   [[nodiscard]] uint64_t room() const noexcept { return room_bytes > payload_bytes ? room_bytes : payload_bytes; }
 };
 
+// find() is asked about at most so many at once: a tier holds its lock meanwhile.
+inline constexpr size_t kFoundAtOnce = 1024;
+
 // A record on its way up. The tier fills head[0, head_bytes) and payload[0, payload_bytes); both
 // targets are kIoAlign-aligned with room rounded up to kIoAlign. With first_leaf/n_leaves set, only the bytes
 // of those leaves need to be filled, at their place. The tier checks the head's identity and

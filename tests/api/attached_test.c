@@ -37,7 +37,7 @@ static void a_queue_gives_exactly_one_completion(void) {
   CHECK(poll(&fd, 1, 0) == 0);
   OK(kvbm_cache_store(e.cache, keys, ids, 8, &options, queue, 42));
   CHECK_STATUS(kvbm_cache_store(e.cache, keys, ids, 8, NULL, queue, 43), KVBM_ERR_AGAIN); /* depth 1, not polled yet */
-  CHECK(kvbm_queue_wait(queue, done, 4, 10000000000ULL) == 1);
+  CHECK(kvbm_queue_wait(queue, done, 4, 60000000000ULL) == 1);
   CHECK(done[0].user_data == 42 && done[0].operation == operation && done[0].op == KVBM_OP_STORE);
   CHECK(done[0].status == KVBM_OK && done[0].items == 8 && done[0].items_done == 8);
   CHECK(done[0].bytes == 8 * BLOCK_BYTES);

@@ -55,7 +55,7 @@ static kvbm_cache_t *attach(caches_t *w, unsigned char *const *memory, uint32_t 
 
 static int open_caches(caches_t *w, uint32_t element, uint32_t units) {
   const kvbm_component_t attention = {KVBM_COMPONENT_ATTENTION, element, LAYERS, HEADS, DIM, 0, 0, {0, 0}};
-  const kvbm_setting_t settings[] = {{"device.library", KVBM_FAKE_DRIVER}, {"device.lost_after", "60s"},
+  const kvbm_setting_t settings[] = {{"device.library", KVBM_FAKE_DRIVER}, {"device.lost_after", "600s"},
                                      {"device.staging", "1MiB"}};
   kvbm_context_options_t context;
   kvbm_manager_options_t options;

@@ -39,7 +39,7 @@ static void blocks_come_back_whatever_the_tier_codes(void) {
     engine_codec = codecs[i];
     OK(engine_open(&e, 40, path, 64 << 20));
     OK(engine_store(&e, 1, 24));
-    OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+    OK(kvbm_manager_flush(e.manager, 60000000000ULL));
     engine_close(&e);
     engine_codec = codecs[(i + 1) % 6]; /* what was stored is read on, whatever is configured now */
     OK(engine_open(&e, 40, path, 64 << 20));
@@ -59,7 +59,7 @@ static void sealed_blocks_need_their_key(void) {
   engine_codec = "default";
   OK(engine_open(&e, 40, path, 64 << 20));
   OK(engine_store(&e, 1, 24));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   CHECK_U64(stats_of(&e).codec[1].sealed, 24);
   engine_close(&e);
   write_keys(keys, KEY_B, 0600);

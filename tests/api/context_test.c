@@ -267,7 +267,7 @@ static void a_forked_child_is_told(void) {
   child = fork();
   if (child == 0) {
     int wrong;
-    alarm(20); /* a call that waits for a thread of the parent's waits for ever */
+    alarm(60); /* a call that waits for a thread of the parent's waits for ever */
     wrong = blocks_in_a_child(&w, &block, match);
     if (wrong == 0) wrong = calls_in_a_child(&w, queue);
     kvbm_match_release(match);

@@ -73,7 +73,7 @@ static int side_open(side_t *w, const setup_t *s) {
   memset(w, 0, sizeof *w);
   settings[0].key = "device.library", settings[0].value = KVBM_FAKE_DRIVER;
   settings[1].key = "device.decode", settings[1].value = s->decode;
-  settings[2].key = "device.lost_after", settings[2].value = "30s";
+  settings[2].key = "device.lost_after", settings[2].value = "600s"; /* its kernels run on the processor */
   kvbm_context_options_init(&context, sizeof context);
   context.settings = settings, context.n_settings = 3;
   OK(kvbm_context_create(&context, &w->context, &check_error));

@@ -40,7 +40,7 @@ static int side_open(side_t *s, int where, const char *option, const char *addre
                      uint32_t block_tokens, uint32_t form) {
   const kvbm_setting_t settings[4] = {{option, address},
                                       {"device.library", KVBM_FAKE_DRIVER},
-                                      {"device.lost_after", "5s"},
+                                      {"device.lost_after", "600s"}, /* its kernels run on the processor */
                                       {"device.ipc", ipc}};
   const kvbm_component_t attention = {KVBM_COMPONENT_ATTENTION, KVBM_ELEMENT_BF16, LAYERS, HEADS, DIM, 0, 0, {0, 0}};
   kvbm_context_options_t context;

@@ -61,7 +61,7 @@ static kvbm_status_t open_manager_with(device_engine_t *e, const char *cuda, con
   memset(e, 0, sizeof *e);
   settings[0].key = "device.cuda", settings[0].value = cuda;
   settings[1].key = "device.library", settings[1].value = library;
-  settings[2].key = "device.lost_after", settings[2].value = "5s";
+  settings[2].key = "device.lost_after", settings[2].value = "600s"; /* its kernels run on the processor */
   settings[3].key = "device.storage", settings[3].value = disk != NULL ? "auto" : "off";
   settings[4].key = "device.storage_library", settings[4].value = KVBM_FAKE_CUFILE;
   kvbm_context_options_init(&options, sizeof options);

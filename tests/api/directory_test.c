@@ -43,7 +43,7 @@ static void store_in(const char *path, uint32_t first, size_t n) {
   engine_t e;
   OK(engine_open(&e, 40, path, 64 << 20));
   OK(engine_store(&e, first, n));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   engine_close(&e);
 }
 static void still_has(const char *path, uint32_t first, size_t n) {
@@ -65,7 +65,7 @@ static void a_directory_in_use_by_another_process(void) {
     engine_t e;
     close(ready[0]), close(go[1]);
     if (engine_open(&e, 40, path, 64 << 20) != KVBM_OK || engine_store(&e, 1, 20) != KVBM_OK) _exit(1);
-    if (kvbm_manager_flush(e.manager, 10000000000ULL) != KVBM_OK) _exit(2);
+    if (kvbm_manager_flush(e.manager, 60000000000ULL) != KVBM_OK) _exit(2);
     if (write(ready[1], "r", 1) != 1 || read(go[0], &byte, 1) != 1) _exit(3);
     if (engine_load(&e, 1, 20) != 20 || check_case_failed) _exit(4); /* the owner has noticed nothing */
     engine_close(&e);
@@ -271,7 +271,7 @@ static void full_inside(void) {
   still_has(path, 1, 20); /* a full disk can be opened and read */
   OK(engine_open(&e, 40, path, 1 << 30)); /* has no room to grow */
   OK(engine_store(&e, 100, 30));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   CHECK(engine_load(&e, 100, 30) == 30);
   CHECK(engine_load(&e, 1, 20) == 20);
   engine_close(&e);

@@ -381,7 +381,7 @@ static int forgets(int how) {
   kvbm_match_t *match = NULL;
   size_t hits = 0;
   if (open_engine(&e) != KVBM_OK || engine_store(&e, 30, STORED) != KVBM_OK) return -1;
-  if (disk[0]) OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  if (disk[0]) OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   if (how & EVICTED_FIRST) {
     OK(kvbm_manager_allocate(e.manager, e.ns, HOST_BLOCKS - 1, blocks, NULL, 0, NULL));
     OK(kvbm_block_release(e.manager, blocks, HOST_BLOCKS - 1));

@@ -255,7 +255,7 @@ static void a_block_at_another_position_is_a_counted_miss_unless_asked_for(void)
   options.positions = at;
   OK(kvbm_cache_store(e.cache, keys, ids, 4, &options, NULL, 0));
   check_positions(&e, keys);
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   engine_close(&e);
   OK(engine_open(&e, 16, path, 64 << 20)); /* the position is kept with the block */
   check_positions(&e, keys);

@@ -175,7 +175,7 @@ static void empty_batches_are_done_at_once(void) {
   OK(kvbm_cache_store(e.cache, NULL, NULL, 0, NULL, queue, 1));
   OK(kvbm_cache_load(e.cache, match, NULL, 0, NULL, queue, 2));
   OK(kvbm_manager_prefetch(e.manager, e.ns, NULL, NULL, 0, queue, 3));
-  while (got < 3 && (n = kvbm_queue_wait(queue, done + got, 8 - got, 5000000000ULL)) != 0) got += n;
+  while (got < 3 && (n = kvbm_queue_wait(queue, done + got, 8 - got, 60000000000ULL)) != 0) got += n;
   CHECK_U64(got, 3);
   for (n = 0; n < got; ++n) CHECK(done[n].status == KVBM_OK && done[n].items == 0 && done[n].bytes == 0);
   kvbm_queue_release(queue);

@@ -183,7 +183,7 @@ static void an_ended_epoch_is_never_found_again(void) {
   kvbm_namespace_id(a.ns, before);
   keys_of(a.ns, 1, 6, old);
   OK(store(&a, old, 6, NULL));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   CHECK(found(twin.cache, old, 6) == 6);
   OK(kvbm_namespace_invalidate(a.ns, &check_error));
   kvbm_namespace_id(a.ns, after);
@@ -202,7 +202,7 @@ static void an_ended_epoch_is_never_found_again(void) {
   tenant_close(&later);
   OK(store(&a, fresh, 6, NULL));
   CHECK(found(a.cache, fresh, 6) == 6);
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   tenant_close(&twin);
   tenant_close(&a);
   engine_close(&e);
@@ -298,13 +298,13 @@ static void resetting_a_namespace_forgets_it_alone(void) {
   keys_of(b.ns, 1, 6, of_b);
   OK(store(&a, of_a, 6, NULL));
   OK(store(&b, of_b, 6, NULL));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   OK(kvbm_namespace_reset(a.ns, &check_error));
   CHECK(found(a.cache, of_a, 6) == 0);
   CHECK(found(b.cache, of_b, 6) == 6);
   OK(store(&a, of_a, 3, NULL)); /* the keys stay valid */
   CHECK(found(a.cache, of_a, 6) == 3);
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   tenant_close(&b);
   tenant_close(&a);
   engine_close(&e);
@@ -329,7 +329,7 @@ static void a_reset_needs_no_lookup_before_it(void) {
   a = tenant_open(&e, "a", 0, 0);
   keys_of(a.ns, 1, 6, keys);
   OK(store(&a, keys, 6, NULL));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   tenant_close(&a);
   engine_close(&e);
   OK(engine_open(&e, 32, path, 64 << 20));
@@ -342,7 +342,7 @@ static void a_reset_needs_no_lookup_before_it(void) {
   a = tenant_open(&e, "a", 0, 0);
   CHECK(found(a.cache, keys, 6) == 0);
   OK(store(&a, keys, 6, NULL));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   tenant_close(&a);
   engine_close(&e);
   OK(engine_open(&e, 32, path, 64 << 20));
@@ -393,7 +393,7 @@ static void dropping_keys_forgets_those_in_every_tier(void) {
   a = tenant_open(&e, "a", 0, 0);
   keys_of(a.ns, 1, 6, keys);
   OK(store(&a, keys, 6, NULL));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   OK(kvbm_manager_drop(e.manager, a.ns, NULL, keys + 2, 1, &n));
   CHECK(n == 1);
   CHECK(found(a.cache, keys, 6) == 2);

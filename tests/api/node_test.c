@@ -55,10 +55,10 @@ static void pause_a_little(void) {
   nanosleep(&wait, NULL);
 }
 
-/* Until n nodes are ready and have said what they offer; 0 after some seconds. */
+/* Until n nodes are ready and have said what they offer; 0 after a minute. */
 static int wait_for_nodes(const member_t *m, size_t n) {
   int tries;
-  for (tries = 0; tries < 5000; ++tries) {
+  for (tries = 0; tries < 30000; ++tries) {
     kvbm_node_row_t rows[8];
     size_t found = 0, i, ready = 0;
     if (kvbm_manager_nodes(m->manager, rows, 8, &found) < 0) return 0;
@@ -142,7 +142,7 @@ static void what_one_node_has_the_other_finds_and_loads(void) {
   CHECK(b.address[0] == '\0');
   CHECK(wait_for_nodes(&b, 1));
   CHECK_U64(load(&b, 10, keys, BLOCKS, 0), 0); /* nobody was asked */
-  CHECK_U64(load(&b, 10, keys, BLOCKS, 5000000000ULL), BLOCKS);
+  CHECK_U64(load(&b, 10, keys, BLOCKS, 60000000000ULL), BLOCKS);
   stats.struct_size = sizeof stats;
   CHECK_STATUS(kvbm_manager_stats(b.manager, &stats), KVBM_OK);
   CHECK_U64(stats.tiers[1].loads, BLOCKS);
@@ -186,7 +186,7 @@ static void a_router_learns_who_has_how_much_of_each_request(void) {
   options.n_requests = 3;
   CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, BLOCKS + 4, &options, rows, 8, &n), KVBM_OK);
   CHECK_U64(n, 2); /* of its own memory alone */
-  options.ask_nodes_ns = 5000000000ULL;
+  options.ask_nodes_ns = 60000000000ULL;
   CHECK_STATUS(kvbm_manager_locate(b.manager, b.ns, keys, BLOCKS + 4, &options, rows, 8, &n), KVBM_OK);
   CHECK_U64(n, 4);
   CHECK_U64(rows[0].n_prefix, BLOCKS);
@@ -279,7 +279,7 @@ static void a_node_among_its_own_peers_knows_itself(void) {
   snprintf(address, sizeof address, "127.0.0.1:%u", free_port());
   CHECK_STATUS(member_open(&m, address, address), KVBM_OK);
   memset(&row, 0, sizeof row);
-  for (tries = 0; tries < 5000 && strcmp(row.state, "this node") != 0; ++tries) {
+  for (tries = 0; tries < 30000 && strcmp(row.state, "this node") != 0; ++tries) {
     CHECK_STATUS(kvbm_manager_nodes(m.manager, &row, 1, &found), KVBM_OK);
     pause_a_little();
   }

@@ -121,7 +121,7 @@ static size_t allocatable(engine_t *e) {
   size_t n = 0, rounds;
   for (rounds = 0; rounds < 2; ++rounds) {
     while (n < MOST_SLOTS && kvbm_manager_allocate(e->manager, e->ns, 1, &blocks[n], NULL, 0, NULL) == KVBM_OK) ++n;
-    OK(kvbm_manager_flush(e->manager, 30000000000ull));
+    OK(kvbm_manager_flush(e->manager, 60000000000ULL));
   }
   OK(kvbm_block_release(e->manager, blocks, n));
   return n;
@@ -149,10 +149,10 @@ static void nothing_is_lost_where_a_match_holds_what_is_written_below(void) {
       next += (uint32_t)slots + 4;
       match = hold(&e, next - (uint32_t)slots, slots, &hits);
       CHECK(hits != 0);
-      OK(kvbm_manager_flush(e.manager, 30000000000ull));
+      OK(kvbm_manager_flush(e.manager, 60000000000ULL));
       kvbm_match_release(match);
     }
-    OK(kvbm_manager_flush(e.manager, 30000000000ull));
+    OK(kvbm_manager_flush(e.manager, 60000000000ULL));
     CHECK(allocatable(&e) == slots);
     CHECK(names[which] != NULL || caller.complaints == 0);
     engine_close(&e);

@@ -60,7 +60,7 @@ static void the_fd_is_readable_exactly_while_something_waits(void) {
   CHECK(!readable(queue, 0));
   world_keys(w.ns, 1, &key, 1);
   CHECK_STATUS(kvbm_cache_store(cache, &key, &id, 1, NULL, queue, 42), KVBM_OK);
-  CHECK(readable(queue, 10000));
+  CHECK(readable(queue, 60000));
   CHECK(readable(queue, 0));
   CHECK_U64(kvbm_queue_poll(queue, &done, 0), 0);
   CHECK_U64(kvbm_queue_poll(queue, &done, 1), 1);
@@ -104,7 +104,7 @@ static void a_completion_is_an_edge_also_while_events_wait(void) {
     CHECK_STATUS(kvbm_cache_store(cache, &keys[turn], &ids[turn], 1, NULL, queue, turn), KVBM_OK);
     CHECK_U64(kvbm_queue_wait(queue, &done, 1, KVBM_FOREVER), 1);
     CHECK_U64(done.user_data, turn);
-    CHECK(readable(queue, 10000)); /* by the event of the first store, which stays */
+    CHECK(readable(queue, 60000)); /* by the event of the first store, which stays */
     CHECK(told_of_an_edge(epoll, 0));
     CHECK(!told_of_an_edge(epoll, 0));
   }
@@ -132,7 +132,7 @@ static void a_full_queue_refuses_and_gives_nothing_for_it(void) {
   /* A completion that waits to be polled still has its place. */
   CHECK_STATUS(kvbm_cache_store(cache, &keys[2], &ids[2], 1, NULL, queue, 9), KVBM_ERR_AGAIN);
   while (got < 2) {
-    const size_t n = kvbm_queue_wait(queue, done + got, 4 - got, 10000000000u);
+    const size_t n = kvbm_queue_wait(queue, done + got, 4 - got, 60000000000u);
     CHECK(n != 0);
     if (n == 0) break;
     got += n;
@@ -199,7 +199,7 @@ static void cancelled_operations_complete_once_each(void) {
         if (submitted % 2) kvbm_queue_cancel(queue, operation);
       }
     }
-    n = kvbm_queue_wait(queue, done, 8, submitted < kRounds ? 0 : 10000000000u);
+    n = kvbm_queue_wait(queue, done, 8, submitted < kRounds ? 0 : 60000000000u);
     if (n == 0 && submitted == kRounds) break;
     for (i = 0; i < n; ++i) {
       twice += seen[done[i].user_data]++ != 0;
@@ -275,7 +275,7 @@ static void threads_share_a_queue(void) {
     pthread_create(&threads[i], NULL, submit_many, &workers[i]);
   }
   while (completed < 400) {
-    const size_t n = kvbm_queue_wait(queue, done, 8, 10000000000u);
+    const size_t n = kvbm_queue_wait(queue, done, 8, 60000000000u);
     if (n == 0) break;
     for (i = 0; i < n; ++i) wrong += done[i].status != KVBM_OK;
     completed += n;

@@ -49,11 +49,11 @@ static void host_and_device_mix(void) {
     for (l = 0; l < LAYERS; ++l) {
       fill(&p.prefill, l, p.prefill.kv[l]);
       CHECK_STATUS(kvbm_offer_publish(p.offer, 0, l, 1, 0, 0, NULL), KVBM_OK);
-      CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, l, 20 * SECOND_NS, NULL), KVBM_OK);
+      CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, l, 60 * SECOND_NS, NULL), KVBM_OK);
       CHECK_U64(wrong(&p.decode, l), 0);
     }
-    CHECK_STATUS(kvbm_session_wait(p.session, 20 * SECOND_NS, NULL), KVBM_OK);
-    CHECK_STATUS(kvbm_offer_wait(p.offer, 20 * SECOND_NS, NULL), KVBM_OK);
+    CHECK_STATUS(kvbm_session_wait(p.session, 60 * SECOND_NS, NULL), KVBM_OK);
+    CHECK_STATUS(kvbm_offer_wait(p.offer, 60 * SECOND_NS, NULL), KVBM_OK);
     pair_close(&p);
   }
 }
@@ -77,11 +77,11 @@ static void a_layer_is_published_when_the_stream_has_written_it(void) {
   CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, 0, 0, NULL), KVBM_ERR_AGAIN);
   CHECK(fake.apply("hold=0"));
   for (l = 0; l < LAYERS; ++l) {
-    CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, l, 20 * SECOND_NS, NULL), KVBM_OK);
+    CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, l, 60 * SECOND_NS, NULL), KVBM_OK);
     CHECK_U64(wrong(&p.decode, l), 0);
   }
-  CHECK_STATUS(kvbm_session_wait(p.session, 20 * SECOND_NS, NULL), KVBM_OK);
-  CHECK_STATUS(kvbm_offer_wait(p.offer, 20 * SECOND_NS, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait(p.session, 60 * SECOND_NS, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_offer_wait(p.offer, 60 * SECOND_NS, NULL), KVBM_OK);
   CHECK_STATUS(kvbm_offer_publish_on_stream(p.offer, 0, 0, 1, 0, 0, stream, NULL), KVBM_ERR_STALE);
   pair_close(&p);
 }
@@ -131,11 +131,11 @@ static void a_stream_under_capture_cannot_publish(void) {
   for (l = 0; l < LAYERS; ++l) {
     fill(&p.prefill, l, p.prefill.kv[l]);
     CHECK_STATUS(kvbm_offer_publish_on_stream(p.offer, 0, l, 1, 0, 0, stream, &err), KVBM_OK);
-    CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, l, 20 * SECOND_NS, NULL), KVBM_OK);
+    CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, l, 60 * SECOND_NS, NULL), KVBM_OK);
     CHECK_U64(wrong(&p.decode, l), 0);
   }
-  CHECK_STATUS(kvbm_session_wait(p.session, 20 * SECOND_NS, NULL), KVBM_OK);
-  CHECK_STATUS(kvbm_offer_wait(p.offer, 20 * SECOND_NS, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait(p.session, 60 * SECOND_NS, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_offer_wait(p.offer, 60 * SECOND_NS, NULL), KVBM_OK);
   CHECK(fake.capture_is_whole(other));
   fake.capture(other, 0);
   pair_close(&p);
@@ -149,12 +149,12 @@ static void a_device_that_is_lost_ends_both_sides_and_the_process_lives(void) {
   if (!pair_open(&p, 0, 1, NULL)) OPEN_FAILED;
   for (l = 0; l < LAYERS; ++l) fill(&p.prefill, l, p.prefill.kv[l]);
   CHECK_STATUS(kvbm_offer_publish(p.offer, 0, 0, 1, 0, 0, NULL), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, 0, 20 * SECOND_NS, NULL), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait_layer(p.session, 0, 0, 60 * SECOND_NS, NULL), KVBM_OK);
   CHECK(fake.apply("lose=1:719"));
   CHECK_STATUS(kvbm_offer_publish_all(p.offer, NULL), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(p.session, 20 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
+  CHECK_STATUS(kvbm_session_wait(p.session, 60 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
   CHECK(strstr(err.message, "device 1") != NULL);
-  CHECK_STATUS(kvbm_offer_wait(p.offer, 20 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
+  CHECK_STATUS(kvbm_offer_wait(p.offer, 60 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
   pair_close(&p);
 }
 

@@ -48,10 +48,10 @@ static kvbm_session_t *open_it(const side_t *s, unsigned number, const char *add
   return session;
 }
 
-/* Until a metric is at least that, or for 20 s. */
+/* Until a metric is at least that, or for a minute. */
 static int reaches(const side_t *s, const char *name, const char *label, const char *other, uint64_t least) {
   int i;
-  for (i = 0; i < 20000; ++i) {
+  for (i = 0; i < 60000; ++i) {
     const uint64_t now = metric(s, name, label, other);
     if (now != ~0ull && now >= least) return 1;
     usleep(1000);
@@ -81,7 +81,7 @@ static int run_prefill(const char *ipc) {
     } else if (strncmp(line, "sent", 4) == 0) {
       printf("%s\n", reaches(&s, "kvbm_session_slices_total", "\"prefill\"", "\"device\"", LAYERS) ? "sent" : "not sent");
     } else if (strncmp(line, "wait", 4) == 0) {
-      printf("%s\n", kvbm_status_name(kvbm_offer_wait(offer, 20 * SECOND_NS, NULL)));
+      printf("%s\n", kvbm_status_name(kvbm_offer_wait(offer, 60 * SECOND_NS, NULL)));
     } else {
       line[strcspn(line, "\n")] = 0;
       printf("%s\n", fake.apply(line) ? "done" : "not understood");
@@ -189,7 +189,7 @@ static void payloads_go_from_device_to_device(void) {
     uint32_t l;
     CHECK(reaches(&w.decode, "kvbm_session_maps_total", "\"mapped\"", "", 1));
     CHECK(strcmp(say(&w.prefill, "publish"), "KVBM_OK") == 0);
-    CHECK_STATUS(kvbm_session_wait(session, 20 * SECOND_NS, NULL), KVBM_OK);
+    CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, NULL), KVBM_OK);
     CHECK(strcmp(say(&w.prefill, "wait"), "KVBM_OK") == 0);
     CHECK_U64(all_wrong(&w.decode), 0);
     CHECK_U64(slices(&w.decode, "\"decode\"", "\"device\""), (i + 1) * LAYERS);
@@ -224,7 +224,7 @@ static void who_is_told_not_to_or_is_not_let_does_it_over_the_link(void) {
     session = begin(&w, 0);
     if (cases[i].refused) CHECK(reaches(&w.decode, "kvbm_session_maps_total", "\"refused\"", "", 1));
     CHECK(strcmp(say(&w.prefill, "publish"), "KVBM_OK") == 0);
-    CHECK_STATUS(kvbm_session_wait(session, 20 * SECOND_NS, NULL), KVBM_OK);
+    CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, NULL), KVBM_OK);
     CHECK_U64(all_wrong(&w.decode), 0);
     CHECK_U64(slices(&w.decode, "\"decode\"", "\"device\""), 0);
     CHECK_U64(metric(&w.decode, "kvbm_session_maps_total", "\"refused\"", ""), cases[i].refused);
@@ -248,7 +248,7 @@ static void a_prefill_process_that_is_killed_while_it_is_read_ends_the_session(v
   CHECK_U64(child_end(&w.prefill, 1), SIGKILL);
   CHECK(fake.apply("hold=0"));
   /* What was in shared memory before may be read after; or the end of the connection came first. */
-  if (kvbm_session_wait(session, 20 * SECOND_NS, &err) != KVBM_OK) {
+  if (kvbm_session_wait(session, 60 * SECOND_NS, &err) != KVBM_OK) {
     CHECK_STATUS(err.status, KVBM_ERR_OWNER_GONE);
     CHECK(strstr(err.message, w.prefill.address) != NULL);
   }
@@ -276,7 +276,7 @@ static void slots_of_a_decode_process_that_is_killed_are_free_again(void) {
   CHECK_STATUS(kvbm_offer_publish_all(offer, NULL), KVBM_OK);
   CHECK(reaches(&s, "kvbm_session_slots", "\"device\"", "", LAYERS)); /* each layer is read by a device that stands still */
   CHECK_U64(child_end(&decode, 1), SIGKILL);
-  CHECK_STATUS(kvbm_offer_wait(offer, 20 * SECOND_NS, &err), KVBM_ERR_OWNER_GONE);
+  CHECK_STATUS(kvbm_offer_wait(offer, 60 * SECOND_NS, &err), KVBM_ERR_OWNER_GONE);
   CHECK_U64(metric(&s, "kvbm_session_slots", "\"device\"", ""), 0);
   CHECK_U64(metric(&s, "kvbm_session_slots", "\"host\"", ""), 0);
   kvbm_offer_release(offer);
@@ -292,7 +292,7 @@ static void a_device_that_is_lost_over_there_is_named_here(void) {
   CHECK(reaches(&w.decode, "kvbm_session_maps_total", "\"mapped\"", "", 1));
   CHECK(strcmp(say(&w.prefill, "lose=0:719"), "done") == 0);
   CHECK(strcmp(say(&w.prefill, "publish"), "KVBM_OK") == 0);
-  CHECK_STATUS(kvbm_session_wait(session, 20 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
   CHECK(strstr(err.message, "device 0") != NULL);
   CHECK(strcmp(say(&w.prefill, "wait"), "KVBM_ERR_TIER_DISABLED") == 0);
   kvbm_session_release(session);
@@ -309,7 +309,7 @@ static void a_device_that_is_lost_here_is_named_over_there(void) {
   CHECK(reaches(&w.decode, "kvbm_session_maps_total", "\"mapped\"", "", 1));
   CHECK(fake.apply("lose=0:719"));
   CHECK(strcmp(say(&w.prefill, "publish"), "KVBM_OK") == 0);
-  CHECK_STATUS(kvbm_session_wait(session, 20 * SECOND_NS, NULL), KVBM_ERR_TIER_DISABLED);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, NULL), KVBM_ERR_TIER_DISABLED);
   CHECK(strcmp(say(&w.prefill, "wait"), "KVBM_ERR_TIER_DISABLED") == 0);
   kvbm_session_release(session);
   CHECK_U64(child_end(&w.prefill, 0), 0);

@@ -58,8 +58,8 @@ static void move(pair_t *p, unsigned number) {
   CHECK_STATUS(kvbm_offer_open(p->prefill.cache, &request, p->prefill.blocks, TOKENS / 16, NULL, NULL, 0, &offer, &err),
                KVBM_OK);
   CHECK_STATUS(kvbm_offer_publish_all(offer, NULL), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 20 * SECOND_NS, &err), KVBM_OK);
-  CHECK_STATUS(kvbm_offer_wait(offer, 20 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(kvbm_offer_wait(offer, 60 * SECOND_NS, &err), KVBM_OK);
   for (l = 0; l < LAYERS; ++l) CHECK_U64(wrong(&p->decode, l), 0);
   kvbm_session_release(session);
   kvbm_offer_release(offer);
@@ -144,10 +144,12 @@ static void a_device_that_is_lost_ends_both_sides_and_the_process_lives(void) {
                KVBM_OK);
   CHECK(fake.apply("lose=1:719"));
   CHECK_STATUS(kvbm_offer_publish_all(offer, NULL), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 20 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
-  CHECK_STATUS(kvbm_offer_wait(offer, 20 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
-  for (number = 0; metric(&p.decode, "kvbm_session_slots", "\"rdma\"", "") > 0 && number < 100000;) ++number;
-  CHECK(number < 100000);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
+  CHECK_STATUS(kvbm_offer_wait(offer, 60 * SECOND_NS, &err), KVBM_ERR_TIER_DISABLED);
+  for (number = 0; metric(&p.decode, "kvbm_session_slots", "\"rdma\"", "") > 0 && number < 60000; ++number) {
+    usleep(1000);
+  }
+  CHECK(number < 60000);
   kvbm_session_release(session);
   kvbm_offer_release(offer);
   pair_close(&p);

@@ -36,7 +36,7 @@ static void prefill_child(int in, int out, uint64_t request, uint64_t seed, shap
   if (node_open(&node, "127.0.0.1:0", "", "prefill") != KVBM_OK || rank_open(&rank, &node, shape, &random) != KVBM_OK) _exit(3);
   for (layer = 0; layer < shape.layers; ++layer) rank_fill(&rank, seed, layer, 0, shape.positions);
   if (kvbm_queue_create(node.context, 4, &queue, NULL) != KVBM_OK) _exit(4);
-  if (rank_offer(&rank, request, 20 * SECOND_NS, queue, &offer) != KVBM_OK) _exit(5);
+  if (rank_offer(&rank, request, 60 * SECOND_NS, queue, &offer) != KVBM_OK) _exit(5);
   if (write(out, node.address, sizeof node.address) < 0) _exit(6);
   layer = 0;
   while (read(in, &letter, 1) == 1) {
@@ -46,7 +46,7 @@ static void prefill_child(int in, int out, uint64_t request, uint64_t seed, shap
     if (letter == 'w') {
       kvbm_completion_t end;
       int32_t status = 1;
-      if (kvbm_queue_wait(queue, &end, 1, 10 * SECOND_NS) == 1 && end.op == KVBM_OP_OFFER && end.user_data == 1000) {
+      if (kvbm_queue_wait(queue, &end, 1, 60 * SECOND_NS) == 1 && end.op == KVBM_OP_OFFER && end.user_data == 1000) {
         status = end.status;
       }
       if (write(out, &status, sizeof status) < 0) _exit(10);
@@ -70,7 +70,7 @@ static int prefill_start(prefill_t *p, uint64_t request, uint64_t seed, shape_t 
   close(to[0]), close(from[1]);
   p->to = to[1];
   p->from = from[0];
-  return wait_readable(p->from, 20 * SECOND_NS, p->address, sizeof p->address);
+  return wait_readable(p->from, 60 * SECOND_NS, p->address, sizeof p->address);
 }
 
 static void prefill_tell(const prefill_t *p, char letter) { CHECK(write(p->to, &letter, 1) == 1); }
@@ -78,7 +78,7 @@ static void prefill_tell(const prefill_t *p, char letter) { CHECK(write(p->to, &
 static int32_t prefill_end(const prefill_t *p) {
   int32_t status = 2;
   prefill_tell(p, 'w');
-  CHECK(wait_readable(p->from, 20 * SECOND_NS, &status, sizeof status));
+  CHECK(wait_readable(p->from, 60 * SECOND_NS, &status, sizeof status));
   return status;
 }
 
@@ -110,19 +110,19 @@ static void a_decode_process_gets_layers_while_others_are_computed(void) {
   CHECK_STATUS(rank_open(&rank, &node, shape_of(KVBM_FORM_CROSS_NHD, 24, 1, 0, 100), &random), KVBM_OK);
   CHECK_STATUS(kvbm_queue_create(node.context, 64, &queue, &err), KVBM_OK);
   const kvbm_source_t source = {prefill.address, 0, 0};
-  CHECK_STATUS(rank_receive(&rank, 1, 0, &source, 1, 20 * SECOND_NS, queue, &session), KVBM_OK);
+  CHECK_STATUS(rank_receive(&rank, 1, 0, &source, 1, 60 * SECOND_NS, queue, &session), KVBM_OK);
   CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 1000000, &err), KVBM_ERR_AGAIN);
   for (layer = 0; layer < LAYERS; ++layer) {
     prefill_tell(&prefill, 'l');
-    CHECK_STATUS(kvbm_session_wait_layer(session, 0, layer, 10 * SECOND_NS, &err), KVBM_OK);
+    CHECK_STATUS(kvbm_session_wait_layer(session, 0, layer, 60 * SECOND_NS, &err), KVBM_OK);
     CHECK_U64(rank_wrong(&rank, 42, layer, 0, 100), 0);
     if (layer + 1 < LAYERS) CHECK_STATUS(kvbm_session_wait_layer(session, 0, layer + 1, 0, &err), KVBM_ERR_AGAIN);
   }
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_OK);
   if (check_case_failed) printf("  %s\n", err.message);
   CHECK_U64(rank_spilled(&rank, 0, 100), 0);
   while (seen <= LAYERS) {
-    const size_t n = kvbm_queue_wait(queue, done, LAYERS + 1, SECOND_NS);
+    const size_t n = kvbm_queue_wait(queue, done, LAYERS + 1, 60 * SECOND_NS);
     size_t i;
     if (n == 0) break;
     for (i = 0; i < n; ++i, ++seen) {
@@ -182,10 +182,10 @@ static void one_pair_of_shapes(uint64_t seed) {
   for (i = 0; i < m; ++i) {
     const uint32_t form = rank_forms[check_random(&random) % 5], tokens = 1 + (uint32_t)(check_random(&random) % 40);
     CHECK_STATUS(rank_open(&to[i], &nodes[n + i % decode_nodes], shape_of(form, tokens, m, i, positions), &random), KVBM_OK);
-    if (i % 2) CHECK_STATUS(rank_receive(&to[i], 9, begin, sources, n, 30 * SECOND_NS, NULL, &sessions[i]), KVBM_OK);
+    if (i % 2) CHECK_STATUS(rank_receive(&to[i], 9, begin, sources, n, 60 * SECOND_NS, NULL, &sessions[i]), KVBM_OK);
   }
-  for (i = 0; i < n; ++i) CHECK_STATUS(rank_offer(&from[i], 9, 30 * SECOND_NS, NULL, &offers[i]), KVBM_OK);
-  for (i = 0; i < m; i += 2) CHECK_STATUS(rank_receive(&to[i], 9, begin, sources, n, 30 * SECOND_NS, NULL, &sessions[i]), KVBM_OK);
+  for (i = 0; i < n; ++i) CHECK_STATUS(rank_offer(&from[i], 9, 60 * SECOND_NS, NULL, &offers[i]), KVBM_OK);
+  for (i = 0; i < m; i += 2) CHECK_STATUS(rank_receive(&to[i], 9, begin, sources, n, 60 * SECOND_NS, NULL, &sessions[i]), KVBM_OK);
   for (i = 0; i < n; ++i) {
     const uint32_t chunk = 1 + (uint32_t)(check_random(&random) % positions);
     uint32_t at;
@@ -200,12 +200,12 @@ static void one_pair_of_shapes(uint64_t seed) {
   }
   for (i = 0; i < m; ++i) {
     kvbm_error_t err;
-    CHECK_STATUS(kvbm_session_wait(sessions[i], 30 * SECOND_NS, &err), KVBM_OK);
+    CHECK_STATUS(kvbm_session_wait(sessions[i], 60 * SECOND_NS, &err), KVBM_OK);
     if (check_case_failed) printf("  decode rank %u: %s\n", i, err.message);
     for (layer = 0; layer < LAYERS; ++layer) CHECK_U64(rank_wrong(&to[i], seed, layer, begin, positions), 0);
     CHECK_U64(rank_spilled(&to[i], begin, positions), 0);
   }
-  for (i = 0; i < n; ++i) CHECK_STATUS(kvbm_offer_wait(offers[i], 30 * SECOND_NS, NULL), KVBM_OK);
+  for (i = 0; i < n; ++i) CHECK_STATUS(kvbm_offer_wait(offers[i], 60 * SECOND_NS, NULL), KVBM_OK);
   for (i = 0; i < m; ++i) kvbm_session_release(sessions[i]), rank_close(&to[i]);
   for (i = 0; i < n; ++i) kvbm_offer_release(offers[i]), rank_close(&from[i]);
   for (i = 0; i < decode_nodes; ++i) node_close(&nodes[n + i]);
@@ -260,37 +260,37 @@ static void either_side_may_give_up_and_the_other_hears_why(void) {
   kvbm_completion_t end;
   kvbm_error_t err;
   pair_plain(&p);
-  CHECK_STATUS(rank_offer(&p.from, 1, 20 * SECOND_NS, p.queue, &offer), KVBM_OK);
-  CHECK_STATUS(rank_receive(&p.to, 1, 0, &p.source, 1, 20 * SECOND_NS, NULL, &session), KVBM_OK);
+  CHECK_STATUS(rank_offer(&p.from, 1, 60 * SECOND_NS, p.queue, &offer), KVBM_OK);
+  CHECK_STATUS(rank_receive(&p.to, 1, 0, &p.source, 1, 60 * SECOND_NS, NULL, &session), KVBM_OK);
   CHECK_STATUS(kvbm_offer_publish(offer, 0, 0, 1, 0, 0, NULL), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 10 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 60 * SECOND_NS, &err), KVBM_OK);
   CHECK_STATUS(kvbm_offer_abort(offer, "the user went away"), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_ERR_CANCELLED);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_CANCELLED);
   CHECK(says(&err, "the user went away") && says(&err, p.a.address));
   CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 0, &err), KVBM_OK); /* it was there */
   CHECK_STATUS(kvbm_session_wait_layer(session, 0, 1, 0, &err), KVBM_ERR_CANCELLED);
-  CHECK_U64(kvbm_queue_wait(p.queue, &end, 1, 10 * SECOND_NS), 1);
+  CHECK_U64(kvbm_queue_wait(p.queue, &end, 1, 60 * SECOND_NS), 1);
   CHECK_STATUS(end.status, KVBM_ERR_CANCELLED);
   CHECK_STATUS(kvbm_offer_publish_all(offer, &err), KVBM_ERR_STALE);
   kvbm_offer_release(offer);
   kvbm_session_release(session);
 
-  CHECK_STATUS(rank_offer(&p.from, 2, 20 * SECOND_NS, p.queue, &offer), KVBM_OK);
-  CHECK_STATUS(rank_receive(&p.to, 2, 0, &p.source, 1, 20 * SECOND_NS, NULL, &session), KVBM_OK);
+  CHECK_STATUS(rank_offer(&p.from, 2, 60 * SECOND_NS, p.queue, &offer), KVBM_OK);
+  CHECK_STATUS(rank_receive(&p.to, 2, 0, &p.source, 1, 60 * SECOND_NS, NULL, &session), KVBM_OK);
   CHECK_STATUS(kvbm_offer_publish(offer, 0, 0, 1, 0, 0, NULL), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 10 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 60 * SECOND_NS, &err), KVBM_OK);
   CHECK_STATUS(kvbm_session_abort(session, "no room for it"), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_ERR_CANCELLED);
-  CHECK_STATUS(kvbm_offer_wait(offer, 10 * SECOND_NS, &err), KVBM_ERR_CANCELLED);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_CANCELLED);
+  CHECK_STATUS(kvbm_offer_wait(offer, 60 * SECOND_NS, &err), KVBM_ERR_CANCELLED);
   CHECK(says(&err, "no room for it") && says(&err, "decode rank 0"));
-  CHECK_U64(kvbm_queue_wait(p.queue, &end, 1, 10 * SECOND_NS), 1);
+  CHECK_U64(kvbm_queue_wait(p.queue, &end, 1, 60 * SECOND_NS), 1);
   kvbm_offer_release(offer);
   kvbm_session_release(session);
 
   /* Releasing a handle that goes on is giving up. */
   CHECK_STATUS(rank_offer(&p.from, 3, KVBM_FOREVER, p.queue, &offer), KVBM_OK);
   kvbm_offer_release(offer);
-  CHECK_U64(kvbm_queue_wait(p.queue, &end, 1, 10 * SECOND_NS), 1);
+  CHECK_U64(kvbm_queue_wait(p.queue, &end, 1, 60 * SECOND_NS), 1);
   CHECK_STATUS(end.status, KVBM_ERR_CANCELLED);
   CHECK_STATUS(rank_receive(&p.to, 3, 0, &p.source, 1, KVBM_FOREVER, NULL, &session), KVBM_OK);
   kvbm_session_release(session);
@@ -307,31 +307,31 @@ static void what_never_comes_ends_at_the_deadline_and_says_who(void) {
   pair_plain(&p);
   /* A request that nobody offers, one that is offered and never computed, nodes that are not there. */
   CHECK_STATUS(rank_receive(&p.to, 1, 0, &p.source, 1, SECOND_NS / 2, NULL, &session), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
   CHECK(says(&err, p.a.address) && says(&err, "did not answer"));
   kvbm_session_release(session);
   CHECK_STATUS(rank_offer(&p.from, 2, SECOND_NS, p.queue, &offer), KVBM_OK);
   CHECK_STATUS(rank_receive(&p.to, 2, 0, &p.source, 1, SECOND_NS / 2, NULL, &session), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
   CHECK(says(&err, p.a.address) && says(&err, "slices to send"));
   kvbm_session_release(session);
-  CHECK_U64(kvbm_queue_wait(p.queue, &end, 1, 10 * SECOND_NS), 1);
+  CHECK_U64(kvbm_queue_wait(p.queue, &end, 1, 60 * SECOND_NS), 1);
   CHECK_STATUS(end.status, KVBM_ERR_DEADLINE);
   kvbm_offer_release(offer);
   CHECK_STATUS(rank_offer(&p.from, 2, SECOND_NS / 5, p.queue, &offer), KVBM_OK); /* the name is free again */
-  CHECK_STATUS(kvbm_offer_wait(offer, 10 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
+  CHECK_STATUS(kvbm_offer_wait(offer, 60 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
   CHECK(says(&err, "no decode rank has opened it"));
   kvbm_offer_release(offer);
   CHECK_STATUS(rank_receive(&p.to, 3, 0, &nobody, 1, SECOND_NS / 5, NULL, &session), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
   CHECK(says(&err, "127.0.0.1:1") && says(&err, "node.peers"));
   kvbm_session_release(session);
   CHECK_STATUS(rank_receive(&p.to, 3, 0, &stranger, 1, SECOND_NS / 5, NULL, &session), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_DEADLINE);
   CHECK(says(&err, "node-of-nowhere"));
   kvbm_session_release(session);
   CHECK_STATUS(rank_receive(&p.to, 3, 0, &itself, 1, KVBM_FOREVER, NULL, &session), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_ERR_INVALID);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_INVALID);
   kvbm_session_release(session);
   pair_close(&p);
 }
@@ -368,9 +368,9 @@ static void heads_that_no_prefill_rank_has_are_named(void) {
   kvbm_error_t err;
   pair_open(&p, shape_of(KVBM_FORM_NHD, 16, 2, 1, 64), shape_of(KVBM_FORM_NHD, 16, 1, 0, 64)); /* rank 0 is not named */
   p.source.rank = 1;
-  CHECK_STATUS(rank_offer(&p.from, 1, 20 * SECOND_NS, NULL, &offer), KVBM_OK);
-  CHECK_STATUS(rank_receive(&p.to, 1, 0, &p.source, 1, 20 * SECOND_NS, NULL, &session), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_ERR_MISMATCH);
+  CHECK_STATUS(rank_offer(&p.from, 1, 60 * SECOND_NS, NULL, &offer), KVBM_OK);
+  CHECK_STATUS(rank_receive(&p.to, 1, 0, &p.source, 1, 60 * SECOND_NS, NULL, &session), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_MISMATCH);
   CHECK(says(&err, "no prefill rank has a part that is wanted"));
   kvbm_session_release(session);
   kvbm_offer_release(offer);
@@ -391,10 +391,10 @@ static void a_killed_prefill_process_ends_the_session_within_seconds(void) {
   const kvbm_source_t source = {prefill.address, 0, 0};
   CHECK_STATUS(rank_receive(&rank, 1, 0, &source, 1, 60 * SECOND_NS, NULL, &session), KVBM_OK);
   prefill_tell(&prefill, 'l');
-  CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 10 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait_layer(session, 0, 0, 60 * SECOND_NS, &err), KVBM_OK);
   killed = now_ns();
   kill(prefill.pid, SIGKILL);
-  CHECK_STATUS(kvbm_session_wait(session, 30 * SECOND_NS, &err), KVBM_ERR_OWNER_GONE);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_ERR_OWNER_GONE);
   CHECK(now_ns() - killed < 10 * SECOND_NS);
   CHECK(says(&err, prefill.address));
   CHECK_U64(rank_wrong(&rank, 42, 0, 0, 100), 0);
@@ -417,7 +417,7 @@ static pid_t decode_start(const char *address, int out) {
     if (node_open(&node, "", address, "decode") != KVBM_OK) _exit(3);
     if (rank_open(&rank, &node, shape_of(KVBM_FORM_HND, 24, 1, 0, 100), &random) != KVBM_OK) _exit(4);
     if (rank_receive(&rank, 1, 0, &source, 1, 60 * SECOND_NS, NULL, &session) != KVBM_OK) _exit(5);
-    if (kvbm_session_wait_layer(session, 0, 0, 20 * SECOND_NS, NULL) != KVBM_OK) _exit(6);
+    if (kvbm_session_wait_layer(session, 0, 0, 60 * SECOND_NS, NULL) != KVBM_OK) _exit(6);
     if (write(out, "1", 1) != 1) _exit(7);
     for (;;) pause();
   }
@@ -449,18 +449,18 @@ static void a_killed_or_frozen_decode_process_gives_the_blocks_back(void) {
       if (rank_offer(&rank, 1, 60 * SECOND_NS, queue, &offer) != KVBM_OK) _exit(5);
       if (kvbm_offer_publish(offer, 0, 0, 1, 0, 0, NULL) != KVBM_OK) _exit(6);
       if (write(ready[1], node.address, sizeof node.address) < 0) _exit(7);
-      if (kvbm_queue_wait(queue, &end, 1, 30 * SECOND_NS) == 1) got.status = end.status;
+      if (kvbm_queue_wait(queue, &end, 1, 60 * SECOND_NS) == 1) got.status = end.status;
       kvbm_offer_release(offer);
       rank_close(&rank); /* the blocks are free, or this would wait */
       got.released = 1;
       if (write(ready[1], &got, sizeof got) < 0) _exit(8);
       _exit(0);
     }
-    CHECK(wait_readable(ready[0], 20 * SECOND_NS, address, sizeof address));
+    CHECK(wait_readable(ready[0], 60 * SECOND_NS, address, sizeof address));
     const pid_t decode = decode_start(address, tell[1]);
-    CHECK(wait_readable(tell[0], 20 * SECOND_NS, &letter, 1));
+    CHECK(wait_readable(tell[0], 60 * SECOND_NS, &letter, 1));
     kill(decode, round == 0 ? SIGKILL : SIGSTOP);
-    CHECK(wait_readable(ready[0], 20 * SECOND_NS, &got, sizeof got));
+    CHECK(wait_readable(ready[0], 60 * SECOND_NS, &got, sizeof got));
     CHECK_STATUS(got.status, KVBM_ERR_OWNER_GONE);
     CHECK_U64(got.released, 1);
     kill(decode, SIGKILL);
@@ -480,24 +480,24 @@ static void a_running_request_moves_on_from_the_decode_node_that_has_it(void) {
   uint64_t random = 8;
   uint32_t layer;
   pair_plain(&p);
-  CHECK_STATUS(rank_offer(&p.from, 1, 20 * SECOND_NS, NULL, &offer), KVBM_OK);
+  CHECK_STATUS(rank_offer(&p.from, 1, 60 * SECOND_NS, NULL, &offer), KVBM_OK);
   CHECK_STATUS(kvbm_offer_publish_all(offer, &err), KVBM_OK);
-  CHECK_STATUS(rank_receive(&p.to, 1, 0, &p.source, 1, 20 * SECOND_NS, NULL, &session), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(rank_receive(&p.to, 1, 0, &p.source, 1, 60 * SECOND_NS, NULL, &session), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_OK);
   kvbm_session_release(session);
-  CHECK_STATUS(kvbm_offer_wait(offer, 10 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(kvbm_offer_wait(offer, 60 * SECOND_NS, &err), KVBM_OK);
   kvbm_offer_release(offer);
   /* The third dials the second and calls it by its name; the same request id, on another node. */
   CHECK_STATUS(node_open(&third, "", p.b.address, "c"), KVBM_OK);
   CHECK_STATUS(rank_open(&next, &third, shape_of(KVBM_FORM_BLOCKS_NHD, 8, 1, 0, 64), &random), KVBM_OK);
-  CHECK_STATUS(rank_offer(&p.to, 1, 20 * SECOND_NS, NULL, &again), KVBM_OK);
+  CHECK_STATUS(rank_offer(&p.to, 1, 60 * SECOND_NS, NULL, &again), KVBM_OK);
   const kvbm_source_t source = {"b", 0, 0};
-  CHECK_STATUS(rank_receive(&next, 1, 10, &source, 1, 20 * SECOND_NS, NULL, &session), KVBM_OK);
+  CHECK_STATUS(rank_receive(&next, 1, 10, &source, 1, 60 * SECOND_NS, NULL, &session), KVBM_OK);
   CHECK_STATUS(kvbm_offer_publish_all(again, &err), KVBM_OK);
-  CHECK_STATUS(kvbm_session_wait(session, 10 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(kvbm_session_wait(session, 60 * SECOND_NS, &err), KVBM_OK);
   for (layer = 0; layer < LAYERS; ++layer) CHECK_U64(rank_wrong(&next, 3, layer, 10, 64), 0);
   CHECK_U64(rank_spilled(&next, 10, 64), 0);
-  CHECK_STATUS(kvbm_offer_wait(again, 10 * SECOND_NS, &err), KVBM_OK);
+  CHECK_STATUS(kvbm_offer_wait(again, 60 * SECOND_NS, &err), KVBM_OK);
   kvbm_session_release(session);
   kvbm_offer_release(again);
   rank_close(&next);
@@ -540,15 +540,15 @@ static void wrong_calls_are_refused_and_name_what_is_wrong(void) {
   kvbm_queue_release(small);
   kvbm_offer_options_init(&offering, sizeof offering);
   CHECK_U64(offering.timeout_ns, 60 * SECOND_NS);
-  CHECK_STATUS(rank_offer(&p.from, 1, 20 * SECOND_NS, NULL, &offer), KVBM_OK);
-  CHECK_STATUS(rank_offer(&p.from, 1, 20 * SECOND_NS, NULL, &second), KVBM_ERR_EXISTS);
+  CHECK_STATUS(rank_offer(&p.from, 1, 60 * SECOND_NS, NULL, &offer), KVBM_OK);
+  CHECK_STATUS(rank_offer(&p.from, 1, 60 * SECOND_NS, NULL, &second), KVBM_ERR_EXISTS);
   CHECK_STATUS(kvbm_offer_publish(offer, 1, 0, 0, 0, 0, &err), KVBM_ERR_INVALID);
   CHECK_STATUS(kvbm_offer_publish(offer, 0, LAYERS, 1, 0, 0, &err), KVBM_ERR_INVALID);
   CHECK(says(&err, "layers 5 + 1"));
   CHECK_STATUS(kvbm_offer_publish(offer, 0, 1, 0, 0, 0, &err), KVBM_OK);
   CHECK_STATUS(kvbm_offer_publish(offer, 0, 0, 0, 7, 7, &err), KVBM_ERR_INVALID);
   CHECK_STATUS(kvbm_offer_abort(offer, NULL), KVBM_OK);
-  CHECK_STATUS(kvbm_offer_wait(offer, 10 * SECOND_NS, &err), KVBM_ERR_CANCELLED);
+  CHECK_STATUS(kvbm_offer_wait(offer, 60 * SECOND_NS, &err), KVBM_ERR_CANCELLED);
   kvbm_offer_release(offer);
   CHECK_STATUS(kvbm_offer_wait(NULL, 0, &err), KVBM_ERR_INVALID);
   CHECK_STATUS(kvbm_session_abort(NULL, NULL), KVBM_ERR_INVALID);

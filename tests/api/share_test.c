@@ -117,11 +117,11 @@ static void each_finds_what_the_other_stored(void) {
   CHECK_U64(load(&first, 10), BLOCKS);
   CHECK_STATUS(store(&first, 60), KVBM_OK);
   CHECK_U64(load(&second, 60), BLOCKS);
-  CHECK_STATUS(kvbm_manager_flush(second.manager, 10000000000ULL), KVBM_OK);
+  CHECK_STATUS(kvbm_manager_flush(second.manager, 60000000000ULL), KVBM_OK);
   CHECK_STATUS(kvbm_manager_metrics(second.manager, text, sizeof text, &needed), KVBM_OK);
   CHECK(strstr(text, "kvbm_share_connected 1") != NULL);
   member_close(&first);
-  for (tries = 0; tries < 5000 && share_of(&second).role != KVBM_SHARE_OWNER; ++tries) {
+  for (tries = 0; tries < 30000 && share_of(&second).role != KVBM_SHARE_OWNER; ++tries) {
     const struct timespec wait = {0, 2000000};
     nanosleep(&wait, NULL);
   }

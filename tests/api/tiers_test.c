@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,7 +25,7 @@ static void blocks_are_found_after_a_restart(void) {
   const char *path = fresh_directory("restart");
   OK(engine_open(&e, 40, path, 64 << 20));
   OK(engine_store(&e, 1, 24));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   engine_close(&e);
   OK(engine_open(&e, 40, path, 64 << 20));
   CHECK(engine_load(&e, 1, 24) == 24);
@@ -46,7 +45,7 @@ static void a_killed_owner_leaves_what_was_flushed(void) {
   const pid_t child = fork();
   if (child == 0) {
     if (engine_open(&e, 40, path, 64 << 20) != KVBM_OK || engine_store(&e, 50, 16) != KVBM_OK) _exit(1);
-    if (kvbm_manager_flush(e.manager, 10000000000ULL) != KVBM_OK) _exit(2);
+    if (kvbm_manager_flush(e.manager, 60000000000ULL) != KVBM_OK) _exit(2);
     kill(getpid(), 9);
   }
   waitpid(child, &status, 0);
@@ -98,7 +97,7 @@ static void damage_on_disk_is_a_miss(void) {
   size_t good;
   OK(engine_open(&e, 40, path, 64 << 20));
   OK(engine_store(&e, 1, 20));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   engine_close(&e);
   dir = opendir(path);
   while ((entry = readdir(dir)) != NULL) {
@@ -155,14 +154,14 @@ static void explicit_offload_and_prefetch(void) {
 static struct plug {
   pthread_mutex_t mutex;
   size_t n;
-  int flip, hang;
+  int flip, hang, reading;
   struct {
     uint8_t name[32];
     void *head, *payload;
     uint32_t head_bytes;
     uint64_t payload_bytes;
   } records[PLUG_RECORDS];
-} plug = {PTHREAD_MUTEX_INITIALIZER, 0, 0, 0, {{{0}, NULL, NULL, 0, 0}}};
+} plug = {PTHREAD_MUTEX_INITIALIZER, 0, 0, 0, 0, {{{0}, NULL, NULL, 0, 0}}};
 
 static int plug_find_one(struct plug *p, const uint8_t *name) {
   size_t i;
@@ -208,12 +207,9 @@ static void plug_put(void *user, const kvbm_tier_item_t *items, size_t n, uint64
 static void plug_get(void *user, kvbm_tier_item_t *items, size_t n, uint64_t timeout_ns, kvbm_status_t *status) {
   struct plug *p = (struct plug *)user;
   size_t i;
-  if (__atomic_load_n(&p->hang, __ATOMIC_RELAXED)) {
-    struct timespec t = {0, 0};
-    t.tv_nsec = 300000000;
-    nanosleep(&t, NULL); /* far beyond the deadline of the call */
-  }
   (void)timeout_ns;
+  __atomic_add_fetch(&p->reading, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&p->hang, __ATOMIC_SEQ_CST)) usleep(1000); /* beyond the deadline of the call */
   pthread_mutex_lock(&p->mutex);
   for (i = 0; i < n; ++i) {
     const int at = plug_find_one(p, items[i].identity);
@@ -227,6 +223,7 @@ static void plug_get(void *user, kvbm_tier_item_t *items, size_t n, uint64_t tim
     status[i] = KVBM_OK;
   }
   pthread_mutex_unlock(&p->mutex);
+  __atomic_sub_fetch(&p->reading, 1, __ATOMIC_SEQ_CST);
 }
 
 static void plug_erase(void *user, const uint8_t (*names)[32], size_t n) {
@@ -257,6 +254,15 @@ static size_t plug_records(void) {
   pthread_mutex_unlock(&plug.mutex);
   return (size_t)records;
 }
+
+/* Until that is 0; what it is after a minute. */
+static size_t waited_for(size_t (*what)(void)) {
+  int tries;
+  for (tries = 0; tries < 60000 && what() != 0; ++tries) usleep(1000);
+  return what();
+}
+
+static size_t plug_reading(void) { return (size_t)__atomic_load_n(&plug.reading, __ATOMIC_SEQ_CST); }
 
 static const kvbm_tier_table_t plug_table = {sizeof(kvbm_tier_table_t), 2, "memory", plug_find, plug_put,
                                              plug_get, plug_erase, plug_stats};
@@ -303,22 +309,23 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
     OK(kvbm_cache_attach(e.manager, e.ns, &layout, &e.cache, &check_error));
   }
   OK(engine_store(&e, 1, 8));
-  OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+  OK(kvbm_manager_flush(e.manager, 60000000000ULL));
   CHECK(plug.n == 8);
   for (round = 0; round < 3; ++round) {
+    OK(kvbm_manager_flush(e.manager, 60000000000ULL)); /* what the last load brought is held while it is looked at */
     OK(kvbm_manager_allocate(e.manager, e.ns, 16, all, NULL, 0, &n)); /* empties the host */
     OK(kvbm_block_release(e.manager, all, 16));
     if (round == 0) CHECK(engine_load(&e, 1, 8) == 8);
     __atomic_store_n(&plug.flip, round == 1, __ATOMIC_RELAXED);
     if (round == 1) {
       CHECK(engine_load(&e, 1, 8) == 0); /* wrong bytes are misses, and it is told to forget them */
-      while (plug_records() != 0) sched_yield();
+      CHECK_U64(waited_for(plug_records), 0);
       OK(engine_store(&e, 1, 8));
-      OK(kvbm_manager_flush(e.manager, 10000000000ULL));
+      OK(kvbm_manager_flush(e.manager, 60000000000ULL));
       OK(kvbm_manager_allocate(e.manager, e.ns, 16, all, NULL, 0, &n));
       OK(kvbm_block_release(e.manager, all, 16));
     }
-    __atomic_store_n(&plug.hang, round == 2, __ATOMIC_RELAXED);
+    __atomic_store_n(&plug.hang, round == 2, __ATOMIC_SEQ_CST);
     if (round == 2) {
       engine_keys(&e, 1, 8, keys);
       OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
@@ -327,14 +334,12 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
       load.timeout_ns = 20000000; /* 20 ms */
       CHECK_STATUS(kvbm_cache_load(e.cache, match, ids, 8, &load, NULL, 0), KVBM_ERR_DEADLINE);
       memset(engine_block(&e, 40), 0x11, 8 * BLOCK_BYTES);
-      __atomic_store_n(&plug.hang, 0, __ATOMIC_RELAXED);
+      __atomic_store_n(&plug.hang, 0, __ATOMIC_SEQ_CST);
       kvbm_match_release(match);
     }
   }
-  {
-    struct timespec t = {0, 400000000};
-    nanosleep(&t, NULL); /* the late answer arrives now; it may touch nothing of the engine's */
-  }
+  /* The late answer arrives now; it may touch nothing of the engine's. */
+  CHECK_U64(waited_for(plug_reading), 0);
   CHECK(engine_block_is(&e, 40, 0x11) && engine_block_is(&e, 47, 0x11));
   /* It cannot forget a namespace, and says so; what an epoch has ended is not asked for again. */
   CHECK_STATUS(kvbm_namespace_reset(e.ns, &check_error), KVBM_ERR_UNSUPPORTED);
@@ -347,6 +352,12 @@ static void a_plug_in_is_a_tier_and_a_hostile_one_is_contained(void) {
   OK(kvbm_cache_lookup(e.cache, keys, 8, NULL, &match, &hits));
   CHECK(hits == 0);
   CHECK(engine_load(&e, 1, 8) == 0);
+  /* Nor when everything that was in flight has ended. */
+  kvbm_cache_release(e.cache);
+  kvbm_namespace_release(e.ns);
+  kvbm_manager_release(e.manager);
+  e.cache = NULL, e.ns = NULL, e.manager = NULL;
+  CHECK(engine_block_is(&e, 40, 0x11) && engine_block_is(&e, 47, 0x11));
   engine_close(&e);
 }
 

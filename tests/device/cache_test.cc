@@ -11,7 +11,7 @@
 
 #include "device/on_device.h"
 
-namespace kvbm::test {
+namespace kvbm::test::cache_test {
 namespace {
 
 constexpr uint32_t kBlocks = 64;
@@ -245,4 +245,4 @@ INSTANTIATE_TEST_SUITE_P(Pages, DeviceCache, ::testing::ValuesIn(kPages),
                          [](const auto& param) { return std::to_string(param.param) + "_bytes"; });
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::cache_test

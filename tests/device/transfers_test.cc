@@ -15,7 +15,7 @@
 #include "support/lossy_leaves.h"
 #include "support/test_data.h"
 
-namespace kvbm::test {
+namespace kvbm::test::transfers_test {
 namespace {
 
 using device::LeafMove;
@@ -332,4 +332,4 @@ TEST_F(DeviceTransfers, begins_behind_what_the_stream_held_and_lets_a_stream_wai
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::transfers_test

@@ -18,7 +18,7 @@
 #include "support/fake_cuda/fake_cuda.h"
 #include "support/refusing_allocator.h"
 
-namespace kvbm::test {
+namespace kvbm::test::coding_calls_test {
 namespace {
 
 constexpr size_t kBytes = 24576;  // of a block: leaves of it end within blocks
@@ -44,7 +44,7 @@ class CodingCallFaults : public ::testing::TestWithParam<uint32_t> {
   }
 
   void open() {
-    const kvbm_setting_t settings[] = {{"device.library", KVBM_FAKE_DRIVER}, {"device.lost_after", "60s"},
+    const kvbm_setting_t settings[] = {{"device.library", KVBM_FAKE_DRIVER}, {"device.lost_after", "600s"},
                                        {"device.staging", "1MiB"}, {"host.huge_pages", "off"}};
     kvbm_context_options_t options;
     kvbm_context_options_init(&options, sizeof options);
@@ -270,4 +270,4 @@ INSTANTIATE_TEST_SUITE_P(, CodingCallFaults, ::testing::Values(uint32_t{KVBM_MEM
                          [](const auto& of) { return of.param == KVBM_MEMORY_CUDA ? "device" : "host"; });
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::coding_calls_test

@@ -13,7 +13,7 @@
 #include "support/device_engine.h"
 #include "support/refusing_allocator.h"
 
-namespace kvbm::test {
+namespace kvbm::test::device_cache_test {
 namespace {
 
 using layout::Form;
@@ -215,4 +215,4 @@ TEST_F(DeviceCacheFaults, coding_that_is_refused_by_the_driver_and_by_the_host_i
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::device_cache_test

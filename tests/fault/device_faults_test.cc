@@ -19,7 +19,7 @@
 #include "device/parked.h"
 #include "support/transfer_world.h"
 
-namespace kvbm::device {
+namespace kvbm::device::device_faults_test {
 namespace {
 
 using test::Keepsake;
@@ -323,8 +323,20 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
 
 // The event behind a part could not be recorded: that it was reached says nothing of the part.
 TEST(DeviceStall, keeps_the_memory_of_a_part_whose_end_could_not_be_marked) {
+  uint64_t events = 0;
+  {
+    TransferWorld world;
+    ASSERT_TRUE(world.open(options_of(0)).ok());
+    const uint64_t before = world.cuda.calls("cuEventRecord");
+    TransferBatch batch;
+    batch.leaves = world.make_leaves(4, 60U << 10, 0, true);
+    ASSERT_EQ(world.gather(std::move(batch)).wait(), Code::ok);
+    events = world.cuda.calls("cuEventRecord") - before;
+  }
+  ASSERT_GT(events, 0U);
   int under_way = 0;
-  for (uint64_t n = 1; n < 8; ++n) {
+  for (uint64_t n = 1; n <= events; ++n) {
+    SCOPED_TRACE("event " + std::to_string(n) + " of " + std::to_string(events));
     TransferWorld world;
     ASSERT_TRUE(world.open(options_of(0)).ok());
     world.cuda.hold_all(true);
@@ -335,12 +347,11 @@ TEST(DeviceStall, keeps_the_memory_of_a_part_whose_end_could_not_be_marked) {
     batch.leaves = world.make_leaves(4, 60U << 10, 0, true);
     batch.keep = issued.give();
     Outcome outcome = world.gather(std::move(batch));
-    for (int i = 0; i < 200 && !world.device->is_lost(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (!world.device->is_lost()) {  // a batch that has fewer events
-      world.cuda.hold_all(false);
-      EXPECT_EQ(outcome.wait(), Code::ok);
-      continue;
+    for (int i = 0; i < 60'000 && !world.device->is_lost(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    EXPECT_TRUE(world.device->is_lost());
+    if (!world.device->is_lost()) world.cuda.hold_all(false);
     EXPECT_EQ(outcome.wait(), Code::tier_disabled);
     if (world.cuda.calls("cuLaunchKernel") > launched) {
       ++under_way;
@@ -364,7 +375,12 @@ TEST(DeviceStall, parks_what_is_in_the_driver_when_the_transfers_end) {
     TransferBatch batch;
     batch.leaves = world.make_leaves(60, 2U << 20, 0, true);
     batch.keep = issued.give();
+    const uint64_t launched = world.cuda.calls("cuLaunchKernel");
     Outcome outcome = world.gather(std::move(batch));
+    for (int i = 0; i < 60'000 && world.cuda.calls("cuLaunchKernel") == launched; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_GT(world.cuda.calls("cuLaunchKernel"), launched);
     world.transfers.reset();
     EXPECT_EQ(outcome.wait(), Code::tier_disabled);
     EXPECT_GT(parked_count(), before);
@@ -438,4 +454,4 @@ TEST(DeviceFault, poisons_what_did_not_land_before_the_landmark_is_reached) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::device_faults_test

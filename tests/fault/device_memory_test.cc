@@ -18,7 +18,7 @@
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/refusing_allocator.h"
 
-namespace kvbm::test {
+namespace kvbm::test::device_memory_test {
 namespace {
 
 using namespace device;
@@ -177,4 +177,4 @@ TEST_F(DeviceMemoryFaults, landmarks_are_given_back_without_memory) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::device_memory_test

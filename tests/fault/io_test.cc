@@ -14,7 +14,7 @@
 #include "support/counts.h"
 #include "support/disk_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::io_test {
 namespace {
 
 constexpr uint64_t kRecordBytes = 40'000;
@@ -130,4 +130,4 @@ TEST(IoFaults, no_silent_fault_gives_wrong_bytes_or_spoils_the_directory) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::io_test

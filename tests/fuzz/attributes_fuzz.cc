@@ -1,6 +1,9 @@
 #include "codec/record.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace attributes_fuzz {
+
+KVBM_FUZZ_TARGET(attributes) {
   using namespace kvbm;
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   const auto attributes = codec::parse_attributes(bytes);
@@ -13,3 +16,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (total != size) __builtin_trap();
   return 0;
 }
+
+}  // namespace attributes_fuzz

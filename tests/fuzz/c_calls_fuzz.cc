@@ -2,6 +2,9 @@
 // wrong: NULLs, counts, ids, options and reserved fields out of range, holds and pins that have ended or are another
 // manager's. What it leaves undefined (arrays shorter than their counts, released pointers) is not done.
 #include "c_calls_coding.h"
+#include "target.h"
+
+namespace c_calls_fuzz {
 
 namespace {
 
@@ -584,8 +587,10 @@ class World : CodingCalls {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(c_calls) {
   World world(data, size);
   world.run();
   return 0;
 }
+
+}  // namespace c_calls_fuzz

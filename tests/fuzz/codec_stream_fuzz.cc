@@ -4,6 +4,9 @@
 
 #include "codec/coded_stream.h"
 #include "codec/leaf_hash.h"
+#include "target.h"
+
+namespace codec_stream_fuzz {
 
 namespace {
 
@@ -29,7 +32,7 @@ void decode(ConstBytes bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(codec_stream) {
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   decode(bytes);
   if (size < codec::kStreamHeaderBytes + 8) return 0;
@@ -44,3 +47,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   decode(mended);
   return 0;
 }
+
+}  // namespace codec_stream_fuzz

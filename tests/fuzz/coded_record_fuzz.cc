@@ -10,6 +10,9 @@
 #include "base/random.h"
 #include "codec/coded_record.h"
 #include "codec/leaf_hash.h"
+#include "target.h"
+
+namespace coded_record_fuzz {
 
 namespace {
 
@@ -168,7 +171,7 @@ void there_and_back(ConstBytes bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(coded_record) {
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   decode_all(bytes);
   there_and_back(bytes);
@@ -178,3 +181,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   decode_all(forged);
   return 0;
 }
+
+}  // namespace coded_record_fuzz

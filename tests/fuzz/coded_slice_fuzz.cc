@@ -8,6 +8,9 @@
 #include "base/random.h"
 #include "cluster/session/coded_slice.h"
 #include "codec/leaf_hash.h"
+#include "target.h"
+
+namespace coded_slice_fuzz {
 
 namespace {
 
@@ -146,7 +149,7 @@ void there_and_back(ConstBytes bytes, uint64_t positions) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(coded_slice) {
   if (size == 0) return 0;
   const uint64_t positions = 1 + data[0] % 64 * uint64_t{16};
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
@@ -154,3 +157,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   there_and_back(bytes, positions);
   return 0;
 }
+
+}  // namespace coded_slice_fuzz

@@ -1,7 +1,10 @@
 #include "base/config.h"
 #include "manager/options.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace config_fuzz {
+
+KVBM_FUZZ_TARGET(config) {
   using namespace kvbm;
   ConfigSources sources;
   sources.file_name = "fuzz";
@@ -16,3 +19,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)manager::options_from(set.value());
   return 0;
 }
+
+}  // namespace config_fuzz

@@ -3,8 +3,11 @@
 #include <vector>
 
 #include "tier/disk/segment_format.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace envelope_fuzz {
+
+KVBM_FUZZ_TARGET(envelope) {
   using namespace kvbm::tier::disk;
   const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   if (size < kvbm::codec::kHeaderBytes) return 0;
@@ -15,3 +18,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == kPage) (void)decode_head_area(bytes, kvbm::codec::kHeaderBytes).ok();
   return 0;
 }
+
+}  // namespace envelope_fuzz

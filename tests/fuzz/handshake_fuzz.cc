@@ -5,7 +5,11 @@
 #include <cstring>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+#include "target.h"
+
+namespace handshake_fuzz {
+
+KVBM_FUZZ_TARGET(handshake) {
   using namespace kvbm;
   using namespace kvbm::cluster;
   if (size == 0) return 0;
@@ -32,3 +36,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace handshake_fuzz

@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "cluster/wire.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace host_facts_fuzz {
+
+KVBM_FUZZ_TARGET(host_facts) {
   using namespace kvbm;
   using namespace kvbm::cluster;
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
@@ -23,3 +26,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace host_facts_fuzz

@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "codec/key.h"
+#include "target.h"
+
+namespace key_fuzz {
 
 namespace {
 
@@ -43,7 +46,7 @@ void check_engine(const NamespaceId& ns, ConstBytes bytes, size_t hash_bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(key) {
   if (size < 3) return 0;
   const uint32_t per_block = data[0];
   const size_t hash_bytes = data[1];
@@ -60,3 +63,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check_engine(ns, bytes, hash_bytes);
   return 0;
 }
+
+}  // namespace key_fuzz

@@ -2,6 +2,9 @@
 #include <string>
 
 #include "codec/seal.h"
+#include "target.h"
+
+namespace key_ring_fuzz {
 
 namespace {
 
@@ -13,7 +16,7 @@ void check(bool holds) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(key_ring) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto ring = codec::KeyRing::parse(text);
   if (!ring.ok()) {
@@ -35,3 +38,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check(!sealer.open({}, sealed, back, {}).ok());
   return 0;
 }
+
+}  // namespace key_ring_fuzz

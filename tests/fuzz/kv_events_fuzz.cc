@@ -4,6 +4,9 @@
 #include "watch/event.h"
 #include "watch/render.h"
 #include "watch/tally.h"
+#include "target.h"
+
+namespace kv_events_fuzz {
 
 namespace {
 
@@ -13,7 +16,7 @@ void check(bool holds) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(kv_events) {
   using namespace kvbm;
   auto decoded = watch::decode({reinterpret_cast<const char*>(data), size});
   if (!decoded.ok()) {
@@ -37,3 +40,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const char c : text) check(c == '\n' || (c >= ' ' && c <= '~'));
   return 0;
 }
+
+}  // namespace kv_events_fuzz

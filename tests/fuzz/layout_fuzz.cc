@@ -9,6 +9,9 @@
 #include "layout/plan.h"
 #include "layout/record_shape.h"
 #include "layout/shard.h"
+#include "target.h"
+
+namespace layout_fuzz {
 
 namespace {
 
@@ -183,7 +186,7 @@ ComponentGeometry component(Numbers& in) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(layout) {
   Numbers in(data, size);
   std::vector<ComponentGeometry> components;
   for (uint64_t n = 1 + in.bytes(1) % 3; n != 0; --n) components.push_back(component(in));
@@ -207,3 +210,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace layout_fuzz

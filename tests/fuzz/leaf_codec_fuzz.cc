@@ -6,6 +6,9 @@
 
 #include "codec/frame.h"
 #include "codec/leaf_codec.h"
+#include "target.h"
+
+namespace leaf_codec_fuzz {
 
 namespace {
 
@@ -51,7 +54,7 @@ void code(codec::Element element, codec::Mode mode, uint32_t row, ConstBytes raw
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(leaf_codec) {
   if (size < 6) return 0;
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   const uint32_t choice = data[0];
@@ -74,3 +77,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   decode(codec, whole, raw_bytes);
   return 0;
 }
+
+}  // namespace leaf_codec_fuzz

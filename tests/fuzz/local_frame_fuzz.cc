@@ -5,8 +5,11 @@
 
 #include "copy/local/frame.h"
 #include "copy/local/remote_pool.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace local_frame_fuzz {
+
+KVBM_FUZZ_TARGET(local_frame) {
   using namespace kvbm::copy::local;
   const kvbm::ConstBytes all(reinterpret_cast<const std::byte*>(data), size);
   (void)check_hello(all).ok();
@@ -33,3 +36,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace local_frame_fuzz

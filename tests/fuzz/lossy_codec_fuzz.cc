@@ -7,6 +7,9 @@
 #include "codec/frame.h"
 #include "codec/leaf_hash.h"
 #include "codec/quantize.h"
+#include "target.h"
+
+namespace lossy_codec_fuzz {
 
 namespace {
 
@@ -68,9 +71,11 @@ void code_values(ConstBytes bytes) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(lossy_codec) {
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   decode_stored(bytes);
   code_values(bytes);
   return 0;
 }
+
+}  // namespace lossy_codec_fuzz

@@ -1,7 +1,10 @@
 // Any text as a list of members, both kinds. What is accepted is accepted again as it is written out, and is the same.
 #include "cluster/membership.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace membership_fuzz {
+
+KVBM_FUZZ_TARGET(membership) {
   using namespace kvbm::cluster;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const Repeats repeats : {Repeats::refused, Repeats::later_wins}) {
@@ -18,3 +21,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace membership_fuzz

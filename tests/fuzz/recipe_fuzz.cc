@@ -1,5 +1,8 @@
 // The text of a recipe, from configuration or a caller. What is taken is the same again when written and read.
 #include "codec/recipe.h"
+#include "target.h"
+
+namespace recipe_fuzz {
 
 namespace {
 
@@ -9,7 +12,7 @@ void check(bool holds) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(recipe) {
   using namespace kvbm;
   const auto recipe = codec::Recipe::parse({reinterpret_cast<const char*>(data), size});
   if (!recipe.ok()) {
@@ -26,3 +29,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace recipe_fuzz

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "codec/record.h"
+#include "target.h"
+
+namespace record_fuzz {
 
 namespace {
 
@@ -54,7 +57,7 @@ void seal(std::vector<std::byte>& head) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(record) {
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   (void)codec::peek_header(bytes.first(std::min(size, codec::kHeaderBytes))).ok();
   parse(bytes);
@@ -64,3 +67,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   parse(sealed);
   return 0;
 }
+
+}  // namespace record_fuzz

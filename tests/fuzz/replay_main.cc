@@ -1,5 +1,5 @@
 // Runs a fuzz target without libFuzzer: every file of its corpus, then mutations of them from a seed.
-//   fuzz.<target> CORPUS_DIRECTORY
+//   fuzz TARGET CORPUS_DIRECTORY
 // KVBMTEST_FUZZ_MUTATIONS says how many mutations of each file (default 2,000), KVBMTEST_FUZZ_SEED where they begin.
 #include <algorithm>
 #include <cstdint>
@@ -9,11 +9,11 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "../support/counts.h"
-
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "target.h"
 
 namespace {
 
@@ -24,10 +24,10 @@ uint64_t number(const char* name, uint64_t fallback) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : fallback;
 }
 
-void run(const Bytes& bytes) {
+void run(kvbm::test::FuzzFunction target, const Bytes& bytes) {
   // A copy of exactly this size, so that a sanitizer sees a read past its end.
   const Bytes exact(bytes);
-  LLVMFuzzerTestOneInput(exact.data(), exact.size());
+  target(exact.data(), exact.size());
 }
 
 void mutate(Bytes& bytes, std::mt19937_64& random) {
@@ -59,23 +59,31 @@ void mutate(Bytes& bytes, std::mt19937_64& random) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  const auto& targets = kvbm::test::fuzz_targets();
+  const auto found = argc == 3 ? targets.find(argv[1]) : targets.end();
+  if (found == targets.end()) {
+    std::fprintf(stderr, "usage: fuzz TARGET CORPUS_DIRECTORY; the targets are");
+    for (const auto& [name, function] : targets) std::fprintf(stderr, " %s", std::string(name).c_str());
+    std::fprintf(stderr, "\n");
+    return 2;
+  }
+  const kvbm::test::FuzzFunction target = found->second;
   std::vector<std::filesystem::path> files;
   std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(argv[1], missing)) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(argv[2], missing)) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   const uint64_t mutations = number("KVBMTEST_FUZZ_MUTATIONS", 2000);
   const uint64_t seed = number("KVBMTEST_FUZZ_SEED", 1);
-  run({});
+  run(target, {});
   for (const auto& file : files) {
     std::ifstream in(file, std::ios::binary);
     const Bytes bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    run(bytes);
+    run(target, bytes);
     std::mt19937_64 random(seed);
     for (uint64_t i = 0; i < mutations; ++i) {
       Bytes changed = bytes;
       mutate(changed, random);
-      run(changed);
+      run(target, changed);
     }
   }
   kvbm::test::counted(mutations * files.size(), "mutations of inputs");

@@ -3,8 +3,11 @@
 #include <vector>
 
 #include "tier/disk/segment_format.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace segment_footer_fuzz {
+
+KVBM_FUZZ_TARGET(segment_footer) {
   using namespace kvbm::tier::disk;
   const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   const SegmentLife life{1, 0, 1, 1, 1, 1 << 20};
@@ -21,3 +24,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)decode_footer(life, fixed).ok();
   return 0;
 }
+
+}  // namespace segment_footer_fuzz

@@ -13,6 +13,9 @@
 #include "cluster/session/receiver.h"
 #include "cluster/session/sender.h"
 #include "layout/engine_forms.h"
+#include "target.h"
+
+namespace session_fuzz {
 
 namespace {
 
@@ -146,7 +149,7 @@ std::vector<std::byte> message(Input& in, Type first, uint64_t session) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(session) {
   Facts facts;
   facts.components.push_back(layout::attention(2, 2, 8, layout::Element::bf16));
   const Part part{0, {0, 2, 0, 2, 0}, {0, 20}};
@@ -224,3 +227,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   expect(ends == 1);
   return 0;
 }
+
+}  // namespace session_fuzz

@@ -1,7 +1,10 @@
 // Session messages from a peer: decode() takes anything, and what it takes is what encode() makes.
 #include "cluster/session/wire.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace session_wire_fuzz {
+
+KVBM_FUZZ_TARGET(session_wire) {
   using namespace kvbm::cluster::session;
   const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   const auto message = decode(bytes);
@@ -12,3 +15,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (encode(back.value().header, back.value().body) != again) __builtin_trap();
   return 0;
 }
+
+}  // namespace session_wire_fuzz

@@ -1,6 +1,9 @@
 #include "size/model.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace size_fuzz {
+
+KVBM_FUZZ_TARGET(size) {
   using namespace kvbm;
   const auto model = kvbm::size::parse_model(std::string_view(reinterpret_cast<const char*>(data), size));
   if (!model.ok()) return 0;
@@ -10,3 +13,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (one.ok() && more.ok() && more.value().total_bytes < one.value().total_bytes) __builtin_trap();
   return 0;
 }
+
+}  // namespace size_fuzz

@@ -4,8 +4,11 @@
 
 #include "tier/disk/segment_format.h"
 #include "tier/disk/superblock.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace superblock_fuzz {
+
+KVBM_FUZZ_TARGET(superblock) {
   if (size == 0) return 0;
   std::vector<std::byte> slot(kvbm::tier::disk::kSuperblockSlotBytes);
   std::memcpy(slot.data(), data, std::min(size, slot.size()));
@@ -18,3 +21,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)kvbm::tier::disk::decode_superblock(slot).ok();
   return 0;
 }
+
+}  // namespace superblock_fuzz

@@ -8,6 +8,9 @@
 
 #include "copy/tcp/receiver.h"
 #include "copy/transport_abi.h"
+#include "target.h"
+
+namespace tcp_stream_fuzz {
 
 namespace {
 
@@ -75,7 +78,7 @@ std::string run(ConstBytes bytes, bool admitted, size_t step) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(tcp_stream) {
   if (size < 2) return 0;
   const bool admitted = (data[0] & 1) != 0;
   const size_t step = data[1] == 0 ? 1 : data[1];
@@ -83,3 +86,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check(run(bytes, admitted, step) == run(bytes, admitted, SIZE_MAX));
   return 0;
 }
+
+}  // namespace tcp_stream_fuzz

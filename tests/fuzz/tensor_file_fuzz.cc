@@ -2,8 +2,11 @@
 #include <algorithm>
 
 #include "tensor/container.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace tensor_file_fuzz {
+
+KVBM_FUZZ_TARGET(tensor_file) {
   using namespace kvbm;
   const ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   const uint64_t wanted = tensor::header_bytes(bytes.first(std::min<size_t>(size, 64)), size);
@@ -38,3 +41,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   (void)tensor::decode_index({reinterpret_cast<const char*>(data), size});
   return 0;
 }
+
+}  // namespace tensor_file_fuzz

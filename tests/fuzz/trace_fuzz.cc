@@ -1,6 +1,9 @@
 #include "trace/mooncake.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace trace_fuzz {
+
+KVBM_FUZZ_TARGET(trace) {
   using namespace kvbm;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   trace::ParseOptions options;
@@ -15,3 +18,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!again.ok() || again.value().trace.hash_ids != parsed.trace.hash_ids) __builtin_trap();
   return 0;
 }
+
+}  // namespace trace_fuzz

@@ -3,8 +3,11 @@
 #include <cstdint>
 
 #include "../../ucx_transport/wire.h"
+#include "target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace ucx_wire_fuzz {
+
+KVBM_FUZZ_TARGET(ucx_wire) {
   using namespace kvbm::ucx;
   if (size == 0) return 0;
   const void* rest = data + 1;
@@ -24,3 +27,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace ucx_wire_fuzz

@@ -4,6 +4,10 @@
 #include <cstring>
 #include <vector>
 
+#include "target.h"
+
+namespace wire_fuzz {
+
 namespace {
 
 using namespace kvbm;
@@ -20,7 +24,7 @@ void check(ConstBytes body) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+KVBM_FUZZ_TARGET(wire) {
   const ConstBytes body(reinterpret_cast<const std::byte*>(data), size);
   (void)peek(body).ok();
   check<Find>(body);
@@ -38,3 +42,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check<Plain>(body);
   return 0;
 }
+
+}  // namespace wire_fuzz

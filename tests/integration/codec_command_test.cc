@@ -13,7 +13,7 @@
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::test {
+namespace kvbm::test::codec_command_test {
 namespace {
 
 std::string slurp(const std::string& path) {
@@ -144,7 +144,7 @@ TEST_F(CodecCommand, a_row_that_cannot_be_is_refused_by_both) {
 
 TEST_F(CodecCommand, takes_pipes_as_standard_input_and_no_device) {
   ASSERT_EQ(std::system(("mkfifo '" + at("pipe") + "'").c_str()), 0);
-  const Ran pipe = run("codec compress pipe -o out", " 2>&1", "cd '" + dir_.path() + "' && timeout -s KILL 20");
+  const Ran pipe = run("codec compress pipe -o out", " 2>&1", "cd '" + dir_.path() + "' && timeout -s KILL 120");
   EXPECT_EQ(pipe.exit_code, 2);
   EXPECT_TRUE(contains(pipe.text, "a pipe, not a plain file; give -")) << pipe.text;
   EXPECT_EQ(codec("compress - -o out --element bytes </dev/zero").exit_code, 2);
@@ -184,7 +184,7 @@ TEST_F(CodecCommand, writes_no_coded_bytes_to_a_terminal) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
   if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) GTEST_SKIP() << "a terminal: the system gives none";
   const std::string to = std::string(" 2>&1 >") + ::ptsname(terminal);
-  const Ran ran = run("codec compress kv.npy -o -", to.c_str(), "cd '" + dir_.path() + "' && timeout -s KILL 20");
+  const Ran ran = run("codec compress kv.npy -o -", to.c_str(), "cd '" + dir_.path() + "' && timeout -s KILL 120");
   EXPECT_EQ(ran.exit_code, 2);
   EXPECT_TRUE(contains(ran.text, "is a terminal")) << ran.text;
   ::close(terminal);
@@ -331,4 +331,4 @@ TEST_F(CodecCommand, benchmark_names_an_input_that_it_cannot_take) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::codec_command_test

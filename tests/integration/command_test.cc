@@ -9,6 +9,7 @@
 
 #include "support/run_command.h"
 
+namespace command_test {
 namespace {
 
 using kvbm::test::contains;
@@ -97,3 +98,4 @@ TEST(Command, help_version_completion_and_man_exit_0) {
 }
 
 }  // namespace
+}  // namespace command_test

@@ -20,6 +20,7 @@
 #include "support/counts.h"
 #include "support/opaque_store.h"
 
+namespace crash_test {
 namespace {
 
 constexpr uint64_t kBlockBytes = 16 * 1024;
@@ -172,3 +173,4 @@ TEST(Crash, keeps_what_was_flushed_and_serves_no_wrong_byte) {
   munmap(shared, sizeof(Ledger));
   std::filesystem::remove_all(path);
 }
+}  // namespace crash_test

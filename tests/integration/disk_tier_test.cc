@@ -15,7 +15,7 @@
 #include "support/disk_world.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::test {
+namespace kvbm::test::disk_tier_test {
 namespace {
 
 constexpr uint64_t kBytes = 70000;
@@ -215,4 +215,4 @@ TEST(DiskTierReal, a_killed_owner_leaves_everything_it_acknowledged) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::disk_tier_test

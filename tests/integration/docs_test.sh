@@ -35,5 +35,11 @@ for what in bindings peers --engines; do
   expect "tools/bench $what --help sets nothing up" "" "$("$source/tools/bench" $what --help 2>&1 > /dev/null)"
 done
 expect "tools/bench bindings --help tells its options" 1 "$("$source/tools/bench" bindings --help 2> /dev/null | grep -c -- '^  --languages')"
+expect "tools/demo --help sets nothing up" "" "$("$source/tools/demo" --help 2>&1 > /dev/null)"
+expect "tools/demo --help tells what it needs" 1 "$("$source/tools/demo" --help | grep -c 'of disk')"
+progress_of_chats=$(cd "$source/tests/integration/engines" && PYTHONDONTWRITEBYTECODE=1 python3 -c '
+import chat
+for turn in (1, 2): chat.progress(turn, 2, True)' 2>&1)
+expect "tools/demo --vllm draws no progress into a pipe" "  with libkvbm: turn 2 of 2" "$progress_of_chats"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -7,6 +7,7 @@
 
 #include "support/run_command.h"
 
+namespace doctor_test {
 namespace {
 
 using kvbm::test::contains;
@@ -46,3 +47,4 @@ TEST(DoctorCommand, no_line_is_longer_than_100_columns) {
 }
 
 }  // namespace
+}  // namespace doctor_test

@@ -8,13 +8,14 @@
 #include "codec/zstd_leaf.h"
 #include "support/run_command.h"
 
+namespace gpu_command_test {
 namespace {
 
 using kvbm::test::contains;
 using kvbm::test::Ran;
 using kvbm::test::run;
 
-const std::string kFake = std::string(" --cuda-library '") + KVBM_TEST_CUDA_DRIVER + "'";
+const std::string kFake = std::string(" --cuda-library '") + KVBM_FAKE_DRIVER + "'";
 
 TEST(GpuCommand, without_a_driver_says_so_in_one_line_and_a_hint) {
   const Ran ran = run("bench gpu --cuda-library /nonexistent/libcuda.so");
@@ -125,3 +126,4 @@ TEST(GpuCommand, gives_json_in_the_time_that_it_has_and_says_on_what_it_measured
 #endif
 
 }  // namespace
+}  // namespace gpu_command_test

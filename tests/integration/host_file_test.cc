@@ -22,6 +22,7 @@
 #include "support/opaque_store.h"
 #include "support/temp_dir.h"
 
+namespace host_file_test {
 namespace {
 
 constexpr uint64_t kBlockBytes = 16 * 1024;
@@ -210,3 +211,4 @@ TEST(HostFile, survives_kills_without_a_wrong_or_a_forgotten_block) {
   }
   munmap(shared, sizeof(Ledger));
 }
+}  // namespace host_file_test

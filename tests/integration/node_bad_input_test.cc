@@ -21,7 +21,7 @@
 #include "support/pool_member.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::test {
+namespace kvbm::test::node_bad_input_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -179,7 +179,7 @@ class NodeBadInput : public testing::Test {
           }
           return false;
         },
-        milliseconds(10'000));
+        milliseconds(60'000));
     EXPECT_TRUE(told) << "told: " << seen;
     std::printf("  %s\n", seen.c_str());
   }
@@ -200,7 +200,7 @@ class NodeBadInput : public testing::Test {
           }
           return false;
         },
-        milliseconds(10'000));
+        milliseconds(60'000));
     EXPECT_TRUE(said) << log;
   }
   void expect_told(const std::string& address, const std::vector<std::string>& parts, MemberSetup setup = {}) {
@@ -214,7 +214,7 @@ class NodeBadInput : public testing::Test {
     const Loaded none = member->load(PoolMember::keys_of(1, 0, 4), milliseconds(200), seconds(1));
     EXPECT_EQ(none.right + none.wrong, 0U);
     EXPECT_LT(none.took, seconds(10));
-    EXPECT_EQ(member->leftovers(milliseconds(10'000)), "");
+    EXPECT_EQ(member->leftovers(milliseconds(60'000)), "");
     // It has tried again and again by now, and said once that it does not get in.
     EXPECT_LE(member->logged("no link to "), 1U) << member->log();
   }
@@ -401,8 +401,8 @@ TEST_F(NodeBadInput, blocks_that_are_larger_than_this_nodes_are_misses_and_take_
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begun, seconds(8));
   std::printf("  load: %s, offer: %s\n", kvbm_status_name(none.status), kvbm_status_name(offered));
-  EXPECT_EQ(member->leftovers(milliseconds(10'000)), "");
-  EXPECT_EQ(node->leftovers(milliseconds(10'000)), "");
+  EXPECT_EQ(member->leftovers(milliseconds(60'000)), "");
+  EXPECT_EQ(node->leftovers(milliseconds(60'000)), "");
 }
 
 TEST_F(NodeBadInput, blocks_of_another_model_are_not_found) {
@@ -422,4 +422,4 @@ TEST_F(NodeBadInput, blocks_of_another_model_are_not_found) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::node_bad_input_test

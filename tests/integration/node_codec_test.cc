@@ -10,7 +10,7 @@
 #include "support/pool_member.h"
 #include "support/run_command.h"
 
-namespace kvbm::test {
+namespace kvbm::test::node_codec_test {
 namespace {
 
 TEST(NodeCodec, loads_and_sessions_are_measured_coded_and_plain) {
@@ -58,4 +58,4 @@ TEST(NodeCodec, metrics_say_what_auto_found_out) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::node_codec_test

@@ -21,6 +21,7 @@
 #include "support/small_file_system.h"
 #include "support/temp_dir.h"
 
+namespace node_command_test {
 namespace {
 
 using nlohmann::json;
@@ -363,7 +364,7 @@ TEST_F(NodeCommand, a_disk_brings_files_back_after_a_kill) {
     ASSERT_EQ(run("exists --peer " + node.address() + " file").exit_code, 0);
     // Its admission is to take everything: three blocks of 1 MiB.
     int records = 0;
-    for (int tries = 0; tries < 200 && records < 3; ++tries) {
+    for (int tries = 0; tries < 2400 && records < 3; ++tries) {
       std::this_thread::sleep_for(std::chrono::milliseconds(25));
       const json seen = json::parse(run("inspect --json '" + disk + "'", "").text, nullptr, false);
       if (seen.is_object()) records = seen.value("records", 0);
@@ -524,3 +525,4 @@ TEST_F(NodeCommand, an_address_in_use_is_named) {
 }
 
 }  // namespace
+}  // namespace node_command_test

@@ -25,7 +25,7 @@
 #include "support/pool_member.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::test {
+namespace kvbm::test::node_flood_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -259,4 +259,4 @@ TEST_F(NodeFlood, hellos_with_a_wrong_key_and_repeated_handshakes_are_refused) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::node_flood_test

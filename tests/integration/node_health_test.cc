@@ -20,6 +20,7 @@
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
+namespace node_health_test {
 namespace {
 
 using nlohmann::json;
@@ -301,3 +302,4 @@ TEST(NodeHealth, tells_its_supervisor_when_it_is_ready_and_when_it_stops) {
 }
 
 }  // namespace
+}  // namespace node_health_test

@@ -17,7 +17,7 @@
 #include "support/member_process.h"
 #include "support/promise.h"
 
-namespace kvbm::test {
+namespace kvbm::test::node_kill_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -288,10 +288,4 @@ TEST_F(NodeKill, an_offerer_killed_while_it_is_read_leaves_only_whole_blocks_beh
 }
 
 }  // namespace
-}  // namespace kvbm::test
-
-int main(int argc, char** argv) {
-  if (const auto code = kvbm::test::run_member_if_asked(argc, argv)) return *code;
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+}  // namespace kvbm::test::node_kill_test

@@ -17,6 +17,7 @@
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
+namespace node_members_test {
 namespace {
 
 using nlohmann::json;
@@ -144,3 +145,4 @@ TEST_F(NodeMembers, a_file_that_cannot_be_used_is_named_with_the_line) {
 }
 
 }  // namespace
+}  // namespace node_members_test

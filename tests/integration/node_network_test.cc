@@ -14,7 +14,7 @@
 #include "support/faulty_proxy.h"
 #include "support/pool_member.h"
 
-namespace kvbm::test {
+namespace kvbm::test::node_network_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -172,4 +172,4 @@ TEST_F(NodeNetwork, what_is_offered_through_such_a_network_is_taken_right_or_not
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::node_network_test

@@ -11,7 +11,7 @@
 #include "support/pool_member.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::test {
+namespace kvbm::test::node_recovered_test {
 namespace {
 
 constexpr uint64_t kSalt = 3;
@@ -85,4 +85,4 @@ TEST(NodeRecovered, an_offer_replaces_what_was_damaged_while_the_node_was_down) 
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::node_recovered_test

@@ -27,7 +27,7 @@
 #include "support/promise.h"
 #include "support/temp_dir.h"
 
-namespace kvbm {
+namespace kvbm::node_same_host_test {
 namespace {
 
 using benchmark::NodeOwner;
@@ -333,4 +333,4 @@ TEST_F(SameHostNodes, blocks_that_are_rewritten_while_they_are_read_are_misses_a
 }
 
 }  // namespace
-}  // namespace kvbm
+}  // namespace kvbm::node_same_host_test

@@ -10,13 +10,13 @@
 #include "support/counts.h"
 #include "support/pool_member.h"
 
-namespace kvbm::test {
+namespace kvbm::test::node_stale_test {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr milliseconds kSoon{20'000};
+constexpr milliseconds kSoon{60'000};
 
 class NodeStale : public testing::Test {
  protected:
@@ -138,4 +138,4 @@ TEST_F(NodeStale, blocks_of_a_namespace_that_was_invalidated_are_not_found_any_m
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::node_stale_test

@@ -15,6 +15,7 @@
 #include "kvbm.h"
 #include "support/opaque_store.h"
 
+namespace node_wait_test {
 namespace {
 
 constexpr uint64_t kBlock = 300'000;  // more than is copied on the links' thread
@@ -172,3 +173,4 @@ TEST(NodeWait, a_load_that_its_deadline_ends_leaves_the_engines_memory_alone_and
 }
 
 }  // namespace
+}  // namespace node_wait_test

@@ -7,6 +7,7 @@
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
+namespace plugin_command_test {
 namespace {
 
 using kvbm::test::contains;
@@ -122,3 +123,4 @@ TEST_F(PluginCommand, a_library_that_is_none_is_refused) {
 }
 
 }  // namespace
+}  // namespace plugin_command_test

@@ -1,6 +1,8 @@
 // kvbm replay, trace and demo as a user runs them: figures, and what bad input is told.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -15,6 +17,7 @@
 #include "support/small_file_system.h"
 #include "support/temp_dir.h"
 
+namespace replay_command_test {
 namespace {
 
 using kvbm::test::contains;
@@ -333,6 +336,12 @@ TEST_F(ReplayCommand, the_demo_survives_its_kill) {
   EXPECT_EQ(number(ran.text, "wrong_blocks"), 0) << ran.text;
   EXPECT_GT(number(ran.text, "found_again"), 0) << ran.text;
   EXPECT_EQ(number(ran.text, "offloads_skipped"), 0) << ran.text;
+  const Ran screen = run("demo --seed 7 --dir " + dir_.path() + " --trace " + trace(), " 2>&1");
+  EXPECT_EQ(screen.exit_code, 0) << screen.text;
+  for (const char* meaning : {"blocks in their prompts", "repeat an earlier block", "of the repeated ones", ": 0 wrong\n",
+                              "requests were done at the kill -9", "came back to the new process", "from disk: "}) {
+    EXPECT_TRUE(contains(screen.text, meaning)) << meaning << "\n" << screen.text;
+  }
   const Ran ended = run("demo --json --dir " + dir_.path() + " --trace " + trace() +
                         " & child=$!; until [ -d " + dir_.path() + "/kvbm-demo-*/tier ]; do sleep 0.01; done; " +
                         "kill -INT $child; wait $child");
@@ -342,4 +351,50 @@ TEST_F(ReplayCommand, the_demo_survives_its_kill) {
   EXPECT_TRUE(contains(nowhere.text, "/none: No such file or directory")) << nowhere.text;
 }
 
+// The other end of a terminal, for a command to write to.
+class Terminal {
+ public:
+  Terminal() : end_(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)) {
+    if (end_ >= 0 && ::grantpt(end_) == 0 && ::unlockpt(end_) == 0) name_ = ::ptsname(end_);
+  }
+  ~Terminal() {
+    if (end_ >= 0) ::close(end_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  [[nodiscard]] const std::string& name() const { return name_; }  // empty: the system gives none
+  // What has been written, once nothing has it open any more.
+  [[nodiscard]] std::string text() const {
+    std::string text;
+    std::array<char, 4096> buffer{};
+    for (ssize_t n = 0; (n = ::read(end_, buffer.data(), buffer.size())) > 0;) text.append(buffer.data(), static_cast<size_t>(n));
+    return text;
+  }
+
+ private:
+  int end_;
+  std::string name_;
+};
+
+TEST_F(ReplayCommand, progress_is_drawn_on_a_terminal_alone) {
+  const std::string in_dir = "TMPDIR=" + dir_.path();
+  for (const std::string& command : {"replay " + trace() + " --capacity-blocks 100,1k --policy all",
+                                     "replay " + trace() + " --host 16MiB --disk 256MiB --verify",
+                                     "demo --trace " + trace()}) {
+    const Ran piped = run(command, " 2>&1", in_dir);
+    EXPECT_EQ(piped.exit_code, 0) << piped.text;
+    for (const char c : piped.text) EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << static_cast<int>(c);
+    const Terminal terminal;
+    if (terminal.name().empty()) GTEST_SKIP() << "a terminal: the system gives none";
+    const Ran seen = run(command, (" 2> " + terminal.name()).c_str(), in_dir);
+    EXPECT_EQ(seen.exit_code, 0);
+    const std::string drawn = terminal.text();
+    EXPECT_TRUE(contains(drawn, "\r\033[Kreplaying ")) << drawn;
+    const Ran quiet = run(command + " --json", (" 2> " + terminal.name()).c_str(), in_dir);
+    EXPECT_EQ(quiet.exit_code, 0);
+    EXPECT_EQ(terminal.text(), "");
+  }
+}
+
 }  // namespace
+}  // namespace replay_command_test

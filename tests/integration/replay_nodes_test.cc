@@ -14,6 +14,7 @@
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
+namespace replay_nodes_test {
 namespace {
 
 using kvbm::test::contains;
@@ -89,3 +90,4 @@ TEST_F(ReplayNodes, an_address_at_which_nobody_answers_is_named) {
 }
 
 }  // namespace
+}  // namespace replay_nodes_test

@@ -14,7 +14,7 @@
 #include "support/pool_records.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::same_host_meet_test {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
@@ -236,4 +236,4 @@ TEST_F(SameHostMeeting, strangers_are_shown_out_whatever_they_say_or_do_not_say)
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::same_host_meet_test

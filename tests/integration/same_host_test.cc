@@ -23,7 +23,7 @@
 #include "support/pool_records.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::copy::local {
+namespace kvbm::copy::local::same_host_test {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(60);
@@ -423,4 +423,4 @@ TEST_F(SameHost, of_two_owners_that_start_at_once_on_a_dead_ones_path_one_serves
 }
 
 }  // namespace
-}  // namespace kvbm::copy::local
+}  // namespace kvbm::copy::local::same_host_test

@@ -13,6 +13,7 @@
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
+namespace session_command_test {
 namespace {
 
 using kvbm::test::contains;
@@ -207,3 +208,4 @@ TEST_F(SessionCommand, bad_input_is_refused_with_a_remedy) {
 }
 
 }  // namespace
+}  // namespace session_command_test

@@ -16,6 +16,7 @@
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
+namespace shell_command_test {
 namespace {
 
 using kvbm::test::contains;
@@ -193,3 +194,4 @@ TEST_F(ShellCommand, exit_codes_are_the_same_everywhere) {
 }
 
 }  // namespace
+}  // namespace shell_command_test

@@ -19,6 +19,7 @@
 #include "support/temp_dir.h"
 #include "support/with_zstd.h"
 
+namespace tier_command_test {
 namespace {
 
 constexpr size_t kRecords = 40;
@@ -249,3 +250,4 @@ TEST(TierCommand, a_config_that_is_wrong_exits_2_and_names_the_key_and_its_origi
 }
 
 }  // namespace
+}  // namespace tier_command_test

@@ -20,6 +20,7 @@
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
+namespace top_command_test {
 namespace {
 
 using nlohmann::json;
@@ -278,3 +279,4 @@ TEST_F(TopCommand, bad_input_is_refused_with_a_reason) {
 }
 
 }  // namespace
+}  // namespace top_command_test

@@ -18,7 +18,7 @@
 #include "support/child_signal.h"
 #include "support/transport_side.h"
 
-namespace kvbm::test {
+namespace kvbm::test::transport_kill_test {
 namespace {
 
 constexpr uint64_t kBytes = 2'000'000;
@@ -195,4 +195,4 @@ TEST_F(TransportKill, a_flush_to_a_stopped_peer_gives_up) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::transport_kill_test

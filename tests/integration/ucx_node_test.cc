@@ -25,6 +25,7 @@
 #include "support/temp_dir.h"
 #include "support/with_zstd.h"
 
+namespace ucx_node_test {
 namespace {
 
 using nlohmann::json;
@@ -372,3 +373,4 @@ TEST(UcxModule, that_is_not_there_is_an_error_that_says_where_it_was_looked_for)
 }
 
 }  // namespace
+}  // namespace ucx_node_test

@@ -26,7 +26,7 @@ TEST(UcxProcess, is_skipped_here) { GTEST_SKIP() << KVBM_UCX_SKIPPED; }
 #include "support/transport_process.h"
 #include "support/transport_side.h"
 
-namespace kvbm::test {
+namespace kvbm::test::ucx_process_test {
 namespace {
 
 using What = Ask::What;
@@ -477,14 +477,6 @@ TEST_F(UcxProcess, devices_that_do_not_exist_are_refused_in_words) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::ucx_process_test
 
 #endif
-
-int main(int argc, char** argv) {
-#ifdef KVBM_UCX_MODULE
-  if (const auto status = kvbm::test::run_node_if_asked(argc, argv)) return *status;
-#endif
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

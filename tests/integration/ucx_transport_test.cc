@@ -14,7 +14,7 @@ TEST(UcxTransport, is_skipped_here) { GTEST_SKIP() << KVBM_UCX_SKIPPED; }
 #include "copy/transport_module.h"
 #include "support/transport_contract.h"
 
-namespace kvbm::test {
+namespace kvbm::test::ucx_transport_test {
 
 namespace {
 
@@ -28,6 +28,6 @@ const kvbm_transport_ops_t& ucx() {
 
 KVBM_TRANSPORT_CONTRACT(Ucx, [] { return std::make_unique<SocketWorld>(ucx()); });
 
-}  // namespace kvbm::test
+}  // namespace kvbm::test::ucx_transport_test
 
 #endif

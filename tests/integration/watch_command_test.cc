@@ -17,6 +17,7 @@
 #include "support/run_command.h"
 #include "watch/zmq_library.h"
 
+namespace watch_command_test {
 namespace {
 
 using nlohmann::json;
@@ -266,3 +267,4 @@ TEST_F(WatchCommand, bad_input_is_refused) {
 }
 
 }  // namespace
+}  // namespace watch_command_test

@@ -10,7 +10,7 @@
 #include "../unit/block/block_fixture.h"
 #include "base/random.h"
 
-namespace kvbm::block {
+namespace kvbm::block::block_table_test {
 namespace {
 
 constexpr uint64_t kKeys = 120;
@@ -430,4 +430,4 @@ TEST(BlockTableModel, a_parent_is_never_evicted_under_its_child) {
 }
 
 }  // namespace
-}  // namespace kvbm::block
+}  // namespace kvbm::block::block_table_test

@@ -27,7 +27,7 @@
 #include "tier/disk/disk_tier.h"
 #include "tier/disk/superblock.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::manager_test {
 namespace {
 
 constexpr uint64_t kBlockBytes = 4096;
@@ -474,4 +474,4 @@ TEST(ManagerModel, threads_over_a_host_file_find_what_was_stored_and_nothing_els
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::manager_test

@@ -3,7 +3,7 @@
 
 #include "support/disk_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::disk_tier_test {
 namespace {
 
 constexpr uint64_t kBytes = 12000;
@@ -211,4 +211,4 @@ TEST(DiskTierSim, every_put_ends_when_the_disk_fails_for_good) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::disk_tier_test

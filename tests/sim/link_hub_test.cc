@@ -12,7 +12,7 @@
 #include "support/link_world.h"
 #include "support/sim_network.h"
 
-namespace kvbm::test {
+namespace kvbm::test::link_hub_test {
 namespace {
 
 using namespace cluster;
@@ -304,4 +304,4 @@ TEST(LinkHub, a_killed_peer_is_noticed_and_serves_again_after_its_restart) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::link_hub_test

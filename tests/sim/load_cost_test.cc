@@ -17,7 +17,7 @@
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::load_cost_test {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
@@ -311,4 +311,4 @@ TEST_F(LoadCost, predictions_come_near_what_loads_take) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::load_cost_test

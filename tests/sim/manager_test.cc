@@ -11,13 +11,12 @@
 
 #include "support/counts.h"
 #include "support/manager_world.h"
+#include "support/simulated_kills.h"
 
-// A killed process frees nothing: what a simulated one leaves behind (batches that keep their manager) is no leak.
-extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
-extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
-
-namespace kvbm::test {
+namespace kvbm::test::manager_test {
 namespace {
+
+const SimulatedKills kills(__FILE__);
 
 uint64_t number(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -89,4 +88,4 @@ TEST(ManagerSim, a_seed_run_twice_gives_the_same_log) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::manager_test

@@ -14,13 +14,12 @@
 #include "support/counts.h"
 #include "support/meddler.h"
 #include "support/node_world.h"
+#include "support/simulated_kills.h"
 
-// A killed process frees nothing: what a simulated one leaves behind is no leak.
-extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
-extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
-
-namespace kvbm::test {
+namespace kvbm::test::meddled_links_test {
 namespace {
+
+const SimulatedKills kills(__FILE__);
 
 NodeWorld::Keys no_keys() { return NodeWorld::Keys(kNodes); }
 
@@ -203,4 +202,4 @@ TEST(MeddledLinks, a_seed_run_twice_gives_the_same_log) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::meddled_links_test

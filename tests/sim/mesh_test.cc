@@ -8,7 +8,7 @@
 #include "support/link_world.h"
 #include "support/sim_network.h"
 
-namespace kvbm::test {
+namespace kvbm::test::mesh_test {
 namespace {
 
 using namespace cluster;
@@ -241,4 +241,4 @@ TEST(Mesh, a_weight_of_the_list_goes_before_the_nodes_own_word) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::mesh_test

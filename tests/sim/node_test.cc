@@ -15,13 +15,12 @@
 #include "codec/zstd_leaf.h"
 #include "support/counts.h"
 #include "support/node_world.h"
+#include "support/simulated_kills.h"
 
-// A killed process frees nothing: what a simulated one leaves behind is no leak.
-extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
-extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
-
-namespace kvbm::test {
+namespace kvbm::test::node_test {
 namespace {
+
+const SimulatedKills kills(__FILE__);
 
 TEST(NodeSim, what_one_node_has_comes_to_another) {
   for (uint64_t how = 0; how < 4; ++how) {
@@ -306,4 +305,4 @@ TEST(NodeSim, a_seed_run_twice_gives_the_same_log) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::node_test

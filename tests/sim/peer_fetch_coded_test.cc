@@ -15,7 +15,7 @@
 #include "support/sim_executor.h"
 #include "support/sim_network.h"
 
-namespace kvbm::test {
+namespace kvbm::test::peer_fetch_coded_test {
 namespace {
 
 using namespace cluster;
@@ -387,4 +387,4 @@ TEST(PeerFetchCodedSim, auto_finds_out_that_a_slow_link_is_worth_coding_for) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::peer_fetch_coded_test

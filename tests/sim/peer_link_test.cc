@@ -10,7 +10,7 @@
 #include "codec/leaf_hash.h"
 #include "support/link_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::peer_link_test {
 namespace {
 
 using namespace cluster;
@@ -375,4 +375,4 @@ TEST(PeerLinkSimulation, a_seed_gives_the_same_log_twice) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::peer_link_test

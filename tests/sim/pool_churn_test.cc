@@ -18,7 +18,7 @@
 #include "support/sim_disk.h"
 #include "support/sim_executor.h"
 
-namespace kvbm::test {
+namespace kvbm::test::pool_churn_test {
 namespace {
 
 using namespace cluster;
@@ -291,4 +291,4 @@ TEST(PoolChurn, leaves_every_node_home_to_its_weight_within_a_tenth) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::pool_churn_test

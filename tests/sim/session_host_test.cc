@@ -11,18 +11,20 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cluster/link_coder.h"
+#include "cluster/mesh.h"
+#include "cluster/session/slice.h"
 #include "cluster/session_host.h"
 #include "support/coded_records.h"
 #include "support/counts.h"
 #include "support/session_shapes.h"
 #include "support/sim_network.h"
+#include "support/simulated_kills.h"
 
-// A killed process frees nothing: what a simulated one leaves behind is no leak.
-extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
-extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
-
-namespace kvbm::test {
+namespace kvbm::test::session_host_test {
 namespace {
+
+const SimulatedKills kills(__FILE__);
 
 using namespace cluster;
 using session::Range;
@@ -169,7 +171,7 @@ class World {
     how.automatic = coding_ == Coding::automatic;
     if (coding_ == Coding::fixed) how.mode = codec::Mode::fast;
     LinkCoding sealed = how;
-    sealed.keys = codec::testing::ring_of(codec::testing::kTwoKeys);
+    sealed.keys = codec::coded_records::ring_of(codec::coded_records::kTwoKeys);
     const bool keys = coding_ == Coding::sealed || coding_ == Coding::one_sealed;
     const LinkCoding* const prefills = keys ? &sealed : coding_ == Coding::none ? nullptr : &how;
     const LinkCoding* const decodes = coding_ == Coding::one_sealed ? nullptr : prefills;
@@ -393,4 +395,4 @@ TEST(SessionHostSim, a_seed_run_twice_gives_the_same_log) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::session_host_test

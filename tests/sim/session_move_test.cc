@@ -10,7 +10,7 @@
 
 #include "support/session_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::session_move_test {
 namespace {
 
 using cluster::session::Facts;
@@ -237,4 +237,4 @@ TEST(SessionMove, real_tensors_go_from_three_ranks_to_one_of_another_order) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::session_move_test

@@ -16,7 +16,7 @@
 #include "support/counts.h"
 #include "support/session_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::session_test {
 namespace {
 
 using cluster::session::Facts;
@@ -340,7 +340,7 @@ class World {
   uint64_t seed_;
   Trouble trouble_ = Trouble::none;
   Coding coding_ = Coding::none;
-  std::shared_ptr<const codec::KeyRing> keys_ = codec::testing::ring_of(codec::testing::kTwoKeys);
+  std::shared_ptr<const codec::KeyRing> keys_ = codec::coded_records::ring_of(codec::coded_records::kTwoKeys);
   Facts facts_;
   uint64_t tokens_ = 0;
   uint64_t deadline_ = 0;
@@ -391,4 +391,4 @@ TEST(SessionSim, the_same_seed_gives_the_same_log) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::session_test

@@ -18,13 +18,12 @@
 #include "support/counts.h"
 #include "support/disk_world.h"
 #include "support/sim_network.h"
+#include "support/simulated_kills.h"
 
-// A killed process frees nothing: what a simulated one leaves behind is no leak.
-extern "C" __attribute__((visibility("default"))) const char* __asan_default_options();
-extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
-
-namespace kvbm::test {
+namespace kvbm::test::share_election_test {
 namespace {
+
+const SimulatedKills kills(__FILE__);
 
 using manager::ShareElection;
 using manager::ShareKind;
@@ -79,7 +78,7 @@ class Losses final : public tier::TierListener {
 
 class Process final : public ShareLinks::Host, public ShareElection::Host {
  public:
-  Process(test::Host& host, SimNetwork::Node node) : host_(host), node_(node), losses_(host), election_(host.net.executor(node), *this) {
+  Process(share_election_test::Host& host, SimNetwork::Node node) : host_(host), node_(node), losses_(host), election_(host.net.executor(node), *this) {
     cluster::NodeFacts self;
     self.node = cluster::node_id_of("process" + std::to_string(host.sim.random().next()));
     self.incarnation = host.sim.random().next();
@@ -215,7 +214,7 @@ class Process final : public ShareLinks::Host, public ShareElection::Host {
     tier_->put(std::move(batch));
   }
 
-  test::Host& host_;
+  share_election_test::Host& host_;
   const SimNetwork::Node node_;
   FamilyTable families_;
   NoRecords nothing_;
@@ -418,4 +417,4 @@ TEST(ShareElectionSim, a_seed_run_twice_gives_the_same_log) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::share_election_test

@@ -3,7 +3,7 @@
 
 #include "support/transport_contract.h"
 
-namespace kvbm::test {
+namespace kvbm::test::sim_network_test {
 namespace {
 
 class SimWorld final : public TransportWorld {
@@ -295,4 +295,4 @@ TEST_F(SimNetworkTest, connections_can_be_refused_and_broken) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::sim_network_test

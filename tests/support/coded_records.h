@@ -15,7 +15,7 @@
 #include "codec/coded_record.h"
 #include "codec/leaf_hash.h"
 
-namespace kvbm::codec::testing {
+namespace kvbm::codec::coded_records {
 
 inline constexpr std::string_view kTwoKeys =
     "7 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n"
@@ -170,4 +170,4 @@ inline void make_right(std::vector<std::byte>& head) {
   store_le<uint64_t>(head.data() + 152, XXH3_64bits(head.data(), 152));
 }
 
-}  // namespace kvbm::codec::testing
+}  // namespace kvbm::codec::coded_records

@@ -87,6 +87,7 @@ class DeviceEngine : public ::testing::Test {
     options.device = std::move(device);
     options.device.driver = &fake_.driver();
     options.device.pin_threads = 2;
+    options.device.lost_after_ns = 600'000'000'000;  // kernels on the CPU take as long as they take
     if (!disk.empty()) {
       options.tiers.resize(1);
       options.tiers[0].path = disk;

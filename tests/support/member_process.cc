@@ -22,7 +22,7 @@ namespace kvbm::test {
 namespace {
 
 constexpr const char* kAsked = "--pool-member";
-constexpr auto kStartWithin = std::chrono::seconds(20);
+constexpr auto kStartWithin = std::chrono::seconds(60);
 
 void say(const std::string& text) {
   if (write(STDOUT_FILENO, text.data(), text.size()) < 0) _exit(4);
@@ -85,7 +85,7 @@ std::optional<int> run_member_if_asked(int argc, char** argv) {
   std::unique_ptr<PoolMember> member;
   std::string error;
   // The system may have lent the port to somebody for a moment.
-  wait_until([&] { return (member = PoolMember::open(setup, &error)) != nullptr; }, std::chrono::seconds(5));
+  wait_until([&] { return (member = PoolMember::open(setup, &error)) != nullptr; }, std::chrono::seconds(30));
   if (member == nullptr) {
     std::fprintf(stderr, "member process: %s\n", error.c_str());
     return 6;

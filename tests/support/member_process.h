@@ -30,7 +30,7 @@ class MemberProcess {
   MemberProcess(const MemberProcess&) = delete;
   MemberProcess& operator=(const MemberProcess&) = delete;
 
-  // False when it does not come up within 20 s. A port that was just given up is tried for a while.
+  // False when it does not come up within a minute. A port that was just given up is tried for a while.
   bool start(MemberRole role, const MemberSetup& setup, uint64_t salt);
   void signal(int number) const;
   // SIGKILL, and gathers it.

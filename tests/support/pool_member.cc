@@ -10,7 +10,7 @@ namespace kvbm::test {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 uint64_t mixed(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -168,7 +168,7 @@ Loaded PoolMember::load(const std::vector<kvbm_key_t>& keys, std::chrono::nanose
                         std::chrono::nanoseconds timeout, bool keep) {
   Loaded out;
   out.asked = keys.size();
-  const auto begun = Clock::now();
+  const auto begun = SteadyClock::now();
   kvbm_lookup_options_t lookup;
   kvbm_lookup_options_init(&lookup, sizeof lookup);
   lookup.mode = KVBM_LOOKUP_EACH;
@@ -203,7 +203,7 @@ Loaded PoolMember::load(const std::vector<kvbm_key_t>& keys, std::chrono::nanose
     }
   }
   kvbm_match_release(match);
-  out.took = Clock::now() - begun;
+  out.took = SteadyClock::now() - begun;
   return out;
 }
 
@@ -331,9 +331,9 @@ std::string PoolMember::log() const {
 }
 
 bool wait_until(const std::function<bool()>& done, std::chrono::milliseconds within) {
-  const auto until = Clock::now() + within;
+  const auto until = SteadyClock::now() + within;
   while (!done()) {
-    if (Clock::now() >= until) return false;
+    if (SteadyClock::now() >= until) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;

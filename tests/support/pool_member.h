@@ -109,7 +109,7 @@ class PoolMember {
 
 // False when it has not come within `within`; asked once a millisecond.
 bool wait_until(const std::function<bool()>& done,
-                std::chrono::milliseconds within = std::chrono::milliseconds(20'000));
+                std::chrono::milliseconds within = std::chrono::milliseconds(60'000));
 
 // Durations that were measured, for a line of the test's output.
 class Distribution {

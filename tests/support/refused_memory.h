@@ -14,12 +14,12 @@ namespace kvbm::test {
 
 // Where a thread is: in a task of the library's, in a call of a caller's, or in the test.
 enum class Place : uint8_t { library, caller, nowhere };
-inline thread_local Place place = Place::library;  // the test's own thread says when it is somewhere else
+inline thread_local Place memory_place = Place::library;  // the test's own thread says when it is somewhere else
 
 class InPlace {
  public:
-  explicit InPlace(Place now) : was_(std::exchange(place, now)) {}
-  ~InPlace() { place = was_; }
+  explicit InPlace(Place now) : was_(std::exchange(memory_place, now)) {}
+  ~InPlace() { memory_place = was_; }
   InPlace(const InPlace&) = delete;
   InPlace& operator=(const InPlace&) = delete;
 
@@ -27,7 +27,7 @@ class InPlace {
   const Place was_;
 };
 
-struct Fault {
+struct MemoryFault {
   std::atomic<uint64_t> seen{0};
   std::atomic<uint64_t> at{0};  // 0: none
   std::atomic<bool> counting{false};
@@ -37,7 +37,7 @@ struct Fault {
   // Not null: the number of the first allocation of each stack comes here. One thread alone.
   std::vector<uint64_t>* sites = nullptr;
 };
-inline Fault fault;
+inline MemoryFault fault;
 
 inline uint64_t stack_hash() {
   void* frames[32];
@@ -48,7 +48,7 @@ inline uint64_t stack_hash() {
 }
 
 inline bool refuse() {
-  if (place != fault.where || !fault.counting.load(std::memory_order_relaxed)) return false;
+  if (memory_place != fault.where || !fault.counting.load(std::memory_order_relaxed)) return false;
   const uint64_t number = fault.seen.fetch_add(1) + 1;
   const bool this_one = number == fault.at.load(std::memory_order_relaxed);
   if (!this_one && fault.sites == nullptr) return false;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "support/suite_file.h"
 #include "support/transport_side.h"
 
 namespace kvbm::test {
@@ -80,7 +81,8 @@ bool use_transport_contract_ends();
 
 #define KVBM_TRANSPORT_CONTRACT(name, factory)                                                                      \
   const bool used_##name = ::kvbm::test::use_transport_contract() && ::kvbm::test::use_transport_contract_bulk() && \
-                           ::kvbm::test::use_transport_contract_ends();                                             \
+                           ::kvbm::test::use_transport_contract_ends() &&                                           \
+                           ::kvbm::test::belongs_to(#name "/TransportContract", __FILE__);                          \
   INSTANTIATE_TEST_SUITE_P(name, TransportContract, testing::Values(::kvbm::test::WorldFactory(factory)))
 
 }  // namespace kvbm::test

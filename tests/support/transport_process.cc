@@ -23,7 +23,7 @@ namespace kvbm::test {
 namespace {
 
 constexpr char kNode[] = "--transport-node";
-constexpr auto kPatience = std::chrono::minutes(1);
+constexpr auto kNodePatience = std::chrono::minutes(1);
 
 TransportEnd& end_of(void* context) { return *static_cast<TransportEnd*>(context); }
 
@@ -195,7 +195,7 @@ void TransportEnd::step(int most_ms) {
 }
 
 bool TransportEnd::run_until(const std::function<bool()>& done) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + kNodePatience;
   while (!done()) {
     if (std::chrono::steady_clock::now() > end) return false;
     step();

@@ -156,14 +156,6 @@ Row plain_row(std::string name, double value, std::string unit) {
   return row;
 }
 
-template <class Work>
-Status timed(std::vector<double>& out, Work&& work) {
-  const ThreadStopwatch watch;
-  Status done = work();
-  out.push_back(watch.seconds());
-  return done;
-}
-
 struct Bench {
   int rounds;
   bool huge_pages;

@@ -16,22 +16,22 @@ namespace kvbm::benchmark {
 
 namespace {
 
-constexpr uint32_t kTokens = 64;  // of a block
-constexpr uint32_t kBlocks = 40;
-constexpr uint64_t kDiskBytes = 320ULL << 20;
+constexpr uint32_t kPathTokens = 64;  // of a block
+constexpr uint32_t kPathBlocks = 40;
+constexpr uint64_t kPathDiskBytes = 320ULL << 20;
 constexpr const char* kCodecs[] = {"off", "auto", "default"};
 constexpr uint64_t kCaps[] = {0, 200ULL << 20};  // of reads, bytes a second
 
 struct Free {
   void operator()(kvbm_geometry_t* geometry) const noexcept { kvbm_geometry_release(geometry); }
 };
-using Geometry = std::unique_ptr<kvbm_geometry_t, Free>;
+using PathGeometry = std::unique_ptr<kvbm_geometry_t, Free>;
 
 // Records of a model's KV: [layer][K, V][head][token][element], one after the other.
 struct Records {
   std::vector<std::byte> values;
   uint64_t bytes = 0;  // of one
-  Geometry geometry;
+  PathGeometry geometry;
   [[nodiscard]] const std::byte* at(uint64_t i) const { return values.data() + i * bytes % values.size(); }
 };
 
@@ -39,14 +39,14 @@ struct Records {
 Result<Records> records_of(const std::string& input, uint32_t head_dim) {
   auto sample = input.empty() ? make_kv(false) : load_kv(input, head_dim, false);
   if (!sample.ok()) return sample.status();
-  if (sample.value().tokens < kTokens) return Status(Code::invalid_argument, "fewer than 64 tokens make no block", input);
-  const auto blocks = in_blocks(sample.value(), kTokens, false);
+  if (sample.value().tokens < kPathTokens) return Status(Code::invalid_argument, "fewer than 64 tokens make no block", input);
+  const auto blocks = in_blocks(sample.value(), kPathTokens, false);
   if (!blocks.ok()) return blocks.status();
   const KvSample& from = blocks.value();
   Records records;
   records.values.resize(from.bytes());
   const uint64_t planes = 2ULL * from.layers;
-  const uint64_t count = from.tokens / kTokens;
+  const uint64_t count = from.tokens / kPathTokens;
   const uint64_t leaf = from.plane_bytes() / count;
   records.bytes = planes * leaf;
   for (uint64_t p = 0; p < planes; ++p) {
@@ -62,7 +62,7 @@ Result<Records> records_of(const std::string& input, uint32_t head_dim) {
   component.head_dim = from.head_dim;
   kvbm_geometry_t* made = nullptr;
   kvbm_error_t error{};
-  const kvbm_status_t status = kvbm_geometry_create(kTokens, 1, &component, 1, &made, &error);
+  const kvbm_status_t status = kvbm_geometry_create(kPathTokens, 1, &component, 1, &made, &error);
   if (status != KVBM_OK) return failed("the geometry could not be made", status, &error);
   records.geometry.reset(made);
   return records;
@@ -75,9 +75,9 @@ class Path {
     auto made = std::unique_ptr<Path>(new Path(records));
     StoreOptions options;
     options.block_bytes = records.bytes;
-    options.slots = kBlocks;
+    options.slots = kPathBlocks;
     options.disk = dir;
-    options.disk_bytes = kDiskBytes;
+    options.disk_bytes = kPathDiskBytes;
     options.disk_read_bytes_per_s = cap;
     options.admission = KVBM_ADMIT_ON_REQUEST;
     options.codec = codec;
@@ -91,33 +91,33 @@ class Path {
   // Fresh blocks go down; seconds until they are there. Nothing is left in the host then.
   Result<double> down(SeededRandom& random) {
     kvbm_manager_t* const manager = store_->manager();
-    std::vector<kvbm_block_t> blocks(kBlocks);
-    std::vector<kvbm_view_t> views(kBlocks);
-    keys_.resize(kBlocks);
-    kvbm_status_t status = kvbm_manager_allocate(manager, store_->ns(), kBlocks, blocks.data(), nullptr, 0, nullptr);
-    if (status == KVBM_OK) status = kvbm_block_view(manager, blocks.data(), kBlocks, views.data());
+    std::vector<kvbm_block_t> blocks(kPathBlocks);
+    std::vector<kvbm_view_t> views(kPathBlocks);
+    keys_.resize(kPathBlocks);
+    kvbm_status_t status = kvbm_manager_allocate(manager, store_->ns(), kPathBlocks, blocks.data(), nullptr, 0, nullptr);
+    if (status == KVBM_OK) status = kvbm_block_view(manager, blocks.data(), kPathBlocks, views.data());
     if (status != KVBM_OK) return failed("blocks could not be allocated", status);
-    for (size_t i = 0; i < kBlocks; ++i) {
+    for (size_t i = 0; i < kPathBlocks; ++i) {
       const uint64_t words[2] = {random.next(), random.next()};
       std::memcpy(keys_[i].bytes, words, sizeof words);
       std::memcpy(views[i].data, records_.at(i), records_.bytes);
     }
-    status = kvbm_manager_complete(manager, blocks.data(), kBlocks, nullptr);
+    status = kvbm_manager_complete(manager, blocks.data(), kPathBlocks, nullptr);
     if (status == KVBM_OK)
-      status = kvbm_manager_register(manager, store_->ns(), blocks.data(), keys_.data(), kBlocks, nullptr);
-    kvbm_block_release(manager, blocks.data(), kBlocks);
+      status = kvbm_manager_register(manager, store_->ns(), blocks.data(), keys_.data(), kPathBlocks, nullptr);
+    kvbm_block_release(manager, blocks.data(), kPathBlocks);
     const Stopwatch watch;
     if (status == KVBM_OK)
-      status = kvbm_manager_offload(manager, store_->ns(), nullptr, keys_.data(), kBlocks, 1, nullptr, 0);
+      status = kvbm_manager_offload(manager, store_->ns(), nullptr, keys_.data(), kPathBlocks, 1, nullptr, 0);
     const double seconds = watch.seconds();
-    if (status == KVBM_OK) status = kvbm_manager_allocate(manager, store_->ns(), kBlocks, blocks.data(), nullptr, 0, nullptr);
-    if (status == KVBM_OK) kvbm_block_release(manager, blocks.data(), kBlocks);
+    if (status == KVBM_OK) status = kvbm_manager_allocate(manager, store_->ns(), kPathBlocks, blocks.data(), nullptr, 0, nullptr);
+    if (status == KVBM_OK) kvbm_block_release(manager, blocks.data(), kPathBlocks);
     return status == KVBM_OK ? Result<double>(seconds) : failed("blocks could not be written", status);
   }
 
   Result<double> up() {
     const Stopwatch watch;
-    const kvbm_status_t status = kvbm_manager_prefetch(store_->manager(), store_->ns(), nullptr, keys_.data(), kBlocks,
+    const kvbm_status_t status = kvbm_manager_prefetch(store_->manager(), store_->ns(), nullptr, keys_.data(), kPathBlocks,
                                                        nullptr, 0);
     return status == KVBM_OK ? Result<double>(watch.seconds()) : failed("blocks could not be brought up", status);
   }
@@ -134,7 +134,7 @@ class Path {
   std::vector<kvbm_key_t> keys_;
 };
 
-struct Samples {
+struct PathSamples {
   std::vector<double> down, up, both;
 };
 
@@ -148,7 +148,7 @@ Status measure(const std::string& dir, uint64_t cap, const Records& records, int
     if (!path.ok()) return path.status();
     paths.push_back(std::move(path).value());
   }
-  std::vector<Samples> samples(paths.size());
+  std::vector<PathSamples> samples(paths.size());
   SeededRandom random(cap + 1);
   for (int round = -1; round < rounds; ++round) {  // the first is for auto to learn
     for (size_t k = 0; k < paths.size(); ++k) {
@@ -165,9 +165,9 @@ Status measure(const std::string& dir, uint64_t cap, const Records& records, int
     progress.advance(1);
   }
   const std::string name = cap == 0 ? "codec_path.disk." : "codec_path.capped.";
-  const double gb = static_cast<double>(kBlocks * records.bytes) / 1e9;
-  const std::pair<const char*, std::vector<double> Samples::*> ways[] = {
-      {".up", &Samples::up}, {".down", &Samples::down}, {".both", &Samples::both}};
+  const double gb = static_cast<double>(kPathBlocks * records.bytes) / 1e9;
+  const std::pair<const char*, std::vector<double> PathSamples::*> ways[] = {
+      {".up", &PathSamples::up}, {".down", &PathSamples::down}, {".both", &PathSamples::both}};
   for (size_t i = 1; i < paths.size(); ++i) {
     for (const auto& [way, of] : ways) {
       rows.push_back(more_is_better(name + kCodecs[i] + way, gb / median(samples[i].*of), "GB/s",

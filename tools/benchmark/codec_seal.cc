@@ -16,10 +16,10 @@ namespace {
 constexpr uint64_t kLeafBytes = 64 << 10;
 constexpr uint64_t kSealedBytes = kLeafBytes + codec::kSealTagBytes;
 
-struct Free {
+struct FreeSealed {
   void operator()(EVP_CIPHER_CTX* context) const { EVP_CIPHER_CTX_free(context); }
 };
-using Context = std::unique_ptr<EVP_CIPHER_CTX, Free>;
+using Context = std::unique_ptr<EVP_CIPHER_CTX, FreeSealed>;
 
 // OpenSSL alone, in the order of its own manual: one key, a new nonce for each leaf.
 class Plain {
@@ -89,14 +89,6 @@ struct SealBench {
     return fine ? Status() : Status(Code::internal, "OpenSSL refuses AES-256-GCM");
   }
 };
-
-template <class Work>
-Status timed(std::vector<double>& out, Work&& work) {
-  const ThreadStopwatch watch;
-  Status done = work();
-  out.push_back(watch.seconds());
-  return done;
-}
 
 }  // namespace
 

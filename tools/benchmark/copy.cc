@@ -17,13 +17,13 @@ namespace {
 
 constexpr uint64_t kBufferBytes = 512ULL << 20;
 // Bytes copied in one sample: enough that the clock does not matter.
-constexpr uint64_t kSampleBytes = 128ULL << 20;
+constexpr uint64_t kCopySampleBytes = 128ULL << 20;
 
-struct Size {
+struct CopySize {
   const char* name;
   uint64_t bytes;
 };
-constexpr Size kSizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}, {"16MiB", 16ULL << 20}};
+constexpr CopySize kCopySizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}, {"16MiB", 16ULL << 20}};
 
 // What keeps the compiler from dropping work whose result nobody needs.
 volatile uint64_t sink;
@@ -54,7 +54,7 @@ template <class Copy>
 double sample(std::byte* target, const std::byte* source, uint64_t bytes, uint64_t& at, Copy&& copy) {
   const ThreadStopwatch watch;
   uint64_t all = 0;
-  for (uint64_t done = 0; done < kSampleBytes; done += bytes) {
+  for (uint64_t done = 0; done < kCopySampleBytes; done += bytes) {
     if (at + bytes > kBufferBytes) at = 0;
     all ^= copy(target + at, source + at, bytes);
     at += bytes;
@@ -93,7 +93,7 @@ Row compare(const std::string& name, std::byte* target, const std::byte* source,
     }
     progress.advance(1);
   }
-  const double gigabytes = static_cast<double>(kSampleBytes) / 1e9;
+  const double gigabytes = static_cast<double>(kCopySampleBytes) / 1e9;
   return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(theirs),
                         then_read ? "memcpy, then read" : "memcpy");
 }
@@ -112,10 +112,10 @@ Result<std::vector<Row>> bench_copy(const CopyOptions& options) {
   std::byte* host_bytes = host.value()->data();
   for (uint64_t i = 0; i < kBufferBytes; i += 8) store_le<uint64_t>(engine_bytes + i, i * 0x9E3779B97F4A7C15ULL);
   std::memcpy(host_bytes, engine_bytes, kBufferBytes);
-  terminal::Progress progress("copying", std::size(kSizes) * 3 * static_cast<uint64_t>(options.rounds), terminal::Unit::items,
+  terminal::Progress progress("copying", std::size(kCopySizes) * 3 * static_cast<uint64_t>(options.rounds), terminal::Unit::items,
                               options.quiet);
   std::vector<Row> rows;
-  for (const Size& size : kSizes) {
+  for (const CopySize& size : kCopySizes) {
     rows.push_back(compare(std::string("copy.verified_in.") + size.name, host_bytes, engine_bytes, size.bytes, false,
                            options.rounds, progress));
     rows.push_back(compare(std::string("copy.verified_out.") + size.name, engine_bytes, host_bytes, size.bytes, false,

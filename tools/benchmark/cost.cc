@@ -11,12 +11,12 @@ namespace kvbm::benchmark {
 
 namespace {
 
-constexpr uint64_t kBlockBytes = 1 << 20;
-constexpr uint32_t kBlocks = 128;
+constexpr uint64_t kCostBlockBytes = 1 << 20;
+constexpr uint32_t kCostBlocks = 128;
 // A block in 8 ms. The cap lets one transfer of up to 4 MiB through in advance, which the next one pays for: loads
 // follow each other without a pause, so that all of them pay.
 constexpr uint64_t kReadBytesPerS = 128ULL << 20;
-constexpr uint64_t kDiskBytes = 512ULL << 20;
+constexpr uint64_t kCostDiskBytes = 512ULL << 20;
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kComputeNs[] = {2 * kMs, 6 * kMs, 12 * kMs, 40 * kMs};  // computing a block
 constexpr size_t kLengths[] = {8, 32, 128};
@@ -42,7 +42,7 @@ Status round(DiskStore& store, size_t n, uint64_t compute_ns, Times& times) {
 Result<std::vector<Row>> bench_cost(const CostOptions& options) {
   const Scratch scratch(options.dir);
   if (scratch.path().empty()) return Status(Code::invalid_argument, "cannot make a directory in --dir", options.dir);
-  auto opened = DiskStore::open(scratch.path(), kDiskBytes, kBlockBytes, kBlocks, kReadBytesPerS);
+  auto opened = DiskStore::open(scratch.path(), kCostDiskBytes, kCostBlockBytes, kCostBlocks, kReadBytesPerS);
   if (!opened.ok()) return opened.status();
   DiskStore& store = *opened.value();
   Status ready = store.fill();

@@ -42,22 +42,22 @@ constexpr size_t kLatencyTurns = 5;
 // After a turn of the other kind: a disk may have something to do still when its writer has gone.
 constexpr size_t kUncountedLoads = 50;
 constexpr size_t kLookups = 5000;
-constexpr uint32_t kLatencyBlocks = 64;
+constexpr uint32_t kDiskLatencyBlocks = 64;
 constexpr double kLatencyFactor = 1.5;
 
-struct Size {
+struct DiskSize {
   uint64_t bytes;
   const char* name;
 };
-constexpr Size kSizes[] = {{256 * 1024, "256KiB"}, {kMiB, "1MiB"}, {4 * kMiB, "4MiB"}};
-constexpr size_t kStepsPerVariant = std::size(kSizes);
+constexpr DiskSize kDiskSizes[] = {{256 * 1024, "256KiB"}, {kMiB, "1MiB"}, {4 * kMiB, "4MiB"}};
+constexpr size_t kStepsPerVariant = std::size(kDiskSizes);
 
 double speed(uint64_t bytes, double seconds) { return static_cast<double>(bytes) / seconds / 1e9; }
 
 // Writes and reads of one size, ours and raw in turn.
 class SizeBench {
  public:
-  SizeBench(const std::string& dir, Size size, bool registered)
+  SizeBench(const std::string& dir, DiskSize size, bool registered)
       : dir_(dir), size_(size), registered_(registered), blocks_(static_cast<uint32_t>(kRoundBytes / size.bytes)) {}
 
   Status run(int rounds) {
@@ -149,7 +149,7 @@ class SizeBench {
   }
 
   const std::string dir_;
-  const Size size_;
+  const DiskSize size_;
   const bool registered_;
   const uint32_t blocks_;
   std::unique_ptr<DiskStore> store_;
@@ -162,7 +162,7 @@ class SizeBench {
 Result<std::vector<Row>> measure_sizes(const std::string& dir, int rounds, bool registered, const std::string& suffix,
                                        terminal::Progress& progress) {
   std::vector<Row> rows;
-  for (const Size& size : kSizes) {
+  for (const DiskSize& size : kDiskSizes) {
     SizeBench bench(dir, size, registered);
     if (Status s = bench.run(rounds); !s.ok()) return s;
     bench.rows(suffix, rows);
@@ -267,7 +267,7 @@ Status add_busy_latencies(DiskStore& store, size_t n, std::vector<double>& out) 
 // What single blocks take: looked up, and loads of 1 MiB, idle and beside offload in turns, so that both see what else the
 // machine does.
 Status measure_latency(const std::string& dir, std::vector<Row>& rows) {
-  auto readable = DiskStore::open(dir + "/tier", 3072 * kMiB, kMiB, kLatencyBlocks);
+  auto readable = DiskStore::open(dir + "/tier", 3072 * kMiB, kMiB, kDiskLatencyBlocks);
   if (!readable.ok()) return readable.status();
   DiskStore& store = *readable.value();
   Status status = store.fill();
@@ -275,7 +275,7 @@ Status measure_latency(const std::string& dir, std::vector<Row>& rows) {
   if (const auto written = store.offload(); !written.ok()) return written.status();
   status = store.empty_host();
   if (!status.ok()) return status;
-  const auto looked_up = store.look_up(kLatencyBlocks, kLookups);
+  const auto looked_up = store.look_up(kDiskLatencyBlocks, kLookups);
   if (!looked_up.ok()) return looked_up.status();
   Row lookup;
   lookup.name = "disk.lookup_batch64";

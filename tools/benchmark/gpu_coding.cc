@@ -16,9 +16,9 @@ namespace kvbm::benchmark {
 namespace {
 
 constexpr const char* kLimit = "cuMemcpyAsync, one piece, pinned, plain";
-constexpr uint64_t kPage = 32ULL << 10;
-constexpr uint32_t kRow = 64;  // of the sample: an element of a head
-constexpr codec::LeafForm kForm{codec::Element::bf16, kRow, static_cast<uint32_t>(kPage / 2 / kRow)};
+constexpr uint64_t kCodingPage = 32ULL << 10;
+constexpr uint32_t kCodingRow = 64;  // of the sample: an element of a head
+constexpr codec::LeafForm kForm{codec::Element::bf16, kCodingRow, static_cast<uint32_t>(kCodingPage / 2 / kCodingRow)};
 // The records' memory is cut into so many places: two for each coded stream, one for each plain copy.
 constexpr uint64_t kPlaces = 8;
 
@@ -34,7 +34,7 @@ class Coding {
  public:
   Coding(GpuWorld& world, const GpuOptions& options)
       : world_(world),
-        shape_(paged_shape(kPage, world.bytes() / kPlaces)),
+        shape_(paged_shape(kCodingPage, world.bytes() / kPlaces)),
         blocks_(runs_of(world.leaves(shape_, shape_.blocks))),
         coder_(world.shared_device(), coder_options(options)) {}
 
@@ -45,11 +45,11 @@ class Coding {
     }
     const auto sample = make_kv(false);
     if (!sample.ok()) return sample.status();
-    const uint64_t pages = sample.value().bytes() / kPage;
-    for (uint64_t i = 0; i < shape_.bytes() / kPage; ++i) {
-      const ConstBytes page = sample.value().all().subspan(i % pages * kPage, kPage);
-      std::memcpy(plain() + i * kPage, page.data(), kPage);
-      std::memcpy(spare() + offset_of(i), page.data(), kPage);
+    const uint64_t pages = sample.value().bytes() / kCodingPage;
+    for (uint64_t i = 0; i < shape_.bytes() / kCodingPage; ++i) {
+      const ConstBytes page = sample.value().all().subspan(i % pages * kCodingPage, kCodingPage);
+      std::memcpy(plain() + i * kCodingPage, page.data(), kCodingPage);
+      std::memcpy(spare() + offset_of(i), page.data(), kCodingPage);
     }
     return world_.copy(world_.cache(), world_.host(spare()), shape_.bytes()).status();
   }
@@ -70,8 +70,8 @@ class Coding {
     if (Status s = world_.fill(world_.spare(), 0xFF, shape_.bytes()); !s.ok()) return s;
     if (const auto seconds = decode(); !seconds.ok()) return seconds.status();
     if (Status s = world_.copy(world_.host(spare()), world_.spare(), shape_.bytes()).status(); !s.ok()) return s;
-    for (uint64_t i = 0; i < shape_.bytes() / kPage; ++i) {
-      if (std::memcmp(spare() + offset_of(i), decoded() + i * kPage, kPage) != 0) {
+    for (uint64_t i = 0; i < shape_.bytes() / kCodingPage; ++i) {
+      if (std::memcmp(spare() + offset_of(i), decoded() + i * kCodingPage, kCodingPage) != 0) {
         return {Code::damaged, "a page was decoded wrong", std::to_string(i)};
       }
     }

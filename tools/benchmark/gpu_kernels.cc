@@ -20,7 +20,7 @@ using device::CuPointer;
 
 // Launches and copies of one timed span on the device: so that its events' own time does not show.
 constexpr int kRepeats = 8;
-constexpr uint64_t kPage = 32ULL << 10;
+constexpr uint64_t kKernelPage = 32ULL << 10;
 constexpr uint32_t kGemmTile = 128;
 constexpr uint32_t kLargestGemm = 4096;
 constexpr double kGemmSampleMs = 100;
@@ -180,7 +180,7 @@ Row speed(const char* name, uint64_t bytes, const Spans& spans, const char* limi
 
 // Pages to records and back in the device's own memory, and leaves hashed where they lie.
 Status on_device(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std::vector<Row>& rows) {
-  const PagedShape shape = paged_shape(kPage, world.bytes());
+  const PagedShape shape = paged_shape(kKernelPage, world.bytes());
   const uint64_t bytes = shape.bytes();
   const std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);
   auto made = Jobs::make(world, leaves);
@@ -262,7 +262,7 @@ Result<double> products(GpuWorld& world, Beside& beside, uint32_t n, uint64_t re
 
 // A matrix product alone and with stores beside it, and what the stores reach meanwhile.
 Status store_beside_gemm(GpuWorld& world, Beside& beside, int rounds, GpuPace& pace, std::vector<Row>& rows) {
-  const PagedShape shape = paged_shape(kPage, world.bytes());
+  const PagedShape shape = paged_shape(kKernelPage, world.bytes());
   const std::vector<device::LeafMove> leaves = world.leaves(shape, shape.blocks);
   uint32_t n = kLargestGemm;  // bf16 A and B and fp32 C: 8 bytes an element of one matrix
   while (n > kGemmTile && uint64_t{n} * n * 8 > world.bytes()) n -= kGemmTile;

@@ -13,7 +13,7 @@ namespace kvbm::benchmark {
 
 namespace {
 
-constexpr uint64_t kLayers = 32;
+constexpr uint64_t kWorldLayers = 32;
 constexpr uint32_t kPinThreads = 4;
 
 // Page of block i, so that neighbours in a record are none in the cache.
@@ -36,7 +36,7 @@ Status of_bytes(const Status& why, const char* where, uint64_t bytes) {
 PagedShape paged_shape(uint64_t page_bytes, uint64_t bytes) {
   PagedShape shape;
   shape.page_bytes = page_bytes;
-  shape.layers = std::clamp<uint64_t>(bytes / (2 * page_bytes), 1, kLayers);
+  shape.layers = std::clamp<uint64_t>(bytes / (2 * page_bytes), 1, kWorldLayers);
   shape.blocks = std::max<uint64_t>(1, bytes / shape.block_bytes());
   return shape;
 }

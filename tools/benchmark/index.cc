@@ -23,11 +23,11 @@ namespace kvbm::benchmark {
 
 namespace {
 
-constexpr uint32_t kBlocks = 131072;
+constexpr uint32_t kIndexBlocks = 131072;
 constexpr size_t kBatch = 64;
 constexpr size_t kWide = 256;
-constexpr uint64_t kBlockBytes = 4096;
-constexpr double kPerBlock = 1.0 / kBlocks;
+constexpr uint64_t kIndexBlockBytes = 4096;
+constexpr double kPerBlock = 1.0 / kIndexBlocks;
 // What the process may use beyond the host capacity, and the metadata of a block.
 constexpr double kMemoryShare = 0.05;
 constexpr double kMemoryExtra = 64.0 * 1024 * 1024;
@@ -154,25 +154,25 @@ Timings hits(const Map& map, const std::vector<kvbm_key_t>& keys, const std::vec
     }
     out.whole += watch.ns();
   }
-  out.failures = sum == uint64_t{kBlocks} * (kBlocks - 1) / 2 ? 0 : 1;
+  out.failures = sum == uint64_t{kIndexBlocks} * (kIndexBlocks - 1) / 2 ? 0 : 1;
   return out;
 }
 
 // Positions 0, width, 2 * width, ... of all keys, in an order that no cache foresees.
-std::vector<size_t> shuffled(size_t width) {
+std::vector<size_t> shuffled_places(size_t width) {
   std::vector<size_t> order;
-  for (size_t at = 0; at < kBlocks; at += width) order.push_back(at);
+  for (size_t at = 0; at < kIndexBlocks; at += width) order.push_back(at);
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[mix(i) % i]);
   return order;
 }
 
 // Two threads that stay for all rounds, as an engine's do: what a thread works with stays in its processor's caches, and
 // memory that it frees is memory that it had from its own arena.
-class Pair {
+class IndexPair {
  public:
   // make(t) runs first, on thread t.
   template <class Make>
-  explicit Pair(Make make) {
+  explicit IndexPair(Make make) {
     for (size_t t = 0; t < 2; ++t) {
       threads_[t] = std::thread([this, t, make] {
         make(t);
@@ -181,14 +181,14 @@ class Pair {
     }
     run([](size_t) {});
   }
-  ~Pair() {
+  ~IndexPair() {
     end_ = true;
     turn_.fetch_add(1, std::memory_order_release);
     turn_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
-  Pair(const Pair&) = delete;
-  Pair& operator=(const Pair&) = delete;
+  IndexPair(const IndexPair&) = delete;
+  IndexPair& operator=(const IndexPair&) = delete;
 
   // work(0) and work(1) beginning together; ns until both are done.
   template <class Work>
@@ -244,18 +244,18 @@ class IndexBench {
 
   Result<std::vector<Row>> run() {
     StoreOptions options;
-    options.block_bytes = kBlockBytes;
-    options.slots = kBlocks;
+    options.block_bytes = kIndexBlockBytes;
+    options.slots = kIndexBlocks;
     auto opened = Store::open(options);
     if (!opened.ok()) return opened.status();
     store_ = std::move(opened).value();
     if (const Status filled = fill_memory(); !filled.ok()) return filled;
     measure_memory();
-    map_.reserve(kBlocks);
-    last_ = keys_.next(kBlocks);
-    for (size_t i = 0; i < kBlocks; ++i) map_.emplace(to_key(last_[i]), i);
+    map_.reserve(kIndexBlocks);
+    last_ = keys_.next(kIndexBlocks);
+    for (size_t i = 0; i < kIndexBlocks; ++i) map_.emplace(to_key(last_[i]), i);
     // Twice the capacity goes by before anything is measured: free lists and the policy are in their steady state.
-    for (int i = 0; i < 2; ++i) failures_ += churn(*store_, keys_.next(kBlocks), false).failures;
+    for (int i = 0; i < 2; ++i) failures_ += churn(*store_, keys_.next(kIndexBlocks), false).failures;
     measure_churn();
     measure_register();
     measure_two_threads();
@@ -270,8 +270,8 @@ class IndexBench {
 
   // Every block's bytes are written once, as an engine would.
   Status fill_memory() {
-    const std::vector<kvbm_key_t> keys = keys_.next(kBlocks);
-    for (size_t at = 0; at < kBlocks; at += kBatch) {
+    const std::vector<kvbm_key_t> keys = keys_.next(kIndexBlocks);
+    for (size_t at = 0; at < kIndexBlocks; at += kBatch) {
       kvbm_block_t blocks[kBatch];
       kvbm_view_t views[kBatch];
       kvbm_status_t status =
@@ -309,7 +309,7 @@ class IndexBench {
     std::vector<double> ours;
     std::vector<double> theirs;
     for (int round = 0; round < rounds_; ++round) {
-      const std::vector<kvbm_key_t> keys = keys_.next(kBlocks);
+      const std::vector<kvbm_key_t> keys = keys_.next(kIndexBlocks);
       alternate(
           round, [&] { note(churn(*store_, keys, false), ours); },
           [&] { note(churn(map_, last_, keys, false), theirs); });
@@ -323,7 +323,7 @@ class IndexBench {
     std::vector<double> theirs;
     uint64_t allocated = 0;
     for (int round = 0; round < rounds_; ++round) {
-      const std::vector<kvbm_key_t> keys = keys_.next(kBlocks);
+      const std::vector<kvbm_key_t> keys = keys_.next(kIndexBlocks);
       alternate(
           round,
           [&] {
@@ -357,11 +357,11 @@ class IndexBench {
     std::vector<double> theirs;
     std::array<std::array<Map, 2>, 2> maps;  // of each thread
     std::array<std::array<std::vector<kvbm_key_t>, 2>, 2> old;
-    for (auto& pair : old) pair = {keys_.next(kBlocks / 2), keys_.next(kBlocks / 2)};
-    Pair threads([&maps, &old](size_t t) {
+    for (auto& pair : old) pair = {keys_.next(kIndexBlocks / 2), keys_.next(kIndexBlocks / 2)};
+    IndexPair threads([&maps, &old](size_t t) {
       for (size_t m = 0; m < 2; ++m) {
-        maps[t][m].reserve(kBlocks / 2);
-        for (size_t i = 0; i < kBlocks / 2; ++i) maps[t][m].emplace(to_key(old[t][m][i]), i);
+        maps[t][m].reserve(kIndexBlocks / 2);
+        for (size_t i = 0; i < kIndexBlocks / 2; ++i) maps[t][m].emplace(to_key(old[t][m][i]), i);
       }
     });
     std::array<Timings, 2> timings;
@@ -379,8 +379,8 @@ class IndexBench {
     const auto second = [&](auto&& work) {
       double took = 0;
       for (int i = 0; i < 2; ++i) {
-        fresh_ = {keys_.next(kBlocks), keys_.next(kBlocks)};
-        for (auto& pair : next_) pair = {keys_.next(kBlocks / 2), keys_.next(kBlocks / 2)};
+        fresh_ = {keys_.next(kIndexBlocks), keys_.next(kIndexBlocks)};
+        for (auto& pair : next_) pair = {keys_.next(kIndexBlocks / 2), keys_.next(kIndexBlocks / 2)};
         timings = {};
         took = threads.run(work);
         failures_ += timings[0].failures + timings[1].failures;
@@ -391,8 +391,8 @@ class IndexBench {
       double one = 0;
       double two = 0;
       alternate(
-          round, [&] { one = second([&](size_t t) { if (t == 0) store(t, kBlocks); }); },
-          [&] { two = second([&](size_t t) { store(t, kBlocks / 2); }); });
+          round, [&] { one = second([&](size_t t) { if (t == 0) store(t, kIndexBlocks); }); },
+          [&] { two = second([&](size_t t) { store(t, kIndexBlocks / 2); }); });
       speedup.push_back(one / two);
       ours.push_back(two * kPerBlock);
       const double alone = second([&](size_t t) { if (t == 0) change(t, 2); });
@@ -407,16 +407,16 @@ class IndexBench {
 
   void measure_hits() {
     kvbm_manager_reset(store_->manager(), nullptr);
-    const std::vector<kvbm_key_t> keys = keys_.next(kBlocks);
+    const std::vector<kvbm_key_t> keys = keys_.next(kIndexBlocks);
     failures_ += churn(*store_, keys, false).failures;
     map_.clear();
-    for (size_t i = 0; i < kBlocks; ++i) map_.emplace(to_key(keys[i]), i);
+    for (size_t i = 0; i < kIndexBlocks; ++i) map_.emplace(to_key(keys[i]), i);
     std::vector<double> cycle;
     std::vector<double> wide;
     std::vector<double> find;
     std::vector<double> find_wide;
-    const std::vector<size_t> order = shuffled(kBatch);
-    const std::vector<size_t> wide_order = shuffled(kWide);
+    const std::vector<size_t> order = shuffled_places(kBatch);
+    const std::vector<size_t> wide_order = shuffled_places(kWide);
     for (int round = 0; round < rounds_; ++round) {
       alternate(
           round, [&] { note(hits(*store_, keys, order, kBatch, true), cycle); },

@@ -5,32 +5,28 @@
 #include <cstring>
 #include <numeric>
 
+#include "benchmark/statistics.h"
 #include "codec/key.h"
 
 namespace kvbm::benchmark {
 namespace {
 
 constexpr int kRounds = 31;
-constexpr size_t kBlocks = 1024;
+constexpr size_t kKeyBlocks = 1024;
 constexpr uint32_t kTokensPerBlock = 16;
 constexpr size_t kInputBytes = 44 + 4 * kTokensPerBlock;  // lib/codec/README.md, Keys
 
 double ns_per_block(std::chrono::steady_clock::time_point since) {
   const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - since;
-  return took.count() / static_cast<double>(kBlocks);
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
+  return took.count() / static_cast<double>(kKeyBlocks);
 }
 
 }  // namespace
 
 std::vector<Row> bench_keys() {
-  std::vector<uint32_t> tokens(kBlocks * kTokensPerBlock);
+  std::vector<uint32_t> tokens(kKeyBlocks * kTokensPerBlock);
   std::iota(tokens.begin(), tokens.end(), 1U);
-  std::vector<Key> keys(kBlocks);
+  std::vector<Key> keys(kKeyBlocks);
   std::vector<double> ours;
   std::vector<double> bare;
   // The bare hash is chained as keys are: each input begins with the result before it.
@@ -40,7 +36,7 @@ std::vector<Row> bench_keys() {
     (void)codec::chained_keys(NamespaceId{}, keys.data(), tokens, kTokensPerBlock, {}, keys);
     ours.push_back(ns_per_block(since));
     since = std::chrono::steady_clock::now();
-    for (size_t i = 0; i < kBlocks; ++i) {
+    for (size_t i = 0; i < kKeyBlocks; ++i) {
       const auto digest = codec::sha256(input);
       std::memcpy(input.data(), digest.data(), digest.size());
     }

@@ -20,8 +20,8 @@ namespace kvbm::benchmark {
 namespace {
 
 constexpr uint64_t kBlock = 1ULL << 20;
-constexpr uint32_t kBlocks = 32;
-static_assert(kBlock * kBlocks == SessionPair::kBytes);
+constexpr uint32_t kCodecBlocks = 32;
+static_assert(kBlock * kCodecBlocks == SessionPair::kBytes);
 // Over a link that is as fast as memory rounds cost little, and there is a hundredth or two to be seen.
 constexpr int kMoreRounds = 4;
 // Loads of each before anything is measured: locations are asked for, memory is touched, and auto finds out.
@@ -50,19 +50,19 @@ Result<Numbers> numbers_of(const NodeCodecOptions& options) {
 }
 
 // A pair of nodes of which one reads from the other.
-class Pair {
+class CodecPair {
  public:
-  virtual ~Pair() = default;
-  // Reads kBlocks * kBlock bytes and compares them; seconds that the reading took.
+  virtual ~CodecPair() = default;
+  // Reads kCodecBlocks * kBlock bytes and compares them; seconds that the reading took.
   virtual Result<double> load() = 0;
 };
 
-class Fetches final : public Pair {
+class Fetches final : public CodecPair {
  public:
-  static Result<std::unique_ptr<Pair>> open(const std::string& codec, int, const Numbers& numbers) {
+  static Result<std::unique_ptr<CodecPair>> open(const std::string& codec, int, const Numbers& numbers) {
     NodePairOptions options;
     options.block_bytes = kBlock;
-    options.blocks = kBlocks;
+    options.blocks = kCodecBlocks;
     options.host_bytes = options.reader_host_bytes = 96ULL << 20;
     options.codec = codec;
     options.numbers.assign(numbers.begin(), numbers.begin() + kBlock);
@@ -73,14 +73,14 @@ class Fetches final : public Pair {
     auto reader = NodeReader::open(options, out->owner_->address());
     if (!reader.ok()) return reader.status();
     out->reader_ = std::move(reader).value();
-    return std::unique_ptr<Pair>(std::move(out));
+    return std::unique_ptr<CodecPair>(std::move(out));
   }
   Result<double> load() override {
     std::memset(reader_->engine().data(), 0xFF, reader_->engine().size());  // what came before must not pass for this
     const Stopwatch watch;
-    Status s = reader_->load(0, kBlocks);
+    Status s = reader_->load(0, kCodecBlocks);
     const double seconds = watch.seconds();
-    if (s.ok()) s = reader_->check(0, kBlocks);
+    if (s.ok()) s = reader_->check(0, kCodecBlocks);
     return s.ok() ? Result<double>(seconds) : s;
   }
 
@@ -89,14 +89,14 @@ class Fetches final : public Pair {
   std::unique_ptr<NodeReader> reader_;
 };
 
-class Sessions final : public Pair {
+class Sessions final : public CodecPair {
  public:
-  static Result<std::unique_ptr<Pair>> open(const std::string& codec, int loads, const Numbers& numbers) {
+  static Result<std::unique_ptr<CodecPair>> open(const std::string& codec, int loads, const Numbers& numbers) {
     auto pair = SessionPair::open(codec, static_cast<uint32_t>(loads), numbers);
     if (!pair.ok()) return pair.status();
     auto out = std::make_unique<Sessions>();
     out->pair_ = std::move(pair).value();
-    return std::unique_ptr<Pair>(std::move(out));
+    return std::unique_ptr<CodecPair>(std::move(out));
   }
   Result<double> load() override {
     pair_->forget();
@@ -111,7 +111,7 @@ class Sessions final : public Pair {
   std::unique_ptr<SessionPair> pair_;
 };
 
-using Open = Result<std::unique_ptr<Pair>> (*)(const std::string& codec, int loads, const Numbers& numbers);
+using Open = Result<std::unique_ptr<CodecPair>> (*)(const std::string& codec, int loads, const Numbers& numbers);
 
 // Fetches and sessions by the beginning of their rows' names.
 struct Kind {
@@ -136,7 +136,7 @@ Result<Row> compare(const std::string& name, Open open, const std::string& codec
     }
     progress.advance(1);
   }
-  const double gigabytes = static_cast<double>(kBlock * kBlocks) / 1e9;
+  const double gigabytes = static_cast<double>(kBlock * kCodecBlocks) / 1e9;
   return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(plain), "node.codec=off");
 }
 

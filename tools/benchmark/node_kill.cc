@@ -23,8 +23,8 @@ constexpr double kSameHostMs = 100;
 constexpr double kTcpMs = 2000;
 constexpr double kServesMs = 1000;
 constexpr double kTakenOverMs = 1000;
-constexpr uint64_t kBlockBytes = 256ULL << 10;
-constexpr uint32_t kBlocks = 16;
+constexpr uint64_t kKillBlockBytes = 256ULL << 10;
+constexpr uint32_t kKillBlocks = 16;
 constexpr double kPatienceSeconds = 20;
 
 kvbm_node_row_t row_of(const NodeReader& reader) {
@@ -47,8 +47,8 @@ Result<double> until(const Stopwatch& watch, const char* else_said, Done&& done)
 Status kills(const char* local, int rounds, terminal::Progress& progress, std::vector<double>& noticed,
              std::vector<double>& served) {
   NodePairOptions pair;
-  pair.block_bytes = kBlockBytes;
-  pair.blocks = kBlocks;
+  pair.block_bytes = kKillBlockBytes;
+  pair.blocks = kKillBlocks;
   pair.host_bytes = pair.reader_host_bytes = 16ULL << 20;
   pair.local = local;
   const bool is_local = std::strcmp(local, "off") != 0;
@@ -67,7 +67,7 @@ Status kills(const char* local, int rounds, terminal::Progress& progress, std::v
   for (int round = 0; round < rounds; ++round) {
     const Stopwatch since_start;
     const auto ready = until(since_start, "the nodes did not find each other", [&] {
-      return (is_local ? in_place(reader) : connected(reader)) && reader.load(0, kBlocks).ok();
+      return (is_local ? in_place(reader) : connected(reader)) && reader.load(0, kKillBlocks).ok();
     });
     if (!ready.ok()) return ready.status();
     const Stopwatch since_kill;
@@ -80,9 +80,9 @@ Status kills(const char* local, int rounds, terminal::Progress& progress, std::v
     if (Status s = owners.back()->begin(address); !s.ok()) return s;
     const Stopwatch since_listening;
     const auto back = until(since_listening, "the restarted node did not serve again",
-                            [&] { return reader.load(0, kBlocks).ok(); });
+                            [&] { return reader.load(0, kKillBlocks).ok(); });
     if (!back.ok()) return back.status();
-    if (Status s = reader.check(0, kBlocks); !s.ok()) return s;
+    if (Status s = reader.check(0, kKillBlocks); !s.ok()) return s;
     served.push_back(back.value());
     progress.advance(1);
   }
@@ -93,8 +93,8 @@ Status take_overs(int rounds, terminal::Progress& progress, std::vector<double>&
   const Scratch directory("/tmp");
   if (directory.path().empty()) return {Code::io_error, "no directory for a shared tier set", "/tmp"};
   NodePairOptions pair;
-  pair.block_bytes = kBlockBytes;
-  pair.blocks = kBlocks;
+  pair.block_bytes = kKillBlockBytes;
+  pair.blocks = kKillBlocks;
   pair.host_bytes = pair.reader_host_bytes = 16ULL << 20;
   pair.share = directory.path();
   std::vector<std::unique_ptr<NodeOwner>> owners;
@@ -107,7 +107,7 @@ Status take_overs(int rounds, terminal::Progress& progress, std::vector<double>&
     if (Status s = owners.back()->begin("share"); !s.ok()) return s;
     const auto client = NodeReader::open(pair, "");
     if (!client.ok()) return client.status();
-    if (Status s = client.value()->load(0, kBlocks); !s.ok()) return s;
+    if (Status s = client.value()->load(0, kKillBlocks); !s.ok()) return s;
     const Stopwatch since_kill;
     ::kill(owners.back()->pid(), SIGKILL);
     const auto owns = until(since_kill, "nobody took over from the killed owner",

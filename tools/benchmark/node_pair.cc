@@ -15,7 +15,7 @@ namespace kvbm::benchmark {
 
 namespace {
 
-constexpr uint64_t kWaitNs = 10'000'000'000;
+constexpr uint64_t kPairWaitNs = 10'000'000'000;
 constexpr int kTries = 1000;
 constexpr useconds_t kRetryUs = 5000;
 
@@ -169,7 +169,7 @@ Result<std::unique_ptr<NodeReader>> NodeReader::open(const NodePairOptions& size
   if (!member.ok()) return member.status();
   made->member_ = std::move(member).value();
   if (size.share.empty()) {
-    if (Status s = made->member_->wait_for_peers(kWaitNs); !s.ok()) return s;
+    if (Status s = made->member_->wait_for_peers(kPairWaitNs); !s.ok()) return s;
   }
   auto keys = keys_of(made->member_->ns(), size);
   if (!keys.ok()) return keys.status();
@@ -211,7 +211,7 @@ Status NodeReader::find(size_t first, size_t n) {
   n_ = n;
   kvbm_lookup_options_t lookup;
   kvbm_lookup_options_init(&lookup, sizeof lookup);
-  lookup.ask_nodes_ns = kWaitNs;
+  lookup.ask_nodes_ns = kPairWaitNs;
   size_t hits = 0;
   const kvbm_status_t status = kvbm_cache_lookup(cache_, keys_.data() + first, n, &lookup, &match_, &hits);
   if (hits == n && status == KVBM_OK) return {};

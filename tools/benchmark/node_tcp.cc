@@ -19,26 +19,26 @@ namespace kvbm::benchmark {
 
 namespace {
 
-constexpr uint64_t kSampleBytes = 64ULL << 20;
+constexpr uint64_t kNodeSampleBytes = 64ULL << 20;
 constexpr uint64_t kSmallBytes = 4096;
 constexpr uint32_t kSmallBlocks = 4096;
-constexpr int kRequestsARound = 400;
+constexpr int kNodeRequestsARound = 400;
 constexpr double kIdlePercent = 0.5;
 // A short run looks at an idle node for a moment only.
 constexpr int kIdleSeconds = 30;
 constexpr int kShortIdleSeconds = 2;
 constexpr int kShortRounds = 5;
 
-struct Size {
+struct NodeSize {
   const char* name;
   uint64_t bytes;
   uint32_t blocks;
 };
-constexpr Size kSizes[] = {{"64KiB", 64ULL << 10, 1024}, {"1MiB", 1ULL << 20, 64}, {"16MiB", 16ULL << 20, 4}};
-constexpr Size kContended = {"1MiB", 1ULL << 20, 64};
-constexpr Size kSmall = {"4KiB", kSmallBytes, kSmallBlocks};
+constexpr NodeSize kNodeSizes[] = {{"64KiB", 64ULL << 10, 1024}, {"1MiB", 1ULL << 20, 64}, {"16MiB", 16ULL << 20, 4}};
+constexpr NodeSize kContended = {"1MiB", 1ULL << 20, 64};
+constexpr NodeSize kSmall = {"4KiB", kSmallBytes, kSmallBlocks};
 
-NodePairOptions pair_of(const Size& size) {
+NodePairOptions pair_of(const NodeSize& size) {
   NodePairOptions out;
   out.block_bytes = size.bytes;
   out.blocks = size.blocks;
@@ -53,13 +53,6 @@ Result<double> load(NodeReader& reader, size_t first, size_t n) {
   if (s.ok()) s = reader.check(first, n);
   if (!s.ok()) return s;
   return seconds;
-}
-
-Status sample(Asker& plain, uint64_t count, uint64_t bytes, MutableBytes memory, std::vector<double>& out) {
-  const Stopwatch watch;
-  Status s = plain.get(count, bytes, memory);
-  out.push_back(watch.seconds());
-  return s;
 }
 
 // One turn of each; which goes first alternates.
@@ -83,7 +76,7 @@ Result<std::vector<std::unique_ptr<Child>>> keep_busy() {
   return out;
 }
 
-Result<Row> throughput(const std::string& name, const Size& size, Asker& plain, MutableBytes memory, int rounds,
+Result<Row> throughput(const std::string& name, const NodeSize& size, Asker& plain, MutableBytes memory, int rounds,
                        terminal::Progress& progress) {
   auto owner = NodeOwner::start(pair_of(size));
   if (!owner.ok()) return owner.status();
@@ -97,12 +90,12 @@ Result<Row> throughput(const std::string& name, const Size& size, Asker& plain, 
       if (seconds.ok()) ours.push_back(seconds.value());
       return seconds.ok() ? Status{} : seconds.status();
     };
-    const Status s = turn(round, all, [&] { return sample(plain, size.blocks, size.bytes, memory, theirs); });
+    const Status s = turn(round, all, [&] { return time_answer(plain, size.blocks, size.bytes, memory, theirs); });
     if (!s.ok()) return s;
     if (round < 0) ours.clear(), theirs.clear();  // the first asks for locations and touches memory
     progress.advance(1);
   }
-  const double gigabytes = static_cast<double>(kSampleBytes) / 1e9;
+  const double gigabytes = static_cast<double>(kNodeSampleBytes) / 1e9;
   return more_is_better(name, gigabytes / median(ours), "GB/s", gigabytes / median(theirs), "plain socket, unverified");
 }
 
@@ -117,7 +110,7 @@ Result<std::vector<Row>> latency(Asker& plain, MutableBytes memory, int rounds, 
   size_t next = 0;
   for (int round = 0; round < rounds; ++round) {
     const auto loads = [&]() -> Status {
-      for (int i = 0; i < kRequestsARound; ++i) {
+      for (int i = 0; i < kNodeRequestsARound; ++i) {
         const auto seconds = load(*reader.value(), next++ % kSmallBlocks, 1);
         if (!seconds.ok()) return seconds.status();
         ours.push_back(seconds.value());
@@ -126,7 +119,7 @@ Result<std::vector<Row>> latency(Asker& plain, MutableBytes memory, int rounds, 
     };
     const auto requests = [&]() -> Status {
       Status s;
-      for (int i = 0; i < kRequestsARound && s.ok(); ++i) s = sample(plain, 1, kSmallBytes, memory, theirs);
+      for (int i = 0; i < kNodeRequestsARound && s.ok(); ++i) s = time_answer(plain, 1, kSmallBytes, memory, theirs);
       return s;
     };
     const Status s = turn(round, loads, requests);
@@ -166,19 +159,19 @@ Result<Row> idle(int seconds) {
 }  // namespace
 
 Result<std::vector<Row>> bench_node_tcp(const NodeTcpOptions& options) {
-  auto plain = plain_asker(kSampleBytes);
+  auto plain = plain_asker(kNodeSampleBytes);
   if (!plain.ok()) return plain.status();
   ArenaOptions arena;
-  arena.bytes = kSampleBytes;
+  arena.bytes = kNodeSampleBytes;
   const auto target = Arena::map(arena);
   if (!target.ok()) return target.status();
-  const MutableBytes memory(target.value()->data(), kSampleBytes);
+  const MutableBytes memory(target.value()->data(), kNodeSampleBytes);
   terminal::Progress progress(
       "loading from a node",
-      (std::size(kSizes) + 1) * (static_cast<uint64_t>(options.rounds) + 1) + static_cast<uint64_t>(options.rounds),
+      (std::size(kNodeSizes) + 1) * (static_cast<uint64_t>(options.rounds) + 1) + static_cast<uint64_t>(options.rounds),
       terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
-  for (const Size& size : kSizes) {
+  for (const NodeSize& size : kNodeSizes) {
     auto row = throughput(std::string("node.tcp.") + size.name, size, *plain.value(), memory, options.rounds, progress);
     if (!row.ok()) return row.status();
     rows.push_back(std::move(row).value());

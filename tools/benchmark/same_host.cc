@@ -25,19 +25,19 @@ namespace kvbm::benchmark {
 namespace {
 
 constexpr uint64_t kPoolBytes = 256ULL << 20;
-constexpr uint64_t kSampleBytes = 128ULL << 20;
+constexpr uint64_t kHostSampleBytes = 128ULL << 20;
 constexpr size_t kSmallFetches = 20'000;
 constexpr int kPatienceMs = 20'000;
 
-struct Size {
+struct HostSize {
   const char* name;
   uint64_t bytes;
 };
-constexpr Size kSizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}, {"16MiB", 16ULL << 20}};
-constexpr uint64_t kSmallBytes = 4096;
+constexpr HostSize kHostSizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}, {"16MiB", 16ULL << 20}};
+constexpr uint64_t kHostSmallBytes = 4096;
 
 // What keeps the compiler from dropping work whose result nobody needs.
-volatile uint64_t sink;
+volatile uint64_t host_sink;
 
 // The owner's host memory as the operating system has it, for the limit: the largest memfd of that process.
 class OwnersMemory {
@@ -84,7 +84,7 @@ class OwnersMemory {
 };
 
 // Two nodes of this machine, or the owner of a shared tier set and a client.
-enum class Pair : uint8_t { nodes, share };
+enum class HostPair : uint8_t { nodes, share };
 
 // 0 where there is none of that name.
 uint64_t metric(const node::Member& member, const std::string& name) {
@@ -95,7 +95,7 @@ uint64_t metric(const node::Member& member, const std::string& name) {
 
 class Measurement {
  public:
-  static Result<std::unique_ptr<Measurement>> open(uint64_t bytes, Pair kind) {
+  static Result<std::unique_ptr<Measurement>> open(uint64_t bytes, HostPair kind) {
     auto made = std::make_unique<Measurement>();
     made->kind_ = kind;
     made->bytes_ = bytes;
@@ -105,7 +105,7 @@ class Measurement {
     pair.blocks = static_cast<uint32_t>(made->blocks_);
     pair.host_bytes = kPoolBytes + kPoolBytes / 4;
     pair.local = "auto";
-    if (kind == Pair::share) {
+    if (kind == HostPair::share) {
       char directory[] = "/tmp/kvbm-bench-share-XXXXXX";
       if (mkdtemp(directory) == nullptr) return Status(Code::io_error, "no directory for a shared tier set", directory);
       made->directory_ = pair.share = directory;
@@ -154,12 +154,12 @@ class Measurement {
     for (size_t i = first; i < first + n; ++i) {
       std::byte* const to = reader_->engine().data() + i * bytes_;
       std::memcpy(to, memory_->block(i, bytes_), bytes_);
-      sink = static_cast<uint64_t>(*to);
+      host_sink = static_cast<uint64_t>(*to);
     }
   }
   // Of the records read in place so far.
   [[nodiscard]] uint64_t local_bytes() const {
-    if (kind_ == Pair::share) return metric(reader_->member(), "kvbm_share_in_place_bytes_total");
+    if (kind_ == HostPair::share) return metric(reader_->member(), "kvbm_share_in_place_bytes_total");
     uint64_t bytes = 0;
     for (const kvbm_node_row_t& row : reader_->member().nodes()) bytes += row.local_bytes;
     return bytes;
@@ -167,7 +167,7 @@ class Measurement {
 
  private:
   Status wait_for_local() const {
-    if (kind_ == Pair::share) {
+    if (kind_ == HostPair::share) {
       if (metric(reader_->member(), "kvbm_share_in_place") != 0) return {};
       return {Code::unsupported, "the owner of a shared tier set does not share its memory"};
     }
@@ -182,7 +182,7 @@ class Measurement {
     return {Code::unsupported, "two nodes of this machine do not share memory", why};
   }
 
-  Pair kind_ = Pair::nodes;
+  HostPair kind_ = HostPair::nodes;
   uint64_t bytes_ = 0;
   size_t blocks_ = 0;
   std::string directory_;
@@ -191,7 +191,7 @@ class Measurement {
   std::unique_ptr<OwnersMemory> memory_;
 };
 
-Result<Row> throughput(const Size& size, Pair kind, int rounds, terminal::Progress& progress) {
+Result<Row> throughput(const HostSize& size, HostPair kind, int rounds, terminal::Progress& progress) {
   auto opened = Measurement::open(size.bytes, kind);
   if (!opened.ok()) return opened.status();
   Measurement& m = *opened.value();
@@ -223,11 +223,11 @@ Result<Row> throughput(const Size& size, Pair kind, int rounds, terminal::Progre
   }
   if (failed.ok()) failed = m.check();
   if (!failed.ok()) return failed;
-  if (m.local_bytes() - before != static_cast<uint64_t>(rounds) * kSampleBytes) {
+  if (m.local_bytes() - before != static_cast<uint64_t>(rounds) * kHostSampleBytes) {
     return Status(Code::wrong_state, "not all of the blocks were read in place");
   }
-  const double gigabytes = static_cast<double>(kSampleBytes) / 1e9;
-  return more_is_better(std::string(kind == Pair::nodes ? "node.same_host." : "node.share.") + size.name, gigabytes / median(ours), "GB/s",
+  const double gigabytes = static_cast<double>(kHostSampleBytes) / 1e9;
+  return more_is_better(std::string(kind == HostPair::nodes ? "node.same_host." : "node.share.") + size.name, gigabytes / median(ours), "GB/s",
                         gigabytes / median(theirs), "memcpy of the same memory");
 }
 
@@ -254,7 +254,7 @@ std::vector<double> latencies(Measurement& m, Random& random, Before&& before, C
 }
 
 Status small(int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
-  auto opened = Measurement::open(kSmallBytes, Pair::nodes);
+  auto opened = Measurement::open(kHostSmallBytes, HostPair::nodes);
   if (!opened.ok()) return opened.status();
   Measurement& m = *opened.value();
   if (Status s = m.warm(); !s.ok()) return s;
@@ -283,11 +283,11 @@ Status small(int rounds, terminal::Progress& progress, std::vector<Row>& rows) {
 }  // namespace
 
 Result<std::vector<Row>> bench_same_host(const SameHostOptions& options) {
-  terminal::Progress progress("reading in place", (2 * std::size(kSizes) + 1) * static_cast<uint64_t>(options.rounds),
+  terminal::Progress progress("reading in place", (2 * std::size(kHostSizes) + 1) * static_cast<uint64_t>(options.rounds),
                               terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
-  for (const Pair kind : {Pair::nodes, Pair::share}) {
-    for (const Size& size : kSizes) {
+  for (const HostPair kind : {HostPair::nodes, HostPair::share}) {
+    for (const HostSize& size : kHostSizes) {
       auto row = throughput(size, kind, options.rounds, progress);
       if (!row.ok()) return row.status();
       rows.push_back(std::move(row).value());

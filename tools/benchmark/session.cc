@@ -29,8 +29,8 @@ using cluster::session::SliceCopy;
 using cluster::session::SliceShape;
 using layout::Form;
 
-constexpr uint32_t kLayers = 80, kSourceRanks = 8, kTargetRanks = 4, kSliceBytes = 1 << 20;
-constexpr uint64_t kTokens = 4096;
+constexpr uint32_t kSessionLayers = 80, kSourceRanks = 8, kTargetRanks = 4, kSliceBytes = 1 << 20;
+constexpr uint64_t kSessionTokens = 4096;
 
 struct Case {
   const char* name;
@@ -55,7 +55,7 @@ Result<Rank> make_rank(const Facts& facts, const Part& part, Form form, uint32_t
   if (!geometry.ok()) return geometry.status();
   const auto shape = layout::RecordShape::make(geometry.value(), 0, part.shard, 1);
   if (!shape.ok()) return shape.status();
-  const uint64_t blocks = kTokens / block_tokens;
+  const uint64_t blocks = kSessionTokens / block_tokens;
   const uint32_t tensors = layout::form_tensors(form, shape.value());
   const uint64_t each = blocks * shape.value().payload_bytes() / tensors;
   auto memory = Arena::map({.bytes = each * tensors, .huge_pages = true, .file = {}, .interleave = false, .touch_threads = 2});
@@ -76,7 +76,7 @@ Result<Rank> make_rank(const Facts& facts, const Part& part, Form form, uint32_t
 }
 
 Part part_of(const Facts& facts, uint32_t rank, uint32_t ranks) {
-  return {0, layout::tensor_parallel_shard(facts.components[0], rank, ranks, 0, kLayers).value(), {0, kTokens}};
+  return {0, layout::tensor_parallel_shard(facts.components[0], rank, ranks, 0, kSessionLayers).value(), {0, kSessionTokens}};
 }
 
 struct Sides {
@@ -91,7 +91,7 @@ struct Sides {
 Result<Sides> make_sides(const Case& c) {
   SeededRandom random(1);
   Sides s;
-  s.facts.components.push_back(layout::attention(kLayers, 8, 128, layout::Element::bf16));
+  s.facts.components.push_back(layout::attention(kSessionLayers, 8, 128, layout::Element::bf16));
   for (uint32_t r = 0; r < kSourceRanks; ++r) s.parts.push_back({part_of(s.facts, r, kSourceRanks)});
   for (uint32_t r = 0; r < kSourceRanks / kTargetRanks; ++r) {
     auto rank = make_rank(s.facts, s.parts[r][0], c.from, c.from_tokens, random);
@@ -108,11 +108,11 @@ Result<Sides> make_sides(const Case& c) {
   return s;
 }
 
-struct Samples {
+struct SessionSamples {
   std::vector<double> plan, gather, scatter, memcpy;
 };
 
-Status move_all(const Sides& s, std::byte* staging, Samples& samples) {
+Status move_all(const Sides& s, std::byte* staging, SessionSamples& samples) {
   SliceCopy copy;
   std::vector<uint64_t> hashes(cluster::session::max_leaves(kSliceBytes));
   double gather = 0;
@@ -151,7 +151,7 @@ Status measure(const Case& c, int rounds, std::byte* staging, terminal::Progress
   const auto made = make_sides(c);
   if (!made.ok()) return made.status();
   const Sides& s = made.value();
-  Samples samples;
+  SessionSamples samples;
   for (int round = 0; round < rounds; ++round) {
     const ThreadStopwatch watch;
     const auto plan = Plan::make({&s.facts, s.targets, s.parts, 0, kSliceBytes});

@@ -16,6 +16,7 @@
 
 #include "base/errno_status.h"
 #include "base/memory.h"
+#include "benchmark/statistics.h"
 #include "copy/tcp/tcp_transport.h"
 #include "copy/transport.h"
 
@@ -254,5 +255,12 @@ Result<std::unique_ptr<Asker>> started(uint64_t source_bytes) {
 
 Result<std::unique_ptr<Asker>> plain_asker(uint64_t source_bytes) { return started<PlainAsker>(source_bytes); }
 Result<std::unique_ptr<Asker>> transport_asker(uint64_t source_bytes) { return started<TransportAsker>(source_bytes); }
+
+Status time_answer(Asker& asker, uint64_t count, uint64_t bytes, MutableBytes memory, std::vector<double>& out) {
+  const Stopwatch watch;
+  Status s = asker.get(count, bytes, memory);
+  out.push_back(watch.seconds());
+  return s;
+}
 
 }  // namespace kvbm::benchmark

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -28,6 +29,9 @@ class Asker {
   // Gets count pieces of `bytes` into memory, one after the other, going round at its end.
   virtual Status get(uint64_t count, uint64_t bytes, MutableBytes memory) = 0;
 };
+
+// Adds the seconds that one get took.
+Status time_answer(Asker& asker, uint64_t count, uint64_t bytes, MutableBytes memory, std::vector<double>& out);
 
 // A child process that ends with this object.
 class Child {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "benchmark/row.h"
 
 namespace kvbm::benchmark {
@@ -42,5 +43,14 @@ class ThreadStopwatch {
   static double now();
   double start_;
 };
+
+// Adds the thread's own time that the work took.
+template <class Work>
+Status timed(std::vector<double>& out, Work&& work) {
+  const ThreadStopwatch watch;
+  Status done = work();
+  out.push_back(watch.seconds());
+  return done;
+}
 
 }  // namespace kvbm::benchmark

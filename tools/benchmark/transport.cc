@@ -12,15 +12,15 @@ namespace kvbm::benchmark {
 namespace {
 
 constexpr uint64_t kMemoryBytes = 128ULL << 20;
-constexpr uint64_t kSampleBytes = 64ULL << 20;
+constexpr uint64_t kTransportSampleBytes = 64ULL << 20;
 constexpr uint64_t kAnswerBytes = 4096;
 constexpr int kRequestsARound = 400;
 
-struct Size {
+struct TransportSize {
   const char* name;
   uint64_t bytes;
 };
-constexpr Size kSizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}, {"16MiB", 16ULL << 20}};
+constexpr TransportSize kTransportSizes[] = {{"64KiB", 64ULL << 10}, {"1MiB", 1ULL << 20}, {"16MiB", 16ULL << 20}};
 
 struct Pair {
   Asker* ours;
@@ -35,26 +35,19 @@ Status alternate(int round, Ours&& ours, Plain&& plain) {
   return round % 2 == 0 ? plain() : ours();
 }
 
-Status sample(Asker& asker, uint64_t count, uint64_t bytes, MutableBytes memory, std::vector<double>& out) {
-  const Stopwatch watch;
-  Status s = asker.get(count, bytes, memory);
-  out.push_back(watch.seconds());
-  return s;
-}
-
-Result<Row> throughput(const Size& size, const Pair& pair, MutableBytes memory, int rounds,
+Result<Row> throughput(const TransportSize& size, const Pair& pair, MutableBytes memory, int rounds,
                        terminal::Progress& progress) {
   std::vector<double> ours;
   std::vector<double> theirs;
-  const uint64_t count = kSampleBytes / size.bytes;
+  const uint64_t count = kTransportSampleBytes / size.bytes;
   for (int round = 0; round < rounds; ++round) {
     const Status s = alternate(
-        round, [&] { return sample(*pair.ours, count, size.bytes, memory, ours); },
-        [&] { return sample(*pair.plain, count, size.bytes, memory, theirs); });
+        round, [&] { return time_answer(*pair.ours, count, size.bytes, memory, ours); },
+        [&] { return time_answer(*pair.plain, count, size.bytes, memory, theirs); });
     if (!s.ok()) return s;
     progress.advance(1);
   }
-  const double gigabytes = static_cast<double>(kSampleBytes) / 1e9;
+  const double gigabytes = static_cast<double>(kTransportSampleBytes) / 1e9;
   return more_is_better(std::string("transport.tcp.") + size.name, gigabytes / median(ours), "GB/s",
                         gigabytes / median(theirs), "plain socket");
 }
@@ -64,7 +57,7 @@ Result<std::vector<Row>> latency(const Pair& pair, MutableBytes memory, int roun
   std::vector<double> theirs;
   const auto requests = [&](Asker& asker, std::vector<double>& out) {
     Status s;
-    for (int i = 0; i < kRequestsARound && s.ok(); ++i) s = sample(asker, 1, kAnswerBytes, memory, out);
+    for (int i = 0; i < kRequestsARound && s.ok(); ++i) s = time_answer(asker, 1, kAnswerBytes, memory, out);
     return s;
   };
   for (int round = 0; round < rounds; ++round) {
@@ -94,10 +87,10 @@ Result<std::vector<Row>> bench_transport(const TransportOptions& options) {
   auto plain = plain_asker(kMemoryBytes);
   if (!plain.ok()) return plain.status();
   const Pair pair{ours.value().get(), plain.value().get()};
-  terminal::Progress progress("sending", (std::size(kSizes) + 1) * static_cast<uint64_t>(options.rounds),
+  terminal::Progress progress("sending", (std::size(kTransportSizes) + 1) * static_cast<uint64_t>(options.rounds),
                               terminal::Unit::items, options.quiet);
   std::vector<Row> rows;
-  for (const Size& size : kSizes) {
+  for (const TransportSize& size : kTransportSizes) {
     auto row = throughput(size, pair, to, options.rounds, progress);
     if (!row.ok()) return row.status();
     rows.push_back(std::move(row).value());

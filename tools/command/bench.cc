@@ -30,7 +30,7 @@ namespace {
 
 using benchmark::Row;
 
-struct Options {
+struct BenchOptions {
   int rounds = 15;
   int disk_rounds = 9;
   int cost_rounds = 3;
@@ -96,7 +96,7 @@ int finish(const Result<std::vector<Row>>& rows, const Output& output) {
   return kDone;
 }
 
-int run_disk(const Options& options, const Output& output) {
+int run_disk(const BenchOptions& options, const Output& output) {
   std::error_code error;
   if (!std::filesystem::is_directory(options.dir, error)) {
     return fail(kBadInput, "--dir " + options.dir + " is not a directory", "give one on the disk to be measured");
@@ -108,7 +108,7 @@ int run_disk(const Options& options, const Output& output) {
   return finish(benchmark::bench_disk(disk), output);
 }
 
-int run_cost(const Options& options, const Output& output) {
+int run_cost(const BenchOptions& options, const Output& output) {
   std::error_code error;
   if (!std::filesystem::is_directory(options.dir, error)) {
     return fail(kBadInput, "--dir " + options.dir + " is not a directory", "give one on any disk");
@@ -116,14 +116,14 @@ int run_cost(const Options& options, const Output& output) {
   return finish(benchmark::bench_cost({options.dir, options.cost_rounds, output.json}), output);
 }
 
-int run_codec(const Options& options, const Output& output) {
+int run_codec(const BenchOptions& options, const Output& output) {
   if (options.inputs.empty()) {
     std::fputs("kvbm: note: no --input, so values are made up, and figures are indicative only\n", stderr);
   }
   return finish(benchmark::bench_codec({options.inputs, options.head_dim, options.rounds, output.json, options.huge_pages}), output);
 }
 
-int run_codec_path(const Options& options, const Output& output) {
+int run_codec_path(const BenchOptions& options, const Output& output) {
   std::error_code error;
   if (!std::filesystem::is_directory(options.dir, error)) {
     return fail(kBadInput, "--dir " + options.dir + " is not a directory", "give one on the disk to be measured");
@@ -138,7 +138,7 @@ int run_codec_path(const Options& options, const Output& output) {
   return finish(benchmark::bench_codec_path(path), output);
 }
 
-int run_gpu(const Options& options, const Output& output) {
+int run_gpu(const BenchOptions& options, const Output& output) {
   const auto bytes = terminal::parse_size(options.bytes);
   if (!bytes.ok()) return fail(kBadInput, "--bytes: " + bytes.status().message());
   constexpr uint64_t kLeast = 4ULL << 20;  // a page of each kind, twice
@@ -168,24 +168,24 @@ int run_gpu(const Options& options, const Output& output) {
   return finish(figures.value().rows, output);
 }
 
-CLI::Option* add_rounds(CLI::App& app, int& rounds) {
+Option add_rounds(Command app, int& rounds) {
   return app.add_option("--rounds", rounds, "Rounds of which the median is told")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000));
+      .type_name("N")
+      .range(1, 1000);
 }
 
-void add_input(CLI::App& app, Options& options) {
+void add_input(Command app, BenchOptions& options) {
   app.add_option("--input", options.inputs,
                  "KV as .npy, (layers, 2, tokens, heads * dim) of bf16 or fp16; made up without it. `bench codec` takes one of each")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--head-dim", options.head_dim, "Values of a head")
-      ->type_name("N")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
+      .type_name("N")
+      .range(1, 65536)
+      .show_default();
 }
 
 // In place on the same host, then from a node over TCP, then when nodes are killed, then coded on the way.
-int bench_node(const Options& options, const Output& output) {
+int bench_node(const BenchOptions& options, const Output& output) {
   const int rounds = options.rounds;
   if (options.inputs.size() > 1) return fail(kBadInput, "--input is given more than once", "this benchmark takes one");
   benchmark::NodeCodecOptions coding;
@@ -207,93 +207,93 @@ int bench_node(const Options& options, const Output& output) {
   return finish(rows, output);
 }
 
-void add_gpu(Registry& registry, CLI::App& group, const std::shared_ptr<Options>& options) {
-  CLI::App& gpu = registry.add(group, "gpu", "Blocks between a GPU's memory and the host, coded ones too, against the GPU's own copies",
-                               [options](const Output& output) { return run_gpu(*options, output); });
+void add_gpu(Registry& registry, Command group, const std::shared_ptr<BenchOptions>& options) {
+  Command gpu = registry.add(group, "gpu", "Blocks between a GPU's memory and the host, coded ones too, against the GPU's own copies",
+                             [options](const Output& output) { return run_gpu(*options, output); });
   add_rounds(gpu, options->rounds);
   gpu.add_option("--device", options->device, "The GPU, counted as CUDA does")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1023))
-      ->capture_default_str();
+      .type_name("N")
+      .range(0, 1023)
+      .show_default();
   gpu.add_option("--bytes", options->bytes, "Moved in one sample; the GPU needs twice that, the host once")
-      ->type_name("SIZE")
-      ->capture_default_str();
+      .type_name("SIZE")
+      .show_default();
   gpu.add_option("--multiprocessors", options->multiprocessors, "Multiprocessors that kernels of transfers use")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      .type_name("N")
+      .range(1, 1024)
+      .show_default();
   gpu.add_option("--seconds", options->gpu_seconds,
                  "For the rounds of all figures; one that is too slow for its share has fewer rounds")
-      ->type_name("N")
-      ->check(within(0.0, 86400.0))
-      ->capture_default_str();
+      .type_name("N")
+      .range(0.0, 86400.0)
+      .show_default();
   gpu.add_option("--cuda-library", options->library, "CUDA driver to use, as the option device.library; libcuda.so.1")
-      ->type_name("FILE")
-      ->envname("KVBM_DEVICE_LIBRARY");
+      .type_name("FILE")
+      .environment("KVBM_DEVICE_LIBRARY");
   gpu.footer("Example:\n  kvbm bench gpu --json");
 }
 
 }  // namespace
 
 void add_bench(Registry& registry) {
-  CLI::App& group = registry.add_group("bench", "Measure this build on this machine, each figure beside its limit");
-  auto options = std::make_shared<Options>();
-  CLI::App& index = registry.add(group, "index", "Naming, finding and recycling blocks, against a hash map",
-                                 [options](const Output& output) {
-                                   return finish(benchmark::bench_index({options->rounds, output.json}), output);
-                                 });
+  Command group = registry.add_group("bench", "Measure this build on this machine, each figure beside its limit");
+  auto options = std::make_shared<BenchOptions>();
+  Command index = registry.add(group, "index", "Naming, finding and recycling blocks, against a hash map",
+                               [options](const Output& output) {
+                                 return finish(benchmark::bench_index({options->rounds, output.json}), output);
+                               });
   add_rounds(index, options->rounds);
   index.footer("Example:\n  kvbm bench index --json");
-  CLI::App& disk = registry.add(group, "disk", "The disk tier, against raw io_uring in the same directory",
-                                [options](const Output& output) { return run_disk(*options, output); });
+  Command disk = registry.add(group, "disk", "The disk tier, against raw io_uring in the same directory",
+                              [options](const Output& output) { return run_disk(*options, output); });
   add_rounds(disk, options->disk_rounds);
   disk.add_option("--dir", options->dir, "Directory on the disk to measure; needs 5 GiB for a minute")
-      ->type_name("DIR");
+      .type_name("DIR");
   disk.footer("Example:\n  kvbm bench disk --dir /mnt/nvme --json");
-  CLI::App& cost = registry.add(group, "cost", "Loads that know what computing takes, against the better of both",
-                                [options](const Output& output) { return run_cost(*options, output); });
+  Command cost = registry.add(group, "cost", "Loads that know what computing takes, against the better of both",
+                              [options](const Output& output) { return run_cost(*options, output); });
   cost.add_option("--rounds", options->cost_rounds, "Rounds of which the median is told")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000));
-  cost.add_option("--dir", options->dir, "Directory on any disk; needs 512 MiB for half a minute")->type_name("DIR");
+      .type_name("N")
+      .range(1, 1000);
+  cost.add_option("--dir", options->dir, "Directory on any disk; needs 512 MiB for half a minute").type_name("DIR");
   cost.footer("Example:\n  kvbm bench cost --dir /mnt/nvme --json");
-  CLI::App& coding = registry.add(group, "codec", "Codecs on leaves of KV, against memcpy; sealing, against OpenSSL",
-                                  [options](const Output& output) { return run_codec(*options, output); });
+  Command coding = registry.add(group, "codec", "Codecs on leaves of KV, against memcpy; sealing, against OpenSSL",
+                                [options](const Output& output) { return run_codec(*options, output); });
   add_rounds(coding, options->rounds);
   add_input(coding, *options);
   coding.add_flag("--huge-pages", options->huge_pages, "Buffers in huge pages, as the host tier's; memcpy gains most by it");
   coding.footer("Example:\n  kvbm bench codec --json --input kv_bf16.npy --input kv_fp16.npy");
-  CLI::App& path = registry.add(group, "codec_path", "Blocks to a disk and back with coding auto, against off",
-                                [options](const Output& output) { return run_codec_path(*options, output); });
+  Command path = registry.add(group, "codec_path", "Blocks to a disk and back with coding auto, against off",
+                              [options](const Output& output) { return run_codec_path(*options, output); });
   add_rounds(path, options->disk_rounds);
-  path.add_option("--dir", options->dir, "Directory on the disk to measure; needs 2 GiB")->type_name("DIR");
+  path.add_option("--dir", options->dir, "Directory on the disk to measure; needs 2 GiB").type_name("DIR");
   add_input(path, *options);
   path.footer("Example:\n  kvbm bench codec_path --dir /mnt/nvme --json --input kv_bf16.npy");
-  CLI::App& copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
-                                [options](const Output& output) {
-                                  return finish(benchmark::bench_copy({options->rounds, output.json}), output);
-                                });
+  Command copy = registry.add(group, "copy", "Verified copies into and out of the host tier, against memcpy",
+                              [options](const Output& output) {
+                                return finish(benchmark::bench_copy({options->rounds, output.json}), output);
+                              });
   add_rounds(copy, options->rounds);
   copy.footer("Example:\n  kvbm bench copy");
   add_gpu(registry, group, options);
-  CLI::App& session =
+  Command session =
       registry.add(group, "session", "Prefill->decode sessions: planning and re-slicing, against memcpy",
                    [options](const Output& output) {
                      return finish(benchmark::bench_session({options->rounds, output.json}), output);
                    });
   add_rounds(session, options->rounds);
   session.footer("Example:\n  kvbm bench session --rounds 5");
-  CLI::App& keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
-                                [](const Output& output) { return finish(benchmark::bench_keys(), output); });
+  Command keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
+                              [](const Output& output) { return finish(benchmark::bench_keys(), output); });
   keys.footer("Example:\n  kvbm bench keys");
-  CLI::App& node =
+  Command node =
       registry.add(group, "node", "Blocks from other processes: in place, and over TCP; against memcpy and sockets",
                    [options](const Output& output) { return bench_node(*options, output); });
   add_rounds(node, options->rounds);
   node.add_flag("--codec", options->only_codec, "Only node.tcp.codec.* and node.tcp.session_codec.*: coded where that pays, against plain");
   add_input(node, *options);
   node.footer("Examples:\n  kvbm bench node --json\n  kvbm bench node --codec --input kv_bf16.npy");
-  CLI::App& transport =
+  Command transport =
       registry.add(group, "transport", "The TCP transport on loopback, against plain blocking sockets",
                    [options](const Output& output) {
                      return finish(benchmark::bench_transport({options->rounds, output.json}), output);

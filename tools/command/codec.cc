@@ -28,7 +28,7 @@ constexpr Mode kModes[] = {Mode::off,        Mode::fast,       Mode::standard,  
                            Mode::fp8_e4m3,   Mode::fp8_e5m2,   Mode::int8,       Mode::int6, Mode::int4,
                            Mode::int8_coded, Mode::int6_coded, Mode::int4_coded, Mode::delta};
 
-struct Arguments {
+struct CodecArguments {
   std::string file;
   std::string output;
   std::string mode = "default";
@@ -59,7 +59,7 @@ int read_mode(const std::string& name, Mode& out) {
   return kDone;
 }
 
-int read_claims(const Arguments& arguments, tensor::Claims& out) {
+int read_claims(const CodecArguments& arguments, tensor::Claims& out) {
   if (arguments.format == "raw") out.kind = tensor::Kind::raw;
   if (arguments.format == "npy") out.kind = tensor::Kind::npy;
   if (arguments.format == "safetensors") out.kind = tensor::Kind::safetensors;
@@ -79,7 +79,7 @@ int read_claims(const Arguments& arguments, tensor::Claims& out) {
 }
 
 // 0: the last dimension.
-int read_row(const Arguments& arguments, uint64_t& out) {
+int read_row(const CodecArguments& arguments, uint64_t& out) {
   out = 0;
   if (arguments.row.empty()) return kDone;
   const auto row = terminal::parse_count(arguments.row);
@@ -130,7 +130,7 @@ Json tensors_of(const tensor::Index& index) {
 }
 
 // A row that is none of any tensor is a mistake; of some it may be one.
-int check_row(const Arguments& arguments, uint64_t row, const tensor::TensorFile& file) {
+int check_row(const CodecArguments& arguments, uint64_t row, const tensor::TensorFile& file) {
   if (row == 0 || file.tensors.empty()) return kDone;
   const auto values = [](const tensor::Tensor& tensor) {
     return tensor.element == layout::Element::bytes ? 0 : tensor.bytes / layout::element_bytes(tensor.element);
@@ -159,7 +159,7 @@ std::string notes(const tensor::TensorFile& file, uint64_t row) {
 }
 
 // Nobody who asks for a lossy mode wants a file of which nothing can be coded with it.
-int check_lossy(const Arguments& arguments, Mode mode, const tensor::TensorFile& file) {
+int check_lossy(const CodecArguments& arguments, Mode mode, const tensor::TensorFile& file) {
   if (!codec::is_lossy(mode) || file.tensors.empty()) return kDone;
   const std::string name(codec::mode_name(mode));
   if (!file.note.empty()) return fail(kBadInput, arguments.file + ": a lossy mode must not guess: " + file.note, "say --element");
@@ -208,7 +208,7 @@ Json json_of(const tensor::KeptLossless& kept) {
   return out;
 }
 
-void say_summary(const tensor::Summary& summary, const Arguments& arguments, const Output& output, const char* verb) {
+void say_summary(const tensor::Summary& summary, const CodecArguments& arguments, const Output& output, const char* verb) {
   const double ratio = static_cast<double>(summary.file_bytes) / static_cast<double>(summary.container_bytes);
   if (output.json) {
     const Json out{{"input", arguments.file},
@@ -236,7 +236,7 @@ void say_summary(const tensor::Summary& summary, const Arguments& arguments, con
 }
 
 // Where the result goes; kDone, or what was said on stderr.
-int check_output(const Arguments& arguments, const tensor::Input& input, const Output& output) {
+int check_output(const CodecArguments& arguments, const tensor::Input& input, const Output& output) {
   if (arguments.output == "-" && output.json) {
     return fail(kBadInput, "--json and -o - both want standard output", "give a file with -o");
   }
@@ -249,7 +249,7 @@ int check_output(const Arguments& arguments, const tensor::Input& input, const O
   return kDone;
 }
 
-int compress(Arguments arguments, const Output& output) {
+int compress(CodecArguments arguments, const Output& output) {
   tensor::Claims claims;
   Mode mode{};
   if (const int code = read_mode(arguments.mode, mode); code != kDone) return code;
@@ -281,7 +281,7 @@ int compress(Arguments arguments, const Output& output) {
   return kDone;
 }
 
-int decompress(Arguments arguments, const Output& output) {
+int decompress(CodecArguments arguments, const Output& output) {
   const auto input = tensor::Input::open(arguments.file);
   if (!input.ok()) return refuse(input.status(), arguments.file);
   const std::string suffix = ".kvbmz";
@@ -404,7 +404,7 @@ int read_modes(const std::string& names, std::vector<Mode>& out) {
   return kDone;
 }
 
-int bench(const Arguments& arguments, const Output& output) {
+int bench(const CodecArguments& arguments, const Output& output) {
   tensor::Claims claims;
   tensor::TableOptions options;
   if (const int code = read_claims(arguments, claims); code != kDone) return code;
@@ -432,62 +432,62 @@ int bench(const Arguments& arguments, const Output& output) {
   return kDone;
 }
 
-void add_input(CLI::App& app, Arguments& arguments) {
-  app.add_option("FILE", arguments.file, ".npy, safetensors or raw values; - for standard input")->required();
+void add_input(Command app, CodecArguments& arguments) {
+  app.add_option("FILE", arguments.file, ".npy, safetensors or raw values; - for standard input").required();
   app.add_option("--format", arguments.format, "auto, npy, safetensors or raw")
-      ->check(CLI::IsMember({"auto", "npy", "safetensors", "raw"}))
-      ->capture_default_str();
+      .one_of({"auto", "npy", "safetensors", "raw"})
+      .show_default();
   app.add_option("--element", arguments.element,
                  "Type of raw values, or what a uint8, uint16 or void .npy stands for: bf16, fp16, fp32, fp8_e4m3, fp8_e5m2, "
                  "int8; bytes for what are no numbers (lossless modes alone)")
-      ->type_name("TYPE");
+      .type_name("TYPE");
   app.add_option("--shape", arguments.shape, "Shape of raw values, as 30,2,512,192; the last dimension is a row")
-      ->type_name("N,N,...");
+      .type_name("N,N,...");
   app.add_option("--row", arguments.row,
                  "Values from one token's channel to the same of the next (head_dim, or heads * head_dim), where that is not the "
                  "last dimension; a divisor of the number of values, at most 64 KiB of them")
-      ->type_name("N");
+      .type_name("N");
 }
 
-void add_output(CLI::App& app, Arguments& arguments, const std::string& otherwise) {
-  app.add_option("-o,--output", arguments.output, "File to write, - for standard output; " + otherwise)->type_name("FILE");
+void add_output(Command app, CodecArguments& arguments, const std::string& otherwise) {
+  app.add_option("-o,--output", arguments.output, "File to write, - for standard output; " + otherwise).type_name("FILE");
   app.add_flag("--force", arguments.force, "Replace what is there");
 }
 
 }  // namespace
 
 void add_codec(Registry& registry) {
-  CLI::App& group = registry.add_group("codec", "Compress tensor files of KV, and measure the codecs on them");
-  auto pack = std::make_shared<Arguments>();
-  CLI::App& compressing = registry.add(group, "compress", "Code a tensor file; the same bytes come back, unless the mode is lossy",
-                                       [pack](const Output& output) { return compress(*pack, output); });
+  Command group = registry.add_group("codec", "Compress tensor files of KV, and measure the codecs on them");
+  auto pack = std::make_shared<CodecArguments>();
+  Command compressing = registry.add(group, "compress", "Code a tensor file; the same bytes come back, unless the mode is lossy",
+                                     [pack](const Output& output) { return compress(*pack, output); });
   add_input(compressing, *pack);
-  compressing.add_option("--mode", pack->mode, mode_names())->capture_default_str()->type_name("MODE");
+  compressing.add_option("--mode", pack->mode, mode_names()).show_default().type_name("MODE");
   add_output(compressing, *pack, "FILE.kvbmz if not given");
   compressing.footer("Examples:\n  kvbm codec compress kv.npy\n  kvbm codec compress kv.bin --element bf16 --shape 30,2,512,192 --mode max");
 
-  auto unpack = std::make_shared<Arguments>();
-  CLI::App& decompressing = registry.add(group, "decompress", "Give back the file that compress coded",
-                                         [unpack](const Output& output) { return decompress(*unpack, output); });
-  decompressing.add_option("FILE", unpack->file, "What compress wrote; - for standard input")->required();
+  auto unpack = std::make_shared<CodecArguments>();
+  Command decompressing = registry.add(group, "decompress", "Give back the file that compress coded",
+                                       [unpack](const Output& output) { return decompress(*unpack, output); });
+  decompressing.add_option("FILE", unpack->file, "What compress wrote; - for standard input").required();
   add_output(decompressing, *unpack, "FILE without .kvbmz if not given");
   decompressing.add_flag("--allow-lossy", unpack->allow_lossy, "Take values that a lossy mode changed");
   decompressing.footer("Example:\n  kvbm codec decompress kv.npy.kvbmz -o again.npy");
 
-  auto measure = std::make_shared<Arguments>();
-  CLI::App& benching = registry.add(group, "bench", "Ratio, speed and error of each mode on a file",
-                                    [measure](const Output& output) { return bench(*measure, output); });
+  auto measure = std::make_shared<CodecArguments>();
+  Command benching = registry.add(group, "bench", "Ratio, speed and error of each mode on a file",
+                                  [measure](const Output& output) { return bench(*measure, output); });
   add_input(benching, *measure);
-  benching.add_option("--modes", measure->modes, "Which modes, with commas; all if not given")->type_name("MODE,...");
+  benching.add_option("--modes", measure->modes, "Which modes, with commas; all if not given").type_name("MODE,...");
   benching.add_option("--rounds", measure->rounds, "Rounds of which the median is told")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      .type_name("N")
+      .range(1, 1000)
+      .show_default();
   benching
       .add_option("--limit", measure->limit,
                   "How much of the tensors to measure, from the first on, at least 64 KiB; takes three times that in memory")
-      ->type_name("SIZE")
-      ->capture_default_str();
+      .type_name("SIZE")
+      .show_default();
   benching.footer("Example:\n  kvbm codec bench kv.npy --modes fast,default,max,zstd");
 }
 

@@ -12,7 +12,7 @@ namespace kvbm::command {
 
 namespace {
 
-struct Options {
+struct ConfigOptions {
   std::string file;
   std::vector<std::string> settings;  // key=value
   bool reference = false;
@@ -88,7 +88,7 @@ int print_reference(const Output& output) {
   return kDone;
 }
 
-int run(const Options& options, const Output& output) {
+int run(const ConfigOptions& options, const Output& output) {
   if (options.reference) return print_reference(output);
   std::vector<std::pair<std::string, std::string>> pairs;
   for (const std::string& setting : options.settings) {
@@ -126,14 +126,13 @@ int run(const Options& options, const Output& output) {
 }  // namespace
 
 void add_config(Registry& registry) {
-  auto options = std::make_shared<Options>();
-  CLI::App& app = registry.add("config", "The configuration in effect, and where each value comes from",
-                               [options](const Output& output) { return run(*options, output); });
-  app.add_option("--file", options->file, "TOML file; without it the one that $KVBM_CONFIG names")->type_name("FILE");
+  auto options = std::make_shared<ConfigOptions>();
+  Command app = registry.add("config", "The configuration in effect, and where each value comes from",
+                             [options](const Output& output) { return run(*options, output); });
+  app.add_option("--file", options->file, "TOML file; without it the one that $KVBM_CONFIG names").type_name("FILE");
   app.add_option("--set", options->settings, "A value that wins over file and environment; can be repeated")
-      ->type_name("KEY=VALUE")
-      ->take_all()
-      ->allow_extra_args(false);
+      .type_name("KEY=VALUE")
+      .repeatable();
   app.add_flag("--reference", options->reference, "Every option with type, default and meaning, as Markdown");
   app.footer(
       "Later wins: defaults, the file, KVBM_* of the environment (KVBM_HOST_CAPACITY), --set.\n"

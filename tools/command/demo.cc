@@ -25,7 +25,6 @@ namespace kvbm::command {
 
 namespace {
 
-using nlohmann::json;
 using terminal::format_binary_size;
 using terminal::format_count;
 
@@ -34,7 +33,7 @@ constexpr uint64_t kHostBytes = 512ULL << 20;
 constexpr uint64_t kDiskBytes = 2ULL << 30;
 constexpr uint64_t kLeastDiskBytes = 64ULL << 20;
 
-struct Arguments {
+struct DemoArguments {
   std::string trace;
   std::string directory;
   uint64_t seed = 0;
@@ -78,7 +77,7 @@ uint64_t disk_for_demo(const std::string& directory) {
 }
 
 // It settles: an engine takes hours for what is replayed in seconds here, and its disk keeps up.
-std::vector<std::string> replay_arguments(const Arguments& arguments, const std::string& tier, uint64_t disk_bytes,
+std::vector<std::string> replay_arguments(const DemoArguments& arguments, const std::string& tier, uint64_t disk_bytes,
                                           uint64_t first) {
   return {"replay",        arguments.trace, "--host",       std::to_string(kHostBytes),
           "--disk",        std::to_string(disk_bytes),      "--disk-path", tier,
@@ -89,11 +88,11 @@ std::vector<std::string> replay_arguments(const Arguments& arguments, const std:
 
 struct Outcome {
   replay::ChildEnd killed;
-  json resumed;
+  nlohmann::json resumed;
 };
 
 // Replays until `kill_at` requests, kills, and goes on in a new process on the same directory.
-Result<Outcome> replay_with_a_kill(const Arguments& arguments, const std::string& tier, uint64_t disk_bytes,
+Result<Outcome> replay_with_a_kill(const DemoArguments& arguments, const std::string& tier, uint64_t disk_bytes,
                                    uint64_t requests, uint64_t kill_at, bool quiet) {
   Outcome outcome;
   terminal::Progress progress("replaying", requests, terminal::Unit::items, quiet);
@@ -118,7 +117,7 @@ Result<Outcome> replay_with_a_kill(const Arguments& arguments, const std::string
   if (second.value().exit_code != 0) {
     return Status(Code::internal, "the replay after the kill failed", second.value().complaints);
   }
-  outcome.resumed = json::parse(second.value().output, nullptr, false);
+  outcome.resumed = nlohmann::json::parse(second.value().output, nullptr, false);
   if (outcome.resumed.is_discarded()) return Status(Code::internal, "the replay after the kill gave no result");
   return outcome;
 }
@@ -138,53 +137,76 @@ PolicyFigures compare_policies(const replay::PathTrace& paths, uint64_t blocks) 
   return out;
 }
 
-uint64_t number(const json& object, const char* key) { return object.at(key).get<uint64_t>(); }
+uint64_t number(const nlohmann::json& object, const char* key) { return object.at(key).get<uint64_t>(); }
 
-void print_screen(const Arguments& arguments, uint64_t requests, uint64_t disk_bytes, const Outcome& outcome,
+std::string percent_of(uint64_t part, uint64_t whole) {
+  char text[32];
+  const double share = whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
+  return text;
+}
+// 512 MiB, not 512.00 MiB.
+std::string short_size(uint64_t bytes) {
+  std::string text = format_binary_size(static_cast<double>(bytes));
+  const size_t at = text.find(".00 ");
+  if (at != std::string::npos) text.erase(at, 3);
+  return text;
+}
+
+// A number, and what it is of.
+void print_count(uint64_t count, const std::string& meaning) {
+  std::printf("%12s  %s\n", format_count(count).c_str(), meaning.c_str());
+}
+void print_percent(double percent, const std::string& meaning) {
+  std::printf("%10.2f %%  %s\n", percent, meaning.c_str());
+}
+
+void print_tiers(const nlohmann::json& tiers) {
+  std::printf("\nWhere they came from, after the kill\n");
+  for (const nlohmann::json& tier : tiers) {
+    print_count(number(tier, "hits"), (number(tier, "tier") == 0 ? "from host memory: " : "from disk: ") +
+                                          short_size(number(tier, "load_bytes")) + " read, " + short_size(number(tier, "store_bytes")) +
+                                          " written, " + short_size(number(tier, "used_bytes")) + " of " +
+                                          short_size(number(tier, "capacity_bytes")) + " in use at the end");
+  }
+}
+
+void print_policies(const PolicyFigures& policies) {
+  std::printf("\nShare of all blocks that a cache of %s blocks returns, by what it lets go when it is full (no bytes moved)\n",
+              format_count(policies.blocks).c_str());
+  print_percent(policies.ours.hit_rate, policies.ours.policy + ": the policy of kvbm if no other is chosen");
+  print_percent(policies.lru.hit_rate, "lru: what was not used for longest goes first");
+  print_percent(policies.optimal.hit_rate, "the best possible, which would have to know the requests to come");
+  print_percent(policies.unlimited.hit_rate, "a cache without limit, which lets nothing go");
+}
+
+void print_screen(const DemoArguments& arguments, uint64_t requests, uint64_t disk_bytes, const Outcome& outcome,
                   const PolicyFigures& policies) {
   const replay::StoreProgress& before = outcome.killed.last;
-  const json& after = outcome.resumed;
+  const nlohmann::json& after = outcome.resumed;
   const uint64_t refs = before.block_refs + number(after, "block_refs");
   const uint64_t hits = before.hits + number(after, "hits");
   const uint64_t tokens = before.tokens + number(after, "tokens");
   const uint64_t saved = before.tokens_saved + number(after, "tokens_saved");
   const uint64_t verified = before.verified_blocks + number(after, "verified_blocks");
   const uint64_t wrong = before.wrong_blocks + number(after, "wrong_blocks");
-  const auto share = [](uint64_t part, uint64_t of) { return of == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(of); };
+  const uint64_t skipped = number(after, "offloads_skipped");
 
   std::printf("\nkvbm demo: %s\n", arguments.trace.c_str());
-  std::printf("  %s requests, %s block references; host %s + disk %s, blocks of %s\n\n", format_count(requests).c_str(),
-              format_count(refs).c_str(), format_binary_size(static_cast<double>(kHostBytes)).c_str(),
-              format_binary_size(static_cast<double>(disk_bytes)).c_str(), format_binary_size(static_cast<double>(kBlockBytes)).c_str());
-  std::printf("What the cache saved\n");
-  std::printf("  %s of %s blocks came back (%.1f %%): %s of %s prompt tokens (%.1f %%) were not computed again\n\n",
-              format_count(hits).c_str(), format_count(refs).c_str(), share(hits, refs), format_count(saved).c_str(),
-              format_count(tokens).c_str(), share(saved, tokens));
-  if (number(after, "offloads_skipped") != 0) {
-    std::printf("  It would be more: %s blocks found the queue to the disk full\n\n",
-                format_count(number(after, "offloads_skipped")).c_str());
-  }
-  std::printf("Every byte checked\n");
-  std::printf("  %s blocks compared byte for byte with what was stored: %s wrong\n\n", format_count(verified).c_str(),
-              format_count(wrong).c_str());
-  std::printf("Killed in the middle\n");
-  std::printf("  kill -9 after %s requests; a new process on the same directory went on and found\n",
-              format_count(before.requests).c_str());
-  std::printf("  %s blocks from before the kill when they were asked for\n\n", format_count(number(after, "found_again")).c_str());
-  std::printf("What came from where (after the restart)\n");
-  for (const json& tier : after.at("tiers")) {
-    const uint64_t index = number(tier, "tier");
-    std::printf("  %-5s %9s hits, %10s in, %10s out, %s of %s used\n", index == 0 ? "host" : "disk",
-                format_count(number(tier, "hits")).c_str(),
-                format_binary_size(static_cast<double>(number(tier, "store_bytes"))).c_str(),
-                format_binary_size(static_cast<double>(number(tier, "load_bytes"))).c_str(),
-                format_binary_size(static_cast<double>(number(tier, "used_bytes"))).c_str(),
-                format_binary_size(static_cast<double>(number(tier, "capacity_bytes"))).c_str());
-  }
-  std::printf("\nHow good the eviction policy is (%s blocks, policies alone)\n", format_count(policies.blocks).c_str());
-  std::printf("  %s %.2f %%, lru %.2f %%, best possible %.2f %%, unlimited cache %.2f %%\n",
-              policies.ours.policy.c_str(), policies.ours.hit_rate, policies.lru.hit_rate, policies.optimal.hit_rate,
-              policies.unlimited.hit_rate);
+  std::printf("\nThrough host memory of %s and a disk of %s, killed in the middle\n", short_size(kHostBytes).c_str(),
+              short_size(disk_bytes).c_str());
+  print_count(requests, "requests");
+  print_count(refs, "blocks in their prompts, of " + format_count(trace::kTokensPerBlock) + " tokens each; one is " +
+                        short_size(kBlockBytes) + " here");
+  print_count(policies.unlimited.hits, "of these repeat an earlier block: a cache that lets nothing go would return them all");
+  print_count(hits, "came back (" + percent_of(hits, policies.unlimited.hits) + " of the repeated ones): " +
+                        percent_of(saved, tokens) + " of the prompt tokens are not computed again");
+  print_count(verified, "compared byte for byte with what was stored: " + format_count(wrong) + " wrong");
+  print_count(before.requests, "requests were done at the kill -9; a new process went on in the same directory");
+  print_count(number(after, "found_again"), "blocks from before the kill came back to the new process");
+  if (skipped != 0) print_count(skipped, "blocks found the queue to the disk full and could not come back later");
+  print_tiers(after.at("tiers"));
+  print_policies(policies);
 }
 
 void print_json(const Outcome& outcome, const PolicyFigures& policies) {
@@ -198,7 +220,7 @@ void print_json(const Outcome& outcome, const PolicyFigures& policies) {
   std::printf("%s\n", terminal::json_text(out).c_str());
 }
 
-int run(const Arguments& arguments, const Output& output) {
+int run(const DemoArguments& arguments, const Output& output) {
   const auto parsed = trace::read_mooncake(arguments.trace, {});
   if (!parsed.ok()) return fail(kBadInput, arguments.trace + ": " + parsed.status().message());
   const uint64_t requests = parsed.value().trace.requests.size();
@@ -233,14 +255,14 @@ int run(const Arguments& arguments, const Output& output) {
 }  // namespace
 
 void add_demo(Registry& registry) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DemoArguments>();
   arguments->directory = terminal::temp_directory();
-  CLI::App& app = registry.add("demo", "Replay a trace through host and disk, kill -9 it in the middle, go on, and tell what was saved",
-                               [arguments](const Output& output) { return run(*arguments, output); });
-  app.add_option("--trace", arguments->trace, "Trace file of the Mooncake format")->required()->type_name("FILE");
-  app.add_option("--dir", arguments->directory, "Where to put the disk tier; removed at the end")->type_name("DIR");
+  Command app = registry.add("demo", "Replay a trace through host and disk, kill -9 it in the middle, go on, and tell what was saved",
+                             [arguments](const Output& output) { return run(*arguments, output); });
+  app.add_option("--trace", arguments->trace, "Trace file of the Mooncake format").required().type_name("FILE");
+  app.add_option("--dir", arguments->directory, "Where to put the disk tier; removed at the end").type_name("DIR");
   app.add_option("--seed", arguments->seed, "Seed of the moment of the kill; 0 = another one each time")
-      ->check(not_negative());
+      .not_negative();
   app.footer("Example:\n  kvbm trace generate -o chat.jsonl && kvbm demo --trace chat.jsonl");
 }
 

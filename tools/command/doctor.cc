@@ -50,15 +50,15 @@ void add_doctor(Registry& registry) {
   auto dir = std::make_shared<std::string>(".");
   auto driver = std::make_shared<std::string>();
   auto cufile = std::make_shared<std::string>();
-  CLI::App& app = registry.add("doctor", "What this machine offers, and what follows from what it lacks",
-                               [dir, driver, cufile](const Output& output) { return run(*dir, *driver, *cufile, output); });
-  app.add_option("--dir", *dir, "Directory that a disk tier would use")->type_name("DIR");
+  Command app = registry.add("doctor", "What this machine offers, and what follows from what it lacks",
+                             [dir, driver, cufile](const Output& output) { return run(*dir, *driver, *cufile, output); });
+  app.add_option("--dir", *dir, "Directory that a disk tier would use").type_name("DIR");
   app.add_option("--cuda-library", *driver, "CUDA driver to look at, as the option device.library; libcuda.so.1")
-      ->type_name("FILE")
-      ->envname("KVBM_DEVICE_LIBRARY");
+      .type_name("FILE")
+      .environment("KVBM_DEVICE_LIBRARY");
   app.add_option("--cufile-library", *cufile, "cuFile to look at, as the option device.storage_library; libcufile.so.0")
-      ->type_name("FILE")
-      ->envname("KVBM_DEVICE_STORAGE_LIBRARY");
+      .type_name("FILE")
+      .environment("KVBM_DEVICE_STORAGE_LIBRARY");
   app.footer("Example:\n  kvbm doctor --dir /mnt/nvme --json");
 }
 

@@ -32,7 +32,7 @@ using tier::disk::SegmentReport;
 constexpr uint64_t kStatsHeads = 16;
 constexpr uint64_t kInspectHeads = 1024;
 
-struct Options {
+struct InspectOptions {
   std::string dir;
   bool verify = false;
   std::string node;  // where its pages are, in place of a directory
@@ -99,7 +99,7 @@ Result<Walk> walk(const std::string& dir, bool verify, uint64_t heads, bool quie
 }
 
 // A directory that is none, or of a newer format, is the caller's to put right.
-int refuse(const Status& status, const std::string& dir) {
+int refuse_directory(const Status& status, const std::string& dir) {
   switch (status.code()) {
     case Code::newer_version:
       return fail(kBadInput, dir + ": " + status.message(), "inspect it with the version of kvbm that wrote it");
@@ -248,10 +248,10 @@ void print_tables(const Walk& walk) {
 }
 
 // Damage that a verification found is a failure, so that scripts see it.
-int run_inspect(const Options& options, const Output& output) {
+int run_inspect(const InspectOptions& options, const Output& output) {
   const uint64_t heads = options.verify ? UINT64_MAX : kInspectHeads;
   const Result<Walk> found = walk(options.dir, options.verify, heads, output.json);
-  if (!found.ok()) return refuse(found.status(), options.dir);
+  if (!found.ok()) return refuse_directory(found.status(), options.dir);
   if (output.json) {
     std::printf("%s\n", terminal::json_text(json_of(found.value(), options.verify)).c_str());
   } else {
@@ -263,7 +263,7 @@ int run_inspect(const Options& options, const Output& output) {
 }
 
 // What it has decided and refused only a manager that is at work can say.
-int run_node_stats(const Options& options, const Output& output) {
+int run_node_stats(const InspectOptions& options, const Output& output) {
   const auto stats = node::read_node_stats(options.node, static_cast<uint64_t>(options.timeout * 1e9));
   if (!stats.ok()) return fail(stats.status(), "give the address that `kvbm node --http` says when it starts");
   if (output.json) {
@@ -274,13 +274,13 @@ int run_node_stats(const Options& options, const Output& output) {
   return kDone;
 }
 
-int run_stats(const Options& options, const Output& output) {
+int run_stats(const InspectOptions& options, const Output& output) {
   if (options.dir.empty() == options.node.empty()) {
     return fail(kBadInput, "give either a directory or --node", "kvbm stats /mnt/nvme/kvbm");
   }
   if (!options.node.empty()) return run_node_stats(options, output);
   const Result<Walk> found = walk(options.dir, false, kStatsHeads, output.json);
-  if (!found.ok()) return refuse(found.status(), options.dir);
+  if (!found.ok()) return refuse_directory(found.status(), options.dir);
   if (output.json) {
     std::printf("%s\n", terminal::json_text(summary(found.value(), false)).c_str());
   } else {
@@ -289,32 +289,32 @@ int run_stats(const Options& options, const Output& output) {
   return kDone;
 }
 
-CLI::Option* add_dir(CLI::App& app, Options& options) {
-  return app.add_option("DIR", options.dir, "Directory of a disk tier")->type_name("");
+Option add_dir(Command app, InspectOptions& options) {
+  return app.add_option("DIR", options.dir, "Directory of a disk tier").type_name("");
 }
 
 }  // namespace
 
 void add_inspect(Registry& registry) {
-  auto options = std::make_shared<Options>();
-  CLI::App& app = registry.add("inspect", "What a tier directory holds: records, damage, heat",
-                               [options](const Output& output) { return run_inspect(*options, output); });
-  add_dir(app, *options)->required();
+  auto options = std::make_shared<InspectOptions>();
+  Command app = registry.add("inspect", "What a tier directory holds: records, damage, heat",
+                             [options](const Output& output) { return run_inspect(*options, output); });
+  add_dir(app, *options).required();
   app.add_flag("--verify", options->verify, "Read every record and check every byte; exit code 1 if one is damaged");
   app.footer("Nothing is changed. Example:\n  kvbm inspect /mnt/nvme/kvbm --verify");
 }
 
 void add_stats(Registry& registry) {
-  auto options = std::make_shared<Options>();
-  CLI::App& app = registry.add("stats", "How full a tier directory is and how it is coded; or a node that is at work",
-                               [options](const Output& output) { return run_stats(*options, output); });
+  auto options = std::make_shared<InspectOptions>();
+  Command app = registry.add("stats", "How full a tier directory is and how it is coded; or a node that is at work",
+                             [options](const Output& output) { return run_stats(*options, output); });
   add_dir(app, *options);
   app.add_option("--node", options->node, "In place of a directory: where a `kvbm node --http` has its pages")
-      ->type_name("HOST:PORT");
+      .type_name("HOST:PORT");
   app.add_option("--timeout", options->timeout, "Seconds to wait for the node")
-      ->type_name("SECONDS")
-      ->check(within(0.01, 3600.0))
-      ->capture_default_str();
+      .type_name("SECONDS")
+      .range(0.01, 3600.0)
+      .show_default();
   app.footer(
       "How a directory is coded is told by up to 16 records of each segment (inspect: 1,024). What a setting is, what auto\n"
       "has decided and what was refused only a manager at work knows: a node says it by --node, any other through\n"

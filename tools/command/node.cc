@@ -30,7 +30,7 @@ using Json = nlohmann::ordered_json;
 
 // kvbm exists, kvbm put: some blocks of the file are there.
 
-struct Arguments {
+struct NodeArguments {
   node::MemberOptions member;
   std::string host = "256MiB";
   std::string disk;
@@ -45,7 +45,7 @@ struct Arguments {
   [[nodiscard]] uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout * 1e9); }
 };
 
-int take_sizes(Arguments& arguments) {
+int take_sizes(NodeArguments& arguments) {
   const std::pair<const std::string*, uint64_t*> sizes[] = {{&arguments.host, &arguments.member.host_bytes},
                                                             {&arguments.disk, &arguments.member.disk_bytes},
                                                             {&arguments.block_bytes, &arguments.member.block_bytes}};
@@ -73,7 +73,7 @@ bool write_address(const std::string& file, const std::string& address) {
   return std::rename(partial.c_str(), file.c_str()) == 0;
 }
 
-void say_serving(const Arguments& arguments, const Output& output, const node::Member& member,
+void say_serving(const NodeArguments& arguments, const Output& output, const node::Member& member,
                  const std::string& http) {
   const std::string address = member.address();
   if (output.json) {
@@ -107,7 +107,7 @@ int end(std::unique_ptr<node::Member> member, const Output& output) {
   return kDone;
 }
 
-int serve(Arguments& arguments, const Output& output) {
+int serve(NodeArguments& arguments, const Output& output) {
   const int sizes = take_sizes(arguments);
   if (sizes != kDone) return sizes;
   const node::MemberOptions& asked = arguments.member;
@@ -146,7 +146,7 @@ int serve(Arguments& arguments, const Output& output) {
 // ---- By hand ----
 
 // A member that only dials; null, with the exit code in `code`, where nobody answers.
-std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
+std::unique_ptr<node::Member> join(NodeArguments& arguments, int& code) {
   code = take_sizes(arguments);
   if (code == kDone && arguments.member.peers.empty() && arguments.member.peers_file.empty() &&
       arguments.member.share.empty()) {
@@ -179,7 +179,7 @@ std::unique_ptr<node::Member> join(Arguments& arguments, int& code) {
   return std::move(member).value();
 }
 
-int put(Arguments& arguments, const Output& output) {
+int put(NodeArguments& arguments, const Output& output) {
   std::ostringstream text;
   if (arguments.file.empty() || arguments.file == "-") {
     text << std::cin.rdbuf();
@@ -235,7 +235,7 @@ int put(Arguments& arguments, const Output& output) {
   return kDone;
 }
 
-int get(Arguments& arguments, const Output& output) {
+int get(NodeArguments& arguments, const Output& output) {
   int code = kDone;
   const auto member = join(arguments, code);
   if (member == nullptr) return code;
@@ -265,7 +265,7 @@ int get(Arguments& arguments, const Output& output) {
   return kDone;
 }
 
-int exists(Arguments& arguments, const Output& output) {
+int exists(NodeArguments& arguments, const Output& output) {
   int code = kDone;
   const auto member = join(arguments, code);
   if (member == nullptr) return code;
@@ -282,7 +282,7 @@ int exists(Arguments& arguments, const Output& output) {
   return all ? kDone : part ? kInPart : kFailed;
 }
 
-int peers(Arguments& arguments, const Output& output) {
+int peers(NodeArguments& arguments, const Output& output) {
   int code = kDone;
   if (!arguments.member.share.empty()) {
     return fail(kBadInput, "a shared tier set has no peers: its members are processes of this host",
@@ -313,7 +313,7 @@ int peers(Arguments& arguments, const Output& output) {
   return kDone;
 }
 
-int locate(Arguments& arguments, const Output& output) {
+int locate(NodeArguments& arguments, const Output& output) {
   int code = kDone;
   const auto member = join(arguments, code);
   if (member == nullptr) return code;
@@ -351,60 +351,60 @@ int locate(Arguments& arguments, const Output& output) {
 
 // ---- Options ----
 
-void add_pool(CLI::App& app, Arguments& arguments) {
+void add_pool(Command app, NodeArguments& arguments) {
   app.add_option("--key-file", arguments.member.key_file, "File with the pool's key; needed beyond this machine")
-      ->type_name("FILE");
-  app.add_option("--pool", arguments.member.pool, "Name of the pool")->type_name("NAME")->capture_default_str();
-  app.add_option("--host", arguments.host, "Host memory for blocks")->type_name("SIZE")->capture_default_str();
+      .type_name("FILE");
+  app.add_option("--pool", arguments.member.pool, "Name of the pool").type_name("NAME").show_default();
+  app.add_option("--host", arguments.host, "Host memory for blocks").type_name("SIZE").show_default();
   app.add_option("--peers-file", arguments.member.peers_file, "File of nodes, looked at once a second")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--replicas", arguments.member.replicas, "Nodes that a block is offered to")
-      ->type_name("N")
-      ->check(CLI::Range(1, 7))
-      ->capture_default_str();
+      .type_name("N")
+      .range(1, 7)
+      .show_default();
   app.add_option("--transport", arguments.member.transport, "What carries the links: auto, tcp, ucx; one for a pool")
-      ->check(CLI::IsMember({"auto", "tcp", "ucx"}))
-      ->capture_default_str();
+      .one_of({"auto", "tcp", "ucx"})
+      .show_default();
   app.add_option("--ucx-devices", arguments.member.ucx_devices, "Devices that UCX may use; loopback alone if missing")
-      ->type_name("NAME,...");
+      .type_name("NAME,...");
   app.add_option("--local", arguments.member.local, "Share memory in place with nodes on this machine")
-      ->check(CLI::IsMember({"auto", "off"}))
-      ->capture_default_str();
+      .one_of({"auto", "off"})
+      .show_default();
   app.add_option("--block-bytes", arguments.block_bytes, "Largest block; the same on every node")
-      ->type_name("SIZE")
-      ->capture_default_str();
+      .type_name("SIZE")
+      .show_default();
   app.add_option("--codec", arguments.member.codec, "How what is read from others is coded: off, auto or a mode")
-      ->type_name("MODE")
-      ->capture_default_str();
+      .type_name("MODE")
+      .show_default();
   app.add_option("--disk-codec", arguments.member.disk_codec, "How the disk's records are coded: off, auto or a mode")
-      ->type_name("MODE")
-      ->capture_default_str();
+      .type_name("MODE")
+      .show_default();
   app.add_option("--seal-key-file", arguments.member.seal_key_file, "File with keys: what leaves this host is sealed")
-      ->type_name("FILE");
+      .type_name("FILE");
 }
 
-void add_share(CLI::App& app, Arguments& arguments) {
+void add_share(Command app, NodeArguments& arguments) {
   app.add_option("--share", arguments.member.share,
                  "Share the tier set in this directory with other processes of this host")
-      ->type_name("DIR");
+      .type_name("DIR");
 }
 
-void add_peer(CLI::App& app, Arguments& arguments) {
-  app.add_option("--peer", arguments.member.peers, "Address of a node, or several with commas")->type_name("HOST:PORT");
+void add_peer(Command app, NodeArguments& arguments) {
+  app.add_option("--peer", arguments.member.peers, "Address of a node, or several with commas").type_name("HOST:PORT");
   add_share(app, arguments);
   app.add_option("--timeout", arguments.timeout, "Seconds to wait for a node")
-      ->type_name("SECONDS")
-      ->check(within(0.01, 3600.0))
-      ->capture_default_str();
-  app.add_option("--disk", arguments.disk, "With --share: size of the disk in that directory")->type_name("SIZE");
+      .type_name("SECONDS")
+      .range(0.01, 3600.0)
+      .show_default();
+  app.add_option("--disk", arguments.disk, "With --share: size of the disk in that directory").type_name("SIZE");
   add_pool(app, arguments);
 }
 
-using Handler = int (*)(Arguments&, const Output&);
+using Handler = int (*)(NodeArguments&, const Output&);
 
-CLI::App& add_by_hand(Registry& registry, const char* name, const char* what, Handler handler,
-                      const std::shared_ptr<Arguments>& arguments) {
-  CLI::App& app =
+Command add_by_hand(Registry& registry, const char* name, const char* what, Handler handler,
+                      const std::shared_ptr<NodeArguments>& arguments) {
+  Command app =
       registry.add(name, what, [arguments, handler](const Output& output) { return handler(*arguments, output); });
   add_peer(app, *arguments);
   return app;
@@ -417,28 +417,28 @@ std::string has_letters(const std::string& name) {
 }  // namespace
 
 void add_node(Registry& registry) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App& app = registry.add("node", "Offer host memory and a disk to a pool of nodes, until Ctrl-C",
-                               [arguments](const Output& output) { return serve(*arguments, output); });
+  auto arguments = std::make_shared<NodeArguments>();
+  Command app = registry.add("node", "Offer host memory and a disk to a pool of nodes, until Ctrl-C",
+                             [arguments](const Output& output) { return serve(*arguments, output); });
   arguments->member.listen = "127.0.0.1:7000";
   app.add_option("--listen", arguments->member.listen, "Address to listen on; port 0 takes a free one")
-      ->type_name("HOST:PORT")
-      ->capture_default_str();
+      .type_name("HOST:PORT")
+      .show_default();
   app.add_option("--peers", arguments->member.peers, "Addresses of other nodes, with commas")
-      ->type_name("HOST:PORT,...");
-  app.add_option("--name", arguments->member.name, "Name of this node, the same after a restart")->type_name("NAME");
-  app.add_option("--disk", arguments->disk, "Size of a disk tier")->type_name("SIZE");
-  app.add_option("--disk-path", arguments->member.disk_path, "Its directory")->type_name("DIR");
+      .type_name("HOST:PORT,...");
+  app.add_option("--name", arguments->member.name, "Name of this node, the same after a restart").type_name("NAME");
+  app.add_option("--disk", arguments->disk, "Size of a disk tier").type_name("SIZE");
+  app.add_option("--disk-path", arguments->member.disk_path, "Its directory").type_name("DIR");
   app.add_option("--admission", arguments->member.admission,
                  "Which blocks of its own it offers to other nodes: on_request, on_eviction, after_uses, frequency, all")
-      ->check(CLI::IsMember({"on_request", "on_eviction", "after_uses", "frequency", "all"}))
-      ->type_name("WHEN");
+      .one_of({"on_request", "on_eviction", "after_uses", "frequency", "all"})
+      .type_name("WHEN");
   app.add_option("--address-file", arguments->address_file, "Write the address here once it listens")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_flag("--join", arguments->member.join,
                "Write this node into --peers-file, and take it out at the end; needs --name");
   app.add_option("--http", arguments->http, "Answer " + node::health_pages() + " there, such as 127.0.0.1:9400")
-      ->type_name("ADDRESS:PORT");
+      .type_name("ADDRESS:PORT");
   app.add_flag("--http-anywhere", arguments->http_anywhere,
                "Let --http listen beyond this machine; nobody is asked for a password");
   add_share(app, *arguments);
@@ -449,35 +449,35 @@ void add_node(Registry& registry) {
       "  kvbm node --listen '' --share /dev/shm/kv --disk 1GiB\n  kvbm put --share /dev/shm/kv --disk 1GiB notes "
       "notes.txt");
 
-  auto to_put = std::make_shared<Arguments>();
+  auto to_put = std::make_shared<NodeArguments>();
   to_put->makes_share = true;
-  CLI::App& putting =
+  Command putting =
       add_by_hand(registry, "put", "Store a file in a pool under a name; exit code 3 if it has kept a part of it", put,
                   to_put);
-  putting.add_option("name", to_put->name, "Name to store it under")->type_name("NAME")->required()->check(has_letters);
-  putting.add_option("file", to_put->file, "What to store; standard input if missing")->type_name("FILE");
+  putting.add_option("name", to_put->name, "Name to store it under").type_name("NAME").required().check(has_letters);
+  putting.add_option("file", to_put->file, "What to store; standard input if missing").type_name("FILE");
   putting.footer("Example:\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt");
 
-  auto to_get = std::make_shared<Arguments>();
-  CLI::App& getting = add_by_hand(registry, "get", "Read a file of a pool, every byte verified", get, to_get);
-  getting.add_option("name", to_get->name, "Name that it was stored under")->type_name("NAME")->required()->check(has_letters);
-  getting.add_option("-o,--output", to_get->file, "Where to write it; standard output if missing")->type_name("FILE");
+  auto to_get = std::make_shared<NodeArguments>();
+  Command getting = add_by_hand(registry, "get", "Read a file of a pool, every byte verified", get, to_get);
+  getting.add_option("name", to_get->name, "Name that it was stored under").type_name("NAME").required().check(has_letters);
+  getting.add_option("-o,--output", to_get->file, "Where to write it; standard output if missing").type_name("FILE");
   getting.footer("Example:\n  kvbm get --peer 127.0.0.1:7000 notes -o notes.txt");
 
-  auto to_ask = std::make_shared<Arguments>();
-  CLI::App& asking =
+  auto to_ask = std::make_shared<NodeArguments>();
+  Command asking =
       add_by_hand(registry, "exists", "Ask whether a pool has a file; exit code 1 if not, 3 if it has a part of it",
                   exists, to_ask);
-  asking.add_option("name", to_ask->name, "Name that it was stored under")->type_name("NAME")->required()->check(has_letters);
+  asking.add_option("name", to_ask->name, "Name that it was stored under").type_name("NAME").required().check(has_letters);
   asking.footer("Example:\n  kvbm exists --peer 127.0.0.1:7000 notes");
 
-  auto to_locate = std::make_shared<Arguments>();
-  CLI::App& locating =
+  auto to_locate = std::make_shared<NodeArguments>();
+  Command locating =
       add_by_hand(registry, "locate", "Say which nodes have how much of a file, and in which tier", locate, to_locate);
-  locating.add_option("name", to_locate->name, "Name that it was stored under")->type_name("NAME")->required()->check(has_letters);
+  locating.add_option("name", to_locate->name, "Name that it was stored under").type_name("NAME").required().check(has_letters);
   locating.footer("Example:\n  kvbm locate --peer 127.0.0.1:7000,127.0.0.1:7001 notes");
 
-  auto to_list = std::make_shared<Arguments>();
+  auto to_list = std::make_shared<NodeArguments>();
   add_by_hand(registry, "peers", "List the nodes at the given addresses: state, blocks, room", peers, to_list)
       .footer("Example:\n  kvbm peers --peer 127.0.0.1:7000,127.0.0.1:7001");
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "command/store_arguments.h"
 #include "replay/child_replay.h"
@@ -22,7 +23,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Arguments {
+struct ReplayArguments {
   TraceArguments trace;
   // Over policies alone.
   std::string capacity_blocks;
@@ -32,10 +33,10 @@ struct Arguments {
   bool verify = false;
   uint64_t report_every = 0;
   // What is said of bytes and tiers, and means nothing over policies alone.
-  const CLI::App* tier_options = nullptr;
+  std::optional<Command> tier_options;
 };
 
-struct Row {
+struct PolicyRow {
   replay::PolicyResult result;
   uint64_t capacity_blocks = 0;
   bool is_default = false;
@@ -56,7 +57,7 @@ std::string percent(double value) {
   return text;
 }
 
-void print_policy_table(const std::vector<Row>& rows, double unlimited, bool tokens) {
+void print_policy_table(const std::vector<PolicyRow>& rows, double unlimited, bool tokens) {
   std::vector<terminal::Table::Column> columns{{"policy"}};
   columns.push_back({tokens ? "tokens" : "blocks", terminal::Align::right});
   columns.push_back({"hits", terminal::Align::right});
@@ -65,7 +66,7 @@ void print_policy_table(const std::vector<Row>& rows, double unlimited, bool tok
   columns.push_back({"ns a reference", terminal::Align::right});
   terminal::Table table(columns);
   std::vector<terminal::Series> series;
-  for (const Row& row : rows) {
+  for (const PolicyRow& row : rows) {
     const double share = unlimited > 0 ? 100 * row.result.hit_rate / unlimited : 0;
     const uint64_t capacity = tokens ? row.capacity_blocks * trace::kTokensPerBlock : row.capacity_blocks;
     table.add_row(
@@ -109,7 +110,7 @@ struct PolicyPlan {
   std::vector<std::string> policies;
 };
 
-int plan_policies(const Arguments& arguments, PolicyPlan& out) {
+int plan_policies(const ReplayArguments& arguments, PolicyPlan& out) {
   const bool tokens = out.tokens = !arguments.capacity_tokens.empty();
   auto capacities = terminal::parse_counts(tokens ? arguments.capacity_tokens : arguments.capacity_blocks);
   if (!capacities.ok()) {
@@ -126,11 +127,11 @@ int replay_policies(const PolicyPlan& plan, const replay::PathTrace& paths, cons
   const replay::PolicyResult unlimited = replay::replay_unlimited(paths);
   terminal::Progress progress("replaying", plan.policies.size() * plan.capacities.size(), terminal::Unit::items,
                               output.json);
-  std::vector<Row> rows;
+  std::vector<PolicyRow> rows;
   for (const std::string& name : plan.policies) {
     for (const uint64_t capacity : plan.capacities) {
       const uint64_t blocks = tokens ? capacity / trace::kTokensPerBlock : capacity;
-      Row row;
+      PolicyRow row;
       row.capacity_blocks = blocks;
       if (name == "optimal") {
         row.result = replay::replay_optimal(paths, blocks);
@@ -153,7 +154,7 @@ int replay_policies(const PolicyPlan& plan, const replay::PathTrace& paths, cons
     return kDone;
   }
   ordered_json list = ordered_json::array();
-  for (const Row& row : rows) {
+  for (const PolicyRow& row : rows) {
     ordered_json item{{"policy", row.result.policy},
                       {"capacity_blocks", row.capacity_blocks},
                       {"block_refs", row.result.block_refs},
@@ -313,7 +314,7 @@ void print_store_table(const replay::StoreResult& r, bool verified, bool settled
   std::fputs(table.render().c_str(), stdout);
 }
 
-int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const replay::PathTrace& paths,
+int replay_bytes(const ReplayArguments& arguments, const trace::Trace& trace, const replay::PathTrace& paths,
                  const Output& output) {
   replay::StoreOptions options;
   ScratchDirectory scratch;
@@ -346,11 +347,9 @@ int replay_bytes(const Arguments& arguments, const trace::Trace& trace, const re
 }
 
 // What was asked for and a replay over policies alone would not do.
-int check_policies_alone(const Arguments& arguments) {
+int check_policies_alone(const ReplayArguments& arguments) {
   std::string said;
-  for (const CLI::Option* option : arguments.tier_options->get_options()) {
-    if (option->count() != 0) said += (said.empty() ? "" : ", ") + option->get_name();
-  }
+  for (const std::string& name : arguments.tier_options->given()) said += (said.empty() ? "" : ", ") + name;
   if (!said.empty()) {
     return fail(kBadInput, said + ": for bytes through tiers alone; a capacity replays the whole trace over policies",
                 "leave it out, or say --host and --disk instead of a capacity");
@@ -359,7 +358,7 @@ int check_policies_alone(const Arguments& arguments) {
   return fail(kBadInput, "--capacity-blocks and --capacity-tokens are two ways to say one size", "leave out one of them");
 }
 
-int run(const Arguments& arguments, const Output& output) {
+int run(const ReplayArguments& arguments, const Output& output) {
   const bool by_policy = !arguments.capacity_blocks.empty() || !arguments.capacity_tokens.empty();
   const bool by_bytes = !arguments.store.host.empty() || !arguments.store.disk.empty();
   if (by_policy && by_bytes) {
@@ -386,24 +385,24 @@ int run(const Arguments& arguments, const Output& output) {
 }  // namespace
 
 void add_replay(Registry& registry) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App& app =
+  auto arguments = std::make_shared<ReplayArguments>();
+  Command app =
       registry.add("replay", "Replay a request trace over eviction policies, or through the tiers with real bytes",
                    [arguments](const Output& output) { return run(*arguments, output); });
   add_trace_arguments(app, arguments->trace);
   app.add_option("--policy", arguments->store.policy, "Eviction policy; `all` or `optimal` with a capacity");
-  auto* policies = app.add_option_group("over policies alone");
-  policies->add_option("--capacity-blocks", arguments->capacity_blocks, "Capacities in blocks: 1k,3k,10k")
-      ->type_name("N,...");
-  policies->add_option("--capacity-tokens", arguments->capacity_tokens, "Capacities in tokens (512 a block): 3M,50M")
-      ->type_name("N,...");
-  auto* bytes = app.add_option_group("through the tiers");
+  Command policies = app.add_option_group("over policies alone");
+  policies.add_option("--capacity-blocks", arguments->capacity_blocks, "Capacities in blocks: 1k,3k,10k")
+      .type_name("N,...");
+  policies.add_option("--capacity-tokens", arguments->capacity_tokens, "Capacities in tokens (512 a block): 3M,50M")
+      .type_name("N,...");
+  Command bytes = app.add_option_group("through the tiers");
   arguments->tier_options = bytes;
-  add_store_arguments(*bytes, arguments->store);
-  bytes->add_flag("--verify", arguments->verify, "Check every byte that comes back");
-  bytes->add_option("--report-every", arguments->report_every, "Report progress as lines on standard error")
-      ->check(not_negative())
-      ->group("");
+  add_store_arguments(bytes, arguments->store);
+  bytes.add_flag("--verify", arguments->verify, "Check every byte that comes back");
+  bytes.add_option("--report-every", arguments->report_every, "Report progress as lines on standard error")
+      .not_negative()
+      .hide();
   app.footer(
       "Examples:\n"
       "  kvbm replay trace.jsonl --capacity-blocks 1k,3k,10k,30k --policy all\n"

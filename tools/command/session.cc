@@ -9,6 +9,7 @@
 #include <iostream>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -26,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Time = std::chrono::steady_clock;
 
-struct Arguments {
+struct SessionArguments {
   session::SideOptions side;
   std::string request = "request";
   std::string file;  // what is sent, or where what came goes
@@ -36,7 +37,7 @@ struct Arguments {
   uint32_t peer_tp = 1;
   double timeout = 60;
   uint32_t layer_ms = 0;
-  bool tokens_given = false;
+  std::optional<Option> tokens_option;
   [[nodiscard]] uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout * 1e9); }
 };
 
@@ -61,7 +62,7 @@ Status refusal_of_peers(const session::Side& side, uint64_t timeout_ns) {
 }
 
 // The side with its node; null with the exit code.
-std::unique_ptr<session::Side> open_side(Arguments& arguments, const Output& output, int& code) {
+std::unique_ptr<session::Side> open_side(SessionArguments& arguments, const Output& output, int& code) {
   session::SideOptions& side = arguments.side;
   side.first_rank = arguments.rank < 0 ? 0 : static_cast<uint32_t>(arguments.rank);
   side.ranks = arguments.rank < 0 ? side.tp : 1;
@@ -97,12 +98,12 @@ std::unique_ptr<session::Side> open_side(Arguments& arguments, const Output& out
 // ---- Memory ----
 
 // What the side holds at once: the caches of its ranks, and what is sent. More may be asked for than 64 bits count.
-double memory_needed(const Arguments& arguments, double bytes_per_token, bool sends) {
+double memory_needed(const SessionArguments& arguments, double bytes_per_token, bool sends) {
   const double share = arguments.rank < 0 ? 1 : 1.0 / arguments.side.tp;
   return static_cast<double>(arguments.side.tokens) * bytes_per_token * (share + (sends ? 1 : 0));
 }
 
-int no_memory(const Arguments& arguments, bool sends) {
+int no_memory(const SessionArguments& arguments, bool sends) {
   const auto each = session::bytes_per_token(arguments.side);
   if (!each.ok()) return fail(each.status());
   const auto bytes = static_cast<double>(each.value());
@@ -114,7 +115,7 @@ int no_memory(const Arguments& arguments, bool sends) {
 }
 
 // Memory that the machine has not got would be given all the same, and the process killed when it is touched.
-bool fits_memory(const Arguments& arguments, bool sends) {
+bool fits_memory(const SessionArguments& arguments, bool sends) {
   const auto each = session::bytes_per_token(arguments.side);
   if (!each.ok()) return true;  // refused elsewhere
   const double there = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
@@ -124,7 +125,7 @@ bool fits_memory(const Arguments& arguments, bool sends) {
 // ---- send ----
 
 // Canonical bytes of the whole model, of a file or made up; `tokens` is set to what they are of.
-Result<std::string> bytes_to_send(Arguments& arguments) {
+Result<std::string> bytes_to_send(SessionArguments& arguments) {
   const auto each = session::bytes_per_token(arguments.side);
   if (!each.ok()) return each.status();
   if (arguments.file.empty()) {
@@ -139,7 +140,8 @@ Result<std::string> bytes_to_send(Arguments& arguments) {
   if (!file) return Status(Code::invalid_argument, "cannot read", arguments.file);
   std::string bytes = text.str();
   const uint64_t tokens = bytes.size() / each.value();
-  if (tokens == 0 || bytes.size() % each.value() != 0 || (arguments.tokens_given && tokens != arguments.side.tokens)) {
+  const bool tokens_given = arguments.tokens_option && arguments.tokens_option->given();
+  if (tokens == 0 || bytes.size() % each.value() != 0 || (tokens_given && tokens != arguments.side.tokens)) {
     return Status(Code::invalid_argument, "the file is not KV of this geometry",
                   arguments.file + ": " + std::to_string(bytes.size()) + " bytes, a token takes " +
                       std::to_string(each.value()) + "; see --layers, --heads, --head-size, --element, --tokens");
@@ -170,7 +172,7 @@ class Offers {
   Offers(const Offers&) = delete;
   Offers& operator=(const Offers&) = delete;
 
-  Status open(session::Side& side, const Arguments& arguments, const kvbm_request_id_t& request) {
+  Status open(session::Side& side, const SessionArguments& arguments, const kvbm_request_id_t& request) {
     kvbm_error_t refused{};
     const auto depth = static_cast<uint32_t>(side.ranks().size());
     if (kvbm_queue_create(side.member().context(), depth, &queue_, &refused) != KVBM_OK) return failed(refused);
@@ -218,7 +220,7 @@ class Offers {
 };
 
 // What was taken is what was sent: a receiver may want fewer tokens. The hash is of all that was offered.
-void say_sent(const Arguments& arguments, const Output& output, const session::Side& side, uint64_t taken, double seconds,
+void say_sent(const SessionArguments& arguments, const Output& output, const session::Side& side, uint64_t taken, double seconds,
               const std::string& hash) {
   const uint64_t offered = side.bytes();
   if (output.json) {
@@ -239,7 +241,7 @@ void say_sent(const Arguments& arguments, const Output& output, const session::S
             << (taken < offered ? " of all that was offered" : "") << std::endl;
 }
 
-int send(Arguments& arguments, const Output& output) {
+int send(SessionArguments& arguments, const Output& output) {
   const auto request = session::request_named(arguments.request);
   if (!request.ok()) return fail(request.status());
   if (arguments.file.empty() && !fits_memory(arguments, true)) return no_memory(arguments, true);
@@ -275,7 +277,7 @@ int send(Arguments& arguments, const Output& output) {
 // ---- receive ----
 
 // A node for each prefill rank: of k nodes each has a run of neighbouring ranks.
-Result<std::vector<std::string>> nodes_of(const Arguments& arguments) {
+Result<std::vector<std::string>> nodes_of(const SessionArguments& arguments) {
   std::vector<std::string> nodes;
   std::istringstream list(arguments.side.node.peers.empty() ? arguments.from : arguments.side.node.peers);
   for (std::string node; std::getline(list, node, ',');) nodes.push_back(node);
@@ -298,7 +300,7 @@ class Sessions {
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
-  Status open(session::Side& side, const Arguments& arguments, const kvbm_request_id_t& request,
+  Status open(session::Side& side, const SessionArguments& arguments, const kvbm_request_id_t& request,
               const std::vector<std::string>& nodes) {
     std::vector<kvbm_source_t> sources;
     for (size_t r = 0; r < nodes.size(); ++r) sources.push_back({nodes[r].c_str(), static_cast<uint32_t>(r), 0});
@@ -339,7 +341,7 @@ class Sessions {
 };
 
 // Layers as they come; hashed and written to `file`, if that is open.
-Status take_layers(Sessions& sessions, const session::Side& side, const Arguments& arguments, bool quiet,
+Status take_layers(Sessions& sessions, const session::Side& side, const SessionArguments& arguments, bool quiet,
                    std::ofstream& file, session::Digest& digest, double& first) {
   const auto start = Time::now();
   std::vector<std::byte> layer_bytes(side.layer_bytes());
@@ -356,7 +358,7 @@ Status take_layers(Sessions& sessions, const session::Side& side, const Argument
   return sessions.wait();
 }
 
-int receive(Arguments& arguments, const Output& output) {
+int receive(SessionArguments& arguments, const Output& output) {
   const auto request = session::request_named(arguments.request);
   if (!request.ok()) return fail(request.status());
   const auto nodes = nodes_of(arguments);
@@ -400,7 +402,7 @@ int receive(Arguments& arguments, const Output& output) {
 }
 
 // A limit of the process, or what else runs here, may leave less than the machine has.
-int within_memory(Arguments& arguments, const Output& output, bool sends) {
+int within_memory(SessionArguments& arguments, const Output& output, bool sends) {
   try {
     return sends ? send(arguments, output) : receive(arguments, output);
   } catch (const std::bad_alloc&) {
@@ -410,100 +412,99 @@ int within_memory(Arguments& arguments, const Output& output, bool sends) {
 
 // ---- Options ----
 
-void add_common(CLI::App& app, Arguments& arguments) {
+void add_common(Command app, SessionArguments& arguments) {
   session::SideOptions& side = arguments.side;
-  app.add_option("--listen", side.node.listen, "Address to listen on; port 0 takes a free one")->type_name("HOST:PORT");
+  app.add_option("--listen", side.node.listen, "Address to listen on; port 0 takes a free one").type_name("HOST:PORT");
   app.add_option("--peer", side.node.peers, "Address of the other side, or several with commas")
-      ->type_name("HOST:PORT");
+      .type_name("HOST:PORT");
   app.add_option("--address-file", arguments.address_file, "Write the own address here once it listens")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--request", arguments.request, "Name of the request, the same on both sides: up to 16 characters")
-      ->type_name("ID")
-      ->capture_default_str();
+      .type_name("ID")
+      .show_default();
   app.add_option("--model", side.model, "Name of the model, the same on both sides")
-      ->type_name("NAME")
-      ->capture_default_str();
+      .type_name("NAME")
+      .show_default();
   const auto number = [&](const char* name, uint32_t& value, const char* what) {
-    app.add_option(name, value, what)->type_name("N")->check(CLI::Range(1U, 4096U))->capture_default_str();
+    app.add_option(name, value, what).type_name("N").range(1U, 4096U).show_default();
   };
   number("--layers", side.layers, "Layers of the model");
   number("--heads", side.heads, "KV heads of the model");
   number("--head-size", side.head_size, "Elements of a head");
   app.add_option("--element", side.element, "bf16, fp16, fp32, fp8_e4m3, fp8_e5m2 or int8")
-      ->type_name("TYPE")
-      ->capture_default_str();
-  app.add_option("--tokens", side.tokens, "Tokens of the request")
-      ->type_name("N")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30))
-      ->capture_default_str();
+      .type_name("TYPE")
+      .show_default();
+  arguments.tokens_option = app.add_option("--tokens", side.tokens, "Tokens of the request")
+                                .type_name("N")
+                                .range(uint64_t{1}, uint64_t{1} << 30)
+                                .show_default();
   number("--tp", side.tp, "Tensor-parallel ranks of this side");
   app.add_option("--rank", arguments.rank, "The one that this process is; all of them if missing")
-      ->type_name("N")
-      ->check(CLI::Range(0, 4095));
+      .type_name("N")
+      .range(0, 4095);
   app.add_option("--order", side.order, "Form of the caches: nhd, hnd, blocks_nhd, layers_hnd, cross_nhd, ...")
-      ->type_name("FORM")
-      ->capture_default_str();
+      .type_name("FORM")
+      .show_default();
   number("--block-tokens", side.block_tokens, "Tokens of an engine block");
   app.add_option("--timeout", arguments.timeout, "Seconds until it is given up")
-      ->type_name("SECONDS")
-      ->check(within(0.01, 86400.0))
-      ->capture_default_str();
+      .type_name("SECONDS")
+      .range(0.01, 86400.0)
+      .show_default();
   app.add_option("--key-file", side.node.key_file, "File with the pool's key; needed beyond this machine")
-      ->type_name("FILE");
-  app.add_option("--pool", side.node.pool, "Name of the pool")->type_name("NAME")->capture_default_str();
+      .type_name("FILE");
+  app.add_option("--pool", side.node.pool, "Name of the pool").type_name("NAME").show_default();
   app.add_option("--transport", side.node.transport, "What carries the link: auto, tcp, ucx; the same on both sides")
-      ->check(CLI::IsMember({"auto", "tcp", "ucx"}))
-      ->capture_default_str();
+      .one_of({"auto", "tcp", "ucx"})
+      .show_default();
   app.add_option("--codec", side.node.codec, "How layers come: off, auto or a mode; off on one side is off")
-      ->type_name("MODE")
-      ->capture_default_str();
+      .type_name("MODE")
+      .show_default();
   app.add_option("--seal-key-file", side.node.seal_key_file, "File with keys: layers are sealed on their way")
-      ->type_name("FILE");
+      .type_name("FILE");
 }
 
 }  // namespace
 
 void add_session(Registry& registry) {
-  CLI::App& group =
+  Command group =
       registry.add_group("session", "Move a request's KV from a prefill side to a decode side, re-sliced and verified");
-  auto sending = std::make_shared<Arguments>();
-  CLI::App& sender =
+  auto sending = std::make_shared<SessionArguments>();
+  Command sender =
       registry.add(group, "send", "Be the prefill side: offer a request's KV and publish it layer by layer",
                    [sending](const Output& output) { return within_memory(*sending, output, true); });
   sender
       .add_option("file", sending->file,
                   "KV of the whole model, [layer][K, V][head][token][element]; made up if missing")
-      ->type_name("FILE");
+      .type_name("FILE");
   add_common(sender, *sending);
   sending->side.node.name = "prefill";
   sender.add_option("--name", sending->side.node.name, "Name of this node, for a receiver that was dialled (--from)")
-      ->type_name("NAME")
-      ->capture_default_str();
+      .type_name("NAME")
+      .show_default();
   sender.add_option("--layer-ms", sending->layer_ms, "Milliseconds that a layer takes to compute")
-      ->type_name("N")
-      ->capture_default_str();
-  sender.parse_complete_callback([sending, app = &sender] { sending->tokens_given = app->count("--tokens") != 0; });
+      .type_name("N")
+      .show_default();
   sender.footer(
       "Example, in two shells:\n  kvbm session receive --listen 127.0.0.1:7001 --tp 2 --order hnd --peer-tp 4 --out "
       "kv.bin\n"
       "  kvbm session send --peer 127.0.0.1:7001 --tp 4 --layer-ms 100\nBoth print the same hash, of as many tokens. A "
       "receiver with fewer --tokens takes the first ones: its hash and size are of those.");
 
-  auto receiving = std::make_shared<Arguments>();
-  CLI::App& receiver =
+  auto receiving = std::make_shared<SessionArguments>();
+  Command receiver =
       registry.add(group, "receive", "Be the decode side: open a session and take layers as they are ready",
                    [receiving](const Output& output) { return within_memory(*receiving, output, false); });
   receiver.add_option("-o,--out", receiving->file, "Write what came here, in the order of `kvbm session send`")
-      ->type_name("FILE");
+      .type_name("FILE");
   add_common(receiver, *receiving);
   receiver
       .add_option("--peer-tp", receiving->peer_tp, "Tensor-parallel ranks of the sending side, over all of its nodes")
-      ->type_name("N")
-      ->check(CLI::Range(1U, 4096U))
-      ->capture_default_str();
+      .type_name("N")
+      .range(1U, 4096U)
+      .show_default();
   receiver.add_option("--from", receiving->from, "Names of the sending nodes, where they dial this one")
-      ->type_name("NAME,...")
-      ->capture_default_str();
+      .type_name("NAME,...")
+      .show_default();
   receiver.footer(
       "Example, in two shells:\n  kvbm session send kv.bin --listen 127.0.0.1:7001\n"
       "  kvbm session receive --peer 127.0.0.1:7001 --tokens 1024 --order cross_hnd --out back.bin");

@@ -11,11 +11,11 @@ namespace kvbm::command {
 namespace {
 
 // Every word that may follow `app`.
-std::string words_after(const CLI::App& app) {
+std::string words_after(const Command& app) {
   std::string words;
-  for (const CLI::App* sub : commands_below(app)) words += sub->get_name() + " ";
-  for (const CLI::Option* option : options_shown(app)) {
-    for (const std::string& name : option->get_lnames()) words += "--" + name + " ";
+  for (const Command& sub : app.commands()) words += sub.name() + " ";
+  for (const Option& option : app.options()) {
+    for (const std::string& name : option.long_names()) words += "--" + name + " ";
   }
   if (!words.empty()) words.pop_back();
   return words;
@@ -27,21 +27,21 @@ std::string single_quoted(const std::string& text) {
   return out + "'";
 }
 
-void bash_cases(const CLI::App& app, const std::string& path, std::string& out) {
+void bash_cases(const Command& app, const std::string& path, std::string& out) {
   out += "    " + single_quoted(path) + ") words=" + single_quoted(words_after(app)) + " ;;\n";
-  for (const CLI::App* sub : commands_below(app)) bash_cases(*sub, path + " " + sub->get_name(), out);
+  for (const Command& sub : app.commands()) bash_cases(sub, path + " " + sub.name(), out);
 }
 
-void subcommand_paths(const CLI::App& app, const std::string& path, std::string& out) {
-  for (const CLI::App* sub : commands_below(app)) {
-    const std::string longer = path + " " + sub->get_name();
+void subcommand_paths(const Command& app, const std::string& path, std::string& out) {
+  for (const Command& sub : app.commands()) {
+    const std::string longer = path + " " + sub.name();
     out += (out.empty() ? "" : "|") + single_quoted(longer);
-    subcommand_paths(*sub, longer, out);
+    subcommand_paths(sub, longer, out);
   }
 }
 
 // What bash and zsh share: $path becomes the deepest subcommand typed so far, $words what may follow.
-std::string body(const CLI::App& root, const std::string& typed) {
+std::string body(const Command& root, const std::string& typed) {
   std::string paths;
   std::string cases;
   subcommand_paths(root, "kvbm", paths);
@@ -50,13 +50,13 @@ std::string body(const CLI::App& root, const std::string& typed) {
          ") path=\"$path $word\" ;;\n    esac\n  done\n  case \"$path\" in\n" + cases + "  esac\n";
 }
 
-std::string bash_completion(const CLI::App& root) {
+std::string bash_completion(const Command& root) {
   return "# bash completion of kvbm\n_kvbm() {\n" + body(root, "\"${COMP_WORDS[@]:1:COMP_CWORD-1}\"") +
          "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\")\n}\n"
          "complete -o default -F _kvbm kvbm\n";
 }
 
-std::string zsh_completion(const CLI::App& root) {
+std::string zsh_completion(const Command& root) {
   std::string text = body(root, "\"${(@)words_typed}\"");
   const size_t at = text.find("path='kvbm' words=''");
   text.replace(at, 20, "at='kvbm' next=''");
@@ -74,22 +74,22 @@ std::string zsh_completion(const CLI::App& root) {
 }
 
 // A name may be a command's and, further down, another's (`codec`, `bench codec`): what may follow depends on the path.
-void fish_lines(const CLI::App& app, const std::string& path, std::string& out) {
+void fish_lines(const Command& app, const std::string& path, std::string& out) {
   const std::string condition = "__kvbm_at \"" + path + "\"";
-  for (const CLI::App* sub : commands_below(app)) {
-    out += "complete -c kvbm -f -n " + single_quoted(condition) + " -a " + sub->get_name() + " -d " +
-           single_quoted(sub->get_description()) + "\n";
-    fish_lines(*sub, path + " " + sub->get_name(), out);
+  for (const Command& sub : app.commands()) {
+    out += "complete -c kvbm -f -n " + single_quoted(condition) + " -a " + sub.name() + " -d " +
+           single_quoted(sub.description()) + "\n";
+    fish_lines(sub, path + " " + sub.name(), out);
   }
-  for (const CLI::Option* option : options_shown(app)) {
-    for (const std::string& name : option->get_lnames()) {
+  for (const Option& option : app.options()) {
+    for (const std::string& name : option.long_names()) {
       out += "complete -c kvbm -n " + single_quoted(condition) + " -l " + name +
-             (option->get_items_expected_max() > 0 ? " -r" : "") + " -d " + single_quoted(option->get_description()) + "\n";
+             (option.takes_value() ? " -r" : "") + " -d " + single_quoted(option.description()) + "\n";
     }
   }
 }
 
-std::string fish_completion(const CLI::App& root) {
+std::string fish_completion(const Command& root) {
   std::string paths;
   subcommand_paths(root, "kvbm", paths);
   std::replace(paths.begin(), paths.end(), '|', ' ');
@@ -128,30 +128,29 @@ std::string roff(const std::string& text) {
   return out;
 }
 
-void man_options(const CLI::App& app, std::string& out) {
-  for (const CLI::Option* option : options_shown(app)) {
-    const bool positional = option->get_lnames().empty() && option->get_snames().empty();
-    out += ".TP\n\\fB" + roff(option->get_name(positional, true)) + "\\fR";
-    if (option->get_items_expected_max() > 0 && !positional) out += " \\fI" + roff(option->get_type_name()) + "\\fR";
-    out += "\n" + roff(option->get_description()) + "\n";
+void man_options(const Command& app, std::string& out) {
+  for (const Option& option : app.options()) {
+    out += ".TP\n\\fB" + roff(option.names()) + "\\fR";
+    if (option.takes_value() && !option.is_positional()) out += " \\fI" + roff(option.type_name()) + "\\fR";
+    out += "\n" + roff(option.description()) + "\n";
   }
 }
 
-void man_commands(const CLI::App& app, const std::string& path, std::string& out) {
-  for (const CLI::App* sub : commands_below(app)) {
-    const std::string longer = path + " " + sub->get_name();
-    out += ".SS " + roff(longer) + "\n" + roff(sub->get_description()) + ".\n";
-    man_options(*sub, out);
-    if (!sub->get_footer().empty()) out += ".PP\n.nf\n" + roff(sub->get_footer()) + "\n.fi\n";
-    man_commands(*sub, longer, out);
+void man_commands(const Command& app, const std::string& path, std::string& out) {
+  for (const Command& sub : app.commands()) {
+    const std::string longer = path + " " + sub.name();
+    out += ".SS " + roff(longer) + "\n" + roff(sub.description()) + ".\n";
+    man_options(sub, out);
+    if (!sub.footer().empty()) out += ".PP\n.nf\n" + roff(sub.footer()) + "\n.fi\n";
+    man_commands(sub, longer, out);
   }
 }
 
-std::string man_page(const CLI::App& root) {
+std::string man_page(const Command& root) {
   const std::string version = std::to_string(KVBM_VERSION_MAJOR) + "." + std::to_string(KVBM_VERSION_MINOR) + "." +
                               std::to_string(KVBM_VERSION_PATCH);
   std::string out = ".TH KVBM 1 \"\" \"kvbm " + version + "\" \"User Commands\"\n.SH NAME\nkvbm \\- " +
-                    roff(root.get_description()) +
+                    roff(root.description()) +
                     "\n.SH SYNOPSIS\n.B kvbm\n\\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n.SH OPTIONS\n";
   man_options(root, out);
   out += ".SH COMMANDS\n";
@@ -175,23 +174,23 @@ int print(const char* field, const std::string& text, const Output& output) {
 
 void add_completion(Registry& registry) {
   auto shell = std::make_shared<std::string>();
-  CLI::App& root = registry.root();
-  CLI::App& app = registry.add("completion", "Print the completion script of a shell", [shell, &root](const Output& output) {
+  const Command root = registry.root();
+  Command app = registry.add("completion", "Print the completion script of a shell", [shell, root](const Output& output) {
     const std::string text = *shell == "bash"  ? bash_completion(root)
                              : *shell == "zsh" ? zsh_completion(root)
                                                : fish_completion(root);
     return print("script", text, output);
   });
-  app.add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  app.add_option("shell", *shell, "bash, zsh or fish").required().one_of({"bash", "zsh", "fish"});
   app.footer("Example:\n  kvbm completion bash > ~/.local/share/bash-completion/completions/kvbm");
 }
 
 void add_man(Registry& registry) {
-  CLI::App& root = registry.root();
-  CLI::App& app = registry.add("man", "Print the manual page as roff", [&root](const Output& output) {
+  const Command root = registry.root();
+  Command app = registry.add("man", "Print the manual page as roff", [root](const Output& output) {
     return print("page", man_page(root), output);
   });
-  app.group("");
+  app.hide();
 }
 
 }  // namespace kvbm::command

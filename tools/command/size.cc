@@ -20,7 +20,7 @@ using terminal::Align;
 using terminal::format_count;
 using terminal::format_size;
 
-struct Options {
+struct SizeOptions {
   std::string preset;
   std::string config;
   std::string tokens = "1";
@@ -87,7 +87,7 @@ struct Counts {
   uint64_t batch = 0;
 };
 
-Result<Counts> counts_of(const Options& options) {
+Result<Counts> counts_of(const SizeOptions& options) {
   Counts counts;
   for (const auto& [name, text, value] :
        {std::tuple{"--tokens", &options.tokens, &counts.tokens}, std::tuple{"--batch", &options.batch, &counts.batch}}) {
@@ -99,7 +99,7 @@ Result<Counts> counts_of(const Options& options) {
   return counts;
 }
 
-Result<Question> question_of(const Options& options, const Counts& counts) {
+Result<Question> question_of(const SizeOptions& options, const Counts& counts) {
   Question question;
   std::string text;
   if (!options.preset.empty()) {
@@ -136,7 +136,7 @@ struct Room {
   bool any_length;    // past their windows its layers do not grow, and there is room for these
 };
 
-Result<std::vector<Room>> rooms_of(const Options& options, const Question& question) {
+Result<std::vector<Room>> rooms_of(const SizeOptions& options, const Question& question) {
   std::vector<Room> rooms;
   for (const auto& [tier, text] : {std::pair{"host", options.host}, std::pair{"disk", options.disk}}) {
     if (text.empty()) continue;
@@ -159,7 +159,7 @@ struct Grid {
   std::vector<std::vector<uint64_t>> bytes;  // [context][sessions]
 };
 
-Result<Grid> grid_of(const Options& options, const Question& question) {
+Result<Grid> grid_of(const SizeOptions& options, const Question& question) {
   Result<std::vector<uint64_t>> contexts = terminal::parse_counts(options.contexts);
   if (!contexts.ok()) return contexts.status();
   Result<std::vector<uint64_t>> sessions = terminal::parse_counts(options.sessions);
@@ -275,7 +275,7 @@ void print_human(const Question& q, const std::vector<Room>& rooms, const Grid* 
   for (const std::string& note : q.model.notes) std::printf("note: %s\n", note.c_str());
 }
 
-int run(const Options& options, const Output& output) {
+int run(const SizeOptions& options, const Output& output) {
   if (options.list_presets) return list_presets(output);
   if (options.preset.empty() == options.config.empty()) {
     return fail(kBadInput, "say one model: --preset NAME or --config FILE", "`kvbm size --list-presets` shows the names");
@@ -310,19 +310,19 @@ int run(const Options& options, const Output& output) {
 }  // namespace
 
 void add_size(Registry& registry) {
-  auto options = std::make_shared<Options>();
-  CLI::App& app = registry.add("size", "How many bytes of KV a model needs, per token and in all",
-                               [options](const Output& output) { return run(*options, output); });
-  app.add_option("--preset", options->preset, "A well-known model")->type_name("NAME");
-  app.add_option("--config", options->config, "config.json of a Hugging Face model")->type_name("FILE");
-  app.add_option("--tokens", options->tokens, "Tokens of one sequence, as 100000 or 100k")->type_name("COUNT");
-  app.add_option("--batch", options->batch, "Sequences held at once")->type_name("COUNT");
-  app.add_option("--bits", options->bits, "Bits of one KV value: 16, 8, 4")->type_name("N");
-  app.add_option("--host", options->host, "Say what this much host memory holds")->type_name("SIZE");
-  app.add_option("--disk", options->disk, "Say what this much disk holds")->type_name("SIZE");
+  auto options = std::make_shared<SizeOptions>();
+  Command app = registry.add("size", "How many bytes of KV a model needs, per token and in all",
+                             [options](const Output& output) { return run(*options, output); });
+  app.add_option("--preset", options->preset, "A well-known model").type_name("NAME");
+  app.add_option("--config", options->config, "config.json of a Hugging Face model").type_name("FILE");
+  app.add_option("--tokens", options->tokens, "Tokens of one sequence, as 100000 or 100k").type_name("COUNT");
+  app.add_option("--batch", options->batch, "Sequences held at once").type_name("COUNT");
+  app.add_option("--bits", options->bits, "Bits of one KV value: 16, 8, 4").type_name("N");
+  app.add_option("--host", options->host, "Say what this much host memory holds").type_name("SIZE");
+  app.add_option("--disk", options->disk, "Say what this much disk holds").type_name("SIZE");
   app.add_flag("--context-table", options->table, "A table over context lengths and concurrent sessions");
-  app.add_option("--contexts", options->contexts, "Rows of the table")->type_name("COUNTS");
-  app.add_option("--sessions", options->sessions, "Columns of the table")->type_name("COUNTS");
+  app.add_option("--contexts", options->contexts, "Rows of the table").type_name("COUNTS");
+  app.add_option("--sessions", options->sessions, "Columns of the table").type_name("COUNTS");
   app.add_flag("--list-presets", options->list_presets, "List the well-known models");
   app.footer(
       "Examples:\n"

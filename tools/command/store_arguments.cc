@@ -126,34 +126,34 @@ int check_policy(const std::string& name) {
 
 }  // namespace
 
-void add_trace_arguments(CLI::App& app, TraceArguments& arguments) {
-  app.add_option("TRACE", arguments.path, "Trace file")->required();
-  app.add_option("--format", arguments.format, "Format of the trace")->capture_default_str();
+void add_trace_arguments(Command app, TraceArguments& arguments) {
+  app.add_option("TRACE", arguments.path, "Trace file").required();
+  app.add_option("--format", arguments.format, "Format of the trace").show_default();
   app.add_flag("--skip-bad", arguments.skip_bad, "Go on after bad lines, and count them");
 }
 
-void add_store_arguments(CLI::App& app, StoreArguments& arguments) {
-  app.add_option("--host", arguments.host, "Host tier (default 256MiB)")->type_name("SIZE");
-  app.add_option("--disk", arguments.disk, "Disk tier, or several in order")->type_name("SIZE,...");
+void add_store_arguments(Command app, StoreArguments& arguments) {
+  app.add_option("--host", arguments.host, "Host tier (default 256MiB)").type_name("SIZE");
+  app.add_option("--disk", arguments.disk, "Disk tier, or several in order").type_name("SIZE,...");
   app.add_option("--admission", arguments.admission,
                  "What comes to the tiers below the host: a name for each, in order; `all` to those left without one")
-      ->type_name("NAME,...");
-  app.add_option("--block-bytes", arguments.block_bytes, "Bytes of a block")->type_name("SIZE")->capture_default_str();
+      .type_name("NAME,...");
+  app.add_option("--block-bytes", arguments.block_bytes, "Bytes of a block").type_name("SIZE").show_default();
   app.add_option("--disk-path", arguments.disk_path,
                  "Directory of the disk tier; kept, so that the next run finds its blocks (the second one's: DIR-2)")
-      ->type_name("DIR");
+      .type_name("DIR");
   app.add_option("--codec", arguments.codec, "How records of the disk tier are coded: off, auto or a mode")
-      ->type_name("MODE")
-      ->capture_default_str();
+      .type_name("MODE")
+      .show_default();
   app.add_option("--plugin", arguments.plugin, "A last tier: a shared library with the symbol kvbm_plugin_table")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--peer", arguments.peers, "Addresses of nodes, with commas: blocks go to them, and theirs are found")
-      ->type_name("HOST:PORT,...");
-  app.add_option("--threads", arguments.threads, "Engines at a time")->capture_default_str();
+      .type_name("HOST:PORT,...");
+  app.add_option("--threads", arguments.threads, "Engines at a time").show_default();
   app.add_flag("--settle", arguments.settle,
                "Wait after each request until what it stored has come down: hit rates of the sizes, whatever the speed");
-  app.add_option("--first", arguments.first, "Requests to pass over")->type_name("N")->check(not_negative());
-  app.add_option("--limit", arguments.limit, "Requests to replay")->type_name("N")->check(not_negative());
+  app.add_option("--first", arguments.first, "Requests to pass over").type_name("N").not_negative();
+  app.add_option("--limit", arguments.limit, "Requests to replay").type_name("N").not_negative();
 }
 
 int fail_trace(const std::string& path, const Status& why) {

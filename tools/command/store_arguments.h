@@ -33,9 +33,9 @@ struct StoreArguments {
 };
 
 // The options write to `arguments` when they are parsed.
-void add_trace_arguments(CLI::App& app, TraceArguments& arguments);
+void add_trace_arguments(Command app, TraceArguments& arguments);
 // All but --policy, whose values differ between the commands.
-void add_store_arguments(CLI::App& app, StoreArguments& arguments);
+void add_store_arguments(Command app, StoreArguments& arguments);
 
 // Reads the trace into `out`; tells on stderr what was skipped. kDone, or the exit code of what it said on stderr.
 int read_trace(const TraceArguments& arguments, trace::Trace& out);

@@ -17,7 +17,7 @@ namespace kvbm::command {
 
 namespace {
 
-struct Arguments {
+struct TopArguments {
   TraceArguments trace;
   StoreArguments store;
   double interval = 1;
@@ -72,7 +72,7 @@ class FrameWriter {
   terminal::Screen screen_;
 };
 
-top::Run describe(const Arguments& arguments, const replay::StoreOptions& options, uint64_t requests) {
+top::Run describe(const TopArguments& arguments, const replay::StoreOptions& options, uint64_t requests) {
   top::Run run;
   run.trace = arguments.trace.path;
   run.requests = requests_to_replay(options, requests);
@@ -85,7 +85,7 @@ top::Run describe(const Arguments& arguments, const replay::StoreOptions& option
   return run;
 }
 
-int watch(const Arguments& arguments, const Output& output, const trace::Trace& trace) {
+int watch(const TopArguments& arguments, const Output& output, const trace::Trace& trace) {
   replay::StoreOptions options;
   options.verify = false;
   ScratchDirectory scratch;
@@ -118,7 +118,7 @@ int watch(const Arguments& arguments, const Output& output, const trace::Trace& 
   return writer.failed() ? fail(kFailed, "the frames could not be written") : kDone;
 }
 
-int run(const Arguments& arguments, const Output& output) {
+int run(const TopArguments& arguments, const Output& output) {
   replay::StoreOptions unread;
   const int good = read_store_arguments(arguments.store, unread);
   if (good != kDone) return good;
@@ -130,23 +130,23 @@ int run(const Arguments& arguments, const Output& output) {
 }  // namespace
 
 void add_top(Registry& registry) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App& app = registry.add("top", "Watch the tiers from inside while a trace goes through them",
-                               [arguments](const Output& output) { return run(*arguments, output); });
+  auto arguments = std::make_shared<TopArguments>();
+  Command app = registry.add("top", "Watch the tiers from inside while a trace goes through them",
+                             [arguments](const Output& output) { return run(*arguments, output); });
   add_trace_arguments(app, arguments->trace);
-  app.add_option("--policy", arguments->store.policy, "Eviction policy of the host tier")->type_name("NAME");
+  app.add_option("--policy", arguments->store.policy, "Eviction policy of the host tier").type_name("NAME");
   add_store_arguments(app, arguments->store);
   app.add_option("--interval", arguments->interval, "Seconds from a frame to the next")
-      ->type_name("SECONDS")
-      ->check(within(0.01, 86400.0))
-      ->capture_default_str();
+      .type_name("SECONDS")
+      .range(0.01, 86400.0)
+      .show_default();
   app.add_option("--rows", arguments->rows, "Hottest and coldest blocks to list")
-      ->type_name("K")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
+      .type_name("K")
+      .range(0, 1000)
+      .show_default();
   app.add_option("--sort", arguments->sort, "What makes a block hot: uses, age (of its last use), holds or pins")
-      ->check(CLI::IsMember({"uses", "age", "holds", "pins"}))
-      ->capture_default_str();
+      .one_of({"uses", "age", "holds", "pins"})
+      .show_default();
   app.add_flag("--once", arguments->once, "One frame, at the end");
   app.footer(
       "Ctrl-C ends the replay after the requests in hand and prints the last frame. With --json a frame is a line.\n"

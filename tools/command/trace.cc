@@ -72,8 +72,8 @@ int stat(const std::string& file, bool skip_bad, const Output& output) {
   if (output.json) {
     const nlohmann::ordered_json out{{"requests", t.requests.size()},   {"seconds", static_cast<double>(span_ms) / 1000},
                                      {"block_refs", t.hash_ids.size()}, {"distinct_blocks", paths.parent.size()},
-                                     {"input_tokens", tokens},          {"unlimited_hit_rate", unlimited.hit_rate},
-                                     {"bad_lines", parsed.value().bad_lines}};
+                                     {"input_tokens", tokens},          {"unlimited_hits", unlimited.hits},
+                                     {"unlimited_hit_rate", unlimited.hit_rate}, {"bad_lines", parsed.value().bad_lines}};
     std::printf("%s\n", out.dump(2).c_str());
     return kDone;
   }
@@ -94,15 +94,15 @@ int stat(const std::string& file, bool skip_bad, const Output& output) {
 }  // namespace
 
 void add_trace(Registry& registry) {
-  CLI::App& group = registry.add_group("trace", "Make and describe request traces of the Mooncake format");
+  Command group = registry.add_group("trace", "Make and describe request traces of the Mooncake format");
   auto arguments = std::make_shared<GenerateArguments>();
-  CLI::App& make = registry.add(group, "generate", "Write a generated trace; the same seed gives the same bytes",
-                                [arguments](const Output& output) { return generate(*arguments, output); });
-  make.add_option("--workload", arguments->workload, "chat, agent, retrieval or mixed")->capture_default_str();
-  make.add_option("--requests", arguments->requests, "Requests")->capture_default_str();
-  make.add_option("--duration", arguments->duration_s, "Seconds that the sessions start in")->capture_default_str();
-  make.add_option("--seed", arguments->seed, "Seed")->check(not_negative())->capture_default_str();
-  make.add_option("-o,--output", arguments->file, "File to write; standard output if not given")->type_name("FILE");
+  Command make = registry.add(group, "generate", "Write a generated trace; the same seed gives the same bytes",
+                              [arguments](const Output& output) { return generate(*arguments, output); });
+  make.add_option("--workload", arguments->workload, "chat, agent, retrieval or mixed").show_default();
+  make.add_option("--requests", arguments->requests, "Requests").show_default();
+  make.add_option("--duration", arguments->duration_s, "Seconds that the sessions start in").show_default();
+  make.add_option("--seed", arguments->seed, "Seed").not_negative().show_default();
+  make.add_option("-o,--output", arguments->file, "File to write; standard output if not given").type_name("FILE");
   make.footer("Example:\n  kvbm trace generate --workload agent --requests 5000 -o agent.jsonl");
 
   struct StatArguments {
@@ -110,9 +110,9 @@ void add_trace(Registry& registry) {
     bool skip_bad = false;
   };
   auto which = std::make_shared<StatArguments>();
-  CLI::App& describe = registry.add(group, "stat", "Requests, tokens, blocks and the reuse that a trace offers",
-                                    [which](const Output& output) { return stat(which->file, which->skip_bad, output); });
-  describe.add_option("TRACE", which->file, "Trace file")->required();
+  Command describe = registry.add(group, "stat", "Requests, tokens, blocks and the reuse that a trace offers",
+                                  [which](const Output& output) { return stat(which->file, which->skip_bad, output); });
+  describe.add_option("TRACE", which->file, "Trace file").required();
   describe.add_flag("--skip-bad", which->skip_bad, "Go on after bad lines, and count them");
 }
 

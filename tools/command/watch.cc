@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Arguments {
+struct WatchArguments {
   watch::ReaderOptions reader;
   std::string duration;
   double interval = 1;
@@ -25,7 +25,7 @@ struct Arguments {
   bool tokens = false;
 };
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_after(std::chrono::steady_clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 // "10s", "500ms", "2min", "1h"; a plain number is seconds. Nothing: no end.
 Result<double> parse_duration(const std::string& text) {
@@ -47,7 +47,7 @@ Result<double> parse_duration(const std::string& text) {
 // A screen that is redrawn, lines of text one frame after the other, or a line of JSON for each event.
 class Writer {
  public:
-  Writer(const Arguments& arguments, bool json)
+  Writer(const WatchArguments& arguments, bool json)
       : arguments_(arguments), json_(json), screen_(json || arguments.once ? -1 : STDOUT_FILENO) {}
 
   void heard(const watch::Message& message) {
@@ -73,32 +73,32 @@ class Writer {
     terminal::Interrupt::ask();
   }
 
-  const Arguments& arguments_;
+  const WatchArguments& arguments_;
   const bool json_;
   bool failed_ = false;
   terminal::Screen screen_;
 };
 
-int watch_events(const Arguments& arguments, const Output& output, watch::Reader& reader, double duration) {
+int watch_events(const WatchArguments& arguments, const Output& output, watch::Reader& reader, double duration) {
   const terminal::Interrupt interrupt;
   Writer writer(arguments, output.json);
   watch::Tally tally(arguments.rows);
   const Clock::time_point began = Clock::now();
   const auto heard = [&](watch::Message&& message) {
     writer.heard(message);
-    tally.take(message, seconds_since(began));
+    tally.take(message, seconds_after(began));
   };
   double next_frame = arguments.interval;
-  while (!terminal::Interrupt::asked() && seconds_since(began) < duration) {
-    const double left = std::min(next_frame, duration) - seconds_since(began);
+  while (!terminal::Interrupt::asked() && seconds_after(began) < duration) {
+    const double left = std::min(next_frame, duration) - seconds_after(began);
     const Status polled =
         reader.poll(static_cast<int>(std::clamp(left, 0.0, 60.0) * 1000) + 1, terminal::Interrupt::fd(), heard);
     if (!polled.ok()) return fail(polled);
-    if (seconds_since(began) < next_frame) continue;
-    writer.frame(tally.frame(reader.counts(), seconds_since(began), false));
-    next_frame = seconds_since(began) + arguments.interval;
+    if (seconds_after(began) < next_frame) continue;
+    writer.frame(tally.frame(reader.counts(), seconds_after(began), false));
+    next_frame = seconds_after(began) + arguments.interval;
   }
-  writer.finish(tally.frame(reader.counts(), seconds_since(began), true));
+  writer.finish(tally.frame(reader.counts(), seconds_after(began), true));
   if (writer.failed()) return fail(kFailed, "the events could not be written");
   if (reader.counts().messages == 0) {
     std::fprintf(stderr,
@@ -108,7 +108,7 @@ int watch_events(const Arguments& arguments, const Output& output, watch::Reader
   return kDone;
 }
 
-int run(const Arguments& arguments, const Output& output) {
+int run(const WatchArguments& arguments, const Output& output) {
   const auto duration = parse_duration(arguments.duration);
   if (!duration.ok()) return fail(duration.status());
   const auto zmq = watch::Zmq::load();
@@ -123,26 +123,26 @@ int run(const Arguments& arguments, const Output& output) {
 }  // namespace
 
 void add_watch(Registry& registry) {
-  auto arguments = std::make_shared<Arguments>();
-  CLI::App& app = registry.add("watch", "Watch the KV events of an engine: blocks stored and removed, gaps, rates",
-                               [arguments](const Output& output) { return run(*arguments, output); });
+  auto arguments = std::make_shared<WatchArguments>();
+  Command app = registry.add("watch", "Watch the KV events of an engine: blocks stored and removed, gaps, rates",
+                             [arguments](const Output& output) { return run(*arguments, output); });
   app.add_option("endpoint", arguments->reader.endpoint,
                  "Where events are published: connected to; with * as its host or port engines connect here")
-      ->type_name("ENDPOINT")
-      ->required();
+      .type_name("ENDPOINT")
+      .required();
   app.add_option("--replay", arguments->reader.replay, "The publisher's replay endpoint: what was missed is asked for")
-      ->type_name("ENDPOINT");
-  app.add_option("--topic", arguments->reader.topic, "Only topics that begin so")->type_name("TEXT");
+      .type_name("ENDPOINT");
+  app.add_option("--topic", arguments->reader.topic, "Only topics that begin so").type_name("TEXT");
   app.add_option("--for", arguments->duration, "End after this time, such as 10s or 5min; else at Ctrl-C")
-      ->type_name("TIME");
+      .type_name("TIME");
   app.add_option("--interval", arguments->interval, "Seconds from a frame to the next")
-      ->type_name("SECONDS")
-      ->check(within(0.01, 86400.0))
-      ->capture_default_str();
+      .type_name("SECONDS")
+      .range(0.01, 86400.0)
+      .show_default();
   app.add_option("--rows", arguments->rows, "Last events to list")
-      ->type_name("K")
-      ->check(CLI::Range(0, 1000))
-      ->capture_default_str();
+      .type_name("K")
+      .range(0, 1000)
+      .show_default();
   app.add_flag("--once", arguments->once, "One frame, at the end");
   app.add_flag("--tokens", arguments->tokens, "With --json: token ids as well");
   app.footer(

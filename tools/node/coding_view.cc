@@ -1,6 +1,7 @@
 #include "node/coding_view.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace kvbm::node {
 

@@ -1,7 +1,7 @@
 // How an edge codes and seals, as a person reads it and as JSON: the way to a tier, and the way from another node.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "kvbm.h"

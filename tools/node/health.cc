@@ -1,6 +1,7 @@
 #include "node/health.h"
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "node/coding_view.h"
 #include "terminal/json_text.h"

@@ -1,6 +1,7 @@
 #include "node/node_stats.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "node/coding_view.h"

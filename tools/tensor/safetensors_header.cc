@@ -9,15 +9,15 @@ namespace kvbm::tensor {
 
 namespace {
 
-using Json = nlohmann::json;
+using HeaderJson = nlohmann::json;
 
-struct Type {
+struct ElementType {
   const char* name;
   Element element;
   uint64_t bytes;
 };
 // What is no element of KV caches is coded as opaque bytes: a file may have a few of them beside the cache.
-constexpr Type kTypes[] = {{"BF16", Element::bf16, 2},        {"F16", Element::fp16, 2},         {"F32", Element::fp32, 4},
+constexpr ElementType kElementTypes[] = {{"BF16", Element::bf16, 2},        {"F16", Element::fp16, 2},         {"F32", Element::fp32, 4},
                            {"F8_E4M3", Element::fp8_e4m3, 1}, {"F8_E5M2", Element::fp8_e5m2, 1}, {"I8", Element::int8, 1},
                            {"U8", Element::bytes, 1},         {"BOOL", Element::bytes, 1},       {"I16", Element::bytes, 2},
                            {"U16", Element::bytes, 2},        {"I32", Element::bytes, 4},        {"U32", Element::bytes, 4},
@@ -29,7 +29,7 @@ Status bad_entry(const std::string& name, const char* why) {
   return Status(Code::damaged, "the safetensors header is wrong", shown(name) + why);
 }
 
-Result<Tensor> read_entry(const std::string& name, const Json& entry, uint64_t values_at, uint64_t values_bytes) {
+Result<Tensor> read_entry(const std::string& name, const HeaderJson& entry, uint64_t values_at, uint64_t values_bytes) {
   if (!entry.is_object()) return bad_entry(name, "not an object");
   const auto dtype = entry.find("dtype");
   const auto shape = entry.find("shape");
@@ -41,15 +41,15 @@ Result<Tensor> read_entry(const std::string& name, const Json& entry, uint64_t v
     return bad_entry(name, "no data_offsets");
   }
   const auto word = dtype->get<std::string>();
-  const auto* type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& t) { return word == t.name; });
-  if (type == std::end(kTypes)) {
+  const auto* type = std::find_if(std::begin(kElementTypes), std::end(kElementTypes), [&](const ElementType& t) { return word == t.name; });
+  if (type == std::end(kElementTypes)) {
     return Status(Code::unsupported, "the safetensors file has a type that is not known",
                   shown(name) + terminal::safe_text(word, kShownName));
   }
   Tensor tensor;
   tensor.name = name;
   tensor.element = type->element;
-  for (const Json& n : *shape) {
+  for (const HeaderJson& n : *shape) {
     if (!n.is_number_unsigned()) return bad_entry(name, "a shape that is not of whole numbers");
     tensor.shape.push_back(n.get<uint64_t>());
   }
@@ -79,7 +79,7 @@ Result<TensorFile> read_safetensors(ConstBytes front, uint64_t file_bytes) {
   }
   if (front.size() < 8 + length) return Status(Code::internal, "the safetensors header was not read whole");
   const char* text = reinterpret_cast<const char*>(front.data()) + 8;
-  const Json header = Json::parse(text, text + length, nullptr, false);
+  const HeaderJson header = HeaderJson::parse(text, text + length, nullptr, false);
   if (!header.is_object()) return Status(Code::damaged, "the safetensors header is no JSON object");
   TensorFile file;
   file.kind = Kind::safetensors;

@@ -30,53 +30,12 @@
 #include "cluster/session/link.h"
 #include "cluster/session/outbox.h"
 #include "cluster/session/plan.h"
+#include "cluster/session/requests.h"
 #include "cluster/session/slice.h"
 #include "cluster/session/staging.h"
 #include "cluster/session/wire.h"
 
 namespace kvbm::cluster::session {
-
-using SessionId = uint64_t;
-
-struct SourceRank {
-  PeerId peer = 0;
-  uint16_t rank = 0;
-  std::string name;  // for people: an address and a rank
-};
-
-struct OpenRequest {
-  RequestId request;
-  Facts facts;
-  std::vector<LocalPart> targets;
-  std::vector<SourceRank> sources;  // every prefill rank of the request
-  uint16_t sink_rank = 0;           // this decode rank, of
-  uint16_t sink_count = 1;
-  uint64_t deadline_ns = kNever;
-  // Staging that this session may have under way at once; at least one slot is always allowed.
-  uint64_t budget_bytes = 64ULL << 20;
-};
-
-struct ReceiverEvent {
-  enum class Kind : uint8_t { layer_ready, finished };
-  Kind kind = Kind::finished;
-  SessionId session = 0;
-  RequestId request;
-  // layer_ready
-  Component component = 0;
-  uint16_t layer = 0;  // of the whole model
-  // finished; with ok all layers were reported before
-  Status status;
-};
-
-struct ReceiverStats {
-  uint64_t sessions = 0, finished = 0, failed = 0;
-  uint64_t slices = 0, bytes = 0, damaged_slices = 0;
-  uint64_t coded_slices = 0, coded_bytes = 0;  // that came coded or sealed, and what came of them
-  uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that were read in shared memory
-  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that landed in a device's memory
-  uint64_t maps = 0, refused_maps = 0;           // of prefill ranks' shared memory
-  uint64_t late_slices = 0, late_messages = 0, protocol_errors = 0;
-};
 
 class Receiver {
  public:

@@ -25,6 +25,7 @@
 #include "cluster/session/intervals.h"
 #include "cluster/session/link.h"
 #include "cluster/session/outbox.h"
+#include "cluster/session/requests.h"
 #include "cluster/session/shared_slots.h"
 #include "cluster/session/slice.h"
 #include "cluster/session/staging.h"
@@ -39,31 +40,6 @@ class Holder {
   // A refusal refuses the offer.
   virtual Status hold(const RequestId& request, std::span<const LocalPart> parts) = 0;
   virtual void release(const RequestId& request) = 0;
-};
-
-struct OfferRequest {
-  RequestId request;
-  Facts facts;
-  std::vector<LocalPart> parts;
-  uint64_t deadline_ns = kNever;
-};
-
-struct SenderEvent {
-  RequestId request;
-  // ok: every decode rank has all it wants. Otherwise the first thing that went wrong.
-  Status status;
-  uint32_t sinks_done = 0;  // decode ranks, of
-  uint32_t sinks = 0;       // that many; 0 = nobody has opened it
-  uint64_t bytes = 0;       // that were sent
-};
-
-struct SenderStats {
-  uint64_t slices = 0, straight_slices = 0, bytes = 0;
-  uint64_t coded_slices = 0, coded_bytes = 0;  // coded or sealed ones, and what went of them
-  uint64_t shared_slices = 0, shared_bytes = 0;  // of these, those that stayed in shared memory
-  uint64_t direct_slices = 0, direct_bytes = 0;  // and those that the transport has read out of a device, to the end
-  uint64_t ended = 0, failed = 0;                // offers; of these, those that did not end well
-  uint64_t refused_opens = 0, protocol_errors = 0, late_messages = 0;
 };
 
 class Sender {

@@ -11,8 +11,6 @@ namespace kvbm::copy::local {
 
 namespace {
 
-// One turn sends at most this many frames, so that one peer does not keep the others waiting: 2 MiB.
-constexpr int kFramesPerTurn = 32;
 // Parts of the host's pieces that one frame takes at most.
 constexpr size_t kPartsPerFrame = 64;
 

@@ -37,6 +37,9 @@ struct Ended {
   uint64_t bytes;
 };
 
+// One turn sends or reads at most this many frames, so that one peer does not keep the others waiting: 2 MiB.
+inline constexpr int kFramesPerTurn = 32;
+
 class UnixPeer {
  public:
   // Descriptors that one peer may have in this process as pools.

@@ -15,7 +15,6 @@ namespace {
 constexpr size_t kMaxFds = 4;
 // What a dead process may have left: its socket's buffer, in the smallest frames.
 constexpr int kLastFrames = 1024;
-constexpr int32_t kLogWarning = 2;  // KVBM_LOG_WARNING
 
 // Owned at once: whatever is wrong with a message, no descriptor of it stays open.
 void take_fds(msghdr& message, std::vector<Fd>& fds) {

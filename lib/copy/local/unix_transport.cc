@@ -21,10 +21,8 @@ constexpr uint64_t name_of(What what, uint64_t id) noexcept { return id << 2 | s
 
 constexpr int kEventsPerTurn = 64;
 constexpr int kAcceptsPerTurn = 16;
-constexpr int kFramesPerTurn = 32;
 constexpr int kSendBuffer = 1 << 20;  // asked for; net.core.wmem_max decides
 constexpr uint32_t kDefaultQueueBytes = 1U << 20;
-constexpr int32_t kLogWarning = 2;  // KVBM_LOG_WARNING
 
 kvbm_transport_host_t copy_host(const kvbm_transport_host_t& host) noexcept {
   kvbm_transport_host_t out{};

@@ -33,6 +33,8 @@ namespace kvbm::copy::local {
 // The table of this transport; static.
 const kvbm_transport_ops_t* unix_transport_ops() noexcept;
 
+inline constexpr int32_t kLogWarning = 2;  // KVBM_LOG_WARNING
+
 class UnixTransport {
  public:
   static constexpr size_t kMaxPeers = 1024;

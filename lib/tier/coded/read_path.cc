@@ -17,7 +17,7 @@ namespace kvbm::tier::coded {
 namespace {
 
 // What one task decodes at least, in plain bytes.
-constexpr uint64_t kTaskBytes = uint64_t{512} << 10;
+constexpr uint64_t kDecodeTaskBytes = uint64_t{512} << 10;
 
 std::string hex(std::span<const uint8_t> bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -188,7 +188,7 @@ void CodedCore::came(const std::shared_ptr<GetOp>& op, const std::vector<size_t>
   }
   for (size_t first = 0; first < arrived.size();) {
     std::vector<Arrived> task;
-    for (uint64_t bytes = 0; first < arrived.size() && bytes < kTaskBytes; ++first) {
+    for (uint64_t bytes = 0; first < arrived.size() && bytes < kDecodeTaskBytes; ++first) {
       bytes += arrived[first].payload.size();
       task.push_back(std::move(arrived[first]));
     }

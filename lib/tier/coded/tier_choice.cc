@@ -21,7 +21,7 @@ constexpr uint64_t kProbeNs = 10'000'000'000;
 constexpr uint64_t kPauseNs = 30'000'000'000;
 constexpr uint64_t kMostPauseNs = 480'000'000'000;
 // Of what was known before, so much stays with the next record.
-constexpr double kKept = 0.75;
+constexpr double kKeptOfChoice = 0.75;
 
 // Of the time until its deadline, so much of a load may be reading and decoding.
 constexpr double kOfDeadline = 0.5;
@@ -30,7 +30,7 @@ constexpr double kForgets = 1.0 / 16;
 
 constexpr TierChoice::Level kCoding[] = {TierChoice::Level::fast, TierChoice::Level::standard, TierChoice::Level::max};
 
-void mix(double& known, double now, bool first) noexcept { known = first ? now : known * kKept + now * (1 - kKept); }
+void mix(double& known, double now, bool first) noexcept { known = first ? now : known * kKeptOfChoice + now * (1 - kKeptOfChoice); }
 
 }  // namespace
 

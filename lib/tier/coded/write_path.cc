@@ -13,13 +13,13 @@ namespace {
 // What is sent to the inner tier at once: a disk writes runs of 4 MiB, and while it does the next chunk is encoded.
 constexpr uint64_t kChunkBytes = uint64_t{2} << 20;
 // What one task encodes at least.
-constexpr uint64_t kTaskBytes = uint64_t{512} << 10;
+constexpr uint64_t kEncodeTaskBytes = uint64_t{512} << 10;
 // Encoding holds writing up where it is what writing waited for during half of so much time.
 constexpr uint64_t kWatchNs = 200'000'000;
 // Less is mostly latency, which coding does not shorten.
 constexpr uint64_t kLeastMeasured = uint64_t{256} << 10;
 // Of what writing was known to take, so much stays with the next batch.
-constexpr double kKept = 7.0 / 8;
+constexpr double kKeptOfTime = 7.0 / 8;
 
 // A coded head lies in front of its payload.
 uint64_t head_room_of(const PutItem& item) noexcept {
@@ -169,7 +169,7 @@ bool CodedCore::begin_chunk(std::vector<UniqueFunction<void()>>& tasks) {
     if (piece.encode && !room_for(piece, item)) break;
     bytes += item.payload.size() + 1;
     if (piece.encode) task_bytes += item.payload.size() + 1;
-    if (task_bytes >= kTaskBytes) task(op->next + 1);
+    if (task_bytes >= kEncodeTaskBytes) task(op->next + 1);
   }
   chunk->n = op->next - chunk->first;
   if (chunk->n == 0) return false;
@@ -374,8 +374,8 @@ void CodedCore::Written::add(uint64_t asked_ns, uint64_t now_ns, uint64_t stored
   const uint64_t from = std::max(asked_ns, last_end_ns);
   last_end_ns = std::max(last_end_ns, now_ns);
   if (stored_bytes < kLeastMeasured || now_ns <= from) return;
-  ns = ns * kKept + static_cast<double>(now_ns - from);
-  bytes = bytes * kKept + static_cast<double>(stored_bytes);
+  ns = ns * kKeptOfTime + static_cast<double>(now_ns - from);
+  bytes = bytes * kKeptOfTime + static_cast<double>(stored_bytes);
 }
 
 void CodedCore::written(PutOp& op, const std::vector<size_t>& which, const std::vector<Code>& codes,

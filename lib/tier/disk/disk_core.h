@@ -27,6 +27,10 @@ namespace kvbm::tier::disk {
 
 // I/O errors in a row, of any kind, after which the disk is given up.
 inline constexpr uint32_t kFailuresToDisable = 8;
+// One vectored read or write takes at most so much, in so many parts.
+inline constexpr uint64_t kRunBytes = uint64_t{4} << 20;
+inline constexpr size_t kRunVectors = 256;
+inline constexpr uint64_t kSlotBytes = uint64_t{256} << 10;  // one slot of a staging ring
 
 struct PutOp {
   static constexpr uint8_t kNoHint = UINT8_MAX;

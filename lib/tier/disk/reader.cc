@@ -9,9 +9,6 @@
 namespace kvbm::tier::disk {
 namespace {
 
-constexpr uint64_t kRunBytes = uint64_t{4} << 20;
-constexpr size_t kRunVectors = 256;
-
 bool aligned(const std::byte* p) { return reinterpret_cast<uintptr_t>(p) % kIoAlign == 0; }
 
 }  // namespace

@@ -11,7 +11,6 @@ namespace {
 constexpr uint64_t kMinSegmentBytes = 64 * 1024;
 constexpr uint32_t kMinSegments = 3;
 constexpr size_t kStagingSlots = 16;
-constexpr uint64_t kSlotBytes = uint64_t{256} << 10;
 constexpr std::string_view kSuperblockName = "superblock";
 constexpr size_t kAhead = 8;  // rows whose places in the index are on their way to the caches
 

@@ -8,16 +8,13 @@
 namespace kvbm::tier::disk {
 namespace {
 
-constexpr uint64_t kRunBytes = uint64_t{4} << 20;
 // While loads are near, one write of this size is in flight at a time: a load waits no longer for it.
 constexpr uint64_t kPieceBytes = uint64_t{256} << 10;
-constexpr size_t kRunVectors = 256;
 // While a load is under way the next piece waits for its end, but no longer than this: a device may tell of a read only
 // when what was queued behind it is done too. Long loads leave writing 125 MB/s.
 constexpr uint64_t kLongestYield = 2'000'000;
 // Loads of one engine come in trains: how long after one the next is expected.
 constexpr uint64_t kLoadsAreNear = 20'000'000;
-constexpr uint64_t kSlotBytes = uint64_t{256} << 10;  // one slot of the staging ring
 
 bool direct_ready(ConstBytes payload) { return reinterpret_cast<uintptr_t>(payload.data()) % kIoAlign == 0; }
 

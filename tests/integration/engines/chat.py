@@ -82,8 +82,12 @@ def converse(model: Path, turns: int, connector: Optional[dict[str, Any]]) -> li
 
 
 def progress(done: int, of: int, with_kvbm: bool) -> None:
-    end = "\n" if done == of else ""
-    print(f"\r  {'with' if with_kvbm else 'without'} libkvbm: turn {done} of {of}{end}", end="", file=sys.stderr, flush=True)
+    """One line, written anew on a terminal; elsewhere its last state alone."""
+    line = f"  {'with' if with_kvbm else 'without'} libkvbm: turn {done} of {of}"
+    if sys.stderr.isatty():
+        print(f"\r{line}", end="\n" if done == of else "", file=sys.stderr, flush=True)
+    elif done == of:
+        print(line, file=sys.stderr, flush=True)
 
 
 def show(without: Sequence[Turn], having: Sequence[Turn]) -> None:

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm {
+namespace kvbm::config_test {
 namespace {
 
 std::vector<OptionRow> schema() {
@@ -102,4 +102,4 @@ TEST(Config, what_is_printed_resolves_to_the_same_values) {
 }
 
 }  // namespace
-}  // namespace kvbm
+}  // namespace kvbm::config_test

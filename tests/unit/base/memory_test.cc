@@ -10,7 +10,7 @@
 
 #include "support/temp_dir.h"
 
-namespace kvbm {
+namespace kvbm::memory_test {
 namespace {
 
 TEST(Arena, is_zero_and_writable_and_says_what_it_got) {
@@ -116,4 +116,4 @@ TEST(SharedMemory, what_could_change_under_a_reader_is_refused) {
 }
 
 }  // namespace
-}  // namespace kvbm
+}  // namespace kvbm::memory_test

@@ -35,7 +35,7 @@ void* operator new(std::size_t bytes) { return take(bytes); }
 void operator delete(void* p) noexcept { give(p); }
 void operator delete(void* p, std::size_t) noexcept { give(p); }
 
-namespace kvbm {
+namespace kvbm::memory_wait_test {
 namespace {
 
 bool is_refused() {
@@ -80,4 +80,4 @@ TEST(MemoryWait, of_one_thread_is_not_another_ones) {
 }
 
 }  // namespace
-}  // namespace kvbm
+}  // namespace kvbm::memory_wait_test

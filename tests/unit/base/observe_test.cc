@@ -9,7 +9,7 @@
 #include "base/metrics.h"
 #include "base/process.h"
 
-namespace kvbm {
+namespace kvbm::observe_test {
 namespace {
 
 TEST(FamilyTable, gives_dense_ids_in_order_and_the_same_id_again) {
@@ -112,4 +112,4 @@ TEST(Log, is_off_by_default_and_passes_only_wanted_levels) {
 }
 
 }  // namespace
-}  // namespace kvbm
+}  // namespace kvbm::observe_test

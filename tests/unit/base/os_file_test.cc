@@ -20,7 +20,7 @@
 #include "base/thread_executor.h"
 #include "support/temp_dir.h"
 
-namespace kvbm {
+namespace kvbm::os_file_test {
 namespace {
 
 using test::TempDir;
@@ -430,4 +430,4 @@ TEST(OsFileSystem, says_which_engine_it_uses) {
 }
 
 }  // namespace
-}  // namespace kvbm
+}  // namespace kvbm::os_file_test

@@ -13,7 +13,7 @@
 
 #include "base/chacha20.h"
 
-namespace kvbm {
+namespace kvbm::random_test {
 namespace {
 
 TEST(ChaCha20, gives_the_block_of_rfc_8439_section_2_3_2) {
@@ -74,4 +74,4 @@ TEST(SystemRandom, that_is_refused_later_goes_on_with_numbers_of_its_own) {
 }
 
 }  // namespace
-}  // namespace kvbm
+}  // namespace kvbm::random_test

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-namespace kvbm::test {
+namespace kvbm::test::sim_disk_test {
 namespace {
 
 std::vector<std::byte> filled(size_t bytes, int value) { return std::vector<std::byte>(bytes, std::byte(value)); }
@@ -266,4 +266,4 @@ TEST(SimDisk, one_seed_gives_one_disk) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::sim_disk_test

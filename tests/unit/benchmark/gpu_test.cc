@@ -8,7 +8,7 @@
 #include "support/fake_cuda/bench_kernels.h"
 #include "support/fake_cuda/fake_cuda.h"
 
-namespace kvbm::benchmark {
+namespace kvbm::benchmark::gpu_test {
 namespace {
 
 GpuOptions small() {
@@ -95,4 +95,4 @@ TEST(GpuBenchmark, says_that_there_is_no_such_device) {
 }
 
 }  // namespace
-}  // namespace kvbm::benchmark
+}  // namespace kvbm::benchmark::gpu_test

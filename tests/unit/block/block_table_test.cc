@@ -2,7 +2,7 @@
 
 #include "block_fixture.h"
 
-namespace kvbm::block {
+namespace kvbm::block::block_table_test {
 namespace {
 
 TEST(BlockTable, create_refuses_no_slots_no_factory_and_unknown_policies) {
@@ -356,4 +356,4 @@ TEST(Accounts, room_for_others_comes_from_whoever_uses_most) {
 }
 
 }  // namespace
-}  // namespace kvbm::block
+}  // namespace kvbm::block::block_table_test

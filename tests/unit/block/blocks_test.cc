@@ -4,7 +4,7 @@
 
 #include "block_fixture.h"
 
-namespace kvbm::block {
+namespace kvbm::block::blocks_test {
 namespace {
 
 static_assert(!std::is_copy_constructible_v<PartialBlock> && !std::is_copy_constructible_v<RegisteredBlock>);
@@ -81,4 +81,4 @@ TEST(Blocks, matches_hold_their_prefix_until_they_end) {
 }
 
 }  // namespace
-}  // namespace kvbm::block
+}  // namespace kvbm::block::blocks_test

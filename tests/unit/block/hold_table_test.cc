@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace kvbm::block {
+namespace kvbm::block::hold_table_test {
 namespace {
 
 std::vector<HoldValue> make(HoldTable& holds, const std::vector<SlotId>& slots, HoldKind kind = HoldKind::reading) {
@@ -170,4 +170,4 @@ TEST(HoldTable, values_made_by_several_threads_are_distinct_and_none_is_lost) {
 }
 
 }  // namespace
-}  // namespace kvbm::block
+}  // namespace kvbm::block::hold_table_test

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "block_fixture.h"
 
-namespace kvbm::block {
+namespace kvbm::block::pin_table_test {
 namespace {
 
 struct Pinned : testing::Test {
@@ -92,4 +92,4 @@ TEST_F(Pinned, unregistered_slots_cannot_be_pinned) {
 }
 
 }  // namespace
-}  // namespace kvbm::block
+}  // namespace kvbm::block::pin_table_test

@@ -4,7 +4,7 @@
 
 #include "block_fixture.h"
 
-namespace kvbm::block {
+namespace kvbm::block::precedence_test {
 namespace {
 
 // Gives way where it is told to; remembers what it was asked.
@@ -155,4 +155,4 @@ TEST(Precedence, threads_that_take_each_others_place_lose_no_slot) {
 }
 
 }  // namespace
-}  // namespace kvbm::block
+}  // namespace kvbm::block::precedence_test

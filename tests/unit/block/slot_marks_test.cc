@@ -7,7 +7,7 @@
 
 #include "block_fixture.h"
 
-namespace kvbm::block {
+namespace kvbm::block::slot_marks_test {
 namespace {
 
 constexpr uint64_t kValue = 1000;
@@ -139,4 +139,4 @@ TEST(SlotMarks, keeping_and_forgetting_at_once_end_without_one) {
 }
 
 }  // namespace
-}  // namespace kvbm::block
+}  // namespace kvbm::block::slot_marks_test

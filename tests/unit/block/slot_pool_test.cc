@@ -10,7 +10,7 @@
 
 #include "block_fixture.h"
 
-namespace kvbm::block {
+namespace kvbm::block::slot_pool_test {
 namespace {
 
 constexpr uint32_t kSlots = 256;
@@ -259,4 +259,4 @@ TEST(SlotPool, threads_that_allocate_at_the_same_time_lose_nothing) {
 }
 
 }  // namespace
-}  // namespace kvbm::block
+}  // namespace kvbm::block::slot_pool_test

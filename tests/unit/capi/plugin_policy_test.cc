@@ -10,7 +10,7 @@
 #include "policy/hints.h"
 #include "unit/block/block_fixture.h"
 
-namespace kvbm::capi {
+namespace kvbm::capi::plugin_policy_test {
 namespace {
 
 using block::BlockTable;
@@ -221,4 +221,4 @@ TEST(PluginPolicy, hints_are_honoured_without_its_knowing) {
 }
 
 }  // namespace
-}  // namespace kvbm::capi
+}  // namespace kvbm::capi::plugin_policy_test

@@ -10,7 +10,7 @@
 #include "base/family_table.h"
 #include "base/thread_executor.h"
 
-namespace kvbm::capi {
+namespace kvbm::capi::plugin_tier_test {
 namespace {
 
 // Forgets when told to go on, and says on which thread it was asked.
@@ -81,4 +81,4 @@ TEST_F(PluginTierEnds, with_nothing_in_flight) {
 }
 
 }  // namespace
-}  // namespace kvbm::capi
+}  // namespace kvbm::capi::plugin_tier_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::channel_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -89,4 +89,4 @@ TEST(Channel, stays_broken_after_a_bad_message) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::channel_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::complaint_test {
 namespace {
 
 constexpr uint64_t kMinute = Complaint::kFirstNs;
@@ -36,4 +36,4 @@ TEST(Complaint, another_reason_and_a_failure_after_a_success_are_news) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::complaint_test

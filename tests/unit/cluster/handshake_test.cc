@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::handshake_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -253,4 +253,4 @@ TEST(KeyedMac, is_hmac_sha256) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::handshake_test

@@ -6,7 +6,7 @@
 
 #include "cluster/wire.h"
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::host_facts_test {
 namespace {
 
 HostFacts some_facts() {
@@ -79,4 +79,4 @@ TEST(HostWord, comes_back_and_nothing_else_is_one) {
 TEST(BootId, is_the_same_whenever_it_is_asked_for) { EXPECT_EQ(boot_id(), boot_id()); }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::host_facts_test

@@ -5,7 +5,7 @@
 
 #include "codec/zstd_leaf.h"
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::link_coder_test {
 namespace {
 
 constexpr uint16_t kRaw = 1, kPlanar = 2, kZstd = 4;
@@ -105,4 +105,4 @@ TEST_F(LinkCoderTest, does_not_try_to_code_between_nodes_of_one_machine_what_cod
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::link_coder_test

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::locations_test {
 namespace {
 
 using Answer = Locations::Answer;
@@ -175,4 +175,4 @@ TEST(Locations, never_says_what_was_not_said_to_it) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::locations_test

@@ -4,7 +4,7 @@
 
 #include "support/sim_disk.h"
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::membership_test {
 namespace {
 
 using Kind = MemberChange::Kind;
@@ -167,4 +167,4 @@ TEST(AddressFile, keeps_the_members_when_the_file_says_nonsense_or_cannot_be_rea
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::membership_test

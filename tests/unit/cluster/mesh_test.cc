@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::mesh_test {
 namespace {
 
 TEST(MeshOptions, without_a_key_nothing_beyond_this_machine) {
@@ -51,4 +51,4 @@ TEST(MeshOptions, an_address_that_is_none_is_named_before_a_key_is_asked_for) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::mesh_test

@@ -7,7 +7,7 @@
 #include "codec/leaf_hash.h"
 #include "support/link_world.h"
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::peer_link_test {
 namespace {
 
 using test::NodeExecutor;
@@ -606,4 +606,4 @@ TEST(Backoff, doubles_with_jitter_up_to_its_bound_and_starts_over) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::peer_link_test

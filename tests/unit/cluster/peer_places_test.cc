@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::peer_places_test {
 namespace {
 
 struct Still final : Clock {
@@ -92,4 +92,4 @@ TEST(PeerPlaces, a_location_from_before_anything_was_forgotten_says_nothing) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::peer_places_test

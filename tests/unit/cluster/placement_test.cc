@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::placement_test {
 namespace {
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
@@ -199,4 +199,4 @@ TEST(Placement, the_replica_takes_over_when_a_home_goes) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::placement_test

@@ -11,7 +11,7 @@
 #include "support/coded_records.h"
 #include "support/session_shapes.h"
 
-namespace kvbm::cluster::session {
+namespace kvbm::cluster::session::session_coded_test {
 namespace {
 
 constexpr std::byte kGuard{0xA7};
@@ -74,7 +74,7 @@ class CodedSlice {
     slice = s;
     plain_.resize(slice_front_bytes(s.head.leaves) + s.head.payload_bytes);
     const MutableBytes payload = MutableBytes(plain_).subspan(slice_front_bytes(s.head.leaves));
-    numbers ? codec::testing::fill_bf16(payload, random_) : random_.fill(payload);
+    numbers ? codec::coded_records::fill_bf16(payload, random_) : random_.fill(payload);
     for (uint32_t i = 0; i < s.head.leaves; ++i) {
       const SliceLeaf leaf = shape.leaf(i);
       store_le(slice_hashes(plain_.data()) + size_t{8} * i, codec::leaf_hash(payload.subspan(leaf.offset, leaf.bytes)));
@@ -117,7 +117,7 @@ class CodedSlice {
 };
 
 TEST(SessionCoded, every_shape_comes_back_in_every_mode_coded_and_sealed) {
-  const auto ring = codec::testing::ring_of(codec::testing::kTwoKeys);
+  const auto ring = codec::coded_records::ring_of(codec::coded_records::kTwoKeys);
   uint64_t smaller = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     for (const codec::Mode mode : {codec::Mode::off, codec::Mode::fast, codec::Mode::standard, codec::Mode::zstd}) {
@@ -148,7 +148,7 @@ TEST(SessionCoded, every_shape_comes_back_in_every_mode_coded_and_sealed) {
 }
 
 TEST(SessionCoded, what_was_changed_or_cut_on_the_way_is_refused) {
-  const auto ring = codec::testing::ring_of(codec::testing::kTwoKeys);
+  const auto ring = codec::coded_records::ring_of(codec::coded_records::kTwoKeys);
   for (uint64_t seed = 1; seed <= 24; ++seed) {
     const codec::KeyRing* keys = seed % 2 == 0 ? ring.get() : nullptr;
     CodedSlice s(seed * 4 + 1, true);
@@ -178,7 +178,7 @@ TEST(SessionCoded, what_was_changed_or_cut_on_the_way_is_refused) {
 
 // Every one of them is undamaged, and sealed with the right key: only it is another slice.
 TEST(SessionCoded, what_belongs_to_another_pull_is_refused) {
-  const auto ring = codec::testing::ring_of(codec::testing::kTwoKeys);
+  const auto ring = codec::coded_records::ring_of(codec::coded_records::kTwoKeys);
   for (const codec::KeyRing* keys : {static_cast<const codec::KeyRing*>(nullptr), ring.get()}) {
     for (int what = 0; what < 9; ++what) {
       CodedSlice s(5, true);
@@ -236,8 +236,8 @@ TEST(SessionCoded, lengths_that_nothing_has_are_refused_whatever_hash_is_on_them
 }
 
 TEST(SessionCoded, without_the_key_and_without_a_seal_nothing_opens) {
-  const auto ring = codec::testing::ring_of(codec::testing::kTwoKeys);
-  const auto other = codec::testing::ring_of("9 " + std::string(64, 'e') + "\n");
+  const auto ring = codec::coded_records::ring_of(codec::coded_records::kTwoKeys);
+  const auto other = codec::coded_records::ring_of("9 " + std::string(64, 'e') + "\n");
   CodedSlice sealed(5, true);
   const auto coded = sealed.encode({codec::Mode::off, ring.get()});
   ASSERT_TRUE(coded.ok());
@@ -256,4 +256,4 @@ TEST(SessionCoded, a_slot_has_room_for_every_slice_that_is_sealed) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster::session
+}  // namespace kvbm::cluster::session::session_coded_test

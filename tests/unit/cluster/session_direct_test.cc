@@ -6,7 +6,7 @@
 
 #include "support/session_pair.h"
 
-namespace kvbm::test {
+namespace kvbm::test::session_direct_test {
 namespace {
 
 using namespace cluster::session;
@@ -301,4 +301,4 @@ TEST(SessionDirect, a_payload_apart_that_is_asked_for_under_no_tag_of_a_slot_com
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::session_direct_test

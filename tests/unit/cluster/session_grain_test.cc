@@ -7,7 +7,7 @@
 #include "cluster/session/slice.h"
 #include "support/session_shapes.h"
 
-namespace kvbm::test {
+namespace kvbm::test::session_grain_test {
 namespace {
 
 using cluster::session::block_grain;
@@ -107,4 +107,4 @@ TEST(SessionGrain, a_leaf_is_one_run_on_both_sides) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::session_grain_test

@@ -3,7 +3,7 @@
 
 #include "support/session_pair.h"
 
-namespace kvbm::test {
+namespace kvbm::test::session_mover_test {
 namespace {
 
 using Pair = SessionPair;
@@ -157,4 +157,4 @@ TEST(SessionMover, ends_that_come_when_the_session_is_gone_touch_nothing) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::session_mover_test

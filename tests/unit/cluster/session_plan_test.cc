@@ -10,7 +10,7 @@
 #include "layout/shard.h"
 #include "support/session_shapes.h"
 
-namespace kvbm::cluster::session {
+namespace kvbm::cluster::session::session_plan_test {
 namespace {
 
 using test::make_side;
@@ -237,4 +237,4 @@ TEST(SessionBlocks, wrong_maps_are_refused_in_words) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster::session
+}  // namespace kvbm::cluster::session::session_plan_test

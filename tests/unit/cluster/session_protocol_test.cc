@@ -4,7 +4,7 @@
 #include "layout/shard.h"
 #include "support/session_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::session_protocol_test {
 namespace {
 
 using cluster::session::Abort;
@@ -629,4 +629,4 @@ TEST(Session, a_peer_whose_transfers_do_not_end_gets_no_more_staging) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::session_protocol_test

@@ -7,7 +7,7 @@
 
 #include "support/session_pair.h"
 
-namespace kvbm::test {
+namespace kvbm::test::session_shared_test {
 namespace {
 
 using namespace cluster::session;
@@ -327,4 +327,4 @@ TEST(SessionShared, memory_that_is_not_there_is_refused_and_the_session_goes_on)
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::session_shared_test

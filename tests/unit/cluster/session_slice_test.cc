@@ -9,7 +9,7 @@
 #include "support/session_shapes.h"
 #include "support/session_world.h"
 
-namespace kvbm::cluster::session {
+namespace kvbm::cluster::session::session_slice_test {
 namespace {
 
 class Hand final : public Link {
@@ -133,4 +133,4 @@ TEST_F(SessionSlice, an_earlier_pull_another_session_or_another_request_is_throw
 }
 
 }  // namespace
-}  // namespace kvbm::cluster::session
+}  // namespace kvbm::cluster::session::session_slice_test

@@ -8,7 +8,7 @@
 #include "cluster/session/slice.h"
 #include "codec/leaf_hash.h"
 
-namespace kvbm::cluster::session {
+namespace kvbm::cluster::session::session_wire_test {
 namespace {
 
 Header header(Type type) {
@@ -232,4 +232,4 @@ TEST(SessionWire, a_pull_says_how_what_it_asks_for_may_be_coded) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster::session
+}  // namespace kvbm::cluster::session::session_wire_test

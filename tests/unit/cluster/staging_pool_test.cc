@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::staging_pool_test {
 namespace {
 
 TEST(StagingPool, gives_aligned_memory_within_its_limit) {
@@ -39,4 +39,4 @@ TEST(StagingPool, says_what_can_never_be_taken) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::staging_pool_test

@@ -4,7 +4,7 @@
 
 #include "support/fake_cuda/log_lines.h"
 
-namespace kvbm::cluster {
+namespace kvbm::cluster::stranger_log_test {
 namespace {
 
 struct World {
@@ -93,4 +93,4 @@ TEST(StrangerLog, who_comes_and_leaves_or_says_nothing_was_not_refused) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster
+}  // namespace kvbm::cluster::stranger_log_test

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 
-namespace kvbm::cluster::wire {
+namespace kvbm::cluster::wire::wire_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -178,4 +178,4 @@ TEST(Wire, the_bytes_of_a_find_are_these) {
 }
 
 }  // namespace
-}  // namespace kvbm::cluster::wire
+}  // namespace kvbm::cluster::wire::wire_test

@@ -8,19 +8,19 @@
 
 #include "support/coded_records.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::coded_record_test {
 namespace {
 
-using testing::AlignedBuffer;
-using testing::decode;
-using testing::encode;
-using testing::encoded;
-using testing::kForm;
-using testing::plain_record;
-using testing::Plan;
-using testing::recipe_of;
-using testing::Record;
-using testing::ring_of;
+using coded_records::AlignedBuffer;
+using coded_records::decode;
+using coded_records::encode;
+using coded_records::encoded;
+using coded_records::kForm;
+using coded_records::plain_record;
+using coded_records::Plan;
+using coded_records::recipe_of;
+using coded_records::Record;
+using coded_records::ring_of;
 
 constexpr uint64_t kSeed = 20261122;
 
@@ -42,7 +42,7 @@ TEST(CodedRecord, comes_back_as_it_was_head_and_all) {
 TEST(CodedRecord, sealed_comes_back_with_a_record_id_of_its_own) {
   SeededRandom random(kSeed);
   const Record plain = plain_record({}, random);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   for (const char* recipe : {"off", "default", "k=default"}) {
     SCOPED_TRACE(recipe);
     const Record sealed = encoded(plain, recipe, ring.get(), random);
@@ -80,7 +80,7 @@ TEST(CodedRecord, opaque_loses_only_what_all_of_it_may_lose) {
   Plan plan;
   plan.flags = kOpaque;
   const Record plain = plain_record(plan, random);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   for (const KeyRing* keys : {static_cast<const KeyRing*>(nullptr), ring.get()}) {
     for (const char* recipe : {"k:0=int8,default", "v=int8", "0=delta,1-=int6"}) {
       Record coded, back;
@@ -104,7 +104,7 @@ TEST(CodedRecord, tells_what_most_of_it_was_coded_with) {
   SeededRandom random(kSeed);
   const Record plain = plain_record({}, random);
   const Record noise = plain_record({{65536, 500, 64, 1}, false, true, 0}, random);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   struct Case {
     const Record* from;
     const char* recipe;
@@ -136,7 +136,7 @@ TEST(CodedRecord, that_would_not_be_smaller_is_not_made_unless_it_is_sealed) {
   EXPECT_EQ(Code::again, encode(noise, "default", nullptr, random, out).status().code());
   EXPECT_EQ(Code::again, encode(fine, "off", nullptr, random, out).status().code());
   EXPECT_EQ(Code::again, encode(empty, "default", nullptr, random, out).status().code());
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   for (const Record* plain : {&noise, &fine, &empty}) {
     const Record sealed = encoded(*plain, "off", ring.get(), random);
     EXPECT_EQ(sealed.payload.size(), plain->payload.size() + 24 * plain->view().header().leaf_count);
@@ -149,7 +149,7 @@ TEST(CodedRecord, that_would_not_be_smaller_is_not_made_unless_it_is_sealed) {
 TEST(CodedRecord, any_range_of_leaves_is_decoded_alone) {
   SeededRandom random(kSeed);
   const Record plain = plain_record({{8192, 100, 6144, 65536, 8192}, true, true, 0}, random);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   Workspace workspace;
   for (const KeyRing* keys : {static_cast<const KeyRing*>(nullptr), ring.get()}) {
     const Record coded = encoded(plain, "default", keys, random);
@@ -227,7 +227,7 @@ TEST(CodedRecord, refuses_ranges_and_rooms_that_do_not_fit) {
 
 TEST(CodedRecord, refuses_to_code_what_it_would_not_give_back) {
   SeededRandom random(kSeed);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   const Record plain = plain_record({}, random);
   const HeadView view = plain.view();
   Workspace workspace;
@@ -255,7 +255,7 @@ TEST(CodedRecord, refuses_to_code_what_it_would_not_give_back) {
 
 TEST(CodedRecord, attributes_without_room_for_a_tag_are_not_sealed) {
   SeededRandom random(kSeed);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   for (const size_t bytes : {size_t{4072}, size_t{4073}}) {
     Record plain = plain_record({{4096}, true, false, 0}, random);
     std::vector<std::byte> attributes;
@@ -274,7 +274,7 @@ TEST(CodedRecord, attributes_without_room_for_a_tag_are_not_sealed) {
 
 TEST(CodedRecord, bytes_that_changed_before_they_were_coded_are_found) {
   SeededRandom random(kSeed);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   Record plain = plain_record({}, random);
   plain.payload[70000] ^= std::byte{4};  // of leaf 1
   Record out;
@@ -286,7 +286,7 @@ TEST(CodedRecord, bytes_that_changed_before_they_were_coded_are_found) {
 
 TEST(CodedRecord, what_was_lossy_once_is_for_those_who_allow_it) {
   SeededRandom random(kSeed);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   const Record plain = plain_record({{8192, 8192}, true, true, kLossy}, random);
   Record back;
   EXPECT_EQ(Code::not_permitted, decode(plain, {}, back).code());
@@ -304,7 +304,7 @@ TEST(CodedRecord, what_was_lossy_once_is_for_those_who_allow_it) {
 
 TEST(CodedRecord, coded_with_loss_is_another_record_with_hashes_of_its_own) {
   SeededRandom random(kSeed);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   Plan plan;
   plan.leaf_bytes = {16384, 16384, 16384, 16384};
   const Record plain = plain_record(plan, random);
@@ -340,7 +340,7 @@ TEST(CodedRecord, coded_with_loss_is_another_record_with_hashes_of_its_own) {
     // The flag alone is no way around: without it the record is malformed, or its seal broken.
     Record unsaid = coded;
     unsaid.head[8] &= ~std::byte{kLossy};
-    testing::make_right(unsaid.head);
+    coded_records::make_right(unsaid.head);
     EXPECT_EQ(Code::damaged, decode(unsaid, {keys}, back).code());
   }
   Record wrong = plain;
@@ -368,7 +368,7 @@ TEST(CodedRecord, a_flipped_byte_is_a_miss_or_changes_nothing) {
 // Whatever is in a record and however it is coded, it comes back.
 TEST(CodedRecord, comes_back_under_random_recipes) {
   SeededRandom random(kSeed);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   const char* const recipes[] = {
       "off", "fast", "default", "max", "zstd", "k=fast", "v=max,k:1-=zstd", "0=default", "k=int6,v=fp8_e5m2", "delta"};
   constexpr uint32_t kSizes[] = {1, 2, 63, 64, 65, 127, 128, 1000, 4096, 6144, 65535, 65536};
@@ -404,4 +404,4 @@ TEST(CodedRecord, comes_back_under_random_recipes) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::coded_record_test

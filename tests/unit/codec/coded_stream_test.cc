@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "codec/leaf_hash.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::coded_stream_test {
 namespace {
 
 // Values of bf16 as in a cache: few exponents, any mantissa.
@@ -227,4 +227,4 @@ TEST(StreamErrors, round_up_and_survive_any_figures) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::coded_stream_test

@@ -8,7 +8,7 @@
 #include "codec/quantize_kernel.h"
 #include "support/lossy_leaves.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::delta_test {
 namespace {
 
 using test::lose;
@@ -158,4 +158,4 @@ TEST(Delta, a_damaged_leaf_is_refused_or_decodes_inside_its_bounds) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::delta_test

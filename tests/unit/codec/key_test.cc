@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace kvbm::codec {
+namespace kvbm::codec::key_test {
 namespace {
 
 constexpr uint64_t kSeed = 7;
@@ -217,4 +217,4 @@ TEST(NamespaceIds, change_with_every_field_and_its_borders) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::key_test

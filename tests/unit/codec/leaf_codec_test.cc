@@ -14,7 +14,7 @@
 #include "codec/planar_rows.h"
 #include "codec/zstd_leaf.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::leaf_codec_test {
 namespace {
 
 constexpr uint64_t kSeed = 20261122;
@@ -219,4 +219,4 @@ TEST(LeafCodec, tells_newer_leaves_from_damaged_ones) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::leaf_codec_test

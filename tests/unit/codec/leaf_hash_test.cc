@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "codec/copy_hint.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::leaf_hash_test {
 namespace {
 
 constexpr uint64_t kSeed = 20261121;
@@ -200,4 +200,4 @@ TEST(LeafHash, refuses_a_kernel_it_does_not_have) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::leaf_hash_test

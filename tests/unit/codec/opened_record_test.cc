@@ -11,14 +11,14 @@
 #include "codec/zstd_leaf.h"
 #include "support/coded_records.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::opened_record_test {
 namespace {
 
-using testing::decode;
-using testing::encoded;
-using testing::plain_record;
-using testing::Record;
-using testing::ring_of;
+using coded_records::decode;
+using coded_records::encoded;
+using coded_records::plain_record;
+using coded_records::Record;
+using coded_records::ring_of;
 
 constexpr uint64_t kSeed = 20261123;
 
@@ -60,7 +60,7 @@ Status decode_laid(const Opened& opened, std::vector<std::byte>& room) {
 
 TEST(OpenedRecord, decodes_in_place_to_what_decoding_at_once_gives) {
   SeededRandom random(kSeed);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   // The last leaves are raw in some, so that nothing is between what is written and what is read.
   const char* const recipes[] = {"default", "max", "zstd", "int8", "int4_coded", "k=default", "v=default", "k:0=fast"};
   for (const char* recipe : recipes) {
@@ -90,7 +90,7 @@ TEST(OpenedRecord, decodes_in_place_to_what_decoding_at_once_gives) {
 
 TEST(OpenedRecord, what_is_damaged_is_found_in_one_of_the_steps) {
   SeededRandom random(kSeed + 1);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   for (const bool sealed : {false, true}) {
     const Record plain = plain_record({{8192, 4096, 6144}, true, true, 0}, random);
     Record coded = encoded(plain, "k=default", sealed ? ring.get() : nullptr, random);
@@ -125,7 +125,7 @@ TEST(OpenedRecord, a_leaf_of_another_record_is_not_taken) {
 
 TEST(OpenedRecord, is_refused_as_decoding_refuses_it) {
   SeededRandom random(kSeed + 3);
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   const Record plain = plain_record({}, random);
   const Record lossy = encoded(plain, "int8", nullptr, random);
   EXPECT_EQ(open(lossy, {nullptr, false, false}).status.code(), Code::not_permitted);
@@ -162,4 +162,4 @@ TEST(OpenedRecord, leaves_that_were_not_opened_so_are_refused) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::opened_record_test

@@ -15,7 +15,7 @@
 #include "codec/leaf_hash.h"
 #include "codec/planar_kernel.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::planar_test {
 namespace {
 
 constexpr uint64_t kSeed = 20261122;
@@ -477,4 +477,4 @@ TEST(Planar, unknown_kernels_are_not_forced) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::planar_test

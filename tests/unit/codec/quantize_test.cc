@@ -8,7 +8,7 @@
 #include "codec/quantize_number.h"
 #include "support/lossy_leaves.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::quantize_test {
 namespace {
 
 using test::lose;
@@ -298,4 +298,4 @@ TEST_F(Quantize, every_changed_byte_of_head_and_scales_is_refused_or_harmless) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::quantize_test

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::recipe_test {
 namespace {
 
 constexpr uint64_t kSeed = 20261122;
@@ -120,4 +120,4 @@ TEST(Recipe, its_text_gives_it_again) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::recipe_test

@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "codec/leaf_hash.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::record_test {
 namespace {
 
 constexpr uint64_t kSeed = 20261121;
@@ -203,4 +203,4 @@ TEST(Record, opaque_payloads_are_cut_at_64_kib) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::record_test

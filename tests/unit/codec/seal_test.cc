@@ -11,10 +11,10 @@
 #include "codec/hkdf.h"
 #include "support/coded_records.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::seal_test {
 namespace {
 
-using testing::ring_of;
+using coded_records::ring_of;
 
 constexpr uint64_t kSeed = 20261122;
 
@@ -123,7 +123,7 @@ TEST(KeyRing, says_which_line_is_wrong_and_never_a_key) {
 
 Header sealed_header(uint32_t key_id) {
   SeededRandom random(kSeed);
-  Header header = testing::some_identity(random);
+  Header header = coded_records::some_identity(random);
   header.flags = kSealed;
   header.key_id = key_id;
   header.leaf_count = 4;
@@ -141,7 +141,7 @@ std::vector<std::byte> some_bytes(size_t n) {
 constexpr SealedLeaf kLeaf{2, 1000, 2000, LeafCodec::raw};
 
 TEST(Sealer, opens_what_it_sealed_whether_apart_or_in_place) {
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   Sealer sealer;
   ASSERT_TRUE(sealer.start(*ring, sealed_header(7)).ok());
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{1000}, size_t{65536}}) {
@@ -163,7 +163,7 @@ TEST(Sealer, opens_what_it_sealed_whether_apart_or_in_place) {
 }
 
 TEST(Sealer, opens_only_at_the_place_that_was_sealed) {
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   const auto plain = some_bytes(1000);
   std::vector<std::byte> sealed(1000 + kSealTagBytes), back(1000);
   Sealer sealer;
@@ -202,7 +202,7 @@ TEST(Sealer, opens_only_at_the_place_that_was_sealed) {
 }
 
 TEST(Sealer, names_the_key_id_that_the_ring_lacks) {
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   Sealer sealer;
   const Status status = sealer.start(*ring, sealed_header(99));
   EXPECT_EQ(status.code(), Code::mismatch);
@@ -210,7 +210,7 @@ TEST(Sealer, names_the_key_id_that_the_ring_lacks) {
 }
 
 TEST(Sealer, refuses_what_is_not_sealed_not_started_or_of_the_wrong_length) {
-  const auto ring = ring_of(testing::kTwoKeys);
+  const auto ring = ring_of(coded_records::kTwoKeys);
   std::vector<std::byte> out(100), plain(100);
   Sealer sealer;
   EXPECT_EQ(Code::wrong_state, sealer.seal(kLeaf, plain, {}, out).code());
@@ -234,11 +234,11 @@ TEST(Vectors, sealed_records) {
   size_t n = 0;
   for (const auto& item : nlohmann::json::parse(file)) {
     const auto bytes = [&](const char* name) { return from_hex(item.at(name).get<std::string>()); };
-    const testing::Record sealed{bytes("head"), bytes("payload")};
-    const testing::Record plain{bytes("plain_head"), bytes("plain_payload")};
+    const coded_records::Record sealed{bytes("head"), bytes("payload")};
+    const coded_records::Record plain{bytes("plain_head"), bytes("plain_payload")};
     const auto ring = ring_of(item.at("ring").get<std::string>());
-    testing::Record back;
-    const Status status = testing::decode(sealed, {ring.get()}, back);
+    coded_records::Record back;
+    const Status status = coded_records::decode(sealed, {ring.get()}, back);
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(back.payload, plain.payload);
     EXPECT_TRUE(std::ranges::equal(back.view().attributes(), plain.view().attributes()));
@@ -253,11 +253,11 @@ TEST(Vectors, sealed_records) {
       uint64_t next() noexcept override { return load_le<uint64_t>(bytes.data() + 8 * (at++ % 2)); }
     } given;
     given.bytes = bytes("record_id");
-    EXPECT_EQ(testing::encoded(plain, "off", ring.get(), given), sealed);
+    EXPECT_EQ(coded_records::encoded(plain, "off", ring.get(), given), sealed);
     ++n;
   }
   EXPECT_EQ(n, 3U);
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::seal_test

@@ -9,15 +9,15 @@
 #include "codec/coded_record.h"
 #include "support/coded_records.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::sealed_record_test {
 namespace {
 
-using testing::decode;
-using testing::encoded;
-using testing::make_right;
-using testing::plain_record;
-using testing::Record;
-using testing::ring_of;
+using coded_records::decode;
+using coded_records::encoded;
+using coded_records::make_right;
+using coded_records::plain_record;
+using coded_records::Record;
+using coded_records::ring_of;
 
 constexpr uint64_t kSeed = 20261122;
 
@@ -26,7 +26,7 @@ Record small_record(Random& random) { return plain_record({{256, 256, 100, 1024}
 
 struct SealedRecord : ::testing::Test {
   SeededRandom random{kSeed};
-  std::shared_ptr<const KeyRing> ring = ring_of(testing::kTwoKeys);
+  std::shared_ptr<const KeyRing> ring = ring_of(coded_records::kTwoKeys);
   Record plain = small_record(random);
   Record sealed = encoded(plain, "default", ring.get(), random);
 
@@ -191,7 +191,7 @@ bool holds(ConstBytes in, ConstBytes part) {
 
 TEST_F(SealedRecord, nothing_of_its_content_can_be_read) {
   const Record raw = encoded(plain, "off", ring.get(), random);
-  const ConstBytes secret = std::as_bytes(std::span(testing::kSecretAttribute));
+  const ConstBytes secret = std::as_bytes(std::span(coded_records::kSecretAttribute));
   EXPECT_TRUE(holds(plain.head, secret));
   for (const Record* record : {static_cast<const Record*>(&sealed), &raw}) {
     EXPECT_FALSE(holds(record->head, secret));
@@ -215,4 +215,4 @@ TEST_F(SealedRecord, sealed_twice_has_nothing_in_common) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::sealed_record_test

@@ -12,7 +12,7 @@
 #include "codec/coded_stream.h"
 #include "codec/zstd_leaf.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::stream_vectors_test {
 namespace {
 
 nlohmann::json vectors() {
@@ -78,4 +78,4 @@ TEST(StreamVectors, refuse_what_must_be_refused) {
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::stream_vectors_test

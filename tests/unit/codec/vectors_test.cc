@@ -16,7 +16,7 @@
 #include "codec/record.h"
 #include "support/coded_records.h"
 
-namespace kvbm::codec {
+namespace kvbm::codec::vectors_test {
 namespace {
 
 nlohmann::json read(const std::string& name) {
@@ -190,7 +190,7 @@ std::vector<std::byte> file_bytes(const std::string& name) {
 // A coded and a sealed record of version 0.1: what they hold are the first leaves of ../kv/smollm2_bf16.bin.
 TEST(Golden, coded_and_sealed_record_v1) {
   const auto sample = file_bytes("kv/smollm2_bf16.bin");
-  const auto ring = testing::ring_of(testing::kTwoKeys);
+  const auto ring = coded_records::ring_of(coded_records::kTwoKeys);
   struct Case {
     const char* name;
     const KeyRing* keys;
@@ -207,10 +207,10 @@ TEST(Golden, coded_and_sealed_record_v1) {
     EXPECT_EQ(view.value().leaf(1).codec, LeafCodec::zstd);
     const ConstBytes payload = ConstBytes(bytes).subspan(view.value().head_bytes());
     ASSERT_EQ(payload.size(), view.value().header().stored_bytes);
-    testing::Record coded{{bytes.begin(), bytes.end() - static_cast<ptrdiff_t>(payload.size())},
+    coded_records::Record coded{{bytes.begin(), bytes.end() - static_cast<ptrdiff_t>(payload.size())},
                           {payload.begin(), payload.end()}};
-    testing::Record plain;
-    const Status status = testing::decode(coded, {c.keys}, plain);
+    coded_records::Record plain;
+    const Status status = coded_records::decode(coded, {c.keys}, plain);
     if (status.code() == Code::unsupported) GTEST_SKIP() << status.message();
     ASSERT_TRUE(status.ok()) << status.message();
     ASSERT_EQ(plain.payload.size(), 4 * 6144U);
@@ -221,9 +221,9 @@ TEST(Golden, coded_and_sealed_record_v1) {
     ASSERT_TRUE(attributes.ok());
     EXPECT_EQ(parse_position(attributes.value().at(0).value), (Position{16, 5, 6}));
     const ConstBytes extra = attributes.value().at(1).value;
-    EXPECT_TRUE(std::ranges::equal(extra, std::as_bytes(std::span(testing::kSecretAttribute))));
+    EXPECT_TRUE(std::ranges::equal(extra, std::as_bytes(std::span(coded_records::kSecretAttribute))));
   }
 }
 
 }  // namespace
-}  // namespace kvbm::codec
+}  // namespace kvbm::codec::vectors_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace kvbm::copy {
+namespace kvbm::copy::codec_choice_test {
 namespace {
 
 // Moves one batch after the other; coders work while the edge does.
@@ -347,4 +347,4 @@ TEST(CodecChoice, misses_teach_nothing) {
 }
 
 }  // namespace
-}  // namespace kvbm::copy
+}  // namespace kvbm::copy::codec_choice_test

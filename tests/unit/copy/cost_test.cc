@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace kvbm::copy {
+namespace kvbm::copy::cost_test {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
@@ -161,4 +161,4 @@ TEST(Latest, is_the_slack_after_the_next_key_was_due) {
 }
 
 }  // namespace
-}  // namespace kvbm::copy
+}  // namespace kvbm::copy::cost_test

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "copy/ring.h"
 
-namespace kvbm::copy {
+namespace kvbm::copy::flat_table_test {
 namespace {
 
 TEST(FlatTable, holds_what_a_map_holds_through_random_inserts_and_erases) {
@@ -51,4 +51,4 @@ TEST(Ring, numbers_stay_with_their_elements_while_it_grows) {
 }
 
 }  // namespace
-}  // namespace kvbm::copy
+}  // namespace kvbm::copy::flat_table_test

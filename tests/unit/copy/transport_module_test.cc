@@ -10,7 +10,7 @@
 #include "base/signal_keeper.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::copy {
+namespace kvbm::copy::transport_module_test {
 namespace {
 
 // Modules that tests/CMakeLists.txt makes of tests/support/modules/transport.c.
@@ -105,4 +105,4 @@ TEST(TransportModule, an_option_is_looked_at_alone_and_the_environment_before_th
 }
 
 }  // namespace
-}  // namespace kvbm::copy
+}  // namespace kvbm::copy::transport_module_test

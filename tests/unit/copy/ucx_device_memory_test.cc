@@ -12,7 +12,7 @@
 #include "base/peer_memory.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::ucx {
+namespace kvbm::ucx::ucx_device_memory_test {
 namespace {
 
 constexpr uint64_t kHost = 1, kManaged = 1 << 2, kRocm = 1 << 3;
@@ -88,4 +88,4 @@ TEST(UcxDeviceMemory, a_peer_that_only_sockets_reach_is_told_from_one_that_cards
 }
 
 }  // namespace
-}  // namespace kvbm::ucx
+}  // namespace kvbm::ucx::ucx_device_memory_test

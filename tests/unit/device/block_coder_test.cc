@@ -18,7 +18,7 @@
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/fake_cuda/fake_cuda.h"
 
-namespace kvbm::device {
+namespace kvbm::device::block_coder_test {
 namespace {
 
 using codec::Element;
@@ -398,4 +398,4 @@ TEST_F(BlockCoderTest, the_context_may_be_destroyed_while_the_caller_waits_for_i
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::block_coder_test

@@ -14,7 +14,7 @@
 #include "support/lossy_leaves.h"
 #include "support/transfer_world.h"
 
-namespace kvbm::device {
+namespace kvbm::device::coded_transfers_test {
 namespace {
 
 using codec::LeafCodec;
@@ -237,4 +237,4 @@ TEST(CodedTransfers, leaves_that_no_kernel_decodes_are_refused) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::coded_transfers_test

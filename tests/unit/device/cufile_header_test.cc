@@ -10,6 +10,7 @@
 
 #include "device/cufile.h"
 
+namespace cufile_header_test {
 namespace {
 
 #ifdef KVBM_HAVE_CUFILE_HEADER
@@ -64,3 +65,4 @@ TEST(CuFileHeader, is_compared_with_nvidias) {
 #endif
 
 }  // namespace
+}  // namespace cufile_header_test

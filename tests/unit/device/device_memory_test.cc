@@ -9,6 +9,7 @@
 #include "device/own_memory.h"
 #include "support/fake_cuda/fake_cuda.h"
 
+namespace device_memory_test {
 namespace {
 
 using namespace kvbm;
@@ -193,3 +194,4 @@ TEST_F(DeviceMemoryTest, refusals_of_a_lost_device_say_what_lost_it) {
 }
 
 }  // namespace
+}  // namespace device_memory_test

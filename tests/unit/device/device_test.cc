@@ -10,6 +10,7 @@
 #include "support/fake_cuda/fake_cuda.h"
 #include "support/fake_cuda/log_lines.h"
 
+namespace device_test {
 namespace {
 
 using namespace kvbm;
@@ -353,3 +354,4 @@ TEST(KernelImageTest, the_embedded_one_is_read_or_empty) {
 }
 
 }  // namespace
+}  // namespace device_test

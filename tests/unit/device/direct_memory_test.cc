@@ -6,7 +6,7 @@
 
 #include "support/cuda_emulation/fake_kernels.h"
 
-namespace kvbm::test {
+namespace kvbm::test::direct_memory_test {
 namespace {
 
 using namespace device;
@@ -96,4 +96,4 @@ TEST(DirectMemory, a_lost_device_says_so) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::direct_memory_test

@@ -11,6 +11,7 @@
 
 #include "device/driver_library.h"
 
+namespace driver_header_test {
 namespace {
 
 #ifdef KVBM_HAVE_CUDA_HEADER
@@ -207,3 +208,4 @@ TEST(DriverHeaderTest, is_compared_with_nvidias) {
 #endif
 
 }  // namespace
+}  // namespace driver_header_test

@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "device/driver_library.h"
 
+namespace driver_ipc_test {
 namespace {
 
 using namespace kvbm;
@@ -134,3 +135,4 @@ TEST(DriverIpcTest, another_process_reads_after_an_event_and_writes) {
 }
 
 }  // namespace
+}  // namespace driver_ipc_test

@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "support/fake_cuda/fake_library.h"
 
+namespace driver_library_test {
 namespace {
 
 using namespace kvbm;
@@ -129,3 +130,4 @@ TEST(DriverVersionTest, is_written_as_people_know_it) {
 }
 
 }  // namespace
+}  // namespace driver_library_test

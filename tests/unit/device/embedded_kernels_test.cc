@@ -13,7 +13,7 @@
 #include "device/kernel_image.h"
 #include "support/fatbin.h"
 
-namespace kvbm::device {
+namespace kvbm::device::embedded_kernels_test {
 namespace {
 
 using test::Fatbin;
@@ -77,4 +77,4 @@ TEST(EmbeddedKernels, an_image_that_is_cut_or_changed_is_not_read_as_whole) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::embedded_kernels_test

@@ -4,7 +4,7 @@
 #include "kernel_cases.h"
 #include "support/cuda_emulation/fake_kernels.h"
 
-namespace kvbm::device {
+namespace kvbm::device::emulated_driver_test {
 namespace {
 
 class EmulatedDriver : public testing::Test {
@@ -76,4 +76,4 @@ TEST_F(EmulatedDriver, memory_out_of_reach_is_an_illegal_address) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::emulated_driver_test

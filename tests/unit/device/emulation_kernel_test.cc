@@ -7,7 +7,7 @@
 #define KVBM_CUDA_EMULATION "support/cuda_emulation/device.h"
 #include "device/kernels/cuda.cuh"
 
-namespace kvbm::emulation {
+namespace kvbm::emulation::emulation_kernel_test {
 namespace {
 
 constexpr uint64_t kSeeds[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -297,4 +297,4 @@ TEST(Emulation, kernel_is_called_through_an_array_of_pointers) {
 }
 
 }  // namespace
-}  // namespace kvbm::emulation
+}  // namespace kvbm::emulation::emulation_kernel_test

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <thread>
 
+namespace fake_cuda_test {
 namespace {
 
 using namespace kvbm::device;
@@ -367,3 +368,4 @@ TEST(FakeCudaEnd, ends_streams_that_hang) {
 }
 
 }  // namespace
+}  // namespace fake_cuda_test

@@ -3,7 +3,7 @@
 
 #include "kernel_cases.h"
 
-namespace kvbm::device {
+namespace kvbm::device::gather_kernel_test {
 namespace {
 
 constexpr uint64_t kWidths[] = {1, 2, 4, 8, 16};
@@ -154,4 +154,4 @@ TEST(GatherKernel, touches_nothing_beyond_the_leaf) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::gather_kernel_test

@@ -3,7 +3,7 @@
 
 #include "kernel_cases.h"
 
-namespace kvbm::device {
+namespace kvbm::device::hash_kernel_test {
 namespace {
 
 TEST(HashKernel, any_run_has_the_references_hash_and_is_left_alone) {
@@ -86,4 +86,4 @@ TEST(LeafJob, widths_are_the_widest_that_all_places_allow) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::hash_kernel_test

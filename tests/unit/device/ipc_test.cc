@@ -7,7 +7,7 @@
 
 #include "support/cuda_emulation/fake_kernels.h"
 
-namespace kvbm::test {
+namespace kvbm::test::ipc_test {
 namespace {
 
 using namespace device;
@@ -135,4 +135,4 @@ TEST_F(Ipc, mappings_of_a_device_that_is_lost_are_dropped_without_the_driver) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::ipc_test

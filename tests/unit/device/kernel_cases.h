@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "codec/leaf_hash.h"
+#include "device/driver.h"
 #include "device/kernels/leaf_job.h"
 #include "layout/engine_forms.h"
 #include "layout/plan.h"
@@ -16,8 +17,6 @@
 #include "support/cuda_emulation/kernels.h"
 
 namespace kvbm::device {
-
-inline uint64_t address_of(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
 inline DeviceRun device_run(const StridedRun& run) {
   return make_run(address_of(run.data), run.bytes, run.count1, run.stride0, run.stride1);

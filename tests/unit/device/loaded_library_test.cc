@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::device {
+namespace kvbm::device::loaded_library_test {
 namespace {
 
 struct Table {
@@ -55,4 +55,4 @@ TEST(LoadedLibrary, a_path_is_loaded_once_also_when_it_is_refused) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::loaded_library_test

@@ -6,6 +6,7 @@
 #include "device/device_memory.h"
 #include "support/fake_cuda/fake_cuda.h"
 
+namespace pinned_host_test {
 namespace {
 
 using namespace kvbm;
@@ -197,3 +198,4 @@ TEST_F(PinnedHostTest, failures_are_statuses_and_leave_nothing) {
 }
 
 }  // namespace
+}  // namespace pinned_host_test

@@ -8,7 +8,7 @@
 
 #include "coded_cases.h"
 
-namespace kvbm::device {
+namespace kvbm::device::planar_kernel_test {
 namespace {
 
 using codec::Element;
@@ -345,4 +345,4 @@ TEST(PlanarKernel, the_fuzz_corpus_gives_what_the_cpu_says) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::planar_kernel_test

@@ -4,7 +4,7 @@
 
 #include "coded_cases.h"
 
-namespace kvbm::device {
+namespace kvbm::device::planes_kernel_test {
 namespace {
 
 using codec::Element;
@@ -127,4 +127,4 @@ TEST(PlanesKernel, the_lower_planes_are_those_of_planar_leaves) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::planes_kernel_test

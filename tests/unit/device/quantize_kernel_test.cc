@@ -9,7 +9,7 @@
 #include "codec/quantize_number.h"
 #include "coded_cases.h"
 
-namespace kvbm::device {
+namespace kvbm::device::quantize_kernel_test {
 namespace {
 
 using codec::Element;
@@ -352,4 +352,4 @@ TEST(DequantizeKernel, pieces_and_expected_hashes_are_kept_to) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::quantize_kernel_test

@@ -5,7 +5,7 @@
 #include "kernel_cases.h"
 #include "layout/reslice.h"
 
-namespace kvbm::device {
+namespace kvbm::device::reslice_kernel_test {
 namespace {
 
 emulation::Outcome copy(const std::vector<CopyJob>& jobs, uint64_t seed) {
@@ -130,4 +130,4 @@ TEST(CopyKernel, tensor_parallel_shapes_change) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::reslice_kernel_test

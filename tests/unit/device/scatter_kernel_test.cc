@@ -3,7 +3,7 @@
 
 #include "kernel_cases.h"
 
-namespace kvbm::device {
+namespace kvbm::device::scatter_kernel_test {
 namespace {
 
 constexpr uint64_t kWidths[] = {1, 2, 4, 8, 16};
@@ -229,4 +229,4 @@ TEST(PoisonKernel, every_run_and_nothing_else_is_spoilt) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::scatter_kernel_test

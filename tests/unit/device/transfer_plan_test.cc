@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/random.h"
 
-namespace kvbm::device {
+namespace kvbm::device::transfer_plan_test {
 namespace {
 
 constexpr uint64_t kPages = 0x7f0000000000;
@@ -274,4 +274,4 @@ TEST(TransferPlan, keeps_its_invariants_for_any_leaves) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::transfer_plan_test

@@ -16,7 +16,7 @@
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/transfer_world.h"
 
-namespace kvbm::device {
+namespace kvbm::device::transfers_test {
 namespace {
 
 using test::Keepsake;
@@ -512,7 +512,7 @@ TEST(Transfers, let_a_load_pass_that_the_one_before_waits_for_by_an_event) {
   ASSERT_TRUE(before_one.ok() && before_two.ok());
   Outcome second = world.scatter(load_of_one_layer(leaves, two, before_two.value()));
   Outcome first = world.scatter(load_of_one_layer(leaves, one, before_one.value()));
-  for (int i = 0; i < 20'000 && !first.over(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 60'000 && !first.over(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(first.over()) << "the second load stands in the way of the first";
   if (!first.over()) world.transfers->raise(*one, 1);
   EXPECT_EQ(first.wait(), Code::ok);
@@ -729,4 +729,4 @@ TEST(Transfers, leave_nothing_behind) {
 }
 
 }  // namespace
-}  // namespace kvbm::device
+}  // namespace kvbm::device::transfers_test

@@ -8,6 +8,7 @@
 #include "doctor/finding.h"
 #include "support/fake_cuda/fake_library.h"
 
+namespace gpu_test {
 namespace {
 
 using namespace kvbm;
@@ -142,3 +143,4 @@ TEST_F(DoctorGpuTest, one_connection_for_all_streams_is_warned_of) {
 }
 
 }  // namespace
+}  // namespace gpu_test

@@ -8,7 +8,7 @@
 #include "layout/engine_forms.h"
 #include "layout/shard.h"
 
-namespace kvbm::layout {
+namespace kvbm::layout::plan_test {
 namespace {
 
 struct Cache {
@@ -175,4 +175,4 @@ TEST(PageArrangement, leaves_cover_every_page_once_in_payload_order) {
 }
 
 }  // namespace
-}  // namespace kvbm::layout
+}  // namespace kvbm::layout::plan_test

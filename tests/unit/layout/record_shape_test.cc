@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "layout/shard.h"
 
-namespace kvbm::layout {
+namespace kvbm::layout::record_shape_test {
 namespace {
 
 TEST(RecordShape, leaves_are_contiguous_bounded_and_selected_as_a_naive_scan_selects) {
@@ -113,4 +113,4 @@ TEST(Layout, agrees_with_the_vectors_of_an_independent_implementation) {
 }
 
 }  // namespace
-}  // namespace kvbm::layout
+}  // namespace kvbm::layout::record_shape_test

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "layout/shard.h"
 
-namespace kvbm::layout {
+namespace kvbm::layout::reslice_test {
 namespace {
 
 // A value that names (layer, plane, head, token, byte) of the whole model.
@@ -146,4 +146,4 @@ TEST(Reslice, refuses_other_elements_and_cut_states) {
 }
 
 }  // namespace
-}  // namespace kvbm::layout
+}  // namespace kvbm::layout::reslice_test

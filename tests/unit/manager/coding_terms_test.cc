@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::test {
+namespace kvbm::test::coding_terms_test {
 namespace {
 
 using manager::CodingTerms;
@@ -82,4 +82,4 @@ TEST_F(CodingTermsTest, handles_may_outlive_the_manager_that_gave_them) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::coding_terms_test

@@ -8,11 +8,13 @@
 #include <atomic>
 #include <thread>
 
+#include "device/device.h"
+#include "device/transfers.h"
 #include "manager/host_record.h"
 #include "support/device_engine.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::test {
+namespace kvbm::test::device_cache_test {
 namespace {
 
 using layout::Form;
@@ -673,4 +675,4 @@ TEST(LayerWaits, ended_loads_are_remembered_until_many_came_after) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::device_cache_test

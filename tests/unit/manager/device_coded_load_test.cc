@@ -7,11 +7,12 @@
 #include <thread>
 #include <vector>
 
+#include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "support/device_engine.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::test {
+namespace kvbm::test::device_coded_load_test {
 namespace {
 
 using layout::Form;
@@ -235,4 +236,4 @@ TEST_F(DeviceCodedLoad, a_part_of_a_block_is_loaded_and_all_of_it_is_checked_for
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::device_coded_load_test

@@ -15,7 +15,7 @@
 #include "device/transfers.h"
 #include "support/cuda_emulation/fake_kernels.h"
 
-namespace kvbm::test {
+namespace kvbm::test::device_share_test {
 namespace {
 
 using cluster::session::SharedMemory;
@@ -250,4 +250,4 @@ TEST(DeviceShare, memory_is_given_back_when_nobody_holds_it) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::device_share_test

@@ -11,7 +11,7 @@
 #include "manager/move.h"
 #include "support/small_manager.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::lend_test {
 namespace {
 
 class Lending : public test::SmallManager {
@@ -153,4 +153,4 @@ TEST_F(Lending, without_room_for_it_a_record_from_below_is_refused) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::lend_test

@@ -15,7 +15,7 @@
 #include "support/paced_tier.h"
 #include "support/small_manager.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::load_room_test {
 namespace {
 
 // Eight slots over a tier that has stored what it is sent when the test says so. Block n is n in every byte. Blocks 0 to 7
@@ -390,4 +390,4 @@ TEST(LandingStaging, has_a_limit_and_one_block_beyond_it) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::load_room_test

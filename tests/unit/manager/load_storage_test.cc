@@ -9,12 +9,14 @@
 #include <thread>
 
 #include "device/cufile_library.h"
+#include "device/storage_reads.h"
+#include "device/transfers.h"
 #include "manager/device_caches.h"
 #include "manager/stats.h"
 #include "support/device_engine.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::test {
+namespace kvbm::test::load_storage_test {
 namespace {
 
 using layout::Form;
@@ -251,4 +253,4 @@ TEST_F(LoadStorage, a_device_that_is_lost_ends_loads_and_is_read_into_no_more) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::load_storage_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::manager {
+namespace kvbm::manager::locate_test {
 namespace {
 
 using cluster::NodeAnswer;
@@ -82,4 +82,4 @@ TEST(Locate, every_part_must_be_there_and_of_a_state_the_last_block) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::locate_test

@@ -7,7 +7,7 @@
 
 #include "support/temp_dir.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::node_transport_test {
 namespace {
 
 void add_port(const std::string& folder, const std::string& device, int port, const std::string& state) {
@@ -53,4 +53,4 @@ TEST(NodeTransport, sockets_are_always_there_and_say_why) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::node_transport_test

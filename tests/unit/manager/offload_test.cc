@@ -13,7 +13,7 @@
 #include "support/paced_tier.h"
 #include "support/small_manager.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::offload_test {
 namespace {
 
 class Offloading : public test::SmallManager {
@@ -457,4 +457,4 @@ TEST_F(Offloading, a_block_forgotten_while_it_is_written_is_over_for_all_who_ask
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::offload_test

@@ -10,7 +10,7 @@
 
 #include "base/inline_executor.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::operation_test {
 namespace {
 
 // Waits until what it counts has come, as stores, prefetches and offloads do.
@@ -112,4 +112,4 @@ TEST(Operation, sees_a_cancel_that_comes_while_a_step_begins) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::operation_test

@@ -12,7 +12,7 @@
 #include "support/temp_dir.h"
 #include "tier/disk/disk_tier.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::owned_tier_test {
 namespace {
 
 class OwnedTierTest : public testing::Test {
@@ -111,4 +111,4 @@ TEST_F(OwnedTierTest, the_switch_is_seen_whole) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::owned_tier_test

@@ -11,7 +11,7 @@
 #include "support/paced_tier.h"
 #include "support/small_manager.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::room_line_test {
 namespace {
 
 // Eight slots over a tier that has stored what it is sent when the test says so. Block n is n in every byte.
@@ -464,4 +464,4 @@ TEST_F(RoomLineTest, managed_blocks_do_not_wait) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::room_line_test

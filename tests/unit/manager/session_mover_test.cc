@@ -12,7 +12,7 @@
 #include "support/cuda_emulation/fake_kernels.h"
 #include "support/session_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::session_mover_test {
 namespace {
 
 using cluster::session::Facts;
@@ -494,4 +494,4 @@ TEST(SessionDevices, an_abort_waits_for_the_device_and_for_nothing_else) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::session_mover_test

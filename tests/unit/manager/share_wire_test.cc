@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::manager {
+namespace kvbm::manager::share_wire_test {
 namespace {
 
 ShareMessage message(ShareKind kind, size_t keys) {
@@ -62,4 +62,4 @@ TEST(ShareWire, anything_else_is_damaged) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::share_wire_test

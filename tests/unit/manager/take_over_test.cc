@@ -22,7 +22,7 @@
 #include "tier/disk/disk_tier.h"
 #include "tier/disk/superblock.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::take_over_test {
 namespace {
 
 using test::SimDisk;
@@ -524,4 +524,4 @@ TEST_F(TakeOver, closing_closes_the_one_above_first) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::take_over_test

@@ -4,7 +4,7 @@
 
 #include "support/small_manager.h"
 
-namespace kvbm::manager {
+namespace kvbm::manager::taken_test {
 namespace {
 
 class Taken : public test::SmallManager {
@@ -91,4 +91,4 @@ TEST_F(Taken, what_is_forgotten_leaves_its_slots) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::taken_test

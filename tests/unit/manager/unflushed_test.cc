@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace kvbm::manager {
+namespace kvbm::manager::unflushed_test {
 namespace {
 
 Identity id(uint64_t n, FamilyId family = 1) {
@@ -80,4 +80,4 @@ TEST(Unflushed, somebody_is_asked_to_look_before_there_are_too_many_and_too_many
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::unflushed_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::manager {
+namespace kvbm::manager::unit_index_test {
 namespace {
 
 Key key(uint64_t n) {
@@ -68,4 +68,4 @@ TEST(UnitIndex, a_block_that_is_stored_again_takes_no_second_place) {
 }
 
 }  // namespace
-}  // namespace kvbm::manager
+}  // namespace kvbm::manager::unit_index_test

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::node {
+#include <nlohmann/json.hpp>
+
+namespace kvbm::node::coding_view_test {
 namespace {
 
 TEST(CodingView, a_tier_says_its_setting_what_auto_decided_and_what_it_saves) {
@@ -87,4 +89,4 @@ TEST(CodingView, a_mode_of_a_later_library_is_named_by_its_number) {
 }
 
 }  // namespace
-}  // namespace kvbm::node
+}  // namespace kvbm::node::coding_view_test

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-namespace kvbm::node {
+namespace kvbm::node::http_server_test {
 namespace {
 
 size_t open_descriptors() {
@@ -146,4 +146,4 @@ TEST_F(HttpServerTest, a_head_that_comes_byte_by_byte_is_not_waited_for) {
 }
 
 }  // namespace
-}  // namespace kvbm::node
+}  // namespace kvbm::node::http_server_test

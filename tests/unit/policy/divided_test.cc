@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "policy/eviction.h"
 
-namespace kvbm::policy {
+namespace kvbm::policy::divided_test {
 namespace {
 
 // Slots without parents, named by their blocks.
@@ -90,4 +90,4 @@ TEST(DividedPolicy, parts_take_no_more_room_than_one) {
 }
 
 }  // namespace
-}  // namespace kvbm::policy
+}  // namespace kvbm::policy::divided_test

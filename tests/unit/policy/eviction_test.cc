@@ -12,7 +12,7 @@
 #include "policy/hints.h"
 #include "unit/policy/forest.h"
 
-namespace kvbm::policy {
+namespace kvbm::policy::eviction_test {
 namespace {
 
 // Random inserts, hits, holds, releases, erasures and evictions; returns what was evicted.
@@ -269,4 +269,4 @@ TEST(Admission, all_and_on_eviction_admit_everything_and_bad_names_and_uses_make
 }
 
 }  // namespace
-}  // namespace kvbm::policy
+}  // namespace kvbm::policy::eviction_test

@@ -7,7 +7,7 @@
 #include "policy/slot_list.h"
 #include "unit/policy/forest.h"
 
-namespace kvbm::policy {
+namespace kvbm::policy::hints_test {
 namespace {
 
 // Blocks 0 .. n-1, one a tick, none above another.
@@ -211,4 +211,4 @@ TEST(Hints, a_policy_that_hears_them_stands_alone_and_no_policy_stays_none) {
 }
 
 }  // namespace
-}  // namespace kvbm::policy
+}  // namespace kvbm::policy::hints_test

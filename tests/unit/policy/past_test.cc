@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-namespace kvbm::policy {
+namespace kvbm::policy::past_test {
 namespace {
 
 uint8_t after_returns_at(uint8_t past, uint32_t age, uint32_t returns) {
@@ -54,4 +54,4 @@ TEST(Past, what_a_caller_hinted_is_not_changed_by_returns) {
 }
 
 }  // namespace
-}  // namespace kvbm::policy
+}  // namespace kvbm::policy::past_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::size {
+namespace kvbm::size::model_test {
 namespace {
 
 Usage usage_of_preset(const char* name, uint64_t tokens) {
@@ -184,4 +184,4 @@ TEST(Model, bad_configs_are_refused_by_name) {
 }
 
 }  // namespace
-}  // namespace kvbm::size
+}  // namespace kvbm::size::model_test

@@ -5,16 +5,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 
 #include "base/random.h"
 #include "codec/zstd_leaf.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::tensor {
+namespace kvbm::tensor::compress_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -40,7 +42,7 @@ Bytes some_file() {
                            R"("s":{"dtype":"F32","shape":[33],"data_offsets":[65615,65747]}})";
   Bytes out(8 + json.size() + 65747);
   store_le<uint64_t>(out.data(), json.size());
-  std::memcpy(out.data() + 8, json.data(), json.size());
+  std::ranges::copy(std::as_bytes(std::span(json)), out.begin() + 8);
   const size_t begin = 8 + json.size();
   for (size_t i = begin; i < out.size(); ++i) {
     out[i] = static_cast<std::byte>((i - begin) % 2 == 0 ? random.next() : 0x3E + (random.next() & 3));
@@ -334,4 +336,4 @@ TEST(Index, refuses_segments_that_do_not_add_up) {
 }
 
 }  // namespace
-}  // namespace kvbm::tensor
+}  // namespace kvbm::tensor::compress_test

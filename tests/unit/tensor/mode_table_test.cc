@@ -7,7 +7,7 @@
 
 #include "support/temp_dir.h"
 
-namespace kvbm::tensor {
+namespace kvbm::tensor::mode_table_test {
 namespace {
 
 class ModeTableTest : public ::testing::Test {
@@ -71,4 +71,4 @@ TEST_F(ModeTableTest, a_stop_is_heard_at_once) {
 }
 
 }  // namespace
-}  // namespace kvbm::tensor
+}  // namespace kvbm::tensor::mode_table_test

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace kvbm::tensor {
+namespace kvbm::tensor::tensor_file_test {
 namespace {
 
 std::vector<std::byte> bytes_of(const std::string& text) {
@@ -190,4 +190,4 @@ TEST(Shapes, are_read_from_words) {
 }
 
 }  // namespace
-}  // namespace kvbm::tensor
+}  // namespace kvbm::tensor::tensor_file_test

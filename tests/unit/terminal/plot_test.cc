@@ -6,7 +6,7 @@
 
 #include "terminal/progress.h"
 
-namespace kvbm::terminal {
+namespace kvbm::terminal::plot_test {
 namespace {
 
 TEST(Plot, ascii_draws_a_rising_line_between_its_marked_ends) {
@@ -44,4 +44,4 @@ TEST(Progress, unknown_total_has_no_bar) {
 }
 
 }  // namespace
-}  // namespace kvbm::terminal
+}  // namespace kvbm::terminal::plot_test

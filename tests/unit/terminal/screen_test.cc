@@ -5,7 +5,7 @@
 
 #include "terminal/progress.h"
 
-namespace kvbm::terminal {
+namespace kvbm::terminal::screen_test {
 namespace {
 
 TEST(ScreenText, cuts_what_the_screen_has_no_room_for_and_never_scrolls) {
@@ -37,4 +37,4 @@ TEST(RenderBar, stays_within_its_cells) {
 }
 
 }  // namespace
-}  // namespace kvbm::terminal
+}  // namespace kvbm::terminal::screen_test

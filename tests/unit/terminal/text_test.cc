@@ -7,7 +7,7 @@
 #include "terminal/safe_text.h"
 #include "terminal/table.h"
 
-namespace kvbm::terminal {
+namespace kvbm::terminal::text_test {
 namespace {
 
 TEST(SafeText, cannot_move_the_cursor) {
@@ -78,4 +78,4 @@ TEST(Wrapped, cuts_at_blanks_and_long_words_between_code_points) {
 }
 
 }  // namespace
-}  // namespace kvbm::terminal
+}  // namespace kvbm::terminal::text_test

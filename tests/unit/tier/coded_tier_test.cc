@@ -5,7 +5,7 @@
 
 #include "support/disk_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::coded_tier_test {
 namespace {
 
 using tier::coded::CodedTier;
@@ -474,4 +474,4 @@ TEST_F(CodedTierTest, auto_learns_what_writing_takes) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::coded_tier_test

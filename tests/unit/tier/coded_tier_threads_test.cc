@@ -16,7 +16,7 @@
 #include "tier/disk/aligned_buffer.h"
 #include "tier/disk/disk_tier.h"
 
-namespace kvbm::test {
+namespace kvbm::test::coded_tier_threads_test {
 namespace {
 
 using tier::disk::AlignedBuffer;
@@ -179,4 +179,4 @@ TEST_F(CodedTierThreads, batches_down_and_up_at_once_are_never_wrong) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::coded_tier_threads_test

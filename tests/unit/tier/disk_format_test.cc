@@ -4,7 +4,7 @@
 #include "tier/disk/segment_format.h"
 #include "tier/disk/superblock.h"
 
-namespace kvbm::tier::disk {
+namespace kvbm::tier::disk::disk_format_test {
 namespace {
 
 SegmentLife life() { return SegmentLife{0x1122334455667788, 3, 9, 2, 9, 1 << 20}; }
@@ -117,4 +117,4 @@ TEST(Superblock, comes_back_and_every_flipped_bit_is_seen) {
 }
 
 }  // namespace
-}  // namespace kvbm::tier::disk
+}  // namespace kvbm::tier::disk::disk_format_test

@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace kvbm::tier::disk {
+namespace kvbm::tier::disk::disk_index_test {
 namespace {
 
 Identity random_identity(Random& random) {
@@ -108,4 +108,4 @@ TEST(DiskIndex, counts_the_children_of_a_parent) {
 }
 
 }  // namespace
-}  // namespace kvbm::tier::disk
+}  // namespace kvbm::tier::disk::disk_index_test

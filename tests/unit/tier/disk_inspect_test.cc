@@ -5,7 +5,7 @@
 
 #include "support/disk_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::disk_inspect_test {
 namespace {
 
 TEST(DiskInspect, counts_records_by_segment_and_finds_damage) {
@@ -110,4 +110,4 @@ TEST(DiskInspect, says_that_a_directory_is_no_tier) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::disk_inspect_test

@@ -5,7 +5,7 @@
 #include "tier/disk/segment_format.h"
 #include "tier/disk/superblock.h"
 
-namespace kvbm::test {
+namespace kvbm::test::disk_tier_test {
 namespace {
 
 TEST(DiskTier, gives_back_what_was_put) {
@@ -479,4 +479,4 @@ TEST(DiskTier, removes_extra_segments_when_the_capacity_was_lowered) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::disk_tier_test

@@ -11,7 +11,7 @@
 #include "support/temp_dir.h"
 #include "tier/host/host_arena.h"
 
-namespace kvbm::tier {
+namespace kvbm::tier::host_file_test {
 namespace {
 
 NamespaceId id(uint64_t n) {
@@ -192,4 +192,4 @@ TEST(HostArena, a_file_that_has_an_owner_is_refused_by_name) {
 }
 
 }  // namespace
-}  // namespace kvbm::tier
+}  // namespace kvbm::tier::host_file_test

@@ -6,7 +6,7 @@
 
 #include "support/disk_world.h"
 
-namespace kvbm::test {
+namespace kvbm::test::let_go_test {
 namespace {
 
 constexpr uint64_t kBytes = 12000;
@@ -252,4 +252,4 @@ TEST_F(LetGo, a_crash_loses_nothing_that_was_not_taken_over) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::let_go_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::test {
+namespace kvbm::test::tier_choice_test {
 namespace {
 
 using tier::coded::Goal;
@@ -170,4 +170,4 @@ TEST(TierChoice, speed_does_not_make_loads_late_for_writing_faster) {
 }
 
 }  // namespace
-}  // namespace kvbm::test
+}  // namespace kvbm::test::tier_choice_test

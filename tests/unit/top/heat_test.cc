@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <random>
 
-namespace kvbm::top {
+namespace kvbm::top::heat_test {
 namespace {
 
 kvbm_scan_row_t row(uint8_t key, uint32_t tier, uint32_t uses, uint32_t age, uint32_t holds = 0, uint32_t pins = 0) {
@@ -134,4 +134,4 @@ TEST(Heat, keeping_none_lists_none_and_still_counts) {
 }
 
 }  // namespace
-}  // namespace kvbm::top
+}  // namespace kvbm::top::heat_test

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace kvbm::top {
+namespace kvbm::top::render_test {
 namespace {
 
 Frame frame_of(uint32_t blocks) {
@@ -63,4 +63,4 @@ TEST(RenderJson, is_one_line_with_an_unknown_age_as_null) {
 }
 
 }  // namespace
-}  // namespace kvbm::top
+}  // namespace kvbm::top::render_test

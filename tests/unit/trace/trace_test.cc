@@ -10,7 +10,7 @@
 #include "trace/generate.h"
 #include "trace/mooncake.h"
 
-namespace kvbm::trace {
+namespace kvbm::trace::trace_test {
 namespace {
 
 constexpr const char* kGood = "{\"timestamp\": 5, \"input_length\": 600, \"output_length\": 3, \"hash_ids\": [1, 2]}\n";
@@ -201,4 +201,4 @@ TEST(PolicyReplay, the_default_reaches_its_bars_on_the_production_trace) {
 }
 
 }  // namespace
-}  // namespace kvbm::trace
+}  // namespace kvbm::trace::trace_test

@@ -6,7 +6,7 @@
 #include <functional>
 #include <random>
 
-namespace kvbm::watch {
+namespace kvbm::watch::event_test {
 namespace {
 
 using nlohmann::json;
@@ -172,4 +172,4 @@ TEST(KvEvents, an_event_is_printed_with_its_bytes_as_digits_and_tokens_when_aske
 }
 
 }  // namespace
-}  // namespace kvbm::watch
+}  // namespace kvbm::watch::event_test

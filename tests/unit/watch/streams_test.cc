@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace kvbm::watch {
+namespace kvbm::watch::streams_test {
 namespace {
 
 TEST(Streams, what_came_before_the_first_message_is_told_and_is_of_the_first) {
@@ -71,4 +71,4 @@ TEST(Streams, more_than_can_be_followed_are_not) {
 }
 
 }  // namespace
-}  // namespace kvbm::watch
+}  // namespace kvbm::watch::streams_test

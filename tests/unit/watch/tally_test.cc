@@ -5,7 +5,7 @@
 
 #include "watch/render.h"
 
-namespace kvbm::watch {
+namespace kvbm::watch::tally_test {
 namespace {
 
 Event event(Kind kind, const std::string& medium, std::vector<uint64_t> hashes, uint64_t tokens = 0) {
@@ -109,4 +109,4 @@ TEST(WatchRender, every_event_and_every_loss_is_a_line_of_json) {
 }
 
 }  // namespace
-}  // namespace kvbm::watch
+}  // namespace kvbm::watch::tally_test

@@ -4,7 +4,7 @@
 
 #include "copy/local/unix_transport.h"
 
-namespace kvbm::test {
+namespace kvbm::test::contract_test {
 
 namespace {
 
@@ -27,4 +27,4 @@ class PathWorld final : public TransportWorld {
 
 KVBM_TRANSPORT_CONTRACT(Local, [] { return std::make_unique<PathWorld>(); });
 
-}  // namespace kvbm::test
+}  // namespace kvbm::test::contract_test

@@ -11,7 +11,7 @@
 #include "base/shared_memory.h"
 #include "support/pool_records.h"
 
-namespace kvbm::copy::local {
+namespace kvbm::copy::local::fetch_test {
 namespace {
 
 using test::kPoolBlockBytes;
@@ -234,4 +234,4 @@ TEST(RemotePool, memory_that_its_owner_could_shrink_is_refused) {
 }
 
 }  // namespace
-}  // namespace kvbm::copy::local
+}  // namespace kvbm::copy::local::fetch_test

@@ -21,7 +21,7 @@
 #include "support/pool_records.h"
 #include "support/temp_dir.h"
 
-namespace kvbm::copy::local {
+namespace kvbm::copy::local::link_test {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(30);
@@ -507,4 +507,4 @@ TEST_F(Link, another_users_process_is_refused_by_what_the_kernel_says) {
 }
 
 }  // namespace
-}  // namespace kvbm::copy::local
+}  // namespace kvbm::copy::local::link_test
