@@ -27,7 +27,7 @@ struct SenderEvent {
   // ok: every decode rank has all it wants. Otherwise the first thing that went wrong.
   Status status;
   uint32_t sinks_done = 0;  // decode ranks, of
-  uint32_t sinks = 0;       // that many; 0 = nobody has opened it
+  uint32_t sinks = 0;       // that many; 0: the source is not open yet
   uint64_t bytes = 0;       // that were sent
 };
 
