@@ -1,7 +1,7 @@
 # Unity builds (CMAKE_UNITY_BUILD, on in all presets but debug): the sources of one folder are compiled together, up to so
 # many at once, since most of the compiler's time goes into the headers that they share. So no two sources of a folder
 # define the same name, in a namespace without a name either.
-set(KVBM_UNITY_SOURCES 12 CACHE STRING "How many sources of one folder a unity build compiles at once")
+set(KVBM_UNITY_SOURCES 24 CACHE STRING "How many sources of one folder a unity build compiles at once")
 
 # Groups the sources of a target by folder. A source with options of its own is compiled alone, as CMake has it.
 function(kvbm_group_by_folder target)
