@@ -18,6 +18,18 @@ endif()
 set(kvbm_wanted_architectures 80 86 89 90 100 120)
 # Intermediate code for what is not named, compiled by the driver when it is loaded: the lowest reaches the most.
 set(kvbm_ptx_architecture 80)
+# Of these only what CUDAARCHS of the environment names, as CMake's own languages have it (80;90): every one takes the
+# compiler ten seconds.
+set(kvbm_all_architectures TRUE)
+if("$ENV{CUDAARCHS}" MATCHES "^[0-9;]+$")
+  set(kvbm_named_architectures "$ENV{CUDAARCHS}")
+  foreach(architecture ${kvbm_wanted_architectures})
+    if(NOT architecture IN_LIST kvbm_named_architectures)
+      list(REMOVE_ITEM kvbm_wanted_architectures ${architecture})
+      set(kvbm_all_architectures FALSE)
+    endif()
+  endforeach()
+endif()
 # C++20 on devices.
 set(kvbm_oldest_toolkit 12.0)
 
