@@ -42,7 +42,9 @@
  *   Reset --allocate--> Partial --complete--> Complete --register--> Registered --last release--> evictable
  *   A kvbm_block_t names a *hold* on a block, not the block: every allocate, match and clone makes a new
  *   one, and every hold ends once. Using an ended hold gives KVBM_ERR_STALE, another manager's
- *   KVBM_ERR_FOREIGN; neither touches memory. A block is evicted only when nothing holds it.
+ *   KVBM_ERR_FOREIGN; neither touches memory. Looking a hold up and using it is one step, whatever other
+ *   threads do with the same hold: a call comes before its end or after it. A block is evicted only when
+ *   nothing holds it.
  *
  * CONVENTIONS
  *   1. Functions return kvbm_status_t: 0 done, above 0 accepted or partly done, below 0 failed, in bands
@@ -58,7 +60,11 @@
  *   5. Pointers passed in are borrowed for the call. Asynchronous calls copy arrays at submit; the bytes
  *      of attached caches stay borrowed until the completion is polled, as do item_status arrays.
  *   6. Sizes are bytes and times nanoseconds, and names say so. Strings are UTF-8 with a final zero byte.
- *   7. No call aborts, exits, throws, installs a signal handler, or runs a callback on a library thread,
+ *   7. Counts are checked before anything is read: no array of a call may have more than 2^28 (268,435,456) elements,
+ *      all its dimensions multiplied. More is KVBM_ERR_INVALID (where a call has a smaller limit, its error). What is
+ *      shorter than its count is not found out. The capacity of an output may be any number; no more is written than
+ *      there is.
+ *   8. No call aborts, exits, throws, installs a signal handler, or runs a callback on a library thread,
  *      with two exceptions that say so: the log callback and plug-in tables.
  *
  * THREADS
@@ -412,8 +418,9 @@ KVBM_API kvbm_status_t kvbm_manager_allocate(kvbm_manager_t *manager, kvbm_names
                                              kvbm_block_t *out_blocks, kvbm_key_t *out_evicted,
                                              size_t evicted_capacity, size_t *out_n_evicted);
 /* Partial -> Complete: the bytes are final. `bytes` is [n_blocks] payload lengths, NULL = block_bytes each. The holds
- * stay as they are. All or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE. Thread: any. Blocks: no.
- * Since 0.1. */
+ * stay as they are. All or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE (not Partial),
+ * KVBM_ERR_INVALID (a length of 0 or beyond block_bytes, a hold that is named twice). Thread: any; of several calls with
+ * one hold one completes it, and the others get KVBM_ERR_STATE. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_complete(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                              const uint64_t *bytes);
 
@@ -435,8 +442,11 @@ typedef struct kvbm_register_options {
  * positions. Errors: KVBM_ERR_INVALID for NULL. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_register_options_init(kvbm_register_options_t *out_options, uint32_t struct_size);
 /* Complete -> Registered: findable by key from now on, read-only. keys is [n_blocks], a prefix in order unless
- * options say otherwise. Old holds end, new ones take their place. Lower tiers receive the blocks as their admission
- * says. All blocks are checked before any is changed.
+ * options say otherwise. Old holds end, new ones take their place, also for a block whose item failed. Lower tiers
+ * receive the blocks as their admission says. All blocks are checked before any is changed: an error before that leaves
+ * the holds as they are. Of several calls with one hold one registers it, and the others get KVBM_ERR_STALE.
+ * Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE (not Complete), KVBM_ERR_INVALID (options, part, a hold that
+ * is named twice), KVBM_ERR_NO_ROOM (a hold was registered in vain so often that it cannot be once more: release it).
  *
  * What is there under a key is no duplicate if it may not stand for the caller's block: it was coded with loss and `ns`
  * was opened without allow_lossy, or it was not computed at the position that `positions` says (or it has one, and none
@@ -447,11 +457,14 @@ KVBM_API kvbm_status_t kvbm_manager_register(kvbm_manager_t *manager, kvbm_names
                                              const kvbm_key_t *keys, size_t n_blocks,
                                              const kvbm_register_options_t *options);
 
-/* Where the bytes of held blocks are. Valid until the hold ends. It does not say at which position a block under a
- * content key was computed: kvbm_cache_load looks at that. Thread: any. Since 0.1. */
+/* Where the bytes of held blocks are. Valid until the hold ends, also where another thread ends it. It does not say at
+ * which position a block under a content key was computed: kvbm_cache_load looks at that. Errors: KVBM_ERR_STALE,
+ * KVBM_ERR_FOREIGN, KVBM_ERR_STATE (a weak hold). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_view(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                        kvbm_view_t *out_views);
-/* One more hold on each (Registered blocks only). Thread: any. Since 0.1. */
+/* One more hold on each (Registered blocks only), all or none. Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN,
+ * KVBM_ERR_STATE (not Registered, or weak), KVBM_ERR_NO_ROOM (no hold is free, or a block has 16,711,680 already).
+ * Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_clone(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                         kvbm_block_t *out_blocks);
 /* Ends holds. A Partial or Complete block goes back to the pool; a Registered one stays findable and becomes evictable
@@ -459,7 +472,7 @@ KVBM_API kvbm_status_t kvbm_block_clone(kvbm_manager_t *manager, const kvbm_bloc
  * KVBM_ERR_FOREIGN. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_release(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks);
 /* Weak references: they do not keep a block. Upgrade gives a new hold, or 0 where the block has gone. The weak hold
- * itself is released like any other. Thread: any. Since 0.1. */
+ * itself is released like any other. All or none. Errors: as kvbm_block_clone. Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_downgrade(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                             kvbm_block_t *out_weak);
 /* See kvbm_block_downgrade. out_blocks is [n_blocks]; 0 where the block has gone. Errors: KVBM_ERR_STATE for a hold
@@ -584,8 +597,8 @@ typedef struct kvbm_scan_row {
 } kvbm_scan_row_t;
 
 /* Reads a page of what is there without stopping any work. *inout_cursor is 0 to begin and 0 again at the end; blocks
- * that come and go during the walk may or may not be seen, others exactly once. *out_n rows are written. Thread: any.
- * Since 0.1. */
+ * that come and go during the walk may or may not be seen, others exactly once. *out_n rows are written, 65,536 at most.
+ * Errors: KVBM_ERR_INVALID (a capacity of 0, a cursor that this did not give). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_scan(kvbm_manager_t *manager, uint64_t *inout_cursor, kvbm_scan_row_t *out_rows,
                                          size_t capacity, size_t *out_n);
 

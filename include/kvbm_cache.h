@@ -66,7 +66,8 @@ KVBM_API size_t kvbm_match_units(const kvbm_match_t *match);
 /* What is known of keys [first, first + n). Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_match_items(const kvbm_match_t *match, size_t first, size_t n,
                                         kvbm_match_item_t *out_items);
-/* New holds on part `part` of keys [first, first + n); 0 where it is not in the host tier, or damaged. Since 0.1. */
+/* New holds on part `part` of keys [first, first + n); 0 where it is not in the host tier, or damaged. Errors:
+ * KVBM_ERR_INVALID for a range outside the match, KVBM_ERR_NO_ROOM as kvbm_block_clone. Thread: any. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_match_blocks(kvbm_match_t *match, uint32_t part, size_t first, size_t n,
                                          kvbm_block_t *out_blocks);
 /* Predicts loads: out_load_ns[i] is how long bringing keys [first, first + i] into an attached cache would take from
@@ -197,9 +198,9 @@ KVBM_API kvbm_status_t kvbm_store_options_init(kvbm_store_options_t *out_options
  * A key that is there already is KVBM_OK and moves nothing, unless what is there may not stand for the caller's block
  * (kvbm_manager_register): then it is replaced. queue NULL: blocks until done and returns the result; else returns
  * KVBM_OK when accepted, and the tensors stay borrowed until the completion. Errors at submit: KVBM_ERR_INVALID
- * (a block id out of range; a stream for a cache in host memory, of another device, of a context that is gone, or that
- * is being captured into a graph: one line of the log says which, kvbm_context_options_t.log), KVBM_ERR_AGAIN,
- * KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item: KVBM_ERR_NO_ROOM (everything is
+ * (a block id out of range; more than 2^28 of them; a stream for a cache in host memory, of another device, of a context
+ * that is gone, or that is being captured into a graph: one line of the log says which, kvbm_context_options_t.log),
+ * KVBM_ERR_AGAIN, KVBM_ERR_TIER_DISABLED (with a stream, when the cache's device was lost). Per item: KVBM_ERR_NO_ROOM (everything is
  * held and nothing is being given back, or for host.room_wait no store got room: until then a store waits, in order),
  * KVBM_ERR_QUOTA (at once, or likewise where the quota evicts), KVBM_ERR_DEADLINE; KVBM_ERR_OWNER_GONE on a client of a
  * shared tier set (kvbm_share_t); KVBM_ERR_TIER_DISABLED when the cache's device was lost. Thread: any.

@@ -201,6 +201,17 @@ void BlockTable::retain(std::span<const SlotId> slots) noexcept {
   for (const SlotId slot : slots) table_[slot].word.fetch_add(SlotWord::kOneReference, std::memory_order_relaxed);
 }
 
+bool BlockTable::try_retain(std::span<const SlotId> slots) noexcept {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (word(slots[i]).references() >= kMaxReferences) [[unlikely]] {
+      release(slots.first(i));  // none of them is the last
+      return false;
+    }
+    retain({&slots[i], 1});
+  }
+  return true;
+}
+
 void BlockTable::release(std::span<const SlotId> slots, uint32_t tick) noexcept {
   drop(slots, SlotWord::kOneReference, tick);
 }
@@ -222,9 +233,16 @@ void BlockTable::unpin(std::span<const SlotId> slots, uint32_t tick) noexcept { 
 // Release pairs with the acquire of whoever evicts or frees the slot next: reads of its bytes are over.
 void BlockTable::drop(std::span<const SlotId> slots, uint64_t what, uint32_t tick) noexcept {
   constexpr uint64_t kPlain = SlotWord::kStateMask | SlotWord::kWithdrawn | SlotWord::kNotify;
+  const uint64_t field = what == SlotWord::kOnePin ? SlotWord::kPinMask : SlotWord::kReferenceMask;
   Woken woken;
   for (const SlotId slot : slots) {
-    const SlotWord now(table_[slot].word.fetch_sub(what, std::memory_order_acq_rel) - what);
+    const uint64_t before = table_[slot].word.fetch_sub(what, std::memory_order_acq_rel);
+    if ((before & field) == 0) [[unlikely]] {
+      give_back(slot, what, woken);
+      if (woken.full()) settle(woken, tick);
+      continue;
+    }
+    const SlotWord now(before - what);
     if ((now.bits() & kPlain) == SlotWord::kRegistered) [[likely]]
       continue;
     if (now.evictable()) {
@@ -238,6 +256,18 @@ void BlockTable::drop(std::span<const SlotId> slots, uint64_t what, uint32_t tic
     if (woken.full()) settle(woken, tick);
   }
   if (!woken.empty()) settle(woken, tick);
+}
+
+// Undoes what ended a reference or a pin that there was not. Meanwhile the count was at its end, so that nobody evicted the
+// slot or took it; a policy that looked just then wants to hear of it. A slot that was being freed is freed by who does so.
+void BlockTable::give_back(SlotId slot, uint64_t what, Woken& woken) noexcept {
+  const SlotWord now(table_[slot].word.fetch_add(what, std::memory_order_acq_rel) + what);
+  underflows_.fetch_add(1, std::memory_order_relaxed);
+  if (now.evictable()) {
+    woken.available[woken.n_available++] = slot;
+  } else if (now.reapable() && try_reap(table_[slot])) {
+    woken.freed[woken.n_freed++] = slot;
+  }
 }
 
 }  // namespace kvbm::block

@@ -146,10 +146,14 @@ class BlockTable final {
   [[nodiscard]] bool acquire_weak(SlotId slot, uint32_t generation) noexcept;
   [[nodiscard]] uint32_t generation(SlotId slot) const noexcept;
 
-  // One more reference to each; the caller holds one already.
+  // One more reference to each; the caller holds one already, and does this a few times at most for one block.
   void retain(std::span<const SlotId> slots) noexcept;
+  // The same for who may do it without end. False: one of them has as many references as can be counted, and all are as
+  // they were.
+  [[nodiscard]] bool try_retain(std::span<const SlotId> slots) noexcept;
   // Ends one reference to each. A partial or complete slot is freed, a registered one stays
-  // resident, a withdrawn one is freed when nothing keeps it. `tick` goes to the policy.
+  // resident, a withdrawn one is freed when nothing keeps it. `tick` goes to the policy. One that has no reference is left
+  // alone, and counted: underflows().
   void release(std::span<const SlotId> slots, uint32_t tick = 0) noexcept;
   // Pins keep a block without a reference (255 per slot); the caller holds a reference. no_room beyond.
   [[nodiscard]] Code pin(SlotId slot) noexcept;
@@ -210,11 +214,11 @@ class BlockTable final {
   }
   // The payload's length. Set before the slot is registered, read by anyone.
   void set_payload_bytes(SlotId slot, uint32_t bytes) noexcept {
-    meta_[slot].bytes.store(bytes, std::memory_order_relaxed);
+    meta_[slot].bytes.store(bytes, std::memory_order_release);  // look_at() (held.h)
     if (one_size_.load(std::memory_order_relaxed) != bytes) note_size(bytes);
   }
   [[nodiscard]] uint32_t payload_bytes(SlotId slot) const noexcept {
-    return meta_[slot].bytes.load(std::memory_order_relaxed);
+    return meta_[slot].bytes.load(std::memory_order_acquire);
   }
   // The sum over slots that the caller holds; kNoSlot counts nothing.
   [[nodiscard]] uint64_t payload_bytes(std::span<const SlotId> slots) const noexcept;
@@ -229,6 +233,9 @@ class BlockTable final {
   SlotId scan(SlotId first, std::vector<SlotInfo>& out, size_t limit) const;
   [[nodiscard]] SlotInfo info(SlotId slot) const noexcept;
   [[nodiscard]] Counters counters() const;
+  // References, pins and children that were given back and that nobody had: each was refused, and is a fault of this
+  // library's or of what writes to its memory. Thread: any.
+  [[nodiscard]] uint64_t underflows() const noexcept { return underflows_.load(std::memory_order_relaxed); }
   // All metadata: slots, facts, index, policies.
   [[nodiscard]] size_t bytes() const;
 
@@ -277,6 +284,7 @@ class BlockTable final {
   void note_use(SlotId slot, uint32_t tick) noexcept;
   void tell_used(std::span<const SlotId> slots, uint32_t tick) noexcept;
   void drop(std::span<const SlotId> slots, uint64_t what, uint32_t tick) noexcept;
+  void give_back(SlotId slot, uint64_t what, Woken& woken) noexcept;
   void settle(Woken& woken, uint32_t tick) noexcept;
 
   [[nodiscard]] size_t pool_index(SlotId slot) const noexcept {
@@ -330,6 +338,7 @@ class BlockTable final {
   PrefixIndex index_;
   SlotMarks marks_;
   std::atomic<bool> hears_uses_{false};
+  std::atomic<uint64_t> underflows_{0};
   // The payload that all blocks have had so far, so that sums need not look at each; 0: none yet.
   static constexpr uint64_t kSeveralSizes = UINT64_MAX;
   std::atomic<uint64_t> one_size_{0};

@@ -28,7 +28,7 @@ void reserve_for(std::vector<Evicted>* evicted, size_t n) {
 void BlockTable::make_pools(uint32_t n) {
   pools_.clear();
   pool_scale_ = (uint64_t{n} << 32) / slot_count_;
-  const SlotPool::Arrays all{table_.get(), meta_.get(), facts_.get(), &marks_, &quotas_};
+  const SlotPool::Arrays all{table_.get(), meta_.get(), facts_.get(), &marks_, &quotas_, &underflows_};
   for (SlotId first = 0; first < slot_count_;) {
     const size_t pool = pool_index(first);
     // The first slot of the next one, as pool_index has it.

@@ -48,6 +48,27 @@ class HoldTable::LaneLock {
   Lane* lane_ = nullptr;
 };
 
+HoldTable::BatchLanes::BatchLanes(HoldTable& table, std::span<const HoldValue> values) noexcept : table_(table) {
+  Entries entries(table);
+  const Page* last = nullptr;
+  for (const HoldValue value : values) {
+    const Page* const page = entries.page(index_of(value));
+    if (page == last || page == nullptr) continue;
+    last = page;
+    lanes_ |= 1U << page->lane;
+  }
+  static_assert(kLanes <= 32);
+  for (uint32_t left = lanes_; left != 0; left &= left - 1) {
+    BatchLock::lock(table_.lanes_[static_cast<size_t>(__builtin_ctz(left))].mutex);
+  }
+}
+
+HoldTable::BatchLanes::~BatchLanes() {
+  for (uint32_t left = lanes_; left != 0; left &= left - 1) {
+    table_.lanes_[static_cast<size_t>(__builtin_ctz(left))].mutex.unlock();
+  }
+}
+
 // Gives the lane a page.
 Code HoldTable::grow(uint32_t number) {
   MutexLock lock(growing_);
@@ -90,7 +111,8 @@ size_t HoldTable::create_in(Lane& lane, HoldKind kind, std::span<const SlotId> s
     const uint64_t free_word = entry.load(std::memory_order_relaxed);
     lane.head = slot_of(free_word);
     if (kind == HoldKind::weak) {
-      page.slot_generations[index % kPageHolds].store(slot_generations[i], std::memory_order_relaxed);
+      // Who reads this one finds, in the word, that the hold before it has ended: resolve_by().
+      page.slot_generations[index % kPageHolds].store(slot_generations[i], std::memory_order_release);
     }
     const uint32_t generation = generation_of(free_word);
     entry.store(make_word(slots[i], generation, static_cast<uint8_t>(kind)), std::memory_order_release);
@@ -137,7 +159,12 @@ Code HoldTable::resolve_by(Entries& entries, HoldValue value, Hold* out) const n
   out->kind = static_cast<HoldKind>(kind_of(word));
   if (out->kind == HoldKind::weak) {
     const uint32_t index = index_of(value);
-    out->slot_generation = entries.page(index)->slot_generations[index % kPageHolds].load(std::memory_order_relaxed);
+    // Pairs with the release in create_in(): the generation may be the entry's next hold's.
+    out->slot_generation = entries.page(index)->slot_generations[index % kPageHolds].load(std::memory_order_acquire);
+    if (entries.word(index).load(std::memory_order_acquire) != word) {
+      *out = Hold{};
+      return Code::stale_handle;
+    }
   }
   return Code::ok;
 }
@@ -170,7 +197,7 @@ void HoldTable::put_back(Lane& lane, uint32_t index, Entries& entries) noexcept 
 void HoldTable::end_one(Lane& lane, HoldValue value, Entries& entries) noexcept {
   const uint32_t index = index_of(value);
   const uint32_t generation = generation_of(value);
-  const bool wraps = generation == kMaxGeneration;
+  const bool wraps = generation >= kMaxGeneration - 1;  // a new hold can be taken once
   entries.word(index).store(make_word(kNoSlot, wraps ? 0 : generation + 1, 0), std::memory_order_release);
   if (wraps) {
     ++lane.retired;
@@ -193,25 +220,25 @@ size_t HoldTable::end(std::span<const HoldValue> values, std::span<Hold> out, st
   return ended;
 }
 
-size_t HoldTable::renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout,
-                        std::span<Code> codes) noexcept {
-  size_t renewed = 0;
-  LaneLock lock(*this);
-  for (size_t i = 0; i < inout.size(); ++i) {
-    lock.take(inout[i]);
-    uint64_t word = 0;
-    Code code = kind == HoldKind::weak ? Code::invalid_argument : check(inout[i], lock.entries(), &word);
-    // An entry at its last generation retires when it ends; the caller ends it and creates another.
-    if (code == Code::ok && generation_of(word) == kMaxGeneration) code = Code::no_room;
-    if (code == Code::ok) {
-      inout[i] += kOneGeneration;
-      lock.entries().word(index_of(inout[i])).store(make_word(slots[i], generation_of(inout[i]), static_cast<uint8_t>(kind)),
-                                                    std::memory_order_release);
-      ++renewed;
-    }
-    if (!codes.empty()) codes[i] = code;
+Code HoldTable::take_resolved(std::span<HoldValue> inout, std::span<const SlotId> slots) noexcept {
+  for (const HoldValue value : inout) {
+    if (generation_of(value) == kMaxGeneration) return Code::no_room;
   }
-  return renewed;
+  Entries entries(*this);
+  for (size_t i = 0; i < inout.size(); ++i) {
+    inout[i] += kOneGeneration;
+    entries.word(index_of(inout[i])).store(make_word(slots[i], generation_of(inout[i]), kTaken), std::memory_order_release);
+  }
+  return Code::ok;
+}
+
+// No lock: nobody else changes an entry that is taken.
+void HoldTable::settle(std::span<const HoldValue> values, HoldKind kind, std::span<const SlotId> slots) noexcept {
+  Entries entries(*this);
+  for (size_t i = 0; i < values.size(); ++i) {
+    entries.word(index_of(values[i]))
+        .store(make_word(slots[i], generation_of(values[i]), static_cast<uint8_t>(kind)), std::memory_order_release);
+  }
 }
 
 uint32_t HoldTable::live() const noexcept {

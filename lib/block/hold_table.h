@@ -3,10 +3,16 @@
 // A value is hold index (bits 0-31) | generation (32-55) | manager tag (56-63); never 0, because
 // generations begin at 1. Each entry is one atomic word: slot (0-31) | generation (32-55) | kind
 // (56-57). Ending a hold raises the generation, so any later use of the value is stale. Freed entries
-// of a lane are reused first in, first out; an entry whose generation would wrap is retired.
-// Locks: entries are in pages, each page belongs to a lane, and words change under the lock of their lane only, taken
-// once per run of holds of one lane, so of two concurrent ends exactly one wins, without an atomic read-modify-write per
-// hold; resolve takes none. Threads make holds in lanes of their own, as far as there are, so they do not meet.
+// of a lane are reused first in, first out; an entry whose generations are used up is retired.
+//
+// A hold that is live has a reference to its slot (a weak one has none): whoever ends a hold gives the reference back only
+// afterwards. So what is done with a slot while its hold cannot end is done to the block that the hold stands for. Two ways:
+// use_all() keeps the holds from ending; or look at the slot without a lock, and resolve the hold once more: still live, it
+// was so all the time, since a value is never live twice.
+// Locks: entries are in pages, each page belongs to a lane, and words of live and free entries change under the lock of their
+// lane only, taken once per run of holds of one lane, so of two concurrent ends exactly one wins, without an atomic
+// read-modify-write per hold; resolve takes none. Threads make holds in lanes of their own, as far as there are, so they do
+// not meet.
 // Budget: no allocation but for a new page, when every existing hold is in use.
 #pragma once
 
@@ -63,9 +69,17 @@ class HoldTable {
   // Ends each hold; out[i] is what it stood for, slot kNoSlot where codes[i] is not ok. A value that
   // appears twice ends once. Returns how many ended. The references are the caller's to end.
   size_t end(std::span<const HoldValue> values, std::span<Hold> out, std::span<Code> codes) noexcept;
-  // Ends each hold and makes a new one of another kind (and slot) in its place, as consuming calls
-  // do. `inout[i]` becomes the new value. Returns how many; an item that fails is left as it is.
-  size_t renew(HoldKind kind, std::span<const SlotId> slots, std::span<HoldValue> inout, std::span<Code> codes) noexcept;
+  // Resolves as resolve_all() does, and calls use() before any of these holds can end: its result, or why they did not
+  // resolve. Under the locks of their lanes: use() takes no lock, and what it takes time for, others wait for.
+  template <class Use>
+  [[nodiscard]] Code use_all(std::span<const HoldValue> values, HoldKind kind, std::span<SlotId> out, Use&& use);
+  // As use_all(), and where use() gives ok the holds end in the same step: none is named twice. Their references are the
+  // caller's now. inout[i] becomes the value of a hold that is to come in its place, which stands for nothing until settle().
+  // no_room: a hold was taken so often that its entry has no generation left; it is as it was.
+  template <class Use>
+  [[nodiscard]] Code take_all(std::span<HoldValue> inout, HoldKind kind, std::span<SlotId> out, Use&& use);
+  // What values that take_all() gave stand for. Once for each of them; the caller's references become the holds'.
+  void settle(std::span<const HoldValue> values, HoldKind kind, std::span<const SlotId> slots) noexcept;
 
   [[nodiscard]] uint32_t live() const noexcept;
   [[nodiscard]] size_t bytes() const noexcept;
@@ -109,13 +123,27 @@ class HoldTable {
   };
   // The lock of one lane after the other, each as long as the holds in hand are in it.
   class LaneLock;
+  // The locks of all lanes that a batch has holds in, in the order of the lanes: meanwhile none of the batch can end.
+  class BatchLanes {
+   public:
+    BatchLanes(HoldTable& table, std::span<const HoldValue> values) noexcept KVBM_NO_TSA;
+    ~BatchLanes() KVBM_NO_TSA;
+    BatchLanes(const BatchLanes&) = delete;
+    BatchLanes& operator=(const BatchLanes&) = delete;
 
-  // Word of an entry: slot (0-31) | generation (32-55) | kind (56-57, 0 = free). A free entry's slot
+   private:
+    HoldTable& table_;
+    uint32_t lanes_ = 0;  // one bit each
+  };
+
+  // Word of an entry: slot (0-31) | generation (32-55) | kind (56-58, 0 = free). A free entry's slot
   // field is the next free entry, its generation the one that its next hold gets.
   static constexpr unsigned kGenerationShift = 32;
   static constexpr unsigned kKindShift = 56;
   static constexpr unsigned kTagShift = 56;
   static constexpr uint64_t kOneGeneration = uint64_t{1} << kGenerationShift;
+  // The kind of an entry between take_all() and settle(): in use, and no hold.
+  static constexpr uint8_t kTaken = 4;
   static constexpr uint64_t make_word(SlotId slot, uint32_t generation, uint8_t kind) {
     return static_cast<uint64_t>(slot) | static_cast<uint64_t>(generation) << kGenerationShift |
            static_cast<uint64_t>(kind) << kKindShift;
@@ -125,6 +153,7 @@ class HoldTable {
     return static_cast<uint32_t>(word >> kGenerationShift) & kMaxGeneration;
   }
   static constexpr uint8_t kind_of(uint64_t word) { return static_cast<uint8_t>(word >> kKindShift); }
+  static constexpr bool is_hold(uint64_t word) { return static_cast<uint8_t>(kind_of(word) - 1) < kTaken - 1; }
   static constexpr HoldValue make_value(uint32_t index, uint32_t generation, uint8_t tag) {
     return static_cast<uint64_t>(index) | static_cast<uint64_t>(generation) << kGenerationShift |
            static_cast<uint64_t>(tag) << kTagShift;
@@ -137,7 +166,8 @@ class HoldTable {
   // As many as the lane has, at most out.size(); returns how many.
   size_t create_in(Lane& lane, HoldKind kind, std::span<const SlotId> slots, std::span<const uint32_t> slot_generations,
                    std::span<HoldValue> out) noexcept;
-  // Both under the lock of the hold's lane, which the analysis cannot know.
+  // All three under the lock of the hold's lane, which the analysis cannot know.
+  [[nodiscard]] Code take_resolved(std::span<HoldValue> inout, std::span<const SlotId> slots) noexcept;
   void end_one(Lane& lane, HoldValue value, Entries& entries) noexcept KVBM_NO_TSA;
   void put_back(Lane& lane, uint32_t index, Entries& entries) noexcept KVBM_NO_TSA;
 
@@ -159,7 +189,7 @@ inline Code HoldTable::check(HoldValue value, Entries& entries, uint64_t* word) 
   if (page == nullptr) [[unlikely]]
     return Code::stale_handle;
   *word = page->words[index % kPageHolds].load(std::memory_order_acquire);
-  if (kind_of(*word) != 0 && generation_of(*word ^ value) == 0) [[likely]]
+  if (is_hold(*word) && generation_of(*word ^ value) == 0) [[likely]]
     return Code::ok;
   return value == kNoHold ? Code::invalid_argument : Code::stale_handle;
 }
@@ -175,6 +205,21 @@ inline Code HoldTable::resolve_all(std::span<const HoldValue> values, HoldKind k
     out[i] = slot_of(word);
   }
   return Code::ok;
+}
+
+template <class Use>
+Code HoldTable::use_all(std::span<const HoldValue> values, HoldKind kind, std::span<SlotId> out, Use&& use) {
+  const BatchLanes none_ends(*this, values);
+  const Code code = resolve_all(values, kind, out);
+  return code == Code::ok ? use() : code;
+}
+
+template <class Use>
+Code HoldTable::take_all(std::span<HoldValue> inout, HoldKind kind, std::span<SlotId> out, Use&& use) {
+  return use_all(inout, kind, out, [&] {
+    const Code code = use();
+    return code == Code::ok ? take_resolved(inout, out) : code;
+  });
 }
 
 }  // namespace kvbm::block

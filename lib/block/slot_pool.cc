@@ -92,8 +92,12 @@ void SlotPool::leave_parent(SlotId slot, uint32_t tick, Woken& elsewhere) {
       const SlotWord left(bits - SlotWord::kOneChild);
       return left.evictable() && here && all_.meta[parent].in_policy != 0 ? left.bits() & ~SlotWord::kNotify : left.bits();
     };
-    while (!word.compare_exchange_weak(bits, after(), std::memory_order_acq_rel, std::memory_order_relaxed)) {
-    }
+    do {
+      if (SlotWord(bits).children() == 0) [[unlikely]] {
+        all_.underflows->fetch_add(1, std::memory_order_relaxed);
+        return;
+      }
+    } while (!word.compare_exchange_weak(bits, after(), std::memory_order_acq_rel, std::memory_order_relaxed));
     const SlotWord now(bits - SlotWord::kOneChild);
     if (now.evictable()) {
       if (!now.notify()) return;

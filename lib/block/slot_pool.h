@@ -46,6 +46,7 @@ class SlotPool final : private policy::Residents {
     policy::Facts* facts;
     SlotMarks* marks;
     Quotas* quotas;
+    std::atomic<uint64_t>* underflows;  // BlockTable::underflows()
   };
   SlotPool(const Arrays& arrays, SlotId first, uint32_t count);
 

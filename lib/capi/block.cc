@@ -1,11 +1,10 @@
-#include "block/block_table.h"
+#include "block/held.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "block/hold_table.h"
 #include "capi/guard.h"
 #include "capi/handles.h"
 #include "manager/host_record.h"
@@ -19,7 +18,6 @@ using kvbm::SlotId;
 using kvbm::block::Hold;
 using kvbm::block::HoldKind;
 using kvbm::block::HoldValue;
-using kvbm::block::SlotState;
 using kvbm::capi::guarded;
 using kvbm::capi::to_c;
 using kvbm::manager::Manager;
@@ -51,21 +49,30 @@ class PerBlock {
 };
 using Slots = PerBlock<SlotId>;
 
-// Slots of holds that must all be valid, of one kind, and in one state.
-Code resolve_all(Manager& manager, const kvbm_block_t* blocks, size_t n, HoldKind kind, SlotState state, Slots& slots) {
-  const Code code = manager.holds().resolve_all({blocks, n}, kind, slots);
-  if (code != Code::ok || kind != HoldKind::writable) return code;
-  for (size_t i = 0; i < n; ++i) {
-    if (manager.table().state(slots[i]) != state) return Code::wrong_state;
-  }
-  return Code::ok;
-}
-
 kvbm_status_t make_holds(Manager& manager, HoldKind kind, std::span<const SlotId> slots,
                          std::span<const uint32_t> generations, kvbm_block_t* out) {
   const Code code = manager.holds().create(kind, slots, generations, {out, slots.size()});
   if (code != Code::ok && kind != HoldKind::weak) manager.release(slots);
   return to_c(code);
+}
+
+// After a publication: a duplicate's hold stands for the block that was there, a refused one is writable again.
+void settle(Manager& manager, std::span<const HoldValue> values, std::span<const SlotId> slots,
+            std::span<const Code> codes) {
+  const auto listed = [&](size_t i) { return codes[i] == Code::ok || codes[i] == Code::exists; };
+  for (size_t begin = 0; begin < values.size();) {
+    size_t end = begin + 1;
+    while (end < values.size() && listed(end) == listed(begin)) ++end;
+    manager.holds().settle(values.subspan(begin, end - begin), listed(begin) ? HoldKind::reading : HoldKind::writable,
+                           slots.subspan(begin, end - begin));
+    begin = end;
+  }
+}
+
+// Arrays that are there, of no more elements than a call may have.
+template <class... Array>
+bool is_batch(const kvbm_block_t* blocks, size_t n, Array... others) {
+  return n == 0 || (blocks != nullptr && (... && (others != nullptr)) && !kvbm::capi::too_many(n));
 }
 
 // Two holds of one batch on one block would complete or register it twice.
@@ -105,6 +112,10 @@ kvbm_status_t kvbm_manager_allocate(kvbm_manager_t* manager, kvbm_namespace_t* n
     }
     if (out_n_evicted != nullptr) *out_n_evicted = evicted.size();
     if (code != Code::ok) return to_c(code);
+    for (size_t i = 0; i < n_blocks; ++i) {  // before the caller may write there
+      core.arena().clear_head(slots[i]);
+      kvbm::manager::note_parent(core, slots[i], {});
+    }
     return make_holds(core, HoldKind::writable, slots, {}, out_blocks);
   });
 }
@@ -112,24 +123,17 @@ kvbm_status_t kvbm_manager_allocate(kvbm_manager_t* manager, kvbm_namespace_t* n
 kvbm_status_t kvbm_manager_complete(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
                                     const uint64_t* bytes) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || (blocks == nullptr && n_blocks != 0)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks)) return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
-    Slots slots(n_blocks);
-    Code code = resolve_all(core, blocks, n_blocks, HoldKind::writable, SlotState::partial, slots);
-    if (code != Code::ok) return to_c(code);
     if (repeats(blocks, n_blocks)) return KVBM_ERR_INVALID;
     const uint64_t limit = core.arena().block_bytes();
     for (size_t i = 0; i < n_blocks && bytes != nullptr; ++i) {
       if (bytes[i] == 0 || bytes[i] > limit) return KVBM_ERR_INVALID;
     }
-    code = core.table().complete(slots);
-    if (code != Code::ok) return to_c(code);
-    for (size_t i = 0; i < n_blocks; ++i) {
-      core.arena().clear_head(slots[i]);
-      kvbm::manager::note_payload_bytes(core, slots[i], bytes != nullptr ? bytes[i] : limit);
-    }
-    return KVBM_OK;
+    Slots slots(n_blocks);
+    return to_c(kvbm::block::complete_held(core.holds(), core.table(), {blocks, n_blocks}, slots,
+                                           {bytes, bytes != nullptr ? n_blocks : 0}, limit));
   });
 }
 
@@ -147,11 +151,8 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
     if (given.duplicates > KVBM_DUPLICATE_KEEP || given.priority > KVBM_PRIORITY_KEEP) return KVBM_ERR_INVALID;
     if (n_blocks == 0) return KVBM_OK;
-    if (inout_blocks == nullptr || keys == nullptr) return KVBM_ERR_INVALID;
+    if (!is_batch(inout_blocks, n_blocks, keys)) return KVBM_ERR_INVALID;
     Manager& core = *manager->tenancy->manager;
-    Slots slots(n_blocks);
-    const Code code = resolve_all(core, inout_blocks, n_blocks, HoldKind::writable, SlotState::complete, slots);
-    if (code != Code::ok) return to_c(code);
     if (repeats(inout_blocks, n_blocks)) return KVBM_ERR_INVALID;
     kvbm::manager::ManagedBlocks what;
     if (given.part == nullptr) {
@@ -173,17 +174,17 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
     what.takes_lossy = ns->ns->options().allow_lossy;
     const auto* positions = reinterpret_cast<const kvbm::codec::Position*>(given.positions);
     if (positions != nullptr) what.positions = {positions, n_blocks};
-    // The old holds end first: of two callers that register one block, one must find it stale.
-    if (core.holds().renew(HoldKind::reading, slots, {inout_blocks, n_blocks}, {}) != n_blocks) return KVBM_ERR_STALE;
+    Slots slots(n_blocks);
     PerBlock<Code> codes(n_blocks);
+    // The old holds end first: of two callers that register one block, one must find it stale. What becomes of the blocks
+    // in between, no hold can name.
+    const Code taken = kvbm::block::take_held(core.holds(), core.table(), {inout_blocks, n_blocks}, slots);
+    if (taken != Code::ok) return to_c(taken);
     const Code all = kvbm::manager::publish_managed(core, what, slots, codes);
-    for (size_t i = 0; i < n_blocks; ++i) {
-      if (given.item_status != nullptr) given.item_status[i] = to_c(codes[i]);
-      if (codes[i] == Code::ok) continue;
-      // A duplicate's hold now stands for the block that was there; a refused one is writable again.
-      const HoldKind kind = codes[i] == Code::exists ? HoldKind::reading : HoldKind::writable;
-      core.holds().renew(kind, {&slots[i], 1}, {&inout_blocks[i], 1}, {});
+    if (given.item_status != nullptr) {
+      for (size_t i = 0; i < n_blocks; ++i) given.item_status[i] = to_c(codes[i]);
     }
+    settle(core, {inout_blocks, n_blocks}, slots, codes);
     return to_c(all);
   });
 }
@@ -191,18 +192,16 @@ kvbm_status_t kvbm_manager_register(kvbm_manager_t* manager, kvbm_namespace_t* n
 kvbm_status_t kvbm_block_view(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
                               kvbm_view_t* out_views) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || (n_blocks != 0 && (blocks == nullptr || out_views == nullptr))) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks, out_views)) return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     for (size_t i = 0; i < n_blocks; ++i) {
-      Hold hold;
-      const Code code = core.holds().resolve(blocks[i], &hold);
+      kvbm::block::Seen seen;
+      const Code code = kvbm::block::look_at(core.holds(), core.table(), blocks[i], &seen);
       if (code != Code::ok) return to_c(code);
-      if (hold.kind == HoldKind::weak) return KVBM_ERR_STATE;
-      const bool partial = core.table().state(hold.slot) == SlotState::partial;
-      out_views[i].data = core.arena().payload(hold.slot).data();
-      out_views[i].bytes = partial ? core.arena().block_bytes() : core.table().payload_bytes(hold.slot);
-      out_views[i].slot = hold.slot;
+      out_views[i].data = core.arena().payload(seen.slot).data();
+      out_views[i].bytes = seen.partial ? core.arena().block_bytes() : seen.payload_bytes;
+      out_views[i].slot = seen.slot;
     }
     return KVBM_OK;
   });
@@ -211,20 +210,19 @@ kvbm_status_t kvbm_block_view(kvbm_manager_t* manager, const kvbm_block_t* block
 kvbm_status_t kvbm_block_clone(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
                                kvbm_block_t* out_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || (n_blocks != 0 && (blocks == nullptr || out_blocks == nullptr))) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks, out_blocks)) return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     Slots slots(n_blocks);
-    const Code code = resolve_all(core, blocks, n_blocks, HoldKind::reading, SlotState::registered, slots);
+    const Code code = kvbm::block::retain_held(core.holds(), core.table(), {blocks, n_blocks}, slots);
     if (code != Code::ok) return to_c(code);
-    core.table().retain(slots);
     return make_holds(core, HoldKind::reading, slots, {}, out_blocks);
   });
 }
 
 kvbm_status_t kvbm_block_release(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || (blocks == nullptr && n_blocks != 0)) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks)) return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     constexpr size_t kPage = 128;
@@ -249,14 +247,13 @@ kvbm_status_t kvbm_block_release(kvbm_manager_t* manager, const kvbm_block_t* bl
 kvbm_status_t kvbm_block_downgrade(kvbm_manager_t* manager, const kvbm_block_t* blocks, size_t n_blocks,
                                    kvbm_block_t* out_weak) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || (n_blocks != 0 && (blocks == nullptr || out_weak == nullptr))) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(blocks, n_blocks, out_weak)) return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     Slots slots(n_blocks);
-    const Code code = resolve_all(core, blocks, n_blocks, HoldKind::reading, SlotState::registered, slots);
+    PerBlock<uint32_t> generations(n_blocks);
+    const Code code = kvbm::block::name_held(core.holds(), core.table(), {blocks, n_blocks}, slots, generations);
     if (code != Code::ok) return to_c(code);
-    std::vector<uint32_t> generations(n_blocks);
-    for (size_t i = 0; i < n_blocks; ++i) generations[i] = core.table().generation(slots[i]);
     return make_holds(core, HoldKind::weak, slots, generations, out_weak);
   });
 }
@@ -264,7 +261,7 @@ kvbm_status_t kvbm_block_downgrade(kvbm_manager_t* manager, const kvbm_block_t* 
 kvbm_status_t kvbm_block_upgrade(kvbm_manager_t* manager, const kvbm_block_t* weak, size_t n_blocks,
                                  kvbm_block_t* out_blocks) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
-    if (manager == nullptr || (n_blocks != 0 && (weak == nullptr || out_blocks == nullptr))) return KVBM_ERR_INVALID;
+    if (manager == nullptr || !is_batch(weak, n_blocks, out_blocks)) return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     Manager& core = *manager->tenancy->manager;
     std::vector<Hold> holds(n_blocks);

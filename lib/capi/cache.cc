@@ -21,7 +21,10 @@ using kvbm::Result;
 using kvbm::Status;
 using kvbm::capi::fail;
 using kvbm::capi::guarded;
+using kvbm::capi::items;
+using kvbm::capi::kTooMany;
 using kvbm::capi::point_on;
+using kvbm::capi::refuse_count;
 using kvbm::capi::to_c;
 using kvbm::manager::CachePart;
 namespace layout = kvbm::layout;
@@ -75,6 +78,7 @@ Result<CachePart> make_shaped(const kvbm_cache_part_t& in, kvbm::manager::PartPl
 
 Result<CachePart> make_part(const kvbm_namespace_t& ns, const kvbm_cache_part_t& in, uint32_t n_blocks) {
   if (in.tensors == nullptr || in.n_tensors == 0) return Status(Code::invalid_argument, "the part has no tensors");
+  if (kvbm::capi::too_many(in.n_tensors)) return refuse_count("n_tensors");
   if (in.reserved != 0 || in.reserved2[0] != 0 || in.reserved2[1] != 0) {
     return Status(Code::invalid_argument, "reserved fields must be zero");
   }
@@ -238,12 +242,14 @@ kvbm_status_t kvbm_cache_store(kvbm_cache_t* cache, const kvbm_key_t* keys, cons
     if (given.priority > KVBM_PRIORITY_KEEP) {
       return refuse(*core, Status(Code::invalid_argument, "priority is not a KVBM_PRIORITY_* value"));
     }
-    const size_t per_part = n_keys * core->units();
+    const size_t per_part = items({n_keys, core->units()});
+    const size_t n_ids = items({per_part, core->parts().size()});
+    if (n_ids == kTooMany) return refuse(*core, refuse_count("n_keys * units * parts"));
     kvbm::manager::StoreRequest request;
     request.cache = core;
     const auto* list = reinterpret_cast<const kvbm::Key*>(keys);
     request.keys.assign(list, list + n_keys);
-    request.block_ids.assign(block_ids, block_ids + per_part * core->parts().size());
+    request.block_ids.assign(block_ids, block_ids + n_ids);
     if (const Status fits = core->check_blocks(request.block_ids, per_part); !fits.ok()) return refuse(*core, fits);
     if (given.parent != nullptr) request.parent = *reinterpret_cast<const kvbm::Key*>(given.parent);
     request.unchained = given.unchained != 0;
@@ -284,12 +290,14 @@ kvbm_status_t kvbm_cache_load(kvbm_cache_t* cache, kvbm_match_t* match, const ui
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     const auto& core = cache->cache;
+    const size_t n_ids = items({n_block_ids, core->parts().size()});
+    if (n_ids == kTooMany) return refuse(*core, refuse_count("n_block_ids * parts"));
     const size_t n_keys = (n_block_ids + core->units() - 1) / core->units();
     if (const Status fits = check_match(*core, *match->match, given, n_keys); !fits.ok()) return refuse(*core, fits);
     kvbm::manager::LoadRequest request;
     request.cache = core;
     request.match = match->match;
-    request.block_ids.assign(block_ids, block_ids + n_block_ids * core->parts().size());
+    request.block_ids.assign(block_ids, block_ids + n_ids);
     if (const Status fits = core->check_blocks(request.block_ids, n_block_ids); !fits.ok()) return refuse(*core, fits);
     request.n_ids = n_block_ids;
     request.first_key = given.first_key;

@@ -56,6 +56,7 @@ kvbm_status_t take(kvbm_cache_t& cache, const kvbm_cache_code_options_t* options
 // The blocks and the stream.
 Status take_blocks(const kvbm_cache_code_options_t& given, const uint32_t* ids, size_t n, bool written,
                    BlockCoding& what) {
+  if (kvbm::capi::too_many(n)) return kvbm::capi::refuse_count("n_blocks");
   what.ids = {ids, n};
   if (Status fits = kvbm::manager::check_coded_ids(*what.cache, what.part, what.ids, written); !fits.ok()) return fits;
   auto after = kvbm::capi::point_on(*what.cache, given.stream, given.has_stream);
@@ -79,6 +80,7 @@ kvbm_status_t kvbm_cache_code_room(kvbm_cache_t* cache, size_t n_blocks, const k
     kvbm_cache_code_options_t given{};
     BlockCoding what;
     if (const kvbm_status_t taken = take(*cache, options, given, what, err); taken != KVBM_OK) return taken;
+    if (kvbm::capi::too_many(n_blocks)) return fail(err, kvbm::capi::refuse_count("n_blocks"));
     const uint32_t units = cache->cache->units();
     if (n_blocks % units != 0) {
       return fail(err, Status(Code::invalid_argument, "blocks are coded in whole stored blocks",

@@ -25,7 +25,7 @@ struct Subject {
 Subject subject(kvbm_manager_t* manager, kvbm_namespace_t* ns, const kvbm_part_t* part, const kvbm_key_t* keys,
                 size_t n_keys) {
   Subject out;
-  if (manager == nullptr || ns == nullptr || (keys == nullptr && n_keys != 0)) {
+  if (manager == nullptr || ns == nullptr || (keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) {
     out.status = KVBM_ERR_INVALID;
     return out;
   }

@@ -126,6 +126,7 @@ kvbm_status_t kvbm_context_create(const kvbm_context_options_t* options, kvbm_co
     if (given.reserved != 0) return fail(err, Code::unsupported, "options.reserved must be zero");
     if (given.settings == nullptr && given.n_settings != 0)
       return fail(err, Code::invalid_argument, "settings is NULL");
+    if (kvbm::capi::too_many(given.n_settings)) return fail(err, kvbm::capi::refuse_count("options.n_settings"));
     if (given.log_level < KVBM_LOG_OFF || given.log_level > KVBM_LOG_DEBUG) {
       return fail(err, Code::invalid_argument, "log_level is not a KVBM_LOG_* value");
     }

@@ -1,5 +1,6 @@
 #include "capi/guard.h"
 
+#include <string>
 #include <string_view>
 
 namespace kvbm::capi {
@@ -34,6 +35,10 @@ kvbm_status_t fail(kvbm_error_t* err, const Status& status) noexcept {
   const std::string_view detail = status.detail_view();
   const bool silent = what.empty() && detail.empty();
   return write(err, status.code(), silent ? code_text(status.code()) : what, detail);
+}
+
+Status refuse_count(const char* what) {
+  return {Code::invalid_argument, "an array of a call has at most 2^28 elements", std::string(what) + " is more"};
 }
 
 kvbm_status_t copy_text(const char* text, size_t length, char* out, size_t capacity, size_t* out_needed) noexcept {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 
 #include "base/status.h"
@@ -62,6 +64,24 @@ kvbm_status_t init_options(T* out, uint32_t struct_size, const T& defaults) noex
   out->struct_size = struct_size;
   return KVBM_OK;
 }
+
+// The most elements that an array of a call may have (kvbm.h, convention 7). A larger count is a mistake of the caller's, a
+// negative number most often, and products with it would wrap.
+inline constexpr size_t kMostItems = size_t{1} << 28;
+inline constexpr size_t kTooMany = SIZE_MAX;
+// How many elements an array of these dimensions has; kTooMany where that, or one of the dimensions, is more than it may be.
+[[nodiscard]] constexpr size_t items(std::initializer_list<size_t> dimensions) noexcept {
+  size_t n = 1;
+  bool fits = true;
+  for (const size_t d : dimensions) {
+    fits = fits && d <= kMostItems && n <= kMostItems;
+    n = fits ? n * d : 0;  // of two that fit: far from the end of size_t
+  }
+  return fits && n <= kMostItems ? n : kTooMany;
+}
+[[nodiscard]] constexpr bool too_many(size_t n) noexcept { return n > kMostItems; }
+// The refusal in words; `what` is the count, or the product.
+Status refuse_count(const char* what);
 
 // Two-phase text output.
 kvbm_status_t copy_text(const char* text, size_t length, char* out, size_t capacity, size_t* out_needed) noexcept;

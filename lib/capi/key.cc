@@ -22,7 +22,9 @@ std::vector<kvbm::ConstBytes> to_extras(const kvbm_extra_t* extras, size_t n) {
   return out;
 }
 
-bool is_extra(const kvbm_extra_t& extra) { return extra.data != nullptr || extra.bytes == 0; }
+bool is_extra(const kvbm_extra_t& extra) {
+  return (extra.data != nullptr || extra.bytes == 0) && !kvbm::capi::too_many(extra.bytes);
+}
 
 // Chained and content keys differ in nothing but the core's function.
 template <class Make>
@@ -30,7 +32,8 @@ kvbm_status_t make_keys(const kvbm_namespace_t* ns, const uint32_t* tokens, size
                         const kvbm_extra_t* extras, kvbm_key_t* out_keys, size_t capacity, size_t* out_n, Make&& make) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
-    if (ns == nullptr || out_n == nullptr || block_tokens == 0 || (tokens == nullptr && n_tokens != 0)) {
+    if (ns == nullptr || out_n == nullptr || block_tokens == 0 || (tokens == nullptr && n_tokens != 0) ||
+        kvbm::capi::too_many(n_tokens)) {
       return KVBM_ERR_INVALID;
     }
     if (kvbm::capi::forked(*ns->tenancy)) return KVBM_ERR_FORKED;
@@ -74,7 +77,7 @@ kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t* ns, const uint8_t* ha
     if (ns == nullptr || hash_bytes == 0 || hash_bytes > 64) return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*ns->tenancy)) return KVBM_ERR_FORKED;
     if (n == 0) return KVBM_OK;
-    if (hashes == nullptr || out_keys == nullptr || n > SIZE_MAX / hash_bytes) return KVBM_ERR_INVALID;
+    if (hashes == nullptr || out_keys == nullptr || kvbm::capi::too_many(n)) return KVBM_ERR_INVALID;
     const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(hashes), n * hash_bytes);
     const kvbm::Status made =
         kvbm::codec::engine_keys(ns->ns->id(), bytes, hash_bytes, {reinterpret_cast<Key*>(out_keys), n});

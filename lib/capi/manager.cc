@@ -76,6 +76,9 @@ Status apply(const kvbm_manager_options_t& given, kvbm::Executor& executor, Opti
     };
   }
   if (given.tiers == nullptr) return given.n_tiers == 0 ? Status{} : Status(Code::invalid_argument, "tiers is NULL");
+  if (given.n_tiers > kvbm::manager::kMaxTiersBelow) {
+    return {Code::bad_config, "too many tiers", "at most 6 below the host tier"};
+  }
   options.tiers.clear();
   for (size_t i = 0; i < given.n_tiers; ++i) {
     auto tier = to_tier(given.tiers[i], executor);

@@ -24,7 +24,7 @@ kvbm_status_t take_request(const kvbm_lookup_options_t* options, kvbm_lookup_opt
   if (!kvbm::capi::take_options(options, given)) return KVBM_ERR_UNSUPPORTED;
   if (given.mode > KVBM_LOOKUP_ANY || given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0) ||
       (given.unit_keys == nullptr && given.n_unit_keys != 0) ||
-      (given.n_unit_keys != 0 && given.mode != KVBM_LOOKUP_PREFIX)) {
+      (given.n_unit_keys != 0 && given.mode != KVBM_LOOKUP_PREFIX) || kvbm::capi::too_many(given.n_unit_keys)) {
     return KVBM_ERR_INVALID;
   }
   request.mode = static_cast<kvbm::manager::LookupMode>(given.mode);
@@ -73,7 +73,7 @@ kvbm_status_t kvbm_manager_lookup(kvbm_manager_t* manager, kvbm_namespace_t* ns,
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     if (n_keys == 0 && given.n_unit_keys == 0) return KVBM_OK;
-    if (keys == nullptr && n_keys != 0) return KVBM_ERR_INVALID;
+    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) return KVBM_ERR_INVALID;
     std::vector<PartPlan> parts;
     for (size_t i = 0; i < (given.n_parts == 0 ? 1 : given.n_parts); ++i) {
       auto plan = ns->ns->plan(kvbm::capi::to_part(given.n_parts == 0 ? nullptr : &given.parts[i]));
@@ -98,7 +98,7 @@ kvbm_status_t kvbm_cache_lookup(kvbm_cache_t* cache, const kvbm_key_t* keys, siz
     const kvbm_status_t here = kvbm::capi::check_process(*cache->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
     if (n_keys == 0 && given.n_unit_keys == 0) return KVBM_OK;
-    if (keys == nullptr && n_keys != 0) return KVBM_ERR_INVALID;
+    if ((keys == nullptr && n_keys != 0) || kvbm::capi::too_many(n_keys)) return KVBM_ERR_INVALID;
     const auto plans = cache->cache->plans();
     if (!plans.ok()) return to_c(plans.status().code());
     return look_up(cache->tenancy, cache->cache->ns(), plans.value(), keys, n_keys, given.ask_nodes_ns, request,
@@ -158,11 +158,13 @@ kvbm_status_t kvbm_match_blocks(kvbm_match_t* match, uint32_t part, size_t first
       out_blocks[i] = given ? 1 : 0;  // until there are holds
     }
     std::vector<kvbm::block::HoldValue> holds(slots.size());
-    manager.table().retain(slots);
-    const kvbm::Code code = manager.holds().create(kvbm::block::HoldKind::reading, slots, {}, holds);
+    kvbm::Code code = kvbm::Code::no_room;
+    if (manager.table().try_retain(slots)) {
+      code = manager.holds().create(kvbm::block::HoldKind::reading, slots, {}, holds);
+      if (code != kvbm::Code::ok) manager.release(slots);
+    }
     if (code != kvbm::Code::ok) {
       std::fill_n(out_blocks, n, 0);
-      manager.release(slots);
       return to_c(code);
     }
     for (size_t i = 0, next = 0; i < n; ++i) {

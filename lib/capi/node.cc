@@ -110,14 +110,14 @@ kvbm_status_t kvbm_manager_locate(kvbm_manager_t* manager, kvbm_namespace_t* ns,
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (out_n != nullptr) *out_n = 0;
     if (manager == nullptr || ns == nullptr || out_n == nullptr || (keys == nullptr && n_keys != 0) ||
-        (out_rows == nullptr && capacity != 0)) {
+        (out_rows == nullptr && capacity != 0) || kvbm::capi::too_many(n_keys)) {
       return KVBM_ERR_INVALID;
     }
     if (ns->tenancy != manager->tenancy) return KVBM_ERR_FOREIGN;
     kvbm_locate_options_t given{};
     if (!kvbm::capi::take_options(options, given) || given.reserved != 0) return KVBM_ERR_UNSUPPORTED;
     if (given.n_parts > 32 || (given.parts == nullptr && given.n_parts != 0) ||
-        (given.request_keys == nullptr) != (given.n_requests == 0) || given.n_requests > UINT32_MAX) {
+        (given.request_keys == nullptr) != (given.n_requests == 0) || kvbm::capi::too_many(given.n_requests)) {
       return KVBM_ERR_INVALID;
     }
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);

@@ -31,6 +31,9 @@ kvbm_offer_options_t default_offer_options() {
 kvbm_status_t open_offer(kvbm_cache_t& cache, const kvbm_request_id_t& id, const uint32_t* block_ids, size_t n,
                          const kvbm_offer_options_t& given, kvbm_queue_t* queue, uint64_t user_data,
                          kvbm_offer_t** out_offer, kvbm_error_t* err) {
+  if (kvbm::capi::items({n, cache.cache->parts().size()}) == kvbm::capi::kTooMany) {
+    return fail(err, kvbm::capi::refuse_count("n_block_ids * parts"));
+  }
   const auto node = kvbm::capi::node_of(cache);
   if (!node.ok()) return fail(err, node.status());
   const auto blocks = kvbm::capi::to_blocks(cache, block_ids, n, given.first_position, given.begin, given.end);

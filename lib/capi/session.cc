@@ -144,6 +144,9 @@ kvbm_status_t kvbm_session_open(kvbm_cache_t* cache, const kvbm_request_id_t* re
       }
       core.sources.push_back({sources[i].node, static_cast<uint16_t>(sources[i].rank)});
     }
+    if (kvbm::capi::items({n_block_ids, cache->cache->parts().size()}) == kvbm::capi::kTooMany) {
+      return fail(err, kvbm::capi::refuse_count("n_block_ids * parts"));
+    }
     const auto blocks =
         kvbm::capi::to_blocks(*cache, block_ids, n_block_ids, given.first_position, given.begin, given.end);
     return open_session(*cache, blocks, std::move(core), given, queue, user_data, out_session, err);

@@ -1,5 +1,6 @@
 #include "manager/stats.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@
 using kvbm::capi::guarded;
 
 namespace {
+
+// Rows of one call, which are kept in memory meanwhile.
+constexpr size_t kMostScanned = 65536;
 
 kvbm_tier_stats_t to_c_tier(const kvbm::manager::TierSnapshot& t) {
   kvbm_tier_stats_t out{};
@@ -128,7 +132,7 @@ kvbm_status_t kvbm_manager_scan(kvbm_manager_t* manager, uint64_t* inout_cursor,
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
     auto& core = *manager->tenancy->manager;
     if ((*inout_cursor >> 56) > core.tiers_below()) return KVBM_ERR_INVALID;
-    std::vector<kvbm::manager::ScanEntry> rows(capacity);
+    std::vector<kvbm::manager::ScanEntry> rows(std::min(capacity, kMostScanned));
     const size_t n = kvbm::manager::scan(core, *inout_cursor, rows);
     for (size_t i = 0; i < n; ++i) {
       const kvbm::Family& family = core.families().get(rows[i].id.family);

@@ -577,6 +577,14 @@ void Manager::quarantine(SlotId slot) {
   env_.log->write(LogLevel::error, "manager", "a host block failed verification and was dropped");
 }
 
+void Manager::tell_underflow() noexcept {
+  if (underflow_told_.exchange(true, std::memory_order_relaxed)) return;
+  const MemoryWait nobody_to_tell;
+  env_.log->write(LogLevel::error, "manager",
+                  "a reference to a host block was given back that nobody had, which was refused: a fault of kvbm, or of "
+                  "what writes to its memory; please report it (kvbm_reference_underflows_total counts them)");
+}
+
 void Manager::reject(TierIndex tier, const Identity& id, uint64_t location) {
   add(counters_.tiers[tier].errors, 1);
   tier_below(tier).reject(id, location);

@@ -89,6 +89,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
                std::span<Code> codes, TierIndex apart = kNoTier, const Newcomers* newcomers = nullptr);
   void release(std::span<const SlotId> slots) noexcept {
     table_->release(slots, tick());
+    if (table_->underflows() != 0) [[unlikely]] tell_underflow();
     room_.room_came();
   }
   // Takes over a reference of blocks that another node gave: they stay for a while (taken.h).
@@ -240,6 +241,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   void offer(TierIndex index, uint8_t forgotten);
   [[nodiscard]] uint64_t not_taken();
   void tell_evicted(std::span<const block::Evicted> gone);
+  void tell_underflow() noexcept;
   // The same of what went for room, whether it lies anywhere below or not.
   void tell_lost(std::span<const block::Evicted> gone);
   void forget_others(const block::Publication& what, const Newcomers& newcomers, std::span<const Code> codes);
@@ -284,6 +286,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   std::atomic<uint32_t> standing_by_{0};  // bit i: tier i
   std::atomic<TierIndex> stores_reach_{kNoTier};
   ShareState share_;
+  std::atomic<bool> underflow_told_{false};
   std::atomic<bool> opened_{false};  // tiers_ and offloaders_ are complete
   std::atomic<uint64_t> not_taken_told_{0};  // of not_taken(), what flushes have told
   std::atomic<bool> closing_{false};

@@ -68,6 +68,7 @@ Snapshot snapshot(Manager& manager) {
   out.refused_room = get(c.refused_room);
   out.refused_quota = get(c.refused_quota);
   out.policy_refused = manager.table().counters().policy_refused;
+  out.underflows = manager.table().underflows();
   out.deadline_missed = get(c.deadline_missed);
   out.position_mismatches = get(c.position_mismatches);
   out.verify_failures = get(c.verify_failures);

@@ -34,6 +34,7 @@ struct Snapshot {
   uint64_t operations_in_flight = 0;
   uint64_t refused_room = 0, refused_quota = 0, deadline_missed = 0, position_mismatches = 0, verify_failures = 0;
   uint64_t policy_refused = 0;
+  uint64_t underflows = 0;
   uint64_t offloads_skipped = 0, lossy_refused = 0;
   uint64_t given_lost = 0;  // TakenBlocks::lost()
   uint64_t loads_weighed = 0, load_predicted_ns = 0, load_actual_ns = 0, loads_not_started = 0, blocks_left = 0;

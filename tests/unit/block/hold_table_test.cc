@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -103,21 +104,107 @@ TEST(HoldTable, weak_holds_carry_their_slots_generation) {
   EXPECT_EQ(hold.slot_generation, 77U);
 }
 
-TEST(HoldTable, renewing_ends_the_old_value) {
+Code take(HoldTable& holds, std::vector<HoldValue>& values, std::vector<SlotId>& slots) {
+  return holds.take_all(values, HoldKind::writable, slots, [] { return Code::ok; });
+}
+
+TEST(HoldTable, what_was_taken_is_no_hold_until_it_is_settled) {
   HoldTable holds({});
   auto values = make(holds, {4, 5}, HoldKind::writable);
   const auto old = values;
-  std::vector<Code> codes(2);
-  EXPECT_EQ(holds.renew(HoldKind::reading, std::vector<SlotId>{8, 5}, values, codes), 2U);
+  std::vector<SlotId> slots(2);
+  ASSERT_EQ(take(holds, values, slots), Code::ok);
+  EXPECT_EQ(slots, (std::vector<SlotId>{4, 5}));
   Hold hold;
+  std::vector<Hold> ended(2);
+  for (const auto& some : {old, values}) {
+    EXPECT_EQ(holds.resolve(some[0], &hold), Code::stale_handle);
+    EXPECT_EQ(holds.end(some, ended, {}), 0U);
+  }
+  EXPECT_EQ(holds.live(), 2U);
+  const std::vector<SlotId> elsewhere{8};
+  holds.settle(std::span(values).first(1), HoldKind::reading, elsewhere);
   EXPECT_EQ(holds.resolve(old[0], &hold), Code::stale_handle);
   EXPECT_EQ(holds.resolve(values[0], &hold), Code::ok);
   EXPECT_EQ(hold.slot, 8U);
   EXPECT_EQ(hold.kind, HoldKind::reading);
-  auto stale = old;
-  EXPECT_EQ(holds.renew(HoldKind::reading, std::vector<SlotId>{8, 5}, stale, codes), 0U);
-  EXPECT_EQ(codes[0], Code::stale_handle);
-  EXPECT_EQ(stale, old);
+  EXPECT_EQ(holds.resolve(values[1], &hold), Code::stale_handle);
+  holds.settle(std::span(values).last(1), HoldKind::writable, std::span(slots).last(1));
+  EXPECT_EQ(holds.end(values, ended, {}), 2U);
+  EXPECT_EQ(holds.live(), 0U);
+}
+
+TEST(HoldTable, a_batch_is_taken_whole_or_not_at_all) {
+  HoldTable holds({});
+  auto values = make(holds, {4, 5, 6}, HoldKind::writable);
+  std::vector<Hold> ended(1);
+  ASSERT_EQ(holds.end(std::span(values).last(1), ended, {}), 1U);
+  const auto old = values;
+  std::vector<SlotId> slots(3);
+  EXPECT_EQ(take(holds, values, slots), Code::stale_handle);
+  EXPECT_EQ(values, old);
+  values.pop_back();
+  slots.pop_back();
+  EXPECT_EQ(holds.take_all(values, HoldKind::reading, slots, [] { return Code::ok; }), Code::wrong_state);
+  EXPECT_EQ(holds.take_all(values, HoldKind::writable, slots, [] { return Code::miss; }), Code::miss);
+  Hold hold;
+  for (const HoldValue value : values) EXPECT_EQ(holds.resolve(value, &hold), Code::ok);
+}
+
+TEST(HoldTable, a_new_hold_can_be_taken_and_one_without_generations_stays) {
+  HoldTable holds({.tag = 1, .first_generation = HoldTable::kMaxGeneration - 1});
+  std::vector<HoldValue> values = make(holds, {4}, HoldKind::writable);
+  std::vector<SlotId> slots(1);
+  ASSERT_EQ(take(holds, values, slots), Code::ok);
+  holds.settle(values, HoldKind::writable, slots);
+  const auto last = values;
+  EXPECT_EQ(take(holds, values, slots), Code::no_room);
+  EXPECT_EQ(values, last);
+  Hold hold;
+  EXPECT_EQ(holds.resolve(values[0], &hold), Code::ok);
+  std::vector<Hold> ended(1);
+  EXPECT_EQ(holds.end(values, ended, {}), 1U);
+  // No entry comes back in a generation in which it could not be taken.
+  std::vector<SlotId> all(HoldTable::kPageHolds - 1);
+  for (const HoldValue value : make(holds, all)) EXPECT_NE(value & 0xFFFFFFFF, last[0] & 0xFFFFFFFF);
+}
+
+TEST(HoldTable, no_hold_of_a_batch_ends_while_it_is_used) {
+  HoldTable holds({});
+  // In the lanes of several threads, in both orders.
+  std::vector<HoldValue> values;
+  for (SlotId slot = 0; slot < 6; ++slot) {
+    std::thread([&] { values.push_back(make(holds, {slot})[0]); }).join();
+  }
+  std::atomic<bool> stop{false};
+  std::atomic<int> ends{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<HoldValue> mine(values);
+      if (t == 1) std::reverse(mine.begin(), mine.end());
+      std::vector<SlotId> slots(mine.size());
+      for (int i = 0; i < 20000 && !stop; ++i) {
+        const Code code = holds.use_all(mine, HoldKind::reading, slots, [&] {
+          Hold hold;
+          const bool all = std::all_of(mine.begin(), mine.end(),
+                                       [&](HoldValue v) { return holds.resolve(v, &hold) == Code::ok; });
+          return all ? Code::ok : Code::internal;
+        });
+        ASSERT_NE(code, Code::internal);
+        if (code == Code::stale_handle) break;
+      }
+      stop = true;
+    });
+  }
+  threads.emplace_back([&] {
+    std::vector<Hold> ended(1);
+    for (int i = 0; i < 2000; ++i) std::this_thread::yield();
+    ends += static_cast<int>(holds.end({&values[3], 1}, ended, {}));
+    stop = true;
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ends.load(), 1);
 }
 
 TEST(HoldTable, of_concurrent_ends_of_one_hold_exactly_one_wins) {
