@@ -265,7 +265,8 @@ enum { KVBM_QUOTA_EVICT = 0, KVBM_QUOTA_REJECT = 1 };
 
 /* A tier below host memory (frozen, 128 bytes). */
 typedef struct kvbm_tier {
-  const char *path;               /* directory of a disk tier; NULL for a plug-in */
+  const char *path;               /* directory of a disk tier, which this user owns and nobody else may write, or that is
+                                     made so (0700); NULL for a plug-in */
   const kvbm_tier_table_t *table; /* a plug-in tier; NULL for a disk */
   void *table_user;               /* handed to the table's functions */
   uint64_t capacity_bytes;        /* hard cap of everything in the tier's directory */
@@ -288,7 +289,9 @@ typedef struct kvbm_manager_options {
   uint32_t flags;                /* KVBM_MANAGER_*, or zero */
   uint64_t block_bytes;          /* largest payload of a record; 0 = configuration "host.block_bytes" */
   uint64_t host_capacity_bytes;  /* host tier, record heads included; 0 = configuration "host.capacity" */
-  const char *host_file;         /* keep host blocks in this tmpfs or hugetlbfs file over restarts; NULL = anonymous */
+  const char *host_file;         /* keep host blocks in this tmpfs or hugetlbfs file over restarts: this user's, which
+                                    nobody else may write, or made so (0600). Whoever cuts it short while it is in use
+                                    ends the process (SIGBUS). NULL = anonymous */
   const char *policy;            /* eviction policy; NULL = configuration "host.policy" (default "prefix") */
   const kvbm_policy_table_t *policy_table; /* the caller's own policy instead; NULL = none */
   void *policy_user;
@@ -305,7 +308,10 @@ KVBM_API kvbm_status_t kvbm_manager_options_init(kvbm_manager_options_t *out_opt
  * directory or host_file has another owner; the message names it), KVBM_ERR_VERSION (a directory of a newer format),
  * KVBM_ERR_EXISTS (a directory with files of someone else, a host_file that is one; nothing is changed),
  * KVBM_ERR_DAMAGED (a directory whose superblock cannot be read), KVBM_ERR_DISK_FULL, KVBM_ERR_NO_MEMORY, KVBM_ERR_IO,
- * KVBM_ERR_PERMISSION. Thread: any. Blocks: for mapping and recovery. Since 0.1. */
+ * KVBM_ERR_PERMISSION (a directory, a file in it or a host_file that another user owns or others may write, or that is a
+ * symbolic link: the message has the path and the chmod or chown that mends it), KVBM_ERR_UNSUPPORTED (a host_file on a
+ * file system that cannot promise to keep its pages: served by others, or without reservation). Thread: any. Blocks: for
+ * mapping and recovery. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_create(kvbm_context_t *context, const kvbm_manager_options_t *options,
                                            KVBM_OWN kvbm_manager_t **out_manager, kvbm_error_t *err);
 /* Ends the caller's reference. When the last of manager, namespaces, caches and matches goes, work in flight is
@@ -448,17 +454,24 @@ KVBM_API kvbm_status_t kvbm_register_options_init(kvbm_register_options_t *out_o
  * Errors: KVBM_ERR_STALE, KVBM_ERR_FOREIGN, KVBM_ERR_STATE (not Complete), KVBM_ERR_INVALID (options, part, a hold that
  * is named twice), KVBM_ERR_NO_ROOM (a hold was registered in vain so often that it cannot be once more: release it).
  *
+ * The bytes are hashed here: what changes of them from now on, by whomever, is damage for every later load
+ * (KVBM_ERR_DAMAGED, then a miss), in host memory as in every tier. The option host.managed_hashes = when_needed puts
+ * that off until a block first leaves host memory for a tier or another node: what changes before is not noticed then,
+ * nor afterwards.
+ *
  * What is there under a key is no duplicate if it may not stand for the caller's block: it was coded with loss and `ns`
  * was opened without allow_lossy, or it was not computed at the position that `positions` says (or it has one, and none
  * is given). The caller's block then takes its place in the host, and it is forgotten in the tiers below; holds on it
- * stay good. Thread: any. Blocks: no; with positions, for hashing the blocks; where something is replaced on a client of
- * a shared tier set, until its owner has forgotten it. Since 0.1. */
+ * stay good. Thread: any. Blocks: for hashing the blocks, about as long as reading them takes (with when_needed those
+ * with positions alone); where something is replaced on a client of a shared tier set, until its owner has forgotten it.
+ * Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_register(kvbm_manager_t *manager, kvbm_namespace_t *ns, kvbm_block_t *inout_blocks,
                                              const kvbm_key_t *keys, size_t n_blocks,
                                              const kvbm_register_options_t *options);
 
 /* Where the bytes of held blocks are. Valid until the hold ends, also where another thread ends it. It does not say at
- * which position a block under a content key was computed: kvbm_cache_load looks at that. Errors: KVBM_ERR_STALE,
+ * which position a block under a content key was computed: kvbm_cache_load looks at that. Nor are the bytes verified: they
+ * are what is in memory now, and only kvbm_cache_load compares them with what was registered. Errors: KVBM_ERR_STALE,
  * KVBM_ERR_FOREIGN, KVBM_ERR_STATE (a weak hold). Thread: any. Blocks: no. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_block_view(kvbm_manager_t *manager, const kvbm_block_t *blocks, size_t n_blocks,
                                        kvbm_view_t *out_views);

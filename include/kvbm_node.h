@@ -18,8 +18,10 @@ extern "C" {
 /* A manager whose configuration has node.listen or node.peers is a node: other nodes of its pool read what it has, and
  * theirs is its last tier (kvbm_manager_stats counts it as such). What they have is found by asking
  * (kvbm_lookup_options_t.ask_nodes_ns), read by kvbm_cache_load and kvbm_manager_prefetch, verified as everything is,
- * and kvbm_manager_offload to that tier offers blocks to the node whose key they are. Nodes on other machines need a
- * key: node.key_file. Resets and drops are of this manager alone: other nodes keep what they have. */
+ * and kvbm_manager_offload to that tier offers blocks to the node whose key they are. Without
+ * a key (node.key_file) nodes are processes of one user on one machine, which both sides of a connection ask the kernel:
+ * other users of it, other network namespaces, containers in user namespaces of their own, other machines and the
+ * transport UCX need one. Resets and drops are of this manager alone: other nodes keep what they have. */
 
 /* A node that is connected, or an address of node.peers (frozen, 456 bytes). */
 typedef struct kvbm_node_row {

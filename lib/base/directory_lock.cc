@@ -10,6 +10,7 @@
 #include "base/io_patience.h"
 #include "base/os_directory.h"
 #include "base/owned_file.h"
+#include "base/ownership.h"
 
 namespace kvbm {
 
@@ -30,7 +31,7 @@ class RecordLock final : public DirectoryLock {
 
 }  // namespace
 
-Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const std::string& path) {
+Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const std::string& path, Whose whose) {
   struct stat st {};
   if (fstat(directory_fd, &st) != 0) return errno_status(errno, "cannot lock the directory", path);
   const std::string pid = std::to_string(getpid());
@@ -38,10 +39,15 @@ Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const st
   if (claim == nullptr) {
     return Status(Code::in_use, kDirectoryInUse, path + " is owned by another part of this process (" + pid + ")");
   }
+  const int make = whose == Whose::own ? O_CREAT : 0;
   Fd fd(uninterrupted([&] {
-    return openat(directory_fd, kLockName.data(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    return openat(directory_fd, kLockName.data(), O_RDWR | make | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   }));
   if (!fd) return errno_status(errno, "cannot open the lock file", path + "/lock");
+  if (whose == Whose::own) {
+    if (Status own = check_own(fd.get(), path + "/lock", Others::read); !own.ok()) return own;
+    if (Status given = give_owner(fd.get(), path + "/lock"); !given.ok()) return given;
+  }
   if (Status locked = lock_whole_file(fd.get(), kDirectoryInUse, path); !locked.ok()) return locked;
   // A lock of a file that was removed meanwhile excludes nobody.
   struct stat mine {};

@@ -65,7 +65,7 @@ class DirectoryLock {
 };
 
 // One directory, named by a file descriptor, entered without following links. Names are single
-// path components. Created with mode 0700.
+// path components. Directories are made with mode 0700, files with 0600, whatever the umask.
 class Directory {
  public:
   virtual ~Directory() = default;
@@ -83,7 +83,12 @@ class Directory {
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
+  // A directory of this user's that nobody else may write, and whose files are such: else not_permitted, when it or one
+  // of them is opened (base/ownership.h).
   virtual Result<std::unique_ptr<Directory>> open_directory(const std::string& path, bool create) = 0;
+  // An existing directory and files of anybody's, to be looked at: nothing of them is served. not_permitted where it is
+  // another user's and everyone may write it.
+  virtual Result<std::unique_ptr<Directory>> visit_directory(const std::string& path) = 0;
   // Page-aligned memory for staging; registered with the I/O engine where limits allow, so that
   // I/O inside it is cheaper. Thread: any. Freed when the last copy goes.
   virtual Result<std::shared_ptr<std::byte[]>> staging(size_t bytes) = 0;

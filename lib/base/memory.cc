@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <fstream>
+#include <iterator>
 
 #include "base/bytes.h"
 #include "base/errno_status.h"
@@ -24,6 +26,18 @@ namespace {
 constexpr size_t kSmallPage = 4096;
 constexpr int kInterleave = 3;      // MPOL_INTERLEAVE, linux/mempolicy.h
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
+constexpr uint64_t kFileBlock = 512;  // st_blocks counts these
+
+// Kinds of file systems, as statfs(2) tells them.
+constexpr uint32_t kTmpfs = 0x01021994;
+constexpr uint32_t kHugetlbfs = 0x958458F6;
+// Whose files may be cut short, or be gone, by a server's doing: NFS, SMB (three), FUSE, 9P, Ceph, AFS, Lustre, GPFS,
+// BeeGFS, OCFS2, GFS2.
+constexpr uint32_t kServed[] = {0x6969,     0x517B,     0xFF534D42, 0xFE534D42, 0x65735546, 0x01021997, 0x00C36400,
+                                0x5346414F, 0x0BD00BD0, 0x47504653, 0x19830326, 0x7461636F, 0x01161970};
+constexpr const char* kMemoryInstead =
+    ": a page of it that cannot be had later would end this process (SIGBUS); name a file of a tmpfs, as in /dev/shm, or of "
+    "a hugetlbfs";
 
 // The nodes of /sys/devices/system/node/has_memory, for example "0-1,3", as a mask.
 unsigned long node_mask() {
@@ -74,12 +88,31 @@ Status Arena::open_file(const ArenaOptions& options) {
   if (fstat(fd, &st) != 0) return errno_status(errno, "cannot open the arena's file", options.file);
   if (Status s = look_at(options, fd, static_cast<size_t>(st.st_size)); !s.ok()) return s;
   found_ = static_cast<size_t>(st.st_size) == bytes_;
-  // Reserved now: a page that cannot be had later would be a SIGBUS.
-  if ((!found_ && ftruncate(fd, static_cast<off_t>(bytes_)) != 0) ||
-      (fallocate(fd, 0, 0, static_cast<off_t>(bytes_)) != 0 && errno != EOPNOTSUPP)) {
-    return errno_status(errno, "cannot reserve the arena's file", options.file);
+  return reserve(fd, options.file);
+}
+
+// A page of the mapping that cannot be had later is a SIGBUS, which ends the process: so all of it is had now, from a
+// file system that keeps it. What is left is in docs/operations.md: a disk's read errors, and whoever cuts the file short.
+Status Arena::reserve(int fd, const std::string& path) {
+  struct statfs system {};
+  if (fstatfs(fd, &system) != 0) return errno_status(errno, "cannot ask for the arena's file system", path);
+  const auto kind = static_cast<uint32_t>(system.f_type);
+  if (std::find(std::begin(kServed), std::end(kServed), kind) != std::end(kServed)) {
+    return Status(Code::unsupported, "the arena's file is on a file system that another process or machine serves",
+                  path + kMemoryInstead);
   }
-  description_ = "file " + options.file + ", ";
+  if (!found_ && ftruncate(fd, static_cast<off_t>(bytes_)) != 0) {
+    return errno_status(errno, "cannot reserve the arena's file", path);
+  }
+  const bool reserved = fallocate(fd, 0, 0, static_cast<off_t>(bytes_)) == 0;
+  if (!reserved && errno != EOPNOTSUPP) return errno_status(errno, "cannot reserve the arena's file", path);
+  struct stat st {};
+  if (fstat(fd, &st) != 0) return errno_status(errno, "cannot reserve the arena's file", path);
+  if (!reserved || static_cast<uint64_t>(st.st_blocks) * kFileBlock < bytes_) {
+    return Status(Code::unsupported, "the arena's file is on a file system that reserves no room", path + kMemoryInstead);
+  }
+  const bool memory = kind == kTmpfs || kind == kHugetlbfs;
+  description_ = "file " + path + (memory ? ", " : " (on a disk, whose read errors end this process), ");
   return {};
 }
 

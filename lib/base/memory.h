@@ -20,7 +20,9 @@ constexpr size_t kArenaHead = 4096;
 struct ArenaOptions {
   size_t bytes = 0;
   bool huge_pages = true;      // hugetlb pages, else transparent ones, else small ones: describe says
-  std::string file;            // empty: anonymous; else made with mode 0600, or mapped again; in_use: it has an owner
+  // Empty: anonymous; else made with mode 0600, or mapped again. in_use: it has an owner; not_permitted: it is another
+  // user's, or others may write it; unsupported: its file system cannot promise that its pages stay.
+  std::string file;
   // Whether a file that begins so (kArenaHead bytes, zeroes behind a shorter one) may be taken; else it stays as it is:
   // exists. Null: any may.
   bool (*may_take)(std::span<const std::byte> head) = nullptr;
@@ -50,6 +52,7 @@ class Arena {
   Status open(const ArenaOptions& options);
   Status open_file(const ArenaOptions& options);
   Status look_at(const ArenaOptions& options, int fd, size_t file_bytes) const;
+  Status reserve(int fd, const std::string& path);
   Status map_anonymous(const ArenaOptions& options);
   Status map_file(const ArenaOptions& options, int fd);
   Status map_shared(const ArenaOptions& options, bool hugetlb);

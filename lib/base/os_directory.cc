@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 
 #include "base/errno_status.h"
 #include "base/io_patience.h"
+#include "base/ownership.h"
 
 namespace kvbm {
 
@@ -28,8 +28,8 @@ Status check_name(std::string_view name) {
 
 class OsDirectory final : public Directory {
  public:
-  OsDirectory(std::shared_ptr<IoEngine> engine, Fd fd, std::string path)
-      : engine_(std::move(engine)), fd_(std::move(fd)), path_(std::move(path)) {}
+  OsDirectory(std::shared_ptr<IoEngine> engine, Fd fd, std::string path, Whose whose)
+      : engine_(std::move(engine)), fd_(std::move(fd)), path_(std::move(path)), whose_(whose) {}
 
   Result<std::unique_ptr<File>> open(std::string_view name, OpenMode mode, bool direct) override;
   Result<std::vector<std::string>> list() override;
@@ -51,7 +51,7 @@ class OsDirectory final : public Directory {
     if (uninterrupted([this] { return fsync(fd_.get()); }) != 0) return errno_status(errno, "cannot make durable", path_);
     return {};
   }
-  Result<std::unique_ptr<DirectoryLock>> lock() override { return lock_directory(fd_.get(), path_); }
+  Result<std::unique_ptr<DirectoryLock>> lock() override { return lock_directory(fd_.get(), path_, whose_); }
   Result<uint64_t> free_bytes() override {
     struct statvfs st {};
     if (fstatvfs(fd_.get(), &st) != 0) return errno_status(errno, "cannot ask for free space", path_);
@@ -68,6 +68,7 @@ class OsDirectory final : public Directory {
   std::shared_ptr<IoEngine> engine_;
   Fd fd_;
   std::string path_;
+  const Whose whose_;
 };
 
 int open_flags(OpenMode mode) noexcept {
@@ -99,6 +100,12 @@ Result<std::unique_ptr<File>> OsDirectory::open(std::string_view name, OpenMode 
   struct stat st {};
   if (fstat(fd.get(), &st) != 0) return failed("cannot open", name);
   if (!S_ISREG(st.st_mode)) return Status(Code::not_permitted, "not a regular file", full(name));
+  if (whose_ == Whose::own) {
+    if (Status own = check_own(fd.get(), full(name), Others::read); !own.ok()) return own;
+  }
+  if (mode == OpenMode::create) {
+    if (Status given = give_owner(fd.get(), full(name)); !given.ok()) return given;
+  }
   // io_uring would take O_NONBLOCK for a wish to fail rather than wait.
   if (fcntl(fd.get(), F_SETFL, direct ? O_DIRECT : 0) != 0) return failed("cannot open", name);
   return make_os_file(engine_, std::move(fd), full(name), direct);
@@ -133,44 +140,59 @@ Result<std::vector<std::string>> OsDirectory::list() {
 Status make_directories(const std::string& path) {
   for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
     const std::string part = path.substr(0, at);
-    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
-      const int error = errno;
-      struct stat st {};
-      if (stat(part.c_str(), &st) != 0) return errno_status(error, "cannot create the directory", part);
-    }
+    struct stat st {};
+    // One that cannot be made may be there all the same, as on a file system that is read only.
+    if (Status made = make_own_directory(part); !made.ok() && stat(part.c_str(), &st) != 0) return made;
     if (at == std::string::npos) return {};
   }
+}
+
+std::string without_slashes(const std::string& path) {
+  std::string clean = path;
+  while (clean.size() > 1 && clean.back() == '/') clean.pop_back();  // a trailing slash follows a link
+  return clean;
+}
+
+Result<Fd> open_at(const std::string& path) {
+  if (path.empty()) return Status(Code::invalid_argument, "the directory's path is empty");
+  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd) return fd;
+  const int error = errno;
+  struct stat link {};
+  if (lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
+    return Status(Code::not_permitted, "the directory is a symbolic link; name its target", path);
+  }
+  if (error == ENOTDIR) return Status(Code::invalid_argument, "not a directory", path);
+  return errno_status(error, "cannot open the directory", path);
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Directory>> open_os_directory(std::shared_ptr<IoEngine> engine, const std::string& path,
                                                      bool create) {
-  std::string clean = path;
-  while (clean.size() > 1 && clean.back() == '/') clean.pop_back();  // a trailing slash follows a link
-  if (clean.empty()) return Status(Code::invalid_argument, "the directory's path is empty");
-  if (create) {
+  std::string clean = without_slashes(path);
+  if (create && !clean.empty()) {
     if (Status s = make_directories(clean); !s.ok()) return s;
   }
-  Fd fd(::open(clean.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd) {
-    const int error = errno;
-    struct stat link {};
-    if (lstat(clean.c_str(), &link) == 0 && S_ISLNK(link.st_mode)) {
-      return Status(Code::not_permitted, "the directory is a symbolic link; name its target", clean);
-    }
-    if (error == ENOTDIR) return Status(Code::invalid_argument, "not a directory", clean);
-    return errno_status(error, "cannot open the directory", clean);
-  }
+  auto fd = open_at(clean);
+  if (!fd.ok()) return fd.status();
+  if (Status own = check_own(fd.value().get(), clean, Others::read); !own.ok()) return own;
+  return std::unique_ptr<Directory>(
+      std::make_unique<OsDirectory>(std::move(engine), std::move(fd).value(), std::move(clean), Whose::own));
+}
+
+Result<std::unique_ptr<Directory>> visit_os_directory(std::shared_ptr<IoEngine> engine, const std::string& path) {
+  std::string clean = without_slashes(path);
+  auto fd = open_at(clean);
+  if (!fd.ok()) return fd.status();
   struct stat st {};
-  if (fstat(fd.get(), &st) != 0) return errno_status(errno, "cannot open the directory", clean);
-  if ((st.st_mode & S_IWOTH) != 0 && st.st_uid != geteuid()) {
-    char mode[8];
-    std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(st.st_mode & 07777));
-    return Status(Code::not_permitted, "everyone may write the directory and it is not ours; use one of mode 0700",
-                  clean + " (owner " + std::to_string(st.st_uid) + ", mode " + mode + ")");
+  if (fstat(fd.value().get(), &st) != 0) return errno_status(errno, "cannot open the directory", clean);
+  if ((st.st_mode & S_IWOTH) != 0 && !is_this_user(st.st_uid)) {
+    return Status(Code::not_permitted, "everyone may write the directory, and it is another user's",
+                  clean + " is user " + std::to_string(st.st_uid) + "'s");
   }
-  return std::unique_ptr<Directory>(std::make_unique<OsDirectory>(std::move(engine), std::move(fd), std::move(clean)));
+  return std::unique_ptr<Directory>(
+      std::make_unique<OsDirectory>(std::move(engine), std::move(fd).value(), std::move(clean), Whose::anyones));
 }
 
 }  // namespace kvbm

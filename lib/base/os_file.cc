@@ -202,6 +202,9 @@ class OsFileSystem final : public FileSystem {
   Result<std::unique_ptr<Directory>> open_directory(const std::string& path, bool create) override {
     return open_os_directory(engine_, path, create);
   }
+  Result<std::unique_ptr<Directory>> visit_directory(const std::string& path) override {
+    return visit_os_directory(engine_, path);
+  }
 
   Result<std::shared_ptr<std::byte[]>> staging(size_t bytes) override {
     if (bytes == 0) return Status(Code::invalid_argument, "staging memory of no bytes");

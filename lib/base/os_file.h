@@ -1,9 +1,10 @@
 // The FileSystem of a Linux host.
 //
 // Directories are opened without following a link in their last component, made with mode 0700
-// (missing parents too), and refused when everyone may write them and they are not ours. Files have
-// mode 0600 and are opened beneath the directory's descriptor by one checked path component with
-// O_NOFOLLOW, so that no name can leave the directory. The name `lock` belongs to Directory::lock.
+// (missing parents too). Files have mode 0600 and are opened beneath the directory's descriptor by
+// one checked path component with O_NOFOLLOW, so that no name can leave the directory. Both are
+// refused where another user owns them or others may write them (ownership.h), but for those that are
+// only visited. The name `lock` belongs to Directory::lock.
 // Data plane: io_uring, or pread/pwrite on threads where io_uring is missing or forbidden.
 #pragma once
 

@@ -9,6 +9,7 @@
 
 #include "base/errno_status.h"
 #include "base/mutex.h"
+#include "base/ownership.h"
 
 namespace kvbm {
 
@@ -47,6 +48,10 @@ ClaimTable<Row>& claim_table() {
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
 constexpr const char* kFileInUse = "the file is in use";
+
+Status replaced(const std::string& path) {
+  return Status(Code::in_use, kFileInUse, path + " was replaced while it was opened; try again");
+}
 
 Status held_here(const std::string& path) {
   return Status(Code::in_use, kFileInUse,
@@ -100,17 +105,23 @@ Result<std::unique_ptr<OwnedFile>> OwnedFile::open(const std::string& path) {
     claim = FileClaim::take(there);
     if (claim == nullptr) return held_here(path);
   }
-  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  // What is there is not opened as if it were to be made: in a directory that everybody may write the system may refuse
+  // that, where whose file it is would be the answer.
+  const int make = there.st_ino != 0 ? 0 : O_CREAT | O_EXCL;
+  Fd fd(::open(path.c_str(), O_RDWR | make | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   struct stat mine {};
+  if (!fd && (errno == EEXIST || (errno == ENOENT && make == 0))) return replaced(path);
   if (!fd || fstat(fd.get(), &mine) != 0) return errno_status(errno, "cannot open the file", path);
   if (!S_ISREG(mine.st_mode)) return Status(Code::not_permitted, "not a regular file", path);
+  if (Status own = check_own(fd.get(), path, Others::read); !own.ok()) return own;
+  if (Status given = give_owner(fd.get(), path); !given.ok()) return given;
   if (claim == nullptr) claim = FileClaim::take(mine);
   if (claim == nullptr) return held_here(path);
   if (Status locked = lock_whole_file(fd.get(), kFileInUse, path); !locked.ok()) return locked;
   // A lock of a file that was removed or replaced meanwhile excludes nobody.
   struct stat named {};
   if (lstat(path.c_str(), &named) != 0 || !same_file(named, mine) || (there.st_ino != 0 && !same_file(there, mine))) {
-    return Status(Code::in_use, kFileInUse, path + " was replaced while it was opened; try again");
+    return replaced(path);
   }
   return std::unique_ptr<OwnedFile>(new OwnedFile(std::move(claim), std::move(fd)));
 }

@@ -38,7 +38,8 @@ Status lock_whole_file(int fd, const char* what, const std::string& path);
 
 class OwnedFile {
  public:
-  // Opens or makes a regular file (mode 0600; no link) and locks it. in_use, not_permitted, or what the system says.
+  // Opens or makes a regular file (mode 0600; no link) and locks it. in_use, not_permitted (a link, another user's, or
+  // one that others may write: ownership.h), or what the system says.
   static Result<std::unique_ptr<OwnedFile>> open(const std::string& path);
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 

@@ -62,7 +62,7 @@ Status check_mesh_options(const MeshOptions& options) {
   }
   if (!options.listen.empty() && !options.key && !only_this_machine(options.listen)) {
     return {Code::bad_config, "node.listen is open to other machines and there is no key",
-            options.listen + ": set node.key_file, or listen on 127.0.0.1"};
+            options.listen + ": set node.key_file, or listen on 127.0.0.1 for this user's processes alone"};
   }
   for (const std::string& peer : options.peers) {
     if (!options.key && !only_this_machine(peer)) {
@@ -79,6 +79,10 @@ Mesh::~Mesh() = default;
 
 Status Mesh::begin(RecordSource& source) {
   if (Status s = check_mesh_options(options_); !s.ok()) return s;
+  if (!options_.key && (transport_->features() & KVBM_TRANSPORT_OWN_USER) == 0) {
+    return {Code::bad_config, "what carries the links cannot tell whose processes the peers are",
+            transport_->describe() + ": set node.key_file"};
+  }
   host_ = std::make_unique<LinkHost>(
       LinkHost{*executor_, random_, families_, source, *this, options_.self, options_.key, options_.limits, log_});
   hub_ = std::make_unique<LinkHub>(*host_);

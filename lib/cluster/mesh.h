@@ -36,7 +36,8 @@ struct MeshOptions {
 // A loopback address, or a name of one.
 bool only_this_machine(const std::string& address);
 // Bad addresses, names of hosts, and listening to others than this machine without a key, are refused: bad_config with
-// the remedy.
+// the remedy. Of who is on this machine, without a key, the transport lets in this user's processes alone: begin()
+// refuses one that cannot.
 Status check_mesh_options(const MeshOptions& options);
 
 class Mesh final : public copy::TransportListener, public LinkListener, public Peers {

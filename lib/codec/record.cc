@@ -358,17 +358,18 @@ std::vector<Key> parse_unit_keys(ConstBytes value) {
   return keys;
 }
 
+Leaf opaque_leaf(uint64_t raw_bytes, uint32_t index) noexcept {
+  const uint64_t at = kMaxLeafBytes * index;
+  Leaf leaf;
+  leaf.offset = static_cast<uint32_t>(at);
+  leaf.raw_bytes = static_cast<uint32_t>(std::min(kMaxLeafBytes, raw_bytes - at));
+  leaf.stored_bytes = leaf.raw_bytes;
+  return leaf;
+}
+
 std::vector<Leaf> opaque_leaves(uint64_t raw_bytes) {
-  std::vector<Leaf> leaves;
-  if (raw_bytes > kMaxRecordBytes) return leaves;
-  leaves.reserve((raw_bytes + kMaxLeafBytes - 1) / kMaxLeafBytes);
-  for (uint64_t at = 0; at < raw_bytes; at += kMaxLeafBytes) {
-    Leaf leaf;
-    leaf.offset = static_cast<uint32_t>(at);
-    leaf.raw_bytes = static_cast<uint32_t>(std::min(kMaxLeafBytes, raw_bytes - at));
-    leaf.stored_bytes = leaf.raw_bytes;
-    leaves.push_back(leaf);
-  }
+  std::vector<Leaf> leaves(opaque_leaf_count(raw_bytes));
+  for (uint32_t i = 0; i < leaves.size(); ++i) leaves[i] = opaque_leaf(raw_bytes, i);
   return leaves;
 }
 

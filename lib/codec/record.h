@@ -145,7 +145,12 @@ std::vector<std::byte> encode_position(const Position& position);
 // The engine's keys of the blocks within a stored block, in order; empty if malformed.
 std::vector<Key> parse_unit_keys(ConstBytes value);
 
-// How a payload of `raw_bytes` is cut when its producer gives no geometry.
+// How a payload of `raw_bytes` is cut when its producer gives no geometry: into so many leaves (0: it is larger than a
+// record may be), of which leaf i < that is so.
+[[nodiscard]] constexpr uint32_t opaque_leaf_count(uint64_t raw_bytes) noexcept {
+  return raw_bytes > kMaxRecordBytes ? 0 : static_cast<uint32_t>((raw_bytes + kMaxLeafBytes - 1) / kMaxLeafBytes);
+}
+[[nodiscard]] Leaf opaque_leaf(uint64_t raw_bytes, uint32_t index) noexcept;
 std::vector<Leaf> opaque_leaves(uint64_t raw_bytes);
 
 inline Status damaged(const char* what) { return {Code::damaged, what}; }

@@ -86,6 +86,7 @@ Result<std::unique_ptr<Transport>> Transport::open(const kvbm_transport_ops_t& o
   c.peer_bulk_bytes = options.peer_bulk_bytes;
   c.devices = options.devices.empty() ? nullptr : options.devices.c_str();
   c.transports = options.transports.empty() ? nullptr : options.transports.c_str();
+  c.flags = options.own_user_only ? static_cast<uint32_t>(KVBM_TRANSPORT_OWN_USER_ONLY) : 0U;
   char error[kTextBytes] = "";
   const int32_t status = ops.open(&c, &out->host_, &out->transport_, error, sizeof error);
   if (status != 0) return status_of(status, "the transport cannot be opened", error);

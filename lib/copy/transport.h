@@ -46,6 +46,8 @@ struct TransportOptions {
   // Empty: what the transport finds.
   std::string devices;
   std::string transports;
+  // Processes of other users are refused, and the transport cannot be opened where that cannot be found out.
+  bool own_user_only = false;
 };
 
 class Transport {

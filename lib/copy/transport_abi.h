@@ -64,16 +64,22 @@ enum {
    * Pieces of one push may be of both kinds, what is posted is of one. A push of such memory may fail and its connection
    * live. The CPU never touches it: a post that hardware cannot fill (its sender may lack that way, or push less than
    * KVBM_TRANSPORT_DEVICE_BYTES) ends with KVBM_ERR_UNSUPPORTED. */
-  KVBM_TRANSPORT_DEVICE = 2
+  KVBM_TRANSPORT_DEVICE = 2,
+  /* Every peer is a process of this user, as the kernel says (KVBM_TRANSPORT_OWN_USER_ONLY was given and is kept). */
+  KVBM_TRANSPORT_OWN_USER = 4
 };
 
-/* Flags of kvbm_transport_options_t. */
+/* Flags of kvbm_transport_options_t. A transport refuses a flag that it does not know: KVBM_ERR_UNSUPPORTED. */
 enum {
   /* Offer KVBM_TRANSPORT_GET also where the other side's processor does the work (UCX over TCP): for tests. */
   KVBM_TRANSPORT_EMULATE_GET = 1,
   /* Offer KVBM_TRANSPORT_DEVICE where there is no device: memory of the host plays its part, under the same rules. For
    * tests, with the flag above. */
-  KVBM_TRANSPORT_EMULATE_DEVICE = 2
+  KVBM_TRANSPORT_EMULATE_DEVICE = 2,
+  /* Peers are processes of this user, on both sides of a connection. Any other, and one of which that cannot be found
+   * out, ends as closed(KVBM_ERR_PERMISSION) before a message of it is told; features() then has
+   * KVBM_TRANSPORT_OWN_USER. For hosts that have no key. */
+  KVBM_TRANSPORT_OWN_USER_ONLY = 4
 };
 
 typedef struct kvbm_transport_options {

@@ -1,5 +1,6 @@
 #include "manager/host_record.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/memory_wait.h"
@@ -13,8 +14,9 @@ namespace {
 constexpr size_t kNotedParentAt = 16;
 }  // namespace
 
-Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span<const codec::Leaf> leaves,
-                ConstBytes attributes) {
+namespace {
+
+codec::Header header_of(Manager& manager, const HeadFacts& facts, size_t leaves, size_t attribute_bytes) {
   const Family& family = manager.families().get(facts.family);
   if ((facts.flags & codec::kContentKey) != 0) manager.note_positions();
   codec::Header header;
@@ -27,15 +29,26 @@ Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span
   header.geometry = family.geometry;
   header.record_id = manager.new_record_id();
   header.tokens = facts.tokens;
-  header.leaf_count = static_cast<uint32_t>(leaves.size());
+  header.leaf_count = static_cast<uint32_t>(leaves);
   header.raw_bytes = facts.payload_bytes;
   header.stored_bytes = facts.payload_bytes;
-  header.attribute_bytes = static_cast<uint32_t>(attributes.size());
-  const auto written = codec::encode_head(header, leaves, attributes, manager.arena().head(slot));
+  header.attribute_bytes = static_cast<uint32_t>(attribute_bytes);
+  return header;
+}
+
+Code head_is_there(Manager& manager, SlotId slot, const HeadFacts& facts, const Result<size_t>& written) {
   if (!written.ok()) return written.status().code();
   manager.table().set_payload_bytes(slot, static_cast<uint32_t>(facts.payload_bytes));
   manager.table().set_flags(slot, kHasHead);
   return Code::ok;
+}
+
+}  // namespace
+
+Code write_head(Manager& manager, SlotId slot, const HeadFacts& facts, std::span<const codec::Leaf> leaves,
+                ConstBytes attributes) {
+  const codec::Header header = header_of(manager, facts, leaves.size(), attributes.size());
+  return head_is_there(manager, slot, facts, codec::encode_head(header, leaves, attributes, manager.arena().head(slot)));
 }
 
 void note_payload_bytes(Manager& manager, SlotId slot, uint64_t bytes) noexcept {
@@ -76,13 +89,22 @@ std::optional<codec::Position> position_of(Manager& manager, SlotId slot) noexce
   return view.ok() ? codec::find_position(view.value().attributes()) : std::nullopt;
 }
 
+// Takes no memory: every block that is registered comes by here.
 Code make_head(Manager& manager, SlotId slot, HeadFacts facts, ConstBytes attributes) {
   facts.payload_bytes = manager.table().payload_bytes(slot);
   facts.flags |= codec::kOpaque;
-  std::vector<codec::Leaf> leaves = codec::opaque_leaves(facts.payload_bytes);
+  const MutableBytes head = manager.arena().head(slot);
+  const uint32_t leaves = codec::opaque_leaf_count(facts.payload_bytes);
+  if (codec::head_bytes(leaves, attributes.size()) > head.size()) return Code::invalid_argument;
   const ConstBytes payload = manager.arena().payload(slot);
-  for (codec::Leaf& leaf : leaves) leaf.hash = codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes));
-  return write_head(manager, slot, facts, leaves, attributes);
+  for (uint32_t i = 0; i < leaves; ++i) {
+    codec::Leaf leaf = codec::opaque_leaf(facts.payload_bytes, i);
+    leaf.hash = codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes));
+    codec::put_leaf(head, i, leaf);
+  }
+  std::copy(attributes.begin(), attributes.end(), head.begin() + static_cast<ptrdiff_t>(codec::head_bytes(leaves, 0)));
+  const codec::Header header = header_of(manager, facts, leaves, attributes.size());
+  return head_is_there(manager, slot, facts, codec::finish_head(header, head));
 }
 
 Code ensure_head(Manager& manager, SlotId slot) {

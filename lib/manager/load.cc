@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/memory_wait.h"
+#include "codec/coded_record.h"
 #include "codec/leaf_hash.h"
 #include "device/storage_reads.h"
 #include "device/transfers.h"
@@ -274,7 +275,7 @@ Operation::Next LoadOperation::copy_some() {
         return what_next();
       }
       copying_ = true;
-      leaf_ = 0;
+      leaf_ = checked_ = 0;
       bytes_before_ = bytes_;
       const Code opened = open_item();
       if (opened != Code::ok) {
@@ -306,6 +307,7 @@ Code LoadOperation::open_item() {
   if (current_.in_place()) return open_in_place();
   if (current_.landing != nullptr) return open_landing();
   head_.reset();
+  cut_otherwise_ = false;
   const CachePart& part = request_.cache->parts()[current_.part];
   const bool bare = current_.coded == nullptr && current_.head == nullptr;
   if (bare && (manager_.table().flags(current_.slot) & kHasHead) == 0) {
@@ -318,14 +320,47 @@ Code LoadOperation::open_item() {
                                         : read_head(manager_, current_.slot);
   if (!head.ok()) return Code::damaged;
   const Code fits = check_head(head.value());
-  if (fits == Code::ok) head_ = std::move(head).value();
-  return fits;
+  if (fits != Code::ok) return fits;
+  cut_otherwise_ = !is_cut_alike(head.value());
+  // The processor can hash what lies in its memory as it is.
+  if (cut_otherwise_ && (current_.coded != nullptr || codec::is_coded(head.value()))) return Code::mismatch;
+  head_ = std::move(head).value();
+  return Code::ok;
+}
+
+// Whether the record was cut into leaves as the part is: then each is compared as it is copied. A block that its engine
+// registered knows of no part (opaque_leaves()).
+bool LoadOperation::is_cut_alike(const codec::HeadView& head) const noexcept {
+  const CachePart& part = request_.cache->parts()[current_.part];
+  if (head.header().leaf_count != part.leaf_count()) return false;
+  for (uint32_t i = 0; i < part.leaf_count(); ++i) {
+    uint32_t unit = 0;
+    uint32_t layer = 0;
+    const codec::Leaf wanted = part.leaf(i, unit, layer);
+    const codec::Leaf has = head.leaf(i);
+    if (has.offset != wanted.offset || has.raw_bytes != wanted.raw_bytes) return false;
+  }
+  return true;
+}
+
+// Of a record that is cut otherwise, its own leaves, before any of it is copied. False: there is more to hash.
+bool LoadOperation::check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next, uint64_t& hashed,
+                                Code& code) {
+  for (; next < head.header().leaf_count; ++next) {
+    if (hashed >= kStepBytes) return false;
+    const codec::Leaf leaf = head.leaf(next);
+    hashed += leaf.raw_bytes;
+    if (codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes)) == leaf.hash) continue;
+    code = Code::damaged;
+    break;
+  }
+  return true;
 }
 
 Code LoadOperation::check_head(const codec::HeadView& head) const {
   const CachePart& part = request_.cache->parts()[current_.part];
   const codec::Header& header = head.header();
-  if (header.stored_bytes != part.payload_bytes() || header.leaf_count != part.leaf_count()) return Code::mismatch;
+  if (header.stored_bytes != part.payload_bytes()) return Code::mismatch;
   if ((header.flags & codec::kLossy) != 0 && !request_.cache->ns()->options().allow_lossy) {
     add(manager_.counters().lossy_refused, 1);
     return Code::miss;
@@ -353,6 +388,9 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
                              : current_.lender != nullptr ? current_.lent.data()
                                                           : manager_.arena().payload(current_.slot).data();
   const uint32_t last_layer = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
+  code = Code::ok;
+  if (cut_otherwise_ && !check_whole(*head_, payload, checked_, moved, code)) return false;
+  if (code != Code::ok) return true;
   for (; leaf_ < part.leaf_count(); ++leaf_) {
     if (moved >= kStepBytes) return false;
     uint32_t unit = 0;
@@ -365,13 +403,14 @@ bool LoadOperation::copy_item(uint64_t& moved, Code& code) {
       const StridedRun run = part.run(leaf_, ids[unit]);
       hash = codec::scatter_hashed({&run, 1}, payload + leaf.offset, hint_, codec::CopyOrder::later);
       bytes_ += leaf.raw_bytes;
-    } else if (current_.owns_slot() && !request_.keep_below) {
+    } else if (current_.owns_slot() && !request_.keep_below && !cut_otherwise_) {
       hash = codec::leaf_hash(ConstBytes(payload + leaf.offset, leaf.raw_bytes));  // it is to stay: all must be right
     } else {
       continue;
     }
     moved += leaf.raw_bytes;
-    if (!head_.has_value()) continue;  // a managed block that never left the memory it was written in
+    // A managed block that has no head yet (host.managed_hashes), or one that was checked whole.
+    if (!head_.has_value() || cut_otherwise_) continue;
     const codec::Leaf expected = head_->leaf(leaf_);
     if (expected.hash == hash && expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes) continue;
     code = Code::damaged;

@@ -115,6 +115,9 @@ class LoadOperation final : public Operation {
   Code take_head(const tier::InPlace& place, MutableBytes room, std::optional<codec::HeadView>& out) const;
   bool copy_item(uint64_t& moved, Code& code);
   Code open_item();
+  [[nodiscard]] bool is_cut_alike(const codec::HeadView& head) const noexcept;
+  [[nodiscard]] static bool check_whole(const codec::HeadView& head, const std::byte* payload, uint32_t& next,
+                                        uint64_t& hashed, Code& code);
   Code open_in_place();
   Code check_head(const codec::HeadView& head) const;
   // The block is not what its head says: it is dropped where it came from.
@@ -224,6 +227,8 @@ class LoadOperation final : public Operation {
   Item current_{};
   uint32_t leaf_ = 0;
   std::optional<codec::HeadView> head_;
+  bool cut_otherwise_ = false;  // head_'s leaves are not the part's
+  uint32_t checked_ = 0;        // of these
   uint64_t loads_ = 0;
   uint64_t bytes_ = 0;
   uint64_t bytes_before_ = 0;  // the current item

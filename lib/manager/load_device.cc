@@ -25,6 +25,8 @@ struct LoadOperation::Flight {
   struct Entry {
     Item item;
     std::optional<codec::HeadView> head = {};
+    bool cut_otherwise = false;
+    uint32_t checked = 0;  // leaves of the head's, where it is
     uint32_t next_leaf = 0;
     uint32_t away = 0;  // leaves
     Code code = Code::ok;
@@ -140,6 +142,12 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
   if (e.item.lender != nullptr) payload = const_cast<std::byte*>(e.item.lent.data());
   if (e.item.landing != nullptr) payload = e.item.landing->piece.data();  // the device's memory
   const uint32_t end = request_.n_layers == 0 ? UINT32_MAX : request_.first_layer + request_.n_layers;
+  Code whole = Code::ok;
+  if (e.cut_otherwise && !check_whole(*e.head, payload, e.checked, hashed, whole)) return false;
+  if (whole != Code::ok) {
+    fail_entry(entry, whole);
+    return poison_leaves_of(entry, last_layer);
+  }
   for (; e.next_leaf < part.leaf_count(); ++e.next_leaf) {
     uint32_t unit = 0;
     uint32_t layer = 0;
@@ -149,9 +157,10 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     if (flight_->batches.full() || hashed >= kStepBytes) return false;
     const bool wanted = unit < ids.size() && ids[unit] != kNoBlock && layer >= request_.first_layer && layer < end;
     // What is to stay must be right as a whole.
-    if (!wanted && (!e.item.owns_slot() || request_.keep_below || !e.head.has_value())) continue;
+    const bool compared = e.head.has_value() && !e.cut_otherwise;
+    if (!wanted && (!e.item.owns_slot() || request_.keep_below || !compared)) continue;
     codec::Leaf expected = leaf;
-    if (e.head.has_value()) expected = e.head->leaf(e.next_leaf);
+    if (compared) expected = e.head->leaf(e.next_leaf);
     bool right = expected.offset == leaf.offset && expected.raw_bytes == leaf.raw_bytes;
     if (right && !wanted && e.item.coded != nullptr) continue;  // all of it is checked when the host decodes it
     if (right && !wanted) {
@@ -167,7 +176,7 @@ bool LoadOperation::add_leaves_of(size_t entry, uint32_t last_layer, uint64_t& h
     move.device = part.run(e.next_leaf, ids[unit]);
     move.record = payload + leaf.offset;
     move.expected = expected.hash;
-    move.check = e.head.has_value();  // else a managed block that never left the memory it was written in
+    move.check = compared;  // else it was checked whole, or is a managed block without a head (host.managed_hashes)
     move.on_device = e.item.landing != nullptr;
     if (e.item.coded != nullptr) {
       std::shared_ptr<void> own;
@@ -216,6 +225,7 @@ void LoadOperation::open_entry(size_t entry) {
   const Code code = open_item();
   if (code != Code::ok) return fail_entry(entry, code);
   e.head = head_;
+  e.cut_otherwise = cut_otherwise_;
 }
 
 void LoadOperation::fail_entry(size_t entry, Code code) {

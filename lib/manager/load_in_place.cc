@@ -101,13 +101,16 @@ void LoadOperation::tell_in_place() {
 Code LoadOperation::open_in_place() {
   const Head& taken = heads_[(next_in_place_ - 1) % heads_.size()];
   Code code = taken.code;
+  cut_otherwise_ = false;
   if (code == Code::ok) {
     head_ = taken.view;
   } else if (code == Code::no_room) {
     large_head_room_.resize(current_.place->head.size());
     code = take_head(*current_.place, large_head_room_, head_);
   }
-  return code == Code::ok ? check_head(*head_) : code;
+  if (code == Code::ok) code = check_head(*head_);
+  // Its owner may write it between being hashed and being copied: it goes by a message.
+  return code == Code::ok && !is_cut_alike(*head_) ? Code::miss : code;
 }
 
 // False: it was not there any more when it was read, and is asked for.

@@ -170,9 +170,11 @@ void LoadOperation::take_back_to_host() {
 
 Code LoadOperation::open_landing() {
   head_.reset();
+  cut_otherwise_ = false;
   auto head = codec::HeadView::parse(current_.landing->bytes());
   if (!head.ok()) return Code::damaged;
-  const Code fits = check_head(head.value());
+  Code fits = check_head(head.value());
+  if (fits == Code::ok && !is_cut_alike(head.value())) fits = Code::mismatch;
   if (fits == Code::ok) head_ = std::move(head).value();
   return fits;
 }

@@ -16,6 +16,7 @@
 
 #include "base/errno_status.h"
 #include "base/fd.h"
+#include "base/ownership.h"
 #include "cluster/mapped_pools.h"
 #include "manager/manager.h"
 
@@ -54,9 +55,13 @@ bool is_stale(int directory, const char* name) {
 }
 
 // A process that was killed leaves its socket's file behind, under a name that nobody takes again.
-void sweep(const std::string& path) {
-  DIR* const entries = opendir(path.c_str());
-  if (entries == nullptr) return;
+void sweep(int directory) {
+  const int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const entries = copy >= 0 ? fdopendir(copy) : nullptr;
+  if (entries == nullptr) {
+    const Fd closing(copy);
+    return;
+  }
   std::vector<std::string> names;
   for (const dirent* entry = readdir(entries); entry != nullptr && names.size() < kSwept; entry = readdir(entries)) {
     const std::string_view name = entry->d_name;
@@ -85,17 +90,17 @@ bool shares_host_memory(const Options& options) noexcept {
 Result<std::string> local_directory(const std::string& wanted) {
   const std::string path = wanted.empty() ? default_directory() : wanted;
   if (path[0] != '/') return Status(Code::bad_config, "node.local_directory is no absolute path", path);
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return errno_status(errno, "the directory for sockets of this machine's nodes cannot be made", path);
+  if (const Status made = make_own_directory(path); !made.ok()) {
+    return Status(made.code(), "the directory for sockets of this machine's nodes cannot be made", made.message());
   }
-  struct stat st {};
-  if (lstat(path.c_str(), &st) != 0) return errno_status(errno, "cannot look at the directory for sockets", path);
   // In a directory that everybody may write, somebody else could have made it first, or a link to anywhere.
-  if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
-    return Status(Code::not_permitted, "the directory for sockets is not this user's alone; set node.local_directory",
-                  path);
+  const Fd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory) return errno_status(errno, "cannot open the directory for sockets; set node.local_directory", path);
+  if (const Status own = check_own(directory.get(), path, Others::nothing); !own.ok()) {
+    return Status(own.code(), "the directory for sockets is not this user's alone; set node.local_directory",
+                  own.message());
   }
-  sweep(path);
+  sweep(directory.get());
   return path;
 }
 

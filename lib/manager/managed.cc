@@ -17,11 +17,12 @@ Key parent_of(const ManagedBlocks& blocks, size_t i) noexcept {
   return blocks.parent != nullptr ? *blocks.parent : Key{};
 }
 
-Code make_content_head(Manager& manager, const ManagedBlocks& blocks, size_t i, SlotId slot) {
+Code make_managed_head(Manager& manager, const ManagedBlocks& blocks, size_t i, SlotId slot) {
   HeadFacts facts;
   facts.family = blocks.family;
   facts.key = blocks.keys[i];
   facts.parent = parent_of(blocks, i);
+  if (blocks.positions.empty()) return make_head(manager, slot, facts, {});
   facts.flags = codec::kContentKey;
   std::vector<std::byte> attributes;
   const auto value = codec::encode_position(blocks.positions[i]);
@@ -44,9 +45,11 @@ void note_stored(Manager& manager, const ManagedBlocks& blocks, std::span<const 
 Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<SlotId> slots, std::span<Code> codes) {
   const MemoryWait nobody_to_tell;  // the holds that the call came with have ended
   const size_t n = slots.size();
+  // What each of these blocks is from now on is what is hashed here: whatever changes a byte of it later is found out.
+  const size_t n_heads = manager.options().hash_managed ? n : blocks.positions.size();
   Code headed = Code::ok;
-  for (size_t i = 0; i < blocks.positions.size() && headed == Code::ok; ++i) {
-    headed = make_content_head(manager, blocks, i, slots[i]);
+  for (size_t i = 0; i < n_heads && headed == Code::ok; ++i) {
+    headed = make_managed_head(manager, blocks, i, slots[i]);
   }
   Code all = headed;
   if (headed == Code::ok) {
@@ -62,7 +65,7 @@ Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<Sl
     const bool after_parent = blocks.chained && blocks.parent != nullptr;
     if (after_parent) what.first_parent = manager.acquire_one(blocks.family, *blocks.parent);
     // The table knows the parents of the others: they are registered beside them.
-    if (after_parent && blocks.positions.empty()) note_parent(manager, slots[0], *blocks.parent);
+    if (after_parent && n_heads == 0) note_parent(manager, slots[0], *blocks.parent);
     std::vector<Key> parents(manager.events().wanted() ? n : 0);
     for (size_t i = 0; i < parents.size(); ++i) parents[i] = parent_of(blocks, i);
     all = manager.publish(slots, what, parents, codes, kNoTier, &newcomers);
@@ -71,11 +74,11 @@ Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<Sl
   } else {
     for (size_t i = 0; i < n; ++i) codes[i] = headed;
   }
-  for (size_t i = 0; i < blocks.positions.size(); ++i) {
+  for (size_t i = 0; i < n_heads; ++i) {
     if (codes[i] == Code::ok) manager.keep_over_restart(slots[i]);
   }
   // One that was refused is as it was: it may be registered again, as something else.
-  for (size_t i = 0; i < blocks.positions.size(); ++i) {
+  for (size_t i = 0; i < n_heads; ++i) {
     if (codes[i] == Code::ok || codes[i] == Code::exists) continue;
     manager.table().clear_flags(slots[i], kHasHead);
     manager.arena().clear_head(slots[i]);

@@ -23,8 +23,9 @@ struct ManagedBlocks {
   std::span<const codec::Position> positions;   // empty, or one for each
 };
 
-// Publishes complete blocks that are the caller's alone; slots and codes as of BlockTable::publish. One that has a
-// position gets its head here: a block without a head has none.
+// Publishes complete blocks that are the caller's alone; slots and codes as of BlockTable::publish. They get their heads
+// here, so that every later read of them is verified; with Options::hash_managed off only those that have a position, for
+// a block without a head has none.
 Code publish_managed(Manager& manager, const ManagedBlocks& blocks, std::span<SlotId> slots, std::span<Code> codes);
 
 }  // namespace kvbm::manager

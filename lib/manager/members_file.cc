@@ -23,7 +23,8 @@ Result<std::shared_ptr<MembersFile>> MembersFile::open(const Environment& enviro
 }
 
 Result<std::unique_ptr<cluster::AddressFile>> MembersFile::open_file() const {
-  auto directory = env_.files->open_directory(folder_, false);
+  // Anybody's: who is named there is dialled, and has to prove who it is.
+  auto directory = env_.files->visit_directory(folder_);
   if (!directory.ok()) return directory.status();
   return std::make_unique<cluster::AddressFile>(std::move(directory).value(), name_);
 }

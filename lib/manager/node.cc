@@ -1,12 +1,8 @@
 #include "manager/node.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <fstream>
 #include <sstream>
-#include <system_error>
 #include <utility>
 
 #include "cluster/coded_source.h"
@@ -21,6 +17,7 @@
 #include "codec/record.h"
 #include "copy/transport_thread.h"
 #include "manager/coding_terms.h"
+#include "manager/key_file.h"
 #include "manager/local_node.h"
 #include "manager/manager.h"
 #include "manager/members_file.h"
@@ -38,28 +35,14 @@ namespace {
 
 Result<std::optional<cluster::SharedKey>> read_key(const std::string& path) {
   if (path.empty()) return std::optional<cluster::SharedKey>();
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return Status(Code::bad_config, "node.key_file cannot be read", path + ": " + std::generic_category().message(errno));
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return Status(Code::bad_config, "node.key_file cannot be read", path);
-  std::string key = text.str();
-  while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
-  auto shared = cluster::shared_key_of(key);
+  const auto file = KeyText::read("node.key_file cannot be used", path);
+  if (!file.ok()) return file.status();
+  std::string_view key = file.value().text();
+  while (key.ends_with('\n') || key.ends_with('\r')) key.remove_suffix(1);
+  const auto shared = cluster::shared_key_of(key);
   if (!shared.ok())
     return Status(Code::bad_config, "node.key_file holds no key", path + ": " + shared.status().message());
   return std::optional(shared.value());
-}
-
-// A warning and no refusal, unlike that of seal.key_file: an operator may have mounted the file as a group's secret.
-void warn_of_readers(const std::string& path, const Log* log) {
-  struct stat facts {};
-  if (path.empty() || log == nullptr || ::stat(path.c_str(), &facts) != 0 || (facts.st_mode & 077) == 0) return;
-  log->write(LogLevel::warning, "node",
-             "node.key_file can be read or written by others than its owner: " + path + "; make it chmod 600");
 }
 
 }  // namespace
@@ -72,7 +55,6 @@ Result<std::unique_ptr<Node>> Node::create(const Environment& environment, const
   mesh.peers = options.peers;
   auto key = read_key(options.key_file);
   if (!key.ok()) return key.status();
-  warn_of_readers(options.key_file, environment.log);
   mesh.key = key.value();
   std::string name = options.name;
   if (name.empty()) {

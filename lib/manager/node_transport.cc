@@ -16,7 +16,11 @@ namespace {
 
 constexpr char kInfiniband[] = "/sys/class/infiniband";
 
-NodeTransport sockets(std::string why) { return {&copy::tcp::ops(), {}, "tcp: " + std::move(why)}; }
+NodeTransport sockets(const NodeOptions& options, std::string why) {
+  NodeTransport out{&copy::tcp::ops(), {}, "tcp: " + std::move(why)};
+  out.options.own_user_only = options.key_file.empty();
+  return out;
+}
 
 Result<NodeTransport> ucx(const NodeOptions& options, const std::string& why) {
   std::vector<std::string> addresses = options.peers;
@@ -25,6 +29,11 @@ Result<NodeTransport> ucx(const NodeOptions& options, const std::string& why) {
     if (!options.ucx_devices.empty() || cluster::only_this_machine(address)) continue;
     return Status(Code::bad_config, "UCX would carry links beyond this machine, and no device is named for it",
                   address + ": set node.ucx_devices, such as mlx5_0:1, on networks whose hosts are trusted");
+  }
+  // It has no socket to ask the kernel about: a connection of UCX's may be several, and none.
+  if (options.key_file.empty()) {
+    return Status(Code::bad_config, "UCX cannot tell whose processes its peers are, so all of them need a key",
+                  "set node.key_file, or node.transport = tcp on all nodes of the pool");
   }
   const auto module = copy::load_transport_module(options.ucx_module);
   if (!module.ok()) return module.status();
@@ -56,15 +65,15 @@ std::string active_rdma(const std::string& folder) {
 }
 
 Result<NodeTransport> choose_transport(const NodeOptions& options) {
-  if (options.transport == "tcp") return sockets("node.transport says so");
+  if (options.transport == "tcp") return sockets(options, "node.transport says so");
   if (options.transport == "ucx") return ucx(options, "node.transport says so");
   const std::string rdma = active_rdma(kInfiniband);
-  if (rdma.empty()) return sockets("no RDMA device with an active port is here");
+  if (rdma.empty()) return sockets(options, "no RDMA device with an active port is here");
   if (options.ucx_devices.empty()) {
-    return sockets("RDMA is here (" + rdma + ") and node.ucx_devices does not name it");
+    return sockets(options, "RDMA is here (" + rdma + ") and node.ucx_devices does not name it");
   }
   auto chosen = ucx(options, "RDMA is here (" + rdma + ")");
-  if (!chosen.ok()) return sockets("RDMA is here (" + rdma + "), but " + chosen.status().message());
+  if (!chosen.ok()) return sockets(options, "RDMA is here (" + rdma + "), but " + chosen.status().message());
   return chosen;
 }
 

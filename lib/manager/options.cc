@@ -22,7 +22,7 @@ std::vector<std::string> policy_names() {
 
 std::vector<OptionRow> tier_rows() {
   std::vector<OptionRow> rows;
-  rows.push_back({"path", OptionType::string, "", "Directory of the disk tier; made with mode 0700 if missing."});
+  rows.push_back({"path", OptionType::string, "", "Directory of the disk tier, this user's, which nobody else may write; made with mode 0700 if missing."});
   rows.push_back(
       {"capacity", OptionType::bytes, "1GiB", "Hard cap of everything in the directory.", 1 << 20, kMaxTierBytes});
   rows.push_back({"admission", OptionType::choice, "all",
@@ -54,11 +54,13 @@ std::vector<OptionRow> tier_rows() {
 void add_neighbours(std::vector<OptionRow>& rows) {
   rows.push_back(
       {"node.listen", OptionType::string, "",
-       "Address on which other nodes may read from this one, host:port; port 0 takes a free one. Empty: nobody can."});
+       "Address on which other nodes may read from this one, host:port; port 0 takes a free one. Empty: nobody can. Without "
+       "a key (node.key_file) it is one of this machine's own, as 127.0.0.1, for processes of this user alone."});
   rows.push_back({"node.peers", OptionType::string, "",
                   "Addresses of other nodes, separated by commas: what they have is found and read."});
   rows.push_back({"node.key_file", OptionType::string, "",
-                  "File whose content every node of the pool must know; needed for addresses beyond this machine."});
+                  "File whose content every node of the pool must know, of this user's alone (chmod 600); needed for other "
+                  "machines, other users of this one, and node.transport = ucx."});
   rows.push_back({"node.name", OptionType::string, "",
                   "Name of this node, the same after a restart. Empty: a random one."});
   rows.push_back(
@@ -203,9 +205,18 @@ std::vector<OptionRow> make_schema() {
   rows.push_back({"host.policy", OptionType::choice, std::string(policy::kDefaultPolicy),
                   "Which block goes when room is needed.", 0, 0, policy_names()});
   rows.push_back({"host.file", OptionType::string, "",
-                  "Keep host blocks in this file of a tmpfs or hugetlbfs, to find them again after a restart. It has one owner."});
+                  "Keep host blocks in this file of a tmpfs or hugetlbfs, to find them again after a restart. It has one owner, "
+                  "and is this user's alone."});
   rows.push_back({"host.huge_pages", OptionType::boolean, "true", "Use huge pages where the system gives them."});
   rows.push_back({"host.interleave", OptionType::boolean, "false", "Spread host memory over all NUMA nodes."});
+  rows.push_back({"host.managed_hashes",
+                  OptionType::choice,
+                  "at_register",
+                  "When managed blocks are hashed, by which every read of them is verified: as they are registered, or "
+                  "when_needed, before they first leave host memory. A bit that flips there before that is not noticed.",
+                  0,
+                  0,
+                  {"at_register", "when_needed"}});
   rows.push_back({"host.touch_threads", OptionType::count, "0",
                   "Threads that fault the host memory in at start; 0 = at first use.", 0, 256});
   rows.push_back({"host.room_wait", OptionType::duration, "1s",
@@ -280,6 +291,7 @@ Result<Options> options_from(const OptionSet& config) {
   out.host.interleave = values.at("host.interleave").number != 0;
   out.host.touch_threads = static_cast<uint32_t>(values.at("host.touch_threads").number);
   out.policy = values.at("host.policy").text;
+  out.hash_managed = values.at("host.managed_hashes").text == "at_register";
   out.room_wait_ns = values.at("host.room_wait").number;
   out.node.listen = values.at("node.listen").text;
   out.node.peers = split(values.at("node.peers").text);

@@ -96,6 +96,7 @@ struct Options {
   tier::HostOptions host;
   std::string policy = std::string(policy::kDefaultPolicy);
   policy::MakePolicy make_policy;  // empty: built-in policies by name
+  bool hash_managed = true;  // managed blocks have their heads when they are registered, not when they leave the host
   uint64_t room_wait_ns = 1'000'000'000;  // of stores, while none gets any (room_line.h)
   std::vector<TierOptions> tiers;
   NodeOptions node;

@@ -18,6 +18,7 @@
 #include "base/random.h"
 #include "cluster/handshake.h"
 #include "copy/tcp/frame.h"
+#include "support/other_user.h"
 #include "support/pool_member.h"
 #include "support/temp_dir.h"
 
@@ -143,7 +144,7 @@ class NodeBadInput : public testing::Test {
  protected:
   std::string write_key(const char* name, const char* text) {
     std::string path = folder_.path() + "/" + name;
-    std::ofstream(path) << text << "\n";
+    EXPECT_TRUE(write_own_file(path, std::string(text) + "\n"));
     return path;
   }
 
@@ -360,16 +361,22 @@ TEST_F(NodeBadInput, listening_to_other_machines_without_a_key_is_refused_with_t
   expect_refused(setup, {"node.key_file", "/nowhere"});
 }
 
-TEST_F(NodeBadInput, a_key_file_that_others_may_read_is_warned_of_once_with_what_to_do) {
-  const std::string path = write_key("key", "what only this pool's nodes know");
-  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
-  const auto open_to_all = node_called("open", path);
-  ASSERT_NE(open_to_all, nullptr);
-  EXPECT_EQ(open_to_all->logged(path + "; make it chmod 600"), 1U) << open_to_all->log();
-  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
-  const auto closed = node_called("closed", path);
-  ASSERT_NE(closed, nullptr);
-  EXPECT_EQ(closed->logged("chmod 600"), 0U) << closed->log();
+TEST_F(NodeBadInput, a_key_file_that_others_may_read_or_that_is_another_users_is_refused_with_what_to_do) {
+  MemberSetup setup;
+  setup.key_file = write_key("key", "what only this pool's nodes know");
+  for (const mode_t mode : {0644, 0640, 0604, 0620}) {
+    ASSERT_EQ(chmod(setup.key_file.c_str(), mode), 0);
+    expect_refused(setup, {"node.key_file", "chmod 600 " + setup.key_file});
+  }
+  ASSERT_EQ(chmod(setup.key_file.c_str(), 0600), 0);
+  EXPECT_NE(open(setup), nullptr);
+  MemberSetup linked;
+  linked.key_file = folder_.path() + "/link";
+  ASSERT_EQ(symlink("key", linked.key_file.c_str()), 0);
+  expect_refused(linked, {"node.key_file", "symbolic link"});
+  if (!can_be_another_user()) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(chown(setup.key_file.c_str(), kOtherUser, kOtherUser), 0);
+  expect_refused(setup, {"node.key_file", "user 65534's", "chown 0 " + setup.key_file});
 }
 
 TEST_F(NodeBadInput, blocks_that_are_larger_than_this_nodes_are_misses_and_take_nothing) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "support/child_signal.h"
+#include "support/other_user.h"
 #include "support/run_command.h"
 #include "support/small_file_system.h"
 #include "support/temp_dir.h"
@@ -29,6 +30,7 @@ using nlohmann::json;
 using kvbm::test::contains;
 using kvbm::test::Ran;
 using kvbm::test::run;
+using kvbm::test::write_own_file;
 
 std::string read_file(const std::string& path) {
   std::ostringstream text;
@@ -400,8 +402,8 @@ TEST_F(NodeCommand, a_frozen_node_costs_a_call_its_timeout_and_serves_again_afte
 TEST_F(NodeCommand, who_is_not_of_the_pool_is_told_why) {
   const std::string key = folder_.path() + "/key";
   const std::string other = folder_.path() + "/other";
-  std::ofstream(key) << "a key of the pool, long enough\n";
-  std::ofstream(other) << "another key, just as long as it\n";
+  ASSERT_TRUE(write_own_file(key, "a key of the pool, long enough\n"));
+  ASSERT_TRUE(write_own_file(other, "another key, just as long as it\n"));
   NodeProcess node(folder_.path(), {"--key-file", key, "--pool", "p"});
   ASSERT_FALSE(node.address().empty());
   const std::string path = make("file", 100);

@@ -22,6 +22,7 @@
 #include "copy/tcp/frame.h"
 #include "support/counts.h"
 #include "support/faulty_proxy.h"
+#include "support/other_user.h"
 #include "support/pool_member.h"
 #include "support/temp_dir.h"
 
@@ -100,7 +101,7 @@ class NodeFlood : public testing::Test {
     setrlimit(RLIMIT_NOFILE, &files);
     random_ = std::make_unique<SeededRandom>(seed_from("KVBMTEST_SEED"));
     key_file_ = folder_.path() + "/key";
-    std::ofstream(key_file_) << "what only this pool's nodes know\n";
+    ASSERT_TRUE(write_own_file(key_file_, "what only this pool's nodes know\n"));
     server_ = open("server", "127.0.0.1:0", "");
     ASSERT_NE(server_, nullptr);
     ASSERT_EQ(server_->put(kSalt, 0, server_->setup().host_blocks), KVBM_OK);

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "support/other_user.h"
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 
@@ -19,6 +20,7 @@ namespace {
 using kvbm::test::contains;
 using kvbm::test::Ran;
 using kvbm::test::run;
+using kvbm::test::write_own_file;
 using nlohmann::json;
 
 std::string read_file(const std::string& path) {
@@ -174,8 +176,8 @@ TEST_F(SessionCommand, a_sender_that_reaches_nobody_names_the_address_and_the_re
 TEST_F(SessionCommand, sides_with_different_keys_are_both_told_of_the_key) {
   const std::string one = folder_.path() + "/one";
   const std::string other = folder_.path() + "/other";
-  std::ofstream(one) << "a key of the pool, long enough\n";
-  std::ofstream(other) << "another key, just as long as it\n";
+  ASSERT_TRUE(write_own_file(one, "a key of the pool, long enough\n"));
+  ASSERT_TRUE(write_own_file(other, "another key, just as long as it\n"));
   std::string address;
   auto receiver = start("receive --timeout 3 --key-file '" + one + "'" + kModel, address);
   ASSERT_FALSE(address.empty());

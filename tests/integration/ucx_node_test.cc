@@ -21,6 +21,7 @@
 
 #include "node/member.h"
 #include "session/side.h"
+#include "support/other_user.h"
 #include "support/run_command.h"
 #include "support/temp_dir.h"
 #include "support/with_zstd.h"
@@ -32,6 +33,7 @@ using nlohmann::json;
 
 using kvbm::test::contains;
 using kvbm::test::Ran;
+using kvbm::test::write_own_file;
 
 #ifdef KVBM_UCX_MODULE
 constexpr uint64_t kLongNs = 30'000'000'000;
@@ -62,7 +64,8 @@ class UcxNode : public ::testing::Test {
     const std::string file = folder_.path() + "/address";
     arguments.insert(arguments.begin(), "kvbm");
     arguments.insert(arguments.end(),
-                     {"--json", "--listen", "127.0.0.1:0", "--transport", "ucx", "--address-file", file});
+                     {"--json", "--listen", "127.0.0.1:0", "--transport", "ucx", "--address-file", file, "--key-file",
+                      pool_key()});
     pid_ = ::fork();
     if (pid_ == 0) {
       std::vector<char*> argv;
@@ -89,6 +92,12 @@ class UcxNode : public ::testing::Test {
     return status;
   }
 
+  // Which every node has that UCX links.
+  [[nodiscard]] std::string pool_key() const {
+    const std::string path = folder_.path() + "/pool.key";
+    EXPECT_TRUE(write_own_file(path, "a key of the pool, long enough\n"));
+    return path;
+  }
   std::string make_keys() {
     const std::string path = folder_.path() + "/keys";
     std::ofstream(path) << "7 " << std::string(64, 'c') << "\n";
@@ -101,6 +110,7 @@ class UcxNode : public ::testing::Test {
     kvbm::node::MemberOptions out;
     out.peers = address_;
     out.transport = "ucx";
+    out.key_file = pool_key();
     out.local = "off";
     out.codec = codec;
     out.seal_key_file = keys;
@@ -130,7 +140,7 @@ struct Taken {
 TEST_F(UcxNode, a_file_goes_there_and_comes_back) {
   start();
   ASSERT_FALSE(address_.empty());
-  const std::string peer = " --transport ucx --peer " + address_ + " ";
+  const std::string peer = " --transport ucx --key-file '" + pool_key() + "' --peer " + address_ + " ";
   const std::string path = folder_.path() + "/file";
   std::string text;
   for (uint64_t i = 0; text.size() < 5'000'000; ++i) text += std::to_string(i * 0x9E3779B97F4A7C15ULL);
@@ -163,7 +173,7 @@ TEST_F(UcxNode, a_file_comes_coded_and_sealed_and_only_to_who_has_the_key) {
   std::ofstream(path) << text;
   start({"--codec", "zstd", "--seal-key-file", keys, "--local", "off"});
   ASSERT_FALSE(address_.empty());
-  const std::string peer = " --transport ucx --local off --codec zstd --peer " + address_ + " ";
+  const std::string peer = " --transport ucx --key-file '" + pool_key() + "' --local off --codec zstd --peer " + address_ + " ";
   const Ran put = run("put" + peer + "--seal-key-file '" + keys + "' file '" + path + "'");
   ASSERT_EQ(put.exit_code, 0) << put.text;
   const Ran stranger = run("get --timeout 2" + peer + "file -o '" + folder_.path() + "/none'");
@@ -188,7 +198,8 @@ TEST_F(UcxNode, a_file_comes_whatever_auto_decides) {
   std::ofstream(path) << text;
   start({"--codec", "auto", "--local", "off"});
   ASSERT_FALSE(address_.empty());
-  const Ran put = run("put --transport ucx --local off --codec auto --peer " + address_ + " file '" + path + "'");
+  const Ran put = run("put --transport ucx --key-file '" + pool_key() + "' --local off --codec auto --peer " + address_ +
+                      " file '" + path + "'");
   ASSERT_EQ(put.exit_code, 0) << put.text;
   const auto member = kvbm::node::Member::open(reader("auto", ""));
   ASSERT_TRUE(member.ok()) << member.status().message();
@@ -294,11 +305,13 @@ TEST_F(UcxSession, who_has_no_key_is_refused) {
 }
 
 TEST_F(UcxNode, beyond_this_machine_it_wants_a_key_and_a_device) {
-  const std::string key = folder_.path() + "/key";
-  std::ofstream(key) << "a key of the pool, long enough\n";
-  const Ran open = run("node --transport ucx --listen 0.0.0.0:0 --key-file '" + key + "'");
+  const Ran open = run("node --transport ucx --listen 0.0.0.0:0 --key-file '" + pool_key() + "'");
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_TRUE(contains(open.text, "node.ucx_devices")) << open.text;
+  // Nor is anybody of this machine let in without one: UCX cannot say whose process that is.
+  const Ran keyless = run("node --transport ucx --listen 127.0.0.1:0");
+  EXPECT_EQ(keyless.exit_code, 2);
+  EXPECT_TRUE(contains(keyless.text, "node.key_file")) << keyless.text;
 }
 
 // The state of the node that `member` dials, once it says all of these.
@@ -316,7 +329,7 @@ std::string state_with(const kvbm::node::Member& member, const std::vector<std::
 TEST_F(UcxNode, an_address_that_cannot_be_listened_on_is_named_with_what_to_do) {
   start();
   ASSERT_FALSE(address_.empty());
-  const Ran second = run("node --transport ucx --listen " + address_);
+  const Ran second = run("node --transport ucx --key-file '" + pool_key() + "' --listen " + address_);
   EXPECT_EQ(second.exit_code, 2) << second.text;
   for (const std::string& part : {address_, std::string("is in use"), std::string("another port")}) {
     EXPECT_TRUE(contains(second.text, part)) << part << ": " << second.text;
@@ -330,6 +343,7 @@ TEST_F(UcxNode, who_is_not_there_or_uses_another_transport_is_told_by_address_an
     kvbm::node::MemberOptions asking;
     asking.transport = transport;
     asking.peers = address;
+    asking.key_file = pool_key();
     const auto member = kvbm::node::Member::open(asking);
     ASSERT_TRUE(member.ok()) << member.status().message();
     const std::string state = state_with(*member.value(), told);
@@ -346,7 +360,7 @@ TEST_F(UcxNode, who_is_not_there_or_uses_another_transport_is_told_by_address_an
   ASSERT_FALSE(address_.empty());
   expect_told(address_, "tcp", {"handshake", "node.transport", "--transport"});
   // In a shell, with the address.
-  const Ran shell = run("peers --transport ucx --timeout 0.5 --peer 127.0.0.1:1");
+  const Ran shell = run("peers --transport ucx --timeout 0.5 --key-file '" + pool_key() + "' --peer 127.0.0.1:1");
   EXPECT_EQ(shell.exit_code, 1);
   EXPECT_TRUE(contains(shell.text, "127.0.0.1:1: ") && contains(shell.text, "--transport")) << shell.text;
 }
@@ -366,8 +380,10 @@ TEST(UcxNode, is_skipped) { GTEST_SKIP() << KVBM_UCX_SKIPPED; }
 #endif
 
 TEST(UcxModule, that_is_not_there_is_an_error_that_says_where_it_was_looked_for) {
-  const Ran none =
-      kvbm::test::run("node --transport ucx --listen 127.0.0.1:0", " 2>&1", "KVBM_NODE_UCX_MODULE=/nonexistent");
+  const kvbm::test::TempDir folder;
+  ASSERT_TRUE(write_own_file(folder.path() + "/key", "a key of the pool, long enough\n"));
+  const Ran none = kvbm::test::run("node --transport ucx --listen 127.0.0.1:0 --key-file '" + folder.path() + "/key'",
+                                   " 2>&1", "KVBM_NODE_UCX_MODULE=/nonexistent");
   EXPECT_NE(none.exit_code, 0);
   EXPECT_TRUE(contains(none.text, "transport unavailable") && contains(none.text, "/nonexistent")) << none.text;
 }

@@ -59,6 +59,9 @@ class SimDisk final : public FileSystem {
   ~SimDisk() override;
 
   Result<std::unique_ptr<Directory>> open_directory(const std::string& path, bool create) override;
+  Result<std::unique_ptr<Directory>> visit_directory(const std::string& path) override {
+    return open_directory(path, false);
+  }
   Result<std::shared_ptr<std::byte[]>> staging(size_t bytes) override;
   [[nodiscard]] std::string describe() const override { return "simulated disk"; }
 

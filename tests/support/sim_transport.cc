@@ -476,7 +476,7 @@ const kvbm_transport_ops_t& SimTransport::table() {
     t.build = "tests";
     t.open = sim_open;
     t.close = [](kvbm_transport_t* self) { delete of(self); };
-    t.features = [](const kvbm_transport_t*) -> uint32_t { return 0; };
+    t.features = [](const kvbm_transport_t*) -> uint32_t { return KVBM_TRANSPORT_OWN_USER; };
     t.describe = [](const kvbm_transport_t*, char* text, size_t size) -> size_t {
       const std::string all = "simulated network";
       if (size != 0) text[all.copy(text, size - 1)] = '\0';

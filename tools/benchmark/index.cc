@@ -246,6 +246,7 @@ class IndexBench {
     StoreOptions options;
     options.block_bytes = kIndexBlockBytes;
     options.slots = kIndexBlocks;
+    options.managed_hashes = "when_needed";  // what hashing takes is bench managed's
     auto opened = Store::open(options);
     if (!opened.ok()) return opened.status();
     store_ = std::move(opened).value();

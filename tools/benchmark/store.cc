@@ -25,7 +25,12 @@ Status failed(const char* what, kvbm_status_t status, const kvbm_error_t* error)
 Result<std::unique_ptr<Store>> Store::open(const StoreOptions& options) {
   auto store = std::unique_ptr<Store>(new Store());
   kvbm_error_t error{};
-  kvbm_status_t status = kvbm_context_create(nullptr, &store->context_, &error);
+  const kvbm_setting_t setting{"host.managed_hashes", options.managed_hashes};
+  kvbm_context_options_t context;
+  kvbm_context_options_init(&context, sizeof context);
+  context.settings = &setting;
+  context.n_settings = options.managed_hashes != nullptr ? 1 : 0;
+  kvbm_status_t status = kvbm_context_create(&context, &store->context_, &error);
   if (status != KVBM_OK) return failed("the context could not be made", status, &error);
   kvbm_manager_options_t manager;
   kvbm_manager_options_init(&manager, sizeof manager);

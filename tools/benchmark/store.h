@@ -20,6 +20,7 @@ struct StoreOptions {
   uint64_t disk_read_bytes_per_s = 0;  // cap; 0 = none
   uint32_t admission = KVBM_ADMIT_ALL;
   const char* codec = nullptr;                // of the disk; null: off
+  const char* managed_hashes = nullptr;       // host.managed_hashes; null: as configured
   const kvbm_geometry_t* geometry = nullptr;  // of the namespace; null: opaque
 };
 

@@ -13,6 +13,7 @@
 #include "benchmark/gpu.h"
 #include "benchmark/index.h"
 #include "benchmark/keys.h"
+#include "benchmark/managed.h"
 #include "benchmark/node_codec.h"
 #include "benchmark/node_kill.h"
 #include "benchmark/node_tcp.h"
@@ -286,6 +287,12 @@ void add_bench(Registry& registry) {
   Command keys = registry.add(group, "keys", "Deriving block keys from tokens, against bare SHA-256",
                               [](const Output& output) { return finish(benchmark::bench_keys(), output); });
   keys.footer("Example:\n  kvbm bench keys");
+  Command managed = registry.add(group, "managed", "Registering blocks that are hashed then, and storing; against the hash",
+                                 [options](const Output& output) {
+                                   return finish(benchmark::bench_managed({options->rounds, output.json}), output);
+                                 });
+  add_rounds(managed, options->rounds);
+  managed.footer("Example:\n  kvbm bench managed --json");
   Command node =
       registry.add(group, "node", "Blocks from other processes: in place, and over TCP; against memcpy and sockets",
                    [options](const Output& output) { return bench_node(*options, output); });

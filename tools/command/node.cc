@@ -352,7 +352,8 @@ int locate(NodeArguments& arguments, const Output& output) {
 // ---- Options ----
 
 void add_pool(Command app, NodeArguments& arguments) {
-  app.add_option("--key-file", arguments.member.key_file, "File with the pool's key; needed beyond this machine")
+  app.add_option("--key-file", arguments.member.key_file,
+                 "File with the pool's key; without one only this user's processes on this machine")
       .type_name("FILE");
   app.add_option("--pool", arguments.member.pool, "Name of the pool").type_name("NAME").show_default();
   app.add_option("--host", arguments.host, "Host memory for blocks").type_name("SIZE").show_default();

@@ -450,7 +450,8 @@ void add_common(Command app, SessionArguments& arguments) {
       .type_name("SECONDS")
       .range(0.01, 86400.0)
       .show_default();
-  app.add_option("--key-file", side.node.key_file, "File with the pool's key; needed beyond this machine")
+  app.add_option("--key-file", side.node.key_file,
+                 "File with the pool's key; without one only this user's processes on this machine")
       .type_name("FILE");
   app.add_option("--pool", side.node.pool, "Name of the pool").type_name("NAME").show_default();
   app.add_option("--transport", side.node.transport, "What carries the link: auto, tcp, ucx; the same on both sides")

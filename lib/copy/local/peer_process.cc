@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/errno_status.h"
+#include "base/ownership.h"
 
 namespace kvbm::copy::local {
 
@@ -46,7 +47,7 @@ Result<PeerProcess> peer_process(int socket_fd) {
   if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
     return errno_status(errno, "cannot ask who the peer is", "SO_PEERCRED");
   }
-  if (!same_trust(geteuid(), credentials.uid)) {
+  if (!is_this_user(credentials.uid)) {
     return Status(Code::not_permitted, "the peer is another user's process; run both as one user",
                   "process " + std::to_string(credentials.pid) + " of user " + std::to_string(credentials.uid));
   }

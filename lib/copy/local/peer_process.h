@@ -1,7 +1,8 @@
 // Who is at the other end of a Unix socket, as the kernel says it.
 //
 // The peer must be of this user: who is admitted to a pool may read all of it, and a process of the same user could
-// read this one's memory anyway. Root is let in everywhere, for the same reason; a process of root lets in root alone.
+// read this one's memory anyway. Both sides ask, so root is no exception: a process of root takes another user's word for
+// nothing. A peer of another user namespace has the number that this one maps it to (base/ownership.h).
 // The credentials are those of connect(2) and listen(2). The pidfd comes from the socket where the kernel has it
 // (SO_PEERPIDFD, Linux 6.5); before, it is opened by number, and a number can name another process only if the peer
 // died and its number came round while a child of it holds the socket: then this socket outlives that other process, no
@@ -23,9 +24,6 @@ struct PeerProcess {
 
 // not_permitted: another user; owner_gone: it has ended already; unsupported: no pidfd to be had.
 Result<PeerProcess> peer_process(int socket_fd);
-
-// The rule alone: may a process of `theirs` talk to one of `mine`.
-[[nodiscard]] constexpr bool same_trust(uid_t mine, uid_t theirs) noexcept { return theirs == mine || theirs == 0; }
 
 // One system call.
 [[nodiscard]] bool has_ended(int pidfd) noexcept;

@@ -11,6 +11,7 @@
 
 #include "base/errno_status.h"
 #include "base/mutex.h"
+#include "base/ownership.h"
 #include "copy/local/peer_process.h"
 
 namespace kvbm::copy::local {
@@ -43,7 +44,7 @@ Result<Place> place_of(const std::string& path) {
   place.name = slash == std::string::npos ? path : path.substr(slash + 1);
   const std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
   if (place.name == "." || place.name == "..") return Status(Code::invalid_argument, "not the path of a socket", path);
-  place.directory = Fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  place.directory = Fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!place.directory) return errno_status(errno, "cannot open the socket's directory", parent);
   place.short_path = path;
   if (path.size() < sizeof(sockaddr_un::sun_path)) return place;
@@ -69,19 +70,9 @@ int bind_to(int fd, const Place& place) {
   return bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
 }
 
-// Whose it is, is asked of who listens there: of a process that is connected the kernel says it.
-enum class Use : uint8_t { listen, connect };
-
-Status check_directory(const Place& place, const std::string& path, Use use) {
-  struct stat st {};
-  if (fstat(place.directory.get(), &st) != 0) return errno_status(errno, "cannot look at the socket's directory", path);
-  if (use == Use::listen && st.st_uid != geteuid()) {
-    return Status(Code::not_permitted, "the socket's directory belongs to another user", path);
-  }
-  if ((st.st_mode & 077) != 0) {
-    return Status(Code::not_permitted, "others may enter the socket's directory; chmod 700 it", path);
-  }
-  return {};
+Status check_directory(const Place& place, const std::string& path) {
+  const Status own = check_own(place.directory.get(), path.substr(0, path.rfind('/')), Others::nothing);
+  return own.ok() ? own : Status(own.code(), "the socket's directory is not this user's alone", own.message());
 }
 
 // Whether what listens at that name is a living process. A child that it forked keeps the socket open after its death.
@@ -114,6 +105,8 @@ Status bind_alone(int fd, const Place& place, const std::string& path) {
   MutexLock one(starting());
   const Fd lock(openat(place.directory.get(), lock_name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock) return errno_status(errno, "cannot open the socket's lock file", path + ".lock");
+  if (Status own = check_own(lock.get(), path + ".lock", Others::read); !own.ok()) return own;
+  if (Status given = give_owner(lock.get(), path + ".lock"); !given.ok()) return given;
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
@@ -137,7 +130,7 @@ Result<ListeningSocket> ListeningSocket::open(const std::string& address) {
   const std::string& path = named.value();
   auto place = place_of(path);
   if (!place.ok()) return place.status();
-  if (Status s = check_directory(place.value(), path, Use::listen); !s.ok()) return s;
+  if (Status s = check_directory(place.value(), path); !s.ok()) return s;
   ListeningSocket made;
   made.fd_ = Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made.fd_) return errno_status(errno, "cannot make a socket", path);
@@ -186,7 +179,7 @@ Status try_connect(int fd, const std::string& path) {
     return place.status();
   }
   // It may have been opened to others since its owner looked: whoever can write there can put a socket of his own.
-  if (Status s = check_directory(place.value(), path, Use::connect); !s.ok()) return s;
+  if (Status s = check_directory(place.value(), path); !s.ok()) return s;
   const sockaddr_un address = address_of(place.value().short_path);
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return {};
   if (errno == EAGAIN) return Status(Code::again, "too many wait to be accepted there", path);

@@ -41,7 +41,8 @@ int32_t open(const kvbm_transport_options_t* options, const kvbm_transport_host_
 
 void close(kvbm_transport_t* transport) { delete &UnixTransport::of(transport); }
 
-uint32_t features(const kvbm_transport_t*) { return 0; }
+// Of every peer, whatever the options say (peer_process.h).
+uint32_t features(const kvbm_transport_t*) { return KVBM_TRANSPORT_OWN_USER; }
 
 size_t describe(const kvbm_transport_t*, char* text, size_t size) {
   return static_cast<size_t>(

@@ -29,6 +29,7 @@ Connection::Connection(Shared& shared, uint64_t peer, int fd, bool connected, st
       fd_(fd),
       accepted_(connected),
       connected_(connected),
+      known_(shared.users == nullptr),
       watching_output_(!connected),
       give_up_ns_(kNever),
       address_(std::move(address)) {}
@@ -68,7 +69,10 @@ void Connection::peer_gone(int error) {
                "cannot connect to " + address_ + ": " + std::strerror(error) + hint);
   }
   if (error == ETIMEDOUT) return die(Code::deadline, address_ + " does not answer any more");
-  if (error != 0) return die(Code::closed, "the connection to " + address_ + " broke: " + std::strerror(error));
+  // An older one, or one that runs as another user, need not say why.
+  const char* hint = known_ ? "" : " and has said nothing: is it a node, and of this user?";
+  if (error != 0) return die(Code::closed, "the connection to " + address_ + " broke" + hint + ": " + std::strerror(error));
+  if (!known_) return die(Code::closed, address_ + " closed the connection" + hint);
   die(Code::closed, receiver_.between_frames() ? address_ + " closed the connection"
                                                : address_ + " closed the connection in the middle of a transfer");
 }
@@ -262,6 +266,12 @@ bool Connection::finish_connect() {
     return false;
   }
   connected_ = true;
+  // Whoever accepts it may not have done so yet. Who has is asked for when it says something.
+  const auto listener = known_ ? PeerUsers::Verdict{} : shared_.users->of_listener(fd_);
+  if (listener.user == PeerUser::stranger) {
+    die(listener.why.code(), listener.why.message());
+    return false;
+  }
   if (!flushing_) shared_.host.connected(shared_.host.context, peer_);
   return !dead_;
 }
@@ -292,6 +302,22 @@ size_t Connection::drain() {
   return n > 0 ? static_cast<size_t>(n) : 0;
 }
 
+void Connection::refuse_strangers() {
+  if (known_ || dead_) return;
+  const auto peer = shared_.users->of_peer(fd_);
+  known_ = peer.user == PeerUser::own;
+  // Of one that has gone again nothing is known, which needs no word: it will be asked about once more if it says one.
+  if (peer.user == PeerUser::stranger) die(peer.why.code(), peer.why.message());
+}
+
+// Before anything of it is told.
+bool Connection::know_peer() {
+  const auto peer = shared_.users->of_peer(fd_);
+  known_ = peer.user == PeerUser::own;
+  if (!known_) die(peer.why.code(), peer.why.message());
+  return known_;
+}
+
 bool Connection::read(bool* any) {
   if (!connected_) return false;
   for (int round = 0; round < kReads; ++round) {
@@ -311,6 +337,7 @@ bool Connection::read(bool* any) {
       peer_gone(got == 0 ? 0 : errno);
       return false;
     }
+    if (!known_ && !know_peer()) return false;
     const char* why = receiver_.landed(static_cast<size_t>(got), shared_.staging, admitted_, *this);
     if (why != nullptr) die(Code::damaged, address_ + " broke the protocol: " + why);
     // What ended on the way is told before more is asked for: a peer that has all of an answer is done with it.

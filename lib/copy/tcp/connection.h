@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "copy/flat_table.h"
+#include "copy/tcp/peer_user.h"
 #include "copy/tcp/receiver.h"
 #include "copy/tcp/sender.h"
 #include "copy/transport_abi.h"
@@ -30,6 +32,7 @@ struct Shared {
   kvbm_transport_host_t host{};
   uint32_t queue_bytes = 0;
   uint64_t bulk_bytes = 0;
+  std::unique_ptr<PeerUsers> users;  // null: peers may be anybody's
   int epoll = -1;
   Ring<End> ended;
   size_t tokens = 0;  // unfinished ones of all peers: `ended` has room for each, so that ending allocates nothing
@@ -56,6 +59,8 @@ class Connection final : private ReceiverSink, private SenderSink {
   bool on_event(uint32_t events);
   // The same for input alone; *any says whether something was there.
   bool read(bool* any);
+  // Of one that was accepted: ends it where its other end is another user's.
+  void refuse_strangers();
   // The flush has lasted too long.
   void give_up();
   void out_of_memory();
@@ -94,6 +99,7 @@ class Connection final : private ReceiverSink, private SenderSink {
   bool finish_connect();
   size_t drain();
   void peer_gone(int error);
+  bool know_peer();
   void die(Code status, std::string reason);
   void watch_output(bool wanted);
 
@@ -102,6 +108,7 @@ class Connection final : private ReceiverSink, private SenderSink {
   int fd_;
   const bool accepted_;
   bool connected_;
+  bool known_;  // whose process is at the other end does not matter, or is known to be this user's
   bool admitted_ = false;
   bool flushing_ = false;
   bool shut_down_ = false;

@@ -73,7 +73,7 @@ int32_t open(const kvbm_transport_options_t* options, const kvbm_transport_host_
 }
 
 void close_transport(kvbm_transport_t* transport) { delete of(transport); }
-uint32_t features(const kvbm_transport_t*) { return 0; }
+uint32_t features(const kvbm_transport_t* transport) { return of(transport)->features(); }
 size_t describe(const kvbm_transport_t* transport, char* text, size_t size) {
   try {
     return put_text(of(transport)->describe(), text, size);

@@ -67,8 +67,13 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::open(const kvbm_transport_op
   if (options.peer_queue_bytes == 0 || options.peer_bulk_bytes == 0) {
     return Status(Code::invalid_argument, "peer_queue_bytes and peer_bulk_bytes have to be more than 0");
   }
+  constexpr uint32_t kOfOthers = KVBM_TRANSPORT_EMULATE_GET | KVBM_TRANSPORT_EMULATE_DEVICE;
+  if ((options.flags & ~(kOfOthers | KVBM_TRANSPORT_OWN_USER_ONLY)) != 0) {
+    return Status(Code::unsupported, "the options ask for what this transport does not know");
+  }
   std::unique_ptr<TcpTransport> out(new TcpTransport);
   out->shared_.host = host;
+  if ((options.flags & KVBM_TRANSPORT_OWN_USER_ONLY) != 0) out->shared_.users = std::make_unique<PeerUsers>();
   out->shared_.queue_bytes = options.peer_queue_bytes;
   out->shared_.bulk_bytes = options.peer_bulk_bytes;
   out->shared_.epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -221,6 +226,7 @@ bool TcpTransport::accept_from(const Listener& listener) {
     ++strangers_;
     settle_accepting();
     shared_.host.accepted(shared_.host.context, connection.value()->peer(), address.c_str());
+    connection.value()->refuse_strangers();
   }
   return true;
 }

@@ -28,6 +28,9 @@ class TcpTransport {
   Code arm(uint64_t* within_ns) const;
   uint32_t progress();
   [[nodiscard]] std::string describe() const;
+  [[nodiscard]] uint32_t features() const noexcept {
+    return shared_.users != nullptr ? static_cast<uint32_t>(KVBM_TRANSPORT_OWN_USER) : 0U;
+  }
 
   // Gives the address in use.
   Result<std::string> listen(std::string_view address);

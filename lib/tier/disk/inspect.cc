@@ -108,7 +108,7 @@ SegmentReport walk(File& file, uint32_t number, const InspectOptions& options, I
 
 Result<InspectReport> inspect(FileSystem& fs, const std::string& path, const InspectOptions& options,
                               UniqueFunction<void(uint64_t, uint64_t)> progress, RecordSeen record) {
-  auto directory = fs.open_directory(path, false);
+  auto directory = fs.visit_directory(path);
   if (!directory.ok()) return directory.status();
   auto names = directory.value()->list();
   if (!names.ok()) return names.status();

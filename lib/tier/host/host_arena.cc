@@ -59,6 +59,10 @@ Result<std::unique_ptr<HostArena>> HostArena::create(const HostOptions& options)
     return Status(Code::exists, "host.file names a file that is not a host tier's; nothing of it was changed",
                   mapped.status().detail());
   }
+  const Code why = mapped.status().code();
+  if (!options.file.empty() && (why == Code::not_permitted || why == Code::unsupported)) {
+    return Status(why, "host.file cannot be used", mapped.status().message());
+  }
   if (!mapped.ok()) return mapped.status();
   arena->memory_ = std::move(mapped).value();
   std::byte* base = arena->memory_->data();

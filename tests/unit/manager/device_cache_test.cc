@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 
 #include "device/device.h"
 #include "device/transfers.h"
 #include "manager/host_record.h"
+#include "manager/managed.h"
 #include "support/device_engine.h"
 #include "support/temp_dir.h"
 
@@ -170,6 +172,35 @@ TEST_F(DeviceCache, a_managed_block_without_a_head_is_loaded) {
   EXPECT_EQ(load_all(device, 1, 7, 1).items_done, 1U);
   const std::vector<std::byte> got = block(device, 7);
   for (uint64_t i = 0; i < kBlockBytes; ++i) ASSERT_EQ(got[i], static_cast<std::byte>(i * 7)) << i;
+}
+
+// Its head knows nothing of layers: it is hashed whole before any of it is sent.
+TEST_F(DeviceCache, a_managed_block_that_was_registered_is_checked_before_it_goes_to_a_device) {
+  make(32);
+  const Paged device = attach_device(Form::nhd);
+  const std::vector<Key> names = keys(1, 2);
+  std::array<SlotId, 2> slots{};
+  std::array<Code, 2> codes{};
+  ASSERT_EQ(manager_->allocate(block::kSharedAccount, slots, nullptr), Code::ok);
+  ASSERT_EQ(manager_->table().complete(slots), Code::ok);
+  for (const SlotId slot : slots) {
+    for (uint64_t i = 0; i < kBlockBytes; ++i) manager_->arena().payload(slot)[i] = static_cast<std::byte>(i * 7);
+    manager_->arena().clear_head(slot);
+    manager::note_payload_bytes(*manager_, slot, kBlockBytes);
+  }
+  manager::ManagedBlocks what;
+  what.family = ns_->plan({}).value().family;
+  what.keys = names;
+  ASSERT_EQ(manager::publish_managed(*manager_, what, slots, codes), Code::ok);
+  manager_->release(slots);
+  EXPECT_EQ(load_all(device, 1, 7, 2).items_done, 2U);
+  const std::vector<std::byte> got = block(device, 8);
+  for (uint64_t i = 0; i < kBlockBytes; ++i) ASSERT_EQ(got[i], static_cast<std::byte>(i * 7)) << i;
+  manager_->arena().payload(slots[1])[kBlockBytes / 2] ^= std::byte{1};
+  const auto call = load(load_request(device, find(device, 1, 2), 9));
+  EXPECT_EQ(call->wait().items_done, 1U);
+  EXPECT_EQ(call->status, (std::vector<int32_t>{0, static_cast<int32_t>(Code::damaged)}));
+  EXPECT_EQ(find(device, 1, 2)->hits(), 1U);
 }
 
 TEST_F(DeviceCache, some_layers_and_some_blocks_alone) {

@@ -39,8 +39,31 @@ TEST(NodeTransport, ucx_goes_beyond_this_machine_by_named_devices_alone) {
   EXPECT_EQ(refused.code(), Code::bad_config);
   EXPECT_NE(refused.message().find("node.ucx_devices"), std::string::npos) << refused.message();
   options.ucx_devices = "mlx5_0:1";
+  options.key_file = "/a/key";
   const Status missing = choose_transport(options).status();
   EXPECT_NE(missing.message().find("/nonexistent"), std::string::npos) << missing.message();
+}
+
+// It has no connection of which the kernel could be asked whose it is.
+TEST(NodeTransport, ucx_is_for_nodes_with_a_key) {
+  NodeOptions options;
+  options.transport = "ucx";
+  options.ucx_module = "/nonexistent";
+  options.listen = "127.0.0.1:7000";
+  const Status refused = choose_transport(options).status();
+  EXPECT_EQ(refused.code(), Code::bad_config);
+  EXPECT_NE(refused.message().find("node.key_file"), std::string::npos) << refused.message();
+  options.key_file = "/a/key";
+  const Status missing = choose_transport(options).status();
+  EXPECT_NE(missing.message().find("/nonexistent"), std::string::npos) << missing.message();
+}
+
+TEST(NodeTransport, without_a_key_sockets_are_for_this_users_processes_alone) {
+  NodeOptions options;
+  options.transport = "tcp";
+  EXPECT_TRUE(choose_transport(options).value().options.own_user_only);
+  options.key_file = "/a/key";
+  EXPECT_FALSE(choose_transport(options).value().options.own_user_only);
 }
 
 TEST(NodeTransport, sockets_are_always_there_and_say_why) {
