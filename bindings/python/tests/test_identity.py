@@ -548,6 +548,15 @@ def test_weak_names_are_taken_where_the_operator_says_so(world: Callable[[str], 
     image.identities()
 
 
+def test_a_model_that_sees_and_is_not_asked_to_is_taken_by_aibrix(world: Callable[[str], Any]) -> None:
+    one = world("AIBrix")
+    one.engine = Made(lora_config=None, cache_config=Made(), model_config=Made(multimodal_config=Made(language_model_only=True)))
+    one.identities()
+    one.engine.model_config.multimodal_config.language_model_only = False
+    with pytest.raises(ConfigurationError, match="this engine takes images.*--language-model-only"):
+        one.identities()
+
+
 def test_weights_of_no_name_are_refused_with_the_remedy(world: Callable[[str], Any]) -> None:
     for engine in ("vLLM", "SGLang", "LMCache"):
         one = world(engine)

@@ -75,10 +75,12 @@ def check_engine(vllm_config: Optional[Any]) -> None:
     scales = run_time_scales(vllm_config)
     if scales is not None:
         raise ConfigurationError(scales)
-    beside = [what for what, there in (("adapters (--enable-lora)", getattr(vllm_config, "lora_config", None)),
-                                       ("images", getattr(vllm_config.model_config, "multimodal_config", None)),
-                                       ("embeddings (--enable-prompt-embeds)",
-                                        getattr(vllm_config.model_config, "enable_prompt_embeds", False))) if there]
+    model = vllm_config.model_config
+    images = getattr(model, "multimodal_config", None)
+    beside = [what for what, there in (
+        ("adapters (--enable-lora)", getattr(vllm_config, "lora_config", None)),
+        ("images", images is not None and not getattr(images, "language_model_only", False)),
+        ("embeddings (--enable-prompt-embeds)", getattr(model, "enable_prompt_embeds", False))) if there]
     if beside:
         raise ConfigurationError(f"AIBrix's keys know of tokens alone, and this engine takes {' and '.join(beside)}, of which "
                                  "KV depends as well: serve the model without them (--language-model-only for images), or use "
