@@ -351,7 +351,9 @@ typedef struct kvbm_namespace_options {
   const char *codec;
   /* 1: this handle may be given blocks that were coded with loss; 0: they are misses for it, wherever they are. */
   uint32_t allow_lossy;
-  uint32_t reserved0;   /* zero */
+  /* 1: kvbm_key_from_hashes takes hashes of fewer than 16 bytes from this handle; 0: it refuses them. Two contents with one
+   * such hash are easily found, and one is then served the other's KV: say so only where nobody who sends prompts would. */
+  uint32_t weak_hashes;
 } kvbm_namespace_options_t;
 
 /* Fills defaults: no tenant, no adapter, opaque blocks, zero secret, epoch 0, no quota. `model` must be set before use.
@@ -401,7 +403,12 @@ KVBM_API kvbm_status_t kvbm_key_chain(const kvbm_namespace_t *ns, const kvbm_key
 KVBM_API kvbm_status_t kvbm_key_content(const kvbm_namespace_t *ns, const uint32_t *tokens, size_t n_tokens,
                                         uint32_t block_tokens, const kvbm_extra_t *extras, kvbm_key_t *out_keys,
                                         size_t capacity, size_t *out_n);
-/* Keys from an engine's own hashes: `hashes` is [n][hash_bytes], hash_bytes 1 to 64. Thread: any. Since 0.1. */
+/* Keys from an engine's own hashes: `hashes` is [n][hash_bytes], hash_bytes 16 to 64, or 1 to 64 where the namespace was
+ * opened with weak_hashes. A key is no better than the hash it is made of: blocks with equal hashes are one block here.
+ * The hash must cover all that the block's KV depends on in its prompt (the tokens before it as well), and be cryptographic
+ * (SHA-256, BLAKE2, BLAKE3) where prompts come from strangers; its algorithm and seed belong into the namespace's `model`,
+ * so that hashes of another kind never match. *out_keys is [n]. Errors: KVBM_ERR_INVALID (also for shorter hashes without
+ * weak_hashes). Thread: any. Blocks: no; one SHA-256 a hash. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t *ns, const uint8_t *hashes, size_t hash_bytes,
                                             size_t n, kvbm_key_t *out_keys);
 

@@ -143,6 +143,7 @@ func TestArraysThatDoNotAgreeAreRefused(t *testing.T) {
 		"hashes":           func() error { _, err := b.ns.KeyFromHashes(make([]byte, 10), 3); return err },
 		"hash bytes":       func() error { _, err := b.ns.KeyFromHashes(nil, 0); return err },
 		"long hashes":      func() error { _, err := b.ns.KeyFromHashes(make([]byte, 65), 65); return err },
+		"short hashes":     func() error { _, err := b.ns.KeyFromHashes(make([]byte, 30), 15); return err },
 		"requests": func() error {
 			_, err := b.manager.Locate(b.ns, keys, &LocateOptions{RequestKeys: []int{1, 1}})
 			return err

@@ -119,7 +119,8 @@ var steps = map[string]func(r *runner, a *arguments) (results, error){
 	"namespace.open": func(r *runner, a *arguments) (results, error) {
 		o := &NamespaceOptions{Tenant: a.text("tenant"), Model: a.text("model"), Adapter: a.text("adapter"),
 			Geometry: object[*Geometry](a, "geometry"), Epoch: a.uint64("epoch"), QuotaBytes: a.uint64("quota_bytes"),
-			QuotaMode: QuotaMode(a.uint32("quota_mode")), Codec: a.text("codec"), AllowLossy: a.uint32("allow_lossy") != 0}
+			QuotaMode: QuotaMode(a.uint32("quota_mode")), Codec: a.text("codec"), AllowLossy: a.uint32("allow_lossy") != 0,
+			WeakHashes: a.uint32("weak_hashes") != 0}
 		if secret := a.get("secret"); secret != nil {
 			o.Secret = toBytes(secret)
 		}

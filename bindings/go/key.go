@@ -76,7 +76,8 @@ func (n *Namespace) keys(op string, content bool, previous *Key, tokens []uint32
 	return keys[:min(len(keys), int(made))], nil
 }
 
-// KeyFromHashes makes keys from an engine's own hashes of hashBytes bytes each, 1 to 64, one after the other.
+// KeyFromHashes makes keys from an engine's own hashes of hashBytes bytes each, one after the other: 16 to 64, or 1 to 64
+// where the namespace has WeakHashes.
 func (n *Namespace) KeyFromHashes(hashes []byte, hashBytes int) ([]Key, error) {
 	const op = "Namespace.KeyFromHashes"
 	if err := n.handle().enter(op, "namespace"); err != nil {
@@ -89,6 +90,9 @@ func (n *Namespace) KeyFromHashes(hashes []byte, hashBytes int) ([]Key, error) {
 	keys := make([]Key, len(hashes)/hashBytes)
 	out, count := keysOf(keys)
 	status := C.kvbm_key_from_hashes(n.c(), (*C.uint8_t)(unsafe.SliceData(hashes)), C.size_t(hashBytes), count, out)
+	if status == C.KVBM_ERR_INVALID && hashBytes < 16 {
+		return nil, invalid(op, "hashes of %d bytes are taken where the namespace has WeakHashes; 16 or more always", hashBytes)
+	}
 	if status < 0 {
 		return nil, fail(op, status)
 	}

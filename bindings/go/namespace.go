@@ -41,6 +41,7 @@ type NamespaceOptions struct {
 	QuotaMode  QuotaMode
 	Codec      string // how its records are coded where anything is, "default", "k:0-3=int8,default"; "" = as the tier codes
 	AllowLossy bool   // blocks that were coded with loss are misses without it
+	WeakHashes bool   // KeyFromHashes takes hashes of fewer than 16 bytes, for which others with equal hashes are easily found
 }
 
 // A Namespace is who the keys of blocks mean something to: tenant, model, adapter, geometry, epoch and a secret.
@@ -83,7 +84,7 @@ func (m *Manager) OpenNamespace(o *NamespaceOptions) (*Namespace, error) {
 	var detail C.kvbm_error_t
 	status := C.kvbmgo_namespace_open(m.c(), chars(names[0]), chars(names[1]), chars(names[2]), geometry,
 		(*C.uint8_t)(unsafe.SliceData(o.Secret)), C.uint64_t(o.Epoch), C.uint64_t(o.QuotaBytes),
-		C.uint32_t(o.QuotaMode), chars(names[3]), bit(o.AllowLossy), &out, &detail)
+		C.uint32_t(o.QuotaMode), chars(names[3]), bit(o.AllowLossy), bit(o.WeakHashes), &out, &detail)
 	if status < 0 {
 		return nil, failWith(op, status, &detail)
 	}

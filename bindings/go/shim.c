@@ -127,7 +127,7 @@ kvbm_status_t kvbmgo_manager_create(kvbm_context_t *context, uint32_t flags, uin
 kvbm_status_t kvbmgo_namespace_open(kvbm_manager_t *manager, const char *tenant, const char *model,
                                     const char *adapter, const kvbm_geometry_t *geometry, const uint8_t *secret,
                                     uint64_t epoch, uint64_t quota_bytes, uint32_t quota_mode, const char *codec,
-                                    uint32_t allow_lossy, kvbm_namespace_t **out_namespace,
+                                    uint32_t allow_lossy, uint32_t weak_hashes, kvbm_namespace_t **out_namespace,
                                     kvbm_error_t *err) {
   kvbm_namespace_options_t options;
   kvbm_namespace_options_init(&options, sizeof options);
@@ -141,6 +141,7 @@ kvbm_status_t kvbmgo_namespace_open(kvbm_manager_t *manager, const char *tenant,
   options.quota_mode = quota_mode;
   options.codec = codec;
   options.allow_lossy = allow_lossy;
+  options.weak_hashes = weak_hashes;
   return kvbm_namespace_open(manager, &options, out_namespace, err);
 }
 

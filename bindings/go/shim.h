@@ -34,7 +34,8 @@ kvbm_status_t kvbmgo_manager_create(kvbm_context_t *context, uint32_t flags, uin
 kvbm_status_t kvbmgo_namespace_open(kvbm_manager_t *manager, const char *tenant, const char *model,
                                     const char *adapter, const kvbm_geometry_t *geometry, const uint8_t *secret,
                                     uint64_t epoch, uint64_t quota_bytes, uint32_t quota_mode, const char *codec,
-                                    uint32_t allow_lossy, kvbm_namespace_t **out_namespace, kvbm_error_t *err);
+                                    uint32_t allow_lossy, uint32_t weak_hashes, kvbm_namespace_t **out_namespace,
+                                    kvbm_error_t *err);
 
 /* `extra_bytes` is [n_extras] lengths, `extra_data` their bytes one after the other. previous NULL and content != 0:
  * kvbm_key_content, else kvbm_key_chain. */

@@ -160,6 +160,7 @@ struct kvbm_manager {
 struct kvbm_namespace {
   std::shared_ptr<kvbm::capi::Tenancy> tenancy;
   std::shared_ptr<kvbm::manager::Namespace> ns;
+  bool weak_hashes = false;  // of an engine's are taken: kvbm_namespace_options_t.weak_hashes
 };
 struct kvbm_cache {
   std::shared_ptr<kvbm::capi::Tenancy> tenancy;

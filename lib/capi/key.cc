@@ -14,6 +14,9 @@ static_assert(sizeof(kvbm_key_t) == sizeof(Key));
 
 namespace {
 
+// Of fewer bytes anybody finds two contents with one hash.
+constexpr size_t kStrongHashBytes = 16;
+
 std::vector<kvbm::ConstBytes> to_extras(const kvbm_extra_t* extras, size_t n) {
   std::vector<kvbm::ConstBytes> out;
   if (extras == nullptr) return out;
@@ -76,6 +79,7 @@ kvbm_status_t kvbm_key_from_hashes(const kvbm_namespace_t* ns, const uint8_t* ha
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (ns == nullptr || hash_bytes == 0 || hash_bytes > 64) return KVBM_ERR_INVALID;
     if (kvbm::capi::forked(*ns->tenancy)) return KVBM_ERR_FORKED;
+    if (hash_bytes < kStrongHashBytes && !ns->weak_hashes) return KVBM_ERR_INVALID;
     if (n == 0) return KVBM_OK;
     if (hashes == nullptr || out_keys == nullptr || kvbm::capi::too_many(n)) return KVBM_ERR_INVALID;
     const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(hashes), n * hash_bytes);

@@ -34,8 +34,8 @@ kvbm_status_t kvbm_namespace_open(kvbm_manager_t* manager, const kvbm_namespace_
     if (given.geometry != nullptr) core.geometry = given.geometry->core;
     if (given.secret != nullptr) std::memcpy(core.secret.data(), given.secret, core.secret.size());
     if (given.quota_mode > KVBM_QUOTA_REJECT) return fail(err, Code::invalid_argument, "quota_mode is not a KVBM_QUOTA_* value");
-    if (given.reserved0 != 0 || given.allow_lossy > 1) {
-      return fail(err, Code::invalid_argument, "allow_lossy is 0 or 1, and reserved0 is zero");
+    if (given.allow_lossy > 1 || given.weak_hashes > 1) {
+      return fail(err, Code::invalid_argument, "allow_lossy and weak_hashes are 0 or 1");
     }
     core.allow_lossy = given.allow_lossy == 1;
     if (given.codec != nullptr) {
@@ -48,7 +48,7 @@ kvbm_status_t kvbm_namespace_open(kvbm_manager_t* manager, const kvbm_namespace_
     core.quota_mode = given.quota_mode == KVBM_QUOTA_REJECT ? kvbm::block::OverQuota::reject : kvbm::block::OverQuota::evict;
     auto ns = manager->tenancy->manager->open_namespace(std::move(core));
     if (!ns.ok()) return fail(err, ns.status());
-    *out_namespace = new kvbm_namespace{manager->tenancy, std::move(ns).value()};
+    *out_namespace = new kvbm_namespace{manager->tenancy, std::move(ns).value(), given.weak_hashes == 1};
     return kvbm::capi::done(err);
   });
 }

@@ -11,15 +11,19 @@ static void text(uint32_t *out, size_t n) {
 }
 static int same(const kvbm_key_t *a, const kvbm_key_t *b) { return memcmp(a, b, sizeof *a) == 0; }
 
-static kvbm_namespace_t *namespace_of(engine_t *e, const char *tenant) {
+static kvbm_namespace_t *namespace_with(engine_t *e, const char *tenant, uint32_t weak_hashes) {
   kvbm_namespace_options_t who;
   kvbm_namespace_t *ns = NULL;
   kvbm_namespace_options_init(&who, sizeof who);
+  CHECK(who.weak_hashes == 0);
   who.model = "test";
   who.tenant = tenant;
+  who.weak_hashes = weak_hashes;
   OK(kvbm_namespace_open(e->manager, &who, &ns, &check_error));
   return ns;
 }
+
+static kvbm_namespace_t *namespace_of(engine_t *e, const char *tenant) { return namespace_with(e, tenant, 0); }
 
 static void a_chained_key_depends_on_all_before_it(void) {
   engine_t e;
@@ -131,7 +135,7 @@ static void an_engines_hashes_become_keys(void) {
   OK(kvbm_key_from_hashes(other, hashes, 32, 4, theirs));
   OK(kvbm_key_from_hashes(e.ns, hashes, 31, 4, shorter));
   for (i = 0; i < 4; ++i) CHECK(!same(&keys[i], &theirs[i]) && !same(&keys[i], &shorter[i]));
-  OK(kvbm_key_from_hashes(e.ns, hashes, 1, 4, again));
+  OK(kvbm_key_from_hashes(e.ns, hashes, 16, 4, again));
   OK(kvbm_key_from_hashes(e.ns, hashes, 64, 4, again));
   OK(kvbm_key_from_hashes(e.ns, NULL, 32, 0, NULL));
   CHECK_STATUS(kvbm_key_from_hashes(e.ns, hashes, 0, 4, again), KVBM_ERR_INVALID);
@@ -140,6 +144,43 @@ static void an_engines_hashes_become_keys(void) {
   CHECK_STATUS(kvbm_key_from_hashes(e.ns, hashes, 32, 4, NULL), KVBM_ERR_INVALID);
   CHECK_STATUS(kvbm_key_from_hashes(NULL, hashes, 32, 4, again), KVBM_ERR_INVALID);
   kvbm_namespace_release(other);
+  engine_close(&e);
+}
+
+static void short_hashes_are_taken_only_where_the_namespace_says_so(void) {
+  engine_t e;
+  kvbm_namespace_t *weak, *strict;
+  kvbm_namespace_options_t who;
+  uint8_t hashes[4 * 64], weak_id[16], strict_id[16];
+  kvbm_key_t keys[4], again[4];
+  size_t n, i;
+  OK(engine_open(&e, 8, NULL, 0));
+  strict = namespace_with(&e, "one", 0);
+  weak = namespace_with(&e, "one", 1);
+  for (i = 0; i < sizeof hashes; ++i) hashes[i] = (uint8_t)(i * 7 + i / 64);
+  memset(again, 0xEE, sizeof again);
+  for (n = 1; n < 16; ++n) {
+    CHECK_STATUS(kvbm_key_from_hashes(strict, hashes, n, 4, again), KVBM_ERR_INVALID);
+    CHECK_STATUS(kvbm_key_from_hashes(strict, hashes, n, 0, again), KVBM_ERR_INVALID);
+    for (i = 0; i < sizeof again; ++i) CHECK(((const uint8_t *)again)[i] == 0xEE);
+    OK(kvbm_key_from_hashes(weak, hashes, n, 4, keys));
+  }
+  for (n = 16; n <= 64; ++n) { /* what a handle takes does not change what it makes */
+    OK(kvbm_key_from_hashes(strict, hashes, n, 4, again));
+    OK(kvbm_key_from_hashes(weak, hashes, n, 4, keys));
+    CHECK(memcmp(keys, again, sizeof keys) == 0);
+  }
+  kvbm_namespace_id(weak, weak_id);
+  kvbm_namespace_id(strict, strict_id);
+  CHECK(memcmp(weak_id, strict_id, 16) == 0);
+  CHECK_STATUS(kvbm_key_from_hashes(weak, hashes, 0, 4, again), KVBM_ERR_INVALID);
+  kvbm_namespace_release(weak);
+  kvbm_namespace_options_init(&who, sizeof who);
+  who.model = "test";
+  who.weak_hashes = 2;
+  CHECK_STATUS(kvbm_namespace_open(e.manager, &who, &weak, &check_error), KVBM_ERR_INVALID);
+  CHECK(strstr(check_error.message, "weak_hashes") != NULL);
+  kvbm_namespace_release(strict);
   engine_close(&e);
 }
 
@@ -268,6 +309,7 @@ int main(void) {
   RUN(extras_make_a_block_another_one);
   RUN(a_content_key_depends_on_its_own_tokens_alone);
   RUN(an_engines_hashes_become_keys);
+  RUN(short_hashes_are_taken_only_where_the_namespace_says_so);
   RUN(keys_of_another_namespace_or_epoch_are_others);
   RUN(a_block_at_another_position_is_a_counted_miss_unless_asked_for);
   check_remove(scratch);

@@ -65,8 +65,8 @@ class OpaqueStore {
   [[nodiscard]] uint64_t* block(uint64_t id) { return memory_.data() + id * words_; }
   [[nodiscard]] kvbm_key_t key(uint64_t number) const {
     kvbm_key_t out{};
-    uint8_t hash[8];
-    std::memcpy(hash, &number, sizeof hash);
+    uint8_t hash[16] = {};
+    std::memcpy(hash, &number, sizeof number);
     kvbm_key_from_hashes(ns_, hash, sizeof hash, 1, &out);
     return out;
   }

@@ -332,11 +332,15 @@ class Namespace : public detail::Handle<kvbm_namespace_t, kvbm_namespace_release
         kvbm_key_content(get(), tokens.data(), tokens.size(), block_tokens, extras.data(), out.data(), out.size(), &n));
     return out;
   }
-  // `hashes` is n hashes of `hash_bytes` bytes each.
+  // `hashes` is n hashes of `hash_bytes` bytes each; fewer than 16 bytes need options.weak_hashes.
   Keys from_hashes(Span<const uint8_t> hashes, std::size_t hash_bytes) const {
     if (hash_bytes == 0 || hashes.size() % hash_bytes != 0) throw Error(KVBM_ERR_INVALID, "hashes are cut off");
     Keys out(hashes.size() / hash_bytes);
-    check(kvbm_key_from_hashes(get(), hashes.data(), hash_bytes, out.size(), out.data()));
+    const kvbm_status_t made = kvbm_key_from_hashes(get(), hashes.data(), hash_bytes, out.size(), out.data());
+    if (made == KVBM_ERR_INVALID && hash_bytes < 16) {
+      throw Error(made, "hashes of fewer than 16 bytes are taken where the namespace has weak_hashes");
+    }
+    check(made);
     return out;
   }
 

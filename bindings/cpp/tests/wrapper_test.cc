@@ -166,6 +166,7 @@ TEST(Arrays, that_do_not_agree_in_length_are_refused) {
   EXPECT_EQ(thrown([&] { cache.store(keys, ids, queue, 1); }), KVBM_ERR_INVALID);
   EXPECT_EQ(thrown([&] { (void)w.ns.from_hashes(memory, 3); }), KVBM_ERR_INVALID);
   EXPECT_EQ(thrown([&] { (void)w.ns.from_hashes(memory, 0); }), KVBM_ERR_INVALID);
+  EXPECT_EQ(thrown([&] { (void)w.ns.from_hashes(std::vector<uint8_t>(30), 15); }), KVBM_ERR_INVALID);
   const kvbm_extra_t extras[1] = {{nullptr, 0}};
   EXPECT_EQ(thrown([&] { (void)w.ns.chain(std::vector<uint32_t>(8), 4, nullptr, extras); }), KVBM_ERR_INVALID);
   EXPECT_EQ(thrown([&] { (void)w.ns.chain(std::vector<uint32_t>(8), 0); }), KVBM_ERR_INVALID);

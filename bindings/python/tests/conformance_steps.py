@@ -323,7 +323,7 @@ def manager_share(r: Runner, a: Step) -> Results:
 def namespace_open(r: Runner, a: Step) -> Results:
     ns = libkvbm.Namespace(a["manager"], a["model"], **options_of(
         a, "tenant", "adapter", "geometry", "quota_bytes", "quota_mode", "codec", secret=bytes.fromhex, epoch=number,
-        allow_lossy=bool))
+        allow_lossy=bool, weak_hashes=bool))
     return {"namespace": ns, "id": ns.id.hex()}
 
 

@@ -105,6 +105,13 @@ def test_what_is_no_key_is_refused(ns: libkvbm.Namespace) -> None:
         libkvbm.Keys.from_hashes(ns, [b"aa", b"b"])
     with pytest.raises(ValueError):
         libkvbm.Keys.from_hashes(ns, b"abc", 2)
+    with pytest.raises(ValueError, match="weak_hashes"):
+        libkvbm.Keys.from_hashes(ns, bytes(30), 15)
+    with pytest.raises(ValueError, match="KVBM_ERR_INVALID"):
+        libkvbm.Keys.from_hashes(ns, bytes(65), 65)
+    with libkvbm.Namespace(ns.manager, "test model", weak_hashes=True) as weak:
+        assert len(libkvbm.Keys.from_hashes(weak, bytes(30), 15)) == 2
+        assert libkvbm.Keys.from_hashes(weak, bytes(16), 16) == libkvbm.Keys.from_hashes(ns, bytes(16), 16)
 
 
 def test_extras_make_other_keys(ns: libkvbm.Namespace) -> None:

@@ -66,6 +66,7 @@ Json open_namespace(Args& args) {
   options.adapter = text("adapter");
   options.codec = text("codec");
   args.number("allow_lossy", options.allow_lossy);
+  args.number("weak_hashes", options.weak_hashes);
   const std::string secret = args.has("secret") ? from_hex(args.text("secret")) : "";
   if (!secret.empty() && secret.size() != 32) throw Failure("a secret has 32 bytes");
   if (!secret.empty()) options.secret = reinterpret_cast<const uint8_t*>(secret.data());

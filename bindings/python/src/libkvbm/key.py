@@ -4,7 +4,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Iterable, Iterator, NamedTuple, Optional, Sequence, Union, overload
 
 from . import _native as raw
-from .errors import invalid
+from .constants import Status
+from .errors import CallerError, invalid
 from .memory import as_u32
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class Keys(raw.Memory):
     @classmethod
     def from_hashes(cls, ns: Namespace, hashes: Union[Buffer, Sequence[bytes]],
                     hash_bytes: Optional[int] = None) -> Keys:
-        """Keys from an engine's own hashes: a list of equally long ones, or [n][hash_bytes] in a buffer."""
+        """Keys from an engine's own hashes: a list of equally long ones, or [n][hash_bytes] in a buffer. A hash has 16
+        bytes or more, unless the namespace was opened with weak_hashes."""
         if isinstance(hashes, (list, tuple)):
             if hash_bytes is None:
                 hash_bytes = len(hashes[0]) if hashes else 1
@@ -88,7 +90,13 @@ class Keys(raw.Memory):
         if size % hash_bytes != 0:
             raise invalid(f"{size} bytes are no whole number of hashes of {hash_bytes}")
         keys = cls._room(size // hash_bytes)
-        raw.kvbm_key_from_hashes(ns._handle, data, hash_bytes, size // hash_bytes, keys)
+        try:
+            raw.kvbm_key_from_hashes(ns._handle, data, hash_bytes, size // hash_bytes, keys)
+        except CallerError as error:
+            if error.status != Status.INVALID or hash_bytes >= 16:
+                raise
+            raise invalid(f"hashes of {hash_bytes} bytes are taken where the namespace has weak_hashes; 16 to 64 always"
+                          ) from None
         keys.freeze()
         return keys
 

@@ -20,21 +20,22 @@ class Namespace:
     arguments give the same namespace on every machine. `model` says what makes KV comparable: weights, revision,
     element type. `secret` is 32 bytes from the operator. Without a geometry blocks are opaque. `codec` is how its
     records are coded where anything is ("default", "int8", "k:0-3=int8,default"); blocks that were coded with loss are
-    misses without `allow_lossy`. Thread: any."""
+    misses without `allow_lossy`. With `weak_hashes` Keys.from_hashes takes hashes of fewer than 16 bytes, for which others
+    with equal hashes are easily found. Thread: any."""
 
     __slots__ = ("_handle", "manager", "geometry", "units", "__weakref__")
 
     def __init__(self, manager: Manager, model: str, *, tenant: Optional[str] = None, adapter: Optional[str] = None,
                  geometry: Optional[Geometry] = None, secret: Optional[bytes] = None, epoch: int = 0,
                  quota_bytes: int = 0, quota_mode: Quota = Quota.EVICT, codec: Optional[str] = None,
-                 allow_lossy: bool = False) -> None:
+                 allow_lossy: bool = False, weak_hashes: bool = False) -> None:
         options = _raw.kvbm_namespace_options_t()
         kept = (text(tenant, "tenant"), text(model, "model"), text(adapter, "adapter"),
                 None if secret is None else bytes(secret), text(codec, "codec"))
         if kept[3] is not None and len(kept[3]) != 32:
             raise invalid("the secret has 32 bytes")
         options.tenant, options.model, options.adapter, options.secret, options.codec = kept
-        options.allow_lossy = int(allow_lossy)
+        options.allow_lossy, options.weak_hashes = int(allow_lossy), int(weak_hashes)
         options.epoch, options.quota_bytes, options.quota_mode = epoch, quota_bytes, quota_mode
         if geometry is not None:
             options.geometry = geometry._open()

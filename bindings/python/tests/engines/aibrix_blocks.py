@@ -5,6 +5,7 @@ import asyncio
 from typing import Any, Coroutine, Optional
 
 import torch
+from aibrix_kvcache.l2.key_builders import RawKeyBuilder
 from aibrix_kvcache.memory import MemoryRegion
 from aibrix_kvcache.spec import KVCacheBlockLayout, KVCacheBlockSpec, KVCacheTensorSpec
 
@@ -27,10 +28,10 @@ def spec(*, dtype: Any = torch.bfloat16, layout: str = "LCND", heads: Any = (0, 
     return KVCacheBlockSpec(tokens, dtype, KVCacheBlockLayout[layout], KVCacheTensorSpec([*heads], [*layers], dim))
 
 
-def connector(conn_id: str = "aibrix_h0_1_l0_1_lcnd16roc", block_spec: Optional[Any] = None, **given: str) -> Any:
+def connector(conn_id: str = "aibrix_h0_1_l0_1_lcnd16rawc", block_spec: Optional[Any] = None, **given: str) -> Any:
     options = {"MODEL": "m@1", "HOST_CAPACITY": "1MiB", "WEIGH": "0", **given}
     made = KvbmConnector(conn_id, Options.from_envs({f"AIBRIX_KV_CACHE_OL_KVBM_{k}": v for k, v in options.items()}),
-                         block_spec or spec())
+                         block_spec or spec(), RawKeyBuilder(16))
     return made
 
 

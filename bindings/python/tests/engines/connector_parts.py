@@ -27,7 +27,7 @@ def config(transfer_config: Made, names: list[str], *, heads: int = HEADS, kerne
            **parallel: Any) -> Made:
     backend = Made(get_name=lambda: kernels)
     layers = {name: Made(attn_backend=backend, isa="vec") for name in names}
-    model = Made(model="a/model", revision=None, dtype=torch.bfloat16, quantization=None, seed=0,
+    model = Made(model="a/model", revision="a" * 40, dtype=torch.bfloat16, quantization=None, seed=0,
                  hf_config=Made(to_dict=lambda: {"hidden_size": 64}), get_total_num_kv_heads=lambda: heads)
     sizes: dict[str, Any] = {"tensor_parallel_size": 1, "pipeline_parallel_size": 1, "world_size": 1,
                              "distributed_executor_backend": None} | parallel

@@ -123,7 +123,7 @@ def wipe(pool):
 def extra(**options):
     """Nothing computes between a miss and a store of a test: loads are weighed only where that is asked for."""
     return {"backend_name": "kvbm", "module_path": "libkvbm.sglang", "class_name": "KvbmStorage", "interface_v1": 1,
-            "settings": {"host.capacity": "16MiB"}, "weigh": False, **options}
+            "settings": {"host.capacity": "16MiB"}, "weigh": False, "revision": "1", **options}
 
 
 def config(*, options=None, **facts):

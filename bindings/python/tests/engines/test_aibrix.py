@@ -105,16 +105,17 @@ class TestOptions:
         (tmp_path / "secret").write_bytes(bytes(range(40)))
         options = self.options(HOST_CAPACITY="8GiB", DISK=str(tmp_path), DISK_CAPACITY="2 GiB", SHARE="true",
                                TENANT="t", SECRET_FILE=str(tmp_path / "secret"), USE_ZERO_COPY="1",
-                               SETTINGS='{"host.policy": "lru"}', CONFIG_FILE="c.toml")
+                               SETTINGS='{"host.policy": "lru"}', CONFIG_FILE="c.toml", WEAK_HASHES="1")
         made = options.configuration
         assert made.settings == {"host.capacity": "8GiB", "host.policy": "lru"}
         assert (made.disk, made.disk_capacity, made.share, made.tenant) == (str(tmp_path), 2 << 30, True, "t")
         assert (made.secret, made.config_file) == (bytes(range(32)), "c.toml")
-        assert (options.model, options.zero_copy) == ("m@1", True)
+        assert (options.model, options.zero_copy, made.weak_hashes) == ("m@1", True, True)
 
     def test_empty_variables_are_as_if_they_were_not_set(self) -> None:
         options = self.options(DISK="", SHARE="", SETTINGS=" ")
         assert options.configuration.disk is None and not options.configuration.share
+        assert not options.configuration.weak_hashes
 
     @pytest.mark.parametrize("given, says", [
         ({"MODEL": ""}, "KVBM_MODEL is not set"),

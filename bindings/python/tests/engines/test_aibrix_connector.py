@@ -362,7 +362,7 @@ class TestStart:
 
     def test_whatever_a_blocks_bytes_depend_on_makes_another_namespace(self, conn: Any) -> None:
         base = conn.identity
-        others = [connector(MODEL="m@2"), connector(conn_id="other_h0_1_l0_1_lcnd16roc")]
+        others = [connector(MODEL="m@2"), connector(conn_id="other_h0_1_l0_1_lcnd16rawc")]
         others += [connector(block_spec=spec(**changed)) for changed in (
             {"dtype": torch.float16}, {"layout": "NCLD"}, {"heads": (2, 3)}, {"heads": (0, 2)}, {"layers": (2, 3)},
             {"dim": 8, "tokens": 32}, {"heads": (0,), "dim": 32})]

@@ -31,7 +31,7 @@ SIZE = 150_000  # two pieces and a rest
 def make(arena: Optional[Arena] = None, **params: object) -> Any:
     config = get_l2_adapter_config_class("plugin").from_dict(
         {"type": "plugin", "module_path": "libkvbm.lmcache", "class_name": "KvbmL2Adapter",
-         "adapter_params": {"block_bytes": PIECE, "disk_capacity": "128MiB", "weigh": False,
+         "adapter_params": {"block_bytes": PIECE, "disk_capacity": "128MiB", "weigh": False, "revision": "1",
                             "settings": {"host.capacity": "32MiB"}} | params})
     return create_l2_adapter(config, None if arena is None else arena.desc)
 
@@ -93,6 +93,52 @@ def test_another_model_rank_group_or_salt_is_a_miss(caller: Caller) -> None:
     layouts = layout(SIZE) | layout(SIZE, group=1)
     assert caller.hits(others, layouts) == [False] * len(others)
     assert caller.hits([key(1, salt="alice")], layouts) == [True]
+
+
+def test_another_revision_is_a_miss(tmp_path: Path) -> None:
+    for revision, found in (("1", [False]), ("2", [False]), ("1", [True])):
+        adapter = make(disk=str(tmp_path / "kv"), revision=revision)
+        caller = Caller(adapter)
+        assert caller.hits([key(1)], layout(SIZE)) == found
+        caller.store([key(1)], [filled(SIZE, 1)])
+        adapter.close()
+
+
+def test_a_model_that_nothing_tells_from_others_is_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    adapter = make(revision=None)
+    caller = Caller(adapter)
+    for _ in range(2):
+        assert not caller.store([key(1)], [filled(SIZE, 1)]).is_successful()
+        assert caller.hits([key(1)], layout(SIZE)) == [False]
+    assert len([r for r in caplog.records if "keeps nothing of the model 'a/model'" in r.message]) == 1
+    assert "option revision" in caplog.text and adapter.report_status()["is_healthy"]
+    adapter.close()
+
+
+def test_a_model_whose_files_are_here_is_known_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = tmp_path / "model"
+    model.mkdir()
+    for weights, found in ((b"1", [False]), (b"2", [False]), (b"1", [True])):
+        (model / "model.bin").write_bytes(weights)
+        adapter = make(disk=str(tmp_path / "kv"), revision=None)
+        caller = Caller(adapter)
+        assert caller.hits([key(1, model=str(model))], layout(SIZE)) == found
+        assert caller.store([key(1, model=str(model))], [filled(SIZE, 1)]).is_successful()
+        adapter.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_short_names_of_chunks_are_taken_only_where_that_is_accepted(weak: bool) -> None:
+    from lmcache.v1.distributed.api import ObjectKey
+
+    adapter = make(weak_hashes=weak)
+    caller, short = Caller(adapter), ObjectKey(b"8 bytes.", "a/model", KV_RANK)
+    assert caller.store([short], [filled(SIZE, 1)]).is_successful() == weak
+    assert caller.hits([short], layout(SIZE)) == [weak]
+    aside = adapter.report_status().get("stepped_aside", "")
+    assert ("--hash-algorithm blake3" in aside and "weak_hashes" in aside) != weak
+    adapter.close()
 
 
 def test_fields_of_a_key_cannot_be_shifted_into_each_other(caller: Caller) -> None:

@@ -49,7 +49,8 @@ def launched(loop: asyncio.AbstractEventLoop, options: dict[str, object], meta: 
     """The backend, or None where LMCache's launcher was refused, and LMCache's CPU memory."""
     extra = {"storage_plugin.kvbm.module_path": "libkvbm.lmcache",
              "storage_plugin.kvbm.class_name": "KvbmStorageBackend",
-             "libkvbm": {"block_bytes": 4096, "weigh": False, "settings": {"host.capacity": "8MiB"}} | options}
+             "libkvbm": {"block_bytes": 4096, "weigh": False, "weak_hashes": True, "revision": "1",
+                         "settings": {"host.capacity": "8MiB"}} | options}
     configured = LMCacheEngineConfig.from_defaults(chunk_size=CHUNK, local_cpu=True, max_local_cpu_size=0.05,
                                                    storage_plugins=["kvbm"], extra_config=extra, **config)
     meta = meta or metadata()
@@ -172,3 +173,7 @@ def test_replicated_kv_is_written_by_worker_zero_and_read_by_all(loop: asyncio.A
 def test_a_refused_start_leaves_lmcache_without_the_backend(loop: asyncio.AbstractEventLoop) -> None:
     assert launched(loop, {"no_such": 1})[0] is None
     assert launched(loop, {}, use_layerwise=True)[0] is None
+    assert launched(loop, {"revision": None})[0] is None  # nothing tells which weights these are
+    # Inside the engine LMCache keeps 64 bits of any hash.
+    for algorithm in ("builtin", "sha256_cbor"):
+        assert launched(loop, {"weak_hashes": False}, pre_caching_hash_algorithm=algorithm)[0] is None

@@ -20,7 +20,8 @@ with warnings.catch_warnings():  # LMCache's dependencies have their own
 pytestmark = pytest.mark.filterwarnings("default")
 
 PIECE = 64 << 10
-SMALL = {"block_bytes": PIECE, "weigh": False, "settings": {"host.capacity": "32MiB"}}
+# Keys of these tests are not as LMCache makes them: their hashes have no length.
+SMALL = {"block_bytes": PIECE, "weigh": False, "weak_hashes": True, "revision": "1", "settings": {"host.capacity": "32MiB"}}
 
 
 def made(**params: object) -> Any:
@@ -123,6 +124,15 @@ def test_a_replicated_object_is_written_by_rank_zero_alone() -> None:
     assert got(client, "m@02000200@0@ab", 10) is None
     put(client, "m@02000200@0@ab", bytes_of(10, 1))
     assert got(client, "m@02010201@0@ab", 10) == bytes_of(10, 1)
+    client.close()
+
+
+@pytest.mark.parametrize("digest, kept", [("ab" * 32, True), ("ab" * 16, False), ("ab" * 8, False), ("", False)])
+def test_weak_hashes_are_refused_unless_accepted(digest: str, kept: bool) -> None:
+    client = made(weak_hashes=False)
+    assert put(client, f"m@01000000@0@{digest}", bytes_of(100, 1)) == kept
+    assert drained(client, client.submit_batch_exists([f"m@01000000@0@{digest}"]))[2] == [kept]
+    assert drained(client, client.submit_batch_delete([f"m@01000000@0@{digest}"]))[2] == [kept]
     client.close()
 
 

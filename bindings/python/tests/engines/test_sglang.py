@@ -480,9 +480,11 @@ def test_ranks_share_one_directory_unless_told_otherwise(disk):
     assert not Options.of(disk(share=False), 2).library.share and not Options.of(p.extra(), 2).library.share
 
 
-def test_a_model_without_a_name_is_refused():
-    with pytest.raises(ConfigurationError, match="model"):
-        KvbmStorage(p.config(model_name=None), {})
+def test_a_model_that_nothing_tells_from_others_is_refused():
+    for name in (None, "model"):
+        options = {key: value for key, value in p.extra().items() if key != "revision"}
+        with pytest.raises(ConfigurationError, match="not on this machine.*option revision"):
+            KvbmStorage(p.config(model_name=name, options=options), {})
 
 
 def test_decode_context_parallelism_is_refused():

@@ -151,7 +151,7 @@ def test_vllm_and_lmcache_miss_one_another_also_under_equal_hashes(identity: str
     halves.worker.tiers.manager.flush(20 * 10**9)
     size, space = halves.worker._groups[0].block_bytes, halves.worker.facts().spaces[0]
     halves.close()
-    caller = Caller(KvbmL2Adapter(disk | {"block_bytes": size, "weigh": False, "settings": {"host.capacity": "8MiB"}}))
+    caller = Caller(KvbmL2Adapter(disk | {"block_bytes": size, "weigh": False, "revision": "1", "settings": {"host.capacity": "8MiB"}}))
     for name in ("a/model", space.replace("@", " ")):
         assert caller.hits(keys(mine, name), layout(size, torch_dtype())) == [False] * 3
         assert caller.store(keys(theirs, name), [filled(size, i, torch_dtype()) for i in range(3)]).is_successful()

@@ -282,6 +282,32 @@ def test_configurations_that_cannot_be_meant_are_refused() -> None:
         scheduler.meet({0: facts})
 
 
+def test_scales_that_are_made_at_run_time_put_it_aside(caplog: pytest.LogCaptureFixture) -> None:
+    halves = Halves([full()])
+    halves.close()
+    halves.config.cache_config.calculate_kv_scales = True
+    worker = WorkerSide(halves.config, halves.kv_config, Options.of(halves.config.kv_transfer_config))
+    worker.register(halves.tensors)
+    assert worker.aside.stepped and "calculate_kv_scales" in (worker.aside.reason or "")
+    assert worker.facts().spaces is None
+    worker.close()
+
+
+def test_names_that_are_not_cryptographic_are_refused_unless_accepted() -> None:
+    halves = Halves([full()])
+    halves.close()
+    halves.config.cache_config.prefix_caching_hash_algo = "xxhash"
+    for accepted in (False, True):
+        halves.config.kv_transfer_config.kv_connector_extra_config["weak_hashes"] = accepted
+        worker = WorkerSide(halves.config, halves.kv_config, Options.of(halves.config.kv_transfer_config))
+        if accepted:
+            worker.register(halves.tensors)
+        else:
+            with pytest.raises(ConfigurationError, match="xxhash.*--prefix-caching-hash-algo sha256.*weak_hashes"):
+                worker.register(halves.tensors)
+        worker.close()
+
+
 def test_another_vllm_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     interface.check(KvbmConnector.__mro__[1])
     with pytest.raises(ConfigurationError, match="supports vLLM 0.32 and 0.33, and this is vLLM .* without"):

@@ -15,9 +15,10 @@ with warnings.catch_warnings():
     from vllm.v1.attention.backends import cpu_attn
     from vllm_parts import Parts, caches_of, config_of, engine_of, keys_of
 
+    from libkvbm.engine import ConfigurationError
+    from libkvbm.engine.facts.vllm import model_name
     from libkvbm.vllm import KvbmOffloadingSpec, KvbmTieringSpec, adapters, identity
     from libkvbm.vllm.connector.names import Names
-    from libkvbm.vllm.model import model_name
 
 HOOKS = [KvbmTieringSpec, KvbmOffloadingSpec]
 Make = Callable[..., Parts]
@@ -46,7 +47,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def changes() -> list[Any]:
     one = {"max_model_len": 4096}
     return [
-        pytest.param({}, {"revision": "b"}, id="revision"),
+        pytest.param({}, {"revision": "b" * 40}, id="revision"),
         pytest.param({}, {"rope_theta": 1e6}, id="an override of its rotary embedding"),
         pytest.param({"cache": {"kv_cache_dtype_skip_layers": ["3"]}}, {"cache": {"kv_cache_dtype_skip_layers": ["5"]}},
                      id="other layers are not quantised"),
@@ -93,6 +94,30 @@ def test_kernels_that_vllm_chooses_for_another_device_are_a_miss(make: Make, mon
     assert same.find(keys, same.request()) == 2
 
 
+def test_weights_that_nothing_tells_from_others_refuse_the_start(make: Make) -> None:
+    with pytest.raises(ConfigurationError, match="a/model are not on this machine.*option revision"):
+        make(engine_of(revision="main"))
+
+
+def test_names_that_are_not_cryptographic_refuse_the_start(make: Make) -> None:
+    with pytest.raises(ConfigurationError, match="xxhash.*weak_hashes"):
+        make(weak_engine())
+
+
+def weak_engine() -> Any:
+    engine = engine_of()
+    engine.cache_config.prefix_caching_hash_algo = "xxhash"
+    return engine
+
+
+def test_scales_that_are_made_at_run_time_put_it_aside(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    keys = keys_of(2)
+    parts = make(engine_of(cache={"calculate_kv_scales": True}))
+    assert "steps aside" in caplog.text and "calculate_kv_scales" in caplog.text
+    parts.store(keys, [0, 1])
+    assert parts.find(keys, parts.request()) == 0
+
+
 def lora(folder: Path, weights: bytes, reload: bool = False) -> Any:
     folder.mkdir(exist_ok=True)
     (folder / "adapter_config.json").write_text('{"r": 8}')
@@ -102,6 +127,16 @@ def lora(folder: Path, weights: bytes, reload: bool = False) -> Any:
 
 def restarted() -> None:
     adapters._known.clear()
+
+
+def test_an_adapter_that_cannot_be_read_is_this_processs_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    restarted()
+    gone = Made(lora_request=Made(lora_name="tuned", lora_int_id=1, lora_path=str(tmp_path / "nowhere"), load_inplace=False))
+    one = adapters.adapter_of(gone)
+    assert len(one) == 32 and adapters.adapter_of(gone) == one
+    assert "for this process alone" in caplog.text
+    restarted()
+    assert adapters.adapter_of(gone) != one
 
 
 def test_an_adapter_that_was_trained_again_is_a_miss(make: Make, tmp_path: Path) -> None:

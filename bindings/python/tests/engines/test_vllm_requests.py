@@ -34,8 +34,8 @@ def image(identifier: str, offset: int = 40, length: int = 8) -> Any:
                                  mm_position=PlaceholderRange(offset=offset, length=length))
 
 
-def request(images: Optional[list[Any]] = None, **more: Any) -> Any:
-    return Request(request_id=f"r{next(_numbers)}", prompt_token_ids=[7] * (BLOCK * N), pooling_params=None,
+def request(images: Optional[list[Any]] = None, tokens: Optional[list[int]] = None, **more: Any) -> Any:
+    return Request(request_id=f"r{next(_numbers)}", prompt_token_ids=tokens or [7] * (BLOCK * N), pooling_params=None,
                    sampling_params=SamplingParams(max_tokens=1), mm_features=images,
                    block_hasher=kv_cache_utils.get_request_block_hasher(BLOCK, _hash), **more)
 
@@ -48,6 +48,14 @@ def alike(one: Any, other: Any, identity: str) -> int:
     n = same.index(False) if False in same else len(same)
     assert not any(same[n:])
     return n
+
+
+@pytest.mark.parametrize("identity", ["engine", "pages", "tokens"])
+def test_names_have_all_tokens_in_them_up_to_their_own(identity: str) -> None:
+    for at in range(BLOCK * N):
+        tokens = [7] * (BLOCK * N)
+        tokens[at] = 8
+        assert alike(request(), request(tokens=tokens), identity) == at // BLOCK
 
 
 @pytest.mark.parametrize("identity", ["engine", "pages"])
@@ -67,6 +75,9 @@ def test_names_have_salt_adapter_and_embeddings_in_them_from_the_first_block_on(
         assert alike(plain, other, identity) == 0
     assert alike(request(cache_salt="s"), request(cache_salt="s"), identity) == N
     assert alike(request(cache_salt="s"), request(cache_salt="t"), identity) == 0
+    embedded = [request(prompt_embeds=torch.full((BLOCK * N, 8), float(i))) for i in (1, 1, 2)]
+    assert alike(embedded[0], embedded[1], identity) == N
+    assert alike(plain, embedded[0], identity) == 0 and alike(embedded[0], embedded[2], identity) == 0
 
 
 @pytest.mark.parametrize("more", [{"images": [image("cat")]}, {"cache_salt": "s"},

@@ -37,7 +37,7 @@ def config_of(extra: dict[str, Any], *, groups: int = 1, blocks_per_chunk: int =
         kv_cache_layout="LBHNC")
 
 
-def engine_of(model: str = "a model", revision: Optional[str] = None, max_model_len: int = 4096, lengthened: str = "",
+def engine_of(model: str = "a/model", revision: Optional[str] = "a" * 40, max_model_len: int = 4096, lengthened: str = "",
               cache: Optional[dict[str, Any]] = None, images: Optional[dict[str, Any]] = None, **config: Any) -> Any:
     """What vLLM's own configuration says of the engine. `config` is the model's, as overridden; `lengthened` its way of
     reading long prompts."""
@@ -47,7 +47,8 @@ def engine_of(model: str = "a model", revision: Optional[str] = None, max_model_
                           max_model_len=max_model_len, get_head_size=lambda: 64,
                           multimodal_config=None if images is None else Made(**images),
                           hf_config=Made(to_dict=lambda: {"hidden_size": 64, "rope_parameters": rope} | config)),
-        load_config=Made(load_format="auto"), speculative_config=None, cache_config=Made(cache_dtype="auto", **(cache or {})),
+        load_config=Made(load_format="auto"), speculative_config=None,
+        cache_config=Made(cache_dtype="auto", prefix_caching_hash_algo="sha256", **(cache or {})),
         compilation_config=Made(static_forward_context={}))
 
 

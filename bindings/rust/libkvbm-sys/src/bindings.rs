@@ -1839,7 +1839,7 @@ pub struct kvbm_namespace_options {
     pub quota_bytes: u64,
     pub codec: *const ::core::ffi::c_char,
     pub allow_lossy: u32,
-    pub reserved0: u32,
+    pub weak_hashes: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -1867,8 +1867,8 @@ const _: () = {
         [::core::mem::offset_of!(kvbm_namespace_options, codec) - 64usize];
     ["Offset of field: kvbm_namespace_options::allow_lossy"]
         [::core::mem::offset_of!(kvbm_namespace_options, allow_lossy) - 72usize];
-    ["Offset of field: kvbm_namespace_options::reserved0"]
-        [::core::mem::offset_of!(kvbm_namespace_options, reserved0) - 76usize];
+    ["Offset of field: kvbm_namespace_options::weak_hashes"]
+        [::core::mem::offset_of!(kvbm_namespace_options, weak_hashes) - 76usize];
 };
 impl Default for kvbm_namespace_options {
     fn default() -> Self {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use libkvbm_sys as sys;
 
-use crate::error::{check, Error, Result};
+use crate::error::{check, Error, Result, Status};
 use crate::handle::pointer;
 use crate::namespace::Namespace;
 
@@ -118,7 +118,8 @@ impl Namespace {
         Ok(keys)
     }
 
-    /// Keys from an engine's own hashes of `hash_bytes` (1 to 64) each, one after the other.
+    /// Keys from an engine's own hashes of `hash_bytes` each, one after the other: 16 to 64, or 1 to 64 in a namespace
+    /// with `weak_hashes`.
     pub fn key_from_hashes(&self, hashes: &[u8], hash_bytes: usize) -> Result<Vec<Key>> {
         if hash_bytes == 0 || hashes.len() % hash_bytes != 0 {
             return Err(Error::invalid(format!("{} bytes are no whole hashes of {hash_bytes}", hashes.len())));
@@ -126,9 +127,15 @@ impl Namespace {
         let mut keys = vec![Key::default(); hashes.len() / hash_bytes];
         let ns = self.raw()?;
         // SAFETY: hashes holds keys.len() * hash_bytes bytes.
-        check(unsafe {
+        let made = check(unsafe {
             sys::kvbm_key_from_hashes(ns, pointer(hashes), hash_bytes, keys.len(), keys.as_mut_ptr().cast())
-        })?;
+        });
+        if hash_bytes < 16 && made.as_ref().is_err_and(|error| error.status() == Status::INVALID) {
+            return Err(Error::invalid(format!(
+                "hashes of {hash_bytes} bytes are taken where the namespace has weak_hashes; 16 or more always"
+            )));
+        }
+        made?;
         Ok(keys)
     }
 }

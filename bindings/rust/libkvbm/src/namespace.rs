@@ -45,6 +45,9 @@ pub struct NamespaceOptions {
     pub codec: Option<String>,
     /// Blocks that were coded with loss are misses without it.
     pub allow_lossy: bool,
+    /// [`Namespace::key_from_hashes`] takes hashes of fewer than 16 bytes, for which others with equal hashes are
+    /// easily found.
+    pub weak_hashes: bool,
 }
 
 /// A namespace of a manager. Clones are the same one; it keeps its manager alive.
@@ -73,6 +76,7 @@ impl Namespace {
         options.quota_mode = given.quota_mode as u32;
         options.codec = codec.as_ref().map_or(std::ptr::null(), |c| c.as_ptr());
         options.allow_lossy = given.allow_lossy.into();
+        options.weak_hashes = given.weak_hashes.into();
         let mut raw = std::ptr::null_mut();
         let manager = manager.raw()?;
         // SAFETY: everything that options point to lives until the call is over.

@@ -39,6 +39,7 @@ fn lists_whose_lengths_do_not_agree() {
     refused(w.ns.key_from_hashes(&[1, 2, 3], 2), Status::INVALID, "hashes");
     refused(w.ns.key_from_hashes(&[], 0), Status::INVALID, "hashes");
     refused(w.ns.key_from_hashes(&[0; 65], 65), Status::INVALID, "");
+    refused(w.ns.key_from_hashes(&[0; 30], 15), Status::INVALID, "weak_hashes");
     let store = StoreOptions::default();
     refused(cache.store(&keys, &[0, 1, 2], &store), Status::INVALID, "3 block ids");
     refused(cache.store(&keys, &[0, 1, 2, 8], &store), Status::INVALID, "");

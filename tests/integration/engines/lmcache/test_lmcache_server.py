@@ -29,7 +29,7 @@ SITE = {"PYTHONPATH": str(Path(__file__).parent / "site"), "PYTHONHASHSEED": "0"
 
 
 def l2(tmp_path: Path, kind: Callable[..., dict[str, object]] = plugin) -> dict[str, object]:
-    return kind(disk=str(tmp_path / "kv"), disk_capacity="2GiB", block_bytes="64KiB", weigh=False,
+    return kind(disk=str(tmp_path / "kv"), disk_capacity="2GiB", block_bytes="64KiB", weigh=False, revision="random",
                 settings={"host.capacity": "64MiB"})
 
 

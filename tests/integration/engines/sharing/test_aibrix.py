@@ -16,7 +16,6 @@ pytest.importorskip("aibrix_kvcache", reason="AIBrix is not installed: tests/int
 
 TOKENS = [(7 * i * i + 3 * i) % 490 + 3 for i in range(330)]
 BLOCK, BLOCKS = 32, 10
-NAME = "smollm2-135m@1"
 HERE = Path(__file__).parent
 NOISE = 0.35
 # The KV that vLLM has computed, as its own kernels give it to attention: by looking at what each layer is asked to keep.
@@ -45,15 +44,20 @@ result = [hashlib.sha256(block.view(torch.uint8).numpy().tobytes()).hexdigest() 
 """
 
 
-def connector(disk: Path, **more: Any) -> dict[str, Any]:
+def name_of(model: Path) -> str:
+    """What both sides call it: their weights, and a word of the operator's."""
+    return f"{model} as it is"
+
+
+def connector(disk: Path, model: Path, **more: Any) -> dict[str, Any]:
     extra = {"settings": {"host.capacity": "64MiB"}, "disk": str(disk), "disk_capacity": "1GiB", "identity": "tokens",
-             "model": NAME, **more}
+             "model": name_of(model), **more}
     return {"kv_transfer_config": {
         "kv_connector": "KvbmConnector", "kv_connector_module_path": "libkvbm.vllm.connector", "kv_role": "kv_both",
         "kv_load_failure_policy": "recompute", "kv_connector_extra_config": extra}}
 
 
-def aibrix(disk: Path, do: str, *, model: str = NAME, **more: Any) -> Any:
+def aibrix(disk: Path, do: str, model: str, **more: Any) -> Any:
     """What AIBrix's own manager has of the prompt, or puts: the digests of its blocks."""
     config = json.loads((disk.parent / "config.json").read_text())
     job = {"do": do, "tokens": TOKENS[:BLOCK * BLOCKS], "block": BLOCK, "layers": config["num_hidden_layers"],
@@ -75,7 +79,7 @@ class Story:
     def __init__(self, model: Path, place: Path) -> None:
         self.model, self.place, self.disk = model, place, place / "disk"
         (place / "config.json").write_text((model / "config.json").read_text())
-        with Engine(model, connector(self.disk)) as engine:
+        with Engine(model, connector(self.disk, model)) as engine:
             engine.run(KEPT)
             self.computed = engine.generate([TOKENS], logprobs=0)[0]
             self.digests = engine.run(f"TOKENS = {BLOCK * BLOCKS}\n{DIGESTS}")
@@ -96,20 +100,20 @@ def test_the_connector_finds_its_own_blocks_by_their_tokens(story: Story) -> Non
 
 
 def test_aibrix_gets_the_kv_that_vllm_has_computed(story: Story) -> None:
-    found = aibrix(story.disk, "get")
+    found = aibrix(story.disk, "get", name_of(story.model))
     assert found["blocks"] == BLOCKS
     assert found["digests"] == story.digests
-    assert aibrix(story.disk, "get", model="another@1")["blocks"] == 0
-    assert aibrix(story.disk, "get", KVBM_IDENTITY="aibrix")["blocks"] == 0
+    assert aibrix(story.disk, "get", f"{story.model} in another way")["blocks"] == 0
+    assert aibrix(story.disk, "get", name_of(story.model), KVBM_IDENTITY="aibrix")["blocks"] == 0
 
 
 def test_vllm_goes_on_from_what_aibrix_has_put(story: Story, tmp_path: Path) -> None:
     """Its blocks are put by AIBrix into an empty place, and vLLM finds them there."""
     (tmp_path / "config.json").write_text((story.place / "config.json").read_text())
-    aibrix(story.disk, "dump")
+    aibrix(story.disk, "dump", name_of(story.model))
     os.rename(story.place / "blocks", tmp_path / "blocks")
-    assert aibrix(tmp_path / "disk", "put")["blocks"] == BLOCKS
-    with Engine(story.model, connector(tmp_path / "disk")) as engine:
+    assert aibrix(tmp_path / "disk", "put", name_of(story.model))["blocks"] == BLOCKS
+    with Engine(story.model, connector(tmp_path / "disk", story.model)) as engine:
         loaded = engine.generate([TOKENS], logprobs=0)[0]
         assert loaded.cached == BLOCK * BLOCKS and near(loaded, story.computed)
         again = engine.kv()

@@ -4,7 +4,7 @@ All coroutines run on the event loop of AIBrix's L2 cache. Lookups are answered 
 libkvbm's queue, whose descriptor the loop watches, so no thread of AIBrix's executor is held.
 
 A key that AIBrix makes is bytes of any length; libkvbm's key is made of its 32-byte BLAKE2b digest. Everything else
-that a block's bytes depend on is in the namespace (`_identity`).
+that a block's bytes depend on is in the namespace (libkvbm.engine.facts.aibrix).
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import weakref
 from concurrent.futures import Executor
 from typing import Any, Awaitable, Callable, Optional, Sequence
 
+import aibrix_kvcache
 import torch
 from aibrix_kvcache import envs
 from aibrix_kvcache.l2.connectors import Connector, ConnectorFeature
@@ -22,7 +23,9 @@ from aibrix_kvcache.status import Status, StatusCodes
 
 from ..constants import Status as Code
 from ..engine import Aside, ConfigurationError, Identity, MissedSpeed
-from ..engine.tokens import NAME_BYTES, canonical_identity
+from ..engine.facts import vllm
+from ..engine.facts.aibrix import canonical_of, check_engine, hashing, identity_of, model_of
+from ..engine.tokens import NAME_BYTES
 from ..errors import ForkedError, KvbmError
 from ..key import Keys
 from ..manager import Manager
@@ -66,9 +69,16 @@ class Store:
 class KvbmConnector(Connector[bytes, torch.Tensor]):  # type: ignore[misc]
     """See Connector of aibrix_kvcache.l2.connectors for the contract of each call."""
 
-    def __init__(self, conn_id: str, options: Options, block_spec: Any) -> None:
-        self.identity = (_canonical(options.model, block_spec) if options.tokens
-                         else _identity(conn_id, options.model, block_spec))
+    def __init__(self, conn_id: str, options: Options, block_spec: Any, key_builder: Any = None) -> None:
+        engine = vllm.here()
+        check_engine(engine)
+        if options.tokens:
+            self.identity = canonical_of(options.model, block_spec, _ranks(), f"{PREFIX}IDENTITY=tokens")
+        else:
+            # Of an engine in this process more is known than an operator says.
+            known = "" if engine is None else vllm.model_name(engine, options.model)
+            self.identity = identity_of(str(aibrix_kvcache.__version__), model_of(options.model), block_spec, _ranks(),
+                                        hashing(conn_id, key_builder, options.configuration.weak_hashes), known)
         self._options = options
         self._block_tokens: int = block_spec.block_ntokens
         self._store: Optional[Store] = None
@@ -77,7 +87,7 @@ class KvbmConnector(Connector[bytes, torch.Tensor]):  # type: ignore[misc]
 
     @classmethod
     def from_envs(cls, conn_id: str, executor: Executor, **kwargs: Any) -> KvbmConnector:
-        """AIBrix's executor is not needed. `block_spec` is given by libkvbm.aibrix.install()."""
+        """AIBrix's executor is not needed. `block_spec` and `key_builder` are given by libkvbm.aibrix.install()."""
         options = Options.from_envs()
         if "addr" in kwargs:
             raise ConfigurationError("KVBM is no server to connect to: unset AIBRIX_KV_CACHE_OL_META_SERVICE_BACKEND; "
@@ -88,7 +98,7 @@ class KvbmConnector(Connector[bytes, torch.Tensor]):  # type: ignore[misc]
         if not MemoryRegion.use_compact_layout():
             raise ConfigurationError("set AIBRIX_KV_CACHE_OL_TOKEN_VALIDATION_ENABLED to 0: libkvbm verifies every "
                                      "byte, and records with tokens have no fixed size")
-        return cls(conn_id, options, kwargs["block_spec"])
+        return cls(conn_id, options, kwargs["block_spec"], kwargs.get("key_builder"))
 
     @property
     def name(self) -> str:
@@ -275,38 +285,6 @@ class KvbmConnector(Connector[bytes, torch.Tensor]):  # type: ignore[misc]
             self._aside.step(str(error))
             return self._unused(aside)
         return status_of(error.status, str(error))
-
-
-def _identity(conn_id: str, model: str, spec: Any) -> Identity:
-    """AIBrix's connection id has its namespace, first and last head and layer, layout, tokens of a block and scheme of
-    keys in it. Head ids alone do not say which heads they are: with more ranks than heads, ranks count copies."""
-    tensor = spec.tensor_spec
-    layout = (f"aibrix {spec.block_layout.name} [heads {_span(tensor.heads)}][layers {_span(tensor.layers)}]"
-              f"[dim {tensor.head_size}]")
-    return Identity(model=model, element=str(spec.block_dtype).removeprefix("torch."), layout=layout,
-                    tokens=spec.block_ntokens, bytes=spec.block_nbytes, ranks=_ranks(), hashing=conn_id)
-
-
-def _canonical(model: str, spec: Any) -> Identity:
-    """That of libkvbm.engine.tokens, where AIBrix's blocks are what it says."""
-    tensor = spec.tensor_spec
-    heads, layers = list(tensor.heads), list(tensor.layers)
-    whole = heads == list(range(len(heads))) and layers == list(range(len(layers)))
-    if spec.block_layout.name != "LCND" or not whole or _ranks() != 1:
-        raise ConfigurationError(f"{PREFIX}IDENTITY=tokens needs blocks of all layers and heads in the layout LCND, on "
-                                 f"one rank: these are {spec.block_layout.name}, heads {_span(heads)}, layers "
-                                 f"{_span(layers)}, ranks {_ranks()}")
-    identity = canonical_identity(model, str(spec.block_dtype).removeprefix("torch."), layers=len(layers),
-                                  heads=len(heads), head_dim=tensor.head_size, tokens=spec.block_ntokens)
-    if identity.bytes != spec.block_nbytes:
-        raise ConfigurationError(f"a block has {spec.block_nbytes} bytes instead of {identity.bytes}: "
-                                 f"{PREFIX}IDENTITY=tokens does not know this layout")
-    return identity
-
-
-def _span(ids: Sequence[int]) -> str:
-    first, last = ids[0], ids[-1]
-    return f"{first}-{last}" if list(ids) == list(range(first, last + 1)) else ",".join(map(str, ids))
 
 
 def _ranks() -> int:

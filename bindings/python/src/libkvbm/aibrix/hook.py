@@ -4,13 +4,15 @@ from __future__ import annotations
 import functools
 import inspect
 from contextvars import ContextVar
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 import aibrix_kvcache
 from aibrix_kvcache.l2.connectors import Connector
+from aibrix_kvcache.l2.key_builders import RawKeyBuilder
 from aibrix_kvcache.l2.l2_cache import L2Cache
 
 from ..engine import ConfigurationError
+from ..engine.facts.aibrix import TOKENS
 from .connector import KvbmConnector
 from .names import TokenKeyBuilder
 from .options import Options
@@ -22,9 +24,9 @@ SUPPORTED = ("0.8.0",)
 # hit had stood in the miss's place. One batch for everything has no next one.
 _ONE_BATCH = 1 << 30
 
-# The block spec of the L2Cache that is being made. AIBrix's connection id leaves out the element type, the size of a
-# head, and all heads and layers but the first and last.
-_spec: ContextVar[Optional[Any]] = ContextVar("libkvbm_aibrix_block_spec", default=None)
+# The block spec and the key builder of the L2Cache that is being made. AIBrix's connection id leaves out the element type,
+# the size of a head, all heads and layers but the first and last, and what keys are hashed with.
+_making: ContextVar[dict[str, Any]] = ContextVar("libkvbm_aibrix_making", default={})
 
 
 def install() -> None:
@@ -56,7 +58,7 @@ def _creating(create: Callable[..., Any]) -> Callable[..., Any]:
         conn_id = f"{config.namespace}_{config.partition_id}"
         signatures = f"{config.block_spec_signature}{config.key_builder_signature}{config.layout_signature}"
         return KvbmConnector.from_envs(f"{conn_id}_{signatures}" if signatures else conn_id, config.executor,
-                                       **{"block_spec": _spec.get(), **kwargs})
+                                       **{**_making.get(), **kwargs})
 
     return wrapper
 
@@ -69,17 +71,27 @@ def _telling(init: Callable[..., None]) -> Callable[..., None]:
         bound = signature.bind(self, *args, **kwargs).arguments
         if bound.get("backend_name") != BACKEND:
             return init(self, *args, **kwargs)
-        token = _spec.set(bound.get("block_spec"))
+        token = None
         try:
-            if Options.from_envs().tokens:
-                bound["key_builder"] = TokenKeyBuilder(bound["block_spec"].block_ntokens)
+            bound["key_builder"] = _key_builder(bound.get("key_builder"), bound["block_spec"].block_ntokens)
+            token = _making.set({"block_spec": bound["block_spec"], "key_builder": bound["key_builder"]})
             init(**bound)
         except BaseException:
             # L2Cache.__del__ closes the backend, and without one has no name for its last line of log.
             self.__dict__.setdefault("_backend", None)
             raise
         finally:
-            _spec.reset(token)
+            if token is not None:
+                _making.reset(token)
         self.op_batch = _ONE_BATCH
 
     return wrapper
+
+
+def _key_builder(given: Any, block_tokens: int) -> Any:
+    """AIBrix's, if its keys are the tokens themselves, or the operator accepts FarmHash; else one that names blocks by
+    BLAKE2b of their tokens."""
+    options = Options.from_envs()
+    builder = RawKeyBuilder(block_tokens) if given is None else given  # as L2Cache has it
+    strong = builder.signature in TOKENS or options.configuration.weak_hashes
+    return TokenKeyBuilder(block_tokens) if options.tokens or not strong else builder

@@ -1,6 +1,6 @@
 """Environment variables, in AIBrix's habit: AIBRIX_KV_CACHE_OL_KVBM_<NAME>.
 
-MODEL          required: name and revision of the weights, and whatever else their KV depends on (kind of fp8)
+MODEL          required: path, or name@revision, of the weights, and whatever else their KV depends on (kind of fp8)
 HOST_CAPACITY  host memory for blocks, "8GiB"; 256 MiB as libkvbm has it
 DISK           directory of a disk tier below host memory
 DISK_CAPACITY  hard cap of everything in it; 16GiB
@@ -10,6 +10,7 @@ SHARE          1: the processes of this engine, and other engines on this host, 
 TENANT         blocks of different tenants are never found by one another
 SECRET_FILE    file of 32 bytes or more, of which the first 32 separate this pool's keys from others'
 IDENTITY       aibrix: blocks are AIBrix's own; tokens: they are named by their tokens and found by KvbmConnector too
+WEAK_HASHES    1: also AIBrix's FarmHash names blocks, of which two prompts with one name are easily found
 WEIGH          1, unless set to 0: what would take longer to load than to compute is answered as not found
 USE_ZERO_COPY  1: AIBrix writes into and reads from libkvbm's own memory; its L1 cache is not used then
 """
@@ -24,7 +25,7 @@ from ..engine import Configuration, ConfigurationError
 
 PREFIX = "AIBRIX_KV_CACHE_OL_KVBM_"
 _PLAIN = ("CONFIG_FILE", "DISK", "DISK_CAPACITY", "SECRET_FILE", "TENANT")
-_NAMES = _PLAIN + ("HOST_CAPACITY", "IDENTITY", "MODEL", "SETTINGS", "SHARE", "USE_ZERO_COPY", "WEIGH")
+_NAMES = _PLAIN + ("HOST_CAPACITY", "IDENTITY", "MODEL", "SETTINGS", "SHARE", "USE_ZERO_COPY", "WEAK_HASHES", "WEIGH")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Options:
         if "HOST_CAPACITY" in given:
             settings["host.capacity"] = given["HOST_CAPACITY"]
         options["settings"] = settings
-        options["share"] = _switch(given, "SHARE")
+        options["share"], options["weak_hashes"] = _switch(given, "SHARE"), _switch(given, "WEAK_HASHES")
         identity = given.get("IDENTITY", "aibrix").lower()
         if identity not in ("aibrix", "tokens"):
             raise ConfigurationError(f"{PREFIX}IDENTITY is {identity!r}: aibrix or tokens")

@@ -13,7 +13,7 @@ from .aside import ConfigurationError
 
 _SIZES = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "kB": 10**3, "MB": 10**6,
           "GB": 10**9, "TB": 10**12}
-_KEYS = ("config_file", "disk", "disk_capacity", "secret_file", "settings", "share", "tenant")
+_KEYS = ("config_file", "disk", "disk_capacity", "revision", "secret_file", "settings", "share", "tenant", "weak_hashes")
 
 
 def size_of(text: object, what: str) -> int:
@@ -42,6 +42,8 @@ class Configuration:
     share          true: the processes of this engine, and other engines on this host, share one tier set
     tenant         blocks of different tenants are never found by one another
     secret_file    file of 32 bytes or more, of which the first 32 separate this pool's keys from others'
+    revision       which weights the engine has, where libkvbm cannot read their files; another text for other weights
+    weak_hashes    true: also the names of an engine are taken of which two prompts with one are easily found
     """
 
     settings: Mapping[str, SettingValue] = field(default_factory=dict)
@@ -51,6 +53,8 @@ class Configuration:
     share: bool = False
     tenant: Optional[str] = None
     secret: Optional[bytes] = None
+    revision: Optional[str] = None
+    weak_hashes: bool = False
 
     @classmethod
     def of(cls, options: Optional[Mapping[str, object]], *, also: tuple[str, ...] = ()) -> Configuration:
@@ -66,7 +70,8 @@ class Configuration:
         return cls(settings={str(key): value for key, value in settings.items()},
                    config_file=_text(given, "config_file"), disk=_text(given, "disk"),
                    disk_capacity=size_of(given.get("disk_capacity", "16GiB"), "disk_capacity"), share=share,
-                   tenant=_text(given, "tenant"), secret=_secret(_text(given, "secret_file")))
+                   tenant=_text(given, "tenant"), secret=_secret(_text(given, "secret_file")),
+                   revision=_text(given, "revision"), weak_hashes=flag_of(given, "weak_hashes", False))
 
     def open(self, block_bytes: int) -> Manager:
         """Makes the manager; its context lives as long as it. `block_bytes` is the largest record of the engine."""

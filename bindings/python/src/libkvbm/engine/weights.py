@@ -1,79 +1,181 @@
 """What tells two models, or two adapters, of one name apart: a name says where weights were found, not which they are.
 
-One digest for the plug-ins of all engines: of the weights in a folder or a file, and of what beside them says how they
-are read. Of files above 64 MiB 257 pieces of 64 KiB are read, evenly spaced, with the size.
+One digest for the plug-ins of all engines: of every byte of the weights in a folder or a file, and of what beside them
+says how they are read. Files are read once (libkvbm.engine.digest_cache); half a checkpoint has none.
 """
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import re
 from pathlib import Path
-from typing import Optional
+from typing import Iterator, Optional
 
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".tensors")
-# Code of its own changes what a model computes; quantisers keep scales and kinds in files of theirs; and what becomes of
-# an image, whose hash is of the image alone, processors have in theirs.
+from .aside import ConfigurationError
+from .checkpoint import check_whole, is_weights
+from .file_digests import digests_of, unreadable
+
 _CONFIG = "config.json"
-_CONFIGURATIONS = ("adapter_config.json", "hf_quant_config.json", "params.json", "preprocessor_config.json",
-                   "processor_config.json", "quant_config.json", "quantize_config.json",
-                   "video_preprocessor_config.json")
-_CODE = ".py"
-_WHOLE = 64 << 20
-_PIECE = 64 << 10
-_PIECES = 256
+# All other JSON counts: quantisers keep scales and kinds in files of theirs, and what becomes of an image, whose hash is
+# of the image alone, processors have in theirs.
+_SAYS_NOTHING = ("added_tokens.json", "all_results.json", "chat_template.json", "eval_results.json", "generation_config.json",
+                 "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "train_results.json",
+                 "trainer_state.json", "vocab.json")
+_CODE = ".py"  # changes what a model computes
+_MOST_FILES = 1 << 16
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-def digest_of(place: Path, config: bool = True) -> str:
+def digest_of(place: Path, config: bool = True, *, log: Optional[logging.Logger] = None) -> str:
     """Of a file of weights, or of a folder of them: by name and content. `config` is false for models whose engine says
-    itself what it has made of their config.json. OSError where something cannot be read."""
-    digest = hashlib.sha256()
+    itself what it has made of their config.json. ConfigurationError, which names the remedy, where something is
+    missing, cut short, cannot be read or is changed meanwhile. Blocks: for reading what was not read before; about a
+    second for each GB and processor, or as quickly as the disk gives it."""
+    files = _files(place, config)
+    if not any(map(is_weights, files)) and place.is_dir():
+        raise ConfigurationError(f"there are no weights in {place}: give the folder that has them")
+    check_whole(place if place.is_dir() else place.parent, files)
+    known = digests_of(files, f"the weights in {place}", log)
     # A file is its content: the same weights in two places are the same.
-    for file in sorted(place.iterdir()) if place.is_dir() else [place]:
-        if not place.is_dir():
-            digest.update(_file(file))
-        elif _counts(file, config) and file.is_file():
-            digest.update(file.name.encode() + b"\0" + _file(file))
-    return digest.hexdigest()
+    if files.keys() == {place.name} and not place.is_dir():
+        return known[place.name].hex()
+    whole = hashlib.sha256()
+    for name in sorted(known):
+        whole.update(name.encode(errors="surrogateescape") + b"\0" + known[name])
+    return whole.hexdigest()
 
 
-def weights_of(model: str, revision: Optional[str] = None) -> str:
-    """The name of a model or an adapter with its revision, and the digest of its files where it is on this machine, as a
-    path or in Hugging Face's cache. A model that is loaded in another way is known by name and revision alone."""
+def weights_of(model: str, revision: Optional[str] = None, *, told: Optional[str] = None,
+               log: Optional[logging.Logger] = None) -> str:
+    """The name of a model or an adapter with its revision, and the digest of its files where they are on this machine, as a
+    path or in Hugging Face's cache. Elsewhere a revision must say which it is: a commit, or what an operator has `told`,
+    which counts in any case. ConfigurationError where nothing does."""
     place = place_of(model, revision)
     name = f"{model}@{revision}" if revision else model
-    if place is None:
+    words = [] if told is None else [f"told {told}"]
+    if place is not None and (told is None or any(map(is_weights, _files(place, True))) or not place.is_dir()):
+        shown = Path(model).name if Path(model).expanduser().exists() else name
+        return " ".join([shown, digest_of(place, log=log), *words])
+    if words:
+        return " ".join([name, *words])
+    if is_commit(revision):
         return name
-    return f"{Path(model).name if Path(model).exists() else name} {digest_of(place)[:32]}"
+    raise unknown(model)
 
 
-def place_of(model: str, revision: Optional[str] = None) -> Optional[Path]:
-    """Where the files of a model or an adapter are; None: not on this machine."""
+def code_of(model: str, revision: Optional[str] = None) -> str:
+    """The code that a model brings along, where another model uses it; by its revision, if that is a commit and it is not
+    on this machine."""
+    for snapshot in _snapshots(model, revision, None):
+        files = {name: file for name, file in _files(snapshot, True).items() if name.endswith(_CODE)}
+        known = digests_of(files, f"the code of {model}")
+        return hashlib.sha256(b"".join(name.encode() + b"\0" + known[name] for name in sorted(known))).hexdigest()
+    if is_commit(revision):
+        return f"{model}@{revision}"
+    raise ConfigurationError(f"the code of {model} is not in Hugging Face's cache, so that nothing can tell which it is: give a "
+                             "commit as the revision of the code")
+
+
+def unknown(model: str) -> ConfigurationError:
+    return ConfigurationError(f"the weights of {model} are not on this machine, as a path or in Hugging Face's cache, so that "
+                              "nothing can tell which they are: start the engine with the path of a folder, with a commit "
+                              "as the revision, or say in libkvbm's option revision which weights these are, and another "
+                              "text whenever they change")
+
+
+def place_of(model: str, revision: Optional[str] = None, cache: Optional[str] = None) -> Optional[Path]:
+    """Where the files of a model or an adapter are: a path, or a snapshot with weights in Hugging Face's cache, or in
+    `cache`, which is one as well. None: not on this machine."""
     try:
         path = Path(model).expanduser()
         if path.exists():
             return path
-        from huggingface_hub import try_to_load_from_cache
-        found = [try_to_load_from_cache(model, name, revision=revision) for name in (_CONFIG, *_CONFIGURATIONS)]
-    except Exception:  # not installed, or not a name that it accepts
-        return None
-    return next((Path(file).parent for file in found if isinstance(file, str)), None)
+    except (OSError, RuntimeError, ValueError):  # too long for a path, no home, a zero byte
+        pass
+    return next((snapshot for snapshot in _snapshots(model, revision, cache) if any(map(is_weights, _files(snapshot, True)))),
+                None)
 
 
-def _counts(file: Path, config: bool) -> bool:
-    return file.suffix in (*_WEIGHTS, _CODE) or file.name in _CONFIGURATIONS or config and file.name == _CONFIG
+def is_commit(revision: Optional[str]) -> bool:
+    return revision is not None and _COMMIT.fullmatch(revision) is not None
 
 
-def _file(file: Path) -> bytes:
-    """Of a file's size and content, or of pieces of that."""
-    digest = hashlib.sha256()
-    with open(file, "rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        digest.update(size.to_bytes(8, "little"))
-        if size <= _WHOLE:
-            while piece := stream.read(1 << 20):
-                digest.update(piece)
-        else:
-            for i in range(_PIECES + 1):
-                stream.seek((size - _PIECE) * i // _PIECES)
-                digest.update(stream.read(_PIECE))
-    return digest.digest()
+def _snapshots(model: str, revision: Optional[str], cache: Optional[str]) -> Iterator[Path]:
+    if not _HUB_NAME.fullmatch(model) or ".." in model:
+        return
+    for root in (cache, _hub()):
+        folder = Path(root or os.devnull, f"models--{model.replace('/', '--')}")
+        snapshot = folder / "snapshots" / _commit(folder, revision or "main")
+        if snapshot.is_dir():
+            yield snapshot
+
+
+def _hub() -> str:
+    try:
+        from huggingface_hub.constants import HF_HUB_CACHE
+    except ImportError:
+        home = os.environ.get("HF_HOME") or os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache"), "huggingface")
+        return os.path.expanduser(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub"))
+    return str(HF_HUB_CACHE)
+
+
+def _commit(folder: Path, revision: str) -> str:
+    """What a branch or a tag of a model in the cache is, if it is one."""
+    if ".." in revision or os.path.isabs(revision):
+        return os.devnull
+    try:
+        return (folder / "refs" / revision).read_text().strip()
+    except (OSError, ValueError):
+        return revision
+
+
+def _files(place: Path, config: bool) -> dict[str, Path]:
+    """What counts of a folder, by its name in it, in order; a file alone by its own, with the other shards of it."""
+    if not place.is_dir():
+        shards = re.fullmatch(r"(.*\D|)\d+(-of-\d+\D.*)", place.name)
+        if shards is None:
+            return {place.name: place}
+        pattern = re.compile(f"{re.escape(shards[1])}\\d+{re.escape(shards[2])}")
+        return {file.name: file for file in _listed(place.parent) if pattern.fullmatch(file.name) and file.is_file()}
+    found: dict[str, Path] = {}
+    for name, file in _walk(place, "", set()):
+        if _counts(name, config):
+            found[name] = file
+            if len(found) > _MOST_FILES:
+                raise ConfigurationError(f"there are more than {_MOST_FILES} files of models in {place}: give the folder of one")
+    return dict(sorted(found.items()))
+
+
+def _counts(name: str, config: bool) -> bool:
+    base = name.rpartition("/")[2]
+    if base.endswith(".json"):
+        return base not in _SAYS_NOTHING and (config or name != _CONFIG)
+    return is_weights(base) or base.endswith(_CODE)
+
+
+def _walk(folder: Path, before: str, seen: set[tuple[int, int]]) -> Iterator[tuple[str, Path]]:
+    """Files in a folder and those below it, but hidden ones (.git, .cache); a folder that is linked in twice once."""
+    try:
+        status = os.stat(folder)
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    if (status.st_dev, status.st_ino) in seen:
+        return
+    seen.add((status.st_dev, status.st_ino))
+    for file in _listed(folder):
+        if file.name.startswith("."):
+            continue
+        if file.is_dir():
+            yield from _walk(file, f"{before}{file.name}/", seen)
+        elif file.is_file() or file.is_symlink() and not file.exists():
+            yield before + file.name, file  # also a link to nothing, of which reading says so
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise unreadable(folder, error) from error

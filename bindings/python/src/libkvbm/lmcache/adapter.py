@@ -14,8 +14,11 @@ from lmcache.lmcache_native import Bitmap
 from lmcache.v1.distributed.internal_api import L2StoreResult
 from lmcache.v1.distributed.l2_adapters.base import AdapterUsage, L2AdapterInterface
 
-from ..engine import Identity
+from ..engine import ConfigurationError
+from ..engine.facts.lmcache import hashing_of, object_identity
+from . import FOUND
 from .batch import Found, Item, Name
+from .models import Models
 from .options import Options, digest, require
 
 if TYPE_CHECKING:
@@ -31,8 +34,6 @@ _NEEDED: dict[str, Sequence[str]] = {
     "_notify_keys_stored": ("keys", "sizes"), "_notify_keys_accessed": ("keys",),
     "_notify_keys_deleted": ("keys", "sizes"),
 }
-# ObjectKey.kv_rank: four numbers of 8 bits, world size, global rank, local world size, local rank.
-_RANK_BITS = 0x00FF00FF
 
 
 class _Lock:
@@ -60,6 +61,8 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
             memory = (ctypes.c_ubyte * l1_memory_desc.size).from_address(l1_memory_desc.ptr)
             arena = memoryview(memory).cast("B")
         self._replicated = options.replicated
+        self._weak_hashes = options.configuration.weak_hashes
+        self._models = Models(options.configuration.revision)
         self._objects = options.open("libkvbm under LMCache", arena)
         stats = self._objects.stats()
         super().__init__(max_capacity_bytes=0 if stats is None else sum(tier.capacity_bytes for tier in stats.tiers))
@@ -139,8 +142,9 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
 
     def _find(self, keys: list[ObjectKey], layouts: dict[int, MemoryLayoutDesc]) -> list[int]:
         shapes = [self._shape(key, layouts) for key in keys]
-        asked = [i for i, (_, size) in enumerate(shapes) if size]
-        names = [self._name(keys[i], shapes[i][0]) for i in asked]
+        named = [(i, name) for i, (element, size) in enumerate(shapes) if size
+                 and (name := self._name(keys[i], element)) is not None]
+        asked, names = [i for i, _ in named], [name for _, name in named]
         found = self._objects.lookup(names, [shapes[i][1] for i in asked])
         hits = [i for i, size in zip(asked, found.sizes) if size]
         if hits:
@@ -183,8 +187,8 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         def body() -> None:
             with self._lock:
                 told = [(key, self._told.pop(key)) for key in keys if key in self._told]
-            known = [self._name(key, self._shape(key, {})[0]) for key in keys]
-            self._objects.delete(known)
+            names = [self._name(key, self._shape(key, {})[0]) for key in keys]
+            self._objects.delete([name for name in names if name is not None])
             if told:
                 self._notify_keys_deleted([key for key, _ in told], [size for _, size in told])
         self._objects.call(body, None)
@@ -231,32 +235,41 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
     def _writes(self, key: ObjectKey) -> bool:
         return not self._replicated or key.kv_rank & 0x00FF0000 == 0
 
-    def _name(self, key: ObjectKey, element: str) -> Name:
-        rank = key.kv_rank & ~_RANK_BITS if self._replicated else key.kv_rank
-        identity = Identity(model=key.model_name, element=element,
-                            layout=f"object of LMCache, rank {rank:08x}, group {key.object_group_id}", tokens=0,
-                            bytes=self._objects.piece_bytes, rank=rank >> 16 & 0xFF, ranks=max(rank >> 24 & 0xFF, 1),
-                            hashing="LMCache")
+    def _name(self, key: ObjectKey, element: str) -> Optional[Name]:
+        """None for what cannot be told from others: it is not kept, and not looked for."""
+        try:
+            made_by = hashing_of(len(key.chunk_hash), self._weak_hashes)
+        except ConfigurationError as error:
+            self._objects.aside.step(str(error))
+            return None
+        model = self._models.of(key.model_name)
+        if model is None:
+            return None
+        identity = object_identity(FOUND, model, element, key.kv_rank, key.object_group_id, self._replicated,
+                                   self._objects.piece_bytes, made_by)
         return Name(self._objects.space(identity), digest(key.cache_salt, key.chunk_hash))
 
     def _items(self, keys: Sequence[ObjectKey], objects: Sequence[MemoryObj]) -> list[Item]:
+        """Fewer than keys, if one has no name."""
         def body() -> list[Item]:
             items = []
             for key, obj in zip(keys, objects, strict=True):
                 view = memoryview(obj.byte_array).cast("B")
-                element = _elements(obj.get_dtypes())
+                element = _elements(obj.get_dtypes(), obj.get_shapes())
                 self._shapes[key.model_name, key.kv_rank, key.object_group_id] = (element, view.nbytes)
-                items.append(Item(self._name(key, element), view))
+                name = self._name(key, element)
+                if name is not None:
+                    items.append(Item(name, view))
             return items
         return self._objects.call(body, [])
 
     def _shape(self, key: ObjectKey, layouts: dict[int, MemoryLayoutDesc]) -> tuple[str, int]:
-        """Element types and bytes of an object; 0 bytes where nothing is known, which nothing is found by."""
+        """Element types and shapes, and bytes of an object; 0 bytes where nothing is known, which nothing is found by."""
         layout = layouts.get(key.object_group_id)
         if layout is None:
             return self._shapes.get((key.model_name, key.kv_rank, key.object_group_id), ("", 0))
         size = sum(shape.numel() * dtype.itemsize for shape, dtype in zip(layout.shapes, layout.dtypes))
-        return _elements(layout.dtypes), size
+        return _elements(layout.dtypes, layout.shapes), size
 
     # ---- results
 
@@ -281,8 +294,8 @@ class KvbmL2Adapter(L2AdapterInterface):  # type: ignore[misc]
         return sum(new)
 
 
-def _elements(dtypes: Sequence[object]) -> str:
-    return ",".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+def _elements(dtypes: Sequence[object], shapes: Sequence[Sequence[int]]) -> str:
+    return ",".join(f"{str(dtype).removeprefix('torch.')}{list(shape)}" for dtype, shape in zip(dtypes, shapes))
 
 
 def _eventfd() -> int:

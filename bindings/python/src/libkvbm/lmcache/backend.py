@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, ca
 from lmcache.v1.memory_management import MemoryFormat
 from lmcache.v1.storage_backend.abstract_backend import StorageBackendInterface
 
-from ..engine import ConfigurationError, Identity
+from ..engine import ConfigurationError
+from ..engine.facts import vllm
+from ..engine.facts.lmcache import check_engine, chunk_identity, engine_hashing
+from ..engine.weights import weights_of
+from . import FOUND
 from .batch import Found, Item, Name
 from .options import Options, digest, require
 
@@ -50,6 +54,12 @@ class KvbmStorageBackend(StorageBackendInterface):  # type: ignore[misc]
             raise ConfigurationError(f"extra_config.libkvbm is {given!r}: a table of options is expected")
         options = Options.of(given)
         self._memory, self._metadata = local_cpu_backend, metadata
+        library = options.configuration
+        self._made_by = engine_hashing(config, library.weak_hashes)
+        engine = vllm.here()
+        check_engine(engine)
+        self._model = (vllm.model_name(engine, library.revision) if engine is not None
+                       else weights_of(metadata.model_name, told=library.revision))
         self._replicated = options.replicated
         self._objects = options.open("libkvbm under LMCache")
         self._lock = threading.Lock()
@@ -211,11 +221,9 @@ class KvbmStorageBackend(StorageBackendInterface):  # type: ignore[misc]
     def _name(self, key: CacheEngineKey) -> Name:
         """Everything in LMCache's key names the chunk: model, world size, worker, element type and tags."""
         worker = 0 if self._replicated else key.worker_id
-        shape = [list(shape) for shape in self._metadata.get_shapes()]
-        identity = Identity(model=key.model_name, element=str(key.dtype).removeprefix("torch."),
-                            layout=f"chunk of LMCache, {shape}, {'latent' if self._metadata.use_mla else 'K, V'}",
-                            tokens=self._metadata.chunk_size, bytes=self._objects.piece_bytes, rank=worker,
-                            ranks=key.world_size, hashing="LMCache")
+        identity = chunk_identity(FOUND, f"{key.model_name} {self._model}", str(key.dtype).removeprefix("torch."),
+                                  self._metadata.get_shapes(), self._metadata.use_mla, self._metadata.chunk_size, worker,
+                                  key.world_size, self._objects.piece_bytes, self._made_by)
         tags = [text for tag in key.tags or () for text in tag]
         return Name(self._objects.space(identity), digest(key.chunk_hash, *tags))
 

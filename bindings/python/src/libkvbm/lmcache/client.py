@@ -9,8 +9,11 @@ import os
 import threading
 from typing import Optional, Sequence
 
-from ..engine import Identity
+from ..engine import ConfigurationError
+from ..engine.facts.lmcache import hashing_of, native_identity, without_rank
+from . import FOUND
 from .batch import Item, Name
+from .models import Models
 from .options import Options, digest
 
 Row = tuple[int, bool, str, Optional[list[bool]]]
@@ -22,6 +25,8 @@ class KvbmClient:
 
     def __init__(self, **params: object) -> None:
         options = Options.of(params)
+        self._weak_hashes = options.configuration.weak_hashes
+        self._models = Models(options.configuration.revision)
         self._objects = options.open("libkvbm under LMCache")
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
@@ -68,14 +73,19 @@ class KvbmClient:
 
     def submit_batch_exists(self, keys: Sequence[str]) -> int:
         def body() -> list[bool]:
-            found = self._objects.lookup([self._name(key) for key in keys])
+            names = self._names(keys)
+            found = self._objects.lookup(list(names.values()))
             found.release()
-            return [size != 0 for size in found.sizes]
+            there = {i for i, size in zip(names, found.sizes) if size != 0}
+            return [i in there for i in range(len(keys))]
         return self._answer(self._objects.call(body, [False] * len(keys)))
 
     def submit_batch_delete(self, keys: Sequence[str]) -> int:
-        return self._answer(self._objects.call(lambda: self._objects.delete([self._name(key) for key in keys]),
-                                               [False] * len(keys)))
+        def body() -> list[bool]:
+            names = self._names(keys)
+            gone = dict(zip(names, self._objects.delete(list(names.values()))))
+            return [gone.get(i, False) for i in range(len(keys))]
+        return self._answer(self._objects.call(body, [False] * len(keys)))
 
     def drain_completions(self) -> list[Row]:
         with self._lock:
@@ -97,24 +107,38 @@ class KvbmClient:
 
     # ---- inside
 
-    def _name(self, key: str) -> Name:
-        """LMCache's text of a key: <model>@<rank>@<group>@<hash>[@<salt>]. The whole text names the object."""
+    def _name(self, key: str) -> Optional[Name]:
+        """LMCache's text of a key: <model>@<rank>@<group>@<hash>[@<salt>]. The whole text names the object. None for what
+        cannot be told from others: it is not kept, and not looked for."""
         fields = key.split("@")
         if self._replicated and len(fields) > 3 and _is_rank(fields[1]):
-            fields[1] = f"{int(fields[1], 16) & ~0x00FF00FF:08x}"
-        identity = Identity(model=fields[0] if len(fields) > 1 else "", element="",
-                            layout="object of LMCache's native adapter", tokens=0, bytes=self._objects.piece_bytes,
-                            hashing="LMCache")
-        return Name(self._objects.space(identity), digest(*fields))
+            fields[1] = f"{without_rank(int(fields[1], 16)):08x}"
+        try:
+            made_by = hashing_of(len(fields[3]) // 2 if len(fields) > 3 else 0, self._weak_hashes)
+        except ConfigurationError as error:
+            self._objects.aside.step(str(error))
+            return None
+        model = self._models.of(fields[0] if len(fields) > 1 else "")
+        if model is None:
+            return None
+        return Name(self._objects.space(native_identity(FOUND, model, self._objects.piece_bytes, made_by)), digest(*fields))
+
+    def _names(self, keys: Sequence[str]) -> dict[int, Name]:
+        """Those that have one, by their places."""
+        named = {i: self._name(key) for i, key in enumerate(keys)}
+        return {i: name for i, name in named.items() if name is not None}
 
     def _writes(self, key: str) -> bool:
         fields = key.split("@")
         return not (self._replicated and len(fields) > 3 and _is_rank(fields[1]) and int(fields[1], 16) & 0x00FF0000)
 
     def _items(self, keys: Sequence[str], views: Sequence[memoryview]) -> list[Item]:
-        return self._objects.call(
-            lambda: [Item(self._name(key), memoryview(view).cast("B")) for key, view in zip(keys, views, strict=True)],
-            [])
+        """Fewer than keys, if one has no name."""
+        def body() -> list[Item]:
+            names = self._names(keys)
+            return [Item(names[i], memoryview(view).cast("B")) for i, (_, view) in enumerate(zip(keys, views, strict=True))
+                    if i in names]
+        return self._objects.call(body, [])
 
     def _number(self) -> int:
         with self._lock:

@@ -11,14 +11,13 @@ from ..engine.configuration import flag_of, size_of
 # SGLang's own, which it takes out or reads itself.
 _SGLANG = ("backend_name", "module_path", "class_name", "interface_v1", "prefetch_threshold", "prefetch_timeout_base",
            "prefetch_timeout_per_ki_token", "hicache_storage_pass_prefix_keys", "tp_lcm_size", "file_storage_path")
-_OWN = ("revision", "block_bytes", "timeout_ms", "ask_nodes_ms", "events", "weigh")
+_OWN = ("block_bytes", "timeout_ms", "ask_nodes_ms", "events", "weigh")
 
 
 @dataclass(frozen=True)
 class Options:
     """Beside those of libkvbm.engine.Configuration:
 
-    revision      of the weights, where their path does not tell: other revisions never find one another's pages
     block_bytes   largest record; pages above it are cut. The pool's page by default. The same on all processes that
                   share a tier set
     timeout_ms    most that one load or store of a batch may take; 5,000 by default, 0 = no limit
@@ -28,7 +27,6 @@ class Options:
     """
 
     library: Configuration
-    revision: Optional[str]
     block_bytes: int
     timeout_ns: int
     ask_nodes_ns: int
@@ -44,12 +42,9 @@ class Options:
         if processes > 1 and given.get("disk"):
             given.setdefault("share", True)
         library = Configuration.of(given, also=_SGLANG + _OWN)
-        revision = given.get("revision")
-        if revision is not None and not isinstance(revision, str):
-            raise ConfigurationError(f"revision is {revision!r}: a text is expected")
         block = size_of(given["block_bytes"], "block_bytes") if "block_bytes" in given else 0
         timeout = _milliseconds(given, "timeout_ms", 5000)
-        return cls(library, revision, block, timeout or FOREVER, _milliseconds(given, "ask_nodes_ms", 0),
+        return cls(library, block, timeout or FOREVER, _milliseconds(given, "ask_nodes_ms", 0),
                    bool(given.get("interface_v1", 0)), given.get("events"), flag_of(given, "weigh"))
 
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Optional, Sequence
 
 from ..engine import ConfigurationError
+from ..engine.facts.sglang import identity_of, place_of_pool, replicated
 from ..manager import Manager
-from .identity import identity_of, place_of, replicated, server_facts
+from .identity import server_facts
+from .interface import found
 from .options import Options
-from .pages import Piece, cut_into, head_groups_of, pieces_of
+from .pages import Piece, cut_into, head_groups_of, page_tokens, pieces_of
 from .pool import PoolStore, Record, attach
 
 _MOST_RECORDS = 64  # of one page: larger pages make larger blocks
@@ -28,12 +30,7 @@ class Pools:
     def __init__(self, config: Any, options: Options) -> None:
         self._config = config
         self._options = options
-        self._facts = server_facts()
-        if options.revision is not None:
-            self._facts["weights"] = options.revision
-        if not config.model_name and "model_path" not in self._facts:
-            raise ConfigurationError("SGLang gave no model name, and pages of different models must not be taken for "
-                                     "one another: start it with --model-path or --served-model-name")
+        self._facts = server_facts(options.library.revision, options.library.weak_hashes)
 
     def writes(self, name: str, pool: Any) -> bool:
         """Whether this rank stores the pool's pages; of equal ones one rank does."""
@@ -59,10 +56,11 @@ class Pools:
                 cut = cut_into(part.pieces, most)
                 sizes = [sum(piece.bytes for piece in pieces) for pieces in cut]
             for i, (pieces, size) in enumerate(zip(cut, sizes)):
-                ns = identity_of(self._config, self._facts, name, pool,
-                                 place_of(self._config, name, pool, part.group), (i, len(cut)), pieces, size,
-                                 part.heads).namespace(manager, tenant=self._options.library.tenant,
-                                                       secret=self._options.library.secret)
+                ns = identity_of(found(), self._config, self._facts, name, pool, page_tokens(pool),
+                                 place_of_pool(self._config, name, pool, part.group), (i, len(cut)),
+                                 [piece.bytes for piece in pieces], size, part.heads
+                                 ).namespace(manager, tenant=self._options.library.tenant,
+                                             secret=self._options.library.secret)
                 records.append(Record(ns, [size], None) if part.pieces is None else attach(manager, ns, pool, pieces))
         return PoolStore(manager, pool, records, timeout_ns=self._options.timeout_ns,
                          ask_nodes_ns=self._options.ask_nodes_ns)

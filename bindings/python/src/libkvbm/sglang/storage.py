@@ -10,7 +10,8 @@ from typing import Any, Callable, Optional, Sequence, TypeVar
 import torch
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage, PoolTransferResult
 
-from ..engine import Aside, ConfigurationError, MissedSpeed
+from ..engine import Aside, MissedSpeed
+from ..engine.facts.sglang import check_parallel
 from ..errors import ClosedError, KvbmError, MissError, NoRoomError, PeerError
 from ..manager import Manager
 from . import hybrid
@@ -37,9 +38,7 @@ class KvbmStorage(HiCacheStorage):  # type: ignore[misc]
         self._config = storage_config
         self._options = Options.of(storage_config.extra_config, storage_config.tp_size * storage_config.pp_size
                                    * getattr(storage_config, "attn_cp_size", 1))
-        if getattr(storage_config, "dcp_size", 1) > 1:
-            raise ConfigurationError("decode context parallelism is not supported by the kvbm backend: SGLang allows "
-                                     "it with its file and mooncake backends alone")
+        check_parallel(storage_config)
         self._pools = Pools(storage_config, self._options)
         self._registered: dict[str, Any] = {}
         self._stores: dict[str, PoolStore] = {}

@@ -3,25 +3,34 @@ path, which is enough while one engine runs; blocks that outlive it need what th
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Iterator
 
+from ..engine.aside import ConfigurationError
 from ..engine.weights import digest_of, place_of
+
+_log = logging.getLogger("libkvbm")
 
 # As the files were when an adapter was asked for first: that is when vLLM loads them.
 _known: dict[tuple[str, int, str], bytes] = {}
+_MOST_KNOWN = 1 << 16
 _asking: ContextVar[bytes] = ContextVar("libkvbm_vllm_adapter", default=b"")
 
 
 def adapter_of(request: Any) -> bytes:
-    """A digest of the files of a request's adapter; empty for none, and for one whose files are not known."""
+    """A digest of the files of a request's adapter; of one whose files are not known, a number of this process. Empty for
+    none."""
     adapter = getattr(request, "lora_request", None)
     if adapter is None:
         return b""
     key = (str(adapter.lora_name), int(adapter.lora_int_id), str(adapter.lora_path))
     found = _known.get(key)
     if found is None or adapter.load_inplace:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
         found = _known[key] = _digest(str(adapter.lora_path))
     return found
 
@@ -47,8 +56,13 @@ def adapter_here() -> bytes:
 
 
 def _digest(path: str) -> bytes:
-    place = place_of(path)
     try:
-        return b"" if place is None else bytes.fromhex(digest_of(place))
-    except OSError:
-        return b""  # gone: vLLM will not find it either
+        place = place_of(path)
+        if place is not None:
+            return bytes.fromhex(digest_of(place))
+        why = "its files are not on this machine"
+    except ConfigurationError as error:
+        why = str(error)
+    # Nothing tells which adapter it is: what this process computes with it no other one finds.
+    _log.warning("libkvbm keeps blocks of the adapter %s for this process alone: %s", path, why)
+    return os.urandom(32)

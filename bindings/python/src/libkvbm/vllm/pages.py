@@ -2,16 +2,14 @@
 what one hook has stored the others find."""
 from __future__ import annotations
 
-import hashlib
-import os
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from vllm.platforms import current_platform
 
-from ..engine import ConfigurationError, Identity
-from .model import model_name
+from ..engine import Configuration, ConfigurationError, Identity
+from ..engine.facts import vllm as facts
 
 _starting: ContextVar[Optional[Any]] = ContextVar("libkvbm_vllm_config", default=None)
 
@@ -41,7 +39,7 @@ def being_started() -> Optional[Any]:
     return _starting.get() or get_current_vllm_config_or_none()
 
 
-def pages_identity(vllm_config: Any, layers: Sequence[str], tokens: int, size: int) -> Identity:
+def pages_identity(vllm_config: Any, library: Configuration, layers: Sequence[str], tokens: int, size: int) -> Identity:
     """Of blocks that are the pages of all layers, one after the other, as vLLM on CPUs has them, under vLLM's hashes.
     What it is made of is known to every hook before the first request."""
     from vllm import __version__
@@ -53,11 +51,9 @@ def pages_identity(vllm_config: Any, layers: Sequence[str], tokens: int, size: i
         raise ConfigurationError("identity pages is for vLLM on CPUs, where several hooks can hold the same pages")
     if vllm_config.parallel_config.world_size != 1:
         raise ConfigurationError("identity pages is for one worker: with several, the hooks cut blocks differently")
-    cache, isa = vllm_config.cache_config, instructions(vllm_config, tokens)
-    names = hashlib.sha256("\n".join(layers).encode()).hexdigest()[:32]
-    layout = f"vllm {'.'.join(__version__.split('.')[:2])} {isa} pages of {len(layers)} layers {names}"
-    return Identity(model=model_name(vllm_config), element=str(cache.cache_dtype), layout=layout, tokens=tokens,
-                    bytes=size, hashing=_hashing(str(cache.prefix_caching_hash_algo)))
+    cache = vllm_config.cache_config
+    return facts.pages(cache, facts.model_name(vllm_config, library.revision), ".".join(__version__.split(".")[:2]),
+                       instructions(vllm_config, tokens), layers, tokens, size, facts.pages_hashing(cache, library.weak_hashes))
 
 
 def instructions(vllm_config: Any, block_tokens: int) -> str:
@@ -67,11 +63,3 @@ def instructions(vllm_config: Any, block_tokens: int) -> str:
     model = vllm_config.model_config
     return str(cpu_attn._get_attn_isa(model.dtype, block_tokens, model.get_head_size(),
                                       vllm_config.cache_config.cache_dtype))
-
-
-def _hashing(algorithm: str) -> str:
-    seed = os.environ.get("PYTHONHASHSEED")
-    if seed is None and algorithm.startswith("xxhash"):
-        raise ConfigurationError("identity pages needs hashes that are equal in all processes: set PYTHONHASHSEED, or "
-                                 "another prefix_caching_hash_algo than xxhash")
-    return f"vllm {algorithm} seed {seed}"

@@ -21,7 +21,7 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource  # noqa: E402
 from ..cache import Cache, Tensor  # noqa: E402
 from ..constants import Lookup, Status  # noqa: E402
 from ..dispatch import Completion  # noqa: E402
-from ..engine import ConfigurationError, Identity, PrefillSpeed, Speed  # noqa: E402
+from ..engine import Configuration, ConfigurationError, Identity, PrefillSpeed, Speed  # noqa: E402
 from ..engine.configuration import flag_of  # noqa: E402
 from ..namespace import Namespace  # noqa: E402
 from .adapters import adapter_here  # noqa: E402
@@ -62,9 +62,12 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         (self._rows, _), (self._row_bytes, _) = _of_two(primary_kv_view.shape), _of_two(primary_kv_view.strides)
         self._groups = len(self._config.groups)
         self._chunk_tokens = self._config.groups[0].tokens_per_block * self._config.cache.blocks_per_chunk
-        self._engine = Running.here(self._config.groups[0].tokens_per_block)
-        self._pages = self._pages_of(options)
+        library = Configuration.of(options, also=("events", *OPTIONS))
+        self._engine = Running.here(self._config.groups[0].tokens_per_block, library)
+        self._pages = self._pages_of(options, library)
         self._store = Store("libkvbm's tier", options, self._row_bytes, also=OPTIONS)
+        if self._engine.unfit is not None:
+            self._store.aside.step(self._engine.unfit)
         self._queue = self._store.manager.queue()
         self._cache: Optional[Cache] = None
         self._ns: Optional[Namespace] = None
@@ -195,7 +198,7 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
 
     # ---- inside
 
-    def _pages_of(self, options: Mapping[str, Any]) -> Optional[Identity]:
+    def _pages_of(self, options: Mapping[str, Any], library: Configuration) -> Optional[Identity]:
         """The identity that all hooks of vLLM have alike, where that is asked for and a row is a block's pages."""
         if chosen(options, ("engine", "pages")) != "pages":
             return None
@@ -207,11 +210,11 @@ class KvbmTier(SecondaryTierManager):  # type: ignore[misc]
         if size % len(group.layer_names) != 0:
             raise ConfigurationError(f"identity pages needs layers of one size: a block of {len(group.layer_names)} has "
                                      f"{size} bytes")
-        return pages_identity(being_started(), group.layer_names, group.tokens_per_block, size)
+        return pages_identity(being_started(), library, group.layer_names, group.tokens_per_block, size)
 
     def _open(self) -> None:
-        identity = self._pages or identity_of(self._config, self._engine, LAYOUT, self._row_bytes)
         asked = self._store.configuration
+        identity = self._pages or identity_of(self._config, self._engine, LAYOUT, self._row_bytes, asked.weak_hashes)
         ns = identity.namespace(self._store.manager, tenant=asked.tenant, secret=asked.secret)
         # Records are cut where pages end: the hooks that share them must say alike where that is.
         n = 1 if self._pages is None else len(self._config.groups[0].layer_names)

@@ -10,7 +10,7 @@ from typing import Any, Collection, Iterator, Mapping, Optional
 from vllm.v1.kv_offload.base import get_offload_group_idx
 
 from ..cache import Cache, Tensor
-from ..engine import ConfigurationError, Identity
+from ..engine import Configuration, ConfigurationError, Identity
 from ..engine.configuration import flag_of
 from ..key import Keys
 from .identity import Running, identity_of
@@ -60,11 +60,14 @@ class Vault:
         self._groups = {config.groups[i].group_id: _group(config.groups[i].group_id, refs, kv_caches.tensors, self.place)
                         for i, refs in enumerate(kv_caches.group_data_refs)}
         self._order = [group.group_id for group in config.groups]
-        self._engine = Running.here(config.groups[0].tokens_per_block)
-        self._pages = self._pages_of(options)
+        library = Configuration.of(options, also=("events", *OPTIONS))
+        self._engine = Running.here(config.groups[0].tokens_per_block, library)
+        self._pages = self._pages_of(options, library)
         self._layout = _layout(config, self.place)
         largest = max(group.record_bytes for group in self._groups.values())
         self.store = Store("libkvbm's offloading", options, largest, also=OPTIONS)
+        if self._engine.unfit is not None:
+            self.store.aside.step(self._engine.unfit)
         self.copies, self.fetches = self.store.manager.queue(), self.store.queue()
         self._storing: dict[bytes, Optional[int]] = {}  # the step in which it was prepared, None: with the library
         self._failed: dict[bytes, float] = {}
@@ -171,7 +174,7 @@ class Vault:
         self.fetches.close()
         self.store.close()
 
-    def _pages_of(self, options: Mapping[str, object]) -> Optional[Identity]:
+    def _pages_of(self, options: Mapping[str, object], library: Configuration) -> Optional[Identity]:
         """The identity that all hooks of vLLM have alike, where that is asked for and blocks are pages of layers."""
         if chosen(options, ("engine", "pages")) != "pages":
             return None
@@ -181,12 +184,13 @@ class Vault:
         if len(self._groups) != 1 or len(first.tensors) != len(config.layer_names):
             raise ConfigurationError(f"identity pages needs one group of layers with a tensor each: there are "
                                      f"{len(self._groups)} groups, and {len(first.tensors)} tensors in the first")
-        return pages_identity(being_started(), config.layer_names, config.tokens_per_block, first.record_bytes)
+        return pages_identity(being_started(), library, config.layer_names, config.tokens_per_block, first.record_bytes)
 
     def _open(self) -> None:
         asked = self.store.configuration
         for group in self._groups.values():
-            identity = self._pages or identity_of(self._config, self._engine, self._layout, group.record_bytes, group.number)
+            identity = self._pages or identity_of(self._config, self._engine, self._layout, group.record_bytes, asked.weak_hashes,
+                                                  group.number)
             group.ns = identity.namespace(self.store.manager, tenant=asked.tenant, secret=asked.secret)
             group.cache = Cache(self.store.manager, group.ns, group.n_blocks, tensors=group.tensors,
                                 memory=self.place.memory, device=self.place.device)

@@ -202,6 +202,7 @@ impl Objects {
                 quota_mode: call.enumerated("quota_mode")?,
                 codec: call.text("codec"),
                 allow_lossy: call.number_or("allow_lossy", 0)? != 0,
+                weak_hashes: call.number_or("weak_hashes", 0)? != 0,
             };
             let ns = Namespace::open(self.manager(call, "manager")?, &options)?;
             let id = hex(&ns.id());

@@ -79,7 +79,7 @@ class Round:
 
 def adapters(directory: Path, room: int, desc: L1MemoryDesc) -> dict[str, Any]:
     kvbm = {"type": "plugin", "module_path": "libkvbm.lmcache", "class_name": "KvbmL2Adapter"}
-    host = {"weigh": False, "settings": {"host.capacity": str(room)}}
+    host = {"weigh": False, "revision": "1", "settings": {"host.capacity": str(room)}}
     described = {
         "libkvbm, host": kvbm | {"adapter_params": host},
         "libkvbm, host + disk": kvbm | {"adapter_params": host | {"disk": str(directory / "kvbm"),

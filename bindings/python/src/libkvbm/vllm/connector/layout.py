@@ -1,7 +1,6 @@
 """How vLLM holds its KV cache, as libkvbm describes it."""
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -10,6 +9,7 @@ import torch
 
 from ... import CachePart, Component, Element, Form, Geometry, Part, Shard, Tensor
 from ...engine import ConfigurationError, Identity
+from ...engine.facts import vllm as facts
 from ..kernels import kernels_of
 from ..pages import pages_identity
 from ..place import Place
@@ -87,13 +87,11 @@ def _group(vllm_config: Any, kv_cache_config: Any, kv_caches: dict[str, Any], gr
         view = _by_blocks(name, view, int(kv_cache_config.num_blocks))
         tensors.append(_pages(name, view, int(getattr(spec, "unpadded_page_size_bytes", 0)), place))
         views.append(view)
-        shapes.append(f"{name} {tuple(view.shape[1:])} {_order(view)} {view.dtype} {_backend(vllm_config, name)}")
-    backend = _backend(vllm_config, group.layer_names[0])
-    window = getattr(spec, "sliding_window", None)
-    facts = "\n".join([f"vllm {interface.minor()}", backend, f"window {window}", *shapes])
-    return Group(int(spec.block_size), tensors, sum(t.page_bytes for t in tensors),
-                 f"vllm {backend} {len(views)} layers {hashlib.sha256(facts.encode()).hexdigest()}",
-                 backend, views, list(group.layer_names), place)
+        shapes.append((name, tuple(view.shape[1:]), _order(view), str(view.dtype), _backend(vllm_config, name)))
+    text = facts.layers_text(interface.minor(), getattr(spec, "sliding_window", None),
+                             getattr(spec, "attention_chunk_size", None), shapes)
+    return Group(int(spec.block_size), tensors, sum(t.page_bytes for t in tensors), text,
+                 _backend(vllm_config, group.layer_names[0]), views, list(group.layer_names), place)
 
 
 def _order(view: torch.Tensor) -> tuple[int, ...]:
@@ -136,12 +134,11 @@ def identity(vllm_config: Any, options: Options, model: str, group: Group, rank:
         raise ConfigurationError(f"identity {options.identity} is for vLLM on CPUs, and the KV cache is on "
                                  f"{group.place.name}: leave it out")
     if options.identity == "pages":
-        return pages_identity(vllm_config, group.layers, group.tokens, group.block_bytes)
+        return pages_identity(vllm_config, options.library, group.layers, group.tokens, group.block_bytes)
     if options.identity == "tokens":
-        return canonical.identity(options.model, group.views, group.tokens, ranks)
-    return Identity(model=model, element=str(cache.cache_dtype), layout=group.text,
-                    tokens=group.tokens, bytes=group.block_bytes, rank=rank, ranks=ranks,
-                    hashing=str(cache.prefix_caching_hash_algo))
+        return canonical.identity(facts.told_name(vllm_config, options.model), group.views, group.tokens, ranks)
+    return facts.attached(cache, model, group.text, group.tokens, group.block_bytes, rank, ranks,
+                          facts.hashing(cache, options.library.weak_hashes))
 
 
 @dataclass
@@ -179,9 +176,9 @@ def whole(vllm_config: Any, model: str, groups: list[Group], rank: int, ranks: i
     shard = Shard(layers=len(group.views), first_head=rank * total // ranks, heads=heads)
     geometry = Geometry(group.tokens, [Component(element=element, layers=len(group.views), heads=total,
                                                  head_dim=int(first.shape[3]) // 2)])
-    facts = f"{model} {vllm_config.cache_config.cache_dtype} {_text(group)}"
+    what = f"{model} {vllm_config.cache_config.cache_dtype} {_text(group)}"
     tensors = [Tensor(tensor.data, block_stride=tensor.block_stride) for tensor in group.tensors]
-    return Whole(f"hand-off {facts} blocks of {group.tokens}", geometry,
+    return Whole(f"hand-off {what} blocks of {group.tokens}", geometry,
                  CachePart(tensors, form, Part(0, shard)), group.tokens, geometry.record_bytes(0, shard), group.place,
                  group.views)
 

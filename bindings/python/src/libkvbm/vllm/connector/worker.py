@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 from ... import NO_BLOCK, Cache, Completion, Keys, KvbmError, Manager, Namespace, NoRoomError, PeerError, Queue, Status
 from ...engine import ConfigurationError, PrefillSpeed
+from ...engine.facts.vllm import model_name, run_time_scales
 from . import engines
 from .canonical import Canonical, Staged
 from .counts import KvbmStats
@@ -16,7 +17,6 @@ from .handoff import Handoff
 from .layered import Awaited, Layered, check_layers
 from .layout import Group, Unsupported, block_tokens, check_identity, check_parallel, groups_of, identity, rank_of, whole
 from .metadata import LoadJob, RankFacts, Span, StepMetadata, StoreJob
-from ..model import model_name
 from ..place import Place, StepClock, StepStream
 from ..tiles import ask_for_tiles
 from .options import Options
@@ -109,7 +109,17 @@ class WorkerSide:
     def register(self, kv_caches: dict[str, Any]) -> None:
         """Describes the engine's cache, and opens the tiers. Raises ConfigurationError for what cannot be meant."""
         rank, ranks = rank_of(self._config)
-        self._model = model_name(self._config)
+        unfit = run_time_scales(self._config)
+        if unfit is not None:
+            self.aside.step(unfit)
+        else:
+            self._model = model_name(self._config, self._options.library.revision, log=log)
+            self._describe(kv_caches, rank, ranks)
+        if self._options.cache and not self.aside.stepped:
+            self._open(rank, ranks)
+        engines.add(self._engine, self)
+
+    def _describe(self, kv_caches: dict[str, Any], rank: int, ranks: int) -> None:
         try:
             self._groups = groups_of(self._config, self._kv_cache_config, kv_caches)
             self._at(self._groups[0].place)
@@ -123,9 +133,6 @@ class WorkerSide:
                                        ranks, self.stats)
         except Unsupported as error:
             self.aside.step(f"the cache of this model is held in a way it does not know: {error}")
-        if self._options.cache and not self.aside.stepped:
-            self._open(rank, ranks)
-        engines.add(self._engine, self)
 
     def _open(self, rank: int, ranks: int) -> None:
         library = engines.among_processes(self._config, self._options.library)

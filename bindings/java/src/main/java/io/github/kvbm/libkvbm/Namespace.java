@@ -143,7 +143,7 @@ public final class Namespace extends NativeObject {
    * Makes keys of an engine's own hashes.
    *
    * @param hashes one hash after the other
-   * @param hashBytes bytes of a hash, 1 to 64
+   * @param hashBytes bytes of a hash, 16 to 64, or 1 to 64 with {@link NamespaceOptions#weakHashes}
    * @return a key for each hash
    */
   public KeyArray fromHashes(byte[] hashes, int hashBytes) {
@@ -156,8 +156,12 @@ public final class Namespace extends NativeObject {
     try (Call call = Call.begin()) {
       ByteBuffer keys = Memory.allocate((long) Key.BYTES * n);
       Struct in = call.memory(hashes.length).put(0, hashes);
-      Call.check(
-          kvbm.kvbm_key_from_hashes(call.use(handle), in.address, hashBytes, n, Memory.address(keys, "keys")));
+      int status = kvbm.kvbm_key_from_hashes(call.use(handle), in.address, hashBytes, n, Memory.address(keys, "keys"));
+      if (status == KVBM_ERR_INVALID && hashBytes > 0 && hashBytes < 16) {
+        throw KvbmException.of(status, "hashes of " + hashBytes
+            + " bytes are taken where the namespace has weakHashes; 16 to 64 always");
+      }
+      Call.check(status);
       return new KeyArray(keys, n);
     }
   }

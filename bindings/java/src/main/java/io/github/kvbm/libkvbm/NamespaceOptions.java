@@ -23,6 +23,7 @@ public final class NamespaceOptions {
   private int quotaMode;
   private String codec;
   private boolean allowLossy;
+  private boolean weakHashes;
 
   /**
    * Names the model.
@@ -126,6 +127,18 @@ public final class NamespaceOptions {
     return this;
   }
 
+  /**
+   * Says whether {@link Namespace#fromHashes} takes hashes of fewer than 16 bytes. Others with equal hashes are easily
+   * found, and get each other's blocks.
+   *
+   * @param taken false unless said
+   * @return this
+   */
+  public NamespaceOptions weakHashes(boolean taken) {
+    weakHashes = taken;
+    return this;
+  }
+
   int units() {
     return geometry == null ? 1 : geometry.units();
   }
@@ -143,6 +156,7 @@ public final class NamespaceOptions {
     out.put(namespace_options_quota_bytes, quotaBytes);
     out.put(namespace_options_codec, call.text(codec));
     out.put(namespace_options_allow_lossy, allowLossy ? 1 : 0);
+    out.put(namespace_options_weak_hashes, weakHashes ? 1 : 0);
     return out;
   }
 }

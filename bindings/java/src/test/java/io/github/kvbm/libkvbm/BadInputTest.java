@@ -164,6 +164,8 @@ class BadInputTest {
       assertThrows(CallerException.class, () -> world.ns.chain(new int[4], 0));
       assertThrows(CallerException.class, () -> world.ns.fromHashes(new byte[130], 65));
       assertThrows(IllegalArgumentException.class, () -> world.ns.fromHashes(new byte[3], 2));
+      CallerException weak = assertThrows(CallerException.class, () -> world.ns.fromHashes(new byte[30], 15));
+      assertTrue(weak.getMessage().contains("weakHashes"), weak.getMessage());
       assertThrows(IllegalArgumentException.class, () -> new Shard(0, 70_000, 0, 0, false));
       assertThrows(CallerException.class, () -> CompletionQueue.create(world.context, 0));
       assertThrows(IllegalArgumentException.class, () -> world.manager.scan().next(0));

@@ -182,7 +182,8 @@ final class CoreSteps {
       NamespaceOptions options = new NamespaceOptions(in.text("model")).tenant(in.text("tenant"))
           .adapter(in.text("adapter")).geometry(in.object("geometry", Geometry.class)).secret(in.hex("secret"))
           .epoch(in.number("epoch", 0)).quota(in.number("quota_bytes", 0), in.integer("quota_mode", 0))
-          .codec(in.text("codec")).allowLossy(in.integer("allow_lossy", 0) != 0);
+          .codec(in.text("codec")).allowLossy(in.integer("allow_lossy", 0) != 0)
+          .weakHashes(in.integer("weak_hashes", 0) != 0);
       Namespace ns = in.object("manager", Manager.class).namespace(options);
       return results("namespace", ns, "id", ns.id().toString());
     });
