@@ -332,6 +332,13 @@ KVBM_API kvbm_status_t kvbm_manager_reset(kvbm_manager_t *manager, kvbm_error_t 
  * (kvbm_manager_share) it answers for each block that this process stored, as said there. Thread: any. Blocks: until
  * then. Since 0.1. */
 KVBM_API kvbm_status_t kvbm_manager_flush(kvbm_manager_t *manager, uint64_t timeout_ns);
+/* As kvbm_manager_flush, and makes what the disks then have survive the loss of power: each is synced, and KVBM_OK is said
+ * after that. A sync that fails takes everything out of the tier that was written to the same file since the last good one
+ * (systems hold such data for written, and later syncs say nothing of it): KVBM_PARTIAL, and the next flush sends again what
+ * is still in host memory. What was acknowledged may be evicted later as any block. KVBM_ERR_UNSUPPORTED where nothing was
+ * promised: no tier below host memory, or a plug-in tier; all the rest was done. In a shared tier set the owner is asked.
+ * Costs a flush of each device's write cache. Thread: any. Blocks: until then. Since 0.1. */
+KVBM_API kvbm_status_t kvbm_manager_flush_durable(kvbm_manager_t *manager, uint64_t timeout_ns);
 
 /* --------------------------------------------------------------- namespaces */
 

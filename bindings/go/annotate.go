@@ -46,6 +46,8 @@ package libkvbm
 #cgo nocallback kvbm_manager_drop
 #cgo noescape kvbm_manager_flush
 #cgo nocallback kvbm_manager_flush
+#cgo noescape kvbm_manager_flush_durable
+#cgo nocallback kvbm_manager_flush_durable
 #cgo noescape kvbm_manager_hint
 #cgo nocallback kvbm_manager_hint
 #cgo noescape kvbm_manager_metrics

@@ -19,6 +19,12 @@ func init() {
 			status, err := partly(object[*Manager](a, "manager").Flush(ctx))
 			return results{"status": status}, err
 		},
+		"manager.flush_durable": func(r *runner, a *arguments) (results, error) {
+			ctx, cancel := timeoutContext(a.uint64("timeout_ns"))
+			defer cancel()
+			status, err := partly(object[*Manager](a, "manager").FlushDurable(ctx))
+			return results{"status": status}, err
+		},
 		"manager.stats": stepManagerStats,
 		"manager.metrics": func(r *runner, a *arguments) (results, error) {
 			text, err := object[*Manager](a, "manager").Metrics()

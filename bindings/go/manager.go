@@ -152,10 +152,23 @@ func (m *Manager) Reset() error {
 // Flush waits until no offload is queued or in flight: what was stored before is in its tier then. The library is told
 // the deadline of ctx; a context that is cancelled leaves the flush to go on. A *PartialError without items: a tier, or a
 // shared tier set, did not take some blocks.
-func (m *Manager) Flush(ctx context.Context) error {
-	const op = "Manager.Flush"
+func (m *Manager) Flush(ctx context.Context) error { return m.flush(ctx, "Manager.Flush", false) }
+
+// FlushDurable does what Flush does, and returns nil only when what the disks have then survives the loss of power. A
+// *PartialError also where a disk could not make something durable, which has left it: the next flush sends it again.
+// [ErrUnsupported] where nothing was promised: no tier below host memory, or a plug-in tier.
+func (m *Manager) FlushDurable(ctx context.Context) error {
+	return m.flush(ctx, "Manager.FlushDurable", true)
+}
+
+func (m *Manager) flush(ctx context.Context, op string, durable bool) error {
 	return callUntil(ctx, op, m.handle(), "manager", func() error {
-		status := C.kvbm_manager_flush(m.c(), timeoutOf(ctx, 0))
+		var status C.kvbm_status_t
+		if durable {
+			status = C.kvbm_manager_flush_durable(m.c(), timeoutOf(ctx, 0))
+		} else {
+			status = C.kvbm_manager_flush(m.c(), timeoutOf(ctx, 0))
+		}
 		if status == C.KVBM_PARTIAL {
 			return &PartialError{Op: op}
 		}

@@ -197,7 +197,7 @@ void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> par
   waiter->wait_until(clock, deadline_ns);
 }
 
-kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns) {
+kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns) {
   const Clock& clock = tenancy.manager->env().clock();
   const auto waiter = std::make_shared<Waiter>();
   // Whoever has left at the deadline hears nothing: then the next flush is told.
@@ -212,9 +212,9 @@ kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns) {
     return heard;
   };
   if (tenancy.share != nullptr) {
-    tenancy.share->flush(std::move(done));
+    tenancy.share->flush(durable, std::move(done));
   } else {
-    tenancy.manager->flush_and_tell(std::move(done));
+    tenancy.manager->flush_and_tell(durable, std::move(done));
   }
   int waits = kWaits;
   if (!waiter->wait_until(clock, deadline_after(clock, timeout_ns)) &&

@@ -129,7 +129,7 @@ std::vector<Identity> nowhere_here(manager::Manager& manager, std::span<const ma
 void ask_owner_and_wait(Tenancy& tenancy, std::span<const manager::PartPlan> parts, std::span<const Key> keys);
 
 // Waits until offloads are done; deadline after timeout_ns.
-kvbm_status_t flush_and_wait(Tenancy& tenancy, uint64_t timeout_ns);
+kvbm_status_t flush_and_wait(Tenancy& tenancy, bool durable, uint64_t timeout_ns);
 
 manager::Part to_part(const kvbm_part_t* part) noexcept;
 // Null, or a forked child.

@@ -174,13 +174,19 @@ kvbm_status_t kvbm_manager_reset(kvbm_manager_t* manager, kvbm_error_t* err) {
   });
 }
 
-kvbm_status_t kvbm_manager_flush(kvbm_manager_t* manager, uint64_t timeout_ns) {
+static kvbm_status_t flush_to(kvbm_manager_t* manager, bool durable, uint64_t timeout_ns) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr) return KVBM_ERR_INVALID;
     const kvbm_status_t here = kvbm::capi::check_process(*manager->tenancy->context, nullptr);
     if (here != KVBM_OK) return here;
-    return kvbm::capi::flush_and_wait(*manager->tenancy, timeout_ns);
+    return kvbm::capi::flush_and_wait(*manager->tenancy, durable, timeout_ns);
   });
+}
+
+kvbm_status_t kvbm_manager_flush(kvbm_manager_t* manager, uint64_t timeout_ns) { return flush_to(manager, false, timeout_ns); }
+
+kvbm_status_t kvbm_manager_flush_durable(kvbm_manager_t* manager, uint64_t timeout_ns) {
+  return flush_to(manager, true, timeout_ns);
 }
 
 }  // extern "C"

@@ -63,7 +63,11 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   // The same, and what disks and plug-ins did not take is sent once more before. partial: they did not take something since
   // the last flush that said so: told by every flush that was under way then, or by the next.
   // `done` says whether anybody heard it.
-  void flush_and_tell(UniqueFunction<bool(Code)> done);
+  // With `durable` also what sync_tiers() says: unsupported, or partial.
+  void flush_and_tell(bool durable, UniqueFunction<bool(Code)> done);
+  // Makes durable what the tiers that keep records have. `done` runs once: ok; unsupported if one of them cannot promise
+  // that, or there is none; partial if some could not be made so and has left its tier: the next flush offers it again.
+  void sync_tiers(UniqueFunction<void(Code)> done);
 
   // ---- Namespaces ----
   Result<std::shared_ptr<Namespace>> open_namespace(NamespaceOptions options);
@@ -288,6 +292,7 @@ class Manager final : public tier::TierListener, public std::enable_shared_from_
   ShareState share_;
   std::atomic<bool> underflow_told_{false};
   std::atomic<bool> opened_{false};  // tiers_ and offloaders_ are complete
+  std::atomic<bool> sync_failed_{false};  // and nothing has been offered again since
   std::atomic<uint64_t> not_taken_told_{0};  // of not_taken(), what flushes have told
   std::atomic<bool> closing_{false};
   // Of shutdown(), which takes no memory of its own: whoever closes has nobody to tell that there was none.

@@ -89,6 +89,11 @@ Status OwnedTier::set_epoch(const NamespaceId& base_id, uint64_t epoch) {
   return d != nullptr ? d->set_epoch(base_id, epoch) : Status{};
 }
 
+void OwnedTier::sync(UniqueFunction<void(const Status&)> done) {
+  if (tier::Tier* const d = disk()) return d->sync(std::move(done));
+  done(Status(Code::unsupported, "another process has this disk", path_));
+}
+
 void OwnedTier::shutdown(UniqueFunction<void()> done) {
   if (tier::Tier* const d = disk()) return d->shutdown(std::move(done));
   executor_.post(std::move(done));

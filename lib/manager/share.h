@@ -81,7 +81,8 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   // disk where there is one; partial: but for blocks that are not there; owner_gone, closed, or what the owner's disk says.
   // What is missing and is still here is offered again, so each flush answers for it, whatever others were told; what has
   // gone from here since is told by every flush that was under way then, or by the next.
-  void flush(FlushDone done);
+  // durable: and survives a power cut there.
+  void flush(bool durable, FlushDone done);
 
  private:
   struct Flush;
@@ -97,7 +98,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   [[nodiscard]] Status why_not(const Status& locked) KVBM_REQUIRES(mutex_);
   // share_flush.cc
   void flush_for_nobody();
-  void begin_flush(std::vector<FlushDone> waiting);
+  void begin_flush(std::vector<FlushDone> waiting, bool durable);
   void try_flush(const std::shared_ptr<Flush>& flush);
   void flush_own(const std::shared_ptr<Flush>& flush);
   void ask_for_kept(const std::shared_ptr<Flush>& flush, size_t first);
@@ -151,7 +152,8 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   std::unique_ptr<ShareElection> election_;
   bool listening_ = false;
   std::shared_ptr<Flush> flushing_;  // the one that is under way
-  std::vector<FlushDone> next_flush_;  // who asked since
+  std::vector<FlushDone> next_flush_;  // asked for since
+  bool next_durable_ = false;          // by one of these
   bool lost_untold_ = false;  // blocks that were stored here are nowhere, and the next flush says so
   // The links' thread.
   bool lends_memory_ = false;
@@ -161,6 +163,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   uint64_t last_take_ = 0;
   struct Waiting {
     uint64_t after = 0;  // of the takes up to here
+    bool durable = false;
     ShareLinks::Answered answer;
   };
   std::vector<Waiting> flushes_;

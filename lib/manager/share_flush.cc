@@ -16,6 +16,7 @@ namespace kvbm::manager {
 
 struct Share::Flush {
   std::vector<FlushDone> waiting;  // none: nobody asked, it is to be seen what is in its place
+  bool durable = false;
   uint64_t gone_since_ns = 0;      // 0: not seen without an owner
   uint64_t owners_lost = 0;        // when it began its turn
   std::vector<Unflushed::Entry> entries;  // by family
@@ -23,24 +24,28 @@ struct Share::Flush {
   bool lost = false;     // nor are they here: told once
 };
 
-void Share::flush(FlushDone done) {
-  elections_->post([this, done = std::move(done)]() mutable {
-    if (flushing_ != nullptr) return next_flush_.push_back(std::move(done));
+void Share::flush(bool durable, FlushDone done) {
+  elections_->post([this, durable, done = std::move(done)]() mutable {
+    if (flushing_ != nullptr) {
+      next_durable_ = next_durable_ || durable;
+      return next_flush_.push_back(std::move(done));
+    }
     std::vector<FlushDone> one;
     one.push_back(std::move(done));
-    begin_flush(std::move(one));
+    begin_flush(std::move(one), durable);
   });
 }
 
 // There is much that no flush has answered for.
 void Share::flush_for_nobody() {
   elections_->post([this] {
-    if (flushing_ == nullptr) begin_flush({});
+    if (flushing_ == nullptr) begin_flush({}, false);
   });
 }
 
-void Share::begin_flush(std::vector<FlushDone> waiting) {
+void Share::begin_flush(std::vector<FlushDone> waiting, bool durable) {
   flushing_ = std::make_shared<Flush>();
+  flushing_->durable = durable;
   flushing_->waiting = std::move(waiting);
   flushing_->lost = std::exchange(lost_untold_, false);
   try_flush(flushing_);
@@ -54,7 +59,7 @@ void Share::end_flush(const std::shared_ptr<Flush>& flush, Code code) {
   for (FlushDone& done : flush->waiting) told = done(code) || told;
   // Who began meanwhile is told as well, and where nobody was, or of something else, whoever comes next.
   if (flush->lost && (code != Code::partial || !told || !next_flush_.empty())) lost_untold_ = true;
-  if (!next_flush_.empty()) begin_flush(std::exchange(next_flush_, {}));
+  if (!next_flush_.empty()) begin_flush(std::exchange(next_flush_, {}), std::exchange(next_durable_, false));
 }
 
 // The links' thread.
@@ -94,6 +99,7 @@ void Share::try_flush(const std::shared_ptr<Flush>& flush) {
     links.post([this, flush] {
       ShareMessage message;
       message.kind = ShareKind::flush;
+      message.value = flush->durable ? 1 : 0;
       links_->ask(std::move(message), kNever, [this, flush](Code code, uint64_t, const std::vector<Key>&) {
         if (is_another_owners(flush, code)) return;
         if (code != Code::ok) return end_flush_later(flush, code);
@@ -112,18 +118,25 @@ bool Share::is_another_owners(const std::shared_ptr<Flush>& flush, Code code) {
 }
 
 void Share::flush_own(const std::shared_ptr<Flush>& flush) {
-  manager_->flush([this, flush, links = source_->links()] {
+  if (offer_again_.exchange(false)) manager_->offer_missing(owned_index_);
+  auto look = [this, flush, links = source_->links()](Code synced) {
     std::vector<Identity> ids;
     ids.reserve(flush->entries.size());
     for (const Unflushed::Entry& entry : flush->entries) ids.push_back(entry.id);
-    look_for_kept(manager_, owned_index_, std::move(ids), [this, flush, links](std::vector<Identity> missing) {
-      links.post([this, flush, missing = std::move(missing)] {
+    look_for_kept(manager_, owned_index_, std::move(ids), [this, flush, links, synced](std::vector<Identity> missing) {
+      links.post([this, flush, synced, missing = std::move(missing)] {
         std::vector<Identity> sorted = missing;
         std::sort(sorted.begin(), sorted.end());
         settle(*flush, flush->entries, sorted);
-        end_flush_later(flush, own_disk());
+        end_flush_later(flush, synced == Code::ok ? own_disk() : synced);
       });
     });
+  };
+  manager_->flush([this, flush, look = std::move(look)]() mutable {
+    if (flush->durable)
+      manager_->sync_tiers(std::move(look));
+    else
+      look(Code::ok);
   });
 }
 
@@ -182,7 +195,7 @@ Code Share::own_disk() const {
 
 void Share::asked_to_flush(const ShareMessage& message, ShareLinks::Answered answer) {
   if (message.keys.empty()) {
-    flushes_.push_back({last_take_, std::move(answer)});
+    flushes_.push_back({last_take_, message.value != 0, std::move(answer)});
     return pump_flushes();
   }
   FamilyId family = 0;
@@ -207,9 +220,16 @@ void Share::pump_flushes() {
       continue;
     }
     auto reply = std::make_shared<ShareLinks::Answered>(std::move(flushes_[i].answer));
+    const bool durable = flushes_[i].durable;
     flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
-    manager_->flush([this, reply, links = source_->links()] {
-      links.post([this, reply] { (*reply)(own_disk(), 0, {}); });
+    manager_->flush([this, durable, reply, links = source_->links()] {
+      auto tell = [this, reply, links](Code code) {
+        links.post([this, reply, code] { (*reply)(code == Code::ok ? own_disk() : code, 0, {}); });
+      };
+      if (durable)
+        manager_->sync_tiers(std::move(tell));
+      else
+        tell(Code::ok);
     });
   }
 }

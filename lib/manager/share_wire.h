@@ -27,7 +27,7 @@ inline constexpr size_t kMaxShareKeys = 2048;
 enum class ShareKind : uint8_t {
   here = 1,          // owner to client, first of all; value: its process id; and its configuration
   flush = 2,         // without keys: answered when everything that the owner was offered has come, and its own flush is
-                     // over; with family, keys: the answer's keys are those that are not where a flush promises them
+                     // over, with value 1 a durable one; with family, keys: the answer's keys are those that are not where a flush promises them
   epoch = 3,         // of base; the answer's value
   erase = 4,         // family, keys
   erase_family = 5,  // family

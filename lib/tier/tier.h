@@ -247,6 +247,11 @@ class Tier {
   // All of them that are written down here; blocks as epoch() does.
   virtual std::vector<NamespaceEpoch> epochs() { return {}; }
 
+  // Makes durable what was stored before and is still here: `done` runs once, on the tier's executor or before this
+  // returns, with ok if all of it survives a power cut. io_error: some could not be made so and has left the tier.
+  virtual void sync(UniqueFunction<void(const Status&)> done) {
+    done(Status(Code::unsupported, "this tier cannot promise what survives a power cut"));
+  }
   // Stops taking work; `done` runs on the core's executor, and may end the tier, when nothing is in flight any more and
   // everything acknowledged is on the medium.
   virtual void shutdown(UniqueFunction<void()> done) = 0;

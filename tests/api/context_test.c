@@ -228,6 +228,7 @@ static int calls_in_a_child(world_t *w, kvbm_queue_t *queue) {
   TOLD(kvbm_key_from_hashes(w->ns, (const uint8_t *)tokens, 4, 1, &key));
   TOLD(kvbm_manager_reset(w->manager, NULL));
   TOLD(kvbm_manager_flush(w->manager, 1000));
+  TOLD(kvbm_manager_flush_durable(w->manager, 1000));
   TOLD(kvbm_namespace_invalidate(w->ns, NULL));
   TOLD(kvbm_namespace_reset(w->ns, NULL));
   TOLD(kvbm_namespace_set_quota(w->ns, 0, KVBM_QUOTA_EVICT));

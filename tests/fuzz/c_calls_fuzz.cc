@@ -418,7 +418,8 @@ class World : CodingCalls {
         break;
       }
       case 4:
-        expected(kvbm_manager_flush(in_.or_null(managers_[0]), in_.edge()));
+        expected((in_.byte() & 1) != 0 ? kvbm_manager_flush_durable(in_.or_null(managers_[0]), in_.edge())
+                                       : kvbm_manager_flush(in_.or_null(managers_[0]), in_.edge()));
         break;
       case 5:
         scan();

@@ -258,6 +258,19 @@ TEST_F(NodeCommand, what_a_shared_tier_set_does_not_keep_is_not_said_to_be_store
   EXPECT_EQ(run("exists" + disk + "file").exit_code, 0);
 }
 
+TEST_F(NodeCommand, what_is_put_durably_is_there_after_the_next_start_and_only_a_disk_promises_it) {
+  const std::string set = " --share '" + folder_.path() + "/set' ";
+  const std::string disk = set + "--disk 64MiB --host 64MiB ";
+  const std::string file = make("file", 1'000'000);
+  const Ran put = run("put --durable" + disk + "file '" + file + "'");
+  ASSERT_EQ(put.exit_code, 0) << put.text;
+  ASSERT_EQ(run("get" + disk + "file -o '" + folder_.path() + "/back'").exit_code, 0);
+  EXPECT_TRUE(read_file(folder_.path() + "/back") == read_file(file));
+  const Ran pool = run("put --durable --peer 127.0.0.1:1 file '" + file + "'");
+  EXPECT_EQ(pool.exit_code, 2) << pool.text;
+  EXPECT_TRUE(contains(pool.text, "--share DIR --disk SIZE")) << pool.text;
+}
+
 // What a client's own host has goes with it: only what the daemon that owns the set has counts.
 TEST_F(NodeCommand, what_a_daemons_shared_tier_set_does_not_keep_is_not_said_to_be_stored) {
   for (const bool on_disk : {true, false}) {

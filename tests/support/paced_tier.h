@@ -99,6 +99,7 @@ class PacedTier final : public tier::Tier {
   [[nodiscard]] tier::TierStats stats() const override { return {}; }
   Result<uint64_t> epoch(const NamespaceId& /*base_id*/) override { return uint64_t{0}; }
   Status set_epoch(const NamespaceId& /*base_id*/, uint64_t /*epoch*/) override { return {}; }
+  void sync(UniqueFunction<void(const Status&)> done) override { done({}); }
   void shutdown(UniqueFunction<void()> done) override { executor_.post(std::move(done)); }
 
  private:

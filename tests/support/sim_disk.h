@@ -11,7 +11,8 @@
 //   auto again = disk.open_directory("/tier", false); // what a restart would find
 //
 // Model. A write takes effect, whole, when it completes, in any order among those in flight; it is
-// durable once a sync that began after that has completed. crash(): the process was killed; completed
+// durable once a sync that began after that has completed; what a failed sync was to make durable is so only once it was
+// written again, whatever later syncs say, as systems do that hold such pages for clean. crash(): the process was killed; completed
 // writes stay, each one in flight stays, or not, or by half. power_cut(): in addition every 4 KiB
 // page that is not durable is kept, dropped or torn at 512 bytes, sizes that are not durable are old
 // or new, and a directory's creations, removals and renames since its last sync are undone from
@@ -43,7 +44,7 @@ class SimDisk final : public FileSystem {
     double read_error = 0;        // Code::io_error, nothing moved
     double write_error = 0;       // Code::io_error, nothing written
     double write_full = 0;        // Code::disk_full, a prefix written
-    double sync_error = 0;        // Code::io_error, nothing made durable
+    double sync_error = 0;        // Code::io_error, nothing made durable, by later syncs that succeed neither
     double short_read = 0;        // fewer bytes than asked, as at the end of a file
     double flip_on_read = 0;      // one bit of what is given back
     double flip_at_rest = 0;      // one bit of what is written

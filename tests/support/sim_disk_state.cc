@@ -29,6 +29,7 @@ SimPage& SimInode::change(uint64_t page) {
   SimPage& now = pages[page];  // zero if it was not there
   durable.try_emplace(page, now);
   ++version[page];
+  lost.erase(page);
   return now;
 }
 
@@ -79,6 +80,7 @@ void SimInode::power_cut(Random& random) {
   resize(new_size);
   durable.clear();
   version.clear();
+  lost.clear();
   durable_size = size;
 }
 
@@ -97,6 +99,7 @@ void make_durable(SimInode& inode, const SimSnapshot& snapshot) {
   for (const auto& [page, bytes] : snapshot.pages) {
     const auto version = inode.version.find(page);
     if (version == inode.version.end()) continue;  // another sync was faster
+    if (inode.lost.contains(page)) continue;
     if (version->second == snapshot.version.at(page)) {
       inode.version.erase(version);
       inode.durable.erase(page);
@@ -105,6 +108,13 @@ void make_durable(SimInode& inode, const SimSnapshot& snapshot) {
     }
   }
   inode.durable_size = snapshot.size;
+}
+
+void lose(SimInode& inode, const SimSnapshot& snapshot) {
+  for (const auto& [page, bytes] : snapshot.pages) {
+    const auto version = inode.version.find(page);
+    if (version != inode.version.end() && version->second == snapshot.version.at(page)) inode.lost.insert(page);
+  }
 }
 
 void apply_change(SimEntries& entries, const SimEntryChange& change) {
@@ -196,10 +206,13 @@ Result<size_t> SimDisk::State::read(const SimInode& inode, uint64_t offset, std:
 }
 
 Status SimDisk::State::sync(SimInode& inode, const SimSnapshot& snapshot) {
-  if (Status s = enter(Op::sync); !s.ok()) return s;
-  if (chance(faults->sync_error)) return Status(Code::io_error, "fault of the simulated disk");
-  make_durable(inode, snapshot);
-  return {};
+  Status failed = enter(Op::sync);
+  if (failed.ok() && chance(faults->sync_error)) failed = Status(Code::io_error, "fault of the simulated disk");
+  if (failed.ok())
+    make_durable(inode, snapshot);
+  else
+    lose(inode, snapshot);
+  return failed;
 }
 
 void SimDisk::State::start(SimPending pending) {

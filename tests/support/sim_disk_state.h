@@ -1,6 +1,8 @@
 // What a SimDisk is made of; private to it.
 #pragma once
 
+#include <set>
+
 #include "support/sim_disk.h"
 
 namespace kvbm::test {
@@ -15,6 +17,7 @@ struct SimInode {
   std::map<uint64_t, SimPage> pages;
   std::map<uint64_t, SimPage> durable;
   std::map<uint64_t, uint64_t> version;  // of the pages in `durable`: counts their changes
+  std::set<uint64_t> lost;               // of the pages in `durable`: those of a failed sync, that no later one makes durable
   uint64_t size = 0;
   uint64_t durable_size = 0;
   uint64_t allocated = 0;
@@ -35,6 +38,8 @@ struct SimSnapshot {
 };
 SimSnapshot take_snapshot(const SimInode& inode);
 void make_durable(SimInode& inode, const SimSnapshot& snapshot);
+// The sync failed: what it was to make durable is not, and later syncs that succeed do not make it so either.
+void lose(SimInode& inode, const SimSnapshot& snapshot);
 
 struct SimEntryChange {
   enum class Kind { create, remove, rename } kind;

@@ -40,6 +40,7 @@ struct NodeArguments {
   bool http_anywhere = false;
   std::string name;
   std::string file;
+  bool durable = false;
   bool makes_share = false;  // a set that is not there is made, and nothing is looked for in it
   double timeout = 5;
   [[nodiscard]] uint64_t timeout_ns() const { return static_cast<uint64_t>(timeout * 1e9); }
@@ -199,6 +200,10 @@ int put(NodeArguments& arguments, const Output& output) {
       return fail(kBadInput, "cannot read " + arguments.file + (refused != 0 ? std::string(": ") + std::strerror(refused) : ""));
     }
   }
+  if (arguments.durable && arguments.member.share.empty()) {
+    return fail(kBadInput, "--durable is for a tier set on this host: other nodes do not say what survives a power cut",
+                "give --share DIR --disk SIZE");
+  }
   int code = kDone;
   const auto member = join(arguments, code);
   if (member == nullptr) return code;
@@ -208,7 +213,7 @@ int put(NodeArguments& arguments, const Output& output) {
     return fail(kFailed, "nothing would be left of it: nobody else is in the tier set, and it has no disk",
                 "give --disk SIZE, or start `kvbm node --listen '' --share " + arguments.member.share + "` first");
   }
-  const auto kept = member->put(arguments.name, bytes);
+  const auto kept = member->put(arguments.name, bytes, arguments.durable);
   if (!kept.ok() && kept.status().code() == Code::exists) {
     return fail(kBadInput, kept.status().message(), "choose another name: what is stored under one stays until it is evicted");
   }
@@ -457,6 +462,7 @@ void add_node(Registry& registry) {
                   to_put);
   putting.add_option("name", to_put->name, "Name to store it under").type_name("NAME").required().check(has_letters);
   putting.add_option("file", to_put->file, "What to store; standard input if missing").type_name("FILE");
+  putting.add_flag("--durable", to_put->durable, "With --share: end when the disk has it where a power cut leaves it");
   putting.footer("Example:\n  kvbm put --peer 127.0.0.1:7000 notes notes.txt");
 
   auto to_get = std::make_shared<NodeArguments>();

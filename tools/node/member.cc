@@ -238,7 +238,7 @@ Status Member::check_name(const std::string& name, uint64_t length, const Digest
           name + ", " + terminal::format_size(static_cast<double>(there.value().length))};
 }
 
-Result<Member::Kept> Member::put(const std::string& name, const std::string& bytes) {
+Result<Member::Kept> Member::put(const std::string& name, const std::string& bytes, bool durable) {
   const uint64_t total = kHeadBytes + bytes.size();
   const size_t n = blocks_of(bytes.size());
   if (Status s = shared_ ? Status() : check_room(name, total); !s.ok()) return s;
@@ -264,7 +264,9 @@ Result<Member::Kept> Member::put(const std::string& name, const std::string& byt
   if (status == KVBM_OK) {
     status = kvbm_manager_register(manager_, ns_, blocks.data(), keys.value().data(), n, nullptr);
   }
-  if (status == KVBM_OK && shared_) status = kvbm_manager_flush(manager_, kFlushNs);
+  if (status == KVBM_OK && shared_) {
+    status = durable ? kvbm_manager_flush_durable(manager_, kFlushNs) : kvbm_manager_flush(manager_, kFlushNs);
+  }
   // The first is as large as any: where it is refused for its size, nothing of the file is left anywhere.
   if (status == KVBM_OK && !shared_) {
     status = kvbm_manager_offload(manager_, ns_, nullptr, keys.value().data(), 1, peers_tier_, nullptr, 0);

@@ -73,8 +73,8 @@ class Member {
   // Keeps `bytes` under `name` in this member's host memory and offers it to the pool; gives what nodes had of it
   // when they were asked afterwards. A file that is larger than the pool is refused before anything is stored: no_room.
   // In a shared tier set: what its disk has, or its owner's memory where there is none and the owner is another process.
-  // exists: other bytes are stored under that name.
-  Result<Kept> put(const std::string& name, const std::string& bytes);
+  // durable, in a shared tier set with a disk: there after a power cut, too. exists: other bytes are stored under that name.
+  Result<Kept> put(const std::string& name, const std::string& bytes, bool durable = false);
   // miss where no node has all of it.
   Result<std::string> get(const std::string& name, uint64_t timeout_ns);
   enum class Extent : uint8_t { none, part, all };

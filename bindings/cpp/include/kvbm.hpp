@@ -475,6 +475,8 @@ class Manager {
     check(kvbm_manager_reset(get(), &err), err);
   }
   kvbm_status_t flush(uint64_t timeout_ns) { return check(kvbm_manager_flush(get(), timeout_ns)); }
+  // And what the disks then have survives the loss of power.
+  kvbm_status_t flush_durable(uint64_t timeout_ns) { return check(kvbm_manager_flush_durable(get(), timeout_ns)); }
 
   // Partial blocks. `evicted` gets the keys of blocks that made room, as many as it has room for; `n_evicted` is how
   // many there were.

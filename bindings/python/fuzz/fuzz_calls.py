@@ -231,6 +231,7 @@ class World:
             lambda: self.manager.locate(self.ns, keys, request_keys=c.one_of((None, [c.number()]))),
             lambda: self.manager.stats(), lambda: self.manager.metrics(), lambda: self.manager.nodes(),
             lambda: self.ns.set_quota(c.number(), c.number()), lambda: self.manager.flush(1000),
+            lambda: self.manager.flush(1000, durable=True),
             lambda: libkvbm.Namespace(self.manager, c.anything(), secret=c.anything(), epoch=c.number()),
             lambda: libkvbm.Geometry(c.number(), [libkvbm.Component(c.number(), c.number(), c.number(), c.number())]),
             lambda: libkvbm.Offer(self.cache, bytes(16), [0], rank=c.number()),

@@ -255,6 +255,11 @@ def manager_flush(r: Runner, a: Step) -> Results:
     return {"status": a["manager"].flush(number(a["timeout_ns"]))}
 
 
+@kind("manager.flush_durable")
+def manager_flush_durable(r: Runner, a: Step) -> Results:
+    return {"status": a["manager"].flush(number(a["timeout_ns"]), durable=True)}
+
+
 @kind("manager.stats")
 def manager_stats(r: Runner, a: Step) -> Results:
     stats = dataclasses.asdict(a["manager"].stats())

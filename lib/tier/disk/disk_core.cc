@@ -212,7 +212,7 @@ void DiskCore::shutdown(UniqueFunction<void()> done) {
 
 void DiskCore::finish_shutdown(Work& work) {
   if (!stopping_ || !shutdown_done_) return;
-  if (!puts_.empty() || gets_open_ != 0 || reclaim_ != nullptr || preparing_ != 0 || growing_) return;
+  if (!puts_.empty() || gets_open_ != 0 || reclaim_ != nullptr || preparing_ != 0 || growing_ || syncs_open_ != 0) return;
   if (open_ != UINT32_MAX) begin_seal(open_, work);
   if (closing_ == 0) work.shutdown_done = std::move(shutdown_done_);
 }
@@ -302,6 +302,7 @@ void DiskCore::perform(Work& work, bool on_executor) {
   }
   for (const uint32_t s : work.seals) seal(s);
   for (const uint32_t s : work.syncs) sync_segment(s);
+  for (const auto& wait : work.syncs_done) wait->done(wait->ok);
   for (const uint32_t s : work.prepares) prepare(s);
   if (work.grow) executor_.post([self] { self->grow(); });
   if (work.reclaim) executor_.post([self] { self->reclaim_collect(); });

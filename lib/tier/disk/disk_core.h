@@ -47,6 +47,14 @@ struct PutOp {
   [[nodiscard]] bool carry() const { return !moved_from.empty(); }
 };
 
+// Until segments are synced.
+struct SyncWait {
+  uint32_t open = 0;  // segments
+  bool ok = true;
+  std::shared_ptr<PutOp> put;  // a durable batch, which ends with it,
+  UniqueFunction<void(bool ok)> done;  // or this runs, without the mutex
+};
+
 struct GetOp {
   struct Place {
     uint32_t segment = 0, location = 0;
@@ -103,6 +111,7 @@ struct Work {
   std::vector<std::unique_ptr<WriteRun>> writes;
   std::vector<std::shared_ptr<PutOp>> puts_done;
   std::vector<std::shared_ptr<GetOp>> gets_done;
+  std::vector<std::shared_ptr<SyncWait>> syncs_done;
   std::vector<uint32_t> seals, syncs, prepares;
   std::vector<Identity> evicted, damaged;
   uint64_t wake_at = 0;
@@ -135,6 +144,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   Result<uint64_t> epoch(const NamespaceId& base_id) KVBM_EXCLUDES(control_);
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) KVBM_EXCLUDES(control_);
   std::vector<NamespaceEpoch> epochs() KVBM_EXCLUDES(control_);
+  void sync(UniqueFunction<void(const Status&)> done) KVBM_EXCLUDES(mutex_);
   void shutdown(UniqueFunction<void()> done) KVBM_EXCLUDES(mutex_);
 
  private:
@@ -159,6 +169,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
     size_t offered = 0;               // of these, those that were read
     uint64_t patient_until = kNever;  // set when writing begins to wait for all this
     bool draining = false;  // emptied, waits for its readers
+    std::vector<uint32_t> carried_to;  // segments
   };
   // A life whose header is on its way to the medium.
   struct NextLife {
@@ -184,6 +195,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   [[nodiscard]] bool dead(FamilyId family, uint64_t sequence) const KVBM_REQUIRES(mutex_);
 
   // writer.cc
+  void note_unsynced(PutOp& op, uint32_t segment) KVBM_REQUIRES(mutex_);
   void fill_writes(Work& work) KVBM_REQUIRES(mutex_);
   bool open_segment() KVBM_REQUIRES(mutex_);
   std::unique_ptr<WriteRun> next_write(Work& work, uint64_t most) KVBM_REQUIRES(mutex_);
@@ -204,11 +216,16 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   Segment& segment(uint32_t number) KVBM_EXCLUDES(mutex_);
   void sealed(uint32_t segment, bool footer) KVBM_EXCLUDES(mutex_);
   [[nodiscard]] bool is_stopping() const KVBM_EXCLUDES(mutex_);
-  void sync_segment(uint32_t segment) KVBM_EXCLUDES(mutex_);
-  void synced(uint32_t segment, const std::vector<std::shared_ptr<PutOp>>& waiters, const Status& status)
-      KVBM_EXCLUDES(mutex_);
   void expire_puts(uint64_t now, Work& work) KVBM_REQUIRES(mutex_);
   void refuse_puts(Code code, Work& work) KVBM_REQUIRES(mutex_);
+
+  // sync.cc
+  void wait_for_sync(const std::vector<uint32_t>& segments, std::shared_ptr<SyncWait> wait, Work& work)
+      KVBM_REQUIRES(mutex_);
+  void sync_segment(uint32_t segment) KVBM_EXCLUDES(mutex_);
+  void synced(uint32_t segment, std::vector<std::shared_ptr<SyncWait>> waits, uint64_t covers, const Status& status)
+      KVBM_EXCLUDES(mutex_);
+  void sync_failed(uint32_t segment, Work& work) KVBM_REQUIRES(mutex_);
 
   // reader.cc
   struct FileHold;
@@ -305,6 +322,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   std::unique_ptr<Reclaim> reclaim_ KVBM_GUARDED_BY(mutex_);
   uint64_t moving_bytes_ KVBM_GUARDED_BY(mutex_) = 0;  // memory of records that are with whoever takes them over
   bool growing_ KVBM_GUARDED_BY(mutex_) = false;
+  uint32_t syncs_open_ KVBM_GUARDED_BY(mutex_) = 0;  // sync() that have not ended
   uint64_t grow_again_at_ KVBM_GUARDED_BY(mutex_) = 0;
 
   std::deque<std::shared_ptr<PutOp>> put_queue_ KVBM_GUARDED_BY(mutex_);

@@ -76,6 +76,10 @@ void DiskTier::reject(const Identity& id, uint64_t location) {
   const MemoryWait patient;
   core_->reject(id, location);
 }
+void DiskTier::sync(UniqueFunction<void(const Status&)> done) {
+  const MemoryWait patient;
+  core_->sync(std::move(done));
+}
 void DiskTier::shutdown(UniqueFunction<void()> done) {
   const MemoryWait patient;
   core_->shutdown(std::move(done));

@@ -70,6 +70,7 @@ class DiskTier final : public Tier {
   Result<uint64_t> epoch(const NamespaceId& base_id) override;
   Status set_epoch(const NamespaceId& base_id, uint64_t epoch) override;
   std::vector<NamespaceEpoch> epochs() override;
+  void sync(UniqueFunction<void(const Status&)> done) override;
   void shutdown(UniqueFunction<void()> done) override;
 
  private:

@@ -74,7 +74,7 @@ uint32_t DiskCore::victim() {
   double least = 0;
   for (uint32_t i = 0; i < segments_.size(); ++i) {
     Segment& s = *segments_[i];
-    if (s.state != SegmentState::closed) continue;
+    if (s.state != SegmentState::closed || s.sync_running) continue;
     const double heat = s.live_records == 0 ? 0 : static_cast<double>(s.heat) / s.live_records;
     const auto age = static_cast<double>(next_life_ - s.life.sequence);
     const double score = static_cast<double>(s.live_bytes) * (1 + heat) / age;
@@ -249,8 +249,18 @@ void DiskCore::reclaim_drained(Work& work) {
   if (segment.reads != 0) return;
   segment.state = SegmentState::preparing;
   ++preparing_;
-  work.prepares.push_back(reclaim_->segment);
+  const uint32_t number = reclaim_->segment;
+  std::vector<uint32_t> unsynced;
+  for (const uint32_t to : reclaim_->carried_to) {
+    const bool seen = std::find(unsynced.begin(), unsynced.end(), to) != unsynced.end();
+    if (!seen && segments_[to]->synced < segments_[to]->written) unsynced.push_back(to);
+  }
   reclaim_.reset();
+  if (unsynced.empty()) return work.prepares.push_back(number);
+  // What was carried away survives a power cut in its new place before its old one is written over.
+  auto wait = std::make_shared<SyncWait>();
+  wait->done = [self = shared_from_this(), number](bool) { self->prepare(number); };
+  wait_for_sync(unsynced, std::move(wait), work);
 }
 
 // The header of the next life is durable before the first record of that life is written, so that

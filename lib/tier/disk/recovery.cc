@@ -313,13 +313,15 @@ Status DiskCore::recover_segment(const Life& life, AlignedBuffer& buffer) {
   Result<std::vector<Row>> footer = Status(Code::miss, "no footer");
   if (life.footer.has_value()) footer = read_footer(*s.file, s.life, *life.footer, buffer);
   std::vector<Row> rows;
+  bool durable = true;
   if (footer.ok()) {
     rows = std::move(footer).value();
   } else {
     auto scanned = scan_records(*s.file, s.life);
     if (scanned.ok()) rows = std::move(scanned.value().rows);
     // Nothing is ever appended to another owner's life: its last writes may still be on their way.
-    if (!rows.empty() && s.file->sync_now().ok()) {
+    durable = rows.empty() || s.file->sync_now().ok();
+    if (!rows.empty() && durable) {
       const std::vector<std::byte> bytes = encode_footer(s.life, rows);
       const AlignedBuffer written(bytes.size());
       const uint64_t start = segment_bytes_ - bytes.size();
@@ -333,6 +335,7 @@ Status DiskCore::recover_segment(const Life& life, AlignedBuffer& buffer) {
   }
   MutexLock state(mutex_);
   adopt(number, rows);
+  if (!durable) segments_[number]->written = rows.size();
   return {};
 }
 

@@ -23,12 +23,12 @@ enum class SegmentState : uint8_t {
   lost         // its header could not be written; not used again by this owner
 };
 
-struct PutOp;
+struct SyncWait;
 
 struct Segment {
   struct LiveRow {
     Row row;
-    bool written = false;
+    uint64_t written = 0;  // 0: not yet; else its place among those that were written here
   };
 
   std::unique_ptr<File> file;
@@ -37,6 +37,10 @@ struct Segment {
   bool footer = false;   // the medium has one for this life
   bool sealing = false;  // sync and footer are under way
   bool sync_running = false;
+  // A sync of this life failed: the system may hold what was lost for written, so a later one that succeeds says nothing.
+  bool sync_failed = false;
+  uint64_t written = 0;  // records of this life
+  uint64_t synced = 0;   // of these, the first so many survive a power cut
   uint32_t writes = 0;  // in flight
   uint32_t reads = 0;   // in flight or queued
   uint32_t pins = 0;
@@ -46,13 +50,14 @@ struct Segment {
   uint32_t live_records = 0;
   uint32_t heat = 0;  // finds since the last reclaim round, halved each time
   FooterSize footer_size;
-  std::vector<LiveRow> rows;                         // until the footer is written
-  std::vector<std::shared_ptr<PutOp>> sync_waiters;  // durable puts
+  std::vector<LiveRow> rows;                            // until the footer is written
+  std::vector<std::shared_ptr<SyncWait>> sync_waiters;  // for the next sync
 
   void begin_life(const SegmentLife& next) {
     life = next;
     state = SegmentState::free;
-    footer = sealing = false;
+    footer = sealing = sync_failed = false;
+    written = synced = 0;
     next_page = 1;
     live_bytes = 0;
     live_records = heat = 0;

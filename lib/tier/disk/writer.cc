@@ -35,6 +35,7 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
   op->moved_from = std::move(moved_from);
   op->batch = std::move(batch);
   bool nothing_to_write = false;  // once queued, the operation belongs to whoever holds the mutex
+  Work work;
   {
     MutexLock lock(mutex_);
     for (uint32_t i = 0; i < n; ++i) {
@@ -47,15 +48,18 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
         status = Code::invalid_argument;
       } else if (kPage + record_bytes(item.head.size(), item.payload.size()) + kPage > segment_bytes_) {
         status = Code::no_room;  // larger than a segment
-      } else if (op->carry() || index_.find(item.id) == DiskIndex::kNone) {
+      } else if (const uint32_t known = index_.find(item.id); op->carry() || known == DiskIndex::kNone) {
         status = Code::again;
         op->to_write.push_back(i);
+      } else if (op->batch->durable) {
+        note_unsynced(*op, segment_of(index_.at(known).location));
       }
     }
     op->open = static_cast<uint32_t>(op->to_write.size());
-    nothing_to_write = op->to_write.empty();
-    if (!nothing_to_write) {
-      puts_.push_back(op);
+    nothing_to_write = op->to_write.empty() && op->segments.empty();
+    if (!nothing_to_write) puts_.push_back(op);
+    if (op->to_write.empty() && !nothing_to_write) finish_put(op, work);
+    if (!op->to_write.empty()) {
       op->queued = true;
       // Carried records go first: they make the room that others wait for.
       if (op->carry())
@@ -70,7 +74,14 @@ void DiskCore::put(std::unique_ptr<PutBatch> batch, std::vector<uint32_t> moved_
     return;
   }
   if (deadline != kNever) wake_at(deadline);
+  perform(work);
   pump();
+}
+
+// A durable batch ends with a sync of this segment.
+void DiskCore::note_unsynced(PutOp& op, uint32_t segment) {
+  const bool noted = std::find(op.segments.begin(), op.segments.end(), segment) != op.segments.end();
+  if (!noted && segments_[segment]->synced < segments_[segment]->written) op.segments.push_back(segment);
 }
 
 void DiskCore::fill_writes(Work& work) {
@@ -278,10 +289,11 @@ void DiskCore::written(std::unique_ptr<WriteRun> run, const Status& status) {
     last_piece_ns_ = executor_.clock().now_ns();
     --segment.writes;
     if (run->staging != nullptr) staging_free_.push_back(run->staging);
-    if (run->sent == run->bytes) {
+    if (run->sent == run->bytes && !segment.sync_failed) {
       failures_ = 0;
       for (const WriteRun::Item& item : run->items) publish(item, run->segment, work);
     } else {
+      // What reaches a segment after a sync of it has failed may not be durable, though the write and later syncs succeed.
       const Code code = status.code() == Code::disk_full ? Code::disk_full : Code::io_error;
       if (code == Code::disk_full) full(work);
       // This segment may be bad: close it, and try its records once more in another.
@@ -318,6 +330,8 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
   const uint64_t bytes = record_bytes(row.head_bytes, row.payload_bytes);
   const uint32_t location = number * segment_pages_ + row.page;
   const uint32_t known = index_.find(put.id);
+  // Another batch was faster.
+  if (op.batch->durable && known != DiskIndex::kNone) note_unsynced(op, segment_of(index_.at(known).location));
   if (op.erased[item.item] || dead(put.id.family, segment.life.sequence) || (!op.carry() && known != DiskIndex::kNone))
     return settle(item.op, item.item, Code::ok, work);
   uint32_t entry = known;
@@ -352,7 +366,7 @@ void DiskCore::publish(const WriteRun::Item& item, uint32_t number, Work& work) 
     stats_.put_bytes += bytes;
   }
   index_.at(entry).location = location;
-  segment.rows[item.row].written = true;
+  segment.rows[item.row].written = ++segment.written;
   segment.live_bytes += bytes;
   ++segment.live_records;
   settle(item.op, item.item, Code::ok, work);
@@ -366,50 +380,15 @@ void DiskCore::settle(const std::shared_ptr<PutOp>& op, uint32_t item, Code code
 
 void DiskCore::finish_put(const std::shared_ptr<PutOp>& op, Work& work) {
   if (op->batch->durable && !op->segments.empty()) {
-    op->open = static_cast<uint32_t>(op->segments.size());
-    for (const uint32_t number : op->segments) {
-      Segment& segment = *segments_[number];
-      segment.sync_waiters.push_back(op);
-      if (!std::exchange(segment.sync_running, true)) work.syncs.push_back(number);
-    }
-    return;
+    auto wait = std::make_shared<SyncWait>();
+    wait->put = op;
+    return wait_for_sync(op->segments, std::move(wait), work);
+  }
+  if (op->carry() && reclaim_ != nullptr) {
+    reclaim_->carried_to.insert(reclaim_->carried_to.end(), op->segments.begin(), op->segments.end());
   }
   puts_.erase(std::find(puts_.begin(), puts_.end(), op));
   work.puts_done.push_back(op);
-}
-
-// Group commit: whoever waits when a sync begins is served by it; later ones by the next.
-void DiskCore::sync_segment(uint32_t number) {
-  std::vector<std::shared_ptr<PutOp>> waiters;
-  File* file = nullptr;
-  {
-    MutexLock lock(mutex_);
-    waiters.swap(segments_[number]->sync_waiters);
-    file = segments_[number]->file.get();
-  }
-  file->sync([self = shared_from_this(), number, waiters = std::move(waiters)](const Status& status) {
-    self->synced(number, waiters, status);
-  });
-}
-
-void DiskCore::synced(uint32_t number, const std::vector<std::shared_ptr<PutOp>>& waiters, const Status& status) {
-  Work work;
-  {
-    MutexLock lock(mutex_);
-    Segment& segment = *segments_[number];
-    segment.sync_running = !segment.sync_waiters.empty();
-    if (segment.sync_running) work.syncs.push_back(number);
-    for (const auto& op : waiters) {
-      if (!status.ok()) {
-        for (Code& code : op->batch->status) code = code == Code::ok ? Code::io_error : code;
-      }
-      if (--op->open != 0) continue;
-      puts_.erase(std::find(puts_.begin(), puts_.end(), op));
-      work.puts_done.push_back(op);
-    }
-    advance(work);
-  }
-  perform(work);
 }
 
 void DiskCore::begin_seal(uint32_t number, Work& work) {
@@ -430,12 +409,19 @@ void DiskCore::begin_seal(uint32_t number, Work& work) {
 // Records first, then the table that vouches for them: a footer is never on the medium before
 // everything that it names.
 void DiskCore::seal(uint32_t number) {
-  segment(number).file->sync([self = shared_from_this(), number](const Status& status) {
-    if (status.ok())
-      self->write_footer(number);
-    else
-      self->sealed(number, false);
-  });
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    auto wait = std::make_shared<SyncWait>();
+    wait->done = [self = shared_from_this(), number](bool ok) {
+      if (ok)
+        self->write_footer(number);
+      else
+        self->sealed(number, false);
+    };
+    wait_for_sync({number}, std::move(wait), work);
+  }
+  perform(work);
 }
 
 void DiskCore::write_footer(uint32_t number) {
@@ -446,7 +432,7 @@ void DiskCore::write_footer(uint32_t number) {
     MutexLock lock(mutex_);
     std::vector<Row> rows;
     for (const Segment::LiveRow& live : s.rows) {
-      if (live.written) rows.push_back(live.row);
+      if (live.written != 0) rows.push_back(live.row);
     }
     segment_bytes = s.life.segment_bytes;
     bytes = encode_footer(s.life, rows);

@@ -144,7 +144,7 @@ class Flushing : public Offloading {
   // Of a caller who may have left before it was told.
   Code told(bool heard = true) {
     std::optional<Code> said;
-    manager_->flush_and_tell([&](Code code) {
+    manager_->flush_and_tell(false, [&](Code code) {
       said = code;
       return heard;
     });

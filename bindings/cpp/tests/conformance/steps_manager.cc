@@ -260,6 +260,10 @@ void add_manager_steps(Steps& steps) {
   steps["manager.flush"] = [](Args& args) {
     return Json::object({{"status", args.object<kvbm::Manager>("manager").flush(args.number<uint64_t>("timeout_ns"))}});
   };
+  steps["manager.flush_durable"] = [](Args& args) {
+    return Json::object(
+        {{"status", args.object<kvbm::Manager>("manager").flush_durable(args.number<uint64_t>("timeout_ns"))}});
+  };
   steps["manager.stats"] = stats;
   steps["manager.metrics"] = [](Args& args) {
     return Json::object({{"text", args.object<kvbm::Manager>("manager").metrics()}});

@@ -189,9 +189,13 @@ class Manager:
         n: int = raw.kvbm_manager_unpin_owner(self._handle, owner)[1]
         return n
 
-    def flush(self, timeout_ns: int = FOREVER) -> int:
+    def flush(self, timeout_ns: int = FOREVER, *, durable: bool = False) -> int:
         """Waits until no offload is queued or in flight; DeadlineError if it takes longer. Returns OK, or PARTIAL where
-        a tier, or a shared tier set, did not take some blocks."""
+        a tier, or a shared tier set, did not take some blocks. `durable`: and until what the disks then have survives the
+        loss of power; PARTIAL also where a disk could not make some so, which have left it and are sent again by the next
+        flush; UnsupportedError where nothing was promised: no tier below host memory, or a plug-in tier."""
+        if durable:
+            return raw.kvbm_manager_flush_durable(self._handle, timeout_ns)
         return raw.kvbm_manager_flush(self._handle, timeout_ns)
 
     def reset(self) -> None:

@@ -1825,6 +1825,9 @@ extern "C" {
 extern "C" {
     pub fn kvbm_manager_flush(manager: *mut kvbm_manager_t, timeout_ns: u64) -> kvbm_status_t;
 }
+extern "C" {
+    pub fn kvbm_manager_flush_durable(manager: *mut kvbm_manager_t, timeout_ns: u64) -> kvbm_status_t;
+}
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct kvbm_namespace_options {

@@ -141,6 +141,15 @@ impl Manager {
         check(unsafe { sys::kvbm_manager_flush(raw, nanoseconds(timeout)) })
     }
 
+    /// As [`Manager::flush`], and what the disks then have survives the loss of power. [`Status::PARTIAL`] also where a
+    /// disk could not make something durable, which has left it: the next flush sends it again. Errors: UNSUPPORTED
+    /// where nothing was promised: no tier below host memory, or a plug-in tier; and those of `flush`.
+    pub fn flush_durable(&self, timeout: Option<Duration>) -> Result<Status> {
+        let raw = self.raw()?;
+        // SAFETY: the handle is live.
+        check(unsafe { sys::kvbm_manager_flush_durable(raw, nanoseconds(timeout)) })
+    }
+
     /// All metrics as Prometheus text.
     pub fn metrics(&self) -> Result<String> {
         let raw = self.raw()?;

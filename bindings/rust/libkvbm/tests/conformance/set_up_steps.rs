@@ -262,6 +262,9 @@ impl Objects {
                 results(Value::Null)
             }
             "manager.flush" => results(json!({"status": manager.flush(call.timeout("timeout_ns")?)?.0})),
+            "manager.flush_durable" => {
+                results(json!({"status": manager.flush_durable(call.timeout("timeout_ns")?)?.0}))
+            }
             "manager.metrics" => results(json!({"text": manager.metrics()?})),
             "manager.node_address" => results(json!({"address": manager.node_address()?})),
             "manager.stats" => results(stats(manager)?),

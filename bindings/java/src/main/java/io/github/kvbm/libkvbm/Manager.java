@@ -66,6 +66,21 @@ public final class Manager extends NativeObject {
   }
 
   /**
+   * Waits as {@link #flush} does, and until what the disks then have survives the loss of power.
+   *
+   * @param timeoutNs how long at most
+   * @return {@link Status#OK}, or {@link Status#PARTIAL} where a tier did not take some blocks, or could not make some
+   *     durable: those have left it, and the next flush sends them again
+   * @throws KvbmException KVBM_ERR_UNSUPPORTED where nothing was promised: no tier below host memory, or a plug-in tier
+   * @throws PeerException KVBM_ERR_DEADLINE after that time
+   */
+  public int flushDurable(long timeoutNs) {
+    try (Call call = Call.begin()) {
+      return Call.check(kvbm.kvbm_manager_flush_durable(call.use(handle), timeoutNs));
+    }
+  }
+
+  /**
    * Opens a namespace.
    *
    * @param options who its keys mean something to

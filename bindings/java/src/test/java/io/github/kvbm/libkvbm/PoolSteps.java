@@ -25,6 +25,8 @@ final class PoolSteps {
     });
     steps.put("manager.flush", in -> results("status",
         (long) in.object("manager", Manager.class).flush(in.number("timeout_ns"))));
+    steps.put("manager.flush_durable", in -> results("status",
+        (long) in.object("manager", Manager.class).flushDurable(in.number("timeout_ns"))));
     steps.put("manager.allocate", PoolSteps::allocate);
     steps.put("manager.complete", in -> {
       try (Call call = Call.begin()) {

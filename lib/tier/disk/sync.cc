@@ -1,0 +1,123 @@
+// What survives a power cut. A record does once a sync of its segment has succeeded that began after it was written. A sync that
+// fails takes everything since the last good one along, for good: systems hold what they could not write for clean, and a
+// later sync that succeeds says nothing of it.
+#include <algorithm>
+#include <utility>
+
+#include "tier/disk/disk_core.h"
+
+namespace kvbm::tier::disk {
+
+// Group commit: what waits when a sync begins is served by it; later ones by the next.
+void DiskCore::wait_for_sync(const std::vector<uint32_t>& segments, std::shared_ptr<SyncWait> wait, Work& work) {
+  wait->open = static_cast<uint32_t>(segments.size());
+  for (const uint32_t number : segments) {
+    Segment& segment = *segments_[number];
+    segment.sync_waiters.push_back(wait);
+    if (!std::exchange(segment.sync_running, true)) work.syncs.push_back(number);
+  }
+}
+
+void DiskCore::sync(UniqueFunction<void(const Status&)> done) {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    std::vector<uint32_t> segments;
+    for (uint32_t i = 0; i < segments_.size(); ++i) {
+      if (segments_[i]->synced < segments_[i]->written) segments.push_back(i);
+    }
+    auto wait = std::make_shared<SyncWait>();
+    ++syncs_open_;
+    wait->done = [self = shared_from_this(), call = std::move(done)](bool ok) mutable {
+      call(ok ? Status() : Status(Code::io_error, "blocks could not be made durable", self->options_.path));
+      Work rest;
+      {
+        MutexLock held(self->mutex_);
+        --self->syncs_open_;
+        self->advance(rest);
+      }
+      self->perform(rest);
+    };
+    if (segments.empty())
+      work.syncs_done.push_back(std::move(wait));
+    else
+      wait_for_sync(segments, std::move(wait), work);
+  }
+  perform(work);
+}
+
+void DiskCore::sync_segment(uint32_t number) {
+  std::vector<std::shared_ptr<SyncWait>> waits;
+  File* file = nullptr;
+  uint64_t covers = 0;
+  {
+    MutexLock lock(mutex_);
+    Segment& segment = *segments_[number];
+    waits.swap(segment.sync_waiters);
+    file = segment.file.get();
+    covers = segment.written;
+  }
+  file->sync([self = shared_from_this(), number, covers, waits = std::move(waits)](const Status& status) mutable {
+    self->synced(number, std::move(waits), covers, status);
+  });
+}
+
+void DiskCore::synced(uint32_t number, std::vector<std::shared_ptr<SyncWait>> waits, uint64_t covers, const Status& status) {
+  Work work;
+  {
+    MutexLock lock(mutex_);
+    Segment& segment = *segments_[number];
+    const bool ok = status.ok() && !segment.sync_failed;
+    if (ok) {
+      segment.synced = std::max(segment.synced, covers);
+    } else {
+      sync_failed(number, work);
+      // What waits for the next one was written since the last good one, too.
+      std::move(segment.sync_waiters.begin(), segment.sync_waiters.end(), std::back_inserter(waits));
+      segment.sync_waiters.clear();
+    }
+    segment.sync_running = !segment.sync_waiters.empty();
+    if (segment.sync_running) work.syncs.push_back(number);
+    for (auto& wait : waits) {
+      wait->ok = wait->ok && ok;
+      if (--wait->open != 0) continue;
+      if (wait->put == nullptr) {
+        work.syncs_done.push_back(std::move(wait));
+        continue;
+      }
+      PutOp& op = *wait->put;
+      if (!wait->ok) {
+        for (Code& code : op.batch->status) code = code == Code::ok ? Code::io_error : code;
+      }
+      puts_.erase(std::find(puts_.begin(), puts_.end(), wait->put));
+      work.puts_done.push_back(wait->put);
+    }
+    advance(work);
+  }
+  perform(work);
+}
+
+// Nothing of the segment that was written since its last good sync is found any more, and nothing more is written to it.
+void DiskCore::sync_failed(uint32_t number, Work& work) {
+  Segment& segment = *segments_[number];
+  if (!std::exchange(segment.sync_failed, true) && ++failures_ >= kFailuresToDisable) fail(work);
+  const auto drop = [&](uint32_t entry) KVBM_REQUIRES(mutex_) {
+    work.evicted.push_back(DiskIndex::identity(index_.at(entry)));
+    drop_entry(entry);
+    ++stats_.put_errors;
+  };
+  for (const Segment::LiveRow& live : segment.rows) {
+    FamilyId family = 0;
+    if (live.written <= segment.synced || !families_.find(live.row.family, family)) continue;
+    const uint32_t entry = index_.find(Identity{live.row.key, family});
+    if (entry != DiskIndex::kNone && index_.at(entry).location == number * segment_pages_ + live.row.page) drop(entry);
+  }
+  // Of an earlier owner's segment, or one whose table is written, it is not known which these are.
+  for (uint32_t i = 0; segment.rows.empty() && segment.synced < segment.written && i < index_.entries(); ++i) {
+    if (index_.at(i).location != 0 && segment_of(index_.at(i).location) == number) drop(i);
+  }
+  segment.written = segment.synced;
+  if (open_ == number) begin_seal(number, work);
+}
+
+}  // namespace kvbm::tier::disk
