@@ -366,19 +366,8 @@ void try_pairs(const Make& make, const std::vector<Named>& of, size_t length, st
 
 bool all_of_them() { return std::getenv("KVBMTEST_LONG") != nullptr; }
 
-#define SKIP_UNDER_THREAD_SANITIZER()                                                                          \
-  if (kThreadSanitizer) GTEST_SKIP() << "coroutines are not threads, and there is nothing to find between them"
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kThreadSanitizer = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-constexpr bool kThreadSanitizer = true;
-#else
-constexpr bool kThreadSanitizer = false;
-#endif
-#else
-constexpr bool kThreadSanitizer = false;
-#endif
+#define SKIP_UNDER_THREAD_SANITIZER() \
+  if (test::kThreadSanitizer) GTEST_SKIP() << "coroutines are not threads, and there is nothing to find between them"
 
 // One slot: what is released there and what comes next are in the same place.
 std::unique_ptr<World> registered_world() {
@@ -399,7 +388,9 @@ std::unique_ptr<World> writable_world(SlotState state, uint32_t slots) {
   EXPECT_EQ(w->table->allocate(kSharedAccount, {&slot, 1}, nullptr), Code::ok);
   w->labels[slot] = kOriginal;
   w->table->set_payload_bytes(slot, kPayload);
-  if (state == SlotState::complete) EXPECT_EQ(w->table->complete({&slot, 1}), Code::ok);
+  if (state == SlotState::complete) {
+    EXPECT_EQ(w->table->complete({&slot, 1}), Code::ok);
+  }
   w->shared = {kNoHold, kOriginal, slot};
   w->shared_key = kOriginal;
   EXPECT_EQ(w->holds.create(HoldKind::writable, {&slot, 1}, {}, {&w->shared.value, 1}), Code::ok);

@@ -1,4 +1,5 @@
-// Every order in which the steps of two threads can come, one run for each that differs from all others.
+// Every order in which the steps of two threads can come, one run for each that differs from all others. Not under the thread
+// sanitizer.
 //
 //   Interleavings orders;
 //   orders.explore(begin, first, second, end);   // begin(); first() beside second(); end(): again and again
@@ -24,6 +25,19 @@
 #include <vector>
 
 namespace kvbm::test {
+
+// It takes coroutines for threads that have nothing to do with each other.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizer = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
 
 class Interleavings {
  public:
