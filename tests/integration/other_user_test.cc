@@ -133,7 +133,7 @@ TEST_F(OtherUser, a_node_without_a_key_gives_another_user_nothing_and_takes_noth
     all.insert(all.begin() + 1, {"--peer", address, "--timeout", "3600"});
     const Ran ran = run_as(kOtherUser, all);
     EXPECT_EQ(ran.exit_code, 1) << call[0] << ": " << ran.text;
-    for (const char* part : {"user 0's", "user 65534", "node.key_file"}) {
+    for (const char* part : {"user 0 there", "user 65534 here", "node.key_file"}) {
       EXPECT_TRUE(contains(ran.text, part)) << call[0] << ": " << part << ": " << ran.text;
     }
   }
@@ -150,7 +150,7 @@ TEST_F(OtherUser, a_node_of_another_user_is_not_given_anything) {
   ASSERT_FALSE(address.empty());
   const Ran put = run_as(0, {"put", "--peer", address, "--timeout", "3600", "notes", file_});
   EXPECT_EQ(put.exit_code, 1) << put.text;
-  for (const char* part : {"user 65534's", "user 0", "node.key_file"}) {
+  for (const char* part : {"user 65534 there", "user 0 here", "node.key_file"}) {
     EXPECT_TRUE(contains(put.text, part)) << part << ": " << put.text;
   }
   EXPECT_EQ(run_as(kOtherUser, {"exists", "--peer", address, "notes"}).exit_code, 1);
@@ -185,7 +185,7 @@ TEST_F(OtherUser, a_session_is_not_handed_to_another_user) {
   const Ran sent = run_as(kOtherUser, {"session", "send", "--peer", at, "--timeout", "500", "--layers", "2", "--heads", "2",
                                        "--head-size", "16", "--tokens", "64"});
   EXPECT_EQ(sent.exit_code, 1) << sent.text;
-  EXPECT_TRUE(contains(sent.text, "node.key_file") && contains(sent.text, "user 0's")) << sent.text;
+  EXPECT_TRUE(contains(sent.text, "node.key_file") && contains(sent.text, "user 0 there")) << sent.text;
 }
 
 TEST_F(OtherUser, a_shared_tier_set_is_another_users_neither_to_join_nor_to_put_files_into) {

@@ -26,7 +26,6 @@ namespace {
 
 constexpr int kNamespaceCookie = 71;  // SO_NETNS_COOKIE, Linux 5.14
 constexpr const char* kNobodys = "no process has the socket at the other end";
-constexpr const char* kPeerRemedy = "run both as one user, or give both a key (node.key_file)";
 
 }  // namespace
 
@@ -197,17 +196,16 @@ std::optional<uid_t> PeerUsers::look_up(int fd, const char* table, std::string& 
   return user;
 }
 
+// The remedy comes first: rows of nodes have room for 127 characters.
 PeerUsers::Verdict PeerUsers::judge(const Ends& ends, std::optional<uid_t> user, const std::string& why) {
   if (user.has_value() && is_this_user(*user)) return {PeerUser::own, {}};
   if (user.has_value()) {
     return {PeerUser::stranger,
-            {Code::not_permitted, "another user's process is at the other end, which needs a key",
-             ends.far.text() + " is user " + std::to_string(*user) + "'s, this process runs as user " +
-                 std::to_string(geteuid()) + ": " + kPeerRemedy}};
+            {Code::not_permitted, "another user's process: run both as one, or set a key (node.key_file)",
+             "user " + std::to_string(*user) + " there, user " + std::to_string(geteuid()) + " here, " + ends.far.text()}};
   }
   return {PeerUser::unknown,
-          {Code::not_permitted, "whose process is at the other end cannot be found out, so it needs a key",
-           ends.far.text() + " (" + why + "): " + kPeerRemedy}};
+          {Code::not_permitted, "nobody knows whose process it is: set a key (node.key_file)", why + ", " + ends.far.text()}};
 }
 
 PeerUsers::Verdict PeerUsers::of_peer(int fd) {
