@@ -50,7 +50,7 @@ class ManagedStore {
   }
   ~ManagedStore() { kvbm_cache_release(cache_); }
 
-  // Seconds inside register.
+  // Seconds of this thread inside register.
   Status register_all(double& seconds) {
     seconds = 0;
     kvbm_manager_t* const manager = store_->manager();
@@ -59,7 +59,7 @@ class ManagedStore {
       const size_t n = std::min(kRegistered, blocks_.size() - at);
       kvbm_status_t status = kvbm_manager_allocate(manager, store_->ns(), n, &blocks_[at], nullptr, 0, nullptr);
       if (status == KVBM_OK) status = kvbm_manager_complete(manager, &blocks_[at], n, nullptr);
-      const Stopwatch watch;
+      const ThreadStopwatch watch;
       if (status == KVBM_OK) status = kvbm_manager_register(manager, store_->ns(), &blocks_[at], &keys_[at], n, nullptr);
       seconds += watch.seconds();
       if (status != KVBM_OK) return failed("blocks could not be registered", status);
@@ -72,8 +72,9 @@ class ManagedStore {
     return {};
   }
 
-  // Seconds to hash what is in the host, where it lies.
-  [[nodiscard]] double hash_all() const {
+  // Hashes what is in the host, where it lies: seconds of this thread, and on the wall.
+  void hash_all(std::vector<double>& own, std::vector<double>& wall) const {
+    const ThreadStopwatch mine;
     const Stopwatch watch;
     uint64_t all = 0;
     for (const kvbm_view_t& view : views_) {
@@ -82,9 +83,9 @@ class ManagedStore {
         all ^= codec::leaf_hash(ConstBytes(data + at, std::min(codec::kMaxLeafBytes, view.bytes - at)));
       }
     }
-    const double seconds = watch.seconds();
+    own.push_back(mine.seconds());
+    wall.push_back(watch.seconds());
     managed_sink = all;
-    return seconds;
   }
 
   Status store_all(double& seconds) {
@@ -114,7 +115,7 @@ class ManagedStore {
     part.n_tensors = 1;
     kvbm_cache_options_t layout;
     kvbm_cache_options_init(&layout, sizeof layout);
-    layout.n_blocks = blocks_.size();
+    layout.n_blocks = static_cast<uint32_t>(blocks_.size());
     layout.parts = &part;
     layout.n_parts = 1;
     kvbm_error_t error{};
@@ -147,7 +148,8 @@ Status measure_managed(const ManagedSize& size, int rounds, terminal::Progress& 
   std::vector<double> registered;
   std::vector<double> registered_late;
   std::vector<double> stored;
-  std::vector<double> limit;
+  std::vector<double> own;
+  std::vector<double> wall;
   for (int round = 0; round < rounds; ++round) {
     double seconds[3] = {};
     Status done;
@@ -155,7 +157,7 @@ Status measure_managed(const ManagedSize& size, int rounds, terminal::Progress& 
       if (which == 0 && done.ok()) done = now.value()->register_all(seconds[0]);
       if (which == 1 && done.ok()) done = late.value()->register_all(seconds[1]);
       if (which == 2 && done.ok()) done = now.value()->store_all(seconds[2]);
-      if (which == 3) limit.push_back(now.value()->hash_all());
+      if (which == 3) now.value()->hash_all(own, wall);
     };
     for (int i = 0; i < 4; ++i) step((i + round) % 4);
     if (!done.ok()) return done;
@@ -167,12 +169,11 @@ Status measure_managed(const ManagedSize& size, int rounds, terminal::Progress& 
   const double gigabytes = now.value()->gigabytes();
   const double blocks = now.value()->blocks();
   const std::string name = size.name;
-  rows.push_back(more_is_better("managed.register." + name, gigabytes / median(registered), "GB/s",
-                                gigabytes / median(limit), kLeafHash));
-  rows.push_back(less_is_better("managed.register_late." + name, median(registered_late) / blocks * 1e9, "ns",
-                                median(registered) / blocks * 1e9, "with the hashes, a block"));
   rows.push_back(
-      more_is_better("managed.store." + name, gigabytes / median(stored), "GB/s", gigabytes / median(limit), kLeafHash));
+      more_is_better("managed.register." + name, gigabytes / median(registered), "GB/s", gigabytes / median(own), kLeafHash));
+  rows.push_back(less_is_better("managed.register_late." + name, median(registered_late) / blocks * 1e9, "ns", 0, ""));
+  rows.push_back(
+      more_is_better("managed.store." + name, gigabytes / median(stored), "GB/s", gigabytes / median(wall), kLeafHash));
   return {};
 }
 

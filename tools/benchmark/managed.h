@@ -14,10 +14,10 @@ struct ManagedOptions {
   bool quiet = false;
 };
 
-// managed.register.SIZE: blocks whose bytes are nowhere in the caches are registered, 256 MiB a round, in GB/s; its limit
-// is hashing the same bytes, leaf by leaf, on the same thread. managed.register_late.SIZE: the same with
-// host.managed_hashes = when_needed, in blocks a second beside those of the default. managed.store.SIZE: storing as many
-// bytes from an attached cache, against the leaf hash. Medians; who begins alternates.
+// managed.register.SIZE: blocks whose bytes are nowhere in the caches are registered, 256 MiB a round, in GB/s of the
+// thread's own time; its limit is hashing the same bytes, leaf by leaf, on that thread. managed.register_late.SIZE: the
+// same with host.managed_hashes = when_needed, in ns a block. managed.store.SIZE: storing as many bytes from an attached
+// cache, on the wall, against the leaf hash. Medians; who begins alternates.
 Result<std::vector<Row>> bench_managed(const ManagedOptions& options);
 
 }  // namespace kvbm::benchmark
