@@ -150,7 +150,7 @@ function(kvbm_add_fatbin output include_directory)
   endforeach()
   list(APPEND code "-gencode=arch=compute_${kvbm_ptx_architecture},code=compute_${kvbm_ptx_architecture}")
   get_filename_component(name "${output}" NAME)
-  add_custom_command(OUTPUT "${output}"
+  add_custom_command(OUTPUT "${output}" "${output}.h"
     COMMAND "${PROJECT_SOURCE_DIR}/cmake/compile_kernels" "${PROJECT_SOURCE_DIR}/build/kernels" "${output}" "${unit}"
       "${kvbm_nvcc}" ${kvbm_nvcc_flags} ${kvbm_nvcc_compression} --threads 2 ${code} "-I${include_directory}"
     DEPENDS "${unit}" ${ARGN} "${kvbm_nvcc}" "${PROJECT_SOURCE_DIR}/cmake/compile_kernels"

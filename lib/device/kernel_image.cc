@@ -4,6 +4,7 @@
 
 // The bytes lie in the library as the compiler of kernels wrote them; 64: fatbins are read as words, and by vectors.
 #ifdef KVBM_CUDA_FATBIN
+#include KVBM_CUDA_FATBIN_KEY
 __asm__(
     ".pushsection .rodata.kvbm_kernels,\"a\",@progbits\n"
     ".balign 64\n"

@@ -50,6 +50,22 @@ std::vector<OptionRow> tier_rows() {
   return rows;
 }
 
+// Of tier sets that processes share.
+void add_share(std::vector<OptionRow>& rows) {
+  rows.push_back({"share",
+                  OptionType::choice,
+                  "off",
+                  "Let several processes of this host share the tier set: one owns it, the others are its clients.",
+                  0,
+                  0,
+                  {"off", "on"}});
+  rows.push_back(
+      {"share_directory", OptionType::string, "",
+       "Where a tier set without a disk is shared: a directory of this user's alone. With a disk: the disk's."});
+  rows.push_back({"share_ask", OptionType::duration, "20ms",
+                  "How long a lookup of a client waits for what the owner of the tier set has.", 0, 60'000'000'000});
+}
+
 // Of nodes, and of tier sets that processes share.
 void add_neighbours(std::vector<OptionRow>& rows) {
   rows.push_back(
@@ -74,18 +90,7 @@ void add_neighbours(std::vector<OptionRow>& rows) {
                   0,
                   0,
                   {"all", "on_eviction", "after_uses", "frequency", "on_request"}});
-  rows.push_back({"share",
-                  OptionType::choice,
-                  "off",
-                  "Let several processes of this host share the tier set: one owns it, the others are its clients.",
-                  0,
-                  0,
-                  {"off", "on"}});
-  rows.push_back(
-      {"share_directory", OptionType::string, "",
-       "Where a tier set without a disk is shared: a directory of this user's alone. With a disk: the disk's."});
-  rows.push_back({"share_ask", OptionType::duration, "20ms",
-                  "How long a lookup of a client waits for what the owner of the tier set has.", 0, 60'000'000'000});
+  add_share(rows);
   rows.push_back({"node.peers_file", OptionType::string, "",
                   "File of other nodes, name=... address=host:port a line, looked at once a second: who comes is "
                   "dialled, who goes is left."});

@@ -239,8 +239,8 @@ static void stored_blocks_of_several_engine_blocks_are_coded_whole(void) {
   CHECK_U64(encode(w.on_device, KVBM_CODEC_OFF, by_device), n);
   CHECK(memcmp(by_host, by_device, n) == 0);
   REFUSED(kvbm_cache_code_room(w.on_host, 3, NULL, &room, &err), KVBM_ERR_INVALID, "a stored block is 2");
-  REFUSED(kvbm_cache_code_room(w.on_host, (size_t)1 << 40, NULL, &room, &err), KVBM_ERR_INVALID, "more than 2^40 bytes");
-  REFUSED(kvbm_cache_code_room(w.on_host, (size_t)1 << 63, NULL, &room, &err), KVBM_ERR_INVALID, "more than 2^40 bytes");
+  REFUSED(kvbm_cache_code_room(w.on_host, (size_t)1 << 28, NULL, &room, &err), KVBM_ERR_INVALID, "more than 2^40 bytes");
+  REFUSED(kvbm_cache_code_room(w.on_host, (size_t)1 << 63, NULL, &room, &err), KVBM_ERR_INVALID, "at most 2^28");
   REFUSED(kvbm_cache_encode(w.on_host, ids, 3, 0, NULL, by_host, sizeof by_host, &n, &err), KVBM_ERR_INVALID,
           "3 ids, a stored block is 2 engine blocks");
   close_caches(&w);

@@ -1,6 +1,7 @@
 #include "benchmark/gpu_image.h"
 
 #ifdef KVBM_BENCH_FATBIN
+#include KVBM_BENCH_FATBIN_KEY
 __asm__(
     ".pushsection .rodata\n"
     ".balign 64\n"

@@ -7,7 +7,9 @@ namespace kvbm::tier::disk {
 namespace {
 
 // What the owner of the machine can do about it.
-const char* remedy(Code code) noexcept {
+const char* remedy(Code code, const std::string& message) noexcept {
+  // Whose it is, or who may write it, comes with its own (base/ownership.h).
+  if (message.find("chmod") != std::string::npos || message.find("chown") != std::string::npos) return "";
   switch (code) {
     case Code::in_use:
       return "; stop it, or choose another directory";
@@ -25,8 +27,9 @@ const char* remedy(Code code) noexcept {
 Status with_remedy(const Status& status) {
   const std::string what = std::string(status.what()) + ": ";
   const std::string message = status.message();
-  if (*remedy(status.code()) == 0 || !message.starts_with(what)) return status;
-  return {status.code(), status.what(), message.substr(what.size()) + remedy(status.code())};
+  const char* const what_helps = remedy(status.code(), message);
+  if (*what_helps == 0 || !message.starts_with(what)) return status;
+  return {status.code(), status.what(), message.substr(what.size()) + what_helps};
 }
 
 }  // namespace

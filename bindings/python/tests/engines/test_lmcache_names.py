@@ -20,6 +20,17 @@ pytestmark = pytest.mark.filterwarnings("default")
 CHUNK, N = 16, 4
 
 
+@pytest.fixture(autouse=True)
+def vllms_own_hash_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LMCache makes another one, for the whole process."""
+    try:
+        from vllm.v1.core import kv_cache_utils
+    except ImportError:
+        return
+    for name in ("NONE_HASH", "_NONE_HASH_SEED"):
+        monkeypatch.setattr(kv_cache_utils, name, getattr(kv_cache_utils, name, None), raising=False)
+
+
 def names(tokens: list[int], algorithm: str = "blake3") -> list[bytes]:
     return TokenHasher(CHUNK, algorithm).compute_chunk_hashes(tokens)
 

@@ -26,6 +26,7 @@ with warnings.catch_warnings():
     from libkvbm.vllm.connector.metadata import OfferJob, ReceiveJob, Remote, StepMetadata
     from libkvbm.vllm.connector.options import Options
     from libkvbm.vllm.connector.scheduler import SchedulerSide
+    from libkvbm.vllm.connector.worker import WorkerSide
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 def speed(block_ns: int) -> PrefillSpeed:

@@ -76,6 +76,10 @@ def named_by_hub(file: Path) -> Optional[bytes]:
     return None if any(mode & stat.S_IWOTH for mode in modes) else bytes.fromhex(blob.name)
 
 
+def clock() -> float:
+    return time.monotonic()
+
+
 class _Progress:
     """One line that is written over on a terminal, a line now and then in a log; nothing of what is soon over."""
 
@@ -83,7 +87,7 @@ class _Progress:
         self._what, self._total, self._log = what, total, log
         self._lock = threading.Lock()
         self._done = 0
-        self._began = time.monotonic()
+        self._began = clock()
         self._told = self._began
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
         self._width = 0
@@ -94,7 +98,7 @@ class _Progress:
             self._done += n
 
     def tell(self) -> None:
-        now = time.monotonic()
+        now = clock()
         since = now - self._began
         if since < _TELL_FIRST_S or self._done == 0:
             return
@@ -111,9 +115,9 @@ class _Progress:
     def end(self) -> None:
         if self._width:
             print(f"\r{'':<{self._width}}\r", end="", file=sys.stderr, flush=True)
-        if time.monotonic() - self._began > _LOG_S:
+        if clock() - self._began > _LOG_S:
             self._log.info("libkvbm has read %s: %.1f GB in %.0f s", self._what, self._done / 1e9,
-                           time.monotonic() - self._began)
+                           clock() - self._began)
 
 
 def _read(files: Mapping[str, tuple[Path, Stamp]], what: str, log: logging.Logger) -> dict[str, bytes]:

@@ -56,7 +56,7 @@ def weights_of(model: str, revision: Optional[str] = None, *, told: Optional[str
     name = f"{model}@{revision}" if revision else model
     words = [] if told is None else [f"told {told}"]
     if place is not None and (told is None or any(map(is_weights, _files(place, True))) or not place.is_dir()):
-        shown = Path(model).name if Path(model).expanduser().exists() else name
+        shown = Path(model).name if place == Path(model).expanduser() else name
         return " ".join([shown, digest_of(place, log=log), *words])
     if words:
         return " ".join([name, *words])
@@ -90,7 +90,7 @@ def place_of(model: str, revision: Optional[str] = None, cache: Optional[str] = 
     `cache`, which is one as well. None: not on this machine."""
     try:
         path = Path(model).expanduser()
-        if path.exists():
+        if model and path.exists():
             return path
     except (OSError, RuntimeError, ValueError):  # too long for a path, no home, a zero byte
         pass

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import Future, TimeoutError
 from typing import Optional
 
@@ -10,7 +11,7 @@ from ..engine import ConfigurationError
 from ..engine.weights import weights_of
 
 _log = logging.getLogger("libkvbm")
-# So long the first question about a model waits for what is known at once. What is read meanwhile is not there yet.
+# So long the first questions about a model wait for it. What takes longer to read is not there until it has been.
 _WAIT_S = 1.0
 _MOST_MODELS = 1024
 
@@ -22,21 +23,20 @@ class Models:
         """`revision` is what the operator says of weights whose files are not on this machine."""
         self._revision = revision
         self._lock = threading.Lock()
-        self._known: dict[str, Future[Optional[str]]] = {}
+        self._known: dict[str, tuple[Future[Optional[str]], float]] = {}
 
     def of(self, name: str) -> Optional[str]:
         """The model as an identity has it; None: it is being read, or nothing tells which it is. Said once in the log."""
         with self._lock:
-            found = self._known.get(name)
-            first = found is None
-            if found is None:
+            if name not in self._known:
                 if len(self._known) >= _MOST_MODELS:
                     return None
-                found = self._known[name] = Future()
-        if first:
-            threading.Thread(target=self._read, args=(name, found), name="libkvbm-weights", daemon=True).start()
+                told: Future[Optional[str]] = Future()
+                self._known[name] = told, time.monotonic() + _WAIT_S
+                threading.Thread(target=self._read, args=(name, told), name="libkvbm-weights", daemon=True).start()
+            found, until = self._known[name]
         try:
-            return found.result(_WAIT_S if first else 0)
+            return found.result(max(until - time.monotonic(), 0))
         except TimeoutError:
             return None
 

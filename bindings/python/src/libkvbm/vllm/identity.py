@@ -50,7 +50,9 @@ def hashing(running: Running, weak_hashes: bool) -> str:
     start = getattr(kv_cache_utils, "NONE_HASH", None)
     if start is None:
         raise RuntimeError("vLLM has not chosen how it hashes blocks yet")
-    return facts.hashing(running.engine.cache_config, weak_hashes, bytes(start).hex())
+    # Other code in this process may have made vLLM hash with a function that gives numbers.
+    seed = start.hex() if isinstance(start, bytes) else f"{type(start).__name__} {start}"
+    return facts.hashing(running.engine.cache_config, weak_hashes, seed)
 
 
 def identity_of(config: Any, running: Running, layout: str, record_bytes: int, weak_hashes: bool,

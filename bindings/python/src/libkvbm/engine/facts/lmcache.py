@@ -43,7 +43,8 @@ def check_engine(vllm_config: Optional[Any]) -> None:
                                      "serve the model without them, or use KvbmConnector instead of LMCache")
 
 
-def object_identity(version: str, model: str, element: str, kv_rank: int, group: int, replicated: bool, piece_bytes: int, made_by: str) -> Identity:
+def object_identity(version: str, model: str, element: str, kv_rank: int, group: int, replicated: bool, piece_bytes: int,
+                    made_by: str) -> Identity:
     """Of an object of the server. `model` says which weights; `kv_rank` is four numbers of 8 bits: world size, global rank,
     local world size, local rank."""
     rank = without_rank(kv_rank) if replicated else kv_rank
