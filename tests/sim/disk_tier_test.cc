@@ -192,25 +192,25 @@ TEST(DiskTierSync, what_reclaim_carries_survives_a_power_cut_as_it_did_before) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     DiskWorld w(seed, uint64_t{1} << 20, 64 << 10);
     ASSERT_TRUE(w.open().ok());
-    for (uint64_t n = 1; n <= 6; ++n) ASSERT_EQ(w.put_now(n, kBytes, true), Code::ok);
-    const auto touch = [&] {
-      for (uint64_t n = 1; n <= 6; ++n) {
-        tier::Found found;
-        const Identity id = w.id(n);
-        for (int i = 0; i < 3; ++i) w.tier->find({&id, 1}, {&found, 1}, true);
-      }
-    };
-    const uint64_t fill = 80 + w.sim.random().below(120);
+    // In each segment one that is in use beside others that are not.
+    constexpr uint64_t kUsed = 3;
+    const auto used = [](uint64_t i) { return 1 + 3 * i; };
+    for (uint64_t n = 1; n <= 3 * kUsed; ++n) ASSERT_EQ(w.put_now(n, kBytes, true), Code::ok);
+    const uint64_t fill = 60 + w.sim.random().below(120);
     for (uint64_t n = 0; n < fill; ++n) {
-      touch();
+      for (uint64_t i = 0; n % 12 == 0 && i < kUsed; ++i) {
+        tier::Found found;
+        const Identity id = w.id(used(i));
+        for (int k = 0; k < 4; ++k) w.tier->find({&id, 1}, {&found, 1}, true);
+      }
       std::vector<Code> codes;
       w.put({100 + n}, kBytes, false, &codes);
       w.sim.run_until([&] { return !codes.empty(); });
     }
     carried += w.tier->stats().rewritten_bytes;
     std::set<uint64_t> here;
-    for (uint64_t n = 1; n <= 6; ++n) {
-      if (w.present(n)) here.insert(n);
+    for (uint64_t i = 0; i < kUsed; ++i) {
+      if (w.present(used(i))) here.insert(used(i));
     }
     held += here.size();
     w.power_cut();
