@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -24,7 +25,10 @@ func TestGoKeepsItsSignals(t *testing.T) {
 
 // UCX installs handlers for faults where it is let, which would take Go's away.
 func TestGoKeepsItsSignalsWithUCX(t *testing.T) {
-	settings := map[string]string{"node.listen": "127.0.0.1:0", "node.transport": "ucx", "node.ucx_module": ucxModule}
+	key := filepath.Join(t.TempDir(), "key") // UCX cannot tell whose processes its peers are
+	ok(t, os.WriteFile(key, []byte("a key of this test's own, long enough"), 0o600))
+	settings := map[string]string{"node.listen": "127.0.0.1:0", "node.transport": "ucx", "node.ucx_module": ucxModule,
+		"node.key_file": key}
 	kv, err := NewContext(&ContextOptions{Settings: settings})
 	ok(t, err)
 	defer kv.Close()
