@@ -55,11 +55,15 @@ uint64_t SystemRandom::next() noexcept {
   return v;
 }
 
-uint64_t SeededRandom::next() noexcept {
-  uint64_t z = (state_ += 0x9E3779B97F4A7C15ULL);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
+// Simulations fill gigabytes: no virtual call a word.
+void SeededRandom::fill(std::span<std::byte> out) noexcept {
+  for (; out.size() >= sizeof(uint64_t); out = out.subspan(sizeof(uint64_t))) {
+    const uint64_t v = step();
+    std::memcpy(out.data(), &v, sizeof v);
+  }
+  if (out.empty()) return;
+  const uint64_t v = step();
+  std::memcpy(out.data(), &v, out.size());
 }
 
 }  // namespace kvbm

@@ -16,7 +16,8 @@ class Random {
   virtual ~Random() = default;
   // Thread: any.
   virtual uint64_t next() noexcept = 0;
-  void fill(std::span<std::byte> out) noexcept;
+  // What next() gives, eight bytes each.
+  virtual void fill(std::span<std::byte> out) noexcept;
   // Uniform in [0, bound); bound > 0. Bias is below 2^-32 for bounds below 2^32.
   uint64_t below(uint64_t bound) noexcept;
 };
@@ -41,9 +42,16 @@ class SystemRandom final : public Random {
 class SeededRandom final : public Random {
  public:
   explicit SeededRandom(uint64_t seed) noexcept : state_(seed) {}
-  uint64_t next() noexcept override;
+  uint64_t next() noexcept override { return step(); }
+  void fill(std::span<std::byte> out) noexcept override;
 
  private:
+  uint64_t step() noexcept {
+    uint64_t z = (state_ += 0x9E3779B97F4A7C15ULL);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+  }
   uint64_t state_;
 };
 

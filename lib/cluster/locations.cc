@@ -14,10 +14,10 @@ bool same(const Key& a, const Key& b) noexcept { return a.low() == b.low() && a.
 
 }  // namespace
 
-Locations::Locations(const Options& options) : options_(options) {
-  buckets_ = std::max<size_t>(1, options.memory_bytes / (kWays * kEntryBytes));
-  entries_.resize(buckets_ * kWays);
-}
+Locations::Locations(const Options& options)
+    : options_(options),
+      buckets_(std::max<size_t>(1, options.memory_bytes / (kWays * kEntryBytes))),
+      entries_(buckets_ * kWays) {}
 
 Result<NodeIndex> Locations::set_node(const NodeId& id, uint64_t incarnation) {
   if (const auto known = by_id_.find(id); known != by_id_.end()) {
@@ -65,7 +65,7 @@ void Locations::raise(Node& node) noexcept {
 std::array<std::span<Locations::Entry>, 2> Locations::buckets(const Identity& id) noexcept {
   const auto of = [this](uint64_t hash) {
     const auto index = static_cast<size_t>((static_cast<Wide>(hash) * buckets_) >> 64);
-    return std::span(entries_).subspan(index * kWays, kWays);
+    return entries_.all().subspan(index * kWays, kWays);
   };
   const uint64_t hash = (id.key.high() ^ id.family) * 0x9E3779B97F4A7C15ULL;
   const auto first = of(hash);

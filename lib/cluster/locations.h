@@ -6,7 +6,8 @@
 // Invariant: bytes() never exceeds Options::memory_bytes (at least one bucket). Entries take 48 bytes, eight to a
 // bucket, in either of two buckets by the identity's hash (with one, a table that was filled to a third had lost 22 of
 // 100,000); where both are full what is void goes, then what is oldest. An identity may have several holders, an entry
-// each. Thread: one owner, no lock. Budget: two buckets a call (six cache lines each), no allocation but in set_node().
+// each. Thread: one owner, no lock. Budget: two buckets a call (six cache lines each), no allocation but in set_node(); pages
+// of the table come as it fills.
 #pragma once
 
 #include <array>
@@ -18,6 +19,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
+#include "base/zeroed_array.h"
 #include "cluster/node.h"
 
 namespace kvbm::cluster {
@@ -68,7 +70,7 @@ class Locations {
   // Holders into out, the youngest answer first; n = how many.
   Answer find(const Identity& id, uint64_t now_ns, std::span<Location> out, size_t& n) const;
 
-  [[nodiscard]] uint64_t bytes() const noexcept { return entries_.size() * kEntryBytes; }
+  [[nodiscard]] uint64_t bytes() const noexcept { return entries_.bytes(); }
 
  private:
   struct Entry {
@@ -78,7 +80,7 @@ class Locations {
     FamilyId family = 0;
     uint32_t head_bytes = 0;
     uint32_t stamp = 0;  // milliseconds; wraps after 49 days, which costs a wrong age and no more
-    NodeIndex node = kNoNode;
+    NodeIndex node = 0;
     uint16_t generation = 0;  // of the node; 0 = empty, for kNoNode 1 = nobody has it
   };
   static_assert(sizeof(Entry) == kEntryBytes);
@@ -96,8 +98,8 @@ class Locations {
   static void insert(const Location& found, std::span<Location> out, size_t& n) noexcept;
 
   Options options_;
-  std::vector<Entry> entries_;
   size_t buckets_;
+  ZeroedArray<Entry> entries_;
   std::vector<Node> nodes_;
   std::map<NodeId, NodeIndex> by_id_;
   std::vector<NodeIndex> free_;

@@ -4,7 +4,7 @@
 // A fingerprint of 24 bits and the set number tell blocks apart, so a wrong memory has a chance of
 // about 8 / 2^24 a look-up; it costs a misjudged block, never a wrong one.
 // Budget: at most max(65,536, 2 x capacity) entries: 16 bytes a block of a large cache, so that all metadata
-// stays within 96.
+// stays within 96. Pages of them come as blocks leave.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "base/prefetch.h"
+#include "base/zeroed_array.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -62,7 +62,7 @@ class Ghosts {
   // Entries in the order of memory, for a walk over all.
   [[nodiscard]] size_t size() const noexcept { return sets_.size() * kWays; }
   [[nodiscard]] Ghost at(size_t i) const noexcept { return sets_[i / kWays].ghost(i % kWays); }
-  [[nodiscard]] size_t bytes() const noexcept { return sets_.size() * sizeof(Set); }
+  [[nodiscard]] size_t bytes() const noexcept { return sets_.bytes(); }
 
  private:
   struct alignas(64) Set {
@@ -124,7 +124,7 @@ class Ghosts {
     return high == 0 ? 1 : high;
   }
 
-  std::vector<Set> sets_;
+  ZeroedArray<Set> sets_;
 };
 
 }  // namespace kvbm::policy

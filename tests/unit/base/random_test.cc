@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <set>
+#include <vector>
 
 #include "base/chacha20.h"
 
@@ -23,6 +25,22 @@ TEST(ChaCha20, gives_the_block_of_rfc_8439_section_2_3_2) {
                                              0x9aaa2204, 0x4e6cd4c3, 0x466482d2, 0x09aa9f07, 0x05d7c214, 0xa2028bd9,
                                              0xd19c12b5, 0xb94e16de, 0xe883d0cb, 0x4e3c50a2};
   EXPECT_EQ(chacha20_block(key, 1, {0x09000000, 0x4a000000, 0}), expected);
+}
+
+TEST(SeededRandom, fills_with_what_it_would_give_word_by_word) {
+  for (const size_t bytes : {0U, 1U, 7U, 8U, 9U, 64U, 100U}) {
+    SeededRandom filling(5);
+    SeededRandom giving(5);
+    std::vector<std::byte> filled(bytes), given(bytes + 8);
+    static_cast<Random&>(filling).fill(filled);
+    for (size_t at = 0; at < bytes; at += 8) {
+      const uint64_t word = giving.next();
+      std::memcpy(given.data() + at, &word, sizeof word);
+    }
+    given.resize(bytes);
+    EXPECT_EQ(filled, given);
+    EXPECT_EQ(filling.next(), giving.next()) << bytes;
+  }
 }
 
 // The system says no to getrandom from now on, in this process; false where it cannot be made to.
