@@ -88,7 +88,7 @@ class CodingCalls : protected BlockCalls {
   }
 
   static bool is_fresh(const uint8_t* block) {
-    return std::all_of(block, block + kBlockBytes, [](uint8_t b) { return b == 0x5A; });
+    return block[0] == 0x5A && std::memcmp(block, block + 1, kBlockBytes - 1) == 0;
   }
 
   // Options of a call; true when one of them is wrong.

@@ -1,6 +1,8 @@
 // Runs a fuzz target without libFuzzer: every file of its corpus, then mutations of them from a seed.
 //   fuzz TARGET CORPUS_DIRECTORY
 // KVBMTEST_FUZZ_MUTATIONS says how many mutations of each file (default 2,000), KVBMTEST_FUZZ_SEED where they begin.
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -59,6 +61,9 @@ void mutate(Bytes& bytes, std::mt19937_64& random) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What one input frees, the next one uses (support/main.cc).
+  (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
   const auto& targets = kvbm::test::fuzz_targets();
   const auto found = argc == 3 ? targets.find(argv[1]) : targets.end();
   if (found == targets.end()) {

@@ -5,6 +5,7 @@
 // A test that needs another process runs its own program again as that process.
 #include <fnmatch.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -95,11 +96,19 @@ bool choose(const std::string& suite) {
   return found;
 }
 
+// What one case frees, the next one uses: given back to the system it has to be faulted in anew, which on a virtual machine
+// takes longer than many a case.
+void keep_freed_memory() {
+  (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (const auto status = kvbm::test::run_member_if_asked(argc, argv)) return *status;
   if (const auto status = kvbm::test::run_node_if_asked(argc, argv)) return *status;
+  keep_freed_memory();
   const std::string suite = take_suite(argc, argv);
   testing::InitGoogleTest(&argc, argv);
   if (!all_belong_to_suites()) return 2;

@@ -46,11 +46,11 @@ RankCache::RankCache(const Facts& facts, const Part& part, layout::Form form, ui
   const uint64_t total = blocks_ * shape.unit_bytes() * shape.planes() * shape.layers();
   std::vector<layout::Tensor> tensors;
   for (uint32_t i = 0; i < n; ++i) {
-    memory_.emplace_back(total / n, memory);
-    random.fill(memory_.back());
+    const std::span<std::byte> bytes = memory_.emplace_back(total / n, memory).all();
+    random.fill(bytes);
+    before_.emplace_back(bytes.begin(), bytes.end());
+    tensors.push_back({bytes.data(), bytes.size()});
   }
-  for (auto& m : memory_) tensors.push_back({m.data(), m.size()});
-  before_ = memory_;
   arrangement_ = std::make_unique<layout::Arrangement>(layout::arrange(form, shape, blocks_, tensors).value());
 }
 
@@ -84,7 +84,7 @@ std::byte* RankCache::row(uint64_t layer, uint64_t plane, uint64_t head, uint64_
   }
   uint64_t tensor = has_layer ? 0 : local_layer;
   if (!has_plane) tensor = tensor * planes_ + plane;
-  return const_cast<std::byte*>(memory_[tensor].data()) + index * row_bytes_;
+  return memory_[tensor].all().data() + index * row_bytes_;
 }
 
 void RankCache::fill(uint64_t seed, uint32_t layer, Range range) {
@@ -112,15 +112,17 @@ std::string RankCache::check(uint64_t seed) const {
     if (auto wrong = check_layer(seed, l); !wrong.empty()) return wrong;
   }
   // Nothing else was written: put back what the range held before, then all must be as it was.
-  std::vector<std::pmr::vector<std::byte>> now = memory_;
+  std::vector<std::vector<std::byte>> now;
+  for (const ResourceBytes& memory : memory_) now.emplace_back(memory.all().begin(), memory.all().end());
   for (uint64_t l = part_.shard.first_layer; l < uint64_t{part_.shard.first_layer} + part_.shard.layers; ++l)
     for (uint64_t p = 0; p < planes_; ++p)
       for (uint64_t h = part_.shard.first_head; h < uint64_t{part_.shard.first_head} + part_.shard.heads; ++h)
         for (uint64_t t = part_.range.begin; t < part_.range.end; ++t) {
           const std::byte* at = row(l, p, h, t);
           for (size_t i = 0; i < memory_.size(); ++i) {
-            if (at < memory_[i].data() || at >= memory_[i].data() + memory_[i].size()) continue;
-            const auto offset = static_cast<size_t>(at - memory_[i].data());
+            const std::span<std::byte> memory = memory_[i].all();
+            if (at < memory.data() || at >= memory.data() + memory.size()) continue;
+            const auto offset = static_cast<size_t>(at - memory.data());
             std::memcpy(now[i].data() + offset, before_[i].data() + offset, row_bytes_);
           }
         }

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -19,6 +21,29 @@ namespace kvbm::test {
 // The bytes of one head at one position, for the whole model.
 void truth_row(uint64_t seed, uint32_t component, uint64_t layer, uint64_t plane, uint64_t head, uint64_t position,
                std::byte* out, uint32_t bytes);
+
+// Memory of a resource. A std::pmr::vector makes and ends its bytes one by one.
+class ResourceBytes {
+ public:
+  ResourceBytes(size_t size, std::pmr::memory_resource* from) : from_(from), bytes_(make(size, from)) {}
+  ~ResourceBytes() {
+    if (!bytes_.empty()) from_->deallocate(bytes_.data(), bytes_.size());
+  }
+  ResourceBytes(ResourceBytes&& other) noexcept : from_(other.from_), bytes_(std::exchange(other.bytes_, {})) {}
+  ResourceBytes(const ResourceBytes&) = delete;
+  ResourceBytes& operator=(const ResourceBytes&) = delete;
+  ResourceBytes& operator=(ResourceBytes&&) = delete;
+
+  [[nodiscard]] std::span<std::byte> all() const noexcept { return bytes_; }
+
+ private:
+  static std::span<std::byte> make(size_t size, std::pmr::memory_resource* from) {
+    if (size == 0) return {};
+    return {static_cast<std::byte*>(from->allocate(size)), size};
+  }
+  std::pmr::memory_resource* from_;
+  std::span<std::byte> bytes_;
+};
 
 // One rank's cache of one component.
 class RankCache {
@@ -47,8 +72,8 @@ class RankCache {
   uint32_t tokens_ = 0, row_bytes_ = 0, planes_ = 0;
   uint64_t blocks_ = 0, first_ = 0;
   std::vector<layout::BlockId> ids_;
-  std::vector<std::pmr::vector<std::byte>> memory_;
-  std::vector<std::pmr::vector<std::byte>> before_;
+  std::vector<ResourceBytes> memory_;
+  std::vector<std::vector<std::byte>> before_;
   std::unique_ptr<layout::Arrangement> arrangement_;
 };
 

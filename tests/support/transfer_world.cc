@@ -89,12 +89,12 @@ FakeCudaOptions TransferWorld::two_devices() {
   return options;
 }
 
-TransferWorld::TransferWorld(uint64_t seed)
-    : random(seed), loose(kBytes), arena_(static_cast<std::byte*>(std::aligned_alloc(4096, kBytes))) {
+TransferWorld::TransferWorld(uint64_t seed, size_t all)
+    : bytes(all), random(seed), loose(all), arena_(static_cast<std::byte*>(std::aligned_alloc(4096, all))) {
   add_emulated_kernels(cuda);
   auto made = ThreadExecutor::create("test", 2);
   if (made.ok()) executor = std::move(made).value();
-  pages = reinterpret_cast<std::byte*>(cuda.allocate(1, kBytes));
+  pages = reinterpret_cast<std::byte*>(cuda.allocate(1, bytes));
   pinned = arena_.get();
   fill_pages();
   fill_records();
@@ -114,7 +114,7 @@ Status TransferWorld::open_on(const device::TransferOptions& options, Executor& 
   if (!opened.ok()) return opened.status();
   device = std::move(opened).value();
   std::vector<std::shared_ptr<const device::PinnedHost>> known;
-  for (size_t at = 0; at < kBytes; at += range) {
+  for (size_t at = 0; at < bytes; at += range) {
     auto memory = device::PinnedHost::pin(device, MutableBytes(pinned + at, range), 1);
     if (!memory.ok()) return memory.status();
     known.push_back(std::move(memory).value());
@@ -133,11 +133,12 @@ void TransferWorld::close() {
 }
 
 void TransferWorld::fill_records() {
-  random.fill(MutableBytes(pinned, kBytes));
+  random.fill(MutableBytes(pinned, bytes));
   random.fill(loose);
 }
 
-std::vector<device::LeafMove> TransferWorld::make_leaves(size_t most, uint64_t bytes, uint32_t loose_share, bool flat) {
+std::vector<device::LeafMove> TransferWorld::make_leaves(size_t most, uint64_t most_bytes, uint32_t loose_share,
+                                                         bool flat) {
   std::vector<device::LeafMove> leaves;
   uint64_t page = 0, record = 0;
   for (size_t i = 0; i < most; ++i) {
@@ -157,7 +158,7 @@ std::vector<device::LeafMove> TransferWorld::make_leaves(size_t most, uint64_t b
     const uint64_t extent = flat ? run.bytes : static_cast<uint64_t>(run.stride0) * run.count0;
     if (!flat || random.below(10) == 0) page += random.below(500);
     if (random.below(flat ? 12 : 5) == 0) record += random.below(500);
-    if (page + extent > bytes || record + run.total() > kBytes) break;
+    if (page + extent > most_bytes || record + run.total() > bytes) break;
     run.data = pages + page;
     leaf.record = (random.below(100) < loose_share ? loose.data() : pinned) + record;
     page += extent;

@@ -85,12 +85,14 @@ class HandTimed final : public Executor {
 
 class TransferWorld {
  public:
-  static constexpr size_t kBytes = 2U << 20;  // of the pages, of pinned and of other host memory
+  static constexpr size_t kBytes = 2U << 20;
+  static constexpr uint64_t kSeed = 20261122;
   // Parts of 64 KiB, so that a few MiB go round the ring many times; 8 places a direction.
   static device::TransferOptions small_options();
   static FakeCudaOptions two_devices();
 
-  explicit TransferWorld(uint64_t seed = 20261122);
+  // `bytes` of pages, of pinned and of other host memory.
+  explicit TransferWorld(uint64_t seed = kSeed, size_t bytes = kBytes);
   ~TransferWorld();
   TransferWorld(const TransferWorld&) = delete;
   TransferWorld& operator=(const TransferWorld&) = delete;
@@ -108,7 +110,7 @@ class TransferWorld {
   // The bytes of a leaf as they lie in the pages.
   [[nodiscard]] static std::vector<std::byte> pages_of(const device::LeafMove& leaf);
   // Fills pages, or records, with new bytes.
-  void fill_pages() { random.fill(MutableBytes(pages, kBytes)); }
+  void fill_pages() { random.fill(MutableBytes(pages, bytes)); }
   void fill_records();
   // Sets what each must have, from its record.
   static void expect_records(std::vector<device::LeafMove>& leaves);
@@ -116,6 +118,7 @@ class TransferWorld {
   Outcome gather(device::TransferBatch batch);
   Outcome scatter(device::TransferBatch batch);
 
+  const size_t bytes;
   SeededRandom random;
   std::unique_ptr<ThreadExecutor> executor;
   std::unique_ptr<HandTimed> timers;
@@ -123,7 +126,7 @@ class TransferWorld {
   std::unique_ptr<device::Transfers> transfers;
   std::byte* pages = nullptr;   // the device's
   std::byte* pinned = nullptr;  // known to it
-  size_t range = kBytes;        // of which so much is registered as one, if set before it is opened
+  size_t range = bytes;         // of which so much is registered as one, if set before it is opened
   std::vector<std::byte> loose;
 
  private:

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace kvbm::emulation {
 namespace {
@@ -11,8 +13,6 @@ namespace {
 constexpr unsigned kBarriers = 16;
 // A thread that waits for another by sleeping again and again does so at most that often.
 constexpr uint64_t kMostSpins = 50'000'000;
-
-thread_local BlockRunner* t_runner = nullptr;
 
 // Unwinds the thread of a block that has failed.
 struct Stopped {};
@@ -25,16 +25,17 @@ std::string text_of(const Site& site) {
   return std::string(site.what) + " (" + site.file + ":" + std::to_string(site.line) + ")";
 }
 
-// The same operation of the source, not one that happens to wait for as many.
+// The same operation of the source, not one that happens to wait for as many. Literals are mostly one, and each operation
+// of each lane asks.
 bool same(const Site& a, const Site& b) {
-  return a.line == b.line && std::string_view(a.what) == b.what && std::string_view(a.file) == b.file;
+  if (a.line != b.line) return false;
+  if (a.what == b.what && a.file == b.file) return true;
+  return std::string_view(a.what) == b.what && std::string_view(a.file) == b.file;
 }
 
 size_t volume(const Dim& d) { return size_t{d.x} * d.y * d.z; }
 
 }  // namespace
-
-BlockRunner& current_runner() { return *t_runner; }
 
 BlockRunner::BlockRunner() : barriers_(kBarriers) {}
 BlockRunner::~BlockRunner() = default;
@@ -71,8 +72,11 @@ Outcome BlockRunner::run(const LaunchShape& shape, const Options& options, Dim b
   shared_.reset(new unsigned char[shape.shared_bytes + 16]);
   std::fill_n(shared_.get(), shape.shared_bytes, static_cast<unsigned char>(0xA5));
   for (Barrier& barrier : barriers_) barrier.waiting.clear();
-  exchanges_.clear();
-  exchanges_.resize((n_threads_ + kWarp - 1) / kWarp);
+  // A block that failed has left some of them open.
+  for (auto& of_warp : exchanges_) {
+    for (auto& x : of_warp) x->arrived = x->readers = 0;
+  }
+  exchanges_.resize(std::max(exchanges_.size(), (n_threads_ + kWarp - 1) / kWarp));
   while (threads_.size() < n_threads_) threads_.push_back(std::make_unique<Thread>());
   order_.resize(n_threads_);
   for (unsigned i = 0; i < n_threads_; ++i) {
@@ -102,7 +106,7 @@ Outcome BlockRunner::run(const LaunchShape& shape, const Options& options, Dim b
 void BlockRunner::turn() {
   const bool drawn = options_->order_seed != 0;
   if (drawn) {
-    for (size_t i = n_threads_; i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
+    for (size_t i = n_threads_; i > 1; --i) std::swap(order_[i - 1], order_[(random() >> 32) * i >> 32]);
   }
   for (const unsigned i : order_) {
     Thread& thread = *threads_[i];
@@ -181,7 +185,8 @@ BlockRunner::Exchange& BlockRunner::open_exchange(unsigned warp, unsigned mask, 
   return x;
 }
 
-void BlockRunner::exchange(unsigned mask, uint64_t value, const Site& site, uint64_t (&out)[kWarp]) {
+// Back when all are there.
+BlockRunner::Exchange& BlockRunner::meet(unsigned mask, uint64_t value, const Site& site, Combine of_all) {
   Thread& self = *current_;
   const unsigned lane = self.index % kWarp;
   const unsigned warp = self.index / kWarp;
@@ -197,13 +202,31 @@ void BlockRunner::exchange(unsigned mask, uint64_t value, const Site& site, uint
     self.state = State::waits;
     suspend_current();
   } else {
+    if (of_all != nullptr) x.result = of_all(x.values, mask);
     for (unsigned l = 0; l < lanes; ++l) {
       if ((mask >> l & 1U) != 0) make_ready(*threads_[size_t{warp} * kWarp + l]);
     }
   }
-  std::copy(std::begin(x.values), std::end(x.values), std::begin(out));
-  self.exchange = nullptr;
+  return x;
+}
+
+void BlockRunner::leave(Exchange& x) {
+  current_->exchange = nullptr;
   if (--x.readers == 0) x.arrived = 0;
+}
+
+uint64_t BlockRunner::exchange(unsigned mask, uint64_t value, const Site& site, unsigned from) {
+  Exchange& x = meet(mask, value, site, nullptr);
+  const uint64_t out = x.values[from % kWarp];
+  leave(x);
+  return out;
+}
+
+uint64_t BlockRunner::combine(unsigned mask, uint64_t value, const Site& site, Combine of_all) {
+  Exchange& x = meet(mask, value, site, of_all);
+  const uint64_t out = x.result;
+  leave(x);
+  return out;
 }
 
 void BlockRunner::give_way(const Site& site) {
@@ -213,7 +236,7 @@ void BlockRunner::give_way(const Site& site) {
 }
 
 void BlockRunner::check_access(const void* address, size_t bytes, size_t alignment, bool writes) {
-  if (reinterpret_cast<uintptr_t>(address) % alignment != 0) {
+  if ((reinterpret_cast<uintptr_t>(address) & (alignment - 1)) != 0) {  // a power of two
     fail(Outcome::Kind::misaligned, std::string(writes ? "writes " : "reads ") + std::to_string(bytes) +
                                         " bytes at an address that is no multiple of " + std::to_string(alignment));
   }
@@ -245,6 +268,35 @@ Outcome BlockRunner::stuck() const {
   return {Outcome::Kind::divergent, std::move(text)};
 }
 
+namespace {
+
+// Runners that no grid uses. The stacks of one take a millisecond to make, and threads that launch come and go.
+class Idle {
+ public:
+  std::unique_ptr<BlockRunner> take() {
+    const std::lock_guard lock(mutex_);
+    if (runners_.empty()) return std::make_unique<BlockRunner>();
+    auto runner = std::move(runners_.back());
+    runners_.pop_back();
+    return runner;
+  }
+  void give(std::unique_ptr<BlockRunner> runner) {
+    const std::lock_guard lock(mutex_);
+    runners_.push_back(std::move(runner));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<BlockRunner>> runners_;
+};
+// Never ended: a device that was given up may still launch when the process ends.
+Idle& idle() {
+  static auto& all = *new Idle;
+  return all;
+}
+
+}  // namespace
+
 Outcome run_grid(const LaunchShape& shape, const Options& options, const std::function<void()>& body) {
   const size_t blocks = volume(shape.grid);
   const size_t threads = volume(shape.block);
@@ -256,17 +308,17 @@ Outcome run_grid(const LaunchShape& shape, const Options& options, const std::fu
   std::mutex mutex;
   Outcome first;
   const auto work = [&] {
-    thread_local BlockRunner runner;
+    auto runner = idle().take();
     for (size_t i = next.fetch_add(1); i < blocks; i = next.fetch_add(1)) {
       const Dim& g = shape.grid;
       const auto at = static_cast<unsigned>(i);
-      Outcome outcome = runner.run(shape, options, {at % g.x, at / g.x % g.y, at / g.x / g.y}, body);
+      Outcome outcome = runner->run(shape, options, {at % g.x, at / g.x % g.y, at / g.x / g.y}, body);
       if (outcome.ok()) continue;
       next.store(blocks);
       const std::lock_guard lock(mutex);
       if (first.ok()) first = std::move(outcome);
-      return;
     }
+    idle().give(std::move(runner));
   };
   std::vector<std::thread> others;
   for (size_t i = 1; i < std::min<size_t>(options.os_threads, blocks); ++i) others.emplace_back(work);

@@ -42,8 +42,11 @@ class BlockRunner {
   [[nodiscard]] void* dynamic_shared() noexcept { return shared_.get(); }
   // Until `count` threads are at the barrier `id`; 0: all of the block.
   void barrier(unsigned id, unsigned count, const Site& site);
-  // Until all of `mask` are here; then `out` has what each of them gave, by lane.
-  void exchange(unsigned mask, uint64_t value, const Site& site, uint64_t (&out)[kWarp]);
+  // Until all of `mask` are here; then what the lane `from` gave.
+  uint64_t exchange(unsigned mask, uint64_t value, const Site& site, unsigned from);
+  // The same; then what `of_all` makes of what all of them gave, by lane: it is asked once.
+  using Combine = uint64_t (*)(const uint64_t (&values)[kWarp], unsigned mask);
+  uint64_t combine(unsigned mask, uint64_t value, const Site& site, Combine of_all);
   void give_way(const Site& site);
   [[noreturn]] void fail(Outcome::Kind kind, std::string text);
   // Reports what the device would not do.
@@ -73,12 +76,15 @@ class BlockRunner {
     unsigned readers = 0;
     Site site{};
     uint64_t values[kWarp] = {};
+    uint64_t result = 0;
   };
 
   static void thread_main(void* thread);
   void suspend_current();
   void make_ready(Thread& thread);
   Exchange& open_exchange(unsigned warp, unsigned mask, const Site& site);
+  Exchange& meet(unsigned mask, uint64_t value, const Site& site, Combine of_all);
+  void leave(Exchange& x);
   void turn();
   [[nodiscard]] Outcome stuck() const;
   [[nodiscard]] std::string name_of(const Thread& thread) const;
@@ -100,6 +106,8 @@ class BlockRunner {
   Outcome outcome_;
 };
 
-BlockRunner& current_runner();
+// Of this thread of the system, while it runs a block.
+inline constinit thread_local BlockRunner* t_runner = nullptr;
+inline BlockRunner& current_runner() { return *t_runner; }
 
 }  // namespace kvbm::emulation

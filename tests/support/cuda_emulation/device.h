@@ -62,8 +62,7 @@ inline void __syncthreads(const char* file = __builtin_FILE(), int line = __buil
   kvbm::emulation::current_runner().barrier(0, 0, {"__syncthreads", file, line});
 }
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFU, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  uint64_t all[kvbm::emulation::kWarp];
-  kvbm::emulation::current_runner().exchange(mask, 0, {"__syncwarp", file, line}, all);
+  (void)kvbm::emulation::current_runner().exchange(mask, 0, {"__syncwarp", file, line}, 0);
 }
 inline void __nanosleep(unsigned, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   kvbm::emulation::current_runner().give_way({"__nanosleep", file, line});
@@ -105,29 +104,29 @@ template <class T>
 T shuffle(unsigned mask, T value, int source, int width, bool inside, const Site& site) {
   BlockRunner& runner = current_runner();
   const unsigned lane = lane_index();
-  uint64_t all[kWarp];
-  runner.exchange(mask, to_word(value), site, all);
+  const unsigned from = (lane & ~(static_cast<unsigned>(width) - 1)) + static_cast<unsigned>(source);
+  const uint64_t there = runner.exchange(mask, to_word(value), site, from);
   if (width <= 0 || width > 32 || (width & (width - 1)) != 0)
     runner.fail(Outcome::Kind::trapped, "a shuffle's width is no power of two");
   if (!inside) return value;
-  const unsigned from = (lane & ~(static_cast<unsigned>(width) - 1)) + static_cast<unsigned>(source);
   if ((mask >> from & 1U) == 0) runner.fail(Outcome::Kind::divergent, "a shuffle reads a lane that takes no part");
-  return from_word<T>(all[from]);
+  return from_word<T>(there);
 }
 
 template <class T, class Combine>
-T reduce(unsigned mask, T value, const Site& site, Combine combine) {
-  uint64_t all[kWarp];
-  current_runner().exchange(mask, to_word(value), site, all);
-  bool first = true;
-  T result{};
-  for (unsigned lane = 0; lane < kWarp; ++lane) {
-    if ((mask >> lane & 1U) == 0) continue;
-    const T one = from_word<T>(all[lane]);
-    result = first ? one : combine(result, one);
-    first = false;
-  }
-  return result;
+T reduce(unsigned mask, T value, const Site& site, Combine /*two of them*/) {
+  const auto of_all = [](const uint64_t (&values)[kWarp], unsigned lanes) {
+    bool first = true;
+    T result{};
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      if ((lanes >> lane & 1U) == 0) continue;
+      const T one = from_word<T>(values[lane]);
+      result = first ? one : Combine{}(result, one);
+      first = false;
+    }
+    return to_word(result);
+  };
+  return from_word<T>(current_runner().combine(mask, to_word(value), site, of_all));
 }
 
 }  // namespace kvbm::emulation

@@ -1,6 +1,7 @@
 #include "support/fake_cuda/fake_cuda.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -33,7 +34,8 @@ const Driver& fake_driver_table() {
 }
 
 bool FakeLaunch::reaches(const void* address, size_t bytes, bool writes) const {
-  // Emulated kernels ask for every access: what was found last is looked at first, without the lock.
+  // Emulated kernels ask for every access: what was found last is looked at first, without the lock. A kernel reads jobs
+  // and leaves and writes records, results and hashes.
   struct Found {
     const FakeCuda::State* state = nullptr;
     uint64_t version = 0;
@@ -41,18 +43,21 @@ bool FakeLaunch::reaches(const void* address, size_t bytes, bool writes) const {
     bool writes = false;
     uintptr_t start = 0, end = 0;
   };
-  thread_local Found found;
+  thread_local std::array<Found, 8> last;
+  thread_local size_t oldest = 0;
   FakeCuda::State* state = FakeCuda::State::current();
   if (state == nullptr) return false;
   const auto start = reinterpret_cast<uintptr_t>(address);
-  const bool known = found.state == state && found.ordinal == ordinal && (found.writes || !writes) &&
-                     found.version == state->ranges_version.load(std::memory_order_acquire);
-  if (known && start >= found.start && start < found.end && bytes <= found.end - start) return true;
+  const uint64_t version = state->ranges_version.load(std::memory_order_acquire);
+  for (const Found& found : last) {
+    if (start < found.start || start >= found.end || bytes > found.end - start) continue;
+    if (found.state == state && found.ordinal == ordinal && (found.writes || !writes) && found.version == version) return true;
+  }
   const Guard lock(state->mutex);
   if (state->reach(ordinal, start, bytes, writes, true) != Reach::inside) return false;
   if (const FakeRange* range = state->find_range(start); range != nullptr && bytes <= range->start + range->bytes - start) {
-    found = {state, state->ranges_version.load(std::memory_order_relaxed), ordinal, writes, range->start,
-             range->start + range->bytes};
+    last[oldest++ % last.size()] = {state, state->ranges_version.load(std::memory_order_relaxed), ordinal, writes,
+                                    range->start, range->start + range->bytes};
   }
   return true;
 }
