@@ -38,10 +38,11 @@ static uint16_t host_memory[2][LAYERS][LAYER_VALUES];
 /* ipc: the option device.ipc. */
 static int side_open(side_t *s, int where, const char *option, const char *address, const char *ipc,
                      uint32_t block_tokens, uint32_t form) {
-  const kvbm_setting_t settings[4] = {{option, address},
+  const kvbm_setting_t settings[5] = {{option, address},
                                       {"device.library", KVBM_FAKE_DRIVER},
                                       {"device.lost_after", "600s"}, /* its kernels run on the processor */
-                                      {"device.ipc", ipc}};
+                                      {"device.ipc", ipc},
+                                      {"host.capacity", "4MiB"}}; /* no block lies there, and a node's is faulted in whole */
   const kvbm_component_t attention = {KVBM_COMPONENT_ATTENTION, KVBM_ELEMENT_BF16, LAYERS, HEADS, DIM, 0, 0, {0, 0}};
   kvbm_context_options_t context;
   kvbm_namespace_options_t who;
@@ -54,7 +55,7 @@ static int side_open(side_t *s, int where, const char *option, const char *addre
   memset(s, 0, sizeof *s);
   s->where = where, s->block_tokens = block_tokens, s->form = form;
   kvbm_context_options_init(&context, sizeof context);
-  context.settings = settings, context.n_settings = 4;
+  context.settings = settings, context.n_settings = 5;
   kvbm_namespace_options_init(&who, sizeof who);
   who.model = "my-model, bf16";
   memset(&part, 0, sizeof part);

@@ -54,6 +54,8 @@ bool is_poison(const LeafMove& leaf) {
   return true;
 }
 
+constexpr size_t kRoundBytes = 512U << 10;  // leaves of 400 KiB, and gaps
+
 // Stores, loads with a landmark that a stream of the engine waits for, and a store again, with a fault in between.
 struct Round {
   TransferWorld world;
@@ -64,7 +66,7 @@ struct Round {
   bool waits = false;
   bool opened = false;
 
-  explicit Round(uint64_t seed) : world(seed) {}
+  explicit Round(uint64_t seed, size_t bytes = kRoundBytes) : world(seed, bytes) {}
 
   void go(int variant) {
     // What does not come out of here whole must not leave anything either: ~TransferWorld.
@@ -251,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, DeviceFaults, ::testing::Values(0, 1));
 
 TEST(DeviceLost, in_the_middle_answers_all_that_waits) {
   for (const bool destroyed : {false, true}) {
-    Round run(5);
+    Round run(5, TransferWorld::kBytes);
     ASSERT_TRUE(run.world.open(options_of(0)).ok());
     run.engine = run.world.cuda.make_stream(1);
     // Leaves of their own each way: nothing orders the two directions.
@@ -325,7 +327,7 @@ TEST(DeviceStall, gives_up_and_keeps_the_memory_until_the_device_is_quiet) {
 TEST(DeviceStall, keeps_the_memory_of_a_part_whose_end_could_not_be_marked) {
   uint64_t events = 0;
   {
-    TransferWorld world;
+    TransferWorld world(TransferWorld::kSeed, kRoundBytes);
     ASSERT_TRUE(world.open(options_of(0)).ok());
     const uint64_t before = world.cuda.calls("cuEventRecord");
     TransferBatch batch;
@@ -337,7 +339,7 @@ TEST(DeviceStall, keeps_the_memory_of_a_part_whose_end_could_not_be_marked) {
   int under_way = 0;
   for (uint64_t n = 1; n <= events; ++n) {
     SCOPED_TRACE("event " + std::to_string(n) + " of " + std::to_string(events));
-    TransferWorld world;
+    TransferWorld world(TransferWorld::kSeed, kRoundBytes);
     ASSERT_TRUE(world.open(options_of(0)).ok());
     world.cuda.hold_all(true);
     const uint64_t launched = world.cuda.calls("cuLaunchKernel");

@@ -14,7 +14,7 @@ namespace kvbm::test::node_codec_test {
 namespace {
 
 TEST(NodeCodec, loads_and_sessions_are_measured_coded_and_plain) {
-  const Ran ran = run("bench node --codec --rounds 3 --json", " 2>/dev/null");
+  const Ran ran = run("bench node --codec --rounds 1 --json", " 2>/dev/null");
   ASSERT_EQ(ran.exit_code, 0) << ran.text;
   const auto rows = nlohmann::json::parse(ran.text, nullptr, false);
   ASSERT_TRUE(rows.is_array()) << ran.text;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -38,15 +39,20 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-// `kvbm node` on a port of its own choice.
+// Room for a few blocks of 1 MiB. Memory that is shared is faulted in whole, by every process that has it.
+constexpr const char* kSmallHost = "8MiB";
+
+// `kvbm node` on a port of its own choice, with kSmallHost unless the arguments say otherwise.
 class NodeProcess {
  public:
   NodeProcess(const std::string& folder, std::vector<std::string> arguments,
               const std::string& listen = "127.0.0.1:0", const std::string& log = "") {
     static int count = 0;
     const std::string file = folder + "/address-" + std::to_string(++count);
-    arguments.insert(arguments.begin(),
-                     {"kvbm", "node", "--listen", listen, "--host", "64MiB", "--address-file", file});
+    if (std::find(arguments.begin(), arguments.end(), "--host") == arguments.end()) {
+      arguments.insert(arguments.end(), {"--host", kSmallHost});
+    }
+    arguments.insert(arguments.begin(), {"kvbm", "node", "--listen", listen, "--address-file", file});
     if (log.empty()) arguments.emplace_back("--json");  // which is silent
     pid_ = ::fork();
     if (pid_ == 0) {
@@ -106,7 +112,7 @@ class NodeCommand : public ::testing::Test {
 };
 
 TEST_F(NodeCommand, a_file_put_by_one_process_is_got_by_another_byte_for_byte) {
-  NodeProcess node(folder_.path(), {});
+  NodeProcess node(folder_.path(), {"--host", "16MiB"});
   ASSERT_FALSE(node.address().empty());
   const std::string peer = " --peer " + node.address() + " ";
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{100'000}, size_t{5'000'000}}) {
@@ -162,13 +168,13 @@ TEST_F(NodeCommand, blocks_of_another_size_are_refused_with_both_sizes_the_addre
 }
 
 TEST_F(NodeCommand, a_file_that_the_pool_cannot_hold_is_not_said_to_be_stored) {
-  NodeProcess node(folder_.path(), {});  // 64 MiB
+  NodeProcess node(folder_.path(), {});  // 8 MiB
   ASSERT_FALSE(node.address().empty());
   const std::string peer = " --peer " + node.address() + " ";
-  const Ran large = run("put" + peer + "large '" + make("large", 100'000'000) + "'");
+  const Ran large = run("put" + peer + "large '" + make("large", 10'000'000) + "'");
   EXPECT_EQ(large.exit_code, 1);
   const std::string here = node.address();
-  for (const char* part : {here.c_str(), "nothing was stored", "takes 95", "--host"}) {
+  for (const char* part : {here.c_str(), "nothing was stored", "takes 9.5", "--host"}) {
     EXPECT_TRUE(contains(large.text, part)) << part << ": " << large.text;
   }
   EXPECT_EQ(run("exists" + peer + "large").exit_code, 1) << "nothing of it was to be stored";
@@ -177,10 +183,10 @@ TEST_F(NodeCommand, a_file_that_the_pool_cannot_hold_is_not_said_to_be_stored) {
 // Two that fit only by themselves: each is there whole when it has been stored, at the cost of the other.
 TEST_F(NodeCommand, a_file_that_was_said_to_be_stored_is_there_and_the_older_one_goes_for_it) {
   using File = std::pair<std::string, size_t>;
-  const File large{"first", 60'000'000};
-  const File small{"second", 20'000'000};
+  const File large{"first", 14'000'000};
+  const File small{"second", 5'000'000};
   for (const auto& [older, newer] : {std::pair(large, small), std::pair(small, large)}) {
-    NodeProcess node(folder_.path(), {});  // 64 MiB
+    NodeProcess node(folder_.path(), {"--host", "16MiB"});
     ASSERT_FALSE(node.address().empty());
     const std::string peer = " --peer " + node.address() + " ";
     for (const auto& [name, bytes] : {older, newer}) {
@@ -219,19 +225,21 @@ TEST_F(NodeCommand, a_name_stands_for_one_file) {
 
 // Whichever blocks of the older file are left: none of them is taken for one of the newer.
 TEST_F(NodeCommand, what_a_lost_node_leaves_of_a_file_is_not_mixed_with_another_of_its_name) {
-  const std::string older = make("older", 20'000'000);
-  const std::string newer = make("newer", 21'000'000);
+  const std::string older = make("older", 2'500'000);  // 20 blocks: each node gets some
+  const std::string newer = make("newer", 2'625'000);
+  const std::vector<std::string> small_blocks = {"--block-bytes", "128KiB"};
   for (const bool first_goes : {true, false}) {
-    NodeProcess one(folder_.path(), {});
-    NodeProcess two(folder_.path(), {});
+    NodeProcess one(folder_.path(), small_blocks);
+    NodeProcess two(folder_.path(), small_blocks);
     ASSERT_FALSE(one.address().empty() || two.address().empty());
-    ASSERT_EQ(run("put --peer " + one.address() + "," + two.address() + " f '" + older + "'").exit_code, 0);
+    const std::string both = " --block-bytes 128KiB --peer " + one.address() + "," + two.address();
+    ASSERT_EQ(run("put" + both + " f '" + older + "'").exit_code, 0);
     NodeProcess& lost = first_goes ? one : two;
     const std::string left = (first_goes ? two : one).address();
     lost.end(SIGKILL);
-    NodeProcess fresh(folder_.path(), {});
+    NodeProcess fresh(folder_.path(), small_blocks);
     ASSERT_FALSE(fresh.address().empty());
-    const std::string peers = " --peer " + left + "," + fresh.address() + " ";
+    const std::string peers = " --block-bytes 128KiB --peer " + left + "," + fresh.address() + " ";
     const Ran put = run("put" + peers + "f '" + newer + "'");
     const Ran got = run("get" + peers + "f -o '" + folder_.path() + "/back'");
     if (put.exit_code == 2) {
@@ -247,15 +255,15 @@ TEST_F(NodeCommand, what_a_lost_node_leaves_of_a_file_is_not_mixed_with_another_
 
 TEST_F(NodeCommand, what_a_shared_tier_set_does_not_keep_is_not_said_to_be_stored) {
   const std::string set = " --share '" + folder_.path() + "/set' ";
-  const Ran alone = run("put" + set + "file '" + make("file", 1'000'000) + "'");
+  const Ran alone = run("put --host 8MiB" + set + "file '" + make("file", 1'000'000) + "'");
   EXPECT_EQ(alone.exit_code, 1) << alone.text;
   EXPECT_TRUE(contains(alone.text, "nothing would be left of it")) << alone.text;
-  const std::string disk = set + "--disk 64MiB --host 256MiB ";
-  const Ran large = run("put" + disk + "large '" + make("large", 150'000'000) + "'");
+  const std::string disk = set + "--disk 64MiB ";
+  const Ran large = run("put --host 96MiB" + disk + "large '" + make("large", 80'000'000) + "'");
   EXPECT_EQ(large.exit_code, 3) << large.text;
   EXPECT_TRUE(contains(large.text, "--disk")) << large.text;
-  EXPECT_EQ(run("put" + disk + "file '" + make("file", 1'000'000) + "'").exit_code, 0);
-  EXPECT_EQ(run("exists" + disk + "file").exit_code, 0);
+  EXPECT_EQ(run("put --host 8MiB" + disk + "file '" + make("file", 1'000'000) + "'").exit_code, 0);
+  EXPECT_EQ(run("exists --host 8MiB" + disk + "file").exit_code, 0);
 }
 
 TEST_F(NodeCommand, what_is_put_durably_is_there_after_the_next_start_and_only_a_disk_promises_it) {
@@ -275,28 +283,30 @@ TEST_F(NodeCommand, what_is_put_durably_is_there_after_the_next_start_and_only_a
 TEST_F(NodeCommand, what_a_daemons_shared_tier_set_does_not_keep_is_not_said_to_be_stored) {
   for (const bool on_disk : {true, false}) {
     const std::string directory = folder_.path() + (on_disk ? "/disk" : "/memory");
-    std::vector<std::string> arguments = {"--share", directory};
+    std::vector<std::string> arguments = {"--share", directory, "--host", "16MiB"};
     if (on_disk) arguments.insert(arguments.end(), {"--disk", "64MiB"});
-    NodeProcess owner(folder_.path(), arguments, "");  // 64 MiB
+    NodeProcess owner(folder_.path(), arguments, "");
     const std::string set = " --share '" + directory + "'" + (on_disk ? " --disk 64MiB " : " ");
-    const std::string roomy = set + "--host 512MiB ";
-    const Ran large = run("put" + roomy + "large '" + make("large", 200'000'000) + "'");
+    const std::string small_host = " --host 8MiB" + set;
+    // Larger than what the owner has; the client's own host holds all of it.
+    const Ran large = on_disk ? run("put --host 96MiB" + set + "large '" + make("large", 80'000'000) + "'")
+                              : run("put --host 32MiB" + set + "large '" + make("large", 30'000'000) + "'");
     EXPECT_TRUE(large.exit_code == 1 || large.exit_code == 3) << large.exit_code << large.text;
     EXPECT_TRUE(contains(large.text, "--disk")) << large.text;
-    EXPECT_NE(run("exists" + set + "large").exit_code, 0);
+    EXPECT_NE(run("exists" + small_host + "large").exit_code, 0);
     // A disk that has other things to do may have no room for all of it yet; then that is said, and it is put again.
     const std::string file = make("file", 5'000'000);
-    Ran small = run("put" + roomy + "file '" + file + "'");
+    Ran small = run("put" + small_host + "file '" + file + "'");
     for (int again = 0; again < 5 && small.exit_code == 3; ++again) {
-      EXPECT_NE(run("exists" + set + "file").exit_code, 0) << small.text;
-      small = run("put" + roomy + "file '" + file + "'");
+      EXPECT_NE(run("exists" + small_host + "file").exit_code, 0) << small.text;
+      small = run("put" + small_host + "file '" + file + "'");
     }
     EXPECT_EQ(small.exit_code, 0) << small.text << "\nbefore it: " << large.text;
-    EXPECT_EQ(run("exists" + set + "file").exit_code, 0);
+    EXPECT_EQ(run("exists" + small_host + "file").exit_code, 0);
     EXPECT_EQ(owner.end(SIGKILL), SIGKILL);
     // Of a set without a disk nothing is left, and that was known.
     if (on_disk) {
-      EXPECT_EQ(run("exists" + set + "file").exit_code, 0);
+      EXPECT_EQ(run("exists" + small_host + "file").exit_code, 0);
     }
   }
 }
@@ -306,45 +316,45 @@ TEST_F(NodeCommand, a_full_file_system_is_told_to_whoever_stores_and_to_the_log_
   if (!small.ok()) GTEST_SKIP() << small.why();
   const std::string log = folder_.path() + "/log";
   const std::string set = " --share '" + small.path() + "/set' --disk 256MiB ";
-  NodeProcess owner(folder_.path(), {"--share", small.path() + "/set", "--disk", "256MiB"}, "", log);
+  NodeProcess owner(folder_.path(), {"--host", "64MiB", "--share", small.path() + "/set", "--disk", "256MiB"}, "", log);
   EXPECT_TRUE(contains(read_file(log), "less room than its capacity")) << read_file(log);
   int refused = 0;
   for (const char* name : {"one", "two", "three", "four"}) {
-    const Ran put = run("put" + set + name + " '" + make(name, 40'000'000) + "'");
+    const Ran put = run("put --host 48MiB" + set + name + " '" + make(name, 40'000'000) + "'");
     if (put.exit_code == 0) continue;
     ++refused;
     EXPECT_TRUE(put.exit_code == 1 || put.exit_code == 3) << put.text;
     EXPECT_TRUE(contains(put.text, "free space")) << put.text;
   }
   EXPECT_GT(refused, 0) << "all of them were there at some time: this shows nothing";
-  EXPECT_EQ(run("put" + set + "small '" + make("small", 5'000'000) + "'").exit_code, 0);
+  EXPECT_EQ(run("put --host 8MiB" + set + "small '" + make("small", 5'000'000) + "'").exit_code, 0);
   const std::string said = read_file(log);
   EXPECT_TRUE(contains(said, "is full")) << said;
   EXPECT_TRUE(contains(said, "free space there, or lower the tier's capacity")) << said;
   EXPECT_EQ(owner.end(SIGKILL), SIGKILL);
-  EXPECT_EQ(run("exists" + set + "small").exit_code, 0);
+  EXPECT_EQ(run("exists --host 8MiB" + set + "small").exit_code, 0);
 }
 
 // As large as the pool by its bytes, but a block's head takes room too.
 TEST_F(NodeCommand, of_a_file_that_was_kept_in_part_it_is_said_how_much_is_there) {
-  NodeProcess node(folder_.path(), {});  // 64 MiB
+  NodeProcess node(folder_.path(), {"--host", "16MiB"});
   ASSERT_FALSE(node.address().empty());
   const std::string peer = " --peer " + node.address() + " ";
-  const std::string path = make("file", 67'000'000);
+  const std::string path = make("file", 16'750'000);
   const Ran put = run("put" + peer + "file '" + path + "'");
   EXPECT_EQ(put.exit_code, 3) << put.text;
-  for (const char* part : {"in part", "of 64 blocks", "--host"}) EXPECT_TRUE(contains(put.text, part)) << put.text;
+  for (const char* part : {"in part", "of 16 blocks", "--host"}) EXPECT_TRUE(contains(put.text, part)) << put.text;
   const int there = run("exists" + peer + "file").exit_code;
   EXPECT_TRUE(there == 3 || there == 1) << there;  // 1: its first block is what is not there
   const json again = json::parse(run("put --json" + peer + "file '" + path + "'", " 2>/dev/null").text);
-  EXPECT_EQ(again.at("blocks"), 64);
+  EXPECT_EQ(again.at("blocks"), 16);
   EXPECT_GT(again.at("blocks_kept"), 0);
-  EXPECT_LT(again.at("blocks_kept"), 64);
+  EXPECT_LT(again.at("blocks_kept"), 16);
 }
 
 TEST_F(NodeCommand, several_nodes_share_the_keys_and_the_one_that_is_killed_costs_only_its_own) {
-  NodeProcess one(folder_.path(), {"--name", "one"});
-  NodeProcess two(folder_.path(), {"--name", "two"});
+  NodeProcess one(folder_.path(), {"--name", "one", "--host", "16MiB"});
+  NodeProcess two(folder_.path(), {"--name", "two", "--host", "16MiB"});
   ASSERT_FALSE(one.address().empty() || two.address().empty());
   const std::string both = " --peer " + one.address() + "," + two.address() + " ";
   constexpr int kFiles = 12;
@@ -401,7 +411,7 @@ TEST_F(NodeCommand, a_frozen_node_costs_a_call_its_timeout_and_serves_again_afte
   const std::string path = make("file", 10'000);
   ASSERT_EQ(run("put --peer " + node.address() + " file '" + path + "'").exit_code, 0);
   node.send(SIGSTOP);
-  const Ran frozen = run("get --peer " + node.address() + " --timeout 1 file");
+  const Ran frozen = run("get --peer " + node.address() + " --timeout 0.3 file");
   EXPECT_EQ(frozen.exit_code, 1);
   EXPECT_TRUE(contains(frozen.text, "no node answers")) << frozen.text;
   EXPECT_TRUE(contains(frozen.text, node.address())) << frozen.text;
@@ -520,21 +530,21 @@ TEST_F(NodeCommand, a_directory_is_not_stored_as_an_empty_file) {
 TEST_F(NodeCommand, a_shared_directory_that_is_not_there_is_made_by_put_and_by_nobody_else) {
   const std::string misspelt = folder_.path() + "/nodir";
   for (const char* command : {"get", "exists", "locate"}) {
-    const Ran ran = run(std::string(command) + " --share '" + misspelt + "' --disk 64MiB file");
+    const Ran ran = run(std::string(command) + " --share '" + misspelt + "' --disk 64MiB --host 8MiB file");
     EXPECT_EQ(ran.exit_code, 2) << command << ": " << ran.text;
     EXPECT_TRUE(contains(ran.text, "no such directory: " + misspelt)) << command << ": " << ran.text;
     EXPECT_NE(::access(misspelt.c_str(), F_OK), 0) << command;
   }
-  const Ran put = run("put --share '" + misspelt + "' --disk 64MiB file '" + make("file", 5000) + "'");
+  const Ran put = run("put --share '" + misspelt + "' --disk 64MiB --host 8MiB file '" + make("file", 5000) + "'");
   ASSERT_EQ(put.exit_code, 0) << put.text;
-  const Ran there = run("exists --share '" + misspelt + "' --disk 64MiB file");
+  const Ran there = run("exists --share '" + misspelt + "' --disk 64MiB --host 8MiB file");
   EXPECT_EQ(there.exit_code, 0) << there.text;
 }
 
 TEST_F(NodeCommand, an_address_in_use_is_named) {
   NodeProcess node(folder_.path(), {});
   ASSERT_FALSE(node.address().empty());
-  const Ran second = run("node --listen " + node.address());
+  const Ran second = run("node --host 8MiB --listen " + node.address());
   EXPECT_NE(second.exit_code, 0);
   EXPECT_TRUE(contains(second.text, node.address())) << second.text;
 }

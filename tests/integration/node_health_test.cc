@@ -35,7 +35,7 @@ class Daemon {
   explicit Daemon(std::vector<std::string> arguments, const std::string& notify = "") {
     int ends[2];
     if (::pipe(ends) != 0) return;
-    arguments.insert(arguments.begin(), {"kvbm", "node", "--listen", "127.0.0.1:0", "--host", "64MiB", "--json"});
+    arguments.insert(arguments.begin(), {"kvbm", "node", "--listen", "127.0.0.1:0", "--host", "8MiB", "--json"});
     pid_ = ::fork();
     if (pid_ == 0) {
       std::vector<char*> argv;

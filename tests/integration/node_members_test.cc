@@ -40,7 +40,7 @@ class NodeMembers : public ::testing::Test {
 
   // `kvbm node` of that name, joined through the file.
   pid_t start(const std::string& name) {
-    std::vector<std::string> arguments = {"kvbm",   "node",   "--listen", "127.0.0.1:0",  "--host", "64MiB",
+    std::vector<std::string> arguments = {"kvbm",   "node",   "--listen", "127.0.0.1:0",  "--host", "8MiB",
                                           "--json", "--name", name,       "--peers-file", members_, "--join"};
     const pid_t pid = ::fork();
     if (pid == 0) {

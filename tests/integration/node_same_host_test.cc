@@ -36,7 +36,7 @@ using benchmark::NodeReader;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(60);
-constexpr uint64_t kBlock = 256 * 1024;
+constexpr uint64_t kBlock = 128 * 1024;
 constexpr uint32_t kBlocks = 32;
 
 bool wait_until(const std::function<bool()>& done) {
@@ -52,7 +52,7 @@ NodePairOptions pair_of(const char* local = "auto") {
   NodePairOptions out;
   out.block_bytes = kBlock;
   out.blocks = kBlocks;
-  out.host_bytes = out.reader_host_bytes = 16ULL << 20;
+  out.host_bytes = out.reader_host_bytes = 8ULL << 20;  // faulted in whole, in each of two hundred processes
   out.local = local;
   return out;
 }

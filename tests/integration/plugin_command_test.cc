@@ -41,7 +41,7 @@ constexpr int kTries = 20;
 TEST_F(PluginCommand, an_honest_one_is_a_third_tier) {
   Json plugin;
   for (int i = 0; i < kTries; ++i) {
-    const Json report = replay("--block-bytes 64KiB --host 16MiB --disk 64MiB --plugin '" KVBM_MEMORY_TIER "'");
+    const Json report = replay("--block-bytes 16KiB --host 4MiB --disk 64MiB --plugin '" KVBM_MEMORY_TIER "'");
     ASSERT_EQ(report["tiers"].size(), 3U);
     plugin = report["tiers"][2];
     EXPECT_EQ(plugin["damaged"], 0) << report;
@@ -58,7 +58,7 @@ TEST_F(PluginCommand, an_honest_one_takes_over_what_a_disk_lets_go) {
   Json plugin;
   for (int i = 0; i < kTries; ++i) {
     const Json report = replay(
-        "--block-bytes 64KiB --host 16MiB --disk 64MiB --admission all,on_eviction --plugin '" KVBM_MEMORY_TIER "'");
+        "--block-bytes 16KiB --host 4MiB --disk 64MiB --admission all,on_eviction --plugin '" KVBM_MEMORY_TIER "'");
     ASSERT_EQ(report["tiers"].size(), 3U);
     disk = report["tiers"][1];
     plugin = report["tiers"][2];

@@ -55,7 +55,7 @@ class UcxNode : public ::testing::Test {
     if (pid_ > 0) end(SIGKILL);
   }
   void start(const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {"node", "--host", "64MiB"};
+    std::vector<std::string> arguments = {"node", "--host", "16MiB"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     start_command(std::move(arguments));
   }

@@ -82,7 +82,15 @@ class Reader {
     return out;
   }
 
-  [[nodiscard]] const NodeId& home(const Key& key) const { return ids_[placement_.home(key)]; }
+  // Of all that it knows: how many of the keys each is home to.
+  template <class NextKey>
+  [[nodiscard]] std::map<NodeId, uint64_t> homes_of(size_t keys, const NextKey& next_key) const {
+    std::vector<uint64_t> load(ids_.size());
+    for (size_t i = 0; i < keys; ++i) ++load[placement_.home(next_key())];
+    std::map<NodeId, uint64_t> out;
+    for (size_t i = 0; i < ids_.size(); ++i) out[ids_[i]] = load[i];
+    return out;
+  }
 
   void store(const Key& key) {
     const std::vector<NodeId> homes = ranks(key);
@@ -271,11 +279,9 @@ TEST(PoolChurn, leaves_every_node_home_to_its_weight_within_a_tenth) {
   Pool pool(3, 1);
   for (int i = 0; i < 5; ++i) pool.minute({});
   const size_t n = (longer() ? 8'000'000 : 2'000'000) / kSlow;
-  std::map<NodeId, uint64_t> load;
-  Reader& reader = *pool.readers[0];
   uint64_t all = 0;
   for (const auto& [id, node] : pool.nodes) all += node.weight;
-  for (size_t i = 0; i < n; ++i) ++load[reader.home(random_key(pool.random()))];
+  std::map<NodeId, uint64_t> load = pool.readers[0]->homes_of(n, [&] { return random_key(pool.random()); });
   double worst = 0;
   double noise = 0;
   for (const auto& [id, node] : pool.nodes) {
